@@ -1,0 +1,1 @@
+"""Workloads measured on Pullback, real JAX, NumPy and PyTorch: `make bench`."""

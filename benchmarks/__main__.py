@@ -1,0 +1,166 @@
+"""`make bench`: every workload on every engine, each in a fresh process, one after the other.
+
+    python -m benchmarks --only loops,sorting --quick
+    python -m benchmarks --engines pullback,jax
+
+`--only` takes families or parts of names. Kernel caches are empty at the start of every process.
+Writes a table, `results.json` and `ratios.png` into benchmarks/results/.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+from . import report
+from .space import ENGINES, fresh_environment, installed
+from .workloads import FAMILIES, REGISTRY
+
+TIMEOUT = 180
+
+
+def run_worker(name: str, engine: str, quick: bool, output: str) -> dict[str, Any]:
+    """One workload on one engine, with empty caches."""
+    request = {"name": name, "engine": engine, "quick": quick, "output": output}
+    with tempfile.TemporaryDirectory(prefix="pullback-bench-") as cache:
+        environment = fresh_environment(cache)
+        try:
+            done = subprocess.run(
+                [sys.executable, "-m", "benchmarks.worker", json.dumps(request)],
+                capture_output=True, text=True, env=environment, timeout=TIMEOUT,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return {"error": f"took more than {TIMEOUT} s"}
+    lines = done.stdout.strip().splitlines()
+    if done.returncode or not lines:
+        last = (done.stderr.strip().splitlines() or ["no output"])[-1]
+        return {"error": f"exit {done.returncode}: {last[:300]}"}
+    answer: dict[str, Any] = json.loads(lines[-1])
+    return answer
+
+
+def differ(ours: str, theirs: str, tolerance: float) -> str | None:
+    """How two kept results differ, relative to the largest value; None if they agree."""
+    if not (os.path.exists(ours) and os.path.exists(theirs)):
+        return None
+    with np.load(ours) as a, np.load(theirs) as b:
+        if len(a.files) != len(b.files):
+            return f"{len(a.files)} arrays and {len(b.files)}"
+        for name in a.files:
+            x, y = a[name], b[name]
+            if x.shape != y.shape:
+                return f"{name}: {x.shape} and {y.shape}"
+            if not x.size:
+                continue
+            if not np.array_equal(np.isfinite(x), np.isfinite(y)):
+                return f"{name}: not finite in different places"
+            error = np.abs(np.where(np.isfinite(x), x - y, 0)).max()
+            scale = max(np.abs(y[np.isfinite(y)]).max(initial=0), 1e-6)
+            if error > tolerance * scale:
+                return f"{name}: off by {error / scale:.2g} of the largest value"
+    return None
+
+
+def chosen(only: str | None) -> dict[str, list[str]]:
+    """The workloads asked for, by family."""
+    parts = [p.strip() for p in only.split(",")] if only else [""]
+    picked: dict[str, list[str]] = {}
+    for name, work in REGISTRY.items():
+        if any(p == work.family or (p not in FAMILIES and p in name) for p in parts):
+            picked.setdefault(work.family, []).append(name)
+    return {family: picked[family] for family in FAMILIES if family in picked}
+
+
+def measure_all(
+    families: dict[str, list[str]], engines: list[str], quick: bool, console: Console
+) -> report.Results:
+    names = [n for group in families.values() for n in group]
+    results: report.Results = {n: {} for n in names}
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
+               TimeElapsedColumn())  # fmt: skip
+    with Progress(*columns, console=console) as bar, tempfile.TemporaryDirectory() as kept:
+        task = bar.add_task("", total=len(names) * len(engines))
+        for name in names:
+            for engine in engines:
+                bar.update(task, description=f"{engine:<9}{name[:40]:<40}")
+                output = os.path.join(kept, f"{engine}.npz")
+                if os.path.exists(output):
+                    os.remove(output)
+                answer = run_worker(name, engine, quick, output)
+                if not answer.get("absent"):
+                    results[name][engine] = answer
+                bar.advance(task)
+            work = REGISTRY[name]
+            difference = differ(f"{kept}/pullback.npz", f"{kept}/jax.npz", work.tolerance)
+            if difference and "pullback" in results[name]:
+                results[name]["pullback"]["differs"] = difference
+    return results
+
+
+def machine() -> dict[str, Any]:
+    """Where the figures come from."""
+    return {
+        "time": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        "python": platform.python_version(),
+        "processors": os.cpu_count(),
+        "machine": platform.machine(),
+        "system": platform.system(),
+    }
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
+    parser.add_argument("--only", help="families or parts of names, separated by commas")
+    parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--engines", help="of " + ", ".join(ENGINES) + "; those installed")
+    parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--list", action="store_true", help="names only")
+    options = parser.parse_args()
+    console = Console(width=max(Console().width, 150) if not sys.stdout.isatty() else None)
+    families = chosen(options.only)
+    if not families:
+        parser.error(f"nothing is called {options.only!r}; --list shows the names")
+    if options.list:
+        for family, names in families.items():
+            console.print(f"{family}: " + "; ".join(names), markup=False)
+        return 0
+    wanted = options.engines.split(",") if options.engines else list(ENGINES)
+    engines = [e for e in wanted if installed(e)]
+    start = time.monotonic()
+    results = measure_all(families, engines, options.quick, console)
+    console.print(report.table(results, families, engines))
+    failures = 0
+    for name, figures in results.items():
+        for engine, mine in figures.items():
+            for kind in ("error", "differs"):
+                if kind in mine:
+                    failures += engine == "pullback"
+                    console.print(f"{name} on {engine} {kind}: {mine[kind]}", markup=False)
+    imports = {e: [f[e]["import"] for f in results.values() if f.get(e, {}).get("import")]
+               for e in engines}  # fmt: skip
+    for engine, times in imports.items():
+        if times:
+            console.print(f"import {engine}: {report.seconds_text(float(np.median(times)))}")
+    options.output.mkdir(parents=True, exist_ok=True)
+    document = {"machine": machine(), "quick": options.quick, "results": results}
+    (options.output / "results.json").write_text(json.dumps(document, indent=1))
+    report.plot(results, families, options.output / "ratios.png")
+    console.print(f"{options.output}/results.json and ratios.png, {time.monotonic() - start:.0f} s")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,74 @@
+"""Gathers, scatters, slices and transposes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..space import Space
+from .registry import Case, data, workload
+
+
+def indices(count: int, limit: int, seed: int = 5) -> np.ndarray:
+    return np.random.default_rng(seed).integers(0, limit, count).astype(np.int32)
+
+
+@workload("indexing", "gather, 1e6 of 1e6", numpy=True)
+def gather(space: Space) -> Case:
+    x, i = space.array(data(1_000_000)), space.array(indices(1_000_000, 1_000_000))
+    return Case(lambda x, i: x[i], (x, i))
+
+
+def numpy_scatter(x: np.ndarray, i: np.ndarray) -> np.ndarray:
+    return np.bincount(i, x, minlength=1000).astype(np.float32)
+
+
+@workload("indexing", "scatter-add, 1e6 into 1000", numpy=numpy_scatter, source="jax#695",
+          tolerance=3e-3)  # fmt: skip
+def scatter_add(space: Space) -> Case:
+    x, i = space.array(data(1_000_000, low=0)), space.array(indices(1_000_000, 1000))
+    return Case(lambda x, i: space.jnp.zeros(1000, x.dtype).at[i].add(x), (x, i))
+
+
+@workload("indexing", "embedding rows and gradient, 4096 of 10000 x 64")
+def embedding(space: Space) -> Case:
+    table, i = space.array(data(10_000, 64)), space.array(indices(4096, 10_000))
+    return Case(space.jax.grad(lambda t, i: (t[i] ** 2).sum()), (table, i))
+
+
+@workload("indexing", "ring buffer, 1000 slice updates")
+def ring(space: Space) -> Case:
+    def run(buffer: Any, rows: Any) -> Any:
+        def step(i: Any, buffer: Any) -> Any:
+            return space.lax.dynamic_update_slice(buffer, rows[i][None], (i % 100, 0))
+
+        return space.lax.fori_loop(0, 1000, step, buffer)
+
+    return Case(run, (space.array(data(100, 32)), space.array(data(1000, 32, seed=1))))
+
+
+def numpy_transpose(x: np.ndarray) -> np.ndarray:
+    return np.ascontiguousarray(x.T)
+
+
+@workload("indexing", "transpose, 2000 x 2000", numpy=numpy_transpose)
+def transpose(space: Space) -> Case:
+    return Case(lambda x: x.T, (space.array(data(2000, 2000)),))
+
+
+@workload("indexing", "stencil by rolls, 1000 x 1000", numpy=True)
+def stencil(space: Space) -> Case:
+    roll = space.jnp.roll
+
+    def laplace(u: Any) -> Any:
+        return roll(u, 1, 0) + roll(u, -1, 0) + roll(u, 1, 1) + roll(u, -1, 1) - 4 * u
+
+    return Case(laplace, (space.array(data(1000, 1000)),))
+
+
+@workload("indexing", "concatenate and pad, 1000 x 500", numpy=True)
+def joined(space: Space) -> Case:
+    jnp = space.jnp
+    a, b = space.array(data(1000, 500)), space.array(data(1000, 500, seed=1))
+    return Case(lambda a, b: jnp.pad(jnp.concatenate([a, 2 * b], axis=1), 1), (a, b))

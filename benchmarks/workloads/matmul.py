@@ -1,0 +1,48 @@
+"""Matrix products, from tiny to large."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..space import Space
+from .registry import Case, data, workload
+
+
+def product(space: Space, *shapes: tuple[int, ...]) -> Case:
+    a, b = (space.array(data(*shape, seed=s)) for s, shape in enumerate(shapes))
+    return Case(lambda a, b: a @ b, (a, b))
+
+
+def torch_product(torch: Any, a: Any, b: Any) -> Any:
+    return a @ b
+
+
+@workload("matmul", "64 x 64", numpy=True, torch=torch_product)
+def small(space: Space) -> Case:
+    return product(space, (64, 64), (64, 64))
+
+
+@workload("matmul", "512 x 512", numpy=True, torch=torch_product)
+def middle(space: Space) -> Case:
+    return product(space, (512, 512), (512, 512))
+
+
+@workload("matmul", "1000 x 1000", numpy=True, torch=torch_product, tolerance=5e-3)
+def large(space: Space) -> Case:
+    return product(space, (1000, 1000), (1000, 1000))
+
+
+@workload("matmul", "1000 of 8 x 8", numpy=True, torch=torch_product)
+def batch(space: Space) -> Case:
+    return product(space, (1000, 8, 8), (1000, 8, 8))
+
+
+@workload("matmul", "matrix times vector, 2000", numpy=True, torch=torch_product)
+def vector(space: Space) -> Case:
+    return product(space, (2000, 2000), (2000,))
+
+
+@workload("matmul", "attention scores by einsum", numpy=True)
+def scores(space: Space) -> Case:
+    q, k = (space.array(data(4, 8, 128, 64, seed=s)) for s in (0, 1))
+    return Case(lambda q, k: space.jnp.einsum("bhqd,bhkd->bhqk", q, k), (q, k))

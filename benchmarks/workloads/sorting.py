@@ -1,0 +1,37 @@
+"""Sorts and what is made of them."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ..space import Space
+from .registry import Case, data, workload
+
+
+@workload("sorting", "sort, 1e6", numpy=True, source="jax#10434",
+          torch=lambda torch, x: torch.sort(x).values)  # fmt: skip
+def sort(space: Space) -> Case:
+    return Case(lambda x: space.jnp.sort(x), (space.array(data(1_000_000)),))
+
+
+@workload("sorting", "stable argsort, 1e6", source="jax#10434",
+          numpy=lambda x: np.argsort(x, kind="stable"))  # fmt: skip
+def argsort(space: Space) -> Case:
+    return Case(lambda x: space.jnp.argsort(x), (space.array(data(1_000_000)),))
+
+
+@workload("sorting", "sort rows, 1000 x 100", numpy=True)
+def rows(space: Space) -> Case:
+    return Case(lambda x: space.jnp.sort(x, axis=1), (space.array(data(1000, 100)),))
+
+
+@workload("sorting", "top 10 of 1e5", numpy=lambda x: np.sort(np.partition(x, -10)[-10:])[::-1])
+def top(space: Space) -> Case:
+    return Case(lambda x: space.lax.top_k(x, 10)[0], (space.array(data(100_000)),))
+
+
+@workload("sorting", "searchsorted, 1e5 in 1e5", numpy=True)
+def search(space: Space) -> Case:
+    table, x = np.sort(data(100_000)), data(100_000, seed=1)
+    arguments = (space.array(table), space.array(x))
+    return Case(lambda t, x: space.jnp.searchsorted(t, x), arguments)

@@ -1,0 +1,1 @@
+"""Three demonstrations on real data: a photograph restored, digits learnt, a line fitted."""

@@ -1,0 +1,250 @@
+"""Pullback: NumPy-style functions, transformed: compiled, differentiated, vectorised.
+
+    import pullback as pb
+    import pullback.numpy as jnp
+
+    @pb.jit
+    def loss(w, x, y): return ((x @ w - y) ** 2).mean()
+    pb.grad(loss)(w, x, y)
+
+The names are JAX's; `pullback.jax_compat.install()` makes `import jax` give this package.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from . import config as config
+from . import dtypes as dtypes
+from . import errors as errors
+from . import tree as tree
+from . import tree_util as tree_util
+from .version import __version__ as __version__
+from .version import __version_info__ as __version_info__
+
+# isort: split
+from . import lax as lax
+from . import numpy as numpy
+from . import primitives as primitives
+from .runtime import array as _array
+from .runtime import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
+from .runtime import placement as _placement  # noqa: F401 (it gives arrays their devices)
+
+# isort: split
+from .api.arguments import ShapeDtypeStruct as ShapeDtypeStruct
+from .api.derivatives import fwd_and_bwd as fwd_and_bwd
+from .api.derivatives import grad as grad
+from .api.derivatives import hessian as hessian
+from .api.derivatives import jacfwd as jacfwd
+from .api.derivatives import jacrev as jacrev
+from .api.derivatives import jvp as jvp
+from .api.derivatives import linear_transpose as linear_transpose
+from .api.derivatives import linearize as linearize
+from .api.derivatives import value_and_grad as value_and_grad
+from .api.derivatives import vjp as vjp
+from .api.jit import clear_caches as clear_caches
+from .api.jit import jit as jit
+from .api.placement import block_until_ready as block_until_ready
+from .api.placement import copy_to_host_async as copy_to_host_async
+from .api.placement import device_get as device_get
+from .api.placement import device_put as device_put
+from .api.placement import effects_barrier as effects_barrier
+from .api.placement import make_array_from_callback as make_array_from_callback
+from .api.placement import (
+    make_array_from_process_local_data as make_array_from_process_local_data,
+)
+from .api.placement import (
+    make_array_from_single_device_arrays as make_array_from_single_device_arrays,
+)
+from .api.staging import closure_convert as closure_convert
+from .api.staging import ensure_compile_time_eval as ensure_compile_time_eval
+from .api.staging import eval_shape as eval_shape
+from .api.staging import make_jaxpr as make_jaxpr
+from .api.staging import named_call as named_call
+from .api.staging import named_scope as named_scope
+from .api.vmap import vmap as vmap
+from .control.custom import custom_gradient as custom_gradient
+from .control.custom import custom_jvp as custom_jvp
+from .control.custom import custom_vjp as custom_vjp
+from .control.remat import checkpoint as checkpoint
+from .control.remat import checkpoint_policies as checkpoint_policies
+from .core.avals import typeof as typeof
+from .core.build import trace_count as trace_count
+from .dtypes import float0 as float0
+from .runtime.devices import default_backend as default_backend
+from .runtime.devices import device_count as device_count
+from .runtime.devices import devices as devices
+from .runtime.devices import local_device_count as local_device_count
+from .runtime.devices import local_devices as local_devices
+from .runtime.devices import process_count as process_count
+from .runtime.devices import process_index as process_index
+from .runtime.devices import process_indices as process_indices
+
+Array = _array.Array
+remat = checkpoint
+jacobian = jacrev
+host_count, host_id, host_ids = process_count, process_index, process_indices
+
+# The flags that are used as context managers.
+_FLAG_NAMES = (
+    "enable_x64",
+    "disable_jit",
+    "debug_nans",
+    "debug_infs",
+    "check_tracer_leaks",
+    "enable_checks",
+    "default_device",
+    "default_matmul_precision",
+    "default_prng_impl",
+    "numpy_rank_promotion",
+    "numpy_dtype_promotion",
+    "log_compiles",
+    "explain_cache_misses",
+    "threefry_partitionable",
+    "enable_custom_prng",
+    "softmax_custom_jvp",
+    "legacy_prng_key",
+    "transfer_guard",
+    "transfer_guard_host_to_device",
+    "transfer_guard_device_to_device",
+    "transfer_guard_device_to_host",
+    "debug_key_reuse",
+    "allow_f16_reductions",
+    "array_garbage_collection_guard",
+    "auto_pcast",
+    "no_execution",
+    "no_tracing",
+    "remove_size_one_mesh_axis_from_type",
+    "thread_guard",
+)
+for _name in _FLAG_NAMES:
+    globals()[_name] = config.FLAGS[f"jax_{_name}"]
+checking_leaks = check_tracer_leaks = config.check_tracer_leaks
+jax2tf_associative_scan_reductions = config.FLAGS["jax2tf_associative_scan_reductions"]
+
+# Modules that are imported when they are first asked for: they must not cost those who do not use
+# them.
+_LAZY_MODULES = frozenset(
+    {
+        "ad_checkpoint",
+        "custom_derivatives",
+        "debug",
+        "dlpack",
+        "experimental",
+        "flatten_util",
+        "image",
+        "jax_compat",
+        "monitoring",
+        "nn",
+        "ops",
+        "profiler",
+        "random",
+        "scipy",
+        "sharding",
+        "stages",
+        "test_util",
+        "testing",
+        "typing",
+        "version",
+    }
+)
+_LAZY_NAMES = {
+    "pure_callback": "primitives.callback",
+    "make_mesh": "sharding",
+    "set_mesh": "sharding",
+    "P": "sharding",
+    "NamedSharding": "sharding",
+    "reshard": "sharding",
+    "Device": "runtime.devices",
+    "Shard": "runtime.placement",
+    "memory": "api.placement",
+    "print_environment_info": "environment",
+    "kernel_compile_count": "backends.llvm",
+}
+_RENAMED = {"P": "PartitionSpec"}
+
+
+# What is public: JAX's names, and the two counters that say what was traced and compiled.
+__all__ = [  # noqa: PLE0604
+    "Array",
+    "ShapeDtypeStruct",
+    "block_until_ready",
+    "checkpoint",
+    "checkpoint_policies",
+    "clear_caches",
+    "closure_convert",
+    "config",
+    "copy_to_host_async",
+    "custom_gradient",
+    "custom_jvp",
+    "custom_vjp",
+    "default_backend",
+    "device_count",
+    "device_get",
+    "device_put",
+    "devices",
+    "dtypes",
+    "effects_barrier",
+    "ensure_compile_time_eval",
+    "errors",
+    "eval_shape",
+    "float0",
+    "fwd_and_bwd",
+    "grad",
+    "hessian",
+    "host_count",
+    "host_id",
+    "host_ids",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "jax2tf_associative_scan_reductions",
+    "jit",
+    "jvp",
+    "kernel_compile_count",
+    "lax",
+    "linear_transpose",
+    "linearize",
+    "local_device_count",
+    "local_devices",
+    "make_array_from_callback",
+    "make_array_from_process_local_data",
+    "make_array_from_single_device_arrays",
+    "make_jaxpr",
+    "named_call",
+    "named_scope",
+    "numpy",
+    "process_count",
+    "process_index",
+    "process_indices",
+    "remat",
+    "trace_count",
+    "tree",
+    "tree_util",
+    "typeof",
+    "value_and_grad",
+    "vjp",
+    "vmap",
+    "checking_leaks",
+    *_FLAG_NAMES,
+]
+__all__.extend(sorted({*_LAZY_MODULES, *_LAZY_NAMES} - {"jax_compat", "testing", *__all__}))
+
+
+def __getattr__(name: str) -> Any:
+    if name in _LAZY_MODULES:
+        try:
+            return importlib.import_module(f"{__name__}.{name}")
+        except ModuleNotFoundError as e:
+            if e.name != f"{__name__}.{name}":
+                raise
+    if name in _LAZY_NAMES:
+        module = importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}")
+        value = globals()[name] = getattr(module, _RENAMED.get(name, name))
+        return value
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY_MODULES, *_LAZY_NAMES})

@@ -1,0 +1,811 @@
+"""`grad`, `vjp`, `jvp`, `linearize` and what is made of them."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, tree
+from ..core.avals import ShapedArray, typematch, typeof
+from ..core.build import fun_source_info, trace_to_jaxpr
+from ..core.jaxpr import Jaxpr, eval_jaxpr
+from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
+from ..core.trace import current_trace
+from ..primitives.common import as_array
+from ..primitives.convert import convert_element_type, convert_element_type_p
+from ..primitives.elementwise import add, eq
+from ..primitives.layout import reshape
+from ..primitives.shape import broadcasted_iota, split
+from ..runtime.array import make_array
+from ..transforms.jvp import JVPTrace, jvp_flat
+from ..transforms.linearize import linearize_flat
+from ..transforms.transpose import backward_pass
+from .arguments import abstractify, check_callable, check_output
+from .jit import jit
+from .vmap import vmap
+
+
+def _flat(
+    fun: Callable[..., Any], in_tree: Any, out: dict[str, Any], name: str, has_aux: bool
+) -> Callable[..., list[Any]]:
+    """`fun` of positional trees as a function of leaves. With `has_aux` the auxiliary leaves follow
+    the others.
+    """
+
+    def flat(*leaves: Any) -> list[Any]:
+        result = fun(*tree.unflatten(in_tree, leaves))
+        aux_leaves: list[Any] = []
+        if has_aux:
+            if not isinstance(result, (tuple, list)) or len(result) != 2:
+                raise TypeError(
+                    "expected function with aux output to return a two-element tuple, but got "
+                    f"type {type(result)} with value {result!r}. Fix: return (output, aux), or "
+                    "leave out has_aux."
+                )
+            result, aux = result
+            aux_leaves, out["aux_tree"] = tree.flatten(aux)
+        results, out["tree"] = tree.flatten(result)
+        for x in results:
+            check_output(x, fun, name)
+        out["count"] = len(results)
+        return [*results, *aux_leaves]
+
+    return flat
+
+
+def vjp(
+    fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()
+) -> Any:
+    """(fun(*primals), vjp function): the vjp function maps a cotangent of the output to a tuple of
+    cotangents of the primals.
+
+    With `has_aux`, `fun` returns (output, aux) and aux comes back third.
+
+    >>> y, f_vjp = vjp(jnp.sin, 0.5); f_vjp(1.0)
+    (Array(0.87758255, dtype=float32, weak_type=True),)
+    """
+    check_callable(fun)
+    leaves, in_tree = tree.flatten(primals)
+    for x in leaves:
+        _check_input(x, "vjp")
+    leaves = [_as_operand(x) for x in leaves]
+    out: dict[str, Any] = {}
+    flat = _flat(fun, in_tree, out, "vjp", has_aux)
+    outs, zeros, jaxpr, residuals = _linearize_with_aux(flat, leaves, out, has_aux)
+    n = out["count"]
+    pullback = VJP(
+        fun,
+        in_tree,
+        out["tree"],
+        [typeof(x) for x in leaves],
+        [typeof(x) for x in outs[:n]],
+        zeros[:n],
+        jaxpr,
+        residuals,
+    )
+    result = tree.unflatten(out["tree"], outs[:n])
+    return (
+        (result, pullback, tree.unflatten(out["aux_tree"], outs[n:]))
+        if has_aux
+        else (result, pullback)
+    )
+
+
+def _linearize_with_aux(flat: Any, leaves: Any, out: dict[str, Any], has_aux: bool) -> Any:
+    if not has_aux:
+        return linearize_flat(flat, leaves)
+    aux: list[Any] = []
+
+    def main(*xs: Any) -> list[Any]:
+        results = flat(*xs)
+        aux[:] = results[out["count"] :]
+        # Auxiliary results that are arrays leave the trace by it; their tangents are dropped.
+        kept = [_stop(x) for x in aux if _is_array(x)]
+        return [*results[: out["count"]], *kept]
+
+    outs, zeros, jaxpr, residuals = linearize_flat(main, leaves)
+    n = out["count"]
+    arrays = iter(outs[n:])
+    final = [next(arrays) if _is_array(x) else x for x in aux]
+    return [*outs[:n], *final], zeros[:n], jaxpr, residuals
+
+
+def _is_array(x: Any) -> bool:
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    return True
+
+
+def _as_operand(x: Any) -> Any:
+    """Numbers are arrays inside a function that is differentiated, and as its results."""
+    return as_array(x) if type(x) in (bool, int, float, complex) else x
+
+
+def _as_result(x: Any) -> Any:
+    """A tangent or cotangent as what users get: zeros are arrays, those of scalars too."""
+    if type(x) is not Zero:
+        return x
+    zeros = instantiate_zero(x.aval)
+    return zeros if x.aval.dtype == dtypes.float0 else as_array(zeros)  # type: ignore[attr-defined]
+
+
+def _stop(x: Any) -> Any:
+    """The primal of a value that is being differentiated here; derivatives taken outside go on
+    through it.
+    """
+    trace = current_trace()
+    return trace.split(x)[0] if isinstance(trace, JVPTrace) else x
+
+
+def _check_input(x: Any, name: str) -> None:
+    try:
+        typeof(x)
+    except TypeError:
+        raise TypeError(
+            f"Argument '{x}' of type {type(x)} to {name} is not a valid JAX type. Fix: pass arrays "
+            "or numbers."
+        ) from None
+
+
+class VJP:
+    """The function that `vjp` returns: cotangents in, cotangents out. A pytree of its residuals."""
+
+    def __init__(
+        self,
+        fun: Any,
+        in_tree: Any,
+        out_tree: Any,
+        in_avals: Any,
+        out_avals: Any,
+        zeros: Any,
+        jaxpr: Jaxpr,
+        residuals: Any,
+    ) -> None:
+        self.fun, self.in_tree, self.out_tree = fun, in_tree, out_tree
+        self.in_avals, self.out_avals, self.zeros = in_avals, out_avals, zeros
+        self.jaxpr, self.residuals = jaxpr, residuals
+
+    def __call__(self, ct: Any) -> Any:
+        leaves, ct_tree = tree.flatten(ct)
+        if ct_tree != self.out_tree:
+            raise ValueError(self._structure_error(ct))
+        for x, aval in zip(leaves, self.out_avals, strict=True):
+            have, want = typeof(x), aval.to_ct_aval()
+            if not typematch(have, want):
+                raise ValueError(
+                    "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
+                    f"{have.str_short()}, but expected {want.str_short()} "
+                    "because the corresponding output of the differentiated function had JAX type "
+                    f"{aval.str_short()}. "
+                    "Fix: pass a cotangent of the output's shape and dtype."
+                )
+        return tree.unflatten(self.in_tree, self.flat(leaves))
+
+    def flat(self, leaves: Sequence[Any]) -> list[Any]:
+        cts = [ct for ct, z in zip(leaves, self.zeros, strict=True) if z is None]
+        linear = [UndefinedPrimal(v.aval) for v in self.jaxpr.invars]
+        found = backward_pass(self.jaxpr, self.residuals, linear, cts)
+        return [_as_result(ct) for ct in found]
+
+    def _structure_error(self, ct: Any) -> str:
+        holder = tree.unflatten(self.out_tree, range(self.out_tree.num_leaves))
+        lines = [
+            f"  * out{tree.keystr(p)} was {a} in the original output, but {b} here, so {why}."
+            for p, a, b, why in tree.equality_errors(holder, ct)
+        ]
+        return (
+            "unexpected tree structure.\n\nThe argument to a VJP function returned by `jax.vjp` "
+            "must match the pytree\n"
+            f"structure of the differentiated function {fun_source_info(self.fun)}.\n\nBut the "
+            "tree structures differ:\n" + "\n".join(lines)
+        )
+
+
+tree.register_pytree_node(
+    VJP,
+    lambda v: (tuple(v.residuals), _VJPStatic(v)),
+    lambda static, residuals: static.rebuild(residuals),
+)
+
+
+class _VJPStatic:
+    """All of a VJP but its residuals."""
+
+    def __init__(self, v: VJP) -> None:
+        self.fields = (v.fun, v.in_tree, v.out_tree, v.in_avals, v.out_avals, v.zeros, v.jaxpr)
+
+    def rebuild(self, residuals: Any) -> VJP:
+        return VJP(*self.fields, list(residuals))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _VJPStatic) and all(
+            a is b for a, b in zip(self.fields, other.fields, strict=True)
+        )
+
+    def __hash__(self) -> int:
+        return hash(id(self.fields[-1]))
+
+
+def _argnums(argnums: int | Sequence[int]) -> tuple[tuple[int, ...], bool]:
+    if isinstance(argnums, int):
+        return (argnums,), True
+    try:
+        nums = tuple(argnums)
+    except TypeError:
+        raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}") from None
+    if not all(isinstance(k, int) for k in nums):
+        raise TypeError(f"argnums must be an int or a sequence of ints, got {argnums!r}")
+    return nums, False
+
+
+def _partial(
+    fun: Any, argnums: Any, args: Any, kwargs: Any, name: str
+) -> tuple[Any, tuple[Any, ...], bool]:
+    """`fun` of the arguments at `argnums` only; their values; whether there is just one."""
+    nums, single = _argnums(argnums)
+    n = len(args)
+    if nums and (max(nums) >= n or min(nums) < -n):
+        raise TypeError(
+            f"differentiating with respect to argnums={argnums} requires at least "
+            f"{max(max(nums) + 1, -min(nums))} positional arguments to be passed by the caller, "
+            f"but got only {n} positional arguments. Fix: pass them by position, or lower argnums."
+        )
+    where = [k % n for k in nums]
+
+    def of_chosen(*chosen: Any) -> Any:
+        full = list(args)
+        for k, x in zip(where, chosen, strict=True):
+            full[k] = x
+        return fun(*full, **kwargs)
+
+    of_chosen.__wrapped__ = fun  # type: ignore[attr-defined]
+    return of_chosen, tuple(args[k] for k in where), single
+
+
+def value_and_grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[..., Any]:
+    """A function that gives (fun(...), gradient with respect to the arguments at `argnums`).
+
+    `fun` must return a real scalar (or, with `has_aux`, a pair of one and anything).
+
+    >>> value_and_grad(lambda x: x ** 2)(3.0)
+    (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
+
+    Raises TypeError if the output is not a scalar or an input is not inexact.
+    """
+    return _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "value_and_grad")
+
+
+def _value_and_grad(
+    fun: Any, argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool, name: str
+) -> Callable[..., Any]:
+    check_callable(fun)
+    _argnums(argnums)
+
+    @_wraps(fun, name)
+    def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
+        of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, name)
+        for x in tree.flatten(chosen)[0]:
+            _check_grad_input(x, holomorphic, allow_int, name)
+        if has_aux:
+            value, pull, aux = vjp(of_chosen, *chosen, has_aux=True)
+        else:
+            value, pull = vjp(of_chosen, *chosen)
+        _check_scalar(value, name)
+        aval = typeof(value)
+        _check_grad_output(aval, holomorphic, name)
+        grads = pull(_one(aval))
+        result = grads[0] if single else grads
+        return ((value, aux), result) if has_aux else (value, result)
+
+    return value_and_grad_f
+
+
+def _one(aval: Any) -> Any:
+    # A weakly typed one keeps the gradient's type as weak as the function's.
+    one = np.ones((), aval.dtype)
+    return make_array(one, ShapedArray((), aval.dtype, aval.weak_type))
+
+
+def fwd_and_bwd(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int],
+    has_aux: bool = False,
+    jitted: bool = True,
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """(forward, backward) of `fun`: `forward(*args)` gives (output, residuals) (with `has_aux`,
+    (output, aux, residuals)), `backward(residuals, cotangent)` the cotangents of the arguments at
+    `argnums`. Both are jitted unless told otherwise.
+
+    >>> fwd, bwd = fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1)); out, res = fwd(2.0, 3.0);
+    bwd(res, 1.0)
+    (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
+    """
+    check_callable(fun)
+
+    def forward(*args: Any, **kwargs: Any) -> Any:
+        of_chosen, chosen, _ = _partial(fun, argnums, args, kwargs, "fwd_and_bwd")
+        value, pull, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
+        return (value, *aux, pull)
+
+    def backward(residuals: VJP, ct: Any) -> Any:
+        cts = residuals(ct)
+        return cts[0] if isinstance(argnums, int) else cts
+
+    return (jit(forward), jit(backward)) if jitted else (forward, backward)
+
+
+def grad(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+    reduce_axes: Sequence[Any] = (),
+) -> Callable[..., Any]:
+    """The gradient of a function of arrays that returns a scalar. See `value_and_grad`.
+
+    >>> grad(jnp.tanh)(0.2)
+    Array(0.961043, dtype=float32, weak_type=True)
+    """
+    both = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "grad")
+
+    @_wraps(fun, "grad")
+    def grad_f(*args: Any, **kwargs: Any) -> Any:
+        value, g = both(*args, **kwargs)
+        return (g, value[1]) if has_aux else g
+
+    return grad_f
+
+
+def _wraps(fun: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    def wrap(wrapped: Callable[..., Any]) -> Callable[..., Any]:
+        try:
+            functools.update_wrapper(wrapped, fun)
+        except AttributeError:
+            pass
+        wrapped.__doc__ = getattr(fun, "__doc__", None)
+        return wrapped
+
+    return wrap
+
+
+def _check_scalar(x: Any, name: str) -> None:
+    message = "Gradient only defined for scalar-output functions. Output "
+    try:
+        aval = typeof(x)
+    except TypeError:
+        raise TypeError(
+            f"{message}was {x}. Fix: return one number, such as a sum or a mean; return other "
+            "values with has_aux=True."
+        ) from None
+    if not isinstance(aval, ShapedArray) or aval.shape != ():
+        raise TypeError(
+            f"{message}had shape: {aval.shape}. Fix: reduce it, such as with .sum() or .mean(), or "
+            "use jacrev."
+        )
+
+
+def _check_grad_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> None:
+    try:
+        dtype = typeof(x).dtype
+    except TypeError:
+        raise TypeError(
+            f"{name} got an argument of type {type(x)}, which is not a valid JAX type. Fix: "
+            "differentiate with respect to arrays or floats."
+        ) from None
+    if holomorphic and not dtypes.is_complex(dtype):
+        raise TypeError(
+            f"{name} with holomorphic=True requires inputs with complex dtype, but got "
+            f"{_dtype_name(dtype)}."
+        )
+    if dtypes.is_extended(dtype) or dtypes.is_integer(dtype) or dtypes.is_bool(dtype):
+        if not allow_int:
+            raise TypeError(
+                f"{name} requires real- or complex-valued inputs (input dtype that is a sub-dtype "
+                f"of np.inexact), but got {_dtype_name(dtype)}. "
+                "If you want to use Boolean- or integer-valued inputs, use vjp or set allow_int to "
+                "True."
+            )
+    elif not dtypes.is_inexact(dtype):
+        raise TypeError(
+            f"{name} requires numerical-valued inputs (input dtype that is a sub-dtype of np.bool_ "
+            f"or np.number), but got {_dtype_name(dtype)}."
+        )
+
+
+def _dtype_name(d: Any) -> str:
+    return getattr(d, "name", str(d))
+
+
+def _check_grad_output(aval: Any, holomorphic: bool, name: str) -> None:
+    d = aval.dtype
+    if holomorphic:
+        if not dtypes.is_complex(d):
+            raise TypeError(
+                f"{name} with holomorphic=True requires outputs with complex dtype, but got "
+                f"{_dtype_name(d)}."
+            )
+    elif dtypes.is_complex(d):
+        raise TypeError(
+            f"{name} requires real-valued outputs (output dtype that is a sub-dtype of "
+            f"np.floating), but got {_dtype_name(d)}. "
+            "For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+            "non-holomorphic functions involving complex outputs, use jax.vjp directly."
+        )
+    elif not dtypes.is_float(d):
+        raise TypeError(
+            f"{name} requires real-valued outputs (output dtype that is a sub-dtype of "
+            f"np.floating), but got {_dtype_name(d)}. "
+            "For differentiation of functions with integer outputs, use jax.vjp directly."
+        )
+
+
+def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+    """(fun(*primals), its directional derivative along `tangents`). With `has_aux`, aux comes
+    third.
+
+    >>> jvp(jnp.sin, (0.1,), (0.2,))
+    (Array(0.09983342, dtype=float32, weak_type=True), Array(0.19900084, dtype=float32,
+    weak_type=True))
+
+    Raises TypeError unless primals and tangents are tuples or lists of matching structure and
+    dtypes.
+    """
+    check_callable(fun)
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must be tuples or lists; found "
+            f"{type(primals).__name__} and {type(tangents).__name__}."
+        )
+    leaves, in_tree = tree.flatten(tuple(primals))
+    dots, _ = tree.flatten(tuple(tangents))
+    primal_tree, dot_tree = tree.structure(primals), tree.structure(tangents)
+    if primal_tree != dot_tree:
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp must have the same tree structure; primals "
+            f"have tree structure {primal_tree} whereas tangents have tree structure {dot_tree}."
+        )
+    for x, t in zip(leaves, dots, strict=True):
+        _check_tangent(x, t)
+    leaves = [_as_operand(x) for x in leaves]
+    dots = [
+        Zero.from_primal_value(x) if getattr(t, "dtype", None) == dtypes.float0 else t
+        for x, t in zip(leaves, dots, strict=True)
+    ]
+    out: dict[str, Any] = {}
+    flat = _flat(fun, in_tree, out, "jvp", has_aux)
+    aux: list[Any] = []
+
+    def main(*xs: Any) -> list[Any]:
+        results = flat(*xs)
+        aux[:] = [_stop(x) for x in results[out["count"] :]]
+        return results[: out["count"]]
+
+    outs, out_dots = jvp_flat(main, leaves, dots)
+    pair = (
+        tree.unflatten(out["tree"], outs),
+        tree.unflatten(out["tree"], [_as_result(t) for t in out_dots]),
+    )
+    return (*pair, tree.unflatten(out["aux_tree"], aux)) if has_aux else pair
+
+
+def _check_tangent(x: Any, t: Any) -> None:
+    want, have = typeof(x).to_tangent_aval(), typeof(t)
+    if want.dtype != have.dtype:
+        raise TypeError(
+            "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in "
+            "case of int/bool primal dtype the tangent dtype must be float0."
+            f"Got primal dtype {_dtype_name(typeof(x).dtype)} and so expected tangent dtype "
+            f"{'float0' if want.dtype == dtypes.float0 else want.dtype.name}, but got tangent "
+            f"dtype {_dtype_name(have.dtype)} instead."
+        )
+    if want.shape != have.shape:
+        raise ValueError(
+            "jvp called with different primal and tangent shapes;"
+            f"Got primal shape {want.shape} and tangent shape as {have.shape}. "
+            "Fix: a tangent must have its primal's shape."
+        )
+
+
+def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
+    """(fun(*primals), the linear function of tangents at that point). With `has_aux`, aux comes
+    third.
+
+    >>> y, f_jvp = linearize(jnp.sin, 0.5); f_jvp(1.0)
+    Array(0.87758255, dtype=float32, weak_type=True)
+    """
+    check_callable(fun)
+    leaves, in_tree = tree.flatten(primals)
+    for x in leaves:
+        _check_input(x, "linearize")
+    leaves = [_as_operand(x) for x in leaves]
+    out: dict[str, Any] = {}
+    flat = _flat(fun, in_tree, out, "linearize", has_aux)
+    outs, zeros, jaxpr, residuals = _linearize_with_aux(flat, leaves, out, has_aux)
+    n = out["count"]
+    linear = _Linearized(
+        in_tree, out["tree"], [typeof(x) for x in leaves], zeros[:n], jaxpr, residuals
+    )
+    result = tree.unflatten(out["tree"], outs[:n])
+    return (
+        (result, linear, tree.unflatten(out["aux_tree"], outs[n:])) if has_aux else (result, linear)
+    )
+
+
+class _Linearized:
+    """The linear function that `linearize` returns."""
+
+    def __init__(
+        self, in_tree: Any, out_tree: Any, in_avals: Any, zeros: Any, jaxpr: Jaxpr, residuals: Any
+    ) -> None:
+        self.in_tree, self.out_tree, self.in_avals = in_tree, out_tree, in_avals
+        self.zeros, self.jaxpr, self.residuals = zeros, jaxpr, residuals
+
+    def __call__(self, *tangents: Any) -> Any:
+        leaves, dot_tree = tree.flatten(tangents)
+        if dot_tree != self.in_tree:
+            raise ValueError(
+                f"linearized function called with tangents of structure {dot_tree}; the primals "
+                f"had {self.in_tree}."
+            )
+        for t, aval in zip(leaves, self.in_avals, strict=True):
+            want = aval.to_tangent_aval()
+            if not typematch(typeof(t), want):
+                raise ValueError(
+                    "linearized function called on tangent values inconsistent with the original "
+                    "primal values:\n"
+                    f"Got tangent aval {typeof(t).str_short()} for primal aval {aval.str_short()} "
+                    f"but expected {want.str_short()}. "
+                    "Fix: tangents must have the primals' shapes and dtypes."
+                )
+        outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *leaves))
+        return tree.unflatten(
+            self.out_tree, [next(outs) if z is None else _as_result(z) for z in self.zeros]
+        )
+
+
+tree.register_pytree_node(
+    _Linearized,
+    lambda v: (
+        tuple(v.residuals),
+        (v.in_tree, v.out_tree, tuple(v.in_avals), tuple(v.zeros), v.jaxpr),
+    ),
+    lambda static, residuals: _Linearized(*(*static, list(residuals))),
+)
+
+
+def linear_transpose(
+    fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Any] = ()
+) -> Callable[..., Any]:
+    """The transpose of a function that is promised to be linear. `primals` (arrays or
+    ShapeDtypeStructs) give its argument types.
+
+    >>> linear_transpose(lambda x: 2 * x, 1.0)(3.0)
+    (Array(6., dtype=float32, weak_type=True),)
+    """
+    check_callable(fun)
+    leaves, in_tree = tree.flatten(primals)
+    avals = [abstractify(x) for x in leaves]
+    out: dict[str, Any] = {}
+    jaxpr, consts = trace_to_jaxpr(_flat(fun, in_tree, out, "linear_transpose", False), avals)
+    for a in (*avals, *(v.aval for v in jaxpr.outvars)):
+        if not dtypes.is_inexact(a.dtype):
+            raise TypeError(
+                "linear_transpose only supports [float or complex] -> [float or complex], but got "
+                f"input or output of type {a.str_short()}."
+            )
+
+    def transposed(ct: Any) -> Any:
+        cts, ct_tree = tree.flatten(ct)
+        if ct_tree != out["tree"]:
+            raise TypeError(
+                f"cotangent tree does not match function output, expected {out['tree']} but got "
+                f"{ct_tree}"
+            )
+        for x, v in zip(cts, jaxpr.outvars, strict=True):
+            if not typematch(typeof(x), v.aval):
+                raise TypeError(
+                    f"cotangent type does not match function output, expected {v.aval.str_short()} "
+                    f"but got {typeof(x).str_short()}"
+                )
+        try:
+            found = backward_pass(jaxpr, consts, [UndefinedPrimal(a) for a in avals], cts)
+        except TypeError as error:
+            if "UndefinedPrimal" not in str(error):
+                raise
+            raise TypeError(
+                f"linear_transpose: {fun_source_info(fun)} is not linear in its arguments. "
+                "Fix: transpose a linear function, or differentiate with vjp."
+            ) from None
+        return tree.unflatten(in_tree, [_as_result(x) for x in found])
+
+    return transposed
+
+
+def jacfwd(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """The Jacobian, column by column (forward mode). Its leaves have shape output.shape +
+    input.shape.
+
+    >>> jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
+    check_callable(fun)
+    _argnums(argnums)
+
+    @_wraps(fun, "jacfwd")
+    def jacfun(*args: Any, **kwargs: Any) -> Any:
+        of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, "jacfwd")
+        for x in tree.flatten(chosen)[0]:
+            _check_jacfwd_input(x, holomorphic)
+        basis = _std_basis(chosen)
+
+        def push(*tangents: Any) -> Any:
+            return jvp(of_chosen, chosen, tangents, has_aux=has_aux)
+
+        if has_aux:
+            y, jac, aux = vmap(push, out_axes=(None, -1, None))(*basis)
+        else:
+            y, jac = vmap(push, out_axes=(None, -1))(*basis)
+        example = chosen[0] if single else chosen
+        result = tree.map(lambda j, out: _unravel(example, j, -1, typeof(out).shape), jac, y)
+        return (result, aux) if has_aux else result
+
+    return jacfun
+
+
+def _check_jacfwd_input(x: Any, holomorphic: bool) -> None:
+    dtype = typeof(x).dtype
+    if holomorphic:
+        if not dtypes.is_complex(dtype):
+            raise TypeError(
+                "jacfwd with holomorphic=True requires inputs with complex dtype, but got "
+                f"{_dtype_name(dtype)}."
+            )
+    elif not dtypes.is_float(dtype):
+        raise TypeError(
+            "jacfwd requires real-valued inputs (input dtype that is a sub-dtype of np.floating), "
+            f"but got {_dtype_name(dtype)}. "
+            "For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+            "non-holomorphic functions involving complex inputs or integer inputs, use jax.jvp "
+            "directly."
+        )
+
+
+def jacrev(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Callable[..., Any]:
+    """The Jacobian, row by row (reverse mode). Its leaves have shape output.shape + input.shape.
+
+    >>> jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
+    Array([[2., 0.],
+           [0., 4.]], dtype=float32)
+    """
+    check_callable(fun)
+    _argnums(argnums)
+
+    @_wraps(fun, "jacrev")
+    def jacfun(*args: Any, **kwargs: Any) -> Any:
+        of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, "jacrev")
+        for x in tree.flatten(chosen)[0]:
+            _check_grad_input(x, holomorphic, allow_int, "jacrev")
+        if has_aux:
+            y, pull, aux = vjp(of_chosen, *chosen, has_aux=True)
+        else:
+            y, pull = vjp(of_chosen, *chosen)
+        for x in tree.flatten(y)[0]:
+            _check_jacrev_output(typeof(x), holomorphic)
+        jac = vmap(pull)(_std_basis(y))
+        jac = jac[0] if single else jac
+        example = chosen[0] if single else chosen
+        by_input = tree.map(lambda j, x: _unravel(y, j, 0, typeof(x).shape), jac, example)
+        result = tree.transpose(tree.structure(example), tree.structure(y), by_input)
+        return (result, aux) if has_aux else result
+
+    return jacfun
+
+
+def _check_jacrev_output(aval: Any, holomorphic: bool) -> None:
+    if holomorphic:
+        if not dtypes.is_complex(aval.dtype):
+            raise TypeError(
+                "jacrev with holomorphic=True requires outputs with complex dtype, but got "
+                f"{_dtype_name(aval.dtype)}."
+            )
+    elif not dtypes.is_float(aval.dtype):
+        raise TypeError(
+            "jacrev requires real-valued outputs (output dtype that is a sub-dtype of "
+            f"np.floating), but got {_dtype_name(aval.dtype)}. "
+            "For holomorphic differentiation, pass holomorphic=True. For differentiation of "
+            "functions with integer or complex outputs, use jax.vjp directly."
+        )
+
+
+def hessian(
+    fun: Callable[..., Any],
+    argnums: int | Sequence[int] = 0,
+    has_aux: bool = False,
+    holomorphic: bool = False,
+) -> Callable[..., Any]:
+    """The matrix of second derivatives: forward over reverse.
+
+    >>> hessian(lambda x: (x ** 3).sum())(jnp.array([1.0, 2.0]))
+    Array([[ 6.,  0.],
+           [ 0., 12.]], dtype=float32)
+    """
+    return jacfwd(jacrev(fun, argnums, has_aux, holomorphic), argnums, has_aux, holomorphic)
+
+
+def _std_basis(pytree: Any) -> Any:
+    """All unit vectors of a tree of arrays, along new leading axes."""
+    leaves, treedef = tree.flatten(pytree)
+    avals = [typeof(x) for x in leaves]
+    sizes = [int(np.prod(a.shape, dtype=int)) for a in avals]
+    total = sum(sizes)
+    index = np.dtype("int32")
+    rows = broadcasted_iota(index, (total, total), 0)
+    columns = broadcasted_iota(index, (total, total), 1)
+    # One matrix of the type that all leaves promote to, cut into the leaves' columns.
+    unit = convert_element_type(eq(add(rows, np.int32(0)), columns), _common_dtype(avals))
+    parts = []
+    for a, block in zip(avals, split(unit, sizes, axis=1) if sizes else [], strict=True):
+        shaped = block if len(a.shape) == 1 else reshape(block, (total, *a.shape))
+        params = {"new_dtype": a.dtype, "weak_type": a.weak_type, "sharding": None}
+        parts.append(convert_element_type_p.bind(shaped, **params))
+    return tree.unflatten(treedef, parts)
+
+
+def _common_dtype(avals: Sequence[Any]) -> Any:
+    found = np.dtype("float32")
+    for k, a in enumerate(avals):
+        found = a.dtype if k == 0 else dtypes.promote_types(found, a.dtype)
+    return found
+
+
+def _unravel(example: Any, x: Any, axis: int, rest: tuple[int, ...]) -> Any:
+    """Splits one axis of `x` by the leaves of `example`, and gives each part that leaf's shape
+    there.
+    """
+    leaves, treedef = tree.flatten(example)
+    shapes = [typeof(leaf).shape for leaf in leaves]
+    axis = axis % typeof(x).ndim
+    sizes = [int(np.prod(shape, dtype=int)) for shape in shapes]
+    parts = []
+    for shape, part in zip(shapes, split(x, sizes, axis=axis) if sizes else [], strict=True):
+        new = (*shape, *rest) if axis == 0 else (*rest, *shape)
+        parts.append(part if typeof(part).shape == new else reshape(part, new))
+    return tree.unflatten(treedef, parts)
+
+
+__all__ = [
+    "grad",
+    "hessian",
+    "jacfwd",
+    "jacrev",
+    "jvp",
+    "linear_transpose",
+    "linearize",
+    "value_and_grad",
+    "vjp",
+]

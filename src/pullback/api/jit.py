@@ -1,0 +1,457 @@
+"""`jit`: which arguments are static, when a call must be traced, and what a traced call becomes."""
+
+from __future__ import annotations
+
+import copyreg
+import functools
+import inspect
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import config, tree
+from ..control.call import call_params, jit_p
+from ..core.build import close_jaxpr, count_trace, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr
+from ..core.trace import Tracer, trace_context
+from ..runtime import dispatch, stub
+from .arguments import (
+    ShapeDtypeStruct,
+    as_names,
+    as_tuple,
+    check_callable,
+    checked_avals,
+    debug_info,
+    flat_function,
+    signature_of,
+)
+from .stages import Lowered, Traced
+
+
+class JitInfo:
+    """What `jit` was told: static and donated arguments by position and name, and options of the
+    call.
+    """
+
+    def __init__(
+        self,
+        fun: Any,
+        static_argnums: Any,
+        static_argnames: Any,
+        donate_argnums: Any,
+        donate_argnames: Any,
+        keep_unused: bool,
+        inline: bool,
+    ) -> None:
+        self.signature = signature_of(fun)
+        nums, names = (
+            as_tuple(static_argnums, "static_argnums"),
+            as_names(static_argnames, "static_argnames"),
+        )
+        self.static_argnums, self.static_argnames = self._complete(
+            fun, nums, names, static_argnums, static_argnames, "static"
+        )
+        nums, names = (
+            as_tuple(donate_argnums, "donate_argnums"),
+            as_names(donate_argnames, "donate_argnames"),
+        )
+        self.donate_argnums, self.donate_argnames = self._complete(
+            fun, nums, names, donate_argnums, donate_argnames, "donate"
+        )
+        both = set(self.static_argnums) & set(self.donate_argnums) or set(
+            self.static_argnames
+        ) & set(self.donate_argnames)
+        if both:
+            raise ValueError(
+                "static_argnums and donate_argnums cannot intersect, but both name "
+                f"{sorted(both, key=str)}. Fix: donate arrays only; static arguments have no "
+                "memory."
+            )
+        self.keep_unused, self.inline = keep_unused, inline
+
+    def _complete(
+        self,
+        fun: Any,
+        nums: tuple[int, ...],
+        names: tuple[str, ...],
+        given_nums: Any,
+        given_names: Any,
+        kind: str,
+    ) -> Any:
+        """Checks positions and names against the signature, and adds to each what the other
+        implies.
+        """
+        if self.signature is None:
+            return nums, names
+        parameters = list(self.signature.parameters.values())
+        positional = [
+            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
+        ]
+        var_positional = any(p.kind == p.VAR_POSITIONAL for p in parameters)
+        var_keyword = any(p.kind == p.VAR_KEYWORD for p in parameters)
+        for k in nums:
+            if not var_positional and not -len(positional) <= k < len(positional):
+                raise ValueError(
+                    f"Jitted function has {kind}_argnums={nums}, but only accepts "
+                    f"{len(positional)} positional arguments."
+                )
+        known = {p.name for p in parameters}
+        invalid = set(names) - known
+        if invalid and not var_keyword:
+            raise ValueError(
+                f"Jitted function has invalid argnames {invalid} in {kind}_argnames. Function does "
+                f"not take these args. Fix: use names among {sorted(known)}."
+            )
+        position = {p.name: k for k, p in enumerate(positional)}
+        nums = tuple(k % len(positional) if k < 0 and not var_positional else k for k in nums)
+        all_nums, all_names = nums, names
+        if given_nums is None and not nums:
+            all_nums = tuple(position[n] for n in names if n in position)
+        if given_names is None and not names:
+            all_names = tuple(
+                positional[k].name
+                for k in nums
+                if k < len(positional)
+                and positional[k].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+            )
+        return tuple(sorted(set(all_nums))), tuple(sorted(set(all_names)))
+
+
+_caches: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+class TracedCall:
+    """A traced program of a jitted function: the program, the values that it closed over, the tree
+    of its results, and its parameters.
+    """
+
+    __slots__ = ("closed", "consts", "out_tree", "params")
+
+    def __init__(
+        self, closed: ClosedJaxpr, consts: list[Any], out_tree: Any, params: dict[str, Any]
+    ) -> None:
+        self.closed, self.consts, self.out_tree, self.params = closed, consts, out_tree, params
+
+
+class JitWrapped:
+    """A jitted function. Calling it runs the compiled program for the arguments' types, tracing and
+    compiling at the first call with them.
+    """
+
+    def __init__(self, fun: Callable[..., Any], info: JitInfo) -> None:
+        self._fun, self._info = fun, info
+        self._static_mask = sum(1 << k for k in info.static_argnums if 0 <= k < 64)
+        try:
+            self._cache = _caches.setdefault(fun, {}).setdefault(self._options(), {})
+        except TypeError:
+            self._cache = {}
+
+    def _options(self) -> Any:
+        i = self._info
+        return (
+            i.static_argnums,
+            i.static_argnames,
+            i.donate_argnums,
+            i.donate_argnames,
+            i.keep_unused,
+            i.inline,
+        )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """A call that the native fast path does not know: trace if need be, run, and make such
+        calls native.
+        """
+        if config.disable_jit.get():
+            return self._fun(*args, **kwargs)
+        call, leaves, _ = self._infer(args, kwargs)
+        fast = stub.fast_path_open()
+        key = (
+            stub.signature(self._static_mask, args, kwargs)
+            if fast and self._nativable(call)
+            else None
+        )
+        entry = (
+            native_entry(key, call, args, kwargs, self._static_mask) if key is not None else None
+        )
+        outs = jit_p.bind(*call.consts, *leaves, **call.params)
+        if entry is not None:
+            stub.add_entry(self.function, entry)
+        return tree.unflatten(call.out_tree, outs)
+
+    def _nativable(self, call: TracedCall) -> bool:
+        return (
+            not call.consts
+            and (not self._info.static_argnames or bool(self._info.static_argnums))
+            and max(self._info.static_argnums, default=0) < 64
+        )
+
+    @functools.cached_property
+    def function(self) -> Any:
+        """The callable that users hold: a native function in front of this object."""
+        native = stub.new_function(self, self._static_mask)
+        for name in ("trace", "lower", "eval_shape", "clear_cache", "_cache_size", "_fun", "_info"):
+            setattr(native, name, getattr(self, name))
+        try:
+            functools.update_wrapper(native, self._fun)
+        except (AttributeError, TypeError):
+            native.__wrapped__ = self._fun
+        return native
+
+    def __repr__(self) -> str:
+        return f"<PjitFunction of {self._fun!r}>"
+
+    # --- from arguments to a traced program ---
+    def _split(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], Any, Any, dict[str, Any]]:
+        """(key of the static arguments, dynamic positional arguments, dynamic keyword arguments,
+        static keyword arguments).
+        """
+        info = self._info
+        if not info.static_argnums and not info.static_argnames:
+            return (), args, kwargs, {}
+        n = len(args)
+        fixed = {k % n if -n <= k < 0 else k for k in info.static_argnums if -n <= k < n}
+        static_kw = {k: v for k, v in kwargs.items() if k in info.static_argnames}
+        statics = [(k, args[k]) for k in sorted(fixed)] + sorted(static_kw.items())
+        for _, x in statics:
+            _check_hashable(x)
+        dynamic = tuple(x for k, x in enumerate(args) if k not in fixed)
+        return (
+            tuple((k, type(x), x) for k, x in statics),
+            dynamic,
+            {k: v for k, v in kwargs.items() if k not in static_kw},
+            static_kw,
+        )
+
+    def _infer(self, args: Any, kwargs: dict[str, Any]) -> tuple[TracedCall, list[Any], Any]:
+        statics, dynamic, dynamic_kw, static_kw = self._split(args, kwargs)
+        leaves, in_tree = tree.flatten((tuple(dynamic), dynamic_kw))
+        avals = checked_avals(self._fun, leaves, args, kwargs)
+        key = (statics, in_tree, tuple(avals), trace_context())
+        call = self._cache.get(key)
+        if call is None:
+            call = self._trace(args, kwargs, statics, static_kw, in_tree, avals)
+            if not any(isinstance(c, Tracer) for c in call.consts):
+                self._cache[key] = call
+        return call, leaves, in_tree
+
+    def _trace(
+        self,
+        args: Any,
+        kwargs: Any,
+        statics: Any,
+        static_kw: dict[str, Any],
+        in_tree: Any,
+        avals: Any,
+    ) -> TracedCall:
+        fixed = {k: x for k, _, x in statics if isinstance(k, int)}
+        n = len(args)
+        fun = self._fun
+
+        def call(*dynamic: Any, **kw: Any) -> Any:
+            rest = iter(dynamic)
+            return fun(
+                *(fixed[k] if k in fixed else next(rest) for k in range(n)), **kw, **static_kw
+            )
+
+        call.__wrapped__ = fun  # type: ignore[attr-defined]
+        out: dict[str, Any] = {}
+        count_trace()
+        info = self._debug_info(args, kwargs, fixed, static_kw)
+        jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
+        closed, hoisted = close_jaxpr(jaxpr, consts)
+        donated = [False] * len(hoisted) + self._donated(args, kwargs, fixed, static_kw)
+        name = getattr(fun, "__name__", None) or getattr(
+            getattr(fun, "func", None), "__name__", type(fun).__name__
+        )
+        name = str(name)
+        params = call_params(
+            closed,
+            name,
+            donated_invars=donated,
+            keep_unused=self._info.keep_unused,
+            inline=self._info.inline,
+        )
+        return TracedCall(closed, hoisted, out["tree"], params)
+
+    def _debug_info(self, args: Any, kwargs: Any, fixed: Any, static_kw: Any) -> Any:
+        info = debug_info("jit", self._fun, args, kwargs)
+        if not fixed and not static_kw:
+            return info
+        # Names of the dynamic leaves only: static arguments may be anything, so each is counted as
+        # its leaves.
+        holder = tuple(_Static() if k in fixed else x for k, x in enumerate(args))
+        kw = {k: (_Static() if k in static_kw else v) for k, v in kwargs.items()}
+        named = debug_info("jit", self._fun, holder, kw)
+        flat = list(tree.flatten((holder, kw))[0])
+        if named.arg_names and len(named.arg_names) == len(flat):
+            info.arg_names = tuple(
+                n for n, x in zip(named.arg_names, flat, strict=True) if not isinstance(x, _Static)
+            )
+        return info
+
+    def _donated(self, args: Any, kwargs: Any, fixed: Any, static_kw: Any) -> list[bool]:
+        info, n = self._info, len(args)
+        given = {k % n if -n <= k < 0 else k for k in info.donate_argnums}
+        flags: list[bool] = []
+        for k, x in enumerate(args):
+            if k not in fixed:
+                flags += [k in given] * len(tree.flatten(x)[0])
+        for k in sorted(kwargs):
+            if k not in static_kw:
+                flags += [k in info.donate_argnames] * len(tree.flatten(kwargs[k])[0])
+        return flags
+
+    # --- ahead of time ---
+    def trace(self, *args: Any, **kwargs: Any) -> Traced:
+        """The traced program for arguments of these types (arrays or ShapeDtypeStructs)."""
+        call, leaves, in_tree = self._infer(args, kwargs)
+        return Traced(call, in_tree, [typeof_or_struct(x) for x in leaves], self._fun)
+
+    def lower(self, *args: Any, lowering_platforms: Any = None, **kwargs: Any) -> Lowered:
+        """The lowered program for arguments of these types; `.compile()` gives what runs."""
+        return self.trace(*args, **kwargs).lower(lowering_platforms=lowering_platforms)
+
+    def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
+        """The shapes and dtypes of the results for arguments of these types."""
+        call, _, _ = self._infer(args, kwargs)
+        return tree.unflatten(
+            call.out_tree,
+            [
+                ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+                for a in call.closed.out_avals
+            ],
+        )
+
+    def clear_cache(self) -> None:
+        """Forgets every traced program of this function."""
+        self._cache.clear()
+        stub.clear_entries(self.function)
+
+    def _cache_size(self) -> int:
+        return len(self._cache)
+
+
+class _Static:
+    """Stands for a static argument among names."""
+
+
+def typeof_or_struct(x: Any) -> Any:
+    return x.aval if hasattr(x, "aval") else x
+
+
+def _check_hashable(x: Any) -> None:
+    try:
+        hash(x)
+    except TypeError as e:
+        if isinstance(x, Tracer):
+            raise ValueError(
+                "Non-hashable static arguments are not supported: a traced value "
+                f"({x.aval.str_short()}) was passed as one. Fix: do not mark it static."
+            ) from None
+        raise ValueError(
+            "Non-hashable static arguments are not supported. An error occurred while trying to "
+            f"hash an object of type {type(x)}, {x}. The error was:\n"
+            f"TypeError: {e}\nFix: pass a tuple instead of a list, or an object with __hash__ and "
+            "__eq__."
+        ) from None
+
+
+def native_entry(key: bytes, call: TracedCall, args: Any, kwargs: Any, statics: int = 0) -> Any:
+    """The native entry of calls like this one; None if they cannot be native."""
+    program = dispatch.executable(call.closed, call.params["donated_invars"])
+    if not program.nativable:
+        return None
+    order = stub.leaf_order(lambda t: tree.flatten(t)[0], args, kwargs, statics)
+    if len(order) != len(program.plan_ins):
+        return None
+    count = len(call.closed.jaxpr.outvars)
+    out_tree = call.out_tree
+    result = stub.result_of(
+        tree.unflatten(out_tree, range(count)), lambda outs: tree.unflatten(out_tree, outs)
+    )
+    return stub.plan_entry(
+        key,
+        args,
+        kwargs,
+        program.plan,
+        program.plan_ins,
+        order,
+        program.consts,
+        program.plan_outs,
+        result,
+        statics=statics,
+        donated=call.params["donated_invars"],
+        release_gil=program.releases_gil,
+        keep=(program,),
+        on_error=program.raise_error,
+        on_host=program.run_host if program.has_host else None,
+    )
+
+
+def _rebuild(fun: Any, options: Any) -> Any:
+    return JitWrapped(fun, JitInfo(fun, *options)).function
+
+
+copyreg.pickle(stub.JitFunction, lambda f: (_rebuild, (f._fun, f._slow._options())))
+
+
+def jit(
+    fun: Callable[..., Any] | None = None,
+    /,
+    *,
+    in_shardings: Any = None,
+    out_shardings: Any = None,
+    static_argnums: int | Sequence[int] | None = None,
+    static_argnames: str | Sequence[str] | None = None,
+    donate_argnums: int | Sequence[int] | None = None,
+    donate_argnames: str | Sequence[str] | None = None,
+    keep_unused: bool = False,
+    device: Any = None,
+    backend: str | None = None,
+    inline: bool = False,
+    compiler_options: dict[str, Any] | None = None,
+) -> Any:
+    """`fun`, compiled: traced once for each combination of argument types and static values, then
+    run as machine code.
+
+    `fun` takes and returns pytrees of arrays; it must be pure. `static_argnums`/`static_argnames`
+    mark arguments (hashable) that are part of the program; `donate_argnums`/`donate_argnames`
+    arguments whose memory may be reused.
+
+    >>> @jit
+    ... def f(x): return jnp.sin(x) ** 2
+    >>> f(1.0)
+    Array(0.7080734, dtype=float32, weak_type=True)
+
+    Raises TypeError for arguments that are not arrays, ValueError for unhashable static arguments.
+    """
+    options = {
+        "in_shardings": in_shardings,
+        "out_shardings": out_shardings,
+        "static_argnums": static_argnums,
+        "static_argnames": static_argnames,
+        "donate_argnums": donate_argnums,
+        "donate_argnames": donate_argnames,
+        "keep_unused": keep_unused,
+        "device": device,
+        "backend": backend,
+        "inline": inline,
+        "compiler_options": compiler_options,
+    }
+    if fun is None:
+        return functools.partial(jit, **options)
+    check_callable(fun)
+    info = JitInfo(
+        fun, static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline
+    )
+    return JitWrapped(fun, info).function
+
+
+def clear_caches() -> None:
+    """Forgets every traced and compiled program of the process."""
+    for cache in list(_caches.values()):
+        for entries in cache.values():
+            entries.clear()
+    dispatch.clear_caches()

@@ -1,0 +1,222 @@
+"""Moving values to and from devices, and waiting for them."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import tree
+from ..core.avals import typeof
+from ..core.primitive import Primitive
+from ..core.trace import Tracer
+from ..runtime.devices import Device, default_backend
+from ..runtime.dispatch import to_array
+from ..runtime.layouts import Format
+from ..runtime.placement import from_shards, place
+from ..runtime.queue import queue
+from ..runtime.shardings import (
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    Space,
+    get_mesh,
+)
+
+device_put_p: Primitive = Primitive(
+    "device_put",
+    multiple_results=True,
+    abstract_eval=lambda *avals, **params: list(avals),
+    impl=lambda *args, **params: [to_array(x) for x in args],
+    jvp=lambda primals, tangents, **params: (device_put_p.bind(*primals, **params), list(tangents)),
+    transpose=lambda cts, *args, **params: list(cts),
+    batch=lambda args, dims, **params: (device_put_p.bind(*args, **params), list(dims)),
+)
+
+
+# The kinds of memory, as `pullback.memory.Space`.
+memory = types.SimpleNamespace(Space=Space)
+
+
+def _sharding(device: Any) -> Sharding | None:
+    """The sharding that a `device` argument means; None if it asks for nothing."""
+    if isinstance(device, Format):
+        device = device.sharding
+    if device is None or isinstance(device, Space):
+        return None
+    if isinstance(device, Sharding):
+        return device
+    if isinstance(device, Device):
+        return SingleDeviceSharding(device)
+    raise ValueError(
+        "`jax.device_put` only accepts `None`, `jax.sharding.Sharding`, `jax.Device`, `Format`, "
+        "`jax.memory.Space` or a pytree of these values. "
+        f"Received invalid value: {device}"
+    )
+
+
+def _put(leaf: Any, device: Any, src: Any) -> Any:
+    sharding = _sharding(device)
+    if isinstance(leaf, Tracer):
+        (out,) = device_put_p.bind(leaf, devices=(device,), srcs=(src,), copy_semantics=(0,))
+        return out
+    try:
+        typeof(leaf)
+    except TypeError:
+        raise TypeError(
+            f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type: device_put takes "
+            "arrays, numbers, and pytrees of them."
+        ) from None
+    x = to_array(leaf)
+    return x if sharding is None else place(x, sharding)
+
+
+def device_put(
+    x: Any,
+    device: Any = None,
+    *,
+    src: Any = None,
+    donate: Any = False,
+    may_alias: bool | None = None,
+) -> Any:
+    """The arrays of a pytree, on a device or with a sharding (or a pytree prefix of them). Within
+    one machine's memory nothing is copied.
+
+    >>> device_put(np.arange(3))
+    Array([0, 1, 2], dtype=int32)
+
+    Raises TypeError for a leaf that is not an array or a number, ValueError for a `device` that is
+    none or a shape that its sharding cannot divide.
+    """
+    leaves, structure = tree.flatten(x)
+    targets = tree.flatten_axes("device_put device", structure, device)
+    return tree.unflatten(
+        structure, [_put(leaf, to, src) for leaf, to in zip(leaves, targets, strict=True)]
+    )
+
+
+def make_array_from_callback(
+    shape: Any, sharding: Any, data_callback: Callable[[Any], Any], *, dtype: Any = None
+) -> Any:
+    """An Array whose part on each device is `data_callback(index)`, for the index of that part in
+    the whole.
+
+    >>> make_array_from_callback((2,), SingleDeviceSharding(devices()[0]), lambda index:
+    np.arange(2.0)[index])
+    Array([0., 1.], dtype=float32)
+    """
+    target = _sharding(sharding)
+    if target is None:
+        raise TypeError("make_array_from_callback: sharding must be given")
+    parts = [data_callback(i) for i in target.devices_indices_map(tuple(shape)).values()]
+    return make_array_from_single_device_arrays(shape, target, parts, dtype=dtype)
+
+
+def make_array_from_single_device_arrays(
+    shape: Any, sharding: Any, arrays: Sequence[Any], *, dtype: Any = None
+) -> Any:
+    """An Array made of the parts that the devices of a sharding hold. ValueError if the parts do
+    not fit.
+    """
+    parts = [to_array(a if dtype is None else np.asarray(a, dtype)) for a in arrays]
+    return from_shards(shape, sharding, parts)
+
+
+def make_array_from_process_local_data(
+    sharding: Any, local_data: Any, global_shape: Any = None, *, dtype: Any = None
+) -> Any:
+    """An Array of the data that this process holds; with one process, of all of it."""
+    data = np.asarray(local_data, dtype)
+    if global_shape is not None and tuple(global_shape) != data.shape:
+        raise ValueError(
+            "make_array_from_process_local_data: with one process the local data must have the "
+            f"global shape {tuple(global_shape)}, got {data.shape}"
+        )
+    return place(to_array(data), sharding)
+
+
+def device_get(x: Any) -> Any:
+    """The arrays of a pytree as NumPy arrays; other leaves as they are."""
+
+    def get(leaf: Any) -> Any:
+        if isinstance(leaf, Tracer):
+            return np.asarray(leaf)
+        return np.asarray(leaf) if hasattr(leaf, "__array__") else leaf
+
+    return tree.map(get, x)
+
+
+def block_until_ready(x: Any) -> Any:
+    """`x`, after every array in it has been computed. Raises what a computation raised."""
+
+    def wait(leaf: Any) -> Any:
+        method = getattr(leaf, "block_until_ready", None)
+        return method() if callable(method) else leaf
+
+    return tree.map(wait, x)
+
+
+def copy_to_host_async(x: Any) -> Any:
+    """`x`; host and device share memory."""
+    return x
+
+
+def effects_barrier() -> None:
+    """Waits for the effects of the computations that were started."""
+    queue().drain()
+
+
+def with_sharding_constraint(x: Any, shardings: Any) -> Any:
+    """The arrays of a pytree, laid out as asked. A traced value on one device is as asked already.
+
+    `shardings` is a Sharding, a PartitionSpec for the mesh in force, or a pytree prefix of them.
+    RuntimeError for a PartitionSpec without a mesh, ValueError for a shape that cannot be divided.
+    """
+    leaves, structure = tree.flatten(x)
+    wanted = tree.map(_constraint, shardings, is_leaf=lambda s: isinstance(s, PartitionSpec))
+    targets = tree.flatten_axes("with_sharding_constraint shardings", structure, wanted)
+    for leaf, target in zip(leaves, targets, strict=True):
+        if target is not None:
+            target.shard_shape(typeof(leaf).shape)
+    return tree.unflatten(
+        structure,
+        [
+            leaf if target is None or isinstance(leaf, Tracer) else place(to_array(leaf), target)
+            for leaf, target in zip(leaves, targets, strict=True)
+        ],
+    )
+
+
+def _constraint(sharding: Any) -> Sharding | None:
+    if not isinstance(sharding, PartitionSpec):
+        return _sharding(sharding)
+    mesh = get_mesh()
+    if mesh.empty:
+        raise RuntimeError(
+            "with_sharding_constraint requires a non-empty mesh if you are passing "
+            "`PartitionSpec`s: Fix: pass a NamedSharding, or call it under `with mesh:`."
+        )
+    return NamedSharding(mesh, sharding)
+
+
+def platform_dependent(
+    *args: Any, default: Callable[..., Any] | None = None, **per_platform: Callable[..., Any] | None
+) -> Any:
+    """Calls the function for the platform that runs the program, or `default`, with `args`.
+
+    >>> platform_dependent(1.0, cpu=jnp.sin, default=jnp.cos)
+    Array(0.84147096, dtype=float32, weak_type=True)
+
+    NotImplementedError if there is a function for neither.
+    """
+    platform = default_backend()
+    chosen = per_platform.get(platform, default)
+    if chosen is None:
+        raise NotImplementedError(
+            f"platform_dependent has no function for the platform {platform!r} and no default: it "
+            f"has {sorted(per_platform)}. Fix: give default=... or {platform}=..."
+        )
+    return chosen(*args)

@@ -1,0 +1,190 @@
+"""Ahead-of-time stages of a jitted function: Traced -> Lowered -> Compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import tree
+from ..control.call import jit_p
+from ..core.avals import typematch, typeof
+from ..core.jaxpr import ClosedJaxpr
+from ..runtime import dispatch
+from ..runtime.devices import default_device_or_first
+from ..runtime.layouts import Format, Layout
+from ..runtime.shardings import SingleDeviceSharding
+from .arguments import ShapeDtypeStruct
+
+
+def _compiled(call: Any) -> Any:
+    """The executable of a traced call."""
+    return dispatch.executable(call.closed, call.params["donated_invars"])
+
+
+class ArgInfo:
+    """The type of an argument, and whether its memory is donated."""
+
+    __slots__ = ("_aval", "donated")
+
+    def __init__(self, aval: Any, donated: bool) -> None:
+        self._aval, self.donated = aval, donated
+
+    shape = property(lambda self: self._aval.shape)
+    dtype = property(lambda self: self._aval.dtype)
+
+    def __repr__(self) -> str:
+        return f"ArgInfo(_aval={self._aval!r}, donated={self.donated})"
+
+
+class Stage:
+    """What the stages share: the types of arguments and results."""
+
+    def __init__(self, call: Any, in_tree: Any, fun: Any) -> None:
+        self._call, self.in_tree, self._fun = call, in_tree, fun
+
+    @property
+    def out_tree(self) -> Any:
+        return self._call.out_tree
+
+    @property
+    def jaxpr(self) -> ClosedJaxpr:
+        return self._call.closed  # type: ignore[no-any-return]
+
+    @property
+    def fun_name(self) -> str:
+        return self._call.params["name"]  # type: ignore[no-any-return]
+
+    @property
+    def out_info(self) -> Any:
+        infos = [
+            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
+            for a in self._call.closed.out_avals
+        ]
+        return tree.unflatten(self.out_tree, infos)
+
+    @property
+    def args_info(self) -> Any:
+        n = len(self._call.consts)
+        donated = self._call.params["donated_invars"][n:]
+        infos = [
+            ArgInfo(a, d) for a, d in zip(self._call.closed.in_avals[n:], donated, strict=True)
+        ]
+        return tree.unflatten(self.in_tree, infos)
+
+    in_avals = property(
+        lambda self: tree.unflatten(
+            self.in_tree, self._call.closed.in_avals[len(self._call.consts) :]
+        )
+    )
+    donate_argnums = property(
+        lambda self: tuple(k for k, d in enumerate(self._call.params["donated_invars"]) if d)
+    )
+
+
+class Traced(Stage):
+    """A traced function: `.jaxpr`, `.out_info`, `.lower()`."""
+
+    def __init__(self, call: Any, in_tree: Any, examples: Sequence[Any], fun: Any) -> None:
+        super().__init__(call, in_tree, fun)
+
+    def eval_shape(self) -> Any:
+        return self.out_info
+
+    def lower(self, *, lowering_platforms: Any = None, **options: Any) -> Lowered:
+        return Lowered(self._call, self.in_tree, self._fun)
+
+
+class Lowered(Stage):
+    """A program in the compiler's own form: `.as_text()`, `.compile()`."""
+
+    def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
+        """The loop program ("loops", the default) or the jaxpr ("jaxpr")."""
+        if dialect == "jaxpr":
+            return str(self._call.closed)
+        return str(_compiled(self._call).as_text())
+
+    def compiler_ir(self, dialect: str | None = None) -> Any:
+        return _compiled(self._call)
+
+    def cost_analysis(self) -> dict[str, float]:
+        return dict(_compiled(self._call).cost_analysis())
+
+    def compile(self, compiler_options: Any = None, **options: Any) -> Compiled:
+        _compiled(self._call)
+        return Compiled(self._call, self.in_tree, self._fun)
+
+
+class Compiled(Stage):
+    """A compiled program for fixed argument types: call it, or ask what it is and what it costs."""
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        leaves, in_tree = tree.flatten((args, kwargs))
+        if in_tree != self.in_tree:
+            raise TypeError(
+                "Function compiled with input pytree does not match the input pytree it was "
+                f"called with: compiled for {self.in_tree}, called with {in_tree}."
+            )
+        n = len(self._call.consts)
+        bad = [
+            (k, want, typeof(x))
+            for k, (x, want) in enumerate(zip(leaves, self._call.closed.in_avals[n:], strict=True))
+            if not typematch(typeof(x), want)
+        ]
+        if bad:
+            lines = "\n".join(
+                f"Argument {k} compiled with {w.str_short()} and called with {h.str_short()}"
+                for k, w, h in bad
+            )
+            raise TypeError(
+                "Argument types differ from the types for which this computation was compiled. "
+                f"The mismatches are:\n{lines}"
+            )
+        return tree.unflatten(
+            self.out_tree, jit_p.bind(*self._call.consts, *leaves, **self._call.params)
+        )
+
+    def as_text(self) -> str:
+        """The machine program: plan, kernels and their assembly."""
+        return str(_compiled(self._call).as_text())
+
+    def cost_analysis(self) -> dict[str, float]:
+        """Estimated floating-point operations and bytes accessed."""
+        return dict(_compiled(self._call).cost_analysis())
+
+    def memory_analysis(self) -> Any:
+        """Bytes of arguments, results and temporaries."""
+        return _compiled(self._call).memory_analysis()
+
+    def runtime_executable(self) -> Any:
+        return _compiled(self._call)
+
+    @property
+    def input_shardings(self) -> Any:
+        """Where arguments lie, as (positional, keyword) trees of shardings."""
+        return self._everywhere(self.in_tree)
+
+    @property
+    def output_shardings(self) -> Any:
+        """Where results lie, as their tree of shardings."""
+        return self._everywhere(self.out_tree)
+
+    @property
+    def input_formats(self) -> Any:
+        """The layouts and shardings of arguments, as (positional, keyword) trees."""
+        avals = self._call.closed.in_avals[len(self._call.consts) :]
+        return tree.unflatten(self.in_tree, [_format(a) for a in avals])
+
+    @property
+    def output_formats(self) -> Any:
+        """The layouts and shardings of results."""
+        return tree.unflatten(self.out_tree, [_format(a) for a in self._call.closed.out_avals])
+
+    @staticmethod
+    def _everywhere(structure: Any) -> Any:
+        place = SingleDeviceSharding(default_device_or_first())
+        return tree.unflatten(structure, [place] * structure.num_leaves)
+
+
+def _format(aval: Any) -> Format:
+    order = Layout(tuple(range(len(aval.shape))))
+    return Format(order, SingleDeviceSharding(default_device_or_first()))

@@ -1,0 +1,157 @@
+"""Looking at programs instead of running them: `make_jaxpr`, `eval_shape`; and smaller tools of the
+same kind.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import tree
+from ..core.build import trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
+from ..core.source import extend_name_stack
+from ..core.trace import Tracer, eval_context, extend_axis_env
+from .arguments import (
+    ShapeDtypeStruct,
+    abstractify,
+    as_tuple,
+    check_callable,
+    checked_avals,
+    debug_info,
+    flat_function,
+)
+
+
+def make_jaxpr(
+    fun: Callable[..., Any],
+    static_argnums: int | Sequence[int] = (),
+    axis_env: Sequence[tuple[Any, int]] | None = None,
+    return_shape: bool = False,
+    abstracted_axes: Any = None,
+) -> Callable[..., Any]:
+    """A function that gives the jaxpr of `fun` for its arguments' types (with `return_shape`, also
+    the results' types).
+
+    >>> make_jaxpr(lambda x: jnp.sin(x) + 1)(2.0)
+    { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = add b 1.0:f32[] in (c,) }
+    """
+    check_callable(fun)
+    nums = as_tuple(static_argnums, "static_argnums")
+
+    @functools.wraps(fun)
+    def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
+        n = len(args)
+        fixed = {k % n: args[k] for k in nums if -n <= k < n}
+
+        def call(*dynamic: Any, **kw: Any) -> Any:
+            rest = iter(dynamic)
+            return fun(*(fixed[k] if k in fixed else next(rest) for k in range(n)), **kw)
+
+        call.__wrapped__ = fun  # type: ignore[attr-defined]
+        dynamic = tuple(x for k, x in enumerate(args) if k not in fixed)
+        leaves, in_tree = tree.flatten((dynamic, kwargs))
+        avals = checked_avals(fun, leaves, args, kwargs)
+        out: dict[str, Any] = {}
+        with extend_axis_env(axis_env or ()):
+            jaxpr, consts = trace_to_jaxpr(
+                flat_function(call, in_tree, out, "make_jaxpr"),
+                avals,
+                debug_info("make_jaxpr", fun, dynamic, kwargs),
+            )
+        closed = ClosedJaxpr(jaxpr, consts)
+        if not return_shape:
+            return closed
+        shapes = [
+            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals
+        ]
+        return closed, tree.unflatten(out["tree"], shapes)
+
+    jaxpr_of.__name__ = f"make_jaxpr({getattr(fun, '__name__', '')})"
+    return jaxpr_of
+
+
+def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it. Arguments may be
+    ShapeDtypeStructs.
+
+    >>> eval_shape(jnp.dot, ShapeDtypeStruct((2, 3), jnp.float32), ShapeDtypeStruct((3,),
+    jnp.float32))
+    ShapeDtypeStruct(shape=(2,), dtype=float32)
+    """
+    check_callable(fun)
+    leaves, in_tree = tree.flatten((args, kwargs))
+    avals = checked_avals(fun, leaves, args, kwargs)
+    out: dict[str, Any] = {}
+    jaxpr, _ = trace_to_jaxpr(
+        flat_function(fun, in_tree, out, "eval_shape"),
+        avals,
+        debug_info("eval_shape", fun, args, kwargs),
+    )
+    return tree.unflatten(
+        out["tree"],
+        [
+            ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type)
+            for v in jaxpr.outvars
+        ],
+    )
+
+
+def ensure_compile_time_eval() -> Any:
+    """`with ensure_compile_time_eval():` operations on known values run at once, even inside a
+    traced function.
+    """
+    return eval_context()
+
+
+def named_scope(name: str) -> Any:
+    """`with named_scope(name):` (or as a decorator) labels the operations made inside."""
+    if not isinstance(name, str):
+        raise TypeError(f"named_scope name argument must be a string, got {type(name)}")
+    return extend_name_stack(name)
+
+
+def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
+    """`fun` under `named_scope(name)`."""
+    label = str(name or getattr(fun, "__name__", "function"))
+
+    @functools.wraps(fun)
+    def named(*args: Any, **kwargs: Any) -> Any:
+        with named_scope(label):
+            return fun(*args, **kwargs)
+
+    return named
+
+
+def closure_convert(
+    fun: Callable[..., Any], *example_args: Any
+) -> tuple[Callable[..., Any], list[Any]]:
+    """(a function of (*args, *consts), consts): `fun` with the traced values that it closes over
+    made explicit arguments.
+    """
+    leaves, in_tree = tree.flatten(example_args)
+    out: dict[str, Any] = {}
+
+    def call(*xs: Any) -> Any:
+        return fun(*xs)
+
+    whole = tree.structure((example_args, {}))
+    jaxpr, consts = trace_to_jaxpr(
+        flat_function(call, whole, out, "closure_convert"), [abstractify(x) for x in leaves]
+    )
+    is_hoisted = [isinstance(c, Tracer) for c in consts]
+    hoisted = [c for c, h in zip(consts, is_hoisted, strict=True) if h]
+
+    def converted(*args_and_consts: Any) -> Any:
+        n = len(args_and_consts) - len(hoisted)
+        args, given = args_and_consts[:n], iter(args_and_consts[n:])
+        flat, args_tree = tree.flatten(tuple(args))
+        if args_tree != in_tree:
+            raise TypeError(
+                f"the converted function takes arguments of structure {in_tree}, got {args_tree}"
+            )
+        values = [next(given) if h else c for c, h in zip(consts, is_hoisted, strict=True)]
+        return tree.unflatten(out["tree"], eval_jaxpr(jaxpr, values, *flat))
+
+    return converted, hoisted

@@ -1,0 +1,173 @@
+"""`vmap`: which axes of which arguments are mapped."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import tree
+from ..core.avals import typeof
+from ..transforms.batch import AxisData, batch_flat, matchaxis
+from .arguments import check_callable, debug_info
+
+
+def vmap(
+    fun: Callable[..., Any],
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    axis_name: Any = None,
+    axis_size: int | None = None,
+    spmd_axis_name: Any = None,
+    sum_match: bool = False,
+) -> Callable[..., Any]:
+    """`fun`, mapped over axes of its arguments and vectorised, not looped.
+
+    `in_axes` is an int, None, or a pytree prefix of them for the positional arguments (keyword
+    arguments are mapped over axis 0); `out_axes` the same for the results. `axis_name` lets
+    collectives refer to the axis.
+
+    >>> vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))
+    Array([3., 3.], dtype=float32)
+
+    Raises ValueError if axes are out of range or the mapped sizes differ.
+    """
+    check_callable(fun)
+    if isinstance(in_axes, list):
+        in_axes = tuple(in_axes)
+    if not (in_axes is None or type(in_axes) in (int, tuple, dict)):
+        raise TypeError(
+            "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+            f"positional arguments passed to the function, but got {in_axes}."
+        )
+    if not all(
+        type(x) is int or x is None or not _is_number(x)
+        for x in tree.flatten((in_axes, out_axes))[0]
+    ):
+        raise TypeError(
+            "vmap in_axes and out_axes must be ints, None, or (nested) containers with those "
+            f"types as leaves, but got {in_axes} and {out_axes}."
+        )
+
+    def vmap_f(*args: Any, **kwargs: Any) -> Any:
+        if isinstance(in_axes, tuple) and len(in_axes) != len(args):
+            raise ValueError(
+                "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+                "positional arguments passed to the function, "
+                f"but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
+            )
+        leaves, in_tree = tree.flatten((args, kwargs))
+        axes = tree.flatten_axes("vmap in_axes", in_tree, (in_axes, 0))
+        dims = [
+            _canonical(fun, k, x, a, args, kwargs)
+            for k, (x, a) in enumerate(zip(leaves, axes, strict=True))
+        ]
+        size = _mapped_size(fun, leaves, dims, axis_size, args, kwargs)
+        axis = AxisData(axis_name, size, spmd_axis_name)
+        out: dict[str, Any] = {}
+
+        def flat(*xs: Any) -> list[Any]:
+            call_args, call_kwargs = tree.unflatten(in_tree, xs)
+            results, out["tree"] = tree.flatten(fun(*call_args, **call_kwargs))
+            for x in results:
+                _check_result(x)
+            return results
+
+        outs, found = batch_flat(flat, leaves, dims, axis)
+        wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
+        final = [_place(size, x, d, w) for x, d, w in zip(outs, found, wanted, strict=True)]
+        return tree.unflatten(out["tree"], final)
+
+    try:
+        functools.update_wrapper(vmap_f, fun)
+    except AttributeError:
+        pass
+    return vmap_f
+
+
+def _is_number(x: Any) -> bool:
+    return isinstance(x, (int, float, complex, bool))
+
+
+def _check_result(x: Any) -> None:
+    try:
+        typeof(x)
+    except TypeError:
+        raise TypeError(
+            f"Output from batched function {x!r} with type {type(x)} is not a valid JAX type"
+        ) from None
+
+
+def _canonical(fun: Any, k: int, x: Any, axis: Any, args: Any, kwargs: Any) -> int | None:
+    """The mapped axis of a leaf, from the front."""
+    if axis is None:
+        return None
+    if not isinstance(axis, int):
+        raise TypeError(f"vmap in_axes must be ints or None, got {axis!r} for argument leaf {k}.")
+    shape = typeof(x).shape
+    if not -len(shape) <= axis < len(shape):
+        needed = axis + 1 if axis >= 0 else -axis
+        raise ValueError(
+            f"vmap was requested to map its argument along axis {axis}, which implies that its "
+            f"rank should be at least {needed}, "
+            f"but is only {len(shape)} (its shape is {shape})"
+        )
+    return axis % len(shape)
+
+
+def _mapped_size(
+    fun: Any, leaves: Any, dims: Any, axis_size: int | None, args: Any, kwargs: Any
+) -> int:
+    sizes = {typeof(x).shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None}
+    if len(sizes) == 1 and axis_size in (None, next(iter(sizes))):
+        return next(iter(sizes))  # type: ignore[no-any-return]
+    if not sizes:
+        if axis_size is None:
+            raise ValueError(
+                "vmap must have at least one non-None value in in_axes or axis_size must be "
+                "specified"
+                if leaves
+                else "vmap wrapped function must be passed at least one argument containing an "
+                "array, got empty *args=() and **kwargs={}"
+            )
+        return axis_size
+    if len(sizes) == 1:
+        raise ValueError(
+            f"vmap got axis_size={axis_size}, but the mapped axes have size {next(iter(sizes))}. "
+            "Fix: leave out axis_size."
+        )
+    info = debug_info("vmap", fun, args, kwargs)
+    lines = []
+    for k, (x, d) in enumerate(zip(leaves, dims, strict=True)):
+        if d is not None:
+            name = (
+                info.arg_names[k] if info.arg_names and k < len(info.arg_names) else f"number {k}"
+            )
+            lines.append(
+                f"  * one axis had size {typeof(x).shape[d]}: axis {d} of argument {name} of type "
+                f"{typeof(x).str_short()}"
+            )
+    raise ValueError(
+        "vmap got inconsistent sizes for array axes to be mapped:\n"
+        + ";\n".join(lines)
+        + "\nFix: mapped axes must be equally long; in_axes=None passes an argument whole."
+    )
+
+
+def _place(size: int, x: Any, have: int | None, want: Any) -> Any:
+    if want is None:
+        if have is not None:
+            raise ValueError(
+                f"at vmap out_axes, got axis spec None but output was batched on axis {have}. Fix: "
+                "give that output an axis in out_axes, or reduce over it in the function."
+            )
+        return x
+    if not isinstance(want, int):
+        raise TypeError(f"vmap out_axes must be ints or None, got {want!r}")
+    ndim = len(typeof(x).shape) + (have is None)
+    if not -ndim <= want < ndim:
+        raise ValueError(
+            f"axis {want} is out of bounds for array of dimension {ndim}: vmap out_axes does not "
+            f"fit an output of rank {ndim - 1}."
+        )
+    return matchaxis(size, have, want % ndim, x)

@@ -1,0 +1,1 @@
+"""What runs programs: the native compiler, the NumPy reference, and XLA."""

@@ -1,0 +1,221 @@
+"""Addresses: values that are linear in the vector index, loads and stores of scalars, vectors,
+strided and gathered lanes.
+
+`Lin` is an i64 that grows by a uniform stride from lane to lane; index arithmetic keeps it so, and
+a load whose offset is a
+Lin of stride 1 is one vector load. Other offsets are taken lane by lane: hardware gathers measured
+slower.
+"""
+
+from __future__ import annotations
+
+from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.convert import from_memory, memory_type, to_memory
+from pullback.loops.ops import storage_bytes
+
+__all__ = ["Index", "Lin", "index_binary", "load", "materialise", "store"]
+
+
+class Lin:
+    """base + stride * (lane number), for `n` lanes in `width` registers."""
+
+    __slots__ = ("base", "n", "stride", "width")
+
+    def __init__(self, base: Val, stride: Val, n: int, width: int) -> None:
+        self.base, self.stride, self.n, self.width = base, stride, n, width
+
+
+Index = Val | Lin
+
+
+def materialise(b: Builder, x: Index, t: str = "i64") -> Val:
+    """The lanes of a Lin, modulo the width of type t."""
+    if isinstance(x, Val):
+        return b.cast("trunc", x, t)
+    base, stride = b.cast("trunc", x.base, t), b.cast("trunc", x.stride, t)
+    steps = b.splat(b.lanes_of(t, x.n), x.n) if x.n > 1 else b.lit(0, t)
+    first = base + (steps * stride if x.n > 1 else 0)
+    if x.width == 1:
+        return first
+    regs: list[str] = []
+    for u in range(x.width):
+        regs += (first + stride * (u * x.n)).regs
+    return Val(b, t, x.n, tuple(regs))
+
+
+def index_binary(b: Builder, op: str, x: Index, y: Index) -> Index:
+    """add, sub and mul on index values, linear where they stay linear."""
+    if isinstance(x, Val) and isinstance(y, Val):
+        return b.binary(op, x, y)
+    lin = x if isinstance(x, Lin) else y
+    assert isinstance(lin, Lin)
+    uniform = all(isinstance(v, Lin) or (v.n == 1 and len(v.regs) == 1) for v in (x, y))
+    if uniform and op in ("add", "sub"):
+        zero = b.lit(0, "i64")
+        bases = [v.base if isinstance(v, Lin) else v for v in (x, y)]
+        strides = [v.stride if isinstance(v, Lin) else zero for v in (x, y)]
+        stride = b.binary(op, *strides)
+        base = b.binary(op, *bases)
+        return base if stride.c == 0 else Lin(base, stride, lin.n, lin.width)
+    if uniform and op == "mul" and not (isinstance(x, Lin) and isinstance(y, Lin)):
+        other = y if lin is x else x
+        assert isinstance(other, Val)
+        base, stride = lin.base * other, lin.stride * other
+        return base if stride.c == 0 else Lin(base, stride, lin.n, lin.width)
+    return b.binary(op, materialise(b, x), materialise(b, y))
+
+
+def offset(b: Builder, shape: list[Val], index: list[Index]) -> Index:
+    """Row-major element offset."""
+    total: Index = b.lit(0, "i64")
+    for k, i in enumerate(index):
+        if k:
+            total = index_binary(b, "mul", total, shape[k])
+        total = index_binary(b, "add", total, i)
+    return total
+
+
+def _vector_pointer(b: Builder, base: Val, at: Val, lane: int, size: int) -> Val:
+    return b.gep(b.gep(base, at, size), b.lit(lane * size, "i64"))
+
+
+def load(
+    b: Builder, dtype: str, base: Val, at: Index, mask: Val | None, other: Val | None, dummy: Val
+) -> Val:
+    """The element(s) at an offset; lanes outside `mask` are not touched and give `other` (or
+    anything)."""
+    t, size = memory_type(dtype), storage_bytes(dtype)
+    if isinstance(at, Val) and at.n == 1 and len(at.regs) == 1:
+        raw = _load_uniform(b, t, b.gep(base, at, size), mask, dummy)
+    elif isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
+        raw = _load_contiguous(b, t, size, base, at, mask)
+    else:
+        raw = _gather(b, t, size, base, at, mask, dummy)
+    value = from_memory(b, dtype, raw)
+    return value if mask is None or other is None else b.select(mask, value, other)
+
+
+def _load_uniform(b: Builder, t: str, pointer: Val, mask: Val | None, dummy: Val) -> Val:
+    if mask is None:
+        return b.load(t, pointer)
+    if mask.n == 1 and len(mask.regs) == 1:
+        return b.load(t, b.select(mask, pointer, dummy))
+    return b.load(t, b.select(b.any_lane(mask), pointer, dummy))
+
+
+def _load_contiguous(b: Builder, t: str, size: int, base: Val, at: Lin, mask: Val | None) -> Val:
+    regs = []
+    for u in range(at.width):
+        pointer = _vector_pointer(b, base, at.base, u * at.n, size).regs[0]
+        if mask is None:
+            regs.append(b.impure_reg(f"load <{at.n} x {t}>, ptr {pointer}, align {size}"))
+            continue
+        name = _masked(b, "load", t, at.n)
+        m = b.spread(mask, at.n)
+        vt = f"<{at.n} x {t}>"
+        regs.append(
+            b.impure_reg(
+                f"call {vt} @{name}(ptr {pointer}, i32 {size}, <{at.n} x i1> {m[u % len(m)]}, {vt} "
+                "zeroinitializer)"
+            )
+        )
+    return Val(b, t, at.n, tuple(regs))
+
+
+def _masked(b: Builder, kind: str, t: str, n: int) -> str:
+    suffix = {"float": "f32", "double": "f64"}.get(t, t)
+    name = f"llvm.masked.{kind}.v{n}{suffix}.p0"
+    vt = f"<{n} x {t}>"
+    if kind == "load":
+        b.declarations[name] = f"declare {vt} @{name}(ptr, i32, <{n} x i1>, {vt})"
+    else:
+        b.declarations[name] = f"declare void @{name}({vt}, ptr, i32, <{n} x i1>)"
+    return name
+
+
+def lane_pointers(
+    b: Builder, size: int, base: Val, at: Index, mask: Val | None, dummy: Val
+) -> list[list[Val]]:
+    """For each register, the address of each lane; masked lanes point at `dummy`."""
+    n, width = (at.n, at.width) if isinstance(at, Lin) else (at.n, len(at.regs))
+    masks = b.spread(mask, n) if mask is not None else ()
+    rows = []
+    first = b.gep(base, at.base, size) if isinstance(at, Lin) else base
+    for u in range(width):
+        row = []
+        for lane in range(n):
+            if isinstance(at, Lin):
+                pointer = b.gep(first, at.stride * (u * n + lane), size)
+            else:
+                element = Val(b, "i64", 1, (b.extract(at.regs[u], "i64", n, lane),))
+                pointer = b.gep(base, element, size)
+            if masks:
+                bit = Val(b, "i1", 1, (b.extract(masks[u % len(masks)], "i1", n, lane),))
+                pointer = b.select(bit, pointer, dummy)
+            row.append(pointer)
+        rows.append(row)
+    return rows
+
+
+def _gather(
+    b: Builder, t: str, size: int, base: Val, at: Index, mask: Val | None, dummy: Val
+) -> Val:
+    regs = []
+    for row in lane_pointers(b, size, base, at, mask, dummy):
+        values = [b.load(t, p).regs[0] for p in row]
+        if len(row) == 1:
+            regs.append(values[0])
+            continue
+        whole = "poison"
+        for lane, value in enumerate(values):
+            whole = b.impure_reg(
+                f"insertelement <{len(row)} x {t}> {whole}, {t} {value}, i64 {lane}"
+            )
+        regs.append(whole)
+    return Val(b, t, at.n, tuple(regs))
+
+
+def store(
+    b: Builder, dtype: str, base: Val, at: Index, value: Val, mask: Val | None, dummy: Val
+) -> None:
+    """Writes the element(s) at an offset, except the lanes outside `mask`."""
+    t, size = memory_type(dtype), storage_bytes(dtype)
+    uniform = isinstance(at, Val) and at.n == 1 and len(at.regs) == 1
+    raw = to_memory(b, dtype, value)
+    if uniform and (mask is None or mask.n == 1) and raw.n == 1 and len(raw.regs) == 1:
+        assert isinstance(at, Val)
+        pointer = b.gep(base, at, size)
+        b.store(raw, pointer if mask is None else b.select(mask, pointer, dummy))
+        return
+    if isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
+        _store_contiguous(b, t, size, base, at, raw, mask)
+        return
+    n = max(at.n, raw.n, mask.n if mask is not None else 1)
+    width = max(at.width if isinstance(at, Lin) else len(at.regs), len(raw.regs))
+    if uniform:
+        zero = b.lit(0, "i64")
+        assert isinstance(at, Val)
+        at = Lin(at, zero, n, width)
+    values = b.spread(raw, n)
+    for u, row in enumerate(lane_pointers(b, size, base, at, mask, dummy)):
+        for lane, pointer in enumerate(row):
+            element = Val(b, t, 1, (b.extract(values[u % len(values)], t, n, lane),))
+            b.store(element, pointer)
+
+
+def _store_contiguous(
+    b: Builder, t: str, size: int, base: Val, at: Lin, raw: Val, mask: Val | None
+) -> None:
+    values = b.spread(raw, at.n)
+    for u in range(at.width):
+        pointer = _vector_pointer(b, base, at.base, u * at.n, size).regs[0]
+        value = values[u % len(values)]
+        if mask is None:
+            b.line(f"store <{at.n} x {t}> {value}, ptr {pointer}, align {size}")
+            continue
+        name = _masked(b, "store", t, at.n)
+        m = b.spread(mask, at.n)
+        b.line(
+            f"call void @{name}(<{at.n} x {t}> {value}, ptr {pointer}, i32 {size}, <{at.n} x i1> "
+            f"{m[u % len(m)]})"
+        )

@@ -1,0 +1,204 @@
+"""What the emitter asks about a kernel: free variables, costs, which loops can run in lanes and how
+many lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pullback.loops.ir import (
+    Alloc,
+    Atom,
+    Buf,
+    Call,
+    Carry,
+    Const,
+    For,
+    If,
+    Let,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    While,
+)  # fmt: skip
+from pullback.loops.ops import FLOATS, OPS, storage_bytes
+
+__all__ = ["body_cost", "children", "data_bytes", "free_names", "has", "walk", "widenable"]
+
+LOOP_GUESS = 64  # iterations of a loop whose bounds are not literals
+
+
+def children(s: Stmt) -> Iterator[tuple[Stmt, ...]]:
+    """The blocks inside a statement."""
+    if isinstance(s, For):
+        yield s.body
+        if isinstance(s.combine, Region):
+            yield s.combine.body
+    elif isinstance(s, While):
+        yield s.cond.body
+        yield s.body.body
+    elif isinstance(s, If):
+        yield s.then
+        yield s.orelse
+    elif isinstance(s, Alloc):
+        yield s.body
+    elif isinstance(s, Update) and isinstance(s.combine, Region):
+        yield s.combine.body
+
+
+def walk(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
+    """Every statement, outer ones first."""
+    for s in stmts:
+        yield s
+        for block in children(s):
+            yield from walk(block)
+
+
+def has(stmts: Iterable[Stmt], *kinds: type) -> bool:
+    """Whether any statement is of one of these kinds."""
+    return any(isinstance(s, kinds) for s in walk(stmts))
+
+
+def _uses(s: Stmt) -> Iterator[Any]:
+    """Vars and Bufs that a statement reads itself (not its blocks)."""
+    if isinstance(s, Let):
+        yield from s.args
+    elif isinstance(s, Load):
+        yield s.buf
+        yield from s.index
+        yield from (a for a in (s.mask, s.other) if a is not None)
+    elif isinstance(s, (Store, Update)):
+        yield s.buf
+        yield from s.index
+        yield s.value
+        if s.mask is not None:
+            yield s.mask
+        if isinstance(s, Update) and isinstance(s.combine, Region):
+            yield from s.combine.yields
+    elif isinstance(s, For):
+        yield from (s.lo, s.hi, s.step, *s.yields)
+        yield from (c.init for c in s.carry)
+        if isinstance(s.combine, Region):
+            yield from s.combine.yields
+    elif isinstance(s, While):
+        yield from (c.init for c in s.carry)
+        yield from s.cond.yields
+        yield from s.body.yields
+    elif isinstance(s, If):
+        yield from (s.pred, *s.then_yields, *s.else_yields)
+    elif isinstance(s, Call):
+        yield from s.args
+
+
+def _defines(s: Stmt) -> Iterator[Any]:
+    if isinstance(s, (Let, Load)):
+        yield s.out
+    elif isinstance(s, (For, While)):
+        for c in s.carry:
+            yield from (c.out, c.var)
+        if isinstance(s, For):
+            yield s.index
+            if isinstance(s.combine, Region):
+                yield from s.combine.params
+        else:
+            yield from (*s.cond.params, *s.body.params)
+    elif isinstance(s, (If, Call)):
+        yield from s.outs
+    elif isinstance(s, Alloc):
+        yield s.buf
+    elif isinstance(s, Update) and isinstance(s.combine, Region):
+        yield from s.combine.params
+
+
+def free_names(stmts: Iterable[Stmt], extra: Iterable[Any] = ()) -> tuple[list[Var], list[Buf]]:
+    """Variables and buffers that a block reads but does not define, in order of first use."""
+    used: dict[Any, None] = {}
+    defined: set[Any] = set()
+    for s in walk(stmts):
+        for x in _uses(s):
+            if isinstance(x, (Var, Buf)):
+                used.setdefault(x)
+        defined.update(_defines(s))
+    for x in extra:
+        if isinstance(x, (Var, Buf)):
+            used.setdefault(x)
+    free = [x for x in used if x not in defined]
+    variables = [x for x in free if isinstance(x, Var)]
+    buffers = [x for x in free if isinstance(x, Buf)]
+    for buf in buffers:
+        variables += [
+            d for d in buf.shape if isinstance(d, Var) and d not in variables and d not in defined
+        ]
+    for s in walk(stmts):
+        if isinstance(s, Alloc):
+            more = [d for d in s.buf.shape if isinstance(d, Var)]
+            variables += [d for d in more if d not in variables and d not in defined]
+    return variables, buffers
+
+
+def trip(lo: Atom, hi: Atom, step: Atom) -> int | None:
+    """The number of iterations, when it is literal."""
+    if isinstance(lo, Const) and isinstance(hi, Const) and isinstance(step, Const) and step.value:
+        return max(0, len(range(int(lo.value), int(hi.value), int(step.value))))
+    return None
+
+
+def body_cost(stmts: Iterable[Stmt]) -> float:
+    """Estimated cost of one execution, in scalar operations."""
+    total = 0.0
+    for s in stmts:
+        if isinstance(s, Let):
+            total += OPS[s.op].cost
+        elif isinstance(s, (Load, Store)):
+            total += 1.0
+        elif isinstance(s, Update):
+            total += 3.0
+        elif isinstance(s, For):
+            n = trip(s.lo, s.hi, s.step)
+            speed = 0.2 if s.kind in ("vector", "reduce") else 1.0
+            total += 2.0 + body_cost(s.body) * (LOOP_GUESS if n is None else n) * speed
+        elif isinstance(s, While):
+            total += LOOP_GUESS * (body_cost(s.cond.body) + body_cost(s.body.body) + 1.0)
+        elif isinstance(s, If):
+            total += 1.0 + max(body_cost(s.then), body_cost(s.orelse))
+        elif isinstance(s, Alloc):
+            total += 1.0 + body_cost(s.body)
+        else:
+            total += 100.0
+    return total
+
+
+def widenable(stmts: Iterable[Stmt]) -> bool:
+    """Whether a body can run in lanes: scratch and calls are per iteration and cannot."""
+    return not has(stmts, Call, Alloc)
+
+
+def data_bytes(stmts: tuple[Stmt, ...], carries: Iterable[Carry] = ()) -> int:
+    """Bytes a lane needs: the widest float computed on, else the widest integer that is data and
+    not an index."""
+    floats, ints, indices = 0, 0, 0
+    data: set[Var] = set()
+    types = [c.var.dtype for c in carries]
+    for s in walk(stmts):
+        if isinstance(s, Load):
+            data.add(s.out)
+            types.append(s.out.dtype)
+        elif isinstance(s, Let):
+            if any(isinstance(a, Var) and a in data for a in s.args) or s.out.dtype in FLOATS:
+                data.add(s.out)
+                types.append(s.out.dtype)
+        elif isinstance(s, (Store, Update)):
+            types.append(s.buf.dtype)
+        elif isinstance(s, (For, While)):
+            types += [c.var.dtype for c in s.carry]
+    for dtype in types:
+        if dtype in FLOATS:
+            floats = max(floats, 8 if dtype == "f64" else 4)
+        elif dtype == "i64":
+            indices = 8
+        else:
+            ints = max(ints, storage_bytes(dtype))
+    return floats or max(ints, indices) or 8

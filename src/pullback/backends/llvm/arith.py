@@ -1,0 +1,336 @@
+"""Every operator of loops/ops.py as LLVM IR on scalars and vectors alike; elementary functions are
+in maths*.py."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pullback.backends.llvm import maths, maths_special
+from pullback.backends.llvm.build import BITS as TYPE_BITS
+from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.convert import FORMATS, bitcast, convert, narrow, wrap
+from pullback.loops.ops import BITS, FLOATS, SIGNED
+
+__all__ = ["combine", "emit_op", "minmax"]
+
+Attrs = Sequence[tuple[str, Any]]
+
+
+def emit_op(b: Builder, op: str, out: str, dtype: str, args: list[Val], attrs: Attrs = ()) -> Val:
+    """The value of a Let: `dtype` is the operands' type, `out` the result's."""
+    if op == "convert":
+        return convert(b, args[0], dtype, out)
+    if op == "bitcast":
+        return bitcast(b, args[0], dtype, out)
+    if op == "select":
+        return b.select(args[0], args[1], args[2])
+    if op in _COMPARE:
+        return b.compare(op, args[0], args[1], unsigned=dtype not in SIGNED)
+    if op in ("lt_total", "le_total", "eq_total"):
+        return _total(b, op, dtype, args[0], args[1])
+    if op == "clamp":
+        return minmax(b, "min", dtype, minmax(b, "max", dtype, args[0], args[1]), args[2])
+    if op in ("max", "min"):
+        return minmax(b, op, dtype, args[0], args[1])
+    if dtype in FLOATS:
+        return _float(b, op, dtype, args, dict(attrs))
+    if dtype == "bool":
+        return ~args[0] if op == "not" else b.binary(op, args[0], args[1])
+    return wrap(b, dtype, _integer(b, op, dtype, args, dict(attrs)))
+
+
+_COMPARE = frozenset("eq ne lt le gt ge".split())
+
+
+def minmax(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
+    """max or min; floats propagate NaN and order -0 below +0."""
+    if dtype == "bool":
+        return b.binary("or" if op == "max" else "and", x, y)
+    if dtype in FLOATS:
+        return b.call("maximum" if op == "max" else "minimum", x, y)
+    return b.call(("s" if dtype in SIGNED else "u") + op, x, y)
+
+
+def _total(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
+    if dtype not in FLOATS:
+        return b.compare(op[:2], x, y, unsigned=dtype not in SIGNED)
+    if op == "eq_total":
+        return x.eq(y) | (x.is_nan() & y.is_nan())
+    if op == "lt_total":
+        return (x < y) | (y.is_nan() & ~x.is_nan())
+    return ~_total(b, "lt_total", dtype, y, x)
+
+
+# ---- floats
+
+
+def _float(b: Builder, op: str, dtype: str, args: list[Val], attrs: dict[str, Any]) -> Val:
+    x = args[0]
+    if op in _FLOAT_PLAIN:
+        return narrow(b, dtype, b.binary(_FLOAT_PLAIN[op], x, args[1]))
+    if op == "neg":
+        return -x
+    if op == "abs":
+        return b.fabs(x)
+    if op == "copysign":
+        return b.copysign(x, args[1])
+    if op == "sign":
+        return b.select(x > 0.0, 1.0, b.select(x < 0.0, -1.0, x), like=x.t)
+    if op == "is_finite":
+        return b.fabs(x) < float("inf")
+    if op == "fma":
+        return narrow(b, dtype, b.fma(*args))
+    if op == "integer_pow":
+        return narrow(b, dtype, _integer_pow(b, x, int(attrs["y"]), b.lit(1.0, x.t)))
+    if op == "reduce_precision":
+        return _reduce_precision(b, x, int(attrs["exponent_bits"]), int(attrs["mantissa_bits"]))
+    if op == "nextafter":
+        return _nextafter(b, dtype, x, args[1])
+    if op == "round":
+        return maths.rint(b, x) if attrs["mode"] == "even" else maths.round_away(b, x)
+    return narrow(b, dtype, maths_special.emit(b, op, args))
+
+
+_FLOAT_PLAIN = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+
+
+def _integer_pow(b: Builder, x: Val, y: int, one: Val) -> Val:
+    if y < 0:
+        return one / _integer_pow(b, x, -y, one)
+    result: Val | None = None
+    square = x
+    while y:
+        if y & 1:
+            result = square if result is None else result * square
+        y >>= 1
+        if y:
+            square = square * square
+    return one if result is None else result
+
+
+def _reduce_precision(b: Builder, x: Val, exponent: int, mantissa: int) -> Val:
+    """Rounds to a mantissa, then exponents out of range go to infinity or (signed) zero;
+    NaN stays.
+    """
+    t, whole = ("i32", 23) if x.t == "float" else ("i64", 52)
+    bias = (1 << (30 - 23 if t == "i32" else 62 - 52)) - 1
+    bits = b.bitcast(x, t)
+    if mantissa < whole:
+        drop = whole - mantissa
+        odd = (bits >> drop) & 1
+        bits = (bits + odd + ((1 << (drop - 1)) - 1)) & -(1 << drop)
+    full = 8 if t == "i32" else 11
+    sign = bits & -(1 << (31 if t == "i32" else 63))
+    if exponent < full:
+        size = bits & ((1 << (31 if t == "i32" else 63)) - 1)
+        small_bias = (1 << (exponent - 1)) - 1
+        biggest = (bias + small_bias) << whole | ((1 << whole) - 1)
+        smallest = (bias - small_bias + 1) << whole
+        infinity = ((1 << full) - 1) << whole
+        size = b.select(size > biggest, infinity, b.select(size < smallest, 0, size), like=t)
+        bits = size | sign
+    return b.select(x.is_nan(), x, b.bitcast(bits, x.t))
+
+
+def _nextafter(b: Builder, dtype: str, x: Val, y: Val) -> Val:
+    """One step of the integer that orders the dtype's floats."""
+    if dtype in FORMATS:
+        f = FORMATS[dtype]
+        t, sign_bit, top = "i32", 1 << (f.bits - 1), f.bits
+        code = b.cast(
+            "zext", bitcast(b, x, dtype, f"u{max(8, top)}") if top >= 8 else _code4(b, x), "i32"
+        )
+    else:
+        t = "i32" if dtype == "f32" else "i64"
+        sign_bit = 1 << (TYPE_BITS[t] - 1)
+        code = b.bitcast(x, t)
+    magnitude = code & (sign_bit - 1)
+    negative = x < 0.0
+    away = b.select(negative, y < x, y > x)
+    stepped = b.select(away, magnitude + 1, magnitude - 1) | (code & sign_bit)
+    least = b.select(y < 0.0, sign_bit | 1, 1, like=t)
+    moved = b.select(x.eq(0.0), least, stepped)
+    moved = b.select(x.eq(y), code, moved)
+    if dtype in FORMATS:
+        store = "i16" if FORMATS[dtype].bits == 16 else "i8"
+        value = bitcast(b, b.cast("trunc", moved, store), f"u{FORMATS[dtype].bits}", dtype)
+    else:
+        value = b.bitcast(moved, x.t)
+    return b.select(x.is_nan() | y.is_nan(), x + y, b.select(x.eq(y), y, value))
+
+
+def _code4(b: Builder, x: Val) -> Val:
+    return bitcast(b, x, "float4_e2m1fn", "u4")
+
+
+# ---- integers
+
+
+def _integer(b: Builder, op: str, dtype: str, args: list[Val], attrs: dict[str, Any]) -> Val:
+    signed, bits = dtype in SIGNED, BITS[dtype]
+    x = args[0]
+    y = args[1] if len(args) > 1 else x
+    if op in ("add", "sub", "mul", "and", "or", "xor"):
+        return b.binary(op, x, y)
+    if op == "fma":
+        return x * y + args[2]
+    if op == "not":
+        return ~x
+    if op == "neg":
+        return -x
+    if op == "abs":
+        return b.select(x < 0, -x, x) if signed else x
+    if op == "sign":
+        if not signed:
+            return b.cast("zext", x.ne(0), x.t)
+        return b.select(x > 0, 1, b.ashr(x, TYPE_BITS[x.t] - 1), like=x.t)
+    if op == "integer_pow":
+        return _integer_power(b, dtype, x, int(attrs["y"]))
+    if op == "pow":
+        return _pow(b, dtype, x, y)
+    if op in _SHIFTS:
+        return _SHIFTS[op](b, dtype, x, y)
+    if op == "popcount":
+        return b.call("ctpop", x & ((1 << bits) - 1) if bits < 8 else x)
+    if op == "clz":
+        value = x & ((1 << bits) - 1) if bits < 8 else x
+        return b.call("ctlz", value, flags="i1 false") - (8 - bits if bits < 8 else 0)
+    if op == "mulhi":
+        return _mulhi(b, dtype, x, y)
+    if op in ("idiv", "irem"):
+        return _index_division(b, op, x, y)
+    if op in ("div", "rem"):
+        return _division(b, op, dtype, x, y)
+    raise AssertionError(f"internal error in pullback: no integer operator {op!r}")
+
+
+def _shl(b: Builder, dtype: str, x: Val, y: Val) -> Val:
+    bits = BITS[dtype]
+    fits = b.compare("lt", y, bits, unsigned=True)
+    return b.select(fits, x << b.select(fits, y, 0), 0, like=x.t)
+
+
+def _shr_logical(b: Builder, dtype: str, x: Val, y: Val) -> Val:
+    bits = BITS[dtype]
+    value = x & ((1 << bits) - 1) if bits < 8 else x
+    fits = b.compare("lt", y, bits, unsigned=True)
+    return b.select(fits, value >> b.select(fits, y, 0), 0, like=x.t)
+
+
+def _shr_arith(b: Builder, dtype: str, x: Val, y: Val) -> Val:
+    bits = BITS[dtype]
+    amount = b.select(b.compare("lt", y, bits, unsigned=True), y, bits - 1)
+    if dtype not in SIGNED and bits < 8:
+        x = b.ashr(x << (8 - bits), 8 - bits)
+    return b.ashr(x, amount)
+
+
+def _rotl(b: Builder, dtype: str, x: Val, y: Val) -> Val:
+    bits = BITS[dtype]
+    if bits >= 8:
+        return b.call("fshl", x, x, y)
+    value = x & ((1 << bits) - 1)
+    amount = y & (bits - 1)
+    return (value << amount) | (value >> (bits - amount))
+
+
+_SHIFTS: dict[str, Callable[[Builder, str, Val, Val], Val]] = {
+    "shl": _shl,
+    "shr_logical": _shr_logical,
+    "shr_arith": _shr_arith,
+    "rotl": _rotl,
+}
+
+
+def _mulhi(b: Builder, dtype: str, x: Val, y: Val) -> Val:
+    bits = BITS[dtype]
+    if bits < 8:
+        return b.ashr(x * y, bits) if dtype in SIGNED else (x * y) >> bits
+    wide, op = f"i{2 * bits}", "sext" if dtype in SIGNED else "zext"
+    return b.cast("trunc", (b.cast(op, x, wide) * b.cast(op, y, wide)) >> bits, x.t)
+
+
+def _index_division(b: Builder, op: str, x: Val, y: Val) -> Val:
+    """Both known to be in range. Vectors divide as doubles: exact for integers below 2**52."""
+    divisor = int(y.c or 0)
+    if divisor > 0 and divisor & (divisor - 1) == 0:
+        return x >> (divisor.bit_length() - 1) if op == "idiv" else x & (divisor - 1)
+    if x.n == 1 and y.n == 1:
+        if y.c is None:  # hoisted out of a loop that never runs, the divisor may be an empty extent
+            y = b.select(y.eq(0), 1, y, like=y.t)
+        return b.binary("udiv" if op == "idiv" else "urem", x, y)
+    quotient = b.cast("sitofp", x, "double") / b.cast("sitofp", y, "double")
+    q = b.cast("fptosi", quotient, x.t)
+    return q if op == "idiv" else x - q * y
+
+
+def _division(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
+    """Division by zero and INT_MIN / -1 are defined, so the machine's division gets a harmless
+    divisor there."""
+    signed = dtype in SIGNED
+    zero = y.eq(0)
+    lowest = -(1 << (BITS[dtype] - 1))
+    odd = zero | (x.eq(lowest) & y.eq(-1)) if signed and BITS[dtype] >= 8 else zero
+    divisor = b.select(odd, 1, y, like=y.t)
+    q = _quotient(b, signed, x, divisor)
+    if op == "div":
+        return b.select(zero, -1, q, like=x.t)
+    return b.select(zero, x, x - q * divisor)
+
+
+def _quotient(b: Builder, signed: bool, x: Val, y: Val) -> Val:
+    bits = TYPE_BITS[x.t]
+    if (x.n == 1 and y.n == 1) or bits == 64:
+        return b.binary("sdiv" if signed else "udiv", x, y)
+    extend, wide = ("sext", "sitofp") if signed else ("zext", "sitofp")
+    middle = "i64" if bits == 32 and not signed else "i32"
+    p, q = (b.cast(extend, v, middle) for v in (x, y))
+    result = b.cast("fptosi", b.cast(wide, p, "double") / b.cast(wide, q, "double"), middle)
+    return b.cast("trunc", result, x.t)
+
+
+def _integer_power(b: Builder, dtype: str, x: Val, y: int) -> Val:
+    one = b.lit(1, x.t)
+    if y >= 0:
+        return _integer_pow(b, x, y, one)
+    return _pow(b, dtype, x, b.lit(y, x.t))
+
+
+def _pow(b: Builder, dtype: str, x: Val, y: Val) -> Val:
+    """Square and multiply; a negative exponent gives 1, -1 or 0 (0 ** negative is 0)."""
+    one = b.splat(b.lit(1, x.t), max(x.n, y.n))
+    shape = one.n
+    width = max(len(x.regs), len(y.regs))
+
+    def wide(v: Val) -> Val:
+        regs = b.spread(v, shape)
+        return Val(b, v.t, shape, tuple(regs[k % len(regs)] for k in range(width)))
+
+    start = [wide(one), wide(x), wide(y)]
+    signed = dtype in SIGNED
+    if signed:
+        start[2] = b.select(start[2] < 0, 0, start[2], like=y.t)
+
+    def more(c: list[Val]) -> Val:
+        return b.any_lane(c[2].ne(0))
+
+    def step(c: list[Val]) -> list[Val]:
+        odd = (c[2] & 1).ne(0)
+        return [b.select(odd, c[0] * c[1], c[0]), c[1] * c[1], c[2] >> 1]
+
+    result = wrap(b, dtype, b.while_loop(start, more, step)[0])
+    if not signed:
+        return result
+    unit = b.select(
+        x.eq(1),
+        1,
+        b.select(x.eq(-1), b.select((y & 1).ne(0), -1, 1, like=x.t), 0, like=x.t),
+        like=x.t,
+    )
+    return b.select(y < 0, unit, result)
+
+
+def combine(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
+    """A named combiner of a reduction or an Update."""
+    return emit_op(b, op, dtype, dtype, [x, y])

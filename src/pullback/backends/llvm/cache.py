@@ -1,0 +1,224 @@
+"""Linked kernels on disk: compiled once per machine, loaded in a tenth of a millisecond afterwards.
+
+The directory is the user's own (mode 0700, owner checked) because what lies in it is executed.
+Entries are written
+under a temporary name and renamed, carry a checksum, and anything that does not verify is ignored
+and rewritten.
+`PULLBACK_CACHE_DIR` names another directory, `PULLBACK_CACHE=0` switches the cache off,
+`PULLBACK_CACHE_SIZE` bounds it
+(bytes, 512 MiB by default); the least recently used entries go first.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import stat
+import struct
+import sys
+import threading
+import time
+from functools import lru_cache
+from hashlib import blake2b
+from pathlib import Path
+
+from pullback.backends.llvm.link import llvmlite_version
+from pullback.backends.llvm.loader import Image
+
+__all__ = ["ABI_VERSION", "DiskCache", "disk_cache", "kernel_key"]
+
+ABI_VERSION = 1  # of docs/contract.md and of the entries' layout
+_MAGIC = b"PBKIMG02"
+_SUFFIX = ".kernel"
+_TOUCH_AFTER = 3600.0
+_SWEEP_EVERY = 64
+
+
+@lru_cache(maxsize=1)
+def _source_key() -> str:
+    """Identifies the compiler that wrote an entry: our files' sizes and times, the ABI and
+    llvmlite's version."""
+    here = Path(__file__).parent
+    parts = [f"abi{ABI_VERSION}", llvmlite_version()]
+    loops = here.parent.parent / "loops"
+    for path in (*sorted(here.glob("*.py")), loops / "ir.py", loops / "ops.py"):
+        info = path.stat()
+        parts.append(f"{path.name}:{info.st_size}:{info.st_mtime_ns}")
+    return "|".join(parts)
+
+
+def kernel_key(text: str, target_key: str, options: str = "") -> str:
+    """The name of a cache entry: a hash of the canonical text and of all that determines the
+    machine code."""
+    digest = blake2b(digest_size=20)
+    for part in (_source_key(), target_key, options, text):
+        digest.update(part.encode())
+        digest.update(b"\0")
+    return digest.hexdigest()
+
+
+def _pack(image: Image) -> bytes:
+    header = json.dumps(
+        {
+            "symbols": image.symbols,
+            "absolute": image.absolute,
+            "kind": image.kind,
+            "quick": image.quick,
+        }
+    ).encode()
+    body = struct.pack("<I", len(header)) + header + image.data
+    return _MAGIC + blake2b(body, digest_size=16).digest() + body
+
+
+def _unpack(raw: bytes) -> Image | None:
+    if (
+        len(raw) < 28
+        or raw[:8] != _MAGIC
+        or blake2b(raw[24:], digest_size=16).digest() != raw[8:24]
+    ):
+        return None
+    (size,) = struct.unpack_from("<I", raw, 24)
+    header = json.loads(raw[28 : 28 + size])
+    return Image(
+        raw[28 + size :],
+        header["symbols"],
+        tuple(header["absolute"]),
+        header["kind"],
+        header["quick"],
+    )
+
+
+class DiskCache:
+    """A directory of images. Every failure of the file system means only that a kernel is compiled
+    again."""
+
+    def __init__(self, directory: Path, limit: int) -> None:
+        self.directory = directory
+        self.limit = limit
+        self.hits = self.misses = self.writes = 0
+        self._lock = threading.Lock()
+        self._usable: bool | None = None
+
+    def _ready(self) -> bool:
+        if self._usable is None:
+            self._usable = self._prepare()
+        return self._usable
+
+    def _prepare(self) -> bool:
+        try:
+            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            info = os.lstat(self.directory)
+            if not stat.S_ISDIR(info.st_mode):
+                return False
+            if hasattr(os, "getuid"):
+                if info.st_uid != os.getuid():
+                    return False
+                if info.st_mode & 0o077:
+                    os.chmod(self.directory, 0o700)
+        except OSError:
+            return False
+        return True
+
+    def get(self, key: str) -> Image | None:
+        """The image of a key, or None."""
+        if not self._ready():
+            return None
+        path = self.directory / (key + _SUFFIX)
+        try:
+            with open(path, "rb") as f:
+                info = os.fstat(f.fileno())
+                if hasattr(os, "getuid") and info.st_uid != os.getuid():
+                    return None
+                raw = f.read()
+            image = _unpack(raw)
+            if image is not None and time.time() - info.st_mtime > _TOUCH_AFTER:
+                os.utime(path)
+        except (OSError, ValueError, KeyError, struct.error):
+            image = None
+        with self._lock:
+            if image is None:
+                self.misses += 1
+            else:
+                self.hits += 1
+        return image
+
+    def put(self, key: str, image: Image) -> None:
+        """Stores an image; never raises."""
+        if not self._ready():
+            return
+        try:
+            name = self.directory / f".new-{os.getpid()}-{threading.get_ident()}-{key[:8]}"
+            handle = os.open(
+                name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
+            )
+            try:
+                with os.fdopen(handle, "wb") as f:
+                    f.write(_pack(image))
+                os.replace(name, self.directory / (key + _SUFFIX))
+            except BaseException:
+                with contextlib.suppress(OSError):
+                    os.unlink(name)
+                raise
+        except OSError:
+            return
+        with self._lock:
+            self.writes += 1
+            sweep = self.writes % _SWEEP_EVERY == 1
+        if sweep:
+            self.sweep()
+
+    def sweep(self) -> None:
+        """Deletes the least recently used entries above the limit, and temporary files of writers
+        that died."""
+        entries, total, now = [], 0, time.time()
+        try:
+            with os.scandir(self.directory) as listing:
+                for entry in listing:
+                    info = entry.stat(follow_symlinks=False)
+                    if entry.name.startswith(".new-") and now - info.st_mtime > _TOUCH_AFTER:
+                        os.unlink(entry.path)
+                    elif entry.name.endswith(_SUFFIX):
+                        entries.append((info.st_mtime, info.st_size, entry.path))
+                        total += info.st_size
+            for _, size, path in sorted(entries):
+                if total <= self.limit:
+                    break
+                os.unlink(path)
+                total -= size
+        except OSError:
+            return
+
+
+def _default_directory() -> Path:
+    if sys.platform == "win32":
+        return (
+            Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
+            / "pullback"
+            / "kernels"
+        )
+    base = os.environ.get("XDG_CACHE_HOME", "")
+    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
+    return root / "pullback" / "kernels"
+
+
+_caches: dict[tuple[str, str], DiskCache] = {}
+
+
+def disk_cache() -> DiskCache | None:
+    """The cache that the environment asks for, or None when it is off."""
+    if os.environ.get("PULLBACK_CACHE", "1").strip().lower() in ("0", "off", "false", "no"):
+        return None
+    directory, size = (
+        os.environ.get("PULLBACK_CACHE_DIR", ""),
+        os.environ.get("PULLBACK_CACHE_SIZE", ""),
+    )
+    cache = _caches.get((directory, size))
+    if cache is None:
+        try:
+            path = Path(directory).expanduser() if directory else _default_directory()
+        except RuntimeError:  # no home directory
+            return None
+        limit = int(size) if size.isdigit() else 512 << 20
+        cache = _caches[directory, size] = DiskCache(path, limit)
+    return cache

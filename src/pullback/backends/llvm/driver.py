@@ -1,0 +1,305 @@
+"""Plans: the steps of docs/contract.md packed into a table that native code walks, and running
+them.
+
+`encode(program, kernels)` turns loops.plan.Program into a `Plan`. `Plan.run(slots, ctx)` fills in
+nothing by itself: the
+caller puts the addresses of inputs, constants and outputs into `slots` (a ctypes array of
+`plan.slot_words` words).
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.backends.llvm import tier
+from pullback.backends.llvm.compiler import CompiledKernel
+from pullback.backends.llvm.table import function_offset
+from pullback.backends.llvm.threads import Context, runtime
+from pullback.config import lazy_module
+from pullback.loops.ir import Const
+from pullback.loops.ops import BITS, FLOATS, SIGNED
+from pullback.loops.plan import (
+    AllocStep,
+    CopyStep,
+    FreeStep,
+    HostStep,
+    JumpIfNotStep,
+    JumpStep,
+    KernelStep,
+    LibStep,
+    Program,
+    RetStep,
+    SwapStep,
+)  # fmt: skip
+
+ml_dtypes = lazy_module("ml_dtypes")
+
+__all__ = ["ERRORS", "Plan", "PlanError", "encode", "scalar_word"]
+
+RET, KERNEL, ALLOC, FREE, COPY, SWAP, JUMP, JUMP_IF_NOT, HOST = range(9)
+ERRORS = {
+    1: "cancelled",
+    2: "out of memory",
+    3: "index out of bounds",
+    4: "assertion failed",
+    5: "NaN",
+}
+
+
+class PlanError(RuntimeError):
+    """A run that stopped: `code` (see ERRORS), the equation's number (-1 unknown) and the step."""
+
+    def __init__(self, code: int, equation: int, pc: int) -> None:
+        super().__init__(f"{ERRORS.get(code, f'error {code}')} in step {pc} (equation {equation})")
+        self.code, self.equation, self.pc = code, equation, pc
+
+
+def scalar_word(value: Any, dtype: str) -> int:
+    """A kernel scalar as one machine word: the bits of the dtype in the low bytes."""
+    if dtype == "f64":
+        return int(struct.unpack("<q", struct.pack("<d", float(value)))[0])
+    if dtype == "f32":
+        return int(struct.unpack("<I", struct.pack("<f", _finite_f32(float(value))))[0])
+    if dtype in FLOATS:
+        return _narrow_bits(float(value), dtype)
+    bits = BITS[dtype]
+    word = int(value) & ((1 << max(bits, 8)) - 1)
+    return word - (1 << 64) if word >> 63 and dtype in SIGNED else word
+
+
+def _finite_f32(value: float) -> float:
+    try:
+        struct.pack("<f", value)
+    except OverflowError:
+        return float("inf") if value > 0 else float("-inf")
+    return value
+
+
+def _narrow_bits(value: float, dtype: str) -> int:
+    """The stored code of a small float, found among the codes near it."""
+    if dtype == "bf16":
+        raw = int(struct.unpack("<I", struct.pack("<f", _finite_f32(value)))[0])
+        return (
+            (raw >> 16 | 0x40)
+            if value != value
+            else ((raw + 0x7FFF + (raw >> 16 & 1)) >> 16) & 0xFFFF
+        )
+    if dtype == "f16":
+        try:
+            return int(struct.unpack("<H", struct.pack("<e", value))[0])
+        except OverflowError:
+            return 0x7C00 if value > 0 else 0xFC00
+    return int(np.asarray(value, np.float32).astype(getattr(ml_dtypes, dtype)).view(np.uint8))
+
+
+class Plan:
+    """A packed step table. Append steps with the methods, then `finish()`; one plan may run many
+    times, also at once."""
+
+    def __init__(self, slots: int) -> None:
+        self.slots = slots
+        self.steps: list[list[int]] = []
+        self.keep: list[Any] = []  # arrays and kernels that the table points at
+        self.owned: list[int] = []
+        self.max_bufs = self.max_dims = 1
+        self.host: list[Callable[..., Any]] = []
+        self.head: Any = None
+        self.work = 0.0  # of one run
+        self.hasty: list[tuple[int, CompiledKernel]] = []  # steps whose code could be better
+        self.table: Any = None
+        self.kernel_steps = 0
+        self.count: Any = None  # the table's head; its last word counts the kernels that have run
+
+    @property
+    def slot_words(self) -> int:
+        """Words of a slot table: addresses, then the sizes of what the plan allocated."""
+        return 2 * self.slots
+
+    def _words(self, values: Sequence[int]) -> int:
+        array = (ctypes.c_int64 * max(1, len(values)))(
+            *[v - (1 << 64) if v >> 63 > 0 else v for v in values]
+        )
+        self.keep.append(array)
+        return ctypes.addressof(array)
+
+    def _add(self, *words: int, equation: int = -1) -> int:
+        self.steps.append([*words, *[0] * (7 - len(words)), equation])
+        return len(self.steps) - 1
+
+    def kernel(
+        self,
+        function: CompiledKernel | int,
+        bufs: Sequence[int],
+        dims: Sequence[int] = (),
+        scalars: Sequence[int] = (),
+        equation: int = -1,
+        dim_slots: Sequence[tuple[int, int]] = (),
+    ) -> int:
+        """A kernel or library routine; `dim_slots` are (dim number, slot holding it as an i64)."""
+        address = function if isinstance(function, int) else function.address
+        self.keep.append(function)
+        self.max_bufs, self.max_dims = max(self.max_bufs, len(bufs)), max(self.max_dims, len(dims))
+        patch = 0
+        if dim_slots:
+            patch = self._words(
+                [len(dims), len(dim_slots), *[w for pair in dim_slots for w in pair]]
+            )
+        self.kernel_steps += 1
+        if isinstance(function, CompiledKernel) and function.source is not None:
+            self.hasty.append((len(self.steps), function))
+        lists = self._words(bufs), len(bufs), self._words(dims), self._words(scalars)
+        return self._add(KERNEL, address, *lists, patch, equation=equation)
+
+    def alloc(self, slot: int, nbytes: int, size_slot: int = -1) -> int:
+        """nbytes, or nbytes times the i64 in a slot."""
+        if slot not in self.owned:
+            self.owned.append(slot)
+        return self._add(ALLOC, slot, nbytes, size_slot)
+
+    def free(self, slot: int) -> int:
+        return self._add(FREE, slot)
+
+    def copy(self, dst: int, src: int, nbytes: int, size_slot: int = -1) -> int:
+        return self._add(COPY, dst, src, nbytes, size_slot)
+
+    def swap(self, a: int, b: int) -> int:
+        for slot, other in ((a, b), (b, a)):
+            if other in self.owned and slot not in self.owned:
+                self.owned.append(slot)
+        return self._add(SWAP, a, b)
+
+    def jump(self, pc: int) -> int:
+        return self._add(JUMP, pc)
+
+    def jump_if_not(self, slot: int, pc: int) -> int:
+        return self._add(JUMP_IF_NOT, slot, pc)
+
+    def host_step(self, number: int) -> int:
+        return self._add(HOST, number)
+
+    def ret(self) -> int:
+        return self._add(RET)
+
+    def finish(self) -> Plan:
+        """Packs the table; steps cannot be added afterwards."""
+        flat = [w for step in self.steps for w in step]
+        table = self._words(flat)
+        self.table = self.keep[-1]
+        owned = self._words(self.owned)
+        words = [table, self.slots, self.max_bufs, self.max_dims, len(self.owned), owned, 0]
+        self.head = ctypes.c_void_p(self._words(words))
+        self.count = self.keep[-1]
+        if self.hasty:
+            tier.watch(self)
+        return self
+
+    def heat(self) -> tuple[float, float]:
+        """How often each of its kernels has run on average, and the work done (see tier.py)."""
+        runs = self.count[6] / max(1, self.kernel_steps)
+        return runs, runs * max(self.work, 1000.0)
+
+    def improve(self) -> bool:
+        """Compiles one more of the kernels well that were compiled quickly; False when there is
+        none left. Runs go on meanwhile: a step takes the old address or the new one."""
+        if not self.hasty:
+            return False
+        step, kernel = self.hasty.pop()
+        self.table[8 * step + 1] = kernel.improved()
+        return bool(self.hasty)
+
+    def run(
+        self,
+        slots: Any,
+        ctx: Context,
+        host: Callable[[int], None] | None = None,
+        *,
+        release_gil: bool = True,
+    ) -> None:
+        """Runs the plan over a slot table; `host(k)` does host step k.
+
+        Raises PlanError when a step failed or the context was cancelled; what the plan
+        allocated has been freed.
+        """
+        drive, cleanup = _functions(release_gil)
+        pc = 0
+        while True:
+            status = drive(self.head, slots, ctx.address, pc)
+            if status == 0:
+                return
+            pc = (status - 1) >> 1
+            if not status & 1:
+                raise PlanError(*ctx.error, pc)
+            try:
+                if host is None:
+                    raise RuntimeError(
+                        "internal error in pullback: a plan with host steps was run without them"
+                    )
+                host(self.steps[pc][1])
+            except BaseException:
+                cleanup(self.head, slots, ctx.address)
+                raise
+            pc += 1
+
+
+_prototypes: dict[bool, tuple[Any, Any]] = {}
+
+
+def _functions(release_gil: bool) -> tuple[Any, Any]:
+    found = _prototypes.get(release_gil)
+    if found is None:
+        make = ctypes.CFUNCTYPE if release_gil else ctypes.PYFUNCTYPE
+        p = ctypes.c_void_p
+        symbols = runtime().code.symbols
+        drive = make(ctypes.c_int64, p, p, p, ctypes.c_int64)(symbols["pb_drive"])
+        cleanup = make(None, p, p, p)(symbols["pb_cleanup"])
+        found = _prototypes[release_gil] = (drive, cleanup)
+    return found
+
+
+def encode(
+    program: Program, kernels: Sequence[CompiledKernel], library: Callable[[str], int] | None = None
+) -> Plan:
+    """Packs a Program whose kernels have been compiled; `library` gives the address of a LIB
+    routine by name."""
+    plan = Plan(len(program.slots))
+    plan.work = program.work
+    for step in program.steps:
+        if isinstance(step, (KernelStep, LibStep)):
+            words = [
+                scalar_word(v.value if isinstance(v, Const) else v, d) for v, d in step.scalars
+            ]
+            if isinstance(step, KernelStep):
+                target: CompiledKernel | int = kernels[step.kernel]
+            else:
+                target = library(step.name) if library is not None else table_address(step.name)
+            plan.kernel(target, step.bufs, step.dims, words, step.equation)
+        elif isinstance(step, AllocStep):
+            plan.alloc(step.slot, step.bytes)
+        elif isinstance(step, FreeStep):
+            plan.free(step.slot)
+        elif isinstance(step, CopyStep):
+            plan.copy(step.dst, step.src, step.bytes)
+        elif isinstance(step, SwapStep):
+            plan.swap(step.a, step.b)
+        elif isinstance(step, JumpStep):
+            plan.jump(step.pc)
+        elif isinstance(step, JumpIfNotStep):
+            plan.jump_if_not(step.slot, step.pc)
+        elif isinstance(step, HostStep):
+            plan.host_step(step.number)
+        elif isinstance(step, RetStep):
+            plan.ret()
+    return plan.finish()
+
+
+def table_address(name: str) -> int:
+    """The address in the function table under a name.
+
+    Raises KeyError for a name that nobody registered.
+    """
+    return ctypes.c_int64.from_address(runtime().table + function_offset(name)).value

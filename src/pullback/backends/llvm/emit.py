@@ -1,0 +1,440 @@
+"""Kernel -> textual LLVM IR: statements, scalar control flow, scratch memory and errors. Loops are
+in emit_loops.py.
+
+One `Emitter` per function of the module. Its `lanes` and `width` say how many iterations of the
+enclosing vector loop a
+value stands for; `mask` which of them are active (None: all). The same methods emit scalar and
+widened code.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pullback.backends.llvm import arith
+from pullback.backends.llvm.access import (
+    Index,
+    Lin,
+    index_binary,
+    lane_pointers,
+    load,
+    materialise,
+    offset,
+    store,
+)
+from pullback.backends.llvm.build import BITS as TYPE_BITS
+from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.convert import (
+    from_memory,
+    literal,
+    memory_type,
+    register_type,
+    to_memory,
+)
+from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
+from pullback.backends.llvm.target import Target
+from pullback.loops.ir import (
+    Alloc,
+    Atom,
+    Buf,
+    Call,
+    Carry,
+    Const,
+    For,
+    If,
+    Let,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    While,
+)  # fmt: skip
+from pullback.loops.ops import BITS, SIGNED, storage_bytes
+
+__all__ = ["STACK_LIMIT", "Emitter", "Module"]
+
+STACK_LIMIT = 64 << 10
+
+
+class LoopRules(Protocol):
+    """How loops are emitted; emit_loops.py has the implementation (two files, because of their
+    length)."""
+
+    def emit_for(self, e: Emitter, s: For) -> None:
+        """A For of any kind."""
+
+    def emit_while(self, e: Emitter, s: While) -> None:
+        """A While."""
+
+
+@dataclass
+class Module:
+    """What the functions of one kernel share."""
+
+    target: Target
+    name: str
+    declarations: dict[str, str] = field(default_factory=dict)
+    functions: list[str] = field(default_factory=list)
+    count: int = 0
+    stack: int = 0
+    attrs: dict[str, Any] = field(default_factory=dict)
+    straight: bool = True  # nothing but straight vector loops: code generation level 0 does
+    brief: bool = False  # the least code, for a first run: see tier.py
+
+    def text(self) -> str:
+        head = f'target triple = "{self.target.triple}"\n'
+        return head + "\n".join([*self.declarations.values(), *self.functions])
+
+
+FUNCTION_ATTRIBUTES = (
+    'nounwind "prefer-vector-width"="512" "frame-pointer"="none" "no-trapping-math"="true"'
+)
+
+
+class Emitter:
+    """Emits one function."""
+
+    def __init__(self, module: Module, head: str, *, void: bool = False, loops: LoopRules) -> None:
+        self.module = module
+        self.target = module.target
+        self.b = Builder(module.target, head, module.declarations)
+        self.void = void
+        self.loops = loops
+        self.env: dict[Var, Index] = {}
+        self.buffers: dict[Buf, Val] = {}
+        self.lanes = 1
+        self.width = 1
+        self.mask: Val | None = None
+        self.in_lanes = False  # inside a vector loop, even where it runs one iteration at a time
+        self.depth = 0  # loops around
+        self.parallel = False  # inside an outlined function or a loop that must stay serial
+        self.heap: list[tuple[Val, Val]] = []  # scratch from ctx.alloc, innermost last
+        self.ctx = Val(self.b, "ptr", 1, ("%ctx",))
+        self.dummy = self.b.alloca(64)
+        self.hot = False  # has loops of its own, not outlined ones
+        self.pointers: list[Val] = []  # extra pointers of an outlined function
+
+    # ---- values
+
+    def atom(self, a: Atom) -> Index:
+        return literal(self.b, a) if isinstance(a, Const) else self.env[a]
+
+    def val(self, a: Atom) -> Val:
+        v = self.atom(a)
+        return v if isinstance(v, Val) else materialise(self.b, v)
+
+    def index(self, a: Atom) -> Index:
+        """An atom as an i64 index."""
+        v = self.atom(a)
+        if isinstance(v, Lin) or v.t == "i64":
+            return v
+        return self.b.cast("sext" if a.dtype in SIGNED else "zext", v, "i64")
+
+    def scalar_index(self, a: Atom) -> Val | None:
+        """The same, or None where lanes differ."""
+        v = self.index(a)
+        return v if isinstance(v, Val) and v.n == 1 and len(v.regs) == 1 else None
+
+    def full(self, v: Val) -> Val:
+        """A value in the shape of the current lanes."""
+        if self.lanes == 1:
+            return v
+        regs = self.b.spread(v, self.lanes)
+        return Val(self.b, v.t, self.lanes, tuple(regs[k % len(regs)] for k in range(self.width)))
+
+    def uniform(self, v: Val) -> bool:
+        return v.n == 1 and len(v.regs) == 1
+
+    def place(self, buf: Buf, index: Sequence[Atom]) -> tuple[Val, Index]:
+        return self.buffers[buf], offset(self.b, self.shape_of(buf), [self.index(i) for i in index])
+
+    def with_mask(self, mask: Atom | None) -> Val | None:
+        """The active lanes where a statement's own mask holds as well."""
+        if mask is None:
+            return self.mask
+        own = self.val(mask)
+        if own.c is True:
+            return self.mask
+        return own if self.mask is None else self.mask & own
+
+    # ---- statements
+
+    def statements(self, stmts: Iterable[Stmt]) -> None:
+        for s in stmts:
+            self.statement(s)
+
+    def statement(self, s: Stmt) -> None:
+        if isinstance(s, Let):
+            self.env[s.out] = self.let(s)
+        elif isinstance(s, Load):
+            self.load(s)
+        elif isinstance(s, Store):
+            base, at = self.place(s.buf, s.index)
+            store(
+                self.b, s.buf.dtype, base, at, self.val(s.value), self.with_mask(s.mask), self.dummy
+            )
+        elif isinstance(s, Update):
+            self.update(s)
+        elif isinstance(s, For):
+            self.loops.emit_for(self, s)
+        elif isinstance(s, While):
+            self.loops.emit_while(self, s)
+        elif isinstance(s, If):
+            self.branch(s)
+        elif isinstance(s, Alloc):
+            self.alloc(s)
+        elif isinstance(s, Call):
+            self.call(s)
+        else:
+            raise AssertionError(f"internal error in pullback: no such statement {s!r}")
+
+    def let(self, s: Let) -> Index:
+        if s.out.dtype == "i64" and s.op in ("add", "sub", "mul"):
+            args = [self.atom(a) for a in s.args]
+            if isinstance(args[0], Lin) or isinstance(args[1], Lin):
+                return index_binary(self.b, s.op, args[0], args[1])
+        if s.op == "convert" and s.args[0].dtype == "i64" and BITS[s.out.dtype] in (8, 16, 32):
+            source = self.atom(s.args[0])
+            if isinstance(source, Lin) and s.out.dtype[0] in "iu":
+                return materialise(self.b, source, register_type(s.out.dtype))
+        dtype = s.args[-1].dtype
+        return arith.emit_op(
+            self.b, s.op, s.out.dtype, dtype, [self.val(a) for a in s.args], s.attrs
+        )
+
+    def load(self, s: Load) -> None:
+        base, at = self.place(s.buf, s.index)
+        mask = self.with_mask(s.mask)
+        value = load(self.b, s.buf.dtype, base, at, mask, None, self.dummy)
+        if s.mask is not None:
+            zero = self.b.lit(0, register_type(s.buf.dtype))
+            rest = zero if s.other is None else self.val(s.other)
+            value = self.b.select(self.val(s.mask), value, rest)
+        self.env[s.out] = value
+
+    def combine(
+        self, how: str | Region, dtypes: Sequence[str], old: list[Val], new: list[Val]
+    ) -> list[Val]:
+        """One step of a reduction."""
+        if isinstance(how, str):
+            return [arith.combine(self.b, how, dtypes[0], old[0], new[0])]
+        self.env.update(zip(how.params, [*old, *new], strict=True))
+        self.statements(how.body)
+        return [self.val(y) for y in how.yields]
+
+    def update(self, s: Update) -> None:
+        """buf[i] = combine(buf[i], value), one lane after the other."""
+        b = self.b
+        base, at = self.place(s.buf, s.index)
+        value, mask, dtype = self.val(s.value), self.with_mask(s.mask), s.buf.dtype
+        if self.lanes == 1 or (
+            isinstance(at, Val)
+            and self.uniform(at)
+            and self.uniform(value)
+            and mask is None
+            and self.lanes == 1
+        ):
+            old = load(b, dtype, base, at, mask, None, self.dummy)
+            new = self.combine(s.combine, [dtype], [old], [value])[0]
+            store(b, dtype, base, at, new, mask, self.dummy)
+            return
+        if isinstance(at, Val) and self.uniform(at):
+            at = Lin(at, b.lit(0, "i64"), self.lanes, self.width)
+        value = self.full(value)
+        mask = None if mask is None else self.full(mask)
+        t, size = memory_type(dtype), storage_bytes(dtype)
+        rows = lane_pointers(b, size, base, at, mask, self.dummy)
+        lanes, width, active = self.lanes, self.width, self.mask
+        self.lanes, self.width, self.mask = 1, 1, None
+        for u, row in enumerate(rows):
+            for lane, pointer in enumerate(row):
+                one = Val(b, value.t, 1, (b.extract(value.regs[u], value.t, lanes, lane),))
+                old = from_memory(b, dtype, b.load(t, pointer))
+                new = self.combine(s.combine, [dtype], [old], [one])[0]
+                b.store(to_memory(b, dtype, new), pointer)
+        self.lanes, self.width, self.mask = lanes, width, active
+
+    def branch(self, s: If) -> None:
+        b = self.b
+        pred = self.val(s.pred)
+        if pred.c is not None:
+            self.statements(s.then if pred.c else s.orelse)
+            for out, y in zip(s.outs, s.then_yields if pred.c else s.else_yields, strict=True):
+                self.env[out] = self.atom(y)
+            return
+        if self.uniform(pred):
+
+            def side(body: Sequence[Stmt], yields: Sequence[Atom]) -> list[Val]:
+                self.statements(body)
+                return [self.val(y) for y in yields]
+
+            orelse = (lambda: side(s.orelse, s.else_yields)) if s.orelse or s.outs else None
+            outs = b.if_else(pred, lambda: side(s.then, s.then_yields), orelse)
+            self.env.update(zip(s.outs, outs, strict=True))
+            return
+        outer = self.mask
+        left = self._masked_side(pred if outer is None else outer & pred, s.then, s.then_yields)
+        right = self._masked_side(
+            ~pred if outer is None else outer & ~pred, s.orelse, s.else_yields
+        )
+        self.mask = outer
+        for out, p, q in zip(s.outs, left, right, strict=True):
+            self.env[out] = b.select(pred, p, q)
+
+    def _masked_side(self, mask: Val, body: Sequence[Stmt], yields: Sequence[Atom]) -> list[Val]:
+        """One side of a divergent If: skipped when no lane takes it."""
+        b = self.b
+        if all(isinstance(s, Let) for s in body):
+            self.statements(body)
+            return [self.full(self.val(y)) for y in yields]
+        shapes = [register_type(y.dtype) for y in yields]
+
+        def taken() -> list[Val]:
+            self.mask = mask
+            self.statements(body)
+            return [self.full(self.val(y)) for y in yields]
+
+        def skipped() -> list[Val]:
+            return [self.full(b.lit(0, t)) for t in shapes]
+
+        return b.if_else(b.any_lane(mask), taken, skipped if shapes else None)
+
+    # ---- scratch
+
+    def size_of(self, buf: Buf) -> Val:
+        total = self.b.lit(storage_bytes(buf.dtype), "i64")
+        for d in buf.shape:
+            total = total * (self.b.lit(d, "i64") if isinstance(d, int) else self.val(d))
+        return total
+
+    def shape_of(self, buf: Buf) -> list[Val]:
+        """The extents; looked up at every use, because one may be a Let of the kernel."""
+        return [self.b.lit(d, "i64") if isinstance(d, int) else self.val(d) for d in buf.shape]
+
+    def alloc(self, s: Alloc) -> None:
+        b = self.b
+        size = self.size_of(s.buf)
+        if size.c is not None and self.module.stack + size.c <= STACK_LIMIT:
+            self.module.stack += max(64, size.c)
+            self.buffers[s.buf] = b.alloca(max(64, size.c))
+            self.statements(s.body)
+            return
+        pointer = self.take(size)
+        self.buffers[s.buf] = pointer
+        self.statements(s.body)
+        self.release(pointer, size)
+
+    def take(self, size: Val) -> Val:
+        """Scratch from ctx.alloc; out of memory leaves the kernel with code 2."""
+        b = self.b
+        f = b.load("ptr", self.ctx)
+        pointer = b.impure(f"call ptr {f.regs[0]}(i64 {size.regs[0]})", "ptr")
+        empty = Val(b, "ptr", 1, ("null",))
+        self.fail_if(b.compare("eq", pointer, empty) & size.ne(0), 2)
+        self.heap.append((pointer, size))
+        return pointer
+
+    def release(self, pointer: Val, size: Val) -> None:
+        self.heap.pop()
+        self._free(pointer, size)
+
+    def _free(self, pointer: Val, size: Val) -> None:
+        f = self.b.load("ptr", self.b.gep(self.ctx, 8))
+        self.b.line(f"call void {f.regs[0]}(ptr {pointer.regs[0]}, i64 {size.regs[0]})")
+
+    # ---- errors
+
+    def fail_if(self, cond: Val, code: int, equation: int | None = None) -> None:
+        """Leaves the function with an error when a scalar condition holds."""
+        b = self.b
+        bad, fine = b.label(), b.label()
+        b.push(False)
+        b.branch_if(cond, bad, fine)
+        b.at(bad)
+        b.store(b.lit(code, "i64"), b.gep(self.ctx, ERROR_CODE))
+        if equation is not None:
+            b.store(b.lit(equation, "i64"), b.gep(self.ctx, ERROR_EQUATION))
+        self._leave(str(code))
+        b.pop()
+        b.at(fine)
+
+    def _leave(self, status: str) -> None:
+        for pointer, size in reversed(self.heap):
+            self._free(pointer, size)
+        self.b.line("ret void" if self.void else f"ret i32 {status}")
+
+    def leave_if_failed(self) -> None:
+        """After a parallel loop: has one of its chunks failed?"""
+        b = self.b
+        code = b.impure(
+            f"load atomic i64, ptr {b.gep(self.ctx, ERROR_CODE).regs[0]} monotonic, align 8", "i64"
+        )
+        bad, fine = b.label(), b.label()
+        b.push(False)
+        b.branch_if(code.ne(0), bad, fine)
+        b.at(bad)
+        self._leave(b.cast("trunc", code, "i32").regs[0])
+        b.pop()
+        b.at(fine)
+
+    def poll(self) -> None:
+        """Leaves when the cancel word is set."""
+        b = self.b
+        word = b.impure(f"load ptr, ptr {b.gep(self.ctx, 24).regs[0]}, align 8", "ptr")
+        flag = b.impure(f"load atomic i32, ptr {word.regs[0]} monotonic, align 4", "i32")
+        self.fail_if(flag.ne(0), 1)
+
+    def check(self, count: Val, mask: int) -> None:
+        """Lets the main thread look for signals, once in `mask + 1` counts; then leaves when the
+        cancel word is set. For loops whose length nobody knows."""
+        b = self.b
+        due, rest = b.label(), b.label()
+        b.push(False)
+        b.branch_if((count & b.lit(mask, "i64")).eq(mask), due, rest)
+        b.at(due)
+        table = b.load("ptr", b.gep(self.ctx, TABLE))
+        f = b.load("ptr", b.gep(table, function_offset("check")))
+        b.line(f"call void {f.regs[0]}(ptr {self.ctx.regs[0]})")
+        b.branch(rest)
+        b.pop()
+        b.at(rest)
+        self.poll()
+
+    # ---- calls
+
+    def call(self, s: Call) -> None:
+        """A library function of the context's table: i32 f(ctx*, arguments..., pointers to the
+        results...)."""
+        b = self.b
+        attrs = dict(s.attrs)
+        if s.name == "raise_if":
+            self.fail_if(self.val(s.args[0]), int(attrs.get("code", 4)), attrs.get("equation"))  # type: ignore[arg-type]
+            return
+        table = b.load("ptr", b.gep(self.ctx, TABLE))
+        function = b.load("ptr", b.gep(table, function_offset(s.name)))
+        parts = ["ptr %ctx"]
+        for a in s.args:
+            if isinstance(a, Buf):
+                parts.append(f"ptr {self.buffers[a].regs[0]}")
+                continue
+            v = self.val(a)
+            raw = to_memory(b, a.dtype, v)
+            if TYPE_BITS[raw.t] < 32:
+                raw = b.cast("sext" if a.dtype in SIGNED else "zext", raw, "i32")
+            parts.append(f"{raw.t} {raw.regs[0]}")
+        slots = [b.alloca(8, 8) for _ in s.outs]
+        parts += [f"ptr {slot.regs[0]}" for slot in slots]
+        status = b.impure(f"call i32 {function.regs[0]}({', '.join(parts)})", "i32")
+        self.fail_if(status.ne(0), int(attrs.get("code", 4)), attrs.get("equation"))
+        for out, slot in zip(s.outs, slots, strict=True):
+            self.env[out] = from_memory(b, out.dtype, b.load(memory_type(out.dtype), slot))
+
+    # ---- helpers of loops
+
+    def bind_carries(self, carries: Sequence[Carry], values: Sequence[Val]) -> None:
+        for c, v in zip(carries, values, strict=True):
+            self.env[c.var] = v

@@ -1,0 +1,503 @@
+"""Loops: serial, in lanes, reductions, scans, loops over threads.
+
+`vector` loops run SIMT style: the body is emitted once with every value standing for `lanes *
+width` iterations. Where lanes
+can be masked (AVX-512) a straight body is one all-masked loop; otherwise a main loop is followed by
+a masked or a scalar
+loop for the rest. A loop inside a vector loop keeps one accumulator per lane and adds in index
+order, whether its
+iteration runs in a lane or alone, so that the place of an element never shows in the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pullback.backends.llvm.access import Lin
+from pullback.backends.llvm.analysis import (
+    body_cost,
+    data_bytes,
+    free_names,
+    has,
+    trip,
+    walk,
+    widenable,
+)
+from pullback.backends.llvm.build import Val
+from pullback.backends.llvm.convert import register_type
+from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter
+from pullback.backends.llvm.table import TABLE, function_offset
+from pullback.loops.ir import (
+    Call,
+    Const,
+    For,
+    If,
+    Let,
+    Load,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    While,
+)
+
+__all__ = ["Loops", "is_unit", "lane_by_lane", "lane_count", "tail_mask"]
+
+
+def check_mask(s: While) -> int:
+    """A loop of unknown length looks for signals once in this many iterations, less one."""
+    return 0 if has((*s.cond.body, *s.body.body), For, While, Call) else 1023
+
+
+class Loops:
+    """The rules of every loop kind."""
+
+    # ---- one iteration after the other
+
+    def serial(self, e: Emitter, s: For) -> None:
+        """seq, and whatever cannot or need not run in lanes."""
+        bounds = [e.scalar_index(a) for a in (s.lo, s.hi, s.step)]
+        if any(v is None for v in bounds):
+            self.divergent_for(e, s)
+            return
+        lo, hi, step = (v for v in bounds if v is not None)
+        e.module.straight, e.hot = False, True
+
+        def body(i: Val, carries: list[Val]) -> list[Val]:
+            self.enter(e, s, i)
+            e.bind_carries(s.carry, carries)
+            e.statements(s.body)
+            return self.yielded(e, s.yields)
+
+        inits = [e.full(e.val(c.init)) for c in s.carry]
+        e.depth += 1
+        outs = e.b.loop(lo, hi, step, inits, body)
+        e.depth -= 1
+        for c, v in zip(s.carry, outs, strict=True):
+            e.env[c.out] = v
+
+    def enter(self, e: Emitter, s: For, i: Val) -> None:
+        """Binds the index and polls where a loop may run long."""
+        e.env[s.index] = e.b.cast("trunc", i, register_type(s.index.dtype))
+        n = trip(s.lo, s.hi, s.step)
+        if e.lanes == 1 and (n is None or n > 1024):
+            e.poll()
+
+    def yielded(self, e: Emitter, yields: Sequence[object]) -> list[Val]:
+        return [e.full(e.val(y)) for y in yields]  # type: ignore[arg-type]
+
+    def unroll(self, e: Emitter, s: For) -> None:
+        assert isinstance(s.lo, Const) and isinstance(s.hi, Const) and isinstance(s.step, Const)
+        carries = [e.val(c.init) for c in s.carry]
+        for i in range(int(s.lo.value), int(s.hi.value), int(s.step.value)):
+            e.env[s.index] = e.b.lit(i, register_type(s.index.dtype))
+            e.bind_carries(s.carry, carries)
+            e.statements(s.body)
+            carries = [e.val(y) for y in s.yields]
+        for c, v in zip(s.carry, carries, strict=True):
+            e.env[c.out] = v
+
+    def emit_while(self, e: Emitter, s: While) -> None:
+        e.module.straight, e.hot = False, True
+        b = e.b
+        inits = [e.full(e.val(c.init)) for c in s.carry]
+        if e.lanes > 1:
+            self.divergent_while(e, s, inits)
+            return
+
+        mask = check_mask(s)
+
+        def cond(state: list[Val]) -> Val:
+            e.check(state[0], mask)
+            e.env.update(zip(s.cond.params, state[1:], strict=True))
+            e.statements(s.cond.body)
+            return e.val(s.cond.yields[0])
+
+        def body(state: list[Val]) -> list[Val]:
+            carries = state[1:]
+            e.env.update(zip(s.body.params, carries, strict=True))
+            e.bind_carries(s.carry, carries)
+            e.statements(s.body.body)
+            return [state[0] + 1, *(e.val(y) for y in s.body.yields)]
+
+        e.depth += 1
+        outs = b.while_loop([b.lit(0, "i64"), *inits], cond, body)[1:]
+        e.depth -= 1
+        for c, v in zip(s.carry, outs, strict=True):
+            e.env[c.out] = v
+
+    def divergent_while(self, e: Emitter, s: While, inits: list[Val]) -> None:
+        """Lanes leave one by one; a lane that has left keeps its carries."""
+        b, outer = e.b, e.mask
+        all_on = e.full(b.lit(True, "i1")) if outer is None else e.full(outer)
+
+        mask = check_mask(s)
+
+        def cond(state: list[Val]) -> Val:
+            e.check(state[0], mask)
+            return b.any_lane(state[1])
+
+        def test(active: Val, carries: list[Val]) -> Val:
+            e.mask = active
+            e.env.update(zip(s.cond.params, carries, strict=True))
+            e.statements(s.cond.body)
+            return active & e.full(e.val(s.cond.yields[0]))
+
+        def body(state: list[Val]) -> list[Val]:
+            active, carries = state[1], state[2:]
+            e.mask = active
+            e.env.update(zip(s.body.params, carries, strict=True))
+            e.bind_carries(s.carry, carries)
+            e.statements(s.body.body)
+            new = [
+                b.select(active, e.full(e.val(y)), c)
+                for y, c in zip(s.body.yields, carries, strict=True)
+            ]
+            return [state[0] + 1, test(active, new), *new]
+
+        first = test(all_on, inits)
+        outs = b.while_loop([b.lit(0, "i64"), first, *inits], cond, body)[2:]
+        e.mask = outer
+        for c, v in zip(s.carry, outs, strict=True):
+            e.env[c.out] = v
+
+    def divergent_for(self, e: Emitter, s: For) -> None:
+        """A loop whose bounds differ from lane to lane."""
+        b, outer = e.b, e.mask
+        e.module.straight = False
+        lo, hi, step = (e.full(materialised(e, a)) for a in (s.lo, s.hi, s.step))
+        inits = [e.full(e.val(c.init)) for c in s.carry]
+        base = e.full(b.lit(True, "i1")) if outer is None else e.full(outer)
+
+        def running(i: Val) -> Val:
+            return base & b.select(step > 0, i < hi, i > hi)
+
+        def cond(state: list[Val]) -> Val:
+            return b.any_lane(running(state[0]))
+
+        def body(state: list[Val]) -> list[Val]:
+            i, carries = state[0], state[1:]
+            active = e.mask = running(i)
+            e.env[s.index] = b.cast("trunc", i, register_type(s.index.dtype))
+            e.bind_carries(s.carry, carries)
+            e.statements(s.body)
+            new = [
+                b.select(active, e.full(e.val(y)), c)
+                for y, c in zip(s.yields, carries, strict=True)
+            ]
+            return [i + step, *new]
+
+        outs = b.while_loop([lo, *inits], cond, body)[1:]
+        e.mask = outer
+        for c, v in zip(s.carry, outs, strict=True):
+            e.env[c.out] = v
+
+    # ---- in lanes
+
+    def vector(self, e: Emitter, s: For) -> None:
+        lo, hi = e.index(s.lo), e.index(s.hi)
+        if not is_unit(s) or not widenable(s.body):
+            e.in_lanes, before = True, e.in_lanes
+            self.serial(e, s)
+            e.in_lanes = before
+            return
+        assert isinstance(lo, Val) and isinstance(hi, Val)
+        self.vector_range(e, s, lo, hi)
+
+    def vector_range(self, e: Emitter, s: For, lo: Val, hi: Val) -> None:
+        """Iterations lo..hi of a vector loop."""
+        e.hot = True
+        lanes = lane_count(e, s)
+        inner = has(s.body, For, While)
+        cost = body_cost(x for x in walk(s.body) if isinstance(x, Let))
+        width = 4 if inner else 2 if cost >= 40 and e.target.registers >= 32 else 1
+        brief = e.module.brief
+        if has(s.body, While) or (inner and (cost >= 40 or brief)):
+            width = 1
+        scattered = lane_by_lane(s)
+        if inner or has(s.body, If):
+            e.module.straight = False
+        if e.target.masks and not scattered and (brief or not inner):
+            self.masked_lanes(e, s, lo, hi, lanes, width)
+            return
+        e.module.straight = e.module.straight and e.target.masks
+        if scattered and not inner:
+            width = 1
+        middle = lo
+        if not (brief and scattered and cost < 10):
+            middle = hi - self.remainder(e, hi - lo, lanes * width)
+            self.lane_loop(e, s, lo, middle, lanes, width, None)
+        if e.target.masks and not scattered:
+            self.masked_lanes(e, s, middle, hi, lanes, 1)
+            return
+        e.in_lanes, before = True, e.in_lanes
+
+        def alone(i: Val, _: list[Val]) -> list[Val]:
+            e.env[s.index] = e.b.cast("trunc", i, register_type(s.index.dtype))
+            e.statements(s.body)
+            return []
+
+        e.depth += 1
+        e.b.loop(middle, hi, 1, [], alone)
+        e.depth -= 1
+        e.in_lanes = before
+
+    def remainder(self, e: Emitter, n: Val, step: int) -> Val:
+        positive = e.b.call("smax", n, 0)
+        return positive & (step - 1)
+
+    def lane_loop(
+        self,
+        e: Emitter,
+        s: For,
+        lo: Val,
+        hi: Val,
+        lanes: int,
+        width: int,
+        mask: Callable[[Val], Val] | None,
+    ) -> None:
+        """The body for `lanes * width` iterations at a time."""
+        b = e.b
+
+        def body(i: Val, _: list[Val]) -> list[Val]:
+            e.lanes, e.width = lanes, width
+            e.mask = mask(i) if mask else None
+            self.bind_lanes(e, s, i)
+            e.statements(s.body)
+            e.lanes, e.width, e.mask = 1, 1, None
+            return []
+
+        e.depth += 1
+        b.loop(lo, hi, lanes * width, [], body)
+        e.depth -= 1
+
+    def bind_lanes(self, e: Emitter, s: For, i: Val) -> None:
+        lin = Lin(i, e.b.lit(1, "i64"), e.lanes, e.width)
+        if s.index.dtype == "i64":
+            e.env[s.index] = lin if e.lanes > 1 else i
+        else:
+            e.env[s.index] = materialised_lin(e, lin, register_type(s.index.dtype))
+
+    def masked_lanes(self, e: Emitter, s: For, lo: Val, hi: Val, lanes: int, width: int) -> None:
+        self.lane_loop(e, s, lo, hi, lanes, width, lambda i: tail_mask(e, i, hi, lanes, width))
+
+    # ---- threads
+
+    def parallel(self, e: Emitter, s: For) -> None:
+        """Outlines the loop as a chunk function, called once below about 10 us of work, else
+        through ctx.parallel_for."""
+        lo, hi = e.val(s.lo), e.val(s.hi)
+        if has(s.body, Update) or not is_unit(s):
+            before, e.parallel = e.parallel, True
+            if s.kind == "vector":
+                self.vector(e, s)
+            else:
+                self.serial(e, s)
+            e.parallel = before
+            return
+
+        def run(inner: Emitter, first: Val, last: Val) -> None:
+            if s.kind == "vector" and widenable(s.body):
+                self.vector_range(inner, s, first, last)
+                return
+            inner.in_lanes = s.kind == "vector"
+
+            def body(i: Val, _: list[Val]) -> list[Val]:
+                inner.poll()
+                inner.env[s.index] = inner.b.cast("trunc", i, register_type(s.index.dtype))
+                inner.statements(s.body)
+                return []
+
+            inner.module.straight = False
+            inner.depth += 1
+            inner.b.loop(first, last, 1, [], body)
+            inner.depth -= 1
+
+        cost = self.runtime_cost(e, s)
+        grain = lane_count(e, s) * 2 if s.kind == "vector" else 1
+        self.outline(e, s.body, [s.lo, s.hi], lo, hi, cost, grain, run)
+
+    def runtime_cost(self, e: Emitter, s: For) -> float | Val:
+        """Estimated scalar operations of one iteration, as a literal or from the extents of the
+        loops inside."""
+        hint = dict(e.module.attrs).get("cost_per_iteration")
+        if hint is not None:
+            return float(hint)
+        speed = 1.0 / max(1, lane_count(e, s) // 2) if s.kind == "vector" else 1.0
+        best: float | Val = body_cost(s.body) * speed
+        for inner in s.body:
+            if isinstance(inner, For) and trip(inner.lo, inner.hi, inner.step) is None:
+                ends = [inner.lo, inner.hi]
+                if all(isinstance(a, Const) or a in e.env for a in ends):
+                    lo, hi = (e.index(a) for a in ends)
+                    if isinstance(lo, Val) and isinstance(hi, Val):
+                        weight = max(
+                            1, int(body_cost(inner.body) * (0.2 if inner.kind != "seq" else 1.0))
+                        )
+                        more = e.b.call("smax", hi - lo, 0) * weight
+                        best = more if isinstance(best, float) else best + more
+        return best
+
+    def outline(
+        self,
+        e: Emitter,
+        body: Sequence[Stmt],
+        extra: Sequence[object],
+        lo: Val,
+        hi: Val,
+        cost: float | Val,
+        grain: int,
+        run: Callable[[Emitter, Val, Val], None],
+        pointers: Sequence[Val] = (),
+    ) -> None:
+        """A function of a chunk over lo..hi, its closure, and the call."""
+        b, module = e.b, e.module
+        module.count += 1
+        name = f"{module.name}_{module.count}"
+        variables, buffers = free_names(body, extra)
+        variables = [v for v in variables if v in e.env]
+        head = (
+            f"define internal void @{name}(ptr %ctx, ptr %closure, i64 %chunk) "
+            f"{FUNCTION_ATTRIBUTES}"
+        )
+        inner = Emitter(module, head, void=True, loops=e.loops)
+        inner.parallel = True
+        values = [e.val(x) for x in variables]
+        bases = [e.buffers[x] for x in buffers] + list(pointers)
+        closure = b.alloca(8 * (3 + len(values) + len(bases)))
+        slots = [lo, hi, hi, *bases, *values]  # the third word becomes the size of a chunk
+        for k, v in enumerate(slots):
+            raw = b.cast("zext", v, "i8") if v.t == "i1" else v
+            b.store(raw, b.gep(closure, 8 * k))
+        ib = inner.b
+        base = Val(ib, "ptr", 1, ("%closure",))
+        first, last, size = (ib.load("i64", ib.gep(base, 8 * k)) for k in range(3))
+        k = 3
+        got: list[Val] = []
+        for _ in bases:
+            got.append(ib.load("ptr", ib.gep(base, 8 * k)))
+            k += 1
+        for variable, outer_value in zip(variables, values, strict=True):
+            if outer_value.c is not None:
+                inner.env[variable] = ib.lit(outer_value.c, outer_value.t)
+            elif outer_value.t == "i1":
+                inner.env[variable] = ib.load("i8", ib.gep(base, 8 * k)).ne(0)
+            else:
+                inner.env[variable] = ib.load(outer_value.t, ib.gep(base, 8 * k))
+            k += 1
+        for buf, pointer in zip(buffers, got, strict=False):
+            inner.buffers[buf] = pointer
+        inner.pointers = got[len(buffers) :]
+        chunk = Val(ib, "i64", 1, ("%chunk",))
+        start = first + chunk * size
+        end = ib.call("smin", start + size, last)
+        stack, module.stack = module.stack, 0
+        run(inner, start, end)
+        module.stack = stack
+        ib.line("ret void")
+        module.functions.append(ib.text())
+        self.launch(e, name, closure, hi - lo, cost, grain)
+
+    def launch(
+        self, e: Emitter, name: str, closure: Val, n: Val, cost: float | Val, grain: int
+    ) -> None:
+        """The runtime cuts 0..n into chunks by the work, and runs them; see native.py."""
+        b = e.b
+        weight = cost * 16 if isinstance(cost, Val) else b.lit(max(1, int(cost * 16)), "i64")
+        table = b.load("ptr", b.gep(e.ctx, TABLE))
+        f = b.load("ptr", b.gep(table, function_offset("launch")))
+        where = f"ptr %ctx, ptr @{name}, ptr {closure.regs[0]}"
+        b.line(
+            f"call void {f.regs[0]}({where}, i64 {n.regs[0]}, i64 {weight.regs[0]}, i64 {grain})"
+        )
+        e.leave_if_failed()
+
+
+# ---- helpers
+
+
+def materialised(e: Emitter, a: object) -> Val:
+    v = e.index(a)  # type: ignore[arg-type]
+    return v if isinstance(v, Val) else materialised_lin(e, v, "i64")
+
+
+def materialised_lin(e: Emitter, lin: Lin, t: str) -> Val:
+    b = e.b
+    base = b.cast("trunc", lin.base, t)
+    first = b.lanes_of(t, lin.n) * b.cast("trunc", lin.stride, t) + base
+    regs: list[str] = []
+    for u in range(lin.width):
+        regs += (first + b.cast("trunc", lin.stride, t) * (u * lin.n)).regs
+    return Val(b, t, lin.n, tuple(regs))
+
+
+def tail_mask(e: Emitter, i: Val, hi: Val, lanes: int, width: int) -> Val:
+    """Which of the lanes from i on are below hi."""
+    b = e.b
+    left = b.cast("trunc", b.call("smin", hi - i, lanes * width), "i32")
+    regs: list[str] = []
+    for u in range(width):
+        regs += b.compare("lt", b.lanes_of("i32", lanes), left - u * lanes).regs
+    return Val(b, "i1", lanes, tuple(regs))
+
+
+def is_unit(s: For) -> bool:
+    return isinstance(s.step, Const) and s.step.value == 1
+
+
+def lane_count(e: Emitter, s: For) -> int:
+    return min(64, e.target.lanes(data_bytes(s.body, s.carry)))
+
+
+def lane_by_lane(s: For) -> bool:
+    """Whether the body addresses memory other than by the index itself, uniformly, or
+    contiguously.
+    """
+    linear: dict[object, int | None] = {s.index: 1}  # stride by the index; None: not linear
+
+    def stride(a: object) -> int | None:
+        return linear.get(a, 0) if isinstance(a, Var) else 0
+
+    for stmt in walk(s.body):
+        if isinstance(stmt, Let):
+            parts = [stride(a) for a in stmt.args]
+            if all(p == 0 for p in parts):
+                linear[stmt.out] = 0
+            elif None in parts or stmt.op not in ("add", "sub", "mul") or stmt.out.dtype != "i64":
+                linear[stmt.out] = None
+            elif stmt.op == "mul":
+                x, y = stmt.args
+                c = y if isinstance(y, Const) else x
+                other = parts[0] if c is y else parts[1]
+                linear[stmt.out] = int(c.value) * (other or 0) if isinstance(c, Const) else None
+            else:
+                linear[stmt.out] = (parts[0] or 0) + (parts[1] or 0) * (
+                    1 if stmt.op == "add" else -1
+                )
+        elif isinstance(stmt, Load):
+            linear[stmt.out] = (
+                None if _offset_stride(stmt, stride) != 0 or stmt.mask is not None else 0
+            )
+        elif isinstance(stmt, (For, While)):
+            for carry in stmt.carry:
+                linear[carry.var] = linear[carry.out] = None
+        elif isinstance(stmt, If):
+            linear.update((o, None) for o in stmt.outs)
+        if isinstance(stmt, Update):
+            return True
+        if isinstance(stmt, (Load, Store)) and _offset_stride(stmt, stride) not in (0, 1):
+            return True
+    return False
+
+
+def _offset_stride(s: Load | Store, stride: Callable[[object], int | None]) -> int | None:
+    """By how much the element offset grows per lane; None when it is not a literal."""
+    total: int | None = 0
+    scale: int | None = 1
+    for k in range(len(s.index) - 1, -1, -1):
+        p = stride(s.index[k])
+        if p != 0:
+            total = None if p is None or scale is None or total is None else total + p * scale
+        d = s.buf.shape[k]
+        scale = scale * d if isinstance(d, int) and scale is not None else None
+    return total

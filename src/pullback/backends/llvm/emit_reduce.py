@@ -1,0 +1,481 @@
+"""Loops that combine: reductions, scans, and the dispatch over loop kinds.
+
+`reduce` loops have the shape that docs/contract.md fixes: blocks of 4096, four accumulators of W
+lanes, pairwise, halving.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pullback.backends.llvm.analysis import body_cost, free_names, has, trip
+from pullback.backends.llvm.build import BITS as TYPE_BITS
+from pullback.backends.llvm.build import Val
+from pullback.backends.llvm.convert import literal, register_type
+from pullback.backends.llvm.emit import Emitter
+from pullback.backends.llvm.emit_loops import Loops, is_unit, lane_by_lane, lane_count, tail_mask
+from pullback.loops.ir import (
+    Alloc,
+    Call,
+    Const,
+    For,
+    If,
+    Let,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    While,
+)
+from pullback.loops.ops import FLOATS, identity_of
+
+__all__ = ["AllLoops"]
+
+BLOCK = 4096
+ACCUMULATORS = 4
+
+
+class AllLoops(Loops):
+    """The rules of every loop kind."""
+
+    def emit_for(self, e: Emitter, s: For) -> None:
+        if (
+            s.kind == "parallel"
+            and e.lanes == 1
+            and not e.parallel
+            and not s.carry
+            and not e.in_lanes
+        ):
+            self.parallel(e, s)
+        elif s.kind == "vector" and e.lanes == 1 and not s.carry and not e.in_lanes:
+            if not e.parallel and e.depth == 0 and not has(s.body, Update) and is_unit(s):
+                self.parallel(e, s)
+            else:
+                self.vector(e, s)
+        elif s.kind == "reduce":
+            if e.lanes == 1 and not e.in_lanes and is_unit(s) and _vector_body(s):
+                self.reduce(e, s)
+            else:
+                self.reduce_in_order(e, s)
+        elif s.kind == "scan":
+            self.scan(e, s)
+        elif s.kind == "unroll" and (trip(s.lo, s.hi, s.step) or 99) <= 64:
+            self.unroll(e, s)
+        else:
+            self.serial(e, s)
+
+    # ---- reductions
+
+    def reduce_in_order(self, e: Emitter, s: For) -> None:
+        """One accumulator an element, in index order within blocks of 4096."""
+        how, zero = s.combine, self.identities(e, s)
+        e.hot = True
+        bounds = [e.scalar_index(a) for a in (s.lo, s.hi, s.step)]
+        e.module.straight = False
+        if zero is None or any(v is None for v in bounds):
+            self.serial(e, _as_serial(s))
+            return
+        lo, hi, step = (v for v in bounds if v is not None)
+        inits = [e.full(e.val(c.init)) for c in s.carry]
+
+        def body(i: Val, carries: list[Val]) -> list[Val]:
+            e.env[s.index] = e.b.cast("trunc", i, register_type(s.index.dtype))
+            e.bind_carries(s.carry, carries)
+            e.statements(s.body)
+            return self.merge(e, s, carries, self.yielded(e, s.yields))
+
+        def block(first: Val, carries: list[Val]) -> list[Val]:
+            if e.lanes == 1:
+                e.poll()
+            last = e.b.call("smin", first + step * BLOCK, hi)
+            inside = e.b.loop(first, last, step, [e.full(z) for z in zero], body)
+            return self.merge(e, s, carries, inside)
+
+        e.depth += 1
+        n = trip(s.lo, s.hi, s.step)
+        if not isinstance(how, Region) and all(
+            c.var.dtype not in FLOATS or h in ("max", "min")
+            for c, h in zip(s.carry, how or (), strict=True)
+        ):
+            outs = e.b.loop(lo, hi, step, inits, body)
+        elif n is not None and n <= BLOCK:
+            outs = self.merge(e, s, inits, e.b.loop(lo, hi, step, [e.full(z) for z in zero], body))
+        else:
+            outs = e.b.loop(lo, hi, step * BLOCK, inits, block)
+        e.depth -= 1
+        for c, v in zip(s.carry, outs, strict=True):
+            e.env[c.out] = v
+
+    def identities(self, e: Emitter, s: For) -> list[Val] | None:
+        """The neutral element of each carry; None when the combiner is a region, which has none
+        that we know."""
+        if s.combine is None or isinstance(s.combine, Region):
+            return None
+        return [
+            literal(e.b, identity_of(op, c.var.dtype))
+            for op, c in zip(s.combine, s.carry, strict=True)
+        ]
+
+    def merge(self, e: Emitter, s: For, old: list[Val], new: list[Val]) -> list[Val]:
+        if isinstance(s.combine, Region):
+            return [
+                e.full(v) for v in e.combine(s.combine, [c.var.dtype for c in s.carry], old, new)
+            ]
+        assert s.combine is not None
+        return [
+            e.combine(op, [c.var.dtype], [x], [y])[0]
+            for op, c, x, y in zip(s.combine, s.carry, old, new, strict=True)
+        ]
+
+    def reduce(self, e: Emitter, s: For) -> None:
+        """Blocks, accumulators and lanes of the contract; a long one at the top of a kernel goes
+        over threads."""
+        e.module.straight = False
+        lo, hi = e.val(s.lo), e.val(s.hi)
+        inits = [e.val(c.init) for c in s.carry]
+        n = trip(s.lo, s.hi, s.step)
+        e.depth += 1
+        if n is not None and n <= BLOCK:
+            outs = self.merge(e, s, inits, self.reduce_block(e, s, lo, hi))
+        else:
+
+            def block(first: Val, carries: list[Val]) -> list[Val]:
+                e.poll()
+                last = e.b.call("smin", first + BLOCK, hi)
+                return self.merge(e, s, carries, self.reduce_block(e, s, first, last))
+
+            if (e.depth == 1 and not e.parallel and n is None) or (n or 0) > 1 << 16:
+                outs = self.reduce_threads(e, s, lo, hi, inits)
+            else:
+                outs = e.b.loop(lo, hi, BLOCK, inits, block)
+        e.depth -= 1
+        for c, v in zip(s.carry, outs, strict=True):
+            e.env[c.out] = v
+
+    def reduce_block(self, e: Emitter, s: For, lo: Val, hi: Val) -> list[Val]:
+        """One block: main loop of four vectors, the rest one masked vector at a time (or through
+        memory)."""
+        e.hot = True
+        b, lanes = e.b, _reduce_lanes(e, s)
+        zero = self.identities(e, s)
+        assert zero is not None
+        step = lanes * ACCUMULATORS
+        masked = e.target.masks and not lane_by_lane(s)
+        all_masked = masked and e.module.brief
+        middle = hi if all_masked else hi - self.remainder(e, hi - lo, step)
+
+        def wide(values: list[Val], width: int) -> list[Val]:
+            return [Val(b, v.t, lanes, b.spread(v, lanes) * width) for v in values]
+
+        def main(i: Val, accs: list[Val]) -> list[Val]:
+            e.lanes, e.width, e.mask = lanes, ACCUMULATORS, None
+            if all_masked:  # what is masked adds nothing: the bits are the same
+                e.mask = tail_mask(e, i, hi, lanes, ACCUMULATORS)
+            self.bind_lanes(e, s, i)
+            e.statements(s.body)
+            values = self.yielded(e, s.yields)
+            if e.mask is not None:
+                values = [b.select(e.mask, v, z) for v, z in zip(values, zero, strict=True)]
+            new = self.merge(e, s, accs, values)
+            e.lanes, e.width, e.mask = 1, 1, None
+            return new
+
+        accs = b.loop(lo, middle, step, wide(zero, ACCUMULATORS), main)
+        if all_masked:
+            return self.fold(e, s, accs, lanes)
+        if masked:
+            accs = self.reduce_rest_masked(e, s, middle, hi, accs, zero, lanes)
+        else:
+            accs = self.reduce_rest_alone(e, s, middle, hi, accs, zero, lanes)
+        return self.fold(e, s, accs, lanes)
+
+    def reduce_rest_masked(
+        self, e: Emitter, s: For, lo: Val, hi: Val, accs: list[Val], zero: list[Val], lanes: int
+    ) -> list[Val]:
+        """Up to four masked vectors; the accumulators rotate past them and are turned back."""
+        b = e.b
+        queue = [Val(b, a.t, a.n, (r,)) for a in accs for r in a.regs]
+
+        def body(i: Val, state: list[Val]) -> list[Val]:
+            e.lanes, e.width = lanes, 1
+            mask = e.mask = tail_mask(e, i, hi, lanes, 1)
+            self.bind_lanes(e, s, i)
+            e.statements(s.body)
+            values = [
+                b.select(mask, e.full(v), z)
+                for v, z in zip(self.yielded(e, s.yields), zero, strict=True)
+            ]
+            heads = [state[k * ACCUMULATORS] for k in range(len(accs))]
+            new = self.merge(e, s, heads, values)
+            e.lanes, e.width, e.mask = 1, 1, None
+            rotated: list[Val] = []
+            for k, v in enumerate(new):
+                rotated += [*state[k * ACCUMULATORS + 1 : (k + 1) * ACCUMULATORS], v]
+            return rotated
+
+        done = b.loop(lo, hi, lanes, queue, body)
+        turns = (
+            b.binary("udiv", hi - lo + (lanes - 1), lanes)
+            if lanes & (lanes - 1)
+            else (hi - lo + (lanes - 1)) >> (lanes.bit_length() - 1)
+        )
+        back = b.binary("sub", 0, turns) & 3
+        for bit in (1, 2):
+            turn = (back & bit).ne(0)
+            moved: list[Val] = []
+            for k in range(len(accs)):
+                part = done[k * ACCUMULATORS : (k + 1) * ACCUMULATORS]
+                moved += [
+                    b.select(turn, part[(j + bit) % ACCUMULATORS], part[j])
+                    for j in range(ACCUMULATORS)
+                ]
+            done = moved
+        result = []
+        for k, a in enumerate(accs):
+            regs = [done[k * ACCUMULATORS + j].regs[0] for j in range(ACCUMULATORS)]
+            result.append(Val(b, a.t, a.n, tuple(regs)))
+        return result
+
+    def reduce_rest_alone(
+        self, e: Emitter, s: For, lo: Val, hi: Val, accs: list[Val], zero: list[Val], lanes: int
+    ) -> list[Val]:
+        """The rest one element at a time, into memory laid out like the accumulators."""
+        b = e.b
+        total = lanes * ACCUMULATORS
+        types = [_slot_type(a.t) for a in accs]
+        slots = [b.alloca(total * (TYPE_BITS[t] // 8)) for t in types]
+
+        def rest() -> list[Val]:
+            for slot, t, z in zip(slots, types, zero, strict=True):
+                raw = b.splat(_to_slot(e, z, t), lanes).regs[0]
+                step = lanes * (TYPE_BITS[t] // 8)
+                for j in range(ACCUMULATORS):
+                    at = f"ptr {b.gep(slot, j * step).regs[0]}, align {min(step, 16)}"
+                    b.line(f"store <{lanes} x {t}> {raw}, {at}")
+
+            def body(i: Val, _: list[Val]) -> list[Val]:
+                e.env[s.index] = b.cast("trunc", i, register_type(s.index.dtype))
+                e.in_lanes, before = True, e.in_lanes
+                e.statements(s.body)
+                e.in_lanes = before
+                for slot, t, y in zip(slots, types, s.yields, strict=True):
+                    b.store(_to_slot(e, e.val(y), t), b.gep(slot, i - lo, TYPE_BITS[t] // 8))
+                return []
+
+            b.loop(lo, hi, 1, [], body)
+            loaded = []
+            for slot, t, a in zip(slots, types, accs, strict=True):
+                regs = []
+                step = lanes * (TYPE_BITS[t] // 8)
+                for j in range(ACCUMULATORS):
+                    at = f"ptr {b.gep(slot, j * step).regs[0]}, align {min(step, 16)}"
+                    regs.append(b.impure_reg(f"load <{lanes} x {t}>, {at}"))
+                raw_val = Val(b, t, lanes, tuple(regs))
+                loaded.append(raw_val.ne(0) if a.t == "i1" else raw_val)
+            e.lanes, e.width = lanes, ACCUMULATORS
+            merged = self.merge(e, s, accs, loaded)
+            e.lanes, e.width = 1, 1
+            return merged
+
+        return b.if_else(lo < hi, rest, lambda: accs)
+
+    def fold(self, e: Emitter, s: For, accs: list[Val], lanes: int) -> list[Val]:
+        """(0+1)+(2+3), then the lanes by halving."""
+        b = e.b
+        parts = [[Val(b, a.t, lanes, (a.regs[j],)) for a in accs] for j in range(ACCUMULATORS)]
+        e.lanes, e.width = lanes, 1
+        left = self.merge(e, s, parts[0], parts[1])
+        right = self.merge(e, s, parts[2], parts[3])
+        total = self.merge(e, s, left, right)
+        n = lanes
+        while n > 1:
+            half = n // 2
+            halves = []
+            for start in (0, half):
+                picks = ", ".join(f"i32 {start + k}" for k in range(half))
+                side = []
+                for v in total:
+                    vt = f"<{n} x {v.t}>"
+                    if half == 1:
+                        side.append(Val(b, v.t, 1, (b.extract(v.regs[0], v.t, n, start),)))
+                        continue
+                    text = f"shufflevector {vt} {v.regs[0]}, {vt} poison, <{half} x i32> <{picks}>"
+                    side.append(b.impure(text, v.t, half))
+                halves.append(side)
+            e.lanes = half
+            total = self.merge(e, s, halves[0], halves[1])
+            n = half
+        e.lanes, e.width = 1, 1
+        return total
+
+    # ---- scans
+
+    def scan(self, e: Emitter, s: For) -> None:
+        """Inclusive prefix: what the yields need runs first, then the carries are updated, then the
+        rest of the body."""
+        bounds = [e.scalar_index(a) for a in (s.lo, s.hi, s.step)]
+        if any(v is None for v in bounds):
+            raise AssertionError(
+                "internal error in pullback: a scan whose bounds differ from lane to lane"
+            )
+        lo, hi, step = (v for v in bounds if v is not None)
+        e.module.straight, e.hot = False, True
+        late, early = _split_scan(s)
+
+        def body(i: Val, carries: list[Val]) -> list[Val]:
+            self.enter(e, s, i)
+            e.statements(early)
+            new = self.merge(e, s, carries, self.yielded(e, s.yields))
+            e.bind_carries(s.carry, new)
+            e.statements(late)
+            return [e.full(v) for v in new]
+
+        e.depth += 1
+        outs = e.b.loop(lo, hi, step, [e.full(e.val(c.init)) for c in s.carry], body)
+        e.depth -= 1
+        for c, v in zip(s.carry, outs, strict=True):
+            e.env[c.out] = v
+
+    def reduce_threads(self, e: Emitter, s: For, lo: Val, hi: Val, inits: list[Val]) -> list[Val]:
+        """Blocks over threads into a scratch row, added up in order afterwards: the bits do not
+        depend on the threads."""
+        b = e.b
+        blocks = b.call("smax", (hi - lo + (BLOCK - 1)) >> 12, 0)
+        types = [_slot_type(v.t) for v in inits]
+        sizes = [b.call("smax", blocks * (TYPE_BITS[t] // 8), 8) for t in types]
+        rows = [e.take(size) for size in sizes]
+
+        def run(inner: Emitter, first: Val, last: Val) -> None:
+            ib = inner.b
+            start, stop = inner.val(s.lo), inner.val(s.hi)
+
+            def block(k: Val, _: list[Val]) -> list[Val]:
+                inner.poll()
+                at = start + (k << 12)
+                values = self.reduce_block(inner, s, at, ib.call("smin", at + BLOCK, stop))
+                for row, t, v in zip(inner.pointers, types, values, strict=True):
+                    ib.store(_to_slot(inner, v, t), ib.gep(row, k, TYPE_BITS[t] // 8))
+                return []
+
+            inner.depth += 1
+            ib.loop(first, last, 1, [], block)
+            inner.depth -= 1
+
+        cost = max(1.0, body_cost(s.body)) * BLOCK / max(1, _reduce_lanes(e, s) // 2)
+        self.outline(
+            e,
+            s.body,
+            [s.lo, s.hi, *s.yields, *_region_inputs(s)],
+            b.lit(0, "i64"),
+            blocks,
+            cost,
+            1,
+            run,
+            rows,
+        )
+
+        def add(k: Val, carries: list[Val]) -> list[Val]:
+            new = []
+            for row, t, v in zip(rows, types, inits, strict=True):
+                raw = b.load(t, b.gep(row, k, TYPE_BITS[t] // 8))
+                new.append(raw.ne(0) if v.t == "i1" else raw)
+            return self.merge(e, s, carries, new)
+
+        outs = b.loop(0, blocks, 1, inits, add)
+        for row, size in zip(reversed(rows), reversed(sizes), strict=True):
+            e.release(row, size)
+        return outs
+
+
+# ---- helpers
+
+
+def _region_inputs(s: For) -> list[object]:
+    return list(s.combine.yields) if isinstance(s.combine, Region) else []
+
+
+def _slot_type(t: str) -> str:
+    return "i8" if t == "i1" else t
+
+
+def _to_slot(e: Emitter, v: Val, t: str) -> Val:
+    return e.b.cast("zext", v, "i8") if v.t == "i1" else v
+
+
+def _reduce_lanes(e: Emitter, s: For) -> int:
+    """W: fixed by the accumulators where order matters, so that fusing more into the loop changes
+    nothing."""
+    assert isinstance(s.combine, tuple)
+    ordered = [
+        8 if c.var.dtype == "f64" else 4
+        for c, op in zip(s.carry, s.combine, strict=True)
+        if c.var.dtype in FLOATS and op in ("add", "mul")
+    ]
+    return e.target.lanes(max(ordered)) if ordered else lane_count(e, s)
+
+
+def _vector_body(s: For) -> bool:
+    """Whether a reduction runs in lanes: named combiners, accumulators of one width, a body without
+    loops or effects."""
+    if not isinstance(s.combine, tuple) or has(s.body, Call, Alloc, Update, For, While):
+        return False
+    if any(isinstance(x, Var) and x in {c.var for c in s.carry} for x in _read(s.body)):
+        return False
+    sizes = {
+        8 if c.var.dtype == "f64" else 4
+        for c, op in zip(s.carry, s.combine, strict=True)
+        if c.var.dtype in FLOATS and op in ("add", "mul")
+    }
+    return len(sizes) <= 1
+
+
+def _read(stmts: Sequence[Stmt]) -> list[object]:
+    variables, _ = free_names(stmts)
+    return list(variables)
+
+
+def _as_serial(s: For) -> For:
+    """A reduction as a plain loop over its carries: the combiner is applied by the body."""
+    old = tuple(c.var for c in s.carry)
+    if isinstance(s.combine, Region):
+        r = s.combine
+        rename: list[Stmt] = [
+            Let(p, "select", (Const(True, "bool"), a, a))
+            for p, a in zip(r.params, (*old, *s.yields), strict=True)
+        ]
+        return For(
+            s.index, s.lo, s.hi, s.step, "seq", s.carry, (*s.body, *rename, *r.body), r.yields
+        )
+    outs = tuple(Var(f"{c.var.name}_next", c.var.dtype) for c in s.carry)
+    assert s.combine is not None
+    steps = [
+        Let(o, op, (c.var, y))
+        for o, op, c, y in zip(outs, s.combine, s.carry, s.yields, strict=True)
+    ]
+    return For(s.index, s.lo, s.hi, s.step, "seq", s.carry, (*s.body, *steps), outs)
+
+
+def _split_scan(s: For) -> tuple[tuple[Stmt, ...], tuple[Stmt, ...]]:
+    """(statements that need the updated carries, statements that come before)."""
+    tainted: set[object] = {c.var for c in s.carry}
+    late: list[Stmt] = []
+    early: list[Stmt] = []
+    for stmt in s.body:
+        reads, _ = free_names([stmt])
+        effect = has([stmt], Store, Update, Call) and bool(late)
+        if effect or any(v in tainted for v in reads):
+            late.append(stmt)
+            tainted.update(_outs(stmt))
+        else:
+            early.append(stmt)
+    return tuple(late), tuple(early)
+
+
+def _outs(s: Stmt) -> list[Var]:
+    if isinstance(s, (Let, Load)):
+        return [s.out]
+    if isinstance(s, (For, While)):
+        return [c.out for c in s.carry]
+    return list(s.outs) if isinstance(s, (If, Call)) else []

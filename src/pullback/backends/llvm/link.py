@@ -1,0 +1,197 @@
+"""Textual LLVM IR -> object bytes, through our own ctypes handle on llvmlite's shared library.
+
+llvmlite's Python layer holds a lock around every call; ctypes alone releases the GIL, and with one
+LLVM context and one
+target machine per thread two threads compile twice as fast. Nothing here is process-global (no
+options, no shared
+contexts), because Numba and others use the same library. No IR pass ever runs: we emit what we want
+executed.
+The library is loaded by path, without importing llvmlite, and only when something has to be
+compiled.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import os
+import re
+import sys
+import threading
+from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
+
+from pullback.backends.llvm.target import Target
+
+__all__ = ["CompileError", "assemble", "assembly", "llvm_library", "llvmlite_version"]
+
+_FILE = {"win32": "llvmlite.dll", "darwin": "libllvmlite.dylib"}.get(sys.platform, "libllvmlite.so")
+_lock = threading.Lock()
+_local = threading.local()
+_library: ctypes.CDLL | None = None
+_MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants: renew it now and then
+
+
+class CompileError(RuntimeError):
+    """LLVM refused what we emitted: an internal error of Pullback."""
+
+
+def _directory() -> str:
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(
+            "Pullback compiles through llvmlite, which is not installed: pip install llvmlite"
+        )
+    return os.path.join(next(iter(spec.submodule_search_locations)), "binding")
+
+
+def llvmlite_version() -> str:
+    """The version of llvmlite as its files say, without importing it (part of every cache key)."""
+    try:
+        with open(
+            os.path.join(os.path.dirname(_directory()), "_version.py"), encoding="utf-8"
+        ) as f:
+            found = re.search(r"""version_version = ["']([^"']+)""", f.read())
+    except (OSError, ImportError):
+        return "none"
+    return found.group(1) if found else "unknown"
+
+
+def _declare(lib: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
+    """Argument types. What takes no time is called with the GIL: giving it away for a microsecond
+    means waiting for whoever took it, up to a switch interval, five times a kernel."""
+    p, s = c_void_p, c_char_p
+    for name, result, arguments in (
+        ("ContextCreate", p, []),
+        ("ContextDispose", None, [p]),
+        ("ParseAssembly", p, [p, s, POINTER(p)]),
+        ("VerifyModule", c_int, [p, POINTER(p)]),
+        ("DisposeModule", None, [p]),
+        ("DisposeString", None, [p]),
+        ("GetTargetFromTriple", p, [s, POINTER(p)]),
+        ("CreateTargetMachine", p, [p, s, s, s, c_int, s, s, c_int, c_int, s]),
+        ("TargetMachineEmitToMemory", p, [p, p, c_int, POINTER(p)]),
+        ("GetBufferStart", p, [p]),
+        ("GetBufferSize", c_size_t, [p]),
+        ("DisposeMemoryBuffer", None, [p]),
+        ("InitializeNativeTarget", c_int, []),
+        ("InitializeNativeAsmPrinter", c_int, []),
+    ):
+        f = getattr(lib if name in _LONG else quick, "LLVMPY_" + name)
+        f.restype, f.argtypes = result, arguments
+        setattr(lib, "LLVMPY_" + name, f)
+
+
+_LONG = frozenset({"TargetMachineEmitToMemory", "VerifyModule"})
+
+
+def llvm_library() -> ctypes.CDLL:
+    """The shared library of llvmlite, initialised for the native target."""
+    global _library
+    if _library is None:
+        with _lock:
+            if _library is None:
+                lib = ctypes.CDLL(os.path.join(_directory(), _FILE))
+                _declare(lib, ctypes.PyDLL(lib._name))
+                lib.LLVMPY_InitializeNativeTarget()
+                lib.LLVMPY_InitializeNativeAsmPrinter()
+                _library = lib
+    return _library
+
+
+def _take_string(lib: ctypes.CDLL, pointer: c_void_p) -> str:
+    if not pointer.value:
+        return ""
+    text = ctypes.string_at(pointer.value).decode("utf-8", "replace")
+    lib.LLVMPY_DisposeString(pointer)
+    return text
+
+
+class _Compiler:
+    """One thread's LLVM context and target machines."""
+
+    def __init__(self) -> None:
+        self.lib = llvm_library()
+        self.context = self.lib.LLVMPY_ContextCreate()
+        self.modules = 0
+        self.machines: dict[tuple[str, int], int] = {}
+
+    def machine(self, target: Target, level: int) -> int:
+        key = (target.key, level)
+        if key not in self.machines:
+            message = c_void_p()
+            triple = target.triple.encode()
+            handle = self.lib.LLVMPY_GetTargetFromTriple(triple, byref(message))
+            if not handle:
+                raise CompileError(
+                    f"LLVM has no target for {target.triple}: {_take_string(self.lib, message)}"
+                )
+            machine = self.lib.LLVMPY_CreateTargetMachine(
+                handle,
+                triple,
+                target.cpu.encode(),
+                target.features.encode(),
+                level,
+                b"pic",
+                b"small",
+                0,
+                1,
+                b"",
+            )
+            if not machine:
+                raise CompileError(f"LLVM makes no target machine for {target.triple} {target.cpu}")
+            self.machines[key] = machine
+        return self.machines[key]
+
+    def emit(self, text: str, target: Target, level: int, as_object: bool) -> bytes:
+        lib = self.lib
+        self.modules += 1
+        if self.modules % _MODULES_PER_CONTEXT == 0:
+            lib.LLVMPY_ContextDispose(self.context)
+            self.context = lib.LLVMPY_ContextCreate()
+        message = c_void_p()
+        module = lib.LLVMPY_ParseAssembly(self.context, text.encode(), byref(message))
+        error = _take_string(lib, message)
+        if error or not module:
+            if module:
+                lib.LLVMPY_DisposeModule(module)
+            raise CompileError(
+                f"internal error in pullback: LLVM does not parse the kernel: {error}\n{text}"
+            )
+        try:
+            message = c_void_p()
+            buffer = lib.LLVMPY_TargetMachineEmitToMemory(
+                self.machine(target, level), module, int(as_object), byref(message)
+            )
+            if not buffer:
+                raise CompileError(
+                    f"internal error in pullback: LLVM: {_take_string(lib, message)}\n{text}"
+                )
+            try:
+                return ctypes.string_at(
+                    lib.LLVMPY_GetBufferStart(buffer), lib.LLVMPY_GetBufferSize(buffer)
+                )
+            finally:
+                lib.LLVMPY_DisposeMemoryBuffer(buffer)
+        finally:
+            lib.LLVMPY_DisposeModule(module)
+
+
+def _compiler() -> _Compiler:
+    compiler: _Compiler | None = getattr(_local, "compiler", None)
+    if compiler is None:
+        compiler = _local.compiler = _Compiler()
+    return compiler
+
+
+def assemble(text: str, target: Target, level: int = 2) -> bytes:
+    """Object bytes of a module in textual IR; `level` is LLVM's code generation level (0 quick, 2
+    good).
+
+    Raises CompileError when LLVM refuses the text.
+    """
+    return _compiler().emit(text, target, level, True)
+
+
+def assembly(text: str, target: Target, level: int = 2) -> str:
+    """The same module as assembler text, for PULLBACK_DEBUG=asm."""
+    return _compiler().emit(text, target, level, False).decode("utf-8", "replace")

@@ -1,0 +1,689 @@
+"""Elementary functions as vector IR: exponentials, logarithms, powers, trigonometry, hyperbolics,
+rounding, remainder.
+
+Every function works on scalars and vectors of f32 and f64 alike, without branches except where an
+argument is huge
+(trigonometry, through the table's `rem_pio2`) or a quotient is (`rem`). Methods: argument reduction
+in two or three parts,
+a near-minimax polynomial (coefficients.py, from tools/derive_maths.py), reconstruction with one
+rounding at the end where it
+matters. Rare functions of f32 are computed in f64. Accuracy is tested in tests/test_llvm_maths.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+
+from pullback.backends.llvm import coefficients as K
+from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.table import TABLE, function_offset
+
+__all__ = [
+    "FUNCTIONS",
+    "exp_parts",
+    "horner",
+    "rint",
+    "round_away",
+    "scale_by",
+    "two_prod",
+    "widened",
+]
+
+INF = float("inf")
+NAN = float("nan")
+
+
+class Shape:
+    """The layout of a float type."""
+
+    def __init__(
+        self, t: str, i: str, mantissa: int, bias: int, magic: float, least: float
+    ) -> None:
+        self.t, self.i, self.mantissa, self.bias = t, i, mantissa, bias
+        self.magic, self.least = magic, least
+        self.bits = 32 if t == "float" else 64
+
+
+SHAPES = {
+    "float": Shape("float", "i32", 23, 127, 1.5 * 2.0**23, 2.0**-126),
+    "double": Shape("double", "i64", 52, 1023, 1.5 * 2.0**52, 2.0**-1022),
+}
+
+
+def table(name: str, x: Val) -> Sequence[float]:
+    """A coefficient set for the type of x."""
+    found: Sequence[float] = getattr(K, f"{name}_{'F32' if x.t == 'float' else 'F64'}")
+    return found
+
+
+def horner(b: Builder, x: Val, coefficients: Sequence[float]) -> Val:
+    """A polynomial, constant coefficient first."""
+    result: Val = b.lit(coefficients[-1], x.t)
+    for c in reversed(coefficients[:-1]):
+        result = b.fma(result, x, c)
+    return result
+
+
+def widened(f: Callable[..., Val]) -> Callable[..., Val]:
+    """An f64 algorithm that serves f32 as well."""
+
+    def both(b: Builder, *args: Val) -> Val:
+        if args[0].t == "double":
+            return f(b, *args)
+        return b.cast("fptrunc", f(b, *(b.cast("fpext", a, "double") for a in args)), "float")
+
+    return both
+
+
+def _split(value: float, keep: int) -> float:
+    """The leading bits of a double."""
+    bits = struct.unpack("<Q", struct.pack("<d", value))[0]
+    return float(struct.unpack("<d", struct.pack("<Q", bits & -(1 << (53 - keep))))[0])
+
+
+_LN2 = {
+    "float": (_split(K.LN2[0], 15), K.LN2[0] - _split(K.LN2[0], 15)),
+    "double": (_split(K.LN2[0], 40), (K.LN2[0] - _split(K.LN2[0], 40)) + K.LN2[1]),
+}
+
+
+def pow2(b: Builder, n: Val, s: Shape) -> Val:
+    """2.0 ** n for integers n in the normal range."""
+    return b.bitcast((n + s.bias) << s.mantissa, s.t)
+
+
+def scale_by(b: Builder, x: Val, n: Val) -> Val:
+    """x * 2**n in two steps, so that n may go beyond the exponent range; rounds once."""
+    s = SHAPES[x.t]
+    half = b.ashr(n, 1)
+    return x * pow2(b, half, s) * pow2(b, n - half, s)
+
+
+def clamp(b: Builder, x: Val, lo: float, hi: float) -> Val:
+    """x within bounds; NaN stays."""
+    return b.select(x > hi, hi, b.select(x < lo, lo, x), like=x.t)
+
+
+def nearest(b: Builder, x: Val, factor: float) -> tuple[Val, Val]:
+    """The integer nearest to x * factor, as a float and as an integer (both by adding 1.5 *
+    2**mantissa)."""
+    s = SHAPES[x.t]
+    t = b.fma(x, factor, s.magic)
+    return t - s.magic, b.bitcast(t, s.i) - b.bitcast(b.lit(s.magic, s.t), s.i)
+
+
+# ---- exponentials
+
+
+def exp_parts(b: Builder, x: Val, low: Val | None = None) -> tuple[Val, Val]:
+    """(e**r - 1, n) with x + low = n ln 2 + r, for x in the range of n."""
+    hi, lo = _LN2[x.t]
+    n, k = nearest(b, x, K.LOG2E[0])
+    r = b.fma(-n, hi, x)
+    r = b.fma(-n, lo, r)
+    if low is not None:
+        r = r + low
+    return b.fma(r * r, horner(b, r, table("EXP", x)), r), k
+
+
+_EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
+
+
+def exp(b: Builder, x: Val) -> Val:
+    p, k = exp_parts(b, clamp(b, x, *_EXP_RANGE[x.t]))
+    return scale_by(b, p + 1.0, k)
+
+
+def exp2(b: Builder, x: Val) -> Val:
+    lo, hi = (-151.0, 129.0) if x.t == "float" else (-1076.0, 1025.0)
+    x = clamp(b, x, lo, hi)
+    n, k = nearest(b, x, 1.0)
+    r = (x - n) * K.LN2[0]
+    p = b.fma(r * r, horner(b, r, table("EXP", x)), r)
+    return scale_by(b, p + 1.0, k)
+
+
+def expm1(b: Builder, x: Val) -> Val:
+    """2 (e**r - 1) 2**(k-1) + 2 (2**(k-1) - 1/2): exact subtraction, no overflow before the end."""
+    s = SHAPES[x.t]
+    y = clamp(b, x, -40.0, _EXP_RANGE[x.t][1])
+    p, k = exp_parts(b, y)
+    h = pow2(b, k - 1, s)
+    result = b.fma(p, h, h - 0.5) * 2.0
+    return b.select(b.fabs(x) < 2.0**-54, x, result)
+
+
+def logistic(b: Builder, x: Val) -> Val:
+    z = exp(b, -b.fabs(x))
+    return b.select(x < 0.0, z, 1.0, like=x.t) / (z + 1.0)
+
+
+# ---- logarithms
+
+
+def _log_split(b: Builder, x: Val) -> tuple[Val, Val]:
+    """(e, m) with x = 2**e m, m in [sqrt(1/2), sqrt(2)), for normal x; e as a float."""
+    s = SHAPES[x.t]
+    root = 0x3F3504F3 if x.t == "float" else 0x3FE6A09E667F3BCD
+    bits = b.bitcast(x, s.i)
+    e = b.ashr(bits - root, s.mantissa)
+    m = b.bitcast(bits - (e << s.mantissa), s.t)
+    return _small_int_to_float(b, e, s), m
+
+
+def _small_int_to_float(b: Builder, e: Val, s: Shape) -> Val:
+    """By the bits of 1.5 * 2**mantissa: AVX2 has no conversion of 64-bit integers."""
+    magic = b.bitcast(b.lit(s.magic, s.t), s.i)
+    return b.bitcast(e + magic, s.t) - s.magic
+
+
+def _log_sum(b: Builder, e: Val, m: Val, extra: Val | None = None) -> Val:
+    """e ln 2 + log(m) + extra: with s = f/(2+f), log(1+f) = f - s (f - z P(z)), z = s^2."""
+    hi, lo = _LN2[m.t]
+    f = m - 1.0
+    s = f / (f + 2.0)
+    z = s * s
+    inner = s * (f - z * horner(b, z, table("LOG", m)))
+    tail = e * lo if extra is None else b.fma(e, lo, extra)
+    return b.fma(e, hi, f - (inner - tail))
+
+
+def log(b: Builder, x: Val) -> Val:
+    s = SHAPES[x.t]
+    tiny = x < s.least
+    up = float(s.mantissa + 2)
+    e, m = _log_split(b, b.select(tiny, x * 2.0**up, x))
+    result = _log_sum(b, b.select(tiny, e - up, e), m)
+    odd = b.select(x.eq(0.0), -INF, b.select(x.eq(INF), INF, NAN, like=x.t), like=x.t)
+    return b.select((x > 0.0) & (x < INF), result, odd)
+
+
+def log1p(b: Builder, x: Val) -> Val:
+    """log of u = 1 + x, corrected by what the addition lost."""
+    u = x + 1.0
+    lost = b.select(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) / u
+    e, m = _log_split(b, u)
+    result = _log_sum(b, e, m, lost)
+    odd = b.select(x.eq(-1.0), -INF, b.select(x.eq(INF), INF, NAN, like=x.t), like=x.t)
+    result = b.select((x > -1.0) & (x < INF), result, odd)
+    return b.select(x.eq(0.0), x, result)
+
+
+# ---- exact products, powers
+
+
+def two_prod(b: Builder, x: Val, y: Val) -> tuple[Val, Val]:
+    """x * y as an unevaluated sum."""
+    p = x * y
+    if b.target.fma:
+        return p, b.fma(x, y, -p)
+    s = SHAPES[x.t]
+    keep = -(1 << (s.mantissa // 2 + 1))
+    xh, yh = (b.bitcast(b.bitcast(v, s.i) & keep, s.t) for v in b.coerce((x, y)))
+    xl, yl = x - xh, y - yh
+    return p, xl * yl - (((p - xh * yh) - xl * yh) - xh * yl)
+
+
+def _fast_two_sum(x: Val, y: Val) -> tuple[Val, Val]:
+    s = x + y
+    return s, y - (s - x)
+
+
+def _two_sum(x: Val, y: Val) -> tuple[Val, Val]:
+    s = x + y
+    t = s - x
+    return s, (x - (s - t)) + (y - t)
+
+
+def _log_double(b: Builder, x: Val) -> tuple[Val, Val]:
+    """log(x) for positive finite doubles as a sum of two: about 2**-66 relative."""
+    s_ = SHAPES["double"]
+    tiny = x < s_.least
+    e, m = _log_split(b, b.select(tiny, x * 2.0**54, x))
+    e = b.select(tiny, e - 54.0, e)
+    f = m - 1.0
+    d = f + 2.0
+    d_low = f - (d - 2.0)
+    s = f / d
+    p, q = two_prod(b, s, d)
+    s_low = (((f - p) - q) - s * d_low) / d
+    z, z_low = two_prod(b, s, s)
+    z_low = z_low + 2.0 * s * s_low
+    # s^3 * 2/3 as a sum of two
+    c, c_low = two_prod(b, s, z)
+    c_low = c_low + (s * z_low + s_low * z)
+    t, t_low = two_prod(b, c, b.lit(2.0 / 3.0, "double"))
+    t_low = t_low + (c_low * (2.0 / 3.0) + c * 3.700743415417188e-17)
+    rest = c * z * horner(b, z, K.LOG_TAIL_F64)
+    hi, lo = _fast_two_sum(s * 2.0, t)
+    lo = lo + (t_low + rest + s_low * 2.0)
+    ln_hi = _split(K.LN2[0], 40)
+    ln_mid = K.LN2[0] - ln_hi
+    a, a_low = _two_sum(e * ln_hi, hi)
+    low = a_low + lo + b.fma(e, ln_mid, e * K.LN2[1])
+    return _fast_two_sum(a, low)
+
+
+def _pow_double(b: Builder, x: Val, y: Val) -> Val:
+    a = b.fabs(x)
+    l_hi, l_lo = _log_double(b, b.select((a > 0.0) & (a < INF), a, 1.0))
+    p, p_low = two_prod(b, y, l_hi)
+    p_low = b.fma(y, l_lo, p_low)
+    fits = b.fabs(p) < 800.0
+    p_low = b.select(fits, p_low, 0.0)
+    q = clamp(b, p, -746.0, 710.0)
+    r, k = exp_parts(b, q, b.select(q.eq(p), p_low, 0.0))
+    return _pow_specials(b, x, y, a, scale_by(b, r + 1.0, k))
+
+
+def _pow_float(b: Builder, x: Val, y: Val) -> Val:
+    """Through f64, whose base-2 logarithm has all the bits that a result below 2**128 needs; exact
+    for powers of two."""
+    xd, yd = b.cast("fpext", x, "double"), b.cast("fpext", y, "double")
+    a = b.fabs(xd)
+    e, m = _log_split(b, b.select((a > 0.0) & (a < INF), a, 1.0))
+    l = b.fma(_log_sum(b, b.lit(0.0, "double"), m), K.LOG2E[0], e)
+    value = exp2(b, clamp(b, yd * l, -300.0, 300.0))
+    return b.cast("fptrunc", _pow_specials(b, xd, yd, a, value), "float")
+
+
+def _pow_specials(b: Builder, x: Val, y: Val, a: Val, value: Val) -> Val:
+    """C's pow: zeros, infinities, negative bases, 1 ** NaN and NaN ** 0."""
+    whole = rint(b, y).eq(y) | b.fabs(y).eq(INF)
+    half = y * 0.5
+    odd = rint(b, y).eq(y) & rint(b, half).ne(half)
+    grows = b.select(a > 1.0, y > 0.0, y < 0.0)
+    limit = b.select(grows, INF, 0.0, like=x.t)
+    edge = a.eq(0.0) | a.eq(INF) | b.fabs(y).eq(INF)
+    value = b.select(edge, b.select(a.eq(1.0), 1.0, limit, like=x.t), value)
+    negative = b.bitcast(x, "i64") < 0
+    value = b.select(negative & odd, -value, value)
+    value = b.select((x < 0.0) & ~whole & a.ne(INF), NAN, value, like=x.t)
+    value = b.select(x.is_nan() | y.is_nan(), NAN, value, like=x.t)
+    return b.select(y.eq(0.0) | x.eq(1.0), 1.0, value, like=x.t)
+
+
+def pow_(b: Builder, x: Val, y: Val) -> Val:
+    return _pow_double(b, x, y) if x.t == "double" else _pow_float(b, x, y)
+
+
+def cbrt(b: Builder, x: Val) -> Val:
+    """A third of the exponent, then Halley and Newton; the last step with an exact square."""
+    a = b.fabs(x)
+    tiny, huge = a < 2.0**-1000, a > 2.0**1000
+    a = b.select(tiny, a * 2.0**54, b.select(huge, a * 2.0**-54, a))
+    bits = b.bitcast(a, "i64")
+    high = b.cast("trunc", bits >> 32, "i32")
+    third = b.cast("fptosi", b.cast("sitofp", high, "double") * (1.0 / 3.0), "i32") + 715094163
+    t = b.bitcast(b.cast("zext", third, "i64") << 32, "double")
+    for _ in range(3):
+        c = t * t * t
+        t = t * ((c + a * 2.0) / (c * 2.0 + a))
+    t = b.bitcast(b.bitcast(t, "i64") & -(1 << 30), "double")
+    r = a / (t * t)
+    t = t + t * ((r - t) / (t * 2.0 + r))
+    t = b.select(tiny, t * 2.0**-18, b.select(huge, t * 2.0**18, t))
+    ordinary = (a > 0.0) & (a < INF)
+    return b.select(ordinary, b.copysign(t, x), x)
+
+
+# ---- rounding, remainder
+
+
+def rint(b: Builder, x: Val) -> Val:
+    """To the nearest integer, ties to even."""
+    if b.target.rounding:
+        return b.call("rint", x)
+    big = 2.0 ** SHAPES[x.t].mantissa
+    a = b.fabs(x)
+    return b.select(a < big, b.copysign((a + big) - big, x), x)
+
+
+def trunc(b: Builder, x: Val) -> Val:
+    if b.target.rounding:
+        return b.call("trunc", x)
+    a = b.fabs(x)
+    r = rint(b, a)
+    return b.copysign(b.select(r > a, r - 1.0, r), x)
+
+
+def floor(b: Builder, x: Val) -> Val:
+    if b.target.rounding:
+        return b.call("floor", x)
+    r = rint(b, x)
+    return b.copysign(b.select(r > x, r - 1.0, r), x)
+
+
+def ceil(b: Builder, x: Val) -> Val:
+    if b.target.rounding:
+        return b.call("ceil", x)
+    r = rint(b, x)
+    return b.copysign(b.select(r < x, r + 1.0, r), x)
+
+
+def round_away(b: Builder, x: Val) -> Val:
+    """To the nearest integer, ties away from zero."""
+    t = trunc(b, x)
+    return b.select(b.fabs(x - t) >= 0.5, t + b.copysign(1.0, x), t)
+
+
+def rem(b: Builder, x: Val, y: Val) -> Val:
+    """C's fmod, exactly: pieces of the quotient below 2**22 (f32: in f64, 2**26), largest first."""
+    if x.t == "float":
+        exact = rem(b, b.cast("fpext", x, "double"), b.cast("fpext", y, "double"))
+        return b.cast("fptrunc", exact, "float")
+    a, d = b.fabs(x), b.fabs(y)
+    fine = (a < INF) & (d > 0.0)
+    tiny = d < 2.0**-960  # lift both, so that the steps below stay normal
+    liftable = tiny & (a < 2.0**-800)
+    a1 = b.select(liftable, a * 2.0**120, a)
+    d1 = b.select(liftable, d * 2.0**120, d)
+    width = max(a1.n, d1.n)
+    count = max(len(a1.regs), len(d1.regs))
+
+    def wide(v: Val) -> Val:
+        regs = b.spread(v, width)
+        return Val(b, v.t, width, tuple(regs[k % len(regs)] for k in range(count)))
+
+    divisor = wide(b.select(fine & (d < INF), d1, INF, like=x.t))
+    start = wide(b.select(fine, a1, 0.0, like=x.t))
+
+    def more(c: list[Val]) -> Val:
+        return b.any_lane(c[0] >= divisor)
+
+    def step(c: list[Val]) -> list[Val]:
+        r = c[0]
+        gap = _exponent(b, r) - _exponent(b, divisor)
+        lift = b.select(gap > 22, gap - 22, 0, like="i64")
+        half = lift >> 1
+        t = divisor * pow2(b, half, SHAPES["double"]) * pow2(b, lift - half, SHAPES["double"])
+        q = trunc(b, r / t)
+        p, low = two_prod(b, q, t)
+        left = (r - p) - low
+        left = b.select(left < 0.0, left + t, left)
+        left = b.select(left >= t, left - t, left)
+        return [b.select(r >= divisor, left, r)]
+
+    r = b.while_loop([start], more, step)[0]
+    r = b.select(liftable, r * 2.0**-120, r)
+    r = b.copysign(r, x)
+    return b.select(fine & ~y.is_nan() & ~x.is_nan(), b.select(d.eq(INF), x, r), NAN, like=x.t)
+
+
+def _exponent(b: Builder, x: Val) -> Val:
+    return b.bitcast(x, "i64") >> 52
+
+
+# ---- trigonometry
+
+
+_BIG = 2.0**19
+_A = _split(K.PIO2[0], 33)
+_B = _split((K.PIO2[0] - _A) + K.PIO2[1], 33)
+_C = ((K.PIO2[0] - _A) - _B) + K.PIO2[1]
+
+
+def _reduce(b: Builder, x: Val) -> tuple[Val, Val, Val]:
+    """(quadrant, high, low) of a double modulo pi/2."""
+    n, q = nearest(b, x, 2.0 / 3.141592653589793)
+    if b.target.fma:
+        r0 = b.fma(-n, K.PIO2[0], x)
+        hi = b.fma(-n, K.PIO2[1], r0)
+        lo = b.fma(-n, K.PIO2[2], b.fma(-n, K.PIO2[1], r0 - hi))
+    else:
+        r0 = x - n * _A
+        w = n * _B
+        r1 = r0 - w
+        v = n * _C - ((r0 - r1) - w)
+        hi = r1 - v
+        lo = (r1 - hi) - v
+    big = (b.fabs(x) > _BIG) & (b.fabs(x) < INF)
+
+    def slow() -> list[Val]:
+        got = _reduce_slowly(b, x, big)
+        return [b.select(big, g, f) for g, f in zip(got, (q, hi, lo), strict=True)]
+
+    outs = b.if_else(b.any_lane(big), slow, lambda: [q, hi, lo])
+    return outs[0], outs[1], outs[2]
+
+
+def _reduce_slowly(b: Builder, x: Val, big: Val) -> list[Val]:
+    """Lane by lane through the table's rem_pio2."""
+    n, width = x.n, len(x.regs)
+    size = 8 * n
+    rows = [b.alloca(size * width) for _ in range(4)]
+    xs, qs, his, los = rows
+    pair = b.alloca(16, 16)
+    vt = b.ty("double", n)
+    safe = b.select(big, x, 1.0e9)
+    for u, r in enumerate(safe.regs):
+        b.line(f"store {vt} {r}, ptr {b.gep(xs, u * size).regs[0]}, align 8")
+    f_table = b.load("ptr", b.gep(Val(b, "ptr", 1, ("%ctx",)), TABLE))
+    f = b.load("ptr", b.gep(f_table, function_offset("rem_pio2")))
+
+    def lane(i: Val, _: list[Val]) -> list[Val]:
+        v = b.load("double", b.gep(xs, i, 8))
+        q = b.impure(f"call i64 {f.regs[0]}(double {v.regs[0]}, ptr {pair.regs[0]})", "i64")
+        b.store(q, b.gep(qs, i, 8))
+        b.store(b.load("double", pair), b.gep(his, i, 8))
+        b.store(b.load("double", b.gep(pair, 8)), b.gep(los, i, 8))
+        return []
+
+    b.loop(0, n * width, 1, [], lane)
+    outs = []
+    for row, t in ((qs, "i64"), (his, "double"), (los, "double")):
+        tt = b.ty(t, n)
+        regs = [
+            b.impure_reg(f"load {tt}, ptr {b.gep(row, u * size).regs[0]}, align 8")
+            for u in range(width)
+        ]
+        outs.append(Val(b, t, n, tuple(regs)))
+    return outs
+
+
+def _sin_cos_pieces(b: Builder, x: Val) -> tuple[Val, Val, Val]:
+    """(quadrant as an integer of x's width, sine, cosine) of the reduced argument."""
+    if x.t == "float":
+        q, hi, _ = _reduce(b, b.cast("fpext", x, "double"))
+        r = b.cast("fptrunc", hi, "float")
+        z = r * r
+        sine = b.fma(r * z, horner(b, z, K.SIN_F32), r)
+        cosine = b.fma(z * z, horner(b, z, K.COS_F32), b.fma(z, -0.5, 1.0))
+        return b.cast("trunc", q, "i32"), sine, cosine
+    q, hi, lo = _reduce(b, x)
+    return (q, *_sin_cos_double(b, hi, lo))
+
+
+def _sin_cos_double(b: Builder, hi: Val, lo: Val) -> tuple[Val, Val]:
+    z = hi * hi
+    sine = hi + b.fma(hi * z, horner(b, z, K.SIN_F64), lo * b.fma(z, -0.5, 1.0))
+    h = z * 0.5
+    w = 1.0 - h
+    cosine = w + (((1.0 - w) - h) + b.fma(z * z, horner(b, z, K.COS_F64), -(hi * lo)))
+    return sine, cosine
+
+
+def _turn(b: Builder, q: Val, sine: Val, cosine: Val) -> Val:
+    """sin(q pi/2 + r)."""
+    s = SHAPES[sine.t]
+    value = b.select((q & 1).ne(0), cosine, sine)
+    flip = (q & 2) << (s.bits - 2)
+    return b.bitcast(b.bitcast(value, s.i) ^ flip, s.t)
+
+
+def sin(b: Builder, x: Val) -> Val:
+    q, s, c = _sin_cos_pieces(b, x)
+    return b.select(x.eq(0.0), x, _turn(b, q, s, c))
+
+
+def cos(b: Builder, x: Val) -> Val:
+    q, s, c = _sin_cos_pieces(b, x)
+    return _turn(b, q + 1, s, c)
+
+
+def tan(b: Builder, x: Val) -> Val:
+    q, s, c = _sin_cos_pieces(b, x)
+    odd = (q & 1).ne(0)
+    value = b.select(odd, -c, s) / b.select(odd, s, c)
+    return b.select(x.eq(0.0), x, value)
+
+
+def _asin_core(b: Builder, x: Val) -> Val:
+    z = x * x
+    return b.fma(x * z, horner(b, z, table("ASIN", x)), x)
+
+
+def asin(b: Builder, x: Val) -> Val:
+    a = b.fabs(x)
+    far = a > 0.5
+    y = b.select(far, b.sqrt((1.0 - a) * 0.5), a)
+    core = _asin_core(b, y)
+    value = b.select(far, (K.PIO2[1] - 2.0 * core) + K.PIO2[0], core)
+    return b.copysign(value, x)
+
+
+def acos(b: Builder, x: Val) -> Val:
+    a = b.fabs(x)
+    far = a > 0.5
+    y = b.select(far, b.sqrt((1.0 - a) * 0.5), x)
+    core = _asin_core(b, y)
+    twice = core * 2.0
+    away = b.select(x < 0.0, (2.0 * K.PIO2[0] - twice) + 2.0 * K.PIO2[1], twice)
+    return b.select(far, away, K.PIO2[0] - (core - K.PIO2[1]))
+
+
+def atan2(b: Builder, y: Val, x: Val) -> Val:
+    """atan of the smaller over the larger, past tan(pi/8) turned by pi/4, then put in its
+    octant.
+    """
+    ay, ax = b.fabs(y), b.fabs(x)
+    swap = ay > ax
+    big, small = b.select(swap, ay, ax), b.select(swap, ax, ay)
+    both_inf = small.eq(INF)
+    huge = big > 2.0 ** (SHAPES[x.t].bias - 3)
+    factor = b.select(huge, 0.125, 1.0, like=x.t)
+    big, small = b.select(both_inf, 1.0, big * factor), b.select(both_inf, 1.0, small * factor)
+    far = small > big * 0.4142135623730951
+    num = b.select(far, small - big, small)
+    den = b.select(far, small + big, big)
+    t = num / b.select(den.eq(0.0), 1.0, den)
+    t = b.select(big.eq(INF), 0.0, t)
+    z = t * t
+    core = b.fma(t * z, horner(b, z, table("ATAN", x)), t)
+    quarter = b.select(far, K.PIO2[0] * 0.5, 0.0, like=x.t)
+    angle = quarter + b.select(far, core + K.PIO2[1] * 0.5, core)
+    angle = b.select(swap, (K.PIO2[0] - angle) + K.PIO2[1], angle)
+    left = b.bitcast(x, SHAPES[x.t].i) < 0
+    angle = b.select(left, (2.0 * K.PIO2[0] - angle) + 2.0 * K.PIO2[1], angle)
+    return b.select(x.is_nan() | y.is_nan(), NAN, b.copysign(angle, y), like=x.t)
+
+
+def atan(b: Builder, x: Val) -> Val:
+    a = b.fabs(x)
+    over, middle = a > 2.414213562373095, a > 0.4142135623730951
+    num = b.select(over, -1.0, b.select(middle, a - 1.0, a), like=x.t)
+    den = b.select(over, a, b.select(middle, a + 1.0, 1.0, like=x.t))
+    t = num / den
+    t = b.select(a.eq(INF), 0.0, t)
+    z = t * t
+    core = b.fma(t * z, horner(b, z, table("ATAN", x)), t)
+    base = b.select(over, K.PIO2[0], b.select(middle, K.PIO2[0] * 0.5, 0.0, like=x.t), like=x.t)
+    low = b.select(over, K.PIO2[1], b.select(middle, K.PIO2[1] * 0.5, 0.0, like=x.t), like=x.t)
+    return b.copysign(base + (core + low), x)
+
+
+# ---- hyperbolics
+
+
+def tanh(b: Builder, x: Val) -> Val:
+    a = b.fabs(x)
+    z = x * x
+    near = b.fma(x * z, horner(b, z, table("TANH", x)), x)
+    e = exp(b, clamp(b, a, 0.0, 22.0) * 2.0)
+    far = b.copysign(1.0 - 2.0 / (e + 1.0), x)
+    return b.select(x.eq(0.0), x, b.select(a < 0.625, near, far))
+
+
+def _half_exp(b: Builder, a: Val) -> Val:
+    """e**a / 2 for a >= 0, without overflow before the result overflows."""
+    p, k = exp_parts(b, clamp(b, a, 0.0, _EXP_RANGE[a.t][1] + 1.0))
+    return scale_by(b, p + 1.0, k - 1)
+
+
+def sinh(b: Builder, x: Val) -> Val:
+    a = b.fabs(x)
+    z = x * x
+    near = b.fma(x * z, horner(b, z, table("SINH", x)), x)
+    h = _half_exp(b, a)
+    far = b.copysign(h - 0.25 / h, x)
+    return b.select(a < 1.0, near, far)
+
+
+def cosh(b: Builder, x: Val) -> Val:
+    h = _half_exp(b, b.fabs(x))
+    return h + 0.25 / h
+
+
+def _asinh(b: Builder, x: Val) -> Val:
+    a = b.fabs(x)
+    z = a * a
+    near = b.fma(x * z, horner(b, z, K.ASINH_F64), x)
+    huge = a > 2.0**28
+    inner = a + z / (b.sqrt(z + 1.0) + 1.0)
+    far = log1p(b, b.select(huge, a - 1.0, inner)) + b.select(huge, K.LN2[0], 0.0, like=x.t)
+    return b.select(x.eq(0.0), x, b.select(a < 0.5, near, b.copysign(far, x)))
+
+
+def _acosh(b: Builder, x: Val) -> Val:
+    t = x - 1.0
+    huge = x > 2.0**28
+    inner = t + b.sqrt(t * 2.0 + t * t)
+    value = log1p(b, b.select(huge, x - 1.0, inner)) + b.select(huge, K.LN2[0], 0.0, like=x.t)
+    return b.select(x < 1.0, NAN, value, like=x.t)
+
+
+def _atanh(b: Builder, x: Val) -> Val:
+    a = b.fabs(x)
+    value = log1p(b, a * 2.0 / (1.0 - a)) * 0.5
+    value = b.select(a < 1.0, value, b.select(a.eq(1.0), INF, NAN, like=x.t), like=x.t)
+    return b.select(x.eq(0.0), x, b.copysign(value, x))
+
+
+def sqrt(b: Builder, x: Val) -> Val:
+    return b.sqrt(x)
+
+
+def rsqrt(b: Builder, x: Val) -> Val:
+    return 1.0 / b.sqrt(x)
+
+
+FUNCTIONS: dict[str, Callable[..., Val]] = {
+    "exp": exp,
+    "exp2": exp2,
+    "expm1": expm1,
+    "log": log,
+    "log1p": log1p,
+    "logistic": logistic,
+    "pow": pow_,
+    "sqrt": sqrt,
+    "rsqrt": rsqrt,
+    "cbrt": widened(cbrt),
+    "sin": sin,
+    "cos": cos,
+    "tan": widened(tan),
+    "asin": asin,
+    "acos": acos,
+    "atan": atan,
+    "atan2": atan2,
+    "sinh": sinh,
+    "cosh": cosh,
+    "tanh": tanh,
+    "asinh": widened(_asinh),
+    "acosh": widened(_acosh),
+    "atanh": widened(_atanh),
+    "floor": floor,
+    "ceil": ceil,
+    "trunc": trunc,
+    "rem": rem,
+}

@@ -1,0 +1,78 @@
+"""Offsets in the context block, and the table of functions that kernels call through it.
+
+A table entry is a C function. Library routines have the form `i32 f(ctx*, arguments..., result
+pointers...)`; the entries
+marked internal belong to our own elementary functions and have their own form.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ALLOC",
+    "CANCEL",
+    "CONTEXT_BYTES",
+    "ERROR_CODE",
+    "ERROR_EQUATION",
+    "FREE",
+    "NEXT_CHECK",
+    "NUM_THREADS",
+    "PARALLEL_FOR",
+    "POOL",
+    "TABLE",
+    "TABLE_ENTRIES",
+    "function_offset",
+    "register_function",
+]
+
+ALLOC, FREE, PARALLEL_FOR, CANCEL, ERROR_EQUATION, ERROR_CODE, TABLE, NUM_THREADS = range(0, 64, 8)
+POOL = 64  # ours: the thread pool's state
+NEXT_CHECK = 72  # ours: the cycle count from which a loop looks for signals again
+CONTEXT_BYTES = 128
+TABLE_ENTRIES = 256
+
+_names: dict[str, int] = {}
+
+
+def register_function(name: str) -> int:
+    """The number of a table entry, given on first use; the same names in the same order give the
+    same numbers."""
+    if name not in _names:
+        if len(_names) >= TABLE_ENTRIES:
+            raise ValueError(
+                f"the function table is full ({TABLE_ENTRIES} entries); {name!r} does not fit"
+            )
+        _names[name] = len(_names)
+    return _names[name]
+
+
+def function_offset(name: str) -> int:
+    """Byte offset of an entry in the table.
+
+    Raises KeyError for a name that nobody registered.
+    """
+    return 8 * _names[name]
+
+
+# The first entries are fixed: cached kernels refer to them by number.
+for _name in (
+    "rem_pio2",  # internal: i64 quadrant(double x, ptr remainder[2]), exact for huge arguments
+    # internal: void launch(ctx*, fn, closure, i64 n, i64 cost of an iteration in sixteenths, i64
+    # grain)
+    "launch",
+    "memcpy",  # the C library's
+    "memmove",
+    "memset",
+    # internal: void check(ctx*): sets the cancel word if a signal handler raised (native.py)
+    "check",
+    # the C library's, and the main thread's identity; what Python offers for signals
+    "pthread_self",
+    "main_thread",
+    "gil_ensure",
+    "gil_release",
+    "check_signals",
+    "error_fetch",
+    "pending_error",  # what a handler raised: type, value, traceback
+    "pending_value",
+    "pending_traceback",
+):
+    register_function(_name)

@@ -1,0 +1,138 @@
+"""The machine we compile for: instruction set level, vector width, the features given to LLVM.
+
+Four levels instead of the host's exact feature list: object files stay valid for every machine of a
+level, results do
+not depend on the model of CPU, and the levels below the host's can be forced and tested
+(`PULLBACK_ISA`).
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from dataclasses import dataclass
+from functools import lru_cache
+
+from numpy import __version__ as _numpy_version
+
+__all__ = ["LEVELS", "Target", "detect_level", "host_target", "target_for"]
+
+
+@dataclass(frozen=True)
+class Target:
+    """An instruction set level. `vector_bytes` is the width of a register, `masks` says that lanes
+    can be masked freely."""
+
+    level: str
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    masks: bool
+    fma: bool
+    f16: bool
+    rounding: bool
+    registers: int
+
+    @property
+    def key(self) -> str:
+        """What names this target in cache keys."""
+        return f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}"
+
+    def lanes(self, bytes_per_lane: int) -> int:
+        """Lanes of one register for elements of that many bytes."""
+        return max(1, self.vector_bytes // bytes_per_lane)
+
+
+# level -> (LLVM's CPU name, features, register bytes, masks, fma, f16 conversions, rounding
+# instructions, registers)
+LEVELS: dict[str, tuple[str, str, int, bool, bool, bool, bool, int]] = {
+    "avx512": ("x86-64-v4", "-prefer-256-bit", 64, True, True, True, True, 32),
+    "avx2": ("x86-64-v3", "", 32, False, True, True, True, 16),
+    "sse2": ("x86-64", "", 16, False, False, False, False, 16),
+    "neon": ("generic", "", 16, False, True, True, True, 32),
+}
+
+# The flags that x86-64-v3 and x86-64-v4 stand for, as Linux and as NumPy spell them.
+_LINUX_V3 = "avx avx2 bmi1 bmi2 f16c fma movbe xsave abm".split()
+_LINUX_V4 = "avx512f avx512bw avx512cd avx512dq avx512vl".split()
+_NUMPY_V3 = "AVX AVX2 F16C FMA3".split()
+_NUMPY_V4 = ["AVX512_SKX"]
+
+
+def _linux_flags() -> set[str]:
+    try:
+        with open("/proc/cpuinfo", "rb") as f:
+            head = f.read(8192).decode("ascii", "replace")
+    except OSError:
+        return set()
+    for line in head.splitlines():
+        if line.startswith("flags"):
+            return set(line.partition(":")[2].split())
+    return set()
+
+
+def _numpy_features() -> dict[str, bool]:
+    """NumPy's own probing of the CPU (it checks the operating system's support as well)."""
+    core = "numpy._core" if int(_numpy_version.split(".")[0]) >= 2 else "numpy.core"
+    module = sys.modules.get(core + "._multiarray_umath")
+    return dict(getattr(module, "__cpu_features__", {}))
+
+
+@lru_cache(maxsize=1)
+def detect_level() -> str:
+    """The best level that this machine runs: avx512, avx2, sse2 or neon; `none` where we have no
+    native code."""
+    machine = platform.machine().lower()
+    if machine in ("arm64", "aarch64"):
+        return "neon"
+    if machine not in ("x86_64", "amd64"):
+        return "none"
+    flags = _linux_flags() if sys.platform == "linux" else set()
+    features = _numpy_features()
+    if flags:
+        v3, v4 = all(f in flags for f in _LINUX_V3), all(f in flags for f in _LINUX_V4)
+    else:
+        v3, v4 = all(features.get(f) for f in _NUMPY_V3), all(features.get(f) for f in _NUMPY_V4)
+    return "avx512" if v3 and v4 else "avx2" if v3 else "sse2"
+
+
+def _triple() -> str:
+    machine = "aarch64" if detect_level() == "neon" else "x86_64"
+    if sys.platform == "darwin":
+        return ("arm64" if machine == "aarch64" else machine) + "-apple-macosx11.0"
+    if sys.platform == "win32":
+        return machine + "-pc-windows-msvc-elf"
+    return machine + "-unknown-linux-gnu"
+
+
+@lru_cache(maxsize=8)
+def target_for(level: str) -> Target:
+    """The target of a level; `host` is the machine's own.
+
+    Raises ValueError for a level that does not exist or that this machine cannot run.
+    """
+    best = detect_level()
+    if level in ("host", ""):
+        level = best
+    if level not in LEVELS:
+        known = ", ".join(["host", *LEVELS])
+        raise ValueError(
+            f"PULLBACK_ISA={level!r} is no instruction set that Pullback compiles for; use one of "
+            f"{known}"
+        )
+    order = ["sse2", "avx2", "avx512"]
+    if (level == "neon") != (best == "neon") or (
+        level in order and order.index(level) > order.index(best)
+    ):
+        raise ValueError(
+            f"PULLBACK_ISA={level!r}: this machine runs {best!r} at best; unset PULLBACK_ISA"
+        )
+    cpu, features, width, masks, fma, f16, rounding, registers = LEVELS[level]
+    return Target(level, _triple(), cpu, features, width, masks, fma, f16, rounding, registers)
+
+
+def host_target() -> Target:
+    """The target in force: PULLBACK_ISA, else the machine's best level."""
+    return target_for(os.environ.get("PULLBACK_ISA", "host").strip().lower())

@@ -1,0 +1,254 @@
+"""The fork-join pool and the context blocks that kernels run with.
+
+Workers are native threads running our own code (native.py); they never touch Python. The number of
+threads that kernels
+split their work for is PULLBACK_NUM_THREADS, else the CPUs of this process, capped at what
+`set_num_threads` says; results
+do not depend on it. After a fork the child has no workers and runs serially until its first plan
+starts new ones.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import threading
+from collections.abc import Callable, Iterator
+
+from pullback.backends.llvm import native, os_shim
+from pullback.backends.llvm.cache import kernel_key
+from pullback.backends.llvm.compiler import beside, load_text
+from pullback.backends.llvm.rem_pio2 import REM_PIO2
+from pullback.backends.llvm.table import (
+    ALLOC,
+    CANCEL,
+    CONTEXT_BYTES,
+    ERROR_CODE,
+    ERROR_EQUATION,
+    FREE,
+    NEXT_CHECK,
+    NUM_THREADS,
+    PARALLEL_FOR,
+    POOL,
+    TABLE,
+    TABLE_ENTRIES,
+    function_offset,
+    register_function,
+)  # fmt: skip
+from pullback.backends.llvm.target import host_target
+
+__all__ = [
+    "Context",
+    "num_threads",
+    "prepare",
+    "runtime",
+    "set_function",
+    "set_num_threads",
+    "thread_limit",
+]
+
+_SPIN_CYCLES = 150_000  # about 50 us
+
+
+def _word(address: int) -> ctypes.c_int64:
+    return ctypes.c_int64.from_address(address)
+
+
+class Runtime:
+    """The native runtime of this process: its code, function table and pool."""
+
+    def __init__(self) -> None:
+        target = host_target()
+        self.kind = os_shim.sleep_kind()
+        text = native.runtime_text(target, self.kind, function_offset("memmove"), REM_PIO2)
+        loader_kind = os.environ.get("PULLBACK_LOADER", "")
+        self.code = load_text(
+            text, target, 0, kernel_key(text, target.key, "runtime" + loader_kind)
+        )  # the quick path: the code waits, or calls kernels; LLVM's best would cost 20 ms
+        self.code.keep_forever()
+        self.lock = threading.Lock()
+        libc = os_shim.libc()
+        self.table = libc.calloc(TABLE_ENTRIES, 8)
+        self.pool = (libc.calloc(1, native.POOL_BYTES + 64) + 63) & ~63
+        self.workers = 0
+        self.threads = _threads_from_environment()
+        for name in ("memcpy", "memmove", "memset"):
+            self.set_function(name, os_shim.address_of(name))
+        self.set_function("rem_pio2", self.code.symbols["pb_rem_pio2"])
+        self.set_function("launch", self.code.symbols["pb_launch"])
+        self.set_function("check", self.code.symbols["pb_check"])
+        self.set_function("pthread_self", os_shim.address_of("pthread_self"))
+        for name, address in os_shim.signal_functions().items():
+            self.set_function(name, address)
+        self._note_main_thread()
+        self.prepare_pool()
+        if hasattr(os, "register_at_fork"):
+            os.register_at_fork(after_in_child=self.after_fork)
+
+    def set_function(self, name: str, address: int) -> None:
+        """Fills a table entry with the address of a C function."""
+        _word(self.table + 8 * register_function(name)).value = address
+
+    def _note_main_thread(self) -> None:
+        self.set_function("main_thread", threading.main_thread().ident or 0)
+
+    def take_error(self) -> BaseException | None:
+        """What a signal handler raised while a loop was running, once; None if nothing did."""
+        first = self.table + function_offset("pending_error")
+        words = [_word(first + 8 * k).value for k in range(3)]
+        if not words[0]:
+            return None
+        ctypes.memset(first, 0, 24)
+        return os_shim.as_exception(*words)
+
+    def prepare_pool(self) -> None:
+        """Zeroes the pool's state and writes the functions it uses."""
+        ctypes.memset(self.pool, 0, native.POOL_BYTES)
+        _word(self.pool + 384).value = _SPIN_CYCLES
+        names = (
+            "syscall",
+            "sched_yield",
+            "pthread_mutex_lock",
+            "pthread_mutex_unlock",
+            "pthread_cond_wait",
+            "pthread_cond_broadcast",
+        )
+        for k, name in enumerate(names):
+            _word(self.pool + 392 + 8 * k).value = os_shim.address_of(name)
+        if self.kind == "condition":
+            libc = os_shim.libc()
+            libc.pthread_mutex_init(ctypes.c_void_p(self.pool + 512), None)
+            libc.pthread_cond_init(ctypes.c_void_p(self.pool + 640), None)
+
+    def ensure_workers(self) -> None:
+        """Starts the workers that are missing."""
+        wanted = self.threads - 1 if self.kind != "none" else 0
+        if self.workers >= wanted:
+            return
+        with self.lock:
+            while self.workers < wanted and os_shim.start_thread(
+                self.code.symbols["pb_worker"], self.pool
+            ):
+                self.workers += 1
+
+    def after_fork(self) -> None:
+        """In the child: no workers, and whatever the parent's pool was doing is not ours."""
+        self.lock = threading.Lock()
+        self.workers = 0
+        self._note_main_thread()
+        self.prepare_pool()
+
+
+def _threads_from_environment() -> int:
+    text = os.environ.get("PULLBACK_NUM_THREADS", "").strip()
+    if not text:
+        return min(os_shim.cpu_count(), 64)
+    if not text.isdigit() or int(text) < 1:
+        raise ValueError(f"PULLBACK_NUM_THREADS={text!r} must be a positive integer")
+    return int(text)
+
+
+_runtime: Runtime | None = None
+_making = threading.RLock()
+
+
+def runtime() -> Runtime:
+    """The native runtime, made on first use."""
+    global _runtime
+    if _runtime is None:
+        with _making:
+            if _runtime is None:
+                _runtime = Runtime()
+    return _runtime
+
+
+def prepare() -> None:
+    """Begins to make the native runtime, on a compiler's thread: whoever needs it waits less."""
+    if _runtime is None:
+        beside(runtime)
+
+
+def set_function(name: str, address: int) -> None:
+    """Makes a C function callable by `Call(name)` in kernels: `i32 f(ctx*, arguments..., result
+    pointers...)`."""
+    runtime().set_function(name, address)
+
+
+def num_threads() -> int:
+    """How many threads kernels use."""
+    return runtime().threads
+
+
+def set_num_threads(n: int) -> None:
+    """Uses n threads from the next plan on. Results do not depend on it.
+
+    Raises ValueError unless n is a positive integer.
+    """
+    if isinstance(n, bool) or not isinstance(n, int) or n < 1:
+        raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
+    runtime().threads = n
+    for callback in on_change:
+        callback()
+
+
+# Called after the number of threads has changed.
+on_change: list[Callable[[], None]] = []
+
+
+@contextlib.contextmanager
+def thread_limit(n: int) -> Iterator[None]:
+    """`with thread_limit(1): ...` runs kernels on n threads inside the block."""
+    before = num_threads()
+    set_num_threads(n)
+    try:
+        yield
+    finally:
+        set_num_threads(before)
+
+
+class Context:
+    """A context block (docs/contract.md). One run at a time; errors and the cancel word are its
+    own."""
+
+    __slots__ = ("_free", "address", "cancel_address")
+
+    def __init__(self, alloc: int = 0, free: int = 0) -> None:
+        r, libc = runtime(), os_shim.libc()
+        self._free: Callable[[int], None] = libc.free
+        self.address = libc.calloc(1, CONTEXT_BYTES)
+        self.cancel_address = self.address + CONTEXT_BYTES - 8
+        self.put(ALLOC, alloc or os_shim.address_of("malloc"))
+        self.put(FREE, free or os_shim.address_of("free"))
+        self.put(PARALLEL_FOR, r.code.symbols["pb_parallel_for"])
+        self.put(CANCEL, self.cancel_address)
+        self.put(TABLE, r.table)
+        self.reset()
+
+    def put(self, offset: int, value: int) -> None:
+        _word(self.address + offset).value = value
+
+    def reset(self) -> None:
+        """Before a run: no error, not cancelled, the thread count in force."""
+        r = runtime()
+        r.ensure_workers()
+        self.put(ERROR_CODE, 0)
+        self.put(ERROR_EQUATION, -1)
+        self.put(NEXT_CHECK, 0)
+        self.put(NUM_THREADS, r.threads)
+        self.put(POOL, r.pool if r.threads > 1 and r.workers else 0)
+        _word(self.cancel_address).value = 0
+
+    def cancel(self) -> None:
+        """Asks a run to stop, from any thread."""
+        ctypes.c_int32.from_address(self.cancel_address).value = 1
+
+    @property
+    def error(self) -> tuple[int, int]:
+        """(error code, equation) of the last run; the code is 0 when it went well."""
+        return _word(self.address + ERROR_CODE).value, _word(self.address + ERROR_EQUATION).value
+
+    def __del__(self) -> None:
+        address = getattr(self, "address", None)
+        if address:
+            self._free(address)

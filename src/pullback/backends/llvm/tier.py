@@ -1,0 +1,121 @@
+"""Better code for what runs often.
+
+A first call wants its kernels at once, so a program of little work is compiled by LLVM's quick
+path. Its plan counts the kernels it has run; a thread of ours looks at the counts, compiles the
+kernels of plans that are used again, and writes the new addresses into the plans' step tables. Both
+versions compute the same bits: the order of operations is the emitter's, LLVM changes none of it.
+The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import threading
+import weakref
+from typing import Protocol
+
+__all__ = ["enabled", "watch"]
+
+MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
+MUCH_WORK = 30_000.0  # elementary operations that they have done by then
+FIRST_LOOK, LAST_LOOK = 0.01, 1.0  # seconds between two looks: doubled while nothing happens
+
+
+class Watched(Protocol):
+    """A plan, as this module sees it."""
+
+    def heat(self) -> tuple[float, float]:
+        """How often each of its kernels has run on average, and the work done."""
+
+    def improve(self) -> bool:
+        """Compiles one more of its kernels well; False when there is none left."""
+
+
+def enabled() -> bool:
+    """Whether kernels may be compiled quickly first."""
+    return os.environ.get("PULLBACK_TIER", "1").strip().lower() not in ("0", "off", "false", "no")
+
+
+class _Watcher:
+    """The plans that wait, and the thread that looks after them."""
+
+    def __init__(self) -> None:
+        self.plans: list[weakref.ref[Watched]] = []
+        self.thread: threading.Thread | None = None
+        self.news = threading.Condition()
+        self.stopping = False
+        self.fresh = False
+
+    def watch(self, plan: Watched) -> None:
+        with self.news:
+            self.plans.append(weakref.ref(plan))
+            self.fresh = True
+            if self.thread is None and not self.stopping:
+                self.thread = threading.Thread(
+                    target=self.run, name="pullback-compiler", daemon=True
+                )
+                self.thread.start()
+            self.news.notify()
+
+    def run(self) -> None:
+        pause = FIRST_LOOK
+        while True:
+            with self.news:
+                while not self.plans and not self.stopping:
+                    self.news.wait()
+                if not self.stopping:
+                    self.news.wait_for(lambda: self.stopping, pause)
+                if self.stopping:
+                    return
+                waiting, fresh = list(self.plans), self.fresh
+                self.fresh = False
+            busy = self.look(waiting)
+            pause = FIRST_LOOK if busy or fresh else min(2 * pause, LAST_LOOK)
+
+    def look(self, waiting: list[weakref.ref[Watched]]) -> bool:
+        """Improves the plans that are hot. Whether there were any."""
+        done: list[weakref.ref[Watched]] = []
+        busy = False
+        for reference in waiting:
+            plan = reference()
+            if plan is None:
+                done.append(reference)
+                continue
+            runs, work = plan.heat()
+            if runs < MANY_RUNS or work < MUCH_WORK:
+                continue
+            busy = True
+            while not self.stopping and plan.improve():
+                pass
+            done.append(reference)
+        if done:
+            gone = {id(r) for r in done}
+            with self.news:
+                self.plans = [r for r in self.plans if id(r) not in gone]
+        return busy
+
+    def stop(self) -> None:
+        """At exit: LLVM must not be at work while its library is torn down."""
+        with self.news:
+            self.stopping = True
+            self.news.notify()
+            thread = self.thread
+        if thread is not None and thread.is_alive():
+            thread.join(10.0)
+
+    def after_fork(self) -> None:
+        """The child has no thread; the next plan starts one."""
+        self.news = threading.Condition()
+        self.thread = None
+
+
+_watcher = _Watcher()
+atexit.register(_watcher.stop)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_watcher.after_fork)
+
+
+def watch(plan: Watched) -> None:
+    """Looks after a plan for as long as it lives."""
+    _watcher.watch(plan)

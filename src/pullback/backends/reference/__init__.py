@@ -1,0 +1,111 @@
+"""The reference backend: every primitive as a NumPy function. The oracle of the compiler's tests,
+and the engine of last resort.
+
+RULES[primitive](*arrays, **params) -> array | list of arrays       (NumPy in, NumPy out, dtypes as
+the primitive's type rule says)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ...core.avals import typeof
+from ...core.jaxpr import Jaxpr, Literal
+from . import (
+    callback,
+    contract,
+    cumulative,
+    elementwise,
+    fft,
+    index,
+    linalg,
+    maths,
+    rng,
+    shape,
+    sort,
+    windows,
+)
+from .control import control_rules
+from .reduction import reduction_rules
+from .table import RULES, fitted
+
+__all__ = ["RULES", "eval_jaxpr_numpy", "evaluate", "rule_of"]
+
+
+def to_numpy(x: Any) -> np.ndarray[Any, Any]:
+    """A number, NumPy array or array as a NumPy array of its canonical dtype."""
+    d = typeof(x).dtype
+    if isinstance(x, np.ndarray) and x.dtype == d:
+        return x
+    return np.asarray(x).astype(d, copy=False)
+
+
+def rule_of(primitive: Any) -> Callable[..., Any]:
+    """How a primitive is applied to NumPy arrays: our rule, or what a library gave it to evaluate
+    with. Raises NotImplementedError, naming it, if there is neither.
+    """
+    rule = RULES.get(primitive)
+    if rule is not None:
+        return rule
+    impl = primitive.rules.get("impl")
+    if not callable(impl):
+        raise NotImplementedError(
+            f"Evaluation rule for '{primitive.name}' not implemented. Fix: "
+            "primitive.def_impl(rule), or register a lowering."
+        )
+
+    def call(*arrays: Any, **params: Any) -> Any:
+        out = impl(*arrays, **params)
+        return [np.asarray(x) for x in out] if primitive.multiple_results else np.asarray(out)
+
+    return call
+
+
+def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """Applies a primitive to NumPy arrays (or numbers). Raises NotImplementedError, naming it, for
+    a primitive without a rule.
+    """
+    avals, _ = primitive.abstract_eval(*[typeof(x) for x in args], **params)
+    rule = rule_of(primitive)
+    arrays = [to_numpy(x) for x in args]
+    with np.errstate(all="ignore"):
+        out = rule(*arrays, **params)
+    if primitive.multiple_results:
+        return [fitted(x, a) for x, a in zip(out, avals, strict=True)]
+    return fitted(out, avals)
+
+
+def eval_jaxpr_numpy(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -> list[Any]:
+    """Runs a program on NumPy arrays, equation by equation."""
+    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+
+    def read(v: Any) -> Any:
+        return v.val if type(v) is Literal else env[v]
+
+    for eqn in jaxpr.eqns:
+        out = evaluate(eqn.primitive, [read(v) for v in eqn.invars], eqn.params)
+        env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
+    return [read(v) for v in jaxpr.outvars]
+
+
+_FAMILIES = (
+    callback,
+    contract,
+    cumulative,
+    elementwise,
+    fft,
+    index,
+    linalg,
+    maths,
+    rng,
+    shape,
+    sort,
+    windows,
+)
+RULES.update(control_rules(eval_jaxpr_numpy))
+RULES.update(reduction_rules(eval_jaxpr_numpy))
+RULES.update(index.index_rules(eval_jaxpr_numpy))

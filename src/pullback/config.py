@@ -1,0 +1,438 @@
+"""Every flag, in one table, with per-process values and per-thread overrides; and the helper that
+loads heavy packages late.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from types import ModuleType
+from typing import Any
+
+
+class _LazyModule(ModuleType):
+    """Stands for a module until the first attribute is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        module = importlib.import_module(self.__name__)
+        self.__dict__.update(module.__dict__)
+        return getattr(module, name)
+
+
+def lazy_module(name: str) -> Any:
+    """A module that is imported at its first use: heavy packages must not cost those who do not use
+    them.
+    """
+    return _LazyModule(name)
+
+
+class Flag:
+    """A flag: `value` is the process's, `get()` the one in force in this thread; call it as a
+    context manager.
+    """
+
+    __slots__ = ("_local", "default", "doc", "in_context", "name", "parse", "value")
+
+    def __init__(
+        self, name: str, default: Any, parse: Callable[[Any], Any], doc: str, in_context: bool
+    ) -> None:
+        self.name, self.default, self.parse, self.doc = name, default, parse, doc
+        self.in_context = in_context
+        env = os.environ.get(
+            name.upper(), os.environ.get(name.upper().replace("JAX_", "PULLBACK_", 1))
+        )
+        self.value = default if env is None else parse(env)
+        self._local = threading.local()
+
+    def get(self) -> Any:
+        return getattr(self._local, "value", self.value)
+
+    def set_global(self, value: Any) -> None:
+        self.value = self.parse(value)
+        _bump()
+
+    @contextlib.contextmanager
+    def __call__(self, value: Any = True) -> Iterator[None]:
+        value = self.parse(value)
+        absent = object()
+        before = getattr(self._local, "value", absent)
+        self._local.value = value
+        _overrides.append(self)
+        _bump()
+        try:
+            yield
+        finally:
+            _overrides.pop()
+            if before is absent:
+                del self._local.value
+            else:
+                self._local.value = before
+            _bump()
+
+
+# One item for each thread-local override in force in any thread: fast paths that know global values
+# only stand back.
+_overrides: list[Flag] = []
+
+
+def overridden() -> bool:
+    """Does any thread see a flag's value that is not the process's?"""
+    return bool(_overrides)
+
+
+# Called whenever a flag that tracing depends on may have changed: the runtime's native fast paths
+# watch it.
+on_change: list[Callable[[], None]] = []
+
+
+def _bump() -> None:
+    for callback in on_change:
+        callback()
+
+
+def _bool(value: Any) -> bool:
+    if isinstance(value, str):
+        lowered = value.lower()
+        if lowered in ("1", "true", "yes", "on"):
+            return True
+        if lowered in ("0", "false", "no", "off", ""):
+            return False
+        raise ValueError(f"a flag that is true or false was set to {value!r}; write True or False")
+    return bool(value)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def _choice(*allowed: Any) -> Callable[[Any], Any]:
+    def parse(value: Any) -> Any:
+        value = getattr(value, "value", value)
+        if value not in allowed:
+            raise ValueError(f"new enum value must be in {allowed}, got {value!r}")
+        return value
+
+    return parse
+
+
+def _optional_int(value: Any) -> Any:
+    return None if value is None else int(value)
+
+
+FLAGS: dict[str, Flag] = {}
+
+
+def _flag(
+    name: str, default: Any, parse: Callable[[Any], Any], doc: str, in_context: bool = False
+) -> Flag:
+    FLAGS[name] = Flag(name, default, parse, doc, in_context)
+    return FLAGS[name]
+
+
+_GUARD = _choice(None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")
+
+# Flags that tracing depends on (in_context=True) are part of every cache key, through
+# `trace_values`.
+enable_x64 = _flag("jax_enable_x64", False, _bool, "64-bit types are the default", True)
+numpy_rank_promotion = _flag(
+    "jax_numpy_rank_promotion",
+    "allow",
+    _choice("allow", "warn", "raise"),
+    "implicit rank promotion",
+    True,
+)
+numpy_dtype_promotion = _flag(
+    "jax_numpy_dtype_promotion",
+    "standard",
+    _choice("standard", "strict"),
+    "implicit dtype promotion",
+    True,
+)
+default_matmul_precision = _flag(
+    "jax_default_matmul_precision",
+    None,
+    _same,
+    "precision of dot and convolution when none is given",
+    True,
+)
+disable_jit = _flag(
+    "jax_disable_jit", False, _bool, "run jitted functions operation by operation", True
+)
+debug_nans = _flag("jax_debug_nans", False, _bool, "raise at the operation that makes a NaN", True)
+debug_infs = _flag(
+    "jax_debug_infs", False, _bool, "raise at the operation that makes an infinity", True
+)
+check_tracer_leaks = _flag(
+    "jax_check_tracer_leaks", False, _bool, "raise when a tracer outlives its trace", True
+)
+enable_checks = _flag("jax_enable_checks", False, _bool, "check every intermediate program", True)
+default_prng_impl = _flag(
+    "jax_default_prng_impl", "threefry2x32", _same, "the PRNG of new keys", True
+)
+enable_custom_prng = _flag("jax_enable_custom_prng", False, _bool, "PRNGKey makes typed keys", True)
+threefry_partitionable = _flag(
+    "jax_threefry_partitionable",
+    True,
+    _bool,
+    "random bits that do not depend on how arrays are divided",
+    True,
+)
+softmax_custom_jvp = _flag(
+    "jax_softmax_custom_jvp", False, _bool, "softmax has its own derivative rule", True
+)
+default_device = _flag("jax_default_device", None, _same, "where new arrays go", True)
+legacy_prng_key = _flag(
+    "jax_legacy_prng_key", "allow", _choice("allow", "warn", "error"), "raw uint32 keys", True
+)
+debug_key_reuse = _flag("jax_debug_key_reuse", False, _bool, "raise when a key is used twice", True)
+high_dynamic_range_gumbel = _flag(
+    "jax_high_dynamic_range_gumbel", False, _bool, "sample Gumbel with more of the tail", True
+)
+random_seed_offset = _flag("jax_random_seed_offset", 0, int, "added to every seed", True)
+use_direct_linearize = _flag(
+    "jax_use_direct_linearize", True, _bool, "accepted; linearize is always direct", True
+)
+explicit_x64_dtypes = _flag(
+    "jax_explicit_x64_dtypes", "warn", _same, "64-bit dtypes asked for with x64 off", True
+)
+log_compiles = _flag("jax_log_compiles", False, _bool, "say what is compiled and how long it takes")
+explain_cache_misses = _flag(
+    "jax_explain_cache_misses", False, _bool, "say why a function is traced again"
+)
+traceback_filtering = _flag(
+    "jax_traceback_filtering", "auto", _same, "how internal frames are hidden"
+)
+transfer_guard = _flag("jax_transfer_guard", None, _GUARD, "all transfers")
+transfer_guard_host_to_device = _flag(
+    "jax_transfer_guard_host_to_device", None, _GUARD, "host to device"
+)
+transfer_guard_device_to_device = _flag(
+    "jax_transfer_guard_device_to_device", None, _GUARD, "between devices"
+)
+transfer_guard_device_to_host = _flag(
+    "jax_transfer_guard_device_to_host", None, _GUARD, "device to host"
+)
+platforms = _flag("jax_platforms", None, _same, "the platforms to use, by preference")
+platform_name = _flag("jax_platform_name", "", _same, "the platform to use")
+num_cpu_devices = _flag("jax_num_cpu_devices", -1, int, "how many virtual CPU devices there are")
+cpu_enable_async_dispatch = _flag(
+    "jax_cpu_enable_async_dispatch", True, _bool, "calls may return before they end"
+)
+pprint_use_color = _flag("jax_pprint_use_color", True, _bool, "colours in printed programs")
+compilation_cache_dir = _flag(
+    "jax_compilation_cache_dir", None, _same, "where compiled code is kept"
+)
+enable_compilation_cache = _flag(
+    "jax_enable_compilation_cache", True, _bool, "keep compiled code on disk"
+)
+captured_constants_warn_bytes = _flag(
+    "jax_captured_constants_warn_bytes",
+    2_000_000_000,
+    int,
+    "warn about closed-over constants above this size",
+)
+
+# Flags that XLA or accelerators know and that mean nothing to this engine: accepted, kept and
+# returned.
+for _name, _default in {
+    "jax_allow_f16_reductions": True,
+    "jax_array_garbage_collection_guard": None,
+    "jax_auto_pcast": True,
+    "jax_backend_target": "",
+    "jax_bcoo_cusparse_lowering": False,
+    "jax_check_proxy_envs": True,
+    "jax_captured_constants_report_frames": 0,
+    "jax_check_static_indices": False,
+    "jax_compilation_cache_check_contents": False,
+    "jax_compilation_cache_expect_pgle": False,
+    "jax_compilation_cache_include_metadata_in_key": False,
+    "jax_compilation_cache_max_size": -1,
+    "jax_compiler_detailed_logging_min_ops": 10,
+    "jax_compiler_enable_remat_pass": True,
+    "jax_cpu_collectives_implementation": "gloo",
+    "jax_cuda_visible_devices": "all",
+    "jax_custom_vjp3": False,
+    "jax_debug_log_modules": "",
+    "jax_disable_bwd_checks": False,
+    "jax_disable_most_optimizations": False,
+    "jax_disable_vmap_shmap_error": False,
+    "jax_disallow_mesh_context_manager": False,
+    "jax_distributed_debug": False,
+    "jax_dump_ir_modes": "stablehlo",
+    "jax_dump_ir_to": "",
+    "jax_embedded_constants_max_bytes": 32,
+    "jax_enable_pgle": False,
+    "jax_enable_preemption_service": True,
+    "jax_enable_recoverability": False,
+    "jax_error_checking_behavior_divide": "ignore",
+    "jax_error_checking_behavior_nan": "ignore",
+    "jax_error_checking_behavior_oob": "ignore",
+    "jax_exec_time_optimization_effort": 0.0,
+    "jax_experimental_unsafe_xla_runtime_errors": False,
+    "jax_export_calling_convention_version": 10,
+    "jax_export_ignore_forward_compatibility": False,
+    "jax_force_dcn_cross_host_transfers": False,
+    "jax_hlo_source_file_canonicalization_regex": None,
+    "jax_include_debug_info_in_dumps": True,
+    "jax_include_full_tracebacks_in_locations": True,
+    "jax_log_checkpoint_residuals": False,
+    "jax_logging_level": "NOTSET",
+    "jax_memory_fitting_effort": 0.0,
+    "jax_memory_fitting_level": "O2",
+    "jax_mock_gpu_topology": "",
+    "jax_mutable_array_checks": True,
+    "jax_no_execution": False,
+    "jax_no_tracing": False,
+    "jax_num_generated_cases": 10,
+    "jax_optimization_level": "UNKNOWN",
+    "jax_persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
+    "jax_persistent_cache_min_compile_time_secs": 1.0,
+    "jax_persistent_cache_min_entry_size_bytes": 0,
+    "jax_pgle_aggregation_percentile": 90,
+    "jax_pgle_profiling_runs": 3,
+    "jax_pjrt_client_create_options": None,
+    "jax_raise_persistent_cache_errors": False,
+    "jax_refs_to_pins": False,
+    "jax_remat3": False,
+    "jax_remove_size_one_mesh_axis_from_type": False,
+    "jax_rocm_visible_devices": "all",
+    "jax_scan3": False,
+    "jax_send_traceback_to_runtime": "off",
+    "jax_serialization_version": 0,
+    "jax_share_binary_between_hosts": False,
+    "jax_skip_slow_tests": False,
+    "jax_sort_devices_by_process_index": True,
+    "jax_source_url_schema": None,
+    "jax_test_dut": "",
+    "jax_thread_guard": False,
+    "jax_threefry_gpu_kernel_lowering": False,
+    "jax_traceback_in_locations_limit": 100,
+    "jax_tracer_error_num_traceback_frames": 5,
+    "jax_use_magma": "auto",
+    "jax_use_shardy_partitioner": True,
+    "jax_use_simplified_jaxpr_constants": False,
+    "jax_xla_backend": "",
+    "jax_xla_profile_version": 0,
+    "check_vma": False,
+    "eager_constant_folding": False,
+    "exclude_test_targets": "",
+    "jax2tf_associative_scan_reductions": False,
+    "jax2tf_default_native_serialization": True,
+    "jax_cpu_get_global_topology_timeout_minutes": 5,
+    "jax_cpu_get_local_topology_timeout_minutes": 2,
+    "jax_cross_host_transfer_socket_address": "",
+    "jax_cross_host_transfer_timeout_seconds": None,
+    "jax_cross_host_transfer_transfer_size": None,
+    "jax_cross_host_transport_addresses": "",
+    "jax_debug_leaked_clients_on_clear_backends": False,
+    "jax_mosaic_allow_hlo": False,
+    "jax_oneapi_visible_devices": "all",
+    "jax_pallas_enable_debug_checks": False,
+    "jax_pallas_poison_buffers": False,
+    "jax_pallas_use_mosaic_gpu": True,
+    "jax_pallas_verbose_errors": False,
+    "jax_ragged_dot_use_gpu_pallas_triton_lowering": False,
+    "jax_ragged_dot_use_ragged_dot_instruction": True,
+    "jax_remove_custom_partitioning_ptr_from_cache_key": False,
+    "jax_share_binary_between_hosts_timeout_ms": 1200000,
+    "jax_test_num_threads": 0,
+    "jax_test_with_persistent_compilation_cache": False,
+    "jax_use_emit_pipeline_primitive": False,
+    "max_cases_sampling_retries": 100,
+    "mock_num_gpu_processes": 0,
+    "test_targets": "",
+}.items():
+    _flag(_name, _default, _same, "accepted for compatibility")
+
+_TRACE_FLAGS = tuple(flag for flag in FLAGS.values() if flag.in_context)
+epoch = 0
+
+
+def _advance() -> None:
+    global epoch
+    epoch += 1
+
+
+on_change.append(_advance)
+
+
+class _Values(threading.local):
+    epoch = -1
+    values: tuple[Any, ...] = ()
+
+
+_values = _Values()
+
+
+def global_trace_values() -> tuple[Any, ...]:
+    """The process's values of every flag that tracing depends on, whatever this thread
+    overrides.
+    """
+    return tuple(flag.value for flag in _TRACE_FLAGS)
+
+
+def trace_values() -> tuple[Any, ...]:
+    """The values, in this thread, of every flag that tracing depends on; one tuple, so that it can
+    be a key.
+    """
+    if _values.epoch != epoch:
+        _values.epoch, _values.values = epoch, tuple(flag.get() for flag in _TRACE_FLAGS)
+    return _values.values
+
+
+# This module is what users know as `pullback.config`: `config.update(name, value)`, and every flag
+# as an attribute.
+def update(name: str, value: Any) -> None:
+    """Sets a flag for the whole process. Raises AttributeError for a name that does not exist.
+
+    >>> pullback.config.update("jax_enable_x64", True)
+    """
+    _known(name).set_global(value)
+
+
+def read(name: str) -> Any:
+    """The process-wide value of a flag."""
+    return _known(name).value
+
+
+def _known(name: str) -> Flag:
+    if name not in FLAGS:
+        raise AttributeError(
+            f"Unrecognized config option: {name}. Fix: pullback.config.values lists the options."
+        )
+    return FLAGS[name]
+
+
+def parse_flags_with_absl() -> None:
+    """Accepted: flags come from `config.update` and the environment."""
+
+
+config_with_absl = parse_flags_with_absl
+
+
+class _Config(ModuleType):
+    """This module's own class: flags are set by `update`, never by assignment."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in FLAGS:
+            raise AttributeError(
+                f"config.{name} cannot be assigned. Fix: config.update({name!r}, {value!r})"
+            )
+        super().__setattr__(name, value)
+
+
+sys.modules[__name__].__class__ = _Config
+
+
+def __getattr__(name: str) -> Any:
+    if name in FLAGS:
+        return FLAGS[name].get()
+    if name == "x64_enabled":
+        return bool(enable_x64.get())
+    if name == "values":
+        return {key: flag.value for key, flag in FLAGS.items()}
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

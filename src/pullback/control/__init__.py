@@ -1,0 +1,3 @@
+"""Primitives that hold jaxprs: jit calls, conditionals, loops, functions with custom derivatives,
+rematerialisation.
+"""

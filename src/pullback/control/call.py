@@ -1,0 +1,166 @@
+"""The `jit` primitive: a call of a program that is traced once and compiled on its own. Every
+transformation maps it to a call of the transformed program, which the program remembers, so that
+nothing is traced twice."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core import effects as fx
+from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_under
+from ..core.primitive import Primitive
+from ..core.symbolic import UndefinedPrimal, Zero
+from ..core.trace import use_trace
+from ..transforms.batch import batch_jaxpr, moveaxis
+from ..transforms.jvp import jvp_jaxpr
+from ..transforms.partial_eval import dce_closed, forward_residuals, partial_eval_jaxpr
+from ..transforms.transpose import transpose_jaxpr
+
+
+class UnspecifiedValue:
+    """A sharding that the caller left open."""
+
+    def __repr__(self) -> str:
+        return "UnspecifiedValue"
+
+
+UNSPECIFIED = UnspecifiedValue()
+
+
+def call_params(
+    jaxpr: ClosedJaxpr,
+    name: str,
+    *,
+    donated_invars: Sequence[bool] | None = None,
+    keep_unused: bool = False,
+    inline: bool = False,
+    like: dict[str, Any] | None = None,
+) -> dict[str, Any]:
+    """The parameters of a jit equation; `like` gives the ones that a transformed call inherits."""
+    n_in, n_out = len(jaxpr.jaxpr.invars), len(jaxpr.jaxpr.outvars)
+    like = like or {}
+    return {
+        "jaxpr": jaxpr,
+        "in_shardings": (UNSPECIFIED,) * n_in,
+        "out_shardings": (UNSPECIFIED,) * n_out,
+        "in_layouts": (None,) * n_in,
+        "out_layouts": (None,) * n_out,
+        "donated_invars": tuple(donated_invars) if donated_invars is not None else (False,) * n_in,
+        "ctx_mesh": like.get("ctx_mesh"),
+        "name": name,
+        "keep_unused": like.get("keep_unused", keep_unused),
+        "inline": like.get("inline", inline),
+        "compiler_options_kvs": like.get("compiler_options_kvs", ()),
+    }
+
+
+def bind_call(jaxpr: ClosedJaxpr, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """Calls a transformed program under the name and options of the call that it came from."""
+    return jit_p.bind(*args, **call_params(jaxpr, params["name"], like=params))  # type: ignore[no-any-return]
+
+
+def _abstract_eval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    return jaxpr.out_avals, jaxpr.effects
+
+
+def _jvp(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    nonzeros = [type(t) is not Zero for t in tangents]
+    jvp, out_nonzeros = jvp_jaxpr(jaxpr, nonzeros, False)
+    outs = bind_call(
+        jvp, [*primals, *(t for t, nz in zip(tangents, nonzeros, strict=True) if nz)], params
+    )
+    n = len(jaxpr.jaxpr.outvars)
+    rest = iter(outs[n:])
+    tangents_out = [
+        next(rest) if nz else Zero(a.to_tangent_aval())
+        for a, nz in zip(jaxpr.out_avals, out_nonzeros, strict=True)
+    ]
+    return outs[:n], tangents_out
+
+
+def _partial_eval(
+    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
+) -> Any:
+    jaxpr: ClosedJaxpr = params["jaxpr"]
+    known, staged, out_unknown, n_res = partial_eval_jaxpr(jaxpr, unknown)
+    known, where = forward_residuals(known, n_res)
+    known_args = [x for x, uk in zip(tracers, unknown, strict=True) if not uk]
+    with use_trace(trace.parent_trace):
+        outs = bind_call(known, known_args, params)
+    n_known = len(out_unknown) - sum(out_unknown)
+    kept = outs[n_known:]
+    sources = {"in": known_args, "out": outs, "res": kept}
+    residuals = [sources[kind][k] for kind, k in where]
+    unknown_args = [x for x, uk in zip(tracers, unknown, strict=True) if uk]
+    with use_trace(trace.staged):
+        staged_outs = iter(bind_call(staged, [*residuals, *unknown_args], params))
+    known_outs = iter(outs[:n_known])
+    return [next(staged_outs) if uk else next(known_outs) for uk in out_unknown]
+
+
+def _transpose(cts: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    linear = [type(x) is UndefinedPrimal for x in args]
+    ct_zeros = [type(ct) is Zero for ct in cts]
+    transposed, out_zeros = transpose_jaxpr(jaxpr, linear, ct_zeros)
+    operands = [x for x, lin in zip(args, linear, strict=True) if not lin]
+    operands += [ct for ct, z in zip(cts, ct_zeros, strict=True) if not z]
+    outs = iter(bind_call(transposed, operands, params))
+    zeros = iter(out_zeros)
+    return [
+        (Zero(x.aval.to_ct_aval()) if next(zeros) else next(outs)) if lin else None
+        for x, lin in zip(args, linear, strict=True)
+    ]
+
+
+def mentions_axis(effects: Any, name: Any) -> bool:
+    """Does a program with these effects use the named axis?"""
+    return name is not None and any(
+        isinstance(e, fx.NamedAxisEffect) and e.name == name for e in effects
+    )
+
+
+def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    if all(d is None for d in dims) and not mentions_axis(jaxpr.effects, axis.name):
+        return None
+    moved = move_to_front(vals, dims)
+    batched, out_batched = batch_jaxpr(jaxpr, axis, [d is not None for d in dims])
+    outs = bind_call(batched, moved, params)
+    return outs, [0 if b else None for b in out_batched]
+
+
+def move_to_front(vals: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:
+    """Batches with their axes in front."""
+    return [v if d is None else moveaxis(v, d, 0) for v, d in zip(vals, dims, strict=True)]
+
+
+def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
+    closed, used_in = dce_closed(eqn.params["jaxpr"], used)
+    donated = [d for d, u in zip(eqn.params["donated_invars"], used_in, strict=True) if u]
+    return eqn.replace(
+        invars=[v for v, u in zip(eqn.invars, used_in, strict=True) if u],
+        outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
+        params=call_params(closed, eqn.params["name"], like=eqn.params, donated_invars=donated),
+        effects=closed.effects,
+    )
+
+
+def _staging(trace: Any, tracers: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A call marked `inline` is written as its operations."""
+    if params["inline"]:
+        return eval_under(trace, params["jaxpr"], tracers)
+    return trace.emit(jit_p, tracers, params)
+
+
+jit_p = Primitive(
+    "jit",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=_abstract_eval,
+    jvp=_jvp,
+    transpose=_transpose,
+    axis_batch=_batch,
+    partial_eval=_partial_eval,
+    dce=_dce,
+    staging=_staging,
+)

@@ -1,0 +1,179 @@
+"""What the primitives that hold jaxprs share: tracing their functions, and the types of what loops
+carry.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import dtypes, tree
+from ..core import effects as fx
+from ..core.avals import ShapedArray, typematch, typeof
+from ..core.build import fun_source_info, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, closed_without_consts, convert_constvars
+from ..core.trace import Tracer, trace_context
+from ..primitives.elementwise import convert_element_type
+
+_traced: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
+
+
+def trace_function(
+    fun: Callable[..., Any], in_tree: Any, in_avals: Sequence[Any], name: str
+) -> tuple[ClosedJaxpr, list[Any], Any]:
+    """Traces `fun` called with the tree of these types: its program without constants, the values
+    that it closed over (the program's first operands), and the tree of its results. Traces that
+    closed over no tracer are remembered, by the function's identity.
+    """
+    key = (in_tree, tuple(in_avals), trace_context())
+    try:
+        known = _traced.setdefault(fun, {})
+    except TypeError:
+        known = {}
+    if key in known:
+        return known[key]  # type: ignore[no-any-return]
+    out_trees: list[Any] = []
+
+    def flat(*args: Any) -> list[Any]:
+        out = fun(*tree.unflatten(in_tree, args))
+        leaves, out_tree = tree.flatten(out)
+        out_trees.append(out_tree)
+        for leaf in leaves:
+            check_result(leaf, fun, name)
+        return leaves
+
+    jaxpr, consts = trace_to_jaxpr(flat, in_avals, DebugInfo(name, fun_source_info(fun)))
+    result = closed_without_consts(convert_constvars(jaxpr)), consts, out_trees[0]
+    if not any(isinstance(c, Tracer) for c in consts):
+        known[key] = result
+    return result
+
+
+def check_result(leaf: Any, fun: Any, name: str) -> None:
+    """TypeError if a traced function returns what no array can hold."""
+    try:
+        typeof(leaf)
+    except TypeError:
+        raise TypeError(
+            f"function {fun_source_info(fun)} traced for {name} returned a value of type "
+            f"{type(leaf)}, which is not a valid JAX type. "
+            "Fix: return arrays, numbers, or pytrees of them."
+        ) from None
+
+
+def check_effects(name: str, effects: Any) -> None:
+    """NotImplementedError if a loop or branch has an effect that may not be in one."""
+    bad = fx.control_flow_allowed_effects.filter_not_in(effects)
+    if bad:
+        raise NotImplementedError(
+            f"Effects not supported in `{name}`: {bad}. Fix: move the effect out of the traced "
+            "function."
+        )
+
+
+def permute(closed: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int]) -> ClosedJaxpr:
+    """The program with its arguments and results in another order."""
+    jaxpr = closed.jaxpr
+    new: Jaxpr = jaxpr.replace(
+        invars=[jaxpr.invars[k] for k in ins], outvars=[jaxpr.outvars[k] for k in outs]
+    )
+    return ClosedJaxpr(new, closed.consts)
+
+
+def promote_weak_carry(
+    leaves: Sequence[Any], in_avals: Sequence[Any], out_avals: Sequence[Any]
+) -> tuple[list[Any], bool]:
+    """A weakly typed initial carry takes the type that the body gives it. Returns the new leaves
+    and whether any changed.
+    """
+    new = []
+    changed = False
+    for x, a, b in zip(leaves, in_avals, out_avals, strict=True):
+        if (
+            not (isinstance(a, ShapedArray) and a.weak_type and isinstance(b, ShapedArray))
+            or a.shape != b.shape
+        ):
+            new.append(x)
+            continue
+        if a.dtype == b.dtype:  # weak types alone do not tell carries apart
+            new.append(x)
+            continue
+        dtype, weak = dtypes.join_types([(a.dtype, True), (b.dtype, b.weak_type)])
+        dtype = dtypes.canonicalize_dtype(dtype)
+        if dtype == a.dtype and weak == a.weak_type:
+            new.append(x)
+            continue
+        new.append(convert_element_type(x, dtype) if not weak else _convert_weak(x, dtype))
+        changed = True
+    return new, changed
+
+
+def _convert_weak(x: Any, dtype: Any) -> Any:
+    kind = dtypes.scalar_type_of(dtype)
+    return convert_element_type(x, kind)
+
+
+def leaf_names(treedef: Any, root: str) -> list[str]:
+    """`root['a'][0]` for each leaf of a tree."""
+    holder = tree.unflatten(treedef, range(treedef.num_leaves))
+    pairs, _ = tree.flatten_with_path(holder)
+    return [root + tree.keystr(path) for path, _ in pairs]
+
+
+def check_carry(
+    name: str, body: str, in_tree: Any, in_avals: Any, out_tree: Any, out_avals: Any
+) -> None:
+    """TypeError, naming the component and the fix, unless a loop's carry comes out with the type it
+    went in with.
+    """
+    if in_tree != out_tree:
+        ins = tree.unflatten(in_tree, in_avals)
+        outs = tree.unflatten(out_tree, out_avals)
+        details = []
+        for path, what_in, what_out, why in tree.equality_errors(ins, outs):
+            part = tree.keystr(path)
+            details.append(
+                f"The input carry {'component ' if part else ''}c{part} is {what_in} but the "
+                f"corresponding component of the carry output is {what_out}, so {why}."
+            )
+        raise TypeError(
+            f"{name} {body} carry input and carry output must have the same pytree structure, but "
+            "they differ:\n\n"
+            + "\n".join(details)
+            + "\n\nRevise the function so that the carry output has the same pytree structure as "
+            "the carry input."
+        )
+    bad = [
+        (part, a, b)
+        for part, a, b in zip(leaf_names(in_tree, "c"), in_avals, out_avals, strict=True)
+        if not typematch(a, b)
+    ]
+    if bad:
+        lines = [
+            f"The input carry {part} has type {a.str_short()} but the corresponding output carry "
+            f"component has type {b.str_short()}, so {_mismatch(a, b)}."
+            for part, a, b in bad
+        ]
+        fixes = [
+            f" Fix: convert it, such as `{part}.astype('{a.dtype.name}')`, in the value that the "
+            "body returns or in the initial carry."
+            for part, a, b in bad[:1]
+            if a.dtype != b.dtype
+        ]
+        raise TypeError(
+            f"{name} {body} carry input and carry output must have equal types, but they "
+            "differ:\n\n"
+            + "\n".join(lines)
+            + "\n\nRevise the function so that all output types match the corresponding input "
+            "types." + "".join(fixes)
+        )
+
+
+def _mismatch(a: Any, b: Any) -> str:
+    parts = []
+    if a.dtype != b.dtype:
+        parts.append("the dtypes do not match")
+    if a.shape != b.shape:
+        parts.append("the shapes do not match")
+    return " and ".join(parts)

@@ -1,0 +1,806 @@
+"""Functions with derivative rules of their own: `custom_jvp`, `custom_vjp`, and the primitives that
+carry them through programs.
+
+A traced equation holds the program of the function and, late, its rules. Differentiating a
+`custom_vjp` runs its forward function in the enclosing trace and stages `custom_lin`: an opaque
+linear call that only transposition opens, by calling the backward function.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import dtypes, tree
+from ..core.avals import typematch, typeof
+from ..core.build import fun_source_info, trace_to_jaxpr
+from ..core.jaxpr import (
+    ClosedJaxpr,
+    DebugInfo,
+    closed_without_consts,
+    convert_constvars,
+    jaxpr_as_fun,
+)
+from ..core.primitive import Primitive
+from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zeros
+from ..core.trace import Tracer, current_trace, use_trace
+from ..errors import ForwardDerivativeError, UnexpectedTracerError
+from ..primitives.shape import reduce_sum
+from ..transforms.batch import batch_flat, matchaxis
+
+
+class _Trees:
+    """What is learnt about a rule's results when it runs."""
+
+    __slots__ = ("num_residuals", "out_tree", "res_tree")
+
+    def __init__(self) -> None:
+        self.out_tree: Any = None
+        self.res_tree: Any = None
+        self.num_residuals = 0
+
+
+def name_of(fun: Any) -> str:
+    return getattr(fun, "__name__", type(fun).__name__)
+
+
+def resolve_kwargs(
+    fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+) -> tuple[Any, ...]:
+    """All arguments as positional ones, defaults filled in. TypeError if they do not fit the
+    signature.
+    """
+    try:
+        signature = inspect.signature(fun)
+    except (TypeError, ValueError):
+        if kwargs:
+            raise TypeError(
+                f"{name_of(fun)} has no signature, so it must be called with positional arguments"
+            ) from None
+        return tuple(args)
+    bound = signature.bind(*args, **kwargs)
+    bound.apply_defaults()
+    if bound.kwargs:
+        raise TypeError(
+            f"keyword arguments {sorted(bound.kwargs)} could not be resolved to positions for the "
+            f"function {name_of(fun)} with custom derivatives. "
+            "Fix: make them ordinary parameters."
+        )
+    return bound.args
+
+
+def _positions(fun: Any, argnums: Any, argnames: Any) -> tuple[int, ...]:
+    nums = tuple(argnums) if not isinstance(argnums, int) else (argnums,)
+    if argnames:
+        parameters = list(inspect.signature(fun).parameters)
+        names = (argnames,) if isinstance(argnames, str) else tuple(argnames)
+        for n in names:
+            if n not in parameters:
+                raise ValueError(f"nondiff_argnames has {n!r}, which {name_of(fun)} does not take")
+        nums += tuple(parameters.index(n) for n in names if parameters.index(n) not in nums)
+    return tuple(sorted(nums))
+
+
+class _CustomDerivative:
+    """What custom_jvp and custom_vjp share: the function, which arguments are not differentiated,
+    and binding as a method.
+    """
+
+    _kind = "custom_jvp"
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+    ) -> None:
+        if not callable(fun):
+            raise TypeError(f"Expected a callable value, got {fun}. Fix: pass the function itself.")
+        functools.update_wrapper(self, fun)
+        self.fun = fun
+        self.nondiff_argnums = _positions(fun, nondiff_argnums, nondiff_argnames)
+
+    def __get__(self, obj: Any, objtype: Any = None) -> Any:
+        return self if obj is None else tree.Partial(self, obj)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        raise TypeError(f"{self._kind} must define __call__")
+
+    def _split_args(
+        self, args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> tuple[dict[int, Any], list[Any], int]:
+        """(static arguments by position, differentiated arguments, number of all)."""
+        full = resolve_kwargs(self.fun, args, kwargs)
+        n = len(full)
+        static = {k % n if k < 0 else k: full[k] for k in self.nondiff_argnums if -n <= k < n}
+        for k, x in static.items():
+            if isinstance(x, Tracer) and self._kind == "custom_vjp":
+                raise_nondiff_tracer(self.fun, k, x)
+        return static, [x for k, x in enumerate(full) if k not in static], n
+
+
+def raise_nondiff_tracer(fun: Any, k: int, x: Any) -> None:
+    """A traced value may not be a nondiff argument of a custom_vjp function."""
+    raise UnexpectedTracerError(
+        "Found a JAX Tracer object passed as an argument to a custom_vjp function in a position "
+        "indicated by nondiff_argnums as non-differentiable "
+        f"(argument {k} of {name_of(fun)}, {x.aval.str_short()}). Fix: pass it as an ordinary "
+        "argument and return None for its cotangent."
+    )
+
+
+def _assemble(static: dict[int, Any], dynamic: Sequence[Any], n: int) -> list[Any]:
+    rest = iter(dynamic)
+    return [static[k] if k in static else next(rest) for k in range(n)]
+
+
+class custom_jvp(_CustomDerivative):
+    """A function with its own forward derivative.
+
+    >>> @custom_jvp
+    ... def f(x): return jnp.sin(x)
+    >>> @f.defjvp
+    ... def f_jvp(primals, tangents):
+    ...     (x,), (t,) = primals, tangents
+    ...     return f(x), jnp.cos(x) * t
+    >>> grad(f)(0.0)
+    Array(1., dtype=float32, weak_type=True)
+
+    `nondiff_argnums` are passed to the rule first, as they are. The rule returns (primal out,
+    tangent out), of equal structure.
+    """
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+    ) -> None:
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
+        self.jvp: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+
+    def defjvp(self, jvp: Callable[..., Any], symbolic_zeros: bool = False) -> Callable[..., Any]:
+        """Sets the rule `jvp(*nondiff, primals, tangents)`; returns it."""
+        self.jvp, self.symbolic_zeros = jvp, symbolic_zeros
+        return jvp
+
+    def defjvps(self, *jvps: Callable[..., Any] | None) -> None:
+        """Sets the rule by one function `(tangent, primal_out, *primals)` an argument; None where
+        the derivative is zero.
+        """
+        if self.nondiff_argnums:
+            raise TypeError("Can't use ``defjvps`` with ``nondiff_argnums``. Fix: use defjvp.")
+
+        def jvp(primals: Any, tangents: Any) -> Any:
+            out = self(*primals)
+            terms = [
+                rule(t, out, *primals)
+                for rule, t in zip(jvps, tangents, strict=True)
+                if rule is not None
+            ]
+            if not terms:
+                return out, tree.tree_map(
+                    lambda x: instantiate_zeros(Zero.from_primal_value(x)), out
+                )
+            return out, functools.reduce(
+                lambda a, b: tree.tree_map(lambda x, y: x + y, a, b), terms
+            )
+
+        self.defjvp(jvp)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.jvp is None:
+            raise AttributeError(
+                f"No JVP defined for custom_jvp function {name_of(self.fun)} using defjvp. Fix: "
+                f"add `@{name_of(self.fun)}.defjvp`."
+            )
+        static, dynamic, n = self._split_args(args, kwargs)
+        leaves, in_tree = tree.flatten(tuple(dynamic))
+        held = _Trees()
+        fun, rule = self.fun, self.jvp
+
+        def flat_fun(*flat: Any) -> list[Any]:
+            outs, held.out_tree = tree.flatten(
+                fun(*_assemble(static, tree.unflatten(in_tree, flat), n))
+            )
+            return outs
+
+        def flat_jvp(*flat: Any) -> list[Any]:
+            half = len(flat) // 2
+            primals, tangents = (tree.unflatten(in_tree, x) for x in (flat[:half], flat[half:]))
+            pair = rule(*(static[k] for k in sorted(static)), primals, tangents)
+            return _check_jvp_result(pair, name_of(rule), name_of(fun), held)
+
+        flat_fun.__wrapped__ = fun  # type: ignore[attr-defined]
+        flat_jvp.__name__ = name_of(rule)
+        outs = custom_jvp_call_p.bind(
+            flat_fun, flat_jvp, *leaves, symbolic_zeros=self.symbolic_zeros
+        )
+        return tree.unflatten(held.out_tree, outs)
+
+
+def _check_jvp_result(pair: Any, rule: str, fun: str, held: _Trees) -> list[Any]:
+    if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+        raise TypeError(
+            f"Custom JVP rule {rule} for function {fun} must produce a pair (list or tuple of "
+            f"length two) representing primal and tangent outputs, but got {pair}. "
+            "Fix: return (primal_out, tangent_out)."
+        )
+    outs, out_tree = tree.flatten(pair[0])
+    dots, dot_tree = tree.flatten(pair[1], is_leaf=lambda x: isinstance(x, SymbolicZero))
+    if out_tree != dot_tree:
+        raise TypeError(
+            f"Custom JVP rule {rule} for function {fun} must produce primal and tangent outputs "
+            f"with equal container (pytree) structures, but got {out_tree} and {dot_tree} "
+            "respectively."
+        )
+    if held.out_tree is not None and held.out_tree != out_tree:
+        raise TypeError(
+            f"Custom JVP rule {rule} for function {fun} must produce a pair (list or tuple of "
+            "length two) where the first element represents the primal output "
+            f"(equal in value to the output of the custom_jvp-decorated function {fun}, and in "
+            "particular of the same container/pytree structure), but instead the JVP rule "
+            "output's first element had container/pytree structure:\n"
+            f"    {out_tree}\nwhile the custom_jvp-decorated function {fun} had output "
+            f"container/pytree structure:\n    {held.out_tree}."
+        )
+    held.out_tree = out_tree
+    for x, t in zip(outs, dots, strict=True):
+        want, have = (
+            typeof(x).to_tangent_aval(),
+            t.aval if isinstance(t, SymbolicZero) else typeof(t),
+        )
+        if not typematch(want, have):
+            raise TypeError(
+                "Custom JVP rule must produce primal and tangent outputs with corresponding shapes "
+                "and dtypes. "
+                f"Expected {want.str_short()} (tangent type of {typeof(x).str_short()}) but got "
+                f"{have.str_short()}. Fix it in {rule}."
+            )
+    return [*outs, *dots]
+
+
+class _CustomCallPrimitive(Primitive):
+    """A primitive whose first operands are functions; traces handle it through their own
+    methods.
+    """
+
+    num_funs = 2
+    protocol = "process_custom_jvp_call"
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        funs, tracers = args[: self.num_funs], args[self.num_funs :]
+        return getattr(current_trace(), self.protocol)(self, *funs, tracers, **params)
+
+
+def _call_abstract_eval(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    return call_jaxpr.out_avals, call_jaxpr.effects
+
+
+class CustomJVPCallPrimitive(_CustomCallPrimitive):
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        n, jvp = params["num_consts"], params["jvp_jaxpr_fun"]
+
+        def late_jvp(*args: Any) -> list[Any]:
+            half = len(args) // 2
+            return jvp(*args[n:half], *args[half + n :])  # type: ignore[no-any-return]
+
+        late_jvp.__name__ = name_of(jvp)
+        return [jaxpr_as_fun(params["call_jaxpr"]), late_jvp], {
+            "symbolic_zeros": params["symbolic_zeros"]
+        }
+
+
+def _stage_jvp_call(
+    trace: Any, primitive: Any, fun: Any, jvp: Any, tracers: Any, symbolic_zeros: bool
+) -> Any:
+    closed, consts = _trace_primal(trace, fun, tracers, "custom_jvp")
+    params = {
+        "call_jaxpr": closed,
+        "jvp_jaxpr_fun": jvp,
+        "num_consts": len(consts),
+        "symbolic_zeros": symbolic_zeros,
+    }
+    return trace.emit(primitive, [*consts, *tracers], params)
+
+
+def _trace_primal(trace: Any, fun: Any, tracers: Any, kind: str) -> tuple[ClosedJaxpr, list[Any]]:
+    avals = [typeof(x) for x in tracers]
+    with use_trace(trace):
+        jaxpr, consts = trace_to_jaxpr(fun, avals, DebugInfo(kind, fun_source_info(fun)))
+    return closed_without_consts(convert_constvars(jaxpr)), consts
+
+
+def _by_trace(*args: Any, **params: Any) -> Any:
+    raise TypeError(
+        "internal error in pullback: a custom derivative call is interpreted by the trace, not by "
+        "a rule"
+    )
+
+
+custom_jvp_call_p = CustomJVPCallPrimitive(
+    "custom_jvp_call",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=_call_abstract_eval,
+    jvp=_by_trace,
+    transpose=_by_trace,
+    batch=_by_trace,
+    stage_call=_stage_jvp_call,
+)
+
+
+class custom_vjp(_CustomDerivative):
+    """A function with its own reverse derivative.
+
+    `defvjp(fwd, bwd)`: `fwd(*args)` returns (output, residuals); `bwd(*nondiff, residuals,
+    cotangent)` returns a tuple with one cotangent an argument, None for zero.
+
+    >>> @custom_vjp
+    ... def f(x): return x ** 2
+    >>> f.defvjp(lambda x: (x ** 2, x), lambda x, ct: (2 * x * ct,))
+    >>> grad(f)(3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+
+    _kind = "custom_vjp"
+
+    def __init__(
+        self, fun: Callable[..., Any], nondiff_argnums: Any = (), nondiff_argnames: Any = ()
+    ) -> None:
+        super().__init__(fun, nondiff_argnums, nondiff_argnames)
+        self.fwd: Callable[..., Any] | None = None
+        self.bwd: Callable[..., Any] | None = None
+        self.symbolic_zeros = False
+        self.optimize_remat = False
+
+    def defvjp(
+        self,
+        fwd: Callable[..., Any],
+        bwd: Callable[..., Any],
+        symbolic_zeros: bool = False,
+        optimize_remat: bool = False,
+    ) -> None:
+        """Sets the rules. With `symbolic_zeros`, `fwd` gets CustomVJPPrimal(value, perturbed) and
+        `bwd` may get SymbolicZero.
+        """
+        self.fwd, self.bwd = fwd, bwd
+        self.symbolic_zeros, self.optimize_remat = symbolic_zeros, optimize_remat
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = name_of(self.fun)
+        if self.fwd is None or self.bwd is None:
+            raise AttributeError(
+                f"No VJP defined for custom_vjp function {name} using defvjp. Fix: call "
+                f"{name}.defvjp(fwd, bwd)."
+            )
+        static, dynamic, n = self._split_args(args, kwargs)
+        leaves, in_tree = tree.flatten(tuple(dynamic))
+        flat = _FlatVJP(self, static, n, in_tree, [typeof(x) for x in leaves])
+        outs = custom_vjp_call_p.bind(
+            flat.run,
+            flat.forward,
+            flat.backward,
+            *leaves,
+            out_trees=lambda: flat.held,
+            symbolic_zeros=self.symbolic_zeros,
+        )
+        return tree.unflatten(flat.held.out_tree, outs)
+
+
+class CustomVJPPrimal:
+    """An argument of a forward rule with symbolic zeros: its value, and whether it is being
+    differentiated.
+    """
+
+    __slots__ = ("perturbed", "value")
+
+    def __init__(self, value: Any, perturbed: bool) -> None:
+        self.value, self.perturbed = value, perturbed
+
+
+class _FlatVJP:
+    """One call of a custom_vjp function, on flat values."""
+
+    def __init__(
+        self,
+        owner: custom_vjp,
+        static: dict[int, Any],
+        n: int,
+        in_tree: Any,
+        in_avals: Sequence[Any],
+    ) -> None:
+        self.owner, self.static, self.n = owner, static, n
+        self.in_tree, self.in_avals = in_tree, in_avals
+        self.held = _Trees()
+
+        def run(*flat: Any) -> list[Any]:
+            outs, self.held.out_tree = tree.flatten(owner.fun(*self._args(flat)))
+            return outs
+
+        def forward(*flat: Any) -> list[Any]:
+            return self._forward(flat)
+
+        def backward(*flat: Any) -> list[Any]:
+            return self._backward(flat)
+
+        run.__wrapped__ = owner.fun  # type: ignore[attr-defined]
+        forward.__name__, backward.__name__ = name_of(owner.fwd), name_of(owner.bwd)
+        self.run, self.forward, self.backward = run, forward, backward
+
+    def _args(self, flat: Sequence[Any]) -> list[Any]:
+        return _assemble(self.static, tree.unflatten(self.in_tree, flat), self.n)
+
+    def _forward(self, flat: Sequence[Any]) -> list[Any]:
+        """[outputs, residuals]. With symbolic zeros, each argument is followed by whether it is
+        perturbed.
+        """
+        owner = self.owner
+        if owner.symbolic_zeros:
+            flat = [CustomVJPPrimal(x, bool(p)) for x, p in zip(flat[::2], flat[1::2], strict=True)]
+        pair = owner.fwd(*self._args(flat))  # type: ignore[misc]
+        fun, fwd = name_of(owner.fun), name_of(owner.fwd)
+        if not isinstance(pair, (list, tuple)) or len(pair) != 2:
+            raise TypeError(
+                f"Custom VJP fwd rule {fwd} for function {fun} must produce a pair (list or tuple "
+                "of length two) where the first element represents the primal output "
+                f"(equal to those of the custom_vjp-decorated function {fun}) and the second "
+                "element represents residuals (i.e. values stored from the forward pass for use "
+                "on the backward pass), "
+                f"but instead of a pair the fwd rule {fwd} produced {pair}."
+            )
+        outs, out_tree = tree.flatten(pair[0])
+        res, res_tree = tree.flatten(pair[1])
+        if self.held.out_tree is not None and self.held.out_tree != out_tree:
+            raise TypeError(
+                f"Custom VJP fwd rule {fwd} for function {fun} must produce a pair (list or tuple "
+                "of length two) where the first element represents the primal output "
+                f"(equal to the output of the custom_vjp-decorated function {fun}), but instead "
+                f"its first element had structure {out_tree} while {fun} had {self.held.out_tree}."
+            )
+        self.held.out_tree, self.held.res_tree, self.held.num_residuals = (
+            out_tree,
+            res_tree,
+            len(res),
+        )
+        return [*outs, *res]
+
+    def _backward(self, flat: Sequence[Any]) -> list[Any]:
+        """The cotangent of each flat argument; Zero where the rule gives None."""
+        owner, held = self.owner, self.held
+        res = tree.unflatten(held.res_tree, flat[: held.num_residuals])
+        ct = tree.unflatten(held.out_tree, flat[held.num_residuals :])
+        result = owner.bwd(*(self.static[k] for k in sorted(self.static)), res, ct)  # type: ignore[misc]
+        if isinstance(result, list):
+            result = tuple(result)
+        leaves = self._match(result)
+        return [
+            self._check_ct(k, x, a)
+            for k, (x, a) in enumerate(zip(leaves, self.in_avals, strict=True))
+        ]
+
+    def _match(self, result: Any) -> list[Any]:
+        def is_none(x: Any) -> bool:
+            return x is None
+
+        try:
+            if isinstance(result, tuple):
+                return self.in_tree.flatten_up_to(result)  # type: ignore[no-any-return]
+        except ValueError:
+            holder = tree.unflatten(self.in_tree, self.in_avals)
+            replaced = tuple(
+                tree.tree_map(lambda a: None, arg) if x is None else x
+                for x, arg in zip(result, holder, strict=False)
+            )
+            if len(result) == len(holder):
+                try:
+                    return (
+                        tree.broadcast_prefix(replaced, holder, is_leaf=is_none)
+                        if _only_none(replaced)
+                        else self.in_tree.flatten_up_to(replaced)
+                    )
+                except ValueError:
+                    pass
+        structure = tree.flatten(result)[1]
+        raise TypeError(
+            "Custom VJP bwd rule must produce an output with the same container (pytree) structure "
+            "as the args tuple of the primal function, "
+            "and in particular must produce a tuple of length equal to the number of arguments to "
+            "the primal function, "
+            f"but got bwd output structure {structure} for primal input structure {self.in_tree}. "
+            f"Fix it in {name_of(self.owner.bwd)}."
+        )
+
+    def _check_ct(self, k: int, ct: Any, aval: Any) -> Any:
+        want = aval.to_ct_aval()
+        if ct is None or isinstance(ct, (SymbolicZero, Zero)):
+            return Zero(want)
+        have = typeof(ct)
+        if getattr(want, "dtype", None) == dtypes.float0:
+            return Zero(want)
+        if not typematch(have, want):
+            parts = [
+                w
+                for w, d in (
+                    ("dtypes", have.dtype != want.dtype),
+                    ("shapes", have.shape != want.shape),
+                )
+                if d
+            ]
+            raise ValueError(
+                "Custom VJP bwd rule must produce an output with the same type as the args tuple "
+                f"of the primal function, but at output[{k}] "
+                f"the bwd rule produced an output of type {have.str_short()} corresponding to an "
+                f"input of type {want.str_short()}, so the {' and '.join(parts)} do not match"
+            )
+        return ct
+
+
+def _only_none(result: Any) -> bool:
+    return all(x is None for x in result)
+
+
+class CustomVJPCallPrimitive(_CustomCallPrimitive):
+    num_funs = 3
+    protocol = "process_custom_vjp_call"
+
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        n, fwd, bwd = params["num_consts"], params["fwd_jaxpr_thunk"], params["bwd"]
+        symbolic = params["symbolic_zeros"]
+
+        def late_fwd(*args: Any) -> list[Any]:
+            return fwd(*args[2 * n if symbolic else n :])  # type: ignore[no-any-return]
+
+        def late_bwd(*args: Any) -> list[Any]:
+            zeros = [Zero(a.to_ct_aval()) for a in params["call_jaxpr"].in_avals[:n]]
+            return [*zeros, *bwd(*args)]
+
+        late_fwd.__name__, late_bwd.__name__ = name_of(fwd), name_of(bwd)
+        rest = {"out_trees": params["out_trees"], "symbolic_zeros": symbolic}
+        return [jaxpr_as_fun(params["call_jaxpr"]), late_fwd, late_bwd], rest
+
+
+def _stage_vjp_call(
+    trace: Any,
+    primitive: Any,
+    fun: Any,
+    fwd: Any,
+    bwd: Any,
+    tracers: Any,
+    out_trees: Any,
+    symbolic_zeros: bool,
+) -> Any:
+    closed, consts = _trace_primal(trace, fun, tracers, "custom_vjp")
+    params = {
+        "call_jaxpr": closed,
+        "fwd_jaxpr_thunk": fwd,
+        "bwd": bwd,
+        "num_consts": len(consts),
+        "out_trees": out_trees,
+        "symbolic_zeros": symbolic_zeros,
+    }
+    return trace.emit(primitive, [*consts, *tracers], params)
+
+
+def _linear_call(
+    fwd: Any,
+    bwd: Any,
+    primals: Sequence[Any],
+    tangents: Sequence[Any],
+    out_trees: Any,
+    symbolic_zeros: bool,
+) -> tuple[list[Any], list[Any]]:
+    """Runs the forward rule and stages the linear call: (outputs, their tangents)."""
+    if symbolic_zeros:
+        flags = [
+            x for p, t in zip(primals, tangents, strict=True) for x in (p, type(t) is not Zero)
+        ]
+        results = fwd(*flags)
+    else:
+        results = fwd(*primals)
+    n_res = out_trees().num_residuals
+    outs, res = results[: len(results) - n_res], results[len(results) - n_res :]
+    tangent_avals = [typeof(x).to_tangent_aval() for x in outs]
+    real_out = [_has_tangent(a) for a in tangent_avals]
+    ins = [instantiate_zeros(t) for t in tangents if _has_tangent(_aval(t))]
+    keep = [_has_tangent(_aval(t)) for t in tangents]
+    dots = iter(
+        custom_lin_p.bind(
+            *res,
+            *ins,
+            num_res=n_res,
+            bwd=_Backward(bwd, tangent_avals, keep),
+            symbolic_zeros=symbolic_zeros,
+            out_avals=tuple(a for a, r in zip(tangent_avals, real_out, strict=True) if r),
+        )
+    )
+    return list(outs), [
+        next(dots) if r else Zero(a) for a, r in zip(tangent_avals, real_out, strict=True)
+    ]
+
+
+def _aval(t: Any) -> Any:
+    return t.aval if type(t) is Zero else typeof(t)
+
+
+def _has_tangent(aval: Any) -> bool:
+    return getattr(aval, "dtype", None) != dtypes.float0
+
+
+class _Backward:
+    """A backward rule as a function of residuals and the cotangents of the outputs that have any,
+    to those of such inputs.
+    """
+
+    def __init__(self, bwd: Any, out_avals: Sequence[Any], keep: Sequence[bool]) -> None:
+        self.bwd, self.out_avals, self.keep = bwd, out_avals, keep
+        self.__name__ = name_of(bwd)
+
+    def __call__(self, res: Sequence[Any], cts: Sequence[Any], symbolic_zeros: bool) -> list[Any]:
+        rest = iter(cts)
+        full = []
+        for a in self.out_avals:
+            ct = next(rest) if _has_tangent(a) else Zero(a)
+            if type(ct) is Zero:
+                ct = SymbolicZero(ct.aval) if symbolic_zeros else instantiate_zeros(ct)
+            full.append(ct)
+        return [ct for ct, k in zip(self.bwd(*res, *full), self.keep, strict=True) if k]
+
+
+custom_vjp_call_p = CustomVJPCallPrimitive(
+    "custom_vjp_call",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=_call_abstract_eval,
+    jvp=_by_trace,
+    transpose=_by_trace,
+    batch=_by_trace,
+    stage_call=_stage_vjp_call,
+    linear_call=_linear_call,
+)
+
+_FORWARD = (
+    "can't apply forward-mode differentiation (jvp) to a custom_vjp function. Fix: use reverse "
+    "mode (grad, vjp), or custom_jvp."
+)
+
+
+def _lin_forward(*args: Any, **params: Any) -> Any:
+    raise ForwardDerivativeError(_FORWARD)
+
+
+def _lin_transpose(
+    cts: Any, *args: Any, num_res: int, bwd: Any, symbolic_zeros: bool, **params: Any
+) -> Any:
+    res, tangents = args[:num_res], args[num_res:]
+    found = bwd(res, cts, symbolic_zeros)
+    return [None] * num_res + [
+        ct if type(t) is UndefinedPrimal else None for ct, t in zip(found, tangents, strict=True)
+    ]
+
+
+def _lin_batch(
+    axis: Any, vals: Any, dims: Any, *, num_res: int, bwd: Any, out_avals: Any, symbolic_zeros: bool
+) -> Any:
+    if all(d is None for d in dims):
+        return None
+    res_dims, in_dims = dims[:num_res], dims[num_res:]
+
+    def batched_bwd(res: Sequence[Any], cts: Sequence[Any], symbolic: bool) -> list[Any]:
+        plain = [ct for ct in cts if type(ct) is not Zero]
+
+        def flat(*xs: Any) -> list[Any]:
+            rest = iter(xs[num_res:])
+            full = [
+                Zero(a) if type(ct) is Zero else next(rest)
+                for ct, a in zip(cts, out_avals, strict=True)
+            ]
+            return bwd(xs[:num_res], full, symbolic)  # type: ignore[no-any-return]
+
+        outs, found = batch_flat(flat, [*res, *plain], [*res_dims, *(0 for _ in plain)], axis)
+        return [
+            _unbatch_ct(axis.size, x, d, want)
+            for x, d, want in zip(outs, found, in_dims, strict=True)
+        ]
+
+    batched_avals = tuple(a.update(shape=(axis.size, *a.shape)) for a in out_avals)
+    outs = custom_lin_p.bind(
+        *vals,
+        num_res=num_res,
+        bwd=batched_bwd,
+        out_avals=batched_avals,
+        symbolic_zeros=symbolic_zeros,
+    )
+    return outs, [0] * len(outs)
+
+
+def _unbatch_ct(size: int, ct: Any, have: int | None, want: int | None) -> Any:
+    if type(ct) is Zero:
+        return Zero(
+            ct.aval
+            if want is None
+            else ct.aval.update(shape=(*ct.aval.shape[:want], size, *ct.aval.shape[want:]))  # type: ignore[attr-defined]
+        )
+    if want is None and have is not None:
+        return reduce_sum(ct, (have,))
+    return matchaxis(size, have, want, ct)
+
+
+custom_lin_p = Primitive(
+    "custom_lin",
+    multiple_results=True,
+    abstract_eval=lambda *avals, out_avals, **params: list(out_avals),
+    impl=_lin_forward,
+    # A derivative of the linear call would be the forward derivative that there is not.
+    jvp=_lin_forward,
+    transpose=_lin_transpose,
+    axis_batch=_lin_batch,
+)
+
+
+def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that returns (output, backward function), as a custom_vjp function.
+
+    >>> @custom_gradient
+    ... def f(x): return x ** 2, lambda g: (g * x,)
+    """
+
+    @custom_vjp
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        return fun(*args, **kwargs)[0]
+
+    def fwd(*args: Any, **kwargs: Any) -> Any:
+        out, rule = fun(*args, **kwargs)
+        out_leaves, out_tree = tree.flatten(out)
+
+        def flat_rule(*cts: Any) -> list[Any]:
+            result = rule(tree.unflatten(out_tree, cts))
+            result = (
+                result
+                if (isinstance(result, (list, tuple)) and len(args) != 1)
+                or isinstance(result, tuple)
+                else (result,)
+            )
+            return tree.flatten(tuple(result))[0]
+
+        avals = [typeof(x).to_ct_aval() for x in out_leaves]
+        jaxpr, consts = trace_to_jaxpr(flat_rule, avals)
+        return out, _RuleResiduals(closed_without_consts(convert_constvars(jaxpr)), consts)
+
+    def bwd(res: Any, ct: Any) -> Any:
+        leaves = tree.flatten(ct)[0]
+        return tuple(jaxpr_as_fun(res.closed)(*res.consts, *leaves))
+
+    wrapped.defvjp(fwd, bwd)
+    functools.update_wrapper(wrapped, fun)
+    return wrapped
+
+
+class _RuleResiduals:
+    """A traced backward function and what it closed over; a pytree, so that it can be a
+    residual.
+    """
+
+    def __init__(self, closed: ClosedJaxpr, consts: Sequence[Any]) -> None:
+        self.closed, self.consts = closed, consts
+
+
+tree.register_pytree_node(
+    _RuleResiduals,
+    lambda r: (r.consts, r.closed),
+    lambda closed, consts: _RuleResiduals(closed, consts),
+)
+
+
+def custom_vjp_primal_tree_values(pytree: Any) -> Any:
+    """The values of a tree of CustomVJPPrimals."""
+
+    def value(leaf: Any) -> Any:
+        if not isinstance(leaf, CustomVJPPrimal):
+            raise TypeError(f"unexpected leaf type: got {type(leaf)}, expected CustomVJPPrimal")
+        return leaf.value
+
+    return tree.tree_map(value, pytree)
+
+
+def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
+    """The zero tangent of a value."""
+    zero = Zero.from_primal_value(x)
+    return SymbolicZero(zero.aval) if symbolic_zeros else instantiate_zeros(zero)

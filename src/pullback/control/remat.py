@@ -1,0 +1,382 @@
+"""Rematerialisation: `checkpoint(f)` keeps a function's arguments (and what a policy saves) instead
+of its intermediate values, and computes the rest again in the backward pass, behind a barrier that
+passes respect."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import tree
+from ..core import effects as fx
+from ..core.avals import typeof
+from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.jaxpr import (
+    ClosedJaxpr,
+    Jaxpr,
+    JaxprEqn,
+    Literal,
+    Var,
+    closed_without_consts,
+    eval_jaxpr,
+)
+from ..core.primitive import Primitive
+from ..core.symbolic import UndefinedPrimal, Zero
+from ..core.trace import use_trace
+from ..primitives.elementwise import optimization_barrier
+from ..transforms.batch import batch_jaxpr, moveaxis
+from ..transforms.jvp import jvp_jaxpr
+from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
+from ..transforms.transpose import transpose_jaxpr
+from .call import jit_p, mentions_axis
+from .common import trace_function
+
+
+def checkpoint(
+    fun: Callable[..., Any] | None = None,
+    *,
+    prevent_cse: bool = True,
+    policy: Callable[..., bool] | None = None,
+    static_argnums: int | Sequence[int] = (),
+    concrete: bool = False,
+) -> Any:
+    """`fun`, whose intermediate values are recomputed in the backward pass instead of kept.
+
+    `policy(primitive, *avals, **params)` is true for operations whose results are kept all the same
+    (see `checkpoint_policies`).
+
+    >>> grad(checkpoint(lambda x: jnp.sin(jnp.sin(x))))(1.0)
+    Array(0.36003944, dtype=float32, weak_type=True)
+    """
+    if fun is None:
+        return functools.partial(
+            checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums
+        )
+    if concrete:
+        raise ValueError(
+            "The 'concrete' option of checkpoint is gone. Fix: mark the arguments with "
+            "static_argnums."
+        )
+    static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
+
+    @functools.wraps(fun)
+    def remat_fun(*args: Any, **kwargs: Any) -> Any:
+        n = len(args)
+        fixed = {k % n: args[k] for k in static if -n <= k < n}
+        rest = tuple(x for k, x in enumerate(args) if k not in fixed)
+        leaves, in_tree = tree.flatten((rest, kwargs))
+
+        def call(dynamic: Any, kw: Any) -> Any:
+            it = iter(dynamic)
+            return fun(*(fixed[k] if k in fixed else next(it) for k in range(n)), **kw)
+
+        call.__wrapped__ = fun  # type: ignore[attr-defined]
+        closed, consts, out_tree = trace_function(
+            call, in_tree, [typeof(x) for x in leaves], "checkpoint"
+        )
+        outs = remat_p.bind(
+            *consts,
+            *leaves,
+            jaxpr=closed.jaxpr,
+            prevent_cse=prevent_cse,
+            differentiated=False,
+            policy=policy,
+        )
+        return tree.unflatten(out_tree, outs)
+
+    return remat_fun
+
+
+def _abstract_eval(*avals: Any, jaxpr: Jaxpr, **params: Any) -> Any:
+    return jaxpr.out_avals, jaxpr.effects
+
+
+def evaluate(
+    *args: Any, jaxpr: Jaxpr, prevent_cse: bool, differentiated: bool, policy: Any
+) -> list[Any]:
+    """What a remat call is: its program, with a barrier before it in a backward pass, so that
+    nothing merges it with the forward pass.
+    """
+    if differentiated and prevent_cse:
+        args = tuple(optimization_barrier(tuple(args)))
+    return eval_jaxpr(jaxpr, (), *args)
+
+
+def _jvp(primals: Any, tangents: Any, *, jaxpr: Jaxpr, **params: Any) -> Any:
+    nonzeros = [type(t) is not Zero for t in tangents]
+    jvp, out_nz = jvp_jaxpr(closed_without_consts(jaxpr), nonzeros, False)
+    jvp, consts = _hoist(jvp)
+    outs = remat_p.bind(
+        *consts,
+        *primals,
+        *(t for t, nz in zip(tangents, nonzeros, strict=True) if nz),
+        jaxpr=jvp.jaxpr,
+        **params,
+    )
+    n = len(jaxpr.outvars)
+    rest = iter(outs[n:])
+    return outs[:n], [
+        next(rest) if nz else Zero(a.to_tangent_aval())
+        for a, nz in zip(jaxpr.out_avals, out_nz, strict=True)
+    ]
+
+
+def _hoist(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+    """The program without constants, and its constants, to be passed first."""
+    if not closed.consts:
+        return closed, []
+    jaxpr = closed.jaxpr
+    return closed_without_consts(
+        jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+    ), list(closed.consts)
+
+
+def _partial_eval(
+    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
+) -> Any:
+    """The known results are computed now; the staged call computes everything again from the
+    arguments and the saved values.
+    """
+    refused = fx.remat_allowed_effects.filter_not_in(params["jaxpr"].effects)
+    if refused:
+        raise NotImplementedError(
+            f"Effects not supported in partial-eval of `checkpoint`/`remat`: {refused}. "
+            "Fix: move the effect out of the checkpointed function."
+        )
+    closed = closed_without_consts(inline_calls(params["jaxpr"]))
+    out_unknown = partial_eval_jaxpr(closed, unknown)[2]
+    n_known = len(out_unknown) - sum(out_unknown)
+    saved_vars = _saved(closed.jaxpr, unknown, params["policy"])
+    known_closed, recompute = _split_saved(closed, unknown, out_unknown, saved_vars)
+    known_args = [x for x, u in zip(tracers, unknown, strict=True) if not u]
+    with use_trace(trace.parent_trace):
+        outs = eval_jaxpr(known_closed.jaxpr, known_closed.consts, *known_args)
+    staged, used = dce_closed(recompute, [True] * len(recompute.jaxpr.outvars))
+    operands = [x for x, u in zip([*outs[n_known:], *tracers], used, strict=True) if u]
+    with use_trace(trace.staged):
+        staged_outs = iter(
+            remat_p.bind(*operands, **{**params, "jaxpr": staged.jaxpr, "differentiated": True})
+        )
+    known_outs = iter(outs[:n_known])
+    return [next(staged_outs) if u else next(known_outs) for u in out_unknown]
+
+
+def _unknown_vars(jaxpr: Jaxpr, unknown: Sequence[bool]) -> set[Var]:
+    found = {v for v, u in zip(jaxpr.invars, unknown, strict=True) if u}
+    for eqn in jaxpr.eqns:
+        if any(isinstance(v, Var) and v in found for v in eqn.invars):
+            found.update(eqn.outvars)
+    return found
+
+
+def _saved(jaxpr: Jaxpr, unknown: Sequence[bool], policy: Any) -> list[Var]:
+    """The known variables that the policy keeps."""
+    if policy is None:
+        return []
+    depends = _unknown_vars(jaxpr, unknown)
+    kept: list[Var] = []
+    for eqn in jaxpr.eqns:
+        if not any(v in depends for v in eqn.outvars) and policy(
+            eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params
+        ):
+            kept += eqn.outvars
+    return kept
+
+
+def _split_saved(
+    closed: ClosedJaxpr, unknown: Sequence[bool], out_unknown: Sequence[bool], saved: Sequence[Var]
+) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """(known arguments -> known results, saved) and (saved, all arguments -> unknown results)."""
+    jaxpr = closed.jaxpr
+    known_outs = [v for v, u in zip(jaxpr.outvars, out_unknown, strict=True) if not u]
+    known = partial_eval_jaxpr(
+        ClosedJaxpr(jaxpr.replace(outvars=[*known_outs, *saved]), closed.consts), unknown
+    )[0]
+    n = len(known_outs) + len(saved)
+    known = ClosedJaxpr(known.jaxpr.replace(outvars=known.jaxpr.outvars[:n]), known.consts)
+    known = dce_closed(known, [True] * n, True)[0]
+    stand_ins = {v: Var(v.aval) for v in saved}
+
+    def sub(v: Any) -> Any:
+        return stand_ins.get(v, v) if isinstance(v, Var) else v
+
+    eqns = [e.replace(invars=[sub(v) for v in e.invars]) for e in jaxpr.eqns]
+    outvars = [sub(v) for v, u in zip(jaxpr.outvars, out_unknown, strict=True) if u]
+    again = jaxpr.replace(invars=[*stand_ins.values(), *jaxpr.invars], eqns=eqns, outvars=outvars)
+    return known, ClosedJaxpr(again, closed.consts)
+
+
+def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
+    """The program with every jit call replaced by its body, so that a policy sees the
+    operations.
+    """
+    if "inline calls" in jaxpr.derived:
+        return jaxpr.derived["inline calls"]  # type: ignore[no-any-return]
+    result = jaxpr
+    if any(e.primitive is jit_p for e in jaxpr.eqns):
+        eqns: list[JaxprEqn] = []
+        env: dict[Var, Any] = {}
+
+        def sub(v: Any) -> Any:
+            while isinstance(v, Var) and v in env:
+                v = env[v]
+            return v
+
+        for eqn in jaxpr.eqns:
+            invars = [sub(v) for v in eqn.invars]
+            if eqn.primitive is not jit_p or eqn.params["jaxpr"].consts:
+                eqns.append(eqn.replace(invars=invars))
+                continue
+            body = _fresh(inline_calls(eqn.params["jaxpr"].jaxpr), invars)
+            eqns += body.eqns
+            env.update(zip(eqn.outvars, body.outvars, strict=True))
+        result = jaxpr.replace(eqns=eqns, outvars=[sub(v) for v in jaxpr.outvars])
+    jaxpr.derived["inline calls"] = result
+    return result
+
+
+def _fresh(jaxpr: Jaxpr, args: Sequence[Any]) -> Jaxpr:
+    """A copy of a program with its own variables, its arguments replaced."""
+    env: dict[Any, Any] = dict(zip(jaxpr.invars, args, strict=True))
+
+    def sub(v: Any) -> Any:
+        return v if isinstance(v, Literal) else env[v]
+
+    eqns = []
+    for eqn in jaxpr.eqns:
+        invars = [sub(v) for v in eqn.invars]
+        for v in eqn.outvars:
+            env[v] = type(v)(v.aval)
+        eqns.append(eqn.replace(invars=invars, outvars=[env[v] for v in eqn.outvars]))
+    return jaxpr.replace(eqns=eqns, outvars=[sub(v) for v in jaxpr.outvars], invars=[])
+
+
+def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
+    """Recompute what is not linear, then go backwards, in one remat call."""
+    closed = closed_without_consts(jaxpr)
+    linear = [type(x) is UndefinedPrimal for x in args]
+    ct_zeros = [type(ct) is Zero for ct in cts]
+    known, staged, _, n_res = partial_eval_jaxpr(closed, linear, True)
+    n_lin = sum(linear)
+    transposed, out_zeros = transpose_jaxpr(staged, [False] * n_res + [True] * n_lin, ct_zeros)
+    n_known_in = len(linear) - n_lin
+
+    def fun(*flat: Any) -> list[Any]:
+        outs = eval_jaxpr(known.jaxpr, known.consts, *flat[:n_known_in])
+        residuals = outs[len(outs) - n_res :] if n_res else []
+        return eval_jaxpr(transposed.jaxpr, transposed.consts, *residuals, *flat[n_known_in:])
+
+    operands = [x for x, lin in zip(args, linear, strict=True) if not lin]
+    operands += [ct for ct, z in zip(cts, ct_zeros, strict=True) if not z]
+    body = close_jaxpr(*trace_to_jaxpr(fun, [typeof(x) for x in operands], jaxpr.debug_info))[0]
+    body, consts = _hoist(body)
+    outs = iter(remat_p.bind(*consts, *operands, jaxpr=body.jaxpr, **params))
+    zeros = iter(out_zeros)
+    return [
+        (Zero(x.aval.to_ct_aval()) if next(zeros) else next(outs)) if lin else None
+        for x, lin in zip(args, linear, strict=True)
+    ]
+
+
+def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> Any:
+    if all(d is None for d in dims) and not mentions_axis(jaxpr.effects, axis.name):
+        return None
+    moved = [v if d is None else moveaxis(v, d, 0) for v, d in zip(vals, dims, strict=True)]
+    batched, out_b = batch_jaxpr(closed_without_consts(jaxpr), axis, [d is not None for d in dims])
+    batched, consts = _hoist(batched)
+    return remat_p.bind(*consts, *moved, jaxpr=batched.jaxpr, **params), [
+        0 if b else None for b in out_b
+    ]
+
+
+def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
+    closed, used_in = dce_closed(closed_without_consts(eqn.params["jaxpr"]), used)
+    return eqn.replace(
+        invars=[v for v, u in zip(eqn.invars, used_in, strict=True) if u],
+        outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
+        params={**eqn.params, "jaxpr": closed.jaxpr},
+    )
+
+
+remat_p = Primitive(
+    "remat2",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=_abstract_eval,
+    impl=evaluate,
+    jvp=_jvp,
+    transpose=_transpose,
+    axis_batch=_batch,
+    partial_eval=_partial_eval,
+    dce=_dce,
+)
+
+
+class _Policies:
+    """What to keep instead of recomputing; pass one as `policy`."""
+
+    @staticmethod
+    def everything_saveable(*_: Any, **__: Any) -> bool:
+        return True
+
+    @staticmethod
+    def nothing_saveable(*_: Any, **__: Any) -> bool:
+        return False
+
+    @staticmethod
+    def dots_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
+        return primitive.name in ("dot_general", "conv_general_dilated")
+
+    checkpoint_dots = dots_saveable
+
+    @staticmethod
+    def dots_with_no_batch_dims_saveable(primitive: Any, *_: Any, **params: Any) -> bool:
+        return primitive.name == "dot_general" and not any(params["dimension_numbers"][1])
+
+    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
+
+    @staticmethod
+    def save_only_these_names(*names: str) -> Callable[..., bool]:
+        return lambda primitive, *_, **params: primitive.name == "name" and params["name"] in names
+
+    @staticmethod
+    def save_any_names_but_these(*names: str) -> Callable[..., bool]:
+        return lambda primitive, *_, **params: (
+            primitive.name == "name" and params["name"] not in names
+        )
+
+    @staticmethod
+    def save_anything_except_these_names(*names: str) -> Callable[..., bool]:
+        return lambda primitive, *_, **params: (
+            not (primitive.name == "name" and params["name"] in names)
+        )
+
+    @staticmethod
+    def save_from_both_policies(
+        a: Callable[..., bool], b: Callable[..., bool]
+    ) -> Callable[..., bool]:
+        return lambda *args, **params: a(*args, **params) or b(*args, **params)
+
+
+checkpoint_policies = _Policies()
+
+
+def _name_rule(primals: Any, tangents: Any, *, name: str) -> Any:
+    # The tangent is not what the policy names: it passes as it is.
+    return name_p.bind(primals[0], name=name), tangents[0]
+
+
+name_p: Primitive = Primitive(
+    "name",
+    abstract_eval=lambda x, *, name: x,
+    impl=lambda x, *, name: x,
+    jvp=_name_rule,
+    transpose=lambda ct, x, *, name: [ct],
+    batch=lambda args, dims, *, name: (name_p.bind(args[0], name=name), dims[0]),
+)
+
+
+def checkpoint_name(x: Any, name: str) -> Any:
+    """`x`, under a name that a checkpoint policy can refer to. Applies to each leaf of a pytree."""
+    return tree.tree_map(lambda leaf: name_p.bind(leaf, name=name), x)

@@ -1,0 +1,553 @@
+"""`scan`: a loop with a carry, over the leading axis of arrays, whose outputs are stacked. Reverse
+mode keeps what the backward pass reads.
+
+scan(f, c, xs):  for i: c, y[i] = f(consts, c, xs[i])          jaxpr: (consts, carry, x) -> (carry,
+                 y)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import tree
+from ..core.avals import ShapedArray, typeof
+from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var
+from ..core.primitive import Primitive
+from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
+from ..core.trace import use_trace
+from ..primitives.common import as_array
+from ..primitives.elementwise import add_jaxvals
+from ..primitives.shape import broadcast
+from ..transforms.batch import batch_jaxpr, moveaxis
+from ..transforms.jvp import jvp_jaxpr_fixpoint
+from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
+from ..transforms.transpose import backward_pass
+from .call import mentions_axis
+from .common import check_carry, check_effects, permute, promote_weak_carry, trace_function
+
+
+def scan(
+    f: Callable[[Any, Any], tuple[Any, Any]],
+    init: Any,
+    xs: Any = None,
+    length: int | None = None,
+    reverse: bool = False,
+    unroll: int | bool = 1,
+    _split_transpose: bool = False,
+) -> tuple[Any, Any]:
+    """Loops `f(carry, x) -> (carry, y)` over the leading axis of `xs`; returns the last carry and
+    the stacked `y`.
+
+    `init` and the carry are pytrees of equal types; `xs` is a pytree of arrays with equal leading
+    axes, or None with `length` given. `reverse` goes from the last element to the first (outputs
+    stay in place). `unroll` is a hint.
+
+    >>> scan(lambda c, x: (c + x, c), 0, jnp.arange(3))
+    (Array(3, dtype=int32, weak_type=True), Array([0, 0, 1], dtype=int32, weak_type=True))
+
+    Raises TypeError if `f` is not callable, does not return a pair, or changes the type of the
+    carry; ValueError if leading axes differ.
+    """
+    if not callable(f):
+        raise TypeError(
+            f"lax.scan: f argument should be a callable, got {type(f)}. Fix: pass a function of "
+            "(carry, x)."
+        )
+    xs_leaves, xs_tree = tree.flatten(xs)
+    length = _length(xs_leaves, length)
+    init_leaves, init_tree = tree.flatten(init)
+    x_avals = [_element(typeof(x)) for x in xs_leaves]
+    in_tree = tree.treedef_tuple([init_tree, xs_tree])
+    for _ in range(3):
+        carry_avals = [typeof(c) for c in init_leaves]
+        closed, consts, out_tree = trace_function(f, in_tree, [*carry_avals, *x_avals], "scan")
+        carry_tree, ys_tree = _split_out_tree(out_tree, closed)
+        n_carry = carry_tree.num_leaves
+        if n_carry != len(init_leaves):
+            break
+        init_leaves, changed = promote_weak_carry(
+            init_leaves, carry_avals, closed.out_avals[:n_carry]
+        )
+        if not changed:
+            break
+    check_carry(
+        "scan", "body function", init_tree, carry_avals, carry_tree, closed.out_avals[:n_carry]
+    )
+    check_effects("scan", closed.effects)
+    params = {"length": length, "reverse": bool(reverse), "unroll": _unroll(unroll, length)}
+    outs = _bind_forwarding(closed, consts, init_leaves, xs_leaves, params)
+    return tree.unflatten(carry_tree, outs[:n_carry]), tree.unflatten(ys_tree, outs[n_carry:])
+
+
+def _bind_forwarding(
+    closed: ClosedJaxpr,
+    consts: Sequence[Any],
+    init: Sequence[Any],
+    xs: Sequence[Any],
+    params: dict[str, Any],
+) -> list[Any]:
+    """Binds a scan. A carry that the body hands on unchanged becomes a constant, and what it stacks
+    of an `xs` as it is, is that `xs`: neither is a result of the loop."""
+    jaxpr = closed.jaxpr
+    n_consts, n_carry = len(consts), len(init)
+    heads, carry_in, xs_in = _split(jaxpr.invars, n_consts, n_carry)
+    carry_out, ys_out = jaxpr.outvars[:n_carry], jaxpr.outvars[n_carry:]
+    fixed = [
+        v is w and a == typeof(x)
+        for v, w, x, a in zip(carry_in, carry_out, init, closed.in_avals[n_consts:], strict=False)
+    ]
+    at = {v: k for k, v in enumerate(xs_in)}
+    source = [at.get(y) if isinstance(y, Var) else None for y in ys_out]
+    moving = [not f for f in fixed]
+    invars = [*heads, *_where(carry_in, fixed), *_where(carry_in, moving), *xs_in]
+    kept_ys = [y for y, k in zip(ys_out, source, strict=True) if k is None]
+    if any(fixed) or len(kept_ys) < len(ys_out):
+        outvars = [*_where(carry_out, moving), *kept_ys]
+        closed = closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars))
+    consts = [*consts, *_where(init, fixed)]
+    found = iter(
+        scan_p.bind(
+            *consts, *_where(init, moving), *xs, jaxpr=closed, num_consts=len(consts),
+            num_carry=sum(moving), **params,
+        )
+    )  # fmt: skip
+    carry = [as_array(x) if f else next(found) for x, f in zip(init, fixed, strict=True)]
+    return [*carry, *(next(found) if k is None else as_array(xs[k]) for k in source)]
+
+
+def _where(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [v for v, flag in zip(values, flags, strict=True) if flag]
+
+
+def _unroll(unroll: int | bool, length: int) -> int:
+    if isinstance(unroll, bool):
+        return max(length, 1) if unroll else 1
+    if unroll < 0:
+        raise ValueError("`unroll` must be a `bool` or a non-negative `int`.")
+    return max(length, 1) if unroll == 0 else unroll
+
+
+def _length(leaves: Sequence[Any], length: int | None) -> int:
+    try:
+        lengths = [typeof(x).shape[0] for x in leaves]
+    except IndexError:
+        raise ValueError(
+            "scan got value with no leading axis to scan over: every leaf of xs needs at least one "
+            "axis. "
+            f"Got shapes {[typeof(x).shape for x in leaves]}. Fix: close over scalars, or add an "
+            "axis with x[None]."
+        ) from None
+    if length is not None:
+        length = int(length)
+        if any(n != length for n in lengths):
+            raise ValueError(
+                f"scan got `length` argument of {length} which disagrees with leading axis sizes "
+                f"{lengths}. Fix: leave out `length`."
+            )
+        if length < 0:
+            raise ValueError(f"scan got a negative `length`: {length}")
+        return length
+    if not lengths:
+        raise ValueError(
+            "scan got no values to scan over and `length` not provided. Fix: pass length=n."
+        )
+    if len(set(lengths)) > 1:
+        raise ValueError(
+            f"scan got values with different leading axis sizes: {', '.join(map(str, lengths))}. "
+            "Fix: every array in xs must be equally long along axis 0."
+        )
+    return lengths[0]  # type: ignore[no-any-return]
+
+
+def _split_out_tree(out_tree: Any, closed: ClosedJaxpr) -> tuple[Any, Any]:
+    children = tree.treedef_children(out_tree)
+    if out_tree.node_data() is None or out_tree.node_data()[0] is not tuple or len(children) != 2:
+        shown = tree.unflatten(out_tree, [a.str_short() for a in closed.out_avals])
+        raise TypeError(
+            f"scan body output must be a pair, got {shown}. Fix: return (carry, y); y may be None."
+        )
+    return children[0], children[1]
+
+
+def _element(aval: ShapedArray) -> ShapedArray:
+    return aval.update(shape=aval.shape[1:])
+
+
+def stacked(aval: ShapedArray, length: int) -> ShapedArray:
+    """The type of `length` values along a new leading axis."""
+    return aval.update(shape=(length, *aval.shape))
+
+
+def _abstract_eval(
+    *avals: Any, jaxpr: ClosedJaxpr, length: int, num_carry: int, **params: Any
+) -> Any:
+    outs = jaxpr.out_avals
+    return [*outs[:num_carry], *(stacked(a, length) for a in outs[num_carry:])], jaxpr.effects
+
+
+def _split(xs: Sequence[Any], *sizes: int) -> list[Any]:
+    parts, k = [], 0
+    for n in sizes:
+        parts.append(list(xs[k : k + n]))
+        k += n
+    return [*parts, list(xs[k:])]
+
+
+def _jvp(
+    primals: Any,
+    tangents: Any,
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
+) -> Any:
+    nonzeros = [type(t) is not Zero for t in tangents]
+    jvp, out_nz = jvp_jaxpr_fixpoint(jaxpr, nonzeros, num_consts, num_carry)
+    carry_nz = out_nz[:num_carry]
+    nz = [*nonzeros[:num_consts], *carry_nz, *nonzeros[num_consts + num_carry :]]
+    n_in, n_out = len(jaxpr.jaxpr.invars), len(jaxpr.jaxpr.outvars)
+    # Arguments and results come grouped as (primals, tangents); the loop wants (consts, carry, xs),
+    # each with its tangents.
+    slots = [k for k, flag in enumerate(nz) if flag]
+    dots = [n_in + k for k in range(len(slots))]
+    bounds = (num_consts, num_consts + num_carry)
+    const_dots = [d for d, k in zip(dots, slots, strict=True) if k < bounds[0]]
+    carry_dots = [d for d, k in zip(dots, slots, strict=True) if bounds[0] <= k < bounds[1]]
+    xs_dots = [d for d, k in zip(dots, slots, strict=True) if k >= bounds[1]]
+    ins = [
+        *range(bounds[0]),
+        *const_dots,
+        *range(*bounds),
+        *carry_dots,
+        *range(bounds[1], n_in),
+        *xs_dots,
+    ]
+    n_cd = sum(carry_nz)
+    n_od = sum(out_nz)
+    outs = [
+        *range(num_carry),
+        *range(n_out, n_out + n_cd),
+        *range(num_carry, n_out),
+        *range(n_out + n_cd, n_out + n_od),
+    ]
+    all_args = [
+        *primals,
+        *(instantiate_zeros(t) for t, flag in zip(tangents, nz, strict=True) if flag),
+    ]
+    result = scan_p.bind(
+        *(all_args[k] for k in ins), jaxpr=permute(jvp, ins, outs),
+        num_consts=num_consts + len(const_dots), num_carry=num_carry + n_cd, **params,
+    )  # fmt: skip
+    back = dict(zip(outs, result, strict=True))
+    rest = iter([back[k] for k in range(n_out, n_out + n_od)])
+    out_avals = _abstract_eval(jaxpr=jaxpr, num_carry=num_carry, **params)[0]
+    dots_out = [
+        next(rest) if flag else Zero(a.to_tangent_aval())
+        for a, flag in zip(out_avals, out_nz, strict=True)
+    ]
+    return [back[k] for k in range(n_out)], dots_out
+
+
+def split_known(
+    jaxpr: ClosedJaxpr, unknown: Sequence[bool], num_consts: int, num_carry: int
+) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], list[bool], int]:
+    """Splits a body: (known, staged, unknown arguments, unknown results, number of residuals); a
+    carry is unknown if it becomes so.
+    """
+    unknown = list(unknown)
+    end = num_consts + num_carry
+    for _ in range(1 + num_carry):
+        carry = unknown[num_consts:end]
+        want = carry + [False] * (len(jaxpr.jaxpr.outvars) - num_carry)
+        known, staged, out_unknown, n_res = partial_eval_jaxpr(jaxpr, unknown, want)
+        joined = [a or b for a, b in zip(carry, out_unknown[:num_carry], strict=True)]
+        if joined == carry:
+            return known, staged, unknown, out_unknown, n_res
+        unknown[num_consts:end] = joined
+    raise AssertionError(
+        "internal error in pullback: the unknown carries of a scan found no fixpoint"
+    )
+
+
+def split_scan(
+    unknown: Sequence[bool],
+    args: Sequence[Any],
+    bind_known: Any,
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
+) -> tuple[list[Any], list[bool], list[bool], list[Any], dict[str, Any]]:
+    """Runs the known part of a scan. Returns (known results, unknown results' flags, unknown
+    arguments' flags, and the operands before filling (None where an unknown argument goes) and the
+    parameters of the staged scan)."""
+    known, staged, unknown, out_unknown, n_res = split_known(jaxpr, unknown, num_consts, num_carry)
+    end = num_consts + num_carry
+    n_kc = sum(not u for u in unknown[:num_consts])
+    n_kcarry = sum(not u for u in unknown[num_consts:end])
+    known_args = [x for x, u in zip(args, unknown, strict=True) if not u]
+    known, where, stacked_at = _forward(known, n_res, n_kc, n_kcarry)
+    outs = bind_known(known_args, jaxpr=known, num_consts=n_kc, num_carry=n_kcarry, **params)
+    residuals: list[tuple[bool, Any]] = []  # (is stacked, value)
+    for kind, k in where:
+        if kind == "in":
+            residuals.append((k >= n_kc, known_args[k]))
+        else:
+            residuals.append((True, outs[k if kind == "out" else stacked_at + k]))
+    n_unknown_consts = sum(unknown[:num_consts])
+    n_unknown_carry = sum(unknown[num_consts:end])
+    fixed = [k for k, (st, _) in enumerate(residuals) if not st]
+    moving = [k for k, (st, _) in enumerate(residuals) if st]
+    n_args = len(staged.jaxpr.invars) - n_res
+    first = n_unknown_consts + n_unknown_carry
+    ins = [*fixed, *range(n_res, n_res + first), *moving, *range(n_res + first, n_res + n_args)]
+    staged = permute(staged, ins, range(len(staged.jaxpr.outvars)))
+    operands: list[Any] = [residuals[k][1] if k < n_res else None for k in ins]
+    n_known_out = sum(not u for u in out_unknown)
+    staged_params = {
+        **params,
+        "jaxpr": staged,
+        "num_consts": len(fixed) + n_unknown_consts,
+        "num_carry": n_unknown_carry,
+    }
+    return outs[:n_known_out], out_unknown, unknown, operands, staged_params
+
+
+def _forward(
+    known: ClosedJaxpr, n_res: int, n_consts: int, n_carry: int
+) -> tuple[ClosedJaxpr, list[tuple[str, int]], int]:
+    """Residuals that are consts, xs or ys are read from there; one that is a carry varies, so it
+    stays an output to be stacked.
+    """
+    jaxpr = known.jaxpr
+    n_out = len(jaxpr.outvars) - n_res
+    carry_ins = set(jaxpr.invars[n_consts : n_consts + n_carry])
+    final: list[tuple[str, int]] = []
+    ins = {v: k for k, v in enumerate(jaxpr.invars)}
+    ys = {v: n_carry + k for k, v in enumerate(jaxpr.outvars[n_carry:n_out]) if isinstance(v, Var)}
+    extra: list[Any] = []
+    at: dict[Any, int] = {}
+    for v in jaxpr.outvars[n_out:]:
+        if isinstance(v, Var) and v in ins and v not in carry_ins:
+            final.append(("in", ins[v]))
+        elif isinstance(v, Var) and v in ys:
+            final.append(("out", ys[v]))
+        else:
+            key = v if isinstance(v, Var) else id(v)
+            if key not in at:
+                at[key] = len(extra)
+                extra.append(v)
+            final.append(("res", at[key]))
+    return (
+        ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars[:n_out], *extra]), known.consts),
+        final,
+        n_out,
+    )
+
+
+def _partial_eval(
+    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
+) -> Any:
+    def bind_known(args: Any, **known_params: Any) -> Any:
+        with use_trace(trace.parent_trace):
+            return scan_p.bind(*args, **known_params)
+
+    # A carry that becomes unknown takes its known initial value into the staged program.
+    known_outs, out_unknown, all_unknown, operands, staged_params = split_scan(
+        unknown, tracers, bind_known, **params
+    )
+    fill = iter([x for x, u in zip(tracers, all_unknown, strict=True) if u])
+    operands = [next(fill) if x is None else x for x in operands]
+    with use_trace(trace.staged):
+        staged_outs = iter(scan_p.bind(*operands, **staged_params))
+    rest = iter(known_outs)
+    return [next(staged_outs) if u else next(rest) for u in out_unknown]
+
+
+def _transpose(
+    cts: Any, *args: Any, jaxpr: ClosedJaxpr, num_consts: int, num_carry: int, **params: Any
+) -> Any:
+    linear = [type(x) is UndefinedPrimal for x in args]
+    end = num_consts + num_carry
+    if not all(linear[num_consts:end]):
+        # A carry may start from a constant (a zero tangent) and be linear from the first step on;
+        # only one that stays known in the loop (a counter) has to be split off.
+        unknown = split_known(jaxpr, linear, num_consts, num_carry)[2]
+        if not all(unknown[num_consts:end]):
+            held = {**params, "jaxpr": jaxpr, "num_consts": num_consts, "num_carry": num_carry}
+            return _transpose_mixed(cts, args, linear, held)
+        linear = [*linear[:num_consts], *([True] * num_carry), *linear[end:]]
+    ct_zeros = [type(ct) is Zero for ct in cts]
+    body, n_acc = _transposed_body(jaxpr, linear, ct_zeros, num_consts, num_carry)
+    lin_consts = [x for x, lin in zip(args[:num_consts], linear, strict=False) if lin]
+    res_consts = [x for x, lin in zip(args[:num_consts], linear, strict=False) if not lin]
+    res_xs = [x for x, lin in zip(args[end:], linear[end:], strict=True) if not lin]
+    ct_carry = [instantiate_zeros(ct) for ct in cts[:num_carry]]
+    ct_ys = [ct for ct in cts[num_carry:] if type(ct) is not Zero]
+    acc = [instantiate_zeros(Zero(x.aval.to_ct_aval())) for x in lin_consts]
+    params = {**params, "reverse": not params["reverse"]}
+    outs = scan_p.bind(
+        *res_consts, *acc, *ct_carry, *ct_ys, *res_xs, jaxpr=body, num_consts=len(res_consts),
+        num_carry=n_acc + num_carry, **params,
+    )  # fmt: skip
+    acc_out, carry_out, xs_out = map(iter, _split(outs, n_acc, num_carry))
+    result: list[Any] = [next(acc_out) if lin else None for lin in linear[:num_consts]]
+    result += [
+        ct if type(x) is UndefinedPrimal else None
+        for ct, x in zip(carry_out, args[num_consts:end], strict=True)
+    ]
+    return result + [next(xs_out) if lin else None for lin in linear[end:]]
+
+
+def _transposed_body(
+    jaxpr: ClosedJaxpr,
+    linear: Sequence[bool],
+    ct_zeros: Sequence[bool],
+    num_consts: int,
+    num_carry: int,
+) -> tuple[ClosedJaxpr, int]:
+    """(residual consts, accumulated const cts, carry cts, y cts, residual xs) -> (accumulated,
+    carry cts, x cts).
+    """
+    key = ("scan transpose", tuple(linear), tuple(ct_zeros[num_carry:]), num_consts, num_carry)
+    if key in jaxpr.derived:
+        return jaxpr.derived[key]  # type: ignore[no-any-return]
+    avals, out_avals = jaxpr.in_avals, jaxpr.out_avals
+    end = num_consts + num_carry
+    lin_consts = [a for a, lin in zip(avals[:num_consts], linear, strict=False) if lin]
+    res_consts = [a for a, lin in zip(avals[:num_consts], linear, strict=False) if not lin]
+    res_xs = [a for a, lin in zip(avals[end:], linear[end:], strict=True) if not lin]
+    y_avals = [
+        a.to_ct_aval()
+        for a, z in zip(out_avals[num_carry:], ct_zeros[num_carry:], strict=True)
+        if not z
+    ]
+    carry_avals = [a.to_ct_aval() for a in avals[num_consts:end]]
+
+    def fun(*flat: Any) -> list[Any]:
+        rc, acc, carry, ys, rx = _split(
+            flat, len(res_consts), len(lin_consts), num_carry, len(y_avals)
+        )
+        rest, ys_iter = iter([*rc, *rx]), iter(ys)
+        ins = [
+            UndefinedPrimal(a) if lin else next(rest) for a, lin in zip(avals, linear, strict=True)
+        ]
+        y_cts = [
+            Zero(a.to_ct_aval()) if z else next(ys_iter)
+            for a, z in zip(out_avals[num_carry:], ct_zeros[num_carry:], strict=True)
+        ]
+        found = backward_pass(jaxpr.jaxpr, jaxpr.consts, ins, [*carry, *y_cts])
+        consts_ct, carry_ct, xs_ct = _split(found, num_consts, num_carry)
+        consts_ct = [ct for ct, lin in zip(consts_ct, linear, strict=False) if lin]
+        new_acc = [
+            a if type(ct) is Zero else add_jaxvals(a, ct)
+            for a, ct in zip(acc, consts_ct, strict=True)
+        ]
+        xs_out = [instantiate_zeros(ct) for ct, lin in zip(xs_ct, linear[end:], strict=True) if lin]
+        return [*new_acc, *map(instantiate_zeros, carry_ct), *xs_out]
+
+    in_avals = [*res_consts, *(a.to_ct_aval() for a in lin_consts), *carry_avals, *y_avals, *res_xs]
+    result = close_jaxpr(*trace_to_jaxpr(fun, in_avals, jaxpr.jaxpr.debug_info))[0], len(lin_consts)
+    jaxpr.derived[key] = result
+    return result
+
+
+def _transpose_mixed(cts: Any, args: Any, linear: list[bool], params: dict[str, Any]) -> Any:
+    """A carry that is not linear (a counter): run its part first, then transpose what is left."""
+
+    def bind_known(known_args: Any, **known_params: Any) -> Any:
+        return scan_p.bind(*known_args, **known_params)
+
+    _, out_unknown, all_unknown, operands, staged_params = split_scan(
+        linear, args, bind_known, **params
+    )
+    fill = iter([x for x, u in zip(args, all_unknown, strict=True) if u])
+    operands = [next(fill) if x is None else x for x in operands]
+    staged_cts = [ct for ct, u in zip(cts, out_unknown, strict=True) if u]
+    found = _transpose(staged_cts, *operands, **staged_params)
+    position = {
+        id(x): ct for x, ct in zip(operands, found, strict=True) if type(x) is UndefinedPrimal
+    }
+    return [position[id(x)] if lin else None for x, lin in zip(args, linear, strict=True)]
+
+
+def _batch(
+    axis: Any,
+    vals: Any,
+    dims: Any,
+    *,
+    jaxpr: ClosedJaxpr,
+    num_consts: int,
+    num_carry: int,
+    **params: Any,
+) -> Any:
+    if all(d is None for d in dims) and not mentions_axis(jaxpr.effects, axis.name):
+        return None
+    batched = [d is not None for d in dims]
+    end = num_consts + num_carry
+    carry = batched[num_consts:end]
+    for _ in range(1 + num_carry):
+        batched[num_consts:end] = carry
+        want = carry + [False] * (len(jaxpr.jaxpr.outvars) - num_carry)
+        body, out_batched = batch_jaxpr(jaxpr, axis, batched, want)
+        joined = [a or b for a, b in zip(carry, out_batched[:num_carry], strict=True)]
+        if joined == carry:
+            break
+        carry = joined
+    args = []
+    for k, (v, d) in enumerate(zip(vals, dims, strict=True)):
+        if d is not None:
+            args.append(moveaxis(v, d, 0 if k < end else 1))
+        else:  # a carry that the loop makes vary starts equal in all lanes
+            args.append(broadcast(v, (axis.size,)) if batched[k] else v)
+    outs = scan_p.bind(*args, jaxpr=body, num_consts=num_consts, num_carry=num_carry, **params)
+    out_dims = [(0 if b else None) for b in out_batched[:num_carry]] + [
+        (1 if b else None) for b in out_batched[num_carry:]
+    ]
+    return outs, out_dims
+
+
+def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
+    params = eqn.params
+    num_consts, num_carry = params["num_consts"], params["num_carry"]
+    end = num_consts + num_carry
+    used_carry = list(used[:num_carry])
+    if not any(used) and not eqn.effects:
+        return None
+    while True:
+        keep = [False] * num_consts + used_carry + [False] * (len(eqn.invars) - end)
+        body, used_in = dce_closed(params["jaxpr"], [*used_carry, *used[num_carry:]], keep)
+        joined = [a or b for a, b in zip(used_carry, used_in[num_consts:end], strict=True)]
+        if joined == used_carry:
+            break
+        used_carry = joined
+    new_outs = [*used_carry, *used[num_carry:]]
+    outvars = [v for v, u in zip(eqn.outvars, new_outs, strict=True) if u]
+    return eqn.replace(
+        invars=[v for v, u in zip(eqn.invars, used_in, strict=True) if u],
+        outvars=outvars,
+        params={
+            **params,
+            "jaxpr": body,
+            "num_consts": sum(used_in[:num_consts]),
+            "num_carry": sum(used_carry),
+        },
+        effects=body.effects,
+    )
+
+
+scan_p = Primitive(
+    "scan",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=_abstract_eval,
+    jvp=_jvp,
+    transpose=_transpose,
+    axis_batch=_batch,
+    partial_eval=_partial_eval,
+    dce=_dce,
+)

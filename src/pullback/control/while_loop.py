@@ -1,0 +1,425 @@
+"""`while_loop` and `fori_loop`.
+
+while cond(cond_consts, c): c = body(body_consts, c)
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, tree
+from ..core import effects as fx
+from ..core.avals import typeof
+from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_jaxpr
+from ..core.primitive import Primitive
+from ..core.symbolic import Zero, instantiate_zeros
+from ..core.trace import Tracer, use_trace
+from ..primitives.elementwise import lt, select_n
+from ..primitives.reductions import reduce_or
+from ..primitives.shape import broadcast, broadcast_in_dim
+from ..transforms.batch import batch_jaxpr, moveaxis
+from ..transforms.jvp import jvp_jaxpr_fixpoint
+from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
+from .call import mentions_axis
+from .common import check_carry, check_effects, permute, promote_weak_carry, trace_function
+from .scan import scan
+
+_REVERSE = (
+    "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic "
+    "start/stop values. "
+    "Try using lax.scan, or using fori_loop with static start/stop."
+)
+
+
+def while_loop(
+    cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
+) -> Any:
+    """Repeats `val = body_fun(val)` while `cond_fun(val)` is true; returns the last value.
+
+    `val` is a pytree whose types do not change; `cond_fun` returns one boolean.
+
+    >>> while_loop(lambda x: x < 10, lambda x: 2 * x, 1)
+    Array(16, dtype=int32, weak_type=True)
+
+    Raises TypeError if the functions are not callable, the condition is not a boolean scalar, or
+    the body changes the type of `val`.
+    """
+    if not (callable(cond_fun) and callable(body_fun)):
+        raise TypeError(
+            "lax.while_loop: body_fun and cond_fun arguments should be callable. Fix: pass two "
+            "functions of one value."
+        )
+    leaves, val_tree = tree.flatten(init_val)
+    in_tree = tree.treedef_tuple([val_tree])
+    for _ in range(3):
+        avals = [typeof(x) for x in leaves]
+        body, body_consts, out_tree = trace_function(body_fun, in_tree, avals, "while_loop")
+        if len(body.out_avals) != len(leaves):
+            break
+        leaves, changed = promote_weak_carry(leaves, avals, body.out_avals)
+        if not changed:
+            break
+    cond, cond_consts, cond_tree = trace_function(cond_fun, in_tree, avals, "while_cond")
+    _check_cond(cond, cond_tree)
+    check_carry("while_loop", "body function", val_tree, avals, out_tree, body.out_avals)
+    check_effects("while", fx.join(cond.effects, body.effects))
+    outs = while_p.bind(
+        *cond_consts, *body_consts, *leaves, cond_nconsts=len(cond_consts), cond_jaxpr=cond,
+        body_nconsts=len(body_consts), body_jaxpr=body,
+    )  # fmt: skip
+    return tree.unflatten(out_tree, outs)
+
+
+def _check_cond(cond: ClosedJaxpr, cond_tree: Any) -> None:
+    if not tree.treedef_is_leaf(cond_tree) or len(cond.out_avals) != 1:
+        raise TypeError(f"cond_fun must return a boolean scalar, but got pytree {cond_tree}.")
+    aval = cond.out_avals[0]
+    if aval.shape != () or aval.dtype != np.dtype(bool):
+        raise TypeError(
+            f"cond_fun must return a boolean scalar, but got output type(s) [{aval}]. Fix: return "
+            "a comparison, such as `x > 0`."
+        )
+
+
+def fori_loop(
+    lower: Any,
+    upper: Any,
+    body_fun: Callable[[Any, Any], Any],
+    init_val: Any,
+    *,
+    unroll: int | bool | None = None,
+) -> Any:
+    """`for i in range(lower, upper): val = body_fun(i, val)`, as one loop. With static bounds it
+    can be differentiated in reverse.
+
+    >>> fori_loop(0, 3, lambda i, x: x + i, 10)
+    Array(13, dtype=int32, weak_type=True)
+
+    Raises TypeError if `body_fun` is not callable or changes the type of `val`, or if the bounds
+    are not integers of one type.
+    """
+    if not callable(body_fun):
+        raise TypeError(
+            "lax.fori_loop: body_fun argument should be callable. Fix: pass a function of (i, val)."
+        )
+    static = _static_bounds(lower, upper)
+    lower_aval, upper_aval = _bound_aval(lower), _bound_aval(upper)
+    if lower_aval.dtype != upper_aval.dtype:
+        raise TypeError(
+            f"lower and upper arguments to fori_loop must have equal types, got {lower_aval.dtype} "
+            f"and {upper_aval.dtype}. Fix: convert one of them."
+        )
+    if not dtypes.is_integer(lower_aval.dtype):
+        raise TypeError(
+            f"lower and upper arguments to fori_loop must be integers, got {lower_aval.dtype}."
+        )
+    if static:
+        length = max(int(upper) - int(lower), 0)
+        start = _start(lower)
+
+        def step(carry: Any, _: Any) -> Any:
+            i, val = carry
+            return (i + 1, body_fun(i, val)), None
+
+        unroll_by = 1 if unroll is None else unroll
+        return scan(
+            _named(step, body_fun), (start, init_val), None, length=length, unroll=unroll_by
+        )[0][1]
+    if unroll is not None and unroll is not False and unroll != 1:
+        raise ValueError(
+            "Can only use `unroll` in `fori_loop` if the loop bounds are statically known. Fix: "
+            "drop `unroll`, or make the bounds static."
+        )
+    _, _, result = while_loop(
+        lambda c: lt(c[0], c[1]),
+        lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2])),
+        (lower, upper, init_val),
+    )
+    return result
+
+
+def _named(step: Any, body: Any) -> Any:
+    step.__wrapped__ = body
+    return step
+
+
+def _start(lower: Any) -> Any:
+    return lower if type(lower) is int else np.asarray(lower)[()]
+
+
+def _bound_aval(x: Any) -> Any:
+    aval = typeof(x)
+    if aval.shape != ():
+        raise TypeError(
+            f"the bounds of fori_loop must be scalars, got {aval.str_short()}. Fix: index the "
+            "array first."
+        )
+    return aval
+
+
+def _static_bounds(lower: Any, upper: Any) -> bool:
+    if isinstance(lower, Tracer) or isinstance(upper, Tracer):
+        return False
+    try:
+        operator.index(lower)
+        operator.index(upper)
+    except TypeError:
+        return not (isinstance(lower, Tracer) or isinstance(upper, Tracer))
+    return True
+
+
+def _abstract_eval(
+    *avals: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr, **params: Any
+) -> Any:
+    return body_jaxpr.out_avals, fx.join(cond_jaxpr.effects, body_jaxpr.effects)
+
+
+def _split(xs: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], list[Any], list[Any]]:
+    a, b = params["cond_nconsts"], params["cond_nconsts"] + params["body_nconsts"]
+    return list(xs[:a]), list(xs[a:b]), list(xs[b:])
+
+
+def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    cc, bc, init = _split(primals, params)
+    _, bc_dot, init_dot = _split(tangents, params)
+    nonzeros = [type(t) is not Zero for t in (*bc_dot, *init_dot)]
+    n_bc, n_carry = len(bc), len(init)
+    jvp, carry_nz = jvp_jaxpr_fixpoint(body, nonzeros, n_bc, n_carry)
+    bc_nz = nonzeros[:n_bc]
+    n_bd, n_cd = sum(bc_nz), sum(carry_nz)
+    # (consts, carry, const dots, carry dots) -> (consts, const dots, carry, carry dots)
+    first = n_bc + n_carry
+    ins = [
+        *range(n_bc),
+        *range(first, first + n_bd),
+        *range(n_bc, first),
+        *range(first + n_bd, first + n_bd + n_cd),
+    ]
+    jvp = permute(jvp, ins, range(n_carry + n_cd))
+    dots = [instantiate_zeros(t) for t, nz in zip(init_dot, carry_nz, strict=True) if nz]
+    wide = widen_cond(cond, len(cc), jvp.out_avals)
+    outs = while_p.bind(
+        *cc, *bc, *(t for t, nz in zip(bc_dot, bc_nz, strict=True) if nz), *init, *dots,
+        cond_nconsts=len(cc), cond_jaxpr=wide, body_nconsts=n_bc + n_bd, body_jaxpr=jvp,
+    )  # fmt: skip
+    rest = iter(outs[n_carry:])
+    out_dots = [
+        next(rest) if nz else Zero(a.to_tangent_aval())
+        for a, nz in zip(body.out_avals, carry_nz, strict=True)
+    ]
+    return outs[:n_carry], out_dots
+
+
+def widen_cond(
+    cond: ClosedJaxpr, n_consts: int, carry_avals: Sequence[Any], keep: Sequence[int] | None = None
+) -> ClosedJaxpr:
+    """The condition for a longer carry, of which it reads the entries `keep` (by default the first
+    ones).
+    """
+    n = len(cond.jaxpr.invars) - n_consts
+    chosen = list(range(n)) if keep is None else list(keep)
+
+    def fun(*args: Any) -> list[Any]:
+        carry = args[n_consts:]
+        return eval_jaxpr(cond.jaxpr, cond.consts, *args[:n_consts], *(carry[k] for k in chosen))
+
+    return close_jaxpr(
+        *trace_to_jaxpr(fun, [*cond.in_avals[:n_consts], *carry_avals], cond.jaxpr.debug_info)
+    )[0]
+
+
+def _partial_eval(
+    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
+) -> Any:
+    """Runs the loop of the known carries; the staged loop runs everything again, so that it can be
+    evaluated forwards.
+    """
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    cc_uk, bc_uk, carry_uk = _split(unknown, params)
+    for _ in range(1 + len(carry_uk)):
+        _, _, out_uk, _ = partial_eval_jaxpr(body, [*bc_uk, *carry_uk], carry_uk)
+        joined = [a or b for a, b in zip(carry_uk, out_uk, strict=True)]
+        if joined == carry_uk:
+            break
+        carry_uk = joined
+    used = _read_by_cond(cond, len(cc_uk))
+    if any(cc_uk) or all(carry_uk) or any(u and uk for u, uk in zip(used, carry_uk, strict=True)):
+        return trace.stage(while_p, tracers, params)
+    known, _, _, n_res = partial_eval_jaxpr(body, [*bc_uk, *carry_uk], carry_uk)
+    n_known = sum(not uk for uk in carry_uk)
+    known = known.replace(
+        jaxpr=known.jaxpr.replace(outvars=known.jaxpr.outvars[: len(known.jaxpr.outvars) - n_res])
+    )
+    known = dce_closed(known, [True] * n_known, True)[0]
+    keep = [k for k, uk in enumerate(carry_uk) if not uk]
+    cc, bc, init = _split(tracers, params)
+    known_cond = narrow_cond(cond, len(cc), keep)
+    known_bc = [x for x, uk in zip(bc, bc_uk, strict=True) if not uk]
+    with use_trace(trace.parent_trace):
+        known_outs = iter(
+            while_p.bind(
+                *cc,
+                *known_bc,
+                *(init[k] for k in keep),
+                cond_nconsts=len(cc),
+                cond_jaxpr=known_cond,
+                body_nconsts=len(known_bc),
+                body_jaxpr=known,
+            )
+        )
+    staged_outs = trace.stage(while_p, tracers, params)
+    return [x if uk else next(known_outs) for x, uk in zip(staged_outs, carry_uk, strict=True)]
+
+
+def _read_by_cond(cond: ClosedJaxpr, n_consts: int) -> list[bool]:
+    return dce_closed(cond, [True])[1][n_consts:]
+
+
+def narrow_cond(cond: ClosedJaxpr, n_consts: int, keep: Sequence[int]) -> ClosedJaxpr:
+    """The condition of a shorter carry: it must read only the entries `keep`."""
+    jaxpr = cond.jaxpr
+    carry = jaxpr.invars[n_consts:]
+    return ClosedJaxpr(
+        jaxpr.replace(invars=[*jaxpr.invars[:n_consts], *(carry[k] for k in keep)]), cond.consts
+    )
+
+
+def _transpose(cts: Any, *args: Any, **params: Any) -> Any:
+    raise ValueError(_REVERSE)
+
+
+def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    mapped = any(d is not None for d in dims)
+    if not mapped and not (
+        mentions_axis(cond.effects, axis.name) or mentions_axis(body.effects, axis.name)
+    ):
+        return None
+    effects = fx.lane_refused_effects.filter_in(fx.join(cond.effects, body.effects))
+    if fx.ordered_effects.filter_in(effects):
+        raise Exception(
+            "Ordered IO effects not supported in vmap. Fix: make the callback unordered."
+        )
+    cc_b, bc_b, carry_b = _split([d is not None for d in dims], params)
+    for _ in range(2 + len(carry_b)):
+        _, out_b = batch_jaxpr(body, axis, [*bc_b, *carry_b], carry_b)
+        _, (pred_b,) = batch_jaxpr(cond, axis, [*cc_b, *carry_b], False)
+        joined = (
+            [True] * len(carry_b)
+            if pred_b
+            else [a or b for a, b in zip(carry_b, out_b, strict=True)]
+        )
+        if joined == carry_b:
+            break
+        carry_b = joined
+    new_body, _ = batch_jaxpr(body, axis, [*bc_b, *carry_b], carry_b)
+    new_cond, (pred_b,) = batch_jaxpr(cond, axis, [*cc_b, *carry_b], False)
+    cc, bc, init = _split(
+        [v if d is None else moveaxis(v, d, 0) for v, d in zip(vals, dims, strict=True)], params
+    )
+    init_dims = _split(dims, params)[2]
+    init = [
+        broadcast(v, (axis.size,)) if b and d is None else v
+        for v, b, d in zip(init, carry_b, init_dims, strict=True)
+    ]
+    body_consts = bc
+    if pred_b and effects:
+        raise Exception(
+            "Unordered IO effects not supported in while_loop with batched predicate. Fix: use "
+            "pure_callback, or a predicate that is the same for the whole batch."
+        )
+    if pred_b:
+        new_body, new_cond = _masked(new_body, new_cond, len(bc), len(cc))
+        body_consts = [*cc, *bc]
+    outs = while_p.bind(
+        *cc,
+        *body_consts,
+        *init,
+        cond_nconsts=len(cc),
+        cond_jaxpr=new_cond,
+        body_nconsts=len(body_consts),
+        body_jaxpr=new_body,
+    )
+    return outs, [0 if b else None for b in carry_b]
+
+
+def _masked(
+    body: ClosedJaxpr, cond: ClosedJaxpr, n_bc: int, n_cc: int
+) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """A loop whose lanes stop one by one: it goes on while any does, and a lane that has stopped
+    keeps its values.
+    """
+    carry_avals = body.in_avals[n_bc:]
+
+    def new_body(*args: Any) -> list[Any]:
+        cc, bc, carry = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
+        (pred,) = eval_jaxpr(cond.jaxpr, cond.consts, *cc, *carry)
+        new = eval_jaxpr(body.jaxpr, body.consts, *bc, *carry)
+        return [select_lanes(pred, old, x) for old, x in zip(carry, new, strict=True)]
+
+    def new_cond(*args: Any) -> list[Any]:
+        (pred,) = eval_jaxpr(cond.jaxpr, cond.consts, *args)
+        return [reduce_or(pred, (0,))]
+
+    body_avals = [*cond.in_avals[:n_cc], *body.in_avals[:n_bc], *carry_avals]
+    return (
+        close_jaxpr(*trace_to_jaxpr(new_body, body_avals, body.jaxpr.debug_info))[0],
+        close_jaxpr(*trace_to_jaxpr(new_cond, cond.in_avals, cond.jaxpr.debug_info))[0],
+    )
+
+
+def select_lanes(pred: Any, on_false: Any, on_true: Any) -> Any:
+    """Per lane of the leading axis, `on_true` or `on_false`."""
+    aval = typeof(on_true)
+    if aval.ndim > 1:
+        pred = broadcast_in_dim(pred, aval.shape, (0,))
+    return select_n(pred, on_false, on_true)
+
+
+def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
+    if not any(used) and not eqn.effects:
+        return None
+    params = eqn.params
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
+    keep = [a or b for a, b in zip(used, _read_by_cond(cond, n_cc), strict=True)]
+    while True:
+        new_body, used_in = dce_closed(body, keep, [False] * n_bc + keep)
+        joined = [a or b for a, b in zip(keep, used_in[n_bc:], strict=True)]
+        if joined == keep:
+            break
+        keep = joined
+    if all(keep) and all(used_in):
+        return eqn
+    cc, bc, init = _split(eqn.invars, params)
+    chosen = [k for k, flag in enumerate(keep) if flag]
+    bc = [v for v, u in zip(bc, used_in[:n_bc], strict=True) if u]
+    return eqn.replace(
+        invars=[*cc, *bc, *(init[k] for k in chosen)],
+        outvars=[eqn.outvars[k] for k in chosen],
+        params={
+            "cond_nconsts": n_cc,
+            "cond_jaxpr": narrow_cond(cond, n_cc, chosen),
+            "body_nconsts": len(bc),
+            "body_jaxpr": new_body,
+        },
+    )
+
+
+while_p = Primitive(
+    "while",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=_abstract_eval,
+    jvp=_jvp,
+    transpose=_transpose,
+    axis_batch=_batch,
+    partial_eval=_partial_eval,
+    dce=_dce,
+)

@@ -1,0 +1,351 @@
+"""Abstract values: the types of the jaxpr grammar. An open class; every field is changed through
+`update` only.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import config, dtypes
+from ..errors import JAXTypeError
+
+
+class AbstractValue:
+    """The type of a value in a jaxpr. Subclasses say how they compare, print, and look as a
+    tangent.
+    """
+
+    __slots__ = ()
+
+    def to_tangent_aval(self) -> AbstractValue:
+        raise TypeError(f"values of type {self} have no tangents")
+
+    def at_least_vspace(self) -> AbstractValue:
+        return self.to_tangent_aval()
+
+    def to_ct_aval(self) -> AbstractValue:
+        return self.to_tangent_aval()
+
+    def update(self, **changes: Any) -> AbstractValue:
+        raise TypeError(f"values of type {self} have no fields to update")
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        return repr(self)
+
+    def strip_weak_type(self) -> AbstractValue:
+        return self
+
+
+class AbstractToken(AbstractValue):
+    """The type of tokens, which order effects."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbstractToken)
+
+    def __hash__(self) -> int:
+        return hash(AbstractToken)
+
+    def to_tangent_aval(self) -> AbstractValue:
+        return self
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        return "Tok"
+
+    def __repr__(self) -> str:
+        return "AbstractToken()"
+
+
+abstract_token = AbstractToken()
+
+
+class ManualAxisType:
+    """How a value varies over the manual axes of a mesh: varying, unreduced or reduced over
+    each.
+    """
+
+    __slots__ = ("reduced", "unreduced", "varying")
+
+    def __init__(self, varying: Any = (), unreduced: Any = (), reduced: Any = ()) -> None:
+        self.varying, self.unreduced, self.reduced = map(frozenset, (varying, unreduced, reduced))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, ManualAxisType) and (
+            self.varying,
+            self.unreduced,
+            self.reduced,
+        ) == (
+            other.varying,
+            other.unreduced,
+            other.reduced,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.varying, self.unreduced, self.reduced))
+
+    def __bool__(self) -> bool:
+        return bool(self.varying or self.unreduced or self.reduced)
+
+    def __repr__(self) -> str:
+        return (
+            f"ManualAxisType(varying={self.varying}, unreduced={self.unreduced}, "
+            f"reduced={self.reduced})"
+        )
+
+
+no_manual_axes = ManualAxisType()
+
+
+class UnshapedArray(AbstractValue):
+    """A dtype and a weakness, without a shape: the base of ShapedArray."""
+
+    __slots__ = ()
+
+
+class ShapedArray(UnshapedArray):
+    """The type of arrays: shape (ints or symbolic dims), dtype (NumPy or extended), weak type,
+    sharding, manual axes, memory space.
+
+    >>> ShapedArray((3,), np.dtype("float32")).str_short()
+    'float32[3]'
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "_hash",
+        "dtype",
+        "manual_axis_type",
+        "memory_space",
+        "shape",
+        "sharding",
+        "weak_type",
+    )
+    array_abstraction_level = 2
+
+    def __init__(
+        self,
+        shape: Any,
+        dtype: Any,
+        weak_type: bool = False,
+        *,
+        sharding: Any = None,
+        manual_axis_type: ManualAxisType = no_manual_axes,
+        memory_space: Any = None,
+    ) -> None:
+        self.shape = shape if type(shape) is tuple else tuple(shape)
+        self.dtype = (
+            dtype if isinstance(dtype, (np.dtype, dtypes.ExtendedDType)) else dtypes.dtype(dtype)
+        )
+        self.weak_type = weak_type
+        self.sharding = sharding
+        self.manual_axis_type = manual_axis_type
+        self.memory_space = memory_space
+        self._hash = hash((self.shape, self.dtype, weak_type))
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> Any:
+        total = 1
+        for n in self.shape:
+            total = total * n
+        return total
+
+    @property
+    def vma(self) -> frozenset[Any]:
+        return self.manual_axis_type.varying
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]  # type: ignore[no-any-return]
+
+    def __eq__(self, other: object) -> bool:
+        if self is other:
+            return True
+        return (
+            type(other) is type(self)
+            and self._hash == other._hash
+            and self.shape == other.shape
+            and self.dtype == other.dtype
+            and self.weak_type == other.weak_type
+            and self.sharding == other.sharding
+            and self.manual_axis_type == other.manual_axis_type
+            and self.memory_space == other.memory_space
+        )
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    def update(self, **changes: Any) -> ShapedArray:
+        fields = {
+            "shape": self.shape,
+            "dtype": self.dtype,
+            "weak_type": self.weak_type,
+            "sharding": self.sharding,
+            "manual_axis_type": self.manual_axis_type,
+            "memory_space": self.memory_space,
+        }
+        fields.update(changes)
+        return type(self)(
+            fields.pop("shape"), fields.pop("dtype"), fields.pop("weak_type"), **fields
+        )
+
+    def to_tangent_aval(self) -> ShapedArray:
+        # Weakness is kept, as JAX keeps it: a tangent promotes as its primal does.
+        d = dtypes.tangent_dtype(self.dtype)
+        return self if d == self.dtype else self.update(dtype=d, weak_type=self.weak_type)
+
+    def strip_weak_type(self) -> ShapedArray:
+        return self.update(weak_type=False) if self.weak_type else self
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        name = (
+            dtypes.short_name(self.dtype)
+            if short_dtypes
+            else getattr(self.dtype, "name", str(self.dtype))
+        )
+        if self.dtype == dtypes.float0:
+            name = "float0"
+        return f"{name}[{','.join(map(str, self.shape))}]"
+
+    def __repr__(self) -> str:
+        weak = ", weak_type=True" if self.weak_type else ""
+        return f"ShapedArray({self.str_short()}{weak})"
+
+    def __str__(self) -> str:
+        return f"{'~' if self.weak_type else ''}{self.str_short()}"
+
+    def __reduce__(self) -> Any:
+        return _rebuild, (self.shape, self.dtype, self.weak_type, self.sharding, self.memory_space)
+
+    # The attributes that arrays and tracers share are read through the aval by upper layers.
+
+
+def _rebuild(
+    shape: Any, dtype: Any, weak_type: bool, sharding: Any, memory_space: Any
+) -> ShapedArray:
+    return ShapedArray(shape, dtype, weak_type, sharding=sharding, memory_space=memory_space)
+
+
+_interned: dict[ShapedArray, ShapedArray] = {}
+_intern_lock = threading.Lock()
+
+
+def intern(aval: ShapedArray) -> ShapedArray:
+    """The one object for all avals equal to this: native fast paths compare avals by address."""
+    found = _interned.get(aval)
+    if found is None:
+        with _intern_lock:
+            found = _interned.setdefault(aval, aval)
+    return found
+
+
+_TYPEOF: dict[type, Callable[[Any], AbstractValue]] = {}
+
+
+def register_typeof(cls: type, rule: Callable[[Any], AbstractValue]) -> None:
+    """Makes values of type `cls` acceptable to primitives; `rule(x)` is their aval."""
+    _TYPEOF[cls] = rule
+
+
+def _numpy_aval(x: Any) -> ShapedArray:
+    d = x.dtype
+    if d.kind in "OSUMm" or (
+        d.kind == "V" and d != dtypes.float0 and d.name not in dtypes._BY_NAME
+    ):
+        raise JAXTypeError(
+            f"Value {x!r} with dtype {d} is not a valid JAX array type. Only arrays of numeric "
+            "types are supported by JAX. Fix: convert it to numbers, x.astype(float)."
+        )
+    return ShapedArray(x.shape, dtypes.canonicalize_dtype(d))
+
+
+_scalar_avals: dict[tuple[type, bool], ShapedArray] = {}
+
+
+def _scalar_aval(x: Any) -> ShapedArray:
+    kind = type(x)
+    x64 = config.enable_x64.get()
+    if kind is int and not -(2**31) <= x < 2**31:
+        return _large_int_aval(x, x64)
+    aval = _scalar_avals.get((kind, x64))
+    if aval is None:
+        d = dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind])
+        aval = _scalar_avals[kind, x64] = intern(ShapedArray((), d, weak_type=kind is not bool))
+    return aval
+
+
+def _large_int_aval(x: int, x64: bool) -> ShapedArray:
+    if x64 and -(2**63) <= x < 2**63:
+        return ShapedArray((), np.dtype("int64"), weak_type=True)
+    raise OverflowError(
+        "An overflow was encountered while parsing an argument to a jitted computation: the "
+        f"Python int {x} does not fit in "
+        f"{'int64' if x64 else 'int32'}. Fix: give it a dtype (np.uint32(...)) or enable x64."
+    )
+
+
+for _kind in (bool, int, float, complex):
+    register_typeof(_kind, _scalar_aval)
+register_typeof(np.ndarray, _numpy_aval)
+register_typeof(np.generic, _numpy_aval)
+
+
+def typeof(x: Any) -> Any:
+    """The aval of any value that a primitive accepts: array, tracer, NumPy array or scalar, Python
+    scalar.
+
+    Raises TypeError for anything else.
+    """
+    aval = getattr(x, "aval", None)
+    if aval is not None and isinstance(aval, AbstractValue):
+        return aval
+    rule = _TYPEOF.get(type(x))
+    if rule is None:
+        rule = _find_rule(x)
+    return rule(x)
+
+
+def _find_rule(x: Any) -> Callable[[Any], AbstractValue]:
+    for cls in type(x).__mro__:
+        if cls in _TYPEOF:
+            _TYPEOF[type(x)] = _TYPEOF[cls]
+            return _TYPEOF[cls]
+    if hasattr(x, "__jax_array__"):
+        return lambda value: typeof(value.__jax_array__())
+    raise TypeError(
+        f"Argument '{x}' of type {type(x)} is not a valid JAX type. "
+        "Fix: pass arrays or numbers (or a pytree of them), or mark the argument static with "
+        "static_argnums/static_argnames."
+    )
+
+
+def is_valid_value(x: Any) -> bool:
+    """Can `x` be an operand of a primitive?"""
+    try:
+        typeof(x)
+    except (TypeError, OverflowError):
+        return False
+    return True
+
+
+def typematch(a: AbstractValue, b: AbstractValue) -> bool:
+    """Equal up to weak type (and sharding)."""
+    if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
+        return a.shape == b.shape and a.dtype == b.dtype
+    return bool(a == b)
+
+
+def zeros_like_aval(aval: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array of zeros of the aval's shape and (physical) dtype, sharing one element of
+    memory.
+    """
+    return np.broadcast_to(np.zeros((), aval.dtype), aval.shape)

@@ -1,0 +1,279 @@
+"""Building jaxprs: a trace that writes an equation for each `bind`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from . import effects as fx
+from . import source
+from .avals import AbstractValue, typeof
+from .dims import DimExpr
+from .jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var
+from .trace import Trace, Tracer, check_leaks, check_live, current_trace, use_trace
+
+# How many functions were traced to jaxprs in this process; a second call of a jitted function must
+# not raise it.
+_counts = {"trace": 0}
+
+
+def trace_count() -> int:
+    """The number of user functions traced to jaxprs so far, in this process."""
+    return _counts["trace"]
+
+
+def count_trace() -> None:
+    """A user's function is about to be traced for jit."""
+    _counts["trace"] += 1
+
+
+# Filled by primitives/dims: writes the equation whose result is the value of a symbolic size.
+dim_value: list[Callable[..., Any]] = []
+
+
+class JaxprTracer(Tracer):
+    """A variable of a program under construction."""
+
+    __slots__ = ("aval", "source_info", "var")
+
+    def __init__(self, trace: JaxprTrace, var: Var, source_info: Any) -> None:
+        self._trace = trace
+        self.var, self.aval, self.source_info = var, var.aval, source_info
+
+    def _origin_msg(self) -> str:
+        trace: JaxprTrace = self._trace  # type: ignore[assignment]
+        info = trace.debug_info
+        if self.source_info is None:
+            name = trace.arg_name(self.var)
+            func = f" of {info.func_src_info} for {info.traced_for}" if info else ""
+            return (
+                f"This value is the argument {name}{func}."
+                if name
+                else f"This value is an argument{func}."
+            )
+        while_tracing = f" while tracing {info.func_src_info} for {info.traced_for}" if info else ""
+        return f"This value was made at {self.source_info.summary()}{while_tracing}."
+
+    def __repr__(self) -> str:
+        return f"JitTracer({self.aval})"
+
+    def _check_integer_scalar(self) -> None:
+        if self.aval.shape != () or not dtypes.is_integer(self.aval.dtype):
+            raise TypeError(
+                "Only integer scalar arrays can be converted to a scalar index; got "
+                f"{self.aval.str_short()}"
+            )
+
+
+class JaxprTrace(Trace):
+    """Writes equations. Values that are not its own become literals (scalars) or constvars (arrays,
+    tracers of outer traces).
+    """
+
+    __slots__ = ("const_ids", "consts", "constvars", "debug_info", "effects", "eqns", "invars")
+
+    def __init__(
+        self, parent_trace: Trace | None = None, debug_info: DebugInfo | None = None
+    ) -> None:
+        super().__init__(parent_trace)
+        self.eqns: list[JaxprEqn] = []
+        self.invars: list[Var] = []
+        self.constvars: list[Var] = []
+        self.consts: list[Any] = []
+        self.const_ids: dict[int, Var] = {}
+        self.effects: set[Any] = set()
+        self.debug_info = debug_info
+
+    def new_arg(self, aval: AbstractValue) -> JaxprTracer:
+        var = Var(aval)
+        self.invars.append(var)
+        return JaxprTracer(self, var, None)
+
+    def arg_name(self, var: Var) -> str:
+        names = self.debug_info.arg_names if self.debug_info else None
+        for k, v in enumerate(self.invars):
+            if v is var:
+                return names[k] if names and k < len(names) else f"number {k}"
+        return ""
+
+    def atom(self, x: Any) -> Var | Literal:
+        """The variable or literal that stands for `x` in this program."""
+        if isinstance(x, Tracer):
+            if x._trace is self:
+                return x.var  # type: ignore[attr-defined, no-any-return]
+            check_live(x)
+        elif _is_scalar(x):
+            return _literal(x)
+        elif isinstance(x, DimExpr):
+            return self.atom(dim_value[0](self, x))
+        var = self.const_ids.get(id(x))
+        if var is None:
+            var = self.const_ids[id(x)] = Var(typeof(x))
+            self.constvars.append(var)
+            self.consts.append(x)
+        return var
+
+    def lift(self, x: Any) -> JaxprTracer:
+        """`x` as a tracer of this trace."""
+        if isinstance(x, JaxprTracer) and x._trace is self:
+            return x
+        atom = self.atom(x)
+        if isinstance(atom, Literal):
+            atom = self.const_ids[id(x)] = Var(atom.aval)
+            self.constvars.append(atom)
+            self.consts.append(x)
+        return JaxprTracer(self, atom, source.current())
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        if not self._alive:
+            raise RuntimeError("internal error in pullback: a finished trace was asked to trace")
+        staging = primitive.rules.get("staging")
+        if staging is not None:
+            return staging(self, tracers, params)
+        return self.emit(primitive, tracers, params)
+
+    def emit(
+        self,
+        primitive: Any,
+        tracers: Sequence[Any],
+        params: dict[str, Any],
+        source_info: Any = None,
+    ) -> Any:
+        """Writes one equation and returns its results."""
+        atoms = [self.atom(x) for x in tracers]
+        out_avals, effects = primitive.abstract_eval(*[a.aval for a in atoms], **params)
+        multiple = primitive.multiple_results
+        outvars = [Var(a) for a in out_avals] if multiple else [Var(out_avals)]
+        info = source_info or source.current()
+        self.eqns.append(
+            JaxprEqn(atoms, outvars, primitive, params, effects or fx.no_effects, info)
+        )
+        if effects:
+            self.effects.update(effects)
+        if multiple:
+            return [JaxprTracer(self, v, info) for v in outvars]
+        return JaxprTracer(self, outvars[0], info)
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
+    ) -> Any:
+        return primitive.rules["stage_call"](self, primitive, fun, jvp, tracers, symbolic_zeros)
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Any,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        tracers: Any,
+        *,
+        out_trees: Any,
+        symbolic_zeros: bool,
+    ) -> Any:
+        return primitive.rules["stage_call"](
+            self, primitive, fun, fwd, bwd, tracers, out_trees, symbolic_zeros
+        )
+
+    def finish(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+        """The program whose results are `outs`, and the values of its constvars. The trace
+        is over.
+        """
+        outvars = [self.atom(x) for x in outs]
+        jaxpr = Jaxpr(
+            self.constvars, self.invars, outvars, self.eqns, self.effects, self.debug_info
+        )
+        self.invalidate()
+        return jaxpr, self.consts
+
+
+def _is_scalar(x: Any) -> bool:
+    """Is `x` one concrete number: of Python, of NumPy, or an array without axes?"""
+    if type(x) in (bool, int, float, complex):
+        return True
+    dtype = getattr(x, "dtype", None)
+    return isinstance(dtype, np.dtype) and dtype.names is None and getattr(x, "shape", None) == ()
+
+
+def _literal(x: Any) -> Literal:
+    aval = typeof(x)
+    if type(x) not in (bool, int, float, complex):
+        x = np.asarray(x).astype(aval.dtype, copy=False)[()]
+        if aval.weak_type and typeof(x.item()) == aval:
+            x = x.item()  # as weak, when the program is replayed, as it was
+    return Literal(x, aval)
+
+
+def trace_to_jaxpr(
+    fun: Callable[..., Sequence[Any]], in_avals: Sequence[Any], debug_info: DebugInfo | None = None
+) -> tuple[Jaxpr, list[Any]]:
+    """Runs `fun` (flat values to flat values) on tracers of the given types: its program, and the
+    values that it closed over.
+
+    The closed-over values may be tracers of outer, live traces: whoever binds the program passes
+    them as operands (`convert_constvars`), and such a program must not be cached.
+    """
+    trace = JaxprTrace(current_trace(), debug_info)
+    args = [trace.new_arg(a) for a in in_avals]
+    with use_trace(trace):
+        outs = fun(*args)
+    jaxpr, consts = trace.finish(outs)
+    args.clear()
+    del outs
+    check_leaks(trace)
+    return jaxpr, consts
+
+
+def close_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[ClosedJaxpr, list[Any]]:
+    """A closed jaxpr, and the operands that must be passed before its arguments: the closed-over
+    tracers, if there are any.
+    """
+    if not any(isinstance(c, Tracer) for c in consts):
+        return ClosedJaxpr(jaxpr, consts), []
+    is_tracer = [isinstance(c, Tracer) for c in consts]
+    hoisted = [v for v, t in zip(jaxpr.constvars, is_tracer, strict=True) if t]
+    kept = [v for v, t in zip(jaxpr.constvars, is_tracer, strict=True) if not t]
+    closed = ClosedJaxpr(
+        jaxpr.replace(constvars=kept, invars=[*hoisted, *jaxpr.invars]),
+        [c for c, t in zip(consts, is_tracer, strict=True) if not t],
+    )
+    return closed, [c for c, t in zip(consts, is_tracer, strict=True) if t]
+
+
+def fun_source_info(fun: Any) -> str:
+    """`name at file:line` of a Python function."""
+    while hasattr(fun, "__wrapped__") or hasattr(fun, "func"):
+        fun = getattr(fun, "__wrapped__", None) or fun.func
+    code = getattr(fun, "__code__", None)
+    name = getattr(fun, "__name__", type(fun).__name__)
+    return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
+
+
+def arg_names(
+    fun: Any, args: Sequence[Any], kwargs: dict[str, Any], flatten_with_path: Any
+) -> tuple[str, ...] | None:
+    """A name for each leaf of (args, kwargs), such as `params['w']`, or None if the signature
+    cannot be had.
+    """
+    try:
+        bound = inspect.signature(fun).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return None
+    names: list[str] = []
+    signature = inspect.signature(fun)
+    for name, value in bound.arguments.items():
+        kind = signature.parameters[name].kind
+        if kind == inspect.Parameter.VAR_POSITIONAL:
+            for k, v in enumerate(value):
+                names += [f"{name}[{k}]{path}" for path in flatten_with_path(v)]
+        elif kind == inspect.Parameter.VAR_KEYWORD:
+            for k in sorted(value):
+                names += [f"{name}['{k}']{path}" for path in flatten_with_path(value[k])]
+        else:
+            names += [f"{name}{path}" for path in flatten_with_path(value)]
+    return tuple(names)

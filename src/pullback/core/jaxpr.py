@@ -1,0 +1,321 @@
+"""The grammar of programs. Typed, in A-normal form, immutable.
+
+ClosedJaxpr = Jaxpr × values of its constvars
+Jaxpr       = { lambda constvars ; invars . let eqn* in (outvars) }
+eqn         = outvars = primitive[params] invars
+atom        = Var | Literal;   an outvar that nobody reads may be a DropVar
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import effects as fx
+from . import source
+from .avals import typeof
+from .trace import Trace, use_trace
+
+
+class Var:
+    """A variable: its identity is the object, its type the aval."""
+
+    __slots__ = ("aval", "final_qdd", "initial_qdd")
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Var(id={id(self)}):{self.aval.str_short()}"
+
+
+class DropVar(Var):
+    """A result that nobody reads; prints as `_`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "_"
+
+
+class Literal:
+    """A scalar constant inside an equation."""
+
+    __slots__ = ("aval", "val")
+
+    def __init__(self, val: Any, aval: Any = None) -> None:
+        self.val = val
+        self.aval = typeof(val) if aval is None else aval
+
+    def __repr__(self) -> str:
+        return f"Literal({self.val})"
+
+
+class JaxprEqn:
+    """One application of a primitive. `source_info` is the user's line."""
+
+    __slots__ = ("ctx", "effects", "invars", "outvars", "params", "primitive", "source_info")
+
+    def __init__(
+        self,
+        invars: Sequence[Any],
+        outvars: Sequence[Var],
+        primitive: Any,
+        params: dict[str, Any],
+        effects: Any = fx.no_effects,
+        source_info: Any = source.unknown,
+        ctx: Any = None,
+    ) -> None:
+        self.invars, self.outvars = list(invars), list(outvars)
+        self.primitive, self.params = primitive, params
+        self.effects, self.source_info, self.ctx = effects, source_info, ctx
+
+    def replace(self, **changes: Any) -> JaxprEqn:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return JaxprEqn(**{**fields, **changes})
+
+    def __repr__(self) -> str:
+        return printers["eqn"](self)
+
+
+def new_jaxpr_eqn(
+    invars: Any,
+    outvars: Any,
+    primitive: Any,
+    params: Any,
+    effects: Any,
+    source_info: Any = None,
+    ctx: Any = None,
+) -> JaxprEqn:
+    """An equation; its source is the user's current line unless one is given."""
+    return JaxprEqn(
+        invars, outvars, primitive, params, effects, source_info or source.current(), ctx
+    )
+
+
+class DebugInfo:
+    """What to call a program's parts in messages: the function, its arguments and its results."""
+
+    __slots__ = ("arg_names", "func_src_info", "result_paths", "traced_for")
+
+    def __init__(
+        self,
+        traced_for: str,
+        func_src_info: str,
+        arg_names: tuple[str, ...] | None = None,
+        result_paths: tuple[str, ...] | None = None,
+    ) -> None:
+        self.traced_for, self.func_src_info = traced_for, func_src_info
+        self.arg_names, self.result_paths = arg_names, result_paths
+
+    @property
+    def func_name(self) -> str:
+        return self.func_src_info.split(" ")[0]
+
+    def replace_func_name(self, name: str) -> DebugInfo:
+        rest = self.func_src_info.split(" ")[1:]
+        return DebugInfo(
+            self.traced_for, " ".join([name, *rest]), self.arg_names, self.result_paths
+        )
+
+
+class Jaxpr:
+    """A program. Its constvars get their values from the ClosedJaxpr or the operation that holds
+    it.
+    """
+
+    __slots__ = (
+        "__weakref__",
+        "constvars",
+        "debug_info",
+        "derived",
+        "effects",
+        "eqns",
+        "invars",
+        "is_high",
+        "outvars",
+    )
+
+    def __init__(
+        self,
+        constvars: Sequence[Var],
+        invars: Sequence[Var],
+        outvars: Sequence[Any],
+        eqns: Sequence[JaxprEqn],
+        effects: Any = fx.no_effects,
+        debug_info: Any = None,
+        is_high: bool = False,
+    ) -> None:
+        self.constvars, self.invars, self.outvars = list(constvars), list(invars), list(outvars)
+        self.eqns, self.effects, self.debug_info = list(eqns), frozenset(effects), debug_info
+        self.is_high = is_high
+        self.derived: dict[Any, Any] = {}
+
+    @property
+    def in_avals(self) -> list[Any]:
+        return [v.aval for v in self.invars]
+
+    @property
+    def out_avals(self) -> list[Any]:
+        return [v.aval for v in self.outvars]
+
+    def replace(self, **changes: Any) -> Jaxpr:
+        names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "is_high")
+        return Jaxpr(**{**{n: getattr(self, n) for n in names}, **changes})
+
+    def __str__(self) -> str:
+        return printers["jaxpr"](self)
+
+    __repr__ = __str__
+
+    def pretty_print(self, **options: Any) -> str:
+        return printers["jaxpr"](self, **options)
+
+    def _repr_pretty_(self, p: Any, cycle: bool) -> None:
+        p.text(str(self))
+
+
+class ClosedJaxpr:
+    """A program and the values of its constvars. Remembers the programs derived from it
+    (`derived`).
+    """
+
+    __slots__ = ("__weakref__", "consts", "derived", "jaxpr")
+
+    def __init__(self, jaxpr: Jaxpr, consts: Sequence[Any] = ()) -> None:
+        if len(consts) != len(jaxpr.constvars):
+            raise ValueError(f"{len(jaxpr.constvars)} constvars were given {len(consts)} values")
+        self.jaxpr, self.consts = jaxpr, list(consts)
+        self.derived: dict[Any, Any] = {}
+
+    in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
+    out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
+    literals = property(lambda self: self.consts)
+    eqns = property(lambda self: self.jaxpr.eqns)
+    effects = property(lambda self: self.jaxpr.effects)
+
+    def replace(
+        self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None
+    ) -> ClosedJaxpr:
+        return ClosedJaxpr(jaxpr or self.jaxpr, self.consts if consts is None else consts)
+
+    def map_jaxpr(self, f: Callable[[Jaxpr], Jaxpr]) -> ClosedJaxpr:
+        return ClosedJaxpr(f(self.jaxpr), self.consts)
+
+    def __str__(self) -> str:
+        return printers["jaxpr"](self.jaxpr)
+
+    __repr__ = __str__
+
+    def pretty_print(self, **options: Any) -> str:
+        return printers["jaxpr"](self.jaxpr, **options)
+
+    def _repr_pretty_(self, p: Any, cycle: bool) -> None:
+        p.text(str(self))
+
+
+# The printer (core/show) enters itself here: it must see the classes above, and they must print.
+printers: dict[str, Callable[..., str]] = {
+    "jaxpr": lambda j, **_: object.__repr__(j),
+    "eqn": lambda e, **_: object.__repr__(e),
+}
+
+
+def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
+    """The jaxprs that an equation's parameters hold."""
+    for val in params.values():
+        for v in val if type(val) in (tuple, list) else (val,):
+            if isinstance(v, Jaxpr):
+                yield v
+            elif isinstance(v, ClosedJaxpr):
+                yield v.jaxpr
+
+
+def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """The jaxprs that a jaxpr's equations hold, one level down."""
+    for eqn in jaxpr.eqns:
+        yield from jaxprs_in_params(eqn.params)
+
+
+def last_uses(jaxpr: Jaxpr) -> dict[Var, JaxprEqn | None]:
+    """For each variable the last equation that reads it (None: it is an output)."""
+    last: dict[Var, JaxprEqn | None] = {v: None for v in jaxpr.outvars if isinstance(v, Var)}
+    for eqn in reversed(jaxpr.eqns):
+        for v in eqn.invars:
+            if isinstance(v, Var) and v not in last:
+                last[v] = eqn
+    return last
+
+
+def eval_jaxpr(
+    jaxpr: Jaxpr, consts: Sequence[Any], *args: Any, propagate_source_info: bool = True
+) -> list[Any]:
+    """Applies a jaxpr to values, by binding each equation's primitive under the current trace;
+    values die at their last use.
+    """
+    env: dict[Var, Any] = {}
+
+    def read(v: Any) -> Any:
+        return v.val if type(v) is Literal else env[v]
+
+    env.update(zip(jaxpr.constvars, consts, strict=True))
+    if len(args) != len(jaxpr.invars):
+        raise TypeError(f"the program takes {len(jaxpr.invars)} arguments, got {len(args)}")
+    env.update(zip(jaxpr.invars, args, strict=True))
+    last = last_uses(jaxpr)
+    for eqn in jaxpr.eqns:
+        operands = [read(v) for v in eqn.invars]
+        subfuns, params = eqn.primitive.get_bind_params(eqn.params)
+        with source.using(eqn.source_info if propagate_source_info else None):
+            out = eqn.primitive.bind(*subfuns, *operands, **params)
+        if eqn.primitive.multiple_results:
+            env.update(zip(eqn.outvars, out, strict=True))
+        else:
+            env[eqn.outvars[0]] = out
+        for v in eqn.invars:
+            if isinstance(v, Var) and last.get(v) is eqn:
+                env.pop(v, None)
+    return [read(v) for v in jaxpr.outvars]
+
+
+def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
+    """The function that a closed jaxpr is."""
+
+    def fun(*args: Any) -> list[Any]:
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+    return fun
+
+
+def eval_under(trace: Trace, closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
+    """`eval_jaxpr` under a given trace."""
+    with use_trace(trace):
+        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+
+def convert_constvars(jaxpr: Jaxpr) -> Jaxpr:
+    """The same program with its constvars as leading arguments."""
+    found = jaxpr.derived.get("convert_constvars")
+    if found is None:
+        found = (
+            jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+            if jaxpr.constvars
+            else jaxpr
+        )
+        jaxpr.derived["convert_constvars"] = found
+    return found
+
+
+def closed_without_consts(jaxpr: Jaxpr) -> ClosedJaxpr:
+    """A ClosedJaxpr of a jaxpr that has no constvars."""
+    found = jaxpr.derived.get("closed")
+    if found is None:
+        found = jaxpr.derived["closed"] = ClosedJaxpr(jaxpr, ())
+    return found
+
+
+def is_literalable(x: Any) -> bool:
+    """May `x` be written as a Literal: a scalar number, not an array."""
+    return type(x) in (bool, int, float, complex) or (isinstance(x, np.generic) and x.shape == ())

@@ -1,0 +1,178 @@
+"""A primitive is a name and its rules, all given in one block. The tables of rules stay open: other
+libraries add to them.
+
+Rule signatures (arrays are positional, metadata is keyword):
+    abstract_eval(*avals, **params) -> aval | avals, or (…, effects) with `effectful=True`
+    jvp(primals, tangents, **params) -> (out | outs, tangent | tangents); tangents may be `Zero`
+    transpose(ct | cts, *args, **params) -> one cotangent (or None / Zero) per argument; linear
+    arguments are `UndefinedPrimal` batch(args, dims, **params) -> (out | outs, dim | dims); a dim
+    is an axis or `None` (not batched) partial_eval: see transforms/partial_eval (primitives that
+    hold jaxprs)
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Iterator, MutableMapping
+from typing import Any
+
+from ..errors import MissingRuleError
+from .trace import current_trace
+
+
+class No(enum.Enum):
+    """Why a primitive has no such rule."""
+
+    NOT_LINEAR = "it is not linear in any operand"
+    NOT_DIFFERENTIABLE = "its results do not depend smoothly on its operands"
+    HOLDS_NO_ARRAYS = "it has no array operand"
+    BY_TRACE = "the trace itself handles it"
+    SIDE_EFFECT = "it has an effect that the transformation cannot order"
+    UNDEFINED = "it was created without one; register it in the table of that rule"
+
+
+RULES = (
+    "abstract_eval",
+    "jvp",
+    "transpose",
+    "batch",
+    "partial_eval",
+    "impl",
+    "fancy_transpose",
+    "axis_batch",
+    "discharge",
+)
+ALL: dict[str, Primitive] = {}
+
+
+class Primitive:
+    """An operation. `bind` applies it under the current trace.
+
+    A primitive of this package is created with every rule; a library's may start empty and be
+    filled through the tables (`interpreters.ad.primitive_jvps` and so on) and the `def_*` methods.
+    """
+
+    multiple_results = False
+    call_primitive = False
+    map_primitive = False
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        abstract_eval: Callable[..., Any] | No = No.UNDEFINED,
+        jvp: Callable[..., Any] | No = No.UNDEFINED,
+        transpose: Callable[..., Any] | No = No.UNDEFINED,
+        batch: Callable[..., Any] | No = No.UNDEFINED,
+        partial_eval: Callable[..., Any] | None = None,
+        multiple_results: bool = False,
+        effectful: bool = False,
+        register: bool = True,
+        **other_rules: Callable[..., Any],
+    ) -> None:
+        self.name = name
+        self.multiple_results = multiple_results
+        self.effectful = effectful
+        self.rules: dict[str, Any] = {
+            "abstract_eval": abstract_eval,
+            "jvp": jvp,
+            "transpose": transpose,
+            "batch": batch,
+            **other_rules,
+        }
+        if partial_eval is not None:
+            self.rules["partial_eval"] = partial_eval
+        if register and abstract_eval is not No.UNDEFINED:
+            ALL.setdefault(name, self)
+
+    def __repr__(self) -> str:
+        return self.name
+
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Applies the primitive to arrays or tracers, under the current trace."""
+        return current_trace().process_primitive(self, args, params)
+
+    def bind_with_trace(self, trace: Any, args: Any, params: dict[str, Any]) -> Any:
+        return trace.process_primitive(self, args, params)
+
+    def rule(self, kind: str) -> Callable[..., Any]:
+        """The rule of this kind; raises MissingRuleError (saying why, and where to add it) if there
+        is none.
+        """
+        found = self.rules.get(kind, No.UNDEFINED)
+        if isinstance(found, No):
+            raise MissingRuleError(_explain(self.name, kind, found))
+        return found  # type: ignore[no-any-return]
+
+    def has_rule(self, kind: str) -> bool:
+        return not isinstance(self.rules.get(kind, No.UNDEFINED), No)
+
+    def abstract_eval(self, *avals: Any, **params: Any) -> tuple[Any, frozenset[Any]]:
+        """(avals of the results, effects)."""
+        out = self.rule("abstract_eval")(*avals, **params)
+        return out if self.effectful else (out, frozenset())
+
+    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+        return [], params
+
+    # The registration methods that libraries call.
+    def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:
+        self.rules["impl"] = impl
+        return impl
+
+    def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        self.rules["abstract_eval"] = rule
+        return rule
+
+    def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        self.rules["abstract_eval"] = rule
+        self.effectful = True
+        return rule
+
+    def impl(self, *args: Any, **params: Any) -> Any:
+        return self.rule("impl")(*args, **params)
+
+
+_TABLES = {
+    "jvp": "interpreters.ad.primitive_jvps",
+    "transpose": "interpreters.ad.primitive_transposes",
+    "batch": "interpreters.batching.primitive_batchers",
+}
+_NAMES = {"jvp": "Differentiation", "transpose": "Transpose", "batch": "Batching"}
+
+
+def _explain(name: str, kind: str, why: No) -> str:
+    title = _NAMES.get(kind, kind.replace("_", " ").capitalize())
+    where = _TABLES.get(kind)
+    fix = f" Fix: {where}[primitive] = rule." if where and why is No.UNDEFINED else ""
+    return f"{title} rule for '{name}' not implemented: {why.value}.{fix}"
+
+
+class RuleTable(MutableMapping[Primitive, Callable[..., Any]]):
+    """A mutable view of one kind of rule over all primitives, for libraries that register their
+    own.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._held: dict[Primitive, None] = {}
+
+    def __getitem__(self, p: Primitive) -> Callable[..., Any]:
+        if not p.has_rule(self.kind):
+            raise KeyError(p)
+        return p.rule(self.kind)
+
+    def __setitem__(self, p: Primitive, rule: Callable[..., Any]) -> None:
+        p.rules[self.kind] = rule
+        self._held[p] = None
+
+    def __delitem__(self, p: Primitive) -> None:
+        p.rules[self.kind] = No.UNDEFINED
+        self._held.pop(p, None)
+
+    def __iter__(self) -> Iterator[Primitive]:
+        seen = dict.fromkeys(p for p in ALL.values() if p.has_rule(self.kind))
+        return iter({**seen, **{p: None for p in self._held if p.has_rule(self.kind)}})
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)

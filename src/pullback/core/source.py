@@ -1,0 +1,134 @@
+"""Where in the user's code an equation was made. Frames of this package are never the answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import threading
+from collections.abc import Iterator
+from types import CodeType, FrameType
+
+PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_excluded: list[str] = [PACKAGE_DIR]
+_internal: dict[CodeType, bool] = {}
+
+
+def register_exclusion(path: str) -> None:
+    """Frames of files whose path starts with `path` are internal too."""
+    _excluded.append(path)
+    _internal.clear()
+
+
+def is_internal(code: CodeType) -> bool:
+    """Does this code belong to the package (or to a registered library)?"""
+    known = _internal.get(code)
+    if known is None:
+        name = code.co_filename
+        known = any(name.startswith(p) for p in _excluded) or name.startswith("<frozen")
+        _internal[code] = known
+    return known
+
+
+class SourceInfo:
+    """The user's frame of an equation (code and instruction, resolved to a line only when asked)
+    and its name stack.
+    """
+
+    __slots__ = ("code", "lasti", "name_stack")
+
+    def __init__(self, code: CodeType | None, lasti: int, name_stack: tuple[str, ...]) -> None:
+        self.code, self.lasti, self.name_stack = code, lasti, name_stack
+
+    @property
+    def file(self) -> str:
+        return self.code.co_filename if self.code else "<unknown>"
+
+    @property
+    def function(self) -> str:
+        return self.code.co_qualname if self.code else "<unknown>"
+
+    def position(self) -> tuple[int, int]:
+        """Line (from 1) and column (from 0) of the instruction."""
+        if self.code is None:
+            return 0, 0
+        at = self.lasti // 2
+        for k, (start, _, column, _) in enumerate(self.code.co_positions()):
+            if k == at:
+                return start or self.code.co_firstlineno, column or 0
+        return self.code.co_firstlineno, 0
+
+    @property
+    def line(self) -> int:
+        return self.position()[0]
+
+    def summary(self) -> str:
+        """`file:line:column (function)`, as jaxprs print it with source_info=True."""
+        if self.code is None:
+            return "unknown"
+        line, column = self.position()
+        return f"{self.file}:{line}:{column} ({self.function})"
+
+    def __repr__(self) -> str:
+        return f"SourceInfo({self.summary()})"
+
+
+class _Local(threading.local):
+    name_stack: tuple[str, ...] = ()
+    override: SourceInfo | None = None
+
+
+_local = _Local()
+unknown = SourceInfo(None, 0, ())
+
+
+def user_frame(frame: FrameType | None = None) -> FrameType | None:
+    """The innermost frame that is not internal."""
+    found: FrameType | None = frame or sys._getframe(1)
+    while found is not None and is_internal(found.f_code):
+        found = found.f_back
+    return found
+
+
+def current() -> SourceInfo:
+    """The source info of whatever is being traced now."""
+    override = _local.override
+    if override is not None:
+        return override
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        code = frame.f_code
+        internal = _internal.get(code)
+        if internal is None:
+            internal = is_internal(code)
+        if not internal:
+            return SourceInfo(code, frame.f_lasti, _local.name_stack)
+        frame = frame.f_back
+    return SourceInfo(None, 0, _local.name_stack)
+
+
+@contextlib.contextmanager
+def using(info: SourceInfo | None) -> Iterator[None]:
+    """Equations made inside get this source info (used when a program is replayed)."""
+    before = _local.override
+    _local.override = info
+    try:
+        yield
+    finally:
+        _local.override = before
+
+
+@contextlib.contextmanager
+def extend_name_stack(name: str) -> Iterator[None]:
+    """Equations made inside carry `name` in their name stack (`named_scope`)."""
+    before = _local.name_stack
+    _local.name_stack = (*before, name)
+    try:
+        yield
+    finally:
+        _local.name_stack = before
+
+
+def user_summary() -> str:
+    """`file:line (function)` of the user's code that is running now."""
+    return current().summary()

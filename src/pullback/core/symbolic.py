@@ -1,0 +1,89 @@
+"""Stand-ins that rules meet instead of arrays: zero tangents and the linear operands of a
+transpose.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from .avals import AbstractValue, typeof
+
+
+class Zero:
+    """A tangent or cotangent that is known to be zero. Rules never see a materialised zero unless
+    they ask for one.
+    """
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: AbstractValue) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"Zero({self.aval})"
+
+    @staticmethod
+    def from_primal_value(x: Any) -> Zero:
+        return Zero(typeof(x).to_tangent_aval())
+
+    def instantiate(self) -> Any:
+        return instantiate_zero(self.aval)
+
+
+class UndefinedPrimal:
+    """A linear operand in a transpose rule: its value is not known, only its type."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: AbstractValue) -> None:
+        self.aval = aval
+
+    def __repr__(self) -> str:
+        return f"UndefinedPrimal({self.aval})"
+
+
+class SymbolicZero:
+    """What a custom rule with `symbolic_zeros=True` sees in place of a zero tangent. Acts as an
+    array type, not as an array.
+    """
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: AbstractValue) -> None:
+        self.aval = aval
+
+    shape = property(lambda self: self.aval.shape)
+    dtype = property(lambda self: self.aval.dtype)
+    ndim = property(lambda self: self.aval.ndim)
+    size = property(lambda self: self.aval.size)
+
+    def __repr__(self) -> str:
+        return f"SymbolicZero({self.aval.str_short()})"
+
+
+def is_undefined_primal(x: Any) -> bool:
+    return type(x) is UndefinedPrimal
+
+
+def is_zero(x: Any) -> bool:
+    return type(x) is Zero
+
+
+# Filled by primitives/shape: how to make an array of zeros of an aval (a broadcast, so that it is
+# traced and fuses).
+_make_zeros: list[Any] = [lambda aval: np.zeros(aval.shape, aval.dtype)]
+
+
+def instantiate_zero(aval: Any) -> Any:
+    """An array of zeros of a type (float0 for types without tangents)."""
+    if getattr(aval, "dtype", None) == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    return _make_zeros[0](aval)
+
+
+def instantiate_zeros(x: Any) -> Any:
+    """`x`, or the array of zeros that a Zero stands for."""
+    return instantiate_zero(x.aval) if type(x) is Zero else x

@@ -1,0 +1,302 @@
+"""Who interprets `bind` now: a trace, held by context, one context per thread. Tracers are the
+values that traces hand out.
+
+The base trace evaluates; the runtime installs it. A transformation makes a trace whose parent is
+the trace it met, runs the user's function under it, and invalidates it at the end: a tracer that
+survives is recognised by its dead trace.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from .. import config, errors
+from . import source
+
+
+class Trace:
+    """An interpreter of primitives. Subclasses give `process_primitive` and, where they do better,
+    the other `process_*`.
+    """
+
+    __slots__ = ("__weakref__", "_alive", "parent_trace")
+
+    def __init__(self, parent_trace: Trace | None = None) -> None:
+        self.parent_trace = parent_trace
+        self._alive = True
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        raise NotImplementedError(f"{type(self).__name__} must define process_primitive")
+
+    def invalidate(self) -> None:
+        """No tracer of this trace may be used from now on."""
+        self._alive = False
+
+    def is_valid(self) -> bool:
+        return self._alive
+
+    def __repr__(self) -> str:
+        return type(self).__name__
+
+
+class Tracer:
+    """A value under a trace. Upper layers fill in the operators and array methods."""
+
+    __slots__ = ("__weakref__", "_trace")
+    __array_priority__ = 1000
+    aval: Any
+
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+
+    # --- what Python may not ask of a traced value ---
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise errors.TracerArrayConversionError(self)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            "JAX arrays are immutable and do not support in-place item assignment. Instead of "
+            "x[idx] = y, use x = x.at[idx].set(y) or another .at[] method."
+        )
+
+    def __index__(self) -> int:
+        self._check_integer_scalar()
+        raise errors.TracerIntegerConversionError(self)
+
+    def _check_integer_scalar(self) -> None:
+        return None
+
+    def __bool__(self) -> bool:
+        if getattr(self.aval, "shape", ()) != () and getattr(self.aval, "size", 1) != 1:
+            raise ValueError(
+                "The truth value of an array with more than one element is ambiguous. Use a.any() "
+                "or a.all()"
+            )
+        raise errors.TracerBoolConversionError(self)
+
+    def __int__(self) -> int:
+        raise errors.ConcretizationTypeError(self, "The problem arose with the `int` function.")
+
+    def __float__(self) -> float:
+        raise errors.ConcretizationTypeError(self, "The problem arose with the `float` function.")
+
+    def __complex__(self) -> complex:
+        raise errors.ConcretizationTypeError(self, "The problem arose with the `complex` function.")
+
+    def __hash__(self) -> int:
+        raise TypeError(f"unhashable type: '{type(self).__name__}'")
+
+    __iter__: Any  # the numpy layer's
+
+    def __reversed__(self) -> Iterator[Any]:
+        return reversed(list[Any](iter(self)))  # type: ignore[no-any-return]
+
+    def __len__(self) -> int:
+        if not self.aval.shape:
+            raise TypeError("len() of unsized object")
+        return self.aval.shape[0]  # type: ignore[no-any-return]
+
+    def tolist(self) -> Any:
+        raise errors.ConcretizationTypeError(
+            self, "The tolist() method was called on a traced array."
+        )
+
+    def tobytes(self, order: str = "C") -> bytes:
+        raise errors.ConcretizationTypeError(
+            self, "The tobytes() method was called on a traced array."
+        )
+
+    def item(self, *args: Any) -> Any:
+        raise errors.ConcretizationTypeError(
+            self, "The item() method was called on a traced array."
+        )
+
+    def block_until_ready(self) -> Tracer:
+        return self
+
+    def copy_to_host_async(self) -> None:
+        return None
+
+    def __copy__(self) -> Tracer:
+        return self
+
+    def __deepcopy__(self, memo: Any) -> Tracer:
+        return self
+
+    def __reduce__(self) -> Any:
+        raise errors.ConcretizationTypeError(self, "A traced array was pickled.")
+
+    def _origin_msg(self) -> str:
+        return ""
+
+    def full_lower(self) -> Any:
+        return self
+
+    def is_concrete(self) -> bool:
+        return False
+
+    def __repr__(self) -> str:
+        return f"Traced<{self.aval.str_short(short_dtypes=True)}>with<{type(self._trace).__name__}>"
+
+
+class _Context(threading.local):
+    trace: Trace | None = None
+    axis_env: tuple[tuple[Any, int], ...] = ()
+    mesh: Any = None
+
+
+_context = _Context()
+_base: list[Trace] = []
+# Called with +1 when a thread enters a trace that is not the base one, -1 when it leaves: native
+# fast paths watch the sum.
+depth_hooks: list[Callable[[int], None]] = []
+
+
+class _Unset(Trace):
+    """The base before a runtime has installed its own: says so."""
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        raise RuntimeError(
+            "internal error in pullback: no runtime is installed to evaluate primitives"
+        )
+
+
+_base.append(_Unset())
+
+
+def install_base(trace: Trace) -> None:
+    """Called once, by the runtime: `trace` evaluates what no transformation has claimed."""
+    _base[0] = trace
+
+
+def base_trace() -> Trace:
+    return _base[0]
+
+
+def current_trace() -> Trace:
+    """The trace that `bind` asks in this thread."""
+    return _context.trace or _base[0]
+
+
+def trace_state_clean() -> bool:
+    """Is nothing being traced in this thread?"""
+    return _context.trace is None
+
+
+class use_trace:
+    """`with use_trace(t):` makes `t` the current trace of this thread."""
+
+    __slots__ = ("before", "delta", "trace")
+
+    def __init__(self, trace: Trace) -> None:
+        self.trace = trace
+
+    def __enter__(self) -> Trace:
+        self.before = _context.trace
+        trace = self.trace if self.trace is not _base[0] else None
+        _context.trace = trace
+        self.delta = (trace is not None) - (self.before is not None)
+        if self.delta:
+            for hook in depth_hooks:
+                hook(self.delta)
+        return self.trace
+
+    def __exit__(self, *exc: Any) -> None:
+        _context.trace = self.before
+        if self.delta:
+            for hook in depth_hooks:
+                hook(-self.delta)
+
+
+def eval_context() -> use_trace:
+    """Evaluate at once whatever is bound inside (`ensure_compile_time_eval`, callbacks)."""
+    return use_trace(_base[0])
+
+
+# --- named axes: (name, size) pairs of enclosing vmaps, pmaps and shard_maps ---
+def axis_env() -> tuple[tuple[Any, int], ...]:
+    return _context.axis_env
+
+
+@contextlib.contextmanager
+def extend_axis_env(pairs: Sequence[tuple[Any, int]]) -> Iterator[None]:
+    before = _context.axis_env
+    _context.axis_env = (*before, *((n, s) for n, s in pairs if n is not None))
+    try:
+        yield
+    finally:
+        _context.axis_env = before
+
+
+def trace_context() -> tuple[Any, ...]:
+    """Everything besides a function and its arguments that a trace depends on: part of every cache
+    key.
+    """
+    return (config.trace_values(), _context.axis_env, _context.mesh)
+
+
+def axis_size(name: Any) -> int:
+    """The size of a named axis; NameError if no enclosing transformation binds it."""
+    for n, size in reversed(_context.axis_env):
+        if n == name:
+            return int(size)
+    raise NameError(
+        f"unbound axis name: {name}. Fix: run the function under `vmap(f, axis_name={name!r})` or "
+        "a map that names that axis."
+    )
+
+
+class empty_context:
+    """An empty trace context for the duration: callbacks and worker threads start from it."""
+
+    __slots__ = ("axis_env", "trace")
+
+    def __enter__(self) -> None:
+        self.trace, self.axis_env = _context.trace, _context.axis_env
+        _context.trace, _context.axis_env = None, ()
+
+    def __exit__(self, *exc: Any) -> None:
+        _context.trace, _context.axis_env = self.trace, self.axis_env
+
+
+def escaped_tracer_error(tracer: Tracer, detail: str = "") -> errors.UnexpectedTracerError:
+    """The error for a tracer whose trace has ended."""
+    return errors.UnexpectedTracerError(
+        "Encountered an unexpected tracer. A function transformed by Pullback had a side effect, "
+        "allowing for a reference to an intermediate "
+        f"value with type {tracer.aval.str_short()} to escape the scope of the "
+        f"transformation.{errors.origin(tracer)}\n{detail}"
+        f"The leaked value was used at {source.user_summary()}.\n"
+        "Fix: return the value from the function instead of storing it in a list, a global or an "
+        "attribute; "
+        "set jax_check_tracer_leaks to find where it leaks."
+    )
+
+
+def check_live(x: Any) -> None:
+    """Raises UnexpectedTracerError if `x` is a tracer of a finished trace."""
+    if isinstance(x, Tracer) and not x._trace.is_valid():
+        raise escaped_tracer_error(x)
+
+
+def check_leaks(trace: Trace) -> None:
+    """With the flag check_tracer_leaks, an Exception if something still holds a tracer of a trace
+    that has ended.
+    """
+    if not config.check_tracer_leaks.get():
+        return
+    gc.collect()
+    leaked = [x for x in gc.get_objects() if isinstance(x, Tracer) and x._trace is trace]
+    if leaked:
+        raise Exception(
+            f"Leaked trace {trace}. Leaked tracer: {leaked[0]}.{errors.origin(leaked[0])} "
+            "Fix: return the value instead of storing it in a list, a global or an attribute."
+        )

@@ -1,0 +1,421 @@
+"""Dtypes: canonical widths, extended types, weak types, and the promotion lattice."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from . import config
+from .errors import TypePromotionError
+
+
+class extended(np.generic):
+    """The scalar type above every extended dtype (a dtype that NumPy does not know)."""
+
+
+class prng_key(extended):
+    """The scalar type of PRNG key arrays."""
+
+
+class ExtendedDType:
+    """An element type with a physical form: `physical` gives the (shape suffix, dtype) that stores
+    one element.
+    """
+
+    type: type = extended
+    name: str = "extended"
+    kind = "V"
+
+    @property
+    def physical(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
+        rules = getattr(self, "_rules", None)  # how JAX's extension point says it
+        if rules is None:
+            raise TypeError(
+                f"the dtype {self.name} does not say how it is stored; define `physical`"
+            )
+        element = rules.physical_element_aval(self)
+        return tuple(element.shape), element.dtype
+
+
+float0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
+bfloat16 = ml_dtypes.bfloat16
+
+_NARROW_NAMES = (
+    "float4_e2m1fn", "float8_e3m4", "float8_e4m3", "float8_e8m0fnu", "float8_e4m3b11fnuz",
+    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+)  # fmt: skip
+_NARROW_FLOATS = tuple(np.dtype(getattr(ml_dtypes, n)) for n in _NARROW_NAMES)
+_BF16 = np.dtype(bfloat16)
+_SMALL_INTS = tuple(np.dtype(getattr(ml_dtypes, n)) for n in ("uint2", "int2", "uint4", "int4"))
+_BOOL = np.dtype("bool")
+_UINTS = tuple(np.dtype(n) for n in ("uint8", "uint16", "uint32", "uint64"))
+_INTS = tuple(np.dtype(n) for n in ("int8", "int16", "int32", "int64"))
+_FLOATS = (_BF16, np.dtype("float16"), np.dtype("float32"), np.dtype("float64"))
+_COMPLEX = (np.dtype("complex64"), np.dtype("complex128"))
+
+ALL_DTYPES = (_BOOL, *_SMALL_INTS, *_UINTS, *_INTS, *_NARROW_FLOATS, *_FLOATS, *_COMPLEX)
+_BY_NAME = {d.name: d for d in ALL_DTYPES}
+_SHORT = {"bool": "bool", "bfloat16": "bf16"}
+for _d in ALL_DTYPES:
+    _n = _d.name
+    _SHORT.setdefault(
+        _n,
+        _n.replace("uint", "u").replace("int", "i").replace("float", "f").replace("complex", "c"),
+    )
+
+_WEAK: dict[str, np.dtype[Any]] = {
+    "i": np.dtype("int64"),
+    "f": np.dtype("float64"),
+    "c": np.dtype("complex128"),
+}
+python_scalar_dtypes: dict[type, np.dtype[Any]] = {
+    bool: _BOOL,
+    int: _WEAK["i"],
+    float: _WEAK["f"],
+    complex: _WEAK["c"],
+}
+_NARROWED = {
+    np.dtype("int64"): np.dtype("int32"),
+    np.dtype("uint64"): np.dtype("uint32"),
+    np.dtype("float64"): np.dtype("float32"),
+    np.dtype("complex128"): np.dtype("complex64"),
+}
+
+
+def dtype(x: Any) -> Any:
+    """The dtype that `x` names (a dtype, a scalar type, a string); extended dtypes pass through."""
+    if isinstance(x, (np.dtype, ExtendedDType)):
+        return x
+    if isinstance(x, str) and x in _BY_NAME:
+        return _BY_NAME[x]
+    if x is None:
+        raise TypeError("a dtype is needed here, got None; name one, such as jnp.float32")
+    held = getattr(x, "dtype", None)
+    if held is not None and isinstance(held, (np.dtype, ExtendedDType)):
+        return held
+    if x in python_scalar_dtypes:
+        return python_scalar_dtypes[x]
+    return np.dtype(x)
+
+
+def canonicalize_dtype(x: Any, allow_extended_dtype: bool = False) -> Any:
+    """The dtype with which arrays are made: 64-bit types become 32-bit ones unless x64 is
+    enabled.
+    """
+    d = dtype(x)
+    if isinstance(d, ExtendedDType):
+        if not allow_extended_dtype:
+            raise ValueError(f"canonicalize_dtype called on extended dtype: {d.name}")
+        return d
+    if d.kind not in "biufcV" or (d.kind == "V" and d != float0 and d.name not in _BY_NAME):
+        if d.name not in _BY_NAME:
+            raise TypeError(
+                f"JAX only supports number, bool, and string dtypes, got dtype {d.name}"
+            )
+    if config.enable_x64.get():
+        return d
+    return _NARROWED.get(d, d)
+
+
+def short_name(d: Any) -> str:
+    """`f32` for float32, as jaxprs print it."""
+    return _SHORT.get(d.name, d.name) if d != float0 else "float0"
+
+
+def is_extended(d: Any) -> bool:
+    return isinstance(d, ExtendedDType)
+
+
+_INEXACT_EXTRA = frozenset({_BF16, *_NARROW_FLOATS})
+_INT_EXTRA = frozenset(_SMALL_INTS)
+
+
+def is_float(d: Any) -> bool:
+    return isinstance(d, np.dtype) and (d.kind == "f" or d in _INEXACT_EXTRA)
+
+
+def is_complex(d: Any) -> bool:
+    return isinstance(d, np.dtype) and d.kind == "c"
+
+
+def is_inexact(d: Any) -> bool:
+    return isinstance(d, np.dtype) and (d.kind in "fc" or d in _INEXACT_EXTRA)
+
+
+def is_integer(d: Any) -> bool:
+    return isinstance(d, np.dtype) and (d.kind in "iu" or d in _INT_EXTRA)
+
+
+def is_unsigned(d: Any) -> bool:
+    return isinstance(d, np.dtype) and (
+        d.kind == "u" or (d in _INT_EXTRA and d.name.startswith("u"))
+    )
+
+
+def is_signed(d: Any) -> bool:
+    return is_integer(d) and not is_unsigned(d)
+
+
+def is_bool(d: Any) -> bool:
+    return d == _BOOL  # type: ignore[no-any-return]
+
+
+@functools.lru_cache(maxsize=4096)
+def _issubdtype(a: Any, b: Any) -> bool:
+    if isinstance(a, ExtendedDType):
+        a = a.type
+    if isinstance(b, ExtendedDType):
+        return bool(a == b)
+    if isinstance(b, type) and issubclass(b, extended):
+        return isinstance(a, type) and issubclass(a, b)
+    if isinstance(a, type) and issubclass(a, extended):
+        return isinstance(b, type) and issubclass(a, b)
+    target = b if isinstance(b, type) and issubclass(b, np.generic) else None
+    d = a if isinstance(a, np.dtype) else None
+    if d is None and isinstance(a, type) and issubclass(a, np.generic):
+        if a in (
+            np.generic,
+            np.number,
+            np.integer,
+            np.signedinteger,
+            np.unsignedinteger,
+            np.inexact,
+            np.floating,
+            np.complexfloating,
+            np.flexible,
+            np.character,
+        ):
+            return target is not None and issubclass(a, target)
+        d = np.dtype(a)
+    if d is None:
+        d = dtype(a)
+    if d in _INEXACT_EXTRA or d in _INT_EXTRA:
+        if target is None:
+            return bool(d == dtype(b))
+        if target is d.type:
+            return True
+        parents = (
+            (np.floating, np.inexact)
+            if d in _INEXACT_EXTRA
+            else (np.unsignedinteger if d.name.startswith("u") else np.signedinteger, np.integer)
+        )
+        return target in (*parents, np.number, np.generic)
+    return bool(np.issubdtype(d, b if target is not None else dtype(b)))
+
+
+def issubdtype(a: Any, b: Any) -> bool:
+    """Like `numpy.issubdtype`, and right for bfloat16, the narrow types, and extended dtypes."""
+    return _issubdtype(
+        a if isinstance(a, (type, np.dtype, ExtendedDType)) else dtype(a),
+        b if isinstance(b, (type, np.dtype, ExtendedDType)) else dtype(b),
+    )
+
+
+def itemsize_bits(x: Any) -> int:
+    """Bits of one element (4 for int4)."""
+    d = dtype(x)
+    for prefix, bits in (("uint2", 2), ("int2", 2), ("uint4", 4), ("int4", 4), ("float4", 4)):
+        if d.name.startswith(prefix) and d.name[len(prefix) : len(prefix) + 1] not in set(
+            "0123456789"
+        ):
+            return bits
+    return int(d.itemsize * 8)
+
+
+# --- the lattice: each type's immediate superiors; a string is a weak type (int, float or complex
+#  of no width) ---
+def _edges() -> dict[Any, tuple[Any, ...]]:
+    u8, u16, u32, u64 = _UINTS
+    i8, i16, i32, i64 = _INTS
+    bf16, f16, f32, f64 = _FLOATS
+    c64, c128 = _COMPLEX
+    table: dict[Any, tuple[Any, ...]] = {
+        _BOOL: ("i", *_SMALL_INTS),
+        "i": (u8, i8),
+        u8: (i16, u16), u16: (i32, u32), u32: (i64, u64), u64: ("f",),
+        i8: (i16,), i16: (i32,), i32: (i64,), i64: ("f",),
+        "f": (*_NARROW_FLOATS, bf16, f16, "c"),
+        bf16: (f32,), f16: (f32,), f32: (f64, c64), f64: (c128,),
+        "c": (c64,), c64: (c128,), c128: (),
+    }  # fmt: skip
+    table["i"] = (u8, i8, *_SMALL_INTS)
+    for d in (*_NARROW_FLOATS, *_SMALL_INTS):
+        table[d] = ()
+    return table
+
+
+@functools.lru_cache(maxsize=1)
+def _superiors() -> dict[Any, frozenset[Any]]:
+    edges = _edges()
+    closure = {node: {node, *up} for node, up in edges.items()}
+    changed = True
+    while changed:
+        changed = False
+        for node, up in closure.items():
+            bigger = set().union(*(closure[n] for n in up))
+            if bigger != up:
+                closure[node] = bigger
+                changed = True
+    return {node: frozenset(up) for node, up in closure.items()}
+
+
+@functools.lru_cache(maxsize=4096)
+def _lub(nodes: frozenset[Any]) -> Any:
+    closure = _superiors()
+    common = frozenset.intersection(*(closure[n] for n in nodes))
+    least = [n for n in common if common <= closure[n]]
+    if len(least) == 1:
+        return least[0]
+    names = ", ".join(sorted(repr(_node_name(n)) for n in nodes))
+    if any(n in _SMALL_INTS for n in nodes):
+        why = "4-bit integers and narrower ones do not promote implicitly"
+    elif any(n in _NARROW_FLOATS for n in nodes):
+        why = "8-bit floats and narrower ones do not promote implicitly"
+    else:
+        why = "the promotion lattice has no type above both"
+    raise TypePromotionError(
+        f"Input dtypes ({names}) have no available implicit dtype promotion path: {why}. "
+        "Fix: convert one explicitly, such as x.astype('float32')."
+    )
+
+
+def _node_name(node: Any) -> str:
+    return {"i": "int", "f": "float", "c": "complex"}[node] if isinstance(node, str) else node.name
+
+
+def _node(d: Any, weak: bool) -> Any:
+    if not weak:
+        return d
+    if d == _BOOL:
+        return _BOOL
+    return "c" if d.kind == "c" else "i" if is_integer(d) else "f"
+
+
+def is_weakly_typed(x: Any) -> bool:
+    """Does `x` (an array, a tracer or a Python scalar) have a weak type?"""
+    if type(x) in python_scalar_dtypes:
+        return type(x) is not bool
+    aval = getattr(x, "aval", None)
+    return bool(getattr(aval, "weak_type", False))
+
+
+def _describe(x: Any) -> tuple[Any, bool]:
+    kind = type(x)
+    if kind in python_scalar_dtypes:
+        return python_scalar_dtypes[kind], kind is not bool
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return aval.dtype, bool(getattr(aval, "weak_type", False))
+    if isinstance(x, type) and x in python_scalar_dtypes:
+        return python_scalar_dtypes[x], x is not bool
+    if x is None:
+        return _WEAK["f"], False
+    return dtype(x), False
+
+
+def lattice_result_type(*args: Any) -> tuple[Any, bool]:
+    """The dtype and weakness of an operation on `args`; operands are of canonical width first."""
+    described = [_describe(a) for a in args]
+    if not config.enable_x64.get():
+        described = [
+            (_NARROWED.get(d, d), weak) if isinstance(d, np.dtype) else (d, weak)
+            for d, weak in described
+        ]
+    return join_types(described)
+
+
+def join_types(described: list[tuple[Any, bool]]) -> tuple[Any, bool]:
+    """The least type above each (dtype, weak) pair, and whether it is weak."""
+    first = described[0]
+    if all(d == first for d in described):
+        d, weak = first
+        return d, weak and d != _BOOL
+    dts = {d for d, _ in described}
+    if any(isinstance(d, ExtendedDType) for d in dts):
+        if len(dts) == 1:
+            return first[0], False
+        names = ", ".join(sorted(d.name for d in dts))
+        raise TypePromotionError(f"extended dtypes do not promote: got ({names})")
+    if all(w for _, w in described):
+        # Among weak types alone the widths matter: the least upper bound of the dtypes themselves,
+        # still weak.
+        strong = _lub(frozenset(d for d in dts))
+        result = _lub(frozenset(_node(d, True) for d in dts))
+        if isinstance(result, str):
+            return (strong if not isinstance(strong, str) else _WEAK[strong]), True
+        return result, False
+    if config.numpy_dtype_promotion.get() == "strict":
+        strict = {_node(d, w) for d, w in described}
+        concrete = {n for n in strict if not isinstance(n, str)}
+        if len(concrete) > 1:
+            names = ", ".join(sorted(repr(d.name) for d in concrete))
+            raise TypePromotionError(
+                f"Input dtypes ({names}) have no available implicit dtype promotion path when "
+                "jax_numpy_dtype_promotion=strict. "
+                "Fix: convert explicitly with x.astype(...), or set "
+                "jax_numpy_dtype_promotion=standard."
+            )
+    result = _lub(frozenset(_node(d, w) for d, w in described))
+    if isinstance(result, str):
+        # Only weak types and bools, or 64-bit integers of both signs: a type of no width, so of the
+        # default one.
+        return _WEAK[result], True
+    return result, False
+
+
+def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
+    """The canonical dtype of an operation on `args`.
+
+    >>> result_type(np.int32(1), np.float32(2))
+    dtype('float32')
+    """
+    if not args:
+        raise ValueError("at least one array or dtype is required")
+    d, weak = lattice_result_type(*args)
+    d = d if isinstance(d, ExtendedDType) else canonicalize_dtype(d)
+    return (d, weak) if return_weak_type_flag else d
+
+
+def promote_types(a: Any, b: Any) -> Any:
+    """The least dtype above both, as `jax.numpy.promote_types`: 64-bit types that are given stay,
+    whatever the flag for x64.
+    """
+    described = [_describe(x if x in (int, float, complex) else dtype(x)) for x in (a, b)]
+    result = join_types(described)[0]
+    # An unsigned and a signed integer of 32 bits meet in 64, which is 32 while x64 is off.
+    made = is_integer(result) and all(result != d for d, _ in described)
+    return canonicalize_dtype(result) if made else result
+
+
+def tangent_dtype(d: Any) -> Any:
+    """The dtype of tangents of arrays of dtype `d`: `d` itself if inexact, else float0."""
+    return d if is_inexact(d) else float0
+
+
+def scalar_type_of(x: Any) -> type:
+    """The Python scalar type (bool, int, float, complex) of the same kind as `x`."""
+    d = _describe(x)[0]
+    if is_bool(d):
+        return bool
+    if is_integer(d):
+        return int
+    if is_float(d):
+        return float
+    if is_complex(d):
+        return complex
+    raise TypeError(f"Invalid scalar value {x}")
+
+
+finfo: Any = ml_dtypes.finfo
+iinfo: Any = ml_dtypes.iinfo
+
+
+def default_int() -> np.dtype[Any]:
+    return canonicalize_dtype(np.int64)  # type: ignore[no-any-return]
+
+
+def default_float() -> np.dtype[Any]:
+    return canonicalize_dtype(np.float64)  # type: ignore[no-any-return]

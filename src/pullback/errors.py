@@ -1,0 +1,148 @@
+"""Every exception that a user can see, under the names that JAX users catch.
+
+Message text is built when the error is raised, never before. Each message says what was wrong, on
+which line of the user's code the value was made, and what to write instead.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class JAXTypeError(TypeError):
+    """A value had the wrong type for what was asked of it."""
+
+
+class JAXIndexError(IndexError):
+    """An index was not valid for the array that it indexes."""
+
+
+class AxisError(ValueError, IndexError):
+    """An axis that an array does not have: both a ValueError and an IndexError, as NumPy's."""
+
+
+class ConcretizationTypeError(JAXTypeError):
+    """A traced value was used where Python needs the number itself."""
+
+    def __init__(self, tracer: Any = None, context: str = "") -> None:
+        if isinstance(tracer, str):
+            super().__init__(tracer)
+            return
+        super().__init__(
+            "Abstract tracer value encountered where concrete value is expected: "
+            f"{describe(tracer)}.\n"
+            f"{context}{origin(tracer)}\n"
+            "Fix: keep the value inside lax/numpy operations, or make the argument static "
+            "(`jit(f, static_argnums=...)` or `static_argnames=...`)."
+        )
+
+
+class TracerBoolConversionError(ConcretizationTypeError):
+    """`bool()` of a traced value, as in `if x > 0:`."""
+
+    def __init__(self, tracer: Any) -> None:
+        JAXTypeError.__init__(
+            self,
+            "Attempted boolean conversion of traced array with "
+            f"{describe(tracer)}.{origin(tracer)}\n"
+            "A traced value stands for every value of its type, so Python cannot branch on it.\n"
+            "Fix: write `jnp.where(cond, a, b)` or `lax.cond(cond, f, g, *operands)` instead of "
+            "`if`, `lax.while_loop` instead of `while`,"
+            " `&`, `|`, `~` instead of `and`, `or`, `not`; or make the argument static with "
+            "`static_argnums`.",
+        )
+
+
+class TracerIntegerConversionError(JAXTypeError):
+    """A traced value was used as a Python integer (a list index, a size, `range`)."""
+
+    def __init__(self, tracer: Any) -> None:
+        super().__init__(
+            "The __index__() method was called on traced array with "
+            f"{describe(tracer)}.{origin(tracer)}\n"
+            "Fix: index a jnp array instead of a list, use `lax.fori_loop` instead of `range`, or "
+            "make the argument static "
+            "with `static_argnums`."
+        )
+
+
+class TracerArrayConversionError(JAXTypeError):
+    """A traced value was given to NumPy."""
+
+    def __init__(self, tracer: Any) -> None:
+        super().__init__(
+            "The numpy.ndarray conversion method __array__() was called on traced array with "
+            f"{describe(tracer)}.{origin(tracer)}\n"
+            "Fix: use the function of the same name from `pullback.numpy` instead of `numpy`, or "
+            "make the argument static."
+        )
+
+
+class NonConcreteBooleanIndexError(JAXIndexError):
+    """A boolean mask that is traced was used as an index: the size of the result would depend on
+    data.
+    """
+
+    def __init__(self, tracer: Any) -> None:
+        super().__init__(
+            f"Array boolean indices must be concrete; got {describe(tracer)}.{origin(tracer)}\n"
+            "Fix: `jnp.where(mask, x, 0)` keeps the shape; `x.at[mask].set(v)` assigns under a "
+            "mask; "
+            "`jnp.nonzero(mask, size=n)` gives a fixed number of indices."
+        )
+
+
+class UnexpectedTracerError(JAXTypeError):
+    """A tracer was used after the transformation that made it had finished."""
+
+
+class KeyReuseError(RuntimeError):
+    """A PRNG key was consumed twice."""
+
+
+class JaxRuntimeError(RuntimeError):
+    """A computation failed while it ran."""
+
+
+class JaxprTypeError(TypeError):
+    """A jaxpr broke the grammar: an internal error, or a wrong custom rule."""
+
+
+class InconclusiveDimensionOperation(Exception):
+    """A comparison of symbolic sizes that has no one answer."""
+
+
+class TypePromotionError(ValueError):
+    """Two dtypes have no common type under the promotion rules in force."""
+
+
+class NonInexactGradError(TypeError):
+    """Differentiation was asked for with respect to, or of, something that has no derivative."""
+
+
+class MissingRuleError(NotImplementedError):
+    """A primitive has no rule for a transformation, and why."""
+
+
+class ForwardDerivativeError(TypeError, NotImplementedError):
+    """The forward derivative of a function that has only a backward rule was asked for.
+
+    Evaluating such a derivative is a TypeError, differentiating it again has no rule: it is both.
+    """
+
+
+def describe(tracer: Any) -> str:
+    """The type of a tracer, as users know it: `shape float32[3]`."""
+    aval = getattr(tracer, "aval", None)
+    return (
+        f"shape {aval.str_short()}"
+        if aval is not None and hasattr(aval, "str_short")
+        else repr(tracer)
+    )
+
+
+def origin(tracer: Any) -> str:
+    """Where a tracer came from, as a sentence that starts on a new line (empty if unknown)."""
+    where = getattr(tracer, "_origin_msg", None)
+    text = where() if callable(where) else ""
+    return f"\n{text}" if text else ""

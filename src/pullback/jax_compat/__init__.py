@@ -1,0 +1,154 @@
+"""`import jax` and everything under it, from Pullback: for programs written for JAX, unchanged.
+
+    import pullback.jax_compat
+    pullback.jax_compat.install()
+    import jax, jax.numpy as jnp          # Pullback's
+
+After `install()` a finder owns `jax` and all of `jax.*`: nothing falls through to an installed JAX.
+Modules that Pullback has under the same public name are those modules; the semi-private ones that
+libraries use are curated in `modules/`. A name that JAX lacks raises AttributeError, because
+libraries' guards rely on it.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.machinery
+import importlib.util
+import sys
+from collections.abc import Sequence
+from types import ModuleType
+from typing import Any
+
+__all__ = ["install", "is_installed", "uninstall"]
+
+# The version that libraries see, and compare with what they need.
+JAX_VERSION = "0.10.2"
+
+# Public modules that are Pullback's own, by the first part of their name.
+_OWN = frozenset(
+    {
+        "custom_batching",
+        "custom_derivatives",
+        "debug",
+        "dlpack",
+        "dtypes",
+        "errors",
+        "export",
+        "flatten_util",
+        "image",
+        "lax",
+        "monitoring",
+        "nn",
+        "numpy",
+        "ops",
+        "profiler",
+        "random",
+        "ref",
+        "scipy",
+        "sharding",
+        "stages",
+        "test_util",
+        "tree",
+        "tree_util",
+        "typing",
+        "ad_checkpoint",
+        "experimental",
+        "example_libraries",
+    }
+)
+_MODULES = __name__ + ".modules"
+
+
+def target_name(fullname: str) -> str | None:
+    """The Pullback module that stands for a module of JAX, or None if there is none."""
+    if fullname == "jax":
+        return _MODULES + ".jax"
+    path = fullname.split(".", 1)[1]
+    curated = f"{_MODULES}.{path}"
+    if _exists(curated):
+        return curated
+    own = f"pullback.{path}"
+    if path.split(".")[0] in _OWN and _exists(own):
+        return own
+    return None
+
+
+def _exists(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, AttributeError, ValueError):
+        return False
+
+
+class _Loader:
+    """Loads a module of JAX by putting Pullback's in its place."""
+
+    def __init__(self, target: str) -> None:
+        self.target = target
+
+    def create_module(self, spec: Any) -> None:
+        return None
+
+    def exec_module(self, module: ModuleType) -> None:
+        name = module.__name__
+        sys.modules[name] = importlib.import_module(self.target)
+
+
+class _Finder:
+    """Owns `jax` and `jax.*`."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: Any = None
+    ) -> Any:
+        if fullname != "jax" and not fullname.startswith("jax."):
+            return None
+        found = target_name(fullname)
+        if found is None:
+            raise ModuleNotFoundError(
+                f"No module named {fullname!r} (Pullback stands for JAX in this process)",
+                name=fullname,
+            )
+        spec = importlib.machinery.ModuleSpec(
+            fullname,
+            _Loader(found),  # type: ignore[arg-type]
+            origin=f"pullback ({found})",
+        )
+        spec.submodule_search_locations = []
+        return spec
+
+
+_finder = _Finder()
+
+
+def install() -> None:
+    """Makes `import jax` give Pullback, in this process.
+
+    Raises RuntimeError if real JAX has been imported already: two JAXes in one process would mix
+    their arrays.
+    """
+    if is_installed():
+        return
+    real = [name for name in sys.modules if name == "jax" or name.startswith("jax.")]
+    if real:
+        raise RuntimeError(
+            f"pullback.jax_compat.install() was called after JAX itself was imported ({real[0]}). "
+            "Fix: call it before the first `import jax`, "
+            "or run the program with `python -m pullback run script.py`."
+        )
+    sys.meta_path.insert(0, _finder)
+
+
+def uninstall() -> None:
+    """Undoes `install`: later imports of JAX find JAX. Modules that were imported stay with who
+    imported them.
+    """
+    if is_installed():
+        sys.meta_path.remove(_finder)
+    for name in [n for n in sys.modules if n == "jax" or n.startswith("jax.")]:
+        del sys.modules[name]
+
+
+def is_installed() -> bool:
+    """Does `import jax` give Pullback in this process?"""
+    return _finder in sys.meta_path

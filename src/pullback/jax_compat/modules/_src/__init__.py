@@ -1,0 +1,1 @@
+"""`jax._src`: the few private names that libraries reach for."""

@@ -1,0 +1,26 @@
+"""`jax._src.core`: what `jax.core` has, and the private names beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ....core.avals import ShapedArray
+from ....core.avals import typeof as get_aval  # noqa: F401
+from ....core.avals import typeof as typeof
+from ....core.trace import axis_env as get_axis_env  # noqa: F401
+from ....core.trace import eval_context as eval_context
+from ....dtypes import is_extended
+from ..core import *  # noqa: F403
+from ..core import OpaqueTraceState as OpaqueTraceState
+from ..core import gensym as gensym
+
+
+def physical_aval(aval: Any) -> Any:
+    """The type of the array that holds a value of an extended dtype (a key's words, for
+    example).
+    """
+    dtype = getattr(aval, "dtype", None)
+    if dtype is None or not is_extended(dtype):
+        return aval
+    suffix, element = dtype.physical
+    return ShapedArray((*aval.shape, *suffix), element)

@@ -1,0 +1,37 @@
+"""`jax._src.dtypes`: what `jax.dtypes` has, and the private names beside it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .... import dtypes as _dtypes
+from ....dtypes import *  # noqa: F403
+from ....dtypes import ExtendedDType as ExtendedDType
+from ....dtypes import TypePromotionError as TypePromotionError  # type: ignore[attr-defined]
+from ....dtypes import bfloat16 as bfloat16
+from ....dtypes import canonicalize_dtype as canonicalize_dtype
+from ....dtypes import dtype as dtype
+from ....dtypes import extended as extended
+from ....dtypes import finfo as finfo
+from ....dtypes import float0 as float0
+from ....dtypes import iinfo as iinfo
+from ....dtypes import issubdtype as issubdtype
+from ....dtypes import prng_key as prng_key
+from ....dtypes import promote_types as promote_types
+from ....dtypes import result_type as result_type
+from ....dtypes import scalar_type_of as scalar_type_of
+
+DType = np.dtype
+
+
+def supports_inf(dtype: Any) -> bool:
+    """Has the dtype an infinity?"""
+    d = _dtypes.dtype(dtype)
+    return bool(_dtypes.is_inexact(d) and np.isinf(np.asarray(np.inf).astype(d)))
+
+
+def is_python_scalar(x: Any) -> bool:
+    """Is it a Python bool, int, float or complex?"""
+    return type(x) in (bool, int, float, complex)

@@ -1,0 +1,24 @@
+"""`jax._src.traceback_util`: which files are internal, in tracebacks and in source locations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ....core import source as _source
+
+# The list itself is public to libraries: they add and remove paths.
+_exclude_paths: list[str] = _source._excluded
+
+
+def register_exclusion(path: str) -> None:
+    """Frames of files whose path starts with `path` count as a library's, not the user's."""
+    if path not in _exclude_paths:
+        _source.register_exclusion(path)
+
+
+def api_boundary(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`fun` itself: errors keep every frame of the caller's libraries, and our own are hidden where
+    they are raised.
+    """
+    return fun

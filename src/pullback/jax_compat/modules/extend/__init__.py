@@ -1,0 +1,1 @@
+"""`jax.extend`: what libraries that extend JAX use."""

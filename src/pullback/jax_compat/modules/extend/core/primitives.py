@@ -1,0 +1,22 @@
+"""`jax.extend.core.primitives`: every primitive, as `sin_p` and so on."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .....core.primitive import ALL
+
+_PYTHON_NAMES = {
+    "while_p": "while",
+    "jit_p": "jit",
+    "pjit_p": "jit",
+    "remat_p": "remat2",
+    "add_jaxvals_p": "add_any",
+}
+
+
+def __getattr__(name: str) -> Any:
+    key = _PYTHON_NAMES.get(name, name[:-2] if name.endswith("_p") else name)
+    if key in ALL:
+        return ALL[key]
+    raise AttributeError(f"module 'jax.extend.core.primitives' has no attribute {name!r}")

@@ -1,0 +1,151 @@
+"""`jax.extend.linear_util`: functions wrapped with transformations of their arguments and
+results.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+
+class StoreException(Exception):
+    """A Store was read before it was written, or written twice."""
+
+
+class Store:
+    """Holds one value that a wrapped call leaves behind."""
+
+    def __init__(self) -> None:
+        self._val: Any = None
+        self._set = False
+
+    def store(self, val: Any) -> None:
+        if self._set:
+            raise StoreException("Store occupied")
+        self._val, self._set = val, True
+
+    @property
+    def val(self) -> Any:
+        if not self._set:
+            raise StoreException("Store empty")
+        return self._val
+
+    def __bool__(self) -> bool:
+        return self._set
+
+
+class WrappedFun:
+    """A function under a stack of transformations."""
+
+    def __init__(
+        self,
+        f: Callable[..., Any],
+        transforms: tuple[Any, ...] = (),
+        params: Any = (),
+        debug_info: Any = None,
+    ) -> None:
+        self.f, self.transforms, self.params, self.debug_info = f, transforms, params, debug_info
+
+    @property
+    def __name__(self) -> str:
+        return getattr(self.f, "__name__", "<unnamed wrapped function>")
+
+    def wrap(self, transform: Any) -> WrappedFun:
+        return WrappedFun(self.f, (transform, *self.transforms), self.params, self.debug_info)
+
+    def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
+        call = functools.partial(self.f, **dict(self.params))
+        for transform in reversed(self.transforms):
+            call = functools.partial(transform, call)
+        return call(*args, **kwargs)
+
+
+def wrap_init(f: Callable[..., Any], params: Any = None, *, debug_info: Any = None) -> WrappedFun:
+    """A function, ready to be transformed."""
+    return WrappedFun(f, (), tuple(sorted((params or {}).items())), debug_info)
+
+
+def transformation2(gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any) -> Any:
+    """Adds `gen(f, *args, *call_args)` around a function; as a decorator, gives what adds it."""
+    if fun is None:
+        return functools.partial(transformation2, gen)
+
+    def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
+        return gen(call, *args, *call_args, **kwargs)
+
+    return fun.wrap(transform)
+
+
+def transformation_with_aux2(
+    gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any
+) -> Any:
+    """As transformation2; `gen(f, store, *args, *call_args)` leaves a value, which the second
+    result reads.
+    """
+    if fun is None:
+        return functools.partial(transformation_with_aux2, gen)
+    store = Store()
+
+    def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
+        return gen(call, store, *args, *call_args, **kwargs)
+
+    return fun.wrap(transform), lambda: store.val
+
+
+def transformation(gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any) -> Any:
+    """As transformation2, for a generator that yields (args, kwargs), gets the results, and yields
+    its own.
+    """
+    if fun is None:
+        return functools.partial(transformation, gen)
+
+    def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
+        steps = gen(*args, *call_args, **kwargs)
+        inner_args, inner_kwargs = next(steps)
+        return steps.send(call(*inner_args, **inner_kwargs))
+
+    return fun.wrap(transform)
+
+
+def transformation_with_aux(
+    gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any
+) -> Any:
+    """As transformation; the generator yields (results, aux), and the second result reads aux."""
+    if fun is None:
+        return functools.partial(transformation_with_aux, gen)
+    store = Store()
+
+    def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
+        steps = gen(*args, *call_args, **kwargs)
+        inner_args, inner_kwargs = next(steps)
+        results, aux = steps.send(call(*inner_args, **inner_kwargs))
+        store.store(aux)
+        return results
+
+    return fun.wrap(transform), lambda: store.val
+
+
+def merge_linear_aux(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[bool, Any]:
+    """(whether the first was left, the value of the one that was)."""
+    try:
+        return True, first()
+    except StoreException:
+        return False, second()
+
+
+def cache(call: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+    """`call`, remembering its results by the wrapped function's identity and the other
+    arguments.
+    """
+    known: dict[Any, Any] = {}
+
+    @functools.wraps(call)
+    def cached(fun: WrappedFun, *args: Any) -> Any:
+        key = (id(fun.f), fun.params, args)
+        if key not in known:
+            known[key] = (fun, call(fun, *args))
+        return known[key][1]
+
+    cached.cache_clear = known.clear  # type: ignore[attr-defined]
+    return cached

@@ -1,0 +1,81 @@
+"""`jax.interpreters.batching`: rules of vectorisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ....core.primitive import Primitive, RuleTable
+from ....primitives.shape import broadcast as _broadcast
+from ....transforms.batch import BatchTrace as BatchTrace
+from ....transforms.batch import BatchTracer as BatchTracer
+from ....transforms.batch import matchaxis as _matchaxis
+from ....transforms.batch import moveaxis as moveaxis
+from ....transforms.batch import not_mapped as not_mapped
+
+NotMapped = type(None)
+primitive_batchers = RuleTable("batch")
+fancy_primitive_batchers = RuleTable("axis_batch")
+axis_primitive_batchers = fancy_primitive_batchers
+
+
+def bdim_at_front(x: Any, dim: int | None, size: int) -> Any:
+    """`x` with its batch axis in front (made, if it has none)."""
+    return _matchaxis(size, dim, 0, x)
+
+
+def broadcast(x: Any, size: int, axis: int) -> Any:
+    """`x` repeated along a new axis."""
+    return moveaxis(_broadcast(x, (size,)), 0, axis)
+
+
+def defvectorized(primitive: Primitive) -> None:
+    """The primitive works element by element: a batch axis is one more axis."""
+    primitive_batchers[primitive] = lambda args, dims, **params: (
+        primitive.bind(*args, **params),
+        dims[0],
+    )
+
+
+def defbroadcasting(primitive: Primitive) -> None:
+    """The primitive works element by element on operands of equal shapes."""
+
+    def batch(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
+        size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+        return primitive.bind(
+            *(bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)), **params
+        ), 0
+
+    primitive_batchers[primitive] = batch
+
+
+def defreducer(primitive: Primitive, ident: Any = None) -> None:
+    """The primitive reduces over `axes`."""
+
+    def batch(
+        args: Sequence[Any], dims: Sequence[Any], *, axes: Sequence[int], **params: Any
+    ) -> Any:
+        (x,), (d,) = args, dims
+        shifted = tuple(a + (a >= d) for a in axes)
+        return primitive.bind(x, axes=shifted, **params), d - sum(a < d for a in shifted)
+
+    primitive_batchers[primitive] = batch
+
+
+_vmappable: dict[type, Any] = {}
+
+
+def register_vmappable(
+    data_type: type,
+    spec_type: type,
+    axis_size_type: type,
+    to_elt: Callable[..., Any],
+    from_elt: Callable[..., Any],
+    make_iota: Callable[..., Any] | None,
+) -> None:
+    """Keeps how values of a type are mapped, for `vmap` by libraries that ask."""
+    _vmappable[data_type] = (spec_type, axis_size_type, to_elt, from_elt, make_iota)
+
+
+def unregister_vmappable(data_type: type) -> None:
+    _vmappable.pop(data_type, None)

@@ -1,0 +1,630 @@
+"""Building statement lists: scopes, hoisting, common subexpressions and symbolic index arithmetic.
+
+A `Builder` holds a stack of open scopes (the kernel, then each loop). `let` puts an operation into
+the outermost scope in which
+its operands exist, so loop-invariant code is hoisted by construction, and remembers it there, so it
+is emitted once.
+
+Indices are ints or `Ix`: affine sums over loop variables and over quotients and remainders of such
+sums, with known ranges.
+Reshapes become quotients and remainders that cancel again in the offset of a contiguous buffer.
+Integers of 17 and more become kernel `dims`, so that one kernel serves all lengths.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from pullback.loops.ir import (
+    Alloc,
+    Atom,
+    Buf,
+    Carry,
+    Const,
+    For,
+    If,
+    Kernel,
+    Let,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Update,
+    Var,
+    While,
+)
+
+__all__ = ["TRUE", "Builder", "Index", "Ix", "Scope", "i64", "kernel_of"]
+
+HOIST_FROM = 17  # integers from here on are kernel arguments
+TRUE = Const(True, "bool")
+FALSE = Const(False, "bool")
+
+
+def i64(value: int) -> Const:
+    """An i64 literal."""
+    return Const(value, "i64")
+
+
+class _Leaf:
+    """What an affine sum is over: a variable, or the quotient or remainder of another sum by a
+    constant."""
+
+    __slots__ = ("base", "by", "hi", "kind", "level", "lo", "number", "var")
+
+    def __init__(
+        self, number: int, kind: str, var: Any, base: Any, by: int, level: int, lo: int, hi: int
+    ) -> None:
+        self.number, self.kind, self.var, self.base, self.by = number, kind, var, base, by
+        self.level, self.lo, self.hi = level, lo, hi
+
+
+class Ix:
+    """A symbolic index: sum of coefficient * leaf, plus a constant; `lo`..`hi` bound it; `level` is
+    the scope it needs."""
+
+    __slots__ = ("const", "hi", "level", "lo", "terms")
+
+    def __init__(self, terms: tuple[tuple[_Leaf, int], ...], const: int) -> None:
+        self.terms, self.const = terms, const
+        lo = hi = const
+        level = 0
+        for leaf, c in terms:
+            lo += c * (leaf.lo if c > 0 else leaf.hi)
+            hi += c * (leaf.hi if c > 0 else leaf.lo)
+            level = max(level, leaf.level)
+        self.lo, self.hi, self.level = lo, hi, level
+
+    def __repr__(self) -> str:
+        return " + ".join(
+            [*(f"{c}*{leaf.kind}{leaf.number}" for leaf, c in self.terms), str(self.const)]
+        )
+
+
+Index = int | Ix
+
+
+class Scope:
+    """An open block: its statements so far, what it remembers, and the scratch that its end
+    releases."""
+
+    __slots__ = ("allocs", "kind", "level", "memo", "stmts")
+
+    def __init__(self, level: int, kind: str) -> None:
+        self.level, self.kind = level, kind
+        self.stmts: list[Stmt] = []
+        self.memo: dict[Any, Any] = {}
+        self.allocs: list[Buf] = []
+
+    def body(self) -> tuple[Stmt, ...]:
+        body = tuple(self.stmts)
+        for buf in reversed(self.allocs):
+            body = (Alloc(buf, body),)
+        return body
+
+
+class Builder:
+    """Makes the body of one kernel."""
+
+    def __init__(self, extents: frozenset[int] = frozenset()) -> None:
+        self.scopes = [Scope(0, "kernel")]
+        self.levels: dict[Var, int] = {}
+        self.dims: dict[int, Var] = {}
+        self.scalars: dict[tuple[Any, str], Var] = {}
+        self.params: dict[Any, Buf] = {}
+        self.bound: dict[Any, Buf] = {}  # slots that live in scratch of this kernel
+        self.stored: set[Buf] = set()
+        self.loaded: set[Buf] = set()
+        self.mask: Atom | None = None
+        self.region_level = 0  # loads may not be hoisted above this scope
+        self.buf_levels: dict[Buf, int] = {}  # nor above the scope of their scratch
+        self.extents = extents
+        self.count = 0
+        self._interned: dict[Any, Ix] = {}
+        self._leaves: dict[Any, _Leaf] = {}
+
+    # ---- names and constants
+
+    def var(self, dtype: str, level: int, prefix: str = "v") -> Var:
+        self.count += 1
+        v = Var(f"{prefix}{self.count}", dtype)
+        self.levels[v] = level
+        return v
+
+    def dim(self, value: int) -> Atom:
+        """An i64 constant: literal when small, else a kernel argument."""
+        if -HOIST_FROM < value < HOIST_FROM:
+            return i64(value)
+        v = self.dims.get(value)
+        if v is None:
+            v = self.dims[value] = Var(f"d{len(self.dims)}", "i64")
+            self.levels[v] = 0
+        return v
+
+    def const(self, value: Any, dtype: str) -> Atom:
+        """A literal; one that seems derived from an extent becomes a kernel argument."""
+        if dtype == "bool":
+            return Const(bool(value), "bool")
+        if dtype[0] in "iu":
+            value = int(value)
+            hoist = value >= HOIST_FROM and not self.extents.isdisjoint(
+                (value, value - 1, value + 1)
+            )
+        else:
+            value = float(value)
+            size = abs(value)
+            whole = size if size >= 1 else 1 / size if size > 0 else 0.0
+            hoist = whole >= HOIST_FROM and whole < 1e15 and self._extent_like(whole)
+        if not hoist:
+            return Const(value, dtype)
+        return self._scalar(value, dtype)
+
+    def number(self, value: Any, dtype: str) -> Atom:
+        """A literal of the user's program. Floats become kernel arguments, so that programs which
+        differ in a coefficient share kernels; powers of two, which simplify code, do not."""
+        if dtype == "bool" or dtype[0] in "iu" or not math.isfinite(float(value)):
+            return self.const(value, dtype)
+        if abs(math.frexp(float(value))[0]) in (0.0, 0.5):
+            return self.const(value, dtype)
+        return self._scalar(float(value), dtype)
+
+    def _scalar(self, value: Any, dtype: str) -> Var:
+        key = (value, dtype)
+        v = self.scalars.get(key)
+        if v is None:
+            v = self.scalars[key] = Var(f"s{len(self.scalars)}", dtype)
+            self.levels[v] = 0
+        return v
+
+    def _extent_like(self, whole: float) -> bool:
+        near = round(whole)
+        return abs(whole - near) <= 1e-6 * whole and not self.extents.isdisjoint(
+            (near, near - 1, near + 1)
+        )
+
+    # ---- statements
+
+    def level_of(self, a: Any) -> int:
+        return 0 if type(a) is Const else self.levels[a]
+
+    @property
+    def depth(self) -> int:
+        return len(self.scopes) - 1
+
+    def let(
+        self, op: str, args: Sequence[Atom], dtype: str, attrs: tuple[tuple[str, Any], ...] = ()
+    ) -> Atom:
+        """op(args), emitted at most once, as far out as it can be."""
+        key = (op, *args, dtype, attrs)
+        level = 0
+        for a in args:
+            if type(a) is not Const:
+                k = self.levels[a]  # type: ignore[index]
+                if k > level:
+                    level = k
+        scope = self.scopes[level]
+        found = scope.memo.get(key)
+        if found is None:
+            found = _fold(op, args)
+            if found is None:
+                self.count += 1
+                found = Var(f"v{self.count}", dtype)
+                self.levels[found] = level
+                scope.stmts.append(Let(found, op, tuple(args), attrs))
+            scope.memo[key] = found
+        return found
+
+    def load(self, buf: Buf, index: Atom, other: Atom | None = None) -> Var:
+        """buf[index] under the current mask."""
+        level = max(self.level_of(index), self.region_level, self.buf_levels.get(buf, 0))
+        mask = self.mask
+        if mask is not None:
+            level = max(level, self.level_of(mask))
+            if other is None:
+                other = Const(
+                    False if buf.dtype == "bool" else 0 if buf.dtype[0] in "iu" else 0.0, buf.dtype
+                )
+            level = max(level, self.level_of(other))
+        v = self.var(buf.dtype, level)
+        self.loaded.add(buf)
+        self.scopes[level].stmts.append(
+            Load(v, buf, (index,), mask, other if mask is not None else None)
+        )
+        return v
+
+    def store(self, buf: Buf, index: Atom, value: Atom, mask: Atom | None = None) -> None:
+        self.stored.add(buf)
+        mask = self.both(mask, self.mask)
+        if mask == FALSE:
+            return
+        self.emit(Store(buf, (index,), value, None if mask == TRUE else mask))
+
+    def update(
+        self, buf: Buf, index: Atom, value: Atom, how: Any, mask: Atom | None = None
+    ) -> None:
+        self.stored.add(buf)
+        self.loaded.add(buf)
+        mask = self.both(mask, self.mask)
+        if mask == FALSE:
+            return
+        self.emit(Update(buf, (index,), value, how, None if mask == TRUE else mask))
+
+    def emit(self, s: Stmt) -> None:
+        self.scopes[-1].stmts.append(s)
+
+    def scratch(self, dtype: str, size: int, name: str = "t") -> Buf:
+        """Scratch that lives until the current scope closes."""
+        self.count += 1
+        d = self.dim(max(1, size))
+        buf = Buf(f"{name}{self.count}", dtype, (d.value if isinstance(d, Const) else d,), "temp")  # type: ignore[arg-type]
+        self.scopes[-1].allocs.append(buf)
+        self.buf_levels[buf] = self.depth
+        return buf
+
+    # ---- loops
+
+    def open(self, kind: str) -> Scope:
+        scope = Scope(len(self.scopes), kind)
+        self.scopes.append(scope)
+        return scope
+
+    def close(self) -> tuple[Stmt, ...]:
+        return self.scopes.pop().body()
+
+    def loop_index(self, lo: Index, extent_hi: int) -> Ix:
+        """The variable of a loop that is about to run in the scope just opened."""
+        v = self.var("i64", self.depth, "i")
+        low = lo if isinstance(lo, int) else lo.lo
+        ix = self.leaf_of(v, low, extent_hi)
+        assert isinstance(ix, Ix)
+        return ix
+
+    def loop(
+        self,
+        extent: int,
+        kind: str,
+        body: Callable[[Index], Sequence[Atom]],
+        carry: Sequence[tuple[Atom, Var]] = (),
+        combine: Any = None,
+        lo: Atom | None = None,
+        hi: Atom | None = None,
+        step: int = 1,
+    ) -> list[Var]:
+        """for index in lo..hi: yields = body(index); the carries' results. `extent` bounds the
+        index."""
+        if extent == 1 and not carry and lo is None and hi is None:
+            body(0)
+            return []
+        self.open(kind)
+        ix = self.loop_index(0, max(0, extent - 1))
+        index = ix.terms[0][0].var if ix.terms else None
+        if index is None:
+            index = self.var("i64", self.depth, "i")
+        for _, v in carry:
+            self.levels[v] = self.depth
+        yields = tuple(body(ix))
+        stmts = self.close()
+        outs = [self.var(v.dtype, self.depth) for _, v in carry]
+        carries = tuple(Carry(o, v, init) for o, (init, v) in zip(outs, carry, strict=True))
+        self.emit(
+            For(
+                index,
+                lo if lo is not None else i64(0),
+                hi if hi is not None else self.dim(extent),
+                self.dim(step),
+                kind,
+                carries,
+                stmts,
+                yields,
+                combine,
+            )
+        )
+        return outs
+
+    def at_level(self, level: int) -> list[Scope]:
+        """Hides the scopes inside `level`; give the result to `restore`."""
+        inner = self.scopes[level + 1 :]
+        del self.scopes[level + 1 :]
+        return inner
+
+    def restore(self, inner: list[Scope]) -> None:
+        self.scopes.extend(inner)
+
+    def branch(
+        self, pred: Atom, then: Callable[[], Sequence[Atom]], orelse: Callable[[], Sequence[Atom]]
+    ) -> list[Atom]:
+        """if pred: then() else: orelse(), with the values that both yield."""
+        if isinstance(pred, Const):
+            return list(then() if pred.value else orelse())
+        sides = []
+        for side in (then, orelse):
+            self.open("if")
+            yields = tuple(side())
+            sides.append((self.close(), yields))
+        outs = tuple(self.var(a.dtype, self.depth) for a in sides[0][1])
+        self.emit(If(pred, sides[0][0], sides[1][0], outs, sides[0][1], sides[1][1]))
+        return list(outs)
+
+    def while_loop(
+        self,
+        inits: Sequence[Atom],
+        cond: Callable[[list[Atom]], Atom],
+        body: Callable[[list[Atom]], Sequence[Atom]],
+    ) -> list[Var]:
+        """while cond(carry): carry = body(carry)."""
+        regions = []
+        for k, side in enumerate((cond, body)):
+            self.open("while")
+            params = tuple(self.var(a.dtype, self.depth, "c") for a in inits)
+            result: Any = side(list(params))
+            yields = (result,) if k == 0 else tuple(result)
+            regions.append(Region(params, self.close(), yields))
+        outs = [self.var(a.dtype, self.depth) for a in inits]
+        own = [self.var(a.dtype, self.depth, "c") for a in inits]
+        carries = tuple(Carry(o, v, a) for o, v, a in zip(outs, own, inits, strict=True))
+        self.emit(While(carries, regions[0], regions[1]))
+        return outs
+
+    def region(self, dtypes: Sequence[str], body: Callable[[list[Atom]], Sequence[Atom]]) -> Region:
+        """A combiner over (acc..., new...)."""
+        self.open("region")
+        params = tuple(self.var(d, self.depth, "p") for d in dtypes)
+        saved, self.mask = self.mask, None
+        yields = tuple(body(list(params)))
+        self.mask = saved
+        return Region(params, self.close(), yields)
+
+    # ---- symbolic indices
+
+    def _make(self, terms: Iterable[tuple[_Leaf, int]], const: int) -> Index:
+        kept = tuple(sorted(((leaf, c) for leaf, c in terms if c), key=_leaf_order))
+        if not kept:
+            return const
+        key = (*((leaf.number, c) for leaf, c in kept), const)
+        found = self._interned.get(key)
+        if found is None:
+            found = self._interned[key] = Ix(kept, const)
+        return found
+
+    def _leaf(self, kind: str, var: Any, base: Any, by: int, level: int, lo: int, hi: int) -> Index:
+        key = (kind, var if var is not None else id(base), by)
+        leaf = self._leaves.get(key)
+        if leaf is None:
+            leaf = self._leaves[key] = _Leaf(len(self._leaves), kind, var, base, by, level, lo, hi)
+        return self._make([(leaf, 1)], 0)
+
+    def leaf_of(self, atom: Atom, lo: int, hi: int) -> Index:
+        """An i64 atom as an index with known bounds."""
+        if isinstance(atom, Const):
+            return int(atom.value)
+        return self._leaf("var", atom, None, 0, self.levels[atom], lo, hi)
+
+    def add(self, x: Index, y: Index) -> Index:
+        if isinstance(x, int) and isinstance(y, int):
+            return x + y
+        if isinstance(x, int):
+            x, y = y, x
+        assert isinstance(x, Ix)
+        if isinstance(y, int):
+            return x if y == 0 else self._make(x.terms, x.const + y)
+        return self.linear([(x, 1), (y, 1)])
+
+    def sub(self, x: Index, y: Index) -> Index:
+        return self.linear([(x, 1), (y, -1)])
+
+    def mul(self, x: Index, c: int) -> Index:
+        if isinstance(x, int):
+            return x * c
+        return x if c == 1 else self._make([(leaf, k * c) for leaf, k in x.terms], x.const * c)
+
+    def linear(self, parts: Iterable[tuple[Index, int]]) -> Index:
+        """sum of index * coefficient, with quotients and remainders of the same sum joined
+        again."""
+        total: dict[_Leaf, int] = {}
+        const = 0
+        for x, c in parts:
+            if isinstance(x, int):
+                const += x * c
+                continue
+            const += x.const * c
+            for leaf, k in x.terms:
+                total[leaf] = total.get(leaf, 0) + k * c
+        if any(leaf.kind == "mod" for leaf in total):
+            joined = self._join(total)
+            if joined is not None:
+                return self.linear(
+                    [
+                        *((self._make([(leaf, 1)], 0), k) for leaf, k in total.items()),
+                        joined,
+                        (const, 1),
+                    ]
+                )
+        return self._make(total.items(), const)
+
+    def _join(self, total: dict[_Leaf, int]) -> tuple[Index, int] | None:
+        """Takes k*(e mod n) and k*n*(e div n) out of the sum, for k*e."""
+        for leaf, k in total.items():
+            if leaf.kind != "mod" or not k:
+                continue
+            quotient = self.div(leaf.base, leaf.by)
+            if (
+                isinstance(quotient, Ix)
+                and len(quotient.terms) == 1
+                and not quotient.const
+                and quotient.terms[0][1] == 1
+            ):
+                other = quotient.terms[0][0]
+                if total.get(other) == k * leaf.by:
+                    del total[leaf], total[other]
+                    return leaf.base, k
+        return None
+
+    def div(self, x: Index, n: int) -> Index:
+        """Quotient of an index that is >= 0."""
+        if n == 1:
+            return x
+        if isinstance(x, int):
+            return x // n
+        if 0 <= x.lo and x.hi < n:
+            return 0
+        outer = [(leaf, c // n) for leaf, c in x.terms if c % n == 0]
+        inner = [(leaf, c) for leaf, c in x.terms if c % n]
+        rest = self._make(inner, x.const % n)
+        low, high = (rest, rest) if isinstance(rest, int) else (rest.lo, rest.hi)
+        if (outer or x.const // n) and low >= 0:
+            return self.linear(
+                [(self._make(outer, x.const // n), 1), (self.div(rest, n) if high >= n else 0, 1)]
+            )
+        if len(x.terms) == 1 and not x.const and x.terms[0][1] == 1 and x.terms[0][0].kind == "div":
+            leaf = x.terms[0][0]
+            return self.div(leaf.base, leaf.by * n)
+        return self._leaf("div", None, x, n, x.level, x.lo // n, x.hi // n)
+
+    def mod(self, x: Index, n: int) -> Index:
+        """Remainder of an index that is >= 0."""
+        if n == 1:
+            return 0
+        if isinstance(x, int):
+            return x % n
+        if 0 <= x.lo and x.hi < n:
+            return x
+        inner = self._make([(leaf, c) for leaf, c in x.terms if c % n], x.const % n)
+        low, high = (inner, inner) if isinstance(inner, int) else (inner.lo, inner.hi)
+        if low >= 0 and high < n:
+            return inner
+        base = inner if low >= 0 and isinstance(inner, Ix) else x
+        if len(base.terms) == 1 and not base.const and base.terms[0][1] == 1:
+            leaf = base.terms[0][0]
+            if leaf.kind == "mod" and leaf.by % n == 0:
+                return self.mod(leaf.base, n)
+        return self._leaf("mod", None, base, n, base.level, 0, min(n - 1, base.hi))
+
+    def unravel(self, x: Index, shape: Sequence[int]) -> tuple[Index, ...]:
+        """Row-major coordinates of a linear index."""
+        out: list[Index] = []
+        rest = x
+        for n in reversed(shape[1:]):
+            out.append(self.mod(rest, n) if n else 0)
+            rest = self.div(rest, n) if n else 0
+        return (rest, *reversed(out)) if shape else ()
+
+    def ravel(self, idx: Sequence[Index], shape: Sequence[int]) -> Index:
+        """Row-major linear index."""
+        stride, parts = 1, []
+        for i, n in zip(reversed(idx), reversed(shape), strict=True):
+            if n != 1:
+                parts.append((i, stride))
+            stride *= n
+        return self.linear(parts)
+
+    def atom(self, x: Index) -> Atom:
+        """The i64 value of an index; outer parts of the sum are computed in outer scopes."""
+        if isinstance(x, int):
+            return self.dim(x)
+        memo = self.scopes[x.level].memo
+        found = memo.get(x)
+        if found is None:
+            parts: list[tuple[int, Atom]] = []
+            for leaf, c in x.terms:
+                a = self._leaf_atom(leaf)
+                parts.append(
+                    (leaf.level, a if c == 1 else self.let("mul", (a, self.dim(c)), "i64"))
+                )
+            parts.sort(key=lambda p: p[0])
+            acc: Atom | None = self.dim(x.const) if x.const else None
+            for _, a in parts:
+                acc = a if acc is None else self.let("add", (acc, a), "i64")
+            assert acc is not None
+            found = memo[x] = acc
+        return found
+
+    def _leaf_atom(self, leaf: _Leaf) -> Atom:
+        if leaf.kind == "var":
+            return leaf.var  # type: ignore[no-any-return]
+        op = "idiv" if leaf.kind == "div" else "irem"
+        return self.let(op, (self.atom(leaf.base), self.dim(leaf.by)), "i64")
+
+    # ---- conditions
+
+    def in_range(self, x: Index, lo: int, hi: int) -> Atom:
+        """lo <= x < hi, decided now where the bounds of x allow."""
+        low, high = (x, x) if isinstance(x, int) else (x.lo, x.hi)
+        if low >= lo and high < hi:
+            return TRUE
+        if high < lo or low >= hi:
+            return FALSE
+        a = self.atom(x)
+        left = TRUE if low >= lo else self.let("ge", (a, self.dim(lo)), "bool")
+        right = TRUE if high < hi else self.let("lt", (a, self.dim(hi)), "bool")
+        return self.both(left, right)
+
+    def both(self, x: Atom | None, y: Atom | None) -> Atom:
+        """x and y; None is true."""
+        if x is None or x == TRUE or x == y:
+            return TRUE if y is None else y
+        if y is None or y == TRUE:
+            return x
+        if FALSE in (x, y):
+            return FALSE
+        return self.let("and", (x, y), "bool")
+
+    def select(self, p: Atom, x: Atom, y: Atom) -> Atom:
+        if isinstance(p, Const):
+            return x if p.value else y
+        return x if x is y else self.let("select", (p, x, y), x.dtype)
+
+    def to_index(self, a: Atom, lo: int, hi: int) -> Index:
+        """An integer atom clamped to lo..hi (inclusive) as an index."""
+        if isinstance(a, Const):
+            return min(max(int(a.value), lo), hi)
+        if hi <= lo:
+            return lo
+        wide = a if a.dtype == "i64" else self.let("convert", (a,), "i64")
+        return self.leaf_of(self.let("clamp", (self.dim(lo), wide, self.dim(hi)), "i64"), lo, hi)
+
+
+def _leaf_order(term: tuple[_Leaf, int]) -> int:
+    return term[0].number
+
+
+def _fold(op: str, args: Sequence[Atom]) -> Atom | None:
+    """Trivial identities of integers and booleans; floats are left alone."""
+    if op in ("add", "sub", "mul") and args[0].dtype == "i64":
+        x, y = args
+        if isinstance(y, Const):
+            if (y.value == 0 and op != "mul") or (y.value == 1 and op == "mul"):
+                return x
+            if isinstance(x, Const):
+                a, b = int(x.value), int(y.value)
+                return i64(a + b if op == "add" else a - b if op == "sub" else a * b)
+        if isinstance(x, Const) and (
+            (x.value == 0 and op == "add") or (x.value == 1 and op == "mul")
+        ):
+            return y
+    if op == "convert" and isinstance(args[0], Const):
+        return None
+    return None
+
+
+def kernel_of(
+    b: Builder, name: str, attrs: dict[str, Any] | None = None
+) -> tuple[Kernel, list[Any], list[int], list[tuple[Any, str]]]:
+    """Closes a builder: the kernel, and what to pass to it: the keys of its buffers, the dims and
+    the scalars."""
+    assert len(b.scopes) == 1, "internal error in pullback: a scope is still open"
+    roles: dict[Buf, Buf] = {}
+    for buf in b.params.values():
+        role = "in" if buf not in b.stored else "inout" if buf in b.loaded else "out"
+        object.__setattr__(buf, "role", role)
+        roles[buf] = buf
+    kernel = Kernel(
+        name,
+        tuple(b.params.values()),
+        tuple(b.dims.values()),
+        tuple(b.scalars.values()),
+        b.close(),
+        attrs or {},
+    )
+    return kernel, list(b.params), list(b.dims), list(b.scalars)

@@ -1,0 +1,377 @@
+"""Which values are kept in memory, and which of them one loop nest computes.
+
+Before: a graph of nodes. After: a list of units in execution order, each an Opaque or a `Nest` of
+root nodes, and on every node
+`root` (computed by a nest of its own, not inside each of its readers) and `stored` (in memory,
+because another unit reads it).
+
+A value is a root if it is a result, feeds statements that need a buffer, is a reduction, or is
+costly and would be computed more
+than once. A root joins the nest of its operands when row i of the one needs row i of the other only
+("aligned"): the nest then
+is one loop over rows with phases inside, and row-sized values stay in registers or in scratch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pullback.loops.lower.graph import Axes, Graph, Node, Opaque, Reduction
+
+__all__ = ["Nest", "plan_units", "work_of"]
+
+COSTLY = 10.0  # a value cheaper than this is computed anew by each reader
+CHAIN = 200.0  # more than this in one element becomes a value of its own
+TOGETHER = 120_000.0  # the same for results without axes; less than a parallel nest has
+SMALL = 20_000.0  # work of a nest that is cheap enough to merge with others of any shape
+
+
+class Nest:
+    """Roots that share a loop over their first `k` axes."""
+
+    __slots__ = ("index", "k", "leaves", "members", "work")
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self.k = 0
+        self.members: list[Node] = []
+        self.leaves: set[Any] = set()
+        self.work = 0.0
+
+    @property
+    def lanes(self) -> bool:
+        return any(m.kind == "red" and m.red is not None and m.red.lanes for m in self.members)
+
+
+Unit = Any  # Nest | Opaque
+
+
+def _mark_live(graph: Graph, outputs: Sequence[Node]) -> list[Opaque]:
+    """Sets `live` and counts users; the opaque operations that run."""
+    seen: list[Opaque] = []
+    stack = list(outputs)
+
+    def visit(op: Opaque) -> None:
+        if not op.live:
+            op.live = True
+            seen.append(op)
+            for n in op.ins:
+                n.users += 1
+                stack.append(n)
+
+    for op in graph.effects:
+        visit(op)
+    while stack:
+        node = stack.pop()
+        if node.live:
+            continue
+        node.live = True
+        for dep, _ in node.deps:
+            dep.users += 1
+            stack.append(dep)
+        if node.source is not None:
+            visit(node.source)
+    return seen
+
+
+def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaque]) -> None:
+    for op in opaques:
+        for n, mode in zip(op.ins, op.modes, strict=True):
+            if mode == "buffer" and n.slot is None:
+                n.wanted = True
+    for n in outputs:
+        if n.slot is None and n.kind != "opq":
+            n.wanted = True
+    many: set[Node] = {
+        n
+        for op in opaques
+        for n, mode in zip(op.ins, op.modes, strict=True)
+        if mode.startswith("many")
+    }
+    for node in graph.nodes:
+        if not node.live or node.kind == "leaf":
+            continue
+        if node.kind == "opq":
+            node.root = True
+            continue
+        cost = node.own
+        if node.kind == "red":
+            assert node.red is not None
+            node.root, node.cost = True, 1.0
+            tail = node.red.small_tail
+            _expand(
+                node.red.deps,
+                node.red.shape[: len(node.red.shape) - tail] if tail else node.red.shape,
+            )
+            continue
+        _expand(node.deps, node.shape)
+        repeat = node.red.count if node.red is not None else 1
+        for dep, _ in node.deps:
+            cost += repeat * (1.0 if dep.root else dep.cost)
+        if cost > CHAIN:
+            for dep, _ in node.deps:
+                if dep.kind == "pw" and dep.cost > COSTLY:
+                    dep.root = True
+            cost = node.own + repeat * sum(1.0 if d.root else d.cost for d, _ in node.deps)
+        node.cost = cost
+        if (
+            node.wanted
+            or (node.reuse > 8 and cost > 1.5)
+            or (node.users > 1 and cost > COSTLY)
+            or (node in many and cost > 4)
+            or cost > 4 * CHAIN
+        ):
+            node.root = True
+
+
+def _expand(deps: Sequence[tuple[Node, Axes]], shape: tuple[int, ...]) -> None:
+    """A costly operand that is stretched along an axis, or read at computed places, is a root."""
+    rank = len(shape)
+    for dep, axes in deps:
+        if axes is None or dep.kind != "pw" or dep.root or dep.cost <= COSTLY:
+            continue
+        computed = any(a is None and dep.shape[k] != 1 for k, a in enumerate(axes))
+        stretched = any(a not in axes and shape[a] != 1 for a in range(rank))
+        if (computed and dep.shape) or stretched:
+            dep.root = True
+
+
+def _compose(outer: Axes, inner: Axes, rank: int) -> Axes:
+    """inner: root axis -> dep axis; outer: dep axis -> consumer axis."""
+    if outer is None:
+        return inner
+    if inner is None:
+        return outer
+    return tuple(None if a is None else outer[a] for a in inner)
+
+
+def _merge(deps: Sequence[tuple[Node, Axes]]) -> list[tuple[Node, Axes]]:
+    """The roots (and values in memory) that a value reads, through the values computed inside it,
+    with the index of each."""
+    found: dict[tuple[Node, Axes], None] = {}
+    for dep, axes in deps:
+        if dep.kind == "leaf":
+            if dep.slot is not None:
+                found[dep, None] = None
+        elif dep.root:
+            found[dep, axes] = None
+        else:
+            for root, inner in dep.roots or ():
+                found[root, None if root.kind == "leaf" else _compose(axes, inner, 0)] = None
+    return list(found)
+
+
+def _leaves(node: Node) -> set[Any]:
+    """What a root reads from memory."""
+    return {r for r, _ in node.roots}
+
+
+def work_of(node: Node) -> float:
+    """Rough scalar operations to compute all of a root."""
+    red = node.red
+    if node.kind == "red" and red is not None:
+        each = red.own + sum(1.0 if d.root else d.cost for d, _ in red.deps)
+        return max(1.0, each) * math.prod(red.shape)
+    return max(1.0, node.cost if node.kind == "pw" else 1.0) * node.size
+
+
+def _most_rows(node: Node) -> int:
+    red = node.red
+    if node.kind == "red" and red is not None and not red.lanes:
+        return len(node.shape) - red.small_tail
+    return len(node.shape)
+
+
+def _aligned(dep: Node, node: Node, axes: Axes) -> int:
+    """How many leading axes of both run together."""
+    limit, k = min(len(dep.shape), len(node.shape)), 0
+    while k < limit and dep.shape[k] == node.shape[k] and (axes is None or axes[k] == k):
+        k += 1
+    return k
+
+
+class _Planner:
+    def __init__(self) -> None:
+        self.units: list[Unit] = []
+
+    def unit_of(self, root: Node) -> int:
+        return root.nest.index  # type: ignore[no-any-return]
+
+    def place(self, node: Node) -> None:
+        """Puts a root into a nest."""
+        edges = node.roots
+        lo = max((self.unit_of(r) for r, _ in edges if r.nest is not None), default=-1)
+        for nest in self.candidates(node, lo):
+            k = self.fits(nest, node)
+            if k is not None:
+                nest.k = k
+                break
+        else:
+            nest = Nest(len(self.units))
+            self.units.append(nest)
+            nest.k = _most_rows(node)
+        nest.members.append(node)
+        nest.work += work_of(node)
+        nest.leaves |= _leaves(node)
+        node.nest = nest
+
+    def candidates(self, node: Node, lo: int) -> list[Nest]:
+        found = [self.units[lo]] if lo >= 0 and isinstance(self.units[lo], Nest) else []
+        for unit in self.units[lo + 1 :][-4:]:
+            if isinstance(unit, Nest) and (
+                work_of(node) + unit.work < SMALL or not unit.leaves.isdisjoint(_leaves(node))
+            ):
+                found.append(unit)
+        return found
+
+    def fits(self, nest: Nest, node: Node) -> int | None:
+        """The number of shared axes if the node joins, or None."""
+        k = min(nest.k, _most_rows(node))
+        first = nest.members[0]
+        for root, axes in node.roots:
+            if root.nest is nest:
+                k = min(k, _aligned(root, node, axes))
+        k = min(k, _aligned(first, node, None))
+        small = nest.work + work_of(node) < SMALL
+        lanes = node.kind == "red" and node.red is not None and node.red.lanes
+        if len(nest.members) >= 64:
+            return None
+        if lanes or nest.lanes:
+            same = k == nest.k == len(node.shape) and all(len(m.shape) == k for m in nest.members)
+            inner = any(
+                m.kind == "red" and m.red is not None and not m.red.lanes
+                for m in [*nest.members, node]
+            )
+            return k if same and not inner and k > 0 else None
+        if k == 0:
+            # Scalars that follow one another are one kernel until threads are worth waking.
+            scalar = nest.k == 0 == len(node.shape) and nest.work + work_of(node) < TOGETHER
+            return (
+                0
+                if small
+                or scalar
+                or (nest.k == 0 == len(node.shape) and self._only_scalars(nest, node))
+                or self._siblings(nest, node)
+                else None
+            )
+        if k < nest.k or k < len(node.shape):
+            rows = math.prod(node.shape[:k])
+            grown = k < nest.k and not any(m.kind == "red" for m in [*nest.members, node])
+            if grown and not small:
+                return None
+            return k if rows >= 8 or small else None
+        return k
+
+    def _siblings(self, nest: Nest, node: Node) -> bool:
+        """Whether a reduction to a scalar runs over what the nest's reductions run over, none of
+        which it needs: one loop over memory does for all. Accumulators of unlike widths would
+        leave the lanes, and with them the order of a sum."""
+        if node.shape or any(root.nest is nest for root, _ in node.roots):
+            return False
+        reds = [m.red for m in (node, *nest.members) if m.kind == "red" and not m.shape]
+        kinds = {
+            (r.shape, r.dtypes[0], isinstance(r.combine, tuple)) for r in reds if r is not None
+        }
+        return (
+            len(reds) == 1 + len(nest.members)
+            and len(kinds) == 1
+            and all(r is not None and isinstance(r.combine, tuple) for r in reds)
+            and all(len(set(r.dtypes)) == 1 for r in reds if r is not None)
+        )
+
+    def _only_scalars(self, nest: Nest, node: Node) -> bool:
+        return node.kind == "pw" and all(m.kind == "pw" for m in nest.members)
+
+
+def plan_units(graph: Graph, outputs: Sequence[Node], atoms: Sequence[Node] = ()) -> list[Unit]:
+    """The units in execution order. `outputs` end in memory; `atoms` are scalars that are read once
+    all units have run."""
+    opaques = _mark_live(graph, [*outputs, *atoms])
+    _choose_roots(graph, outputs, opaques)
+    planner = _Planner()
+    for node in graph.nodes:
+        if not node.live or node.kind == "leaf":
+            continue
+        if node.kind == "opq":
+            op = node.source
+            assert op is not None
+            if op.index < 0:
+                if op.effect:
+                    _place_effects(planner, graph.effects, op)
+                _place_opaque(planner, op)
+            node.nest = op
+            continue
+        node.roots = _merge(node.deps)
+        if node.root:
+            planner.place(node)
+    for op in graph.effects:
+        if op.index < 0:
+            _place_opaque(planner, op)
+    for node in graph.nodes:
+        if node.live and node.root and node.kind in ("pw", "red"):
+            node.stored = node.stored or node.wanted
+            for root, _ in node.roots:
+                if root.nest is not node.nest:
+                    root.stored = True
+    for node in atoms:
+        for root, _ in [(node, None)] if node.root else node.roots or ():
+            root.stored = root.stored or bool(root.shape)
+    return planner.units
+
+
+def _place_effects(planner: _Planner, effects: Sequence[Opaque], op: Opaque) -> None:
+    """Effects happen in program order: those before `op` that nobody's result has placed yet."""
+    for other in effects:
+        if other is op:
+            return
+        if other.index < 0:
+            _place_opaque(planner, other)
+
+
+def _place_opaque(planner: _Planner, op: Opaque) -> None:
+    for root, _ in _merge([(n, None) for n in op.ins]):
+        root.stored = root.stored or root.kind != "leaf"
+    op.index = len(planner.units)
+    planner.units.append(op)
+
+
+def breaks_of(node: Node) -> frozenset[int]:
+    """Boundaries between a value's axes that its evaluation cannot merge (k: between axis k and
+    k+1)."""
+    if node.breaks is None:
+        node.breaks = _breaks(node.deps, node.shape, node.own_breaks)
+    return node.breaks  # type: ignore[no-any-return]
+
+
+def reduction_breaks(red: Reduction) -> frozenset[int]:
+    """The same for the iteration space of a reduction."""
+    return _breaks(red.deps, red.shape, red.own_breaks)
+
+
+def _breaks(
+    deps: Sequence[tuple[Node, Axes]], shape: tuple[int, ...], own: frozenset[int]
+) -> frozenset[int]:
+    rank = len(shape)
+    if rank < 2:
+        return frozenset()
+    out = set(own)
+    for dep, axes in deps:
+        inner = (
+            frozenset()
+            if dep.root or dep.slot is not None or dep.kind == "leaf"
+            else breaks_of(dep)
+        )
+        if axes is None:
+            out |= inner
+            continue
+        where = {a: j for j, a in enumerate(axes) if a is not None}
+        for a in range(rank - 1):
+            p, q = where.get(a), where.get(a + 1)
+            if (p is None) != (q is None) or (p is not None and (q != p + 1 or p in inner)):
+                out.add(a)
+    return frozenset(a for a in out if shape[a] != 1 and shape[a + 1] != 1)
+
+
+__all__ += ["breaks_of", "reduction_breaks"]

@@ -1,0 +1,1 @@
+"""Lowering: one file per primitive family, from equations to index functions and statements."""

@@ -1,0 +1,312 @@
+"""Complex arithmetic on pairs of reals: (re, im) atoms in, atoms out. Division and modulus are
+scaled against overflow."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from pullback.loops.build import Builder
+from pullback.loops.ir import Atom, Const
+
+Pair = tuple[Atom, Atom]
+
+
+class _Real:
+    """Short names for the operators of one builder and dtype."""
+
+    def __init__(self, b: Builder, dtype: str) -> None:
+        self.b, self.d = b, dtype
+
+    def __getattr__(self, op: str) -> Callable[..., Atom]:
+        return lambda *xs: self.b.let(
+            op.rstrip("_"), [self.c(x) if isinstance(x, float) else x for x in xs], self.d
+        )
+
+    def c(self, value: float) -> Const:
+        return Const(float(value), self.d)
+
+    def test(self, op: str, x: Atom, y: Atom | float) -> Atom:
+        return self.b.let(op, (x, self.c(y) if isinstance(y, float) else y), "bool")
+
+    def where(self, p: Atom, x: Atom | float, y: Atom | float) -> Atom:
+        return self.b.select(
+            p, self.c(x) if isinstance(x, float) else x, self.c(y) if isinstance(y, float) else y
+        )
+
+
+def _r(b: Builder, x: Pair) -> _Real:
+    return _Real(b, x[0].dtype)
+
+
+def add(b: Builder, x: Pair, y: Pair) -> Pair:
+    r = _r(b, x)
+    return r.add(x[0], y[0]), r.add(x[1], y[1])
+
+
+def sub(b: Builder, x: Pair, y: Pair) -> Pair:
+    r = _r(b, x)
+    return r.sub(x[0], y[0]), r.sub(x[1], y[1])
+
+
+def mul(b: Builder, x: Pair, y: Pair) -> Pair:
+    r = _r(b, x)
+    return r.sub(r.mul(x[0], y[0]), r.mul(x[1], y[1])), r.add(r.mul(x[0], y[1]), r.mul(x[1], y[0]))
+
+
+def neg(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    return r.neg(x[0]), r.neg(x[1])
+
+
+def div(b: Builder, x: Pair, y: Pair) -> Pair:
+    """Smith's method: divide by the larger part of the divisor first. Division by zero gives
+    infinities as the parts do."""
+    r = _r(b, x)
+    swap = r.test("lt", r.abs(y[0]), r.abs(y[1]))
+    big, small = r.where(swap, y[1], y[0]), r.where(swap, y[0], y[1])
+    zero = r.test("eq", big, 0.0)
+    ratio = r.where(zero, 0.0, r.div(small, big))
+    scale = r.add(big, r.mul(small, ratio))
+    p, q = r.where(swap, x[1], x[0]), r.where(swap, x[0], x[1])
+    re = r.div(r.add(p, r.mul(q, ratio)), scale)
+    im = r.sub(q, r.mul(p, ratio))
+    im = r.div(r.where(swap, r.neg(im), im), scale)
+    return re, im
+
+
+def modulus(b: Builder, x: Pair) -> Atom:
+    """hypot(re, im) without overflow; infinite if either part is."""
+    r = _r(b, x)
+    u, v = r.abs(x[0]), r.abs(x[1])
+    nan = r.test("ne", r.add(u, v), r.add(u, v))
+    hi, lo = r.max(u, v), r.min(u, v)
+    ratio = r.where(r.test("eq", hi, 0.0), 0.0, r.div(lo, hi))
+    size = r.mul(hi, r.sqrt(r.add(1.0, r.mul(ratio, ratio))))
+    infinite = b.let("or", (r.test("eq", u, math.inf), r.test("eq", v, math.inf)), "bool")
+    return r.where(infinite, math.inf, r.where(nan, math.nan, size))
+
+
+def sign(b: Builder, x: Pair) -> Pair:
+    r, size = _r(b, x), modulus(b, x)
+    zero = r.test("eq", size, 0.0)
+    return r.where(zero, 0.0, r.div(x[0], size)), r.where(zero, 0.0, r.div(x[1], size))
+
+
+def exp(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    size = r.exp(x[0])
+    real = r.test("eq", x[1], 0.0)
+    return r.mul(size, r.cos(x[1])), r.where(real, x[1], r.mul(size, r.sin(x[1])))
+
+
+def log(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    return r.log(modulus(b, x)), r.atan2(x[1], x[0])
+
+
+def log1p(b: Builder, x: Pair) -> Pair:
+    """log(1 + x): the modulus through log1p(re*(2 + re) + im*im) / 2 near zero."""
+    r = _r(b, x)
+    one = (r.add(1.0, x[0]), x[1])
+    near = r.mul(0.5, r.log1p(r.add(r.mul(x[0], r.add(2.0, x[0])), r.mul(x[1], x[1]))))
+    small = r.test("lt", r.max(r.abs(x[0]), r.abs(x[1])), 0.5)
+    return r.where(small, near, r.log(modulus(b, one))), r.atan2(x[1], one[0])
+
+
+def expm1(b: Builder, x: Pair) -> Pair:
+    """exp(re) cos(im) - 1 = expm1(re) cos(im) - 2 sin(im/2)**2."""
+    r = _r(b, x)
+    half = r.sin(r.mul(0.5, x[1]))
+    re = r.sub(r.mul(r.expm1(x[0]), r.cos(x[1])), r.mul(2.0, r.mul(half, half)))
+    return re, r.where(r.test("eq", x[1], 0.0), x[1], r.mul(r.exp(x[0]), r.sin(x[1])))
+
+
+def sqrt(b: Builder, x: Pair) -> Pair:
+    """The principal root: t = sqrt((|x| + |re|) / 2), then the parts are t and im / 2t in the order
+    that re's sign asks for."""
+    r = _r(b, x)
+    a = r.abs(x[0])
+    t = r.sqrt(r.add(r.mul(0.5, modulus(b, x)), r.mul(0.5, a)))
+    zero = r.test("eq", t, 0.0)
+    other = r.where(zero, 0.0, r.div(r.mul(0.5, r.abs(x[1])), t))
+    right = r.test("ge", x[0], 0.0)
+    re, im = r.where(right, t, other), r.where(right, other, t)
+    infinite = r.test("eq", r.abs(x[1]), math.inf)
+    return r.where(infinite, math.inf, re), r.copysign(r.where(infinite, math.inf, im), x[1])
+
+
+def rsqrt(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    return div(b, (r.c(1.0), r.c(0.0)), sqrt(b, x))
+
+
+def cbrt(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    return power(b, x, (r.c(1.0 / 3.0), r.c(0.0)))
+
+
+def sinh(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    return r.mul(r.sinh(x[0]), r.cos(x[1])), r.mul(r.cosh(x[0]), r.sin(x[1]))
+
+
+def cosh(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    return r.mul(r.cosh(x[0]), r.cos(x[1])), r.mul(r.sinh(x[0]), r.sin(x[1]))
+
+
+def tanh(b: Builder, x: Pair) -> Pair:
+    """sinh(2a) and sin(2b) over cosh(2a) + cos(2b), written with tanh and 1/cosh so that large a
+    stays finite."""
+    r = _r(b, x)
+    t, s, c = r.tanh(x[0]), r.sin(x[1]), r.cos(x[1])
+    sech2 = r.sub(1.0, r.mul(t, t))
+    big = r.test("gt", r.abs(x[0]), 15.0)
+    decay = r.mul(4.0, r.exp(r.mul(-2.0, r.abs(x[0]))))
+    sech2 = r.where(big, decay, sech2)
+    # tanh(a + ib) = (t + i tan b) / (1 + i t tan b); multiplied through by cos b to avoid tan's
+    # poles
+    scale = r.add(r.mul(c, c), r.mul(r.mul(t, t), r.mul(s, s)))
+    re, im = r.div(t, scale), r.div(r.mul(sech2, r.mul(s, c)), scale)
+    return r.where(big, r.copysign(r.c(1.0), x[0]), r.mul(re, r.add(r.mul(c, c), r.mul(s, s)))), im
+
+
+def _rotate(f: Callable[[Builder, Pair], Pair]) -> Callable[[Builder, Pair], Pair]:
+    """f(ix) / i: sin from sinh, tan from tanh, asin from asinh, atan from atanh."""
+
+    def g(b: Builder, x: Pair) -> Pair:
+        r = _r(b, x)
+        re, im = f(b, (r.neg(x[1]), x[0]))
+        return im, r.neg(re)
+
+    return g
+
+
+sin, tan = _rotate(sinh), _rotate(tanh)
+
+
+def cos(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    return cosh(b, (r.neg(x[1]), x[0]))
+
+
+def asinh(b: Builder, x: Pair) -> Pair:
+    """log(x + sqrt(x*x + 1)) on the right half plane; odd."""
+    r = _r(b, x)
+    flip = r.test("lt", x[0], 0.0)
+    y = (r.abs(x[0]), r.where(flip, r.neg(x[1]), x[1]))
+    root = mul(b, sqrt(b, (r.sub(1.0, y[1]), y[0])), sqrt(b, (r.add(1.0, y[1]), r.neg(y[0]))))
+    re, im = log(b, add(b, y, root))
+    return r.copysign(r.abs(re), x[0]), r.where(flip, r.neg(im), im)
+
+
+def acosh(b: Builder, x: Pair) -> Pair:
+    """2 log(sqrt((x+1)/2) + sqrt((x-1)/2))."""
+    r = _r(b, x)
+
+    def half(p: Pair) -> Pair:
+        return r.mul(0.5, p[0]), r.mul(0.5, p[1])
+
+    p, q = sqrt(b, half((r.add(x[0], 1.0), x[1]))), sqrt(b, half((r.sub(x[0], 1.0), x[1])))
+    re, im = log(b, add(b, p, q))
+    return r.mul(2.0, re), r.mul(2.0, im)
+
+
+def atanh(b: Builder, x: Pair) -> Pair:
+    """(log1p(x) - log1p(-x)) / 2."""
+    r = _r(b, x)
+    p, q = log1p(b, x), log1p(b, neg(b, x))
+    return r.mul(0.5, r.sub(p[0], q[0])), r.mul(0.5, r.sub(p[1], q[1]))
+
+
+asin, atan = _rotate(asinh), _rotate(atanh)
+
+
+def acos(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    re, im = asin(b, x)
+    return r.sub(math.pi / 2, re), r.neg(im)
+
+
+def power(b: Builder, x: Pair, y: Pair) -> Pair:
+    """exp(y log x); 0**y is 0 for y with a positive real part, 1 for y = 0."""
+    r = _r(b, x)
+    re, im = exp(b, mul(b, y, log(b, x)))
+    zero = b.let("and", (r.test("eq", x[0], 0.0), r.test("eq", x[1], 0.0)), "bool")
+    one = b.let("and", (r.test("eq", y[0], 0.0), r.test("eq", y[1], 0.0)), "bool")
+    at_zero = r.where(one, 1.0, r.where(r.test("gt", y[0], 0.0), 0.0, math.inf))
+    return r.where(zero, at_zero, re), r.where(zero, 0.0, im)
+
+
+def integer_pow(b: Builder, x: Pair, y: int) -> Pair:
+    r = _r(b, x)
+    result: Pair | None = None
+    base, n = x, abs(y)
+    while n:
+        if n & 1:
+            result = base if result is None else mul(b, result, base)
+        n >>= 1
+        base = mul(b, base, base) if n else base
+    one = (r.c(1.0), r.c(0.0))
+    if result is None:
+        return one
+    return div(b, one, result) if y < 0 else result
+
+
+def logistic(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    re, im = exp(b, neg(b, x))
+    return div(b, (r.c(1.0), r.c(0.0)), (r.add(1.0, re), im))
+
+
+def exp2(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    return exp(b, (r.mul(math.log(2.0), x[0]), r.mul(math.log(2.0), x[1])))
+
+
+def eq(b: Builder, x: Pair, y: Pair) -> Atom:
+    r = _r(b, x)
+    return b.let("and", (r.test("eq", x[0], y[0]), r.test("eq", x[1], y[1])), "bool")
+
+
+def ne(b: Builder, x: Pair, y: Pair) -> Atom:
+    return b.let("not", (eq(b, x, y),), "bool")
+
+
+def is_finite(b: Builder, x: Pair) -> Atom:
+    return b.let("and", [b.let("is_finite", (p,), "bool") for p in x], "bool")
+
+
+FUNCTIONS: dict[str, Any] = {
+    f.__name__: f
+    for f in (
+        add,
+        sub,
+        mul,
+        neg,
+        div,
+        sign,
+        exp,
+        exp2,
+        log,
+        log1p,
+        expm1,
+        sqrt,
+        rsqrt,
+        cbrt,
+        sinh,
+        cosh,
+        tanh,
+        asinh,
+        acosh,
+        atanh,
+        acos,
+        cos,
+        logistic,
+        eq,
+        ne,
+        is_finite,
+    )
+} | {"sin": sin, "tan": tan, "asin": asin, "atan": atan}

@@ -1,0 +1,606 @@
+"""Control flow as regions: `while`, `scan` and `cond` are one kernel each, with native loops and
+branches inside.
+
+Scalar carries live in registers. An array carry lives in the buffer of its result; the body
+computes the next value in place
+where every read is of the element being written (or by an update of a slice), else beside it, and
+copies it over. Rows of a
+scan's stacked results are written where they belong. A body that needs Python or a library becomes
+steps of the plan instead (stepwise.py).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pullback.loops import rewrite
+from pullback.loops.build import Builder, Index
+from pullback.loops.fuse import Nest, plan_units
+from pullback.loops.ir import Atom, Var
+from pullback.loops.lower.elementwise import Outs, rule
+from pullback.loops.lower.graph import (
+    COMPLEX,
+    Graph,
+    Node,
+    Opaque,
+    Slot,
+    load_slot,
+    part_dtype,
+    read,
+    store_slot,
+)
+from pullback.loops.lower.program_hook import add_program
+from pullback.loops.lower.reduce import reduce_one
+from pullback.loops.lower.statements import copy_into, emit_units, give_scratch, value_at
+from pullback.loops.lower.stepwise import choose, cond_steps, scan_steps, while_steps
+
+
+def in_register(node: Node) -> bool:
+    """Whether a carry is a scalar kept in a register."""
+    return not node.shape
+
+
+class Body:
+    """A program inside a region. `leaves` are its operands as nodes of its own graph."""
+
+    def __init__(
+        self,
+        g: Graph,
+        closed: Any,
+        make: Callable[[Graph], list[Node]],
+        then: Callable[[Body], list[Node]] | None = None,
+    ) -> None:
+        self.graph = Graph(parent=g)
+        self.graph.options, self.graph.equation = g.options, g.equation
+        self.leaves = make(self.graph)
+        self.outs: list[Node] = add_program(self.graph, closed, self.leaves)
+        if then is not None:
+            self.outs = then(self)
+        self.units: list[Any] = []
+
+    def plan(self) -> bool:
+        """Plans the units; false if the body needs Python."""
+        arrays = [n for n in self.outs if n.shape]
+        scalars = [n for n in self.outs if not n.shape]
+        self.units = plan_units(self.graph, arrays, scalars)
+        return not any(isinstance(u, Opaque) and u.holds_host for u in self.units)
+
+    @property
+    def work(self) -> float:
+        return 1.0 + sum(float(u.work) for u in self.units)
+
+
+class Cell:
+    """The register of a scalar carry: the leaf reads whatever atom is current."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = dtype
+        self.value: Any = None
+
+    def leaf(self, g: Graph) -> Node:
+        return g.computed_leaf((), self.dtype, lambda b, idx: self.value)
+
+    @property
+    def parts(self) -> int:
+        return 2 if self.dtype in COMPLEX else 1
+
+
+def _hold(b: Builder, held: Held) -> None:
+    """Reads the scalars that a region uses."""
+    for cell, x in held:
+        cell.value = read(x, b, ())
+
+
+def _flat(values: Sequence[Any]) -> list[Atom]:
+    return [a for v in values for a in (v if isinstance(v, tuple) else (v,))]
+
+
+def _regroup(cells: Sequence[Cell], atoms: Sequence[Atom]) -> None:
+    """Sets the registers from a flat list of atoms."""
+    it = iter(atoms)
+    for c in cells:
+        c.value = next(it) if c.parts == 1 else tuple(next(it) for _ in range(c.parts))
+
+
+Held = list[tuple["Cell", Node]]
+
+
+def outer_leaf(g: Graph, x: Node, held: Held) -> Node:
+    """A value of the surrounding program as an operand of a region's graph. Scalars are read once,
+    before the region."""
+    literal = getattr(x.at, "literal", None)
+    if x.slot is None and literal is not None and not x.shape:
+        return g.pointwise((), x.dtype, [], x.at, 0.0)  # type: ignore[arg-type]
+    if not x.shape:
+        cell = Cell(x.dtype)
+        held.append((cell, x))
+        return cell.leaf(g)
+    node = g.add(Node(x.shape, x.dtype, "leaf"))
+    node.at = lambda b, idx: read(x, b, idx)
+    return node
+
+
+class _Entered:
+    """Inside a region: loads stay inside it, and masks start anew."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+
+    def __enter__(self) -> None:
+        b = self.b
+        self.saved = b.region_level, b.mask
+        b.region_level, b.mask = b.depth, None
+
+    def __exit__(self, *_: Any) -> None:
+        self.b.region_level, self.b.mask = self.saved
+
+
+class Carry:
+    """The array carries of a loop: where each lives and how its next value gets there."""
+
+    def __init__(
+        self, body: Body, leaves: Sequence[Node], outs: Sequence[Node], slots: Sequence[Slot]
+    ) -> None:
+        self.body, self.leaves, self.outs, self.slots = body, list(leaves), list(outs), list(slots)
+        self.copies: list[tuple[Node, Slot, bool]] = []
+        self.direct: dict[Node, Slot] = {}
+
+    def bind(self) -> None:
+        """Leaves read their slot; results that can be made in place get it, the others scratch of
+        their own."""
+        taken: set[Node] = set()
+        for leaf, slot in zip(self.leaves, self.slots, strict=True):
+            leaf.slot, leaf.ready = slot, True
+        last = _last_readers(self.body)
+        for leaf, out, slot in zip(self.leaves, self.outs, self.slots, strict=True):
+            if out is leaf:
+                continue
+            chain = _update_chain(self.body, leaf, out, last)
+            if chain and out not in taken:
+                for op, k in chain:
+                    op.outs[k].slot = slot
+                    op.reused.add(k)
+                taken.add(out)
+                continue
+            if out.kind in ("pw", "red") and out not in taken and isinstance(out.nest, Nest):
+                self.direct[out] = slot
+                taken.add(out)
+            self.copies.append((out, slot, out.kind == "leaf"))
+
+    def finish(self, b: Builder) -> None:
+        """After the body: what was not made in place moves to its carry. Values that are carries
+        themselves move last, through scratch."""
+        staged = []
+        for out, slot, is_leaf in self.copies:
+            if is_leaf:
+                stage = Slot(out.dtype, out.shape, "temp")
+                b.bound[stage] = b.scratch(part_dtype(out.dtype), stage.size)
+                copy_into(b, out, stage)
+                staged.append((out, stage, slot))
+        for out, slot, is_leaf in self.copies:
+            if not is_leaf and out.slot is not slot:
+                copy_into(b, out, slot)
+        for out, stage, slot in staged:
+            node = Node(out.shape, out.dtype, "leaf")
+            node.slot, node.ready = stage, True
+            copy_into(b, node, slot)
+
+
+def _reads(node: Node, seen: set[Node], found: set[Node]) -> None:
+    """The leaves and roots that computing a value reads."""
+    if node in seen:
+        return
+    seen.add(node)
+    for dep, _ in node.red.deps if node.kind == "red" and node.red is not None else node.deps:
+        found.add(dep)
+        if not dep.root and dep.kind != "leaf":
+            _reads(dep, seen, found)
+
+
+def unit_reads(unit: Any) -> set[Node]:
+    """Every value that a unit reads, inlined ones included."""
+    found: set[Node] = set()
+    seen: set[Node] = set()
+    if isinstance(unit, Nest):
+        for m in unit.members:
+            _reads(m, seen, found)
+    else:
+        for n in unit.ins:
+            found.add(n)
+            if not n.root and n.kind != "leaf":
+                _reads(n, seen, found)
+    return found
+
+
+def _last_readers(body: Body) -> dict[Node, int]:
+    last: dict[Node, int] = {}
+    for k, unit in enumerate(body.units):
+        for n in unit_reads(unit):
+            last[n] = k
+    end = len(body.units)
+    for n in body.outs:
+        last[n] = end
+        if not n.shape and not n.root:
+            found: set[Node] = set()
+            _reads(n, set(), found)
+            for m in found:
+                last[m] = end
+    return last
+
+
+def _update_chain(
+    body: Body, leaf: Node, out: Node, last: dict[Node, int]
+) -> list[tuple[Opaque, int]]:
+    """The operations from a carry to its next value if each may work in the carry's own buffer;
+    else nothing."""
+    chain: list[tuple[Opaque, int]] = []
+    node = out
+    end = len(body.units)
+    while node is not leaf:
+        op = node.source
+        if op is None or not op.live:
+            return []
+        pair = next((i for i, o in op.inplace if o == node.out), None)
+        if pair is None or (node is not out and last.get(node) == end):
+            return []
+        before = op.ins[pair]
+        others = Opaque("", [n for k, n in enumerate(op.ins) if k != pair], [])
+        if last.get(before, -1) != op.index or before in unit_reads(others):
+            return []
+        chain.append((op, node.out))
+        node = before
+    return chain if chain and sum(o is out for o in body.outs) == 1 else []
+
+
+def _in_place(b: Builder, body: Body, carry: Carry, start: int) -> None:
+    """Statements just emitted: a result beside its carry moves into the carry's buffer if all
+    accesses are to one element."""
+    stmts = b.scopes[-1].stmts
+    read_last = {
+        out.slot for out, _, is_leaf in carry.copies if is_leaf
+    }  # carries that are other carries' next values
+    for out, slot in carry.direct.items():
+        if slot in read_last:
+            continue
+        if out.slot is None or out.slot is slot or isinstance(out.slot, RowSlot):
+            continue
+        new, old = out.slot.buf(b), slot.buf(b)
+        if rewrite.may_share(stmts[start:], old, new):
+            stmts[start:] = rewrite.substitute(stmts[start:], {new: old})
+            b.stored.add(old)
+            scope = next(s for s in b.scopes if new in s.allocs)
+            scope.allocs.remove(new)
+            out.slot = slot
+            b.bound[out.slot] = old
+
+
+def _host_if(g: Graph, bodies: Sequence[Body], programs: Sequence[Any]) -> bool:
+    planned = [body.plan() for body in bodies]  # each one is planned, whatever the others say
+    if not all(planned):
+        g.options.stepwise.update({id(p): p for p in programs})
+    return not all(planned)
+
+
+def _known(g: Graph, programs: Sequence[Any]) -> bool:
+    """Whether a body has been found to hold host steps."""
+    return any(id(p) in g.options.stepwise for p in programs)
+
+
+def _start_carries(b: Builder, op: Opaque, ins: Sequence[Node], outs: Sequence[int]) -> list[Slot]:
+    """The results' buffers, holding the initial carries."""
+    slots = []
+    for x, o in zip(ins, outs, strict=True):
+        slot = op.outs[o].slot
+        assert slot is not None
+        if o not in op.reused:
+            copy_into(b, x, slot)
+        slots.append(slot)
+    return slots
+
+
+@rule("while")
+def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    programs = [params["cond_jaxpr"], params["body_jaxpr"]]
+    if _known(g, programs):
+        return while_steps(g, ins, outs, params, 0.0)
+    nc, nb = params["cond_nconsts"], params["body_nconsts"]
+    cond_consts, body_consts, init = ins[:nc], ins[nc : nc + nb], ins[nc + nb :]
+    cells = [Cell(n.dtype) for n in init if in_register(n)]
+
+    held: Held = []
+
+    def carried(graph: Graph) -> list[Node]:
+        it = iter(cells)
+        return [
+            next(it).leaf(graph) if in_register(n) else graph.add(Node(n.shape, n.dtype, "leaf"))
+            for n in init
+        ]
+
+    def any_lane(made: Body) -> list[Node]:
+        """A predicate with axes (from vmap): the loop goes on while any of them holds."""
+        pred = made.outs[0]
+        return (
+            [reduce_one(made.graph, "or", pred, tuple(range(len(pred.shape))))]
+            if pred.shape
+            else [pred]
+        )
+
+    def frozen(made: Body) -> list[Node]:
+        """Lanes whose predicate is false keep their carries."""
+        gr, old = made.graph, made.leaves[nb:]
+        pred = add_program(
+            gr, params["cond_jaxpr"], [*(outer_leaf(gr, n, held) for n in cond_consts), *old]
+        )[0]
+        return [choose(gr, pred, new, kept) for new, kept in zip(made.outs, old, strict=True)]
+
+    batched = bool(params["cond_jaxpr"].jaxpr.outvars[0].aval.shape)
+    cond = Body(
+        g,
+        params["cond_jaxpr"],
+        lambda gr: [*(outer_leaf(gr, n, held) for n in cond_consts), *carried(gr)],
+        any_lane,
+    )
+    body = Body(
+        g,
+        params["body_jaxpr"],
+        lambda gr: [*(outer_leaf(gr, n, held) for n in body_consts), *carried(gr)],
+        frozen if batched else None,
+    )
+    if _host_if(g, [cond, body], programs):
+        return while_steps(g, ins, outs, params, cond.work + body.work)
+    arrays = [k for k, n in enumerate(init) if not in_register(n)]
+    scalars = [k for k, n in enumerate(init) if in_register(n)]
+
+    def emit(b: Builder, op: Opaque) -> None:
+        _hold(b, held)
+        slots = _start_carries(b, op, [init[k] for k in arrays], arrays)
+        start = _flat([read(init[k], b, ()) for k in scalars])
+        cond_leaves, body_leaves = cond.leaves[nc:], body.leaves[nb:]
+        for k, slot in zip(arrays, slots, strict=True):
+            cond_leaves[k].slot, cond_leaves[k].ready = slot, True
+        carry = Carry(body, [body_leaves[k] for k in arrays], [body.outs[k] for k in arrays], slots)
+        carry.bind()
+        give_scratch(b, cond.units)
+        give_scratch(b, body.units)
+
+        def test(atoms: list[Atom]) -> Atom:
+            _regroup(cells, atoms)
+            with _Entered(b):
+                emit_units(b, cond.units)
+                return value_at(cond.outs[0], b)
+
+        def step(atoms: list[Atom]) -> list[Atom]:
+            _regroup(cells, atoms)
+            with _Entered(b):
+                return _run_body(b, body, carry, scalars, [])
+
+        # The registers hold the loop's own variables while its regions are written.
+        finals = b.while_loop(start, test, step)
+        _store_scalars(b, op, scalars, cells, finals)
+
+    op = Opaque(
+        "while",
+        list(ins),
+        ["scalar" if not n.shape else "once" for n in ins],
+        emit=emit,
+        inplace=tuple((nc + nb + k, k) for k in arrays),
+        work=64 * (body.work + cond.work),
+    )
+    _need_memory(op, [*cond_consts, *body_consts], ins)
+    return g.opaque(op, outs)
+
+
+def _need_memory(op: Opaque, nodes: Sequence[Node], ins: Sequence[Node]) -> None:
+    """Arrays that a region reads over and over must be in memory."""
+    for k, n in enumerate(ins):
+        if n.shape and any(n is m for m in nodes):
+            op.modes[k] = "buffer"
+
+
+def _run_body(
+    b: Builder,
+    body: Body,
+    carry: Carry,
+    scalars: Sequence[int],
+    rows: Sequence[Callable[[Builder], None]],
+) -> list[Atom]:
+    """One iteration inside its region: units, carries, stacked rows; the next scalar carries."""
+    start = len(b.scopes[-1].stmts)
+    emit_units(b, body.units)
+    results = _flat([value_at(body.outs[k], b) for k in scalars])
+    for row in rows:
+        row(b)
+    _in_place(b, body, carry, start)
+    carry.finish(b)
+    return results
+
+
+def _store_scalars(
+    b: Builder, op: Opaque, where: Sequence[int], cells: Sequence[Cell], finals: Sequence[Var]
+) -> None:
+    _regroup(cells, list(finals))
+    for k, cell in zip(where, cells, strict=True):
+        out = op.outs[k]
+        assert out.slot is not None
+        store_slot(b, out.slot, (), out.dtype, (), cell.value)
+
+
+@rule("scan")
+def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    if _known(g, [params["jaxpr"]]):
+        return scan_steps(g, ins, outs, params, 0.0)
+    length, reverse = params["length"], params["reverse"]
+    nk, nc = params["num_consts"], params["num_carry"]
+    consts, init, xs = ins[:nk], ins[nk : nk + nc], ins[nk + nc :]
+    cells = [Cell(n.dtype) for n in init if in_register(n)]
+    place: list[Index] = [0]
+    held: Held = []
+
+    def row(graph: Graph, x: Node) -> Node:
+        return graph.computed_leaf(
+            x.shape[1:], x.dtype, lambda b, idx: read(x, b, (place[0], *idx))
+        )
+
+    def leaves(graph: Graph) -> list[Node]:
+        it = iter(cells)
+        carried = [
+            next(it).leaf(graph) if in_register(n) else graph.add(Node(n.shape, n.dtype, "leaf"))
+            for n in init
+        ]
+        return [
+            *(outer_leaf(graph, n, held) for n in consts),
+            *carried,
+            *(row(graph, x) for x in xs),
+        ]
+
+    body = Body(g, params["jaxpr"], leaves)
+    if _host_if(g, [body], [params["jaxpr"]]):
+        return scan_steps(g, ins, outs, params, body.work)
+    arrays = [k for k, n in enumerate(init) if not in_register(n)]
+    scalars = [k for k, n in enumerate(init) if in_register(n)]
+    ys = list(range(nc, len(outs)))
+
+    def emit(b: Builder, op: Opaque) -> None:
+        _hold(b, held)
+        slots = _start_carries(b, op, [init[k] for k in arrays], arrays)
+        start = _flat([read(init[k], b, ()) for k in scalars])
+        carry = Carry(
+            body, [body.leaves[nk + k] for k in arrays], [body.outs[k] for k in arrays], slots
+        )
+        carry.bind()
+        rows = _stacked(body, op, ys, place)
+        give_scratch(b, body.units)
+        carries = [(a, b.var(a.dtype, b.depth + 1, "c")) for a in start]
+
+        def step(ix: Index) -> list[Atom]:
+            place[0] = b.sub(length - 1, ix) if reverse else ix
+            _regroup(cells, [v for _, v in carries])
+            with _Entered(b):
+                return _run_body(b, body, carry, scalars, rows)
+
+        finals = b.loop(length, "seq", step, carries) if length else list(start)
+        _store_scalars(b, op, scalars, cells, finals)  # type: ignore[arg-type]
+
+    modes = ["scalar" if not n.shape else "buffer" for n in consts]
+    modes += ["scalar" if not n.shape else "once" for n in init]
+    modes += ["buffer" if n.cost > 40 or n.users > 1 or n.kind == "red" else "once" for n in xs]
+    op = Opaque(
+        "scan",
+        list(ins),
+        modes,
+        emit=emit,
+        inplace=tuple((nk + k, k) for k in arrays),
+        work=length * body.work,
+    )
+    return g.opaque(op, outs)
+
+
+def _stacked(
+    body: Body, op: Opaque, ys: Sequence[int], place: list[Index]
+) -> list[Callable[[Builder], None]]:
+    """How each row of the stacked results is written: where it is made if possible, else by a copy
+    at the end of the body."""
+    rows: list[Callable[[Builder], None]] = []
+    for k in ys:
+        node, out = body.outs[k], op.outs[k]
+        slot = out.slot
+        assert slot is not None
+
+        def write(b: Builder, node: Node = node, out: Node = out, slot: Slot = slot) -> None:
+            if not node.shape:
+                store_slot(b, slot, out.shape, out.dtype, (place[0],), read(node, b, ()))
+                return
+            view = RowSlot(slot, node, place)
+            copy_into(b, node, view)
+
+        if node.shape and node.kind in ("pw", "red", "opq") and node.slot is None:
+            node.slot = RowSlot(slot, node, place)
+        else:
+            rows.append(write)
+    return rows
+
+
+class RowSlot(Slot):
+    """One row of a stacked array, as a buffer: its elements start at row number * row size."""
+
+    __slots__ = ("parent", "place")
+
+    def __init__(self, parent: Slot, node: Node, place: list[Index]) -> None:
+        super().__init__(node.dtype, node.shape, "temp")
+        self.parent, self.place = parent, place
+
+    def buf(self, b: Builder) -> Any:
+        return self.parent.buf(b)
+
+    def base(self, b: Builder) -> Index:
+        return b.add(b.mul(self.place[0], self.size), self.parent.base(b))
+
+
+@rule("cond")
+def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    which, operands = ins[0], ins[1:]
+    if _known(g, params["branches"]):
+        return cond_steps(g, ins, outs, params, 0.0)
+    held: Held = []
+    bodies = [
+        Body(g, br, lambda gr: [outer_leaf(gr, n, held) for n in operands])
+        for br in params["branches"]
+    ]
+    if _host_if(g, bodies, params["branches"]):
+        return cond_steps(g, ins, outs, params, max(body.work for body in bodies))
+    scalars = [k for k, (shape, _) in enumerate(outs) if not shape]
+    arrays = [k for k, (shape, _) in enumerate(outs) if shape]
+
+    def emit(b: Builder, op: Opaque) -> None:
+        _hold(b, held)
+        index = read(which, b, ())
+
+        def branch(k: int) -> Callable[[], list[Atom]]:
+            def run() -> list[Atom]:
+                body = bodies[k]
+                with _Entered(b):
+                    copies = _branch_slots(body, op, arrays)
+                    give_scratch(b, body.units)
+                    emit_units(b, body.units)
+                    for node, slot in copies:
+                        copy_into(b, node, slot)
+                    return _flat([value_at(body.outs[j], b) for j in scalars])
+
+            return run
+
+        def choose(k: int) -> list[Atom]:
+            if k == len(bodies) - 1:
+                return branch(k)()
+            if index.dtype == "bool":
+                return b.branch(index, branch(1), branch(0))
+            pred = b.let("le", (index, b.const(k, index.dtype)), "bool")
+            return b.branch(pred, branch(k), lambda: choose(k + 1))
+
+        values = choose(0)
+        cells = [Cell(outs[k][1]) for k in scalars]
+        _regroup(cells, values)
+        for k, cell in zip(scalars, cells, strict=True):
+            out = op.outs[k]
+            assert out.slot is not None
+            store_slot(b, out.slot, (), out.dtype, (), cell.value)
+
+    modes = ["scalar", *("scalar" if not n.shape else "buffer" for n in operands)]
+    op = Opaque("cond", list(ins), modes, emit=emit, work=max(body.work for body in bodies))
+    return g.opaque(op, outs)
+
+
+def _branch_slots(body: Body, op: Opaque, arrays: Sequence[int]) -> list[tuple[Node, Slot]]:
+    """A branch makes its arrays in the results' buffers where it can; the rest is copied."""
+    copies = []
+    for k in arrays:
+        node, slot = body.outs[k], op.outs[k].slot
+        assert slot is not None
+        if node.slot is None and node.kind in ("pw", "red", "opq"):
+            node.slot = slot
+        else:
+            copies.append((node, slot))
+    return copies
+
+
+__all__ = ["Body", "RowSlot", "load_slot"]

@@ -1,0 +1,425 @@
+"""The graph between jaxprs and loop nests: every value is a function from an index to code that
+computes its element.
+
+    Node       one value. `at(b, idx)` emits the code of one element (complex: a pair of reals) into
+    builder b
+    Reduction  what a node of kind 'red' sums up: element function, identity, combiner, finish
+    Opaque     statements that fill whole buffers: scatter, sort, cumulative sums, loops,
+    contractions, host calls
+
+A dependency is (node, axes): axes[k] is the axis of the consumer whose index is the dependency's
+index along its axis k, or None
+where the index is something else; axes = None is the identity.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from pullback.loops.build import Builder, Index
+from pullback.loops.ir import Atom, Buf, Const
+from pullback.loops.ops import storage_bytes
+
+__all__ = [
+    "COMPLEX",
+    "Graph",
+    "Node",
+    "Opaque",
+    "Reduction",
+    "Slot",
+    "combine_step",
+    "ir_dtype",
+    "level_at",
+    "load_slot",
+    "no_value",
+    "part_dtype",
+    "read",
+    "red_index",
+    "store_slot",
+]
+
+Axes = tuple[int | None, ...] | None
+Value = Any  # an Atom, or a pair of them for complex
+
+COMPLEX = {"c64": "f32", "c128": "f64"}
+_NAMES = {
+    "bool": "bool",
+    "float16": "f16",
+    "bfloat16": "bf16",
+    "float32": "f32",
+    "float64": "f64",
+    "complex64": "c64",
+    "complex128": "c128",
+    **{f"{p}int{n}": f"{s}{n}" for p, s in (("", "i"), ("u", "u")) for n in (2, 4, 8, 16, 32, 64)},
+}
+_known: dict[Any, str] = {}
+
+
+def ir_dtype(dtype: Any) -> str:
+    """The loop-IR name of a NumPy dtype; complex ones have names of their own here (c64, c128)."""
+    found = _known.get(dtype)
+    if found is None:
+        name = np.dtype(dtype).name
+        found = _known[dtype] = _NAMES.get(name, name)
+    return found
+
+
+def part_dtype(dtype: str) -> str:
+    """The dtype of a value's components."""
+    return COMPLEX.get(dtype, dtype)
+
+
+class Slot:
+    """A buffer of the plan or of a region. `number` is given when the plan is made."""
+
+    __slots__ = ("alias", "bytes", "dtype", "name", "number", "role", "shape", "size", "value")
+
+    def __init__(self, dtype: str, shape: tuple[int, ...], role: str, value: Any = None) -> None:
+        self.dtype, self.shape, self.role, self.value = part_dtype(dtype), shape, role, value
+        self.size = math.prod(shape) * (2 if dtype in COMPLEX else 1)
+        self.bytes = self.size * storage_bytes(self.dtype)
+        self.number = -1
+        self.alias: Slot | None = None
+        self.name = role
+
+    def base(self, b: Builder) -> Index:
+        """The element of the buffer at which this slot starts."""
+        return 0
+
+    def buf(self, b: Builder) -> Buf:
+        """The flat buffer of this slot in a kernel."""
+        found = b.bound.get(self)
+        if found is None:
+            found = b.params.get(self)
+        if found is None:
+            size = b.dim(self.size)
+            extent = size.value if hasattr(size, "value") else size
+            found = b.params[self] = Buf(f"{self.role}{len(b.params)}", self.dtype, (extent,), "in")  # type: ignore[arg-type]
+        return found
+
+
+class Node:
+    """One value of the program."""
+
+    __slots__ = (
+        "at",
+        "breaks",
+        "cost",
+        "deps",
+        "dtype",
+        "equation",
+        "kind",
+        "live",
+        "nest",
+        "order",
+        "out",
+        "out_scratch",
+        "own",
+        "own_breaks",
+        "ready",
+        "red",
+        "reuse",
+        "root",
+        "roots",
+        "shape",
+        "slot",
+        "source",
+        "stored",
+        "users",
+        "wanted",
+    )
+
+    def __init__(self, shape: tuple[int, ...], dtype: str, kind: str) -> None:
+        self.shape, self.dtype, self.kind = shape, dtype, kind
+        self.at: Callable[[Builder, tuple[Index, ...]], Value] | None = None
+        self.deps: list[tuple[Node, Axes]] = []
+        self.own = 1.0  # cost of an element beyond its operands
+        self.cost = 1.0
+        self.own_breaks: frozenset[int] = frozenset()
+        self.red: Reduction | None = None
+        self.source: Opaque | None = None
+        self.out = 0
+        self.slot: Slot | None = None
+        self.ready = False
+        self.root = self.wanted = self.live = self.stored = False
+        self.users = 0
+        self.reuse = 1  # how often each element is read by a contraction
+        self.nest: Any = None
+        self.order = -1
+        self.equation = -1
+        self.roots: Any = None
+        self.breaks: Any = None
+        self.out_scratch: Slot | None = None
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+
+@dataclass(eq=False)
+class Reduction:
+    """accs = combine over the reduced axes of element(idx); a node's value is
+    finish(accs)[node.out].
+
+    `shape` is the iteration space, `axes` the reduced ones; kept axes keep their order.
+    """
+
+    shape: tuple[int, ...]
+    axes: tuple[int, ...]
+    dtypes: tuple[str, ...]
+    element: Callable[[Builder, tuple[Index, ...]], Sequence[Atom]]
+    init: Callable[[Builder], Sequence[Atom]]
+    combine: Any  # tuple of operator names, or f(b, olds, news) -> accs
+    finish: Callable[[Builder, Sequence[Atom]], Sequence[Value]]
+    deps: list[tuple[Node, Axes]] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+    own: float = 1.0
+    own_breaks: frozenset[int] = frozenset()
+
+    @property
+    def kept(self) -> tuple[int, ...]:
+        return tuple(k for k in range(len(self.shape)) if k not in self.axes)
+
+    @property
+    def extents(self) -> tuple[int, ...]:
+        return tuple(self.shape[k] for k in self.axes)
+
+    @property
+    def count(self) -> int:
+        return math.prod(self.extents)
+
+    @property
+    def lanes(self) -> bool:
+        """Whether lanes run along a kept axis: the last axis of the operand is not a reduced
+        one."""
+        rank = len(self.shape)
+        if not self.axes or max(self.axes) == rank - 1 or len(self.axes) == rank:
+            return False
+        return not self.small_tail
+
+    @property
+    def small_tail(self) -> int:
+        """Number of trailing kept axes so small that each index gets accumulators of its own."""
+        tail, total = 0, 1
+        for k in reversed(range(len(self.shape))):
+            if k in self.axes:
+                return tail if tail and total <= 8 and self.count >= 16 else 0
+            total *= self.shape[k]
+            tail += 1
+        return 0
+
+
+@dataclass(eq=False)
+class Opaque:
+    """Statements that fill the buffers of `outs` from `ins`.
+
+    `modes[k]` says how input k is read: 'buffer' (it must be in memory), 'once' (elements are read
+    about once each) or 'many'.
+    `inplace` pairs (input, output) that may share a buffer when the input dies here. `emit(b,
+    unit)` writes the statements;
+    `host` instead is a Python callable on arrays. `heavy` is the work in scalar operations.
+    """
+
+    name: str
+    ins: list[Node]
+    modes: list[str]
+    outs: list[Node] = field(default_factory=list)
+    emit: Callable[[Builder, Opaque], None] | None = None
+    host: Callable[..., Any] | None = None
+    inplace: tuple[tuple[int, int], ...] = ()
+    work: float = 0.0
+    updates: int = 0  # how many elements it writes in place, for those that write few
+    equation: int = -1
+    effect: bool = False
+    holds_host: bool = False
+    steps: Any = None  # builds plan steps itself (a loop whose body holds host or library steps)
+    reused: set[int] = field(
+        default_factory=set
+    )  # outputs that were given the buffer of their input
+    live: bool = False
+    index: int = -1
+
+
+class Graph:
+    """Nodes in program order. Region bodies have graphs of their own."""
+
+    def __init__(self, extents: set[int] | None = None, parent: Graph | None = None) -> None:
+        self.nodes: list[Node] = []
+        self.extents: set[int] = (
+            parent.extents if parent is not None else extents if extents is not None else set()
+        )
+        self.equation = -1
+        self.parent = parent
+        self.effects: list[Opaque] = []
+        self.options: Any = None if parent is None else parent.options
+
+    def add(self, node: Node) -> Node:
+        node.order = len(self.nodes)
+        node.equation = self.equation
+        self.nodes.append(node)
+        return node
+
+    def leaf(self, slot: Slot, shape: tuple[int, ...], dtype: str) -> Node:
+        """A value that is in memory from the start."""
+        node = self.add(Node(shape, dtype, "leaf"))
+        node.slot, node.ready = slot, True
+        return node
+
+    def computed_leaf(
+        self, shape: tuple[int, ...], dtype: str, at: Callable[[Builder, tuple[Index, ...]], Value]
+    ) -> Node:
+        """A value that the surrounding region provides: a loop carry, a row of a scanned array."""
+        node = self.add(Node(shape, dtype, "leaf"))
+        node.at = at
+        return node
+
+    def pointwise(
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        deps: Sequence[tuple[Node, Axes]],
+        at: Callable[[Builder, tuple[Index, ...]], Value],
+        own: float = 1.0,
+        breaks: frozenset[int] = frozenset(),
+    ) -> Node:
+        node = self.add(Node(shape, dtype, "pw"))
+        node.deps, node.at, node.own, node.own_breaks = list(deps), at, own, breaks
+        return node
+
+    def reduction(self, red: Reduction, dtypes: Sequence[str]) -> list[Node]:
+        """The results of a reduction. A short one is unrolled and counts as pointwise."""
+        shape = tuple(red.shape[k] for k in red.kept)
+        short = red.count <= 16
+        for k, dtype in enumerate(dtypes):
+            node = self.add(Node(shape, dtype, "pw" if short else "red"))
+            node.red, node.out = red, k
+            kept = {axis: j for j, axis in enumerate(red.kept)}
+            last = len(red.shape)
+            for dep, axes in red.deps:
+                own = axes if axes is not None else tuple(range(last))
+                node.deps.append((dep, tuple(kept.get(a) if a is not None else None for a in own)))
+            if short:
+                node.at = _unrolled(red, k)
+                node.own = red.own * red.count
+                node.own_breaks = frozenset(
+                    j for j in range(len(shape) - 1) if red.kept[j] + 1 != red.kept[j + 1]
+                )
+            red.nodes.append(node)
+        return red.nodes
+
+    def opaque(self, op: Opaque, outs: Sequence[tuple[tuple[int, ...], str]]) -> list[Node]:
+        op.equation = self.equation
+        for k, (shape, dtype) in enumerate(outs):
+            node = self.add(Node(shape, dtype, "opq"))
+            node.source, node.out = op, k
+            op.outs.append(node)
+        if op.effect:
+            self.effects.append(op)
+        return op.outs
+
+
+def _unrolled(red: Reduction, out: int) -> Callable[[Builder, tuple[Index, ...]], Value]:
+    """Every element of a short reduction, combined in index order."""
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Value:
+        key = ("red", red, idx, b.mask)
+        memo = b.scopes[level_at(b, idx)].memo
+        if key not in memo:
+            accs = None
+            for flat in range(red.count):
+                new = list(red.element(b, red_index(red, idx, b.unravel(flat, red.extents))))
+                accs = new if accs is None else combine_step(b, red, accs, new)
+            memo[key] = red.finish(b, accs if accs is not None else list(red.init(b)))
+        return memo[key][out]
+
+    return at
+
+
+def red_index(red: Reduction, kept: Sequence[Index], inner: Sequence[Index]) -> tuple[Index, ...]:
+    """The full index of a reduction's iteration space."""
+    outer, deep = iter(kept), iter(inner)
+    return tuple(next(deep) if k in red.axes else next(outer) for k in range(len(red.shape)))
+
+
+def combine_step(
+    b: Builder, red: Reduction, old: Sequence[Atom], new: Sequence[Atom]
+) -> list[Atom]:
+    """One step of a reduction as plain code."""
+    if callable(red.combine):
+        return list(red.combine(b, list(old), list(new)))
+    return [b.let(op, (x, y), x.dtype) for op, x, y in zip(red.combine, old, new, strict=True)]
+
+
+def level_at(b: Builder, idx: Sequence[Index]) -> int:
+    level = b.region_level
+    for i in idx:
+        if type(i) is not int and i.level > level:  # type: ignore[union-attr]
+            level = i.level  # type: ignore[union-attr]
+    if b.mask is not None:
+        level = max(level, b.level_of(b.mask))
+    return level
+
+
+def no_value(dtype: str) -> Value:
+    """Stands for an element of an array that has none."""
+    part = part_dtype(dtype)
+    zero = Const(False if part == "bool" else 0 if part[0] in "iu" else 0.0, part)
+    return (zero, zero) if dtype in COMPLEX else zero
+
+
+def read(node: Node, b: Builder, idx: tuple[Index, ...]) -> Value:
+    """The element of a node at an index: loaded, remembered, or computed here."""
+    key = (node, idx, b.mask)
+    memo = b.scopes[level_at(b, idx)].memo
+    found = memo.get(key)
+    if found is None:
+        if 0 in node.shape:
+            found = no_value(node.dtype)  # inside a loop that never runs
+        elif node.ready and node.slot is not None:
+            found = load_slot(b, node.slot, node.shape, node.dtype, idx)
+        elif node.kind == "red":
+            found = b.inline_reduction(node, idx)  # type: ignore[attr-defined]
+        else:
+            assert node.at is not None, (
+                f"internal error in pullback: a {node.kind} value is read before it is made"
+            )
+            found = node.at(b, idx)
+        memo[key] = found
+    return found
+
+
+def load_slot(
+    b: Builder, slot: Slot, shape: Sequence[int], dtype: str, idx: Sequence[Index]
+) -> Value:
+    """One element from memory."""
+    offset = b.ravel(idx, shape)
+    buf = slot.buf(b)
+    if dtype not in COMPLEX:
+        return b.load(buf, b.atom(b.add(offset, slot.base(b))))
+    offset = b.add(b.mul(offset, 2), slot.base(b))
+    return b.load(buf, b.atom(offset)), b.load(buf, b.atom(b.add(offset, 1)))
+
+
+def store_slot(
+    b: Builder,
+    slot: Slot,
+    shape: Sequence[int],
+    dtype: str,
+    idx: Sequence[Index],
+    value: Value,
+    mask: Any = None,
+) -> None:
+    """One element to memory."""
+    offset = b.ravel(idx, shape)
+    buf = slot.buf(b)
+    if dtype not in COMPLEX:
+        b.store(buf, b.atom(b.add(offset, slot.base(b))), value, mask)
+        return
+    offset = b.add(b.mul(offset, 2), slot.base(b))
+    b.store(buf, b.atom(offset), value[0], mask)
+    b.store(buf, b.atom(b.add(offset, 1)), value[1], mask)

@@ -1,0 +1,301 @@
+"""Indexing: gather and dynamic slices as index functions; scatters and dynamic updates as
+statements on a buffer.
+
+Start positions are clamped or masked, never trusted: no program reads or writes outside its
+buffers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pullback.loops.build import TRUE, Builder, Index
+from pullback.loops.ir import Atom, Const
+from pullback.loops.lower.elementwise import RULES, Outs, Rule, rule
+from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read, store_slot
+from pullback.loops.lower.shape import around, masked_read
+from pullback.loops.lower.statements import box, copy_into
+from pullback.loops.ops import limits
+
+
+def mode_name(mode: Any) -> str:
+    """clip, fill or promise."""
+    text = str(getattr(mode, "name", mode)).lower()
+    return "clip" if "clip" in text else "promise" if "promise" in text else "fill"
+
+
+def default_fill(dtype: str) -> Any:
+    """What an index outside gives: NaN, the smallest signed, the largest unsigned, True."""
+    if dtype == "bool":
+        return True
+    if dtype[0] == "u":
+        return limits(dtype)[1]
+    return limits(dtype)[0] if dtype[0] == "i" else float("nan")
+
+
+def start_index(b: Builder, atom: Atom, limit: int, clip: bool) -> tuple[Index, Atom]:
+    """A start position in 0..limit (clamped), and whether it was there to begin with."""
+    if isinstance(atom, Const):
+        value = int(atom.value)
+        return min(max(value, 0), limit), Const(clip or 0 <= value <= limit, "bool")
+    place = b.to_index(atom, 0, limit)
+    if clip:
+        return place, TRUE
+    wide = atom if atom.dtype == "i64" else b.let("convert", (atom,), "i64")
+    inside = b.both(
+        b.let("ge", (wide, b.dim(0)), "bool"), b.let("le", (wide, b.dim(limit)), "bool")
+    )
+    return place, inside
+
+
+@rule("gather")
+def _gather(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    x, where = ins
+    (shape, dtype), d = outs[0], params["dimension_numbers"]
+    sizes, mode = tuple(params["slice_sizes"]), mode_name(params["mode"])
+    dropped = {*d.collapsed_slice_dims, *d.operand_batching_dims}
+    window = [k for k in range(len(x.shape)) if k not in dropped]
+    offset, batch = (
+        tuple(d.offset_dims),
+        [k for k in range(len(shape)) if k not in set(d.offset_dims)],
+    )
+    pairs = list(zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True))
+    part = part_dtype(dtype)
+    fill = params.get("fill_value")
+    other: Any = Const(_typed(default_fill(part) if fill is None else fill, part), part)
+    if dtype in COMPLEX:
+        value = complex(float("nan"), float("nan")) if fill is None else complex(fill)
+        other = (Const(value.real, part), Const(value.imag, part))
+    if x.size == 0:
+        return g.pointwise(shape, dtype, [], lambda b, idx: other, 1.0)
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        spot = [idx[k] for k in batch]
+        out: list[Index] = [0] * len(x.shape)
+        for k, j in zip(window, offset, strict=True):
+            out[k] = idx[j]
+        for k, j in pairs:
+            out[k] = spot[j]
+        inside: Atom = TRUE
+        for n, k in enumerate(d.start_index_map):
+            first, ok = start_index(
+                b, read(where, b, (*spot, n)), x.shape[k] - sizes[k], mode != "fill"
+            )
+            out[k] = b.add(out[k], first)
+            inside = b.both(inside, ok)
+        return masked_read(b, x, tuple(out), inside, other)
+
+    mapped = set(d.start_index_map)
+    axes: list[int | None] = [None] * len(x.shape)
+    for k, j in zip(window, offset, strict=True):
+        axes[k] = None if k in mapped and sizes[k] != x.shape[k] else j
+    for k, j in pairs:
+        axes[k] = batch[j]
+    into = (*(batch[j] for j in range(len(where.shape) - 1)), None)
+    touched = [j for k, j in zip(window, offset, strict=True) if sizes[k] != x.shape[k]]
+    return g.pointwise(
+        shape,
+        dtype,
+        [(x, tuple(axes)), (where, into)],
+        at,
+        4.0 * len(mapped),
+        around(touched, len(shape)),
+    )
+
+
+def _typed(value: Any, dtype: str) -> Any:
+    return bool(value) if dtype == "bool" else int(value) if dtype[0] in "iu" else float(value)
+
+
+@rule("dynamic_slice")
+def _dynamic_slice(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    x, starts, shape = ins[0], ins[1:], outs[0][0]
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        out = []
+        for i, s, n, m in zip(idx, starts, x.shape, shape, strict=True):
+            out.append(b.add(i, start_index(b, read(s, b, ()), n - m, True)[0]) if n != m else i)
+        return read(x, b, tuple(out))
+
+    axes = tuple(k if n == m else None for k, (n, m) in enumerate(zip(x.shape, shape, strict=True)))
+    moved = [k for k, a in enumerate(axes) if a is None]
+    deps: list[Any] = [(x, axes), *((s, ()) for k, s in enumerate(starts) if axes[k] is None)]
+    return g.pointwise(shape, x.dtype, deps, at, 1.0, around(moved, len(shape)))
+
+
+def apart(part: Sequence[int], whole: Sequence[int]) -> set[int]:
+    """The boundaries of a box's axes that are not contiguous in the array it is a part of."""
+    return {k for k in range(len(part) - 1) if part[k + 1] != whole[k + 1]}
+
+
+@rule("dynamic_update_slice")
+def _dynamic_update_slice(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    x, update, starts = ins[0], ins[1], ins[2:]
+    if update.shape == x.shape:
+        return update
+
+    def emit(b: Builder, op: Opaque) -> None:
+        target = op.outs[0]
+        assert target.slot is not None
+        if 0 not in op.reused:
+            copy_into(b, x, target.slot)
+        firsts = [
+            start_index(b, read(s, b, ()), n - m, True)[0]
+            for s, n, m in zip(starts, x.shape, update.shape, strict=True)
+        ]
+
+        def body(idx: tuple[Index, ...]) -> None:
+            place = [b.add(i, f) for i, f in zip(idx, firsts, strict=True)]
+            assert target.slot is not None
+            store_slot(b, target.slot, x.shape, x.dtype, place, read(update, b, idx))
+
+        box(b, update.shape, body, "vector", apart(update.shape, x.shape))
+
+    modes = ["once", "aliased", *("scalar" for _ in starts)]
+    op = Opaque(
+        "update_slice",
+        list(ins),
+        modes,
+        emit=emit,
+        inplace=((0, 0),),
+        work=float(x.size + update.size),
+        updates=update.size,
+    )
+    return g.opaque(op, outs)[0]
+
+
+def _scatter(combine: str | None) -> Rule:
+    def lower(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+        x, where, updates = ins
+        dtype = x.dtype
+        if combine is None and params.get("update_jaxpr") is not None:
+            return NotImplemented
+        if dtype in COMPLEX and combine not in (None, "add"):
+            return NotImplemented
+        return _scatter_node(g, combine, x, where, updates, params)
+
+    return lower
+
+
+def _scatter_node(
+    g: Graph, combine: str | None, x: Node, where: Node, updates: Node, params: dict[str, Any]
+) -> Node:
+    d, mode = params["dimension_numbers"], mode_name(params["mode"])
+    dropped = {*d.inserted_window_dims, *d.operand_batching_dims}
+    window_axes = tuple(d.update_window_dims)
+    batch_axes = [k for k in range(len(updates.shape)) if k not in set(window_axes)]
+    window = [k for k in range(len(x.shape)) if k not in dropped]
+    sizes = [1] * len(x.shape)
+    for k, j in zip(window, window_axes, strict=True):
+        sizes[k] = updates.shape[j]
+    pairs = list(zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True))
+    batch_shape = tuple(updates.shape[k] for k in batch_axes)
+    window_shape = tuple(updates.shape[k] for k in window_axes)
+
+    def emit(b: Builder, op: Opaque) -> None:
+        target = op.outs[0]
+        assert target.slot is not None
+        slot = target.slot
+        if 0 not in op.reused:
+            copy_into(b, x, slot)
+        if x.size == 0:
+            return
+
+        def one(spot: tuple[Index, ...]) -> tuple[list[Index], Atom]:
+            first: list[Index] = [0] * len(x.shape)
+            inside: Atom = TRUE
+            for k, j in pairs:
+                first[k] = spot[j]
+            for n, k in enumerate(d.scatter_dims_to_operand_dims):
+                at, ok = start_index(
+                    b, read(where, b, (*spot, n)), x.shape[k] - sizes[k], mode == "clip"
+                )
+                first[k] = b.add(first[k], at)
+                inside = b.both(inside, ok)
+            return first, inside
+
+        def element(
+            spot: tuple[Index, ...], inner: tuple[Index, ...], first: Sequence[Index], inside: Atom
+        ) -> None:
+            full: list[Index] = [0] * len(updates.shape)
+            for k, i in zip(batch_axes, spot, strict=True):
+                full[k] = i
+            place = list(first)
+            for k, j, i in zip(window, window_axes, inner, strict=True):
+                full[j] = i
+                place[k] = b.add(place[k], i)
+            value = read(updates, b, tuple(full))
+            _write(b, combine, slot, x, place, value, inside)
+
+        if all(n == 1 for n in window_shape):
+            zeros = tuple(0 for _ in window_shape)
+
+            def lane(spot: tuple[Index, ...]) -> None:
+                first, inside = one(spot)
+                element(spot, zeros, first, inside)
+
+            box(b, batch_shape, lane, "vector", parallel=False)
+            return
+
+        def outer(spot: tuple[Index, ...]) -> None:
+            first, inside = one(spot)
+            full = [x.shape[k] for k in window]
+            box(
+                b,
+                window_shape,
+                lambda inner: element(spot, inner, first, inside),
+                "vector",
+                apart(window_shape, full),
+                False,
+            )
+
+        box(b, batch_shape, outer, "seq", parallel=False)
+
+    op = Opaque(
+        "scatter",
+        [x, where, updates],
+        ["once", "many_aliased", "aliased"],
+        emit=emit,
+        inplace=((0, 0),),
+        work=float(x.size + 8 * updates.size),
+        updates=updates.size,
+    )
+    return g.opaque(op, [(x.shape, x.dtype)])[0]
+
+
+def _write(
+    b: Builder,
+    combine: str | None,
+    slot: Any,
+    x: Node,
+    place: Sequence[Index],
+    value: Any,
+    inside: Atom,
+) -> None:
+    if combine is None:
+        store_slot(b, slot, x.shape, x.dtype, place, value, inside)
+        return
+    offset = b.ravel(place, x.shape)
+    if x.dtype in COMPLEX:
+        offset = b.add(b.mul(offset, 2), slot.base(b))
+        b.update(slot.buf(b), b.atom(offset), value[0], combine, inside)
+        b.update(slot.buf(b), b.atom(b.add(offset, 1)), value[1], combine, inside)
+        return
+    b.update(slot.buf(b), b.atom(b.add(offset, slot.base(b))), value, combine, inside)
+
+
+for _name, _op in (
+    ("scatter", None),
+    ("scatter-add", "add"),
+    ("scatter-mul", "mul"),
+    ("scatter-min", "min"),
+    ("scatter-max", "max"),
+):
+    RULES[_name] = RULES[_name.replace("-", "_")] = _scatter(_op)
+
+
+@rule("scatter-sub", "scatter_sub")
+def _scatter_sub(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    negated = RULES["neg"](g, [ins[2]], [(ins[2].shape, ins[2].dtype)], {})
+    return _scatter("add")(g, [ins[0], ins[1], negated], outs, params)

@@ -1,0 +1,195 @@
+"""From a jaxpr to a graph: one lowering rule an equation, calls inlined, what has no rule left to a
+host step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
+    contract,
+    control,
+    cumulative,
+    index,
+    reduce,
+    rng,
+    shape,
+    sort,
+    window,
+)
+from pullback.loops.lower.elementwise import RULES, literal
+from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, ir_dtype, no_value
+from pullback.loops.lower.program_hook import set_adder
+
+__all__ = ["CALLS", "add_jaxpr", "host_node", "spec_of"]
+
+# Primitives that hold one program and mean a call of it: the parameter with the program.
+CALLS = {
+    "jit": "jaxpr",
+    "pjit": "jaxpr",
+    "closed_call": "call_jaxpr",
+    "core_call": "call_jaxpr",
+    "remat": "jaxpr",
+    "checkpoint": "jaxpr",
+    "remat2": "jaxpr",
+    "custom_jvp_call": "call_jaxpr",
+    "custom_vjp_call": "call_jaxpr",
+    "custom_vjp_call_jaxpr": "fun_jaxpr",
+    "custom_lin": "call_jaxpr",
+    "custom_linear_solve": "call_jaxpr",
+    "xla_call": "call_jaxpr",
+}
+
+# Operations that order their operands. Complex numbers are ordered by real part, then imaginary
+# part, which two separate reals cannot express: those go to the reference implementation.
+ORDERED = frozenset(
+    {
+        "max",
+        "min",
+        "clamp",
+        "atan2",
+        "reduce_max",
+        "reduce_min",
+        "argmax",
+        "argmin",
+        "cummax",
+        "cummin",
+        "cumlogsumexp",
+        "scatter-max",
+        "scatter-min",
+        "scatter_max",
+        "scatter_min",
+        "reduce_window_max",
+        "reduce_window_min",
+    }
+)
+
+Spec = tuple[tuple[int, ...], str]
+
+
+def spec_of(aval: Any) -> Spec | None:
+    """(shape, dtype) of an aval's physical form; None for tokens."""
+    dtype = getattr(aval, "dtype", None)
+    if dtype is None:
+        return None
+    if type(aval.shape) is not tuple:
+        return tuple(aval.shape), ir_dtype(dtype)
+    if isinstance(dtype, np.dtype):
+        if dtype.kind == "V" and dtype.names:
+            return aval.shape, "bool"  # float0: no information, one byte
+        return aval.shape, ir_dtype(dtype)
+    suffix, base = dtype.physical
+    return (*aval.shape, *suffix), ir_dtype(base)
+
+
+def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]) -> list[Node]:
+    """Adds a program's equations to a graph; the nodes of its results."""
+    env: dict[Any, Any] = {}
+    env.update(zip(jaxpr.constvars, consts, strict=True))
+    env.update(zip(jaxpr.invars, args, strict=True))
+    get = env.get
+    for eqn in jaxpr.eqns:
+        ins: list[Any] = []
+        for v in eqn.invars:
+            node = get(v) if not hasattr(v, "val") else None
+            ins.append(_literal(g, v) if node is None else node)
+        outs = add_eqn(g, eqn, ins)
+        env.update(zip(eqn.outvars, outs, strict=True))
+    return [_literal(g, v) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
+
+
+def _literal(g: Graph, v: Any) -> Any:
+    spec = spec_of(v.aval)
+    if spec is None:
+        return None
+    if spec[0]:
+        return constant(g, np.asarray(v.val), spec)
+    return literal(
+        g, np.asarray(v.val).item() if spec[1] not in ("c64", "c128") else complex(v.val), spec[1]
+    )
+
+
+def constant(g: Graph, value: Any, spec: Spec) -> Node:
+    """A constant array: a scalar is a literal, anything else a slot of the program."""
+    array = np.asarray(value)
+    if array.dtype != object and array.size == 1 and not spec[0]:
+        return literal(g, array.item(), spec[1])
+    return g.options.constant(g, value, spec)  # type: ignore[no-any-return]
+
+
+def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
+    """The nodes of one equation's results."""
+    name, params = eqn.primitive.name, eqn.params
+    specs = [spec_of(v.aval) for v in eqn.outvars]
+    g.equation = g.options.equation(eqn)
+    inner = CALLS.get(name)
+    if inner is not None and inner in params:
+        program = params[inner]
+        if hasattr(program, "jaxpr"):
+            consts = [
+                _const_of(g, c, v.aval)
+                for c, v in zip(program.consts, program.jaxpr.constvars, strict=True)
+            ]
+            return add_jaxpr(g, program.jaxpr, consts, ins)
+        extra = len(program.constvars)
+        return add_jaxpr(g, program, ins[:extra], ins[extra:])
+    for s in specs:
+        if s is not None:
+            g.extents.update(n for n in s[0] if type(n) is int and n >= 17)
+    empty = specs and all(s is not None and 0 in s[0] for s in specs) and not eqn.effects
+    # `custom_lin` has no forward derivative, not even one without elements: its evaluation says so.
+    if empty and name != "custom_lin":
+        return [_nothing(g, *s) for s in specs if s is not None]
+    rule: Callable[..., Any] | None = RULES.get(name)
+    if name in ORDERED and any(n is not None and n.dtype in COMPLEX for n in ins):
+        rule = None
+    if rule is not None and None not in specs and _known_types(ins, specs):
+        result = rule(g, ins, specs, params)
+        if result is not NotImplemented:
+            return [result] if isinstance(result, Node) else list(result)
+    return host_node(g, eqn, ins, specs)
+
+
+def _nothing(g: Graph, sizes: tuple[int, ...], dtype: str) -> Node:
+    """An array without elements: nothing is computed, whatever the operation."""
+    return g.pointwise(sizes, dtype, [], lambda b, idx: no_value(dtype), 0.0)
+
+
+def add_program(g: Graph, program: Any, args: Sequence[Node]) -> list[Node]:
+    """Adds a jaxpr, closed or not, to a graph."""
+    if not hasattr(program, "jaxpr"):
+        return add_jaxpr(g, program, [], list(args))
+    consts = [
+        _const_of(g, c, v.aval)
+        for c, v in zip(program.consts, program.jaxpr.constvars, strict=True)
+    ]
+    return add_jaxpr(g, program.jaxpr, consts, list(args))
+
+
+set_adder(add_program)
+
+
+def _const_of(g: Graph, value: Any, aval: Any) -> Any:
+    spec = spec_of(aval)
+    return None if spec is None else constant(g, value, spec)
+
+
+def _known_types(ins: Sequence[Any], specs: Sequence[Any]) -> bool:
+    return all(n is not None for n in ins) and all(all(type(d) is int for d in s[0]) for s in specs)
+
+
+def host_node(g: Graph, eqn: Any, ins: list[Any], specs: Sequence[Spec | None]) -> list[Any]:
+    """An equation that Python evaluates, on arrays, between kernels."""
+    real = [n for n in ins if n is not None]
+    call = g.options.reference(eqn)
+    effect = bool(getattr(eqn, "effects", ()))
+    op = Opaque(
+        eqn.primitive.name, real, ["buffer"] * len(real), host=call, effect=effect, holds_host=True
+    )
+    op.token_ins = [n is None for n in ins]  # type: ignore[attr-defined]
+    op.host_outs = [v.aval for v in eqn.outvars]  # type: ignore[attr-defined]
+    op.host_ins = [v.aval for v in eqn.invars if spec_of(v.aval) is not None]  # type: ignore[attr-defined]
+    nodes = iter(g.opaque(op, [s for s in specs if s is not None]))
+    return [None if s is None else next(nodes) for s in specs]

@@ -1,0 +1,128 @@
+"""Reductions: sums, products, extrema, logical ones, argmin and argmax, and `reduce` with a
+combiner of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pullback.loops.build import Builder, Index
+from pullback.loops.ir import Atom, Const
+from pullback.loops.lower import complex_math as cm
+from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
+from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read
+from pullback.loops.ops import NARROW_FLOATS, identity_of, limits
+
+
+def accumulator(dtype: str) -> str:
+    """Narrow floats are summed in f32."""
+    return "f32" if dtype in NARROW_FLOATS else dtype
+
+
+def simple(op: str) -> Rule:
+    def lower(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> list[Node]:
+        return [reduce_one(g, op, ins[0], tuple(params["axes"]))]
+
+    return lower
+
+
+def reduce_one(g: Graph, op: str, x: Node, axes: tuple[int, ...]) -> Node:
+    """x reduced over axes by a named combiner."""
+    if x.dtype in COMPLEX:
+        return _reduce_complex(g, op, x, axes)
+    acc = accumulator(x.dtype) if op in ("add", "mul") else x.dtype
+    dtype = x.dtype
+    red = Reduction(
+        x.shape,
+        tuple(sorted(axes)),
+        (acc,),
+        lambda b, idx: (scalar_convert(b, read(x, b, idx), acc),),
+        lambda b: (Const(0.0, acc) if op == "add" and acc[0] == "f" else identity_of(op, acc),),
+        (op,),
+        lambda b, accs: (scalar_convert(b, accs[0], dtype),),
+        [(x, None)],
+    )
+    return g.reduction(red, [dtype])[0]
+
+
+def _reduce_complex(g: Graph, op: str, x: Node, axes: tuple[int, ...]) -> Node:
+    part = COMPLEX[x.dtype]
+    combine: Any = (
+        ("add", "add")
+        if op == "add"
+        else lambda b, old, new: cm.mul(b, (old[0], old[1]), (new[0], new[1]))
+    )
+    start = (Const(0.0 if op == "add" else 1.0, part), Const(0.0, part))
+    red = Reduction(
+        x.shape,
+        tuple(sorted(axes)),
+        (part, part),
+        lambda b, idx: read(x, b, idx),
+        lambda b: start,
+        combine,
+        lambda b, accs: ((accs[0], accs[1]),),
+        [(x, None)],
+    )
+    return g.reduction(red, [x.dtype])[0]
+
+
+for _name, _op in (
+    ("reduce_sum", "add"),
+    ("reduce_prod", "mul"),
+    ("reduce_max", "max"),
+    ("reduce_min", "min"),
+    ("reduce_and", "and"),
+    ("reduce_or", "or"),
+    ("reduce_xor", "xor"),
+):
+    RULES[_name] = simple(_op)
+
+
+def _arg(is_max: bool) -> Rule:
+    def lower(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> list[Node]:
+        x, (axis,) = ins[0], tuple(params["axes"])
+        index = outs[0][1]
+        worst = limits(x.dtype)[0 if is_max else 1]
+
+        def element(b: Builder, idx: tuple[Index, ...]) -> Sequence[Atom]:
+            return read(x, b, idx), scalar_convert(b, b.atom(idx[axis]), index)
+
+        def combine(b: Builder, old: list[Atom], new: list[Atom]) -> list[Atom]:
+            """The better value, NaN best of all, the first index among equals."""
+            (v, i), (w, j) = old, new
+            better = b.let("gt" if is_max else "lt", (v, w), "bool")
+            same, first = b.let("eq", (v, w), "bool"), b.let("lt", (i, j), "bool")
+            if x.dtype[0] == "f" or x.dtype == "bf16":
+                v_nan, w_nan = b.let("ne", (v, v), "bool"), b.let("ne", (w, w), "bool")
+                both = b.let("and", (v_nan, w_nan), "bool")
+                same = b.let("or", (same, both), "bool")
+                better = b.let(
+                    "or",
+                    (better, b.let("and", (v_nan, b.let("not", (w_nan,), "bool")), "bool")),
+                    "bool",
+                )
+            keep = b.let("or", (better, b.let("and", (same, first), "bool")), "bool")
+            return [b.select(keep, v, w), b.select(keep, i, j)]
+
+        # The identity loses every tie, so that a row of identities still gives index 0.
+        start = (
+            Const(worst, x.dtype),
+            Const(int(limits(index)[1]) if index[0] in "iu" else float("inf"), index),
+        )
+        red = Reduction(
+            x.shape,
+            (axis,),
+            (x.dtype, index),
+            element,
+            lambda b: start,
+            combine,
+            lambda b, accs: (accs[1],),
+            [(x, None)],
+            own=4.0,
+        )
+        return g.reduction(red, [index])
+
+    return lower
+
+
+RULES["argmax"], RULES["argmin"] = _arg(True), _arg(False)

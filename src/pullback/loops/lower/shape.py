@@ -1,0 +1,344 @@
+"""Shape primitives as index functions: broadcast, reshape, transpose, slice, pad, concatenate,
+reverse, iota, split, tile."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pullback.loops.build import Builder, Index
+from pullback.loops.ir import Atom, Const
+from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
+from pullback.loops.lower.graph import COMPLEX, Graph, Node, part_dtype, read
+
+__all__ = ["around", "broadcast", "masked_read", "reshape", "sliced"]
+
+
+def around(axes: Sequence[int], rank: int) -> frozenset[int]:
+    """The boundaries (k: between axis k and k+1) next to these axes: they cannot be merged with
+    their neighbours."""
+    return frozenset(k for a in axes for k in (a - 1, a) if 0 <= k < rank - 1)
+
+
+def broadcast(g: Graph, x: Node, shape: tuple[int, ...], dims: Sequence[int]) -> Node:
+    """x with its axis k along axis dims[k] of the result; axes of length 1 are stretched."""
+    if x.shape == shape:
+        return x
+    stretched = [x.shape[k] == 1 for k in range(len(x.shape))]
+    places = tuple(None if s else d for s, d in zip(stretched, dims, strict=True))
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        return read(x, b, tuple(0 if p is None else idx[p] for p in places))
+
+    node = g.pointwise(shape, x.dtype, [(x, places)], at, 0.0)
+    if getattr(x.at, "literal", None) is not None:
+        node.at.literal = x.at.literal  # type: ignore[union-attr]
+    return node
+
+
+@rule("broadcast_in_dim")
+def _broadcast_in_dim(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    return broadcast(g, ins[0], outs[0][0], params["broadcast_dimensions"])
+
+
+@rule("reshape")
+def _reshape(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    order = params.get("dimensions")
+    return reshape(g, ins[0] if order is None else transposed(g, ins[0], order), outs[0][0])
+
+
+@rule("squeeze", "expand_dims")
+def _squeeze(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    return reshape(g, ins[0], outs[0][0])
+
+
+def reshape(g: Graph, x: Node, shape: tuple[int, ...]) -> Node:
+    """x's elements in row-major order in another shape. Axes that stay, or gain and lose ones, keep
+    their index."""
+    if x.shape == shape:
+        return x
+    old, groups = x.shape, _groups(x.shape, shape)
+    axes: list[int | None] = [None] * len(old)
+    touched: list[int] = []
+    plans: list[tuple[tuple[int, ...], tuple[int, ...]]] = []
+    for o, n in groups:
+        if len(o) == 1 and len(n) == 1:
+            axes[o[0]] = n[0]
+        elif len(o) and len(n) and math.prod(old[k] for k in o) != 1:
+            touched += n
+        plans.append((tuple(o), tuple(n)))
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        out: list[Index] = [0] * len(old)
+        for o, n in plans:
+            if len(o) == 1 and len(n) == 1:
+                out[o[0]] = idx[n[0]]
+            elif o and n:
+                flat = b.ravel([idx[k] for k in n], [shape[k] for k in n])
+                for k, i in zip(o, b.unravel(flat, [old[k] for k in o]), strict=True):
+                    out[k] = i
+        return read(x, b, tuple(out))
+
+    # Axes inside one group may be merged again: their row-major index is all that is used.
+    inside = {k for o, n in groups if len(n) > 1 for k in n[:-1] if len(o) == 1}
+    return g.pointwise(
+        shape, x.dtype, [(x, tuple(axes))], at, 0.0, around(touched, len(shape)) - inside
+    )
+
+
+def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
+    """The finest split of both shapes into runs of equal product; axes of length one belong to runs
+    of their own."""
+    groups: list[tuple[list[int], list[int]]] = []
+    i = j = 0
+    while i < len(old) or j < len(new):
+        if i < len(old) and old[i] == 1:
+            groups.append(([i], []))
+            i += 1
+            continue
+        if j < len(new) and new[j] == 1:
+            groups.append(([], [j]))
+            j += 1
+            continue
+        if i >= len(old) or j >= len(new):
+            groups.append((list(range(i, len(old))), list(range(j, len(new)))))
+            break
+        o, n, p, q = [i], [j], old[i], new[j]
+        i, j = i + 1, j + 1
+        while p != q:
+            if p < q and i < len(old):
+                p *= old[i]
+                o.append(i)
+                i += 1
+            elif j < len(new):
+                q *= new[j]
+                n.append(j)
+                j += 1
+            else:
+                break
+        groups.append((o, n))
+    return groups
+
+
+@rule("transpose")
+def _transpose(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    return transposed(g, ins[0], params["permutation"])
+
+
+def transposed(g: Graph, x: Node, permutation: Sequence[int]) -> Node:
+    """x with its axes permuted: axis k of the result is axis permutation[k]."""
+    perm = tuple(permutation)
+    back = tuple(sorted(range(len(perm)), key=perm.__getitem__))
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        return read(x, b, tuple(idx[k] for k in back))
+
+    return g.pointwise(tuple(x.shape[p] for p in perm), x.dtype, [(x, back)], at, 0.0)
+
+
+@rule("slice")
+def _slice(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    return sliced(g, ins[0], outs[0][0], params["start_indices"], params["strides"])
+
+
+def sliced(
+    g: Graph, x: Node, shape: tuple[int, ...], start: Sequence[int], strides: Sequence[int] | None
+) -> Node:
+    """x[start : : stride] along each axis, of the given shape."""
+    step = tuple(strides) if strides is not None else (1,) * len(start)
+    whole = [n == m for n, m in zip(shape, x.shape, strict=True)]
+    if all(whole):
+        return x
+    first = tuple(start)
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        return read(
+            x,
+            b,
+            tuple(
+                i if w else b.add(b.mul(i, s), o)
+                for i, w, s, o in zip(idx, whole, step, first, strict=True)
+            ),
+        )
+
+    axes = tuple(k if w else None for k, w in enumerate(whole))
+    return g.pointwise(
+        shape,
+        x.dtype,
+        [(x, axes)],
+        at,
+        0.0,
+        around([k for k, w in enumerate(whole) if not w], len(shape)),
+    )
+
+
+@rule("split")
+def _split(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> list[Node]:
+    axis, start, nodes = params["axis"], 0, []
+    for (shape, _), size in zip(outs, params["sizes"], strict=True):
+        first = [0] * len(shape)
+        first[axis] = start
+        nodes.append(sliced(g, ins[0], shape, first, None))
+        start += size
+    return nodes
+
+
+@rule("rev")
+def _rev(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    x, dims = ins[0], frozenset(params["dimensions"])
+    shape = x.shape
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        return read(
+            x,
+            b,
+            tuple(
+                b.sub(n - 1, i) if k in dims else i
+                for k, (i, n) in enumerate(zip(idx, shape, strict=True))
+            ),
+        )
+
+    axes = tuple(None if k in dims else k for k in range(len(shape)))
+    return g.pointwise(shape, x.dtype, [(x, axes)], at, 0.0, around(sorted(dims), len(shape)))
+
+
+@rule("iota")
+def _iota(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    (shape, dtype), axis = outs[0], params["dimension"]
+    part = part_dtype(dtype)
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        v = scalar_convert(b, b.atom(idx[axis]), part)
+        return (v, Const(0.0, part)) if dtype in COMPLEX else v
+
+    return g.pointwise(shape, dtype, [], at, 1.0, around([axis], len(shape)))
+
+
+@rule("empty2")
+def _empty(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    shape, dtype = outs[0]
+    part = part_dtype(dtype)
+    zero = Const(False if part == "bool" else 0 if part[0] in "iu" else 0.0, part)
+    return g.pointwise(
+        shape, dtype, [], lambda b, idx: (zero, zero) if dtype in COMPLEX else zero, 0.0
+    )
+
+
+def masked_read(b: Builder, x: Node, idx: tuple[Index, ...], inside: Atom, other: Any) -> Any:
+    """x[idx] where `inside` holds, else `other`; x is not touched elsewhere."""
+    if isinstance(inside, Const):
+        return read(x, b, idx) if inside.value else other
+    saved = b.mask
+    b.mask = b.both(saved, inside)
+    value = read(x, b, idx)
+    b.mask = saved
+    if isinstance(value, tuple):
+        return tuple(b.select(inside, v, o) for v, o in zip(value, other, strict=True))
+    return b.select(inside, value, other)
+
+
+@rule("pad")
+def _pad(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    (x, fill), (shape, _), config = (
+        ins,
+        outs[0],
+        [tuple(map(int, c)) for c in params["padding_config"]],
+    )
+    changed = [k for k, c in enumerate(config) if any(c)]
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        inside: Atom = Const(True, "bool")
+        out = list(idx)
+        for k in changed:
+            lo, _, gap = config[k]
+            i = b.add(idx[k], -lo)
+            if gap:
+                span = (x.shape[k] - 1) * (gap + 1) + 1 if x.shape[k] else 0
+                inside = b.both(inside, b.in_range(i, 0, span))
+                nonneg = b.to_index(b.atom(i), 0, max(0, span - 1))
+                inside = b.both(inside, b.in_range(b.mod(nonneg, gap + 1), 0, 1))
+                i = b.div(nonneg, gap + 1)
+            else:
+                inside = b.both(inside, b.in_range(i, 0, x.shape[k]))
+            out[k] = i
+        return masked_read(b, x, tuple(out), inside, read(fill, b, ()))
+
+    axes = tuple(None if k in changed else k for k in range(len(shape)))
+    return g.pointwise(
+        shape, x.dtype, [(x, axes), (fill, ())], at, 2.0, around(changed, len(shape))
+    )
+
+
+@rule("concatenate")
+def _concatenate(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    (shape, dtype), axis = outs[0], params["dimension"]
+    parts = [n for n in ins if n.shape[axis]] or ins[:1]
+    if len(parts) == 1:
+        return parts[0]
+    starts = [0]
+    for n in parts:
+        starts.append(starts[-1] + n.shape[axis])
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        i = idx[axis]
+        value: Any = None
+        for n, lo, hi in reversed(list(zip(parts, starts, starts[1:], strict=False))):
+            inside = b.in_range(i, lo, hi)
+            if isinstance(inside, Const) and not inside.value:
+                continue
+            place = (*idx[:axis], b.add(i, -lo), *idx[axis + 1 :])
+            if value is None:
+                if isinstance(inside, Const):
+                    value = read(n, b, place)
+                    continue
+                zero = Const(
+                    False if part_dtype(dtype) == "bool" else 0 if dtype[0] in "iu" else 0.0,
+                    part_dtype(dtype),
+                )
+                value = masked_read(b, n, place, inside, (zero, zero) if dtype in COMPLEX else zero)
+            else:
+                value = masked_read(b, n, place, inside, value)
+        return value
+
+    axes = tuple(None if k == axis else k for k in range(len(shape)))
+    return g.pointwise(
+        shape, dtype, [(n, axes) for n in parts], at, 2.0 * len(parts), around([axis], len(shape))
+    )
+
+
+@rule("tile")
+def _tile(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    x, shape = ins[0], outs[0][0]
+    reps = [m // n if n else 1 for m, n in zip(shape, x.shape, strict=True)]
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        return read(
+            x,
+            b,
+            tuple(i if r == 1 else b.mod(i, n) for i, r, n in zip(idx, reps, x.shape, strict=True)),
+        )
+
+    changed = [k for k, r in enumerate(reps) if r != 1]
+    axes = tuple(k if r == 1 else None for k, r in enumerate(reps))
+    return g.pointwise(shape, x.dtype, [(x, axes)], at, 0.0, around(changed, len(shape)))
+
+
+@rule("stack")
+def _stack(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    (shape, _), axis = outs[0], params["axis"]
+    parts = [reshape(g, x, (*x.shape[:axis], 1, *x.shape[axis:])) for x in ins]
+    node: Node = _concatenate(g, parts, [(shape, ins[0].dtype)], {"dimension": axis})
+    return node
+
+
+@rule("unstack")
+def _unstack(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> list[Node]:
+    x, axis = ins[0], params["axis"]
+    nodes = []
+    for k, (shape, _) in enumerate(outs):
+        first = [0] * len(x.shape)
+        first[axis] = k
+        row = sliced(g, x, (*x.shape[:axis], 1, *x.shape[axis + 1 :]), first, None)
+        nodes.append(reshape(g, row, shape))
+    return nodes

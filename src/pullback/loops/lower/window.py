@@ -1,0 +1,374 @@
+"""Windows: sums, extrema and general reductions over sliding windows, and the scatter of the
+windows' selected elements."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from pullback.loops.build import TRUE, Builder, Index
+from pullback.loops.ir import Atom, Const
+from pullback.loops.lower.elementwise import RULES, Outs, Rule, rule, scalar_convert
+from pullback.loops.lower.graph import (
+    COMPLEX,
+    Graph,
+    Node,
+    Opaque,
+    Reduction,
+    part_dtype,
+    read,
+    store_slot,
+)
+from pullback.loops.lower.program_hook import add_program
+from pullback.loops.lower.reduce import accumulator
+from pullback.loops.lower.shape import masked_read
+from pullback.loops.lower.statements import box
+from pullback.loops.ops import FLOATS, identity_of
+
+
+def window_place(
+    b: Builder,
+    out: Sequence[Index],
+    win: Sequence[Index],
+    x: tuple[int, ...],
+    strides: Sequence[int],
+    lows: Sequence[int],
+    base: Sequence[int],
+    dilation: Sequence[int],
+) -> tuple[tuple[Index, ...], Atom]:
+    """Where element `win` of window `out` reads its operand, and whether that is inside."""
+    place: list[Index] = []
+    inside: Atom = TRUE
+    for o, w, n, s, lo, gap, d in zip(out, win, x, strides, lows, base, dilation, strict=True):
+        i = b.add(b.add(b.mul(o, s), b.mul(w, d)), -lo)
+        if gap != 1:
+            span = (n - 1) * gap + 1 if n else 0
+            inside = b.both(inside, b.in_range(i, 0, span))
+            i = b.to_index(b.atom(i), 0, max(0, span - 1))
+            inside = b.both(inside, b.in_range(b.mod(i, gap), 0, 1))
+            i = b.div(i, gap)
+        else:
+            inside = b.both(inside, b.in_range(i, 0, n))
+        place.append(i)
+    return tuple(place), inside
+
+
+def _config(params: dict[str, Any], rank: int) -> tuple[Any, Any, Any, Any, Any]:
+    dims = tuple(params["window_dimensions"])
+    ones = (1,) * rank
+    lows = tuple(int(p[0]) for p in params["padding"])
+    base, dilation = params.get("base_dilation") or ones, params.get("window_dilation") or ones
+    return dims, tuple(params["window_strides"]), lows, tuple(base), tuple(dilation)
+
+
+def windowed(
+    g: Graph,
+    xs: Sequence[Node],
+    shape: tuple[int, ...],
+    params: dict[str, Any],
+    accs: Sequence[str],
+    starts: Any,
+    combine: Any,
+    dtypes: Sequence[str],
+) -> list[Node]:
+    """A reduction over (result axes, window axes)."""
+    rank = len(shape)
+    dims, strides, lows, base, dilation = _config(params, rank)
+    real = [k for k in range(rank) if dims[k] != 1]
+    # Window axes come before the last result axis: lanes run along results.
+    last = len(real) + rank - 1
+    space = (*shape[:-1], *(dims[k] for k in real), shape[-1])
+
+    def element(b: Builder, idx: tuple[Index, ...]) -> list[Atom]:
+        win: list[Index] = [0] * rank
+        for k, i in zip(real, idx[rank - 1 : last], strict=True):
+            win[k] = i
+        place, inside = window_place(
+            b, (*idx[: rank - 1], idx[last]), win, xs[0].shape, strides, lows, base, dilation
+        )
+        init = starts(b)
+        out: list[Atom] = []
+        for x, acc in zip(xs, accs, strict=True):
+            outside = scalar_convert(b, init[len(out)], part_dtype(x.dtype))
+            value = masked_read(b, x, place, inside, outside)
+            out.append(scalar_convert(b, value, acc))
+        return out
+
+    def finish(b: Builder, values: Sequence[Atom]) -> list[Any]:
+        return [scalar_convert(b, v, d) for v, d in zip(values, dtypes, strict=True)]
+
+    whole = [dims[k] == 1 and strides[k] == 1 and xs[0].shape[k] == shape[k] for k in range(rank)]
+    free = tuple((last if k == rank - 1 else k) if whole[k] else None for k in range(rank))
+    red = Reduction(
+        space,
+        tuple(range(rank - 1, last)),
+        tuple(accs),
+        element,
+        starts,
+        combine,
+        finish,
+        [(x, free) for x in xs],
+        own=3.0,
+        own_breaks=frozenset(k for k in range(len(space) - 1)),
+    )
+    return g.reduction(red, dtypes)
+
+
+def _simple(op: str) -> Rule:
+    def lower(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+        x, dtype = ins[0], ins[0].dtype
+        if dtype in COMPLEX:
+            return NotImplemented
+        acc = accumulator(dtype) if op == "add" else dtype
+        first = Const(0.0, acc) if op == "add" and acc[0] == "f" else identity_of(op, acc)
+        return windowed(g, [x], outs[0][0], params, [acc], lambda b: (first,), (op,), [dtype])
+
+    return lower
+
+
+for _name, _op in (
+    ("reduce_window_sum", "add"),
+    ("reduce_window_max", "max"),
+    ("reduce_window_min", "min"),
+):
+    RULES[_name] = _simple(_op)
+
+
+def program_combiner(g: Graph, program: Any) -> Any:
+    """A scalar program of (old..., new...) as a combiner; None if it does more than scalar
+    arithmetic."""
+
+    def combine(b: Builder, old: list[Atom], new: list[Atom]) -> list[Atom]:
+        graph = Graph(parent=g)
+        graph.options = g.options
+
+        def leaf(a: Atom) -> Node:
+            return graph.computed_leaf((), a.dtype, lambda _b, _i: a)
+
+        leaves = [leaf(a) for a in (*old, *new)]
+        return [read(n, b, ()) for n in add_program(graph, program, leaves)]
+
+    return combine
+
+
+def plain_program(g: Graph, program: Any, dtypes: Sequence[str]) -> bool:
+    """Whether a combiner's program is scalar arithmetic only."""
+    if any(d in COMPLEX for d in dtypes):
+        return False
+    graph = Graph(parent=g)
+    graph.options = g.options
+    leaves = [graph.computed_leaf((), d, lambda _b, _i: None) for d in (*dtypes, *dtypes)]
+    add_program(graph, program, leaves)
+    return all(n.kind in ("pw", "leaf") and not n.shape and n.slot is None for n in graph.nodes)
+
+
+@rule("reduce")
+def _reduce(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    half = len(ins) // 2
+    xs, inits = ins[:half], ins[half:]
+    dtypes = [x.dtype for x in xs]
+    if not plain_program(g, params["jaxpr"], dtypes):
+        return NotImplemented
+    combine = program_combiner(g, params["jaxpr"])
+    # The initial values need not be neutral, so they are the start of one ordered sweep, not of
+    # every lane and block.
+    return _ordered(g, xs, inits, tuple(sorted(params["dimensions"])), combine, outs)
+
+
+def _ordered(
+    g: Graph, xs: list[Node], inits: list[Node], axes: tuple[int, ...], combine: Any, outs: Outs
+) -> list[Node]:
+    """A reduction with any combiner: each result element folds its operands in index order,
+    starting from the initial values."""
+    shape = xs[0].shape
+    kept = tuple(k for k in range(len(shape)) if k not in axes)
+    extents, rows = tuple(shape[k] for k in axes), tuple(shape[k] for k in kept)
+
+    def emit(b: Builder, op: Opaque) -> None:
+        start = [read(n, b, ()) for n in inits]
+
+        def row(idx: tuple[Index, ...]) -> None:
+            carry = [(a, b.var(a.dtype, b.depth + 1, "a")) for a in start]
+
+            def body(k: Index) -> list[Atom]:
+                full: list[Index] = [0] * len(shape)
+                for axis, i in (
+                    *zip(kept, idx, strict=True),
+                    *zip(axes, b.unravel(k, extents), strict=True),
+                ):
+                    full[axis] = i
+                return list(
+                    combine(b, [v for _, v in carry], [read(x, b, tuple(full)) for x in xs])
+                )
+
+            for out, v in zip(op.outs, b.loop(math.prod(extents), "seq", body, carry), strict=True):
+                assert out.slot is not None
+                store_slot(b, out.slot, rows, out.dtype, idx, v)
+
+        box(b, rows, row, "vector", range(len(rows)), cost=8.0 * math.prod(extents))
+
+    modes = [*("once" for _ in xs), *("scalar" for _ in inits)]
+    op = Opaque("reduce", [*xs, *inits], modes, emit=emit, work=8.0 * xs[0].size)
+    return g.opaque(op, outs)
+
+
+@rule("reduce_window")
+def _reduce_window(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    half = len(ins) // 2
+    xs, inits = ins[:half], ins[half:]
+    dtypes = [x.dtype for x in xs]
+    if not plain_program(g, params["jaxpr"], dtypes):
+        return NotImplemented
+    combine, shape, rank = program_combiner(g, params["jaxpr"]), outs[0][0], len(outs[0][0])
+    dims, strides, lows, base, dilation = _config(params, rank)
+
+    def emit(b: Builder, op: Opaque) -> None:
+        start = [read(n, b, ()) for n in inits]
+
+        def row(idx: tuple[Index, ...]) -> None:
+            carry = [(a, b.var(a.dtype, b.depth + 1, "a")) for a in start]
+
+            def body(k: Index) -> list[Atom]:
+                place, inside = window_place(
+                    b, idx, b.unravel(k, dims), xs[0].shape, strides, lows, base, dilation
+                )
+                new = [masked_read(b, x, place, inside, s) for x, s in zip(xs, start, strict=True)]
+                return list(combine(b, [v for _, v in carry], new))
+
+            for out, v in zip(op.outs, b.loop(math.prod(dims), "seq", body, carry), strict=True):
+                assert out.slot is not None
+                store_slot(b, out.slot, shape, out.dtype, idx, v)
+
+        box(b, shape, row, "vector", range(rank), cost=8.0 * math.prod(dims))
+
+    modes = [*("many" for _ in xs), *("scalar" for _ in inits)]
+    return g.opaque(
+        Opaque(
+            "reduce_window",
+            list(ins),
+            modes,
+            emit=emit,
+            work=8.0 * math.prod(shape) * math.prod(dims),
+        ),
+        outs,
+    )
+
+
+@rule("select_and_scatter_add")
+def _select_and_scatter_add(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    source, x = ins
+    rank = len(x.shape)
+    dims, strides, lows, base, dilation = _config(params, rank)
+    better = str(getattr(params["select_prim"], "name", params["select_prim"]))
+    acc, win = accumulator(x.dtype), math.prod(dims)
+    if x.dtype in COMPLEX or acc != x.dtype:
+        return NotImplemented
+
+    def emit(b: Builder, op: Opaque) -> None:
+        out = op.outs[0]
+        assert out.slot is not None
+        slot = out.slot
+        zero = Const(0.0 if acc[0] == "f" else 0, acc)
+        box(b, x.shape, lambda idx: store_slot(b, slot, x.shape, acc, idx, zero), "vector")
+
+        def window(idx: tuple[Index, ...]) -> None:
+            at0: Atom = Const(-1, "i64")
+            carry = [
+                (a, b.var(a.dtype, b.depth + 1, "a")) for a in (Const(False, "bool"), zero, at0)
+            ]
+
+            def body(k: Index) -> list[Atom]:
+                place, inside = window_place(
+                    b, idx, b.unravel(k, dims), x.shape, strides, lows, base, dilation
+                )
+                value = masked_read(b, x, place, inside, zero)
+                found, best, where = (v for _, v in carry)
+                # select(best, value) says whether the earlier element stays.
+                stays = b.both(found, b.let(better, (best, value), "bool"))
+                take = b.both(
+                    inside,
+                    b.let("not", (stays,), "bool")
+                    if not isinstance(stays, Const)
+                    else Const(not stays.value, "bool"),
+                )
+                spot = b.atom(b.ravel(place, x.shape))
+                return [
+                    b.let("or", (found, inside), "bool"),
+                    b.select(take, value, best),
+                    b.select(take, spot, where),
+                ]
+
+            found, _, where = b.loop(win, "seq", body, carry)
+            spot = b.let("max", (where, Const(0, "i64")), "i64")
+            b.update(
+                slot.buf(b),
+                b.let("add", (spot, b.atom(slot.base(b))), "i64"),
+                read(source, b, idx),
+                "add",
+                found,
+            )
+
+        box(b, source.shape, window, "vector", range(rank), parallel=False)
+
+    op = Opaque(
+        "select_and_scatter_add",
+        [source, x],
+        ["once", "many"],
+        emit=emit,
+        work=8.0 * source.size * win,
+    )
+    return g.opaque(op, outs)[0]
+
+
+@rule("select_and_gather_add")
+def _select_and_gather_add(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    """The tangent of each window's selected element."""
+    tangents, x = ins
+    shape, rank = outs[0][0], len(x.shape)
+    dims, strides, lows, base, dilation = _config(params, rank)
+    better = str(getattr(params["select_prim"], "name", params["select_prim"]))
+    if x.dtype in COMPLEX or tangents.dtype != x.dtype:
+        return NotImplemented
+
+    def emit(b: Builder, op: Opaque) -> None:
+        out = op.outs[0]
+        assert out.slot is not None
+        slot = out.slot
+        zero = Const(0.0 if x.dtype in FLOATS else 0, x.dtype)
+
+        def window(idx: tuple[Index, ...]) -> None:
+            carry = [
+                (a, b.var(a.dtype, b.depth + 1, "a")) for a in (Const(False, "bool"), zero, zero)
+            ]
+
+            def body(k: Index) -> list[Atom]:
+                place, inside = window_place(
+                    b, idx, b.unravel(k, dims), x.shape, strides, lows, base, dilation
+                )
+                value, tangent = (
+                    masked_read(b, x, place, inside, zero),
+                    masked_read(b, tangents, place, inside, zero),
+                )
+                found, best, chosen = (v for _, v in carry)
+                stays = b.both(found, b.let(better, (best, value), "bool"))
+                take = b.both(inside, b.let("not", (stays,), "bool"))
+                return [
+                    b.let("or", (found, inside), "bool"),
+                    b.select(take, value, best),
+                    b.select(take, tangent, chosen),
+                ]
+
+            chosen = b.loop(math.prod(dims), "seq", body, carry)[2]
+            store_slot(b, slot, shape, x.dtype, idx, chosen)
+
+        box(b, shape, window, "vector", range(rank), cost=8.0 * math.prod(dims))
+
+    op = Opaque(
+        "select_and_gather_add",
+        [tangents, x],
+        ["many", "many"],
+        emit=emit,
+        work=8.0 * math.prod(shape) * math.prod(dims),
+    )
+    return g.opaque(op, outs)[0]

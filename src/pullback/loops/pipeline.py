@@ -1,0 +1,479 @@
+"""compile_jaxpr: the passes in order.
+
+    graph    jaxpr -> nodes (lower/)          fuse     nodes -> units: nests and opaque operations
+    slots    stored values get buffers        emit     unit -> kernel (schedule.py, or the
+    operation's own statements)
+    check    every kernel                     plan     kernels, host steps, allocation, reuse ->
+    Program
+
+PULLBACK_DEBUG=loops prints kernels, fusion the units, buffers the plan.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pullback.core.jaxpr import ClosedJaxpr
+from pullback.loops import buffers, plan
+from pullback.loops.build import kernel_of
+from pullback.loops.check import check_kernel
+from pullback.loops.fuse import Nest, plan_units
+from pullback.loops.ir import Kernel
+from pullback.loops.lending import Lender, renamed
+from pullback.loops.looping import Looping, last_uses, resolve
+from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
+from pullback.loops.lower.program import Spec, add_jaxpr, constant, spec_of
+from pullback.loops.schedule import LoopBuilder, emit_nest
+from pullback.loops.show import canonical, show_kernel
+from pullback.primitives.keys import lower_keys
+
+__all__ = ["Options", "compile_jaxpr"]
+
+Reference = Callable[[Any], Callable[..., Any]]
+MAX_KERNEL_OPS = 100_000
+FEW = 16  # an operation that updates so few elements shares a kernel with others
+UPDATES = 64  # of one kernel
+
+
+def no_reference(eqn: Any) -> Callable[..., Any]:
+    """The reference table of a compiler that was given none."""
+    raise KeyError(
+        "internal error in pullback: no lowering and no reference implementation for "
+        f"{eqn.primitive.name!r}"
+    )
+
+
+class Options:
+    """What lowering asks of its surroundings: constants, equation numbers, the reference
+    implementation."""
+
+    def __init__(self, reference: Reference | None) -> None:
+        self.reference = reference or no_reference
+        self.equations: list[Any] = []
+        self.consts: list[tuple[Slot, Any]] = []
+        self._known: dict[int, Slot] = {}
+        # Programs of loops and branches that are known to need steps of the plan.
+        self.stepwise: dict[int, Any] = {}
+
+    def equation(self, eqn: Any) -> int:
+        self.equations.append(eqn)
+        return len(self.equations) - 1
+
+    def constant(self, g: Graph, value: Any, spec: Spec) -> Node:
+        """A constant array as a leaf; the same object is one slot."""
+        shape, dtype = spec
+        slot = self._known.get(id(value))
+        if slot is None or slot.shape != shape:
+            slot = Slot(dtype, shape, "const")
+            self._known[id(value)] = slot
+            self.consts.append((slot, value))
+        return g.leaf(slot, shape, dtype)
+
+
+def debug() -> set[str]:
+    """What PULLBACK_DEBUG asks to be printed."""
+    text = os.environ.get("PULLBACK_DEBUG")
+    return set(text.replace(";", ",").split(",")) if text else set()
+
+
+def compile_jaxpr(
+    closed: Any,
+    reference: Reference | None = None,
+    donated: Sequence[bool] = (),
+    check: bool = True,
+    ready: Callable[[Kernel, float], None] | None = None,
+) -> plan.Program:
+    """A closed jaxpr as kernels and a plan.
+
+    `reference(eqn)` gives, for an equation that has no lowering, a function from arrays to a list
+    of arrays. `donated[i]` allows
+    input i's buffer to hold a result. `ready(kernel, work)` hears of each kernel as soon as it is
+    written, with the work of the whole program: it may be compiled while the rest is written.
+    """
+    if isinstance(closed, ClosedJaxpr):
+        closed = lower_keys(closed)
+    options, jaxpr = Options(reference), closed.jaxpr
+    g = Graph()
+    g.options = options
+    ins: list[Any] = []
+    in_slots: list[Slot] = []
+    given: list[bool] = []
+    for k, v in enumerate(jaxpr.invars):
+        spec = spec_of(v.aval)
+        if spec is None:
+            ins.append(None)
+            continue
+        slot = Slot(spec[1], spec[0], "in")
+        in_slots.append(slot)
+        given.append(k < len(donated) and donated[k])
+        g.extents.update(n for n in spec[0] if n >= 17)
+        ins.append(g.leaf(slot, *spec))
+    consts: list[Any] = []
+    for c, v in zip(closed.consts, jaxpr.constvars, strict=True):
+        spec = spec_of(v.aval)
+        consts.append(None if spec is None else constant(g, c, spec))
+    outs = [n for n in add_jaxpr(g, jaxpr, consts, ins) if n is not None]
+    units = plan_units(g, outs)
+    flags = debug()
+    if "fusion" in flags:
+        print(show_units(units), file=sys.stderr)
+    assembler = _Assembler(g, options, units, in_slots, outs, given, check, flags)
+    assembler.ready = ready
+    return assembler.program()
+
+
+def show_units(units: Sequence[Any]) -> str:
+    """The units, one a line."""
+    lines = []
+    for k, unit in enumerate(units):
+        if isinstance(unit, Nest):
+            members = ", ".join(
+                f"{m.kind}{m.order}:{m.dtype}{list(m.shape)}{'*' if m.stored else ''}"
+                for m in unit.members
+            )
+            lines.append(
+                f"{k}: nest rows={unit.k} lanes={unit.lanes} work={unit.work:.0f} [{members}]"
+            )
+        else:
+            lines.append(
+                f"{k}: {unit.name} -> {', '.join(f'{m.dtype}{list(m.shape)}' for m in unit.outs)}"
+            )
+    return "\n".join(lines)
+
+
+class _Assembler:
+    """Emits units as kernels and lays out the plan."""
+
+    def __init__(
+        self,
+        g: Graph,
+        options: Options,
+        units: Sequence[Any],
+        ins: list[Slot],
+        outs: list[Node],
+        donated: Sequence[bool],
+        check: bool,
+        flags: set[str],
+    ) -> None:
+        self.g, self.options, self.units, self.outs = g, options, units, outs
+        self.ins, self.donated, self.check, self.flags = ins, list(donated), check, flags
+        self.ledger = buffers.Ledger()
+        self.kernels: list[Kernel] = []
+        self.ready: Callable[[Kernel, float], None] | None = None
+        self.work = sum(_work(u) for u in units)
+        self.keys: dict[str, int] = {}
+        self.steps: list[Any] = []
+        self.pinned: set[Slot] = set()
+        self.prelude: list[Any] | None = None  # allocations of the loop that is being written
+        self.host: list[plan.HostCall] = []
+        self.names: dict[int, int] = {}  # slots whose buffer is another's after all
+        self.extents = frozenset(g.extents)
+
+    def program(self) -> plan.Program:
+        made = buffers.assign_slots(self.units, self.outs)
+        for slot in self.ins:
+            self.ledger.add(slot)
+        self.number_constants()
+        for slot in made:
+            if slot.role == "out":
+                self.ledger.add(slot)
+        last = last_uses(self.units, self.outs)
+        index = 0
+        while index < len(self.units):
+            count = self._updates_from(index)
+            if count > 1:
+                self._updates(index, count, last)
+            else:
+                self.unit(index, self.units[index], last)
+            index += max(1, count)
+        held = {s.number for s in self.ledger.free}
+        self.steps += [plan.FreeStep(n) for n in sorted(held)]
+        donations = self._share_memory()
+        steps, self.host = renamed([*self.steps, plan.RetStep()], self.host, self.names)
+        steps = resolve(steps)
+        consts = [(slot.number, value) for slot, value in self.options.consts]
+        table = [plan.Slot(s.number, s.role, s.dtype, s.shape, s.bytes) for s in self.ledger.table]
+        if "buffers" in self.flags:
+            print("\n".join(map(str, [*table, *steps])), file=sys.stderr)
+        gone = [self.ledger.table[n] for n in self.names]
+        fixed = sum(s.bytes for s in self.ledger.table if s.role != "temp")
+        peak = fixed + self.ledger.peak - sum(s.bytes for s in gone)
+        return plan.Program(
+            self.kernels,
+            list(self.keys),
+            steps,
+            table,
+            [s.number for s in self.ins],
+            consts,
+            [self._number(n.slot) for n in self.outs if n.slot is not None],
+            self.host,
+            donations,
+            self.options.equations,
+            peak,
+            self.work,
+        )
+
+    def _number(self, slot: Slot) -> int:
+        number = slot.number
+        while number in self.names:
+            number = self.names[number]
+        return number
+
+    def _share_memory(self) -> list[tuple[int, int]]:
+        """Results in the memory of donated arguments, temporaries in that of results; the pairs of
+        argument and result by number."""
+        lender = Lender(self.steps, self.kernels, self.host)
+        results = [n.slot for n in self.outs if n.slot is not None]
+        given = [s for s, d in zip(self.ins, self.donated, strict=False) if d and s not in results]
+        taken = set(self.names.values())
+        free = [s for s in given if s.number not in taken]
+        whole = [s for s in results if s.number not in self.names and s.number not in taken]
+        for old, new in lender.donations(free, whole):
+            self.names[new.number] = old.number
+        whole = [s for s in whole if s.number not in self.names]
+        temps = [s for s in self.ledger.table if s.role == "temp" and s.number not in self.names]
+        self.names.update(lender.loans(temps, whole))
+        pairs = []
+        for k, (old, d) in enumerate(zip(self.ins, self.donated, strict=False)):
+            if d and old.bytes:
+                n = next((j for j, s in enumerate(results) if self._number(s) == old.number), None)
+                pairs += [] if n is None else [(k, n)]
+        return pairs
+
+    def number_constants(self) -> None:
+        """Constants that have appeared get numbers."""
+        for slot, _ in self.options.consts:
+            if slot.number < 0:
+                self.ledger.add(slot)
+
+    def unit(self, index: int, unit: Any, last: dict[Slot, int]) -> None:
+        if isinstance(unit, Nest) and all(0 in m.shape for m in unit.members):
+            return self._empty(unit)
+        new = [
+            m.slot
+            for m in (buffers.unit_values(unit) if isinstance(unit, Nest) else unit.outs)
+            if m.slot is not None
+        ]
+        temps = [s for s in new if s.role == "temp"]
+        dying = self._dying(index, unit, last)
+        if isinstance(unit, Opaque) and unit.steps is not None:
+            self._stepwise(unit, temps)
+        elif isinstance(unit, Opaque) and unit.host is not None:
+            self.allocate(temps)
+            self._host(unit)
+        else:
+            if isinstance(unit, Opaque):
+                self._inplace(unit, dying)
+            kernel, keys, dims, scalars = self._kernel(unit)
+            if isinstance(unit, Nest):
+                self._reuse(kernel, keys, temps, dying)
+            self.allocate([s for s in temps if s.number < 0])
+            equation = unit.members[0].equation if isinstance(unit, Nest) else unit.equation
+            self._kernel_step(kernel, keys, dims, scalars, equation)
+        self._give([*dying, *(s for s in temps if last.get(s, index) == index)])
+
+    def _dying(self, index: int, unit: Any, last: dict[Slot, int]) -> list[Slot]:
+        """What a unit is the last to read."""
+        reads = (n.slot for n in buffers.reads_of(unit))
+        return [s for s in reads if s is not None and last.get(s) == index]
+
+    def _kernel_step(
+        self,
+        kernel: Kernel,
+        keys: Sequence[Slot],
+        dims: Sequence[int],
+        scalars: Any,
+        equation: int,
+    ) -> None:
+        bufs = tuple(s.number for s in keys)
+        number = self._intern(kernel)
+        self.steps.append(plan.KernelStep(number, bufs, tuple(dims), tuple(scalars), equation))
+
+    def _give(self, slots: Sequence[Slot]) -> None:
+        """Temporaries that are not read again."""
+        for slot in dict.fromkeys(slots):
+            base = buffers.base_of(slot)
+            if base.role == "temp" and base not in self.pinned:
+                self.ledger.give(slot)
+
+    def _updates_from(self, index: int) -> int:
+        """How many units from here on write a few elements each."""
+        end = index
+        while end < min(len(self.units), index + UPDATES):
+            op = self.units[end]
+            few = isinstance(op, Opaque) and op.emit is not None and op.inplace
+            if not few or not 0 < op.updates <= FEW:
+                break
+            end += 1
+        return end - index
+
+    def _updates(self, start: int, count: int, last: dict[Slot, int]) -> None:
+        """Units that write a few elements each, as one kernel."""
+        b, done = LoopBuilder(self.extents), []
+        ops: list[Opaque] = self.units[start : start + count]  # type: ignore[assignment]
+        for index, op in enumerate(ops, start):
+            dying = self._dying(index, op, last)
+            self._inplace(op, dying)
+            for i, o in op.inplace:
+                old, new = op.ins[i].slot, op.outs[o].slot
+                if o in op.reused and old is not None and new is not None:
+                    b.bound[new] = old.buf(b)
+            temps = [n.slot for n in op.outs if n.slot is not None and n.slot.role == "temp"]
+            self.allocate([s for s in temps if s.number < 0])
+            assert op.emit is not None
+            op.emit(b, op)
+            for m in op.outs:
+                m.ready = True
+            done += [*dying, *(s for s in temps if last.get(s, index) == index)]
+        work = sum(op.work for op in ops)
+        self._kernel_step(*self._close(b, "updates", work), ops[0].equation)  # type: ignore[call-arg]
+        self._give(done)
+
+    def _stepwise(self, op: Opaque, temps: list[Slot]) -> None:
+        """A loop or branch as steps; what it allocates comes before the outermost one."""
+        start, outermost = len(self.steps), self.prelude is None
+        if outermost:
+            self.prelude = []
+        self.allocate(temps)
+        op.steps(Looping(self))
+        for m in op.outs:
+            m.ready = True
+        if outermost:
+            self.steps[start:start], self.prelude = self.prelude or [], None
+
+    def _empty(self, nest: Nest) -> None:
+        """Values without elements have memory, which nothing writes."""
+        for m in nest.members:
+            if m.slot is not None:
+                self.allocate([m.slot])
+                m.ready = True
+
+    def _inplace(self, op: Opaque, dying: list[Slot]) -> None:
+        """Lets an operation work on the buffer of an operand that dies here."""
+        for i, o in op.inplace:
+            old, new = op.ins[i].slot, op.outs[o].slot
+            if old is None or new is None or old not in dying or old.bytes != new.bytes:
+                continue
+            others = Opaque("", [n for k, n in enumerate(op.ins) if k != i], [])
+            # One element is written after everything has been read.
+            if op.updates != 1 and any(n.slot is old for n in buffers.reads_of(others)):
+                continue
+            if old.role == new.role == self.ledger.table[old.number].role == "temp":
+                new.alias, new.number = old, old.number
+            elif not self._given(old, new):
+                continue
+            dying.remove(old)
+            op.reused.add(o)
+
+    def _given(self, old: Slot, new: Slot) -> bool:
+        """Whether a value is made in its operand's buffer, that of a donated argument, or (a
+        result) in that of a temporary, which from its beginning was the result's."""
+        if self.prelude is not None or new.number in self.names:
+            return False
+        base = self.ledger.table[old.number]
+        if base.role == "temp":
+            if new.role != "out":
+                return False
+            steps = any(isinstance(s, plan.SwapStep) for s in self.steps)
+            if base.bytes != new.bytes or steps or base in self.pinned:
+                return False
+            self.names[old.number] = new.number
+            return True
+        donated = any(d and s is base for s, d in zip(self.ins, self.donated, strict=False))
+        if not donated or base.number in self.names.values() or self._is_result(base):
+            return False
+        if new.role == "temp":
+            new.alias, new.number = base, base.number
+        else:
+            self.names[new.number] = base.number
+        return True
+
+    def _is_result(self, slot: Slot) -> bool:
+        return any(n.slot is slot for n in self.outs)
+
+    def _reuse(
+        self, kernel: Kernel, keys: list[Slot], temps: list[Slot], dying: list[Slot]
+    ) -> None:
+        """In place: a new temporary takes a dying one's buffer when both are only touched at the
+        same element."""
+        found = None
+        for new in temps:
+            for old in list(dying):
+                if (
+                    old.role != "temp"
+                    or old.bytes != new.bytes
+                    or old.dtype != new.dtype
+                    or new.number >= 0
+                ):
+                    continue
+                found = buffers.accesses(kernel.body) if found is None else found
+                place = dict(zip(keys, kernel.params, strict=True))
+                if (
+                    old in place
+                    and new in place
+                    and buffers.same_element(found.get(place[old], ()), found.get(place[new], ()))
+                ):
+                    new.alias, new.number = old, old.number
+                    dying.remove(old)
+
+    def allocate(self, slots: list[Slot]) -> None:
+        """Gives temporaries buffers: free ones, or new ones."""
+        for slot in slots:
+            if slot.number < 0 and self.ledger.take(slot):
+                step = plan.AllocStep(slot.number, max(64, slot.bytes))
+                (self.steps if self.prelude is None else self.prelude).append(step)
+
+    def _kernel(self, unit: Any) -> Any:
+        b = LoopBuilder(self.extents)
+        if isinstance(unit, Nest):
+            emit_nest(b, unit)
+            name, work = "_".join(sorted({m.kind for m in unit.members})), unit.work
+        else:
+            assert unit.emit is not None
+            unit.emit(b, unit)
+            name, work = unit.name, unit.work
+            for m in unit.outs:
+                m.ready = True
+        return self._close(b, name, work)
+
+    def _close(self, b: LoopBuilder, name: str, work: float) -> Any:
+        """The finished kernel of a builder, and what it is called with."""
+        kernel, keys, dims, scalars = kernel_of(b, f"{name}{len(self.kernels)}", {"work": work})
+        if "loops" in self.flags:
+            print(show_kernel(kernel), file=sys.stderr)
+        if self.check:
+            check_kernel(kernel)
+        return kernel, keys, dims, scalars
+
+    def _intern(self, kernel: Kernel) -> int:
+        key = canonical(kernel)
+        number = self.keys.get(key)
+        if number is None:
+            number = self.keys[key] = len(self.kernels)
+            self.kernels.append(kernel)
+            if self.ready is not None:
+                self.ready(kernel, self.work)
+        return number
+
+    def _host(self, op: Opaque) -> None:
+        """A host step on NumPy views of slots."""
+
+        def view(n: Node, aval: Any) -> tuple[int, tuple[int, ...], Any]:
+            assert n.slot is not None
+            return n.slot.number, n.shape, aval
+
+        ins = tuple(view(n, a) for n, a in zip(op.ins, op.host_ins, strict=True))  # type: ignore[attr-defined]
+        avals = [a for a in op.host_outs if spec_of(a) is not None]  # type: ignore[attr-defined]
+        outs = tuple(view(n, a) for n, a in zip(op.outs, avals, strict=True))
+        self.steps.append(plan.HostStep(len(self.host)))
+        assert op.host is not None
+        self.host.append(plan.HostCall(op.host, ins, outs, op.name, op.equation))
+        for m in op.outs:
+            m.ready = True
+
+
+def _work(unit: Any) -> float:
+    return float(unit.work) if isinstance(unit, Nest) else max(unit.work, 1.0)

@@ -1,0 +1,157 @@
+"""What compilation gives: kernels, and the flat table of steps that one driver walks over a table
+of buffer addresses."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from pullback.loops.ir import Kernel
+
+__all__ = [
+    "AllocStep",
+    "CopyStep",
+    "FreeStep",
+    "HostCall",
+    "HostStep",
+    "JumpIfNotStep",
+    "JumpStep",
+    "KernelStep",
+    "LibStep",
+    "Program",
+    "RetStep",
+    "Slot",
+    "Step",
+    "SwapStep",
+]
+
+
+@dataclass(frozen=True)
+class KernelStep:
+    """Runs kernel number `kernel`; `scalars` are (value, dtype) pairs, one machine word each."""
+
+    kernel: int
+    bufs: tuple[int, ...]
+    dims: tuple[int, ...]
+    scalars: tuple[tuple[Any, str], ...] = ()
+    equation: int = -1
+
+
+@dataclass(frozen=True)
+class AllocStep:
+    slot: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class FreeStep:
+    slot: int
+
+
+@dataclass(frozen=True)
+class CopyStep:
+    dst: int
+    src: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class SwapStep:
+    a: int
+    b: int
+
+
+@dataclass(frozen=True)
+class JumpStep:
+    pc: int
+
+
+@dataclass(frozen=True)
+class JumpIfNotStep:
+    slot: int
+    pc: int
+
+
+@dataclass(frozen=True)
+class LibStep:
+    """A library routine of the context's table, with the kernel's calling convention."""
+
+    name: str
+    bufs: tuple[int, ...]
+    dims: tuple[int, ...]
+    scalars: tuple[tuple[Any, str], ...] = ()
+    equation: int = -1
+
+
+@dataclass(frozen=True)
+class HostStep:
+    """Python runs `Program.host[number]` and re-enters at the next step."""
+
+    number: int
+
+
+@dataclass(frozen=True)
+class RetStep:
+    pass
+
+
+Step = (
+    KernelStep
+    | AllocStep
+    | FreeStep
+    | CopyStep
+    | SwapStep
+    | JumpStep
+    | JumpIfNotStep
+    | LibStep
+    | HostStep
+    | RetStep
+)
+
+
+@dataclass(frozen=True)
+class Slot:
+    """A buffer address: `role` is in, const, out or temp. `dtype` and `shape` are the loop IR's
+    (complex: last axis 2)."""
+
+    number: int
+    role: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """Python work inside a plan: `call(*arrays) -> arrays`. Operands and results are slots with
+    their NumPy shape and dtype."""
+
+    call: Callable[..., Any]
+    ins: tuple[tuple[int, tuple[int, ...], Any], ...]
+    outs: tuple[tuple[int, tuple[int, ...], Any], ...]
+    name: str = ""
+    equation: int = -1
+
+
+@dataclass
+class Program:
+    """A compiled program before machine code.
+
+    `ins`, `consts` and `outs` name slots; an output that is an input (or a constant) names that
+    slot and nothing is copied.
+    `donated` lists the inputs whose buffer the plan writes into: (input number, output number).
+    """
+
+    kernels: list[Kernel]
+    keys: list[str]
+    steps: list[Step]
+    slots: list[Slot]
+    ins: list[int]
+    consts: list[tuple[int, Any]]
+    outs: list[int]
+    host: list[HostCall] = field(default_factory=list)
+    donated: list[tuple[int, int]] = field(default_factory=list)
+    equations: list[Any] = field(default_factory=list)
+    peak_bytes: int = 0
+    work: float = 0.0

@@ -1,0 +1,80 @@
+"""Rewriting statements: putting one buffer in place of another, and when that is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from pullback.loops.ir import Alloc, Buf, Call, For, If, Load, Region, Stmt, Store, Update, While
+
+__all__ = ["may_share", "substitute", "touches"]
+
+
+def substitute(stmts: Iterable[Stmt], bufs: Mapping[Buf, Buf]) -> list[Stmt]:
+    """The same statements on other buffers."""
+    return [_one(s, bufs) for s in stmts]
+
+
+def _region(r: Region, bufs: Mapping[Buf, Buf]) -> Region:
+    return replace(r, body=tuple(substitute(r.body, bufs)))
+
+
+def _one(s: Stmt, bufs: Mapping[Buf, Buf]) -> Stmt:
+    if isinstance(s, (Load, Store, Update)):
+        return replace(s, buf=bufs[s.buf]) if s.buf in bufs else s
+    if isinstance(s, (For, Alloc)):
+        return replace(s, body=tuple(substitute(s.body, bufs)))
+    if isinstance(s, While):
+        return replace(s, cond=_region(s.cond, bufs), body=_region(s.body, bufs))
+    if isinstance(s, If):
+        return replace(
+            s, then=tuple(substitute(s.then, bufs)), orelse=tuple(substitute(s.orelse, bufs))
+        )
+    if isinstance(s, Call):
+        return replace(s, args=tuple(bufs.get(a, a) if isinstance(a, Buf) else a for a in s.args))
+    return s
+
+
+def touches(s: Any, buf: Buf) -> list[tuple[Any, int, bool]]:
+    """Every access of a statement to a buffer: (index, innermost loop, is a store)."""
+    found: list[tuple[Any, int, bool]] = []
+
+    def visit(stmts: Iterable[Stmt], loop: int) -> None:
+        for t in stmts:
+            if isinstance(t, (Load, Store, Update)):
+                if t.buf is buf:
+                    found.append((t.index, loop, not isinstance(t, Load)))
+            elif isinstance(t, For):
+                visit(t.body, id(t))
+            elif isinstance(t, Alloc):
+                visit(t.body, loop)
+            elif isinstance(t, While):
+                visit(t.cond.body, id(t))
+                visit(t.body.body, id(t))
+            elif isinstance(t, If):
+                visit(t.then, id(t.then))
+                visit(t.orelse, id(t.orelse))
+            elif isinstance(t, Call) and buf in t.args:
+                found.append((None, 0, True))
+
+    visit([s], 0)
+    return found
+
+
+def may_share(stmts: Sequence[Stmt], old: Buf, new: Buf) -> bool:
+    """Whether `new` may be the same memory as `old`: it is written by one statement, which reads
+    `old` at the written element only,
+    and nothing reads `old` afterwards; before that statement `old` is read freely."""
+    if old.dtype != new.dtype or old.shape != new.shape:
+        return False
+    writers = [k for k, s in enumerate(stmts) if any(w for _, _, w in touches(s, new))]
+    if len(writers) != 1:
+        return False
+    at = writers[0]
+    if any(touches(s, old) for s in stmts[at + 1 :]) or any(
+        w for s in stmts for _, _, w in touches(s, old)
+    ):
+        return False
+    here = touches(stmts[at], new) + touches(stmts[at], old)
+    return len({(index, loop) for index, loop, _ in here}) == 1

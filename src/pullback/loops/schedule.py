@@ -1,0 +1,610 @@
+"""From a nest of roots to statements: row loops, phases, vector and reduce loops, blocks, scratch.
+
+    for rows (outermost parallel when there is enough work):
+        phase 1: one loop that feeds the reductions and stores the values that iterate alike
+        phase 2: ... reads the results of phase 1 from registers or row scratch
+
+Kinds: a nest whose members are all pointwise over the same axes, or that reduces over leading axes,
+runs its last row loop in
+lanes; otherwise lanes run inside a phase. The shape of a sum depends on extents only: blocks of
+4096, added in order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pullback.loops.build import Builder, Index
+from pullback.loops.fuse import Nest, breaks_of, reduction_breaks, work_of
+from pullback.loops.ir import Atom, Var
+from pullback.loops.lower.graph import (
+    COMPLEX,
+    Node,
+    Reduction,
+    Slot,
+    combine_step,
+    load_slot,
+    part_dtype,
+    red_index,
+    store_slot,
+)
+
+__all__ = ["PARALLEL_WORK", "LoopBuilder", "emit_nest", "grouped", "open_rows"]
+
+PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth waking anyone
+BLOCK = 4096  # of a sum; docs/contract.md
+CHUNK = 8192  # of a flat parallel loop
+SCRATCH_LIMIT = 1 << 20
+
+
+class LoopBuilder(Builder):
+    """A builder that can also run a reduction where its value is first asked for."""
+
+    def inline_reduction(self, node: Node, idx: tuple[Index, ...]) -> Any:
+        """A reduction inside a loop that has not been planned for it: as far out as its index
+        allows."""
+        red = node.red
+        assert red is not None
+        level = self.region_level
+        for i in idx:
+            level = max(level, 0 if isinstance(i, int) else i.level)
+        if self.mask is not None:
+            level = max(level, self.level_of(self.mask))
+        inner = self.at_level(level)
+        accs = _reduce_loops(self, [(red, idx)], [], (), self.scopes[-1].kind == "vector")
+        self.restore(inner)
+        return red.finish(self, accs)[node.out]
+
+
+def grouped(extents: Sequence[int], broken: Callable[[int], bool]) -> list[list[int]]:
+    """Runs of neighbouring axes that one loop can walk: broken(k) forbids merging axis k with k +
+    1."""
+    groups: list[list[int]] = []
+    for k in range(len(extents)):
+        if groups and not broken(k - 1):
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
+def _row_breaks(node: Node, k: int) -> set[int]:
+    """Boundaries below k, in a root's own axes, that its row loops cannot merge."""
+    red = node.red
+    if node.kind != "red" or red is None:
+        return {a for a in breaks_of(node) if a < k - 1}
+    kept, inner = red.kept, reduction_breaks(red)
+    return {j for j in range(k - 1) if kept[j + 1] != kept[j] + 1 or kept[j] in inner}
+
+
+def _tail(node: Node, k: int) -> tuple[int, ...]:
+    return node.shape[k:]
+
+
+class _Phase:
+    """Members of a nest whose loops run together: values with this tail, and reductions over it."""
+
+    def __init__(self, tail: tuple[int, ...]) -> None:
+        self.tail = tail
+        self.values: list[Node] = []
+        self.reds: list[Reduction] = []
+
+
+def _phases(nest: Nest) -> tuple[list[_Phase], set[Node]]:
+    """The phases in order, and the members that a later phase reads from memory."""
+    k, lanes = nest.k, nest.lanes
+    level: dict[Node, int] = {}
+    keys: dict[Node, Any] = {}
+    in_memory: set[Node] = set()
+    found: dict[Any, _Phase] = {}
+    for m in nest.members:
+        red = m.red if m.kind == "red" else None
+        if red is not None:
+            simple = len(m.shape) == k
+            tail = red.extents
+            trailing = simple and red.kept == tuple(range(k))
+            edges = _operand_edges(red)
+        else:
+            tail, simple, trailing, edges = _tail(m, k), True, True, m.roots
+        depth = 0
+        same: list[tuple[Node, bool]] = []
+        for dep, axes in edges:
+            if dep.nest is not nest or dep is m or dep.kind == "leaf":
+                continue
+            identical = axes is None or axes == tuple(range(len(dep.shape)))
+            joined = (
+                dep.kind == "pw"
+                and identical
+                and trailing
+                and _tail(dep, k) == tail
+                and len(dep.shape) == k + len(tail)
+            )
+            depth = max(depth, level[dep] + (0 if joined else 1))
+            same.append((dep, joined))
+        level[m] = depth
+        # Reductions with several results appear once; those that keep a long tail run alone.
+        key: Any = (depth, tail, True) if simple and (trailing or lanes) else (depth, tail, red)
+        if red is not None and not simple:
+            key = (depth, tail, red.kept, red.shape)
+        keys[m] = key
+        for dep, joined in same:
+            if _tail(dep, k) and not (joined and keys[dep] == key):
+                in_memory.add(dep)
+        phase = found.setdefault(key, _Phase(tail))
+        if red is None:
+            phase.values.append(m)
+        elif red not in phase.reds:
+            phase.reds.append(red)
+    return sorted(
+        found.values(), key=lambda p: min(level[m] for m in _members(p) if m in level)
+    ), in_memory
+
+
+def _members(p: _Phase) -> list[Node]:
+    return [*p.values, *(n for r in p.reds for n in r.nodes)]
+
+
+def _operand_edges(red: Reduction) -> list[tuple[Node, Any]]:
+    """The roots a reduction reads, with axes in its iteration space."""
+    out: list[tuple[Node, Any]] = []
+    for dep, axes in red.deps:
+        if dep.kind == "leaf":
+            continue
+        if dep.root:
+            out.append((dep, axes))
+        else:
+            for root, inner in dep.roots or ():
+                composed = (
+                    inner
+                    if axes is None
+                    else axes
+                    if inner is None
+                    else tuple(None if a is None else axes[a] for a in inner)
+                )
+                out.append((root, composed))
+    return out
+
+
+def emit_nest(b: Builder, nest: Nest) -> None:
+    """Writes the statements of a nest into the builder's current scope."""
+    k, members = nest.k, nest.members
+    rows = members[0].shape[:k]
+    if any(0 in m.shape[:k] for m in members):
+        for m in members:
+            m.ready = m.slot is not None
+        return
+    broken: set[int] = set()
+    for m in members:
+        broken |= _row_breaks(m, k)
+    groups = grouped(rows, broken.__contains__)
+    lanes = (
+        bool(k)
+        and all(len(m.shape) == k for m in members)
+        and (nest.lanes or not any(m.kind == "red" for m in members))
+    )
+    parallel = nest.work > PARALLEL_WORK
+    phases, in_memory = _phases(nest)
+    extents = [math.prod(rows[a] for a in g) for g in groups]
+
+    def body(indices: list[Index]) -> None:
+        idx: list[Index] = []
+        for g, ix in zip(groups, indices, strict=True):
+            idx += b.unravel(ix, [rows[a] for a in g])
+        _emit_rows(b, nest, phases, in_memory, tuple(idx), lanes, parallel and not k)
+
+    open_rows(b, extents, lanes, parallel, body)
+    for m in members:
+        if m.stored:
+            m.ready = True
+
+
+def open_rows(
+    b: Builder,
+    extents: Sequence[int],
+    lanes: bool,
+    parallel: bool,
+    body: Callable[[list[Index]], None],
+) -> None:
+    """The row loops: the first long one parallel, the last one in lanes if asked."""
+
+    def descend(level: int, indices: list[Index], parallel: bool) -> None:
+        if level == len(extents):
+            body(indices)
+            return
+        n = extents[level]
+        last = level == len(extents) - 1
+        if lanes and last and parallel and n > CHUNK:
+            _chunked(b, n, lambda ix: descend(level + 1, [*indices, ix], False))
+            return
+        kind = "vector" if lanes and last else "parallel" if parallel and n >= 4 else "seq"
+
+        def run(ix: Index) -> Sequence[Atom]:
+            descend(level + 1, [*indices, ix], parallel and kind != "parallel")
+            return ()
+
+        b.loop(n, kind, run)
+
+    descend(0, [], parallel)
+
+
+def _chunked(b: Builder, n: int, body: Callable[[Index], None]) -> None:
+    """A flat loop as parallel chunks of vector loops."""
+    chunks = -(-n // CHUNK)
+
+    def chunk(c: Index) -> Sequence[Atom]:
+        lo = b.atom(b.mul(c, CHUNK))
+        hi = b.let("min", (b.let("add", (lo, b.dim(CHUNK)), "i64"), b.dim(n)), "i64")
+
+        def run(ix: Index) -> Sequence[Atom]:
+            body(ix)
+            return ()
+
+        b.loop(n, "vector", run, lo=lo, hi=hi)
+        return ()
+
+    b.loop(chunks, "parallel", chunk)
+
+
+def _emit_rows(
+    b: Builder,
+    nest: Nest,
+    phases: Sequence[_Phase],
+    in_memory: set[Node],
+    idx: tuple[Index, ...],
+    lanes: bool,
+    parallel: bool,
+) -> None:
+    """The phases of one row (of one lane of rows when `lanes`)."""
+    k = nest.k
+    own_at = {m: m.at for m in nest.members}
+    for m in nest.members:
+        if m in in_memory and not m.stored:
+            _give_scratch(b, m, k)
+    for phase in phases:
+        if not phase.tail and not phase.reds:
+            for m in phase.values:
+                value = _value(b, m, idx, own_at[m])
+                if m.stored:
+                    assert m.slot is not None
+                    store_slot(b, m.slot, m.shape, m.dtype, idx, value)
+            continue
+        _emit_phase(b, nest, phase, idx, lanes, parallel, own_at)
+        for m in _members(phase):
+            if m.stored and m.live:
+                m.ready = True
+    for m in nest.members:
+        m.at, m.out_scratch = own_at[m], None
+
+
+def _value(b: Builder, m: Node, idx: tuple[Index, ...], at: Any) -> Any:
+    """A member's element, computed (not loaded) and remembered."""
+    level = b.region_level
+    for i in idx:
+        if not isinstance(i, int):
+            level = max(level, i.level)
+    memo, key = b.scopes[level].memo, (m, idx, b.mask)
+    if key not in memo:
+        memo[key] = at(b, idx)
+    return memo[key]
+
+
+def _give_scratch(b: Builder, m: Node, k: int) -> None:
+    """Row scratch for a value that a later phase of the same row reads."""
+    tail, parts = m.shape[k:], 2 if m.dtype in COMPLEX else 1
+    slot = Slot(m.dtype, tail, "temp")
+    buf = b.scratch(part_dtype(m.dtype), math.prod(tail) * parts)
+    b.bound[slot] = buf
+    m.at = lambda b, idx: load_slot(b, slot, tail, m.dtype, idx[k:])
+    m.out_scratch = slot
+
+
+def _emit_phase(
+    b: Builder,
+    nest: Nest,
+    phase: _Phase,
+    idx: tuple[Index, ...],
+    lanes: bool,
+    parallel: bool,
+    own_at: dict[Node, Any],
+) -> None:
+    k = nest.k
+
+    def put(m: Node, full: tuple[Index, ...], value: Any) -> None:
+        if m.stored:
+            assert m.slot is not None
+            store_slot(b, m.slot, m.shape, m.dtype, full, value)
+        elif m in nest.members and m.out_scratch is not None:
+            store_slot(b, m.out_scratch, m.shape[k:], m.dtype, full[k:], value)
+
+    def values(inner: tuple[Index, ...]) -> None:
+        for m in phase.values:
+            put(m, (*idx, *inner), _value(b, m, (*idx, *inner), own_at[m]))
+
+    if not phase.reds:
+        broken = set().union(*({a - k for a in breaks_of(m) if a >= k} for m in phase.values))
+        _walk(b, phase.tail, broken, "vector", values)
+        return
+    kept_tail = phase.reds[0].nodes[0].shape[k:]
+    targets: list[tuple[Reduction, tuple[Index, ...]]]
+
+    def finish(accs: list[Atom]) -> None:
+        for red, kept in targets:
+            n = len(red.dtypes)
+            results = red.finish(b, accs[:n])
+            del accs[:n]
+            for m in red.nodes:
+                if m.live:
+                    _remember(b, m, kept, results[m.out])
+                    put(m, kept, results[m.out])
+
+    if kept_tail and not phase.reds[0].small_tail:
+
+        def run(inner: tuple[Index, ...]) -> None:
+            nonlocal targets
+            targets = [(red, (*idx, *inner)) for red in phase.reds]
+            finish(_reduce_loops(b, targets, [], (), lanes))
+
+        _walk(b, kept_tail, set(range(len(kept_tail))), "seq", run)
+        return
+    targets = [
+        (red, (*idx, *b.unravel(flat, kept_tail)))
+        for red in phase.reds
+        for flat in range(math.prod(kept_tail))
+    ]
+    work = sum(work_of(n) for r in phase.reds for n in r.nodes[:1])
+    if parallel and work > PARALLEL_WORK and not phase.values:
+        accs = _parallel_reduce(b, targets, phase.tail)
+    else:
+        accs = _reduce_loops(b, targets, phase.values, idx, lanes, values)
+    finish(accs)
+
+
+def _remember(b: Builder, m: Node, kept: tuple[Index, ...], value: Any) -> None:
+    level = b.region_level
+    for i in kept:
+        if not isinstance(i, int):
+            level = max(level, i.level)
+    b.scopes[level].memo[m, kept, b.mask] = value
+
+
+def _walk(
+    b: Builder,
+    extents: tuple[int, ...],
+    broken: set[int],
+    kind: str,
+    body: Callable[[tuple[Index, ...]], None],
+) -> None:
+    """Loops over a box: outer ones in order, the innermost of the given kind."""
+    groups = grouped(extents, broken.__contains__)
+    sizes = [math.prod(extents[a] for a in g) for g in groups]
+
+    def descend(level: int, idx: tuple[Index, ...]) -> None:
+        if level == len(groups):
+            body(idx)
+            return
+
+        def run(ix: Index) -> Sequence[Atom]:
+            descend(level + 1, (*idx, *b.unravel(ix, [extents[a] for a in groups[level]])))
+            return ()
+
+        b.loop(sizes[level], kind if level == len(groups) - 1 else "seq", run)
+
+    descend(0, ())
+
+
+Targets = Sequence[tuple[Reduction, tuple[Index, ...]]]
+
+
+def _combiner(b: Builder, targets: Targets) -> Any:
+    """Operator names, or one region over every accumulator where a reduction has its own
+    combiner."""
+    if not any(callable(red.combine) for red, _ in targets):
+        return tuple(op for red, _ in targets for op in red.combine)
+    dtypes = [d for red, _ in targets for d in red.dtypes]
+
+    def body(params: list[Atom]) -> list[Atom]:
+        old, new, out, at = params[: len(dtypes)], params[len(dtypes) :], [], 0
+        for red, _ in targets:
+            n = len(red.dtypes)
+            out += combine_step(b, red, old[at : at + n], new[at : at + n])
+            at += n
+        return out
+
+    return b.region([*dtypes, *dtypes], body)
+
+
+def _inits(b: Builder, targets: Targets) -> list[Atom]:
+    return [a for red, _ in targets for a in red.init(b)]
+
+
+def _elements(b: Builder, targets: Targets, inner: Sequence[Index]) -> list[Atom]:
+    return [a for red, kept in targets for a in red.element(b, red_index(red, kept, inner))]
+
+
+def _groups_of(targets: Targets, extents: tuple[int, ...]) -> list[list[int]]:
+    """Merged loops over the reduced axes of every target."""
+    broken: set[int] = set()
+    for red, _ in targets:
+        inner = reduction_breaks(red)
+        broken |= {
+            j
+            for j in range(len(extents) - 1)
+            if red.axes[j + 1] != red.axes[j] + 1 or red.axes[j] in inner
+        }
+    return grouped(extents, broken.__contains__)
+
+
+def _reduce_loops(
+    b: Builder,
+    targets: Targets,
+    values: Sequence[Node],
+    idx: tuple[Index, ...],
+    lanes: bool,
+    also: Callable[[tuple[Index, ...]], None] | None = None,
+) -> list[Atom]:
+    """Loops that run every target's reduction together; the accumulators."""
+    extents = targets[0][0].extents
+    groups = _groups_of(targets, extents)
+    for m in values:
+        k = len(idx)
+        groups = [h for g in groups for h in _cut(g, {a - k for a in breaks_of(m)})]
+    sizes = [math.prod(extents[a] for a in g) for g in groups]
+
+    def element(inner: tuple[Index, ...]) -> list[Atom]:
+        if also is not None and values:
+            also(inner)
+        return _elements(b, targets, inner)
+
+    def descend(level: int, inner: tuple[Index, ...], accs: list[Atom]) -> list[Atom]:
+        shape = [extents[a] for a in groups[level]]
+        if level < len(groups) - 1:
+            carry = _carry(b, accs)
+            outs = b.loop(
+                sizes[level],
+                "seq",
+                lambda ix: descend(
+                    level + 1, (*inner, *b.unravel(ix, shape)), [v for _, v in carry]
+                ),
+                carry,
+            )
+            return list(outs)
+        return _innermost(
+            b,
+            targets,
+            sizes[level],
+            accs,
+            lanes,
+            lambda ix: element((*inner, *b.unravel(ix, shape))),
+        )
+
+    return descend(0, (), _inits(b, targets)) if groups else combine_all(b, targets, element(()))
+
+
+def combine_all(b: Builder, targets: Targets, new: list[Atom]) -> list[Atom]:
+    """A reduction over no axes: the element itself."""
+    return new
+
+
+def _cut(group: list[int], broken: set[int]) -> list[list[int]]:
+    return [[group[i] for i in g] for g in grouped(group, lambda j: group[j] in broken)]
+
+
+def _carry(b: Builder, accs: Sequence[Atom]) -> list[tuple[Atom, Var]]:
+    return [(a, b.var(a.dtype, b.depth + 1, "a")) for a in accs]
+
+
+def _innermost(
+    b: Builder,
+    targets: Targets,
+    n: int,
+    accs: list[Atom],
+    lanes: bool,
+    element: Callable[[Index], list[Atom]],
+) -> list[Atom]:
+    """One loop of n elements into the accumulators, in blocks."""
+    if lanes:
+        carry = _carry(b, accs)
+
+        def step(ix: Index) -> list[Atom]:
+            new, old, out = element(ix), [v for _, v in carry], []
+            for red, _ in targets:
+                m = len(red.dtypes)
+                out += combine_step(b, red, old[:m], new[:m])
+                del old[:m], new[:m]
+            return out
+
+        return list(b.loop(n, "seq", step, carry))
+    if n <= BLOCK:
+        carry = _carry(b, accs)
+        return list(b.loop(n, "reduce", element, carry, _combiner(b, targets)))
+    outer = _carry(b, accs)
+
+    def block(c: Index) -> list[Atom]:
+        new = _block(b, targets, c, n, element)
+        return _combine_targets(b, targets, [v for _, v in outer], new)
+
+    return list(b.loop(-(-n // BLOCK), "seq", block, outer))
+
+
+def _block(
+    b: Builder, targets: Targets, c: Index, n: int, element: Callable[[Index], list[Atom]]
+) -> list[Atom]:
+    """The sum of one block of 4096."""
+    lo = b.atom(b.mul(c, BLOCK))
+    hi = b.let("min", (b.let("add", (lo, b.dim(BLOCK)), "i64"), b.dim(n)), "i64")
+    carry = _carry(b, _inits(b, targets))
+    return list(b.loop(n, "reduce", element, carry, _combiner(b, targets), lo=lo, hi=hi))
+
+
+def _combine_targets(b: Builder, targets: Targets, old: list[Atom], new: list[Atom]) -> list[Atom]:
+    out: list[Atom] = []
+    old, new = list(old), list(new)
+    for red, _ in targets:
+        m = len(red.dtypes)
+        out += combine_step(b, red, old[:m], new[:m])
+        del old[:m], new[:m]
+    return out
+
+
+def _parallel_reduce(b: Builder, targets: Targets, extents: tuple[int, ...]) -> list[Atom]:
+    """A reduction to scalars: blocks in parallel, then their results in order."""
+    groups = _groups_of(targets, extents)
+    if len(groups) > 1:
+        outer, inner_n = extents[: groups[0][-1] + 1], 0
+        count = math.prod(outer)
+    else:
+        inner_n = math.prod(extents)
+        count = -(-inner_n // BLOCK)
+    inits = _inits(b, targets)
+    partial = [b.scratch(a.dtype, count, "partial") for a in inits]
+
+    def work(c: Index) -> Sequence[Atom]:
+        if inner_n:
+            new = _block(
+                b, targets, c, inner_n, lambda ix: _elements(b, targets, b.unravel(ix, extents))
+            )
+        else:
+            new = _rest(b, targets, groups, extents, b.unravel(c, outer))
+        for buf, a in zip(partial, new, strict=True):
+            b.store(buf, b.atom(c), a)
+        return ()
+
+    b.loop(count, "parallel", work)
+    carry = _carry(b, inits)
+
+    def add(c: Index) -> list[Atom]:
+        return _combine_targets(
+            b, targets, [v for _, v in carry], [b.load(buf, b.atom(c)) for buf in partial]
+        )
+
+    return list(b.loop(count, "seq", add, carry))
+
+
+def _rest(
+    b: Builder,
+    targets: Targets,
+    groups: list[list[int]],
+    extents: tuple[int, ...],
+    first: tuple[Index, ...],
+) -> list[Atom]:
+    """The loops inside the first group of reduced axes."""
+
+    def descend(level: int, inner: tuple[Index, ...], accs: list[Atom]) -> list[Atom]:
+        shape = [extents[a] for a in groups[level]]
+        n = math.prod(shape)
+        if level == len(groups) - 1:
+            return _innermost(
+                b,
+                targets,
+                n,
+                accs,
+                False,
+                lambda ix: _elements(b, targets, (*inner, *b.unravel(ix, shape))),
+            )
+        carry = _carry(b, accs)
+        step = lambda ix: descend(level + 1, (*inner, *b.unravel(ix, shape)), [v for _, v in carry])
+        return list(b.loop(n, "seq", step, carry))
+
+    return descend(1, first, _inits(b, targets))

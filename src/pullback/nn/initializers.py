@@ -1,0 +1,324 @@
+"""Initialisers of weights: functions (key, shape, dtype) -> array."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from .. import dtypes, lax, random
+from .. import numpy as jnp
+from ..core.avals import typeof
+
+
+@runtime_checkable
+class Initializer(Protocol):
+    """A function that makes an array of a shape and dtype from a random key."""
+
+    def __call__(self, key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+        raise TypeError("Initializer is a protocol: pass a function (key, shape, dtype)")
+
+
+def _inexact(dtype: Any) -> Any:
+    d = dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
+    if not dtypes.is_inexact(d):
+        raise ValueError(
+            f"initializers make inexact arrays, got dtype {d.name}. Fix: a float or complex dtype."
+        )
+    return d
+
+
+def _any(dtype: Any) -> Any:
+    return dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
+
+
+def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """All 0; `key` is not used.
+
+    >>> zeros(None, (2,))
+    Array([0., 0.], dtype=float32)
+    """
+    return jnp.zeros(shape, _any(dtype))
+
+
+def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
+    """All 1; `key` is not used."""
+    return jnp.ones(shape, _any(dtype))
+
+
+def constant(value: Any, dtype: Any = None) -> Initializer:
+    """The initialiser that fills an array with `value` (anything that broadcasts to the shape)."""
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        return jnp.full(shape, value, dtype=_any(dtype))
+
+    return init
+
+
+def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """The initialiser of uniform numbers in [0, scale)."""
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        d = _inexact(dtype)
+        return random.uniform(key, shape, d) * jnp.array(scale, d)
+
+    return init
+
+
+def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
+    """The initialiser of normal numbers with this standard deviation."""
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        d = _inexact(dtype)
+        return random.normal(key, shape, d) * jnp.array(stddev, d)
+
+    return init
+
+
+def truncated_normal(
+    stddev: Any = 1e-2, dtype: Any = None, lower: Any = -2.0, upper: Any = 2.0
+) -> Initializer:
+    """The initialiser of normal numbers cut off at `lower` and `upper` and then multiplied by
+    `stddev`.
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        d = _inexact(dtype)
+        return random.truncated_normal(key, lower, upper, shape, d) * jnp.array(stddev, d)
+
+    return init
+
+
+def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[Any, Any]:
+    """How many inputs an output has, and outputs an input: the other axes (such as a kernel's
+    window) multiply both.
+    """
+    if len(shape) <= 1:
+        raise ValueError(
+            f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. "
+            "Must be at least 2D."
+        )
+    sizes = []
+    for axes in (in_axis, out_axis, batch_axis):
+        axes = (axes,) if isinstance(axes, int) else tuple(axes)
+        sizes.append(int(np.prod([shape[a] for a in axes], dtype=np.int64)))
+    field = int(np.prod(shape, dtype=np.int64)) / sizes[0] / sizes[1] / sizes[2]
+    return sizes[0] * field, sizes[1] * field
+
+
+def _complex_uniform(key: Any, shape: Any, dtype: Any) -> Any:
+    """Uniform on the unit disc."""
+    key_r, key_theta = random.split(key)
+    real = np.zeros((), dtype).real.dtype
+    r = jnp.sqrt(random.uniform(key_r, shape, real)).astype(dtype)
+    theta = 2 * jnp.pi * random.uniform(key_theta, shape, real).astype(dtype)
+    return r * jnp.exp(1j * theta)
+
+
+def _complex_truncated_normal(key: Any, upper: Any, shape: Any, dtype: Any) -> Any:
+    """Complex normal numbers whose magnitude is at most `upper`, by inverting the distribution of
+    the magnitude.
+    """
+    key_r, key_theta = random.split(key)
+    real = np.zeros((), dtype).real.dtype
+    t = (1 - jnp.exp(jnp.array(-(upper**2), dtype))) * random.uniform(key_r, shape, real).astype(
+        dtype
+    )
+    r = jnp.sqrt(-jnp.log(1 - t))
+    theta = 2 * jnp.pi * random.uniform(key_theta, shape, real).astype(dtype)
+    return r * jnp.exp(1j * theta)
+
+
+def variance_scaling(
+    scale: Any,
+    mode: str,
+    distribution: str,
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+) -> Initializer:
+    """The initialiser whose variance is scale / n: n is the fan-in, the fan-out, their mean or
+    their geometric mean, by `mode`.
+
+    `distribution`: "truncated_normal" (cut at two standard deviations), "normal" or "uniform".
+    Raises ValueError for another, or mode.
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        d = _inexact(dtype)
+        fan_in, fan_out = _fans(tuple(shape), in_axis, out_axis, batch_axis)
+        choices = {
+            "fan_in": fan_in,
+            "fan_out": fan_out,
+            "fan_avg": (fan_in + fan_out) / 2,
+            "fan_geo_avg": (fan_in * fan_out) ** 0.5,
+        }
+        if mode not in choices:
+            raise ValueError(
+                f"invalid mode for variance scaling initializer: {mode}. Fix: one of "
+                f"{', '.join(choices)}."
+            )
+        variance = jnp.array(scale / choices[mode], dtype=d)
+        if distribution == "normal":
+            return random.normal(key, shape, d) * jnp.sqrt(variance)
+        if distribution == "uniform":
+            if dtypes.is_complex(d):
+                return _complex_uniform(key, shape, d) * jnp.sqrt(variance)
+            return random.uniform(key, shape, d, -1) * jnp.sqrt(3 * variance)
+        if distribution == "truncated_normal":
+            # The constant is the standard deviation of what is left when the tails are cut.
+            if dtypes.is_complex(d):
+                stddev = jnp.sqrt(variance) / jnp.array(0.95311164380491208, d)
+                return _complex_truncated_normal(key, 2, shape, d) * stddev
+            stddev = jnp.sqrt(variance) / jnp.array(0.87962566103423978, d)
+            return random.truncated_normal(key, -2, 2, shape, d) * stddev
+        raise ValueError(f"invalid distribution for variance scaling initializer: {distribution}")
+
+    return init
+
+
+def glorot_uniform(
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+) -> Initializer:
+    """Uniform with variance 1 / mean(fan_in, fan_out); also called xavier_uniform."""
+    return variance_scaling(1.0, "fan_avg", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def glorot_normal(
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+) -> Initializer:
+    """Truncated normal with variance 1 / mean(fan_in, fan_out); also called xavier_normal."""
+    return variance_scaling(
+        1.0, "fan_avg", "truncated_normal", in_axis, out_axis, batch_axis, dtype
+    )
+
+
+def lecun_uniform(
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+) -> Initializer:
+    """Uniform with variance 1 / fan_in."""
+    return variance_scaling(1.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def lecun_normal(
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+) -> Initializer:
+    """Truncated normal with variance 1 / fan_in."""
+    return variance_scaling(1.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+
+
+def he_uniform(
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+) -> Initializer:
+    """Uniform with variance 2 / fan_in; also called kaiming_uniform."""
+    return variance_scaling(2.0, "fan_in", "uniform", in_axis, out_axis, batch_axis, dtype)
+
+
+def he_normal(
+    in_axis: int | Sequence[int] = -2,
+    out_axis: int | Sequence[int] = -1,
+    batch_axis: int | Sequence[int] = (),
+    dtype: Any = None,
+) -> Initializer:
+    """Truncated normal with variance 2 / fan_in; also called kaiming_normal."""
+    return variance_scaling(2.0, "fan_in", "truncated_normal", in_axis, out_axis, batch_axis, dtype)
+
+
+xavier_uniform, xavier_normal = glorot_uniform, glorot_normal
+kaiming_uniform, kaiming_normal = he_uniform, he_normal
+
+
+def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """The initialiser of orthonormal rows or columns (whichever are fewer) along `column_axis`,
+    times `scale`.
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        d = _inexact(dtype)
+        if len(shape) < 2:
+            raise ValueError("orthogonal initializer requires at least a 2D shape")
+        columns = shape[column_axis]
+        rows = int(np.prod(shape, dtype=np.int64)) // columns
+        tall = (rows, columns) if rows > columns else (columns, rows)
+        q, r = jnp.linalg.qr(random.normal(key, tall, d))
+        diagonal = jnp.diag(r)
+        # A unique factorisation has a positive diagonal: only then is q uniformly distributed.
+        q = q * jnp.expand_dims(jnp.sign(diagonal), range(typeof(q).ndim - 1))
+        if rows < columns:
+            q = q.T
+        q = jnp.reshape(q, (*np.delete(shape, column_axis).tolist(), columns))
+        q = jnp.moveaxis(q, -1, column_axis)
+        return jnp.array(scale, d) * q
+
+    return init
+
+
+def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> Initializer:
+    """The initialiser of convolution kernels that is orthogonal at the centre and 0 elsewhere; for
+    shapes of 3, 4 or 5 axes.
+    """
+    default = dtype
+
+    def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        d = _inexact(dtype)
+        if len(shape) not in (3, 4, 5):
+            raise ValueError("Delta orthogonal initializer requires a 3D, 4D, or 5D shape.")
+        if shape[-1] < shape[-2]:
+            raise ValueError("`fan_in` must be less or equal than `fan_out`. ")
+        matrix = orthogonal(scale, column_axis, d)(key, (shape[-1], shape[-1]), d)[: shape[-2], :]
+        centre = tuple((n - 1) // 2 for n in shape[:-2])
+        config = [(c, n - 1 - c, 0) for c, n in zip(centre, shape[:-2], strict=True)] + [
+            (0, 0, 0),
+            (0, 0, 0),
+        ]
+        matrix = lax.expand_dims(matrix, tuple(range(len(centre))))
+        return lax.pad(matrix, np.zeros((), d)[()], config)
+
+    return init
+
+
+__all__ = [
+    "Initializer",
+    "constant",
+    "delta_orthogonal",
+    "glorot_normal",
+    "glorot_uniform",
+    "he_normal",
+    "he_uniform",
+    "kaiming_normal",
+    "kaiming_uniform",
+    "lecun_normal",
+    "lecun_uniform",
+    "normal",
+    "ones",
+    "orthogonal",
+    "truncated_normal",
+    "uniform",
+    "variance_scaling",
+    "xavier_normal",
+    "xavier_uniform",
+    "zeros",
+]

@@ -1,0 +1,328 @@
+"""The methods and properties that arrays and tracers share: `x.sum()`, `x.T`, `x.at`,
+`x.astype(...)` and so on.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.placement import device_put
+from ..core.trace import Tracer
+from ..primitives.keys import PRNGKeyArray
+from ..runtime.array import ArrayImpl
+from . import (
+    creation,
+    cumulative,
+    index_functions,
+    manipulation,
+    operators,
+    products,
+    reductions,
+    sorting,
+    ufuncs,
+    ufuncs_more,
+)
+from .scatter import _IndexUpdateHelper
+from .util import user_dtype
+
+
+# --- methods that are not simply the function of the same name ---
+def reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
+    """The same elements in another shape, given as a tuple or as separate sizes (one may be -1)."""
+    shape = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
+    return manipulation.reshape(self, shape, order)
+
+
+def transpose(self: Any, *args: Any) -> Any:
+    """The axes in another order (reversed by default), given as a tuple or separately."""
+    if not args or (len(args) == 1 and args[0] is None):
+        return manipulation.transpose(self)
+    return manipulation.transpose(
+        self, args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
+    )
+
+
+def flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    """The elements as a one-dimensional array."""
+    return manipulation.ravel(self, order)
+
+
+def astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
+    """The array with another dtype."""
+    return creation.astype(self, dtype, copy=copy, device=device)
+
+
+def clip(self: Any, min: Any = None, max: Any = None) -> Any:
+    """Limited to [min, max]."""
+    return ufuncs_more.clip(self, min, max)
+
+
+def copy(self: Any) -> Any:
+    """A copy."""
+    return creation.copy(self)
+
+
+def dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
+    """The product with `b`: see `jnp.dot`."""
+    return products.dot(self, b, precision=precision, preferred_element_type=preferred_element_type)
+
+
+def _by_bits(self: Any, dtype: Any) -> Any:
+    """The bits read as another dtype: the last axis grows or shrinks with the size of an
+    element.
+    """
+    old, new = dtypes.itemsize_bits(self.dtype), dtypes.itemsize_bits(dtype)
+    if old == new:
+        return lax.bitcast_convert_type(self, dtype)
+    if not self.ndim:
+        raise ValueError(
+            "view: cannot change the size of the dtype of a 0-d array. Fix: reshape it to (1,) "
+            "first."
+        )
+    if old > new:
+        out = lax.bitcast_convert_type(self, dtype)
+        return lax.reshape(out, (*self.shape[:-1], self.shape[-1] * (old // new)))
+    if self.shape[-1] * old % new:
+        raise ValueError(
+            "When changing to a larger dtype, its size must be a divisor of the total size in "
+            "bytes of the last axis of the array."
+        )
+    grouped = lax.reshape(self, (*self.shape[:-1], self.shape[-1] * old // new, new // old))
+    return lax.bitcast_convert_type(grouped, dtype)
+
+
+def _plain(x: Any) -> Any:
+    """Bools and complex numbers as integers and floats of the same bits."""
+    d = x.dtype
+    if dtypes.is_bool(d):
+        return lax.convert_element_type(x, np.uint8)
+    if dtypes.is_complex(d):
+        parts = lax.concatenate(
+            [lax.expand_dims(v, (x.ndim,)) for v in (lax.real(x), lax.imag(x))], x.ndim
+        )
+        return lax.reshape(parts, (*x.shape[:-1], x.shape[-1] * 2)) if x.ndim else parts
+    return x
+
+
+def view(self: Any, dtype: Any = None, type: None = None) -> Any:
+    """The same bits read as another dtype."""
+    if type is not None:
+        raise NotImplementedError("`type` argument of array.view() is not supported.")
+    if dtype is None:
+        return self
+    wanted = user_dtype(dtype, "view")
+    if wanted == self.dtype:
+        return self
+    if dtypes.is_extended(self.dtype) or dtypes.is_extended(wanted):
+        raise TypeError("view: PRNG keys have no bits of their own. Fix: random.key_data(key).")
+    x = _plain(self)
+    if dtypes.is_bool(wanted):
+        return lax.ne(_by_bits(x, np.dtype("uint8")), np.uint8(0))
+    if dtypes.is_complex(wanted):
+        real = np.zeros((), wanted).real.dtype
+        flat = x if x.dtype == real else _by_bits(x, real)
+        if not flat.ndim or flat.shape[-1] % 2:
+            raise ValueError(
+                "When changing to a larger dtype, its size must be a divisor of the total size in "
+                "bytes of the last axis of the array."
+            )
+        pairs = lax.reshape(flat, (*flat.shape[:-1], flat.shape[-1] // 2, 2))
+        n = pairs.ndim - 1
+        return lax.complex(
+            lax.index_in_dim(pairs, 0, n, keepdims=False),
+            lax.index_in_dim(pairs, 1, n, keepdims=False),
+        )
+    return x if x.dtype == wanted else _by_bits(x, wanted)
+
+
+def byteswap(self: Any) -> Any:
+    """The bytes of each element in reverse order."""
+    x = self
+    size = x.dtype.itemsize
+    if size == 1:
+        return x
+    if dtypes.is_complex(x.dtype):
+        return lax.complex(byteswap(lax.real(x)), byteswap(lax.imag(x)))
+    parts = lax.bitcast_convert_type(x, np.uint8)
+    return lax.bitcast_convert_type(lax.rev(parts, (parts.ndim - 1,)), x.dtype)
+
+
+def __array_namespace__(self: Any, *, api_version: str | None = None) -> Any:
+    """The module whose functions take this array."""
+    if api_version is not None and api_version not in ("2021.12", "2022.12", "2023.12", "2024.12"):
+        raise ValueError(f"Only the array API up to 2024.12 is supported, got {api_version}")
+    return sys.modules[__package__]
+
+
+def __array_module__(self: Any, types: Any) -> Any:
+    """As `__array_namespace__`, for those who ask so."""
+    return sys.modules[__package__]
+
+
+def to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+    """The array on another device."""
+    return device_put(self, device)
+
+
+def _flat(self: Any) -> Any:
+    raise NotImplementedError(
+        "JAX Arrays do not implement the arr.flat property: consider arr.flatten() instead."
+    )
+
+
+METHODS: dict[str, Callable[..., Any]] = {
+    "all": reductions.all,
+    "any": reductions.any,
+    "argmax": reductions.argmax,
+    "argmin": reductions.argmin,
+    "argpartition": sorting.argpartition,
+    "argsort": sorting.argsort,
+    "astype": astype,
+    "byteswap": byteswap,
+    "choose": index_functions.choose,
+    "clip": clip,
+    "conj": ufuncs.conj,
+    "conjugate": ufuncs.conjugate,
+    "copy": copy,
+    "cumprod": cumulative.cumprod,
+    "cumsum": cumulative.cumsum,
+    "diagonal": products.diagonal,
+    "dot": dot,
+    "flatten": flatten,
+    "max": reductions.max,
+    "mean": reductions.mean,
+    "min": reductions.min,
+    "nonzero": index_functions.nonzero,
+    "prod": reductions.prod,
+    "ptp": reductions.ptp,
+    "ravel": manipulation.ravel,
+    "repeat": manipulation.repeat,
+    "reshape": reshape,
+    "round": ufuncs.round,
+    "searchsorted": sorting.searchsorted,
+    "sort": sorting.sort,
+    "squeeze": manipulation.squeeze,
+    "std": reductions.std,
+    "sum": reductions.sum,
+    "swapaxes": manipulation.swapaxes,
+    "take": index_functions.take,
+    "to_device": to_device,
+    "trace": products.trace,
+    "transpose": transpose,
+    "var": reductions.var,
+    "view": view,
+}
+
+
+def compress(
+    self: Any,
+    condition: Any,
+    axis: int | None = None,
+    *,
+    out: None = None,
+    size: int | None = None,
+    fill_value: Any = 0,
+) -> Any:
+    """The slices along `axis` where `condition` is true."""
+    return index_functions.compress(
+        condition, self, axis, size=size, fill_value=fill_value, out=out
+    )
+
+
+METHODS["compress"] = compress
+
+
+def _swapped(self: Any) -> Any:
+    return manipulation.transpose(self)
+
+
+PROPERTIES: dict[str, Callable[[Any], Any]] = {
+    "T": _swapped,
+    "mT": lambda self: manipulation.matrix_transpose(self),
+    "real": lambda self: ufuncs.real(self),
+    "imag": lambda self: ufuncs.imag(self),
+    "at": lambda self: _IndexUpdateHelper(self),
+    "flat": _flat,
+}
+FACTS: dict[str, Callable[[Any], Any]] = {
+    "shape": lambda self: self.aval.shape,
+    "dtype": lambda self: self.aval.dtype,
+    "ndim": lambda self: len(self.aval.shape),
+    "size": lambda self: self.aval.size,
+    "weak_type": lambda self: self.aval.weak_type,
+    "nbytes": lambda self: self.aval.size * self.aval.dtype.itemsize,
+    "itemsize": lambda self: self.aval.dtype.itemsize,
+}
+
+
+def _method(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """A function as a method: plain functions are bound by Python itself."""
+    if type(fun).__name__ == "function":
+        return fun
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return fun(self, *args, **kwargs)
+
+    method.__name__ = getattr(fun, "__name__", "method")
+    method.__doc__ = fun.__doc__
+    return method
+
+
+def install(cls: Any, keep: frozenset[str] = frozenset()) -> None:
+    """Gives a class the methods and properties of arrays, but for those in `keep`, which it has of
+    its own.
+    """
+    for name, fun in METHODS.items():
+        if name not in keep:
+            setattr(cls, name, _method(fun))
+    for name, getter in PROPERTIES.items():
+        if name not in keep:
+            setattr(cls, name, property(getter, doc=f"`{name}` of the array."))
+    for fun in (__array_namespace__, __array_module__):
+        setattr(cls, fun.__name__, fun)
+
+
+# What only moves elements acts on arrays of keys too.
+KEY_METHODS = ("compress", "diagonal", "repeat", "swapaxes", "take")
+KEY_PROPERTIES = ("at", "mT")
+
+
+def _refused(name: str) -> Callable[..., Any]:
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        raise NotImplementedError(
+            f"arrays of PRNG keys have no {name}. Fix: use random.key_data(keys) for their words."
+        )
+
+    method.__name__ = name
+    return method
+
+
+def _install_on_keys() -> None:
+    for name in KEY_METHODS:
+        setattr(PRNGKeyArray, name, _method(METHODS[name]))
+    for name in KEY_PROPERTIES:
+        setattr(PRNGKeyArray, name, property(PROPERTIES[name]))
+    for name in (*METHODS, "item"):
+        if not hasattr(PRNGKeyArray, name):
+            setattr(PRNGKeyArray, name, _refused(name))
+    for name in PROPERTIES:
+        if name not in vars(PRNGKeyArray):
+            setattr(PRNGKeyArray, name, property(_refused(name)))
+
+
+def install_all() -> None:
+    """Methods and operators on tracers and on arrays."""
+    for name, getter in FACTS.items():
+        setattr(Tracer, name, property(getter, doc=f"`{name}` of the aval."))
+    install(Tracer)
+    install(ArrayImpl)
+    _install_on_keys()
+    operators.install_all()
+
+
+install_all()

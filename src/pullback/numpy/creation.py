@@ -1,0 +1,438 @@
+"""Making arrays: of values, of one number, of buffers and files."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.placement import device_put
+from ..core.avals import ShapedArray, typeof
+from ..core.trace import Tracer
+from ..primitives.common import as_array, canonical_shape
+from ..primitives.convert import convert_weak, copy_p
+from ..primitives.keys import KeyDType, is_key_dtype
+from ..primitives.rng import random_wrap
+from ..runtime.array import make_array
+from .manipulation import broadcast_to
+from .util import (
+    check_arraylike,
+    default_float,
+    is_arraylike,
+    ndim_of,
+    shape_of,
+    to_type,
+    unwrap,
+    user_dtype,
+)
+
+
+# --- of values ---
+def array(
+    object: Any,
+    dtype: Any = None,
+    copy: bool = True,
+    order: str | None = "K",
+    ndmin: int = 0,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """An array of a number, a nested sequence of numbers and arrays, an array, or a buffer.
+    `copy=False` shares memory where it can.
+
+    >>> jnp.array([[1, 2], [3, 4]])
+    Array([[1, 2],
+           [3, 4]], dtype=int32)
+
+    Raises TypeError for what is not numeric, ValueError for ragged sequences.
+    """
+    if order not in (None, "K", "C", "A"):
+        raise NotImplementedError(
+            f"Only implemented for order='K', got order={order!r}. Fix: arrays have no memory "
+            "order; drop it."
+        )
+    out = _array(object, _checked_dtype(dtype), copy)
+    if ndmin > ndim_of(out):
+        out = lax.expand_dims(out, tuple(range(ndmin - ndim_of(out))))
+    return _placed(out, device)
+
+
+def _checked_dtype(dtype: Any) -> Any:
+    if dtype is None:
+        return None
+    try:
+        d = dtypes.dtype(dtype)
+    except TypeError:
+        raise TypeError(
+            f"dtype {dtype!r} is not understood; use a dtype such as jnp.float32 or its name"
+        ) from None
+    if isinstance(d, np.dtype) and d.kind in "OSUMm":
+        raise TypeError(
+            f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in array"
+        )
+    return user_dtype(dtype, "array")
+
+
+def _placed(x: Any, device: Any) -> Any:
+    return x if device is None else device_put(x, device)
+
+
+def _array(x: Any, dtype: Any, copy: bool) -> Any:
+    if getattr(x, "aval", None) is not None:
+        return _of_array(x, dtype, copy)
+    kind = type(x)
+    if kind in (bool, int, float, complex):
+        return _of_number(x, kind, dtype)
+    if isinstance(x, np.ndarray | np.generic):
+        return _of_numpy(x, dtype, copy)
+    if x is None:
+        raise ValueError("None is not a valid value for jnp.array")
+    if hasattr(x, "__jax_array__"):
+        return _of_array(unwrap(x), dtype, copy)
+    if isinstance(x, list | tuple):
+        return _of_sequence(x, dtype)
+    if isinstance(x, bool | int | float | complex):
+        return _of_number(
+            x, next(t for t in (bool, int, float, complex) if isinstance(x, t)), dtype
+        )
+    return _of_foreign(x, dtype, copy)
+
+
+def _of_array(x: Any, dtype: Any, copy: bool) -> Any:
+    out = copy_p.bind(x) if copy else x
+    if dtype is None:
+        return out
+    return (
+        lax.convert_element_type(out, dtype)
+        if typeof(out).dtype != dtype or typeof(out).weak_type
+        else out
+    )
+
+
+def _of_number(x: Any, kind: type, dtype: Any) -> Any:
+    if dtype is not None:
+        if dtypes.is_integer(dtype) and kind is int:
+            return make_array(np.array(x, dtype), ShapedArray((), dtype))  # raises OverflowError
+        return make_array(np.asarray(x).astype(dtype), ShapedArray((), dtype))
+    d = dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind])
+    if kind is int and not np.iinfo(d).min <= x <= np.iinfo(d).max:
+        raise OverflowError(f"Python int {x} too large to convert to {d.name}")
+    return make_array(np.asarray(x, d), ShapedArray((), d, weak_type=kind is not bool))
+
+
+def _of_numpy(x: Any, dtype: Any, copy: bool) -> Any:
+    x = np.asarray(x)
+    if x.dtype.kind in "OSUMm" or (x.dtype.kind == "V" and x.dtype.names):
+        raise TypeError(
+            f"Value {x.tolist()!r} with dtype {x.dtype} is not a valid JAX array type. Only arrays "
+            "of numeric types are supported by JAX. Fix: convert it to numbers, x.astype(float)."
+        )
+    d = dtypes.canonicalize_dtype(x.dtype) if dtype is None else dtype
+    if dtypes.is_extended(d):
+        raise TypeError(
+            f"a NumPy array cannot be converted to {d.name}; use random.wrap_key_data for keys"
+        )
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(d):
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part",
+            np.exceptions.ComplexWarning,
+            stacklevel=4,
+        )
+        x = x.real
+    if x.dtype != d:
+        x, copy = x.astype(d), False
+    return make_array(x, ShapedArray(x.shape, d), copy)
+
+
+def _leaves(x: Any, out: list[Any]) -> list[Any]:
+    for e in x:
+        if isinstance(e, list | tuple):
+            _leaves(e, out)
+        else:
+            out.append(e)
+    return out
+
+
+def _of_sequence(x: Any, dtype: Any) -> Any:
+    leaves = [unwrap(e) if hasattr(e, "__jax_array__") else e for e in _leaves(x, [])]
+    if dtype is None and leaves:
+        dtype = _sequence_dtype(leaves, x)
+    if any(isinstance(e, Tracer) for e in leaves) or dtypes.is_extended(dtype):
+        parts = [_array(e, dtype, False) for e in x]
+        shapes = {shape_of(p) for p in parts}
+        if len(shapes) != 1:
+            raise ValueError(f"All input arrays must have the same shape; got {sorted(shapes)}")
+        return lax.concatenate([lax.expand_dims(p, (0,)) for p in parts], 0)
+    d = default_float() if dtype is None else dtype
+    plain = _hosted(x)
+    values = np.array(plain, dtype=d) if _all_python_ints(leaves) else np.array(plain).astype(d)
+    return make_array(values, ShapedArray(values.shape, d))
+
+
+def _all_python_ints(leaves: list[Any]) -> bool:
+    # Then NumPy itself raises OverflowError for what does not fit.
+    return all(type(e) is int for e in leaves)
+
+
+def _hosted(x: Any) -> Any:
+    if isinstance(x, list | tuple):
+        return [_hosted(e) for e in x]
+    return np.asarray(x) if hasattr(x, "shape") else x
+
+
+def _sequence_dtype(leaves: list[Any], whole: Any) -> Any:
+    for e in leaves:
+        if not is_arraylike(e):
+            made = np.asarray(e)
+            if made.dtype.kind not in "biufcV":
+                raise TypeError(
+                    f"Value {whole!r} with dtype {np.asarray(whole).dtype} is not a valid JAX "
+                    "array type. "
+                    "Only arrays of numeric types are supported by JAX."
+                )
+    kinds = {type(e) for e in leaves}
+    if len(kinds) == 1 and kinds <= {bool, int, float, complex}:
+        return dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kinds.pop()])
+    return dtypes.result_type(*(e if is_arraylike(e) else np.asarray(e) for e in leaves))
+
+
+def _of_foreign(x: Any, dtype: Any, copy: bool) -> Any:
+    """Buffers, other libraries' arrays, and anything that NumPy takes."""
+    if hasattr(x, "__array__"):
+        return _of_numpy(np.asarray(x), dtype, copy)
+    if isinstance(x, bytes | bytearray):
+        raise TypeError(
+            f"Value {str(x)!r} with dtype {np.asarray(bytes(x)).dtype} is not a valid JAX array "
+            "type. Only arrays of numeric types are "
+            "supported by JAX. Fix: jnp.frombuffer(x, dtype='uint8')."
+        )
+    try:
+        view = memoryview(x)
+    except TypeError:
+        view = None
+    made = np.asarray(view) if view is not None else np.asarray(x)
+    if made.dtype.kind in "OSUMm":
+        raise TypeError(
+            f"Value '{x}' with dtype {made.dtype} is not a valid JAX array type. Only arrays of "
+            "numeric types are supported by JAX."
+            if not isinstance(x, str)
+            else f"Value {x!r} with dtype {made.dtype} is not a valid JAX array type. Only arrays "
+            "of numeric types are supported by JAX."
+        )
+    return _of_numpy(made, dtype, copy)
+
+
+def asarray(
+    a: Any,
+    dtype: Any = None,
+    order: str | None = None,
+    *,
+    copy: bool | None = None,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """`a` as an array; no copy is made unless asked for or needed."""
+    return array(
+        a, dtype=dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding
+    )
+
+
+def copy(a: Any, order: str | None = None) -> Any:
+    """A copy of `a`."""
+    check_arraylike("copy", a)
+    return array(a, copy=True, order=order)
+
+
+def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
+    """`x` with another dtype. Complex to bool tests for zero; complex to real drops the imaginary
+    part, with a warning.
+    """
+    check_arraylike("astype", x)
+    x = as_array(unwrap(x))
+    own = typeof(x).dtype
+    d = user_dtype(dtype, "astype") if dtype is not None else default_float()
+    if dtypes.is_complex(own) and not dtypes.is_complex(d):
+        if dtypes.is_bool(d):
+            zero = to_type(0j, own, False)
+            return _placed(lax.ne(x, zero), device)
+        warnings.warn(
+            "Casting from complex to real dtypes will soon raise a ValueError. Please first use "
+            "jnp.real or jnp.imag to take the "
+            "real/imaginary component of your input.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        x = lax.real(x)
+    out = convert_weak(x, d, False)
+    return _placed(array(out, copy=True) if copy and out is x else out, device)
+
+
+# --- of one number ---
+def _shape(shape: Any) -> tuple[Any, ...]:
+    if (
+        getattr(shape, "shape", None) == ()
+        and not isinstance(shape, Tracer)
+        and hasattr(shape, "__index__")
+    ):
+        shape = operator.index(shape)
+    return canonical_shape(shape)
+
+
+def _filled(shape: tuple[Any, ...], value: Any, dtype: Any) -> Any:
+    """An array of one number; for keys, of keys whose words are all that number."""
+    if isinstance(dtype, KeyDType) and isinstance(value, bool | int | float):
+        words, unsigned = dtype.physical
+        base = lax.full((*shape, *words), value, unsigned)
+        return random_wrap(base, impl=dtype.impl)
+    return lax.full(shape, value, dtype)
+
+
+def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """Zeros. `shape` is an int or a tuple of ints.
+
+    >>> jnp.zeros((2, 2), dtype=int)
+    Array([[0, 0],
+           [0, 0]], dtype=int32)
+    """
+    return _placed(_filled(_shape(shape), 0, _or_float(dtype, "zeros")), device)
+
+
+def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """Ones."""
+    return _placed(_filled(_shape(shape), 1, _or_float(dtype, "ones")), device)
+
+
+def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
+    """An array of no particular values: zeros."""
+    return _placed(_filled(_shape(shape), 0, _or_float(dtype, "empty")), device)
+
+
+def _or_float(dtype: Any, name: str) -> Any:
+    return default_float() if dtype is None else user_dtype(dtype, name)
+
+
+def full(
+    shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
+    """`fill_value`, which may be an array, broadcast to `shape`."""
+    check_arraylike("full", fill_value)
+    d = user_dtype(dtype, "full")
+    shape = _shape(shape)
+    fill_value = unwrap(fill_value)
+    if not shape_of(fill_value):
+        return _placed(_filled(shape, fill_value, d), device)
+    out = as_array(fill_value) if d is None else to_type(fill_value, d, False)
+    return _placed(broadcast_to(out, shape), device)
+
+
+def _like(name: str, a: Any, fill: Any, dtype: Any, shape: Any, device: Any) -> Any:
+    check_like(name, a)
+    shape = None if shape is None else _shape(shape)
+    d = user_dtype(dtype, name)
+    if not is_arraylike(a) or is_key_dtype(getattr(a, "dtype", None)):
+        d = a.dtype if d is None else d
+        return _placed(_filled(a.shape if shape is None else shape, fill, d), device)
+    return _placed(lax.full_like(unwrap(a), fill, d, shape), device)
+
+
+def check_like(name: str, a: Any) -> None:
+    """TypeError unless `a` has a shape and a dtype."""
+    if not (hasattr(a, "shape") and hasattr(a, "dtype")):
+        check_arraylike(name, a)
+
+
+def zeros_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
+    """Zeros of the shape and dtype of `a`."""
+    return _like("zeros_like", a, 0, dtype, shape, device)
+
+
+def ones_like(
+    a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
+) -> Any:
+    """Ones of the shape and dtype of `a`."""
+    return _like("ones_like", a, 1, dtype, shape, device)
+
+
+def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
+    """Zeros of the shape and dtype of `prototype`."""
+    return _like("empty_like", prototype, 0, dtype, shape, device)
+
+
+def full_like(
+    a: Any,
+    fill_value: Any,
+    dtype: Any = None,
+    shape: Any = None,
+    *,
+    device: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """`fill_value` in the shape and dtype of `a`."""
+    check_like("full_like", a)
+    if not is_arraylike(fill_value):
+        raise TypeError(
+            f"full_like requires ndarray or scalar arguments, got {type(fill_value)} at position 1."
+        )
+    if not shape_of(fill_value):
+        return _like("full_like", a, unwrap(fill_value), dtype, shape, device)
+    target = shape_of(a) if shape is None else _shape(shape)
+    d = typeof(a).dtype if dtype is None else user_dtype(dtype, "full_like")
+    return full(target, fill_value, d, device=device)
+
+
+# --- of buffers and files ---
+def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
+    """The array whose bytes a buffer holds."""
+    return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
+
+
+def fromfile(*args: Any, **kwargs: Any) -> Any:
+    """Refused: reading a file is not a pure function."""
+    raise NotImplementedError(
+        "jnp.fromfile() is not implemented because it may be non-pure and thus unsafe for use with "
+        "JIT and other JAX transformations. "
+        "Fix: jnp.asarray(np.fromfile(...))."
+    )
+
+
+def fromiter(*args: Any, **kwargs: Any) -> Any:
+    """Refused: an iterator is not a pure function."""
+    raise NotImplementedError(
+        "jnp.fromiter() is not implemented because it may be non-pure and thus unsafe for use with "
+        "JIT and other JAX transformations. "
+        "Fix: jnp.asarray(np.fromiter(...))."
+    )
+
+
+def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
+    """The numbers in a text, separated by `sep`."""
+    return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
+
+
+def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+    """An array of what another library exports through DLPack."""
+    return _placed(asarray(np.from_dlpack(x), copy=copy), device)
+
+
+def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+    """The array in a .npy file (or a dictionary-like of those in a .npz file)."""
+    out = np.load(file, *args, **kwargs)
+    if isinstance(out, np.ndarray):
+        # bfloat16 and its kin are stored by NumPy as raw bytes.
+        if out.dtype == np.dtype("V2"):
+            out = out.view(dtypes.bfloat16)
+        return asarray(out)
+    return out
+
+
+def isscalar(element: Any) -> bool:
+    """Is `element` a number, or an array without axes?"""
+    if np.isscalar(element):
+        return True
+    return is_arraylike(element) and ndim_of(element) == 0

@@ -1,0 +1,144 @@
+"""Running sums and products."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.jit import jit
+from ..core.avals import typeof
+from ..primitives.common import as_array
+from .select import number, select_where
+from .util import (
+    canonical_axis,
+    check_arraylike,
+    default_int,
+    ndim_of,
+    refuse_out,
+    shape_of,
+    to_type,
+    unwrap,
+    user_dtype,
+)
+
+
+def _cumulative(
+    a: Any,
+    name: str,
+    op: Any,
+    axis: Any,
+    dtype: Any,
+    fill: Any = None,
+    promote_integers: bool = False,
+) -> Any:
+    a = as_array(unwrap(a))
+    if axis is None or (not shape_of(a) and axis in (0, -1)):
+        n: Any = 1
+        for m in shape_of(a):
+            n = n * m
+        a = lax.reshape(a, (n,))
+        axis = 0
+    k = canonical_axis(axis, ndim_of(a))
+    if fill is not None and dtypes.is_inexact(typeof(a).dtype):
+        a = select_where(lax.ne(a, a), number(fill, typeof(a).dtype), a)
+    d = typeof(a).dtype
+    if dtype is not None:
+        d = user_dtype(dtype, name)
+    elif dtypes.is_bool(d):
+        d = default_int()
+    elif promote_integers and dtypes.is_integer(d):
+        wide = default_int()
+        if dtypes.itemsize_bits(d) < 8 * wide.itemsize:
+            d = dtypes.canonicalize_dtype(np.uint64) if dtypes.is_unsigned(d) else wide
+    a = to_type(a, d, False)
+    if dtypes.is_bool(d):
+        # A running sum of bools, kept as bools: computed as integers.
+        return lax.ne(
+            op(lax.convert_element_type(a, default_int()), axis=k), number(0, default_int())
+        )
+    return op(a, axis=k)
+
+
+def _define(name: str, op: Any, fill: Any, doc: str) -> Any:
+    def run(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+        return _cumulative(a, name, op, axis, dtype, fill)
+
+    run.__name__ = name
+    call = jit(run, static_argnames=("axis", "dtype"))
+
+    def f(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
+        refuse_out(name, out)
+        check_arraylike(name, a)
+        return call(a, axis=axis, dtype=dtype)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+cumsum = _define(
+    "cumsum", lax.cumsum, None, "The running sum along `axis` (None: of the flattened array)."
+)
+cumprod = _define(
+    "cumprod", lax.cumprod, None, "The running product along `axis` (None: of the flattened array)."
+)
+nancumsum = _define("nancumsum", lax.cumsum, 0, "The running sum along `axis`, NaN counted as 0.")
+nancumprod = _define(
+    "nancumprod", lax.cumprod, 1, "The running product along `axis`, NaN counted as 1."
+)
+
+
+def _cumsum_with_promotion(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+    return _cumulative(a, "cumulative_sum", lax.cumsum, axis, dtype, None, True)
+
+
+def _cumprod_with_promotion(a: Any, axis: Any = None, dtype: Any = None) -> Any:
+    return _cumulative(a, "cumulative_prod", lax.cumprod, axis, dtype, None, True)
+
+
+_sum_jit = jit(_cumsum_with_promotion, static_argnames=("axis", "dtype"))
+_prod_jit = jit(_cumprod_with_promotion, static_argnames=("axis", "dtype"))
+
+
+def _standard(
+    name: str, op: Any, first: int, x: Any, axis: Any, dtype: Any, include_initial: bool
+) -> Any:
+    check_arraylike(name, x)
+    x = as_array(unwrap(x))
+    ndim = ndim_of(x)
+    if ndim == 0:
+        raise ValueError(
+            f"The input must be non-scalar to take a {name.replace('_', ' ')}, however a scalar "
+            "value or scalar array was given."
+        )
+    if axis is None:
+        if ndim > 1:
+            raise ValueError(
+                f"The input array has rank {ndim}, however axis was not set to an explicit value. "
+                "The axis argument is only "
+                "optional for one-dimensional arrays."
+            )
+        axis = 0
+    k = canonical_axis(axis, ndim)
+    out = op(x, axis=k, dtype=dtype)
+    if include_initial:
+        shape = list(shape_of(out))
+        shape[k] = 1
+        out = lax.concatenate([lax.full(tuple(shape), first, typeof(out).dtype), out], k)
+    return out
+
+
+def cumulative_sum(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The running sum along `axis`; with `include_initial`, a 0 comes first."""
+    return _standard("cumulative_sum", _sum_jit, 0, x, axis, dtype, include_initial)
+
+
+def cumulative_prod(
+    x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
+) -> Any:
+    """The running product along `axis`; with `include_initial`, a 1 comes first."""
+    return _standard("cumulative_prod", _prod_jit, 1, x, axis, dtype, include_initial)

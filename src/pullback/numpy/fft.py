@@ -1,0 +1,309 @@
+"""Discrete Fourier transforms along any axes."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..core.avals import typeof
+from . import creation, manipulation, ufuncs
+from .util import canonical_axis, check_arraylike
+
+
+def _norm_factor(
+    norm: str | None, sizes: Sequence[int], forward: bool, dtype: Any, name: str
+) -> Any:
+    """What the unscaled forward, or scaled backward, transform must be multiplied by; None
+    for 1.
+    """
+    if norm not in (None, "backward", "ortho", "forward"):
+        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+    if norm in (None, "backward"):
+        return None
+    n = creation.asarray(np.prod(np.asarray(sizes, np.float64)), dtype=dtype)
+    if norm == "ortho":
+        return 1 / ufuncs.sqrt(n) if forward else ufuncs.sqrt(n)
+    return 1 / n if forward else n
+
+
+def _resize(a: Any, sizes: dict[int, int]) -> Any:
+    """Cuts or zero-pads axes to these sizes."""
+    shape = typeof(a).shape
+    keep = tuple(
+        slice(0, min(shape[k], sizes[k])) if k in sizes else slice(None) for k in range(len(shape))
+    )
+    if any(k in sizes and sizes[k] < shape[k] for k in range(len(shape))):
+        a = a[keep]
+    config = [(0, max(sizes.get(k, n) - n, 0), 0) for k, n in enumerate(shape)]
+    if any(high for _, high, _ in config):
+        a = lax.pad(a, np.zeros((), typeof(a).dtype)[()], config)
+    return a
+
+
+def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
+    check_arraylike(f"jnp.fft.{name}", a)
+    a = creation.asarray(a)
+    ndim = typeof(a).ndim
+    if s is not None:
+        s = tuple(operator.index(n) for n in s)
+        if any(n <= 0 for n in s):
+            raise ValueError(
+                f"Shape should be non-negative and nonzero; got s={s} for jnp.fft.{name}."
+            )
+    if s is not None and axes is not None and len(s) != len(axes):
+        raise ValueError("Shape and axes have different lengths.")
+    given = axes
+    if axes is None:
+        axes = range(ndim) if s is None else range(ndim - len(s), ndim)
+    axes = tuple(canonical_axis(k, ndim) for k in axes)
+    if len(axes) != len(set(axes)):
+        raise ValueError(f"{name} does not support repeated axes. Got axes {given}.")
+    if not axes:
+        raise ValueError(f"jnp.fft.{name}: there is no axis to transform")
+    real_in, real_out = kind == lax.FftType.RFFT, kind == lax.FftType.IRFFT
+    dtype = typeof(a).dtype
+    if real_in and dtypes.is_complex(dtype):
+        raise ValueError(
+            f"jnp.fft.{name} does not accept complex input: its dtype is {dtype.name}. Fix: "
+            f"jnp.fft.{name[1:]}."
+        )
+    sizes = list(s) if s is not None else [typeof(a).shape[k] for k in axes]
+    if s is None and real_out:
+        sizes[-1] = max(0, 2 * (sizes[-1] - 1))
+    if any(n == 0 for n in s or ()) or (real_in and sizes[-1] == 0):
+        raise ValueError(f"jnp.fft.{name}: a transformed axis has size 0 (shape {typeof(a).shape})")
+    wide = dtype in (np.dtype("float64"), np.dtype("complex128")) or (
+        dtypes.is_integer(dtype) and dtype.itemsize == 8 and dtypes.default_float() == np.float64
+    )
+    wanted = (
+        np.dtype("float64" if wide else "float32")
+        if real_in
+        else np.dtype("complex128" if wide else "complex64")
+    )
+    if dtype != wanted:
+        a = lax.convert_element_type(a, wanted)
+    cut = dict(zip(axes, sizes, strict=True))
+    if real_out:
+        cut[axes[-1]] = sizes[-1] // 2 + 1
+    a = _resize(a, cut)
+    out = _along(a, kind, axes, tuple(sizes))
+    real = np.zeros((), typeof(out).dtype).real.dtype
+    factor = _norm_factor(norm, sizes, kind in (lax.FftType.FFT, lax.FftType.RFFT), real, name)
+    return out if factor is None else out * factor
+
+
+def _along(a: Any, kind: lax.FftType, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
+    ndim = typeof(a).ndim
+    last = tuple(range(ndim - len(axes), ndim))
+    if len(axes) > 3:
+        # The engine transforms up to three axes at once; the rest is done axis by axis (the real
+        # one first or last).
+        if kind == lax.FftType.RFFT:
+            a = _along(a, kind, axes[-1:], sizes[-1:])
+            return _along(a, lax.FftType.FFT, axes[:-1], sizes[:-1])
+        if kind == lax.FftType.IRFFT:
+            a = _along(a, lax.FftType.IFFT, axes[:-1], sizes[:-1])
+            return _along(a, kind, axes[-1:], sizes[-1:])
+        return _along(_along(a, kind, axes[-3:], sizes[-3:]), kind, axes[:-3], sizes[:-3])
+    if axes == last:
+        return lax.fft(a, kind, sizes)
+    rest = tuple(k for k in range(ndim) if k not in axes)
+    order = (*rest, *axes)
+    out = lax.fft(lax.transpose(a, order), kind, sizes)
+    return lax.transpose(out, tuple(order.index(k) for k in range(ndim)))
+
+
+def fftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+    """The Fourier transform along several axes (by default all), each cut or zero-padded to its
+    size in `s`.
+    """
+    return _transform("fftn", lax.FftType.FFT, a, s, axes, norm)
+
+
+def ifftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+    """The inverse of `fftn`."""
+    return _transform("ifftn", lax.FftType.IFFT, a, s, axes, norm)
+
+
+def rfftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
+    """The Fourier transform of real numbers along several axes; the last of them keeps its n // 2 +
+    1 non-negative frequencies.
+    """
+    return _transform("rfftn", lax.FftType.RFFT, a, s, axes, norm)
+
+
+def irfftn(
+    a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None
+) -> Any:
+    """The inverse of `rfftn`; the last size is even unless `s` says otherwise."""
+    return _transform("irfftn", lax.FftType.IRFFT, a, s, axes, norm)
+
+
+def _one_axis(
+    name: str, kind: lax.FftType, a: Any, n: int | None, axis: int, norm: str | None
+) -> Any:
+    if axis is None or isinstance(axis, (tuple, list)):  # type: ignore[unreachable]
+        raise ValueError(
+            f"jnp.fft.{name} does not support multiple axes. Please use jnp.fft.{name}n. Got axis "
+            f"= {axis!r}."
+        )
+    return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
+
+
+def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The Fourier transform along one axis, cut or zero-padded to `n` elements. `norm`: "backward",
+    "ortho", "forward".
+
+    >>> fft(jnp.array([1., 0.]))
+    Array([1.+0.j, 1.+0.j], dtype=complex64)
+    """
+    return _one_axis("fft", lax.FftType.FFT, a, n, axis, norm)
+
+
+def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `fft`."""
+    return _one_axis("ifft", lax.FftType.IFFT, a, n, axis, norm)
+
+
+def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The Fourier transform of real numbers along one axis: its n // 2 + 1 non-negative
+    frequencies.
+    """
+    return _one_axis("rfft", lax.FftType.RFFT, a, n, axis, norm)
+
+
+def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `rfft`, with `n` elements (even, unless given)."""
+    return _one_axis("irfft", lax.FftType.IRFFT, a, n, axis, norm)
+
+
+_OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward": "backward"}
+
+
+def _opposite(norm: str | None) -> str:
+    if norm not in _OPPOSITE:
+        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+    return _OPPOSITE[norm]
+
+
+def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The (real) Fourier transform of a signal with Hermitian symmetry, given by its first half."""
+    check_arraylike("jnp.fft.hfft", a)
+    return _one_axis("irfft", lax.FftType.IRFFT, ufuncs.conj(a), n, axis, _opposite(norm))
+
+
+def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
+    """The inverse of `hfft`."""
+    check_arraylike("jnp.fft.ihfft", a)
+    return ufuncs.conj(_one_axis("rfft", lax.FftType.RFFT, a, n, axis, _opposite(norm)))
+
+
+def _two_axes(
+    name: str, kind: lax.FftType, a: Any, s: Any, axes: Sequence[int], norm: str | None
+) -> Any:
+    if len(axes) != 2:
+        raise ValueError(f"jnp.fft.{name} only supports 2 axes. Got axes = {axes!r}.")
+    return _transform(name, kind, a, s, axes, norm)
+
+
+def fft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """The Fourier transform along two axes."""
+    return _two_axes("fft2", lax.FftType.FFT, a, s, axes, norm)
+
+
+def ifft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `fft2`."""
+    return _two_axes("ifft2", lax.FftType.IFFT, a, s, axes, norm)
+
+
+def rfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """The Fourier transform of real numbers along two axes."""
+    return _two_axes("rfft2", lax.FftType.RFFT, a, s, axes, norm)
+
+
+def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
+    """The inverse of `rfft2`."""
+    return _two_axes("irfft2", lax.FftType.IRFFT, a, s, axes, norm)
+
+
+def _frequencies(name: str, n: Any, d: Any, dtype: Any, places: Any) -> Any:
+    if isinstance(n, (list, tuple)):
+        raise ValueError(f"The n argument of jnp.fft.{name} only takes an int. Got n = {list(n)}.")
+    if isinstance(d, (list, tuple)):
+        raise ValueError(
+            f"The d argument of jnp.fft.{name} only takes a single value. Got d = {list(d)}."
+        )
+    kind = dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
+    return creation.asarray(places, kind) / creation.asarray(creation.asarray(d) * n, kind)
+
+
+def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the elements of `fft`'s result, in cycles per unit of the sample spacing
+    `d`.
+
+    >>> fftfreq(4)
+    Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
+    """
+    count = operator.index(n) if not isinstance(n, (list, tuple)) else 1  # type: ignore[unreachable]
+    places = np.concatenate([np.arange((count + 1) // 2), np.arange(-(count // 2), 0)])
+    return _frequencies("fftfreq", n, d, dtype, places)
+
+
+def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
+    """The frequencies of the elements of `rfft`'s result."""
+    count = operator.index(n) if not isinstance(n, (list, tuple)) else 1  # type: ignore[unreachable]
+    return _frequencies("rfftfreq", n, d, dtype, np.arange(count // 2 + 1))
+
+
+def _shift(name: str, x: Any, axes: Any, sign: int) -> Any:
+    check_arraylike(name, x)
+    x = creation.asarray(x)
+    shape = typeof(x).shape
+    if axes is None:
+        axes = tuple(range(len(shape)))
+    if isinstance(axes, (int, np.integer)):
+        return manipulation.roll(
+            x, shape[axes] // 2 if sign > 0 else -(shape[axes] // 2), int(axes)
+        )
+    amounts = tuple(shape[k] // 2 if sign > 0 else -(shape[k] // 2) for k in axes)
+    return manipulation.roll(x, amounts, tuple(axes))
+
+
+def fftshift(x: Any, axes: Any = None) -> Any:
+    """Moves frequency 0 to the middle of the axes.
+
+    >>> fftshift(jnp.arange(4))
+    Array([2, 3, 0, 1], dtype=int32)
+    """
+    return _shift("fftshift", x, axes, 1)
+
+
+def ifftshift(x: Any, axes: Any = None) -> Any:
+    """The inverse of `fftshift`."""
+    return _shift("ifftshift", x, axes, -1)
+
+
+__all__ = [
+    "fft",
+    "fft2",
+    "fftfreq",
+    "fftn",
+    "fftshift",
+    "hfft",
+    "ifft",
+    "ifft2",
+    "ifftn",
+    "ifftshift",
+    "ihfft",
+    "irfft",
+    "irfft2",
+    "irfftn",
+    "rfft",
+    "rfft2",
+    "rfftfreq",
+    "rfftn",
+]

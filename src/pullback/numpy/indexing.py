@@ -1,0 +1,666 @@
+"""`x[idx]`: NumPy's indexing, as slices where everything is known, as dynamic slices for scalar
+positions, as a gather otherwise.
+
+parse:   idx -> one entry per axis of x (Int, Slice, Array) or new axis (None); masks become
+         positions
+static:  ints and slices known now     -> slice, rev, squeeze, new axes
+dynamic: scalar ints, slices of step 1 -> dynamic_slice, rev, squeeze, new axes
+gather:  the rest; `plan` also serves `x.at[idx]` (see `scatter`)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..core.avals import typeof
+from ..core.trace import Tracer, trace_state_clean
+from ..errors import NonConcreteBooleanIndexError
+from ..primitives import keys
+from ..primitives.common import as_array
+from ..primitives.convert import convert_weak
+from .util import check_broadcast, shape_of, unwrap
+
+INT32 = np.dtype("int32")
+
+
+@dataclasses.dataclass(frozen=True)
+class Slice:
+    """A slice with all known: `size` elements from `start` by `step` (not 0)."""
+
+    start: int
+    step: int
+    size: Any
+    whole: bool  # the axis itself, unchanged
+
+
+# --- parsing ---
+def as_tuple(idx: Any) -> tuple[Any, ...]:
+    """An index as a tuple of entries. Raises TypeError for what arrays cannot be indexed with."""
+    if isinstance(idx, tuple):
+        entries = idx
+    else:
+        if isinstance(idx, list) or (
+            isinstance(idx, Sequence)
+            and not isinstance(idx, str | bytes)
+            and not hasattr(idx, "aval")
+        ):
+            raise TypeError(
+                "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
+                "`arr[array(seq)]` instead of "
+                "`arr[seq]`. See https://github.com/jax-ml/jax/issues/4564 for more information."
+            )
+        entries = (idx,)
+    for e in entries:
+        if isinstance(e, str):
+            raise TypeError(
+                f"JAX does not support string indexing; got idx={idx!r}. "
+                "Fix: keep named fields in a dict of arrays."
+            )
+    return entries
+
+
+def _is_int(e: Any) -> bool:
+    return isinstance(e, int | np.integer) and not isinstance(e, bool | np.bool_)
+
+
+def _entry(e: Any) -> Any:
+    """An entry in one of the forms None, Ellipsis, slice, int, or array (NumPy or traced)."""
+    if e is None or e is Ellipsis or isinstance(e, slice) or _is_int(e):
+        return int(e) if _is_int(e) else e
+    if isinstance(e, bool | np.bool_):
+        return np.asarray(e)
+    if isinstance(e, list | tuple):
+        if any(isinstance(x, Tracer) for x in _leaves(e)):
+            return lax.concatenate([lax.reshape(_int_array(x), (1, *shape_of(x))) for x in e], 0)
+        e = np.asarray(e)
+        if not e.size:
+            e = e.astype(np.int32)
+        return as_array(_checked(e))
+    e = unwrap(e)
+    if not hasattr(e, "dtype") or not hasattr(e, "shape"):
+        if hasattr(e, "__index__"):
+            return operator.index(e)
+        typeof_name = type(e).__name__
+        d = np.asarray(e).dtype if isinstance(e, float | complex) else typeof_name
+        raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {d}")
+    return _checked(e)
+
+
+def _leaves(e: Any) -> list[Any]:
+    return [y for x in e for y in _leaves(x)] if isinstance(e, list | tuple) else [e]
+
+
+def _int_array(x: Any) -> Any:
+    return x if hasattr(x, "aval") else np.asarray(x, np.int32)
+
+
+def _checked(e: Any) -> Any:
+    d = e.dtype
+    if not (dtypes.is_integer(d) or dtypes.is_bool(d)):
+        name = getattr(d, "name", d)
+        raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {name}")
+    return e
+
+
+def _expand_masks(entries: Sequence[Any], shape: tuple[Any, ...]) -> tuple[list[Any], list[int]]:
+    """Masks as arrays of positions; scalar bools as an index into an axis of size 1, whose places
+    among the entries are returned.
+    """
+    out: list[Any] = []
+    added: list[int] = []
+    axis = 0
+    total = sum(_consumed(e) for e in entries)
+    for position, e in enumerate(entries):
+        if e is Ellipsis:
+            axis += len(shape) - total
+            out.append(e)
+        elif hasattr(e, "dtype") and dtypes.is_bool(e.dtype):
+            if isinstance(e, Tracer):
+                raise NonConcreteBooleanIndexError(e)
+            mask = np.asarray(e)
+            if not mask.ndim:
+                added.append(len(out))
+                out.append(np.zeros(int(mask), np.int32))
+                continue
+            expected = shape[axis : axis + mask.ndim]
+            if len(expected) != mask.ndim or any(
+                m not in (n,) for m, n in zip(mask.shape, expected, strict=True)
+            ):
+                raise IndexError(
+                    f"boolean index did not match shape of indexed array in index {position}: got "
+                    f"{mask.shape}, expected {list(expected)}"
+                )
+            out.extend(w.astype(np.int32) for w in np.nonzero(mask))
+            axis += mask.ndim
+        else:
+            out.append(e)
+            axis += _consumed(e)
+    return out, added
+
+
+def _consumed(e: Any) -> int:
+    if e is None or e is Ellipsis:
+        return 0
+    if hasattr(e, "dtype") and dtypes.is_bool(e.dtype):
+        return len(e.shape)
+    return 1
+
+
+def parse(shape: tuple[Any, ...], idx: Any) -> tuple[list[Any], list[int]]:
+    """(entries without Ellipsis, covering every axis; places of the entries that index an added
+    axis of size 1).
+    """
+    raw = [_entry(e) for e in as_tuple(idx)]
+    if sum(e is Ellipsis for e in raw) > 1:
+        raise IndexError(
+            "an index can only have a single ellipsis ('...'). Fix: write `:` for the other axes."
+        )
+    used = sum(_consumed(e) for e in raw)
+    if used > len(shape):
+        raise IndexError(
+            f"Too many indices: array is {len(shape)}-dimensional, but {used} were indexed. "
+            f"Fix: use at most {len(shape)}, or add axes with x[..., None]."
+        )
+    entries, added = _expand_masks(raw, shape)
+    fill = [slice(None)] * (len(shape) - used)
+    where = next((k for k, e in enumerate(entries) if e is Ellipsis), None)
+    if where is None:
+        return entries + fill, added
+    added = [k if k < where else k + len(fill) - 1 for k in added]
+    return entries[:where] + fill + entries[where + 1 :], added
+
+
+def _slice(e: slice, n: Any, position: int) -> Slice:
+    """A slice against an axis of size n."""
+    if e.start is None and e.stop is None and e.step is None:
+        return Slice(0, 1, n, True)
+    parts = []
+    for p in (e.start, e.stop, e.step):
+        if isinstance(p, Tracer) or (p is not None and not hasattr(p, "__index__")):
+            raise IndexError(
+                f"Slice entries must be static integers. Got {e} at position {position}. "
+                "Fix: lax.dynamic_slice(x, starts, sizes) takes traced starts; the sizes must be "
+                "static."
+            )
+        parts.append(None if p is None else operator.index(p))
+    if type(n) is not int:
+        if parts[2] in (None, 1) and parts[0] in (None, 0) and parts[1] is None:
+            return Slice(0, 1, n, True)
+        n = int(n)
+    if parts[2] == 0:
+        raise ValueError("slice step cannot be zero")
+    start, stop, step = slice(*parts).indices(n)
+    size = len(range(start, stop, step))
+    return Slice(start, step, size, step == 1 and size == n)
+
+
+# --- known now ---
+def _static(x: Any, entries: list[Any], shape: tuple[Any, ...]) -> Any:
+    """The result if all entries are slices, new axes, and ints within bounds; NotImplemented
+    otherwise.
+    """
+    starts: list[int] = []
+    limits: list[Any] = []
+    strides: list[int] = []
+    reverse: list[int] = []
+    squeeze: list[int] = []
+    new_axes: list[int] = []
+    kept = 0
+    for position, e in enumerate(entries):
+        if e is None:
+            new_axes.append(kept)
+            kept += 1
+            continue
+        k = len(starts)
+        n = shape[k]
+        if type(e) is int:
+            if type(n) is not int or not -n <= e < n:
+                return NotImplemented
+            i = e % n
+            starts.append(i)
+            limits.append(i + 1)
+            strides.append(1)
+            squeeze.append(k)
+            continue
+        if not isinstance(e, slice):
+            return NotImplemented
+        s = _slice(e, n, position)
+        kept += 1
+        if s.whole:
+            starts.append(0)
+            limits.append(n)
+            strides.append(1)
+            continue
+        low, step = (s.start, s.step) if s.step > 0 else (s.start + (s.size - 1) * s.step, -s.step)
+        if not s.size:
+            low = s.start if s.step > 0 else min(max(s.start, 0), n)
+        if s.step < 0:
+            reverse.append(k)
+        if step > 1 and s.size:
+            starts.append(low)
+            limits.append(
+                n
+                if s.step > 0 and low + s.size * step >= n
+                else min(n, low + (s.size - 1) * step + 1)
+            )
+            if s.step < 0:
+                limits[-1] = s.start + 1
+            strides.append(step)
+        else:
+            starts.append(low)
+            limits.append(low + s.size)
+            strides.append(1)
+    if starts != [0] * len(shape) or tuple(limits) != tuple(shape) or any(s != 1 for s in strides):
+        x = lax.slice(
+            x,
+            tuple(starts),
+            tuple(limits),
+            tuple(strides) if any(s != 1 for s in strides) else None,
+        )
+    if reverse:
+        x = lax.rev(x, tuple(reverse))
+    if squeeze:
+        x = lax.squeeze(x, tuple(squeeze))
+    return lax.expand_dims(x, tuple(new_axes)) if new_axes else x
+
+
+# --- scalar positions ---
+def _wrap(i: Any, n: Any) -> Any:
+    """A negative index counted from the end."""
+    dtype = typeof(i).dtype
+    size = dtype.type(n) if type(n) is int else n
+    zero = dtype.type(0)
+    if isinstance(i, np.ndarray) and i.ndim:
+        if trace_state_clean():
+            return np.where(i < 0, i + size, i)
+        return lax.select_n(i < 0, i, lax.add(i, size))
+    return lax.select_n(lax.lt(i, zero), i, lax.add(i, size))
+
+
+def _index_dtype(values: Sequence[Any]) -> Any:
+    """int32, or int64 if an index has 64 bits."""
+    wide = any(hasattr(v, "dtype") and dtypes.itemsize_bits(typeof(v).dtype) == 64 for v in values)
+    return np.dtype("int64") if wide else INT32
+
+
+def _to_int(i: Any, dtype: Any) -> Any:
+    if isinstance(i, int):
+        if not np.iinfo(dtype).min <= i <= np.iinfo(dtype).max:
+            raise OverflowError(f"Python int {i} too large to convert to {dtype.name}")
+        return dtype.type(i)
+    if isinstance(i, np.ndarray | np.generic):
+        return i if i.dtype == dtype else np.asarray(i).astype(dtype)
+    return convert_weak(i, dtype, False)
+
+
+def _is_scalar(e: Any) -> bool:
+    return type(e) is int or (hasattr(e, "shape") and e.shape == ())
+
+
+def _dynamic(x: Any, entries: list[Any], shape: tuple[Any, ...], wrap: bool) -> Any:
+    """The result if all entries are scalar ints, new axes and slices of step 1 or -1;
+    NotImplemented otherwise.
+    """
+    starts: list[Any] = []
+    sizes: list[Any] = []
+    squeeze: list[int] = []
+    reverse: list[int] = []
+    new_axes: list[int] = []
+    kept = 0
+    for position, e in enumerate(entries):
+        if e is None:
+            new_axes.append(kept)
+            kept += 1
+            continue
+        k = len(starts)
+        if _is_scalar(e):
+            starts.append(e)
+            sizes.append(1)
+            squeeze.append(k)
+        elif isinstance(e, slice):
+            s = _slice(e, shape[k], position)
+            if s.step not in (1, -1):
+                return NotImplemented
+            starts.append(s.start if s.step == 1 else s.start - s.size + 1)
+            sizes.append(s.size)
+            if s.step == -1:
+                reverse.append(k)
+            kept += 1
+        else:
+            return NotImplemented
+    if any(shape[k] == 0 for k in squeeze):
+        return NotImplemented
+    dtype = _index_dtype(starts)
+    positions = [_to_int(i, dtype) for i in starts]
+    if wrap:
+        positions = [_wrap(i, n) for i, n in zip(positions, shape, strict=True)]
+    x = lax.dynamic_slice(x, positions, tuple(sizes), allow_negative_indices=False)
+    if reverse:
+        x = lax.rev(x, tuple(reverse))
+    if squeeze:
+        x = lax.squeeze(x, tuple(squeeze))
+    return lax.expand_dims(x, tuple(new_axes)) if new_axes else x
+
+
+# --- gather ---
+@dataclasses.dataclass
+class Plan:
+    """A gather or scatter: what to index, with which indices, and what its result means.
+
+    The result has `shape`; before that, new axes are absent (`squeezed` says where they go) and the
+    axes `reverse` run backwards.
+    """
+
+    expanded: tuple[int, ...]  # axes of size 1 that the operand gets first
+    indices: Any
+    offset_dims: tuple[int, ...]
+    collapsed: tuple[int, ...]
+    index_map: tuple[int, ...]
+    slice_sizes: tuple[Any, ...]
+    shape: tuple[Any, ...]
+    core_shape: tuple[Any, ...]
+    new_axes: tuple[int, ...]
+    reverse: tuple[int, ...]
+    exact: bool  # indices are sorted and unique by construction
+
+    @property
+    def empty(self) -> bool:
+        return any(type(n) is int and n == 0 for n in self.shape)
+
+
+@dataclasses.dataclass
+class _Axis:
+    """One entry together with the axis of the operand that it indexes (None for a new axis)."""
+
+    entry: Any
+    axis: int | None
+    size: Any
+
+
+def plan(shape: tuple[Any, ...], entries: list[Any], added: list[int], wrap: bool = True) -> Plan:
+    """Works out the gather (or scatter) of parsed entries on an array of this shape."""
+    expanded: list[int] = []
+    axes: list[_Axis] = []
+    full = list(shape)
+    k = 0
+    for position, e in enumerate(entries):
+        if e is None:
+            axes.append(_Axis(None, None, 1))
+            continue
+        if position in added:
+            expanded.append(k)
+            full.insert(k, 1)
+        item: Any = _slice(e, full[k], position) if isinstance(e, slice) else e
+        axes.append(_Axis(item, k, full[k]))
+        k += 1
+    arrays = [a for a in axes if a.axis is not None and not isinstance(a.entry, Slice)]
+    for a in arrays:
+        if type(a.size) is int and a.size == 0 and 0 not in shape_of(a.entry):
+            raise IndexError(f"index is out of bounds for axis {a.axis} with size 0")
+    is_advanced = any(not _is_scalar(a.entry) for a in arrays)
+    return _layout(tuple(full), tuple(expanded), axes, arrays, is_advanced, wrap)
+
+
+def _layout(
+    full: tuple[Any, ...],
+    expanded: tuple[int, ...],
+    axes: list[_Axis],
+    arrays: list[_Axis],
+    is_advanced: bool,
+    wrap: bool,
+) -> Plan:
+    adv_shape = check_broadcast([shape_of(a.entry) for a in arrays]) if is_advanced else ()
+    dtype = _index_dtype([a.entry for a in arrays])
+    advanced_at = _advanced_place(axes, arrays) if is_advanced else None
+    values = _positions(arrays, dtype, wrap, is_advanced)
+    # First pass: what each axis of the result is, and which batch axes the indices have.
+    result: list[tuple[str, Any]] = []
+    components: list[
+        tuple[int, Any, tuple[int, ...]]
+    ] = []  # (axis of the operand, values, batch axes of the values)
+    batch_shape: list[Any] = []
+    sizes: list[Any] = list(full)
+    collapsed: list[int] = []
+    reverse: list[int] = []
+    first_batch = 0
+
+    def put_advanced() -> None:
+        nonlocal first_batch
+        first_batch = len(batch_shape)
+        batch_shape.extend(adv_shape)
+        result.extend(("batch", n) for n in adv_shape)
+
+    if is_advanced and advanced_at == -1:
+        put_advanced()
+        _add_arrays(arrays, values, components, collapsed, sizes, dtype, adv_shape, first_batch)
+    for position, a in enumerate(axes):
+        if a.axis is None:
+            result.append(("new", 1))
+        elif isinstance(a.entry, Slice):
+            _add_slice(a, result, components, batch_shape, sizes, collapsed, reverse, dtype)
+        elif not is_advanced:
+            _add_arrays([a], values, components, collapsed, sizes, dtype, (), 0)
+        elif position == advanced_at:
+            put_advanced()
+            _add_arrays(arrays, values, components, collapsed, sizes, dtype, adv_shape, first_batch)
+    return _finish(
+        expanded, result, components, batch_shape, sizes, collapsed, reverse, dtype, not is_advanced
+    )
+
+
+def _advanced_place(axes: list[_Axis], arrays: list[_Axis]) -> int:
+    """Where the axes of the index arrays go: the place of the first array if they stand together,
+    else -1 (in front).
+    """
+    places = [k for k, a in enumerate(axes) if any(a is b for b in arrays)]
+    return places[0] if places[-1] - places[0] + 1 == len(places) else -1
+
+
+def _positions(arrays: list[_Axis], dtype: Any, wrap: bool, is_advanced: bool) -> dict[int, Any]:
+    """The values of index entries, counted from the start of their axes; numbers that will be
+    broadcast stay numbers.
+    """
+    values: dict[int, Any] = {}
+    for a in arrays:
+        i = a.entry
+        if type(i) is int:
+            if wrap and i < 0 and type(a.size) is int:
+                i += a.size
+            exact = _to_int(i, dtype)  # raises OverflowError
+            values[id(a)] = i if is_advanced and not trace_state_clean() else exact
+        else:
+            i = _to_int(i, dtype)
+            values[id(a)] = _wrap(i, a.size) if wrap else i
+    return values
+
+
+def _add_arrays(
+    arrays: list[_Axis],
+    values: dict[int, Any],
+    components: Any,
+    collapsed: list[int],
+    sizes: list[Any],
+    dtype: Any,
+    adv_shape: tuple[Any, ...],
+    first: int,
+) -> None:
+    for a in arrays:
+        v = values[id(a)]
+        if len(adv_shape) and shape_of(v) != tuple(adv_shape):
+            v = lax.broadcast_in_dim(
+                v, adv_shape, tuple(range(len(adv_shape) - len(shape_of(v)), len(adv_shape)))
+            )
+            v = _to_int(v, dtype)
+        assert a.axis is not None
+        components.append((a.axis, v, tuple(range(first, first + len(adv_shape)))))
+        collapsed.append(a.axis)
+        sizes[a.axis] = 1
+
+
+def _add_slice(
+    a: _Axis,
+    result: Any,
+    components: Any,
+    batch_shape: list[Any],
+    sizes: list[Any],
+    collapsed: list[int],
+    reverse: list[int],
+    dtype: Any,
+) -> None:
+    s: Slice = a.entry
+    assert a.axis is not None
+    if s.whole:
+        result.append(("window", a.size))
+        return
+    if s.step == 1:
+        sizes[a.axis] = s.size
+        # An empty window starts nowhere.
+        if s.size != 0:
+            components.append((a.axis, dtype.type(s.start), ()))
+        result.append(("window", s.size))
+        return
+    steps = lax.add(dtype.type(s.start), lax.mul(dtype.type(s.step), lax.iota(dtype, s.size)))
+    if s.step < 0:
+        steps = lax.rev(steps, (0,))
+        reverse.append(len(result))
+    components.append((a.axis, steps, (len(batch_shape),)))
+    batch_shape.append(s.size)
+    collapsed.append(a.axis)
+    sizes[a.axis] = 1
+    result.append(("batch", s.size))
+
+
+def _finish(
+    expanded: tuple[int, ...],
+    result: list[tuple[str, Any]],
+    components: Any,
+    batch_shape: list[Any],
+    sizes: list[Any],
+    collapsed: list[int],
+    reverse: list[int],
+    dtype: Any,
+    exact: bool,
+) -> Plan:
+    batch = tuple(batch_shape)
+    columns = [lax.broadcast_in_dim(v, (*batch, 1), where) for _, v, where in components]
+    if not columns:
+        indices: Any = np.zeros((*batch, 0), dtype)
+    else:
+        indices = columns[0] if len(columns) == 1 else lax.concatenate(columns, len(batch))
+    core = [(kind, n) for kind, n in result if kind != "new"]
+    new_axes = tuple(k for k, (kind, _) in enumerate(result) if kind == "new")
+    return Plan(
+        expanded=expanded,
+        indices=indices,
+        offset_dims=tuple(k for k, (kind, _) in enumerate(core) if kind == "window"),
+        collapsed=tuple(sorted(collapsed)),
+        index_map=tuple(axis for axis, _, _ in components),
+        slice_sizes=tuple(sizes),
+        shape=tuple(n for _, n in result),
+        core_shape=tuple(n for _, n in core),
+        new_axes=new_axes,
+        reverse=tuple(r - sum(m < r for m in new_axes) for r in reverse),
+        exact=exact,
+    )
+
+
+def _gather(x: Any, p: Plan, mode: Any, fill_value: Any, is_sorted: bool, unique: bool) -> Any:
+    if p.expanded:
+        x = lax.expand_dims(x, p.expanded)
+    if p.empty:
+        return (
+            lax.full(p.shape, 0, typeof(x).dtype)
+            if not dtypes.is_extended(typeof(x).dtype)
+            else lax.broadcast_in_dim(lax.reshape(x, (-1,))[:0], p.shape, ())
+        )
+    numbers = lax.GatherDimensionNumbers(
+        offset_dims=p.offset_dims, collapsed_slice_dims=p.collapsed, start_index_map=p.index_map
+    )
+    out = lax.gather(
+        x,
+        p.indices,
+        numbers,
+        p.slice_sizes,
+        unique_indices=unique or p.exact,
+        indices_are_sorted=is_sorted or p.exact,
+        mode=mode,
+        fill_value=fill_value,
+    )
+    if p.reverse:
+        out = lax.rev(out, p.reverse)
+    return lax.expand_dims(out, p.new_axes) if p.new_axes else out
+
+
+def gather_mode(mode: Any) -> Any:
+    """A mode as the user wrote it (None, a name, or a GatherScatterMode). Raises ValueError for an
+    unknown one.
+    """
+    if mode is None:
+        return None
+    return lax.GatherScatterMode.from_any(mode)
+
+
+def take_index(
+    x: Any,
+    idx: Any,
+    *,
+    mode: Any = None,
+    fill_value: Any = None,
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    wrap_negative_indices: bool = True,
+) -> Any:
+    """`x[idx]`, with what to do out of bounds: clip (the default), fill, or promise_in_bounds."""
+    x = as_array(unwrap(x))
+    shape = x.shape
+    mode = gather_mode(mode)
+    clamping = mode is None or mode != lax.GatherScatterMode.FILL_OR_DROP
+    if (
+        type(idx) is int
+        and clamping
+        and shape
+        and -shape[0] <= idx < shape[0]
+        and (idx >= 0 or wrap_negative_indices)
+    ):
+        return _static(x, [idx, *[slice(None)] * (len(shape) - 1)], shape)
+    entries, added = parse(shape, idx)
+    if not added and clamping:
+        negative = not wrap_negative_indices and any(type(e) is int and e < 0 for e in entries)
+        out = NotImplemented if negative else _static(x, entries, shape)
+        if out is NotImplemented:
+            out = _dynamic(x, entries, shape, wrap_negative_indices)
+        if out is not NotImplemented:
+            return out
+    elif not added and not any(hasattr(e, "shape") or type(e) is int for e in entries):
+        return _static(x, entries, shape)
+    p = plan(shape, entries, added, wrap_negative_indices)
+    chosen = lax.GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode
+    return _gather(
+        x, p, chosen, fill_value if mode is not None else None, indices_are_sorted, unique_indices
+    )
+
+
+def getitem(self: Any, idx: Any, /) -> Any:
+    """`x[idx]`, as NumPy indexes; out of bounds, positions are clamped."""
+    return take_index(self, idx)
+
+
+keys.advanced_getitem[0] = getitem
+
+
+def iterate(x: Any) -> Any:
+    """The parts of `x` along its first axis."""
+    shape = x.shape
+    if not shape:
+        raise TypeError("iteration over a 0-d array")
+    rest = shape[1:]
+    zeros = (0,) * len(rest)
+    for i in range(shape[0]):
+        part = lax.slice(x, (i, *zeros), (i + 1, *rest), (1,) * len(shape))
+        yield lax.squeeze(part, (0,))

@@ -1,0 +1,564 @@
+"""Shapes and order: reshape, transpose, axes, flips, rolls, tiles, repeats, broadcasts."""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.jit import jit
+from ..core.avals import typeof
+from ..core.trace import Tracer
+from ..errors import ConcretizationTypeError
+from ..primitives.common import as_array, canonical_shape
+from . import cumulative, indexing, scatter
+from .util import (
+    canonical_axes,
+    canonical_axis,
+    check_arraylike,
+    ndim_of,
+    shape_of,
+    to_type,
+    unwrap,
+)
+
+
+def _arr(name: str, a: Any) -> Any:
+    check_arraylike(name, a)
+    return as_array(unwrap(a))
+
+
+def _size(shape: Sequence[Any]) -> Any:
+    total: Any = 1
+    for n in shape:
+        total = total * n
+    return total
+
+
+# --- what arrays are ---
+def shape(a: Any) -> tuple[Any, ...]:
+    """The shape."""
+    return shape_of(_tolerant("shape", a))
+
+
+def ndim(a: Any) -> int:
+    """The number of axes."""
+    return len(shape_of(_tolerant("ndim", a)))
+
+
+def size(a: Any, axis: Any = None) -> Any:
+    """The number of elements, of the array or along axes."""
+    s = shape_of(_tolerant("size", a))
+    return _size(s if axis is None else [s[k] for k in canonical_axes(axis, len(s))])
+
+
+def _tolerant(name: str, a: Any) -> Any:
+    if isinstance(a, list | tuple):
+        warnings.warn(
+            f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0. In a "
+            "future JAX release this will be an error.",
+            DeprecationWarning,
+            stacklevel=3,
+        )
+        return np.asarray(a)
+    if not hasattr(a, "shape"):
+        check_arraylike(name, a)
+    return a
+
+
+def iscomplexobj(x: Any) -> bool:
+    """Is the dtype complex?"""
+    if x is None:
+        return False
+    try:
+        return bool(dtypes.is_complex(typeof(x).dtype))
+    except TypeError:
+        return bool(np.iscomplexobj(x))
+
+
+def isrealobj(x: Any) -> bool:
+    """Is the dtype not complex?"""
+    return not iscomplexobj(x)
+
+
+# --- reshape ---
+def _new_shape(old: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
+    sizes = canonical_shape(new)
+    unknown = [k for k, n in enumerate(sizes) if type(n) is int and n == -1]
+    if not unknown:
+        return sizes
+    if len(unknown) > 1:
+        raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {sizes}")
+    known = _size([n for k, n in enumerate(sizes) if k != unknown[0]])
+    total = _size(old)
+    if type(known) is int and type(total) is int:
+        if (known == 0 and total) or (known and total % known):
+            raise TypeError(
+                f"cannot reshape array of shape {old} (size {total}) into shape {sizes} because "
+                "the product of specified axis sizes "
+                f"({known}) does not evenly divide {total}. Fix: the other sizes must divide it."
+            )
+        rest = total // known if known else 0
+    else:
+        rest = total // known
+    return (*sizes[: unknown[0]], rest, *sizes[unknown[0] + 1 :])
+
+
+def reshape(
+    a: Any, shape: Any, order: str = "C", *, copy: bool | None = None, out_sharding: Any = None
+) -> Any:
+    """The same elements in another shape; one size may be -1. `order` 'F' counts the first axis
+    fastest.
+
+    >>> jnp.reshape(jnp.arange(6), (2, -1))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
+    """
+    a = _arr("reshape", a)
+    new = _new_shape(shape_of(a), shape)
+    if order == "C":
+        out = lax.reshape(a, new)
+    elif order == "F":
+        axes = tuple(range(ndim_of(a)))[::-1]
+        out = lax.transpose(lax.reshape(a, new[::-1], axes), tuple(range(len(new)))[::-1])
+    elif order == "A":
+        raise NotImplementedError("np.reshape order=A is not implemented. Fix: use order='C'.")
+    else:
+        raise ValueError(f"Unexpected value for 'order' argument: {order}.")
+    return out
+
+
+def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
+    """The elements as a one-dimensional array."""
+    if order == "K":
+        raise NotImplementedError("Ravel not implemented for order='K'. Fix: use order='C'.")
+    a = _arr("ravel", a)
+    return reshape(a, (_size(shape_of(a)),), order)
+
+
+def transpose(a: Any, axes: Any = None) -> Any:
+    """The axes in another order (reversed by default)."""
+    a = _arr("transpose", a)
+    n = ndim_of(a)
+    order = tuple(range(n))[::-1] if axes is None else tuple(canonical_axis(k, n) for k in axes)
+    return lax.transpose(a, order)
+
+
+def permute_dims(a: Any, /, axes: Any) -> Any:
+    """The axes in another order."""
+    return transpose(a, axes)
+
+
+def matrix_transpose(x: Any, /) -> Any:
+    """The last two axes swapped."""
+    x = _arr("matrix_transpose", x)
+    n = ndim_of(x)
+    if n < 2:
+        raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={n}")
+    return lax.transpose(x, (*range(n - 2), n - 1, n - 2))
+
+
+def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
+    """Two axes swapped."""
+    a = _arr("swapaxes", a)
+    order = list(range(ndim_of(a)))
+    i, j = canonical_axis(axis1, len(order)), canonical_axis(axis2, len(order))
+    order[i], order[j] = order[j], order[i]
+    return lax.transpose(a, order)
+
+
+def moveaxis(a: Any, source: Any, destination: Any) -> Any:
+    """Axes moved to other places; the others keep their order."""
+    a = _arr("moveaxis", a)
+    n = ndim_of(a)
+    sources = tuple(canonical_axis(k, n) for k in _axes_list(source))
+    targets = tuple(canonical_axis(k, n) for k in _axes_list(destination))
+    if len(sources) != len(targets):
+        raise ValueError(f"Inconsistent number of elements: {len(sources)} vs {len(targets)}")
+    if len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
+        raise ValueError(f"moveaxis: repeated axis in source={source} or destination={destination}")
+    order = [k for k in range(n) if k not in sources]
+    for target, s in sorted(zip(targets, sources, strict=True)):
+        order.insert(target, s)
+    return lax.transpose(a, order)
+
+
+def _axes_list(axis: Any) -> tuple[int, ...]:
+    return tuple(axis) if isinstance(axis, list | tuple | np.ndarray) else (operator.index(axis),)
+
+
+def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    n = ndim_of(a)
+    k = canonical_axis(axis, n)
+    if not -n <= start <= n:
+        raise ValueError(f"start={start!r} must satisfy -{n}<=start<={n}")
+    if start < 0:
+        start += n
+    return moveaxis(a, k, start - 1 if k < start else start)
+
+
+_rollaxis.__name__ = "rollaxis"
+_rollaxis_jit = jit(_rollaxis, static_argnames=("axis", "start"))
+
+
+def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
+    """`axis` moved in front of `start`."""
+    check_arraylike("rollaxis", a)
+    return _rollaxis_jit(a, axis=axis, start=start)
+
+
+def expand_dims(a: Any, axis: Any) -> Any:
+    """New axes of size 1, at these places of the result."""
+    return lax.expand_dims(_arr("expand_dims", a), _axes_list(axis))
+
+
+def squeeze(a: Any, axis: Any = None) -> Any:
+    """Without axes of size 1 (all of them, or those named). Raises ValueError for another size."""
+    a = _arr("squeeze", a)
+    if axis is None:
+        axes = tuple(k for k, n in enumerate(shape_of(a)) if type(n) is int and n == 1)
+    else:
+        axes = canonical_axes(axis if isinstance(axis, list | tuple) else (axis,), ndim_of(a))
+    return lax.squeeze(a, axes) if axes else a
+
+
+def _atleast(name: str, n: int, grow: Any, doc: str) -> Any:
+    def run(*arys: Any) -> Any:
+        out = [grow(as_array(unwrap(a))) for a in arys]
+        return out[0] if len(out) == 1 else out
+
+    run.__name__ = name
+    call = jit(run)
+
+    def f(*arys: Any) -> Any:
+        check_arraylike(name, *arys)
+        return call(*arys)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def _grow2(a: Any) -> Any:
+    return lax.expand_dims(a, tuple(range(2 - ndim_of(a)))) if ndim_of(a) < 2 else a
+
+
+def _grow3(a: Any) -> Any:
+    n = ndim_of(a)
+    if n == 0:
+        return lax.expand_dims(a, (0, 1, 2))
+    if n == 1:
+        return lax.expand_dims(a, (0, 2))
+    return lax.expand_dims(a, (2,)) if n == 2 else a
+
+
+atleast_1d = _atleast(
+    "atleast_1d",
+    1,
+    lambda a: a if ndim_of(a) else lax.expand_dims(a, (0,)),
+    "Arrays with one axis or more.",
+)
+atleast_2d = _atleast("atleast_2d", 2, _grow2, "Arrays with two axes or more; new ones come first.")
+atleast_3d = _atleast("atleast_3d", 3, _grow3, "Arrays with three axes or more.")
+
+
+# --- broadcasting ---
+def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
+    """`array` repeated to `shape`. Raises ValueError if it does not fit."""
+    array = _arr("broadcast_to", array)
+    target = canonical_shape(shape)
+    own = shape_of(array)
+    if own == target:
+        return array
+    if len(own) > len(target):
+        raise ValueError(
+            f"Cannot broadcast to shape with fewer dimensions: arr_shape={own} shape={target}"
+        )
+    start = len(target) - len(own)
+    if any(n is not m and n != 1 and n != m for n, m in zip(own, target[start:], strict=True)):
+        name = getattr(typeof(array).dtype, "name", "")
+        raise ValueError(
+            f"Incompatible types for broadcasting: input type={name}[{','.join(map(str, own))}] "
+            "and requested "
+            f"type={name}[{','.join(map(str, target))}]. "
+            f"Fix: each axis of {own} must be equal to the axis of {target} above it, or 1."
+        )
+    return lax.broadcast_in_dim(array, target, tuple(range(start, len(target))))
+
+
+def broadcast_arrays(*args: Any) -> list[Any]:
+    """The arrays broadcast to their common shape."""
+    check_arraylike("broadcast_arrays", *args)
+    target = lax.broadcast_shapes(*(shape_of(a) for a in args)) if args else ()
+    return [broadcast_to(a, target) for a in args]
+
+
+def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
+    """The shape to which all broadcast. Raises ValueError if there is none."""
+    if not shapes:
+        return ()
+    return lax.broadcast_shapes(*(canonical_shape(s) for s in shapes))
+
+
+# --- flips and rolls ---
+def _flip(m: Any, axis: Any = None) -> Any:
+    return lax.rev(m, canonical_axes(axis, ndim_of(m)))
+
+
+_flip_jit = jit(_flip, static_argnames=("axis",))
+
+
+def flip(m: Any, axis: Any = None) -> Any:
+    """The order of elements reversed, along `axis` (all by default)."""
+    check_arraylike("flip", m)
+    axis = (
+        tuple(canonical_axis(k, ndim_of(m)) for k in axis)
+        if isinstance(axis, list | tuple)
+        else axis
+    )
+    return _flip_jit(m, axis=axis)
+
+
+def fliplr(m: Any) -> Any:
+    """Reversed along the second axis."""
+    check_arraylike("fliplr", m)
+    return flip(m, 1)
+
+
+def flipud(m: Any) -> Any:
+    """Reversed along the first axis."""
+    check_arraylike("flipud", m)
+    return flip(m, 0)
+
+
+def _rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    n = ndim_of(m)
+    a, b = canonical_axis(axes[0], n), canonical_axis(axes[1], n)
+    if a == b:
+        raise ValueError("Axes must be different")
+    order = list(range(n))
+    order[a], order[b] = b, a
+    match k % 4:
+        case 0:
+            return m
+        case 2:
+            return flip(flip(m, a), b)
+        case 1:
+            return lax.transpose(flip(m, b), order)
+        case _:
+            return flip(lax.transpose(m, order), b)
+
+
+_rot90.__name__ = "rot90"
+_rot90_jit = jit(_rot90, static_argnames=("k", "axes"))
+
+
+def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
+    """Turned k times by 90 degrees in the plane of two axes, from the first toward the second."""
+    check_arraylike("rot90", m)
+    return _rot90_jit(m, k=operator.index(k), axes=tuple(axes))
+
+
+def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
+    for k, by in zip(axis, shift, strict=True):
+        n = shape_of(a)[k]
+        by = by % n if n else 0
+        if not by:
+            continue
+        a = lax.concatenate(
+            [lax.slice_in_dim(a, n - by, n, axis=k), lax.slice_in_dim(a, 0, n - by, axis=k)], k
+        )
+    return a
+
+
+def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:
+    shifts = (
+        lax.broadcast_in_dim(shift, (len(axis),), tuple(range(1 - ndim_of(shift), 1)))
+        if shape_of(shift) != (len(axis),)
+        else shift
+    )
+    for j, k in enumerate(axis):
+        by = lax.squeeze(lax.slice_in_dim(shifts, j, j + 1), (0,))
+        n = shape_of(a)[k]
+        one = typeof(by).dtype.type
+        size = lax.max(one(n), one(1))
+        r = lax.rem(by, size)
+        by = lax.select(lax.lt(r, one(0)), lax.add(r, size), r)
+        doubled = lax.concatenate([a, a], k)
+        a = lax.dynamic_slice_in_dim(doubled, lax.sub(one(n), by), n, axis=k)
+    return a
+
+
+_roll_static_jit = jit(_roll_static, static_argnames=("shift", "axis"))
+_roll_dynamic_jit = jit(_roll_dynamic, static_argnames=("axis",))
+
+
+def roll(a: Any, shift: Any, axis: Any = None) -> Any:
+    """Elements shifted along axes; those that leave one end come in at the other.
+
+    >>> jnp.roll(jnp.arange(4), 1)
+    Array([3, 0, 1, 2], dtype=int32)
+    """
+    if isinstance(shift, list | tuple):
+        shift = (
+            lax.concatenate([lax.reshape(as_array(s), (1,)) for s in shift], 0)
+            if any(isinstance(s, Tracer) for s in shift)
+            else (np.array(shift, dtype=np.int32))
+        )
+    check_arraylike("roll", a, shift)
+    a = as_array(unwrap(a))
+    if axis is None:
+        return reshape(roll(ravel(a), shift, 0), shape_of(a))
+    axes = _axes_list(axis)
+    if ndim_of(shift) > 1:
+        raise ValueError("'shift' and 'axis' arguments to roll must be scalars or 1D arrays")
+    n_shifts = shape_of(shift)[0] if ndim_of(shift) else 1
+    if ndim_of(shift) and len(axes) == 1 and n_shifts > 1:
+        axes = axes * n_shifts
+    if n_shifts != 1 and n_shifts != len(axes):
+        raise ValueError(f"roll: {n_shifts} shifts do not fit {len(axes)} axes")
+    axes = tuple(canonical_axis(k, ndim_of(a)) for k in axes)
+    if isinstance(shift, Tracer):
+        return _roll_dynamic_jit(a, shift, axis=axes)
+    by = tuple(int(s) for s in np.broadcast_to(np.asarray(shift), (len(axes),)))
+    return _roll_static_jit(a, shift=by, axis=axes)
+
+
+# --- repetition ---
+def tile(A: Any, reps: Any) -> Any:
+    """`A` laid side by side, `reps` times along each axis."""
+    A = _arr("tile", A)
+    times = tuple(reps) if isinstance(reps, list | tuple | np.ndarray) else (reps,)
+    times = tuple(t if not hasattr(t, "__index__") else operator.index(t) for t in times)
+    n = max(len(times), ndim_of(A))
+    times = (1,) * (n - len(times)) + times
+    A = reshape(A, (1,) * (n - ndim_of(A)) + shape_of(A)) if ndim_of(A) < n else A
+    return lax.tile(A, times)
+
+
+def repeat(
+    a: Any,
+    repeats: Any,
+    axis: int | None = None,
+    *,
+    total_repeat_length: int | None = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Each element (or slice along `axis`) repeated. Traced `repeats` need `total_repeat_length`,
+    which cuts or pads with the last.
+
+    >>> jnp.repeat(jnp.array([1, 2]), 2)
+    Array([1, 1, 2, 2], dtype=int32)
+    """
+    if isinstance(repeats, list | tuple):
+        repeats = np.asarray(repeats, dtype=np.int32 if not repeats else None)
+    check_arraylike("repeat", a)
+    a = as_array(unwrap(a))
+    if axis is None:
+        a, axis = ravel(a), 0
+    if not ndim_of(a):
+        a = lax.reshape(a, (1,))
+    k = canonical_axis(axis, ndim_of(a))
+    if total_repeat_length is None:
+        if isinstance(repeats, Tracer):
+            raise ConcretizationTypeError(
+                repeats,
+                "When jit-compiling jnp.repeat, the total number of repeats must be static. To fix "
+                "this, pass a static value "
+                "to the `total_repeat_length` argument.",
+            )
+        counts = np.asarray(repeats)
+        if counts.ndim == 0 or counts.size == 1:
+            return _repeat_each(a, int(counts.reshape(())), k)
+    return _repeat_counts(a, repeats, k, total_repeat_length)
+
+
+def _repeat_each(a: Any, times: int, k: int) -> Any:
+    if times < 0:
+        raise ValueError(f"repeat: repeats must not be negative, got {times}")
+    own = shape_of(a)
+    wide = (*own[: k + 1], times, *own[k + 1 :])
+    out = lax.broadcast_in_dim(a, wide, tuple(j for j in range(len(wide)) if j != k + 1))
+    return lax.reshape(out, (*own[:k], own[k] * times, *own[k + 1 :]))
+
+
+def _repeat_counts(a: Any, repeats: Any, k: int, total: int | None) -> Any:
+    n = shape_of(a)[k]
+    if ndim_of(repeats) > 1:
+        raise ValueError(
+            f"repeat: repeats must be a scalar or one-dimensional, got shape {shape_of(repeats)}"
+        )
+    repeats = broadcast_to(repeats, (n,))
+    if total is None:
+        counts = np.asarray(repeats)
+        if (counts < 0).any():
+            raise ValueError("repeat: repeats must not be negative")
+        total = int(counts.sum())
+    else:
+        total = operator.index(total)
+    if n == 0:
+        return lax.full((*shape_of(a)[:k], total, *shape_of(a)[k + 1 :]), 0, typeof(a).dtype)
+    # Place a 1 where each run starts; the running sum is the index of the element that is repeated
+    # there.
+    shifted = scatter.update(roll(to_type(repeats, np.dtype("int32"), False), 1), 0, 0, "set")
+    starts = cumulative.cumsum(shifted)
+    marks = scatter.update(lax.full((total,), 0, np.int32), starts, 1, "add")
+    gather_at = lax.sub(cumulative.cumsum(marks), np.int32(1))
+    where = (*(slice(None),) * k, gather_at)
+    return indexing.take_index(a, where)
+
+
+def _resize(a: Any, new_shape: Any) -> Any:
+    flat = ravel(a)
+    n, total = shape_of(flat)[0], _size(new_shape)
+    if n == 0 or total == 0:
+        return lax.full(new_shape, 0, typeof(a).dtype)
+    copies = -(-total // n)
+    return lax.reshape(indexing.take_index(tile(flat, copies), slice(0, total)), new_shape)
+
+
+_resize.__name__ = "resize"
+_resize_jit = jit(_resize, static_argnames=("new_shape",))
+
+
+def resize(a: Any, new_shape: Any) -> Any:
+    """The elements in another shape of any size, repeated from the start as often as needed."""
+    check_arraylike("resize", a)
+    shape = canonical_shape(new_shape)
+    if any(n < 0 for n in shape):
+        raise ValueError("all elements of `new_shape` must be non-negative")
+    return _resize_jit(a, new_shape=shape)
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """The positions along each axis of flat positions in an array of `shape`; out of range, the
+    nearest valid.
+    """
+    check_arraylike("unravel_index", indices)
+    sizes = canonical_shape(shape)
+    rest = as_array(unwrap(indices))
+    if not dtypes.is_integer(typeof(rest).dtype):
+        raise TypeError(
+            f"unravel_index: indices must have an integer dtype, got {typeof(rest).dtype.name}"
+        )
+    one = typeof(rest).dtype.type
+    out: list[Any] = []
+    for n in reversed(sizes):
+        q = lax.div(rest, lax.full_like(rest, max(n, 1)))
+        r = lax.rem(rest, lax.full_like(rest, max(n, 1)))
+        low = lax.lt(r, lax.full_like(r, 0))
+        out.append(lax.select(low, lax.add(r, lax.full_like(r, n)), r))
+        rest = lax.select(low, lax.sub(q, lax.full_like(q, 1)), q)
+    over, under = (
+        lax.gt(rest, one(0)),
+        lax.lt(rest, one(-1 % 2**64 if dtypes.is_unsigned(typeof(rest).dtype) else -1)),
+    )
+    clamped = []
+    for n, i in zip(reversed(sizes), out, strict=True):
+        i = lax.select(under, lax.full_like(i, 0), i)
+        clamped.append(lax.select(over, lax.full_like(i, n - 1), i))
+    return tuple(reversed(clamped))

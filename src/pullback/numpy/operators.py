@@ -1,0 +1,189 @@
+"""Python's operators on arrays and tracers: each is the jnp function, or NotImplemented for foreign
+operands.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import lax
+from ..api.operators import native_getitem, native_operator
+from ..core.avals import typeof
+from ..core.trace import Tracer
+from ..runtime.array import ArrayImpl, set_operator
+from . import indexing, ufuncs
+from .products import matmul
+from .util import is_arraylike, promote_args_numeric
+
+_ACCEPTED: tuple[type, ...] = (int, float, complex, np.generic, np.ndarray)
+
+
+def _accepts(other: Any) -> bool:
+    """Can an operator take this operand? Lists, strings and None cannot; objects with their own
+    reflected operator go first.
+    """
+    kind = type(other)
+    if kind in (int, float, bool, complex) or kind is ArrayImpl:
+        return True
+    if getattr(other, "aval", None) is not None:
+        return True
+    if isinstance(other, _ACCEPTED):
+        return True
+    return hasattr(other, "__jax_array__") and is_arraylike(other)
+
+
+def _deferring(fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def operator(x: Any, y: Any) -> Any:
+        if not _accepts(y) or not _accepts(x):
+            return NotImplemented
+        return fun(x, y)
+
+    return operator
+
+
+BINARY: dict[str, Callable[[Any, Any], Any]] = {
+    "add": ufuncs._add2,
+    "subtract": ufuncs._subtract2,
+    "multiply": ufuncs._multiply2,
+    "true_divide": ufuncs.true_divide,
+    "floor_divide": ufuncs.floor_divide,
+    "remainder": ufuncs.remainder,
+    "power": ufuncs.power,
+    "matmul": matmul,
+    "lshift": ufuncs.left_shift,
+    "rshift": ufuncs.right_shift,
+    "and": ufuncs._bitwise_and2,
+    "or": ufuncs._bitwise_or2,
+    "xor": ufuncs._bitwise_xor2,
+    "lt": ufuncs.less,
+    "le": ufuncs.less_equal,
+    "eq": ufuncs.equal,
+    "ne": ufuncs.not_equal,
+    "gt": ufuncs.greater,
+    "ge": ufuncs.greater_equal,
+}
+UNARY: dict[str, Callable[[Any], Any]] = {
+    "negative": ufuncs._negative1,
+    "positive": ufuncs.positive,
+    "absolute": ufuncs.absolute,
+    "invert": ufuncs.invert,
+}
+_DUNDER = {
+    "add": "add",
+    "subtract": "sub",
+    "multiply": "mul",
+    "true_divide": "truediv",
+    "floor_divide": "floordiv",
+    "remainder": "mod",
+    "power": "pow",
+    "matmul": "matmul",
+    "lshift": "lshift",
+    "rshift": "rshift",
+    "and": "and",
+    "or": "or",
+    "xor": "xor",
+}
+_COMPARE = ("lt", "le", "eq", "ne", "gt", "ge")
+_UNARY_DUNDER = {"negative": "neg", "positive": "pos", "absolute": "abs", "invert": "invert"}
+
+
+def _divmod(self: Any, other: Any) -> Any:
+    return ufuncs.divmod(self, other) if _accepts(other) else NotImplemented
+
+
+def _rdivmod(self: Any, other: Any) -> Any:
+    return ufuncs.divmod(other, self) if _accepts(other) else NotImplemented
+
+
+def _round(self: Any, ndigits: int | None = None) -> Any:
+    out = ufuncs.round(self, ndigits or 0)
+    # As Python's round: without a number of digits the result is an integer.
+    return lax.convert_element_type(out, int) if ndigits is None else out
+
+
+def _contains(self: Any, other: Any) -> Any:
+    x, y = promote_args_numeric("contains", self, other)
+    same = lax.eq(x, y)
+    return builtins.bool(lax.reduce_or(same, tuple(range(typeof(same).ndim))))
+
+
+def _reflected(fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if not _accepts(other):
+            return NotImplemented
+        return fun(other, self)
+
+    return method
+
+
+def _direct(fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    def method(self: Any, other: Any) -> Any:
+        if not _accepts(other):
+            return NotImplemented
+        return fun(self, other)
+
+    return method
+
+
+def install(cls: Any) -> None:
+    """Gives a class (of tracers, or of arrays without native operators) every operator."""
+    for name, dunder in _DUNDER.items():
+        _set(cls, f"__{dunder}__", _direct(BINARY[name]))
+        _set(cls, f"__r{dunder}__", _reflected(BINARY[name]))
+    for name in _COMPARE:
+        _set(cls, f"__{name}__", _direct(BINARY[name]))
+    for name, dunder in _UNARY_DUNDER.items():
+        _set(cls, f"__{dunder}__", _unary(UNARY[name]))
+    _set(cls, "__getitem__", indexing.getitem)
+    _install_others(cls)
+
+
+def _unary(fun: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda self: fun(self)
+
+
+def _set(cls: Any, name: str, function: Callable[..., Any]) -> None:
+    function.__name__ = name
+    function.__qualname__ = f"{cls.__name__}.{name}"
+    setattr(cls, name, function)
+
+
+def _install_others(cls: Any) -> None:
+    """The operators that arrays have no native slot for."""
+    for name, function in (
+        ("__divmod__", _divmod),
+        ("__rdivmod__", _rdivmod),
+        ("__round__", _round),
+        ("__contains__", _contains),
+    ):
+        setattr(cls, name, function)
+
+
+def install_native() -> None:
+    """Gives the Array its operators: what runs when no native entry applies."""
+    for name, fun in BINARY.items():
+        set_operator(name, native_operator(name, fun, _deferring(fun)))
+    # A Python integer is a static power: part of the program, not one of its operands.
+    entered = native_operator("power", ufuncs.power, _deferring(ufuncs.power))
+    set_operator(
+        "power", lambda x, y: ufuncs.power(x, y) if type(y) in (int, bool) else entered(x, y)
+    )
+    for name, one in UNARY.items():
+        set_operator(name, native_operator(name, one))
+    set_operator("getitem", native_getitem(indexing.getitem))
+    _install_others(ArrayImpl)
+
+
+def _iterate(self: Any) -> Any:
+    return indexing.iterate(self)
+
+
+def install_all() -> None:
+    """Every operator, on tracers and on arrays."""
+    install(Tracer)
+    Tracer.__iter__ = _iterate
+    install_native()

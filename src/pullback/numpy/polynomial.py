@@ -1,0 +1,393 @@
+"""Polynomials, as vectors of coefficients with the highest power first."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.jit import jit
+from ..control.scan import scan
+from ..core.avals import typeof
+from ..core.trace import Tracer
+from ..errors import ConcretizationTypeError
+from . import (
+    creation,
+    cumulative,
+    index_functions,
+    joining,
+    linalg,
+    manipulation,
+    products,
+    ranges,
+    reductions,
+    scalar_types,
+    signals,
+    sorting,
+    ufuncs,
+)
+from .util import check_arraylike, promote_dtypes, promote_dtypes_inexact
+
+
+@functools.partial(jit, static_argnames=("unroll",))
+def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
+    """The value of the polynomial at `x`, by Horner's rule.
+
+    >>> polyval(jnp.array([1., 0., -1.]), 3.)
+    Array(8., dtype=float32)
+    """
+    check_arraylike("polyval", p, x)
+    p, x = (creation.asarray(v) for v in promote_dtypes(p, x))
+    shape = manipulation.broadcast_shapes(typeof(x).shape, typeof(p).shape[1:])
+    start = creation.zeros(shape, typeof(x).dtype)
+    return scan(lambda y, c: (y * x + c, ()), start, p, unroll=unroll)[0]
+
+
+@jit
+def polyadd(a1: Any, a2: Any) -> Any:
+    """The sum of two polynomials."""
+    check_arraylike("polyadd", a1, a2)
+    a1, a2 = (creation.asarray(v) for v in promote_dtypes(a1, a2))
+    if typeof(a2).shape[0] > typeof(a1).shape[0]:
+        a1, a2 = a2, a1
+    n, m = typeof(a1).shape[0], typeof(a2).shape[0]
+    return a1.at[n - m :].add(a2) if m else a1
+
+
+@jit
+def polysub(a1: Any, a2: Any) -> Any:
+    """The difference of two polynomials."""
+    check_arraylike("polysub", a1, a2)
+    a1, a2 = (creation.asarray(v) for v in promote_dtypes(a1, a2))
+    return polyadd(a1, -a2)
+
+
+def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
+    """The product of two polynomials; `trim_leading_zeros` (not under jit) drops zeros in front."""
+    check_arraylike("polymul", a1, a2)
+    a1, a2 = (creation.asarray(v) for v in promote_dtypes_inexact(a1, a2))
+    if trim_leading_zeros and (typeof(a1).shape[0] > 1 or typeof(a2).shape[0] > 1):
+        a1, a2 = joining.trim_zeros(a1, "f"), joining.trim_zeros(a2, "f")
+    zero = creation.zeros(1, typeof(a1).dtype)
+    a1 = a1 if typeof(a1).shape[0] else zero
+    a2 = a2 if typeof(a2).shape[0] else zero
+    return signals.convolve(a1, a2, mode="full")
+
+
+def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
+    """(quotient, remainder) of two polynomials; `trim_leading_zeros` (not under jit) drops zeros in
+    front of the remainder.
+    """
+    check_arraylike("polydiv", u, v)
+    u, v = (creation.asarray(w) for w in promote_dtypes_inexact(u, v))
+    m, n = typeof(u).shape[0] - 1, typeof(v).shape[0] - 1
+    scale = 1.0 / v[0]
+    quotient = creation.zeros(max(m - n + 1, 1), typeof(u).dtype)
+    for k in range(m - n + 1):
+        d = scale * u[k]
+        quotient = quotient.at[k].set(d)
+        u = u.at[k : k + n + 1].add(-d * v)
+    if trim_leading_zeros:
+        u = joining.trim_zeros(u, "f")
+    return quotient, u
+
+
+@functools.partial(jit, static_argnames=("m",))
+def polyder(p: Any, m: int = 1) -> Any:
+    """The m-th derivative.
+
+    Raises ValueError if m is negative.
+    """
+    check_arraylike("polyder", p)
+    m = operator.index(m)
+    (p,) = (creation.asarray(v) for v in promote_dtypes_inexact(p))
+    if m < 0:
+        raise ValueError("Order of derivative must be positive")
+    if m == 0:
+        return p
+    n = typeof(p).shape[0]
+    if m >= n:
+        return creation.zeros(0, typeof(p).dtype)
+    factors = np.ones(n - m)
+    for k in range(m):
+        factors *= np.arange(n - m, 0, -1) + m - 1 - k
+    return p[:-m] * creation.asarray(factors, typeof(p).dtype)
+
+
+@functools.partial(jit, static_argnames=("m",))
+def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
+    """The m-th integral, with integration constants `k`.
+
+    Raises ValueError if m is negative or there are not m constants.
+    """
+    m = operator.index(m)
+    k = 0 if k is None else k
+    check_arraylike("polyint", p, k)
+    p, k = (creation.asarray(v) for v in promote_dtypes_inexact(p, k))
+    if m < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    k = manipulation.atleast_1d(k)
+    if typeof(k).shape[0] == 1:
+        k = creation.full((m,), k[0])
+    if typeof(k).shape != (m,):
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or m.")
+    if m == 0:
+        return p
+    n = typeof(p).shape[0]
+    grid = np.arange(n + m)[None, :] - np.arange(m)[:, None]
+    factors = np.maximum(1, grid).prod(0)[::-1]
+    return joining.concatenate([p, k]) / creation.asarray(factors, typeof(p).dtype)
+
+
+@jit
+def poly(seq_of_zeros: Any) -> Any:
+    """The coefficients of the polynomial with these zeros, or the characteristic polynomial of a
+    square matrix.
+
+    >>> poly(jnp.array([1., 2.]))
+    Array([ 1., -3.,  2.], dtype=float32)
+    """
+    check_arraylike("poly", seq_of_zeros)
+    (zeros,) = (creation.asarray(v) for v in promote_dtypes_inexact(seq_of_zeros))
+    zeros = manipulation.atleast_1d(zeros)
+    shape = typeof(zeros).shape
+    if len(shape) == 2 and shape[0] == shape[1] and shape[0]:
+        zeros = linalg.eigvals(zeros)
+    elif len(shape) != 1:
+        raise ValueError("input must be 1d or non-empty square 2d array.")
+    dtype = typeof(zeros).dtype
+    if not typeof(zeros).shape[0]:
+        return creation.ones((), dtype)
+    out = creation.ones((1,), dtype)
+    for k in range(typeof(zeros).shape[0]):
+        out = signals.convolve(
+            out, joining.stack([creation.ones((), dtype), -zeros[k]]), mode="full"
+        )
+    return out
+
+
+@functools.partial(jit, static_argnames=("full", "cov", "deg", "has_w"))
+def _polyfit(
+    x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any, has_w: bool
+) -> Any:
+    order = deg + 1
+    lhs, rhs = ranges.vander(x, order), y
+    if has_w:
+        lhs = lhs * w[:, None]
+        rhs = rhs * (w[:, None] if typeof(rhs).ndim == 2 else w)
+    scale = ufuncs.sqrt((lhs * lhs).sum(axis=0))
+    lhs = lhs / scale[None, :]
+    c, resids, rank, s = linalg.lstsq(lhs, rhs, rcond)
+    c = (c.T / scale).T
+    if full:
+        return c, resids, rank, s, rcond
+    if not cov:
+        return c
+    base = linalg.inv(products.dot(lhs.T, lhs)) / products.outer(scale, scale)
+    if cov == "unscaled":
+        factor: Any = 1
+    else:
+        n = typeof(x).shape[0]
+        if n <= order:
+            raise ValueError(
+                "the number of data points must exceed order to scale the covariance matrix"
+            )
+        factor = resids / (n - order)
+        factor = manipulation.squeeze(factor) if typeof(y).ndim == 1 else factor
+    return c, base * factor if typeof(y).ndim == 1 else base[:, :, None] * factor
+
+
+def polyfit(
+    x: Any,
+    y: Any,
+    deg: int,
+    rcond: float | None = None,
+    full: bool = False,
+    w: Any = None,
+    cov: bool = False,
+) -> Any:
+    """The polynomial of this degree that fits the points best, in least squares; `w` weighs the
+    residuals.
+
+    `full`: (coefficients, residuals, rank, singular values, rcond); `cov`: (coefficients, their
+    covariance).
+
+    Raises TypeError for vectors that do not fit, ValueError for a negative degree.
+    """
+    check_arraylike("polyfit", x, y) if w is None else check_arraylike("polyfit", x, y, w)
+    deg = operator.index(deg)
+    arrays = [creation.asarray(v) for v in promote_dtypes_inexact(x, y)]
+    x, y = (a + 0.0 for a in arrays)
+    if deg < 0:
+        raise ValueError("expected deg >= 0")
+    if typeof(x).ndim != 1:
+        raise TypeError("expected 1D vector for x")
+    if typeof(x).shape[0] == 0:
+        raise TypeError("expected non-empty vector for x")
+    if typeof(y).ndim not in (1, 2):
+        raise TypeError("expected 1D or 2D array for y")
+    if typeof(x).shape[0] != typeof(y).shape[0]:
+        raise TypeError("expected x and y to have same length")
+    if rcond is None:
+        rcond = typeof(x).shape[0] * float(scalar_types.finfo(typeof(x).dtype).eps)
+    if w is not None:
+        (w,) = (creation.asarray(v) for v in promote_dtypes_inexact(w))
+        w = w + 0.0
+        if typeof(w).ndim != 1:
+            raise TypeError("expected a 1-d array for weights")
+        if typeof(w).shape[0] != typeof(y).shape[0]:
+            raise TypeError("expected w and y to have the same length")
+    return _polyfit(
+        x, y, deg, rcond, full, creation.zeros(0) if w is None else w, cov, w is not None
+    )
+
+
+@jit
+def _companion_roots(p: Any) -> Any:
+    n = typeof(p).shape[0]
+    if n < 2:
+        return creation.zeros((0,), _complex(typeof(p).dtype))
+    matrix = products.diag(creation.ones((n - 2,), typeof(p).dtype), -1)
+    matrix = matrix.at[0, :].set(-p[1:] / p[0])
+    return linalg.eigvals(matrix)
+
+
+def _complex(dtype: Any) -> Any:
+    return (
+        np.dtype("complex128")
+        if dtype in (np.dtype("float64"), np.dtype("complex128"))
+        else np.dtype("complex64")
+    )
+
+
+@jit
+def _roots_padded(p: Any) -> Any:
+    """Leading zeros move behind, as roots that are NaN; trailing zeros are roots 0 by
+    themselves.
+    """
+    n = typeof(p).shape[0]
+    leading = reductions.sum(cumulative.cumsum(p != 0) == 0)
+    found = _companion_roots(manipulation.roll(p, -leading))
+    # The roll appended as many roots 0 as there were leading zeros: the smallest in size.
+    order = sorting.argsort(ufuncs.abs(found), descending=True)
+    found = found[order]
+    return index_functions.where(ranges.arange(n - 1) < n - 1 - leading, found, np.nan)
+
+
+def roots(p: Any, *, strip_zeros: bool = True) -> Any:
+    """The zeros of a polynomial, complex. Under jit use strip_zeros=False, which leaves NaN for the
+    zeros of missing leading terms.
+
+    Raises ValueError unless p has one axis.
+    """
+    check_arraylike("roots", p)
+    (p,) = (creation.asarray(v) for v in promote_dtypes_inexact(p))
+    p = manipulation.atleast_1d(p)
+    if typeof(p).ndim != 1:
+        raise ValueError("Input must be a rank-1 array.")
+    n = typeof(p).shape[0]
+    if n < 2:
+        return creation.zeros((0,), _complex(typeof(p).dtype))
+    if not strip_zeros:
+        return _roots_padded(p)
+    if isinstance(p, Tracer):
+        raise ConcretizationTypeError(
+            p,
+            "The error occurred in the jnp.roots() function. To use this within a JIT-compiled "
+            "context, pass strip_zeros=False, but be aware that leading zeros will be result in "
+            "some returned roots being set to NaN.",
+        )
+    host = np.asarray(p)
+    held = np.flatnonzero(host)
+    if not held.size:
+        return creation.zeros((0,), _complex(typeof(p).dtype))
+    found = _companion_roots(creation.asarray(host[held[0] : held[-1] + 1]))
+    return joining.concatenate([found, creation.zeros((n - 1 - held[-1],), typeof(found).dtype)])
+
+
+# --- windows ---
+def _count(M: Any) -> int:
+    if isinstance(M, Tracer):
+        raise ConcretizationTypeError(M, "The size of a window must be static.")
+    return operator.index(M)
+
+
+def _window(M: int, values: Any) -> Any:
+    kind = dtypes.default_float()
+    if M <= 1:
+        return creation.ones((max(M, 0),), kind)
+    return values(lax.iota(kind, M))
+
+
+def bartlett(M: int) -> Any:
+    """The triangular window of M points.
+
+    >>> bartlett(3)
+    Array([0., 1., 0.], dtype=float32)
+    """
+    M = _count(M)
+    return _window(M, lambda n: 1 - ufuncs.abs(2 * n + 1 - M) / (M - 1))
+
+
+def blackman(M: int) -> Any:
+    """The Blackman window of M points."""
+    M = _count(M)
+    return _window(
+        M,
+        lambda n: (
+            0.42
+            - 0.5 * ufuncs.cos(2 * np.pi * n / (M - 1))
+            + 0.08 * ufuncs.cos(4 * np.pi * n / (M - 1))
+        ),
+    )
+
+
+def hamming(M: int) -> Any:
+    """The Hamming window of M points."""
+    M = _count(M)
+    return _window(M, lambda n: 0.54 - 0.46 * ufuncs.cos(2 * np.pi * n / (M - 1)))
+
+
+def hanning(M: int) -> Any:
+    """The Hann window of M points."""
+    M = _count(M)
+    return _window(M, lambda n: 0.5 * (1 - ufuncs.cos(2 * np.pi * n / (M - 1))))
+
+
+def kaiser(M: int, beta: Any) -> Any:
+    """The Kaiser window of M points and shape `beta`."""
+    M = _count(M)
+    middle = 0.5 * (M - 1)
+    return _window(
+        M,
+        lambda n: (
+            _i0(beta * ufuncs.sqrt(1 - ((n - middle) / middle) ** 2))
+            / _i0(creation.asarray(beta, dtypes.default_float()))
+        ),
+    )
+
+
+def _i0(x: Any) -> Any:
+    return ufuncs.exp(ufuncs.abs(x)) * lax.bessel_i0e(x)
+
+
+__all__ = [
+    "bartlett",
+    "blackman",
+    "hamming",
+    "hanning",
+    "kaiser",
+    "poly",
+    "polyadd",
+    "polyder",
+    "polydiv",
+    "polyfit",
+    "polyint",
+    "polymul",
+    "polysub",
+    "polyval",
+    "roots",
+]

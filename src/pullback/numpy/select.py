@@ -1,0 +1,39 @@
+"""`select_where`: the three-argument `where`, on which much else is built."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.jit import jit
+from ..core.avals import typeof
+from .util import broadcast_all, check_arraylike, literal, promote_dtypes, shape_of
+
+
+def _where(condition: Any, x: Any, y: Any) -> Any:
+    check_arraylike("where", condition, x, y)
+    if not dtypes.is_bool(typeof(condition).dtype):
+        condition = lax.ne(condition, literal(condition, 0))
+    x, y = promote_dtypes(x, y)
+    if not shape_of(condition):
+        # A scalar condition chooses whole arrays.
+        x, y = broadcast_all(x, y)
+    else:
+        condition, x, y = broadcast_all(condition, x, y)
+    return lax.select(condition, x, y)
+
+
+_where_jit = jit(_where)
+
+
+def select_where(condition: Any, x: Any, y: Any) -> Any:
+    """`x` where `condition`, else `y`; dtypes promoted, shapes broadcast."""
+    check_arraylike("where", condition, x, y)
+    return _where_jit(condition, x, y)
+
+
+def number(value: Any, dtype: Any) -> Any:
+    """A host scalar of exactly this dtype."""
+    return np.asarray(value).astype(dtype)[()]

@@ -1,0 +1,404 @@
+"""Unique elements, and arrays as sets. Results whose size depends on the values need `size=` under
+jit.
+"""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.jit import jit
+from ..core.avals import typeof
+from ..core.trace import Tracer
+from ..errors import ConcretizationTypeError
+from . import (
+    creation,
+    cumulative,
+    index_functions,
+    joining,
+    manipulation,
+    ranges,
+    reductions,
+    signals,
+    sorting,
+    ufuncs_more,
+)
+from .sorting import lexsort
+from .util import canonical_axis, check_arraylike, default_int, promote_dtypes
+
+
+def _concrete(x: Any, name: str) -> None:
+    if isinstance(x, Tracer):
+        raise ConcretizationTypeError(
+            x,
+            f"The error arose in jnp.{name}(): the size of the result depends on values. To make "
+            f"jnp.{name}() compatible with JIT and "
+            "other transforms, you can specify a concrete value for the size argument, which will "
+            "determine the output size.",
+        )
+
+
+def _host(*arrays: Any) -> list[np.ndarray[Any, Any]]:
+    return [np.asarray(x) for x in arrays]
+
+
+# --- unique ---
+@functools.partial(jit, static_argnames=("axis", "equal_nan"))
+def _sorted_mask(ar: Any, axis: int, equal_nan: bool) -> Any:
+    """(the slices along `axis`, sorted; where each is the first of its kind; the permutation)."""
+    moved = manipulation.moveaxis(ar, axis, 0)
+    n = typeof(moved).shape[0]
+    flat = manipulation.reshape(moved, (n, int(np.prod(typeof(moved).shape[1:], dtype=np.int64))))
+    width = typeof(flat).shape[1]
+    if width == 0 or n == 0:
+        return moved, ranges.arange(n) == 0, ranges.arange(n)
+    order = lexsort(tuple(flat[:, k] for k in range(width))[::-1])
+    rows = flat[order]
+    here, before = rows[1:], rows[:-1]
+    differs = lax.ne(here, before)
+    if equal_nan and dtypes.is_inexact(typeof(rows).dtype):
+        differs = differs & ~(lax.ne(here, here) & lax.ne(before, before))
+    first = joining.concatenate([creation.ones((1,), bool), reductions.any(differs, axis=1)])
+    return moved[order], first, order
+
+
+def unique(
+    ar: Any,
+    return_index: bool = False,
+    return_inverse: bool = False,
+    return_counts: bool = False,
+    axis: int | None = None,
+    *,
+    equal_nan: bool = True,
+    size: int | None = None,
+    fill_value: Any = None,
+    sorted: bool = True,
+) -> Any:
+    """The distinct elements (or slices along `axis`), sorted; with the index of the first of each,
+    the way back, and how many there are.
+
+    `size` fixes the number of results (needed under jit): more are cut off, fewer are padded with
+    `fill_value` (by default the least).
+
+    >>> unique(jnp.array([3, 1, 1]), return_counts=True)
+    (Array([1, 3], dtype=int32), Array([2, 1], dtype=int32))
+
+    Raises ConcretizationTypeError under jit without `size`.
+    """
+    check_arraylike("unique", ar)
+    if size is None:
+        _concrete(ar, "unique")
+    array = creation.asarray(ar)
+    shape = typeof(array).shape
+    if axis is None:
+        flat, along = manipulation.ravel(array), 0
+    else:
+        flat, along = array, canonical_axis(axis, len(shape))
+    rows, first, order = _sorted_mask(flat, along, equal_nan)
+    n = typeof(flat).shape[along]
+    if size is None:
+        size = int(np.count_nonzero(np.asarray(first)))
+        padded = False
+    else:
+        size = int(size)
+        padded = True
+    if n == 0:
+        if size and fill_value is None:
+            raise ValueError(
+                "jnp.unique: for zero-sized input with nonzero size argument, fill_value must be "
+                "specified"
+            )
+    places = (
+        index_functions.nonzero(first, size=size)[0]
+        if n
+        else creation.zeros((size,), default_int())
+    )
+    values = (
+        rows[places]
+        if n
+        else creation.full(
+            (size, *typeof(rows).shape[1:]),
+            0 if fill_value is None else fill_value,
+            typeof(rows).dtype,
+        )
+    )
+    if padded and fill_value is not None and n:
+        real = ranges.arange(size) < reductions.sum(first)
+        real = lax.expand_dims(real, tuple(range(1, typeof(values).ndim)))
+        values = index_functions.where(
+            real, values, creation.asarray(fill_value, dtype=typeof(values).dtype)
+        )
+    results = [manipulation.moveaxis(values, 0, along)]
+    if return_index:
+        results.append(order[places] if n else places)
+    if return_inverse:
+        way = (
+            creation.zeros((n,), default_int())
+            .at[order]
+            .set(cumulative.cumsum(first, dtype=default_int()) - 1)
+            if n
+            else creation.zeros((0,), default_int())
+        )
+        results.append(manipulation.reshape(way, shape) if axis is None else way)
+    if return_counts:
+        if n:
+            starts = (
+                index_functions.nonzero(first, size=size + 1, fill_value=n)[0]
+                if padded
+                else joining.append(places, default_int().type(n))
+            )
+            starts = starts.at[-1].set(n) if padded and size >= n else starts
+            results.append(signals.diff(starts))
+        else:
+            results.append(creation.zeros((size,), default_int()))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+class _UniqueAllResult(NamedTuple):
+    values: Any
+    indices: Any
+    inverse_indices: Any
+    counts: Any
+
+
+class _UniqueCountsResult(NamedTuple):
+    values: Any
+    counts: Any
+
+
+class _UniqueInverseResult(NamedTuple):
+    values: Any
+    inverse_indices: Any
+
+
+def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
+    """The distinct elements, their first indices, the way back and their counts; NaNs are all
+    distinct.
+    """
+    check_arraylike("unique_all", x)
+    return _UniqueAllResult(
+        *unique(x, True, True, True, equal_nan=False, size=size, fill_value=fill_value)
+    )
+
+
+def unique_counts(
+    x: Any, /, *, size: int | None = None, fill_value: Any = None
+) -> _UniqueCountsResult:
+    """The distinct elements and their counts; NaNs are all distinct."""
+    check_arraylike("unique_counts", x)
+    return _UniqueCountsResult(
+        *unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
+    )
+
+
+def unique_inverse(
+    x: Any, /, *, size: int | None = None, fill_value: Any = None
+) -> _UniqueInverseResult:
+    """The distinct elements and the way back; NaNs are all distinct."""
+    check_arraylike("unique_inverse", x)
+    return _UniqueInverseResult(
+        *unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value)
+    )
+
+
+def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The distinct elements; NaNs are all distinct."""
+    check_arraylike("unique_values", x)
+    return unique(x, equal_nan=False, size=size, fill_value=fill_value)
+
+
+# --- membership ---
+@functools.partial(jit, static_argnames=("invert",))
+def _in1d(a: Any, b: Any, invert: bool) -> Any:
+    if invert:
+        return reductions.all(lax.expand_dims(a, (1,)) != lax.expand_dims(b, (0,)), axis=1)
+    return reductions.any(lax.expand_dims(a, (1,)) == lax.expand_dims(b, (0,)), axis=1)
+
+
+@functools.partial(jit, static_argnames=("invert",))
+def _in_sorted(a: Any, b: Any, invert: bool) -> Any:
+    table = sorting.sort(b)
+    place = sorting.searchsorted(table, a)
+    found = index_functions.take(table, place, mode="clip") == a
+    return ~found if invert else found
+
+
+def isin(
+    element: Any,
+    test_elements: Any,
+    assume_unique: bool = False,
+    invert: bool = False,
+    *,
+    method: str = "auto",
+) -> Any:
+    """Whether each element is among `test_elements` (with `invert`, whether it is not). NaN is in
+    nothing.
+
+    >>> isin(jnp.array([1, 2]), jnp.array([2, 3]))
+    Array([False,  True], dtype=bool)
+
+    Raises ValueError for a method other than "auto", "compare_all", "binary_search" or "sort".
+    """
+    check_arraylike("isin", element, test_elements)
+    if method not in ("auto", "compare_all", "binary_search", "sort"):
+        raise ValueError(
+            f"isin: invalid method='{method}'. Expected 'auto', 'compare_all', 'binary_search', or "
+            "'sort'."
+        )
+    a, b = (creation.asarray(x) for x in promote_dtypes(element, test_elements))
+    shape = typeof(a).shape
+    a, b = manipulation.ravel(a), manipulation.ravel(b)
+    n, m = typeof(a).shape[0], typeof(b).shape[0]
+    if not n or not m:
+        return creation.full(shape, invert, bool)
+    large = method in ("binary_search", "sort") or (method == "auto" and n * m > 2**18 and m > 64)
+    out = (_in_sorted if large else _in1d)(a, b, invert)
+    return manipulation.reshape(out, shape)
+
+
+# --- sets ---
+def _pair(name: str, ar1: Any, ar2: Any, size: int | None) -> tuple[Any, Any]:
+    check_arraylike(name, ar1, ar2)
+    if size is None:
+        _concrete(ar1, name)
+        _concrete(ar2, name)
+    a, b = promote_dtypes(ar1, ar2)
+    return manipulation.ravel(creation.asarray(a)), manipulation.ravel(creation.asarray(b))
+
+
+def _select(values: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
+    """The values under a mask: all of them, or `size` of them, padded with fill_value."""
+    if size is None:
+        return creation.asarray(np.asarray(values)[np.asarray(mask)])
+    places = index_functions.nonzero(mask, size=size)[0]
+    real = ranges.arange(size) < reductions.sum(mask)
+    fill = creation.asarray(0 if fill_value is None else fill_value, dtype=typeof(values).dtype)
+    return (
+        index_functions.where(real, values[places], fill)
+        if typeof(values).shape[0]
+        else creation.full((size,), fill, typeof(values).dtype)
+    )
+
+
+def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
+    """The distinct elements of both arrays, sorted. `size`, `fill_value`: as for `unique`."""
+    a, b = _pair("union1d", ar1, ar2, size)
+    return unique(joining.concatenate([a, b]), size=size, fill_value=fill_value)
+
+
+def setdiff1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The distinct elements of the first array that are not in the second, sorted; padded with 0 or
+    `fill_value` to `size`.
+    """
+    a, b = _pair("setdiff1d", ar1, ar2, size)
+    n = typeof(a).shape[0]
+    if not n:
+        return creation.full((size or 0,), 0 if fill_value is None else fill_value, typeof(a).dtype)
+    if size is None:
+        if not assume_unique:
+            a = unique(a)
+        return _select(a, isin(a, b, invert=True), None, fill_value)
+    mask = isin(a, b, invert=True)
+    if not assume_unique:
+        a, first, _ = _sorted_mask(a, 0, True)
+        mask = isin(a, b, invert=True) & first
+    return _select(a, mask, size, fill_value)
+
+
+def setxor1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The elements that are in one array only, sorted; padded with 0 or `fill_value` to `size`."""
+    a, b = _pair("setxor1d", ar1, ar2, size)
+    if not assume_unique:
+        a_rows, a_first, _ = _sorted_mask(a, 0, True)
+        b_rows, b_first, _ = _sorted_mask(b, 0, True)
+    else:
+        a_rows, b_rows = a, b
+        a_first, b_first = (creation.ones(typeof(x).shape, bool) for x in (a, b))
+    values = joining.concatenate([a_rows, b_rows])
+    alone = joining.concatenate(
+        [isin(a_rows, b_rows, invert=True) & a_first, isin(b_rows, a_rows, invert=True) & b_first]
+    )
+    order = sorting.argsort(values)
+    return _select(values[order], alone[order], size, fill_value)
+
+
+def intersect1d(
+    ar1: Any,
+    ar2: Any,
+    assume_unique: bool = False,
+    return_indices: bool = False,
+    *,
+    size: int | None = None,
+    fill_value: Any = None,
+) -> Any:
+    """The elements that are in both arrays, sorted; with `return_indices`, also their first indices
+    in each.
+
+    `size` fixes the number of results (needed under jit): padded with `fill_value` (by default the
+    least of the result), and the indices with the length of their array.
+    """
+    a, b = _pair("intersect1d", ar1, ar2, size)
+    if size is None:
+        common, first, second = np.intersect1d(  # type: ignore[call-overload]
+            *_host(a, b), assume_unique=assume_unique, return_indices=True
+        )
+        values = creation.asarray(common)
+        if return_indices:
+            return (
+                values,
+                creation.asarray(first.astype(default_int())),
+                creation.asarray(second.astype(default_int())),
+            )
+        return values
+    n, m = typeof(a).shape[0], typeof(b).shape[0]
+    rows, new, order = _sorted_mask(a, 0, True)
+    mask = isin(rows, b) & new
+    places = index_functions.nonzero(mask, size=size)[0]
+    real = ranges.arange(size) < reductions.sum(mask)
+    values = rows[places]
+    least = (
+        values[0]
+        if fill_value is None
+        else creation.asarray(fill_value, dtype=typeof(values).dtype)
+    )
+    values = index_functions.where(real, values, least)
+    if not return_indices:
+        return values
+    b_rows, _, b_order = _sorted_mask(b, 0, True)
+    where_b = b_order[ufuncs_more.clip(sorting.searchsorted(b_rows, values), 0, max(m - 1, 0))]
+    return (
+        values,
+        index_functions.where(real, order[places], n),
+        index_functions.where(real, where_b, m),
+    )
+
+
+__all__ = [
+    "intersect1d",
+    "isin",
+    "setdiff1d",
+    "setxor1d",
+    "union1d",
+    "unique",
+    "unique_all",
+    "unique_counts",
+    "unique_inverse",
+    "unique_values",
+]

@@ -1,0 +1,290 @@
+"""Sorting, partial sorting, and search in sorted arrays."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.jit import jit
+from ..control.scan import scan
+from ..core.avals import typeof
+from . import creation, index_functions, joining, manipulation, reductions, scalar_types, ufuncs
+from .util import canonical_axis, check_arraylike, default_int, index_dtype, promote_dtypes
+
+
+def _checked(name: str, a: Any, kind: Any, order: Any) -> Any:
+    check_arraylike(name, a)
+    if kind is not None:
+        raise TypeError(
+            f"'kind' argument to {name} is not supported. Use stable=True or stable=False to "
+            "specify sort stability."
+        )
+    if order is not None:
+        raise TypeError(f"'order' argument to {name} is not supported.")
+    return creation.asarray(a)
+
+
+def _whole(a: Any, axis: int | None) -> tuple[Any, int]:
+    if axis is None:
+        return manipulation.ravel(a), 0
+    return a, canonical_axis(axis, typeof(a).ndim)
+
+
+@functools.partial(jit, static_argnames=("axis", "kind", "order", "stable", "descending"))
+def sort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+) -> Any:
+    """A sorted copy of an array along `axis` (None: of all elements). NaN is last; with
+    `descending`, first.
+
+    >>> sort(jnp.array([3, 1, 2]))
+    Array([1, 2, 3], dtype=int32)
+
+    Raises ValueError for an axis out of range, TypeError for `kind` and `order`.
+    """
+    x, axis = _whole(_checked("sort", a, kind, order), axis)
+    out = lax.sort(x, dimension=axis, is_stable=stable)
+    return lax.rev(out, (axis,)) if descending else out
+
+
+@functools.partial(jit, static_argnames=("axis", "kind", "order", "stable", "descending", "dtype"))
+def argsort(
+    a: Any,
+    axis: int | None = -1,
+    *,
+    kind: None = None,
+    order: None = None,
+    stable: bool = True,
+    descending: bool = False,
+    dtype: Any = None,
+) -> Any:
+    """The indices that sort an array along `axis`, equal elements in their order if `stable`.
+
+    >>> argsort(jnp.array([3, 1, 2]))
+    Array([1, 2, 0], dtype=int32)
+    """
+    x, axis = _whole(_checked("argsort", a, kind, order), axis)
+    shape = typeof(x).shape
+    kind_of_index = default_int() if dtype is None else dtypes.canonicalize_dtype(dtype)
+    places = lax.broadcasted_iota(kind_of_index, shape, axis)
+    # Descending and stable: sort the reversed array, so that reversing the result puts equal
+    # elements back in order.
+    turn = descending and stable
+    if turn:
+        x, places = lax.rev(x, (axis,)), lax.rev(places, (axis,))
+    _, out = lax.sort((x, places), dimension=axis, is_stable=stable, num_keys=1)
+    return lax.rev(out, (axis,)) if descending else out
+
+
+@jit
+def sort_complex(a: Any) -> Any:
+    """The array sorted along its last axis, as complex numbers: by real part, then by imaginary
+    part.
+    """
+    check_arraylike("sort_complex", a)
+    x = sort(a)
+    return lax.convert_element_type(x, scalar_types.result_type(x, np.complex64))
+
+
+@functools.partial(jit, static_argnames=("axis",))
+def lexsort(keys: Any, axis: int = -1) -> Any:
+    """The indices that sort by several keys, the last key first.
+
+    >>> lexsort((jnp.array([2, 1, 3]), jnp.array([1, 1, 0])))
+    Array([2, 1, 0], dtype=int32)
+
+    Raises TypeError without keys, ValueError if their shapes differ.
+    """
+    keys = tuple(creation.asarray(k) for k in keys)
+    if not keys:
+        raise TypeError("need sequence of keys with len > 0 in lexsort")
+    shapes = {typeof(k).shape for k in keys}
+    if len(shapes) > 1:
+        raise ValueError("all keys need to be the same shape")
+    shape = shapes.pop()
+    if not shape:
+        return creation.array(0, dtype=np.int32)
+    axis = canonical_axis(axis, len(shape))
+    places = lax.broadcasted_iota(default_int(), shape, axis)
+    return lax.sort((*keys[::-1], places), dimension=axis, num_keys=len(keys))[-1]
+
+
+def _partition_axis(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int, int]:
+    check_arraylike(name, a)
+    x = creation.asarray(a)
+    if dtypes.is_complex(typeof(x).dtype):
+        raise NotImplementedError(
+            f"jnp.{name} for complex dtype is not implemented. Fix: jnp.sort."
+        )
+    axis = canonical_axis(axis, typeof(x).ndim)
+    n = typeof(x).shape[axis]
+    kth = operator.index(kth)
+    if not -n <= kth < n:
+        raise ValueError(f"index {kth} is out of bounds for array of dimension {n}")
+    return x, axis, kth % n
+
+
+@functools.partial(jit, static_argnames=("kth", "axis"))
+def partition(a: Any, kth: int, axis: int = -1) -> Any:
+    """A copy in which element `kth` along `axis` is where sorting puts it, smaller ones before it
+    (sorted), others after it.
+    """
+    x, axis, kth = _partition_axis("partition", a, kth, axis)
+    return sort(x, axis=axis) if typeof(x).ndim else x
+
+
+@functools.partial(jit, static_argnames=("kth", "axis"))
+def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
+    """The indices that `partition` would apply."""
+    x, axis, kth = _partition_axis("argpartition", a, kth, axis)
+    return argsort(x, axis=axis, dtype=np.int32)
+
+
+# --- search ---
+def _before(a: Any, b: Any, equal: bool) -> Any:
+    """a < b (a <= b with `equal`) in the order in which arrays are sorted: -0 equals 0, NaN is
+    greatest and equals itself.
+    """
+    d = typeof(a).dtype
+    if dtypes.is_float(d):
+        a, b = _canonical(a), _canonical(b)
+        return (lax.le_to_p if equal else lax.lt_to_p).bind(*manipulation.broadcast_arrays(a, b))
+    return ufuncs.less_equal(a, b) if equal else ufuncs.less(a, b)
+
+
+def _canonical(x: Any) -> Any:
+    x = lax.select(lax.eq(x, lax.full_like(x, 0)), lax.full_like(x, 0), x)
+    return lax.select(lax.ne(x, x), lax.full_like(x, np.nan), x)
+
+
+def _search_scan(a: Any, v: Any, side: str, dtype: Any, unroll: bool) -> Any:
+    n = typeof(a).shape[0]
+    word = np.dtype("uint32") if n < 2**32 - 1 else np.dtype("uint64")
+    low, high = creation.zeros(typeof(v).shape, word), creation.full(typeof(v).shape, n, word)
+
+    def halve(state: Any, _: Any) -> Any:
+        low, high = state
+        middle = low + lax.div(high - low, lax.full_like(low, 2))
+        value = index_functions.take(a, middle.astype(dtype), axis=0, mode="clip")
+        left = _before(v, value, True) if side == "left" else _before(v, value, False)
+        return (
+            index_functions.where(left, low, middle),
+            index_functions.where(left, middle, high),
+        ), ()
+
+    steps = int(np.ceil(np.log2(n + 1)))
+    (_, found), _ = scan(halve, (low, high), (), steps, unroll=steps if unroll else 1)
+    return found.astype(dtype)
+
+
+def _search_compare(a: Any, v: Any, side: str, dtype: Any) -> Any:
+    table = lax.expand_dims(a, tuple(range(1, typeof(v).ndim + 1)))
+    less = _before(*manipulation.broadcast_arrays(table, v[None]), side != "left")  # type: ignore[call-arg]
+    return reductions.sum(less.astype(dtype), axis=0, dtype=dtype)
+
+
+def _search_sort(a: Any, v: Any, side: str, dtype: Any) -> Any:
+    flat = manipulation.ravel(v)
+    n, m = typeof(a).shape[0], typeof(flat).shape[0]
+    # Ranks among both, less ranks among the queries alone, are counts of table elements.
+    both = joining.concatenate([flat, a] if side == "left" else [a, flat])
+    rank = _rank(both, dtype)[slice(0, m) if side == "left" else slice(n, None)]
+    out = rank - _rank(flat, dtype)
+    return manipulation.reshape(out, typeof(v).shape)
+
+
+def _rank(x: Any, dtype: Any) -> Any:
+    order = argsort(x, dtype=dtype)
+    return creation.zeros_like(order).at[order].set(lax.iota(dtype, typeof(x).shape[0]))
+
+
+@functools.partial(jit, static_argnames=("side", "method"))
+def searchsorted(
+    a: Any, v: Any, side: str = "left", sorter: Any = None, *, method: str = "scan"
+) -> Any:
+    """The index at which each value of `v` goes into the sorted vector `a` to keep it sorted; of
+    equal ones, before or after by `side`.
+
+    `method`: "scan" (binary search), "scan_unrolled", "sort", "compare_all". `sorter` gives the
+    indices that sort `a`.
+
+    >>> searchsorted(jnp.array([1, 2, 2, 3]), 2, side="right")
+    Array(3, dtype=int32)
+
+    Raises ValueError for an unknown side or method, or if `a` has not one axis.
+    """
+    if sorter is None:
+        check_arraylike("searchsorted", a, v)
+    else:
+        check_arraylike("searchsorted", a, v, sorter)
+    if side not in ("left", "right"):
+        raise ValueError(
+            f"side={side!r} is an invalid value for keyword 'side'. Expected 'left' or 'right'."
+        )
+    if method not in ("scan", "scan_unrolled", "sort", "compare_all"):
+        raise ValueError(
+            f"method={method!r} is an invalid value for keyword 'method'. Expected 'sort', 'scan', "
+            "'scan_unrolled', or 'compare_all'."
+        )
+    if np.ndim(a) != 1:
+        raise ValueError("a should be 1-dimensional")
+    a, v = (creation.asarray(x) for x in promote_dtypes(a, v))
+    if sorter is not None:
+        a = a[sorter]
+    n = typeof(a).shape[0]
+    dtype = index_dtype(n)
+    if n == 0:
+        return creation.zeros(typeof(v).shape, dtype)
+    if method == "sort":
+        return _search_sort(a, v, side, dtype)
+    if method == "compare_all":
+        return _search_compare(a, v, side, dtype)
+    return _search_scan(a, v, side, dtype, method == "scan_unrolled")
+
+
+@functools.partial(jit, static_argnames=("right", "method"))
+def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = None) -> Any:
+    """The index of the bin of each element of `x`; `bins` are monotonic edges. `right`: bins
+    include their right edge.
+
+    >>> digitize(jnp.array([0.5, 1.5]), jnp.array([0., 1., 2.]))
+    Array([1, 2], dtype=int32)
+
+    Raises ValueError unless bins has one axis.
+    """
+    check_arraylike("digitize", x, bins)
+    edges, x = creation.asarray(bins), creation.asarray(x)
+    if typeof(edges).ndim != 1:
+        raise ValueError(f"digitize: bins must be a 1-dimensional array; got bins={bins}")
+    n = typeof(edges).shape[0]
+    if n == 0:
+        return creation.zeros(typeof(x).shape, np.int32)
+    side = "right" if not right else "left"
+    how = "scan" if method is None else method
+    up = searchsorted(edges, x, side=side, method=how)
+    down = n - searchsorted(
+        manipulation.flip(edges), x, side="left" if not right else "right", method=how
+    )
+    return index_functions.where(edges[-1] >= edges[0], up, down)
+
+
+__all__ = [
+    "argpartition",
+    "argsort",
+    "digitize",
+    "lexsort",
+    "partition",
+    "searchsorted",
+    "sort",
+    "sort_complex",
+]

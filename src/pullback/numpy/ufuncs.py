@@ -1,0 +1,864 @@
+"""Elementwise functions of one and two arrays: arithmetic, powers, exponentials, trigonometry,
+comparison, bits, logic.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, lax
+from ..api.jit import jit
+from ..control.custom import custom_jvp
+from ..core.avals import typeof
+from ..primitives.common import as_array
+from . import cumulative, reductions, scatter
+from .select import number, select_where
+from .ufunc_api import ufunc
+from .util import (
+    check_arraylike,
+    dtype_of,
+    literal,
+    promote_args,
+    promote_args_inexact,
+    promote_args_numeric,
+    promote_dtypes_inexact,
+    promote_dtypes_numeric,
+    shape_of,
+    to_type,
+    unwrap,
+)
+
+
+def _unary(
+    name: str,
+    op: Callable[[Any], Any],
+    doc: str,
+    promote: Any = promote_args_inexact,
+    named: bool = False,
+) -> Any:
+    def f(x: Any, /) -> Any:
+        return op(*promote(name, x))
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return jit(f) if named else f
+
+
+def _binary(name: str, op: Callable[[Any, Any], Any], doc: str, promote: Any = promote_args) -> Any:
+    def f(x: Any, y: Any, /) -> Any:
+        return op(*promote(name, x, y))
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+def _array(name: str, x: Any) -> Any:
+    check_arraylike(name, x)
+    return as_array(unwrap(x))
+
+
+# --- exponentials, logarithms, trigonometry: floats ---
+def _fabs(x: Any) -> Any:
+    if dtypes.is_complex(typeof(x).dtype):
+        raise TypeError("ufunc 'fabs' does not support complex dtypes. Fix: use jnp.abs.")
+    return lax.abs(x)
+
+
+fabs = _unary("fabs", _fabs, "The absolute value, as a float.")
+exp = _unary("exp", lax.exp, "e to the power x.")
+log = _unary("log", lax.log, "The natural logarithm; NaN below 0.")
+expm1 = _unary("expm1", lax.expm1, "exp(x) - 1, precise near 0.")
+log1p = _unary("log1p", lax.log1p, "log(1 + x), precise near 0.")
+exp2 = _unary("exp2", lax.exp2, "2 to the power x.")
+sin = _unary("sin", lax.sin, "The sine of radians.")
+cos = _unary("cos", lax.cos, "The cosine of radians.")
+tan = _unary("tan", lax.tan, "The tangent of radians.")
+sinh = _unary("sinh", lax.sinh, "The hyperbolic sine.")
+cosh = _unary("cosh", lax.cosh, "The hyperbolic cosine.")
+tanh = _unary("tanh", lax.tanh, "The hyperbolic tangent.")
+arcsin = asin = _unary("arcsin", lax.asin, "The angle in [-pi/2, pi/2] whose sine is x.")
+arccos = acos = _unary("arccos", lax.acos, "The angle in [0, pi] whose cosine is x.")
+arctan = atan = _unary("arctan", lax.atan, "The angle in [-pi/2, pi/2] whose tangent is x.")
+arcsinh = asinh = _unary("arcsinh", lax.asinh, "The inverse hyperbolic sine.")
+arctanh = atanh = _unary("arctanh", lax.atanh, "The inverse hyperbolic tangent.")
+sqrt = _unary("sqrt", lax.sqrt, "The square root; NaN below 0.")
+cbrt = _unary("cbrt", lax.cbrt, "The cube root.")
+reciprocal = _unary("reciprocal", lambda x: lax.integer_pow(x, -1), "1 / x.")
+
+
+def _acosh(x: Any) -> Any:
+    y = lax.acosh(x)
+    if dtypes.is_complex(dtype_of(x)):
+        # The principal value has a non-negative real part.
+        re = lax.real(y)
+        y = select_where(lax.lt(re, literal(re, 0)), lax.neg(y), y)
+    return y
+
+
+arccosh = acosh = _unary("arccosh", _acosh, "The inverse hyperbolic cosine.", named=True)
+
+
+def _by_parts(f: Callable[[Any], Any], x: Any) -> Any:
+    """Applies a function of reals that only scales to the parts of a complex array."""
+    if dtypes.is_complex(typeof(x).dtype):
+        return lax.complex(f(lax.real(x)), f(lax.imag(x)))
+    return f(x)
+
+
+def _log2(x: Any) -> Any:
+    y = lax.log(x)
+
+    def scaled(part: Any) -> Any:
+        return lax.div(part, lax.log(number(2, typeof(part).dtype)))
+
+    if not dtypes.is_complex(typeof(y).dtype):
+        return scaled(y)
+    re, im = lax.real(y), lax.imag(y)
+    ln2 = lax.log(literal(re, 2))
+    return lax.complex(lax.div(re, ln2), lax.div(im, ln2))
+
+
+def _log10(x: Any) -> Any:
+    y = lax.log(x)
+    if not dtypes.is_complex(typeof(y).dtype):
+        return lax.mul(y, number(1 / np.log(10), typeof(y).dtype))
+    re, im = lax.real(y), lax.imag(y)
+    scale = literal(re, 1 / np.log(10))
+    return lax.complex(lax.mul(re, scale), lax.mul(im, scale))
+
+
+log2 = _unary("log2", _log2, "The logarithm to base 2.")
+log10 = _unary("log10", _log10, "The logarithm to base 10.")
+deg2rad = radians = _unary(
+    "deg2rad", lambda x: lax.mul(x, literal(x, np.pi / 180)), "Degrees to radians."
+)
+rad2deg = degrees = _unary(
+    "rad2deg", lambda x: lax.mul(x, literal(x, 180 / np.pi)), "Radians to degrees."
+)
+arctan2 = atan2 = _binary(
+    "arctan2",
+    lax.atan2,
+    "The angle of the point (y, x) from the positive x axis: arctan2(y, x).",
+    promote_args_inexact,
+)
+nextafter = _binary(
+    "nextafter", lax.nextafter, "The float next to x toward y.", promote_args_inexact
+)
+
+
+# --- arithmetic ---
+def _add(x: Any, y: Any) -> Any:
+    return lax.bitwise_or(x, y) if dtypes.is_bool(typeof(x).dtype) else lax.add(x, y)
+
+
+def _multiply(x: Any, y: Any) -> Any:
+    return lax.bitwise_and(x, y) if dtypes.is_bool(typeof(x).dtype) else lax.mul(x, y)
+
+
+_add2 = _binary("add", _add, "The sum; `or` for bools.")
+_subtract2 = _binary("subtract", lax.sub, "The difference.")
+_multiply2 = _binary("multiply", _multiply, "The product; `and` for bools.")
+true_divide = _binary("true_divide", lax.div, "The quotient, as a float.", promote_args_inexact)
+_negative1 = _unary("negative", lax.neg, "-x.", promote_args)
+square = _unary("square", lax.square, "x * x.", promote_args_numeric)
+
+
+def divide(x1: Any, x2: Any, /) -> Any:
+    """The quotient, as a float."""
+    return true_divide(x1, x2)
+
+
+def positive(x: Any, /) -> Any:
+    """x itself."""
+    return _array("positive", x)
+
+
+def absolute(x: Any, /) -> Any:
+    """The absolute value; the modulus of complex numbers."""
+    x = _array("absolute", x)
+    dtype = typeof(x).dtype
+    return x if dtypes.is_bool(dtype) or dtypes.is_unsigned(dtype) else lax.abs(x)
+
+
+abs = absolute
+
+
+def _sign_op(x: Any) -> Any:
+    return lax.sign(x)
+
+
+sign = _unary(
+    "sign", _sign_op, "-1, 0 or 1 by the sign; x / |x| for complex numbers.", promote_args
+)
+
+
+def floor_divide(x1: Any, x2: Any, /) -> Any:
+    """The largest integer not above the quotient."""
+    check_arraylike("floor_divide", x1, x2)
+    return _floor_divide_jit(x1, x2)
+
+
+def _floor_divide(x1: Any, x2: Any) -> Any:
+    x1, x2 = promote_args_numeric("floor_divide", x1, x2)
+    dtype = typeof(x1).dtype
+    if dtypes.is_unsigned(dtype):
+        return lax.div(x1, x2)
+    if dtypes.is_integer(dtype):
+        q = lax.div(x1, x2)
+        differ = lax.ne(lax.sign(x1), lax.sign(x2))
+        inexact_ = lax.bitwise_and(differ, lax.ne(lax.rem(x1, x2), number(0, dtype)))
+        return select_where(inexact_, lax.sub(q, to_type(1, dtype, typeof(q).weak_type)), q)
+    if dtypes.is_complex(dtype):
+        raise TypeError(
+            "floor_divide does not support complex-valued inputs. Fix: divide the real and "
+            "imaginary parts."
+        )
+    return _float_divmod(x1, x2)[0]
+
+
+_floor_divide.__name__ = "floor_divide"
+_floor_divide_jit = jit(_floor_divide)
+
+
+def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
+    mod = lax.rem(x1, x2)
+    whole = select_where(lax.eq(x2, literal(x2, 0)), x1, lax.sub(x1, mod))
+    div = lax.div(whole, x2)
+    wrong = lax.bitwise_and(lax.ne(mod, literal(mod, 0)), lax.ne(lax.sign(x2), lax.sign(mod)))
+    mod = _select(wrong, lax.add(mod, x2), mod)
+    div = _select(wrong, lax.sub(div, to_type(1.0, typeof(div).dtype, typeof(div).weak_type)), div)
+    return lax.round(div), mod
+
+
+def _select(mask: Any, x: Any, y: Any) -> Any:
+    return lax.select(mask, x, y)
+
+
+def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
+    """(floor_divide, remainder)."""
+    check_arraylike("divmod", x1, x2)
+    return _divmod_jit(x1, x2)  # type: ignore[no-any-return]
+
+
+def _divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
+    x1, x2 = promote_args_numeric("divmod", x1, x2)
+    if dtypes.is_integer(typeof(x1).dtype):
+        return floor_divide(x1, x2), remainder(x1, x2)
+    return _float_divmod(x1, x2)
+
+
+_divmod.__name__ = "divmod"
+_divmod_jit = jit(_divmod)
+
+
+def remainder(x1: Any, x2: Any, /) -> Any:
+    """The remainder of floor division: it has the sign of the divisor."""
+    check_arraylike("remainder", x1, x2)
+    return _remainder_jit(x1, x2)
+
+
+def _remainder(x1: Any, x2: Any) -> Any:
+    x1, x2 = promote_args_numeric("remainder", x1, x2)
+    dtype = typeof(x1).dtype
+    if dtypes.is_integer(dtype):
+        # Division by zero has no defined result in machine code.
+        zero = lax.eq(x2, literal(x2, 0))
+        one = literal(x2, 1) if not shape_of(x2) else lax.full_like(x2, 1)
+        x2 = select_where(zero, one, x2)
+    r = lax.rem(x1, x2)
+    not_zero = lax.ne(r, literal(r, 0))
+    differ = lax.ne(lax.lt(r, literal(r, 0)), lax.lt(x2, literal(x2, 0)))
+    return lax.select(lax.bitwise_and(differ, not_zero), lax.add(r, x2), r)
+
+
+_remainder.__name__ = "remainder"
+_remainder_jit = jit(_remainder)
+
+
+def mod(x1: Any, x2: Any, /) -> Any:
+    """The remainder of floor division: it has the sign of the divisor."""
+    return remainder(x1, x2)
+
+
+@jit
+def fmod(x1: Any, x2: Any, /) -> Any:
+    """The remainder with the sign of the dividend, as in C."""
+    check_arraylike("fmod", x1, x2)
+    if dtypes.is_integer(dtypes.result_type(x1, x2)):
+        x2 = select_where(
+            lax.eq(x2, literal(x2, 0)),
+            literal(x2, 1) if not shape_of(x2) else lax.full_like(x2, 1),
+            x2,
+        )
+    return lax.rem(*promote_args_numeric("fmod", x1, x2))
+
+
+# --- powers ---
+def power(x1: Any, x2: Any, /) -> Any:
+    """x1 to the power x2. A Python or NumPy integer scalar is a static power, which also works on
+    integers (if not negative).
+
+    >>> jnp.power(jnp.arange(4), 2)
+    Array([0, 1, 4, 9], dtype=int32)
+    """
+    check_arraylike("power", x1, x2)
+    x1, x2 = unwrap(x1), unwrap(x2)
+    if isinstance(x2, (int, np.integer, np.bool_)) or (
+        isinstance(x2, np.ndarray) and not x2.ndim and x2.dtype.kind in "iub"
+    ):
+        x1 = promote_dtypes_numeric(x1)[0]
+        return lax.integer_pow(x1, operator.index(int(x2)))
+    return _power(x1, x2)
+
+
+def pow(x1: Any, x2: Any, /) -> Any:
+    """x1 to the power x2."""
+    return power(x1, x2)
+
+
+def _power(x1: Any, x2: Any) -> Any:
+    d1, d2 = typeof(x1).dtype, typeof(x2).dtype
+    if not dtypes.is_inexact(d2) and dtypes.is_inexact(d1) and not dtypes.is_bool(d2):
+        # Integer exponents keep their derivative (and their sign) exact.
+        x1_, _ = promote_args_numeric("power", x1, x2)
+        return _power_shapes(x1_, x2)
+    x1, x2 = promote_args_numeric("power", x1, x2)
+    if not dtypes.is_integer(typeof(x1).dtype):
+        return _power_shapes(x1, x2)
+    return _integer_power(x1, x2)
+
+
+def _power_shapes(x1: Any, x2: Any) -> Any:
+    if shape_of(x1) != shape_of(x2) and shape_of(x2) and len(shape_of(x1)) > len(shape_of(x2)):
+        x2 = lax.broadcast_to_rank(x2, len(shape_of(x1)))
+    return lax.pow(x1, x2)
+
+
+def _integer_power(x1: Any, x2: Any) -> Any:
+    # Squaring, bit by bit of the exponent; 0 to a negative power is 0 (there is no infinity).
+    zero, one = literal(x1, 0), literal(x1, 1)
+    acc = select_where(lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero)), zero, one)
+    # Six bits reach every power of an integer other than 0, 1 and -1 that does not overflow 64
+    # bits.
+    for _ in range(6):
+        acc = select_where(lax.bitwise_and(x2, one), lax.mul(acc, x1), acc)
+        x1 = lax.mul(x1, x1)
+        x2 = lax.shift_right_logical(x2, one)
+    return acc
+
+
+def float_power(x: Any, y: Any, /) -> Any:
+    """x to the power y, as a float."""
+    return lax.pow(*promote_args_inexact("float_power", x, y))
+
+
+# --- rounding ---
+def _rounding(name: str, op: Callable[[Any], Any], doc: str) -> Any:
+    def f(x: Any, /) -> Any:
+        x = _array(name, x)
+        d = typeof(x).dtype
+        return x if dtypes.is_integer(d) or dtypes.is_bool(d) else op(x)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+floor = _rounding("floor", lax.floor, "The largest whole number not above x.")
+ceil = _rounding("ceil", lax.ceil, "The smallest whole number not below x.")
+
+
+@jit
+def trunc(x: Any) -> Any:
+    """The whole number next to x toward 0."""
+    x = _array("trunc", x)
+    if dtypes.is_integer(typeof(x).dtype) or dtypes.is_bool(typeof(x).dtype):
+        return x
+    return select_where(lax.lt(x, literal(x, 0)), lax.ceil(x), lax.floor(x))
+
+
+@jit
+def rint(x: Any, /) -> Any:
+    """The nearest whole number; halves go to the even one."""
+    check_arraylike("rint", x)
+    dtype = typeof(x).dtype
+    if dtypes.is_bool(dtype) or dtypes.is_integer(dtype):
+        return to_type(unwrap(x), dtypes.default_float(), False)
+    if dtypes.is_complex(dtype):
+        return lax.complex(rint(lax.real(x)), rint(lax.imag(x)))
+    return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+
+
+def _round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    if out is not None:
+        raise NotImplementedError(
+            "The 'out' argument to jnp.round is not supported. Fix: use the returned array."
+        )
+    dtype = dtype_of(a)
+    if dtypes.is_integer(dtype):
+        if decimals < 0:
+            raise NotImplementedError(
+                "integer np.round not implemented for decimals < 0. Fix: a // 10**n * 10**n."
+            )
+        return as_array(a)
+    if dtypes.is_bool(dtype):
+        raise ValueError(
+            "round: a bool array has nothing to round. Fix: convert it with x.astype(int)."
+        )
+
+    def real_round(x: Any) -> Any:
+        if decimals == 0:
+            return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
+        scale = literal(x, 10.0**decimals)
+        wide = typeof(x).dtype
+        if wide == np.float16:
+            y = lax.div(
+                lax.round(
+                    lax.mul(lax.convert_element_type(x, np.float32), np.float32(10.0**decimals)),
+                    lax.RoundingMethod.TO_NEAREST_EVEN,
+                ),
+                np.float32(10.0**decimals),
+            )
+            return lax.convert_element_type(y, wide)
+        return lax.div(lax.round(lax.mul(x, scale), lax.RoundingMethod.TO_NEAREST_EVEN), scale)
+
+    return _by_parts(real_round, a)
+
+
+_round.__name__ = "round"
+_round_jit = jit(_round, static_argnames=("decimals", "out"))
+
+
+def round(a: Any, decimals: int = 0, out: None = None) -> Any:
+    """`a` rounded to a number of decimals; halves go to the even neighbour.
+
+    >>> jnp.round(jnp.array([0.5, 1.5, 2.25]), 1)
+    Array([0.5, 1.5, 2.2], dtype=float32)
+    """
+    check_arraylike("round", a)
+    return _round_jit(a, operator.index(decimals), out)
+
+
+def around(a: Any, decimals: int = 0, out: None = None) -> Any:
+    """`a` rounded to a number of decimals; halves go to the even neighbour."""
+    return round(a, decimals, out)
+
+
+# --- parts of complex numbers ---
+def conjugate(x: Any, /) -> Any:
+    """The complex conjugate; real arrays unchanged."""
+    x = _array("conjugate", x)
+    return lax.conj(x) if dtypes.is_complex(typeof(x).dtype) else x
+
+
+def conj(x: Any, /) -> Any:
+    """The complex conjugate; real arrays unchanged."""
+    return conjugate(x)
+
+
+def real(val: Any, /) -> Any:
+    """The real part."""
+    val = _array("real", val)
+    return lax.real(val) if dtypes.is_complex(typeof(val).dtype) else val
+
+
+def imag(val: Any, /) -> Any:
+    """The imaginary part: zeros for real arrays."""
+    val = _array("imag", val)
+    return lax.imag(val) if dtypes.is_complex(typeof(val).dtype) else lax.full_like(val, 0)
+
+
+def _angle(z: Any, deg: bool = False) -> Any:
+    re, im = real(z), imag(z)
+    im = to_type(im, typeof(im).dtype, False)
+    if not dtypes.is_inexact(typeof(re).dtype):
+        re, im = promote_dtypes_inexact(re, im)
+    out = lax.atan2(im, re)
+    return rad2deg(out) if deg else out
+
+
+_angle.__name__ = "angle"
+_angle_jit = jit(_angle, static_argnames=("deg",))
+
+
+def angle(z: Any, deg: bool = False) -> Any:
+    """The angle of complex numbers, in radians (degrees if `deg`)."""
+    check_arraylike("angle", z)
+    return _angle_jit(z, deg)
+
+
+@jit
+def iscomplex(x: Any) -> Any:
+    """Is the imaginary part not 0?"""
+    i = imag(x)
+    return lax.ne(i, literal(i, 0))
+
+
+@jit
+def isreal(x: Any) -> Any:
+    """Is the imaginary part 0?"""
+    i = imag(x)
+    return lax.eq(i, literal(i, 0))
+
+
+# --- comparison ---
+def _ordering(name: str, op: Callable[[Any, Any], Any], doc: str) -> Any:
+    def f(x: Any, y: Any, /) -> Any:
+        x, y = promote_args(name, x, y)
+        if not dtypes.is_complex(typeof(x).dtype):
+            return op(x, y)
+        # Complex numbers are ordered by their real parts, then by their imaginary ones.
+        same = lax.eq(lax.real(x), lax.real(y))
+        by_imag = op(lax.imag(x), lax.imag(y))
+        return lax.select(same, by_imag, op(lax.real(x), lax.real(y)))
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+greater = _ordering("greater", lax.gt, "x > y.")
+greater_equal = _ordering("greater_equal", lax.ge, "x >= y.")
+less = _ordering("less", lax.lt, "x < y.")
+less_equal = _ordering("less_equal", lax.le, "x <= y.")
+equal = _binary("equal", lax.eq, "x == y.")
+not_equal = _binary("not_equal", lax.ne, "x != y.")
+_maximum2 = _binary("maximum", lax.max, "The larger; NaN if either is NaN.")
+_minimum2 = _binary("minimum", lax.min, "The smaller; NaN if either is NaN.")
+
+
+# --- bits and logic ---
+_bitwise_and2 = _binary("bitwise_and", lax.bitwise_and, "Bitwise and.")
+_bitwise_or2 = _binary("bitwise_or", lax.bitwise_or, "Bitwise or.")
+_bitwise_xor2 = _binary("bitwise_xor", lax.bitwise_xor, "Bitwise exclusive or.")
+left_shift = bitwise_left_shift = _binary(
+    "left_shift", lax.shift_left, "x shifted left by y bits.", promote_args_numeric
+)
+invert = bitwise_not = bitwise_invert = _unary(
+    "invert", lax.bitwise_not, "Every bit flipped; `not` for bools.", promote_args
+)
+
+
+def right_shift(x1: Any, x2: Any, /) -> Any:
+    """x1 shifted right by x2 bits; signed integers keep their sign."""
+    x1, x2 = promote_args_numeric("right_shift", x1, x2)
+    unsigned = dtypes.is_unsigned(typeof(x1).dtype)
+    return lax.shift_right_logical(x1, x2) if unsigned else lax.shift_right_arithmetic(x1, x2)
+
+
+bitwise_right_shift = right_shift
+
+
+@jit
+def bitwise_count(x: Any, /) -> Any:
+    """The number of bits set in |x|, as uint8."""
+    (x,) = promote_args_numeric("bitwise_count", x)
+    if dtypes.is_signed(typeof(x).dtype):
+        x = lax.abs(x)
+    return lax.convert_element_type(lax.population_count(x), np.uint8)
+
+
+def _as_bools(name: str, *args: Any) -> list[Any]:
+    out = []
+    for x in promote_args(name, *args):
+        bool_already = dtypes.is_bool(typeof(x).dtype)
+        out.append(x if bool_already else lax.ne(x, literal(x, 0)))
+    return out
+
+
+def _logical(name: str, op: Callable[..., Any], doc: str) -> Any:
+    def f(*args: Any) -> Any:
+        return op(*_as_bools(name, *args))
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = doc
+    return f
+
+
+_logical_and2 = _logical("logical_and", lax.bitwise_and, "Are both true (not 0)?")
+_logical_or2 = _logical("logical_or", lax.bitwise_or, "Is one true (not 0)?")
+_logical_xor2 = _logical("logical_xor", lax.bitwise_xor, "Is exactly one true (not 0)?")
+
+
+def logical_not(x: Any, /) -> Any:
+    """Is x 0?"""
+    return lax.bitwise_not(*_as_bools("logical_not", x))
+
+
+# --- kinds of numbers ---
+def isfinite(x: Any, /) -> Any:
+    """Is x neither infinite nor NaN?"""
+    x = _array("isfinite", x)
+    dtype = typeof(x).dtype
+    if dtypes.is_float(dtype):
+        return lax.is_finite(x)
+    if dtypes.is_complex(dtype):
+        return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
+    return lax.full_like(x, True, dtype=np.bool_)
+
+
+def _infinite(x: Any) -> Any:
+    m = lax.abs(x)
+    return lax.eq(m, number(np.inf, typeof(m).dtype))
+
+
+@jit
+def isinf(x: Any, /) -> Any:
+    """Is x infinite?"""
+    x = _array("isinf", x)
+    dtype = typeof(x).dtype
+    if dtypes.is_float(dtype):
+        return _infinite(x)
+    if dtypes.is_complex(dtype):
+        re, im = lax.real(x), lax.imag(x)
+        return lax.bitwise_or(_infinite(re), _infinite(im))
+    return lax.full_like(x, False, dtype=np.bool_)
+
+
+def _signed_infinity(name: str, value: float) -> Any:
+    def f(x: Any, /, out: None = None) -> Any:
+        if out is not None:
+            raise NotImplementedError(
+                f"The 'out' argument to jnp.{name} is not supported. Fix: use the returned array."
+            )
+        x = _array(name, x)
+        dtype = typeof(x).dtype
+        if dtypes.is_float(dtype):
+            return lax.eq(x, number(value, dtype))
+        if dtypes.is_complex(dtype):
+            raise ValueError(
+                f"{name} is not well defined for complex dtypes. Fix: look at x.real and x.imag."
+            )
+        return lax.full_like(x, False, dtype=np.bool_)
+
+    f.__name__ = f.__qualname__ = name
+    f.__doc__ = f"Is x {'minus' if value < 0 else 'plus'} infinity?"
+    return f
+
+
+isposinf = _signed_infinity("isposinf", np.inf)
+isneginf = _signed_infinity("isneginf", -np.inf)
+
+
+def isnan(x: Any, /) -> Any:
+    """Is x NaN?"""
+    x = _array("isnan", x)
+    return lax.ne(x, x)
+
+
+# --- ufunc objects ---
+def _reduce_by(fun: Any) -> Any:
+    def reduce(
+        a: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
+        return fun(a, axis=axis, dtype=dtype, keepdims=keepdims, initial=initial, where=where)
+
+    return reduce
+
+
+def _accumulate_by(fun: Any) -> Any:
+    def accumulate(a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+        return fun(a, axis=axis, dtype=dtype)
+
+    return accumulate
+
+
+def _at_by(how: str) -> Any:
+    def at(a: Any, indices: Any, b: Any = None) -> Any:
+        return scatter.update(a, indices, to_type(b, typeof(a).dtype, False), how)
+
+    return at
+
+
+add = ufunc(
+    _add2,
+    2,
+    1,
+    name="add",
+    nargs=2,
+    identity=0,
+    reduce=_reduce_by(reductions.sum_reduce),
+    accumulate=_accumulate_by(cumulative.cumsum),
+    at=_at_by("add"),
+)
+multiply = ufunc(
+    _multiply2,
+    2,
+    1,
+    name="multiply",
+    nargs=2,
+    identity=1,
+    reduce=_reduce_by(reductions.prod_reduce),
+    accumulate=_accumulate_by(cumulative.cumprod),
+    at=_at_by("multiply"),
+)
+subtract = ufunc(_subtract2, 2, 1, name="subtract", nargs=2, at=_at_by("subtract"))
+maximum = ufunc(
+    _maximum2,
+    2,
+    1,
+    name="maximum",
+    nargs=2,
+    reduce=_reduce_by(reductions.max_reduce),
+    at=_at_by("max"),
+)
+minimum = ufunc(
+    _minimum2,
+    2,
+    1,
+    name="minimum",
+    nargs=2,
+    reduce=_reduce_by(reductions.min_reduce),
+    at=_at_by("min"),
+)
+negative = ufunc(_negative1, 1, 1, name="negative", nargs=1)
+bitwise_and = ufunc(
+    _bitwise_and2,
+    2,
+    1,
+    name="bitwise_and",
+    nargs=2,
+    identity=-1,
+    reduce=_reduce_by(reductions.bitwise_and_reduce),
+)
+bitwise_or = ufunc(
+    _bitwise_or2,
+    2,
+    1,
+    name="bitwise_or",
+    nargs=2,
+    identity=0,
+    reduce=_reduce_by(reductions.bitwise_or_reduce),
+)
+bitwise_xor = ufunc(
+    _bitwise_xor2,
+    2,
+    1,
+    name="bitwise_xor",
+    nargs=2,
+    identity=0,
+    reduce=_reduce_by(reductions.bitwise_xor_reduce),
+)
+logical_and = ufunc(
+    _logical_and2,
+    2,
+    1,
+    name="logical_and",
+    nargs=2,
+    identity=True,
+    reduce=_reduce_by(reductions.all_reduce),
+)
+logical_or = ufunc(
+    _logical_or2,
+    2,
+    1,
+    name="logical_or",
+    nargs=2,
+    identity=False,
+    reduce=_reduce_by(reductions.any_reduce),
+)
+logical_xor = ufunc(_logical_xor2, 2, 1, name="logical_xor", nargs=2, identity=False)
+
+
+# --- logarithms of sums ---
+def _wrap_angle(x: Any) -> Any:
+    """An angle brought into [-pi, pi)."""
+    two_pi = literal(x, 2 * np.pi)
+    m = lax.rem(lax.add(x, literal(x, np.pi)), two_pi)
+    m = lax.select(lax.lt(m, literal(m, 0)), lax.add(m, two_pi), m)
+    return lax.sub(m, literal(m, np.pi))
+
+
+def _logaddexp(x1: Any, x2: Any) -> Any:
+    high = lax.max(x1, x2)
+    if dtypes.is_complex(typeof(high).dtype):
+        delta = lax.sub(lax.add(x1, x2), lax.mul(high, literal(high, 2)))
+        out = lax.add(high, lax.log1p(lax.exp(delta)))
+        return lax.complex(lax.real(out), _wrap_angle(lax.imag(out)))
+    delta = lax.sub(x1, x2)
+    # Two equal infinities: their difference is NaN, their sum is the answer.
+    return lax.select(
+        lax.ne(delta, delta),
+        lax.add(x1, x2),
+        lax.add(high, lax.log1p(lax.exp(lax.neg(lax.abs(delta))))),
+    )
+
+
+def _logaddexp2(x1: Any, x2: Any) -> Any:
+    high = lax.max(x1, x2)
+    if dtypes.is_complex(typeof(high).dtype):
+        delta = lax.sub(lax.add(x1, x2), lax.mul(high, literal(high, 2)))
+        out = lax.add(high, lax.div(lax.log1p(exp2(delta)), literal(high, np.log(2))))
+        return lax.complex(lax.real(out), _wrap_angle(lax.imag(out)))
+    delta = lax.sub(x1, x2)
+    lost, total = lax.ne(delta, delta), lax.add(x1, x2)
+    tail = lax.log1p(lax.exp2(lax.neg(lax.abs(delta))))
+    return lax.select(lost, total, lax.add(high, lax.mul(literal(tail, 1 / np.log(2)), tail)))
+
+
+def _logaddexp_rule(fun: Any, power_of: Callable[[Any], Any]) -> Any:
+    def rule(primals: Any, tangents: Any) -> Any:
+        # d log(e^a + e^b) = e^(a - out) da + e^(b - out) db; an infinite difference has weight 1.
+        x1, x2 = primals
+        t1, t2 = (promote_dtypes_inexact(t)[0] for t in tangents)
+        out = fun(x1, x2)
+
+        def weight(x: Any) -> Any:
+            same = lax.eq(*lax_broadcast(x, out))
+            return power_of(select_where(same, lax.full_like(out, 0), lax.sub(x, out)))
+
+        return out, lax.add(
+            lax.mul(*lax_broadcast(t1, weight(x1))), lax.mul(*lax_broadcast(t2, weight(x2)))
+        )
+
+    return rule
+
+
+def lax_broadcast(x: Any, y: Any) -> list[Any]:
+    """Two operands of a lax function, of one shape."""
+    shape = lax.broadcast_shapes(shape_of(x), shape_of(y))
+    return [
+        v
+        if shape_of(v) == shape
+        else lax.broadcast_in_dim(v, shape, tuple(range(len(shape) - len(shape_of(v)), len(shape))))
+        for v in (x, y)
+    ]
+
+
+def _custom(name: str, fun: Any, power_of: Callable[[Any], Any]) -> Any:
+    fun.__name__ = name
+    wrapped = custom_jvp(fun)
+    rule = _logaddexp_rule(wrapped, power_of)
+    rule.__name__ = f"_{name}_jvp"
+    wrapped.defjvp(rule)
+    return wrapped
+
+
+_logaddexp_c = _custom("logaddexp", _logaddexp, lambda x: lax.exp(x))
+_logaddexp2_c = _custom("logaddexp2", _logaddexp2, lambda x: lax.exp2(x))
+_logaddexp_f = _binary(
+    "logaddexp",
+    lambda x, y: _logaddexp_c(x, y),
+    "log(exp(x) + exp(y)), without overflow.",
+    promote_args_inexact,
+)
+_logaddexp2_f = _binary(
+    "logaddexp2",
+    lambda x, y: _logaddexp2_c(x, y),
+    "log2(2**x + 2**y), without overflow.",
+    promote_args_inexact,
+)
+logaddexp = ufunc(_logaddexp_f, 2, 1, name="logaddexp", nargs=2, identity=-np.inf)
+logaddexp2 = ufunc(_logaddexp2_f, 2, 1, name="logaddexp2", nargs=2, identity=-np.inf)
+scatter.power_hook[0] = power

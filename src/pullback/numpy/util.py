@@ -1,0 +1,321 @@
+"""What every function here does with its arguments: checks that they are arrays, promotes their
+dtypes, aligns their ranks.
+"""
+
+from __future__ import annotations
+
+import operator
+import warnings
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import config, dtypes
+from ..core.avals import typeof
+from ..core.trace import Tracer
+from ..errors import ConcretizationTypeError
+from ..primitives.common import as_array, axis_error, requested_dtype
+from ..primitives.convert import convert_weak
+from ..primitives.layout import broadcast_to, broadcast_to_rank
+
+PYTHON_SCALARS = (bool, int, float, complex)
+_SIMPLE = frozenset(PYTHON_SCALARS)
+
+
+def is_arraylike(x: Any) -> bool:
+    """Is `x` an array, a tracer, a NumPy array or scalar, a Python number, or something with
+    `__jax_array__`?
+    """
+    return (
+        type(x) in _SIMPLE
+        or isinstance(x, (np.ndarray, np.generic, *PYTHON_SCALARS))
+        or getattr(x, "aval", None) is not None
+        or hasattr(x, "__jax_array__")
+    )
+
+
+def check_arraylike(name: str, *args: Any, none_ok: bool = False) -> None:
+    """TypeError, naming the position, unless every argument is an array or a number."""
+    for k, x in enumerate(args):
+        if type(x) in _SIMPLE or is_arraylike(x) or (none_ok and x is None):
+            continue
+        fix = " Fix: pass an array or a number."
+        if isinstance(x, (list, tuple)):
+            fix = " Fix: convert it with jnp.asarray(...)."
+        raise TypeError(
+            f"{name} requires ndarray or scalar arguments, got {type(x)} at position {k}.{fix}"
+        )
+
+
+def unwrap(x: Any) -> Any:
+    """The array that an object with `__jax_array__` stands for; anything else unchanged."""
+    while hasattr(x, "__jax_array__") and getattr(x, "aval", None) is None:
+        x = x.__jax_array__()
+    return x
+
+
+def shape_of(x: Any) -> tuple[Any, ...]:
+    """The shape of any array-like."""
+    if type(x) in _SIMPLE:
+        return ()
+    shape = getattr(x, "shape", None)
+    if shape is None:
+        shape = typeof(unwrap(x)).shape
+    return shape  # type: ignore[no-any-return]
+
+
+def ndim_of(x: Any) -> int:
+    return len(shape_of(x))
+
+
+def dtype_of(x: Any) -> Any:
+    """The canonical dtype of an array-like."""
+    return typeof(unwrap(x)).dtype
+
+
+def is_weak(x: Any) -> bool:
+    return bool(typeof(x).weak_type)
+
+
+def is_concrete(x: Any) -> bool:
+    """Can the value be read now?"""
+    return not isinstance(x, Tracer)
+
+
+def concrete(x: Any, what: str) -> Any:
+    """`x`, which must not be traced; ConcretizationTypeError saying what needs it."""
+    if isinstance(x, Tracer):
+        raise ConcretizationTypeError(x, what)
+    return x
+
+
+# --- dtypes ---
+def to_type(x: Any, dtype: Any, weak: bool) -> Any:
+    """An array-like as an operand of exactly this type. Numbers and NumPy arrays are converted on
+    the host.
+    """
+    kind = type(x)
+    if kind in _SIMPLE:
+        return _convert_number(x, kind, dtype, weak)
+    if isinstance(x, np.generic) and not weak:
+        return x if x.dtype == dtype else np.asarray(x).astype(dtype)[()]
+    if isinstance(x, np.ndarray) and not weak and not dtypes.is_extended(dtype):
+        y = x if x.dtype == dtype else x.astype(dtype)
+        return y[()] if not y.ndim else y
+    x = unwrap(x)
+    aval = typeof(x)
+    if aval.dtype == dtype and aval.weak_type == weak:
+        return x
+    return convert_weak(x, dtype, weak)
+
+
+def _convert_number(x: Any, kind: type, dtype: Any, weak: bool) -> Any:
+    if not weak:
+        return np.asarray(x).astype(dtype)[()]  # integers wrap around, as everywhere else
+    if dtypes.is_bool(dtype):
+        return bool(x)
+    for scalar in (int, float, complex):
+        if dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[scalar]) == dtype:
+            return x if kind is scalar else scalar(x)
+    return convert_weak(as_array(x), dtype, True)
+
+
+def promote_dtypes(*args: Any) -> list[Any]:
+    """The operands converted to their common dtype; weakly typed if all are."""
+    if len(args) == 1:
+        x = args[0]
+        if getattr(x, "aval", None) is not None or type(x) in _SIMPLE:
+            return [x]
+    args = tuple(unwrap(x) for x in args)
+    dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
+    return [to_type(x, dtype, weak) for x in args]
+
+
+def inexact(dtype: Any) -> Any:
+    """The dtype itself if it is floating or complex, else float32, or for 64-bit integers the
+    default float."""
+    if dtypes.is_inexact(dtype):
+        return dtype
+    if isinstance(dtype, dtypes.ExtendedDType):
+        raise TypeError(
+            f"Cannot interpret '{dtype}' as a data type of numbers. "
+            "Fix: random.key_data(key) gives the words of a key."
+        )
+    wide = np.dtype(dtype).itemsize == 8 and not dtypes.is_bool(dtype)
+    return dtypes.canonicalize_dtype(np.float64 if wide else np.float32)
+
+
+def promote_dtypes_inexact(*args: Any) -> list[Any]:
+    """As `promote_dtypes`, with integers and bools promoted to the default float."""
+    args = tuple(unwrap(x) for x in args)
+    dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
+    weak = weak and not dtypes.is_bool(dtype)
+    return [to_type(x, inexact(dtype), weak) for x in args]
+
+
+def promote_dtypes_numeric(*args: Any) -> list[Any]:
+    """As `promote_dtypes`, with bools promoted to the default integer."""
+    args = tuple(unwrap(x) for x in args)
+    dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
+    if dtypes.is_bool(dtype):
+        dtype = dtypes.canonicalize_dtype(np.int64)
+    return [to_type(x, dtype, weak) for x in args]
+
+
+# --- shapes ---
+def promote_shapes(name: str, *args: Any) -> list[Any]:
+    """Gives every operand that is not a scalar the same rank, by leading axes of size 1."""
+    shapes = [shape_of(x) for x in args]
+    ranks = {len(s) for s in shapes if s}
+    if len(ranks) < 2:
+        return list(args)
+    rank = max(ranks)
+    _check_rank_promotion(name, shapes)
+    check_broadcast(shapes)
+    return [broadcast_to_rank(x, rank) if s and len(s) != rank else x for x, s in zip(args, shapes)]
+
+
+def check_broadcast(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
+    """The shape to which all broadcast. Raises ValueError if there is none."""
+    rank = max(map(len, shapes))
+    out = []
+    for sizes in zip(*((1,) * (rank - len(s)) + tuple(s) for s in shapes)):
+        big = [n for n in sizes if type(n) is not int or n != 1]
+        if any(n is not big[0] and n != big[0] for n in big[1:]):
+            raise ValueError(f"Incompatible shapes for broadcasting: shapes={list(shapes)}")
+        out.append(big[0] if big else 1)
+    return tuple(out)
+
+
+def _check_rank_promotion(name: str, shapes: Sequence[tuple[Any, ...]]) -> None:
+    mode = config.numpy_rank_promotion.get()
+    if mode == "allow":
+        return
+    text = ", ".join(map(str, (s for s in shapes if s)))
+    said = (
+        f"Operands could not be broadcast together for {name} on shapes {text} and with the config "
+        "option "
+        "jax_numpy_rank_promotion='raise'."
+    )
+    if mode == "raise":
+        raise ValueError(
+            f"{said} Fix: add the axes explicitly, as in x[None, :], or set the option to 'allow'."
+        )
+    warnings.warn(
+        f"Following NumPy automatic rank promotion for {name} on shapes {text}. Set the "
+        "jax_numpy_rank_promotion config option to 'allow' to disable this warning.",
+        stacklevel=4,
+    )
+
+
+def promote_args(name: str, *args: Any) -> list[Any]:
+    """Checked, of one dtype and of one rank (scalars stay scalars)."""
+    if len(args) == 2:
+        x, y = args
+        ax, ay = getattr(x, "aval", None), getattr(y, "aval", None)
+        if ax is not None and ax is ay:
+            return [x, y]
+    check_arraylike(name, *args)
+    return promote_shapes(name, *promote_dtypes(*args))
+
+
+def promote_args_inexact(name: str, *args: Any) -> list[Any]:
+    """`promote_args` to a floating or complex dtype."""
+    check_arraylike(name, *args)
+    return promote_shapes(name, *promote_dtypes_inexact(*args))
+
+
+def promote_args_numeric(name: str, *args: Any) -> list[Any]:
+    """`promote_args` to a dtype other than bool."""
+    check_arraylike(name, *args)
+    return promote_shapes(name, *promote_dtypes_numeric(*args))
+
+
+def broadcast_all(*args: Any) -> list[Any]:
+    """Every operand broadcast to the common shape."""
+    shapes = [shape_of(x) for x in args]
+    if len({*shapes}) <= 1:
+        return [as_array(x) for x in args]
+    shape = check_broadcast(shapes)
+    return [broadcast_to(x, shape) for x in args]
+
+
+def canonical_axis(axis: Any, ndim: int, what: str = "axis") -> int:
+    """A negative axis counted from the end; ValueError out of range."""
+    if isinstance(axis, Tracer):
+        raise ConcretizationTypeError(
+            axis, f"The problem arose with the `{what}` argument, which must be static."
+        )
+    k = operator.index(axis)
+    if not -ndim <= k < ndim:
+        raise axis_error(k, ndim)
+    return k % ndim if ndim else k
+
+
+def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+    """An axis, a sequence of axes, or None for all, as non-negative ints."""
+    if axis is None:
+        return tuple(range(ndim))
+    if isinstance(axis, (list, tuple, np.ndarray)) and not (
+        isinstance(axis, np.ndarray) and not axis.ndim
+    ):
+        return tuple(canonical_axis(a, ndim) for a in axis)
+    return (canonical_axis(axis, ndim),)
+
+
+def user_dtype(dtype: Any, name: str) -> Any:
+    """A dtype that a user asked for, canonical (None passes)."""
+    if dtype is None:
+        return None
+    if isinstance(dtype, np.dtype) and dtype.kind in "OSUMm":
+        raise TypeError(
+            f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in {name}"
+        )
+    return requested_dtype(dtype, name)
+
+
+def refuse_out(name: str, out: Any) -> None:
+    """NotImplementedError if `out` was given: arrays do not change."""
+    if out is not None:
+        raise NotImplementedError(
+            f"The 'out' argument to jnp.{name} is not supported. Fix: arrays are immutable; use "
+            "the returned value."
+        )
+
+
+def static_int(x: Any, what: str) -> int:
+    """An integer that must be known now."""
+    return operator.index(concrete(x, f"The problem arose with {what}, which must be static."))
+
+
+def concrete_or_none(x: Any) -> np.ndarray[Any, Any] | None:
+    """The value as a NumPy array, or None if it is traced."""
+    return None if isinstance(x, Tracer) else np.asarray(x)
+
+
+def default_int() -> Any:
+    return dtypes.canonicalize_dtype(np.int64)
+
+
+def default_float() -> Any:
+    return dtypes.canonicalize_dtype(np.float64)
+
+
+def index_dtype(size: Any) -> Any:
+    """The integer dtype of indices into an axis of this size: 64 bits only where 32 do not
+    reach.
+    """
+    if type(size) is int and size >= 2**31 and config.enable_x64.get():
+        return np.dtype("int64")
+    return np.dtype("int32")
+
+
+def literal(like: Any, value: Any) -> Any:
+    """A number of the dtype of `like`; weak if that is a weak scalar (beside an array, as in JAX,
+    it decides the type).
+    """
+    aval = typeof(like)
+    if not aval.weak_type or aval.shape:
+        return np.asarray(value).astype(aval.dtype)[()]
+    return to_type(value.item() if isinstance(value, np.generic) else value, aval.dtype, True)

@@ -1,0 +1,220 @@
+"""`vectorize`, `apply_along_axis`, `apply_over_axes`: functions of parts, applied over whole arrays
+by vmap.
+"""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import lax
+from ..api.vmap import vmap
+from ..primitives.common import as_array
+from .util import canonical_axis, check_arraylike, ndim_of, shape_of, unwrap
+
+_NAME = r"\w+"
+_DIMS = rf"(?:{_NAME}(?:,{_NAME})*,?)?"
+_ARGUMENT = rf"\({_DIMS}\)"
+_ARGUMENTS = rf"{_ARGUMENT}(?:,{_ARGUMENT})*"
+_SIGNATURE = re.compile(rf"^{_ARGUMENTS}->{_ARGUMENTS}$")
+
+
+def _parse(signature: str) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]]]:
+    """`(n,m),(m)->(n)` as the names of the core axes of inputs and outputs."""
+    text = signature.replace(" ", "")
+    if not _SIGNATURE.match(text):
+        raise ValueError(
+            f"not a valid gufunc signature: {signature}. Fix: write it like '(n,m),(m)->(n)'."
+        )
+    left, right = text.split("->")
+    return _side(left), _side(right)
+
+
+def _side(text: str) -> list[tuple[str, ...]]:
+    return [tuple(n for n in arg.split(",") if n) for arg in re.findall(r"\(([^)]*)\)", text)]
+
+
+def _sizes(
+    args: Sequence[Any], core: Sequence[tuple[str, ...]]
+) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
+    """The loop shape of each argument, and the size of each named axis. Raises ValueError if they
+    disagree.
+    """
+    sizes: dict[str, Any] = {}
+    loops = []
+    for k, (a, names) in enumerate(zip(args, core, strict=True)):
+        shape = shape_of(a)
+        if len(shape) < len(names):
+            raise ValueError(
+                f"input with shape {shape} does not have enough dimensions for all core dimensions "
+                f"{names} on vectorized function (argument {k})"
+            )
+        own = shape[len(shape) - len(names) :]
+        for name, n in zip(names, own, strict=True):
+            wanted = int(name) if name.isdigit() else sizes.setdefault(name, n)
+            if wanted != n:
+                raise ValueError(f"inconsistent size for core dimension {name!r}: {n} vs {wanted}")
+        loops.append(shape[: len(shape) - len(names)])
+    return loops, sizes
+
+
+def _check_outputs(
+    fun: Callable[..., Any], core_out: Sequence[tuple[str, ...]], sizes: dict[str, Any]
+) -> Callable[..., Any]:
+    @functools.wraps(fun)
+    def checked(*args: Any) -> Any:
+        out = fun(*args)
+        parts = out if isinstance(out, tuple) else (out,)
+        if len(core_out) > 1 and not isinstance(out, tuple):
+            raise TypeError(
+                f"output must be a tuple when multiple outputs are expected, got: {out!r}"
+            )
+        if len(parts) != len(core_out):
+            raise TypeError(
+                f"wrong number of output arguments: expected {len(core_out)}, got {len(parts)}"
+            )
+        for x, names in zip(parts, core_out, strict=True):
+            shape = shape_of(x)
+            if len(shape) != len(names):
+                raise ValueError(f"output shape {shape} does not match core dimensions {names}")
+            for name, n in zip(names, shape, strict=True):
+                if sizes.setdefault(name, n) != n:
+                    raise ValueError(
+                        f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}"
+                    )
+        return out
+
+    return checked
+
+
+def vectorize(pyfunc: Any, *, excluded: Any = frozenset(), signature: str | None = None) -> Any:
+    """A function of scalars (or, with a `signature`, of arrays with named core axes) made one of
+    arrays, which broadcast.
+
+    `excluded`: positions (or names) of arguments that are passed on as they are.
+
+    >>> jnp.vectorize(lambda v, w: jnp.vdot(v, w), signature='(n),(n)->()')(jnp.ones((2, 3)),
+    jnp.ones(3))
+    Array([3., 3.], dtype=float32)
+    """
+    excluded = set(excluded)
+    if any(not isinstance(e, str | int) for e in excluded):
+        raise TypeError(
+            "jax.numpy.vectorize can only exclude integer or string arguments, but "
+            f"excluded={excluded!r}"
+        )
+    if any(isinstance(e, int) and e < 0 for e in excluded):
+        raise ValueError(f"excluded={excluded!r} contains negative numbers")
+
+    @functools.wraps(pyfunc)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        names = {e for e in excluded if isinstance(e, str)}
+        named = {k: v for k, v in kwargs.items() if k not in names}
+        fixed_kw = {k: v for k, v in kwargs.items() if k in names}
+        fixed = {
+            k: args[k] for k in sorted(e for e in excluded if isinstance(e, int)) if k < len(args)
+        }
+        dynamic = [a for k, a in enumerate(args) if k not in fixed]
+        n_positional, labels = len(dynamic), list(named)
+
+        def call(*xs: Any) -> Any:
+            rest = iter(xs[:n_positional])
+            full = [fixed[k] if k in fixed else next(rest) for k in range(len(args))]
+            return pyfunc(*full, **dict(zip(labels, xs[n_positional:], strict=True)), **fixed_kw)
+
+        call.__name__ = getattr(pyfunc, "__name__", "vectorized")
+        return _apply(call, [*dynamic, *named.values()], signature)
+
+    return wrapped
+
+
+def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None) -> Any:
+    check_arraylike("vectorize", *(v for v in values if v is not None))
+    none_at = [k for k, v in enumerate(values) if v is None]
+    given = [as_array(unwrap(v)) for v in values if v is not None]
+    if none_at:
+        inner = fun
+
+        def fun(*xs: Any) -> Any:
+            rest = iter(xs)
+            return inner(*(None if k in none_at else next(rest) for k in range(len(values))))
+
+    if signature is None:
+        core_in: list[tuple[str, ...]] = [()] * len(given)
+        checked = fun
+    else:
+        core_in, core_out = _parse(signature)
+        if len(core_in) != len(given):
+            raise TypeError(
+                f"wrong number of positional arguments: expected {len(core_in)}, got {len(given)}"
+            )
+    loops, sizes = _sizes(given, core_in)
+    if signature is not None:
+        checked = _check_outputs(fun, core_out, sizes)
+    target = lax.broadcast_shapes(*loops) if loops else ()
+    return _mapped(checked, given, loops, target)
+
+
+def _mapped(
+    fun: Callable[..., Any], args: list[Any], loops: list[tuple[Any, ...]], target: tuple[Any, ...]
+) -> Any:
+    """One vmap for each axis of the loop; axes of size 1 that broadcast are squeezed instead of
+    repeated.
+    """
+    n = len(target)
+    squeezed, call = [], fun
+    axes_of: list[list[bool]] = []
+    for a, loop in zip(args, loops, strict=True):
+        drop = tuple(k for k, m in enumerate(loop) if m == 1 and target[n - len(loop) + k] != 1)
+        has = [k >= n - len(loop) and (k - (n - len(loop))) not in drop for k in range(n)]
+        squeezed.append(lax.squeeze(a, drop) if drop else a)
+        axes_of.append(has)
+    for k in reversed(range(n)):
+        in_axes = tuple(0 if has[k] else None for has in axes_of)
+        if all(x is None for x in in_axes):
+            call = _repeated(call, target[k])
+        else:
+            call = vmap(call, in_axes=in_axes)
+    return call(*squeezed)
+
+
+def _repeated(fun: Callable[..., Any], size: Any) -> Callable[..., Any]:
+    def call(*args: Any) -> Any:
+        return vmap(lambda _: fun(*args))(lax.iota("int32", size))
+
+    return call
+
+
+def apply_along_axis(
+    func1d: Callable[..., Any], axis: int, arr: Any, *args: Any, **kwargs: Any
+) -> Any:
+    """`func1d` of every one-dimensional slice along `axis`; its results' axes stand where `axis`
+    was.
+    """
+    check_arraylike("apply_along_axis", arr)
+    arr = as_array(unwrap(arr))
+    n = ndim_of(arr)
+    k = canonical_axis(axis, n)
+    call: Any = lambda x: func1d(x, *args, **kwargs)
+    for i in range(1, n - k):
+        call = vmap(call, in_axes=i, out_axes=-1)
+    for _ in range(k):
+        call = vmap(call, in_axes=0, out_axes=0)
+    return call(arr)
+
+
+def apply_over_axes(func: Callable[..., Any], a: Any, axes: Sequence[int]) -> Any:
+    """`func(a, axis)` for one axis after another; lost axes are put back with size 1."""
+    check_arraylike("apply_over_axes", a)
+    out = as_array(unwrap(a))
+    for axis in axes:
+        b = func(out, axis)
+        if ndim_of(b) == ndim_of(out):
+            out = b
+        elif ndim_of(b) == ndim_of(out) - 1:
+            out = lax.expand_dims(b, (canonical_axis(axis, ndim_of(out)),))
+        else:
+            raise ValueError("function is not returning an array of the correct shape")
+    return out

@@ -1,0 +1,705 @@
+"""Collectives over named axes. Under vmap a named axis is an axis of the operand, and each
+collective is an operation along it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, tree
+from ..core.avals import ShapedArray, typeof
+from ..core.effects import NamedAxisEffect
+from ..core.primitive import No, Primitive
+from ..core.symbolic import Zero
+from ..core.trace import axis_size as _axis_size
+from .builders import full_batch
+from .common import NUMBER, canonical_axis, check_dtype, const, zero_of
+from .elementwise import add, convert_element_type, div, eq, mul, select
+from .index import index_take
+from .layout import (
+    expand_dims,
+    full_as,
+    iota,
+    linear_jvp,
+    move_batch_front,
+    reduce_sum,
+    reshape,
+    squeeze,
+    transpose,
+)
+from .reductions import reduce_max, reduce_min
+from .shape import index_in_dim
+
+__all__ = [
+    "all_gather", "all_gather_p", "all_to_all", "all_to_all_p", "axis_index", "axis_index_p",
+    "axis_size", "pbroadcast", "pcast", "pmax", "pmax_p", "pmean", "pmin", "pmin_p", "ppermute",
+    "ppermute_p", "pshuffle", "psum", "psum_p", "psum_scatter", "pswapaxes",
+]  # fmt: skip
+
+
+def _names(axis_name: Any) -> tuple[Any, ...]:
+    return tuple(axis_name) if isinstance(axis_name, (tuple, list)) else (axis_name,)
+
+
+def axis_size(axis_name: Any) -> int:
+    """The size of a named axis (the product for several). Raises NameError if no enclosing
+    transformation binds it.
+    """
+    total = 1
+    for name in _names(axis_name):
+        total *= _axis_size(name)
+    return total
+
+
+def _effects(names: Sequence[Any]) -> frozenset[Any]:
+    return frozenset(NamedAxisEffect(n) for n in names if not isinstance(n, int))
+
+
+def _refuse_groups(name: str, groups: Any) -> None:
+    if groups is not None:
+        raise NotImplementedError(
+            f"axis_index_groups not supported in vmap collectives: {name} was given {groups}. "
+            "Fix: reshape the mapped axis into two, and map each with its own axis_name."
+        )
+
+
+def _moved(x: Any, source: int, target: int) -> Any:
+    order = [k for k in range(typeof(x).ndim) if k != source]
+    order.insert(target, source)
+    return transpose(x, order)
+
+
+# --- reductions over a named axis ---
+def _reducer_aval(name: str) -> Callable[..., Any]:
+    def rule(x: Any, *, axes: Any, axis_index_groups: Any) -> Any:
+        check_dtype(name, x.dtype, (NUMBER, "bool"))
+        for n in axes:
+            if not isinstance(n, int):
+                _axis_size(n)
+        positional = [n for n in axes if isinstance(n, int)]
+        shape = tuple(m for k, m in enumerate(x.shape) if k not in positional)
+        return ShapedArray(shape, x.dtype, x.weak_type), _effects(axes)
+
+    return rule
+
+
+def _reducer_batch(
+    get: Callable[[], Primitive], along: Callable[..., Any], alone: Callable[[Any, int], Any]
+) -> Callable[..., Any]:
+    """`along` reduces a batch over an axis; `alone` is the reduction of copies of one value."""
+
+    def batch(axis: Any, args: Any, dims: Any, *, axes: Any, axis_index_groups: Any) -> Any:
+        (x,), (d,) = args, dims
+        if axis.name is None or axis.name not in axes:
+            return (
+                None
+                if d is None
+                else (get().bind(x, axes=axes, axis_index_groups=axis_index_groups), d)
+            )
+        _refuse_groups(get().name, axis_index_groups)
+        rest = tuple(n for n in axes if n != axis.name)
+        out = alone(x, axis.size) if d is None else along(x, (d,))
+        return (get().bind(out, axes=rest, axis_index_groups=None) if rest else out), None
+
+    return batch
+
+
+def _psum_transpose(ct: Any, x: Any, *, axes: Any, axis_index_groups: Any) -> list[Any]:
+    return [
+        Zero(x.aval)
+        if type(ct) is Zero
+        else psum_p.bind(ct, axes=axes, axis_index_groups=axis_index_groups)
+    ]
+
+
+def _extreme_jvp(get: Callable[[], Primitive]) -> Callable[..., Any]:
+    """The mean of the tangents of those that attain the extreme."""
+
+    def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        out = get().bind(x, **params)
+        if type(t) is Zero:
+            return out, zero_of(out)
+        where = convert_element_type(eq(x, out), typeof(t).dtype)
+        return out, div(psum_p.bind(mul(t, where), **params), psum_p.bind(where, **params))
+
+    return jvp
+
+
+psum_p: Primitive = Primitive(
+    "psum",
+    abstract_eval=_reducer_aval("psum"),
+    jvp=linear_jvp(lambda: psum_p),
+    transpose=_psum_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=_reducer_batch(lambda: psum_p, reduce_sum, lambda x, n: mul(const(x, n), x)),
+    effectful=True,
+)
+pmax_p: Primitive = Primitive(
+    "pmax",
+    abstract_eval=_reducer_aval("pmax"),
+    jvp=_extreme_jvp(lambda: pmax_p),
+    transpose=No.NOT_LINEAR,
+    batch=No.BY_TRACE,
+    axis_batch=_reducer_batch(lambda: pmax_p, reduce_max, lambda x, n: x),
+    effectful=True,
+)
+pmin_p: Primitive = Primitive(
+    "pmin",
+    abstract_eval=_reducer_aval("pmin"),
+    jvp=_extreme_jvp(lambda: pmin_p),
+    transpose=No.NOT_LINEAR,
+    batch=No.BY_TRACE,
+    axis_batch=_reducer_batch(lambda: pmin_p, reduce_min, lambda x, n: x),
+    effectful=True,
+)
+
+
+def _groups(axis_index_groups: Any) -> Any:
+    return None if axis_index_groups is None else tuple(map(tuple, axis_index_groups))
+
+
+def _over_axes(p: Primitive, along: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
+    """Reduces one leaf: positional axes (ints) at once, named ones by the primitive."""
+    names = _names(axis_name)
+    positional = tuple(canonical_axis(n, typeof(x).ndim) for n in names if isinstance(n, int))
+    named = tuple(n for n in names if not isinstance(n, int))
+    if positional:
+        x = along(x, positional)
+    return p.bind(x, axes=named, axis_index_groups=_groups(groups)) if named else x
+
+
+def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The sum over a named axis (or several), of every leaf of a pytree; a Python number is
+    multiplied by the size.
+
+    >>> vmap(lambda x: x / psum(x, 'i'), axis_name='i')(jnp.array([1., 3.]))
+    Array([0.25, 0.75], dtype=float32)
+    """
+
+    def one(leaf: Any) -> Any:
+        if type(leaf) in (int, float, complex, bool) and axis_index_groups is None:
+            return leaf * axis_size(tuple(n for n in _names(axis_name) if not isinstance(n, int)))
+        if dtypes.is_bool(typeof(leaf).dtype):
+            leaf = convert_element_type(leaf, np.int32)
+        return _over_axes(psum_p, reduce_sum, leaf, axis_name, axis_index_groups)
+
+    return tree.tree_map(one, x)
+
+
+def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The mean over a named axis, of every leaf of a pytree."""
+    groups = _groups(axis_index_groups)
+    n = (
+        axis_size(tuple(a for a in _names(axis_name) if not isinstance(a, int)))
+        if groups is None
+        else len(groups[0])
+    )
+
+    def one(leaf: Any) -> Any:
+        total = psum(leaf, axis_name, axis_index_groups=axis_index_groups)
+        count = n
+        for a in _names(axis_name):
+            count *= typeof(leaf).shape[a] if isinstance(a, int) else 1
+        if type(total) in (int, float, complex):
+            return total / count
+        if not dtypes.is_inexact(typeof(total).dtype):
+            total = convert_element_type(total, dtypes.default_float())
+        return div(total, const(total, count))
+
+    return tree.tree_map(one, x)
+
+
+def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The largest over a named axis, of every leaf of a pytree."""
+    return tree.tree_map(
+        lambda leaf: _over_axes(pmax_p, reduce_max, leaf, axis_name, axis_index_groups), x
+    )
+
+
+def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
+    """The smallest over a named axis, of every leaf of a pytree."""
+    return tree.tree_map(
+        lambda leaf: _over_axes(pmin_p, reduce_min, leaf, axis_name, axis_index_groups), x
+    )
+
+
+# --- position on a named axis ---
+def _axis_index_aval(*, axis_name: Any) -> Any:
+    _axis_size(axis_name)
+    return ShapedArray((), np.dtype("int32")), _effects((axis_name,))
+
+
+def _axis_index_batch(axis: Any, args: Any, dims: Any, *, axis_name: Any) -> Any:
+    if axis.name is None or axis_name != axis.name:
+        return None
+    return iota(np.int32, axis.size), 0
+
+
+axis_index_p: Primitive = Primitive(
+    "axis_index",
+    abstract_eval=_axis_index_aval,
+    jvp=No.HOLDS_NO_ARRAYS,
+    transpose=No.HOLDS_NO_ARRAYS,
+    batch=No.BY_TRACE,
+    axis_batch=_axis_index_batch,
+    effectful=True,
+)
+
+
+def axis_index(axis_name: Any) -> Any:
+    """The index of this instance along a named axis (row-major along several)."""
+    if not isinstance(axis_name, (tuple, list)):
+        return axis_index_p.bind(axis_name=axis_name)
+    total: Any = np.int32(0)
+    step = 1
+    for name in reversed(axis_name):
+        total = add(total, mul(axis_index_p.bind(axis_name=name), np.int32(step)))
+        step *= _axis_size(name)
+    return total
+
+
+# --- exchanges ---
+def _own(axis: Any, names: Any) -> bool:
+    """Is this axis the one that an exchange is over? Over several at once an exchange cannot be an
+    operation along one.
+    """
+    names = _names(names)
+    if axis.name is None or axis.name not in names:
+        return False
+    if len(names) > 1:
+        raise NotImplementedError(
+            f"a collective over the axes {names} cannot be vmapped over one of them. Fix: map one "
+            "axis of the product of their sizes."
+        )
+    return True
+
+
+def _check_permutation(perm: Any, n: int) -> None:
+    sources, targets = [s for s, _ in perm], [t for _, t in perm]
+    if len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
+        raise ValueError(f"ppermute sources and destinations must be unique, got {perm}")
+    if not all(0 <= k < n for k in (*sources, *targets)):
+        raise ValueError(
+            f"ppermute: an index in perm is outside the axis, which has size {n}: got {perm}"
+        )
+
+
+def _ppermute_aval(x: Any, *, axis_name: Any, perm: Any) -> Any:
+    _check_permutation(perm, axis_size(axis_name))
+    return ShapedArray(x.shape, x.dtype, x.weak_type), _effects(_names(axis_name))
+
+
+def _ppermute_transpose(ct: Any, x: Any, *, axis_name: Any, perm: Any) -> list[Any]:
+    if type(ct) is Zero:
+        return [ct]
+    return [ppermute_p.bind(ct, axis_name=axis_name, perm=tuple((t, s) for s, t in perm))]
+
+
+def _ppermute_batch(axis: Any, args: Any, dims: Any, *, axis_name: Any, perm: Any) -> Any:
+    (x,), (d,) = args, dims
+    if not _own(axis, axis_name):
+        return None if d is None else (ppermute_p.bind(x, axis_name=axis_name, perm=perm), d)
+    x = full_batch(x, d, axis.size)
+    source = np.full(axis.size, -1, np.int32)
+    for s, t in perm:
+        source[t] = s
+    out = index_take(x, (np.maximum(source, 0),), (0,))
+    shape = typeof(x).shape
+    out = reshape(out, shape)
+    if (source < 0).any():
+        # An instance that nobody sends to gets zeros.
+        got = np.broadcast_to((source >= 0).reshape(-1, *(1,) * (len(shape) - 1)), shape)
+        out = select(np.ascontiguousarray(got), out, full_as(out, 0))
+    return out, 0
+
+
+ppermute_p: Primitive = Primitive(
+    "ppermute",
+    abstract_eval=_ppermute_aval,
+    jvp=linear_jvp(lambda: ppermute_p),
+    transpose=_ppermute_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=_ppermute_batch,
+    effectful=True,
+)
+
+
+def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
+    """Sends each leaf from instance s to instance t for each pair (s, t) of `perm`; who gets
+    nothing has zeros.
+    """
+    pairs = tuple((int(s), int(t)) for s, t in perm)
+    names = _names(axis_name)
+    return tree.tree_map(lambda leaf: ppermute_p.bind(leaf, axis_name=names, perm=pairs), x)
+
+
+def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
+    """Instance k gets the value of instance `perm[k]`. Raises ValueError unless `perm` is a
+    permutation.
+    """
+    if set(perm) != set(range(len(perm))):
+        raise ValueError(f"`perm` does not represent a permutation: {perm}")
+    return ppermute(x, axis_name, list(zip(perm, range(len(perm)))))
+
+
+def _all_gather_aval(
+    x: Any,
+    *,
+    all_gather_dimension: int,
+    axis_name: Any,
+    axis_index_groups: Any,
+    axis_size: int,
+    tiled: bool,
+) -> Any:
+    shape = list(x.shape)
+    if tiled:
+        shape[all_gather_dimension] *= axis_size
+    else:
+        shape.insert(all_gather_dimension, axis_size)
+    return ShapedArray(tuple(shape), x.dtype, x.weak_type), _effects(_names(axis_name))
+
+
+def _all_gather_transpose(
+    ct: Any, x: Any, *, all_gather_dimension: int, **params: Any
+) -> list[Any]:
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [reduce_scatter_p.bind(ct, scatter_dimension=all_gather_dimension, **params)]
+
+
+def _all_gather_batch(
+    axis: Any,
+    args: Any,
+    dims: Any,
+    *,
+    all_gather_dimension: int,
+    axis_name: Any,
+    tiled: bool,
+    **params: Any,
+) -> Any:
+    (x,), (d,) = args, dims
+    if not _own(axis, axis_name):
+        if d is None:
+            return None
+        x = move_batch_front(x, d)
+        return all_gather_p.bind(
+            x,
+            all_gather_dimension=all_gather_dimension + 1,
+            axis_name=axis_name,
+            tiled=tiled,
+            **params,
+        ), 0
+    _refuse_groups("all_gather", params["axis_index_groups"])
+    out = _moved(full_batch(x, d, axis.size), 0, all_gather_dimension)
+    return (_joined(out, all_gather_dimension) if tiled else out), None
+
+
+def _joined(x: Any, axis: int) -> Any:
+    """Axes `axis` and the next as one."""
+    shape = typeof(x).shape
+    return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
+
+
+def _parted(x: Any, axis: int, n: int) -> Any:
+    shape = typeof(x).shape
+    return reshape(x, (*shape[:axis], n, shape[axis] // n, *shape[axis + 1 :]))
+
+
+all_gather_p: Primitive = Primitive(
+    "all_gather",
+    abstract_eval=_all_gather_aval,
+    jvp=linear_jvp(lambda: all_gather_p),
+    transpose=_all_gather_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=_all_gather_batch,
+    effectful=True,
+)
+
+
+def all_gather(
+    x: Any,
+    axis_name: Any,
+    *,
+    axis_index_groups: Any = None,
+    axis: int = 0,
+    tiled: bool = False,
+    to: str = "varying",
+) -> Any:
+    """The values of all instances along a named axis, on a new axis (`tiled`: concatenated along an
+    axis), of every leaf.
+    """
+    groups = _groups(axis_index_groups)
+    size = axis_size(axis_name) if groups is None else len(groups[0])
+
+    def one(leaf: Any) -> Any:
+        ndim = typeof(leaf).ndim
+        return all_gather_p.bind(
+            leaf, all_gather_dimension=canonical_axis(axis, ndim if tiled else ndim + 1),
+            axis_name=_names(axis_name), axis_index_groups=groups, axis_size=size,
+            tiled=bool(tiled),
+        )  # fmt: skip
+
+    return tree.tree_map(one, x)
+
+
+def _reduce_scatter_aval(
+    x: Any,
+    *,
+    axis_name: Any,
+    scatter_dimension: int,
+    axis_index_groups: Any,
+    axis_size: int,
+    tiled: bool,
+) -> Any:
+    shape = list(x.shape)
+    if tiled:
+        if shape[scatter_dimension] % axis_size:
+            raise ValueError(
+                f"tiled reduce_scatter operand scatter dimension size {shape[scatter_dimension]} "
+                "must be divisible by "
+                f"shard count {axis_size}"
+            )
+        shape[scatter_dimension] //= axis_size
+    else:
+        if shape[scatter_dimension] != axis_size:
+            raise ValueError(
+                f"reduce_scatter operand scatter dimension size {shape[scatter_dimension]} must "
+                f"match shard count {axis_size}"
+            )
+        del shape[scatter_dimension]
+    return ShapedArray(tuple(shape), x.dtype, x.weak_type), _effects(_names(axis_name))
+
+
+def _reduce_scatter_transpose(
+    ct: Any, x: Any, *, scatter_dimension: int, **params: Any
+) -> list[Any]:
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [all_gather_p.bind(ct, all_gather_dimension=scatter_dimension, **params)]
+
+
+def _reduce_scatter_batch(
+    axis: Any,
+    args: Any,
+    dims: Any,
+    *,
+    axis_name: Any,
+    scatter_dimension: int,
+    tiled: bool,
+    **params: Any,
+) -> Any:
+    (x,), (d,) = args, dims
+    if not _own(axis, axis_name):
+        if d is None:
+            return None
+        x = move_batch_front(x, d)
+        return reduce_scatter_p.bind(
+            x, axis_name=axis_name, scatter_dimension=scatter_dimension + 1, tiled=tiled, **params
+        ), 0
+    _refuse_groups("reduce_scatter", params["axis_index_groups"])
+    total = mul(const(x, axis.size), x) if d is None else reduce_sum(x, (d,))
+    return (_parted(total, scatter_dimension, axis.size) if tiled else total), scatter_dimension
+
+
+reduce_scatter_p: Primitive = Primitive(
+    "reduce_scatter",
+    abstract_eval=_reduce_scatter_aval,
+    jvp=linear_jvp(lambda: reduce_scatter_p),
+    transpose=_reduce_scatter_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=_reduce_scatter_batch,
+    effectful=True,
+)
+
+
+def psum_scatter(
+    x: Any,
+    axis_name: Any,
+    *,
+    scatter_dimension: int = 0,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Any:
+    """The sum over a named axis; each instance keeps its part of it along `scatter_dimension`."""
+    groups = _groups(axis_index_groups)
+    size = axis_size(axis_name) if groups is None else len(groups[0])
+    return tree.tree_map(
+        lambda leaf: reduce_scatter_p.bind( leaf, axis_name=_names(axis_name),
+        scatter_dimension=scatter_dimension, axis_index_groups=groups, axis_size=size,
+        tiled=bool(tiled), ), x,
+    )  # fmt: skip
+
+
+def _all_to_all_aval(
+    x: Any,
+    *,
+    split_axis: int,
+    concat_axis: int,
+    axis_name: Any,
+    axis_index_groups: Any,
+    tiled: bool,
+) -> Any:
+    n = axis_size(axis_name) if axis_index_groups is None else len(axis_index_groups[0])
+    shape = list(x.shape)
+    if shape[split_axis] % n:
+        raise ValueError(
+            "all_to_all requires the size of split_axis to be divisible by the size of the "
+            "mapped axis, got "
+            f"{shape[split_axis]} and {n}"
+        )
+    shape[split_axis] //= n
+    shape[concat_axis] *= n
+    return ShapedArray(tuple(shape), x.dtype, x.weak_type), _effects(_names(axis_name))
+
+
+def _all_to_all_transpose(
+    ct: Any, x: Any, *, split_axis: int, concat_axis: int, **params: Any
+) -> list[Any]:
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [all_to_all_p.bind(ct, split_axis=concat_axis, concat_axis=split_axis, **params)]
+
+
+def _all_to_all_batch(
+    axis: Any,
+    args: Any,
+    dims: Any,
+    *,
+    split_axis: int,
+    concat_axis: int,
+    axis_name: Any,
+    **params: Any,
+) -> Any:
+    (x,), (d,) = args, dims
+    if not _own(axis, axis_name):
+        if d is None:
+            return None
+        x = move_batch_front(x, d)
+        return all_to_all_p.bind(
+            x, split_axis=split_axis + 1, concat_axis=concat_axis + 1, axis_name=axis_name, **params
+        ), 0
+    _refuse_groups("all_to_all", params["axis_index_groups"])
+    # (sender, ..., split, ...) -> (receiver, sender, ...), then the sender joins the concatenated
+    # axis.
+    x = _parted(full_batch(x, d, axis.size), split_axis + 1, axis.size)
+    x = _moved(x, split_axis + 1, 0)
+    return _joined(_moved(x, 1, concat_axis + 1), concat_axis + 1), 0
+
+
+all_to_all_p: Primitive = Primitive(
+    "all_to_all",
+    abstract_eval=_all_to_all_aval,
+    jvp=linear_jvp(lambda: all_to_all_p),
+    transpose=_all_to_all_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=_all_to_all_batch,
+    effectful=True,
+)
+
+
+def all_to_all(
+    x: Any,
+    axis_name: Any,
+    split_axis: int,
+    concat_axis: int,
+    *,
+    axis_index_groups: Any = None,
+    tiled: bool = False,
+) -> Any:
+    """Splits an axis among the instances of a named axis, and gathers what they send along another.
+
+    Not `tiled`, the split axis has the named axis's size and disappears, and the gathered one is
+    new.
+    """
+    groups = _groups(axis_index_groups)
+    n = axis_size(axis_name) if groups is None else len(groups[0])
+
+    def bind(leaf: Any, split: int, concat: int) -> Any:
+        return all_to_all_p.bind(
+            leaf,
+            split_axis=split,
+            concat_axis=concat,
+            axis_name=axis_name,
+            axis_index_groups=groups,
+            tiled=bool(tiled),
+        )
+
+    def one(leaf: Any) -> Any:
+        ndim = typeof(leaf).ndim
+        split, concat = canonical_axis(split_axis, ndim), canonical_axis(concat_axis, ndim)
+        if tiled:
+            return bind(leaf, split, concat)
+        if typeof(leaf).shape[split] != n:
+            raise ValueError(
+                "all_to_all requires the size of the mapped axis axis_name to equal "
+                "x.shape[split_axis], but they are "
+                f"{n} and {typeof(leaf).shape[split]} respectively."
+            )
+        if split == concat:
+            return bind(leaf, split, concat)
+        if split < concat:
+            return squeeze(bind(expand_dims(leaf, (concat + 1,)), split, concat + 1), (split,))
+        return squeeze(bind(expand_dims(leaf, (concat,)), split + 1, concat), (split + 1,))
+
+    return tree.tree_map(one, x)
+
+
+def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
+    """Exchanges a named axis with a positional one of the same size."""
+    return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
+
+
+def _pbroadcast_aval(x: Any, *, axis_name: Any, source: int) -> Any:
+    n = axis_size(axis_name)
+    if not 0 <= source < n:
+        raise ValueError(
+            f"pbroadcast: source must be in [0, {n}), the size of the axis {axis_name!r}; got "
+            f"{source}"
+        )
+    return ShapedArray(x.shape, x.dtype, x.weak_type), _effects(_names(axis_name))
+
+
+def _pbroadcast_transpose(ct: Any, x: Any, *, axis_name: Any, source: int) -> list[Any]:
+    if type(ct) is Zero:
+        return [ct]
+    total = psum(ct, axis_name)
+    return [select(eq(axis_index(axis_name), np.int32(source)), total, full_as(total, 0))]
+
+
+def _pbroadcast_batch(axis: Any, args: Any, dims: Any, *, axis_name: Any, source: int) -> Any:
+    (x,), (d,) = args, dims
+    if not _own(axis, axis_name):
+        return None if d is None else (pbroadcast_p.bind(x, axis_name=axis_name, source=source), d)
+    return (x if d is None else index_in_dim(x, source, d, keepdims=False)), None
+
+
+pbroadcast_p: Primitive = Primitive(
+    "pbroadcast",
+    abstract_eval=_pbroadcast_aval,
+    jvp=linear_jvp(lambda: pbroadcast_p),
+    transpose=_pbroadcast_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=_pbroadcast_batch,
+    effectful=True,
+)
+
+
+def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
+    """The value of instance `source` on every instance of a named axis."""
+    return tree.tree_map(
+        lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=int(source)), x
+    )
+
+
+def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
+    """Marks the leaves as varying (or unreduced, or reduced) over a named axis. Under vmap there is
+    nothing to mark.
+    """
+    if to not in ("varying", "unreduced", "reduced"):
+        raise ValueError(f"pcast: `to` must be 'varying', 'unreduced' or 'reduced', got {to!r}")
+    axis_size(axis_name)
+    return x

@@ -1,0 +1,248 @@
+"""Changes of representation, and identities: convert_element_type, bitcast, reduce_precision, copy,
+stop_gradient, optimization_barrier.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes, tree
+from ..core.avals import ShapedArray, typeof
+from ..core.primitive import No, Primitive
+from ..core.symbolic import UndefinedPrimal, Zero
+from .builders import full_batch, jvp_of
+from .common import FLOAT, as_array, check_dtype, requested_dtype, zero_of
+from .layout import is_python_scalar, linear_jvp, scalar_constant
+
+
+# --- conversion ---
+def _convert_aval(x: Any, *, new_dtype: Any, weak_type: bool, sharding: Any) -> ShapedArray:
+    if dtypes.is_extended(x.dtype) or dtypes.is_extended(new_dtype):
+        if x.dtype != new_dtype:
+            raise ValueError(
+                f"Cannot convert_element_type from {x.dtype.name} to "
+                f"{getattr(new_dtype, 'name', new_dtype)}. "
+                "Fix: use random.key_data to read the words of keys."
+            )
+    return ShapedArray(x.shape, new_dtype, weak_type)
+
+
+def _convert_jvp(
+    primals: Any, tangents: Any, *, new_dtype: Any, weak_type: bool, sharding: Any
+) -> Any:
+    out = convert_element_type_p.bind(
+        *primals, new_dtype=new_dtype, weak_type=weak_type, sharding=sharding
+    )
+    if type(tangents[0]) is Zero or not dtypes.is_inexact(new_dtype):
+        return out, zero_of(out)
+    return out, convert_element_type_p.bind(
+        tangents[0], new_dtype=new_dtype, weak_type=weak_type, sharding=sharding
+    )
+
+
+def _convert_transpose(
+    ct: Any, x: Any, *, new_dtype: Any, weak_type: bool, sharding: Any
+) -> list[Any]:
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    return [
+        convert_element_type_p.bind(
+            ct, new_dtype=x.aval.dtype, weak_type=x.aval.weak_type, sharding=sharding
+        )
+    ]
+
+
+convert_element_type_p: Primitive = Primitive(
+    "convert_element_type",
+    abstract_eval=_convert_aval,
+    jvp=_convert_jvp,
+    transpose=_convert_transpose,
+    batch=lambda args, dims, **params: (convert_element_type_p.bind(args[0], **params), dims[0]),
+)
+
+
+def convert_element_type(operand: Any, new_dtype: Any) -> Any:
+    """The operand with another dtype; the result is not weakly typed. Complex to real drops the
+    imaginary part (with a warning).
+
+    >>> convert_element_type(1.5, 'int32')
+    Array(1, dtype=int32)
+    """
+    return convert_weak(operand, requested_dtype(new_dtype, "convert_element_type"), False)
+
+
+def convert_weak(operand: Any, new_dtype: Any = None, weak_type: bool = False) -> Any:
+    """`convert_element_type` to a canonical dtype (None: keep it) and weakness."""
+    aval = typeof(operand)
+    dtype = aval.dtype if new_dtype is None else new_dtype
+    if aval.dtype == dtype and aval.weak_type == weak_type and hasattr(operand, "aval"):
+        return operand
+    if dtypes.is_complex(aval.dtype) and not dtypes.is_complex(dtype) and not dtypes.is_bool(dtype):
+        warnings.warn(
+            "Casting complex values to real discards the imaginary part",
+            np.exceptions.ComplexWarning,
+            stacklevel=3,
+        )
+    if is_python_scalar(operand) and not weak_type and not dtypes.is_extended(dtype):
+        # A number is converted now, unless the conversion is one that NumPy leaves undefined.
+        if not (
+            dtypes.is_integer(dtype)
+            and dtypes.is_float(aval.dtype)
+            and not -32768 < operand < 32768
+        ):
+            return as_array(scalar_constant(operand, dtype))
+    return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=weak_type, sharding=None)
+
+
+def _bitcast_aval(x: Any, *, new_dtype: Any) -> ShapedArray:
+    old, new = dtypes.itemsize_bits(x.dtype), dtypes.itemsize_bits(new_dtype)
+    special = [d for d in (x.dtype, new_dtype) if dtypes.is_bool(d) or dtypes.is_complex(d)]
+    shape = x.shape
+    if old < new:
+        if not shape or shape[-1] * old != new:
+            raise ValueError(
+                f"Attempting to convert array of shape {shape} from {x.dtype.name} of size {old} "
+                "bits "
+                f"to {new_dtype.name} of size {new}, bits but {shape[-1] if shape else 1} * {old} "
+                f"!= {new}"
+            )
+        shape = shape[:-1]
+    elif old > new:
+        shape = (*shape, old // new)
+    if special and x.dtype != new_dtype:
+        raise TypeError(
+            "lax.bitcast_convert_type does not support bool or complex values unless the operand "
+            "and destination types match. "
+            f"Got operand dtype={x.dtype.name}, new_dtype={new_dtype.name}. Consider using the "
+            "arr.view() method instead."
+        )
+    return ShapedArray(shape, new_dtype)
+
+
+def _bitcast_batch(args: Any, dims: Any, *, new_dtype: Any) -> Any:
+    # The last axis may be made or eaten, so the batch axis goes first.
+    x = full_batch(args[0], dims[0], None)
+    return bitcast_convert_type_p.bind(x, new_dtype=new_dtype), 0
+
+
+bitcast_convert_type_p: Primitive = Primitive(
+    "bitcast_convert_type",
+    abstract_eval=_bitcast_aval,
+    jvp=jvp_of(lambda: bitcast_convert_type_p, None),
+    transpose=No.NOT_LINEAR,
+    batch=_bitcast_batch,
+)
+
+
+def _reduce_precision_aval(x: Any, *, exponent_bits: int, mantissa_bits: int) -> ShapedArray:
+    check_dtype("reduce_precision", x.dtype, (FLOAT,))
+    if exponent_bits < 1:
+        raise ValueError(f"reduce_precision: exponent_bits must be positive; got {exponent_bits}")
+    if mantissa_bits < 0:
+        raise ValueError(
+            f"reduce_precision: mantissa_bits must be non-negative; got {mantissa_bits}"
+        )
+    return ShapedArray(x.shape, x.dtype, x.weak_type)
+
+
+reduce_precision_p: Primitive = Primitive(
+    "reduce_precision",
+    abstract_eval=_reduce_precision_aval,
+    jvp=linear_jvp(lambda: reduce_precision_p),
+    transpose=lambda ct, x, **params: [
+        Zero(x.aval) if type(ct) is Zero else reduce_precision_p.bind(ct, **params)
+    ],
+    batch=lambda args, dims, **params: (reduce_precision_p.bind(args[0], **params), dims[0]),
+)
+
+# --- identities ---
+copy_p: Primitive = Primitive(
+    "copy",
+    abstract_eval=lambda x: x.update(),
+    jvp=linear_jvp(lambda: copy_p),
+    transpose=lambda ct, x: [ct],
+    batch=lambda args, dims: (copy_p.bind(args[0]), dims[0]),
+)
+stop_gradient_p: Primitive = Primitive(
+    "stop_gradient",
+    abstract_eval=lambda x: x.update(),
+    jvp=jvp_of(lambda: stop_gradient_p, None),
+    transpose=No.NOT_LINEAR,
+    batch=lambda args, dims: (stop_gradient_p.bind(args[0]), dims[0]),
+)
+# A value as a value of the program that is being traced; it writes no equation.
+stage_p: Primitive = Primitive(
+    "stage",
+    abstract_eval=lambda x: x.update(),
+    jvp=linear_jvp(lambda: stage_p),
+    transpose=lambda ct, x: [ct],
+    batch=lambda args, dims: (stage_p.bind(args[0]), dims[0]),
+    staging=lambda trace, tracers, params: trace.lift(tracers[0]),
+)
+
+
+def _barrier_jvp(primals: Any, tangents: Any) -> Any:
+    outs = optimization_barrier_p.bind(*primals)
+    live = [t for t in tangents if type(t) is not Zero]
+    passed = iter(optimization_barrier_p.bind(*live) if live else ())
+    return outs, [t if type(t) is Zero else next(passed) for t in tangents]
+
+
+def _barrier_transpose(cts: Any, *args: Any) -> list[Any]:
+    live = [ct for ct in cts if type(ct) is not Zero]
+    passed = iter(optimization_barrier_p.bind(*live) if live else ())
+    outs = [ct if type(ct) is Zero else next(passed) for ct in cts]
+    return [ct if type(x) is UndefinedPrimal else None for ct, x in zip(outs, args)]
+
+
+optimization_barrier_p: Primitive = Primitive(
+    "optimization_barrier",
+    abstract_eval=lambda *xs: [x.update() for x in xs],
+    jvp=_barrier_jvp,
+    transpose=_barrier_transpose,
+    batch=lambda args, dims: (optimization_barrier_p.bind(*args), list(dims)),
+    multiple_results=True,
+)
+
+
+# --- what users call ---
+def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
+    """The same bits as another dtype. To a narrower one the result has a new last axis; to a wider
+    one the last axis is eaten.
+    """
+    return bitcast_convert_type_p.bind(
+        operand, new_dtype=requested_dtype(new_dtype, "bitcast_convert_type")
+    )
+
+
+def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
+    """Floats rounded as if they had this many bits of exponent and mantissa."""
+    return reduce_precision_p.bind(
+        operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits)
+    )
+
+
+def copy(x: Any) -> Any:
+    """A copy of an array."""
+    return copy_p.bind(x)
+
+
+def stop_gradient(x: Any) -> Any:
+    """The value, without its derivative, of every leaf of a pytree."""
+    return tree.tree_map(stop_gradient_p.bind, x)
+
+
+def stage(x: Any, /) -> Any:
+    """The value as a value of the program being traced."""
+    return stage_p.bind(x)
+
+
+def optimization_barrier(operand: Any, /) -> Any:
+    """The pytree unchanged; the compiler moves nothing across, and computes all of its leaves
+    before any user of one.
+    """
+    leaves, treedef = tree.flatten(operand)
+    return tree.unflatten(treedef, optimization_barrier_p.bind(*leaves) if leaves else [])

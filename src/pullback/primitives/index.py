@@ -1,0 +1,1201 @@
+"""Indexing: gather and scatter, and the slices whose starts are values.
+
+gather reads a window of `slice_sizes` at each start index; scatter writes one. They are adjoint:
+the transpose of gather is scatter-add. Under a batch of operands the window grows by the batch
+axis; under a batch of starts the batch axis is one more axis of starts; under both, operand and
+starts share it (`operand_batching_dims`).
+"""
+
+from __future__ import annotations
+
+import enum
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import dtypes
+from ..core.avals import ShapedArray, typeof
+from ..core.build import trace_to_jaxpr
+from ..core.jaxpr import Jaxpr
+from ..core.primitive import No, Primitive
+from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
+from ..core.trace import Tracer
+from .builders import add_jaxvals, batch_size, full_batch
+from .common import (
+    as_array,
+    canonical_axis,
+    canonical_shape,
+    check_same_dtypes,
+    const,
+    size_of,
+    zero_of,
+)
+from .convert import convert_element_type
+from .elementwise import add, div, eq, lt, max, min, mul, neg, select, select_n, sub
+from .layout import broadcast_in_dim, expand_dims, full_of, iota, move_batch_front, reshape, squeeze
+from .shape import concatenate, index_in_dim, slice_in_dim
+from .shape import slice as slice
+
+
+class GatherDimensionNumbers(NamedTuple):
+    """What the axes of gather's operands mean.
+
+    offset_dims: axes of the result that run over the window; collapsed_slice_dims: axes of the
+    operand whose window has size 1 and is dropped; start_index_map: the operand's axis of each
+    component of a start; operand_batching_dims, start_indices_batching_dims: axes in common.
+    """
+
+    offset_dims: tuple[int, ...]
+    collapsed_slice_dims: tuple[int, ...]
+    start_index_map: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    start_indices_batching_dims: tuple[int, ...] = ()
+
+
+class ScatterDimensionNumbers(NamedTuple):
+    """What the axes of scatter's operands mean: as GatherDimensionNumbers, with updates in the
+    place of gather's result.
+    """
+
+    update_window_dims: tuple[int, ...]
+    inserted_window_dims: tuple[int, ...]
+    scatter_dims_to_operand_dims: tuple[int, ...]
+    operand_batching_dims: tuple[int, ...] = ()
+    scatter_indices_batching_dims: tuple[int, ...] = ()
+
+
+class GatherScatterMode(enum.Enum):
+    """What becomes of windows out of bounds: moved inside, filled (gather) or dropped (scatter), or
+    promised not to occur.
+    """
+
+    CLIP = 1
+    FILL_OR_DROP = 2
+    PROMISE_IN_BOUNDS = 3
+    ONE_HOT = 4
+
+    @staticmethod
+    def from_any(s: Any) -> GatherScatterMode:
+        """The mode that a name stands for; None is the promise. Raises ValueError for unknown
+        names.
+        """
+        if isinstance(s, GatherScatterMode):
+            return s
+        if s == "clip":
+            return GatherScatterMode.CLIP
+        if s is None or s == "promise_in_bounds":
+            return GatherScatterMode.PROMISE_IN_BOUNDS
+        if s in ("fill", "drop"):
+            return GatherScatterMode.FILL_OR_DROP
+        if s == "one_hot":
+            return GatherScatterMode.ONE_HOT
+        raise ValueError(f'Unknown gather mode "{s}"')
+
+
+def _shift(dims: Sequence[int]) -> tuple[int, ...]:
+    return tuple(d + 1 for d in dims)
+
+
+def _check_starts(name: str, indices: Any, n: int, ndim: int, dims: Sequence[int]) -> None:
+    if not dtypes.is_integer(indices.dtype):
+        raise ValueError(f"{name}: start indices must have an integer dtype, got {indices.dtype}")
+    if indices.ndim < 1:
+        raise TypeError(
+            f"{name}: indices must have at least one axis, whose size is the number of indexed axes"
+        )
+    if indices.shape[-1] != n:
+        raise TypeError(
+            f"{name} op needs one index component per indexed axis; got indices of shape "
+            f"{indices.shape} for {n} indexed axes."
+        )
+    for d in dims:
+        if not 0 <= d < ndim:
+            raise TypeError(
+                f"{name}: dimension {d} is out of bounds for an operand of rank {ndim}."
+            )
+
+
+# --- gather ---
+def _gather_aval(
+    operand: Any,
+    indices: Any,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Any,
+    unique_indices: bool,
+    indices_are_sorted: bool,
+    mode: Any,
+    fill_value: Any,
+) -> ShapedArray:
+    dn = dimension_numbers
+    _check_starts("Gather", indices, len(dn.start_index_map), operand.ndim, dn.start_index_map)
+    if len(slice_sizes) != operand.ndim:
+        raise TypeError(
+            f"Gather op must have one slice size for every input dimension; got {slice_sizes} for "
+            f"{operand.shape}."
+        )
+    for k, (size, n) in enumerate(zip(slice_sizes, operand.shape)):
+        if type(size) is int and type(n) is int and not 0 <= size <= n:
+            raise TypeError(
+                f"Slice size at index {k} in gather op is out of range, must be within [0, "
+                f"{n + 1}), got {size}."
+            )
+    hidden = {*dn.collapsed_slice_dims, *dn.operand_batching_dims}
+    for d in hidden:
+        if slice_sizes[d] not in (0, 1) and slice_sizes[d] != 1:
+            raise TypeError(
+                f"Gather op can only collapse slice dims with bound 1, got {slice_sizes[d]} at "
+                f"dimension {d}."
+            )
+    window = [n for d, n in enumerate(slice_sizes) if d not in hidden]
+    if len(window) != len(dn.offset_dims):
+        raise TypeError(
+            f"Gather op has {len(dn.offset_dims)} offset_dims for a window of {len(window)} axes: "
+            f"{dn}, slice_sizes={slice_sizes}."
+        )
+    return ShapedArray(
+        _merged(indices.shape[:-1], window, dn.offset_dims), operand.dtype, operand.weak_type
+    )
+
+
+def _merged(
+    batch: Sequence[Any], window: Sequence[Any], window_dims: Sequence[int]
+) -> tuple[Any, ...]:
+    """Sizes with those of the window at `window_dims` and the others in order."""
+    rest, inside = iter(batch), iter(window)
+    return tuple(
+        next(inside) if d in window_dims else next(rest) for d in range(len(batch) + len(window))
+    )
+
+
+def _gather_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    operand, indices = primals
+    out = gather_p.bind(operand, indices, **params)
+    if type(tangents[0]) is Zero:
+        return out, zero_of(out)
+    fill = params["fill_value"]
+    params = {
+        **params,
+        "fill_value": 0 if params["mode"] is GatherScatterMode.FILL_OR_DROP else fill,
+    }
+    return out, gather_p.bind(tangents[0], indices, **params)
+
+
+def _gather_transpose(
+    ct: Any,
+    operand: Any,
+    indices: Any,
+    *,
+    dimension_numbers: Any,
+    slice_sizes: Any,
+    unique_indices: bool,
+    indices_are_sorted: bool,
+    mode: Any,
+    fill_value: Any,
+) -> list[Any]:
+    if type(operand) is not UndefinedPrimal or type(ct) is Zero:
+        return [Zero(operand.aval) if type(operand) is UndefinedPrimal else None, None]
+    dn = dimension_numbers
+    out = scatter_add(
+        full_of(operand.aval, 0),
+        indices,
+        ct,
+        ScatterDimensionNumbers(
+            dn.offset_dims,
+            dn.collapsed_slice_dims,
+            dn.start_index_map,
+            dn.operand_batching_dims,
+            dn.start_indices_batching_dims,
+        ),
+        indices_are_sorted=indices_are_sorted,
+        unique_indices=unique_indices,
+        mode=mode,
+    )
+    return [out, None]
+
+
+def _gather_batch(
+    args: Any, dims: Any, *, dimension_numbers: Any, slice_sizes: Any, **params: Any
+) -> Any:
+    (operand, indices), (od, sd), dn = args, dims, dimension_numbers
+    shifted = dn._replace(
+        offset_dims=_shift(dn.offset_dims),
+        collapsed_slice_dims=_shift(dn.collapsed_slice_dims),
+        start_index_map=_shift(dn.start_index_map),
+        operand_batching_dims=_shift(dn.operand_batching_dims),
+    )
+    if sd is None:
+        operand = move_batch_front(operand, od)
+        n = typeof(operand).shape[0]
+        new = shifted._replace(offset_dims=(0, *shifted.offset_dims))
+        sizes = (n, *slice_sizes)
+    elif od is None:
+        indices = move_batch_front(indices, sd)
+        new = dn._replace(
+            offset_dims=_shift(dn.offset_dims),
+            start_indices_batching_dims=_shift(dn.start_indices_batching_dims),
+        )
+        sizes = slice_sizes
+    else:
+        operand, indices = move_batch_front(operand, od), move_batch_front(indices, sd)
+        n = typeof(operand).shape[0]
+        new = shifted._replace(
+            operand_batching_dims=(0, *shifted.operand_batching_dims),
+            start_indices_batching_dims=(0, *_shift(dn.start_indices_batching_dims)),
+        )
+        sizes = (0 if n == 0 else 1, *slice_sizes)
+    return gather_p.bind(operand, indices, dimension_numbers=new, slice_sizes=sizes, **params), 0
+
+
+gather_p = Primitive(
+    "gather",
+    abstract_eval=_gather_aval,
+    jvp=_gather_jvp,
+    transpose=_gather_transpose,
+    batch=_gather_batch,
+)
+
+
+def gather(
+    operand: Any,
+    start_indices: Any,
+    dimension_numbers: GatherDimensionNumbers,
+    slice_sizes: Any,
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> Any:
+    """Windows of `operand` of `slice_sizes` at each start; the last axis of `start_indices` has the
+    components of a start.
+
+    Out of bounds: "clip" moves the window inside, "fill" gives `fill_value` (NaN; for integers the
+    least value or, if unsigned, the greatest).
+    """
+    mode = GatherScatterMode.from_any(mode)
+    if fill_value is None and mode is GatherScatterMode.FILL_OR_DROP:
+        fill_value = _fill_of(typeof(operand).dtype)
+    return gather_p.bind(
+        operand,
+        start_indices,
+        dimension_numbers=dimension_numbers,
+        slice_sizes=canonical_shape(slice_sizes),
+        unique_indices=bool(unique_indices),
+        indices_are_sorted=bool(indices_are_sorted),
+        mode=mode,
+        fill_value=fill_value,
+    )
+
+
+def _fill_of(d: Any) -> Any:
+    """What stands for a missing element of a dtype."""
+    if dtypes.is_inexact(d):
+        return float("nan")
+    if dtypes.is_bool(d):
+        return True
+    if dtypes.is_integer(d):
+        return int(dtypes.iinfo(d).max if dtypes.is_unsigned(d) else dtypes.iinfo(d).min)
+    return None
+
+
+# --- scatter ---
+def _scatter_aval(
+    operand: Any,
+    indices: Any,
+    updates: Any,
+    *,
+    update_jaxpr: Any,
+    update_consts: Any,
+    dimension_numbers: Any,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: Any,
+) -> ShapedArray:
+    dn = dimension_numbers
+    check_same_dtypes("scatter", [operand, updates])
+    _check_starts(
+        "Scatter",
+        indices,
+        len(dn.scatter_dims_to_operand_dims),
+        operand.ndim,
+        dn.scatter_dims_to_operand_dims,
+    )
+    hidden = {*dn.inserted_window_dims, *dn.operand_batching_dims}
+    bounds = [n for d, n in enumerate(operand.shape) if d not in hidden]
+    if len(dn.update_window_dims) != len(bounds):
+        raise TypeError(
+            f"Scatter op has window of size {len(bounds)}; instead, "
+            f"update_window_dims={tuple(dn.update_window_dims)} has "
+            f"{len(dn.update_window_dims)} axes."
+        )
+    if updates.ndim != indices.ndim - 1 + len(dn.update_window_dims):
+        raise TypeError(
+            f"Updates tensor must be of rank {indices.ndim - 1 + len(dn.update_window_dims)}; got "
+            f"{updates.ndim}."
+        )
+    window = [updates.shape[d] for d in dn.update_window_dims]
+    for k, (n, bound) in enumerate(zip(window, bounds)):
+        if type(n) is int and type(bound) is int and n > bound:
+            raise TypeError(
+                "Bounds of the window dimensions of updates must not exceed the bounds of the "
+                "corresponding dimensions of operand. "
+                f"For dimension {k}, updates bound is {n}, operand bound is {bound}."
+            )
+    if _merged(indices.shape[:-1], window, dn.update_window_dims) != updates.shape:
+        raise TypeError(
+            "Bounds of the scatter dimensions of updates must be the same as the bounds of the "
+            "corresponding dimensions of scatter "
+            f"indices: updates have shape {updates.shape}, indices {indices.shape}."
+        )
+    return ShapedArray(operand.shape, operand.dtype, operand.weak_type and updates.weak_type)
+
+
+def _gather_numbers(
+    dn: ScatterDimensionNumbers, operand: Any, updates: Any
+) -> tuple[GatherDimensionNumbers, tuple[Any, ...]]:
+    """The gather that reads what the scatter writes: its dimension numbers and slice sizes."""
+    hidden = {*dn.inserted_window_dims, *dn.operand_batching_dims}
+    window = iter(updates.shape[d] for d in dn.update_window_dims)
+    sizes = tuple(1 if d in hidden else next(window) for d in range(operand.ndim))
+    numbers = GatherDimensionNumbers(
+        tuple(dn.update_window_dims),
+        tuple(dn.inserted_window_dims),
+        tuple(dn.scatter_dims_to_operand_dims),
+        tuple(dn.operand_batching_dims),
+        tuple(dn.scatter_indices_batching_dims),
+    )
+    return numbers, sizes
+
+
+def _read_written(ct: Any, indices: Any, updates: Any, params: dict[str, Any]) -> Any:
+    """What of `ct` lies where the updates went; 0 where they were dropped."""
+    numbers, sizes = _gather_numbers(params["dimension_numbers"], typeof(ct), updates)
+    return gather(ct, indices, numbers, sizes, mode=params["mode"], fill_value=0)
+
+
+def _linear_scatter_jvp(get: Callable[[], Primitive]) -> Callable[..., Any]:
+    def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+        _operand, indices, _updates = primals
+        out = get().bind(*primals, **params)
+        t_operand, _, t_updates = tangents
+        if type(t_operand) is Zero and type(t_updates) is Zero:
+            return out, zero_of(out)
+        return out, get().bind(
+            instantiate_zeros(t_operand), indices, instantiate_zeros(t_updates), **params
+        )
+
+    return jvp
+
+
+def _linear_scatter_transpose(negate: bool) -> Callable[..., Any]:
+    def transpose(ct: Any, operand: Any, indices: Any, updates: Any, **params: Any) -> list[Any]:
+        linear = [type(x) is UndefinedPrimal for x in (operand, updates)]
+        if type(ct) is Zero:
+            return [
+                Zero(x.aval) if lin else None  # type: ignore[union-attr]
+                for x, lin in ((operand, linear[0]), (None, False), (updates, linear[1]))
+            ]
+        ct_updates = None
+        if linear[1]:
+            ct_updates = _read_written(ct, indices, updates.aval, params)
+            ct_updates = neg(ct_updates) if negate else ct_updates
+        return [ct if linear[0] else None, None, ct_updates]
+
+    return transpose
+
+
+def _scatter_batch(get: Callable[[], Primitive]) -> Callable[..., Any]:
+    def batch(args: Any, dims: Any, *, dimension_numbers: Any, **params: Any) -> Any:
+        (operand, indices, updates), dn = args, dimension_numbers
+        n = batch_size(args, dims)
+        operand, updates = full_batch(operand, dims[0], n), full_batch(updates, dims[2], n)
+        new = ScatterDimensionNumbers(
+            _shift(dn.update_window_dims),
+            _shift(dn.inserted_window_dims),
+            _shift(dn.scatter_dims_to_operand_dims),
+            _shift(dn.operand_batching_dims),
+            tuple(dn.scatter_indices_batching_dims),
+        )
+        if dims[1] is None:
+            new = new._replace(update_window_dims=(0, *new.update_window_dims))
+        else:
+            indices = move_batch_front(indices, dims[1])
+            new = new._replace(
+                operand_batching_dims=(0, *new.operand_batching_dims),
+                scatter_indices_batching_dims=(0, *_shift(dn.scatter_indices_batching_dims)),
+            )
+        return get().bind(operand, indices, updates, dimension_numbers=new, **params), 0
+
+    return batch
+
+
+scatter_add_p: Primitive = Primitive(
+    "scatter-add",
+    abstract_eval=_scatter_aval,
+    jvp=_linear_scatter_jvp(lambda: scatter_add_p),
+    transpose=_linear_scatter_transpose(False),
+    batch=_scatter_batch(lambda: scatter_add_p),
+)
+scatter_sub_p: Primitive = Primitive(
+    "scatter-sub",
+    abstract_eval=_scatter_aval,
+    jvp=_linear_scatter_jvp(lambda: scatter_sub_p),
+    transpose=_linear_scatter_transpose(True),
+    batch=_scatter_batch(lambda: scatter_sub_p),
+)
+
+
+def _scatter_mul_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    operand, indices, updates = primals
+    t_operand, _, t_updates = tangents
+    out = scatter_mul_p.bind(*primals, **params)
+    total: Any = None
+    if type(t_operand) is not Zero:
+        total = scatter_mul_p.bind(t_operand, indices, updates, **params)
+    if type(t_updates) is not Zero:
+        if not params["unique_indices"]:
+            raise NotImplementedError(
+                "scatter_mul gradients are only implemented if `unique_indices=True`"
+            )
+        spread = scatter_add(
+            full_of(typeof(operand).to_tangent_aval(), 0),
+            indices,
+            t_updates,
+            params["dimension_numbers"],
+            indices_are_sorted=params["indices_are_sorted"],
+            unique_indices=True,
+            mode=params["mode"],
+        )
+        part = mul(operand, spread)
+        total = part if total is None else add_jaxvals(total, part)
+    return out, zero_of(out) if total is None else total
+
+
+def _scatter_mul_transpose(
+    ct: Any, operand: Any, indices: Any, updates: Any, **params: Any
+) -> list[Any]:
+    if type(operand) is not UndefinedPrimal:
+        raise NotImplementedError(
+            "scatter_mul is linear in its operand only; its updates are differentiated by its jvp"
+        )
+    if type(ct) is Zero:
+        return [Zero(operand.aval), None, None]
+    return [scatter_mul_p.bind(ct, indices, updates, **params), None, None]
+
+
+scatter_mul_p: Primitive = Primitive(
+    "scatter-mul",
+    abstract_eval=_scatter_aval,
+    jvp=_scatter_mul_jvp,
+    transpose=_scatter_mul_transpose,
+    batch=_scatter_batch(lambda: scatter_mul_p),
+)
+
+
+def _extreme_jvp(get: Callable[[], Primitive]) -> Callable[..., Any]:
+    """The tangent of the extreme is shared evenly among the operand and all updates that
+    equal it.
+    """
+
+    def jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+        operand, indices, updates = primals
+        out = get().bind(*primals, **params)
+        t_operand, _, t_updates = tangents
+        if type(t_operand) is Zero and type(t_updates) is Zero:
+            return out, zero_of(out)
+        t_operand, t_updates = instantiate_zeros(t_operand), instantiate_zeros(t_updates)
+        numbers, sizes = _gather_numbers(
+            params["dimension_numbers"], typeof(operand), typeof(updates)
+        )
+        how = {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
+
+        def read(x: Any) -> Any:
+            return gather(x, indices, numbers, sizes)
+
+        def count(x: Any) -> Any:
+            zeros = full_of(typeof(operand), 0)
+            return read(scatter_add(zeros, indices, x, params["dimension_numbers"], **how))
+
+        one = const(operand, 1)
+        like = typeof(updates).update(weak_type=False)
+        old, new = read(operand), read(out)
+        from_update, from_operand = eq(updates, new), eq(old, new)
+        zeros, ones = full_of(like, 0), full_of(like, 1)
+        winners = count(select_n(from_update, zeros, ones))
+        refs = count(ones)
+        share = select_n(from_operand, div(one, winners), div(one, add(winners, one)))
+        to_update = select_n(from_update, zeros, share)
+        kept = select_n(from_operand, zeros, div(one, add(winners, one)))
+        # Every window loses the operand's tangent once per reference and keeps its share.
+        to_operand = div(add(const(operand, -1), kept), refs)
+        change = add(mul(read(t_operand), to_operand), mul(t_updates, to_update))
+        return out, scatter_add(t_operand, indices, change, params["dimension_numbers"], **how)
+
+    return jvp
+
+
+scatter_min_p: Primitive = Primitive(
+    "scatter-min",
+    abstract_eval=_scatter_aval,
+    jvp=_extreme_jvp(lambda: scatter_min_p),
+    transpose=No.NOT_LINEAR,
+    batch=_scatter_batch(lambda: scatter_min_p),
+)
+scatter_max_p: Primitive = Primitive(
+    "scatter-max",
+    abstract_eval=_scatter_aval,
+    jvp=_extreme_jvp(lambda: scatter_max_p),
+    transpose=No.NOT_LINEAR,
+    batch=_scatter_batch(lambda: scatter_max_p),
+)
+
+
+def _scatter_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    operand, indices, updates = primals
+    t_operand, _, t_updates = tangents
+    if params["update_jaxpr"] is not None:
+        raise NotImplementedError("scatter_apply JVP not implemented")
+    if type(t_operand) is Zero and type(t_updates) is Zero:
+        out = scatter_p.bind(*primals, **params)
+        return out, zero_of(out)
+    t_operand, t_updates = instantiate_zeros(t_operand), instantiate_zeros(t_updates)
+    if params["unique_indices"]:
+        return scatter_p.bind(*primals, **params), scatter_p.bind(
+            t_operand, indices, t_updates, **params
+        )
+    return _scatter_jvp_by_owner(operand, indices, updates, t_operand, t_updates, params)
+
+
+def _scatter_jvp_by_owner(
+    operand: Any, indices: Any, updates: Any, t_operand: Any, t_updates: Any, params: dict[str, Any]
+) -> Any:
+    """Where several updates have one target, values and tangents must come from the same one: each
+    update scatters its number, and only the updates whose number survived are added, to what nobody
+    wrote."""
+    dn = params["dimension_numbers"]
+    how = {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
+    shape = typeof(updates).shape
+    scattered = [n for d, n in enumerate(shape) if d not in dn.update_window_dims]
+    spread = tuple(1 if d in dn.update_window_dims else n for d, n in enumerate(shape))
+    ids = reshape(iota(np.uint32, size_of(scattered)), spread)
+    ids = add(ids, broadcast_in_dim(np.uint32(1), shape, ()))
+    nobody = broadcast_in_dim(np.uint32(0), typeof(operand).shape, ())
+    owner = scatter(nobody, indices, ids, dn, **how)
+    numbers, sizes = _gather_numbers(dn, typeof(operand), typeof(updates))
+    seen = gather(owner, indices, numbers, sizes)
+
+    def masked(x: Any, u: Any) -> tuple[Any, Any]:
+        free = eq(owner, broadcast_in_dim(np.uint32(0), typeof(operand).shape, ()))
+        kept_x = select_n(free, full_of(typeof(x).strip_weak_type(), 0), x)
+        return kept_x, select_n(eq(ids, seen), full_of(typeof(u).strip_weak_type(), 0), u)
+
+    outs = []
+    for x, u in ((operand, updates), (t_operand, t_updates)):
+        kept_x, kept_u = masked(x, u)
+        outs.append(scatter_add(kept_x, indices, kept_u, dn, **how))
+    return tuple(outs)
+
+
+def _scatter_transpose(
+    ct: Any, operand: Any, indices: Any, updates: Any, **params: Any
+) -> list[Any]:
+    """With unique indices: the cotangent outside of what was written, and what was written
+    of it.
+    """
+    if not params["unique_indices"]:
+        raise NotImplementedError("scatter transpose is only implemented where unique_indices=True")
+    linear = [type(x) is UndefinedPrimal for x in (operand, updates)]
+    if type(ct) is Zero:
+        return [
+            Zero(x.aval) if lin else None  # type: ignore[union-attr]
+            for x, lin in ((operand, linear[0]), (None, False), (updates, linear[1]))
+        ]
+    aval = updates.aval if linear[1] else typeof(updates)
+    ct_operand = None
+    if linear[0]:
+        ct_operand = scatter_p.bind(
+            ct, indices, full_of(aval.update(dtype=typeof(ct).dtype), 0), **params
+        )
+    return [ct_operand, None, _read_written(ct, indices, aval, params) if linear[1] else None]
+
+
+scatter_p: Primitive = Primitive(
+    "scatter",
+    abstract_eval=_scatter_aval,
+    jvp=_scatter_jvp,
+    transpose=_scatter_transpose,
+    batch=_scatter_batch(lambda: scatter_p),
+)
+
+
+@functools.lru_cache(maxsize=1024)
+def _combiner(op: Callable[..., Any], dtype: Any) -> Jaxpr:
+    """The program of two scalars that combines an element with an update."""
+    aval = ShapedArray((), dtype)
+    jaxpr, _ = trace_to_jaxpr(lambda x, y: [op(x, y)], [aval, aval])
+    return jaxpr
+
+
+def _bind_scatter(
+    p: Primitive,
+    op: Any,
+    operand: Any,
+    indices: Any,
+    updates: Any,
+    dn: Any,
+    indices_are_sorted: bool,
+    unique_indices: bool,
+    mode: Any,
+) -> Any:
+    mode = GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode)
+    return p.bind(
+        operand,
+        indices,
+        updates,
+        update_jaxpr=None if op is None else _combiner(op, typeof(operand).dtype),
+        update_consts=(),
+        dimension_numbers=dn,
+        indices_are_sorted=bool(indices_are_sorted),
+        unique_indices=bool(unique_indices),
+        mode=mode,
+    )
+
+
+def scatter(
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+) -> Any:  # fmt: skip
+    """`operand` with windows replaced by `updates`. Which of several updates of one element wins is
+    not defined.
+    """
+    return _bind_scatter(
+        scatter_p,
+        None,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_add(
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+) -> Any:  # fmt: skip
+    """`operand` with `updates` added to windows of it; all updates of one element count."""
+    return _bind_scatter(
+        scatter_add_p,
+        add,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_sub(
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+) -> Any:  # fmt: skip
+    """`operand` with `updates` subtracted from windows of it."""
+    return _bind_scatter(
+        scatter_sub_p,
+        sub,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_mul(
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+) -> Any:  # fmt: skip
+    """`operand` with windows of it multiplied by `updates`."""
+    return _bind_scatter(
+        scatter_mul_p,
+        mul,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_min(
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+) -> Any:  # fmt: skip
+    """`operand` with windows of it replaced by the lesser of them and `updates`."""
+    return _bind_scatter(
+        scatter_min_p,
+        min,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_max(
+    operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
+    indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
+) -> Any:  # fmt: skip
+    """`operand` with windows of it replaced by the greater of them and `updates`."""
+    return _bind_scatter(
+        scatter_max_p,
+        max,
+        operand,
+        scatter_indices,
+        updates,
+        dimension_numbers,
+        indices_are_sorted,
+        unique_indices,
+        mode,
+    )
+
+
+def scatter_apply(
+    operand: Any,
+    scatter_indices: Any,
+    func: Callable[[Any], Any],
+    dimension_numbers: ScatterDimensionNumbers,
+    *,
+    update_shape: Any = (),
+    indices_are_sorted: bool = False,
+    unique_indices: bool = False,
+    mode: Any = None,
+) -> Any:
+    """`operand` with `func` applied to elements in windows of shape `update_shape`, once for each
+    index that selects them.
+    """
+    aval = typeof(operand)
+    scalar = ShapedArray((), aval.dtype)
+
+    def apply(x: Any, _: Any) -> list[Any]:
+        out = func(x)
+        if typeof(out).shape != () or typeof(out).dtype != aval.dtype:
+            raise TypeError(
+                f"scatter_apply: func must map a scalar of dtype {aval.dtype} to the same, got "
+                f"{typeof(out).str_short()}"
+            )
+        return [out]
+
+    jaxpr, consts = trace_to_jaxpr(apply, [scalar, scalar])
+    if any(isinstance(c, Tracer) for c in consts):
+        raise NotImplementedError(
+            "scatter_apply: func closes over a traced value. Fix: use gather, the function and "
+            "scatter."
+        )
+    unused = full_of(ShapedArray(canonical_shape(update_shape), aval.dtype), 0)
+    return scatter_p.bind(
+        operand,
+        scatter_indices,
+        unused,
+        update_jaxpr=jaxpr,
+        update_consts=tuple(consts),
+        dimension_numbers=dimension_numbers,
+        indices_are_sorted=bool(indices_are_sorted),
+        unique_indices=bool(unique_indices),
+        mode=GatherScatterMode.FILL_OR_DROP if mode is None else GatherScatterMode.from_any(mode),
+    )
+
+
+# --- dynamic slices ---
+def _check_dynamic(name: str, operand: Any, starts: Sequence[Any]) -> None:
+    if len(starts) != operand.ndim:
+        raise TypeError(
+            f"{name} start_indices must have one entry per dimension of the operand; got "
+            f"{len(starts)} for shape {operand.shape}."
+        )
+    if any(s.shape for s in starts):
+        raise TypeError(
+            f"start_indices arguments to {name} must be scalars,  got indices {tuple(starts)}"
+        )
+    if starts and (
+        not dtypes.is_integer(starts[0].dtype) or any(s.dtype != starts[0].dtype for s in starts)
+    ):
+        kinds = ", ".join(str(s.dtype) for s in starts)
+        raise TypeError(
+            f"index arguments to {name} must be integers of the same type, got: {kinds}"
+        )
+
+
+def _dynamic_slice_aval(operand: Any, *starts: Any, slice_sizes: Any) -> ShapedArray:
+    _check_dynamic("dynamic_slice", operand, starts)
+    if len(slice_sizes) != operand.ndim:
+        raise TypeError(
+            f"slice_sizes must have one entry per dimension of the operand; got {slice_sizes} for "
+            f"{operand.shape}."
+        )
+    if any(type(n) is int and type(m) is int and n > m for n, m in zip(slice_sizes, operand.shape)):
+        raise TypeError(
+            "slice slice_sizes must be less than or equal to operand shape, got slice_sizes "
+            f"{tuple(slice_sizes)} for operand shape {operand.shape} (dynamic_slice). "
+            "Fix: ask for at most the operand's sizes, or pad the operand."
+        )
+    if any(type(n) is int and n < 0 for n in slice_sizes):
+        raise TypeError(
+            "slice slice_sizes must be greater than or equal to zero, got slice_sizes of "
+            f"{tuple(slice_sizes)}."
+        )
+    return ShapedArray(slice_sizes, operand.dtype, operand.weak_type)
+
+
+def _dynamic_slice_jvp(primals: Any, tangents: Any, *, slice_sizes: Any) -> Any:
+    out = dynamic_slice_p.bind(*primals, slice_sizes=slice_sizes)
+    if type(tangents[0]) is Zero:
+        return out, zero_of(out)
+    return out, dynamic_slice_p.bind(tangents[0], *primals[1:], slice_sizes=slice_sizes)
+
+
+def _dynamic_slice_transpose(ct: Any, operand: Any, *starts: Any, slice_sizes: Any) -> list[Any]:
+    none = [None] * len(starts)
+    if type(ct) is Zero:
+        return [Zero(operand.aval), *none]
+    return [dynamic_update_slice_p.bind(full_of(operand.aval, 0), ct, *starts), *none]
+
+
+def _joined_starts(starts: Sequence[Any], dims: Sequence[int | None]) -> tuple[Any, int | None]:
+    """Scalar starts, perhaps batched, as one array whose last axis has the components."""
+    if all(d is None for d in dims):
+        parts = [broadcast_in_dim(s, (1,), ()) for s in starts]
+        return concatenate(parts, 0), None
+    n = batch_size(starts, dims)
+    parts = [
+        broadcast_in_dim(s, (n, 1), ()) if d is None else broadcast_in_dim(s, (n, 1), (0,))
+        for s, d in zip(starts, dims)
+    ]
+    return concatenate(parts, 1), 0
+
+
+def _dynamic_slice_batch(args: Any, dims: Any, *, slice_sizes: Any) -> Any:
+    operand, *starts = args
+    ndim = len(slice_sizes)
+    if not ndim:
+        return operand, dims[0]
+    indices, sd = _joined_starts(starts, dims[1:])
+    axes = tuple(range(ndim))
+    return _gather_batch(
+        (operand, indices),
+        (dims[0], sd),
+        dimension_numbers=GatherDimensionNumbers(axes, (), axes),
+        slice_sizes=slice_sizes,
+        unique_indices=True,
+        indices_are_sorted=True,
+        mode=GatherScatterMode.CLIP,
+        fill_value=None,
+    )
+
+
+dynamic_slice_p = Primitive(
+    "dynamic_slice",
+    abstract_eval=_dynamic_slice_aval,
+    jvp=_dynamic_slice_jvp,
+    transpose=_dynamic_slice_transpose,
+    batch=_dynamic_slice_batch,
+)
+
+
+def _update_aval(operand: Any, update: Any, *starts: Any) -> ShapedArray:
+    check_same_dtypes("dynamic_update_slice", [operand, update])
+    if operand.ndim != update.ndim:
+        raise TypeError(
+            "dynamic_update_slice update must have the same rank as operand, got update shape "
+            f"{update.shape} for operand shape {operand.shape}."
+        )
+    _check_dynamic("dynamic_update_slice", operand, starts)
+    if any(
+        type(n) is int and type(m) is int and n > m for n, m in zip(update.shape, operand.shape)
+    ):
+        raise TypeError(
+            "dynamic_update_slice update shape must be smaller than operand shape, got update "
+            "shape "
+            f"{update.shape} for operand shape {operand.shape}."
+        )
+    return ShapedArray(operand.shape, operand.dtype, operand.weak_type and update.weak_type)
+
+
+def _update_jvp(primals: Any, tangents: Any) -> Any:
+    _operand, _update, *starts = primals
+    out = dynamic_update_slice_p.bind(*primals)
+    t_operand, t_update = tangents[:2]
+    if type(t_operand) is Zero and type(t_update) is Zero:
+        return out, zero_of(out)
+    return out, dynamic_update_slice_p.bind(
+        instantiate_zeros(t_operand), instantiate_zeros(t_update), *starts
+    )
+
+
+def _update_transpose(ct: Any, operand: Any, update: Any, *starts: Any) -> list[Any]:
+    none = [None] * len(starts)
+    linear = [type(x) is UndefinedPrimal for x in (operand, update)]
+    if type(ct) is Zero:
+        return [
+            *(Zero(x.aval) if lin else None for x, lin in zip((operand, update), linear)),
+            *none,
+        ]
+    aval = update.aval if linear[1] else typeof(update)
+    ct_operand = dynamic_update_slice_p.bind(ct, full_of(aval, 0), *starts) if linear[0] else None
+    ct_update = dynamic_slice_p.bind(ct, *starts, slice_sizes=aval.shape) if linear[1] else None
+    return [ct_operand, ct_update, *none]
+
+
+def _update_batch(args: Any, dims: Any) -> Any:
+    operand, update, *starts = args
+    ndim = typeof(update).ndim - (dims[1] is not None)
+    if not ndim:
+        return update, dims[1]
+    indices, sd = _joined_starts(starts, dims[2:])
+    axes = tuple(range(ndim))
+    return scatter_p.rules["batch"](
+        (operand, indices, update),
+        (dims[0], sd, dims[1]),
+        update_jaxpr=None,
+        update_consts=(),
+        dimension_numbers=ScatterDimensionNumbers(axes, (), axes),
+        indices_are_sorted=True,
+        unique_indices=True,
+        mode=GatherScatterMode.CLIP,
+    )
+
+
+dynamic_update_slice_p = Primitive(
+    "dynamic_update_slice",
+    abstract_eval=_update_aval,
+    jvp=_update_jvp,
+    transpose=_update_transpose,
+    batch=_update_batch,
+)
+
+
+def _starts(
+    name: str, operand: Any, starts: Any, allow_negative: bool | Sequence[bool]
+) -> list[Any]:
+    """Start indices as scalars of one dtype, negative ones counted from the end."""
+    aval = typeof(operand)
+    if isinstance(starts, (tuple, list)):
+        parts = list(starts)
+    else:
+        vector = typeof(starts)
+        if vector.ndim != 1:
+            raise ValueError(
+                f"{name}: start_indices must be a sequence of scalars or a vector, got shape "
+                f"{vector.shape}"
+            )
+        parts = [squeeze(slice(starts, (k,), (k + 1,), (1,)), (0,)) for k in range(vector.shape[0])]
+    if len(parts) != aval.ndim:
+        raise ValueError(
+            f"Length of slice indices must match number of operand dimensions ({len(parts)} vs "
+            f"{aval.shape})"
+        )
+    allowed = (
+        [allow_negative] * aval.ndim if isinstance(allow_negative, bool) else list(allow_negative)
+    )
+    dtype = _index_dtype(parts)
+    return [
+        _from_end(_as_index(p, dtype), n, ok)
+        for p, n, ok in zip(parts, aval.shape, allowed, strict=True)
+    ]
+
+
+def _index_dtype(parts: Sequence[Any]) -> Any:
+    """The dtype of Python integers among the starts: that of the others."""
+    for p in parts:
+        if not isinstance(p, int):
+            return typeof(p).dtype
+    return dtypes.default_int() if any(abs(p) >= 2**31 for p in parts) else np.dtype("int32")
+
+
+def _as_index(p: Any, dtype: Any) -> Any:
+    if isinstance(p, int) and dtypes.is_integer(dtype):
+        return dtype.type(p)
+    if isinstance(p, np.ndarray) and p.ndim == 0:
+        return p[()]
+    return p
+
+
+def _from_end(p: Any, n: Any, allowed: bool) -> Any:
+    d = typeof(p).dtype
+    if not allowed and isinstance(p, np.generic) and p < 0:  # type: ignore[operator]
+        raise ValueError(
+            f"Index {p} is out of bounds for dimension {n} if allow_negative_indices=False"
+        )
+    if not allowed or not dtypes.is_signed(d):
+        return p
+    if isinstance(p, np.generic) and type(n) is int:
+        return type(p)(int(p) + n) if p < 0 else p  # type: ignore[operator]
+    size = d.type(n) if type(n) is int else n
+    negative = lt(p, const(p, 0))
+    return select_n(negative, p, add(convert_element_type(p, d), size))
+
+
+def dynamic_slice(
+    operand: Any,
+    start_indices: Any,
+    slice_sizes: Any,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Any:
+    """The window of `slice_sizes` at a start given by values. A start too near the end is moved so
+    that the window fits.
+    """
+    operand = as_array(operand)
+    starts = _starts("dynamic_slice", operand, start_indices, allow_negative_indices)
+    return dynamic_slice_p.bind(operand, *starts, slice_sizes=canonical_shape(slice_sizes))
+
+
+def dynamic_update_slice(
+    operand: Any,
+    update: Any,
+    start_indices: Any,
+    *,
+    allow_negative_indices: bool | Sequence[bool] = True,
+) -> Any:
+    """`operand` with `update` in the window at a start given by values. A start too near the end is
+    moved so that the window fits.
+    """
+    operand = as_array(operand)
+    starts = _starts("dynamic_update_slice", operand, start_indices, allow_negative_indices)
+    return dynamic_update_slice_p.bind(operand, update, *starts)
+
+
+def dynamic_slice_in_dim(
+    operand: Any,
+    start_index: Any,
+    slice_size: int,
+    axis: int = 0,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """`dynamic_slice` along one axis."""
+    operand = as_array(operand)
+    shape = typeof(operand).shape
+    axis = canonical_axis(axis, len(shape))
+    starts: list[Any] = [0] * len(shape)
+    starts[axis] = start_index
+    sizes = (*shape[:axis], slice_size, *shape[axis + 1 :])
+    return dynamic_slice(operand, starts, sizes, allow_negative_indices=allow_negative_indices)
+
+
+def dynamic_index_in_dim(
+    operand: Any,
+    index: Any,
+    axis: int = 0,
+    keepdims: bool = True,
+    *,
+    allow_negative_indices: bool = True,
+) -> Any:
+    """The element (a slice of one) of `operand` at a dynamic index along one axis."""
+    out = dynamic_slice_in_dim(
+        operand, index, 1, axis, allow_negative_indices=allow_negative_indices
+    )
+    return out if keepdims else squeeze(out, (canonical_axis(axis, typeof(operand).ndim),))
+
+
+def dynamic_update_slice_in_dim(
+    operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
+) -> Any:
+    """`dynamic_update_slice` along one axis."""
+    operand = as_array(operand)
+    ndim = typeof(operand).ndim
+    starts: list[Any] = [0] * ndim
+    starts[canonical_axis(axis, ndim)] = start_index
+    return dynamic_update_slice(
+        operand, update, starts, allow_negative_indices=allow_negative_indices
+    )
+
+
+def dynamic_update_index_in_dim(
+    operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
+) -> Any:
+    """`operand` with `update` at a dynamic index along one axis; `update` may lack that axis."""
+    operand = as_array(operand)
+    ndim = typeof(operand).ndim
+    axis = canonical_axis(axis, ndim)
+    if typeof(update).ndim != ndim:
+        if typeof(update).ndim + 1 != ndim:
+            raise TypeError(
+                f"update must have the rank of the operand or one less; got {typeof(update).shape} "
+                f"for {typeof(operand).shape}"
+            )
+        update = expand_dims(update, (axis,))
+    return dynamic_update_slice_in_dim(
+        operand, update, index, axis, allow_negative_indices=allow_negative_indices
+    )
+
+
+def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
+    """Elements of `src` at points: `idxs` has one vector of indices per axis of `axes`; indices
+    wrap around.
+    """
+    shape = typeof(src).shape
+    columns = [expand_dims(_wrapped(i, shape[a]), (1,)) for i, a in zip(idxs, axes, strict=True)]
+    indices = concatenate(columns, 1)
+    sizes = tuple(1 if d in axes else n for d, n in enumerate(shape))
+    offset = tuple(range(1, len(shape) - len(axes) + 1))
+    numbers = GatherDimensionNumbers(offset, tuple(sorted(axes)), tuple(axes))
+    return gather(src, indices, numbers, sizes)
+
+
+def _wrapped(i: Any, n: int) -> Any:
+    """Indices modulo a size, in 0 ... n-1."""
+    i = as_array(i)
+    d = typeof(i).dtype
+    size = d.type(n)
+    quotient = div(i, size)
+    r = sub(i, mul(quotient, size))
+    return select(lt(r, d.type(0)), add(r, size), r) if dtypes.is_signed(d) else r
+
+
+__all__ = [
+    "GatherDimensionNumbers",
+    "GatherScatterMode",
+    "ScatterDimensionNumbers",
+    "dynamic_index_in_dim",
+    "dynamic_slice",
+    "dynamic_slice_in_dim",
+    "dynamic_slice_p",
+    "dynamic_update_index_in_dim",
+    "dynamic_update_slice",
+    "dynamic_update_slice_in_dim",
+    "dynamic_update_slice_p",
+    "gather",
+    "gather_p",
+    "index_in_dim",
+    "index_take",
+    "scatter",
+    "scatter_add",
+    "scatter_add_p",
+    "scatter_apply",
+    "scatter_max",
+    "scatter_max_p",
+    "scatter_min",
+    "scatter_min_p",
+    "scatter_mul",
+    "scatter_mul_p",
+    "scatter_p",
+    "scatter_sub",
+    "scatter_sub_p",
+    "slice",
+    "slice_in_dim",
+]

@@ -1,0 +1,690 @@
+"""Factorisations of stacks of matrices: QR, eigenvectors, singular vectors, Schur, Hessenberg and
+tridiagonal forms.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..core.avals import ShapedArray, typeof
+from ..core.primitive import No, Primitive
+from .common import as_array, check_same_dtypes, complex_dtype, const, real_dtype, zero_of
+from .convert import convert_element_type
+from .elementwise import abs as lax_abs
+from .elementwise import add, conj, div, eq, imag, integer_pow, mul, neg, real, sub
+from .elementwise import complex as lax_complex
+from .layout import broadcast_in_dim, broadcast_to, broadcasted_iota, expand_dims, reduce_sum
+from .linalg_systems import (
+    adjoint,
+    block,
+    check_batches,
+    diagonal,
+    identity,
+    identity_like,
+    lu,
+    lu_solve,
+    matmul,
+    matrix_aval,
+    smaller,
+    stack_batch,
+    symmetrized,
+    take_columns,
+    triangle,
+    triangular_solve,
+)
+from .reductions import argmax
+from .shape import concatenate, pad
+
+
+class EigImplementation(enum.Enum):
+    """Who computes `eig`; CPUs have LAPACK."""
+
+    CUSOLVER = "cusolver"
+    MAGMA = "magma"
+    LAPACK = "lapack"
+
+
+class EighImplementation(enum.Enum):
+    """How `eigh` is computed; on CPUs always by divide and conquer on the tridiagonal form (QR)."""
+
+    QR = "qr"
+    JACOBI = "jacobi"
+    QDWH = "qdwh"
+
+
+class SvdAlgorithm(enum.Enum):
+    """How `svd` is computed. CPUs have DIVIDE_AND_CONQUER (the default) and QR."""
+
+    DEFAULT = "default"
+    QR = "QR"
+    JACOBI = "Jacobi"
+    POLAR = "polar"
+    DIVIDE_AND_CONQUER = "divide_and_conquer"
+
+
+def _rows(s: Any) -> Any:
+    """A stack of vectors as rows that broadcast over matrices."""
+    return expand_dims(s, (typeof(s).ndim - 1,))
+
+
+def _columns(s: Any) -> Any:
+    return expand_dims(s, (typeof(s).ndim,))
+
+
+def _is_complex(x: Any) -> bool:
+    return dtypes.is_complex(typeof(x).dtype)
+
+
+def _same_kind(x: Any, like: Any) -> Any:
+    """A real array in the dtype of `like`."""
+    return (
+        x if typeof(x).dtype == typeof(like).dtype else convert_element_type(x, typeof(like).dtype)
+    )
+
+
+# --- Householder reflectors ---
+def _geqrf_aval(x: Any) -> list[ShapedArray]:
+    matrix_aval("geqrf", x)
+    *batch, m, n = x.shape
+    return [ShapedArray(x.shape, x.dtype), ShapedArray((*batch, smaller(m, n)), x.dtype)]
+
+
+geqrf_p: Primitive = Primitive(
+    "geqrf",
+    abstract_eval=_geqrf_aval,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: geqrf_p),
+    multiple_results=True,
+)
+
+
+def geqrf(a: Any) -> tuple[Any, Any]:
+    """(R above the Householder vectors, their factors): the QR factorisation in LAPACK's form."""
+    packed, taus = geqrf_p.bind(as_array(a))
+    return packed, taus
+
+
+def _householder_aval(a: Any, taus: Any) -> ShapedArray:
+    name = "householder_product"
+    matrix_aval(name, a)
+    check_same_dtypes(name, (a, taus))
+    *_, m, n = a.shape
+    if type(m) is int and type(n) is int and m < n:
+        raise ValueError(
+            f"The first argument to {name} must have at least as many rows as columns, got shape "
+            f"{a.shape}"
+        )
+    check_batches(name, (a, taus), (2, 1))
+    if type(n) is int and type(taus.shape[-1]) is int and taus.shape[-1] > min(m, n):
+        raise ValueError(
+            f"The second argument to {name} must not have more rows than the minimum of the first "
+            "argument's rows and columns."
+        )
+    return ShapedArray(a.shape, a.dtype)
+
+
+householder_product_p: Primitive = Primitive(
+    "householder_product",
+    abstract_eval=_householder_aval,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: householder_product_p),
+)
+
+
+def householder_product(a: Any, taus: Any) -> Any:
+    """The first columns of the product of the reflectors that `geqrf` and `hessenberg` leave below
+    the diagonal.
+
+    Raises ValueError if there are more columns than rows or more factors than columns.
+    """
+    return householder_product_p.bind(as_array(a), as_array(taus))
+
+
+def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> ShapedArray:
+    for k, x in enumerate((a, taus, c)):
+        if k != 1:
+            matrix_aval("ormqr", x, position=k)
+    check_same_dtypes("ormqr", (a, taus, c))
+    check_batches("ormqr", (a, taus, c), (2, 1, 2))
+    *_, m, n = a.shape
+    if c.shape[-2 if left else -1] != m:
+        side = "rows" if left else "columns"
+        raise ValueError(
+            f"ormqr with left={left} expects c to have the same number of {side} as the "
+            "Householder matrix a"
+            f"{'' if left else ' has rows'}. Got a shape {a.shape} and c shape {c.shape}."
+        )
+    if type(m) is int and type(taus.shape[-1]) is int and taus.shape[-1] > min(m, n):
+        raise ValueError(
+            f"ormqr takes at most {min(m, n)} factors for reflectors of shape {a.shape}, got "
+            f"{taus.shape[-1]}"
+        )
+    return ShapedArray(c.shape, c.dtype)
+
+
+ormqr_p: Primitive = Primitive(
+    "ormqr", abstract_eval=_ormqr_aval, transpose=No.NOT_LINEAR, batch=stack_batch(lambda: ormqr_p)
+)
+
+
+def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = False) -> Any:
+    """Q C (`left`) or C Q, with `transpose` of the adjoint of Q: the product of reflectors, which
+    is never formed.
+
+    Raises ValueError for shapes that do not fit.
+    """
+    return ormqr_p.bind(as_array(a), as_array(taus), as_array(c), left=left, transpose=transpose)
+
+
+# --- qr ---
+def _qr_aval(a: Any, *, pivoting: bool, full_matrices: bool, use_magma: Any) -> list[ShapedArray]:
+    matrix_aval("qr", a)
+    *batch, m, n = a.shape
+    k = m if full_matrices else smaller(m, n)
+    outs = [ShapedArray((*batch, m, k), a.dtype), ShapedArray((*batch, k, n), a.dtype)]
+    return [*outs, ShapedArray((*batch, n), np.dtype("int32"))] if pivoting else outs
+
+
+def _qr_tall_jvp(q: Any, r: Any, da: Any) -> tuple[Any, Any]:
+    """(dQ, dR) of a factorisation with as many columns as R has rows.
+
+    dA R^-1 = dQ + Q (dR R^-1), so W = Q^H dA R^-1 = (Q^H dQ) + (dR R^-1): antihermitian, and upper
+    triangular with a real diagonal. The antihermitian part is therefore fixed by what is below the
+    diagonal and the imaginary part of the diagonal.
+    """
+    scaled = triangular_solve(r, da, left_side=False, lower=False)
+    w = matmul(adjoint(q), scaled)
+    below = triangle(w, -1)
+    turn = sub(below, adjoint(below))
+    if _is_complex(w):
+        own = lax_complex(broadcast_in_dim(const(real(w), 0), typeof(w).shape, ()), imag(w))
+        turn = add(turn, mul(identity_like(w), own))
+    return add(matmul(q, sub(turn, w)), scaled), matmul(sub(w, turn), r)
+
+
+def _qr_rest_jvp(q: Any, dq: Any, n: Any) -> Any:
+    """The tangent of the columns n.. of Q, given that of the first n.
+
+    A product of n reflectors is Q = I - V T V^H, with V = [V1; V2] and V1 square. With E the first
+    n columns of I, Q's first columns Q1 give V T V1^H = E - Q1; the blocks of that equation give V2
+    V1^-1 = -Q21 (I - Q11)^-1, so the others are Q2 = [0; I] + (Q1 - E) Y with (Q11 - I)^H Y =
+    Q21^H.
+    """
+    m = typeof(q).shape[-2]
+    first, top, low = block(q, (0, m), (0, n)), block(q, (0, n), (0, n)), block(q, (n, m), (0, n))
+    d_top, d_low = block(dq, (0, n), (0, n)), block(dq, (n, m), (0, n))
+    one = identity_like(top)
+    shape = typeof(first).shape
+    edge = pad(one, const(one, 0), (*((0, 0, 0),) * (len(shape) - 2), (0, m - n, 0), (0, 0, 0)))
+    packed, _, order = lu(sub(top, one))
+    y = lu_solve(packed, order, adjoint(low), trans=2)
+    dy = lu_solve(packed, order, sub(adjoint(d_low), matmul(adjoint(d_top), y)), trans=2)
+    return add(matmul(dq, y), matmul(sub(first, edge), dy))
+
+
+def _qr_jvp(
+    primals: Any, tangents: Any, *, pivoting: bool, full_matrices: bool, use_magma: Any
+) -> Any:
+    (a,), (da,) = primals, tangents
+    q, r, *order = qr_p.bind(a, pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma)
+    if pivoting:
+        a, da = take_columns(a, order[0]), take_columns(da, order[0])
+    *batch, m, n = typeof(a).shape
+    axis = len(batch) + 1
+    k = smaller(m, n)
+    q1, r1 = block(q, (0, m), (0, k)), block(r, (0, k), (0, k))
+    dq, dr = _qr_tall_jvp(q1, r1, block(da, (0, m), (0, k)))
+    if not (k is n or k == n):
+        # A = Q [R1 R2]: the columns on the right are R2 = Q^H A2.
+        right, d_right = block(a, (0, m), (k, n)), block(da, (0, m), (k, n))
+        dr = concatenate((dr, add(matmul(adjoint(dq), right), matmul(adjoint(q1), d_right))), axis)
+    elif full_matrices and not (m is n or m == n):
+        dq = concatenate((dq, _qr_rest_jvp(q, dq, n)), axis)
+        dr = pad(dr, const(dr, 0), (*((0, 0, 0),) * len(batch), (0, m - n, 0), (0, 0, 0)))
+    return [q, r, *order], [dq, dr, *(zero_of(p) for p in order)]
+
+
+qr_p: Primitive = Primitive(
+    "qr",
+    abstract_eval=_qr_aval,
+    jvp=_qr_jvp,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: qr_p),
+    multiple_results=True,
+)
+
+
+def qr(
+    x: Any, *, pivoting: bool = False, full_matrices: bool = True, use_magma: bool | None = None
+) -> tuple[Any, ...]:
+    """(Q, R) with x = Q R; with `pivoting` (Q, R, p) with x[:, p] = Q R and a diagonal of R that
+    does not grow.
+
+    Q has m columns with `full_matrices`, else min(m, n). `use_magma` is for GPUs.
+    """
+    return tuple(
+        qr_p.bind(as_array(x), pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma)
+    )
+
+
+# --- eigh ---
+def _subset(name: str, subset: Any, n: Any) -> Any:
+    """How many values a subset (start, end) of n has."""
+    if subset is None:
+        return n
+    start, end = subset
+    if start < 0 or end > n or start >= end:
+        raise ValueError(
+            f"{name}: subset_by_index must be (start, end) with 0 <= start < end <= {n}, got "
+            f"{subset}"
+        )
+    return end - start
+
+
+def _eigh_aval(
+    x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index: Any, algorithm: Any
+) -> list[ShapedArray]:
+    matrix_aval("eigh", x, square=True)
+    *batch, n, _ = x.shape
+    k = _subset("eigh", subset_by_index, n)
+    return [ShapedArray((*batch, n, k), x.dtype), ShapedArray((*batch, k), real_dtype(x.dtype))]
+
+
+def _inverse_gaps(w: Any, dtype: Any) -> Any:
+    """1 / (w_j - w_i), zero on the diagonal."""
+    shape = (*typeof(w).shape, typeof(w).shape[-1])
+    one = broadcast_to(identity(shape[-1], typeof(w).dtype), shape)
+    gaps = sub(add(one, broadcast_to(_rows(w), shape)), broadcast_to(_columns(w), shape))
+    out = sub(integer_pow(gaps, -1), one)
+    return out if typeof(out).dtype == dtype else convert_element_type(out, dtype)
+
+
+def _eigh_jvp(primals: Any, tangents: Any, *, subset_by_index: Any, **params: Any) -> Any:
+    # A V = V W; V^H dA V has dW on its diagonal, and (w_j - w_i) (V^H dV)_ij off it.
+    (a,), (da,) = primals, tangents
+    if subset_by_index is not None and tuple(subset_by_index) != (0, typeof(a).shape[-1]):
+        raise NotImplementedError("Derivatives not defined for partial eigen decomposition.")
+    v, w = eigh_p.bind(a, subset_by_index=subset_by_index, **params)
+    inner = matmul(matmul(adjoint(v), da), v)
+    dv = matmul(v, mul(_inverse_gaps(w, typeof(inner).dtype), inner))
+    dw = diagonal(real(inner) if _is_complex(inner) else inner)
+    return [v, w], [dv, dw]
+
+
+eigh_p: Primitive = Primitive(
+    "eigh",
+    abstract_eval=_eigh_aval,
+    jvp=_eigh_jvp,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: eigh_p),
+    multiple_results=True,
+)
+
+
+def eigh(
+    x: Any,
+    *,
+    lower: bool = True,
+    symmetrize_input: bool = True,
+    sort_eigenvalues: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    implementation: EighImplementation | None = None,
+) -> tuple[Any, Any]:
+    """(eigenvectors as columns, eigenvalues ascending) of Hermitian matrices.
+
+    With `symmetrize_input` the mean of `x` and its adjoint is taken; otherwise one triangle is
+    read, the `lower` or the upper one. `subset_by_index=(start, end)` keeps those eigenvalues.
+    """
+    x = as_array(x)
+    if symmetrize_input:
+        x = symmetrized(x)
+    v, w = eigh_p.bind(
+        x,
+        lower=lower,
+        sort_eigenvalues=sort_eigenvalues,
+        subset_by_index=subset_by_index,
+        algorithm=implementation,
+    )
+    return v, w
+
+
+# --- eig ---
+def _eig_aval(
+    x: Any,
+    *,
+    compute_left_eigenvectors: bool,
+    compute_right_eigenvectors: bool,
+    enable_eigvec_derivs: bool,
+    implementation: Any,
+) -> list[ShapedArray]:
+    matrix_aval("eig", x, square=True)
+    d = complex_dtype(x.dtype)
+    vectors = ShapedArray(x.shape, d)
+    wanted = bool(compute_left_eigenvectors) + bool(compute_right_eigenvectors)
+    return [ShapedArray(x.shape[:-1], d), *[vectors] * wanted]
+
+
+def _eigenvector_tangent(v: Any, inner: Any, w: Any) -> Any:
+    """The tangent of eigenvectors of norm 1 whose largest entry is real, of V^-1 dA V.
+
+    V^-1 dV has inner_ij / (w_j - w_i) off its diagonal; the diagonal scales each vector so that
+    norm and phase stay.
+    """
+    dv = matmul(v, mul(_inverse_gaps(w, typeof(v).dtype), inner))
+    shape = typeof(v).shape
+    axis = len(shape) - 2
+    largest = argmax(lax_abs(v), axis, np.int32)
+    here = eq(broadcasted_iota(np.int32, shape, axis), broadcast_to(_rows(largest), shape))
+    chosen = convert_element_type(here, typeof(v).dtype)
+    norm = neg(real(reduce_sum(mul(conj(v), dv), (axis,))))
+    phase = neg(imag(reduce_sum(mul(chosen, dv), (axis,))))
+    phase = div(phase, real(reduce_sum(mul(chosen, v), (axis,))))
+    return add(dv, mul(v, broadcast_to(_rows(lax_complex(norm, phase)), shape)))
+
+
+_NO_VECTOR_DERIVATIVES = (
+    "Derivatives of non-symmetric eigenvectors are only valid under assumptions on the input that "
+    "JAX cannot check (see the "
+    "enable_eigvec_derivs argument to jax.lax.linalg.eig). Pass enable_eigvec_derivs=True to "
+    "jax.lax.linalg.eig to opt in. "
+    "See https://github.com/jax-ml/jax/issues/2748 for discussion."
+)
+
+
+def _eig_jvp(
+    primals: Any,
+    tangents: Any,
+    *,
+    compute_left_eigenvectors: bool,
+    compute_right_eigenvectors: bool,
+    enable_eigvec_derivs: bool,
+    implementation: Any,
+) -> Any:
+    (a,), (da,) = primals, tangents
+    if (compute_left_eigenvectors or compute_right_eigenvectors) and not enable_eigvec_derivs:
+        raise NotImplementedError(_NO_VECTOR_DERIVATIVES)
+    w, *vectors = eig_p.bind(
+        a, compute_left_eigenvectors=compute_left_eigenvectors, compute_right_eigenvectors=True,
+        enable_eigvec_derivs=enable_eigvec_derivs, implementation=implementation,
+    )  # fmt: skip
+    da = convert_element_type(da, typeof(w).dtype)
+    v = vectors[-1]
+    inner = _similar(v, da)
+    outs, changes = [w], [diagonal(inner)]
+    if compute_left_eigenvectors:
+        # u^H A = w u^H: the left vectors are the right ones of A^H, whose values are conj(w).
+        u = vectors[0]
+        outs.append(u)
+        changes.append(_eigenvector_tangent(u, _similar(u, adjoint(da)), conj(w)))
+    if compute_right_eigenvectors:
+        outs.append(v)
+        changes.append(_eigenvector_tangent(v, inner, w))
+    return outs, changes
+
+
+def _similar(v: Any, x: Any) -> Any:
+    """V^-1 X V."""
+    packed, _, order = lu(v)
+    return lu_solve(packed, order, matmul(x, v))
+
+
+eig_p: Primitive = Primitive(
+    "eig",
+    abstract_eval=_eig_aval,
+    jvp=_eig_jvp,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: eig_p),
+    multiple_results=True,
+)
+
+
+def eig(
+    x: Any,
+    *,
+    compute_left_eigenvectors: bool = True,
+    compute_right_eigenvectors: bool = True,
+    enable_eigvec_derivs: bool = False,
+    implementation: EigImplementation | None = None,
+    use_magma: bool | None = None,
+) -> list[Any]:
+    """[eigenvalues, left eigenvectors, right eigenvectors] (those that are wanted), complex, of any
+    square matrices.
+
+    Eigenvectors are columns of norm 1 whose largest entry is real. Their derivatives hold for
+    distinct eigenvalues only, so `enable_eigvec_derivs` must ask for them.
+    """
+    if use_magma is not None:
+        implementation = EigImplementation.MAGMA if use_magma else EigImplementation.LAPACK
+    return list(
+        eig_p.bind(
+            as_array(x),
+            compute_left_eigenvectors=compute_left_eigenvectors,
+            implementation=implementation,
+            compute_right_eigenvectors=compute_right_eigenvectors,
+            enable_eigvec_derivs=enable_eigvec_derivs,
+        )
+    )
+
+
+# --- svd ---
+def _svd_aval(
+    x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any, algorithm: Any
+) -> list[ShapedArray]:
+    matrix_aval("svd", x)
+    *batch, m, n = x.shape
+    k = smaller(m, n)
+    if subset_by_index is not None:
+        if full_matrices and tuple(subset_by_index) != (0, k):
+            raise ValueError("full_matrices and subset_by_index cannot both be set")
+        k = _subset("svd", subset_by_index, k)
+    values = ShapedArray((*batch, k), real_dtype(x.dtype))
+    if not compute_uv:
+        return [values]
+    u = ShapedArray((*batch, m, m if full_matrices else k), x.dtype)
+    return [values, u, ShapedArray((*batch, n if full_matrices else k, n), x.dtype)]
+
+
+def _svd_jvp(
+    primals: Any,
+    tangents: Any,
+    *,
+    full_matrices: bool,
+    compute_uv: bool,
+    subset_by_index: Any,
+    algorithm: Any,
+) -> Any:
+    """With P = U^H dA V: dS is the real diagonal of P; off it, dS being diagonal,
+    (s_j^2 - s_i^2) (U^H dU)_ij = P_ij s_j + s_i conj(P_ji) and (s_j^2 - s_i^2) (V^H dV)_ij = s_i
+    P_ij + conj(P_ji) s_j. The imaginary diagonal of P turns phases; U takes all of it. Outside the
+    spans of U and V, dA V = dU S and dA^H U = dV S.
+    """
+    (a,), (da,) = primals, tangents
+    m, n = typeof(a).shape[-2:]
+    square = m is n or m == n
+    if compute_uv and full_matrices and not square:
+        raise NotImplementedError(
+            "Singular value decomposition JVP not implemented for full matrices"
+        )
+    s, u, vt = svd_p.bind(
+        a,
+        full_matrices=False,
+        compute_uv=True,
+        subset_by_index=subset_by_index,
+        algorithm=algorithm,
+    )
+    v = adjoint(vt)
+    p = matmul(matmul(adjoint(u), da), v)
+    ds = diagonal(real(p) if _is_complex(p) else p)
+    if not compute_uv:
+        return [s], [ds]
+    k = typeof(s).shape[-1]
+    sizes = _same_kind(s, p)
+    row = broadcast_to(_rows(sizes), typeof(p).shape)
+    column = broadcast_to(_columns(sizes), typeof(p).shape)
+    one = identity_like(p)
+    gaps = sub(integer_pow(add(mul(add(row, column), sub(row, column)), one), -1), one)
+    ps, sp = mul(p, row), mul(p, column)
+    turn = mul(gaps, add(ps, adjoint(ps)))
+    if _is_complex(p):
+        turn = add(turn, mul(_inverse_diagonal(s, p), mul(sub(p, adjoint(p)), const(p, 0.5))))
+    du, dv = matmul(u, turn), matmul(v, mul(gaps, add(sp, adjoint(sp))))
+    if not (m is k or m == k):
+        du = add(du, _outside(u, matmul(da, v), sizes))
+    if not (n is k or n == k):
+        dv = add(dv, _outside(v, matmul(adjoint(da), u), sizes))
+    return [s, u, vt], [ds, du, adjoint(dv)]
+
+
+def _outside(u: Any, x: Any, s: Any) -> Any:
+    """The part of X S^-1 that is orthogonal to the columns of U."""
+    rest = sub(x, matmul(u, matmul(adjoint(u), x)))
+    return div(rest, broadcast_to(_rows(s), typeof(rest).shape))
+
+
+def _inverse_diagonal(s: Any, like: Any) -> Any:
+    """The diagonal matrix of 1 / s, zero where s is."""
+    none = convert_element_type(eq(s, const(s, 0)), typeof(s).dtype)
+    inverse = sub(integer_pow(add(s, none), -1), none)
+    shape = typeof(like).shape
+    return mul(identity_like(like), broadcast_to(_rows(_same_kind(inverse, like)), shape))
+
+
+svd_p: Primitive = Primitive(
+    "svd",
+    abstract_eval=_svd_aval,
+    jvp=_svd_jvp,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: svd_p),
+    multiple_results=True,
+)
+
+
+def svd(
+    x: Any,
+    *,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    subset_by_index: tuple[int, int] | None = None,
+    algorithm: SvdAlgorithm | None = None,
+) -> Any:
+    """(U, s, V^H) with x = U diag(s) V^H and s descending; s alone without `compute_uv`.
+
+    U and V are square with `full_matrices`. `subset_by_index=(start, end)` keeps those singular
+    values.
+    """
+    s, *vectors = svd_p.bind(
+        as_array(x),
+        full_matrices=full_matrices,
+        compute_uv=compute_uv,
+        subset_by_index=subset_by_index,
+        algorithm=algorithm,
+    )
+    return (vectors[0], s, vectors[1]) if compute_uv else s
+
+
+# --- schur, hessenberg, tridiagonal ---
+def _schur_aval(
+    x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool, select_callable: Any
+) -> list[ShapedArray]:
+    matrix_aval("schur", x, square=True)
+    return [ShapedArray(x.shape, x.dtype)] * (2 if compute_schur_vectors else 1)
+
+
+schur_p: Primitive = Primitive(
+    "schur",
+    abstract_eval=_schur_aval,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: schur_p),
+    multiple_results=True,
+)
+
+
+def schur(
+    x: Any,
+    *,
+    compute_schur_vectors: bool = True,
+    sort_eig_vals: bool = False,
+    select_callable: Callable[..., Any] | None = None,
+) -> list[Any]:
+    """[T, Z] with x = Z T Z^H: T is upper triangular, with 2 by 2 blocks on its diagonal where a
+    real matrix has complex eigenvalues.
+
+    Raises NotImplementedError for `sort_eig_vals`.
+    """
+    if sort_eig_vals:
+        raise NotImplementedError("The sort feature of LAPACK's gees routine is not implemented.")
+    return list(
+        schur_p.bind(
+            as_array(x),
+            compute_schur_vectors=compute_schur_vectors,
+            sort_eig_vals=sort_eig_vals,
+            select_callable=select_callable,
+        )
+    )
+
+
+def _hessenberg_aval(a: Any) -> list[ShapedArray]:
+    matrix_aval("hessenberg", a)
+    *batch, m, n = a.shape
+    if m != n or m == 0:
+        raise ValueError(
+            f"Argument to Hessenberg reduction must have shape [..., n, n], got shape {a.shape}"
+        )
+    return [ShapedArray(a.shape, a.dtype), ShapedArray((*batch, n - 1), a.dtype)]
+
+
+hessenberg_p: Primitive = Primitive(
+    "hessenberg",
+    abstract_eval=_hessenberg_aval,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: hessenberg_p),
+    multiple_results=True,
+)
+
+
+def hessenberg(a: Any) -> tuple[Any, Any]:
+    """(H above the Householder vectors, their factors): x = Q H Q^H with H zero below its first
+    subdiagonal.
+
+    Raises ValueError unless the matrices are square and not empty.
+    """
+    packed, taus = hessenberg_p.bind(as_array(a))
+    return packed, taus
+
+
+def _tridiagonal_aval(a: Any, *, lower: bool) -> list[ShapedArray]:
+    matrix_aval("tridiagonal", a)
+    *batch, m, n = a.shape
+    if m != n or m == 0:
+        raise ValueError(f"The input to tridiagonal must be a square matrix. Got shape {a.shape}.")
+    d = real_dtype(a.dtype)
+    return [
+        ShapedArray(a.shape, a.dtype),
+        ShapedArray((*batch, n), d),
+        ShapedArray((*batch, n - 1), d),
+        ShapedArray((*batch, n - 1), a.dtype),
+    ]
+
+
+tridiagonal_p: Primitive = Primitive(
+    "tridiagonal",
+    abstract_eval=_tridiagonal_aval,
+    transpose=No.NOT_LINEAR,
+    batch=stack_batch(lambda: tridiagonal_p),
+    multiple_results=True,
+)
+
+
+def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
+    """(Householder vectors, diagonal, off-diagonal, factors) of Hermitian matrices: x = Q T Q^H
+    with T real and tridiagonal.
+
+    Raises ValueError unless the matrices are square and not empty.
+    """
+    packed, diag, off, taus = tridiagonal_p.bind(as_array(a), lower=lower)
+    return packed, diag, off, taus

@@ -1,0 +1,273 @@
+"""The functions of the mathematics library, element by element, each with its derivative."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Any
+
+import numpy as np
+
+from ..core.avals import typeof
+from .builders import binary, unary
+from .common import COMPLEX, FLOAT, const
+from .elementwise import abs, add, div, gt, integer_pow, log, mul, neg, select, sign, square, sub
+from .layout import full_as
+
+_REAL = (FLOAT,)
+_INEXACT = (FLOAT, COMPLEX)
+
+
+class Tolerance:
+    """An error bound that a function may be computed to: absolute, relative, or in units in the
+    last place.
+    """
+
+    def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0) -> None:
+        if atol < 0.0 or rtol < 0.0 or ulps < 0.0:
+            raise ValueError("Tolerances must be non-negative.")
+        if atol == 0.0 and rtol == 0.0 and ulps == 0:
+            raise ValueError("At least one of atol, rtol, or ulps must be set.")
+        self.atol, self.rtol, self.ulps = atol, rtol, ulps
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Tolerance) and (self.atol, self.rtol, self.ulps) == (
+            other.atol,
+            other.rtol,
+            other.ulps,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.atol, self.rtol, self.ulps))
+
+    def __repr__(self) -> str:
+        return f"Tolerance(atol={self.atol}, rtol={self.rtol}, ulps={self.ulps})"
+
+
+class AccuracyMode(enum.Enum):
+    """Named accuracies: the most exact, or the default."""
+
+    HIGHEST = 1
+    DEFAULT = 2
+
+
+def _bessel_i1e_derivative(t: Any, y: Any, x: Any) -> Any:
+    """i0e(x) - i1e(x) (sign(x) + 1 / x), which is 1/2 at 0."""
+    eps = np.finfo(np.float64 if typeof(x).dtype == np.float64 else np.float32).eps
+    away = gt(abs(x), const(x, eps))
+    safe = select(away, x, full_as(x, eps))
+    slope = sub(bessel_i0e(safe), mul(y, add(sign(safe), integer_pow(safe, -1))))
+    return mul(t, select(away, slope, full_as(x, 0.5)))
+
+
+exp_p = unary("exp", _INEXACT, lambda t, y, x, *, accuracy: mul(t, y))
+exp2_p = unary("exp2", _INEXACT, lambda t, y, x, *, accuracy: mul(log(const(x, 2)), mul(t, y)))
+log1p_p = unary("log1p", _INEXACT, lambda t, y, x, *, accuracy: div(t, add(x, const(x, 1))))
+expm1_p = unary("expm1", _INEXACT, lambda t, y, x, *, accuracy: mul(t, add(y, const(y, 1))))
+sqrt_p = unary("sqrt", _INEXACT, lambda t, y, x, *, accuracy: mul(t, div(const(x, 0.5), y)))
+rsqrt_p = unary(
+    "rsqrt", _INEXACT, lambda t, y, x, *, accuracy: mul(t, mul(const(x, -0.5), div(y, x)))
+)
+cbrt_p = unary(
+    "cbrt", _REAL, lambda t, y, x, *, accuracy: mul(t, mul(const(x, 1 / 3), integer_pow(y, -2)))
+)
+sin_p = unary("sin", _INEXACT, lambda t, y, x, *, accuracy: mul(t, cos(x)))
+cos_p = unary("cos", _INEXACT, lambda t, y, x, *, accuracy: neg(mul(t, sin(x))))
+tan_p = unary("tan", _INEXACT, lambda t, y, x, *, accuracy: mul(t, add(const(x, 1), square(y))))
+tanh_p = unary(
+    "tanh", _INEXACT, lambda t, y, x, *, accuracy: mul(add(t, mul(t, y)), sub(const(x, 1), y))
+)
+logistic_p = unary(
+    "logistic", _INEXACT, lambda t, y, x, *, accuracy: mul(t, mul(y, sub(const(x, 1), y)))
+)
+asin_p = unary("asin", _INEXACT, lambda t, y, x: mul(t, rsqrt(sub(const(x, 1), square(x)))))
+acos_p = unary("acos", _INEXACT, lambda t, y, x: mul(t, neg(rsqrt(sub(const(x, 1), square(x))))))
+atan_p = unary("atan", _INEXACT, lambda t, y, x: div(t, add(const(x, 1), square(x))))
+sinh_p = unary("sinh", _INEXACT, lambda t, y, x: mul(t, cosh(x)))
+cosh_p = unary("cosh", _INEXACT, lambda t, y, x: mul(t, sinh(x)))
+asinh_p = unary("asinh", _INEXACT, lambda t, y, x: mul(t, rsqrt(add(square(x), const(x, 1)))))
+acosh_p = unary("acosh", _INEXACT, lambda t, y, x: mul(t, rsqrt(sub(square(x), const(x, 1)))))
+atanh_p = unary(
+    "atanh",
+    _INEXACT,
+    lambda t, y, x: mul(integer_pow(add(const(x, 1), x), -1), div(t, sub(const(x, 1), x))),
+)
+erf_p = unary(
+    "erf", _REAL, lambda t, y, x: mul(const(x, 2 / math.sqrt(math.pi)), mul(t, exp(neg(square(x)))))
+)
+erfc_p = unary(
+    "erfc",
+    _REAL,
+    lambda t, y, x: mul(const(x, -2 / math.sqrt(math.pi)), mul(t, exp(neg(square(x))))),
+)
+erf_inv_p = unary(
+    "erf_inv", _REAL, lambda t, y, x: mul(const(x, math.sqrt(math.pi) / 2), mul(t, exp(square(y))))
+)
+lgamma_p = unary("lgamma", _REAL, lambda t, y, x: mul(t, digamma(x)))
+digamma_p = unary("digamma", _REAL, lambda t, y, x: mul(t, polygamma(const(x, 1), x)))
+bessel_i0e_p = unary(
+    "bessel_i0e", _REAL, lambda t, y, x: mul(t, sub(bessel_i1e(x), mul(sign(x), y)))
+)
+bessel_i1e_p = unary("bessel_i1e", _REAL, lambda t, y, x: _bessel_i1e_derivative(t, y, x))
+atan2_p = binary(
+    "atan2",
+    _INEXACT,
+    lambda t, z, x, y: mul(t, div(y, add(square(x), square(y)))),
+    lambda t, z, x, y: mul(t, div(neg(x), add(square(x), square(y)))),
+)
+polygamma_p = binary(
+    "polygamma", _REAL, None, lambda t, z, m, x: mul(t, polygamma(add(m, const(m, 1)), x))
+)
+zeta_p = binary(
+    "zeta", _REAL, None, lambda t, z, x, q: mul(t, mul(neg(x), zeta(add(x, const(x, 1)), q)))
+)
+
+
+def exp(x: Any, *, accuracy: Any = None) -> Any:
+    """e to the power x."""
+    return exp_p.bind(x, accuracy=accuracy)
+
+
+def exp2(x: Any, *, accuracy: Any = None) -> Any:
+    """2 to the power x."""
+    return exp2_p.bind(x, accuracy=accuracy)
+
+
+def log1p(x: Any, *, accuracy: Any = None) -> Any:
+    """log(1 + x), exact near 0."""
+    return log1p_p.bind(x, accuracy=accuracy)
+
+
+def expm1(x: Any, *, accuracy: Any = None) -> Any:
+    """exp(x) - 1, exact near 0."""
+    return expm1_p.bind(x, accuracy=accuracy)
+
+
+def sqrt(x: Any, *, accuracy: Any = None) -> Any:
+    """The square root."""
+    return sqrt_p.bind(x, accuracy=accuracy)
+
+
+def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
+    """1 / sqrt(x)."""
+    return rsqrt_p.bind(x, accuracy=accuracy)
+
+
+def cbrt(x: Any, *, accuracy: Any = None) -> Any:
+    """The cube root."""
+    return cbrt_p.bind(x, accuracy=accuracy)
+
+
+def sin(x: Any, *, accuracy: Any = None) -> Any:
+    """The sine, of radians."""
+    return sin_p.bind(x, accuracy=accuracy)
+
+
+def cos(x: Any, *, accuracy: Any = None) -> Any:
+    """The cosine, of radians."""
+    return cos_p.bind(x, accuracy=accuracy)
+
+
+def tan(x: Any, *, accuracy: Any = None) -> Any:
+    """The tangent, of radians."""
+    return tan_p.bind(x, accuracy=accuracy)
+
+
+def tanh(x: Any, *, accuracy: Any = None) -> Any:
+    """The hyperbolic tangent."""
+    return tanh_p.bind(x, accuracy=accuracy)
+
+
+def logistic(x: Any, *, accuracy: Any = None) -> Any:
+    """1 / (1 + exp(-x))."""
+    return logistic_p.bind(x, accuracy=accuracy)
+
+
+def asin(x: Any) -> Any:
+    """The inverse sine, in [-pi/2, pi/2]."""
+    return asin_p.bind(x)
+
+
+def acos(x: Any) -> Any:
+    """The inverse cosine, in [0, pi]."""
+    return acos_p.bind(x)
+
+
+def atan(x: Any) -> Any:
+    """The inverse tangent, in [-pi/2, pi/2]."""
+    return atan_p.bind(x)
+
+
+def sinh(x: Any) -> Any:
+    """The hyperbolic sine."""
+    return sinh_p.bind(x)
+
+
+def cosh(x: Any) -> Any:
+    """The hyperbolic cosine."""
+    return cosh_p.bind(x)
+
+
+def asinh(x: Any) -> Any:
+    """The inverse hyperbolic sine."""
+    return asinh_p.bind(x)
+
+
+def acosh(x: Any) -> Any:
+    """The inverse hyperbolic cosine."""
+    return acosh_p.bind(x)
+
+
+def atanh(x: Any) -> Any:
+    """The inverse hyperbolic tangent."""
+    return atanh_p.bind(x)
+
+
+def erf(x: Any) -> Any:
+    """The error function."""
+    return erf_p.bind(x)
+
+
+def erfc(x: Any) -> Any:
+    """1 - erf(x), exact for large x."""
+    return erfc_p.bind(x)
+
+
+def erf_inv(x: Any) -> Any:
+    """The inverse of erf."""
+    return erf_inv_p.bind(x)
+
+
+def lgamma(x: Any) -> Any:
+    """log |gamma(x)|."""
+    return lgamma_p.bind(x)
+
+
+def digamma(x: Any) -> Any:
+    """The derivative of log gamma."""
+    return digamma_p.bind(x)
+
+
+def bessel_i0e(x: Any) -> Any:
+    """exp(-|x|) times the modified Bessel function of order 0."""
+    return bessel_i0e_p.bind(x)
+
+
+def bessel_i1e(x: Any) -> Any:
+    """exp(-|x|) times the modified Bessel function of order 1."""
+    return bessel_i1e_p.bind(x)
+
+
+def atan2(x: Any, y: Any) -> Any:
+    """The angle of the point (y, x), in [-pi, pi]."""
+    return atan2_p.bind(x, y)
+
+
+def polygamma(m: Any, x: Any) -> Any:
+    """The derivative of order m of digamma, at x."""
+    return polygamma_p.bind(m, x)
+
+
+def zeta(x: Any, q: Any) -> Any:
+    """The Hurwitz zeta function: the sum of (k + q)**-x."""
+    return zeta_p.bind(x, q)

@@ -1,0 +1,156 @@
+"""Products of matrices whose rows belong to groups of unequal sizes (mixtures of experts), as
+masked dot_generals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.avals import typeof
+from .common import int_tuple
+from .contract import dot_general, free_dims
+from .convert import convert_element_type
+from .cumulative import cumsum
+from .elementwise import bitwise_and, ge, lt, mul, sub
+from .layout import broadcast, broadcast_in_dim, iota, transpose
+
+__all__ = ["RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general"]
+
+
+class RaggedDotDimensionNumbers:
+    """dot_general's numbers, the axis of lhs that is cut into groups, and the axis of rhs that has
+    one matrix a group.
+    """
+
+    def __init__(
+        self,
+        dot_dimension_numbers: Any,
+        lhs_ragged_dimensions: Sequence[int],
+        rhs_group_dimensions: Sequence[int],
+    ) -> None:
+        (lc, rc), (lb, rb) = dot_dimension_numbers
+        self.dot_dimension_numbers = (int_tuple(lc), int_tuple(rc)), (int_tuple(lb), int_tuple(rb))
+        self.lhs_ragged_dimensions = int_tuple(lhs_ragged_dimensions)
+        self.rhs_group_dimensions = int_tuple(rhs_group_dimensions)
+
+    def _key(self) -> tuple[Any, ...]:
+        return (self.dot_dimension_numbers, self.lhs_ragged_dimensions, self.rhs_group_dimensions)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RaggedDotDimensionNumbers) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+    def __repr__(self) -> str:
+        return (
+            f"RaggedDotDimensionNumbers(dot_dimension_numbers={self.dot_dimension_numbers}, "
+            f"lhs_ragged_dimensions={self.lhs_ragged_dimensions}, "
+            f"rhs_group_dimensions={self.rhs_group_dimensions})"
+        )
+
+
+def ragged_dot(
+    lhs: Any,
+    rhs: Any,
+    group_sizes: Any,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """Multiplies the rows of `lhs` (m, k) by the matrix of their group: `rhs` is (groups, k, n).
+
+    The first `group_sizes[0]` rows are group 0, and so on; rows after the last group give zeros.
+    """
+    numbers = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
+    return ragged_dot_general(
+        lhs,
+        rhs,
+        group_sizes,
+        numbers,
+        precision,
+        preferred_element_type,
+        group_offset,
+        out_sharding,
+    )
+
+
+def _member(group_sizes: Any, n: int) -> Any:
+    """(groups, n): does element k belong to group g?"""
+    sizes = convert_element_type(group_sizes, np.int32)
+    (groups,) = typeof(sizes).shape
+    ends = cumsum(sizes, 0)
+    starts = sub(ends, sizes)
+    place = broadcast_in_dim(iota(np.int32, n), (groups, n), (1,))
+    after = ge(place, broadcast_in_dim(starts, (groups, n), (0,)))
+    return bitwise_and(after, lt(place, broadcast_in_dim(ends, (groups, n), (0,))))
+
+
+def ragged_dot_general(
+    lhs: Any,
+    rhs: Any,
+    group_sizes: Any,
+    ragged_dot_dimension_numbers: RaggedDotDimensionNumbers,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    group_offset: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """`dot_general` with one axis cut into groups of the given sizes.
+
+    The ragged axis is a free axis of lhs (then each group has its own rhs), a contracted one (then
+    the result has a leading group axis), or
+    a batch axis (then groups do not matter). Raises TypeError for sizes that are not a vector,
+    ValueError for other numbers of axes.
+    """
+    if group_offset is not None:
+        raise ValueError(
+            "group_offset is not supported: got a value. Fix: slice rhs and group_sizes first."
+        )
+    numbers = ragged_dot_dimension_numbers
+    if len(numbers.lhs_ragged_dimensions) != 1:
+        raise ValueError(
+            "ragged_dot_general expects exactly one lhs ragged dimension, got "
+            f"{numbers.lhs_ragged_dimensions}."
+        )
+    if typeof(group_sizes).ndim != 1:
+        raise TypeError(
+            f"expected group_sizes to have rank 1, got shape {typeof(group_sizes).shape}."
+        )
+    (axis,) = numbers.lhs_ragged_dimensions
+    (lc, rc), (lb, rb) = numbers.dot_dimension_numbers
+    options = {"precision": precision, "preferred_element_type": preferred_element_type}
+    if axis in lb:
+        return dot_general(lhs, rhs, ((lc, rc), (lb, rb)), **options)
+    aval = typeof(lhs)
+    member = convert_element_type(_member(group_sizes, aval.shape[axis]), aval.dtype)
+    groups = typeof(member).shape[0]
+    shape = (groups, *aval.shape)
+    split = mul(broadcast(lhs, (groups,)), broadcast_in_dim(member, shape, (0, axis + 1)))
+    lc, lb = tuple(d + 1 for d in lc), tuple(d + 1 for d in lb)
+    if axis + 1 in lc:
+        out = dot_general(split, rhs, ((lc, rc), (lb, rb)), **options)
+        # (batch, group, free...): the group goes first.
+        n = len(lb)
+        return transpose(out, (n, *range(n), *range(n + 1, typeof(out).ndim)))
+    if len(numbers.rhs_group_dimensions) != 1:
+        raise ValueError(
+            "ragged_dot_general with a free ragged dimension expects exactly one rhs group "
+            "dimension, "
+            f"got {numbers.rhs_group_dimensions}."
+        )
+    (group_axis,) = numbers.rhs_group_dimensions
+    if group_axis in (*rc, *rb) or group_axis not in free_dims(typeof(rhs).ndim, rc, rb):
+        raise ValueError(
+            f"the rhs group dimension {group_axis} must be neither batch nor contracting."
+        )
+    if typeof(rhs).shape[group_axis] != groups:
+        raise TypeError(
+            f"rhs group dimension size must be the number of groups, {groups}, got "
+            f"{typeof(rhs).shape[group_axis]}."
+        )
+    return dot_general(split, rhs, (((0, *lc), (group_axis, *rc)), (lb, rb)), **options)

@@ -1,0 +1,269 @@
+"""Sorting: sort of several operands by leading ones, and the largest elements. Derivatives follow
+the permutation.
+"""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..core.avals import ShapedArray, typeof
+from ..core.primitive import No, Primitive
+from ..core.symbolic import Zero
+from .builders import batch_size
+from .common import as_array, canonical_axis, zero_of
+from .index import GatherDimensionNumbers, gather
+from .layout import broadcast_in_dim, broadcasted_iota, expand_dims, transpose
+
+
+def _along(x: Any, order: Any, axis: int) -> Any:
+    """`x` permuted along one axis by indices of the same rank: a gather that has all other axes in
+    common.
+    """
+    ndim = typeof(x).ndim
+    if 0 in typeof(x).shape:
+        return x  # no slice of one element fits into an empty array
+    others = tuple(d for d in range(ndim) if d != axis)
+    numbers = GatherDimensionNumbers((), (axis,), (axis,), others, others)
+    return gather(x, expand_dims(order, (ndim,)), numbers, (1,) * ndim)
+
+
+# --- sort ---
+def _sort_aval(*operands: Any, dimension: int, is_stable: bool, num_keys: int) -> list[ShapedArray]:
+    shapes = [x.shape for x in operands]
+    if any(s != shapes[0] for s in shapes):
+        raise TypeError(
+            f"Arguments to sort must have equal shapes, got: {' '.join(map(str, shapes))}"
+        )
+    return [ShapedArray(x.shape, x.dtype, x.weak_type) for x in operands]
+
+
+def _sort_jvp(
+    primals: Any, tangents: Any, *, dimension: int, is_stable: bool, num_keys: int
+) -> Any:
+    shape = typeof(primals[0]).shape
+    places = broadcasted_iota(np.uint32, shape, dimension)
+    params = {"dimension": dimension, "is_stable": is_stable, "num_keys": num_keys}
+    *outs, order = sort_p.bind(*primals, places, **params)
+    moved = [
+        zero_of(out) if type(t) is Zero else _along(t, order, dimension)
+        for t, out in zip(tangents, outs, strict=True)
+    ]
+    return outs, moved
+
+
+def _sort_batch(args: Any, dims: Any, *, dimension: int, is_stable: bool, num_keys: int) -> Any:
+    first = next((x, d) for x, d in zip(args, dims) if d is not None)
+    at = first[1]
+    n = batch_size(args, dims)
+    parts = [_at_axis(x, d, at, n) for x, d in zip(args, dims)]
+    moved = dimension + (at <= dimension)
+    outs = sort_p.bind(*parts, dimension=moved, is_stable=is_stable, num_keys=num_keys)
+    return outs, [at] * len(outs)
+
+
+def _at_axis(x: Any, d: int | None, at: int, n: Any) -> Any:
+    """An operand with its batch axis at `at`, made if it has none."""
+    shape = typeof(x).shape
+    if d is None:
+        full = (*shape[:at], n, *shape[at:])
+        return broadcast_in_dim(x, full, tuple(k for k in range(len(full)) if k != at))
+    if d == at:
+        return x
+    order = [k for k in range(len(shape)) if k != d]
+    order.insert(at, d)
+    return transpose(x, order)
+
+
+sort_p = Primitive(
+    "sort",
+    abstract_eval=_sort_aval,
+    jvp=_sort_jvp,
+    transpose=No.NOT_LINEAR,
+    batch=_sort_batch,
+    multiple_results=True,
+)
+
+
+def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: int = 1) -> Any:
+    """Sorts along one axis, ascending; several operands are ordered by the first `num_keys` of
+    them, lexicographically.
+
+    NaNs come last; 0.0 and -0.0 are equal.
+    """
+    many = isinstance(operand, Sequence)
+    operands = list(operand) if many else [operand]
+    if not operands:
+        raise TypeError("Sort requires at least one operand")
+    if not 1 <= num_keys <= len(operands):
+        raise ValueError(f"num_keys={num_keys} must be between 1 and len(operand)={len(operands)}")
+    for x in operands[:num_keys]:
+        if dtypes.is_extended(typeof(x).dtype):
+            raise TypeError(
+                f"sort: elements of dtype {typeof(x).dtype.name} have no order. Fix: sort "
+                "random.key_data(keys)."
+            )
+    axis = canonical_axis(dimension, typeof(operands[0]).ndim)
+    outs = sort_p.bind(*operands, dimension=axis, is_stable=is_stable, num_keys=num_keys)
+    return tuple(outs) if many else outs[0]
+
+
+def sort_key_val(
+    keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
+) -> tuple[Any, Any]:
+    """Sorts `keys` along one axis, and `values` alike."""
+    out = sort((keys, values), dimension, is_stable, num_keys=1)
+    return out[0], out[1]
+
+
+# --- top_k ---
+def _check_k(name: str, operand: Any, k: int, axis: int) -> None:
+    if dtypes.is_complex(operand.dtype):
+        raise ValueError(f"{name} is not compatible with complex inputs.")
+    if k < 0:
+        raise ValueError(f"k argument to {name} must be nonnegative, got {k}")
+    n = operand.shape[axis]
+    if type(n) is int and k > n:
+        raise ValueError(
+            f"k argument to {name} must be no larger than size along axis; got k={k} with "
+            f"shape={list(operand.shape)} and axis={axis}"
+        )
+
+
+def _top_k_aval(operand: Any, *, k: int, axis: int) -> list[ShapedArray]:
+    _check_k("top_k", operand, k, axis)
+    shape = (*operand.shape[:axis], k, *operand.shape[axis + 1 :])
+    return [
+        ShapedArray(shape, operand.dtype, operand.weak_type),
+        ShapedArray(shape, np.dtype("int32")),
+    ]
+
+
+def _top_k_jvp(primals: Any, tangents: Any, *, k: int, axis: int) -> Any:
+    values, order = top_k_p.bind(*primals, k=k, axis=axis)
+    t = tangents[0]
+    return [values, order], [
+        zero_of(values) if type(t) is Zero else _along(t, order, axis),
+        zero_of(order),
+    ]
+
+
+def _top_k_batch(args: Any, dims: Any, *, k: int, axis: int) -> Any:
+    (d,) = dims
+    return top_k_p.bind(args[0], k=k, axis=axis + (d <= axis)), [d, d]
+
+
+top_k_p = Primitive(
+    "top_k",
+    abstract_eval=_top_k_aval,
+    jvp=_top_k_jvp,
+    transpose=No.NOT_LINEAR,
+    batch=_top_k_batch,
+    multiple_results=True,
+)
+
+
+def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
+    """The `k` largest elements along an axis, descending, and their indices. Of equals the first
+    comes first; NaN is the largest.
+    """
+    operand = as_array(operand)
+    if isinstance(k, bool) or not hasattr(k, "__index__"):
+        raise TypeError(f"k argument to top_k must be an integer, got {k!r}")
+    return top_k_p.bind(  # type: ignore[no-any-return]
+        operand, k=operator.index(k), axis=canonical_axis(axis, typeof(operand).ndim)
+    )
+
+
+# --- approx_top_k: on CPUs it is exact ---
+def _approx_aval(
+    operand: Any,
+    *,
+    k: int,
+    reduction_dimension: int,
+    recall_target: float,
+    is_max_k: bool,
+    reduction_input_size_override: int,
+    aggregate_to_topk: bool,
+) -> list[ShapedArray]:
+    if k <= 0:
+        raise ValueError(f"k must be positive, got {k}")
+    if not operand.shape:
+        raise TypeError(f"approx_top_k operand must have >= 1 dimension, got {operand.shape}")
+    if not dtypes.is_float(operand.dtype):
+        raise ValueError("operand must be a floating type")
+    axis = canonical_axis(reduction_dimension, operand.ndim)
+    if type(operand.shape[axis]) is int and operand.shape[axis] < k:
+        raise ValueError(
+            f"k must be smaller than the size of reduction_dim {axis}, got k = {k}, size = "
+            f"{operand.shape[axis]}"
+        )
+    shape = (*operand.shape[:axis], k, *operand.shape[axis + 1 :])
+    return [
+        ShapedArray(shape, operand.dtype, operand.weak_type),
+        ShapedArray(shape, np.dtype("int32")),
+    ]
+
+
+def _approx_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    values, order = approx_top_k_p.bind(*primals, **params)
+    axis = canonical_axis(params["reduction_dimension"], typeof(values).ndim)
+    t = tangents[0]
+    return [values, order], [
+        zero_of(values) if type(t) is Zero else _along(t, order, axis),
+        zero_of(order),
+    ]
+
+
+def _approx_batch(args: Any, dims: Any, *, reduction_dimension: int, **params: Any) -> Any:
+    (d,) = dims
+    axis = canonical_axis(reduction_dimension, typeof(args[0]).ndim - 1)
+    return approx_top_k_p.bind(args[0], reduction_dimension=axis + (d <= axis), **params), [d, d]
+
+
+approx_top_k_p = Primitive(
+    "approx_top_k",
+    abstract_eval=_approx_aval,
+    jvp=_approx_jvp,
+    transpose=No.NOT_LINEAR,
+    batch=_approx_batch,
+    multiple_results=True,
+)
+
+
+def _approx(is_max_k: bool) -> Callable[..., Any]:
+    def approx(
+        operand: Any,
+        k: int,
+        reduction_dimension: int = -1,
+        recall_target: float = 0.95,
+        reduction_input_size_override: int = -1,
+        aggregate_to_topk: bool = True,
+    ) -> tuple[Any, Any]:
+        values, order = approx_top_k_p.bind(
+            as_array(operand),
+            k=k,
+            reduction_dimension=reduction_dimension,
+            recall_target=recall_target,
+            is_max_k=is_max_k,
+            reduction_input_size_override=reduction_input_size_override,
+            aggregate_to_topk=aggregate_to_topk,
+        )
+        return values, order
+
+    name = "approx_max_k" if is_max_k else "approx_min_k"
+    approx.__name__ = approx.__qualname__ = name
+    what = "largest" if is_max_k else "smallest"
+    approx.__doc__ = (
+        f"The `k` {what} elements along an axis and their indices; exact on CPUs, where "
+        "`recall_target` is met trivially."
+    )
+    return approx
+
+
+approx_max_k = _approx(True)
+approx_min_k = _approx(False)

@@ -1,0 +1,67 @@
+"""Random numbers as pure functions of keys: the same key gives the same numbers, bit for bit those
+of JAX.
+"""
+
+from .base import PRNGKey, clone, fold_in, key, key_data, key_dtype, key_impl, split, wrap_key_data
+from .continuous import (
+    cauchy,
+    double_sided_maxwell,
+    exponential,
+    laplace,
+    logistic,
+    lognormal,
+    maxwell,
+    normal,
+    pareto,
+    rayleigh,
+    triangular,
+    truncated_normal,
+    wald,
+    weibull_min,
+)  # fmt: skip
+from .uniform import (
+    bernoulli,
+    bits,
+    categorical,
+    choice,
+    gumbel,
+    permutation,
+    rademacher,
+    randint,
+    uniform,
+)
+
+__all__ = [
+    "PRNGKey",
+    "bernoulli",
+    "bits",
+    "categorical",
+    "cauchy",
+    "choice",
+    "clone",
+    "double_sided_maxwell",
+    "exponential",
+    "fold_in",
+    "gumbel",
+    "key",
+    "key_data",
+    "key_dtype",
+    "key_impl",
+    "laplace",
+    "logistic",
+    "lognormal",
+    "maxwell",
+    "normal",
+    "pareto",
+    "permutation",
+    "rademacher",
+    "randint",
+    "rayleigh",
+    "split",
+    "triangular",
+    "truncated_normal",
+    "uniform",
+    "wald",
+    "weibull_min",
+    "wrap_key_data",
+]

@@ -1,0 +1,227 @@
+"""Keys, and the helpers that every distribution uses."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import config, dtypes
+from ..api.jit import jit
+from ..core.avals import typeof
+from ..errors import KeyReuseError
+from ..primitives import keys as key_types
+from ..primitives import rng
+from ..primitives.common import canonical_shape, requested_dtype
+from ..primitives.convert import convert_element_type
+from ..primitives.layout import broadcast_in_dim, broadcast_shapes, squeeze
+from ..primitives.shape import slice as lax_slice
+
+key_array = key_types.PRNGKeyArray
+
+
+def static_jit(*names: str) -> Callable[[Callable[..., Any]], Any]:
+    """jit with arguments that are part of the program."""
+    return functools.partial(jit, static_argnames=names)
+
+
+def default_impl() -> Any:
+    """The generator of new keys (the flag jax_default_prng_impl)."""
+    return key_types.find_impl(config.default_prng_impl.get())
+
+
+def _resolve(impl: Any) -> Any:
+    return default_impl() if impl is None else key_types.find_impl(impl)
+
+
+def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """A PRNG key made from an integer.
+
+    >>> key(0)
+    Array((), dtype=key<fry>) overlaying:
+    [0 0]
+    """
+    if dtype is not None and impl is not None:
+        raise TypeError("key takes an impl or a dtype, not both")
+    return _key("key", seed, impl if dtype is None else dtype)
+
+
+def _key(name: str, seed: Any, impl: Any) -> Any:
+    if hasattr(seed, "dtype") and dtypes.is_extended(seed.dtype):
+        raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key.")
+    if isinstance(seed, (str, bytes)):
+        raise TypeError(
+            f"Value {seed!r} is not a valid JAX array type: {name} takes an integer seed."
+        )
+    shape = np.shape(seed) if not hasattr(seed, "aval") else seed.aval.shape
+    if shape:
+        raise TypeError(
+            f"{name} accepts a scalar seed, but was given an array of shape {shape} != (). Use "
+            "jax.vmap for batching"
+        )
+    return rng.random_seed(seed, _resolve(impl))
+
+
+def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
+    """A key as a raw uint32 array (a typed key if jax_enable_custom_prng is set). Prefer `key`."""
+    made = _key("PRNGKey", seed, impl)
+    return made if config.enable_custom_prng.get() else rng.random_unwrap(made)
+
+
+def is_key(x: Any) -> bool:
+    return key_types.is_key_aval(getattr(x, "aval", None))
+
+
+def check_key(name: str, value: Any, *, batched: bool = False) -> tuple[Any, bool]:
+    """(typed key, was it raw). Raises TypeError or ValueError for what is not a single key."""
+    if is_key(value):
+        typed, raw = value, False
+    else:
+        _warn_legacy()
+        typed, raw = rng.random_wrap(_as_words(value), impl=default_impl()), True
+    shape = typeof(typed).shape if not raw else typeof(value).shape
+    if (typeof(typed).ndim if raw else len(shape)) and not batched:
+        raise ValueError(
+            f"{name} accepts a single key, but was given a key array of shape {shape} != (). Use "
+            "jax.vmap for batching."
+        )
+    return typed, raw
+
+
+def _warn_legacy() -> None:
+    mode = config.legacy_prng_key.get()
+    message = (
+        "Legacy uint32 key array passed as key to jax.random function. Fix: make keys with "
+        "jax.random.key."
+    )
+    if mode == "error":
+        raise ValueError(message)
+    if mode == "warn":
+        warnings.warn(message, UserWarning, stacklevel=4)
+
+
+def _as_words(value: Any) -> Any:
+    return value.__jax_array__() if hasattr(value, "__jax_array__") else value
+
+
+def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
+    """`num` new keys (an int or a shape) from a key."""
+    typed, raw = check_key("split", key)
+    shape = canonical_shape(num if isinstance(num, (tuple, list)) else (operator.index(num),))
+    out = rng.random_split(typed, shape)
+    return rng.random_unwrap(out) if raw else out
+
+
+def split_list(typed: Any, n: int) -> list[Any]:
+    """`n` new typed keys, one by one."""
+    many = rng.random_split(typed, (n,))
+    return [squeeze(lax_slice(many, (k,), (k + 1,), (1,)), (0,)) for k in range(n)]
+
+
+def fold_in(key: Any, data: Any) -> Any:
+    """A new key from a key and an integer of 32 bits."""
+    typed, raw = check_key("fold_in", key)
+    shape = np.shape(data) if not hasattr(data, "aval") else data.aval.shape
+    if shape:
+        raise TypeError(
+            f"fold_in accepts a scalar, but was given an array of shape {shape} != (). Use "
+            "jax.vmap for batching."
+        )
+    out = rng.random_fold_in(typed, data)
+    return rng.random_unwrap(out) if raw else out
+
+
+def key_data(keys: Any) -> Any:
+    """The words of keys, as uint32."""
+    typed, raw = check_key("key_data", keys, batched=True)
+    return keys if raw else rng.random_unwrap(typed)
+
+
+def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
+    """The keys whose words are given."""
+    return rng.random_wrap(
+        _as_words(key_bits_array), impl=_resolve(impl if dtype is None else dtype)
+    )
+
+
+def key_impl(keys: Any) -> Any:
+    """The name of the generator of keys (the generator itself, if it has no registered name)."""
+    typed, _ = check_key("key_impl", keys, batched=True)
+    impl = typeof(typed).dtype.impl
+    return impl.name if impl.name in key_types.prngs else impl
+
+
+def key_dtype(impl_spec: Any = None) -> Any:
+    """The dtype of keys of a generator."""
+    return key_types.key_dtype(_resolve(impl_spec))
+
+
+def clone(key: Any) -> Any:
+    """The same key, which may be consumed once more under jax_debug_key_reuse."""
+    typed, raw = check_key("clone", key, batched=True)
+    out = rng.random_clone(typed)
+    return rng.random_unwrap(out) if raw else out
+
+
+def consume(name: str, key: Any) -> Any:
+    """The typed form of a single key that is about to be used up; under jax_debug_key_reuse a
+    second use raises KeyReuseError.
+    """
+    typed, _ = check_key(name, key)
+    if config.debug_key_reuse.get() and isinstance(typed, key_types.PRNGKeyArray):
+        if typed._consumed:
+            raise KeyReuseError(
+                f"Previously-consumed key passed to {name}. Fix: split the key and use each part "
+                "once, or clone it."
+            )
+        typed._consumed = True
+    return typed
+
+
+# --- shapes and dtypes of distributions ---
+def float_dtype(name: str, dtype: Any) -> Any:
+    """The float dtype asked for, or the default. Raises ValueError for another kind."""
+    d = dtypes.default_float() if dtype is None else requested_dtype(dtype, name)
+    if not dtypes.is_float(d):
+        raise ValueError(f"dtype argument to `{name}` must be a float dtype, got {d}")
+    return d
+
+
+def result_shape(name: str, shape: Any, *params: Any) -> tuple[Any, ...]:
+    """The shape asked for, which the parameters must broadcast to; or the parameters' own."""
+    shapes = [typeof(p).shape for p in params]
+    if shape is None:
+        return broadcast_shapes(*shapes)
+    shape = canonical_shape(shape)
+    for s in shapes:
+        if s and broadcast_shapes(shape, s) != shape:
+            raise ValueError(
+                f"{name} parameters of shape {s} do not broadcast to shape {shape}. Fix: shape "
+                "must be None or equal to the shape "
+                "that the parameters broadcast to, perhaps with leading axes."
+            )
+    return shape  # type: ignore[no-any-return]
+
+
+def as_dtype(x: Any, dtype: Any) -> Any:
+    """A parameter in the distribution's dtype."""
+    return convert_element_type(x, dtype)
+
+
+def spread(x: Any, shape: Sequence[Any]) -> Any:
+    """A parameter broadcast to the shape of the result."""
+    aval = typeof(x)
+    shape = tuple(shape)
+    if aval.shape == shape:
+        return x
+    first = len(shape) - aval.ndim
+    return broadcast_in_dim(x, shape, tuple(range(first, len(shape))))
+
+
+def scalar(value: Any, dtype: Any) -> Any:
+    """A number of a dtype, as a literal."""
+    return np.asarray(value).astype(dtype)[()]

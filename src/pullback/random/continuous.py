@@ -1,0 +1,326 @@
+"""Continuous distributions that are functions of uniform and normal numbers."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import dtypes
+from ..core.avals import typeof
+from ..primitives.common import as_array, canonical_shape
+from ..primitives.convert import convert_element_type, stop_gradient
+from ..primitives.elementwise import abs as lax_abs
+from ..primitives.elementwise import (
+    add,
+    div,
+    gt,
+    log,
+    lt,
+    max,
+    min,
+    mul,
+    neg,
+    nextafter,
+    pow,
+    select_n,
+    sign,
+    square,
+    sub,
+)  # fmt: skip
+from ..primitives.layout import reduce_sum
+from ..primitives.maths import erf, erf_inv, exp, log1p, sqrt, tan
+from .base import (
+    as_dtype,
+    consume,
+    float_dtype,
+    result_shape,
+    scalar,
+    split_list,
+    spread,
+    static_jit,
+)
+from .uniform import _rademacher, _uniform, requested_dtype  # type: ignore[attr-defined]
+
+
+def _normal_dtype(dtype: Any) -> Any:
+    d = dtypes.default_float() if dtype is None else requested_dtype(dtype, "normal")
+    if not dtypes.is_inexact(d):
+        raise ValueError(f"dtype argument to `normal` must be a float or complex dtype, got {d}")
+    return d
+
+
+def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Standard normal numbers (complex ones with unit variance, for a complex dtype)."""
+    typed = consume("normal", key)
+    return _normal(typed, shape=canonical_shape(shape), dtype=_normal_dtype(dtype))
+
+
+@static_jit("shape", "dtype")
+def _normal(key: Any, shape: Any, dtype: Any) -> Any:
+    if not dtypes.is_complex(dtype):
+        return _normal_real(key, shape=shape, dtype=dtype)
+    first, second = split_list(key, 2)
+    part = np.zeros((), dtype).real.dtype
+    re = convert_element_type(_normal_real(first, shape=shape, dtype=part), dtype)
+    im = convert_element_type(_normal_real(second, shape=shape, dtype=part), dtype)
+    return div(add(re, mul(scalar(1j, dtype), im)), scalar(math.sqrt(2), dtype))
+
+
+@static_jit("shape", "dtype")
+def _normal_real(key: Any, shape: Any, dtype: Any) -> Any:
+    low = np.nextafter(scalar(-1.0, dtype), scalar(0.0, dtype), dtype=dtype)
+    u = _uniform(key, low, scalar(1.0, dtype), shape=shape, dtype=dtype)
+    return mul(scalar(math.sqrt(2), dtype), erf_inv(u))
+
+
+def truncated_normal(
+    key: Any,
+    lower: Any,
+    upper: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Standard normal numbers between two bounds."""
+    typed = consume("truncated_normal", key)
+    d = float_dtype("truncated_normal", dtype)
+    shape = result_shape("truncated_normal", shape, as_array(lower), as_array(upper))
+    return _truncated_normal(typed, lower, upper, shape=shape, dtype=d)
+
+
+@static_jit("shape", "dtype")
+def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) -> Any:
+    root = scalar(math.sqrt(2), dtype)
+    lower, upper = as_dtype(lower, dtype), as_dtype(upper, dtype)
+    a, b = erf(div(lower, root)), erf(div(upper, root))
+    out = mul(root, erf_inv(_uniform(key, a, b, shape=shape, dtype=dtype)))
+    # Rounding must not reach the bounds.
+    low = nextafter(stop_gradient(lower), scalar(np.inf, dtype))
+    high = nextafter(stop_gradient(upper), scalar(-np.inf, dtype))
+    return min(_like(high, shape), max(_like(low, shape), out))
+
+
+def _like(x: Any, shape: Any) -> Any:
+    return spread(x, shape) if typeof(x).ndim else x
+
+
+def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Exponential numbers of rate 1."""
+    typed = consume("exponential", key)
+    return _exponential(
+        typed, shape=canonical_shape(shape), dtype=float_dtype("exponential", dtype)
+    )
+
+
+@static_jit("shape", "dtype")
+def _exponential(key: Any, shape: Any, dtype: Any) -> Any:
+    return neg(log1p(neg(_uniform(key, 0.0, 1.0, shape=shape, dtype=dtype))))
+
+
+def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Laplace numbers of scale 1."""
+    typed = consume("laplace", key)
+    return _laplace(typed, shape=canonical_shape(shape), dtype=float_dtype("laplace", dtype))
+
+
+@static_jit("shape", "dtype")
+def _laplace(key: Any, shape: Any, dtype: Any) -> Any:
+    low = scalar(-1.0 + float(dtypes.finfo(dtype).epsneg), dtype)
+    u = _uniform(key, low, 1.0, shape=shape, dtype=dtype)
+    return mul(sign(u), log1p(neg(lax_abs(u))))
+
+
+def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Standard logistic numbers."""
+    typed = consume("logistic", key)
+    return _logistic(typed, shape=canonical_shape(shape), dtype=float_dtype("logistic", dtype))
+
+
+@static_jit("shape", "dtype")
+def _logistic(key: Any, shape: Any, dtype: Any) -> Any:
+    x = _uniform(key, scalar(dtypes.finfo(dtype).tiny, dtype), 1.0, shape=shape, dtype=dtype)
+    return sub(log(x), log1p(neg(x)))
+
+
+def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Standard Cauchy numbers."""
+    typed = consume("cauchy", key)
+    return _cauchy(typed, shape=canonical_shape(shape), dtype=float_dtype("cauchy", dtype))
+
+
+@static_jit("shape", "dtype")
+def _cauchy(key: Any, shape: Any, dtype: Any) -> Any:
+    u = _uniform(key, scalar(dtypes.finfo(dtype).eps, dtype), 1.0, shape=shape, dtype=dtype)
+    return tan(mul(scalar(math.pi, dtype), sub(u, scalar(0.5, dtype))))
+
+
+def pareto(
+    key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Pareto numbers of shape parameter `b`."""
+    typed = consume("pareto", key)
+    d = float_dtype("pareto", dtype)
+    return _pareto(typed, b, shape=result_shape("pareto", shape, as_array(b)), dtype=d)
+
+
+@static_jit("shape", "dtype")
+def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
+    b = as_dtype(b, dtype)
+    return exp(div(_exponential(key, shape=shape, dtype=dtype), _like(b, shape)))
+
+
+def rayleigh(
+    key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Rayleigh numbers of a scale."""
+    typed = consume("rayleigh", key)
+    d = float_dtype("rayleigh", dtype)
+    return _rayleigh(typed, scale, shape=result_shape("rayleigh", shape, as_array(scale)), dtype=d)
+
+
+@static_jit("shape", "dtype")
+def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+    u = _uniform(key, 0.0, 1.0, shape=shape, dtype=dtype)
+    return mul(spread(as_dtype(scale, dtype), shape), sqrt(mul(log(u), scalar(-2, dtype))))
+
+
+def weibull_min(
+    key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
+) -> Any:
+    """Weibull numbers of a scale and a concentration."""
+    typed = consume("weibull_min", key)
+    return _weibull_min(
+        typed,
+        scale,
+        concentration,
+        shape=canonical_shape(shape),
+        dtype=float_dtype("weibull_min", dtype),
+    )
+
+
+@static_jit("shape", "dtype")
+def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: Any) -> Any:
+    u = _uniform(key, 0, 1, shape=shape, dtype=dtype)
+    power = div(scalar(1, dtype), as_dtype(concentration, dtype))
+    return mul(pow(neg(log1p(neg(u))), _like(power, shape)), _like(as_dtype(scale, dtype), shape))
+
+
+def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Maxwell numbers: the lengths of normal vectors in three dimensions."""
+    typed = consume("maxwell", key)
+    return _maxwell(typed, shape=canonical_shape(shape), dtype=float_dtype("maxwell", dtype))
+
+
+@static_jit("shape", "dtype")
+def _maxwell(key: Any, shape: Any, dtype: Any) -> Any:
+    x = _normal(key, shape=(*shape, 3), dtype=dtype)
+    return sqrt(reduce_sum(mul(x, x), (len(shape),)))
+
+
+def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
+    """Maxwell numbers of random sign, scaled and shifted."""
+    typed = consume("double_sided_maxwell", key)
+    return _double_sided_maxwell(
+        typed,
+        loc,
+        scale,
+        shape=canonical_shape(shape),
+        dtype=float_dtype("double_sided_maxwell", dtype),
+    )
+
+
+@static_jit("shape", "dtype")
+def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
+    sizes = result_shape("double_sided_maxwell", None, as_array(loc), as_array(scale))
+    full = (*shape, *sizes)
+    first, second = split_list(key, 2)
+    lengths = _maxwell(first, shape=full, dtype=dtype)
+    signs = as_dtype(_rademacher(second, shape=full, dtype=dtypes.default_int()), dtype)
+    moved = mul(mul(signs, lengths), spread(as_dtype(scale, dtype), full))
+    return add(moved, spread(as_dtype(loc, dtype), full))
+
+
+_ONE = np.float32(1.0)
+
+
+def lognormal(
+    key: Any,
+    sigma: Any = _ONE,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """exp of normal numbers of standard deviation `sigma`."""
+    d = float_dtype("lognormal", dtype)
+    shape = result_shape("lognormal", shape, as_array(sigma))
+    scaled = mul(normal(key, shape, d), _like(as_dtype(sigma, d), shape))
+    return exp(scaled)
+
+
+def triangular(
+    key: Any,
+    left: Any,
+    mode: Any,
+    right: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Triangular numbers between `left` and `right` with the given mode."""
+    typed = consume("triangular", key)
+    d = float_dtype("triangular", dtype)
+    shape = result_shape("triangular", shape, *map(as_array, (left, mode, right)))
+    left, mode, right = (spread(as_dtype(x, d), shape) for x in (left, mode, right))
+    fall = div(sub(mode, left), sub(right, left))
+    u = _uniform(typed, 0.0, 1.0, shape=shape, dtype=d)
+    rising = add(left, sqrt(mul(mul(u, sub(right, left)), sub(mode, left))))
+    falling = sub(right, sqrt(mul(mul(sub(scalar(1, d), u), sub(right, left)), sub(right, mode))))
+    return select_n(lt(u, fall), falling, rising)
+
+
+def wald(
+    key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Wald (inverse Gaussian) numbers of scale 1."""
+    typed = consume("wald", key)
+    d = float_dtype("wald", dtype)
+    return _wald(typed, mean, shape=result_shape("wald", shape, as_array(mean)), dtype=d)
+
+
+@static_jit("shape", "dtype")
+def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
+    first, second = split_list(key, 2)
+    mean = spread(as_dtype(mean, dtype), shape)
+    v, z = (
+        _normal(first, shape=shape, dtype=dtype),
+        _uniform(second, 0.0, 1.0, shape=shape, dtype=dtype),
+    )
+    y = square(v)
+    four, two = scalar(4, dtype), scalar(2, dtype)
+    mean_sq, y_sq = square(mean), square(y)
+    root = sqrt(add(mul(mul(four, mean), y), mul(mean_sq, y_sq)))
+    x = sub(add(mean, div(mul(mean_sq, y), two)), mul(div(mean, two), root))
+    return select_n(gt(z, div(mean, add(mean, x))), x, div(mean_sq, x))
+
+
+__all__ = [
+    "cauchy",
+    "double_sided_maxwell",
+    "exponential",
+    "laplace",
+    "logistic",
+    "lognormal",
+    "maxwell",
+    "normal",
+    "pareto",
+    "rayleigh",
+    "triangular",
+    "truncated_normal",
+    "wald",
+    "weibull_min",
+]

@@ -1,0 +1,442 @@
+"""Bits, integers and uniform numbers, permutations and choices: everything made directly of random
+bits.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .. import config, dtypes
+from ..core.avals import typeof
+from ..primitives import rng
+from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype, size_of
+from ..primitives.convert import bitcast_convert_type, convert_element_type
+from ..primitives.cumulative import cumsum
+from ..primitives.elementwise import (
+    add,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    ge,
+    gt,
+    le,
+    log,
+    lt,
+    max,
+    min,
+    mul,
+    neg,
+    rem,
+    select_n,
+    shift_right_logical,
+    sub,
+)  # fmt: skip
+from ..primitives.index import GatherDimensionNumbers, gather
+from ..primitives.layout import broadcast_in_dim, expand_dims, iota, reshape, transpose
+from ..primitives.maths import log1p
+from ..primitives.reductions import argmax
+from ..primitives.shape import slice_in_dim, unstack
+from ..primitives.sort import sort_key_val, top_k
+from .base import (
+    as_dtype,
+    consume,
+    float_dtype,
+    result_shape,
+    scalar,
+    split_list,
+    spread,
+    static_jit,
+)
+
+
+def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """Uniform bits as unsigned integers (uint32 by default; uint64 under x64)."""
+    typed = consume("bits", key)
+    d = dtypes.canonicalize_dtype(np.uint64) if dtype is None else requested_dtype(dtype, "bits")
+    if not dtypes.is_unsigned(d):
+        raise ValueError(f"dtype argument to `bits` must be an unsigned int dtype, got {d}")
+    return rng.random_bits(typed, d.itemsize * 8, canonical_shape(shape))
+
+
+# --- uniform ---
+def uniform(
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    minval: Any = 0.0,
+    maxval: Any = 1.0,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Uniform numbers in [minval, maxval).
+
+    >>> uniform(key(0), (3,))
+    Array([0.947667  , 0.9785799 , 0.33229148], dtype=float32)
+    """
+    typed = consume("uniform", key)
+    d = float_dtype("uniform", dtype)
+    return _uniform(typed, minval, maxval, shape=canonical_shape(shape), dtype=d)
+
+
+def _to_rank(x: Any, rank: int) -> Any:
+    return broadcast_in_dim(x, (1,) * rank, ()) if not typeof(x).ndim and rank else x
+
+
+@static_jit("shape", "dtype")
+def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
+    # Random bits become the mantissa of numbers in [1, 2).
+    minval, maxval = as_dtype(minval, dtype), as_dtype(maxval, dtype)
+    for bound in (minval, maxval):
+        result_shape("uniform", shape, bound)
+    minval, maxval = _to_rank(minval, len(shape)), _to_rank(maxval, len(shape))
+    mantissa, width = dtypes.finfo(dtype).nmant, dtypes.itemsize_bits(dtype)
+    drawn = 8 if mantissa < 8 else width
+    as_uint = np.dtype(f"uint{width}")
+    words = rng.random_bits(key, drawn, shape)
+    if drawn != width:
+        words = convert_element_type(words, as_uint)
+    one = np.ones((), dtype).view(as_uint)[()]
+    floats = bitcast_convert_type(
+        bitwise_or(shift_right_logical(words, as_uint.type(drawn - mantissa)), one), dtype
+    )
+    unit = sub(floats, scalar(1, dtype))
+    return max(minval, add(mul(unit, sub(maxval, minval)), minval))
+
+
+# --- integers ---
+def randint(
+    key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
+) -> Any:
+    """Uniform integers in [minval, maxval)."""
+    typed = consume("randint", key)
+    d = dtypes.default_int() if dtype is None else requested_dtype(dtype, "randint")
+    if not dtypes.is_integer(d):
+        raise TypeError(f"randint only accepts integer dtypes, got {d}")
+    minval, maxval = (_integer(x, d) for x in (minval, maxval))
+    shape = canonical_shape(shape)
+    result_shape("randint", shape, as_array(minval), as_array(maxval))
+    if d.itemsize >= 4:
+        return _randint(typed, minval, maxval, shape=shape, dtype=d)
+    info, wide = dtypes.iinfo(d), np.dtype("int32")
+    low = _clip(as_dtype(minval, wide), wide.type(info.min), wide.type(info.max))
+    high = _clip(as_dtype(maxval, wide), wide.type(info.min), wide.type(info.max + 1))
+    return convert_element_type(_randint(typed, low, high, shape=shape, dtype=wide), d)
+
+
+def _integer(x: Any, dtype: Any) -> Any:
+    """A bound that is not an integer is truncated."""
+    x = as_array(x)
+    return x if dtypes.is_integer(typeof(x).dtype) else convert_element_type(x, dtype)
+
+
+def _clip(x: Any, low: Any, high: Any) -> Any:
+    return min(high, max(low, x))
+
+
+def _bounds(x: Any, dtype: Any) -> tuple[Any, Any]:
+    """The range of `dtype` in the dtype of `x`, as far as it reaches."""
+    own = typeof(x).dtype
+    inner, outer = dtypes.iinfo(dtype), dtypes.iinfo(own)
+    return own.type(max_int(inner.min, outer.min)), own.type(min_int(inner.max, outer.max))
+
+
+def max_int(a: int, b: int) -> int:
+    return a if a > b else b
+
+
+def min_int(a: int, b: int) -> int:
+    return a if a < b else b
+
+
+@static_jit("shape", "dtype")
+def _randint(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
+    # Two words a number make the bias of the remainder negligible: (high * 2**n + low) mod span,
+    # with 2**n mod span found by squaring.
+    low_of, high_of = _bounds(minval, dtype), _bounds(maxval, dtype)
+    above = gt(maxval, high_of[1])
+    low = _to_rank(convert_element_type(_clip(minval, *low_of), dtype), len(shape))
+    high = _to_rank(convert_element_type(_clip(maxval, *high_of), dtype), len(shape))
+    width = dtype.itemsize * 8
+    uint = np.dtype(f"uint{width}")
+    first, second = split_list(key, 2)
+    higher, lower = rng.random_bits(first, width, shape), rng.random_bits(second, width, shape)
+    span = convert_element_type(sub(high, low), uint)
+    one = uint.type(1)
+    span = select_n(le(high, low), span, broadcast_in_dim(one, typeof(span).shape, ()))
+    grows = gt(high, low)
+    grows = bitwise_and(spread(above, typeof(grows).shape) if typeof(above).ndim else above, grows)
+    span = select_n(grows, span, add(span, one))
+    step = rem(uint.type(2 ** (width // 2)), span)
+    step = rem(mul(step, step), span)
+    offset = rem(add(mul(rem(higher, span), step), rem(lower, span)), span)
+    return add(low, convert_element_type(offset, dtype))
+
+
+# --- booleans and signs ---
+def bernoulli(
+    key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
+) -> Any:
+    """True with probability `p`; mode "high" resolves small probabilities better."""
+    if mode not in ("high", "low"):
+        raise ValueError(f"got mode={mode!r}, expected 'high' or 'low'")
+    typed = consume("bernoulli", key)
+    d = typeof(p).dtype
+    if not dtypes.is_float(d):
+        raise TypeError(f"bernoulli probability `p` must have a floating dtype, got {d}.")
+    p = convert_element_type(p, d)
+    return _bernoulli(typed, p, shape=result_shape("bernoulli", shape, p), mode=mode)
+
+
+@static_jit("shape", "mode")
+def _bernoulli(key: Any, p: Any, shape: Any, mode: str) -> Any:
+    d = typeof(p).dtype
+    if mode == "low":
+        return lt(_uniform(key, 0.0, 1.0, shape=shape, dtype=d), _spread_array(p, shape))
+    coarse, fine = _halves(_uniform(key, 0.0, 1.0, shape=(2, *shape), dtype=d))
+    eps = scalar(2.0 ** -dtypes.finfo(d).nmant, d)
+    return lt(mul(fine, eps), sub(_spread_array(p, shape), coarse))
+
+
+def _spread_array(x: Any, shape: Any) -> Any:
+    return spread(x, shape) if typeof(x).ndim else x
+
+
+def _halves(x: Any) -> Any:
+    first, second = unstack(x, 0)
+    return first, second
+
+
+def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
+    """-1 or 1 with equal probability."""
+    typed = consume("rademacher", key)
+    d = dtypes.default_int() if dtype is None else requested_dtype(dtype, "rademacher")
+    return _rademacher(typed, shape=canonical_shape(shape), dtype=d)
+
+
+@static_jit("shape", "dtype")
+def _rademacher(key: Any, shape: Any, dtype: Any) -> Any:
+    heads = _bernoulli(
+        key, np.float32(0.5) if not _x64() else np.float64(0.5), shape=shape, mode="low"
+    )
+    return sub(mul(scalar(2, dtype), convert_element_type(heads, dtype)), scalar(1, dtype))
+
+
+def _x64() -> bool:
+    return bool(dtypes.default_float() == np.float64)
+
+
+# --- permutations and choices ---
+@static_jit("axis")
+def _shuffle(key: Any, x: Any, axis: int) -> Any:
+    # Sorting by random words; enough rounds that words which collide are unlikely to matter.
+    rounds = math.ceil(3 * math.log(max_int(1, size_of(typeof(x).shape))) / math.log(2**32 - 1))
+    for _ in range(rounds):
+        key, now = split_list(key, 2)
+        _, x = sort_key_val(rng.random_bits(now, 32, typeof(x).shape), x, axis)
+    return x
+
+
+def permutation(
+    key: Any, x: Any, axis: int = 0, independent: bool = False, *, out_sharding: Any = None
+) -> Any:
+    """The slices of `x` along an axis (or 0 ... x-1) in random order; `independent` shuffles each
+    vector along the axis on its own.
+    """
+    typed = consume("permutation", key)
+    if not typeof(as_array(x)).ndim:
+        if not dtypes.is_integer(typeof(as_array(x)).dtype):
+            raise TypeError("x must be an integer or at least 1-dimensional")
+        return _shuffle(typed, iota(dtypes.default_int(), int(x)), axis=0)
+    x = as_array(x)
+    aval = typeof(x)
+    axis = canonical_axis(axis, aval.ndim)
+    if independent or aval.ndim == 1:
+        return _shuffle(typed, x, axis=axis)
+    order = _shuffle(typed, iota(dtypes.default_int(), aval.shape[axis]), axis=0)
+    return take(x, order, axis)
+
+
+def take(x: Any, order: Any, axis: int) -> Any:
+    """The slices of `x` along an axis at indices that are within bounds; the axes of `order` take
+    the place of the axis.
+    """
+    aval, rank = typeof(x), typeof(order).ndim
+    offset = tuple(d if d < axis else d + rank - 1 for d in range(aval.ndim) if d != axis)
+    sizes = tuple(1 if d == axis else n for d, n in enumerate(aval.shape))
+    numbers = GatherDimensionNumbers(offset, (axis,), (axis,))
+    return gather(x, expand_dims(order, (rank,)), numbers, sizes, mode="clip")
+
+
+def choice(
+    key: Any,
+    a: Any,
+    shape: Any = (),
+    replace: bool = True,
+    p: Any = None,
+    axis: int = 0,
+    mode: str | None = None,
+) -> Any:
+    """Random slices of `a` along an axis (or of 0 ... a-1), with probabilities `p`, with or without
+    replacement.
+    """
+    typed = consume("choice", key)
+    shape = canonical_shape(shape)
+    whole = typeof(as_array(a)).ndim == 0
+    if not whole:
+        a = as_array(a)
+        axis = canonical_axis(axis, typeof(a).ndim)
+    n = int(a) if whole else typeof(a).shape[axis]
+    draws = int(size_of(shape))
+    if n <= 0:
+        raise ValueError(
+            "a must be greater than 0 unless no samples are taken"
+            if whole
+            else "a must be non-empty"
+        )
+    if not replace and draws > n:
+        raise ValueError(
+            f"Cannot take a larger sample (size {draws}) than population (size {n}) when "
+            "'replace=False'"
+        )
+    if p is None and not replace:
+        chosen = permutation(typed, n if whole else a, axis)
+        chosen = slice_in_dim(chosen, 0, draws, axis=0 if whole else axis)
+        full = shape if whole else (*typeof(a).shape[:axis], *shape, *typeof(a).shape[axis + 1 :])
+        return chosen if typeof(chosen).shape == full else reshape(chosen, full)
+    if p is None:
+        order = _randint(typed, 0, n, shape=shape, dtype=dtypes.default_int())
+    else:
+        order = _weighted(typed, p, n, shape, draws, replace, mode)
+    return order if whole else take(a, order, axis)
+
+
+def _weighted(
+    key: Any, p: Any, n: int, shape: Any, draws: int, replace: bool, mode: str | None
+) -> Any:
+    p = as_array(p)
+    d = typeof(p).dtype
+    if not dtypes.is_float(d):
+        d = dtypes.default_float()
+        p = convert_element_type(p, d)
+    if typeof(p).shape != (n,):
+        raise ValueError(
+            "p must be None or a 1D vector with the same size as a.shape[axis]. p has shape "
+            f"{typeof(p).shape} and a has {n}."
+        )
+    if replace:
+        total = cumsum(p, axis=0)
+        last = reshape(slice_in_dim(total, n - 1, n), ())
+        draw = mul(last, sub(scalar(1, d), _uniform(key, 0.0, 1.0, shape=shape, dtype=d)))
+        return _search(total, draw)
+    noise = add(gumbel(key, (n,), d, mode), log(p))
+    return reshape(top_k(noise, draws)[1], shape)
+
+
+def _search(sorted_values: Any, queries: Any) -> Any:
+    """How many of `sorted_values` are less than each query, by bisection."""
+    n, shape = typeof(sorted_values).shape[0], typeof(queries).shape
+    int_ = dtypes.default_int()
+    low = broadcast_in_dim(int_.type(0), shape, ())
+    high = broadcast_in_dim(int_.type(n), shape, ())
+    for _ in range(math.ceil(math.log2(n + 1))):
+        middle = add(low, shift_right_logical(sub(high, low), int_.type(1)))
+        at = take(sorted_values, middle, 0)
+        goes_right = lt(at, queries)
+        open_ = lt(low, high)
+        low = select_n(bitwise_and(goes_right, open_), low, add(middle, int_.type(1)))
+        high = select_n(bitwise_and(bitwise_not(goes_right), open_), high, middle)
+    return low
+
+
+def categorical(
+    key: Any,
+    logits: Any,
+    axis: int = -1,
+    shape: Any = None,
+    replace: bool = True,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Indices along an axis with the probabilities that `logits` (unnormalised logarithms) give."""
+    typed = consume("categorical", key)
+    logits = as_array(logits)
+    aval = typeof(logits)
+    if not dtypes.is_float(aval.dtype):
+        logits = convert_element_type(logits, dtypes.default_float())
+        aval = typeof(logits)
+    axis = canonical_axis(axis, aval.ndim)
+    batch = aval.shape[:axis] + aval.shape[axis + 1 :]
+    shape = batch if shape is None else canonical_shape(shape)
+    lead = shape[: len(shape) - len(batch)]
+    if shape[len(shape) - len(batch) :] != batch:
+        result_shape("categorical", shape, as_array(np.broadcast_to(np.int32(0), batch)))
+    if not replace:
+        return _without_replacement(typed, logits, axis, shape, lead, mode)
+    noise = gumbel(typed, (*lead, *aval.shape) if lead else aval.shape, aval.dtype, mode)
+    scores = (
+        add(noise, expand_dims(logits, tuple(range(len(lead))))) if lead else add(noise, logits)
+    )
+    return argmax(scores, axis + len(lead), dtypes.default_int())
+
+
+def _without_replacement(
+    key: Any, logits: Any, axis: int, shape: Any, lead: Any, mode: str | None
+) -> Any:
+    aval = typeof(logits)
+    draws = int(size_of(lead))
+    if draws > aval.shape[axis]:
+        raise ValueError(
+            f"Number of samples without replacement ({draws}) cannot exceed number of categories "
+            f"({aval.shape[axis]})."
+        )
+    noisy = add(logits, gumbel(key, aval.shape, aval.dtype, mode))
+    order = top_k(noisy, draws, axis=axis)[1]
+    order = transpose(order, (axis, *(d for d in range(aval.ndim) if d != axis)))
+    return reshape(order, shape)
+
+
+# --- the Gumbel distribution, of which categorical is made ---
+def gumbel(
+    key: Any,
+    shape: Any = (),
+    dtype: Any = None,
+    mode: str | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Gumbel numbers; mode "high" has more of the tail."""
+    typed = consume("gumbel", key)
+    d = float_dtype("gumbel", dtype)
+    if mode is None:
+        mode = "high" if config.high_dynamic_range_gumbel.get() else "low"
+    if mode not in ("high", "low"):
+        raise ValueError("Must provide valid mode for gumbel got: " + str(mode))
+    return _gumbel(typed, shape=canonical_shape(shape), dtype=d, mode=mode)
+
+
+@static_jit("shape", "dtype", "mode")
+def _gumbel(key: Any, shape: Any, dtype: Any, mode: str) -> Any:
+    tiny = dtypes.finfo(dtype).tiny
+    if mode == "low":
+        return neg(
+            log(
+                neg(
+                    log(
+                        _uniform(
+                            key, minval=scalar(tiny, dtype), maxval=1.0, shape=shape, dtype=dtype
+                        )
+                    )
+                )
+            )
+        )
+    high, low = _halves(_uniform(key, minval=0.0, maxval=1.0, shape=(2, *shape), dtype=dtype))
+    eps = scalar(dtypes.finfo(dtype).eps, dtype)
+    # Numbers near 0 get the bits that the mantissa of uniform cannot hold.
+    x = select_n(
+        ge(high, scalar(0.5, dtype)), add(add(high, mul(eps, low)), scalar(tiny, dtype)), high
+    )
+    return neg(log(neg(log1p(neg(x)))))

@@ -1,0 +1,1 @@
+"""Arrays, memory, devices, and the evaluation of primitives."""

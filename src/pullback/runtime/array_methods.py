@@ -1,0 +1,376 @@
+"""The methods that an Array has by itself: conversion to Python and NumPy, printing, pickling,
+export.
+
+Installed on ArrayImpl when this module is imported; arithmetic, indexing and NumPy's methods come
+from `pullback.numpy`, devices and shardings from `runtime.devices`. Printed forms and error
+classes are JAX's.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import enum
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from pullback import errors
+from pullback.core.avals import ShapedArray
+from pullback.runtime import native_layout as L
+from pullback.runtime.array import (
+    ArrayImpl,
+    data_address,
+    delete,
+    deleted_error,
+    make_array,
+    np_view,
+    wait,
+)  # fmt: skip
+from pullback.runtime.memory import engine
+from pullback.runtime.native import SCALAR_CODES
+
+__all__ = ["rebuild_array"]
+
+_load_scalar = engine.functions["load_scalar"]
+_CODES: dict[Any, int] = {
+    np.dtype(name): SCALAR_CODES[code]
+    for name, code in {
+        "int8": "i8", "int16": "i16", "int32": "i32", "int64": "i64", "uint8": "u8", "uint16":
+        "u16", "uint32": "u32",
+        "uint64": "u64", "float32": "f32", "float64": "f64", "bool": "bool",
+    }.items()
+}  # fmt: skip
+
+
+def _is_extension(dtype: Any) -> bool:
+    """Is it one of the dtypes that NumPy itself does not have (bfloat16, int4, ...)?"""
+    return bool(dtype.kind == "V" or dtype.num >= 256)
+
+
+def _python_scalar(value: Any) -> Any:
+    """One NumPy scalar as Python's int, float, complex or bool."""
+    if not _is_extension(value.dtype):
+        return value.item()
+    return int(value) if "int" in value.dtype.name else float(value)
+
+
+def _scalar(a: Any) -> Any:
+    """The only element of an array, as a Python scalar."""
+    if a._state & 3:
+        wait(a)
+    code = _CODES.get(a.aval.dtype)
+    return _load_scalar(a, code) if code is not None else _python_scalar(np_view(a).reshape(())[()])
+
+
+# --- to Python's numbers ---
+def _need_scalar(a: Any) -> None:
+    ndim = len(a.aval.shape)
+    if ndim:
+        raise TypeError(
+            f"Only scalar arrays can be converted to Python scalars; got arr.ndim={ndim}. "
+            "Fix: take one element, x[0], or use x.astype(int)."
+        )
+
+
+def __bool__(self: Any) -> bool:
+    size = self.aval.size
+    if size == 1:
+        return bool(_scalar(self))
+    if size == 0:
+        raise ValueError(
+            "The truth value of an empty array is ambiguous. Use `array.size > 0` to check that "
+            "an array is not empty."
+        )
+    raise ValueError(
+        "The truth value of an array with more than one element is ambiguous. Use a.any() or "
+        "a.all()"
+    )
+
+
+def __float__(self: Any) -> float:
+    _need_scalar(self)
+    return float(_scalar(self))
+
+
+def __int__(self: Any) -> int:
+    _need_scalar(self)
+    return int(_scalar(self))
+
+
+def __complex__(self: Any) -> complex:
+    _need_scalar(self)
+    return complex(_scalar(self))
+
+
+def __index__(self: Any) -> int:
+    if self.aval.shape or self.aval.dtype.kind not in "iu":
+        raise TypeError("Only integer scalar arrays can be converted to a scalar index.")
+    return int(_scalar(self))
+
+
+def item(self: Any, *args: Any) -> bool | int | float | complex:
+    """The only element, or the one at the given index, as a Python scalar."""
+    if not args:
+        if self.aval.size != 1:
+            if self._state == L.DELETED:
+                raise deleted_error(self)
+            raise ValueError("can only convert an array of size 1 to a Python scalar")
+        return _scalar(self)  # type: ignore[no-any-return]
+    view = np_view(self)
+    if not _is_extension(view.dtype):
+        return view.item(*args)  # type: ignore[no-any-return]
+    index = np.arange(view.size).reshape(view.shape).item(*args)  # checks the index as NumPy does
+    return _python_scalar(view.reshape(-1)[index])  # type: ignore[no-any-return]
+
+
+def tolist(self: Any) -> Any:
+    """The values as nested lists of Python scalars."""
+    view = np_view(self)
+    if _is_extension(view.dtype):
+        view = view.astype(np.int64 if "int" in view.dtype.name else np.float64)
+    return view.tolist()
+
+
+def tobytes(self: Any, order: Any = "C") -> bytes:
+    """The values' bytes."""
+    return np_view(self).tobytes(order)
+
+
+# --- sequences ---
+def __len__(self: Any) -> int:
+    shape = self.aval.shape
+    if not shape:
+        raise TypeError("len() of unsized object")
+    return shape[0]  # type: ignore[no-any-return]
+
+
+def __iter__(self: Any) -> Iterator[Any]:
+    shape = self.aval.shape
+    if not shape:
+        raise TypeError("iteration over a 0-d array")
+    return (self[i] for i in range(shape[0]))
+
+
+def __reversed__(self: Any) -> Iterator[Any]:
+    shape = self.aval.shape
+    if not shape:
+        raise TypeError("iteration over a 0-d array")
+    return (self[i] for i in range(shape[0] - 1, -1, -1))
+
+
+def __setitem__(self: Any, index: Any, value: Any) -> None:
+    raise TypeError(
+        "JAX arrays are immutable and do not support in-place item assignment. Instead of x[idx] "
+        "= y, use "
+        "x = x.at[idx].set(y) or another .at[] method."
+    )
+
+
+# --- printing ---
+def __repr__(self: Any) -> str:
+    aval = self.aval
+    dtype = f"dtype={aval.dtype.name}" + (", weak_type=True" if aval.weak_type else "")
+    if aval.size == 0:
+        if self._state == L.DELETED:
+            raise deleted_error(self)
+        return f"Array([], shape={aval.shape}, {dtype})"
+    text = np.array2string(np_view(self), separator=", ", prefix="Array(", suffix=",")
+    last = len(text) - text.rfind("\n") - 1 + (len("Array(") if "\n" not in text else 0)
+    fits = last + len(dtype) + 3 <= np.get_printoptions()["linewidth"]
+    return f"Array({text},{' ' if fits else ' ' * len('Array(')}{dtype})"
+
+
+def __str__(self: Any) -> str:
+    return str(np_view(self))
+
+
+def __format__(self: Any, spec: str) -> str:
+    if self.aval.shape:
+        return format(np_view(self), spec)
+    value = np_view(self)[()]
+    return format(_python_scalar(value) if spec and _is_extension(value.dtype) else value, spec)
+
+
+# --- to NumPy and others ---
+def __array__(
+    self: Any, dtype: Any = None, context: Any = None, copy: bool | None = None
+) -> np.ndarray[Any, Any]:
+    view = np_view(self)
+    if dtype is not None and np.dtype(dtype) != view.dtype:
+        if copy is False:
+            raise ValueError(
+                "Unable to avoid copy while creating an array as requested: the dtype changes."
+            )
+        return view.astype(dtype)
+    return view.copy() if copy else view
+
+
+class DLDeviceType(enum.IntEnum):
+    """Where a DLPack tensor lies."""
+
+    kDLCPU = 1
+
+
+def __dlpack_device__(self: Any) -> tuple[enum.Enum, int]:
+    if self._state == L.DELETED:
+        raise deleted_error(self)
+    return DLDeviceType.kDLCPU, 0
+
+
+class _Writable:
+    """The memory of an array as NumPy takes it for writable: DLPack's old form cannot say read-
+    only."""
+
+    def __init__(
+        self, view: Any, address: int, nbytes: int, dtype: str, shape: tuple[int, ...]
+    ) -> None:
+        self.view = view  # keeps and pins the array
+        self.__array_interface__ = {
+            "version": 3,
+            "typestr": dtype,
+            "shape": shape,
+            "data": (address, False),
+        }
+
+
+_DL_BFLOAT = 4
+
+
+def __dlpack__(
+    self: Any,
+    *,
+    stream: Any = None,
+    max_version: Any = None,
+    dl_device: Any = None,
+    copy: bool | None = None,
+) -> Any:
+    """A DLPack capsule over the array's memory, which stays pinned as long as the consumer holds
+    it."""
+    if dl_device is not None and tuple(map(int, dl_device)) != (1, 0):
+        raise BufferError(
+            f"an array on the CPU cannot be exported to the DLPack device {dl_device}"
+        )
+    view = np_view(self)
+    brain = view.dtype.name == "bfloat16"
+    if _is_extension(view.dtype) and not brain:
+        raise BufferError(
+            f"DLPack has no type for arrays of {view.dtype.name}; convert them with x.astype(...)"
+        )
+    if copy:
+        view = view.copy()
+    address = view.__array_interface__["data"][0] if not brain else self._data
+    carrier = np.asarray(
+        _Writable(view, address, view.nbytes, "<u2" if brain else view.dtype.str, view.shape)
+    )
+    capsule = carrier.__dlpack__()
+    if brain:  # NumPy has no bfloat16: its capsule of uint16 gets the right type code
+        get = ctypes.pythonapi.PyCapsule_GetPointer
+        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
+        ctypes.c_uint8.from_address(get(capsule, b"dltensor") + 20).value = _DL_BFLOAT
+    return capsule
+
+
+# --- life ---
+def is_deleted(self: Any) -> bool:
+    """Has the array been deleted or donated?"""
+    return bool(self._state == L.DELETED)
+
+
+def is_ready(self: Any) -> bool:
+    """Are the values there, so that using them does not block?"""
+    if self._state == L.DELETED:
+        raise deleted_error(self)
+    return bool(self._state != L.PENDING)
+
+
+def block_until_ready(self: Any) -> Any:
+    """Waits for the computation that makes the array; returns the array. Raises that computation's
+    error."""
+    state = self._state
+    if state & 3 == 0:
+        return self
+    if state == L.DELETED:
+        raise errors.JaxRuntimeError(
+            "INVALID_ARGUMENT: BlockHostUntilReady() called on deleted or donated buffer"
+        )
+    wait(self)
+    return self
+
+
+def unsafe_buffer_pointer(self: Any) -> int:
+    """The address of the values."""
+    if self._state == L.DELETED:
+        raise errors.JaxRuntimeError(
+            "INVALID_ARGUMENT: unsafe_buffer_pointer() called on deleted or donated buffer"
+        )
+    return data_address(self)
+
+
+def copy_to_host_async(self: Any) -> None:
+    """Nothing to do: the values are in the host's memory."""
+    if self._state == L.DELETED:
+        raise deleted_error(self)
+
+
+def copy(self: Any) -> Any:
+    """A new array with the same values and weak type."""
+    return make_array(np_view(self), self.aval, copy=True)
+
+
+def __deepcopy__(self: Any, memo: Any) -> Any:
+    return copy(self)
+
+
+def rebuild_array(values: np.ndarray[Any, Any], weak_type: bool) -> Any:
+    """What pickles call."""
+    return make_array(values, ShapedArray(values.shape, values.dtype, weak_type), copy=True)
+
+
+def __reduce__(self: Any) -> Any:
+    return rebuild_array, (np_view(self), self.aval.weak_type)
+
+
+def platform(self: Any) -> str:
+    """The platform that holds the values."""
+    return "cpu"
+
+
+def on_device_size_in_bytes(self: Any) -> int:
+    """Bytes that the values take."""
+    return int(self.nbytes)
+
+
+nbytes = property(
+    lambda self: self.aval.size * self.aval.dtype.itemsize, doc="Bytes of the values."
+)
+itemsize = property(lambda self: self.aval.dtype.itemsize, doc="Bytes of one element.")
+committed = property(
+    lambda self: self._committed is not None, doc="Was the array put on a device explicitly?"
+)
+is_fully_addressable = property(lambda self: True, doc="Every element is in this process.")
+is_fully_replicated = property(lambda self: True, doc="Every device has every element.")
+
+_INSTALLED = (
+    __bool__, __float__, __int__, __complex__, __index__, item, tolist, tobytes, __len__, __iter__,
+    __reversed__,
+    __setitem__, __repr__, __str__, __format__, __array__, __dlpack_device__, __dlpack__,
+    is_deleted, is_ready,
+    block_until_ready, unsafe_buffer_pointer, copy_to_host_async, copy, __deepcopy__, __reduce__,
+    platform, on_device_size_in_bytes,
+)  # fmt: skip
+
+
+def _install() -> None:
+    for function in _INSTALLED:
+        function.__qualname__ = f"ArrayImpl.{function.__name__}"
+        setattr(ArrayImpl, function.__name__, function)
+    for name in ("nbytes", "itemsize", "committed", "is_fully_addressable", "is_fully_replicated"):
+        setattr(ArrayImpl, name, globals()[name])
+    ArrayImpl.delete = lambda self: delete(self)
+    ArrayImpl.delete.__doc__ = "Gives the memory back; the array cannot be used afterwards."
+    ArrayImpl.__copy__ = copy
+    ArrayImpl.__array_priority__ = 100
+
+
+_install()

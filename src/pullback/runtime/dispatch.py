@@ -1,0 +1,183 @@
+"""Evaluating primitives: the base trace. An operation, or a jitted program, is compiled once for
+its operands' types and then run.
+
+Operands are converted to arrays of canonical dtype; results are Arrays. Programs remember their
+executables.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import config, dtypes
+from ..backends import interface
+from ..control.call import jit_p
+from ..core.avals import typeof
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from ..core.source import current as current_source
+from ..core.trace import Trace, Tracer, escaped_tracer_error, install_base
+from ..primitives import common, keys
+from . import array as array_module
+from .executable import NativeExecutable
+
+# Traced values and keys are arrays to users: isinstance(x, Array) holds for them.
+array_module.register_array_class(Tracer)
+array_module.register_array_class(keys.PRNGKeyArray)
+
+_operations: dict[Any, Any] = {}
+_executables: weakref.WeakSet[Any] = weakref.WeakSet()
+
+
+class EvalTrace(Trace):
+    """Computes. The bottom of every stack of traces."""
+
+    __slots__ = ()
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        for x in tracers:
+            if isinstance(x, Tracer):
+                raise escaped_tracer_error(x)
+        if primitive is jit_p:
+            donated = params["donated_invars"]
+            return run(executable(params["jaxpr"], donated), tracers, donated)
+        impl = primitive.rules.get("impl")
+        if impl is not None:
+            return impl(*tracers, **params)
+        return apply(primitive, tracers, params)
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
+    ) -> Any:
+        return fun(*tracers)
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Any,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        tracers: Any,
+        *,
+        out_trees: Any,
+        symbolic_zeros: bool,
+    ) -> Any:
+        return fun(*tracers)
+
+
+def apply(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+    """One operation on concrete values, through a program of one equation."""
+    avals = tuple(typeof(x) for x in args)
+    try:
+        key: Any = (
+            primitive,
+            avals,
+            tuple(sorted(params.items())) if params else (),
+            config.trace_values(),
+        )
+        found = _operations.get(key)
+    except TypeError:
+        key = found = None
+    if found is None:
+        found = executable(one_equation(primitive, avals, params))
+        if key is not None:
+            _operations[key] = found
+    outs = run(found, args)
+    return outs if primitive.multiple_results else outs[0]
+
+
+def one_equation(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -> ClosedJaxpr:
+    """The program that applies one primitive to its arguments."""
+    out_avals, effects = primitive.abstract_eval(*avals, **params)
+    outs = [Var(a) for a in (out_avals if primitive.multiple_results else [out_avals])]
+    ins = [Var(a) for a in avals]
+    eqn = JaxprEqn(ins, outs, primitive, params, effects, current_source())
+    return ClosedJaxpr(Jaxpr([], ins, outs, [eqn], effects), [])
+
+
+def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
+    """The compiled form of a program (for calls that donate those arguments); compiled at the first
+    request, and remembered by the program."""
+    which = ("executable", tuple(donated)) if any(donated) else "executable"
+    found = closed.derived.get(which)
+    if found is None:
+        found = interface.compile_program(keys.lower_keys(closed), donated)
+        if any(keys.is_key_aval(a) for a in closed.out_avals):
+            found = KeyedProgram(found, closed.out_avals)
+        closed.derived[which] = found
+        _executables.add(found)
+    return found
+
+
+class KeyedProgram:
+    """An executable some of whose results are the words of keys: gives key arrays."""
+
+    __slots__ = ("__weakref__", "avals", "program")
+
+    def __init__(self, program: Any, avals: Sequence[Any]) -> None:
+        self.program, self.avals = program, avals
+
+    def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
+        return keys.wrap_results(self.program(arrays, donated), self.avals)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.program, name)
+
+
+def run(program: Any, args: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
+    """Runs an executable on any values of its argument types; checks for NaN and infinity if asked
+    to.
+    """
+    arrays = [to_array(x) for x in args]
+    outs: list[Any] = program(arrays, donated)
+    if config.debug_nans.get() or config.debug_infs.get():
+        check_special(outs, program)
+    return outs
+
+
+def to_array(x: Any) -> Any:
+    """Any value that a primitive accepts, as an Array of canonical dtype."""
+    if isinstance(x, array_module.ArrayImpl):
+        return x
+    held = getattr(x, "__jax_array__", None)
+    if held is not None:
+        return to_array(held())
+    physical = getattr(x, "_base_array", None)
+    if physical is not None:
+        return to_array(physical)
+    aval = typeof(x)
+    return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval)
+
+
+def check_special(outs: Sequence[Any], program: Any) -> None:
+    """FloatingPointError if a result has a NaN (or an infinity) and the flag for it is set."""
+    for x in outs:
+        if not dtypes.is_inexact(x.dtype):
+            continue
+        values = np.asarray(x)
+        for name, flag, bad in (
+            ("nan", config.debug_nans, np.isnan),
+            ("inf", config.debug_infs, np.isinf),
+        ):
+            if flag.get() and bool(bad(values).any()):
+                raise FloatingPointError(
+                    f"invalid value ({name}) encountered in {program.name} at "
+                    f"{current_source().summary()}. "
+                    f"Fix: look at the operation on that line; unset jax_debug_{name}s to let it "
+                    "pass."
+                )
+
+
+def clear_caches() -> None:
+    """Forgets compiled operations."""
+    _operations.clear()
+
+
+interface.register_backend("native", NativeExecutable, default=True)
+common.array_maker[0] = to_array
+install_base(EvalTrace())

@@ -1,0 +1,416 @@
+"""The native executable: a compiled plan, run over the memory of Arrays."""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .. import config, dtypes, errors
+from ..backends import interface, llvm
+from ..backends.llvm.analysis import has
+from ..backends.reference import rule_of
+from ..core import effects as fx
+from ..core.avals import ShapedArray
+from ..core.jaxpr import ClosedJaxpr
+from ..core.trace import empty_context
+from ..loops import pipeline
+from ..loops.ir import Kernel, While
+from ..loops.plan import AllocStep, JumpStep
+from ..loops.show import show_kernel
+from . import array as array_module
+from . import memory
+from . import native_layout as L
+from .queue import Job, queue
+
+# Plans with more estimated work than this (in elementary operations) go to the queue: their caller
+# gets pending arrays at once.
+ASYNC_WORK = 2e6
+# Plans with more work than this run without the GIL.
+GIL_WORK = 5e4
+# Programs with less work than this are compiled quickly, and well when they turn out to be used.
+QUICK_WORK = 1e6
+
+
+@dataclass(frozen=True)
+class MemoryAnalysis:
+    """Bytes of a program: its arguments, its results, what its temporaries take, and the results
+    that lie in the memory of donated arguments."""
+
+    argument_size_in_bytes: int
+    output_size_in_bytes: int
+    temp_size_in_bytes: int
+    alias_size_in_bytes: int = 0
+    generated_code_size_in_bytes: int = 0
+
+    @property
+    def peak_memory_in_bytes(self) -> int:
+        results = self.output_size_in_bytes - self.alias_size_in_bytes
+        return self.argument_size_in_bytes + results + self.temp_size_in_bytes
+
+
+def physical(aval: Any) -> ShapedArray:
+    """The type of the memory behind a value: keys are words, a value without information is one
+    byte an element."""
+    d = aval.dtype
+    if isinstance(d, dtypes.ExtendedDType):
+        suffix, base = d.physical
+        return ShapedArray((*aval.shape, *suffix), base)
+    return aval  # type: ignore[no-any-return]
+
+
+def reference_rule(eqn: Any) -> Callable[..., list[Any]]:
+    """An equation that has no lowering, as a function of NumPy arrays: the reference backend's
+    rule."""
+    primitive, params = eqn.primitive, eqn.params
+    rule = rule_of(primitive)
+
+    def call(*arrays: Any) -> list[Any]:
+        # Python code inside a computation starts from an empty trace context.
+        with empty_context(), np.errstate(all="ignore"):
+            out = rule(*arrays, **params)
+        return list(out) if primitive.multiple_results else [out]
+
+    return call
+
+
+class _Contexts(threading.local):
+    def __init__(self) -> None:
+        self.free: list[llvm.Context] = []
+
+
+_contexts = _Contexts()
+
+
+@contextlib.contextmanager
+def _context() -> Iterator[llvm.Context]:
+    """A context block of this thread; nested runs get another."""
+    ctx = (
+        _contexts.free.pop()
+        if _contexts.free
+        else llvm.Context(memory.alloc_address, memory.free_address)
+    )
+    ctx.reset()
+    try:
+        yield ctx
+    finally:
+        _contexts.free.append(ctx)
+
+
+class NativeExecutable:
+    """A compiled program: call it with Arrays of its argument types."""
+
+    def __init__(self, closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> None:
+        unknown = fx.lowerable_effects.filter_not_in(closed.effects)
+        if unknown:
+            raise ValueError(
+                f"Cannot lower jaxpr with effects: {set(unknown)}. "
+                "Fix: effects.lowerable_effects.add_type(the effect's class)."
+            )
+        info = closed.jaxpr.debug_info
+        self.name = (
+            info.func_name
+            if info is not None
+            else (closed.eqns[0].primitive.name if closed.eqns else "identity")
+        )
+        llvm.prepare()
+        compilation, hurry = llvm.Compilation(), llvm.tier.enabled()
+
+        def ready(kernel: Kernel, work: float) -> None:
+            compilation.add(kernel, hurry and work <= QUICK_WORK)
+
+        self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
+        self.kernels = compilation.finish()
+        self.plan = llvm.encode(self.program, self.kernels)
+        self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
+        self._consts = [(slot, self._constant(value, slot)) for slot, value in self.program.consts]
+        self._kept = {id(v): v for _, v in self._consts}
+        roles = {s.number: s.role for s in self.program.slots}
+        self._outs = [(slot, roles[slot]) for slot in self.program.outs]
+        self._physical_out = [array_module._intern(physical(a)) for a in self.out_avals]
+        self._equations = self.program.equations
+        # Arguments that the plan overwrites with a result, and the types of those results.
+        self._given = {k: self._physical_out[n] for k, n in self.program.donated}
+        # What the native fast path needs to make calls without Python: see runtime/stub.
+        self.consts = self._consts
+        self.plan_ins = self.program.ins
+        self.plan_outs = [
+            (slot, aval) for (slot, _), aval in zip(self._outs, self._physical_out, strict=True)
+        ]
+        self.has_host = bool(self.program.host)
+        self._host_calls = [
+            (h.call, [_spec(*x) for x in h.ins], [_spec(*x) for x in h.outs])
+            for h in self.program.host
+        ]
+        # Loops of unknown length let other threads go on, and look for signals now and then.
+        self.releases_gil = self.program.work > GIL_WORK or self._loops()
+        plain = all(
+            isinstance(a.dtype, np.dtype) and a.dtype != dtypes.float0
+            for a in (*self.in_avals, *self.out_avals)
+        )
+        self.nativable = (
+            plain and self.program.work <= ASYNC_WORK and len(self.in_avals) == len(self.plan_ins)
+        )
+
+    def _constant(self, value: Any, slot: int) -> Any:
+        if isinstance(value, array_module.ArrayImpl):
+            return value
+        spec = self.program.slots[slot]
+        base = getattr(value, "_base_array", value)
+        if isinstance(base, array_module.ArrayImpl):
+            return base
+        x = np.ascontiguousarray(np.asarray(base))
+        if x.dtype == dtypes.float0:
+            return array_module.make_array(np.zeros(spec.shape, bool))
+        d = dtypes.canonicalize_dtype(x.dtype)
+        return array_module.make_array(x.astype(d, copy=False).reshape(x.shape), copy=True)
+
+    def _loops(self) -> bool:
+        return any(isinstance(step, JumpStep) for step in self.program.steps) or any(
+            has(kernel.body, While) for kernel in self.program.kernels
+        )
+
+    def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
+        if any(donated):
+            _check_donation(arrays, donated)
+        if self.program.work > ASYNC_WORK and not queue().is_current():
+            outs = self._submit(arrays, donated)
+        else:
+            outs = self.run(arrays, None, donated)
+            for x, d in zip(arrays, donated, strict=False):
+                if d and not any(x is out for out in outs):
+                    array_module.delete(x)
+        return [wrap(aval, out) for aval, out in zip(self.out_avals, outs, strict=True)]
+
+    def run(
+        self, arrays: Sequence[Any], job: Job | None = None, donated: Sequence[bool] = ()
+    ) -> list[Any]:
+        """The physical results for physical arguments, computed now."""
+        if self._given:
+            arrays = self._overwritable(arrays, donated)
+        slots = (ctypes.c_int64 * self.plan.slot_words)()
+        held: dict[int, Any] = {}
+        for slot, x in zip(self.program.ins, arrays, strict=True):
+            held[slot] = x
+            slots[slot] = array_module.data_address(x)
+        for slot, x in self._consts:
+            held[slot] = x
+            slots[slot] = x._data
+        outs = []
+        for (slot, role), aval in zip(self._outs, self._physical_out, strict=True):
+            if slot in held:
+                out = held[slot]
+                if out.aval != aval or role != "out":
+                    out = self._share(out, aval)
+            else:
+                out = held[slot] = array_module.empty(aval)
+                slots[slot] = out._data
+            outs.append(out)
+        self._run(slots, job)
+        return outs
+
+    def _overwritable(self, arrays: Sequence[Any], donated: Sequence[bool]) -> list[Any]:
+        """The arguments, those that the plan overwrites as arrays of their results: in the memory
+        of the argument if it was donated and nothing else holds it, else in a copy."""
+        out = list(arrays)
+        for k, aval in self._given.items():
+            x, address = arrays[k], 0
+            source, nbytes = array_module.data_address(x), _nbytes(aval)
+            alone = sum(other is x for other in arrays) == 1 and x._capacity == nbytes
+            if alone and k < len(donated) and donated[k]:
+                address = array_module.steal(x)
+            if address:
+                out[k] = array_module.adopt(aval, address, nbytes)
+            else:
+                out[k] = array_module.empty(aval)
+                ctypes.memmove(out[k]._data, source, nbytes)
+        return out
+
+    def _submit(self, arrays: Sequence[Any], donated: Sequence[bool]) -> list[Any]:
+        """Queues the computation; its results are pending. Donated arguments are deleted
+        now, and freed by the computation."""
+        taken = {id(x): _take(x) for x, d in zip(arrays, donated, strict=False) if d}
+        held = [taken.get(id(x), x) for x in arrays]
+        taken.clear()
+
+        def work(job: Job) -> None:
+            outs = self.run(held, job, donated)
+            kept = {id(x) for x in held} | self._kept.keys()
+            held.clear()
+            with job.lock:
+                for target in job.targets:
+                    out = outs.pop(0)
+                    fresh = id(out) not in kept and not any(out is other for other in outs)
+                    _move(out, target, fresh)
+
+        job = Job(self.name, work, _fail_targets)
+        job.targets = [array_module.pending(aval, job) for aval in self._physical_out]
+        outs = list(job.targets)
+        queue().submit(job)
+        if not config.cpu_enable_async_dispatch.get():
+            job.wait()
+        return outs
+
+    def _share(self, x: Any, aval: Any) -> Any:
+        """An output that is an input or a constant: the same memory, under its own type."""
+        if x.aval is aval:
+            return x
+        view = np.asarray(array_module.np_view(x))
+        return array_module.make_array(view.reshape(aval.shape), aval)
+
+    def _run(self, slots: Any, job: Job | None) -> None:
+        job = job or queue().current()
+        with _context() as ctx:
+            if job is not None:
+                job.hook(ctx.cancel)
+            try:
+                self.plan.run(
+                    slots, ctx, lambda k: self.run_host(k, slots), release_gil=self.releases_gil
+                )
+            except llvm.PlanError as error:
+                raise self._explain(error) from None
+            finally:
+                if job is not None:
+                    job.unhook(ctx.cancel)
+
+    def raise_error(self, pc: int, code: int, equation: int) -> None:
+        """Raises what a failed step of the plan means."""
+        raise self._explain(llvm.PlanError(code, equation, pc))
+
+    def _explain(self, error: llvm.PlanError) -> BaseException:
+        k = error.equation
+        where = (
+            f" at {self._equations[k].source_info.summary()}"
+            if 0 <= k < len(self._equations)
+            else ""
+        )
+        if error.code == 1:
+            text = f"the computation {self.name} was interrupted{where}"
+            raised = llvm.runtime().take_error()  # what a signal's handler raised in this run
+            if raised is None:
+                return KeyboardInterrupt(text)
+            raised.add_note(text)
+            return raised
+        if error.code == 2:
+            return MemoryError(
+                f"out of memory in {self.name}{where}: it needs up to "
+                f"{self.program.peak_bytes:,} bytes"
+            )
+        return errors.JaxRuntimeError(f"{self.name} failed{where}: {error}")
+
+    def run_host(self, number: int, slots: Any) -> None:
+        call, ins, outs = self._host_calls[number]
+        results = call(*[_at(slots[slot], *spec) for slot, *spec in ins])
+        kept = [r for r in results if r is not None]
+        for (slot, *spec), r in zip(outs, kept, strict=True):
+            target = _at(slots[slot], *spec)
+            if target.dtype != dtypes.float0:
+                target[...] = np.asarray(r).reshape(target.shape)
+
+    # --- what the stages of ahead-of-time compilation ask ---
+    def as_text(self) -> str:
+        """The plan, the kernels as loops, and their LLVM IR."""
+        parts = [f"program {self.name}", *(f"  {k}: {s}" for k, s in enumerate(self.program.steps))]
+        for kernel in self.program.kernels:
+            parts += ["", show_kernel(kernel), llvm.emit_module(kernel)]  # type: ignore[list-item]
+        return "\n".join(map(str, parts))
+
+    def cost_analysis(self) -> dict[str, float]:
+        args = sum(_nbytes(a) for a in self.in_avals)
+        outs = sum(_nbytes(a) for a in self.out_avals)
+        return {"flops": float(self.program.work), "bytes accessed": float(args + outs)}
+
+    def memory_analysis(self) -> MemoryAnalysis:
+        args = sum(_nbytes(a) for a in self.in_avals)
+        outs = sum(_nbytes(a) for a in self.out_avals)
+        temps = sum(s.bytes for s in self.program.steps if isinstance(s, AllocStep))
+        alias = sum(_nbytes(aval) for aval in self._given.values())
+        return MemoryAnalysis(args, outs, temps, alias)
+
+
+def _nbytes(aval: Any) -> int:
+    p = physical(aval)
+    return int(p.size) * int(p.dtype.itemsize)  # type: ignore[union-attr]
+
+
+def _check_donation(arrays: Sequence[Any], donated: Sequence[bool]) -> None:
+    given = [id(x) for x, d in zip(arrays, donated, strict=False) if d]
+    if len(set(given)) != len(given):
+        raise errors.JaxRuntimeError(
+            "INVALID_ARGUMENT: Donation requested for the same buffer twice: one array was passed "
+            "as two donated arguments. Fix: pass a copy (`x.copy()`), or donate only one."
+        )
+
+
+def _fail_targets(job: Job) -> None:
+    with job.lock:
+        for x in job.targets:
+            if x._state == L.PENDING:
+                array_module.fail(x)
+
+
+def _take(x: Any) -> Any:
+    """A donated argument: its memory under a new array, the argument deleted. Memory that others
+    hold stays theirs."""
+    event = x._event
+    if x._state == L.PENDING and isinstance(event, Job):
+        # Its values are on their way: they go to another array.
+        with event.lock:
+            for k, target in enumerate(event.targets):
+                if target is x and x._state == L.PENDING:
+                    event.targets[k] = other = array_module.pending(x.aval, event)
+                    array_module.abandon(x)
+                    return other
+    array_module.wait(x)
+    capacity = x._capacity
+    address = array_module.steal(x)
+    if address:
+        return array_module.adopt(x.aval, address, capacity)
+    kept = array_module.make_array(array_module.np_view(x), x.aval)
+    array_module.delete(x)
+    return kept
+
+
+def _move(out: Any, target: Any, fresh: bool) -> None:
+    """Gives a computed array's memory to the pending array that stands for it; a copy unless the
+    array is `fresh`."""
+    capacity = out._capacity
+    address = array_module.steal(out) if fresh else 0
+    if not address:
+        capacity = max(_nbytes(out.aval), 1)
+        address = memory.alloc(capacity)  # type: ignore[assignment]
+        if not address:
+            raise MemoryError(f"out of memory: {capacity:,} bytes for a result")
+        ctypes.memmove(address, array_module.data_address(out), _nbytes(out.aval))  # type: ignore[unreachable]
+    array_module.fulfil(target, address, capacity)
+
+
+def wrap(aval: Any, x: Any) -> Any:
+    """The value that a program's result is: an array, or a key array over one."""
+    d = aval.dtype
+    if isinstance(d, dtypes.ExtendedDType):
+        return interface.wrap_extended(d, x)
+    if d == dtypes.float0:
+        return np.zeros(aval.shape, dtypes.float0)
+    return x
+
+
+def _spec(slot: int, _: Any, aval: Any) -> tuple[int, tuple[int, ...], Any, Any]:
+    """What a host step needs to see a slot as a NumPy array: shape, dtype, type of its bytes."""
+    p = physical(aval)
+    raw = None if p.dtype == dtypes.float0 else ctypes.c_char * (p.size * p.dtype.itemsize)  # type: ignore[union-attr]
+    return slot, p.shape, p.dtype, raw
+
+
+def _at(address: int, shape: tuple[int, ...], dtype: Any, raw: Any) -> np.ndarray[Any, Any]:
+    """A NumPy array over a slot's memory."""
+    if raw is None:
+        return np.zeros(shape, dtypes.float0)
+    if not raw._length_:
+        return np.empty(shape, dtype)
+    return np.ndarray(shape, dtype, raw.from_address(address))

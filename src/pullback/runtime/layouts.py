@@ -1,0 +1,88 @@
+"""How an array's elements lie in memory: row by row, on this engine; programs that name layouts run
+unchanged.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["Format", "Layout", "with_layout_constraint"]
+
+
+class Layout:
+    """The order of an array's axes in memory, from the slowest to the fastest.
+
+    >>> Layout((0, 1))
+    Layout(major_to_minor=(0, 1), tiling=(), sub_byte_element_size_in_bits=0)
+    """
+
+    AUTO: Any = None
+
+    def __init__(
+        self,
+        major_to_minor: tuple[int, ...],
+        tiling: tuple[tuple[int, ...], ...] | None = (),
+        sub_byte_element_size_in_bits: int = 0,
+    ) -> None:
+        self.major_to_minor, self.tiling = tuple(major_to_minor), tiling
+        self.sub_byte_element_size_in_bits = sub_byte_element_size_in_bits
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.major_to_minor, self.tiling, self.sub_byte_element_size_in_bits
+
+    def __repr__(self) -> str:
+        order, tiling, bits = self._key()
+        return (
+            f"Layout(major_to_minor={order}, tiling={tiling}, sub_byte_element_size_in_bits={bits})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self._key() == other._key()
+
+    def __hash__(self) -> int:
+        return hash(self._key())
+
+
+class _Auto:
+    def __repr__(self) -> str:
+        return "AUTO"
+
+
+Layout.AUTO = _Auto()
+
+
+class Format:
+    """A layout and a sharding.
+
+    ValueError for a layout without the sharding that says where it is meant.
+    """
+
+    def __init__(self, layout: Any = None, sharding: Any = None) -> None:
+        if isinstance(layout, Layout) and sharding is None:
+            raise ValueError(
+                "Sharding has to be concrete when layout is of type Layout. Fix: Format(layout, "
+                "sharding)."
+            )
+        self.layout, self.sharding = layout, sharding
+
+    def __repr__(self) -> str:
+        return f"Format(layout={self.layout}, sharding={self.sharding})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Format) and (self.layout, self.sharding) == (
+            other.layout,
+            other.sharding,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.layout, self.sharding))
+
+
+def with_layout_constraint(x: Any, layout: Layout) -> Any:
+    """`x`, if the layout has as many axes as it; ValueError if not."""
+    if len(layout.major_to_minor) != x.ndim:
+        raise ValueError(
+            "Length of major_to_minor and the rank of the value should match: got "
+            f"major_to_minor={layout.major_to_minor} for a value of rank {x.ndim}."
+        )
+    return x

@@ -1,0 +1,85 @@
+"""The memory that arrays live in: the allocator's addresses for compiled code, its bound, its
+statistics.
+
+Blocks are 64-byte aligned and come from size classes; freed blocks of 32 KiB and more are kept for
+reuse up to a bound (an eighth of the machine's memory, at most 8 GiB; `PULLBACK_MEMORY_CACHE` in
+bytes sets another), because fresh pages cost more than most kernels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import warnings
+
+from pullback.runtime import native_layout as L
+from pullback.runtime.fallback import Fallback, blocks
+from pullback.runtime.native import Native, load
+
+__all__ = [
+    "alloc", "alloc_address", "engine", "free", "free_address", "memory_stats", "native_reason",
+    "set_cache_limit", "trim",
+]  # fmt: skip
+
+_native, native_reason = load()
+engine: Native | Fallback = _native if _native is not None else Fallback()
+if native_reason and native_reason != "PULLBACK_NATIVE=0" and os.environ.get("PULLBACK_DEBUG"):
+    warnings.warn(f"Pullback runs without its native runtime: {native_reason}", stacklevel=2)
+
+alloc_address: int = engine.alloc_address
+free_address: int = engine.free_address
+alloc = engine.alloc
+free = engine.free
+
+
+def _default_limit() -> int:
+    text = os.environ.get("PULLBACK_MEMORY_CACHE", "").strip()
+    if text.isdigit():
+        return int(text)
+    total = 8 << 30
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return min(max(total // 8, 64 << 20), 8 << 30)
+
+
+def set_cache_limit(nbytes: int) -> int:
+    """Bounds the free blocks kept for reuse; the bound before. Blocks above it go back at once.
+
+    >>> before = set_cache_limit(1 << 30)
+    """
+    if nbytes < 0:
+        raise ValueError(
+            f"set_cache_limit: nbytes must not be negative, got {nbytes}; use 0 to keep nothing"
+        )
+    if not isinstance(engine, Native):
+        return 0
+    word = engine.word(L.CACHE_LIMIT)
+    before, word.value = word.value, nbytes
+    if engine.word(L.CACHED).value > nbytes:
+        engine.trim()
+    return int(before)
+
+
+def trim() -> int:
+    """Gives every free large block back to the system; how many there were."""
+    return int(engine.trim())
+
+
+def memory_stats() -> dict[str, int]:
+    """Bytes in use (as size classes, now and at the peak), cached for reuse, and mapped; counts of
+    allocations and maps."""
+    if not isinstance(engine, Native):
+        return {
+            "bytes_in_use": blocks.in_use, "peak_bytes_in_use": blocks.peak, "bytes_cached": 0,
+            "bytes_limit": 0,
+            "bytes_mapped": 0, "num_allocs": blocks.allocations, "num_maps": 0,
+        }  # fmt: skip
+    words = {
+        "bytes_in_use": L.IN_USE, "peak_bytes_in_use": L.PEAK, "bytes_cached": L.CACHED,
+        "bytes_limit": L.CACHE_LIMIT,
+        "bytes_mapped": L.MAPPED, "num_allocs": L.ALLOCATIONS, "num_maps": L.SYSTEM_CALLS,
+    }  # fmt: skip
+    return {name: engine.word(offset).value for name, offset in words.items()}
+
+
+set_cache_limit(_default_limit())

@@ -1,0 +1,622 @@
+"""Calls, as native code: operands to a key, key to an entry, entry to a result.
+
+A call is flattened into a key (one word per array, scalar or piece of structure: the address of
+its interned aval, or a structure word) and its leaves' data addresses. The key finds an entry; the
+entry says how slots are filled, what runs, and how the result is built. Whatever does not fit (a
+tracer, a pending array, a trace in progress in any thread, an unknown type, no entry) makes the
+fast part return SLOW, and the Python function behind it is called. The big frames belong to the
+fast parts, so that the Python side may recurse as deeply as it likes.
+"""
+
+from __future__ import annotations
+
+from pullback.runtime import native_layout as L
+from pullback.runtime.native_array import _int_argument, _method, _return_none, _traverse
+from pullback.runtime.native_build import Fn
+from pullback.runtime.native_run import SLOW, run_functions
+
+__all__ = ["call_functions"]
+
+# The frame of one call: counts, then keys, data addresses, objects (null for scalars), cells for
+# the scalars' values.
+_NKEYS, _NLEAVES, _KEYS = 0, 8, 16
+_DATAS = _KEYS + 8 * L.MAX_KEYS
+_OBJS = _DATAS + 8 * L.MAX_LEAVES
+_CELLS = _OBJS + 8 * L.MAX_LEAVES
+_FRAME_BYTES = _CELLS + 16 * L.MAX_LEAVES
+
+
+def _frame(f: Fn) -> str:
+    p = f.local(f"[{_FRAME_BYTES} x i8], align 16")
+    f.st("i64", 0, p, _NKEYS)
+    f.st("i64", 0, p, _NLEAVES)
+    return p
+
+
+def _push_key() -> Fn:
+    f = Fn("pb_push_key", "i64", "ptr frame, ptr key", internal=True)
+    n = f.ld("i64", "%frame", _NKEYS)
+    f.br(f.cmp("ult", n, L.MAX_KEYS), "room", "full")
+    f.at("room")
+    f.st("ptr", "%key", f.idx(f.gep("%frame", _KEYS), n))
+    f.st("i64", f.op("add", n, 1), "%frame", _NKEYS)
+    f.ret("i64 1")
+    f.at("full")
+    f.ret("i64 0")
+    return f
+
+
+def _push_leaf() -> Fn:
+    """A key and a leaf; for a scalar (obj null) `data` is ignored and the leaf's own cell is "
+    "used."""
+    f = Fn("pb_push_leaf", "ptr", "ptr frame, ptr key, ptr data, ptr obj", internal=True)
+    n = f.ld("i64", "%frame", _NLEAVES)
+    f.when(f.is_null("%key"), "full")
+    f.when(f.cmp("uge", n, L.MAX_LEAVES), "full")
+    ok = f.own("i64", "pb_push_key", "ptr %frame", "ptr %key")
+    f.when(f.cmp("eq", ok, 0), "full")
+    cell = f.gep(f.gep("%frame", _CELLS), f.op("shl", n, 4))
+    scalar = f.is_null("%obj")
+    f.st(
+        "ptr", f.v(f"select i1 {scalar}, ptr {cell}, ptr %data"), f.idx(f.gep("%frame", _DATAS), n)
+    )
+    f.st("ptr", "%obj", f.idx(f.gep("%frame", _OBJS), n))
+    f.st("i64", f.op("add", n, 1), "%frame", _NLEAVES)
+    f.ret("ptr " + cell)
+    f.at("full")
+    f.ret("ptr null")
+    return f
+
+
+def _container(f: Fn, name: str, word: int, items: str, size: str, index: str) -> None:
+    """A tuple or list: a structure word, then its items."""
+    key = f.v(f"inttoptr i64 {f.op('or', f.op('shl', size, 8), word)} to ptr")
+    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {key}"), 0), "no")
+    f.st("i64", 0, index)
+    f.go(name + "_loop")
+    f.at(name + "_loop")
+    i = f.ld("i64", index)
+    f.br(f.cmp("ult", i, size), name + "_item", "yes")
+    f.at(name + "_item")
+    item = f.ld("ptr", f.idx(items, i))
+    below = f.op("sub", "%depth", 1)
+    ok = f.own("i64", "pb_flat", f"ptr {item}", "ptr %frame", f"i64 {below}")
+    f.when(f.cmp("eq", ok, 0), "no")
+    f.bump(index, 0, 1)
+    f.go(name + "_loop")
+
+
+def _flat() -> Fn:
+    """i64 flat(object, frame, depth): appends an operand to the frame; 0 if it is nothing that the
+    fast path knows."""
+    f = Fn("pb_flat", "i64", "ptr o, ptr frame, i64 depth", internal=True)
+    index, position, key, value = (f.local("i64") for _ in range(4))
+    overflow = f.local("i32")
+    s = f.state()
+    t = f.ld("ptr", "%o", 8)
+    f.br(f.cmp("eq", t, f.ld("ptr", s, L.ARRAY_TYPE), "ptr"), "array", "scalars")
+    f.at("array")
+    ready = f.cmp("eq", f.op("and", f.ld("i64", "%o", L.STATE), 3), 0)
+    free = f.is_null(f.ld("ptr", "%o", L.COMMITTED))
+    f.unless(f.op("and", ready, free, "i1"), "no")
+    cell = f.own(
+        "ptr", "pb_push_leaf", "ptr %frame", f"ptr {f.ld('ptr', '%o', L.AVAL)}",
+        f"ptr {f.ld('ptr', '%o', L.DATA)}", "ptr %o",
+    )  # fmt: skip
+    f.br(f.is_null(cell), "no", "yes")
+    f.at("scalars")
+    for kind in ("Float", "Long", "Tuple", "List", "Dict", "Bool", "Complex"):
+        f.when(f.cmp("eq", t, f.ext(f"Py{kind}_Type"), "ptr"), kind.lower())
+    f.when(f.cmp("ne", "%o", f.ext("_Py_NoneStruct"), "ptr"), "no")
+    f.br(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", "ptr %o"), 0), "no", "yes")
+    for kind, offset in (
+        ("float", L.SCALAR_FLOAT),
+        ("bool", L.SCALAR_BOOL),
+        ("complex", L.SCALAR_COMPLEX),
+    ):
+        f.at(kind)
+        aval = f.ld("ptr", s, offset)
+        cell = f.own("ptr", "pb_push_leaf", "ptr %frame", f"ptr {aval}", "ptr null", "ptr null")
+        f.when(f.is_null(cell), "no")
+        # The cell holds the type of the aval, as an array's memory does: an entry made for arrays
+        # of that aval serves numbers too, and the other way round.
+        if kind == "float":
+            x = f.call("double", "PyFloat_AsDouble", "ptr %o")
+            f.br(f.cmp("eq", f.ld("i64", s, L.INT_BITS), 32), "float32", "float64")
+            f.at("float32")
+            f.st("float", f.v(f"fptrunc double {x} to float"), cell)
+            f.go("yes")
+            f.at("float64")
+            f.st("double", x, cell)
+        elif kind == "bool":
+            f.st(
+                "i64",
+                f.v(f"zext i1 {f.cmp('eq', '%o', f.ext('_Py_TrueStruct'), 'ptr')} to i64"),
+                cell,
+            )
+        else:
+            real = f.call("double", "PyComplex_RealAsDouble", "ptr %o")
+            imag = f.call("double", "PyComplex_ImagAsDouble", "ptr %o")
+            f.br(f.cmp("eq", f.ld("i64", s, L.INT_BITS), 32), "complex64", "complex128")
+            f.at("complex64")
+            f.st("float", f.v(f"fptrunc double {real} to float"), cell)
+            f.st("float", f.v(f"fptrunc double {imag} to float"), cell, 4)
+            f.go("yes")
+            f.at("complex128")
+            f.st("double", real, cell)
+            f.st("double", imag, cell, 8)
+        f.go("yes")
+    f.at("long")
+    x = f.call("i64", "PyLong_AsLongLongAndOverflow", "ptr %o", f"ptr {overflow}")
+    f.when(f.cmp("ne", f.v(f"load i32, ptr {overflow}"), 0, "i32"), "no")
+    bits = f.ld("i64", s, L.INT_BITS)
+    f.br(f.cmp("eq", bits, 32), "narrow", "wide")
+    f.at("narrow")
+    low = f.v(f"sext i32 {f.v(f'trunc i64 {x} to i32')} to i64")
+    f.br(f.cmp("eq", low, x), "wide", "no")
+    f.at("wide")
+    cell = f.own(
+        "ptr",
+        "pb_push_leaf",
+        "ptr %frame",
+        f"ptr {f.ld('ptr', s, L.SCALAR_INT)}",
+        "ptr null",
+        "ptr null",
+    )
+    f.when(f.is_null(cell), "no")
+    f.st("i64", x, cell)
+    f.go("yes")
+    f.at("tuple")
+    f.when(f.cmp("eq", "%depth", 0), "no")
+    _container(f, "tuples", L.K_TUPLE, f.gep("%o", L.TUPLE_ITEMS), f.ld("i64", "%o", 16), index)
+    f.at("list")
+    f.when(f.cmp("eq", "%depth", 0), "no")
+    _container(f, "lists", L.K_LIST, f.ld("ptr", "%o", 24), f.ld("i64", "%o", 16), index)
+    f.at("dict")
+    f.when(f.cmp("eq", "%depth", 0), "no")
+    size = f.ld("i64", "%o", 16)
+    word = f.v(f"inttoptr i64 {f.op('or', f.op('shl', size, 8), L.K_DICT)} to ptr")
+    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {word}"), 0), "no")
+    f.st("i64", 0, position)
+    f.go("dicts")
+    f.at("dicts")
+    more = f.call("i32", "PyDict_Next", "ptr %o", f"ptr {position}", f"ptr {key}", f"ptr {value}")
+    f.br(f.cmp("eq", more, 0, "i32"), "yes", "item")
+    f.at("item")
+    k = f.ld("ptr", key)
+    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {k}"), 0), "no")
+    below = f.op("sub", "%depth", 1)
+    ok = f.own("i64", "pb_flat", f"ptr {f.ld('ptr', value)}", "ptr %frame", f"i64 {below}")
+    f.br(f.cmp("eq", ok, 0), "no", "dicts")
+    f.at("yes")
+    f.ret("i64 1")
+    f.at("no")
+    f.ret("i64 0")
+    return f
+
+
+def _flatten_call() -> Fn:
+    """i64 flatten(frame, args, n, kwnames, statics): all operands of a call; 0 if one does not
+    fit."""
+    f = Fn(
+        "pb_flatten", "i64", "ptr frame, ptr args, i64 n, ptr kwnames, i64 statics", internal=True
+    )
+    i = f.var("i64", 0)
+    f.go("loop")
+    f.at("loop")
+    k = f.ld("i64", i)
+    f.br(f.cmp("slt", k, "%n"), "one", "positional")
+    f.at("one")
+    o = f.ld("ptr", f.idx("%args", k))
+    bit = f.op("and", f.op("lshr", "%statics", f.op("and", k, 63)), 1)
+    near = f.v(f"zext i1 {f.cmp('ult', k, 64)} to i64")
+    f.br(f.cmp("ne", f.op("and", bit, near), 0), "static", "leaf")
+    f.at("static")
+    marker = f.v(f"inttoptr i64 {L.K_STATIC} to ptr")
+    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {marker}"), 0), "no")
+    f.br(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {o}"), 0), "no", "next")
+    f.at("leaf")
+    f.br(
+        f.cmp("eq", f.own("i64", "pb_flat", f"ptr {o}", "ptr %frame", f"i64 {L.MAX_NESTING}"), 0),
+        "no",
+        "next",
+    )
+    f.at("next")
+    f.bump(i, 0, 1)
+    f.go("loop")
+    f.at("positional")
+    f.when(f.is_null("%kwnames"), "yes")
+    count = f.ld("i64", "%kwnames", 16)
+    word = f.v(f"inttoptr i64 {f.op('or', f.op('shl', count, 8), L.K_KEYWORDS)} to ptr")
+    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {word}"), 0), "no")
+    f.st("i64", 0, i)
+    f.go("keywords")
+    f.at("keywords")
+    k = f.ld("i64", i)
+    f.br(f.cmp("slt", k, count), "keyword", "yes")
+    f.at("keyword")
+    name = f.ld("ptr", f.idx(f.gep("%kwnames", L.TUPLE_ITEMS), k))
+    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {name}"), 0), "no")
+    o = f.ld("ptr", f.idx("%args", f.op("add", k, "%n")))
+    f.when(
+        f.cmp("eq", f.own("i64", "pb_flat", f"ptr {o}", "ptr %frame", f"i64 {L.MAX_NESTING}"), 0),
+        "no",
+    )
+    f.bump(i, 0, 1)
+    f.go("keywords")
+    f.at("yes")
+    f.ret("i64 1")
+    f.at("no")
+    f.ret("i64 0")
+    return f
+
+
+def _match() -> Fn:
+    f = Fn("pb_match", "i64", "ptr e, ptr keys, i64 n, i64 config", internal=True)
+    f.when(f.cmp("ne", f.ld("i64", "%e", L.E_NKEYS), "%n"), "no")
+    f.when(f.cmp("ne", f.ld("i64", "%e", L.E_CONFIG), "%config"), "no")
+    mine = f.ld("ptr", "%e", L.E_KEYS)
+    i = f.var("i64", 0)
+    f.go("loop")
+    f.at("loop")
+    k = f.ld("i64", i)
+    f.br(f.cmp("ult", k, "%n"), "one", "yes")
+    f.at("one")
+    same = f.cmp("eq", f.ld("i64", f.idx(mine, k)), f.ld("i64", f.idx("%keys", k)))
+    f.unless(same, "no")
+    f.bump(i, 0, 1)
+    f.go("loop")
+    f.at("yes")
+    f.ret("i64 1")
+    f.at("no")
+    f.ret("i64 0")
+    return f
+
+
+HASH_MULTIPLIER = 0x9E3779B97F4A7C15
+
+
+def hash_words(words: list[int]) -> int:
+    """The hash that `pb_lookup` computes."""
+    h = len(words)
+    for w in words:
+        h = ((h ^ w) * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF
+        h ^= h >> 32
+    return h
+
+
+def _lookup() -> Fn:
+    """ptr lookup(where, frame): `where` points at the words table, mask, last; the entry or "
+    "null."""
+    f = Fn("pb_lookup", "ptr", "ptr where, ptr frame", internal=True)
+    config = f.ld("i64", f.state(), L.CONFIG_KEY)
+    keys, n = f.gep("%frame", _KEYS), f.ld("i64", "%frame", _NKEYS)
+    last = f.ld("ptr", "%where", 16)
+    f.br(f.is_null(last), "table", "try")
+    f.at("try")
+    hit = f.own("i64", "pb_match", f"ptr {last}", f"ptr {keys}", f"i64 {n}", f"i64 {config}")
+    f.br(f.cmp("ne", hit, 0), "same", "table")
+    f.at("same")
+    f.ret("ptr " + last)
+    f.at("table")
+    table, mask = f.ld("ptr", "%where"), f.ld("i64", "%where", 8)
+    f.when(f.is_null(table), "miss")
+    h, i = f.var("i64", n), f.var("i64", 0)
+    f.go("hash")
+    f.at("hash")
+    k = f.ld("i64", i)
+    f.br(f.cmp("ult", k, n), "mix", "probe_first")
+    f.at("mix")
+    x = f.op(
+        "mul", f.op("xor", f.ld("i64", h), f.ld("i64", f.idx(keys, k))), HASH_MULTIPLIER - (1 << 64)
+    )
+    f.st("i64", f.op("xor", x, f.op("lshr", x, 32)), h)
+    f.bump(i, 0, 1)
+    f.go("hash")
+    f.at("probe_first")
+    hashed = f.ld("i64", h)
+    f.st("i64", f.op("and", hashed, mask), i)
+    f.go("probe")
+    f.at("probe")
+    k = f.ld("i64", i)
+    pair = f.gep(table, f.op("shl", k, 4))
+    e = f.ld("ptr", pair, 8)
+    f.when(f.is_null(e), "miss")
+    f.br(f.cmp("eq", f.ld("i64", pair), hashed), "compare", "next")
+    f.at("compare")
+    hit = f.own("i64", "pb_match", f"ptr {e}", f"ptr {keys}", f"i64 {n}", f"i64 {config}")
+    f.br(f.cmp("ne", hit, 0), "found", "next")
+    f.at("found")
+    f.st("ptr", e, "%where", 16)
+    f.ret("ptr " + e)
+    f.at("next")
+    f.st("i64", f.op("and", f.op("add", k, 1), mask), i)
+    f.go("probe")
+    f.at("miss")
+    f.ret("ptr null")
+    return f
+
+
+def _leave_if_tracing(f: Fn) -> None:
+    f.when(f.cmp("ne", f.ld("i64", f.state(), L.TRACE_DEPTH), 0), "slow")
+
+
+def _slow_end(f: Fn) -> None:
+    f.at("slow")
+    f.ret(f"ptr inttoptr (i64 {SLOW} to ptr)")
+
+
+def _run_frame(f: Fn, where: str, frame: str) -> None:
+    e = f.own("ptr", "pb_lookup", f"ptr {where}", f"ptr {frame}")
+    f.when(f.is_null(e), "slow")
+    datas, objs = f.gep(frame, _DATAS), f.gep(frame, _OBJS)
+    f.ret("ptr " + f.own("ptr", "pb_run", f"ptr {e}", f"ptr {datas}", f"ptr {objs}"))
+
+
+def _operators() -> list[Fn]:
+    f = Fn("pb_fast_operator", "ptr", "ptr a, ptr b, ptr where", internal=True)
+    _leave_if_tracing(f)
+    f.when(f.is_null(f.ld("ptr", "%where")), "slow")
+    frame = _frame(f)
+    f.when(f.cmp("eq", f.own("i64", "pb_flat", "ptr %a", f"ptr {frame}", "i64 0"), 0), "slow")
+    f.br(f.is_null("%b"), "run", "second")
+    f.at("second")
+    f.br(f.cmp("eq", f.own("i64", "pb_flat", "ptr %b", f"ptr {frame}", "i64 0"), 0), "slow", "run")
+    f.at("run")
+    _run_frame(f, "%where", frame)
+    _slow_end(f)
+
+    g = Fn("pb_operator", "ptr", "ptr a, ptr b, i64 k", internal=True)
+    where = g.gep(g.gep(g.state(), L.OPERATORS), g.op("mul", "%k", L.OPERATOR_BYTES))
+    fn = g.ld("ptr", where, L.OPERATOR_FUNCTION)
+    table = g.v(f"select i1 {g.is_null(fn)}, ptr {where}, ptr {g.gep(fn, L.TABLE)}")
+    r = g.own("ptr", "pb_fast_operator", "ptr %a", "ptr %b", f"ptr {table}")
+    g.when(_is_slow(g, r), "slow")
+    g.ret("ptr " + r)
+    g.at("slow")
+    slow = g.ld("ptr", where, L.OPERATOR_SLOW)
+    g.when(g.is_null(slow), "unknown")
+    g.ret(
+        "ptr "
+        + g.call(
+            "ptr", "PyObject_CallFunctionObjArgs", f"ptr {slow}", "ptr %a", "ptr %b", "ptr null"
+        )
+    )
+    g.at("unknown")
+    g.br(g.is_null("%b"), "unary", "binary")
+    g.at("unary")
+    g.fail("TypeError", "this operator is installed by pullback.numpy: import pullback first")
+    g.ret("ptr null")
+    g.at("binary")
+    ni = g.ext("_Py_NotImplementedStruct")
+    g.incref(ni)
+    g.ret("ptr " + ni)
+
+    out = [f, g]
+    for name in (*L.BINARY[:13], *L.UNARY):
+        k = L.OPERATOR_INDEX[name]
+        if name == "power":
+            h = Fn("pb_op_power", "ptr", "ptr a, ptr b, ptr m")
+            h.br(h.cmp("eq", "%m", h.ext("_Py_NoneStruct"), "ptr"), "two", "three")
+            h.at("three")
+            h.fail(
+                "TypeError", "pow() with a modulus is not defined for arrays: write (x ** y) % m"
+            )
+            h.ret("ptr null")
+            h.at("two")
+            h.ret("ptr " + h.own("ptr", "pb_operator", "ptr %a", "ptr %b", f"i64 {k}"))
+        elif name in L.UNARY:
+            h = Fn("pb_op_" + name, "ptr", "ptr a")
+            h.ret("ptr " + h.own("ptr", "pb_operator", "ptr %a", "ptr null", f"i64 {k}"))
+        else:
+            h = Fn("pb_op_" + name, "ptr", "ptr a, ptr b")
+            h.ret("ptr " + h.own("ptr", "pb_operator", "ptr %a", "ptr %b", f"i64 {k}"))
+        out.append(h)
+    c = Fn("pb_richcompare", "ptr", "ptr a, ptr b, i32 op")
+    k64 = c.op("add", c.v("zext i32 %op to i64"), L.OPERATOR_INDEX["lt"])
+    c.ret("ptr " + c.own("ptr", "pb_operator", "ptr %a", "ptr %b", f"i64 {k64}"))
+    return [*out, c]
+
+
+def _is_slow(f: Fn, r: str) -> str:
+    return f.cmp("eq", f.v(f"ptrtoint ptr {r} to i64"), SLOW)
+
+
+def _subscripts() -> list[Fn]:
+    """`a[i]` with an int: one row is copied out; everything else is Python's."""
+    f = Fn("pb_fast_subscript", "ptr", "ptr a, ptr i, ptr where", internal=True)
+    overflow = f.local("i32")
+    _leave_if_tracing(f)
+    f.unless(f.cmp("eq", f.ld("ptr", "%i", 8), f.ext("PyLong_Type"), "ptr"), "slow")
+    frame = _frame(f)
+    f.when(f.cmp("eq", f.own("i64", "pb_flat", "ptr %a", f"ptr {frame}", "i64 0"), 0), "slow")
+    e = f.own("ptr", "pb_lookup", "ptr %where", f"ptr {frame}")
+    f.when(f.is_null(e), "slow")
+    x = f.call("i64", "PyLong_AsLongLongAndOverflow", "ptr %i", f"ptr {overflow}")
+    f.when(f.cmp("ne", f.v(f"load i32, ptr {overflow}"), 0, "i32"), "slow")
+    rows, size = f.ld("i64", e, L.R_ROWS), f.ld("i64", e, L.R_BYTES)
+    wrapped = f.v(f"select i1 {f.cmp('slt', x, 0)}, i64 {f.op('add', x, rows)}, i64 {x}")
+    f.unless(f.cmp("ult", wrapped, rows), "slow")
+    block = f.own("ptr", "pb_alloc", f"i64 {size}")
+    f.when(f.is_null(block), "slow")  # Python's path reports it
+    row = f.gep(f.ld("ptr", "%a", L.DATA), f.op("mul", wrapped, size))
+    f.call("ptr", "memcpy", f"ptr {block}", f"ptr {row}", f"i64 {size}")
+    o = f.own("ptr", "pb_make", f"ptr {f.ld('ptr', e, L.R_AVAL)}", f"ptr {block}", f"i64 {size}")
+    f.br(f.is_null(o), "undo", "good")
+    f.at("undo")
+    f.own("void", "pb_free", f"ptr {block}", f"i64 {size}")
+    f.ret("ptr null")
+    f.at("good")
+    f.ret("ptr " + o)
+    _slow_end(f)
+
+    g = Fn("pb_subscript", "ptr", "ptr a, ptr i")
+    offset = L.OPERATORS + L.OPERATOR_BYTES * L.OPERATOR_INDEX["getitem"]
+    where = g.gep(g.state(), offset)
+    r = g.own("ptr", "pb_fast_subscript", "ptr %a", "ptr %i", f"ptr {where}")
+    g.when(_is_slow(g, r), "slow")
+    g.ret("ptr " + r)
+    g.at("slow")
+    slow = g.ld("ptr", where, L.OPERATOR_SLOW)
+    g.when(g.is_null(slow), "unknown")
+    g.ret(
+        "ptr "
+        + g.call(
+            "ptr", "PyObject_CallFunctionObjArgs", f"ptr {slow}", "ptr %a", "ptr %i", "ptr null"
+        )
+    )
+    g.at("unknown")
+    g.fail("TypeError", "indexing of arrays is installed by pullback.numpy: import pullback first")
+    g.ret("ptr null")
+    return [f, g]
+
+
+def _function_slots() -> list[Fn]:
+    f = Fn("pb_fast_call", "ptr", "ptr self, ptr args, i64 n, ptr kwnames", internal=True)
+    _leave_if_tracing(f)
+    frame = _frame(f)
+    statics = f.ld("i64", "%self", L.STATICS)
+    ok = f.own(
+        "i64", "pb_flatten", f"ptr {frame}", "ptr %args", "i64 %n", "ptr %kwnames", f"i64 {statics}"
+    )
+    f.when(f.cmp("eq", ok, 0), "slow")
+    _run_frame(f, f.gep("%self", L.TABLE), frame)
+    _slow_end(f)
+
+    g = Fn("pb_vectorcall", "ptr", "ptr self, ptr args, i64 nf, ptr kwnames")
+    n = g.op("and", "%nf", 0x7FFFFFFFFFFFFFFF)
+    g.br(g.is_null(g.ld("ptr", "%self", L.TABLE)), "slow", "fast")
+    g.at("fast")
+    r = g.own("ptr", "pb_fast_call", "ptr %self", "ptr %args", f"i64 {n}", "ptr %kwnames")
+    g.when(_is_slow(g, r), "slow")
+    g.ret("ptr " + r)
+    g.at("slow")
+    slow = g.ld("ptr", "%self", L.SLOW)
+    g.when(g.is_null(slow), "cleared")
+    g.incref(slow)  # the function may replace it, or die, meanwhile
+    x = g.call("ptr", "PyObject_Vectorcall", f"ptr {slow}", "ptr %args", f"i64 {n}", "ptr %kwnames")
+    g.decref(slow)
+    g.ret("ptr " + x)
+    g.at("cleared")
+    g.fail("RuntimeError", "this jitted function was cleared by the garbage collector")
+    g.ret("ptr null")
+
+    d = Fn("pb_function_descr_get", "ptr", "ptr self, ptr obj, ptr type")
+    d.br(d.is_null("%obj"), "plain", "some")
+    d.at("some")
+    d.br(d.cmp("eq", "%obj", d.ext("_Py_NoneStruct"), "ptr"), "plain", "bind")
+    d.at("plain")
+    d.incref("%self")
+    d.ret("ptr %self")
+    d.at("bind")
+    d.ret("ptr " + d.call("ptr", "PyMethod_New", "ptr %self", "ptr %obj"))
+
+    refs = (L.SLOW, L.KEEP, L.FN_DICT)
+    c = Fn("pb_function_clear", "i32", "ptr o")
+    for offset in (L.TABLE, L.MASK, L.LAST):
+        c.st("i64", 0, "%o", offset)
+    for offset in refs:
+        p = c.ld("ptr", "%o", offset)
+        c.st("ptr", "null", "%o", offset)
+        c.xdecref(p)
+    c.ret("i32 0")
+
+    dealloc = Fn("pb_function_dealloc", "void", "ptr o")
+    dealloc.call("void", "PyObject_GC_UnTrack", "ptr %o")
+    dealloc.br(dealloc.is_null(dealloc.ld("ptr", "%o", L.FN_WEAKREFS)), "drop", "weak")
+    dealloc.at("weak")
+    dealloc.call("void", "PyObject_ClearWeakRefs", "ptr %o")
+    dealloc.go("drop")
+    dealloc.at("drop")
+    dealloc.own("i32", "pb_function_clear", "ptr %o")
+    t = dealloc.ld("ptr", "%o", 8)
+    dealloc.call("void", "PyObject_GC_Del", "ptr %o")
+    dealloc.decref(t)
+    dealloc.ret()
+    return [f, g, d, c, dealloc, _traverse("pb_function_traverse", refs)]
+
+
+def _function_argument(f: Fn) -> str:
+    a = f.ld("ptr", "%args")
+    ours = f.cmp("eq", f.ld("ptr", a, 8), f.ld("ptr", f.state(), L.FUNCTION_TYPE), "ptr")
+    f.br(ours, "function", "other")
+    f.at("other")
+    f.fail("TypeError", "expected a pullback JitFunction")
+    f.go("failed")
+    f.at("function")
+    return a
+
+
+def _methods() -> list[Fn]:
+    new = _method(
+        "new_function", 2
+    )  # new_function(slow, statics): statics is a mask of positional arguments
+    statics = _int_argument(new, 1)
+    o = new.call("ptr", "_PyObject_GC_New", f"ptr {new.ld('ptr', new.state(), L.FUNCTION_TYPE)}")
+    new.when(new.is_null(o), "failed")
+    for offset in range(L.VECTORCALL, L.FUNCTION_BYTES, 8):
+        new.st("i64", 0, o, offset)
+    new.st("ptr", "@pb_vectorcall", o, L.VECTORCALL)
+    new.st("i64", statics, o, L.STATICS)
+    slow = new.ld("ptr", "%args")
+    new.incref(slow)
+    new.st("ptr", slow, o, L.SLOW)
+    new.call("void", "PyObject_GC_Track", f"ptr {o}")
+    new.ret("ptr " + o)
+
+    table = _method("set_table", 4)  # set_table(function, address, mask, keep)
+    fn = _function_argument(table)
+    address, mask = _int_argument(table, 1), _int_argument(table, 2)
+    table.st("i64", address, fn, L.TABLE)
+    table.st("i64", mask, fn, L.MASK)
+    table.st("ptr", "null", fn, L.LAST)
+    keep, old = table.ld("ptr", "%args", 24), table.ld("ptr", fn, L.KEEP)
+    table.incref(keep)
+    table.st("ptr", keep, fn, L.KEEP)
+    table.xdecref(old)
+    _return_none(table)
+
+    # signature(statics, *args, **kwargs): bytes of the number of leaves and the key's words, or
+    # None
+    s = Fn("py_signature", "ptr", "ptr self, ptr args, i64 n, ptr kwnames")
+    frame = _frame(s)
+    s.br(s.cmp("slt", "%n", 1), "no", "some")
+    s.at("some")
+    mask = s.call("i64", "PyLong_AsLongLong", f"ptr {s.ld('ptr', '%args')}")
+    s.br(s.is_null(s.call("ptr", "PyErr_Occurred")), "good", "failed")
+    s.at("failed")
+    s.ret("ptr null")
+    s.at("good")
+    rest, n = s.gep("%args", 8), s.op("sub", "%n", 1)
+    ok = s.own(
+        "i64",
+        "pb_flatten",
+        f"ptr {frame}",
+        f"ptr {rest}",
+        f"i64 {n}",
+        "ptr %kwnames",
+        f"i64 {mask}",
+    )
+    s.br(s.cmp("eq", ok, 0), "no", "yes")
+    s.at("yes")
+    length = s.op("add", s.op("shl", s.ld("i64", frame, _NKEYS), 3), 8)
+    s.ret(
+        "ptr "
+        + s.call(
+            "ptr", "PyBytes_FromStringAndSize", f"ptr {s.gep(frame, _NLEAVES)}", f"i64 {length}"
+        )
+    )
+    s.at("no")
+    none = s.ext("_Py_NoneStruct")
+    s.incref(none)
+    s.ret("ptr " + none)
+    return [new, table, s]
+
+
+def call_functions() -> list[Fn]:
+    """Everything about calls that is native."""
+    return [
+        _push_key(), _push_leaf(), _flat(), _flatten_call(), _match(), _lookup(), *run_functions(),
+        *_operators(),
+        *_subscripts(), *_function_slots(), *_methods(),
+    ]  # fmt: skip

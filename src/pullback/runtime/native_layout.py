@@ -1,0 +1,78 @@
+"""Where things lie in the runtime's native structures: the state block, arrays, functions,
+entries. Offsets in bytes.
+
+The array's layout is binding (docs/contract.md); the others are known to the files of this folder
+alone.
+"""
+
+from __future__ import annotations
+
+# --- CPython's own objects: where a tuple's items start (3.14 has a word more before them) ---
+TUPLE_ITEMS = tuple.__basicsize__
+
+# --- ArrayImpl (the contract's table; `dict` is ours) ---
+STATE, DATA, NBYTES, AVAL, OWNER, PINS, EVENT, COMMITTED, WEAKREFS, NPY_VALUE, DICT = range(
+    16, 104, 8
+)
+ARRAY_BYTES = 104
+READY, PENDING, FAILED, DELETED, EXTERNAL = range(5)
+
+# --- Pin: what an exported view holds on to ---
+PIN_ARRAY, PIN_BYTES = 16, 24
+
+# --- JitFunction ---
+VECTORCALL, TABLE, MASK, LAST, SLOW, KEEP, FN_DICT, FN_WEAKREFS, STATICS = range(16, 88, 8)
+FUNCTION_BYTES = 88
+
+# --- the state block: one per process, from the C library's calloc, never freed ---
+TRACE_DEPTH, CONFIG_KEY, LOCK, IN_USE, PEAK, CACHED, CACHE_LIMIT, ALLOCATIONS = range(0, 64, 8)
+SYSTEM_CALLS, SLAB, SLAB_END, MAPPED, OBJECTS, OBJECT_COUNT, OBJECT_LIMIT = range(64, 120, 8)
+SCALARS = 128  # avals of Python's scalars: float, int, bool, complex; then INT_BITS (32 or 64)
+SCALAR_FLOAT, SCALAR_INT, SCALAR_BOOL, SCALAR_COMPLEX, INT_BITS = range(128, 168, 8)
+ARRAY_TYPE, FUNCTION_TYPE, PIN_TYPE, ERROR_HOOK, HOST_HOOK, BUFFER_HOOK = range(192, 240, 8)
+# Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
+# The first four lie as in a JitFunction from TABLE on.
+OPERATORS = 512
+OPERATOR_SLOW, OPERATOR_FUNCTION, OPERATOR_BYTES = 24, 32, 40
+FREE_LISTS = 4096
+STATE_BYTES = 8192
+
+# --- entries: what runs when a key is met; words of eight bytes ---
+E_OWNER, E_NKEYS, E_KEYS, E_CONFIG, E_NLEAVES, E_ARG_SLOTS, E_ARG_CODES, E_MODE = range(0, 64, 8)
+E_FN, E_PLAN, E_SCALARS, E_CTX, E_NSLOTS, E_SLOTS, E_NOUTS, E_OUTS = range(64, 128, 8)
+E_FLAGS, E_RESULT, E_RESULT_ARG, E_NDONATED, E_DONATED, E_CLEANUP, E_SIZES = range(128, 184, 8)
+ENTRY_WORDS = 24
+MODE_KERNEL, MODE_PLAN = 0, 1
+FLAG_RELEASE_GIL, FLAG_HOLD = 1, 2
+# An output's four words: slot or leaf, bytes, aval, kind. SWAPPED is allocated by us, but swapped
+# with slots that the plan owns, so that the plan's clean-up frees it after a failure. CONST is an
+# object that the entry holds (its address in place of the slot), SAME another output (its number).
+OUT_ALLOCATE, OUT_SWAPPED, OUT_FROM_PLAN, OUT_ALIAS, OUT_DONATED, OUT_CONST, OUT_SAME = range(7)
+DONATED_TAKEN, DONATED_SWAPPED = 1, 2  # a donated leaf's two words: leaf, these bits
+RESULT_SINGLE, RESULT_TUPLE, RESULT_LIST, RESULT_PROGRAM, RESULT_CALL = range(5)
+CODE_RAW, CODE_F32, CODE_C64 = range(3)
+# a result program's instructions: (opcode, operand) pairs of words
+P_LEAF, P_TUPLE, P_LIST, P_DICT, P_CONST, P_END = range(6)
+
+# --- row reads `a[i]`: an entry of another kind ---
+R_ROWS, R_BYTES, R_AVAL = 32, 40, 48
+
+# --- limits of the native call path; larger calls go through Python ---
+MAX_KEYS, MAX_LEAVES, MAX_SLOTS, MAX_NESTING, MAX_RESULT_STACK = 2048, 1024, 4096, 32, 1024
+# structure words in keys: odd, so that no address equals them
+K_TUPLE, K_LIST, K_DICT, K_STATIC, K_KEYWORDS = 1, 3, 5, 7, 9
+
+BINARY = (
+    "add subtract multiply true_divide floor_divide remainder power matmul lshift rshift and xor "
+    "or lt le eq ne gt ge"
+).split()
+UNARY = "negative positive absolute invert".split()
+OPERATOR_NAMES = (*BINARY, *UNARY, "getitem")
+OPERATOR_INDEX = {name: k for k, name in enumerate(OPERATOR_NAMES)}
+
+# --- the allocator ---
+SMALL = 32 << 10  # blocks up to here are carved from slabs and stay ours
+SLAB_BYTES = 1 << 20
+HUGE = 1 << 20  # blocks from here on lie on 2 MiB boundaries and ask for huge pages
+CLASSES = 160
+LARGEST = 1 << 46

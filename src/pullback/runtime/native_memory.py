@@ -1,0 +1,289 @@
+"""The allocator, as native code: size classes, free lists, slabs, huge pages.
+
+Blocks are 64-byte aligned. Classes: multiples of 64 bytes up to 512, then four steps per doubling.
+A free block's first word links it to the next of its class. Blocks up to 32 KiB are carved from
+slabs and stay ours; larger ones are mapped one by one, kept when freed up to a bound, and given
+back to the system above it. One spin lock guards everything: the critical sections are a few
+instructions, system calls are made outside it.
+"""
+
+from __future__ import annotations
+
+from pullback.runtime import native_layout as L
+from pullback.runtime.native_build import Fn
+
+__all__ = ["memory_functions"]
+
+_PROT_RW, _PRIVATE_ANONYMOUS, _MADV_HUGEPAGE = 3, 0x22, 14
+_HUGE_ALIGN = 2 << 20
+
+
+def _class_of() -> Fn:
+    """i64 class(i64 n) for 1 <= n."""
+    f = Fn("pb_class", "i64", "i64 n", internal=True)
+    m = f.op("sub", "%n", 1)
+    f.br(f.cmp("ult", m, 512), "small", "large")
+    f.at("small")
+    f.ret("i64 " + f.op("lshr", m, 6))
+    f.at("large")
+    zeros = f.v(f"call i64 @llvm.ctlz.i64(i64 {m}, i1 true)")
+    e = f.op("sub", 63, zeros)
+    step = f.op("and", f.op("lshr", m, f.op("sub", e, 2)), 3)
+    f.ret("i64 " + f.op("add", f.op("add", f.op("shl", f.op("sub", e, 9), 2), step), 8))
+    return f
+
+
+def _size_of() -> Fn:
+    """i64 bytes(i64 class)."""
+    f = Fn("pb_size", "i64", "i64 c", internal=True)
+    f.br(f.cmp("ult", "%c", 8), "small", "large")
+    f.at("small")
+    f.ret("i64 " + f.op("shl", f.op("add", "%c", 1), 6))
+    f.at("large")
+    k = f.op("sub", "%c", 8)
+    e = f.op("add", f.op("lshr", k, 2), 7)  # log2 of the doubling, less 2
+    f.ret("i64 " + f.op("shl", f.op("add", f.op("and", k, 3), 5), e))
+    return f
+
+
+def _lock() -> Fn:
+    f = Fn("pb_lock", "void", "ptr s")
+    p = f.gep("%s", L.LOCK)
+    spins = f.var("i64", 0)
+    f.go("try")
+    f.at("try")
+    old = f.v(f"atomicrmw xchg ptr {p}, i32 1 acquire")
+    f.br(f.cmp("eq", old, 0, "i32"), "got", "wait")
+    f.at("wait")
+    now = f.v(f"load atomic i32, ptr {p} monotonic, align 4")
+    f.when(f.cmp("eq", now, 0, "i32"), "try")
+    n = f.bump(spins, 0, 1)
+    f.when(f.cmp("ult", n, 2000), "wait")
+    f.call("i32", "sched_yield")
+    f.st("i64", 0, spins)
+    f.go("wait")
+    f.at("got")
+    f.ret()
+    return f
+
+
+def _unlock() -> Fn:
+    f = Fn("pb_unlock", "void", "ptr s")
+    f.do(f"store atomic i32 0, ptr {f.gep('%s', L.LOCK)} release, align 4")
+    f.ret()
+    return f
+
+
+def _count_use(f: Fn, s: str, size: str, label: str) -> None:
+    """Under the lock: a block of `size` bytes goes out."""
+    used = f.bump(s, L.IN_USE, size)
+    f.bump(s, L.ALLOCATIONS, 1)
+    f.br(f.cmp("sgt", used, f.ld("i64", s, L.PEAK)), label + "_peak", label)
+    f.at(label + "_peak")
+    f.st("i64", used, s, L.PEAK)
+    f.go(label)
+    f.at(label)
+
+
+def _map() -> Fn:
+    """ptr map(i64 size): pages from the system; huge ones on 2 MiB boundaries. Null on failure."""
+    f = Fn("pb_map", "ptr", "i64 size", internal=True)
+    s = f.state()
+    f.v(f"atomicrmw add ptr {f.gep(s, L.SYSTEM_CALLS)}, i64 1 monotonic")
+    f.br(f.cmp("uge", "%size", L.HUGE), "huge", "plain")
+    f.at("plain")
+    arguments = f"i32 {_PROT_RW}", f"i32 {_PRIVATE_ANONYMOUS}", "i32 -1", "i64 0"
+    p = f.call("ptr", "mmap", "ptr null", "i64 %size", *arguments)
+    f.when(f.cmp("eq", f.v(f"ptrtoint ptr {p} to i64"), -1), "failed")
+    f.v(f"atomicrmw add ptr {f.gep(s, L.MAPPED)}, i64 %size monotonic")
+    f.ret("ptr " + p)
+    f.at("huge")
+    more = f.op("add", "%size", _HUGE_ALIGN)
+    q = f.call("ptr", "mmap", "ptr null", f"i64 {more}", *arguments)
+    raw = f.v(f"ptrtoint ptr {q} to i64")
+    f.when(f.cmp("eq", raw, -1), "failed")
+    base = f.op("and", f.op("add", raw, _HUGE_ALIGN - 1), -_HUGE_ALIGN)
+    head = f.op("sub", base, raw)
+    f.br(f.cmp("eq", head, 0), "tail", "trim")
+    f.at("trim")
+    f.call("i32", "munmap", f"ptr {q}", f"i64 {head}")
+    f.go("tail")
+    f.at("tail")
+    end = f.op("add", base, "%size")
+    rest = f.op("sub", _HUGE_ALIGN, head)
+    p = f.v(f"inttoptr i64 {base} to ptr")
+    f.br(f.cmp("eq", rest, 0), "advise", "trim2")
+    f.at("trim2")
+    f.call("i32", "munmap", f"ptr {f.v(f'inttoptr i64 {end} to ptr')}", f"i64 {rest}")
+    f.go("advise")
+    f.at("advise")
+    f.call("i32", "madvise", f"ptr {p}", "i64 %size", f"i32 {_MADV_HUGEPAGE}")
+    f.v(f"atomicrmw add ptr {f.gep(s, L.MAPPED)}, i64 %size monotonic")
+    f.ret("ptr " + p)
+    f.at("failed")
+    f.ret("ptr null")
+    return f
+
+
+def _page_round(f: Fn, size: str) -> str:
+    return f.op("and", f.op("add", size, 4095), -4096)
+
+
+def _grow_small() -> Fn:
+    """ptr carve(ptr state, i64 size): a fresh small block; called with the lock held, which it
+    keeps."""
+    f = Fn("pb_carve", "ptr", "ptr s, i64 size", internal=True)
+    at = f.ld("i64", "%s", L.SLAB)
+    end = f.op("add", at, "%size")
+    f.br(f.cmp("ule", end, f.ld("i64", "%s", L.SLAB_END)), "fits", "new")
+    f.at("fits")
+    f.st("i64", end, "%s", L.SLAB)
+    f.ret("ptr " + f.v(f"inttoptr i64 {at} to ptr"))
+    f.at("new")
+    p = f.own("ptr", "pb_map", f"i64 {L.SLAB_BYTES - 4096}")  # just below HUGE: plain pages
+    f.when(f.is_null(p), "failed")
+    first = f.v(f"ptrtoint ptr {p} to i64")
+    f.st("i64", f.op("add", first, "%size"), "%s", L.SLAB)
+    f.st("i64", f.op("add", first, L.SLAB_BYTES - 4096), "%s", L.SLAB_END)
+    f.ret("ptr " + p)
+    f.at("failed")
+    f.ret("ptr null")
+    return f
+
+
+def _alloc() -> Fn:
+    f = Fn("pb_alloc", "ptr", "i64 n")
+    f.when(f.cmp("ugt", "%n", L.LARGEST), "failed")
+    n = f.v(f"call i64 @llvm.umax.i64(i64 {'%n'}, i64 1)")
+    s = f.state()
+    c = f.own("i64", "pb_class", f"i64 {n}")
+    size = f.own("i64", "pb_size", f"i64 {c}")
+    head = f.idx(f.gep(s, L.FREE_LISTS), c)
+    f.own("void", "pb_lock", f"ptr {s}")
+    p = f.ld("ptr", head)
+    f.br(f.is_null(p), "miss", "hit")
+    f.at("hit")
+    f.st("ptr", f.ld("ptr", p), head)
+    f.br(f.cmp("ugt", size, L.SMALL), "cached", "count")
+    f.at("cached")
+    f.bump(s, L.CACHED, f.op("sub", 0, size))
+    f.go("count")
+    f.at("count")
+    _count_use(f, s, size, "hit_done")
+    f.own("void", "pb_unlock", f"ptr {s}")
+    f.ret("ptr " + p)
+    f.at("miss")
+    f.br(f.cmp("ugt", size, L.SMALL), "map", "carve")
+    f.at("carve")
+    small = f.own("ptr", "pb_carve", f"ptr {s}", f"i64 {size}")
+    f.br(f.is_null(small), "unlock_failed", "carved")
+    f.at("carved")
+    _count_use(f, s, size, "carve_done")
+    f.own("void", "pb_unlock", f"ptr {s}")
+    f.ret("ptr " + small)
+    f.at("map")
+    f.own("void", "pb_unlock", f"ptr {s}")
+    pages = _page_round(f, size)
+    big = f.own("ptr", "pb_map", f"i64 {pages}")
+    f.br(f.is_null(big), "trim", "mapped")
+    f.at("trim")
+    f.own("i64", "pb_trim")
+    again = f.own("ptr", "pb_map", f"i64 {pages}")
+    f.br(f.is_null(again), "failed", "mapped")
+    f.at("mapped")
+    q = f.v(f"phi ptr [{big}, %map], [{again}, %trim]")
+    f.own("void", "pb_lock", f"ptr {s}")
+    _count_use(f, s, size, "map_done")
+    f.own("void", "pb_unlock", f"ptr {s}")
+    f.ret("ptr " + q)
+    f.at("unlock_failed")
+    f.own("void", "pb_unlock", f"ptr {s}")
+    f.go("failed")
+    f.at("failed")
+    f.ret("ptr null")
+    return f
+
+
+def _free() -> Fn:
+    f = Fn("pb_free", "void", "ptr p, i64 n")
+    f.when(f.is_null("%p"), "done")
+    n = f.v("call i64 @llvm.umax.i64(i64 %n, i64 1)")
+    s = f.state()
+    c = f.own("i64", "pb_class", f"i64 {n}")
+    size = f.own("i64", "pb_size", f"i64 {c}")
+    head = f.idx(f.gep(s, L.FREE_LISTS), c)
+    f.own("void", "pb_lock", f"ptr {s}")
+    f.bump(s, L.IN_USE, f.op("sub", 0, size))
+    f.br(f.cmp("ugt", size, L.SMALL), "large", "push")
+    f.at("large")
+    cached = f.op("add", f.ld("i64", s, L.CACHED), size)
+    f.br(f.cmp("ugt", cached, f.ld("i64", s, L.CACHE_LIMIT)), "unmap", "keep")
+    f.at("keep")
+    f.st("i64", cached, s, L.CACHED)
+    f.go("push")
+    f.at("push")
+    f.st("ptr", f.ld("ptr", head), "%p")
+    f.st("ptr", "%p", head)
+    f.own("void", "pb_unlock", f"ptr {s}")
+    f.ret()
+    f.at("unmap")
+    f.own("void", "pb_unlock", f"ptr {s}")
+    f.own("void", "pb_unmap", "ptr %p", f"i64 {size}")
+    f.go("done")
+    f.at("done")
+    f.ret()
+    return f
+
+
+def _unmap() -> Fn:
+    f = Fn("pb_unmap", "void", "ptr p, i64 size", internal=True)
+    pages = _page_round(f, "%size")
+    f.call("i32", "munmap", "ptr %p", f"i64 {pages}")
+    s = f.state()
+    f.v(f"atomicrmw sub ptr {f.gep(s, L.MAPPED)}, i64 {pages} monotonic")
+    f.ret()
+    return f
+
+
+def _trim() -> Fn:
+    """i64 trim(): gives every cached large block back to the system; how many."""
+    f = Fn("pb_trim", "i64", "")
+    s = f.state()
+    c, freed = f.var("i64", 0), f.var("i64", 0)
+    f.go("loop")
+    f.at("loop")
+    k = f.ld("i64", c)
+    f.br(f.cmp("ult", k, L.CLASSES), "body", "done")
+    f.at("body")
+    size = f.own("i64", "pb_size", f"i64 {k}")
+    head = f.idx(f.gep(s, L.FREE_LISTS), k)
+    f.br(f.cmp("ugt", size, L.SMALL), "pop", "next")
+    f.at("pop")
+    f.own("void", "pb_lock", f"ptr {s}")
+    p = f.ld("ptr", head)
+    f.br(f.is_null(p), "empty", "take")
+    f.at("take")
+    f.st("ptr", f.ld("ptr", p), head)
+    f.bump(s, L.CACHED, f.op("sub", 0, size))
+    f.own("void", "pb_unlock", f"ptr {s}")
+    f.own("void", "pb_unmap", f"ptr {p}", f"i64 {size}")
+    f.bump(freed, 0, 1)
+    f.go("pop")
+    f.at("empty")
+    f.own("void", "pb_unlock", f"ptr {s}")
+    f.go("next")
+    f.at("next")
+    f.bump(c, 0, 1)
+    f.go("loop")
+    f.at("done")
+    f.ret("i64 " + f.ld("i64", freed))
+    return f
+
+
+def memory_functions() -> list[Fn]:
+    """Every function of the allocator; `pb_alloc`, `pb_free`, `pb_trim`, `pb_lock`, `pb_unlock`
+    are called from outside."""
+    return [
+        _class_of(), _size_of(), _lock(), _unlock(), _map(), _unmap(), _grow_small(), _alloc(),
+        _free(), _trim(),
+    ]  # fmt: skip

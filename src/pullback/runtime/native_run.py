@@ -1,0 +1,579 @@
+"""Running an entry, as native code: slots filled, outputs allocated, kernel or plan run, result
+built.
+
+Order matters for safety: memory is taken before the run and Python objects are made after it, so
+that a garbage collection (which may run anyone's finalizers) never happens between reading an
+argument's address and using it. While the GIL is released, or Python may run for another reason,
+arguments are held and pinned.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from pullback.backends.llvm.table import CANCEL, CONTEXT_BYTES
+from pullback.runtime import native_layout as L
+from pullback.runtime.native_build import Fn, string
+
+__all__ = ["SLOW", "run_functions"]
+
+SLOW = -1  # as a result pointer: Python must handle this call
+
+
+def _loop(f: Fn, name: str, n: str, body: Callable[[str], None]) -> None:
+    """for i < n; the body may `go` to `<name>_next`."""
+    i = f.local("i64")
+    f.st("i64", 0, i)
+    f.go(name)
+    f.at(name)
+    k = f.ld("i64", i)
+    f.br(f.cmp("slt", k, n), name + "_body", name + "_end")
+    f.at(name + "_body")
+    body(k)
+    f.go(name + "_next")
+    f.at(name + "_next")
+    f.bump(i, 0, 1)
+    f.go(name)
+    f.at(name + "_end")
+
+
+def _fill() -> Fn:
+    """Writes the template and the arguments' addresses into the slots, converting scalars in their
+    cells."""
+    f = Fn("pb_fill", "void", "ptr e, ptr slots, ptr datas", internal=True)
+    template = f.ld("ptr", "%e", L.E_SLOTS)
+
+    def copy(k: str) -> None:
+        f.st("i64", f.ld("i64", f.idx(template, k)), f.idx("%slots", k))
+
+    _loop(f, "template", f.ld("i64", "%e", L.E_NSLOTS), copy)
+    slots, codes = f.ld("ptr", "%e", L.E_ARG_SLOTS), f.ld("ptr", "%e", L.E_ARG_CODES)
+    plain = f.is_null(codes)
+
+    def argument(k: str) -> None:
+        slot = f.ld("i64", f.idx(slots, k))
+        f.br(f.cmp("slt", slot, 0), "argument_next", "used")
+        f.at("used")
+        data = f.ld("ptr", f.idx("%datas", k))
+        f.st("ptr", data, f.idx("%slots", slot))
+        f.br(plain, "argument_next", "coded")
+        f.at("coded")
+        code = f.ld("i64", f.idx(codes, k))
+        cases = f"i64 {L.CODE_F32}, label %f32 i64 {L.CODE_C64}, label %c64"
+        f.do(f"switch i64 {code}, label %argument_next [{cases}]")
+        f.at("c64")
+        imag = f.v(f"fptrunc double {f.ld('double', data, 8)} to float")
+        real = f.v(f"fptrunc double {f.ld('double', data)} to float")
+        f.st("float", real, data)
+        f.st("float", imag, data, 4)
+        f.go("argument_next")
+        f.at("f32")
+        f.st("float", f.v(f"fptrunc double {f.ld('double', data)} to float"), data)
+
+    _loop(f, "argument", f.ld("i64", "%e", L.E_NLEAVES), argument)
+    f.ret()
+    return f
+
+
+def _outputs() -> Fn:
+    """i64 outputs(e, slots, saved): allocates what the entry asks for; 0 when memory is out
+    (nothing is kept then)."""
+    f = Fn("pb_outputs", "i64", "ptr e, ptr slots, ptr saved", internal=True)
+    n, outs = f.ld("i64", "%e", L.E_NOUTS), f.ld("ptr", "%e", L.E_OUTS)
+    sizes = f.ld("i64", "%e", L.E_SIZES)  # where a plan's slot table keeps sizes, or -1
+    _loop(f, "clear", n, lambda k: f.st("ptr", "null", f.idx("%saved", k)))
+
+    def one(k: str) -> None:
+        o = f.gep(outs, f.op("shl", k, 5))
+        f.br(f.cmp("ule", f.ld("i64", o, 24), L.OUT_SWAPPED), "allocate", "one_next")
+        f.at("allocate")
+        size, slot = f.ld("i64", o, 8), f.ld("i64", o)
+        p = f.own("ptr", "pb_alloc", f"i64 {size}")
+        f.when(f.is_null(p), "failed")
+        f.st("ptr", p, f.idx("%saved", k))
+        f.st("ptr", p, f.idx("%slots", slot))
+        f.br(f.cmp("slt", sizes, 0), "one_next", "sized")
+        f.at("sized")
+        f.st("i64", size, f.idx("%slots", f.op("add", slot, sizes)))
+
+    _loop(f, "one", n, one)
+    f.ret("i64 1")
+    f.at("failed")
+    f.own("void", "pb_free_saved", "ptr %e", "ptr %saved", "i64 1")
+    f.ret("i64 0")
+    return f
+
+
+def _free_saved() -> Fn:
+    """Frees the outputs' blocks; those that a plan's clean-up has freed only if `all`."""
+    f = Fn("pb_free_saved", "void", "ptr e, ptr saved, i64 all", internal=True)
+    outs = f.ld("ptr", "%e", L.E_OUTS)
+
+    def one(k: str) -> None:
+        o = f.gep(outs, f.op("shl", k, 5))
+        size = f.ld("i64", o, 8)
+        swapped = f.cmp("eq", f.ld("i64", o, 24), L.OUT_SWAPPED)
+        f.br(f.op("and", swapped, f.cmp("eq", "%all", 0), "i1"), "one_next", "free")
+        f.at("free")
+        f.own("void", "pb_free", f"ptr {f.ld('ptr', f.idx('%saved', k))}", f"i64 {size}")
+
+    _loop(f, "one", f.ld("i64", "%e", L.E_NOUTS), one)
+    f.ret()
+    return f
+
+
+def _hold() -> list[Fn]:
+    """Keeps (or gives back) every argument array: a reference and a pin each."""
+    out = []
+    for name, delta in (("pb_hold", 1), ("pb_unhold", -1)):
+        f = Fn(name, "void", "ptr e, ptr objs", internal=True)
+
+        def one(k: str, f: Fn = f, delta: int = delta) -> None:
+            o = f.ld("ptr", f.idx("%objs", k))
+            f.br(f.is_null(o), "one_next", "array")
+            f.at("array")
+            f.bump(o, L.PINS, delta)
+            if delta > 0:
+                f.incref(o)
+            else:
+                f.decref(o)
+
+        _loop(f, "one", f.ld("i64", "%e", L.E_NLEAVES), one)
+        f.ret()
+        out.append(f)
+    return out
+
+
+def _donate() -> Fn:
+    """i64 donate(e, objs, blocks): marks donated arrays deleted and takes their blocks; 0 (and
+    nothing done) if one may not go."""
+    f = Fn("pb_donate", "i64", "ptr e, ptr objs, ptr blocks", internal=True)
+    n, list_ = f.ld("i64", "%e", L.E_NDONATED), f.ld("ptr", "%e", L.E_DONATED)
+    done, deleted = f.var("i64", 0), f.var("i64", 0)
+
+    def one(k: str) -> None:
+        o = f.ld("ptr", f.idx("%objs", f.ld("i64", f.gep(list_, f.op("shl", k, 4)))))
+        f.when(f.is_null(o), "revert")
+        f.unless(f.cmp("eq", f.ld("i64", o, L.STATE), L.READY), "revert")
+        f.unless(f.cmp("eq", f.ld("i64", o, L.PINS), 0), "revert")
+        f.unless(f.is_null(f.ld("ptr", o, L.OWNER)), "revert")
+        f.st("i64", L.DELETED, o, L.STATE)
+        f.bump(done, 0, 1)
+
+    _loop(f, "one", n, one)
+
+    # The same array given again where it is not donated: its values are still needed.
+    def count(k: str) -> None:
+        o = f.ld("ptr", f.idx("%objs", k))
+        f.br(f.is_null(o), "count_next", "array")
+        f.at("array")
+        f.br(f.cmp("eq", f.ld("i64", o, L.STATE), L.DELETED), "gone", "count_next")
+        f.at("gone")
+        f.bump(deleted, 0, 1)
+
+    _loop(f, "count", f.ld("i64", "%e", L.E_NLEAVES), count)
+    f.unless(f.cmp("eq", f.ld("i64", deleted), n), "revert")
+
+    def take(k: str) -> None:
+        o = f.ld("ptr", f.idx("%objs", f.ld("i64", f.gep(list_, f.op("shl", k, 4)))))
+        f.st("ptr", f.ld("ptr", o, L.DATA), f.gep("%blocks", f.op("shl", k, 4)))
+        f.st("i64", f.ld("i64", o, L.NBYTES), f.gep("%blocks", f.op("shl", k, 4)), 8)
+        f.st("ptr", "null", o, L.DATA)
+
+    _loop(f, "take", n, take)
+    f.ret("i64 1")
+    f.at("revert")
+
+    def undo(k: str) -> None:
+        o = f.ld("ptr", f.idx("%objs", f.ld("i64", f.gep(list_, f.op("shl", k, 4)))))
+        f.st("i64", L.READY, o, L.STATE)
+
+    _loop(f, "undo", f.ld("i64", done), undo)
+    f.ret("i64 0")
+    return f
+
+
+def _free_donated() -> Fn:
+    """Frees donated blocks that nobody has taken over: after success (`all` 0) an output may have,
+    after failure clean-up."""
+    f = Fn("pb_free_donated", "void", "ptr e, ptr blocks, i64 all", internal=True)
+    list_ = f.ld("ptr", "%e", L.E_DONATED)
+
+    def one(k: str) -> None:
+        pair = f.op("shl", k, 4)
+        bits = f.ld("i64", f.gep(list_, pair), 8)
+        mask = f.v(
+            f"select i1 {f.cmp('eq', '%all', 0)}, i64 {L.DONATED_TAKEN}, i64 {L.DONATED_SWAPPED}"
+        )
+        f.br(f.cmp("ne", f.op("and", bits, mask), 0), "one_next", "free")
+        f.at("free")
+        b = f.gep("%blocks", pair)
+        f.own("void", "pb_free", f"ptr {f.ld('ptr', b)}", f"i64 {f.ld('i64', b, 8)}")
+
+    _loop(f, "one", f.ld("i64", "%e", L.E_NDONATED), one)
+    f.ret()
+    return f
+
+
+def _execute() -> Fn:
+    """i64 execute(e, slots): 0, or -1 with an exception set."""
+    f = Fn("pb_execute", "i64", "ptr e, ptr slots", internal=True)
+    ctx = f.local("[16 x i64], align 16")
+    f.do(
+        f"call void @llvm.memcpy.p0.p0.i64(ptr {ctx}, ptr {f.ld('ptr', '%e', L.E_CTX)}, i64 128, "
+        "i1 false)"
+    )
+    # A run has its own cancel word, the last of its block: what stops it stops no other.
+    f.st("ptr", f.gep(ctx, CONTEXT_BYTES - 8), ctx, CANCEL)
+    pc, saved, result = f.var("i64", 0), f.var("ptr", "null"), f.var("i64", 0)
+    owner, fn = f.ld("ptr", "%e", L.E_OWNER), f.ld("ptr", "%e", L.E_FN)
+    plan, scalars = f.ld("ptr", "%e", L.E_PLAN), f.ld("ptr", "%e", L.E_SCALARS)
+    release = f.cmp("ne", f.op("and", f.ld("i64", "%e", L.E_FLAGS), L.FLAG_RELEASE_GIL), 0)
+    kernel = f.cmp("eq", f.ld("i64", "%e", L.E_MODE), L.MODE_KERNEL)
+    f.go("enter")
+    f.at("enter")
+    f.br(release, "unlock", "run")
+    f.at("unlock")
+    f.st("ptr", f.call("ptr", "PyEval_SaveThread"), saved)
+    f.go("run")
+    f.at("run")
+    f.br(kernel, "kernel", "plan")
+    f.at("kernel")
+    status = f.v(f"call i32 {fn}(ptr {ctx}, ptr %slots, ptr {plan}, ptr {scalars})")
+    bad = f.cmp("ne", status, 0, "i32")
+    f.st("i64", f.v(f"select i1 {bad}, i64 2, i64 0"), result)
+    f.go("leave")
+    f.at("plan")
+    f.st(
+        "i64",
+        f.v(f"call i64 {fn}(ptr {plan}, ptr %slots, ptr {ctx}, i64 {f.ld('i64', pc)})"),
+        result,
+    )
+    f.go("leave")
+    f.at("leave")
+    f.br(release, "lock", "locked")
+    f.at("lock")
+    f.call("void", "PyEval_RestoreThread", f"ptr {f.ld('ptr', saved)}")
+    f.go("locked")
+    f.at("locked")
+    r = f.ld("i64", result)
+    f.br(f.cmp("eq", r, 0), "done", "stopped")
+    f.at("done")
+    f.ret("i64 0")
+    f.at("stopped")
+    f.br(f.cmp("eq", f.op("and", r, 1), 1), "host", "error")
+    f.at("host")
+    step = f.op("lshr", f.op("sub", r, 1), 1)
+    hook = f.ld("ptr", f.state(), L.HOST_HOOK)
+    x = f.call(
+        "ptr", "PyObject_CallFunction", f"ptr {hook}", f"ptr {string('OLKK')}",
+        f"ptr {owner}", f"i64 {step}", "ptr %slots", f"ptr {ctx}",
+    )  # fmt: skip
+    f.when(f.is_null(x), "clean")
+    f.decref(x)
+    f.st("i64", f.op("add", step, 1), pc)
+    f.go("enter")
+    f.at("clean")
+    f.do(f"call void {f.ld('ptr', '%e', L.E_CLEANUP)}(ptr {plan}, ptr %slots, ptr {ctx})")
+    f.go("failed")
+    f.at("error")
+    at = f.op("lshr", f.op("sub", r, 2), 1)
+    hook = f.ld("ptr", f.state(), L.ERROR_HOOK)
+    f.when(f.is_null(hook), "lost")
+    x = f.call(
+        "ptr", "PyObject_CallFunction", f"ptr {hook}", f"ptr {string('OLLL')}", f"ptr {owner}",
+        f"i64 {at}",
+        f"i64 {f.ld('i64', ctx, 40)}", f"i64 {f.ld('i64', ctx, 32)}",
+    )  # fmt: skip
+    f.when(f.is_null(x), "failed")
+    f.decref(x)
+    f.go("lost")
+    f.at("lost")
+    f.fail(
+        "SystemError", "internal error in pullback: a compiled program failed and nobody says why"
+    )
+    f.go("failed")
+    f.at("failed")
+    f.ret("i64 -1")
+    return f
+
+
+def _results() -> Fn:
+    """i64 results(e, slots, objs, results): makes the output objects; on failure what was made is
+    gone, -1."""
+    f = Fn("pb_results", "i64", "ptr e, ptr slots, ptr objs, ptr results", internal=True)
+    n, outs = f.ld("i64", "%e", L.E_NOUTS), f.ld("ptr", "%e", L.E_OUTS)
+    bad = f.var("i64", 0)
+    sizes = f.ld("i64", "%e", L.E_SIZES)
+
+    def one(k: str) -> None:
+        o = f.gep(outs, f.op("shl", k, 5))
+        where = f.ld("i64", o)
+        f.st("ptr", "null", f.idx("%results", k))
+        cases = f"i64 {L.OUT_ALIAS}, label %alias i64 {L.OUT_CONST}, label %const "
+        cases += f"i64 {L.OUT_SAME}, label %twin"
+        f.do(f"switch i64 {f.ld('i64', o, 24)}, label %make [{cases}]")
+        f.at("const")
+        held = f.ld("ptr", o)
+        f.incref(held)
+        f.st("ptr", held, f.idx("%results", k))
+        f.go("one_next")
+        f.at("twin")
+        twin = f.ld("ptr", f.idx("%results", where))
+        f.br(f.is_null(twin), "one_next", "twice")
+        f.at("twice")
+        f.incref(twin)
+        f.st("ptr", twin, f.idx("%results", k))
+        f.go("one_next")
+        f.at("alias")
+        a = f.ld("ptr", f.idx("%objs", where))
+        f.br(f.is_null(a), "scalar", "aliased")
+        f.at("scalar")
+        f.fail("SystemError", "internal error in pullback: an output that is a Python scalar")
+        f.st("i64", 1, bad)
+        f.go("one_next")
+        f.at("aliased")
+        f.incref(a)
+        f.st("ptr", a, f.idx("%results", k))
+        f.go("one_next")
+        f.at("make")
+        data, asked = f.ld("ptr", f.idx("%slots", where)), f.ld("i64", o, 8)
+        made_by_plan = f.cmp("eq", f.ld("i64", o, 24), L.OUT_FROM_PLAN)
+        offset = f.v(f"select i1 {made_by_plan}, i64 {sizes}, i64 0")
+        planned = f.ld("i64", f.idx("%slots", f.op("add", where, offset)))
+        size = f.v(f"select i1 {made_by_plan}, i64 {planned}, i64 {asked}")
+        x = f.own("ptr", "pb_make", f"ptr {f.ld('ptr', o, 16)}", f"ptr {data}", f"i64 {size}")
+        f.br(f.is_null(x), "lost", "made")
+        f.at("lost")
+        f.own("void", "pb_free", f"ptr {data}", f"i64 {size}")
+        f.st("i64", 1, bad)
+        f.go("one_next")
+        f.at("made")
+        f.st("ptr", x, f.idx("%results", k))
+
+    _loop(f, "one", n, one)
+    f.br(f.cmp("eq", f.ld("i64", bad), 0), "good", "undo_all")
+    f.at("good")
+    f.ret("i64 0")
+    f.at("undo_all")
+    _loop(f, "undo", n, lambda k: f.xdecref(f.ld("ptr", f.idx("%results", k))))
+    f.ret("i64 -1")
+    return f
+
+
+def _sequence() -> Fn:
+    """ptr sequence(items, n, list?): a tuple or list that takes over the items' references; they
+    are dropped on failure."""
+    f = Fn("pb_sequence", "ptr", "ptr items, i64 n, i64 kind", internal=True)
+    made, place = f.var("ptr", "null"), f.var("ptr", "null")
+    f.br(f.cmp("eq", "%kind", 0), "tuple", "list")
+    f.at("tuple")
+    t = f.call("ptr", "PyTuple_New", "i64 %n")
+    f.when(f.is_null(t), "failed")
+    f.st("ptr", t, made)
+    f.st("ptr", f.gep(t, L.TUPLE_ITEMS), place)
+    f.go("fill")
+    f.at("list")
+    x = f.call("ptr", "PyList_New", "i64 %n")
+    f.when(f.is_null(x), "failed")
+    f.st("ptr", x, made)
+    f.st("ptr", f.ld("ptr", x, 24), place)
+    f.go("fill")
+    f.at("fill")
+    at = f.ld("ptr", place)
+    _loop(f, "item", "%n", lambda k: f.st("ptr", f.ld("ptr", f.idx("%items", k)), f.idx(at, k)))
+    f.ret("ptr " + f.ld("ptr", made))
+    f.at("failed")
+    _loop(f, "drop", "%n", lambda k: f.decref(f.ld("ptr", f.idx("%items", k))))
+    f.ret("ptr null")
+    return f
+
+
+def _build() -> Fn:
+    """ptr build(e, results): the Python result; takes over the references in `results`."""
+    f = Fn("pb_build", "ptr", "ptr e, ptr results", internal=True)
+    kind, n = f.ld("i64", "%e", L.E_RESULT), f.ld("i64", "%e", L.E_NOUTS)
+    f.br(f.cmp("eq", kind, L.RESULT_SINGLE), "single", "other")
+    f.at("single")
+    f.ret("ptr " + f.ld("ptr", "%results"))
+    f.at("other")
+    argument = f.ld("ptr", "%e", L.E_RESULT_ARG)
+    f.when(f.cmp("eq", kind, L.RESULT_PROGRAM), "program")
+    islist = f.v(f"zext i1 {f.cmp('eq', kind, L.RESULT_LIST)} to i64")
+    t = f.own("ptr", "pb_sequence", "ptr %results", f"i64 {n}", f"i64 {islist}")
+    f.when(f.is_null(t), "failed")
+    f.br(f.cmp("eq", kind, L.RESULT_CALL), "call", "plain")
+    f.at("plain")
+    f.ret("ptr " + t)
+    f.at("call")
+    r = f.call("ptr", "PyObject_CallOneArg", f"ptr {argument}", f"ptr {t}")
+    f.decref(t)
+    f.ret("ptr " + r)
+    f.at("failed")
+    f.ret("ptr null")
+    f.at("program")
+    f.ret("ptr " + f.own("ptr", "pb_program", f"ptr {argument}", "ptr %results", f"i64 {n}"))
+    return f
+
+
+def _program() -> Fn:
+    """ptr program(code, results, n): a postfix program over a stack builds nested tuples, lists
+    and dicts."""
+    f = Fn("pb_program", "ptr", "ptr code, ptr results, i64 n", internal=True)
+    stack = f.local(f"[{L.MAX_RESULT_STACK} x ptr], align 16")
+    top, at, made = f.var("i64", 0), f.var("ptr", "%code"), f.var("ptr", "null")
+    f.go("step")
+    f.at("step")
+    p = f.ld("ptr", at)
+    code, arg = f.ld("i64", p), f.ld("i64", p, 8)
+    f.st("ptr", f.gep(p, 16), at)
+    sp = f.ld("i64", top)
+    names = {
+        L.P_LEAF: "leaf",
+        L.P_TUPLE: "seq",
+        L.P_LIST: "seq",
+        L.P_DICT: "dict",
+        L.P_CONST: "const",
+    }
+    cases = " ".join(f"i64 {k}, label %{v}" for k, v in names.items())
+    f.do(f"switch i64 {code}, label %finish [{cases}]")
+    f.at("leaf")
+    x = f.ld("ptr", f.idx("%results", arg))
+    f.incref(x)
+    f.st("ptr", x, made)
+    f.go("push")
+    f.at("const")
+    x = f.v(f"inttoptr i64 {arg} to ptr")
+    f.incref(x)
+    f.st("ptr", x, made)
+    f.go("push")
+    f.at("push")
+    f.st("ptr", f.ld("ptr", made), f.idx(stack, f.ld("i64", top)))
+    f.bump(top, 0, 1)
+    f.go("step")
+    f.at("seq")
+    base = f.op("sub", sp, arg)
+    islist = f.v(f"zext i1 {f.cmp('eq', code, L.P_LIST)} to i64")
+    f.st("i64", base, top)
+    t = f.own("ptr", "pb_sequence", f"ptr {f.idx(stack, base)}", f"i64 {arg}", f"i64 {islist}")
+    f.when(f.is_null(t), "drop")
+    f.st("ptr", t, made)
+    f.go("push")
+    f.at("dict")
+    keys = f.v(f"inttoptr i64 {arg} to ptr")
+    count = f.ld("i64", keys, 16)
+    d = f.call("ptr", "PyDict_New")
+    f.when(f.is_null(d), "drop")
+    start = f.op("sub", sp, count)
+
+    def item(k: str) -> None:
+        value = f.ld("ptr", f.idx(stack, f.op("add", start, k)))
+        r = f.call(
+            "i32",
+            "PyDict_SetItem",
+            f"ptr {d}",
+            f"ptr {f.ld('ptr', f.idx(f.gep(keys, L.TUPLE_ITEMS), k))}",
+            f"ptr {value}",
+        )
+        f.when(f.cmp("ne", r, 0, "i32"), "bad_dict")
+
+    _loop(f, "item", count, item)
+    _loop(f, "given", count, lambda k: f.decref(f.ld("ptr", f.idx(stack, f.op("add", start, k)))))
+    f.st("i64", start, top)
+    f.st("ptr", d, made)
+    f.go("push")
+    f.at("bad_dict")
+    f.decref(d)
+    f.go("drop")
+    f.at("drop")
+    _loop(f, "dropped", f.ld("i64", top), lambda k: f.decref(f.ld("ptr", f.idx(stack, k))))
+    f.st("ptr", "null", stack)
+    f.go("finish")
+    f.at("finish")
+    _loop(f, "end", "%n", lambda k: f.decref(f.ld("ptr", f.idx("%results", k))))
+    f.ret("ptr " + f.ld("ptr", stack))
+    return f
+
+
+def _run() -> Fn:
+    """ptr run(e, datas, objs): the result, null with an exception set, or SLOW."""
+    f = Fn("pb_run", "ptr", "ptr e, ptr datas, ptr objs", internal=True)
+    owner, nouts = f.ld("ptr", "%e", L.E_OWNER), f.ld("i64", "%e", L.E_NOUTS)
+    slots = f.v(f"alloca i64, i64 {f.ld('i64', '%e', L.E_NSLOTS)}, align 16")
+    saved = f.v(f"alloca ptr, i64 {nouts}, align 16")
+    ndonated = f.ld("i64", "%e", L.E_NDONATED)
+    blocks = f.v(f"alloca i64, i64 {f.op('shl', ndonated, 1)}, align 16")
+    donates = f.cmp("ne", ndonated, 0)
+    f.own("void", "pb_fill", "ptr %e", f"ptr {slots}", "ptr %datas")
+    f.unless(
+        f.cmp("ne", f.own("i64", "pb_outputs", "ptr %e", f"ptr {slots}", f"ptr {saved}"), 0),
+        "memory",
+    )
+    f.br(donates, "donate", "go")
+    f.at("donate")
+    ok = f.own("i64", "pb_donate", "ptr %e", "ptr %objs", f"ptr {blocks}")
+    f.br(f.cmp("ne", ok, 0), "go", "refused")
+    f.at("go")
+    f.incref(owner)
+    hold = f.cmp("ne", f.ld("i64", "%e", L.E_FLAGS), 0)
+    f.br(hold, "hold", "run")
+    f.at("hold")
+    f.own("void", "pb_hold", "ptr %e", "ptr %objs")
+    f.go("run")
+    f.at("run")
+    status = f.own("i64", "pb_execute", "ptr %e", f"ptr {slots}")
+    good = f.cmp("eq", status, 0)
+    f.br(good, "make", "bad")
+    f.at("bad")
+    f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 0")
+    f.go("made")
+    f.at("make")  # `saved` serves for the result objects now
+    made = f.own(
+        "i64", "pb_results", "ptr %e", f"ptr {slots}", "ptr %objs", f"ptr {saved}", "i64 0"
+    )
+    f.go("made")
+    f.at("made")
+    final = f.v(f"phi i64 [-1, %bad], [{made}, %make]")
+    f.br(hold, "unhold", "after")
+    f.at("unhold")
+    f.own("void", "pb_unhold", "ptr %e", "ptr %objs")
+    f.go("after")
+    f.at("after")
+    f.br(donates, "donated", "build")
+    f.at("donated")
+    failed = f.v(f"zext i1 {f.op('xor', good, 'true', 'i1')} to i64")
+    f.own("void", "pb_free_donated", "ptr %e", f"ptr {blocks}", f"i64 {failed}")
+    f.go("build")
+    f.at("build")
+    f.br(f.cmp("eq", final, 0), "result", "failed")
+    f.at("result")
+    r = f.own("ptr", "pb_build", "ptr %e", f"ptr {saved}")
+    f.decref(owner)
+    f.ret("ptr " + r)
+    f.at("failed")
+    f.decref(owner)
+    f.ret("ptr null")
+    f.at("memory")
+    f.call("ptr", "PyErr_NoMemory")
+    f.ret("ptr null")
+    f.at("refused")
+    f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
+    f.ret(f"ptr inttoptr (i64 {SLOW} to ptr)")
+    return f
+
+
+def _serial() -> Fn:
+    """parallel_for of the default context: one chunk after the other."""
+    f = Fn("pb_serial_for", "void", "ptr ctx, ptr fn, ptr closure, i64 n")
+    _loop(f, "chunk", "%n", lambda k: f.do(f"call void %fn(ptr %ctx, ptr %closure, i64 {k})"))
+    f.ret()
+    return f
+
+
+def run_functions() -> list[Fn]:
+    """Everything that runs entries."""
+    return [
+        _fill(), _outputs(), _free_saved(), *_hold(), _donate(), _free_donated(), _execute(),
+        _results(), _sequence(),
+        _program(), _build(), _run(), _serial(),
+    ]  # fmt: skip

@@ -1,0 +1,153 @@
+"""Where arrays are: the device and sharding of an Array, and arrays put somewhere on purpose
+(committed).
+
+All devices of a process share its memory, so that a placed array is the same memory with its
+sharding noted. Installed on ArrayImpl when this module is imported.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ..core.avals import typeof
+from ..primitives.keys import PRNGKeyArray
+from .array import ArrayImpl, make_array, np_view
+from .devices import Device, default_device_or_first
+from .layouts import Format, Layout
+from .shardings import Sharding, SingleDeviceSharding
+
+__all__ = ["Shard", "place", "sharding_of"]
+
+
+class Shard:
+    """The part of an array that one device holds: `data` is an array, `index` its place in the
+    whole.
+    """
+
+    def __init__(
+        self, device: Device, sharding: Sharding, global_shape: Any, data: Any, replica_id: int = 0
+    ) -> None:
+        self.device, self._sharding, self._global_shape = device, sharding, tuple(global_shape)
+        self.data, self.replica_id = data, replica_id
+
+    @property
+    def index(self) -> tuple[slice, ...]:
+        return self._sharding.devices_indices_map(self._global_shape)[self.device]
+
+    def __repr__(self) -> str:
+        return (
+            f"Shard(device={self.device!r}, index={self.index}, replica_id={self.replica_id}, "
+            f"data={self.data})"
+        )
+
+
+def sharding_of(x: Any) -> Sharding:
+    """The sharding that an array was put with, or that of the default device."""
+    held = getattr(x, "_committed", None)
+    if isinstance(held, Sharding):
+        return held
+    return SingleDeviceSharding(default_device_or_first())
+
+
+def place(x: Any, sharding: Sharding) -> Any:
+    """The same values as another Array, committed to a sharding. ValueError if the shape cannot be
+    divided so.
+    """
+    sharding.shard_shape(typeof(x).shape)
+    if isinstance(x, PRNGKeyArray):
+        return x
+    placed = make_array(np_view(x), x.aval)
+    placed._committed = sharding
+    return placed
+
+
+def _device(self: Any) -> Any:
+    sharding = sharding_of(self)
+    devices = sharding.device_set
+    return next(iter(devices)) if len(devices) == 1 else sharding
+
+
+def _shards(self: Any) -> list[Shard]:
+    sharding = sharding_of(self)
+    shape = self.aval.shape
+    shards, copies = [], {}  # type: ignore[var-annotated]
+    for device, index in sharding.devices_indices_map(shape).items():
+        key = tuple((s.start, s.stop) for s in index)
+        whole = all(s == slice(None) for s in index)
+        data = self if whole else make_array(np_view(self)[index], copy=True)
+        shards.append(Shard(device, sharding, shape, data, copies.get(key, 0)))
+        copies[key] = copies.get(key, 0) + 1
+    return shards
+
+
+def devices(self: Any) -> set[Device]:
+    """The devices that hold the array."""
+    return sharding_of(self).device_set
+
+
+def addressable_data(self: Any, index: int) -> Any:
+    """The array that the device number `index` of this process holds."""
+    return _shards(self)[index].data
+
+
+def to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
+    """The array on another device, or with another sharding."""
+    if stream is not None:
+        raise NotImplementedError("stream argument of array.to_device()")
+    return place(self, device if isinstance(device, Sharding) else SingleDeviceSharding(device))
+
+
+_PROPERTIES = {
+    "sharding": (sharding_of, "How the array lies on devices."),
+    "device": (_device, "The device, if there is one; else the sharding."),
+    "addressable_shards": (_shards, "The parts that this process's devices hold."),
+    "global_shards": (_shards, "The parts that all devices hold."),
+    "is_fully_replicated": (
+        lambda self: sharding_of(self).is_fully_replicated,
+        "Every device has every element.",
+    ),
+    "format": (
+        lambda self: Format(Layout(tuple(range(len(self.aval.shape)))), sharding_of(self)),
+        "The order of the axes in memory, and the sharding.",
+    ),
+    "traceback": (
+        lambda self: None,
+        "Not kept: the line that made an array is known while tracing only.",
+    ),
+}
+
+
+def _install() -> None:
+    for cls in (ArrayImpl, PRNGKeyArray):
+        for name, (get, doc) in _PROPERTIES.items():
+            setattr(cls, name, property(get, doc=doc))
+        for function in (devices, addressable_data, to_device):
+            setattr(cls, function.__name__, function)
+    for name, value in {"committed": False, "is_fully_addressable": True}.items():
+        setattr(PRNGKeyArray, name, property(lambda self, value=value: value))  # type: ignore[misc]
+
+
+_install()
+
+
+def from_shards(shape: Any, sharding: Sharding, arrays: Any) -> Any:
+    """One array of the parts that devices hold, in the order of the sharding's devices."""
+    shape = tuple(shape)
+    places = list(sharding.devices_indices_map(shape).values())
+    if len(places) != len(arrays):
+        raise ValueError(
+            f"the sharding has {len(places)} devices, but {len(arrays)} arrays were given"
+        )
+    parts = [np.asarray(a) for a in arrays]
+    want = sharding.shard_shape(shape)
+    whole = np.empty(shape, parts[0].dtype if parts else np.float32)
+    for index, part in zip(places, parts, strict=True):
+        if part.shape != want:
+            raise ValueError(
+                f"the sharding divides {shape} into arrays of shape {want}, got one of shape "
+                f"{part.shape}"
+            )
+        whole[index] = part
+    return place(make_array(whole), sharding)

@@ -1,0 +1,523 @@
+"""Shardings as data: meshes of devices with named axes, and how the axes of an array lie on them.
+
+On one device every sharding is trivial; programs that name shardings run unchanged, and
+transformations keep what is written here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..core.avals import ManualAxisType as ManualAxisType
+from .devices import Device, default_device_or_first, devices
+
+
+class AxisType(enum.Enum):
+    """Who decides how values lie on a mesh axis."""
+
+    Auto = enum.auto()
+    Explicit = enum.auto()
+    Manual = enum.auto()
+
+    def __repr__(self) -> str:
+        return self.name
+
+
+class Space(enum.Enum):
+    """The kinds of memory that `device_put` may name."""
+
+    Device = enum.auto()
+    Host = enum.auto()
+    Any = enum.auto()
+
+    def __repr__(self) -> str:
+        return f"MemorySpace.{self.name}"
+
+    __str__ = __repr__
+
+
+class PartitionSpec(tuple):  # type: ignore[type-arg]
+    """For each array axis: the mesh axis (or tuple of them) that it is divided over, or None.
+
+    >>> PartitionSpec("x", None)
+    P('x', None)
+    """
+
+    UNCONSTRAINED: Any
+    unreduced: frozenset[Any]
+    reduced: frozenset[Any]
+
+    def __new__(
+        cls, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()
+    ) -> PartitionSpec:
+        spec = super().__new__(
+            cls, tuple(tuple(p) if isinstance(p, list) else p for p in partitions)
+        )
+        spec.unreduced, spec.reduced = frozenset(unreduced), frozenset(reduced)
+        return spec
+
+    def __repr__(self) -> str:
+        inner = ", ".join(repr(p) for p in self) + ("," if len(self) == 1 else "")
+        for name in ("unreduced", "reduced"):
+            if names := getattr(self, name):
+                gap = ", " if inner and not inner.endswith(",") else " " if inner else ""
+                inner += f"{gap}{name}={set(names)!r}"
+        return f"P({inner})"
+
+    def __reduce__(self) -> Any:
+        return PartitionSpec, tuple(self)
+
+    def __add__(self, other: Any) -> PartitionSpec:
+        return PartitionSpec(*tuple.__add__(self, tuple(other)))
+
+    def index(self, value: Any, *rest: Any) -> int:
+        return super().index(value, *rest)
+
+
+class _Unconstrained:
+    def __repr__(self) -> str:
+        return "UNCONSTRAINED"
+
+
+PartitionSpec.UNCONSTRAINED = _Unconstrained()
+
+
+class AbstractDevice:
+    """A kind of device, without being one."""
+
+    def __init__(self, device_kind: str = "cpu", num_cores: int | None = None) -> None:
+        self.device_kind, self.num_cores = device_kind, num_cores
+
+
+class _MeshBase:
+    axis_names: tuple[Any, ...]
+    axis_sizes: tuple[int, ...]
+    axis_types: tuple[AxisType, ...]
+
+    @property
+    def shape(self) -> OrderedDict[Any, int]:
+        return OrderedDict(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
+    def shape_tuple(self) -> tuple[tuple[Any, int], ...]:
+        return tuple(zip(self.axis_names, self.axis_sizes, strict=True))
+
+    @property
+    def size(self) -> int:
+        return int(np.prod(self.axis_sizes, dtype=int)) if self.axis_sizes else 0
+
+    @property
+    def empty(self) -> bool:
+        return not self.axis_names
+
+    def _of_type(self, kind: AxisType) -> tuple[Any, ...]:
+        return tuple(n for n, t in zip(self.axis_names, self.axis_types, strict=True) if t is kind)
+
+    auto_axes = property(lambda self: self._of_type(AxisType.Auto))
+    explicit_axes = property(lambda self: self._of_type(AxisType.Explicit))
+    manual_axes = property(lambda self: self._of_type(AxisType.Manual))
+    are_all_axes_auto = property(lambda self: all(t is AxisType.Auto for t in self.axis_types))
+    are_all_axes_explicit = property(
+        lambda self: bool(self.axis_types) and all(t is AxisType.Explicit for t in self.axis_types)
+    )
+    are_all_axes_manual = property(
+        lambda self: bool(self.axis_types) and all(t is AxisType.Manual for t in self.axis_types)
+    )
+
+
+def _types(axis_types: Any, n: int) -> tuple[AxisType, ...]:
+    if axis_types is None:
+        return (AxisType.Auto,) * n
+    types = (axis_types,) * n if isinstance(axis_types, AxisType) else tuple(axis_types)
+    if len(types) != n:
+        raise ValueError(f"the mesh has {n} axes, axis_types has {len(types)} entries")
+    return types
+
+
+class Mesh(_MeshBase):
+    """An array of devices with named axes.
+
+    >>> Mesh(np.array(devices()), ("x",))
+    Mesh('x': 1, axis_types=(Auto,))
+
+    Raises ValueError if the number of names is not the number of axes.
+    """
+
+    def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
+        if not isinstance(devices, np.ndarray):
+            devices = np.array(devices, dtype=object)
+        names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        if devices.ndim != len(names):
+            raise ValueError(
+                "Mesh requires the ndim of its first argument (`devices`) to equal the length of "
+                f"its second argument (`axis_names`), but got devices.ndim == {devices.ndim} and "
+                f"len(axis_names) == {len(names)}."
+            )
+        self.devices, self.axis_names = devices.copy(), names
+        self.axis_sizes = devices.shape
+        self.axis_types = _types(axis_types, len(names))
+
+    device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
+    local_mesh = property(lambda self: self)
+    local_devices = property(lambda self: list(self.devices.flat))
+    is_multi_process = property(lambda self: False)
+
+    @property
+    def abstract_mesh(self) -> AbstractMesh:
+        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (
+            isinstance(other, Mesh)
+            and self.axis_names == other.axis_names
+            and self.axis_types == other.axis_types
+            and self.devices.shape == other.devices.shape
+            and all(a is b for a, b in zip(self.devices.flat, other.devices.flat, strict=True))
+        )
+
+    def __hash__(self) -> int:
+        return hash(
+            (self.axis_names, self.axis_sizes, self.axis_types, tuple(map(id, self.devices.flat)))
+        )
+
+    def __repr__(self) -> str:
+        if self.empty:
+            return "Mesh(axis_sizes=(), axis_names=())"
+        return (
+            f"Mesh(axis_sizes={self.axis_sizes}, axis_names={self.axis_names}, "
+            f"axis_types={self.axis_types})"
+        )
+
+    def __str__(self) -> str:
+        if self.empty:
+            return "Mesh()"
+        sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple)
+        return (
+            f"Mesh({sizes}, axis_types=("
+            f"{', '.join(map(repr, self.axis_types))}{',' if len(self.axis_types) == 1 else ''}))"
+        )
+
+    def __enter__(self) -> Mesh:
+        _local.stack.append(self)
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        _local.stack.pop()
+
+
+class AbstractMesh(_MeshBase):
+    """A mesh without devices: names, sizes and types of its axes."""
+
+    def __init__(
+        self,
+        axis_sizes: Any,
+        axis_names: Any = None,
+        axis_types: Any = None,
+        *,
+        abstract_device: Any = None,
+    ) -> None:
+        if axis_names is None:
+            pairs = tuple(axis_sizes)
+            axis_names, axis_sizes = tuple(n for n, _ in pairs), tuple(s for _, s in pairs)
+        self.axis_names, self.axis_sizes = tuple(axis_names), tuple(axis_sizes)
+        self.axis_types = _types(axis_types, len(self.axis_names))
+        self.abstract_device = abstract_device
+
+    abstract_mesh = property(lambda self: self)
+
+    def update_axis_types(self, changes: dict[Any, AxisType]) -> AbstractMesh:
+        types = [changes.get(n, t) for n, t in zip(self.axis_names, self.axis_types, strict=True)]
+        return AbstractMesh(self.axis_sizes, self.axis_names, types)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbstractMesh) and (self.shape_tuple, self.axis_types) == (
+            other.shape_tuple,
+            other.axis_types,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.shape_tuple, self.axis_types))
+
+    def __repr__(self) -> str:
+        sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple)
+        return (
+            f"AbstractMesh({sizes}, axis_types=("
+            f"{', '.join(map(repr, self.axis_types))}{',' if len(self.axis_types) == 1 else ''}))"
+        )
+
+
+class _Local(threading.local):
+    def __init__(self) -> None:
+        self.stack: list[Mesh] = []
+        self.abstract: list[AbstractMesh] = []
+
+
+_local = _Local()
+_EMPTY = Mesh(np.empty((), dtype=object), ())
+_EMPTY_ABSTRACT = AbstractMesh((), ())
+
+
+def get_mesh() -> Mesh:
+    """The mesh in force (an empty one if none is)."""
+    return _local.stack[-1] if _local.stack else _EMPTY
+
+
+def get_abstract_mesh() -> AbstractMesh:
+    """The abstract mesh in force (an empty one if none is)."""
+    if _local.abstract:
+        return _local.abstract[-1]
+    return _local.stack[-1].abstract_mesh if _local.stack else _EMPTY_ABSTRACT
+
+
+class set_mesh:
+    """`set_mesh(mesh)` puts a mesh in force; as a context manager, for the duration."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        if not isinstance(mesh, Mesh):
+            raise ValueError(f"Expected mesh of type `jax.sharding.Mesh`. Got {type(mesh)}")
+        self._before = list(_local.stack)
+        _local.stack.append(mesh)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, *exc: Any) -> None:
+        _local.stack[:] = self._before
+
+
+@contextlib.contextmanager
+def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
+    """Puts an abstract mesh in force."""
+    _local.abstract.append(mesh)
+    try:
+        yield
+    finally:
+        _local.abstract.pop()
+
+
+class Sharding:
+    """How an array lies on devices."""
+
+    memory_kind: str | None = None
+
+    @property
+    def device_set(self) -> set[Device]:
+        raise TypeError(f"{type(self).__name__} must define device_set")
+
+    addressable_devices = property(lambda self: self.device_set)
+    is_fully_addressable = property(lambda self: True)
+    num_devices = property(lambda self: len(self.device_set))
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        return len(self.device_set) == 1
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        return tuple(global_shape)
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        return {d: tuple(slice(None) for _ in global_shape) for d in self.device_set}
+
+    addressable_devices_indices_map = devices_indices_map
+
+    def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+        return self == other or (
+            self.is_fully_replicated
+            and other.is_fully_replicated
+            and self.device_set == other.device_set
+        )
+
+    def with_memory_kind(self, kind: str) -> Sharding:
+        return self
+
+
+class SingleDeviceSharding(Sharding):
+    """The whole array on one device."""
+
+    def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
+        self._device, self.memory_kind = device, memory_kind
+
+    @property
+    def device_set(self) -> set[Device]:
+        return {self._device}
+
+    def __repr__(self) -> str:
+        return (
+            f"SingleDeviceSharding(device={self._device!r}, "
+            f"memory_kind={self.memory_kind or 'device'})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SingleDeviceSharding) and (self._device, self.memory_kind) == (
+            other._device,
+            other.memory_kind,
+        )
+
+    def __hash__(self) -> int:
+        return hash((id(self._device), self.memory_kind))
+
+
+def _names(part: Any) -> tuple[Any, ...]:
+    """The mesh axes of one entry of a spec."""
+    return part if isinstance(part, tuple) else (part,)
+
+
+class NamedSharding(Sharding):
+    """A mesh and a PartitionSpec.
+
+    >>> NamedSharding(Mesh(np.array(devices()), ("x",)), PartitionSpec("x")).shard_shape((4,))
+    (4,)
+
+    Raises ValueError if the spec names an axis that the mesh lacks, or one twice.
+    """
+
+    def __init__(
+        self,
+        mesh: Any,
+        spec: Any,
+        *,
+        memory_kind: str | None = None,
+        _logical_device_ids: Any = None,
+    ) -> None:
+        self.mesh, self.spec = (
+            mesh,
+            spec if isinstance(spec, PartitionSpec) else PartitionSpec(*(spec or ())),
+        )
+        self.memory_kind = memory_kind
+        used: list[Any] = []
+        for part in self.spec:
+            if part is None or part is PartitionSpec.UNCONSTRAINED:
+                continue
+            for name in part if isinstance(part, tuple) else (part,):
+                if name not in mesh.axis_names:
+                    raise ValueError(
+                        f"Resource axis: {name} of {self.spec} is not found in mesh: "
+                        f"{tuple(mesh.axis_names)}."
+                    )
+                if name in used:
+                    raise ValueError(
+                        "A single NamedSharding spec specification can map every mesh axis to at "
+                        f"most one positional dimension, but {self.spec} has duplicate entries for "
+                        f"`{name}`"
+                    )
+                used.append(name)
+
+    @property
+    def device_set(self) -> set[Device]:
+        return set(self.mesh.devices.flat)
+
+    @property
+    def is_fully_replicated(self) -> bool:
+        sizes = self.mesh.shape
+        names = [
+            n for part in self.spec if part for n in (part if isinstance(part, tuple) else (part,))
+        ]
+        return all(sizes[n] == 1 for n in names)
+
+    def _divisor(self, k: int) -> int:
+        part = self.spec[k] if k < len(self.spec) else None
+        if part is None or part is PartitionSpec.UNCONSTRAINED:
+            return 1
+        return int(
+            np.prod(
+                [self.mesh.shape[n] for n in (part if isinstance(part, tuple) else (part,))],
+                dtype=int,
+            )
+        )
+
+    def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        for k, n in enumerate(global_shape):
+            if n % self._divisor(k):
+                raise ValueError(
+                    f"Sharding {self} implies that array axis {k} is partitioned "
+                    f"{self._divisor(k)} times, but the dimension size is {n} (full shape: "
+                    f"{tuple(global_shape)})"
+                )
+        return tuple(n // self._divisor(k) for k, n in enumerate(global_shape))
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        local = self.shard_shape(global_shape)
+        names = list(self.mesh.axis_names)
+        indices = {}
+        for position, device in np.ndenumerate(self.mesh.devices):
+            place = []
+            for k, size in enumerate(local):
+                if size == global_shape[k]:
+                    place.append(slice(None))
+                    continue
+                number = 0
+                for name in _names(self.spec[k]):
+                    axis = names.index(name)
+                    number = number * self.mesh.devices.shape[axis] + position[axis]
+                place.append(slice(number * size, (number + 1) * size))
+            indices[device] = tuple(place)
+        return indices
+
+    addressable_devices_indices_map = devices_indices_map
+
+    def update(self, **changes: Any) -> NamedSharding:
+        fields = {"mesh": self.mesh, "spec": self.spec, "memory_kind": self.memory_kind, **changes}
+        return NamedSharding(fields["mesh"], fields["spec"], memory_kind=fields["memory_kind"])
+
+    def with_memory_kind(self, kind: str) -> NamedSharding:
+        return self.update(memory_kind=kind)
+
+    def __repr__(self) -> str:
+        return (
+            f"NamedSharding(mesh={self.mesh}, spec={self.spec!r}, "
+            f"memory_kind={self.memory_kind or 'device'})"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NamedSharding) and (self.mesh, self.spec, self.memory_kind) == (
+            other.mesh,
+            other.spec,
+            other.memory_kind,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.mesh, self.spec, self.memory_kind))
+
+
+def make_single_device_sharding(
+    device: Device, *, memory_kind: str | None = None
+) -> SingleDeviceSharding:
+    return SingleDeviceSharding(device, memory_kind=memory_kind)
+
+
+def default_sharding() -> SingleDeviceSharding:
+    """The sharding of new arrays."""
+    return SingleDeviceSharding(default_device_or_first())
+
+
+def make_mesh(
+    axis_shapes: Sequence[int],
+    axis_names: Sequence[Any],
+    axis_types: Any = None,
+    *,
+    devices: Any = None,
+) -> Mesh:
+    """A mesh of the first devices. ValueError if there are not enough."""
+    chosen = _all_devices() if devices is None else list(devices)
+    need = int(np.prod(axis_shapes, dtype=int))
+    if need > len(chosen):
+        raise ValueError(
+            f"Number of devices {len(chosen)} must be >= the product of mesh_shape "
+            f"{tuple(axis_shapes)}"
+        )
+    grid = np.empty(need, dtype=object)
+    grid[:] = chosen[:need]
+    if axis_types is None:
+        axis_types = (AxisType.Explicit,) * len(axis_shapes)
+    return Mesh(grid.reshape(tuple(axis_shapes)), axis_names, axis_types)
+
+
+def _all_devices() -> list[Device]:
+    return devices()

@@ -1,0 +1,589 @@
+"""The native fast path of calls: jitted functions, operators and row reads, from an argument key
+to a run plan.
+
+For the layers above:
+
+* `new_function(slow, statics=0)`: a JitFunction; `slow(*args, **kwargs)` does what no entry does.
+  `statics` is a bit mask of positional arguments that are compared by identity and are no
+  operands. Methods and attributes can be set on it.
+* In `slow`, after the work is done: `key = signature(statics, args, kwargs)` (None: this call
+  cannot be native), then `entry = plan_entry(key, ...)` and `add_entry(function, entry)`;
+  `add_operator_entry(name, entry)` for operators.
+* `leaf_order(flatten, args, kwargs, statics)`: for each leaf that `flatten((args, kwargs))` gives,
+  its number in native order.
+* `result_of(tree_of_numbers, unflatten)`: how outputs become the Python result.
+* `fast_path_open()`: may entries be added now (no trace, no thread-local flag, nothing to debug)?
+
+An entry serves while the global flags are what they were when it was made: `config_key()` numbers
+their values. While a thread overrides a flag, or traces, in any thread, every call takes the slow
+way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback import config
+from pullback.backends import llvm
+from pullback.backends.llvm import threads
+from pullback.backends.llvm.table import POOL
+from pullback.core import avals, trace
+from pullback.runtime import native_layout as L
+from pullback.runtime.array import ArrayImpl
+from pullback.runtime.memory import alloc_address, engine, free_address
+from pullback.runtime.native import Native
+from pullback.runtime.native_call import hash_words
+
+__all__ = [
+    "Entry", "JitFunction", "add_entry", "add_operator_entry", "add_row_entry", "clear_entries",
+    "clear_operator_entries",
+    "config_key", "entry_count", "fast_path_open", "leaf_order", "make_entry", "native_leaves",
+    "new_function", "plan_entry",
+    "result_of", "signature",
+]  # fmt: skip
+
+JitFunction: Any = engine.JitFunction
+_native = engine if isinstance(engine, Native) else None
+_signature = engine.functions["signature"]
+_MAX_ENTRIES = 512  # of one function; 8 times as many of one operator
+_lock = threading.RLock()
+
+
+def new_function(slow: Callable[..., Any], statics: int = 0) -> Any:
+    """A JitFunction in front of a Python function."""
+    if not callable(slow):
+        raise TypeError(f"new_function: expected a callable, got {slow!r}")
+    return engine.functions["new_function"](slow, statics)
+
+
+def signature(statics: int, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes | None:
+    """The native key of a call, or None if one of its operands is nothing that the fast path
+    knows."""
+    return _signature(statics, *args, **kwargs)  # type: ignore[no-any-return]
+
+
+# --- keys ---
+def native_leaves(
+    args: Sequence[Any], kwargs: dict[str, Any], statics: int = 0
+) -> tuple[list[Any], list[Any]]:
+    """The leaves of a call in native order, and the objects whose addresses its key holds."""
+    leaves: list[Any] = []
+    held: list[Any] = []
+    for k, x in enumerate(args):
+        if k < 64 and statics >> k & 1:
+            held.append(x)
+        else:
+            _walk(x, leaves, held)
+    for name, x in kwargs.items():
+        held.append(name)
+        _walk(x, leaves, held)
+    return leaves, held
+
+
+def _walk(x: Any, leaves: list[Any], held: list[Any]) -> None:
+    kind = type(x)
+    if kind is tuple or kind is list:
+        for item in x:
+            _walk(item, leaves, held)
+    elif kind is dict:
+        for key, item in x.items():
+            held.append(key)
+            _walk(item, leaves, held)
+    elif x is not None:
+        leaves.append(x)
+        if kind is ArrayImpl:
+            held.append(x.aval)
+
+
+def leaf_order(
+    flatten: Callable[[Any], list[Any]],
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    statics: int = 0,
+) -> list[int]:
+    """For each leaf of `flatten((args, kwargs))`, static arguments replaced by None, its number in
+    native order."""
+    counter = iter(range(1 << 30))
+    numbered = tuple(
+        None if k < 64 and statics >> k & 1 else _number(x, counter) for k, x in enumerate(args)
+    )
+    return flatten((numbered, {name: _number(x, counter) for name, x in kwargs.items()}))
+
+
+def _number(x: Any, counter: Iterator[int]) -> Any:
+    kind = type(x)
+    if kind is tuple or kind is list:
+        return kind([_number(item, counter) for item in x])
+    if kind is dict:
+        return {key: _number(item, counter) for key, item in x.items()}
+    return None if x is None else next(counter)
+
+
+# --- results ---
+Result = tuple[int, Any]
+
+
+def result_of(tree: Any, unflatten: Callable[[Any], Any] | None = None) -> Result:
+    """How outputs become a result: `tree` has output numbers as leaves; for other containers
+    `unflatten(tuple of outputs)`."""
+    if type(tree) is int and tree == 0:
+        return L.RESULT_SINGLE, None
+    for kind, code in ((tuple, L.RESULT_TUPLE), (list, L.RESULT_LIST)):
+        if type(tree) is kind and all(type(x) is int and x == k for k, x in enumerate(tree)):
+            return code, None
+    words: list[int] = []
+    held: list[Any] = []
+    depth = _program(tree, words, held, 0)
+    if depth is not None and depth < L.MAX_RESULT_STACK:
+        return L.RESULT_PROGRAM, ([*words, L.P_END, 0], held)
+    if unflatten is None:
+        raise TypeError("result_of: the tree has containers that need an unflatten function")
+    return L.RESULT_CALL, unflatten
+
+
+def _program(tree: Any, words: list[int], held: list[Any], depth: int) -> int | None:
+    """Appends the postfix program of a tree; the deepest stack it needs, or None if a container is
+    unknown."""
+    kind = type(tree)
+    if kind is int:
+        words += [L.P_LEAF, tree]
+        return depth + 1
+    if tree is None:
+        held.append(tree)
+        words += [L.P_CONST, id(tree)]
+        return depth + 1
+    if kind not in (tuple, list, dict):
+        return None
+    items = list(tree.values()) if kind is dict else tree
+    deepest = depth + 1
+    for k, item in enumerate(items):
+        below = _program(item, words, held, depth + k)
+        if below is None:
+            return None
+        deepest = max(deepest, below)
+    if kind is dict:
+        keys = tuple(tree)
+        held.append(keys)
+        words += [L.P_DICT, id(keys)]
+    else:
+        words += [L.P_TUPLE if kind is tuple else L.P_LIST, len(items)]
+    return deepest
+
+
+# --- entries ---
+class Entry:
+    """What runs when a key is met. Holds everything that the native side has only addresses of."""
+
+    __slots__ = ("__weakref__", "address", "config", "keep", "on_error", "on_host", "words")
+
+    def __init__(self, key: Sequence[int], keep: Sequence[Any]) -> None:
+        self.keep: list[Any] = list(keep)
+        self.words: list[int] = list(key)
+        self.config = config_key()
+        self.address = 0
+        self.on_error: Callable[[int, int, int], Any] | None = None
+        self.on_host: Callable[[int, int, int], Any] | None = None
+
+    def block(self, words: Sequence[int]) -> int:
+        """The address of words that live as long as the entry."""
+        data = (ctypes.c_int64 * max(1, len(words)))(*[_signed(w) for w in words])
+        self.keep.append(data)
+        return ctypes.addressof(data)
+
+    def finish(self, fields: dict[int, int]) -> Entry:
+        """Packs the native part."""
+        packed = [0] * L.ENTRY_WORDS
+        base = {
+            L.E_OWNER: id(self), L.E_NKEYS: len(self.words), L.E_KEYS: self.block(self.words),
+            L.E_CONFIG: self.config }  # fmt: skip
+        for offset, word in (base | fields).items():
+            packed[offset // 8] = word
+        self.address = self.block(packed)
+        return self
+
+
+def _signed(word: int) -> int:
+    return word - (1 << 64) if word >> 63 > 0 else word
+
+
+_contexts: list[Any] = []  # the one context; entries have its address, so it is never given up
+
+
+def _shared_context() -> int:
+    """The address of the context block that runs are given a copy of."""
+    with _lock:
+        if not _contexts:
+            _contexts.append(llvm.Context(alloc_address, free_address))
+        _contexts[0].reset()
+    return int(_contexts[0].address)
+
+
+def refresh_context() -> None:
+    """After the number of threads has changed."""
+    if _contexts:
+        _shared_context()
+
+
+def make_entry(
+    key: bytes,
+    held: Sequence[Any],
+    leaves: Sequence[tuple[int, int]],
+    run: dict[int, int],
+    slots: Sequence[int],
+    outs: Sequence[tuple[int, int, int, Any]],
+    result: Result,
+    *,
+    donated: Sequence[tuple[int, int]] = (),
+    flags: int = 0,
+    keep: Sequence[Any] = (),
+    ctx: int = 0,
+) -> Entry:
+    """An entry from its parts.
+
+    `leaves`: slot (or -1) and conversion code of each leaf in native order. `run`: the fields
+    E_MODE, E_FN, E_PLAN, E_SCALARS, E_CLEANUP, E_SIZES. `slots`: the slot table's initial words.
+    `outs`: (kind, slot or leaf or object's address, bytes, aval). `donated`: (leaf, bits).
+    ValueError if it is too large for the native path.
+    """
+    (count,), words = (
+        struct.unpack_from("<q", key),
+        struct.unpack_from(f"<{len(key) // 8 - 1}Q", key, 8),
+    )
+    if count != len(leaves):
+        raise ValueError(f"make_entry: the key has {count} leaves, {len(leaves)} were described")
+    if len(slots) > L.MAX_SLOTS or len(outs) > L.MAX_LEAVES:
+        raise ValueError("make_entry: too many slots or outputs for the native path")
+    entry = Entry(words, [*held, *keep, *(aval for *_, aval in outs)])
+    codes = [code for _, code in leaves]
+    fields = dict(run)
+    fields.setdefault(L.E_SIZES, -1)
+    fields |= {
+        L.E_NLEAVES: count, L.E_ARG_SLOTS: entry.block([slot for slot, _ in leaves]),
+        L.E_ARG_CODES: entry.block(codes) if any(codes) else 0, L.E_CTX: ctx or _shared_context(),
+        L.E_NSLOTS: len(slots), L.E_SLOTS: entry.block(slots), L.E_NOUTS: len(outs),
+        L.E_OUTS: entry.block([w for kind, where, size, aval in outs for w in (where, size,
+        id(aval), kind)]), L.E_FLAGS: flags, L.E_NDONATED: len(donated), L.E_DONATED:
+        entry.block([w for pair in donated for w in pair]), }  # fmt: skip
+    kind, argument = result
+    fields[L.E_RESULT] = kind
+    if kind == L.RESULT_PROGRAM:
+        program, objects = argument
+        entry.keep += objects
+        fields[L.E_RESULT_ARG] = entry.block(program)
+    elif kind == L.RESULT_CALL:
+        entry.keep.append(argument)
+        fields[L.E_RESULT_ARG] = id(argument)
+    elif kind == L.RESULT_SINGLE and len(outs) != 1:
+        raise ValueError("make_entry: a single result needs exactly one output")
+    return entry.finish(fields)
+
+
+def plan_entry(
+    key: bytes,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    plan: Any,
+    ins: Sequence[int],
+    order: Sequence[int],
+    consts: Sequence[tuple[int, Any]],
+    outs: Sequence[tuple[int, Any]],
+    result: Result,
+    *,
+    statics: int = 0,
+    donated: Sequence[bool] = (),
+    scalar_codes: Sequence[int] = (),
+    release_gil: bool = False,
+    keep: Sequence[Any] = (),
+    on_error: Callable[[int, int, int], Any] | None = None,
+    on_host: Callable[[int, Any], Any] | None = None,
+) -> Entry | None:
+    """The entry of a call that runs a plan; None if this call cannot be native.
+
+    `ins`: the slots of the program's inputs; `order`: the number of each input's leaf in native
+    order (`leaf_order`); `consts`: slots and Arrays; `outs`: slots and avals of the outputs, in
+    the order of the result's leaves; `donated` and `scalar_codes` (CODE_F32 for a Python float
+    whose slot takes a float32, ...) go with `ins`. `on_error(pc, code, equation)` must raise;
+    `on_host(number, slots)` does a host step.
+    """
+    if _native is None:
+        return None
+    leaves, held = native_leaves(args, kwargs, statics)
+    where = dict(zip(ins, order, strict=True))
+    if len(where) != len(ins):
+        return None
+    described = [(-1, 0)] * len(leaves)
+    for k, (slot, leaf) in enumerate(zip(ins, order, strict=True)):
+        described[leaf] = (
+            slot,
+            scalar_codes[k] if k < len(scalar_codes) else L.CODE_RAW,
+        )
+    table = [0] * plan.slot_words
+    const_at = dict(consts)
+    for slot, array in consts:
+        table[slot] = array._data
+    gone = {slot: leaf for slot, leaf, d in zip(ins, order, donated, strict=False) if d}
+    rows = _describe_outputs(plan, outs, where, const_at, leaves, set(gone.values()))
+    if rows is None:
+        return None
+    owned = set(plan.owned)
+    taken = {slot for kind, slot, _, _ in rows if kind == L.OUT_DONATED}
+    bits = [
+        (leaf, L.DONATED_SWAPPED * (slot in owned) | L.DONATED_TAKEN * (slot in taken))
+        for slot, leaf in gone.items()
+    ]
+    symbols = llvm.runtime().code.symbols
+    run = {
+        L.E_MODE: L.MODE_PLAN, L.E_FN: symbols["pb_drive"], L.E_CLEANUP: symbols["pb_cleanup"],
+        L.E_PLAN: plan.head.value, L.E_SIZES: plan.slots,
+    }  # fmt: skip
+    flags = (L.FLAG_RELEASE_GIL if release_gil else 0) | (L.FLAG_HOLD if on_host is not None else 0)
+    keeping = [*keep, plan, *const_at.values()]
+    try:
+        entry = make_entry(
+            key, held, described, run, table, rows, result, donated=bits, flags=flags, keep=keeping
+        )
+    except ValueError:
+        return None
+    entry.on_error = on_error
+    if on_host is not None:
+        words = plan.slot_words
+        entry.on_host = lambda pc, address, ctx: on_host(
+            plan.steps[pc][1], (ctypes.c_int64 * words).from_address(address)
+        )
+    return entry
+
+
+def _describe_outputs(
+    plan: Any,
+    outs: Sequence[tuple[int, Any]],
+    where: dict[int, int],
+    consts: dict[int, Any],
+    leaves: Sequence[Any],
+    gone: set[int],
+) -> list[tuple[int, int, int, Any]] | None:
+    owned = set(plan.owned)
+    first: dict[int, int] = {}
+    rows: list[tuple[int, int, int, Any]] = []
+    for number, (slot, aval) in enumerate(outs):
+        nbytes = aval.size * aval.dtype.itemsize
+        if slot in first:
+            if outs[first[slot]][1] is not aval:
+                return None
+            rows.append((L.OUT_SAME, first[slot], nbytes, aval))
+        elif slot in where:
+            leaf = leaves[where[slot]]
+            if where[slot] in gone and type(leaf) is ArrayImpl and nbytes:
+                rows.append((L.OUT_DONATED, slot, nbytes, aval))
+                first[slot] = number
+                continue
+            if type(leaf) is not ArrayImpl or leaf.aval is not aval or where[slot] in gone:
+                return None
+            rows.append((L.OUT_ALIAS, where[slot], nbytes, aval))
+        elif slot in consts:
+            if consts[slot].aval is not aval:
+                return None
+            rows.append((L.OUT_CONST, id(consts[slot]), nbytes, aval))
+        else:
+            rows.append((L.OUT_SWAPPED if slot in owned else L.OUT_ALLOCATE, slot, nbytes, aval))
+        first.setdefault(slot, number)
+    return rows
+
+
+# --- tables ---
+class _Table:
+    """The entries of one function or operator, and their hash table for the native side.
+
+    The native side looks entries up with the GIL held, and never runs Python while it does: so an
+    entry may be put into a free place of the table that is in use. What a new table replaces is
+    kept in `retired` until the native side has been told.
+    """
+
+    def __init__(self, limit: int) -> None:
+        self.entries: dict[tuple[int, tuple[int, ...]], Entry] = {}
+        self.limit = limit
+        self.data: Any = None
+        self.mask = -1
+        self.retired: list[Any] = []
+
+    def add(self, entry: Entry) -> None:
+        key = (entry.config, tuple(entry.words))
+        replaced = self.entries.pop(key, None)
+        self.entries[key] = entry
+        if replaced is None and len(self.entries) <= min(self.limit, (self.mask + 1) // 2):
+            self._put(entry)
+            return
+        self.retired += [self.data, replaced]
+        if len(self.entries) > self.limit:
+            self.retired += [self.entries.pop(old) for old in list(self.entries)[: self.limit // 2]]
+        size = 8
+        while size < 3 * len(self.entries):
+            size *= 2
+        self.data, self.mask = np.zeros((size, 2), np.uint64), size - 1
+        for e in self.entries.values():
+            self._put(e)
+
+    def _put(self, entry: Entry) -> None:
+        h = hash_words(entry.words)
+        k = h & self.mask
+        while self.data[k, 1]:
+            k = (k + 1) & self.mask
+        self.data[k] = h, entry.address
+
+    @property
+    def address(self) -> int:
+        return int(self.data.__array_interface__["data"][0])
+
+
+def add_entry(function: Any, entry: Entry | None) -> bool:
+    """Makes calls with the entry's key native; False if the fast path is not for now."""
+    if entry is None or _native is None or entry.config < 0:
+        return False
+    with _lock:
+        table = function._entries or _Table(_MAX_ENTRIES)
+        table.add(entry)
+        _native.functions["set_table"](function, table.address, table.mask, table)
+        table.retired.clear()
+    return True
+
+
+def clear_entries(function: Any) -> None:
+    """Forgets every entry of a function."""
+    with _lock:
+        engine.functions["set_table"](function, 0, 0, None)
+
+
+def entry_count(function: Any) -> int:
+    """How many argument types are native for a function."""
+    return len(function._entries.entries) if function._entries is not None else 0
+
+
+_operators: dict[str, _Table] = {}
+
+
+def _set_operator_table(name: str, table: _Table | None) -> None:
+    """Tells the native side; meanwhile the operator has no table, so every state is a valid one."""
+    assert _native is not None
+    where = L.OPERATORS + L.OPERATOR_BYTES * L.OPERATOR_INDEX[name]
+    set_word = _native.functions["set_word"]
+    set_word(where, 0)
+    set_word(where + 16, 0)
+    if table is not None:
+        set_word(where + 8, table.mask)
+        set_word(where, table.address)
+        table.retired.clear()
+
+
+def add_operator_entry(name: str, entry: Entry | None) -> bool:
+    """The same for an operator (a name of `native_layout.OPERATOR_NAMES`)."""
+    if entry is None or _native is None or entry.config < 0:
+        return False
+    with _lock:
+        table = _operators.setdefault(name, _Table(8 * _MAX_ENTRIES))
+        table.add(entry)
+        _set_operator_table(name, table)
+    return True
+
+
+def clear_operator_entries() -> None:
+    """Forgets every operator's entries."""
+    if _native is not None:
+        with _lock:
+            for name in list(_operators):
+                _set_operator_table(name, None)
+                del _operators[name]
+
+
+def add_row_entry(aval: Any, row_aval: Any) -> bool:
+    """Makes `a[i]`, for arrays of that aval and an int i in range, a native copy of one row."""
+    if _native is None or not fast_path_open() or not aval.shape:
+        return False
+    entry = Entry([id(aval)], [aval, row_aval])
+    nbytes = row_aval.size * row_aval.dtype.itemsize
+    entry.finish({L.R_ROWS: aval.shape[0], L.R_BYTES: nbytes, L.R_AVAL: id(row_aval)})
+    return add_operator_entry("getitem", entry)
+
+
+# --- when the fast path stands back ---
+_configurations: dict[tuple[Any, ...], int] = {}
+_DEBUGGING = (
+    config.debug_nans,
+    config.debug_infs,
+    config.disable_jit,
+    config.check_tracer_leaks,
+    config.enable_checks,
+)
+
+
+def config_key() -> int:
+    """The number of the flags' global values, negative while the fast path stands back."""
+    if config.overridden() or any(flag.value for flag in _DEBUGGING):
+        return -1
+    values = config.global_trace_values()
+    return _configurations.setdefault(values, len(_configurations))
+
+
+def fast_path_open() -> bool:
+    """May entries be made and used now?"""
+    return _native is not None and trace.trace_state_clean() and config_key() >= 0
+
+
+def _configure() -> None:
+    """After a flag has changed."""
+    if _native is None:
+        return
+    set_word, set_object = _native.functions["set_word"], _native.functions["set_object"]
+    with _lock:
+        set_word(L.CONFIG_KEY, -1)
+        key = config_key()
+        if key < 0:
+            return
+        for offset, scalar in (
+            (L.SCALAR_FLOAT, 0.0), (L.SCALAR_INT, 0), (L.SCALAR_BOOL, False), (L.SCALAR_COMPLEX, 0j)
+        ):  # fmt: skip
+            set_object(offset, avals.intern(avals.typeof(scalar)))
+        set_word(L.INT_BITS, 8 * avals.typeof(0).dtype.itemsize)
+        set_word(L.CONFIG_KEY, key)
+
+
+def _on_error(entry: Entry, pc: int, code: int, equation: int) -> None:
+    if entry.on_error is not None:
+        entry.on_error(pc, code, equation)
+    raise llvm.PlanError(code, equation, pc)
+
+
+def _on_host(entry: Entry, pc: int, slots: int, ctx: int) -> None:
+    if entry.on_host is None:
+        raise RuntimeError(
+            "internal error in pullback: a plan with host steps was run without them"
+        )
+    entry.on_host(pc, slots, ctx)
+
+
+def _serial_after_fork() -> None:
+    """The child has no workers; the next entry that is made starts some."""
+    for context in _contexts:
+        context.put(POOL, 0)
+
+
+def _install() -> None:
+    if _native is None:
+        return
+    add_word = _native.functions["add_word"]
+    trace.depth_hooks.append(lambda delta: add_word(L.TRACE_DEPTH, delta))
+    _native.functions["set_object"](L.ERROR_HOOK, _on_error)
+    _native.functions["set_object"](L.HOST_HOOK, _on_host)
+    config.on_change.append(_configure)
+    if hasattr(os, "register_at_fork"):
+        os.register_at_fork(after_in_child=_serial_after_fork)
+    threads.on_change.append(refresh_context)
+    _configure()
+
+
+_install()

@@ -1,0 +1,36 @@
+"""Vector quantisation."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import numpy as jnp
+from ...core.avals import typeof
+from ...numpy.util import promote_args_inexact
+
+__all__ = ["vq"]
+
+
+def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
+    """(the index of the nearest code, its distance) for each observation: obs (n, d) or (n,),
+    code_book (k, d) or (k,).
+
+    Raises ValueError for ranks or sizes that do not fit.
+    """
+    points, codes = (
+        jnp.asarray(v) for v in promote_args_inexact("scipy.cluster.vq.vq", obs, code_book)
+    )
+    if typeof(points).ndim != typeof(codes).ndim:
+        raise ValueError("Observation and code_book should have the same rank")
+    if typeof(points).ndim == 1:
+        points, codes = points[:, None], codes[:, None]
+    if typeof(points).ndim != 2:
+        raise ValueError("ndim different than 1 or 2 are not supported")
+    if typeof(points).shape[1] != typeof(codes).shape[1]:
+        raise ValueError(
+            f"the observations have {typeof(points).shape[1]} features, the codes "
+            f"{typeof(codes).shape[1]}"
+        )
+    distance = jnp.linalg.norm(points[:, None, :] - codes[None, :, :], axis=-1)
+    code = jnp.argmin(distance, axis=-1)
+    return code, jnp.take_along_axis(distance, code[:, None], axis=1)[:, 0]

@@ -1,0 +1,142 @@
+"""Discrete cosine transforms."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import numpy as jnp
+from ..core.avals import typeof
+from ..numpy.util import canonical_axis, promote_args_inexact
+
+__all__ = ["dct", "dctn", "idct", "idctn"]
+
+
+def _checked(name: str, x: Any, type: int, norm: str | None) -> Any:
+    if type != 2:
+        raise NotImplementedError(
+            f"Only DCT type 2 is implemented, got type={type} in jax.scipy.fft.{name}."
+        )
+    if norm not in (None, "backward", "ortho"):
+        raise ValueError(
+            f"jax.scipy.fft.{name}: norm={norm!r} is not implemented; expected None, 'backward' or "
+            "'ortho'"
+        )
+    return jnp.asarray(promote_args_inexact(name, x)[0])
+
+
+def _sized(x: Any, axis: int, n: int | None) -> Any:
+    """The axis cut or zero-padded to n elements."""
+    if n is None:
+        return x
+    have = typeof(x).shape[axis]
+    if n < have:
+        return x[(slice(None),) * axis + (slice(0, n),)]
+    return jnp.pad(x, [(0, n - have if k == axis else 0) for k in range(typeof(x).ndim)])
+
+
+def _along(values: Any, axis: int, ndim: int) -> Any:
+    return jnp.reshape(values, [-1 if k == axis else 1 for k in range(ndim)])
+
+
+def _phases(n: int, sign: int, dtype: Any) -> Any:
+    kind = np.complex128 if dtype == np.float64 else np.complex64
+    return jnp.asarray(np.exp(sign * 0.5j * np.pi * np.arange(n) / n).astype(kind))
+
+
+def _dct(x: Any, axis: int, norm: str | None) -> Any:
+    # A transform of length n of the even elements followed by the odd ones, backwards (Makhoul
+    # 1980).
+    n, ndim = typeof(x).shape[axis], typeof(x).ndim
+    head = (slice(None),) * axis
+    order = jnp.concatenate(
+        [x[(*head, slice(None, None, 2))], jnp.flip(x[(*head, slice(1, None, 2))], axis)], axis=axis
+    )
+    spectrum = jnp.fft.fft(order, axis=axis)
+    out = 2 * (spectrum * _along(_phases(n, -1, typeof(x).dtype), axis, ndim)).real
+    if norm == "ortho":
+        factor = np.full(n, 1 / math.sqrt(2 * n))
+        factor[0] = 1 / math.sqrt(4 * n)
+        out = out * _along(jnp.asarray(factor, dtype=typeof(out).dtype), axis, ndim)
+    return out.astype(typeof(x).dtype)
+
+
+def _idct(x: Any, axis: int, norm: str | None) -> Any:
+    n, ndim = typeof(x).shape[axis], typeof(x).ndim
+    if norm == "ortho":
+        factor = np.full(n, math.sqrt(2 * n))
+        factor[0] = math.sqrt(4 * n)
+        x = x * _along(jnp.asarray(factor, dtype=typeof(x).dtype), axis, ndim)
+    head = (slice(None),) * axis
+    mirrored = jnp.flip(x[(*head, slice(1, None))], axis)
+    mirrored = jnp.concatenate([jnp.zeros_like(x[(*head, slice(0, 1))]), mirrored], axis=axis)
+    spectrum = 0.5 * (x - 1j * mirrored) * _along(_phases(n, 1, typeof(x).dtype), axis, ndim)
+    order = jnp.fft.ifft(spectrum, axis=axis).real.astype(typeof(x).dtype)
+    places = np.empty(n, np.int64)
+    places[::2] = np.arange((n + 1) // 2)
+    places[1::2] = np.arange(n - 1, (n + 1) // 2 - 1, -1)
+    return jnp.take(order, places, axis=axis)
+
+
+def dct(
+    x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """The cosine transform of type 2 along an axis, cut or zero-padded to n elements; norm None or
+    "ortho".
+
+    Raises NotImplementedError for other types.
+    """
+    x = _checked("dct", x, type, norm)
+    axis = canonical_axis(axis, typeof(x).ndim)
+    if n is not None and operator.index(n) <= 0:
+        raise ValueError(f"jax.scipy.fft.dct: invalid number of data points n={n}")
+    return _dct(_sized(x, axis, n), axis, norm)
+
+
+def idct(
+    x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
+) -> Any:
+    """The inverse of `dct`."""
+    x = _checked("idct", x, type, norm)
+    axis = canonical_axis(axis, typeof(x).ndim)
+    return _idct(_sized(x, axis, n), axis, norm)
+
+
+def _many(
+    x: Any, one: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None
+) -> Any:
+    ndim = typeof(x).ndim
+    if axes is None:
+        axes = range(ndim) if s is None else range(ndim - len(s), ndim)
+    places = [canonical_axis(a, ndim) for a in axes]
+    if s is not None and len(s) != len(places):
+        raise ValueError("Shape and axes have different lengths.")
+    for k, axis in enumerate(places):
+        x = one(_sized(x, axis, None if s is None else operator.index(s[k])), axis, norm)
+    return x
+
+
+def dctn(
+    x: Any,
+    type: int = 2,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """The cosine transform of type 2 along several axes (by default all)."""
+    return _many(_checked("dctn", x, type, norm), _dct, s, axes, norm)
+
+
+def idctn(
+    x: Any,
+    type: int = 2,
+    s: Sequence[int] | None = None,
+    axes: Sequence[int] | None = None,
+    norm: str | None = None,
+) -> Any:
+    """The inverse of `dctn`."""
+    return _many(_checked("idctn", x, type, norm), _idct, s, axes, norm)

@@ -1,0 +1,114 @@
+"""Interpolation on regular grids."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import numpy as jnp
+from ..core.avals import typeof
+from ..numpy.util import check_arraylike, promote_dtypes_inexact
+
+__all__ = ["RegularGridInterpolator"]
+
+
+class RegularGridInterpolator:
+    """A function of points on a regular grid: `points` has the coordinates along each axis,
+    `values` their values.
+
+    `method` "linear" or "nearest". Outside the grid: `fill_value`, or extrapolation if it is None;
+    `bounds_error` is not possible.
+
+    >>> f = RegularGridInterpolator((jnp.array([0., 1.]),), jnp.array([0., 10.]))
+    >>> f(jnp.array([[0.25]]))
+    Array([2.5], dtype=float32)
+
+    Raises ValueError for a grid that does not fit its values, NotImplementedError for
+    bounds_error=True.
+    """
+
+    def __init__(
+        self,
+        points: Sequence[Any],
+        values: Any,
+        method: str = "linear",
+        bounds_error: bool = False,
+        fill_value: Any = np.nan,
+    ) -> None:
+        if method not in ("linear", "nearest"):
+            raise ValueError(f"method {method!r} is not defined")
+        self.method, self.bounds_error = method, bounds_error
+        if bounds_error:
+            raise NotImplementedError("`bounds_error` takes no effect under JIT")
+        check_arraylike("RegularGridInterpolator", values, *points)
+        if len(points) > np.ndim(values):
+            raise ValueError(
+                f"there are {len(points)} point arrays, but values has {np.ndim(values)} dimensions"
+            )
+        (values,) = promote_dtypes_inexact(values)
+        self.values = jnp.asarray(values)
+        if fill_value is not None:
+            check_arraylike("RegularGridInterpolator", fill_value)
+            fill_value = jnp.asarray(fill_value)
+        self.fill_value = fill_value
+        self.grid = tuple(jnp.asarray(p) for p in promote_dtypes_inexact(*points))
+        for k, p in enumerate(self.grid):
+            if typeof(p).ndim != 1:
+                raise ValueError(f"the points in dimension {k} must be 1-dimensional")
+            if typeof(self.values).shape[k] != typeof(p).shape[0]:
+                raise ValueError(
+                    f"there are {typeof(p).shape[0]} points and {typeof(self.values).shape[k]} "
+                    f"values in dimension {k}"
+                )
+
+    def __call__(self, xi: Any, method: str | None = None) -> Any:
+        """The values at the points xi (..., number of axes), or a tuple of coordinate arrays."""
+        method = self.method if method is None else method
+        if method not in ("linear", "nearest"):
+            raise ValueError(f"method {method!r} is not defined")
+        ndim = len(self.grid)
+        if isinstance(xi, tuple):
+            xi = jnp.stack(jnp.broadcast_arrays(*(jnp.asarray(x) for x in xi)), axis=-1)
+        xi = jnp.asarray(xi)
+        if typeof(xi).ndim == 1 and ndim == 1:
+            xi = xi[:, None]
+        if typeof(xi).shape[-1] != ndim:
+            raise ValueError(
+                f"the requested sample points xi have dimension {typeof(xi).shape[-1]} but this "
+                f"RegularGridInterpolator has dimension {ndim}"
+            )
+        shape = typeof(xi).shape
+        flat = jnp.reshape(xi, (-1, ndim))
+        result = self._evaluate(flat, method)
+        if self.fill_value is not None:
+            outside = jnp.zeros(typeof(flat).shape[:1], bool)
+            for k, p in enumerate(self.grid):
+                outside = outside | (flat[:, k] < p[0]) | (flat[:, k] > p[-1])
+            outside = jnp.reshape(outside, typeof(outside).shape + (1,) * (typeof(result).ndim - 1))
+            result = jnp.where(outside, self.fill_value, result)
+        return jnp.reshape(result, (*shape[:-1], *typeof(self.values).shape[ndim:]))
+
+    def _evaluate(self, xi: Any, method: str) -> Any:
+        places, fractions = [], []
+        for k, p in enumerate(self.grid):
+            n = typeof(p).shape[0]
+            x = xi[:, k]
+            i = jnp.clip(jnp.searchsorted(p, x, side="right") - 1, 0, max(n - 2, 0))
+            width = p[jnp.minimum(i + 1, n - 1)] - p[i]
+            places.append(i)
+            fractions.append(jnp.where(width == 0, 0, (x - p[i]) / jnp.where(width == 0, 1, width)))
+        extra = (1,) * (typeof(self.values).ndim - len(self.grid))
+        if method == "nearest":
+            chosen = [jnp.where(f <= 0.5, i, i + 1) for i, f in zip(places, fractions, strict=True)]
+            return self.values[tuple(chosen)]
+        total: Any = 0.0
+        for corner in itertools.product((0, 1), repeat=len(self.grid)):
+            weight: Any = 1.0
+            for bit, f in zip(corner, fractions, strict=True):
+                weight = weight * (f if bit else 1 - f)
+            values = self.values[tuple(i + bit for i, bit in zip(places, corner, strict=True))]
+            total = total + values * jnp.reshape(weight, typeof(weight).shape + extra)
+        return total

@@ -1,0 +1,5 @@
+"""Spatial transformations, under the names of `scipy.spatial`."""
+
+from . import transform as transform
+
+__all__ = ["transform"]

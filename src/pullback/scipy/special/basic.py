@@ -1,0 +1,349 @@
+"""Logarithms, entropies, the error function and the normal distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes, lax
+from ... import numpy as jnp
+from ...control.custom import custom_jvp
+from ...core.avals import typeof
+from ...nn import functions as nn
+from ...numpy.util import check_arraylike, promote_dtypes_inexact
+
+
+def inexact(name: str, *args: Any) -> list[Any]:
+    """The arguments as float or complex arrays of one dtype."""
+    check_arraylike(name, *args)
+    return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
+
+
+def real(name: str, *args: Any) -> list[Any]:
+    """The arguments as float arrays of one dtype. ValueError for complex ones."""
+    arrays = inexact(name, *args)
+    if dtypes.is_complex(typeof(arrays[0]).dtype):
+        raise ValueError(f"{name} does not support complex-valued inputs")
+    return arrays
+
+
+logsumexp = nn.logsumexp
+
+
+def softmax(x: Any, /, *, axis: Any = None) -> Any:
+    """exp(x) / sum(exp(x)) along `axis`, by default of all elements."""
+    return nn.softmax(x, axis=axis)
+
+
+def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
+    """The logarithm of `softmax`."""
+    return nn.log_softmax(x, axis=axis)
+
+
+def expit(x: Any) -> Any:
+    """1 / (1 + exp(-x)).
+
+    >>> expit(0.)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
+    (x,) = inexact("expit", x)
+    return lax.logistic(x)
+
+
+@custom_jvp
+def logit(x: Any) -> Any:
+    """log(x / (1 - x)), the inverse of expit."""
+    (x,) = inexact("logit", x)
+    return lax.log(lax.div(x, lax.sub(lax.full_like(x, 1), x)))
+
+
+logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
+
+
+def _safe(mask: Any, value: Any) -> Any:
+    return jnp.where(mask, value, lax.full_like(value, 0))
+
+
+@custom_jvp
+def xlogy(x: Any, y: Any) -> Any:
+    """x * log(y), 0 where x is 0.
+
+    >>> xlogy(0., 0.)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    x, y = inexact("xlogy", x, y)
+    return _safe((x != 0.0) | jnp.isnan(y), x * jnp.log(y))
+
+
+@xlogy.defjvp
+def _xlogy_jvp(primals: Any, tangents: Any) -> Any:
+    x, y = primals
+    tx, ty = tangents
+    out = xlogy(x, y)
+    return out, (tx * jnp.log(y) + ty * (x / y)).astype(typeof(out).dtype)
+
+
+@custom_jvp
+def xlog1py(x: Any, y: Any) -> Any:
+    """x * log(1 + y), 0 where x is 0."""
+    x, y = inexact("xlog1py", x, y)
+    return _safe((x != 0.0) | jnp.isnan(y), x * jnp.log1p(y))
+
+
+@xlog1py.defjvp
+def _xlog1py_jvp(primals: Any, tangents: Any) -> Any:
+    x, y = primals
+    tx, ty = tangents
+    out = xlog1py(x, y)
+    return out, (tx * jnp.log1p(y) + ty * (x / (1 + y))).astype(typeof(out).dtype)
+
+
+@custom_jvp
+def _xlogx(x: Any) -> Any:
+    return xlogy(x, x)
+
+
+_xlogx.defjvps(lambda t, out, x: t * (jnp.log(x) + 1))
+
+
+def entr(x: Any) -> Any:
+    """-x * log(x); 0 at 0, -inf below."""
+    (x,) = real("entr", x)
+    return lax.select(x < 0, lax.full_like(x, -np.inf), -_xlogx(x))
+
+
+def rel_entr(p: Any, q: Any) -> Any:
+    """p * log(p / q); 0 where p is 0 and q is not negative, inf where it is not defined."""
+    p, q = inexact("rel_entr", p, q)
+    both = (p > 0) & (q > 0)
+    safe_p, safe_q = jnp.where(both, p, 1), jnp.where(both, q, 1)
+    return jnp.where(
+        both, _xlogx(safe_p) - xlogy(safe_p, safe_q), jnp.where((p == 0) & (q >= 0), 0.0, np.inf)
+    )
+
+
+def kl_div(p: Any, q: Any) -> Any:
+    """rel_entr(p, q) - p + q."""
+    p, q = inexact("kl_div", p, q)
+    return rel_entr(p, q) - p + q
+
+
+def boxcox(x: Any, lmbda: Any) -> Any:
+    """(x^lmbda - 1) / lmbda, log(x) at lmbda = 0."""
+    x, lmbda = real("boxcox", x, lmbda)
+    return boxcox1p_of(jnp.log(x), lmbda)
+
+
+def boxcox1p(x: Any, lmbda: Any) -> Any:
+    """((1 + x)^lmbda - 1) / lmbda, log(1 + x) at lmbda = 0."""
+    x, lmbda = real("boxcox1p", x, lmbda)
+    return boxcox1p_of(jnp.log1p(x), lmbda)
+
+
+def boxcox1p_of(log: Any, lmbda: Any) -> Any:
+    """expm1(lmbda * log) / lmbda, log at lmbda = 0."""
+    zero = lmbda == 0
+    safe = jnp.where(zero, 1, lmbda)
+    return jnp.where(zero, log, jnp.expm1(safe * log) / safe)
+
+
+# --- the error function ---
+def erf(x: Any) -> Any:
+    """The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x."""
+    (x,) = real("erf", x)
+    return lax.erf(x)
+
+
+def erfc(x: Any) -> Any:
+    """1 - erf(x), without cancellation."""
+    (x,) = real("erfc", x)
+    return lax.erfc(x)
+
+
+def erfinv(x: Any) -> Any:
+    """The inverse of erf."""
+    (x,) = real("erfinv", x)
+    return lax.erf_inv(x)
+
+
+def _normal_dtype(name: str, x: Any) -> Any:
+    x = jnp.asarray(x)
+    dtype = typeof(x).dtype
+    x = lax.convert_element_type(x, dtype)
+    if dtype not in (np.dtype("float32"), np.dtype("float64")):
+        raise TypeError(
+            f"x.dtype={dtype.name} is not supported by {name}, see docstring for supported types. "
+            "Fix: float32 or float64."
+        )
+    return x
+
+
+def ndtr(x: Any) -> Any:
+    """The probability that a standard normal variable is below x.
+
+    >>> ndtr(0.)
+    Array(0.5, dtype=float32, weak_type=True)
+
+    Raises TypeError unless x is float32 or float64.
+    """
+    return _ndtr(_normal_dtype("ndtr", x))
+
+
+def _ndtr(x: Any) -> Any:
+    half = lax.full_like(x, 0.5 * np.sqrt(2.0))
+    w = x * half
+    z = lax.abs(w)
+    upper = lax.select(lax.gt(w, lax.full_like(w, 0)), 2 - lax.erfc(z), lax.erfc(z))
+    return 0.5 * lax.select(lax.lt(z, half), 1 + lax.erf(w), upper)
+
+
+# Coefficients of the Cephes library's approximations of the normal quantile (S. Moshier), for the
+# middle, and for sqrt(-2 log p) below 8 and above.
+_P0 = [
+    -5.99633501014107895267e1,
+    9.80010754185999661536e1,
+    -5.66762857469070293439e1,
+    1.39312609387279679503e1,
+    -1.23916583867381258016e0,
+]
+_Q0 = [
+    1.0,
+    1.95448858338141759834e0,
+    4.67627912898881538453e0,
+    8.63602421390890590575e1,
+    -2.25462687854119370527e2,
+    2.00260212380060660359e2,
+    -8.20372256168333339912e1,
+    1.59056225126211695515e1,
+    -1.18331621121330003142e0,
+]
+_P1 = [
+    4.05544892305962419923e0,
+    3.15251094599893866154e1,
+    5.71628192246421288162e1,
+    4.40805073893200834700e1,
+    1.46849561928858024014e1,
+    2.18663306850790267539e0,
+    -1.40256079171354495875e-1,
+    -3.50424626827848203418e-2,
+    -8.57456785154685413611e-4,
+]
+_Q1 = [
+    1.0,
+    1.57799883256466749731e1,
+    4.53907635128879210584e1,
+    4.13172038254672030440e1,
+    1.50425385692907503408e1,
+    2.50464946208309415979e0,
+    -1.42182922854787788574e-1,
+    -3.80806407691578277194e-2,
+    -9.33259480895457427372e-4,
+]
+_P2 = [
+    3.23774891776946035970e0,
+    6.91522889068984211695e0,
+    3.93881025292474443415e0,
+    1.33303460815807542389e0,
+    2.01485389549179081538e-1,
+    1.23716634817820021358e-2,
+    3.01581553508235416007e-4,
+    2.65806974686737550832e-6,
+    6.23974539184983293730e-9,
+]
+_Q2 = [
+    1.0,
+    6.02427039364742014255e0,
+    3.67983563856160859403e0,
+    1.37702099489081330271e0,
+    2.16236993594496635890e-1,
+    1.34204006088543189037e-2,
+    3.28014464682127739104e-4,
+    2.89247864745380683936e-6,
+    6.79019408009981274425e-9,
+]
+
+
+def horner(coefficients: Any, x: Any) -> Any:
+    """The polynomial with these coefficients, highest power first."""
+    y = lax.full_like(x, coefficients[0])
+    for c in coefficients[1:]:
+        y = y * x + lax.full_like(x, c)
+    return y
+
+
+def ndtri(p: Any) -> Any:
+    """The x below which a standard normal variable lies with probability p: the inverse of ndtr.
+
+    Raises TypeError unless p is float32 or float64.
+    """
+    return _ndtri(_normal_dtype("ndtri", p))
+
+
+@custom_jvp
+def _ndtri(p: Any) -> Any:
+    tail = float(np.exp(-2.0))
+    high = p > 1 - tail
+    q = jnp.where(high, 1 - p, p)
+    q = jnp.where(q == 0, lax.full_like(q, 0.5), q)
+    w = q - 0.5
+    ww = w * w
+    middle = (w + w * ww * horner(_P0, ww) / horner(_Q0, ww)) * -float(np.sqrt(2 * np.pi))
+    z = jnp.sqrt(-2.0 * jnp.log(q))
+    first = z - jnp.log(z) / z
+    r = 1 / z
+    near = first - horner(_P1, r) / horner(_Q1, r) * r
+    far = first - horner(_P2, r) / horner(_Q2, r) * r
+    x = jnp.where(q > tail, middle, jnp.where(z >= 8.0, far, near))
+    x = jnp.where(high, x, -x)
+    infinity = lax.full_like(p, np.inf)
+    x = jnp.where(p == 0, -infinity, jnp.where(p == 1, infinity, x))
+    return jnp.where((p < 0) | (p > 1) | jnp.isnan(p), lax.full_like(p, np.nan), x)
+
+
+_ndtri.defjvps(lambda t, x, p: t * jnp.exp(0.5 * x * x) * float(np.sqrt(2 * np.pi)))
+
+
+def log_ndtr(x: Any, series_order: int = 3) -> Any:
+    """The logarithm of ndtr, accurate far into the lower tail, where an asymptotic series of
+    `series_order` terms takes over.
+
+    Raises TypeError unless x is float32 or float64, ValueError for a negative order or one above
+    30.
+    """
+    if not isinstance(series_order, (int, np.integer)):
+        raise TypeError("series_order must be a Python integer.")
+    if series_order < 0:
+        raise ValueError("series_order must be non-negative.")
+    if series_order > 30:
+        raise ValueError("series_order must be <= 30.")
+    return _log_ndtr(_normal_dtype("log_ndtr", x), int(series_order))
+
+
+def _log_ndtr_value(x: Any, order: int) -> Any:
+    lower, upper = (-20.0, 8.0) if typeof(x).dtype == np.float64 else (-10.0, 5.0)
+    far = lax.full_like(x, lower)
+    tail = lax.min(x, far)
+    square = tail * tail
+    even, odd, power = lax.full_like(x, 0), lax.full_like(x, 0), square
+    double_factorial = 1.0
+    for k in range(1, order + 1):
+        double_factorial *= 2 * k - 1
+        term = double_factorial / power
+        even, odd = (even, odd + term) if k % 2 else (even + term, odd)
+        power = power * square
+    log_scale = -0.5 * square - jnp.log(-tail) - 0.5 * float(np.log(2.0 * np.pi))
+    series = log_scale + jnp.log(1 + even - odd)
+    middle = jnp.log(_ndtr(lax.max(x, far)))
+    return jnp.where(x > upper, -_ndtr(-x), jnp.where(x > lower, middle, series))
+
+
+def _log_ndtr(x: Any, order: int) -> Any:
+    @custom_jvp
+    def log_ndtr(x: Any) -> Any:
+        return _log_ndtr_value(x, order)
+
+    log_ndtr.defjvps(
+        lambda t, out, x: t * jnp.exp(-0.5 * x * x - out - 0.5 * float(np.log(2 * np.pi)))
+    )
+    return log_ndtr(x)

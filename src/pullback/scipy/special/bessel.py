@@ -1,0 +1,78 @@
+"""Bessel functions."""
+
+from __future__ import annotations
+
+import functools
+import operator
+from typing import Any
+
+from ... import lax
+from ... import numpy as jnp
+from ...api.jit import jit
+from ...control.scan import scan
+from ...core.avals import typeof
+from .basic import real
+
+
+def i0e(x: Any) -> Any:
+    """exp(-|x|) i0(x)."""
+    (x,) = real("i0e", x)
+    return lax.bessel_i0e(x)
+
+
+def i0(x: Any) -> Any:
+    """The modified Bessel function of order 0.
+
+    >>> i0(0.)
+    Array(1., dtype=float32, weak_type=True)
+    """
+    (x,) = real("i0", x)
+    return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i0e(x))
+
+
+def i1e(x: Any) -> Any:
+    """exp(-|x|) i1(x)."""
+    (x,) = real("i1e", x)
+    return lax.bessel_i1e(x)
+
+
+def i1(x: Any) -> Any:
+    """The modified Bessel function of order 1."""
+    (x,) = real("i1", x)
+    return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i1e(x))
+
+
+@functools.partial(jit, static_argnames=("v", "n_iter"))
+def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
+    """The Bessel functions J_0 ... J_v of the first kind at z, shape (v + 1, *z.shape), by Miller's
+    downward recurrence of n_iter steps.
+
+    Raises ValueError for complex z or a negative order.
+    """
+    z = jnp.asarray(z)
+    (z,) = real("bessel_jn", z)
+    v = operator.index(v)
+    n_iter = operator.index(n_iter)
+    if v < 0:
+        raise ValueError(f"Argument v must be non-negative, but got v={v}")
+    if v > n_iter:
+        raise ValueError(f"bessel_jn: n_iter={n_iter} must exceed the order v={v}")
+    zero = z == 0
+    safe = jnp.where(zero, 1, z)
+
+    def step(carry: Any, k: Any) -> Any:
+        # J_{k-1} = (2 k / z) J_k - J_{k+1}; J_0 + 2 (J_2 + J_4 + ...) = 1 fixes the scale.
+        after, here, total = carry
+        before = 2 * k * here / safe - after
+        total = total + jnp.where(jnp.remainder(k - 1, 2) == 0, 2 * before, 0)
+        return (here, before, total), before
+
+    tiny = lax.full_like(safe, 1e-16)
+    orders = jnp.arange(n_iter, 0, -1).astype(typeof(z).dtype)
+    (_, j0, total), values = scan(
+        step, (lax.full_like(safe, 0), tiny, lax.full_like(safe, 0)), orders
+    )
+    values = values[::-1][: v + 1] / (total - j0)
+    at_zero = jnp.arange(v + 1) == 0
+    at_zero = jnp.reshape(at_zero, (v + 1,) + (1,) * typeof(z).ndim).astype(typeof(values).dtype)
+    return jnp.where(zero, at_zero, values)

@@ -1,0 +1,266 @@
+"""The gamma and beta functions and their relatives."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes, lax
+from ... import numpy as jnp
+from ...api.jit import jit
+from ...control.custom import custom_jvp
+from ...core.avals import typeof
+from .basic import horner, inexact, real
+
+
+def gammaln(x: Any) -> Any:
+    """log |Gamma(x)|.
+
+    >>> gammaln(1.)
+    Array(0., dtype=float32, weak_type=True)
+    """
+    (x,) = real("gammaln", x)
+    return lax.lgamma(x)
+
+
+def loggamma(x: Any) -> Any:
+    """log Gamma(x), NaN where that is not real: below 0 (and at 0)."""
+    (x,) = real("loggamma", x)
+    return jnp.where(x > 0, lax.lgamma(x), jnp.nan)
+
+
+@jit
+def gammasgn(x: Any) -> Any:
+    """The sign of Gamma(x): NaN at negative integers, that of x at zero."""
+    (x,) = real("gammasgn", x)
+    floor = lax.floor(x)
+    negative = x < 0
+    pole = (negative & (x == floor)) | jnp.isnan(x)
+    odd = (negative & (jnp.remainder(floor, 2) != 0)) | ((x == 0) & jnp.signbit(x))
+    out = jnp.where(odd, lax.full_like(x, -1), lax.full_like(x, 1))
+    out = jnp.where(pole, lax.full_like(x, np.nan), out)
+    return lax.convert_element_type(out, typeof(x).dtype)
+
+
+def gamma(x: Any) -> Any:
+    """The gamma function."""
+    (x,) = real("gamma", x)
+    return gammasgn(x) * lax.exp(lax.lgamma(x))
+
+
+def digamma(x: Any) -> Any:
+    """The derivative of gammaln."""
+    (x,) = real("digamma", x)
+    return lax.digamma(x)
+
+
+def polygamma(n: Any, x: Any) -> Any:
+    """The derivative of order n of digamma.
+
+    Raises TypeError unless n is integer.
+    """
+    if not jnp.issubdtype(typeof(jnp.asarray(n)).dtype, jnp.integer) and not jnp.issubdtype(
+        typeof(jnp.asarray(n)).dtype, jnp.floating
+    ):
+        raise TypeError(
+            "Argument `n` to polygamma must be of integer type. Got dtype "
+            f"{typeof(jnp.asarray(n)).dtype.name}."
+        )
+    n, x = real("polygamma", n, x)
+    n, x = jnp.broadcast_arrays(n, x)
+    return lax.polygamma(n, x)
+
+
+def zeta(x: Any, q: Any = None) -> Any:
+    """The Hurwitz zeta function, the sum of 1 / (k + q)^x; Riemann's for q None."""
+    if q is None:
+        (x,) = real("zeta", x)
+        q = lax.full_like(x, 1)
+    else:
+        x, q = real("zeta", x, q)
+    return lax.zeta(*jnp.broadcast_arrays(x, q))
+
+
+def gammainc(a: Any, x: Any) -> Any:
+    """The regularised lower incomplete gamma function."""
+    a, x = jnp.broadcast_arrays(*real("gammainc", a, x))
+    return lax.igamma(a, x)
+
+
+def gammaincc(a: Any, x: Any) -> Any:
+    """The regularised upper incomplete gamma function."""
+    a, x = jnp.broadcast_arrays(*real("gammaincc", a, x))
+    return lax.igammac(a, x)
+
+
+def multigammaln(a: Any, d: Any) -> Any:
+    """The logarithm of the d-variate gamma function.
+
+    Raises TypeError unless d is a known integer.
+    """
+    d = int(d) if not hasattr(d, "aval") else int(np.asarray(d))
+    (a,) = real("multigammaln", a)
+    constant = 0.25 * d * (d - 1) * math.log(math.pi)
+    steps = jnp.arange(d, dtype=typeof(a).dtype) / 2
+    return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + jnp.asarray(
+        constant, typeof(a).dtype
+    )
+
+
+# The asymptotic series of log Gamma(x) - (x - 1/2) log(x) + x - log(2 pi) / 2: B_2k / (2k (2k -
+# 1)).
+_STIRLING = [-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12]
+
+
+def betaln(a: Any, b: Any) -> Any:
+    """log |B(a, b)|, without the cancellation of large arguments."""
+    a, b = real("betaln", a, b)
+    a, b = jnp.minimum(a, b), jnp.maximum(a, b)
+    plain = lax.lgamma(a) + (lax.lgamma(b) - lax.lgamma(a + b))
+    # For large b: lgamma(b) - lgamma(a + b) by the difference of Stirling's series.
+    large = jnp.where(b < 8, 8, b)
+    small = jnp.where(b < 8, 1, a)
+    whole = large + small
+
+    def stirling(x: Any) -> Any:
+        return horner(_STIRLING, 1 / (x * x)) / x
+
+    u = -(large + (small - 0.5)) * jnp.log1p(small / large)
+    difference = stirling(large) - stirling(whole) + u - small * (jnp.log(large) - 1)
+    return jnp.where(b < 8, plain, lax.lgamma(small) + difference)
+
+
+def beta(a: Any, b: Any) -> Any:
+    """The beta function."""
+    a, b = real("beta", a, b)
+    sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
+    return sign * lax.exp(betaln(a, b))
+
+
+def betainc(a: Any, b: Any, x: Any) -> Any:
+    """The regularised incomplete beta function."""
+    a, b, x = jnp.broadcast_arrays(*real("betainc", a, b, x))
+    return lax.betainc(a, b, x)
+
+
+def factorial(n: Any, exact: bool = False) -> Any:
+    """n!, 0 for negative n.
+
+    Raises NotImplementedError for exact=True.
+    """
+    if exact:
+        raise NotImplementedError("factorial with exact=True. Fix: math.factorial, or exact=False.")
+    (n,) = real("factorial", n)
+    return jnp.where(n < 0, 0, lax.exp(lax.lgamma(n + 1)))
+
+
+def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
+    """How many subsets of k there are of N things; with `repetition`, multisets.
+
+    >>> comb(5, 2)
+    Array(10., dtype=float32)
+    """
+    N, k = real("comb", N, k)
+    if repetition:
+        return comb(N + k - 1, k)
+    valid = (k >= 0) & (N >= 0) & (k <= N)
+    n1, k1 = jnp.where(valid, N, 1), jnp.where(valid, k, 0)
+    whole = (n1 == jnp.round(n1)) & (k1 == jnp.round(k1))
+    value = jnp.exp(-jnp.log1p(n1) - betaln(n1 - k1 + 1, k1 + 1))
+    exact = jnp.where(
+        whole & (value < 2.0 ** (20 if typeof(value).dtype != np.float64 else 48)),
+        jnp.round(value),
+        value,
+    )
+    return jnp.where(valid, value + lax.stop_gradient(exact - value), 0)
+
+
+@custom_jvp
+def poch(z: Any, m: Any) -> Any:
+    """Gamma(z + m) / Gamma(z), the rising factorial."""
+    z, m = real("poch", z, m)
+    sign = gammasgn(z) * gammasgn(z + m)
+    safe = jnp.where(m == 0, 1, z)
+    return jnp.where(m == 0, 1, sign * lax.exp(lax.lgamma(safe + m) - lax.lgamma(safe)))
+
+
+poch.defjvps(
+    lambda t, out, z, m: t * (lax.digamma(jnp.asarray(z + m)) - lax.digamma(jnp.asarray(z))) * out,
+    lambda t, out, z, m: t * lax.digamma(jnp.asarray(z + m)) * out,
+)
+
+
+def bernoulli(n: int) -> Any:
+    """The Bernoulli numbers B_0 ... B_n, with B_1 = -1/2.
+
+    Raises ValueError if n is negative.
+    """
+    n = int(n)
+    if n < 0:
+        raise ValueError("n must be a non-negative integer.")
+    numbers = [Fraction(1)]
+    for k in range(1, n + 1):
+        numbers.append(
+            -sum((math.comb(k + 1, j) * numbers[j] for j in range(k)), Fraction(0)) / (k + 1)
+        )
+    return jnp.asarray(np.array([float(b) for b in numbers]), dtype=dtypes.default_float())
+
+
+# Coefficients of the Cephes library's approximation of the dilogarithm (S. Moshier).
+_A = [
+    4.65128586073990045278e-5,
+    7.31589045238094711071e-3,
+    1.33847639578309018650e-1,
+    8.79691311754530315341e-1,
+    2.71149851196553469920e0,
+    4.25697156008121755724e0,
+    3.29771340985225106936e0,
+    1.0,
+]
+_B = [
+    6.90990488912553276999e-4,
+    2.54043763932544379113e-2,
+    2.82974860602568089943e-1,
+    1.41172597751831069617e0,
+    3.63800533345137075418e0,
+    5.03278880143316990390e0,
+    3.54771340985225096217e0,
+    9.99999999999999998740e-1,
+]
+
+
+@custom_jvp
+def _spence(x: Any) -> Any:
+    inverted = x > 1.5
+    y = jnp.where(x > 2, 1 / x, x)
+    reflected = (y < 0.5) & ~((x > 1.5) & (x <= 2))
+    w = jnp.where((x > 1.5) & (x <= 2), 1 / y - 1, jnp.where(reflected, -y, y - 1))
+    value = -w * horner(_A, w) / horner(_B, w)
+    value = jnp.where(reflected, np.pi**2 / 6 - jnp.log(y) * jnp.log1p(-y) - value, value)
+    log = jnp.log(y)
+    value = jnp.where(inverted, -0.5 * log * log - value, value)
+    value = jnp.where(x == 1, 0, jnp.where(x == 0, np.pi**2 / 6, value))
+    return jnp.where((x < 0) | jnp.isnan(x), np.nan, value)
+
+
+_spence.defjvps(
+    lambda t, out, x: t * jnp.where(x == 1, -1, jnp.log(x) / (1 - jnp.where(x == 1, 2, x)))
+)
+
+
+def spence(x: Any) -> Any:
+    """Spence's function, the integral of log(t) / (1 - t) from 1 to x (the dilogarithm of 1
+    - x).
+    """
+    x = jnp.asarray(x)
+    dtype = typeof(x).dtype
+    if dtype not in (np.dtype("float32"), np.dtype("float64")):
+        raise TypeError(
+            f"x.dtype={dtype.name} is not supported, see docstring for supported types. Fix: "
+            "float32 or float64."
+        )
+    (x,) = inexact("spence", x)
+    return _spence(x)

@@ -1,0 +1,58 @@
+"""The chi-squared distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as jnp
+from ..special.basic import inexact, xlogy
+from ..special.gammas import gammainc, gammaincc, gammaln
+
+
+def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density at x."""
+    x, df, loc, scale = inexact("chi2.logpdf", x, df, loc, scale)
+    y = (x - loc) / scale
+    inside = y >= 0
+    half = df / 2
+    log = (
+        xlogy(half - 1, jnp.where(inside, y, 1))
+        - y / 2
+        - half * math.log(2)
+        - gammaln(half)
+        - jnp.log(scale)
+    )
+    return jnp.where(inside, log, -np.inf)
+
+
+def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density at x."""
+    return jnp.exp(logpdf(x, df, loc, scale))
+
+
+def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value up to x."""
+    x, df, loc, scale = inexact("chi2.cdf", x, df, loc, scale)
+    return gammainc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
+
+
+def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of a value up to x."""
+    return jnp.log(cdf(x, df, loc, scale))
+
+
+def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value above x."""
+    x, df, loc, scale = inexact("chi2.sf", x, df, loc, scale)
+    return gammaincc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
+
+
+def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of a value above x."""
+    return jnp.log(sf(x, df, loc, scale))
+
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

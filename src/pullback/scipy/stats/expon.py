@@ -1,0 +1,57 @@
+"""The exponential distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as jnp
+from ..special.basic import inexact
+
+
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density at x."""
+    x, loc, scale = inexact("expon.logpdf", x, loc, scale)
+    z = (x - loc) / scale
+    return jnp.where(z >= 0, -z - jnp.log(scale), -np.inf)
+
+
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density at x."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value up to x."""
+    x, loc, scale = inexact("expon.cdf", x, loc, scale)
+    return -jnp.expm1(-jnp.maximum((x - loc) / scale, 0))
+
+
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of a value up to x."""
+    x, loc, scale = inexact("expon.logcdf", x, loc, scale)
+    z = (x - loc) / scale
+    return jnp.where(z > 0, jnp.log(-jnp.expm1(-jnp.where(z > 0, z, 1))), -np.inf)
+
+
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value above x."""
+    x, loc, scale = inexact("expon.sf", x, loc, scale)
+    return jnp.exp(-jnp.maximum((x - loc) / scale, 0))
+
+
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of a value above x."""
+    x, loc, scale = inexact("expon.logsf", x, loc, scale)
+    return -jnp.maximum((x - loc) / scale, 0)
+
+
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The value below which the probability is q."""
+    q, loc, scale = inexact("expon.ppf", q, loc, scale)
+    inside = (q >= 0) & (q <= 1)
+    return jnp.where(inside, loc - scale * jnp.log1p(-jnp.where(inside, q, 0)), np.nan)
+
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

@@ -1,0 +1,29 @@
+"""The generalised normal distribution of shape beta."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import numpy as jnp
+from ..special.basic import inexact
+from ..special.gammas import gammainc, gammaln
+
+
+def logpdf(x: Any, beta: Any) -> Any:
+    """The logarithm of the density at x."""
+    x, beta = inexact("gennorm.logpdf", x, beta)
+    return jnp.log(0.5 * beta) - gammaln(1 / beta) - jnp.abs(x) ** beta
+
+
+def pdf(x: Any, beta: Any) -> Any:
+    """The density at x."""
+    return jnp.exp(logpdf(x, beta))
+
+
+def cdf(x: Any, beta: Any) -> Any:
+    """The probability of a value up to x."""
+    x, beta = inexact("gennorm.cdf", x, beta)
+    return 0.5 * (1 + jnp.sign(x) * gammainc(1 / beta, jnp.abs(x) ** beta))
+
+
+__all__ = ["cdf", "logpdf", "pdf"]

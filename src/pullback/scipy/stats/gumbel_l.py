@@ -1,0 +1,55 @@
+"""The left-skewed Gumbel distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as jnp
+from ..special.basic import inexact
+
+
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density at x."""
+    x, loc, scale = inexact("gumbel_l.logpdf", x, loc, scale)
+    z = (x - loc) / scale
+    return jnp.where(scale > 0, z - jnp.exp(z) - jnp.log(scale), np.nan)
+
+
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density at x."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value up to x."""
+    x, loc, scale = inexact("gumbel_l.cdf", x, loc, scale)
+    return jnp.where(scale > 0, -jnp.expm1(-jnp.exp((x - loc) / scale)), np.nan)
+
+
+def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of a value up to x."""
+    x, loc, scale = inexact("gumbel_l.logcdf", x, loc, scale)
+    return jnp.where(scale > 0, jnp.log(-jnp.expm1(-jnp.exp((x - loc) / scale))), np.nan)
+
+
+def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value above x."""
+    x, loc, scale = inexact("gumbel_l.sf", x, loc, scale)
+    return jnp.where(scale > 0, jnp.exp(-jnp.exp((x - loc) / scale)), np.nan)
+
+
+def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of a value above x."""
+    x, loc, scale = inexact("gumbel_l.logsf", x, loc, scale)
+    return jnp.where(scale > 0, -jnp.exp((x - loc) / scale), np.nan)
+
+
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The value below which the probability is q."""
+    q, loc, scale = inexact("gumbel_l.ppf", q, loc, scale)
+    return jnp.where((q > 0) & (q < 1) & (scale > 0), loc + scale * jnp.log(-jnp.log1p(-q)), np.nan)
+
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

@@ -1,0 +1,30 @@
+"""The Laplace distribution."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ... import numpy as jnp
+from ..special.basic import inexact
+
+
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density at x."""
+    x, loc, scale = inexact("laplace.logpdf", x, loc, scale)
+    return -jnp.abs((x - loc) / scale) - jnp.log(2 * scale)
+
+
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density at x."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value up to x."""
+    x, loc, scale = inexact("laplace.cdf", x, loc, scale)
+    z = (x - loc) / scale
+    half = 0.5 * jnp.exp(-jnp.abs(z))
+    return jnp.where(z <= 0, half, 1 - half)
+
+
+__all__ = ["cdf", "logpdf", "pdf"]

@@ -1,0 +1,29 @@
+"""The negative binomial distribution: failures before n successes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as jnp
+from ..special.basic import inexact, xlog1py, xlogy
+from ..special.gammas import gammaln
+
+
+def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
+    """The logarithm of the probability of k."""
+    k, n, p, loc = inexact("nbinom.logpmf", k, n, p, loc)
+    y = k - loc
+    inside = y >= 0
+    y = jnp.where(inside, y, 0)
+    log = gammaln(y + n) - gammaln(y + 1) - gammaln(n) + xlogy(n, p) + xlog1py(y, -p)
+    return jnp.where(inside, log, -np.inf)
+
+
+def pmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
+    """The probability of k."""
+    return jnp.exp(logpmf(k, n, p, loc))
+
+
+__all__ = ["logpmf", "pmf"]

@@ -1,0 +1,27 @@
+"""Student's t distribution."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import numpy as jnp
+from ..special.basic import inexact
+from ..special.gammas import gammaln
+
+
+def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density at x."""
+    x, df, loc, scale = inexact("t.logpdf", x, df, loc, scale)
+    z = (x - loc) / scale
+    half = df / 2
+    log = gammaln(half + 0.5) - gammaln(half) - 0.5 * jnp.log(df * math.pi) - jnp.log(scale)
+    return log - (half + 0.5) * jnp.log1p(z * z / df)
+
+
+def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density at x."""
+    return jnp.exp(logpdf(x, df, loc, scale))
+
+
+__all__ = ["logpdf", "pdf"]

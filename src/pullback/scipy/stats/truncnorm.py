@@ -1,0 +1,77 @@
+"""The normal distribution cut off at a and b (in units of scale around loc)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as jnp
+from ...nn.functions import log1mexp
+from ..special.basic import inexact, log_ndtr
+from . import norm
+
+
+def _log_difference(high: Any, low: Any) -> Any:
+    """log(exp(high) - exp(low))."""
+    gap = high - low
+    return high + jnp.where(gap > 0, log1mexp(jnp.where(gap > 0, gap, 1)), -np.inf)
+
+
+def _log_mass(a: Any, b: Any) -> Any:
+    """log(P(b) - P(a)), taken in the tail where there is no cancellation."""
+    left = b <= 0
+    right = a > 0
+    a_left, b_left = jnp.where(left, a, -1), jnp.where(left, b, 0)
+    a_right, b_right = jnp.where(right, a, 0), jnp.where(right, b, 1)
+    in_left = _log_difference(log_ndtr(b_left), log_ndtr(a_left))
+    in_right = _log_difference(log_ndtr(-a_right), log_ndtr(-b_right))
+    middle = jnp.log1p(-jnp.exp(log_ndtr(a)) - jnp.exp(log_ndtr(-b)))
+    return jnp.where(left, in_left, jnp.where(right, in_right, middle))
+
+
+def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density at x."""
+    x, a, b, loc, scale = inexact("truncnorm.logpdf", x, a, b, loc, scale)
+    z = (x - loc) / scale
+    value = norm.logpdf(x, loc, scale) - _log_mass(a, b)
+    value = jnp.where((z < a) | (z > b), -np.inf, value)
+    return jnp.where(a >= b, np.nan, value)
+
+
+def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density at x."""
+    return jnp.exp(logpdf(x, a, b, loc, scale))
+
+
+def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of a value up to x."""
+    x, a, b, loc, scale = jnp.broadcast_arrays(*inexact("truncnorm.logcdf", x, a, b, loc, scale))
+    z = (x - loc) / scale
+    inside = (z > a) & (z < b)
+    y = jnp.where(inside, z, jnp.where(jnp.isfinite(b), b, 0))
+    value = _log_mass(a, y) - _log_mass(a, b)
+    # Near the upper end, by what is missing.
+    missing = _log_mass(y, b) - _log_mass(a, b)
+    value = jnp.where(value > -0.1, jnp.log1p(-jnp.exp(missing)), value)
+    value = jnp.where(z >= b, 0, jnp.where(z <= a, -np.inf, value))
+    return jnp.where(a >= b, np.nan, value)
+
+
+def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value up to x."""
+    return jnp.exp(logcdf(x, a, b, loc, scale))
+
+
+def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the probability of a value above x."""
+    x, a, b, loc, scale = inexact("truncnorm.logsf", x, a, b, loc, scale)
+    return logcdf(-x, -b, -a, -loc, scale)
+
+
+def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value above x."""
+    return jnp.exp(logsf(x, a, b, loc, scale))
+
+
+__all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

@@ -1,0 +1,37 @@
+"""The uniform distribution on [loc, loc + scale]."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as jnp
+from ..special.basic import inexact
+
+
+def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The logarithm of the density at x."""
+    x, loc, scale = inexact("uniform.logpdf", x, loc, scale)
+    inside = (x >= loc) & (x <= loc + scale)
+    return jnp.where(inside, -jnp.log(scale), -np.inf)
+
+
+def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The density at x."""
+    return jnp.exp(logpdf(x, loc, scale))
+
+
+def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The probability of a value up to x."""
+    x, loc, scale = inexact("uniform.cdf", x, loc, scale)
+    return jnp.clip((x - loc) / scale, 0, 1)
+
+
+def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The value below which the probability is q."""
+    q, loc, scale = inexact("uniform.ppf", q, loc, scale)
+    return jnp.where(jnp.isnan(q) | (q < 0) | (q > 1), np.nan, q * scale + loc)
+
+
+__all__ = ["cdf", "logpdf", "pdf", "ppf"]

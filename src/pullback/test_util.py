@@ -1,0 +1,182 @@
+"""Checks of derivatives against finite differences, for tests of one's own functions."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from . import dtypes, tree
+from .api.derivatives import jvp, vjp
+from .core.avals import typeof
+
+__all__ = ["check_grads", "check_jvp", "check_vjp"]
+
+# Absolute and relative tolerance by precision, for first derivatives of functions of order one.
+_TOLERANCE = {"bfloat16": 0.2, "float16": 2e-2, "float32": 2e-2, "float64": 1e-5}
+
+
+def _tolerance(given: float | None, leaves: Sequence[Any]) -> float:
+    if given is not None:
+        return given
+    names = [np.dtype(np.asarray(x).dtype).name.replace("complex64", "float32") for x in leaves]
+    return max(
+        _TOLERANCE.get(n.replace("complex128", "float64"), 0.0) for n in names or ["float32"]
+    )
+
+
+def _random_like(x: Any, rng: np.random.Generator) -> Any:
+    x = np.asarray(x)
+    if not dtypes.is_inexact(x.dtype):
+        return np.zeros(x.shape, dtypes.float0)
+    values = rng.standard_normal(x.shape)
+    if dtypes.is_complex(x.dtype):
+        values = values + 1j * rng.standard_normal(x.shape)
+    return np.asarray(values).astype(x.dtype)
+
+
+def _inner(a: Any, b: Any) -> float:
+    """The real inner product of two pytrees."""
+    total = 0.0
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        x, y = np.asarray(x), np.asarray(y)
+        if dtypes.is_inexact(x.dtype) and y.dtype != dtypes.float0:
+            wide = np.complex128 if dtypes.is_complex(x.dtype) else np.float64
+            total += float(np.real(np.vdot(np.conj(x.astype(wide)), y.astype(wide))))
+    return total
+
+
+def _moved(args: Any, tangents: Any, step: float) -> Any:
+    def move(x: Any, t: Any) -> Any:
+        x = np.asarray(x)
+        return x if np.asarray(t).dtype == dtypes.float0 else (x + step * t).astype(x.dtype)
+
+    return tree.map(move, args, tangents)
+
+
+def _difference(f: Callable[..., Any], args: Any, tangents: Any, eps: float) -> Any:
+    """The directional derivative by central differences."""
+    high, low = f(*_moved(args, tangents, eps / 2)), f(*_moved(args, tangents, -eps / 2))
+    return tree.map(lambda a, b: (np.asarray(a) - np.asarray(b)) / eps, high, low)
+
+
+def _close(a: Any, b: Any, atol: float, rtol: float, message: str) -> None:
+    for x, y in zip(tree.leaves(a), tree.leaves(b), strict=True):
+        np.testing.assert_allclose(
+            np.asarray(x, np.complex128),
+            np.asarray(y, np.complex128),
+            atol=atol,
+            rtol=rtol,
+            err_msg=message,
+        )
+
+
+def _step(eps: float | None, leaves: Sequence[Any]) -> float:
+    double = all(np.asarray(x).dtype in (np.float64, np.complex128) for x in leaves)
+    return eps if eps is not None else 1e-6 if double else 1e-2
+
+
+def check_jvp(
+    f: Callable[..., Any],
+    f_jvp: Callable[..., Any],
+    args: Sequence[Any],
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    err_msg: str = "",
+) -> None:
+    """AssertionError unless `f_jvp(args, tangents)` is the value of `f` and its derivative by
+    central differences.
+    """
+    args = _arrays(args)
+    leaves = tree.leaves(args)
+    rng = np.random.default_rng(0)
+    tangents = tree.map(lambda x: _random_like(x, rng), args)
+    value, tangent = f_jvp(args, tangents)
+    tolerance = _tolerance(atol, leaves), _tolerance(rtol, leaves)
+    _close(value, f(*args), *tolerance, f"{err_msg}: the value of the jvp")
+    expected = _difference(f, args, tangents, _step(eps, leaves))
+    _close(tangent, expected, *tolerance, f"{err_msg}: the tangent of the jvp")
+
+
+def check_vjp(
+    f: Callable[..., Any],
+    f_vjp: Callable[..., Any],
+    args: Sequence[Any],
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+    err_msg: str = "",
+) -> None:
+    """AssertionError unless `f_vjp(*args)` gives the value of `f` and a pullback that is the
+    adjoint of its derivative.
+    """
+    args = _arrays(args)
+    leaves = tree.leaves(args)
+    rng = np.random.default_rng(0)
+    value, pull = f_vjp(*args)
+    tolerance = _tolerance(atol, leaves), _tolerance(rtol, leaves)
+    _close(value, f(*args), *tolerance, f"{err_msg}: the value of the vjp")
+    tangents = tree.map(lambda x: _random_like(x, rng), args)
+    expected = _difference(f, args, tangents, _step(eps, leaves))
+    cotangent = tree.map(lambda x: _random_like(x, rng), value)
+    # The pullback of ct along t is ct along the derivative in direction t (with complex numbers
+    # unconjugated).
+    _close(
+        np.asarray(_inner(tangents, pull(cotangent))),
+        np.asarray(_inner(expected, cotangent)),
+        *tolerance,
+        f"{err_msg}: the cotangents of the vjp",
+    )
+
+
+def _arrays(args: Any) -> Any:
+    """The arguments as NumPy arrays of the dtypes that they are traced with."""
+    return tree.map(lambda x: np.asarray(x).astype(typeof(x).dtype), tuple(args))
+
+
+def check_grads(
+    f: Callable[..., Any],
+    args: Sequence[Any],
+    order: int,
+    modes: Any = ("fwd", "rev"),
+    atol: float | None = None,
+    rtol: float | None = None,
+    eps: float | None = None,
+) -> None:
+    """Checks the derivatives of `f` up to an order, forward ("fwd"), reverse ("rev") and mixed, by
+    central differences.
+
+    >>> check_grads(jnp.sin, (0.5,), order=2)
+
+    AssertionError where they differ; ValueError for other modes.
+    """
+    modes = (modes,) if isinstance(modes, str) else tuple(modes)
+    if set(modes) - {"fwd", "rev"}:
+        raise ValueError(f"check_grads: modes must be 'fwd' or 'rev', got {modes}")
+    args = _arrays(args)
+    check = functools.partial(_check, atol=atol, rtol=rtol, eps=eps)
+    check(f, args, order, modes, "")
+
+
+def _check(
+    f: Callable[..., Any], args: Any, order: int, modes: tuple[str, ...], path: str, **options: Any
+) -> None:
+    if "fwd" in modes:
+        check_jvp(f, lambda x, t: jvp(f, x, t), args, err_msg=f"{path} fwd", **options)
+        if order > 1:
+            rng = np.random.default_rng(order)
+            tangents = tree.map(lambda x: _random_like(x, rng), args)
+            _check(
+                lambda *xs: jvp(f, xs, tangents), args, order - 1, modes, f"{path} fwd", **options
+            )
+    if "rev" in modes:
+        check_vjp(f, lambda *xs: vjp(f, *xs), args, err_msg=f"{path} rev", **options)
+        if order > 1:
+            rng = np.random.default_rng(order)
+            cts = tree.map(lambda x: _random_like(x, rng), f(*args))
+            _check(
+                lambda *xs: vjp(f, *xs)[1](cts), args, order - 1, modes, f"{path} rev", **options
+            )

@@ -1,0 +1,290 @@
+"""Vectorisation: a trace whose values have one extra axis, which each primitive's batch rule
+carries through; and the batched jaxpr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core import source
+from ..core.avals import ShapedArray, typeof
+from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
+from ..core.symbolic import Zero
+from ..core.trace import Trace, Tracer, check_leaks, current_trace, extend_axis_env, use_trace
+from ..primitives.shape import broadcast, reduce_sum, transpose
+
+not_mapped = None
+
+
+class AxisData:
+    """The mapped axis: its name (None if it has none), size, and how spmd programs name it."""
+
+    __slots__ = ("name", "size", "spmd_name")
+
+    def __init__(self, name: Any, size: int, spmd_name: Any = None) -> None:
+        self.name, self.size, self.spmd_name = name, size, spmd_name
+
+    def key(self) -> tuple[Any, ...]:
+        return (self.name, self.size, self.spmd_name)
+
+
+class BatchTracer(Tracer):
+    """A value with a batch axis at `batch_dim`; its aval is without it."""
+
+    __slots__ = ("aval", "batch_dim", "source_info", "val")
+
+    def __init__(self, trace: BatchTrace, val: Any, batch_dim: int) -> None:
+        self._trace = trace
+        self.val, self.batch_dim = val, batch_dim
+        self.aval = unbatched_aval(typeof(val), batch_dim)
+        self.source_info = source.current()
+
+    def _origin_msg(self) -> str:
+        return f"This BatchTracer was made at {self.source_info.summary()}."
+
+    def full_lower(self) -> Any:
+        return self
+
+    def __repr__(self) -> str:
+        return f"VmapTracer(aval={self.aval}, batched={typeof(self.val)})"
+
+
+def unbatched_aval(aval: Any, dim: int) -> Any:
+    """The type of one element of a batch."""
+    shape = aval.shape
+    if not 0 <= dim < len(shape):
+        raise ValueError(
+            f"internal error in pullback: batch dimension {dim} of a value of shape {shape}"
+        )
+    return aval.update(shape=shape[:dim] + shape[dim + 1 :])
+
+
+def batched_aval(aval: Any, dim: int | None, size: int) -> Any:
+    """The type of a batch of values (of the value itself if dim is None)."""
+    if dim is None:
+        return aval
+    shape = aval.shape
+    return aval.update(shape=(*shape[:dim], size, *shape[dim:]))
+
+
+class BatchTrace(Trace):
+    """Vectorises: see the module."""
+
+    __slots__ = ("axis",)
+
+    def __init__(self, parent_trace: Trace, axis: AxisData) -> None:
+        super().__init__(parent_trace)
+        self.axis = axis
+
+    def split(self, x: Any) -> tuple[Any, int | None]:
+        if isinstance(x, BatchTracer) and x._trace is self:
+            return x.val, x.batch_dim
+        return x, None
+
+    def join(self, val: Any, dim: int | None) -> Any:
+        return val if dim is None or type(val) is Zero else BatchTracer(self, val, dim)
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        vals, dims = zip(*map(self.split, tracers), strict=True) if tracers else ((), ())
+        axis_rule = primitive.rules.get("axis_batch")
+        with use_trace(self.parent_trace):  # type: ignore[arg-type]
+            if axis_rule is not None:
+                # An axis primitive, or one that holds a jaxpr: it sees the axis even when no
+                # operand is mapped.
+                result = axis_rule(self.axis, vals, dims, **params)
+                if result is None:
+                    return primitive.bind(*vals, **params)
+                out, out_dims = result
+            elif all(d is None for d in dims):
+                return primitive.bind(*vals, **params)
+            else:
+                with source.using(source.current()):
+                    out, out_dims = primitive.rule("batch")(vals, dims, **params)
+        if primitive.multiple_results:
+            if not isinstance(out_dims, (list, tuple)):
+                out_dims = [out_dims] * len(out)
+            return [self.join(v, d) for v, d in zip(out, out_dims, strict=True)]
+        return self.join(out, out_dims)
+
+    def _batched(
+        self, fun: Callable[..., Sequence[Any]], dims: Sequence[int | None], out_dims: list[Any]
+    ) -> Any:
+        """A flat function on batches. Its results all have the axis in front if any operand is
+        mapped, so that a function and its custom rules agree on where it is; `out_dims` is filled
+        with where that was."""
+        mapped = any(d is not None for d in dims)
+
+        def batched(*args: Any) -> list[Any]:
+            outs, found = batch_flat(fun, args, dims, self.axis)
+            out_dims[:] = [0] * len(outs) if mapped else found
+            return [
+                matchaxis(self.axis.size, d, w, x)
+                for x, d, w in zip(outs, found, out_dims, strict=True)
+            ]
+
+        return batched
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
+    ) -> Any:
+        vals, dims = zip(*map(self.split, tracers), strict=True) if tracers else ((), ())
+        parent: Any = self.parent_trace
+        out_dims: list[Any] = []
+        batched_fun = self._batched(fun, dims, out_dims)
+        batched_jvp = self._batched(jvp, [*dims, *dims], out_dims)
+        with use_trace(parent):
+            outs = parent.process_custom_jvp_call(
+                primitive, batched_fun, batched_jvp, vals, symbolic_zeros=symbolic_zeros
+            )
+        return [self.join(v, d) for v, d in zip(outs, out_dims[: len(outs)], strict=True)]
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Any,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        tracers: Any,
+        *,
+        out_trees: Any,
+        symbolic_zeros: bool,
+    ) -> Any:
+        vals, dims = zip(*map(self.split, tracers), strict=True) if tracers else ((), ())
+        parent: Any = self.parent_trace
+        out_dims: list[Any] = []
+        fwd_dims: list[Any] = []
+        batched_fun = self._batched(fun, dims, out_dims)
+        # With symbolic zeros each operand is followed by a flag, which is never mapped.
+        in_dims = [x for d in dims for x in (d, None)] if symbolic_zeros else dims
+        batched_fwd = self._batched(fwd, in_dims, fwd_dims)
+        in_avals = [typeof(t) for t in tracers]
+
+        def batched_bwd(*args: Any) -> list[Any]:
+            # Residuals and cotangents have the dims that fwd found for residuals and results.
+            n_out = len(fwd_dims) - out_trees().num_residuals
+            outs, found = batch_flat(bwd, args, [*fwd_dims[n_out:], *fwd_dims[:n_out]], self.axis)
+            return [
+                _sum_or_match(self.axis.size, d, want, x, aval)
+                for x, d, want, aval in zip(outs, found, dims, in_avals, strict=True)
+            ]
+
+        with use_trace(parent):
+            outs = parent.process_custom_vjp_call(
+                primitive,
+                batched_fun,
+                batched_fwd,
+                batched_bwd,
+                vals,
+                out_trees=out_trees,
+                symbolic_zeros=symbolic_zeros,
+            )
+        return [
+            self.join(v, d) for v, d in zip(outs, (out_dims or fwd_dims)[: len(outs)], strict=True)
+        ]
+
+
+def _sum_or_match(size: int, have: int | None, want: int | None, x: Any, aval: Any) -> Any:
+    """The cotangent of an operand that was not mapped is the sum over the batch."""
+    if type(x) is Zero or x is None:
+        return x
+    if want is None and have is not None:
+        return reduce_sum(x, (have,))
+    return matchaxis(size, have, want, x)
+
+
+def matchaxis(size: int, have: int | None, want: int | None, x: Any) -> Any:
+    """Moves (or makes) the batch axis of `x` from `have` to `want`."""
+    if have == want:
+        return x
+    if have is None:
+        return _broadcast_at(x, size, want)  # type: ignore[arg-type]
+    if want is None:
+        raise ValueError(
+            "vmap has mapped output but out_axes is None. Fix: give that output an out_axes, or "
+            "reduce over the axis inside the function."
+        )
+    return moveaxis(x, have, want)
+
+
+def moveaxis(x: Any, source_axis: int, destination: int) -> Any:
+    """`x` with one axis moved."""
+    if source_axis == destination:
+        return x
+    order = [k for k in range(typeof(x).ndim) if k != source_axis]
+    order.insert(destination, source_axis)
+    return transpose(x, tuple(order))
+
+
+def _broadcast_at(x: Any, size: int, dim: int) -> Any:
+    return moveaxis(broadcast(x, (size,)), 0, dim)
+
+
+def batch_flat(
+    fun: Callable[..., Sequence[Any]],
+    vals: Sequence[Any],
+    dims: Sequence[int | None],
+    axis: AxisData,
+) -> tuple[list[Any], list[int | None]]:
+    """Results and their batch dims (None: not mapped) of a flat function on batches."""
+    trace = BatchTrace(current_trace(), axis)
+    with use_trace(trace), extend_axis_env([(axis.name, axis.size)]):
+        outs = fun(*(trace.join(v, d) for v, d in zip(vals, dims, strict=True)))
+        pairs = [trace.split(x) for x in outs]
+    trace.invalidate()
+    del outs
+    check_leaks(trace)
+    return [v for v, _ in pairs], [d for _, d in pairs]
+
+
+def batch_jaxpr(
+    closed: ClosedJaxpr,
+    axis: AxisData,
+    in_batched: Sequence[bool],
+    instantiate: bool | Sequence[bool] = False,
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """The program on batches whose axes lead, and which results are batched (those marked by
+    `instantiate` always are). Remembered.
+    """
+    dims = [0 if b else None for b in in_batched]
+    want = (
+        [instantiate] * len(closed.jaxpr.outvars)
+        if isinstance(instantiate, bool)
+        else list(instantiate)
+    )
+    batched, out_dims = batch_jaxpr_axes(closed, axis, dims, [0 if w else "any" for w in want])
+    return batched, [d is not None for d in out_dims]
+
+
+def batch_jaxpr_axes(
+    closed: ClosedJaxpr, axis: AxisData, in_dims: Sequence[int | None], want: Sequence[Any]
+) -> tuple[ClosedJaxpr, list[int | None]]:
+    """The program on batches with the given dims. `want` has, per result, a dim, or "any": 0 if it
+    is mapped, else None.
+    """
+    key = ("batch", axis.key(), tuple(in_dims), tuple(want))
+    if key in closed.derived:
+        return closed.derived[key]  # type: ignore[no-any-return]
+    out_dims: list[int | None] = []
+
+    def fun(*args: Any) -> list[Any]:
+        outs, found = batch_flat(
+            lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), args, in_dims, axis
+        )
+        out_dims[:] = [
+            (None if d is None else 0) if w == "any" else w
+            for d, w in zip(found, want, strict=True)
+        ]
+        return [
+            matchaxis(axis.size, d, w, x) for x, d, w in zip(outs, found, out_dims, strict=True)
+        ]
+
+    avals: list[ShapedArray] = [
+        batched_aval(a, d, axis.size) for a, d in zip(closed.in_avals, in_dims, strict=True)
+    ]
+    result = close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.debug_info))[0], out_dims
+    closed.derived[key] = result
+    return result

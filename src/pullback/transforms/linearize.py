@@ -1,0 +1,55 @@
+"""linearize = jvp whose tangents are unknown, under partial evaluation.
+
+The primal program runs in the enclosing trace; the tangent program is staged, and what it needs of
+the primals are its residuals.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from .. import dtypes
+from ..core.avals import typeof
+from ..core.jaxpr import Jaxpr
+from ..core.symbolic import Zero
+from ..core.trace import check_leaks, current_trace, use_trace
+from .jvp import JVPTrace
+from .partial_eval import PartialEvalTrace
+
+
+def linearize_flat(
+    fun: Callable[..., Sequence[Any]],
+    primals: Sequence[Any],
+    nonzeros: Sequence[bool] | None = None,
+) -> tuple[list[Any], list[Any], Jaxpr, list[Any]]:
+    """(primals out, tangents out, linear program, residuals) of a flat function at a point.
+
+    `tangents out` holds Zero where a result does not depend on the inputs and None where it is the
+    next result of the linear program, whose inputs are the tangents of the inputs (those marked
+    non-zero).
+    """
+    pe = PartialEvalTrace(current_trace())
+    trace = JVPTrace(pe)
+    flags = [True] * len(primals) if nonzeros is None else nonzeros
+    with use_trace(trace):
+        ins = []
+        for x, nz in zip(primals, flags, strict=True):
+            aval = typeof(x).to_tangent_aval()
+            tangent = pe.new_unknown(aval) if nz else Zero(aval)
+            # The tangent of an integer is an argument of the linear program that nothing reads.
+            ins.append(trace.pair(x, Zero(aval) if aval.dtype == dtypes.float0 else tangent))
+        outs = [trace.split(x) for x in fun(*ins)]
+    trace.invalidate()
+    ins.clear()
+    check_leaks(trace)
+    primals_out = [p for p, _ in outs]
+    for p in primals_out:
+        if pe.is_unknown(p):
+            raise TypeError(
+                "internal error in pullback: a primal value depends on tangents; a custom_jvp rule "
+                "must compute its primal output from its primal inputs"
+            )
+    tangents_out = [t for _, t in outs]
+    jaxpr, residuals = pe.finish([t for t in tangents_out if type(t) is not Zero])
+    return primals_out, [t if type(t) is Zero else None for t in tangents_out], jaxpr, residuals

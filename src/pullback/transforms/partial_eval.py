@@ -1,0 +1,237 @@
+"""Partial evaluation: what is known runs in the parent, what depends on unknowns is staged.
+
+An unknown value is a tracer of the program being staged; a known one is any other value. So an
+operation on known values goes to the parent unseen, an operation on an unknown is written into the
+program, and the known values that it reads become residuals. A primitive that holds a jaxpr has a
+`partial_eval(trace, unknown, tracers, params)` rule that splits the jaxpr.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.build import JaxprTrace, JaxprTracer, close_jaxpr, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
+from ..core.trace import Trace, Tracer, current_trace, use_trace
+
+
+class PartialEvalTrace(Trace):
+    """See the module. `staged` is the program of what is unknown."""
+
+    __slots__ = ("staged",)
+
+    def __init__(self, parent_trace: Trace, debug_info: Any = None) -> None:
+        super().__init__(parent_trace)
+        self.staged = JaxprTrace(parent_trace, debug_info)
+
+    def new_unknown(self, aval: Any) -> JaxprTracer:
+        return self.staged.new_arg(aval)
+
+    def is_unknown(self, x: Any) -> bool:
+        return isinstance(x, JaxprTracer) and x._trace is self.staged
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        unknown = [self.is_unknown(x) for x in tracers]
+        if not any(unknown):
+            with use_trace(self.parent_trace):  # type: ignore[arg-type]
+                return primitive.bind(*tracers, **params)
+        rule = primitive.rules.get("partial_eval")
+        if rule is not None:
+            return rule(self, unknown, tracers, params)
+        return self.stage(primitive, tracers, params)
+
+    def stage(self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]) -> Any:
+        """Writes an equation into the unknown program."""
+        with use_trace(self.staged):
+            return primitive.bind(*tracers, **params)
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
+    ) -> Any:
+        # Only the primal side of a derivative gets here with unknowns: the function itself is run,
+        # its parts sort themselves.
+        if not any(map(self.is_unknown, tracers)):
+            parent: Any = self.parent_trace
+            with use_trace(parent):
+                return parent.process_custom_jvp_call(
+                    primitive, fun, jvp, tracers, symbolic_zeros=symbolic_zeros
+                )
+        with use_trace(self):
+            return fun(*tracers)
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Any,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        tracers: Any,
+        *,
+        out_trees: Any,
+        symbolic_zeros: bool,
+    ) -> Any:
+        if not any(map(self.is_unknown, tracers)):
+            parent: Any = self.parent_trace
+            with use_trace(parent):
+                return parent.process_custom_vjp_call(
+                    primitive,
+                    fun,
+                    fwd,
+                    bwd,
+                    tracers,
+                    out_trees=out_trees,
+                    symbolic_zeros=symbolic_zeros,
+                )
+        with use_trace(self):
+            return fun(*tracers)
+
+    def finish(self, outs: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+        """The staged program with these results, and its residuals."""
+        jaxpr, residuals = self.staged.finish(outs)
+        self.invalidate()
+        return jaxpr, residuals
+
+
+def partial_eval_jaxpr(
+    closed: ClosedJaxpr, unknown: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], int]:
+    """Splits a program by which arguments are unknown.
+
+    Returns (known, unknown, out_unknown, n): `known` takes the known arguments and gives the known
+    results and then n residuals; `unknown` takes the residuals and then the unknown arguments and
+    gives the unknown results. Results marked by `instantiate` are made unknown. Remembered.
+    """
+    want = (
+        [instantiate] * len(closed.jaxpr.outvars)
+        if isinstance(instantiate, bool)
+        else list(instantiate)
+    )
+    key = ("partial_eval", tuple(unknown), tuple(want))
+    if key in closed.derived:
+        return closed.derived[key]  # type: ignore[no-any-return]
+    held: dict[str, Any] = {}
+
+    def known_fun(*known_args: Any) -> list[Any]:
+        outer = current_trace()
+        trace = PartialEvalTrace(outer, closed.jaxpr.debug_info)
+        rest = iter(known_args)
+        args = [
+            trace.new_unknown(aval) if uk else next(rest)
+            for aval, uk in zip(closed.in_avals, unknown, strict=True)
+        ]
+        with use_trace(trace):
+            outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
+        out_unknown = [trace.is_unknown(x) or w for x, w in zip(outs, want, strict=True)]
+        unknown_outs = [x for x, uk in zip(outs, out_unknown, strict=True) if uk]
+        jaxpr, residuals = trace.finish(unknown_outs)
+        held.update(jaxpr=jaxpr, out_unknown=out_unknown)
+        traced = [isinstance(r, Tracer) for r in residuals]
+        held.update(
+            traced=traced, consts=[r for r, t in zip(residuals, traced, strict=True) if not t]
+        )
+        known_outs = [x for x, uk in zip(outs, out_unknown, strict=True) if not uk]
+        return [*known_outs, *(r for r, t in zip(residuals, traced, strict=True) if t)]
+
+    known_avals = [a for a, uk in zip(closed.in_avals, unknown, strict=True) if not uk]
+    known = close_jaxpr(*trace_to_jaxpr(known_fun, known_avals, closed.jaxpr.debug_info))[0]
+    jaxpr, traced = held["jaxpr"], held["traced"]
+    residual_vars = [v for v, t in zip(jaxpr.constvars, traced, strict=True) if t]
+    const_vars = [v for v, t in zip(jaxpr.constvars, traced, strict=True) if not t]
+    staged = ClosedJaxpr(
+        jaxpr.replace(constvars=const_vars, invars=[*residual_vars, *jaxpr.invars]), held["consts"]
+    )
+    result = known, staged, held["out_unknown"], len(residual_vars)
+    closed.derived[key] = result
+    return result
+
+
+def forward_residuals(known: ClosedJaxpr, n: int) -> tuple[ClosedJaxpr, list[tuple[str, int]]]:
+    """Drops residuals that are an argument or another result of the known program.
+
+    Returns the smaller program and, for each residual, where to find it: ("in", k), ("out", k) or
+    ("res", k).
+    """
+    jaxpr = known.jaxpr
+    first = len(jaxpr.outvars) - n
+    ins = {v: k for k, v in enumerate(jaxpr.invars)}
+    outs = {v: k for k, v in reversed(list(enumerate(jaxpr.outvars[:first]))) if isinstance(v, Var)}
+    kept: list[Any] = []
+    where: list[tuple[str, int]] = []
+    for v in jaxpr.outvars[first:]:
+        if isinstance(v, Var) and v in ins:
+            where.append(("in", ins[v]))
+        elif isinstance(v, Var) and v in outs:
+            where.append(("out", outs[v]))
+        else:
+            where.append(("res", len(kept)))
+            kept.append(v)
+    if len(kept) == n:
+        return known, where
+    key = ("forward_residuals", n)
+    if key not in known.derived:
+        known.derived[key] = known.replace(
+            jaxpr=jaxpr.replace(outvars=[*jaxpr.outvars[:first], *kept])
+        )
+    return known.derived[key], where
+
+
+def dce_jaxpr(
+    jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[Jaxpr, list[bool]]:
+    """Drops the results that are not used and every equation that nothing then needs. Effects are
+    kept.
+
+    Returns the smaller program and which inputs it still takes (those marked by `instantiate`
+    stay).
+    """
+    keep_in = (
+        [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)
+    )
+    key = ("dce", tuple(used_outputs), tuple(keep_in))
+    if key in jaxpr.derived:
+        return jaxpr.derived[key]  # type: ignore[no-any-return]
+    outvars = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
+    live = {v for v in outvars if isinstance(v, Var)}
+    eqns: list[JaxprEqn] = []
+    for eqn in reversed(jaxpr.eqns):
+        used = [v in live for v in eqn.outvars]
+        if not any(used) and not eqn.effects:
+            continue
+        rule = eqn.primitive.rules.get("dce")
+        if rule is not None and not all(used):
+            new = rule(used, eqn)
+            if new is None:
+                continue
+            eqn = new
+        eqns.append(eqn)
+        live.update(v for v in eqn.invars if isinstance(v, Var))
+    used_in = [v in live or keep for v, keep in zip(jaxpr.invars, keep_in, strict=True)]
+    invars = [v for v, used in zip(jaxpr.invars, used_in, strict=True) if used]
+    effects = frozenset().union(*(e.effects for e in eqns)) if eqns else frozenset()
+    result = (
+        jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns[::-1], effects=effects),
+        used_in,
+    )
+    jaxpr.derived[key] = result
+    return result
+
+
+def dce_closed(
+    closed: ClosedJaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
+) -> tuple[ClosedJaxpr, list[bool]]:
+    """`dce_jaxpr` of a closed program; constants that nothing reads go too."""
+    jaxpr, used_in = dce_jaxpr(closed.jaxpr, used_outputs, instantiate)
+    read = {v for e in jaxpr.eqns for v in e.invars if isinstance(v, Var)} | {
+        v for v in jaxpr.outvars if isinstance(v, Var)
+    }
+    keep = [v in read for v in jaxpr.constvars]
+    if all(keep):
+        return ClosedJaxpr(jaxpr, closed.consts), used_in
+    constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
+    return ClosedJaxpr(
+        jaxpr.replace(constvars=constvars),
+        [c for c, k in zip(closed.consts, keep, strict=True) if k],
+    ), used_in

@@ -1,0 +1,247 @@
+"""Functions over whole trees: map, reduce, transpose, broadcast. Public names: `pullback.tree`."""
+
+from __future__ import annotations
+
+import builtins
+import functools
+from collections.abc import Callable, Hashable, Iterable
+from typing import Any
+
+from pullback.tree import engine
+from pullback.tree.engine import PyTreeDef, flatten, flatten_leaves, flatten_raw, flatten_with_path
+from pullback.tree.keys import KeyPath
+from pullback.tree.prefix import broadcast_prefix, raise_prefix_error
+
+IsLeaf = Callable[[Any], bool] | None
+
+
+class Unspecified:
+    """The default of an argument for which None is a value."""
+
+    def __repr__(self) -> str:
+        return "<unspecified>"
+
+
+_UNSPECIFIED = Unspecified()
+
+
+def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
+    """Leaves of `tree`, in order, and its structure.
+
+    `is_leaf(node)` may stop the descent at a node.
+    Example: ``tree_flatten({"b": 2, "a": 1})`` is ``([1, 2], PyTreeDef({'a': *, 'b': *}))``.
+    """
+    return flatten(tree, is_leaf)
+
+
+def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
+    """The tree of structure `treedef` with these leaves; ValueError when their number differs."""
+    return treedef.unflatten(leaves)
+
+
+def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
+    """Leaves of `tree`, in order. Example: ``tree_leaves([1, (2, None)])`` is ``[1, 2]``."""
+    return flatten_leaves(tree, is_leaf)
+
+
+def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
+    """Structure of `tree`. Example: ``tree_structure([1, 2])`` is ``PyTreeDef([*, *])``."""
+    return flatten(tree, is_leaf)[1]
+
+
+def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
+    """`f` over the leaves: ``f(leaf, *subtrees of rest at the same place)``.
+
+    Each tree of `rest` must have `tree` as a prefix, else ValueError naming the key path.
+    Example: ``tree_map(lambda x, y: x + y, (1, 2), (10, 20))`` is ``(11, 22)``.
+    """
+    if is_leaf is None:
+        leaves, node = flatten_raw(tree)
+    else:
+        leaves, treedef = flatten(tree, is_leaf)
+        node = treedef.node
+    if not rest:
+        return engine.unflatten_raw(node, [f(x) for x in leaves])
+    columns = [leaves]
+    for other in rest:
+        columns.append(_matching(node, tree, other, is_leaf, "tree_map tree"))
+    return engine.unflatten_raw(node, list(map(f, *columns)))
+
+
+def _matching(node: Any, tree: Any, other: Any, is_leaf: Any, name: str) -> list[Any]:
+    try:
+        return engine.flatten_up_to(node, other)
+    except ValueError as err:
+        return raise_prefix_error(tree, other, is_leaf, name, err)  # type: ignore[no-any-return]
+
+
+def tree_flatten_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> tuple[list[tuple[KeyPath, Any]], PyTreeDef]:
+    """`(key path, leaf)` pairs, in order, and the structure.
+
+    With `is_leaf_takes_path`, the predicate is called as ``is_leaf(path, node)``.
+    """
+    return flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+
+
+def tree_leaves_with_path(
+    tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
+) -> list[tuple[KeyPath, Any]]:
+    """`(key path, leaf)` pairs, in order."""
+    return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
+
+
+def tree_map_with_path(
+    f: Callable[..., Any],
+    tree: Any,
+    *rest: Any,
+    is_leaf: Callable[..., bool] | None = None,
+    is_leaf_takes_path: bool = False,
+) -> Any:
+    """`tree_map` whose `f` takes the leaf's key path first."""
+    pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
+    columns: list[list[Any]] = [[p for p, _ in pairs], [x for _, x in pairs]]
+    plain = None if is_leaf_takes_path else is_leaf
+    for other in rest:
+        columns.append(_matching(treedef.node, tree, other, plain, "tree_map_with_path tree"))
+    return treedef.unflatten(list(map(f, *columns)))
+
+
+def tree_transpose(
+    outer_treedef: PyTreeDef, inner_treedef: PyTreeDef | None, pytree_to_transpose: Any
+) -> Any:
+    """A tree of `inner`-shaped trees turned into an `inner`-shaped tree of trees.
+
+    TypeError when the structure is not outer-of-inner. Example: with outer ``[0, 0]`` and inner
+    ``(0, 0)``, ``[(1, 2), (3, 4)]`` becomes ``([1, 3], [2, 4])``.
+    """
+    leaves, treedef = flatten(pytree_to_transpose)
+    if inner_treedef is None:
+        subtrees = outer_treedef.flatten_up_to(pytree_to_transpose)
+        if not subtrees:
+            raise ValueError(
+                "tree_transpose: inner_treedef cannot be inferred from an outer tree without "
+                "leaves; pass it explicitly"
+            )
+        inner_treedef = flatten(subtrees[0])[1]
+    inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
+    expected = outer_treedef.compose(inner_treedef)
+    if treedef != expected:
+        raise TypeError(
+            f"tree_transpose: the tree's structure\n    {treedef}\nis not the outer structure with "
+            f"the inner one at every leaf:\n    {expected}"
+        )
+    if inner and not outer:
+        # There is no leaf to place: say it as unflatten would.
+        raise ValueError(f"Too few leaves for PyTreeDef; expected {inner}, got 0")
+    columns = [outer_treedef.unflatten(leaves[i::inner]) for i in range(inner)]
+    return inner_treedef.unflatten(columns)
+
+
+def tree_reduce(
+    function: Callable[[Any, Any], Any],
+    tree: Any,
+    initializer: Any = _UNSPECIFIED,
+    is_leaf: IsLeaf = None,
+) -> Any:
+    """Left fold over the leaves; TypeError without leaves and initializer."""
+    leaves = flatten_leaves(tree, is_leaf)
+    if isinstance(initializer, Unspecified):
+        return functools.reduce(function, leaves)
+    return functools.reduce(function, leaves, initializer)
+
+
+def tree_reduce_associative(
+    operation: Callable[[Any, Any], Any],
+    tree: Any,
+    *,
+    identity: Any = _UNSPECIFIED,
+    is_leaf: IsLeaf = None,
+) -> Any:
+    """Balanced fold over the leaves: half with half, recursively, so the depth is logarithmic.
+
+    `identity` is the value for a tree without leaves; TypeError when there is neither.
+    """
+    leaves = flatten_leaves(tree, is_leaf)
+    if not leaves:
+        if isinstance(identity, Unspecified):
+            raise TypeError("tree_reduce_associative: a tree without leaves needs `identity`")
+        return identity
+
+    def fold(lo: int, hi: int) -> Any:
+        if hi - lo == 1:
+            return leaves[lo]
+        middle = lo + (hi - lo) // 2
+        return operation(fold(lo, middle), fold(middle, hi))
+
+    return fold(0, len(leaves))
+
+
+def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
+    """Whether every leaf is true. Example: ``tree_all([True, (1, None)])`` is ``True``."""
+    return builtins.all(flatten_leaves(tree, is_leaf))
+
+
+def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
+    """`full_tree`'s structure, each leaf replaced by the prefix's leaf above it.
+
+    Example: ``tree_broadcast((1, 2), (10, [20, 30]))`` is ``(1, [2, 2])``.
+    """
+    values = broadcast_prefix(prefix_tree, full_tree, is_leaf)
+    return flatten(full_tree, is_leaf)[1].unflatten(values)
+
+
+def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
+    """The structure of a tuple with these structures as its children."""
+    return engine.make_treedef((tuple, None), treedefs)
+
+
+def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
+    """The structures of the root's children."""
+    return treedef.children()
+
+
+def treedef_is_leaf(treedef: PyTreeDef) -> bool:
+    """Whether the structure is one node: a leaf, or None or an empty container."""
+    return treedef.num_nodes == 1
+
+
+def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
+    """Whether the structure is exactly one leaf."""
+    return treedef.node is None
+
+
+def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
+    """Whether every element of `iterable` is a leaf (None and containers are not)."""
+    if is_leaf is None:
+        return builtins.all(engine.one_level(x) is None for x in iterable)
+    items = list(iterable)
+    leaves = flatten_leaves(items, is_leaf=lambda x: x is not items and is_leaf(x))
+    return len(leaves) == len(items) and builtins.all(map(lambda a, b: a is b, leaves, items))
+
+
+def build_tree(treedef: PyTreeDef, xs: Any) -> Any:
+    """`treedef`'s tree from nested iterables, one per node, in the place of its containers."""
+    return treedef.from_iterable_tree(xs)
+
+
+def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
+    """Children and static data of the root node; ValueError for a leaf."""
+    out = engine.default_registry.flatten_one_level(tree)
+    if out is None:
+        raise ValueError(f"flatten_one_level: {type(tree)} is a leaf, not a pytree node")
+    return out
+
+
+def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], Hashable]:
+    """(key, child) pairs and static data of the root node; ValueError for a leaf."""
+    out = engine.default_registry.flatten_one_level_with_keys(tree)
+    if out is None:
+        raise ValueError(f"flatten_one_level_with_keys: {type(tree)} is a leaf, not a pytree node")
+    return out
+
+
+def is_tree_node(typ: type) -> bool:
+    """Whether instances of `typ` are interior nodes."""
+    return engine.default_registry.is_node(typ)

@@ -1,0 +1,4 @@
+"""The one place that holds the version."""
+
+__version__ = "0.1.0"
+__version_info__ = tuple(int(part) for part in __version__.split("."))

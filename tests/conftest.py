@@ -1,0 +1,98 @@
+"""What every test shares: the oracle's settings, a private kernel cache, the fuzzer's options.
+
+`PULLBACK_SEEDS_ORACLE=jax` runs the seeds' examples on real JAX instead of on Pullback: that is how
+their expected values were checked.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import importlib.machinery
+import os
+import shutil
+import sys
+import tempfile
+from types import ModuleType
+
+import hypothesis
+import pytest
+
+# Before anything imports jax: the oracle runs on the CPU and stays quiet.
+os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+# Narrow types are rounded at every operation, jitted as well as eagerly.
+os.environ.setdefault("XLA_FLAGS", "--xla_allow_excess_precision=false")
+
+hypothesis.settings.register_profile("pullback", deadline=None, print_blob=True)
+hypothesis.settings.load_profile("pullback")
+
+CACHE_VARIABLE = "PULLBACK_CACHE_DIR"
+ORACLE_VARIABLE = "PULLBACK_SEEDS_ORACLE"
+
+
+class OracleFinder(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Answers `import pullback.x` with the module `jax.x`."""
+
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "pullback" and not name.startswith("pullback."):
+            return None
+        return importlib.machinery.ModuleSpec(name, self)
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
+        real = "jax" + spec.name[len("pullback") :]
+        self.kept = importlib.import_module(real).__spec__
+        return importlib.import_module(real)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """The module has run already; only its own spec is put back."""
+        module.__spec__ = self.kept
+
+
+if os.environ.get(ORACLE_VARIABLE) == "jax":
+    sys.meta_path.insert(0, OracleFinder())
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("pullback")
+    group.addoption("--fuzz-draws", type=int, default=500, help="random programs to draw")
+    group.addoption("--fuzz-seed", type=int, default=0, help="seed of the random programs")
+    group.addoption("--regenerate", action="store_true", help="rewrite the golden text files")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """One empty kernel cache a run, shared by its workers: no test sees an earlier one."""
+    if not hasattr(config, "workerinput") and CACHE_VARIABLE not in os.environ:
+        os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="pullback-tests-")
+        config.add_cleanup(_remove_cache)
+
+
+def _remove_cache() -> None:
+    shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Under the oracle, what Pullback cannot do yet is expected to work."""
+    if os.environ.get(ORACLE_VARIABLE) == "jax":
+        for item in items:
+            item.own_markers[:] = [mark for mark in item.own_markers if mark.name != "xfail"]
+
+
+@pytest.fixture(scope="session")
+def fuzz_draws(request: pytest.FixtureRequest) -> int:
+    """How many random programs to draw: `--fuzz-draws`, or DRAWS with `make fuzz`."""
+    return int(request.config.getoption("--fuzz-draws"))
+
+
+@pytest.fixture(scope="session")
+def fuzz_seed(request: pytest.FixtureRequest) -> int:
+    """The seed of the random programs: `--fuzz-seed`, or SEED with `make fuzz`."""
+    return int(request.config.getoption("--fuzz-seed"))
+
+
+@pytest.fixture(scope="session")
+def regenerate(request: pytest.FixtureRequest) -> bool:
+    """Whether golden files are to be rewritten: `--regenerate`."""
+    return bool(request.config.getoption("--regenerate"))

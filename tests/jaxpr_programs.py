@@ -1,0 +1,392 @@
+"""Programs whose printed jaxprs are compared with JAX's. Each takes a namespace (`jax` or
+`pullback`) and gives (function, arguments).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+PROGRAMS: dict[str, Callable[[Any], tuple[Callable[..., Any], tuple[Any, ...]]]] = {}
+V = np.arange(3, dtype=np.float32)
+M = np.ones((3, 4), np.float32)
+S = np.eye(3, dtype=np.float32)
+I3 = np.arange(3, dtype=np.int32)
+
+
+def chain(P: Any, n: int) -> Callable[[Any], Any]:
+    def f(x: Any) -> Any:
+        for _ in range(n):
+            x = P.lax.sin(x)
+        return x
+
+    return f
+
+
+def add(name: str, make: Callable[[Any], Any], *args: Any) -> None:
+    """`make(P)` is the function; `args` are its arguments."""
+    PROGRAMS[name] = lambda P: (make(P), args)
+
+
+# elementwise
+for _n in (
+    "abs acos acosh asin asinh atan atanh cbrt ceil cos cosh digamma erf erf_inv erfc exp exp2 "
+    "expm1 floor is_finite "
+    "lgamma log log1p logistic neg round rsqrt sign sin sinh sqrt square tan tanh bessel_i0e "
+    "bessel_i1e"
+).split():
+    add(f"lax.{_n}", lambda P, n=_n: lambda x: getattr(P.lax, n)(x), V)
+for _n in "add sub mul div max min pow atan2 rem nextafter eq ne lt le gt ge igamma".split():
+    add(f"lax.{_n}", lambda P, n=_n: lambda x: getattr(P.lax, n)(x, x), V)
+for _n in "bitwise_and bitwise_or bitwise_xor shift_left shift_right_logical shift_right_arithmetic".split():  # noqa: E501
+    add(f"lax.{_n}", lambda P, n=_n: lambda x: getattr(P.lax, n)(x, x), I3)
+for _n in "bitwise_not clz population_count".split():
+    add(f"lax.{_n}", lambda P, n=_n: lambda x: getattr(P.lax, n)(x), I3)
+add("lax.clamp", lambda P: lambda x: P.lax.clamp(0.0, x, 1.0), V)
+add("lax.integer_pow", lambda P: lambda x: P.lax.integer_pow(x, 3), V)
+add("lax.convert", lambda P: lambda x: P.lax.convert_element_type(x, np.int32), V)
+add("lax.bitcast", lambda P: lambda x: P.lax.bitcast_convert_type(x, np.int32), V)
+add("lax.reduce_precision", lambda P: lambda x: P.lax.reduce_precision(x, 3, 4), V)
+add("lax.select", lambda P: lambda x: P.lax.select(x > 0, x, x), V)
+add("lax.complex", lambda P: lambda x: P.lax.conj(P.lax.complex(x, x)), V)
+add(
+    "lax.real",
+    lambda P: lambda x: P.lax.real(P.lax.complex(x, x)) + P.lax.imag(P.lax.complex(x, x)),
+    V,
+)
+add(
+    "literals",
+    lambda P: lambda x: (x + 1e-8, x + 1e20, x * float("inf"), x + 0.1, x + 123456789.0, x / 3),
+    V,
+)
+add("integer literals", lambda P: lambda x: (x + 1, x * -5), I3)
+add("python results", lambda P: lambda x: (x, 3.0, 2, True), V)
+add(
+    "numpy scalars",
+    lambda P: lambda x: (x + np.float32(3), np.float32(2), np.int32(1), np.bool_(False)),
+    V,
+)
+add("bfloat16", lambda P: lambda x: x.astype("bfloat16") * 2, V)
+add("complex", lambda P: lambda x: x * (1 + 2j), V)
+add("weak argument", lambda P: lambda x: x * 2 + 1, 3.0)
+add("bool argument", lambda P: lambda x: x + 1, True)
+add("identity", lambda P: lambda x: x, V)
+add("no arguments", lambda P: lambda: ())
+add("many arguments", lambda P: lambda *a: a, *[V] * 30)
+add("concatenate 40", lambda P: lambda *a: P.lax.concatenate(a, 0), *[V] * 40)
+add("two lines", lambda P: lambda x: P.lax.sin(x) * 2, V)
+add("forty results", lambda P: lambda a: [a + float(i) for i in range(40)], 1.0)
+add("unused", lambda P: lambda x: P.lax.top_k(x, 2)[0], V)
+add("constant", lambda P: lambda x: x + V, V)
+add("pytree", lambda P: lambda d: {"b": d["a"] + d["c"], "a": (d["a"],)}, {"a": V, "c": V})
+for _k in (25, 26, 27, 60, 700):
+    add(f"chain {_k}", lambda P, k=_k: chain(P, k), V)
+# shapes
+add("lax.broadcast_in_dim", lambda P: lambda x: P.lax.broadcast_in_dim(x, (3, 4), (0,)), V)
+add("lax.broadcast", lambda P: lambda x: P.lax.broadcast(x, (2,)), V)
+add("lax.full", lambda P: lambda x: P.lax.full((2, 3), 7.0) + x, V)
+add("lax.rev", lambda P: lambda x: P.lax.rev(x, (0,)), V)
+add("lax.squeeze", lambda P: lambda x: P.lax.squeeze(x, (0,)), V[None])
+add("lax.expand_dims", lambda P: lambda x: P.lax.expand_dims(x, (0,)), V)
+add("lax.transpose", lambda P: lambda x: P.lax.transpose(x, (1, 0)), M)
+add("lax.reshape", lambda P: lambda x: P.lax.reshape(x, (4, 3)), M)
+add("lax.slice", lambda P: lambda x: P.lax.slice(x, (0,), (2,)), V)
+add("lax.slice strided", lambda P: lambda x: P.lax.slice(x, (0,), (3,), (2,)), V)
+add("lax.slice_in_dim", lambda P: lambda x: P.lax.slice_in_dim(x, 0, 2, axis=1), M)
+add("lax.index_in_dim", lambda P: lambda x: P.lax.index_in_dim(x, 1, axis=1), M)
+add("lax.pad", lambda P: lambda x: P.lax.pad(x, 0.0, ((1, 1, 0),)), V)
+add("lax.iota", lambda P: lambda: P.lax.iota(np.int32, 3))
+add("lax.broadcasted_iota", lambda P: lambda: P.lax.broadcasted_iota(np.int32, (3, 4), 1))
+add("lax.concatenate", lambda P: lambda x: P.lax.concatenate([x, x], 0), V)
+add("lax.split", lambda P: lambda x: P.lax.split(x, (1, 2)), V)
+for _n in "cumsum cumprod cummax cummin cumlogsumexp".split():
+    add(f"lax.{_n}", lambda P, n=_n: lambda x: getattr(P.lax, n)(x), V)
+for _n in "argmax argmin".split():
+    add(f"lax.{_n}", lambda P, n=_n: lambda x: getattr(P.lax, n)(x, 0, np.int32), V)
+add("lax.reduce_sum", lambda P: lambda x: P.lax.reduce(x, 0.0, P.lax.add, (0,)), V)
+add("lax.reduce_max", lambda P: lambda x: P.lax.reduce(x, -np.inf, P.lax.max, (0,)), V)
+add("lax.dot", lambda P: lambda x: P.lax.dot(x, x), S)
+add(
+    "lax.dot_general",
+    lambda P: (
+        lambda x: P.lax.dot_general(
+            x, x, (((1,), (0,)), ((), ())), precision="highest", preferred_element_type=np.float32
+        )
+    ),
+    S,
+)
+add(
+    "lax.dot_general batch",
+    lambda P: lambda x: P.lax.dot_general(x, x, (((2,), (1,)), ((0,), (0,)))),
+    np.ones((2, 3, 3), np.float32),
+)
+add(
+    "lax.conv",
+    lambda P: lambda x: P.lax.conv(x, x, (1, 1), "SAME"),
+    np.ones((1, 2, 3, 3), np.float32)[:, :1],
+)
+add(
+    "lax.conv_general_dilated",
+    lambda P: (
+        lambda x, w: P.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+    ),
+    np.ones((1, 8, 8, 3), np.float32),
+    np.ones((3, 3, 3, 4), np.float32),
+)
+add(
+    "reduce_window max",
+    lambda P: lambda x: P.lax.reduce_window(x, -np.inf, P.lax.max, (2,), (1,), "SAME"),
+    V,
+)
+add(
+    "reduce_window sum",
+    lambda P: lambda x: P.lax.reduce_window(x, 0.0, P.lax.add, (2,), (1,), "SAME"),
+    V,
+)
+# indexing
+add("lax.dynamic_slice", lambda P: lambda x, i: P.lax.dynamic_slice(x, (i,), (1,)), V, 1)
+add("lax.dynamic_slice constant", lambda P: lambda x: P.lax.dynamic_slice(x, (1,), (1,)), V)
+add("lax.dynamic_slice 2", lambda P: lambda x, i: P.lax.dynamic_slice(x, (i, 0), (1, 2)), M, 1)
+add("lax.dynamic_update_slice", lambda P: lambda x: P.lax.dynamic_update_slice(x, x[:1], (1,)), V)
+add("lax.dynamic_slice_in_dim", lambda P: lambda x, i: P.lax.dynamic_slice_in_dim(x, i, 2), M, 1)
+add(
+    "lax.dynamic_index_in_dim",
+    lambda P: lambda x, i: P.lax.dynamic_index_in_dim(x, i, keepdims=False),
+    M,
+    1,
+)
+add(
+    "lax.dynamic_update_index_in_dim",
+    lambda P: lambda x, i: P.lax.dynamic_update_index_in_dim(x, x[0], i, 0),
+    M,
+    1,
+)
+add(
+    "lax.dynamic_update_slice_in_dim",
+    lambda P: lambda x, i: P.lax.dynamic_update_slice_in_dim(x, x[:1], i, 0),
+    M,
+    1,
+)
+add("x[i]", lambda P: lambda x, i: x[i], M, I3[:2])
+add("x[scalar]", lambda P: lambda x, i: x[i], M, 1)
+add("x[0]", lambda P: lambda x: x[0], M)
+add("x[1:, 2]", lambda P: lambda x: x[1:, 2], M)
+add("x[::-1]", lambda P: lambda x: x[::-1], M)
+add("x.at.set", lambda P: lambda x, i: x.at[i].set(1.0), M, I3[:2])
+add("x.at.add", lambda P: lambda x, i: x.at[i].add(1.0), M, I3[:2])
+add("x.at.multiply", lambda P: lambda x, i: x.at[i].multiply(2.0), M, I3[:2])
+add("x.at.min", lambda P: lambda x, i: x.at[i].min(2.0), M, I3[:2])
+add("x.at.max", lambda P: lambda x, i: x.at[i].max(2.0), M, I3[:2])
+add("x.at.get fill", lambda P: lambda x, i: x.at[i].get(mode="fill", fill_value=7.0), M, I3[:2])
+add("lax.sort", lambda P: lambda x: P.lax.sort(x), V)
+add("lax.sort 2", lambda P: lambda x: P.lax.sort((x, x), num_keys=2), V)
+add("lax.top_k", lambda P: lambda x: P.lax.top_k(x, 2), V)
+# jit
+add("jit", lambda P: lambda x: P.jit(lambda y: y + 1)(x), V)
+
+
+def _jit_twice(P: Any) -> Any:
+    @P.jit
+    def f(x: Any) -> Any:
+        return P.lax.sin(x) * 2
+
+    return lambda x: f(x) + f(x)
+
+
+def _jit_chain(P: Any) -> Any:
+    f = P.jit(chain(P, 1))
+    return lambda x: f(f(x))
+
+
+def _jit_nested(P: Any) -> Any:
+    f = P.jit(chain(P, 1))
+    g = P.jit(lambda x: f(x) + 1)
+    return lambda x: f(g(g(x)))
+
+
+def _jit_names(P: Any) -> Any:
+    f1, f2 = P.jit(chain(P, 1)), P.jit(chain(P, 2))
+    return lambda x: f1(f1(f2(f2(x))))
+
+
+def _jit_inner(P: Any) -> Any:
+    f = P.jit(chain(P, 1))
+    return lambda x: P.jit(lambda y: f(y) + f(y))(x)
+
+
+def _jit_dup(P: Any) -> Any:
+    def dup(x: Any) -> Any:
+        y = x + 1
+        return y, y, x, 3.0
+
+    return lambda x: P.jit(dup)(x)
+
+
+def _jit_args(P: Any) -> Any:
+    w = P.jit(lambda x, y, z: x + y * z)
+    return lambda x: w(x, x, 1.0)
+
+
+add("jit twice", _jit_twice, V)
+add("jit chain", _jit_chain, V)
+add("jit nested", _jit_nested, V)
+add("jit names", _jit_names, V)
+add("jit inner", _jit_inner, V)
+add("jit results", _jit_dup, V)
+add("jit arguments", _jit_args, V)
+for _k in (9, 10, 11):
+    add(f"jit {_k}", lambda P, k=_k: lambda x: P.jit(chain(P, k))(x), V)
+add(
+    "jit concatenate", lambda P: lambda *a: P.jit(lambda *b: P.lax.concatenate(b, 0))(*a), *[V] * 40
+)
+add(
+    "jit many results",
+    lambda P: lambda *a: P.jit(lambda *b: [P.lax.sin(x) for x in b])(*a),
+    *[V] * 10,
+)
+add(
+    "jit donate",
+    lambda P: lambda x: P.jit(lambda y: y + 1, donate_argnums=0, keep_unused=True)(x),
+    V,
+)
+add("jit inline", lambda P: lambda x: P.jit(lambda y: y + 1, inline=True)(x), V)
+add("jit identity", lambda P: lambda x: P.jit(lambda y: y)(x), 1)
+add("jit unused argument", lambda P: lambda x: P.jit(lambda y, z: y)(x, x * 2), V)
+add("jit nothing", lambda P: lambda: P.jit(lambda: ())())
+add("jit constant", lambda P: lambda x: P.jit(lambda y: y + V)(x), V)
+# control flow
+add("cond", lambda P: lambda x: P.lax.cond(x.sum() > 0, lambda y: y + 1, lambda y: y * 2, x), V)
+add("cond long", lambda P: lambda x: P.lax.cond(x[0] > 0, chain(P, 12), chain(P, 11), x), V)
+add("cond identity", lambda P: lambda x, y: P.lax.cond(x, lambda z: z, lambda z: z, y), True, 1)
+add(
+    "switch",
+    lambda P: lambda x, i: P.lax.switch(i, [lambda y: y + 1, lambda y: y * 2, P.lax.sin], x),
+    V,
+    1,
+)
+add("scan", lambda P: lambda x: P.lax.scan(lambda c, y: (c + y, c * y), 0.0, x), V)
+add(
+    "scan reverse",
+    lambda P: (
+        lambda x: P.lax.scan(lambda c, y: (c + y, c * y), np.float32(0), x, reverse=True, unroll=2)
+    ),
+    V,
+)
+add("scan long", lambda P: lambda x: P.lax.scan(lambda c, y: (chain(P, 12)(c), y), x, M.T)[0], V)
+add(
+    "scan shared",
+    lambda P: (lambda f: lambda x: P.lax.scan(lambda c, y: (f(c), f(y)), x, M.T)[0])(
+        P.jit(chain(P, 1))
+    ),
+    V,
+)
+add(
+    "scan xs none",
+    lambda P: lambda x: P.lax.scan(lambda c, _: (c * 2, None), x, None, length=5)[0],
+    V,
+)
+add(
+    "while",
+    lambda P: (
+        lambda x: P.lax.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 2), (0, x))
+    ),
+    V,
+)
+add("while long", lambda P: lambda x: P.lax.while_loop(lambda c: c[0] < 1, chain(P, 12), x), V)
+add(
+    "while closure",
+    lambda P: lambda x: P.lax.while_loop(lambda c: c[0] < x[0], lambda c: c * x, x),
+    V,
+)
+add("fori", lambda P: lambda x: P.lax.fori_loop(0, 3, lambda i, c: c * 2, x), V)
+add("fori dynamic", lambda P: lambda x, n: P.lax.fori_loop(0, n, lambda i, c: c * 2, x), V, 3)
+add("checkpoint", lambda P: lambda x: P.checkpoint(lambda y: P.lax.sin(P.lax.sin(y)))(x), V)
+# transformations
+add("vmap", lambda P: P.vmap(lambda x: P.lax.sin(x) * 2), M)
+add("vmap out_axes", lambda P: P.vmap(lambda x: P.lax.sin(x), in_axes=1, out_axes=1), M)
+add(
+    "vmap scan",
+    lambda P: P.vmap(lambda x: P.lax.scan(lambda c, y: (c + y, c * y), np.float32(0), x)),
+    M,
+)
+add("jvp", lambda P: lambda x: P.jvp(P.lax.sin, (x,), (x,)), V)
+add("vjp", lambda P: lambda x: P.vjp(P.lax.sin, x)[1](x), V)
+add("grad", lambda P: P.grad(lambda x: P.lax.sin(x).sum()), V)
+add("grad jit", lambda P: P.grad(P.jit(lambda x: P.lax.sin(x).sum())), V)
+add(
+    "grad scan",
+    lambda P: P.grad(lambda x: P.lax.scan(lambda c, y: (c * y, c), np.float32(1), x)[0]),
+    V,
+)
+add("grad cond", lambda P: P.grad(lambda x: P.lax.cond(x > 0, P.lax.sin, P.lax.cos, x)), 1.0)
+add("value_and_grad", lambda P: P.value_and_grad(lambda x: P.lax.exp(x).sum()), V)
+add("jacfwd", lambda P: P.jacfwd(lambda x: P.lax.sin(x)), V)
+add("linearize", lambda P: lambda x: P.linearize(P.lax.sin, x)[1](x), V)
+
+
+def _custom_jvp(P: Any) -> Any:
+    @P.custom_jvp
+    def f(x: Any) -> Any:
+        return P.lax.sin(x)
+
+    @f.defjvp
+    def f_jvp(primals: Any, tangents: Any) -> Any:
+        return f(*primals), tangents[0] * 2
+
+    return f
+
+
+def _custom_vjp(P: Any) -> Any:
+    @P.custom_vjp
+    def g(x: Any) -> Any:
+        return P.lax.sin(x)
+
+    def fwd(x: Any) -> Any:
+        return P.lax.sin(x), x
+
+    def bwd(r: Any, ct: Any) -> Any:
+        return (ct * P.lax.cos(r),)
+
+    g.defvjp(fwd, bwd)
+    return g
+
+
+add("custom_jvp", _custom_jvp, V)
+add("custom_vjp", _custom_vjp, V)
+add("grad custom_vjp", lambda P: (lambda g: P.grad(lambda x: g(x).sum()))(_custom_vjp(P)), V)
+# numpy and nn
+for _n in "sin sum max mean cumsum flip ravel sort argsort square sign log1p".split():
+    add(f"jnp.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy, n)(x), M)
+add("jnp.where", lambda P: lambda x: P.numpy.where(x > 0, x, 0.0), V)
+add("jnp.clip", lambda P: lambda x: P.numpy.clip(x, 0, 1), V)
+add("jnp.matmul", lambda P: lambda x: x @ x.T, M)
+add("jnp.einsum", lambda P: lambda x: P.numpy.einsum("ij,kj->ik", x, x), M)
+add("jnp.linspace", lambda P: lambda: P.numpy.arange(5))
+add("jnp.stack", lambda P: lambda x: P.numpy.stack([x, x]), V)
+add("jnp.linalg.norm", lambda P: lambda x: P.numpy.linalg.norm(x), V)
+add("nn.relu", lambda P: lambda x: P.nn.relu(x), V)
+add("nn.relu twice", lambda P: lambda x: P.nn.relu(x) + P.nn.relu(x + 1), V)
+add("nn.softmax", lambda P: lambda x: P.nn.softmax(x), V)
+add("nn.silu", lambda P: lambda x: P.nn.silu(x), V)
+add("mlp", lambda P: lambda w, v, x: P.numpy.tanh(x @ w) @ v, S, M, V)
+# linear algebra and fft
+add("linalg.cholesky", lambda P: lambda x: P.lax.linalg.cholesky(x, symmetrize_input=False), S)
+add("linalg.lu", lambda P: lambda x: P.lax.linalg.lu(x), S)
+add("linalg.qr", lambda P: lambda x: P.lax.linalg.qr(x), S)
+add("linalg.svd", lambda P: lambda x: P.lax.linalg.svd(x), S)
+add("linalg.triangular_solve", lambda P: lambda x: P.lax.linalg.triangular_solve(x, x), S)
+add("fft", lambda P: lambda x: P.lax.fft(P.lax.complex(x, x), "FFT", (3,)), V)
+# random
+add("random.key", lambda P: lambda: P.random.key(0))
+add("random.split", lambda P: lambda s: P.random.split(P.random.key(s)), 3)
+add("random.fold_in", lambda P: lambda s: P.random.fold_in(P.random.key(s), 5), 3)
+add("random.bits", lambda P: lambda s: P.random.bits(P.random.key(s), (3,)), 3)
+add("random.uniform", lambda P: lambda s: P.random.uniform(P.random.key(s), (3,)), 3)
+add("random.normal", lambda P: lambda s: P.random.normal(P.random.key(s), (3,)), 3)
+add("random.normal raw", lambda P: lambda k: P.random.normal(k, (3,)), np.array([0, 1], np.uint32))
+add("random.bernoulli", lambda P: lambda s: P.random.bernoulli(P.random.key(s), 0.3, (3,)), 3)
+add("random.split raw", lambda P: lambda k: P.random.split(k), np.array([0, 1], np.uint32))

@@ -1,0 +1,86 @@
+"""The benchmarks' own machinery: what is measured is complete, and a difference does not pass."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import __main__ as bench
+from benchmarks import report, space
+from benchmarks.workloads import FAMILIES, REGISTRY
+
+ROOT = Path(__file__).resolve().parent.parent
+REPRODUCERS = (
+    "jax#36799", "jax#40150", "jax#26021", "jax#25190", "jax#31282", "jax#37465", "jax#36927",
+    "jax#28097", "jax#10434", "jax#23783", "jax#23713", "jax#27460", "jax#16905", "jax#25808",
+    "jax#4924", "jax#2777", "xla#49131", "xla#16792", "jax#2947",
+)  # fmt: skip
+
+
+def test_every_family_and_reproducer_is_there() -> None:
+    assert len(REGISTRY) >= 45
+    assert {work.family for work in REGISTRY.values()} == set(FAMILIES)
+    sources = {s.strip() for work in REGISTRY.values() for s in work.source.split(",")}
+    assert not set(REPRODUCERS) - sources
+
+
+def test_choice_by_family_and_by_name() -> None:
+    assert set(bench.chosen("sorting")) == {"sorting"}
+    assert bench.chosen("softmax") == {"reductions": ["softmax, 1000 x 1000"]}
+    assert list(bench.chosen(None)) == list(FAMILIES)
+    assert bench.chosen("no such thing") == {}
+
+
+@pytest.mark.parametrize("name", ["softmax, 1000 x 1000", "scalar while, 100000 rounds"])
+def test_a_worker_measures(name: str, tmp_path: Path) -> None:
+    request = {"name": name, "engine": "numpy", "quick": True, "output": str(tmp_path / "o.npz")}
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.worker", json.dumps(request)],
+        capture_output=True, text=True, cwd=ROOT, timeout=60, check=True,
+    )  # fmt: skip
+    answer = json.loads(done.stdout)
+    assert answer["steady"] > 0 and answer["first"] > 0
+    with np.load(tmp_path / "o.npz") as kept:
+        assert kept.files
+
+
+def test_a_difference_is_found(tmp_path: Path) -> None:
+    def keep(name: str, *arrays: np.ndarray) -> str:
+        path = str(tmp_path / name)
+        np.savez(path, *arrays)
+        return path
+
+    right = np.linspace(0, 1, 100)
+    wrong, broken = right.copy(), right.copy()
+    wrong[7] += 0.01
+    broken[3] = np.nan
+    same = keep("a.npz", right)
+    assert bench.differ(same, keep("b.npz", right + 1e-6), 1e-3) is None
+    assert "off by 0.01" in str(bench.differ(same, keep("c.npz", wrong), 1e-3))
+    assert "finite" in str(bench.differ(same, keep("d.npz", broken), 1e-3))
+    assert bench.differ(same, keep("e.npz", right[:50]), 1e-3) is not None
+    assert bench.differ(same, keep("f.npz", right, right), 1e-3) is not None
+
+
+def test_report_of_made_up_figures(tmp_path: Path) -> None:
+    names = list(REGISTRY)[:3]
+    figures = {"pullback": {"steady": 1e-6, "first": 1e-2}, "jax": {"steady": 8e-6, "first": 4e-2}}
+    results: report.Results = dict.fromkeys(names, figures)
+    assert report.ratio(figures, "jax") == pytest.approx(8)
+    assert report.mean_ratio(results, names, "jax", "first") == pytest.approx(4)
+    assert report.seconds_text(1.5e-5) == "15 us"
+    families = {"dispatch": names}
+    assert report.table(results, families, ["pullback", "jax"]).row_count == 5
+    pytest.importorskip("matplotlib")
+    report.plot(results, families, tmp_path / "ratios.png")
+    assert (tmp_path / "ratios.png").stat().st_size > 1000
+
+
+def test_numbers_of_nested_results() -> None:
+    found = space.numbers({"b": (np.ones(2), None), "a": [np.float32(3)]})
+    assert [a.tolist() for a in found] == [3.0, [1.0, 1.0]]

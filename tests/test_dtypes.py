@@ -1,0 +1,119 @@
+"""The promotion lattice, weak types and canonical widths equal JAX's, for every pair of dtypes."""
+
+from __future__ import annotations
+
+import itertools
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from pullback import config, dtypes
+
+jax = pytest.importorskip("jax")
+
+NAMES = [
+    "bool",
+    "uint2",
+    "int2",
+    "uint4",
+    "int4",
+    "uint8",
+    "uint16",
+    "uint32",
+    "uint64",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "float4_e2m1fn",
+    "float8_e3m4",
+    "float8_e4m3",
+    "float8_e8m0fnu",
+    "float8_e4m3b11fnuz",
+    "float8_e4m3fn",
+    "float8_e4m3fnuz",
+    "float8_e5m2",
+    "float8_e5m2fnuz",
+    "bfloat16",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+]
+
+
+def make(name):
+    return np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else np.dtype(name)
+
+
+def outcome(f, *args):
+    try:
+        return f(*args)
+    except Exception as e:
+        return type(e).__name__
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_pairs(x64):
+    bad = []
+    with jax.enable_x64(x64), config.enable_x64(x64):
+        for a, b in itertools.product(NAMES, NAMES):
+            want = outcome(jax.numpy.promote_types, make(a), make(b))
+            got = outcome(dtypes.promote_types, make(a), make(b))
+            if want != got:
+                bad.append((a, b, want, got))
+    assert not bad
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_weak(x64):
+    bad = []
+    values = [True, 1, 1.0, 1j, *map(make, NAMES)]
+    with jax.enable_x64(x64), config.enable_x64(x64):
+        for pair in itertools.chain(
+            itertools.product(values, values), itertools.product(values[:4], values[:4], values)
+        ):
+            want = outcome(lambda *p: jax.dtypes.result_type(*p, return_weak_type_flag=True), *pair)
+            got = outcome(lambda *p: dtypes.result_type(*p, return_weak_type_flag=True), *pair)
+            if want != got:
+                bad.append((pair, want, got))
+    assert not bad
+
+
+def test_issubdtype():
+    kinds = [
+        np.generic,
+        np.number,
+        np.integer,
+        np.signedinteger,
+        np.unsignedinteger,
+        np.inexact,
+        np.floating,
+        np.complexfloating,
+        np.bool_,
+        np.float32,
+        np.int32,
+        ml_dtypes.bfloat16,
+    ]
+    bad = []
+    for a in [*map(make, NAMES), *kinds]:
+        for b in [*kinds, *map(make, NAMES)]:
+            want, got = outcome(jax.numpy.issubdtype, a, b), outcome(dtypes.issubdtype, a, b)
+            if want != got:
+                bad.append((a, b, want, got))
+    assert not bad
+
+
+def test_canonical():
+    for name in NAMES:
+        assert dtypes.canonicalize_dtype(make(name)) == jax.dtypes.canonicalize_dtype(make(name))
+    for bad in ("U", "O", "datetime64[s]"):
+        with pytest.raises(TypeError):
+            dtypes.canonicalize_dtype(np.dtype(bad))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_itemsize_bits(name):
+    assert dtypes.itemsize_bits(make(name)) == jax.dtypes.itemsize_bits(make(name))

@@ -1,0 +1,78 @@
+"""Fourier transforms beside JAX: values, derivatives, batches, errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pullback as pb
+
+RNG = np.random.default_rng(3)
+SHAPES = {"FFT": (2, 3, 4), "IFFT": (2, 3, 4), "RFFT": (2, 3, 4), "IRFFT": (2, 3, 3)}
+
+
+def operand(kind: str, odd: bool = False) -> Any:
+    shape = SHAPES[kind]
+    if odd and kind in ("FFT", "IFFT", "RFFT"):
+        shape = (*shape[:-1], 5)
+    x = RNG.normal(size=shape)
+    return x.astype("f") if kind == "RFFT" else (x + 1j * RNG.normal(size=shape)).astype("F")
+
+
+def close(x: Any, y: Any) -> None:
+    x, y = np.asarray(x), np.asarray(y)
+    assert (x.shape, x.dtype) == (y.shape, y.dtype)
+    np.testing.assert_allclose(x, y, atol=1e-4, rtol=1e-4)
+
+
+@pytest.mark.parametrize("odd", [False, True])
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("kind", SHAPES)
+def test_transforms(kind: str, axes: int, odd: bool) -> None:
+    x = operand(kind, odd)
+    lengths = (3, 5 if odd else 4)[-axes:]
+
+    def f(lib: Any) -> Any:
+        return lambda v: lib.lax.fft(v, kind, lengths)
+
+    want = f(jax)(jnp.asarray(x))
+    close(f(pb)(pb.numpy.asarray(x)), want)
+    close(pb.jit(f(pb))(x), want)
+    stack = np.stack([x, 2 * x], 1)
+    close(pb.vmap(f(pb), 1)(stack), jax.vmap(f(jax), 1)(stack))
+    w = RNG.normal(size=want.shape).astype("f")
+
+    def total(lib: Any) -> Any:
+        return lambda v: (abs(f(lib)(v)) ** 2 * w).sum()
+
+    close(pb.grad(total(pb))(x), jax.grad(total(jax))(x))
+    close(pb.jit(pb.grad(total(pb)))(x), jax.grad(total(jax))(x))
+
+
+@pytest.mark.parametrize("norm", [None, "ortho", "forward"])
+@pytest.mark.parametrize("n", [None, 1, 3, 8])
+@pytest.mark.parametrize("name", ["fft", "ifft", "rfft", "irfft", "hfft", "ihfft"])
+def test_numpy_fft(name: str, n: int | None, norm: str | None) -> None:
+    x = RNG.normal(size=(2, 5)).astype("f")
+    want = getattr(jnp.fft, name)(x, n, norm=norm)
+    close(getattr(pb.numpy.fft, name)(x, n, norm=norm), want)
+
+
+@pytest.mark.parametrize("name", ["fft2", "ifft2", "rfft2", "irfft2", "fftn", "rfftn", "irfftn"])
+def test_numpy_fft_of_several_axes(name: str) -> None:
+    x = RNG.normal(size=(2, 3, 4)).astype("f")
+    for options in ({}, {"s": (3, 6)}, {"axes": (0, 1)}):
+        close(getattr(pb.numpy.fft, name)(x, **options), getattr(jnp.fft, name)(x, **options))
+
+
+@pytest.mark.parametrize(("kind", "lengths"), [("FFT", (5,)), ("RFFT", (1, 1, 1, 1)), ("XX", (4,))])
+def test_errors(kind: str, lengths: Any) -> None:
+    x = np.ones((3, 4), "f")
+    with pytest.raises(Exception) as want:
+        jax.lax.fft(jnp.asarray(x), kind, lengths)
+    with pytest.raises(want.type):
+        pb.lax.fft(pb.numpy.asarray(x), kind, lengths)

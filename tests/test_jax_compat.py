@@ -1,0 +1,167 @@
+"""`import jax` as Pullback: the finder, the command line, and Flax with Optax trained as under JAX
+itself.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+HERE = Path(__file__).resolve().parent
+ENV = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(HERE.parent / "src")}
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    """A fresh Python, which must succeed."""
+    done = subprocess.run(
+        [sys.executable, *arguments], capture_output=True, text=True, timeout=300, env=ENV, cwd=cwd
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def script(tmp_path: Path, text: str, name: str = "program.py") -> str:
+    path = tmp_path / name
+    path.write_text(text)
+    return str(path)
+
+
+def test_imports_resolve_to_pullback() -> None:
+    out = run(
+        "-c",
+        "import pullback.jax_compat as c; c.install(); c.install()\n"
+        "import jax, jax.numpy as jnp, jax.random, jax.scipy.linalg, jax.nn.initializers, "
+        "jax.tree_util as jtu\n"
+        "from jax import lax, jit, config\n"
+        "from jax.scipy.signal import convolve2d\n"
+        "from jax.extend.core.primitives import sin_p\n"
+        "import pullback, pullback.numpy, sys\n"
+        "assert jnp is pullback.numpy and lax is pullback.lax and jit is pullback.jit\n"
+        "assert jax.tree_util is pullback.tree_util and config is pullback.config\n"
+        "assert jax.__version__ == jax.version.__version__ == '0.10.2'\n"
+        "assert sin_p is pullback.lax.sin_p\n"
+        "assert not [m for m in sys.modules.values() if 'site-packages/jax' in (getattr(m, "
+        "'__file__', '') or '')]\n"
+        "assert c.is_installed(); c.uninstall(); assert 'jax' not in sys.modules; print('ok')",
+    ).stdout
+    assert out == "ok\n"
+
+
+def test_nothing_falls_through_to_an_installed_jax() -> None:
+    run(
+        "-c",
+        "import pullback.jax_compat as c; c.install()\n"
+        "import jax, jax.numpy, jax.core\n"
+        "for owner, name in [(jax, 'tree_map'), (jax.numpy, 'trapz'), (jax.core, 'get_aval'), "
+        "(jax, 'backends'), (jax, 'testing')]:\n"
+        "    assert not hasattr(owner, name), name\n"
+        "for name in ['jax.no_such_module', 'jax.linear_util', 'jax.numpy.nothing', "
+        "'jax.experimental.nothing', 'jax.config']:\n"
+        "    try: __import__(name)\n"
+        "    except ModuleNotFoundError as e: assert e.name == name, e.name\n"
+        "    else: raise AssertionError(name)\n",
+    )
+
+
+def test_install_after_jax_is_refused() -> None:
+    run(
+        "-c",
+        "import sys, types; sys.modules['jax'] = types.ModuleType('jax')\n"
+        "import pullback.jax_compat as c\n"
+        "try: c.install()\n"
+        "except RuntimeError as e: assert 'before the first `import jax`' in str(e)\n"
+        "else: raise AssertionError\n",
+    )
+
+
+def test_run_a_script(tmp_path: Path) -> None:
+    script(tmp_path, "VALUE = 3\n", "helper.py")
+    path = script(
+        tmp_path,
+        "import sys, jax, helper\n"
+        "assert __name__ == '__main__' and sys.argv[1:] == ['--n', '2'], sys.argv\n"
+        "print(jax.jit(lambda x: x * helper.VALUE)(int(sys.argv[2])), jax.__name__)\n",
+    )
+    assert run("-m", "pullback", "run", path, "--n", "2").stdout.startswith("6 ")
+
+
+def test_run_a_module(tmp_path: Path) -> None:
+    script(tmp_path, "import sys, jax.numpy as jnp\nprint(jnp.arange(3), sys.argv[1:])\n", "mod.py")
+    out = run("-m", "pullback", "run", "-m", "mod", "a", cwd=tmp_path).stdout
+    assert out == "[0 1 2] ['a']\n"
+
+
+def test_run_reports_errors_of_the_script(tmp_path: Path) -> None:
+    path = script(tmp_path, "import jax\njax.nothing\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "pullback", "run", path], capture_output=True, text=True, env=ENV
+    )
+    assert done.returncode == 1 and "module 'jax' has no attribute 'nothing'" in done.stderr
+    missing = subprocess.run(
+        [sys.executable, "-m", "pullback", "run", "absent.py"],
+        capture_output=True,
+        text=True,
+        env=ENV,
+    )
+    assert missing.returncode == 2 and "no such script: absent.py" in missing.stderr
+
+
+def test_linear_util() -> None:
+    run(
+        "-c",
+        "import pullback.jax_compat as c; c.install()\n"
+        "import jax, jax.numpy as jnp\n"
+        "from jax.extend import linear_util as lu\n"
+        "from jax import api_util\n"
+        "from jax.interpreters import partial_eval as pe, ad, batching, mlir\n"
+        "from jax.extend import core as jex\n"
+        "f = lambda d, k: {'y': d['x'] * k}\n"
+        "flat, tree = jax.tree_util.tree_flatten((({'x': 2.0}, 3.0), {}))\n"
+        "g, out = api_util.flatten_fun(lu.wrap_init(f, debug_info=api_util.debug_info('t', f, (1, "
+        "2), {})), tree)\n"
+        "leaves = g.call_wrapped(*flat)\n"
+        "assert jax.tree_util.tree_unflatten(out(), leaves) == {'y': 6.0}\n"
+        "u = pe.PartialVal.unknown(jax.core.ShapedArray((), jnp.dtype('float32')))\n"
+        "h, out = api_util.flatten_fun_nokwargs(lu.wrap_init(lambda x, y: (x + 1, y * 2, 5)), "
+        "jax.tree_util.tree_structure((0, 0)))\n"
+        "jaxpr, outs, consts = pe.trace_to_jaxpr_nounits(h, [pe.PartialVal.known(3), u])\n"
+        "assert [o.is_known() for o in outs] == [True, False, True] and outs[0].get_known() == 4, "
+        "outs\n"
+        "p = jex.Primitive('twice')\n"
+        "p.def_impl(lambda x: x * 2); p.def_abstract_eval(lambda a: a)\n"
+        "ad.deflinear2(p, lambda ct, x: [p.bind(ct)]); batching.defvectorized(p)\n"
+        "mlir.register_lowering(p, mlir.lower_fun(lambda x: x * 2, multiple_results=False))\n"
+        "t = lambda x: p.bind(x)\n"
+        "assert t(3.0) == 6 and jax.jit(t)(3.0) == 6 and jax.grad(t)(3.0) == 2\n"
+        "assert jax.vmap(t)(jnp.arange(3.0)).tolist() == [0, 2, 4]\n"
+        "assert jax.jit(jax.vmap(jax.grad(t)))(jnp.arange(3.0)).tolist() == [2, 2, 2]\n",
+    )
+
+
+@pytest.fixture(scope="module")
+def trained() -> tuple[dict, dict]:
+    """What the Flax program prints, under JAX and under Pullback."""
+    program = str(HERE / "flax_program.py")
+    under_jax = json.loads(run(program).stdout)
+    under_pullback = json.loads(run("-m", "pullback", "run", program).stdout)
+    return under_jax, under_pullback
+
+
+def test_flax_runs_without_jax(trained: tuple[dict, dict]) -> None:
+    assert trained[0]["files"] and not trained[1]["files"]
+
+
+@pytest.mark.parametrize("model", ["mlp", "cnn"])
+def test_flax_trains_as_under_jax(trained: tuple[dict, dict], model: str) -> None:
+    (losses, params), (our_losses, our_params) = (side[model] for side in trained)
+    assert len(our_losses) == 10 and our_losses[-1] < our_losses[0]
+    np.testing.assert_allclose(our_losses, losses, rtol=2e-6, atol=2e-6)
+    assert list(our_params) == list(params)
+    for name, values in params.items():
+        np.testing.assert_allclose(our_params[name], values, rtol=1e-4, atol=5e-6, err_msg=name)

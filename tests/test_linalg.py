@@ -1,0 +1,225 @@
+"""lax.linalg, numpy.linalg and scipy.linalg beside JAX: values, derivatives, batches, failures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import jax.scipy.linalg
+import numpy as np
+import pytest
+
+import pullback as pb
+import pullback.scipy.linalg
+
+RNG = np.random.default_rng(7)
+
+
+def normal(*shape: int, complex_: bool = False) -> Any:
+    x = RNG.normal(size=shape)
+    return (x + 1j * RNG.normal(size=shape)).astype("F") if complex_ else x.astype("f")
+
+
+def positive(n: int, complex_: bool = False) -> Any:
+    x = normal(n, n, complex_=complex_)
+    return (x @ x.conj().T + np.eye(n)).astype(x.dtype)
+
+
+def lax_op(name: str, **options: Any) -> Callable[..., Any]:
+    return lambda lib, *xs: getattr(lib.lax.linalg, name)(*xs, **options)
+
+
+def numpy_op(name: str, *rest: Any, **options: Any) -> Callable[..., Any]:
+    return lambda lib, *xs: getattr(lib.numpy.linalg, name)(*xs, *rest, **options)
+
+
+def scipy_op(name: str, *rest: Any, **options: Any) -> Callable[..., Any]:
+    return lambda lib, *xs: getattr(lib.scipy.linalg, name)(*xs, *rest, **options)
+
+
+def leaves(out: Any) -> list[Any]:
+    if isinstance(out, (tuple, list)):
+        return [leaf for x in out for leaf in leaves(x)]
+    return [np.asarray(out)]
+
+
+def same(got: Any, want: Any, tolerance: float = 5e-3) -> None:
+    got, want = leaves(got), leaves(want)
+    assert len(got) == len(want)
+    for x, y in zip(got, want, strict=True):
+        assert (x.shape, x.dtype) == (y.shape, y.dtype)
+        scale = max(1.0, float(np.abs(y[np.isfinite(y)]).max(initial=0)))
+        np.testing.assert_allclose(x / scale, y / scale, atol=tolerance, rtol=0)
+
+
+def weighted(lib: Any, f: Callable[..., Any], weights: list[Any]) -> Callable[..., Any]:
+    def total(*xs: Any) -> Any:
+        out = f(lib, *xs)
+        out = out if isinstance(out, (tuple, list)) else (out,)
+        pairs = zip(out, weights, strict=True)
+        return sum((o * w).real.sum() for o, w in pairs if w is not None)
+
+    return total
+
+
+COMMON: list[tuple[str, Callable[..., Any], Callable[[bool], tuple[Any, ...]]]] = [
+    ("cholesky", lax_op("cholesky"), lambda c: (positive(3, c),)),
+    ("triangular", lax_op("triangular_solve", left_side=True, transpose_a=True, conjugate_a=True),
+     lambda c: (positive(3, c), normal(3, 2, complex_=c))),
+    ("triangular right", lax_op("triangular_solve", lower=True, unit_diagonal=True),
+     lambda c: (positive(3, c), normal(2, 3, complex_=c))),
+    ("lu", lax_op("lu"), lambda c: (normal(3, 3, complex_=c),)),
+    ("lu tall", lax_op("lu"), lambda c: (normal(4, 3, complex_=c),)),
+    ("lu wide", lax_op("lu"), lambda c: (normal(3, 4, complex_=c),)),
+    ("qr", lax_op("qr", full_matrices=False), lambda c: (normal(4, 3, complex_=c),)),
+    ("qr full", lax_op("qr"), lambda c: (normal(5, 3, complex_=c),)),
+    ("qr wide", lax_op("qr"), lambda c: (normal(3, 4, complex_=c),)),
+    ("qr pivoted", lax_op("qr", pivoting=True), lambda c: (normal(4, 3, complex_=c),)),
+    ("eigh", lax_op("eigh"), lambda c: (positive(3, c),)),
+    ("svd", lax_op("svd", full_matrices=False), lambda c: (normal(4, 3, complex_=c),)),
+    ("svd values", lax_op("svd", compute_uv=False), lambda c: (normal(3, 4, complex_=c),)),
+    ("eig", lax_op("eig", enable_eigvec_derivs=True), lambda c: (normal(3, 3, complex_=c),)),
+    ("tridiagonal_solve", lax_op("tridiagonal_solve"),
+     lambda c: (normal(4, complex_=c), normal(4, complex_=c) + 4, normal(4, complex_=c),
+                normal(4, 2, complex_=c))),
+    ("upper cholesky", numpy_op("cholesky", upper=True), lambda c: (positive(3, c),)),
+    ("solve", numpy_op("solve"), lambda c: (positive(3, c), normal(3, complex_=c))),
+    ("inv", numpy_op("inv"), lambda c: (positive(3, c),)),
+    ("det", numpy_op("det"), lambda c: (normal(4, 4, complex_=c),)),
+    ("slogdet", numpy_op("slogdet"), lambda c: (normal(4, 4, complex_=c),)),
+    ("pinv", numpy_op("pinv"), lambda c: (normal(4, 3, complex_=c),)),
+    ("norm", numpy_op("norm", "nuc"), lambda c: (normal(4, 3, complex_=c),)),
+    ("expm", scipy_op("expm"), lambda c: (normal(3, 3, complex_=c),)),
+    ("cho_solve", lambda lib, a, b: lib.scipy.linalg.cho_solve(lib.scipy.linalg.cho_factor(a), b),
+     lambda c: (positive(3, c), normal(3, complex_=c))),
+    ("lu_solve", lambda lib, a, b: lib.scipy.linalg.lu_solve(lib.scipy.linalg.lu_factor(a), b),
+     lambda c: (positive(3, c), normal(3, 2, complex_=c))),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("complex_", [False, True], ids=["real", "complex"])
+@pytest.mark.parametrize(("f", "make"), [row[1:] for row in COMMON], ids=[row[0] for row in COMMON])
+def test_as_jax(f: Any, make: Any, complex_: bool) -> None:
+    xs = make(complex_)
+    want = f(jax, *map(jnp.asarray, xs))
+    arrays = [pb.numpy.asarray(x) for x in xs]
+    same(f(pb, *arrays), want)
+    same(pb.jit(lambda *a: f(pb, *a))(*arrays), want)
+    stacks = [np.stack([x, x * 2]) for x in xs]
+    same(pb.vmap(lambda *a: f(pb, *a))(*stacks), jax.vmap(lambda *a: f(jax, *a))(*stacks))
+    weights = [
+        normal(*x.shape, complex_=x.dtype.kind == "c") if x.dtype.kind in "fc" else None
+        for x in leaves(want)
+    ]
+    places = tuple(range(len(xs)))
+    g_want = jax.grad(weighted(jax, f, weights), places)(*xs)
+    same(pb.grad(weighted(pb, f, weights), places)(*arrays), g_want, 2e-2)
+    same(pb.jit(pb.grad(weighted(pb, f, weights), places))(*arrays), g_want, 2e-2)
+
+
+FORMS = ["schur", "hessenberg", "tridiagonal"]
+
+
+@pytest.mark.parametrize("complex_", [False, True], ids=["real", "complex"])
+@pytest.mark.parametrize("name", FORMS)
+def test_condensed_forms(name: str, complex_: bool) -> None:
+    x = np.stack([positive(4, complex_), positive(4, complex_)])
+    f = lax_op(name)
+    same(f(pb, pb.numpy.asarray(x)), f(jax, jnp.asarray(x)))
+
+
+def test_reflectors_and_updates() -> None:
+    for complex_ in (False, True):
+        a, taus, c = (normal(*s, complex_=complex_) for s in ((4, 3), (3,), (4, 4)))
+        same(
+            pb.lax.linalg.householder_product(a, taus), jax.lax.linalg.householder_product(a, taus)
+        )
+        for left in (True, False):
+            for transpose in (True, False):
+                options = {"left": left, "transpose": transpose}
+                want = jax.lax.linalg.ormqr(a, taus, c, **options)
+                same(pb.lax.linalg.ormqr(a, taus, c, **options), want)
+    r, w = normal(3, 3), normal(3)
+    same(pb.lax.linalg.cholesky_update(r, w), jax.lax.linalg.cholesky_update(r, w))
+    a, c = normal(4, 3), positive(4)
+    options = {"alpha": 2.0, "beta": 0.5, "symmetrize_output": True}
+    want = jax.lax.linalg.symmetric_product(a, c, **options)
+    same(pb.lax.linalg.symmetric_product(a, c, **options), want)
+
+
+def test_second_derivatives_of_solutions() -> None:
+    a, weights = positive(3), normal(3, 3)
+
+    def of(lib: Any) -> Any:
+        def inner(x: Any) -> Any:
+            return (lib.numpy.linalg.inv(x) * weights).sum()
+
+        return lib.grad(lambda x: (lib.grad(inner)(x) ** 2).sum())
+
+    same(of(pb)(pb.numpy.asarray(a)), of(jax)(jnp.asarray(a)))
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf])
+@pytest.mark.parametrize("name", ["eigh", "svd", "eig"])
+def test_no_result_is_nan(name: str, value: float) -> None:
+    f, x = lax_op(name), np.full((2, 2), value, "f")
+    same(f(pb, pb.numpy.asarray(x)), f(jax, jnp.asarray(x)))
+
+
+def test_indefinite_cholesky_is_nan_for_that_matrix_alone() -> None:
+    x = np.stack([np.array([[1, 2], [2, 1]], "f"), np.eye(2, dtype="f")])
+    same(pb.lax.linalg.cholesky(pb.numpy.asarray(x)), jax.lax.linalg.cholesky(jnp.asarray(x)))
+
+
+def test_singular_systems() -> None:
+    z, b = np.zeros((3, 3), "f"), np.ones((3, 1), "f")
+    f = lax_op("triangular_solve", left_side=True)
+    same(f(pb, z, b), f(jax, jnp.asarray(z), jnp.asarray(b)))
+    for perturb in (False, True):
+        d = np.array([1, 0, 2], "f")
+        f = lax_op("tridiagonal_solve", perturb_singular=perturb)
+        same(f(pb, z[0], d, z[0], b), f(jax, *map(jnp.asarray, (z[0], d, z[0], b))))
+
+
+@pytest.mark.parametrize(
+    ("f", "shapes"),
+    [
+        (lax_op("lu"), [(3,)]),
+        (lax_op("eig"), [(2, 3)]),
+        (lax_op("cholesky"), [(2, 3)]),
+        (lax_op("triangular_solve"), [(2, 2), (2, 3)]),
+        (lax_op("triangular_solve"), [(2, 2), (3, 2, 2)]),
+        (lax_op("householder_product"), [(2, 3), (2,)]),
+        (lax_op("tridiagonal_solve"), [(3,), (4,), (3,), (3, 1)]),
+        (lax_op("hessenberg"), [(2, 3)]),
+        (numpy_op("solve"), [(3, 3), (2,)]),
+        (numpy_op("inv"), [(2, 3)]),
+        (numpy_op("qr", "unknown"), [(2, 2)]),
+    ],
+)
+def test_errors_have_jax_s_class(f: Any, shapes: Any) -> None:
+    xs = [np.ones(s, "f") for s in shapes]
+    with pytest.raises(Exception) as want:
+        f(jax, *map(jnp.asarray, xs))
+    with pytest.raises(want.type):
+        f(pb, *map(pb.numpy.asarray, xs))
+
+
+PROGRAMS = [
+    (lax_op("cholesky"), [(2, 3, 3)]),
+    (lax_op("eigh"), [(3, 3)]),
+    (lax_op("lu"), [(4, 3)]),
+    (lax_op("qr", full_matrices=False), [(4, 3)]),
+    (lax_op("schur"), [(3, 3)]),
+    (lax_op("tridiagonal_solve"), [(3,), (3,), (3,), (3, 1)]),
+    (lax_op("triangular_solve", left_side=True), [(3, 3), (3,)]),
+]
+
+
+@pytest.mark.parametrize(("f", "shapes"), PROGRAMS)
+def test_programs_are_jax_s(f: Any, shapes: Any) -> None:
+    xs = [np.ones(s, "f") for s in shapes]
+    want = str(jax.make_jaxpr(lambda *a: f(jax, *a))(*xs))
+    assert str(pb.make_jaxpr(lambda *a: f(pb, *a))(*xs)) == want

@@ -1,0 +1,454 @@
+"""Operators and elementary functions of the native back end: accuracy, special values, conversions,
+on every level."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from llvm_kernels import elementwise
+
+from pullback.backends.llvm import run_kernel, target_for
+from pullback.backends.llvm.target import detect_level
+from pullback.loops.ir import Const
+from pullback.loops.ops import BITS, NARROW_FLOATS, SIGNED
+
+scipy_special = pytest.importorskip("scipy.special")
+ml_dtypes = pytest.importorskip("ml_dtypes")
+
+LEVELS = {
+    "avx512": ["avx512", "avx2", "sse2"],
+    "avx2": ["avx2", "sse2"],
+    "sse2": ["sse2"],
+    "neon": ["neon"],
+}
+pytestmark = pytest.mark.skipif(detect_level() == "none", reason="no native code on this machine")
+WIDE = np.longdouble
+KINDS = {
+    "f32": np.float32,
+    "f64": np.float64,
+    "f16": np.float16,
+    "bf16": ml_dtypes.bfloat16,
+    "bool": np.bool_,
+    **{f"{s}{b}": np.dtype(f"{s}{b // 8}") for s in "iu" for b in (8, 16, 32, 64)},
+    "i4": ml_dtypes.int4,
+    "u4": ml_dtypes.uint4,
+    **{n: getattr(ml_dtypes, n) for n in NARROW_FLOATS if n.startswith("float")},
+}
+
+
+@pytest.fixture(params=LEVELS.get(detect_level(), []))
+def isa(request):
+    return target_for(request.param)
+
+
+def run(op, dtype, *xs, target, out=None, attrs=()):
+    """One operator over arrays."""
+    out = out or dtype
+    result = np.zeros(len(xs[0]), KINDS[out])
+    kernel = elementwise([(out, op, tuple(range(len(xs))), attrs)], [dtype] * len(xs), out)
+    run_kernel(kernel, [*xs, result], [len(result)], target=target)
+    return result
+
+
+def ulps(got, want, dtype):
+    """Largest distance from extended-precision values, in units of the last place."""
+    info = np.finfo(dtype)
+    want = np.asarray(want, WIDE)
+    _, e = np.frexp(np.abs(want))
+    unit = np.maximum(np.ldexp(WIDE(1), e - 1 - info.nmant), WIDE(info.smallest_subnormal))
+    over = np.abs(want) > WIDE(info.max)
+    error = np.abs(got.astype(WIDE) - want) / unit
+    return float(np.max(np.where(over & np.isinf(got), 0, error), initial=0))
+
+
+def log_uniform(rng, low, high, n=400):
+    return np.exp(rng.uniform(np.log(low), np.log(high), n))
+
+
+def signed(rng, x):
+    return x * rng.choice([-1.0, 1.0], len(x))
+
+
+# name: (reference in extended precision, samples(rng, tiny, huge, biggest exponent), ulp f32, ulp
+# f64)
+W = {
+    "exp": (np.exp, lambda r, t, h, b: r.uniform(-b, b, 400), 1, 1),
+    "exp2": (np.exp2, lambda r, t, h, b: r.uniform(-b, b, 400), 1, 1.2),
+    "expm1": (
+        np.expm1,
+        lambda r, t, h, b: np.r_[r.uniform(-30, b, 400), signed(r, log_uniform(r, t, 1))],
+        1,
+        1.2,
+    ),
+    "log": (np.log, lambda r, t, h, b: np.r_[log_uniform(r, t, h), r.uniform(0.9, 1.1, 400)], 1, 1),
+    "log1p": (
+        np.log1p,
+        lambda r, t, h, b: np.r_[r.uniform(-0.999, 3, 400), signed(r, log_uniform(r, t, 0.5))],
+        1,
+        1.2,
+    ),
+    "logistic": (lambda x: 1 / (1 + np.exp(-x)), lambda r, t, h, b: r.uniform(-b, 40, 400), 2, 2),
+    "sqrt": (np.sqrt, lambda r, t, h, b: log_uniform(r, t, h), 0.51, 0.51),
+    "rsqrt": (lambda x: 1 / np.sqrt(x), lambda r, t, h, b: log_uniform(r, t, h), 1.6, 1.6),
+    "cbrt": (np.cbrt, lambda r, t, h, b: signed(r, log_uniform(r, t, h)), 0.6, 1),
+    "sin": (
+        np.sin,
+        lambda r, t, h, b: np.r_[r.uniform(-100, 100, 400), signed(r, log_uniform(r, t, 1))],
+        1.5,
+        1,
+    ),
+    "cos": (np.cos, lambda r, t, h, b: r.uniform(-100, 100, 400), 1.5, 1),
+    "tan": (
+        np.tan,
+        lambda r, t, h, b: np.r_[r.uniform(-100, 100, 400), signed(r, log_uniform(r, t, 1))],
+        0.6,
+        2,
+    ),
+    "asin": (np.arcsin, lambda r, t, h, b: r.uniform(-1, 1, 400), 2.5, 2),
+    "acos": (np.arccos, lambda r, t, h, b: r.uniform(-1, 1, 400), 2, 2),
+    "atan": (
+        np.arctan,
+        lambda r, t, h, b: np.r_[r.uniform(-4, 4, 400), signed(r, log_uniform(r, t, h))],
+        2.6,
+        1.5,
+    ),
+    "sinh": (np.sinh, lambda r, t, h, b: np.r_[r.uniform(-b, b, 400), r.uniform(-2, 2, 400)], 2, 2),
+    "cosh": (np.cosh, lambda r, t, h, b: r.uniform(-b, b, 400), 2, 2),
+    "tanh": (
+        np.tanh,
+        lambda r, t, h, b: np.r_[r.uniform(-10, 10, 400), signed(r, log_uniform(r, t, 1))],
+        1.5,
+        1.5,
+    ),
+    "asinh": (
+        np.arcsinh,
+        lambda r, t, h, b: np.r_[r.uniform(-9, 9, 400), signed(r, log_uniform(r, t, h))],
+        0.6,
+        2,
+    ),
+    "acosh": (
+        np.arccosh,
+        lambda r, t, h, b: np.r_[1 + log_uniform(r, 1e-6, 1e3), log_uniform(r, 1.5, h)],
+        0.6,
+        2,
+    ),
+    "atanh": (
+        np.arctanh,
+        lambda r, t, h, b: np.r_[r.uniform(-1, 1, 400), signed(r, log_uniform(r, t, 0.5))],
+        0.6,
+        2,
+    ),
+}
+
+
+@pytest.mark.skipif(np.finfo(WIDE).nmant < 60, reason="needs extended precision")
+@pytest.mark.parametrize("name", W)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_accuracy(isa, name, dtype):
+    reference, samples, limit32, limit64 = W[name]
+    kind = KINDS[dtype]
+    ranges = (1e-37, 1e37, 87.0) if dtype == "f32" else (1e-300, 1e300, 708.0)
+    x = samples(np.random.default_rng(3), *ranges).astype(kind)
+    got = run(name, dtype, x, target=isa)
+    assert ulps(got, reference(x.astype(WIDE)), kind) <= (limit32 if dtype == "f32" else limit64)
+
+
+# mpmath's values, 40 digits, rounded: places where a sloppy reduction loses everything.
+HUGE = [
+    (1e22, -0.8522008497671888017, 0.5232147853951389455),
+    (6381956970095103.0 * 2.0**797, 1.0, -4.6871659242546277e-19),
+    (1.7976931348623157e308, 0.0049619547891840617905, -0.99998768942655993746),
+    (1048576.0, 0.33049314002173467164, 0.94380839390131198401),
+]
+
+
+def test_huge_angles(isa):
+    x = np.array([h[0] for h in HUGE] * 9)
+    np.testing.assert_allclose(
+        run("cos", "f64", x, target=isa), [h[2] for h in HUGE] * 9, rtol=1e-15
+    )
+    np.testing.assert_allclose(
+        run("sin", "f64", x, target=isa), [h[1] for h in HUGE] * 9, rtol=1e-15
+    )
+
+
+SPECIAL = [
+    0.0,
+    -0.0,
+    1.0,
+    -1.0,
+    np.inf,
+    -np.inf,
+    np.nan,
+    2.0,
+    -2.0,
+    0.5,
+    -0.5,
+    1e-45,
+    -1e-45,
+    88.7,
+    89.0,
+    -104.0,
+    -150.0,
+    3.0,
+    -3.0,
+    710.0,
+    -746.0,
+    1e300,
+    5e-324,
+]
+EXACT = {
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "expm1": np.expm1,
+    "log": np.log,
+    "log1p": np.log1p,
+    "sqrt": np.sqrt,
+    "cbrt": np.cbrt,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tan": np.tan,
+    "asin": np.arcsin,
+    "acos": np.arccos,
+    "atan": np.arctan,
+    "sinh": np.sinh,
+    "cosh": np.cosh,
+    "tanh": np.tanh,
+    "asinh": np.arcsinh,
+    "acosh": np.arccosh,
+    "atanh": np.arctanh,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "trunc": np.trunc,
+    "erf": scipy_special.erf,
+    "erfc": scipy_special.erfc,
+    "lgamma": scipy_special.gammaln,
+}
+
+
+def same(got, want, tolerance):
+    close = np.abs(got - want) <= tolerance * np.abs(want) + np.finfo(got.dtype).smallest_subnormal
+    exact = (got == want) & (np.signbit(got) == np.signbit(want))
+    return exact | (np.isnan(got) & np.isnan(want)) | (close & (want != 0))
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_special_values(isa, name, dtype):
+    kind = KINDS[dtype]
+    with np.errstate(all="ignore"):
+        x = np.array(SPECIAL).astype(kind)
+        want = EXACT[name](x.astype(np.float64)).astype(kind)
+        got = run(name, dtype, x, target=isa)
+        wrong = ~same(got, want, np.finfo(kind).eps * 4)
+    assert not wrong.any(), [
+        (float(a), float(g), float(w))
+        for a, g, w in zip(x[wrong], got[wrong], want[wrong], strict=True)
+    ]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize("name", ["pow", "atan2", "rem"])
+def test_binary_functions(isa, name, dtype):
+    kind, rng = KINDS[dtype], np.random.default_rng(5)
+    with np.errstate(all="ignore"):
+        s = np.array(SPECIAL).astype(kind)
+        a, b = (v.ravel() for v in np.meshgrid(s, s))
+        span = 80 if dtype == "f32" else 690
+        big = np.exp(rng.uniform(-span, span, (2, 2000))).astype(kind)
+        small = rng.uniform(-30, 30, (2, 2000)).astype(kind)
+        a, b = (
+            np.r_[a, big[0], small[0], big[0]].astype(kind),
+            np.r_[b, big[1], small[1], small[1]].astype(kind),
+        )
+        reference = {"pow": np.power, "atan2": np.arctan2, "rem": np.fmod}[name]
+        want = (
+            reference(a, b)
+            if dtype == "f64" or name == "rem"
+            else reference(a.astype("f8"), b.astype("f8")).astype(kind)
+        )
+        got = run(name, dtype, a, b, target=isa)
+        wrong = ~same(got, want, 0.0 if name == "rem" else np.finfo(kind).eps * 4)
+    assert not wrong.any(), [(a[k], b[k], got[k], want[k]) for k in np.flatnonzero(wrong)[:5]]
+
+
+@pytest.mark.parametrize(
+    ("name", "reference", "low", "high"),
+    [
+        ("erf", scipy_special.erf, -6, 6),
+        ("erfc", scipy_special.erfc, -6, 25),
+        ("erf_inv", scipy_special.erfinv, -1, 1),
+        ("lgamma", scipy_special.gammaln, 0.01, 60),
+        ("digamma", scipy_special.psi, 2, 60),
+        ("lgamma", scipy_special.gammaln, -9.9, 0),
+        ("bessel_i0e", scipy_special.i0e, -30, 30),
+        ("bessel_i1e", scipy_special.i1e, -30, 30),
+    ],
+)
+def test_special_functions(isa, name, reference, low, high):
+    x = np.random.default_rng(7).uniform(low, high, 500)
+    np.testing.assert_allclose(
+        run(name, "f64", x, target=isa), reference(x), rtol=2e-13, atol=2e-14
+    )
+    y = x.astype("f4")
+    if name == "erfc":
+        y = y[y < 9]
+    np.testing.assert_allclose(
+        run(name, "f32", y, target=isa), reference(y.astype("f8")), rtol=5e-7, atol=1e-7
+    )
+
+
+@pytest.mark.parametrize(
+    "dtype",
+    [
+        "float8_e3m4",
+        "float8_e4m3",
+        "float8_e4m3b11fnuz",
+        "float8_e4m3fn",
+        "float8_e4m3fnuz",
+        "float8_e5m2",
+        "float8_e5m2fnuz",
+        "float8_e8m0fnu",
+        "float4_e2m1fn",
+        "bf16",
+        "f16",
+    ],
+)
+def test_narrow_floats_convert_exactly(isa, dtype):
+    """Every code decodes as ml_dtypes says; every rounding case of random and halfway values
+    encodes as it does."""
+    kind, rng = np.dtype(KINDS[dtype]), np.random.default_rng(2)
+    bits = BITS[dtype]
+    codes = np.arange(1 << bits, dtype="u2" if bits == 16 else "u1").view(kind)
+    with np.errstate(all="ignore"):
+        want = codes.astype("f4")
+    decoded = run("convert", dtype, codes, target=isa, out="f32")
+    np.testing.assert_array_equal(decoded, want)
+    want = want[~np.isnan(want)]
+    finite = np.sort(want[np.isfinite(want)].astype("f8"))
+    middle = (finite[1:] + finite[:-1]) / 2
+    values = np.r_[
+        want,
+        middle.astype("f4"),
+        np.nextafter(middle.astype("f4"), np.float32(0)),
+        rng.normal(size=500) * 10,
+        signed(rng, log_uniform(rng, 1e-44, 1e38)),
+    ].astype("f4")
+    values = values[~np.isnan(values)]
+    with np.errstate(all="ignore"):
+        expected = values.astype(kind)
+    got = run("convert", "f32", values, target=isa, out=dtype)
+    with np.errstate(all="ignore"):
+        np.testing.assert_array_equal(got.astype("f4"), expected.astype("f4"))
+    assert np.isnan(
+        run("convert", "f32", np.full(5, np.nan, "f4"), target=isa, out="bf16").astype("f4")
+    ).all()
+
+
+def test_double_to_narrow_rounds_once(isa):
+    """1 + 2**-8 + tiny: through f32 it would tie to even and lose the tiny part."""
+    x = np.array(
+        [1 + 2.0**-8 + 2.0**-40, 1 + 2.0**-8 - 2.0**-40, 1 + 2.0**-8, 1e300, -1e300, 1e-300, np.inf]
+    )
+    got = run("convert", "f64", x, target=isa, out="bf16").astype("f8")
+    np.testing.assert_array_equal(got, [1 + 2.0**-7, 1, 1, np.inf, -np.inf, 0, np.inf])
+    y = np.array([1 + 2.0**-11 + 2.0**-45, 1 + 2.0**-11 - 2.0**-45, 65520.0, 65519.99999])
+    np.testing.assert_array_equal(
+        run("convert", "f64", y, target=isa, out="f16").astype("f8"),
+        [1 + 2.0**-10, 1, np.inf, 65504],
+    )
+
+
+@pytest.mark.parametrize("dest", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64", "i4", "u4"])
+@pytest.mark.parametrize("source", ["f32", "f64"])
+def test_float_to_int_saturates(isa, source, dest):
+    x = np.array(
+        [
+            np.nan,
+            np.inf,
+            -np.inf,
+            3e9,
+            -3e9,
+            300.7,
+            -300.7,
+            -1.5,
+            1e20,
+            255.9,
+            -0.5,
+            2.0**31,
+            2.0**63,
+            -(2.0**63),
+            7.9,
+        ]
+    )
+    x = x.astype(KINDS[source])
+    bits = BITS[dest]
+    low, high = (
+        (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) if dest in SIGNED else (0, (1 << bits) - 1)
+    )
+    want = [0 if v != v else max(low, min(high, int(np.clip(v, -1e30, 1e30)))) for v in x.tolist()]
+    got = run("convert", source, x, target=isa, out=dest)
+    assert [int(v) for v in got] == want
+
+
+@pytest.mark.parametrize("dtype", ["i8", "u8", "i16", "u16", "i32", "u32", "i64", "u64"])
+def test_integer_semantics(isa, dtype):
+    """Division by zero, INT_MIN / -1, shifts past the width, high products, rotations, counts:
+    against Python's integers."""
+    bits, is_signed = BITS[dtype], dtype in SIGNED
+    info, rng = np.iinfo(KINDS[dtype]), np.random.default_rng(1)
+    edge = [info.min, info.max, 0, 1, info.max - 1, info.min + 1, *([-1] if is_signed else [3])]
+    pairs = [(a, b) for a in edge for b in edge]
+    small = rng.integers(0, 100, (60, 2)).tolist()
+    a = np.array([p[0] for p in pairs] + [p[0] for p in small], dtype=KINDS[dtype])
+    b = np.array([p[1] for p in pairs] + [p[1] for p in small], dtype=KINDS[dtype])
+
+    def wrap(v):
+        v &= (1 << bits) - 1
+        return v - (1 << bits) if is_signed and v >> (bits - 1) else v
+
+    def unsigned(v):
+        return v & ((1 << bits) - 1)
+
+    def quotient(x, y):
+        return -1 if y == 0 else (abs(x) // abs(y)) * (1 if (x < 0) == (y < 0) else -1)
+
+    def arithmetic(x, y):
+        value = x if is_signed else x - (1 << bits) if x >> (bits - 1) else x
+        return value >> min(unsigned(y), bits - 1)
+
+    references = {
+        "div": quotient,
+        "rem": lambda x, y: x if y == 0 else x - quotient(x, y) * y,
+        "shl": lambda x, y: 0 if unsigned(y) >= bits else x << unsigned(y),
+        "shr_logical": lambda x, y: 0 if unsigned(y) >= bits else unsigned(x) >> unsigned(y),
+        "shr_arith": arithmetic,
+        "mulhi": lambda x, y: (x * y) >> bits,
+        "rotl": lambda x, y: (
+            unsigned(x) << unsigned(y) % bits | unsigned(x) >> (bits - unsigned(y) % bits)
+        ),
+        "add": lambda x, y: x + y,
+        "mul": lambda x, y: x * y,
+        "max": max,
+    }
+    for op, f in references.items():
+        got = run(op, dtype, a, b, target=isa)
+        want = [wrap(f(int(x), int(y))) for x, y in zip(a, b, strict=True)]
+        assert [int(v) for v in got] == want, op
+    counts = run("popcount", dtype, a, target=isa), run("clz", dtype, a, target=isa)
+    assert [int(v) for v in counts[0]] == [unsigned(int(x)).bit_count() for x in a]
+    assert [int(v) for v in counts[1]] == [bits - unsigned(int(x)).bit_length() for x in a]
+
+
+def test_max_min_order_zeros_and_keep_nan(isa):
+    x, y = np.array([0.0, -0.0, np.nan, 1.0, 2.0]), np.array([-0.0, 0.0, 1.0, np.nan, 3.0])
+    high, low = run("max", "f64", x, y, target=isa), run("min", "f64", x, y, target=isa)
+    assert not np.signbit(high[:2]).any() and np.signbit(low[:2]).all()
+    assert np.isnan(high[2:4]).all() and np.isnan(low[2:4]).all() and high[4] == 3
+
+
+def test_constants_are_rounded_to_their_dtype(isa):
+    out = np.zeros(3, ml_dtypes.bfloat16)
+    kernel = elementwise([("bf16", "add", (0, Const(1.00390626, "bf16")))], ["bf16"], "bf16")
+    run_kernel(kernel, [np.zeros(3, ml_dtypes.bfloat16), out], [3], target=isa)
+    np.testing.assert_array_equal(out.astype("f4"), np.full(3, 1.0078125, "f4"))

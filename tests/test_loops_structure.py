@@ -1,0 +1,162 @@
+"""What programs become: how many kernels, which temporaries, how often code is generated; and that
+quickly compiled kernels compute the bits of well compiled ones."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback import lax
+from pullback import numpy as jnp
+from pullback.backends import llvm
+from pullback.backends.llvm import tier
+from pullback.backends.reference import RULES
+from pullback.loops import pipeline
+from pullback.runtime.executable import reference_rule
+
+assert RULES
+F32 = np.float32
+
+
+def program(function, *arguments):
+    """The compiled program of a function, before machine code."""
+    return pipeline.compile_jaxpr(pb.make_jaxpr(function)(*arguments), reference_rule)
+
+
+def largest_temporary(compiled) -> int:
+    return max((s.bytes for s in compiled.slots if s.role == "temp"), default=0)
+
+
+def softmax(x):
+    e = jnp.exp(x - x.max(axis=1, keepdims=True))
+    return e / e.sum(axis=1, keepdims=True)
+
+
+def nbody(p):
+    d = p[:, None] - p[None]
+    r2 = (d * d).sum(-1) + 0.01
+    return (d / (r2 * jnp.sqrt(r2))[..., None]).sum(1)
+
+
+def test_softmax_is_one_kernel_without_temporaries():
+    compiled = program(softmax, np.zeros((1000, 1000), F32))
+    assert len(compiled.kernels) == 1
+    assert largest_temporary(compiled) == 0
+
+
+def test_nbody_makes_no_pairs():
+    compiled = program(nbody, np.zeros((1000, 3), F32))
+    assert largest_temporary(compiled) <= 1000 * 3 * 4
+
+
+def test_sibling_reductions_share_a_kernel():
+    compiled = program(lambda x: (x.sum(), x.max(), (x * x).sum()), np.zeros((300, 70), F32))
+    assert len(compiled.kernels) == 1
+
+
+def test_repetitions_share_kernels():
+    def body(x):
+        for _ in range(200):
+            x = jnp.sin(x) * 1.01 + x.mean()
+        return x
+
+    assert len(program(body, np.zeros(1000, F32)).kernels) <= 4
+
+
+def test_a_hundred_lengths_are_one_set_of_kernels(monkeypatch):
+    monkeypatch.setenv("PULLBACK_CACHE", "0")
+    f = pb.jit(lambda x: (jnp.sin(x) - x.mean()).sum() * 1.0625)
+    f(np.ones(17, F32))
+    traces, kernels = pb.trace_count(), pb.kernel_compile_count()
+    for n in range(100, 200):
+        f(np.ones(n, F32))
+    assert pb.trace_count() - traces == 100
+    assert pb.kernel_compile_count() - kernels == 0
+
+
+RANDOM = np.random.default_rng(5)
+PROGRAMS = [
+    (softmax, [RANDOM.normal(size=(37, 131)).astype(F32)]),
+    (nbody, [RANDOM.normal(size=(150, 3)).astype(F32)]),
+    (lambda x: (x.sum(), (x * x).max(), jnp.sin(x).sum()), [RANDOM.normal(size=9999)]),
+    (lambda x: x.sum(), [RANDOM.normal(size=10_003).astype(F32)]),
+    (lambda x: x.sum(0), [RANDOM.normal(size=(203, 77)).astype(F32)]),
+    (lambda x: x.T + x[0], [RANDOM.normal(size=(75, 75)).astype(F32)]),
+    (lambda x, y: x @ y, [RANDOM.normal(size=s).astype(F32) for s in ((33, 70), (70, 91))]),
+    (lambda x, y: x.T @ y, [RANDOM.normal(size=s) for s in ((64, 70), (64, 20))]),
+    (lambda x: lax.cumsum(x), [RANDOM.normal(size=1000).astype(F32)]),
+    (lambda x: (x > 3).any(), [RANDOM.integers(0, 5, 700)]),
+]
+
+
+def outputs(function, arguments):
+    out = pb.jit(lambda *a: function(*a))(*arguments)
+    return [np.asarray(x) for x in pb.tree.leaves(out)]
+
+
+@pytest.mark.parametrize("isa", ["host", "sse2"])
+@pytest.mark.parametrize("number", range(len(PROGRAMS)))
+def test_quick_and_good_code_compute_the_same_bits(number, isa, monkeypatch):
+    """The two versions of every kernel, one after the other over the same memory."""
+    if isa != "host" and llvm.target_for("host").level == "neon":
+        pytest.skip("another architecture")
+    function, arguments = PROGRAMS[number]
+    target = llvm.target_for(isa)
+    compiled = program(function, *arguments)
+    results = []
+    for quick in (True, False):
+        monkeypatch.setenv("PULLBACK_CACHE", "0")
+        llvm.compiler._live.clear()
+        kernels = llvm.compile_kernels(compiled.kernels, target, quick=quick)
+        results.append(run(compiled, llvm.encode(compiled, kernels), arguments))
+    for quick, good in zip(*results, strict=True):
+        assert quick.tobytes() == good.tobytes()
+
+
+def run(compiled, plan, arguments):
+    """The plan over NumPy arrays."""
+    held = {}
+    for slot, x in zip(compiled.ins, arguments, strict=True):
+        held[slot] = np.ascontiguousarray(x, pb.dtypes.canonicalize_dtype(x.dtype))
+    for slot, x in compiled.consts:
+        held[slot] = np.ascontiguousarray(x)
+    for slot in compiled.outs:
+        held.setdefault(slot, np.zeros(compiled.slots[slot].bytes, np.uint8))
+    words = (llvm.driver.ctypes.c_int64 * plan.slot_words)()
+    for slot, x in held.items():
+        words[slot] = x.ctypes.data
+    plan.run(words, llvm.Context())
+    return [held[slot].copy() for slot in compiled.outs]
+
+
+def test_what_runs_often_gets_good_code(monkeypatch):
+    """The plan's step table takes the new address; the results stay."""
+    monkeypatch.setenv("PULLBACK_CACHE", "0")
+    if not tier.enabled():
+        pytest.skip("PULLBACK_TIER=0")
+    x = RANDOM.normal(size=(40, 300)).astype(F32)
+    f = pb.jit(lambda x: (x * 1.3125).sum(0) @ jnp.ones(300, F32))
+    expected = np.asarray(f(x))
+    compiled = program(lambda x: (x * 1.3125).sum(0) @ jnp.ones(300, F32), x)
+    kernels = llvm.compile_kernels(compiled.kernels, quick=True)
+    deadline = time.monotonic() + 30
+    while any(k.source is not None for k in kernels) and time.monotonic() < deadline:
+        for _ in range(100):
+            assert np.asarray(f(x)) == expected
+    assert all(k.source is None for k in kernels)
+
+
+def test_threads_do_not_change_bits():
+    x = RANDOM.normal(size=300_000).astype(F32)
+    y = RANDOM.normal(size=(700, 301)).astype(F32)
+    seen = []
+    for n in (1, 2, 7):
+        with llvm.thread_limit(n):
+            seen.append(
+                [a.tobytes() for f, v in ((lambda x: x.sum(), x), (lambda y: y.sum(0), y),
+                 (softmax, y)) for a in outputs(f, [v])]
+            )  # fmt: skip
+    assert seen[0] == seen[1] == seen[2]

@@ -1,0 +1,79 @@
+"""nn beside real JAX: values, dtypes, weak types."""
+
+import jax.nn
+import numpy as np
+import pytest
+from oracle_compare import same
+
+X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
+NAMES = (
+    "relu relu6 sigmoid soft_sign softplus silu gelu elu celu selu leaky_relu glu hard_sigmoid "
+    "hard_silu hard_tanh log_sigmoid "
+    "log_softmax softmax logsumexp logmeanexp standardize squareplus mish sparse_plus "
+    "sparse_sigmoid tanh identity"
+).split()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", NAMES)
+def test_activation(name, dtype):
+    same(lambda nn: getattr(nn, name)(X.astype(dtype)), "nn", 2e-2 if dtype == "bfloat16" else 2e-5)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda nn: nn.gelu(X, approximate=False),
+        lambda nn: nn.softmax(X, axis=(0, 1)),
+        lambda nn: nn.softmax(X, where=X > 0),
+        lambda nn: nn.log_softmax(X, where=X > 0),
+        lambda nn: nn.logsumexp(X, b=X, axis=1),
+        lambda nn: nn.logsumexp(X, b=X, axis=1, return_sign=True),
+        lambda nn: nn.logsumexp(X, where=X > 0, axis=1, keepdims=True),
+        lambda nn: nn.logmeanexp(X, where=X > 0, axis=1),
+        lambda nn: nn.standardize(X, where=X > 0),
+        lambda nn: nn.standardize(X, algorithm="stable"),
+        lambda nn: nn.standardize(X, algorithm="other"),
+        lambda nn: nn.one_hot(np.array([0, 2, -1, 5]), 3),
+        lambda nn: nn.one_hot(np.array([[0], [1]]), 3, axis=0, dtype="int32"),
+        lambda nn: nn.one_hot(np.array([1]), 3, axis=5),
+        lambda nn: nn.log1mexp(np.abs(X) + 0.1),
+        lambda nn: nn.glu(X[:, :3]),
+        lambda nn: nn.softmax([1.0, 2.0]),
+    ],
+)
+def test_forms_and_errors(f):
+    same(f, "nn")
+
+
+def _attention(**kwargs):
+    rng = np.random.default_rng(1)
+    q, k = (
+        rng.normal(size=(2, 5, 4, 8)).astype("float32"),
+        rng.normal(size=(2, 6, 2, 8)).astype("float32"),
+    )
+    return lambda nn: nn.dot_product_attention(q, k, k[::-1], **kwargs)
+
+
+@pytest.mark.parametrize(
+    "kwargs",
+    [
+        {},
+        {"is_causal": True},
+        {"scale": 0.3, "return_residual": True},
+        {"query_seq_lengths": np.array([3, 4]), "key_value_seq_lengths": np.array([2, 6])},
+        {"local_window_size": (2, 1)},
+        {"bias": np.linspace(0, 1, 120).reshape(1, 4, 5, 6).astype("float32")},
+        {"mask": np.eye(5, 6, dtype=bool)[None, None] | np.eye(5, 6, 1, dtype=bool)},
+        {"implementation": "other"},
+    ],
+    ids=str,
+)
+def test_attention(kwargs):
+    same(_attention(**kwargs), "nn", 1e-4)
+
+
+def test_namespace():
+    import pullback.nn
+
+    assert set(pullback.nn.__all__) >= {n for n in dir(jax.nn) if not n.startswith("_")}

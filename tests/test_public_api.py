@@ -1,0 +1,101 @@
+"""The public names, beside JAX's: what a module claims is JAX's, and what is not there yet is
+listed.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+DATA = Path(__file__).resolve().parent / "data"
+
+# Names of ours beside JAX's: two counters, and the ways in and out of the compatibility layer.
+OWN = {"": {"trace_count", "kernel_compile_count"}}
+# Modules whose names are listed under their own modules, or are tools.
+PACKAGES = {"": {"experimental", "scipy", "version"}}
+
+
+@cache
+def wanted() -> dict[str, frozenset[str]]:
+    """For each public module of JAX 0.10.2, by its name after `jax`: its names (modules and removed
+    names left out).
+    """
+    found: dict[str, set[str]] = {}
+    with (DATA / "public_api.csv").open() as file:
+        for row in csv.DictReader(file):
+            names = found.setdefault(row["module"].removeprefix("jax").removeprefix("."), set())
+            names.add(row["name"])
+    return {module: frozenset(names) for module, names in found.items()}
+
+
+@cache
+def not_yet() -> dict[str, str]:
+    """`module.name` to the capability that it needs, from the list beside the table."""
+    with (DATA / "not_yet.csv").open() as file:
+        return {row["name"]: row["needs"] for row in csv.DictReader(file)}
+
+
+def dotted(module: str, name: str) -> str:
+    return f"{module}.{name}" if module else name
+
+
+def ours(module: str) -> object | None:
+    full = dotted("pullback", module) if module else "pullback"
+    try:
+        return importlib.import_module(full)
+    except ModuleNotFoundError as e:
+        if e.name and full.startswith(e.name):
+            return None
+        raise
+
+
+def has(module: str, name: str) -> bool:
+    found = ours(module)
+    return found is not None and hasattr(found, name)
+
+
+@pytest.mark.parametrize("module", sorted(wanted()))
+def test_names_are_there(module: str) -> None:
+    missing = [n for n in sorted(wanted()[module]) if not has(module, n)]
+    unlisted = [n for n in missing if dotted(module, n) not in not_yet()]
+    assert not unlisted, f"names of jax.{module} that are neither there nor listed: {unlisted}"
+
+
+@pytest.mark.parametrize("module", sorted(wanted()))
+def test_claimed_names_are_jaxs(module: str) -> None:
+    found = ours(module)
+    if found is None:
+        pytest.skip("not there yet")
+    claimed = set(getattr(found, "__all__", ()))
+    modules = {m.rpartition(".")[2] for m in wanted() if m.rpartition(".")[0] == module}
+    extra = (
+        claimed - wanted()[module] - modules - OWN.get(module, set()) - PACKAGES.get(module, set())
+    )
+    assert not extra, (
+        f"pullback.{module}.__all__ has names that jax.{module} lacks: {sorted(extra)}"
+    )
+    assert all(hasattr(found, n) or dotted(module, n) in not_yet() for n in claimed)
+
+
+def test_the_list_is_sorted_and_only_shrinks() -> None:
+    names = list(not_yet())
+    assert names == sorted(names)
+    there = [n for n in names if has(*n.rpartition(".")[::2])]
+    assert not there, f"these are there now; take them off tests/data/not_yet.csv: {there}"
+    known = {dotted(m, n) for m, names in wanted().items() for n in names}
+    assert not set(names) - known, f"not names of JAX: {sorted(set(names) - known)}"
+
+
+def test_coverage(record_property: pytest.FixtureRequest) -> None:
+    """Reports, by module, how many of JAX's public names are there."""
+    total = there = 0
+    for module, names in sorted(wanted().items()):
+        count = sum(has(module, n) for n in names)
+        total, there = total + len(names), there + count
+        print(f"{dotted('jax', module) if module else 'jax':40s} {count:4d} of {len(names)}")
+    print(f"{'all':40s} {there:4d} of {total}")
+    assert there > 0.9 * total

@@ -1,0 +1,206 @@
+"""Keys and random numbers equal JAX's: bits exactly, floats within a few units in the last
+place.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import pullback
+import pullback.random
+
+SEEDS = (0, 1, 42, -1, 2**31, 2**40 + 3)
+P5 = np.array([0.1, 0.2, 0.4, 0.05, 0.25], np.float32)
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+
+def same(ours: Any, theirs: Any, tol: float = 0.0) -> None:
+    a, b = np.asarray(ours), np.asarray(theirs)
+    assert (a.shape, a.dtype) == (b.shape, b.dtype)
+    if tol and a.dtype.kind in "fc":
+        np.testing.assert_allclose(a, b, rtol=tol, atol=tol)
+    else:
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("partitionable", (True, False))
+@pytest.mark.parametrize("seed", SEEDS)
+def test_keys(seed: int, partitionable: bool) -> None:
+    out = []
+    for P in (pullback, jax):
+        R = P.random
+        with P.threefry_partitionable(partitionable):
+            k = R.key(seed)
+            ks = R.split(k, (2, 3))
+            out.append(
+                [
+                    R.key_data(x)
+                    for x in (
+                        k,
+                        R.split(k),
+                        R.split(k, 3),
+                        ks,
+                        R.fold_in(k, 7),
+                        R.fold_in(k, np.uint32(2**32 - 1)),
+                    )
+                ]
+                + [R.PRNGKey(seed), R.split(R.PRNGKey(seed), 3), R.fold_in(R.PRNGKey(seed), 3)]
+                + [R.bits(k, (n,), d) for n in (1, 2, 3, 5) for d in ("uint8", "uint16", "uint32")]
+                + [R.bits(k), R.bits(k, (2, 3)), R.bits(k, (0,))]
+            )
+    for a, b in zip(*out, strict=True):
+        same(a, b)
+
+
+@pytest.mark.parametrize("impl", ("rbg", "unsafe_rbg"))
+def test_generators(impl: str) -> None:
+    out = []
+    for P in (pullback, jax):
+        R = P.random
+        k = R.key(5, impl=impl)
+        out.append(
+            [R.key_data(x) for x in (k, R.split(k, 3), R.fold_in(k, 2))]
+            + [R.bits(k, (5,)), R.bits(k, (3,), "uint8")]
+        )
+        assert R.key_impl(k) == impl
+    for a, b in zip(*out, strict=True):
+        same(a, b)
+
+
+def test_key_arrays() -> None:
+    R, J = pullback.random, jax.random
+    k, j = R.key(0), J.key(0)
+    assert repr(k) == repr(j) and str(R.split(k, 3)) == str(J.split(j, 3))
+    ks, js = R.split(k, 6), J.split(j, 6)
+    for a, b in (
+        (ks[0], js[0]),
+        (ks[1:3], js[1:3]),
+        (ks.reshape(2, 3).T, js.reshape(2, 3).T),
+        (list(ks)[-1], list(js)[-1]),
+    ):
+        same(R.key_data(a), J.key_data(b))
+    assert (ks.shape, ks.ndim, ks.size, len(ks), ks.dtype.name, ks.nbytes) == (
+        js.shape,
+        js.ndim,
+        js.size,
+        len(js),
+        js.dtype.name,
+        js.nbytes,
+    )
+    same(ks == ks[0], js == js[0])
+    same(ks != ks[0], js != js[0])
+    for bad in (np.asarray, hash, int):
+        with pytest.raises(TypeError):
+            bad(k)
+    same(
+        R.key_data(R.wrap_key_data(np.arange(4, dtype=np.uint32).reshape(2, 2))),
+        np.arange(4, dtype=np.uint32).reshape(2, 2),
+    )
+
+
+DISTRIBUTIONS: dict[str, tuple[Any, float]] = {
+    "uniform": (lambda R, k: R.uniform(k, (1000,)), 0),
+    "uniform range": (lambda R, k: R.uniform(k, (7,), minval=-2.0, maxval=5.0), 2e-7),
+    "uniform bf16": (lambda R, k: R.uniform(k, (50,), "bfloat16").astype("float32"), 0),
+    "uniform f16": (lambda R, k: R.uniform(k, (50,), "float16"), 0),
+    "normal": (lambda R, k: R.normal(k, (1000,)), 3e-6),
+    "normal scalar": (lambda R, k: R.normal(k), 3e-6),
+    "normal complex": (lambda R, k: R.normal(k, (9,), "complex64"), 3e-6),
+    "randint": (lambda R, k: R.randint(k, (1000,), -5, 17), 0),
+    "randint big": (lambda R, k: R.randint(k, (9,), -(2**31), 2**31 - 1), 0),
+    "randint uint8": (lambda R, k: R.randint(k, (99,), 0, 256, "uint8"), 0),
+    "randint int8": (lambda R, k: R.randint(k, (99,), -300, 300, "int8"), 0),
+    "randint uint32": (lambda R, k: R.randint(k, (9,), 3, 100, "uint32"), 0),
+    "randint empty range": (lambda R, k: R.randint(k, (9,), 5, 5), 0),
+    "randint floats": (lambda R, k: R.randint(k, (9,), 0.5, 7.7), 0),
+    "randint arrays": (lambda R, k: R.randint(k, (3,), np.arange(3), np.arange(3) + 9), 0),
+    "bernoulli": (lambda R, k: R.bernoulli(k, 0.3, (100,)), 0),
+    "bernoulli array": (lambda R, k: R.bernoulli(k, P5), 0),
+    "bernoulli high": (lambda R, k: R.bernoulli(k, 0.3, (100,), mode="high"), 0),
+    "rademacher": (lambda R, k: R.rademacher(k, (100,)), 0),
+    "permutation": (lambda R, k: R.permutation(k, 100), 0),
+    "permutation array": (lambda R, k: R.permutation(k, X), 0),
+    "permutation axis": (lambda R, k: R.permutation(k, X, axis=1), 0),
+    "permutation independent": (lambda R, k: R.permutation(k, X, axis=1, independent=True), 0),
+    "choice": (lambda R, k: R.choice(k, 100, (20,)), 0),
+    "choice array": (lambda R, k: R.choice(k, X, (2,), axis=1), 0),
+    "choice without": (lambda R, k: R.choice(k, 100, (20,), replace=False), 0),
+    "choice array without": (lambda R, k: R.choice(k, X, (2,), replace=False), 0),
+    "choice p": (lambda R, k: R.choice(k, 5, (50,), p=P5), 0),
+    "choice p without": (lambda R, k: R.choice(k, 5, (3,), replace=False, p=P5), 0),
+    "categorical": (lambda R, k: R.categorical(k, np.log(P5), shape=(99,)), 0),
+    "categorical rows": (lambda R, k: R.categorical(k, X), 0),
+    "categorical without": (
+        lambda R, k: R.categorical(k, np.log(P5), shape=(3,), replace=False),
+        0,
+    ),
+    "gumbel": (lambda R, k: R.gumbel(k, (100,)), 1e-5),
+    "gumbel high": (lambda R, k: R.gumbel(k, (100,), mode="high"), 1e-5),
+    "exponential": (lambda R, k: R.exponential(k, (100,)), 3e-6),
+    "laplace": (lambda R, k: R.laplace(k, (100,)), 3e-6),
+    "logistic": (lambda R, k: R.logistic(k, (100,)), 1e-5),
+    "truncated_normal": (lambda R, k: R.truncated_normal(k, -1.0, 2.0, (100,)), 1e-5),
+    "cauchy": (lambda R, k: R.cauchy(k, (50,)), 1e-4),
+    "pareto": (lambda R, k: R.pareto(k, 2.0, (50,)), 1e-5),
+    "rayleigh": (lambda R, k: R.rayleigh(k, 2.0, (50,)), 1e-5),
+    "weibull_min": (lambda R, k: R.weibull_min(k, 1.5, 2.0, (50,)), 1e-5),
+    "maxwell": (lambda R, k: R.maxwell(k, (50,)), 1e-5),
+    "double_sided_maxwell": (lambda R, k: R.double_sided_maxwell(k, 0.5, 2.0, (50,)), 1e-5),
+    "lognormal": (lambda R, k: R.lognormal(k, 0.5, (50,)), 1e-5),
+    "triangular": (lambda R, k: R.triangular(k, 0.0, 1.0, 3.0, (50,)), 1e-5),
+    "wald": (lambda R, k: R.wald(k, 2.0, (50,)), 1e-4),
+}
+
+
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
+def test_distribution(name: str) -> None:
+    f, tol = DISTRIBUTIONS[name]
+    same(f(pullback.random, pullback.random.key(3)), f(jax.random, jax.random.key(3)), tol)
+
+
+def test_mapped() -> None:
+    out = []
+    for P in (pullback, jax):
+        ks = P.random.split(P.random.key(1), 4)
+        out.append(
+            [
+                P.vmap(lambda k, P=P: P.random.uniform(k, (3,)))(ks),
+                P.vmap(lambda i, P=P: P.random.key_data(P.random.fold_in(P.random.key(2), i)))(
+                    np.arange(3)
+                ),
+                P.vmap(lambda k, P=P: P.random.key_data(P.random.split(k, 2)))(ks),
+                P.vmap(lambda s, P=P: P.random.key_data(P.random.key(s)))(np.arange(3)),
+            ]
+        )
+    for a, b in zip(*out, strict=True):
+        same(a, b)
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    (
+        (lambda R: R.key(1.5), TypeError),
+        (lambda R: R.key(np.array([1, 2])), TypeError),
+        (lambda R: R.key(0, impl="no such"), ValueError),
+        (lambda R: R.wrap_key_data(np.arange(3, dtype=np.uint32)), TypeError),
+        (lambda R: R.wrap_key_data(np.arange(2, dtype=np.int32)), TypeError),
+        (lambda R: R.uniform(R.split(R.key(0), 3)), ValueError),
+        (lambda R: R.uniform(0), TypeError),
+        (lambda R: R.uniform(R.key(0), dtype=int), ValueError),
+        (lambda R: R.uniform(R.key(0), (2.5,)), TypeError),
+        (lambda R: R.fold_in(R.key(0), -1), OverflowError),
+        (lambda R: R.fold_in(R.key(0), [1, 2]), TypeError),
+        (lambda R: R.split(R.split(R.key(0), 3)), ValueError),
+        (lambda R: R.choice(R.key(0), 3, (5,), replace=False), ValueError),
+        (lambda R: R.bernoulli(R.key(0), 1), TypeError),
+        (lambda R: R.gumbel(R.key(0), mode="x"), ValueError),
+    ),
+)
+def test_errors(call: Any, error: type[Exception]) -> None:
+    for P in (jax, pullback):
+        with pytest.raises(error):
+            call(P.random)

@@ -1,0 +1,147 @@
+"""Long computations: what fails, who learns of it, what a callback may do, what waits for what."""
+
+from __future__ import annotations
+
+import gc
+import threading
+import weakref
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback
+from pullback import jit
+from pullback import numpy as jnp
+from pullback.errors import JaxRuntimeError
+from pullback.runtime import memory
+from pullback.runtime.queue import queue
+
+N = 2_000_000
+KIND = pullback.ShapeDtypeStruct((), np.float32)
+
+
+def broken(x: Any) -> Any:
+    raise ValueError("from the callback")
+
+
+@jit
+def failing(x: Any) -> Any:
+    """Long, and its callback raises."""
+    y = jnp.sin(x) * 2
+    return y + pullback.pure_callback(broken, KIND, y.sum())
+
+
+def test_errors_come_with_the_value() -> None:
+    """The call returns; whoever asks for the value learns, each time, and the queue goes on."""
+    y = failing(np.zeros(N, np.float32))
+    for _ in range(2):
+        with pytest.raises(JaxRuntimeError, match="from the callback"):
+            y.block_until_ready()
+    with pytest.raises(JaxRuntimeError, match="from the callback"):
+        np.asarray(y)
+    np.testing.assert_allclose(jnp.ones(N)[:3] + 1, [2, 2, 2])
+
+
+def test_errors_reach_what_depends_on_them() -> None:
+    """A computation on an array that failed fails with the same error; others do not."""
+    x = np.zeros(N, np.float32)
+    y = failing(x)
+    z = jit(lambda y: jnp.cos(y) + 1)(y)
+    w = jit(lambda x: jnp.cos(x) + 1)(x)
+    with pytest.raises(JaxRuntimeError, match="from the callback"):
+        np.asarray(z)
+    np.testing.assert_allclose(w[:3], [2, 2, 2])
+    with pytest.raises(JaxRuntimeError, match="from the callback"):
+        failing(y)[0]
+
+
+def test_callbacks_compute() -> None:
+    """Python on the queue's thread runs long and short programs at once, and fresh traces."""
+    inner = jit(lambda x: jnp.sin(x) + 1)
+    big = np.zeros(N, np.float32)
+
+    def on_host(x: Any) -> Any:
+        long = inner(big)
+        fresh = jit(lambda v: v * 2)(x)
+        return np.float32(float(fresh) + float(long[5]) + float(inner(x)))
+
+    f = jit(lambda x: jnp.cos(x) + pullback.pure_callback(on_host, KIND, x[0]))
+    for _ in range(3):
+        np.testing.assert_allclose(f(big)[:2], [3, 3], rtol=1e-6)
+
+
+def test_order_and_threads() -> None:
+    """Chains of long computations from several threads, each reading only its own."""
+    step = jit(lambda x: x * 2 + 1)
+    results: dict[int, float] = {}
+
+    def work(k: int) -> None:
+        x = jnp.full(N, float(k))
+        for _ in range(5):
+            x = step(x)
+        results[k] = float(x[-1])
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(4)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join(60)
+    assert results == {k: k * 32 + 31 for k in range(4)}
+
+
+def test_donation_frees_memory() -> None:
+    """A loop of donated steps holds two arrays, not one a step; nothing stays behind."""
+    step = jit(lambda x: jnp.sin(x) + 1, donate_argnums=0)
+    x = step(jnp.zeros(N))
+    x.block_until_ready()
+    before = memory.memory_stats()["bytes_in_use"]
+    for _ in range(10):
+        x = step(x)
+        x.block_until_ready()
+    queue().drain()
+    gc.collect()
+    assert memory.memory_stats()["bytes_in_use"] <= before + 2 * 4 * N
+    x.delete()
+    gc.collect()
+    assert memory.memory_stats()["bytes_in_use"] < before
+
+
+def test_donated_argument_given_twice() -> None:
+    """Where the other use is not donated both see the values; donated twice is an error."""
+    f = jit(lambda x, y: jnp.sin(x) + y, donate_argnums=0)
+    x = jnp.ones(N)
+    y = f(x, x)
+    assert x.is_deleted()
+    np.testing.assert_allclose(y[:2], np.sin(1) + 1, rtol=1e-6)
+    both = jit(lambda x, y: x + y, donate_argnums=(0, 1))
+    for size in (3, N):
+        x = jnp.ones(size)
+        with pytest.raises(JaxRuntimeError, match="donat"):
+            both(x, x)
+        assert not x.is_deleted()
+
+
+def test_results_that_are_arguments() -> None:
+    """A long computation that also returns what it was given, twice."""
+    f = jit(lambda x: (x, jnp.sin(x) + 1, x, jnp.sin(x) + 1))
+    x = jnp.ones(N)
+    a, b, c, d = f(x)
+    assert not x.is_deleted()
+    for got, expected in ((a, 1), (b, np.sin(1) + 1), (c, 1), (d, np.sin(1) + 1)):
+        np.testing.assert_allclose(got[:2], expected, rtol=1e-6)
+    for y in (a, b, c, d):
+        y.delete()
+    assert float(x[0]) == 1
+
+
+def test_nothing_keeps_the_arguments() -> None:
+    """After the result is there, the arguments of a long computation can go."""
+    x = jnp.ones(N)
+    y = jit(lambda x: jnp.sin(x) + 1)(x)
+    y.block_until_ready()
+    queue().drain()
+    gone = weakref.ref(x)
+    del x
+    gc.collect()
+    assert gone() is None

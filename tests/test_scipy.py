@@ -1,0 +1,303 @@
+"""scipy's names beside real JAX: values, dtypes, error classes, and derivatives of special
+functions and solvers.
+"""
+
+import jax
+import jax.scipy.cluster.vq
+import jax.scipy.fft
+import jax.scipy.integrate
+import jax.scipy.interpolate
+import jax.scipy.sparse.linalg
+import jax.scipy.spatial.transform
+import jax.scipy.stats
+import numpy as np
+import pytest
+from oracle_compare import same
+
+import pullback
+import pullback.scipy
+
+XS = np.array([-3.7, -2, -1.2, -0.5, 0.1, 0.3, 0.5, 0.9, 1, 1.7, 2.5, 5, 12, 60], "float32")
+U = np.linspace(0, 1, 11).astype("float32")
+P, Q = np.array([1.5, 2, 3, 4.5, 8], "float32"), np.array([1.5, 0.3, 2, 9, 20], "float32")
+Y = np.array([0.1, 0.5, 0.7, 0.9, 0.3], "float32")
+UNARY = (
+    "entr erf erfc erfinv expit logit gammaln loggamma gamma gammasgn digamma i0 i0e i1 i1e ndtr "
+    "log_ndtr expi exp1 erfcx dawsn "
+    "spence factorial fresnel sici"
+).split()
+BINARY = "xlogy xlog1py betaln beta rel_entr kl_div boxcox boxcox1p comb gammainc gammaincc zeta poch owens_t".split()  # noqa: E501
+
+
+@pytest.mark.parametrize("name", UNARY)
+def test_special_unary(name):
+    same(lambda s: getattr(s, name)(XS), "scipy.special", 3e-4)
+
+
+@pytest.mark.parametrize("name", BINARY)
+def test_special_binary(name):
+    same(lambda s: getattr(s, name)(P, Q), "scipy.special", 3e-4)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda s: s.ndtri(U),
+        lambda s: s.polygamma(1, P),
+        lambda s: s.multigammaln(P + 3, 3),
+        lambda s: s.betainc(P, Q, Y),
+        lambda s: s.bernoulli(8),
+        lambda s: s.expn(np.arange(5), P),
+        lambda s: s.bessel_jn(P, v=3),
+        lambda s: s.hyp1f1(P, Q, np.array([0.5, -2, 3, 20, -1], "float32")),
+        lambda s: s.hyp2f1(P, Q, P + Q + 0.3, Y),
+        lambda s: s.sph_harm_y(np.array([2, 3]), np.array([1, -2]), P[:2], Q[:2]),
+        lambda s: s.wofz(np.array([1 + 1j, -2 - 0.5j, 3 + 0j], "complex64")),
+        lambda s: s.softmax(XS),
+        lambda s: s.log_softmax(XS),
+        lambda s: s.gammaln(np.array([1, 2])),
+        lambda s: s.erf([1.0]),
+    ],
+)
+def test_special(f):
+    same(f, "scipy.special", 1e-3)
+
+
+@pytest.mark.parametrize(
+    "name", "entr logit gammaln digamma i0 i1 ndtr ndtri log_ndtr expi erfcx dawsn spence".split()
+)
+def test_special_derivatives(name):
+    want = jax.vmap(jax.grad(getattr(jax.scipy.special, name)))(Y)
+    got = pullback.vmap(pullback.grad(getattr(pullback.scipy.special, name)))(Y)
+    np.testing.assert_allclose(np.asarray(want), np.asarray(got), rtol=1e-3, atol=1e-3)
+
+
+SHAPES = {
+    "norm": (),
+    "cauchy": (),
+    "expon": (),
+    "gumbel_l": (),
+    "gumbel_r": (),
+    "laplace": (),
+    "logistic": (),
+    "uniform": (),
+    "beta": (2.0, 3.0),
+    "chi2": (3.0,),
+    "gamma": (2.5,),
+    "pareto": (2.0,),
+    "t": (4.0,),
+    "truncnorm": (-1.0, 2.0),
+    "bernoulli": (0.3,),
+    "betabinom": (7.0, 2.0, 3.0),
+    "binom": (7.0, 0.4),
+    "geom": (0.3,),
+    "nbinom": (4.0, 0.4),
+    "poisson": (2.3,),
+    "vonmises": (2.0,),
+    "wrapcauchy": (0.5,),
+    "gennorm": (1.5,),
+}
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_distribution(name):
+    x = np.array([-2, -0.5, 0, 0.3, 0.8, 1, 2.5, 7], "float32")
+    counts = np.arange(-1, 9).astype("float32")
+    for f in getattr(pullback.scipy.stats, name).__all__:
+        if f == "entropy":
+            same(lambda m: m.poisson.entropy(P), "scipy.stats", 1e-3)
+            continue
+        points = (
+            U
+            if f in ("ppf", "isf")
+            else counts
+            if "pmf" in f or name in ("bernoulli", "poisson")
+            else x
+        )
+        same(
+            lambda m, f=f, points=points: getattr(getattr(m, name), f)(points, *SHAPES[name]),
+            "scipy.stats",
+            5e-4,
+            weak=False,
+        )
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda s: s.multivariate_normal.logpdf(
+            XS[:8].reshape(4, 2), np.zeros(2, "float32"), np.array([[2, 0.5], [0.5, 1]], "float32")
+        ),
+        lambda s: s.multivariate_normal.logpdf(XS, 0.5, 2.0),
+        lambda s: s.dirichlet.logpdf(np.array([0.2, 0.3, 0.5], "float32"), P[:3]),
+        lambda s: s.multinomial.logpmf(np.array([1, 2]), 3, np.array([0.4, 0.6], "float32")),
+        lambda s: s.mode(np.array([[1, 2], [1, 3], [2, 3]])),
+        lambda s: [
+            s.rankdata(np.array([3, 1, 2, 1.0, 3]), m)
+            for m in ("average", "min", "max", "dense", "ordinal")
+        ],
+        lambda s: s.sem(XS),
+        lambda s: s.gaussian_kde(XS).evaluate(P),
+    ],
+)
+def test_statistics(f):
+    same(f, "scipy.stats", 1e-3, weak=False)
+
+
+rng = np.random.default_rng(0)
+A = rng.normal(size=(4, 4)).astype("float32")
+B = rng.normal(size=(4, 3)).astype("float32")
+SP = (A @ A.T + np.eye(4)).astype("float32")
+v = rng.normal(size=4).astype("float32")
+LINALG = {
+    "chol": lambda L: L.cholesky(SP),
+    "choll": lambda L: L.cholesky(SP, lower=True),
+    "chosolve": lambda L: [
+        L.cho_solve(L.cho_factor(SP), v),
+        L.cho_solve(L.cho_factor(SP, lower=True), B),
+    ],
+    "lu": lambda L: L.lu(A),
+    "lul": lambda L: L.lu(B, permute_l=True),
+    "lusolve": lambda L: [L.lu_solve(L.lu_factor(A), v, trans=t) for t in (0, 1, 2)],
+    "st": lambda L: [
+        L.solve_triangular(A, v, trans=t, lower=l) for t in (0, 1, "C") for l in (True, False)
+    ],
+    "solve": lambda L: [L.solve(SP, v, assume_a="pos"), L.solve(A, B)],
+    "inv": lambda L: L.inv(A),
+    "det": lambda L: L.det(A),
+    "svd": lambda L: L.svd(B, compute_uv=False),
+    "eigh": lambda L: L.eigh(SP, eigvals_only=True),
+    "qr": lambda L: L.qr(B),
+    "qre": lambda L: L.qr(B, mode="economic"),
+    "qrr": lambda L: L.qr(B, mode="r"),
+    "expm": lambda L: L.expm(A),
+    "expmb": lambda L: L.expm(np.stack([A, A * 10, A * 0.1])),
+    "expf": lambda L: L.expm_frechet(A, A.T),
+    "bd": lambda L: L.block_diag(A, 1.0, v),
+    "toep": lambda L: [L.toeplitz(v), L.toeplitz(v, B[:, 0])],
+    "hankel": lambda L: [L.hankel(v), L.hankel(v, v)],
+    "circ": lambda L: L.circulant(v),
+    "comp": lambda L: L.companion(v),
+    "fied": lambda L: [L.fiedler(v), L.fiedler_companion(v)],
+    "leslie": lambda L: L.leslie(v, v[1:]),
+    "cm": lambda L: [L.convolution_matrix(v, 3, m) for m in ("full", "same", "valid")],
+    "dft": lambda L: [L.dft(4), L.dft(3, "sqrtn")],
+    "had": lambda L: L.hadamard(4),
+    "hel": lambda L: [L.helmert(4), L.helmert(3, True)],
+    "hil": lambda L: [L.hilbert(3), L.invhilbert(3)],
+    "pas": lambda L: (
+        [L.pascal(4, k) for k in (None, "lower", "upper")]
+        + [L.invpascal(4, k) for k in (None, "lower", "upper")]
+    ),
+    "polar": lambda L: L.polar(A),
+    "syl": lambda L: L.solve_sylvester(A, SP[:3, :3] + 5 * np.eye(3, dtype="float32"), B),
+    "eightri": lambda L: L.eigh_tridiagonal(v, v[1:], eigvals_only=True),
+    "e1": lambda L: L.lu_solve(L.lu_factor(A), v, trans=5),
+    "e2": lambda L: L.solve(A, v, assume_a="zz"),
+    "e3": lambda L: L.expm(B),
+    "e4": lambda L: L.qr(A, mode="z"),
+}
+
+
+@pytest.mark.parametrize("name", LINALG)
+def test_linalg(name):
+    same(LINALG[name], "scipy.linalg", 3e-3, weak=False)
+
+
+x = rng.normal(size=(6, 7)).astype("float32")
+k2 = rng.normal(size=(3, 2)).astype("float32")
+s = rng.normal(size=300).astype("float32")
+G = {}
+for m in ("full", "same", "valid"):
+    for n in ("convolve", "correlate", "convolve2d", "correlate2d", "fftconvolve"):
+        G[n + m] = lambda G, n=n, m=m: getattr(G, n)(x, k2, m)
+        G[n + m + "r"] = lambda G, n=n, m=m: getattr(G, n)(k2, x, m)
+    G["c1" + m] = lambda G, m=m: [G.convolve(v, s[:9], m), G.correlate(v, s[:9], m, method="fft")]
+G.update(
+    {
+        "det": lambda G: [
+            G.detrend(x),
+            G.detrend(x, axis=0, type="constant"),
+            G.detrend(s, bp=[100]),
+        ],
+        "stft": lambda G: G.stft(s, nperseg=32),
+        "stft2": lambda G: G.stft(x, nperseg=4, axis=0),
+        "welch": lambda G: G.welch(s, nperseg=64),
+        "csd": lambda G: G.csd(s, s[::-1].copy(), nperseg=64, average="median"),
+        "istft": lambda G: G.istft(G.stft(s, nperseg=32)[2], nperseg=32),
+        "spec": lambda G: G.welch(
+            s, fs=10.0, nperseg=50, noverlap=10, nfft=64, scaling="spectrum", detrend="linear"
+        ),
+        "ec": lambda G: G.convolve2d(x, k2, boundary="wrap"),
+        "em": lambda G: G.convolve(x, k2, "z"),
+    }
+)
+
+
+@pytest.mark.parametrize("name", G)
+def test_signal(name):
+    same(G[name], "scipy.signal", 1e-3)
+
+
+@pytest.mark.parametrize("mode", ["constant", "nearest", "wrap", "mirror", "reflect"])
+@pytest.mark.parametrize("order", [0, 1])
+def test_map_coordinates(mode, order):
+    points = [np.linspace(-3, 9, 9), np.linspace(-4, 10, 9)]
+    same(lambda n: n.map_coordinates(x, points, order, mode, 1.0), "scipy.ndimage", 1e-4)
+
+
+@pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
+def test_solvers(name):
+    same(lambda s: getattr(s, name)(SP, v, tol=1e-6)[0], "scipy.sparse.linalg", 1e-3)
+
+    def loss(solvers):
+        return lambda a, b: getattr(solvers, name)(a, b, tol=1e-6)[0].sum()
+
+    want = jax.grad(loss(jax.scipy.sparse.linalg), (0, 1))(SP, v)
+    got = pullback.grad(loss(pullback.scipy.sparse.linalg), (0, 1))(SP, v)
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=5e-3, atol=5e-3)
+
+
+@pytest.mark.parametrize("method", ["BFGS", "l-bfgs-experimental-do-not-rely-on-this"])
+def test_minimize(method):
+    jnp = pullback.numpy
+    found = pullback.scipy.optimize.minimize(
+        lambda z: jnp.sum(100 * (z[1:] - z[:-1] ** 2) ** 2 + (1 - z[:-1]) ** 2),
+        np.zeros(3, "float32"),
+        method=method,
+    )
+    np.testing.assert_allclose(np.asarray(found.x), np.ones(3), atol=1e-2)
+
+
+@pytest.mark.parametrize("name", ["dct", "idct"])
+def test_cosine_transform(name):
+    same(
+        lambda f: [
+            getattr(f, name)(x),
+            getattr(f, name)(x, axis=0, norm="ortho"),
+            getattr(f, name)(x, n=9),
+        ],
+        "scipy.fft",
+        1e-4,
+    )
+    same(lambda f: getattr(f, name + "n")(x), "scipy.fft", 1e-4)
+
+
+@pytest.mark.parametrize("method", ["linear", "nearest"])
+def test_regular_grid(method):
+    points = np.array([[0.5, 0.2], [4.9, 5.5], [9, 1]])
+    same(
+        lambda i: i.RegularGridInterpolator((np.arange(6.0), np.arange(7.0)), x, method=method)(
+            points
+        ),
+        "scipy.interpolate",
+        1e-4,
+    )
+
+
+@pytest.mark.parametrize("seq", ["xyz", "XYZ", "zxz", "ZYX", "zyx", "XYX"])
+def test_rotation(seq):
+    angles = np.random.default_rng(0).normal(size=(5, 3)).astype("float32") * 0.5
+    same(lambda t: t.Rotation.from_euler(seq, angles).as_matrix(), "scipy.spatial.transform", 1e-4)
+    same(lambda t: t.Rotation.from_rotvec(angles).as_euler(seq), "scipy.spatial.transform", 1e-3)

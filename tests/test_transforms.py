@@ -1,0 +1,428 @@
+"""Transformations composed: every function under every stack of up to three against JAX, and what
+single tests pin down: custom rules, control flow, named axes, tracing options, threads."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from typing import Any
+
+import fuzz_programs
+import jax as J
+import jax.numpy
+import numpy as np
+import pytest
+from test_fuzz import equal
+
+import pullback as P
+import pullback.nn
+import pullback.numpy
+import pullback.random
+
+BOTH = (J, P)
+x3 = np.array([0.3, -0.7, 1.1], "float32")
+m23 = np.array([[0.2, -0.4, 0.9], [1.3, 0.5, -0.8]], "float32")
+
+
+def same(build: Any, *args: Any) -> None:
+    """`build(module)(*args)` gives the same leaves, types and tree with JAX and with Pullback."""
+    theirs, ours = (build(m)(*m.tree_util.tree_map(m.numpy.asarray, args)) for m in BOTH)
+    a, at = J.tree_util.tree_flatten(theirs)
+    b, bt = P.tree_util.tree_flatten(ours)
+    assert str(at) == str(bt)
+    for v, w in zip(a, b, strict=True):
+        assert getattr(v, "weak_type", False) == getattr(w, "weak_type", False)
+        v, w = np.asarray(v), np.asarray(w)
+        assert v.dtype == w.dtype and v.shape == w.shape
+        assert equal(v, w, 0.0), (v, w)
+
+
+def raises(build: Any, *args: Any) -> None:
+    """Both refuse, with the same class of error."""
+    with pytest.raises(Exception) as theirs:
+        build(J)(*map(J.numpy.asarray, args))
+    with pytest.raises(Exception) as ours:
+        build(P)(*map(P.numpy.asarray, args))
+    assert type(theirs.value).__name__ in [c.__name__ for c in type(ours.value).__mro__]
+
+
+# --- functions x stacks ---
+def _custom_jvp(m: Any) -> Any:
+    f = m.custom_jvp(lambda x: m.numpy.sin(x) * x)
+    f.defjvp(lambda p, t: (f(*p), m.numpy.cos(p[0]) * t[0] * 2))
+    return f
+
+
+def _custom_vjp(m: Any) -> Any:
+    f = m.custom_vjp(lambda x: m.numpy.sin(x) * 2)
+    f.defvjp(lambda x: (f(x), m.numpy.cos(x)), lambda r, ct: (r * ct * 3,))
+    return f
+
+
+FUNCTIONS: dict[str, Any] = {
+    "smooth": lambda m: lambda x: m.numpy.tanh(x) * x.sum(),
+    "matmul": lambda m: lambda x: m.numpy.outer(x, x) @ m.numpy.sin(x),
+    "jit": lambda m: m.jit(lambda x: (m.numpy.exp(x * 0.3), m.numpy.float32(2.0) * x.max())[0]),
+    "cond": lambda m: lambda x: m.lax.cond(x.sum() > 0.1, m.numpy.sin, lambda v: v * v, x),
+    "switch": lambda m: (
+        lambda x: m.lax.switch(m.numpy.argmax(x), [m.numpy.sin, lambda v: v * v, m.numpy.cos], x)
+    ),
+    "scan": lambda m: (
+        lambda x: m.lax.scan(
+            lambda c, v: (m.numpy.sin(c) * v, c + v), x, m.numpy.stack([x, x * 2])
+        )[0]
+    ),
+    "fori": lambda m: lambda x: m.lax.fori_loop(0, 3, lambda i, v: m.numpy.sin(v) * (i + 1), x),
+    "custom_jvp": _custom_jvp,
+    "custom_vjp": _custom_vjp,
+    "checkpoint": lambda m: m.checkpoint(lambda x: m.numpy.sin(m.numpy.sin(x)) * x),
+    "sort": lambda m: lambda x: m.numpy.sort(x) * m.numpy.arange(3.0),
+    "scatter": lambda m: lambda x: x.at[m.numpy.array([0, 2])].multiply(x[1]),
+    "closure": lambda m: lambda x: m.jit(lambda y: y * x.sum())(x),
+}
+STACKS = [s for n in (1, 2, 3) for s in itertools.product(fuzz_programs.TRANSFORMS, repeat=n)]
+
+
+class _Namespace:
+    def __init__(self, m: Any) -> None:
+        self.jax, self.numpy, self.lax = m, m.numpy, m.lax
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_stacks(name: str) -> None:
+    """An eighteenth of the 258 stacks for each function, of the lengths in turn: the fuzzer draws
+    the others.
+    """
+    start = list(FUNCTIONS).index(name)
+    for stack in STACKS[start % 18 :: 18]:
+        sizes = [2] * stack.count("vmap")
+        x = np.broadcast_to(x3, (*sizes, 3)) + 0.1 * np.arange(2.0 ** len(sizes)).reshape(*sizes, 1)
+
+        def build(m: Any, stack: Any = stack) -> Any:
+            f = FUNCTIONS[name](m)
+            for t in stack:
+                choice = {"axes": 0, "argnums": 0, "allow_int": False}
+                f = fuzz_programs.wrap(_Namespace(m), t, f, 1, choice)
+            return m.jit(f)
+
+        try:
+            build(J)(J.numpy.asarray(x, "float32"))
+        except Exception as e:
+            if not isinstance(e, NotImplementedError):
+                raises(build, x.astype("float32"))
+            continue
+        same(build, x.astype("float32"))
+
+
+# --- what went wrong once ---
+CASES: dict[str, tuple[Any, tuple[Any, ...]]] = {
+    # Auxiliary results of an inner gradient that are values of an outer one keep their derivative.
+    "aux of outer": (
+        lambda m: (
+            lambda x: m.vjp(lambda v: m.value_and_grad(lambda u: (u.sum(), v), has_aux=True)(v), x)[
+                1
+            ](((m.numpy.float32(1), x), x))
+        ),
+        (x3,),
+    ),
+    "aux of same": (
+        lambda m: m.grad(
+            lambda x: m.grad(lambda u: ((u * u).sum(), u * x), has_aux=True)(x)[1].sum()
+        ),
+        (x3,),
+    ),
+    "linearize integers": (
+        lambda m: (
+            lambda i, x: m.linearize(lambda a, b: m.numpy.where(a * 0.5 > b, a * 0.5, b), i, x)[1](
+                np.zeros((3,), fuzz_programs.FLOAT0), x
+            )
+        ),
+        (np.array([1, 0, 2], "uint8"), x3),
+    ),
+    "empty sort": (
+        lambda m: m.grad(lambda x: m.numpy.sort(x, 0).sum()),
+        (np.zeros((2, 0), "float32"),),
+    ),
+    "zero tangents are arrays": (
+        lambda m: lambda x: m.jvp(lambda v: m.lax.stop_gradient(v) * 2.0, (x[0],), (x[1],)),
+        (x3,),
+    ),
+    "branches hand on numbers": (
+        lambda m: (
+            lambda x: m.lax.cond(x[0] > 0, lambda a, b: (a, b + 1), lambda a, b: (a, b - 1), 1.0, x)
+        ),
+        (x3,),
+    ),
+    "scan hands on": (
+        lambda m: (
+            lambda x, y: m.lax.scan(
+                lambda c, v: ((c[0], c[1] + v), (v, c[0], v * 2)), (x * 2, x), y
+            )
+        ),
+        (np.float32(2), x3),
+    ),
+    "scan hands on, reverse": (
+        lambda m: m.grad(
+            lambda x, y: sum(
+                v.sum()
+                for v in m.tree_util.tree_leaves(
+                    m.lax.scan(lambda c, v: ((c[0], c[1] * v), (v, c[0], c[1])), (x, x), y)
+                )
+            ),
+            (0, 1),
+        ),
+        (np.float32(2), x3),
+    ),
+    "branches with other residuals": (
+        lambda m: m.vmap(
+            m.grad(
+                lambda x: m.lax.cond(
+                    x[0] > 0, lambda v: m.numpy.sin(v).sum(), lambda v: v[0] * v[1] * 2, x
+                )
+            )
+        ),
+        (m23,),
+    ),
+    "jacobians of trees": (
+        lambda m: (
+            lambda x, y: [
+                of(lambda a, b: {"u": m.numpy.sin(a) * b.sum(), "v": a.sum()}, argnums=(0, 1))(x, y)
+                for of in (m.jacfwd, m.jacrev)
+            ]
+        ),
+        (m23, x3),
+    ),
+    "jacobian of nothing": (lambda m: m.jacfwd(m.numpy.sin), (np.zeros((0,), "float32"),)),
+    "hessian": (lambda m: m.hessian(lambda x: (x**3).sum() * x[0]), (x3,)),
+    # --- second order through control flow ---
+    "scan twice": (lambda m: m.hessian(lambda x: FUNCTIONS["scan"](m)(x).sum()), (x3,)),
+    "cond twice": (lambda m: m.hessian(lambda x: FUNCTIONS["cond"](m)(x).sum()), (x3,)),
+    "while forward twice": (
+        lambda m: m.jacfwd(
+            m.jacfwd(lambda x: m.lax.while_loop(lambda v: v.sum() < 9, lambda v: v * v + 1, x))
+        ),
+        (x3,),
+    ),
+    # --- custom rules ---
+    "custom_gradient": (
+        lambda m: m.vmap(m.grad(m.custom_gradient(lambda x: (x**2, lambda ct: (ct * x * 5,))))),
+        (x3,),
+    ),
+    "linear_transpose": (
+        lambda m: lambda x: m.linear_transpose(lambda v: m.numpy.cumsum(v) * 2, x)(x),
+        (x3,),
+    ),
+    "closure_convert": (
+        lambda m: (
+            lambda x: m.grad(
+                lambda v: (lambda f, consts: f(x, *consts).sum())(
+                    *m.closure_convert(lambda u: u * v, x)
+                )
+            )(x)
+        ),
+        (x3,),
+    ),
+    "nondiff_argnums": (
+        lambda m: _nondiff(m),
+        (x3,),
+    ),
+    "symbolic zeros": (
+        lambda m: _symbolic(m),
+        (x3,),
+    ),
+    # --- named axes ---
+    "psum": (
+        lambda m: m.vmap(lambda v: v / m.lax.psum(v, "i") + m.lax.axis_index("i"), axis_name="i"),
+        (m23,),
+    ),
+    "grad of psum": (
+        lambda m: m.grad(
+            lambda x: m.vmap(lambda v: m.lax.pmean(v * v, "i").sum(), axis_name="i")(x).sum()
+        ),
+        (m23,),
+    ),
+    "all_gather": (
+        lambda m: m.vmap(lambda v: m.lax.all_gather(v, "i") @ v, axis_name="i"),
+        (np.float32([[1, 2], [3, 4]]),),
+    ),
+    "ppermute": (
+        lambda m: m.vmap(m.jit(lambda v: m.lax.ppermute(v, "i", [(0, 1), (1, 0)])), axis_name="i"),
+        (m23,),
+    ),
+    "two axes": (
+        lambda m: m.vmap(m.vmap(lambda v: m.lax.psum(v, ("i", "j")), axis_name="j"), axis_name="i"),
+        (m23,),
+    ),
+    "axis in scan": (
+        lambda m: m.vmap(
+            lambda v: m.lax.scan(lambda c, u: (c + m.lax.psum(u, "i"), c), 0.0, v), axis_name="i"
+        ),
+        (m23,),
+    ),
+    # --- checkpoint policies ---
+    **{
+        f"policy {name}": (
+            lambda m, name=name: m.grad(
+                lambda x: m.checkpoint(
+                    lambda v: m.numpy.sin(m.numpy.outer(v, v) @ v).sum(),
+                    policy=getattr(m.checkpoint_policies, name),
+                )(x)
+            ),
+            (x3,),
+        )
+        for name in (
+            "everything_saveable",
+            "nothing_saveable",
+            "dots_saveable",
+            "dots_with_no_batch_dims_saveable",
+        )
+    },
+    # --- vmap's axes ---
+    "out_axes tree": (
+        lambda m: m.vmap(
+            lambda a, b: {"s": a * b, "t": b}, in_axes=(1, None), out_axes={"s": -1, "t": None}
+        ),
+        (m23, np.float32(3)),
+    ),
+    "in_axes tree": (
+        lambda m: (
+            lambda x: m.vmap(lambda d: d["a"] + d["b"], in_axes=({"a": 0, "b": None},))(
+                {"a": x, "b": 2.0}
+            )
+        ),
+        (x3,),
+    ),
+}
+
+
+def _nondiff(m: Any) -> Any:
+    f = m.custom_vjp(lambda g, x: g(x), nondiff_argnums=(0,))
+    f.defvjp(lambda g, x: (g(x), x), lambda g, r, ct: (g(r) * ct,))
+    return m.grad(lambda x: f(m.numpy.sin, x).sum())
+
+
+def _symbolic(m: Any) -> Any:
+    f = m.custom_jvp(lambda x, y: x * y)
+
+    def rule(p: Any, t: Any) -> Any:
+        assert type(t[1]).__name__ == "SymbolicZero"
+        return f(*p), t[0] * 7
+
+    f.defjvp(rule, symbolic_zeros=True)
+    return m.grad(lambda x: f(x, 3.0).sum())
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_case(name: str) -> None:
+    build, args = CASES[name]
+    same(build, *args)
+    same(lambda m: m.jit(build(m)), *args)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_forward_of_custom_vjp(jitted: bool) -> None:
+    """There is no forward derivative of a custom_vjp function, of empty arrays neither."""
+
+    def build(m: Any) -> Any:
+        def f(x: Any) -> Any:
+            return m.linearize(_custom_vjp(m), x)[1](x)
+
+        return m.jit(f) if jitted else f
+
+    raises(build, np.zeros((0,), "float32"))
+    raises(build, x3)
+
+
+def test_static_arguments_and_traces() -> None:
+    """Static arguments select programs; a second call with equal ones does not run the function."""
+    runs: list[Any] = []
+
+    def fun(x: Any, n: int, flag: bool = False) -> Any:
+        runs.append((n, flag))
+        return x * n if flag else x + n
+
+    f = P.jit(fun, static_argnums=1, static_argnames="flag")
+    x = P.numpy.asarray(x3)
+    for _ in range(2):
+        assert np.array_equal(f(x, 2), x3 + 2)
+        assert np.array_equal(f(x, 2, flag=True), x3 * 2)
+        assert np.array_equal(f(x, 3), x3 + 3)
+    assert runs == [(2, False), (2, True), (3, False)]
+
+
+def test_donation() -> None:
+    f = P.jit(lambda x: x + 1, donate_argnums=0)
+    x = P.numpy.asarray(x3) * 1
+    assert np.allclose(f(x), x3 + 1)
+    assert x.is_deleted()
+    with pytest.raises(RuntimeError, match="deleted"):
+        x + 1
+
+
+def test_staging() -> None:
+    """Shapes without values, types of results, and evaluation while tracing."""
+    spec = P.ShapeDtypeStruct((2, 3), np.dtype("float32"))
+    out = P.eval_shape(lambda a: {"s": a.sum(0), "t": (a > 0, 1.0)}, spec)
+    assert out["s"].shape == (3,) and out["t"][0].dtype == bool and out["t"][1].shape == ()
+    jaxpr, shapes = P.make_jaxpr(lambda a: (a @ a.T).sum(), return_shape=True)(spec)
+    assert shapes.shape == () and len(jaxpr.jaxpr.eqns) == 3
+
+    @P.jit
+    def f(x: Any) -> Any:
+        with P.ensure_compile_time_eval():
+            n = int(P.numpy.arange(3).sum())
+        return x * n
+
+    assert f(2.0) == 6.0
+
+
+def test_leaks() -> None:
+    """A tracer that outlives its trace is recognised wherever it is used."""
+    kept: list[Any] = []
+    P.jit(lambda x: kept.append(x))(1.0)
+    P.vmap(lambda x: (kept.append(x), x)[1])(P.numpy.ones(3))
+    P.grad(lambda x: (kept.append(x), x)[1])(1.0)
+    for t in kept:
+        with pytest.raises(P.errors.UnexpectedTracerError):
+            t + 1
+        with pytest.raises(P.errors.UnexpectedTracerError):
+            P.jit(lambda y, t=t: y + t)(1.0)
+    with P.checking_leaks():
+        for transform in (P.jit, P.vmap, P.grad):
+            f = transform(lambda x: (kept.append(x * 1), x.sum())[1])
+            with pytest.raises(Exception, match="Leaked trace"):
+                f(P.numpy.ones(3))
+            transform(lambda x: (x * 1).sum())(P.numpy.ones(3))
+
+
+def test_threads() -> None:
+    """Threads that trace, differentiate and map at once do not see each other's traces."""
+    results: dict[int, Any] = {}
+
+    def work(k: int) -> None:
+        for _ in range(5):
+            f = P.jit(P.vmap(P.grad(lambda x: (P.numpy.sin(x) * k + x * x).sum())))
+            results[k] = f(P.numpy.ones((2, 3)) * k)
+
+    threads = [threading.Thread(target=work, args=(k,)) for k in range(6)]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    for k in range(6):
+        assert np.allclose(results[k], np.cos(k) * k + 2 * k, atol=1e-5)
+
+
+def test_numbers_and_weak_arrays_share_calls() -> None:
+    """A Python number and an array of its (weak) type meet the same compiled call, in
+    either order.
+    """
+    for value, other in ((2.25, -0.5), (2 + 1j, 0.5j)):
+        x = P.numpy.asarray(np.asarray(value, "complex64" if type(value) is complex else "float32"))
+        weak = P.numpy.asarray(other)
+        for first, second in ((weak, other), (other, weak)):
+            f = P.jit(lambda a, b: a * b + 0)
+            assert f(x, first) == f(x, second) == value * other
+            assert f(first, x) == f(second, x) == value * other
+            assert np.asarray(weak) == other
+        assert x * weak == x * other == other * x == weak * x == value * other
