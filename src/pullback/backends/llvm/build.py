@@ -153,6 +153,7 @@ class Builder:
         body: list[Any] = []
         self.scopes = [Scope(False, [], body)]
         self.depth: dict[str, int] = {}
+        self.some: set[str] = set()  # masks that have a lane on, whichever lanes they have off
         self.count = 0
         self.block = "entry"
         self.text_of_body = body
@@ -419,6 +420,8 @@ class Builder:
     def any_lane(self, mask: Val) -> Val:
         """Whether any lane of any register is set."""
         reg = mask.regs[0]
+        if reg in self.some:
+            return self.lit(True, "i1")
         for other in mask.regs[1:]:
             reg = self._place(f"or {self.ty('i1', mask.n)} {reg}, {other}", (reg, other), False)
         if mask.n == 1:

@@ -22,8 +22,9 @@ from pullback.backends.llvm.convert import from_memory, memory_type
 from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter, Module
 from pullback.backends.llvm.emit_reduce import AllLoops
 from pullback.backends.llvm.jit import JitCode
-from pullback.backends.llvm.table import function_offset
+from pullback.backends.llvm.table import function_offset, provide
 from pullback.backends.llvm.target import Target, host_target
+from pullback.loops import libraries
 from pullback.loops.ir import Call, Kernel, While
 
 __all__ = [
@@ -93,6 +94,7 @@ def emit_module(
         f"{FUNCTION_ATTRIBUTES}"
     )
     e = Emitter(module, head, loops=AllLoops())
+    e.parallel = brief  # a run is too short to be shared out
     b = e.b
     for k, d in enumerate(kernel.dims):
         e.env[d] = b.load("i64", b.gep(Val(b, "ptr", 1, ("%dims",)), 8 * k))
@@ -168,6 +170,9 @@ def compile_kernel(
     calls = sorted(
         {s.name for s in walk(kernel.body) if isinstance(s, Call) and s.name != "raise_if"}
     )
+    for c in calls:
+        if libraries.is_routine(c):
+            provide(c, libraries.address(c))
     options = ",".join(f"{c}@{function_offset(c)}" for c in calls) + os.environ.get(
         "PULLBACK_LOADER", ""
     )

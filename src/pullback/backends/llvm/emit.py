@@ -33,6 +33,7 @@ from pullback.backends.llvm.convert import (
     register_type,
     to_memory,
 )
+from pullback.backends.llvm.library import emit_library_call
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
@@ -382,7 +383,9 @@ class Emitter:
         b.at(fine)
 
     def poll(self) -> None:
-        """Leaves when the cancel word is set."""
+        """Leaves when the cancel word is set. Quick code runs for a moment only."""
+        if self.module.brief:
+            return
         b = self.b
         word = b.impure(f"load ptr, ptr {b.gep(self.ctx, 24).regs[0]}, align 8", "ptr")
         flag = b.impure(f"load atomic i32, ptr {word.regs[0]} monotonic, align 4", "i32")
@@ -413,6 +416,9 @@ class Emitter:
         attrs = dict(s.attrs)
         if s.name == "raise_if":
             self.fail_if(self.val(s.args[0]), int(attrs.get("code", 4)), attrs.get("equation"))  # type: ignore[arg-type]
+            return
+        if "fortran" in attrs:
+            emit_library_call(self, s, str(attrs["fortran"]))
             return
         table = b.load("ptr", b.gep(self.ctx, TABLE))
         function = b.load("ptr", b.gep(table, function_offset(s.name)))

@@ -438,6 +438,7 @@ def tail_mask(e: Emitter, i: Val, hi: Val, lanes: int, width: int) -> Val:
     regs: list[str] = []
     for u in range(width):
         regs += b.compare("lt", b.lanes_of("i32", lanes), left - u * lanes).regs
+    b.some.add(regs[0])  # the loop has not ended: lane 0 is below hi
     return Val(b, "i1", lanes, tuple(regs))
 
 
