@@ -18,12 +18,15 @@ from pullback.loops.lower.statements import box
 from pullback.loops.ops import BITS, FLOATS
 
 SHORT = 64  # rows up to here are counted; longer ones are left to NumPy's vectorised sort
-INSIDE = 8192  # inside a loop, where a host step would make the whole loop Python
+FEW = 1 << 15  # comparisons that take no longer than calling Python
+INSIDE = 256  # inside a loop, where a host step makes the whole loop steps
 
 
-def counted(g: Graph, n: int) -> bool:
-    """Whether rows of n elements are sorted in a kernel."""
-    return n <= (SHORT if g.parent is None else INSIDE)
+def counted(g: Graph, n: int, size: int) -> bool:
+    """Whether `size` elements in rows of n are sorted in a kernel."""
+    if g.parent is None:
+        return n <= SHORT and n * size <= FEW
+    return n <= INSIDE
 
 
 def _ordered_bits(b: Builder, value: Atom) -> Atom:
@@ -83,7 +86,7 @@ def _sort(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     n = shape[axis]
     if n <= 1:
         return list(ins)
-    if not counted(g, n) or any(x.dtype in COMPLEX for x in keys):
+    if not counted(g, n, ins[0].size) or any(x.dtype in COMPLEX for x in keys):
         return NotImplemented
     rows = (*shape[:axis], *shape[axis + 1 :])
 
@@ -107,7 +110,7 @@ def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
     x, k = ins[0], int(params["k"])
     axis = int(params.get("axis", len(x.shape) - 1)) % len(x.shape)
     n, index = x.shape[axis], outs[1][1]
-    if not counted(g, n) or x.dtype in COMPLEX or not k:
+    if not counted(g, n, x.size) or x.dtype in COMPLEX or not k:
         return NotImplemented
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
     shape = outs[0][0]
