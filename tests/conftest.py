@@ -16,13 +16,10 @@ import tempfile
 from types import ModuleType
 
 import hypothesis
+import oracle_flags
 import pytest
 
-# Before anything imports jax: the oracle runs on the CPU and stays quiet.
-os.environ.setdefault("JAX_PLATFORMS", "cpu")
-os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
-# Narrow types are rounded at every operation, jitted as well as eagerly.
-os.environ.setdefault("XLA_FLAGS", "--xla_allow_excess_precision=false")
+assert oracle_flags.FLAGS  # imported for what it sets, before anything imports jax
 
 hypothesis.settings.register_profile("pullback", deadline=None, print_blob=True)
 hypothesis.settings.load_profile("pullback")
@@ -59,6 +56,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pullback")
     group.addoption("--fuzz-draws", type=int, default=500, help="random programs to draw")
     group.addoption("--fuzz-seed", type=int, default=0, help="seed of the random programs")
+    group.addoption("--fuzz-only", type=int, default=None, help="one random program alone")
     group.addoption("--regenerate", action="store_true", help="rewrite the golden text files")
 
 
@@ -90,6 +88,12 @@ def fuzz_draws(request: pytest.FixtureRequest) -> int:
 def fuzz_seed(request: pytest.FixtureRequest) -> int:
     """The seed of the random programs: `--fuzz-seed`, or SEED with `make fuzz`."""
     return int(request.config.getoption("--fuzz-seed"))
+
+
+@pytest.fixture(scope="session")
+def fuzz_only(request: pytest.FixtureRequest) -> int | None:
+    """The only random program to draw, or None for all: `--fuzz-only`."""
+    return request.config.getoption("--fuzz-only")  # type: ignore[no-any-return]
 
 
 @pytest.fixture(scope="session")

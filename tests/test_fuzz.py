@@ -1,160 +1,27 @@
 """Random programs under stacks of transformations equal real JAX, or fail with the same class of
 error.
 
-The seed and the number of draws are options (`--fuzz-seed`, `--fuzz-draws`); `make fuzz` draws
-20,000.
+The seed, the number of draws and one draw alone are options (`--fuzz-seed`, `--fuzz-draws`,
+`--fuzz-only`); `make fuzz` draws 20,000, see fuzz_run.py.
 """
 
 from __future__ import annotations
 
-import types
-import warnings
-
-import fuzz_programs
-import numpy as np
 import pytest
 
-jax = pytest.importorskip("jax")
+pytest.importorskip("jax")
+
+import fuzz_compare
 
 CHUNKS = 20
-# (relative, absolute as a part of the largest element) for each floating type's width.
-TOLERANCE = {
-    "bfloat16": (2e-2, 1e-2),
-    "float16": (2e-3, 2e-3),
-    "float32": (1e-4, 2e-5),
-    "complex64": (1e-4, 2e-5),
-}
-
-
-def namespaces():
-    import jax.lax
-    import jax.numpy
-    import jax.random
-
-    import pullback
-    import pullback.nn
-    import pullback.random
-
-    theirs = types.SimpleNamespace(jax=jax, numpy=jax.numpy, lax=jax.lax, random=jax.random)
-    ours = types.SimpleNamespace(
-        jax=pullback, numpy=pullback.numpy, lax=pullback.lax, random=pullback.random
-    )
-    return theirs, ours
-
-
-def on_host(ns, x):
-    """A leaf as (array, weak type, is it an array of keys)."""
-    if hasattr(x, "dtype") and not isinstance(x.dtype, np.dtype):
-        return np.asarray(ns.random.key_data(x)), False, str(x.dtype)
-    return np.asarray(x), bool(getattr(x, "weak_type", False)), ""
-
-
-def outcome(ns, program, jitted, nudge=0.0):
-    """('ok', leaves, tree) or ('error', class names, text). `nudge` moves the floats among the
-    arguments, relatively.
-    """
-    moved = ns.jax.tree_util.tree_map(lambda a: _nudged(a, nudge), program.args)
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
-            args = ns.jax.tree_util.tree_map(ns.numpy.asarray, moved)
-            f = program.build(ns)
-            out = (ns.jax.jit(f) if jitted else f)(*args)
-            leaves, tree = ns.jax.tree_util.tree_flatten(out)
-            return "ok", [on_host(ns, x) for x in leaves], str(tree)
-    except Exception as e:
-        return "error", [c.__name__ for c in type(e).__mro__], str(e)[:300]
-
-
-def _nudged(a, nudge):
-    if not nudge or not fuzz_programs.floats(a):
-        return a
-    return (a.astype("complex64" if a.dtype.kind == "c" else "float32") * (1 + nudge)).astype(
-        a.dtype
-    )
-
-
-def difference(theirs, ours, slack=None, through="float32"):
-    """What differs between two outcomes, or None. `slack` gives, for each result, how far it may
-    move besides rounding; `through` is the narrowest float type that the program passes through."""
-    if theirs[0] != ours[0]:
-        # Where JAX says that it cannot, Pullback may.
-        if theirs[0] == "error" and theirs[1][0] == "NotImplementedError":
-            return None
-        return (
-            f"real JAX: {theirs[:2] if theirs[0] == 'ok' else (theirs[1][0], theirs[2])}; ours: "
-            f"{ours[:2] if ours[0] == 'ok' else (ours[1][0], ours[2])}"
-        )
-    if theirs[0] == "error":
-        if theirs[1][0] in ours[1]:
-            return None
-        return f"real JAX raises {theirs[1][0], theirs[2]}, ours {ours[1][0], ours[2]}"
-    if theirs[2] != ours[2]:
-        return f"trees {theirs[2]} and {ours[2]}"
-    for k, ((a, aw, ak), (b, bw, bk)) in enumerate(zip(theirs[1], ours[1], strict=True)):
-        if a.shape != b.shape or a.dtype != b.dtype or aw != bw or ak != bk:
-            return f"output {k}: {a.dtype}{a.shape} weak={aw} against {b.dtype}{b.shape} weak={bw}"
-        if not equal(a, b, 0.0 if slack is None else slack[k], through):
-            return f"output {k}: {a} against {b}"
-    return None
-
-
-def equal(a, b, slack, through="float32"):
-    """Integers, bits and keys exactly; floats up to the rounding of their type (and `slack`)."""
-    if a.dtype.name not in TOLERANCE:
-        return a.tobytes() == b.tobytes() or (np.any(slack) and np.all(np.abs(a - b) <= slack))
-    rtol, atol = max(TOLERANCE[a.dtype.name], TOLERANCE[through])
-    wide = "complex128" if a.dtype.kind == "c" else "float64"
-    a, b = a.astype(wide), b.astype(wide)
-    with np.errstate(all="ignore"):
-        largest = np.max(np.abs(a[np.isfinite(a)]), initial=1e-2)
-        return np.allclose(
-            a, b, rtol=rtol, atol=atol * largest + np.max(slack, initial=0), equal_nan=True
-        )
-
-
-def sensitivity(ns, program, jitted):
-    """How far JAX's own results move when the arguments move by a few units of rounding: an
-    ill-conditioned program may differ as far.
-    """
-    runs = [outcome(ns, program, jitted, nudge) for nudge in (0.0, 2e-6, -2e-6)]
-    runs.append(outcome(ns, program, not jitted))
-    if any(r[0] != "ok" for r in runs):
-        return None
-    slack = []
-    for leaves in zip(*(r[1] for r in runs), strict=True):
-        arrays = [x[0] for x in leaves]
-        if arrays[0].dtype.names or not arrays[0].size:
-            slack.append(0.0)
-            continue
-        wide = "complex128" if arrays[0].dtype.kind == "c" else "float64"
-        first = arrays[0].astype(wide)
-        with np.errstate(all="ignore"):
-            moves = [np.nan_to_num(np.abs(x.astype(wide) - first)) for x in arrays[1:]]
-        slack.append(4 * np.max(moves))
-    return slack
-
-
-def compare(theirs, ours, program):
-    """What differs between JAX and Pullback on a program, or None."""
-    jitted = program.mode != "eager"
-    expected = outcome(theirs, program, jitted)
-    found = outcome(ours, program, program.mode == "jit")
-    through = next((t for t in ("bfloat16", "float16") if t in program.text), "float32")
-    text = difference(expected, found, None, through)
-    if text and expected[0] == found[0] == "ok":
-        slack = sensitivity(theirs, program, jitted)
-        text = difference(expected, found, slack, through) if slack is not None else text
-    return text
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_fuzz(chunk, fuzz_draws, fuzz_seed):
-    theirs, ours = namespaces()
+def test_fuzz(chunk, fuzz_draws, fuzz_seed, fuzz_only):
     failures = []
-    for number in range(chunk, fuzz_draws, CHUNKS):
-        program = fuzz_programs.draw(np.random.default_rng([fuzz_seed, number]))
-        found = compare(theirs, ours, program)
+    numbers = range(fuzz_draws) if fuzz_only is None else [fuzz_only]
+    for number in numbers[chunk::CHUNKS]:
+        found = fuzz_compare.check(fuzz_seed, number)
         if found:
-            failures.append(f"draw {number} (seed {fuzz_seed}): {program.text}\n    {found}")
+            failures.append(found)
     assert not failures, f"{len(failures)} programs differ:\n" + "\n".join(failures[:10])
