@@ -42,7 +42,7 @@ test-all: check-python
 
 fuzz: check-python
 	@$(SETUP) test
-	$(BIN)/python -m pytest tests -k fuzz --timeout=0 --fuzz-draws $(DRAWS) --fuzz-seed $(SEED) $(ARGS)
+	$(BIN)/python tests/fuzz_run.py --draws $(DRAWS) --seed $(SEED) $(ARGS)
 
 bench: check-python
 	@$(SETUP) bench
