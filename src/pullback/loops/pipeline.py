@@ -19,6 +19,7 @@ from typing import Any
 from pullback.core.jaxpr import ClosedJaxpr
 from pullback.loops import buffers, plan
 from pullback.loops.build import kernel_of
+from pullback.loops.canon import canonical_text
 from pullback.loops.check import check_kernel
 from pullback.loops.fuse import Nest, plan_units
 from pullback.loops.ir import Kernel
@@ -27,8 +28,9 @@ from pullback.loops.looping import Looping, last_uses, resolve
 from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
 from pullback.loops.lower.program import Spec, add_jaxpr, constant, spec_of
 from pullback.loops.schedule import LoopBuilder, emit_nest
-from pullback.loops.show import canonical, show_kernel
+from pullback.loops.show import show_kernel
 from pullback.primitives.keys import lower_keys
+from pullback.transforms.partial_eval import dce_closed
 
 __all__ = ["Options", "compile_jaxpr"]
 
@@ -95,6 +97,7 @@ def compile_jaxpr(
     """
     if isinstance(closed, ClosedJaxpr):
         closed = lower_keys(closed)
+        closed = dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0]
     options, jaxpr = Options(reference), closed.jaxpr
     g = Graph()
     g.options = options
@@ -444,14 +447,14 @@ class _Assembler:
         kernel, keys, dims, scalars = kernel_of(b, f"{name}{len(self.kernels)}", {"work": work})
         if "loops" in self.flags:
             print(show_kernel(kernel), file=sys.stderr)
-        if self.check:
-            check_kernel(kernel)
         return kernel, keys, dims, scalars
 
     def _intern(self, kernel: Kernel) -> int:
-        key = canonical(kernel)
+        key = canonical_text(kernel)
         number = self.keys.get(key)
         if number is None:
+            if self.check:
+                check_kernel(kernel)
             number = self.keys[key] = len(self.kernels)
             self.kernels.append(kernel)
             if self.ready is not None:

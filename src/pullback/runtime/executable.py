@@ -68,6 +68,9 @@ def reference_rule(eqn: Any) -> Callable[..., list[Any]]:
     """An equation that has no lowering, as a function of NumPy arrays: the reference backend's
     rule."""
     primitive, params = eqn.primitive, eqn.params
+    if primitive.has_rule("refuse"):
+        # What has no meaning is not compiled, whether it would be reached or not.
+        primitive.rule("refuse")(**params)
     rule = rule_of(primitive)
 
     def call(*arrays: Any) -> list[Any]:
@@ -124,8 +127,11 @@ class NativeExecutable:
         def ready(kernel: Kernel, work: float) -> None:
             compilation.add(kernel, hurry and work <= QUICK_WORK)
 
-        self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
-        self.kernels = compilation.finish()
+        try:
+            self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
+            self.kernels = compilation.finish()
+        finally:
+            compilation.close()
         self.plan = llvm.encode(self.program, self.kernels)
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self._consts = [(slot, self._constant(value, slot)) for slot, value in self.program.consts]

@@ -25,6 +25,7 @@ from pathlib import Path
 
 from pullback.backends.llvm.link import llvmlite_version
 from pullback.backends.llvm.loader import Image
+from pullback.forking import renewed
 
 __all__ = ["ABI_VERSION", "DiskCache", "disk_cache", "kernel_key"]
 
@@ -42,7 +43,7 @@ def _source_key() -> str:
     here = Path(__file__).parent
     parts = [f"abi{ABI_VERSION}", llvmlite_version()]
     loops = here.parent.parent / "loops"
-    for path in (*sorted(here.glob("*.py")), loops / "ir.py", loops / "ops.py"):
+    for path in (*sorted(here.glob("*.py")), loops / "ir.py", loops / "ops.py", loops / "canon.py"):
         info = path.stat()
         parts.append(f"{path.name}:{info.st_size}:{info.st_mtime_ns}")
     return "|".join(parts)
@@ -97,7 +98,7 @@ class DiskCache:
         self.directory = directory
         self.limit = limit
         self.hits = self.misses = self.writes = 0
-        self._lock = threading.Lock()
+        self._lock = renewed(threading.Lock())
         self._usable: bool | None = None
 
     def _ready(self) -> bool:

@@ -16,16 +16,18 @@ from typing import Any, TypeVar
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.analysis import has, walk
 from pullback.backends.llvm.build import Val
-from pullback.backends.llvm.cache import disk_cache, kernel_key
-from pullback.backends.llvm.canon import canonical_text
+from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
 from pullback.backends.llvm.convert import from_memory, memory_type
+from pullback.backends.llvm.dense import tile_text
 from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter, Module
 from pullback.backends.llvm.emit_reduce import AllLoops
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import function_offset, provide
 from pullback.backends.llvm.target import Target, host_target
 from pullback.loops import libraries
+from pullback.loops.canon import canonical_text
 from pullback.loops.ir import Call, Kernel, While
+from pullback.loops.tiles import is_tile
 
 __all__ = [
     "Compilation", "CompiledKernel", "compile_kernel", "compile_kernels", "emit_module",
@@ -125,6 +127,24 @@ def load_text(text: str, target: Target, level: int, key: str) -> loader.Code | 
     return code
 
 
+_tiles: dict[tuple[str, str], loader.Code | JitCode] = {}
+_tiling = threading.Lock()
+
+
+def _provide_tile(name: str, target: Target) -> None:
+    """Makes a tile function of matrix products callable: from this process, from disk, or through
+    LLVM."""
+    with _tiling:
+        code = _tiles.get((name, target.key))
+        if code is None:
+            text = tile_text(target, name)
+            loader_name = os.environ.get("PULLBACK_LOADER", "")
+            code = load_text(text, target, 2, kernel_key(text, target.key, "tile" + loader_name))
+            code.keep_forever()
+            _tiles[name, target.key] = code
+        provide(name, code.symbols["pb_tile"])
+
+
 def _loaded(image: loader.Image | None, *needed: str) -> loader.Code | JitCode | None:
     """The code of an entry of the disk cache; None if it cannot be what we stored."""
     if image is None:
@@ -154,12 +174,33 @@ def _machine_code(kernel: Kernel, target: Target, quick: bool) -> loader.Image:
     return replace(image, quick=True) if quick else image
 
 
+def _options(kernel: Kernel, text: str) -> str:
+    """What else determines the code: the places in the context's table of what it calls."""
+    loader_name = os.environ.get("PULLBACK_LOADER", "")
+    if "=call " not in text:
+        return loader_name
+    names = {s.name for s in walk(kernel.body) if isinstance(s, Call) and s.name != "raise_if"}
+    return ",".join(f"{c}@{function_offset(c)}" for c in sorted(names)) + loader_name
+
+
+Entry = tuple[DiskCache, str, loader.Image]
+
+
+def _store(entries: Sequence[Entry]) -> None:
+    for cache, key, image in entries:
+        cache.put(key, image)
+
+
 def compile_kernel(
-    kernel: Kernel, target: Target | None = None, quick: bool = False
+    kernel: Kernel,
+    target: Target | None = None,
+    quick: bool = False,
+    later: list[Entry] | None = None,
 ) -> CompiledKernel:
     """Machine code of a kernel: from this process, from disk, or through LLVM. `quick` takes
     LLVM's quick path, for a kernel that has little to do (unless it holds a loop of unknown
-    length).
+    length). What is to be stored on disk is stored, or put into `later`: somebody waits for the
+    code, not for the file.
 
     Raises CompileError or LinkError for what must not happen (internal errors), ValueError for
     a wrong PULLBACK_ISA.
@@ -173,6 +214,8 @@ def compile_kernel(
     for c in calls:
         if libraries.is_routine(c):
             provide(c, libraries.address(c))
+        elif is_tile(c):
+            _provide_tile(c, target)
     options = ",".join(f"{c}@{function_offset(c)}" for c in calls) + os.environ.get(
         "PULLBACK_LOADER", ""
     )
@@ -193,8 +236,8 @@ def compile_kernel(
         image = _machine_code(kernel, target, quick)
         with _lock:
             _compiled += 1
-        if cache is not None and quick:  # somebody waits for the code, not for the file
-            beside(cache.put, key, image)
+        if cache is not None and later is not None:
+            later.append((cache, key, image))
         elif cache is not None:
             cache.put(key, image)
         code = loader.load_image(image)
@@ -216,6 +259,8 @@ class Compilation:
         self.target = target
         self.first: tuple[Kernel, bool] | None = None
         self.futures: list[Future[CompiledKernel]] = []
+        self.later: list[Entry] = []
+        self.hurried = False
 
     def add(self, kernel: Kernel, quick: bool = False) -> None:
         """One more kernel; `quick` as in `compile_kernel`."""
@@ -223,15 +268,64 @@ class Compilation:
             self.first = kernel, quick
             return
         if self.first is not None:
-            self.futures.append(beside(compile_kernel, self.first[0], self.target, self.first[1]))
+            _hurry.begin()
+            self.hurried = True
+            self._submit(*self.first)
             self.first = None
-        self.futures.append(beside(compile_kernel, kernel, self.target, quick))
+        self._submit(kernel, quick)
+
+    def _submit(self, kernel: Kernel, quick: bool) -> None:
+        self.futures.append(beside(compile_kernel, kernel, self.target, quick, self.later))
 
     def finish(self) -> list[CompiledKernel]:
         """The machine code, in order. Raises what `compile_kernel` raises."""
         if self.first is not None:
-            return [compile_kernel(self.first[0], self.target, self.first[1])]
-        return [f.result() for f in self.futures]
+            done = [compile_kernel(self.first[0], self.target, self.first[1], self.later)]
+        else:
+            done = [f.result() for f in self.futures]
+        if self.later:
+            beside(_store, self.later)
+        return done
+
+    def close(self) -> None:
+        """Call it when no more is asked of this compilation, whatever happened."""
+        if self.hurried:
+            self.hurried = False
+            _hurry.end()
+
+
+class _Hurry:
+    """Short turns with the GIL while several threads compile: one that comes back from LLVM has a
+    few hundred microseconds to do and would wait five milliseconds for each of them."""
+
+    TURN = 2e-4
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.count = 0
+        self.before = 0.005
+
+    def begin(self) -> None:
+        with self.lock:
+            self.count += 1
+            if self.count == 1:
+                self.before = sys.getswitchinterval()
+                sys.setswitchinterval(min(self.TURN, self.before))
+
+    def end(self) -> None:
+        with self.lock:
+            self.count -= 1
+            if self.count == 0:
+                sys.setswitchinterval(self.before)
+
+    def after_fork(self) -> None:
+        self.lock = threading.Lock()
+        if self.count:  # threads of the parent that the child does not have
+            self.count = 0
+            sys.setswitchinterval(self.before)
+
+
+_hurry = _Hurry()
 
 
 def compile_kernels(
@@ -242,9 +336,12 @@ def compile_kernels(
     Raises what `compile_kernel` raises.
     """
     compilation = Compilation(target)
-    for kernel in kernels:
-        compilation.add(kernel, quick)
-    return compilation.finish()
+    try:
+        for kernel in kernels:
+            compilation.add(kernel, quick)
+        return compilation.finish()
+    finally:
+        compilation.close()
 
 
 _pool: ThreadPoolExecutor | None = None
@@ -276,8 +373,10 @@ def beside(function: Callable[..., T], *arguments: Any) -> Future[T]:
 
 def _after_fork() -> None:
     """The child has none of the threads, and nobody there holds the locks."""
-    global _pool, _lock, _improving
+    global _pool, _lock, _improving, _tiling
     _pool, _lock, _improving = None, threading.Lock(), threading.Lock()
+    _tiling = threading.Lock()
+    _hurry.after_fork()
 
 
 if hasattr(os, "register_at_fork"):
