@@ -98,8 +98,9 @@ def test_issubdtype():
         ml_dtypes.bfloat16,
     ]
     bad = []
-    for a in [*map(make, NAMES), *kinds]:
-        for b in [*kinds, *map(make, NAMES)]:
+    others = [None, "f4", "float", "x", int, float, np.float32(1)]
+    for a in [*map(make, NAMES), *kinds, *others]:
+        for b in [*kinds, *map(make, NAMES), *others]:
             want, got = outcome(jax.numpy.issubdtype, a, b), outcome(dtypes.issubdtype, a, b)
             if want != got:
                 bad.append((a, b, want, got))

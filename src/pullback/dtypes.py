@@ -208,10 +208,14 @@ def _issubdtype(a: Any, b: Any) -> bool:
 
 def issubdtype(a: Any, b: Any) -> bool:
     """Like `numpy.issubdtype`, and right for bfloat16, the narrow types, and extended dtypes."""
-    return _issubdtype(
-        a if isinstance(a, (type, np.dtype, ExtendedDType)) else dtype(a),
-        b if isinstance(b, (type, np.dtype, ExtendedDType)) else dtype(b),
-    )
+    return _issubdtype(_kind_or_dtype(a), _kind_or_dtype(b))
+
+
+def _kind_or_dtype(x: Any) -> Any:
+    """What `issubdtype` compares; None is NumPy's default type there, as in NumPy and JAX."""
+    if isinstance(x, (type, np.dtype, ExtendedDType)):
+        return x
+    return np.dtype("float64") if x is None else dtype(x)
 
 
 def itemsize_bits(x: Any) -> int:
