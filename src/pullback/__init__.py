@@ -67,10 +67,16 @@ from .api.vmap import vmap as vmap
 from .control.custom import custom_gradient as custom_gradient
 from .control.custom import custom_jvp as custom_jvp
 from .control.custom import custom_vjp as custom_vjp
+from .control.refs import ds as ds
+from .control.refs import empty_ref as empty_ref
+from .control.refs import free_ref as free_ref
+from .control.refs import freeze as freeze
+from .control.refs import new_ref as new_ref
 from .control.remat import checkpoint as checkpoint
 from .control.remat import checkpoint_policies as checkpoint_policies
 from .core.avals import typeof as typeof
 from .core.build import trace_count as trace_count
+from .core.refs import Ref as Ref
 from .dtypes import float0 as float0
 from .runtime.devices import default_backend as default_backend
 from .runtime.devices import device_count as device_count
@@ -140,6 +146,7 @@ _LAZY_MODULES = frozenset(
         "ops",
         "profiler",
         "random",
+        "ref",
         "scipy",
         "sharding",
         "stages",
@@ -168,6 +175,7 @@ _RENAMED = {"P": "PartitionSpec"}
 # What is public: JAX's names, and the two counters that say what was traced and compiled.
 __all__ = [  # noqa: PLE0604
     "Array",
+    "Ref",
     "ShapeDtypeStruct",
     "block_until_ready",
     "checkpoint",
@@ -184,12 +192,16 @@ __all__ = [  # noqa: PLE0604
     "device_get",
     "device_put",
     "devices",
+    "ds",
     "dtypes",
     "effects_barrier",
+    "empty_ref",
     "ensure_compile_time_eval",
     "errors",
     "eval_shape",
     "float0",
+    "free_ref",
+    "freeze",
     "fwd_and_bwd",
     "grad",
     "hessian",
@@ -214,6 +226,7 @@ __all__ = [  # noqa: PLE0604
     "make_jaxpr",
     "named_call",
     "named_scope",
+    "new_ref",
     "numpy",
     "process_count",
     "process_index",

@@ -12,6 +12,7 @@ from .. import dtypes, tree
 from ..core.avals import ShapedArray, typeof
 from ..core.build import arg_names, fun_source_info
 from ..core.jaxpr import DebugInfo
+from ..core.refs import check_not_returned
 
 
 class ShapeDtypeStruct:
@@ -202,6 +203,7 @@ def flat_function(
 
 def check_output(x: Any, fun: Any, name: str) -> None:
     """TypeError if a function returned what no array can hold."""
+    check_not_returned(x, lambda: f"{fun_source_info(fun)} traced for {name}")
     try:
         typeof(x)
     except TypeError:

@@ -12,6 +12,7 @@ from .. import dtypes, tree
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import Jaxpr, eval_jaxpr
+from ..core.refs import is_ref
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.trace import current_trace
 from ..primitives.common import as_array
@@ -398,6 +399,12 @@ def _check_scalar(x: Any, name: str) -> None:
 
 
 def _check_grad_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> None:
+    if is_ref(x):
+        raise TypeError(
+            f"{name} cannot differentiate with respect to a mutable array reference "
+            f"({typeof(x)}). Fix: take its value as the argument, and make the reference inside "
+            "with new_ref."
+        )
     try:
         dtype = typeof(x).dtype
     except TypeError:

@@ -11,8 +11,9 @@ from typing import Any
 
 from .. import config, tree
 from ..control.call import call_params, jit_p
-from ..core.build import close_jaxpr, count_trace, trace_to_jaxpr
+from ..core.build import close_jaxpr, count_trace, fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr
+from ..core.refs import Ref, is_ref, ref_effect
 from ..core.trace import Tracer, trace_context
 from ..runtime import dispatch, stub
 from .arguments import (
@@ -181,6 +182,7 @@ class JitWrapped:
     def _nativable(self, call: TracedCall) -> bool:
         return (
             not call.consts
+            and ref_effect not in call.closed.effects
             and (not self._info.static_argnames or bool(self._info.static_argnums))
             and max(self._info.static_argnums, default=0) < 64
         )
@@ -228,13 +230,50 @@ class JitWrapped:
         statics, dynamic, dynamic_kw, static_kw = self._split(args, kwargs)
         leaves, in_tree = tree.flatten((tuple(dynamic), dynamic_kw))
         avals = checked_avals(self._fun, leaves, args, kwargs)
+        refs = self._refs(leaves, args, kwargs)
         key = (statics, in_tree, tuple(avals), trace_context())
         call = self._cache.get(key)
         if call is None:
             call = self._trace(args, kwargs, statics, static_kw, in_tree, avals)
             if not any(isinstance(c, Tracer) for c in call.consts):
                 self._cache[key] = call
+        if refs:
+            self._check_closed_over(refs, call, args, kwargs)
         return call, leaves, in_tree
+
+    def _name_of(self, k: int, args: Any, kwargs: Any) -> str:
+        """What to call the k-th leaf of a call's arguments."""
+        names = debug_info("jit", self._fun, args, kwargs).arg_names
+        return names[k] if names and k < len(names) else f"number {k}"
+
+    def _refs(self, leaves: Sequence[Any], args: Any, kwargs: Any) -> dict[int, int]:
+        """The references among the arguments: identity -> position; ValueError if one comes
+        twice.
+        """
+        found: dict[int, int] = {}
+        for k, x in enumerate(leaves):
+            if type(x) is not Ref and not (isinstance(x, Tracer) and is_ref(x)):
+                continue
+            first = found.setdefault(id(x), k)
+            if first != k:
+                a, b = (self._name_of(n, args, kwargs) for n in (first, k))
+                raise ValueError(
+                    "only one reference to a mutable array may be passed as an argument to a "
+                    f"function, but when tracing {fun_source_info(self._fun)} for jit the mutable "
+                    f"array reference of type {x.aval} appeared at both {a} and {b}. "
+                    "Fix: pass it once."
+                )
+        return found
+
+    def _check_closed_over(self, refs: dict[int, int], call: Any, args: Any, kwargs: Any) -> None:
+        """ValueError if a reference that is an argument is closed over as well."""
+        for c in call.consts:
+            if is_ref(c) and id(c) in refs:
+                raise ValueError(
+                    f"when tracing {fun_source_info(self._fun)} for jit, a mutable array reference "
+                    f"of type {c.aval} was both closed over and passed as the argument "
+                    f"{self._name_of(refs[id(c)], args, kwargs)}. Fix: use one of them."
+                )
 
     def _trace(
         self,

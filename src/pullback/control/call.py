@@ -164,3 +164,51 @@ jit_p = Primitive(
     dce=_dce,
     staging=_staging,
 )
+
+
+def _as_jit(kind: str) -> Any:
+    """The rule of `jit` for a call whose program is the parameter `call_jaxpr`."""
+
+    def rule(*args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
+        return jit_p.rule(kind)(*args, **call_params(call_jaxpr, "closed_call"))
+
+    return rule
+
+
+def _bind_as_jit(*args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
+    return jit_p.bind(*args, **call_params(call_jaxpr, "closed_call"))
+
+
+def _partial_eval_as_jit(
+    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
+) -> Any:
+    return _partial_eval(
+        trace, unknown, tracers, call_params(params["call_jaxpr"], "closed_call")
+    )
+
+
+class _CallPrimitive(Primitive):
+    """A call of a program: evaluated, differentiated and batched as `jit` is."""
+
+    call_primitive = True
+
+    def __init__(self, name: str) -> None:
+        super().__init__(
+            name,
+            multiple_results=True,
+            effectful=True,
+            abstract_eval=lambda *avals, call_jaxpr, **_: (
+                call_jaxpr.out_avals,
+                call_jaxpr.effects,
+            ),
+            jvp=_as_jit("jvp"),
+            transpose=_as_jit("transpose"),
+            axis_batch=_as_jit("axis_batch"),
+            partial_eval=_partial_eval_as_jit,
+            impl=_bind_as_jit,
+        )
+
+
+# Calls without a name of their own, which interpreters of programs look for.
+call_p = _CallPrimitive("call")
+closed_call_p = _CallPrimitive("closed_call")

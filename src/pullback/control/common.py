@@ -13,6 +13,7 @@ from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, closed_without_consts, convert_constvars
+from ..core.refs import check_not_returned
 from ..core.trace import Tracer, trace_context
 from ..primitives.elementwise import convert_element_type
 
@@ -52,6 +53,7 @@ def trace_function(
 
 def check_result(leaf: Any, fun: Any, name: str) -> None:
     """TypeError if a traced function returns what no array can hold."""
+    check_not_returned(leaf, lambda: f"{fun_source_info(fun)} traced for {name}")
     try:
         typeof(leaf)
     except TypeError:

@@ -106,7 +106,7 @@ def evaluate(
 def _jvp(primals: Any, tangents: Any, *, jaxpr: Jaxpr, **params: Any) -> Any:
     nonzeros = [type(t) is not Zero for t in tangents]
     jvp, out_nz = jvp_jaxpr(closed_without_consts(jaxpr), nonzeros, False)
-    jvp, consts = _hoist(jvp)
+    jvp, consts = hoist(jvp)
     outs = remat_p.bind(
         *consts,
         *primals,
@@ -122,7 +122,7 @@ def _jvp(primals: Any, tangents: Any, *, jaxpr: Jaxpr, **params: Any) -> Any:
     ]
 
 
-def _hoist(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
+def hoist(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[Any]]:
     """The program without constants, and its constants, to be passed first."""
     if not closed.consts:
         return closed, []
@@ -270,7 +270,7 @@ def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
     operands = [x for x, lin in zip(args, linear, strict=True) if not lin]
     operands += [ct for ct, z in zip(cts, ct_zeros, strict=True) if not z]
     body = close_jaxpr(*trace_to_jaxpr(fun, [typeof(x) for x in operands], jaxpr.debug_info))[0]
-    body, consts = _hoist(body)
+    body, consts = hoist(body)
     outs = iter(remat_p.bind(*consts, *operands, jaxpr=body.jaxpr, **params))
     zeros = iter(out_zeros)
     return [
@@ -284,7 +284,7 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> A
         return None
     moved = [v if d is None else moveaxis(v, d, 0) for v, d in zip(vals, dims, strict=True)]
     batched, out_b = batch_jaxpr(closed_without_consts(jaxpr), axis, [d is not None for d in dims])
-    batched, consts = _hoist(batched)
+    batched, consts = hoist(batched)
     return remat_p.bind(*consts, *moved, jaxpr=batched.jaxpr, **params), [
         0 if b else None for b in out_b
     ]

@@ -14,6 +14,7 @@ from . import source
 from .avals import AbstractValue, typeof
 from .dims import DimExpr
 from .jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var
+from .refs import AbstractRef, Ref, ref_effect
 from .trace import Trace, Tracer, check_leaks, check_live, current_trace, use_trace
 
 # How many functions were traced to jaxprs in this process; a second call of a jitted function must
@@ -91,6 +92,8 @@ class JaxprTrace(Trace):
     def new_arg(self, aval: AbstractValue) -> JaxprTracer:
         var = Var(aval)
         self.invars.append(var)
+        if type(aval) is AbstractRef:
+            self.effects.add(ref_effect)
         return JaxprTracer(self, var, None)
 
     def arg_name(self, var: Var) -> str:
@@ -197,7 +200,12 @@ def _is_scalar(x: Any) -> bool:
     if type(x) in (bool, int, float, complex):
         return True
     dtype = getattr(x, "dtype", None)
-    return isinstance(dtype, np.dtype) and dtype.names is None and getattr(x, "shape", None) == ()
+    return (
+        isinstance(dtype, np.dtype)
+        and dtype.names is None
+        and getattr(x, "shape", None) == ()
+        and type(x) is not Ref
+    )
 
 
 def _literal(x: Any) -> Literal:
@@ -231,11 +239,11 @@ def trace_to_jaxpr(
 
 def close_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[ClosedJaxpr, list[Any]]:
     """A closed jaxpr, and the operands that must be passed before its arguments: the closed-over
-    tracers, if there are any.
+    tracers and references, if there are any.
     """
-    if not any(isinstance(c, Tracer) for c in consts):
+    is_tracer = [isinstance(c, Tracer) or type(c) is Ref for c in consts]
+    if not any(is_tracer):
         return ClosedJaxpr(jaxpr, consts), []
-    is_tracer = [isinstance(c, Tracer) for c in consts]
     hoisted = [v for v, t in zip(jaxpr.constvars, is_tracer, strict=True) if t]
     kept = [v for v, t in zip(jaxpr.constvars, is_tracer, strict=True) if not t]
     closed = ClosedJaxpr(

@@ -343,6 +343,8 @@ def _annotated(docs: list[Doc], eqn: JaxprEqn, settings: Settings) -> Doc:
 # How an equation of a primitive, by name, is written, if not as `outs = name[params] operands`:
 # rule(eqn, context, settings) -> documents.
 eqn_rules: dict[str, Callable[[JaxprEqn, Context, Settings], list[Doc]]] = {}
+# How a primitive's equation is written in one line: rule(eqn, results, operands) -> text.
+line_rules: dict[str, Callable[[JaxprEqn, list[str], list[str]], str]] = {}
 # What of a primitive's parameters is shown, by name: rule(params) -> (name, value) pairs.
 param_rules: dict[str, Callable[[dict[str, Any]], Iterable[tuple[str, Any]]]] = {}
 
@@ -350,6 +352,10 @@ param_rules: dict[str, Callable[[dict[str, Any]], Iterable[tuple[str, Any]]]] = 
 def eqn_doc(eqn: JaxprEqn, context: Context, settings: Settings) -> Doc:
     """An equation: `outs = primitive[params] operands`."""
     name = eqn.primitive.name
+    if settings.custom_pp_eqn_rules and name in line_rules:
+        outs = [layout(_binders([v], context, settings)) for v in eqn.outvars]
+        ins = [layout(_atom(v, context)) for v in eqn.invars]
+        return _annotated([text(line_rules[name](eqn, outs, ins))], eqn, settings)
     if settings.custom_pp_eqn_rules and name in eqn_rules:
         return _annotated(eqn_rules[name](eqn, context, settings), eqn, settings)
     return _annotated(plain_eqn(eqn, context, settings), eqn, settings)

@@ -60,6 +60,10 @@ class Tracer:
         raise errors.TracerArrayConversionError(self)
 
     def __setitem__(self, index: Any, value: Any) -> None:
+        write = getattr(self.aval, "_setitem", None)  # a type that can be written: a reference
+        if write is not None:
+            write(self, index, value)
+            return
         raise TypeError(
             "JAX arrays are immutable and do not support in-place item assignment. Instead of "
             "x[idx] = y, use x = x.at[idx].set(y) or another .at[] method."

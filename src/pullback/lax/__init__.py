@@ -4,6 +4,7 @@ from ..api.placement import device_put_p as device_put_p
 from ..api.placement import platform_dependent as platform_dependent
 from ..api.placement import with_sharding_constraint as with_sharding_constraint
 from ..control import callbacks as _callbacks  # noqa: F401 (it enters the map of callbacks)
+from ..control import discharge as _discharge  # noqa: F401 (it enters the rules of references)
 from ..control.cond import cond as cond
 from ..control.cond import cond_p as cond_p
 from ..control.cond import switch as switch

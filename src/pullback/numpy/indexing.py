@@ -648,7 +648,8 @@ def take_index(
 
 def getitem(self: Any, idx: Any, /) -> Any:
     """`x[idx]`, as NumPy indexes; out of bounds, positions are clamped."""
-    return take_index(self, idx)
+    read = getattr(getattr(self, "aval", None), "_getitem", None)  # a mutable reference's
+    return take_index(self, idx) if read is None else read(self, idx)
 
 
 keys.advanced_getitem[0] = getitem

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
+from ..control.refs import indexing as ref_indexing
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import NonConcreteBooleanIndexError
@@ -443,3 +444,11 @@ class _IndexUpdateRef:
 
 # `power` of two arrays; the module of ufuncs, which is built on this one, puts it here.
 power_hook: list[Callable[[Any, Any], Any]] = [lax.pow]
+
+
+# What references (control/refs) are read and written with: positions out of bounds are clamped.
+ref_indexing.update(
+    get=take_index,
+    set=lambda x, idx, v: update(x, idx, v, "set", mode="clip"),
+    add=lambda x, idx, v: update(x, idx, v, "add", mode="clip"),
+)

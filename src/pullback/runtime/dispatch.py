@@ -18,6 +18,7 @@ from ..backends import interface
 from ..control.call import jit_p
 from ..core.avals import typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from ..core.refs import holds_refs, ref_effect
 from ..core.source import current as current_source
 from ..core.trace import Trace, Tracer, escaped_tracer_error, install_base
 from ..primitives import common, keys
@@ -44,8 +45,12 @@ class EvalTrace(Trace):
             if isinstance(x, Tracer):
                 raise escaped_tracer_error(x)
         if primitive is jit_p:
+            if ref_effect in params["jaxpr"].effects:
+                return jit_p.rules["discharge"](tracers, params)
             donated = params["donated_invars"]
             return run(executable(params["jaxpr"], donated), tracers, donated)
+        if "discharge" in primitive.rules and holds_refs(primitive, params):
+            return primitive.rules["discharge"](tracers, params)
         impl = primitive.rules.get("impl")
         if impl is not None:
             return impl(*tracers, **params)

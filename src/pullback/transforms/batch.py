@@ -11,6 +11,7 @@ from ..core import source
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
+from ..core.refs import holds_refs
 from ..core.symbolic import Zero
 from ..core.trace import Trace, Tracer, check_leaks, current_trace, extend_axis_env, use_trace
 from ..primitives.shape import broadcast, reduce_sum, transpose
@@ -89,6 +90,9 @@ class BatchTrace(Trace):
     def process_primitive(
         self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
     ) -> Any:
+        if "discharge" in primitive.rules and holds_refs(primitive, params):
+            with use_trace(self):
+                return primitive.rules["discharge"](tracers, params)
         vals, dims = zip(*map(self.split, tracers), strict=True) if tracers else ((), ())
         axis_rule = primitive.rules.get("axis_batch")
         with use_trace(self.parent_trace):  # type: ignore[arg-type]

@@ -12,6 +12,7 @@ from .. import dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
+from ..core.refs import holds_refs
 from ..core.symbolic import SymbolicZero, Zero, instantiate_zeros
 from ..core.trace import Trace, Tracer, check_leaks, current_trace, use_trace
 
@@ -97,9 +98,13 @@ class JVPTrace(Trace):
     def process_primitive(
         self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
     ) -> Any:
+        rules = primitive.rules
+        if "discharge" in rules and holds_refs(primitive, params):
+            with use_trace(self):
+                return rules["discharge"](tracers, params)
         primals, tangents = zip(*map(self.split, tracers), strict=True) if tracers else ((), ())
         with use_trace(self.parent_trace):  # type: ignore[arg-type]
-            if all(type(t) is Zero for t in tangents):
+            if all(type(t) is Zero for t in tangents) and "always_jvp" not in rules:
                 return primitive.bind(*primals, **params)
             out, tangent = primitive.rule("jvp")(primals, tangents, **params)
         if primitive.multiple_results:

@@ -12,6 +12,7 @@ from typing import Any
 from .. import dtypes
 from ..core.avals import typeof
 from ..core.jaxpr import Jaxpr
+from ..core.refs import operations, ref_effect
 from ..core.symbolic import Zero
 from ..core.trace import check_leaks, current_trace, use_trace
 from .jvp import JVPTrace
@@ -52,4 +53,6 @@ def linearize_flat(
             )
     tangents_out = [t for _, t in outs]
     jaxpr, residuals = pe.finish([t for t in tangents_out if type(t) is not Zero])
+    if ref_effect in jaxpr.effects:
+        jaxpr, residuals = operations["discharge"](jaxpr, residuals)
     return primals_out, [t if type(t) is Zero else None for t in tangents_out], jaxpr, residuals

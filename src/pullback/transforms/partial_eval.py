@@ -13,6 +13,7 @@ from typing import Any
 
 from ..core.build import JaxprTrace, JaxprTracer, close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
+from ..core.refs import holds_refs
 from ..core.trace import Trace, Tracer, current_trace, use_trace
 
 
@@ -35,10 +36,16 @@ class PartialEvalTrace(Trace):
         self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
     ) -> Any:
         unknown = [self.is_unknown(x) for x in tracers]
+        rules = primitive.rules
         if not any(unknown):
+            if "always_staged" in rules and rules["always_staged"](self, tracers, params):
+                return self.stage(primitive, tracers, params)
             with use_trace(self.parent_trace):  # type: ignore[arg-type]
                 return primitive.bind(*tracers, **params)
-        rule = primitive.rules.get("partial_eval")
+        if "discharge" in rules and holds_refs(primitive, params):
+            with use_trace(self):
+                return rules["discharge"](tracers, params)
+        rule = rules.get("partial_eval")
         if rule is not None:
             return rule(self, unknown, tracers, params)
         return self.stage(primitive, tracers, params)

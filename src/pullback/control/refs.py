@@ -1,0 +1,862 @@
+"""Mutable references: making, reading and writing them; and discharging, which turns a program
+that mentions references into one that takes their values and gives the new ones.
+
+    { r:Ref x. y <- r[0]; r[0] <- x }   becomes   { v x. y = v[0]; w = v.at[0].set(x) in (y, w) }
+
+Programs keep their references as far as a backend or a transformation: the primitives that hold
+programs have a `discharge` rule, which reads the references that the program is given, binds the
+program without them, and writes back those that it changed. Only the operations here differentiate
+and vectorise with references in hand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from .. import config, dtypes, tree
+from ..core import show
+from ..core.avals import ShapedArray, typeof
+from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
+from ..core.primitive import Primitive
+from ..core.refs import (
+    AbstractRef,
+    Ref,
+    holds_refs,
+    is_ref,
+    is_ref_aval,
+    operations,
+    ref_effect,
+)
+from ..core.symbolic import Zero, instantiate_zeros
+from ..core.trace import Trace, Tracer, current_trace, use_trace
+from ..primitives.common import as_array
+from ..primitives.convert import convert_element_type
+from ..primitives.index import dynamic_slice, dynamic_update_slice
+from ..primitives.shape import broadcast
+from ..transforms.batch import batch_flat, matchaxis
+from .call import call_params, jit_p
+
+# How arrays are indexed, from the numpy layer: get(x, idx), set(x, idx, v), add(x, idx, v).
+indexing: dict[str, Callable[..., Any]] = {}
+unflatten = tree.unflatten  # the rules below have a parameter `tree`
+_EFFECTS = frozenset({ref_effect})
+
+
+# --- indices ---
+class RefSlice:
+    """`size` elements from `start` (which may be traced) by `stride`."""
+
+    __slots__ = ("size", "start", "stride")
+
+    def __init__(self, start: Any, size: int, stride: int = 1) -> None:
+        self.start, self.size, self.stride = start, size, stride
+
+    def __repr__(self) -> str:
+        return f"Slice(start={self.start}, size={self.size}, stride={self.stride})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RefSlice) and (self.start, self.size, self.stride) == (
+            other.start,
+            other.size,
+            other.stride,
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.start, self.size, self.stride))
+
+
+def _flatten_slice(s: RefSlice) -> Any:
+    if type(s.start) is int:
+        return (), (s.start, s.size, s.stride)
+    return (s.start,), (None, s.size, s.stride)
+
+
+tree.register_pytree_node(
+    RefSlice,
+    _flatten_slice,
+    lambda aux, children: RefSlice(children[0] if children else aux[0], *aux[1:]),
+)
+
+
+def ds(start: Any, size: int | None = None, stride: int | None = None) -> RefSlice | slice:
+    """A slice for indexing references: `size` elements from `start`, which may be traced, by
+    `stride`. With one argument, `ds(n)` is the first n elements.
+
+    >>> ds(1, 2)
+    Slice(start=1, size=2, stride=1)
+
+    Raises ValueError if `stride` is below 1.
+    """
+    if start is None:
+        return slice(None, size, stride)
+    step = 1 if stride is None else stride
+    if size is None:
+        start, size = 0, start
+    if step < 1:
+        raise ValueError(f"ds: the stride must be at least 1, got {step}.")
+    return RefSlice(start, size, step)
+
+
+def _entries(idx: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
+    """An index as one integer, integer array or RefSlice an axis; None if it is another kind of
+    index (with masks, new axes, steps backwards).
+    """
+    given = idx if isinstance(idx, tuple) else (idx,)
+    dots = sum(e is Ellipsis for e in given)
+    n = len(given) - dots
+    if n > len(shape):
+        raise ValueError(f"`indices` must not be longer than `shape`: {idx=}, {shape=}")
+    full = [slice(None)] * (len(shape) - n)
+    flat: list[Any] = []
+    for e in given:
+        flat += full if e is Ellipsis else [e]
+    flat += full if not dots else []
+    if len(flat) != len(shape):
+        return None
+    done = [_entry(e, k, n) for k, (e, n) in enumerate(zip(flat, shape, strict=True))]
+    return None if any(e is None for e in done) else tuple(done)
+
+
+def _entry(e: Any, axis: int, size: int) -> Any:
+    if isinstance(e, slice):
+        start, stop, step = e.indices(size)
+        if step < 1:
+            return None
+        return RefSlice(start, max(0, -(-(stop - start) // step)), step)
+    if isinstance(e, RefSlice):
+        return e
+    if e is None or isinstance(e, (bool, np.bool_, list)):
+        return None
+    aval = typeof(e)
+    if not dtypes.is_integer(aval.dtype):
+        return None
+    if not isinstance(e, Tracer) and aval.shape == ():
+        k = int(e)
+        if not -size <= k < size:
+            raise ValueError(f"Out of bound indexer: idx={k}, dim={size} of axis {axis}.")
+        return np.int32(k % size)
+    return e
+
+
+def _place(value: Any, entries: Sequence[Any]) -> tuple[Any, list[Any], Any]:
+    """(the part of a value that an index touches, NumPy's index into it, where the part starts).
+
+    Slices whose start is traced are taken first, so that the rest is an index as NumPy knows them.
+    """
+    shape = typeof(value).shape
+    sizes, starts, rest, moved = list(shape), [0] * len(shape), [], False
+    for k, e in enumerate(entries):
+        if not isinstance(e, RefSlice):
+            rest.append(e)
+            continue
+        span = (e.size - 1) * e.stride + 1 if e.size else 0
+        if type(e.start) is int:
+            rest.append(slice(e.start, e.start + span, e.stride))
+        else:
+            sizes[k], starts[k], moved = span, e.start, True
+            rest.append(slice(0, span, e.stride))
+    return (dynamic_slice(value, starts, sizes), rest, starts) if moved else (value, rest, None)
+
+
+def _whole(entries: Sequence[Any], shape: Sequence[int]) -> bool:
+    return all(
+        isinstance(e, RefSlice)
+        and type(e.start) is int
+        and (e.start, e.size, e.stride) == (0, n, 1)
+        for e, n in zip(entries, shape, strict=True)
+    )
+
+
+def _read(value: Any, entries: Sequence[Any]) -> Any:
+    """The elements of an array at an index."""
+    if _whole(entries, typeof(value).shape):
+        return value
+    part, rest, _ = _place(value, entries)
+    return indexing["get"](part, tuple(rest))
+
+
+def _write(value: Any, entries: Sequence[Any], new: Any, how: str) -> Any:
+    """The array with the elements at an index set, or added to."""
+    if how == "set" and _whole(entries, typeof(value).shape):
+        return new
+    part, rest, starts = _place(value, entries)
+    changed = indexing[how](part, tuple(rest), new)
+    return changed if starts is None else dynamic_update_slice(value, changed, starts)
+
+
+# --- the primitives ---
+_programs: dict[Any, ClosedJaxpr] = {}
+
+
+def _program(kind: str, inner: Any, avals: Sequence[Any], treedef: Any) -> ClosedJaxpr:
+    """The operation as a program on the value: get: (value, *idx) -> elements; swap: (value, new,
+    *idx) -> (old elements, new value); addupdate: (value, x, *idx) -> new value.
+    """
+    key = (kind, inner, tuple(avals), treedef, config.trace_values())
+    found = _programs.get(key)
+    if found is None:
+
+        def fun(value: Any, *rest: Any) -> list[Any]:
+            if kind == "get":
+                return [_read(value, tree.unflatten(treedef, rest))]
+            entries = tree.unflatten(treedef, rest[1:])
+            if kind == "swap":
+                return [_read(value, entries), _write(value, entries, rest[0], "set")]
+            return [_write(value, entries, rest[0], "add")]
+
+        found = _programs[key] = close_jaxpr(*trace_to_jaxpr(fun, [inner, *avals]))[0]
+    return found
+
+
+def _check_is_ref(aval: Any, name: str) -> None:
+    if not is_ref_aval(aval):
+        raise TypeError(
+            f"{name} must be called on a mutable reference, got a value of type {aval}. Fix: make "
+            "one with new_ref."
+        )
+
+
+def _get_aval(ref: Any, *avals: Any, tree: Any) -> Any:
+    _check_is_ref(ref, "`get`")
+    return _program("get", ref.inner_aval, avals, tree).out_avals[0].strip_weak_type(), _EFFECTS
+
+
+def _swap_aval(ref: Any, new: Any, *avals: Any, tree: Any) -> Any:
+    out = _get_aval(ref, *avals, tree=tree)[0]
+    _check_value("swap", ref, new, out)
+    return out, _EFFECTS
+
+
+def _add_aval(ref: Any, x: Any, *avals: Any, tree: Any) -> Any:
+    _check_value("addupdate", ref, x, _get_aval(ref, *avals, tree=tree)[0])
+    return [], _EFFECTS
+
+
+def _check_value(name: str, ref: Any, new: Any, want: Any) -> None:
+    if new.shape != want.shape:
+        raise ValueError(
+            f"Invalid shape for `{name}`. Ref shape: {ref.shape}. Expected shape: {want.shape}. "
+            f"Value shape: {new.shape}. Fix: broadcast the value, jnp.broadcast_to(value, "
+            f"{want.shape})."
+        )
+    if new.dtype != want.dtype:
+        raise ValueError(
+            f"Invalid dtype for `{name}`. Ref dtype: {ref.dtype}. Value dtype: {new.dtype}. Fix: "
+            f"value.astype('{ref.dtype}')."
+        )
+
+
+def _run(kind: str, ref: Ref, args: Sequence[Any], treedef: Any) -> list[Any]:
+    """An operation on a reference that holds an array. The old value's memory goes to the new."""
+    value = ref._held()
+    closed = _program(kind, typeof(value), [typeof(x) for x in args], treedef)
+    donated = [kind != "get", *(False for _ in args)]
+    return jit_p.bind(  # type: ignore[no-any-return]
+        value, *args, **call_params(closed, kind, donated_invars=donated)
+    )
+
+
+def _own(x: Any) -> Any:
+    """An array that nobody else holds."""
+    return as_array(x).copy()
+
+
+def _get_impl(ref: Any, *idx: Any, tree: Any) -> Any:
+    if treedef_is_whole(tree, ref.shape):
+        return _own(ref._held())  # the reference's own array is changed in place
+    return _run("get", ref, idx, tree)[0]
+
+
+def treedef_is_whole(treedef: Any, shape: Any) -> bool:
+    """Does an index without operands take the whole array?"""
+    return not treedef.num_leaves and _whole(tree.unflatten(treedef, ()), shape)
+
+
+def _swap_impl(ref: Any, new: Any, *idx: Any, tree: Any) -> Any:
+    if treedef_is_whole(tree, ref.shape):
+        old, ref._value = ref._held(), _own(new)
+        return old
+    old, ref._value = _run("swap", ref, [new, *idx], tree)
+    return old
+
+
+def _add_impl(ref: Any, x: Any, *idx: Any, tree: Any) -> Any:
+    (ref._value,) = _run("addupdate", ref, [x, *idx], tree)
+    return []
+
+
+def _tangent(kind: str, ref: Any, ref_dot: Any, x_dot: Any) -> None:
+    """Exception if a value that is differentiated goes into a reference that is not."""
+    if type(ref_dot) is Zero and type(x_dot) is not Zero:
+        raise Exception(
+            f"performing {kind} operation with a differentiated value on a non-differentiated "
+            f"array reference of type {typeof(ref)}. Move the array reference to be an argument of "
+            "the differentiated function? Fix: make it inside with new_ref, or write "
+            "lax.stop_gradient(value)."
+        )
+
+
+def _get_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
+    out = get_p.bind(*primals, tree=tree)
+    if type(tangents[0]) is Zero:
+        return out, Zero(typeof(out).to_tangent_aval())
+    return out, get_p.bind(tangents[0], *primals[1:], tree=tree)
+
+
+def _swap_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
+    _tangent("a set/swap", primals[0], tangents[0], tangents[1])
+    out = swap_p.bind(*primals, tree=tree)
+    if type(tangents[0]) is Zero:
+        return out, Zero(typeof(out).to_tangent_aval())
+    x_dot = instantiate_zeros(tangents[1])
+    return out, swap_p.bind(tangents[0], x_dot, *primals[2:], tree=tree)
+
+
+def _add_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
+    _tangent("an addupdate", primals[0], tangents[0], tangents[1])
+    addupdate_p.bind(*primals, tree=tree)
+    if type(tangents[1]) is not Zero:
+        addupdate_p.bind(tangents[0], tangents[1], *primals[2:], tree=tree)
+    return [], []
+
+
+def _get_batch(axis: Any, args: Any, dims: Any, *, tree: Any) -> Any:
+    if all(d is None for d in dims):
+        return None
+    value = read_ref(args[0])
+    (out,), (dim,) = batch_flat(
+        lambda v, *idx: [_read(v, unflatten(tree, idx))], [value, *args[1:]], dims, axis
+    )
+    return out, dim
+
+
+def _update_batch(name: str, how: str) -> Callable[..., Any]:
+    def rule(axis: Any, args: Any, dims: Any, *, tree: Any) -> Any:
+        if all(d is None for d in dims):
+            return None
+        if dims[0] is None:
+            raise Exception(
+                f"performing {name} operation with vmapped value on an unbatched array reference "
+                f"of type {typeof(args[0])}. Move the array reference to be an argument to the "
+                "vmapped function?"
+            )
+
+        def fun(value: Any, x: Any, *idx: Any) -> list[Any]:
+            entries = unflatten(tree, idx)
+            return [_write(value, entries, x, how), _read(value, entries)]
+
+        (new, old), (dim, old_dim) = batch_flat(fun, [read_ref(args[0]), *args[1:]], dims, axis)
+        write_ref(args[0], matchaxis(axis.size, dim, dims[0], new))
+        return ([], []) if how == "add" else (old, old_dim)
+
+    return rule
+
+
+get_p = Primitive(
+    "get",
+    effectful=True,
+    abstract_eval=_get_aval,
+    impl=_get_impl,
+    jvp=_get_jvp,
+    axis_batch=_get_batch,
+)
+swap_p = Primitive(
+    "swap",
+    effectful=True,
+    abstract_eval=_swap_aval,
+    impl=_swap_impl,
+    jvp=_swap_jvp,
+    axis_batch=_update_batch("a set/swap", "set"),
+)
+addupdate_p = Primitive(
+    "addupdate",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=_add_aval,
+    impl=_add_impl,
+    jvp=_add_jvp,
+    axis_batch=_update_batch("an addupdate", "add"),
+)
+
+
+def _new_aval(aval: Any, *, kind: Any, memory_space: Any) -> Any:
+    return AbstractRef(aval.strip_weak_type(), memory_space, kind), _EFFECTS
+
+
+def _new_impl(x: Any, *, kind: Any, memory_space: Any) -> Any:
+    value = _own(x)
+    aval = typeof(value).strip_weak_type()
+    if typeof(value).weak_type:
+        value = convert_element_type(value, aval.dtype)
+    return Ref(AbstractRef(aval, memory_space, kind), value)
+
+
+def _new_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    """A reference and the reference to its tangent, which may become non-zero later."""
+    ref = new_ref_p.bind(*primals, **params)
+    aval = typeof(ref).inner_aval.to_tangent_aval()
+    if aval.dtype == dtypes.float0:
+        return ref, Zero(AbstractRef(aval))
+    tangent = instantiate_zeros(tangents[0])
+    return ref, new_ref_p.bind(tangent, **{**params, "kind": "tangent"})
+
+
+def _new_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    """What is written into it may be mapped: a reference made under vmap always is."""
+    x = broadcast(args[0], (axis.size,)) if dims[0] is None else args[0]
+    return new_ref_p.bind(x, **params), 0 if dims[0] is None else dims[0]
+
+
+def _stage_tangent(trace: Any, tracers: Any, params: dict[str, Any]) -> bool:
+    """A tangent's reference belongs to the linear program even if it starts from zeros."""
+    return bool(params["kind"] == "tangent")
+
+
+new_ref_p = Primitive(
+    "new_ref",
+    effectful=True,
+    abstract_eval=_new_aval,
+    impl=_new_impl,
+    jvp=_new_jvp,
+    axis_batch=_new_batch,
+    always_jvp=True,  # type: ignore[arg-type]
+    always_staged=_stage_tangent,
+)
+
+
+def _empty_impl(*, ty: Any, memory_space: Any) -> Any:
+    return _new_impl(np.zeros(ty.shape, ty.dtype), kind=None, memory_space=memory_space)
+
+
+def _empty_batch(axis: Any, args: Any, dims: Any, *, ty: Any, memory_space: Any) -> Any:
+    batched = ty.update(shape=(axis.size, *ty.shape))
+    return empty_ref_p.bind(ty=batched, memory_space=memory_space), 0
+
+
+def _empty_jvp(primals: Any, tangents: Any, *, ty: Any, memory_space: Any) -> Any:
+    zeros = instantiate_zeros(Zero(ty))
+    return _new_jvp([zeros], [Zero(ty.to_tangent_aval())], kind=None, memory_space=memory_space)
+
+
+empty_ref_p = Primitive(
+    "empty_ref",
+    effectful=True,
+    abstract_eval=lambda *, ty, memory_space: (AbstractRef(ty, memory_space), _EFFECTS),
+    impl=_empty_impl,
+    jvp=_empty_jvp,
+    axis_batch=_empty_batch,
+    always_jvp=True,  # type: ignore[arg-type]
+)
+
+
+def _freeze_aval(ref: Any) -> Any:
+    _check_is_ref(ref, "`freeze`")
+    return ref.inner_aval, _EFFECTS
+
+
+def _freeze_jvp(primals: Any, tangents: Any) -> Any:
+    out = freeze_p.bind(*primals)
+    if type(tangents[0]) is Zero:
+        return out, Zero(typeof(out).to_tangent_aval())
+    return out, freeze_p.bind(tangents[0])
+
+
+freeze_p: Primitive = Primitive(
+    "freeze",
+    effectful=True,
+    abstract_eval=_freeze_aval,
+    impl=lambda ref: _own(ref._held()),
+    jvp=_freeze_jvp,
+    batch=lambda args, dims: (freeze_p.bind(*args), dims[0]),
+)
+
+
+def _free_impl(ref: Any) -> Any:
+    ref._held()
+    ref._value = None
+    return []
+
+
+def _free_jvp(primals: Any, tangents: Any) -> Any:
+    for ref in (primals[0], tangents[0]):
+        if type(ref) is not Zero:
+            free_ref_p.bind(ref)
+    return [], []
+
+
+free_ref_p: Primitive = Primitive(
+    "free_ref",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=lambda ref: ([], _EFFECTS),
+    impl=_free_impl,
+    jvp=_free_jvp,
+    batch=lambda args, dims: (free_ref_p.bind(*args), []),
+)
+
+
+# --- what users call ---
+def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Any:
+    """A mutable reference to a copy of an array.
+
+    >>> r = new_ref(jnp.zeros(2)); r[0] += 1.0; r[...]
+    Array([1., 0.], dtype=float32)
+
+    Inside jit, grad, vmap and loops references are read and written as outside; a function that is
+    transformed cannot return them. Raises TypeError for anything but an array or a number.
+    """
+    try:
+        aval = typeof(init_val)
+    except TypeError:
+        aval = None
+    if not isinstance(aval, ShapedArray):
+        raise TypeError(
+            "Error interpreting argument to new_ref as a JAX value. The problematic value is of "
+            f"type {type(init_val)} and was passed to new_ref at position 0. Fix: pass one array; "
+            "for a pytree, jax.tree.map(new_ref, values)."
+        )
+    return new_ref_p.bind(init_val, kind=kind, memory_space=memory_space)
+
+
+def empty_ref(ty: Any, memory_space: Any = None) -> Any:
+    """A mutable reference to an array of the shape and dtype of `ty` (a ShapeDtypeStruct or aval),
+    whose elements are to be written before they are read (they are zeros).
+    """
+    aval = ty if isinstance(ty, ShapedArray) else ShapedArray(ty.shape, ty.dtype)
+    return empty_ref_p.bind(ty=aval, memory_space=memory_space)
+
+
+def freeze(ref: Any) -> Any:
+    """The array that a reference holds, when no more will be written."""
+    _check_is_ref(_aval_of(ref), "`freeze`")
+    return freeze_p.bind(ref)
+
+
+def free_ref(ref: Any) -> None:
+    """Gives a reference's memory back; reading it afterwards is an error."""
+    _check_is_ref(_aval_of(ref), "`free_ref`")
+    free_ref_p.bind(ref)
+
+
+def _aval_of(ref: Any) -> Any:
+    try:
+        return typeof(ref)
+    except TypeError:
+        return type(ref)
+
+
+def _parts(ref: Any, idx: Any, name: str) -> tuple[list[Any], Any]:
+    """The operands of an index, and its structure; TypeError if `ref` is no reference."""
+    aval = _aval_of(ref)
+    _check_is_ref(aval, name)
+    entries = _entries(Ellipsis if idx is None else idx, aval.shape)
+    if entries is None:
+        return [], None
+    return tree.flatten(entries)
+
+
+def get(ref: Any, idx: Any = None) -> Any:
+    """`ref[idx]`: the elements of a reference at an index; all of them without one."""
+    leaves, treedef = _parts(ref, idx, "`get`")
+    if treedef is None:
+        return indexing["get"](get(ref), idx)
+    return get_p.bind(ref, *leaves, tree=treedef)
+
+
+def _cast(ref: Any, value: Any) -> Any:
+    """A value for a reference: numbers without a firm type take the reference's."""
+    aval, dtype = typeof(value), typeof(ref).dtype
+    if aval.dtype == dtype and not aval.weak_type:
+        return value
+    if (
+        aval.weak_type
+        and dtypes.promote_types(aval.dtype, dtype) == dtype
+        and _same_kind(aval.dtype, dtype)
+    ):
+        return convert_element_type(value, dtype)
+    return value
+
+
+def _same_kind(a: Any, b: Any) -> bool:
+    return dtypes.is_inexact(a) == dtypes.is_inexact(b)
+
+
+def swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -> Any:
+    """Sets the elements of a reference at an index; returns what they were.
+
+    `value` must have the shape of the elements and the reference's dtype; ValueError otherwise.
+    """
+    leaves, treedef = _parts(ref, idx, f"`{_function_name}`")
+    value = _cast(ref, value)
+    if treedef is None:
+        whole = get(ref)
+        swap(ref, None, indexing["set"](whole, idx, value))
+        return indexing["get"](whole, idx)
+    _swap_aval(typeof(ref), typeof(value), *map(typeof, leaves), tree=treedef)
+    return swap_p.bind(ref, value, *leaves, tree=treedef)
+
+
+def set_ref(ref: Any, idx: Any, value: Any) -> None:
+    """`ref[idx] = value`. `value` must have the shape of the elements; ValueError otherwise."""
+    swap(ref, idx, value, "ref_set")
+
+
+def addupdate(ref: Any, idx: Any, x: Any) -> None:
+    """`ref[idx] += x`, as one operation: positions that come twice are added to twice."""
+    leaves, treedef = _parts(ref, idx, "`addupdate`")
+    x = _cast(ref, x)
+    if treedef is None:
+        swap(ref, None, indexing["add"](get(ref), idx, x))
+        return
+    _add_aval(typeof(ref), typeof(x), *map(typeof, leaves), tree=treedef)
+    addupdate_p.bind(ref, x, *leaves, tree=treedef)
+
+
+operations.update(get=get, set=set_ref, addupdate=addupdate)
+
+
+def _whole_tree(ref: Any) -> Any:
+    return tree.flatten(_entries(Ellipsis, typeof(ref).shape))[1]
+
+
+def read_ref(ref: Any) -> Any:
+    """The whole value; of a reference that is not traced, its own array."""
+    if type(ref) is Ref:
+        return ref._held()
+    return get_p.bind(ref, tree=_whole_tree(ref))
+
+
+def write_ref(ref: Any, value: Any) -> None:
+    """Sets the whole value, which nobody else may hold."""
+    if type(ref) is Ref:
+        ref._value = value
+    else:
+        swap_p.bind(ref, value, tree=_whole_tree(ref))
+
+
+# --- discharging ---
+class RefCell(Tracer):
+    """A reference inside a program that is being discharged: a name for its current value."""
+
+    __slots__ = ("aval", "value")
+
+    def __init__(self, trace: Trace, aval: Any, value: Any) -> None:
+        self._trace = trace
+        self.aval, self.value = aval, value
+
+
+class DischargeTrace(Trace):
+    """Runs a program, its references being cells of this trace; all else is the parent's."""
+
+    __slots__ = ()
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        rule = _CELLS.get(primitive)
+        if rule is not None and (
+            not tracers or not is_ref(tracers[0]) or isinstance(tracers[0], RefCell)
+        ):
+            with use_trace(self.parent_trace):  # type: ignore[arg-type]
+                return rule(self, *tracers, **params)
+        if holds_refs(primitive, params):
+            with use_trace(self):
+                return primitive.rules["discharge"](tracers, params)
+        with use_trace(self.parent_trace):  # type: ignore[arg-type]
+            return primitive.bind(*tracers, **params)
+
+    def _without(self, fun: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that a custom rule's equation holds, its own references discharged."""
+
+        def discharged(*args: Any) -> Any:
+            return run_discharged(fun, args)
+
+        return discharged
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
+    ) -> Any:
+        parent: Any = self.parent_trace
+        with use_trace(parent):
+            return parent.process_custom_jvp_call(
+                primitive, self._without(fun), jvp, tracers, symbolic_zeros=symbolic_zeros
+            )
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Any,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        tracers: Any,
+        *,
+        out_trees: Any,
+        symbolic_zeros: bool,
+    ) -> Any:
+        parent: Any = self.parent_trace
+        with use_trace(parent):
+            return parent.process_custom_vjp_call(
+                primitive,
+                self._without(fun),
+                fwd,
+                bwd,
+                tracers,
+                out_trees=out_trees,
+                symbolic_zeros=symbolic_zeros,
+            )
+
+
+def _cell_get(trace: Any, ref: Any, *idx: Any, tree: Any) -> Any:
+    return _read(ref.value, unflatten(tree, idx))
+
+
+def _cell_swap(trace: Any, ref: Any, new: Any, *idx: Any, tree: Any) -> Any:
+    entries = unflatten(tree, idx)
+    old, ref.value = _read(ref.value, entries), _write(ref.value, entries, new, "set")
+    return old
+
+
+def _cell_add(trace: Any, ref: Any, x: Any, *idx: Any, tree: Any) -> Any:
+    ref.value = _write(ref.value, unflatten(tree, idx), x, "add")
+    return []
+
+
+def _cell_new(trace: Any, x: Any, *, kind: Any, memory_space: Any) -> Any:
+    aval = _new_aval(typeof(x), kind=kind, memory_space=memory_space)[0]
+    if typeof(x).weak_type:
+        x = convert_element_type(x, aval.inner_aval.dtype)
+    return RefCell(trace, aval, x)
+
+
+_CELLS: dict[Primitive, Callable[..., Any]] = {
+    get_p: _cell_get,
+    swap_p: _cell_swap,
+    addupdate_p: _cell_add,
+    new_ref_p: _cell_new,
+    empty_ref_p: lambda trace, *, ty, memory_space: RefCell(
+        trace, AbstractRef(ty, memory_space), instantiate_zeros(Zero(ty))
+    ),
+    freeze_p: lambda trace, ref: ref.value,
+    free_ref_p: lambda trace, ref: [],
+}
+
+
+def run_discharged(fun: Callable[..., Sequence[Any]], args: Sequence[Any]) -> list[Any]:
+    """Runs a function whose references are all its own."""
+    trace = DischargeTrace(current_trace())
+    with use_trace(trace):
+        outs = list(fun(*args))
+    trace.invalidate()
+    return outs
+
+
+def discharge(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[int]]:
+    """(a program without references, the arguments that are references it writes): it takes their
+    values instead, and gives, after its own results, the new values of those that it writes.
+    Remembered.
+    """
+    found = closed.derived.get("discharge")
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    written: list[int] = []
+
+    def fun(*args: Any) -> list[Any]:
+        trace = DischargeTrace(current_trace())
+        cells = {
+            k: RefCell(trace, a, x)
+            for k, (a, x) in enumerate(zip(closed.in_avals, args, strict=True))
+            if is_ref_aval(a)
+        }
+        with use_trace(trace):
+            outs = eval_jaxpr(
+                closed.jaxpr, closed.consts, *(cells.get(k, x) for k, x in enumerate(args))
+            )
+        trace.invalidate()
+        written[:] = [k for k, cell in cells.items() if cell.value is not args[k]]
+        return [*outs, *(cells[k].value for k in written)]
+
+    avals = [a.inner_aval if is_ref_aval(a) else a for a in closed.in_avals]
+    jaxpr, consts = trace_to_jaxpr(fun, avals, closed.jaxpr.debug_info)
+    result = close_jaxpr(jaxpr, consts)[0], written
+    closed.derived["discharge"] = result
+    return result
+
+
+def discharge_linear(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[Any]]:
+    """The same for a program whose references are its own and whose constants may be traced."""
+    if ref_effect not in jaxpr.effects:
+        return jaxpr, list(consts)
+    return trace_to_jaxpr(
+        lambda *args: run_discharged(lambda *xs: eval_jaxpr(jaxpr, consts, *xs), args),
+        jaxpr.in_avals,
+        jaxpr.debug_info,
+    )
+
+
+operations["discharge"] = discharge_linear
+
+
+def values_of(args: Sequence[Any]) -> list[Any]:
+    """Operands, with the values of references in their places."""
+    return [read_ref(x) if is_ref(x) else x for x in args]
+
+
+def _discharge_call(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    closed: ClosedJaxpr = params["jaxpr"]
+    pure, written = discharge(closed)
+    donated = [
+        d or (k in written and type(x) is Ref)
+        for k, (d, x) in enumerate(zip(params["donated_invars"], args, strict=True))
+    ]
+    held = call_params(pure, params["name"], like=params, donated_invars=donated)
+    outs = jit_p.bind(*values_of(args), **held)
+    n = len(closed.jaxpr.outvars)
+    for k, new in zip(written, outs[n:], strict=True):
+        write_ref(args[k], new)
+    return outs[:n]  # type: ignore[no-any-return]
+
+
+jit_p.rules["discharge"] = _discharge_call
+
+
+# --- printing: `y <- r[0]`, `r[0] <- x` and `r[0] += x` ---
+def _index_text(ref: Any, atoms: Sequence[str], treedef: Any) -> str:
+    names = iter(atoms)
+    shape = ref.aval.shape
+    entries = tree.unflatten(treedef, [None] * treedef.num_leaves)
+    if _whole(entries, shape):
+        return "..."
+    return ",".join(_entry_text(e, n, names) for e, n in zip(entries, shape, strict=True))
+
+
+def _entry_text(e: Any, n: int, names: Any) -> str:
+    if not isinstance(e, RefSlice):
+        return next(names).split(":")[0]  # type: ignore[no-any-return]
+    if type(e.start) is not int:
+        start = next(names).split(":")[0]
+        return f"{start}:{start}+{e.size}" + (f":{e.stride}" if e.stride != 1 else "")
+    stop = e.start + (e.size - 1) * e.stride + 1
+    text = f"{e.start or ''}:{stop if stop != n else ''}"
+    return text + (f":{e.stride}" if e.stride != 1 else "")
+
+
+def _show_get(eqn: Any, outs: Sequence[str], ins: Sequence[str]) -> str:
+    return f"{outs[0]} <- {ins[0]}[{_index_text(eqn.invars[0], ins[1:], eqn.params['tree'])}]"
+
+
+def _show_swap(eqn: Any, outs: Sequence[str], ins: Sequence[str]) -> str:
+    place = f"{ins[0]}[{_index_text(eqn.invars[0], ins[2:], eqn.params['tree'])}]"
+    if outs[0].startswith("_"):  # nobody reads it
+        return f"{place} <- {ins[1]}"
+    return f"{outs[0]}, {place} <- {place}, {ins[1]}"
+
+
+def _show_add(eqn: Any, outs: Sequence[str], ins: Sequence[str]) -> str:
+    return f"{ins[0]}[{_index_text(eqn.invars[0], ins[2:], eqn.params['tree'])}] += {ins[1]}"
+
+
+show.line_rules.update(get=_show_get, swap=_show_swap, addupdate=_show_add)

@@ -1,0 +1,209 @@
+"""Mutable references: their type, their effect, and the object that users hold.
+
+A reference is a cell with an array in it. Outside of transformations it is a `Ref`, under them a
+tracer whose aval is an `AbstractRef`; both are read and written by the primitives of control/refs,
+which give their indexing functions to `operations` here. Programs that mention references have
+`ref_effect`; before a backend sees them they are discharged: references become values that are
+passed in and handed out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from . import effects as fx
+from .avals import AbstractValue, typeof
+from .jaxpr import jaxprs_in_params
+from .trace import Tracer
+
+
+class RefEffect(fx.Effect):
+    """The program reads or writes a reference."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, RefEffect)
+
+    def __hash__(self) -> int:
+        return hash(RefEffect)
+
+    def __repr__(self) -> str:
+        return "Ref"
+
+
+ref_effect = RefEffect()
+for _set in (
+    fx.control_flow_allowed_effects,
+    fx.custom_derivatives_allowed_effects,
+    fx.lowerable_effects,
+    fx.remat_allowed_effects,
+    fx.vmap_allowed_effects,
+):
+    _set.add_type(RefEffect)
+
+
+class AbstractRef(AbstractValue):
+    """The type of references to arrays of the type `inner_aval`.
+
+    >>> typeof(new_ref(jnp.zeros(3)))
+    Ref{float32[3]}
+    """
+
+    __slots__ = ("inner_aval", "kind", "memory_space")
+
+    def __init__(self, inner_aval: Any, memory_space: Any = None, kind: Any = None) -> None:
+        self.inner_aval, self.memory_space, self.kind = inner_aval, memory_space, kind
+
+    shape = property(lambda self: self.inner_aval.shape)
+    dtype = property(lambda self: self.inner_aval.dtype)
+    ndim = property(lambda self: len(self.inner_aval.shape))
+    size = property(lambda self: self.inner_aval.size)
+    weak_type = property(lambda self: False)
+    sharding = property(lambda self: self.inner_aval.sharding)
+    vma = property(lambda self: self.inner_aval.vma)
+
+    def update(
+        self, inner_aval: Any = None, memory_space: Any = None, kind: Any = None, **changes: Any
+    ) -> AbstractRef:
+        inner = self.inner_aval if inner_aval is None else inner_aval
+        return AbstractRef(
+            inner.update(**changes) if changes else inner,
+            self.memory_space if memory_space is None else memory_space,
+            self.kind if kind is None else kind,
+        )
+
+    # What a tracer of this type does when it is indexed.
+    def _getitem(self, tracer: Any, idx: Any) -> Any:
+        return operations["get"](tracer, idx)
+
+    def _setitem(self, tracer: Any, idx: Any, value: Any) -> None:
+        operations["set"](tracer, idx, value)
+
+    def to_tangent_aval(self) -> AbstractRef:
+        return AbstractRef(self.inner_aval.to_tangent_aval(), self.memory_space, self.kind)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, AbstractRef) and (self.inner_aval, self.memory_space) == (
+            other.inner_aval,
+            other.memory_space,
+        )
+
+    def __hash__(self) -> int:
+        return hash((AbstractRef, self.inner_aval, self.memory_space))
+
+    def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
+        return f"Ref{{{self.inner_aval.str_short(short_dtypes=short_dtypes)}}}"
+
+    def __repr__(self) -> str:
+        return self.str_short()
+
+    __str__ = __repr__
+
+
+def is_ref_aval(aval: Any) -> bool:
+    return type(aval) is AbstractRef
+
+
+def is_ref(x: Any) -> bool:
+    """Is `x` a reference: a Ref, or a tracer of one?"""
+    if type(x) is Ref:
+        return True
+    return isinstance(x, Tracer) and type(x.aval) is AbstractRef
+
+
+# get(ref, index), set(ref, index, value), addupdate(ref, index, value), and discharge(jaxpr,
+# consts) for programs whose references are their own: from control/refs.
+operations: dict[str, Callable[..., Any]] = {}
+
+
+class _RefMeta(type):
+    def __instancecheck__(cls, x: Any) -> bool:
+        return is_ref(x)
+
+
+class Ref(metaclass=_RefMeta):
+    """A reference to an array that operations can change in place; made by `new_ref`.
+
+    >>> r = new_ref(jnp.zeros(3)); r[0] = 5.0; r[...]
+    Array([5., 0., 0.], dtype=float32)
+    """
+
+    __slots__ = ("__weakref__", "_aval", "_value")
+
+    def __init__(self, aval: AbstractRef, value: Any) -> None:
+        self._aval, self._value = aval, value
+
+    aval = property(lambda self: self._aval)
+    shape = property(lambda self: self._aval.shape)
+    dtype = property(lambda self: self._aval.dtype)
+    ndim = property(lambda self: self._aval.ndim)
+    size = property(lambda self: self._aval.size)
+    sharding = property(lambda self: getattr(self._held(), "sharding", None))
+    committed = property(lambda self: bool(getattr(self._held(), "committed", False)))
+    format = property(lambda self: getattr(self._held(), "format", None))
+
+    def _held(self) -> Any:
+        """The array; ValueError if the reference was frozen or freed."""
+        if self._value is None:
+            raise ValueError(
+                f"the reference of type {self._aval} was freed. Fix: read it before free_ref, or "
+                "make a new one with new_ref."
+            )
+        return self._value
+
+    def unsafe_buffer_pointer(self) -> Any:
+        return self._held().unsafe_buffer_pointer()
+
+    def addupdate(self, value: Any, idx: Any = ...) -> None:
+        """Adds to the elements at an index."""
+        operations["addupdate"](self, idx, value)
+
+    @property
+    def at(self) -> Any:
+        raise NotImplementedError(
+            "references have no `.at`. Fix: assign to the elements, ref[idx] = value."
+        )
+
+    def __getitem__(self, idx: Any) -> Any:
+        return operations["get"](self, idx)
+
+    def __setitem__(self, idx: Any, value: Any) -> None:
+        operations["set"](self, idx, value)
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise TypeError("len() of unsized object")
+        return self.shape[0]  # type: ignore[no-any-return]
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(
+            f"a reference of type {self._aval} cannot be iterated over. Fix: read it first, "
+            "ref[...]."
+        )
+
+    def __repr__(self) -> str:
+        return "Ref" + repr(self._value).removeprefix("Array")
+
+
+def ref_value_aval(x: Any) -> Any:
+    """The type of the array that a reference holds."""
+    return typeof(x).inner_aval
+
+
+def holds_refs(primitive: Any, params: dict[str, Any]) -> bool:
+    """Does an operation hold a program that mentions references, and know how to discharge it?"""
+    return "discharge" in primitive.rules and any(
+        ref_effect in j.effects for j in jaxprs_in_params(params)
+    )
+
+
+def check_not_returned(x: Any, what: Callable[[], str]) -> None:
+    """ValueError if a traced function returns a reference."""
+    if is_ref(x):
+        raise ValueError(
+            f"function {what()} returned a mutable array reference of type {x.aval}, but mutable "
+            "array references cannot be returned. Fix: return its value, ref[...]; a reference "
+            "that the function is given is changed in place, and need not be returned."
+        )
