@@ -19,6 +19,7 @@ from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
+from forked import in_child
 from llvm_kernels import i64, loop, var
 
 import pullback
@@ -302,22 +303,15 @@ def fork() -> None:
     x = jnp.arange(3_000_000, dtype=jnp.float32) / 3e6
     expected = float(heavy(x))
     later = heavy(x)  # under way while the process forks
-    child = os.fork()
-    if child == 0:
-        code = 1
-        try:
-            assert float(heavy(x)) == expected
-            assert float(later) == expected
-            fresh = jit(lambda x: jnp.cos(x).sum() * 2)
-            np.testing.assert_allclose(fresh(x), 2 * np.cos(np.asarray(x, np.float64)).sum(),
-                                       rtol=1e-5)  # fmt: skip
-            code = 0
-        except BaseException as error:
-            print(repr(error), file=sys.stderr)
-        finally:
-            os._exit(code)
-    _, status = os.waitpid(child, 0)
-    assert os.waitstatus_to_exitcode(status) == 0
+
+    def child() -> None:
+        assert float(heavy(x)) == expected
+        assert float(later) == expected
+        fresh = jit(lambda x: jnp.cos(x).sum() * 2)
+        np.testing.assert_allclose(fresh(x), 2 * np.cos(np.asarray(x, np.float64)).sum(),
+                                   rtol=1e-5)  # fmt: skip
+
+    in_child(child)
     assert float(heavy(x)) == expected == float(later)
 
 

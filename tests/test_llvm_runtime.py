@@ -209,6 +209,7 @@ def test_fork_and_pool_kinds(pool, loader):
     code = """
 import os, numpy as np, sys
 sys.path[:0] = [{!r}, {!r}]
+from forked import exit_code
 from llvm_kernels import reduction
 from pullback.backends.llvm import run_kernel, set_num_threads
 set_num_threads(2)
@@ -223,8 +224,7 @@ for _ in range(20):
 assert out == 3e6
 if pid == 0:
     os._exit(0)
-_, status = os.waitpid(pid, 0)
-assert status == 0, status
+assert exit_code(pid) == 0
 print("fine")
 """.format(os.path.dirname(__file__), os.path.join(os.path.dirname(__file__), "..", "src"))
     env = {**os.environ, "PULLBACK_POOL": pool, "PULLBACK_LOADER": loader}

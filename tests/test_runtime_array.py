@@ -16,6 +16,7 @@ import weakref
 import ml_dtypes
 import numpy as np
 import pytest
+from forked import in_child
 
 from pullback import errors
 from pullback.core.avals import ShapedArray, intern
@@ -415,19 +416,19 @@ def test_fork_while_another_thread_allocates() -> None:
         while not stop.is_set():
             A.make_array(np.ones(64, F32), copy=True)
 
+    def allocate() -> None:
+        a = A.make_array(np.ones(100, F32), copy=True)
+        assert float(A.np_view(a).sum()) == 100
+
     thread = threading.Thread(target=churn)
     thread.start()
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)  # threads change places between any two hooks of a fork
     try:
-        for _ in range(5):
-            pid = os.fork()
-            if pid == 0:
-                try:
-                    a = A.make_array(np.ones(100, F32), copy=True)
-                    os._exit(0 if float(A.np_view(a).sum()) == 100 else 1)
-                finally:
-                    os._exit(2)
-            assert os.waitpid(pid, 0)[1] == 0
+        for _ in range(20):
+            in_child(allocate)
     finally:
+        sys.setswitchinterval(interval)
         stop.set()
         thread.join()
 

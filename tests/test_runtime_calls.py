@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forked import in_child
 
 from pullback import config
 from pullback.backends import llvm
@@ -645,13 +646,11 @@ def test_after_a_fork() -> None:
     f = stub.new_function(slow)
     a, b = full(1), full(2)
     add(f, a, b)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            os._exit(0 if values(f(a, b)) == [3.0] * N else 1)
-        finally:
-            os._exit(2)
-    assert os.waitpid(pid, 0)[1] == 0
+
+    def call() -> None:
+        assert values(f(a, b)) == [3.0] * N
+
+    in_child(call)
 
 
 @native_only

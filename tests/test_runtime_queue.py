@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import gc
+import os
 import threading
 import weakref
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import in_child
 
 import pullback
 from pullback import jit
@@ -145,3 +147,43 @@ def test_nothing_keeps_the_arguments() -> None:
     del x
     gc.collect()
     assert gone() is None
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
+def test_fork_while_another_thread_computes_and_compiles() -> None:
+    """Long computations of the forking thread are done in the child too; those of another thread
+    are done there, or have failed with a reason; and the child compiles."""
+    stop = threading.Event()
+    heavy = jit(lambda x: jnp.sin(x).sum())
+    x = jnp.ones(N)
+    expected = float(heavy(x))
+    latest: list[Any] = []
+
+    def work() -> None:
+        k = 0
+        while not stop.is_set():
+            latest[:] = [heavy(x)]
+            k += 1
+            jit(lambda x, k=k: jnp.tanh(x * k) + k)(1.0)
+            latest[0].block_until_ready()
+
+    def check() -> None:
+        assert float(mine) == expected
+        assert float(heavy(x)) == expected
+        try:
+            theirs = float(latest[0]) if latest else expected
+        except JaxRuntimeError as error:
+            assert "block_until_ready() before os.fork()" in str(error)
+        else:
+            assert theirs == expected
+        assert abs(float(jit(lambda x: jnp.cos(x) * 3 + 2)(1.0)) - 3.620907) < 1e-5
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(6):
+            mine = heavy(x)
+            in_child(check)
+    finally:
+        stop.set()
+        thread.join()

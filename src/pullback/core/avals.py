@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import config, dtypes
 from ..errors import JAXTypeError
+from ..forking import renewed
 
 
 class AbstractValue:
@@ -236,7 +237,7 @@ def _rebuild(
 
 
 _interned: dict[ShapedArray, ShapedArray] = {}
-_intern_lock = threading.Lock()
+_intern_lock = renewed(threading.Lock())
 
 
 def intern(aval: ShapedArray) -> ShapedArray:

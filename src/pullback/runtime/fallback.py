@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.forking import renewed
 from pullback.runtime import native_layout as L
 
 __all__ = ["ArrayImpl", "Fallback", "JitFunction"]
@@ -36,7 +37,7 @@ class _Blocks:
         self.alloc_address: int = ctypes.cast(libc.malloc, ctypes.c_void_p).value or 0
         self.free_address: int = ctypes.cast(libc.free, ctypes.c_void_p).value or 0
         self.in_use = self.peak = self.allocations = 0
-        self._lock = threading.Lock()
+        self._lock = renewed(threading.Lock())
 
     def alloc(self, n: int) -> int | None:
         address: int | None = self._malloc(max(n, 64)) if 0 <= n <= L.LARGEST else None

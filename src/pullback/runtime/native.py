@@ -169,6 +169,23 @@ def _load_code(state: int) -> Any:
     return code
 
 
+def _around_forks(begins: int, ends: int) -> None:
+    """Has the C library call the first before a fork, the second after it in parent and child: the
+    child must not inherit a lock that a thread it does not have was holding.
+
+    Not os.register_at_fork: between its hooks Python may switch to a thread that then spins for
+    the lock with the GIL held, which the forking thread needs to go on.
+    """
+    libc = ctypes.CDLL(None)
+    hooks = [_P(begins), _P(ends), _P(ends)]
+    if hasattr(libc, "pthread_atfork"):
+        failed = libc.pthread_atfork(*hooks)
+    else:  # glibc has it in a part that is linked statically, over this:
+        failed = getattr(libc, "__register_atfork")(*hooks, _P(None))
+    if failed:
+        raise MemoryError("no memory for the hooks around a fork")
+
+
 class Native:
     """The native runtime of this process: code, state block, heap types, functions
     (`native_array.py` has them)."""
@@ -202,18 +219,9 @@ class Native:
         self.alloc_address: int = symbols["pb_alloc"]
         self.free_address: int = symbols["pb_free"]
         self.trim = ctypes.CFUNCTYPE(ctypes.c_int64)(symbols["pb_trim"])
-        self._lock_all = ctypes.PYFUNCTYPE(None, _P)(symbols["pb_lock"])
-        self._unlock_all = ctypes.PYFUNCTYPE(None, _P)(symbols["pb_unlock"])
         self.alloc = ctypes.PYFUNCTYPE(_P, ctypes.c_int64)(self.alloc_address)
         self.free = ctypes.PYFUNCTYPE(None, _P, ctypes.c_int64)(self.free_address)
-        if hasattr(os, "register_at_fork"):
-            # The child must not inherit a lock that a thread it does not have was holding.
-            unlock = lambda: self._unlock_all(self.state)
-            os.register_at_fork(
-                before=lambda: self._lock_all(self.state),
-                after_in_parent=unlock,
-                after_in_child=unlock,
-            )
+        _around_forks(symbols["pb_fork_begins"], symbols["pb_fork_ends"])
 
     def word(self, offset: int) -> ctypes.c_int64:
         """A word of the state block."""

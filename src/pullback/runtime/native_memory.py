@@ -47,7 +47,7 @@ def _size_of() -> Fn:
 
 
 def _lock() -> Fn:
-    f = Fn("pb_lock", "void", "ptr s")
+    f = Fn("pb_lock", "void", "ptr s", internal=True)
     p = f.gep("%s", L.LOCK)
     spins = f.var("i64", 0)
     f.go("try")
@@ -68,10 +68,23 @@ def _lock() -> Fn:
 
 
 def _unlock() -> Fn:
-    f = Fn("pb_unlock", "void", "ptr s")
+    f = Fn("pb_unlock", "void", "ptr s", internal=True)
     f.do(f"store atomic i32 0, ptr {f.gep('%s', L.LOCK)} release, align 4")
     f.ret()
     return f
+
+
+def _forks() -> list[Fn]:
+    """void fork_begins(), void fork_ends(): what the C library calls around a fork, in the thread
+    that forks. Nothing else of Python runs between them, so nobody waits for the lock with the GIL
+    held; whoever holds the lock now holds it for a few instructions."""
+    out = []
+    for name, what in (("pb_fork_begins", "pb_lock"), ("pb_fork_ends", "pb_unlock")):
+        f = Fn(name, "void", "")
+        f.own("void", what, f"ptr {f.state()}")
+        f.ret()
+        out.append(f)
+    return out
 
 
 def _count_use(f: Fn, s: str, size: str, label: str) -> None:
@@ -281,9 +294,9 @@ def _trim() -> Fn:
 
 
 def memory_functions() -> list[Fn]:
-    """Every function of the allocator; `pb_alloc`, `pb_free`, `pb_trim`, `pb_lock`, `pb_unlock`
-    are called from outside."""
+    """Every function of the allocator; `pb_alloc`, `pb_free`, `pb_trim`, `pb_fork_begins`,
+    `pb_fork_ends` are called from outside."""
     return [
-        _class_of(), _size_of(), _lock(), _unlock(), _map(), _unmap(), _grow_small(), _alloc(),
-        _free(), _trim(),
+        _class_of(), _size_of(), _lock(), _unlock(), *_forks(), _map(), _unmap(), _grow_small(),
+        _alloc(), _free(), _trim(),
     ]  # fmt: skip

@@ -59,6 +59,19 @@ class Job:
             for waiter in self._waiters:
                 waiter.release()
 
+    def abandon(self) -> None:
+        """In a forked child, whose parent alone has the thread that does the work: it has failed
+        here."""
+        self.lock = threading.RLock()
+        self._waiters = []
+        if not self._finished:
+            self.error = errors.JaxRuntimeError(
+                f"the computation {self.name} was under way in the parent when this process was "
+                "forked; its result is there alone. Fix: x.block_until_ready() before os.fork()."
+            )
+            self._fail(self)
+            self._finished = True
+
     def hook(self, cancel: Callable[[], None]) -> None:
         """From now on `cancel()` stops what the job does; at once if it was cancelled before."""
         with self.lock:
@@ -147,20 +160,27 @@ class Queue:
         return self._running is None and not self._jobs
 
     def drain(self) -> None:
-        """Waits until everything that was submitted is done. Errors stay with their arrays."""
+        """Waits until everything that has been submitted is done (not for what others submit
+        meanwhile). Errors stay with their arrays."""
         if self.is_current():
             return
-        while True:
-            try:
-                last = self._jobs[-1]
-            except IndexError:
-                last = self._running  # type: ignore[assignment]
-            if last is None:
-                return  # type: ignore[unreachable]
-            if not last.finished():
-                last._block()
-            elif not self._jobs:
-                return
+        last: Job | None
+        try:
+            last = self._jobs[-1]
+        except IndexError:
+            last = self._running
+        if last is not None and not last.finished():
+            last._block()
+
+    def inherit(self, other: Queue) -> None:
+        """In a forked child: takes over what the parent's queue had not begun; what it was doing
+        has failed here, unless the thread that forked was doing it."""
+        if other._running is not None and not other.is_current():
+            other._running.abandon()
+        for job in other._jobs:
+            if job is not other._running:
+                job.lock = threading.RLock()
+                self.submit(job)
 
     def _work(self) -> None:
         while True:
@@ -182,8 +202,9 @@ def queue() -> Queue:
 
 
 def _restart() -> None:
-    # A child has the jobs' memory but not the thread: it starts with an empty queue.
-    _queue[0] = Queue()
+    # A child has the jobs' memory but not the thread.
+    old, _queue[0] = _queue[0], Queue()
+    _queue[0].inherit(old)
 
 
 if hasattr(os, "register_at_fork"):

@@ -35,6 +35,7 @@ from pullback.backends import llvm
 from pullback.backends.llvm import threads
 from pullback.backends.llvm.table import POOL
 from pullback.core import avals, trace
+from pullback.forking import renewed
 from pullback.runtime import native_layout as L
 from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import alloc_address, engine, free_address
@@ -53,7 +54,7 @@ JitFunction: Any = engine.JitFunction
 _native = engine if isinstance(engine, Native) else None
 _signature = engine.functions["signature"]
 _MAX_ENTRIES = 512  # of one function; 8 times as many of one operator
-_lock = threading.RLock()
+_lock = renewed(threading.RLock())
 
 
 def new_function(slow: Callable[..., Any], statics: int = 0) -> Any:

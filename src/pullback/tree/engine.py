@@ -26,6 +26,7 @@ from itertools import islice
 from types import NoneType
 from typing import Any
 
+from pullback.forking import renewed
 from pullback.tree import proto
 from pullback.tree.keys import DictKey, FlattenedIndexKey, GetAttrKey, SequenceKey
 
@@ -132,7 +133,7 @@ _entries: dict[type, Registration] = dict(_BUILTIN)
 _flatteners: dict[type, Callable[[Any, list[Any]], Node] | None] = dict.fromkeys(
     (int, float, bool, complex, str, bytes, object)
 )
-_lock = threading.Lock()
+_lock = renewed(threading.Lock())
 
 
 def declare_leaf_type(*types: type) -> None:

@@ -11,11 +11,12 @@ import threading
 from typing import Any
 
 from pullback.config import lazy_module
+from pullback.forking import renewed
 
 __all__ = ["JitCode"]
 
 binding = lazy_module("llvmlite.binding")
-_lock = threading.Lock()
+_lock = renewed(threading.Lock())
 _ready = False
 
 

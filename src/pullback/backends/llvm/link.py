@@ -21,11 +21,15 @@ import threading
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 
 from pullback.backends.llvm.target import Target
+from pullback.forking import Gate, renewed
 
-__all__ = ["CompileError", "assemble", "assembly", "llvm_library", "llvmlite_version"]
+__all__ = ["CompileError", "assemble", "assembly", "desk", "llvm_library", "llvmlite_version", "taken"]
 
 _FILE = {"win32": "llvmlite.dll", "darwin": "libllvmlite.dylib"}.get(sys.platform, "libllvmlite.so")
-_lock = threading.Lock()
+_lock = renewed(threading.Lock())
+# LLVM has locks of its own: a child that is forked while another thread is inside would meet them
+# shut.
+_gate = Gate()
 _local = threading.local()
 _library: ctypes.CDLL | None = None
 _MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants: renew it now and then
@@ -176,6 +180,36 @@ class _Compiler:
             lib.LLVMPY_DisposeModule(module)
 
 
+LEVELS = (0, 2)  # the code generation levels that we use
+
+
+def desk(target: Target) -> tuple[object, list[int]]:
+    """What a native thread needs to compile by itself (see workshop.py): who owns it; then the
+    addresses of five functions, a context, a zero, and target machines by level."""
+    lib, own = llvm_library(), _Compiler()
+    names = "ParseAssembly TargetMachineEmitToMemory DisposeModule ContextCreate ContextDispose"
+    functions = [
+        ctypes.cast(getattr(lib, "LLVMPY_" + name), c_void_p).value or 0 for name in names.split()
+    ]
+    machines = [own.machine(target, level) if level in LEVELS else 0 for level in range(4)]
+    return own, [*functions, own.context, 0, *machines]
+
+
+def taken(text: bytes, buffer: int, message: int) -> bytes:
+    """The bytes in a memory buffer that LLVM has filled, which this frees.
+
+    Raises CompileError when there is none, or when LLVM has left a message.
+    """
+    lib = llvm_library()
+    error = _take_string(lib, c_void_p(message))
+    if error or not buffer:
+        raise CompileError(f"internal error in pullback: LLVM: {error}\n{text.decode()}")
+    try:
+        return ctypes.string_at(lib.LLVMPY_GetBufferStart(buffer), lib.LLVMPY_GetBufferSize(buffer))
+    finally:
+        lib.LLVMPY_DisposeMemoryBuffer(buffer)
+
+
 def _compiler() -> _Compiler:
     compiler: _Compiler | None = getattr(_local, "compiler", None)
     if compiler is None:
@@ -189,9 +223,11 @@ def assemble(text: str, target: Target, level: int = 2) -> bytes:
 
     Raises CompileError when LLVM refuses the text.
     """
-    return _compiler().emit(text, target, level, True)
+    with _gate:
+        return _compiler().emit(text, target, level, True)
 
 
 def assembly(text: str, target: Target, level: int = 2) -> str:
     """The same module as assembler text, for PULLBACK_DEBUG=asm."""
-    return _compiler().emit(text, target, level, False).decode("utf-8", "replace")
+    with _gate:
+        return _compiler().emit(text, target, level, False).decode("utf-8", "replace")

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from pullback.backends.llvm.jit import JitCode
+from pullback.forking import renewed
 
 __all__ = ["Code", "Image", "LinkError", "link", "link_elf", "load_image"]
 
@@ -171,7 +172,7 @@ class _Memory:
 
 
 _memory: _Memory | None = None
-_lock = threading.Lock()
+_lock = renewed(threading.Lock())
 
 
 def _pages() -> _Memory:
