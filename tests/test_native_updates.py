@@ -119,3 +119,68 @@ def test_linear_in_program_size() -> None:
 
     seconds(10)
     assert seconds(800) < 12 * seconds(200)
+
+
+def in_loop(name: str) -> Callable[[Any], Any]:
+    """A loop whose updates read the array that they change."""
+
+    def body(i: Any, a: Any) -> Any:
+        slide = lambda n: lax.dynamic_slice(a, (i, 0), (n, 10))
+        put = lambda v: lax.dynamic_update_slice(a, v, (i + 1, 0))
+        return {
+            "element": lambda: a.at[i, 3].set(a[i - 1, 2] * 0.5 + 1),
+            "own row": lambda: a.at[i].set(a[i - 1] * 0.5 + a[39 - i]),
+            "own row reversed": lambda: a.at[i].set(a[i, ::-1] + a[i]),
+            "slices that overlap": lambda: put(slide(4) * 0.9),
+            "added row": lambda: a.at[i].add(jnp.sin(a[i - 1]) + a.sum(1)[i]),
+            "twice": lambda: a.at[i].set(a[i - 1] * 0.5).at[i - 1].add(a[i + 1]),
+            "column": lambda: a.at[:, 0].set(a[:, 1] + a[::-1, 0]),
+            "places": lambda: a.at[jnp.arange(3) + i, 0].set(a[i, :3]),
+            "drops": lambda: a.at[i + 20, 2].set(a[i, 2] + 1, mode="drop"),
+            "read afterwards": lambda: a.at[i, 0].set(a[i, 1] + 1) + a[0, 0] * 0.01,
+        }[name]()
+
+    return lambda a: lax.fori_loop(0, 30, body, a)
+
+
+LOOPS = ["element", "own row", "own row reversed", "slices that overlap", "added row", "twice"]
+LOOPS += ["column", "places", "drops", "read afterwards"]
+
+
+@pytest.mark.parametrize("name", LOOPS)
+def test_updates_in_loops(name: str) -> None:
+    a = np.random.default_rng(5).standard_normal((40, 10)).astype(F)
+    assert len(check(in_loop(name), a).program.kernels) == 1
+
+
+@pytest.mark.parametrize("name", ["element", "own row"])
+def test_updates_in_loops_do_not_copy(name: str) -> None:
+    """A step costs what it writes, however large the array is."""
+
+    def seconds(rows: int) -> float:
+        run = pullback.jit(in_loop(name))
+        a = jnp.zeros((rows, 10))
+        run(a).block_until_ready()
+        best = 1.0
+        for _ in range(10):
+            start = time.perf_counter()
+            run(a).block_until_ready()
+            best = min(best, time.perf_counter() - start)
+        return best
+
+    assert seconds(40_000) < 20 * seconds(40) + 2e-3  # the copy at the start is there
+
+
+@pytest.mark.parametrize("by", [1, 3, -2])
+def test_counters_of_loops(by: int) -> None:
+    """A carry that only counts is the loop's index: its bounds decide comparisons, not values."""
+
+    def f(x: Any) -> Any:
+        def step(carry: Any, row: Any) -> Any:
+            i, total = carry
+            inside = jnp.where((i >= 0) & (i < 40), x[jnp.clip(i, 0, 39)], -1.0)
+            return (i + by, total + inside * row), (i, x[i], i < 7, i * i)
+
+        return lax.scan(step, (jnp.int32(5), jnp.float32(0)), x, reverse=by == 3)
+
+    check(f, X)

@@ -122,6 +122,7 @@ class Builder:
         self.buf_levels: dict[Buf, int] = {}  # nor above the scope of their scratch
         self.extents = extents
         self.count = 0
+        self.known: dict[Any, Any] = {}  # integer atoms whose value is an index with bounds
         self._interned: dict[Any, Ix] = {}
         self._leaves: dict[Any, _Leaf] = {}
 
@@ -208,13 +209,55 @@ class Builder:
         found = scope.memo.get(key)
         if found is None:
             found = _fold(op, args)
+            value = None
+            if found is None and self.known:
+                value = self._ranged(op, args, dtype)
+                if type(value) is Const:
+                    found = value
             if found is None:
                 self.count += 1
                 found = Var(f"v{self.count}", dtype)
+                if value is not None:
+                    self.known[found] = value
                 self.levels[found] = level
                 scope.stmts.append(Let(found, op, tuple(args), attrs))
             scope.memo[key] = found
         return found
+
+    def _value_of(self, a: Atom) -> Any:
+        """An integer atom as an index with bounds, where that is known."""
+        if type(a) is Const:
+            return a.value if a.dtype[0] in "iu" else None
+        found = self.known.get(a)
+        if found is None and self.levels[a] == 0:  # type: ignore[index]
+            found = next((n for n, v in self.dims.items() if v is a), None)
+            if found is None:
+                found = next((n for (n, d), v in self.scalars.items() if v is a), None)
+        return found if isinstance(found, Ix) or type(found) is int else None
+
+    def _ranged(self, op: str, args: Sequence[Atom], dtype: str) -> Any:
+        """What the bounds of indices say about a comparison (a literal), or about the result of
+        integer arithmetic (an index, if it cannot overflow)."""
+        if op not in _RANGED:
+            return None
+        values = [self._value_of(a) for a in args]
+        if None in values or not any(isinstance(v, Ix) for v in values):
+            return None
+        if op == "convert":
+            result = values[0]
+        elif op in ("add", "sub"):
+            result = (self.add if op == "add" else self.sub)(*values)
+        else:
+            gap = self.sub(*values)
+            low, high = (gap, gap) if isinstance(gap, int) else (gap.lo, gap.hi)
+            always, never = _RANGED[op]
+            if always(low, high):
+                return TRUE
+            return FALSE if never(low, high) else None
+        if isinstance(result, int) or dtype not in _INT_BITS:
+            return None
+        top = 1 << (_INT_BITS[dtype] - 1)
+        return result if -top <= result.lo and result.hi < top else None
 
     def load(self, buf: Buf, index: Atom, other: Atom | None = None) -> Var:
         """buf[index] under the current mask."""
@@ -581,8 +624,26 @@ class Builder:
             return min(max(int(a.value), lo), hi)
         if hi <= lo:
             return lo
+        ix = self.known.get(a)
+        if ix is not None and lo <= ix.lo and ix.hi <= hi:
+            return ix  # type: ignore[no-any-return]
         wide = a if a.dtype == "i64" else self.let("convert", (a,), "i64")
         return self.leaf_of(self.let("clamp", (self.dim(lo), wide, self.dim(hi)), "i64"), lo, hi)
+
+
+# Of a comparison x op y: whether it always holds, or never, by the bounds of x - y.
+_RANGED: dict[str, Any] = {
+    "lt": (lambda lo, hi: hi < 0, lambda lo, hi: lo >= 0),
+    "le": (lambda lo, hi: hi <= 0, lambda lo, hi: lo > 0),
+    "gt": (lambda lo, hi: lo > 0, lambda lo, hi: hi <= 0),
+    "ge": (lambda lo, hi: lo >= 0, lambda lo, hi: hi < 0),
+    "eq": (lambda lo, hi: lo == hi == 0, lambda lo, hi: lo > 0 or hi < 0),
+    "ne": (lambda lo, hi: lo > 0 or hi < 0, lambda lo, hi: lo == hi == 0),
+    "add": None,
+    "sub": None,
+    "convert": None,
+}
+_INT_BITS = {"i32": 32, "i64": 64}
 
 
 def _leaf_order(term: tuple[_Leaf, int]) -> int:
@@ -603,8 +664,8 @@ def _fold(op: str, args: Sequence[Atom]) -> Atom | None:
             (x.value == 0 and op == "add") or (x.value == 1 and op == "mul")
         ):
             return y
-    if op == "convert" and isinstance(args[0], Const):
-        return None
+    if op == "select" and isinstance(args[0], Const):
+        return args[1] if args[0].value else args[2]
     return None
 
 

@@ -17,7 +17,7 @@ from typing import Any
 from pullback.loops import rewrite
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import Nest, plan_units
-from pullback.loops.ir import Atom, Var
+from pullback.loops.ir import Atom, Const, Var
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -26,6 +26,7 @@ from pullback.loops.lower.graph import (
     Opaque,
     Slot,
     load_slot,
+    no_value,
     part_dtype,
     read,
     store_slot,
@@ -116,9 +117,25 @@ def outer_leaf(g: Graph, x: Node, held: Held) -> Node:
         cell = Cell(x.dtype)
         held.append((cell, x))
         return cell.leaf(g)
-    node = g.add(Node(x.shape, x.dtype, "leaf"))
-    node.at = lambda b, idx: read(x, b, idx)
-    return node
+    return g.leaf(OuterSlot(x), x.shape, x.dtype)
+
+
+class OuterSlot(Slot):
+    """The buffer of a value of the surrounding program, which has it when the region is written."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Node) -> None:
+        super().__init__(source.dtype, source.shape, "temp")
+        self.source = source
+
+    def buf(self, b: Builder) -> Any:
+        assert self.source.slot is not None
+        return self.source.slot.buf(b)
+
+    def base(self, b: Builder) -> Index:
+        assert self.source.slot is not None
+        return self.source.slot.base(b)
 
 
 class _Entered:
@@ -245,12 +262,38 @@ def _update_chain(
         if pair is None or (node is not out and last.get(node) == end):
             return []
         before = op.ins[pair]
-        others = Opaque("", [n for k, n in enumerate(op.ins) if k != pair], [])
-        if last.get(before, -1) != op.index or before in unit_reads(others):
+        if last.get(before, -1) != op.index:
+            return []
+        # One element is written after everything that decides it has been read.
+        if op.updates != 1 and before in unit_reads(_beside(op, pair)):
             return []
         chain.append((op, node.out))
         node = before
     return chain if chain and sum(o is out for o in body.outs) == 1 else []
+
+
+def _beside(op: Opaque, pair: int) -> Opaque:
+    """An operation's operands without the one that it updates."""
+    return Opaque("", [n for k, n in enumerate(op.ins) if k != pair], [])
+
+
+def separate(leaf: Node, out: Node) -> None:
+    """Before planning: what updates of a carry read of the carry itself is computed before them,
+    so that they may work in its buffer. For updates much smaller than the carry."""
+    node = out
+    while node is not leaf:
+        op = node.source
+        pair = None if op is None else next((i for i, o in op.inplace if o == node.out), None)
+        if op is None or pair is None:
+            return
+        before = op.ins[pair]
+        for k, n in enumerate(op.ins):
+            if k != pair and n.kind == "pw" and n.shape and op.updates != 1:
+                found: set[Node] = set()
+                _reads(n, set(), found)
+                if before in found and 2 * n.size <= before.size:
+                    n.wanted = True
+        node = before
 
 
 def _in_place(b: Builder, body: Body, carry: Carry, start: int) -> None:
@@ -347,6 +390,8 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         lambda gr: [*(outer_leaf(gr, n, held) for n in body_consts), *carried(gr)],
         frozen if batched else None,
     )
+    for leaf, out in zip(body.leaves[nb:], body.outs, strict=True):
+        separate(leaf, out)
     if _host_if(g, [cond, body], programs):
         return while_steps(g, ins, outs, params, cond.work + body.work)
     arrays = [k for k, n in enumerate(init) if not in_register(n)]
@@ -416,6 +461,18 @@ def _run_body(
     return results
 
 
+def _registers(init: Sequence[Node]) -> list[int]:
+    return [k for k, n in enumerate(init) if in_register(n)]
+
+
+def _know(b: Builder, ix: Index) -> Atom:
+    """An index as an atom whose bounds the builder keeps in mind."""
+    atom = b.atom(ix)
+    if not isinstance(ix, int) and not isinstance(atom, Const):
+        b.known[atom] = ix
+    return atom
+
+
 def _store_scalars(
     b: Builder, op: Opaque, where: Sequence[int], cells: Sequence[Cell], finals: Sequence[Var]
 ) -> None:
@@ -426,8 +483,39 @@ def _store_scalars(
         store_slot(b, out.slot, (), out.dtype, (), cell.value)
 
 
+def _counters(
+    closed: Any, init: Sequence[Node], nk: int, length: int
+) -> dict[int, tuple[int, int]]:
+    """Carries that only count: (first value, step) of each. They are the loop's own index, so
+    that what they select lies within known bounds."""
+    jaxpr = closed.jaxpr
+    made = {v: eqn for eqn in jaxpr.eqns for v in eqn.outvars}
+    found = {}
+    for k, x in enumerate(init):
+        first = getattr(x.at, "literal", None)
+        if x.shape or x.dtype not in ("i32", "i64") or type(first) is not int:
+            continue
+        eqn = made.get(jaxpr.outvars[k]) if not hasattr(jaxpr.outvars[k], "val") else None
+        if eqn is None or eqn.primitive.name != "add" or eqn.invars[0] is not jaxpr.invars[nk + k]:
+            continue
+        step = getattr(eqn.invars[1], "val", None)
+        if step is None:
+            continue
+        last = first + int(step) * length
+        if -(1 << 31) <= min(first, last) and max(first, last) < 1 << 31:
+            found[k] = (first, int(step))
+    return found
+
+
 @rule("scan")
 def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    if params["length"] == 0:  # the body is never run, and need not have a meaning
+        first = params["num_consts"]
+        rows = (
+            g.pointwise(shape, dtype, [], lambda b, idx, t=dtype: no_value(t), 0.0)
+            for shape, dtype in outs[params["num_carry"] :]
+        )
+        return [*ins[first : first + params["num_carry"]], *rows]
     if _known(g, [params["jaxpr"]]):
         return scan_steps(g, ins, outs, params, 0.0)
     length, reverse = params["length"], params["reverse"]
@@ -455,10 +543,19 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         ]
 
     body = Body(g, params["jaxpr"], leaves)
+    for leaf, out in zip(body.leaves[nk : nk + nc], body.outs, strict=False):
+        separate(leaf, out)
     if _host_if(g, [body], [params["jaxpr"]]):
         return scan_steps(g, ins, outs, params, body.work)
     arrays = [k for k, n in enumerate(init) if not in_register(n)]
-    scalars = [k for k, n in enumerate(init) if in_register(n)]
+    counters = _counters(params["jaxpr"], init, nk, length)
+    counting = [
+        (cell, init[k].dtype, *counters[k])
+        for cell, k in zip(cells, _registers(init), strict=True)
+        if k in counters
+    ]
+    cells[:] = [c for c, k in zip(cells, _registers(init), strict=True) if k not in counters]
+    scalars = [k for k in _registers(init) if k not in counters]
     ys = list(range(nc, len(outs)))
 
     def emit(b: Builder, op: Opaque) -> None:
@@ -477,10 +574,21 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
             place[0] = b.sub(length - 1, ix) if reverse else ix
             _regroup(cells, [v for _, v in carries])
             with _Entered(b):
+                _know(b, place[0])
+                for cell, dtype, first, by in counting:
+                    cell.value = (
+                        b.let("convert", (_know(b, b.add(b.mul(ix, by), first)),), dtype)
+                        if dtype != "i64"
+                        else _know(b, b.add(b.mul(ix, by), first))
+                    )
                 return _run_body(b, body, carry, scalars, rows)
 
         finals = b.loop(length, "seq", step, carries) if length else list(start)
         _store_scalars(b, op, scalars, cells, finals)  # type: ignore[arg-type]
+        for k, (first, by) in counters.items():
+            slot = op.outs[k].slot
+            assert slot is not None
+            store_slot(b, slot, (), init[k].dtype, (), b.const(first + by * length, init[k].dtype))
 
     modes = ["scalar" if not n.shape else "buffer" for n in consts]
     modes += ["scalar" if not n.shape else "once" for n in init]

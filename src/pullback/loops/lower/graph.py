@@ -243,6 +243,11 @@ class Opaque:
     )  # outputs that were given the buffer of their input
     live: bool = False
     index: int = -1
+    # Pointwise values that follow may be computed by the operation itself (see epilogue.py):
+    # `joined` is then its own result, which is no longer stored, and `last` what is stored.
+    joins: bool = False
+    joined: Node | None = None
+    last: Any = None
 
 
 class Graph:
@@ -314,6 +319,12 @@ class Graph:
 
     def opaque(self, op: Opaque, outs: Sequence[tuple[tuple[int, ...], str]]) -> list[Node]:
         op.equation = self.equation
+        if self.parent is not None:
+            for x, mode in zip(op.ins, op.modes, strict=True):
+                # A row of a scanned array, say, is computed where it is read, unless it must be
+                # in memory.
+                if mode == "buffer" and x.shape and x.kind == "leaf" and x.at and x.slot is None:
+                    x.kind = "pw"
         for k, (shape, dtype) in enumerate(outs):
             node = self.add(Node(shape, dtype, "opq"))
             node.source, node.out = op, k
