@@ -11,7 +11,10 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read
-from pullback.loops.ops import NARROW_FLOATS, identity_of, limits
+from pullback.loops.ops import FLOATS, NARROW_FLOATS, identity_of, limits
+
+
+SHORT = 16  # elements of a reduction that is unrolled
 
 
 def accumulator(dtype: str) -> str:
@@ -78,11 +81,41 @@ for _name, _op in (
     RULES[_name] = simple(_op)
 
 
+def _first_of_best(g: Graph, is_max: bool, x: Node, axis: int, index: str) -> Node:
+    """Where a row has its extreme value: two reductions that run in lanes, where one that carries
+    a value and its place does not. An extreme that is NaN is at the first NaN."""
+    best = reduce_one(g, "max" if is_max else "min", x, (axis,))
+    count, floats = x.shape[axis], x.dtype in FLOATS
+
+    def element(b: Builder, idx: tuple[Index, ...]) -> Sequence[Atom]:
+        value = read(x, b, idx)
+        here = b.let("eq", (value, read(best, b, idx[:axis])), "bool")
+        if floats:
+            here = b.let("or", (here, b.let("ne", (value, value), "bool")), "bool")
+        place = scalar_convert(b, b.atom(idx[axis]), index)
+        return (b.select(here, place, b.const(count, index)),)
+
+    red = Reduction(
+        x.shape,
+        (axis,),
+        (index,),
+        element,
+        lambda b: (b.const(count, index),),
+        ("min",),
+        lambda b, accs: (accs[0],),
+        [(x, None), (best, tuple(range(axis)))],
+        own=4.0,
+    )
+    return g.reduction(red, [index])[0]
+
+
 def _arg(is_max: bool) -> Rule:
     def lower(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> list[Node]:
         x, (axis,) = ins[0], tuple(params["axes"])
         index = outs[0][1]
         worst = limits(x.dtype)[0 if is_max else 1]
+        if axis == len(x.shape) - 1 and x.shape[axis] > SHORT and index in ("i32", "i64"):
+            return [_first_of_best(g, is_max, x, axis, index)]
 
         def element(b: Builder, idx: tuple[Index, ...]) -> Sequence[Atom]:
             return read(x, b, idx), scalar_convert(b, b.atom(idx[axis]), index)
