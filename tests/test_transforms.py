@@ -12,7 +12,7 @@ import jax as J
 import jax.numpy
 import numpy as np
 import pytest
-from test_fuzz import equal
+from fuzz_compare import equal
 
 import pullback as P
 import pullback.nn
@@ -331,6 +331,31 @@ def test_forward_of_custom_vjp(jitted: bool) -> None:
 
     raises(build, np.zeros((0,), "float32"))
     raises(build, x3)
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+@pytest.mark.parametrize("name", ["cond", "while", "scan", "no steps", "dropped", "dropped inside"])
+def test_forward_of_custom_vjp_not_reached(name: str, jitted: bool) -> None:
+    """A forward derivative that there is not may not stand where it would not be evaluated, unless
+    nothing needs its result."""
+
+    def build(m: Any) -> Any:
+        g, lax = _custom_vjp(m), m.lax
+        f = {
+            "cond": lambda x: lax.cond(x > 5, g, lambda v: v, x),
+            "while": lambda x: lax.while_loop(lambda v: v < 0, g, x),
+            "scan": lambda x: lax.scan(lambda v, _: (g(v), None), x, None, length=2)[0],
+            "no steps": lambda x: lax.scan(lambda v, _: (g(v), None), x, None, length=0)[0],
+        }.get(name, lambda x: lax.cond(x > 5, g, lambda v: v, x))
+        if name == "dropped":
+            return m.jit(lambda x: m.jvp(f, (x,), (x,))[0])
+        if name == "dropped inside":
+            return m.jit(lambda x: m.jit(lambda v: m.jvp(f, (v,), (v,)))(x)[0])
+        forward = lambda x: m.jvp(f, (x,), (x,))
+        return m.jit(forward) if jitted else forward
+
+    check = same if name in ("no steps", "dropped", "dropped inside") else raises
+    check(build, np.float32(0.5))
 
 
 def test_static_arguments_and_traces() -> None:

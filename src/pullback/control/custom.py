@@ -269,6 +269,10 @@ class _CustomCallPrimitive(Primitive):
         funs, tracers = args[: self.num_funs], args[self.num_funs :]
         return getattr(current_trace(), self.protocol)(self, *funs, tracers, **params)
 
+    def _bind_parts(self, args: Any, params: dict[str, Any]) -> Any:
+        rest = {k: v for k, v in params.items() if k != "subfuns"}
+        return self.bind(*params.get("subfuns", ()), *args, **rest)
+
 
 def _call_abstract_eval(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
     return call_jaxpr.out_avals, call_jaxpr.effects
@@ -728,6 +732,7 @@ custom_lin_p = Primitive(
     multiple_results=True,
     abstract_eval=lambda *avals, out_avals, **params: list(out_avals),
     impl=_lin_forward,
+    refuse=_lin_forward,
     # A derivative of the linear call would be the forward derivative that there is not.
     jvp=_lin_forward,
     transpose=_lin_transpose,

@@ -127,11 +127,8 @@ class NativeExecutable:
         def ready(kernel: Kernel, work: float) -> None:
             compilation.add(kernel, hurry and work <= QUICK_WORK)
 
-        try:
-            self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
-            self.kernels = compilation.finish()
-        finally:
-            compilation.close()
+        self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
+        self.kernels = compilation.finish()
         self.plan = llvm.encode(self.program, self.kernels)
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self._consts = [(slot, self._constant(value, slot)) for slot, value in self.program.consts]

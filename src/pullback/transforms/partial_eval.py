@@ -208,22 +208,42 @@ def dce_jaxpr(
         if not any(used) and not eqn.effects:
             continue
         rule = eqn.primitive.rules.get("dce")
-        if rule is not None and not all(used):
+        if rule is not None:
             new = rule(used, eqn)
             if new is None:
                 continue
-            eqn = new
+            eqn = eqn if _unchanged(eqn, new) else new
         eqns.append(eqn)
         live.update(v for v in eqn.invars if isinstance(v, Var))
     used_in = [v in live or keep for v, keep in zip(jaxpr.invars, keep_in, strict=True)]
     invars = [v for v, used in zip(jaxpr.invars, used_in, strict=True) if used]
-    effects = frozenset().union(*(e.effects for e in eqns)) if eqns else frozenset()
-    result = (
-        jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns[::-1], effects=effects),
-        used_in,
-    )
+    eqns.reverse()
+    whole = all(used_outputs) and all(used_in) and len(eqns) == len(jaxpr.eqns)
+    if whole and all(a is b for a, b in zip(eqns, jaxpr.eqns, strict=True)):
+        result = jaxpr, used_in  # the same object keeps what was derived from it
+    else:
+        effects = frozenset().union(*(e.effects for e in eqns)) if eqns else frozenset()
+        result = (
+            jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns, effects=effects),
+            used_in,
+        )
     jaxpr.derived[key] = result
     return result
+
+
+def _unchanged(old: JaxprEqn, new: JaxprEqn) -> bool:
+    """Whether a rule found nothing to drop from an equation."""
+
+    def same(a: Any, b: Any) -> bool:
+        if isinstance(a, tuple) and isinstance(b, tuple):
+            return len(a) == len(b) and all(map(same, a, b))
+        return a is b or (isinstance(a, int) and a == b)
+
+    return (
+        len(old.invars) == len(new.invars)
+        and len(old.outvars) == len(new.outvars)
+        and all(same(old.params[k], new.params.get(k)) for k in old.params)
+    )
 
 
 def dce_closed(
@@ -236,7 +256,7 @@ def dce_closed(
     }
     keep = [v in read for v in jaxpr.constvars]
     if all(keep):
-        return ClosedJaxpr(jaxpr, closed.consts), used_in
+        return closed if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, closed.consts), used_in
     constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
     return ClosedJaxpr(
         jaxpr.replace(constvars=constvars),
