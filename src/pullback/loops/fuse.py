@@ -18,6 +18,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from pullback.loops.epilogue import join_epilogues
 from pullback.loops.lower.graph import Axes, Graph, Node, Opaque, Reduction
 
 __all__ = ["Nest", "plan_units", "work_of"]
@@ -288,6 +289,7 @@ class _Planner:
 def plan_units(graph: Graph, outputs: Sequence[Node], atoms: Sequence[Node] = ()) -> list[Unit]:
     """The units in execution order. `outputs` end in memory; `atoms` are scalars that are read once
     all units have run."""
+    join_epilogues(graph, [*outputs, *atoms])
     opaques = _mark_live(graph, [*outputs, *atoms])
     _choose_roots(graph, outputs, opaques)
     planner = _Planner()

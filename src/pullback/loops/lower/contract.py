@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from pullback.loops.build import TRUE, Builder, Index
+from pullback.loops.epilogue import Finish
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import RULES, Outs, convert, literal, rule, scalar_convert
@@ -29,6 +30,7 @@ from pullback.loops.lower.graph import (
     read,
     store_slot,
 )
+from pullback.loops.lower.product import Product, emit_product, in_place, tile_type
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.shape import masked_read
 from pullback.loops.lower.statements import box
@@ -89,10 +91,10 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     acc = accumulator(dtype)
     m, n = math.prod(x.shape[k] for k in xf), math.prod(y.shape[k] for k in yf)
     depth = math.prod(x.shape[k] for k in xc)
+    if tile_type(part_dtype(acc)) and m >= 4 and n >= 4 and depth >= 4 and m * n * depth >= 8192:
+        return _blocked_dot(g, x, y, shape, dtype, acc, (xb, xf, xc), (yb, yf, yc))
     for operand, reuse in ((x, n), (y, m)):
         operand.reuse = max(operand.reuse, reuse)
-    if acc in PANEL and m >= 4 and n >= 8 and depth >= 4 and m * n * depth >= 8192:
-        return _tiled_dot(g, x, y, shape, dtype, acc, (xb, xf, xc), (yb, yf, yc))
     nb, nm, nn = len(xb), len(xf), len(yf)
     # Where rows of the right operand are contiguous, lanes run along them and the contracted index
     # runs outside.
@@ -154,81 +156,81 @@ def _reader(x: Node, parts: Split) -> Callable[[Builder, Index, Index, Index], A
     return at
 
 
+def _neighbours(x: Node) -> int | None:
+    """The axis along which elements are neighbours in memory, as far as one can tell."""
+    seen = 0
+    axes: Any = None
+    while x.slot is None and x.kind == "pw" and seen < 64:
+        big = [(d, a) for d, a in x.deps if d.size > 1]
+        if not big:
+            break
+        dep, own = max(big, key=lambda e: e[0].size)
+        inner = own if own is not None else tuple(range(len(dep.shape)))
+        axes = inner if axes is None else tuple(None if a is None else axes[a] for a in inner)
+        x, seen = dep, seen + 1
+    real = [k for k in range(len(x.shape)) if x.shape[k] != 1]
+    if not real:
+        return None
+    return real[-1] if axes is None else axes[real[-1]]  # type: ignore[no-any-return]
+
+
+def _blocked_dot(
+    g: Graph, x: Node, y: Node, shape: Any, dtype: str, acc: str, xs: Split, ys: Split
+) -> Node:
+    """A product by blocks, as an operation that what follows it may join."""
+    pairs = acc in COMPLEX
+    part = part_dtype(acc)
+    kind = tile_type(part)
+    assert kind is not None
+    batch = math.prod(x.shape[k] for k in xs[0])
+    m, n = math.prod(x.shape[k] for k in xs[1]), math.prod(y.shape[k] for k in ys[1])
+    depth = math.prod(x.shape[k] for k in xs[2])
+    left, right = _reader(x, xs), _reader(y, ys)
+    work = (1.0 if pairs else 0.25) * batch * m * n * depth
+    splits = ([x.shape[k] for k in xs[0]], [x.shape[k] for k in xs[1]], [y.shape[k] for k in ys[1]])
+
+    def whole(b: Builder, value: Any, source: str) -> Any:
+        return convert(b, value, source, acc) if pairs else scalar_convert(b, value, kind)
+
+    def emit(b: Builder, op: Opaque) -> None:
+        finish = Finish(op)
+
+        def put(b: Builder, bi: Index, i: Index, j: Index, value: Any) -> None:
+            idx = [v for k, e in zip((bi, i, j), splits, strict=True) for v in b.unravel(k, e)]
+            finish.put(b, tuple(idx), convert(b, value, acc if pairs else kind, dtype))
+
+        emit_product(
+            b,
+            Product(
+                kind,
+                batch,
+                m,
+                n,
+                depth,
+                lambda b, bi, i, k: whole(b, left(b, bi, i, k), x.dtype),
+                lambda b, bi, k, j: whole(b, right(b, bi, j, k), y.dtype),
+                put,
+                in_place(x, *xs, pairs) if x.dtype == acc == (acc if pairs else kind) else None,
+                in_place(y, *ys, pairs) if y.dtype == acc == (acc if pairs else kind) else None,
+                _neighbours(x) in xs[1],
+                _neighbours(y) in ys[2],
+                finish.into if dtype == acc == (acc if pairs else kind) else None,
+                pairs,
+            ),
+        )
+
+    modes = ["buffer" if n.kind in ("opq", "red", "leaf") else "once" for n in (x, y)]
+    op = Opaque("dot", [x, y], modes, emit=emit, work=work)
+    op.joins = True
+    return g.opaque(op, [(shape, dtype)])[0]
+
+
 def rows_of_tile(count: int, width: int) -> int:
     """Rows of a register tile: a divisor of the count if there is a good one."""
     best = 6 if width > 32 else 8 if width > 16 else 12
     if count <= best:
         return count
     return next((r for r in range(best, best - 3, -1) if count % r == 0), best)
-
-
-def _tiled_dot(
-    g: Graph, x: Node, y: Node, shape: Any, dtype: str, acc: str, xs: Split, ys: Split
-) -> Node:
-    batch = math.prod(x.shape[k] for k in xs[0])
-    m, n = math.prod(x.shape[k] for k in xs[1]), math.prod(y.shape[k] for k in ys[1])
-    depth = math.prod(x.shape[k] for k in xs[2])
-    left, right = _reader(x, xs), _reader(y, ys)
-    panel = min(PANEL[acc], n)
-    contiguous = bool(ys[1]) and max(ys[1]) == len(y.shape) - 1
-    packed = not (contiguous and (depth * n <= DIRECT or n <= PANEL[acc])) or y.dtype != acc
-    work = 0.25 * batch * m * n * depth
-
-    def emit(b: Builder, op: Opaque) -> None:
-        out = op.outs[0]
-        assert out.slot is not None
-        slot = out.slot
-
-        def put(bi: Index, i: Index, j: Index, value: Atom, mask: Atom | None) -> None:
-            store_slot(
-                b, slot, (batch, m, n), dtype, (bi, i, j), scalar_convert(b, value, dtype), mask
-            )
-
-        def fetch(bi: Index, i: Index, j: Index) -> Atom:
-            return scalar_convert(
-                b,
-                b.load(
-                    slot.buf(b), b.atom(b.add(b.ravel((bi, i, j), (batch, m, n)), slot.base(b)))
-                ),
-                acc,
-            )
-
-        def one(bi: Index, parallel: bool) -> None:
-            a = lambda i, k: scalar_convert(b, left(b, bi, i, k), acc)
-            if packed:
-                source = lambda k, j: scalar_convert(b, right(b, bi, j, k), acc)
-                buf = _pack(b, source, depth, n, panel, acc, parallel)
-                _packed_product(
-                    b,
-                    a,
-                    buf,
-                    (m, n, depth),
-                    panel,
-                    acc,
-                    parallel,
-                    lambda i, j, v, p: put(bi, i, j, v, p),
-                    lambda i, j: fetch(bi, i, j),
-                    acc == dtype,
-                )
-                return
-            _direct_product(
-                b,
-                a,
-                lambda k, j: scalar_convert(b, right(b, bi, j, k), acc),
-                (m, n, depth),
-                acc,
-                parallel,
-                lambda i, j, v: put(bi, i, j, v, None),
-            )
-
-        wide = work > 40_000
-        if batch >= 8 or m < 12:
-            box(b, (batch,), lambda idx: one(idx[0], False), "seq", parallel=wide and batch > 1)
-        else:
-            box(b, (batch,), lambda idx: one(idx[0], wide), "seq", parallel=False)
-
-    op = Opaque("dot", [x, y], ["buffer", "once" if packed else "buffer"], emit=emit, work=work)
-    return g.opaque(op, [(shape, dtype)])[0]
 
 
 def _pack(b: Builder, source: Any, depth: int, n: int, panel: int, acc: str, parallel: bool) -> Buf:
@@ -275,94 +277,6 @@ def _clamped(b: Builder, first: Index, r: int, count: int) -> Index:
     """Row first + r, or the last row: a ragged tile computes it again and stores the same value."""
     i = b.add(first, r)
     return i if isinstance(i, int) or i.hi < count else b.to_index(b.atom(i), 0, count - 1)
-
-
-def _direct_product(
-    b: Builder, a: Any, right: Any, sizes: tuple[int, int, int], acc: str, parallel: bool, put: Any
-) -> None:
-    m, n, depth = sizes
-    rows = rows_of_tile(m, min(n, PANEL[acc]))
-    zero = Const(0.0 if acc in FLOATS else 0, acc)
-
-    def tile(idx: tuple[Index, ...]) -> None:
-        places = [_clamped(b, b.mul(idx[0], rows), r, m) for r in range(rows)]
-
-        def lane(j: Index) -> Sequence[Atom]:
-            accs = _tile(
-                b,
-                rows,
-                depth,
-                acc,
-                [zero] * rows,
-                lambda k: ([a(i, k) for i in places], right(k, j)),
-            )
-            for i, v in zip(places, accs, strict=True):
-                put(i, j, v)
-            return ()
-
-        b.loop(n, "vector", lane)
-
-    box(b, (-(-m // rows),), tile, "seq", parallel=parallel)
-
-
-def _packed_product(
-    b: Builder,
-    a: Any,
-    buf: Buf,
-    sizes: tuple[int, int, int],
-    panel: int,
-    acc: str,
-    parallel: bool,
-    put: Any,
-    fetch: Any,
-    may_fetch: bool,
-) -> None:
-    m, n, depth = sizes
-    rows = rows_of_tile(m, panel)
-    tiles, blocks = -(-m // rows), -(-n // panel)
-    chunk = max(1, min(16, -(-tiles // 8)))
-    block_k = BLOCK_K if may_fetch and depth > 2 * BLOCK_K else depth
-    zero = Const(0.0 if acc in FLOATS else 0, acc)
-
-    def part(kb: Index, jb: Index, t: Index) -> None:
-        places = [_clamped(b, b.mul(t, rows), r, m) for r in range(rows)]
-
-        def lane(v: Index) -> Sequence[Atom]:
-            j = b.linear([(jb, panel), (v, 1)])
-            inside = b.in_range(j, 0, n)
-            inits: list[Atom] = [zero] * rows
-            lo = hi = None
-            if block_k != depth:
-                saved = b.mask
-                b.mask = b.both(inside, b.let("gt", (b.atom(kb), b.dim(0)), "bool"))
-                inits = [fetch(i, j) for i in places]
-                b.mask = saved
-                lo = b.atom(b.mul(kb, block_k))
-                hi = b.let("min", (b.let("add", (lo, b.dim(block_k)), "i64"), b.dim(depth)), "i64")
-
-            def step(k: Index) -> tuple[list[Atom], Atom]:
-                offset = b.ravel((jb, k, v), (blocks, depth, panel))
-                return [a(i, k) for i in places], b.load(buf, b.atom(offset))
-
-            for i, value in zip(
-                places, _tile(b, rows, depth, acc, inits, step, lo, hi), strict=True
-            ):
-                put(i, j, value, None if inside == TRUE else inside)
-            return ()
-
-        b.loop(panel, "vector", lane)
-
-    def run(idx: tuple[Index, ...]) -> None:
-        def inner(pos: tuple[Index, ...]) -> None:
-            kb, jb, t = pos
-            tile = b.add(b.mul(idx[0], chunk), t)
-            if tiles % chunk and not isinstance(tile, int):
-                tile = b.to_index(b.atom(tile), 0, tiles - 1)
-            part(kb, jb, tile)
-
-        box(b, (-(-depth // block_k), blocks, chunk), inner, "seq", {0, 1}, parallel=False)
-
-    box(b, (-(-tiles // chunk),), run, "seq", parallel=parallel)
 
 
 # ---- convolution

@@ -1,0 +1,219 @@
+"""Register tiles of matrix products: the functions that contractions and convolutions call.
+
+One function multiplies a block: rows of A, read in place or packed, with panels of B into a block
+of C (loops/tiles.py says what its arguments are). A tile of `height` rows times `group` vectors
+stays in registers while the contracted index runs. Functions are compiled well, once per machine,
+and called through the context's table, so that the kernels around them (packing, what follows the
+product) stay small.
+"""
+
+from __future__ import annotations
+
+from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.target import Target
+from pullback.loops.tiles import LINE, TILE_TYPES, parse_tile
+
+__all__ = ["tile_text"]
+
+TYPES = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
+ROWS = 504  # of one table of row offsets
+ARGUMENTS = (
+    "ptr %a, i64 %a0, i64 %r0, i64 %w, i64 %s0, i64 %s1, i64 %rows, "
+    "i64 %n1, i64 %n2, i64 %len, i64 %t1, i64 %t2, i64 %ks, "
+    "ptr %b, i64 %b0, i64 %bs, i64 %bp, i64 %cols, "
+    "ptr %c, i64 %c0, i64 %ldc, i64 %more"
+)
+
+
+def _shape(target: Target, lines: int) -> tuple[int, int]:
+    """Vectors across and rows of a tile: as many accumulators as there are registers for."""
+    if target.vector_bytes == LINE:
+        return lines, (8, 8, 8, 6)[lines - 1]  # more rows have no registers for their addresses
+    if target.registers >= 32:
+        return 4, 6
+    return 2, 6 if target.fma else 4
+
+
+class _Tile:
+    """Emits one tile function."""
+
+    def __init__(self, target: Target, dtype: str, lines: int) -> None:
+        self.t, self.size = TYPES[dtype], TILE_TYPES[dtype]
+        self.lanes = target.lanes(self.size)
+        self.panel = lines * LINE // self.size
+        self.width, self.height = _shape(target, lines)
+        self.target = target
+        self.declarations: dict[str, str] = {}
+        head = (
+            f"define i32 @pb_tile(ptr %ctx, {ARGUMENTS}) "
+            'nounwind "prefer-vector-width"="512" "frame-pointer"="none" "no-trapping-math"="true"'
+        )
+        self.b = Builder(target, head, self.declarations)
+
+    def arg(self, name: str) -> Val:
+        return Val(self.b, "ptr" if name in "abc" else "i64", 1, (f"%{name}",))
+
+    def at(self, base: Val, offset: Val | int) -> Val:
+        return self.b.gep(base, offset, self.size)
+
+    def text(self) -> str:
+        b = self.b
+        rows = self.arg("rows")
+        table = b.alloca(8 * (ROWS + self.height))
+
+        def block(first: Val, _: list[Val]) -> list[Val]:
+            count = b.call("smin", rows - first, ROWS)
+            self.row_table(table, first + self.arg("r0"), count)
+            self.panels(table, first, count)
+            return []
+
+        b.loop(0, rows, ROWS, [], block)
+        b.line("ret i32 0")
+        head = f'target triple = "{self.target.triple}"\n'
+        body = b.text()
+        return head + "\n".join([*self.declarations.values(), body])
+
+    def row_table(self, table: Val, first: Val, count: Val) -> None:
+        """Where each row of A begins. A ragged tile ends with its last row again and again: it
+        computes and stores the same values."""
+        b = self.b
+        w, s0, s1 = self.arg("w"), self.arg("s0"), self.arg("s1")
+        q = b.pure("udiv {T} {0}, {1}", (first, w), "i64")
+        m = first - q * w
+        turn = s1 - w * s0 + s0
+
+        def row(r: Val, state: list[Val]) -> list[Val]:
+            at, place, _ = state
+            b.store(at, b.gep(table, r, 8))
+            wraps = (place + 1).eq(w)
+            after = at + b.select(wraps, turn, s0)
+            return [after, b.select(wraps, b.lit(0, "i64"), place + 1), at]
+
+        start = [q * s1 + m * s0, m, b.lit(0, "i64")]
+        last = b.loop(0, count, 1, start, row)[2]
+        for k in range(self.height - 1):
+            b.store(last, b.gep(b.gep(table, count, 8), 8 * k))
+
+    def panels(self, table: Val, first: Val, count: Val) -> None:
+        """Groups of columns, and the tiles of each from top to bottom."""
+        b, step = self.b, self.lanes * self.width
+        cols, ldc, bp = self.arg("cols"), self.arg("ldc"), self.arg("bp")
+        left = self.at(self.arg("a"), self.arg("a0"))
+        right = self.at(self.arg("b"), self.arg("b0"))
+        out = self.at(self.at(self.arg("c"), self.arg("c0")), first * ldc)
+
+        def across(j: Val, _: list[Val]) -> list[Val]:
+            number = b.pure("udiv {T} {0}, {1}", (j, b.lit(self.panel, "i64")), "i64")
+            source = self.at(self.at(right, number * bp), j - number * self.panel)
+            inside = cols - j
+
+            def run(masks: list[str]) -> list[Val]:
+                def down(r: Val, _: list[Val]) -> list[Val]:
+                    self.tile(left, source, self.at(out, j), r, count, table, masks)
+                    return []
+
+                b.loop(0, count, self.height, [], down)
+                return []
+
+            if self.target.masks:
+                run(self.masks(inside))
+            else:
+                b.if_else(inside >= step, lambda: run([]), lambda: run(self.masks(inside)))
+            return []
+
+        b.loop(0, cols, step, [], across)
+
+    def masks(self, left: Val) -> list[str]:
+        """Which lanes of each vector are inside, as registers."""
+        b, n = self.b, self.lanes
+        out = []
+        for k in range(self.width):
+            limit = b.cast("trunc", b.call("smin", left - k * n, n), "i32")
+            out.append((b.lanes_of("i32", n) < limit).regs[0])
+        return out
+
+    def tile(
+        self, left: Val, right: Val, out: Val, r: Val, rows: Val, table: Val, masks: list[str]
+    ) -> None:
+        b, n = self.b, self.lanes
+        pointers = []
+        for i in range(self.height):
+            pointers.append(self.at(left, b.load("i64", b.gep(b.gep(table, r, 8), 8 * i))))
+        start = b.splat(b.lit(0, self.t), n).regs * (self.height * self.width)
+        n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
+        t1, t2, ks, bs = self.arg("t1"), self.arg("t2"), self.arg("ks"), self.arg("bs")
+
+        def element(offset: Val, state: list[Val]) -> list[Val]:
+            acc, source = state[0], state[1]
+            columns = [self.column(source, k, masks) for k in range(self.width)]
+            regs: list[str] = []
+            for i, pointer in enumerate(pointers):
+                value = b.splat(b.load(self.t, self.at(pointer, offset)), n)
+                for k in range(self.width):
+                    old = Val(b, self.t, n, (acc.regs[i * self.width + k],))
+                    regs += self.step(value, columns[k], old).regs
+            return [Val(b, self.t, n, tuple(regs)), self.at(source, bs)]
+
+        def outer(i: Val, state: list[Val]) -> list[Val]:
+            def middle(j: Val, inside: list[Val]) -> list[Val]:
+                base = i * t1 + j * t2
+                return b.loop(0, length, 1, inside, lambda k, s: element(base + k * ks, s))
+
+            return b.loop(0, n2, 1, state, middle)
+
+        done = b.loop(0, n1, 1, [Val(b, self.t, n, start), right], outer)[0]
+        ldc, last = self.arg("ldc"), rows - 1
+        targets = [self.at(out, b.call("smin", r + i, last) * ldc) for i in range(self.height)]
+
+        def added() -> list[Val]:
+            regs: list[str] = []
+            for row in targets:
+                for k in range(self.width):
+                    regs += self.column(row, k, masks).regs
+            return [Val(b, self.t, n, tuple(regs)) + done]
+
+        total = b.if_else(self.arg("more").ne(0), added, lambda: [done])[0]
+        for i, row in enumerate(targets):
+            for k in range(self.width):
+                self.write(row, k, total.regs[i * self.width + k], masks)
+
+    def step(self, x: Val, y: Val, acc: Val) -> Val:
+        return self.b.fma(x, y, acc) if self.t in ("float", "double") else acc + x * y
+
+    def column(self, source: Val, k: int, masks: list[str]) -> Val:
+        b, n = self.b, self.lanes
+        vt = f"<{n} x {self.t}>"
+        p = self.at(source, k * n).regs[0]
+        if masks:
+            lanes = f"<{n} x i1> {masks[k]}"
+            name = self.masked("load")
+            text = f"call {vt} @{name}(ptr {p}, i32 {self.size}, {lanes}, {vt} zeroinitializer)"
+            return b.impure(text, self.t, n)
+        return b.impure(f"load {vt}, ptr {p}, align {self.size}", self.t, n)
+
+    def masked(self, kind: str) -> str:
+        n, t = self.lanes, self.t
+        suffix = {"float": "f32", "double": "f64"}.get(t, t)
+        name, vt = f"llvm.masked.{kind}.v{n}{suffix}.p0", f"<{n} x {t}>"
+        self.declarations[name] = (
+            f"declare {vt} @{name}(ptr, i32, <{n} x i1>, {vt})"
+            if kind == "load"
+            else f"declare void @{name}({vt}, ptr, i32, <{n} x i1>)"
+        )
+        return name
+
+    def write(self, row: Val, k: int, reg: str, masks: list[str]) -> None:
+        b, n = self.b, self.lanes
+        vt = f"<{n} x {self.t}>"
+        p = self.at(row, k * n).regs[0]
+        if masks:
+            name = self.masked("store")
+            lanes = f"<{n} x i1> {masks[k]}"
+            b.line(f"call void @{name}({vt} {reg}, ptr {p}, i32 {self.size}, {lanes})")
+        else:
+            b.line(f"store {vt} {reg}, ptr {p}, align {self.size}")
+
+
+def tile_text(target: Target, name: str) -> str:
+    """The module of the tile function of a name."""
+    return _Tile(target, *parse_tile(name)).text()

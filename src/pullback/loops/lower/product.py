@@ -1,0 +1,409 @@
+"""Products of blocks: the loops around the tile functions of loops/tiles.py.
+
+    pack B into panels (unless it can be read in place)
+    for blocks of rows and of columns, over threads:
+        for blocks of the contracted index: pack that part of A (unless ...), multiply
+        what follows the product, element by element
+
+C is the result's own buffer when nothing follows, else scratch that stays in the cache. Which sums
+are formed, and in which order, depends on the extents only.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pullback.loops.build import TRUE, Builder, Index
+from pullback.loops.ir import Atom, Buf, Call, Const, Var
+from pullback.loops.lower.graph import Node
+from pullback.loops.lower.statements import box
+from pullback.loops.ops import FLOATS
+from pullback.loops.tiles import LINE, TILE_TYPES, tile_name
+
+__all__ = ["InPlace", "Product", "emit_product", "in_place", "tile_type"]
+
+BLOCK_K = 384  # of the contracted index: what is in use of both operands stays in the cache
+BLOCK_ROWS = 96
+DIRECT = 1 << 16  # elements of a right operand that is read without packing
+TASKS = 8  # blocks that a product is cut into when it is worth several threads
+PARALLEL = 400_000  # multiplications below which it is not
+
+
+def tile_type(acc: str) -> str | None:
+    """The type that a product of this accumulator is computed in; None if there is none."""
+    if acc.replace("u", "i") in TILE_TYPES:
+        return acc
+    return "i32" if acc in ("i8", "u8", "i16", "u16") else None
+
+
+@dataclass
+class InPlace:
+    """An operand that is read where it lies: `base` for a batch index, the rows as (w, s0, s1),
+    the contracted index as (n1, n2, len, t1, t2, ks). Of a right operand: bs is ks."""
+
+    buf: Callable[[Builder], Buf]
+    base: Callable[[Builder, Index], Index]
+    rows: tuple[int, int, int]
+    depth: tuple[int, int, int, int, int, int]
+
+
+@dataclass
+class Product:
+    """C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j].
+
+    `left(b, bi, i, k)` and `right(b, bi, k, j)` give elements for packing; `put(b, bi, i, j, v)`
+    takes those of C, unless they go straight `into` a buffer: (buffer, its base). With `pairs` the
+    numbers are complex: elements are pairs, and the in-place forms count reals.
+    """
+
+    acc: str
+    batch: int
+    m: int
+    n: int
+    depth: int
+    left: Callable[..., Any]
+    right: Callable[..., Any]
+    put: Callable[..., None]
+    left_place: InPlace | None = None
+    right_place: InPlace | None = None
+    left_rows: bool = False  # neighbours in memory are rows of A
+    right_depth: bool = False  # neighbours in memory are along the contracted index
+    into: Callable[[Builder], tuple[Buf, Index]] | None = None
+    pairs: bool = False
+
+
+def _levels(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, int]]:
+    """(extent, stride) of some axes of a row-major array, neighbours merged."""
+    found: list[tuple[int, int]] = []
+    for k in axes:
+        n, stride = shape[k], math.prod(shape[k + 1 :])
+        if n == 1:
+            continue
+        if found and found[-1][1] == n * stride:
+            found[-1] = (found[-1][0] * n, stride)
+        else:
+            found.append((n, stride))
+    return found
+
+
+def in_place(
+    x: Node, batch: Sequence[int], free: Sequence[int], deep: Sequence[int], pairs: bool
+) -> InPlace | None:
+    """How an operand is read where it lies, if its axes allow it."""
+    unit = 2 if pairs else 1
+    rows, depth = _levels(x.shape, free), _levels(x.shape, deep)
+    if pairs and depth and depth[-1][1] == 1:
+        depth[-1] = (2 * depth[-1][0], 1)
+        depth[:-1] = [(n, 2 * s) for n, s in depth[:-1]]
+    elif pairs:
+        depth = [*((n, 2 * s) for n, s in depth), (2, 1)]
+    if len(rows) > 2 or len(depth) > 3 or x.slot is None:
+        return None
+    rows = [(1, 0)] * (2 - len(rows)) + [(n, s * unit) for n, s in rows]
+    depth = [(1, 0)] * (3 - len(depth)) + depth
+    (_, s1), (w, s0) = rows
+    (n1, t1), (n2, t2), (length, ks) = depth
+    slot, shape = x.slot, x.shape
+
+    def base(b: Builder, bi: Index) -> Index:
+        parts = zip(b.unravel(bi, [shape[k] for k in batch]), batch, strict=True)
+        offset = b.linear([(i, math.prod(shape[k + 1 :])) for i, k in parts])
+        return b.add(b.mul(offset, unit), slot.base(b))
+
+    return InPlace(slot.buf, base, (w, s0, s1), (n1, n2, length, t1, t2, ks))
+
+
+def emit_product(b: Builder, p: Product) -> None:
+    """The statements of a product."""
+    if p.right_place is not None and not _right_in_place(p):
+        p.right_place = None
+    if p.left_place is not None and not _left_in_place(p):
+        p.left_place = None
+    wide = p.batch * p.m * p.n * p.depth > PARALLEL
+    many = p.batch >= 8 or (p.batch > 1 and p.m * p.n * p.depth <= PARALLEL)
+
+    def one(idx: tuple[Index, ...]) -> None:
+        _Blocks(b, p, idx[0], wide and not many).emit()
+
+    box(b, (p.batch,), one, "seq", parallel=wide and many)
+
+
+def _right_in_place(p: Product) -> bool:
+    """B is read where it lies if its rows are contiguous and it is small, or read but once."""
+    place = p.right_place
+    assert place is not None
+    w, s0, s1 = place.rows
+    if p.pairs or (w > 1 and s0 != 1) or s1 or place.depth[:2] != (1, 1):
+        return False
+    return p.depth * p.n <= DIRECT or p.m <= 16 or p.n <= LINE // TILE_TYPES[_bits(p.acc)] * 4
+
+
+def _left_in_place(p: Product) -> bool:
+    """A is read where it lies if the contracted index is contiguous, or it is small."""
+    place = p.left_place
+    assert place is not None
+    return place.depth[5] == 1 or p.m * p.depth <= DIRECT // 4 or p.n <= 32
+
+
+def _bits(acc: str) -> str:
+    return acc.replace("u", "i")
+
+
+class _Blocks:
+    """The product of one batch index."""
+
+    def __init__(self, b: Builder, p: Product, bi: Index, parallel: bool) -> None:
+        self.b, self.p, self.bi, self.parallel = b, p, bi, parallel
+        unit = 2 if p.pairs else 1
+        self.m, self.n, self.depth = p.m, p.n * unit, p.depth * unit
+        self.line = LINE // TILE_TYPES[_bits(p.acc)]
+        self.panel = self.line * min(4, -(-self.n // self.line))
+        self.rows, self.cols = self._block_sizes()
+        self.tall, self.broad = -(-self.m // self.rows), -(-self.n // self.cols)
+
+    def _block_sizes(self) -> tuple[int, int]:
+        """Rows and columns of a task."""
+        if not self.parallel:
+            return min(self.m, 2 * BLOCK_ROWS), self.n
+        rows = min(2 * BLOCK_ROWS, max(24, -(-self.m // (24 * TASKS)) * 24))
+        rows = min(self.m, rows)
+        tall = -(-self.m // rows)
+        cols = self.n
+        if tall < TASKS // 2 and self.n >= 2 * self.panel:
+            parts = min(-(-TASKS // tall), self.n // self.panel)
+            cols = -(-self.n // (parts * self.panel)) * self.panel
+        return rows, cols
+
+    # ---- operands
+
+    def emit(self) -> None:
+        b, p = self.b, self.p
+        if p.right_place is None:
+            self.b_buf, self.b_base = self.pack_right(), 0
+            self.bs, self.bp = self.panel, self.depth * self.panel
+        else:
+            self.b_buf, self.b_base = p.right_place.buf(b), p.right_place.base(b, self.bi)
+            self.bs, self.bp = p.right_place.depth[5], self.panel
+        self.early = None
+        if p.left_place is None and self.broad > 1:
+            whole = (0, self.m, self.m), (0, self.depth, None)
+            self.early = self.pack_left(*whole, parallel=self.parallel)
+        box(b, (self.tall, self.broad), self.task, "seq", parallel=self.parallel)
+
+    def pack_right(self) -> Buf:
+        """Panels [block of columns][contracted index][column], zeros beyond the edge."""
+        b, p, panel, depth = self.b, self.p, self.panel, self.p.depth
+        blocks = -(-self.n // panel)
+        buf = b.scratch(p.acc, blocks * self.depth * panel, "panel")
+        zero = Const(0.0 if p.acc in FLOATS else 0, p.acc)
+        wide = panel // (2 if p.pairs else 1)
+
+        def put(jb: Index, k: Index, v: Index) -> None:
+            j = b.linear([(jb, wide), (v, 1)])
+            inside = b.in_range(j, 0, p.n)
+            saved = b.mask
+            b.mask = None if inside == TRUE else b.both(saved, inside)
+            value = p.right(b, self.bi, k, j)
+            b.mask = saved
+            if not p.pairs:
+                self._store(buf, (jb, k, v), (blocks, depth, panel), b.select(inside, value, zero))
+                return
+            re, im = (b.select(inside, x, zero) for x in value)
+            minus = b.let("neg", (im,), p.acc)
+            for r, c, x in ((0, 0, re), (0, 1, im), (1, 0, minus), (1, 1, re)):
+                row, col = b.linear([(k, 2), (r, 1)]), b.linear([(v, 2), (c, 1)])
+                self._store(buf, (jb, row, col), (blocks, self.depth, panel), x)
+
+        order = (0, 2, 1) if p.right_depth else (0, 1, 2)
+        shape = (blocks, depth, wide)
+
+        def element(idx: tuple[Index, ...]) -> None:
+            place = [0, 0, 0]
+            for axis, i in zip(order, idx, strict=True):
+                place[axis] = i  # type: ignore[call-overload]
+            put(*place)
+
+        box(b, [shape[a] for a in order], element, "vector", {0, 1}, parallel=self.parallel)
+        return buf
+
+    def _store(self, buf: Buf, idx: Sequence[Index], shape: Sequence[int], value: Atom) -> None:
+        self.b.store(buf, self.b.atom(self.b.ravel(idx, shape)), value)
+
+    def pack_left(
+        self,
+        rows: tuple[Index, int, Any],
+        depth: tuple[Index, int, Any],
+        parallel: bool = False,
+    ) -> InPlace:
+        """A block of A in scratch: (first, most, how many if fewer) of rows and of the contracted
+        index."""
+        b, p, pairs = self.b, self.p, 2 if self.p.pairs else 1
+        first, m, count = rows
+        start, deep, length = depth
+        buf = b.scratch(p.acc, m * deep, "rows")
+        by_rows = p.left_rows and not p.pairs
+        s0, ks = (1, m) if by_rows else (deep, 1)
+
+        def put(i: Index, k: Index) -> None:
+            value = p.left(b, self.bi, b.add(first, i), b.add(start, k))
+            if pairs == 1:
+                b.store(buf, b.atom(b.linear([(i, s0), (k, ks)])), value)
+                return
+            for part, x in enumerate(value):
+                b.store(buf, b.atom(b.linear([(i, deep), (k, 2), (part, 1)])), x)
+
+        loops = [(m, count if count != m else None), (deep // pairs, length)]
+        if by_rows:
+            loops.reverse()
+
+        def outer(x: Index) -> Sequence[Atom]:
+            def inner(y: Index) -> Sequence[Atom]:
+                put(*((y, x) if by_rows else (x, y)))
+                return ()
+
+            b.loop(loops[1][0], "vector", inner, hi=loops[1][1])
+            return ()
+
+        kind = "parallel" if parallel and loops[0][0] >= 4 else "seq"
+        b.loop(loops[0][0], kind, outer, hi=loops[0][1])
+        return InPlace(lambda _b: buf, lambda _b, _i: 0, (m, s0, 0), (1, 1, deep, 0, 0, ks))
+
+    # ---- one task
+
+    def task(self, idx: tuple[Index, ...]) -> None:
+        b, p = self.b, self.p
+        i0, j0 = b.mul(idx[0], self.rows), b.mul(idx[1], self.cols)
+        rows = self._rest(idx[0], self.rows, self.m)
+        cols = self._rest(idx[1], self.cols, self.n)
+        if p.into is not None:
+            buf, base = p.into(b)
+            c0 = b.linear([(base, 1), (self.bi, self.m * self.n), (i0, self.n), (j0, 1)])
+            self.multiply(i0, rows, j0, cols, (buf, c0, self.n))
+            return
+        buf = b.scratch(p.acc, self.rows * self.cols, "tile")
+        self.multiply(i0, rows, j0, cols, (buf, 0, self.cols))
+        self.follow(i0, rows, j0, cols, buf)
+
+    def _rest(self, t: Index, size: int, total: int) -> Atom | int:
+        """How much of a block is there."""
+        b = self.b
+        if total % size == 0:
+            return size
+        return b.let("min", (b.dim(size), b.atom(b.linear([(t, -size), (total, 1)]))), "i64")
+
+    def follow(self, i0: Index, rows: Atom | int, j0: Index, cols: Atom | int, buf: Buf) -> None:
+        """What happens to the elements of a block of C."""
+        b, p = self.b, self.p
+        unit = 2 if p.pairs else 1
+        most = self.cols // unit
+        limit = cols if isinstance(cols, int) else self._halved(cols)
+
+        def row(r: Index) -> Sequence[Atom]:
+            def column(c: Index) -> Sequence[Atom]:
+                at = b.linear([(r, self.cols), (c, unit)])
+                parts = [b.load(buf, b.atom(b.add(at, q))) for q in range(unit)]
+                first = j0 if unit == 1 else self._halved_index(j0)
+                value = tuple(parts) if p.pairs else parts[0]
+                p.put(b, self.bi, b.add(i0, r), b.add(first, c), value)
+                return ()
+
+            hi = None if isinstance(limit, int) else limit
+            b.loop(most, "vector", column, hi=hi)
+            return ()
+
+        b.loop(self.rows, "seq", row, hi=None if isinstance(rows, int) else rows)
+
+    def _halved(self, cols: Atom) -> Atom:
+        return self.b.let("idiv", (cols, self.b.dim(2)), "i64") if self.p.pairs else cols
+
+    def _halved_index(self, j: Index) -> Index:
+        return self.b.div(j, 2)
+
+    def multiply(
+        self,
+        i0: Index,
+        rows: Atom | int,
+        j0: Index,
+        cols: Atom | int,
+        out: tuple[Buf, Index, int],
+    ) -> None:
+        """A block of C, over the blocks of the contracted index."""
+        b, p = self.b, self.p
+        place = self.early or p.left_place
+        n1, n2, length = place.depth[:3] if place is not None else (1, 1, self.depth)
+        counts, step = [1, 1, 1], length
+        if n1 * n2 * length > 2 * BLOCK_K:
+            if n1 * n2 > 1 and length <= 2 * BLOCK_K:
+                counts = [n1, 1 if n2 * length <= 2 * BLOCK_K else n2, 1]
+            else:
+                step = -(-length // -(-length // BLOCK_K))
+                step += step % 2  # a complex number is not torn apart
+                counts = [n1, n2, -(-length // step)]
+
+        def block(idx: tuple[Index, ...]) -> None:
+            k1, k2, k3 = idx
+            start = b.mul(k3, step)
+            part = self._rest(k3, step, length)
+            more = b.linear([(k1, counts[1] * counts[2]), (k2, counts[2]), (k3, 1)])
+            inner = n2 if counts[1] == 1 else 1
+            outer = n1 if counts[0] == 1 else 1
+            done = b.linear([(k1, n2 * length), (k2, length), (start, 1)])
+            a, first = place, i0
+            if a is None:
+                hi = None if isinstance(part, int) else self._halved(part)
+                a = self.pack_left(
+                    (i0, self.rows, None if isinstance(rows, int) else rows),
+                    (self._halved_index(start) if p.pairs else start, step, hi),
+                )
+                first, a0 = 0, 0
+            else:
+                _, _, _, t1, t2, ks = a.depth
+                a0 = b.linear([(a.base(b, self.bi), 1), (k1, t1), (k2, t2), (start, ks)])
+            sizes = (outer, inner, part)
+            self.calls(a, a0, first, rows, sizes, done, j0, cols, out, more)
+
+        box(b, counts, block, "seq", {0, 1}, parallel=False)
+
+    def calls(
+        self,
+        a: InPlace,
+        a0: Index,
+        first: Index,
+        rows: Atom | int,
+        depth: tuple[int, int, Atom | int],
+        done: Index,
+        j0: Index,
+        cols: Atom | int,
+        out: tuple[Buf, Index, int],
+        more: Index,
+    ) -> None:
+        """Whole panels, then the narrower rest of the columns."""
+        b, p, panel = self.b, self.p, self.panel
+        b0 = b.linear([(self.b_base, 1), (done, self.bs), (b.div(j0, panel), self.bp)])
+        buf, c0, ldc = out
+        rest = self.n % panel
+        lines = -(-rest // self.line)
+        split = self.broad == 1 and rest and lines < panel // self.line and self.n > panel
+        spans = [(0, cols, panel // self.line)]
+        if split:
+            spans = [(0, self.n - rest, panel // self.line), (self.n - rest, rest, lines)]
+        w, s0, s1 = a.rows
+        _, _, _, t1, t2, ks = a.depth
+        for j, width, lines in spans:
+            args: list[Any] = [
+                a.buf(b), a0, first, w, s0, s1, rows, *depth, t1, t2, ks,
+                self.b_buf, b.add(b0, j // panel * self.bp), self.bs, self.bp, width,
+                buf, b.add(c0, j), ldc, more,
+            ]  # fmt: skip
+            self._call(tile_name(p.acc, lines), args, (a.buf(b), self.b_buf), buf)
+
+    def _call(self, name: str, args: list[Any], reads: tuple[Buf, Buf], writes: Buf) -> None:
+        b = self.b
+        given = tuple(x if isinstance(x, (Buf, Const, Var)) else b.atom(x) for x in args)
+        for buf in (*reads, writes):
+            b.loaded.add(buf)
+        b.stored.add(writes)
+        b.emit(Call((), name, given))

@@ -1,0 +1,67 @@
+"""Blocks of matrix products: the functions that kernels call for them, and what they compute.
+
+`tile_<dtype>_<lines>` multiplies a block of A with panels of B into a block of C. A panel is
+`lines` * 64 bytes wide. Arguments, in elements:
+
+    a a0 r0 w s0 s1 rows   row r of the block is row q = r0 + r of A, which begins at
+                           a0 + (q / w) * s1 + (q % w) * s0
+    n1 n2 len t1 t2 ks     the contracted index runs over (n1, n2, len) at strides (t1, t2, ks)
+    b b0 bs bp cols        B: stride of the contracted index, of panels; columns
+    c c0 ldc more          C: row stride; whether the product is added to what is there
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+__all__ = ["LINE", "TILE_TYPES", "is_tile", "parse_tile", "tile_name", "tile_reference"]
+
+LINE = 64  # bytes
+TILE_TYPES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8}
+_LINES = (1, 2, 3, 4)
+
+
+def tile_name(dtype: str, lines: int) -> str:
+    """The function for a type and a panel's width. Unsigned integers are multiplied as signed
+    ones: the bits are the same."""
+    return f"tile_{dtype.replace('u', 'i')}_{lines}"
+
+
+TILE_NAMES = tuple(tile_name(t, n) for t in TILE_TYPES for n in _LINES)
+_KNOWN = frozenset(TILE_NAMES)
+__all__ += ["TILE_NAMES"]
+
+
+def is_tile(name: str) -> bool:
+    """Whether a function's name is that of a tile."""
+    return name in _KNOWN
+
+
+def parse_tile(name: str) -> tuple[str, int]:
+    """tile_f32_4 -> ("f32", 4)."""
+    _, dtype, lines = name.split("_")
+    return dtype, int(lines)
+
+
+def tile_reference(name: str, args: list[Any]) -> None:
+    """What a tile function does, in NumPy: for the interpreter of kernels."""
+    dtype, lines = parse_tile(name)
+    a, b, c = args[0], args[13], args[18]
+    a0, r0, w, s0, s1, rows, n1, n2, length, t1, t2, ks = (int(x) for x in args[1:13])
+    b0, bs, bp, cols = (int(x) for x in args[14:18])
+    c0, ldc, more = (int(x) for x in args[19:22])
+    q = r0 + np.arange(rows)
+    at = a0 + (q // w) * s1 + (q % w) * s0
+    steps = np.arange(n1)[:, None, None] * t1 + np.arange(n2)[:, None] * t2
+    k = (steps + np.arange(length) * ks).reshape(-1)
+    panel = lines * (LINE // TILE_TYPES[dtype])
+    j = np.arange(cols)
+    columns = b0 + (j // panel) * bp + j % panel
+    left = a.reshape(-1)[at[:, None] + k]
+    right = b.reshape(-1)[columns + np.arange(len(k))[:, None] * bs]
+    target = c.reshape(-1)
+    places = c0 + np.arange(rows)[:, None] * ldc + j
+    product = (left @ right).astype(target.dtype)
+    target[places] = product + target[places] if more else product
