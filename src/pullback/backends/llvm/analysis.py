@@ -25,6 +25,7 @@ from pullback.loops.ir import (
     While,
 )  # fmt: skip
 from pullback.loops.ops import FLOATS, OPS, storage_bytes
+from pullback.loops.tiles import is_tile
 
 __all__ = ["body_cost", "children", "data_bytes", "free_names", "has", "walk", "widenable"]
 
@@ -167,7 +168,9 @@ def body_cost(stmts: Iterable[Stmt]) -> float:
         elif isinstance(s, Alloc):
             total += 1.0 + body_cost(s.body)
         else:
-            total += 100.0
+            library = isinstance(s, Call) and any(k == "fortran" for k, _ in s.attrs)
+            tile = isinstance(s, Call) and is_tile(s.name)
+            total += 20_000.0 if tile else 2000.0 if library else 100.0
     return total
 
 
