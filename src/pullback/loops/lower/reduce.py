@@ -13,7 +13,6 @@ from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read
 from pullback.loops.ops import FLOATS, NARROW_FLOATS, identity_of, limits
 
-
 SHORT = 16  # elements of a reduction that is unrolled
 
 
