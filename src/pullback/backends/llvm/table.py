@@ -7,6 +7,11 @@ marked internal belong to our own elementary functions and have their own form.
 
 from __future__ import annotations
 
+import ctypes
+
+from pullback.loops.libraries import NAMES
+from pullback.loops.tiles import TILE_NAMES
+
 __all__ = [
     "ALLOC",
     "CANCEL",
@@ -20,7 +25,9 @@ __all__ = [
     "POOL",
     "TABLE",
     "TABLE_ENTRIES",
+    "attach",
     "function_offset",
+    "provide",
     "register_function",
 ]
 
@@ -31,6 +38,8 @@ CONTEXT_BYTES = 128
 TABLE_ENTRIES = 256
 
 _names: dict[str, int] = {}
+_provided: dict[str, int] = {}  # addresses that are known, perhaps before there is a table
+_table = [0]
 
 
 def register_function(name: str) -> int:
@@ -51,6 +60,21 @@ def function_offset(name: str) -> int:
     Raises KeyError for a name that nobody registered.
     """
     return 8 * _names[name]
+
+
+def provide(name: str, address: int) -> None:
+    """Fills an entry with the address of a function, now or when there is a table."""
+    register_function(name)
+    _provided[name] = address
+    if _table[0]:
+        ctypes.c_int64.from_address(_table[0] + function_offset(name)).value = address
+
+
+def attach(table: int) -> None:
+    """Names the memory of the table; what has been provided is written to it."""
+    _table[0] = table
+    for name, address in list(_provided.items()):
+        provide(name, address)
 
 
 # The first entries are fixed: cached kernels refer to them by number.
@@ -74,5 +98,7 @@ for _name in (
     "pending_error",  # what a handler raised: type, value, traceback
     "pending_value",
     "pending_traceback",
+    *NAMES,  # of LAPACK and BLAS: loops/libraries.py
+    *TILE_NAMES,  # blocks of matrix products: loops/tiles.py
 ):
     register_function(_name)

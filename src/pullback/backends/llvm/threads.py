@@ -33,6 +33,7 @@ from pullback.backends.llvm.table import (
     POOL,
     TABLE,
     TABLE_ENTRIES,
+    attach,
     function_offset,
     register_function,
 )  # fmt: skip
@@ -70,6 +71,7 @@ class Runtime:
         self.lock = threading.Lock()
         libc = os_shim.libc()
         self.table = libc.calloc(TABLE_ENTRIES, 8)
+        attach(self.table)
         self.pool = (libc.calloc(1, native.POOL_BYTES + 64) + 63) & ~63
         self.workers = 0
         self.threads = _threads_from_environment()
