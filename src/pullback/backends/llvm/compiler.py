@@ -13,19 +13,21 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 
-from pullback.backends.llvm import link, loader
+from pullback.backends.llvm import link, loader, os_shim
 from pullback.backends.llvm.analysis import has, walk
 from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
 from pullback.backends.llvm.convert import from_memory, memory_type
-from pullback.backends.llvm.dense import tile_text
 from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter, Module
 from pullback.backends.llvm.emit_reduce import AllLoops
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import function_offset, provide
 from pullback.backends.llvm.target import Target, host_target
-from pullback.loops import libraries
+from pullback.backends.llvm.tilecode import order_tile, provide_tile
+from pullback.backends.llvm.workshop import Job, Workshop, workshop_text
+from pullback.forking import renewed
 from pullback.loops.canon import canonical_text
+from pullback.loops import libraries
 from pullback.loops.ir import Call, Kernel, While
 from pullback.loops.tiles import is_tile
 
@@ -67,6 +69,8 @@ class CompiledKernel:
         with _improving:
             if self.source is not None:
                 kernel, target = self.source
+                for name in _tiles_of(kernel):
+                    provide_tile(name, target, quick=False)
                 image = _machine_code(kernel, target, quick=False)
                 cache = disk_cache()
                 if cache is not None:
@@ -127,24 +131,6 @@ def load_text(text: str, target: Target, level: int, key: str) -> loader.Code | 
     return code
 
 
-_tiles: dict[tuple[str, str], loader.Code | JitCode] = {}
-_tiling = threading.Lock()
-
-
-def _provide_tile(name: str, target: Target) -> None:
-    """Makes a tile function of matrix products callable: from this process, from disk, or through
-    LLVM."""
-    with _tiling:
-        code = _tiles.get((name, target.key))
-        if code is None:
-            text = tile_text(target, name)
-            loader_name = os.environ.get("PULLBACK_LOADER", "")
-            code = load_text(text, target, 2, kernel_key(text, target.key, "tile" + loader_name))
-            code.keep_forever()
-            _tiles[name, target.key] = code
-        provide(name, code.symbols["pb_tile"])
-
-
 def _loaded(image: loader.Image | None, *needed: str) -> loader.Code | JitCode | None:
     """The code of an entry of the disk cache; None if it cannot be what we stored."""
     if image is None:
@@ -158,8 +144,9 @@ def _loaded(image: loader.Image | None, *needed: str) -> loader.Code | JitCode |
     return code
 
 
-def _machine_code(kernel: Kernel, target: Target, quick: bool) -> loader.Image:
-    """A kernel through the emitter and LLVM."""
+def _emitted(kernel: Kernel, target: Target, quick: bool) -> tuple[str, int, bool]:
+    """A kernel as textual IR, the level it is compiled at, and whether that is the quick one
+    where good code would differ."""
     debug = _debug()
     quick = quick and not has(kernel.body, While)
     ir, level = emit_module(kernel, target, quick)
@@ -170,17 +157,34 @@ def _machine_code(kernel: Kernel, target: Target, quick: bool) -> loader.Image:
         print(f"; {kernel.name} (code generation level {level})\n{ir}", file=sys.stderr)
     if "asm" in debug:
         print(f"# {kernel.name}\n{link.assembly(ir, target, level)}", file=sys.stderr)
+    return ir, level, quick
+
+
+def _machine_code(kernel: Kernel, target: Target, quick: bool) -> loader.Image:
+    """A kernel through the emitter and LLVM."""
+    ir, level, quick = _emitted(kernel, target, quick)
     image = loader.link(link.assemble(ir, target, level))
     return replace(image, quick=True) if quick else image
 
 
 def _options(kernel: Kernel, text: str) -> str:
-    """What else determines the code: the places in the context's table of what it calls."""
+    """What else determines the code: the places in the context's table of what it calls, which
+    routines of LAPACK and BLAS take now."""
     loader_name = os.environ.get("PULLBACK_LOADER", "")
     if "=call " not in text:
         return loader_name
     names = {s.name for s in walk(kernel.body) if isinstance(s, Call) and s.name != "raise_if"}
+    for name in names:
+        if libraries.is_routine(name):
+            provide(name, libraries.address(name))
     return ",".join(f"{c}@{function_offset(c)}" for c in sorted(names)) + loader_name
+
+
+def _tiles_of(kernel: Kernel) -> set[str]:
+    """The tile functions that a kernel calls."""
+    if "=call tile" not in canonical_text(kernel):
+        return set()
+    return {s.name for s in walk(kernel.body) if isinstance(s, Call) and is_tile(s.name)}
 
 
 Entry = tuple[DiskCache, str, loader.Image]
@@ -189,6 +193,52 @@ Entry = tuple[DiskCache, str, loader.Image]
 def _store(entries: Sequence[Entry]) -> None:
     for cache, key, image in entries:
         cache.put(key, image)
+
+
+def _known(kernel: Kernel, target: Target, quick: bool) -> tuple[str, CompiledKernel | None]:
+    """The key of a kernel; its code if this process or the disk has it."""
+    text = canonical_text(kernel)
+    key = kernel_key(text, target.key, _options(kernel, text))
+    with _lock:
+        found = _live.get(key)
+        if found is not None:
+            _recent[key] = found
+            _recent.move_to_end(key)
+    if found is not None:
+        if not quick:
+            found.improved()
+        return key, found
+    cache = disk_cache()
+    image = cache.get(key) if cache is not None and not _debug() & {"llvm", "asm"} else None
+    code = None if image is not None and image.quick and not quick else _loaded(image, "pb_kernel")
+    if image is None or code is None:
+        return key, None
+    return key, _registered(kernel, target, key, image, code)
+
+
+def _registered(
+    kernel: Kernel,
+    target: Target,
+    key: str,
+    image: loader.Image,
+    code: loader.Code | JitCode | None = None,
+) -> CompiledKernel:
+    """A kernel's code, known from now on."""
+    code = code or loader.load_image(image)
+    source = (kernel, target) if image.quick else None
+    compiled = CompiledKernel(kernel.name, code.symbols["pb_kernel"], code, key, source)
+    with _lock:
+        compiled = _live.setdefault(key, compiled)
+        _recent[key] = compiled
+        while len(_recent) > _KEEP:
+            _recent.popitem(last=False)
+    return compiled
+
+
+def _count_one() -> None:
+    global _compiled
+    with _lock:
+        _compiled += 1
 
 
 def compile_kernel(
@@ -205,127 +255,116 @@ def compile_kernel(
     Raises CompileError or LinkError for what must not happen (internal errors), ValueError for
     a wrong PULLBACK_ISA.
     """
-    global _compiled
     target = target or host_target()
-    text = canonical_text(kernel)
-    calls = sorted(
-        {s.name for s in walk(kernel.body) if isinstance(s, Call) and s.name != "raise_if"}
-    )
-    for c in calls:
-        if libraries.is_routine(c):
-            provide(c, libraries.address(c))
-        elif is_tile(c):
-            _provide_tile(c, target)
-    options = ",".join(f"{c}@{function_offset(c)}" for c in calls) + os.environ.get(
-        "PULLBACK_LOADER", ""
-    )
-    key = kernel_key(text, target.key, options)
-    with _lock:
-        found = _live.get(key)
-        if found is not None:
-            _recent[key] = found
-            _recent.move_to_end(key)
-    if found is not None:
-        if not quick:
-            found.improved()
-        return found
-    cache = disk_cache()
-    image = cache.get(key) if cache is not None and not _debug() & {"llvm", "asm"} else None
-    code = None if image is not None and image.quick and not quick else _loaded(image, "pb_kernel")
-    if image is None or code is None:
+    for name in _tiles_of(kernel):
+        provide_tile(name, target, quick)
+    key, found = _known(kernel, target, quick)
+    if found is None:
         image = _machine_code(kernel, target, quick)
-        with _lock:
-            _compiled += 1
-        if cache is not None and later is not None:
-            later.append((cache, key, image))
-        elif cache is not None:
-            cache.put(key, image)
-        code = loader.load_image(image)
-    source = (kernel, target) if image.quick else None
-    compiled = CompiledKernel(kernel.name, code.symbols["pb_kernel"], code, key, source)
-    with _lock:
-        compiled = _live.setdefault(key, compiled)
-        _recent[key] = compiled
-        while len(_recent) > _KEEP:
-            _recent.popitem(last=False)
-    return compiled
+        found = _finished(kernel, target, key, image, later)
+    return found
+
+
+def _finished(
+    kernel: Kernel, target: Target, key: str, image: loader.Image, later: list[Entry] | None
+) -> CompiledKernel:
+    """What LLVM has just compiled: counted, stored, loaded."""
+    _count_one()
+    cache = disk_cache()
+    if cache is not None and later is not None:
+        later.append((cache, key, image))
+    elif cache is not None:
+        cache.put(key, image)
+    return _registered(kernel, target, key, image)
+
+
+@dataclass
+class _Ordered:
+    """A kernel of a compilation: what is known of its code so far."""
+
+    kernel: Kernel
+    quick: bool
+    key: str = ""
+    job: Job | None = None
+    is_quick: bool = False
+    done: CompiledKernel | None = None
 
 
 class Compilation:
-    """Several kernels, compiled side by side while more are added: LLVM runs without the GIL, and
-    each thread has its own context. A single one is compiled where its code is asked for."""
+    """Several kernels, compiled side by side while more are added: this thread writes their texts,
+    native threads have LLVM translate them (workshop.py). A single one is compiled where its code
+    is asked for."""
 
     def __init__(self, target: Target | None = None) -> None:
-        self.target = target
-        self.first: tuple[Kernel, bool] | None = None
-        self.futures: list[Future[CompiledKernel]] = []
+        self.target = target or host_target()
+        self.orders: list[_Ordered] = []
         self.later: list[Entry] = []
-        self.hurried = False
+        self.tiles: dict[str, bool] = {}  # called by these kernels: whether quick code does
+        self.jobs: list[Job] = []
 
     def add(self, kernel: Kernel, quick: bool = False) -> None:
         """One more kernel; `quick` as in `compile_kernel`."""
-        if self.first is None and not self.futures:
-            self.first = kernel, quick
-            return
-        if self.first is not None:
-            _hurry.begin()
-            self.hurried = True
-            self._submit(*self.first)
-            self.first = None
-        self._submit(kernel, quick)
+        self.orders.append(_Ordered(kernel, quick))
+        if len(self.orders) == 2:
+            self._begin(self.orders[0])
+        if len(self.orders) > 1:
+            self._begin(self.orders[-1])
 
-    def _submit(self, kernel: Kernel, quick: bool) -> None:
-        self.futures.append(beside(compile_kernel, kernel, self.target, quick, self.later))
+    def _begin(self, order: _Ordered) -> None:
+        shop = _workshop(self.target)
+        if shop is None:
+            return
+        for name in _tiles_of(order.kernel):
+            self.tiles[name] = self.tiles.get(name, True) and order.quick
+            job = order_tile(name, self.target, order.quick, shop.publish)
+            self.jobs += [job] if job is not None else []
+        order.key, order.done = _known(order.kernel, self.target, order.quick)
+        if order.done is None:
+            ir, level, order.is_quick = _emitted(order.kernel, self.target, order.quick)
+            job = Job(ir, level)
+            if level in link.LEVELS and shop.publish(job):
+                order.job = job
+                self.jobs.append(job)
 
     def finish(self) -> list[CompiledKernel]:
         """The machine code, in order. Raises what `compile_kernel` raises."""
-        if self.first is not None:
-            done = [compile_kernel(self.first[0], self.target, self.first[1], self.later)]
-        else:
-            done = [f.result() for f in self.futures]
+        shop = _workshop(self.target) if self.jobs else None
+        if shop is not None:
+            shop.finish(self.jobs)
+        for name, quick in self.tiles.items():
+            provide_tile(name, self.target, quick)
+        done = [o.done or self._end(o) for o in self.orders]
         if self.later:
             beside(_store, self.later)
         return done
 
-    def close(self) -> None:
-        """Call it when no more is asked of this compilation, whatever happened."""
-        if self.hurried:
-            self.hurried = False
-            _hurry.end()
+    def _end(self, order: _Ordered) -> CompiledKernel:
+        if order.job is None:
+            return compile_kernel(order.kernel, self.target, order.quick, self.later)
+        image = loader.link(order.job.take())
+        image = replace(image, quick=True) if order.is_quick else image
+        return _finished(order.kernel, self.target, order.key, image, self.later)
 
 
-class _Hurry:
-    """Short turns with the GIL while several threads compile: one that comes back from LLVM has a
-    few hundred microseconds to do and would wait five milliseconds for each of them."""
-
-    TURN = 2e-4
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.count = 0
-        self.before = 0.005
-
-    def begin(self) -> None:
-        with self.lock:
-            self.count += 1
-            if self.count == 1:
-                self.before = sys.getswitchinterval()
-                sys.setswitchinterval(min(self.TURN, self.before))
-
-    def end(self) -> None:
-        with self.lock:
-            self.count -= 1
-            if self.count == 0:
-                sys.setswitchinterval(self.before)
-
-    def after_fork(self) -> None:
-        self.lock = threading.Lock()
-        if self.count:  # threads of the parent that the child does not have
-            self.count = 0
-            sys.setswitchinterval(self.before)
+_shop: Workshop | None = None
+_building = renewed(threading.Lock())
 
 
-_hurry = _Hurry()
+def _workshop(target: Target) -> Workshop | None:
+    """Native threads that compile for this machine; None where there are none."""
+    global _shop
+    if target.key != host_target().key or os_shim.sleep_kind() != "futex":
+        return None
+    shop = _shop
+    if shop is None or not shop.usable:
+        with _building:
+            shop = _shop
+            if shop is None or not shop.usable:
+                text = workshop_text(target)
+                name = "workshop" + os.environ.get("PULLBACK_LOADER", "")
+                code = load_text(text, target, 0, kernel_key(text, target.key, name))
+                shop = _shop = Workshop(target, code)
+    return shop
 
 
 def compile_kernels(
@@ -336,12 +375,9 @@ def compile_kernels(
     Raises what `compile_kernel` raises.
     """
     compilation = Compilation(target)
-    try:
-        for kernel in kernels:
-            compilation.add(kernel, quick)
-        return compilation.finish()
-    finally:
-        compilation.close()
+    for kernel in kernels:
+        compilation.add(kernel, quick)
+    return compilation.finish()
 
 
 _pool: ThreadPoolExecutor | None = None
@@ -373,10 +409,8 @@ def beside(function: Callable[..., T], *arguments: Any) -> Future[T]:
 
 def _after_fork() -> None:
     """The child has none of the threads, and nobody there holds the locks."""
-    global _pool, _lock, _improving, _tiling
+    global _pool, _lock, _improving
     _pool, _lock, _improving = None, threading.Lock(), threading.Lock()
-    _tiling = threading.Lock()
-    _hurry.after_fork()
 
 
 if hasattr(os, "register_at_fork"):

@@ -23,7 +23,10 @@ from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 from pullback.backends.llvm.target import Target
 from pullback.forking import Gate, renewed
 
-__all__ = ["CompileError", "assemble", "assembly", "desk", "llvm_library", "llvmlite_version", "taken"]
+__all__ = [
+    "LEVELS", "CompileError", "assemble", "assembly", "desk", "llvm_library", "llvmlite_version",
+    "taken",
+]  # fmt: skip
 
 _FILE = {"win32": "llvmlite.dll", "darwin": "libllvmlite.dylib"}.get(sys.platform, "libllvmlite.so")
 _lock = renewed(threading.Lock())

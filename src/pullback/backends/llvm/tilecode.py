@@ -1,0 +1,98 @@
+"""The code of tile functions (dense.py): from this process, from disk, or through LLVM; quickly
+made code first where little is to be multiplied, good code in its place when it matters.
+
+Kernels call tiles through the context's table, so better code takes over between two calls. Both
+compute the same bits.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from pullback.backends.llvm import link, loader
+from pullback.backends.llvm.cache import disk_cache, kernel_key
+from pullback.backends.llvm.dense import tile_text
+from pullback.backends.llvm.jit import JitCode
+from pullback.backends.llvm.table import provide
+from pullback.backends.llvm.target import Target
+from pullback.backends.llvm.workshop import Job
+from pullback.forking import renewed
+
+__all__ = ["order_tile", "provide_tile"]
+
+
+@dataclass
+class _Tile:
+    """What is known of a function's code."""
+
+    code: loader.Code | JitCode | None = None
+    quick: bool = False
+    job: Job | None = None  # code on its way
+
+
+_tiles: dict[tuple[str, str], _Tile] = {}
+_lock = renewed(threading.RLock())
+
+
+def _key(text: str, target: Target) -> str:
+    return kernel_key(text, target.key, "tile" + os.environ.get("PULLBACK_LOADER", ""))
+
+
+def _adopt(tile: _Tile, name: str, image: loader.Image) -> None:
+    tile.code, tile.quick, tile.job = loader.load_image(image), image.quick, None
+    tile.code.keep_forever()  # somebody may be running what it was
+    provide(name, tile.code.symbols["pb_tile"])
+
+
+def _search(tile: _Tile, name: str, key: str, quick: bool) -> bool:
+    """Whether the process or the disk has code that does."""
+    if tile.code is None or (tile.quick and not quick):
+        cache = disk_cache()
+        image = cache.get(key) if cache is not None else None
+        if image is None or (image.quick and not quick):
+            return False
+        _adopt(tile, name, image)
+    return True
+
+
+def _made(tile: _Tile, name: str, key: str, obj: bytes, quick: bool) -> None:
+    image = replace(loader.link(obj), quick=quick)
+    cache = disk_cache()
+    if cache is not None:
+        cache.put(key, image)
+    _adopt(tile, name, image)
+
+
+def order_tile(
+    name: str, target: Target, quick: bool, publish: Callable[[Job], bool]
+) -> Job | None:
+    """Has code made beside us where there is none that does; `provide_tile` ends it. The job to
+    wait for, if there is one."""
+    with _lock:
+        tile = _tiles.setdefault((name, target.key), _Tile())
+        if tile.job is not None and (quick or tile.job.level > 0):
+            return tile.job
+        if tile.code is not None and (quick or not tile.quick):
+            return None
+        text = tile_text(target, name)
+        if not _search(tile, name, _key(text, target), quick):
+            job = Job(text, 0 if quick else 2)
+            tile.job = job if publish(job) else None
+        return tile.job
+
+
+def provide_tile(name: str, target: Target, quick: bool) -> None:
+    """Makes a tile function callable; well made unless `quick`."""
+    with _lock:
+        tile = _tiles.setdefault((name, target.key), _Tile())
+        if tile.code is not None and (quick or not tile.quick):
+            return
+        text = tile_text(target, name)
+        key, job = _key(text, target), tile.job
+        if job is not None and job.done and (quick or job.level > 0):
+            _made(tile, name, key, job.take(), job.level == 0)
+        elif not _search(tile, name, key, quick):
+            _made(tile, name, key, link.assemble(text, target, 0 if quick else 2), quick)

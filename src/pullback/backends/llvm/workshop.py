@@ -1,0 +1,317 @@
+"""LLVM beside Python: native threads that compile texts while the interpreter writes the next ones.
+
+A thread that comes back from LLVM into Python must wait for the GIL, up to five milliseconds each
+time, and makes the others wait in turn. These threads never come back: a job is a block of memory
+that the interpreter fills and publishes in a ring; a native thread claims it, has LLVM parse the
+text and write the object, and marks it done. Whoever wants the result compiles what is still
+unclaimed, then sleeps until the rest is done.
+
+Shop:  0 sequence | 8 published | 16 claimed | 24 ring | 32 syscall | 40 at work | 48 closed
+Desk:  0 shop | 8 parse | 16 emit | 24 dispose | 32 new context | 40 drop context | 48 context
+       56 modules | 64 machines by level (4); one for each thread
+Job:   0 state (2 is done) | 8 text | 16 level | 24 object | 32 message
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import threading
+import time
+from collections.abc import Callable, Sequence
+from ctypes import c_int64, c_void_p
+
+from pullback.backends.llvm import link, os_shim
+from pullback.backends.llvm.jit import JitCode
+from pullback.backends.llvm.loader import Code
+from pullback.backends.llvm.target import Target
+from pullback.forking import Gate
+
+__all__ = ["Job", "Workshop", "workshop_text"]
+
+RING = 4096
+MOST_THREADS = 7
+MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants
+NAP = 0.05  # seconds of waiting in native code between two looks at Python's signals
+DONE = 2
+
+_TEXT = """
+define internal void @run(ptr %desk, ptr %job) nounwind {
+entry:
+ %pp = getelementptr i8, ptr %desk, i64 8
+ %ep = getelementptr i8, ptr %desk, i64 16
+ %dp = getelementptr i8, ptr %desk, i64 24
+ %cp = getelementptr i8, ptr %desk, i64 48
+ %np = getelementptr i8, ptr %desk, i64 56
+ %mp = getelementptr i8, ptr %desk, i64 64
+ %tp = getelementptr i8, ptr %job, i64 8
+ %lp = getelementptr i8, ptr %job, i64 16
+ %op = getelementptr i8, ptr %job, i64 24
+ %gp = getelementptr i8, ptr %job, i64 32
+ %n = load i64, ptr %np
+ %n1 = add i64 %n, 1
+ store i64 %n1, ptr %np
+ %many = icmp sgt i64 %n, {modules}
+ br i1 %many, label %renew, label %parse
+renew:
+ %newp = getelementptr i8, ptr %desk, i64 32
+ %dropp = getelementptr i8, ptr %desk, i64 40
+ %new = load ptr, ptr %newp
+ %drop = load ptr, ptr %dropp
+ %old = load ptr, ptr %cp
+ call void %drop(ptr %old)
+ %fresh = call ptr %new()
+ store ptr %fresh, ptr %cp
+ store i64 0, ptr %np
+ br label %parse
+parse:
+ %pf = load ptr, ptr %pp
+ %c = load ptr, ptr %cp
+ %t = load ptr, ptr %tp
+ %m = call ptr %pf(ptr %c, ptr %t, ptr %gp)
+ %none = icmp eq ptr %m, null
+ br i1 %none, label %done, label %emit
+emit:
+ %ef = load ptr, ptr %ep
+ %level = load i64, ptr %lp
+ %at = getelementptr ptr, ptr %mp, i64 %level
+ %machine = load ptr, ptr %at
+ %o = call ptr %ef(ptr %machine, ptr %m, i32 1, ptr %gp)
+ store ptr %o, ptr %op
+ %df = load ptr, ptr %dp
+ call void %df(ptr %m)
+ br label %done
+done:
+ store atomic i32 2, ptr %job release, align 4
+ %shop = load ptr, ptr %desk
+ %sp = getelementptr i8, ptr %shop, i64 32
+ %sys = load ptr, ptr %sp
+ %r = call i64 (i64, ...) %sys(i64 {futex}, ptr %job, i64 129, i32 2147483647)
+ ret void
+}
+define internal i1 @take(ptr %desk) nounwind {
+entry:
+ %shop = load ptr, ptr %desk
+ %pp = getelementptr i8, ptr %shop, i64 8
+ %cp = getelementptr i8, ptr %shop, i64 16
+ %rp = getelementptr i8, ptr %shop, i64 24
+ %bp = getelementptr i8, ptr %shop, i64 40
+ %xp = getelementptr i8, ptr %shop, i64 48
+ %ring = load ptr, ptr %rp
+ br label %look
+look:
+ %closed = load atomic i64, ptr %xp seq_cst, align 8
+ %open = icmp eq i64 %closed, 0
+ br i1 %open, label %see, label %none
+see:
+ %c = load atomic i64, ptr %cp seq_cst, align 8
+ %p = load atomic i64, ptr %pp seq_cst, align 8
+ %some = icmp slt i64 %c, %p
+ br i1 %some, label %claim, label %none
+claim:
+ %slot = and i64 %c, {last}
+ %jp = getelementptr ptr, ptr %ring, i64 %slot
+ %job = load ptr, ptr %jp
+ %c1 = add i64 %c, 1
+ %b0 = atomicrmw add ptr %bp, i64 1 seq_cst
+ %closed2 = load atomic i64, ptr %xp seq_cst, align 8
+ %still = icmp eq i64 %closed2, 0
+ br i1 %still, label %go, label %lost
+go:
+ %pair = cmpxchg ptr %cp, i64 %c, i64 %c1 seq_cst seq_cst
+ %mine = extractvalue { i64, i1 } %pair, 1
+ br i1 %mine, label %work, label %lost
+lost:
+ %b1 = atomicrmw sub ptr %bp, i64 1 seq_cst
+ br label %look
+work:
+ call void @run(ptr %desk, ptr %job)
+ %b2 = atomicrmw sub ptr %bp, i64 1 seq_cst
+ ret i1 true
+none:
+ ret i1 false
+}
+define ptr @pb_serve(ptr %desk) nounwind {
+entry:
+ %shop = load ptr, ptr %desk
+ %sp = getelementptr i8, ptr %shop, i64 32
+ br label %top
+top:
+ %seq = load atomic i32, ptr %shop seq_cst, align 4
+ %did = call i1 @take(ptr %desk)
+ br i1 %did, label %top, label %sleep
+sleep:
+ %sys = load ptr, ptr %sp
+ %r = call i64 (i64, ...) %sys(i64 {futex}, ptr %shop, i64 128, i32 %seq, ptr null)
+ br label %top
+}
+define i64 @pb_help(ptr %desk) nounwind {
+entry:
+ %did = call i1 @take(ptr %desk)
+ %r = zext i1 %did to i64
+ ret i64 %r
+}
+define void @pb_publish(ptr %shop, ptr %job) nounwind {
+entry:
+ %nothing = icmp eq ptr %job, null
+ br i1 %nothing, label %rouse, label %push
+push:
+ %pp = getelementptr i8, ptr %shop, i64 8
+ %rp = getelementptr i8, ptr %shop, i64 24
+ %ring = load ptr, ptr %rp
+ %p = load atomic i64, ptr %pp seq_cst, align 8
+ %slot = and i64 %p, {last}
+ %jp = getelementptr ptr, ptr %ring, i64 %slot
+ store ptr %job, ptr %jp
+ %p1 = add i64 %p, 1
+ store atomic i64 %p1, ptr %pp seq_cst, align 8
+ br label %rouse
+rouse:
+ %count = phi i32 [ 2147483647, %entry ], [ 1, %push ]
+ %sp = getelementptr i8, ptr %shop, i64 32
+ %o = atomicrmw add ptr %shop, i32 1 seq_cst
+ %sys = load ptr, ptr %sp
+ %r = call i64 (i64, ...) %sys(i64 {futex}, ptr %shop, i64 129, i32 %count)
+ ret void
+}
+define void @pb_wait(ptr %shop, ptr %job) nounwind {
+entry:
+ %span = alloca [2 x i64]
+ %sp = getelementptr i8, ptr %shop, i64 32
+ %sys = load ptr, ptr %sp
+ %s = load atomic i32, ptr %job acquire, align 4
+ %done = icmp eq i32 %s, 2
+ br i1 %done, label %out, label %sleep
+sleep:
+ store i64 0, ptr %span
+ %np = getelementptr i8, ptr %span, i64 8
+ store i64 {nap}, ptr %np
+ %r = call i64 (i64, ...) %sys(i64 {futex}, ptr %job, i64 128, i32 %s, ptr %span)
+ br label %out
+out:
+ ret void
+}
+"""
+
+
+def workshop_text(target: Target) -> str:
+    """The native half, as textual IR."""
+    values = {
+        "futex": "98" if target.level == "neon" else "202",
+        "modules": str(MODULES_PER_CONTEXT),
+        "last": str(RING - 1),
+        "nap": str(int(NAP * 1e9)),
+    }
+    text = _TEXT
+    for name, value in values.items():
+        text = text.replace("{" + name + "}", value)
+    return f'target triple = "{target.triple}"\n{text}'
+
+
+class Job:
+    """One module on its way through LLVM."""
+
+    __slots__ = ("block", "level", "text")
+
+    def __init__(self, text: str, level: int) -> None:
+        self.text, self.level = text.encode(), level
+        address = ctypes.cast(ctypes.c_char_p(self.text), c_void_p).value
+        self.block = (c_int64 * 5)(0, address or 0, level, 0, 0)
+
+    @property
+    def done(self) -> bool:
+        return self.block[0] == DONE
+
+    def take(self) -> bytes:
+        """The object of a job that is done; once.
+
+        Raises CompileError when LLVM refused the text.
+        """
+        return link.taken(self.text, self.block[3], self.block[4])
+
+
+class Workshop(Gate):
+    """The ring, its native threads, and a desk for each thread that compiles. A fork waits until
+    nobody is at work; the child must make a workshop of its own."""
+
+    def __init__(self, target: Target, code: Code | JitCode) -> None:
+        super().__init__()
+        self.target, self.code = target, code
+        code.keep_forever()
+        p, at = c_void_p, code.symbols
+        self._serve = at["pb_serve"]
+        self._publish = ctypes.PYFUNCTYPE(None, p, p)(at["pb_publish"])
+        self._help = ctypes.CFUNCTYPE(c_int64, p)(at["pb_help"])
+        self._wait = ctypes.CFUNCTYPE(None, p, p)(at["pb_wait"])
+        self._lock = threading.Lock()
+        self._ring = (c_void_p * RING)()
+        syscall = os_shim.address_of("syscall")
+        self._shop = (c_int64 * 8)(0, 0, 0, ctypes.addressof(self._ring), syscall, 0, 0, 0)
+        self._address = ctypes.addressof(self._shop)
+        self._most = min(os_shim.cpu_count() - 1, MOST_THREADS)
+        self._threads = 0
+        self._local = threading.local()
+        self._desks: list[object] = []
+        self._open: list[Job] = []  # published: their memory must stay until they are done
+        self.usable = True
+        atexit.register(self._stop, 10.0)
+
+    def _desk(self) -> int:
+        """The address of a new thread's context and machines."""
+        owner, words = link.desk(self.target)
+        block = (c_int64 * 12)(self._address, *words)
+        self._desks.append((owner, block))
+        return ctypes.addressof(block)
+
+    def publish(self, job: Job) -> bool:
+        """Offers a job to the native threads. False when there are none or they have too much."""
+        with self._lock:
+            waiting = self._shop[1] - self._shop[2]
+            if waiting >= RING - 1 or not self.usable or self._shop[6]:
+                return False
+            if len(self._open) > 64:
+                self._open = [j for j in self._open if not j.done]
+            if self._threads < self._most and waiting >= self._threads:
+                self._threads += os_shim.start_thread(self._serve, self._desk())
+            if not self._threads:
+                return False
+            self._open.append(job)
+            self._publish(self._address, ctypes.addressof(job.block))
+        return True
+
+    def finish(self, jobs: Sequence[Job], each: Callable[[], None] | None = None) -> None:
+        """Returns when all these jobs, which have been published, are done; takes part in the
+        work. `each` is called now and then."""
+        desk = getattr(self._local, "desk", 0)
+        waiting = list(jobs)
+        while waiting := [job for job in waiting if not job.done]:
+            if not self.usable:  # a child of the process that published them
+                raise RuntimeError("internal error in pullback: a compilation was forked")
+            desk = desk or self._desk()
+            self._local.desk = desk
+            if not self._help(desk):
+                self._wait(self._address, ctypes.addressof(waiting[0].block))
+            if each is not None:
+                each()
+
+    def _stop(self, patience: float) -> None:
+        """Nothing is begun any more, and what has been begun is finished: LLVM must not be at work
+        while its library is torn down, nor while the process is copied."""
+        self._shop[6] += 1
+        end = time.monotonic() + patience
+        while self._shop[5] > 0 and time.monotonic() < end:
+            time.sleep(0.0005)
+
+    def close(self) -> None:
+        """Before a fork."""
+        self._stop(30.0)
+
+    def open(self) -> None:
+        """After it, in the parent."""
+        self._shop[6] -= 1
+        if self._shop[6] == 0:
+            self._publish(self._address, None)
+
+    def renew(self) -> None:
+        """In the child: no threads, and nothing of this is used again."""
+        self.usable = False
