@@ -93,6 +93,8 @@ def test_key_arrays() -> None:
     )
     same(ks == ks[0], js == js[0])
     same(ks != ks[0], js != js[0])
+    same(pullback.numpy.isclose(ks, ks[0]), jax.numpy.isclose(js, js[0]))
+    assert pullback.numpy.allclose(ks, ks)
     for bad in (np.asarray, hash, int):
         with pytest.raises(TypeError):
             bad(k)

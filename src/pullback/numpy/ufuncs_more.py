@@ -16,7 +16,7 @@ from ..core.avals import typeof
 from ..primitives.common import as_array
 from . import reductions
 from .select import select_where
-from .ufuncs import exp2, greater, isinf, isnan, less, maximum, minimum
+from .ufuncs import equal, exp2, greater, isinf, isnan, less, maximum, minimum
 from .util import (
     check_arraylike,
     dtype_of,
@@ -109,6 +109,8 @@ def _isclose_inexact(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: Any) -> An
 def _isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
     a, b = promote_args("isclose", a, b)
     dtype = typeof(a).dtype
+    if isinstance(dtype, dtypes.ExtendedDType):  # keys have no distance
+        return equal(a, b)
     if dtypes.is_bool(dtype) or dtypes.is_integer(dtype):
         a, b = promote_dtypes_inexact(a, b)
     return _isclose_inexact(a, b, rtol, atol, equal_nan)
