@@ -37,8 +37,9 @@ _tiles: dict[tuple[str, str], _Tile] = {}
 _lock = renewed(threading.RLock())
 
 
-def _key(text: str, target: Target) -> str:
-    return kernel_key(text, target.key, "tile" + os.environ.get("PULLBACK_LOADER", ""))
+def _key(name: str, target: Target) -> str:
+    """The name of the entry on disk: the compiler's own source is part of every key."""
+    return kernel_key(name, target.key, "tile" + os.environ.get("PULLBACK_LOADER", ""))
 
 
 def _adopt(tile: _Tile, name: str, image: loader.Image) -> None:
@@ -77,9 +78,8 @@ def order_tile(
             return tile.job
         if tile.code is not None and (quick or not tile.quick):
             return None
-        text = tile_text(target, name)
-        if not _search(tile, name, _key(text, target), quick):
-            job = Job(text, 0 if quick else 2)
+        if not _search(tile, name, _key(name, target), quick):
+            job = Job(tile_text(target, name, quick), 0 if quick else 2)
             tile.job = job if publish(job) else None
         return tile.job
 
@@ -90,9 +90,9 @@ def provide_tile(name: str, target: Target, quick: bool) -> None:
         tile = _tiles.setdefault((name, target.key), _Tile())
         if tile.code is not None and (quick or not tile.quick):
             return
-        text = tile_text(target, name)
-        key, job = _key(text, target), tile.job
+        key, job = _key(name, target), tile.job
         if job is not None and job.done and (quick or job.level > 0):
             _made(tile, name, key, job.take(), job.level == 0)
         elif not _search(tile, name, key, quick):
+            text = tile_text(target, name, quick)
             _made(tile, name, key, link.assemble(text, target, 0 if quick else 2), quick)
