@@ -184,3 +184,67 @@ def test_counters_of_loops(by: int) -> None:
         return lax.scan(step, (jnp.int32(5), jnp.float32(0)), x, reverse=by == 3)
 
     check(f, X)
+
+
+def few(name: str) -> Callable[[Any], Any]:
+    """Loops over a few numbers, which stay in registers; each body mixes them with other values."""
+    turn = lambda c: jnp.stack([c[1] - 0.1 * c[0], 0.2 * c[2], c[0] * c[1]])
+    rows = lambda x: x[:36].reshape(12, 3)
+
+    def while_loop(x: Any) -> Any:
+        step = lambda s: (turn(s[0]) + 0.1, s[1] + s[0].sum(), s[2] + 1)
+        go_on = lambda s: (jnp.abs(s[0]).max() < 3.0) & (s[2] < 25)
+        return lax.while_loop(go_on, step, (x[:3], 0.0, 0))
+
+    def updates(x: Any) -> Any:
+        def step(i: Any, c: Any) -> Any:
+            c = c.at[i % 3].add(c[(i + 1) % 3] * 0.3)
+            return lax.dynamic_update_slice(c, c[:2] * 0.9, (i % 2,))
+
+        return lax.fori_loop(0, 20, step, x[:3])
+
+    def masked(x: Any) -> Any:
+        return lax.fori_loop(0, 9, lambda i, c: c.at[i - 2].set(x[i], mode="drop") * 1.1, x[:5])
+
+    def shared(x: Any) -> Any:
+        """The carry is also read by long loops, and handed on by another."""
+
+        def step(c: Any, row: Any) -> Any:
+            small, big = c
+            return (turn(small) + row, big * 0.5 + small[1]), (big.sum() + small, row)
+
+        return lax.scan(step, (x[:3], x), rows(x))
+
+    def swapped(x: Any) -> Any:
+        step = lambda c, row: ((c[1], c[0] + row, c[2] @ c[2].T * 0.1), (c[2][0], c[0]))
+        return lax.scan(step, (x[:3], x[3:6], x[:9].reshape(3, 3)), rows(x))
+
+    def solved(x: Any) -> Any:
+        a = x[:9].reshape(3, 3) + 2 * jnp.eye(3)
+        return lax.scan(lambda c, r: (jnp.linalg.solve(a, c + r), c), x[:3], rows(x))
+
+    def nested(x: Any) -> Any:
+        def step(c: Any, row: Any) -> Any:
+            c = lax.fori_loop(0, 3, lambda i, d: turn(d) + row, c)
+            return lax.cond(c[0] > 0.3, lambda d: d * 0.5, lambda d: d + 0.1, c), c
+
+        return lax.scan(step, x[:3], rows(x), reverse=True)
+
+    def complex_pair(x: Any) -> Any:
+        return lax.fori_loop(0, 12, lambda i, z: z * z * 0.9 + (0.1 + 0.2j), x[:2] * (1 + 1j))
+
+    def gradient(x: Any) -> Any:
+        loss = lambda c: lax.scan(lambda c, r: (turn(c) + r, c.sum()), c, rows(x))[1].sum()
+        return pullback.value_and_grad(loss)(x[:3])
+
+    return {f.__name__: f for f in (
+        while_loop, updates, masked, shared, swapped, solved, nested, complex_pair, gradient,
+    )}[name]  # fmt: skip
+
+
+FEW = ["while_loop", "updates", "masked", "shared", "swapped", "solved", "nested", "complex_pair"]
+
+
+@pytest.mark.parametrize("name", [*FEW, "gradient"])
+def test_few_numbers_in_registers(name: str) -> None:
+    check(few(name), X + 0.05)

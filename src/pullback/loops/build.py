@@ -122,6 +122,7 @@ class Builder:
         self.buf_levels: dict[Buf, int] = {}  # nor above the scope of their scratch
         self.extents = extents
         self.count = 0
+        self.unrolling = False  # loops without carries become their iterations
         self.known: dict[Any, Any] = {}  # integer atoms whose value is an index with bounds
         self._interned: dict[Any, Ix] = {}
         self._leaves: dict[Any, _Leaf] = {}
@@ -337,8 +338,9 @@ class Builder:
     ) -> list[Var]:
         """for index in lo..hi: yields = body(index); the carries' results. `extent` bounds the
         index."""
-        if extent == 1 and not carry and lo is None and hi is None:
-            body(0)
+        if (extent == 1 or self.unrolling) and not carry and lo is None and hi is None:
+            for k in range(extent):
+                body(k)
             return []
         self.open(kind)
         ix = self.loop_index(0, max(0, extent - 1))

@@ -24,6 +24,7 @@ from pullback.loops.lower.graph import (
     Graph,
     Node,
     Opaque,
+    RegisterSlot,
     Slot,
     load_slot,
     no_value,
@@ -33,6 +34,15 @@ from pullback.loops.lower.graph import (
 )
 from pullback.loops.lower.program_hook import add_program
 from pullback.loops.lower.reduce import reduce_one
+from pullback.loops.lower.registers import (
+    Registers,
+    atoms_of,
+    elements,
+    hold,
+    reads,
+    spill,
+    unit_reads,
+)
 from pullback.loops.lower.statements import copy_into, emit_units, give_scratch, value_at
 from pullback.loops.lower.stepwise import choose, cond_steps, scan_steps, while_steps
 
@@ -204,32 +214,6 @@ class Carry:
             copy_into(b, node, slot)
 
 
-def _reads(node: Node, seen: set[Node], found: set[Node]) -> None:
-    """The leaves and roots that computing a value reads."""
-    if node in seen:
-        return
-    seen.add(node)
-    for dep, _ in node.red.deps if node.kind == "red" and node.red is not None else node.deps:
-        found.add(dep)
-        if not dep.root and dep.kind != "leaf":
-            _reads(dep, seen, found)
-
-
-def unit_reads(unit: Any) -> set[Node]:
-    """Every value that a unit reads, inlined ones included."""
-    found: set[Node] = set()
-    seen: set[Node] = set()
-    if isinstance(unit, Nest):
-        for m in unit.members:
-            _reads(m, seen, found)
-    else:
-        for n in unit.ins:
-            found.add(n)
-            if not n.root and n.kind != "leaf":
-                _reads(n, seen, found)
-    return found
-
-
 def _last_readers(body: Body) -> dict[Node, int]:
     last: dict[Node, int] = {}
     for k, unit in enumerate(body.units):
@@ -240,7 +224,7 @@ def _last_readers(body: Body) -> dict[Node, int]:
         last[n] = end
         if not n.shape and not n.root:
             found: set[Node] = set()
-            _reads(n, set(), found)
+            reads(n, set(), found)
             for m in found:
                 last[m] = end
     return last
@@ -290,7 +274,7 @@ def separate(leaf: Node, out: Node) -> None:
         for k, n in enumerate(op.ins):
             if k != pair and n.kind == "pw" and n.shape and op.updates != 1:
                 found: set[Node] = set()
-                _reads(n, set(), found)
+                reads(n, set(), found)
                 if before in found and 2 * n.size <= before.size:
                     n.wanted = True
         node = before
@@ -306,7 +290,7 @@ def _in_place(b: Builder, body: Body, carry: Carry, start: int) -> None:
     for out, slot in carry.direct.items():
         if slot in read_last:
             continue
-        if out.slot is None or out.slot is slot or isinstance(out.slot, RowSlot):
+        if out.slot is None or out.slot is slot or isinstance(out.slot, (RowSlot, RegisterSlot)):
             continue
         new, old = out.slot.buf(b), slot.buf(b)
         if rewrite.may_share(stmts[start:], old, new):
@@ -394,35 +378,45 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         separate(leaf, out)
     if _host_if(g, [cond, body], programs):
         return while_steps(g, ins, outs, params, cond.work + body.work)
-    arrays = [k for k, n in enumerate(init) if not in_register(n)]
     scalars = [k for k, n in enumerate(init) if in_register(n)]
+    cond_leaves, body_leaves = cond.leaves[nc:], body.leaves[nb:]
+    tests = Registers(cond.units, [(k, x, x) for k, x in enumerate(cond_leaves) if x.shape])
+    kept = Registers(
+        body.units,
+        [(k, body_leaves[k], body.outs[k]) for k in tests.carries],
+    )
+    arrays = [k for k, n in enumerate(init) if not in_register(n) and k not in kept.carries]
 
     def emit(b: Builder, op: Opaque) -> None:
         _hold(b, held)
         slots = _start_carries(b, op, [init[k] for k in arrays], arrays)
         start = _flat([read(init[k], b, ()) for k in scalars])
-        cond_leaves, body_leaves = cond.leaves[nc:], body.leaves[nb:]
+        for k in kept.carries:
+            start += elements(b, init[k])
         for k, slot in zip(arrays, slots, strict=True):
             cond_leaves[k].slot, cond_leaves[k].ready = slot, True
         carry = Carry(body, [body_leaves[k] for k in arrays], [body.outs[k] for k in arrays], slots)
         carry.bind()
-        give_scratch(b, cond.units)
-        give_scratch(b, body.units)
+        give_scratch(b, cond.units, tests.values)
+        give_scratch(b, body.units, kept.values)
 
         def test(atoms: list[Atom]) -> Atom:
             _regroup(cells, atoms)
+            _hold_arrays(cond_leaves, kept.carries, atoms)
             with _Entered(b):
-                emit_units(b, cond.units)
+                emit_units(b, cond.units, tests.short)
                 return value_at(cond.outs[0], b)
 
         def step(atoms: list[Atom]) -> list[Atom]:
             _regroup(cells, atoms)
+            _hold_arrays(body_leaves, kept.carries, atoms)
             with _Entered(b):
-                return _run_body(b, body, carry, scalars, [])
+                return _run_body(b, body, carry, scalars, [], kept)
 
         # The registers hold the loop's own variables while its regions are written.
         finals = b.while_loop(start, test, step)
         _store_scalars(b, op, scalars, cells, finals)
+        _spill_arrays(b, op, kept.carries, finals)
 
     op = Opaque(
         "while",
@@ -449,16 +443,38 @@ def _run_body(
     carry: Carry,
     scalars: Sequence[int],
     rows: Sequence[Callable[[Builder], None]],
+    kept: Registers,
 ) -> list[Atom]:
-    """One iteration inside its region: units, carries, stacked rows; the next scalar carries."""
+    """One iteration inside its region: units, carries, stacked rows; the next carries that are in
+    registers."""
     start = len(b.scopes[-1].stmts)
-    emit_units(b, body.units)
+    emit_units(b, body.units, kept.short)
     results = _flat([value_at(body.outs[k], b) for k in scalars])
+    for k in kept.carries:
+        results += elements(b, body.outs[k])
     for row in rows:
         row(b)
     _in_place(b, body, carry, start)
     carry.finish(b)
     return results
+
+
+def _hold_arrays(leaves: Sequence[Node], which: Sequence[int], atoms: Sequence[Atom]) -> None:
+    """The last of a loop's variables are the elements of its array carries in registers."""
+    at = len(atoms) - sum(atoms_of(leaves[k]) for k in which)
+    for k in which:
+        size = atoms_of(leaves[k])
+        hold(leaves[k], atoms[at : at + size])
+        at += size
+
+
+def _spill_arrays(b: Builder, op: Opaque, which: Sequence[int], finals: Sequence[Atom]) -> None:
+    """The same, after the loop: to the buffers of its results."""
+    at = len(finals) - sum(atoms_of(op.outs[k]) for k in which)
+    for k in which:
+        size = atoms_of(op.outs[k])
+        spill(b, finals[at : at + size], op.outs[k])
+        at += size
 
 
 def _registers(init: Sequence[Node]) -> list[int]:
@@ -547,7 +563,11 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         separate(leaf, out)
     if _host_if(g, [body], [params["jaxpr"]]):
         return scan_steps(g, ins, outs, params, body.work)
-    arrays = [k for k, n in enumerate(init) if not in_register(n)]
+    kept = Registers(
+        body.units,
+        [(k, body.leaves[nk + k], body.outs[k]) for k, n in enumerate(init) if n.shape],
+    )
+    arrays = [k for k, n in enumerate(init) if not in_register(n) and k not in kept.carries]
     counters = _counters(params["jaxpr"], init, nk, length)
     counting = [
         (cell, init[k].dtype, *counters[k])
@@ -562,17 +582,20 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         _hold(b, held)
         slots = _start_carries(b, op, [init[k] for k in arrays], arrays)
         start = _flat([read(init[k], b, ()) for k in scalars])
+        for k in kept.carries:
+            start += elements(b, init[k])
         carry = Carry(
             body, [body.leaves[nk + k] for k in arrays], [body.outs[k] for k in arrays], slots
         )
         carry.bind()
-        rows = _stacked(body, op, ys, place)
-        give_scratch(b, body.units)
+        rows = _stacked(body, op, ys, place, kept)
+        give_scratch(b, body.units, kept.values)
         carries = [(a, b.var(a.dtype, b.depth + 1, "c")) for a in start]
 
         def step(ix: Index) -> list[Atom]:
             place[0] = b.sub(length - 1, ix) if reverse else ix
             _regroup(cells, [v for _, v in carries])
+            _hold_arrays(body.leaves[nk:], kept.carries, [v for _, v in carries])
             with _Entered(b):
                 _know(b, place[0])
                 for cell, dtype, first, by in counting:
@@ -581,10 +604,11 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
                         if dtype != "i64"
                         else _know(b, b.add(b.mul(ix, by), first))
                     )
-                return _run_body(b, body, carry, scalars, rows)
+                return _run_body(b, body, carry, scalars, rows, kept)
 
         finals = b.loop(length, "seq", step, carries) if length else list(start)
         _store_scalars(b, op, scalars, cells, finals)  # type: ignore[arg-type]
+        _spill_arrays(b, op, kept.carries, finals)
         for k, (first, by) in counters.items():
             slot = op.outs[k].slot
             assert slot is not None
@@ -605,7 +629,7 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
 
 
 def _stacked(
-    body: Body, op: Opaque, ys: Sequence[int], place: list[Index]
+    body: Body, op: Opaque, ys: Sequence[int], place: list[Index], kept: Registers
 ) -> list[Callable[[Builder], None]]:
     """How each row of the stacked results is written: where it is made if possible, else by a copy
     at the end of the body."""
@@ -622,7 +646,9 @@ def _stacked(
             view = RowSlot(slot, node, place)
             copy_into(b, node, view)
 
-        if node.shape and node.kind in ("pw", "red", "opq") and node.slot is None:
+        in_registers = node in kept.values
+        made = node.kind in ("pw", "red", "opq") and node.slot is None
+        if node.shape and made and not in_registers:
             node.slot = RowSlot(slot, node, place)
         else:
             rows.append(write)

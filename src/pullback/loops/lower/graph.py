@@ -31,6 +31,7 @@ __all__ = [
     "Node",
     "Opaque",
     "Reduction",
+    "RegisterSlot",
     "Slot",
     "combine_step",
     "ir_dtype",
@@ -101,6 +102,40 @@ class Slot:
             extent = size.value if hasattr(size, "value") else size
             found = b.params[self] = Buf(f"{self.role}{len(b.params)}", self.dtype, (extent,), "in")  # type: ignore[arg-type]
         return found
+
+
+class RegisterSlot(Slot):
+    """An array of a few elements that stays in registers: what reads and writes it is unrolled.
+    Only in the body of a loop, between its statements of the outermost level."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, dtype: str, shape: tuple[int, ...]) -> None:
+        super().__init__(dtype, shape, "temp")
+        self.values: list[Any] = [None] * self.size
+
+    def get(self, b: Builder, offset: Index) -> Atom:
+        if isinstance(offset, int):
+            return self.values[offset]  # type: ignore[no-any-return]
+        place = b.atom(offset)
+        value: Atom = self.values[0]
+        for k in range(1, self.size):
+            here = b.let("eq", (place, b.dim(k)), "bool")
+            value = b.select(here, self.values[k], value)
+        return value
+
+    def put(self, b: Builder, offset: Index, value: Atom, mask: Any) -> None:
+        mask = b.both(mask, b.mask)
+        if isinstance(offset, int):
+            self.values[offset] = b.select(mask, value, self.values[offset])
+            return
+        place = b.atom(offset)
+        for k in range(self.size):
+            here = b.both(mask, b.let("eq", (place, b.dim(k)), "bool"))
+            self.values[k] = b.select(here, value, self.values[k])
+
+    def buf(self, b: Builder) -> Buf:
+        raise AssertionError("internal error in pullback: registers have no address")
 
 
 class Node:
@@ -409,6 +444,11 @@ def load_slot(
 ) -> Value:
     """One element from memory."""
     offset = b.ravel(idx, shape)
+    if isinstance(slot, RegisterSlot):
+        if dtype not in COMPLEX:
+            return slot.get(b, offset)
+        offset = b.mul(offset, 2)
+        return slot.get(b, offset), slot.get(b, b.add(offset, 1))
     buf = slot.buf(b)
     if dtype not in COMPLEX:
         return b.load(buf, b.atom(b.add(offset, slot.base(b))))
@@ -427,6 +467,14 @@ def store_slot(
 ) -> None:
     """One element to memory."""
     offset = b.ravel(idx, shape)
+    if isinstance(slot, RegisterSlot):
+        if dtype not in COMPLEX:
+            slot.put(b, offset, value, mask)
+            return
+        offset = b.mul(offset, 2)
+        slot.put(b, offset, value[0], mask)
+        slot.put(b, b.add(offset, 1), value[1], mask)
+        return
     buf = slot.buf(b)
     if dtype not in COMPLEX:
         b.store(buf, b.atom(b.add(offset, slot.base(b))), value, mask)

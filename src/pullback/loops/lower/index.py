@@ -13,7 +13,17 @@ from typing import Any
 from pullback.loops.build import TRUE, Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, rule
-from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read, store_slot
+from pullback.loops.lower.graph import (
+    COMPLEX,
+    Graph,
+    Node,
+    Opaque,
+    RegisterSlot,
+    load_slot,
+    part_dtype,
+    read,
+    store_slot,
+)
 from pullback.loops.lower.shape import around, masked_read
 from pullback.loops.lower.statements import box, copy_into
 from pullback.loops.ops import limits
@@ -274,6 +284,13 @@ def _write(
     inside: Atom,
 ) -> None:
     if combine is None:
+        store_slot(b, slot, x.shape, x.dtype, place, value, inside)
+        return
+    if isinstance(slot, RegisterSlot):
+        old = load_slot(b, slot, x.shape, x.dtype, place)
+        pairs = zip(old, value, strict=True) if x.dtype in COMPLEX else [(old, value)]
+        new = tuple(b.let(combine, pair, pair[0].dtype) for pair in pairs)
+        value = new if x.dtype in COMPLEX else new[0]
         store_slot(b, slot, x.shape, x.dtype, place, value, inside)
         return
     offset = b.ravel(place, x.shape)

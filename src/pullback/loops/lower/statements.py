@@ -4,13 +4,13 @@ region."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import Nest, breaks_of
 from pullback.loops.ir import Atom
-from pullback.loops.lower.graph import Node, Slot, part_dtype, read, store_slot
+from pullback.loops.lower.graph import Node, RegisterSlot, Slot, part_dtype, read, store_slot
 from pullback.loops.schedule import PARALLEL_WORK, emit_nest, grouped, open_rows
 
 __all__ = ["box", "copy_into", "emit_units", "give_scratch"]
@@ -51,27 +51,36 @@ def copy_into(b: Builder, x: Node, slot: Slot, shape: tuple[int, ...] | None = N
         store_slot(b, slot, x.shape, x.dtype, idx, read(x, b, idx))
 
     broken = () if x.slot is not None or x.root else breaks_of(x)
+    before = b.unrolling
+    b.unrolling = before or isinstance(x.slot, RegisterSlot) or isinstance(slot, RegisterSlot)
     box(b, x.shape, body, "vector", broken, cost=max(2.0, x.cost))
+    b.unrolling = before
 
 
-def give_scratch(b: Builder, units: Sequence[Any]) -> None:
-    """Scratch, in the current scope, for every stored value of a region that has no buffer yet."""
+def give_scratch(b: Builder, units: Sequence[Any], registers: Collection[Node] = ()) -> None:
+    """Scratch, in the current scope, for every stored value of a region that has no buffer yet;
+    some stay in registers."""
     for unit in units:
         for m in unit.members if isinstance(unit, Nest) else unit.outs:
             if m.slot is None and (m.stored or m.kind == "opq") and m.live | (m.kind == "opq"):
+                if m in registers:
+                    m.slot = RegisterSlot(m.dtype, m.shape)
+                    continue
                 m.slot = Slot(m.dtype, m.shape, "temp")
                 b.bound[m.slot] = b.scratch(part_dtype(m.dtype), m.slot.size)
 
 
-def emit_units(b: Builder, units: Sequence[Any]) -> None:
-    """The statements of a region's units, in order."""
+def emit_units(b: Builder, units: Sequence[Any], short: Collection[Any] = ()) -> None:
+    """The statements of a region's units, in order; the short ones without loops."""
     for unit in units:
+        b.unrolling = unit in short
         if isinstance(unit, Nest):
             emit_nest(b, unit)
         else:
             unit.emit(b, unit)
             for m in unit.outs:
                 m.ready = True
+    b.unrolling = False
 
 
 def value_at(node: Node, b: Builder) -> Atom:
