@@ -14,8 +14,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.trace import Tracer
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak, copy_p
-from ..primitives.keys import KeyDType, is_key_dtype
-from ..primitives.rng import random_wrap
+from ..primitives.keys import is_key_dtype
 from ..runtime.array import make_array
 from .manipulation import broadcast_to
 from .util import (
@@ -282,15 +281,6 @@ def _shape(shape: Any) -> tuple[Any, ...]:
     return canonical_shape(shape)
 
 
-def _filled(shape: tuple[Any, ...], value: Any, dtype: Any) -> Any:
-    """An array of one number; for keys, of keys whose words are all that number."""
-    if isinstance(dtype, KeyDType) and isinstance(value, bool | int | float):
-        words, unsigned = dtype.physical
-        base = lax.full((*shape, *words), value, unsigned)
-        return random_wrap(base, impl=dtype.impl)
-    return lax.full(shape, value, dtype)
-
-
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Zeros. `shape` is an int or a tuple of ints.
 
@@ -298,17 +288,17 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     Array([[0, 0],
            [0, 0]], dtype=int32)
     """
-    return _placed(_filled(_shape(shape), 0, _or_float(dtype, "zeros")), device)
+    return _placed(lax.full(_shape(shape), 0, _or_float(dtype, "zeros")), device)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Ones."""
-    return _placed(_filled(_shape(shape), 1, _or_float(dtype, "ones")), device)
+    return _placed(lax.full(_shape(shape), 1, _or_float(dtype, "ones")), device)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """An array of no particular values: zeros."""
-    return _placed(_filled(_shape(shape), 0, _or_float(dtype, "empty")), device)
+    return _placed(lax.full(_shape(shape), 0, _or_float(dtype, "empty")), device)
 
 
 def _or_float(dtype: Any, name: str) -> Any:
@@ -324,7 +314,7 @@ def full(
     shape = _shape(shape)
     fill_value = unwrap(fill_value)
     if not shape_of(fill_value):
-        return _placed(_filled(shape, fill_value, d), device)
+        return _placed(lax.full(shape, fill_value, d), device)
     out = as_array(fill_value) if d is None else to_type(fill_value, d, False)
     return _placed(broadcast_to(out, shape), device)
 
@@ -335,7 +325,7 @@ def _like(name: str, a: Any, fill: Any, dtype: Any, shape: Any, device: Any) -> 
     d = user_dtype(dtype, name)
     if not is_arraylike(a) or is_key_dtype(getattr(a, "dtype", None)):
         d = a.dtype if d is None else d
-        return _placed(_filled(a.shape if shape is None else shape, fill, d), device)
+        return _placed(lax.full(a.shape if shape is None else shape, fill, d), device)
     return _placed(lax.full_like(unwrap(a), fill, d, shape), device)
 
 

@@ -72,6 +72,8 @@ def _reduction(
                 f"Fix: pass initial=, as in jnp.{name}(x, initial=0)."
             )
     result_dtype, compute = _dtypes(a, name, dtype, to_bool, upcast, promote_integers)
+    if dtypes.is_complex(dtype_of(a)) and not dtypes.is_complex(compute):
+        a = lax.real(a)
     a = (
         to_type(a, compute, False)
         if type(a) in (bool, int, float, complex) or isinstance(a, np.ndarray | np.generic)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
+from ..api.vmap import vmap
 from ..control.refs import indexing as ref_indexing
 from ..core.avals import typeof
 from ..core.trace import Tracer
@@ -405,6 +406,9 @@ class _IndexUpdateRef:
         repetition of a place.
         """
         x = self.array
+        if dtypes.is_extended(typeof(x).dtype):  # a key's words are changed together
+            each = vmap(func)
+            return _apply_to_keys(x.at[self.index], each, mode, wrap_negative_indices)
         mask = _traced_mask(self.index)
         if mask is not None:
             full = lax.broadcast_in_dim(mask, x.shape, tuple(range(len(mask.shape))))
@@ -452,3 +456,10 @@ ref_indexing.update(
     set=lambda x, idx, v: update(x, idx, v, "set", mode="clip"),
     add=lambda x, idx, v: update(x, idx, v, "add", mode="clip"),
 )
+
+
+def _apply_to_keys(places: Any, func: Callable[[Any], Any], mode: Any, wrap: bool) -> Any:
+    """Keys with those at some places replaced by a function of each, `func` of a row of them."""
+    found = places.get(mode="clip", wrap_negative_indices=wrap)
+    changed = func(found.reshape(-1)).reshape(found.shape)
+    return places.set(changed, mode=mode, wrap_negative_indices=wrap)

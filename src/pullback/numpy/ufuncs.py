@@ -14,7 +14,9 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..control.custom import custom_jvp
 from ..core.avals import typeof
+from ..core.trace import Tracer
 from ..primitives.common import as_array
+from ..runtime.array import Array
 from . import cumulative, reductions, scatter
 from .select import number, select_where
 from .ufunc_api import ufunc
@@ -300,8 +302,8 @@ def fmod(x1: Any, x2: Any, /) -> Any:
 
 # --- powers ---
 def power(x1: Any, x2: Any, /) -> Any:
-    """x1 to the power x2. A Python or NumPy integer scalar is a static power, which also works on
-    integers (if not negative).
+    """x1 to the power x2. An integer scalar whose value is known is a static power: it leaves the
+    type of x1 as it is, and works on integers too (if not negative).
 
     >>> jnp.power(jnp.arange(4), 2)
     Array([0, 1, 4, 9], dtype=int32)
@@ -309,7 +311,10 @@ def power(x1: Any, x2: Any, /) -> Any:
     check_arraylike("power", x1, x2)
     x1, x2 = unwrap(x1), unwrap(x2)
     if isinstance(x2, (int, np.integer, np.bool_)) or (
-        isinstance(x2, np.ndarray) and not x2.ndim and x2.dtype.kind in "iub"
+        isinstance(x2, np.ndarray | Array)
+        and not isinstance(x2, Tracer)
+        and not x2.ndim
+        and x2.dtype.kind in "iub"
     ):
         x1 = promote_dtypes_numeric(x1)[0]
         return lax.integer_pow(x1, operator.index(int(x2)))
@@ -474,11 +479,12 @@ def imag(val: Any, /) -> Any:
 
 
 def _angle(z: Any, deg: bool = False) -> Any:
-    re, im = real(z), imag(z)
-    im = to_type(im, typeof(im).dtype, False)
-    if not dtypes.is_inexact(typeof(re).dtype):
-        re, im = promote_dtypes_inexact(re, im)
-    out = lax.atan2(im, re)
+    if dtypes.is_complex(typeof(z).dtype):
+        out = lax.atan2(imag(z), real(z))
+    else:
+        (re,) = promote_dtypes_inexact(z)
+        re = to_type(re, typeof(re).dtype, False)
+        out = lax.atan2(lax.full_like(re, 0), re)
     return rad2deg(out) if deg else out
 
 

@@ -28,7 +28,7 @@ from .layout import (
     move_batch_front,
     reshape,
 )  # fmt: skip
-from .shape import concatenate, index_in_dim, slice_in_dim
+from .shape import concatenate, full, index_in_dim, key_filler, slice_in_dim
 
 _U32, _U64 = np.dtype("uint32"), np.dtype("uint64")
 
@@ -197,6 +197,14 @@ def random_wrap(base: Any, *, impl: Any) -> Any:
     impl = find_impl(impl)
     _check_key_data(impl, getattr(base, "aval", base))
     return random_wrap_p.bind(base, impl=impl)
+
+
+def _keys_of_number(shape: tuple[Any, ...], value: Any, dtype: Any) -> Any:
+    words, unsigned = dtype.physical
+    return random_wrap(full((*shape, *words), value, unsigned), impl=dtype.impl)
+
+
+key_filler[0] = _keys_of_number
 
 
 def random_unwrap(keys: Any) -> Any:

@@ -576,10 +576,19 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
             f"full must be called with scalar fill_value, got fill_value.shape {aval.shape}."
         )
     if dtype is None:
-        fill = fill_value
-    else:
-        fill = _fill(fill_value, requested_dtype(dtype, "full"), False)
-    return broadcast(fill, shape)
+        return broadcast(fill_value, shape)
+    want = requested_dtype(dtype, "full")
+    if dtypes.is_extended(want) and aval.dtype != want:
+        return key_filler[0](shape, fill_value, want)
+    return broadcast(_fill(fill_value, want, False), shape)
+
+
+def _no_keys(shape: Any, value: Any, dtype: Any) -> Any:
+    raise TypeError(f"internal error in pullback: no arrays of {dtype.name} are known yet")
+
+
+# Keys whose words are all one number: `(shape, number, dtype) -> array`; primitives/rng sets it.
+key_filler: list[Any] = [_no_keys]
 
 
 def _fill(value: Any, dtype: Any, weak: bool) -> Any:
@@ -605,9 +614,10 @@ def full_like(
             f"full must be called with scalar fill_value, got fill_value.shape {value.shape}."
         )
     want = requested_dtype(x_dtype if dtype is None else dtype, "full_like")
-    return broadcast(
-        _fill(fill_value, want, weak), x_shape if shape is None else canonical_shape(shape)
-    )
+    to_shape = x_shape if shape is None else canonical_shape(shape)
+    if dtypes.is_extended(want) and value.dtype != want:
+        return key_filler[0](to_shape, fill_value, want)
+    return broadcast(_fill(fill_value, want, weak), to_shape)
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:

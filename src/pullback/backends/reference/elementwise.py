@@ -257,10 +257,10 @@ def _wrap(x: Any, dtype: Any) -> Any:
 def _convert(x: Any, *, new_dtype: Any, weak_type: bool, sharding: Any) -> Any:
     if x.dtype == new_dtype or not isinstance(new_dtype, np.dtype):
         return x
-    if dtypes.is_bool(new_dtype):
-        return widened(x) != 0
     if x.dtype.kind == "c" and new_dtype.kind != "c":
         x = x.real
+    if dtypes.is_bool(new_dtype):
+        return widened(x) != 0
     if dtypes.is_integer(new_dtype):
         if dtypes.is_float(x.dtype):
             return _saturate(x, new_dtype)

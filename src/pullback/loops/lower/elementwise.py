@@ -214,12 +214,9 @@ def to_dtype(g: Graph, x: Node, dtype: str) -> Node:
 
 
 def convert(b: Builder, v: Any, source: str, target: str) -> Any:
-    """One element converted: real to complex gets a zero imaginary part, complex to real drops
-    it."""
+    """One element converted: real to complex gets a zero imaginary part, complex to any other type
+    drops it."""
     if source in COMPLEX:
-        if target == "bool":
-            zero = Const(0.0, COMPLEX[source])
-            return b.let("or", [b.let("ne", (p, zero), "bool") for p in v], "bool")
         re = scalar_convert(b, v[0], part_dtype(target))
         return (re, scalar_convert(b, v[1], part_dtype(target))) if target in COMPLEX else re
     if target in COMPLEX:
