@@ -160,3 +160,18 @@ def test_threads_do_not_change_bits():
                  (softmax, y)) for a in outputs(f, [v])]
             )  # fmt: skip
     assert seen[0] == seen[1] == seen[2]
+
+
+def test_a_transposed_product_is_a_product():
+    """As derivatives with respect to weights have it; not where the product itself is read."""
+    x, y = RANDOM.normal(size=(2, 40, 50)), RANDOM.normal(size=(2, 50, 60))
+    turned = lambda x, y: jnp.swapaxes(jnp.matmul(x, y), 1, 2)
+    both = lambda x, y: (z := jnp.matmul(x, y), jnp.swapaxes(z, 1, 2))
+    assert len(program(turned, x, y).kernels) == 1
+    want = np.swapaxes(x @ y, 1, 2)
+    np.testing.assert_allclose(outputs(turned, [x, y])[0], want, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(outputs(both, [x, y])[1], want, rtol=1e-5, atol=1e-5)
+    other = lambda x, y: jnp.transpose(jnp.matmul(x, y), (2, 0, 1))
+    np.testing.assert_allclose(
+        outputs(other, [x, y])[0], np.transpose(x @ y, (2, 0, 1)), rtol=1e-5, atol=1e-5
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import gc
+import os
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -19,6 +21,7 @@ from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import empty_context
+from ..forking import renewed
 from ..loops import pipeline
 from ..loops.ir import Kernel, While
 from ..loops.plan import AllocStep, JumpStep
@@ -105,6 +108,42 @@ def _context() -> Iterator[llvm.Context]:
         _contexts.free.append(ctx)
 
 
+class _Uncollected:
+    """No garbage collection meanwhile: a compilation makes many objects, few of them in cycles,
+    and looking through everything that the program has imported takes longer than compiling."""
+
+    def __init__(self) -> None:
+        self.lock = renewed(threading.Lock())
+        self.inside = 0
+        self.before = True
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.inside += 1
+            if self.inside == 1:
+                self.before = gc.isenabled()
+                gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0 and self.before:
+                gc.enable()
+
+
+    def after_fork(self) -> None:
+        """The child has none of the threads that were inside."""
+        if self.inside:
+            self.inside = 0
+            if self.before:
+                gc.enable()
+
+
+_uncollected = _Uncollected()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_uncollected.after_fork)
+
+
 class NativeExecutable:
     """A compiled program: call it with Arrays of its argument types."""
 
@@ -129,8 +168,9 @@ class NativeExecutable:
         def ready(kernel: Kernel, work: float) -> None:
             compilation.add(kernel, hurry and work <= QUICK_WORK)
 
-        self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
-        self.kernels = compilation.finish()
+        with _uncollected:
+            self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
+            self.kernels = compilation.finish()
         self.plan = llvm.encode(self.program, self.kernels)
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self._consts = [(slot, self._constant(value, slot)) for slot, value in self.program.consts]

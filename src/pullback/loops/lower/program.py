@@ -3,6 +3,7 @@ host step."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -92,7 +93,11 @@ def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     get = env.get
+    turned = turned_products(jaxpr)
     for eqn in jaxpr.eqns:
+        eqn = turned.get(eqn.outvars[0], eqn) if turned and eqn.outvars else eqn
+        if eqn is None:
+            continue
         ins: list[Any] = []
         for v in eqn.invars:
             node = get(v) if not hasattr(v, "val") else None
@@ -100,6 +105,41 @@ def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]
         outs = add_eqn(g, eqn, ins)
         env.update(zip(eqn.outvars, outs, strict=True))
     return [_literal(g, v) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
+
+
+def turned_products(jaxpr: Any) -> dict[Any, Any]:
+    """Transposed products, as derivatives with respect to weights are: the transpose of x . y is
+    y . x, if nobody else reads it. Result of the product -> the equation in its place; result of
+    the transpose -> None."""
+    if not any(e.primitive.name == "transpose" for e in jaxpr.eqns):
+        return {}
+    products = {
+        e.outvars[0]: e for e in jaxpr.eqns if e.primitive.name == "dot_general" and not e.effects
+    }
+    if not products:
+        return {}
+    uses = Counter(v for e in jaxpr.eqns for v in e.invars if not hasattr(v, "val"))
+    uses.update(v for v in jaxpr.outvars if not hasattr(v, "val"))
+    found: dict[Any, Any] = {}
+    for e in jaxpr.eqns:
+        if e.primitive.name != "transpose" or hasattr(e.invars[0], "val"):
+            continue
+        product = products.get(e.invars[0])
+        if product is None or uses[e.invars[0]] != 1:
+            continue
+        (xc, yc), (xb, yb) = product.params["dimension_numbers"]
+        x, y = product.invars
+        first, m = len(xb), len(x.aval.shape) - len(xb) - len(xc)
+        rank = len(e.outvars[0].aval.shape)
+        order = (*range(first), *range(first + m, rank), *range(first, first + m))
+        if tuple(e.params["permutation"]) == order:
+            found[e.invars[0]] = product.replace(
+                invars=[y, x],
+                outvars=list(e.outvars),
+                params={**product.params, "dimension_numbers": ((yc, xc), (yb, xb))},
+            )
+            found[e.outvars[0]] = None
+    return found
 
 
 def _literal(g: Graph, v: Any) -> Any:
