@@ -26,8 +26,8 @@ from pullback.backends.llvm.target import Target, host_target
 from pullback.backends.llvm.tilecode import order_tile, provide_tile
 from pullback.backends.llvm.workshop import Job, Workshop, workshop_text
 from pullback.forking import renewed
-from pullback.loops.canon import canonical_text
 from pullback.loops import libraries
+from pullback.loops.canon import canonical_text
 from pullback.loops.ir import Call, Kernel, While
 from pullback.loops.tiles import is_tile
 
@@ -150,7 +150,7 @@ def _emitted(kernel: Kernel, target: Target, quick: bool) -> tuple[str, int, boo
     debug = _debug()
     quick = quick and not has(kernel.body, While)
     ir, level = emit_module(kernel, target, quick)
-    quick = quick and level > 0
+    quick = quick and (level > 0 or bool(_tiles_of(kernel)))  # whose tiles may be quick as well
     if quick:
         level = 0
     if "llvm" in debug:

@@ -17,6 +17,7 @@ __all__ = ["tile_text"]
 
 TYPES = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 ROWS = 504  # of one table of row offsets
+AHEAD = 32  # bytes of the next panel that are fetched in a step of the contracted index
 ARGUMENTS = (
     "ptr %a, i64 %a0, i64 %r0, i64 %w, i64 %s0, i64 %s1, i64 %rows, "
     "i64 %n1, i64 %n2, i64 %len, i64 %t1, i64 %t2, i64 %ks, "
@@ -37,11 +38,12 @@ def _shape(target: Target, lines: int) -> tuple[int, int]:
 class _Tile:
     """Emits one tile function."""
 
-    def __init__(self, target: Target, dtype: str, lines: int) -> None:
+    def __init__(self, target: Target, dtype: str, lines: int, brief: bool) -> None:
         self.t, self.size = TYPES[dtype], TILE_TYPES[dtype]
         self.lanes = target.lanes(self.size)
         self.panel = lines * LINE // self.size
-        self.width, self.height = _shape(target, lines)
+        self.width, self.height = (1, 2) if brief else _shape(target, lines)
+        self.brief = brief  # the least code, for a first run: see tier.py
         self.target = target
         self.declarations: dict[str, str] = {}
         head = (
@@ -139,12 +141,20 @@ class _Tile:
         pointers = []
         for i in range(self.height):
             pointers.append(self.at(left, b.load("i64", b.gep(b.gep(table, r, 8), 8 * i))))
+        last = rows - 1
+        targets = [
+            self.at(out, b.call("smin", r + i, last) * self.arg("ldc")) for i in range(self.height)
+        ]
+        for row in targets:
+            for k in range(self.width):
+                self.prefetch(self.at(row, k * n), 1, 3)
         start = b.splat(b.lit(0, self.t), n).regs * (self.height * self.width)
         n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
         t1, t2, ks, bs = self.arg("t1"), self.arg("t2"), self.arg("ks"), self.arg("bs")
 
         def element(offset: Val, state: list[Val]) -> list[Val]:
-            acc, source = state[0], state[1]
+            acc, source, ahead = state
+            self.prefetch(ahead, 0, 2)
             columns = [self.column(source, k, masks) for k in range(self.width)]
             regs: list[str] = []
             for i, pointer in enumerate(pointers):
@@ -152,7 +162,7 @@ class _Tile:
                 for k in range(self.width):
                     old = Val(b, self.t, n, (acc.regs[i * self.width + k],))
                     regs += self.step(value, columns[k], old).regs
-            return [Val(b, self.t, n, tuple(regs)), self.at(source, bs)]
+            return [Val(b, self.t, n, tuple(regs)), self.at(source, bs), b.gep(ahead, AHEAD)]
 
         def outer(i: Val, state: list[Val]) -> list[Val]:
             def middle(j: Val, inside: list[Val]) -> list[Val]:
@@ -161,9 +171,8 @@ class _Tile:
 
             return b.loop(0, n2, 1, state, middle)
 
-        done = b.loop(0, n1, 1, [Val(b, self.t, n, start), right], outer)[0]
-        ldc, last = self.arg("ldc"), rows - 1
-        targets = [self.at(out, b.call("smin", r + i, last) * ldc) for i in range(self.height)]
+        ahead = self.next_panel(right, r, n1 * n2 * length)
+        done = b.loop(0, n1, 1, [Val(b, self.t, n, start), right, ahead], outer)[0]
 
         def added() -> list[Val]:
             regs: list[str] = []
@@ -176,6 +185,23 @@ class _Tile:
         for i, row in enumerate(targets):
             for k in range(self.width):
                 self.write(row, k, total.regs[i * self.width + k], masks)
+
+    def next_panel(self, right: Val, r: Val, depth: Val) -> Val:
+        """Where the tile from row r on begins to fetch the next panel of B into the second-level
+        cache: each of the first tiles fetches its share."""
+        b = self.b
+        number = b.pure("udiv {T} {0}, {1}", (r, b.lit(self.height, "i64")), "i64")
+        share, whole = depth * AHEAD, self.arg("bp") * self.size
+        at = b.call("smax", b.call("smin", number * share, whole - share), 0)
+        return b.gep(b.gep(right, whole), at)
+
+    def prefetch(self, pointer: Val, write: int, level: int) -> None:
+        if self.brief:
+            return
+        name = "llvm.prefetch.p0"
+        self.declarations[name] = f"declare void @{name}(ptr, i32, i32, i32)"
+        line = f"call void @{name}(ptr {pointer.regs[0]}, i32 {write}, i32 {level}, i32 1)"
+        self.b.line(line)
 
     def step(self, x: Val, y: Val, acc: Val) -> Val:
         return self.b.fma(x, y, acc) if self.t in ("float", "double") else acc + x * y
@@ -214,6 +240,6 @@ class _Tile:
             b.line(f"store {vt} {reg}, ptr {p}, align {self.size}")
 
 
-def tile_text(target: Target, name: str) -> str:
-    """The module of the tile function of a name."""
-    return _Tile(target, *parse_tile(name)).text()
+def tile_text(target: Target, name: str, brief: bool = False) -> str:
+    """The module of the tile function of a name; `brief` writes the least code, not the fastest."""
+    return _Tile(target, *parse_tile(name), brief).text()

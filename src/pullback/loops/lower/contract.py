@@ -96,9 +96,22 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     for operand, reuse in ((x, n), (y, m)):
         operand.reuse = max(operand.reuse, reuse)
     nb, nm, nn = len(xb), len(xf), len(yf)
+    # Lanes run along a free axis where one is contiguous. In loops, the matrix of a product with
+    # a vector is turned for that beforehand.
+    if not yf and m >= 8 and xc and max(xc) == len(x.shape) - 1:
+        found = g.turned(x, (*xb, *xc, *xf))
+        if found is not None:
+            x, (xb, xc, xf) = found, _in_order(nb, len(xc), nm)
+    if not xf and n >= 8 and yc and max(yc) == len(y.shape) - 1:
+        found = g.turned(y, (*yb, *yc, *yf))
+        if found is not None:
+            y, (yb, yc, yf) = found, _in_order(nb, len(yc), nn)
+    if not yf and m > 1 and max(xf) == len(x.shape) - 1:
+        x, y, xb, yb, xc, yc, xf, yf, nm, nn = y, x, yb, xb, yc, xc, yf, xf, nn, nm
     # Where rows of the right operand are contiguous, lanes run along them and the contracted index
     # runs outside.
-    across = bool(yf) and max(yf) == len(y.shape) - 1 and n > 1
+    wide = math.prod(y.shape[k] for k in yf) > 1
+    across = wide and max(yf) == len(y.shape) - 1
     first = nb + nm
     k_axes = (
         tuple(range(first, first + len(xc)))
@@ -130,6 +143,15 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         )
 
     return contraction(g, tuple(space), k_axes, dtype, acc, element, [(x, xa), (y, ya)])
+
+
+def _in_order(*counts: int) -> list[tuple[int, ...]]:
+    """Consecutive axes in groups of these sizes."""
+    groups, first = [], 0
+    for count in counts:
+        groups.append(tuple(range(first, first + count)))
+        first += count
+    return groups
 
 
 def _places(x: Node, own: Sequence[int], target: Sequence[int]) -> tuple[int, ...]:
@@ -186,7 +208,7 @@ def _blocked_dot(
     m, n = math.prod(x.shape[k] for k in xs[1]), math.prod(y.shape[k] for k in ys[1])
     depth = math.prod(x.shape[k] for k in xs[2])
     left, right = _reader(x, xs), _reader(y, ys)
-    work = (1.0 if pairs else 0.25) * batch * m * n * depth
+    work = (0.4 if pairs else 0.1) * batch * m * n * depth  # many at once
     splits = ([x.shape[k] for k in xs[0]], [x.shape[k] for k in xs[1]], [y.shape[k] for k in ys[1]])
 
     def whole(b: Builder, value: Any, source: str) -> Any:

@@ -25,9 +25,10 @@ from pullback.loops.tiles import LINE, TILE_TYPES, tile_name
 
 __all__ = ["InPlace", "Product", "emit_product", "in_place", "tile_type"]
 
-BLOCK_K = 384  # of the contracted index: what is in use of both operands stays in the cache
-BLOCK_ROWS = 96
-DIRECT = 1 << 16  # elements of a right operand that is read without packing
+BLOCK_K = 1024  # of the contracted index: what is in use of both operands stays in the cache
+BLOCK_ROWS = 252
+HALF_CACHE = 1 << 20  # bytes of one operand that stay in a core's cache
+DIRECT = 128 << 10  # bytes of a right operand that is read without packing
 TASKS = 8  # blocks that a product is cut into when it is worth several threads
 PARALLEL = 400_000  # multiplications below which it is not
 
@@ -138,14 +139,16 @@ def _right_in_place(p: Product) -> bool:
     w, s0, s1 = place.rows
     if p.pairs or (w > 1 and s0 != 1) or s1 or place.depth[:2] != (1, 1):
         return False
-    return p.depth * p.n <= DIRECT or p.m <= 16 or p.n <= LINE // TILE_TYPES[_bits(p.acc)] * 4
+    size = TILE_TYPES[_bits(p.acc)]
+    return p.depth * p.n * size <= DIRECT or p.m <= 16 or p.n <= 4 * LINE // size
 
 
 def _left_in_place(p: Product) -> bool:
     """A is read where it lies if the contracted index is contiguous, or it is small."""
     place = p.left_place
     assert place is not None
-    return place.depth[5] == 1 or p.m * p.depth <= DIRECT // 4 or p.n <= 32
+    small = p.m * p.depth * TILE_TYPES[_bits(p.acc)] <= DIRECT // 2
+    return place.depth[5] == 1 or small or p.n <= 32
 
 
 def _bits(acc: str) -> str:
@@ -166,10 +169,22 @@ class _Blocks:
 
     def _block_sizes(self) -> tuple[int, int]:
         """Rows and columns of a task."""
+        size = TILE_TYPES[_bits(self.p.acc)]
+        small = self.m <= BLOCK_ROWS or self.m * self.depth * size <= HALF_CACHE
+        self.local = self.p.right_place is None and small
+        if self.parallel and self.n < 4 * self.panel:
+            self.local = False
+        if self.local:  # each task packs its own columns
+            fit = HALF_CACHE // 2 // (min(self.depth, BLOCK_K) * size * self.panel)
+            parts = max(1, fit)
+            if self.parallel:
+                parts = min(parts, -(-self.n // (TASKS * self.panel)))
+            return self.m, min(-(-self.n // self.panel), parts) * self.panel
         if not self.parallel:
-            return min(self.m, 2 * BLOCK_ROWS), self.n
-        rows = min(2 * BLOCK_ROWS, max(24, -(-self.m // (24 * TASKS)) * 24))
-        rows = min(self.m, rows)
+            return min(self.m, BLOCK_ROWS), self.n
+        height = 6 if self.panel == 4 * self.line else 8
+        tall = max(1, min(TASKS * -(-self.m // (TASKS * BLOCK_ROWS)), self.m // 24))
+        rows = min(self.m, -(-self.m // (tall * height)) * height)
         tall = -(-self.m // rows)
         cols = self.n
         if tall < TASKS // 2 and self.n >= 2 * self.panel:
@@ -181,53 +196,72 @@ class _Blocks:
 
     def emit(self) -> None:
         b, p = self.b, self.p
-        if p.right_place is None:
-            self.b_buf, self.b_base = self.pack_right(), 0
-            self.bs, self.bp = self.panel, self.depth * self.panel
-        else:
+        self.bs, self.bp = self.panel, self.depth * self.panel
+        self.b_base: Index = 0
+        if p.right_place is not None:
             self.b_buf, self.b_base = p.right_place.buf(b), p.right_place.base(b, self.bi)
             self.bs, self.bp = p.right_place.depth[5], self.panel
+        elif not self.local:
+            self.b_buf = self.pack_right((0, self.n), (0, self.depth, None), self.parallel)
         self.early = None
         if p.left_place is None and self.broad > 1:
             whole = (0, self.m, self.m), (0, self.depth, None)
             self.early = self.pack_left(*whole, parallel=self.parallel)
         box(b, (self.tall, self.broad), self.task, "seq", parallel=self.parallel)
 
-    def pack_right(self) -> Buf:
-        """Panels [block of columns][contracted index][column], zeros beyond the edge."""
-        b, p, panel, depth = self.b, self.p, self.panel, self.p.depth
-        blocks = -(-self.n // panel)
-        buf = b.scratch(p.acc, blocks * self.depth * panel, "panel")
+    def pack_right(
+        self, columns: tuple[Index, int], depth: tuple[Index, int, Any], parallel: bool
+    ) -> Buf:
+        """Panels [block of columns][contracted index][column], zeros beyond the edge: (first, most)
+        columns and (first, most, how many if fewer) of the contracted index."""
+        b, p, panel = self.b, self.p, self.panel
+        j0, cols = columns
+        k0, deep, length = depth
+        unit = 2 if p.pairs else 1
+        blocks, wide, steps = -(-cols // panel), panel // unit, deep // unit
+        buf = b.scratch(p.acc, blocks * deep * panel, "panel")
         zero = Const(0.0 if p.acc in FLOATS else 0, p.acc)
-        wide = panel // (2 if p.pairs else 1)
 
         def put(jb: Index, k: Index, v: Index) -> None:
-            j = b.linear([(jb, wide), (v, 1)])
+            j = b.linear([(self._part(j0), 1), (jb, wide), (v, 1)])
             inside = b.in_range(j, 0, p.n)
             saved = b.mask
             b.mask = None if inside == TRUE else b.both(saved, inside)
-            value = p.right(b, self.bi, k, j)
+            value = p.right(b, self.bi, b.add(self._part(k0), k), j)
             b.mask = saved
             if not p.pairs:
-                self._store(buf, (jb, k, v), (blocks, depth, panel), b.select(inside, value, zero))
+                self._store(buf, (jb, k, v), (blocks, deep, panel), b.select(inside, value, zero))
                 return
             re, im = (b.select(inside, x, zero) for x in value)
             minus = b.let("neg", (im,), p.acc)
             for r, c, x in ((0, 0, re), (0, 1, im), (1, 0, minus), (1, 1, re)):
                 row, col = b.linear([(k, 2), (r, 1)]), b.linear([(v, 2), (c, 1)])
-                self._store(buf, (jb, row, col), (blocks, self.depth, panel), x)
+                self._store(buf, (jb, row, col), (blocks, deep, panel), x)
 
         order = (0, 2, 1) if p.right_depth else (0, 1, 2)
-        shape = (blocks, depth, wide)
+        shape, ends = (blocks, steps, wide), (None, length, None)
 
-        def element(idx: tuple[Index, ...]) -> None:
-            place = [0, 0, 0]
-            for axis, i in zip(order, idx, strict=True):
-                place[axis] = i  # type: ignore[call-overload]
-            put(*place)
+        def nest(level: int, place: tuple[Index, ...], parallel: bool) -> None:
+            if level == 3:
+                found = dict(zip(order, place, strict=True))
+                put(found[0], found[1], found[2])
+                return
+            axis = order[level]
+            wanted = parallel and level < 2 and shape[axis] >= 4
+            kind = "vector" if level == 2 else "parallel" if wanted else "seq"
 
-        box(b, [shape[a] for a in order], element, "vector", {0, 1}, parallel=self.parallel)
+            def body(i: Index) -> Sequence[Atom]:
+                nest(level + 1, (*place, i), parallel and not wanted)
+                return ()
+
+            b.loop(shape[axis], kind, body, hi=ends[axis])
+
+        nest(0, (), parallel)
         return buf
+
+    def _part(self, i: Index) -> Index:
+        """A number of reals as one of elements."""
+        return self.b.div(i, 2) if self.p.pairs else i
 
     def _store(self, buf: Buf, idx: Sequence[Index], shape: Sequence[int], value: Atom) -> None:
         self.b.store(buf, self.b.atom(self.b.ravel(idx, shape)), value)
@@ -305,7 +339,7 @@ class _Blocks:
             def column(c: Index) -> Sequence[Atom]:
                 at = b.linear([(r, self.cols), (c, unit)])
                 parts = [b.load(buf, b.atom(b.add(at, q))) for q in range(unit)]
-                first = j0 if unit == 1 else self._halved_index(j0)
+                first = self._part(j0)
                 value = tuple(parts) if p.pairs else parts[0]
                 p.put(b, self.bi, b.add(i0, r), b.add(first, c), value)
                 return ()
@@ -318,9 +352,6 @@ class _Blocks:
 
     def _halved(self, cols: Atom) -> Atom:
         return self.b.let("idiv", (cols, self.b.dim(2)), "i64") if self.p.pairs else cols
-
-    def _halved_index(self, j: Index) -> Index:
-        return self.b.div(j, 2)
 
     def multiply(
         self,
@@ -335,9 +366,9 @@ class _Blocks:
         place = self.early or p.left_place
         n1, n2, length = place.depth[:3] if place is not None else (1, 1, self.depth)
         counts, step = [1, 1, 1], length
-        if n1 * n2 * length > 2 * BLOCK_K:
-            if n1 * n2 > 1 and length <= 2 * BLOCK_K:
-                counts = [n1, 1 if n2 * length <= 2 * BLOCK_K else n2, 1]
+        if n1 * n2 * length > BLOCK_K:
+            if n1 * n2 > 1 and length <= BLOCK_K:
+                counts = [n1, 1 if n2 * length <= BLOCK_K else n2, 1]
             else:
                 step = -(-length // -(-length // BLOCK_K))
                 step += step % 2  # a complex number is not torn apart
@@ -356,14 +387,22 @@ class _Blocks:
                 hi = None if isinstance(part, int) else self._halved(part)
                 a = self.pack_left(
                     (i0, self.rows, None if isinstance(rows, int) else rows),
-                    (self._halved_index(start) if p.pairs else start, step, hi),
+                    (self._part(start), step, hi),
                 )
                 first, a0 = 0, 0
             else:
                 _, _, _, t1, t2, ks = a.depth
                 a0 = b.linear([(a.base(b, self.bi), 1), (k1, t1), (k2, t2), (start, ks)])
+            b0 = b.linear([(self.b_base, 1), (done, self.bs), (b.div(j0, self.panel), self.bp)])
+            panels = self.b_buf if not self.local else None
+            if panels is None:
+                deep = outer * inner * step
+                hi = None if isinstance(part, int) else self._halved(part)
+                panels = self.pack_right((j0, self.cols), (done, deep, hi), False)
+                b0 = 0
             sizes = (outer, inner, part)
-            self.calls(a, a0, first, rows, sizes, done, j0, cols, out, more)
+            self.bp = deep * self.panel if self.local else self.bp
+            self.calls(a, a0, first, rows, sizes, panels, b0, cols, out, more)
 
         box(b, counts, block, "seq", {0, 1}, parallel=False)
 
@@ -374,15 +413,14 @@ class _Blocks:
         first: Index,
         rows: Atom | int,
         depth: tuple[int, int, Atom | int],
-        done: Index,
-        j0: Index,
+        panels: Buf,
+        b0: Index,
         cols: Atom | int,
         out: tuple[Buf, Index, int],
         more: Index,
     ) -> None:
         """Whole panels, then the narrower rest of the columns."""
         b, p, panel = self.b, self.p, self.panel
-        b0 = b.linear([(self.b_base, 1), (done, self.bs), (b.div(j0, panel), self.bp)])
         buf, c0, ldc = out
         rest = self.n % panel
         lines = -(-rest // self.line)
@@ -395,10 +433,10 @@ class _Blocks:
         for j, width, lines in spans:
             args: list[Any] = [
                 a.buf(b), a0, first, w, s0, s1, rows, *depth, t1, t2, ks,
-                self.b_buf, b.add(b0, j // panel * self.bp), self.bs, self.bp, width,
+                panels, b.add(b0, j // panel * self.bp), self.bs, self.bp, width,
                 buf, b.add(c0, j), ldc, more,
             ]  # fmt: skip
-            self._call(tile_name(p.acc, lines), args, (a.buf(b), self.b_buf), buf)
+            self._call(tile_name(p.acc, lines), args, (a.buf(b), panels), buf)
 
     def _call(self, name: str, args: list[Any], reads: tuple[Buf, Buf], writes: Buf) -> None:
         b = self.b
