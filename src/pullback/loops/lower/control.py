@@ -24,6 +24,7 @@ from pullback.loops.lower.graph import (
     Graph,
     Node,
     Opaque,
+    OuterSlot,
     RegisterSlot,
     Slot,
     load_slot,
@@ -61,8 +62,10 @@ class Body:
         closed: Any,
         make: Callable[[Graph], list[Node]],
         then: Callable[[Body], list[Node]] | None = None,
+        repeats: bool = True,
     ) -> None:
         self.graph = Graph(parent=g)
+        self.graph.repeats = repeats
         self.graph.options, self.graph.equation = g.options, g.equation
         self.leaves = make(self.graph)
         self.outs: list[Node] = add_program(self.graph, closed, self.leaves)
@@ -128,24 +131,6 @@ def outer_leaf(g: Graph, x: Node, held: Held) -> Node:
         held.append((cell, x))
         return cell.leaf(g)
     return g.leaf(OuterSlot(x), x.shape, x.dtype)
-
-
-class OuterSlot(Slot):
-    """The buffer of a value of the surrounding program, which has it when the region is written."""
-
-    __slots__ = ("source",)
-
-    def __init__(self, source: Node) -> None:
-        super().__init__(source.dtype, source.shape, "temp")
-        self.source = source
-
-    def buf(self, b: Builder) -> Any:
-        assert self.source.slot is not None
-        return self.source.slot.buf(b)
-
-    def base(self, b: Builder) -> Index:
-        assert self.source.slot is not None
-        return self.source.slot.base(b)
 
 
 class _Entered:
@@ -427,6 +412,7 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         work=64 * (body.work + cond.work),
     )
     _need_memory(op, [*cond_consts, *body_consts], ins)
+    _ask(op, [cond, body])
     return g.opaque(op, outs)
 
 
@@ -435,6 +421,13 @@ def _need_memory(op: Opaque, nodes: Sequence[Node], ins: Sequence[Node]) -> None
     for k, n in enumerate(ins):
         if n.shape and any(n is m for m in nodes):
             op.modes[k] = "buffer"
+
+
+def _ask(op: Opaque, bodies: Sequence[Body]) -> None:
+    """The values that bodies want from outside beyond their operands."""
+    for body in bodies:
+        op.ins += body.graph.hoisted
+        op.modes += ["buffer"] * len(body.graph.hoisted)
 
 
 def _run_body(
@@ -625,6 +618,7 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         inplace=tuple((nk + k, k) for k in arrays),
         work=length * body.work,
     )
+    _ask(op, [body])
     return g.opaque(op, outs)
 
 
@@ -678,7 +672,7 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         return cond_steps(g, ins, outs, params, 0.0)
     held: Held = []
     bodies = [
-        Body(g, br, lambda gr: [outer_leaf(gr, n, held) for n in operands])
+        Body(g, br, lambda gr: [outer_leaf(gr, n, held) for n in operands], repeats=False)
         for br in params["branches"]
     ]
     if _host_if(g, bodies, params["branches"]):
@@ -721,6 +715,7 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
 
     modes = ["scalar", *("scalar" if not n.shape else "buffer" for n in operands)]
     op = Opaque("cond", list(ins), modes, emit=emit, work=max(body.work for body in bodies))
+    _ask(op, bodies)
     return g.opaque(op, outs)
 
 

@@ -30,6 +30,7 @@ __all__ = [
     "Graph",
     "Node",
     "Opaque",
+    "OuterSlot",
     "Reduction",
     "RegisterSlot",
     "Slot",
@@ -196,6 +197,24 @@ class Node:
         return math.prod(self.shape)
 
 
+class OuterSlot(Slot):
+    """The buffer of a value of the surrounding program, which has it when the region is written."""
+
+    __slots__ = ("source",)
+
+    def __init__(self, source: Node) -> None:
+        super().__init__(source.dtype, source.shape, "temp")
+        self.source = source
+
+    def buf(self, b: Builder) -> Any:
+        assert self.source.slot is not None
+        return self.source.slot.buf(b)
+
+    def base(self, b: Builder) -> Index:
+        assert self.source.slot is not None
+        return self.source.slot.base(b)
+
+
 @dataclass(eq=False)
 class Reduction:
     """accs = combine over the reduced axes of element(idx); a node's value is
@@ -297,6 +316,9 @@ class Graph:
         self.parent = parent
         self.effects: list[Opaque] = []
         self.options: Any = None if parent is None else parent.options
+        self.repeats = False  # the body of a loop
+        self.hoisted: list[Node] = []  # values that a body has asked its surroundings for
+        self._turned: dict[tuple[Node, tuple[int, ...]], Node] = {}
 
     def add(self, node: Node) -> Node:
         node.order = len(self.nodes)
@@ -330,6 +352,31 @@ class Graph:
         node = self.add(Node(shape, dtype, "pw"))
         node.deps, node.at, node.own, node.own_breaks = list(deps), at, own, breaks
         return node
+
+    def turned(self, x: Node, order: tuple[int, ...]) -> Node | None:
+        """In the body of a loop: an array from outside with its axes in another order, copied once
+        before the loop. None for what is not from outside."""
+        if self.parent is None or not isinstance(x.slot, OuterSlot):
+            return None
+        source, key = x.slot.source, (x.slot.source, order)
+        if key not in self._turned:
+            shape = tuple(x.shape[a] for a in order)
+            copy = self.parent.turned(source, order)
+            if copy is None:
+                if not self.repeats:
+                    return None
+                place = {a: k for k, a in enumerate(order)}
+                back = tuple(place[a] for a in range(len(order)))
+                copy = self.parent.pointwise(
+                    shape,
+                    x.dtype,
+                    [(source, back)],
+                    lambda b, idx: read(source, b, tuple(idx[a] for a in back)),
+                    breaks=frozenset(range(len(shape) - 1)),
+                )
+            self._turned[key] = self.leaf(OuterSlot(copy), shape, x.dtype)
+            self.hoisted.append(copy)
+        return self._turned[key]
 
     def reduction(self, red: Reduction, dtypes: Sequence[str]) -> list[Node]:
         """The results of a reduction. A short one is unrolled and counts as pointwise."""

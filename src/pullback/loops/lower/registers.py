@@ -63,7 +63,7 @@ def atoms_of(node: Node) -> int:
 def _is_short(unit: Any) -> bool:
     """Whether a unit is unrolled: every loop of it has few iterations."""
     if isinstance(unit, Opaque):
-        return (
+        return bool(
             unit.name in ("update_slice", "scatter")
             and atoms_of(unit.outs[0]) <= FEW
             and 0 < unit.updates <= FEW
