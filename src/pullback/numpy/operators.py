@@ -12,7 +12,7 @@ import numpy as np
 
 from .. import lax
 from ..api.operators import native_getitem, native_operator
-from ..core.avals import typeof
+from ..core.avals import AbstractValue, typeof
 from ..core.trace import Tracer
 from ..runtime.array import ArrayImpl, set_operator
 from . import indexing, ufuncs
@@ -29,7 +29,7 @@ def _accepts(other: Any) -> bool:
     kind = type(other)
     if kind in (int, float, bool, complex) or kind is ArrayImpl:
         return True
-    if getattr(other, "aval", None) is not None:
+    if isinstance(getattr(other, "aval", None), AbstractValue):  # not a proxy's own idea of one
         return True
     if isinstance(other, _ACCEPTED):
         return True
