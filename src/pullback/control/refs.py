@@ -11,7 +11,7 @@ and vectorise with references in hand.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -752,6 +752,20 @@ def run_discharged(fun: Callable[..., Sequence[Any]], args: Sequence[Any]) -> li
         outs = list(fun(*args))
     trace.invalidate()
     return outs
+
+
+def discharge_cells(
+    fun: Callable[..., Sequence[Any]], avals: Sequence[AbstractRef], values: Iterable[Any]
+) -> tuple[list[Any], list[Any]]:
+    """Runs a function of new references of these types, which hold these values at first: (its
+    results, the values that the references hold at the end).
+    """
+    trace = DischargeTrace(current_trace())
+    cells = [RefCell(trace, a, v) for a, v in zip(avals, values, strict=True)]
+    with use_trace(trace):
+        outs = list(fun(*cells))
+    trace.invalidate()
+    return outs, [cell.value for cell in cells]
 
 
 def discharge(closed: ClosedJaxpr) -> tuple[ClosedJaxpr, list[int]]:

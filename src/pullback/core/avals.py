@@ -21,6 +21,11 @@ class AbstractValue:
     """
 
     __slots__ = ()
+    is_high = False
+    has_qdd = False
+
+    def normalize(self) -> AbstractValue:
+        return self
 
     def to_tangent_aval(self) -> AbstractValue:
         raise TypeError(f"values of type {self} have no tangents")

@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from ..errors import MissingRuleError
-from .trace import current_trace
+from .trace import current_trace, use_trace
 
 
 class No(enum.Enum):
@@ -92,8 +92,13 @@ class Primitive:
         """Applies the primitive to arrays or tracers, under the current trace."""
         return current_trace().process_primitive(self, args, params)
 
-    def bind_with_trace(self, trace: Any, args: Any, params: dict[str, Any]) -> Any:
-        return trace.process_primitive(self, args, params)
+    def bind_with_trace(self, trace: Any, args: Any, avals: Any, params: Any = None) -> Any:
+        """`bind` under a given trace; the operands' types may be given before the parameters."""
+        with use_trace(trace):
+            return self._bind_parts(args, avals if params is None else params)
+
+    def _bind_parts(self, args: Any, params: dict[str, Any]) -> Any:
+        return self.bind(*args, **params)
 
     def rule(self, kind: str) -> Callable[..., Any]:
         """The rule of this kind; raises MissingRuleError (saying why, and where to add it) if there

@@ -9,6 +9,7 @@ survives is recognised by its dead trace.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -26,7 +27,9 @@ class Trace:
     __slots__ = ("__weakref__", "_alive", "parent_trace")
 
     def __init__(self, parent_trace: Trace | None = None) -> None:
-        self.parent_trace = parent_trace
+        # A library's subclass may have set its parent before it calls this.
+        if parent_trace is not None or not hasattr(self, "parent_trace"):
+            self.parent_trace = parent_trace
         self._alive = True
 
     def process_primitive(
@@ -45,6 +48,24 @@ class Trace:
         return type(self).__name__
 
 
+class aval_property:
+    """A property of an aval's class that tracers of it have: `fget(tracer)`."""
+
+    __slots__ = ("fget",)
+
+    def __init__(self, fget: Callable[[Any], Any]) -> None:
+        self.fget = fget
+
+
+class aval_method:
+    """A method of an aval's class that tracers of it have: `fun(tracer, ...)`."""
+
+    __slots__ = ("fun",)
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        self.fun = fun
+
+
 class Tracer:
     """A value under a trace. Upper layers fill in the operators and array methods."""
 
@@ -54,6 +75,16 @@ class Tracer:
 
     def __init__(self, trace: Trace) -> None:
         self._trace = trace
+
+    def __getattr__(self, name: str) -> Any:
+        """What the class of the aval says that its tracers have."""
+        if name not in ("aval", "_trace") and not name.startswith("__"):
+            held = getattr(type(self.aval), name, None)
+            if type(held) is aval_property:
+                return held.fget(self)
+            if type(held) is aval_method:
+                return functools.partial(held.fun, self)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # --- what Python may not ask of a traced value ---
     def __array__(self, *args: Any, **kwargs: Any) -> Any:

@@ -1,43 +1,44 @@
-"""Run-time checks inside compiled programs: an error is a value that the program returns.
+"""`checkify`: errors found while compiled programs run, as values.
 
-`checkify(f)` gives a function that returns `(error, f's result)`: the checks that `f` asks for with
-`check`, and, if asked for, of NaNs, divisions by zero and indices out of bounds. It traces `f` and
-walks the program: each equation that can fail adds its outcome to an `Error`, which loops carry and
-branches return. The first failure wins.
+    def f(x):
+        check(x > 0, "x must be positive, got {}", x)
+        return jnp.log(x)
 
-An `Error` holds a slot for each kind of failure (its exception class and the types of what its
-message shows): whether it happened, which check it was, and the values to show.
+    error, y = jit(checkify(f))(x)
+    error.throw()
+
+A `check` is an operation with an effect. `checkify(f)` traces `f` and runs its program with an
+error state in mutable references: a check that fails, the first one, writes who it was and the
+values for its message; asked to, so do NaNs, divisions by zero and positions out of bounds. The references are
+discharged at once, so that loops and branches carry the state.
 """
 
 from __future__ import annotations
 
-import itertools
-import string
+import dataclasses
+import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from .. import dtypes, lax, tree
-from .. import numpy as jnp
-from ..api.arguments import ShapeDtypeStruct
-from ..control.call import bind_call, jit_p
+from ..control.call import call_params, jit_p
 from ..control.cond import cond_p
-from ..control.custom import custom_jvp_call_p, custom_vjp_call_p
+from ..control.refs import RefCell, discharge_cells, get, set_ref
 from ..control.remat import remat_p
 from ..control.scan import scan_p
 from ..control.while_loop import while_p
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typeof
-from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, Literal, convert_constvars, eval_jaxpr
-from ..core.primitive import No, Primitive
+from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr, closed_without_consts, eval_jaxpr, jaxprs_in_params
+from ..core.primitive import Primitive
+from ..core.refs import AbstractRef
 from ..core.source import current as current_source
-from ..core.source import using as using_source
-from ..core.symbolic import Zero
-from ..primitives import index as index_primitives
-from ..primitives.elementwise import div_p, rem_p
-from ..tree_util import register_pytree_node
+from ..core.trace import Trace, current_trace, use_trace
+from ..primitives.common import as_array
+from ..transforms.batch import matchaxis
 
 __all__ = [
     "Error",
@@ -57,246 +58,67 @@ __all__ = [
     "user_checks",
 ]
 
-
-class JaxRuntimeError(ValueError):
-    """A check failed: `Error.throw` raises it."""
+Out = TypeVar("Out")
 
 
 class JaxException(Exception):
-    """The base of what `Error.get_exception` returns; one class for each category of checks."""
-
-    def __init__(self, message: str, where: str = "") -> None:
-        super().__init__(message)
-        self.where = where
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+    """A kind of error that `checkify` can find."""
 
 
 class FailedCheckError(JaxException):
-    """A `check` of the program's failed."""
+    """A `check` whose predicate was false."""
 
 
 class NaNError(JaxException):
-    """An operation made a NaN."""
+    """An operation that gave NaN."""
 
 
 class DivisionByZeroError(JaxException):
-    """A divisor was zero."""
+    """A division whose divisor was zero."""
 
 
 class OOBError(JaxException):
-    """An index was out of bounds."""
+    """A position beyond an array's ends."""
+
+
+class JaxRuntimeError(ValueError):
+    """What `Error.throw` raises."""
 
 
 ErrorCategory = type[JaxException]
-user_checks: frozenset[ErrorCategory] = frozenset({FailedCheckError})
-nan_checks: frozenset[ErrorCategory] = frozenset({NaNError})
-index_checks: frozenset[ErrorCategory] = frozenset({OOBError})
-div_checks: frozenset[ErrorCategory] = frozenset({DivisionByZeroError})
+user_checks = frozenset({FailedCheckError})
+nan_checks = frozenset({NaNError})
+index_checks = frozenset({OOBError})
+div_checks = frozenset({DivisionByZeroError})
 float_checks = nan_checks | div_checks
 automatic_checks = float_checks | index_checks
 all_checks = automatic_checks | user_checks
 
-_codes = itertools.count()
 
-
-class Kind:
-    """What errors have in common that share a slot: the exception and the types of its values."""
-
-    __slots__ = ("avals", "error_type")
-
-    def __init__(self, error_type: ErrorCategory, avals: tuple[Any, ...]) -> None:
-        self.error_type, self.avals = error_type, avals
-
-    def _key(self) -> tuple[Any, ...]:
-        return (self.error_type.__name__, *((a.shape, str(a.dtype)) for a in self.avals))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, Kind) and self._key() == other._key()
-
-    def __hash__(self) -> int:
-        return hash(self._key())
-
-    def __lt__(self, other: Kind) -> bool:
-        return repr(self._key()) < repr(other._key())
-
-    def __repr__(self) -> str:
-        return f"ErrorEffect(error_type={self.error_type}, shape_dtypes={self.avals})"
-
-
-class Failure:
-    """One place of a program that can fail: how to make its exception from the values it kept."""
-
-    __slots__ = ("code", "kind", "make", "where")
-
-    def __init__(self, kind: Kind, make: Callable[[Sequence[Any]], str], where: str) -> None:
-        self.code, self.kind, self.make, self.where = next(_codes), kind, make, where
-
-    def exception(self, payload: Sequence[Any]) -> JaxException:
-        return self.kind.error_type(self.make(payload), self.where)
-
-
-class Error:
-    """Whether checks failed: a pytree that a checkified function returns, with its result.
-
-    `get()` gives the first failure's message or None, `get_exception()` the exception or None,
-    `throw()` raises JaxRuntimeError if there was one. Under `vmap` an error has an axis; `get`
-    then lists the failures with their index.
-    """
-
-    def __init__(
-        self,
-        _pred: dict[Kind, Any],
-        _code: dict[Kind, Any],
-        _metadata: dict[int, Failure],
-        _payload: dict[Kind, list[Any]],
-    ) -> None:
-        self._pred, self._code = _pred, _code
-        self._metadata, self._payload = _metadata, _payload
-
-    def __repr__(self) -> str:
-        return (
-            f"Error(_pred={self._pred}, _code={self._code}, "
-            f"_metadata={self._metadata}, _payload={self._payload})"
-        )
-
-    # --- what users read ---
-    def get(self) -> str | None:
-        """The message of the first failure, or None; of a batch, one line for each element."""
-        shape = next((np.shape(p) for p in self._pred.values()), ())
-        if not shape:
-            found = self.get_exception()
-            return None if found is None else str(found)
-        lines = []
-        for index in np.ndindex(*shape):
-            found = self._exception_at(index)
-            if found is not None:
-                lines.append(f"at mapped index {', '.join(map(str, index))}: {found}")
-        return "\n".join(lines) or None
-
-    def get_exception(self) -> JaxException | None:
-        """The exception of the first failure (of a batch: of its first element that failed)."""
-        shape = next((np.shape(p) for p in self._pred.values()), ())
-        for index in np.ndindex(*shape):
-            found = self._exception_at(index)
-            if found is not None:
-                return found
-        return None
-
-    def throw(self) -> None:
-        """Raises JaxRuntimeError with the message if a check failed."""
-        check_error(self)
-
-    def _exception_at(self, index: tuple[int, ...]) -> JaxException | None:
-        failed = {
-            int(np.asarray(self._code[k])[index]): k
-            for k, pred in self._pred.items()
-            if np.asarray(pred)[index]
-        }
-        if not failed:
-            return None
-        code = min(failed)
-        payload = [np.asarray(p)[index] for p in self._payload[failed[code]]]
-        return self._metadata[code].exception(payload)
-
-    # --- what the walk does with it ---
-    def record(self, failed: Any, failure: Failure, payload: Sequence[Any]) -> Error:
-        """With one more outcome; an earlier failure of the kind keeps its slot."""
-        kind = failure.kind
-        metadata = {**self._metadata, failure.code: failure}
-        code = jnp.asarray(failure.code, np.int32)
-        kept = [jnp.asarray(p, a.dtype) for p, a in zip(payload, kind.avals, strict=True)]
-        if kind in self._pred:
-            before = self._pred[kind]
-            code = jnp.where(before, self._code[kind], code)
-            olds = self._payload[kind]
-            kept = [jnp.where(before, old, new) for old, new in zip(olds, kept, strict=True)]
-            failed = before | failed
-        return Error(
-            {**self._pred, kind: failed},
-            {**self._code, kind: code},
-            metadata,
-            {**self._payload, kind: kept},
-        )
-
-    def with_kinds(self, kinds: Sequence[Kind]) -> Error:
-        """With a slot, of no failure, for each of these kinds."""
-        pred, code, payload = dict(self._pred), dict(self._code), dict(self._payload)
-        for kind in kinds:
-            if kind not in pred:
-                pred[kind] = jnp.asarray(False)
-                code[kind] = jnp.asarray(-1, np.int32)
-                payload[kind] = [jnp.zeros(a.shape, a.dtype) for a in kind.avals]
-        return Error(pred, code, self._metadata, payload)
-
-    def with_metadata(self, metadata: dict[int, Failure]) -> Error:
-        return Error(self._pred, self._code, {**self._metadata, **metadata}, self._payload)
-
-    def kinds(self) -> list[Kind]:
-        return sorted(self._pred)
-
-    def leaves(self) -> list[Any]:
-        """The arrays, slot by slot in the order of `kinds`."""
-        return [x for k in self.kinds() for x in (self._pred[k], self._code[k], *self._payload[k])]
-
-    def replace_leaves(self, leaves: Sequence[Any]) -> Error:
-        """The error whose arrays are `leaves`, in the order of `leaves()`."""
-        return _from_leaves(self.kinds(), leaves, self._metadata)
-
-
-def _from_leaves(kinds: Sequence[Kind], leaves: Sequence[Any], metadata: Any) -> Error:
-    it = iter(leaves)
-    pred, code, payload = {}, {}, {}
-    for kind in kinds:
-        pred[kind], code[kind] = next(it), next(it)
-        payload[kind] = [next(it) for _ in kind.avals]
-    return Error(pred, code, dict(metadata), payload)
-
-
-class _Structure:
-    """What of an error is not arrays. Two traces of one program are one structure."""
-
-    __slots__ = ("kinds", "metadata")
-
-    def __init__(self, error: Error) -> None:
-        self.kinds, self.metadata = tuple(error.kinds()), error._metadata
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, _Structure)
-            and self.kinds == other.kinds
-            and self.metadata.keys() == other.metadata.keys()
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.kinds, tuple(self.metadata)))
-
-
-register_pytree_node(
-    Error,
-    lambda e: (e.leaves(), _Structure(e)),
-    lambda s, leaves: _from_leaves(s.kinds, list(leaves), s.metadata),
-)
-init_error = Error({}, {}, {}, {})
-
-
-# --- the primitive: (whether it failed, *values) -> nothing ---
 class CheckEffect(fx.Effect):
-    """The program has a check that nothing has turned into an `Error`."""
+    """The program checks, and is not functionalised yet."""
 
-    def __str__(self) -> str:
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CheckEffect)
+
+    def __hash__(self) -> int:
+        return hash(CheckEffect)
+
+    def __repr__(self) -> str:
         return "Check"
 
-    refusal = (
-        "Cannot abstractly evaluate a checkify.check which was not functionalized. This probably "
-        "means you tried to stage (jit/scan/pmap/...) a `check` without functionalizing it "
-        "through `checkify.checkify`. Fix: call checkify.checkify(f) and jit that; or use "
-        "checkify.debug_check, which does nothing outside of checkify."
-    )
+    def not_lowered(self) -> Exception:
+        return ValueError(
+            "Cannot abstractly evaluate a checkify.check which was not functionalized. This "
+            "probably means you tried to stage (jit/scan/pmap/...) a `check` without "
+            "functionalizing it through `checkify.checkify`. Fix: jit(checkify(f)); or, to leave "
+            "the check out there, check(..., debug=True)."
+        )
 
 
-_check_effect = CheckEffect()
+check_effect = CheckEffect()
 for _set in (
     fx.control_flow_allowed_effects,
     fx.custom_derivatives_allowed_effects,
@@ -306,24 +128,92 @@ for _set in (
     _set.add_type(CheckEffect)
 
 
-def _check_impl(failed: Any, *payload: Any, failures: Any, debug: bool) -> list[Any]:
-    error = failures(failed, payload)
-    if not debug:
-        check_error(error)
+@dataclasses.dataclass(frozen=True)
+class Site:
+    """Where an error can come from: its kind, its message, and the types of what goes into it."""
+
+    kind: ErrorCategory
+    message: str
+    args_tree: Any
+    avals: tuple[Any, ...]
+    source: str
+
+    def text(self, payload: Sequence[Any]) -> str:
+        args, kwargs = tree.unflatten(self.args_tree, [np.asarray(x) for x in payload])
+        line = self.message.format(*args, **kwargs)
+        failed = " (`check` failed)" if self.kind is FailedCheckError else ""
+        return f"{line}{failed}\nat {self.source}"
+
+
+_NO_ARGS = tree.flatten(((), {}))[1]
+
+
+class Error:
+    """What `checkify` found: whether something failed, what, and the values for its message. A
+    pytree.
+
+    `get()` is the message, or None; `throw()` raises JaxRuntimeError if there is one.
+    """
+
+    def __init__(
+        self, failed: Any, code: Any, payloads: dict[Any, Any], sites: tuple[Site, ...]
+    ) -> None:
+        self._failed, self._code, self._payloads, self._sites = failed, code, payloads, sites
+
+    def _first(self) -> tuple[Site, list[Any], str] | None:
+        failed = np.asarray(self._failed)
+        if not failed.any():
+            return None
+        where = np.unravel_index(int(np.argmax(failed)), failed.shape)
+        site = self._sites[int(np.asarray(self._code)[where])]
+        payload = [np.asarray(x)[where] for x in self._payloads.get(site.avals, ())]
+        mapped = ",".join(map(str, map(int, where)))
+        prefix = f"at mapped index {mapped}: " if where else ""
+        return site, payload, prefix
+
+    def get(self) -> str | None:
+        """The message of the first error, or None."""
+        found = self._first()
+        return None if found is None else found[2] + found[0].text(found[1])
+
+    def get_exception(self) -> JaxException | None:
+        """The first error as an exception, or None."""
+        found = self._first()
+        return None if found is None else found[0].kind(found[2] + found[0].text(found[1]))
+
+    def throw(self) -> None:
+        """Raises JaxRuntimeError if there was an error."""
+        message = self.get()
+        if message is not None:
+            raise JaxRuntimeError(message)
+
+    def __str__(self) -> str:
+        return f"Error({(self.get() or 'None').splitlines()[0]})"
+
+    __repr__ = __str__
+
+
+tree.register_pytree_node(
+    Error,
+    lambda e: (
+        (e._failed, e._code, tuple(e._payloads.values())),
+        (tuple(e._payloads), e._sites),
+    ),
+    lambda aux, parts: Error(parts[0], parts[1], dict(zip(aux[0], parts[2], strict=True)), aux[1]),
+)
+init_error = Error(np.bool_(False), np.int32(0), {}, ())
+
+
+# --- the primitive ---
+def _check_aval(pred: Any, *args: Any, site: Site, debug: bool) -> Any:
+    return [], frozenset() if debug else frozenset({check_effect})
+
+
+def _check_impl(pred: Any, *args: Any, site: Site, debug: bool) -> Any:
+    if not debug and not np.asarray(pred).all():
+        error = Error(np.bool_(True), np.int32(0), {site.avals: args}, (site,))
+        error.throw()
     return []
-
-
-def _check_batch(args: Any, dims: Any, **params: Any) -> Any:
-    """Fails if any element does; the last element that fails gives the values."""
-    size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
-    fronts = [
-        jnp.broadcast_to(x, (size, *np.shape(x))) if d is None else jnp.moveaxis(x, d, 0)
-        for x, d in zip(args, dims, strict=True)
-    ]
-    preds = [p if p.ndim == 1 else p.any(axis=tuple(range(1, p.ndim))) for p in fronts[:1]]
-    last = size - 1 - jnp.argmax(preds[0][::-1])
-    check_p.bind(preds[0].any(), *(x[last] for x in fronts[1:]), **params)
-    return [], []
 
 
 def _check_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
@@ -331,521 +221,404 @@ def _check_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     return [], []
 
 
+def _check_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    """Lanes are axes before the predicate's: one that fails is enough."""
+    if all(d is None for d in dims):
+        return None
+    check_p.bind(
+        *(matchaxis(axis.size, d, 0, x) for x, d in zip(args, dims, strict=True)), **params
+    )
+    return [], []
+
+
 check_p = Primitive(
     "check",
-    abstract_eval=lambda *avals, **_: ([], frozenset({_check_effect})),
-    jvp=_check_jvp,
-    transpose=No.NOT_LINEAR,
-    batch=_check_batch,
     multiple_results=True,
     effectful=True,
+    abstract_eval=_check_aval,
     impl=_check_impl,
+    jvp=_check_jvp,
+    axis_batch=_check_batch,
 )
 
 
-class _Fixed:
-    """The failures of one `check` or `check_error`: adds them to an error."""
+def _bind_check(pred: Any, msg: str, debug: bool, args: Any, kwargs: Any) -> None:
+    aval = _aval_or_none(pred)
+    if aval is None or aval.shape != () or aval.dtype != np.dtype(bool):
+        raise TypeError(
+            f"check takes a scalar pred as argument, got {pred}. Fix: reduce it with .all()."
+        )
+    if not isinstance(msg, str):
+        raise TypeError(f"check takes a message with format fields, got {msg!r} of {type(msg)}")
+    leaves, args_tree = tree.flatten((args, kwargs))
+    for x in leaves:
+        if _aval_or_none(x) is None:
+            raise TypeError(
+                "Formatting arguments to checkify.check need to be PyTrees of arrays, but got "
+                f"{x!r} of type {type(x)}. Fix: write what is static into the message."
+            )
+    arrays = [as_array(x) for x in leaves]
+    avals = tuple(typeof(x).strip_weak_type() for x in arrays)
+    site = Site(FailedCheckError, msg, args_tree, avals, current_source().summary())
+    site.message.format(*_stand_ins(args), **_stand_ins(kwargs))
+    check_p.bind(pred, *arrays, site=site, debug=debug)
 
-    __slots__ = ("enabled", "kinds", "make")
 
-    def __init__(self, kinds: Sequence[Kind], make: Callable[..., Error], enabled: Any) -> None:
-        self.kinds, self.make, self.enabled = tuple(kinds), make, enabled
+def _stand_ins(args: Any) -> Any:
+    return tree.tree_map(lambda x: np.zeros(np.shape(x)), args)
 
-    def __call__(self, failed: Any, payload: Sequence[Any], error: Error = init_error) -> Error:
-        return self.make(error, failed, payload)
 
-    def __repr__(self) -> str:
-        return f"checks of {[k.error_type.__name__ for k in self.kinds]}"
+def _aval_or_none(x: Any) -> Any:
+    try:
+        return typeof(x)
+    except TypeError:
+        return None
 
 
 def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs: Any) -> None:
-    """Fails with `msg` if `pred`, a boolean scalar, is false.
+    """An error with the message `msg.format(*fmt_args, **fmt_kwargs)` if the scalar `pred` is
+    false; the arguments are pytrees of arrays.
 
-    `msg` is a format string; `fmt_args` and `fmt_kwargs` are arrays (or pytrees of them) that it
-    shows, with the values they have at run time. Outside of traced code a failed check raises
-    JaxRuntimeError at once; traced code must be under `checkify`. With `debug` the check does
-    nothing outside of `checkify`.
-
-    >>> def f(x):
-    ...     checkify.check(x > 0, "x must be positive, got {x}", x=x)
-    ...     return jnp.log(x)
-    >>> error, y = jax.jit(checkify.checkify(f))(-1.0)
-    >>> error.get()
-    'x must be positive, got -1.0 (`check` failed)'
-
-    Raises TypeError if `pred` is not a boolean scalar, `msg` not a string, or a value to show not
-    an array.
+    Outside of transformations it raises JaxRuntimeError; in a function that is jitted it must be
+    under `checkify` (with `debug`, it is left out elsewhere).
     """
-    if not _is_boolean_scalar(pred):
-        raise TypeError(
-            f"check takes a scalar pred as argument, got {pred}. Fix: reduce it, with jnp.all."
-        )
-    if not isinstance(msg, str):
-        raise TypeError(f"check takes a str message as argument, got {msg!r}.")
-    for leaf in tree.leaves((fmt_args, fmt_kwargs)):
-        if not isinstance(leaf, (np.ndarray, np.generic)) and not hasattr(leaf, "aval"):
-            raise TypeError(
-                "Formatting arguments to checkify.check need to be PyTrees of arrays, but got "
-                f"{leaf!r} of type {type(leaf)}. Fix: jnp.asarray(value), or format it into msg."
-            )
-    leaves, structure = tree.flatten((fmt_args, fmt_kwargs))
-    kind = Kind(FailedCheckError, tuple(_payload_type(x) for x in leaves))
-
-    def message(payload: Sequence[Any]) -> str:
-        args, kwargs = tree.unflatten(structure, payload)
-        return f"{string.Formatter().vformat(msg, args, kwargs)} (`check` failed)"
-
-    failure = Failure(kind, message, _where())
-
-    def add(error: Error, failed: Any, payload: Sequence[Any]) -> Error:
-        return error.record(failed, failure, payload)
-
-    check_p.bind(
-        jnp.logical_not(pred), *leaves, failures=_Fixed([kind], add, user_checks), debug=debug
-    )
+    _bind_check(pred, msg, debug, fmt_args, fmt_kwargs)
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """A `check` that does nothing outside of `checkify`."""
-    check(pred, msg, *fmt_args, debug=True, **fmt_kwargs)
+    """`check` where `checkify` functionalises it, nothing elsewhere."""
+    _bind_check(pred, msg, True, fmt_args, fmt_kwargs)
 
 
 def check_error(error: Error) -> None:
-    """Raises JaxRuntimeError if `error` holds a failure; in traced code, a `check` that fails with
-    it.
-
-    >>> error, y = checkify.checkify(f)(x)
-    >>> checkify.check_error(error)
-
-    Raises TypeError if `error` is not an `Error`.
-    """
-    if not isinstance(error, Error):
-        raise TypeError(f"check_error takes an Error as argument, got {error!r}.")
-    leaves = error.leaves()
-    if not any(_is_tracer(x) for x in leaves):
-        message = error.get()
-        if message is not None:
-            raise JaxRuntimeError(message) from error.get_exception()
-        return
-    kinds, metadata = error.kinds(), error._metadata
-
-    def add(into: Error, failed: Any, payload: Sequence[Any]) -> Error:
-        given = _from_leaves(kinds, payload, metadata)
-        return _merge(into, given)
-
-    failed = [jnp.any(error._pred[k]) for k in kinds]
-    anything = jnp.stack(failed).any() if failed else jnp.asarray(False)
-    enabled = frozenset(k.error_type for k in kinds)
-    check_p.bind(anything, *leaves, failures=_Fixed(kinds, add, enabled), debug=False)
+    """Raises an error that `checkify` found; inside another `checkify`, it is found there."""
+    if np.shape(error._failed):
+        error = tree.tree_map(lambda x: x.reshape((-1, *x.shape[np.ndim(error._failed) :])), error)
+        lane = lax.argmax(error._failed, 0, np.int32)
+        error = tree.tree_map(lambda x: lax.dynamic_index_in_dim(x, lane, 0, False), error)
+    for k, site in enumerate(error._sites):
+        fine = lax.bitwise_not(lax.bitwise_and(error._failed, lax.eq(error._code, np.int32(k))))
+        check_p.bind(fine, *error._payloads.get(site.avals, ()), site=site, debug=False)
 
 
-def _merge(into: Error, new: Error) -> Error:
-    """`into` with the failures of `new`, where it has none of the kind."""
-    out = into.with_metadata(new._metadata)
-    for kind in new.kinds():
-        if kind not in out._pred:
-            pred, code, payload = new._pred[kind], new._code[kind], new._payload[kind]
-        else:
-            before = out._pred[kind]
-            pred = before | new._pred[kind]
-            code = jnp.where(before, out._code[kind], new._code[kind])
-            olds = out._payload[kind]
+# --- functionalising ---
+class _State:
+    """The references that hold an error while a program runs, and the sites met so far."""
+
+    def __init__(self, refs: Sequence[Any], keys: Sequence[Any], sites: list[Site]) -> None:
+        self.refs, self.keys, self.sites = list(refs), list(keys), sites
+        self.failed, self.code, *rest = refs
+        self.payloads, at = {}, 0
+        for avals in keys:
+            self.payloads[avals] = rest[at : at + len(avals)]
+            at += len(avals)
+
+    def record(self, fails: Any, site: Site, payload: Sequence[Any]) -> None:
+        """Keeps the error if it is the first. `fails` and the payload may have axes of lanes."""
+        if site not in self.sites:
+            self.sites.append(site)
+        lanes = typeof(fails).shape
+        if lanes:
+            flat = lax.reshape(fails, (int(np.prod(lanes)),))
+            if not flat.shape[0]:
+                return
+            lane = lax.argmax(flat, 0, np.int32)
+            fails = lax.reduce_or(flat, (0,))
             payload = [
-                jnp.where(before, o, n) for o, n in zip(olds, new._payload[kind], strict=True)
+                lax.dynamic_index_in_dim(
+                    lax.reshape(x, (flat.shape[0], *x.shape[len(lanes) :])), lane, 0, False
+                )
+                for x in payload
             ]
-        out = Error(
-            {**out._pred, kind: pred},
-            {**out._code, kind: code},
-            out._metadata,
-            {**out._payload, kind: payload},
+        before = get(self.failed)
+        now = lax.bitwise_and(fails, lax.bitwise_not(before))
+        set_ref(self.failed, ..., lax.bitwise_or(before, fails))
+        code = np.int32(self.sites.index(site))
+        set_ref(self.code, ..., lax.select(now, as_array(code), get(self.code)))
+        for ref, x in zip(self.payloads.get(site.avals, ()), payload, strict=True):
+            chosen = lax.broadcast(now, typeof(x).shape)
+            value = lax.convert_element_type(x, ref.aval.inner_aval.dtype)
+            set_ref(ref, ..., lax.select(chosen, value, get(ref)))
+
+
+class CheckTrace(Trace):
+    """Runs a program with its checks written into an error state."""
+
+    __slots__ = ("errors", "state")
+
+    def __init__(self, parent: Trace, state: _State, errors: frozenset[ErrorCategory]) -> None:
+        super().__init__(parent)
+        self.state, self.errors = state, errors
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        with use_trace(self.parent_trace):  # type: ignore[arg-type]
+            if primitive is check_p:
+                if params["site"].kind in self.errors:
+                    fails = lax.bitwise_not(tracers[0])
+                    self.state.record(fails, params["site"], tracers[1:])
+                return []
+            rule = _HOLDERS.get(primitive)
+            if rule is not None and self._inside(params):
+                return rule(self, tracers, params)
+            return self._watched(primitive, tracers, params)
+
+    def _inside(self, params: dict[str, Any]) -> bool:
+        return bool(self.errors & automatic_checks) or any(
+            check_effect in j.effects for j in jaxprs_in_params(params)
         )
-    return out
+
+    def _watched(self, primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
+        where = current_source().summary()
+        name = primitive.name
+        if DivisionByZeroError in self.errors and name in ("div", "rem"):
+            zero = lax.eq(args[1], lax.full_like(args[1], 0))
+            self._found(zero, DivisionByZeroError, "division by zero", where)
+        if OOBError in self.errors and name in _POSITIONS:
+            _POSITIONS[name](self, args, params, where)
+        out = primitive.bind(*args, **params)
+        if NaNError in self.errors and name not in _NAN_IS_FINE:
+            for x in out if primitive.multiple_results else [out]:
+                aval = typeof(x)
+                if isinstance(aval, ShapedArray) and dtypes.is_inexact(aval.dtype):
+                    message = f"nan generated by primitive: {name}."
+                    self._found(lax.ne(x, x), NaNError, message, where)
+        return out
+
+    def _found(self, fails: Any, kind: ErrorCategory, message: str, where: str) -> None:
+        some = lax.reduce_or(fails, tuple(range(typeof(fails).ndim)))
+        self.state.record(some, Site(kind, message, _NO_ARGS, (), where), ())
+
+    def beyond(self, index: Any, last: int, size: int, axis: int, shape: Any, where: str) -> None:
+        """Notes positions below 0 or above `last`."""
+        index = lax.convert_element_type(index, np.int32)
+        flat = lax.reshape(index, (int(np.prod(typeof(index).shape)),))
+        low = lax.lt(flat, lax.full_like(flat, 0))
+        fails = lax.bitwise_or(low, lax.gt(flat, lax.full_like(flat, last)))
+        message = (
+            f"out-of-bounds indexing for array of shape {tuple(shape)}: index {{}} is out of "
+            f"bounds for axis {axis} with size {size}."
+        )
+        self.state.record(fails, Site(OOBError, message, _ONE_ARG, _INDEX, where), [flat])
+
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
+    ) -> Any:
+        parent: Any = self.parent_trace
+        with use_trace(parent):
+            return parent.process_custom_jvp_call(
+                primitive, fun, jvp, tracers, symbolic_zeros=symbolic_zeros
+            )
+
+    def process_custom_vjp_call(
+        self,
+        primitive: Any,
+        fun: Any,
+        fwd: Any,
+        bwd: Any,
+        tracers: Any,
+        *,
+        out_trees: Any,
+        symbolic_zeros: bool,
+    ) -> Any:
+        parent: Any = self.parent_trace
+        with use_trace(parent):
+            return parent.process_custom_vjp_call(
+                primitive,
+                fun,
+                fwd,
+                bwd,
+                tracers,
+                out_trees=out_trees,
+                symbolic_zeros=symbolic_zeros,
+            )
 
 
-def _is_tracer(x: Any) -> bool:
-    return hasattr(x, "_trace")
+# Operations that move what they were given: the NaN was made before.
+_NAN_IS_FINE = frozenset(
+    "broadcast_in_dim concatenate copy custom_lin dynamic_slice dynamic_update_slice empty gather "
+    "name optimization_barrier pad reshape rev scatter select_n slice sort split squeeze "
+    "stop_gradient transpose".split()
+)
+_ONE_ARG = tree.flatten(((0,), {}))[1]
+_INDEX = (ShapedArray((), np.dtype("int32")),)
 
 
-def _is_boolean_scalar(pred: Any) -> bool:
-    if isinstance(pred, (bool, np.bool_)):
-        return True
-    aval = getattr(pred, "aval", pred)
-    shape, dtype = getattr(aval, "shape", None), getattr(aval, "dtype", None)
-    return shape == () and dtype == np.dtype(bool)
+def _slice_positions(trace: CheckTrace, args: Any, params: Any, where: str) -> None:
+    shape = typeof(args[0]).shape
+    starts = args[1:] if "slice_sizes" in params else args[2:]
+    sizes = params["slice_sizes"] if "slice_sizes" in params else typeof(args[1]).shape
+    for axis, (i, n, k) in enumerate(zip(starts, shape, sizes, strict=True)):
+        trace.beyond(i, n - k, n, axis, shape, where)
 
 
-def _payload_type(x: Any) -> Any:
-    aval = typeof(x)
-    return ShapeDtypeStruct(aval.shape, aval.dtype)
+def _gather_positions(trace: CheckTrace, args: Any, params: Any, where: str) -> None:
+    shape, indices = typeof(args[0]).shape, args[1]
+    numbers = params["dimension_numbers"]
+    axes = getattr(numbers, "start_index_map", None)
+    if axes is not None:
+        sizes = params["slice_sizes"]
+    else:
+        axes = numbers.scatter_dims_to_operand_dims
+        fixed = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
+        windows = iter(typeof(args[2]).shape[d] for d in numbers.update_window_dims)
+        sizes = [1 if d in fixed else next(windows) for d in range(len(shape))]
+    last = typeof(indices).ndim - 1
+    for k, axis in enumerate(axes):
+        part = lax.index_in_dim(indices, k, last, keepdims=False)
+        trace.beyond(part, shape[axis] - sizes[axis], shape[axis], axis, shape, where)
 
 
-def _where() -> str:
-    info = current_source()
-    return info.summary() if info is not None else ""
+_POSITIONS: dict[str, Callable[..., None]] = {
+    "dynamic_slice": _slice_positions,
+    "dynamic_update_slice": _slice_positions,
+    "gather": _gather_positions,
+    "scatter": _gather_positions,
+    "scatter-add": _gather_positions,
+    "scatter-sub": _gather_positions,
+    "scatter-mul": _gather_positions,
+    "scatter-min": _gather_positions,
+    "scatter-max": _gather_positions,
+}
 
 
-# --- the walk ---
-Enabled = frozenset[ErrorCategory]
-Rule = Callable[[Error, Enabled, Sequence[Any], dict[str, Any]], tuple[Error, Any]]
-error_checks: dict[Primitive, Rule] = {}
+def _checked(trace: CheckTrace, closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program with the error state's references as its first arguments."""
+    state, errors = trace.state, trace.errors
+    n = len(state.refs)
+    avals = [typeof(r) for r in state.refs]
+
+    def fun(*args: Any) -> list[Any]:
+        inner = _State(args[:n], state.keys, state.sites)
+        checking = CheckTrace(current_trace(), inner, errors)
+        with use_trace(checking):
+            return eval_jaxpr(closed.jaxpr, closed.consts, *args[n:])
+
+    return close_jaxpr(*trace_to_jaxpr(fun, [*avals, *closed.in_avals], closed.jaxpr.debug_info))[0]
+
+
+def _without_refs(closed: ClosedJaxpr, n: int) -> ClosedJaxpr:
+    """A program that does not read its first n arguments, without them."""
+    return closed.replace(jaxpr=closed.jaxpr.replace(invars=closed.jaxpr.invars[n:], effects=()))
+
+
+def _check_jit(trace: CheckTrace, args: Any, params: Any) -> Any:
+    new = _checked(trace, params["jaxpr"])
+    return jit_p.bind(*trace.state.refs, *args, **call_params(new, params["name"], like=params))
+
+
+def _check_remat(trace: CheckTrace, args: Any, params: Any) -> Any:
+    new = _checked(trace, closed_without_consts(params["jaxpr"]))
+    jaxpr = new.jaxpr
+    flat = jaxpr.replace(constvars=[], invars=[*jaxpr.constvars, *jaxpr.invars])
+    return remat_p.bind(*new.consts, *trace.state.refs, *args, **{**params, "jaxpr": flat})
+
+
+def _check_scan(trace: CheckTrace, args: Any, params: Any) -> Any:
+    refs = trace.state.refs
+    new = {
+        "jaxpr": _checked(trace, params["jaxpr"]),
+        "num_consts": params["num_consts"] + len(refs),
+    }
+    return scan_p.bind(*refs, *args, **{**params, **new})
+
+
+def _check_cond(trace: CheckTrace, args: Any, params: Any) -> Any:
+    branches = tuple(_checked(trace, b) for b in params["branches"])
+    return cond_p.bind(args[0], *trace.state.refs, *args[1:], **{**params, "branches": branches})
+
+
+def _check_while(trace: CheckTrace, args: Any, params: Any) -> Any:
+    """The condition is checked at the start of each step, and once more after the last."""
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
+    cond_consts, body_consts, init = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
+    checked_cond, checked_body = _checked(trace, cond), _checked(trace, body)
+    refs = trace.state.refs
+    n = len(refs)
+
+    def step(*flat: Any) -> list[Any]:
+        held, cc = flat[:n], flat[n : n + n_cc]
+        bc, carry = flat[n + n_cc : n + n_cc + n_bc], flat[n + n_cc + n_bc :]
+        eval_jaxpr(checked_cond.jaxpr, checked_cond.consts, *held, *cc, *carry)
+        return eval_jaxpr(checked_body.jaxpr, checked_body.consts, *held, *bc, *carry)
+
+    avals = [typeof(x) for x in (*refs, *cond_consts)] + list(body.in_avals)
+    new_body = close_jaxpr(*trace_to_jaxpr(step, avals, body.jaxpr.debug_info))[0]
+    silent = CheckTrace(current_trace(), trace.state, frozenset())
+    plain = _without_refs(_checked(silent, cond), n)
+    outs = while_p.bind(
+        *cond_consts, *refs, *cond_consts, *body_consts, *init,
+        **{**params, "cond_jaxpr": plain, "body_jaxpr": new_body, "body_nconsts": n + n_cc + n_bc},
+    )  # fmt: skip
+    eval_jaxpr(checked_cond.jaxpr, checked_cond.consts, *refs, *cond_consts, *outs)
+    return outs
+
+
+_HOLDERS: dict[Primitive, Callable[..., Any]] = {
+    jit_p: _check_jit,
+    remat_p: _check_remat,
+    scan_p: _check_scan,
+    cond_p: _check_cond,
+    while_p: _check_while,
+}
+
+
+def _payload_keys(jaxpr: Any) -> dict[Any, None]:
+    """The types of the values in messages of a program's checks, by site."""
+    found: dict[Any, None] = {}
+    for eqn in jaxpr.eqns:
+        if eqn.primitive is check_p and eqn.params["site"].avals:
+            found[eqn.params["site"].avals] = None
+        for inner in jaxprs_in_params(eqn.params):
+            found.update(_payload_keys(inner))
+    return found
 
 
 def checkify(
     f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks
 ) -> Callable[..., tuple[Error, Any]]:
-    """A function that calls `f` and returns `(Error, result)`; it may be jitted and vmapped.
+    """A function that gives (error, f(...)), where `error` says what failed, of the kinds in
+    `errors` (`user_checks`, `nan_checks`, `index_checks`, `div_checks`, `float_checks`,
+    `automatic_checks`, `all_checks`).
 
-    `errors` are the categories to check, which `|` joins: `user_checks` (calls of `check`; the
-    default), `nan_checks`, `div_checks`, `float_checks` (both), `index_checks`,
-    `automatic_checks` (these three) and `all_checks`. Checks of categories left out are dropped.
-
-    >>> error, y = jax.jit(checkify.checkify(jnp.log, errors=checkify.nan_checks))(-1.0)
-    >>> error.get()
+    >>> error, _ = checkify(lambda x: jnp.log(x), errors=nan_checks)(-1.0)
+    >>> error.get().splitlines()[0]
     'nan generated by primitive: log.'
-
-    Raises TypeError if `f` is not callable.
     """
-    if not callable(f):
-        raise TypeError(f"checkify takes a function, got {f!r} of type {type(f)}.")
-    enabled = frozenset(errors)
+    wanted = frozenset(errors)
 
+    @functools.wraps(f)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
-        trees: list[Any] = []
+        leaves, in_tree = tree.flatten((args, kwargs))
+        out_trees: list[Any] = []
 
-        def flat() -> list[Any]:
-            leaves, out_tree = tree.flatten(f(*args, **kwargs))
-            trees.append(out_tree)
-            return leaves
+        def flat(*xs: Any) -> list[Any]:
+            a, k = tree.unflatten(in_tree, xs)
+            outs, out_tree = tree.flatten(f(*a, **k))
+            out_trees.append(out_tree)
+            return outs
 
-        info = DebugInfo("checkify", fun_source_info(f))
-        jaxpr, consts = trace_to_jaxpr(flat, [], info)
-        error, outs = _walk(jaxpr, consts, init_error, enabled, [])
-        return error, tree.unflatten(trees[-1], outs)
+        jaxpr, consts = trace_to_jaxpr(flat, [typeof(x) for x in leaves])
+        keys = _payload_keys(jaxpr)
+        if OOBError in wanted:
+            keys[_INDEX] = None
+        sites: list[Site] = []
+        avals = [ShapedArray((), np.dtype(bool)), _INDEX[0], *(a for key in keys for a in key)]
 
-    checked.__name__ = getattr(f, "__name__", "checked")
-    checked.__wrapped__ = f  # type: ignore[attr-defined]
+        def run(*cells: RefCell) -> list[Any]:
+            trace = CheckTrace(current_trace(), _State(cells, list(keys), sites), wanted)
+            with use_trace(trace):
+                return eval_jaxpr(jaxpr, consts, *leaves)
+
+        zeros = [np.zeros(a.shape, a.dtype) for a in avals]
+        outs, held = discharge_cells(run, [AbstractRef(a) for a in avals], map(as_array, zeros))
+        payloads, at = {}, 2
+        for key in keys:
+            payloads[key] = tuple(held[at : at + len(key)])
+            at += len(key)
+        error = Error(held[0], held[1], payloads, tuple(sites))
+        return error, tree.unflatten(out_trees[0], outs)
+
     return checked
-
-
-def _walk(
-    jaxpr: Jaxpr, consts: Sequence[Any], error: Error, enabled: Enabled, args: Sequence[Any]
-) -> tuple[Error, list[Any]]:
-    """Evaluates a program, equation by equation, with its checks."""
-    env: dict[Any, Any] = dict(zip(jaxpr.constvars, consts, strict=True))
-    env.update(zip(jaxpr.invars, args, strict=True))
-
-    def read(v: Any) -> Any:
-        return v.val if type(v) is Literal else env[v]
-
-    for eqn in jaxpr.eqns:
-        with using_source(eqn.source_info):
-            rule = error_checks.get(eqn.primitive, _by_default(eqn.primitive))
-            error, out = rule(error, enabled, [read(v) for v in eqn.invars], eqn.params)
-        outs = out if eqn.primitive.multiple_results else [out]
-        env.update(zip(eqn.outvars, outs, strict=True))
-    return error, [read(v) for v in jaxpr.outvars]
-
-
-def _bind(primitive: Primitive, args: Sequence[Any], params: dict[str, Any]) -> Any:
-    subfuns, params = primitive.get_bind_params(params)
-    return primitive.bind(*subfuns, *args, **params)
-
-
-def _by_default(primitive: Primitive) -> Rule:
-    def rule(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-        out = _bind(primitive, args, params)
-        return _check_nan(error, enabled, primitive, args, out), out
-
-    return rule
-
-
-# These make no NaN from numbers, whatever they move or choose.
-_NAN_FREE = frozenset({"random_bits", "random_seed", "random_wrap", "random_unwrap", "iota"})
-
-
-def _check_nan(error: Error, enabled: Enabled, primitive: Primitive, args: Any, out: Any) -> Error:
-    if NaNError not in enabled or primitive.name in _NAN_FREE:
-        return error
-    outs = out if primitive.multiple_results else [out]
-    found = [
-        jnp.isnan(x).any()
-        for x in outs
-        if isinstance(typeof(x), ShapedArray) and dtypes.issubdtype(typeof(x).dtype, np.inexact)
-    ]
-    if not found:
-        return error
-    message = f"nan generated by primitive: {primitive.name}."
-    failure = Failure(Kind(NaNError, ()), lambda _: message, _where())
-    return error.record(jnp.stack(found).any() if len(found) > 1 else found[0], failure, ())
-
-
-def _rule_of_check(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-    failures = params["failures"]
-    if failures.enabled <= enabled or failures.enabled & enabled:
-        error = failures(args[0], args[1:], error)
-    return error, []
-
-
-def _rule_of_division(primitive: Primitive, after: Rule) -> Rule:
-    def rule(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-        if DivisionByZeroError in enabled:
-            kind = Kind(DivisionByZeroError, ())
-            failure = Failure(kind, lambda _: "division by zero", _where())
-            error = error.record(jnp.any(jnp.asarray(args[1]) == 0), failure, ())
-        return after(error, enabled, args, params)
-
-    return rule
-
-
-# --- indices ---
-_OOB_PAYLOAD = tuple(ShapeDtypeStruct((), np.dtype("int32")) for _ in range(3))
-
-
-def _record_bounds(error: Error, shape: Any, bad: Any, index: Any, axis: Any) -> Error:
-    """Records the first `True` of `bad`, with the index and the axis at the same place."""
-    if not bad.size:
-        return error
-    first = jnp.argmax(bad.ravel())
-    sizes = np.asarray(shape, np.int32)
-
-    def message(payload: Sequence[Any]) -> str:
-        at, axis, size = map(int, payload)
-        return (
-            f"out-of-bounds indexing for array of shape {tuple(shape)}: index {at} is out of "
-            f"bounds for axis {axis} with size {size}. "
-        )
-
-    axis = jnp.broadcast_to(axis, bad.shape).ravel()[first]
-    payload = (index.ravel()[first], axis, jnp.asarray(sizes)[axis])
-    failure = Failure(Kind(OOBError, _OOB_PAYLOAD), message, _where())
-    return error.record(bad.any(), failure, payload)
-
-
-def _check_starts(error: Error, shape: Any, indices: Any, axes: Any, windows: Any) -> Error:
-    """`indices[..., k]` starts a window of `windows[k]` along `axes[k]` of an array."""
-    if not axes:
-        return error
-    indices = jnp.asarray(indices)
-    last = np.asarray([shape[a] - w for a, w in zip(axes, windows, strict=True)])
-    bad = (indices < 0) | (indices > jnp.asarray(np.clip(last, -1, None), indices.dtype))
-    return _record_bounds(error, shape, bad, indices, jnp.asarray(np.asarray(axes, np.int32)))
-
-
-def _rule_of_gather(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-    operand, indices = args
-    out = index_primitives.gather_p.bind(operand, indices, **params)
-    if OOBError in enabled:
-        axes = params["dimension_numbers"].start_index_map
-        windows = [params["slice_sizes"][a] for a in axes]
-        error = _check_starts(error, np.shape(operand), indices, axes, windows)
-    return _check_nan(error, enabled, index_primitives.gather_p, args, out), out
-
-
-def _rule_of_scatter(primitive: Primitive) -> Rule:
-    def rule(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-        operand, indices, updates = args
-        out = primitive.bind(operand, indices, updates, **params)
-        if OOBError in enabled:
-            numbers = params["dimension_numbers"]
-            axes = numbers.scatter_dims_to_operand_dims
-            skipped = {*numbers.inserted_window_dims, *numbers.operand_batching_dims}
-            sizes = iter(np.shape(updates)[d] for d in numbers.update_window_dims)
-            window = [1 if d in skipped else next(sizes) for d in range(np.ndim(operand))]
-            windows = [window[a] for a in axes]
-            error = _check_starts(error, np.shape(operand), indices, axes, windows)
-        return _check_nan(error, enabled, primitive, args, out), out
-
-    return rule
-
-
-def _rule_of_dynamic(primitive: Primitive) -> Rule:
-    """dynamic_slice(operand, *starts) and dynamic_update_slice(operand, update, *starts)."""
-
-    def rule(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-        out = primitive.bind(*args, **params)
-        if OOBError in enabled:
-            shape = np.shape(args[0])
-            updates = primitive is index_primitives.dynamic_update_slice_p
-            starts = args[2:] if updates else args[1:]
-            windows = np.shape(args[1]) if updates else params["slice_sizes"]
-            if starts:
-                stacked = jnp.stack([jnp.asarray(s, np.int32) for s in starts])
-                axes = tuple(range(len(shape)))
-                error = _check_starts(error, shape, stacked, axes, windows)
-        return _check_nan(error, enabled, primitive, args, out), out
-
-    return rule
-
-
-# --- programs within programs ---
-def _checked_jaxpr(
-    closed: ClosedJaxpr, error: Error, enabled: Enabled, wanted: Sequence[Kind] = ()
-) -> tuple[ClosedJaxpr, list[Any], Error]:
-    """The program from (error's arrays, arguments) to (error's arrays, results), the constants
-    that come first among its arguments, and an error like the one that it returns."""
-    template: list[Error] = []
-    n = len(error.leaves())
-
-    def fun(*flat: Any) -> list[Any]:
-        given = error.replace_leaves(flat[:n])
-        new, outs = _walk(closed.jaxpr, closed.consts, given, enabled, flat[n:])
-        new = new.with_kinds(wanted)
-        template.append(new)
-        return [*new.leaves(), *outs]
-
-    avals = [*map(typeof, error.leaves()), *closed.in_avals]
-    avals = [a.strip_weak_type() if k < n else a for k, a in enumerate(avals)]
-    jaxpr, consts = trace_to_jaxpr(fun, avals, closed.jaxpr.debug_info)
-    found = close_jaxpr(convert_constvars(jaxpr), [])[0]
-    return found, list(consts), template[-1]
-
-
-def _new_kinds(closed: ClosedJaxpr, error: Error, enabled: Enabled) -> list[Kind]:
-    """The kinds that a program adds to an error's."""
-    _, _, after = _checked_jaxpr(closed, error, enabled)
-    return [k for k in after.kinds() if k not in error._pred]
-
-
-def _result(template: Error, outs: Sequence[Any]) -> tuple[Error, list[Any]]:
-    n = len(template.leaves())
-    return template.replace_leaves(outs[:n]), list(outs[n:])
-
-
-def _rule_of_jit(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-    closed, consts, after = _checked_jaxpr(params["jaxpr"], error, enabled)
-    return _result(after, bind_call(closed, [*consts, *error.leaves(), *args], params))
-
-
-def _rule_of_remat(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-    inner = close_jaxpr(params["jaxpr"], [])[0]
-    closed, consts, after = _checked_jaxpr(inner, error, enabled)
-    operands = [*consts, *error.leaves(), *args]
-    return _result(after, remat_p.bind(*operands, **{**params, "jaxpr": closed.jaxpr}))
-
-
-def _rule_of_cond(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-    branches = params["branches"]
-    kinds = {k for b in branches for k in _new_kinds(b, error, enabled)}
-    error = error.with_kinds(sorted(kinds))
-    found = [_checked_jaxpr(b, error, enabled) for b in branches]
-    all_consts = [c for _, consts, _ in found for c in consts]
-    padded, start, after = [], 0, error
-    for closed, consts, new in found:
-        padded.append(_pad_constants(closed, start, len(consts), all_consts))
-        start += len(consts)
-        after = after.with_metadata(new._metadata)
-    outs = cond_p.bind(
-        args[0], *all_consts, *error.leaves(), *args[1:],
-        **{**params, "branches": tuple(padded)},
-    )  # fmt: skip
-    return _result(after, outs)
-
-
-def _pad_constants(
-    closed: ClosedJaxpr, start: int, count: int, all_consts: Sequence[Any]
-) -> ClosedJaxpr:
-    """The branch with all branches' constants as its first arguments."""
-    total = len(all_consts)
-
-    def fun(*flat: Any) -> list[Any]:
-        mine = flat[start : start + count]
-        return eval_jaxpr(closed.jaxpr, closed.consts, *mine, *flat[total:])
-
-    avals = [*map(typeof, all_consts), *closed.in_avals[count:]]
-    return close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.debug_info))[0]
-
-
-def _rule_of_scan(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-    closed: ClosedJaxpr = params["jaxpr"]
-    n_consts, n_carry = params["num_consts"], params["num_carry"]
-    error = error.with_kinds(_new_kinds(closed, error, enabled))
-    body, consts, after = _checked_jaxpr(closed, error, enabled)
-    # (hoisted, error, consts, carry, xs) becomes (hoisted, consts, error, carry, xs).
-    n_hoisted, n_error = len(consts), len(error.leaves())
-    order = [
-        *range(n_hoisted),
-        *range(n_hoisted + n_error, n_hoisted + n_error + n_consts),
-        *range(n_hoisted, n_hoisted + n_error),
-        *range(n_hoisted + n_error + n_consts, len(body.jaxpr.invars)),
-    ]
-    body = body.replace(jaxpr=body.jaxpr.replace(invars=[body.jaxpr.invars[k] for k in order]))
-    outs = scan_p.bind(
-        *consts, *args[:n_consts], *error.leaves(), *args[n_consts:],
-        **{**params, "jaxpr": body, "num_consts": n_hoisted + n_consts,
-           "num_carry": n_error + n_carry},
-    )  # fmt: skip
-    return _result(error.with_metadata(after._metadata), outs)
-
-
-def _rule_of_while(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-    """The condition runs at the end of the body, so that its checks are carried too."""
-    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
-    n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
-    cond_consts, body_consts, init = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
-    kinds = {*_new_kinds(cond, error, enabled), *_new_kinds(body, error, enabled)}
-    error = error.with_kinds(sorted(kinds))
-    error, (pred,) = _walk(cond.jaxpr, cond.consts, error, enabled, [*cond_consts, *init])
-    n_error = len(error.leaves())
-    metadata: dict[int, Failure] = {}
-    start = error
-
-    def new_body(*flat: Any) -> list[Any]:
-        given = start.replace_leaves(flat[1 : 1 + n_error])
-        state = flat[1 + n_error :]
-        new, outs = _walk(body.jaxpr, body.consts, given, enabled, [*body_consts, *state])
-        new, (again,) = _walk(cond.jaxpr, cond.consts, new, enabled, [*cond_consts, *outs])
-        metadata.update(new._metadata)
-        return [again, *new.leaves(), *outs]
-
-    carry = [pred, *error.leaves(), *init]
-    avals = [typeof(x).strip_weak_type() for x in carry[: 1 + n_error]]
-    avals = [*avals, *body.in_avals[n_bc:]]
-    jaxpr, consts = trace_to_jaxpr(new_body, avals, body.jaxpr.debug_info)
-    new_body_jaxpr = close_jaxpr(convert_constvars(jaxpr), [])[0]
-    new_cond = close_jaxpr(*trace_to_jaxpr(lambda p, *_: [p], avals, cond.jaxpr.debug_info))[0]
-    outs = while_p.bind(
-        *consts, *carry,
-        **{**params, "cond_nconsts": 0, "body_nconsts": len(consts), "cond_jaxpr": new_cond,
-           "body_jaxpr": new_body_jaxpr},
-    )  # fmt: skip
-    return _result(error.with_metadata(metadata), outs[1:])
-
-
-def _rule_of_custom(primitive: Primitive) -> Rule:
-    """The call keeps its derivative rule; its checks are those of the function itself, walked
-    beside it without derivatives."""
-
-    def rule(error: Error, enabled: Enabled, args: Any, params: Any) -> tuple[Error, Any]:
-        inner: ClosedJaxpr = params["call_jaxpr"]
-        stopped = [_stop(x) for x in args]
-        error, _ = _walk(inner.jaxpr, inner.consts, error, enabled, stopped)
-        return error, _bind(primitive, args, params)
-
-    return rule
-
-
-def _stop(x: Any) -> Any:
-    return x if isinstance(x, Zero) else lax.stop_gradient(x)
-
-
-def _install() -> None:
-    error_checks[check_p] = _rule_of_check
-    for primitive in (div_p, rem_p):
-        error_checks[primitive] = _rule_of_division(primitive, _by_default(primitive))
-    error_checks[index_primitives.gather_p] = _rule_of_gather
-    for name in ("scatter", "scatter_add", "scatter_sub", "scatter_mul", "scatter_min",
-                 "scatter_max"):  # fmt: skip
-        primitive = getattr(index_primitives, f"{name}_p")
-        error_checks[primitive] = _rule_of_scatter(primitive)
-    for primitive in (index_primitives.dynamic_slice_p, index_primitives.dynamic_update_slice_p):
-        error_checks[primitive] = _rule_of_dynamic(primitive)
-    error_checks[jit_p] = _rule_of_jit
-    error_checks[remat_p] = _rule_of_remat
-    error_checks[cond_p] = _rule_of_cond
-    error_checks[scan_p] = _rule_of_scan
-    error_checks[while_p] = _rule_of_while
-    for primitive in (custom_jvp_call_p, custom_vjp_call_p):
-        error_checks[primitive] = _rule_of_custom(primitive)
-
-
-_install()

@@ -111,6 +111,9 @@ def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
     which = ("executable", tuple(donated)) if any(donated) else "executable"
     found = closed.derived.get(which)
     if found is None:
+        for effect in closed.effects:
+            if hasattr(effect, "not_lowered"):  # an effect that some transformation takes away
+                raise effect.not_lowered()
         found = interface.compile_program(keys.lower_keys(closed), donated)
         if any(keys.is_key_aval(a) for a in closed.out_avals):
             found = KeyedProgram(found, closed.out_avals)

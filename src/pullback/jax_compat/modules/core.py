@@ -38,6 +38,7 @@ from ...errors import InconclusiveDimensionOperation as InconclusiveDimensionOpe
 from ...errors import JaxprTypeError as JaxprTypeError
 
 Atom = Var | Literal
+Value = Any
 ParamDict = dict[str, Any]
 Effects = set[Effect]
 effects = _effects
@@ -94,12 +95,32 @@ def find_top_trace(_: Any = None) -> Trace:
     return current_trace()
 
 
-def set_current_trace(trace: Trace) -> Any:
+def set_current_trace(trace: Trace, check_leaks: bool = False) -> Any:
     return use_trace(trace)
 
 
-def take_current_trace() -> Any:
-    return eval_context()
+class take_current_trace:
+    """`with take_current_trace() as trace:` takes the trace that is in force out of force."""
+
+    def __enter__(self) -> Trace:
+        taken = current_trace()
+        self._inner = eval_context()
+        self._inner.__enter__()
+        return taken
+
+    def __exit__(self, *exc: Any) -> None:
+        self._inner.__exit__(*exc)
+
+
+class TraceTag:
+    """An identity that the traces of one transformation share."""
+
+    __slots__ = ("__weakref__",)
+
+
+def full_lower(val: Any) -> Any:
+    """A tracer that stands for a plain value, as that value."""
+    return val.full_lower() if isinstance(val, Tracer) else val
 
 
 def nonempty_axis_env_DO_NOT_USE() -> bool:

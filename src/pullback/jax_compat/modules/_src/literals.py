@@ -51,7 +51,7 @@ class TypedComplex(complex):
         return f"TypedComplex({complex(self)}, dtype={self.dtype.name})"
 
 
-class TypedNdArray(np.ndarray):  # type: ignore[type-arg]
+class TypedNdArray(np.ndarray):
     """A NumPy array that may be weakly typed."""
 
     weak_type = False

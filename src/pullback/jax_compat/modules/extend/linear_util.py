@@ -51,6 +51,9 @@ class WrappedFun:
     def __name__(self) -> str:
         return getattr(self.f, "__name__", "<unnamed wrapped function>")
 
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.call_wrapped(*args, **kwargs)
+
     def wrap(self, transform: Any) -> WrappedFun:
         return WrappedFun(self.f, (transform, *self.transforms), self.params, self.debug_info)
 
@@ -66,6 +69,10 @@ def wrap_init(f: Callable[..., Any], params: Any = None, *, debug_info: Any = No
     return WrappedFun(f, (), tuple(sorted((params or {}).items())), debug_info)
 
 
+def _wrapped(fun: Any) -> WrappedFun:
+    return fun if isinstance(fun, WrappedFun) else WrappedFun(fun)
+
+
 def transformation2(gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any) -> Any:
     """Adds `gen(f, *args, *call_args)` around a function; as a decorator, gives what adds it."""
     if fun is None:
@@ -74,7 +81,7 @@ def transformation2(gen: Callable[..., Any], fun: WrappedFun | None = None, *arg
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
         return gen(call, *args, *call_args, **kwargs)
 
-    return fun.wrap(transform)
+    return _wrapped(fun).wrap(transform)
 
 
 def transformation_with_aux2(
@@ -90,7 +97,7 @@ def transformation_with_aux2(
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
         return gen(call, store, *args, *call_args, **kwargs)
 
-    return fun.wrap(transform), lambda: store.val
+    return _wrapped(fun).wrap(transform), lambda: store.val
 
 
 def transformation(gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any) -> Any:
@@ -105,7 +112,7 @@ def transformation(gen: Callable[..., Any], fun: WrappedFun | None = None, *args
         inner_args, inner_kwargs = next(steps)
         return steps.send(call(*inner_args, **inner_kwargs))
 
-    return fun.wrap(transform)
+    return _wrapped(fun).wrap(transform)
 
 
 def transformation_with_aux(
@@ -123,7 +130,7 @@ def transformation_with_aux(
         store.store(aux)
         return results
 
-    return fun.wrap(transform), lambda: store.val
+    return _wrapped(fun).wrap(transform), lambda: store.val
 
 
 def merge_linear_aux(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[bool, Any]:

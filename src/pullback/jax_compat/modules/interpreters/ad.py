@@ -10,8 +10,10 @@ from ....core.avals import typeof
 from ....core.primitive import Primitive, RuleTable
 from ....core.symbolic import UndefinedPrimal as UndefinedPrimal
 from ....core.symbolic import Zero as Zero
+from ....core.symbolic import instantiate_zero as zeros_like_aval  # noqa: F401
 from ....core.symbolic import instantiate_zeros as instantiate_zeros
 from ....core.symbolic import is_undefined_primal as is_undefined_primal
+from ....primitives.builders import add_any_p as add_jaxvals_p  # noqa: F401
 from ....primitives.elementwise import add_jaxvals as add_jaxvals
 from ....transforms.jvp import JVPTrace as JVPTrace
 from ....transforms.jvp import JVPTracer as JVPTracer

@@ -12,7 +12,10 @@ _PYTHON_NAMES = {
     "pjit_p": "jit",
     "remat_p": "remat2",
     "add_jaxvals_p": "add_any",
+    "linear_solve_p": "custom_linear_solve",
 }
+# Names that Python cannot spell, or spells with an underscore.
+_PYTHON_NAMES |= {f"scatter_{how}_p": f"scatter-{how}" for how in ("add", "max", "min", "mul")}
 
 
 def __getattr__(name: str) -> Any:
@@ -20,3 +23,8 @@ def __getattr__(name: str) -> Any:
     if key in ALL:
         return ALL[key]
     raise AttributeError(f"module 'jax.extend.core.primitives' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    plain = {f"{name.replace('-', '_')}_p" for name in ALL if name.replace("-", "_").isidentifier()}
+    return sorted(plain | {name for name, key in _PYTHON_NAMES.items() if key in ALL})

@@ -1,0 +1,1 @@
+"""Small libraries that JAX keeps beside its core."""

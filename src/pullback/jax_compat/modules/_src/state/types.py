@@ -1,0 +1,3 @@
+"""`jax._src.state.types`: the type of mutable references."""
+
+from .....core.refs import AbstractRef as AbstractRef
