@@ -32,6 +32,9 @@ __all__ = ["body_cost", "children", "data_bytes", "free_names", "has", "walk", "
 LOOP_GUESS = 64  # iterations of a loop whose bounds are not literals
 
 
+_SIMPLE = frozenset({Let, Load, Store})  # without blocks inside
+
+
 def children(s: Stmt) -> Iterator[tuple[Stmt, ...]]:
     """The blocks inside a statement."""
     if isinstance(s, For):
@@ -54,13 +57,21 @@ def walk(stmts: Iterable[Stmt]) -> Iterator[Stmt]:
     """Every statement, outer ones first."""
     for s in stmts:
         yield s
-        for block in children(s):
-            yield from walk(block)
+        if type(s) not in _SIMPLE:
+            for block in children(s):
+                yield from walk(block)
 
 
 def has(stmts: Iterable[Stmt], *kinds: type) -> bool:
     """Whether any statement is of one of these kinds."""
-    return any(isinstance(s, kinds) for s in walk(stmts))
+    for s in stmts:
+        if type(s) in kinds:
+            return True
+        if type(s) not in _SIMPLE:
+            for block in children(s):
+                if has(block, *kinds):
+                    return True
+    return False
 
 
 def _uses(s: Stmt) -> Iterator[Any]:

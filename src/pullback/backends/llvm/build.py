@@ -32,6 +32,7 @@ BITS = {
     "ptr": 64,
 }
 SUFFIX = {"float": "f32", "double": "f64"}
+_ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}  # by size, for addresses
 FLOATS = ("float", "double")
 _SIGN = 1 << 63
 
@@ -156,6 +157,7 @@ class Builder:
         self.some: set[str] = set()  # masks that have a lane on, whichever lanes they have off
         self.count = 0
         self.block = "entry"
+        self.literals: dict[tuple[str, int], Val] = {}
         self.text_of_body = body
         self.blocks = 1
 
@@ -212,15 +214,20 @@ class Builder:
             if d > lowest:
                 lowest = d
         scopes = self.scopes
-        here = len(scopes) - 1
-        for k in range(here, lowest - 1, -1):
-            known = scopes[k].known.get(text)
+        at = here = len(scopes) - 1
+        if lowest == here:
+            known = scopes[here].known.get(text)
             if known is not None:
                 return known
-        at = here
-        while at > lowest and (scopes[at].is_loop or cheap):
-            at -= 1
-        reg = self.fresh()
+        else:
+            for k in range(here, lowest - 1, -1):
+                known = scopes[k].known.get(text)
+                if known is not None:
+                    return known
+            while at > lowest and (scopes[at].is_loop or cheap):
+                at -= 1
+        self.count += 1
+        reg = f"%v{self.count}"
         lines = scopes[at].lines if at == here else scopes[at + 1].pre
         lines.append(f" {reg} = {text}")
         scopes[at].known[text] = reg
@@ -232,7 +239,8 @@ class Builder:
         return Val(self, t, n, (self.impure_reg(text),))
 
     def impure_reg(self, text: str) -> str:
-        reg = self.fresh()
+        self.count += 1
+        reg = f"%v{self.count}"
         self.scopes[-1].lines.append(f" {reg} = {text}")
         self.depth[reg] = len(self.scopes) - 1
         return reg
@@ -265,7 +273,10 @@ class Builder:
 
     def coerce(self, args: Sequence[Operand], like: str = "") -> list[Val]:
         """Python numbers become literals of the first Val's type."""
-        if all(type(a) is Val for a in args):
+        for a in args:
+            if type(a) is not Val:
+                break
+        else:
             return list(args)  # type: ignore[arg-type]
         t = like or next(a.t for a in args if isinstance(a, Val))
         return [a if isinstance(a, Val) else self.lit(a, t) for a in args]
@@ -276,11 +287,15 @@ class Builder:
             return Val(self, t, 1, (float_bits(value, t),), float(value))
         if t == "i1":
             return Val(self, t, 1, ("true" if value else "false",), bool(value))
-        bits = BITS[t]
-        value = int(value) & ((1 << bits) - 1)
-        if value >> (bits - 1):
-            value -= 1 << bits
-        return Val(self, t, 1, (str(value),), value)
+        key = t, int(value)
+        known = self.literals.get(key)
+        if known is None:
+            bits = BITS[t]
+            value = key[1] & ((1 << bits) - 1)
+            if value >> (bits - 1):
+                value -= 1 << bits
+            known = self.literals[key] = Val(self, t, 1, (str(value),), value)
+        return known
 
     def spread(self, v: Val, n: int) -> tuple[str, ...]:
         """The registers of a value as vectors of n lanes."""
@@ -306,7 +321,10 @@ class Builder:
     # ---- arithmetic
 
     def binary(self, name: str, x: Operand, y: Operand) -> Val:
-        a, b = self.coerce((x, y))
+        if type(x) is Val and type(y) is Val:
+            a, b = x, y
+        else:
+            a, b = self.coerce((x, y))
         if a.c is not None or b.c is not None:
             folded = _fold(self, name, a, b)
             if folded is not None:
@@ -433,10 +451,10 @@ class Builder:
 
     def gep(self, pointer: Val, offset: Operand, size: int = 1) -> Val:
         """pointer + offset * size bytes."""
-        at = offset if isinstance(offset, Val) else self.lit(offset, "i64")
+        at = offset if type(offset) is Val else self.lit(offset, "i64")  # type: ignore[arg-type]
         if at.c == 0:
             return pointer
-        element = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}[size]
+        element = _ELEMENTS[size]
         if at.n == pointer.n == len(at.regs) == len(pointer.regs) == 1:
             p, q = pointer.regs[0], at.regs[0]
             text = f"getelementptr {element}, ptr {p}, i64 {q}"

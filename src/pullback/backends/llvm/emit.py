@@ -166,7 +166,13 @@ class Emitter:
 
     def statements(self, stmts: Iterable[Stmt]) -> None:
         for s in stmts:
-            self.statement(s)
+            kind = type(s)
+            if kind is Let:
+                self.env[s.out] = self.let(s)  # type: ignore[union-attr,arg-type]
+            elif kind is Load:
+                self.load(s)  # type: ignore[arg-type]
+            else:
+                self.statement(s)
 
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Let):
