@@ -108,10 +108,11 @@ class _Tile:
             number = b.pure("udiv {T} {0}, {1}", (j, b.lit(self.panel, "i64")), "i64")
             source = self.at(self.at(right, number * bp), j - number * self.panel)
             inside = cols - j
+            more = b.select(inside > self.panel, bp, b.lit(0, "i64"))  # else the panel itself
 
             def run(masks: list[str]) -> list[Val]:
                 def down(r: Val, _: list[Val]) -> list[Val]:
-                    self.tile(left, source, self.at(out, j), r, count, table, masks)
+                    self.tile(left, source, more, self.at(out, j), r, count, table, masks)
                     return []
 
                 b.loop(0, count, self.height, [], down)
@@ -135,7 +136,15 @@ class _Tile:
         return out
 
     def tile(
-        self, left: Val, right: Val, out: Val, r: Val, rows: Val, table: Val, masks: list[str]
+        self,
+        left: Val,
+        right: Val,
+        following: Val,
+        out: Val,
+        r: Val,
+        rows: Val,
+        table: Val,
+        masks: list[str],
     ) -> None:
         b, n = self.b, self.lanes
         pointers = []
@@ -171,7 +180,7 @@ class _Tile:
 
             return b.loop(0, n2, 1, state, middle)
 
-        ahead = self.next_panel(right, r, n1 * n2 * length)
+        ahead = self.next_panel(right, following, r, n1 * n2 * length)
         done = b.loop(0, n1, 1, [Val(b, self.t, n, start), right, ahead], outer)[0]
 
         def added() -> list[Val]:
@@ -186,14 +195,14 @@ class _Tile:
             for k in range(self.width):
                 self.write(row, k, total.regs[i * self.width + k], masks)
 
-    def next_panel(self, right: Val, r: Val, depth: Val) -> Val:
+    def next_panel(self, right: Val, following: Val, r: Val, depth: Val) -> Val:
         """Where the tile from row r on begins to fetch the next panel of B into the second-level
         cache: each of the first tiles fetches its share."""
         b = self.b
         number = b.pure("udiv {T} {0}, {1}", (r, b.lit(self.height, "i64")), "i64")
         share, whole = depth * AHEAD, self.arg("bp") * self.size
         at = b.call("smax", b.call("smin", number * share, whole - share), 0)
-        return b.gep(b.gep(right, whole), at)
+        return b.gep(self.at(right, following), at)
 
     def prefetch(self, pointer: Val, write: int, level: int) -> None:
         if self.brief:
