@@ -38,12 +38,11 @@ def _shape(target: Target, lines: int) -> tuple[int, int]:
 class _Tile:
     """Emits one tile function."""
 
-    def __init__(self, target: Target, dtype: str, lines: int, brief: bool) -> None:
+    def __init__(self, target: Target, dtype: str, lines: int, brief: bool = False) -> None:
         self.t, self.size = TYPES[dtype], TILE_TYPES[dtype]
         self.lanes = target.lanes(self.size)
         self.panel = lines * LINE // self.size
-        self.width, self.height = (1, 2) if brief else _shape(target, lines)
-        self.brief = brief  # the least code, for a first run: see tier.py
+        self.width, self.height = (1, 1) if brief else _shape(target, lines)
         self.target = target
         self.declarations: dict[str, str] = {}
         head = (
@@ -59,6 +58,7 @@ class _Tile:
         return self.b.gep(base, offset, self.size)
 
     def text(self) -> str:
+        """The module."""
         b = self.b
         rows = self.arg("rows")
         table = b.alloca(8 * (ROWS + self.height))
@@ -70,10 +70,58 @@ class _Tile:
             return []
 
         b.loop(0, rows, ROWS, [], block)
+        return self.module()
+
+    def module(self) -> str:
+        b = self.b
         b.line("ret i32 0")
         head = f'target triple = "{self.target.triple}"\n'
         body = b.text()
         return head + "\n".join([*self.declarations.values(), body])
+
+    def brief_text(self) -> str:
+        """The least code that computes the same bits: one row and one vector at a time."""
+        b, n = self.b, self.lanes
+        w, cols, more = self.arg("w"), self.arg("cols"), self.arg("more").ne(0)
+        left, right = (self.at(self.arg(x), self.arg(x + "0")) for x in "ab")
+        out = self.at(self.arg("c"), self.arg("c0"))
+        n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
+        t1, t2, ks, bs = self.arg("t1"), self.arg("t2"), self.arg("ks"), self.arg("bs")
+
+        def row(r: Val, _: list[Val]) -> list[Val]:
+            q = self.arg("r0") + r
+            m = b.pure("udiv {T} {0}, {1}", (q, w), "i64")
+            source = self.at(left, m * self.arg("s1") + (q - m * w) * self.arg("s0"))
+            target = self.at(out, r * self.arg("ldc"))
+            b.loop(0, cols, n, [], lambda j, _: across(j, source, target))
+            return []
+
+        def across(j: Val, source: Val, target: Val) -> list[Val]:
+            masks = self.masks(cols - j)
+            number = b.pure("udiv {T} {0}, {1}", (j, b.lit(self.panel, "i64")), "i64")
+            panel = self.at(self.at(right, number * self.arg("bp")), j - number * self.panel)
+
+            def element(at: Val, state: list[Val]) -> list[Val]:
+                value = b.splat(b.load(self.t, self.at(source, at)), n)
+                acc = self.step(value, self.column(state[1], 0, masks), state[0])
+                return [acc, self.at(state[1], bs)]
+
+            def middle(i: Val, state: list[Val]) -> list[Val]:
+                inner = lambda k, s: b.loop(0, length, 1, s, lambda x, y: last(i, k, x, y))
+                return b.loop(0, n2, 1, state, inner)
+
+            def last(i: Val, k: Val, x: Val, state: list[Val]) -> list[Val]:
+                return element(i * t1 + k * t2 + x * ks, state)
+
+            start = [b.splat(b.lit(0, self.t), n), panel]
+            done = b.loop(0, n1, 1, start, middle)[0]
+            place = self.at(target, j)
+            total = b.select(more, self.column(place, 0, masks) + done, done)
+            self.write(place, 0, total.regs[0], masks)
+            return []
+
+        b.loop(0, self.arg("rows"), 1, [], row)
+        return self.module()
 
     def row_table(self, table: Val, first: Val, count: Val) -> None:
         """Where each row of A begins. A ragged tile ends with its last row again and again: it
@@ -205,8 +253,6 @@ class _Tile:
         return b.gep(self.at(right, following), at)
 
     def prefetch(self, pointer: Val, write: int, level: int) -> None:
-        if self.brief:
-            return
         name = "llvm.prefetch.p0"
         self.declarations[name] = f"declare void @{name}(ptr, i32, i32, i32)"
         line = f"call void @{name}(ptr {pointer.regs[0]}, i32 {write}, i32 {level}, i32 1)"
@@ -251,4 +297,5 @@ class _Tile:
 
 def tile_text(target: Target, name: str, brief: bool = False) -> str:
     """The module of the tile function of a name; `brief` writes the least code, not the fastest."""
-    return _Tile(target, *parse_tile(name), brief).text()
+    tile = _Tile(target, *parse_tile(name), brief)
+    return tile.brief_text() if brief else tile.text()
