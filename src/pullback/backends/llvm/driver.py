@@ -121,8 +121,9 @@ class Plan:
         return 2 * self.slots
 
     def _words(self, values: Sequence[int]) -> int:
-        array = (ctypes.c_int64 * max(1, len(values)))(
-            *[v - (1 << 64) if v >> 63 > 0 else v for v in values]
+        words = [v - (1 << 64) if v >> 63 > 0 else v for v in values]
+        array = (ctypes.c_int64 * max(1, len(words))).from_buffer_copy(
+            struct.pack(f"<{len(words)}q", *words) if words else bytes(8)
         )
         self.keep.append(array)
         return ctypes.addressof(array)
