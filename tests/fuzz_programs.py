@@ -15,6 +15,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 from fuzz_ops import BINARY, FAULTS, INTEGER, UNARY
+from fuzz_ops_wide import WIDE, WIDE_CELLS
 
 TRANSFORMS = ("jit", "grad", "jvp", "vjp", "linearize", "vmap")
 CELLS = (
@@ -42,10 +43,19 @@ CELLS = (
     "fault",
     "scan_tree",
     "custom_deep",
+    "edges",
+    "weak",
+    "x64",
+    *WIDE_CELLS,
 )
 SHAPES = ((), (1,), (3,), (2, 3), (4,), (1, 3), (3, 1), (2, 2))
 EMPTY_SHAPES = ((0,), (0, 3), (2, 0), (1, 0))
 DTYPES = ("float32", "int32", "bool", "bfloat16", "complex64", "uint8", "float16", "int8")
+RARE = ("uint16", "int16", "uint32", "float8_e4m3fn", "float8_e5m2", "int4", "uint4", *DTYPES[:4])
+WIDE_DTYPES = ("float64", "float32", "int64", "complex128", "uint64", "int32", "bool")
+NARROW_FLOATS = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+# What an element may be besides ordinary: the cell "edges" has one in four of them.
+EDGES = (np.nan, np.inf, -np.inf, -0.0, 0.0, 1e30, -1e-30, 3.4e38, 1.0, -1.0)
 FLOAT0 = np.dtype([("float0", np.void, 0)])
 
 
@@ -60,6 +70,7 @@ class Program:
     stack: list[str] = field(default_factory=list)
     mode: str = "jit"
     kind: str = "plain"
+    x64: bool = False
 
 
 def body(
@@ -73,6 +84,8 @@ def body(
     for _ in range(depth):
         which = rng.random()
         table: Any = INTEGER if which < ints else UNARY if which < 0.65 + ints / 3 else BINARY
+        if table is UNARY and rng.random() < 0.4:
+            table = WIDE
         name, op = table[rng.integers(len(table))]
         steps.append(
             (2 if table is BINARY else 1, op, int(rng.integers(100)), int(rng.integers(100)))
@@ -97,12 +110,14 @@ def body(
 
 def floating(ns: Any, x: Any) -> Any:
     """Any array as one of floats."""
-    kind = np.dtype(x.dtype).kind if x.dtype != ml_dtypes.bfloat16 else "f"
+    if np.dtype(x.dtype).name in NARROW_FLOATS[1:]:
+        return x.astype("float32")
+    kind = "f" if floats(x) else "i" if "int" in np.dtype(x.dtype).name else x.dtype.kind
     if kind == "b":
         return ns.numpy.where(x, 0.75, -0.5)
-    if kind in "iu":
+    if kind == "i":
         return x * 0.25
-    if kind == "c":
+    if x.dtype.kind == "c":
         return x.real + x.imag * x.real
     return x
 
@@ -173,7 +188,7 @@ def custom_jvp(ns: Any, f: Any, g: Any, c: float) -> Any:
 
 
 def floats(x: Any) -> bool:
-    return x.dtype == ml_dtypes.bfloat16 or np.dtype(x.dtype).kind in "fc"
+    return np.dtype(x.dtype).name in NARROW_FLOATS or np.dtype(x.dtype).kind in "fc"
 
 
 def custom_vjp(ns: Any, f: Any, g: Any, c: float) -> Any:
@@ -394,7 +409,24 @@ def jacobian(ns: Any, f: Any, g: Any, c: float) -> Any:
     return lambda *xs: of(lambda *ys: f(*ys).sum() if c < -0.4 else f(*ys))(*xs)
 
 
+def weak(ns: Any, f: Any, g: Any, c: float) -> Any:
+    """Arguments of weak type, and numbers of Python's."""
+    lax = ns.lax
+
+    def run(*xs: Any) -> Any:
+        half = lax.broadcast(0.5, xs[0].shape)
+        if c > 0.5:
+            return f(half), lax.scan(lambda v, _: (g(v).sum() * 0.5, v), 1.0, None, length=2)
+        if c > 0:
+            return f(half, 2.0 * half), ns.jax.jit(lambda a, b: g(half * a) + b)(2, 1.5)
+        return ns.jax.vmap(lambda i: f(i * 0.5, *xs))(lax.iota("int32", 2)), g(half, *xs)
+
+    return run
+
+
 CELL_BUILDERS: dict[str, Any] = {
+    "weak": weak,
+    **WIDE_CELLS,
     "closure": closure,
     "custom_jvp": custom_jvp,
     "custom_vjp": custom_vjp,
@@ -476,13 +508,20 @@ def random_array(rng: np.random.Generator, shape: Any, dtype: str) -> Any:
     values = np.round(rng.normal(size=shape), 2)
     if dtype == "bool":
         return np.asarray(values > 0)
-    if dtype == "bfloat16":
-        return np.asarray(values).astype(ml_dtypes.bfloat16)
-    if dtype == "complex64":
+    if dtype.startswith("complex"):
         return np.asarray(values + 1j * np.round(rng.normal(size=shape), 2)).astype(dtype)
-    if dtype.startswith(("int", "uint")):
-        return np.abs(np.asarray(values) * 3).astype(dtype)
-    return np.asarray(values).astype(dtype)
+    if "int" in dtype:
+        values = np.abs(np.asarray(values) * 3)
+    return np.asarray(values).astype(getattr(ml_dtypes, dtype, dtype))
+
+
+def edged(rng: np.random.Generator, x: Any) -> Any:
+    """An array with some elements at the edges of what its type holds."""
+    if not floats(x):
+        return x
+    with np.errstate(all="ignore"):
+        special = rng.choice(np.array(EDGES), size=x.shape).astype(x.dtype)
+    return np.where(rng.random(x.shape) < 0.25, special, x)
 
 
 def draw(rng: np.random.Generator) -> Program:
@@ -493,7 +532,9 @@ def draw(rng: np.random.Generator) -> Program:
     pool = EMPTY_SHAPES if kind == "empty" or rng.random() < 0.03 else SHAPES
     shapes = [pool[rng.integers(len(pool))] for _ in range(n)]
     mixed = kind == "dtypes" or rng.random() < 0.12
-    dtypes = [DTYPES[rng.integers(len(DTYPES))] if mixed else "float32" for _ in range(n)]
+    choose = WIDE_DTYPES if kind == "x64" else RARE if rng.random() < 0.3 else DTYPES
+    mixed = mixed or kind == "x64"
+    dtypes = [choose[rng.integers(len(choose))] if mixed else "float32" for _ in range(n)]
     length = rng.integers(0, 2 if kind in ("jacobian", "fault") else 4)
     stack = [TRANSFORMS[rng.integers(len(TRANSFORMS))] for _ in range(length)]
     if kind == "unbatched" and "vmap" not in stack:
@@ -516,6 +557,8 @@ def draw(rng: np.random.Generator) -> Program:
             shapes = [(*s[:a], 2, *s[a:]) if a is not None else s for s, a in zip(shapes, where)]
         choices.append(choice)
     args: list[Any] = [random_array(rng, s, d) for s, d in zip(shapes, dtypes)]
+    if kind == "edges":
+        args = [edged(rng, a) for a in args]
     if kind == "pytree":
         # The whole tree of an argument is mapped along one axis.
         args = [{"x": a, "y": (a * a, [])} if k == 0 else [a] for k, a in enumerate(args)]
@@ -536,4 +579,4 @@ def draw(rng: np.random.Generator) -> Program:
         f"{' of '.join(reversed(forms)) or 'plain'} of {text} at {list(zip(dtypes, shapes))}, "
         f"{mode}"
     )
-    return Program(shown, args, build_all, forms, mode, kind)
+    return Program(shown, args, build_all, forms, mode, kind, kind == "x64")
