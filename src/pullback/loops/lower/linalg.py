@@ -10,6 +10,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.libraries import routine
+from pullback.loops.lower import small
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.lapack import (
@@ -30,6 +31,9 @@ from pullback.loops.lower.lapack import (
 )
 
 __all__: list[str] = []
+
+# Matrices up to so many rows are done in lanes where there are several: LAPACK is faster beyond.
+CHOLESKY_MOST, LU_MOST, SOLVE_MOST = 16, 16, 16
 
 ZERO, ONE = Const(0, "i32"), Const(1, "i32")
 
@@ -55,6 +59,24 @@ def _stack_op(
     modes = list(modes or ["once"] * len(ins))
     op = Opaque(name, list(ins), modes, emit=emit, work=count * (2000.0 + work))
     return g.opaque(op, outs)
+
+
+def _lanes_op(
+    g: Graph,
+    name: str,
+    ins: Sequence[Node],
+    outs: Outs,
+    work: float,
+    emit: Callable[[Builder, Opaque], None],
+) -> list[Node]:
+    """An operation on small matrices in lanes. `work` is that of all of them."""
+    op = Opaque(name, list(ins), ["once"] * len(ins), emit=emit, work=work)
+    return g.opaque(op, outs)
+
+
+def _entries(b: Builder, x: Node) -> Callable[[Where], small.Entry]:
+    """The entries of the matrix at a place of a stack."""
+    return lambda where: lambda i, j: read(x, b, (*where, i, j))
 
 
 def _fits(ins: Sequence[Node], rank: int = 2) -> bool:
@@ -85,6 +107,9 @@ def _cholesky(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> 
         return NotImplemented
     (x,) = ins
     *batch, n, _ = x.shape
+    if small.in_lanes(batch, x.dtype, n, CHOLESKY_MOST):
+        in_lanes = lambda b, op: small.cholesky(b, _entries(b, x), op.outs[0])
+        return _lanes_op(g, "cholesky", ins, outs, x.size * (n + 4.0), in_lanes)[0]
     name = routine(x.dtype, "potrf")
 
     def one(b: Builder, op: Opaque, where: Where) -> None:
@@ -114,6 +139,9 @@ def _triangular_solve(g: Graph, ins: list[Node], outs: Outs, params: dict[str, A
     *batch, rows, columns = y.shape
     n = a.shape[-1]
     left, conj = params["left_side"], params["conjugate_a"]
+    if small.in_lanes(batch, a.dtype, max(n, rows, columns), SOLVE_MOST):
+        in_lanes = lambda b, op: _substituted(b, op, params)
+        return _lanes_op(g, "triangular_solve", ins, outs, y.size * (n + 4.0), in_lanes)[0]
     # By columns the transposed system is solved: op(a) x = y is x^T op(a)^T = y^T, with the
     # matrix on the other side and its other triangle. BLAS conjugates only what it transposes.
     copied = conj and not params["transpose_a"]
@@ -142,6 +170,24 @@ def _triangular_solve(g: Graph, ins: list[Node], outs: Outs, params: dict[str, A
 
     work = float(n * rows * columns)
     return _stack_op(g, "triangular_solve", ins, outs, batch, work, one, ["buffer", "once"])[0]
+
+
+def _substituted(b: Builder, op: Opaque, params: dict[str, Any]) -> None:
+    """Triangular systems in lanes. x op(a) = y is solved as op(a)^T x^T = y^T."""
+    a, y = op.ins
+    left, conj = params["left_side"], params["conjugate_a"]
+    turned = params["transpose_a"] == left
+
+    def matrix(where: Where) -> small.Entry:
+        def entry(i: Index, j: Index) -> Any:
+            value = read(a, b, (*where, *((j, i) if turned else (i, j))))
+            return _conj(value, b) if conj else value
+
+        return entry
+
+    lower = params["lower"] != turned
+    unit = params["unit_diagonal"]
+    small.triangular(b, matrix, _entries(b, y), op.outs[0], lower, unit, not left)
 
 
 def each_entry(b: Builder, n: int, body: Callable[[Index, Index], None]) -> None:
@@ -177,6 +223,9 @@ def _lu(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     (x,) = ins
     *batch, m, n = x.shape
     k = min(m, n)
+    if small.in_lanes(batch, x.dtype, max(m, n), LU_MOST):
+        in_lanes = lambda b, op: small.lu(b, _entries(b, x), *op.outs)
+        return _lanes_op(g, "lu", ins, outs, x.size * (k + 8.0), in_lanes)
     name = routine(x.dtype, "getrf")
 
     def one(b: Builder, op: Opaque, where: Where) -> None:

@@ -1,0 +1,450 @@
+"""Small matrices in stacks: factorisations and systems as code in lanes, a lane a matrix.
+
+The tiniest are straight code on registers. Larger ones are taken in blocks of as many matrices as
+there are lanes: copied to scratch in which one entry of all of them lies together, worked on by
+serial loops, copied back. Single matrices, and large ones, are LAPACK's: linalg.py decides.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from pullback.loops.build import Builder, Index
+from pullback.loops.ir import Atom, Buf, Const
+from pullback.loops.lower import complex_math as cm
+from pullback.loops.lower.graph import COMPLEX, Node, part_dtype, store_slot
+from pullback.loops.lower.lapack import Pinned, Where, each, width_of
+from pullback.loops.lower.statements import box
+
+__all__ = ["cholesky", "in_lanes", "lu", "triangular"]
+
+STRAIGHT = 4  # rows and columns of a matrix that is kept in registers
+LANES = {"f32": 16, "f64": 8}  # of a block
+
+Value = Any  # an Atom, or a pair of them for complex
+Entry = Callable[[Index, Index], Value]
+
+
+class Field:
+    """Arithmetic on real numbers, or on complex ones as pairs."""
+
+    def __init__(self, b: Builder, dtype: str) -> None:
+        self.b, self.dtype, self.part = b, dtype, part_dtype(dtype)
+        self.complex = dtype in COMPLEX
+
+    def real(self, op: str, *args: Atom) -> Atom:
+        return self.b.let(op, args, self.part)
+
+    def number(self, value: float) -> Value:
+        c = Const(value, self.part)
+        return (c, Const(0.0, self.part)) if self.complex else c
+
+    def sub(self, x: Value, y: Value) -> Value:
+        return cm.sub(self.b, x, y) if self.complex else self.real("sub", x, y)
+
+    def mul(self, x: Value, y: Value) -> Value:
+        return cm.mul(self.b, x, y) if self.complex else self.real("mul", x, y)
+
+    def div(self, x: Value, y: Value) -> Value:
+        return cm.div(self.b, x, y) if self.complex else self.real("div", x, y)
+
+    def conj(self, x: Value) -> Value:
+        return (x[0], self.real("neg", x[1])) if self.complex else x
+
+    def less(self, x: Value, y: Value, z: Value) -> Value:
+        """x - y z"""
+        return self.sub(x, self.mul(y, z))
+
+    def scaled(self, x: Value, by: Atom) -> Value:
+        """x / by, of a real number."""
+        return (
+            tuple(self.real("div", p, by) for p in x) if self.complex else self.real("div", x, by)
+        )
+
+    def size(self, x: Value) -> Atom:
+        """The size by which LAPACK chooses pivots."""
+        if not self.complex:
+            return self.real("abs", x)
+        return self.real("add", self.real("abs", x[0]), self.real("abs", x[1]))
+
+    def where(self, p: Atom, x: Value, y: Value) -> Value:
+        if isinstance(x, tuple):
+            return tuple(self.b.select(p, u, v) for u, v in zip(x, y, strict=True))
+        return self.b.select(p, x, y)
+
+    def is_zero(self, x: Value) -> Atom:
+        zero = Const(0.0, self.part)
+        if not self.complex:
+            return self.b.let("eq", (x, zero), "bool")
+        return self.b.let("eq", (self.size(x), zero), "bool")
+
+
+class Registers:
+    """A matrix of a lane as values of the program; its loops are written out."""
+
+    def __init__(self) -> None:
+        self.entries: dict[Any, Value] = {}
+
+    def get(self, i: Index, j: Index = 0) -> Value:
+        return self.entries[i, j]
+
+    def put(self, i: Index, j: Index, value: Value) -> None:
+        self.entries[i, j] = value
+
+
+class Lanes:
+    """Matrices of a block: entry (i, j) of all of them side by side in scratch; `t` is the lane."""
+
+    def __init__(self, b: Builder, dtype: str, rows: int, columns: int, lanes: int) -> None:
+        self.b, self.dtype, self.columns, self.lanes = b, dtype, columns, lanes
+        self.parts = width_of(dtype)
+        self.buf: Buf = b.scratch(part_dtype(dtype), rows * columns * self.parts * lanes)
+        self.t: Index = 0
+
+    def _at(self, i: Index, j: Index, part: int) -> Atom:
+        b, w = self.b, self.parts * self.lanes
+        spot = [(i, self.columns * w), (j, w), (self.t, 1), (part * self.lanes, 1)]
+        return b.atom(b.linear(spot))
+
+    def get(self, i: Index, j: Index = 0) -> Value:
+        found = tuple(self.b.load(self.buf, self._at(i, j, p)) for p in range(self.parts))
+        return found if self.parts == 2 else found[0]
+
+    def put(self, i: Index, j: Index, value: Value) -> None:
+        for p, part in enumerate(value if isinstance(value, tuple) else (value,)):
+            self.b.store(self.buf, self._at(i, j, p), part)
+
+
+class Straight:
+    """Loops written out."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+
+    def matrix(self, dtype: str, rows: int, columns: int = 1) -> Registers:
+        return Registers()
+
+    def loop(self, lo: Index, hi: Index, body: Callable[[Index], None]) -> None:
+        assert isinstance(lo, int) and isinstance(hi, int)
+        for i in range(lo, hi):
+            body(i)
+
+    def fold(
+        self,
+        lo: Index,
+        hi: Index,
+        start: Sequence[Atom],
+        step: Callable[[Index, list[Atom]], Sequence[Atom]],
+    ) -> list[Atom]:
+        assert isinstance(lo, int) and isinstance(hi, int)
+        state = list(start)
+        for i in range(lo, hi):
+            state = list(step(i, state))
+        return state
+
+
+class Looped:
+    """Loops in order, on matrices of a block."""
+
+    def __init__(self, b: Builder, lanes: int, extent: int) -> None:
+        self.b, self.lanes, self.extent = b, lanes, extent
+        self.made: list[Lanes] = []
+
+    def matrix(self, dtype: str, rows: int, columns: int = 1) -> Lanes:
+        m = Lanes(self.b, dtype, rows, columns, self.lanes)
+        self.made.append(m)
+        return m
+
+    def loop(self, lo: Index, hi: Index, body: Callable[[Index], None]) -> None:
+        self.fold(lo, hi, (), lambda i, _: body(i) or ())
+
+    def fold(
+        self,
+        lo: Index,
+        hi: Index,
+        start: Sequence[Atom],
+        step: Callable[[Index, list[Atom]], Sequence[Atom]],
+    ) -> list[Atom]:
+        b = self.b
+        if isinstance(lo, int) and isinstance(hi, int) and hi - lo < 2:
+            return Straight(b).fold(lo, hi, start, step)
+        carry = [(a, b.var(a.dtype, b.depth + 1, "s")) for a in start]
+
+        def one(i: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                return step(i, [v for _, v in carry])
+
+        return list(b.loop(self.extent, "seq", one, carry, lo=b.atom(lo), hi=b.atom(hi)))
+
+    def at(self, t: Index) -> None:
+        for m in self.made:
+            m.t = t
+
+
+Run = Any  # Straight | Looped
+
+
+def in_lanes(batch: Sequence[int], dtype: str, size: int, most: int) -> bool:
+    """Whether a stack of matrices with `size` rows or columns, up to `most`, is done here."""
+    count = math.prod(batch)
+    return size <= STRAIGHT or (size <= most and count >= 4)
+
+
+def stack_of(
+    b: Builder,
+    batch: Sequence[int],
+    dtype: str,
+    size: int,
+    cost: float,
+    make: Callable[[Run], Any],
+    load: Callable[[Any, Where, Run], None],
+    work: Callable[[Any, Run], None],
+    store: Callable[[Any, Where, Run], None],
+) -> None:
+    """Runs `load`, `work` and `store` for every matrix of a stack; `make` reserves what they
+    share."""
+    if size <= STRAIGHT:
+
+        def one(where: Where) -> None:
+            run = Straight(b)
+            with Pinned(b):
+                state = make(run)
+                load(state, where, run)
+                work(state, run)
+                store(state, where, run)
+
+        return box(b, tuple(batch), one, "vector", cost=cost)
+    count = math.prod(batch)
+    lanes = LANES[part_dtype(dtype)]
+    while lanes > count:
+        lanes //= 2
+
+    def block(k: Index) -> Sequence[Atom]:
+        # The last block begins earlier, not to be shorter: some matrices are done twice.
+        last = b.dim(count - lanes)
+        first = b.let("min", (b.atom(b.mul(k, lanes)), last), "i64")
+        start = b.leaf_of(first, 0, count - lanes)
+        run = Looped(b, lanes, size)
+        state = make(run)
+        for phase in (load, lambda s, w, r: work(s, r), store):
+
+            def lane(t: Index, phase: Any = phase) -> None:
+                run.at(t)
+                phase(state, b.unravel(b.add(start, t), tuple(batch)), run)
+
+            each(b, lanes, "vector", lane)
+        return ()
+
+    b.loop(-(-count // lanes), "parallel", block)
+
+
+def _fill(m: Any, entry: Entry, rows: int, columns: int, run: Run) -> None:
+    run.loop(0, rows, lambda i: run.loop(0, columns, lambda j: m.put(i, j, entry(i, j))))
+
+
+def _write(b: Builder, out: Node, where: Where, entry: Entry, run: Run) -> None:
+    rows, columns = out.shape[-2:]
+
+    def put(i: Index, j: Index) -> None:
+        assert out.slot is not None
+        store_slot(b, out.slot, out.shape, out.dtype, (*where, i, j), entry(i, j))
+
+    run.loop(0, rows, lambda i: run.loop(0, columns, lambda j: put(i, j)))
+
+
+# --- cholesky ---
+def cholesky(b: Builder, x: Callable[[Where], Entry], out: Node) -> None:
+    """The factor of every matrix, row by row; NaN where a pivot is not positive."""
+    *batch, n, _ = out.shape
+    f = Field(b, out.dtype)
+    zero = Const(0.0, f.part)
+
+    def make(run: Run) -> Any:
+        return run.matrix(out.dtype, n, n), run.matrix(f.part, 1)
+
+    def load(state: Any, where: Where, run: Run) -> None:
+        _fill(state[0], x(where), n, n, run)
+
+    def work(state: Any, run: Run) -> None:
+        a, failed = state
+
+        def dot(i: Index, j: Index) -> Value:
+            """a[i, j] less the products of what has been found of rows i and j."""
+            start = a.get(i, j)
+            parts = start if f.complex else (start,)
+
+            def step(k: Index, sofar: list[Atom]) -> Sequence[Atom]:
+                before = tuple(sofar) if f.complex else sofar[0]
+                after = f.less(before, a.get(i, k), f.conj(a.get(j, k)))
+                return after if f.complex else (after,)
+
+            total = run.fold(0, j, parts, step)
+            return tuple(total) if f.complex else total[0]
+
+        def column(j: Index, good: list[Atom]) -> Sequence[Atom]:
+            pivot = dot(j, j)
+            pivot = pivot[0] if f.complex else pivot
+            root = f.real("sqrt", pivot)
+            a.put(j, j, (root, zero) if f.complex else root)
+            below = b.add(j, 1)
+            run.loop(below, n, lambda i: a.put(i, j, f.scaled(dot(i, j), root)))
+            # The least pivot: NaN if any is.
+            return [f.real("min", good[0], pivot)]
+
+        least = run.fold(0, n, [Const(math.inf, f.part)], column)[0]
+        failed.put(0, 0, least)
+
+    def store(state: Any, where: Where, run: Run) -> None:
+        a, failed = state
+        good = b.let("gt", (failed.get(0, 0), zero), "bool")
+        nan = Const(math.nan, f.part)
+        bad = (nan, nan) if f.complex else nan
+        _write(b, out, where, lambda i, j: f.where(good, a.get(i, j), bad), run)
+
+    stack_of(b, batch, out.dtype, n, n**3 / 3 + n * n, make, load, work, store)
+
+
+# --- lu ---
+def lu(b: Builder, x: Callable[[Where], Entry], packed: Node, pivots: Node, order: Node) -> None:
+    """Elimination with partial pivoting, as LAPACK chooses pivots."""
+    *batch, m, n = packed.shape
+    f, least = Field(b, packed.dtype), min(m, n)
+
+    def make(run: Run) -> Any:
+        return run.matrix(packed.dtype, m, n), run.matrix("i32", least), run.matrix("i32", m)
+
+    def load(state: Any, where: Where, run: Run) -> None:
+        a, _, rows = state
+        _fill(a, x(where), m, n, run)
+        run.loop(0, m, lambda i: rows.put(i, 0, _i32(b, i)))
+
+    def work(state: Any, run: Run) -> None:
+        a, chosen, rows = state
+
+        def eliminate(k: Index) -> None:
+            def larger(i: Index, best: list[Atom]) -> Sequence[Atom]:
+                size = f.size(a.get(i, k))
+                more = b.let("gt", (size, best[0]), "bool")
+                return b.select(more, size, best[0]), b.select(more, _i32(b, i), best[1])
+
+            below = b.add(k, 1)
+            where = run.fold(below, m, [f.size(a.get(k, k)), _i32(b, k)], larger)[1]
+            chosen.put(k, 0, where)
+
+            def exchanged(matrix: Any, j: Index) -> None:
+                """Exchanges rows k and `where`, which differs from lane to lane."""
+                old = matrix.get(k, j)
+                parts = old if isinstance(old, tuple) else (old,)
+
+                def step(i: Index, found: list[Atom]) -> Sequence[Atom]:
+                    here = b.let("eq", (where, _i32(b, i)), "bool")
+                    value = matrix.get(i, j)
+                    matrix.put(i, j, f.where(here, old, value))
+                    new = value if isinstance(value, tuple) else (value,)
+                    return [b.select(here, p, q) for p, q in zip(new, found, strict=True)]
+
+                new = run.fold(below, m, parts, step)
+                matrix.put(k, j, tuple(new) if isinstance(old, tuple) else new[0])
+
+            run.loop(0, n, lambda j: exchanged(a, j))
+            exchanged(rows, 0)
+            pivot = a.get(k, k)
+            none = f.is_zero(pivot)
+            safe = f.where(none, f.number(1.0), pivot)
+
+            def row(i: Index) -> None:
+                factor = f.div(a.get(i, k), safe)
+                a.put(i, k, factor)
+                run.loop(below, n, lambda j: a.put(i, j, f.less(a.get(i, j), factor, a.get(k, j))))
+
+            run.loop(below, m, row)
+
+        run.loop(0, least, eliminate)
+
+    def store(state: Any, where: Where, run: Run) -> None:
+        a, chosen, rows = state
+        _write(b, packed, where, a.get, run)
+        for out, source in ((pivots, chosen), (order, rows)):
+            assert out.slot is not None
+            slot, shape = out.slot, out.shape
+            run.loop(
+                0,
+                shape[-1],
+                lambda i, slot=slot, shape=shape, source=source: store_slot(
+                    b, slot, shape, "i32", (*where, i), source.get(i, 0)
+                ),
+            )
+
+    cost = 2 / 3 * m * n * least + m * n * least
+    stack_of(b, batch, packed.dtype, max(m, n), cost, make, load, work, store)
+
+
+def _i32(b: Builder, i: Index) -> Atom:
+    if isinstance(i, int):
+        return Const(i, "i32")
+    return b.let("convert", (b.atom(i),), "i32")
+
+
+# --- triangular systems ---
+def triangular(
+    b: Builder,
+    a: Callable[[Where], Entry],
+    y: Callable[[Where], Entry],
+    out: Node,
+    lower: bool,
+    unit: bool,
+    transposed: bool,
+) -> None:
+    """Substitution: `a` gives the entries of the matrix on the left of x; with `transposed`, x and
+    y are stored with rows and columns exchanged."""
+    *batch, rows, columns = out.shape
+    if transposed:
+        rows, columns = columns, rows
+    n, f = rows, Field(b, out.dtype)
+
+    def make(run: Run) -> Any:
+        return run.matrix(out.dtype, n, n), run.matrix(out.dtype, n, columns)
+
+    def load(state: Any, where: Where, run: Run) -> None:
+        t, x = state
+        left, right = a(where), y(where)
+        half = (lambda i: (0, i)) if lower else (lambda i: (b.add(i, 1), n))
+        run.loop(0, n, lambda i: run.loop(*half(i), lambda j: t.put(i, j, left(i, j))))
+        if not unit:
+            run.loop(0, n, lambda i: t.put(i, i, f.div(f.number(1.0), left(i, i))))
+        run.loop(
+            0,
+            n,
+            lambda i: run.loop(
+                0, columns, lambda c: x.put(i, c, right(c, i) if transposed else right(i, c))
+            ),
+        )
+
+    def work(state: Any, run: Run) -> None:
+        t, x = state
+
+        def solve(c: Index, k: Index) -> None:
+            i = k if lower else b.sub(n - 1, k)
+            lo, hi = (0, i) if lower else (b.add(i, 1), n)
+            start = x.get(i, c)
+            parts = start if f.complex else (start,)
+
+            def step(j: Index, sofar: list[Atom]) -> Sequence[Atom]:
+                before = tuple(sofar) if f.complex else sofar[0]
+                after = f.less(before, t.get(i, j), x.get(j, c))
+                return after if f.complex else (after,)
+
+            total = run.fold(lo, hi, parts, step)
+            value = tuple(total) if f.complex else total[0]
+            x.put(i, c, value if unit else f.mul(value, t.get(i, i)))
+
+        run.loop(0, n, lambda k: run.loop(0, columns, lambda c: solve(c, k)))
+
+    def store(state: Any, where: Where, run: Run) -> None:
+        x = state[1]
+        _write(b, out, where, (lambda i, j: x.get(j, i)) if transposed else x.get, run)
+
+    cost = float(n * n * columns + n * columns)
+    stack_of(b, batch, out.dtype, max(n, columns), cost, make, load, work, store)
