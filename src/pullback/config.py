@@ -216,6 +216,14 @@ transfer_guard_device_to_device = _flag(
 transfer_guard_device_to_host = _flag(
     "jax_transfer_guard_device_to_host", None, _GUARD, "device to host"
 )
+while_tape_bytes = _flag(
+    "pullback_while_tape_bytes",
+    1 << 20,
+    int,
+    "memory for the carries that reverse mode through a while_loop keeps; longer loops compute "
+    "parts of themselves again",
+    True,
+)
 platforms = _flag("jax_platforms", None, _same, "the platforms to use, by preference")
 platform_name = _flag("jax_platform_name", "", _same, "the platform to use")
 num_cpu_devices = _flag("jax_num_cpu_devices", -1, int, "how many virtual CPU devices there are")

@@ -28,12 +28,7 @@ from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from .call import mentions_axis
 from .common import check_carry, check_effects, permute, promote_weak_carry, trace_function
 from .scan import scan
-
-_REVERSE = (
-    "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with dynamic "
-    "start/stop values. "
-    "Try using lax.scan, or using fori_loop with static start/stop."
-)
+from .while_reverse import transpose_while
 
 
 def while_loop(
@@ -41,7 +36,9 @@ def while_loop(
 ) -> Any:
     """Repeats `val = body_fun(val)` while `cond_fun(val)` is true; returns the last value.
 
-    `val` is a pytree whose types do not change; `cond_fun` returns one boolean.
+    `val` is a pytree whose types do not change; `cond_fun` returns one boolean. Reverse mode keeps
+    some of the values that the loop goes through and computes the others again: the flag
+    `pullback_while_tape_bytes` says how much memory that may take.
 
     >>> while_loop(lambda x: x < 10, lambda x: 2 * x, 1)
     Array(16, dtype=int32, weak_type=True)
@@ -94,8 +91,8 @@ def fori_loop(
     *,
     unroll: int | bool | None = None,
 ) -> Any:
-    """`for i in range(lower, upper): val = body_fun(i, val)`, as one loop. With static bounds it
-    can be differentiated in reverse.
+    """`for i in range(lower, upper): val = body_fun(i, val)`, as one loop. It can be differentiated
+    in reverse with bounds that are traced, too; with static ones that is faster.
 
     >>> fori_loop(0, 3, lambda i, x: x + i, 10)
     Array(13, dtype=int32, weak_type=True)
@@ -291,7 +288,7 @@ def narrow_cond(cond: ClosedJaxpr, n_consts: int, keep: Sequence[int]) -> Closed
 
 
 def _transpose(cts: Any, *args: Any, **params: Any) -> Any:
-    raise ValueError(_REVERSE)
+    return transpose_while(while_loop, cts, args, params)
 
 
 def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
