@@ -6,7 +6,7 @@
     a a0 r0 w s0 s1 rows   row r of the block is row q = r0 + r of A, which begins at
                            a0 + (q / w) * s1 + (q % w) * s0
     n1 n2 len t1 t2 ks     the contracted index runs over (n1, n2, len) at strides (t1, t2, ks)
-    b b0 bs bp cols        B: stride of the contracted index, of panels; columns
+    b b0 u1 u2 bs bp cols  B: strides of the contracted index, of panels; columns
     c c0 ldc more          C: row stride; whether the product is added to what is there
 """
 
@@ -48,19 +48,18 @@ def parse_tile(name: str) -> tuple[str, int]:
 def tile_reference(name: str, args: list[Any]) -> None:
     """What a tile function does, in NumPy: for the interpreter of kernels."""
     dtype, lines = parse_tile(name)
-    a, b, c = args[0], args[13], args[18]
+    a, b, c = args[0], args[13], args[20]
     a0, r0, w, s0, s1, rows, n1, n2, length, t1, t2, ks = (int(x) for x in args[1:13])
-    b0, bs, bp, cols = (int(x) for x in args[14:18])
-    c0, ldc, more = (int(x) for x in args[19:22])
+    b0, u1, u2, bs, bp, cols = (int(x) for x in args[14:20])
+    c0, ldc, more = (int(x) for x in args[21:24])
     q = r0 + np.arange(rows)
     at = a0 + (q // w) * s1 + (q % w) * s0
-    steps = np.arange(n1)[:, None, None] * t1 + np.arange(n2)[:, None] * t2
-    k = (steps + np.arange(length) * ks).reshape(-1)
+    k1, k2, k3 = np.arange(n1)[:, None, None], np.arange(n2)[:, None], np.arange(length)
     panel = lines * (LINE // TILE_TYPES[dtype])
     j = np.arange(cols)
     columns = b0 + (j // panel) * bp + j % panel
-    left = a.reshape(-1)[at[:, None] + k]
-    right = b.reshape(-1)[columns + np.arange(len(k))[:, None] * bs]
+    left = a.reshape(-1)[at[:, None] + (k1 * t1 + k2 * t2 + k3 * ks).reshape(-1)]
+    right = b.reshape(-1)[columns + (k1 * u1 + k2 * u2 + k3 * bs).reshape(-1, 1)]
     target = c.reshape(-1)
     places = c0 + np.arange(rows)[:, None] * ldc + j
     product = (left @ right).astype(target.dtype)

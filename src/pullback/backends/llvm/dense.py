@@ -21,7 +21,7 @@ AHEAD = 32  # bytes of the next panel that are fetched in a step of the contract
 ARGUMENTS = (
     "ptr %a, i64 %a0, i64 %r0, i64 %w, i64 %s0, i64 %s1, i64 %rows, "
     "i64 %n1, i64 %n2, i64 %len, i64 %t1, i64 %t2, i64 %ks, "
-    "ptr %b, i64 %b0, i64 %bs, i64 %bp, i64 %cols, "
+    "ptr %b, i64 %b0, i64 %u1, i64 %u2, i64 %bs, i64 %bp, i64 %cols, "
     "ptr %c, i64 %c0, i64 %ldc, i64 %more"
 )
 
@@ -86,7 +86,8 @@ class _Tile:
         left, right = (self.at(self.arg(x), self.arg(x + "0")) for x in "ab")
         out = self.at(self.arg("c"), self.arg("c0"))
         n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
-        t1, t2, ks, bs = self.arg("t1"), self.arg("t2"), self.arg("ks"), self.arg("bs")
+        t1, t2, ks = self.arg("t1"), self.arg("t2"), self.arg("ks")
+        u1, u2, bs = self.arg("u1"), self.arg("u2"), self.arg("bs")
 
         def row(r: Val, _: list[Val]) -> list[Val]:
             q = self.arg("r0") + r
@@ -106,15 +107,15 @@ class _Tile:
                 acc = self.step(value, self.column(state[1], 0, masks), state[0])
                 return [acc, self.at(state[1], bs)]
 
-            def middle(i: Val, state: list[Val]) -> list[Val]:
-                inner = lambda k, s: b.loop(0, length, 1, s, lambda x, y: last(i, k, x, y))
-                return b.loop(0, n2, 1, state, inner)
+            def outer(i: Val, state: list[Val]) -> list[Val]:
+                return b.loop(0, n2, 1, state, lambda k, s: middle(i, k, s))
 
-            def last(i: Val, k: Val, x: Val, state: list[Val]) -> list[Val]:
-                return element(i * t1 + k * t2 + x * ks, state)
+            def middle(i: Val, k: Val, state: list[Val]) -> list[Val]:
+                at, begin = i * t1 + k * t2, self.at(panel, i * u1 + k * u2)
+                step = lambda x, s: element(at + x * ks, s)
+                return b.loop(0, length, 1, [state[0], begin], step)[:1]
 
-            start = [b.splat(b.lit(0, self.t), n), panel]
-            done = b.loop(0, n1, 1, start, middle)[0]
+            done = b.loop(0, n1, 1, [b.splat(b.lit(0, self.t), n)], outer)[0]
             place = self.at(target, j)
             total = b.select(more, self.column(place, 0, masks) + done, done)
             self.write(place, 0, total.regs[0], masks)
@@ -207,7 +208,8 @@ class _Tile:
                 self.prefetch(self.at(row, k * n), 1, 3)
         start = b.splat(b.lit(0, self.t), n).regs * (self.height * self.width)
         n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
-        t1, t2, ks, bs = self.arg("t1"), self.arg("t2"), self.arg("ks"), self.arg("bs")
+        t1, t2, ks = self.arg("t1"), self.arg("t2"), self.arg("ks")
+        u1, u2, bs = self.arg("u1"), self.arg("u2"), self.arg("bs")
 
         def element(offset: Val, state: list[Val]) -> list[Val]:
             acc, source, ahead = state
@@ -223,13 +225,15 @@ class _Tile:
 
         def outer(i: Val, state: list[Val]) -> list[Val]:
             def middle(j: Val, inside: list[Val]) -> list[Val]:
-                base = i * t1 + j * t2
-                return b.loop(0, length, 1, inside, lambda k, s: element(base + k * ks, s))
+                base, source = i * t1 + j * t2, self.at(right, i * u1 + j * u2)
+                carries = [inside[0], source, inside[1]]
+                out = b.loop(0, length, 1, carries, lambda k, s: element(base + k * ks, s))
+                return [out[0], out[2]]
 
             return b.loop(0, n2, 1, state, middle)
 
         ahead = self.next_panel(right, following, r, n1 * n2 * length)
-        done = b.loop(0, n1, 1, [Val(b, self.t, n, start), right, ahead], outer)[0]
+        done = b.loop(0, n1, 1, [Val(b, self.t, n, start), ahead], outer)[0]
 
         def added() -> list[Val]:
             regs: list[str] = []

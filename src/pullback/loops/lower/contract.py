@@ -217,6 +217,11 @@ def _blocked_dot(
     def emit(b: Builder, op: Opaque) -> None:
         finish = Finish(op)
 
+        def into(b: Builder, bi: Index) -> tuple[Buf, Index, int]:
+            buf, base = finish.into(b)
+            row = 2 * n if pairs else n
+            return buf, b.linear([(base, 1), (bi, m * row)]), row
+
         def put(b: Builder, bi: Index, i: Index, j: Index, value: Any) -> None:
             idx = [v for k, e in zip((bi, i, j), splits, strict=True) for v in b.unravel(k, e)]
             finish.put(b, tuple(idx), convert(b, value, acc if pairs else kind, dtype))
@@ -236,7 +241,7 @@ def _blocked_dot(
                 in_place(y, *ys, pairs) if y.dtype == acc == (acc if pairs else kind) else None,
                 _neighbours(x) in xs[1],
                 _neighbours(y) in ys[2],
-                finish.into if dtype == acc == (acc if pairs else kind) else None,
+                into if dtype == acc == (acc if pairs else kind) and finish.into else None,
                 pairs,
             ),
         )

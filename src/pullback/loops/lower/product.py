@@ -43,12 +43,14 @@ def tile_type(acc: str) -> str | None:
 @dataclass
 class InPlace:
     """An operand that is read where it lies: `base` for a batch index, the rows as (w, s0, s1),
-    the contracted index as (n1, n2, len, t1, t2, ks). Of a right operand: bs is ks."""
+    the contracted index as (n1, n2, len, t1, t2, ks). For a right operand, columns take the place
+    of rows; `panel` is the stride of its panels where they do not lie side by side."""
 
     buf: Callable[[Builder], Buf]
     base: Callable[[Builder, Index], Index]
     rows: tuple[int, int, int]
     depth: tuple[int, int, int, int, int, int]
+    panel: int = 0
 
 
 @dataclass
@@ -56,8 +58,10 @@ class Product:
     """C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j].
 
     `left(b, bi, i, k)` and `right(b, bi, k, j)` give elements for packing; `put(b, bi, i, j, v)`
-    takes those of C, unless they go straight `into` a buffer: (buffer, its base). With `pairs` the
-    numbers are complex: elements are pairs, and the in-place forms count reals.
+    takes those of C, unless they go straight `into` a buffer: (buffer, base of the batch index,
+    row stride). With `pairs` the numbers are complex: elements are pairs, and the in-place forms
+    count reals. Where only some columns count, `columns` is (groups, how many of a group, from one
+    group to the next). `shared` says that B does not depend on the batch index.
     """
 
     acc: str
@@ -72,8 +76,10 @@ class Product:
     right_place: InPlace | None = None
     left_rows: bool = False  # neighbours in memory are rows of A
     right_depth: bool = False  # neighbours in memory are along the contracted index
-    into: Callable[[Builder], tuple[Buf, Index]] | None = None
+    into: Callable[[Builder, Index], tuple[Buf, Index, int]] | None = None
     pairs: bool = False
+    columns: tuple[int, int, int] | None = None
+    shared: bool = False
 
 
 def _levels(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, int]]:
@@ -119,12 +125,15 @@ def in_place(
 
 def emit_product(b: Builder, p: Product) -> None:
     """The statements of a product."""
-    if p.right_place is not None and not _right_in_place(p):
-        p.right_place = None
     if p.left_place is not None and not _left_in_place(p):
         p.left_place = None
+    if p.right_place is not None and not _right_in_place(p):
+        p.right_place = None
     wide = p.batch * p.m * p.n * p.depth > PARALLEL
     many = p.batch >= 8 or (p.batch > 1 and p.m * p.n * p.depth <= PARALLEL)
+    if p.shared and p.right_place is None and p.batch > 1:
+        blocks = _Blocks(b, p, 0, wide)
+        p.right_place = blocks.pack_right((0, blocks.n), (0, blocks.depth, None), wide)
 
     def one(idx: tuple[Index, ...]) -> None:
         _Blocks(b, p, idx[0], wide and not many).emit()
@@ -137,7 +146,13 @@ def _right_in_place(p: Product) -> bool:
     place = p.right_place
     assert place is not None
     w, s0, s1 = place.rows
-    if p.pairs or (w > 1 and s0 != 1) or s1 or place.depth[:2] != (1, 1):
+    if p.columns is not None:
+        return True
+    if p.pairs or (w > 1 and s0 != 1) or s1:
+        return False
+    if place.depth[:2] != (1, 1) and (
+        p.left_place is None or p.left_place.depth[:3] != place.depth[:3]
+    ):
         return False
     size = TILE_TYPES[_bits(p.acc)]
     return p.depth * p.n * size <= DIRECT or p.m <= 16 or p.n <= 4 * LINE // size
@@ -170,6 +185,9 @@ class _Blocks:
     def _block_sizes(self) -> tuple[int, int]:
         """Rows and columns of a task."""
         size = TILE_TYPES[_bits(self.p.acc)]
+        self.local = False
+        if self.p.columns is not None:
+            return min(self.m, BLOCK_ROWS), self.n
         small = self.m <= BLOCK_ROWS or self.m * self.depth * size <= HALF_CACHE
         self.local = self.p.right_place is None and small
         if self.parallel and self.n < 4 * self.panel:
@@ -192,17 +210,29 @@ class _Blocks:
             cols = -(-self.n // (parts * self.panel)) * self.panel
         return rows, cols
 
+    def _levels(self) -> tuple[int, int, int]:
+        """The loops over the contracted index that both operands can follow."""
+        for place in (self.p.left_place, self.right):
+            if place is not None and place.depth[:2] != (1, 1):
+                return place.depth[:3]
+        return 1, 1, self.depth
+
+    def strides(self, x: InPlace) -> tuple[int, int, int]:
+        """The strides of those loops in an operand."""
+        n1, n2, _, t1, t2, ks = x.depth
+        if (n1, n2) != (1, 1):
+            return t1, t2, ks
+        _, inner, most = self.levels
+        return inner * most * ks, most * ks, ks
+
     # ---- operands
 
     def emit(self) -> None:
         b, p = self.b, self.p
-        self.bs, self.bp = self.panel, self.depth * self.panel
-        self.b_base: Index = 0
-        if p.right_place is not None:
-            self.b_buf, self.b_base = p.right_place.buf(b), p.right_place.base(b, self.bi)
-            self.bs, self.bp = p.right_place.depth[5], self.panel
-        elif not self.local:
-            self.b_buf = self.pack_right((0, self.n), (0, self.depth, None), self.parallel)
+        self.right = p.right_place
+        if self.right is None and not self.local:
+            self.right = self.pack_right((0, self.n), (0, self.depth, None), self.parallel)
+        self.levels = self._levels()
         self.early = None
         if p.left_place is None and self.broad > 1:
             whole = (0, self.m, self.m), (0, self.depth, None)
@@ -211,7 +241,7 @@ class _Blocks:
 
     def pack_right(
         self, columns: tuple[Index, int], depth: tuple[Index, int, Any], parallel: bool
-    ) -> Buf:
+    ) -> InPlace:
         """Panels [block of columns][contracted index][column], zeros beyond the edge: (first, most)
         columns and (first, most, how many if fewer) of the contracted index."""
         b, p, panel = self.b, self.p, self.panel
@@ -257,7 +287,8 @@ class _Blocks:
             b.loop(shape[axis], kind, body, hi=ends[axis])
 
         nest(0, (), parallel)
-        return buf
+        form = (1, 1, deep, 0, 0, panel)
+        return InPlace(lambda _b: buf, lambda _b, _i: 0, (panel, 1, 0), form, deep * panel)
 
     def _part(self, i: Index) -> Index:
         """A number of reals as one of elements."""
@@ -313,9 +344,9 @@ class _Blocks:
         rows = self._rest(idx[0], self.rows, self.m)
         cols = self._rest(idx[1], self.cols, self.n)
         if p.into is not None:
-            buf, base = p.into(b)
-            c0 = b.linear([(base, 1), (self.bi, self.m * self.n), (i0, self.n), (j0, 1)])
-            self.multiply(i0, rows, j0, cols, (buf, c0, self.n))
+            buf, base, ldc = p.into(b, self.bi)
+            c0 = b.linear([(base, 1), (i0, ldc), (j0, 1)])
+            self.multiply(i0, rows, j0, cols, (buf, c0, ldc))
             return
         buf = b.scratch(p.acc, self.rows * self.cols, "tile")
         self.multiply(i0, rows, j0, cols, (buf, 0, self.cols))
@@ -332,10 +363,15 @@ class _Blocks:
         """What happens to the elements of a block of C."""
         b, p = self.b, self.p
         unit = 2 if p.pairs else 1
-        most = self.cols // unit
-        limit = cols if isinstance(cols, int) else self._halved(cols)
+        limit = cols // unit if isinstance(cols, int) else self._halved(cols)
+        groups, most, stride = p.columns or (1, self.cols // unit, 0)
 
         def row(r: Index) -> Sequence[Atom]:
+            def group(q: Index) -> Sequence[Atom]:
+                hi = None if isinstance(limit, int) or p.columns else limit
+                b.loop(most, "vector", lambda c: column(b.linear([(q, stride), (c, 1)])), hi=hi)
+                return ()
+
             def column(c: Index) -> Sequence[Atom]:
                 at = b.linear([(r, self.cols), (c, unit)])
                 parts = [b.load(buf, b.atom(b.add(at, q))) for q in range(unit)]
@@ -344,8 +380,7 @@ class _Blocks:
                 p.put(b, self.bi, b.add(i0, r), b.add(first, c), value)
                 return ()
 
-            hi = None if isinstance(limit, int) else limit
-            b.loop(most, "vector", column, hi=hi)
+            b.loop(groups, "seq", group)
             return ()
 
         b.loop(self.rows, "seq", row, hi=None if isinstance(rows, int) else rows)
@@ -364,7 +399,7 @@ class _Blocks:
         """A block of C, over the blocks of the contracted index."""
         b, p = self.b, self.p
         place = self.early or p.left_place
-        n1, n2, length = place.depth[:3] if place is not None else (1, 1, self.depth)
+        n1, n2, length = self.levels
         counts, step = [1, 1, 1], length
         if n1 * n2 * length > BLOCK_K:
             if n1 * n2 > 1 and length <= BLOCK_K:
@@ -391,18 +426,20 @@ class _Blocks:
                 )
                 first, a0 = 0, 0
             else:
-                _, _, _, t1, t2, ks = a.depth
+                t1, t2, ks = self.strides(a)
                 a0 = b.linear([(a.base(b, self.bi), 1), (k1, t1), (k2, t2), (start, ks)])
-            b0 = b.linear([(self.b_base, 1), (done, self.bs), (b.div(j0, self.panel), self.bp)])
-            panels = self.b_buf if not self.local else None
-            if panels is None:
+            right = self.right
+            if right is None:
                 deep = outer * inner * step
                 hi = None if isinstance(part, int) else self._halved(part)
-                panels = self.pack_right((j0, self.cols), (done, deep, hi), False)
-                b0 = 0
+                right, b0 = self.pack_right((j0, self.cols), (done, deep, hi), False), 0
+            else:
+                u1, u2, bs = self.strides(right)
+                first_panel = b.div(j0, self.panel)
+                b0 = b.linear([(right.base(b, self.bi), 1), (k1, u1), (k2, u2), (start, bs)])
+                b0 = b.linear([(b0, 1), (first_panel, right.panel or self.panel)])
             sizes = (outer, inner, part)
-            self.bp = deep * self.panel if self.local else self.bp
-            self.calls(a, a0, first, rows, sizes, panels, b0, cols, out, more)
+            self.calls(a, a0, first, rows, sizes, right, b0, cols, out, more)
 
         box(b, counts, block, "seq", {0, 1}, parallel=False)
 
@@ -413,7 +450,7 @@ class _Blocks:
         first: Index,
         rows: Atom | int,
         depth: tuple[int, int, Atom | int],
-        panels: Buf,
+        right: InPlace,
         b0: Index,
         cols: Atom | int,
         out: tuple[Buf, Index, int],
@@ -428,12 +465,11 @@ class _Blocks:
         spans = [(0, cols, panel // self.line)]
         if split:
             spans = [(0, self.n - rest, panel // self.line), (self.n - rest, rest, lines)]
-        w, s0, s1 = a.rows
-        _, _, _, t1, t2, ks = a.depth
+        bp, panels = right.panel or panel, right.buf(b)
         for j, width, lines in spans:
             args: list[Any] = [
-                a.buf(b), a0, first, w, s0, s1, rows, *depth, t1, t2, ks,
-                panels, b.add(b0, j // panel * self.bp), self.bs, self.bp, width,
+                a.buf(b), a0, first, *a.rows, rows, *depth, *self.strides(a),
+                panels, b.add(b0, j // panel * bp), *self.strides(right), bp, width,
                 buf, b.add(c0, j), ldc, more,
             ]  # fmt: skip
             self._call(tile_name(p.acc, lines), args, (a.buf(b), panels), buf)
