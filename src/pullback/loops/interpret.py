@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from pullback.config import lazy_module
+from pullback.loops import libraries
 from pullback.loops.ir import (
     Alloc,
     Atom,
@@ -33,6 +34,7 @@ from pullback.loops.ir import (
     While,
 )
 from pullback.loops.ops import BITS, FLOATS, NARROW_FLOATS, SIGNED, UNSIGNED
+from pullback.loops.tiles import is_tile, tile_reference
 
 __all__ = ["apply_op", "interpret", "numpy_dtype"]
 
@@ -526,6 +528,13 @@ class _Machine:
                 raise RuntimeError(f"a check failed: {dict(s.attrs)}")
             return
         args: list[Any] = [self.mem[a] if isinstance(a, Buf) else self.get(a) for a in s.args]
+        form = dict(s.attrs).get("fortran")
+        if form is not None:
+            outs = libraries.call(s.name, str(form), args, len(s.outs))
+            self.env.update((o, np.int32(x)) for o, x in zip(s.outs, outs, strict=True))
+            return
+        if is_tile(s.name):
+            return tile_reference(s.name, args)
         outs = self.calls[s.name](*args, **dict(s.attrs))
         self.env.update(zip(s.outs, outs or (), strict=True))
 
