@@ -344,7 +344,8 @@ def collectives(ns: Any, f: Any, g: Any, c: float) -> Any:
                 lax.stop_gradient(y), "j"
             )
         if c > -0.8:
-            return lax.all_gather(y, "j", axis=0, tiled=bool(y.ndim)) * lax.pmean(y, ("i", "j"))
+            wide = lax.all_gather(y, "j", axis=0, tiled=bool(y.ndim))
+            return wide.sum() * lax.pmean(y, ("i", "j"))
         return lax.pshuffle(y, "i", [1, 0]) + lax.psum(1, "j")
 
     def run(*xs: Any) -> Any:
@@ -441,7 +442,26 @@ def _half(a: Any) -> Any:
     return (a * 0.5).astype(a.dtype) if a.dtype != bool else a
 
 
+def references(ns: Any, f: Any, g: Any, c: float) -> Any:
+    """A mutable array, written in a straight line, in a loop, or in a jitted function."""
+
+    def run(*xs: Any) -> Any:
+        ref = ns.jax.new_ref(f(*xs).astype("float32"))
+        ref[...] = ref[...] * 2 + 1
+        if c > 0.5:
+            ns.lax.fori_loop(0, 3, lambda i, _: ref.__setitem__(..., ref[...] * 0.5 + i), None)
+        elif c > 0:
+            ns.jax.jit(lambda v: ref.__setitem__(..., ns.lax.sin(ref[...]) * v))(2.0)
+        elif c > -0.5:
+            step = lambda s, v: (ref.__setitem__(..., ref[...] + v * s), (s * 0.5, s))[1]
+            ns.lax.scan(step, 1.0, ns.numpy.arange(2.0))
+        return ref[...] * g(*xs).astype("float32").sum()
+
+    return run
+
+
 WIDE_CELLS: dict[str, Any] = {
+    "references": references,
     "linear_transpose": linear_transpose,
     "collectives": collectives,
     "symbolic_zeros": symbolic_zeros,

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import collections
+import hashlib
 import json
 import os
 import pathlib
@@ -101,13 +102,21 @@ def again(seed: int, number: int) -> str:
     return f"python tests/fuzz_run.py --seed {seed} --only {number}"
 
 
+def generator() -> str:
+    """A name for what draws programs: another generator makes others of the same seed."""
+    sources = sorted(
+        p for p in HERE.glob("fuzz_*.py") if p.stem not in ("fuzz_run", "fuzz_compare")
+    )
+    return hashlib.sha256(b"".join(p.read_bytes() for p in sources)).hexdigest()[:8]
+
+
 class Run:
     """The draws of one seed: which are done, which are taken, what came of them."""
 
     def __init__(self, seed: int, draws: int, fresh: bool) -> None:
         FOLDER.mkdir(parents=True, exist_ok=True)
         self.seed, self.draws = seed, draws
-        self.journal = FOLDER / f"seed-{seed}.jsonl"
+        self.journal = FOLDER / f"seed-{seed}-{generator()}.jsonl"
         self.failures = FOLDER / f"seed-{seed}-failures.txt"
         if fresh:
             self.journal.unlink(missing_ok=True)
