@@ -41,6 +41,8 @@ __all__ = [
 
 SUPPORTED = frozenset({"f32", "f64", "c64", "c128"})
 TILE = 16  # rows or columns of a block that is transposed in the first cache
+SHORT = 8  # rows or columns that are copied one by one
+ON_STACK = 1024  # words of scratch
 LARGE = 4096  # elements of a matrix that is transposed in blocks
 
 WORK = "work"  # in a list of arguments: workspace of the best size,
@@ -94,7 +96,8 @@ def tiled(b: Builder, outer: int, inner: int, body: Callable[[Index, Index], Non
     """Every pair of indices, the second in lanes; in large boxes by blocks of the second, so that
     what lies close along the first is met soon again."""
     if outer * inner <= LARGE or inner <= TILE:
-        each(b, outer, "seq", lambda i: each(b, inner, "vector", lambda j: body(i, j)))
+        kind = "vector" if inner >= SHORT else "seq"
+        each(b, outer, "seq", lambda i: each(b, inner, kind, lambda j: body(i, j)))
         return
 
     def block(k: Index) -> None:
@@ -155,7 +158,14 @@ def scratch(b: Builder, dtype: str, rows: int, columns: int = 1) -> Matrix:
     """A matrix that lives until the current scope closes."""
     part = part_dtype(dtype)
     size = max(1, rows * columns * width_of(dtype))
-    return Matrix(b.scratch(part, size), dtype, max(1, rows))
+    if size > ON_STACK:
+        return Matrix(b.scratch(part, size), dtype, max(1, rows))
+    # A literal size means the stack; of few different ones, so that kernels are shared.
+    buf = Buf(f"w{b.count}", part, (1 << (size - 1).bit_length(),), "temp")
+    b.count += 1
+    b.scopes[-1].allocs.append(buf)
+    b.buf_levels[buf] = b.depth
+    return Matrix(buf, dtype, max(1, rows))
 
 
 def columns_in(
