@@ -5,6 +5,8 @@ import numpy as np
 import pytest
 from oracle_compare import same
 
+import pullback
+
 X = np.random.default_rng(0).normal(size=(3, 4)).astype("float32")
 NAMES = (
     "relu relu6 sigmoid soft_sign softplus silu gelu elu celu selu leaky_relu glu hard_sigmoid "
@@ -77,3 +79,12 @@ def test_namespace():
     import pullback.nn
 
     assert set(pullback.nn.__all__) >= {n for n in dir(jax.nn) if not n.startswith("_")}
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (3, 5), (5, 3), (3, 3, 4, 4)])
+def test_orthogonal_initializers(shape: tuple[int, ...]) -> None:
+    names = ["orthogonal", "delta_orthogonal"] if len(shape) == 4 else ["orthogonal"]
+    for name in names:
+        ours = getattr(pullback.nn.initializers, name)()(pullback.random.key(0), shape)
+        theirs = getattr(jax.nn.initializers, name)()(jax.random.key(0), shape)
+        np.testing.assert_allclose(ours, theirs, atol=1e-6)

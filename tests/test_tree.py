@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import dataclasses
 import functools
+import gc
 import pickle
 import re
 import time
+import weakref
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import pytest
@@ -303,3 +305,28 @@ def test_deep_and_wide_trees():
         leaves, node = engine.flatten_raw(t)
         assert engine.unflatten_raw(node, leaves) == t
         assert engine.compile_unflatten(node)(leaves) == t
+
+
+def test_nothing_keeps_the_leaves_in_a_cycle():
+    """Leaves die with their last reference, without the collector: tracers must."""
+
+    class Leaf:
+        pass
+
+    calls = [
+        tree.flatten_with_path,
+        lambda t: tree.structure(t).walk(lambda c, d: c, lambda x: x, tree.leaves(t)),
+        lambda t: tree.structure(t).from_iterable_tree(([t[0][0]], t[1])),
+        lambda t: tree.reduce_associative(lambda a, b: a, t),
+        lambda t: tree.map_with_path(lambda path, x: x, t),
+    ]
+    gc.disable()
+    try:
+        for call in calls:
+            leaf = Leaf()
+            seen = weakref.ref(leaf)
+            call(([leaf], 1))
+            del leaf
+            assert seen() is None
+    finally:
+        gc.enable()

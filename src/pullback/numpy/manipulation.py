@@ -188,7 +188,10 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
 
 
 def _axes_list(axis: Any) -> tuple[int, ...]:
-    return tuple(axis) if isinstance(axis, list | tuple | np.ndarray) else (operator.index(axis),)
+    try:
+        return (operator.index(axis),)
+    except TypeError:
+        return tuple(map(operator.index, axis))
 
 
 def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
@@ -222,7 +225,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     if axis is None:
         axes = tuple(k for k, n in enumerate(shape_of(a)) if type(n) is int and n == 1)
     else:
-        axes = canonical_axes(axis if isinstance(axis, list | tuple) else (axis,), ndim_of(a))
+        axes = canonical_axes(_axes_list(axis), ndim_of(a))
     return lax.squeeze(a, axes) if axes else a
 
 

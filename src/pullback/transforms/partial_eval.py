@@ -233,17 +233,17 @@ def dce_jaxpr(
 
 def _unchanged(old: JaxprEqn, new: JaxprEqn) -> bool:
     """Whether a rule found nothing to drop from an equation."""
-
-    def same(a: Any, b: Any) -> bool:
-        if isinstance(a, tuple) and isinstance(b, tuple):
-            return len(a) == len(b) and all(map(same, a, b))
-        return a is b or (isinstance(a, int) and a == b)
-
     return (
         len(old.invars) == len(new.invars)
         and len(old.outvars) == len(new.outvars)
-        and all(same(old.params[k], new.params.get(k)) for k in old.params)
+        and all(_same(old.params[k], new.params.get(k)) for k in old.params)
     )
+
+
+def _same(a: Any, b: Any) -> bool:
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_same, a, b))
+    return a is b or (isinstance(a, int) and a == b)
 
 
 def dce_closed(

@@ -393,22 +393,25 @@ def flatten_with_path(
     if is_leaf is not None:
         _check_predicate(is_leaf)
     out: list[tuple[tuple[Any, ...], Any]] = []
-
-    def go(path: tuple[Any, ...], x: Any) -> Node:
-        if is_leaf is not None and _says_leaf(
-            is_leaf(path, x) if is_leaf_takes_path else is_leaf(x)
-        ):
-            level = None
-        else:
-            level = one_level_with_keys(x)
-        if level is None:
-            out.append((path, x))
-            return LEAF
-        cls, data, pairs = level
-        return (cls, data, tuple([go((*path, key), child) for key, child in pairs]))
-
-    node = go((), tree)
+    says_leaf = is_leaf
+    if is_leaf is not None and not is_leaf_takes_path:
+        says_leaf = lambda path, x: is_leaf(x)
+    node = _flatten_with_path((), tree, says_leaf, out)
     return out, PyTreeDef(node, len(out))
+
+
+def _flatten_with_path(
+    path: tuple[Any, ...], x: Any, is_leaf: Callable[..., bool] | None, out: list[Any]
+) -> Node:
+    # Not a closure: one that calls itself is a reference cycle, which keeps the leaves alive.
+    known = is_leaf is not None and _says_leaf(is_leaf(path, x))
+    level = None if known else one_level_with_keys(x)
+    if level is None:
+        out.append((path, x))
+        return LEAF
+    cls, data, pairs = level
+    kids = [_flatten_with_path((*path, key), child, is_leaf, out) for key, child in pairs]
+    return (cls, data, tuple(kids))
 
 
 # -- unflattening ------------------------------------------------------------------------------
@@ -603,6 +606,34 @@ def flatten_up_to(node: Node, tree: Any) -> list[Any]:
     return out
 
 
+def _walk(
+    node: Node,
+    f_node: Callable[[Any, Any], Any],
+    f_leaf: Callable[[Any], Any] | None,
+    leaves: Iterator[Any],
+) -> Any:
+    if node is None:
+        leaf = next(leaves)
+        return leaf if f_leaf is None else f_leaf(leaf)
+    cls, data, kids = node
+    if cls is dict:
+        data = list(data)
+    elif cls not in _entries:  # a named tuple is known by its class
+        data = cls
+    return f_node(tuple([_walk(k, f_node, f_leaf, leaves) for k in kids]), data)
+
+
+def _from_iterables(node: Node, x: Any) -> Any:
+    if node is None:
+        return x
+    cls, data, kids = node
+    children = [] if cls is NoneType else list(x)
+    if len(children) != len(kids):
+        raise ValueError(f"expected {len(kids)} children for {_a(cls)}, got {x!r}")
+    built = [_from_iterables(k, c) for k, c in zip(kids, children, strict=True)]
+    return build(cls, data, built)
+
+
 class PyTreeDef:
     """The structure of a pytree: what is left when its leaves are taken out.
 
@@ -688,34 +719,11 @@ class PyTreeDef:
             raise ValueError(
                 f"Too {size} leaves for PyTreeDef; expected {self.num_leaves}, got {len(values)}"
             )
-        rest = iter(values)
-
-        def go(node: Node) -> Any:
-            if node is None:
-                leaf = next(rest)
-                return leaf if f_leaf is None else f_leaf(leaf)
-            cls, data, kids = node
-            if cls is dict:
-                data = list(data)
-            elif cls not in _entries:  # a named tuple is known by its class
-                data = cls
-            return f_node(tuple([go(k) for k in kids]), data)
-
-        return go(self.node)
+        return _walk(self.node, f_node, f_leaf, iter(values))
 
     def from_iterable_tree(self, tree: Any, /) -> Any:
         """Rebuild from a tree in which every node is an iterable of its children."""
-
-        def go(node: Node, x: Any) -> Any:
-            if node is None:
-                return x
-            cls, data, kids = node
-            children = [] if cls is NoneType else list(x)
-            if len(children) != len(kids):
-                raise ValueError(f"expected {len(kids)} children for {_a(cls)}, got {x!r}")
-            return build(cls, data, [go(k, c) for k, c in zip(kids, children, strict=True)])
-
-        return go(self.node, tree)
+        return _from_iterables(self.node, tree)
 
     def serialize_using_proto(self) -> bytes:
         """The structure as bytes; ValueError with registered classes or non-string dict keys."""

@@ -168,14 +168,14 @@ def tree_reduce_associative(
         if isinstance(identity, Unspecified):
             raise TypeError("tree_reduce_associative: a tree without leaves needs `identity`")
         return identity
+    return _fold(operation, leaves, 0, len(leaves))
 
-    def fold(lo: int, hi: int) -> Any:
-        if hi - lo == 1:
-            return leaves[lo]
-        middle = lo + (hi - lo) // 2
-        return operation(fold(lo, middle), fold(middle, hi))
 
-    return fold(0, len(leaves))
+def _fold(operation: Callable[[Any, Any], Any], leaves: list[Any], lo: int, hi: int) -> Any:
+    if hi - lo == 1:
+        return leaves[lo]
+    middle = lo + (hi - lo) // 2
+    return operation(_fold(operation, leaves, lo, middle), _fold(operation, leaves, middle, hi))
 
 
 def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
