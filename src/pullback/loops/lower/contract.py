@@ -1,25 +1,21 @@
 """Contractions: dot_general and convolution.
 
-Small ones and products with vectors are reductions, fused with what surrounds them. The rest is one
-scheme: a tile of rows times 64
-columns stays in registers while the contracted index runs; columns come from a packed panel (or the
-operand itself when its rows
-are contiguous and it is small), rows are read in place, one element broadcast at a time. A
-convolution is the same with the
-window's position in place of the contracted index and a mask in place of padding.
+Small ones and products with vectors are reductions, fused with what surrounds them. The rest is
+done by blocks (product.py), a convolution as well (convolution.py).
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from pullback.loops.build import TRUE, Builder, Index
 from pullback.loops.epilogue import Finish
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower import complex_math as cm
-from pullback.loops.lower.elementwise import RULES, Outs, convert, literal, rule, scalar_convert
+from pullback.loops.lower.convolution import product_convolution, worth_a_product
+from pullback.loops.lower.elementwise import Outs, convert, rule, scalar_convert
 from pullback.loops.lower.graph import (
     COMPLEX,
     Graph,
@@ -28,17 +24,11 @@ from pullback.loops.lower.graph import (
     Reduction,
     part_dtype,
     read,
-    store_slot,
 )
 from pullback.loops.lower.product import Product, emit_product, in_place, tile_type
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.shape import masked_read
-from pullback.loops.lower.statements import box
 from pullback.loops.ops import FLOATS
-
-PANEL = {"f32": 64, "f64": 32, "i32": 64, "u32": 64, "i64": 32, "u64": 32}
-BLOCK_K = 384  # of the contracted index: a panel of it stays in the second-level cache
-DIRECT = 1 << 16  # elements of a right operand that is read without packing
 
 
 def _product(b: Builder, x: Any, y: Any, xt: str, yt: str, acc: str) -> list[Atom]:
@@ -252,60 +242,6 @@ def _blocked_dot(
     return g.opaque(op, [(shape, dtype)])[0]
 
 
-def rows_of_tile(count: int, width: int) -> int:
-    """Rows of a register tile: a divisor of the count if there is a good one."""
-    best = 6 if width > 32 else 8 if width > 16 else 12
-    if count <= best:
-        return count
-    return next((r for r in range(best, best - 3, -1) if count % r == 0), best)
-
-
-def _pack(b: Builder, source: Any, depth: int, n: int, panel: int, acc: str, parallel: bool) -> Buf:
-    """The right operand as panels [column block][contracted][panel], zeros beyond its edge."""
-    blocks = -(-n // panel)
-    buf = b.scratch(acc, blocks * depth * panel, "panel")
-    zero = Const(0.0 if acc in FLOATS else 0, acc)
-
-    def row(idx: tuple[Index, ...]) -> None:
-        jb, k, v = idx
-        j = b.linear([(jb, panel), (v, 1)])
-        inside = b.in_range(j, 0, n)
-        saved = b.mask
-        b.mask = None if inside == TRUE else b.both(saved, inside)
-        value = source(k, j)
-        b.mask = saved
-        b.store(buf, b.atom(b.ravel(idx, (blocks, depth, panel))), b.select(inside, value, zero))
-
-    box(b, (blocks, depth, panel), row, "vector", {0, 1}, parallel=parallel)
-    return buf
-
-
-def _tile(
-    b: Builder,
-    rows: int,
-    depth: int,
-    acc: str,
-    inits: Sequence[Atom],
-    step: Callable[[Index], tuple[list[Atom], Atom]],
-    lo: Atom | None = None,
-    hi: Atom | None = None,
-) -> list[Atom]:
-    """`rows` accumulators over the contracted index: acc[r] += a[r] * b."""
-    carry = [(a, b.var(acc, b.depth + 1, "t")) for a in inits]
-
-    def body(k: Index) -> list[Atom]:
-        lefts, right = step(k)
-        return [b.let("fma", (u, right, v), acc) for u, (_, v) in zip(lefts, carry, strict=True)]
-
-    return list(b.loop(depth, "seq", body, carry, lo=lo, hi=hi))
-
-
-def _clamped(b: Builder, first: Index, r: int, count: int) -> Index:
-    """Row first + r, or the last row: a ragged tile computes it again and stores the same value."""
-    i = b.add(first, r)
-    return i if isinstance(i, int) or i.hi < count else b.to_index(b.atom(i), 0, count - 1)
-
-
 # ---- convolution
 
 
@@ -356,41 +292,6 @@ class _Conv:
             idx[axis] = i
         return tuple(idx), inside
 
-    def origin(self, b: Builder, n: Index, o: Sequence[Index], c: Index) -> Index:
-        """The row-major index of the operand's element at the window's first position, feature 0
-        (no padding, features last)."""
-        parts = [(n, self._stride(self.lhs[0]))]
-        parts += [
-            (i, s * self._stride(axis))
-            for i, s, axis in zip(o, self.strides, self.lhs[2:], strict=True)
-        ]
-        if self.groups > 1:
-            parts.append((b.mul(b.div(c, self.per_group), self.depth), 1))
-        return b.linear(parts)
-
-    def moved(self, b: Builder, f: Index, k: Sequence[Index]) -> Index:
-        """How far position k and feature f are from the origin."""
-        return b.linear(
-            [
-                (f, 1),
-                *(
-                    (i, d * self._stride(axis))
-                    for i, d, axis in zip(k, self.dilation, self.lhs[2:], strict=True)
-                ),
-            ]
-        )
-
-    def _stride(self, axis: int) -> int:
-        return math.prod(self.x.shape[axis + 1 :])
-
-    def fetch(self, b: Builder, origin: Index, moved: Index, acc: str) -> Atom:
-        x = self.x
-        if x.slot is None:
-            return scalar_convert(b, read(x, b, b.unravel(b.add(origin, moved), x.shape)), acc)
-        base = b.atom(b.add(origin, x.slot.base(b)))
-        value = b.load(x.slot.buf(b), b.let("add", (base, b.atom(moved)), "i64"))
-        return scalar_convert(b, value, acc)
-
     def weight(self, c: Index, f: Index, k: Sequence[Index]) -> tuple[Index, ...]:
         idx: list[Index] = [0] * len(self.rhs)
         idx[self.rhs[0]], idx[self.rhs[1]] = c, f
@@ -406,59 +307,14 @@ class _Conv:
         return tuple(idx)
 
 
-def _padded(g: Graph, x: Node, params: dict[str, Any]) -> tuple[Node, dict[str, Any]]:
-    """The operand with its padding written out and features last, so that the inner loops need no
-    masks and no strides."""
-    d = params["dimension_numbers"]
-    lhs, rank = tuple(d.lhs_spec), len(x.shape)
-    config = [(0, 0, 0)] * rank
-    for axis, (lo, hi), gap in zip(lhs[2:], params["padding"], params["lhs_dilation"], strict=True):
-        config[axis] = (int(lo), int(hi), int(gap) - 1)
-    if any(any(c) for c in config):
-        part = part_dtype(x.dtype)
-        fill = literal(g, 0.0 if part in FLOATS else 0, x.dtype)
-        shape = tuple(
-            n + lo + hi + max(0, n - 1) * gap
-            for n, (lo, hi, gap) in zip(x.shape, config, strict=True)
-        )
-        x = RULES["pad"](g, [x, fill], [(shape, x.dtype)], {"padding_config": config})
-    order = (lhs[0], *lhs[2:], lhs[1])
-    if order != tuple(range(rank)):
-        shape = tuple(x.shape[k] for k in order)
-        x = RULES["transpose"](g, [x], [(shape, x.dtype)], {"permutation": order})
-    x.reuse = 64
-    ones = (1,) * (rank - 2)
-    spec = _Spec((0, rank - 1, *range(1, rank - 1)), tuple(d.rhs_spec), tuple(d.out_spec))
-    return x, {
-        **params,
-        "padding": ((0, 0),) * (rank - 2),
-        "lhs_dilation": ones,
-        "dimension_numbers": spec,
-    }
-
-
-class _Spec(NamedTuple):
-    lhs_spec: tuple[int, ...]
-    rhs_spec: tuple[int, ...]
-    out_spec: tuple[int, ...]
-
-
 @rule("conv_general_dilated")
 def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     (x, w), (shape, dtype) = ins, outs[0]
     conv, acc = _Conv(x, w, shape, params), accumulator(dtype)
     x.reuse, w.reuse = max(x.reuse, 64), max(w.reuse, 64)
-    if (
-        acc in PANEL
-        and conv.batch_groups == 1
-        and conv.per_group >= 8
-        and x.size
-        and w.size
-        and math.prod(shape)
-    ):
-        x, params = _padded(g, x, params)
-        conv = _Conv(x, w, shape, params)
-        return _tiled_conv(g, conv, dtype, acc)
+    if worth_a_product(conv, acc):
+        make = lambda x, params: _Conv(x, w, shape, params)
+        return product_convolution(g, make, x, w, shape, dtype, params, acc)
     spatial = len(conv.space)
     # Iteration space: batch, positions, window, input feature, output feature; lanes run along the
     # last.
@@ -501,125 +357,3 @@ def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node
         lambda b, idx: read(node, b, tuple(idx[a] for a in order)),
         0.0,
     )
-
-
-def _taps(
-    b: Builder,
-    conv: _Conv,
-    inits: list[Atom],
-    acc: str,
-    origins: Sequence[Index],
-    right: Callable[[Index, Index], Atom],
-) -> list[Atom]:
-    """The accumulators of a tile over the window's positions and the input features; operand reads
-    share one moving offset."""
-
-    def descend(level: int, k: tuple[Index, ...], accs: list[Atom]) -> list[Atom]:
-        extent = conv.window[level] if level < len(conv.window) else conv.depth
-        carry = [(a, b.var(acc, b.depth + 1, "t")) for a in accs]
-        state: list[Atom] = [v for _, v in carry]
-
-        def body(i: Index) -> list[Atom]:
-            if level < len(conv.window):
-                return descend(level + 1, (*k, i), state)
-            column = right(b.ravel(k, conv.window), i)
-            moved = conv.moved(b, i, k)
-            return [
-                b.let("fma", (conv.fetch(b, at, moved, acc), column, old), acc)
-                for at, old in zip(origins, state, strict=True)
-            ]
-
-        return list(b.loop(extent, "seq", body, carry))
-
-    return descend(0, (), inits)
-
-
-def _tiled_conv(g: Graph, conv: _Conv, dtype: str, acc: str) -> Node:
-    x, w, shape = conv.x, conv.w, conv.shape
-    cols = conv.per_group
-    panel = min(PANEL[acc], cols)
-    taps = math.prod(conv.window)
-    depth = taps * conv.depth
-    last = conv.space[-1] if conv.space else 1
-    rows = rows_of_tile(last, panel)
-    lead = conv.space[:-1]
-    work = 0.3 * math.prod(shape) * depth
-    zero = Const(0.0 if acc in FLOATS else 0, acc)
-    blocks = -(-cols // panel)
-
-    def emit(b: Builder, op: Opaque) -> None:
-        out = op.outs[0]
-        assert out.slot is not None
-        slot = out.slot
-
-        def weights(gi: Index) -> Buf:
-            def source(t: Index, j: Index) -> Atom:
-                *k, f = b.unravel(t, (*conv.window, conv.depth))
-                c = b.add(b.mul(gi, cols), j)
-                return scalar_convert(b, read(w, b, conv.weight(c, f, k)), acc)
-
-            return _pack(b, source, depth, cols, panel, acc, False)
-
-        def group(gi: Index) -> None:
-            buf = weights(gi)
-
-            def line(idx: tuple[Index, ...]) -> None:
-                n, o = idx[0], idx[1:-1]
-                places: list[Index] = [0]
-                if conv.space:
-                    places = [_clamped(b, b.mul(idx[-1], rows), r, last) for r in range(rows)]
-                box(
-                    b,
-                    (blocks,),
-                    lambda pos: block(n, o, places, pos[0], gi, buf),
-                    "seq",
-                    parallel=False,
-                )
-
-            box(
-                b,
-                (conv.batch, *lead, -(-last // rows)),
-                line,
-                "seq",
-                range(len(lead) + 1),
-                parallel=work > 40_000,
-            )
-
-        def block(
-            n: Index, o: tuple[Index, ...], places: list[Index], jb: Index, gi: Index, buf: Buf
-        ) -> None:
-            c0 = b.mul(gi, cols)
-
-            def lane(v: Index) -> Sequence[Atom]:
-                j = b.linear([(jb, panel), (v, 1)])
-                origins = [conv.origin(b, n, (*o, p) if conv.space else (), c0) for p in places]
-                accs = _taps(
-                    b,
-                    conv,
-                    [zero] * len(places),
-                    acc,
-                    origins,
-                    lambda t, f: b.load(
-                        buf, b.atom(b.ravel((jb, t, f, v), (blocks, taps, conv.depth, panel)))
-                    ),
-                )
-                inside = b.in_range(j, 0, cols)
-                for p, value in zip(places, accs, strict=True):
-                    target = conv.result(n, (*o, p) if conv.space else (), b.add(c0, j))
-                    store_slot(
-                        b,
-                        slot,
-                        shape,
-                        dtype,
-                        target,
-                        scalar_convert(b, value, dtype),
-                        None if inside == TRUE else inside,
-                    )
-                return ()
-
-            b.loop(panel, "vector", lane)
-
-        box(b, (conv.groups,), lambda idx: group(idx[0]), "seq", parallel=False)
-
-    op = Opaque("conv", [x, w], ["buffer", "once"], emit=emit, work=work)
-    return g.opaque(op, [(shape, dtype)])[0]

@@ -417,21 +417,16 @@ class _Blocks:
             inner = n2 if counts[1] == 1 else 1
             outer = n1 if counts[0] == 1 else 1
             done = b.linear([(k1, n2 * length), (k2, length), (start, 1)])
-            a, first = place, i0
+            a, first, deep = place, i0, outer * inner * step
+            hi = None if isinstance(part, int) else self._halved(part)
             if a is None:
-                hi = None if isinstance(part, int) else self._halved(part)
-                a = self.pack_left(
-                    (i0, self.rows, None if isinstance(rows, int) else rows),
-                    (self._part(start), step, hi),
-                )
-                first, a0 = 0, 0
+                part_rows = (i0, self.rows, None if isinstance(rows, int) else rows)
+                a, first, a0 = self.pack_left(part_rows, (self._part(done), deep, hi)), 0, 0
             else:
                 t1, t2, ks = self.strides(a)
                 a0 = b.linear([(a.base(b, self.bi), 1), (k1, t1), (k2, t2), (start, ks)])
             right = self.right
             if right is None:
-                deep = outer * inner * step
-                hi = None if isinstance(part, int) else self._halved(part)
                 right, b0 = self.pack_right((j0, self.cols), (done, deep, hi), False), 0
             else:
                 u1, u2, bs = self.strides(right)

@@ -1,0 +1,355 @@
+"""Convolution as a product of blocks: what the window covers is read where it lies.
+
+With padding written out, the operand's element at output position o, window position k and feature
+f lies at a sum of strides, so positions are the rows (or columns) of a product and (k, f) is its
+contracted index: nothing is gathered. Two forms:
+
+    positions are rows, output features columns      features last in memory, and whatever else
+    output features are rows, positions columns      positions last in memory, window strides 1
+
+In the second form columns run through the padding at the ends of lines as well; what is computed
+there is left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from pullback.loops.build import Builder, Index
+from pullback.loops.epilogue import Finish
+from pullback.loops.ir import Buf
+from pullback.loops.lower.elementwise import RULES, literal, scalar_convert
+from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read
+from pullback.loops.lower.product import InPlace, Product, emit_product, tile_type
+from pullback.loops.ops import FLOATS
+
+__all__ = ["product_convolution", "worth_a_product"]
+
+LONG = 1024  # columns of a product whose columns are positions
+IMAGES = 8  # parts that such a convolution is cut into for threads
+SMALL = 400_000  # multiplications
+
+
+@dataclass
+class _Axis:
+    """An axis of the computation: its extent, its strides in the operand, in the weights and in
+    the result, and its place there (axis of the result or of the weights)."""
+
+    extent: int
+    x: int
+    w: int = 0
+    out: int = 0
+    place: int = -1
+
+
+def worth_a_product(conv: Any, acc: str) -> bool:
+    """Whether a convolution is done by products: not where a result feature reads few elements."""
+    if tile_type(acc) != acc or conv.batch_groups != 1:
+        return False
+    if not (conv.x.size and conv.w.size and math.prod(conv.shape)):
+        return False
+    depth = conv.depth * math.prod(conv.window)
+    return bool(conv.per_group >= 4 and depth >= 4)
+
+
+def padded(g: Graph, x: Node, params: dict[str, Any], acc: str) -> Node:
+    """The operand with its padding and its dilation written out, in the accumulator's type."""
+    lhs = tuple(params["dimension_numbers"].lhs_spec)
+    config = [(0, 0, 0)] * len(x.shape)
+    for axis, (lo, hi), gap in zip(lhs[2:], params["padding"], params["lhs_dilation"], strict=True):
+        config[axis] = (int(lo), int(hi), int(gap) - 1)
+    if any(any(c) for c in config):
+        fill = literal(g, 0.0 if part_dtype(x.dtype) in FLOATS else 0, x.dtype)
+        shape = tuple(
+            n + lo + hi + max(0, n - 1) * gap
+            for n, (lo, hi, gap) in zip(x.shape, config, strict=True)
+        )
+        x = RULES["pad"](g, [x, fill], [(shape, x.dtype)], {"padding_config": config})
+    if x.dtype != acc:
+        source = x
+        x = g.pointwise(
+            source.shape,
+            acc,
+            [(source, None)],
+            lambda b, idx: scalar_convert(b, read(source, b, idx), acc),
+        )
+    return x
+
+
+def _strides(shape: Sequence[int]) -> list[int]:
+    return [math.prod(shape[k + 1 :]) for k in range(len(shape))]
+
+
+def _merged(axes: Sequence[_Axis], *of: str) -> list[tuple[int, ...]]:
+    """(extent, strides...) of axes in order, neighbours merged where all these strides allow it."""
+    found: list[tuple[int, ...]] = []
+    for a in axes:
+        steps = tuple(getattr(a, name) for name in of)
+        if a.extent == 1:
+            continue
+        if found and all(p == a.extent * s for p, s in zip(found[-1][1:], steps, strict=True)):
+            found[-1] = (found[-1][0] * a.extent, *steps)
+        else:
+            found.append((a.extent, *steps))
+    return found
+
+
+class _Form:
+    """What both forms share: the axes and where everything lies."""
+
+    def __init__(self, conv: Any, x: Node, w: Node, shape: tuple[int, ...]) -> None:
+        sx, sw, so = _strides(x.shape), _strides(w.shape), _strides(shape)
+        self.conv, self.x, self.w, self.shape = conv, x, w, shape
+        lhs, rhs, out = conv.lhs, conv.rhs, conv.out
+        self.image = _Axis(conv.batch, sx[lhs[0]], 0, so[out[0]], out[0])
+        self.space = [
+            _Axis(n, s * sx[a], 0, so[o], o)
+            for n, s, a, o in zip(conv.space, conv.strides, lhs[2:], out[2:], strict=True)
+        ]
+        window = [
+            _Axis(n, d * sx[a], sw[r], 0, r)
+            for n, d, a, r in zip(conv.window, conv.dilation, lhs[2:], rhs[2:], strict=True)
+        ]
+        self.deep = [_Axis(conv.depth, sx[lhs[1]], sw[rhs[1]], 0, rhs[1]), *window]
+        # The contracted index in the order of the weights' memory.
+        self.deep.sort(key=lambda a: -a.w)
+        self.group_x = conv.depth * sx[lhs[1]]
+        self.feature = _Axis(conv.per_group, 0, sw[rhs[0]], so[out[1]], out[1])
+        self.depth = math.prod(a.extent for a in self.deep)
+
+    def offset(self, b: Builder, axes: Sequence[_Axis], idx: Sequence[Index], of: str) -> Index:
+        return b.linear([(i, getattr(a, of)) for a, i in zip(axes, idx, strict=True)])
+
+    def weight(self, b: Builder, c: Index, k: Index, acc: str) -> Any:
+        """The weight of feature c at contracted index k."""
+        idx: list[Index] = [0] * len(self.w.shape)
+        idx[self.conv.rhs[0]] = c
+        for a, i in zip(self.deep, b.unravel(k, [a.extent for a in self.deep]), strict=True):
+            idx[a.place] = i
+        return scalar_convert(b, read(self.w, b, tuple(idx)), acc)
+
+    def element(self, b: Builder, at: Index, k: Index) -> Any:
+        """The operand's element at an offset and contracted index k."""
+        deep = b.unravel(k, [a.extent for a in self.deep])
+        flat = b.linear([(at, 1), (self.offset(b, self.deep, deep, "x"), 1)])
+        return read(self.x, b, b.unravel(flat, self.x.shape))
+
+
+def _levels(axes: Sequence[tuple[int, ...]], count: int) -> list[tuple[int, ...]]:
+    width = len(axes[0]) if axes else 2
+    return [(1, *[0] * (width - 1))] * (count - len(axes)) + list(axes)
+
+
+def _by_features(f: _Form, acc: str) -> bool:
+    """Whether positions lie side by side in the operand and in the result, and are many."""
+    if len(f.space) not in (1, 2) or any(s != 1 for s in f.conv.strides):
+        return False
+    last = f.space[-1]
+    return last.x == 1 and last.out == 1 and last.extent >= 8
+
+
+def product_convolution(
+    g: Graph, make: Any, x: Node, w: Node, shape: tuple[int, ...], dtype: str, params: Any, acc: str
+) -> Node:
+    """A convolution by products. `make(x, params)` is the geometry for an operand."""
+    x = padded(g, x, params, acc)
+    ones = (1,) * (len(shape) - 2)
+    flat = {**params, "padding": ((0, 0),) * len(ones), "lhs_dilation": ones}
+    f = _Form(make(x, flat), x, w, shape)
+    columns = _by_features(f, acc)
+    work = 0.12 * math.prod(shape) * f.depth
+
+    def emit(b: Builder, op: Opaque) -> None:
+        emit_product(b, (_features_by_positions if columns else _positions_by_features)(
+            b, f, op, dtype, acc
+        ))  # fmt: skip
+
+    x.reuse = 64
+    mode = "buffer" if w.kind in ("opq", "red", "leaf") else "once"
+    op = Opaque("conv", [x, w], ["buffer", mode], emit=emit, work=work)
+    op.joins = True
+    return g.opaque(op, [(shape, dtype)])[0]
+
+
+def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: str) -> Product:
+    conv, finish = f.conv, Finish(op)
+    groups = _Axis(
+        conv.groups, f.group_x, conv.per_group * f.feature.w, conv.per_group * f.feature.out
+    )
+    rows = sorted((a for a in [f.image, *f.space] if a.extent > 1), key=lambda a: -a.x)
+    inner: list[_Axis] = []
+    while rows and len(_merged([rows[-1], *inner], "x")) <= 2:
+        inner.insert(0, rows.pop())
+    if len(inner) > 1 and rows == [] and _many(inner[0].extent, f, inner):
+        rows = [inner.pop(0)]
+    outer = [groups, *rows]
+    m, n = math.prod(a.extent for a in inner), conv.per_group
+    assert f.x.slot is not None
+    slot = f.x.slot
+    row_levels = _levels(_merged(inner, "x"), 2)
+    (_, s1), (wide, s0) = row_levels
+    own = f.w.slot is not None and f.w.dtype == acc and f.feature.w == 1
+    deep = _merged(f.deep, "x", "w") if own else _merged(f.deep, "x")
+    left_place = None
+    if len(deep) <= 3:
+        (n1, t1, *u1), (n2, t2, *u2), (length, ks, *bs) = (
+            _levels(deep, 3) if deep else [(1, 0, 0)] * 3
+        )
+        form = (n1, n2, length, t1, t2, ks)
+
+        def base(b: Builder, bi: Index) -> Index:
+            return b.add(
+                f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "x"), slot.base(b)
+            )
+
+        left_place = InPlace(slot.buf, base, (wide, s0, s1), form)
+    right_place = None
+    if own and left_place is not None:
+        assert f.w.slot is not None
+        there = f.w.slot
+
+        def weights(b: Builder, bi: Index) -> Index:
+            group = b.unravel(bi, [a.extent for a in outer])[0]
+            return b.add(b.mul(group, groups.w), there.base(b))
+
+        form = (n1, n2, length, u1[0], u2[0], bs[0])
+        right_place = InPlace(there.buf, weights, (n, 1, 0), form)
+
+    def left(b: Builder, bi: Index, i: Index, k: Index) -> Any:
+        at = f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "x")
+        at = b.add(at, f.offset(b, inner, b.unravel(i, [a.extent for a in inner]), "x"))
+        return f.element(b, at, k)
+
+    def right(b: Builder, bi: Index, k: Index, j: Index) -> Any:
+        group = b.unravel(bi, [a.extent for a in outer])[0]
+        return f.weight(b, b.linear([(group, n), (j, 1)]), k, acc)
+
+    def put(b: Builder, bi: Index, i: Index, j: Index, value: Any) -> None:
+        group, *far = b.unravel(bi, [a.extent for a in outer])
+        idx: list[Index] = [0] * len(f.shape)
+        for a, v in zip(rows, far, strict=True):
+            idx[a.place] = v
+        for a, v in zip(inner, b.unravel(i, [a.extent for a in inner]), strict=True):
+            idx[a.place] = v
+        idx[f.feature.place] = b.linear([(group, n), (j, 1)])
+        finish.put(b, tuple(idx), scalar_convert(b, value, dtype))
+
+    lines = _merged(inner, "out")
+    straight = dtype == acc and f.feature.out == 1 and len(lines) <= 1
+    ldc = lines[0][1] if lines else n
+
+    def into(b: Builder, bi: Index) -> tuple[Buf, Index, int]:
+        buf, base = finish.into(b)
+        far = f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "out")
+        return buf, b.add(base, far), ldc
+
+    return Product(
+        acc,
+        math.prod(a.extent for a in outer),
+        m,
+        n,
+        f.depth,
+        left,
+        right,
+        put,
+        left_place,
+        right_place,
+        False,
+        f.feature.w != 1,
+        into if straight and finish.into else None,
+        shared=conv.groups == 1,
+    )
+
+
+def _many(count: int, f: _Form, inner: Sequence[_Axis]) -> bool:
+    """Whether images are better taken one by one: each thread has its own."""
+    rows = math.prod(a.extent for a in inner) // max(1, count)
+    return inner[0] is f.image and count >= IMAGES and rows >= 128
+
+
+def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: str) -> Product:
+    conv, finish = f.conv, Finish(op)
+    groups = _Axis(conv.groups, f.group_x, conv.per_group * f.feature.w, 0)
+    tall = f.space[0] if len(f.space) == 2 else _Axis(1, 0, 0, 0, -1)
+    wide = f.space[-1]
+    step = tall.x or wide.extent  # from one line of positions to the next
+    # Lines of a block: as many columns as do well; the last block may repeat lines of the one
+    # before it.
+    lines = max(1, min(tall.extent, LONG // max(1, step)))
+    whole = conv.batch * conv.groups
+    if whole < IMAGES and f.depth * math.prod(f.shape) > SMALL:
+        lines = max(1, min(lines, -(-tall.extent * whole // IMAGES)))
+    blocks = -(-tall.extent // lines)
+    n = (lines - 1) * step + wide.extent
+    assert f.x.slot is not None
+    slot = f.x.slot
+    extents = (conv.batch, conv.groups, blocks)
+
+    def first_line(b: Builder, block: Index) -> Index:
+        start = b.mul(block, lines)
+        if blocks * lines == tall.extent:
+            return start
+        top = b.dim(tall.extent - lines)
+        return b.to_index(b.let("min", (b.atom(start), top), "i64"), 0, tall.extent - lines)
+
+    def base(b: Builder, bi: Index) -> Index:
+        image, group, block = b.unravel(bi, extents)
+        line = first_line(b, block)
+        far = b.linear([(image, f.image.x), (group, groups.x), (line, tall.x)])
+        return b.add(far, slot.base(b))
+
+    own = f.w.slot is not None and f.w.dtype == acc
+    deep = _merged(f.deep, "x", "w")
+    if not own or len(deep) > 3:
+        deep = _merged(f.deep, "x")
+    deep = _levels(deep, 3)
+    left_place = None
+    if own and len(deep) == 3 and len(deep[0]) == 3:
+        assert f.w.slot is not None
+        there = f.w.slot
+        (n1, u1, t1), (n2, u2, t2), (length, bs, ks) = deep
+
+        def weights(b: Builder, bi: Index) -> Index:
+            group = b.unravel(bi, extents)[1]
+            return b.add(b.mul(group, groups.w), there.base(b))
+
+        rows = (conv.per_group, f.feature.w, 0)
+        left_place = InPlace(there.buf, weights, rows, (n1, n2, length, t1, t2, ks))
+    else:
+        (n1, u1, *_), (n2, u2, *_), (length, bs, *_) = deep
+    form = (n1, n2, length, u1, u2, bs)
+
+    def left(b: Builder, bi: Index, i: Index, k: Index) -> Any:
+        group = b.unravel(bi, extents)[1]
+        return f.weight(b, b.linear([(group, conv.per_group), (i, 1)]), k, acc)
+
+    def right(b: Builder, bi: Index, k: Index, j: Index) -> Any:
+        raise AssertionError("internal error in pullback: positions are read where they lie")
+
+    def put(b: Builder, bi: Index, i: Index, j: Index, value: Any) -> None:
+        image, group, block = b.unravel(bi, extents)
+        idx: list[Index] = [0] * len(f.shape)
+        idx[f.image.place] = image
+        idx[f.feature.place] = b.linear([(group, conv.per_group), (i, 1)])
+        line, column = (0, j) if tall.place < 0 else (b.div(j, step), b.mod(j, step))
+        if tall.place >= 0:
+            idx[tall.place] = b.add(first_line(b, block), line)
+        idx[wide.place] = column
+        finish.put(b, tuple(idx), scalar_convert(b, value, dtype))
+
+    return Product(
+        acc,
+        math.prod(extents),
+        conv.per_group,
+        n,
+        f.depth,
+        left,
+        right,
+        put,
+        left_place,
+        InPlace(slot.buf, base, (n, 1, 0), form),
+        columns=(lines, wide.extent, step),
+    )

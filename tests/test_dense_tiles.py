@@ -1,0 +1,61 @@
+"""Tile functions of matrix products against their definition in NumPy: every type, width and
+instruction set, well made and quickly made."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from pullback.backends.llvm import dense, link, loader
+from pullback.backends.llvm.target import LEVELS, detect_level, target_for
+from pullback.loops.tiles import TILE_NAMES, parse_tile, tile_reference
+
+ORDER = ["sse2", "avx2", "avx512"]
+BEST = detect_level()
+LEVELS_HERE = ORDER[: ORDER.index(BEST) + 1] if BEST in ORDER else [v for v in LEVELS if v == BEST]
+NUMPY = {"f32": np.float32, "f64": np.float64, "i32": np.int32, "i64": np.int64}
+# rows, columns beyond whole panels, (n1, n2, len)
+SHAPES = [
+    (1, 1, (1, 1, 1)),
+    (7, 5, (1, 1, 13)),
+    (13, 0, (2, 3, 5)),
+    (25, -3, (1, 2, 9)),
+    (510, 1, (1, 1, 2)),
+    (8, 9, (0, 1, 4)),
+]
+
+
+def _function(name: str, level: str, brief: bool):
+    text = dense.tile_text(target_for(level), name, brief)
+    code = loader.load_image(loader.link(link.assemble(text, target_for(level), 0 if brief else 2)))
+    p, i = ctypes.c_void_p, ctypes.c_int64
+    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 3]
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(code.symbols["pb_tile"])
+    return function, code
+
+
+@pytest.mark.parametrize("level", LEVELS_HERE)
+@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("name", [n for n in TILE_NAMES if n[5:] in ("f32_4", "f64_1", "i32_3")])
+def test_tile_computes_its_definition(name: str, level: str, brief: bool) -> None:
+    function, _code = _function(name, level, brief)
+    dtype, lines = parse_tile(name)
+    d = NUMPY[dtype]
+    panel = lines * 64 // np.dtype(d).itemsize
+    rng = np.random.default_rng(7)
+    for rows, extra, (n1, n2, length) in SHAPES:
+        cols = extra if extra > 0 and panel > extra else 2 * panel + extra
+        a = (rng.standard_normal(9000) * 8).astype(d)
+        b = (rng.standard_normal(9000) * 8).astype(d)
+        c = (rng.standard_normal(rows * (cols + 3) + 9) * 8).astype(d)
+        for more in (0, 1):
+            left = [a, 3, 2, 5, 2, 7, rows, n1, n2, length, 40, 11, 1]
+            right = [b, 1, 3 * panel, 5, panel + 1, 20 * panel, cols]
+            want, got = c.copy(), c.copy()
+            tile_reference(name, [*left, *right, want, 4, cols + 3, more])
+            args = [*left, *right, got, 4, cols + 3, more]
+            raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
+            assert function(None, *raw) == 0
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-3)
