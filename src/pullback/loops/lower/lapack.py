@@ -30,6 +30,7 @@ __all__ = [
     "columns_in",
     "each",
     "nan_of",
+    "room",
     "rows_out",
     "run",
     "scratch",
@@ -42,7 +43,7 @@ __all__ = [
 SUPPORTED = frozenset({"f32", "f64", "c64", "c128"})
 TILE = 16  # rows or columns of a block that is transposed in the first cache
 SHORT = 8  # rows or columns that are copied one by one
-ON_STACK = 1024  # words of scratch
+ON_STACK = 4096  # words of scratch
 LARGE = 4096  # elements of a matrix that is transposed in blocks
 
 WORK = "work"  # in a list of arguments: workspace of the best size,
@@ -158,14 +159,19 @@ def scratch(b: Builder, dtype: str, rows: int, columns: int = 1) -> Matrix:
     """A matrix that lives until the current scope closes."""
     part = part_dtype(dtype)
     size = max(1, rows * columns * width_of(dtype))
+    return Matrix(room(b, part, size), dtype, max(1, rows))
+
+
+def room(b: Builder, part: str, size: int) -> Buf:
+    """Scratch, a little of it on the stack."""
     if size > ON_STACK:
-        return Matrix(b.scratch(part, size), dtype, max(1, rows))
+        return b.scratch(part, size)
     # A literal size means the stack; of few different ones, so that kernels are shared.
     buf = Buf(f"w{b.count}", part, (1 << (size - 1).bit_length(),), "temp")
     b.count += 1
     b.scopes[-1].allocs.append(buf)
     b.buf_levels[buf] = b.depth
-    return Matrix(buf, dtype, max(1, rows))
+    return buf
 
 
 def columns_in(

@@ -15,7 +15,7 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.graph import COMPLEX, Node, part_dtype, store_slot
-from pullback.loops.lower.lapack import Pinned, Where, each, width_of
+from pullback.loops.lower.lapack import Pinned, Where, each, room, width_of
 from pullback.loops.lower.statements import box
 
 __all__ = ["cholesky", "in_lanes", "lu", "triangular"]
@@ -100,7 +100,7 @@ class Lanes:
     def __init__(self, b: Builder, dtype: str, rows: int, columns: int, lanes: int) -> None:
         self.b, self.dtype, self.columns, self.lanes = b, dtype, columns, lanes
         self.parts = width_of(dtype)
-        self.buf: Buf = b.scratch(part_dtype(dtype), rows * columns * self.parts * lanes)
+        self.buf: Buf = room(b, part_dtype(dtype), rows * columns * self.parts * lanes)
         self.t: Index = 0
 
     def _at(self, i: Index, j: Index, part: int) -> Atom:
