@@ -217,6 +217,14 @@ class Loops:
         scattered = lane_by_lane(s)
         if inner or has(s.body, If):
             e.module.straight = False
+        count = trip(s.lo, s.hi, s.step)
+        if count:  # a literal number of iterations
+            while width > 1 and lanes * width > count:
+                width //= 2
+            if count % (lanes * width) == 0:
+                e.module.straight = e.module.straight and e.target.masks
+                self.lane_loop(e, s, lo, hi, lanes, width, None)
+                return
         if e.target.masks and not scattered and (brief or not inner):
             self.masked_lanes(e, s, lo, hi, lanes, width)
             return
