@@ -89,10 +89,35 @@ def load(
         raw = _load_uniform(b, t, b.gep(base, at, size), mask, dummy)
     elif isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
         raw = _load_contiguous(b, t, size, base, at, mask)
+    elif isinstance(at, Lin) and at.n > 1 and at.stride.c == -1:
+        turned = None if mask is None else _turned(b, b.splat(mask, at.n), at)
+        raw = _turned(b, _load_contiguous(b, t, size, base, _from_below(at), turned), at)
     else:
         raw = _gather(b, t, size, base, at, mask, dummy)
     value = from_memory(b, dtype, raw)
     return value if mask is None or other is None else b.select(mask, value, other)
+
+
+def _from_below(at: Lin) -> Lin:
+    """The places of lanes that go down, upwards."""
+    count = at.n * at.width - 1
+    return Lin(at.base - count, at.stride * -1, at.n, at.width)
+
+
+def _turned(b: Builder, v: Val, at: Lin) -> Val:
+    """Lanes in the opposite order, over all registers."""
+    vt = f"<{v.n} x {v.t}>"
+    picks = ", ".join(f"i32 {k}" for k in reversed(range(v.n)))
+    regs = [v.regs[u % len(v.regs)] for u in range(at.width)]
+    return Val(
+        b,
+        v.t,
+        v.n,
+        tuple(
+            b.impure_reg(f"shufflevector {vt} {r}, {vt} poison, <{v.n} x i32> <{picks}>")
+            for r in reversed(regs)
+        ),
+    )
 
 
 def _load_uniform(b: Builder, t: str, pointer: Val, mask: Val | None, dummy: Val) -> Val:
@@ -189,6 +214,11 @@ def store(
         return
     if isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
         _store_contiguous(b, t, size, base, at, raw, mask)
+        return
+    if isinstance(at, Lin) and at.n > 1 and at.stride.c == -1:
+        turned = None if mask is None else _turned(b, b.splat(mask, at.n), at)
+        values = _turned(b, b.splat(raw, at.n), at)
+        _store_contiguous(b, t, size, base, _from_below(at), values, turned)
         return
     n = max(at.n, raw.n, mask.n if mask is not None else 1)
     width = max(at.width if isinstance(at, Lin) else len(at.regs), len(raw.regs))

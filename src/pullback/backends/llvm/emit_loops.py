@@ -494,7 +494,7 @@ def lane_by_lane(s: For) -> bool:
             linear.update((o, None) for o in stmt.outs)
         if isinstance(stmt, Update):
             return True
-        if isinstance(stmt, (Load, Store)) and _offset_stride(stmt, stride) not in (0, 1):
+        if isinstance(stmt, (Load, Store)) and _offset_stride(stmt, stride) not in (0, 1, -1):
             return True
     return False
 

@@ -333,10 +333,73 @@ class AllLoops(Loops):
             return [e.full(v) for v in new]
 
         e.depth += 1
-        outs = e.b.loop(lo, hi, step, [e.full(e.val(c.init)) for c in s.carry], body)
+        inits = [e.full(e.val(c.init)) for c in s.carry]
+        if e.lanes == 1 and not e.in_lanes and is_unit(s) and _scans_in_lanes(s):
+            lo, inits = self.scan_lanes(e, s, lo, hi, inits, early, late)
+        outs = e.b.loop(lo, hi, step, inits, body)
         e.depth -= 1
         for c, v in zip(s.carry, outs, strict=True):
             e.env[c.out] = v
+
+    def scan_lanes(
+        self,
+        e: Emitter,
+        s: For,
+        lo: Val,
+        hi: Val,
+        inits: list[Val],
+        early: Sequence[Stmt],
+        late: Sequence[Stmt],
+    ) -> tuple[Val, list[Val]]:
+        """A prefix of whole vectors: each one's own prefixes in log2(lanes) steps, then what came
+        before it is combined with all of them. Returns where it ends, and the carries there."""
+        b, lanes = e.b, lane_count(e, s)
+        middle = hi - self.remainder(e, hi - lo, lanes)
+        zero = self.identities(e, s)
+
+        def shifted(v: Val, by: int, fill: Val | None) -> Val:
+            """Lane k has what lane k - by had; the first ones have `fill`, or what they had."""
+            own = v.regs[0]
+            other = own if fill is None else b.spread(fill, lanes)[0]
+            picks = [k - by if k >= by else k if fill is None else lanes for k in range(lanes)]
+            vt, where = f"<{lanes} x {v.t}>", ", ".join(f"i32 {k}" for k in picks)
+            text = f"shufflevector {vt} {own}, {vt} {other}, <{lanes} x i32> <{where}>"
+            return b.impure(text, v.t, lanes)
+
+        def prefixes(values: list[Val]) -> list[Val]:
+            by = 1
+            while by < lanes:
+                if zero is not None:
+                    moved = [shifted(v, by, z) for v, z in zip(values, zero, strict=True)]
+                    values = self.merge(e, s, moved, values)
+                else:
+                    moved = [shifted(v, by, None) for v in values]
+                    inside = b.compare("ge", b.lanes_of("i32", lanes), b.lit(by, "i32"))
+                    merged = self.merge(e, s, moved, values)
+                    values = [b.select(inside, m, v) for m, v in zip(merged, values, strict=True)]
+                by *= 2
+            return values
+
+        def main(i: Val, accs: list[Val]) -> list[Val]:
+            e.poll()
+            e.lanes, e.width, e.mask = lanes, 1, None
+            self.bind_lanes(e, s, i)
+            e.statements(early)
+            values = prefixes(self.yielded(e, s.yields))
+            e.bind_carries(s.carry, self.merge(e, s, accs, values))
+            e.statements(late)
+            last = [
+                b.splat(Val(b, v.t, 1, (b.extract(v.regs[0], v.t, lanes, lanes - 1),)), lanes)
+                for v in values
+            ]
+            accs = self.merge(e, s, accs, last)
+            e.lanes, e.width = 1, 1
+            return accs
+
+        wide = [Val(b, v.t, lanes, b.spread(v, lanes)) for v in inits]
+        accs = b.loop(lo, middle, lanes, wide, main)
+        firsts = [Val(b, v.t, 1, (b.extract(v.regs[0], v.t, lanes, 0),)) for v in accs]
+        return middle, firsts
 
     def reduce_threads(self, e: Emitter, s: For, lo: Val, hi: Val, inits: list[Val]) -> list[Val]:
         """Blocks over threads into a scratch row, added up in order afterwards: the bits do not
@@ -429,6 +492,13 @@ def _vector_body(s: For) -> bool:
         if c.var.dtype in FLOATS and op in ("add", "mul")
     }
     return len(sizes) <= 1
+
+
+def _scans_in_lanes(s: For) -> bool:
+    """Whether a prefix loop runs in lanes: straight code, accesses that are contiguous."""
+    region = s.combine.body if isinstance(s.combine, Region) else ()
+    straight = not has((*s.body, *region), Call, Alloc, Update, For, While, If)
+    return straight and not lane_by_lane(s)
 
 
 def _read(stmts: Sequence[Stmt]) -> list[object]:
