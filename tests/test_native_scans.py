@@ -27,7 +27,8 @@ SHAPES = [(1,), (5,), (16,), (67,), (5, 40), (3, 4, 33), (5000,), (3, 5, 2)]
 def wanted(name: str, x: Any, reverse: bool) -> Any:
     wide = x.astype({"c": "c16", "f": "f8"}[x.dtype.kind]) if x.dtype.kind in "fc" else x
     wide = wide[..., ::-1] if reverse else wide
-    out = NAMES[name].accumulate(wide, axis=-1, dtype=wide.dtype)
+    with np.errstate(invalid="ignore"):
+        out = NAMES[name].accumulate(wide, axis=-1, dtype=wide.dtype)
     return out[..., ::-1] if reverse else out
 
 
@@ -61,7 +62,7 @@ def test_prefixes(dtype: str, reverse: bool) -> None:
 
 @pytest.mark.parametrize("n", [1, 3, 16, 17, 33, 1000])
 def test_lanes_that_go_down(n: int) -> None:
-    for dtype in ("f4", "f8", "i1", "bool", "c8"):
+    for dtype in ("f4", "i2", "i1", "bool", "c8"):
         x = (np.random.default_rng(n).standard_normal((3, n)) * 3).astype(dtype)
         got = pullback.jit(lambda x: jnp.concatenate([jnp.flip(x), x[:, ::-1]], 1))(jnp.asarray(x))
         np.testing.assert_array_equal(got, np.concatenate([np.flip(x), x[:, ::-1]], 1))
