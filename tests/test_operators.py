@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import pullback
 import pullback.numpy as jnp
+from pullback import lax
+
+jax = pytest.importorskip("jax")
 
 
 class Proxy:
@@ -23,8 +28,18 @@ class Proxy:
 
 
 class Converted:
+    """Stands for an array, and forwards its attributes too, as Flax's variables do."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
     def __jax_array__(self) -> Any:
-        return jnp.arange(3)
+        return self.held
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.held, name)
 
 
 def test_a_proxy_of_an_array_answers_itself() -> None:
@@ -32,8 +47,29 @@ def test_a_proxy_of_an_array_answers_itself() -> None:
     assert (x + Proxy(x)).tolist() == [0, 2, 4]
 
 
+def uses(x: Any, held: Any) -> Any:
+    w = Converted(held)
+    total = (x @ w + jnp.dot(x, w)).sum() + jnp.add(w, w).sum() + jnp.multiply(w, w).sum()
+    return total + jnp.sum(w) + jnp.where(True, w, 0).sum() + (x.T * w).sum()
+
+
 def test_objects_that_convert() -> None:
-    assert (jnp.arange(3) + Converted()).tolist() == [0, 2, 4]
+    x, w = jnp.ones((1, 2)), jnp.full((2, 3), 2.0)
+    want = 24.0 + 24.0 + 24.0 + 12.0 + 12.0 + 12.0
+    assert uses(x, w) == want
+    assert pullback.jit(uses)(x, w) == want
+    assert pullback.grad(lambda w: uses(x, w))(w).tolist() == [[11.0] * 3] * 2
+
+
+@pytest.mark.parametrize("x", [1, 1.0, True, "float32", int, np.arange(3), np.dtype("int32")])
+def test_dtypes_of_anything(x: Any) -> None:
+    assert lax.dtype(x) == jax.lax.dtype(x)
+
+
+def test_no_dtype() -> None:
+    for x in ([1, 2], None, "bogus"):
+        with pytest.raises((TypeError, ValueError)):
+            lax.dtype(x)
 
 
 @pytest.mark.parametrize("other", [[1, 2, 3], "abc", None, {}])

@@ -113,6 +113,8 @@ class JaxprTrace(Trace):
             return _literal(x)
         elif isinstance(x, DimExpr):
             return self.atom(dim_value[0](self, x))
+        elif hasattr(x, "__jax_array__"):
+            return self.atom(x.__jax_array__())
         var = self.const_ids.get(id(x))
         if var is None:
             var = self.const_ids[id(x)] = Var(typeof(x))
@@ -204,7 +206,7 @@ def _is_scalar(x: Any) -> bool:
         isinstance(dtype, np.dtype)
         and dtype.names is None
         and getattr(x, "shape", None) == ()
-        and type(x) is not Ref
+        and hasattr(x, "__array__")  # not so: references, types that stand for arrays
     )
 
 

@@ -17,7 +17,7 @@ from ..core.trace import Tracer
 from ..runtime.array import ArrayImpl, set_operator
 from . import indexing, ufuncs
 from .products import matmul
-from .util import is_arraylike, promote_args_numeric
+from .util import promote_args_numeric
 
 _ACCEPTED: tuple[type, ...] = (int, float, complex, np.generic, np.ndarray)
 
@@ -29,11 +29,11 @@ def _accepts(other: Any) -> bool:
     kind = type(other)
     if kind in (int, float, bool, complex) or kind is ArrayImpl:
         return True
-    if isinstance(getattr(other, "aval", None), AbstractValue):  # not a proxy's own idea of one
-        return True
     if isinstance(other, _ACCEPTED):
         return True
-    return hasattr(other, "__jax_array__") and is_arraylike(other)
+    if hasattr(other, "__jax_array__"):  # asked first: proxies of arrays may forward an aval too
+        return True
+    return isinstance(getattr(other, "aval", None), AbstractValue)
 
 
 def _deferring(fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

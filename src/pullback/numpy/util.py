@@ -18,9 +18,11 @@ from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, axis_error, requested_dtype
 from ..primitives.convert import convert_weak
 from ..primitives.layout import broadcast_to, broadcast_to_rank
+from ..runtime.array import ArrayImpl
 
 PYTHON_SCALARS = (bool, int, float, complex)
 _SIMPLE = frozenset(PYTHON_SCALARS)
+_ARRAYS = (ArrayImpl, Tracer)
 
 
 def is_arraylike(x: Any) -> bool:
@@ -50,7 +52,7 @@ def check_arraylike(name: str, *args: Any, none_ok: bool = False) -> None:
 
 def unwrap(x: Any) -> Any:
     """The array that an object with `__jax_array__` stands for; anything else unchanged."""
-    while hasattr(x, "__jax_array__") and getattr(x, "aval", None) is None:
+    while hasattr(x, "__jax_array__"):  # arrays have none, though proxies of them may have an aval
         x = x.__jax_array__()
     return x
 
@@ -125,7 +127,7 @@ def promote_dtypes(*args: Any) -> list[Any]:
     """The operands converted to their common dtype; weakly typed if all are."""
     if len(args) == 1:
         x = args[0]
-        if getattr(x, "aval", None) is not None or type(x) in _SIMPLE:
+        if isinstance(x, _ARRAYS) or type(x) in _SIMPLE:
             return [x]
     args = tuple(unwrap(x) for x in args)
     dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
@@ -213,8 +215,7 @@ def promote_args(name: str, *args: Any) -> list[Any]:
     """Checked, of one dtype and of one rank (scalars stay scalars)."""
     if len(args) == 2:
         x, y = args
-        ax, ay = getattr(x, "aval", None), getattr(y, "aval", None)
-        if ax is not None and ax is ay:
+        if isinstance(x, _ARRAYS) and isinstance(y, _ARRAYS) and x.aval is y.aval:
             return [x, y]
     check_arraylike(name, *args)
     return promote_shapes(name, *promote_dtypes(*args))

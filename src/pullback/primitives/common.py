@@ -48,7 +48,9 @@ NUM = (INT, FLOAT, COMPLEX)
 
 def as_array(x: Any) -> Any:
     """`x` if it is an array or a tracer, else the array of it."""
-    return x if isinstance(x, Tracer) or hasattr(x, "aval") else array_maker[0](x)
+    if isinstance(x, Tracer) or (hasattr(x, "aval") and not hasattr(x, "__jax_array__")):
+        return x
+    return array_maker[0](x)
 
 
 @functools.lru_cache(maxsize=4096)

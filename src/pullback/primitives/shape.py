@@ -9,8 +9,10 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
-from ..core.avals import ShapedArray, typeof
+from ..core.avals import ShapedArray, is_valid_value, typeof
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from .builders import batch_size, full_batch
@@ -653,5 +655,17 @@ def shape_as_value(shape: Any) -> Any:
 
 
 def dtype(x: Any) -> Any:
-    """The dtype that arrays made of `x` have."""
+    """The dtype that arrays made of `x` have; of a dtype or scalar type, the one it stands for.
+
+    >>> lax.dtype(1.0), lax.dtype(np.float64)
+    (dtype('float32'), dtype('float32'))
+
+    Raises TypeError if `x` has no dtype, ValueError for None.
+    """
+    if x is None:
+        raise ValueError("Invalid argument to dtype: None. Fix: name a dtype, such as jnp.float32.")
+    if isinstance(x, (type, str, np.dtype, dtypes.ExtendedDType)):
+        return dtypes.canonicalize_dtype(x, allow_extended_dtype=True)
+    if not is_valid_value(x):
+        raise TypeError(f"Cannot determine dtype of {x}. Fix: pass an array, a number or a dtype.")
     return typeof(x).dtype
