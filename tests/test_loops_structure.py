@@ -175,3 +175,10 @@ def test_a_transposed_product_is_a_product():
     np.testing.assert_allclose(
         outputs(other, [x, y])[0], np.transpose(x @ y, (2, 0, 1)), rtol=1e-5, atol=1e-5
     )
+
+
+def test_literals_of_either_zero_are_two():
+    x = np.array([-0.0, 1.0], F32)
+    f = lambda x: (x + 0.0, x + (-0.0), jnp.where(x > 5, 0.0, -0.0), jnp.where(x > 5, 0.0, 0.0))
+    signs = [np.signbit(out).tolist() for out in outputs(f, [x])]
+    assert signs == [[False, False], [True, False], [True, True], [False, False]]

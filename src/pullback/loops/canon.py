@@ -135,12 +135,12 @@ class _Printer:
 def canonical_text(kernel: Kernel) -> str:
     """One string that determines the machine code of a kernel for a target. It is written once and
     kept with the kernel."""
-    known: str | None = kernel.__dict__.get("_canonical")
+    known: str | None = kernel.written.get("canonical")
     if known is None:
         p = _Printer()
         for group in (kernel.dims, kernel.scalars, kernel.params):
             p.out.append(" ".join([p.define(x) for x in group]))
         p.out.append(repr(sorted((k, v) for k, v in kernel.attrs.items() if k in CODE_ATTRS)))
         p.block(kernel.body)
-        known = kernel.__dict__["_canonical"] = "\n".join(p.out)
+        known = kernel.written["canonical"] = "\n".join(p.out)
     return known

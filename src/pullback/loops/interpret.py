@@ -355,8 +355,8 @@ def _reads(s: Any) -> set[Any]:
         return set().union(*map(_reads, s)) if s else set()
     if isinstance(s, Var):
         return {s}
-    if hasattr(s, "__dataclass_fields__"):
-        return set().union(*(_reads(getattr(s, f)) for f in s.__dataclass_fields__))
+    if hasattr(s, "__match_args__"):
+        return set().union(*(_reads(getattr(s, f)) for f in s.__match_args__))
     return set()
 
 

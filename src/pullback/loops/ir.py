@@ -38,8 +38,9 @@ type; the emitter computes in f32 and rounds after each op.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import Any
+
+from pullback.records import made, record
 
 
 class Var:
@@ -55,19 +56,29 @@ class Var:
         return f"%{self.name}"
 
 
-@dataclass(frozen=True)
+@record
 class Const:
-    """A literal: a Python bool, int or float, with the dtype it has in the program."""
+    """A literal: a Python bool, int or float, with the dtype it has in the program. Equal literals
+    are the same bits: 0.0 and -0.0 are not, NaN and NaN are."""
 
     value: bool | int | float
     dtype: str
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Const) or self.dtype != other.dtype:
+            return False
+        v, w = self.value, other.value
+        return (v == w and (v != 0 or str(v) == str(w))) or (v != v and w != w)
+
+    def __hash__(self) -> int:
+        return hash((self.value if self.value == self.value else None, self.dtype))
 
 
 Atom = Var | Const
 Size = int | Var
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Buf:
     """A dense row-major buffer; `role` is in, out, inout or temp."""
 
@@ -77,7 +88,7 @@ class Buf:
     role: str
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Region:
     """A block with parameters: a combiner, a loop condition or a loop body."""
 
@@ -86,7 +97,7 @@ class Region:
     yields: tuple[Atom, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Carry:
     """A loop-carried value: `var` inside the body, `out` after the loop."""
 
@@ -95,7 +106,7 @@ class Carry:
     init: Atom
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Let:
     out: Var
     op: str
@@ -103,7 +114,7 @@ class Let:
     attrs: tuple[tuple[str, Any], ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Load:
     out: Var
     buf: Buf
@@ -112,7 +123,7 @@ class Load:
     other: Atom | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Store:
     buf: Buf
     index: tuple[Atom, ...]
@@ -120,7 +131,7 @@ class Store:
     mask: Atom | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Update:
     buf: Buf
     index: tuple[Atom, ...]
@@ -129,7 +140,7 @@ class Update:
     mask: Atom | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class For:
     index: Var
     lo: Atom
@@ -142,14 +153,14 @@ class For:
     combine: tuple[str, ...] | Region | None = None
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class While:
     carry: tuple[Carry, ...]
     cond: Region
     body: Region
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class If:
     pred: Atom
     then: tuple[Stmt, ...]
@@ -159,13 +170,13 @@ class If:
     else_yields: tuple[Atom, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Alloc:
     buf: Buf
     body: tuple[Stmt, ...]
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Call:
     outs: tuple[Var, ...]
     name: str
@@ -176,7 +187,7 @@ class Call:
 Stmt = Let | Load | Store | Update | For | While | If | Alloc | Call
 
 
-@dataclass(frozen=True, eq=False)
+@record
 class Kernel:
     """One native function: `status kernel(ctx*, buffers*, dims*, scalars*)` in the order of params,
     dims, scalars.
@@ -187,4 +198,5 @@ class Kernel:
     dims: tuple[Var, ...]
     scalars: tuple[Var, ...]
     body: tuple[Stmt, ...]
-    attrs: dict[str, Any] = field(default_factory=dict)
+    attrs: dict[str, Any] = made(default_factory=dict)
+    written: dict[str, str] = made(default_factory=dict)  # its canonical text: see canon.py

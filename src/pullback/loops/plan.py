@@ -4,10 +4,10 @@ of buffer addresses."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
 
 from pullback.loops.ir import Kernel
+from pullback.records import made, record
 
 __all__ = [
     "AllocStep",
@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class KernelStep:
     """Runs kernel number `kernel`; `scalars` are (value, dtype) pairs, one machine word each."""
 
@@ -38,42 +38,42 @@ class KernelStep:
     equation: int = -1
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class AllocStep:
     slot: int
     bytes: int
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class FreeStep:
     slot: int
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class CopyStep:
     dst: int
     src: int
     bytes: int
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class SwapStep:
     a: int
     b: int
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class JumpStep:
     pc: int
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class JumpIfNotStep:
     slot: int
     pc: int
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class LibStep:
     """A library routine of the context's table, with the kernel's calling convention."""
 
@@ -84,14 +84,14 @@ class LibStep:
     equation: int = -1
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class HostStep:
     """Python runs `Program.host[number]` and re-enters at the next step."""
 
     number: int
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class RetStep:
     pass
 
@@ -110,7 +110,7 @@ Step = (
 )
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class Slot:
     """A buffer address: `role` is in, const, out or temp. `dtype` and `shape` are the loop IR's
     (complex: last axis 2)."""
@@ -122,7 +122,7 @@ class Slot:
     bytes: int
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class HostCall:
     """Python work inside a plan: `call(*arrays) -> arrays`. Operands and results are slots with
     their NumPy shape and dtype."""
@@ -134,7 +134,7 @@ class HostCall:
     equation: int = -1
 
 
-@dataclass
+@record
 class Program:
     """A compiled program before machine code.
 
@@ -150,8 +150,8 @@ class Program:
     ins: list[int]
     consts: list[tuple[int, Any]]
     outs: list[int]
-    host: list[HostCall] = field(default_factory=list)
-    donated: list[tuple[int, int]] = field(default_factory=list)
-    equations: list[Any] = field(default_factory=list)
+    host: list[HostCall] = made(default_factory=list)
+    donated: list[tuple[int, int]] = made(default_factory=list)
+    equations: list[Any] = made(default_factory=list)
     peak_bytes: int = 0
     work: float = 0.0

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from pullback.loops.ir import Alloc, Buf, Call, For, If, Load, Region, Stmt, Store, Update, While
+from pullback.records import replaced
 
 __all__ = ["may_share", "substitute", "touches"]
 
@@ -17,22 +17,22 @@ def substitute(stmts: Iterable[Stmt], bufs: Mapping[Buf, Buf]) -> list[Stmt]:
 
 
 def _region(r: Region, bufs: Mapping[Buf, Buf]) -> Region:
-    return replace(r, body=tuple(substitute(r.body, bufs)))
+    return replaced(r, body=tuple(substitute(r.body, bufs)))
 
 
 def _one(s: Stmt, bufs: Mapping[Buf, Buf]) -> Stmt:
     if isinstance(s, (Load, Store, Update)):
-        return replace(s, buf=bufs[s.buf]) if s.buf in bufs else s
+        return replaced(s, buf=bufs[s.buf]) if s.buf in bufs else s
     if isinstance(s, (For, Alloc)):
-        return replace(s, body=tuple(substitute(s.body, bufs)))
+        return replaced(s, body=tuple(substitute(s.body, bufs)))
     if isinstance(s, While):
-        return replace(s, cond=_region(s.cond, bufs), body=_region(s.body, bufs))
+        return replaced(s, cond=_region(s.cond, bufs), body=_region(s.body, bufs))
     if isinstance(s, If):
-        return replace(
+        return replaced(
             s, then=tuple(substitute(s.then, bufs)), orelse=tuple(substitute(s.orelse, bufs))
         )
     if isinstance(s, Call):
-        return replace(s, args=tuple(bufs.get(a, a) if isinstance(a, Buf) else a for a in s.args))
+        return replaced(s, args=tuple(bufs.get(a, a) if isinstance(a, Buf) else a for a in s.args))
     return s
 
 
