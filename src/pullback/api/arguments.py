@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes, tree
-from ..core.avals import ShapedArray, typeof
+from ..core.avals import ShapedArray, register_typeof, typeof
 from ..core.build import arg_names, fun_source_info
 from ..core.jaxpr import DebugInfo
 from ..core.refs import check_not_returned
@@ -21,6 +21,7 @@ class ShapeDtypeStruct:
     """
 
     __slots__ = ("_weak_type", "dtype", "shape", "sharding", "vma")
+    has_no_value = True
 
     def __init__(
         self,
@@ -77,6 +78,12 @@ class ShapeDtypeStruct:
 
     def __hash__(self) -> int:
         return hash((self.shape, self.dtype, self._weak_type))
+
+
+# A program may mention one: only running it needs values.
+register_typeof(
+    ShapeDtypeStruct, lambda x: ShapedArray(x.shape, x.dtype, x.weak_type, sharding=None)
+)
 
 
 def abstractify(x: Any) -> Any:

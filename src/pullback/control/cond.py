@@ -5,6 +5,7 @@ cond[branches=(f0, f1, ...)] k x...  =  f_k(x...)
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -53,6 +54,9 @@ def cond(
     kwargs.pop("linear", None)
     if kwargs:
         raise TypeError(f"cond got an unexpected keyword argument {next(iter(kwargs))!r}")
+    if not callable(true_fun) and len(operands) == 2 and callable(operands[1]):
+        # The older form: cond(pred, true_operand, true_fun, false_operand, false_fun).
+        return _two_operands(pred, true_fun, false_fun, *operands)
     if not (callable(true_fun) and callable(false_fun)):
         raise TypeError(
             "lax.cond: true_fun and false_fun arguments should be callable. Fix: cond(pred, "
@@ -67,6 +71,28 @@ def cond(
     return _branch(
         "cond", index, [false_fun, true_fun], operands, ["false_fun", "true_fun"], [1, 0]
     )
+
+
+def _two_operands(
+    pred: Any, true_operand: Any, true_fun: Any, false_operand: Any, false_fun: Any
+) -> Any:
+    """Each branch with an operand of its own."""
+    return cond(
+        pred,
+        _of_part(true_fun, 0),
+        _of_part(false_fun, 1),
+        (true_operand, false_operand),
+    )
+
+
+def _of_part(fun: Callable[..., Any], k: int) -> Callable[..., Any]:
+    """A function of the k-th of its operands."""
+
+    @functools.wraps(fun, updated=())
+    def of_part(pair: Any) -> Any:
+        return fun(pair[k])
+
+    return of_part
 
 
 def _pred_aval(pred: Any) -> Any:

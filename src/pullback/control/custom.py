@@ -27,6 +27,7 @@ from ..core.primitive import Primitive
 from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer, current_trace, use_trace
 from ..errors import ForwardDerivativeError, UnexpectedTracerError
+from ..primitives.common import as_array
 from ..primitives.shape import reduce_sum
 from ..transforms.batch import batch_flat, matchaxis
 
@@ -81,6 +82,11 @@ def _positions(fun: Any, argnums: Any, argnames: Any) -> tuple[int, ...]:
                 raise ValueError(f"nondiff_argnames has {n!r}, which {name_of(fun)} does not take")
         nums += tuple(parameters.index(n) for n in names if parameters.index(n) not in nums)
     return tuple(sorted(nums))
+
+
+def arrays_of(flat: Sequence[Any]) -> list[Any]:
+    """Operands as rules see them: numbers have a shape and a dtype."""
+    return [as_array(x) if type(x) in (bool, int, float, complex) else x for x in flat]
 
 
 class _CustomDerivative:
@@ -198,13 +204,14 @@ class custom_jvp(_CustomDerivative):
 
         def flat_fun(*flat: Any) -> list[Any]:
             outs, held.out_tree = tree.flatten(
-                fun(*_assemble(static, tree.unflatten(in_tree, flat), n))
+                fun(*_assemble(static, tree.unflatten(in_tree, arrays_of(flat)), n))
             )
             return outs
 
         def flat_jvp(*flat: Any) -> list[Any]:
             half = len(flat) // 2
-            primals, tangents = (tree.unflatten(in_tree, x) for x in (flat[:half], flat[half:]))
+            parts = (arrays_of(flat[:half]), arrays_of(flat[half:]))
+            primals, tangents = (tree.unflatten(in_tree, x) for x in parts)
             pair = rule(*(static[k] for k in sorted(static)), primals, tangents)
             return _check_jvp_result(pair, name_of(rule), name_of(fun), held)
 
@@ -430,7 +437,7 @@ class _FlatVJP:
         self.run, self.forward, self.backward = run, forward, backward
 
     def _args(self, flat: Sequence[Any]) -> list[Any]:
-        return _assemble(self.static, tree.unflatten(self.in_tree, flat), self.n)
+        return _assemble(self.static, tree.unflatten(self.in_tree, arrays_of(flat)), self.n)
 
     def _forward(self, flat: Sequence[Any]) -> list[Any]:
         """[outputs, residuals]. With symbolic zeros, each argument is followed by whether it is
@@ -438,7 +445,10 @@ class _FlatVJP:
         """
         owner = self.owner
         if owner.symbolic_zeros:
-            flat = [CustomVJPPrimal(x, bool(p)) for x, p in zip(flat[::2], flat[1::2], strict=True)]
+            flat = [
+                CustomVJPPrimal(x, bool(p))
+                for x, p in zip(arrays_of(flat[::2]), flat[1::2], strict=True)
+            ]
         pair = owner.fwd(*self._args(flat))  # type: ignore[misc]
         fun, fwd = name_of(owner.fun), name_of(owner.fwd)
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:

@@ -12,6 +12,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from ..control.expand import register_inline
 from ..core.avals import AbstractValue as AbstractValue
 from ..core.avals import ShapedArray as ShapedArray
 from ..core.avals import register_typeof, typeof
@@ -131,7 +132,7 @@ class HiPrimitive(Primitive):
                 self.rules[kind] = getattr(self, kind)
         own = cls.impl is not Primitive.impl
         self.rules["impl"] = self.impl if own else self.to_lojax
-        self.rules["inline"] = self.to_lojax
+        register_inline(self, self.to_lojax)
         self.rules["abstract_eval"] = self.abstract_eval
 
     def is_high(self, *avals: Any, **params: Any) -> bool:

@@ -16,11 +16,12 @@ import numpy as np
 from .. import config, dtypes
 from ..backends import interface
 from ..control.call import jit_p
+from ..control.expand import expand
 from ..core.avals import typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from ..core.refs import holds_refs, ref_effect
 from ..core.source import current as current_source
-from ..core.trace import Trace, Tracer, escaped_tracer_error, install_base
+from ..core.trace import Trace, Tracer, escaped_tracer_error, install_base, use_trace
 from ..primitives import common, keys
 from . import array as array_module
 from .executable import NativeExecutable
@@ -43,7 +44,8 @@ class EvalTrace(Trace):
     ) -> Any:
         for x in tracers:
             if isinstance(x, Tracer):
-                raise escaped_tracer_error(x)
+                with use_trace(owner(tracers)):
+                    return primitive.bind(*tracers, **params)
         if primitive is jit_p:
             if ref_effect in params["jaxpr"].effects:
                 return jit_p.rules["discharge"](tracers, params)
@@ -59,6 +61,9 @@ class EvalTrace(Trace):
     def process_custom_jvp_call(
         self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
     ) -> Any:
+        if any(isinstance(x, Tracer) for x in tracers):
+            with use_trace(owner(tracers)):
+                return primitive.bind(fun, jvp, *tracers, symbolic_zeros=symbolic_zeros)
         return fun(*tracers)
 
     def process_custom_vjp_call(
@@ -72,7 +77,32 @@ class EvalTrace(Trace):
         out_trees: Any,
         symbolic_zeros: bool,
     ) -> Any:
+        if any(isinstance(x, Tracer) for x in tracers):
+            with use_trace(owner(tracers)):
+                return primitive.bind(
+                    fun, fwd, bwd, *tracers, out_trees=out_trees, symbolic_zeros=symbolic_zeros
+                )
         return fun(*tracers)
+
+
+def owner(args: Sequence[Any]) -> Trace:
+    """The innermost trace of the traced values among operands: under `ensure_compile_time_eval`
+    operations on them are its own. UnexpectedTracerError if one of the traces is over.
+    """
+    found: Trace | None = None
+    deepest = -1
+    for x in args:
+        if not isinstance(x, Tracer):
+            continue
+        if not x._trace.is_valid():
+            raise escaped_tracer_error(x)
+        depth, trace = 0, x._trace.parent_trace
+        while trace is not None:
+            depth, trace = depth + 1, trace.parent_trace
+        if depth > deepest:
+            found, deepest = x._trace, depth
+    assert found is not None
+    return found
 
 
 def apply(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any:
@@ -114,7 +144,7 @@ def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
         for effect in closed.effects:
             if hasattr(effect, "not_lowered"):  # an effect that some transformation takes away
                 raise effect.not_lowered()
-        found = interface.compile_program(keys.lower_keys(closed), donated)
+        found = interface.compile_program(keys.lower_keys(expand(closed)), donated)
         if any(keys.is_key_aval(a) for a in closed.out_avals):
             found = KeyedProgram(found, closed.out_avals)
         closed.derived[which] = found
@@ -159,6 +189,11 @@ def to_array(x: Any) -> Any:
     if physical is not None:
         return to_array(physical)
     aval = typeof(x)
+    if getattr(x, "has_no_value", False):
+        raise TypeError(
+            "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a JAX "
+            "function. Fix: pass an array, or call jax.eval_shape, which needs types only."
+        )
     return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval)
 
 

@@ -12,7 +12,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.refs import holds_refs
-from ..core.symbolic import Zero
+from ..core.symbolic import SymbolicZero, Zero
 from ..core.trace import Trace, Tracer, check_leaks, current_trace, extend_axis_env, use_trace
 from ..primitives.shape import broadcast, reduce_sum, transpose
 
@@ -85,6 +85,8 @@ class BatchTrace(Trace):
         return x, None
 
     def join(self, val: Any, dim: int | None) -> Any:
+        if type(val) is SymbolicZero and dim is not None:
+            return SymbolicZero(unbatched_aval(val.aval, dim))
         return val if dim is None or type(val) is Zero else BatchTracer(self, val, dim)
 
     def process_primitive(
@@ -115,16 +117,22 @@ class BatchTrace(Trace):
         return self.join(out, out_dims)
 
     def _batched(
-        self, fun: Callable[..., Sequence[Any]], dims: Sequence[int | None], out_dims: list[Any]
+        self,
+        fun: Callable[..., Sequence[Any]],
+        dims: Sequence[int | None],
+        out_dims: list[Any],
+        num_residuals: Callable[[], int] = lambda: 0,
     ) -> Any:
         """A flat function on batches. Its results all have the axis in front if any operand is
-        mapped, so that a function and its custom rules agree on where it is; `out_dims` is filled
-        with where that was."""
+        mapped, so that a function and its custom rules agree on where it is; residuals after them
+        stay as they are (a rule's flags are no arrays). `out_dims` is filled with where the axis
+        was."""
         mapped = any(d is not None for d in dims)
 
         def batched(*args: Any) -> list[Any]:
             outs, found = batch_flat(fun, args, dims, self.axis)
-            out_dims[:] = [0] * len(outs) if mapped else found
+            n = len(outs) - num_residuals()
+            out_dims[:] = [0] * n + found[n:] if mapped else found
             return [
                 matchaxis(self.axis.size, d, w, x)
                 for x, d, w in zip(outs, found, out_dims, strict=True)
@@ -164,7 +172,9 @@ class BatchTrace(Trace):
         batched_fun = self._batched(fun, dims, out_dims)
         # With symbolic zeros each operand is followed by a flag, which is never mapped.
         in_dims = [x for d in dims for x in (d, None)] if symbolic_zeros else dims
-        batched_fwd = self._batched(fwd, in_dims, fwd_dims)
+        batched_fwd = self._batched(
+            fwd, in_dims, fwd_dims, lambda: out_trees().num_residuals  # type: ignore[no-any-return]
+        )
         in_avals = [typeof(t) for t in tracers]
 
         def batched_bwd(*args: Any) -> list[Any]:

@@ -14,6 +14,7 @@ import numpy as np
 
 from ...core.avals import typeof
 from ...core.jaxpr import Jaxpr, Literal
+from ...primitives.common import as_array
 from . import (
     callback,
     contract,
@@ -58,7 +59,8 @@ def rule_of(primitive: Any) -> Callable[..., Any]:
         )
 
     def call(*arrays: Any, **params: Any) -> Any:
-        out = impl(*arrays, **params)
+        # A library's function gets arrays of its own; these are views of a plan's memory.
+        out = impl(*(as_array(np.array(x)) for x in arrays), **params)
         return [np.asarray(x) for x in out] if primitive.multiple_results else np.asarray(out)
 
     return call

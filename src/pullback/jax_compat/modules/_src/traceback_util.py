@@ -22,3 +22,8 @@ def api_boundary(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     they are raised.
     """
     return fun
+
+
+def include_frame(frame: Any) -> bool:
+    """Is a frame the user's, rather than a library's?"""
+    return not _source.is_internal(frame.f_code)

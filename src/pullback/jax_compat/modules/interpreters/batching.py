@@ -16,7 +16,21 @@ from ....transforms.batch import not_mapped as not_mapped
 NotMapped = type(None)
 primitive_batchers = RuleTable("batch")
 fancy_primitive_batchers = RuleTable("axis_batch")
-axis_primitive_batchers = fancy_primitive_batchers
+
+
+class _AxisRuleTable(RuleTable):
+    """The same table, for rules that are given the axis in parts: `(axis_size, axis_name, trace
+    type, args, dims, **params)`.
+    """
+
+    def __setitem__(self, p: Primitive, rule: Callable[..., Any]) -> None:
+        def with_axis(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
+            return rule(axis.size, axis.name, None, vals, dims, **params)
+
+        super().__setitem__(p, with_axis)
+
+
+axis_primitive_batchers = _AxisRuleTable("axis_batch")
 
 
 def bdim_at_front(x: Any, dim: int | None, size: int) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ....control.expand import register_inline
 from ....core.primitive import Primitive
 
 
@@ -34,8 +35,9 @@ def register_lowering(
     XLA only.
     """
     if isinstance(rule, LoweredFunction):
-        primitive.rules["impl"] = rule.fun
-        primitive.rules["inline"] = rule.fun
+        register_inline(primitive, rule.fun)
+        if not primitive.has_rule("impl"):
+            primitive.rules["impl"] = rule.fun
     elif not primitive.has_rule("impl"):
 
         def impl(*args: Any, **params: Any) -> Any:
