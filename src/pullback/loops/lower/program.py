@@ -13,6 +13,7 @@ from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
     control,
     cumulative,
+    fft,
     index,
     linalg,
     reduce,

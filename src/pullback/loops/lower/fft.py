@@ -1,0 +1,489 @@
+"""Fourier transforms as kernels, for lengths whose prime factors are small.
+
+One axis is one operation: many transforms of the same length run side by side, a lane each, through
+the stages of Stockham's algorithm, which sorts as it goes: a stage of radix r takes entries p + k m
+(k < r, m a part of what is left of the length) to r p + k, turned by roots of unity, between two
+blocks of scratch. The first stage reads the operand, the last writes the result.
+
+A long transform that is alone is taken as a matrix (its length n = n1 n2, x[j1 n2 + j2]): columns
+are transformed, turned by roots of order n, then rows are transformed; entry k1 + n1 k2 of the
+result is entry k2 of row k1. Real transforms of even length are complex ones of half the length.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from pullback.loops.build import Builder, Index
+from pullback.loops.ir import Atom, Const
+from pullback.loops.lower import complex_math as cm
+from pullback.loops.lower.elementwise import Outs, rule
+from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read, store_slot
+from pullback.loops.lower.lapack import Pinned, each
+from pullback.loops.lower.small import LANES, Lanes
+
+__all__: list[str] = []
+
+LARGEST = 13  # prime factor
+ALONE = 32  # a transform of this length on that is (nearly) alone becomes a matrix
+LONG = 4096  # and one of this length on, whatever is beside it
+
+Pair = tuple[Atom, Atom]
+Load = Callable[[Builder, Index, Index, Index], Pair]  # (builder, outer, entry, inner)
+Store = Callable[[Builder, Index, Index, Index, Pair], None]
+
+FFT, IFFT, RFFT, IRFFT = range(4)
+
+
+@functools.lru_cache(maxsize=1024)
+def radices(n: int) -> tuple[int, ...] | None:
+    """A length as a product of radices, the largest first; None if a prime factor is large."""
+    out: list[int] = []
+    for p in (4, 2, 3, 5, 7, 11, LARGEST):
+        while n % p == 0:
+            out.append(p)
+            n //= p
+    return tuple(sorted(out, reverse=True)) if n == 1 else None
+
+
+@functools.lru_cache(maxsize=1024)
+def halves(n: int) -> tuple[int, int]:
+    """Two factors of about the same size."""
+    best = 1
+    for p in radices(n) or ():
+        if best * p <= math.isqrt(n):
+            best *= p
+    return n // best, best
+
+
+def _roots(order: int, powers: Any, sign: int) -> Any:
+    return np.exp(sign * 2j * np.pi * ((powers % order) / order))
+
+
+@functools.lru_cache(maxsize=256)
+def stage_roots(n: int, sign: int, dtype: str) -> Any:
+    """The roots of unity of all stages: for each p, those by which outputs 1.. are turned."""
+    parts, left = [], n
+    for r in radices(n) or ():
+        m = left // r
+        powers = np.arange(m)[:, None] * np.arange(1, r)
+        parts.append(_roots(left, powers, sign).reshape(-1))
+        left = m
+    whole = np.concatenate(parts) if parts else np.ones(1)
+    return whole.astype(np.complex64 if dtype == "c64" else np.complex128)
+
+
+@functools.lru_cache(maxsize=64)
+def matrix_roots(n1: int, n2: int, sign: int, dtype: str) -> Any:
+    """Roots of order n1 n2, entry (k1, j2) to the power k1 j2; real parts, then imaginary ones."""
+    powers = np.arange(n1)[:, None] * np.arange(n2)
+    roots = _roots(n1 * n2, powers, sign)
+    return np.stack([roots.real, roots.imag]).astype(np.float32 if dtype == "c64" else np.float64)
+
+
+@functools.lru_cache(maxsize=256)
+def half_roots(n: int, sign: int, dtype: str) -> Any:
+    """exp(sign 2 pi i k / n) for k = 0 .. n/2."""
+    roots = _roots(n, np.arange(n // 2 + 1), sign)
+    return roots.astype(np.complex64 if dtype == "c64" else np.complex128)
+
+
+# --- one stage ---
+def _turned(b: Builder, x: Pair, quarter: int) -> Pair:
+    """x times i (quarter 1) or -i (-1)."""
+    neg = lambda v: b.let("neg", (v,), v.dtype)
+    return (neg(x[1]), x[0]) if quarter > 0 else (x[1], neg(x[0]))
+
+
+def _times(b: Builder, x: Pair, c: float) -> Pair:
+    k = Const(c, x[0].dtype)
+    return b.let("mul", (x[0], k), k.dtype), b.let("mul", (x[1], k), k.dtype)
+
+
+def butterfly(b: Builder, a: list[Pair], sign: int) -> list[Pair]:
+    """The transform of a few numbers."""
+    r = len(a)
+    if r == 1:
+        return a
+    if r == 2:
+        return [cm.add(b, a[0], a[1]), cm.sub(b, a[0], a[1])]
+    if r == 4:
+        even, odd = butterfly(b, [a[0], a[2]], sign), butterfly(b, [a[1], a[3]], sign)
+        turned = _turned(b, odd[1], sign)
+        return [
+            cm.add(b, even[0], odd[0]),
+            cm.add(b, even[1], turned),
+            cm.sub(b, even[0], odd[0]),
+            cm.sub(b, even[1], turned),
+        ]
+    # Entries j and r - j have conjugate roots: their sum takes cosines, their difference sines.
+    half = (r - 1) // 2
+    sums = [cm.add(b, a[j], a[r - j]) for j in range(1, half + 1)]
+    gaps = [cm.sub(b, a[j], a[r - j]) for j in range(1, half + 1)]
+    first = a[0]
+    for s in sums:
+        first = cm.add(b, first, s)
+    out = [first] * r
+    for k in range(1, half + 1):
+        even, odd = a[0], None
+        for j in range(1, half + 1):
+            angle = 2 * math.pi * (j * k % r) / r
+            even = cm.add(b, even, _times(b, sums[j - 1], math.cos(angle)))
+            part = _times(b, gaps[j - 1], math.sin(angle))
+            odd = part if odd is None else cm.add(b, odd, part)
+        assert odd is not None
+        turned = _turned(b, odd, sign)
+        out[k], out[r - k] = cm.add(b, even, turned), cm.sub(b, even, turned)
+    return out
+
+
+def _stage(
+    b: Builder,
+    r: int,
+    m: int,
+    s: int,
+    roots: Callable[[Index], Pair],
+    get: Callable[[Index], Pair],
+    put: Callable[[Index, Pair], None],
+    sign: int,
+) -> None:
+    """One stage in a lane; `roots` gives the root at p (r - 1) + k - 1."""
+
+    def part(p: Index) -> None:
+        turns = [roots(b.add(b.mul(p, r - 1), k)) for k in range(r - 1)] if m > 1 else []
+
+        def one(q: Index) -> None:
+            spots = [b.linear([(q, 1), (p, s), (k * m * s, 1)]) for k in range(r)]
+            values = butterfly(b, [get(i) for i in spots], sign)
+            for k, value in enumerate(values):
+                at = b.linear([(q, 1), (p, s * r), (k * s, 1)])
+                put(at, cm.mul(b, value, turns[k - 1]) if turns and k else value)
+
+        each(b, s, "seq", one)
+
+    each(b, m, "seq", part)
+
+
+def transforms(
+    b: Builder, n: int, dtype: str, outer: int, inner: int, sign: int, table: Node | None,
+    load: Load, store: Store,
+) -> None:  # fmt: skip
+    """outer * inner transforms of length n, in lanes along `inner` where it is long enough."""
+    most = LANES[part_dtype(dtype)]
+    along = inner >= 4 or outer == 1
+    count = inner if along else outer * inner
+    lanes = most
+    while lanes > count:
+        lanes //= 2
+    blocks = -(-count // lanes)
+    groups = outer if along else 1
+
+    def block(k: Index) -> Sequence[Atom]:
+        with Pinned(b):
+            group, part = (b.div(k, blocks), b.mod(k, blocks)) if groups > 1 else (0, k)
+            # The last block begins earlier, not to be shorter: some are done twice.
+            last = b.dim(count - lanes)
+            first = b.let("min", (b.atom(b.mul(part, lanes)), last), "i64")
+            start = b.leaf_of(first, 0, count - lanes)
+            _block(
+                b, n, dtype, lanes, sign, table, _spot(b, along, inner, group, start), load, store
+            )
+        return ()
+
+    b.loop(groups * blocks, "parallel", block)
+
+
+def _spot(
+    b: Builder, along: bool, inner: int, group: Index, start: Index
+) -> Callable[[Index], tuple[Index, Index]]:
+    """Where the transform of a lane is: (outer, inner)."""
+
+    def at(t: Index) -> tuple[Index, Index]:
+        place = b.add(start, t)
+        return (group, place) if along else (b.div(place, inner), b.mod(place, inner))
+
+    return at
+
+
+def _block(
+    b: Builder, n: int, dtype: str, lanes: int, sign: int, table: Node | None,
+    spot: Callable[[Index], tuple[Index, Index]], load: Load, store: Store,
+) -> None:  # fmt: skip
+    stages = radices(n)
+    assert stages is not None
+    stages = stages or (1,)
+    rooms = [Lanes(b, dtype, n, 1, lanes) for _ in range(min(2, len(stages) - 1))]
+    left, s, offset = n, 1, 0
+    for number, r in enumerate(stages):
+        m = left // r
+        source = rooms[(number - 1) % 2] if number else None
+        target = rooms[number % 2] if number < len(stages) - 1 else None
+        base = offset
+
+        def lane(t: Index, r: int = r, m: int = m, s: int = s, base: int = base,
+                 source: Any = source, target: Any = target) -> None:  # fmt: skip
+            where = spot(t)
+            for room in rooms:
+                room.t = t
+
+            def get(i: Index) -> Pair:
+                if source is None:
+                    return load(b, where[0], i, where[1])
+                return source.get(i)  # type: ignore[no-any-return]
+
+            def put(i: Index, value: Pair) -> None:
+                if target is None:
+                    store(b, where[0], i, where[1], value)
+                else:
+                    target.put(i, 0, value)
+
+            def roots(i: Index) -> Pair:
+                assert table is not None
+                return read(table, b, (b.add(i, base),))  # type: ignore[no-any-return]
+
+            _stage(b, r, m, s, roots, get, put, sign)
+
+        each(b, lanes, "vector", lane)
+        left, s, offset = m, s * r, offset + m * (r - 1)
+
+
+# --- one axis ---
+def _constant(g: Graph, value: Any, dtype: str) -> Node:
+    return g.options.constant(g, value, (value.shape, dtype))  # type: ignore[no-any-return]
+
+
+def _work(n: int, count: int) -> float:
+    return count * n * (12.0 + 4.0 * math.log2(max(2, n)))
+
+
+def _apply(
+    g: Graph, x: Node, n: int, dtype: str, outer: int, inner: int, sign: int, load: Load,
+    outs: Outs, store: Callable[[Opaque], Store],
+) -> Node:  # fmt: skip
+    """One operation of transforms of length n of what `load` gives of x."""
+    plan = radices(n)
+    table = _constant(g, stage_roots(n, sign, dtype), dtype) if plan and len(plan) > 1 else None
+
+    def emit(b: Builder, op: Opaque) -> None:
+        transforms(b, n, dtype, outer, inner, sign, table, load, store(op))
+
+    ins = [x] if table is None else [x, table]
+    modes = ["once", "buffer"][: len(ins)]
+    op = Opaque("fft", ins, modes, emit=emit, work=_work(n, outer * inner))
+    return g.opaque(op, outs)[0]
+
+
+def along_axis(
+    g: Graph, x: Node, n: int, dtype: str, lead: tuple[int, ...], trail: tuple[int, ...],
+    sign: int, element: Callable[[Builder, tuple[Index, ...], Index, tuple[Index, ...]], Pair],
+    out: tuple[tuple[int, ...], str],
+    put: Callable[[Builder, Node, tuple[Index, ...], Index, tuple[Index, ...], Pair], None],
+) -> Node:  # fmt: skip
+    """Transforms of length n of `element(b, lead index, entry, trail index)`; `put` writes."""
+    outer, inner = math.prod(lead), math.prod(trail)
+
+    def load(b: Builder, o: Index, i: Index, k: Index) -> Pair:
+        return element(b, b.unravel(o, lead), i, b.unravel(k, trail))
+
+    def write(op: Opaque) -> Store:
+        return lambda b, o, i, k, v: put(
+            b, op.outs[0], b.unravel(o, lead), i, b.unravel(k, trail), v
+        )
+
+    alone = inner == 1 and (n >= LONG or (n >= ALONE and outer < 4))
+    n1, n2 = halves(n) if alone else (1, 1)
+    if not alone or n2 < 4:
+        return _apply(g, x, n, dtype, outer, inner, sign, load, [out], write)
+    return _as_matrix(g, x, n1, n2, dtype, outer, sign, load, out, write)
+
+
+def _as_matrix(
+    g: Graph, x: Node, n1: int, n2: int, dtype: str, outer: int, sign: int, load: Load,
+    out: tuple[tuple[int, ...], str], write: Callable[[Opaque], Store],
+) -> Node:  # fmt: skip
+    part = part_dtype(dtype)
+    turns = _constant(g, matrix_roots(n1, n2, sign, dtype), part)
+    shape = (outer, 2, n1, n2)
+
+    def first_store(op: Opaque) -> Store:
+        slot = op.outs[0].slot
+        assert slot is not None
+
+        def put(b: Builder, o: Index, k1: Index, j2: Index, value: Pair) -> None:
+            root = read(turns, b, (0, k1, j2)), read(turns, b, (1, k1, j2))
+            for p, v in enumerate(cm.mul(b, value, root)):
+                store_slot(b, slot, shape, part, (o, p, k1, j2), v)
+
+        return put
+
+    def columns(b: Builder, o: Index, j1: Index, j2: Index) -> Pair:
+        return load(b, o, b.linear([(j1, n2), (j2, 1)]), 0)
+
+    middle = _apply(g, x, n1, dtype, outer, n2, sign, columns, [(shape, part)], first_store)
+
+    def rows(b: Builder, o: Index, j2: Index, k1: Index) -> Pair:
+        return read(middle, b, (o, 0, k1, j2)), read(middle, b, (o, 1, k1, j2))
+
+    def last_store(op: Opaque) -> Store:
+        put = write(op)
+        return lambda b, o, k2, k1, v: put(b, o, b.linear([(k1, 1), (k2, n1)]), 0, v)
+
+    node = _apply(g, middle, n2, dtype, outer, n1, sign, rows, [out], last_store)
+    assert node.source is not None
+    node.source.modes[0] = "buffer"
+    return node
+
+
+# --- the primitive ---
+def _either(b: Builder, x: Atom, y: Atom) -> Atom:
+    for one, other in ((x, y), (y, x)):
+        if isinstance(one, Const):
+            return one if one.value else other
+    return b.let("or", (x, y), "bool")
+
+
+def _complex(b: Builder, value: Any) -> Pair:
+    return value if isinstance(value, tuple) else (value, Const(0.0, value.dtype))
+
+
+def _complex_axis(g: Graph, x: Node, axis: int, sign: int, scale: float, dtype: str) -> Node:
+    shape = x.shape
+
+    def element(b: Builder, lead: Any, i: Index, trail: Any) -> Pair:
+        return _complex(b, read(x, b, (*lead, i, *trail)))
+
+    def put(b: Builder, out: Node, lead: Any, i: Index, trail: Any, v: Pair) -> None:
+        assert out.slot is not None
+        v = v if scale == 1.0 else _times(b, v, scale)
+        store_slot(b, out.slot, shape, dtype, (*lead, i, *trail), v)
+
+    lead, trail = shape[:axis], shape[axis + 1 :]
+    return along_axis(g, x, shape[axis], dtype, lead, trail, sign, element, (shape, dtype), put)
+
+
+def _real_axis(g: Graph, x: Node, dtype: str) -> Node:
+    """The last axis of real numbers; frequencies 0 .. n/2."""
+    *lead, n = x.shape
+    out = ((*lead, n // 2 + 1), dtype)
+    if n % 2 or n < 4:
+
+        def real(b: Builder, before: Any, i: Index, _: Any) -> Pair:
+            return _complex(b, read(x, b, (*before, i)))
+
+        def some(b: Builder, node: Node, before: Any, i: Index, _: Any, v: Pair) -> None:
+            assert node.slot is not None
+            inside = b.in_range(i, 0, n // 2 + 1)
+            here = b.to_index(b.atom(i), 0, n // 2)
+            store_slot(b, node.slot, node.shape, dtype, (*before, here), v, inside)
+
+        return along_axis(g, x, n, dtype, tuple(lead), (), -1, real, out, some)
+    h = n // 2
+
+    def pair(b: Builder, before: Any, i: Index, _: Any) -> Pair:
+        return read(x, b, (*before, b.mul(i, 2))), read(x, b, (*before, b.add(b.mul(i, 2), 1)))
+
+    def put(b: Builder, node: Node, before: Any, i: Index, _: Any, v: Pair) -> None:
+        assert node.slot is not None
+        store_slot(b, node.slot, node.shape, dtype, (*before, i), v)
+
+    z = along_axis(g, x, h, dtype, tuple(lead), (), -1, pair, ((*lead, h), dtype), put)
+    table = _constant(g, half_roots(n, -1, dtype), dtype)
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Pair:
+        # z_k and conj(z_-k) are even + i odd and even - i odd, the transforms of the even and of
+        # the odd entries; frequency k is even + root^k odd.
+        *before, k = idx
+        zero, end = b.in_range(k, 0, 1), b.in_range(k, h, h + 1)
+        here = b.select(end, b.dim(0), b.atom(k))
+        mirror = b.select(_either(b, zero, end), b.dim(0), b.atom(b.sub(h, k)))
+        x1 = read(z, b, (*before, b.to_index(here, 0, h - 1)))
+        x2 = read(z, b, (*before, b.to_index(mirror, 0, h - 1)))
+        x2 = (x2[0], b.let("neg", (x2[1],), x2[1].dtype))
+        even = _times(b, cm.add(b, x1, x2), 0.5)
+        odd = _turned(b, _times(b, cm.sub(b, x1, x2), 0.5), -1)
+        return cm.add(b, even, cm.mul(b, odd, read(table, b, (k,))))
+
+    rank = len(x.shape)
+    batch = tuple(range(rank - 1))
+    deps = [(z, (*batch, None)), (table, (rank - 1,))]
+    return g.pointwise(*out, deps, at, 12.0)  # type: ignore[arg-type]
+
+
+def _real_inverse(g: Graph, x: Node, n: int, dtype: str, scale: float) -> Node:
+    """Real numbers of the last axis, of frequencies 0 .. n/2."""
+    *lead, _ = x.shape
+    part, h = part_dtype(dtype), n // 2
+    out = ((*lead, n), part)
+    nothing = Const(0.0, part)
+
+    def freq(b: Builder, before: Any, k: Index) -> Pair:
+        return read(x, b, (*before, k))  # type: ignore[no-any-return]
+
+    def conj(b: Builder, v: Pair) -> Pair:
+        return v[0], b.let("neg", (v[1],), part)
+
+    if n % 2 or n < 4:
+
+        def whole(b: Builder, before: Any, i: Index, _: Any) -> Pair:
+            low = b.in_range(i, 0, h + 1)
+            k = b.select(low, b.atom(i), b.atom(b.sub(n, i)))
+            re, im = freq(b, before, b.to_index(k, 0, h))
+            im = b.select(low, im, b.let("neg", (im,), part))
+            alone = b.in_range(i, 0, 1)
+            if n % 2 == 0:
+                alone = _either(b, alone, b.in_range(i, h, h + 1))
+            return re, b.select(alone, nothing, im)
+
+        def real(b: Builder, node: Node, before: Any, i: Index, _: Any, v: Pair) -> None:
+            assert node.slot is not None
+            store_slot(b, node.slot, node.shape, part, (*before, i), _times(b, v, scale)[0])
+
+        return along_axis(g, x, n, dtype, tuple(lead), (), 1, whole, out, real)
+    table = _constant(g, half_roots(n, 1, dtype), dtype)
+
+    def packed(b: Builder, before: Any, k: Index, _: Any) -> Pair:
+        # even + i odd, whose inverse transform has the even entries as its real part.
+        x1, x2 = freq(b, before, k), conj(b, freq(b, before, b.sub(h, k)))
+        zero = b.in_range(k, 0, 1)
+        x1, x2 = ((v[0], b.select(zero, nothing, v[1])) for v in (x1, x2))
+        odd = cm.mul(b, cm.sub(b, x1, x2), read(table, b, (k,)))
+        return cm.add(b, cm.add(b, x1, x2), _turned(b, odd, 1))
+
+    def put(b: Builder, node: Node, before: Any, i: Index, _: Any, v: Pair) -> None:
+        assert node.slot is not None
+        for p, value in enumerate(_times(b, v, scale)):
+            at = (*before, b.add(b.mul(i, 2), p))
+            store_slot(b, node.slot, node.shape, part, at, value)
+
+    return along_axis(g, x, h, dtype, tuple(lead), (), 1, packed, out, put)
+
+
+@rule("fft")
+def _fft(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    (x,) = ins
+    kind, lengths = int(params["fft_type"]), tuple(params["fft_lengths"])
+    real = kind in (RFFT, IRFFT)
+    sizes = [*lengths[:-1], lengths[-1] // 2 if real and lengths[-1] % 2 == 0 else lengths[-1]]
+    if 0 in x.shape or any(n < 1 or radices(n) is None for n in (*sizes, lengths[-1])):
+        return NotImplemented
+    dtype = "c128" if part_dtype(x.dtype) == "f64" else "c64"
+    if x.dtype not in ("f32", "f64", "c64", "c128"):
+        return NotImplemented
+    rank, count = len(x.shape), len(lengths)
+    first = rank - count
+    scale = 1.0 / math.prod(lengths) if kind in (IFFT, IRFFT) else 1.0
+    sign = 1 if kind in (IFFT, IRFFT) else -1
+    axes = list(range(first, rank - 1 if real else rank))[::-1]
+    if kind == RFFT:
+        x = _real_axis(g, x, dtype)
+    for axis in axes:
+        last = scale if axis == axes[-1] and kind != IRFFT else 1.0
+        x = _complex_axis(g, x, axis, sign, last, dtype)
+    if kind == IRFFT:
+        x = _real_inverse(g, x, lengths[-1], dtype, scale)
+    return x
