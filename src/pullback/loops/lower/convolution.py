@@ -261,6 +261,7 @@ def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
         f.feature.w != 1,
         into if straight and finish.into else None,
         shared=conv.groups == 1,
+        fixed=True,
     )
 
 
@@ -276,12 +277,13 @@ def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
     tall = f.space[0] if len(f.space) == 2 else _Axis(1, 0, 0, 0, -1)
     wide = f.space[-1]
     step = tall.x or wide.extent  # from one line of positions to the next
-    # Lines of a block: as many columns as do well; the last block may repeat lines of the one
-    # before it.
-    lines = max(1, min(tall.extent, LONG // max(1, step)))
+    # Blocks of lines, as many columns as do well; the last block may repeat lines of the one before
+    # it.
     whole = conv.batch * conv.groups
-    if whole < IMAGES and f.depth * math.prod(f.shape) > SMALL:
-        lines = max(1, min(lines, -(-tall.extent * whole // IMAGES)))
+    parts = round(tall.extent * step / LONG)
+    if f.depth * math.prod(f.shape) > SMALL:
+        parts = max(parts, -(-IMAGES // whole))
+    lines = -(-tall.extent // max(1, min(parts, tall.extent)))
     blocks = -(-tall.extent // lines)
     n = (lines - 1) * step + wide.extent
     assert f.x.slot is not None
@@ -352,4 +354,5 @@ def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
         left_place,
         InPlace(slot.buf, base, (n, 1, 0), form),
         columns=(lines, wide.extent, step),
+        fixed=True,
     )

@@ -61,7 +61,8 @@ class Product:
     takes those of C, unless they go straight `into` a buffer: (buffer, base of the batch index,
     row stride). With `pairs` the numbers are complex: elements are pairs, and the in-place forms
     count reals. Where only some columns count, `columns` is (groups, how many of a group, from one
-    group to the next). `shared` says that B does not depend on the batch index.
+    group to the next). `shared` says that B does not depend on the batch index, `fixed` that
+    operands are read in place whatever their strides.
     """
 
     acc: str
@@ -80,6 +81,7 @@ class Product:
     pairs: bool = False
     columns: tuple[int, int, int] | None = None
     shared: bool = False
+    fixed: bool = False
 
 
 def _levels(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, int]]:
@@ -125,7 +127,7 @@ def in_place(
 
 def emit_product(b: Builder, p: Product) -> None:
     """The statements of a product."""
-    if p.left_place is not None and not _left_in_place(p):
+    if p.left_place is not None and not (p.fixed or _left_in_place(p)):
         p.left_place = None
     if p.right_place is not None and not _right_in_place(p):
         p.right_place = None
