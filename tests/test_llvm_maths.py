@@ -80,11 +80,16 @@ W = {
         1,
         1.2,
     ),
-    "log": (np.log, lambda r, t, h, b: np.r_[log_uniform(r, t, h), r.uniform(0.9, 1.1, 400)], 1, 1),
+    "log": (
+        np.log,
+        lambda r, t, h, b: np.r_[log_uniform(r, t, h), r.uniform(0.9, 1.1, 400)],
+        1.2,
+        1,
+    ),
     "log1p": (
         np.log1p,
         lambda r, t, h, b: np.r_[r.uniform(-0.999, 3, 400), signed(r, log_uniform(r, t, 0.5))],
-        1,
+        2,  # JAX's function, to the bit: tests/test_random.py
         1.2,
     ),
     "logistic": (lambda x: 1 / (1 + np.exp(-x)), lambda r, t, h, b: r.uniform(-b, 40, 400), 2, 2),
@@ -293,9 +298,10 @@ def test_special_functions(isa, name, reference, low, high):
     y = x.astype("f4")
     if name == "erfc":
         y = y[y < 9]
-    np.testing.assert_allclose(
-        run(name, "f32", y, target=isa), reference(y.astype("f8")), rtol=5e-7, atol=1e-7
-    )
+    at = y.astype("f8")
+    if name == "erf_inv":  # of the number whose square is the rounded one: JAX's function
+        at = np.copysign(np.sqrt((y * y).astype("f8")), at)
+    np.testing.assert_allclose(run(name, "f32", y, target=isa), reference(at), rtol=5e-7, atol=1e-7)
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from ..core.trace import Tracer, current_trace
 from .convert import convert_element_type_p
-from .elementwise import eq_p, ne_p
+from .elementwise import eq_p, mul_p, ne_p
 from .layout import broadcast_in_dim, reshape, squeeze, transpose
 from .reductions import reduce_and, reduce_or
 from .shape import index_in_dim, slice_in_dim
@@ -341,6 +341,8 @@ def wrap_results(outs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
 # Primitives that make or read the words of keys: rule(avals, *operands, **params) on base
 # arrays, giving base arrays; `avals` are the types before lowering.
 physical_rules: dict[Any, Callable[..., Any]] = {}
+# Those of sums, whose rules are also given the factors of the first operand, if it is a product.
+rules_of_sums: set[Any] = set()
 
 
 def has_keys(jaxpr: Jaxpr) -> bool:
@@ -403,9 +405,20 @@ def _eval_physical(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Any]:
     def read(v: Any) -> Any:
         return base_array(v.val) if isinstance(v, Literal) else env[v]
 
+    products: dict[Any, JaxprEqn] = {}
     for eqn in jaxpr.eqns:
+        if eqn.primitive is mul_p:
+            products[eqn.outvars[0]] = eqn
         with source.using(eqn.source_info):
-            outs = _lower_eqn(eqn, [read(v) for v in eqn.invars])
+            args = [read(v) for v in eqn.invars]
+            product = None
+            if eqn.primitive in rules_of_sums and not isinstance(eqn.invars[0], Literal):
+                product = products.get(eqn.invars[0])
+            if product is None:
+                outs = _lower_eqn(eqn, args)
+            else:
+                avals, factors = [v.aval for v in eqn.invars], [read(v) for v in product.invars]
+                outs = [physical_rules[eqn.primitive](avals, *args, factors=factors)]
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 

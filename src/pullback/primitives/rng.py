@@ -15,11 +15,19 @@ import numpy as np
 from .. import config, dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
-from .builders import align_batch
+from .builders import align_batch, jvp_of, nary_batch
 from .common import broadcast_dims, canonical_shape, requested_dtype, size_of, zero_of
 from .convert import convert_element_type
-from .elementwise import add, bitwise_or, bitwise_xor, mul, shift_left, shift_right_logical
-from .keys import PRNGImpl, find_impl, is_key_aval, key_aval, physical_rules, register_prng
+from .elementwise import add, add_p, bitwise_or, bitwise_xor, mul, shift_left, shift_right_logical
+from .keys import (
+    PRNGImpl,
+    find_impl,
+    is_key_aval,
+    key_aval,
+    physical_rules,
+    register_prng,
+    rules_of_sums,
+)  # fmt: skip
 from .layout import (
     broadcast_in_dim,
     broadcasted_iota,
@@ -217,6 +225,55 @@ def random_unwrap(keys: Any) -> Any:
 def random_clone(keys: Any) -> Any:
     """The same keys, not yet consumed."""
     return random_clone_p.bind(keys)
+
+
+# --- numbers in a range ---
+def _fma_aval(x: Any, y: Any, z: Any) -> ShapedArray:
+    return ShapedArray(broadcast_dims("fused_multiply_add", [a.shape for a in (x, y, z)]), x.dtype)
+
+
+# x * y + z, rounded once where the processor can. Only the lowering of programs on keys makes it.
+fused_multiply_add_p: Primitive = Primitive(
+    "fused_multiply_add",
+    abstract_eval=_fma_aval,
+    jvp=jvp_of(
+        lambda: fused_multiply_add_p,
+        lambda t, out, x, y, z: mul(t, y),
+        lambda t, out, x, y, z: mul(x, t),
+        lambda t, out, x, y, z: t,
+    ),
+    transpose=No.NOT_LINEAR,
+    batch=nary_batch(lambda: fused_multiply_add_p),
+    register=False,
+)
+
+
+def _contracted_jvp(primals: Any, tangents: Any) -> Any:
+    return contracted_add_p.bind(*primals), add_p.rule("jvp")(primals, tangents)[1]
+
+
+# The sum of a product and another number: an `add`, whose lowering takes the product's factors
+# for one fused_multiply_add. JAX's compiler does the same to uniform numbers in a range.
+contracted_add_p: Primitive = Primitive(
+    "add",
+    abstract_eval=lambda x, y: add_p.rule("abstract_eval")(x, y),
+    jvp=_contracted_jvp,
+    transpose=lambda ct, x, y: add_p.rule("transpose")(ct, x, y),
+    batch=nary_batch(lambda: contracted_add_p),
+    register=False,
+)
+
+
+def _contracted_physical(avals: Any, x: Any, y: Any, *, factors: Any = None) -> Any:
+    """`factors`: those of x, if x is a product."""
+    dtype = typeof(x).dtype
+    if factors is None or dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+        return add_p.bind(x, y)
+    return fused_multiply_add_p.bind(*factors, y)
+
+
+physical_rules[contracted_add_p] = _contracted_physical
+rules_of_sums.add(contracted_add_p)
 
 
 # --- threefry ---

@@ -13,11 +13,12 @@ import numpy as np
 from .. import config, dtypes
 from ..api.jit import jit
 from ..core.avals import typeof
-from ..errors import KeyReuseError
+from ..errors import KeyReuseError, TypePromotionError
 from ..primitives import keys as key_types
 from ..primitives import rng
-from ..primitives.common import canonical_shape, requested_dtype
+from ..primitives.common import as_array, canonical_shape, requested_dtype
 from ..primitives.convert import convert_element_type
+from ..primitives.elementwise import div
 from ..primitives.layout import broadcast_in_dim, broadcast_shapes, squeeze
 from ..primitives.shape import slice as lax_slice
 
@@ -207,9 +208,34 @@ def result_shape(name: str, shape: Any, *params: Any) -> tuple[Any, ...]:
     return shape  # type: ignore[no-any-return]
 
 
+def check_safe(name: str, dtype: Any, *params: Any) -> None:
+    """Raises TypePromotionError for a parameter that the distribution's dtype cannot hold."""
+    for p in params:
+        own = typeof(p).dtype
+        if dtypes.result_type(p, dtype) != dtype:
+            raise TypePromotionError(
+                f"In arguments to {name}, cannot safely cast argument of type {own} to {dtype}"
+            )
+
+
 def as_dtype(x: Any, dtype: Any) -> Any:
     """A parameter in the distribution's dtype."""
     return convert_element_type(x, dtype)
+
+
+def promoted(x: Any, y: Any) -> tuple[Any, Any]:
+    """Two values in their common dtype; the second, a parameter, in the first one's shape."""
+    d = dtypes.result_type(x, y)
+    y = convert_element_type(y, d)
+    return convert_element_type(x, d), spread(y, typeof(x).shape) if typeof(y).ndim else y
+
+
+def reciprocal(p: Any) -> Any:
+    """1 / p, in p's own dtype if it is a float."""
+    p = as_array(p)
+    if not dtypes.is_float(typeof(p).dtype):
+        p = convert_element_type(p, dtypes.default_float())
+    return div(scalar(1, typeof(p).dtype), p)
 
 
 def spread(x: Any, shape: Sequence[Any]) -> Any:

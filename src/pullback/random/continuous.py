@@ -33,8 +33,11 @@ from ..primitives.layout import reduce_sum
 from ..primitives.maths import erf, erf_inv, exp, log1p, sqrt, tan
 from .base import (
     as_dtype,
+    check_safe,
     consume,
     float_dtype,
+    promoted,
+    reciprocal,
     result_shape,
     scalar,
     split_list,
@@ -163,6 +166,7 @@ def pareto(
     """Pareto numbers of shape parameter `b`."""
     typed = consume("pareto", key)
     d = float_dtype("pareto", dtype)
+    check_safe("pareto", d, as_array(b))
     return _pareto(typed, b, shape=result_shape("pareto", shape, as_array(b)), dtype=d)
 
 
@@ -178,6 +182,7 @@ def rayleigh(
     """Rayleigh numbers of a scale."""
     typed = consume("rayleigh", key)
     d = float_dtype("rayleigh", dtype)
+    check_safe("rayleigh", d, as_array(scale))
     return _rayleigh(typed, scale, shape=result_shape("rayleigh", shape, as_array(scale)), dtype=d)
 
 
@@ -204,8 +209,8 @@ def weibull_min(
 @static_jit("shape", "dtype")
 def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: Any) -> Any:
     u = _uniform(key, 0, 1, shape=shape, dtype=dtype)
-    power = div(scalar(1, dtype), as_dtype(concentration, dtype))
-    return mul(pow(neg(log1p(neg(u))), _like(power, shape)), _like(as_dtype(scale, dtype), shape))
+    power = pow(*promoted(neg(log1p(neg(u))), reciprocal(concentration)))
+    return mul(*promoted(power, scale))
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -239,8 +244,8 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any
     first, second = split_list(key, 2)
     lengths = _maxwell(first, shape=full, dtype=dtype)
     signs = as_dtype(_rademacher(second, shape=full, dtype=dtypes.default_int()), dtype)
-    moved = mul(mul(signs, lengths), spread(as_dtype(scale, dtype), full))
-    return add(moved, spread(as_dtype(loc, dtype), full))
+    moved = mul(*promoted(mul(signs, lengths), scale))
+    return add(*promoted(moved, loc))
 
 
 _ONE = np.float32(1.0)
@@ -256,6 +261,7 @@ def lognormal(
 ) -> Any:
     """exp of normal numbers of standard deviation `sigma`."""
     d = float_dtype("lognormal", dtype)
+    check_safe("lognormal", d, as_array(sigma))
     shape = result_shape("lognormal", shape, as_array(sigma))
     scaled = mul(normal(key, shape, d), _like(as_dtype(sigma, d), shape))
     return exp(scaled)
@@ -274,6 +280,7 @@ def triangular(
     """Triangular numbers between `left` and `right` with the given mode."""
     typed = consume("triangular", key)
     d = float_dtype("triangular", dtype)
+    check_safe("triangular", d, *map(as_array, (left, mode, right)))
     shape = result_shape("triangular", shape, *map(as_array, (left, mode, right)))
     left, mode, right = (spread(as_dtype(x, d), shape) for x in (left, mode, right))
     fall = div(sub(mode, left), sub(right, left))
@@ -289,6 +296,7 @@ def wald(
     """Wald (inverse Gaussian) numbers of scale 1."""
     typed = consume("wald", key)
     d = float_dtype("wald", dtype)
+    check_safe("wald", d, as_array(mean))
     return _wald(typed, mean, shape=result_shape("wald", shape, as_array(mean)), dtype=d)
 
 

@@ -12,6 +12,7 @@ matters. Rare functions of f32 are computed in f64. Accuracy is tested in tests/
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Callable, Sequence
 
@@ -127,11 +128,28 @@ def exp_parts(b: Builder, x: Val, low: Val | None = None) -> tuple[Val, Val]:
     return b.fma(r * r, horner(b, r, table("EXP", x)), r), k
 
 
+_LN2_CEPHES = (0.693359375, -2.12194440e-4)  # their sum
+
+# float32: Cephes's polynomial and its splitting of ln 2, which XLA has too: JAX's bits.
+_EXP_CEPHES = (
+    5.0000001201e-1, 1.6666665459e-1, 4.1665795894e-2, 8.3334519073e-3, 1.3981999507e-3,
+    1.9875691500e-4,
+)  # fmt: skip
+
+
+def _exp_parts_f32(b: Builder, x: Val) -> tuple[Val, Val]:
+    n, k = nearest(b, x, K.LOG2E[0])
+    r = b.fma(-n, _LN2_CEPHES[0], x)
+    r = b.fma(-n, _LN2_CEPHES[1], r)
+    return b.fma(horner(b, r, _EXP_CEPHES), r * r, r), k
+
+
 _EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 
 
 def exp(b: Builder, x: Val) -> Val:
-    p, k = exp_parts(b, clamp(b, x, *_EXP_RANGE[x.t]))
+    parts = _exp_parts_f32 if x.t == "float" else exp_parts
+    p, k = parts(b, clamp(b, x, *_EXP_RANGE[x.t]))
     return scale_by(b, p + 1.0, k)
 
 
@@ -189,22 +207,64 @@ def _log_sum(b: Builder, e: Val, m: Val, extra: Val | None = None) -> Val:
     return b.fma(e, hi, f - (inner - tail))
 
 
+# float32 logarithms are those of Moshier's Cephes library, in the order of operations that XLA has
+# on CPUs, so that random numbers made of logarithms are JAX's to the bit. Within 1.2 ulp.
+_LOG_CEPHES = (
+    (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1),
+    (-1.2420140846e-1, 1.4249322787e-1, -1.6668057665e-1),
+    (2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
+)
+_LOG1P_P = (
+    2.0039553499201281259648e1, 5.7112963590585538103336e1, 6.0949667980987787057556e1,
+    2.9911919328553073277375e1, 6.5787325942061044846969, 4.9854102823193375972212e-1,
+    4.5270000862445199635215e-5,
+)  # fmt: skip
+_LOG1P_Q = (
+    6.0118660497603843919306e1, 2.1642788614495947685003e2, 3.0909872225312059774938e2,
+    2.2176239823732856465394e2, 8.3047565967967209469434e1, 1.5062909083469192043167e1, 1.0,
+)  # fmt: skip
+
+
+def _log_sum_f32(b: Builder, e: Val, m: Val) -> Val:
+    """e ln 2 + log(m)."""
+    hi, lo = _LN2_CEPHES
+    r = m - 1.0
+    z = r * r
+    cube = z * r
+    first, second, third = (b.fma(b.fma(r, c0, c1), r, c2) for c0, c1, c2 in _LOG_CEPHES)
+    y = b.fma(b.fma(first, cube, second), cube, third)
+    y = b.fma(y, cube, e * lo)
+    return b.fma(e, hi, b.fma(z, -0.5, r) + y)
+
+
+def _log1p_small_f32(b: Builder, x: Val) -> Val:
+    """log(1 + x) for |x| < sqrt(2) - 1."""
+    z = x * x
+    ratio = horner(b, x, _LOG1P_P) / horner(b, x, _LOG1P_Q)
+    return x + b.fma(z, -0.5, (x * z) * ratio)
+
+
 def log(b: Builder, x: Val) -> Val:
     s = SHAPES[x.t]
     tiny = x < s.least
     up = float(s.mantissa + 2)
     e, m = _log_split(b, b.select(tiny, x * 2.0**up, x))
-    result = _log_sum(b, b.select(tiny, e - up, e), m)
+    total = _log_sum_f32 if x.t == "float" else _log_sum
+    result = total(b, b.select(tiny, e - up, e), m)
     odd = b.select(x.eq(0.0), -INF, b.select(x.eq(INF), INF, NAN, like=x.t), like=x.t)
     return b.select((x > 0.0) & (x < INF), result, odd)
 
 
 def log1p(b: Builder, x: Val) -> Val:
-    """log of u = 1 + x, corrected by what the addition lost."""
+    """log of u = 1 + x; in float64 corrected by what the addition lost."""
     u = x + 1.0
-    lost = b.select(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) / u
     e, m = _log_split(b, u)
-    result = _log_sum(b, e, m, lost)
+    if x.t == "float":
+        small = b.fabs(x) < math.sqrt(2) - 1
+        result = b.select(small, _log1p_small_f32(b, x), _log_sum_f32(b, e, m))
+    else:
+        lost = b.select(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) / u
+        result = _log_sum(b, e, m, lost)
     odd = b.select(x.eq(-1.0), -INF, b.select(x.eq(INF), INF, NAN, like=x.t), like=x.t)
     result = b.select((x > -1.0) & (x < INF), result, odd)
     return b.select(x.eq(0.0), x, result)

@@ -48,7 +48,28 @@ def _erf_near(b: Builder, x: Val) -> Val:
     return b.fma(x, horner(b, z, table("ERF", x)), x)
 
 
+# A rational function in x^2, as Eigen and XLA have it; +-1 from 3.8325 on. Within 5 ulp, and what
+# truncated normal numbers and JAX's gelu are made of, to the bit.
+_ERF_P = (
+    1.128379143519084, 0.18520832239976145, 0.050955695062380861, 0.0034082910107109506,
+    0.00022905065861350646,
+)  # fmt: skip
+_ERF_Q = (
+    1.0, 0.49746925110067538, 0.11098505178285362, 0.014070470171167667, 0.0010179625278914885,
+    0.000023547966471313185, -1.1791602954361697e-7,
+)  # fmt: skip
+_ERF_ONE = 3.832506856900711848
+
+
+def _erf_f32(b: Builder, x: Val) -> Val:
+    near = maths.clamp(b, x, -_ERF_ONE, _ERF_ONE)
+    z = near * near
+    return near * horner(b, z, _ERF_P) / horner(b, z, _ERF_Q)
+
+
 def erf(b: Builder, x: Val) -> Val:
+    if x.t == "float":
+        return _erf_f32(b, x)
     a = b.fabs(x)
     far = b.copysign(1.0 - _erfc_positive(b, a), x)
     return b.select(a < 1.0, _erf_near(b, x), far)
@@ -61,8 +82,31 @@ def erfc(b: Builder, x: Val) -> Val:
     return b.select(a < 0.5, 1.0 - _erf_near(b, x), far)
 
 
+# Giles, "Approximating the erfinv function", GPU Computing Gems 2 (2011), single precision.
+_ERFINV_CENTRE = (
+    1.50140941, 0.246640727, -0.00417768164, -0.00125372503, 0.00021858087, -4.39150654e-06,
+    -3.5233877e-06, 3.43273939e-07, 2.81022636e-08,
+)  # fmt: skip
+_ERFINV_TAIL = (
+    2.83297682, 1.00167406, 0.00943887047, -0.0076224613, 0.00573950773, -0.00367342844,
+    0.00134934322, 0.000100950558, -0.000200214257,
+)  # fmt: skip
+
+
+def _erf_inv_f32(b: Builder, x: Val) -> Val:
+    """Giles's polynomials in w = -log(1 - x^2), x^2 rounded: what JAX's normal numbers are made
+    of, to the bit. Within 3 ulp of erf_inv of the number whose square is the rounded one.
+    """
+    w = -maths.log1p(b, -(x * x))
+    s = b.sqrt(b.select(w < 1.0, 1.0, w, like=x.t))
+    ratio = b.select(w < 5.0, horner(b, w - 2.5, _ERFINV_CENTRE), horner(b, s - 3.0, _ERFINV_TAIL))
+    return b.select(b.fabs(x).eq(1.0), b.copysign(INF, x), ratio * x)
+
+
 def erf_inv(b: Builder, x: Val) -> Val:
     """x times a polynomial in w = -log(1 - x^2), in the tails in sqrt(w)."""
+    if x.t == "float":
+        return _erf_inv_f32(b, x)
     a = b.fabs(x)
     w = -log(b, (1.0 - a) * (1.0 + a))
     s = b.sqrt(b.select(w < 1.0, 1.0, w, like=x.t))
@@ -71,8 +115,7 @@ def erf_inv(b: Builder, x: Val) -> Val:
         horner(b, w - 3.0, table("ERFINV_A", x)),
         horner(b, s - 3.25, table("ERFINV_B", x)),
     )
-    if x.t == "double":
-        ratio = b.select(w < 16.5, ratio, horner(b, s - 5.0, K.ERFINV_C_F64))
+    ratio = b.select(w < 16.5, ratio, horner(b, s - 5.0, K.ERFINV_C_F64))
     return b.select(a.eq(1.0), b.copysign(INF, x), ratio * x)
 
 

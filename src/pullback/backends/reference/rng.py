@@ -99,3 +99,10 @@ def rng_uniform(a: Any, b: Any, *, shape: Any) -> Any:
     if a.dtype.kind in "iu":
         return generator.integers(a, b, size=shape, dtype=a.dtype)
     return (a + (b - a) * generator.random(shape)).astype(a.dtype)
+
+
+@rule(rng.fused_multiply_add_p)
+def fused_multiply_add(x: Any, y: Any, z: Any) -> Any:
+    """Rounded once, in the next wider type."""
+    wide = np.float64 if x.dtype.itemsize < 8 else np.longdouble
+    return (np.multiply(x, y, dtype=wide) + z).astype(x.dtype)

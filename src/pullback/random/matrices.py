@@ -1,0 +1,126 @@
+"""Vectors and matrices: the multivariate normal distribution, and orthogonal matrices."""
+
+from __future__ import annotations
+
+import operator
+from typing import Any
+
+from ..core.avals import typeof
+from ..numpy import linalg as np_linalg
+from ..numpy.einsum import einsum
+from ..numpy.products import diagonal
+from ..numpy.util import promote_dtypes_inexact
+from ..primitives.common import canonical_shape
+from ..primitives.elementwise import add, mul, sign
+from ..primitives.layout import broadcast_in_dim, broadcast_shapes, transpose
+from ..primitives.maths import sqrt
+from .base import consume, float_dtype, promoted, static_jit
+from .continuous import _normal, _normal_dtype  # type: ignore[attr-defined]
+
+_METHODS = ("cholesky", "eigh", "svd")
+
+
+def multivariate_normal(
+    key: Any,
+    mean: Any,
+    cov: Any,
+    shape: Any = None,
+    dtype: Any = None,
+    method: str = "cholesky",
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Vectors with a normal distribution of mean `mean`, (..., n), and covariance `cov`,
+    (..., n, n).
+
+    `shape` is that of the batch, without the last axis. `method` says how the covariance is
+    factored: "cholesky" (fastest; nan unless `cov` is positive definite), "eigh" or "svd".
+    """
+    typed = consume("multivariate_normal", key)
+    d = float_dtype("multivariate_normal", dtype)
+    if method not in _METHODS:
+        raise ValueError(f"method must be one of {set(_METHODS)}, got {method!r}")
+    mean, cov = promote_dtypes_inexact(mean, cov)
+    m, c = typeof(mean), typeof(cov)
+    name = "multivariate_normal requires"
+    if m.ndim < 1:
+        raise ValueError(f"{name} mean.ndim >= 1, got mean.ndim == {m.ndim}")
+    if c.ndim < 2:
+        raise ValueError(f"{name} cov.ndim >= 2, got cov.ndim == {c.ndim}")
+    n = m.shape[-1]
+    if c.shape[-2:] != (n, n):
+        raise ValueError(
+            f"{name} cov.shape == (..., n, n) for n={n}, but got cov.shape == {c.shape}."
+        )
+    batch = broadcast_shapes(m.shape[:-1], c.shape[:-2])
+    if shape is not None:
+        shape = canonical_shape(shape)
+        if broadcast_shapes(shape, batch) != shape:
+            raise ValueError(
+                f"{name} a shape that the batch axes of mean and cov, {batch}, broadcast to; got "
+                f"shape={shape}"
+            )
+        batch = shape
+    return _multivariate_normal(typed, mean, cov, shape=batch, dtype=d, method=method)
+
+
+@static_jit("shape", "dtype", "method")
+def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, method: str) -> Any:
+    if method == "cholesky":
+        factor = np_linalg.cholesky(cov)
+    elif method == "svd":
+        vectors, values, _ = np_linalg.svd(cov)
+        factor = mul(vectors, _rows(sqrt(_middle(values)), typeof(vectors).shape))
+    else:
+        values, vectors = np_linalg.eigh(cov)
+        factor = mul(vectors, _rows(sqrt(_middle(values)), typeof(vectors).shape))
+    n = typeof(mean).shape[-1]
+    normals = _normal(key, shape=(*shape, n), dtype=dtype)
+    out = einsum("...ij,...j->...i", factor, normals)
+    return add(*promoted(out, mean))
+
+
+def _middle(x: Any) -> Any:
+    """(..., n) as (..., 1, n)."""
+    shape = typeof(x).shape
+    last = len(shape) - 1
+    return broadcast_in_dim(x, (*shape[:-1], 1, shape[-1]), (*range(last), last + 1))
+
+
+def _rows(x: Any, shape: Any) -> Any:
+    """(..., 1, n) spread over the rows of (..., m, n)."""
+    return broadcast_in_dim(x, shape, tuple(range(len(shape))))
+
+
+def orthogonal(
+    key: Any,
+    n: int,
+    shape: Any = (),
+    dtype: Any = None,
+    m: int | None = None,
+    *,
+    out_sharding: Any = None,
+) -> Any:
+    """Matrices of shape (*shape, n, m) with orthonormal columns (rows, if m > n), evenly
+    distributed; unitary ones for a complex dtype.
+
+    Method: the QR factors of normal numbers, signs fixed (Mezzadri, "How to generate random
+    matrices from the classical compact groups", Notices of the AMS 54, 2007).
+    """
+    typed = consume("orthogonal", key)
+    d = _normal_dtype(dtype)
+    n = operator.index(n)
+    m = n if m is None else operator.index(m)
+    if n < 0 or m < 0:
+        raise ValueError(f"orthogonal: negative dimensions are not allowed, got n={n} and m={m}")
+    return _orthogonal(typed, n=n, m=m, shape=canonical_shape(shape), dtype=d)
+
+
+@static_jit("n", "m", "shape", "dtype")
+def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
+    size = (*shape, n, m) if n > m else (*shape, m, n)
+    q, r = np_linalg.qr(_normal(key, shape=size, dtype=dtype))
+    signs = sign(diagonal(r, 0, -2, -1))
+    out = mul(q, _rows(_middle(signs), size))
+    lead = len(shape)
+    return transpose(out, (*range(lead), lead + 1, lead)) if m > n else out
