@@ -229,6 +229,7 @@ class JitWrapped:
     def _infer(self, args: Any, kwargs: dict[str, Any]) -> tuple[TracedCall, list[Any], Any]:
         statics, dynamic, dynamic_kw, static_kw = self._split(args, kwargs)
         leaves, in_tree = tree.flatten((tuple(dynamic), dynamic_kw))
+        leaves = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in leaves]
         avals = checked_avals(self._fun, leaves, args, kwargs)
         refs = self._refs(leaves, args, kwargs)
         key = (statics, in_tree, tuple(avals), trace_context())
