@@ -11,13 +11,13 @@ Every name below is internal: most of these functions take raw addresses.
 from __future__ import annotations
 
 import ctypes
+import gc
 import os
 import platform
 import struct
 import sys
 import weakref
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from pullback.backends.llvm.cache import disk_cache, kernel_key
@@ -128,11 +128,10 @@ def _unsupported() -> str:
 def _source_key() -> str:
     """Identifies the files that write the code, so that a cached image needs no text to be written
     at all."""
-    here = Path(__file__).parent
-    stats = ((p.name, p.stat()) for p in sorted(here.glob("native*.py")))
-    return (
-        f"runtime {sys.version_info[:2]} {[(name, s.st_size, s.st_mtime_ns) for name, s in stats]}"
-    )
+    with os.scandir(os.path.dirname(os.path.abspath(__file__))) as listing:
+        ours = (e for e in listing if e.name.startswith("native") and e.name.endswith(".py"))
+        stats = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in ours)
+    return f"runtime {sys.version_info[:2]} {stats}"
 
 
 def _image() -> Image:
@@ -325,7 +324,10 @@ def _self_test(native: Native) -> None:
     pin = f["pin"](a)
     checks += [a._pins == 1, memoryview(pin).nbytes == 12]
     del pin
+    link = ctypes.c_uint64.from_address(id(a) + L.GC_NEXT)
+    checks += [link.value == 0 and not gc.is_tracked(a)]
     a.note, watch = [a], weakref.ref(a)
+    checks += [link.value != 0 and gc.is_tracked(a)]
     block = f["steal"](a)
     checks += [a._pins == 0, watch() is a, block != 0, a._state == L.DELETED]
     native.free(block, 12)

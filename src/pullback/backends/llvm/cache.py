@@ -12,7 +12,6 @@ and rewritten.
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import stat
 import struct
@@ -20,17 +19,20 @@ import sys
 import threading
 import time
 from functools import lru_cache
-from hashlib import blake2b
-from pathlib import Path
 
 from pullback.backends.llvm.link import llvmlite_version
 from pullback.backends.llvm.loader import Image
 from pullback.forking import renewed
 
+try:  # without the cryptography that hashlib brings along
+    from _blake2 import blake2b
+except ImportError:
+    from hashlib import blake2b
+
 __all__ = ["ABI_VERSION", "DiskCache", "disk_cache", "kernel_key"]
 
 ABI_VERSION = 1  # of docs/contract.md and of the entries' layout
-_MAGIC = b"PBKIMG02"
+_MAGIC = b"PBKIMG03"
 _SUFFIX = ".kernel"
 _TOUCH_AFTER = 3600.0
 _SWEEP_EVERY = 64
@@ -40,12 +42,13 @@ _SWEEP_EVERY = 64
 def _source_key() -> str:
     """Identifies the compiler that wrote an entry: our files' sizes and times, the ABI and
     llvmlite's version."""
-    here = Path(__file__).parent
+    here = os.path.dirname(os.path.abspath(__file__))
+    loops = os.path.join(os.path.dirname(os.path.dirname(here)), "loops")
     parts = [f"abi{ABI_VERSION}", llvmlite_version()]
-    loops = here.parent.parent / "loops"
-    for path in (*sorted(here.glob("*.py")), loops / "ir.py", loops / "ops.py", loops / "canon.py"):
-        info = path.stat()
-        parts.append(f"{path.name}:{info.st_size}:{info.st_mtime_ns}")
+    with os.scandir(here) as listing:
+        files = [(e.name, e.stat()) for e in listing if e.name.endswith(".py")]
+    files += [(n, os.stat(os.path.join(loops, n))) for n in ("ir.py", "ops.py", "canon.py")]
+    parts += [f"{name}:{info.st_size}:{info.st_mtime_ns}" for name, info in sorted(files)]
     return "|".join(parts)
 
 
@@ -60,14 +63,9 @@ def kernel_key(text: str, target_key: str, options: str = "") -> str:
 
 
 def _pack(image: Image) -> bytes:
-    header = json.dumps(
-        {
-            "symbols": image.symbols,
-            "absolute": image.absolute,
-            "kind": image.kind,
-            "quick": image.quick,
-        }
-    ).encode()
+    symbols = " ".join(f"{name} {offset}" for name, offset in image.symbols.items())
+    absolute = " ".join(map(str, image.absolute))
+    header = "\n".join((image.kind, str(int(image.quick)), symbols, absolute)).encode()
     body = struct.pack("<I", len(header)) + header + image.data
     return _MAGIC + blake2b(body, digest_size=16).digest() + body
 
@@ -80,13 +78,14 @@ def _unpack(raw: bytes) -> Image | None:
     ):
         return None
     (size,) = struct.unpack_from("<I", raw, 24)
-    header = json.loads(raw[28 : 28 + size])
+    kind, quick, symbols, absolute = raw[28 : 28 + size].decode().split("\n")
+    words = symbols.split()
     return Image(
         raw[28 + size :],
-        header["symbols"],
-        tuple(header["absolute"]),
-        header["kind"],
-        header["quick"],
+        dict(zip(words[::2], map(int, words[1::2]), strict=True)),
+        tuple(map(int, absolute.split())),
+        kind,
+        quick == "1",
     )
 
 
@@ -94,8 +93,8 @@ class DiskCache:
     """A directory of images. Every failure of the file system means only that a kernel is compiled
     again."""
 
-    def __init__(self, directory: Path, limit: int) -> None:
-        self.directory = directory
+    def __init__(self, directory: str | os.PathLike[str], limit: int) -> None:
+        self.directory = os.fspath(directory)
         self.limit = limit
         self.hits = self.misses = self.writes = 0
         self._lock = renewed(threading.Lock())
@@ -108,7 +107,7 @@ class DiskCache:
 
     def _prepare(self) -> bool:
         try:
-            self.directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+            _make_directory(self.directory)
             info = os.lstat(self.directory)
             if not stat.S_ISDIR(info.st_mode):
                 return False
@@ -125,7 +124,7 @@ class DiskCache:
         """The image of a key, or None."""
         if not self._ready():
             return None
-        path = self.directory / (key + _SUFFIX)
+        path = os.path.join(self.directory, key + _SUFFIX)
         try:
             with open(path, "rb") as f:
                 info = os.fstat(f.fileno())
@@ -149,14 +148,16 @@ class DiskCache:
         if not self._ready():
             return
         try:
-            name = self.directory / f".new-{os.getpid()}-{threading.get_ident()}-{key[:8]}"
+            name = os.path.join(
+                self.directory, f".new-{os.getpid()}-{threading.get_ident()}-{key[:8]}"
+            )
             handle = os.open(
                 name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | getattr(os, "O_BINARY", 0), 0o600
             )
             try:
                 with os.fdopen(handle, "wb") as f:
                     f.write(_pack(image))
-                os.replace(name, self.directory / (key + _SUFFIX))
+                os.replace(name, os.path.join(self.directory, key + _SUFFIX))
             except BaseException:
                 with contextlib.suppress(OSError):
                     os.unlink(name)
@@ -191,16 +192,29 @@ class DiskCache:
             return
 
 
-def _default_directory() -> Path:
+def _make_directory(path: str) -> None:
+    """Makes a directory of ours alone, and those it is in."""
+    parent = os.path.dirname(os.path.abspath(path))
+    os.makedirs(parent, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(path, 0o700)
+
+
+def _home(*parts: str) -> str:
+    """A path in the user's home directory; RuntimeError where there is none."""
+    home = os.path.expanduser("~")
+    if not os.path.isabs(home):
+        raise RuntimeError("no home directory")
+    return os.path.join(home, *parts)
+
+
+def _default_directory() -> str:
     if sys.platform == "win32":
-        return (
-            Path(os.environ.get("LOCALAPPDATA", str(Path.home() / "AppData" / "Local")))
-            / "pullback"
-            / "kernels"
-        )
-    base = os.environ.get("XDG_CACHE_HOME", "")
-    root = Path(base) if os.path.isabs(base) else Path.home() / ".cache"
-    return root / "pullback" / "kernels"
+        root = os.environ.get("LOCALAPPDATA") or _home("AppData", "Local")
+    else:
+        base = os.environ.get("XDG_CACHE_HOME", "")
+        root = base if os.path.isabs(base) else _home(".cache")
+    return os.path.join(root, "pullback", "kernels")
 
 
 _caches: dict[tuple[str, str], DiskCache] = {}
@@ -217,7 +231,7 @@ def disk_cache() -> DiskCache | None:
     cache = _caches.get((directory, size))
     if cache is None:
         try:
-            path = Path(directory).expanduser() if directory else _default_directory()
+            path = os.path.expanduser(directory) if directory else _default_directory()
         except RuntimeError:  # no home directory
             return None
         limit = int(size) if size.isdigit() else 512 << 20

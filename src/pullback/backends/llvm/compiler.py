@@ -8,13 +8,12 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, TypeVar
 
 from pullback.backends.llvm import link, loader, os_shim
 from pullback.backends.llvm.analysis import has, walk
+from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
 from pullback.backends.llvm.convert import from_memory, memory_type
@@ -36,8 +35,6 @@ __all__ = [
     "kernel_compile_count", "load_text",
 ]  # fmt: skip
 
-T = TypeVar("T")
-_COMPILER_THREADS = 8
 _KEEP = 256  # kernels that stay loaded although no executable holds them
 _lock = threading.Lock()
 _improving = threading.Lock()
@@ -335,7 +332,7 @@ class Compilation:
             provide_tile(name, self.target, quick)
         done = [o.done or self._end(o) for o in self.orders]
         if self.later:
-            beside(_store, self.later)
+            aside(_store, self.later)
         return done
 
     def _end(self, order: _Ordered) -> CompiledKernel:
@@ -380,37 +377,10 @@ def compile_kernels(
     return compilation.finish()
 
 
-_pool: ThreadPoolExecutor | None = None
-
-
-def compilers() -> ThreadPoolExecutor:
-    """The threads that compile; each keeps its LLVM context."""
-    global _pool
-    with _lock:
-        if _pool is None:
-            count = min(os.cpu_count() or 1, _COMPILER_THREADS)
-            _pool = ThreadPoolExecutor(count, thread_name_prefix="pullback-llvm")
-        return _pool
-
-
-def beside(function: Callable[..., T], *arguments: Any) -> Future[T]:
-    """The call on a compiler's thread; here and now where no thread can be had, as while the
-    interpreter ends."""
-    try:
-        return compilers().submit(function, *arguments)
-    except RuntimeError:
-        done: Future[T] = Future()
-        try:
-            done.set_result(function(*arguments))
-        except Exception as error:
-            done.set_exception(error)
-        return done
-
-
 def _after_fork() -> None:
-    """The child has none of the threads, and nobody there holds the locks."""
-    global _pool, _lock, _improving
-    _pool, _lock, _improving = None, threading.Lock(), threading.Lock()
+    """Nobody in the child holds the locks."""
+    global _lock, _improving
+    _lock, _improving = threading.Lock(), threading.Lock()
 
 
 if hasattr(os, "register_at_fork"):

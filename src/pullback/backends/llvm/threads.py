@@ -17,8 +17,9 @@ import threading
 from collections.abc import Callable, Iterator
 
 from pullback.backends.llvm import native, os_shim
+from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.cache import kernel_key
-from pullback.backends.llvm.compiler import beside, load_text
+from pullback.backends.llvm.compiler import load_text
 from pullback.backends.llvm.rem_pio2 import REM_PIO2
 from pullback.backends.llvm.table import (
     ALLOC,
@@ -168,7 +169,7 @@ def runtime() -> Runtime:
 def prepare() -> None:
     """Begins to make the native runtime, on a compiler's thread: whoever needs it waits less."""
     if _runtime is None:
-        beside(runtime)
+        aside(runtime)
 
 
 def set_function(name: str, address: int) -> None:
