@@ -49,7 +49,8 @@ def test_a_proxy_of_an_array_answers_itself() -> None:
 
 def uses(x: Any, held: Any) -> Any:
     w = Converted(held)
-    total = (x @ w + jnp.dot(x, w)).sum() + jnp.add(w, w).sum() + jnp.multiply(w, w).sum()
+    total = jnp.asarray(w).sum() - jnp.array(w, "float32").sum()
+    total += (x @ w + jnp.dot(x, w)).sum() + jnp.add(w, w).sum() + jnp.multiply(w, w).sum()
     return total + jnp.sum(w) + jnp.where(True, w, 0).sum() + (x.T * w).sum()
 
 

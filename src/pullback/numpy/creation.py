@@ -33,10 +33,10 @@ from .util import (
 def array(
     object: Any,
     dtype: Any = None,
+    *args: Any,
     copy: bool = True,
     order: str | None = "K",
     ndmin: int = 0,
-    *,
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
@@ -49,6 +49,14 @@ def array(
 
     Raises TypeError for what is not numeric, ValueError for ragged sequences.
     """
+    if args:  # the older order of arguments
+        warnings.warn(
+            "Passing the copy, order, and ndmin arguments to jnp.array positionally is deprecated. "
+            "Use keyword arguments instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        copy, order, ndmin = (*args, *(copy, order, ndmin)[len(args) :])
     if order not in (None, "K", "C", "A"):
         raise NotImplementedError(
             f"Only implemented for order='K', got order={order!r}. Fix: arrays have no memory "
@@ -81,6 +89,8 @@ def _placed(x: Any, device: Any) -> Any:
 
 
 def _array(x: Any, dtype: Any, copy: bool) -> Any:
+    if hasattr(x, "__jax_array__"):
+        x = unwrap(x)
     if getattr(x, "aval", None) is not None:
         return _of_array(x, dtype, copy)
     kind = type(x)
@@ -90,8 +100,6 @@ def _array(x: Any, dtype: Any, copy: bool) -> Any:
         return _of_numpy(x, dtype, copy)
     if x is None:
         raise ValueError("None is not a valid value for jnp.array")
-    if hasattr(x, "__jax_array__"):
-        return _of_array(unwrap(x), dtype, copy)
     if isinstance(x, list | tuple):
         return _of_sequence(x, dtype)
     if isinstance(x, bool | int | float | complex):
