@@ -157,7 +157,10 @@ _LAZY_MODULES = frozenset(
     }
 )
 _LAZY_NAMES = {
+    "pmap": "api.spmd",
     "pure_callback": "primitives.callback",
+    "shard_map": "api.spmd",
+    "smap": "api.spmd",
     "make_mesh": "sharding",
     "set_mesh": "sharding",
     "P": "sharding",

@@ -661,7 +661,6 @@ def test_vmap(params):
     np.testing.assert_allclose(batched, single, rtol=2e-4, atol=1e-5)
 
 
-@pytest.mark.xfail(strict=True, reason="capability: pmap")
 def test_pmap(params):
     inputs = jnp.ones((jax.device_count(), dims[0]))
     spread = jax.pmap(feed_forward, in_axes=(None, 0))(params, inputs)

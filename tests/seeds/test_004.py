@@ -100,7 +100,6 @@ def test_vmap_of_a_linear_function(make, monkeypatch):
     np.testing.assert_allclose(naively_batched_linear(X), expected, rtol=1e-6)
 
 
-@pytest.mark.xfail(strict=True, reason="capability: pmap")
 def test_pmap():
     doubled = jax.pmap(lambda x: 2 * x)(jnp.arange(jax.device_count(), dtype=jnp.float32))
     np.testing.assert_array_equal(doubled, 2 * np.arange(jax.device_count()))

@@ -1,0 +1,319 @@
+"""One program on many devices: `pmap`, `shard_map` and `smap`.
+
+The devices of this process are one machine's: the program runs batched, with the devices' axes as
+named axes of the batch, so that collectives are operations within it. A mapped axis may be as long
+as there are devices.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from .. import tree
+from ..core.avals import typeof
+from ..primitives.layout import reshape
+from ..primitives.shape import index_in_dim, transpose
+from ..runtime.devices import local_devices
+from ..runtime.shardings import Mesh, NamedSharding, PartitionSpec, get_mesh
+from ..transforms.batch import AxisData, batch_flat, matchaxis
+from .arguments import as_tuple, check_callable
+from .jit import jit
+from .vmap import vmap
+
+
+def pmap(
+    fun: Callable[..., Any],
+    axis_name: Any = None,
+    *,
+    in_axes: Any = 0,
+    out_axes: Any = 0,
+    static_broadcasted_argnums: int | Iterable[int] = (),
+    devices: Sequence[Any] | None = None,
+    backend: str | None = None,
+    axis_size: int | None = None,
+    donate_argnums: int | Iterable[int] = (),
+) -> Any:
+    """`fun`, compiled and mapped over an axis, one element a device.
+
+    `in_axes` and `out_axes` are as for `vmap`; `static_broadcasted_argnums` are part of
+    the program.
+
+    >>> pmap(lambda x: x * 2)(jnp.ones((1, 3)))
+    Array([[2., 2., 2.]], dtype=float32)
+
+    Raises ValueError if the axis is longer than there are devices.
+    """
+    check_callable(fun)
+    static = as_tuple(static_broadcasted_argnums, "static_broadcasted_argnums")
+    donated = as_tuple(donate_argnums, "donate_argnums")
+
+    @functools.wraps(fun, updated=())
+    def mapped(*args: Any, **kwargs: Any) -> Any:
+        n = len(args)
+        fixed = {k % n: args[k] for k in static if -n <= k < n}
+        dynamic = [x for k, x in enumerate(args) if k not in fixed]
+        axes = in_axes
+        if isinstance(in_axes, (tuple, list)):
+            axes = tuple(a for k, a in enumerate(in_axes) if k not in fixed)
+
+        def call(*rest: Any, **kw: Any) -> Any:
+            given = iter(rest)
+            return fun(*(fixed[k] if k in fixed else next(given) for k in range(n)), **kw)
+
+        return vmap(call, axes, out_axes, axis_name, axis_size)(*dynamic, **kwargs)
+
+    compiled = jit(mapped, static_argnums=static, donate_argnums=donated)
+
+    @functools.wraps(fun, updated=())
+    def pmap_f(*args: Any, **kwargs: Any) -> Any:
+        size = axis_size or _axis_length(args, kwargs, in_axes, static)
+        available = len(devices) if devices is not None else len(local_devices())
+        if size is not None and size > available:
+            raise ValueError(
+                f"compiling computation `{getattr(fun, '__name__', fun)}` that requires {size} "
+                f"logical devices, but only {available} devices are available (num_replicas="
+                f"{size}). Fix: vmap instead of pmap, or a shorter mapped axis."
+            )
+        return compiled(*args, **kwargs)
+
+    pmap_f.lower = compiled.lower  # type: ignore[attr-defined]
+    return pmap_f
+
+
+def _axis_length(args: Any, kwargs: Any, in_axes: Any, static: Sequence[int]) -> int | None:
+    """The length of the mapped axis, from the first leaf that is mapped; vmap checks the others."""
+    n = len(args)
+    fixed = {k % n for k in static if -n <= k < n}
+    each = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * n
+    pairs = [(x, a) for k, (x, a) in enumerate(zip(args, each, strict=False)) if k not in fixed]
+    for x, axes in [*pairs, (kwargs, 0)]:
+        leaves, treedef = tree.flatten(x)
+        for leaf, axis in zip(
+            leaves, tree.flatten_axes("pmap in_axes", treedef, axes), strict=True
+        ):
+            if axis is not None and typeof(leaf).shape:
+                return int(typeof(leaf).shape[axis])
+    return None
+
+
+class _Infer:
+    """Stands for "as the arguments lie"."""
+
+    def __repr__(self) -> str:
+        return "Infer"
+
+
+Infer = _Infer()
+
+
+def shard_map(
+    f: Any = None,
+    /,
+    *,
+    out_specs: Any,
+    in_specs: Any = Infer,
+    mesh: Any = None,
+    axis_names: Any = frozenset(),
+    check_vma: bool = True,
+) -> Any:
+    """`f` on the blocks of its arguments that the devices of a mesh hold.
+
+    `in_specs` and `out_specs` are pytree prefixes of PartitionSpecs: an axis of an array that names
+    an axis of the mesh is cut into as many blocks; what does not name it, every device has whole.
+    In `f` the axes of the mesh are named axes: psum, all_gather, ppermute and so on.
+
+    >>> mesh = jax.make_mesh((1,), ("i",))
+    >>> shard_map(lambda x: lax.psum(x.sum(), "i"), mesh=mesh, in_specs=P("i"), out_specs=P())(x)
+
+    Raises ValueError if an axis does not divide into its blocks, or a result that varies over the
+    devices has a spec that says it does not.
+    """
+    if f is None:
+        return functools.partial(
+            shard_map,
+            out_specs=out_specs,
+            in_specs=in_specs,
+            mesh=mesh,
+            axis_names=axis_names,
+            check_vma=check_vma,
+        )
+    check_callable(f)
+
+    @functools.wraps(f, updated=())
+    def sharded(*args: Any) -> Any:
+        sizes = _mesh_sizes(mesh, axis_names)
+        leaves, in_tree = tree.flatten(args)
+        if in_specs is Infer:
+            specs = [_spec_of(x) for x in leaves]
+        else:
+            given = tuple(in_specs) if type(in_specs) is list else in_specs
+            specs = _specs("in_specs", in_tree, given)
+        blocks = [_cut(x, s, sizes, "in_specs") for x, s in zip(leaves, specs, strict=True)]
+        out: dict[str, Any] = {}
+
+        def local(*xs: Any) -> list[Any]:
+            outs, out["tree"] = tree.flatten(f(*tree.unflatten(in_tree, xs)))
+            out["specs"] = _specs("out_specs", out["tree"], out_specs)
+            return outs
+
+        outs = _nest(local, [_names(s) for s in specs], sizes, out, check_vma)(*blocks)
+        joined = [_join(x, s, sizes) for x, s in zip(outs, out["specs"], strict=True)]
+        return tree.unflatten(out["tree"], joined)
+
+    return sharded
+
+
+def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:
+    """`shard_map` over one axis of the mesh, with axes of arrays (or None) in place of specs."""
+    if f is None:
+        return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
+
+    def spec(axis: Any) -> PartitionSpec:
+        return PartitionSpec(*([None] * axis), axis_name) if axis is not None else PartitionSpec()
+
+    def specs(axes: Any) -> Any:
+        return tree.tree_map(spec, axes, is_leaf=lambda a: a is None)
+
+    ins = in_axes if in_axes is Infer else specs(in_axes)
+    return shard_map(f, in_specs=ins, out_specs=specs(out_axes), axis_names={axis_name})
+
+
+def _mesh_sizes(mesh: Any, axis_names: Any) -> dict[Any, int]:
+    """The manual axes of the mesh and their sizes, in the mesh's order."""
+    found: Mesh = mesh if mesh is not None else get_mesh()
+    if found is None or found.empty:
+        raise ValueError(
+            "The context mesh cannot be empty. Fix: pass mesh=, or use jax.set_mesh(mesh) to enter "
+            "into a mesh context."
+        )
+    wanted = set(axis_names) or set(found.axis_names)
+    missing = wanted - set(found.axis_names)
+    if missing:
+        raise ValueError(f"axis_names {missing} are not axes of the mesh {found.axis_names}.")
+    return {name: int(found.shape[name]) for name in found.axis_names if name in wanted}
+
+
+def _is_spec(x: Any) -> bool:
+    return isinstance(x, PartitionSpec) or x is None
+
+
+def _specs(what: str, treedef: Any, prefix: Any) -> list[Any]:
+    """A spec for each leaf, from a pytree prefix of them."""
+    if _is_spec(prefix):
+        return [prefix or PartitionSpec()] * treedef.num_leaves
+    holder = tree.unflatten(treedef, range(treedef.num_leaves))
+    found: list[Any] = []
+    try:
+        tree.tree_map(
+            lambda s, part: found.extend([s or PartitionSpec()] * len(tree.flatten(part)[0])),
+            prefix,
+            holder,
+            is_leaf=_is_spec,
+        )
+    except ValueError as e:
+        raise ValueError(
+            f"shard_map {what} is not a pytree prefix of what it describes: {prefix} for {holder}. "
+            f"{e}"
+        ) from None
+    return found
+
+
+def _spec_of(x: Any) -> PartitionSpec:
+    sharding = getattr(x, "sharding", None)
+    return sharding.spec if isinstance(sharding, NamedSharding) else PartitionSpec()
+
+
+def _parts(spec: Any, ndim: int) -> list[tuple[Any, ...]]:
+    """The names of each axis of an array."""
+    parts = [p if isinstance(p, tuple) else () if p is None else (p,) for p in spec]
+    return parts + [()] * (ndim - len(parts))
+
+
+def _names(spec: Any) -> set[Any]:
+    return {n for part in _parts(spec, len(spec)) for n in part}
+
+
+def _cut(x: Any, spec: Any, sizes: dict[Any, int], what: str) -> Any:
+    """An array with an axis for each name in its spec in front, in the mesh's order."""
+    shape = typeof(x).shape
+    if len(spec) > len(shape):
+        raise ValueError(
+            f"shard_map applied with {what} {spec}, which names {len(spec)} axes of an array of "
+            f"shape {shape}. Fix: one entry an axis."
+        )
+    split: list[int] = []
+    place: dict[Any, int] = {}
+    rest: list[int] = []
+    for n, names in zip(shape, _parts(spec, len(shape)), strict=True):
+        blocks = 1
+        for name in names:
+            if name not in sizes:
+                raise ValueError(f"{what} {spec} names {name!r}, not an axis of {list(sizes)}.")
+            place[name] = len(split)
+            split.append(sizes[name])
+            blocks *= sizes[name]
+        if n % blocks:
+            raise ValueError(
+                f"shard_map applied to an array of shape {shape}: {what} {spec} cuts an axis of "
+                f"size {n} into {blocks} blocks, which does not divide it evenly."
+            )
+        rest.append(len(split))
+        split.append(n // blocks)
+    order = [place[name] for name in sizes if name in place] + rest
+    return transpose(reshape(x, split), order)
+
+
+def _join(x: Any, spec: Any, sizes: dict[Any, int]) -> Any:
+    """The inverse of `_cut`."""
+    names = [name for name in sizes if name in _names(spec)]
+    at = {name: k for k, name in enumerate(names)}
+    local = typeof(x).shape[len(names) :]
+    order: list[int] = []
+    shape: list[int] = []
+    for k, (n, part) in enumerate(zip(local, _parts(spec, len(local)), strict=True)):
+        order += [at[name] for name in part] + [len(names) + k]
+        total = n
+        for name in part:
+            total *= sizes[name]
+        shape.append(total)
+    return reshape(transpose(x, order), shape)
+
+
+def _nest(
+    local: Callable[..., Any],
+    names: Sequence[set[Any]],
+    sizes: dict[Any, int],
+    out: dict[str, Any],
+    check_vma: bool,
+) -> Callable[..., Any]:
+    """`local` mapped over the axes of the mesh, the first one outermost."""
+    run = local
+    for axis, size in reversed(list(sizes.items())):
+        run = _mapped(run, axis, size, [0 if axis in n else None for n in names], out, check_vma)
+    return run
+
+
+def _mapped(
+    run: Any, axis: Any, size: int, in_axes: list[Any], out: dict[str, Any], check_vma: bool
+) -> Callable[..., Any]:
+    def call(*xs: Any) -> list[Any]:
+        outs, dims = batch_flat(run, xs, in_axes, AxisData(axis, size))
+        done = []
+        for x, d, spec in zip(outs, dims, out["specs"], strict=True):
+            if axis in _names(spec):
+                done.append(matchaxis(size, d, 0, x))
+            elif d is None:
+                done.append(x)
+            elif check_vma:
+                raise ValueError(
+                    f"shard_map's out_specs {spec} says that a result does not vary over the mesh "
+                    f"axis {axis!r}, but it does. Fix: reduce it (lax.psum), name the axis in "
+                    "out_specs, or pass check_vma=False."
+                )
+            else:
+                done.append(index_in_dim(x, 0, d, keepdims=False))
+        return done
+
+    return call
