@@ -4,7 +4,7 @@ before.
 
 from __future__ import annotations
 
-import secrets
+import os
 from typing import Any
 
 import numpy as np
@@ -95,7 +95,7 @@ def _counter_stream(key: tuple[int, int], counter: int, n: int) -> Any:
 @rule(rng.rng_uniform_p)
 def rng_uniform(a: Any, b: Any, *, shape: Any) -> Any:
     """Numbers from the system's entropy: not reproducible by design."""
-    generator = np.random.default_rng(secrets.randbits(64))
+    generator = np.random.default_rng(int.from_bytes(os.urandom(8), "little"))
     if a.dtype.kind in "iu":
         return generator.integers(a, b, size=shape, dtype=a.dtype)
     return (a + (b - a) * generator.random(shape)).astype(a.dtype)
