@@ -14,6 +14,7 @@ Integers of 17 and more become kernel `dims`, so that one kernel serves all leng
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -646,6 +647,14 @@ _RANGED: dict[str, Any] = {
     "convert": None,
 }
 _INT_BITS = {"i32": 32, "i64": 64}
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    "lt": operator.lt,
+    "le": operator.le,
+    "gt": operator.gt,
+    "ge": operator.ge,
+    "eq": operator.eq,
+    "ne": operator.ne,
+}
 
 
 def _leaf_order(term: tuple[_Leaf, int]) -> int:
@@ -668,6 +677,8 @@ def _fold(op: str, args: Sequence[Atom]) -> Atom | None:
             return y
     if op == "select" and isinstance(args[0], Const):
         return args[1] if args[0].value else args[2]
+    if op in _COMPARED and all(type(a) is Const and a.dtype[0] in "iu" for a in args):
+        return Const(bool(_COMPARED[op](args[0].value, args[1].value)), "bool")  # type: ignore[union-attr]
     return None
 
 

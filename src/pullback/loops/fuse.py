@@ -154,7 +154,7 @@ def _merge(deps: Sequence[tuple[Node, Axes]]) -> list[tuple[Node, Axes]]:
     found: dict[tuple[Node, Axes], None] = {}
     for dep, axes in deps:
         if dep.kind == "leaf":
-            if dep.slot is not None:
+            if dep.slot is not None or dep.at is None:
                 found[dep, None] = None
         elif dep.root:
             found[dep, axes] = None

@@ -248,7 +248,7 @@ def _beside(op: Opaque, pair: int) -> Opaque:
 
 def separate(leaf: Node, out: Node) -> None:
     """Before planning: what updates of a carry read of the carry itself is computed before them,
-    so that they may work in its buffer. For updates much smaller than the carry."""
+    so that they may work in its buffer: to copy the carry there and back costs more."""
     node = out
     while node is not leaf:
         op = node.source
@@ -260,7 +260,7 @@ def separate(leaf: Node, out: Node) -> None:
             if k != pair and n.kind == "pw" and n.shape and op.updates != 1:
                 found: set[Node] = set()
                 reads(n, set(), found)
-                if before in found and 2 * n.size <= before.size:
+                if before in found and n.size <= before.size:
                     n.wanted = True
         node = before
 

@@ -7,6 +7,7 @@ buffers.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -236,9 +237,12 @@ def _scatter_node(
                 full[j] = i
                 place[k] = b.add(place[k], i)
             value = read(updates, b, tuple(full))
-            _write(b, combine, slot, x, place, value, inside)
+            _write(b, combine, slot, x, place, value, inside, apart_from_others)
 
-        if all(n == 1 for n in window_shape):
+        one_by_one = all(n == 1 for n in window_shape)
+        # No two elements of one window are at one place, so that lanes may update them together.
+        apart_from_others = not one_by_one or math.prod(batch_shape) == 1
+        if one_by_one:
             zeros = tuple(0 for _ in window_shape)
 
             def lane(spot: tuple[Index, ...]) -> None:
@@ -257,7 +261,7 @@ def _scatter_node(
                 lambda inner: element(spot, inner, first, inside),
                 "vector",
                 apart(window_shape, full),
-                False,
+                None if math.prod(batch_shape) == 1 else False,
             )
 
         box(b, batch_shape, outer, "seq", parallel=False)
@@ -282,12 +286,20 @@ def _write(
     place: Sequence[Index],
     value: Any,
     inside: Atom,
+    alone: bool,
 ) -> None:
+    """One element; `alone` where no other lane writes to its place."""
     if combine is None:
         store_slot(b, slot, x.shape, x.dtype, place, value, inside)
         return
-    if isinstance(slot, RegisterSlot):
+    if alone or isinstance(slot, RegisterSlot):
+        mask, level = b.mask, b.region_level
+        if not isinstance(slot, RegisterSlot):
+            b.mask = b.both(inside, mask)
+            b.mask = None if b.mask == TRUE else b.mask
+            b.region_level = b.depth  # an iteration reads what the one before has written
         old = load_slot(b, slot, x.shape, x.dtype, place)
+        b.mask, b.region_level = mask, level
         pairs = zip(old, value, strict=True) if x.dtype in COMPLEX else [(old, value)]
         new = tuple(b.let(combine, pair, pair[0].dtype) for pair in pairs)
         value = new if x.dtype in COMPLEX else new[0]
