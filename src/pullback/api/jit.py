@@ -423,6 +423,7 @@ def native_entry(key: bytes, call: TracedCall, args: Any, kwargs: Any, statics: 
         result,
         statics=statics,
         donated=call.params["donated_invars"],
+        in_avals=program.in_avals,
         release_gil=program.releases_gil,
         keep=(program,),
         on_error=program.raise_error,

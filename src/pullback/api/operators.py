@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from .. import config, tree
 from ..control.call import jit_p
 from ..core.avals import typeof
@@ -67,4 +69,5 @@ def native_getitem(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _is_plain(x: Any) -> bool:
-    return type(x) is array.ArrayImpl or type(x) in _SCALARS
+    kind = type(x)
+    return kind is array.ArrayImpl or kind in _SCALARS or kind is np.ndarray

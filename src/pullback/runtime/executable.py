@@ -130,7 +130,6 @@ class _Uncollected:
             if self.inside == 0 and self.before:
                 gc.enable()
 
-
     def after_fork(self) -> None:
         """The child has none of the threads that were inside."""
         if self.inside:

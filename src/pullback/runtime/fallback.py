@@ -286,9 +286,11 @@ class Fallback:
         }  # fmt: skip
         self.functions["pin"] = lambda array: np.asarray(Pin(array))
 
-    def new_function(self, slow: Any, statics: int) -> JitFunction:
+    def new_function(
+        self, slow: Any, statics: int, plain: Any = None, operands: Any = None
+    ) -> JitFunction:
         function: JitFunction = object.__new__(JitFunction)
-        function._slow, function._entries = slow, None
+        function._slow, function._entries = plain or slow, None
         return function
 
     def set_table(self, function: JitFunction, address: int, mask: int, keep: Any) -> None:

@@ -67,7 +67,7 @@ def trim() -> int:
 
 def memory_stats() -> dict[str, int]:
     """Bytes in use (as size classes, now and at the peak), cached for reuse, and mapped; counts of
-    allocations and maps."""
+    allocations and maps. Public as `device.memory_stats()`."""
     if not isinstance(engine, Native):
         return {
             "bytes_in_use": blocks.in_use, "peak_bytes_in_use": blocks.peak, "bytes_cached": 0,
@@ -79,7 +79,10 @@ def memory_stats() -> dict[str, int]:
         "bytes_limit": L.CACHE_LIMIT,
         "bytes_mapped": L.MAPPED, "num_allocs": L.ALLOCATIONS, "num_maps": L.SYSTEM_CALLS,
     }  # fmt: skip
-    return {name: engine.word(offset).value for name, offset in words.items()}
+    stats = {name: engine.word(offset).value for name, offset in words.items()}
+    stats["bytes_in_use"] += engine.word(L.HELD_IN_USE).value
+    stats["num_allocs"] += engine.word(L.HELD_ALLOCATIONS).value
+    return stats
 
 
 set_cache_limit(_default_limit())

@@ -20,6 +20,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from pullback.backends.llvm.cache import disk_cache, kernel_key
 from pullback.backends.llvm.link import assemble
 from pullback.backends.llvm.loader import Image, link_elf, load_image
@@ -339,13 +341,22 @@ def _self_test(native: Native) -> None:
     key = f["signature"](0, (1.5, [None]), {"k": 2.5}, name=3.5)
     words = struct.unpack(f"<{len(key) // 8}Q", key) if key else ()
     (keyword,) = (lambda **kw: kw)(name=0)
+    numbers = np.arange(6.0).reshape(2, 3)
+    set_object(L.NDARRAY_TYPE, np.ndarray)
+    array_key = f["signature"](0, numbers)
     expected = (
         3, 2 << 8 | L.K_TUPLE, id(aval), 1 << 8 | L.K_LIST, id(None), 1 << 8 | L.K_DICT, id("k"),
         id(aval), 1 << 8 | L.K_KEYWORDS, id(keyword), id(aval),
     )  # fmt: skip
     checks.append(words == expected)
     word(L.SCALAR_FLOAT).value = 0
-    call = f["new_function"](lambda *args, **kw: (args, kw), 0)
+    array_words = 1, 2 << 8 | L.K_NUMPY, id(numbers.dtype), 2, 3
+    checks.append(array_key == struct.pack("<5Q", *array_words))
+    at = numbers.__array_interface__["data"][0]
+    checks.append(ctypes.c_uint64.from_address(id(numbers) + L.ND_DATA).value == at)
+    single = np.float32(1.5)
+    checks.append(ctypes.c_float.from_address(id(single) + L.NUMBER_VALUE).value == 1.5)
+    call = f["new_function"](lambda *args, **kw: (args, kw), 0, None, None)
     checks.append(call(1, 2, k=3) == ((1, 2), {"k": 3}))
     if not all(checks):
         raise RuntimeError(

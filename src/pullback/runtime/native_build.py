@@ -34,6 +34,7 @@ EXTERNALS = (
     "PyBool_FromLong PyComplex_FromDoubles "
     "PyComplex_RealAsDouble PyComplex_ImagAsDouble PyDict_Next PyDict_New PyDict_SetItem "
     "PyTuple_New PyList_New "
+    "PyErr_Clear PyType_GenericAlloc &PySlice_Type "
     "PyMethod_New PyEval_SaveThread PyEval_RestoreThread PyBytes_FromStringAndSize "
     "PyObject_CallOneArg PyNumber_Index "
     "&PyFloat_Type &PyLong_Type &PyBool_Type &PyComplex_Type &PyTuple_Type &PyList_Type "
@@ -229,6 +230,8 @@ def module_text(functions: list[Fn], triple: str) -> str:
         f"[{TABLE_WORDS} x i64] [{table}], align 16",
         "declare i64 @llvm.ctlz.i64(i64, i1)",
         "declare i64 @llvm.umax.i64(i64, i64)",
+        "declare i64 @llvm.umin.i64(i64, i64)",
+        "declare ptr @llvm.ptrmask.p0.i64(ptr, i64)",
         "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)",
     ]
     body = [f.text() for f in functions]

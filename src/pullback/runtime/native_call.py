@@ -68,10 +68,156 @@ def _push_leaf() -> Fn:
     return f
 
 
+def _push(f: Fn, word: str | int, kind: str = "ptr") -> None:
+    """One more word of the key, else to `no`."""
+    key = word if kind == "ptr" else f.v(f"inttoptr i64 {word} to ptr")
+    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {key}"), 0), "no")
+
+
+def _push_sized(f: Fn, word: int, size: str) -> None:
+    _push(f, f.op("or", f.op("shl", size, 8), word), "i64")
+
+
+def _push_foreign() -> Fn:
+    """ptr push_foreign(frame, data, obj): a leaf whose key words stand already; data null: its
+    cell, which is returned. Objects that are no Arrays are marked by their lowest bit."""
+    f = Fn("pb_push_foreign", "ptr", "ptr frame, ptr data, ptr obj", internal=True)
+    n = f.ld("i64", "%frame", _NLEAVES)
+    f.when(f.cmp("uge", n, L.MAX_LEAVES), "full")
+    cell = f.gep(f.gep("%frame", _CELLS), f.op("shl", n, 4))
+    own = f.is_null("%data")
+    f.st("ptr", f.v(f"select i1 {own}, ptr {cell}, ptr %data"), f.idx(f.gep("%frame", _DATAS), n))
+    marked = f.v(f"select i1 {f.is_null('%obj')}, i64 0, i64 1")
+    f.st("ptr", f.gep("%obj", marked), f.idx(f.gep("%frame", _OBJS), n))
+    f.st("i64", f.op("add", n, 1), "%frame", _NLEAVES)
+    f.ret("ptr " + cell)
+    f.at("full")
+    f.ret("ptr null")
+    return f
+
+
+def _type_info() -> Fn:
+    """ptr type_info(type): what was registered for a type, or null."""
+    f = Fn("pb_type_info", "ptr", "ptr t", internal=True)
+    s = f.state()
+    table, mask = f.ld("ptr", s, L.TYPES), f.ld("i64", s, L.TYPES_MASK)
+    f.when(f.is_null(table), "none")
+    i = f.var("i64", f.op("and", f.op("lshr", f.v("ptrtoint ptr %t to i64"), 4), mask))
+    f.go("probe")
+    f.at("probe")
+    k = f.ld("i64", i)
+    pair = f.gep(table, f.op("shl", k, 4))
+    found = f.ld("ptr", pair)
+    f.when(f.is_null(found), "none")
+    f.br(f.cmp("eq", found, "%t", "ptr"), "hit", "next")
+    f.at("next")
+    f.st("i64", f.op("and", f.op("add", k, 1), mask), i)
+    f.go("probe")
+    f.at("hit")
+    f.ret("ptr " + f.ld("ptr", pair, 8))
+    f.at("none")
+    f.ret("ptr null")
+    return f
+
+
+def _flat_numpy() -> Fn:
+    """i64 flat_numpy(array, frame): an array of NumPy is read where it lies."""
+    f = Fn("pb_flat_numpy", "i64", "ptr o, ptr frame", internal=True)
+    flags = f.op("and", f.ld("i32", "%o", L.ND_FLAGS), L.ND_USABLE, "i32")
+    f.unless(f.cmp("eq", flags, L.ND_USABLE, "i32"), "no")
+    n = f.v(f"zext i32 {f.ld('i32', '%o', L.ND_NDIM)} to i64")
+    dims = f.ld("ptr", "%o", L.ND_SHAPE)
+    _push_sized(f, L.K_NUMPY, n)
+    _push(f, f.ld("ptr", "%o", L.ND_DTYPE))
+    i, count = f.var("i64", 0), f.var("i64", 1)
+    f.go("dims")
+    f.at("dims")
+    k = f.ld("i64", i)
+    f.br(f.cmp("ult", k, n), "dim", "leaf")
+    f.at("dim")
+    d = f.ld("i64", f.idx(dims, k))
+    _push(f, d, "i64")
+    f.st("i64", f.op("mul", f.ld("i64", count), d), count)
+    f.bump(i, 0, 1)
+    f.go("dims")
+    f.at("leaf")
+    data = f.ld("ptr", "%o", L.ND_DATA)
+    cell = f.own("ptr", "pb_push_foreign", "ptr %frame", f"ptr {data}", "ptr %o")
+    f.when(f.is_null(cell), "no")
+    f.st("i64", f.ld("i64", count), cell)
+    f.ret("i64 1")
+    f.at("no")
+    f.ret("i64 0")
+    return f
+
+
+def _flat_other() -> Fn:
+    """i64 flat_other(object, information, frame, depth, mode): an object of a registered type."""
+    f = Fn("pb_flat_other", "i64", "ptr o, ptr info, ptr frame, i64 depth, i64 mode", internal=True)
+    index = f.local("i64")
+    kind = f.ld("i64", "%info")
+    t = f.ld("ptr", "%o", 8)
+    cases = f"i64 {L.T_NAMED}, label %named i64 {L.T_STATIC}, label %static "
+    cases += f"i64 {L.T_FIELDS}, label %fields i64 {L.T_NUMBER}, label %number"
+    f.do(f"switch i64 {kind}, label %no [{cases}]")
+    f.at("static")
+    f.when(f.cmp("eq", f.op("and", "%mode", L.PARAMETERS), 0), "no")
+    _push(f, L.K_STATIC, "i64")
+    _push(f, "%o")
+    f.go("yes")
+    f.at("number")
+    _push(f, L.K_NUMBER, "i64")
+    _push(f, t)
+    cell = f.own("ptr", "pb_push_foreign", "ptr %frame", "ptr null", "ptr null")
+    f.when(f.is_null(cell), "no")
+    value = f.gep("%o", L.NUMBER_VALUE)
+    f.call("ptr", "memcpy", f"ptr {cell}", f"ptr {value}", f"i64 {f.ld('i64', '%info', 8)}")
+    f.go("yes")
+    f.at("named")
+    f.when(f.cmp("eq", "%depth", 0), "no")
+    _push(f, t)
+    items, size = f.gep("%o", L.TUPLE_ITEMS), f.ld("i64", "%o", 16)
+    _container(f, "names", L.K_NAMED, items, size, index)
+    f.at("fields")
+    f.when(f.cmp("eq", "%depth", 0), "no")
+    children, statics = f.ld("i64", "%info", 8), f.ld("i64", "%info", 16)
+    total = f.op("add", children, statics)
+    _push_sized(f, L.K_FIELDS, total)
+    _push(f, t)
+    f.st("i64", 0, index)
+    f.go("attributes")
+    f.at("attributes")
+    i = f.ld("i64", index)
+    f.br(f.cmp("ult", i, total), "attribute", "yes")
+    f.at("attribute")
+    name = f.ld("ptr", f.idx(f.gep("%info", 24), i))
+    v = f.call("ptr", "PyObject_GetAttr", "ptr %o", f"ptr {name}")
+    f.br(f.is_null(v), "missing", "got")
+    f.at("missing")
+    f.call("void", "PyErr_Clear")
+    f.go("no")
+    f.at("got")
+    # What the object itself does not hold (a property's value) is gone after the next line.
+    fresh = f.cmp("eq", f.ld("i64", v), 1)
+    f.decref(v)
+    f.when(fresh, "no")
+    static = f.cmp("uge", i, children)
+    mode = f.v(f"select i1 {static}, i64 {L.BY_VALUE | L.PARAMETERS}, i64 %mode")
+    below = f.op("sub", "%depth", 1)
+    ok = f.own("i64", "pb_flat", f"ptr {v}", "ptr %frame", f"i64 {below}", f"i64 {mode}")
+    f.when(f.cmp("eq", ok, 0), "no")
+    f.bump(index, 0, 1)
+    f.go("attributes")
+    f.at("yes")
+    f.ret("i64 1")
+    f.at("no")
+    f.ret("i64 0")
+    return f
+
+
 def _container(f: Fn, name: str, word: int, items: str, size: str, index: str) -> None:
     """A tuple or list: a structure word, then its items."""
-    key = f.v(f"inttoptr i64 {f.op('or', f.op('shl', size, 8), word)} to ptr")
-    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {key}"), 0), "no")
+    _push_sized(f, word, size)
     f.st("i64", 0, index)
     f.go(name + "_loop")
     f.at(name + "_loop")
@@ -80,16 +226,16 @@ def _container(f: Fn, name: str, word: int, items: str, size: str, index: str) -
     f.at(name + "_item")
     item = f.ld("ptr", f.idx(items, i))
     below = f.op("sub", "%depth", 1)
-    ok = f.own("i64", "pb_flat", f"ptr {item}", "ptr %frame", f"i64 {below}")
+    ok = f.own("i64", "pb_flat", f"ptr {item}", "ptr %frame", f"i64 {below}", "i64 %mode")
     f.when(f.cmp("eq", ok, 0), "no")
     f.bump(index, 0, 1)
     f.go(name + "_loop")
 
 
 def _flat() -> Fn:
-    """i64 flat(object, frame, depth): appends an operand to the frame; 0 if it is nothing that the
-    fast path knows."""
-    f = Fn("pb_flat", "i64", "ptr o, ptr frame, i64 depth", internal=True)
+    """i64 flat(object, frame, depth, mode): appends an operand to the frame; 0 if it is nothing
+    that the fast path knows."""
+    f = Fn("pb_flat", "i64", "ptr o, ptr frame, i64 depth, i64 mode", internal=True)
     index, position, key, value = (f.local("i64") for _ in range(4))
     overflow = f.local("i32")
     s = f.state()
@@ -107,14 +253,44 @@ def _flat() -> Fn:
     f.at("scalars")
     for kind in ("Float", "Long", "Tuple", "List", "Dict", "Bool", "Complex"):
         f.when(f.cmp("eq", t, f.ext(f"Py{kind}_Type"), "ptr"), kind.lower())
-    f.when(f.cmp("ne", "%o", f.ext("_Py_NoneStruct"), "ptr"), "no")
+    f.when(f.cmp("ne", "%o", f.ext("_Py_NoneStruct"), "ptr"), "others")
     f.br(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", "ptr %o"), 0), "no", "yes")
+    f.at("others")
+    f.br(f.cmp("eq", t, f.ld("ptr", s, L.NDARRAY_TYPE), "ptr"), "numpy", "registered")
+    f.at("numpy")
+    f.ret("i64 " + f.own("i64", "pb_flat_numpy", "ptr %o", "ptr %frame"))
+    f.at("registered")
+    f.when(f.cmp("eq", t, f.ext("PySlice_Type"), "ptr"), "slice")
+    info = f.own("ptr", "pb_type_info", f"ptr {t}")
+    f.when(f.is_null(info), "no")
+    arguments = "ptr %o", f"ptr {info}", "ptr %frame", "i64 %depth", "i64 %mode"
+    f.ret("i64 " + f.own("i64", "pb_flat_other", *arguments))
+    f.at("slice")
+    f.when(f.cmp("eq", f.op("and", "%mode", L.PARAMETERS), 0), "no")
+    _push(f, L.K_SLICE, "i64")
+    for offset in (16, 24, 32):
+        part, how = f.ld("ptr", "%o", offset), f"i64 {L.BY_VALUE | L.PARAMETERS}"
+        ok = f.own("i64", "pb_flat", f"ptr {part}", "ptr %frame", "i64 0", how)
+        f.when(f.cmp("eq", ok, 0), "no")
+    f.go("yes")
     for kind, offset in (
         ("float", L.SCALAR_FLOAT),
         ("bool", L.SCALAR_BOOL),
         ("complex", L.SCALAR_COMPLEX),
     ):
         f.at(kind)
+        by_value = f.cmp("ne", f.op("and", "%mode", L.BY_VALUE), 0)
+        f.br(by_value, kind + "_value", kind + "_operand")
+        f.at(kind + "_value")
+        if kind == "float":
+            _push(f, L.K_FLOAT, "i64")
+            exact = f.call("double", "PyFloat_AsDouble", "ptr %o")
+            _push(f, f.v(f"bitcast double {exact} to i64"), "i64")
+        elif kind == "bool":
+            _push(f, L.K_STATIC, "i64")
+            _push(f, "%o")
+        f.go("yes" if kind != "complex" else "no")
+        f.at(kind + "_operand")
         aval = f.ld("ptr", s, offset)
         cell = f.own("ptr", "pb_push_leaf", "ptr %frame", f"ptr {aval}", "ptr null", "ptr null")
         f.when(f.is_null(cell), "no")
@@ -149,6 +325,12 @@ def _flat() -> Fn:
     f.at("long")
     x = f.call("i64", "PyLong_AsLongLongAndOverflow", "ptr %o", f"ptr {overflow}")
     f.when(f.cmp("ne", f.v(f"load i32, ptr {overflow}"), 0, "i32"), "no")
+    f.br(f.cmp("ne", f.op("and", "%mode", L.BY_VALUE), 0), "int_value", "int_operand")
+    f.at("int_value")
+    _push(f, L.K_INT, "i64")
+    _push(f, x, "i64")
+    f.go("yes")
+    f.at("int_operand")
     bits = f.ld("i64", s, L.INT_BITS)
     f.br(f.cmp("eq", bits, 32), "narrow", "wide")
     f.at("narrow")
@@ -186,7 +368,8 @@ def _flat() -> Fn:
     k = f.ld("ptr", key)
     f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {k}"), 0), "no")
     below = f.op("sub", "%depth", 1)
-    ok = f.own("i64", "pb_flat", f"ptr {f.ld('ptr', value)}", "ptr %frame", f"i64 {below}")
+    v = f.ld("ptr", value)
+    ok = f.own("i64", "pb_flat", f"ptr {v}", "ptr %frame", f"i64 {below}", "i64 %mode")
     f.br(f.cmp("eq", ok, 0), "no", "dicts")
     f.at("yes")
     f.ret("i64 1")
@@ -196,39 +379,54 @@ def _flat() -> Fn:
 
 
 def _flatten_call() -> Fn:
-    """i64 flatten(frame, args, n, kwnames, statics): all operands of a call; 0 if one does not
-    fit."""
-    f = Fn(
-        "pb_flatten", "i64", "ptr frame, ptr args, i64 n, ptr kwnames, i64 statics", internal=True
-    )
-    i = f.var("i64", 0)
+    """i64 flatten(frame, args, n, kwnames, statics, operands, eager): all operands of a call; 0 if
+    one does not fit.
+
+    `statics` is a mask of positions (the last bit stands for all behind it). In a jitted function
+    they are compared by identity; in an eager one their numbers are part of the key, as are those
+    of keywords that are not in the tuple `operands`.
+    """
+    arguments = "ptr frame, ptr args, i64 n, ptr kwnames, i64 statics, ptr operands, i64 eager"
+    f = Fn("pb_flatten", "i64", arguments, internal=True)
+    i, j = f.var("i64", 0), f.local("i64")
+    objects = f.v(f"select i1 {f.cmp('ne', '%eager', 0)}, i64 {L.PARAMETERS}, i64 0")
+    by_value = f.op("or", objects, L.BY_VALUE)
+
+    def flat(o: str, mode: str) -> None:
+        depth = f"i64 {L.MAX_NESTING}"
+        ok = f.own("i64", "pb_flat", f"ptr {o}", "ptr %frame", depth, f"i64 {mode}")
+        f.when(f.cmp("eq", ok, 0), "no")
+
     f.go("loop")
     f.at("loop")
     k = f.ld("i64", i)
     f.br(f.cmp("slt", k, "%n"), "one", "positional")
     f.at("one")
     o = f.ld("ptr", f.idx("%args", k))
-    bit = f.op("and", f.op("lshr", "%statics", f.op("and", k, 63)), 1)
+    place = f.v(f"call i64 @llvm.umin.i64(i64 {k}, i64 63)")
+    bit = f.op("and", f.op("lshr", "%statics", place), 1)
     near = f.v(f"zext i1 {f.cmp('ult', k, 64)} to i64")
-    f.br(f.cmp("ne", f.op("and", bit, near), 0), "static", "leaf")
+    far = f.op("or", near, objects)
+    f.br(f.cmp("ne", f.v(f"select i1 {f.cmp('ne', far, 0)}, i64 {bit}, i64 0"), 0), "fixed", "leaf")
+    f.at("fixed")
+    f.br(f.cmp("eq", "%eager", 0), "static", "value")
     f.at("static")
-    marker = f.v(f"inttoptr i64 {L.K_STATIC} to ptr")
-    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {marker}"), 0), "no")
-    f.br(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {o}"), 0), "no", "next")
+    _push(f, L.K_STATIC, "i64")
+    _push(f, o)
+    f.go("next")
+    f.at("value")
+    flat(o, by_value)
+    f.go("next")
     f.at("leaf")
-    f.br(
-        f.cmp("eq", f.own("i64", "pb_flat", f"ptr {o}", "ptr %frame", f"i64 {L.MAX_NESTING}"), 0),
-        "no",
-        "next",
-    )
+    flat(o, objects)
+    f.go("next")
     f.at("next")
     f.bump(i, 0, 1)
     f.go("loop")
     f.at("positional")
     f.when(f.is_null("%kwnames"), "yes")
     count = f.ld("i64", "%kwnames", 16)
-    word = f.v(f"inttoptr i64 {f.op('or', f.op('shl', count, 8), L.K_KEYWORDS)} to ptr")
-    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {word}"), 0), "no")
+    _push_sized(f, L.K_KEYWORDS, count)
     f.st("i64", 0, i)
     f.go("keywords")
     f.at("keywords")
@@ -236,12 +434,25 @@ def _flatten_call() -> Fn:
     f.br(f.cmp("slt", k, count), "keyword", "yes")
     f.at("keyword")
     name = f.ld("ptr", f.idx(f.gep("%kwnames", L.TUPLE_ITEMS), k))
-    f.when(f.cmp("eq", f.own("i64", "pb_push_key", "ptr %frame", f"ptr {name}"), 0), "no")
+    _push(f, name)
     o = f.ld("ptr", f.idx("%args", f.op("add", k, "%n")))
-    f.when(
-        f.cmp("eq", f.own("i64", "pb_flat", f"ptr {o}", "ptr %frame", f"i64 {L.MAX_NESTING}"), 0),
-        "no",
-    )
+    f.when(f.cmp("eq", "%eager", 0), "operand")
+    f.when(f.is_null("%operands"), "parameter")
+    f.st("i64", 0, j)
+    f.go("names")
+    f.at("names")
+    m = f.ld("i64", j)
+    f.unless(f.cmp("slt", m, f.ld("i64", "%operands", 16)), "parameter")
+    other = f.ld("ptr", f.idx(f.gep("%operands", L.TUPLE_ITEMS), m))
+    f.bump(j, 0, 1)
+    f.br(f.cmp("eq", name, other, "ptr"), "operand", "names")
+    f.at("operand")
+    flat(o, objects)
+    f.go("next_keyword")
+    f.at("parameter")
+    flat(o, by_value)
+    f.go("next_keyword")
+    f.at("next_keyword")
     f.bump(i, 0, 1)
     f.go("keywords")
     f.at("yes")
@@ -350,7 +561,10 @@ def _run_frame(f: Fn, where: str, frame: str) -> None:
     e = f.own("ptr", "pb_lookup", f"ptr {where}", f"ptr {frame}")
     f.when(f.is_null(e), "slow")
     datas, objs = f.gep(frame, _DATAS), f.gep(frame, _OBJS)
-    f.ret("ptr " + f.own("ptr", "pb_run", f"ptr {e}", f"ptr {datas}", f"ptr {objs}"))
+    cells = f.gep(frame, _CELLS)
+    f.ret(
+        "ptr " + f.own("ptr", "pb_run", f"ptr {e}", f"ptr {datas}", f"ptr {objs}", f"ptr {cells}")
+    )
 
 
 def _operators() -> list[Fn]:
@@ -358,10 +572,11 @@ def _operators() -> list[Fn]:
     _leave_if_tracing(f)
     f.when(f.is_null(f.ld("ptr", "%where")), "slow")
     frame = _frame(f)
-    f.when(f.cmp("eq", f.own("i64", "pb_flat", "ptr %a", f"ptr {frame}", "i64 0"), 0), "slow")
+    how = f"ptr {frame}", "i64 0", "i64 0"
+    f.when(f.cmp("eq", f.own("i64", "pb_flat", "ptr %a", *how), 0), "slow")
     f.br(f.is_null("%b"), "run", "second")
     f.at("second")
-    f.br(f.cmp("eq", f.own("i64", "pb_flat", "ptr %b", f"ptr {frame}", "i64 0"), 0), "slow", "run")
+    f.br(f.cmp("eq", f.own("i64", "pb_flat", "ptr %b", *how), 0), "slow", "run")
     f.at("run")
     _run_frame(f, "%where", frame)
     _slow_end(f)
@@ -429,7 +644,8 @@ def _subscripts() -> list[Fn]:
     _leave_if_tracing(f)
     f.unless(f.cmp("eq", f.ld("ptr", "%i", 8), f.ext("PyLong_Type"), "ptr"), "slow")
     frame = _frame(f)
-    f.when(f.cmp("eq", f.own("i64", "pb_flat", "ptr %a", f"ptr {frame}", "i64 0"), 0), "slow")
+    how = f"ptr {frame}", "i64 0", "i64 0"
+    f.when(f.cmp("eq", f.own("i64", "pb_flat", "ptr %a", *how), 0), "slow")
     e = f.own("ptr", "pb_lookup", "ptr %where", f"ptr {frame}")
     f.when(f.is_null(e), "slow")
     x = f.call("i64", "PyLong_AsLongLongAndOverflow", "ptr %i", f"ptr {overflow}")
@@ -437,14 +653,14 @@ def _subscripts() -> list[Fn]:
     rows, size = f.ld("i64", e, L.R_ROWS), f.ld("i64", e, L.R_BYTES)
     wrapped = f.v(f"select i1 {f.cmp('slt', x, 0)}, i64 {f.op('add', x, rows)}, i64 {x}")
     f.unless(f.cmp("ult", wrapped, rows), "slow")
-    block = f.own("ptr", "pb_alloc", f"i64 {size}")
+    block = f.own("ptr", "pb_alloc_held", f"i64 {size}")
     f.when(f.is_null(block), "slow")  # Python's path reports it
     row = f.gep(f.ld("ptr", "%a", L.DATA), f.op("mul", wrapped, size))
     f.call("ptr", "memcpy", f"ptr {block}", f"ptr {row}", f"i64 {size}")
     o = f.own("ptr", "pb_make", f"ptr {f.ld('ptr', e, L.R_AVAL)}", f"ptr {block}", f"i64 {size}")
     f.br(f.is_null(o), "undo", "good")
     f.at("undo")
-    f.own("void", "pb_free", f"ptr {block}", f"i64 {size}")
+    f.own("void", "pb_free_held", f"ptr {block}", f"i64 {size}")
     f.ret("ptr null")
     f.at("good")
     f.ret("ptr " + o)
@@ -471,15 +687,21 @@ def _subscripts() -> list[Fn]:
     return [f, g]
 
 
+def _flattened(f: Fn, function: str, frame: str, args: str, n: str) -> str:
+    """Flattens the operands of a call as the function wants them."""
+    statics, operands = f.ld("i64", function, L.STATICS), f.ld("ptr", function, L.OPERANDS)
+    eager = f.v(f"ptrtoint ptr {f.ld('ptr', function, L.PLAIN)} to i64")
+    return f.own(
+        "i64", "pb_flatten", f"ptr {frame}", f"ptr {args}", f"i64 {n}", "ptr %kwnames",
+        f"i64 {statics}", f"ptr {operands}", f"i64 {eager}",
+    )  # fmt: skip
+
+
 def _function_slots() -> list[Fn]:
     f = Fn("pb_fast_call", "ptr", "ptr self, ptr args, i64 n, ptr kwnames", internal=True)
     _leave_if_tracing(f)
     frame = _frame(f)
-    statics = f.ld("i64", "%self", L.STATICS)
-    ok = f.own(
-        "i64", "pb_flatten", f"ptr {frame}", "ptr %args", "i64 %n", "ptr %kwnames", f"i64 {statics}"
-    )
-    f.when(f.cmp("eq", ok, 0), "slow")
+    f.when(f.cmp("eq", _flattened(f, "%self", frame, "%args", "%n"), 0), "slow")
     _run_frame(f, f.gep("%self", L.TABLE), frame)
     _slow_end(f)
 
@@ -491,7 +713,10 @@ def _function_slots() -> list[Fn]:
     g.when(_is_slow(g, r), "slow")
     g.ret("ptr " + r)
     g.at("slow")
-    slow = g.ld("ptr", "%self", L.SLOW)
+    plain = g.ld("ptr", "%self", L.PLAIN)
+    tracing = g.cmp("ne", g.ld("i64", g.state(), L.TRACE_DEPTH), 0)
+    directly = g.op("and", g.op("xor", g.is_null(plain), "true", "i1"), tracing, "i1")
+    slow = g.v(f"select i1 {directly}, ptr {plain}, ptr {g.ld('ptr', '%self', L.SLOW)}")
     g.when(g.is_null(slow), "cleared")
     g.incref(slow)  # the function may replace it, or die, meanwhile
     x = g.call("ptr", "PyObject_Vectorcall", f"ptr {slow}", "ptr %args", f"i64 {n}", "ptr %kwnames")
@@ -511,7 +736,7 @@ def _function_slots() -> list[Fn]:
     d.at("bind")
     d.ret("ptr " + d.call("ptr", "PyMethod_New", "ptr %self", "ptr %obj"))
 
-    refs = (L.SLOW, L.KEEP, L.FN_DICT)
+    refs = (L.SLOW, L.KEEP, L.FN_DICT, L.PLAIN, L.OPERANDS)
     c = Fn("pb_function_clear", "i32", "ptr o")
     for offset in (L.TABLE, L.MASK, L.LAST):
         c.st("i64", 0, "%o", offset)
@@ -548,9 +773,8 @@ def _function_argument(f: Fn) -> str:
 
 
 def _methods() -> list[Fn]:
-    new = _method(
-        "new_function", 2
-    )  # new_function(slow, statics): statics is a mask of positional arguments
+    # new_function(slow, statics, plain, operands): see native_layout
+    new = _method("new_function", 4)
     statics = _int_argument(new, 1)
     o = new.call("ptr", "_PyObject_GC_New", f"ptr {new.ld('ptr', new.state(), L.FUNCTION_TYPE)}")
     new.when(new.is_null(o), "failed")
@@ -558,9 +782,14 @@ def _methods() -> list[Fn]:
         new.st("i64", 0, o, offset)
     new.st("ptr", "@pb_vectorcall", o, L.VECTORCALL)
     new.st("i64", statics, o, L.STATICS)
-    slow = new.ld("ptr", "%args")
-    new.incref(slow)
-    new.st("ptr", slow, o, L.SLOW)
+    for k, offset in ((0, L.SLOW), (2, L.PLAIN), (3, L.OPERANDS)):
+        x = new.ld("ptr", "%args", 8 * k)
+        new.br(new.cmp("eq", x, new.ext("_Py_NoneStruct"), "ptr"), f"none_{k}", f"given_{k}")
+        new.at(f"given_{k}")
+        new.incref(x)
+        new.st("ptr", x, o, offset)
+        new.go(f"none_{k}")
+        new.at(f"none_{k}")
     new.call("void", "PyObject_GC_Track", f"ptr {o}")
     new.ret("ptr " + o)
 
@@ -576,28 +805,29 @@ def _methods() -> list[Fn]:
     table.xdecref(old)
     _return_none(table)
 
-    # signature(statics, *args, **kwargs): bytes of the number of leaves and the key's words, or
-    # None
+    # signature(function, *args, **kwargs): bytes of the number of leaves and the key's words, or
+    # None. A mask of static positions stands for a jitted function that has it.
     s = Fn("py_signature", "ptr", "ptr self, ptr args, i64 n, ptr kwnames")
     frame = _frame(s)
     s.br(s.cmp("slt", "%n", 1), "no", "some")
     s.at("some")
-    mask = s.call("i64", "PyLong_AsLongLong", f"ptr {s.ld('ptr', '%args')}")
+    fn = s.ld("ptr", "%args")
+    rest, n = s.gep("%args", 8), s.op("sub", "%n", 1)
+    ours = s.cmp("eq", s.ld("ptr", fn, 8), s.ld("ptr", s.state(), L.FUNCTION_TYPE), "ptr")
+    s.br(ours, "function", "operator")
+    s.at("operator")
+    mask = s.call("i64", "PyLong_AsLongLong", f"ptr {fn}")
     s.br(s.is_null(s.call("ptr", "PyErr_Occurred")), "good", "failed")
     s.at("failed")
     s.ret("ptr null")
     s.at("good")
-    rest, n = s.gep("%args", 8), s.op("sub", "%n", 1)
-    ok = s.own(
-        "i64",
-        "pb_flatten",
-        f"ptr {frame}",
-        f"ptr {rest}",
-        f"i64 {n}",
-        "ptr %kwnames",
-        f"i64 {mask}",
-    )
-    s.br(s.cmp("eq", ok, 0), "no", "yes")
+    plain = s.own(
+        "i64", "pb_flatten", f"ptr {frame}", f"ptr {rest}", f"i64 {n}", "ptr %kwnames",
+        f"i64 {mask}", "ptr null", "i64 0",
+    )  # fmt: skip
+    s.br(s.cmp("eq", plain, 0), "no", "yes")
+    s.at("function")
+    s.br(s.cmp("eq", _flattened(s, fn, frame, rest, n), 0), "no", "yes")
     s.at("yes")
     length = s.op("add", s.op("shl", s.ld("i64", frame, _NKEYS), 3), 8)
     s.ret(
@@ -616,7 +846,8 @@ def _methods() -> list[Fn]:
 def call_functions() -> list[Fn]:
     """Everything about calls that is native."""
     return [
-        _push_key(), _push_leaf(), _flat(), _flatten_call(), _match(), _lookup(), *run_functions(),
+        _push_key(), _push_leaf(), _push_foreign(), _type_info(), _flat_numpy(), _flat_other(),
+        _flat(), _flatten_call(), _match(), _lookup(), *run_functions(),
         *_operators(),
         *_subscripts(), *_function_slots(), *_methods(),
     ]  # fmt: skip

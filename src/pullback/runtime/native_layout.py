@@ -9,6 +9,7 @@ from __future__ import annotations
 
 # --- CPython's own objects: where a tuple's items start (3.14 has a word more before them) ---
 TUPLE_ITEMS = tuple.__basicsize__
+GC_NEXT = -16  # the garbage collector's first link; zero in objects that it does not track
 
 # --- ArrayImpl (the contract's table; `dict` is ours) ---
 STATE, DATA, NBYTES, AVAL, OWNER, PINS, EVENT, COMMITTED, WEAKREFS, NPY_VALUE, DICT = range(
@@ -22,7 +23,10 @@ PIN_ARRAY, PIN_BYTES = 16, 24
 
 # --- JitFunction ---
 VECTORCALL, TABLE, MASK, LAST, SLOW, KEEP, FN_DICT, FN_WEAKREFS, STATICS = range(16, 88, 8)
-FUNCTION_BYTES = 88
+# PLAIN: what is called while something is traced (null: SLOW). OPERANDS: a tuple of the keywords
+# whose numbers are operands (null, and in functions without PLAIN: all).
+PLAIN, OPERANDS = 88, 96
+FUNCTION_BYTES = 104
 
 # --- the state block: one per process, from the C library's calloc, never freed ---
 TRACE_DEPTH, CONFIG_KEY, LOCK, IN_USE, PEAK, CACHED, CACHE_LIMIT, ALLOCATIONS = range(0, 64, 8)
@@ -30,11 +34,16 @@ SYSTEM_CALLS, SLAB, SLAB_END, MAPPED, OBJECTS, OBJECT_COUNT, OBJECT_LIMIT = rang
 SCALARS = 128  # avals of Python's scalars: float, int, bool, complex; then INT_BITS (32 or 64)
 SCALAR_FLOAT, SCALAR_INT, SCALAR_BOOL, SCALAR_COMPLEX, INT_BITS = range(128, 168, 8)
 ARRAY_TYPE, FUNCTION_TYPE, PIN_TYPE, ERROR_HOOK, HOST_HOOK, BUFFER_HOOK = range(192, 240, 8)
+# numpy.ndarray (null if its layout is unknown); the hash table of the types that operands may have
+NDARRAY_TYPE, TYPES, TYPES_MASK = range(240, 264, 8)
 # Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
 # The first four lie as in a JitFunction from TABLE on.
 OPERATORS = 512
 OPERATOR_SLOW, OPERATOR_FUNCTION, OPERATOR_BYTES = 24, 32, 40
 FREE_LISTS = 4096
+# What the holder of the GIL allocates and frees without the lock: lists of the small classes, bytes
+# in them, and this side's share of IN_USE and ALLOCATIONS.
+HELD_LISTS, HELD_CACHED, HELD_IN_USE, HELD_ALLOCATIONS = 6144, 7168, 7176, 7184
 STATE_BYTES = 8192
 
 # --- entries: what runs when a key is met; words of eight bytes ---
@@ -43,16 +52,17 @@ E_FN, E_PLAN, E_SCALARS, E_CTX, E_NSLOTS, E_SLOTS, E_NOUTS, E_OUTS = range(64, 1
 E_FLAGS, E_RESULT, E_RESULT_ARG, E_NDONATED, E_DONATED, E_CLEANUP, E_SIZES = range(128, 184, 8)
 ENTRY_WORDS = 24
 MODE_KERNEL, MODE_PLAN = 0, 1
-FLAG_RELEASE_GIL, FLAG_HOLD = 1, 2
+FLAG_RELEASE_GIL, FLAG_HOLD, FLAG_CONVERT = 1, 2, 4
 # An output's four words: slot or leaf, bytes, aval, kind. SWAPPED is allocated by us, but swapped
 # with slots that the plan owns, so that the plan's clean-up frees it after a failure. CONST is an
 # object that the entry holds (its address in place of the slot), SAME another output (its number).
 OUT_ALLOCATE, OUT_SWAPPED, OUT_FROM_PLAN, OUT_ALIAS, OUT_DONATED, OUT_CONST, OUT_SAME = range(7)
 DONATED_TAKEN, DONATED_SWAPPED = 1, 2  # a donated leaf's two words: leaf, these bits
 RESULT_SINGLE, RESULT_TUPLE, RESULT_LIST, RESULT_PROGRAM, RESULT_CALL = range(5)
-CODE_RAW, CODE_F32, CODE_C64 = range(3)
+# How a leaf goes to its slot: scalars are narrowed in their cells, NumPy's arrays into new blocks.
+CODE_RAW, CODE_F32, CODE_C64, CODE_ARRAY_F32, CODE_ARRAY_I32, CODE_ARRAY_C64 = range(6)
 # a result program's instructions: (opcode, operand) pairs of words
-P_LEAF, P_TUPLE, P_LIST, P_DICT, P_CONST, P_END = range(6)
+P_LEAF, P_TUPLE, P_LIST, P_DICT, P_CONST, P_NAMED, P_FIELDS, P_END = range(8)
 
 # --- row reads `a[i]`: an entry of another kind ---
 R_ROWS, R_BYTES, R_AVAL = 32, 40, 48
@@ -61,6 +71,22 @@ R_ROWS, R_BYTES, R_AVAL = 32, 40, 48
 MAX_KEYS, MAX_LEAVES, MAX_SLOTS, MAX_NESTING, MAX_RESULT_STACK = 2048, 1024, 4096, 32, 1024
 # structure words in keys: odd, so that no address equals them
 K_TUPLE, K_LIST, K_DICT, K_STATIC, K_KEYWORDS = 1, 3, 5, 7, 9
+K_FLOAT, K_INT, K_NAMED, K_FIELDS, K_NUMPY, K_NUMBER, K_SLICE = 11, 13, 15, 17, 19, 21, 23
+
+# --- how an operand is flattened: bits ---
+# BY_VALUE: Python's numbers are part of the key, not operands. PARAMETERS: so are objects of the
+# types that were registered as static, and slices.
+BY_VALUE, PARAMETERS = 1, 2
+
+# --- types that operands may have besides the built-in ones: pairs (type, information) hashed by
+# address; the information's first word is one of these. NAMED: a named tuple. STATIC: compared by
+# identity. FIELDS: numbers of children and of static fields, then their names. NUMBER: the bytes of
+# a NumPy scalar.
+T_NAMED, T_STATIC, T_FIELDS, T_NUMBER = range(1, 5)
+NUMBER_VALUE = 16  # where a NumPy scalar keeps its value
+# numpy.ndarray
+ND_DATA, ND_NDIM, ND_SHAPE, ND_DTYPE, ND_FLAGS = 16, 24, 32, 56, 64
+ND_USABLE = 0x101  # contiguous and aligned
 
 BINARY = (
     "add subtract multiply true_divide floor_divide remainder power matmul lshift rshift and xor "
@@ -73,6 +99,7 @@ OPERATOR_INDEX = {name: k for k, name in enumerate(OPERATOR_NAMES)}
 # --- the allocator ---
 SMALL = 32 << 10  # blocks up to here are carved from slabs and stay ours
 SLAB_BYTES = 1 << 20
+HELD_LIMIT = 1 << 20  # bytes kept in the lists of the GIL's holder
 HUGE = 1 << 20  # blocks from here on lie on 2 MiB boundaries and ask for huge pages
 CLASSES = 160
 LARGEST = 1 << 46

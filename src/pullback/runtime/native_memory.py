@@ -91,9 +91,10 @@ def _count_use(f: Fn, s: str, size: str, label: str) -> None:
     """Under the lock: a block of `size` bytes goes out."""
     used = f.bump(s, L.IN_USE, size)
     f.bump(s, L.ALLOCATIONS, 1)
-    f.br(f.cmp("sgt", used, f.ld("i64", s, L.PEAK)), label + "_peak", label)
+    total = f.op("add", used, f.ld("i64", s, L.HELD_IN_USE))
+    f.br(f.cmp("sgt", total, f.ld("i64", s, L.PEAK)), label + "_peak", label)
     f.at(label + "_peak")
-    f.st("i64", used, s, L.PEAK)
+    f.st("i64", total, s, L.PEAK)
     f.go(label)
     f.at(label)
 
@@ -248,6 +249,54 @@ def _free() -> Fn:
     return f
 
 
+def _held() -> list[Fn]:
+    """ptr alloc_held(n), void free_held(p, n): the same for callers that hold the GIL, and that
+    is their lock: an atomic exchange costs more than all the rest. Arrays live and die here."""
+    f = Fn("pb_alloc_held", "ptr", "i64 n", internal=True)
+    f.when(f.cmp("ugt", "%n", L.SMALL), "shared")
+    n = f.v("call i64 @llvm.umax.i64(i64 %n, i64 1)")
+    s = f.state()
+    c = f.own("i64", "pb_class", f"i64 {n}")
+    head = f.idx(f.gep(s, L.HELD_LISTS), c)
+    p = f.ld("ptr", head)
+    f.when(f.is_null(p), "shared")
+    size = f.own("i64", "pb_size", f"i64 {c}")
+    f.st("ptr", f.ld("ptr", p), head)
+    f.bump(s, L.HELD_CACHED, f.op("sub", 0, size))
+    f.bump(s, L.HELD_ALLOCATIONS, 1)
+    used = f.op("add", f.bump(s, L.HELD_IN_USE, size), f.ld("i64", s, L.IN_USE))
+    f.br(f.cmp("sgt", used, f.ld("i64", s, L.PEAK)), "peak", "done")
+    f.at("peak")
+    f.st("i64", used, s, L.PEAK)
+    f.go("done")
+    f.at("done")
+    f.ret("ptr " + p)
+    f.at("shared")
+    f.ret("ptr " + f.own("ptr", "pb_alloc", "i64 %n"))
+
+    g = Fn("pb_free_held", "void", "ptr p, i64 n", internal=True)
+    g.when(g.is_null("%p"), "done")
+    g.when(g.cmp("ugt", "%n", L.SMALL), "shared")
+    n = g.v("call i64 @llvm.umax.i64(i64 %n, i64 1)")
+    s = g.state()
+    c = g.own("i64", "pb_class", f"i64 {n}")
+    size = g.own("i64", "pb_size", f"i64 {c}")
+    kept = g.op("add", g.ld("i64", s, L.HELD_CACHED), size)
+    g.when(g.cmp("ugt", kept, L.HELD_LIMIT), "shared")
+    g.st("i64", kept, s, L.HELD_CACHED)
+    head = g.idx(g.gep(s, L.HELD_LISTS), c)
+    g.st("ptr", g.ld("ptr", head), "%p")
+    g.st("ptr", "%p", head)
+    g.bump(s, L.HELD_IN_USE, g.op("sub", 0, size))
+    g.go("done")
+    g.at("done")
+    g.ret()
+    g.at("shared")
+    g.own("void", "pb_free", "ptr %p", "i64 %n")
+    g.ret()
+    return [f, g]
+
+
 def _unmap() -> Fn:
     f = Fn("pb_unmap", "void", "ptr p, i64 size", internal=True)
     pages = _page_round(f, "%size")
@@ -298,5 +347,5 @@ def memory_functions() -> list[Fn]:
     `pb_fork_ends` are called from outside."""
     return [
         _class_of(), _size_of(), _lock(), _unlock(), *_forks(), _map(), _unmap(), _grow_small(),
-        _alloc(), _free(), _trim(),
+        _alloc(), _free(), *_held(), _trim(),
     ]  # fmt: skip

@@ -37,6 +37,89 @@ def _loop(f: Fn, name: str, n: str, body: Callable[[str], None]) -> None:
     f.at(name + "_end")
 
 
+def _only_array(f: Fn, o: str) -> str:
+    """`o`, or null if it is marked as no Array."""
+    bit = f.op("and", f.v(f"ptrtoint ptr {o} to i64"), 1)
+    return f.v(f"select i1 {f.cmp('ne', bit, 0)}, ptr null, ptr {o}")
+
+
+# An array of NumPy in a wider type than the program's: how its elements are narrowed, the bytes of
+# one, the numbers of one.
+_NARROWED = {
+    L.CODE_ARRAY_F32: ("double", "float", "fptrunc", 4, 1),
+    L.CODE_ARRAY_I32: ("i64", "i32", "trunc", 4, 1),
+    L.CODE_ARRAY_C64: ("double", "float", "fptrunc", 8, 2),
+}
+
+
+def _narrowed_bytes(f: Fn, code: str, cell: str) -> str:
+    wide = f.cmp("eq", code, L.CODE_ARRAY_C64)
+    return f.op("mul", f.ld("i64", cell), f.v(f"select i1 {wide}, i64 8, i64 4"))
+
+
+def _convert() -> Fn:
+    """i64 convert(e, slots, datas, cells, temps): narrows NumPy's arrays into blocks of ours, which
+    go to the slots and to `temps`; 0 when memory is out."""
+    arguments = "ptr e, ptr slots, ptr datas, ptr cells, ptr temps"
+    f = Fn("pb_convert", "i64", arguments, internal=True)
+    slots, codes = f.ld("ptr", "%e", L.E_ARG_SLOTS), f.ld("ptr", "%e", L.E_ARG_CODES)
+    i = f.local("i64")
+
+    def one(k: str) -> None:
+        f.st("ptr", "null", f.idx("%temps", k))
+        code, slot = f.ld("i64", f.idx(codes, k)), f.ld("i64", f.idx(slots, k))
+        f.when(f.cmp("slt", slot, 0), "one_next")
+        f.when(f.cmp("ult", code, L.CODE_ARRAY_F32), "one_next")
+        cell = f.gep("%cells", f.op("shl", k, 4))
+        size = _narrowed_bytes(f, code, cell)
+        block = f.own("ptr", "pb_alloc_held", f"i64 {size}")
+        f.when(f.is_null(block), "failed")
+        f.st("ptr", block, f.idx("%temps", k))
+        f.st("ptr", block, f.idx("%slots", slot))
+        data = f.ld("ptr", f.idx("%datas", k))
+        f.st("i64", 0, i)
+        cases = " ".join(f"i64 {c}, label %kind{c}" for c in _NARROWED)
+        f.do(f"switch i64 {code}, label %one_next [{cases}]")
+        for c, (wide, narrow, how, _, parts) in _NARROWED.items():
+            f.at(f"kind{c}")
+            n = f.op("mul", f.ld("i64", cell), parts)
+            f.go(f"loop{c}")
+            f.at(f"loop{c}")
+            j = f.ld("i64", i)
+            f.br(f.cmp("ult", j, n), f"element{c}", "one_next")
+            f.at(f"element{c}")
+            source = f.v(f"getelementptr {wide}, ptr {data}, i64 {j}")
+            x = f.v(f"{how} {wide} {f.v(f'load {wide}, ptr {source}')} to {narrow}")
+            target = f.v(f"getelementptr {narrow}, ptr {block}, i64 {j}")
+            f.do(f"store {narrow} {x}, ptr {target}")
+            f.bump(i, 0, 1)
+            f.go(f"loop{c}")
+
+    n = f.ld("i64", "%e", L.E_NLEAVES)
+    _loop(f, "clear", n, lambda k: f.st("ptr", "null", f.idx("%temps", k)))
+    _loop(f, "one", n, one)
+    f.ret("i64 1")
+    f.at("failed")
+    f.own("void", "pb_free_temps", "ptr %e", "ptr %cells", "ptr %temps")
+    f.ret("i64 0")
+    return f
+
+
+def _free_temps() -> Fn:
+    f = Fn("pb_free_temps", "void", "ptr e, ptr cells, ptr temps", internal=True)
+    codes = f.ld("ptr", "%e", L.E_ARG_CODES)
+
+    def one(k: str) -> None:
+        block = f.ld("ptr", f.idx("%temps", k))
+        f.when(f.is_null(block), "one_next")
+        size = _narrowed_bytes(f, f.ld("i64", f.idx(codes, k)), f.gep("%cells", f.op("shl", k, 4)))
+        f.own("void", "pb_free_held", f"ptr {block}", f"i64 {size}")
+
+    _loop(f, "one", f.ld("i64", "%e", L.E_NLEAVES), one)
+    f.ret()
+    return f
+
+
 def _fill() -> Fn:
     """Writes the template and the arguments' addresses into the slots, converting scalars in their
     cells."""
@@ -88,7 +171,7 @@ def _outputs() -> Fn:
         f.br(f.cmp("ule", f.ld("i64", o, 24), L.OUT_SWAPPED), "allocate", "one_next")
         f.at("allocate")
         size, slot = f.ld("i64", o, 8), f.ld("i64", o)
-        p = f.own("ptr", "pb_alloc", f"i64 {size}")
+        p = f.own("ptr", "pb_alloc_held", f"i64 {size}")
         f.when(f.is_null(p), "failed")
         f.st("ptr", p, f.idx("%saved", k))
         f.st("ptr", p, f.idx("%slots", slot))
@@ -115,7 +198,7 @@ def _free_saved() -> Fn:
         swapped = f.cmp("eq", f.ld("i64", o, 24), L.OUT_SWAPPED)
         f.br(f.op("and", swapped, f.cmp("eq", "%all", 0), "i1"), "one_next", "free")
         f.at("free")
-        f.own("void", "pb_free", f"ptr {f.ld('ptr', f.idx('%saved', k))}", f"i64 {size}")
+        f.own("void", "pb_free_held", f"ptr {f.ld('ptr', f.idx('%saved', k))}", f"i64 {size}")
 
     _loop(f, "one", f.ld("i64", "%e", L.E_NOUTS), one)
     f.ret()
@@ -123,16 +206,20 @@ def _free_saved() -> Fn:
 
 
 def _hold() -> list[Fn]:
-    """Keeps (or gives back) every argument array: a reference and a pin each."""
+    """Keeps (or gives back) every argument array: a reference, and a pin if it is ours."""
     out = []
     for name, delta in (("pb_hold", 1), ("pb_unhold", -1)):
         f = Fn(name, "void", "ptr e, ptr objs", internal=True)
 
         def one(k: str, f: Fn = f, delta: int = delta) -> None:
-            o = f.ld("ptr", f.idx("%objs", k))
-            f.br(f.is_null(o), "one_next", "array")
+            given = f.ld("ptr", f.idx("%objs", k))
+            f.when(f.is_null(given), "one_next")
+            o = f.v(f"call ptr @llvm.ptrmask.p0.i64(ptr {given}, i64 -2)")
+            f.br(f.cmp("eq", o, given, "ptr"), "array", "held")
             f.at("array")
             f.bump(o, L.PINS, delta)
+            f.go("held")
+            f.at("held")
             if delta > 0:
                 f.incref(o)
             else:
@@ -153,6 +240,7 @@ def _donate() -> Fn:
 
     def one(k: str) -> None:
         o = f.ld("ptr", f.idx("%objs", f.ld("i64", f.gep(list_, f.op("shl", k, 4)))))
+        o = _only_array(f, o)
         f.when(f.is_null(o), "revert")
         f.unless(f.cmp("eq", f.ld("i64", o, L.STATE), L.READY), "revert")
         f.unless(f.cmp("eq", f.ld("i64", o, L.PINS), 0), "revert")
@@ -164,7 +252,7 @@ def _donate() -> Fn:
 
     # The same array given again where it is not donated: its values are still needed.
     def count(k: str) -> None:
-        o = f.ld("ptr", f.idx("%objs", k))
+        o = _only_array(f, f.ld("ptr", f.idx("%objs", k)))
         f.br(f.is_null(o), "count_next", "array")
         f.at("array")
         f.br(f.cmp("eq", f.ld("i64", o, L.STATE), L.DELETED), "gone", "count_next")
@@ -208,7 +296,7 @@ def _free_donated() -> Fn:
         f.br(f.cmp("ne", f.op("and", bits, mask), 0), "one_next", "free")
         f.at("free")
         b = f.gep("%blocks", pair)
-        f.own("void", "pb_free", f"ptr {f.ld('ptr', b)}", f"i64 {f.ld('i64', b, 8)}")
+        f.own("void", "pb_free_held", f"ptr {f.ld('ptr', b)}", f"i64 {f.ld('i64', b, 8)}")
 
     _loop(f, "one", f.ld("i64", "%e", L.E_NDONATED), one)
     f.ret()
@@ -326,7 +414,7 @@ def _results() -> Fn:
         f.st("ptr", twin, f.idx("%results", k))
         f.go("one_next")
         f.at("alias")
-        a = f.ld("ptr", f.idx("%objs", where))
+        a = _only_array(f, f.ld("ptr", f.idx("%objs", where)))
         f.br(f.is_null(a), "scalar", "aliased")
         f.at("scalar")
         f.fail("SystemError", "internal error in pullback: an output that is a Python scalar")
@@ -345,7 +433,7 @@ def _results() -> Fn:
         x = f.own("ptr", "pb_make", f"ptr {f.ld('ptr', o, 16)}", f"ptr {data}", f"i64 {size}")
         f.br(f.is_null(x), "lost", "made")
         f.at("lost")
-        f.own("void", "pb_free", f"ptr {data}", f"i64 {size}")
+        f.own("void", "pb_free_held", f"ptr {data}", f"i64 {size}")
         f.st("i64", 1, bad)
         f.go("one_next")
         f.at("made")
@@ -434,6 +522,8 @@ def _program() -> Fn:
         L.P_LIST: "seq",
         L.P_DICT: "dict",
         L.P_CONST: "const",
+        L.P_NAMED: "named",
+        L.P_FIELDS: "fields",
     }
     cases = " ".join(f"i64 {k}, label %{v}" for k, v in names.items())
     f.do(f"switch i64 {code}, label %finish [{cases}]")
@@ -459,6 +549,43 @@ def _program() -> Fn:
     f.when(f.is_null(t), "drop")
     f.st("ptr", t, made)
     f.go("push")
+    f.at("named")  # (type, length): what tuple.__new__(type, items) makes
+    kind = f.v(f"inttoptr i64 {arg} to ptr")
+    size = f.ld("i64", kind, 8)
+    t = f.call("ptr", "PyType_GenericAlloc", f"ptr {f.ld('ptr', kind)}", f"i64 {size}")
+    f.when(f.is_null(t), "drop")
+    first = f.op("sub", sp, size)
+
+    def put(k: str) -> None:
+        value = f.ld("ptr", f.idx(stack, f.op("add", first, k)))
+        f.st("ptr", value, f.idx(f.gep(t, L.TUPLE_ITEMS), k))
+
+    _loop(f, "put", size, put)
+    f.st("i64", first, top)
+    f.st("ptr", t, made)
+    f.go("push")
+    f.at("fields")  # (type, number, object's tp_new, (), names): object.__new__(type), attributes
+    kind = f.v(f"inttoptr i64 {arg} to ptr")
+    total = f.ld("i64", kind, 8)
+    new, nothing = f.ld("ptr", kind, 16), f.ld("ptr", kind, 24)
+    o = f.v(f"call ptr {new}(ptr {f.ld('ptr', kind)}, ptr {nothing}, ptr null)")
+    f.when(f.is_null(o), "drop")
+    lowest = f.op("sub", sp, total)
+
+    def attribute(k: str) -> None:
+        value = f.ld("ptr", f.idx(stack, f.op("add", lowest, k)))
+        name = f.ld("ptr", f.idx(f.gep(kind, 32), k))
+        r = f.call("i32", "PyObject_GenericSetAttr", f"ptr {o}", f"ptr {name}", f"ptr {value}")
+        f.when(f.cmp("ne", r, 0, "i32"), "bad_object")
+
+    _loop(f, "attribute", total, attribute)
+    _loop(f, "held", total, lambda k: f.decref(f.ld("ptr", f.idx(stack, f.op("add", lowest, k)))))
+    f.st("i64", lowest, top)
+    f.st("ptr", o, made)
+    f.go("push")
+    f.at("bad_object")
+    f.decref(o)
+    f.go("drop")
     f.at("dict")
     keys = f.v(f"inttoptr i64 {arg} to ptr")
     count = f.ld("i64", keys, 16)
@@ -497,7 +624,7 @@ def _program() -> Fn:
 
 def _run() -> Fn:
     """ptr run(e, datas, objs): the result, null with an exception set, or SLOW."""
-    f = Fn("pb_run", "ptr", "ptr e, ptr datas, ptr objs", internal=True)
+    f = Fn("pb_run", "ptr", "ptr e, ptr datas, ptr objs, ptr cells", internal=True)
     owner, nouts = f.ld("ptr", "%e", L.E_OWNER), f.ld("i64", "%e", L.E_NOUTS)
     slots = f.v(f"alloca i64, i64 {f.ld('i64', '%e', L.E_NSLOTS)}, align 16")
     saved = f.v(f"alloca ptr, i64 {nouts}, align 16")
@@ -509,13 +636,23 @@ def _run() -> Fn:
         f.cmp("ne", f.own("i64", "pb_outputs", "ptr %e", f"ptr {slots}", f"ptr {saved}"), 0),
         "memory",
     )
+    flags = f.ld("i64", "%e", L.E_FLAGS)
+    converts = f.cmp("ne", f.op("and", flags, L.FLAG_CONVERT), 0)
+    many = f.v(f"select i1 {converts}, i64 {f.ld('i64', '%e', L.E_NLEAVES)}, i64 0")
+    temps = f.v(f"alloca ptr, i64 {many}, align 16")
+    f.br(converts, "convert", "own")
+    f.at("convert")
+    arguments = "ptr %e", f"ptr {slots}", "ptr %datas", "ptr %cells", f"ptr {temps}"
+    f.unless(f.cmp("ne", f.own("i64", "pb_convert", *arguments), 0), "unsaved")
+    f.go("own")
+    f.at("own")
     f.br(donates, "donate", "go")
     f.at("donate")
     ok = f.own("i64", "pb_donate", "ptr %e", "ptr %objs", f"ptr {blocks}")
     f.br(f.cmp("ne", ok, 0), "go", "refused")
     f.at("go")
     f.incref(owner)
-    hold = f.cmp("ne", f.ld("i64", "%e", L.E_FLAGS), 0)
+    hold = f.cmp("ne", f.op("and", flags, L.FLAG_RELEASE_GIL | L.FLAG_HOLD), 0)
     f.br(hold, "hold", "run")
     f.at("hold")
     f.own("void", "pb_hold", "ptr %e", "ptr %objs")
@@ -534,6 +671,11 @@ def _run() -> Fn:
     f.go("made")
     f.at("made")
     final = f.v(f"phi i64 [-1, %bad], [{made}, %make]")
+    f.br(converts, "converted", "release")
+    f.at("converted")
+    f.own("void", "pb_free_temps", "ptr %e", "ptr %cells", f"ptr {temps}")
+    f.go("release")
+    f.at("release")
     f.br(hold, "unhold", "after")
     f.at("unhold")
     f.own("void", "pb_unhold", "ptr %e", "ptr %objs")
@@ -556,8 +698,16 @@ def _run() -> Fn:
     f.at("memory")
     f.call("ptr", "PyErr_NoMemory")
     f.ret("ptr null")
+    f.at("unsaved")
+    f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
+    f.go("memory")
     f.at("refused")
     f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
+    f.br(converts, "unconverted", "slowly")
+    f.at("unconverted")
+    f.own("void", "pb_free_temps", "ptr %e", "ptr %cells", f"ptr {temps}")
+    f.go("slowly")
+    f.at("slowly")
     f.ret(f"ptr inttoptr (i64 {SLOW} to ptr)")
     return f
 
@@ -573,7 +723,7 @@ def _serial() -> Fn:
 def run_functions() -> list[Fn]:
     """Everything that runs entries."""
     return [
-        _fill(), _outputs(), _free_saved(), *_hold(), _donate(), _free_donated(), _execute(),
-        _results(), _sequence(),
+        _fill(), _convert(), _free_temps(), _outputs(), _free_saved(), *_hold(), _donate(),
+        _free_donated(), _execute(), _results(), _sequence(),
         _program(), _build(), _run(), _serial(),
     ]  # fmt: skip

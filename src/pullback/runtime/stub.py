@@ -24,8 +24,9 @@ from __future__ import annotations
 import ctypes
 import os
 import struct
+import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -37,10 +38,12 @@ from pullback.backends.llvm.table import POOL
 from pullback.core import avals, trace
 from pullback.forking import renewed
 from pullback.runtime import native_layout as L
+from pullback.runtime import operands
 from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import alloc_address, engine, free_address
 from pullback.runtime.native import Native
 from pullback.runtime.native_call import hash_words
+from pullback.runtime.operands import Policy
 
 __all__ = [
     "Entry", "JitFunction", "add_entry", "add_operator_entry", "add_row_entry", "clear_entries",
@@ -57,74 +60,56 @@ _MAX_ENTRIES = 512  # of one function; 8 times as many of one operator
 _lock = renewed(threading.RLock())
 
 
-def new_function(slow: Callable[..., Any], statics: int = 0) -> Any:
-    """A JitFunction in front of a Python function."""
+def new_function(
+    slow: Callable[..., Any],
+    statics: int = 0,
+    plain: Callable[..., Any] | None = None,
+    operands: tuple[str, ...] = (),
+) -> Any:
+    """A JitFunction in front of a Python function.
+
+    With `plain`, an eager function: `plain` is called while something is traced, `statics` marks
+    the positions whose numbers are part of the key, `operands` are the keywords whose are not.
+    """
     if not callable(slow):
         raise TypeError(f"new_function: expected a callable, got {slow!r}")
-    return engine.functions["new_function"](slow, statics)
+    names = tuple(map(sys.intern, operands)) or None
+    return engine.functions["new_function"](slow, statics, plain, names)
 
 
-def signature(statics: int, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes | None:
+def signature(of: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes | None:
     """The native key of a call, or None if one of its operands is nothing that the fast path
-    knows."""
-    return _signature(statics, *args, **kwargs)  # type: ignore[no-any-return]
+    knows. `of` is the function, or the mask of static positions of a jitted one (0 for operators).
+    """
+    key = _signature(of, *args, **kwargs)
+    if key is None and _native is not None and operands.learn(args, kwargs):
+        key = _signature(of, *args, **kwargs)
+    return key  # type: ignore[no-any-return]
 
 
 # --- keys ---
+def _policy(of: int | Policy) -> Policy:
+    return of if isinstance(of, Policy) else Policy(of)
+
+
 def native_leaves(
-    args: Sequence[Any], kwargs: dict[str, Any], statics: int = 0
+    args: Sequence[Any], kwargs: dict[str, Any], statics: int | Policy = 0
 ) -> tuple[list[Any], list[Any]]:
     """The leaves of a call in native order, and the objects whose addresses its key holds."""
-    leaves: list[Any] = []
-    held: list[Any] = []
-    for k, x in enumerate(args):
-        if k < 64 and statics >> k & 1:
-            held.append(x)
-        else:
-            _walk(x, leaves, held)
-    for name, x in kwargs.items():
-        held.append(name)
-        _walk(x, leaves, held)
-    return leaves, held
-
-
-def _walk(x: Any, leaves: list[Any], held: list[Any]) -> None:
-    kind = type(x)
-    if kind is tuple or kind is list:
-        for item in x:
-            _walk(item, leaves, held)
-    elif kind is dict:
-        for key, item in x.items():
-            held.append(key)
-            _walk(item, leaves, held)
-    elif x is not None:
-        leaves.append(x)
-        if kind is ArrayImpl:
-            held.append(x.aval)
+    return operands.leaves_of(args, kwargs, _policy(statics))
 
 
 def leaf_order(
     flatten: Callable[[Any], list[Any]],
     args: Sequence[Any],
     kwargs: dict[str, Any],
-    statics: int = 0,
+    statics: int | Policy = 0,
 ) -> list[int]:
     """For each leaf of `flatten((args, kwargs))`, static arguments replaced by None, its number in
     native order."""
     counter = iter(range(1 << 30))
-    numbered = tuple(
-        None if k < 64 and statics >> k & 1 else _number(x, counter) for k, x in enumerate(args)
-    )
-    return flatten((numbered, {name: _number(x, counter) for name, x in kwargs.items()}))
-
-
-def _number(x: Any, counter: Iterator[int]) -> Any:
-    kind = type(x)
-    if kind is tuple or kind is list:
-        return kind([_number(item, counter) for item in x])
-    if kind is dict:
-        return {key: _number(item, counter) for key, item in x.items()}
-    return None if x is None else next(counter)
+    number = lambda _: next(counter)
+    return flatten(operands.replaced(args, kwargs, _policy(statics), number, lambda _: None))
 
 
 # --- results ---
@@ -160,16 +145,27 @@ def _program(tree: Any, words: list[int], held: list[Any], depth: int) -> int | 
         held.append(tree)
         words += [L.P_CONST, id(tree)]
         return depth + 1
+    if kind is operands.Constant:
+        held.append(tree.value)
+        words += [L.P_CONST, id(tree.value)]
+        return depth + 1
+    made = None
     if kind not in (tuple, list, dict):
-        return None
-    items = list(tree.values()) if kind is dict else tree
+        made = operands.rebuilding(tree)
+        if made is None:
+            return None
+    items = made[3] if made else list(tree.values()) if kind is dict else tree
     deepest = depth + 1
     for k, item in enumerate(items):
         below = _program(item, words, held, depth + k)
         if below is None:
             return None
         deepest = max(deepest, below)
-    if kind is dict:
+    if made is not None:
+        instruction, block, objects, _ = made
+        held += [block, *objects]
+        words += [instruction, ctypes.addressof(block)]
+    elif kind is dict:
         keys = tuple(tree)
         held.append(keys)
         words += [L.P_DICT, id(keys)]
@@ -297,9 +293,10 @@ def plan_entry(
     outs: Sequence[tuple[int, Any]],
     result: Result,
     *,
-    statics: int = 0,
+    statics: int | Policy = 0,
     donated: Sequence[bool] = (),
     scalar_codes: Sequence[int] = (),
+    in_avals: Sequence[Any] = (),
     release_gil: bool = False,
     keep: Sequence[Any] = (),
     on_error: Callable[[int, int, int], Any] | None = None,
@@ -308,7 +305,8 @@ def plan_entry(
     """The entry of a call that runs a plan; None if this call cannot be native.
 
     `ins`: the slots of the program's inputs; `order`: the number of each input's leaf in native
-    order (`leaf_order`); `consts`: slots and Arrays; `outs`: slots and avals of the outputs, in
+    order (`leaf_order`); `in_avals`: their types (empty: as the leaves are); `consts`: slots and
+    Arrays; `outs`: slots and avals of the outputs, in
     the order of the result's leaves; `donated` and `scalar_codes` (CODE_F32 for a Python float
     whose slot takes a float32, ...) go with `ins`. `on_error(pc, code, equation)` must raise;
     `on_host(number, slots)` does a host step.
@@ -319,6 +317,13 @@ def plan_entry(
     where = dict(zip(ins, order, strict=True))
     if len(where) != len(ins):
         return None
+    if in_avals:
+        found = [operands.conversion(leaves[k], a) for k, a in zip(order, in_avals, strict=True)]
+        if None in found:
+            return None
+        scalar_codes = found  # type: ignore[assignment]
+    if any(d and type(leaves[k]) is not ArrayImpl for k, d in zip(order, donated, strict=False)):
+        return None  # there is nothing to donate
     described = [(-1, 0)] * len(leaves)
     for k, (slot, leaf) in enumerate(zip(ins, order, strict=True)):
         described[leaf] = (
@@ -345,6 +350,8 @@ def plan_entry(
         L.E_PLAN: plan.head.value, L.E_SIZES: plan.slots,
     }  # fmt: skip
     flags = (L.FLAG_RELEASE_GIL if release_gil else 0) | (L.FLAG_HOLD if on_host is not None else 0)
+    if any(code >= L.CODE_ARRAY_F32 for code in scalar_codes):
+        flags |= L.FLAG_CONVERT
     keeping = [*keep, plan, *const_at.values()]
     try:
         entry = make_entry(

@@ -136,6 +136,20 @@ _flatteners: dict[type, Callable[[Any, list[Any]], Node] | None] = dict.fromkeys
 _lock = renewed(threading.Lock())
 
 
+# dataclass -> names of its children and of its static fields
+_dataclass_fields: dict[type, tuple[tuple[str, ...], tuple[str, ...]]] = {}
+
+
+def dataclass_fields(cls: type) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
+    """The fields of a registered dataclass: (children, static data); None for other classes."""
+    return _dataclass_fields.get(cls)
+
+
+def is_namedtuple(cls: type) -> bool:
+    """Is this a class of named tuples that nobody has registered as something else?"""
+    return cls not in _entries and _is_namedtuple(cls)
+
+
 def declare_leaf_type(*types: type) -> None:
     """Promise that these types are leaves: only a speed-up, registration of a type undoes it."""
     with _lock:
@@ -844,6 +858,7 @@ class PyTreeRegistry:
             return type(**fields)
 
         register(Registration(type, to_children, from_children, to_pairs))
+        _dataclass_fields[type] = data_names, meta_names
 
     def is_node(self, type: type) -> bool:
         """Whether instances of `type` are interior nodes."""

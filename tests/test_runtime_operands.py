@@ -1,0 +1,282 @@
+"""What native calls take: NumPy's arrays and numbers, named tuples, dataclasses; as values, types
+and objects, and without leaks."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import gc
+import sys
+import threading
+import time
+import typing
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pullback import grad, jit, tree_util, vmap
+from pullback import numpy as jnp
+from pullback.runtime import memory, stub
+from pullback.runtime.native import Native
+from pullback.tree_util import tree_map
+
+native_only = pytest.mark.skipif(
+    not isinstance(memory.engine, Native), reason="about the native path"
+)
+Pair = collections.namedtuple("Pair", "a b")
+
+
+class Typed(typing.NamedTuple):
+    a: Any
+    b: Any = 3
+
+
+class Counted(Pair):
+    """A named tuple that makes its objects itself."""
+
+    made = 0
+
+    def __new__(cls, a: Any, b: Any) -> Counted:
+        cls.made += 1
+        return super().__new__(cls, a, b)
+
+
+@dataclasses.dataclass
+class Layer:
+    w: Any
+    b: Any
+    name: str = "layer"
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    w: Any
+    k: int = 3
+
+
+@dataclasses.dataclass(slots=True)
+class Slotted:
+    w: Any
+
+
+@dataclasses.dataclass
+class Checked:
+    w: Any
+    seen: int = 0
+
+    def __post_init__(self) -> None:
+        self.twice = 2 * self.seen
+
+
+class Shy:
+    """Its child is made anew whenever it is asked for."""
+
+    def __init__(self, w: Any) -> None:
+        self.held = w
+
+    @property
+    def w(self) -> Any:
+        return self.held + 0
+
+
+tree_util.register_dataclass(Layer, ["w", "b"], ["name"])
+tree_util.register_dataclass(Frozen, ["w"], ["k"])
+tree_util.register_dataclass(Slotted, ["w"], [])
+tree_util.register_dataclass(Checked, ["w"], ["seen"])
+tree_util.register_dataclass(Shy, ["w"], [])
+
+ONE = np.ones(3, np.float32)
+
+
+def containers() -> dict[str, Any]:
+    x = jnp.asarray(ONE)
+    return {
+        "tuple": Pair(x, (x, [x, None])),
+        "typed": Typed(x),
+        "counted": Counted(x, x),
+        "layer": [Layer(x, {"z": x, "a": 2.5}, "first"), Layer(x, x)],
+        "frozen": Frozen(x, 7),
+        "slotted": Slotted(x),
+        "checked": Checked(x, 4),
+    }
+
+
+def same_tree(a: Any, b: Any) -> None:
+    assert tree_util.tree_structure(a) == tree_util.tree_structure(b)
+    for x, y in zip(tree_util.tree_leaves(a), tree_util.tree_leaves(b), strict=True):
+        np.testing.assert_array_equal(x, y)
+        assert x.aval == y.aval
+
+
+def test_containers_in_and_out() -> None:
+    """Every kind of container goes through a jitted call, native or not, and comes out as it is
+    made by Python."""
+    f = jit(lambda t: tree_map(lambda x: x + 1, t))
+    first = f(containers())
+    for _ in range(3):
+        out = f(containers())
+        same_tree(first, out)
+        for name, value in containers().items():
+            assert type(out[name]) is type(value)
+        assert vars(out["layer"][0]).keys() == vars(containers()["layer"][0]).keys()
+        assert out["layer"][0].name == "first" and out["checked"].twice == 8
+        assert out["frozen"] == Frozen(out["frozen"].w, 7)
+
+
+@native_only
+def test_containers_are_native() -> None:
+    """A second call with any of them does not reach Python."""
+    f = jit(lambda t: tree_map(lambda x: x * 2, t))
+    for value in containers().values():
+        f(value)
+        slow = stub.signature(0, (value,), {})
+        assert slow is not None
+        entries = stub.entry_count(f)
+        f(value)
+        assert stub.entry_count(f) == entries
+
+
+def test_static_fields_make_programs() -> None:
+    traces = []
+
+    @jit
+    def f(layer: Any) -> Any:
+        traces.append(layer.name)
+        return layer.w * len(layer.name)
+
+    for name, n in (("ab", 2), ("abc", 3), ("".join(["a", "b"]), 2)):
+        for _ in range(2):
+            np.testing.assert_array_equal(f(Layer(ONE, ONE, name)), n * ONE)
+    assert traces == ["ab", "abc"]
+
+
+def test_attributes_that_are_computed() -> None:
+    """A property's value is nobody's but the reader's: such objects do not go the native way."""
+    f = jit(lambda s: s.w * 2)
+    shy = Shy(jnp.asarray(ONE))
+    for _ in range(3):
+        np.testing.assert_array_equal(f(shy), 2 * ONE)
+    assert stub.signature(0, (shy,), {}) is None
+
+
+NUMPY = [
+    np.arange(3), np.arange(3.0), ONE, np.arange(3) > 1, np.arange(3) + 1j, np.zeros((0, 3)),
+    np.arange(6.0)[::2], np.arange(3, dtype="u8"), np.float64(2.5),
+    np.float32(1), np.int64(3), np.uint8(3), np.bool_(True), np.complex128(1 + 2j), 2, 2.5, True,
+    np.arange(3, dtype=np.float16), np.array(4.0),
+]  # fmt: skip
+
+
+def test_numpy_operands() -> None:
+    """NumPy's arrays and numbers, in any mixture: the same values and types at every call."""
+    f = jit(lambda x, y: x * y)
+    for a in NUMPY:
+        for b in NUMPY:
+            if np.zeros((0, 3)) is a or np.shape(a) == (0, 3) or np.shape(b) == (0, 3):
+                continue
+            want = np.asarray(a) * np.asarray(b)
+            outs = [f(a, b) for _ in range(3)]
+            for out in outs:
+                np.testing.assert_allclose(np.asarray(out), want, rtol=1e-6)
+                assert out.aval == outs[0].aval
+            for _ in range(2):
+                np.testing.assert_allclose(jnp.asarray(a) * b, want, rtol=1e-6)
+
+
+def test_numpy_arrays_are_read_at_the_call() -> None:
+    """An array changed between two calls gives other results; results never share its memory."""
+    f, same = jit(lambda x: x + 1), jit(lambda x: x)
+    for x in (np.zeros(4, np.float32), np.zeros(4)):
+        for k in range(4):
+            x[:] = k
+            np.testing.assert_array_equal(f(x), np.full(4, k + 1))
+            y = same(x)
+            x[:] = 99
+            np.testing.assert_array_equal(y, np.full(4, k))
+
+
+def test_donated_numpy_arrays() -> None:
+    f = jit(lambda x: x + 1, donate_argnums=0)
+    x = np.zeros(1000, np.float32)
+    for _ in range(3):
+        np.testing.assert_array_equal(f(x), np.ones(1000))
+    assert not x.any()
+
+
+@native_only
+def test_numpy_arguments_do_not_leak() -> None:
+    f = jit(lambda t: t[0] + t[1])
+    for kind in (np.float32, np.float64):
+        x = np.ones(100, kind)
+        for _ in range(3):
+            f([x, x])
+        gc.collect()
+        counts, used = sys.getrefcount(x), memory.memory_stats()["bytes_in_use"]
+        for _ in range(5000):
+            f([x, x])
+        assert sys.getrefcount(x) == counts
+        assert abs(memory.memory_stats()["bytes_in_use"] - used) < 4096
+
+
+@native_only
+def test_containers_do_not_leak() -> None:
+    f = jit(lambda t: tree_map(lambda x: x + 1, t))
+    value = containers()
+    for _ in range(3):
+        f(value)
+    gc.collect()
+    watched = [value["layer"][0].w, value["layer"][0], "first", Layer, Pair, Frozen]
+    counts = [sys.getrefcount(x) for x in watched]
+    for _ in range(2000):
+        f(value)
+    gc.collect()
+    for x, count in zip(watched, counts, strict=True):
+        assert abs(sys.getrefcount(x) - count) < 10
+
+
+def test_calls_leave_no_garbage() -> None:
+    """No call of a wrapper leaves cycles for the collector."""
+    mapped = vmap(lambda x: x * 2.0 + 1)
+    x = jnp.arange(8.0)
+    for f in (mapped, jit(mapped), grad(lambda x: (x * x).sum()), lambda x: jnp.exp(x)[2:].sum()):
+        for _ in range(12):
+            f(x)
+        time.sleep(0.05)
+        gc.collect()
+        gc.disable()
+        try:
+            for _ in range(200):
+                f(x)
+            assert gc.collect() < 200
+        finally:
+            gc.enable()
+
+
+def test_operands_that_threads_change() -> None:
+    """A list that another thread empties while a computation reads it."""
+    f = jit(lambda t: jnp.sin(t[0]).sum())
+    box = [np.ones(400_000, np.float32)]
+    expected = float(f(box))
+    stop = threading.Event()
+
+    def change() -> None:
+        while not stop.is_set():
+            box[:] = []
+            box[:] = [np.ones(400_000, np.float32)]
+            time.sleep(0)
+
+    thread = threading.Thread(target=change)
+    thread.start()
+    try:
+        for _ in range(30):
+            got = list(box)
+            if got:
+                assert float(f(got)) == expected
+            try:
+                assert float(f(box)) == expected
+            except IndexError:
+                pass
+    finally:
+        stop.set()
+        thread.join()
