@@ -13,6 +13,8 @@ from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.convert import from_memory, memory_type, to_memory
 from pullback.loops.ops import storage_bytes
 
+WIDEST_STRIDE = 8  # elements; lanes further apart are loaded one by one
+
 __all__ = ["Index", "Lin", "index_binary", "load", "materialise", "store"]
 
 
@@ -92,6 +94,10 @@ def load(
     elif isinstance(at, Lin) and at.n > 1 and at.stride.c == -1:
         turned = None if mask is None else _turned(b, b.splat(mask, at.n), at)
         raw = _turned(b, _load_contiguous(b, t, size, base, _from_below(at), turned), at)
+    elif mask is None and isinstance(at, Lin) and at.n > 1 and at.stride.c == 2:
+        raw = _load_alternate(b, t, size, base, at)
+    elif isinstance(at, Lin) and _is_interleaved(b, at, mask, size):
+        raw = _load_interleaved(b, t, size, base, at, mask)
     else:
         raw = _gather(b, t, size, base, at, mask, dummy)
     value = from_memory(b, dtype, raw)
@@ -118,6 +124,39 @@ def _turned(b: Builder, v: Val, at: Lin) -> Val:
             for r in reversed(regs)
         ),
     )
+
+
+def _load_alternate(b: Builder, t: str, size: int, base: Val, at: Lin) -> Val:
+    """Every other element, as the parts of complex numbers lie: two loads that end with the last
+    one, and a shuffle."""
+    regs, n = [], at.n
+    vt = f"<{n} x {t}>"
+    picks = (k if k < n else k + 1 for k in range(0, 2 * n, 2))
+    order = ", ".join(f"i32 {k}" for k in picks)
+    for u in range(at.width):
+        halves = []
+        for start in (0, n - 1):
+            pointer = _vector_pointer(b, base, at.base, u * 2 * n + start, size).regs[0]
+            halves.append(b.impure_reg(f"load {vt}, ptr {pointer}, align {size}"))
+        both = f"{vt} {halves[0]}, {vt} {halves[1]}"
+        regs.append(b.impure_reg(f"shufflevector {both}, <{n} x i32> <{order}>"))
+    return Val(b, t, n, tuple(regs))
+
+
+def _store_alternate(b: Builder, t: str, size: int, base: Val, at: Lin, raw: Val) -> None:
+    """Every other element: what lies between keeps what it has."""
+    n, values = at.n, b.spread(raw, at.n)
+    vt, name = f"<{n} x {t}>", _masked(b, "store", t, n)
+    mask = ", ".join(f"i1 {'false' if k % 2 else 'true'}" for k in range(n))
+    for u in range(at.width):
+        value = values[u % len(values)]
+        for half in range(2):
+            order = ", ".join(f"i32 {(half * n + k) // 2}" for k in range(n))
+            wide = b.impure_reg(f"shufflevector {vt} {value}, {vt} poison, <{n} x i32> <{order}>")
+            pointer = _vector_pointer(b, base, at.base, (2 * u + half) * n, size).regs[0]
+            b.line(
+                f"call void @{name}({vt} {wide}, ptr {pointer}, i32 {size}, <{n} x i1> <{mask}>)"
+            )
 
 
 def _load_uniform(b: Builder, t: str, pointer: Val, mask: Val | None, dummy: Val) -> Val:
@@ -182,6 +221,60 @@ def lane_pointers(
     return rows
 
 
+def _is_interleaved(b: Builder, at: Lin, mask: Val | None, size: int) -> bool:
+    """Whether lanes lie at a small stride, so that whole vectors cost less than their elements."""
+    stride = at.stride.c
+    if stride is None or not 2 <= stride <= WIDEST_STRIDE or at.n < 4 or at.n < stride:
+        return False
+    return mask is None or (b.target.masks and size >= 4 and mask.n == at.n)
+
+
+def _load_interleaved(b: Builder, t: str, size: int, base: Val, at: Lin, mask: Val | None) -> Val:
+    """Every stride-th element of some vectors in a row, picked out by shuffles. Nothing outside
+    the elements asked for is touched: the last vector ends with the last of them."""
+    n, stride = at.n, int(at.stride.c)
+    vt = f"<{n} x {t}>"
+    last = (n - 1) * stride
+    starts = [min(k * n, last - n + 1) for k in range(stride)]
+    regs = []
+    masks = b.spread(mask, n) if mask is not None else ()
+    for u in range(at.width):
+        origin = at.base + u * n * stride
+        whole, filled = "", 0
+        for k, start in enumerate(starts):
+            pointer = b.gep(b.gep(base, origin, size), b.lit(start * size, "i64")).regs[0]
+            if mask is None:
+                part = b.impure_reg(f"load {vt}, ptr {pointer}, align {size}")
+            else:
+                m = _spread_mask(b, masks[u % len(masks)], n, stride, start)
+                name = _masked(b, "load", t, n)
+                rest = f"i32 {size}, <{n} x i1> {m}, {vt} zeroinitializer"
+                part = b.impure_reg(f"call {vt} @{name}(ptr {pointer}, {rest})")
+            end = n if k == stride - 1 else -(-(k + 1) * n // stride)
+            picks = [
+                j if j < filled else n + j * stride - start if j < end else 0 for j in range(n)
+            ]
+            if not whole:
+                picks = [j * stride - start if j < end else 0 for j in range(n)]
+            order = ", ".join(f"i32 {p}" for p in picks)
+            first = whole or part
+            text = f"shufflevector {vt} {first}, {vt} {part}, <{n} x i32> <{order}>"
+            whole, filled = b.impure_reg(text), end
+        regs.append(whole)
+    return Val(b, t, n, tuple(regs))
+
+
+def _spread_mask(b: Builder, mask: str, n: int, stride: int, start: int) -> str:
+    """The mask of lanes as one of a vector's elements: those that are an active lane's."""
+    picks = []
+    for j in range(n):
+        place = start + j
+        picks.append(place // stride if place % stride == 0 else n)
+    order = ", ".join(f"i32 {p}" for p in picks)
+    text = f"shufflevector <{n} x i1> {mask}, <{n} x i1> zeroinitializer, <{n} x i32> <{order}>"
+    return b.impure_reg(text)
+
+
 def _gather(
     b: Builder, t: str, size: int, base: Val, at: Index, mask: Val | None, dummy: Val
 ) -> Val:
@@ -219,6 +312,9 @@ def store(
         turned = None if mask is None else _turned(b, b.splat(mask, at.n), at)
         values = _turned(b, b.splat(raw, at.n), at)
         _store_contiguous(b, t, size, base, _from_below(at), values, turned)
+        return
+    if mask is None and isinstance(at, Lin) and at.n > 1 and at.stride.c == 2:
+        _store_alternate(b, t, size, base, at, raw)
         return
     n = max(at.n, raw.n, mask.n if mask is not None else 1)
     width = max(at.width if isinstance(at, Lin) else len(at.regs), len(raw.regs))
