@@ -331,7 +331,6 @@ def test_narrow_floats():
     shows(xb16 + xb16, "Array([0, 2, 4, 6, 8, 10, 12, 14, 16, 18], dtype=bfloat16)")
 
 
-@pytest.mark.xfail(strict=True, reason="capability: sparse arrays")
 def test_sparse_arrays():
     sparse = importlib.import_module("pullback.experimental.sparse")
     dense = jnp.array([[0.0, 1.0], [2.0, 0.0]])

@@ -33,8 +33,8 @@ from .common import check_effects, trace_function
 
 def cond(
     pred: Any,
-    true_fun: Callable[..., Any],
-    false_fun: Callable[..., Any],
+    true_fun: Any,
+    false_fun: Any,
     *operands: Any,
     **kwargs: Any,
 ) -> Any:

@@ -9,8 +9,8 @@
 
 A `check` is an operation with an effect. `checkify(f)` traces `f` and runs its program with an
 error state in mutable references: a check that fails, the first one, writes who it was and the
-values for its message; asked to, so do NaNs, divisions by zero and positions out of bounds. The references are
-discharged at once, so that loops and branches carry the state.
+values for its message; asked to, so do NaNs, divisions by zero and positions out of bounds. The
+references are discharged at once, so that loops and branches carry the state.
 """
 
 from __future__ import annotations

@@ -132,7 +132,7 @@ class BatchTrace(Trace):
         def batched(*args: Any) -> list[Any]:
             outs, found = batch_flat(fun, args, dims, self.axis)
             n = len(outs) - num_residuals()
-            out_dims[:] = [0] * n + found[n:] if mapped else found
+            out_dims[:] = [*([0] * n), *found[n:]] if mapped else found
             return [
                 matchaxis(self.axis.size, d, w, x)
                 for x, d, w in zip(outs, found, out_dims, strict=True)
@@ -172,9 +172,7 @@ class BatchTrace(Trace):
         batched_fun = self._batched(fun, dims, out_dims)
         # With symbolic zeros each operand is followed by a flag, which is never mapped.
         in_dims = [x for d in dims for x in (d, None)] if symbolic_zeros else dims
-        batched_fwd = self._batched(
-            fwd, in_dims, fwd_dims, lambda: out_trees().num_residuals  # type: ignore[no-any-return]
-        )
+        batched_fwd = self._batched(fwd, in_dims, fwd_dims, lambda: out_trees().num_residuals)
         in_avals = [typeof(t) for t in tracers]
 
         def batched_bwd(*args: Any) -> list[Any]:

@@ -1,3 +1,29 @@
 """`jax.interpreters.xla`."""
 
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
 from ....core.avals import typeof as abstractify  # noqa: F401
+from ....dtypes import canonicalize_dtype
+from ....runtime.dispatch import apply
+
+
+def apply_primitive(primitive: Any, *args: Any, **params: Any) -> Any:
+    """Evaluates one operation on arrays."""
+    return apply(primitive, args, params)
+
+
+def _canonical(x: Any) -> Any:
+    return np.asarray(x, canonicalize_dtype(np.asarray(x).dtype))
+
+
+# How values of a type are made canonical; libraries add their own types.
+canonicalize_dtype_handlers: dict[type, Callable[[Any], Any]] = {
+    np.ndarray: _canonical,
+    **{np.dtype(c).type: _canonical for c in "?bhilqBHILQefdFD"},
+    **dict.fromkeys((bool, int, float, complex), _canonical),
+}
