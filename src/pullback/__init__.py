@@ -64,6 +64,7 @@ from .api.staging import make_jaxpr as make_jaxpr
 from .api.staging import named_call as named_call
 from .api.staging import named_scope as named_scope
 from .api.vmap import vmap as vmap
+from .compile_log import explain_compile as explain_compile
 from .control.custom import custom_gradient as custom_gradient
 from .control.custom import custom_jvp as custom_jvp
 from .control.custom import custom_vjp as custom_vjp

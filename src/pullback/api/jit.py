@@ -5,6 +5,7 @@ from __future__ import annotations
 import copyreg
 import functools
 import inspect
+import time
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -298,9 +299,11 @@ class JitWrapped:
         call.__wrapped__ = fun  # type: ignore[attr-defined]
         out: dict[str, Any] = {}
         count_trace()
+        start = time.perf_counter()
         info = self._debug_info(args, kwargs, fixed, static_kw)
         jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
         closed, hoisted = close_jaxpr(jaxpr, consts)
+        closed.derived["trace seconds"] = time.perf_counter() - start
         donated = [False] * len(hoisted) + self._donated(args, kwargs, fixed, static_kw)
         name = getattr(fun, "__name__", None) or getattr(
             getattr(fun, "func", None), "__name__", type(fun).__name__

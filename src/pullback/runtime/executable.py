@@ -7,13 +7,14 @@ import ctypes
 import gc
 import os
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from .. import config, dtypes, errors
+from .. import compile_log, config, dtypes, errors
 from ..backends import interface, llvm
 from ..backends.llvm.analysis import has
 from ..backends.reference import rule_of
@@ -161,15 +162,7 @@ class NativeExecutable:
             if info is not None
             else (closed.eqns[0].primitive.name if closed.eqns else "identity")
         )
-        llvm.prepare()
-        compilation, hurry = llvm.Compilation(), llvm.tier.enabled()
-
-        def ready(kernel: Kernel, work: float) -> None:
-            compilation.add(kernel, hurry and work <= QUICK_WORK)
-
-        with _uncollected:
-            self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
-            self.kernels = compilation.finish()
+        self._compile(closed, donated)
         self.plan = llvm.encode(self.program, self.kernels)
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self._consts = [(slot, self._constant(value, slot)) for slot, value in self.program.consts]
@@ -199,6 +192,31 @@ class NativeExecutable:
         )
         self.nativable = (
             plain and self.program.work <= ASYNC_WORK and len(self.in_avals) == len(self.plan_ins)
+        )
+
+    def _compile(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> None:
+        """The program and the machine code of its kernels."""
+        llvm.prepare()
+        compilation, hurry = llvm.Compilation(), llvm.tier.enabled()
+
+        def ready(kernel: Kernel, work: float) -> None:
+            compilation.add(kernel, hurry and work <= QUICK_WORK)
+            progress.tell(f"{len(compilation.orders)} kernels so far")
+
+        progress = compile_log.Progress(self.name)
+        start = time.perf_counter()
+        try:
+            with _uncollected:
+                self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
+                lowered = time.perf_counter()
+                self.kernels = compilation.finish(progress)
+        finally:
+            progress.done()
+        traced = float(closed.derived.get("trace seconds", 0.0))
+        times = lowered - start, time.perf_counter() - lowered
+        entries = compilation.entries()
+        compile_log.note(
+            compile_log.ProgramEntry(self.name, len(closed.eqns), traced, *times, entries)
         )
 
     def _constant(self, value: Any, slot: int) -> Any:

@@ -6,6 +6,7 @@ import os
 import struct
 import sys
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Sequence
@@ -24,6 +25,7 @@ from pullback.backends.llvm.table import function_offset, provide
 from pullback.backends.llvm.target import Target, host_target
 from pullback.backends.llvm.tilecode import order_tile, provide_tile
 from pullback.backends.llvm.workshop import Job, Workshop, workshop_text
+from pullback.compile_log import KernelEntry, Progress
 from pullback.forking import renewed
 from pullback.loops import libraries
 from pullback.loops.canon import canonical_text
@@ -192,8 +194,8 @@ def _store(entries: Sequence[Entry]) -> None:
         cache.put(key, image)
 
 
-def _known(kernel: Kernel, target: Target, quick: bool) -> tuple[str, CompiledKernel | None]:
-    """The key of a kernel; its code if this process or the disk has it."""
+def _known(kernel: Kernel, target: Target, quick: bool) -> tuple[str, CompiledKernel | None, str]:
+    """The key of a kernel; its code if this process or the disk has it; where it comes from."""
     text = canonical_text(kernel)
     key = kernel_key(text, target.key, _options(kernel, text))
     with _lock:
@@ -204,13 +206,13 @@ def _known(kernel: Kernel, target: Target, quick: bool) -> tuple[str, CompiledKe
     if found is not None:
         if not quick:
             found.improved()
-        return key, found
+        return key, found, "process"
     cache = disk_cache()
     image = cache.get(key) if cache is not None and not _debug() & {"llvm", "asm"} else None
     code = None if image is not None and image.quick and not quick else _loaded(image, "pb_kernel")
     if image is None or code is None:
-        return key, None
-    return key, _registered(kernel, target, key, image, code)
+        return key, None, "LLVM"
+    return key, _registered(kernel, target, key, image, code), "disk"
 
 
 def _registered(
@@ -252,27 +254,37 @@ def compile_kernel(
     Raises CompileError or LinkError for what must not happen (internal errors), ValueError for
     a wrong PULLBACK_ISA.
     """
-    target = target or host_target()
+    return _directly(_Ordered(kernel, quick), target or host_target(), later)
+
+
+def _directly(order: _Ordered, target: Target, later: list[Entry] | None) -> CompiledKernel:
+    """A kernel's code, made on this thread."""
+    kernel = order.kernel
     for name in _tiles_of(kernel):
-        provide_tile(name, target, quick)
-    key, found = _known(kernel, target, quick)
+        provide_tile(name, target, order.quick)
+    key, found, order.origin = _known(kernel, target, order.quick)
     if found is None:
-        image = _machine_code(kernel, target, quick)
-        found = _finished(kernel, target, key, image, later)
+        ir, level = order.write(target)
+        start = time.perf_counter()
+        obj = link.assemble(ir, target, level)
+        order.llvm_seconds = time.perf_counter() - start
+        found = _finished(order, target, key, obj, later)
     return found
 
 
 def _finished(
-    kernel: Kernel, target: Target, key: str, image: loader.Image, later: list[Entry] | None
+    order: _Ordered, target: Target, key: str, obj: bytes, later: list[Entry] | None
 ) -> CompiledKernel:
     """What LLVM has just compiled: counted, stored, loaded."""
+    image = loader.link(obj)
+    image = replace(image, quick=True) if order.is_quick else image
     _count_one()
     cache = disk_cache()
     if cache is not None and later is not None:
         later.append((cache, key, image))
     elif cache is not None:
         cache.put(key, image)
-    return _registered(kernel, target, key, image)
+    return _registered(order.kernel, target, key, image)
 
 
 @dataclass
@@ -285,6 +297,25 @@ class _Ordered:
     job: Job | None = None
     is_quick: bool = False
     done: CompiledKernel | None = None
+    origin: str = "LLVM"
+    text_seconds: float = 0.0
+    llvm_seconds: float = 0.0
+    lines: int = 0
+
+    def write(self, target: Target) -> tuple[str, int]:
+        """The textual IR and the level it is to be compiled at."""
+        start = time.perf_counter()
+        ir, level, self.is_quick = _emitted(self.kernel, target, self.quick)
+        self.text_seconds = time.perf_counter() - start
+        self.lines = ir.count("\n")
+        return ir, level
+
+    def entry(self) -> KernelEntry:
+        """How it went, for `explain_compile`."""
+        quick = self.done is not None and self.done.source is not None
+        return KernelEntry(
+            self.kernel.name, self.origin, quick, self.text_seconds, self.llvm_seconds, self.lines
+        )
 
 
 class Compilation:
@@ -315,32 +346,46 @@ class Compilation:
             self.tiles[name] = self.tiles.get(name, True) and order.quick
             job = order_tile(name, self.target, order.quick, shop.publish)
             self.jobs += [job] if job is not None else []
-        order.key, order.done = _known(order.kernel, self.target, order.quick)
+        order.key, order.done, order.origin = _known(order.kernel, self.target, order.quick)
         if order.done is None:
-            ir, level, order.is_quick = _emitted(order.kernel, self.target, order.quick)
+            ir, level = order.write(self.target)
             job = Job(ir, level)
             if level in link.LEVELS and shop.publish(job):
                 order.job = job
                 self.jobs.append(job)
 
-    def finish(self) -> list[CompiledKernel]:
+    def finish(self, progress: Progress | None = None) -> list[CompiledKernel]:
         """The machine code, in order. Raises what `compile_kernel` raises."""
+
+        def tell() -> None:
+            if progress is not None:
+                count = sum(job.done for job in self.jobs)
+                progress.tell(f"{count} of {len(self.jobs)} kernels")
+
         shop = _workshop(self.target) if self.jobs else None
         if shop is not None:
-            shop.finish(self.jobs)
+            shop.finish(self.jobs, tell)
         for name, quick in self.tiles.items():
             provide_tile(name, self.target, quick)
-        done = [o.done or self._end(o) for o in self.orders]
+        done = []
+        for k, order in enumerate(self.orders):
+            order.done = order.done or self._end(order)
+            done.append(order.done)
+            if progress is not None:
+                progress.tell(f"{k + 1} of {len(self.orders)} kernels")
         if self.later:
             aside(_store, self.later)
         return done
 
     def _end(self, order: _Ordered) -> CompiledKernel:
         if order.job is None:
-            return compile_kernel(order.kernel, self.target, order.quick, self.later)
-        image = loader.link(order.job.take())
-        image = replace(image, quick=True) if order.is_quick else image
-        return _finished(order.kernel, self.target, order.key, image, self.later)
+            return _directly(order, self.target, self.later)
+        order.llvm_seconds = order.job.seconds
+        return _finished(order, self.target, order.key, order.job.take(), self.later)
+
+    def entries(self) -> tuple[KernelEntry, ...]:
+        """How each kernel was made."""
+        return tuple(order.entry() for order in self.orders)
 
 
 _shop: Workshop | None = None

@@ -1,0 +1,186 @@
+"""Where the time of compilations went: `explain_compile()`; and the progress of a long one on the
+terminal.
+
+Programs are noted by the runtime when they have been compiled; the last few hundred are kept.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+from pullback.records import record
+
+__all__ = ["CompileReport", "KernelEntry", "ProgramEntry", "Progress", "explain_compile", "note"]
+
+KEPT = 256  # programs
+PATIENCE = 1.0  # seconds before a compilation says that it is at work
+EVERY = 0.1  # and between two lines
+
+
+@record
+class KernelEntry:
+    """How one kernel was made: `origin` is "LLVM", "disk" or "process"; seconds for its text and
+    in LLVM; whether its code is quick code that is to be replaced if it runs often."""
+
+    name: str
+    origin: str
+    quick: bool
+    text_seconds: float
+    llvm_seconds: float
+    lines: int
+
+
+@record
+class ProgramEntry:
+    """One compilation. LLVM works beside lowering, so that `compile_seconds` is what was waited
+    for after lowering; lowering includes the writing of kernels' texts."""
+
+    name: str
+    equations: int
+    trace_seconds: float
+    lower_seconds: float
+    compile_seconds: float
+    kernels: tuple[KernelEntry, ...]
+
+    @property
+    def seconds(self) -> float:
+        """All of it."""
+        return self.trace_seconds + self.lower_seconds + self.compile_seconds
+
+    def count(self, origin: str) -> int:
+        """How many kernels came from there."""
+        return sum(k.origin == origin for k in self.kernels)
+
+
+_programs: deque[ProgramEntry] = deque(maxlen=KEPT)
+
+
+def note(entry: ProgramEntry) -> None:
+    """A program has been compiled."""
+    _programs.append(entry)
+
+
+def _time(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
+
+
+def _table(rows: Sequence[Sequence[Any]]) -> str:
+    """Columns side by side: the first to the left, the others to the right."""
+    cells = [[str(x) for x in row] for row in rows]
+    widths = [max(len(row[k]) for row in cells) for k in range(len(cells[0]))]
+    lines = []
+    for row in cells:
+        first, *rest = zip(row, widths, strict=True)
+        lines.append("  ".join([first[0].ljust(first[1]), *(x.rjust(w) for x, w in rest)]))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+class CompileReport:
+    """The answer of `explain_compile`: `programs`, and as text a table of them and of the kernels
+    of the slowest."""
+
+    def __init__(self, programs: Sequence[ProgramEntry]) -> None:
+        self.programs = tuple(programs)
+
+    def __str__(self) -> str:
+        if not self.programs:
+            return "nothing has been compiled"
+        head = ["program", "equations", "trace", "lower", "compile", "in all", "kernels",
+                "from LLVM", "from disk", "known"]  # fmt: skip
+        rows = [
+            [p.name, p.equations, _time(p.trace_seconds), _time(p.lower_seconds),
+             _time(p.compile_seconds), _time(p.seconds), len(p.kernels), p.count("LLVM"),
+             p.count("disk"), p.count("process")]
+            for p in self.programs
+        ]  # fmt: skip
+        slowest = max(self.programs, key=lambda p: p.seconds)
+        text = _table([head, *rows])
+        if not slowest.kernels:
+            return text
+        kernels = [
+            [k.name, k.origin, "quick" if k.quick else "good", _time(k.text_seconds),
+             _time(k.llvm_seconds), k.lines]
+            for k in sorted(slowest.kernels, key=lambda k: -k.text_seconds - k.llvm_seconds)
+        ]  # fmt: skip
+        columns = ["kernel", "from", "code", "text", "LLVM", "lines"]
+        return f"{text}\n\nkernels of {slowest.name}:\n{_table([columns, *kernels])}"
+
+    __repr__ = __str__
+
+
+def explain_compile(name: str | None = None) -> CompileReport:
+    """Where the time of compilations went: tracing, lowering, LLVM; kernel by kernel for the
+    slowest program.
+
+    `name` picks the programs of functions of that name; without it all programs that were traced
+    are told, eager operations (programs of one equation each) left out.
+
+    Raises ValueError if nothing of that name has been compiled (or it was long ago: the last 256
+    programs are kept).
+
+    >>> f = pullback.jit(lambda x: x @ x)
+    >>> f(x)
+    >>> print(pullback.explain_compile())  # doctest: +SKIP
+    program   equations   trace   lower  compile  in all  kernels  from LLVM  from disk  known
+    <lambda>          1  0.2 ms  1.1 ms   2.0 ms  3.3 ms        1          1          0      0
+    ...
+    """
+    if name is None:
+        return CompileReport([p for p in _programs if p.trace_seconds > 0])
+    found = [p for p in _programs if p.name == name]
+    if not found:
+        known = sorted({p.name for p in _programs if p.trace_seconds > 0})
+        raise ValueError(
+            f"explain_compile: no program of the name {name!r} has been compiled. "
+            f"Fix: one of {', '.join(map(repr, known)) or 'those that will have been compiled'}."
+        )
+    return CompileReport(found)
+
+
+class Progress:
+    """A line on the terminal while a compilation takes longer than a second, and none afterwards.
+    `PULLBACK_PROGRESS=0` switches it off; nothing is written where standard error is no terminal.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.start = time.perf_counter()
+        self.next = self.start + PATIENCE
+        self.width = 0
+
+    def tell(self, what: str) -> None:
+        """Says what is being done, now and then."""
+        now = time.perf_counter()
+        if now < self.next:
+            return
+        self.next = now + EVERY
+        if not self.width and not self._wanted():
+            self.next = float("inf")
+            return
+        line = f"compiling {self.name}: {what}, {now - self.start:.1f} s"
+        self._write(f"\r{line.ljust(self.width)}")
+        self.width = max(self.width, len(line))
+
+    def done(self) -> None:
+        """Takes the line away."""
+        if self.width:
+            self._write("\r" + " " * self.width + "\r")
+            self.width = 0
+
+    @staticmethod
+    def _wanted() -> bool:
+        off = os.environ.get("PULLBACK_PROGRESS", "1").strip().lower() in ("0", "off", "no")
+        return not off and sys.stderr is not None and sys.stderr.isatty()
+
+    @staticmethod
+    def _write(text: str) -> None:
+        try:
+            sys.stderr.write(text)
+            sys.stderr.flush()
+        except (OSError, ValueError):  # a stream that was closed
+            pass
