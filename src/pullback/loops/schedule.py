@@ -170,22 +170,27 @@ def _operand_edges(red: Reduction) -> list[tuple[Node, Any]]:
 def emit_nest(b: Builder, nest: Nest) -> None:
     """Writes the statements of a nest into the builder's current scope."""
     k, members = nest.k, nest.members
-    rows = members[0].shape[:k]
     if any(0 in m.shape[:k] for m in members):
         for m in members:
             m.ready = m.slot is not None
         return
+    narrow = _narrow(nest)
+    if narrow:  # the last axis is too short for lanes: they run along the one before it
+        nest.k = k = k - 1
+    rows = members[0].shape[:k]
     broken: set[int] = set()
     for m in members:
         broken |= _row_breaks(m, k)
     groups = grouped(rows, broken.__contains__)
-    lanes = (
+    lanes = narrow or (
         bool(k)
         and all(len(m.shape) == k for m in members)
         and (nest.lanes or not any(m.kind == "red" for m in members))
     )
     parallel = nest.work > PARALLEL_WORK
     phases, in_memory = _phases(nest)
+    if narrow:
+        in_memory = set()  # every element of a row is known where it is read
     extents = [math.prod(rows[a] for a in g) for g in groups]
 
     def body(indices: list[Index]) -> None:
@@ -198,6 +203,18 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     for m in members:
         if m.stored:
             m.ready = True
+
+
+def _narrow(nest: Nest) -> bool:
+    """Whether a nest that reduces leading axes, lane by lane, has a last axis so short that its
+    indices get accumulators of their own, and lanes cannot run along it and the one before it as
+    if they were one."""
+    k = nest.k
+    if not nest.lanes or k < 2 or any(len(m.shape) != k for m in nest.members):
+        return False
+    shape = nest.members[0].shape
+    short = 1 < shape[-1] <= 8 and shape[-2] >= 16
+    return short and any(k - 2 in _row_breaks(m, k) for m in nest.members)
 
 
 def open_rows(
@@ -322,6 +339,10 @@ def _emit_phase(
         for m in phase.values:
             put(m, (*idx, *inner), _value(b, m, (*idx, *inner), own_at[m]))
 
+    if lanes and not phase.reds:
+        for flat in range(math.prod(phase.tail)):
+            values(b.unravel(flat, phase.tail))
+        return
     if not phase.reds:
         broken = set().union(*({a - k for a in breaks_of(m) if a >= k} for m in phase.values))
         _walk(b, phase.tail, broken, "vector", values)
@@ -339,7 +360,7 @@ def _emit_phase(
                     _remember(b, m, kept, results[m.out])
                     put(m, kept, results[m.out])
 
-    if kept_tail and not phase.reds[0].small_tail:
+    if kept_tail and not phase.reds[0].small_tail and not lanes:
 
         def run(inner: tuple[Index, ...]) -> None:
             nonlocal targets
