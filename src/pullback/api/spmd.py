@@ -69,6 +69,11 @@ def pmap(
     @functools.wraps(fun, updated=())
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
         size = axis_size or _axis_length(args, kwargs, in_axes, static)
+        if size is None:
+            raise ValueError(
+                "pmap requires at least one argument with a mapped axis. Fix: pass an array with "
+                "an axis of one element a device, or axis_size."
+            )
         available = len(devices) if devices is not None else len(local_devices())
         if size is not None and size > available:
             raise ValueError(
@@ -150,12 +155,16 @@ def shard_map(
         else:
             given = tuple(in_specs) if type(in_specs) is list else in_specs
             specs = _specs("in_specs", in_tree, given)
+        _check_names("in_specs", specs, sizes)
         blocks = [_cut(x, s, sizes, "in_specs") for x, s in zip(leaves, specs, strict=True)]
         out: dict[str, Any] = {}
 
         def local(*xs: Any) -> list[Any]:
             outs, out["tree"] = tree.flatten(f(*tree.unflatten(in_tree, xs)))
             out["specs"] = _specs("out_specs", out["tree"], out_specs)
+            _check_names("out_specs", out["specs"], sizes)
+            for x, spec in zip(outs, out["specs"], strict=True):
+                _check_rank("out_specs", spec, typeof(x).shape)
             return outs
 
         outs = _nest(local, [_names(s) for s in specs], sizes, out, check_vma)(*blocks)
@@ -235,22 +244,42 @@ def _names(spec: Any) -> set[Any]:
     return {n for part in _parts(spec, len(spec)) for n in part}
 
 
+def _check_names(what: str, specs: Sequence[Any], sizes: dict[Any, int]) -> None:
+    """ValueError if a spec names what is no axis of the mesh, or an axis twice."""
+    for spec in specs:
+        names = [n for part in _parts(spec, len(spec)) for n in part]
+        for name in names:
+            if name not in sizes:
+                raise ValueError(
+                    f"shard_map {what} argument must refer to an axis marked as manual "
+                    f"({list(sizes)}), but {what} refers to {name!r} in {spec}."
+                )
+            if names.count(name) > 1:
+                raise ValueError(
+                    f"shard_map {what} {spec} has duplicate entries for `{name}`: an axis of the "
+                    "mesh can cut one axis of an array."
+                )
+
+
+def _check_rank(what: str, spec: Any, shape: Any) -> None:
+    if len(spec) > len(shape):
+        raise ValueError(
+            f"shard_map was given an entry of {what} which is too long to be compatible with its "
+            f"array: {spec} has length {len(spec)}, but the array has shape {shape}, which has "
+            f"rank {len(shape)}. Fix: one entry an axis; add an axis to scalars with x[None]."
+        )
+
+
 def _cut(x: Any, spec: Any, sizes: dict[Any, int], what: str) -> Any:
     """An array with an axis for each name in its spec in front, in the mesh's order."""
     shape = typeof(x).shape
-    if len(spec) > len(shape):
-        raise ValueError(
-            f"shard_map applied with {what} {spec}, which names {len(spec)} axes of an array of "
-            f"shape {shape}. Fix: one entry an axis."
-        )
+    _check_rank(what, spec, shape)
     split: list[int] = []
     place: dict[Any, int] = {}
     rest: list[int] = []
     for n, names in zip(shape, _parts(spec, len(shape)), strict=True):
         blocks = 1
         for name in names:
-            if name not in sizes:
-                raise ValueError(f"{what} {spec} names {name!r}, not an axis of {list(sizes)}.")
             place[name] = len(split)
             split.append(sizes[name])
             blocks *= sizes[name]
