@@ -28,6 +28,7 @@ from pullback.backends.llvm.convert import register_type
 from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter
 from pullback.backends.llvm.table import TABLE, function_offset
 from pullback.loops.ir import (
+    Alloc,
     Call,
     Const,
     For,
@@ -221,6 +222,8 @@ class Loops:
         if count:  # a literal number of iterations
             while width > 1 and lanes * width > count:
                 width //= 2
+            while lanes > 4 and lanes > count:
+                lanes //= 2
             if count % (lanes * width) == 0:
                 e.module.straight = e.module.straight and e.target.masks
                 self.lane_loop(e, s, lo, hi, lanes, width, None)
@@ -295,7 +298,7 @@ class Loops:
         """Outlines the loop as a chunk function, called once below about 10 us of work, else
         through ctx.parallel_for."""
         lo, hi = e.val(s.lo), e.val(s.hi)
-        if has(s.body, Update) or not is_unit(s):
+        if _updates_shared(s.body) or not is_unit(s):
             before, e.parallel = e.parallel, True
             if s.kind == "vector":
                 self.vector(e, s)
@@ -422,6 +425,13 @@ class Loops:
 
 
 # ---- helpers
+
+
+def _updates_shared(body: Sequence[Stmt]) -> bool:
+    """Whether iterations update memory that they share: not scratch of their own."""
+    stmts = list(walk(body))
+    own = {x.buf for x in stmts if isinstance(x, Alloc)}
+    return any(isinstance(x, Update) and x.buf not in own for x in stmts)
 
 
 def materialised(e: Emitter, a: object) -> Val:

@@ -1,4 +1,4 @@
-"""Fourier transforms as kernels, for lengths whose prime factors are small.
+"""Fourier transforms as kernels.
 
 One axis is one operation: many transforms of the same length run side by side, a lane each, through
 the stages of Stockham's algorithm, which sorts as it goes: a stage of radix r takes entries p + k m
@@ -7,7 +7,8 @@ blocks of scratch. The first stage reads the operand, the last writes the result
 
 A long transform that is alone is taken as a matrix (its length n = n1 n2, x[j1 n2 + j2]): columns
 are transformed, turned by roots of order n, then rows are transformed; entry k1 + n1 k2 of the
-result is entry k2 of row k1. Real transforms of even length are complex ones of half the length.
+result is entry k2 of row k1. Lengths with large prime factors are convolutions of lengths that have
+none. Real transforms of even length are complex ones of half the length.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read, store_slot
-from pullback.loops.lower.lapack import Pinned, each
+from pullback.loops.lower.lapack import Pinned, each, room
 from pullback.loops.lower.small import LANES, Lanes
+from pullback.loops.lower.statements import box
 
 __all__: list[str] = []
 
 LARGEST = 13  # prime factor
-ALONE = 32  # a transform of this length on that is (nearly) alone becomes a matrix
-LONG = 4096  # and one of this length on, whatever is beside it
+MATRIX = 32  # transforms of contiguous entries, from this length on, are taken as matrices
+LONG = 8192  # and from this length on their columns and rows are operations of their own
 
 Pair = tuple[Atom, Atom]
 Load = Callable[[Builder, Index, Index, Index], Pair]  # (builder, outer, entry, inner)
@@ -43,8 +45,11 @@ FFT, IFFT, RFFT, IRFFT = range(4)
 @functools.lru_cache(maxsize=1024)
 def radices(n: int) -> tuple[int, ...] | None:
     """A length as a product of radices, the largest first; None if a prime factor is large."""
-    out: list[int] = []
-    for p in (4, 2, 3, 5, 7, 11, LARGEST):
+    twos = (n & -n).bit_length() - 1 if n > 0 else 0
+    n >>= twos
+    fours = {0: 0, 1: 2, 2: 1}[twos % 3] if twos > 1 else 0
+    out = [4] * fours + [8] * ((twos - 2 * fours) // 3) + [2] * (twos == 1)
+    for p in (3, 5, 7, 11, LARGEST):
         while n % p == 0:
             out.append(p)
             n //= p
@@ -54,10 +59,7 @@ def radices(n: int) -> tuple[int, ...] | None:
 @functools.lru_cache(maxsize=1024)
 def halves(n: int) -> tuple[int, int]:
     """Two factors of about the same size."""
-    best = 1
-    for p in radices(n) or ():
-        if best * p <= math.isqrt(n):
-            best *= p
+    best = next(k for k in range(math.isqrt(n), 0, -1) if n % k == 0)
     return n // best, best
 
 
@@ -105,6 +107,14 @@ def _times(b: Builder, x: Pair, c: float) -> Pair:
     return b.let("mul", (x[0], k), k.dtype), b.let("mul", (x[1], k), k.dtype)
 
 
+def _eighth(b: Builder, x: Pair, sign: int) -> Pair:
+    """x times (1 + i) / sqrt(2) (sign 1) or its conjugate."""
+    ops = ("sub", "add") if sign > 0 else ("add", "sub")
+    re = b.let(ops[0], (x[0], x[1]), x[0].dtype)
+    im = b.let(ops[1], (x[1], x[0]), x[0].dtype)
+    return _times(b, (re, im), math.sqrt(0.5))
+
+
 def butterfly(b: Builder, a: list[Pair], sign: int) -> list[Pair]:
     """The transform of a few numbers."""
     r = len(a)
@@ -121,6 +131,12 @@ def butterfly(b: Builder, a: list[Pair], sign: int) -> list[Pair]:
             cm.sub(b, even[0], odd[0]),
             cm.sub(b, even[1], turned),
         ]
+    if r == 8:
+        even, odd = butterfly(b, a[::2], sign), butterfly(b, a[1::2], sign)
+        odd = [odd[0], _eighth(b, odd[1], sign), _turned(b, odd[2], sign), odd[3]]
+        odd[3] = _turned(b, _eighth(b, odd[3], sign), sign)
+        pairs = list(zip(even, odd, strict=True))
+        return [cm.add(b, x, y) for x, y in pairs] + [cm.sub(b, x, y) for x, y in pairs]
     # Entries j and r - j have conjugate roots: their sum takes cosines, their difference sines.
     half = (r - 1) // 2
     sums = [cm.add(b, a[j], a[r - j]) for j in range(1, half + 1)]
@@ -171,7 +187,7 @@ def _stage(
 
 def transforms(
     b: Builder, n: int, dtype: str, outer: int, inner: int, sign: int, table: Node | None,
-    load: Load, store: Store,
+    load: Load, store: Store, kind: str = "parallel",
 ) -> None:  # fmt: skip
     """outer * inner transforms of length n, in lanes along `inner` where it is long enough."""
     most = LANES[part_dtype(dtype)]
@@ -187,15 +203,16 @@ def transforms(
         with Pinned(b):
             group, part = (b.div(k, blocks), b.mod(k, blocks)) if groups > 1 else (0, k)
             # The last block begins earlier, not to be shorter: some are done twice.
-            last = b.dim(count - lanes)
-            first = b.let("min", (b.atom(b.mul(part, lanes)), last), "i64")
-            start = b.leaf_of(first, 0, count - lanes)
+            start: Index = b.mul(part, lanes)
+            if count % lanes:
+                first = b.let("min", (b.atom(start), b.dim(count - lanes)), "i64")
+                start = b.leaf_of(first, 0, count - lanes)
             _block(
                 b, n, dtype, lanes, sign, table, _spot(b, along, inner, group, start), load, store
             )
         return ()
 
-    b.loop(groups * blocks, "parallel", block)
+    b.loop(groups * blocks, kind, block)
 
 
 def _spot(
@@ -228,8 +245,8 @@ def _block(
         def lane(t: Index, r: int = r, m: int = m, s: int = s, base: int = base,
                  source: Any = source, target: Any = target) -> None:  # fmt: skip
             where = spot(t)
-            for room in rooms:
-                room.t = t
+            for space in rooms:
+                space.t = t
 
             def get(i: Index) -> Pair:
                 if source is None:
@@ -257,6 +274,12 @@ def _constant(g: Graph, value: Any, dtype: str) -> Node:
     return g.options.constant(g, value, (value.shape, dtype))  # type: ignore[no-any-return]
 
 
+def _table(g: Graph, n: int, sign: int, dtype: str) -> Node | None:
+    """The roots of the stages of a length; None if there is but one stage."""
+    plan = radices(n)
+    return _constant(g, stage_roots(n, sign, dtype), dtype) if plan and len(plan) > 1 else None
+
+
 def _work(n: int, count: int) -> float:
     return count * n * (12.0 + 4.0 * math.log2(max(2, n)))
 
@@ -266,15 +289,12 @@ def _apply(
     outs: Outs, store: Callable[[Opaque], Store],
 ) -> Node:  # fmt: skip
     """One operation of transforms of length n of what `load` gives of x."""
-    plan = radices(n)
-    table = _constant(g, stage_roots(n, sign, dtype), dtype) if plan and len(plan) > 1 else None
+    table = _table(g, n, sign, dtype)
 
     def emit(b: Builder, op: Opaque) -> None:
         transforms(b, n, dtype, outer, inner, sign, table, load, store(op))
 
-    ins = [x] if table is None else [x, table]
-    modes = ["once", "buffer"][: len(ins)]
-    op = Opaque("fft", ins, modes, emit=emit, work=_work(n, outer * inner))
+    op = Opaque("fft", [x], ["once"], emit=emit, work=_work(n, outer * inner))
     return g.opaque(op, outs)[0]
 
 
@@ -295,19 +315,118 @@ def along_axis(
             b, op.outs[0], b.unravel(o, lead), i, b.unravel(k, trail), v
         )
 
-    alone = inner == 1 and (n >= LONG or (n >= ALONE and outer < 4))
-    n1, n2 = halves(n) if alone else (1, 1)
-    if not alone or n2 < 4:
+    if radices(n) is None:
+        return _by_convolution(g, x, n, dtype, lead, trail, sign, element, out, put)
+    n1, n2 = halves(n) if inner == 1 and n >= MATRIX else (1, 1)
+    if n2 < 4 or (n2 < 8 and outer >= 8):
         return _apply(g, x, n, dtype, outer, inner, sign, load, [out], write)
     return _as_matrix(g, x, n1, n2, dtype, outer, sign, load, out, write)
+
+
+@functools.lru_cache(maxsize=64)
+def chirps(n: int, sign: int, dtype: str) -> tuple[int, Any, Any]:
+    """A length m of small factors, exp(sign pi i j^2 / n) for j < n, and the transform, of length
+    m, of their conjugates as a filter."""
+    m = min(p << (-(-(2 * n - 1) // p) - 1).bit_length() for p in (1, 3, 5))
+    w = _roots(2 * n, np.arange(n, dtype=np.int64) ** 2, sign)
+    spread = np.zeros(m, np.complex128)
+    spread[:n] = w.conj()
+    spread[m - n + 1 :] = w[1:][::-1].conj()
+    d = np.complex64 if dtype == "c64" else np.complex128
+    return m, w.astype(d), np.fft.fft(spread).astype(d)
+
+
+def _by_convolution(
+    g: Graph, x: Node, n: int, dtype: str, lead: tuple[int, ...], trail: tuple[int, ...],
+    sign: int, element: Callable[[Builder, tuple[Index, ...], Index, tuple[Index, ...]], Pair],
+    out: tuple[tuple[int, ...], str],
+    put: Callable[[Builder, Node, tuple[Index, ...], Index, tuple[Index, ...], Pair], None],
+) -> Node:  # fmt: skip
+    """A length with a large prime factor: 2 j k = j^2 + k^2 - (k - j)^2 makes it a convolution
+    (Bluestein), which longer transforms compute."""
+    m, turns, kernel = chirps(n, sign, dtype)
+    w, filter_ = _constant(g, turns, dtype), _constant(g, kernel, dtype)
+    axis, shape = len(lead), (*lead, m, *trail)
+    zero = Const(0.0, part_dtype(dtype))
+
+    def padded(b: Builder, idx: tuple[Index, ...]) -> Pair:
+        inside = b.in_range(idx[axis], 0, n)
+        i = b.to_index(b.select(inside, b.atom(idx[axis]), b.dim(0)), 0, n - 1)
+        value = element(b, idx[:axis], i, idx[axis + 1 :])
+        re, im = cm.mul(b, value, read(w, b, (i,)))
+        return b.select(inside, re, zero), b.select(inside, im, zero)
+
+    def product(b: Builder, idx: tuple[Index, ...]) -> Pair:
+        return cm.mul(b, read(a, b, idx), read(filter_, b, (idx[axis],)))
+
+    deps: list[Any] = [(x, (None,) * len(x.shape)), (w, (None,))]
+    a = _complex_axis(g, g.pointwise(shape, dtype, deps, padded, 12.0), axis, -1, 1.0, dtype)
+    deps = [(a, None), (filter_, (axis,))]
+    filtered = g.pointwise(shape, dtype, deps, product, 6.0)
+    c = _complex_axis(g, filtered, axis, 1, 1.0 / m, dtype)
+    result = (*lead, n, *trail)
+
+    def emit(b: Builder, op: Opaque) -> None:
+        def one(idx: tuple[Index, ...]) -> None:
+            i = idx[axis]
+            value = cm.mul(b, read(c, b, idx), read(w, b, (i,)))
+            put(b, op.outs[0], idx[:axis], i, idx[axis + 1 :], value)
+
+        box(b, result, one, "vector", range(len(result)), cost=8.0)
+
+    op = Opaque("chirp", [c], ["buffer"], emit=emit, work=8.0 * math.prod(result))
+    return g.opaque(op, [out])[0]
 
 
 def _as_matrix(
     g: Graph, x: Node, n1: int, n2: int, dtype: str, outer: int, sign: int, load: Load,
     out: tuple[tuple[int, ...], str], write: Callable[[Opaque], Store],
 ) -> Node:  # fmt: skip
+    """Long transforms, alone or one after the other, as matrices of n1 rows and n2 columns. Those
+    that stay in the cache are done whole by one thread; the others are two operations."""
     part = part_dtype(dtype)
     turns = _constant(g, matrix_roots(n1, n2, sign, dtype), part)
+    tables = [_table(g, n, sign, dtype) for n in (n1, n2)]
+    apart = n1 * n2 >= LONG
+
+    def columns(b: Builder, o: Index, j1: Index, j2: Index) -> Pair:
+        return load(b, o, b.linear([(j1, n2), (j2, 1)]), 0)
+
+    def turned(b: Builder, k1: Index, j2: Index, value: Pair) -> Pair:
+        root = read(turns, b, (0, k1, j2)), read(turns, b, (1, k1, j2))
+        return cm.mul(b, value, root)
+
+    def spread(put: Store) -> Store:
+        return lambda b, o, k2, k1, v: put(b, o, b.linear([(k1, 1), (k2, n1)]), 0, v)
+
+    if not apart:
+
+        def emit(b: Builder, op: Opaque) -> None:
+            put = spread(write(op))
+
+            def row(o: Index) -> Sequence[Atom]:
+                with Pinned(b):
+                    rooms = [room(b, part, n1 * n2) for _ in range(2)]
+
+                    def keep(b: Builder, _: Index, k1: Index, j2: Index, v: Pair) -> None:
+                        at = b.atom(b.linear([(k1, n2), (j2, 1)]))
+                        for buf, p in zip(rooms, turned(b, k1, j2, v), strict=True):
+                            b.store(buf, at, p)
+
+                    def kept(b: Builder, _: Index, j2: Index, k1: Index) -> Pair:
+                        at = b.atom(b.linear([(k1, n2), (j2, 1)]))
+                        return b.load(rooms[0], at), b.load(rooms[1], at)
+
+                    first = lambda b, _, i, k: columns(b, o, i, k)
+                    last = lambda b, _, i, k, v: put(b, o, i, k, v)
+                    transforms(b, n1, dtype, 1, n2, sign, tables[0], first, keep, "seq")
+                    transforms(b, n2, dtype, 1, n1, sign, tables[1], kept, last, "seq")
+                return ()
+
+            b.loop(outer, "parallel", row)
+
+        op = Opaque("fft", [x], ["once"], emit=emit, work=_work(n1 * n2, outer))
+        return g.opaque(op, [out])[0]
     shape = (outer, 2, n1, n2)
 
     def first_store(op: Opaque) -> Store:
@@ -315,28 +434,18 @@ def _as_matrix(
         assert slot is not None
 
         def put(b: Builder, o: Index, k1: Index, j2: Index, value: Pair) -> None:
-            root = read(turns, b, (0, k1, j2)), read(turns, b, (1, k1, j2))
-            for p, v in enumerate(cm.mul(b, value, root)):
+            for p, v in enumerate(turned(b, k1, j2, value)):
                 store_slot(b, slot, shape, part, (o, p, k1, j2), v)
 
         return put
 
-    def columns(b: Builder, o: Index, j1: Index, j2: Index) -> Pair:
-        return load(b, o, b.linear([(j1, n2), (j2, 1)]), 0)
-
-    middle = _apply(g, x, n1, dtype, outer, n2, sign, columns, [(shape, part)], first_store)
+    made = [(shape, part)]
+    middle = _apply(g, x, n1, dtype, outer, n2, sign, columns, made, first_store)
 
     def rows(b: Builder, o: Index, j2: Index, k1: Index) -> Pair:
         return read(middle, b, (o, 0, k1, j2)), read(middle, b, (o, 1, k1, j2))
 
-    def last_store(op: Opaque) -> Store:
-        put = write(op)
-        return lambda b, o, k2, k1, v: put(b, o, b.linear([(k1, 1), (k2, n1)]), 0, v)
-
-    node = _apply(g, middle, n2, dtype, outer, n1, sign, rows, [out], last_store)
-    assert node.source is not None
-    node.source.modes[0] = "buffer"
-    return node
+    return _apply(g, middle, n2, dtype, outer, n1, sign, rows, [out], lambda op: spread(write(op)))
 
 
 # --- the primitive ---
@@ -468,8 +577,7 @@ def _fft(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     (x,) = ins
     kind, lengths = int(params["fft_type"]), tuple(params["fft_lengths"])
     real = kind in (RFFT, IRFFT)
-    sizes = [*lengths[:-1], lengths[-1] // 2 if real and lengths[-1] % 2 == 0 else lengths[-1]]
-    if 0 in x.shape or any(n < 1 or radices(n) is None for n in (*sizes, lengths[-1])):
+    if 0 in x.shape or 0 in lengths:
         return NotImplemented
     dtype = "c128" if part_dtype(x.dtype) == "f64" else "c64"
     if x.dtype not in ("f32", "f64", "c64", "c128"):
