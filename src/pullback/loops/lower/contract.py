@@ -81,7 +81,7 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     acc = accumulator(dtype)
     m, n = math.prod(x.shape[k] for k in xf), math.prod(y.shape[k] for k in yf)
     depth = math.prod(x.shape[k] for k in xc)
-    if tile_type(part_dtype(acc)) and m >= 4 and n >= 4 and depth >= 4 and m * n * depth >= 8192:
+    if tile_type(part_dtype(acc)) and _worth_blocks(math.prod(x.shape[k] for k in xb), m, n, depth):
         return _blocked_dot(g, x, y, shape, dtype, acc, (xb, xf, xc), (yb, yf, yc))
     for operand, reuse in ((x, n), (y, m)):
         operand.reuse = max(operand.reuse, reuse)
@@ -166,6 +166,12 @@ def _reader(x: Node, parts: Split) -> Callable[[Builder, Index, Index, Index], A
         return read(x, b, tuple(idx))
 
     return at
+
+
+def _worth_blocks(batch: int, m: int, n: int, depth: int) -> bool:
+    """Whether a product is done by blocks, not unrolled among its neighbours."""
+    one = m * n * depth
+    return min(m, n, depth) >= 4 and one >= 512 and one * min(batch, 64) >= 8192
 
 
 def _neighbours(x: Node) -> int | None:
