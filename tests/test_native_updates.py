@@ -248,3 +248,25 @@ FEW = ["while_loop", "updates", "masked", "shared", "swapped", "solved", "nested
 @pytest.mark.parametrize("name", [*FEW, "gradient"])
 def test_few_numbers_in_registers(name: str) -> None:
     check(few(name), X + 0.05)
+
+
+@pytest.mark.parametrize("name", ["add", "max", "min", "multiply"])
+def test_many_updates_of_few_elements(name: str) -> None:
+    """Blocks of updates over threads; what is outside is dropped."""
+    rng = np.random.default_rng(0)
+    how = {"add": np.add, "max": np.maximum, "min": np.minimum, "multiply": np.multiply}[name]
+    for n, m in ((150_001, 33), (200_000, 5000)):
+        places = rng.integers(-3, m + 5, n).astype("i4")
+        inside = (places >= -m) & (places < m)
+        where = np.where(places < 0, places + m, places)[inside]
+        for dtype in (np.float32, np.int32):
+            x = rng.integers(1, 3, n) if name == "multiply" else rng.standard_normal(n) * 9
+            x = np.where(rng.random(n) < 1e-3, x, 1) if name == "multiply" else x
+            x = x.astype(dtype)
+            want = np.full(m, 7, dtype if dtype is np.int32 else np.float64)
+            how.at(want, where, x[inside].astype(want.dtype))
+            run = pullback.jit(
+                lambda p, u, m=m, t=dtype: getattr(jnp.full(m, 7, t).at[p], name)(u, mode="drop")
+            )
+            got = np.asarray(run(jnp.asarray(places), jnp.asarray(x)))
+            np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-2 if dtype is F else 0)

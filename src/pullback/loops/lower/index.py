@@ -8,7 +8,7 @@ buffers.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.build import TRUE, Builder, Index
@@ -20,6 +20,7 @@ from pullback.loops.lower.graph import (
     Node,
     Opaque,
     RegisterSlot,
+    Slot,
     load_slot,
     part_dtype,
     read,
@@ -27,7 +28,7 @@ from pullback.loops.lower.graph import (
 )
 from pullback.loops.lower.shape import around, masked_read
 from pullback.loops.lower.statements import box, copy_into
-from pullback.loops.ops import limits
+from pullback.loops.ops import identity_of, limits
 
 
 def mode_name(mode: Any) -> str:
@@ -240,8 +241,9 @@ def _scatter_node(
             _write(b, combine, slot, x, place, value, inside, apart_from_others)
 
         one_by_one = all(n == 1 for n in window_shape)
+        count = math.prod(batch_shape)
         # No two elements of one window are at one place, so that lanes may update them together.
-        apart_from_others = not one_by_one or math.prod(batch_shape) == 1
+        apart_from_others = not one_by_one or count == 1
         if one_by_one:
             zeros = tuple(0 for _ in window_shape)
 
@@ -249,7 +251,19 @@ def _scatter_node(
                 first, inside = one(spot)
                 element(spot, zeros, first, inside)
 
-            box(b, batch_shape, lane, "vector", parallel=False)
+            def partial(spot: tuple[Index, ...], row: Slot) -> None:
+                first, inside = one(spot)
+                full: list[Index] = [0] * len(updates.shape)
+                for k, i in zip(batch_axes, spot, strict=True):
+                    full[k] = i
+                where_to = b.select(inside, b.atom(b.ravel(first, x.shape)), b.dim(x.size))
+                b.update(row.buf(b), where_to, read(updates, b, tuple(full)), combine)
+
+            blocks = _blocks(x, count, combine)
+            if blocks > 1 and not b.unrolling:
+                _by_blocks(b, combine, slot, x, batch_shape, blocks, partial)
+            else:
+                box(b, batch_shape, lane, "vector", parallel=False)
             return
 
         def outer(spot: tuple[Index, ...]) -> None:
@@ -261,7 +275,7 @@ def _scatter_node(
                 lambda inner: element(spot, inner, first, inside),
                 "vector",
                 apart(window_shape, full),
-                None if math.prod(batch_shape) == 1 else False,
+                None if count == 1 else False,
             )
 
         box(b, batch_shape, outer, "seq", parallel=False)
@@ -276,6 +290,87 @@ def _scatter_node(
         updates=updates.size,
     )
     return g.opaque(op, [(x.shape, x.dtype)])[0]
+
+
+BLOCKS = 8  # parts of many updates that are combined apart from each other, at most
+EACH = 1 << 15  # updates in such a part, at least
+
+
+def _blocks(x: Node, count: int, combine: str | None) -> int:
+    """In how many parts many updates of few elements are cut; the number depends on sizes only,
+    and with it the bits."""
+    if combine is None or x.dtype in COMPLEX:
+        return 1
+    return min(BLOCKS, count // max(EACH, 4 * x.size))
+
+
+def _by_blocks(
+    b: Builder,
+    combine: str | None,
+    slot: Slot,
+    x: Node,
+    shape: Sequence[int],
+    blocks: int,
+    partial: Callable[[tuple[Index, ...], Slot], None],
+) -> None:
+    """Each block of updates is combined in a row of its own, with a last element for those that
+    are outside; the rows are combined in order."""
+    assert combine is not None
+    rows = Slot(x.dtype, (blocks, x.size), "temp")
+    b.bound[rows] = b.scratch(x.dtype, rows.size)
+    count = math.prod(shape)
+    each = -(-count // blocks)
+
+    def block(k: Index) -> Sequence[Atom]:
+        own = Slot(x.dtype, (x.size + 1,), "temp")
+        b.bound[own] = b.scratch(x.dtype, own.size)
+
+        def clear(i: Index) -> Sequence[Atom]:
+            store_slot(b, own, own.shape, x.dtype, (i,), identity_of(combine, x.dtype))
+            return ()
+
+        def keep(i: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                value = load_slot(b, own, own.shape, x.dtype, (i,))
+            store_slot(b, rows, rows.shape, x.dtype, (k, i), value)
+            return ()
+
+        def update(i: Index) -> Sequence[Atom]:
+            partial(b.unravel(i, tuple(shape)), own)
+            return ()
+
+        b.loop(x.size + 1, "vector", clear)
+        low = b.atom(b.mul(k, each))
+        high = b.let("min", (b.let("add", (low, b.dim(each)), "i64"), b.dim(count)), "i64")
+        b.loop(count, "vector", update, lo=low, hi=high)
+        b.loop(x.size, "vector", keep)
+        return ()
+
+    b.loop(blocks, "parallel", block)
+
+    def add(i: Index) -> Sequence[Atom]:
+        total = load_slot(b, slot, (x.size,), x.dtype, (i,))
+        for k in range(blocks):
+            more = load_slot(b, rows, rows.shape, x.dtype, (k, i))
+            total = b.let(combine, (total, more), x.dtype)
+        store_slot(b, slot, (x.size,), x.dtype, (i,), total)
+        return ()
+
+    with Pinned(b):
+        b.loop(x.size, "vector", add)
+
+
+class Pinned:
+    """Loads stay where they are asked for: what they read is written in between."""
+
+    def __init__(self, b: Builder) -> None:
+        self.b = b
+
+    def __enter__(self) -> None:
+        self.saved, self.b.region_level = self.b.region_level, self.b.depth
+
+    def __exit__(self, *_: Any) -> None:
+        self.b.region_level = self.saved
 
 
 def _write(
