@@ -66,7 +66,9 @@ class Pinned:
         self.b.region_level = self.saved
 
 
-def stacked(b: Builder, batch: Sequence[int], body: Callable[[Where], None]) -> None:
+def stacked(
+    b: Builder, batch: Sequence[int], body: Callable[[Where], None], kind: str = "parallel"
+) -> None:
     """`body` for every matrix of a stack, over threads where there is enough to do."""
     n = math.prod(batch)
     if not n:
@@ -77,7 +79,7 @@ def stacked(b: Builder, batch: Sequence[int], body: Callable[[Where], None]) -> 
             body(b.unravel(k, tuple(batch)))
         return ()
 
-    b.loop(n, "parallel", one)
+    b.loop(n, kind, one)
 
 
 def each(b: Builder, n: int, kind: str, body: Callable[[Index], Any], **bounds: Any) -> None:

@@ -34,6 +34,7 @@ __all__: list[str] = []
 
 # Matrices up to so many rows are done in lanes where there are several: LAPACK is faster beyond.
 CHOLESKY_MOST, LU_MOST, SOLVE_MOST = 16, 16, 16
+OWN_THREADS = 100  # rows or columns from which on LAPACK may use threads
 
 ZERO, ONE = Const(0, "i32"), Const(1, "i32")
 
@@ -50,8 +51,12 @@ def _stack_op(
 ) -> list[Node]:
     """An operation that does `one` matrix of a stack after the other. `work` is that of one."""
 
+    # The library has threads of its own for large matrices; they must not meet ours.
+    largest = max(n for x in ins for n in x.shape[-2:])
+    kind = "parallel" if largest < OWN_THREADS else "seq"
+
     def emit(b: Builder, op: Opaque) -> None:
-        stacked(b, batch, lambda where: one(b, op, where))
+        stacked(b, batch, lambda where: one(b, op, where), kind)
 
     count = 1
     for n in batch:
