@@ -71,6 +71,84 @@ def test_as_jax(name: str) -> None:
         np.testing.assert_allclose(x.astype("complex128"), y.astype("complex128"), rtol=1e-6)
 
 
+WEAK = {
+    "diag": lambda m, x: m.numpy.diag(x, 1),
+    "pad": lambda m, x: m.numpy.pad(x, 1),
+    "pad value": lambda m, x: m.numpy.pad(x, 1, constant_values=m.numpy.float32(2)),
+    "pad ramp": lambda m, x: m.numpy.pad(x, 1, mode="linear_ramp"),
+    "pad mean": lambda m, x: m.numpy.pad(x, 1, mode="mean"),
+    "gradient": lambda m, x: m.numpy.gradient(x),
+    "gradient step": lambda m, x: m.numpy.gradient(x, m.numpy.float32(2)),
+    "convolve": lambda m, x: m.numpy.convolve(x, x),
+    "convolve strong": lambda m, x: m.numpy.convolve(x, m.numpy.ones(2)),
+    "cross": lambda m, x: m.numpy.cross(x, x),
+    "insert": lambda m, x: m.numpy.insert(x, 0, 1.0),
+    "choose": lambda m, x: m.numpy.choose(np.zeros(3, int), [x, x]),
+    "vander": lambda m, x: m.numpy.vander(x),
+    "angle": lambda m, x: m.numpy.angle(x),
+    "top_k": lambda m, x: m.lax.top_k(x, 2),
+    "update": lambda m, x: m.lax.dynamic_update_slice(x, x[:1], (0,)),
+    "reduce": lambda m, x: m.lax.reduce(x, np.float32(0), m.lax.add, (0,)),
+    "reduce weak": lambda m, x: m.lax.reduce(x, 0.0, m.lax.add, (0,)),
+}
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+@pytest.mark.parametrize("name", WEAK)
+def test_weak_types(name: str, dtype: str) -> None:
+    """Functions of weakly typed arrays give results as weak as JAX's."""
+    number = 2 if dtype == "int32" else 0.5
+    wanted, got = (_outcome(m, WEAK[name], m.lax.broadcast(number, (3,))) for m in (jax, pullback))
+    assert wanted == got
+
+
+def _outcome(m: Any, f: Any, *args: Any) -> Any:
+    try:
+        out = m.tree_util.tree_leaves(f(m, *args))
+        return [(str(x.dtype), x.shape, x.weak_type, np.asarray(x).tolist()) for x in out]
+    except Exception as error:
+        names = [c.__name__ for c in type(error).__mro__]
+        return next(n for n in names if n in ("TypeError", "ValueError", "OverflowError"))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "uint8", "bool"])
+@pytest.mark.parametrize(
+    "start", [np.float32(0), np.int8(0), np.bool_(False), np.float16(1), 0, 1.0, True], ids=repr
+)
+def test_reduce_from(start: Any, dtype: str) -> None:
+    """The identity of one of lax's operations may have any dtype; other starts have the operand's,
+    Python's numbers too."""
+    for op in ("add", "max", "mul"):
+        f = lambda m, x, op=op: m.lax.reduce(x, start, getattr(m.lax, op), (0,))
+        results = [_outcome(m, f, m.numpy.ones(3, dtype)) for m in (jax, pullback)]
+        assert results[0] == results[1]
+
+
+def test_small() -> None:
+    cases = {
+        "window of a scalar": lambda m, x: m.lax.reduce_window(
+            x[0], 1.0, m.lax.mul, (), (), "SAME"
+        ),
+        "cumlogsumexp of integers": lambda m, x: m.lax.cumlogsumexp(m.numpy.arange(3)),
+        "unwrap truths": lambda m, x: m.numpy.unwrap(x > 1),
+        "unwrap complex": lambda m, x: m.numpy.unwrap(x * 1j),
+        "angle of a half": lambda m, x: m.numpy.angle(x[0].astype("bfloat16")),
+    }
+    x = np.arange(3, dtype="float32")
+    for name, f in cases.items():
+        assert _outcome(jax, f, jax.numpy.asarray(x)) == _outcome(
+            pullback, f, pullback.numpy.asarray(x)
+        ), name
+
+
+@pytest.mark.parametrize("xs", [0.5, np.float32(0.5)], ids=repr)
+def test_scan_over_a_scalar(xs: Any) -> None:
+    for m in (jax, pullback):
+        with pytest.raises((ValueError, IndexError)) as error:
+            m.lax.scan(lambda c, v: (c, v), 0.0, m.numpy.asarray(xs))
+        assert m is jax or isinstance(error.value, IndexError | ValueError)
+
+
 def test_apply_to_keys() -> None:
     """Each key is changed as a whole (JAX refuses to compile this one)."""
     keys = pullback.random.split(pullback.random.key(0), 3)

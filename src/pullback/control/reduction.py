@@ -21,6 +21,7 @@ from ..core.trace import Tracer
 from ..primitives import elementwise as e
 from ..primitives.builders import batch_size, full_batch
 from ..primitives.common import int_tuple, zero_of
+from ..primitives.convert import convert_weak
 from ..primitives.convolution import dilated, padtype_to_pads
 from ..primitives.layout import broadcast_in_dim, reduce_sum_p, reduced_aval, reshape, shifted_axes
 from ..primitives.reductions import (
@@ -51,9 +52,7 @@ __all__ = ["reduce", "reduce_p", "reduce_window", "reduce_window_p"]
 
 # --- what both share ---
 def _prepare(name: str, operands: Any, init_values: Any) -> tuple[list[Any], list[Any], Any]:
-    """The leaves of operands and initial values, the latter with the dtypes of the former. Raises
-    ValueError or TypeError.
-    """
+    """The leaves of operands and initial values. Raises ValueError or TypeError."""
     leaves, treedef = tree.flatten(operands)
     inits, init_tree = tree.flatten(init_values)
     if treedef != init_tree:
@@ -69,18 +68,7 @@ def _prepare(name: str, operands: Any, init_values: Any) -> tuple[list[Any], lis
         raise ValueError(
             f"{name} found non-scalar initial value: {[typeof(i).shape for i in inits]}"
         )
-    return leaves, [_as_dtype(i, typeof(x).dtype) for i, x in zip(inits, leaves)], treedef
-
-
-def _as_dtype(init: Any, dtype: Any) -> Any:
-    aval = typeof(init)
-    if aval.dtype == dtype or not aval.weak_type:
-        return init
-    return (
-        e.convert_element_type(init, dtype)
-        if isinstance(init, Tracer)
-        else np.asarray(init).astype(dtype)[()]
-    )
+    return leaves, inits, treedef
 
 
 def _scalar_program(
@@ -111,6 +99,9 @@ _MONOIDS = {
 }
 
 
+_NAMED = (e.add, e.mul, e.max, e.min, e.bitwise_and, e.bitwise_or, e.bitwise_xor)
+
+
 def _monoid(closed: ClosedJaxpr, consts: Sequence[Any]) -> str | None:
     """The name of the one operation that a computation is, applied to its two arguments."""
     jaxpr = closed.jaxpr
@@ -129,8 +120,14 @@ def _identity(kind: str, dtype: Any) -> Any:
     return np.asarray(1 if kind == "mul" else 0).astype(dtype)[()]
 
 
-def _is_identity(init: Any, kind: str, dtype: Any) -> bool:
+def _is_identity(init: Any, kind: str, computation: Any, operand: Any) -> bool:
+    """Whether a known initial value changes nothing. For an operation of lax itself, not one that
+    was written anew, it need not have the operand's dtype.
+    """
     if isinstance(init, Tracer):
+        return False
+    dtype = typeof(init).dtype
+    if dtype != typeof(operand).dtype and computation not in _NAMED:
         return False
     return bool(np.asarray(init).astype(dtype) == _identity(kind, dtype))
 
@@ -325,13 +322,14 @@ def reduce(
     closed, consts = _scalar_program("reduce", computation, leaves, treedef)
     kind = _monoid(closed, consts) if len(leaves) == 1 else None
     if kind is not None:
-        dtype = typeof(leaves[0]).dtype
-        if _is_identity(inits[0], kind, dtype) and typeof(inits[0]).dtype == dtype:
+        if _is_identity(inits[0], kind, computation, leaves[0]):
             if kind == "add":
-                return tree.unflatten(
-                    treedef, [reduce_sum_p.bind(leaves[0], axes=axes, out_sharding=out_sharding)]
-                )
-            return tree.unflatten(treedef, [_REDUCERS[kind].bind(leaves[0], axes=axes)])
+                out = reduce_sum_p.bind(leaves[0], axes=axes, out_sharding=out_sharding)
+            else:
+                out = _REDUCERS[kind].bind(leaves[0], axes=axes)
+            aval = typeof(out)
+            weak = aval.weak_type and typeof(inits[0]).weak_type
+            return tree.unflatten(treedef, [convert_weak(out, aval.dtype, weak)])
     closed = _close_over("reduce", closed, consts)
     outs = reduce_p.bind(*leaves, *inits, computation=computation, jaxpr=closed, dimensions=axes)
     return tree.unflatten(treedef, outs)
@@ -454,6 +452,11 @@ def reduce_window(
     if not leaves:
         raise ValueError("reduce_window must have at least one operand.")
     sizes = int_tuple(window_dimensions)
+    if not sizes and all(not typeof(x).shape for x in leaves):
+        # A scalar has one window, of one element.
+        lone = tree.unflatten(treedef, [reshape(x, (1,)) for x in leaves])
+        outs = reduce_window(lone, init_value, computation, (1,))
+        return tree.tree_map(lambda x: reshape(x, ()), outs)
     ones = (1,) * len(sizes)
     strides = ones if window_strides is None else int_tuple(window_strides)
     base = ones if base_dilation is None else int_tuple(base_dilation)
@@ -471,8 +474,7 @@ def reduce_window(
     closed, consts = _scalar_program("reduce_window", computation, leaves, treedef)
     kind = _monoid(closed, consts) if len(leaves) == 1 else None
     if kind in _WINDOW_REDUCERS:
-        dtype = typeof(leaves[0]).dtype
-        if _is_identity(inits[0], kind, dtype) and typeof(inits[0]).dtype == dtype:
+        if _is_identity(inits[0], kind, computation, leaves[0]):
             return tree.unflatten(treedef, [_WINDOW_REDUCERS[kind].bind(leaves[0], **window)])
     closed = _close_over("reduce_window", closed, consts)
     outs = reduce_window_p.bind(

@@ -17,6 +17,7 @@ from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import use_trace
+from ..errors import AxisError
 from ..primitives.common import as_array
 from ..primitives.elementwise import add_jaxvals
 from ..primitives.shape import broadcast
@@ -133,7 +134,8 @@ def _length(leaves: Sequence[Any], length: int | None) -> int:
     try:
         lengths = [typeof(x).shape[0] for x in leaves]
     except IndexError:
-        raise ValueError(
+        # JAX raises IndexError for arrays and ValueError for numbers.
+        raise AxisError(
             "scan got value with no leading axis to scan over: every leaf of xs needs at least one "
             "axis. "
             f"Got shapes {[typeof(x).shape for x in leaves]}. Fix: close over scalars, or add an "

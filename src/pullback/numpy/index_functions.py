@@ -433,6 +433,7 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     else:
         raise ValueError(f"mode={mode!r} not understood. Must be 'raise', 'wrap', or 'clip'")
     a, *parts = broadcast_arrays(a, *promote_dtypes(*parts))
+    parts = [to_type(p, typeof(p).dtype, False) for p in parts]
     whole = lax.concatenate([lax.expand_dims(p, (0,)) for p in parts], 0)
     grid = [lax.broadcasted_iota(np.int32, shape_of(a), k) for k in range(ndim_of(a))]
     return indexing.take_index(whole, (a, *grid))

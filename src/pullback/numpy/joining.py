@@ -362,8 +362,7 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     if isinstance(where, np.ndarray) and where.dtype == bool:
         where = np.nonzero(where)[0]
     scalar = ndim_of(where) == 0
-    d = typeof(a).dtype
-    v = to_type(v, d, False)
+    v = to_type(v, typeof(a).dtype, typeof(a).weak_type)
     if scalar:
         v = (
             lax.expand_dims(v, tuple(range(ndim_of(a) - ndim_of(v))))

@@ -120,16 +120,16 @@ def _join(parts: list[Any], k: int) -> Any:
 
 def _pad_constant(a: Any, widths: Any, values: Any) -> Any:
     """`values`: a number, or a pair of numbers for each axis."""
-    d = typeof(a).dtype
+    d, weak = typeof(a).dtype, typeof(a).weak_type
     if not isinstance(values, list):
         config = [(int(low), int(high), 0) for low, high in widths]
-        return lax.pad(a, to_type(values, d, False), config)
+        return lax.pad(a, to_type(values, d, weak), config)
     for k, (low, high) in enumerate(widths):
         nothing = [(0, 0, 0)] * ndim_of(a)
         nothing[k] = (low, 0, 0)
-        a = lax.pad(a, to_type(values[k][0], d, False), nothing)
+        a = lax.pad(a, to_type(values[k][0], d, weak), nothing)
         nothing[k] = (0, high, 0)
-        a = lax.pad(a, to_type(values[k][1], d, False), nothing)
+        a = lax.pad(a, to_type(values[k][1], d, weak), nothing)
     return a
 
 
@@ -203,19 +203,19 @@ def _mirror_one(a: Any, k: int, width: int, before: bool, mode: str, reflect_typ
 
 def _pad_ramp(a: Any, widths: Any, end_values: Any) -> Any:
     pairs = _pairs(end_values, ndim_of(a), "end_values")
-    d = typeof(a).dtype
+    d, weak = typeof(a).dtype, typeof(a).weak_type
     for k, (low, high) in enumerate(widths):
         n = shape_of(a)[k]
         first = lax.squeeze(lax.slice_in_dim(a, 0, 1, axis=k), (k,))
         last = lax.squeeze(lax.slice_in_dim(a, n - 1, n, axis=k), (k,))
         before = linspace(pairs[k][0], first, low, endpoint=False, dtype=d, axis=k)
         after = flip(linspace(pairs[k][1], last, high, endpoint=False, dtype=d, axis=k), k)
-        a = concatenate([before, a, after], k)
+        a = concatenate([to_type(before, d, weak), a, to_type(after, d, weak)], k)
     return a
 
 
 def _pad_stat(a: Any, widths: Any, stat_length: Any, stat: Callable[..., Any]) -> Any:
-    d = typeof(a).dtype
+    d, weak = typeof(a).dtype, typeof(a).weak_type
     lengths = None if stat_length is None else _pairs(stat_length, ndim_of(a), "stat_length")
     for k, (low, high) in enumerate(widths):
         n = shape_of(a)[k]
@@ -234,7 +234,7 @@ def _pad_stat(a: Any, widths: Any, stat_length: Any, stat: Callable[..., Any]) -
                 else v
                 for v in (left, right)
             )
-        left, right = to_type(left, d, False), to_type(right, d, False)
+        left, right = to_type(left, d, weak), to_type(right, d, weak)
         a = _join([_repeat_one(left, low, k), a, _repeat_one(right, high, k)], k)
     return a
 

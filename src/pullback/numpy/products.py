@@ -326,6 +326,7 @@ def _cross(
         minus(times(a2, b0), times(a0, b2)),
         minus(times(a0, b1), times(a1, b0)),
     ]
+    rows = [to_type(r, typeof(r).dtype, False) for r in rows]
     n = ndim_of(rows[0])
     k = canonical_axis(axisc, n + 1)
     return lax.concatenate([lax.expand_dims(r, (k,)) for r in rows], k)
@@ -377,7 +378,7 @@ def _nonzero(**kwargs: Any) -> dict[str, Any]:
 def _diag(v: Any, k: int) -> Any:
     v = as_array(unwrap(v))
     if ndim_of(v) == 1:
-        zero = np.zeros((), typeof(v).dtype)[()]
+        zero = to_type(0, typeof(v).dtype, typeof(v).weak_type)
         n = shape_of(v)[0] + abs(k)
         padded = lax.pad(v, zero, ((max(0, k), max(0, -k), 0),))
         rows, columns = (

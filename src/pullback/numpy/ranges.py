@@ -349,7 +349,7 @@ def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
     if dtypes.is_inexact(typeof(x).dtype):
         return lax.pow(column, row)
     shape = (shape_of(x)[0], n)
-    full = lax.broadcast_in_dim(x, shape, (0,))
+    full = to_type(lax.broadcast_in_dim(x, shape, (0,)), typeof(x).dtype, False)
     return _integer_powers(full, lax.broadcast_in_dim(powers, shape, (1,)))
 
 

@@ -26,6 +26,7 @@ from .util import (
     canonical_axis,
     check_arraylike,
     dtype_of,
+    is_weak,
     literal,
     ndim_of,
     promote_dtypes,
@@ -87,8 +88,8 @@ def _filter(name: str, default: str, doc: str) -> Any:
         a, v = promote_dtypes_inexact(a, v)
         d = typeof(a).dtype
         return _conv_jit(
-            to_type(a, d, False),
-            to_type(v, d, False),
+            to_type(a, d, typeof(a).weak_type),
+            to_type(v, d, typeof(v).weak_type),
             mode=mode,
             op=name,
             precision=precision,
@@ -348,6 +349,8 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = None) -
         _gradient_along(a, h if not ndim_of(h) else to_type(as_array(unwrap(h)), d, False), k)
         for h, k in zip(steps, axes, strict=True)
     ]
+    weak = typeof(a).weak_type and not any(ndim_of(h) or not is_weak(h) for h in steps)
+    out = [to_type(x, d, weak) for x in out]
     return out[0] if len(out) == 1 else out
 
 
@@ -402,7 +405,11 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
 
 def _unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
     p = as_array(unwrap(p))
-    if dtypes.is_integer(typeof(p).dtype) and not (
+    if dtypes.is_complex(typeof(p).dtype):
+        raise ValueError(
+            "jnp.unwrap does not support complex inputs. Fix: unwrap jnp.angle of them."
+        )
+    if not dtypes.is_inexact(typeof(p).dtype) and not (
         isinstance(period, int) or dtypes.is_integer(dtype_of(period))
     ):
         (p,) = promote_dtypes_inexact(p)

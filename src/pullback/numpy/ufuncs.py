@@ -19,11 +19,12 @@ from ..primitives.common import as_array
 from ..runtime.array import Array
 from . import cumulative, reductions, scatter
 from .select import number, select_where
-from .ufunc_api import ufunc
+from .ufunc_api import BuiltinUfunc as ufunc
 from .util import (
     check_arraylike,
     dtype_of,
     literal,
+    ndim_of,
     promote_args,
     promote_args_inexact,
     promote_args_numeric,
@@ -51,8 +52,8 @@ def _unary(
 
 
 def _binary(name: str, op: Callable[[Any, Any], Any], doc: str, promote: Any = promote_args) -> Any:
-    def f(x: Any, y: Any, /) -> Any:
-        return op(*promote(name, x, y))
+    def f(x1: Any, x2: Any, /) -> Any:
+        return op(*promote(name, x1, x2))
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
@@ -483,7 +484,10 @@ def _angle(z: Any, deg: bool = False) -> Any:
         out = lax.atan2(imag(z), real(z))
     else:
         (re,) = promote_dtypes_inexact(z)
-        re = to_type(re, typeof(re).dtype, False)
+        if not dtypes.is_inexact(typeof(z).dtype):
+            re = to_type(re, typeof(re).dtype, False)
+        if not ndim_of(re):  # as in JAX, a scalar meets the zero of the default type
+            re = to_type(re, dtypes.promote_types(typeof(re).dtype, np.dtype("float32")), False)
         out = lax.atan2(lax.full_like(re, 0), re)
     return rad2deg(out) if deg else out
 

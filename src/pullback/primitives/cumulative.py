@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
@@ -180,5 +181,14 @@ def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
 
 
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """log(sum(exp(elements))) of the elements up to each one along an axis."""
+    """log(sum(exp(elements))) of the elements up to each one along an axis.
+
+    Raises OverflowError for integers, which have no -infinity to start from.
+    """
+    dtype = typeof(operand).dtype
+    if not dtypes.is_inexact(dtype):
+        raise OverflowError(
+            f"cumlogsumexp cannot convert its start, -infinity, to {dtype.name}. Fix: convert the "
+            "operand, x.astype(float)."
+        )
     return cumlogsumexp_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))

@@ -932,7 +932,7 @@ def _update_aval(operand: Any, update: Any, *starts: Any) -> ShapedArray:
             "shape "
             f"{update.shape} for operand shape {operand.shape}."
         )
-    return ShapedArray(operand.shape, operand.dtype, operand.weak_type and update.weak_type)
+    return ShapedArray(operand.shape, operand.dtype)
 
 
 def _update_jvp(primals: Any, tangents: Any) -> Any:

@@ -139,7 +139,7 @@ def _top_k_aval(operand: Any, *, k: int, axis: int) -> list[ShapedArray]:
     shape = (*operand.shape[:axis], k, *operand.shape[axis + 1 :])
     return [
         ShapedArray(shape, operand.dtype, operand.weak_type),
-        ShapedArray(shape, np.dtype("int32")),
+        ShapedArray(shape, np.dtype("int32"), operand.weak_type),  # as in JAX
     ]
 
 
@@ -205,7 +205,7 @@ def _approx_aval(
     shape = (*operand.shape[:axis], k, *operand.shape[axis + 1 :])
     return [
         ShapedArray(shape, operand.dtype, operand.weak_type),
-        ShapedArray(shape, np.dtype("int32")),
+        ShapedArray(shape, np.dtype("int32"), operand.weak_type),
     ]
 
 
