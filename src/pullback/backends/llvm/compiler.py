@@ -37,6 +37,7 @@ __all__ = [
     "kernel_compile_count", "load_text",
 ]  # fmt: skip
 
+STORE_AFTER = 0.02  # seconds
 _KEEP = 256  # kernels that stay loaded although no executable holds them
 _lock = threading.Lock()
 _improving = threading.Lock()
@@ -190,6 +191,8 @@ Entry = tuple[DiskCache, str, loader.Image]
 
 
 def _store(entries: Sequence[Entry]) -> None:
+    """On a thread of its own, a moment later: the program is about to run for the first time."""
+    time.sleep(STORE_AFTER)
     for cache, key, image in entries:
         cache.put(key, image)
 
