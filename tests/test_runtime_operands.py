@@ -235,6 +235,7 @@ def test_containers_do_not_leak() -> None:
         assert abs(sys.getrefcount(x) - count) < 10
 
 
+@native_only
 def test_calls_leave_no_garbage() -> None:
     """No call of a wrapper leaves cycles for the collector."""
     mapped = vmap(lambda x: x * 2.0 + 1)

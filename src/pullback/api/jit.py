@@ -200,6 +200,10 @@ class JitWrapped:
             native.__wrapped__ = self._fun
         return native
 
+    def reduce(self) -> tuple[Any, ...]:
+        """What pickles of the function hold."""
+        return _rebuild, (self._fun, self._options())
+
     def __repr__(self) -> str:
         return f"<PjitFunction of {self._fun!r}>"
 
@@ -438,7 +442,16 @@ def _rebuild(fun: Any, options: Any) -> Any:
     return JitWrapped(fun, JitInfo(fun, *options)).function
 
 
-copyreg.pickle(stub.JitFunction, lambda f: (_rebuild, (f._fun, f._slow._options())))
+def _reduce(f: Any) -> tuple[Any, ...]:
+    reduce = getattr(f._slow, "reduce", None)  # without native code it may be a plain function
+    return reduce() if reduce is not None else (_rebuild_plain, (f._slow,))  # type: ignore[no-any-return]
+
+
+def _rebuild_plain(fun: Any) -> Any:
+    return fun
+
+
+copyreg.pickle(stub.JitFunction, _reduce)
 
 
 def jit(

@@ -1,5 +1,6 @@
 """Functions for neural networks: activations, normalisations, attention, initialisers."""
 
+from ..api.eager import install as _install
 from ..numpy import tanh as tanh
 from . import initializers as initializers
 from .attention import dot_product_attention as dot_product_attention
@@ -75,3 +76,5 @@ __all__ = [
     "swish",
     "tanh",
 ]
+
+_install(globals(), __all__)

@@ -7,10 +7,14 @@ from typing import Any as _Any
 
 import numpy as _np
 
+from ..api.eager import install as _install
 from ..runtime.array import Array as ndarray  # noqa: F401 (exported)
 from . import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
 from . import fft as fft
 from . import linalg as linalg
+from .array_api_info import (
+    ArrayNamespaceInfo as __array_namespace_info__,  # noqa: F401
+)
 from .creation import (
     array as array,
 )
@@ -1194,11 +1198,16 @@ from .vectorize import (
 )
 
 array_repr, array_str, save, savez = _np.array_repr, _np.array_str, _np.save, _np.savez
-printoptions, get_printoptions, set_printoptions = (
-    _np.printoptions,
-    _np.get_printoptions,
-    _np.set_printoptions,
-)
+printoptions, get_printoptions = _np.printoptions, _np.get_printoptions
+
+
+def set_printoptions(*args: _Any, **kwargs: _Any) -> None:
+    """How arrays are printed: `numpy.set_printoptions`, which NumPy's arrays follow too."""
+    _np.set_printoptions(*args, **kwargs)
+
+
+__array_api_version__ = "2024.12"
+
 e, euler_gamma, inf, nan, pi, newaxis = _np.e, _np.euler_gamma, _np.inf, _np.nan, _np.pi, None
 
 
@@ -1228,3 +1237,5 @@ __all__ = [
         ).split(),
     )
 ]
+
+_install(globals(), __all__)

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
+from ..api.eager import methods
 from ..api.placement import device_put
 from ..core.trace import Tracer
 from ..primitives.keys import PRNGKeyArray
@@ -273,14 +274,16 @@ def _method(fun: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
-def install(cls: Any, keep: frozenset[str] = frozenset()) -> None:
+def install(cls: Any, keep: frozenset[str] = frozenset(), native: bool = False) -> None:
     """Gives a class the methods and properties of arrays, but for those in `keep`, which it has of
-    its own.
+    its own. `native`: the methods are eager functions.
     """
-    for name, fun in METHODS.items():
+    table = methods(METHODS, ("to_device",)) if native else METHODS
+    for name, fun in table.items():
         if name not in keep:
-            setattr(cls, name, _method(fun))
-    for name, getter in PROPERTIES.items():
+            setattr(cls, name, fun if getattr(fun, "_eager", False) else _method(fun))
+    getters = methods(PROPERTIES, ("at", "flat")) if native else PROPERTIES
+    for name, getter in getters.items():
         if name not in keep:
             setattr(cls, name, property(getter, doc=f"`{name}` of the array."))
     for fun in (__array_namespace__, __array_module__):
@@ -320,7 +323,7 @@ def install_all() -> None:
     for name, getter in FACTS.items():
         setattr(Tracer, name, property(getter, doc=f"`{name}` of the aval."))
     install(Tracer)
-    install(ArrayImpl)
+    install(ArrayImpl, native=True)
     _install_on_keys()
     operators.install_all()
 

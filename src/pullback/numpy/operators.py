@@ -11,10 +11,12 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..api.eager import eager
 from ..api.operators import native_getitem, native_operator
 from ..core.avals import AbstractValue, typeof
 from ..core.trace import Tracer
 from ..runtime.array import ArrayImpl, set_operator
+from ..runtime.operands import Policy
 from . import indexing, ufuncs
 from .products import matmul
 from .util import promote_args_numeric
@@ -174,7 +176,8 @@ def install_native() -> None:
     )
     for name, one in UNARY.items():
         set_operator(name, native_operator(name, one))
-    set_operator("getitem", native_getitem(indexing.getitem))
+    # Integers in an index are operands, slices are part of the program.
+    set_operator("getitem", eager(native_getitem(indexing.getitem), Policy(0, (), True)))
     _install_others(ArrayImpl)
 
 

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
+from ..api.eager import eager
 from ..api.vmap import vmap
 from ..control.refs import indexing as ref_indexing
 from ..core.avals import typeof
@@ -16,6 +17,7 @@ from ..core.trace import Tracer
 from ..errors import NonConcreteBooleanIndexError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
+from ..runtime.operands import Policy
 from .indexing import Plan, as_tuple, gather_mode, parse, plan, take_index
 from .select import select_where
 from .util import check_arraylike, promote_dtypes, shape_of, to_type, unwrap
@@ -194,6 +196,10 @@ def _by_mask(x: Any, mask: Any, y: Any, op: Callable[[Any, Any], Any]) -> Any:
     return lax.select(mask, op(x, y), x)
 
 
+# Positions and values are operands; how they are combined is not.
+_eager_update = eager(update, Policy(~0b111, (), True))
+
+
 # --- what users see ---
 class _IndexUpdateHelper:
     """`x.at`."""
@@ -352,7 +358,7 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] /= values`."""
         ones = lax.full_like(self.array, 1)
-        factors = update(
+        factors = _eager_update(
             ones,
             self.index,
             values,
@@ -380,7 +386,7 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] **= values`."""
         ones = lax.full_like(self.array, 1)
-        exponents = update(
+        exponents = _eager_update(
             ones,
             self.index,
             values,
@@ -434,7 +440,7 @@ class _IndexUpdateRef:
     def _update(
         self, how: str, values: Any, is_sorted: bool, unique: bool, mode: Any, wrap: bool
     ) -> Any:
-        return update(
+        return _eager_update(
             self.array,
             self.index,
             values,
@@ -453,8 +459,8 @@ power_hook: list[Callable[[Any, Any], Any]] = [lax.pow]
 # What references (control/refs) are read and written with: positions out of bounds are clamped.
 ref_indexing.update(
     get=take_index,
-    set=lambda x, idx, v: update(x, idx, v, "set", mode="clip"),
-    add=lambda x, idx, v: update(x, idx, v, "add", mode="clip"),
+    set=lambda x, idx, v: _eager_update(x, idx, v, "set", mode="clip"),
+    add=lambda x, idx, v: _eager_update(x, idx, v, "add", mode="clip"),
 )
 
 

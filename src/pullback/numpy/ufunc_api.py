@@ -5,6 +5,7 @@ outer.
 from __future__ import annotations
 
 import functools
+import inspect
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,11 +13,20 @@ from typing import Any
 import numpy as np
 
 from .. import lax
+from ..api.eager import eager
 from ..api.jit import jit
 from ..api.vmap import vmap
 from ..core.avals import typeof
+from ..runtime.operands import Policy
 from . import indexing, scatter
 from .util import canonical_axis, check_arraylike, ndim_of, shape_of, to_type, user_dtype
+
+
+def _call_signature(*args: Any, out: None = None, where: None = None) -> Any:
+    """What every ufunc takes."""
+
+
+_SIGNATURE = inspect.signature(_call_signature)
 
 
 class ufunc:
@@ -53,6 +63,7 @@ class ufunc:
         self._func, self._call = func, call or func
         self._given = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
         self._jitted: dict[str, Any] = {}
+        self.__signature__ = _SIGNATURE
 
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
@@ -347,6 +358,19 @@ def _named(fun: Any, name: str) -> Any:
 
 def _unit(a: Any, n: int) -> list[Any]:
     return [np.ones((), typeof(a).dtype)[()]] * n
+
+
+class BuiltinUfunc(ufunc):
+    """One of our own: pure, so that calls of it may be entered natively."""
+
+    _pb_static_operand = True
+
+    def __repr__(self) -> str:
+        return f"<jnp.ufunc '{self.__name__}'>"
+
+
+BuiltinUfunc.__name__ = BuiltinUfunc.__qualname__ = "ufunc"
+BuiltinUfunc.__call__ = eager(ufunc.__call__, Policy(0, (), True))  # type: ignore[method-assign]
 
 
 def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: Any = None) -> ufunc:

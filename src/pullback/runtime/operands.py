@@ -160,8 +160,7 @@ def _walk(x: Any, mode: int, leaves: list[Any], held: list[Any]) -> None:
         leaves.append(x)
         held.append(x.aval)
     elif kind in _NUMBERS:
-        if not mode & L.BY_VALUE:
-            leaves.append(x)
+        (held if mode & L.BY_VALUE else leaves).append(x)
     elif kind is tuple or kind is list:
         for item in x:
             _walk(item, mode, leaves, held)
@@ -172,7 +171,10 @@ def _walk(x: Any, mode: int, leaves: list[Any], held: list[Any]) -> None:
     elif kind is np.ndarray:
         leaves.append(x)
         held.append(x.dtype)
-    elif kind is not slice and x is not None:
+    elif kind is slice:
+        for part in (x.start, x.stop, x.step):
+            _walk(part, _PARAMETER, leaves, held)
+    elif x is not None:
         number, _, names = _known[kind]
         held.append(kind)
         if number == L.T_NAMED:
@@ -214,8 +216,10 @@ def _replaced(x: Any, mode: int, new: Callable[[Any], Any]) -> Any:
         return kind([_replaced(item, mode, new) for item in x])
     if kind is dict:
         return {key: _replaced(item, mode, new) for key, item in x.items()}
-    if x is None or kind is slice:
+    if x is None:
         return x
+    if kind is slice:
+        return slice(*[_replaced(part, _PARAMETER, new) for part in (x.start, x.stop, x.step)])
     if kind is ArrayImpl or kind is np.ndarray or kind not in _known:
         return new(x)
     number, _, names = _known[kind]

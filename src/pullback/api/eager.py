@@ -1,0 +1,221 @@
+"""Public functions called outside of transformations: after a few calls with arguments of the same
+types, a call is one native program.
+
+The mechanism is one for all functions. A call that the native side does not know runs the function
+as it is written, operation by operation; when the same types come again, the function is traced
+with them once and entered. Numbers among the arguments are operands where the parameter takes an
+array (`maximum(x, 0.5)`), and part of the program elsewhere (`sum(x, 1)`), as are strings, dtypes
+and slices. What cannot be traced (it looks at values, its result is no array, it warns) stays as
+it is.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import warnings
+from collections.abc import Callable, Iterable
+from types import FunctionType
+from typing import Any
+
+from .. import tree
+from ..control.custom import custom_jvp
+from ..core.avals import typeof
+from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.trace import Tracer
+from ..runtime import dispatch, stub
+from ..runtime.array import ArrayImpl
+from ..runtime.operands import Policy, replaced
+
+__all__ = ["eager", "install"]
+
+# Parameters whose Python numbers are operands, by name.
+OPERANDS = frozenset(
+    "x y x1 x2 a b arr condition fill_value min max a_min a_max value values".split()
+)
+# Functions that treat a Python number in such a place as a part of the program.
+NUMBERS_ARE_STATIC = frozenset("power pow float_power left_shift right_shift".split())
+SECOND = 2  # the call with known types that makes a small program native
+TENTH = 10  # and a large one: compiling it costs as much as many calls
+SMALL = 4  # equations
+MANY = 64  # programs of one function, in which numbers are static, before it stays as it is
+REMEMBERED = 4096  # keys of one function
+
+NEVER = -1
+
+
+class _Refused(Exception):
+    """This call cannot be one program."""
+
+
+def _policy(fun: Callable[..., Any], name: str) -> Policy:
+    """Which arguments' numbers are operands."""
+    try:
+        parameters = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        parameters = []
+    names = OPERANDS if name not in NUMBERS_ARE_STATIC else frozenset()
+    statics = -1
+    for k, p in enumerate(parameters[:62]):
+        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name in names:
+            statics &= ~(1 << k)
+    operands = tuple(p.name for p in parameters if p.name in names)
+    return Policy(statics, operands, True)
+
+
+class EagerFunction:
+    """What stands behind the native function: calls that it does not know yet."""
+
+    def __init__(self, fun: Callable[..., Any], policy: Policy) -> None:
+        self.fun, self.policy = fun, policy
+        self.calls: dict[bytes, int] = {}
+        self.programs: dict[bytes, Any] = {}  # traced, but too large to be compiled yet
+        self.function = stub.new_function(self, policy.statics, fun, policy.operands)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> None:
+        """Takes note of a call; the native side then calls the function itself, so that no frame
+        of ours lies between a user's line and what it warns of."""
+        if stub.fast_path_open():
+            key = stub.signature(self.function, args, kwargs)
+            if key is not None:
+                self._count(key, args, kwargs)
+
+    def reduce(self) -> tuple[Any, ...]:
+        """What pickles of the function hold."""
+        return eager, (self.fun,)
+
+    def __repr__(self) -> str:
+        return f"<eager {self.fun!r}>"
+
+    def _count(self, key: bytes, args: Any, kwargs: Any) -> None:
+        calls = self.calls
+        count = calls.get(key, 0)
+        if count == NEVER:
+            return
+        if len(calls) >= REMEMBERED:
+            calls.clear()
+            self.programs.clear()
+        calls[key] = count = count + 1
+        if count == SECOND or (count >= TENTH and key in self.programs):
+            try:
+                self._enter(key, args, kwargs, count)
+            except Exception:  # the call itself tells the user what is wrong
+                self.programs.pop(key, None)
+                calls[key] = NEVER
+
+    def _enter(self, key: bytes, args: Any, kwargs: Any, count: int) -> None:
+        """Makes calls like this one native; at first only traces if the program is large."""
+        found = self.programs.pop(key, None)
+        if found is None:
+            if stub.entry_count(self.function) >= MANY and self._has_values(args, kwargs):
+                raise _Refused
+            found = self._trace(args, kwargs)
+            if len(found[0].jaxpr.eqns) > SMALL and count < TENTH:
+                self.programs[key] = found
+                return
+        closed, out_tree = found
+        program = dispatch.executable(closed)
+        if (
+            not program.nativable
+            or program.has_host
+            or len(program.plan_ins) != len(closed.in_avals)
+        ):
+            raise _Refused
+        result = stub.result_of(
+            tree.unflatten(out_tree, range(len(closed.out_avals))),
+            lambda outs: tree.unflatten(out_tree, outs),
+        )
+        entry = stub.plan_entry(
+            key,
+            args,
+            kwargs,
+            program.plan,
+            program.plan_ins,
+            range(len(closed.in_avals)),
+            program.consts,
+            program.plan_outs,
+            result,
+            statics=self.policy,
+            in_avals=program.in_avals,
+            release_gil=program.releases_gil,
+            keep=(program,),
+            on_error=program.raise_error,
+        )
+        if entry is None or not stub.add_entry(self.function, entry):
+            raise _Refused
+
+    def _has_values(self, args: Any, kwargs: Any) -> bool:
+        """Are numbers part of this call's key?"""
+        _, held = stub.native_leaves(args, kwargs, self.policy)
+        return any(type(x) in (int, float) for x in held)
+
+    def _trace(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
+        """The program of a call, and the tree of its results."""
+        leaves, _ = stub.native_leaves(args, kwargs, self.policy)
+        out: list[Any] = []
+
+        def flat(*tracers: Any) -> list[Any]:
+            rest = iter(tracers)
+            args_, kwargs_ = replaced(args, kwargs, self.policy, lambda _: next(rest))
+            results, out_tree = tree.flatten(self.fun(*args_, **kwargs_))
+            if not results or not all(isinstance(x, Tracer | ArrayImpl) for x in results):
+                raise _Refused
+            out.append(out_tree)
+            return results
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")  # what warns must go on to warn
+            jaxpr, consts = trace_to_jaxpr(flat, [typeof(x) for x in leaves])
+        closed, hoisted = close_jaxpr(jaxpr, consts)
+        if hoisted or closed.effects:
+            raise _Refused
+        return closed, out[0]
+
+
+_made: dict[Any, Any] = {}
+
+
+def eager(fun: Callable[..., Any], policy: Policy | None = None) -> Any:
+    """`fun`, native when it is called outside of transformations with types that it has met."""
+    found = _made.get(fun)
+    if found is not None:
+        return found
+    name = getattr(fun, "__name__", "")
+    native = _made[fun] = EagerFunction(fun, policy or _policy(fun, name)).function
+    native._eager = True
+    try:
+        functools.update_wrapper(native, fun)
+    except (AttributeError, TypeError):
+        native.__wrapped__ = fun
+    return native
+
+
+# Functions that are not worth it: their results are no arrays, or they look at values, take
+# functions, or have a better way of their own.
+_LEFT = frozenset(
+    "array asarray copy from_dlpack frombuffer fromfile fromfunction fromiter fromstring "
+    "frompyfunc load save savez vectorize apply_along_axis apply_over_axes piecewise broadcast_shapes "
+    "can_cast dtype einsum_path finfo get_printoptions iinfo iscomplexobj isdtype isrealobj "
+    "isscalar issubdtype ix_ ndim printoptions promote_types result_type set_printoptions shape "
+    "size array_repr array_str mask_indices fill_diagonal place put empty empty_like "
+    "nonzero flatnonzero argwhere unique unique_all unique_counts unique_inverse unique_values "
+    "extract trim_zeros setdiff1d setxor1d union1d intersect1d roots".split()
+)
+
+
+def install(namespace: dict[str, Any], names: Iterable[str]) -> None:
+    """Makes the functions of a module of arrays eager, under their public names."""
+    for name in names:
+        fun = namespace.get(name)
+        ours = str(getattr(fun, "__module__", "")).startswith("pullback.")
+        if name not in _LEFT and ours and isinstance(fun, FunctionType | custom_jvp):
+            namespace[name] = eager(fun)
+
+
+def methods(table: dict[str, Callable[..., Any]], left: Iterable[str] = ()) -> dict[str, Any]:
+    """The functions of a table, eager but for those in `left`."""
+    out = {}
+    for name, fun in table.items():
+        known = _LEFT | frozenset(left)
+        out[name] = eager(fun) if name not in known and inspect.isfunction(fun) else fun
+    return out

@@ -1,0 +1,276 @@
+"""Public functions called outside of transformations: native after a few calls, and in nothing else
+different from the functions as they are written."""
+
+from __future__ import annotations
+
+import copy
+import gc
+import inspect
+import pickle
+import sys
+import threading
+import warnings
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback
+from pullback import errors, grad, jit, make_jaxpr, nn, vmap
+from pullback import numpy as jnp
+from pullback.api.eager import TENTH
+from pullback.runtime import memory, stub
+from pullback.runtime.array import ArrayImpl
+from pullback.runtime.native import Native
+
+native_only = pytest.mark.skipif(
+    not isinstance(memory.engine, Native), reason="about the native path"
+)
+X = jnp.asarray(np.linspace(-1, 2, 12, dtype=np.float32))
+M = X.reshape(3, 4)
+I = jnp.arange(4)
+MASK = X > 0
+
+CALLS: dict[str, Any] = {
+    "exp": lambda: jnp.exp(X),
+    "sum": lambda: jnp.sum(M, axis=1, keepdims=True),
+    "sum, axis by position": lambda: jnp.sum(M, 0),
+    "method": lambda: M.mean(axis=0),
+    "where": lambda: jnp.where(MASK, X, 0.0),
+    "maximum": lambda: jnp.maximum(X, 0.5),
+    "power": lambda: jnp.power(X, 3),
+    "reshape": lambda: X.reshape(4, -1),
+    "astype by name": lambda: X.astype("int32"),
+    "astype by type": lambda: X.astype(jnp.int32),
+    "T": lambda: M.T,
+    "zeros": lambda: jnp.zeros((2, 3), jnp.int32),
+    "arange": lambda: jnp.arange(2, 9, 3),
+    "full": lambda: jnp.full((3,), 2.5),
+    "linspace": lambda: jnp.linspace(0, 1, 7),
+    "slice": lambda: X[2:9:3],
+    "slice and new axis": lambda: M[:, None, 1:],
+    "integers": lambda: M[1, -2],
+    "integer and slice": lambda: M[-1, ::2],
+    "ellipsis": lambda: M[..., 1],
+    "gather": lambda: X[I],
+    "at set": lambda: X.at[3].set(7.0),
+    "at add": lambda: X.at[I].add(1),
+    "at slice": lambda: M.at[:, 1].multiply(2.0),
+    "dot": lambda: jnp.dot(M, M.T),
+    "concatenate": lambda: jnp.concatenate([X, I]),
+    "stack": lambda: jnp.stack((X, X), axis=1),
+    "split": lambda: jnp.split(X, 3),
+    "meshgrid": lambda: jnp.meshgrid(I, I),
+    "softmax": lambda: nn.softmax(M, axis=0),
+    "relu": lambda: nn.relu(X),
+    "gelu": lambda: nn.gelu(X),
+    "var": lambda: jnp.var(M, axis=0, ddof=1),
+    "einsum": lambda: jnp.einsum("ij,kj->ik", M, M),
+    "numpy": lambda: jnp.add(X, np.ones(12)),
+    "weak": lambda: jnp.multiply(2, jnp.float32(3)),
+    "argmax": lambda: M.argmax(1),
+    "sort": lambda: jnp.sort(-X),
+    "norm": lambda: jnp.linalg.norm(M),
+    "clip": lambda: jnp.clip(X, 0, 1),
+    "take": lambda: jnp.take(X, 2),
+    "round": lambda: jnp.round(X, 1),
+    "tril": lambda: jnp.tril(M, 1),
+    "nonzero": lambda: jnp.nonzero(MASK),
+    "unique": lambda: jnp.unique(I),
+    "by mask": lambda: X[MASK],
+}
+
+
+def leaves(x: Any) -> list[Any]:
+    return pullback.tree.leaves(x)
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_all_calls_are_alike(name: str) -> None:
+    """The first call, which runs the function as it is written, and the later ones, which may be
+    native, give the same bits, types and containers; and so does the function under jit."""
+    first = CALLS[name]()
+    for _ in range(TENTH + 2):
+        again = CALLS[name]()
+        assert type(again) is type(first)
+        assert pullback.tree.structure(again) == pullback.tree.structure(first)
+        for a, b in zip(leaves(first), leaves(again), strict=True):
+            assert a.aval == b.aval
+            np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@native_only
+def test_they_are_native() -> None:
+    """After a few calls Python's function does not run."""
+    for f, args, kwargs in (
+        (jnp.exp, (X,), {}), (jnp.sum, (M,), {"axis": 0}), (jnp.where, (MASK, X, 1.0), {}),
+        (jnp.zeros, (8,), {}), (jnp.reshape, (X, (3, 4)), {}), (jnp.var, (M, 0), {}),
+        (nn.softmax, (M,), {}), (nn.relu, (X,), {}),
+    ):  # fmt: skip
+        for _ in range(TENTH + 1):
+            f(*args, **kwargs)
+        assert stub.entry_count(f), f.__name__
+
+
+@native_only
+def test_numbers_of_parameters_do_not_fill_the_table() -> None:
+    """Numbers that are part of the program make programs, but not without end; numbers that are
+    operands make one."""
+    x = jnp.arange(500.0)
+    for k in range(120):
+        for _ in range(3):
+            assert float(x[k : k + 2][1]) == k + 1
+            assert float(jnp.maximum(float(k), x)[0]) == k
+    assert stub.entry_count(jnp.roll) < 100
+    for k in range(100):
+        for _ in range(3):
+            assert int(jnp.roll(jnp.arange(200), k)[k]) == 0
+    assert stub.entry_count(jnp.roll) < 100
+
+
+def test_python_integers_in_indices_wrap() -> None:
+    for _ in range(4):
+        for i in range(-3, 3):
+            for j in range(-4, 4):
+                assert float(M[i, j]) == float(np.asarray(M)[i, j])
+
+
+def test_errors_do_not_change() -> None:
+    """A call that is wrong fails alike each time, with the same words."""
+    for call, kind in (
+        (lambda: jnp.sum(M, axis=7), ValueError), (lambda: X.reshape(5, 5), TypeError),
+        (lambda: jnp.dot(X, M.T @ M), TypeError), (lambda: jnp.exp("x"), TypeError),
+        (lambda: jnp.zeros(3)["a"], TypeError),
+        (lambda: jnp.concatenate([]), ValueError),
+    ):  # fmt: skip
+        texts = set()
+        for _ in range(4):
+            with pytest.raises(kind) as info:
+                call()
+            texts.add(str(info.value))
+        assert len(texts) == 1
+
+
+def test_warnings_do_not_change() -> None:
+    """What warns goes on to warn."""
+    for _ in range(4):
+        with warnings.catch_warnings(record=True) as seen:
+            warnings.simplefilter("always")
+            jnp.zeros(3, np.float64)
+        assert len(seen) == 1
+
+
+def test_flags_reach_them() -> None:
+    """Flags that change what a function does are obeyed at once."""
+    for _ in range(4):
+        assert jnp.zeros(3).dtype == np.float32
+        with pullback.enable_x64(True):
+            assert jnp.zeros(3).dtype == np.float64
+        with pullback.debug_nans(True), pytest.raises(FloatingPointError):
+            jnp.log(-X)
+        assert np.isnan(jnp.log(-X)).any()
+    for _ in range(3):
+        with pullback.disable_jit():
+            np.testing.assert_allclose(jnp.exp(X), np.exp(np.asarray(X)), rtol=1e-6)
+
+
+def test_under_transformations() -> None:
+    """While something is traced the functions are what they are written as."""
+    for _ in range(4):
+        jnp.sin(X)
+        assert "sin" in str(make_jaxpr(jnp.sin)(X)) and "jit" not in str(make_jaxpr(jnp.sin)(X))
+        np.testing.assert_allclose(grad(lambda x: jnp.sum(jnp.sin(x)))(X), jnp.cos(X), rtol=1e-6)
+        np.testing.assert_allclose(vmap(jnp.sin)(X), jnp.sin(X), rtol=1e-6)
+        np.testing.assert_allclose(jit(jnp.sin)(X), jnp.sin(X), rtol=1e-6)
+
+
+def test_tracers_that_escaped() -> None:
+    kept: list[Any] = []
+    jit(lambda x: kept.append(x) or x)(X)
+    for _ in range(3):
+        with pytest.raises(errors.UnexpectedTracerError):
+            jnp.exp(kept[0])
+
+
+def test_deleted_arrays() -> None:
+    for _ in range(3):
+        jnp.exp(X)
+    x = jnp.exp(X)
+    x.delete()
+    with pytest.raises(RuntimeError, match="deleted"):
+        jnp.exp(x)
+
+
+def test_what_they_look_like() -> None:
+    """Names, signatures, documentation, pickles and copies."""
+    assert jnp.sum.__name__ == "sum" and "sum" in (jnp.sum.__doc__ or "").lower()
+    assert list(inspect.signature(jnp.sum).parameters)[:2] == ["a", "axis"]
+    assert jnp.abs is jnp.absolute
+    assert isinstance(jnp.add, jnp.ufunc) and repr(jnp.add) == "<jnp.ufunc 'add'>"
+    for f in (jnp.sum, jnp.exp, nn.softmax):
+        assert copy.deepcopy(f) is f or copy.deepcopy(f)(X).shape == f(X).shape
+        again = pickle.loads(pickle.dumps(f))
+        np.testing.assert_array_equal(again(X), f(X))
+    assert callable(ArrayImpl.sum) and X.sum.__name__ == "sum"
+
+
+def test_ufuncs_of_users_run_each_time() -> None:
+    seen: list[Any] = []
+
+    def f(x: Any, y: Any) -> Any:
+        seen.append(1)
+        return x + y
+
+    add = jnp.frompyfunc(f, 2, 1)
+    for _ in range(5):
+        add(1.0, 2.0)
+    assert seen
+
+
+@native_only
+def test_they_do_not_leak() -> None:
+    x = jnp.ones(16)
+    calls = [
+        lambda: jnp.exp(x), lambda: x.sum(), lambda: x[2:5], lambda: x.at[3].set(1.0), lambda: x.T,
+        lambda: jnp.zeros(16), lambda: jnp.nonzero(x),
+    ]  # fmt: skip
+    for call in calls:
+        for _ in range(TENTH + 2):
+            call()
+        gc.collect()
+        before = sys.getrefcount(x), sys.getrefcount(x.aval), memory.memory_stats()["bytes_in_use"]
+        for _ in range(1000):
+            call()
+        gc.collect()
+        after = sys.getrefcount(x), sys.getrefcount(x.aval), memory.memory_stats()["bytes_in_use"]
+        for a, b in zip(before, after, strict=True):
+            assert abs(a - b) < 2000, call
+
+
+def test_threads() -> None:
+    """Threads that meet new types at once, while another traces."""
+    wrong: list[Any] = []
+    stop = threading.Event()
+
+    def tracing() -> None:
+        k = 0
+        while not stop.is_set():
+            k += 1
+            jit(lambda x, k=k: jnp.sum(jnp.tanh(x)) + k)(X)
+
+    def work(seed: int) -> None:
+        for n in range(1, 40):
+            x = jnp.full((n,), float(seed))
+            for _ in range(4):
+                if float(jnp.sum(jnp.exp(x) * 0 + x)) != n * seed:
+                    wrong.append((seed, n))
+
+    threads = [threading.Thread(target=work, args=(s,)) for s in range(3)]
+    tracer = threading.Thread(target=tracing)
+    for t in (*threads, tracer):
+        t.start()
+    for t in threads:
+        t.join()
+    stop.set()
+    tracer.join()
+    assert not wrong
