@@ -285,9 +285,15 @@ def _quotient(b: Builder, signed: bool, x: Val, y: Val) -> Val:
         return b.binary("sdiv" if signed else "udiv", x, y)
     extend, wide = ("sext", "sitofp") if signed else ("zext", "sitofp")
     middle = "i64" if bits == 32 and not signed else "i32"
-    p, q = (b.cast(extend, v, middle) for v in (x, y))
-    result = b.cast("fptosi", b.cast(wide, p, "double") / b.cast(wide, q, "double"), middle)
-    return b.cast("trunc", result, x.t)
+    p, q = (b.cast(wide, b.cast(extend, v, middle), "double") for v in (x, y))
+    if y.n == 1 and len(y.regs) == 1:
+        # One divisor for all lanes: its reciprocal, made larger by more than all roundings. The
+        # product never falls below x / y, and is below the next integer: the quotient's distance
+        # from that is 1 / y at least, and x < 2**32.
+        quotient = p * (b.lit(1.0 + 2.0**-50, "double") / q)
+    else:
+        quotient = p / q
+    return b.cast("trunc", b.cast("fptosi", quotient, middle), x.t)
 
 
 def _integer_power(b: Builder, dtype: str, x: Val, y: int) -> Val:
