@@ -155,3 +155,38 @@ def test_apply_to_keys() -> None:
     fold = lambda k: pullback.random.fold_in(k, 1)
     changed = keys.at[1].apply(fold)
     assert bool((changed == pullback.numpy.stack([keys[0], fold(keys[1]), keys[2]])).all())
+
+
+REFERENCES = {
+    "plain": lambda m, r, x: r.__setitem__(..., r[...] * 2),
+    "jit": lambda m, r, x: m.jit(lambda v: r.__setitem__(..., m.lax.sin(r[...]) * v))(2.0),
+    "cond": lambda m, r, x: m.lax.cond(x > 0, lambda: r.__setitem__(..., r[...] * 2), lambda: None),
+}
+
+
+@pytest.mark.parametrize("name", REFERENCES)
+def test_reverse_of_forward_through_references(name: str) -> None:
+    """The tangent of an inner derivative is kept in a reference that the outer one differentiates."""
+    results = []
+    for m in (jax, pullback):
+
+        def f(x: Any, m: Any = m) -> Any:
+            r = m.new_ref(m.lax.sin(x))
+            REFERENCES[name](m, r, x)
+            return r[...] * x
+
+        forward = lambda x, m=m, f=f: m.jvp(f, (x,), (x * 0.5,))
+        x = m.numpy.float32(0.7)
+        reverse = m.grad(lambda v, forward=forward: sum(forward(v)))
+        results.append([*m.linearize(forward, x)[1](x), reverse(x), m.jit(reverse)(x)])
+    np.testing.assert_allclose(results[1], results[0], rtol=1e-5)
+
+
+def test_linearize_drops_what_no_result_needs() -> None:
+    """The forward derivative of a custom_vjp function that only empty results would read."""
+    for m in (jax, pullback):
+        f = m.custom_vjp(lambda a: a * 2)
+        f.defvjp(lambda a: (a * 2, None), lambda r, ct: (ct * 2,))
+        x = m.numpy.zeros((0, 3))
+        y, push = m.linearize(lambda v, f=f: (f(v.sum()), v)[1], x)
+        assert push(y).shape == (0, 3)

@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes, tree
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import fun_source_info, trace_to_jaxpr
-from ..core.jaxpr import Jaxpr, eval_jaxpr
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ..core.refs import is_ref
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.trace import current_trace
@@ -23,6 +23,7 @@ from ..primitives.shape import broadcasted_iota, split
 from ..runtime.array import make_array
 from ..transforms.jvp import JVPTrace, jvp_flat
 from ..transforms.linearize import linearize_flat
+from ..transforms.partial_eval import dce_closed
 from ..transforms.transpose import backward_pass
 from .arguments import abstractify, check_callable, check_output
 from .jit import jit
@@ -542,8 +543,9 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     flat = _flat(fun, in_tree, out, "linearize", has_aux)
     outs, zeros, jaxpr, residuals = _linearize_with_aux(flat, leaves, out, has_aux)
     n = out["count"]
+    program, _ = dce_closed(ClosedJaxpr(jaxpr, residuals), [True] * len(jaxpr.outvars), True)
     linear = _Linearized(
-        in_tree, out["tree"], [typeof(x) for x in leaves], zeros[:n], jaxpr, residuals
+        in_tree, out["tree"], [typeof(x) for x in leaves], zeros[:n], program.jaxpr, program.consts
     )
     result = tree.unflatten(out["tree"], outs[:n])
     return (

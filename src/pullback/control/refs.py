@@ -397,7 +397,9 @@ def _new_impl(x: Any, *, kind: Any, memory_space: Any) -> Any:
 
 def _new_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     """A reference and the reference to its tangent, which may become non-zero later."""
-    ref = new_ref_p.bind(*primals, **params)
+    # The tangent of an inner derivative is a value like others to this one.
+    kind = None if params["kind"] == "tangent" else params["kind"]
+    ref = new_ref_p.bind(*primals, **{**params, "kind": kind})
     aval = typeof(ref).inner_aval.to_tangent_aval()
     if aval.dtype == dtypes.float0:
         return ref, Zero(AbstractRef(aval))
