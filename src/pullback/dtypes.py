@@ -101,11 +101,14 @@ def dtype(x: Any) -> Any:
     return np.dtype(x)
 
 
-def canonicalize_dtype(x: Any, allow_extended_dtype: bool = False) -> Any:
+_as_dtype = dtype  # where an argument has the name
+
+
+def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The dtype with which arrays are made: 64-bit types become 32-bit ones unless x64 is
     enabled.
     """
-    d = dtype(x)
+    d = _as_dtype(dtype)
     if isinstance(d, ExtendedDType):
         if not allow_extended_dtype:
             raise ValueError(f"canonicalize_dtype called on extended dtype: {d.name}")
@@ -218,9 +221,9 @@ def _kind_or_dtype(x: Any) -> Any:
     return np.dtype("float64") if x is None else dtype(x)
 
 
-def itemsize_bits(x: Any) -> int:
+def itemsize_bits(dtype: Any) -> int:
     """Bits of one element (4 for int4)."""
-    d = dtype(x)
+    d = _as_dtype(dtype)
     for prefix, bits in (("uint2", 2), ("int2", 2), ("uint4", 4), ("int4", 4), ("float4", 4)):
         if d.name.startswith(prefix) and d.name[len(prefix) : len(prefix) + 1] not in set(
             "0123456789"

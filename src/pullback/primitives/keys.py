@@ -205,6 +205,9 @@ class PRNGKeyArray:
     def is_ready(self) -> bool:
         return bool(self._base_array.is_ready())
 
+    def on_device_size_in_bytes(self) -> int:
+        return int(self._base_array.on_device_size_in_bytes())
+
     def unsafe_buffer_pointer(self) -> Any:
         return self._base_array.unsafe_buffer_pointer()
 

@@ -48,7 +48,7 @@ from ..primitives.layout import broadcast_in_dim, transpose
 from ..primitives.maths import lgamma, log1p, sqrt
 from ..primitives.reductions import reduce_or
 from .base import consume, float_dtype, result_shape, scalar, split_list, spread, static_jit
-from .uniform import _uniform, take  # type: ignore[attr-defined]
+from .uniform import _uniform, take
 
 
 def _full(value: Any, shape: Any) -> Any:

@@ -65,8 +65,8 @@ from .base import (
     spread,
     static_jit,
 )
-from .continuous import _exponential, _normal  # type: ignore[attr-defined]
-from .uniform import _rademacher, _uniform  # type: ignore[attr-defined]
+from .continuous import _exponential, _normal
+from .uniform import _rademacher, _uniform
 
 
 # --- one gamma number ---
@@ -136,7 +136,7 @@ def _gamma_samples(keys: Any, a: Any, log_space: bool) -> Any:
     if typeof(keys).dtype.impl.name == "threefry2x32":
         out = vmap(lambda k, v: _gamma_one(k, v, log_space))(keys, flat)
     else:  # a batch of other keys draws from one stream
-        out = lax_map(lambda kv: _gamma_one(*kv, log_space), (keys, flat))
+        out = lax_map(lambda kv: _gamma_one(kv[0], kv[1], log_space), (keys, flat))
     return reshape(out, aval.shape)
 
 

@@ -15,7 +15,7 @@ from ..primitives.elementwise import add, mul, sign
 from ..primitives.layout import broadcast_in_dim, broadcast_shapes, transpose
 from ..primitives.maths import sqrt
 from .base import consume, float_dtype, promoted, static_jit
-from .continuous import _normal, _normal_dtype  # type: ignore[attr-defined]
+from .continuous import _normal, _normal_dtype
 
 _METHODS = ("cholesky", "eigh", "svd")
 

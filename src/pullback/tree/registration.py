@@ -166,7 +166,7 @@ class Partial(functools.partial):  # type: ignore[type-arg]
     its arguments are static. Example: ``Partial(jnp.add, 1)(2)`` is ``3``.
     """
 
-    def __new__(cls, func: Callable[..., Any], /, *args: Any, **kw: Any) -> Partial:
+    def __new__(cls, func: Callable[..., Any], *args: Any, **kw: Any) -> Partial:
         if isinstance(func, functools.partial):
             func = _WholeCallable(func)
         return super().__new__(cls, func, *args, **kw)

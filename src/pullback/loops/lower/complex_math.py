@@ -147,14 +147,25 @@ def cbrt(b: Builder, x: Pair) -> Pair:
     return power(b, x, (r.c(1.0 / 3.0), r.c(0.0)))
 
 
+def _zero_stays(b: Builder, value: Atom, part: Atom, zero: Atom) -> Atom:
+    """A product that is NaN only since a zero part met an infinity or NaN is zero."""
+    r = _Real(b, value.dtype)
+    lost = b.let("and", (r.test("eq", part, 0.0), r.test("ne", value, value)), "bool")
+    return r.where(lost, zero, value)
+
+
 def sinh(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
-    return r.mul(r.sinh(x[0]), r.cos(x[1])), r.mul(r.cosh(x[0]), r.sin(x[1]))
+    re, im = r.mul(r.sinh(x[0]), r.cos(x[1])), r.mul(r.cosh(x[0]), r.sin(x[1]))
+    return _zero_stays(b, re, x[0], x[0]), _zero_stays(b, im, x[1], x[1])
 
 
 def cosh(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
-    return r.mul(r.cosh(x[0]), r.cos(x[1])), r.mul(r.sinh(x[0]), r.sin(x[1]))
+    im = r.mul(r.sinh(x[0]), r.sin(x[1]))
+    zero = r.mul(r.copysign(r.c(0.0), x[0]), r.copysign(r.c(1.0), x[1]))
+    im = _zero_stays(b, _zero_stays(b, im, x[0], zero), x[1], zero)
+    return r.mul(r.cosh(x[0]), r.cos(x[1])), im
 
 
 def tanh(b: Builder, x: Pair) -> Pair:
@@ -170,7 +181,11 @@ def tanh(b: Builder, x: Pair) -> Pair:
     # poles
     scale = r.add(r.mul(c, c), r.mul(r.mul(t, t), r.mul(s, s)))
     re, im = r.div(t, scale), r.div(r.mul(sech2, r.mul(s, c)), scale)
-    return r.where(big, r.copysign(r.c(1.0), x[0]), r.mul(re, r.add(r.mul(c, c), r.mul(s, s)))), im
+    re = r.where(big, r.copysign(r.c(1.0), x[0]), r.mul(re, r.add(r.mul(c, c), r.mul(s, s))))
+    end = r.test("eq", r.abs(x[0]), math.inf)
+    lost = b.let("and", (end, r.test("ne", im, im)), "bool")
+    im = r.where(lost, r.copysign(r.c(0.0), x[1]), im)
+    return re, _zero_stays(b, im, x[1], x[1])
 
 
 def _rotate(f: Callable[[Builder, Pair], Pair]) -> Callable[[Builder, Pair], Pair]:
@@ -192,42 +207,99 @@ def cos(b: Builder, x: Pair) -> Pair:
     return cosh(b, (r.neg(x[1]), x[0]))
 
 
-def asinh(b: Builder, x: Pair) -> Pair:
-    """log(x + sqrt(x*x + 1)) on the right half plane; odd."""
+# Inverse functions by Kahan, "Branch cuts for complex elementary functions, or much ado about
+# nothing's sign bit" (1987): exact on the branch cuts, no overflow on the way.
+def _roots(b: Builder, x: Pair) -> tuple[Pair, Pair]:
+    """sqrt(1 - x) and sqrt(1 + x)."""
     r = _r(b, x)
-    flip = r.test("lt", x[0], 0.0)
-    y = (r.abs(x[0]), r.where(flip, r.neg(x[1]), x[1]))
-    root = mul(b, sqrt(b, (r.sub(1.0, y[1]), y[0])), sqrt(b, (r.add(1.0, y[1]), r.neg(y[0]))))
-    re, im = log(b, add(b, y, root))
-    return r.copysign(r.abs(re), x[0]), r.where(flip, r.neg(im), im)
+    return sqrt(b, (r.sub(1.0, x[0]), r.neg(x[1]))), sqrt(b, (r.add(1.0, x[0]), x[1]))
 
 
-def acosh(b: Builder, x: Pair) -> Pair:
-    """2 log(sqrt((x+1)/2) + sqrt((x-1)/2))."""
+def _at_infinity(b: Builder, x: Pair) -> tuple[Atom, Atom, Atom]:
+    """(is a part infinite, the parts with 1 for infinity and 0 for a number)."""
     r = _r(b, x)
+    ends = [r.test("eq", r.abs(part), math.inf) for part in x]
+    far = b.let("or", (ends[0], ends[1]), "bool")
+    u, v = (
+        r.where(end, r.copysign(r.c(1.0), part), r.mul(part, 0.0))
+        for end, part in zip(ends, x, strict=True)
+    )
+    return far, u, v
 
-    def half(p: Pair) -> Pair:
-        return r.mul(0.5, p[0]), r.mul(0.5, p[1])
 
-    p, q = sqrt(b, half((r.add(x[0], 1.0), x[1]))), sqrt(b, half((r.sub(x[0], 1.0), x[1])))
-    re, im = log(b, add(b, p, q))
-    return r.mul(2.0, re), r.mul(2.0, im)
-
-
-def atanh(b: Builder, x: Pair) -> Pair:
-    """(log1p(x) - log1p(-x)) / 2."""
+def asin(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
-    p, q = log1p(b, x), log1p(b, neg(b, x))
-    return r.mul(0.5, r.sub(p[0], q[0])), r.mul(0.5, r.sub(p[1], q[1]))
-
-
-asin, atan = _rotate(asinh), _rotate(atanh)
+    p, q = _roots(b, x)
+    re = r.atan2(x[0], r.sub(r.mul(p[0], q[0]), r.mul(p[1], q[1])))
+    im = r.asinh(r.sub(r.mul(p[0], q[1]), r.mul(p[1], q[0])))
+    far, u, v = _at_infinity(b, x)
+    return (
+        r.where(far, r.atan2(u, r.abs(v)), re),
+        r.where(far, r.copysign(r.c(math.inf), x[1]), im),
+    )
 
 
 def acos(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
-    re, im = asin(b, x)
-    return r.sub(math.pi / 2, re), r.neg(im)
+    p, q = _roots(b, x)
+    re = r.mul(2.0, r.atan2(p[0], q[0]))
+    im = r.asinh(r.sub(r.mul(q[0], p[1]), r.mul(q[1], p[0])))
+    far, u, v = _at_infinity(b, x)
+    return (
+        r.where(far, r.atan2(r.abs(v), u), re),
+        r.where(far, r.neg(r.copysign(r.c(math.inf), x[1])), im),
+    )
+
+
+def acosh(b: Builder, x: Pair) -> Pair:
+    r = _r(b, x)
+    p, q = sqrt(b, (r.sub(x[0], 1.0), x[1])), sqrt(b, (r.add(x[0], 1.0), x[1]))
+    re = r.asinh(r.add(r.mul(p[0], q[0]), r.mul(p[1], q[1])))
+    im = r.mul(2.0, r.atan2(p[1], q[0]))
+    far, u, v = _at_infinity(b, x)
+    return (
+        r.where(far, math.inf, re),
+        r.where(far, r.copysign(r.atan2(r.abs(v), u), x[1]), im),
+    )
+
+
+def atanh(b: Builder, x: Pair) -> Pair:
+    """On the right half plane; odd."""
+    r = _r(b, x)
+    large = 4e18 if x[0].dtype == "f32" else 3e153
+    u, v = r.abs(x[0]), r.where(r.test("lt", x[0], 0.0), r.neg(x[1]), x[1])
+    y = r.add(r.abs(v), 1 / large)
+    near = r.sub(1.0, u)
+    y2 = r.mul(y, y)
+    re = r.mul(0.25, r.log1p(r.div(r.mul(4.0, u), r.add(r.mul(near, near), y2))))
+    im = r.mul(0.5, r.atan2(r.mul(2.0, v), r.sub(r.mul(near, r.add(1.0, u)), y2)))
+    # At re = 1, where the real part's denominator would underflow.
+    one = r.test("eq", u, 1.0)
+    root = r.sqrt(r.sqrt(r.add(4.0, r.mul(v, v))))
+    re = r.where(one, r.log(r.div(root, r.sqrt(y))), re)
+    turn = r.mul(0.5, r.add(math.pi / 2, r.atan(r.mul(0.5, y))))
+    im = r.where(one, r.copysign(turn, v), im)
+    pole = b.let("and", (one, r.test("eq", v, 0.0)), "bool")
+    re, im = r.where(pole, math.inf, re), r.where(pole, v, im)
+    # Far away: pi/2 i + 1/x.
+    far = b.let("or", (r.test("gt", u, large), r.test("gt", r.abs(v), large)), "bool")
+    inverse = div(b, (r.c(1.0), r.c(0.0)), (u, v))
+    ends, _, _ = _at_infinity(b, x)
+    re = r.where(far, r.where(ends, 0.0, inverse[0]), re)
+    known = r.test("eq", v, v)
+    im = r.where(far, r.where(known, r.copysign(r.c(math.pi / 2), v), math.nan), im)
+    im = r.where(r.test("lt", x[0], 0.0), r.neg(im), im)
+    return r.copysign(re, x[0]), im
+
+
+def asinh(b: Builder, x: Pair) -> Pair:
+    """asin(ix) / i."""
+    r = _r(b, x)
+    re, im = asin(b, (r.neg(x[1]), x[0]))
+    return im, r.neg(re)
+
+
+atan = _rotate(atanh)
 
 
 def power(b: Builder, x: Pair, y: Pair) -> Pair:

@@ -46,10 +46,10 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return jnp.where(scale > 0, jnp.log(-jnp.expm1(-jnp.exp(-(x - loc) / scale))), np.nan)
 
 
-def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value below which the probability is q."""
-    q, loc, scale = inexact("gumbel_r.ppf", q, loc, scale)
-    return jnp.where((q > 0) & (q < 1) & (scale > 0), loc - scale * jnp.log(-jnp.log(q)), np.nan)
+def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
+    """The value below which the probability is p."""
+    p, loc, scale = inexact("gumbel_r.ppf", p, loc, scale)
+    return jnp.where((p > 0) & (p < 1) & (scale > 0), loc - scale * jnp.log(-jnp.log(p)), np.nan)
 
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]
