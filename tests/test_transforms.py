@@ -451,3 +451,44 @@ def test_numbers_and_weak_arrays_share_calls() -> None:
             assert f(first, x) == f(second, x) == value * other
             assert np.asarray(weak) == other
         assert x * weak == x * other == other * x == weak * x == value * other
+
+
+def _recording_calls(package: Any, log: list[str]) -> dict[str, Any]:
+    """Functions with backward rules that give a constant, or None, beside what calls them."""
+
+    def make(name: str, gives: float | None) -> Any:
+        @package.custom_vjp
+        def f(x: Any) -> Any:
+            return x * 2.0
+
+        def bwd(x: Any, ct: Any) -> Any:
+            log.append(name)
+            return (None if gives is None else package.numpy.full_like(x, gives),)
+
+        f.defvjp(lambda x: (f(x), x), bwd)
+        return f
+
+    f, h, lax = make("f", 7.0), make("h", None), package.lax
+    return {
+        "not used": lambda x: (f(x), x * 3.0)[1],
+        "stopped": lambda x: lax.stop_gradient(f(x)) + x,
+        "no cotangent": lambda x: h(f(x)) + x,
+        "through arithmetic": lambda x: h(f(x) * 5.0) + x,
+        "through integers": lambda x: (f(x) > 1).astype(float) * x,
+        "in jit": lambda x: h(package.jit(f)(x)) + x,
+        "in scan": lambda x: h(lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]) + x,
+        "in cond": lambda x: h(lax.cond(x > 0, f, lambda v: v, x)) + x,
+        "in remat": lambda x: h(package.checkpoint(f)(x)) + x,
+    }
+
+
+def test_backward_rules_without_cotangents() -> None:
+    """A backward rule runs as in JAX, with zeros, where no cotangent reaches it."""
+    ours: list[str] = []
+    theirs: list[str] = []
+    programs, oracle = _recording_calls(P, ours), _recording_calls(jax, theirs)
+    for name, program in programs.items():
+        ours.clear()
+        theirs.clear()
+        assert float(P.grad(program)(1.5)) == float(jax.grad(oracle[name])(1.5)), name
+        assert ours == theirs, name

@@ -747,6 +747,7 @@ custom_lin_p = Primitive(
     jvp=_lin_forward,
     transpose=_lin_transpose,
     axis_batch=_lin_batch,
+    acts_on_zeros=lambda params: True,
 )
 
 

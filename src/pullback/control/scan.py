@@ -24,7 +24,7 @@ from ..primitives.shape import broadcast
 from ..transforms.batch import batch_jaxpr, moveaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
-from ..transforms.transpose import backward_pass
+from ..transforms.transpose import backward_pass, holds_acting_on_zeros
 from .call import mentions_axis
 from .common import check_carry, check_effects, permute, promote_weak_carry, trace_function
 
@@ -549,6 +549,7 @@ scan_p = Primitive(
     abstract_eval=_abstract_eval,
     jvp=_jvp,
     transpose=_transpose,
+    acts_on_zeros=lambda params: holds_acting_on_zeros(params["jaxpr"].jaxpr),
     axis_batch=_batch,
     partial_eval=_partial_eval,
     dce=_dce,

@@ -10,7 +10,7 @@ from typing import Any
 from ..core import source
 from ..core.avals import typematch, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import current_trace
 from ..primitives.elementwise import add_jaxvals
@@ -49,9 +49,10 @@ def backward_pass(
     for v, ct in zip(jaxpr.outvars, cts, strict=True):
         if isinstance(v, Var) and v in linear:
             write(v, ct)
+    acting = _acting_on_zeros(jaxpr, eqns)
     for eqn in reversed(eqns):
         outs = [ct_env.pop(v, None) for v in eqn.outvars]
-        if all(ct is None for ct in outs):
+        if all(ct is None for ct in outs) and id(eqn) not in acting:
             continue
         full = [
             Zero(v.aval.to_ct_aval()) if ct is None else ct
@@ -64,6 +65,39 @@ def backward_pass(
         (ct_env.get(v) if v in ct_env else Zero(v.aval.to_ct_aval())) if v in linear else None
         for v in jaxpr.invars
     ]
+
+
+def _acts_on_zeros(eqn: JaxprEqn) -> bool:
+    """Does the equation's transpose count even if no cotangent reaches it? A user's backward rule
+    does: some hand values, such as new scales, on as gradients."""
+    rule = eqn.primitive.rules.get("acts_on_zeros")
+    return rule is not None and rule(eqn.params)
+
+
+def _acting_on_zeros(jaxpr: Jaxpr, eqns: Sequence[JaxprEqn]) -> set[int]:
+    """The identities of such equations among those that the results depend on."""
+    if not any(map(_acts_on_zeros, eqns)):
+        return set()
+    live = {v for v in jaxpr.outvars if isinstance(v, Var)}
+    found = set()
+    for eqn in reversed(eqns):
+        if live.isdisjoint(eqn.outvars):
+            continue
+        live.update(v for v in eqn.invars if isinstance(v, Var))
+        if _acts_on_zeros(eqn):
+            found.add(id(eqn))
+    return found
+
+
+def holds_acting_on_zeros(jaxpr: Jaxpr) -> bool:
+    """Is there an equation in the program, or in one that it holds, that acts on zeros?"""
+    found = jaxpr.derived.get("acts on zeros")
+    if found is None:
+        found = any(map(_acts_on_zeros, jaxpr.eqns)) or any(
+            map(holds_acting_on_zeros, subjaxprs(jaxpr))
+        )
+        jaxpr.derived["acts on zeros"] = found
+    return bool(found)
 
 
 def _transpose_eqn(
@@ -140,6 +174,7 @@ __all__ = [
     "add_cotangents",
     "backward_pass",
     "check_cotangent",
+    "holds_acting_on_zeros",
     "current_trace",
     "instantiate_zeros",
     "transpose_jaxpr",
