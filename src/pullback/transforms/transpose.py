@@ -174,8 +174,8 @@ __all__ = [
     "add_cotangents",
     "backward_pass",
     "check_cotangent",
-    "holds_acting_on_zeros",
     "current_trace",
+    "holds_acting_on_zeros",
     "instantiate_zeros",
     "transpose_jaxpr",
 ]
