@@ -13,6 +13,7 @@ there is left out.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -36,13 +37,34 @@ SMALL = 400_000  # multiplications
 @dataclass
 class _Axis:
     """An axis of the computation: its extent, its strides in the operand, in the weights and in
-    the result, and its place there (axis of the result or of the weights)."""
+    the result, and which axis of the result (or of the weights) it is: index start + step * i."""
 
     extent: int
     x: int
     w: int = 0
     out: int = 0
     place: int = -1
+    start: int = 0
+    step: int = 1
+
+    def index(self, b: Builder, i: Index) -> Index:
+        return b.add(b.mul(i, self.step), self.start)
+
+
+@dataclass
+class _Line:
+    """One spatial axis: `count` positions from `start` on in steps of `step`, window positions
+    likewise, and where in the padded operand the first of both reads."""
+
+    count: int
+    start: int
+    step: int
+    stride: int
+    taps: int
+    first_tap: int
+    tap_step: int
+    dilation: int
+    begin: int
 
 
 def worth_a_product(conv: Any, acc: str) -> bool:
@@ -55,19 +77,42 @@ def worth_a_product(conv: Any, acc: str) -> bool:
     return bool(conv.per_group >= 4 and depth >= 4)
 
 
-def padded(g: Graph, x: Node, params: dict[str, Any], acc: str) -> Node:
-    """The operand with its padding and its dilation written out, in the accumulator's type."""
-    lhs = tuple(params["dimension_numbers"].lhs_spec)
-    config = [(0, 0, 0)] * len(x.shape)
-    for axis, (lo, hi), gap in zip(lhs[2:], params["padding"], params["lhs_dilation"], strict=True):
-        config[axis] = (int(lo), int(hi), int(gap) - 1)
+def _lines(conv: Any, axis: int, high: int) -> tuple[list[_Line], tuple[int, int, int]]:
+    """A spatial axis as lines, and its padding (low, high, between elements).
+
+    A dilated operand has an element in one of `gap` places only. Where windows move by one, the
+    positions that meet elements at the same window positions are a convolution of their own,
+    without any zeros: one line for each remainder of the position by `gap`.
+    """
+    n, taps = conv.space[axis], conv.window[axis]
+    stride, dilation, gap = conv.strides[axis], conv.dilation[axis], conv.base[axis]
+    low, size = conv.lows[axis], conv.x.shape[conv.lhs[2:][axis]]
+    if gap == 1 or stride != 1 or dilation != 1:
+        line = _Line(n, 0, 1, stride, taps, 0, 1, dilation, 0)
+        return [line], (low, high, gap - 1)
+    found, least, most = [], 0, size - 1
+    for start in range(min(gap, n)):
+        first = (low - start) % gap
+        count = -(-(n - start) // gap)
+        own = max(0, -(-(taps - first) // gap))
+        begin = (start + first - low) // gap
+        found.append(_Line(count, start, gap, 1, own, first, gap, 1, begin))
+        if own:
+            least, most = min(least, begin), max(most, begin + count + own - 2)
+    for line in found:
+        line.begin = line.begin - least if line.taps else 0
+    return found, (-least, most - (size - 1), 0)
+
+
+def padded(g: Graph, x: Node, config: Sequence[tuple[int, int, int]], acc: str) -> Node:
+    """The operand with its padding (low, high, between) written out, in the accumulator's type."""
     if any(any(c) for c in config):
         fill = literal(g, 0.0 if part_dtype(x.dtype) in FLOATS else 0, x.dtype)
         shape = tuple(
             n + lo + hi + max(0, n - 1) * gap
             for n, (lo, hi, gap) in zip(x.shape, config, strict=True)
         )
-        x = RULES["pad"](g, [x, fill], [(shape, x.dtype)], {"padding_config": config})
+        x = RULES["pad"](g, [x, fill], [(shape, x.dtype)], {"padding_config": list(config)})
     if x.dtype != acc:
         source = x
         x = g.pointwise(
@@ -100,20 +145,26 @@ def _merged(axes: Sequence[_Axis], *of: str) -> list[tuple[int, ...]]:
 class _Form:
     """What both forms share: the axes and where everything lies."""
 
-    def __init__(self, conv: Any, x: Node, w: Node, shape: tuple[int, ...]) -> None:
+    def __init__(
+        self, conv: Any, x: Node, w: Node, shape: tuple[int, ...], lines: Sequence[_Line]
+    ) -> None:
         sx, sw, so = _strides(x.shape), _strides(w.shape), _strides(shape)
         self.conv, self.x, self.w, self.shape = conv, x, w, shape
         lhs, rhs, out = conv.lhs, conv.rhs, conv.out
         self.image = _Axis(conv.batch, sx[lhs[0]], 0, so[out[0]], out[0])
         self.space = [
-            _Axis(n, s * sx[a], 0, so[o], o)
-            for n, s, a, o in zip(conv.space, conv.strides, lhs[2:], out[2:], strict=True)
+            _Axis(v.count, v.stride * sx[a], 0, v.step * so[o], o, v.start, v.step)
+            for v, a, o in zip(lines, lhs[2:], out[2:], strict=True)
         ]
         window = [
-            _Axis(n, d * sx[a], sw[r], 0, r)
-            for n, d, a, r in zip(conv.window, conv.dilation, lhs[2:], rhs[2:], strict=True)
+            _Axis(v.taps, v.dilation * sx[a], v.tap_step * sw[r], 0, r, v.first_tap, v.tap_step)
+            for v, a, r in zip(lines, lhs[2:], rhs[2:], strict=True)
         ]
         self.deep = [_Axis(conv.depth, sx[lhs[1]], sw[rhs[1]], 0, rhs[1]), *window]
+        # Where everything begins.
+        self.x_base = sum(v.begin * sx[a] for v, a in zip(lines, lhs[2:], strict=True))
+        self.w_base = sum(v.first_tap * sw[r] for v, r in zip(lines, rhs[2:], strict=True))
+        self.out_base = sum(v.start * so[o] for v, o in zip(lines, out[2:], strict=True))
         # The contracted index in the order of the weights' memory.
         self.deep.sort(key=lambda a: -a.w)
         self.group_x = conv.depth * sx[lhs[1]]
@@ -128,13 +179,13 @@ class _Form:
         idx: list[Index] = [0] * len(self.w.shape)
         idx[self.conv.rhs[0]] = c
         for a, i in zip(self.deep, b.unravel(k, [a.extent for a in self.deep]), strict=True):
-            idx[a.place] = i
+            idx[a.place] = a.index(b, i)
         return scalar_convert(b, read(self.w, b, tuple(idx)), acc)
 
     def element(self, b: Builder, at: Index, k: Index) -> Any:
         """The operand's element at an offset and contracted index k."""
         deep = b.unravel(k, [a.extent for a in self.deep])
-        flat = b.linear([(at, 1), (self.offset(b, self.deep, deep, "x"), 1)])
+        flat = b.linear([(at, 1), (self.x_base, 1), (self.offset(b, self.deep, deep, "x"), 1)])
         return read(self.x, b, b.unravel(flat, self.x.shape))
 
 
@@ -143,9 +194,11 @@ def _levels(axes: Sequence[tuple[int, ...]], count: int) -> list[tuple[int, ...]
     return [(1, *[0] * (width - 1))] * (count - len(axes)) + list(axes)
 
 
-def _by_features(f: _Form, acc: str) -> bool:
+def _by_features(f: _Form) -> bool:
     """Whether positions lie side by side in the operand and in the result, and are many."""
-    if len(f.space) not in (1, 2) or any(s != 1 for s in f.conv.strides):
+    if len(f.space) not in (1, 2) or any(s != 1 for s in f.conv.strides) or not f.depth:
+        return False
+    if any(a.step != 1 for a in f.space):
         return False
     last = f.space[-1]
     return last.x == 1 and last.out == 1 and last.extent >= 8
@@ -155,17 +208,20 @@ def product_convolution(
     g: Graph, make: Any, x: Node, w: Node, shape: tuple[int, ...], dtype: str, params: Any, acc: str
 ) -> Node:
     """A convolution by products. `make(x, params)` is the geometry for an operand."""
-    x = padded(g, x, params, acc)
-    ones = (1,) * (len(shape) - 2)
-    flat = {**params, "padding": ((0, 0),) * len(ones), "lhs_dilation": ones}
-    f = _Form(make(x, flat), x, w, shape)
-    columns = _by_features(f, acc)
-    work = 0.12 * math.prod(shape) * f.depth
+    conv = make(x, params)
+    config = [(0, 0, 0)] * len(x.shape)
+    choices = []
+    for axis, (place, (_, high)) in enumerate(zip(conv.lhs[2:], params["padding"], strict=True)):
+        lines, config[place] = _lines(conv, axis, int(high))
+        choices.append(lines)
+    x = padded(g, x, config, acc)
+    forms = [_Form(conv, x, w, shape, lines) for lines in itertools.product(*choices)]
+    work = 0.12 * math.prod(shape) * max(f.depth for f in forms)
 
     def emit(b: Builder, op: Opaque) -> None:
-        emit_product(b, (_features_by_positions if columns else _positions_by_features)(
-            b, f, op, dtype, acc
-        ))  # fmt: skip
+        for f in forms:
+            form = _features_by_positions if _by_features(f) else _positions_by_features
+            emit_product(b, form(b, f, op, dtype, acc))
 
     x.reuse = 64
     mode = "buffer" if w.kind in ("opq", "red", "leaf") else "once"
@@ -202,7 +258,8 @@ def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
 
         def base(b: Builder, bi: Index) -> Index:
             return b.add(
-                f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "x"), slot.base(b)
+                f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "x"),
+                b.add(slot.base(b), f.x_base),
             )
 
         left_place = InPlace(slot.buf, base, (wide, s0, s1), form)
@@ -213,7 +270,7 @@ def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
 
         def weights(b: Builder, bi: Index) -> Index:
             group = b.unravel(bi, [a.extent for a in outer])[0]
-            return b.add(b.mul(group, groups.w), there.base(b))
+            return b.linear([(group, groups.w), (there.base(b), 1), (f.w_base, 1)])
 
         form = (n1, n2, length, u1[0], u2[0], bs[0])
         right_place = InPlace(there.buf, weights, (n, 1, 0), form)
@@ -230,10 +287,12 @@ def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
     def put(b: Builder, bi: Index, i: Index, j: Index, value: Any) -> None:
         group, *far = b.unravel(bi, [a.extent for a in outer])
         idx: list[Index] = [0] * len(f.shape)
+        for a in f.space:
+            idx[a.place] = a.start
         for a, v in zip(rows, far, strict=True):
-            idx[a.place] = v
+            idx[a.place] = a.index(b, v)
         for a, v in zip(inner, b.unravel(i, [a.extent for a in inner]), strict=True):
-            idx[a.place] = v
+            idx[a.place] = a.index(b, v)
         idx[f.feature.place] = b.linear([(group, n), (j, 1)])
         finish.put(b, tuple(idx), scalar_convert(b, value, dtype))
 
@@ -244,7 +303,7 @@ def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
     def into(b: Builder, bi: Index) -> tuple[Buf, Index, int]:
         buf, base = finish.into(b)
         far = f.offset(b, outer, b.unravel(bi, [a.extent for a in outer]), "out")
-        return buf, b.add(base, far), ldc
+        return buf, b.linear([(base, 1), (far, 1), (f.out_base, 1)]), ldc
 
     return Product(
         acc,
@@ -301,7 +360,7 @@ def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
         image, group, block = b.unravel(bi, extents)
         line = first_line(b, block)
         far = b.linear([(image, f.image.x), (group, groups.x), (line, tall.x)])
-        return b.add(far, slot.base(b))
+        return b.linear([(far, 1), (slot.base(b), 1), (f.x_base, 1)])
 
     own = f.w.slot is not None and f.w.dtype == acc
     deep = _merged(f.deep, "x", "w")
@@ -316,7 +375,7 @@ def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
 
         def weights(b: Builder, bi: Index) -> Index:
             group = b.unravel(bi, extents)[1]
-            return b.add(b.mul(group, groups.w), there.base(b))
+            return b.linear([(group, groups.w), (there.base(b), 1), (f.w_base, 1)])
 
         rows = (conv.per_group, f.feature.w, 0)
         left_place = InPlace(there.buf, weights, rows, (n1, n2, length, t1, t2, ks))

@@ -195,7 +195,7 @@ class _Blocks:
         if self.parallel and self.n < 4 * self.panel:
             self.local = False
         if self.local:  # each task packs its own columns
-            fit = HALF_CACHE // 2 // (min(self.depth, BLOCK_K) * size * self.panel)
+            fit = HALF_CACHE // 2 // (min(max(1, self.depth), BLOCK_K) * size * self.panel)
             parts = max(1, fit)
             if self.parallel:
                 parts = min(parts, -(-self.n // (TASKS * self.panel)))
@@ -215,7 +215,7 @@ class _Blocks:
     def _levels(self) -> tuple[int, int, int]:
         """The loops over the contracted index that both operands can follow."""
         for place in (self.p.left_place, self.right):
-            if place is not None and place.depth[:2] != (1, 1):
+            if self.depth and place is not None and place.depth[:2] != (1, 1):
                 return place.depth[:3]
         return 1, 1, self.depth
 
@@ -414,7 +414,7 @@ class _Blocks:
         def block(idx: tuple[Index, ...]) -> None:
             k1, k2, k3 = idx
             start = b.mul(k3, step)
-            part = self._rest(k3, step, length)
+            part = self._rest(k3, step, length) if length else 0
             more = b.linear([(k1, counts[1] * counts[2]), (k2, counts[2]), (k3, 1)])
             inner = n2 if counts[1] == 1 else 1
             outer = n1 if counts[0] == 1 else 1
