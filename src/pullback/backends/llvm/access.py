@@ -15,7 +15,7 @@ from pullback.loops.ops import storage_bytes
 
 WIDEST_STRIDE = 8  # elements; lanes further apart are loaded one by one
 
-__all__ = ["Index", "Lin", "index_binary", "load", "materialise", "store"]
+__all__ = ["Index", "Lin", "index_binary", "load", "materialise", "store", "store_pairs"]
 
 
 class Lin:
@@ -98,10 +98,43 @@ def load(
         raw = _load_alternate(b, t, size, base, at)
     elif isinstance(at, Lin) and _is_interleaved(b, at, mask, size):
         raw = _load_interleaved(b, t, size, base, at, mask)
+    elif isinstance(at, Lin) and at.n > 1 and at.stride.c == 2 and mask is None:
+        raw = _load_every_other(b, t, size, base, at)
     else:
         raw = _gather(b, t, size, base, at, mask, dummy)
     value = from_memory(b, dtype, raw)
     return value if mask is None or other is None else b.select(mask, value, other)
+
+
+def _load_every_other(b: Builder, t: str, size: int, base: Val, at: Lin) -> Val:
+    """Stride 2, as the parts of complex numbers have: two vectors, of which the second ends with
+    the last element that is wanted, and no later."""
+    n, vt = at.n, f"<{at.n} x {t}>"
+    picks = [2 * k if 2 * k < n else 2 * k + 1 for k in range(n)]
+    where = ", ".join(f"i32 {k}" for k in picks)
+    regs = []
+    for u in range(at.width):
+        halves = []
+        for first in (2 * u * n, 2 * u * n + n - 1):
+            pointer = _vector_pointer(b, base, at.base, first, size).regs[0]
+            halves.append(b.impure_reg(f"load {vt}, ptr {pointer}, align {size}"))
+        text = f"shufflevector {vt} {halves[0]}, {vt} {halves[1]}, <{n} x i32> <{where}>"
+        regs.append(b.impure_reg(text))
+    return Val(b, t, n, tuple(regs))
+
+
+def store_pairs(b: Builder, dtype: str, base: Val, at: Lin, x: Val, y: Val) -> None:
+    """x to every other element from `at` on, y to those between: both parts of complex numbers."""
+    t, size, n = memory_type(dtype), storage_bytes(dtype), at.n
+    vt = f"<{n} x {t}>"
+    left, right = (b.spread(to_memory(b, dtype, v), n) for v in (x, y))
+    for u in range(at.width):
+        pair = f"{vt} {left[u % len(left)]}, {vt} {right[u % len(right)]}"
+        for half in (0, 1):
+            picks = [f"i32 {half * n // 2 + k // 2 + (k % 2) * n}" for k in range(n)]
+            value = b.impure_reg(f"shufflevector {pair}, <{n} x i32> <{', '.join(picks)}>")
+            pointer = _vector_pointer(b, base, at.base, (2 * u + half) * n, size).regs[0]
+            b.line(f"store {vt} {value}, ptr {pointer}, align {size}")
 
 
 def _from_below(at: Lin) -> Lin:

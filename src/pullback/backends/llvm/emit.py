@@ -23,6 +23,7 @@ from pullback.backends.llvm.access import (
     materialise,
     offset,
     store,
+    store_pairs,
 )
 from pullback.backends.llvm.build import BITS as TYPE_BITS
 from pullback.backends.llvm.build import Builder, Val
@@ -117,6 +118,7 @@ class Emitter:
         self.ctx = Val(self.b, "ptr", 1, ("%ctx",))
         self.dummy = self.b.alloca(64)
         self.hot = False  # has loops of its own, not outlined ones
+        self.successors: dict[Atom, Atom] = {}  # indices that are one more than others
         self.pointers: list[Val] = []  # extra pointers of an outlined function
 
     # ---- values
@@ -165,14 +167,37 @@ class Emitter:
     # ---- statements
 
     def statements(self, stmts: Iterable[Stmt]) -> None:
+        waiting: Store | None = None  # the first of two parts that are stored side by side
         for s in stmts:
             kind = type(s)
             if kind is Let:
                 self.env[s.out] = self.let(s)  # type: ignore[union-attr,arg-type]
-            elif kind is Load:
+                continue
+            if waiting is not None:
+                first, waiting = waiting, None
+                if kind is Store and self.both_parts(first, s):  # type: ignore[arg-type]
+                    continue
+                self.statement(first)
+            if kind is Load:
                 self.load(s)  # type: ignore[arg-type]
+            elif kind is Store and self.lanes > 1 and self.mask is None and s.mask is None:  # type: ignore[union-attr]
+                waiting = s  # type: ignore[assignment]
             else:
                 self.statement(s)
+        if waiting is not None:
+            self.statement(waiting)
+
+    def both_parts(self, s: Store, other: Store) -> bool:
+        """Stores a real and an imaginary part together, where that is what two statements do."""
+        if other.buf is not s.buf or other.mask is not None or len(s.index) != 1:
+            return False
+        if self.successors.get(other.index[0]) is not s.index[0]:
+            return False
+        base, at = self.place(s.buf, s.index)
+        if not isinstance(at, Lin) or at.stride.c != 2:
+            return False
+        store_pairs(self.b, s.buf.dtype, base, at, self.val(s.value), self.val(other.value))
+        return True
 
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Let):
@@ -201,6 +226,8 @@ class Emitter:
 
     def let(self, s: Let) -> Index:
         if s.out.dtype == "i64" and s.op in ("add", "sub", "mul"):
+            if s.op == "add" and isinstance(s.args[0], Const) and s.args[0].value == 1:
+                self.successors[s.out] = s.args[1]
             args = [self.atom(a) for a in s.args]
             if isinstance(args[0], Lin) or isinstance(args[1], Lin):
                 return index_binary(self.b, s.op, args[0], args[1])
