@@ -105,3 +105,4 @@ from ..primitives.linalg_systems import (
 from ..primitives.linalg_systems import (
     tridiagonal_solve_p as tridiagonal_solve_p,
 )
+from .polar import qdwh as qdwh

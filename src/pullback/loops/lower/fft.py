@@ -98,8 +98,9 @@ def half_roots(n: int, sign: int, dtype: str) -> Any:
 # --- one stage ---
 def _turned(b: Builder, x: Pair, quarter: int) -> Pair:
     """x times i (quarter 1) or -i (-1)."""
-    neg = lambda v: b.let("neg", (v,), v.dtype)
-    return (neg(x[1]), x[0]) if quarter > 0 else (x[1], neg(x[0]))
+    flipped = x[1] if quarter > 0 else x[0]
+    minus = b.let("neg", (flipped,), flipped.dtype)
+    return (minus, x[0]) if quarter > 0 else (x[1], minus)
 
 
 def _times(b: Builder, x: Pair, c: float) -> Pair:
@@ -146,15 +147,16 @@ def butterfly(b: Builder, a: list[Pair], sign: int) -> list[Pair]:
         first = cm.add(b, first, s)
     out = [first] * r
     for k in range(1, half + 1):
-        even, odd = a[0], None
+        whole, parts = a[0], []
         for j in range(1, half + 1):
             angle = 2 * math.pi * (j * k % r) / r
-            even = cm.add(b, even, _times(b, sums[j - 1], math.cos(angle)))
-            part = _times(b, gaps[j - 1], math.sin(angle))
-            odd = part if odd is None else cm.add(b, odd, part)
-        assert odd is not None
-        turned = _turned(b, odd, sign)
-        out[k], out[r - k] = cm.add(b, even, turned), cm.sub(b, even, turned)
+            whole = cm.add(b, whole, _times(b, sums[j - 1], math.cos(angle)))
+            parts.append(_times(b, gaps[j - 1], math.sin(angle)))
+        total = parts[0]
+        for part in parts[1:]:
+            total = cm.add(b, total, part)
+        turned = _turned(b, total, sign)
+        out[k], out[r - k] = cm.add(b, whole, turned), cm.sub(b, whole, turned)
     return out
 
 
@@ -520,7 +522,7 @@ def _real_axis(g: Graph, x: Node, dtype: str) -> Node:
     rank = len(x.shape)
     batch = tuple(range(rank - 1))
     deps = [(z, (*batch, None)), (table, (rank - 1,))]
-    return g.pointwise(*out, deps, at, 12.0)  # type: ignore[arg-type]
+    return g.pointwise(*out, deps, at, 12.0)
 
 
 def _real_inverse(g: Graph, x: Node, n: int, dtype: str, scale: float) -> Node:

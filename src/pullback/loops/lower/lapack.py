@@ -150,6 +150,10 @@ class Matrix:
             return first
         return first, b.load(self.buf, b.atom(b.add(at, 1)))
 
+    def entries(self, b: Builder) -> Callable[[Index, Index], Value]:
+        """`get`, as rows_out takes it."""
+        return lambda row, column: self.get(b, row, column)
+
     def put(self, b: Builder, row: Index, column: Index, value: Value) -> None:
         at = self._at(b, row, column)
         parts = value if isinstance(value, tuple) else (value,)

@@ -246,7 +246,7 @@ def _lu(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
             "vector",
             lambda i: exchanges.put(b, i, 0, b.let("sub", (exchanges.get(b, i), ONE), "i32")),
         )
-        rows_out(b, packed, where, lambda r, c: a.get(b, r, c))
+        rows_out(b, packed, where, a.entries(b))
         _order(b, order, where, k, lambda i: exchanges.get(b, i))
 
     return _stack_op(g, "lu", ins, outs, batch, 2 / 3 * m * n * k, one)
@@ -315,7 +315,7 @@ def _geqrf(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         assert taus.slot is not None
         a = columns_in(b, x, where, m, n)
         _factor(b, a, m, n, slot_place(b, taus.slot, taus.shape, taus.dtype, where))
-        rows_out(b, packed, where, lambda r, c: a.get(b, r, c))
+        rows_out(b, packed, where, a.entries(b))
 
     return _stack_op(g, "geqrf", ins, outs, batch, 2.0 * m * n * min(m, n), one)
 
@@ -332,7 +332,7 @@ def _householder(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         assert taus.slot is not None
         q = columns_in(b, x, where, m, n)
         _product(b, q, m, n, k, slot_place(b, taus.slot, taus.shape, taus.dtype, where))
-        rows_out(b, op.outs[0], where, lambda r, c: q.get(b, r, c))
+        rows_out(b, op.outs[0], where, q.entries(b))
 
     return _stack_op(
         g, "householder_product", ins, outs, batch, 2.0 * m * n * k, one, ["once", "buffer"]
@@ -358,7 +358,7 @@ def _ormqr(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         place = slot_place(b, taus.slot, taus.shape, taus.dtype, where)
         args = [side, trans, rows, columns, k, a, m, *place, c, rows, WORK, LWORK]
         run(b, name, "ccssspsopsps", args, x.dtype)
-        rows_out(b, op.outs[0], where, lambda r, s: c.get(b, r, s))
+        rows_out(b, op.outs[0], where, c.entries(b))
 
     work = 2.0 * rows * columns * k
     return _stack_op(g, "ormqr", ins, outs, batch, work, one, ["once", "buffer", "once"])[0]
@@ -421,7 +421,7 @@ def _qr(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
                 lambda c: each(b, m, "vector", lambda r: q.put(b, r, c, a.get(b, r, c))),
             )
         _product(b, q, m, k, least, (taus.buf, 0))
-        rows_out(b, q_out, where, lambda r, c: q.get(b, r, c))
+        rows_out(b, q_out, where, q.entries(b))
 
     return _stack_op(g, "qr", ins, outs, batch, 4.0 * m * k * least, one)
 
@@ -490,7 +490,7 @@ def _eig(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
             vector_out(b, op.outs[0], where, lambda r: w.get(b, r), bad)
             for v, on in zip(vectors, wanted, strict=True):
                 if on:
-                    rows_out(b, next(outs), where, lambda r, c, v=v: v.get(b, r, c), bad)
+                    rows_out(b, next(outs), where, v.entries(b), bad)
             return
         re, im = scratch(b, part, n), scratch(b, part, n)
         args = [*jobs, n, a, n, re, im, *places, WORK, LWORK]
@@ -587,9 +587,9 @@ def _schur(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         args += [scratch(b, part, n)] if complex_ else []
         args.append(scratch(b, "i32", n))
         bad = _if_finite(b, a, n, n, lambda: run(b, name, form, args, x.dtype))
-        rows_out(b, op.outs[0], where, lambda r, c: a.get(b, r, c), bad)
+        rows_out(b, op.outs[0], where, a.entries(b), bad)
         if vectors:
-            rows_out(b, op.outs[1], where, lambda r, c: z.get(b, r, c), bad)
+            rows_out(b, op.outs[1], where, z.entries(b), bad)
 
     return _stack_op(g, "schur", ins, outs, batch, 25.0 * n**3, one)
 
@@ -605,7 +605,7 @@ def _hessenberg(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -
         a, taus = columns_in(b, x, where, n, n), scratch(b, x.dtype, n)
         args = [n, 1, n, a, n, taus, WORK, LWORK]
         info = run(b, routine(x.dtype, "gehrd"), "ssspspps", args, x.dtype)
-        rows_out(b, op.outs[0], where, lambda r, c: a.get(b, r, c), _failed(b, info))
+        rows_out(b, op.outs[0], where, a.entries(b), _failed(b, info))
         vector_out(b, op.outs[1], where, lambda r: taus.get(b, r), _failed(b, info))
 
     return _stack_op(g, "hessenberg", ins, outs, batch, 3.3 * n**3, one)
@@ -625,8 +625,9 @@ def _tridiagonal(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         taus = scratch(b, x.dtype, n)
         args = [side, n, a, n, d, e, taus, WORK, LWORK]
         bad = _failed(b, run(b, name, "cspspppps", args, x.dtype))
-        rows_out(b, op.outs[0], where, lambda r, c: a.get(b, r, c), bad)
-        for out, v in zip(op.outs[1:], (d, e, taus), strict=True):
-            vector_out(b, out, where, lambda r, v=v: v.get(b, r), bad)
+        rows_out(b, op.outs[0], where, a.entries(b), bad)
+        vector_out(b, op.outs[1], where, lambda r: d.get(b, r), bad)
+        vector_out(b, op.outs[2], where, lambda r: e.get(b, r), bad)
+        vector_out(b, op.outs[3], where, lambda r: taus.get(b, r), bad)
 
     return _stack_op(g, "tridiagonal", ins, outs, batch, 4 / 3 * n**3, one)

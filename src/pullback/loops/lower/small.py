@@ -158,7 +158,11 @@ class Looped:
         return m
 
     def loop(self, lo: Index, hi: Index, body: Callable[[Index], None]) -> None:
-        self.fold(lo, hi, (), lambda i, _: body(i) or ())
+        def step(i: Index, _: list[Atom]) -> Sequence[Atom]:
+            body(i)
+            return ()
+
+        self.fold(lo, hi, (), step)
 
     def fold(
         self,
