@@ -135,6 +135,7 @@ jax2tf_associative_scan_reductions = config.FLAGS["jax2tf_associative_scan_reduc
 _LAZY_MODULES = frozenset(
     {
         "ad_checkpoint",
+        "custom_batching",
         "custom_derivatives",
         "debug",
         "dlpack",

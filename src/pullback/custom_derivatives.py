@@ -9,6 +9,7 @@ from .control.custom import custom_vjp as custom_vjp
 from .control.custom import custom_vjp_call_p as custom_vjp_call_p
 from .control.custom import custom_vjp_primal_tree_values as custom_vjp_primal_tree_values
 from .control.custom import zero_from_primal as zero_from_primal
+from .control.custom_batch import linear_call as linear_call
 from .core.symbolic import SymbolicZero as SymbolicZero
 
 __all__ = [
@@ -21,5 +22,6 @@ __all__ = [
     "custom_vjp",
     "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
+    "linear_call",
     "zero_from_primal",
 ]

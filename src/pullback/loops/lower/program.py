@@ -20,6 +20,7 @@ from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     rng,
     shape,
     sort,
+    special,
     window,
 )
 from pullback.loops.lower.elementwise import RULES, literal
@@ -42,6 +43,8 @@ CALLS = {
     "custom_vjp_call": "call_jaxpr",
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "custom_lin": "call_jaxpr",
+    "custom_vmap_call": "call",
+    "linear_call": "callee",
     "custom_linear_solve": "call_jaxpr",
     "xla_call": "call_jaxpr",
 }
