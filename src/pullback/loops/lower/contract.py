@@ -14,7 +14,11 @@ from pullback.loops.build import TRUE, Builder, Index
 from pullback.loops.epilogue import Finish
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower import complex_math as cm
-from pullback.loops.lower.convolution import product_convolution, worth_a_product
+from pullback.loops.lower.convolution import (
+    product_convolution,
+    without_padding,
+    worth_a_product,
+)
 from pullback.loops.lower.elementwise import Outs, convert, rule, scalar_convert
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -305,13 +309,6 @@ class _Conv:
             idx[axis] = kk
         return tuple(idx)
 
-    def result(self, n: Index, o: Sequence[Index], c: Index) -> tuple[Index, ...]:
-        idx: list[Index] = [0] * len(self.out)
-        idx[self.out[0]], idx[self.out[1]] = n, c
-        for axis, oo in zip(self.out[2:], o, strict=True):
-            idx[axis] = oo
-        return tuple(idx)
-
 
 @rule("conv_general_dilated")
 def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
@@ -321,27 +318,32 @@ def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node
     if worth_a_product(conv, acc):
         make = lambda x, params: _Conv(x, w, shape, params)
         return product_convolution(g, make, x, w, shape, dtype, params, acc)
-    spatial = len(conv.space)
-    # Iteration space: batch, positions, window, input feature, output feature; lanes run along the
-    # last.
-    space = (conv.batch, *conv.space, *conv.window, conv.depth, conv.features)
-    axes = tuple(range(1 + spatial, 2 + 2 * spatial))
+    along = conv.out[1] != len(shape) - 1  # lanes run along positions: padding would mask them
+    if along and math.prod(conv.window) > 1 and x.dtype not in COMPLEX:
+        x, params = without_padding(g, x, params)
+        x.reuse = 64
+        conv = _Conv(x, w, shape, params)
+    spatial, rank = len(conv.space), len(shape)
+    # Iteration space: the result's axes in the order of memory, the window and the input feature
+    # before the last of them, along which lanes run.
+    first = rank - 1
+    space = (*shape[:-1], *conv.window, conv.depth, shape[-1])
+    axes = tuple(range(first, first + spatial + 1))
     zero = Const(0.0 if part_dtype(x.dtype) in FLOATS else 0, part_dtype(x.dtype))
     outside = (zero, zero) if x.dtype in COMPLEX else zero
 
     def element(b: Builder, idx: tuple[Index, ...]) -> list[Atom]:
-        o, k, f, c = idx[1 : 1 + spatial], idx[1 + spatial : 1 + 2 * spatial], idx[-2], idx[-1]
-        place, inside = conv.place(b, idx[0], o, c, f, k)
+        at = (*idx[:first], idx[-1])
+        n, c, *o = (at[k] for k in conv.out)
+        k, f = idx[first : first + spatial], idx[first + spatial]
+        place, inside = conv.place(b, n, o, c, f, k)
         value = masked_read(b, x, place, inside, outside)
         return _product(b, value, read(w, b, conv.weight(c, f, k)), x.dtype, w.dtype, acc)
 
     none_x: list[int | None] = [None] * len(x.shape)
-    weights = [0] * len(w.shape)
-    for axis, where in zip(
-        conv.rhs,
-        (len(space) - 1, len(space) - 2, *range(1 + spatial, 1 + 2 * spatial)),
-        strict=True,
-    ):
+    weights: list[int | None] = [0] * len(w.shape)
+    feature = conv.out[1] if conv.out[1] < first else len(space) - 1
+    for axis, where in zip(conv.rhs, (feature, axes[-1], *axes[:-1]), strict=True):
         weights[axis] = where
     node = contraction(
         g, space, axes, dtype, acc, element, [(x, tuple(none_x)), (w, tuple(weights))]
@@ -349,17 +351,4 @@ def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node
     if node.red is not None:
         node.red.own_breaks = frozenset(range(len(space) - 1))
         node.own_breaks = frozenset(range(len(node.shape) - 1))
-    back = tuple(conv.result(0, range(1, 1 + spatial), 1 + spatial))
-    if back == tuple(range(len(shape))):
-        return node
-    # back[axis of the result] is the axis of the node
-    order = [0] * len(shape)
-    for axis in range(len(shape)):
-        order[back[axis]] = axis  # type: ignore[index]
-    return g.pointwise(
-        shape,
-        dtype,
-        [(node, tuple(order))],
-        lambda b, idx: read(node, b, tuple(idx[a] for a in order)),
-        0.0,
-    )
+    return node

@@ -27,7 +27,7 @@ from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.product import InPlace, Product, emit_product, tile_type
 from pullback.loops.ops import FLOATS
 
-__all__ = ["product_convolution", "worth_a_product"]
+__all__ = ["product_convolution", "without_padding", "worth_a_product"]
 
 LONG = 1024  # columns of a product whose columns are positions
 IMAGES = 8  # parts that such a convolution is cut into for threads
@@ -122,6 +122,17 @@ def padded(g: Graph, x: Node, config: Sequence[tuple[int, int, int]], acc: str) 
             lambda b, idx: scalar_convert(b, read(source, b, idx), acc),
         )
     return x
+
+
+def without_padding(g: Graph, x: Node, params: dict[str, Any]) -> tuple[Node, dict[str, Any]]:
+    """The operand with padding and dilation written out, and the parameters without them."""
+    config = [(0, 0, 0)] * len(x.shape)
+    lhs = tuple(params["dimension_numbers"].lhs_spec)
+    for axis, (lo, hi), gap in zip(lhs[2:], params["padding"], params["lhs_dilation"], strict=True):
+        config[axis] = (int(lo), int(hi), int(gap) - 1)
+    ones = (1,) * (len(x.shape) - 2)
+    flat = {**params, "padding": ((0, 0),) * len(ones), "lhs_dilation": ones}
+    return padded(g, x, config, x.dtype), flat
 
 
 def _strides(shape: Sequence[int]) -> list[int]:
