@@ -1,5 +1,5 @@
-"""Running reductions in lanes: every dtype and direction, lengths around the vectors', against
-NumPy; and accesses that go down."""
+"""What runs in lanes: running reductions of every dtype and direction, accesses that go down or
+take every other element, functions of many scalars; against NumPy."""
 
 from __future__ import annotations
 
@@ -80,3 +80,57 @@ def test_carry_in_order() -> None:
         a, c = a * m, c * m + k
         want.append((a, c))
     np.testing.assert_allclose(np.stack(f(jnp.asarray(x))).T, want, rtol=2e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("count", [2, 3, 5, 16, 17, 40])
+def test_functions_of_many_scalars(count: int) -> None:
+    """Scalars of a loop whose functions are computed in lanes: each as it is alone."""
+
+    def one(ns: Any, k: int, a: Any, b: Any, t: Any) -> Any:
+        return 0.5 * a + 0.3 * ns.tanh(b + 0.1 * k) * ns.exp(-a * a) + ns.sin(ns.sin(t) + a)
+
+    def f(start: Any, xs: Any) -> Any:
+        def step(c: Any, x: Any) -> Any:
+            new = [one(jnp, k, a, c[k - 1], x) for k, a in enumerate(c)]
+            return new, new[0]
+
+        return lax.scan(step, start, xs)
+
+    start, xs = [np.float32(0.1 * k) for k in range(count)], np.linspace(0, 3, 9).astype("f4")
+    got, ys = pullback.jit(f)(start, xs)
+    c, first = [np.float64(a) for a in start], []
+    for x in xs:
+        c = [one(np, k, a, c[k - 1], np.float64(x)) for k, a in enumerate(c)]
+        first.append(c[0])
+    np.testing.assert_allclose(np.array(got), c, rtol=2e-5)
+    np.testing.assert_allclose(ys, first, rtol=2e-5)
+
+
+def test_long_chains_of_functions() -> None:
+    def f(x: Any) -> Any:
+        def step(c: Any, _: Any) -> Any:
+            a, b, d = c
+            for _ in range(25):
+                a, b, d = jnp.sin(b), jnp.sin(d), jnp.sin(a) + 1
+            return (a, b, d), None
+
+        return jnp.stack(lax.scan(step, (x, x * 2, x * 3), None, length=3)[0])
+
+    a, b, d = 0.3, 0.6, 0.9
+    for _ in range(75):
+        a, b, d = np.sin(b), np.sin(d), np.sin(a) + 1
+    np.testing.assert_allclose(pullback.jit(f)(np.float32(0.3)), [a, b, d], rtol=1e-5)
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 16, 17, 33, 100])
+def test_complex_parts(n: int) -> None:
+    rng = np.random.default_rng(n)
+    for shape in ((n,), (3, n), (n, 5)):
+        x, y = (
+            (rng.standard_normal(shape) + 1j * rng.standard_normal(shape)).astype("c8")
+            for _ in "ab"
+        )
+        f = lambda ns, x, y: (x * y + 1j * x, x.conj().T, ns.abs(x), ns.flip(x) * 2, x[..., ::2])
+        got = pullback.jit(lambda x, y, f=f: f(jnp, x, y))(jnp.asarray(x), jnp.asarray(y))
+        for p, q in zip(got, f(np, x, y), strict=True):
+            np.testing.assert_allclose(p, q, rtol=1e-5, atol=1e-5)

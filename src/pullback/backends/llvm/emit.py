@@ -37,6 +37,7 @@ from pullback.backends.llvm.convert import (
 from pullback.backends.llvm.library import emit_library_call
 from pullback.backends.llvm.table import ERROR_CODE, ERROR_EQUATION, TABLE, function_offset
 from pullback.backends.llvm.target import Target
+from pullback.backends.llvm.together import ordered
 from pullback.loops.ir import (
     Alloc,
     Atom,
@@ -168,8 +169,11 @@ class Emitter:
 
     def statements(self, stmts: Iterable[Stmt]) -> None:
         waiting: Store | None = None  # the first of two parts that are stored side by side
-        for s in stmts:
+        for s in ordered(stmts) if self.lanes == 1 else stmts:  # type: ignore[arg-type]
             kind = type(s)
+            if isinstance(s, tuple):
+                self.together(s)
+                continue
             if kind is Let:
                 self.env[s.out] = self.let(s)  # type: ignore[union-attr,arg-type]
                 continue
@@ -186,6 +190,36 @@ class Emitter:
                 self.statement(s)
         if waiting is not None:
             self.statement(waiting)
+
+    def together(self, lets: Sequence[Let]) -> None:
+        """One function of many scalars, in lanes."""
+        b, dtype = self.b, lets[0].out.dtype
+        most = self.target.lanes(storage_bytes(dtype))
+        for at in range(0, len(lets), most):
+            part = lets[at : at + most]
+            n = 1 << (len(part) - 1).bit_length()
+            if n == 1:
+                self.env[part[0].out] = self.let(part[0])
+                continue
+            operands = []
+            for k in range(len(part[0].args)):
+                values = [self.val(s.args[k]) for s in part]
+                if all(v.regs == values[0].regs for v in values):
+                    operands.append(values[0])
+                    continue
+                values += [values[0]] * (n - len(values))  # lanes that nobody asks for
+                whole, t = "poison", values[0].t
+                for lane, v in enumerate(values):
+                    vt = f"<{n} x {t}>"
+                    whole = b.impure_reg(f"insertelement {vt} {whole}, {t} {v.regs[0]}, i64 {lane}")
+                operands.append(Val(b, t, n, (whole,)))
+            s = part[0]
+            found = arith.emit_op(b, s.op, dtype, s.args[-1].dtype, operands, s.attrs)
+            for lane, one in enumerate(part):
+                reg = found.regs[0]
+                self.env[one.out] = Val(
+                    b, found.t, 1, (b.extract(reg, found.t, n, lane) if found.n == n else reg,)
+                )
 
     def both_parts(self, s: Store, other: Store) -> bool:
         """Stores a real and an imaginary part together, where that is what two statements do."""
