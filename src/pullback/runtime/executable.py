@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import gc
 import os
 import threading
@@ -16,6 +17,7 @@ import numpy as np
 
 from .. import compile_log, config, dtypes, errors
 from ..backends import interface, llvm
+from ..backends.llvm import programs
 from ..backends.llvm.analysis import has
 from ..backends.reference import rule_of
 from ..core import effects as fx
@@ -185,7 +187,7 @@ class NativeExecutable:
             for h in self.program.host
         ]
         # Loops of unknown length let other threads go on, and look for signals now and then.
-        self.releases_gil = self.program.work > GIL_WORK or self._loops()
+        self.releases_gil = self.program.work > GIL_WORK or self._unbounded
         plain = all(
             isinstance(a.dtype, np.dtype) and a.dtype != dtypes.float0
             for a in (*self.in_avals, *self.out_avals)
@@ -195,16 +197,43 @@ class NativeExecutable:
         )
 
     def _compile(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> None:
-        """The program and the machine code of its kernels."""
+        """The program and the machine code of its kernels, from disk or made now."""
         llvm.prepare()
-        compilation, hurry = llvm.Compilation(), llvm.tier.enabled()
+        start = time.perf_counter()
+        quick_work = QUICK_WORK if llvm.tier.enabled() else -1.0
+        key = None if pipeline.debug() else programs.program_key(closed, donated)
+        again = functools.partial(pipeline.compile_jaxpr, closed, reference_rule, donated)
+        known = None if key is None else programs.recall(key, closed, again, quick_work)
+        if known is not None:
+            self.program, self.kernels, self._unbounded = (
+                known.program, known.kernels, known.unbounded,
+            )  # fmt: skip
+            entries = known.entries()
+            lowered = time.perf_counter()
+        else:
+            compilation, lowered = self._made(closed, donated, quick_work)
+            entries = compilation.entries()
+            if key is not None:
+                keep = closed, self.program, self.kernels, self._unbounded
+                llvm.aside(programs.remember, key, *keep)
+        traced = float(closed.derived.get("trace seconds", 0.0))
+        times = lowered - start, time.perf_counter() - lowered
+        compile_log.note(
+            compile_log.ProgramEntry(self.name, len(closed.eqns), traced, *times, entries)
+        )
+
+    def _made(
+        self, closed: ClosedJaxpr, donated: Sequence[bool], quick_work: float
+    ) -> tuple[llvm.Compilation, float]:
+        """Lowers and compiles; the compilation, and when it had nothing more to wait for than
+        LLVM."""
+        compilation = llvm.Compilation()
 
         def ready(kernel: Kernel, work: float) -> None:
-            compilation.add(kernel, hurry and work <= QUICK_WORK)
+            compilation.add(kernel, work <= quick_work)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
         progress = compile_log.Progress(self.name)
-        start = time.perf_counter()
         try:
             with _uncollected:
                 self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
@@ -212,12 +241,10 @@ class NativeExecutable:
                 self.kernels = compilation.finish(progress)
         finally:
             progress.done()
-        traced = float(closed.derived.get("trace seconds", 0.0))
-        times = lowered - start, time.perf_counter() - lowered
-        entries = compilation.entries()
-        compile_log.note(
-            compile_log.ProgramEntry(self.name, len(closed.eqns), traced, *times, entries)
+        self._unbounded = any(isinstance(s, JumpStep) for s in self.program.steps) or any(
+            has(kernel.body, While) for kernel in self.program.kernels
         )
+        return compilation, lowered
 
     def _constant(self, value: Any, slot: int) -> Any:
         if isinstance(value, array_module.ArrayImpl):
@@ -231,11 +258,6 @@ class NativeExecutable:
             return array_module.make_array(np.zeros(spec.shape, bool))
         d = dtypes.canonicalize_dtype(x.dtype)
         return array_module.make_array(x.astype(d, copy=False).reshape(x.shape), copy=True)
-
-    def _loops(self) -> bool:
-        return any(isinstance(step, JumpStep) for step in self.program.steps) or any(
-            has(kernel.body, While) for kernel in self.program.kernels
-        )
 
     def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
         if any(donated):

@@ -27,6 +27,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pullback.backends.llvm import tier
+from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.compiler import (
     Compilation,
     CompiledKernel,
@@ -56,6 +57,7 @@ __all__ = [
     "Plan",
     "PlanError",
     "Target",
+    "aside",
     "compile_kernel",
     "compile_kernels",
     "emit_module",

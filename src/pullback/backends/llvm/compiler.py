@@ -9,7 +9,7 @@ import threading
 import time
 import weakref
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from pullback.backends.llvm import link, loader, os_shim
@@ -60,7 +60,7 @@ class CompiledKernel:
     address: int
     code: loader.Code | JitCode
     key: str
-    source: tuple[Kernel, Target] | None = None
+    source: tuple[Kernel | Callable[[], Kernel], Target] | None = None
     outdated: list[loader.Code | JitCode] = field(default_factory=list)
 
     def improved(self) -> int:
@@ -69,7 +69,8 @@ class CompiledKernel:
         with _improving:
             if self.source is not None:
                 kernel, target = self.source
-                for name in _tiles_of(kernel):
+                kernel = kernel() if callable(kernel) else kernel
+                for name in tiles_of(kernel):
                     provide_tile(name, target, quick=False)
                 image = _machine_code(kernel, target, quick=False)
                 cache = disk_cache()
@@ -150,7 +151,7 @@ def _emitted(kernel: Kernel, target: Target, quick: bool) -> tuple[str, int, boo
     debug = _debug()
     quick = quick and not has(kernel.body, While)
     ir, level = emit_module(kernel, target, quick)
-    quick = quick and (level > 0 or bool(_tiles_of(kernel)))  # whose tiles may be quick as well
+    quick = quick and (level > 0 or bool(tiles_of(kernel)))  # whose tiles may be quick as well
     if quick:
         level = 0
     if "llvm" in debug:
@@ -180,7 +181,7 @@ def _options(kernel: Kernel, text: str) -> str:
     return ",".join(f"{c}@{function_offset(c)}" for c in sorted(names)) + loader_name
 
 
-def _tiles_of(kernel: Kernel) -> set[str]:
+def tiles_of(kernel: Kernel) -> set[str]:
     """The tile functions that a kernel calls."""
     if "=call tile" not in canonical_text(kernel):
         return set()
@@ -227,14 +228,50 @@ def _registered(
 ) -> CompiledKernel:
     """A kernel's code, known from now on."""
     code = code or loader.load_image(image)
-    source = (kernel, target) if image.quick else None
-    compiled = CompiledKernel(kernel.name, code.symbols["pb_kernel"], code, key, source)
+    return _entered(kernel.name, (kernel, target), key, image, code)
+
+
+def _entered(
+    name: str,
+    source: tuple[Kernel | Callable[[], Kernel], Target],
+    key: str,
+    image: loader.Image,
+    code: loader.Code | JitCode,
+) -> CompiledKernel:
+    address = code.symbols["pb_kernel"]
+    compiled = CompiledKernel(name, address, code, key, source if image.quick else None)
     with _lock:
         compiled = _live.setdefault(key, compiled)
         _recent[key] = compiled
         while len(_recent) > _KEEP:
             _recent.popitem(last=False)
     return compiled
+
+
+def recalled_kernel(
+    key: str, name: str, tiles: Sequence[str], again: Callable[[], Kernel], quick: bool
+) -> tuple[CompiledKernel, str] | None:
+    """The code of a kernel by its key, and whether this process or the disk had it; None if
+    neither has any that does. `again` makes the kernel, should better code be wanted."""
+    target = host_target()
+    with _lock:
+        found = _live.get(key)
+        if found is not None:
+            _recent[key] = found
+            _recent.move_to_end(key)
+    origin = "process"
+    if found is None:
+        cache = disk_cache()
+        image = cache.get(key) if cache is not None and not _debug() & {"llvm", "asm"} else None
+        code = None if image is None or (image.quick and not quick) else _loaded(image, "pb_kernel")
+        if image is None or code is None:
+            return None
+        found, origin = _entered(name, (again, target), key, image, code), "disk"
+    elif not quick:
+        found.improved()
+    for tile in tiles:
+        provide_tile(tile, target, quick)
+    return found, origin
 
 
 def _count_one() -> None:
@@ -263,7 +300,7 @@ def compile_kernel(
 def _directly(order: _Ordered, target: Target, later: list[Entry] | None) -> CompiledKernel:
     """A kernel's code, made on this thread."""
     kernel = order.kernel
-    for name in _tiles_of(kernel):
+    for name in tiles_of(kernel):
         provide_tile(name, target, order.quick)
     key, found, order.origin = _known(kernel, target, order.quick)
     if found is None:
@@ -345,7 +382,7 @@ class Compilation:
         shop = _workshop(self.target)
         if shop is None:
             return
-        for name in _tiles_of(order.kernel):
+        for name in tiles_of(order.kernel):
             self.tiles[name] = self.tiles.get(name, True) and order.quick
             job = order_tile(name, self.target, order.quick, shop.publish)
             self.jobs += [job] if job is not None else []

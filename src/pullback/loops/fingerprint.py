@@ -1,0 +1,122 @@
+"""The text of a program that determines what it is lowered to: equal texts are equal programs.
+
+Only what is known to be told completely is told: a parameter of any other type, an effect, or an
+array inside the program, and there is no text. Sources, names of variables and of functions do not
+show.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from pullback.core.avals import ShapedArray
+from pullback.core.jaxpr import ClosedJaxpr, Jaxpr
+from pullback.loops.lower.program import CALLS
+
+__all__ = ["fingerprint", "source_stamp"]
+
+
+class _UntoldError(Exception):
+    """Something in the program has no complete text."""
+
+
+class _Writer:
+    def __init__(self) -> None:
+        self.names: dict[Any, str] = {}
+        self.out: list[str] = []
+
+    def aval(self, a: Any) -> str:
+        if type(a) is not ShapedArray or not isinstance(a.dtype, np.dtype) or a.dtype.names:
+            raise _UntoldError
+        if not all(type(n) is int for n in a.shape):
+            raise _UntoldError
+        return f"{a.dtype.name}{a.shape}{'~' if a.weak_type else ''}"
+
+    def define(self, v: Any) -> str:
+        name = self.names[v] = f"v{len(self.names)}"
+        return f"{name}:{self.aval(v.aval)}"
+
+    def atom(self, v: Any) -> str:
+        if hasattr(v, "val"):
+            return f"{self.value(v.val)}:{self.aval(v.aval)}"
+        return self.names[v]
+
+    def value(self, v: Any) -> str:
+        kind = type(v)
+        if v is None or kind is int or kind is bool or kind is str:
+            return repr(v)
+        if kind is float:
+            return str(v.hex())
+        if kind is tuple or kind is list:
+            return "(" + ",".join([self.value(x) for x in v]) + ")"
+        if isinstance(v, np.dtype) and not v.names:
+            return f"dtype {v.name}"
+        if isinstance(v, np.generic | np.ndarray) and v.size == 1 and v.dtype.kind in "biufc":
+            return f"{v.dtype.name}{v.shape} {v.tobytes().hex()}"
+        if isinstance(v, enum.Enum):
+            return f"{kind.__name__}.{v.name}"
+        if isinstance(v, tuple) and hasattr(v, "_fields"):
+            return kind.__name__ + "(" + ",".join([self.value(x) for x in v]) + ")"
+        if kind is ClosedJaxpr or kind is Jaxpr:
+            return self.inner(v)
+        raise _UntoldError
+
+    def inner(self, program: Any) -> str:
+        writer = _Writer()
+        consts = ""
+        if isinstance(program, ClosedJaxpr):
+            consts = ",".join([self.value(c) for c in program.consts])
+            program = program.jaxpr
+        writer.jaxpr(program)
+        return "{" + "\n".join(writer.out) + "}" + consts
+
+    def jaxpr(self, jaxpr: Jaxpr) -> None:
+        put = self.out.append
+        if jaxpr.effects:
+            raise _UntoldError
+        for group in (jaxpr.constvars, jaxpr.invars):
+            put(",".join([self.define(v) for v in group]))
+        for e in jaxpr.eqns:
+            if e.effects:
+                raise _UntoldError
+            name = e.primitive.name
+            called = CALLS.get(name)
+            if called in e.params:  # nothing but the program matters: it is put in place
+                params = self.value(e.params[called])
+            else:
+                params = ",".join([f"{k}={self.value(v)}" for k, v in sorted(e.params.items())])
+            ins = " ".join([self.atom(v) for v in e.invars])
+            put(f"{' '.join([self.define(v) for v in e.outvars])}={name}[{params}] {ins}")
+        put(" ".join([self.atom(v) for v in jaxpr.outvars]))
+
+
+def fingerprint(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> str | None:
+    """The text of a program and of which arguments it may overwrite; None if it has none."""
+    writer = _Writer()
+    try:
+        writer.jaxpr(closed.jaxpr)
+        for c in closed.consts:  # scalars become literals, arrays stay operands
+            if getattr(c, "shape", ()) == ():
+                writer.out.append(writer.value(np.asarray(c)))
+    except _UntoldError:
+        return None
+    writer.out.append("".join("d" if d else "-" for d in donated).rstrip("-"))
+    return "\n".join(writer.out)
+
+
+@lru_cache(maxsize=1)
+def source_stamp() -> str:
+    """Identifies the code that lowers programs: the sizes and times of its files."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    parts = []
+    for folder in (here, os.path.join(here, "lower"), os.path.join(here, "..", "primitives")):
+        with os.scandir(folder) as listing:
+            files = [(e.name, e.stat()) for e in listing if e.name.endswith(".py")]
+        parts += [f"{n}:{info.st_size}:{info.st_mtime_ns}" for n, info in sorted(files)]
+    return "|".join(parts)

@@ -1,0 +1,183 @@
+"""Programs on disk: a warm start lowers nothing, and gives the same bits; what cannot be told
+completely is not kept."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback as pb
+import pullback.numpy as jnp
+from pullback import lax
+from pullback.backends.llvm import compiler, programs
+from pullback.loops import pipeline
+from pullback.loops.fingerprint import fingerprint
+
+SCRIPT = """
+import sys
+import numpy as np
+import pullback as pb
+import pullback.numpy as jnp
+from pullback.loops import pipeline
+
+if sys.argv[1] == "warm":
+    def refuse(*args, **kwargs):
+        raise AssertionError("lowered again")
+    pipeline.compile_jaxpr = refuse
+
+def loss(w, x):
+    h = jnp.tanh(x @ w[0] + w[1])
+    z = jnp.where(h > 0.3, h * 2.5, jnp.sin(h)) @ w[2]
+    return jnp.log(jnp.exp(z - z.max(1, keepdims=True)).sum(1)).mean()
+
+r = np.random.default_rng(0)
+w = [r.normal(size=s).astype(np.float32) for s in ((50, 60), (60,), (60, 20))]
+step = pb.jit(pb.value_and_grad(loss), donate_argnums=())
+value, grads = step(w, r.normal(size=(40, 50)).astype(np.float32))
+for x in [value, *grads]:
+    print(np.asarray(x).tobytes().hex()[:4000])
+if sys.argv[1] == "warm":
+    assert pb.kernel_compile_count() == 0, pb.kernel_compile_count()
+    (program,) = [p for p in pb.explain_compile().programs if p.equations > 5]
+    assert program.count("disk") == len(program.kernels) > 2
+"""
+
+
+def run_script(mode: str, folder: Path) -> str:
+    environment = {**os.environ, "PULLBACK_CACHE_DIR": str(folder)}
+    done = subprocess.run(
+        [sys.executable, "-c", SCRIPT, mode], capture_output=True, text=True, env=environment
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_warm_start_lowers_nothing(tmp_path: Path) -> None:
+    cold = run_script("cold", tmp_path)
+    assert run_script("warm", tmp_path) == cold
+    for entry in tmp_path.glob("*.kernel"):  # a damaged entry is made anew
+        if b"program" in entry.read_bytes()[:64]:
+            raw = bytearray(entry.read_bytes())
+            raw[-5] ^= 255
+            entry.write_bytes(bytes(raw))
+    assert run_script("cold", tmp_path) == cold
+
+
+def body(x: Any, y: Any, c: float = 2.5) -> Any:
+    for k in range(8):
+        x = jnp.sin(x) * c + jnp.cumsum(x, 0) - jnp.where(x > 0.25 * k, x, y)
+    return x, x.sum(0)
+
+
+def told(f: Any, *args: Any, donated: Any = ()) -> str | None:
+    return fingerprint(pb.make_jaxpr(f)(*args), donated)
+
+
+X = np.linspace(0, 1, 200, dtype=np.float32).reshape(20, 10)
+
+
+def test_what_the_text_tells() -> None:
+    text = told(body, X, X)
+    assert text is not None and text == told(lambda p, q: body(p, q), X, X)
+    others = [
+        told(lambda x, y: body(x, y, 2.25), X, X),
+        told(lambda x, y: body(y, x), X, X),
+        told(body, X[:19], X[:19]),
+        told(body, X.astype(np.float16), X),
+        told(body, X, X, donated=(True, False)),
+        told(lambda x, y: body(x, y)[::-1], X, X),
+        told(lambda x, y: (lax.cumsum(x, 0), lax.cumsum(x, 1)), X, X),
+        told(lambda x, y: (lax.cumsum(x, 0), lax.cumsum(x, 0, reverse=True)), X, X),
+        told(lambda x, y: x * np.float32(0.0), X, X),
+        told(lambda x, y: x * np.float32(-0.0), X, X),
+    ]
+    assert None not in others and len({text, *others}) == 1 + len(others)
+
+
+def test_constants_are_told_by_value_or_stay_operands() -> None:
+    one, two = jnp.float32(1.5) + 0, jnp.float32(2.5) + 0
+    texts = {told(lambda x, c=c: x * c, X) for c in (one, two)}
+    assert len(texts) == 2 and None not in texts
+    big = np.arange(200, dtype=np.float32).reshape(20, 10)
+    texts = {told(lambda x, c=c: x * c, X) for c in (jnp.asarray(big), jnp.asarray(big + 1))}
+    assert len(texts) == 1 and None not in texts
+
+
+def test_what_has_no_text() -> None:
+    assert told(lambda x: pb.pure_callback(np.sin, x, x), X) is None
+    assert told(lambda x: pb.debug.print("{}", x), X) is None
+    key = pb.random.key(0)
+    assert told(lambda k: pb.random.split(k), key) is None
+
+
+def waits_for(condition: Any) -> bool:
+    end = time.monotonic() + 20
+    while not condition() and time.monotonic() < end:
+        time.sleep(0.02)
+    return bool(condition())
+
+
+def test_recalled_quick_code_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    monkeypatch.delenv("PULLBACK_TIER", raising=False)
+    first = [np.asarray(v) for v in pb.jit(lambda x, y: body(x, y, 1.75))(X, X)]
+    kept = lambda: [p for p in tmp_path.glob("*.kernel") if b"program" in p.read_bytes()[:64]]
+    assert waits_for(kept)
+    compiler._live.clear()
+    compiler._recent.clear()
+    count = pb.kernel_compile_count()
+    monkeypatch.setattr(pipeline, "compile_jaxpr", lowered := Counted(pipeline.compile_jaxpr))
+    f = pb.jit(lambda x, y: body(x, y, 1.75))
+    again = f(X, X)
+    assert pb.kernel_compile_count() == count and lowered.calls == 0
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    program = [p for p in pb.explain_compile().programs if p.equations > 5][-1]
+    assert program.count("disk") == len(program.kernels)
+    if any(k.quick for k in program.kernels):
+        for _ in range(3000):
+            f(X, X)
+        assert waits_for(lambda: lowered.calls > 0), "good code needs the kernels"
+        assert all(np.array_equal(a, b) for a, b in zip(first, f(X, X), strict=True))
+
+
+class Counted:
+    def __init__(self, function: Any) -> None:
+        self.function, self.calls = function, 0
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        self.calls += 1
+        return self.function(*args, **kwargs)
+
+
+def test_closed_over_arrays_are_the_new_ones(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    for scale in (1.0, 3.0):
+        table = jnp.asarray(X * scale)
+        out = pb.jit(lambda x, t=table: body(x, t, 1.375)[0])(X)
+        want = pb.jit(lambda x, t: body(x, t, 1.375)[0])(X, table)
+        np.testing.assert_array_equal(out, want)
+        time.sleep(0.2)
+
+
+def test_a_missing_kernel_means_lowering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    f = lambda x, y: body(x, y, 1.125)
+    first = pb.jit(lambda x, y: f(x, y))(X, X)
+    assert waits_for(lambda: any(b"program" in p.read_bytes()[:64] for p in tmp_path.iterdir()))
+    compiler._live.clear()
+    compiler._recent.clear()
+    for p in tmp_path.glob("*.kernel"):
+        if b"program" not in p.read_bytes()[:64]:
+            p.unlink()
+    again = pb.jit(lambda x, y: f(x, y))(X, X)
+    assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+    assert programs.WORTHWHILE > 0
