@@ -162,6 +162,13 @@ default_matmul_precision = _flag(
 disable_jit = _flag(
     "jax_disable_jit", False, _bool, "run jitted functions operation by operation", True
 )
+finite_degenerate_derivatives = _flag(
+    "pullback_finite_degenerate_derivatives",
+    False,
+    _bool,
+    "derivatives of eigenvectors and singular vectors leave out pairs of equal values",
+    True,
+)
 debug_nans = _flag("jax_debug_nans", False, _bool, "raise at the operation that makes a NaN", True)
 debug_infs = _flag(
     "jax_debug_infs", False, _bool, "raise at the operation that makes an infinity", True

@@ -10,13 +10,26 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import config, dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from .common import as_array, check_same_dtypes, complex_dtype, const, real_dtype, zero_of
 from .convert import convert_element_type
 from .elementwise import abs as lax_abs
-from .elementwise import add, conj, div, eq, imag, integer_pow, mul, neg, real, sub
+from .elementwise import (
+    add,
+    conj,
+    div,
+    eq,
+    imag,
+    integer_pow,
+    le,
+    mul,
+    neg,
+    real,
+    select_n,
+    sub,
+)
 from .elementwise import complex as lax_complex
 from .layout import broadcast_in_dim, broadcast_to, broadcasted_iota, expand_dims, reduce_sum
 from .linalg_systems import (
@@ -37,7 +50,7 @@ from .linalg_systems import (
     triangle,
     triangular_solve,
 )
-from .reductions import argmax
+from .reductions import argmax, reduce_max
 from .shape import concatenate, pad
 
 
@@ -295,8 +308,25 @@ def _eigh_aval(
     return [ShapedArray((*batch, n, k), x.dtype), ShapedArray((*batch, k), real_dtype(x.dtype))]
 
 
+def _where_apart(gaps: Any, values: Any) -> Any:
+    """1 / gaps, zero where a gap is as good as none, measured by the largest of the values."""
+    size = reduce_max(lax_abs(values), (typeof(values).ndim - 1,))
+    eps = float(dtypes.finfo(typeof(size).dtype).eps) * 4 * typeof(values).shape[-1]
+    limit = broadcast_in_dim(
+        mul(size, const(size, eps)), typeof(gaps).shape, tuple(range(typeof(size).ndim))
+    )
+    near = le(lax_abs(gaps), limit)
+    one, zero = (broadcast_in_dim(const(gaps, v), typeof(gaps).shape, ()) for v in (1, 0))
+    return select_n(near, integer_pow(select_n(near, gaps, one), -1), zero)
+
+
 def _inverse_gaps(w: Any, dtype: Any) -> Any:
     """1 / (w_j - w_i), zero on the diagonal."""
+    if config.finite_degenerate_derivatives.get() and typeof(w).shape[-1]:
+        square = (*typeof(w).shape, typeof(w).shape[-1])
+        gaps = sub(broadcast_to(_rows(w), square), broadcast_to(_columns(w), square))
+        out = _where_apart(gaps, w)
+        return out if typeof(out).dtype == dtype else convert_element_type(out, dtype)
     shape = (*typeof(w).shape, typeof(w).shape[-1])
     one = broadcast_to(identity(shape[-1], typeof(w).dtype), shape)
     gaps = sub(add(one, broadcast_to(_rows(w), shape)), broadcast_to(_columns(w), shape))
@@ -339,6 +369,12 @@ def eigh(
 
     With `symmetrize_input` the mean of `x` and its adjoint is taken; otherwise one triangle is
     read, the `lower` or the upper one. `subset_by_index=(start, end)` keeps those eigenvalues.
+
+    Eigenvectors to equal eigenvalues are not determined, and their derivatives are infinite or
+    NaN, as in JAX. With the flag `pullback_finite_degenerate_derivatives` equal values (up to
+    rounding) do not turn their vectors into one another: derivatives stay finite, and are right
+    for functions of the eigenvalues and of the spaces that such vectors span (projections onto
+    them, say), and for functions of singular vectors such as U V^H.
     """
     x = as_array(x)
     if symmetrize_input:
@@ -527,12 +563,16 @@ def _svd_jvp(
     row = broadcast_to(_rows(sizes), typeof(p).shape)
     column = broadcast_to(_columns(sizes), typeof(p).shape)
     one = identity_like(p)
-    gaps = sub(integer_pow(add(mul(add(row, column), sub(row, column)), one), -1), one)
-    ps, sp = mul(p, row), mul(p, column)
-    turn = mul(gaps, add(ps, adjoint(ps)))
+    if config.finite_degenerate_derivatives.get() and k:
+        turn, other = _turns_apart(p, s, row, column, one)
+    else:
+        gaps = mul(add(row, column), sub(row, column))
+        gaps = sub(integer_pow(add(gaps, one), -1), one)
+        ps, sp = mul(p, row), mul(p, column)
+        turn, other = mul(gaps, add(ps, adjoint(ps))), mul(gaps, add(sp, adjoint(sp)))
     if _is_complex(p):
         turn = add(turn, mul(_inverse_diagonal(s, p), mul(sub(p, adjoint(p)), const(p, 0.5))))
-    du, dv = matmul(u, turn), matmul(v, mul(gaps, add(sp, adjoint(sp))))
+    du, dv = matmul(u, turn), matmul(v, other)
     if not (m is k or m == k):
         du = add(du, _outside(u, matmul(da, v), sizes))
     if not (n is k or n == k):
@@ -540,9 +580,27 @@ def _svd_jvp(
     return [s, u, vt], [ds, du, adjoint(dv)]
 
 
+def _turns_apart(p: Any, s: Any, row: Any, column: Any, one: Any) -> tuple[Any, Any]:
+    """(U^H dU, V^H dV) without diagonals, as the halves of (P + P^H) / (s_j - s_i) plus and minus
+    (P - P^H) / (s_j + s_i), of which only the first stands for turns among equal values.
+    """
+    both, odd = add(p, adjoint(p)), sub(p, adjoint(p))
+    apart = mul(both, _where_apart(sub(row, column), s))
+    joint = mul(odd, mul(_where_apart(add(row, column), s), sub(_ones(p), one)))
+    half = const(p, 0.5)
+    return mul(add(apart, joint), half), mul(sub(apart, joint), half)
+
+
+def _ones(p: Any) -> Any:
+    """Ones in the shape of p."""
+    return broadcast_in_dim(const(p, 1), typeof(p).shape, ())
+
+
 def _outside(u: Any, x: Any, s: Any) -> Any:
     """The part of X S^-1 that is orthogonal to the columns of U."""
     rest = sub(x, matmul(u, matmul(adjoint(u), x)))
+    if config.finite_degenerate_derivatives.get() and typeof(s).shape[-1]:
+        return mul(rest, broadcast_to(_rows(_where_apart(s, s)), typeof(rest).shape))
     return div(rest, broadcast_to(_rows(s), typeof(rest).shape))
 
 
@@ -575,7 +633,7 @@ def svd(
     """(U, s, V^H) with x = U diag(s) V^H and s descending; s alone without `compute_uv`.
 
     U and V are square with `full_matrices`. `subset_by_index=(start, end)` keeps those singular
-    values.
+    values. Derivatives at equal singular values: see `eigh`.
     """
     s, *vectors = svd_p.bind(
         as_array(x),
