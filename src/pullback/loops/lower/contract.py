@@ -193,7 +193,7 @@ def _neighbours(x: Node) -> int | None:
     real = [k for k in range(len(x.shape)) if x.shape[k] != 1]
     if not real:
         return None
-    return real[-1] if axes is None else axes[real[-1]]  # type: ignore[no-any-return]
+    return real[-1] if axes is None else axes[real[-1]]
 
 
 def _blocked_dot(

@@ -420,6 +420,8 @@ class _Blocks:
             outer = n1 if counts[0] == 1 else 1
             done = b.linear([(k1, n2 * length), (k2, length), (start, 1)])
             a, first, deep = place, i0, outer * inner * step
+            a0: Index
+            b0: Index
             hi = None if isinstance(part, int) else self._halved(part)
             if a is None:
                 part_rows = (i0, self.rows, None if isinstance(rows, int) else rows)

@@ -1,0 +1,198 @@
+"""Products and convolutions as whole programs: what they compute beside JAX in every layout, and
+what they become: one kernel, nothing stored but the result."""
+
+from __future__ import annotations
+
+import jax
+import numpy as np
+import pytest
+from jax import numpy as jax_numpy
+
+import pullback as pb
+from pullback import lax
+from pullback import numpy as jnp
+from pullback.backends.reference import RULES
+from pullback.loops import pipeline
+from pullback.runtime.executable import reference_rule
+
+assert RULES
+F32 = np.float32
+RANDOM = np.random.default_rng(3)
+
+
+def numbers(*shape, dtype="float32"):
+    x = RANDOM.standard_normal(shape)
+    if dtype.startswith("c"):
+        x = x + 1j * RANDOM.standard_normal(shape)
+    return (4 * x).astype(dtype)
+
+
+def same(f, *arguments, tolerance=3e-5):
+    """f(module, numpy) under both libraries, to a tolerance relative to the largest element."""
+    want = jax.jit(lambda *a: f(jax, jax_numpy, *a))(*arguments)
+    got = pb.jit(lambda *a: f(pb, jnp, *a))(*arguments)
+    for w, g in zip(jax.tree.leaves(want), pb.tree_util.tree_leaves(got), strict=True):
+        w, g = np.asarray(w), np.asarray(g)
+        assert w.shape == g.shape and w.dtype == g.dtype
+        w, g = (v.astype(np.complex128 if v.dtype.kind == "c" else np.float64) for v in (w, g))
+        assert np.abs(w - g).max(initial=0.0) <= tolerance * np.abs(w).max(initial=1e-30)
+
+
+# m, k, n: small, several panels, several blocks of the contracted index, few rows, few columns
+SIZES = [(21, 20, 23), (37, 45, 71), (70, 2100, 66), (5, 90, 300), (300, 50, 5), (260, 300, 330)]
+
+
+@pytest.mark.parametrize("m,k,n", SIZES)
+@pytest.mark.parametrize("left,right", [("mk", "kn"), ("km", "kn"), ("mk", "nk"), ("km", "nk")])
+def test_products_of_every_layout(m, k, n, left, right):
+    size = {"m": m, "k": k, "n": n}
+    a, b = numbers(*(size[c] for c in left)), numbers(*(size[c] for c in right))
+    same(lambda _, np_, a, b: np_.einsum(f"{left},{right}->mn", a, b), a, b)
+
+
+@pytest.mark.parametrize("dtype", ["complex64", "int32", "int8", "uint16", "float16"])
+def test_products_of_every_type(dtype):
+    tolerance = 2e-3 if dtype == "float16" else 3e-5
+    a, b = (np.abs(numbers(*s)).astype(dtype) for s in ((37, 45), (45, 71)))
+    if dtype[0] == "c":
+        a, b = numbers(37, 45, dtype=dtype), numbers(45, 71, dtype=dtype)
+    same(lambda _, np_, a, b: a @ b, a, b, tolerance=tolerance)
+    same(lambda _, np_, a, b: a.T @ b.T, b, a, tolerance=tolerance)
+
+
+def test_batches_and_several_contracted_axes():
+    same(lambda _, np_, a, b: a @ b, numbers(100, 8, 9), numbers(100, 9, 10))
+    same(lambda _, np_, a, b: a @ b, numbers(3, 60, 50), numbers(3, 50, 70))
+    both = ((1, 3), (2, 0))
+    same(lambda _, np_, a, b: np_.tensordot(a, b, both), numbers(6, 7, 8, 9), numbers(9, 11, 7, 5))
+    q, k = numbers(2, 30, 4, 16), numbers(2, 35, 4, 16)
+    same(lambda _, np_, a, b: np_.einsum("bqhd,bkhd->bhqk", a, b), q, k)
+
+
+def layer(module, np_, x, w, b):
+    return module.nn.gelu(x @ w + b) * 2.0
+
+
+def test_what_follows_a_product_joins_it():
+    x, w, b, y = numbers(64, 100) / 40, numbers(100, 80), numbers(80), numbers(64, 80)
+    same(layer, x, w, b)
+    same(lambda _, np_, x, w, y: (x @ w) * np_.exp(y / 9) + y, x, w, y)
+    same(lambda _, np_, x, w, b: (lambda h: (np_.maximum(h, 0), h > 0))(x @ w + b), x, w, b)
+    # What depends on the whole result cannot join, what comes before the product can.
+    same(lambda _, np_, x, w: (lambda h: h / h.sum())(x @ w), x, np.abs(w))
+    loss = lambda np_: lambda w, b: (np_.tanh(x @ w + b) ** 2).sum()
+    same(lambda m, np_, w, b: m.grad(loss(np_), (0, 1))(w, b), w, b)
+
+
+def program(function, *arguments):
+    return pipeline.compile_jaxpr(pb.make_jaxpr(function)(*arguments), reference_rule)
+
+
+def temporaries(compiled) -> int:
+    return sum(s.bytes for s in compiled.slots if s.role == "temp")
+
+
+def test_a_layer_is_one_kernel_and_stores_its_result_only():
+    compiled = program(
+        lambda *a: layer(pb, jnp, *a), np.zeros((64, 100), F32), np.zeros((100, 80), F32),
+        np.zeros(80, F32),
+    )  # fmt: skip
+    assert len(compiled.kernels) == 1
+    assert temporaries(compiled) == 0
+
+
+def test_operands_are_computed_where_they_are_packed():
+    compiled = program(
+        lambda x, w: jnp.exp(x).T @ (w + 1).T, np.zeros((300, 200), F32), np.zeros((250, 300), F32)
+    )
+    assert len(compiled.kernels) == 1
+    assert temporaries(compiled) == 0
+
+
+NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
+CONVOLUTIONS = {
+    "same": ((2, 9, 10, 6), (3, 3, 6, 8), NHWC, {"padding": "SAME"}),
+    "strided": ((2, 9, 10, 6), (3, 2, 6, 8), NHWC, {"window_strides": (2, 3)}),
+    "dilated": ((2, 12, 13, 6), (3, 3, 6, 8), NHWC, {"rhs_dilation": (2, 3)}),
+    "transposed": (
+        (2, 7, 6, 6), (3, 2, 6, 8), NHWC,
+        {"lhs_dilation": (3, 2), "padding": ((1, 2), (-1, 3))},
+    ),
+    "grouped": ((2, 9, 10, 8), (3, 3, 4, 16), NHWC, {"feature_group_count": 2}),
+    "depthwise": (
+        (2, 9, 20, 8), (3, 3, 1, 8), NHWC, {"feature_group_count": 8, "padding": "SAME"}
+    ),
+    "one by one": ((2, 9, 10, 8), (1, 1, 8, 12), NHWC, {}),
+    "same first": ((2, 6, 9, 10), (8, 6, 3, 3), NCHW, {"padding": "SAME"}),
+    "tall first": ((1, 5, 150, 20), (8, 5, 3, 3), NCHW, {}),
+    "strided first": ((2, 6, 9, 10), (8, 6, 3, 3), NCHW, {"window_strides": (2, 1)}),
+    "grouped first": ((2, 8, 9, 10), (16, 4, 3, 3), NCHW, {"feature_group_count": 2}),
+    "one channel": ((1, 1, 30, 40), (1, 1, 5, 5), NCHW, {"padding": "SAME"}),
+    "deep": ((2, 5, 5, 200), (3, 3, 200, 20), NHWC, {"padding": "SAME"}),
+    "mixed": ((6, 9, 10, 2), (8, 3, 3, 6), ("CHWN", "OHWI", "NHWC"), {"padding": "SAME"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONVOLUTIONS)
+def test_convolutions_and_their_gradients(name):
+    x_shape, w_shape, spec, options = CONVOLUTIONS[name]
+    x, w = numbers(*x_shape), numbers(*w_shape)
+
+    def f(module, x, w):
+        given = {"window_strides": (1, 1), "padding": "VALID", **options}
+        return module.lax.conv_general_dilated(x, w, dimension_numbers=spec, **given)
+
+    same(lambda module, _, x, w: f(module, x, w), x, w)
+    square = lambda module: lambda x, w: (f(module, x, w) ** 2).sum()
+    same(lambda module, _, x, w: module.grad(square(module), (0, 1))(x, w), x, w, tolerance=1e-4)
+
+
+def test_a_convolution_with_its_activation_stores_its_padding_and_its_result():
+    def f(x, w, b):
+        y = lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=NHWC)
+        return jnp.maximum(y + b, 0)
+
+    x, w = np.zeros((2, 9, 10, 8), F32), np.zeros((3, 3, 8, 16), F32)
+    compiled = program(f, x, w, np.zeros(16, F32))
+    assert len(compiled.kernels) == 2
+    assert temporaries(compiled) == 2 * 11 * 12 * 8 * 4
+
+
+def test_transposed_convolutions_write_no_zeros_between():
+    x, w = np.zeros((2, 9, 10, 8), F32), np.zeros((4, 4, 8, 16), F32)
+    compiled = program(
+        lambda x, w: lax.conv_general_dilated(
+            x, w, (1, 1), ((2, 2), (2, 2)), lhs_dilation=(2, 2), dimension_numbers=NHWC
+        ),
+        x, w,
+    )  # fmt: skip
+    assert temporaries(compiled) <= 2 * 11 * 12 * 8 * 4
+
+
+def energy(np_, p):
+    d = p[:, None] - p[None]
+    return (1 / np_.sqrt((d**2).sum(-1) + 0.01)).sum()
+
+
+@pytest.mark.parametrize("n,c", [(40, 3), (17, 2), (33, 8)])
+def test_gradient_of_pairs(n, c):
+    same(
+        lambda module, np_, p: module.grad(lambda p: energy(np_, p))(p), numbers(n, c),
+        tolerance=3e-4,
+    )  # fmt: skip
+
+
+def test_gradient_of_pairs_stores_no_differences():
+    compiled = program(pb.grad(lambda p: energy(jnp, p)), np.zeros((500, 3), F32))
+    assert temporaries(compiled) <= 500 * 500 * 4 + 500 * 3 * 4
+
+
+@pytest.mark.parametrize("stride", [2, 3, 5, 8, 9])
+@pytest.mark.parametrize("dtype", ["float32", "int16", "uint8"])
+def test_strided_elements(stride, dtype):
+    for n in (1, 5, 16, 17, 100):
+        x = (RANDOM.standard_normal(n * stride + 3) * 50).astype(dtype)
+        for start in (0, 1, 2):
+            part = slice(start, start + n * stride, stride)
+            got = pb.jit(lambda x, part=part: x[part] + x[part])(x)
+            np.testing.assert_array_equal(np.asarray(got), x[part] + x[part])
