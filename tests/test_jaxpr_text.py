@@ -141,7 +141,6 @@ def _pullback() -> Any:
 # Programs that we write otherwise than JAX, and why; strict, so that the day they agree says so.
 DIFFERENT = {
     "grad scan": "a stacked output serves as the residual too, where JAX stacks it twice",
-    "lax.igamma": "a loop of our own, where JAX has a primitive",
 }
 
 

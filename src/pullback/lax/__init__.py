@@ -9,7 +9,15 @@ from ..control.cond import cond as cond
 from ..control.cond import cond_p as cond_p
 from ..control.cond import switch as switch
 from ..control.custom import custom_gradient as custom_gradient
+from ..control.extras import after_all as after_all
+from ..control.extras import after_all_p as after_all_p
+from ..control.extras import composite as composite
+from ..control.extras import create_token as create_token
+from ..control.extras import create_token_p as create_token_p
+from ..control.extras import dce_sink as dce_sink
+from ..control.extras import dce_sink_p as dce_sink_p
 from ..control.linear_solve import custom_linear_solve as custom_linear_solve
+from ..control.linear_solve import custom_linear_solve_p as linear_solve_p
 from ..control.linear_solve import custom_root as custom_root
 from ..control.reduction import (
     reduce as reduce,

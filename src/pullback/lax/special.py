@@ -1,52 +1,24 @@
-"""Special functions that are loops: incomplete gamma and beta functions and their derivatives,
-built on while_loop.
-"""
+"""Incomplete gamma and beta functions: the user's forms of the primitives in control/special.py."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import dtypes
-from ..api.derivatives import jvp
-from ..api.jit import jit
-from ..control.custom import custom_jvp
-from ..control.while_loop import while_loop
-from ..core.avals import typeof
-from ..primitives.common import as_array, broadcast_dims
-from ..primitives.convert import convert_element_type
-from ..primitives.elementwise import (
-    abs,
-    add,
-    bitwise_and,
-    bitwise_not,
-    bitwise_or,
-    div,
-    eq,
-    gt,
-    le,
-    log,
-    lt,
-    mul,
-    ne,
-    neg,
-    select,
-    sub,
+from ..control.special import (
+    gamma_density,
+    igamma_grad_a_p,
+    igamma_p,
+    igammac_p,
+    regularized_incomplete_beta_p,
 )
-from ..primitives.layout import broadcast_to
-from ..primitives.maths import exp, lgamma, log1p
-from ..primitives.reductions import reduce_or
-from ..primitives.shape import full_like
-
-_MAX_STEPS = 2000
+from ..core.avals import typeof
+from ..primitives.common import as_array
+from ..primitives.elementwise import div, neg
 
 
-def _operands(name: str, *args: Any) -> tuple[list[Any], Any]:
-    """Operands of one shape, in float32 at least; and the dtype of the result. TypeError unless all
-    are floats of one dtype.
-    """
+def _operands(name: str, *args: Any) -> list[Any]:
+    """Operands as arrays. TypeError unless all are floats of one dtype."""
     arrays = [as_array(x) for x in args]
     avals = [typeof(x) for x in arrays]
     for k, a in enumerate(avals):
@@ -60,142 +32,7 @@ def _operands(name: str, *args: Any) -> tuple[list[Any], Any]:
                 f"lax.{name} requires arguments to have the same dtypes, got "
                 f"{', '.join(v.dtype.name for v in avals)}."
             )
-    shape = broadcast_dims(name, [a.shape for a in avals])
-    dtype = avals[0].dtype
-    wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
-    arrays = [x if typeof(x).dtype == wide else convert_element_type(x, wide) for x in arrays]
-    return [x if typeof(x).shape == shape else broadcast_to(x, shape) for x in arrays], dtype
-
-
-def _c(x: Any, value: float) -> Any:
-    return full_like(x, value)
-
-
-def _any(mask: Any) -> Any:
-    return reduce_or(mask, tuple(range(typeof(mask).ndim)))
-
-
-def _iterate(active: Any, step: Callable[[Any, Any], tuple[Any, Any]], state: Any) -> Any:
-    """Repeats `state, more = step(k, state)` elementwise where `active`, until nothing is (k = 1,
-    2, ...).
-    """
-
-    def running(loop: Any) -> Any:
-        k, mask, _ = loop
-        return bitwise_and(lt(k, _c(k, _MAX_STEPS)), _any(mask))
-
-    def body(loop: Any) -> Any:
-        k, mask, held = loop
-        new, more = step(k, held)
-        new = tuple(select(mask, a, b) for a, b in zip(new, held, strict=True))
-        return add(k, _c(k, 1)), bitwise_and(mask, more), new
-
-    one = convert_element_type(as_array(np.float32(1)), typeof(state[0]).dtype)
-    return while_loop(running, body, (one, active, state))[2]
-
-
-# --- the incomplete gamma function ---
-def _gamma_series(a: Any, x: Any, active: Any) -> Any:
-    """P(a, x) = x^a e^-x / Gamma(a + 1) * sum of x^n / ((a + 1) ... (a + n)); for x up to a."""
-    eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 8)
-
-    def step(k: Any, state: Any) -> Any:
-        total, term = state
-        term = mul(term, div(x, add(a, broadcast_to(k, typeof(a).shape))))
-        total = add(total, term)
-        return (total, term), gt(term, mul(eps, total))
-
-    total, _ = _iterate(active, step, (_c(x, 1), _c(x, 1)))
-    return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(add(a, _c(a, 1))))), total)
-
-
-def _gamma_fraction(a: Any, x: Any, active: Any) -> Any:
-    """Q(a, x) = 1 - P(a, x) by its continued fraction (Lentz's method); for x above a and 1."""
-    eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 2)
-    one, tiny = _c(x, 1), _c(x, 1e-30)
-    b0 = add(sub(x, a), one)
-    d0 = div(one, b0)
-
-    def step(k: Any, state: Any) -> Any:
-        b, c, d, h = state
-        i = broadcast_to(k, typeof(a).shape)
-        an = neg(mul(i, sub(i, a)))
-        b = add(b, _c(b, 2))
-        d = add(mul(an, d), b)
-        d = select(lt(abs(d), tiny), tiny, d)
-        c = add(b, div(an, c))
-        c = select(lt(abs(c), tiny), tiny, c)
-        d = div(one, d)
-        change = mul(d, c)
-        return (b, c, d, mul(h, change)), gt(abs(sub(change, one)), eps)
-
-    h = _iterate(active, step, (b0, div(one, tiny), d0, d0))[3]
-    return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(a))), h)
-
-
-def _gamma_pair(a: Any, x: Any, upper: bool) -> Any:
-    """P(a, x), or Q(a, x) if `upper`; each element by the formula that converges for it."""
-    one, zero = _c(x, 1), _c(x, 0)
-    wrong = bitwise_or(bitwise_or(lt(x, zero), le(a, zero)), bitwise_or(ne(a, a), ne(x, x)))
-    at_zero, at_inf = eq(x, zero), eq(x, _c(x, np.inf))
-    edge = bitwise_or(bitwise_or(wrong, at_zero), at_inf)
-    a1, x1 = select(edge, one, a), select(edge, one, x)
-    by_fraction = bitwise_and(gt(x1, one), gt(x1, a1))
-    # Each formula sees harmless operands where the other one is used.
-    a_s, x_s = select(by_fraction, one, a1), select(by_fraction, one, x1)
-    a_f, x_f = select(by_fraction, a1, one), select(by_fraction, x1, _c(x, 2))
-    p = _gamma_series(a_s, x_s, bitwise_not(by_fraction))
-    q = _gamma_fraction(a_f, x_f, by_fraction)
-    out = select(by_fraction, q if upper else sub(one, q), sub(one, p) if upper else p)
-    out = select(at_zero, one if upper else zero, out)
-    out = select(at_inf, zero if upper else one, out)
-    return select(wrong, _c(x, np.nan), out)
-
-
-def _narrow(x: Any, dtype: Any) -> Any:
-    return x if typeof(x).dtype == dtype else convert_element_type(x, dtype)
-
-
-@jit
-def _igamma_value(a: Any, x: Any) -> Any:
-    return _gamma_pair(a, x, False)
-
-
-@jit
-def _igammac_value(a: Any, x: Any) -> Any:
-    return _gamma_pair(a, x, True)
-
-
-def _igamma_dx(a: Any, x: Any) -> Any:
-    """The density of the gamma distribution: exp((a - 1) log x - x - lgamma(a))."""
-    return exp(sub(sub(mul(sub(a, _c(a, 1)), log(x)), x), lgamma(a)))
-
-
-@jit
-def _igamma_da(a: Any, x: Any) -> Any:
-    return jvp(lambda v: _gamma_pair(v, x, False), (a,), (_c(a, 1),))[1]
-
-
-@custom_jvp
-def _igamma(a: Any, x: Any) -> Any:
-    return _igamma_value(a, x)
-
-
-_igamma.defjvps(
-    lambda t, out, a, x: mul(t, _igamma_da(a, x)),
-    lambda t, out, a, x: mul(t, _igamma_dx(a, x)),
-)
-
-
-@custom_jvp
-def _igammac(a: Any, x: Any) -> Any:
-    return _igammac_value(a, x)
-
-
-_igammac.defjvps(
-    lambda t, out, a, x: neg(mul(t, _igamma_da(a, x))),
-    lambda t, out, a, x: neg(mul(t, _igamma_dx(a, x))),
-)
+    return arrays
 
 
 def igamma(a: Any, x: Any) -> Any:
@@ -205,105 +42,24 @@ def igamma(a: Any, x: Any) -> Any:
     >>> lax.igamma(1., 1.)
     Array(0.63212055, dtype=float32, weak_type=True)
     """
-    (a, x), dtype = _operands("igamma", a, x)
-    return _narrow(_igamma(a, x), dtype)
+    return igamma_p.bind(*_operands("igamma", a, x))
 
 
 def igammac(a: Any, x: Any) -> Any:
     """The regularised upper incomplete gamma function, 1 - igamma(a, x), without cancellation."""
-    (a, x), dtype = _operands("igammac", a, x)
-    return _narrow(_igammac(a, x), dtype)
+    return igammac_p.bind(*_operands("igammac", a, x))
 
 
 def igamma_grad_a(a: Any, x: Any) -> Any:
     """The derivative of igamma with respect to a."""
-    (a, x), dtype = _operands("igamma_grad_a", a, x)
-    return _narrow(_igamma_da(a, x), dtype)
-
-
-@jit
-def _random_gamma_grad(a: Any, x: Any) -> Any:
-    # Implicit differentiation of P(a, x(a)) = constant.
-    return neg(div(_igamma_da(a, x), _igamma_dx(a, x)))
+    return igamma_grad_a_p.bind(*_operands("igamma_grad_a", a, x))
 
 
 def random_gamma_grad(a: Any, x: Any, *, dtype: Any = None) -> Any:
     """The derivative of a gamma(a) sample x with respect to a."""
-    (a, x), dtype = _operands("random_gamma_grad", a, x)
-    return _narrow(_random_gamma_grad(a, x), dtype)
-
-
-# --- the incomplete beta function ---
-def _beta_fraction(a: Any, b: Any, x: Any) -> Any:
-    """The continued fraction of the incomplete beta function (Numerical methods: Didonato and
-    Morris 1992), by Lentz's method.
-    """
-    one, tiny = _c(x, 1), _c(x, 1e-30)
-    eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 2)
-    total = add(a, b)
-
-    def guard(v: Any) -> Any:
-        return select(lt(abs(v), tiny), tiny, v)
-
-    d0 = div(one, guard(sub(one, div(mul(total, x), add(a, one)))))
-
-    def step(k: Any, state: Any) -> Any:
-        c, d, h = state
-        m = broadcast_to(k, typeof(a).shape)
-        m2 = add(a, add(m, m))
-        even = div(mul(mul(m, sub(b, m)), x), mul(sub(m2, one), m2))
-        d = div(one, guard(add(one, mul(even, d))))
-        c = guard(add(one, div(even, c)))
-        h = mul(h, mul(d, c))
-        odd = neg(div(mul(mul(add(a, m), add(total, m)), x), mul(m2, add(m2, one))))
-        d = div(one, guard(add(one, mul(odd, d))))
-        c = guard(add(one, div(odd, c)))
-        change = mul(d, c)
-        return (c, d, mul(h, change)), gt(abs(sub(change, one)), eps)
-
-    return _iterate(eq(x, x), step, (one, d0, d0))[2]
-
-
-def _log_beta(a: Any, b: Any) -> Any:
-    return sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
-
-
-def _beta_value(a: Any, b: Any, x: Any) -> Any:
-    one, zero = _c(x, 1), _c(x, 0)
-    wrong = bitwise_or(bitwise_or(le(a, zero), le(b, zero)), bitwise_or(lt(x, zero), gt(x, one)))
-    wrong = bitwise_or(wrong, ne(add(add(a, b), x), add(add(a, b), x)))
-    edge = bitwise_or(wrong, bitwise_or(eq(x, zero), eq(x, one)))
-    a1, b1, x1 = select(edge, one, a), select(edge, one, b), select(edge, _c(x, 0.5), x)
-    swap = gt(x1, div(add(a1, one), add(add(a1, b1), _c(x, 2))))
-    y1 = sub(one, x1)
-    a2, b2, x2 = select(swap, b1, a1), select(swap, a1, b1), select(swap, y1, x1)
-    log_front = sub(add(mul(a1, log(x1)), mul(b1, log1p(neg(x1)))), _log_beta(a1, b1))
-    part = div(mul(exp(log_front), _beta_fraction(a2, b2, x2)), a2)
-    out = select(swap, sub(one, part), part)
-    out = select(eq(x, zero), zero, select(eq(x, one), one, out))
-    return select(wrong, _c(x, np.nan), out)
-
-
-@jit
-def _betainc_value(a: Any, b: Any, x: Any) -> Any:
-    return _beta_value(a, b, x)
-
-
-@custom_jvp
-def _betainc(a: Any, b: Any, x: Any) -> Any:
-    return _betainc_value(a, b, x)
-
-
-def _betainc_dx(a: Any, b: Any, x: Any) -> Any:
-    one = _c(x, 1)
-    return exp(sub(add(mul(sub(b, one), log1p(neg(x))), mul(sub(a, one), log(x))), _log_beta(a, b)))
-
-
-_betainc.defjvps(
-    lambda t, out, a, b, x: mul(t, jvp(lambda v: _beta_value(v, b, x), (a,), (_c(a, 1),))[1]),
-    lambda t, out, a, b, x: mul(t, jvp(lambda v: _beta_value(a, v, x), (b,), (_c(b, 1),))[1]),
-    lambda t, out, a, b, x: mul(t, _betainc_dx(a, b, x)),
-)
+    a, x = _operands("random_gamma_grad", a, x)
+    # Implicit differentiation of P(a, x(a)) = constant.
+    return neg(div(igamma_grad_a_p.bind(a, x), gamma_density(a, x)))
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
@@ -313,8 +69,7 @@ def betainc(a: Any, b: Any, x: Any) -> Any:
     >>> lax.betainc(1., 1., 0.25)
     Array(0.25, dtype=float32, weak_type=True)
     """
-    (a, b, x), dtype = _operands("regularized_incomplete_beta", a, b, x)
-    return _narrow(_betainc(a, b, x), dtype)
+    return regularized_incomplete_beta_p.bind(*_operands("regularized_incomplete_beta", a, b, x))
 
 
 __all__ = ["betainc", "igamma", "igamma_grad_a", "igammac", "random_gamma_grad"]

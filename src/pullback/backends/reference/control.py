@@ -15,6 +15,7 @@ from ...control.custom import custom_jvp_call_p, custom_vjp_call_p
 from ...control.linear_solve import custom_linear_solve_p
 from ...control.remat import name_p, remat_p
 from ...control.scan import scan_p
+from ...control.special import FUNCTIONS, program
 from ...control.while_loop import while_p
 from ...core.jaxpr import ClosedJaxpr, Jaxpr
 from ...core.primitive import Primitive
@@ -75,7 +76,15 @@ def control_rules(evaluate: Evaluate) -> dict[Primitive, Callable[..., Any]]:
                 y[i] = value
         return [*carry, *ys]
 
+    def special(primitive: Primitive) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            shapes, dtype = tuple(x.shape for x in args), args[0].dtype
+            return closed(program(primitive, shapes, dtype), args)[0]
+
+        return run
+
     return {
+        **{p: special(p) for p in FUNCTIONS},
         jit_p: call,
         remat_p: remat,
         custom_jvp_call_p: custom,

@@ -23,7 +23,7 @@ from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     special,
     window,
 )
-from pullback.loops.lower.elementwise import RULES, literal
+from pullback.loops.lower.elementwise import RULES, literal, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, ir_dtype, no_value
 from pullback.loops.lower.program_hook import set_adder
 
@@ -44,6 +44,7 @@ CALLS = {
     "custom_vjp_call_jaxpr": "fun_jaxpr",
     "custom_lin": "call_jaxpr",
     "custom_vmap_call": "call",
+    "composite": "jaxpr",
     "linear_call": "callee",
     "custom_linear_solve": "call_jaxpr",
     "xla_call": "call_jaxpr",
@@ -109,6 +110,34 @@ def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]
         outs = add_eqn(g, eqn, ins)
         env.update(zip(eqn.outvars, outs, strict=True))
     return [_literal(g, v) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
+
+
+def own_copies(g: Graph, jaxpr: Any, outs: Sequence[Node | None]) -> list[Node]:
+    """The results that are there. One that the program copies is memory of its own, even if the
+    value is an argument or another result: whoever copies may donate the one and keep the other.
+    """
+    found: list[Node] = []
+    for v, node in zip(jaxpr.outvars, outs, strict=True):
+        if node is None:
+            continue
+        shared = node.kind == "leaf" or any(node is n for n in found)
+        if shared and _is_copy(jaxpr, v):
+            node = zipped(g, [node], node.shape, node.dtype, lambda b, x: x)
+        found.append(node)
+    return found
+
+
+def _is_copy(jaxpr: Any, v: Any) -> bool:
+    """Is the variable the result of a copy, in this program or in one that it calls?"""
+    for eqn in reversed(jaxpr.eqns):
+        if any(v is w for w in eqn.outvars):
+            if eqn.primitive.name in ("copy", "copy_p"):
+                return True
+            if eqn.primitive.name != "jit":
+                return False
+            called = eqn.params["jaxpr"].jaxpr
+            return _is_copy(called, called.outvars[eqn.outvars.index(v)])
+    return False
 
 
 def turned_products(jaxpr: Any) -> dict[Any, Any]:
@@ -181,6 +210,8 @@ def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
             return add_jaxpr(g, program.jaxpr, consts, ins)
         extra = len(program.constvars)
         return add_jaxpr(g, program, ins[:extra], ins[extra:])
+    if name == "dce_sink":  # what is needed is computed; there is nothing to do
+        return []
     for s in specs:
         if s is not None:
             g.extents.update(n for n in s[0] if type(n) is int and n >= 17)

@@ -1,0 +1,284 @@
+"""Special functions that are loops: incomplete gamma and beta functions and their derivatives.
+
+Each is a primitive; what it means is a program built on while_loop, which the back ends read.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..core.avals import ShapedArray, typeof
+from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.jaxpr import ClosedJaxpr
+from ..core.primitive import No, Primitive
+from ..primitives.builders import binary, jvp_of, nary_batch
+from ..primitives.common import FLOAT, broadcast_dims, const, nary_aval
+from ..primitives.convert import convert_element_type
+from ..primitives.elementwise import (
+    abs,
+    add,
+    bitwise_and,
+    bitwise_not,
+    bitwise_or,
+    div,
+    eq,
+    gt,
+    le,
+    log,
+    lt,
+    mul,
+    ne,
+    neg,
+    select,
+    sub,
+)
+from ..primitives.layout import broadcast_to
+from ..primitives.maths import exp, lgamma, log1p
+from ..primitives.reductions import reduce_or
+from ..primitives.shape import full_like
+from ..transforms.jvp import jvp_flat
+from .while_loop import while_loop
+
+_MAX_STEPS = 2000
+_REAL = (FLOAT,)
+
+
+def _c(x: Any, value: float) -> Any:
+    return full_like(x, value)
+
+
+def _any(mask: Any) -> Any:
+    return reduce_or(mask, tuple(range(typeof(mask).ndim)))
+
+
+def _iterate(active: Any, step: Callable[[Any, Any], tuple[Any, Any]], state: Any) -> Any:
+    """Repeats `state, more = step(k, state)` elementwise where `active`, until nothing is (k = 1,
+    2, ...).
+    """
+
+    def running(loop: Any) -> Any:
+        k, mask, _ = loop
+        return bitwise_and(lt(k, _c(k, _MAX_STEPS)), _any(mask))
+
+    def body(loop: Any) -> Any:
+        k, mask, held = loop
+        new, more = step(k, held)
+        new = tuple(select(mask, a, b) for a, b in zip(new, held, strict=True))
+        return add(k, _c(k, 1)), bitwise_and(mask, more), new
+
+    one = np.ones((), typeof(state[0]).dtype)[()]
+    return while_loop(running, body, (one, active, state))[2]
+
+
+# --- the incomplete gamma function ---
+def _gamma_series(a: Any, x: Any, active: Any) -> Any:
+    """P(a, x) = x^a e^-x / Gamma(a + 1) * sum of x^n / ((a + 1) ... (a + n)); for x up to a."""
+    eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 8)
+
+    def step(k: Any, state: Any) -> Any:
+        total, term = state
+        term = mul(term, div(x, add(a, broadcast_to(k, typeof(a).shape))))
+        total = add(total, term)
+        return (total, term), gt(term, mul(eps, total))
+
+    total, _ = _iterate(active, step, (_c(x, 1), _c(x, 1)))
+    return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(add(a, _c(a, 1))))), total)
+
+
+def _gamma_fraction(a: Any, x: Any, active: Any) -> Any:
+    """Q(a, x) = 1 - P(a, x) by its continued fraction (Lentz's method); for x above a and 1."""
+    eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 2)
+    one, tiny = _c(x, 1), _c(x, 1e-30)
+    b0 = add(sub(x, a), one)
+    d0 = div(one, b0)
+
+    def step(k: Any, state: Any) -> Any:
+        b, c, d, h = state
+        i = broadcast_to(k, typeof(a).shape)
+        an = neg(mul(i, sub(i, a)))
+        b = add(b, _c(b, 2))
+        d = add(mul(an, d), b)
+        d = select(lt(abs(d), tiny), tiny, d)
+        c = add(b, div(an, c))
+        c = select(lt(abs(c), tiny), tiny, c)
+        d = div(one, d)
+        change = mul(d, c)
+        return (b, c, d, mul(h, change)), gt(abs(sub(change, one)), eps)
+
+    h = _iterate(active, step, (b0, div(one, tiny), d0, d0))[3]
+    return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(a))), h)
+
+
+def _gamma_pair(a: Any, x: Any, upper: bool) -> Any:
+    """P(a, x), or Q(a, x) if `upper`; each element by the formula that converges for it."""
+    one, zero = _c(x, 1), _c(x, 0)
+    wrong = bitwise_or(bitwise_or(lt(x, zero), le(a, zero)), bitwise_or(ne(a, a), ne(x, x)))
+    at_zero, at_inf = eq(x, zero), eq(x, _c(x, np.inf))
+    edge = bitwise_or(bitwise_or(wrong, at_zero), at_inf)
+    a1, x1 = select(edge, one, a), select(edge, one, x)
+    by_fraction = bitwise_and(gt(x1, one), gt(x1, a1))
+    # Each formula sees harmless operands where the other one is used.
+    a_s, x_s = select(by_fraction, one, a1), select(by_fraction, one, x1)
+    a_f, x_f = select(by_fraction, a1, one), select(by_fraction, x1, _c(x, 2))
+    p = _gamma_series(a_s, x_s, bitwise_not(by_fraction))
+    q = _gamma_fraction(a_f, x_f, by_fraction)
+    out = select(by_fraction, q if upper else sub(one, q), sub(one, p) if upper else p)
+    out = select(at_zero, one if upper else zero, out)
+    out = select(at_inf, zero if upper else one, out)
+    return select(wrong, _c(x, np.nan), out)
+
+
+# --- the incomplete beta function ---
+def _beta_fraction(a: Any, b: Any, x: Any) -> Any:
+    """The continued fraction of the incomplete beta function (Numerical methods: Didonato and
+    Morris 1992), by Lentz's method.
+    """
+    one, tiny = _c(x, 1), _c(x, 1e-30)
+    eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 2)
+    total = add(a, b)
+
+    def guard(v: Any) -> Any:
+        return select(lt(abs(v), tiny), tiny, v)
+
+    d0 = div(one, guard(sub(one, div(mul(total, x), add(a, one)))))
+
+    def step(k: Any, state: Any) -> Any:
+        c, d, h = state
+        m = broadcast_to(k, typeof(a).shape)
+        m2 = add(a, add(m, m))
+        even = div(mul(mul(m, sub(b, m)), x), mul(sub(m2, one), m2))
+        d = div(one, guard(add(one, mul(even, d))))
+        c = guard(add(one, div(even, c)))
+        h = mul(h, mul(d, c))
+        odd = neg(div(mul(mul(add(a, m), add(total, m)), x), mul(m2, add(m2, one))))
+        d = div(one, guard(add(one, mul(odd, d))))
+        c = guard(add(one, div(odd, c)))
+        change = mul(d, c)
+        return (c, d, mul(h, change)), gt(abs(sub(change, one)), eps)
+
+    return _iterate(eq(x, x), step, (one, d0, d0))[2]
+
+
+def _log_beta(a: Any, b: Any) -> Any:
+    return sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
+
+
+def _beta_value(a: Any, b: Any, x: Any) -> Any:
+    one, zero = _c(x, 1), _c(x, 0)
+    wrong = bitwise_or(bitwise_or(le(a, zero), le(b, zero)), bitwise_or(lt(x, zero), gt(x, one)))
+    wrong = bitwise_or(wrong, ne(add(add(a, b), x), add(add(a, b), x)))
+    edge = bitwise_or(wrong, bitwise_or(eq(x, zero), eq(x, one)))
+    a1, b1, x1 = select(edge, one, a), select(edge, one, b), select(edge, _c(x, 0.5), x)
+    swap = gt(x1, div(add(a1, one), add(add(a1, b1), _c(x, 2))))
+    y1 = sub(one, x1)
+    a2, b2, x2 = select(swap, b1, a1), select(swap, a1, b1), select(swap, y1, x1)
+    log_front = sub(add(mul(a1, log(x1)), mul(b1, log1p(neg(x1)))), _log_beta(a1, b1))
+    part = div(mul(exp(log_front), _beta_fraction(a2, b2, x2)), a2)
+    out = select(swap, sub(one, part), part)
+    out = select(eq(x, zero), zero, select(eq(x, one), one, out))
+    return select(wrong, _c(x, np.nan), out)
+
+
+# --- what each primitive computes ---
+def _elementwise(core: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of operands of one shape and at least 32 bits, for scalars beside arrays and for
+    narrow types.
+    """
+
+    @functools.wraps(core)
+    def fun(*args: Any) -> Any:
+        avals = [typeof(x) for x in args]
+        dtype = avals[0].dtype
+        wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
+        shape = broadcast_dims(core.__name__, [a.shape for a in avals])
+        args = tuple(convert_element_type(x, wide) for x in args)
+        args = tuple(x if typeof(x).shape == shape else broadcast_to(x, shape) for x in args)
+        return convert_element_type(core(*args), dtype)
+
+    return fun
+
+
+@_elementwise
+def _igamma(a: Any, x: Any) -> Any:
+    return _gamma_pair(a, x, False)
+
+
+@_elementwise
+def _igammac(a: Any, x: Any) -> Any:
+    return _gamma_pair(a, x, True)
+
+
+@_elementwise
+def _igamma_da(a: Any, x: Any) -> Any:
+    return _slope(lambda v: _gamma_pair(v, x, False), a, _c(a, 1))
+
+
+_betainc = _elementwise(_beta_value)
+
+
+def _slope(f: Callable[[Any], Any], x: Any, tangent: Any) -> Any:
+    """The derivative of a function of one operand in a direction."""
+    return jvp_flat(lambda v: [f(v)], [x], [tangent])[1][0]
+
+
+def gamma_density(a: Any, x: Any) -> Any:
+    """The density of the gamma distribution: exp(-x + (a - 1) log x - lgamma(a))."""
+    return exp(sub(add(neg(x), mul(sub(a, const(a, 1)), log(x))), lgamma(a)))
+
+
+def _betainc_dx(a: Any, b: Any, x: Any) -> Any:
+    """The density of the beta distribution."""
+    log_beta = sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
+    powers = add(mul(sub(b, const(b, 1)), log1p(neg(x))), mul(sub(a, const(a, 1)), log(x)))
+    return exp(sub(powers, log_beta))
+
+
+# --- the primitives ---
+igamma_p = binary(
+    "igamma",
+    _REAL,
+    lambda t, y, a, x: mul(t, igamma_grad_a_p.bind(a, x)),
+    lambda t, y, a, x: mul(t, gamma_density(a, x)),
+)
+igammac_p = binary(
+    "igammac",
+    _REAL,
+    lambda t, y, a, x: mul(neg(t), igamma_grad_a_p.bind(a, x)),
+    lambda t, y, a, x: mul(neg(t), gamma_density(a, x)),
+)
+igamma_grad_a_p = binary(
+    "igamma_grad_a",
+    _REAL,
+    lambda t, y, a, x: _slope(lambda v: _igamma_da(v, x), a, t),
+    lambda t, y, a, x: _slope(lambda v: _igamma_da(a, v), x, t),
+)
+regularized_incomplete_beta_p: Primitive = Primitive(
+    "regularized_incomplete_beta",
+    abstract_eval=nary_aval("regularized_incomplete_beta", (_REAL,) * 3),
+    jvp=jvp_of(
+        lambda: regularized_incomplete_beta_p,
+        lambda t, y, a, b, x: _slope(lambda v: _betainc(v, b, x), a, t),
+        lambda t, y, a, b, x: _slope(lambda v: _betainc(a, v, x), b, t),
+        lambda t, y, a, b, x: mul(_betainc_dx(a, b, x), t),
+    ),
+    transpose=No.NOT_LINEAR,
+    batch=nary_batch(lambda: regularized_incomplete_beta_p),
+)
+FUNCTIONS: dict[Primitive, Callable[..., Any]] = {
+    igamma_p: _igamma,
+    igammac_p: _igammac,
+    igamma_grad_a_p: _igamma_da,
+    regularized_incomplete_beta_p: _betainc,
+}
+
+
+@functools.lru_cache(maxsize=256)
+def program(primitive: Primitive, shapes: tuple[tuple[int, ...], ...], dtype: Any) -> ClosedJaxpr:
+    """What a primitive computes, for operands of these shapes and this dtype."""
+    fun = FUNCTIONS[primitive]
+    avals = [ShapedArray(s, dtype) for s in shapes]
+    return close_jaxpr(*trace_to_jaxpr(lambda *args: [fun(*args)], avals))[0]
