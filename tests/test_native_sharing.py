@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from pullback import jit, make_jaxpr
 from pullback import numpy as jnp
@@ -61,3 +62,17 @@ def test_coefficients_of_all_types() -> None:
             got = np.asarray(jit(lambda x, c=c: x * c + c)(x))
             step = np.asarray(jit(lambda x, y: x * y + y)(x, jnp.asarray(c, dtype)))
             np.testing.assert_array_equal(got, step)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "complex64", "bfloat16", "int4"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (64, 64)])
+def test_copies_are_memory_of_their_own(dtype: str, shape: tuple[int, ...]) -> None:
+    """Who copies an array may donate it and keep the copy."""
+    x = jnp.ones(shape, dtype)
+    want = np.asarray(x).copy()
+    both = jit(lambda x: (jnp.copy(x), x.copy()))
+    copies = [jnp.copy(x), jnp.array(x), x.copy(), *both(x), *both(x)]
+    assert all(c is not x and c.dtype == x.dtype for c in copies)
+    jit(lambda x: x | x if dtype == "bool" else x + x, donate_argnums=0)(x)
+    for c in copies:
+        assert np.array_equal(np.asarray(c), want)

@@ -492,3 +492,14 @@ def test_backward_rules_without_cotangents() -> None:
         theirs.clear()
         assert float(P.grad(program)(1.5)) == float(jax.grad(oracle[name])(1.5)), name
         assert ours == theirs, name
+
+
+def test_integer_results_take_any_cotangent_of_their_shape() -> None:
+    for package in (P, jax):
+        np_ = package.numpy
+        _, back = package.vjp(lambda x: (x * 2, (x * 2).astype(int)), np_.ones(3))
+        for ct in (np_.arange(3), np_.ones(3), np.zeros(3, package.dtypes.float0)):
+            (x,) = back((np_.ones(3), ct))
+            assert np.asarray(x).tolist() == [2.0] * 3
+        with pytest.raises(ValueError, match="unexpected JAX type"):
+            back((np_.ones(3), np_.arange(4)))

@@ -176,9 +176,11 @@ class VJP:
         leaves, ct_tree = tree.flatten(ct)
         if ct_tree != self.out_tree:
             raise ValueError(self._structure_error(ct))
-        for x, aval in zip(leaves, self.out_avals, strict=True):
+        for k, (x, aval) in enumerate(zip(leaves, self.out_avals, strict=True)):
             have, want = typeof(x), aval.to_ct_aval()
-            if not typematch(have, want):
+            if want.dtype == dtypes.float0 and have.shape == want.shape:
+                leaves[k] = Zero(want)  # integers have no cotangents: any array of the shape will do
+            elif not typematch(have, want):
                 raise ValueError(
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
                     f"{have.str_short()}, but expected {want.str_short()} "

@@ -26,7 +26,7 @@ from pullback.loops.ir import Kernel
 from pullback.loops.lending import Lender, renamed
 from pullback.loops.looping import Looping, last_uses, resolve
 from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
-from pullback.loops.lower.program import Spec, add_jaxpr, constant, spec_of
+from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, spec_of
 from pullback.loops.schedule import LoopBuilder, emit_nest
 from pullback.loops.show import show_kernel
 from pullback.primitives.keys import lower_keys
@@ -118,7 +118,7 @@ def compile_jaxpr(
     for c, v in zip(closed.consts, jaxpr.constvars, strict=True):
         spec = spec_of(v.aval)
         consts.append(None if spec is None else constant(g, c, spec))
-    outs = [n for n in add_jaxpr(g, jaxpr, consts, ins) if n is not None]
+    outs = own_copies(g, jaxpr, add_jaxpr(g, jaxpr, consts, ins))
     units = plan_units(g, outs)
     flags = debug()
     if "fusion" in flags:
