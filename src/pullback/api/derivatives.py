@@ -179,7 +179,7 @@ class VJP:
         for k, (x, aval) in enumerate(zip(leaves, self.out_avals, strict=True)):
             have, want = typeof(x), aval.to_ct_aval()
             if want.dtype == dtypes.float0 and have.shape == want.shape:
-                leaves[k] = Zero(want)  # integers have no cotangents: any array of the shape will do
+                leaves[k] = Zero(want)  # integers have no cotangents: any of the shape will do
             elif not typematch(have, want):
                 raise ValueError(
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
