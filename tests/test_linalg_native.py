@@ -1,0 +1,228 @@
+"""Linear algebra and Fourier transforms as native code: small matrices in lanes, LAPACK called from
+kernels, transforms of every length; none of it runs Python, in loops neither."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.lax.linalg
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback import lax
+from pullback.backends.reference import rule_of
+from pullback.loops import libraries, pipeline
+from pullback.loops.run import run_program
+
+RNG = np.random.default_rng(3)
+LINALG = lax.linalg
+
+
+def normal(*shape: int, dtype: str = "f") -> Any:
+    x = RNG.normal(size=shape)
+    return (x + 1j * RNG.normal(size=shape) if dtype in "FD" else x).astype(dtype)
+
+
+def positive(*shape: int, dtype: str = "f") -> Any:
+    x = normal(*shape, dtype=dtype)
+    return x @ x.conj().swapaxes(-1, -2) + np.eye(shape[-1], dtype=dtype) * shape[-1]
+
+
+def steps(f: Callable[..., Any], *xs: Any) -> str:
+    return str(pb.jit(f).lower(*xs).compile().as_text())
+
+
+def close(got: Any, want: Any, dtype: str) -> None:
+    tolerance = 2e-4 if dtype in "fF" else 1e-10
+    for x, y in zip(pb.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        a, b = np.asarray(x), np.asarray(y)
+        assert (a.shape, a.dtype) == (b.shape, b.dtype)
+        np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance)
+
+
+# --- small matrices, in lanes ---
+STACKS = [(2, 2), (7, 3, 3), (37, 4, 4), (5, 6, 6), (3, 9, 5, 5), (18, 12, 12), (4, 1, 1)]
+
+
+OPTIONS: list[dict[str, bool]] = [
+    {"left_side": True},
+    {"lower": True, "transpose_a": True},
+    {"left_side": True, "lower": True, "conjugate_a": True},
+    {"transpose_a": True, "conjugate_a": True, "unit_diagonal": True},
+]
+CASES = [(s, t) for k, s in enumerate(STACKS) for t in ("fD", "dF")[k % 2]]
+
+
+@pytest.mark.parametrize(("shape", "dtype"), CASES, ids=str)
+def test_small_matrices(shape: Any, dtype: str) -> None:
+    """Blocks that are full, that are not, and matrices that are alone; with pivots of zero."""
+    with pb.enable_x64(True), jax.enable_x64(True):
+        a, s, y = normal(*shape, dtype=dtype), positive(*shape, dtype=dtype), normal(*shape)
+        y = y.astype(dtype)
+        a[..., 0] *= RNG.integers(0, 2, shape[:-2])[..., None]
+        close(LINALG.cholesky(s), jax.lax.linalg.cholesky(s), dtype)
+        packed, pivots, order = LINALG.lu(a)
+        low = np.tril(packed, -1) + np.eye(shape[-1])
+        rows = np.take_along_axis(a, np.asarray(order)[..., None], -2)
+        np.testing.assert_allclose(low @ np.triu(packed), rows, atol=1e-5)
+        assert np.abs(np.tril(packed, -1)).max(initial=0) <= 1.5
+        close(LINALG.lu_pivots_to_permutation(pivots, shape[-1]), order, dtype)
+        for options in OPTIONS:
+            m = s / shape[-1] if "unit_diagonal" in options else s
+            want = jax.lax.linalg.triangular_solve(m, y, **options)
+            close(LINALG.triangular_solve(m, y, **options), want, dtype)
+
+
+def test_failures_stay_in_their_lane() -> None:
+    s = positive(40, 6, 6)
+    s[7], s[20, 0, 0], s[31, 3, 3] = -s[7], np.nan, 0
+    bad = np.isnan(np.asarray(LINALG.cholesky(s))).any((1, 2))
+    assert np.flatnonzero(bad).tolist() == [7, 20, 31]
+    assert np.isnan(np.asarray(LINALG.cholesky(s[7]))).any()
+    a = normal(40, 6, 6)
+    a[3] = 0
+    assert np.isfinite(np.asarray(LINALG.lu(a)[0])).all()
+    assert np.asarray(pb.numpy.linalg.det(a))[3] == 0
+
+
+def test_bits_do_not_depend_on_the_place() -> None:
+    """A matrix gives the same bits wherever it stands in its stack."""
+    a = normal(33, 7, 7)
+    whole = np.asarray(pb.numpy.linalg.inv(a))
+    turned = np.asarray(pb.numpy.linalg.inv(a[::-1].copy()))
+    assert (whole == turned[::-1]).all()
+
+
+# --- LAPACK from kernels ---
+OPERATIONS: dict[str, Callable[..., Any]] = {
+    "cholesky": lambda a: LINALG.cholesky(a @ a.mT + 9 * pb.numpy.eye(40)),
+    "lu": LINALG.lu,
+    "qr": LINALG.qr,
+    "qr pivoted": lambda a: LINALG.qr(a, pivoting=True, full_matrices=False),
+    "ormqr": lambda a: LINALG.ormqr(a, a[..., 0, :], a),
+    "eigh": LINALG.eigh,
+    "eig": LINALG.eig,
+    "svd": LINALG.svd,
+    "svd values": lambda a: LINALG.svd(a, compute_uv=False),
+    "schur": LINALG.schur,
+    "hessenberg": LINALG.hessenberg,
+    "tridiagonal": LINALG.tridiagonal,
+    "solve": lambda a: pb.numpy.linalg.solve(a, a[..., 0]) if a.ndim == 2 else a,
+    "symmetric_product": lambda a: LINALG.symmetric_product(a, a, alpha=2.0, beta=1.0),
+    "fft": pb.numpy.fft.fft,
+}
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_no_python(name: str) -> None:
+    f, x = OPERATIONS[name], normal(40, 40)
+    assert "HostStep" not in steps(f, x)
+    stack = np.stack([x, x + 1])
+    assert "HostStep" not in steps(pb.vmap(f), stack)
+
+    def loop(stack: Any) -> Any:
+        return lax.scan(lambda c, a: (c + 1, f(a)), 0, stack)[1]
+
+    assert "HostStep" not in steps(loop, stack)
+    for one, k in zip(pb.tree.leaves(pb.jit(loop)(stack)), pb.tree.leaves(f(x)), strict=True):
+        np.testing.assert_allclose(np.asarray(one)[0], np.asarray(k), rtol=2e-3, atol=2e-3)
+
+
+def test_interpreted() -> None:
+    """Where there is no compiler, the interpreter calls the same routines."""
+    x = normal(5, 4)
+    closed = pb.make_jaxpr(lambda x: LINALG.svd(x, full_matrices=False))(x)
+    program = pipeline.compile_jaxpr(closed, lambda eqn: rule_of(eqn.primitive))
+    got = run_program(program, [x])
+    close(got, [np.asarray(v) for v in LINALG.svd(x, full_matrices=False)], "f")
+
+
+def test_routines_without_the_wheels_library(monkeypatch: Any) -> None:
+    """The pointers that SciPy exports are the same routines."""
+    monkeypatch.setattr(libraries, "_opened", [None])
+    a = np.array([[4.0, 2.0], [2.0, 5.0]])
+    monkeypatch.setattr(libraries, "_addresses", {})
+    size, letter = np.int32(2), np.uint8(ord("U"))
+    assert libraries.call("dpotrf", "csps", [letter, size, a, size]) == [0]
+    assert a.tolist() == [[2.0, 2.0], [1.0, 2.0]]
+    assert ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+def test_stacks_of_nothing() -> None:
+    for shape in ((0, 3, 3), (2, 0, 0)):
+        x = np.zeros(shape, "f")
+        for f in ("cholesky", "lu", "eigh", "svd", "qr", "schur"):
+            want = jax.tree.leaves(jax.eval_shape(getattr(jax.lax.linalg, f), x))
+            got = pb.tree.leaves(getattr(LINALG, f)(x))
+            assert [g.shape for g in got] == [w.shape for w in want]
+
+
+# --- transforms ---
+LENGTHS = [1, 2, 3, 4, 7, 8, 17, 34, 64, 105, 512, 1009, 8192]
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_lengths(n: int) -> None:
+    x = normal(n, dtype="F")
+    stack = normal(3, n, dtype="F") if n < 2000 else x[None]
+    plane = normal(n, 5, dtype="F") if n < 2000 else x[:, None]
+    fft, scale = pb.numpy.fft, 4e-6 * np.sqrt(n)
+    for got, want in (
+        (fft.fft(x), np.fft.fft(x)),
+        (fft.ifft(stack), np.fft.ifft(stack)),
+        (fft.rfft(x.real), np.fft.rfft(x.real)),
+        (fft.irfft(stack[..., : n // 2 + 1], n), np.fft.irfft(stack[..., : n // 2 + 1], n)),
+        (fft.fftn(plane), np.fft.fftn(plane)),
+        (fft.rfftn(plane.real), np.fft.rfftn(plane.real)),
+    ):
+        a = np.asarray(got)
+        assert a.dtype in ("F", "f")
+        np.testing.assert_allclose(a, want, atol=scale * max(1.0, float(np.abs(want).max())))
+    if n in (17, 512):
+        assert "HostStep" not in steps(fft.rfftn, plane.real)
+
+
+# --- derivatives at equal values, polar decomposition ---
+def test_finite_derivatives_at_equal_values() -> None:
+    weights = np.sin(np.arange(16.0)).reshape(4, 4)
+    with pb.enable_x64(True):
+        q = np.linalg.qr(normal(4, 4, dtype="d"))[0]
+        a = q @ np.diag([1.0, 1.0, 2.0, 3.0]) @ q.T
+
+        def projection(a: Any) -> Any:
+            w, v = pb.numpy.linalg.eigh(a)
+            return (weights * (v[:, :2] @ v[:, :2].T)).sum() + w.sum()
+
+        def turn(a: Any) -> Any:
+            u, _, vt = pb.numpy.linalg.svd(a)
+            return (weights * (u @ vt)).sum()
+
+        exact = np.diag([1.0, 1.0, 2.0, 3.0])
+        assert np.isnan(np.asarray(pb.grad(projection)(exact))).any()
+        with pb.config.finite_degenerate_derivatives(True):
+            assert np.isfinite(np.asarray(pb.grad(projection)(exact))).all()
+            for f in (projection, turn):
+                got = np.asarray(pb.grad(f)(a))
+                e = 1e-6 * np.eye(16).reshape(16, 4, 4)
+                want = [(f(a + d) - f(a - d)) / 2e-6 for d in e]
+                np.testing.assert_allclose(got.reshape(-1), np.asarray(want), atol=1e-7)
+
+
+@pytest.mark.parametrize("dtype", ["f", "D"])
+def test_qdwh(dtype: str) -> None:
+    with pb.enable_x64(True), jax.enable_x64(True):
+        x = normal(6, 4, dtype=dtype)
+        close(LINALG.qdwh(x), jax.lax.linalg.qdwh(x), dtype)
+        x[4:], x[:, 3:] = 0, 0
+        shape = {"dynamic_shape": (4, 3)}
+        close(LINALG.qdwh(x, **shape), jax.lax.linalg.qdwh(x, **shape), dtype)
+        close(LINALG.qdwh(np.zeros((2, 2))), jax.lax.linalg.qdwh(np.zeros((2, 2))), dtype)
+        short = LINALG.qdwh(x[:4, :3], max_iterations=1)
+        assert int(short[2]) == 1 and not bool(short[3])
+    for wrong in (np.ones((2, 3), "f"), np.ones(3, "f"), np.ones((3, 3), "i")):
+        with pytest.raises(ValueError, match=r"qdwh|M >= N"):
+            LINALG.qdwh(wrong)
