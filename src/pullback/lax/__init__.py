@@ -17,7 +17,7 @@ from ..control.extras import create_token_p as create_token_p
 from ..control.extras import dce_sink as dce_sink
 from ..control.extras import dce_sink_p as dce_sink_p
 from ..control.linear_solve import custom_linear_solve as custom_linear_solve
-from ..control.linear_solve import custom_linear_solve_p as linear_solve_p
+from ..control.linear_solve import custom_linear_solve_p as _linear_solve_p
 from ..control.linear_solve import custom_root as custom_root
 from ..control.reduction import (
     reduce as reduce,
@@ -33,6 +33,10 @@ from ..control.reduction import (
 )
 from ..control.scan import scan as scan
 from ..control.scan import scan_p as scan_p
+from ..control.special import igamma_grad_a_p as igamma_grad_a_p
+from ..control.special import igamma_p as igamma_p
+from ..control.special import igammac_p as igammac_p
+from ..control.special import regularized_incomplete_beta_p as regularized_incomplete_beta_p
 from ..control.while_loop import fori_loop as fori_loop
 from ..control.while_loop import while_loop as while_loop
 from ..control.while_loop import while_p as while_p
@@ -937,8 +941,11 @@ from .jitted import dynamic_update_index_in_dim as dynamic_update_index_in_dim
 from .jitted import fft as fft
 from .mapping import associative_scan as associative_scan
 from .mapping import map as map
+from .scaled import scaled_dot as scaled_dot
 from .special import betainc as betainc
 from .special import igamma as igamma
 from .special import igamma_grad_a as igamma_grad_a
 from .special import igammac as igammac
 from .special import random_gamma_grad as random_gamma_grad
+
+linear_solve_p = _linear_solve_p
