@@ -159,6 +159,7 @@ _LAZY_MODULES = frozenset(
     }
 )
 _LAZY_NAMES = {
+    "make_user_context": "config",
     "pmap": "api.spmd",
     "pure_callback": "primitives.callback",
     "shard_map": "api.spmd",

@@ -364,6 +364,45 @@ for _name, _default in {
     _flag(_name, _default, _same, "accepted for compatibility")
 
 _TRACE_FLAGS = tuple(flag for flag in FLAGS.values() if flag.in_context)
+
+
+class UserContext:
+    """A value of the user's that traces depend on: functions that were jitted under another value
+    are traced again.
+
+    `context(value)` is a context manager; `context.value` is the value in force. Values must be
+    hashable.
+    """
+
+    def __init__(self, default: Any) -> None:
+        global _TRACE_FLAGS
+        self._flag = Flag("pullback_user_context", default, _same, "the user's", True)
+        _TRACE_FLAGS = (*_TRACE_FLAGS, self._flag)
+        _bump()
+
+    value = property(lambda self: self._flag.get())
+
+    def get_global(self) -> Any:
+        return self._flag.value
+
+    def set_global(self, value: Any) -> None:
+        self._flag.set_global(value)
+
+    def __call__(self, value: Any) -> Any:
+        return self._flag(value)
+
+
+def make_user_context(default_value: Any = None) -> UserContext:
+    """A value that jitted functions may read, and that is part of what their programs depend on.
+
+    >>> scale = make_user_context(1.0)
+    >>> f = jit(lambda x: x * scale.value)
+    >>> with scale(2.0): f(3.0)
+    Array(6., dtype=float32, weak_type=True)
+    """
+    return UserContext(default_value)
+
+
 epoch = 0
 
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import tree
 from ..core import effects as fx
@@ -313,6 +313,29 @@ remat_p = Primitive(
 )
 
 
+class RecomputeType:
+    """What a policy may answer: compute it again."""
+
+    def __bool__(self) -> bool:
+        return False
+
+
+class SaveableType:
+    """What a policy may answer: keep it."""
+
+
+class Offloadable(NamedTuple):
+    """What a policy may answer: keep it, moved from one memory to another meanwhile. There is one
+    memory here, so that it is kept where it is.
+    """
+
+    src: Any
+    dst: Any
+
+
+Recompute, Saveable = RecomputeType(), SaveableType()
+
+
 class _Policies:
     """What to keep instead of recomputing; pass one as `policy`."""
 
@@ -351,6 +374,38 @@ class _Policies:
         return lambda primitive, *_, **params: (
             not (primitive.name == "name" and params["name"] in names)
         )
+
+    @staticmethod
+    def offload_dot_with_no_batch_dims(offload_src: Any, offload_dst: Any) -> Callable[..., Any]:
+        def policy(primitive: Any, *_: Any, **params: Any) -> Any:
+            if _Policies.dots_with_no_batch_dims_saveable(primitive, **params):
+                return Offloadable(offload_src, offload_dst)
+            return Recompute
+
+        return policy
+
+    @staticmethod
+    def save_and_offload_only_these_names(
+        *,
+        names_which_can_be_saved: Sequence[str],
+        names_which_can_be_offloaded: Sequence[str],
+        offload_src: Any,
+        offload_dst: Any,
+    ) -> Callable[..., Any]:
+        saved, offloaded = set(names_which_can_be_saved), set(names_which_can_be_offloaded)
+        if saved & offloaded:
+            raise ValueError(
+                f"The names should be exclusive and should not intersect, but both sets have "
+                f"{sorted(saved & offloaded)}."
+            )
+
+        def policy(primitive: Any, *_: Any, **params: Any) -> Any:
+            name = params["name"] if primitive.name == "name" else None
+            if name in saved:
+                return Saveable
+            return Offloadable(offload_src, offload_dst) if name in offloaded else Recompute
+
+        return policy
 
     @staticmethod
     def save_from_both_policies(

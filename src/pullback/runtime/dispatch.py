@@ -17,7 +17,8 @@ from .. import config, dtypes
 from ..backends import interface
 from ..control.call import jit_p
 from ..control.expand import expand
-from ..core.avals import typeof
+from ..control.extras import Token
+from ..core.avals import AbstractToken, typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from ..core.refs import holds_refs, ref_effect
 from ..core.source import current as current_source
@@ -144,12 +145,40 @@ def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
         for effect in closed.effects:
             if hasattr(effect, "not_lowered"):  # an effect that some transformation takes away
                 raise effect.not_lowered()
-        found = interface.compile_program(keys.lower_keys(expand(closed)), donated)
-        if any(keys.is_key_aval(a) for a in closed.out_avals):
-            found = KeyedProgram(found, closed.out_avals)
+        arrays = _without_tokens(closed)
+        found = interface.compile_program(keys.lower_keys(expand(arrays)), donated)
+        if any(keys.is_key_aval(a) for a in arrays.out_avals):
+            found = KeyedProgram(found, arrays.out_avals)
+        if arrays is not closed:
+            found = TokenProgram(found, closed.out_avals)
         closed.derived[which] = found
         _executables.add(found)
     return found
+
+
+def _without_tokens(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program without the tokens among its results, which nothing computes."""
+    kept = [v for v in closed.jaxpr.outvars if type(v.aval) is not AbstractToken]
+    if len(kept) == len(closed.jaxpr.outvars):
+        return closed
+    return closed.replace(jaxpr=closed.jaxpr.replace(outvars=kept))
+
+
+class TokenProgram:
+    """An executable whose program has tokens among its results."""
+
+    __slots__ = ("__weakref__", "avals", "program")
+    nativable = False
+
+    def __init__(self, program: Any, avals: Sequence[Any]) -> None:
+        self.program, self.avals = program, avals
+
+    def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
+        outs = iter(self.program(arrays, donated))
+        return [Token() if type(a) is AbstractToken else next(outs) for a in self.avals]
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.program, name)
 
 
 class KeyedProgram:

@@ -1,0 +1,144 @@
+"""Composites, sinks, tokens, scaled products, user contexts, residuals listed: beside real JAX."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import jax.ad_checkpoint
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pullback as pb
+import pullback.ad_checkpoint
+import pullback.numpy as pnp
+
+BOTH = [(jax, jnp), (pb, pnp)]
+
+
+def texts(program: Any) -> tuple[str, str]:
+    return tuple(str(program(*side)) for side in BOTH)  # type: ignore[return-value]
+
+
+def test_composite() -> None:
+    def scaled(j: Any, n: Any) -> Any:
+        return j.lax.composite(lambda x, *, k: n.sin(x) * k, name="my.scale", version=2)
+
+    expected, got = texts(lambda j, n: j.make_jaxpr(lambda x: scaled(j, n)(x, k=2.0))(1.0))
+    assert expected == got
+    f = scaled(pb, pnp)
+    want = 2 * np.sin(1.0)
+    for run in (lambda x: f(x, k=2.0), pb.jit(lambda x: f(x, k=2.0))):
+        assert float(run(1.0)) == pytest.approx(want)
+    # JAX has neither rule.
+    assert float(pb.grad(lambda x: f(x, k=2.0))(1.0)) == pytest.approx(2 * np.cos(1.0))
+    np.testing.assert_allclose(pb.vmap(lambda x: f(x, k=2.0))(pnp.ones(2)), [want] * 2, rtol=1e-6)
+
+
+def test_dce_sink() -> None:
+    def program(j: Any, n: Any) -> Any:
+        def f(x: Any) -> Any:
+            j.lax.dce_sink(n.sin(x))
+            return x
+
+        values = [f(1.0), j.jit(f)(1.0), j.grad(f)(1.0), j.jit(j.vmap(f))(n.ones(2)).sum()]
+        return str(j.make_jaxpr(f)(1.0)), [float(v) for v in values]
+
+    assert program(jax, jnp) == program(pb, pnp)
+
+
+def test_tokens() -> None:
+    expected, got = texts(
+        lambda j, n: j.make_jaxpr(lambda: j.lax.after_all(j.lax.create_token()))()
+    )
+    assert expected == got
+    token = pb.lax.after_all(pb.lax.create_token(), pb.lax.create_token())
+    made, x = pb.jit(lambda x: (pb.lax.after_all(pb.lax.create_token()), x + 1))(1.0)
+    assert type(made) is type(token) and float(x) == 2
+    with pytest.raises(TypeError, match="must be tokens"):
+        pb.lax.after_all(1.0)
+
+
+@pytest.mark.parametrize("batch", [False, True])
+def test_scaled_dot(batch: bool) -> None:
+    rng = np.random.default_rng(0)
+    shapes = [(3, 4, 64), (3, 64, 5), (3, 4, 2), (3, 2, 5)]
+    a, b, sa, sb = (rng.uniform(0.5, 2, s if batch else s[1:]).astype(np.float32) for s in shapes)
+    numbers = (((2,), (1,)), ((0,), (0,))) if batch else None
+    for out in (None, np.float32):
+        found = [
+            j.lax.scaled_dot(
+                n.asarray(a, n.bfloat16), n.asarray(b, n.float8_e4m3fn),
+                lhs_scale=n.asarray(sa, n.bfloat16), rhs_scale=n.asarray(sb, n.bfloat16),
+                dimension_numbers=numbers, preferred_element_type=out,
+            )
+            for j, n in BOTH
+        ]  # fmt: skip
+        assert found[0].dtype == found[1].dtype and found[0].shape == found[1].shape
+        np.testing.assert_allclose(*(np.asarray(x, np.float32) for x in found), rtol=2e-2)
+    with pytest.raises(ValueError, match="does not divide"):
+        pb.lax.scaled_dot(pnp.ones((2, 6)), pnp.ones((6, 2)), lhs_scale=pnp.ones((2, 4)))
+
+
+def test_user_context() -> None:
+    def program(j: Any, n: Any) -> Any:
+        context, traced = j.make_user_context(3), []
+
+        @j.jit
+        def f(x: Any) -> Any:
+            traced.append(context.value)
+            return x * context.value
+
+        found = [float(f(1.0)), float(f(1.0))]
+        with context(5):
+            found += [float(f(1.0)), float(f(2.0))]
+        return [*found, float(f(1.0)), traced]
+
+    assert program(jax, jnp) == program(pb, pnp) == [3, 3, 5, 10, 3, [3, 5]]
+
+
+def test_printed_residuals(capsys: pytest.CaptureFixture[str]) -> None:
+    def program(j: Any, n: Any, module: Any) -> list[str]:
+        def g(x: Any, y: Any) -> Any:
+            z = n.sin(x)
+            w = module.checkpoint_name(n.cos(z) * y, "w")
+            return (w * n.array([1.0, 2.0])).sum() * n.exp(w)
+
+        keep = j.checkpoint_policies.save_only_these_names("w")
+        for f in (g, j.checkpoint(g), j.checkpoint(g, policy=keep)):
+            module.print_saved_residuals(f, n.ones(2), 3.0)
+        return capsys.readouterr().out.splitlines()
+
+    assert program(pb, pnp, pullback.ad_checkpoint) == program(jax, jnp, jax.ad_checkpoint)
+
+
+def test_offloading_policies() -> None:
+    """There is one memory: what would be offloaded is kept."""
+
+    def saved(policy: Any) -> list[str]:
+        def f(x: Any) -> Any:
+            y = pullback.ad_checkpoint.checkpoint_name(pnp.sin(x) @ x, "y")
+            z = pullback.ad_checkpoint.checkpoint_name(pnp.cos(y), "z")
+            return pnp.sin(z).sum()
+
+        from_where = pullback.api.residuals.saved_residuals(
+            pb.checkpoint(f, policy=policy), pnp.ones((2, 2))
+        )
+        return sorted(re.sub(" from /.*", "", origin) for _, origin in from_where)
+
+    policies = pb.checkpoint_policies
+    both = policies.save_and_offload_only_these_names(
+        names_which_can_be_saved=["y"], names_which_can_be_offloaded=["z"],
+        offload_src="device", offload_dst="pinned_host",
+    )  # fmt: skip
+    assert saved(both) == ["from the argument x", "named 'y'", "named 'z'"]
+    dots = policies.offload_dot_with_no_batch_dims("device", "pinned_host")
+    assert saved(dots) == ["from the argument x", "output of dot_general"]
+    assert saved(None) == ["from the argument x"]
+    with pytest.raises(ValueError, match="exclusive"):
+        policies.save_and_offload_only_these_names(
+            names_which_can_be_saved=["y"], names_which_can_be_offloaded=["y"],
+            offload_src="device", offload_dst="pinned_host",
+        )  # fmt: skip
