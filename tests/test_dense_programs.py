@@ -39,7 +39,7 @@ def same(f, *arguments, tolerance=3e-5):
 
 
 # m, k, n: small, several panels, several blocks of the contracted index, few rows, few columns
-SIZES = [(21, 20, 23), (37, 45, 71), (70, 2100, 66), (5, 90, 300), (300, 50, 5), (260, 300, 330)]
+SIZES = [(21, 20, 23), (37, 45, 71), (70, 2100, 66), (5, 300, 700), (300, 50, 5), (260, 300, 330)]
 
 
 @pytest.mark.parametrize("m,k,n", SIZES)

@@ -59,3 +59,24 @@ def test_tile_computes_its_definition(name: str, level: str, brief: bool) -> Non
             raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
             assert function(None, *raw) == 0
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-3)
+
+
+@pytest.mark.parametrize("level", LEVELS_HERE)
+@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("name", ["turn_f32", "turn_i64"])
+def test_turn_transposes(name: str, level: str, brief: bool) -> None:
+    target = target_for(level)
+    text = dense.tile_text(target, name, brief)
+    code = loader.load_image(loader.link(link.assemble(text, target, 0 if brief else 2)))
+    p, i = ctypes.c_void_p, ctypes.c_int64
+    kinds = [p, p, i, i, i, i, p, i, i]
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(code.symbols["pb_tile"])
+    d = NUMPY[name[5:]]
+    for rows, cols in [(1, 1), (16, 16), (7, 50), (33, 20), (64, 37), (0, 5), (5, 0)]:
+        a = np.arange(rows * (cols + 3) + 2).astype(d)
+        want, got = np.full(cols * (rows + 2) + 3, 7, d), np.full(cols * (rows + 2) + 3, 7, d)
+        args = [a, 2, cols + 3, rows, cols]
+        tile_reference(name, [*args, want, 3, rows + 2])
+        raw = [a.ctypes.data, *args[1:], got.ctypes.data, 3, rows + 2]
+        assert function(None, *raw) == 0
+        np.testing.assert_array_equal(got, want)

@@ -8,6 +8,9 @@
     n1 n2 len t1 t2 ks     the contracted index runs over (n1, n2, len) at strides (t1, t2, ks)
     b b0 u1 u2 bs bp cols  B: strides of the contracted index, of panels; columns
     c c0 ldc more          C: row stride; whether the product is added to what is there
+
+`turn_<dtype>` copies a block transposed: `a a0 sa rows cols b b0 sb`, element (r, c) from
+a0 + r * sa + c to b0 + c * sb + r.
 """
 
 from __future__ import annotations
@@ -29,9 +32,15 @@ def tile_name(dtype: str, lines: int) -> str:
     return f"tile_{dtype.replace('u', 'i')}_{lines}"
 
 
+def turn_name(dtype: str) -> str:
+    """The function that transposes blocks of a type."""
+    return f"turn_{dtype.replace('u', 'i')}"
+
+
 TILE_NAMES = tuple(tile_name(t, n) for t in TILE_TYPES for n in _LINES)
+TILE_NAMES += tuple(map(turn_name, TILE_TYPES))
 _KNOWN = frozenset(TILE_NAMES)
-__all__ += ["TILE_NAMES"]
+__all__ += ["TILE_NAMES", "turn_name"]
 
 
 def is_tile(name: str) -> bool:
@@ -40,14 +49,16 @@ def is_tile(name: str) -> bool:
 
 
 def parse_tile(name: str) -> tuple[str, int]:
-    """tile_f32_4 -> ("f32", 4)."""
-    _, dtype, lines = name.split("_")
-    return dtype, int(lines)
+    """tile_f32_4 -> ("f32", 4); turn_f32 -> ("f32", 0)."""
+    _, dtype, *lines = name.split("_")
+    return dtype, int(lines[0]) if lines else 0
 
 
 def tile_reference(name: str, args: list[Any]) -> None:
     """What a tile function does, in NumPy: for the interpreter of kernels."""
     dtype, lines = parse_tile(name)
+    if not lines:
+        return _turn_reference(args)
     a, b, c = args[0], args[13], args[20]
     a0, r0, w, s0, s1, rows, n1, n2, length, t1, t2, ks = (int(x) for x in args[1:13])
     b0, u1, u2, bs, bp, cols = (int(x) for x in args[14:20])
@@ -64,3 +75,11 @@ def tile_reference(name: str, args: list[Any]) -> None:
     places = c0 + np.arange(rows)[:, None] * ldc + j
     product = (left @ right).astype(target.dtype)
     target[places] = product + target[places] if more else product
+
+
+def _turn_reference(args: list[Any]) -> None:
+    a, b = args[0].reshape(-1), args[5].reshape(-1)
+    a0, sa, rows, cols = (int(x) for x in args[1:5])
+    b0, sb = int(args[6]), int(args[7])
+    r, c = np.arange(rows)[:, None], np.arange(cols)
+    b[b0 + c * sb + r] = a[a0 + r * sa + c]

@@ -299,7 +299,88 @@ class _Tile:
             b.line(f"store {vt} {reg}, ptr {p}, align {self.size}")
 
 
+TURN_ARGUMENTS = "ptr %a, i64 %a0, i64 %sa, i64 %rows, i64 %cols, ptr %b, i64 %b0, i64 %sb"
+
+
+class _Turn:
+    """Emits the function that transposes a block: squares in registers, the rest one by one."""
+
+    def __init__(self, target: Target, dtype: str) -> None:
+        self.t, self.size = TYPES[dtype], TILE_TYPES[dtype]
+        self.n, self.target = target.lanes(self.size), target
+        head = f"define i32 @pb_tile(ptr %ctx, {TURN_ARGUMENTS}) nounwind"
+        self.b = Builder(target, head, {})
+
+    def arg(self, name: str) -> Val:
+        return Val(self.b, "ptr" if name in "ab" else "i64", 1, (f"%{name}",))
+
+    def text(self, brief: bool) -> str:
+        b, n = self.b, self.n
+        rows, cols = self.arg("rows"), self.arg("cols")
+        whole_rows, whole_cols = (
+            (b.lit(0, "i64"),) * 2 if brief else tuple(v & b.lit(-n, "i64") for v in (rows, cols))
+        )
+        if not brief:
+            b.loop(0, whole_rows, n, [], lambda r, _: self.squares(r, whole_cols))
+        self.single(b.lit(0, "i64"), whole_rows, whole_cols, cols)
+        self.single(whole_rows, rows, b.lit(0, "i64"), cols)
+        b.line("ret i32 0")
+        return f'target triple = "{self.target.triple}"\n' + b.text()
+
+    def place(self, name: str, at: Val) -> Val:
+        base = self.b.gep(self.arg(name), self.arg(name + "0"), self.size)
+        return self.b.gep(base, at, self.size)
+
+    def squares(self, r: Val, cols: Val) -> list[Val]:
+        self.b.loop(0, cols, self.n, [], lambda c, _: self.square(r, c))
+        return []
+
+    def square(self, r: Val, c: Val) -> list[Val]:
+        b, n = self.b, self.n
+        vt, sa, sb = f"<{n} x {self.t}>", self.arg("sa"), self.arg("sb")
+        lines = []
+        for i in range(n):
+            p = self.place("a", (r + i) * sa + c).regs[0]
+            lines.append(b.impure_reg(f"load {vt}, ptr {p}, align {self.size}"))
+        half = n // 2
+        while half:  # blocks off the diagonal change places, ever smaller ones
+            for i in range(n):
+                if i & half:
+                    continue
+                x, y = lines[i], lines[i + half]
+                low = [k if not k & half else n + k - half for k in range(n)]
+                high = [k + half if not k & half else n + k for k in range(n)]
+                lines[i], lines[i + half] = (
+                    b.impure_reg(
+                        f"shufflevector {vt} {x}, {vt} {y}, <{n} x i32> "
+                        f"<{', '.join(f'i32 {k}' for k in picks)}>"
+                    )
+                    for picks in (low, high)
+                )
+            half //= 2
+        for i, line in enumerate(lines):
+            p = self.place("b", (c + i) * sb + r).regs[0]
+            b.line(f"store {vt} {line}, ptr {p}, align {self.size}")
+        return []
+
+    def single(self, r0: Val, r1: Val, c0: Val, c1: Val) -> None:
+        b, sa, sb = self.b, self.arg("sa"), self.arg("sb")
+
+        def one(r: Val, c: Val) -> list[Val]:
+            b.store(b.load(self.t, self.place("a", r * sa + c)), self.place("b", c * sb + r))
+            return []
+
+        def column(c: Val, _: list[Val]) -> list[Val]:
+            b.loop(r0, r1, 1, [], lambda r, _: one(r, c))
+            return []
+
+        b.loop(c0, c1, 1, [], column)
+
+
 def tile_text(target: Target, name: str, brief: bool = False) -> str:
     """The module of the tile function of a name; `brief` writes the least code, not the fastest."""
-    tile = _Tile(target, *parse_tile(name), brief)
+    dtype, lines = parse_tile(name)
+    if not lines:
+        return _Turn(target, dtype).text(brief)
+    tile = _Tile(target, dtype, lines, brief)
     return tile.brief_text() if brief else tile.text()

@@ -82,6 +82,8 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     (xc, yc), (xb, yb) = [tuple(map(tuple, pair)) for pair in params["dimension_numbers"]]
     xf = tuple(k for k in range(len(x.shape)) if k not in xc and k not in xb)
     yf = tuple(k for k in range(len(y.shape)) if k not in yc and k not in yb)
+    x, (xc, xb, xf) = _as_stored(x, (xc, xb, xf))
+    y, (yc, yb, yf) = _as_stored(y, (yc, yb, yf))
     acc = accumulator(dtype)
     m, n = math.prod(x.shape[k] for k in xf), math.prod(y.shape[k] for k in yf)
     depth = math.prod(x.shape[k] for k in xc)
@@ -170,6 +172,15 @@ def _reader(x: Node, parts: Split) -> Callable[[Builder, Index, Index, Index], A
         return read(x, b, tuple(idx))
 
     return at
+
+
+def _as_stored(x: Node, axes: Split) -> tuple[Node, Split]:
+    """An operand before its transposition, and the axes by their numbers there."""
+    while x.permuted is not None:
+        x, perm = x.permuted
+        c, b, f = axes
+        axes = tuple(perm[k] for k in c), tuple(perm[k] for k in b), tuple(perm[k] for k in f)
+    return x, axes
 
 
 def _worth_blocks(batch: int, m: int, n: int, depth: int) -> bool:

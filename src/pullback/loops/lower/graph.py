@@ -157,6 +157,8 @@ class Node:
         "out_scratch",
         "own",
         "own_breaks",
+        "period",
+        "permuted",
         "ready",
         "red",
         "reuse",
@@ -177,6 +179,7 @@ class Node:
         self.own = 1.0  # cost of an element beyond its operands
         self.cost = 1.0
         self.own_breaks: frozenset[int] = frozenset()
+        self.period = 1  # of what the last index means: every so many elements are computed alike
         self.red: Reduction | None = None
         self.source: Opaque | None = None
         self.out = 0
@@ -191,6 +194,7 @@ class Node:
         self.roots: Any = None
         self.breaks: Any = None
         self.out_scratch: Slot | None = None
+        self.permuted: Any = None  # (value, permutation), where that is all a value is
 
     @property
     def size(self) -> int:

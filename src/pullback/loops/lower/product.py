@@ -21,7 +21,7 @@ from pullback.loops.ir import Atom, Buf, Call, Const, Var
 from pullback.loops.lower.graph import Node
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import FLOATS
-from pullback.loops.tiles import LINE, TILE_TYPES, tile_name
+from pullback.loops.tiles import LINE, TILE_TYPES, tile_name, turn_name
 
 __all__ = ["InPlace", "Product", "emit_product", "in_place", "tile_type"]
 
@@ -82,6 +82,7 @@ class Product:
     columns: tuple[int, int, int] | None = None
     shared: bool = False
     fixed: bool = False
+    right_source: InPlace | None = None
 
 
 def _levels(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, int]]:
@@ -130,7 +131,10 @@ def emit_product(b: Builder, p: Product) -> None:
     if p.left_place is not None and not (p.fixed or _left_in_place(p)):
         p.left_place = None
     if p.right_place is not None and not _right_in_place(p):
-        p.right_place = None
+        place, p.right_place = p.right_place, None
+        if place.depth[:2] == (1, 1) and place.depth[5] == 1 and not p.pairs:
+            if place.rows[0] >= p.n and place.rows[1] > 1:  # its columns are contiguous
+                p.right_source = place
     wide = p.batch * p.m * p.n * p.depth > PARALLEL
     many = p.batch >= 8 or (p.batch > 1 and p.m * p.n * p.depth <= PARALLEL)
     if p.shared and p.right_place is None and p.batch > 1:
@@ -252,6 +256,11 @@ class _Blocks:
         unit = 2 if p.pairs else 1
         blocks, wide, steps = -(-cols // panel), panel // unit, deep // unit
         buf = b.scratch(p.acc, blocks * deep * panel, "panel")
+        form = (1, 1, deep, 0, 0, panel)
+        made = InPlace(lambda _b: buf, lambda _b, _i: 0, (panel, 1, 0), form, deep * panel)
+        if p.right_source is not None:
+            self.turn_right(p.right_source, buf, columns, depth, parallel)
+            return made
         zero = Const(0.0 if p.acc in FLOATS else 0, p.acc)
 
         def put(jb: Index, k: Index, v: Index) -> None:
@@ -289,8 +298,35 @@ class _Blocks:
             b.loop(shape[axis], kind, body, hi=ends[axis])
 
         nest(0, (), parallel)
-        form = (1, 1, deep, 0, 0, panel)
-        return InPlace(lambda _b: buf, lambda _b, _i: 0, (panel, 1, 0), form, deep * panel)
+        return made
+
+    def turn_right(
+        self,
+        source: InPlace,
+        buf: Buf,
+        columns: tuple[Index, int],
+        depth: tuple[Index, int, Any],
+        parallel: bool,
+    ) -> None:
+        """Panels of a B whose columns are contiguous in memory: transposed, block by block. What
+        lies beyond the last column is never read."""
+        b, panel, stride = self.b, self.panel, source.rows[1]
+        j0, cols = columns
+        k0, deep, length = depth
+        base = source.base(b, self.bi)
+
+        def block(jb: Index) -> Sequence[Atom]:
+            first = b.linear([(j0, 1), (jb, panel)])
+            rest = b.atom(b.linear([(first, -1), (self.n, 1)]))
+            left = b.let("clamp", (b.dim(0), rest, b.dim(panel)), "i64")
+            at = b.linear([(base, 1), (first, stride), (k0, 1)])
+            args = [source.buf(b), at, stride, left, length or deep,
+                    buf, b.mul(jb, deep * panel), panel]  # fmt: skip
+            self._call(turn_name(self.p.acc), args, (source.buf(b), buf), buf)
+            return ()
+
+        blocks = -(-cols // panel)
+        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
 
     def _part(self, i: Index) -> Index:
         """A number of reals as one of elements."""

@@ -134,7 +134,9 @@ def transposed(g: Graph, x: Node, permutation: Sequence[int]) -> Node:
     def at(b: Builder, idx: tuple[Index, ...]) -> Any:
         return read(x, b, tuple(idx[k] for k in back))
 
-    return g.pointwise(tuple(x.shape[p] for p in perm), x.dtype, [(x, back)], at, 0.0)
+    node = g.pointwise(tuple(x.shape[p] for p in perm), x.dtype, [(x, back)], at, 0.0)
+    node.permuted = (x, perm)
+    return node
 
 
 @rule("slice")
@@ -253,7 +255,13 @@ def _pad(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
         for k in changed:
             lo, _, gap = config[k]
             i = b.add(idx[k], -lo)
-            if gap:
+            exact = b.divided(i, gap + 1)
+            if exact is False:
+                return read(fill, b, ())
+            if exact is not None:
+                i = exact
+                inside = b.both(inside, b.in_range(i, 0, x.shape[k]))
+            elif gap:
                 span = (x.shape[k] - 1) * (gap + 1) + 1 if x.shape[k] else 0
                 inside = b.both(inside, b.in_range(i, 0, span))
                 nonneg = b.to_index(b.atom(i), 0, max(0, span - 1))
@@ -265,9 +273,12 @@ def _pad(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
         return masked_read(b, x, tuple(out), inside, read(fill, b, ()))
 
     axes = tuple(None if k in changed else k for k in range(len(shape)))
-    return g.pointwise(
+    node = g.pointwise(
         shape, x.dtype, [(x, axes), (fill, ())], at, 2.0, around(changed, len(shape))
     )
+    if shape and config[-1][2]:
+        node.period = config[-1][2] + 1
+    return node
 
 
 @rule("concatenate")
