@@ -14,7 +14,8 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "pullback"
 
 # From the bottom up: a module imports from its own layer and from those above it in this list.
 LAYERS = (
-    ("version", "errors", "config", "forking", "records", "compile_log", "dtypes", "tree", "tree_util"),
+    ("version", "errors", "config", "forking", "garbage", "records", "compile_log"),
+    ("dtypes", "tree", "tree_util"),
     ("core",),
     ("primitives",),
     ("transforms",),

@@ -16,6 +16,7 @@ from ..core.build import close_jaxpr, count_trace, fun_source_info, trace_to_jax
 from ..core.jaxpr import ClosedJaxpr
 from ..core.refs import Ref, is_ref, ref_effect
 from ..core.trace import Tracer, trace_context
+from ..garbage import uncollected
 from ..runtime import dispatch, stub
 from .arguments import (
     ShapeDtypeStruct,
@@ -305,7 +306,8 @@ class JitWrapped:
         count_trace()
         start = time.perf_counter()
         info = self._debug_info(args, kwargs, fixed, static_kw)
-        jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
+        with uncollected:
+            jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
         closed, hoisted = close_jaxpr(jaxpr, consts)
         closed.derived["trace seconds"] = time.perf_counter() - start
         donated = [False] * len(hoisted) + self._donated(args, kwargs, fixed, static_kw)

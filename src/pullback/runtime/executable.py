@@ -5,8 +5,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -24,7 +22,7 @@ from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import empty_context
-from ..forking import renewed
+from ..garbage import uncollected
 from ..loops import pipeline
 from ..loops.ir import Kernel, While
 from ..loops.plan import AllocStep, JumpStep
@@ -109,41 +107,6 @@ def _context() -> Iterator[llvm.Context]:
         yield ctx
     finally:
         _contexts.free.append(ctx)
-
-
-class _Uncollected:
-    """No garbage collection meanwhile: a compilation makes many objects, few of them in cycles,
-    and looking through everything that the program has imported takes longer than compiling."""
-
-    def __init__(self) -> None:
-        self.lock = renewed(threading.Lock())
-        self.inside = 0
-        self.before = True
-
-    def __enter__(self) -> None:
-        with self.lock:
-            self.inside += 1
-            if self.inside == 1:
-                self.before = gc.isenabled()
-                gc.disable()
-
-    def __exit__(self, *_: object) -> None:
-        with self.lock:
-            self.inside -= 1
-            if self.inside == 0 and self.before:
-                gc.enable()
-
-    def after_fork(self) -> None:
-        """The child has none of the threads that were inside."""
-        if self.inside:
-            self.inside = 0
-            if self.before:
-                gc.enable()
-
-
-_uncollected = _Uncollected()
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_uncollected.after_fork)
 
 
 class NativeExecutable:
@@ -235,7 +198,7 @@ class NativeExecutable:
 
         progress = compile_log.Progress(self.name)
         try:
-            with _uncollected:
+            with uncollected:
                 self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
                 lowered = time.perf_counter()
                 self.kernels = compilation.finish(progress)

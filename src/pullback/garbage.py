@@ -1,0 +1,50 @@
+"""No garbage collection while a program is traced and compiled.
+
+Both make many objects, few of them in cycles; and looking through everything that the process has
+imported takes longer than compiling a program of ordinary size.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+
+from .forking import renewed
+
+__all__ = ["uncollected"]
+
+
+class _Uncollected:
+    """`with uncollected:` switches the collector off, on all threads, until the last of those
+    inside leaves; one who had switched it off finds it so."""
+
+    def __init__(self) -> None:
+        self.lock = renewed(threading.Lock())
+        self.inside = 0
+        self.before = True
+
+    def __enter__(self) -> None:
+        with self.lock:
+            self.inside += 1
+            if self.inside == 1:
+                self.before = gc.isenabled()
+                gc.disable()
+
+    def __exit__(self, *_: object) -> None:
+        with self.lock:
+            self.inside -= 1
+            if self.inside == 0 and self.before:
+                gc.enable()
+
+    def after_fork(self) -> None:
+        """The child has none of the threads that were inside."""
+        if self.inside:
+            self.inside = 0
+            if self.before:
+                gc.enable()
+
+
+uncollected = _Uncollected()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=uncollected.after_fork)
