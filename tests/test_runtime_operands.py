@@ -247,9 +247,9 @@ def test_calls_leave_no_garbage() -> None:
         gc.collect()
         gc.disable()
         try:
-            for _ in range(200):
+            for _ in range(1000):
                 f(x)
-            assert gc.collect() < 200
+            assert gc.collect() < 1000  # what is compiled beside leaves some
         finally:
             gc.enable()
 

@@ -14,17 +14,18 @@ from ..core.build import fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ..core.refs import is_ref
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
-from ..core.trace import current_trace
+from ..core.trace import current_trace, use_trace
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type, convert_element_type_p
 from ..primitives.elementwise import add, eq
 from ..primitives.layout import reshape
 from ..primitives.shape import broadcasted_iota, split
-from ..runtime.array import make_array
+from ..runtime.array import ArrayImpl, make_array
 from ..transforms.jvp import JVPTrace, jvp_flat
 from ..transforms.linearize import linearize_flat
 from ..transforms.partial_eval import dce_closed
 from ..transforms.transpose import backward_pass
+from . import recording
 from .arguments import abstractify, check_callable, check_output
 from .jit import jit
 from .vmap import vmap
@@ -69,6 +70,13 @@ def vjp(
     >>> y, f_vjp = vjp(jnp.sin, 0.5); f_vjp(1.0)
     (Array(0.87758255, dtype=float32, weak_type=True),)
     """
+    return _vjp(fun, primals, has_aux, None)
+
+
+def _vjp(
+    fun: Callable[..., Any], primals: Any, has_aux: bool, recorded: recording.Recording | None
+) -> Any:
+    """`vjp`; with `recorded`, the trace in which `fun` has run already (it gives its result)."""
     check_callable(fun)
     leaves, in_tree = tree.flatten(primals)
     for x in leaves:
@@ -76,7 +84,10 @@ def vjp(
     leaves = [_as_operand(x) for x in leaves]
     out: dict[str, Any] = {}
     flat = _flat(fun, in_tree, out, "vjp", has_aux)
-    outs, zeros, jaxpr, residuals = _linearize_with_aux(flat, leaves, out, has_aux)
+    if recorded is not None:
+        outs, zeros, jaxpr, residuals = recorded.finish(flat(*leaves))
+    else:
+        outs, zeros, jaxpr, residuals = _linearize_with_aux(flat, leaves, out, has_aux)
     n = out["count"]
     pullback = VJP(
         fun,
@@ -295,17 +306,30 @@ def _value_and_grad(
     fun: Any, argnums: Any, has_aux: bool, holomorphic: bool, allow_int: bool, name: str
 ) -> Callable[..., Any]:
     check_callable(fun)
-    _argnums(argnums)
+    nums, single = _argnums(argnums)
 
     @_wraps(fun, name)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
-        of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, name)
-        for x in tree.flatten(chosen)[0]:
-            _check_grad_input(x, holomorphic, allow_int, name)
-        if has_aux:
-            value, pull, aux = vjp(of_chosen, *chosen, has_aux=True)
+        trace = None if has_aux or holomorphic else recording.start()
+        inputs = _recorded_inputs(trace, args, nums) if trace is not None else None
+        if trace is not None and inputs is not None:
+            result = _run_recorded(trace, fun, inputs[0], kwargs)
+            program = recording.known(trace, result, _compiled_gradient)
+            if program is not None:
+                primals, constants = [x._primal for x in trace.inputs], trace.constants
+                trace.invalidate()
+                value, cotangents = program(primals, constants)
+                return value, inputs[1](cotangents, single)
+            chosen = tuple(args[k] for k in nums)
+            value, pull = _vjp(lambda *_: result, chosen, False, trace)
         else:
-            value, pull = vjp(of_chosen, *chosen)
+            of_chosen, chosen, _ = _partial(fun, argnums, args, kwargs, name)
+            for x in tree.flatten(chosen)[0]:
+                _check_grad_input(x, holomorphic, allow_int, name)
+            if has_aux:
+                value, pull, aux = vjp(of_chosen, *chosen, has_aux=True)
+            else:
+                value, pull = vjp(of_chosen, *chosen)
         _check_scalar(value, name)
         aval = typeof(value)
         _check_grad_output(aval, holomorphic, name)
@@ -314,6 +338,57 @@ def _value_and_grad(
         return ((value, aux), result) if has_aux else (value, result)
 
     return value_and_grad_f
+
+
+def _compiled_gradient(fun: Callable[..., Any]) -> Any:
+    return jit(_value_and_grad(fun, 0, False, False, False, "grad"))
+
+
+def _is_recordable(x: Any) -> bool:
+    return type(x) is ArrayImpl and not x._state & 3 and x.aval.dtype.kind == "f"
+
+
+def _recorded_inputs(trace: recording.Recording, args: Any, nums: Sequence[int]) -> Any:
+    """The arguments with values to be written down in the place of those that are differentiated,
+    and how gradients are arranged; None if these arguments are not for it."""
+    n = len(args)
+    full = list(args)
+    trees: list[Any] = []
+    for k in nums:
+        if not -n <= k < n:
+            return None
+        x = full[k]
+        if _is_recordable(x):
+            full[k] = trace.input(x)
+            trees.append(None)
+            continue
+        leaves, structure = tree.flatten(x)
+        if not leaves or not all(map(_is_recordable, leaves)):
+            return None
+        full[k] = tree.unflatten(structure, [trace.input(leaf) for leaf in leaves])
+        trees.append(structure)
+
+    def arranged(cotangents: list[Any], single: bool) -> Any:
+        if trees == [None]:
+            return cotangents[0] if single else (cotangents[0],)
+        rest = iter(cotangents)
+
+        def take(t: Any) -> Any:
+            return tree.unflatten(t, [next(rest) for _ in range(t.num_leaves)])
+
+        grads = [next(rest) if t is None else take(t) for t in trees]
+        return grads[0] if single else tuple(grads)
+
+    return full, arranged
+
+
+def _run_recorded(trace: recording.Recording, fun: Any, args: Any, kwargs: Any) -> Any:
+    try:
+        with use_trace(trace):
+            return fun(*args, **kwargs)
+    except BaseException:
+        trace.invalidate()
+        raise
 
 
 def _one(aval: Any) -> Any:

@@ -22,10 +22,11 @@ from .. import tree
 from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.trace import Tracer
+from ..core.trace import Tracer, current_trace
 from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
 from ..runtime.operands import Policy, replaced
+from .recording import Recording
 
 __all__ = ["eager", "install"]
 
@@ -69,16 +70,22 @@ class EagerFunction:
     def __init__(self, fun: Callable[..., Any], policy: Policy) -> None:
         self.fun, self.policy = fun, policy
         self.calls: dict[bytes, int] = {}
+        self.operations: dict[Any, Any] = {}  # what recordings know of it
         self.programs: dict[bytes, Any] = {}  # traced, but too large to be compiled yet
         self.function = stub.new_function(self, policy.statics, fun, policy.operands)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Takes note of a call; the native side then calls the function itself, so that no frame
-        of ours lies between a user's line and what it warns of."""
+    def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any] | None:
+        """Takes note of a call: its result in a tuple, or None. The native side then calls the
+        function itself, so that no frame of ours lies between a user's line and what it warns
+        of."""
+        trace = current_trace()
+        if type(trace) is Recording:
+            return trace.record(self, args, kwargs) if trace.live else None
         if stub.fast_path_open():
             key = stub.signature(self.function, args, kwargs)
             if key is not None:
                 self._count(key, args, kwargs)
+        return None
 
     def reduce(self) -> tuple[Any, ...]:
         """What pickles of the function hold."""
@@ -194,7 +201,8 @@ def eager(fun: Callable[..., Any], policy: Policy | None = None) -> Any:
 # functions, or have a better way of their own.
 _LEFT = frozenset(
     "array asarray copy from_dlpack frombuffer fromfile fromfunction fromiter fromstring "
-    "frompyfunc load save savez vectorize apply_along_axis apply_over_axes piecewise broadcast_shapes "
+    "frompyfunc load save savez vectorize apply_along_axis apply_over_axes piecewise "
+    "broadcast_shapes "
     "can_cast dtype einsum_path finfo get_printoptions iinfo iscomplexobj isdtype isrealobj "
     "isscalar issubdtype ix_ ndim printoptions promote_types result_type set_printoptions shape "
     "size array_repr array_str mask_indices fill_diagonal place put empty empty_like "

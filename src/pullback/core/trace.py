@@ -26,6 +26,9 @@ class Trace:
 
     __slots__ = ("__weakref__", "_alive", "parent_trace")
 
+    # A quiet trace lets native calls of its thread go on: they leave its tracers to it.
+    quiet = False
+
     def __init__(self, parent_trace: Trace | None = None) -> None:
         # A library's subclass may have set its parent before it calls this.
         if parent_trace is not None or not hasattr(self, "parent_trace"):
@@ -238,7 +241,10 @@ class use_trace:
         self.before = _context.trace
         trace = self.trace if self.trace is not _base[0] else None
         _context.trace = trace
-        self.delta = (trace is not None) - (self.before is not None)
+        before = self.before
+        self.delta = (trace is not None and not trace.quiet) - (
+            before is not None and not before.quiet
+        )
         if self.delta:
             for hook in depth_hooks:
                 hook(self.delta)

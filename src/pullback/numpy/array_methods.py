@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.eager import methods
 from ..api.placement import device_put
+from ..api.recording import LazyPair
 from ..core.trace import Tracer
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import ArrayImpl
@@ -324,6 +325,7 @@ def install_all() -> None:
         setattr(Tracer, name, property(getter, doc=f"`{name}` of the aval."))
     install(Tracer)
     install(ArrayImpl, native=True)
+    install(LazyPair, native=True)
     _install_on_keys()
     operators.install_all()
 

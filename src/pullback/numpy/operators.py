@@ -13,6 +13,7 @@ import numpy as np
 from .. import lax
 from ..api.eager import eager
 from ..api.operators import native_getitem, native_operator
+from ..api.recording import LazyPair
 from ..core.avals import AbstractValue, typeof
 from ..core.trace import Tracer
 from ..runtime.array import ArrayImpl, set_operator
@@ -168,9 +169,9 @@ def _install_others(cls: Any) -> None:
 def install_native() -> None:
     """Gives the Array its operators: what runs when no native entry applies."""
     for name, fun in BINARY.items():
-        set_operator(name, native_operator(name, fun, _deferring(fun)))
+        set_operator(name, native_operator(name, fun, _deferring_lazily(name)))
     # A Python integer is a static power: part of the program, not one of its operands.
-    entered = native_operator("power", ufuncs.power, _deferring(ufuncs.power))
+    entered = native_operator("power", ufuncs.power, _deferring_lazily("power"))
     set_operator(
         "power", lambda x, y: ufuncs.power(x, y) if type(y) in (int, bool) else entered(x, y)
     )
@@ -179,6 +180,66 @@ def install_native() -> None:
     # Integers in an index are operands, slices are part of the program.
     set_operator("getitem", eager(native_getitem(indexing.getitem), Policy(0, (), True)))
     _install_others(ArrayImpl)
+
+
+_PLAIN: tuple[type, ...] = (LazyPair, ArrayImpl, float, int)
+
+
+def _noted(native: Any, otherwise: Callable[..., Any], swap: bool) -> Callable[..., Any]:
+    """An operator of values that are written down: see `api/recording.py`."""
+
+    def method(self: Any, other: Any) -> Any:
+        if type(other) in _PLAIN:
+            return native(other, self) if swap else native(self, other)
+        return otherwise(self, other)
+
+    return method
+
+
+def _lazy(name: str) -> Any:
+    """The eager function of an operator."""
+    if name not in _lazies:
+        static = Policy(-1 if name in ("power", "lshift", "rshift") else 0, (), True)
+        _lazies[name] = eager(_twin(BINARY[name]), static)
+    return _lazies[name]
+
+
+_lazies: dict[str, Any] = {}
+
+
+def _deferring_lazily(name: str) -> Callable[[Any, Any], Any]:
+    """What operators of arrays do with operands that have no native entry."""
+    native, otherwise = _lazy(name), _deferring(BINARY[name])
+
+    def operator(x: Any, y: Any) -> Any:
+        if type(y) is LazyPair and type(x) is ArrayImpl:
+            return native(x, y)
+        return otherwise(x, y)
+
+    return operator
+
+
+def install_lazy() -> None:
+    """Operators of values that are written down: the eager functions."""
+    for name, fun in BINARY.items():
+        native = _lazy(name)
+        dunder = _DUNDER.get(name, name)
+        _set(LazyPair, f"__{dunder}__", _noted(native, _direct(fun), False))
+        if name in _DUNDER:
+            _set(LazyPair, f"__r{dunder}__", _noted(native, _reflected(fun), True))
+    for name, one in UNARY.items():
+        _set(LazyPair, f"__{_UNARY_DUNDER[name]}__", eager(_twin(one), Policy(0, (), True)))
+    setattr(LazyPair, "__getitem__", eager(_twin(indexing.getitem), Policy(0, (), True)))  # noqa: B010
+
+
+def _twin(fun: Callable[..., Any]) -> Callable[..., Any]:
+    """The same function as another object, so that it has entries of its own."""
+
+    def call(*args: Any) -> Any:
+        return fun(*args)
+
+    call.__name__ = getattr(fun, "__name__", "operator")
+    return call
 
 
 def _iterate(self: Any) -> Any:
@@ -190,3 +251,4 @@ def install_all() -> None:
     install(Tracer)
     Tracer.__iter__ = _iterate
     install_native()
+    install_lazy()

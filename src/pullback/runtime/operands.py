@@ -69,7 +69,8 @@ def _block(words: Sequence[int]) -> Any:
 
 def _plain_attributes(cls: type, names: Sequence[str]) -> bool:
     """Does reading these attributes run no Python, and give what the object itself holds?"""
-    if cls.__getattribute__ is not object.__getattribute__ or hasattr(cls, "__getattr__"):
+    reads: Any = inspect.getattr_static(cls, "__getattribute__")
+    if reads is not object.__getattribute__ or hasattr(cls, "__getattr__"):
         return False
     found = [inspect.getattr_static(cls, name, None) for name in names]
     return all(isinstance(a, MemberDescriptorType) or not hasattr(a, "__get__") for a in found)

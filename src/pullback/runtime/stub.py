@@ -537,6 +537,14 @@ def config_key() -> int:
     return _configurations.setdefault(values, len(_configurations))
 
 
+_config_word = _native.word(L.CONFIG_KEY) if _native is not None else None
+
+
+def native_config() -> int:
+    """`config_key()` as the native side has it; negative without a native side too."""
+    return -1 if _config_word is None else _config_word.value
+
+
 def fast_path_open() -> bool:
     """May entries be made and used now?"""
     return _native is not None and trace.trace_state_clean() and config_key() >= 0

@@ -44,6 +44,13 @@ def linearize_flat(
     trace.invalidate()
     ins.clear()
     check_leaks(trace)
+    return finish(pe, outs)
+
+
+def finish(
+    pe: PartialEvalTrace, outs: Sequence[tuple[Any, Any]]
+) -> tuple[list[Any], list[Any], Jaxpr, list[Any]]:
+    """The same for the (primal, tangent) pairs that came of running the function."""
     primals_out = [p for p, _ in outs]
     for p in primals_out:
         if pe.is_unknown(p):
