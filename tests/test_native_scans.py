@@ -134,3 +134,31 @@ def test_complex_parts(n: int) -> None:
         got = pullback.jit(lambda x, y, f=f: f(jnp, x, y))(jnp.asarray(x), jnp.asarray(y))
         for p, q in zip(got, f(np, x, y), strict=True):
             np.testing.assert_allclose(p, q, rtol=1e-5, atol=1e-5)
+
+
+def padded(x: Any, low: int, high: int, gap: int) -> Any:
+    """NumPy's padding of the last axis: between elements, then at its ends, where it may cut."""
+    n = x.shape[-1]
+    out = np.full((*x.shape[:-1], (n - 1) * (gap + 1) + 1), 0.5, x.dtype)
+    out[..., :: gap + 1] = x
+    ends = [(0, 0)] * (x.ndim - 1) + [(max(low, 0), max(high, 0))]
+    out = np.pad(out, ends, constant_values=0.5)
+    return out[..., max(-low, 0) : out.shape[-1] - max(-high, 0)]
+
+
+@pytest.mark.parametrize("config", [(0, 0, 1), (1, 0, 1), (-3, 1, 1), (2, 3, 2), (-2, -1, 3)])
+def test_padding_between_elements(config: tuple[int, int, int]) -> None:
+    """Neighbours are computed by code of their own: some read, some are known to be padding."""
+
+    def twice(x: Any) -> Any:
+        full = [(0, 0, 0)] * (x.ndim - 1) + [config]
+        y = lax.pad(x, np.float32(0.5), full)
+        return y, jnp.sin(y) + 1, lax.pad(y * 2, np.float32(0.5), full)
+
+    for n in (4, 5, 17, 33, 1000):
+        for shape in ((n,), (3, n), (n, 4)):
+            x = np.random.default_rng(n).standard_normal(shape).astype("f4")
+            y = padded(x, *config)
+            want = (y, np.sin(y) + 1, padded(y * 2, *config))
+            for p, q in zip(pullback.jit(twice)(jnp.asarray(x)), want, strict=True):
+                np.testing.assert_allclose(p, q, rtol=1e-5, atol=1e-6)

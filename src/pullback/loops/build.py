@@ -528,6 +528,16 @@ class Builder:
             return self.div(leaf.base, leaf.by * n)
         return self._leaf("div", None, x, n, x.level, x.lo // n, x.hi // n)
 
+    def divided(self, x: Index, n: int) -> Any:
+        """x / n, or False if that is no integer; None if it depends on variables which it is."""
+        if isinstance(x, int):
+            return False if x % n else x // n
+        if any(c % n for _, c in x.terms):
+            return None
+        if x.const % n:
+            return False
+        return self._make([(leaf, c // n) for leaf, c in x.terms], x.const // n)
+
     def mod(self, x: Index, n: int) -> Index:
         """Remainder of an index that is >= 0."""
         if n == 1:

@@ -37,6 +37,7 @@ PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth w
 BLOCK = 4096  # of a sum; docs/contract.md
 CHUNK = 8192  # of a flat parallel loop
 SCRATCH_LIMIT = 1 << 20
+LONGEST_PERIOD = 4
 
 
 class LoopBuilder(Builder):
@@ -199,7 +200,8 @@ def emit_nest(b: Builder, nest: Nest) -> None:
             idx += b.unravel(ix, [rows[a] for a in g])
         _emit_rows(b, nest, phases, in_memory, tuple(idx), lanes, parallel and not k)
 
-    open_rows(b, extents, lanes, parallel, body)
+    period = max((_period(m) for m in members), default=1) if lanes else 1
+    open_rows(b, extents, lanes, parallel, body, period)
     for m in members:
         if m.stored:
             m.ready = True
@@ -217,14 +219,38 @@ def _narrow(nest: Nest) -> bool:
     return short and any(k - 2 in _row_breaks(m, k) for m in nest.members)
 
 
+def _period(m: Node) -> int:
+    """After how many elements of the last axis a value is computed alike: padding between elements
+    is known to be padding then."""
+    seen: set[Node] = set()
+
+    def of(node: Node) -> int:
+        if node in seen or node.kind == "leaf" or (node.root and node is not m):
+            return 1
+        seen.add(node)
+        inner = 1
+        last = len(node.shape) - 1
+        for dep, axes in node.deps if node.kind == "pw" else ():
+            if dep.shape and (
+                node.period > 1 or axes is None or (axes[-1] == last and len(dep.shape) > 0)
+            ):
+                inner = max(inner, of(dep))
+        both = node.period * inner
+        return both if both <= LONGEST_PERIOD else node.period if node.period > 1 else inner
+
+    return min(of(m), LONGEST_PERIOD)
+
+
 def open_rows(
     b: Builder,
     extents: Sequence[int],
     lanes: bool,
     parallel: bool,
     body: Callable[[list[Index]], None],
+    period: int = 1,
 ) -> None:
-    """The row loops: the first long one parallel, the last one in lanes if asked."""
+    """The row loops: the first long one parallel, the last one in lanes if asked. With a period, a
+    lane computes so many neighbours, each by code of its own."""
 
     def descend(level: int, indices: list[Index], parallel: bool) -> None:
         if level == len(extents):
@@ -232,6 +258,18 @@ def open_rows(
             return
         n = extents[level]
         last = level == len(extents) - 1
+        if lanes and last and period > 1:
+            rest = n - n % period
+            if n >= period:
+
+                def neighbours(ix: Index) -> None:
+                    for k in range(period):
+                        body([*indices, b.add(b.mul(ix, period), k)])
+
+                open_rows(b, [n // period], True, parallel, lambda ix: neighbours(ix[0]))
+            for k in range(rest, n):
+                body([*indices, k])
+            return
         if lanes and last and parallel and n > CHUNK:
             _chunked(b, n, lambda ix: descend(level + 1, [*indices, ix], False))
             return
