@@ -197,3 +197,17 @@ def test_errors(error: type[BaseException], match: str, program: Callable[..., A
     for side in BOTH:
         with pytest.raises(error, match=match):
             program(*side)
+
+
+def test_arguments_that_are_no_arrays_stay_what_they_are() -> None:
+    def f(x: Any, mode: str, n: int) -> Any:
+        checkify.check(x > 0, "not positive")
+        return pnp.ones(n) * (x if mode == "plain" else -x)
+
+    error, y = checkify.checkify(f)(2.0, "plain", 3)
+    assert error.get() is None and y.tolist() == [2.0] * 3
+
+
+def test_messages_show_keys() -> None:
+    error, _ = checkify.checkify(lambda k: checkify.check(False, "key {k}", k=k))(pb.random.key(0))
+    assert error.get().startswith("key ")

@@ -139,13 +139,18 @@ class Site:
     source: str
 
     def text(self, payload: Sequence[Any]) -> str:
-        args, kwargs = tree.unflatten(self.args_tree, [np.asarray(x) for x in payload])
+        args, kwargs = tree.unflatten(self.args_tree, payload)
         line = self.message.format(*args, **kwargs)
         failed = " (`check` failed)" if self.kind is FailedCheckError else ""
         return f"{line}{failed}\nat {self.source}"
 
 
 _NO_ARGS = tree.flatten(((), {}))[1]
+
+
+def _shown(x: Any) -> Any:
+    """A value to show: on the host, but for keys, which NumPy has not."""
+    return x if dtypes.is_extended(typeof(x).dtype) else np.asarray(x)
 
 
 class Error:
@@ -166,7 +171,7 @@ class Error:
             return None
         where = np.unravel_index(int(np.argmax(failed)), failed.shape)
         site = self._sites[int(np.asarray(self._code)[where])]
-        payload = [np.asarray(x)[where] for x in self._payloads.get(site.avals, ())]
+        payload = [_shown(x)[where] for x in self._payloads.get(site.avals, ())]
         mapped = ",".join(map(str, map(int, where)))
         prefix = f"at mapped index {mapped}: " if where else ""
         return site, payload, prefix
@@ -591,16 +596,15 @@ def checkify(
 
     @functools.wraps(f)
     def checked(*args: Any, **kwargs: Any) -> tuple[Error, Any]:
-        leaves, in_tree = tree.flatten((args, kwargs))
         out_trees: list[Any] = []
 
-        def flat(*xs: Any) -> list[Any]:
-            a, k = tree.unflatten(in_tree, xs)
-            outs, out_tree = tree.flatten(f(*a, **k))
+        def flat() -> list[Any]:
+            # The arguments are closed over: those that are no arrays stay what they are.
+            outs, out_tree = tree.flatten(f(*args, **kwargs))
             out_trees.append(out_tree)
             return outs
 
-        jaxpr, consts = trace_to_jaxpr(flat, [typeof(x) for x in leaves])
+        jaxpr, consts = trace_to_jaxpr(flat, [])
         keys = _payload_keys(jaxpr)
         if OOBError in wanted:
             keys[_INDEX] = None
@@ -610,10 +614,10 @@ def checkify(
         def run(*cells: RefCell) -> list[Any]:
             trace = CheckTrace(current_trace(), _State(cells, list(keys), sites), wanted)
             with use_trace(trace):
-                return eval_jaxpr(jaxpr, consts, *leaves)
+                return eval_jaxpr(jaxpr, consts)
 
-        zeros = [np.zeros(a.shape, a.dtype) for a in avals]
-        outs, held = discharge_cells(run, [AbstractRef(a) for a in avals], map(as_array, zeros))
+        zeros = [lax.full(a.shape, 0, a.dtype) for a in avals]
+        outs, held = discharge_cells(run, [AbstractRef(a) for a in avals], zeros)
         payloads, at = {}, 2
         for key in keys:
             payloads[key] = tuple(held[at : at + len(key)])
