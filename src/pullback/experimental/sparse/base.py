@@ -1,0 +1,178 @@
+"""What sparse arrays of every format share: shape, dtype, operators, and being pytrees."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from ... import numpy as jnp
+from ...core.avals import ShapedArray
+from ...tree_util import register_pytree_node
+
+
+class SparseEfficiencyError(ValueError):
+    """An operation that would store more than it should."""
+
+
+class SparseEfficiencyWarning(UserWarning):
+    """An operation that stores more than it should."""
+
+
+class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
+    """Of accelerators; never given on CPUs."""
+
+
+class JAXSparse:
+    """A sparse array: stored elements (`data`), their places, and a shape.
+
+    Sparse arrays are pytrees whose leaves are arrays, so that they pass through jit, grad of
+    functions of their data, vmap of batched formats, and control flow.
+    """
+
+    data: Any
+    shape: tuple[int, ...]
+    nse: int
+    __array_priority__ = 100
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, args: tuple[Any, ...], *, shape: Sequence[int]) -> None:
+        self.shape = tuple(int(n) for n in shape)
+
+    @property
+    def dtype(self) -> Any:
+        """The dtype of the elements."""
+        return self.data.dtype
+
+    @property
+    def ndim(self) -> int:
+        """How many axes."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """How many elements the dense array would have."""
+        return math.prod(self.shape)
+
+    @property
+    def aval(self) -> ShapedArray:
+        """The type of the dense array."""
+        return ShapedArray(self.shape, self.dtype)
+
+    def __len__(self) -> int:
+        return self.shape[0]
+
+    def __repr__(self) -> str:
+        name, shape = type(self).__name__, ", ".join(map(str, self.shape))
+        try:
+            nse, dtype = self.nse, self.dtype
+        except (AttributeError, IndexError):  # of leaves that are no arrays
+            return f"{name}(<invalid>)"
+        extra = self._repr_extra()
+        return f"{name}({dtype}[{shape}], nse={nse}{extra})"
+
+    def _repr_extra(self) -> str:
+        return ""
+
+    # --- what each format gives ---
+    def todense(self) -> Any:
+        """The dense array."""
+        raise NotImplementedError(f"{type(self).__name__}.todense")
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Any:
+        """The array with its axes in another order."""
+        raise NotImplementedError(f"{type(self).__name__}.transpose")
+
+    def _with_data(self, data: Any) -> Any:
+        """The same places, with other elements."""
+        raise NotImplementedError(f"{type(self).__name__} of other data")
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """(arrays, what is static)."""
+        raise NotImplementedError(f"{type(self).__name__}.tree_flatten")
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: dict[str, Any], children: tuple[Any, ...]) -> Any:
+        """The array of its parts, which may be anything that trees hold."""
+        obj = object.__new__(cls)
+        obj._set_parts(children)
+        obj.__dict__.update(aux_data)
+        return obj
+
+    def _set_parts(self, children: tuple[Any, ...]) -> None:
+        raise NotImplementedError(f"{type(self).__name__} of parts")
+
+    # --- operators ---
+    @property
+    def T(self) -> Any:
+        """The array with its axes reversed."""
+        return self.transpose()
+
+    def block_until_ready(self) -> Any:
+        """The array, once its parts are computed."""
+        for leaf in self.tree_flatten()[0]:
+            leaf.block_until_ready()
+        return self
+
+    def astype(self, dtype: Any) -> Any:
+        """The array in another dtype."""
+        return self._with_data(self.data.astype(dtype))
+
+    def __neg__(self) -> Any:
+        return self._with_data(-self.data)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Any:
+        return self._with_data(jnp.abs(self.data))
+
+    def __mul__(self, other: Any) -> Any:
+        if jnp.ndim(other) == 0 and not isinstance(other, JAXSparse):
+            return self._with_data(self.data * other)
+        raise NotImplementedError(f"{type(self).__name__}.__mul__ of an array. Fix: use a BCOO.")
+
+    def __rmul__(self, other: Any) -> Any:
+        return self.__mul__(other)
+
+    def __truediv__(self, other: Any) -> Any:
+        if jnp.ndim(other) == 0 and not isinstance(other, JAXSparse):
+            return self._with_data(self.data / other)
+        raise NotImplementedError(f"{type(self).__name__}.__truediv__ of an array")
+
+    def __matmul__(self, other: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__}.__matmul__")
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return (self.T @ jnp.asarray(other).T).T
+
+    def __add__(self, other: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__}.__add__. Fix: use a BCOO.")
+
+    def __radd__(self, other: Any) -> Any:
+        return self.__add__(other)
+
+    def __sub__(self, other: Any) -> Any:
+        return self.__add__(-other)
+
+    def __rsub__(self, other: Any) -> Any:
+        return (-self).__add__(other)
+
+    def sum(self, axis: Any = None) -> Any:
+        """The sum of elements along axes."""
+        raise NotImplementedError(f"{type(self).__name__}.sum. Fix: use a BCOO.")
+
+
+def register(cls: type[Any]) -> Any:
+    """A class decorator: instances are pytrees."""
+    register_pytree_node(
+        cls,
+        lambda x: (x.tree_flatten()[0], tuple(sorted(x.tree_flatten()[1].items()))),
+        lambda aux, children: cls.tree_unflatten(dict(aux), tuple(children)),
+    )
+    return cls
+
+
+def nonzero_size(mask: Any) -> int:
+    """How many elements of a concrete mask are set."""
+    return int(mask.sum())

@@ -1,0 +1,260 @@
+"""BCSR: matrices by rows, with batch and dense axes.
+
+`data` has the shape (*batch, nse, *dense), `indices` (*batch, nse), the columns, and `indptr`
+(*batch, rows + 1): the elements of row k are those from indptr[k] to indptr[k + 1].
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ... import numpy as jnp
+from .base import JAXSparse, register
+from .bcoo import (
+    BCOO,
+    _batched,
+    _full,
+    _make,
+    bcoo_broadcast_in_dim,
+    bcoo_concatenate,
+    bcoo_dot_general,
+    bcoo_fromdense,
+    bcoo_sort_indices,
+    bcoo_sum_duplicates,
+    matmul,
+)
+from .coo import _csr_rows
+
+
+@register
+class BCSR(JAXSparse):
+    """A sparse matrix (batch) by rows: (data, indices, indptr).
+
+    >>> BCSR.fromdense(jnp.eye(3)) @ jnp.ones(3)
+    Array([1., 1., 1.], dtype=float32)
+    """
+
+    indices: Any
+    indptr: Any
+    indices_sorted: bool
+    unique_indices: bool
+
+    def __init__(
+        self,
+        args: tuple[Any, Any, Any],
+        *,
+        shape: Sequence[int],
+        indices_sorted: bool = False,
+        unique_indices: bool = False,
+    ) -> None:
+        self.data, self.indices, self.indptr = map(jnp.asarray, args)
+        self.indices_sorted, self.unique_indices = bool(indices_sorted), bool(unique_indices)
+        super().__init__(args, shape=shape)
+        n = self.n_batch
+        rows = self.shape[n] if len(self.shape) > n + 1 else -1
+        fits = self.indptr.ndim == n + 1 and self.indptr.shape[-1] == rows + 1
+        if not fits or self.n_dense < 0 or n + 2 + self.n_dense != len(self.shape):
+            raise ValueError(
+                f"BCSR: data of shape {self.data.shape}, indices of shape {self.indices.shape} and "
+                f"indptr of shape {self.indptr.shape} do not make an array of shape {self.shape}"
+            )
+
+    n_sparse = 2
+
+    @property
+    def n_batch(self) -> int:
+        """How many axes are batch axes."""
+        return int(self.indices.ndim) - 1
+
+    @property
+    def n_dense(self) -> int:
+        """How many axes each stored element has."""
+        return int(self.data.ndim) - 1 - self.n_batch
+
+    @property
+    def nse(self) -> int:  # type: ignore[override]
+        """How many elements are stored (of each batch)."""
+        return int(self.indices.shape[-1])
+
+    def _set_parts(self, children: tuple[Any, ...]) -> None:
+        self.data, self.indices, self.indptr = children
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        static = {
+            "shape": self.shape,
+            "indices_sorted": self.indices_sorted,
+            "unique_indices": self.unique_indices,
+        }
+        return (self.data, self.indices, self.indptr), static
+
+    def _repr_extra(self) -> str:
+        parts = [f"{n}={getattr(self, n)}" for n in ("n_batch", "n_dense") if getattr(self, n)]
+        return "".join(f", {p}" for p in parts)
+
+    def _with_data(self, data: Any) -> BCSR:
+        _, static = self.tree_flatten()
+        return type(self).tree_unflatten(static, (data, self.indices, self.indptr))  # type: ignore[no-any-return]
+
+    @classmethod
+    def fromdense(
+        cls,
+        mat: Any,
+        *,
+        nse: int | None = None,
+        index_dtype: Any = np.int32,
+        n_dense: int = 0,
+        n_batch: int = 0,
+    ) -> BCSR:
+        """The elements of a dense array that are not zero; `nse` of them (needed under jit)."""
+        return bcsr_fromdense(
+            mat, nse=nse, index_dtype=index_dtype, n_dense=n_dense, n_batch=n_batch
+        )
+
+    @classmethod
+    def from_bcoo(cls, arr: BCOO) -> BCSR:
+        """The array by rows, its elements sorted."""
+        if arr.n_sparse != 2:
+            raise NotImplementedError(f"BCSR.from_bcoo requires n_sparse=2; got {arr.n_sparse}")
+        arr = arr if arr.indices_sorted else bcoo_sort_indices(arr)
+        data, indices = _full(arr)
+        rows = arr.shape[arr.n_batch]
+
+        def pointers(i: Any) -> Any:
+            counts = jnp.zeros(rows, i.dtype).at[i[:, 0]].add(1, mode="drop")
+            return jnp.concatenate([jnp.zeros(1, i.dtype), jnp.cumsum(counts, dtype=i.dtype)])
+
+        indptr = _batched(pointers, arr.n_batch)(indices)
+        return cls(
+            (data, indices[..., 1], indptr),
+            shape=arr.shape,
+            indices_sorted=True,
+            unique_indices=arr.unique_indices,
+        )
+
+    @classmethod
+    def from_scipy_sparse(
+        cls, mat: Any, *, index_dtype: Any = None, n_dense: int = 0, n_batch: int = 0
+    ) -> BCSR:
+        """The array of a SciPy sparse matrix."""
+        if n_dense or n_batch:
+            raise NotImplementedError("BCSR from scipy.sparse has neither batch nor dense axes")
+        mat = mat.tocsr()
+        dtype = index_dtype or np.int32
+        parts = (mat.data, mat.indices.astype(dtype), mat.indptr.astype(dtype))
+        return cls(parts, shape=mat.shape)
+
+    @classmethod
+    def _empty(cls, shape: Any, *, dtype: Any = None, **options: Any) -> BCSR:
+        return cls.from_bcoo(BCOO._empty(shape, dtype=dtype, **options))
+
+    @classmethod
+    def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, **options: Any) -> BCSR:
+        return cls.from_bcoo(BCOO._eye(N, M, k, dtype=dtype, **options))
+
+    def to_bcoo(self) -> BCOO:
+        """The array as a list of coordinates."""
+        nse = self.nse
+        rows = _batched(lambda p: _csr_rows(p, nse), self.n_batch)(self.indptr)
+        indices = jnp.stack([rows.astype(self.indices.dtype), self.indices], -1)
+        out = _make(self.data, indices, self.shape)
+        out.indices_sorted, out.unique_indices = self.indices_sorted, self.unique_indices
+        return out
+
+    def todense(self) -> Any:
+        return bcsr_todense(self)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> Any:
+        raise NotImplementedError("Transpose of BCSR. Fix: m.to_bcoo().T.")
+
+    def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
+        """The array with each place stored once, in order."""
+        return BCSR.from_bcoo(bcoo_sum_duplicates(self.to_bcoo(), nse, remove_zeros=remove_zeros))
+
+    def __mul__(self, other: Any) -> Any:
+        return BCSR.from_bcoo(self.to_bcoo() * other) if jnp.ndim(other) else super().__mul__(other)
+
+    def __matmul__(self, other: Any) -> Any:
+        if isinstance(other, JAXSparse):
+            raise NotImplementedError("product of a BCSR and a sparse array. Fix: m.to_bcoo() @ n.")
+        return matmul(self.to_bcoo(), other)
+
+    def __rmatmul__(self, other: Any) -> Any:
+        return matmul(other, self.to_bcoo())
+
+
+def bcsr_fromdense(
+    mat: Any,
+    *,
+    nse: int | None = None,
+    n_batch: int = 0,
+    n_dense: int = 0,
+    index_dtype: Any = jnp.int32,
+) -> BCSR:
+    """The BCSR form of a dense array; `nse` (needed under jit): how many elements to store."""
+    mat = jnp.asarray(mat)
+    if mat.ndim - n_batch - n_dense != 2:
+        raise ValueError(
+            f"bcsr_fromdense: an array of {mat.ndim} axes with {n_batch} batch and {n_dense} dense "
+            "ones does not have 2 sparse ones"
+        )
+    return BCSR.from_bcoo(
+        bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
+    )
+
+
+def bcsr_todense(mat: BCSR) -> Any:
+    """The dense array."""
+    return mat.to_bcoo().todense()
+
+
+def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
+    """The elements of a dense matrix at the places of a BCSR."""
+    indices, indptr, mat = map(jnp.asarray, (indices, indptr, mat))
+    nse = indices.shape[-1]
+
+    def one(i: Any, p: Any, m: Any) -> Any:
+        return m.at[_csr_rows(p, nse), i].get(mode="fill", fill_value=0)
+
+    return _batched(one, indices.ndim - 1)(indices, indptr, mat)
+
+
+def bcsr_dot_general(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    precision: None = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """`lax.dot_general` of a BCSR with a dense array."""
+    lhs, rhs = (x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs))
+    return bcoo_dot_general(
+        lhs,
+        rhs,
+        dimension_numbers=dimension_numbers,
+        preferred_element_type=preferred_element_type,
+    )
+
+
+def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
+    """Each place stored once, in order."""
+    return mat.sum_duplicates(nse)
+
+
+def bcsr_broadcast_in_dim(
+    mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
+) -> BCSR:
+    """The array repeated along new axes and axes of size 1."""
+    out = bcoo_broadcast_in_dim(
+        mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions
+    )
+    return BCSR.from_bcoo(out.update_layout(n_batch=len(shape) - 2, on_inefficient="warn"))
+
+
+def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
+    """Matrices joined along an axis."""
+    return BCSR.from_bcoo(bcoo_concatenate([x.to_bcoo() for x in operands], dimension=dimension))

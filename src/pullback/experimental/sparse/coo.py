@@ -1,0 +1,295 @@
+"""COO and CSR and CSC: matrices as lists of elements with their rows and columns.
+
+Products with vectors and matrices read each stored element once: a gather of the operand and a
+sum into the rows, compiled as one loop.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import numpy as jnp
+from ...api.jit import jit
+from .base import JAXSparse, nonzero_size, register
+
+
+def _matmul(data: Any, row: Any, col: Any, dense: Any, shape: Any, transpose: bool) -> Any:
+    """sum over elements of data * dense[col], into row; `dense` is a vector or a matrix. Elements
+    whose place is outside the matrix count as none.
+    """
+    out_at, read_at = (col, row) if transpose else (row, col)
+    n = shape[1] if transpose else shape[0]
+    terms = dense.at[read_at].get(mode="fill", fill_value=0)
+    dtype = jnp.result_type(data, dense)
+    terms = terms.astype(dtype) * (data[:, None] if dense.ndim == 2 else data).astype(dtype)
+    return jnp.zeros((n, *dense.shape[1:]), dtype).at[out_at].add(terms, mode="drop")
+
+
+_coo_matmul = jit(_matmul, static_argnums=(4, 5))
+
+
+def _csr_rows(indptr: Any, nse: int) -> Any:
+    """The row of each element: how many rows end at or before it. Padding is in no row."""
+    if not nse:
+        return jnp.zeros(0, indptr.dtype)
+    ends = jnp.zeros(nse, indptr.dtype).at[indptr[1:]].add(1, mode="drop")
+    return jnp.cumsum(ends, dtype=indptr.dtype)
+
+
+@jit
+def _dense(data: Any, row: Any, col: Any, zeros: Any) -> Any:
+    return zeros.at[row, col].add(data, mode="drop")
+
+
+def _check_operand(name: str, mat: Any, dense: Any, transpose: bool, ndim: int) -> Any:
+    dense = jnp.asarray(dense)
+    need = mat.shape[0] if transpose else mat.shape[1]
+    if dense.ndim != ndim or dense.shape[0] != need:
+        raise TypeError(
+            f"{name}: a matrix of shape {mat.shape}{', transposed,' if transpose else ''} needs an "
+            f"operand of {ndim} axes, the first of size {need}; got shape {dense.shape}"
+        )
+    return dense
+
+
+def _times(matrix: Any, other: Any, matvec: Any, matmat: Any) -> Any:
+    if isinstance(other, JAXSparse):
+        raise NotImplementedError("matmul between two sparse objects. Fix: use BCOO matrices.")
+    other = jnp.asarray(other)
+    if other.ndim == 1:
+        return matvec(matrix, other)
+    if other.ndim == 2:
+        return matmat(matrix, other)
+    raise NotImplementedError(f"matmul with object of shape {other.shape}")
+
+
+# --- COO ---
+@register
+class COO(JAXSparse):
+    """A matrix as (data, row, col), each of one axis.
+
+    >>> COO((jnp.ones(2), jnp.array([0, 1]), jnp.array([1, 0])), shape=(2, 2)) @ jnp.arange(2.)
+    Array([1., 0.], dtype=float32)
+    """
+
+    row: Any
+    col: Any
+
+    def __init__(
+        self,
+        args: tuple[Any, Any, Any],
+        *,
+        shape: Sequence[int],
+        rows_sorted: bool = False,
+        cols_sorted: bool = False,
+    ) -> None:
+        self._set_parts(tuple(map(jnp.asarray, args)))
+        self._rows_sorted, self._cols_sorted = bool(rows_sorted), bool(cols_sorted)
+        super().__init__(args, shape=shape)
+
+    @property
+    def nse(self) -> int:  # type: ignore[override]
+        """How many elements are stored."""
+        return int(self.data.size)
+
+    def _set_parts(self, children: tuple[Any, ...]) -> None:
+        self.data, self.row, self.col = children
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        static = {
+            "shape": self.shape,
+            "_rows_sorted": self._rows_sorted,
+            "_cols_sorted": self._cols_sorted,
+        }
+        return (self.data, self.row, self.col), static
+
+    def _with_data(self, data: Any) -> COO:
+        children, static = self.tree_flatten()
+        return type(self).tree_unflatten(static, (data, *children[1:]))  # type: ignore[no-any-return]
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> COO:
+        """The elements of a dense matrix that are not zero; `nse` of them."""
+        return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+    @classmethod
+    def _empty(cls, shape: Any, *, dtype: Any = None, index_dtype: Any = "int32") -> COO:
+        _two_axes("COO", shape)
+        none = jnp.empty(0, index_dtype)
+        return cls(
+            (jnp.empty(0, dtype), none, none), shape=shape, rows_sorted=True, cols_sorted=True
+        )
+
+    @classmethod
+    def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32") -> COO:
+        n = max(0, min(N + min(k, 0), M - max(k, 0)))
+        places = jnp.arange(n, dtype=index_dtype)
+        args = (jnp.ones(n, dtype), places - min(k, 0), places + max(k, 0))
+        return cls(args, shape=(N, M), rows_sorted=True, cols_sorted=True)
+
+    def todense(self) -> Any:
+        return coo_todense(self)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> COO:
+        if axes is not None and tuple(axes) != (1, 0):
+            raise NotImplementedError(f"COO.transpose of axes {axes}")
+        return COO(
+            (self.data, self.col, self.row),
+            shape=self.shape[::-1],
+            rows_sorted=self._cols_sorted,
+            cols_sorted=self._rows_sorted,
+        )
+
+    def __matmul__(self, other: Any) -> Any:
+        return _times(self, other, coo_matvec, coo_matmat)
+
+
+def _two_axes(name: str, shape: Any) -> None:
+    if len(shape) != 2:
+        raise ValueError(f"{name} must have ndim=2; got shape={tuple(shape)}")
+
+
+def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> COO:
+    """The COO form of a dense matrix. `nse` (needed under jit): how many elements to store."""
+    mat = jnp.asarray(mat)
+    _two_axes("COO", mat.shape)
+    nse = nonzero_size(mat != 0) if nse is None else nse
+    row, col = jnp.nonzero(mat, size=nse, fill_value=mat.shape)
+    data = mat.at[row, col].get(mode="fill", fill_value=0)
+    args = (data, row.astype(index_dtype), col.astype(index_dtype))
+    return COO(args, shape=mat.shape, rows_sorted=True)
+
+
+def coo_todense(mat: COO) -> Any:
+    """The dense matrix; elements at one place are added."""
+    return _dense(mat.data, mat.row, mat.col, jnp.zeros(mat.shape, mat.dtype))
+
+
+def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
+    """mat @ v, or mat.T @ v."""
+    v = _check_operand("coo_matvec", mat, v, transpose, 1)
+    return _coo_matmul(mat.data, mat.row, mat.col, v, mat.shape, transpose)
+
+
+def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
+    """mat @ B, or mat.T @ B."""
+    B = _check_operand("coo_matmat", mat, B, transpose, 2)
+    return _coo_matmul(mat.data, mat.row, mat.col, B, mat.shape, transpose)
+
+
+# --- CSR and CSC ---
+class _Compressed(JAXSparse):
+    """(data, indices, indptr): the elements of row (column) k are those from indptr[k] to
+    indptr[k + 1].
+    """
+
+    indices: Any
+    indptr: Any
+
+    def __init__(self, args: tuple[Any, Any, Any], *, shape: Sequence[int]) -> None:
+        self._set_parts(tuple(map(jnp.asarray, args)))
+        super().__init__(args, shape=shape)
+
+    @property
+    def nse(self) -> int:  # type: ignore[override]
+        """How many elements are stored."""
+        return int(self.data.size)
+
+    def _set_parts(self, children: tuple[Any, ...]) -> None:
+        self.data, self.indices, self.indptr = children
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        return (self.data, self.indices, self.indptr), {"shape": self.shape}
+
+    def _with_data(self, data: Any) -> Any:
+        return type(self).tree_unflatten({"shape": self.shape}, (data, self.indices, self.indptr))
+
+    @classmethod
+    def _empty(cls, shape: Any, *, dtype: Any = None, index_dtype: Any = "int32") -> Any:
+        _two_axes(cls.__name__, shape)
+        lines = shape[0] if cls.__name__ == "CSR" else shape[1]
+        none = jnp.empty(0, index_dtype)
+        return cls((jnp.empty(0, dtype), none, jnp.zeros(lines + 1, index_dtype)), shape=shape)
+
+    @classmethod
+    def _eye(cls, N: int, M: int, k: int, *, dtype: Any = None, index_dtype: Any = "int32") -> Any:
+        return cls.fromdense(  # type: ignore[attr-defined]
+            jnp.eye(N, M, k, dtype=dtype), index_dtype=index_dtype
+        )
+
+
+@register
+class CSR(_Compressed):
+    """A matrix by rows: (data, indices of columns, indptr of rows)."""
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> CSR:
+        """The elements of a dense matrix that are not zero; `nse` of them."""
+        return csr_fromdense(mat, nse=nse, index_dtype=index_dtype)
+
+    def todense(self) -> Any:
+        return csr_todense(self)
+
+    def transpose(self, axes: Sequence[int] | None = None) -> CSC:
+        if axes is not None and tuple(axes) != (1, 0):
+            raise NotImplementedError(f"CSR.transpose of axes {axes}")
+        return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
+
+    def __matmul__(self, other: Any) -> Any:
+        return _times(self, other, csr_matvec, csr_matmat)
+
+
+@register
+class CSC(_Compressed):
+    """A matrix by columns: (data, indices of rows, indptr of columns)."""
+
+    @classmethod
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> CSC:
+        """The elements of a dense matrix that are not zero; `nse` of them."""
+        return csr_fromdense(jnp.asarray(mat).T, nse=nse, index_dtype=index_dtype).T  # type: ignore[no-any-return]
+
+    def todense(self) -> Any:
+        return csr_todense(self.T).T
+
+    def transpose(self, axes: Sequence[int] | None = None) -> CSR:
+        if axes is not None and tuple(axes) != (1, 0):
+            raise NotImplementedError(f"CSC.transpose of axes {axes}")
+        return CSR((self.data, self.indices, self.indptr), shape=self.shape[::-1])
+
+    def __matmul__(self, other: Any) -> Any:
+        rows = self.T
+        return _times(
+            self,
+            other,
+            lambda _, v: csr_matvec(rows, v, transpose=True),
+            lambda _, B: csr_matmat(rows, B, transpose=True),
+        )
+
+
+def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> CSR:
+    """The CSR form of a dense matrix. `nse` (needed under jit): how many elements to store."""
+    coo = coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
+    counts = jnp.zeros(coo.shape[0], index_dtype).at[coo.row].add(1, mode="drop")
+    indptr = jnp.concatenate([jnp.zeros(1, index_dtype), jnp.cumsum(counts, dtype=index_dtype)])
+    return CSR((coo.data, coo.col, indptr), shape=coo.shape)
+
+
+def csr_todense(mat: CSR) -> Any:
+    """The dense matrix; elements at one place are added."""
+    rows = _csr_rows(mat.indptr, mat.nse)
+    return _dense(mat.data, rows, mat.indices, jnp.zeros(mat.shape, mat.dtype))
+
+
+def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
+    """mat @ v, or mat.T @ v."""
+    v = _check_operand("csr_matvec", mat, v, transpose, 1)
+    rows = _csr_rows(mat.indptr, mat.nse)
+    return _coo_matmul(mat.data, rows, mat.indices, v, mat.shape, transpose)
+
+
+def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
+    """mat @ B, or mat.T @ B."""
+    B = _check_operand("csr_matmat", mat, B, transpose, 2)
+    rows = _csr_rows(mat.indptr, mat.nse)
+    return _coo_matmul(mat.data, rows, mat.indices, B, mat.shape, transpose)
