@@ -51,17 +51,16 @@ class _Refused(Exception):
 
 def _policy(fun: Callable[..., Any], name: str) -> Policy:
     """Which arguments' numbers are operands."""
-    try:
-        parameters = list(inspect.signature(fun).parameters.values())
-    except (TypeError, ValueError):
-        parameters = []
-    names = OPERANDS if name not in NUMBERS_ARE_STATIC else frozenset()
+    code = getattr(fun, "__code__", None)  # `inspect.signature` would cost the import 20 ms
+    if code is None or name in NUMBERS_ARE_STATIC:
+        return Policy(-1, (), True)
+    positional = code.co_varnames[: code.co_argcount]
     statics = -1
-    for k, p in enumerate(parameters[:62]):
-        if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) and p.name in names:
+    for k, p in enumerate(positional[:62]):
+        if p in OPERANDS:
             statics &= ~(1 << k)
-    operands = tuple(p.name for p in parameters if p.name in names)
-    return Policy(statics, operands, True)
+    parameters = (*positional, *code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount])
+    return Policy(statics, tuple([p for p in parameters if p in OPERANDS]), True)
 
 
 class EagerFunction:
