@@ -4,6 +4,9 @@ kernels, transforms of every length; none of it runs Python, in loops neither.""
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -150,6 +153,28 @@ def test_routines_without_the_wheels_library(monkeypatch: Any) -> None:
     assert libraries.call("dpotrf", "csps", [letter, size, a, size]) == [0]
     assert a.tolist() == [[2.0, 2.0], [1.0, 2.0]]
     assert ctypes.sizeof(ctypes.c_void_p) == 8
+
+
+WARM = """
+import numpy as np
+import pullback as pb
+def f(x):
+    w, v = pb.numpy.linalg.eigh(x @ x.T)
+    q, r = pb.numpy.linalg.qr(x + v)
+    return pb.numpy.linalg.svd(q * w + r, compute_uv=False).sum()
+print(float(pb.jit(f)(np.sin(np.arange(900.0)).reshape(30, 30))))
+"""
+
+
+def test_warm_start(tmp_path: Any) -> None:
+    """Code from disk finds the routines it calls."""
+    env = {**os.environ, "PULLBACK_CACHE_DIR": str(tmp_path)}
+    runs = [
+        subprocess.run([sys.executable, "-c", WARM], env=env, capture_output=True, text=True)
+        for _ in range(2)
+    ]
+    assert [r.returncode for r in runs] == [0, 0], runs[1].stderr
+    assert runs[0].stdout == runs[1].stdout
 
 
 def test_stacks_of_nothing() -> None:

@@ -188,6 +188,14 @@ def tiles_of(kernel: Kernel) -> set[str]:
     return {s.name for s in walk(kernel.body) if isinstance(s, Call) and is_tile(s.name)}
 
 
+def needs_of(kernel: Kernel) -> set[str]:
+    """The tile functions and the routines of LAPACK and BLAS that a kernel calls."""
+    if "=call " not in canonical_text(kernel):
+        return set()
+    names = {s.name for s in walk(kernel.body) if isinstance(s, Call)}
+    return {n for n in names if is_tile(n) or libraries.is_routine(n)}
+
+
 Entry = tuple[DiskCache, str, loader.Image]
 
 
@@ -249,10 +257,11 @@ def _entered(
 
 
 def recalled_kernel(
-    key: str, name: str, tiles: Sequence[str], again: Callable[[], Kernel], quick: bool
+    key: str, name: str, needs: Sequence[str], again: Callable[[], Kernel], quick: bool
 ) -> tuple[CompiledKernel, str] | None:
     """The code of a kernel by its key, and whether this process or the disk had it; None if
-    neither has any that does. `again` makes the kernel, should better code be wanted."""
+    neither has any that does. `needs` are the tiles and routines it calls; `again` makes the
+    kernel, should better code be wanted."""
     target = host_target()
     with _lock:
         found = _live.get(key)
@@ -269,8 +278,11 @@ def recalled_kernel(
         found, origin = _entered(name, (again, target), key, image, code), "disk"
     elif not quick:
         found.improved()
-    for tile in tiles:
-        provide_tile(tile, target, quick)
+    for needed in needs:
+        if libraries.is_routine(needed):
+            provide(needed, libraries.address(needed))
+        else:
+            provide_tile(needed, target, quick)
     return found, origin
 
 

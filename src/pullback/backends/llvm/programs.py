@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
 from pullback.backends.llvm.cache import disk_cache, kernel_key
-from pullback.backends.llvm.compiler import CompiledKernel, recalled_kernel, tiles_of
+from pullback.backends.llvm.compiler import CompiledKernel, needs_of, recalled_kernel
 from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.target import host_target
 from pullback.compile_log import KernelEntry
@@ -105,7 +105,7 @@ def remember(
         steps.append((number, *fields))
     slots = [(s.number, s.role, s.dtype, s.shape, s.bytes) for s in program.slots]
     made = [
-        (k.key, k.name, sorted(tiles_of(b))) for k, b in zip(kernels, program.kernels, strict=True)
+        (k.key, k.name, sorted(needs_of(b))) for k, b in zip(kernels, program.kernels, strict=True)
     ]
     consts = [(slot, where[id(v)]) for slot, v in program.consts]
     data = (
@@ -141,12 +141,12 @@ def recall(
         return lowered[0]
 
     kernels, origins = [], []
-    for number, (kernel_name, name, tiles) in enumerate(made):
+    for number, (kernel_name, name, needs) in enumerate(made):
 
         def kernel_again(number: int = number) -> Kernel:
             return program_again().kernels[number]
 
-        found = recalled_kernel(kernel_name, name, tiles, kernel_again, work <= quick_work)
+        found = recalled_kernel(kernel_name, name, needs, kernel_again, work <= quick_work)
         if found is None:
             return None
         kernels.append(found[0])
