@@ -31,7 +31,7 @@ except ImportError:
 
 __all__ = ["ABI_VERSION", "DiskCache", "disk_cache", "kernel_key"]
 
-ABI_VERSION = 1  # of docs/contract.md and of the entries' layout
+ABI_VERSION = 2  # of docs/contract.md and of the entries' layout
 _MAGIC = b"PBKIMG03"
 _SUFFIX = ".kernel"
 _TOUCH_AFTER = 3600.0
