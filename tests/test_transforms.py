@@ -503,3 +503,13 @@ def test_integer_results_take_any_cotangent_of_their_shape() -> None:
             assert np.asarray(x).tolist() == [2.0] * 3
         with pytest.raises(ValueError, match="unexpected JAX type"):
             back((np_.ones(3), np_.arange(4)))
+
+
+def test_backward_rules_get_arrays() -> None:
+    @P.custom_vjp
+    def f(x: Any) -> Any:
+        return x * 2.0
+
+    f.defvjp(lambda x: (f(x), 3.0), lambda res, ct: (ct.reshape(()) * res.astype("float32"),))
+    assert float(P.grad(f)(1.5)) == 3.0
+    assert float(P.jit(P.grad(f))(1.5)) == 3.0
