@@ -59,8 +59,8 @@ def split_loop(
 def _slots(carry: Sequence[Any]) -> int:
     """How many carries the tape may hold; an even number."""
     size = sum(math.prod(typeof(x).shape) * max(typeof(x).dtype.itemsize, 1) for x in carry)
-    limit = config.while_tape_bytes.get() // (2 * max(size, 1))
-    return max(LEAST, min(MOST, limit)) // 2 * 2
+    limit = int(config.while_tape_bytes.get()) // (2 * max(size, 1))
+    return int(max(LEAST, min(MOST, limit))) // 2 * 2
 
 
 def _read(tape: Sequence[Any], k: Any) -> list[Any]:

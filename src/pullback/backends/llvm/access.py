@@ -343,8 +343,8 @@ def store(
         return
     if isinstance(at, Lin) and at.n > 1 and at.stride.c == -1:
         turned = None if mask is None else _turned(b, b.splat(mask, at.n), at)
-        values = _turned(b, b.splat(raw, at.n), at)
-        _store_contiguous(b, t, size, base, _from_below(at), values, turned)
+        downwards = _turned(b, b.splat(raw, at.n), at)
+        _store_contiguous(b, t, size, base, _from_below(at), downwards, turned)
         return
     if mask is None and isinstance(at, Lin) and at.n > 1 and at.stride.c == 2:
         _store_alternate(b, t, size, base, at, raw)
