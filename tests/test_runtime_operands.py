@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pullback import grad, jit, tree_util, vmap
+from pullback import device_put, enable_x64, grad, jit, tree_util, vmap
 from pullback import numpy as jnp
 from pullback.runtime import memory, stub
 from pullback.runtime.native import Native
@@ -281,3 +281,23 @@ def test_operands_that_threads_change() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+def test_other_byte_orders() -> None:
+    """Arrays in the other order of bytes become arrays in the machine's."""
+    big = np.arange(3, dtype=">f4")
+    for x in (device_put(big), jit(lambda x: x * 1)(big), jnp.ones(3) * big, jnp.asarray(big)):
+        assert x.dtype == np.float32
+        np.testing.assert_array_equal(x, [0, 1, 2])
+
+
+def test_many_arrays_are_put() -> None:
+    """Trees of NumPy's arrays, numbers and arrays of ours; types follow the flags."""
+    x = jnp.ones(3)
+    for _ in range(2):
+        out = device_put([np.arange(2.0), {"a": x, "b": 2}, np.float64(1)])
+        assert out[1]["a"] is x and out[0].dtype == np.float32 and out[1]["b"].weak_type
+        with enable_x64(True):
+            assert device_put([np.arange(2.0)])[0].dtype == np.float64
+    with pytest.raises(TypeError, match="not a valid JAX"):
+        device_put([np.array(["a"])])

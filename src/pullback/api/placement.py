@@ -12,6 +12,7 @@ from .. import tree
 from ..core.avals import typeof
 from ..core.primitive import Primitive
 from ..core.trace import Tracer
+from ..runtime.array import ArrayImpl
 from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
 from ..runtime.layouts import Format
@@ -59,6 +60,8 @@ def _sharding(device: Any) -> Sharding | None:
 
 
 def _put(leaf: Any, device: Any, src: Any) -> Any:
+    if device is None and type(leaf) in (np.ndarray, ArrayImpl):
+        return to_array(leaf)
     sharding = _sharding(device)
     if isinstance(leaf, Tracer):
         (out,) = device_put_p.bind(leaf, devices=(device,), srcs=(src,), copy_semantics=(0,))
@@ -91,7 +94,11 @@ def device_put(
     Raises TypeError for a leaf that is not an array or a number, ValueError for a `device` that is
     none or a shape that its sharding cannot divide.
     """
+    if device is None and type(x) in (np.ndarray, ArrayImpl):
+        return _put(x, None, src)
     leaves, structure = tree.flatten(x)
+    if device is None:
+        return tree.unflatten(structure, [_put(leaf, None, src) for leaf in leaves])
     targets = tree.flatten_axes("device_put device", structure, device)
     return tree.unflatten(
         structure, [_put(leaf, to, src) for leaf, to in zip(leaves, targets, strict=True)]

@@ -262,7 +262,22 @@ def register_typeof(cls: type, rule: Callable[[Any], AbstractValue]) -> None:
     _TYPEOF[cls] = rule
 
 
+_numpy_avals: dict[tuple[Any, ...], ShapedArray] = {}
+_MOST_NUMPY_AVALS = 4096
+
+
 def _numpy_aval(x: Any) -> ShapedArray:
+    key = (x.shape, x.dtype, config.enable_x64.get())
+    found = _numpy_avals.get(key)
+    if found is None:
+        found = _checked_numpy_aval(x)
+        if len(_numpy_avals) >= _MOST_NUMPY_AVALS:
+            _numpy_avals.clear()
+        _numpy_avals[key] = found
+    return found
+
+
+def _checked_numpy_aval(x: Any) -> ShapedArray:
     d = x.dtype
     if d.kind in "OSUMm" or (
         d.kind == "V" and d != dtypes.float0 and d.name not in dtypes._BY_NAME
@@ -271,6 +286,8 @@ def _numpy_aval(x: Any) -> ShapedArray:
             f"Value {x!r} with dtype {d} is not a valid JAX array type. Only arrays of numeric "
             "types are supported by JAX. Fix: convert it to numbers, x.astype(float)."
         )
+    if not d.isnative:  # arrays of ours are in the machine's order of bytes
+        d = d.newbyteorder("=")
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(d))
 
 

@@ -111,6 +111,9 @@ def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
     if type(aval) is _ShapedArray:
         aval = _intern(aval)
     dtype = aval.dtype
+    if not dtype.isnative:  # our arrays are in the machine's order of bytes
+        dtype = dtype.newbyteorder("=")
+        aval = _intern(_ShapedArray(aval.shape, dtype, aval.weak_type))
     if x.dtype is not dtype and x.dtype != dtype:
         x, copy = x.astype(dtype), False
     if x.shape != aval.shape:
