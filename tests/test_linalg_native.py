@@ -116,6 +116,8 @@ OPERATIONS: dict[str, Callable[..., Any]] = {
     "tridiagonal": LINALG.tridiagonal,
     "solve": lambda a: pb.numpy.linalg.solve(a, a[..., 0]) if a.ndim == 2 else a,
     "symmetric_product": lambda a: LINALG.symmetric_product(a, a, alpha=2.0, beta=1.0),
+    "tridiagonal_solve": lambda a: LINALG.tridiagonal_solve(a[0], a[1] + 9, a[2], a),
+    "cholesky_update": lambda a: LINALG.cholesky_update(pb.numpy.triu(a) + 9, a[0]),
     "fft": pb.numpy.fft.fft,
 }
 

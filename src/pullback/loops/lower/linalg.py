@@ -10,6 +10,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.libraries import routine
+from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower import small
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read
@@ -261,6 +262,69 @@ def _permutation(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         _order(b, op.outs[0], where, k, lambda i: read(x, b, (*where, i)))
 
     return _stack_op(g, "permutation", ins, outs, batch, 4.0 * k, one, ["buffer"])[0]
+
+
+@rule("cholesky_update")
+def _cholesky_update(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    if not _fits(ins):
+        return NotImplemented
+    x, v = ins
+    *batch, n, _ = x.shape
+
+    def one(b: Builder, op: Opaque, where: Where) -> None:
+        # Plane rotations turn [R; w^T] into [S; 0], row by row.
+        r, w = columns_in(b, x, where, n, n), scratch(b, x.dtype, n)
+        each(b, n, "vector", lambda j: w.put(b, j, 0, read(v, b, (*where, j))))
+
+        def let(op: str, *args: Atom) -> Atom:
+            return b.let(op, args, x.dtype)
+
+        unit, zero = Const(1.0, x.dtype), Const(0.0, x.dtype)
+
+        def row(k: Index) -> None:
+            top, below = r.get(b, k, k), w.get(b, k)
+            size = cm.modulus(b, (top, below))
+            none = b.let("eq", (size, zero), "bool")
+            safe = b.select(none, unit, size)
+            c, s = b.select(none, unit, let("div", top, safe)), let("div", below, safe)
+
+            def turn(j: Index) -> None:
+                up, low = r.get(b, k, j), w.get(b, j)
+                r.put(b, k, j, let("add", let("mul", c, up), let("mul", s, low)))
+                w.put(b, j, 0, let("sub", let("mul", c, low), let("mul", s, up)))
+
+            each(b, n, "vector", turn)
+
+        each(b, n, "seq", row)
+        rows_out(b, op.outs[0], where, r.entries(b))
+
+    return _stack_op(g, "cholesky_update", ins, outs, batch, 6.0 * n * n, one)[0]
+
+
+@rule("tridiagonal_solve")
+def _tridiagonal_solve(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    if not _fits(ins, 1) or params["perturb_singular"]:
+        return NotImplemented
+    *diagonals, y = ins
+    *batch, n, columns = y.shape
+    name = routine(y.dtype, "gtsv")
+
+    def one(b: Builder, op: Opaque, where: Where) -> None:
+        low, mid, up = (scratch(b, y.dtype, n) for _ in range(3))
+        lower, middle, upper = diagonals
+
+        def copy(i: Index) -> None:
+            before = b.to_index(b.atom(b.sub(i, 1)), 0, n - 1)
+            low.put(b, before, 0, read(lower, b, (*where, i)))
+            mid.put(b, i, 0, read(middle, b, (*where, i)))
+            up.put(b, i, 0, read(upper, b, (*where, i)))
+
+        each(b, n, "seq", copy)
+        x = columns_in(b, y, where, n, columns)
+        bad = _failed(b, run(b, name, "sspppps", [n, columns, low, mid, up, x, n]))
+        rows_out(b, op.outs[0], where, x.entries(b), bad)
+
+    return _stack_op(g, "tridiagonal_solve", ins, outs, batch, 8.0 * n * columns, one)[0]
 
 
 @rule("symmetric_product")
