@@ -22,6 +22,14 @@ SQUARE = RNG.normal(size=(1000, 1000)).astype(np.float32)
 PLACES = RNG.integers(0, 1000, size=200_000).astype(np.int32)
 UPDATES = LONG[:200_000]
 
+IMAGES = LONG[: 3 * 40 * 40 * 32].reshape(3, 40, 40, 32)
+WINDOW = LONG[: 9 * 32 * 64].reshape(3, 3, 32, 64)
+
+
+def convolved(x: Any, w: Any, lhs: str, rhs: str) -> Any:
+    return lax.conv_general_dilated(x, w, (1, 1), "SAME", dimension_numbers=(lhs, rhs, lhs))
+
+
 PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "sum": (lambda x: jnp.sum(x), (LONG,)),
     "sum, f16": (lambda x: jnp.sum(x), (LONG.astype(np.float16),)),
@@ -40,6 +48,17 @@ PROGRAMS: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {
     "matvec": (lambda x, y: x @ y, (SQUARE, LONG[:1000])),
     "vecmat": (lambda x, y: y @ x, (SQUARE, LONG[:1000])),
     "matmul": (lambda x: x[:300] @ x, (SQUARE,)),
+    "matmul, turned": (lambda x: x[:700].T @ x[300:, :90], (SQUARE,)),
+    "layer": (lambda x: jnp.tanh(x[:300] @ x.T + x[0]), (SQUARE,)),
+    "convolution": (lambda x, w: convolved(x, w, "NHWC", "HWIO"), (IMAGES, WINDOW)),
+    "convolution, features first": (
+        lambda x, w: convolved(x, w, "NCHW", "OIHW"),
+        (IMAGES.reshape(3, 32, 40, 40), WINDOW.reshape(64, 32, 3, 3)),
+    ),
+    "convolution, gradient": (
+        lambda x, w: pullback.grad(lambda w: convolved(x, w, "NHWC", "HWIO").sum())(w),
+        (IMAGES, WINDOW),
+    ),
     "scatter-add": (lambda p, u: jnp.zeros(1000).at[p].add(u), (PLACES, UPDATES)),
     "cumsum": (lambda x: jnp.cumsum(x), (LONG,)),
     "cumsum 0": (lambda x: jnp.cumsum(x, 0), (SQUARE,)),
