@@ -2,6 +2,8 @@
 functions and solvers.
 """
 
+import warnings
+
 import jax
 import jax.scipy.cluster.vq
 import jax.scipy.fft
@@ -301,3 +303,25 @@ def test_rotation(seq):
     angles = np.random.default_rng(0).normal(size=(5, 3)).astype("float32") * 0.5
     same(lambda t: t.Rotation.from_euler(seq, angles).as_matrix(), "scipy.spatial.transform", 1e-4)
     same(lambda t: t.Rotation.from_rotvec(angles).as_euler(seq), "scipy.spatial.transform", 1e-3)
+
+
+def test_legendre_functions() -> None:
+    """Values and derivatives, at the ends too."""
+    z = np.array([-1, -0.9, -0.3, 0, 0.2, 0.77, 1], np.float32)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        for n in (1, 4):
+            want = jax.scipy.special.lpmn(n, n, z)
+            for got, wanted in zip(pullback.scipy.special.lpmn(n, n, z), want, strict=True):
+                np.testing.assert_allclose(got, wanted, rtol=1e-4, atol=1e-3)
+            for normal in (True, False):
+                np.testing.assert_allclose(
+                    pullback.scipy.special.lpmn_values(n, n, z, normal),
+                    jax.scipy.special.lpmn_values(n, n, z, normal),
+                    rtol=1e-4,
+                    atol=1e-4,
+                )
+    with pytest.raises(ValueError, match="1D"):
+        pullback.scipy.special.lpmn(1, 1, 0.5)
+    with pytest.raises(NotImplementedError, match="m != n"):
+        pullback.scipy.special.lpmn_values(1, 2, z, True)

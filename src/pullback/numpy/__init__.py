@@ -1228,8 +1228,8 @@ __all__ = [
     not in (
         "annotations",
         *(
-            "array_methods creation cumulative einsum_ histograms index_functions indexing joining "
-            "manipulation nan_reductions operators "
+            "array_api_info array_methods creation cumulative einsum_ histograms index_functions "
+            "indexing joining manipulation nan_reductions operators "
             "padding polynomial products quantiles ranges reductions scalar_types scatter select_ "
             "sets "
             "signals sorting ufunc_api ufuncs "

@@ -63,6 +63,7 @@ from .integrals import (
     sici,
     wofz,
 )
+from .legendre import lpmn, lpmn_values
 
 __all__ = [
     "bernoulli",
@@ -103,6 +104,8 @@ __all__ = [
     "loggamma",
     "logit",
     "logsumexp",
+    "lpmn",
+    "lpmn_values",
     "multigammaln",
     "ndtr",
     "ndtri",

@@ -1,0 +1,97 @@
+"""Associated Legendre functions of the first kind, by their recurrences in the degree."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from ... import numpy as jnp
+from ...api.derivatives import jvp
+from ...numpy.util import promote_args_inexact
+
+
+def _check(name: str, m: int, n: int, z: Any) -> Any:
+    z = jnp.asarray(z)
+    if z.ndim != 1:
+        raise ValueError(f"{name}: z must be a 1D array, got shape {z.shape}.")
+    if m != n:
+        raise NotImplementedError(
+            f"{name}: computations for m != n are not supported, got {m}, {n}."
+        )
+    (z,) = promote_args_inexact(name, z)
+    return z
+
+
+def _table(columns: list[list[Any]], z: Any) -> Any:
+    """Rows are orders, columns degrees; zero where the order is above the degree."""
+    zero = jnp.zeros_like(z)
+    count = len(columns)
+    return jnp.stack([jnp.stack([zero] * m + columns[m][: count - m]) for m in range(count)])
+
+
+def _polynomials(n: int, z: Any) -> Any:
+    """P_l^m over (1 - z^2)^(m/2), with the Condon-Shortley phase: (-1)^m (2m - 1)!! for l = m, and
+    (l - m) P_l = (2l - 1) z P_(l-1) - (l + m - 1) P_(l-2).
+    """
+    columns = []
+    for m in range(n + 1):
+        start = jnp.full_like(z, (-1.0) ** m * math.prod(range(1, 2 * m, 2)))
+        line = [start, (2 * m + 1) * z * start]
+        for degree in range(m + 2, n + 1):
+            upper = (2 * degree - 1) * z * line[-1] - (degree + m - 1) * line[-2]
+            line.append(upper / (degree - m))
+        columns.append(line)
+    return _table(columns, z)
+
+
+def _powers(n: int, z: Any) -> Any:
+    """(1 - z^2)^(m/2), an order a row."""
+    root = 1 - z * z
+    rows = [jnp.ones_like(z)] + [jnp.power(root, m / 2) for m in range(1, n + 1)]
+    return jnp.stack(rows)[:, None]
+
+
+def _normalized(n: int, z: Any) -> Any:
+    """The same times sqrt((2l + 1) (l - m)! / (4 pi (l + m)!)), with recurrences of its own: they
+    stay in range for high degrees.
+    """
+    columns = []
+    start = jnp.full_like(z, math.sqrt(1 / (4 * math.pi)))
+    root = jnp.sqrt(1 - z * z)
+    for m in range(n + 1):
+        if m:
+            start = -math.sqrt((2 * m + 1) / (2 * m)) * root * start
+        line = [start, math.sqrt(2 * m + 3) * z * start]
+        for degree in range(m + 2, n + 1):
+            a = math.sqrt((4 * degree**2 - 1) / (degree**2 - m**2))
+            b = math.sqrt(((degree - 1) ** 2 - m**2) / (4 * (degree - 1) ** 2 - 1))
+            line.append(a * (z * line[-1] - b * line[-2]))
+        columns.append(line)
+    return _table(columns, z)
+
+
+def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
+    """(values, derivatives) of the associated Legendre functions of orders 0 ... m and degrees
+    0 ... n at z, of one axis, each of shape (m + 1, n + 1, len(z)); m must be n.
+
+    >>> lpmn(1, 1, jnp.array([0.5]))[0][..., 0]
+    Array([[ 1.       ,  0.5      ],
+           [ 0.       , -0.8660254]], dtype=float32)
+    """
+    z = _check("lpmn", m, n, z)
+    one = (jnp.ones_like(z),)
+    p, dp = jvp(lambda z: _polynomials(n, z), (z,), one)
+    w, dw = jvp(lambda z: _powers(n, z), (z,), one)
+    # At +-1 the power's slope may be infinite where there is no function (p = 0).
+    return w * p, w * dp + jnp.where(p == 0, 0, dw * p)
+
+
+def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
+    """The values of `lpmn`; with `is_normalized`, those of spherical harmonics without their
+    azimuthal factor.
+    """
+    z = _check("lpmn_values", m, n, z)
+    return _normalized(n, z) if is_normalized else _powers(n, z) * _polynomials(n, z)
+
+
+__all__ = ["lpmn", "lpmn_values"]
