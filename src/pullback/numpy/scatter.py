@@ -440,6 +440,8 @@ class _IndexUpdateRef:
     def _update(
         self, how: str, values: Any, is_sorted: bool, unique: bool, mode: Any, wrap: bool
     ) -> Any:
+        if mode is None and wrap and not is_sorted and not unique:
+            return _eager_update(self.array, self.index, values, how)
         return _eager_update(
             self.array,
             self.index,
