@@ -23,6 +23,7 @@ from typing import Any
 import numpy as np
 
 from pullback.backends.llvm.cache import disk_cache, kernel_key
+from pullback.backends.llvm.compiler import prepare_workshop
 from pullback.backends.llvm.link import assemble
 from pullback.backends.llvm.loader import Image, link_elf, load_image
 from pullback.backends.llvm.target import host_target
@@ -148,6 +149,7 @@ def _image() -> Image:
         if cache is not None:
             cache.put(key, image)
         llvm_runtime()  # as long as this import compiles what is compiled once, all of it
+        prepare_workshop()
     return image
 
 

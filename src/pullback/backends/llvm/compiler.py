@@ -30,11 +30,12 @@ from pullback.forking import renewed
 from pullback.loops import libraries
 from pullback.loops.canon import canonical_text
 from pullback.loops.ir import Call, Kernel, While
+from pullback.loops.nesting import deep
 from pullback.loops.tiles import is_tile
 
 __all__ = [
     "Compilation", "CompiledKernel", "compile_kernel", "compile_kernels", "emit_module",
-    "kernel_compile_count", "load_text",
+    "kernel_compile_count", "load_text", "prepare_workshop",
 ]  # fmt: skip
 
 STORE_AFTER = 0.02  # seconds
@@ -292,6 +293,7 @@ def _count_one() -> None:
         _compiled += 1
 
 
+@deep
 def compile_kernel(
     kernel: Kernel,
     target: Target | None = None,
@@ -459,6 +461,11 @@ def _workshop(target: Target) -> Workshop | None:
                 code = load_text(text, target, 0, kernel_key(text, target.key, name))
                 shop = _shop = Workshop(target, code)
     return shop
+
+
+def prepare_workshop() -> None:
+    """Makes the code of the native threads, from disk or through LLVM; starts none of them."""
+    _workshop(host_target())
 
 
 def compile_kernels(
