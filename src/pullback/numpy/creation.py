@@ -56,7 +56,11 @@ def array(
             DeprecationWarning,
             stacklevel=2,
         )
-        copy, order, ndmin = (*args, *(copy, order, ndmin)[len(args) :])
+        if len(args) > 3:
+            raise TypeError(f"array() takes from 1 to 5 positional arguments, got {2 + len(args)}")
+        given: list[Any] = [copy, order, ndmin]
+        given[: len(args)] = args
+        copy, order, ndmin = given
     if order not in (None, "K", "C", "A"):
         raise NotImplementedError(
             f"Only implemented for order='K', got order={order!r}. Fix: arrays have no memory "
