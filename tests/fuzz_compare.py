@@ -115,11 +115,11 @@ def cannot(outcome):
 
 
 def broken(outcome):
-    """Whether Pullback failed as it never may."""
-    return outcome[0] == "error" and (
-        outcome[1][0] in ("RecursionError", "AssertionError", "NameError")
-        or "internal error" in outcome[2]
-    )
+    """Whether Pullback failed as it never may: not with an error meant for the user."""
+    if outcome[0] == "ok":
+        return False
+    meant = {"TypeError", "ValueError", "NotImplementedError"}.intersection(outcome[1])
+    return not meant or "internal error" in outcome[2]
 
 
 def equal(a, b, slack, through="float32"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import jax
@@ -166,7 +167,7 @@ REFERENCES = {
 
 @pytest.mark.parametrize("name", REFERENCES)
 def test_reverse_of_forward_through_references(name: str) -> None:
-    """The tangent of an inner derivative is kept in a reference that the outer one differentiates."""
+    """The tangent of an inner derivative is in a reference that the outer one differentiates."""
     results = []
     for m in (jax, pullback):
 
@@ -190,3 +191,15 @@ def test_linearize_drops_what_no_result_needs() -> None:
         x = m.numpy.zeros((0, 3))
         y, push = m.linearize(lambda v, f=f: (f(v.sum()), v)[1], x)
         assert push(y).shape == (0, 3)
+
+
+def test_programs_nested_deeper_than_python_recurses() -> None:
+    """The second derivative of a loop has hundreds of temporaries, each around what uses it."""
+    lax, x = pullback.lax, pullback.numpy.float32(0.7)
+    step = lambda s: (s[0] * 1.7 + 0.1, s[1] * s[2], s[2])
+    f = lambda v: (lambda s: s[0] * s[1])(lax.while_loop(lambda s: s[0] < 4.0, step, (v, v, v)))
+    limit = sys.getrecursionlimit()
+    second = pullback.grad(pullback.grad(f))(x)
+    expected = pullback.jvp(pullback.grad(f), (x,), (pullback.numpy.ones(()),))[1]
+    np.testing.assert_allclose(second, expected, rtol=1e-5)
+    assert sys.getrecursionlimit() == limit

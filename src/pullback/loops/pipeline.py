@@ -27,6 +27,7 @@ from pullback.loops.lending import Lender, renamed
 from pullback.loops.looping import Looping, last_uses, resolve
 from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
 from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, spec_of
+from pullback.loops.nesting import deep
 from pullback.loops.schedule import LoopBuilder, emit_nest
 from pullback.loops.show import show_kernel
 from pullback.primitives.keys import lower_keys
@@ -81,6 +82,7 @@ def debug() -> set[str]:
     return set(text.replace(";", ",").split(",")) if text else set()
 
 
+@deep
 def compile_jaxpr(
     closed: Any,
     reference: Reference | None = None,

@@ -25,6 +25,7 @@ from ..core.trace import empty_context
 from ..garbage import uncollected
 from ..loops import pipeline
 from ..loops.ir import Kernel, While
+from ..loops.nesting import deep
 from ..loops.plan import AllocStep, JumpStep
 from ..loops.show import show_kernel
 from . import array as array_module
@@ -159,6 +160,7 @@ class NativeExecutable:
             plain and self.program.work <= ASYNC_WORK and len(self.in_avals) == len(self.plan_ins)
         )
 
+    @deep
     def _compile(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> None:
         """The program and the machine code of its kernels, from disk or made now."""
         llvm.prepare()
