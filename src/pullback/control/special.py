@@ -250,7 +250,7 @@ igammac_p = binary(
     lambda t, y, a, x: mul(neg(t), igamma_grad_a_p.bind(a, x)),
     lambda t, y, a, x: mul(neg(t), gamma_density(a, x)),
 )
-igamma_grad_a_p = binary(
+igamma_grad_a_p: Primitive = binary(
     "igamma_grad_a",
     _REAL,
     lambda t, y, a, x: _slope(lambda v: _igamma_da(v, x), a, t),
