@@ -327,9 +327,12 @@ jax.grad(lambda x: x, has_aux=True)(1.0)  # fault
 jax.grad(lambda p: p["w"])({"w": 1.0, "name": "text"})  # fault
 === value_and_grad of a tuple | scalar
 jax.value_and_grad(lambda x: (x, x))(1.0)  # fault
-=== grad through while | while_loop | scan
+=== grad through while with a print | while_loop | effects
 def f(x):
-    return lax.while_loop(lambda c: c < 10.0, lambda c: c * 2, x)
+    def body(c):
+        jax.debug.print("{c}", c=c)
+        return c * 2
+    return lax.while_loop(lambda c: c < 10.0, body, x)
 jax.grad(f)(1.0)  # fault
 === jvp tree mismatch | tangent
 jax.jvp(lambda x: x, (1.0,), [1.0])  # fault

@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 
 from .. import config
+from ..core import effects as fx
 from ..core.avals import typeof
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
@@ -173,10 +174,23 @@ class _Reversal:
         return found[5], found[6]
 
 
+def _check_effects(effects: Any) -> None:
+    """ValueError for a loop that does more than compute: iterations run several times here."""
+    others = [e for e in effects if not isinstance(e, fx.NamedAxisEffect)]
+    if others:
+        raise ValueError(
+            "Reverse-mode differentiation does not work for lax.while_loop or lax.fori_loop with "
+            f"dynamic start/stop values whose body has effects ({others}): iterations are "
+            "computed more than once, and the effects would be repeated. Fix: take prints and "
+            "callbacks out of the loop, or use lax.scan, or fori_loop with static start/stop."
+        )
+
+
 def transpose_while(loop: Loop, cts: Sequence[Any], args: Sequence[Any], params: Any) -> list[Any]:
     """The cotangents of a loop's linear operands. What is linear in its body is undone one
     iteration after the other, the last first."""
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    _check_effects(fx.join(cond.effects, body.effects))
     n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
     cc, bc, init = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
     const_linear = [type(x) is UndefinedPrimal for x in bc]

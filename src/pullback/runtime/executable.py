@@ -363,11 +363,11 @@ class NativeExecutable:
 
     # --- what the stages of ahead-of-time compilation ask ---
     def as_text(self) -> str:
-        """The plan, the kernels as loops, and their LLVM IR."""
+        """The plan and the kernels as loops (`PULLBACK_DEBUG=llvm` prints their LLVM IR)."""
         parts = [f"program {self.name}", *(f"  {k}: {s}" for k, s in enumerate(self.program.steps))]
         for kernel in self.program.kernels:
-            parts += ["", show_kernel(kernel), llvm.emit_module(kernel)]  # type: ignore[list-item]
-        return "\n".join(map(str, parts))
+            parts += ["", show_kernel(kernel)]
+        return "\n".join(parts)
 
     def cost_analysis(self) -> dict[str, float]:
         args = sum(_nbytes(a) for a in self.in_avals)
