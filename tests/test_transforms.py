@@ -510,6 +510,6 @@ def test_backward_rules_get_arrays() -> None:
     def f(x: Any) -> Any:
         return x * 2.0
 
-    f.defvjp(lambda x: (f(x), 3.0), lambda res, ct: (ct.reshape(()) * res.astype("float32"),))
+    f.defvjp(lambda x: (f(x), 3.0), lambda res, ct: (ct.reshape(()) * res,))
     assert float(P.grad(f)(1.5)) == 3.0
     assert float(P.jit(P.grad(f))(1.5)) == 3.0

@@ -446,7 +446,7 @@ def _rebuild(fun: Any, options: Any) -> Any:
 
 def _reduce(f: Any) -> tuple[Any, ...]:
     reduce = getattr(f._slow, "reduce", None)  # without native code it may be a plain function
-    return reduce() if reduce is not None else (_rebuild_plain, (f._slow,))  # type: ignore[no-any-return]
+    return reduce() if reduce is not None else (_rebuild_plain, (f._slow,))
 
 
 def _rebuild_plain(fun: Any) -> Any:

@@ -182,9 +182,7 @@ def _bind_as_jit(*args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
 def _partial_eval_as_jit(
     trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
 ) -> Any:
-    return _partial_eval(
-        trace, unknown, tracers, call_params(params["call_jaxpr"], "closed_call")
-    )
+    return _partial_eval(trace, unknown, tracers, call_params(params["call_jaxpr"], "closed_call"))
 
 
 class _CallPrimitive(Primitive):

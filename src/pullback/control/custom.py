@@ -479,9 +479,8 @@ class _FlatVJP:
     def _backward(self, flat: Sequence[Any]) -> list[Any]:
         """The cotangent of each flat argument; Zero where the rule gives None."""
         owner, held = self.owner, self.held
-        flat = arrays_of(flat)
         res = tree.unflatten(held.res_tree, flat[: held.num_residuals])
-        ct = tree.unflatten(held.out_tree, flat[held.num_residuals :])
+        ct = tree.unflatten(held.out_tree, arrays_of(flat[held.num_residuals :]))
         result = owner.bwd(*(self.static[k] for k in sorted(self.static)), res, ct)  # type: ignore[misc]
         if isinstance(result, list):
             result = tuple(result)

@@ -107,7 +107,7 @@ class JaxprTrace(Trace):
         """The variable or literal that stands for `x` in this program."""
         if isinstance(x, Tracer):
             if x._trace is self:
-                return x.var  # type: ignore[attr-defined, no-any-return]
+                return x.var  # type: ignore[no-any-return]
             check_live(x)
         elif _is_scalar(x):
             return _literal(x)

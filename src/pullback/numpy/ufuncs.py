@@ -311,15 +311,19 @@ def power(x1: Any, x2: Any, /) -> Any:
     """
     check_arraylike("power", x1, x2)
     x1, x2 = unwrap(x1), unwrap(x2)
-    if isinstance(x2, (int, np.integer, np.bool_)) or (
-        isinstance(x2, np.ndarray | Array)
-        and not isinstance(x2, Tracer)
-        and not x2.ndim
-        and x2.dtype.kind in "iub"
-    ):
+    if _is_known_integer(x2):
         x1 = promote_dtypes_numeric(x1)[0]
         return lax.integer_pow(x1, operator.index(int(x2)))
     return _power(x1, x2)
+
+
+def _is_known_integer(x: Any) -> bool:
+    if isinstance(x, (int, np.integer, np.bool_)):
+        return True
+    if isinstance(x, Tracer) or not isinstance(x, np.ndarray | Array):
+        return False
+    array: Any = x
+    return bool(array.ndim == 0 and array.dtype.kind in "iub")
 
 
 def pow(x1: Any, x2: Any, /) -> Any:

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ import numpy as np
 from .. import config, dtypes
 from ..core.avals import typeof
 from ..core.trace import Tracer
-from ..errors import ConcretizationTypeError
+from ..errors import ConcretizationTypeError, TypePromotionError
 from ..primitives.common import as_array, axis_error, requested_dtype
 from ..primitives.convert import convert_weak
 from ..primitives.layout import broadcast_to, broadcast_to_rank
@@ -211,6 +211,17 @@ def _check_rank_promotion(name: str, shapes: Sequence[tuple[Any, ...]]) -> None:
     )
 
 
+def _promoted(name: str, promote: Callable[..., list[Any]], args: Any) -> list[Any]:
+    try:
+        return promote(*args)
+    except TypePromotionError:
+        found = [dtype_of(x) for x in args]
+        if not any(map(dtypes.is_extended, found)):
+            raise
+    names = ", ".join(map(str, found))
+    raise TypeError(f"{name} does not accept dtypes {names}. Fix: random.key_data(keys) are words.")
+
+
 def promote_args(name: str, *args: Any) -> list[Any]:
     """Checked, of one dtype and of one rank (scalars stay scalars)."""
     if len(args) == 2:
@@ -218,19 +229,19 @@ def promote_args(name: str, *args: Any) -> list[Any]:
         if isinstance(x, _ARRAYS) and isinstance(y, _ARRAYS) and x.aval is y.aval:
             return [x, y]
     check_arraylike(name, *args)
-    return promote_shapes(name, *promote_dtypes(*args))
+    return promote_shapes(name, *_promoted(name, promote_dtypes, args))
 
 
 def promote_args_inexact(name: str, *args: Any) -> list[Any]:
     """`promote_args` to a floating or complex dtype."""
     check_arraylike(name, *args)
-    return promote_shapes(name, *promote_dtypes_inexact(*args))
+    return promote_shapes(name, *_promoted(name, promote_dtypes_inexact, args))
 
 
 def promote_args_numeric(name: str, *args: Any) -> list[Any]:
     """`promote_args` to a dtype other than bool."""
     check_arraylike(name, *args)
-    return promote_shapes(name, *promote_dtypes_numeric(*args))
+    return promote_shapes(name, *_promoted(name, promote_dtypes_numeric, args))
 
 
 def broadcast_all(*args: Any) -> list[Any]:

@@ -12,6 +12,7 @@ steps of the plan instead (stepwise.py).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from pullback.loops import rewrite
@@ -516,12 +517,16 @@ def _counters(
     return found
 
 
+def _no_element(dtype: str, b: Builder, idx: Any) -> Any:
+    return no_value(dtype)
+
+
 @rule("scan")
 def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     if params["length"] == 0:  # the body is never run, and need not have a meaning
         first = params["num_consts"]
         rows = (
-            g.pointwise(shape, dtype, [], lambda b, idx, t=dtype: no_value(t), 0.0)
+            g.pointwise(shape, dtype, [], partial(_no_element, dtype), 0.0)
             for shape, dtype in outs[params["num_carry"] :]
         )
         return [*ins[first : first + params["num_carry"]], *rows]

@@ -72,7 +72,7 @@ def _is_short(unit: Any) -> bool:
         return False
     if any(m.size > LANES and m.cost > COSTLY for m in unit.members):
         return False
-    return sum(m.size * max(m.cost, 1.0) for m in unit.members) <= UNROLLED
+    return bool(sum(m.size * max(m.cost, 1.0) for m in unit.members) <= UNROLLED)
 
 
 class Registers:

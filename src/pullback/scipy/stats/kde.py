@@ -153,7 +153,7 @@ class gaussian_kde:
         shape = tuple(shape)
         key_index, key_noise = random.split(key)
         index = random.choice(key_index, self.n, shape=shape, p=self.weights)
-        noise = random.multivariate_normal(  # type: ignore[attr-defined]
+        noise = random.multivariate_normal(
             key_noise,
             jnp.zeros(self.d, self.covariance.dtype),
             self.covariance,
