@@ -116,10 +116,8 @@ class NativeExecutable:
     def __init__(self, closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> None:
         unknown = fx.lowerable_effects.filter_not_in(closed.effects)
         if unknown:
-            refusal = next((e.refusal for e in unknown if hasattr(e, "refusal")), None)
             raise ValueError(
-                refusal
-                or f"Cannot lower jaxpr with effects: {set(unknown)}. "
+                f"Cannot lower jaxpr with effects: {set(unknown)}. "
                 "Fix: effects.lowerable_effects.add_type(the effect's class)."
             )
         info = closed.jaxpr.debug_info

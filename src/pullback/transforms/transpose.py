@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import source
-from ..core.avals import typematch, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
@@ -165,15 +164,9 @@ def transpose_jaxpr(
     return result
 
 
-def check_cotangent(ct: Any, aval: Any) -> bool:
-    """Does a cotangent have the type that its primal asks for?"""
-    return type(ct) is Zero or typematch(typeof(ct), aval)
-
-
 __all__ = [
     "add_cotangents",
     "backward_pass",
-    "check_cotangent",
     "current_trace",
     "holds_acting_on_zeros",
     "instantiate_zeros",
