@@ -51,9 +51,9 @@ def test_where_the_time_went(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> 
 
 def test_eager_operations_are_left_out() -> None:
     x = jnp.ones(5)
-    before = len(pb.explain_compile().programs)
+    before = pb.explain_compile().programs  # entries end with their programs: compared one by one
     (x * 1.25 + 7).block_until_ready()
-    assert len(pb.explain_compile().programs) == before
+    assert all(any(p is q for q in before) for p in pb.explain_compile().programs)
 
 
 def test_unknown_names() -> None:
