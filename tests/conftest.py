@@ -6,6 +6,7 @@ their expected values were checked.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import importlib.abc
 import importlib.machinery
@@ -13,6 +14,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Iterator
 from types import ModuleType
 
 import hypothesis
@@ -65,6 +67,26 @@ def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput") and CACHE_VARIABLE not in os.environ:
         os.environ[CACHE_VARIABLE] = tempfile.mkdtemp(prefix="pullback-tests-")
         config.add_cleanup(_remove_cache)
+
+
+@pytest.fixture
+def at_rest() -> Iterator[None]:
+    """For tests that count what the whole process does: until the test ends nothing is collected,
+    compiled or freed behind its back on account of the tests before it."""
+    # Not imported above: under the oracle these names are not ours.
+    queue = importlib.import_module("pullback.runtime.queue").queue()
+    aside = importlib.import_module("pullback.backends.llvm.aside")._aside
+    watcher = importlib.import_module("pullback.backends.llvm.tier")._watcher
+    queue.drain()
+    with aside.changed:
+        assert aside.changed.wait_for(lambda: not aside.work, 60), "the thread aside hangs"
+    gc.collect()
+    gc.disable()
+    try:
+        with watcher.working:
+            yield
+    finally:
+        gc.enable()
 
 
 def _remove_cache() -> None:

@@ -303,6 +303,7 @@ def test_calls_through_the_table():
 # ---- caches
 
 
+@pytest.mark.usefixtures("at_rest")
 def test_equal_kernels_compile_once(monkeypatch):
     monkeypatch.setenv("PULLBACK_CACHE", "0")
     literal = Const(float(np.random.default_rng().normal()), "f64")

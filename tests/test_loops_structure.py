@@ -66,6 +66,7 @@ def test_repetitions_share_kernels():
     assert len(program(body, np.zeros(1000, F32)).kernels) <= 4
 
 
+@pytest.mark.usefixtures("at_rest")
 def test_a_hundred_lengths_are_one_set_of_kernels(monkeypatch):
     monkeypatch.setenv("PULLBACK_CACHE", "0")
     f = pb.jit(lambda x: (jnp.sin(x) - x.mean()).sum() * 1.0625)

@@ -23,6 +23,7 @@ def texts(f: Callable[..., Any], *args: Any) -> tuple[str, ...]:
     return tuple(canonical(k) for k in program.kernels)
 
 
+@pytest.mark.usefixtures("at_rest")
 def test_a_hundred_lengths() -> None:
     def f(x: Any) -> Any:
         return (jnp.sin(x) - x.mean()).sum()
@@ -38,6 +39,7 @@ def test_a_hundred_lengths() -> None:
     assert len({texts(f, np.ones(n, F)) for n in (17, 100, 530, 1013)}) == 1
 
 
+@pytest.mark.usefixtures("at_rest")
 def test_coefficients_are_arguments() -> None:
     x = np.linspace(0.1, 1, 100, dtype=F)
 

@@ -57,6 +57,7 @@ def test_round_trip(x: np.ndarray, duplicate: bool) -> None:
     )
 
 
+@pytest.mark.usefixtures("at_rest")
 def test_sharing() -> None:
     x = np.arange(1000, dtype="float32")
     a = A.make_array(x)
@@ -304,6 +305,7 @@ def test_object_memory_is_recycled_clean() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_blocks() -> None:
     aval = intern(ShapedArray((1,), F32))
     alloc = memory.engine.functions["alloc_array"]
@@ -340,6 +342,7 @@ def test_blocks() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_cache_is_bounded() -> None:
     limit = memory.set_cache_limit(4 << 20)
     try:
@@ -360,6 +363,7 @@ def test_cache_is_bounded() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_blocks_from_many_threads() -> None:
     """The allocator without the GIL: ctypes releases it around each call."""
     free = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(memory.free_address)
@@ -391,6 +395,7 @@ def test_blocks_from_many_threads() -> None:
     assert not wrong and memory.memory_stats()["bytes_in_use"] == before
 
 
+@pytest.mark.usefixtures("at_rest")
 def test_nothing_leaks() -> None:
     x = np.ones(8, F32)
     aval = intern(ShapedArray((8,), F32))

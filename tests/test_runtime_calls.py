@@ -339,6 +339,7 @@ def test_structures() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_unflatten_that_raises() -> None:
     f = stub.new_function(slow)
     a, b = full(1), full(2)
@@ -441,6 +442,7 @@ def test_rows() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_donation() -> None:
     f = stub.new_function(slow)
     b = full(2)
@@ -462,6 +464,7 @@ def test_donation() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_failing_kernels_leave_nothing_behind() -> None:
     f = stub.new_function(slow)
     a, b = full(1), full(2)
@@ -484,6 +487,7 @@ def test_failing_kernels_leave_nothing_behind() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_host_steps() -> None:
     f = stub.new_function(slow)
     a, b = full(1), full(2)
@@ -586,6 +590,7 @@ def test_threads_while_entries_come_and_go() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_calls_do_not_leak() -> None:
     f = stub.new_function(slow)
     a, b = full(1), full(2)

@@ -228,6 +228,7 @@ def test_ufuncs_of_users_run_each_time() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_they_do_not_leak() -> None:
     x = jnp.ones(16)
     calls = [

@@ -205,6 +205,7 @@ def test_donated_numpy_arrays() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_numpy_arguments_do_not_leak() -> None:
     f = jit(lambda t: t[0] + t[1])
     for kind in (np.float32, np.float64):
@@ -220,6 +221,7 @@ def test_numpy_arguments_do_not_leak() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_containers_do_not_leak() -> None:
     f = jit(lambda t: tree_map(lambda x: x + 1, t))
     value = containers()

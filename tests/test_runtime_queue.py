@@ -92,6 +92,7 @@ def test_order_and_threads() -> None:
     assert results == {k: k * 32 + 31 for k in range(4)}
 
 
+@pytest.mark.usefixtures("at_rest")
 def test_donation_frees_memory() -> None:
     """A loop of donated steps holds two arrays, not one a step; nothing stays behind."""
     step = jit(lambda x: jnp.sin(x) + 1, donate_argnums=0)

@@ -59,6 +59,8 @@ class _Aside:
                 function(*arguments)
             with self.changed:
                 self.work.popleft()
+                if not self.work:
+                    self.changed.notify_all()
 
     def drain(self) -> None:
         """At exit: what has been begun is finished."""

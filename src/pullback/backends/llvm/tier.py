@@ -44,6 +44,7 @@ class _Watcher:
         self.plans: list[weakref.ref[Watched]] = []
         self.thread: threading.Thread | None = None
         self.news = threading.Condition()
+        self.working = threading.Lock()  # whoever holds it keeps the thread from compiling
         self.stopping = False
         self.fresh = False
 
@@ -70,7 +71,8 @@ class _Watcher:
                     return
                 waiting, fresh = list(self.plans), self.fresh
                 self.fresh = False
-            busy = self.look(waiting)
+            with self.working:
+                busy = self.look(waiting)
             pause = FIRST_LOOK if busy or fresh else min(2 * pause, LAST_LOOK)
 
     def look(self, waiting: list[weakref.ref[Watched]]) -> bool:
@@ -106,7 +108,7 @@ class _Watcher:
 
     def after_fork(self) -> None:
         """The child has no thread; the next plan starts one."""
-        self.news = threading.Condition()
+        self.news, self.working = threading.Condition(), threading.Lock()
         self.thread = None
 
 
