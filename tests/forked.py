@@ -9,7 +9,7 @@ import time
 import traceback
 from collections.abc import Callable
 
-SECONDS = 30.0
+SECONDS = 120.0
 
 
 def exit_code(pid: int, seconds: float = SECONDS) -> int:

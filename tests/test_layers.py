@@ -180,7 +180,7 @@ def test_import_loads_nothing_heavy() -> None:
     # A lazy stand-in is in sys.modules under no name: only what was really loaded is seen.
     program = f"import sys, pullback; print([n for n in {names} if n in sys.modules])"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=60
+        [sys.executable, "-W", "error", "-c", program], capture_output=True, text=True, timeout=240
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[]"

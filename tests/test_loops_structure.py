@@ -143,7 +143,7 @@ def test_what_runs_often_gets_good_code(monkeypatch):
     expected = np.asarray(f(x))
     compiled = program(lambda x: (x * 1.3125).sum(0) @ jnp.ones(300, F32), x)
     kernels = llvm.compile_kernels(compiled.kernels, quick=True)
-    deadline = time.monotonic() + 30
+    deadline = time.monotonic() + 120
     while any(k.source is not None for k in kernels) and time.monotonic() < deadline:
         for _ in range(100):
             assert np.asarray(f(x)) == expected

@@ -118,7 +118,7 @@ def test_what_has_no_text() -> None:
 
 
 def waits_for(condition: Any) -> bool:
-    end = time.monotonic() + 20
+    end = time.monotonic() + 90
     while not condition() and time.monotonic() < end:
         time.sleep(0.02)
     return bool(condition())

@@ -217,7 +217,7 @@ def test_incompatible_devices():
         capture_output=True,
         text=True,
         check=True,
-        timeout=60,
+        timeout=240,
     )
     assert "incompatible devices" in done.stdout
 
