@@ -23,7 +23,9 @@ import pytest
 
 assert oracle_flags.FLAGS  # imported for what it sets, before anything imports jax
 
-hypothesis.settings.register_profile("pullback", deadline=None, print_blob=True)
+hypothesis.settings.register_profile(
+    "pullback", deadline=None, print_blob=True, derandomize=True, database=None
+)
 hypothesis.settings.load_profile("pullback")
 
 CACHE_VARIABLE = "PULLBACK_CACHE_DIR"
