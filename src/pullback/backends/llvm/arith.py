@@ -48,6 +48,11 @@ def minmax(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
     if dtype == "bool":
         return b.binary("or" if op == "max" else "and", x, y)
     if dtype in FLOATS:
+        known = x.c is not None or y.c is not None  # LLVM does better then
+        best = b.ranged(x, y, op == "max") if b.target.masks and not known else None
+        if best is not None:  # and the NaN that a range leaves out
+            nan = b.pure("fcmp uno {T} {0}, {1}", (x, y), "i1")
+            return b.select(nan, x + y, best)
         return b.call("maximum" if op == "max" else "minimum", x, y)
     return b.call(("s" if dtype in SIGNED else "u") + op, x, y)
 

@@ -421,6 +421,50 @@ class Builder:
     def ashr(self, x: Val, k: Operand) -> Val:
         return self.binary("ashr", x, k)
 
+    # ---- what AVX-512 alone has
+
+    def _avx512(self, name: str, arguments: str, t: str, n: int) -> str:
+        """The full name of a masked intrinsic on n lanes, declared; empty where no register has
+        that size. `arguments` are its operands' types, {T} for the vector's."""
+        bits = n * BITS[t]
+        if bits not in (128, 256, 512) or t not in FLOATS:
+            return ""
+        full = f"llvm.x86.avx512.mask.{name}.{'ps' if t == 'float' else 'pd'}.{bits}"
+        if full not in self.declarations:
+            types = arguments.format(T=self.ty(t, n), M=f"i{max(8, n)}")
+            types += ", i32" if bits == 512 else ""
+            self.declarations[full] = f"declare {self.ty(t, n)} @{full}({types})"
+        return full
+
+    def scalef(self, x: Val, n: Val) -> Val | None:
+        """x * 2**n for a whole n, rounded once; None where the machine has it not."""
+        lanes = max(x.n, n.n)
+        if lanes == 1:
+            few = 4 if x.t == "float" else 2
+            wide = self.scalef(self.splat(x, few), self.splat(n, few))
+            assert wide is not None
+            regs = tuple(self.extract(r, x.t, few, 0) for r in wide.regs)
+            return Val(self, x.t, 1, regs)
+        name = self._avx512("scalef", "{T}, {T}, {T}, {M}", x.t, lanes)
+        if not name:
+            return None
+        rest = f"{{T}} zeroinitializer, i{max(8, lanes)} -1"
+        rounding = ", i32 4" if lanes * BITS[x.t] == 512 else ""
+        form = f"call {{R}} @{name}({{T}} {{0}}, {{T}} {{1}}, {rest}{rounding})"
+        return self.pure(form, (x, n), x.t)
+
+    def ranged(self, x: Val, y: Val, largest: bool) -> Val | None:
+        """The larger (or smaller) of x and y, zeros by their sign; of a number and a NaN the
+        number. None where the machine has it not."""
+        lanes = max(x.n, y.n)
+        name = self._avx512("range", "{T}, {T}, i32, {T}, {M}", x.t, lanes)
+        if not name:
+            return None
+        rest = f"i32 {5 if largest else 4}, {{T}} zeroinitializer, i{max(8, lanes)} -1"
+        rounding = ", i32 4" if lanes * BITS[x.t] == 512 else ""
+        form = f"call {{R}} @{name}({{T}} {{0}}, {{T}} {{1}}, {rest}{rounding})"
+        return self.pure(form, (x, y), x.t)
+
     def lanes_of(self, t: str, n: int) -> Val:
         """<0, 1, 2, ..>."""
         if n == 1:

@@ -94,16 +94,22 @@ def pow2(b: Builder, n: Val, s: Shape) -> Val:
     return b.bitcast((n + s.bias) << s.mantissa, s.t)
 
 
-def scale_by(b: Builder, x: Val, n: Val) -> Val:
-    """x * 2**n in two steps, so that n may go beyond the exponent range; rounds once."""
+def scale_by(b: Builder, x: Val, n: Val, same: Val | None = None) -> Val:
+    """x * 2**n, which may go beyond the exponent range; rounds once. `same` is n as a float."""
     s = SHAPES[x.t]
+    if b.target.masks:
+        whole = b.cast("sitofp", n, x.t) if same is None else same
+        scaled = b.scalef(x, whole)
+        if scaled is not None:
+            return scaled
     half = b.ashr(n, 1)
     return x * pow2(b, half, s) * pow2(b, n - half, s)
 
 
 def clamp(b: Builder, x: Val, lo: float, hi: float) -> Val:
-    """x within bounds; NaN stays."""
-    return b.select(x > hi, hi, b.select(x < lo, lo, x), like=x.t)
+    """x within bounds; NaN stays. Written as x86's max and min do it: one instruction each."""
+    above = b.select(x < lo, lo, x, like=x.t)
+    return b.select(above > hi, hi, above, like=x.t)
 
 
 def nearest(b: Builder, x: Val, factor: float) -> tuple[Val, Val]:
@@ -119,13 +125,18 @@ def nearest(b: Builder, x: Val, factor: float) -> tuple[Val, Val]:
 
 def exp_parts(b: Builder, x: Val, low: Val | None = None) -> tuple[Val, Val]:
     """(e**r - 1, n) with x + low = n ln 2 + r, for x in the range of n."""
+    return _exp_parts(b, x, low)[:2]
+
+
+def _exp_parts(b: Builder, x: Val, low: Val | None = None) -> tuple[Val, Val, Val]:
+    """The same, and n as a float."""
     hi, lo = _LN2[x.t]
     n, k = nearest(b, x, K.LOG2E[0])
     r = b.fma(-n, hi, x)
     r = b.fma(-n, lo, r)
     if low is not None:
         r = r + low
-    return b.fma(r * r, horner(b, r, table("EXP", x)), r), k
+    return b.fma(r * r, horner(b, r, table("EXP", x)), r), k, n
 
 
 _LN2_CEPHES = (0.693359375, -2.12194440e-4)  # their sum
@@ -137,20 +148,20 @@ _EXP_CEPHES = (
 )  # fmt: skip
 
 
-def _exp_parts_f32(b: Builder, x: Val) -> tuple[Val, Val]:
+def _exp_parts_f32(b: Builder, x: Val) -> tuple[Val, Val, Val]:
     n, k = nearest(b, x, K.LOG2E[0])
     r = b.fma(-n, _LN2_CEPHES[0], x)
     r = b.fma(-n, _LN2_CEPHES[1], r)
-    return b.fma(horner(b, r, _EXP_CEPHES), r * r, r), k
+    return b.fma(horner(b, r, _EXP_CEPHES), r * r, r), k, n
 
 
 _EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 
 
 def exp(b: Builder, x: Val) -> Val:
-    parts = _exp_parts_f32 if x.t == "float" else exp_parts
-    p, k = parts(b, clamp(b, x, *_EXP_RANGE[x.t]))
-    return scale_by(b, p + 1.0, k)
+    parts = _exp_parts_f32 if x.t == "float" else _exp_parts
+    p, k, n = parts(b, clamp(b, x, *_EXP_RANGE[x.t]))
+    return scale_by(b, p + 1.0, k, n)
 
 
 def exp2(b: Builder, x: Val) -> Val:
@@ -159,7 +170,7 @@ def exp2(b: Builder, x: Val) -> Val:
     n, k = nearest(b, x, 1.0)
     r = (x - n) * K.LN2[0]
     p = b.fma(r * r, horner(b, r, table("EXP", x)), r)
-    return scale_by(b, p + 1.0, k)
+    return scale_by(b, p + 1.0, k, n)
 
 
 def expm1(b: Builder, x: Val) -> Val:
