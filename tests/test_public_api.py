@@ -16,7 +16,7 @@ DATA = Path(__file__).resolve().parent / "data"
 # Names of ours beside JAX's: two counters, and the ways in and out of the compatibility layer.
 OWN = {"": {"trace_count", "kernel_compile_count"}}
 # Modules whose names are listed under their own modules, or are tools.
-PACKAGES = {"": {"experimental", "scipy", "version"}}
+PACKAGES = {"": {"experimental", "extend", "interpreters", "scipy", "version"}}
 
 
 @cache

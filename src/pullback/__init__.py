@@ -134,14 +134,18 @@ jax2tf_associative_scan_reductions = config.FLAGS["jax2tf_associative_scan_reduc
 # them.
 _LAZY_MODULES = frozenset(
     {
+        "ad",
         "ad_checkpoint",
+        "api_util",
         "custom_batching",
         "custom_derivatives",
         "debug",
         "dlpack",
         "experimental",
+        "extend",
         "flatten_util",
         "image",
+        "interpreters",
         "jax_compat",
         "monitoring",
         "nn",
@@ -159,6 +163,7 @@ _LAZY_MODULES = frozenset(
     }
 )
 _LAZY_NAMES = {
+    "live_arrays": "runtime.live",
     "make_user_context": "config",
     "pmap": "api.spmd",
     "pure_callback": "primitives.callback",

@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, tree
+from ..control.refs import addupdate
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
-from ..core.refs import is_ref
+from ..core.refs import AbstractRef, is_ref
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.trace import current_trace, use_trace
 from ..primitives.common import as_array
@@ -20,6 +21,7 @@ from ..primitives.convert import convert_element_type, convert_element_type_p
 from ..primitives.elementwise import add, eq
 from ..primitives.layout import reshape
 from ..primitives.shape import broadcasted_iota, split
+from ..records import record
 from ..runtime.array import ArrayImpl, make_array
 from ..transforms.jvp import JVPTrace, jvp_flat
 from ..transforms.linearize import linearize_flat
@@ -165,6 +167,35 @@ def _check_input(x: Any, name: str) -> None:
         ) from None
 
 
+@record(eq=True)
+class GradValue:
+    """Asks `VJP.with_refs` for a cotangent as a value."""
+
+
+@record(eq=True)
+class DontWant:
+    """Tells `VJP.with_refs` that nobody needs a cotangent."""
+
+
+@record(eq=True)
+class GradRef:
+    """Stands where a cotangent was added to a reference."""
+
+
+@record(eq=True)
+class DidntWant:
+    """Stands where a cotangent was not asked for."""
+
+
+def _deliver(wish: Any, ct: Any) -> Any:
+    if isinstance(wish, GradValue):
+        return ct
+    if isinstance(wish, DontWant):
+        return DidntWant()
+    addupdate(wish, ..., ct)
+    return GradRef()
+
+
 class VJP:
     """The function that `vjp` returns: cotangents in, cotangents out. A pytree of its residuals."""
 
@@ -200,6 +231,39 @@ class VJP:
                     "Fix: pass a cotangent of the output's shape and dtype."
                 )
         return tree.unflatten(self.in_tree, self.flat(leaves))
+
+    def with_refs(self, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
+        """This function, with a say in what becomes of the cotangents: for each leaf of the
+        arguments a reference, to which its cotangent is added; `ad.GradValue()`, for which it is
+        returned as ever; or `ad.DontWant()`. Where nothing is returned stands `ad.GradRef()` or
+        `ad.DidntWant()`.
+
+        Raises ValueError if the structure is not that of the arguments.
+
+        >>> _, f_vjp = vjp(lambda x, y: x * y, 3.0, 4.0)
+        >>> total = new_ref(jnp.array(10.0))
+        >>> f_vjp.with_refs(total, ad.DontWant())(1.0), total[...]
+        ((GradRef(), DidntWant()), Array(14., dtype=float32))
+        """
+        wishes, structure = tree.flatten(maybe_ct_refs)
+        if structure != self.in_tree:
+            raise ValueError(
+                f"with_refs was given {structure}, but the differentiated function "
+                f"{fun_source_info(self.fun)} takes {self.in_tree}. Fix: give a reference, "
+                "ad.GradValue() or ad.DontWant() for every array among the arguments."
+            )
+        for k, x in enumerate(wishes):
+            if not isinstance(x, (GradValue, DontWant)) and not isinstance(typeof(x), AbstractRef):
+                raise TypeError(
+                    f"with_refs takes references, ad.GradValue() and ad.DontWant(); leaf {k} is "
+                    f"{x} of type {type(x)}."
+                )
+
+        def vjp_with_refs(ct: Any) -> Any:
+            found = tree.flatten(self(ct))[0]
+            return tree.unflatten(self.in_tree, list(map(_deliver, wishes, found)))
+
+        return vjp_with_refs
 
     def flat(self, leaves: Sequence[Any]) -> list[Any]:
         cts = [ct for ct, z in zip(leaves, self.zeros, strict=True) if z is None]

@@ -8,6 +8,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core import effects as fx
+from ..core import public
+from ..core.avals import typeof
+from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_under
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
@@ -206,7 +209,19 @@ class _CallPrimitive(Primitive):
             impl=_bind_as_jit,
         )
 
+    def bind(self, *args: Any, **params: Any) -> Any:
+        """Calls a program, `bind(*args, call_jaxpr=program)`; or a function of arrays that gives a
+        list, `bind(fun, *args)`, which is traced first.
+        """
+        if "call_jaxpr" in params:
+            return super().bind(*args, **params)
+        fun, *operands = args
+        run = getattr(fun, "call_wrapped", fun)
+        closed, consts = close_jaxpr(*trace_to_jaxpr(run, [typeof(x) for x in operands]))
+        return super().bind(*consts, *operands, call_jaxpr=closed, **params)
+
 
 # Calls without a name of their own, which interpreters of programs look for.
 call_p = _CallPrimitive("call")
 closed_call_p = _CallPrimitive("closed_call")
+public.CallPrimitive, public.call = _CallPrimitive, call_p.bind

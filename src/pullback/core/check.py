@@ -11,6 +11,7 @@ from ..errors import JaxprTypeError
 from . import effects as fx
 from .avals import ShapedArray, typematch
 from .jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
+from .show import Context, Settings
 
 
 def check_jaxpr(jaxpr: Jaxpr) -> None:
@@ -42,7 +43,11 @@ def _check_eqn(eqn: JaxprEqn, bound: set[Var], jaxpr: Jaxpr) -> None:
             raise JaxprTypeError(f"{v!r} is neither a variable nor a literal")
     for sub in jaxprs_in_params(eqn.params):
         check_jaxpr(sub)
-    avals, effects = eqn.primitive.abstract_eval(*[v.aval for v in eqn.invars], **eqn.params)
+    if eqn.primitive.has_rule("typecheck"):
+        rule = eqn.primitive.rule("typecheck")
+        avals, effects = rule(lambda: (Context(), Settings()), *eqn.invars, **eqn.params)
+    else:
+        avals, effects = eqn.primitive.abstract_eval(*[v.aval for v in eqn.invars], **eqn.params)
     avals = avals if eqn.primitive.multiple_results else [avals]
     if len(avals) != len(eqn.outvars):
         raise JaxprTypeError(

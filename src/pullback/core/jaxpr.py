@@ -11,8 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
+from .. import dtypes
 from . import effects as fx
 from . import source
 from .avals import typeof
@@ -316,6 +318,9 @@ def closed_without_consts(jaxpr: Jaxpr) -> ClosedJaxpr:
     return found
 
 
-def is_literalable(x: Any) -> bool:
-    """May `x` be written as a Literal: a scalar number, not an array."""
-    return type(x) in (bool, int, float, complex) or (isinstance(x, np.generic) and x.shape == ())
+# Types of Python and NumPy whose scalars may be written into equations as literals.
+literalable_types: set[type] = {
+    *(bool, int, float, complex, np.ndarray),
+    *(np.dtype(code).type for code in "?bhilqBHILQefdFD"),
+    *(getattr(ml_dtypes, name) for name in dtypes._BY_NAME if hasattr(ml_dtypes, name)),
+}

@@ -177,8 +177,8 @@ class Settings:
 
     def __init__(
         self,
-        source_info: bool = False,
         print_shapes: bool = True,
+        source_info: bool = False,
         name_stack: bool = False,
         custom_pp_eqn_rules: bool = True,
         print_effects: bool = False,
@@ -190,8 +190,8 @@ class Settings:
 class Context:
     """The names given so far to variables and to the jaxprs written before the program."""
 
-    def __init__(self) -> None:
-        self.var_names: dict[Var, str] = {}
+    def __init__(self, var_names: dict[Var, str] | None = None) -> None:
+        self.var_names = {} if var_names is None else var_names
         self.jaxpr_names: dict[Jaxpr, str] = {}
         self.taken: set[str] = set()
         self._count = 0
@@ -574,7 +574,7 @@ def show_jaxpr(
     **_: Any,
 ) -> str:
     """The text of a program; the options are those of `pretty_print`."""
-    settings = Settings(source_info, print_shapes, name_stack, custom_pp_eqn_rules, print_effects)
+    settings = Settings(print_shapes, source_info, name_stack, custom_pp_eqn_rules, print_effects)
     return layout(program_doc(jaxpr, settings), use_color)
 
 

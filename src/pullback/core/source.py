@@ -129,6 +129,22 @@ def extend_name_stack(name: str) -> Iterator[None]:
         _local.name_stack = before
 
 
+@contextlib.contextmanager
+def set_name_stack(names: tuple[str, ...]) -> Iterator[None]:
+    """Equations made inside carry these names and no others."""
+    before = _local.name_stack
+    _local.name_stack = names
+    try:
+        yield
+    finally:
+        _local.name_stack = before
+
+
+def name_stack() -> tuple[str, ...]:
+    """The names under which equations are being made in this thread."""
+    return _local.name_stack
+
+
 def user_summary() -> str:
     """`file:line (function)` of the user's code that is running now."""
     return current().summary()

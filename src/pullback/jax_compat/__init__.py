@@ -28,6 +28,8 @@ JAX_VERSION = "0.10.2"
 # Public modules that are Pullback's own, by the first part of their name.
 _OWN = frozenset(
     {
+        "ad",
+        "api_util",
         "custom_batching",
         "custom_derivatives",
         "debug",
@@ -35,8 +37,10 @@ _OWN = frozenset(
         "dtypes",
         "errors",
         "export",
+        "extend",
         "flatten_util",
         "image",
+        "interpreters",
         "lax",
         "monitoring",
         "nn",

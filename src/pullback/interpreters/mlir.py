@@ -1,12 +1,12 @@
-"""`jax.interpreters.mlir`: lowering rules that libraries register."""
+"""Lowering rules that libraries register."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ....control.expand import register_inline
-from ....core.primitive import Primitive
+from ..control.expand import register_inline
+from ..core.primitive import Primitive
 
 
 class LoweredFunction:
@@ -25,7 +25,7 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Lowered
 
 
 def register_lowering(
-    primitive: Primitive,
+    prim: Primitive,
     rule: Any,
     platform: str | None = None,
     inline: bool = True,
@@ -35,18 +35,18 @@ def register_lowering(
     XLA only.
     """
     if isinstance(rule, LoweredFunction):
-        register_inline(primitive, rule.fun)
-        if not primitive.has_rule("impl"):
-            primitive.rules["impl"] = rule.fun
-    elif not primitive.has_rule("impl"):
+        register_inline(prim, rule.fun)
+        if not prim.has_rule("impl"):
+            prim.rules["impl"] = rule.fun
+    elif not prim.has_rule("impl"):
 
         def impl(*args: Any, **params: Any) -> Any:
             raise TypeError(
-                f"The primitive '{primitive.name}' has a raw MLIR lowering only, which runs on the "
+                f"The primitive '{prim.name}' has a raw MLIR lowering only, which runs on the "
                 "xla backend. "
                 "Fix: register mlir.lower_fun(f) with a traceable function, or "
                 "primitive.def_impl(f)."
             )
 
-        primitive.rules["impl"] = impl
+        prim.rules["impl"] = impl
     return rule

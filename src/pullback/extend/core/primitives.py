@@ -1,10 +1,10 @@
-"""`jax.extend.core.primitives`: every primitive, as `sin_p` and so on."""
+"""Every primitive, as `sin_p` and so on."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from .....core.primitive import ALL
+from ...core.primitive import ALL
 
 _PYTHON_NAMES = {
     "while_p": "while",
@@ -22,7 +22,7 @@ def __getattr__(name: str) -> Any:
     key = _PYTHON_NAMES.get(name, name[:-2] if name.endswith("_p") else name)
     if key in ALL:
         return ALL[key]
-    raise AttributeError(f"module 'jax.extend.core.primitives' has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -1,6 +1,4 @@
-"""`jax.extend.linear_util`: functions wrapped with transformations of their arguments and
-results.
-"""
+"""Functions wrapped with transformations of their arguments and results."""
 
 from __future__ import annotations
 
@@ -73,19 +71,21 @@ def _wrapped(fun: Any) -> WrappedFun:
     return fun if isinstance(fun, WrappedFun) else WrappedFun(fun)
 
 
-def transformation2(gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any) -> Any:
+def transformation2(
+    gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any
+) -> Any:
     """Adds `gen(f, *args, *call_args)` around a function; as a decorator, gives what adds it."""
     if fun is None:
         return functools.partial(transformation2, gen)
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
-        return gen(call, *args, *call_args, **kwargs)
+        return gen(call, *gen_static_args, *call_args, **kwargs)
 
     return _wrapped(fun).wrap(transform)
 
 
 def transformation_with_aux2(
-    gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any
+    gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any
 ) -> Any:
     """As transformation2; `gen(f, store, *args, *call_args)` leaves a value, which the second
     result reads.
@@ -95,12 +95,14 @@ def transformation_with_aux2(
     store = Store()
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
-        return gen(call, store, *args, *call_args, **kwargs)
+        return gen(call, store, *gen_static_args, *call_args, **kwargs)
 
     return _wrapped(fun).wrap(transform), lambda: store.val
 
 
-def transformation(gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any) -> Any:
+def transformation(
+    gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any
+) -> Any:
     """As transformation2, for a generator that yields (args, kwargs), gets the results, and yields
     its own.
     """
@@ -108,7 +110,7 @@ def transformation(gen: Callable[..., Any], fun: WrappedFun | None = None, *args
         return functools.partial(transformation, gen)
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
-        steps = gen(*args, *call_args, **kwargs)
+        steps = gen(*gen_static_args, *call_args, **kwargs)
         inner_args, inner_kwargs = next(steps)
         return steps.send(call(*inner_args, **inner_kwargs))
 
@@ -116,7 +118,7 @@ def transformation(gen: Callable[..., Any], fun: WrappedFun | None = None, *args
 
 
 def transformation_with_aux(
-    gen: Callable[..., Any], fun: WrappedFun | None = None, *args: Any
+    gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any
 ) -> Any:
     """As transformation; the generator yields (results, aux), and the second result reads aux."""
     if fun is None:
@@ -124,7 +126,7 @@ def transformation_with_aux(
     store = Store()
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
-        steps = gen(*args, *call_args, **kwargs)
+        steps = gen(*gen_static_args, *call_args, **kwargs)
         inner_args, inner_kwargs = next(steps)
         results, aux = steps.send(call(*inner_args, **inner_kwargs))
         store.store(aux)
@@ -133,15 +135,17 @@ def transformation_with_aux(
     return _wrapped(fun).wrap(transform), lambda: store.val
 
 
-def merge_linear_aux(first: Callable[[], Any], second: Callable[[], Any]) -> tuple[bool, Any]:
+def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[bool, Any]:
     """(whether the first was left, the value of the one that was)."""
     try:
-        return True, first()
+        return True, aux1()
     except StoreException:
-        return False, second()
+        return False, aux2()
 
 
-def cache(call: Callable[..., Any], **options: Any) -> Callable[..., Any]:
+def cache(
+    call: Callable[..., Any], *, explain: Callable[..., Any] | None = None
+) -> Callable[..., Any]:
     """`call`, remembering its results by the wrapped function's identity and the other
     arguments.
     """
@@ -151,6 +155,8 @@ def cache(call: Callable[..., Any], **options: Any) -> Callable[..., Any]:
     def cached(fun: WrappedFun, *args: Any) -> Any:
         key = (id(fun.f), fun.params, args)
         if key not in known:
+            if explain is not None:
+                explain(fun, *args)
             known[key] = (fun, call(fun, *args))
         return known[key][1]
 

@@ -1,17 +1,42 @@
-"""`jax.api_util`."""
+"""What wraps functions for transformations: arguments flattened, some fixed, names for messages."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from ...api.arguments import abstractify as shaped_abstractify
-from ...api.arguments import debug_info as _debug_info
-from ...tree import flatten, flatten_axes, unflatten
+from .api.arguments import abstractify as _abstractify
+from .api.arguments import debug_info as _debug_info
+from .core.jaxpr import DebugInfo
 from .extend import linear_util as lu
+from .tree import flatten, unflatten
+from .tree import flatten_axes as _flatten_axes
 
 
-def debug_info(traced_for: str, fun: Any, args: Any, kwargs: Any, **options: Any) -> Any:
-    return _debug_info(traced_for, fun, args, kwargs)
+def debug_info(
+    traced_for: str,
+    fun: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    *,
+    static_argnums: Sequence[int] = (),
+    static_argnames: Sequence[str] = (),
+    result_paths_thunk: Any = None,
+    sourceinfo: str | None = None,
+    signature: Any = None,
+) -> Any:
+    """What to call a function, its arguments and its results in messages. Static arguments have no
+    names.
+    """
+    static = {k % len(args) for k in static_argnums} if args else set[int]()
+    found = _debug_info(
+        traced_for,
+        fun,
+        [None if k in static else x for k, x in enumerate(args)],
+        {k: v for k, v in kwargs.items() if k not in static_argnames},
+    )
+    paths = result_paths_thunk() if callable(result_paths_thunk) else result_paths_thunk
+    return DebugInfo(traced_for, sourceinfo or found.func_src_info, found.arg_names, paths)
 
 
 @lu.transformation_with_aux2
@@ -29,6 +54,23 @@ def flatten_fun_nokwargs(f: Any, store: Any, in_tree: Any, *args_flat: Any) -> A
     leaves, out_tree = flatten(f(*unflatten(in_tree, args_flat)))
     store.store(out_tree)
     return leaves
+
+
+def flatten_axes(
+    name: str, treedef: Any, axis_tree: Any, *, kws: bool = False, tupled_args: bool = False
+) -> list[Any]:
+    """The axes of a tree's leaves, from a prefix of the tree. ValueError naming `name` if it is
+    none. With `kws` the tree is (args, kwargs), and the prefix is one of args; keywords have 0.
+    """
+    if not kws:
+        return _flatten_axes(name, treedef, axis_tree)
+    args_def, kwargs_def = treedef.children()
+    return [*_flatten_axes(name, args_def, axis_tree), *([0] * kwargs_def.num_leaves)]
+
+
+def shaped_abstractify(x: Any) -> Any:
+    """The type of an array, or of anything that has a shape and a dtype."""
+    return _abstractify(x)
 
 
 def argnums_partial(
@@ -65,6 +107,3 @@ def donation_vector(
     return tuple(
         flags + [k in donate_argnames for k in sorted(kwargs) for _ in flatten(kwargs[k])[0]]
     )
-
-
-__all__ = ["flatten_axes", "shaped_abstractify"]

@@ -1,4 +1,4 @@
-"""`jax.interpreters.xla`."""
+"""Single operations evaluated, and what values of foreign types become."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ....core.avals import typeof as abstractify  # noqa: F401
-from ....dtypes import canonicalize_dtype
-from ....runtime.dispatch import apply
+from ..core.avals import typeof as abstractify  # noqa: F401
+from ..dtypes import canonicalize_dtype
+from ..runtime.dispatch import apply
 
 
-def apply_primitive(primitive: Any, *args: Any, **params: Any) -> Any:
+def apply_primitive(prim: Any, *args: Any, **params: Any) -> Any:
     """Evaluates one operation on arrays."""
-    return apply(primitive, args, params)
+    return apply(prim, args, params)
 
 
 def _canonical(x: Any) -> Any:

@@ -1,7 +1,7 @@
-"""`jax.interpreters.pxla`."""
+"""Programs over meshes of devices: the mesh that is in force, and how shards become arrays."""
 
-from ....sharding import Mesh as Mesh
-from ....sharding import _local
+from ..sharding import Mesh as Mesh
+from ..sharding import _local
 
 
 class _ThreadResources:

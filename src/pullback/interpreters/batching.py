@@ -1,17 +1,17 @@
-"""`jax.interpreters.batching`: rules of vectorisation."""
+"""Rules of vectorisation: the tables, and what rules are made of."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ....core.primitive import Primitive, RuleTable
-from ....primitives.shape import broadcast as _broadcast
-from ....transforms.batch import BatchTrace as BatchTrace
-from ....transforms.batch import BatchTracer as BatchTracer
-from ....transforms.batch import matchaxis as _matchaxis
-from ....transforms.batch import moveaxis as moveaxis
-from ....transforms.batch import not_mapped as not_mapped
+from ..core.primitive import Primitive, RuleTable
+from ..primitives.shape import broadcast as _broadcast
+from ..transforms.batch import BatchTrace as BatchTrace
+from ..transforms.batch import BatchTracer as BatchTracer
+from ..transforms.batch import matchaxis as _matchaxis
+from ..transforms.batch import moveaxis as moveaxis
+from ..transforms.batch import not_mapped as not_mapped
 
 NotMapped = type(None)
 primitive_batchers = RuleTable("batch")
@@ -33,37 +33,37 @@ class _AxisRuleTable(RuleTable):
 axis_primitive_batchers = _AxisRuleTable("axis_batch")
 
 
-def bdim_at_front(x: Any, dim: int | None, size: int) -> Any:
+def bdim_at_front(x: Any, bdim: int | None, size: int, mesh_axis: Any = None) -> Any:
     """`x` with its batch axis in front (made, if it has none)."""
-    return _matchaxis(size, dim, 0, x)
+    return _matchaxis(size, bdim, 0, x)
 
 
-def broadcast(x: Any, size: int, axis: int) -> Any:
+def broadcast(x: Any, sz: int, axis: int, mesh_axis: Any = None) -> Any:
     """`x` repeated along a new axis."""
-    return moveaxis(_broadcast(x, (size,)), 0, axis)
+    return moveaxis(_broadcast(x, (sz,)), 0, axis)
 
 
-def defvectorized(primitive: Primitive) -> None:
+def defvectorized(prim: Primitive) -> None:
     """The primitive works element by element: a batch axis is one more axis."""
-    primitive_batchers[primitive] = lambda args, dims, **params: (
-        primitive.bind(*args, **params),
+    primitive_batchers[prim] = lambda args, dims, **params: (
+        prim.bind(*args, **params),
         dims[0],
     )
 
 
-def defbroadcasting(primitive: Primitive) -> None:
+def defbroadcasting(prim: Primitive) -> None:
     """The primitive works element by element on operands of equal shapes."""
 
     def batch(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
         size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
-        return primitive.bind(
+        return prim.bind(
             *(bdim_at_front(x, d, size) for x, d in zip(args, dims, strict=True)), **params
         ), 0
 
-    primitive_batchers[primitive] = batch
+    primitive_batchers[prim] = batch
 
 
-def defreducer(primitive: Primitive, ident: Any = None) -> None:
+def defreducer(prim: Primitive) -> None:
     """The primitive reduces over `axes`."""
 
     def batch(
@@ -71,9 +71,9 @@ def defreducer(primitive: Primitive, ident: Any = None) -> None:
     ) -> Any:
         (x,), (d,) = args, dims
         shifted = tuple(a + (a >= d) for a in axes)
-        return primitive.bind(x, axes=shifted, **params), d - sum(a < d for a in shifted)
+        return prim.bind(x, axes=shifted, **params), d - sum(a < d for a in shifted)
 
-    primitive_batchers[primitive] = batch
+    primitive_batchers[prim] = batch
 
 
 _vmappable: dict[type, Any] = {}

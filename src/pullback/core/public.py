@@ -1,0 +1,269 @@
+"""The public names of the core: what `pullback.core` and `pullback.extend.core` show, under JAX's
+names.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+from .. import dtypes as _dtypes
+from ..errors import ConcretizationTypeError
+from ..errors import InconclusiveDimensionOperation as InconclusiveDimensionOperation
+from ..errors import JaxprTypeError as JaxprTypeError
+from . import effects as _effects
+from .avals import _TYPEOF, is_valid_value
+from .avals import AbstractToken as AbstractToken
+from .avals import AbstractValue as AbstractValue
+from .avals import ShapedArray as ShapedArray
+from .avals import abstract_token as abstract_token
+from .check import check_jaxpr as check_jaxpr
+from .effects import Effect as Effect
+from .effects import no_effects as no_effects
+from .jaxpr import ClosedJaxpr as ClosedJaxpr
+from .jaxpr import DebugInfo as DebugInfo
+from .jaxpr import DropVar as DropVar
+from .jaxpr import Jaxpr as Jaxpr
+from .jaxpr import JaxprEqn as JaxprEqn
+from .jaxpr import Literal as Literal
+from .jaxpr import Var as Var
+from .jaxpr import eval_jaxpr as eval_jaxpr
+from .jaxpr import jaxpr_as_fun as jaxpr_as_fun
+from .jaxpr import jaxprs_in_params as jaxprs_in_params
+from .jaxpr import literalable_types as literalable_types
+from .jaxpr import new_jaxpr_eqn as new_jaxpr_eqn
+from .jaxpr import subjaxprs as subjaxprs
+from .primitive import Primitive as Primitive
+from .primitive import RuleTable
+from .refs import AbstractRef
+from .show import Context as JaxprPpContext  # noqa: F401
+from .show import Settings as JaxprPpSettings  # noqa: F401
+from .trace import Trace as Trace
+from .trace import Tracer as Tracer
+from .trace import axis_env as _axis_env
+from .trace import current_trace as current_trace
+from .trace import eval_context as eval_context
+from .trace import trace_context, use_trace
+from .trace import trace_state_clean as trace_state_clean
+
+Atom = Var | Literal
+Value = Any
+ParamDict = dict[str, Any]
+Effects = set[Effect]
+OutputType = tuple[AbstractValue, ...]
+effects = _effects
+
+# The tables that libraries extend: how types of Python's are seen, which of them may be written as
+# literals, and how equations are checked: `rule(context_factory, *in_atoms, **params)` gives the
+# types of the results and the effects.
+pytype_aval_mappings = _TYPEOF
+custom_typechecks = RuleTable("typecheck")
+valid_jaxtype = is_valid_value
+
+# Given by control/call, which is above this layer.
+CallPrimitive: Any = None
+call: Any = None
+
+
+class _NoAxisName:
+    """What stands where an axis has no name."""
+
+    def __repr__(self) -> str:
+        return "<no axis name>"
+
+
+no_axis_name = _NoAxisName()
+
+
+class _TracingContext:
+    """What this thread is tracing."""
+
+    trace = property(lambda self: current_trace())
+    axis_env = property(lambda self: _axis_env())
+
+    def is_top_level(self) -> bool:
+        return trace_state_clean()
+
+    def set_trace(self, trace: Trace) -> Any:
+        return use_trace(trace)
+
+
+trace_ctx = _TracingContext()
+
+
+def ensure_compile_time_eval() -> Any:
+    """`with ensure_compile_time_eval():` operations on known values run at once, even inside a
+    traced function.
+    """
+    return eval_context()
+
+
+def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
+    """The dtype of tangents of values of a dtype: itself, or float0 for integers and booleans."""
+    return _dtypes.tangent_dtype(primal_dtype)
+
+
+def max_dim(d1: Any, d2: Any) -> Any:
+    """The larger of two sizes."""
+    return max(d1, d2)
+
+
+def min_dim(d1: Any, d2: Any) -> Any:
+    """The smaller of two sizes."""
+    return min(d1, d2)
+
+
+def is_constant_dim(d: Any) -> bool:
+    return isinstance(d, int)
+
+
+def is_constant_shape(s: Any) -> bool:
+    return all(map(is_constant_dim, s))
+
+
+def is_concrete(x: Any) -> bool:
+    return not isinstance(x, Tracer) or x.is_concrete()
+
+
+def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
+    """`force(val)` of a concrete value; ConcretizationTypeError for a traced one."""
+    if not is_concrete(val):
+        raise ConcretizationTypeError(val, context)
+    return val if force is None else force(val)
+
+
+def concretization_function_error(fun: Any, suggest_astype: bool = False) -> Any:
+    """A function that refuses traced values in the name of `fun`, one of Python's conversions."""
+    name = getattr(fun, "__name__", fun)
+    context = f"The problem arose with the `{name}` function. "
+    if suggest_astype:
+        context += (
+            f"If trying to convert the data type of a value, try using `x.astype({name})` "
+            f"or `jnp.array(x, {name})` instead."
+        )
+
+    def error(self: Any, arg: Any) -> NoReturn:
+        raise ConcretizationTypeError(arg, context)
+
+    return error
+
+
+def get_opaque_trace_state(convention: Any = None) -> Any:
+    """A value that is equal for two moments at which the same things are being traced."""
+    return OpaqueTraceState(current_trace(), trace_context())
+
+
+class OpaqueTraceState:
+    """Which trace is in force, for comparison only."""
+
+    def __init__(self, trace: Trace, context: Any) -> None:
+        self.trace, self.context = trace, context
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, OpaqueTraceState) and self.trace is other.trace
+
+    def __hash__(self) -> int:
+        return hash(id(self.trace))
+
+
+def find_top_trace(_: Any) -> Trace:
+    return current_trace()
+
+
+def set_current_trace(trace: Trace, check_leaks: bool = False) -> Any:
+    return use_trace(trace)
+
+
+class take_current_trace:
+    """`with take_current_trace() as trace:` takes the trace that is in force out of force."""
+
+    def __enter__(self) -> Trace:
+        taken = current_trace()
+        self._inner = eval_context()
+        self._inner.__enter__()
+        return taken
+
+    def __exit__(self, *exc: Any) -> None:
+        self._inner.__exit__(*exc)
+
+
+class TraceTag:
+    """An identity that the traces of one transformation share."""
+
+    __slots__ = ("__weakref__",)
+
+
+def full_lower(val: Any) -> Any:
+    """A tracer that stands for a plain value, as that value."""
+    return val.full_lower() if isinstance(val, Tracer) else val
+
+
+def nonempty_axis_env_DO_NOT_USE() -> bool:
+    return bool(_axis_env())
+
+
+def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:
+    return [name for name, _ in _axis_env()]
+
+
+def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
+    return "JaxprTrace" in [type(t).__name__ for t in _traces()]
+
+
+def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
+    return "BatchTrace" in [type(t).__name__ for t in _traces()]
+
+
+def _traces() -> list[Trace]:
+    found: list[Trace] = []
+    trace: Trace | None = current_trace()
+    while trace is not None:
+        found.append(trace)
+        trace = trace.parent_trace
+    return found
+
+
+def gensym() -> Callable[[Any], Var]:
+    """A function that makes fresh variables of a type."""
+    return Var
+
+
+def call_impl(f: Any, *args: Any, **params: Any) -> Any:
+    return f.call_wrapped(*args)
+
+
+def _map_shaped(size: int, axis: int | None, aval: Any) -> Any:
+    if axis is None:
+        return aval
+    return aval.update(shape=(*aval.shape[:axis], *aval.shape[axis + 1 :]))
+
+
+def _unmap_shaped(size: int, axis: int | None, explicit_mesh_axis: Any, aval: Any) -> Any:
+    if axis is None:
+        return aval
+    return aval.update(shape=(*aval.shape[:axis], size, *aval.shape[axis:]))
+
+
+# For each class of types: (type of an element of a batch, type of a batch of elements).
+aval_mapping_handlers: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {
+    ShapedArray: (_map_shaped, _unmap_shaped),
+    AbstractRef: (_map_shaped, _unmap_shaped),
+    AbstractToken: (lambda size, axis, aval: aval, lambda size, axis, mesh_axis, aval: aval),
+}
+
+
+def _handlers(aval: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    found = aval_mapping_handlers.get(type(aval))
+    if found is None:
+        raise TypeError(f"no mapping handler for {aval} of type {type(aval)}")
+    return found
+
+
+def mapped_aval(size: int, axis: int | None, aval: Any) -> Any:
+    """The type of an element of a value mapped along an axis."""
+    return _handlers(aval)[0](size, axis, aval)
+
+
+def unmapped_aval(size: int, axis: int | None, aval: Any, explicit_mesh_axis: Any = None) -> Any:
+    """The type of a value whose elements along a new axis have this type."""
+    return _handlers(aval)[1](size, axis, explicit_mesh_axis, aval)

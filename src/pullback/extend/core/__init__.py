@@ -1,0 +1,46 @@
+"""Programs and primitives, for libraries that interpret or define them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ...core import public
+from ...core.public import *  # noqa: F403
+from ...core.public import AbstractToken as AbstractToken
+from ...core.public import ClosedJaxpr as ClosedJaxpr
+from ...core.public import Jaxpr as Jaxpr
+from ...core.public import JaxprEqn as JaxprEqn
+from ...core.public import Literal as Literal
+from ...core.public import Primitive as Primitive
+from ...core.public import TraceTag as TraceTag
+from ...core.public import Var as Var
+from ...core.public import jaxpr_as_fun as jaxpr_as_fun
+from . import primitives as primitives
+
+CallPrimitive = public.CallPrimitive
+array_types: set[Any] = {np.ndarray, np.bool_} | {
+    np.dtype(name).type
+    for name in (
+        "int8 int16 int32 int64 uint8 uint16 uint32 uint64 float16 float32 float64 complex64 "
+        "complex128"
+    ).split()
+}
+array_types |= {
+    getattr(ml_dtypes, name)
+    for name in ("bfloat16", "int4", "uint4", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz")
+}
+
+
+class Token:
+    """A value that orders effects; `buf` is what must be there before it is."""
+
+    def __init__(self, buf: Any) -> None:
+        self._buf = buf
+
+    def block_until_ready(self) -> Token:
+        if hasattr(self._buf, "block_until_ready"):
+            self._buf.block_until_ready()
+        return self

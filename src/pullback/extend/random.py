@@ -1,0 +1,59 @@
+"""Generators of random bits, and how to define more of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from typing import Any
+
+from ..primitives.keys import PRNGImpl, find_impl
+from ..primitives.rng import random_seed as _random_seed
+from ..primitives.rng import rbg_prng_impl as rbg_prng_impl
+from ..primitives.rng import threefry2x32_p as threefry2x32_p
+from ..primitives.rng import threefry_2x32 as threefry_2x32
+from ..primitives.rng import threefry_prng_impl as threefry_prng_impl
+from ..primitives.rng import unsafe_rbg_prng_impl as unsafe_rbg_prng_impl
+
+__all__ = [
+    "define_prng_impl",
+    "random_seed",
+    "rbg_prng_impl",
+    "seed_with_impl",
+    "threefry2x32_p",
+    "threefry_2x32",
+    "threefry_prng_impl",
+    "unsafe_rbg_prng_impl",
+]
+
+
+def define_prng_impl(
+    *,
+    key_shape: tuple[int, ...],
+    seed: Callable[..., Any],
+    split: Callable[..., Any],
+    random_bits: Callable[..., Any],
+    fold_in: Callable[..., Any],
+    name: str = "<unnamed>",
+    tag: str = "?",
+) -> Hashable:
+    """A generator of random bits, which `random.key(seed, impl=...)` and its kin take.
+
+    `seed(integer) -> key`, `split(key, shape) -> keys`, `random_bits(key, bit_width, shape) ->
+    bits` and `fold_in(key, integer) -> key` work on keys as uint32 arrays of shape `key_shape`.
+    Raises ValueError unless `key_shape` has one axis.
+    """
+    return PRNGImpl(key_shape, seed, split, random_bits, fold_in, name=name, tag=tag)
+
+
+def seed_with_impl(impl: Any, seed: int) -> Any:
+    """A key of a generator, made from an integer.
+
+    >>> seed_with_impl(threefry_prng_impl, 0)
+    Array((), dtype=key<fry>) overlaying:
+    [0 0]
+    """
+    return random_seed(seed, impl)
+
+
+def random_seed(seeds: Any, impl: Any) -> Any:
+    """Keys of a generator, one for each of `seeds`, integers of any shape."""
+    return _random_seed(seeds, find_impl(impl))

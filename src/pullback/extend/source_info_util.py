@@ -1,0 +1,102 @@
+"""Where equations come from: the user's line, and the name stack under which they were made."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+from ..core import source
+from ..core.source import SourceInfo as SourceInfo
+from ..core.source import current as current
+from ..core.source import register_exclusion as register_exclusion
+
+
+class NameStack:
+    """The names of scopes and transformations around an equation, outermost first.
+
+    >>> str(NameStack(("model",)).extend("layer"))
+    'model/layer'
+    """
+
+    __slots__ = ("stack",)
+
+    def __init__(self, stack: tuple[str, ...] = ()) -> None:
+        self.stack = tuple(stack)
+
+    def extend(self, name: str) -> NameStack:
+        return NameStack((*self.stack, name))
+
+    def transform(self, transform_name: str) -> NameStack:
+        return NameStack((*self.stack, f"{transform_name}()"))
+
+    def __getitem__(self, idx: slice) -> NameStack:
+        return NameStack(self.stack[idx])
+
+    def __len__(self) -> int:
+        return len(self.stack)
+
+    def __add__(self, other: NameStack) -> NameStack:
+        return NameStack(self.stack + other.stack)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, NameStack) and self.stack == other.stack
+
+    def __hash__(self) -> int:
+        return hash(self.stack)
+
+    def __str__(self) -> str:
+        return "/".join(self.stack)
+
+    def __repr__(self) -> str:
+        return f"NameStack(stack={self.stack})"
+
+
+def new_name_stack(name: str = "") -> NameStack:
+    """A stack with one name on it, or none."""
+    return NameStack((name,) if name else ())
+
+
+def new_source_info() -> SourceInfo:
+    """Of nowhere, under no names."""
+    return source.unknown
+
+
+def current_name_stack() -> NameStack:
+    """The names under which equations are being made in this thread."""
+    return NameStack(source.name_stack())
+
+
+def extend_name_stack(name: str) -> Any:
+    """`with extend_name_stack(name):` equations made inside carry the name."""
+    return source.extend_name_stack(name)
+
+
+def transform_name_stack(name: str) -> Any:
+    """`with transform_name_stack("vmap"):` equations made inside carry `vmap()`."""
+    return source.extend_name_stack(f"{name}()")
+
+
+def set_name_stack(name_stack: NameStack) -> Any:
+    """`with set_name_stack(stack):` equations made inside carry these names instead."""
+    return source.set_name_stack(name_stack.stack)
+
+
+def reset_name_stack() -> Any:
+    """`with reset_name_stack():` equations made inside carry no names."""
+    return source.set_name_stack(())
+
+
+@contextlib.contextmanager
+def user_context(traceback: Any, *, name_stack: NameStack | None = None) -> Iterator[None]:
+    """Equations made inside belong to a source location (a SourceInfo; None: wherever they are
+    made) and carry the names of `name_stack`.
+    """
+    names = current_name_stack() if name_stack is None else name_stack
+    with source.using(traceback), source.set_name_stack(names.stack):
+        yield
+
+
+def summarize(source_info: SourceInfo, num_frames: int = 1) -> str:
+    """`file:line:column (function)`."""
+    return source_info.summary()

@@ -1,0 +1,19 @@
+"""The open tables of rules, and what interpreters of programs are made of, under JAX's names."""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+_MODULES = frozenset({"ad", "batching", "mlir", "partial_eval", "pxla", "xla"})
+
+
+def __getattr__(name: str) -> Any:
+    """A submodule that nobody has imported yet."""
+    if name in _MODULES:
+        return importlib.import_module(f"{__name__}.{name}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_MODULES})

@@ -1,1 +1,0 @@
-"""`jax.extend`: what libraries that extend JAX use."""
