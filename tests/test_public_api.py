@@ -13,8 +13,11 @@ import pytest
 
 DATA = Path(__file__).resolve().parent / "data"
 
-# Names of ours beside JAX's: two counters, and the ways in and out of the compatibility layer.
-OWN = {"": {"trace_count", "kernel_compile_count"}}
+# Names of ours beside JAX's: two counters, and the times of kernels.
+OWN = {
+    "": {"trace_count", "kernel_compile_count"},
+    "profiler": {"KernelProfile", "KernelTime", "LineTime", "profile_kernels"},
+}
 # Modules whose names are listed under their own modules, or are tools.
 PACKAGES = {"": {"experimental", "extend", "interpreters", "scipy", "version"}}
 

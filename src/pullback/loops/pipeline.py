@@ -89,6 +89,7 @@ def compile_jaxpr(
     donated: Sequence[bool] = (),
     check: bool = True,
     ready: Callable[[Kernel, float], None] | None = None,
+    origins: bool = False,
 ) -> plan.Program:
     """A closed jaxpr as kernels and a plan.
 
@@ -96,6 +97,7 @@ def compile_jaxpr(
     of arrays. `donated[i]` allows
     input i's buffer to hold a result. `ready(kernel, work)` hears of each kernel as soon as it is
     written, with the work of the whole program: it may be compiled while the rest is written.
+    With `origins` the program tells which equations each kernel computes.
     """
     if isinstance(closed, ClosedJaxpr):
         closed = lower_keys(closed)
@@ -127,6 +129,7 @@ def compile_jaxpr(
         print(show_units(units), file=sys.stderr)
     assembler = _Assembler(g, options, units, in_slots, outs, given, check, flags)
     assembler.ready = ready
+    assembler.origins = [] if origins else None
     return assembler.program()
 
 
@@ -171,6 +174,7 @@ class _Assembler:
         self.work = sum(_work(u) for u in units)
         self.keys: dict[str, int] = {}
         self.steps: list[Any] = []
+        self.origins: list[tuple[tuple[int, ...], float]] | None = None
         self.pinned: set[Slot] = set()
         self.prelude: list[Any] | None = None  # allocations of the loop that is being written
         self.host: list[plan.HostCall] = []
@@ -219,6 +223,7 @@ class _Assembler:
             self.options.equations,
             peak,
             self.work,
+            self.origins or [],
         )
 
     def _number(self, slot: Slot) -> int:
@@ -276,8 +281,7 @@ class _Assembler:
             if isinstance(unit, Nest):
                 self._reuse(kernel, keys, temps, dying)
             self.allocate([s for s in temps if s.number < 0])
-            equation = unit.members[0].equation if isinstance(unit, Nest) else unit.equation
-            self._kernel_step(kernel, keys, dims, scalars, equation)
+            self._kernel_step(kernel, keys, dims, scalars, [unit])
         self._give([*dying, *(s for s in temps if last.get(s, index) == index)])
 
     def _dying(self, index: int, unit: Any, last: dict[Slot, int]) -> list[Slot]:
@@ -291,11 +295,15 @@ class _Assembler:
         keys: Sequence[Slot],
         dims: Sequence[int],
         scalars: Any,
-        equation: int,
+        units: Sequence[Any],
     ) -> None:
         bufs = tuple(s.number for s in keys)
         number = self._intern(kernel)
+        equation = _equation(units[0])
         self.steps.append(plan.KernelStep(number, bufs, tuple(dims), tuple(scalars), equation))
+        if self.origins is not None:
+            found = dict.fromkeys(k for unit in units for k in _equations(unit))
+            self.origins.append((tuple(found), sum(map(_work, units))))
 
     def _give(self, slots: Sequence[Slot]) -> None:
         """Temporaries that are not read again."""
@@ -334,7 +342,7 @@ class _Assembler:
                 m.ready = True
             done += [*dying, *(s for s in temps if last.get(s, index) == index)]
         work = sum(op.work for op in ops)
-        self._kernel_step(*self._close(b, "updates", work), ops[0].equation)  # type: ignore[call-arg]
+        self._kernel_step(*self._close(b, "updates", work), ops)  # type: ignore[call-arg]
         self._give(done)
 
     def _stepwise(self, op: Opaque, temps: list[Slot]) -> None:
@@ -478,6 +486,27 @@ class _Assembler:
         self.host.append(plan.HostCall(op.host, ins, outs, op.name, op.equation))
         for m in op.outs:
             m.ready = True
+
+
+def _equation(unit: Any) -> int:
+    """The number of the equation that errors of a unit name."""
+    return int(unit.members[0].equation if isinstance(unit, Nest) else unit.equation)
+
+
+def _equations(unit: Any) -> list[int]:
+    """The numbers of all equations that a unit computes: its values, and those that it reads
+    without their being in memory."""
+    own = unit.members if isinstance(unit, Nest) else unit.outs
+    stack, seen = [*own] if isinstance(unit, Nest) else [*own, *unit.ins], set()
+    while stack:
+        node = stack.pop()
+        if node in seen or (node.slot is not None and node not in own):
+            continue
+        seen.add(node)
+        deps = node.red.deps if node.kind == "red" and node.red is not None else node.deps
+        stack += [dep for dep, _ in deps]
+    found = {node.equation for node in seen} | {_equation(unit)}
+    return sorted(k for k in found if k >= 0)
 
 
 def _work(unit: Any) -> float:

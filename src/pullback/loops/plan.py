@@ -141,6 +141,8 @@ class Program:
     `ins`, `consts` and `outs` name slots; an output that is an input (or a constant) names that
     slot and nothing is copied.
     `donated` lists the inputs whose buffer the plan writes into: (input number, output number).
+    `origins` has, if that was asked for, the equations that each kernel step computes and their
+    work, step by step.
     """
 
     kernels: list[Kernel]
@@ -155,3 +157,4 @@ class Program:
     equations: list[Any] = made(default_factory=list)
     peak_bytes: int = 0
     work: float = 0.0
+    origins: list[tuple[tuple[int, ...], float]] = made(default_factory=list)

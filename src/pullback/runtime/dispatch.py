@@ -146,7 +146,7 @@ def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
             if hasattr(effect, "not_lowered"):  # an effect that some transformation takes away
                 raise effect.not_lowered()
         arrays = _without_tokens(closed)
-        found = interface.compile_program(keys.lower_keys(expand(arrays)), donated)
+        found = interface.compile_program(physical(arrays), donated)
         if any(keys.is_key_aval(a) for a in arrays.out_avals):
             found = KeyedProgram(found, arrays.out_avals)
         if arrays is not closed:
@@ -154,6 +154,11 @@ def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
         closed.derived[which] = found
         _executables.add(found)
     return found
+
+
+def physical(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program as backends compile it: its calls expanded, its keys as their words."""
+    return keys.lower_keys(expand(closed))
 
 
 def _without_tokens(closed: ClosedJaxpr) -> ClosedJaxpr:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from . import monitoring
+from pullback import monitoring
 
 __all__ = [
     "StepTraceAnnotation",
