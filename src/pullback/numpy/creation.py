@@ -128,6 +128,7 @@ def _of_number(x: Any, kind: type, dtype: Any) -> Any:
     if dtype is not None:
         if dtypes.is_integer(dtype) and kind is int:
             return make_array(np.array(x, dtype), ShapedArray((), dtype))  # raises OverflowError
+        _check_real([x], dtype)
         return make_array(np.asarray(x).astype(dtype), ShapedArray((), dtype))
     d = dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind])
     if kind is int and not np.iinfo(d).min <= x <= np.iinfo(d).max:
@@ -159,6 +160,18 @@ def _of_numpy(x: Any, dtype: Any, copy: bool) -> Any:
     return make_array(x, ShapedArray(x.shape, d), copy)
 
 
+def _check_real(numbers: list[Any], dtype: Any) -> None:
+    """Python's complex numbers have no real dtype, as in NumPy; arrays of them lose a part."""
+    if dtypes.is_complex(dtype) or dtype == np.bool_:
+        return
+    for x in numbers:
+        if type(x) is complex:
+            raise TypeError(
+                f"the complex number {x} cannot be converted to {np.dtype(dtype).name}. "
+                "Fix: take its real part, x.real, or give a complex dtype."
+            )
+
+
 def _leaves(x: Any, out: list[Any]) -> list[Any]:
     for e in x:
         if isinstance(e, list | tuple):
@@ -179,6 +192,7 @@ def _of_sequence(x: Any, dtype: Any) -> Any:
             raise ValueError(f"All input arrays must have the same shape; got {sorted(shapes)}")
         return lax.concatenate([lax.expand_dims(p, (0,)) for p in parts], 0)
     d = default_float() if dtype is None else dtype
+    _check_real(leaves, d)
     plain = _hosted(x)
     values = np.array(plain, dtype=d) if _all_python_ints(leaves) else np.array(plain).astype(d)
     return make_array(values, ShapedArray(values.shape, d))
@@ -215,6 +229,9 @@ def _of_foreign(x: Any, dtype: Any, copy: bool) -> Any:
     """Buffers, other libraries' arrays, and anything that NumPy takes."""
     if hasattr(x, "__array__"):
         return _of_numpy(np.asarray(x), dtype, copy)
+    if isinstance(x, str | bytes) and dtype is not None and not dtypes.is_extended(dtype):
+        values = np.array(x).astype(dtype)  # numbers are read from text, as NumPy does
+        return make_array(values, ShapedArray((), dtype))
     if isinstance(x, bytes | bytearray):
         raise TypeError(
             f"Value {str(x)!r} with dtype {np.asarray(bytes(x)).dtype} is not a valid JAX array "

@@ -683,12 +683,19 @@ def _mask_positions(mask: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The indices of the lower triangle of an n x m matrix."""
-    return _mask_positions(np.tri(n, m, k, dtype=bool))
+    return _mask_positions(_tri("tril_indices", n, m, k))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The indices of the upper triangle of an n x m matrix."""
-    return _mask_positions(~np.tri(n, m, k - 1, dtype=bool))
+    return _mask_positions(~_tri("triu_indices", n, m, k - 1))
+
+
+def _tri(name: str, n: int, m: int | None, k: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    rows, columns = operator.index(n), operator.index(n if m is None else m)
+    if rows < 0 or columns < 0:
+        raise TypeError(f"{name}: sizes must be nonnegative, got n={n} and m={m}")
+    return np.tri(rows, columns, k, dtype=bool)
 
 
 def _two_axes(name: str, arr: Any) -> tuple[int, int]:

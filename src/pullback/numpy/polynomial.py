@@ -312,13 +312,16 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
 def _count(M: Any) -> int:
     if isinstance(M, Tracer):
         raise ConcretizationTypeError(M, "The size of a window must be static.")
-    return operator.index(M)
+    count = int(M)
+    if count < 0:
+        raise TypeError(f"The number of points of a window must be nonnegative, got M={M}.")
+    return count
 
 
 def _window(M: int, values: Any) -> Any:
     kind = dtypes.default_float()
     if M <= 1:
-        return creation.ones((max(M, 0),), kind)
+        return creation.ones((M,), kind)
     return values(lax.iota(kind, M))
 
 

@@ -18,22 +18,11 @@ from .util import (
     literal,
     ndim_of,
     promote_dtypes_inexact,
-    refuse_out,
     shape_of,
     to_type,
 )
 
 _METHODS = ("linear", "lower", "higher", "midpoint", "nearest")
-_WEIGHTED = (
-    "inverted_cdf",
-    "averaged_inverted_cdf",
-    "closest_observation",
-    "interpolated_inverted_cdf",
-    "hazen",
-    "weibull",
-    "median_unbiased",
-    "normal_unbiased",
-)
 
 
 def _one_axis(a: Any, axis: Any, keepdims: bool) -> tuple[Any, int, tuple[int, ...]]:
@@ -69,13 +58,16 @@ def _quantile(
     a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool, weights: Any
 ) -> Any:
     (a,) = promote_dtypes_inexact(a)
-    a, q = promote_dtypes_inexact(a, q)
-    d = typeof(a).dtype
+    wide, q = promote_dtypes_inexact(a, q)
+    d = typeof(wide).dtype  # of the ranks; the result has the values' own dtype
     if dtypes.is_complex(d):
         raise ValueError(
             "quantile does not support complex input, as the operation is poorly defined."
         )
-    a, q = to_type(as_array(a), d, False), to_type(q, d, False)
+    if method == "inverted_cdf" and weights is None:
+        weights = lax.full_like(wide, 1)
+    a = wide if weights is not None else a
+    a, q = to_type(as_array(a), typeof(a).dtype, False), to_type(q, d, False)
     if ndim_of(q) > 1:
         raise ValueError(f"q must be have rank <= 1, got shape {shape_of(q)}")
     # Half-precision ranks would be off for long axes.
@@ -94,7 +86,7 @@ def _quantile(
 
 
 def _ranks(a: Any, q: Any, k: int, n: int, method: str) -> Any:
-    d = typeof(a).dtype
+    d = typeof(q).dtype
     # One NaN makes the whole slice NaN.
     lost = reductions.any_reduce(lax.ne(a, a), k, None, True)
     a = lax.sort(select_where(lost, np.nan, a), dimension=k)
@@ -130,7 +122,9 @@ def _row(a: Any, i: Any, k: int) -> Any:
 
 def _interpolate(method: str, low: Any, high: Any, low_weight: Any, high_weight: Any) -> Any:
     if method == "linear":
-        return lax.add(lax.mul(low, low_weight), lax.mul(high, high_weight))
+        d, wide = typeof(low).dtype, typeof(low_weight).dtype
+        low, high = to_type(low, wide, False), to_type(high, wide, False)
+        return to_type(lax.add(lax.mul(low, low_weight), lax.mul(high, high_weight)), d, False)
     if method == "lower":
         return low
     if method == "higher":
@@ -148,7 +142,7 @@ def _interpolate(method: str, low: Any, high: Any, low_weight: Any, high_weight:
 
 
 def _nan_ranks(a: Any, q: Any, k: int, n: int, method: str) -> Any:
-    d = typeof(a).dtype
+    d = typeof(q).dtype
     # NaN is sorted to the end; each slice has its own number of values.
     a = lax.sort(select_where(lax.ne(a, a), np.nan, a), dimension=k)
     present = lax.convert_element_type(lax.bitwise_not(lax.ne(a, a)), np.int32)
@@ -178,7 +172,10 @@ def _nan_ranks(a: Any, q: Any, k: int, n: int, method: str) -> Any:
 def _weighted(a: Any, q: Any, k: int, weights: Any, method: str, squash_nans: bool) -> Any:
     """The smallest value whose share of the total weight reaches q."""
     if method != "inverted_cdf":
-        raise ValueError("jnp.quantile: weights are supported only for method='inverted_cdf'.")
+        fault: type[Exception] = NotImplementedError if method in _METHODS else ValueError
+        raise fault(
+            f"jnp.quantile: weights are supported only for method='inverted_cdf', got {method!r}."
+        )
     n = shape_of(a)[k]
     d = typeof(a).dtype
     w = to_type(as_array(weights), d, False)
@@ -235,17 +232,23 @@ def _define(name: str, squash_nans: bool) -> Any:
 _plain, _nan = _define("quantile", False), _define("nanquantile", True)
 
 
-def _checked(
-    name: str, a: Any, q: Any, axis: Any, out: Any, overwrite_input: bool, method: str, weights: Any
-) -> Any:
-    refuse_out(name, out)
-    if overwrite_input:
-        raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True")
-    check_arraylike(name, a, q)
-    if method not in _METHODS and not (method in _WEIGHTED and weights is not None):
+def _refuse_places(name: str, out: Any, overwrite_input: bool) -> None:
+    if overwrite_input or out is not None:
         raise ValueError(
-            "interpolation can only be 'linear', 'lower', 'higher', 'midpoint', or 'nearest', got "
-            f"{method!r}"
+            f"jax.numpy.{name} does not support overwrite_input=True or out != None. "
+            "Fix: arrays are immutable; use the returned value."
+        )
+
+
+def _checked(
+    name: str, a: Any, q: Any, axis: Any, out: Any, overwrite_input: bool, method: str
+) -> Any:
+    _refuse_places(name, out, overwrite_input)
+    check_arraylike(name, a, q)
+    if method not in (*_METHODS, "inverted_cdf"):
+        raise ValueError(
+            "method can only be 'linear', 'lower', 'higher', 'midpoint', 'nearest' or "
+            f"'inverted_cdf', got {method!r}"
         )
     return tuple(axis) if isinstance(axis, list) else axis
 
@@ -262,7 +265,7 @@ def quantile(
     weights: Any = None,
 ) -> Any:
     """The q-quantiles (q in [0, 1]) over `axis`; NaN where there is a NaN."""
-    axis = _checked("quantile", a, q, axis, out, overwrite_input, method, weights)
+    axis = _checked("quantile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _plain(a, q, axis=axis, method=method, keepdims=keepdims, **more)
 
@@ -279,7 +282,7 @@ def nanquantile(
     weights: Any = None,
 ) -> Any:
     """The q-quantiles over `axis` of what is not NaN."""
-    axis = _checked("nanquantile", a, q, axis, out, overwrite_input, method, weights)
+    axis = _checked("nanquantile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _nan(a, q, axis=axis, method=method, keepdims=keepdims, **more)
 
@@ -321,7 +324,7 @@ def percentile(
     out_sharding: Any = None,
 ) -> Any:
     """The q-th percentiles (q in [0, 100]) over `axis`."""
-    axis = _checked("percentile", a, q, axis, out, overwrite_input, method, weights)
+    axis = _checked("percentile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _percentile(a, q, axis=axis, method=method, keepdims=keepdims, **more)
 
@@ -338,7 +341,7 @@ def nanpercentile(
     weights: Any = None,
 ) -> Any:
     """The q-th percentiles over `axis` of what is not NaN."""
-    axis = _checked("nanpercentile", a, q, axis, out, overwrite_input, method, weights)
+    axis = _checked("nanpercentile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _nanpercentile(a, q, axis=axis, method=method, keepdims=keepdims, **more)
 
@@ -357,9 +360,7 @@ def _middle(name: str, quantile_of: Any, doc: str) -> Any:
         overwrite_input: bool = False,
         keepdims: bool = False,
     ) -> Any:
-        refuse_out(name, out)
-        if overwrite_input:
-            raise ValueError(f"jax.numpy.{name} does not support overwrite_input=True")
+        _refuse_places(name, out, overwrite_input)
         check_arraylike(name, a)
         return call(a, axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=keepdims)
 
