@@ -18,6 +18,7 @@ import numpy as np
 import pytest
 from forked import in_child
 
+import pullback
 from pullback import errors
 from pullback.core.avals import ShapedArray, intern
 from pullback.runtime import array as A
@@ -339,6 +340,19 @@ def test_blocks() -> None:
         alloc(aval, 1 << 45)
     with pytest.raises(MemoryError):
         alloc(aval, -1)
+
+
+@native_only
+@pytest.mark.usefixtures("at_rest")
+def test_statistics_of_the_device() -> None:
+    (device, *_) = pullback.devices()
+    before = device.memory_stats()["bytes_in_use"]
+    kept = A.empty(ShapedArray((1 << 16,), np.dtype("uint8")))
+    stats = device.memory_stats()
+    assert stats["bytes_in_use"] >= before + (1 << 16) and stats["num_allocs"] > 0
+    assert stats["peak_bytes_in_use"] >= stats["bytes_in_use"]
+    del kept
+    assert device.memory_stats()["bytes_in_use"] == before
 
 
 @native_only

@@ -8,6 +8,7 @@ import platform as host_platform
 from typing import Any
 
 from .. import config, errors
+from . import memory
 
 # One memory under three names: programs that move arrays between kinds run unchanged.
 _MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
@@ -29,8 +30,10 @@ class Device:
     def __str__(self) -> str:
         return f"{self.platform}:{self.id}"
 
-    def memory_stats(self) -> dict[str, int] | None:
-        return None
+    def memory_stats(self) -> dict[str, int]:
+        """Bytes in use, their peak, cached for reuse, mapped from the system and the limit of the
+        cache; allocations and maps so far. Virtual devices share one memory."""
+        return memory.memory_stats()
 
     def addressable_memories(self) -> list[Memory]:
         return [Memory(kind, self) for kind in _MEMORY_KINDS]
