@@ -26,9 +26,8 @@ equal to +0.0 (comparators of
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from pullback.loops.ir import Atom, Const, Let
+from pullback.records import record
 
 BOOL = ("bool",)
 SIGNED = ("i4", "i8", "i16", "i32", "i64", "i2")
@@ -78,7 +77,7 @@ def storage_bytes(dtype: str) -> int:
     return max(1, BITS[dtype] // 8)
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class Op:
     """One operator. `rule`: same (result has the operands' dtype), cmp (bool), select, convert,
     bitcast, test (T -> bool)."""

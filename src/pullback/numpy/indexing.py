@@ -10,7 +10,6 @@ gather:  the rest; `plan` also serves `x.at[idx]` (see `scatter`)
 
 from __future__ import annotations
 
-import dataclasses
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -24,12 +23,13 @@ from ..errors import NonConcreteBooleanIndexError
 from ..primitives import keys
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
+from ..records import record
 from .util import check_broadcast, shape_of, unwrap
 
 INT32 = np.dtype("int32")
 
 
-@dataclasses.dataclass(frozen=True)
+@record(eq=True)
 class Slice:
     """A slice with all known: `size` elements from `start` by `step` (not 0)."""
 
@@ -349,7 +349,7 @@ def _dynamic(x: Any, entries: list[Any], shape: tuple[Any, ...], wrap: bool) -> 
 
 
 # --- gather ---
-@dataclasses.dataclass
+@record(eq=True, frozen=False)
 class Plan:
     """A gather or scatter: what to index, with which indices, and what its result means.
 
@@ -374,7 +374,7 @@ class Plan:
         return any(type(n) is int and n == 0 for n in self.shape)
 
 
-@dataclasses.dataclass
+@record(eq=True, frozen=False)
 class _Axis:
     """One entry together with the axis of the operand that it indexes (None for a new axis)."""
 

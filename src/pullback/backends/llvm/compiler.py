@@ -10,7 +10,6 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 
 from pullback.backends.llvm import link, loader, os_shim
 from pullback.backends.llvm.analysis import has, walk
@@ -32,6 +31,7 @@ from pullback.loops.canon import canonical_text
 from pullback.loops.ir import Call, Kernel, While
 from pullback.loops.nesting import deep
 from pullback.loops.tiles import is_tile
+from pullback.records import made, record, replaced
 
 __all__ = [
     "Compilation", "CompiledKernel", "compile_kernel", "compile_kernels", "emit_module",
@@ -52,7 +52,7 @@ def kernel_compile_count() -> int:
     return _compiled
 
 
-@dataclass(eq=False)
+@record(frozen=False, weak=True)
 class CompiledKernel:
     """Machine code `i32 kernel(ctx*, buffers*, dims*, scalars*)`. Hold it while `address` is in
     use. `source` is there while the code is LLVM's quick work (see tier.py)."""
@@ -62,7 +62,7 @@ class CompiledKernel:
     code: loader.Code | JitCode
     key: str
     source: tuple[Kernel | Callable[[], Kernel], Target] | None = None
-    outdated: list[loader.Code | JitCode] = field(default_factory=list)
+    outdated: list[loader.Code | JitCode] = made(default_factory=list)
 
     def improved(self) -> int:
         """The address of the best code, which is compiled if need be. What `address` was stays
@@ -166,7 +166,7 @@ def _machine_code(kernel: Kernel, target: Target, quick: bool) -> loader.Image:
     """A kernel through the emitter and LLVM."""
     ir, level, quick = _emitted(kernel, target, quick)
     image = loader.link(link.assemble(ir, target, level))
-    return replace(image, quick=True) if quick else image
+    return replaced(image, quick=True) if quick else image
 
 
 def _options(kernel: Kernel, text: str) -> str:
@@ -331,7 +331,7 @@ def _finished(
 ) -> CompiledKernel:
     """What LLVM has just compiled: counted, stored, loaded."""
     image = loader.link(obj)
-    image = replace(image, quick=True) if order.is_quick else image
+    image = replaced(image, quick=True) if order.is_quick else image
     _count_one()
     cache = disk_cache()
     if cache is not None and later is not None:
@@ -341,7 +341,7 @@ def _finished(
     return _registered(order.kernel, target, key, image)
 
 
-@dataclass
+@record(eq=True, frozen=False)
 class _Ordered:
     """A kernel of a compilation: what is known of its code so far."""
 

@@ -10,11 +10,11 @@ All narrow formats but f16 on machines that convert it go through one pair of bi
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from pullback.backends.llvm.build import Builder, Val, round_f32
 from pullback.loops.ir import Const
 from pullback.loops.ops import BITS, FLOATS, SIGNED
+from pullback.records import record
 
 __all__ = [
     "FORMATS",
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class Format:
     """A small float: exponent and mantissa bits, bias; `kind` is ieee, fn (NaN is all ones, no
     inf), fnuz or sat."""

@@ -16,11 +16,11 @@ import os
 import struct
 import sys
 import threading
-from dataclasses import dataclass
 from typing import Any
 
 from pullback.backends.llvm.jit import JitCode
 from pullback.forking import renewed
+from pullback.records import record
 
 __all__ = ["Code", "Image", "LinkError", "link", "link_elf", "load_image"]
 
@@ -29,7 +29,7 @@ class LinkError(RuntimeError):
     """An object that must not be loaded: an internal error of Pullback."""
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class Image:
     """Linked bytes, the offsets of the exported functions, and the words that need the load address
     added."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.cache import disk_cache, kernel_key
@@ -20,11 +19,12 @@ from pullback.backends.llvm.table import provide
 from pullback.backends.llvm.target import Target
 from pullback.backends.llvm.workshop import Job
 from pullback.forking import renewed
+from pullback.records import record, replaced
 
 __all__ = ["order_tile", "provide_tile"]
 
 
-@dataclass
+@record(eq=True, frozen=False)
 class _Tile:
     """What is known of a function's code."""
 
@@ -60,7 +60,7 @@ def _search(tile: _Tile, name: str, key: str, quick: bool) -> bool:
 
 
 def _made(tile: _Tile, name: str, key: str, obj: bytes, quick: bool) -> None:
-    image = replace(loader.link(obj), quick=quick)
+    image = replaced(loader.link(obj), quick=quick)
     cache = disk_cache()
     if cache is not None:
         cache.put(key, image)

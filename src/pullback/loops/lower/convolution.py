@@ -16,7 +16,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pullback.loops.build import Builder, Index
@@ -26,6 +25,7 @@ from pullback.loops.lower.elementwise import RULES, literal, scalar_convert
 from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.product import InPlace, Product, emit_product, tile_type
 from pullback.loops.ops import FLOATS
+from pullback.records import record
 
 __all__ = ["product_convolution", "without_padding", "worth_a_product"]
 
@@ -34,7 +34,7 @@ IMAGES = 8  # parts that such a convolution is cut into for threads
 SMALL = 400_000  # multiplications
 
 
-@dataclass
+@record(eq=True, frozen=False)
 class _Axis:
     """An axis of the computation: its extent, its strides in the operand, in the weights and in
     the result, and which axis of the result (or of the weights) it is: index start + step * i."""
@@ -51,7 +51,7 @@ class _Axis:
         return b.add(b.mul(i, self.step), self.start)
 
 
-@dataclass
+@record(eq=True, frozen=False)
 class _Line:
     """One spatial axis: `count` positions from `start` on in steps of `step`, window positions
     likewise, and where in the padded operand the first of both reads."""

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pullback.loops.build import TRUE, Builder, Index
@@ -22,6 +21,7 @@ from pullback.loops.lower.graph import Node
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import FLOATS
 from pullback.loops.tiles import LINE, TILE_TYPES, tile_name, turn_name
+from pullback.records import record
 
 __all__ = ["InPlace", "Product", "emit_product", "in_place", "tile_type"]
 
@@ -40,7 +40,7 @@ def tile_type(acc: str) -> str | None:
     return "i32" if acc in ("i8", "u8", "i16", "u16") else None
 
 
-@dataclass
+@record(eq=True, frozen=False)
 class InPlace:
     """An operand that is read where it lies: `base` for a batch index, the rows as (w, s0, s1),
     the contracted index as (n1, n2, len, t1, t2, ks). For a right operand, columns take the place
@@ -53,7 +53,7 @@ class InPlace:
     panel: int = 0
 
 
-@dataclass
+@record(eq=True, frozen=False)
 class Product:
     """C[b, i, j] = sum over k of A[b, i, k] * B[b, k, j].
 
