@@ -122,6 +122,7 @@ class Builder:
         self.region_level = 0  # loads may not be hoisted above this scope
         self.buf_levels: dict[Buf, int] = {}  # nor above the scope of their scratch
         self.extents = extents
+        self.literal: set[int] = set()  # extents that stay literals all the same
         self.count = 0
         self.unrolling = False  # loops without carries become their iterations
         self.known: dict[Any, Any] = {}  # integer atoms whose value is an index with bounds
@@ -138,7 +139,7 @@ class Builder:
 
     def dim(self, value: int) -> Atom:
         """An i64 constant: literal when small, else a kernel argument."""
-        if -HOIST_FROM < value < HOIST_FROM:
+        if -HOIST_FROM < value < HOIST_FROM or value in self.literal:
             return i64(value)
         v = self.dims.get(value)
         if v is None:

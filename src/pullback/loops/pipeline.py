@@ -11,6 +11,7 @@ PULLBACK_DEBUG=loops prints kernels, fusion the units, buffers the plan.
 
 from __future__ import annotations
 
+import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -224,6 +225,7 @@ class _Assembler:
             peak,
             self.work,
             self.origins or [],
+            sum(map(_seconds, self.units)),
         )
 
     def _number(self, slot: Slot) -> int:
@@ -507,6 +509,22 @@ def _equations(unit: Any) -> list[int]:
         stack += [dep for dep, _ in deps]
     found = {node.equation for node in seen} | {_equation(unit)}
     return sorted(k for k in found if k >= 0)
+
+
+# Seconds: what an element costs that comes from memory or goes there; an operation in lanes; one
+# elsewhere; and one of a product, whose work counts ten of them as one.
+_ELEMENT, _IN_LANES, _ALONE, _PRODUCT = 3e-10, 1.5e-11, 5e-10, 1.5e-10
+
+
+def _seconds(unit: Any) -> float:
+    """How long a unit takes, roughly: what is worth another thread is decided by it."""
+    if isinstance(unit, Nest):
+        shapes = [
+            m.red.shape if m.kind == "red" and m.red is not None else m.shape for m in unit.members
+        ]
+        most = max((math.prod(shape) for shape in shapes), default=0)
+        return most * _ELEMENT + float(unit.work) * _IN_LANES
+    return max(unit.work, 1.0) * (_PRODUCT if unit.name in ("dot", "conv") else _ALONE)
 
 
 def _work(unit: Any) -> float:

@@ -141,6 +141,7 @@ class Program:
     `ins`, `consts` and `outs` name slots; an output that is an input (or a constant) names that
     slot and nothing is copied.
     `donated` lists the inputs whose buffer the plan writes into: (input number, output number).
+    `seconds` is how long a run takes, roughly.
     `origins` has, if that was asked for, the equations that each kernel step computes and their
     work, step by step.
     """
@@ -158,3 +159,4 @@ class Program:
     peak_bytes: int = 0
     work: float = 0.0
     origins: list[tuple[tuple[int, ...], float]] = made(default_factory=list)
+    seconds: float = 0.0

@@ -38,6 +38,7 @@ BLOCK = 4096  # of a sum; docs/contract.md
 CHUNK = 8192  # of a flat parallel loop
 SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
+SHORT_ROW, MANY_ROWS = 64, 256
 
 
 class LoopBuilder(Builder):
@@ -193,6 +194,8 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     if narrow:
         in_memory = set()  # every element of a row is known where it is read
     extents = [math.prod(rows[a] for a in g) for g in groups]
+    if not lanes:
+        b.literal |= _short(nest, math.prod(rows))
 
     def body(indices: list[Index]) -> None:
         idx: list[Index] = []
@@ -205,6 +208,14 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     for m in members:
         if m.stored:
             m.ready = True
+
+
+def _short(nest: Nest, rows: int) -> set[int]:
+    """Lengths of rows, where there are many short ones: code that knows the length needs no loop,
+    and what a loop costs is more than what a few vectors do."""
+    reds = [m.red for m in nest.members if m.kind == "red" and m.red is not None]
+    lengths = {math.prod(red.extents) for red in reds}
+    return {n for n in lengths if n <= SHORT_ROW} if rows >= MANY_ROWS else set()
 
 
 def _narrow(nest: Nest) -> bool:

@@ -33,9 +33,9 @@ from . import memory
 from . import native_layout as L
 from .queue import Job, queue
 
-# Plans with more estimated work than this (in elementary operations) go to the queue: their caller
-# gets pending arrays at once.
-ASYNC_WORK = 2e6
+# Plans that take longer than this by our estimate go to the queue: their caller gets pending arrays
+# at once. The way to the queue's thread and back costs 50 us.
+ASYNC_SECONDS = 1e-3
 # Plans with more work than this run without the GIL.
 GIL_WORK = 5e4
 # Programs with less work than this are compiled quickly, and well when they turn out to be used.
@@ -155,7 +155,9 @@ class NativeExecutable:
             for a in (*self.in_avals, *self.out_avals)
         )
         self.nativable = (
-            plain and self.program.work <= ASYNC_WORK and len(self.in_avals) == len(self.plan_ins)
+            plain
+            and self.program.seconds <= ASYNC_SECONDS
+            and len(self.in_avals) == len(self.plan_ins)
         )
 
     @deep
@@ -225,7 +227,7 @@ class NativeExecutable:
     def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
         if any(donated):
             _check_donation(arrays, donated)
-        if self.program.work > ASYNC_WORK and not queue().is_current():
+        if self.program.seconds > ASYNC_SECONDS and not queue().is_current():
             outs = self._submit(arrays, donated)
         else:
             outs = self.run(arrays, None, donated)

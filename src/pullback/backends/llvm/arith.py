@@ -72,6 +72,8 @@ def _total(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
 
 def _float(b: Builder, op: str, dtype: str, args: list[Val], attrs: dict[str, Any]) -> Val:
     x = args[0]
+    if op == "div" and dtype == "f32" and _by_one(b, x, args[1]):
+        return _divide_by_one(b, x, args[1])
     if op in _FLOAT_PLAIN:
         return narrow(b, dtype, b.binary(_FLOAT_PLAIN[op], x, args[1]))
     if op == "neg":
@@ -98,6 +100,37 @@ def _float(b: Builder, op: str, dtype: str, args: list[Val], attrs: dict[str, An
 
 
 _FLOAT_PLAIN = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
+
+
+def _by_one(b: Builder, x: Val, y: Val) -> bool:
+    """Whether a loop divides lanes of float32 by one number, on a machine whose division of whole
+    vectors is slow."""
+    if not b.target.masks or x.n < 8 or y.n != 1 or len(y.regs) != 1 or y.c is not None:
+        return False
+    return any(scope.is_loop for scope in b.scopes[b.depth.get(y.regs[0], 0) + 1 :])
+
+
+def _divide_by_one(b: Builder, x: Val, y: Val) -> Val:
+    """x / y from the rounded reciprocal r of y, correctly rounded (Markstein 1990): q = x r is off
+    by 1.5 ulp at most, q + (x - q y) r by one, and a second such step has an exact remainder and
+    rounds as division does. That holds where nothing under- or overflows: for a y of some range
+    of exponents, in lanes of another range or zero. Other lanes make their vector be divided."""
+    fits = (y >= 2.0**-20) & (y <= 2.0**40)
+    least, most = 2.0**-64, 2.0**64  # |x|: quotients are normal, so are remainders
+    low, high = (b.bitcast(b.lit(v, "float"), "i32") for v in (least, most))
+    span = b.select(fits, high - low, 0)
+    r = 1.0 / y
+    size = b.bitcast(x, "i32") & 0x7FFFFFFF
+    good = b.compare("lt", size - low, span, unsigned=True) | (size.eq(0) & fits)
+    bad = b.any_lane(~good)
+
+    def quickly() -> list[Val]:
+        q = x * r
+        for _ in range(2):
+            q = b.fma(-b.fma(q, y, -x), r, q)
+        return [q]
+
+    return b.if_else(bad, lambda: [x / y], quickly)[0]
 
 
 def _integer_pow(b: Builder, x: Val, y: int, one: Val) -> Val:

@@ -9,8 +9,8 @@ widened code.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+import contextlib
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from pullback.backends.llvm import arith
@@ -57,6 +57,7 @@ from pullback.loops.ir import (
     While,
 )  # fmt: skip
 from pullback.loops.ops import BITS, SIGNED, storage_bytes
+from pullback.records import made, record
 
 __all__ = ["STACK_LIMIT", "Emitter", "Module"]
 
@@ -74,17 +75,17 @@ class LoopRules(Protocol):
         """A While."""
 
 
-@dataclass
+@record(eq=True, frozen=False)
 class Module:
     """What the functions of one kernel share."""
 
     target: Target
     name: str
-    declarations: dict[str, str] = field(default_factory=dict)
-    functions: list[str] = field(default_factory=list)
+    declarations: dict[str, str] = made(default_factory=dict)
+    functions: list[str] = made(default_factory=list)
     count: int = 0
     stack: int = 0
-    attrs: dict[str, Any] = field(default_factory=dict)
+    attrs: dict[str, Any] = made(default_factory=dict)
     straight: bool = True  # nothing but straight vector loops: code generation level 0 does
     brief: bool = False  # the least code, for a first run: see tier.py
 
@@ -119,7 +120,9 @@ class Emitter:
         self.ctx = Val(self.b, "ptr", 1, ("%ctx",))
         self.dummy = self.b.alloca(64)
         self.hot = False  # has loops of its own, not outlined ones
+        self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
         self.successors: dict[Atom, Atom] = {}  # indices that are one more than others
+        self.kept: dict[Buf, tuple[Any, Val]] = {}  # what scratch was last given, and where
         self.pointers: list[Val] = []  # extra pointers of an outlined function
 
     # ---- values
@@ -230,6 +233,7 @@ class Emitter:
         base, at = self.place(s.buf, s.index)
         if not isinstance(at, Lin) or at.stride.c != 2:
             return False
+        self.kept.pop(s.buf, None)
         store_pairs(self.b, s.buf.dtype, base, at, self.val(s.value), self.val(other.value))
         return True
 
@@ -240,9 +244,9 @@ class Emitter:
             self.load(s)
         elif isinstance(s, Store):
             base, at = self.place(s.buf, s.index)
-            store(
-                self.b, s.buf.dtype, base, at, self.val(s.value), self.with_mask(s.mask), self.dummy
-            )
+            value, mask = self.val(s.value), self.with_mask(s.mask)
+            store(self.b, s.buf.dtype, base, at, value, mask, self.dummy)
+            self.keep(s.buf, at, value, mask)
         elif isinstance(s, Update):
             self.update(s)
         elif isinstance(s, For):
@@ -274,9 +278,26 @@ class Emitter:
             self.b, s.op, s.out.dtype, dtype, [self.val(a) for a in s.args], s.attrs
         )
 
+    def keep(self, buf: Buf, at: Index, value: Val, mask: Val | None) -> None:
+        """Remembers what a vector of scratch was given: memory would have to hand it on, which
+        takes long where it was written under a mask."""
+        self.kept.pop(buf, None)
+        if buf.role == "temp" and isinstance(at, Lin) and buf.dtype in ("f32", "f64"):
+            self.kept[buf] = (self.spot(at, mask), self.full(value))
+
+    def spot(self, at: Lin, mask: Val | None) -> Any:
+        """What tells whether a vector of memory is the same one, with no control flow between."""
+        scope = self.b.scopes[-1]
+        return scope, at.base.regs, at.stride.regs, at.n, at.width, mask and mask.regs
+
     def load(self, s: Load) -> None:
         base, at = self.place(s.buf, s.index)
         mask = self.with_mask(s.mask)
+        if s.buf in self.kept and isinstance(at, Lin) and s.mask is None:
+            spot, value = self.kept[s.buf]
+            if spot == self.spot(at, mask):
+                self.env[s.out] = value
+                return
         value = load(self.b, s.buf.dtype, base, at, mask, None, self.dummy)
         if s.mask is not None:
             zero = self.b.lit(0, register_type(s.buf.dtype))
@@ -297,6 +318,7 @@ class Emitter:
     def update(self, s: Update) -> None:
         """buf[i] = combine(buf[i], value), one lane after the other."""
         b = self.b
+        self.kept.pop(s.buf, None)
         base, at = self.place(s.buf, s.index)
         value, mask, dtype = self.val(s.value), self.with_mask(s.mask), s.buf.dtype
         if self.lanes == 1 or (
@@ -383,8 +405,30 @@ class Emitter:
         """The extents; looked up at every use, because one may be a Let of the kernel."""
         return [self.b.lit(d, "i64") if isinstance(d, int) else self.val(d) for d in buf.shape]
 
+    @contextlib.contextmanager
+    def scratch_of(self, body: Sequence[Stmt]) -> Iterator[None]:
+        """Takes the scratch of a loop's body once, before the loop, where its size is known."""
+        taken: list[tuple[Buf, Val, Val]] = []
+        while len(body) == 1 and isinstance(body[0], Alloc) and self.lanes == 1:
+            s = body[0]
+            if any(d not in self.env for d in s.buf.shape if isinstance(d, Var)):
+                break
+            size = self.size_of(s.buf)
+            if size.c is None:
+                pointer = self.buffers[s.buf] = self.take(size)
+                self.ready.add(s.buf)
+                taken.append((s.buf, pointer, size))
+            body = s.body
+        yield
+        for buf, pointer, size in reversed(taken):
+            self.ready.discard(buf)
+            self.release(pointer, size)
+
     def alloc(self, s: Alloc) -> None:
         b = self.b
+        if s.buf in self.ready:
+            self.statements(s.body)
+            return
         size = self.size_of(s.buf)
         if size.c is not None and self.module.stack + size.c <= STACK_LIMIT:
             self.module.stack += max(64, size.c)
@@ -480,6 +524,7 @@ class Emitter:
         """A library function of the context's table: i32 f(ctx*, arguments..., pointers to the
         results...)."""
         b = self.b
+        self.kept.clear()
         attrs = dict(s.attrs)
         if s.name == "raise_if":
             self.fail_if(self.val(s.args[0]), int(attrs.get("code", 4)), attrs.get("equation"))  # type: ignore[arg-type]

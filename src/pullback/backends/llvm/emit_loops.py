@@ -71,9 +71,10 @@ class Loops:
             return self.yielded(e, s.yields)
 
         inits = [e.full(e.val(c.init)) for c in s.carry]
-        e.depth += 1
-        outs = e.b.loop(lo, hi, step, inits, body)
-        e.depth -= 1
+        with e.scratch_of(s.body):
+            e.depth += 1
+            outs = e.b.loop(lo, hi, step, inits, body)
+            e.depth -= 1
         for c, v in zip(s.carry, outs, strict=True):
             e.env[c.out] = v
 
@@ -224,6 +225,8 @@ class Loops:
                 width //= 2
             while lanes > 4 and lanes > count:
                 lanes //= 2
+            if e.target.masks and not (scattered or inner) and lanes < count <= 4 * lanes:
+                width = -(-count // lanes)  # once, without a loop
             if count % (lanes * width) == 0:
                 e.module.straight = e.module.straight and e.target.masks
                 self.lane_loop(e, s, lo, hi, lanes, width, None)
@@ -320,9 +323,10 @@ class Loops:
                 return []
 
             inner.module.straight = False
-            inner.depth += 1
-            inner.b.loop(first, last, 1, [], body)
-            inner.depth -= 1
+            with inner.scratch_of(s.body):
+                inner.depth += 1
+                inner.b.loop(first, last, 1, [], body)
+                inner.depth -= 1
 
         cost = self.runtime_cost(e, s)
         grain = lane_count(e, s) * 2 if s.kind == "vector" else 1
@@ -452,8 +456,14 @@ def materialised_lin(e: Emitter, lin: Lin, t: str) -> Val:
 def tail_mask(e: Emitter, i: Val, hi: Val, lanes: int, width: int) -> Val:
     """Which of the lanes from i on are below hi."""
     b = e.b
-    left = b.cast("trunc", b.call("smin", hi - i, lanes * width), "i32")
     regs: list[str] = []
+    if i.c is not None and hi.c is not None:
+        for u in range(width):
+            bits = ("true" if i.c + u * lanes + k < hi.c else "false" for k in range(lanes))
+            regs.append("<" + ", ".join(f"i1 {bit}" for bit in bits) + ">")
+        b.some.add(regs[0])
+        return Val(b, "i1", lanes, tuple(regs))
+    left = b.cast("trunc", b.call("smin", hi - i, lanes * width), "i32")
     for u in range(width):
         regs += b.compare("lt", b.lanes_of("i32", lanes), left - u * lanes).regs
     b.some.add(regs[0])  # the loop has not ended: lane 0 is below hi

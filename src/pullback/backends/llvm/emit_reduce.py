@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from pullback.backends.llvm.analysis import body_cost, free_names, has, trip
 from pullback.backends.llvm.build import BITS as TYPE_BITS
+from pullback.backends.llvm.build import FLOATS as FLOAT_TYPES
 from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.convert import literal, register_type
 from pullback.backends.llvm.emit import Emitter
@@ -35,6 +36,7 @@ __all__ = ["AllLoops"]
 
 BLOCK = 4096
 ACCUMULATORS = 4
+MUCH = 10.0  # scalar operations of an element beside which a mask is cheap
 
 
 class AllLoops(Loops):
@@ -155,23 +157,26 @@ class AllLoops(Loops):
             e.env[c.out] = v
 
     def reduce_block(self, e: Emitter, s: For, lo: Val, hi: Val) -> list[Val]:
-        """One block: main loop of four vectors, the rest one masked vector at a time (or through
-        memory)."""
+        """One block: a loop of four vectors, the rest as four masked ones (or through memory)."""
         e.hot = True
         b, lanes = e.b, _reduce_lanes(e, s)
         zero = self.identities(e, s)
         assert zero is not None
         step = lanes * ACCUMULATORS
         masked = e.target.masks and not lane_by_lane(s)
-        all_masked = masked and e.module.brief
+        if masked and lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= step:
+            return self.reduce_short(e, s, lo, hi, zero, lanes)
+        # Where elements cost much, masks cost little, and one copy of the body is less code.
+        all_masked = masked and (e.module.brief or body_cost(s.body) >= MUCH)
         middle = hi if all_masked else hi - self.remainder(e, hi - lo, step)
 
         def wide(values: list[Val], width: int) -> list[Val]:
             return [Val(b, v.t, lanes, b.spread(v, lanes) * width) for v in values]
 
-        def main(i: Val, accs: list[Val]) -> list[Val]:
+        def part(i: Val, accs: list[Val], mask: bool) -> list[Val]:
+            """Four vectors from i on. What is masked adds nothing: the bits are the same."""
             e.lanes, e.width, e.mask = lanes, ACCUMULATORS, None
-            if all_masked:  # what is masked adds nothing: the bits are the same
+            if mask:
                 e.mask = tail_mask(e, i, hi, lanes, ACCUMULATORS)
             self.bind_lanes(e, s, i)
             e.statements(s.body)
@@ -182,61 +187,34 @@ class AllLoops(Loops):
             e.lanes, e.width, e.mask = 1, 1, None
             return new
 
-        accs = b.loop(lo, middle, step, wide(zero, ACCUMULATORS), main)
-        if all_masked:
-            return self.fold(e, s, accs, lanes)
-        if masked:
-            accs = self.reduce_rest_masked(e, s, middle, hi, accs, zero, lanes)
-        else:
+        start = wide(zero, ACCUMULATORS)
+        accs = b.loop(lo, middle, step, start, lambda i, accs: part(i, accs, all_masked))
+        if masked and not all_masked and not _whole(lo, hi, step):
+            before = accs
+            accs = b.if_else(middle < hi, lambda: part(middle, before, True), lambda: before)
+        elif not masked:
             accs = self.reduce_rest_alone(e, s, middle, hi, accs, zero, lanes)
         return self.fold(e, s, accs, lanes)
 
-    def reduce_rest_masked(
-        self, e: Emitter, s: For, lo: Val, hi: Val, accs: list[Val], zero: list[Val], lanes: int
+    def reduce_short(
+        self, e: Emitter, s: For, lo: Val, hi: Val, zero: list[Val], lanes: int
     ) -> list[Val]:
-        """Up to four masked vectors; the accumulators rotate past them and are turned back."""
-        b = e.b
-        queue = [Val(b, a.t, a.n, (r,)) for a in accs for r in a.regs]
-
-        def body(i: Val, state: list[Val]) -> list[Val]:
-            e.lanes, e.width = lanes, 1
-            mask = e.mask = tail_mask(e, i, hi, lanes, 1)
-            self.bind_lanes(e, s, i)
-            e.statements(s.body)
-            values = [
-                b.select(mask, e.full(v), z)
-                for v, z in zip(self.yielded(e, s.yields), zero, strict=True)
-            ]
-            heads = [state[k * ACCUMULATORS] for k in range(len(accs))]
-            new = self.merge(e, s, heads, values)
-            e.lanes, e.width, e.mask = 1, 1, None
-            rotated: list[Val] = []
-            for k, v in enumerate(new):
-                rotated += [*state[k * ACCUMULATORS + 1 : (k + 1) * ACCUMULATORS], v]
-            return rotated
-
-        done = b.loop(lo, hi, lanes, queue, body)
-        turns = (
-            b.binary("udiv", hi - lo + (lanes - 1), lanes)
-            if lanes & (lanes - 1)
-            else (hi - lo + (lanes - 1)) >> (lanes.bit_length() - 1)
-        )
-        back = b.binary("sub", 0, turns) & 3
-        for bit in (1, 2):
-            turn = (back & bit).ne(0)
-            moved: list[Val] = []
-            for k in range(len(accs)):
-                part = done[k * ACCUMULATORS : (k + 1) * ACCUMULATORS]
-                moved += [
-                    b.select(turn, part[(j + bit) % ACCUMULATORS], part[j])
-                    for j in range(ACCUMULATORS)
-                ]
-            done = moved
-        result = []
-        for k, a in enumerate(accs):
-            regs = [done[k * ACCUMULATORS + j].regs[0] for j in range(ACCUMULATORS)]
-            result.append(Val(b, a.t, a.n, tuple(regs)))
-        return result
+        """A block of a known length that fits into the accumulators, as straight code: those that
+        would hold nothing are left out, and so are halves of lanes."""
+        count = hi.c - lo.c  # type: ignore[operator]
+        while lanes >= 2 * count and lanes > 4:
+            lanes //= 2
+        width = -(-count // lanes)
+        e.lanes, e.width, e.mask = lanes, width, None
+        if count % lanes:
+            e.mask = tail_mask(e, lo, hi, lanes, width)
+        self.bind_lanes(e, s, lo)
+        e.statements(s.body)
+        values = self.yielded(e, s.yields)
+        if e.mask is not None:
+            values = [e.b.select(e.mask, v, z) for v, z in zip(values, zero, strict=True)]
+        e.lanes, e.width, e.mask = 1, 1, None
+        return self.fold(e, s, values, lanes)
 
     def reduce_rest_alone(
         self, e: Emitter, s: For, lo: Val, hi: Val, accs: list[Val], zero: list[Val], lanes: int
@@ -283,30 +261,42 @@ class AllLoops(Loops):
 
     def fold(self, e: Emitter, s: For, accs: list[Val], lanes: int) -> list[Val]:
         """(0+1)+(2+3), then the lanes by halving."""
-        b = e.b
-        parts = [[Val(b, a.t, lanes, (a.regs[j],)) for a in accs] for j in range(ACCUMULATORS)]
+        b, width = e.b, len(accs[0].regs)
+        parts = [[Val(b, a.t, lanes, (a.regs[j],)) for a in accs] for j in range(width)]
         e.lanes, e.width = lanes, 1
-        left = self.merge(e, s, parts[0], parts[1])
-        right = self.merge(e, s, parts[2], parts[3])
-        total = self.merge(e, s, left, right)
-        n = lanes
+        while len(parts) > 1:
+            pairs = [parts[j : j + 2] for j in range(0, len(parts), 2)]
+            parts = [self.merge(e, s, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
+        total = parts[0]
+        n = size = lanes  # what is left, in registers of so many lanes: none smaller than x86's
         while n > 1:
             half = n // 2
+            same = all(v.t in FLOAT_TYPES and size * TYPE_BITS[v.t] <= 128 for v in total)
             halves = []
             for start in (0, half):
-                picks = ", ".join(f"i32 {start + k}" for k in range(half))
+                if same and start == 0:
+                    halves.append(total)
+                    continue
+                lanes_of = range(start, start + (size if same else half))
+                picks = ", ".join(f"i32 {min(k, size - 1)}" for k in lanes_of)
                 side = []
                 for v in total:
-                    vt = f"<{n} x {v.t}>"
-                    if half == 1:
-                        side.append(Val(b, v.t, 1, (b.extract(v.regs[0], v.t, n, start),)))
+                    vt = f"<{size} x {v.t}>"
+                    if half == 1 and not same:
+                        side.append(Val(b, v.t, 1, (b.extract(v.regs[0], v.t, size, start),)))
                         continue
-                    text = f"shufflevector {vt} {v.regs[0]}, {vt} poison, <{half} x i32> <{picks}>"
-                    side.append(b.impure(text, v.t, half))
+                    text = (
+                        f"shufflevector {vt} {v.regs[0]}, {vt} poison, "
+                        f"<{len(lanes_of)} x i32> <{picks}>"
+                    )
+                    side.append(b.impure(text, v.t, len(lanes_of)))
                 halves.append(side)
-            e.lanes = half
+            size = size if same else half
+            e.lanes = size
             total = self.merge(e, s, halves[0], halves[1])
             n = half
+        if size > 1:
+            total = [Val(b, v.t, 1, (b.extract(v.regs[0], v.t, size, 0),)) for v in total]
         e.lanes, e.width = 1, 1
         return total
 
@@ -453,6 +443,11 @@ class AllLoops(Loops):
 
 
 # ---- helpers
+
+
+def _whole(lo: Val, hi: Val, step: int) -> bool:
+    """Whether it is known that steps leave no rest."""
+    return lo.c is not None and hi.c is not None and (hi.c - lo.c) % step == 0
 
 
 def _region_inputs(s: For) -> list[object]:

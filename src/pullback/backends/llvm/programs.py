@@ -111,7 +111,7 @@ def remember(
     data = (
         made, list(program.keys), steps, slots, list(program.ins), consts, list(program.outs),
         [tuple(pair) for pair in program.donated], len(program.equations), program.peak_bytes,
-        program.work, unbounded,
+        program.work, program.seconds, unbounded,
     )  # fmt: skip
     try:
         cache.put(key, Image(marshal.dumps(data), {}, (), "program"))
@@ -130,7 +130,7 @@ def recall(
         return None
     try:
         (made, keys, steps, slots, ins, consts, outs, donated, equations, peak, work,
-         unbounded) = marshal.loads(image.data)  # fmt: skip
+         seconds, unbounded) = marshal.loads(image.data)  # fmt: skip
     except (ValueError, EOFError, TypeError):
         return None
     lowered: list[plan.Program] = []
@@ -164,5 +164,6 @@ def recall(
         _Later(lambda: program_again().equations, equations),  # type: ignore[arg-type]
         peak,
         work,
+        seconds=seconds,
     )
     return Recalled(program, kernels, origins, unbounded)
