@@ -365,10 +365,7 @@ def compress(
     `fill_value`.
     """
     refuse_out("compress", out)
-    check_arraylike("compress", a, fill_value)
-    if isinstance(condition, list | tuple):
-        condition = np.asarray(condition)
-    check_arraylike("compress", condition)
+    check_arraylike("compress", condition, a, fill_value)
     condition = as_array(unwrap(condition))
     if ndim_of(condition) != 1:
         raise ValueError("condition must be a 1D array")
@@ -379,6 +376,16 @@ def compress(
     if not dtypes.is_bool(typeof(condition).dtype):
         condition = lax.ne(condition, literal(condition, 0))
     n = shape_of(a)[k]
+    if size is not None and not 0 <= size <= n:
+        raise ValueError(
+            "size must be positive and not greater than the size of the array axis; got "
+            f"size={size} for a.shape[axis]={n}"
+        )
+    if not isinstance(condition, Tracer) and np.asarray(condition)[n:].any():
+        raise ValueError(
+            f"condition contains entries that are out of bounds: it is true beyond {n}, the size "
+            "of the array's axis"
+        )
     condition = indexing.take_index(condition, slice(0, n))
     if size is None:
         if isinstance(condition, Tracer):
@@ -508,9 +515,11 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
 
 
 # --- putting ---
-def _refuse_inplace(name: str, inplace: bool, call: str) -> None:
+def _refuse_inplace(
+    name: str, inplace: bool, call: str, error: type[Exception] = ValueError
+) -> None:
     if inplace:
-        raise ValueError(
+        raise error(
             f"jnp.{name}: arrays are immutable, so it cannot change its argument. Fix: pass "
             f"inplace=False and use the result: x = jnp.{call}."
         )
@@ -629,7 +638,8 @@ def put_along_axis(
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
     """A copy of `a` with `val` on the main diagonal."""
-    _refuse_inplace("fill_diagonal", inplace, "fill_diagonal(x, val, inplace=False)")
+    call = "fill_diagonal(x, val, inplace=False)"
+    _refuse_inplace("fill_diagonal", inplace, call, NotImplementedError)
     check_arraylike("fill_diagonal", a, val)
     a = as_array(unwrap(a))
     shape = shape_of(a)

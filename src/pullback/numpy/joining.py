@@ -23,6 +23,7 @@ from .manipulation import atleast_1d, atleast_2d, atleast_3d, moveaxis, ravel, t
 from .util import (
     canonical_axis,
     check_arraylike,
+    dtype_of,
     ndim_of,
     promote_dtypes,
     shape_of,
@@ -275,7 +276,7 @@ def delete(
     """Without the elements at `obj` (an int, a slice, indices or a mask) along `axis`. Traced
     indices need `assume_unique_indices`.
     """
-    check_arraylike("delete", arr)
+    check_arraylike("delete", arr, 0 if isinstance(obj, slice) else obj)
     arr = as_array(unwrap(arr))
     if axis is None:
         arr, axis = ravel(arr), 0
@@ -350,7 +351,7 @@ def _delete_traced(arr: Any, obj: Any, k: int, unique: bool) -> Any:
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     """With `values` put in before the positions `obj` (an int, a slice or indices) along `axis`."""
-    check_arraylike("insert", arr, 0 if isinstance(obj, slice | list | tuple) else obj, values)
+    check_arraylike("insert", arr, 0 if isinstance(obj, slice) else obj, values)
     a, v = as_array(unwrap(arr)), as_array(unwrap(values))
     if axis is None:
         a, axis = ravel(a), 0
@@ -359,8 +360,11 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
     if isinstance(obj, slice):
         obj = np.arange(n)[obj]
     where = np.asarray(obj) if not isinstance(obj, Tracer) else obj
-    if isinstance(where, np.ndarray) and where.dtype == bool:
-        where = np.nonzero(where)[0]
+    if where.size and not dtypes.is_integer(dtype_of(where)):
+        raise ValueError(
+            f"jnp.insert(): index array must be integer typed; got {dtype_of(where)}. "
+            "Fix: jnp.nonzero(mask)[0] for a mask."
+        )
     scalar = ndim_of(where) == 0
     v = to_type(v, typeof(a).dtype, typeof(a).weak_type)
     if scalar:
@@ -416,6 +420,8 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     if isinstance(filt, Tracer):
         raise ConcretizationTypeError(filt, "Error arose in the `filt` argument of trim_zeros()")
     check_arraylike("trim_zeros", filt)
+    if not trim:
+        return as_array(unwrap(filt))
     values = np.asarray(filt)
     low, high = [0] * values.ndim, list(values.shape)
     axes = (

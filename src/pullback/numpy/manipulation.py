@@ -65,9 +65,7 @@ def _tolerant(name: str, a: Any) -> Any:
             stacklevel=3,
         )
         return np.asarray(a)
-    if not hasattr(a, "shape"):
-        check_arraylike(name, a)
-    return a
+    return a if hasattr(a, "shape") else np.asarray(a)
 
 
 def iscomplexobj(x: Any) -> bool:
@@ -77,7 +75,10 @@ def iscomplexobj(x: Any) -> bool:
     try:
         return bool(dtypes.is_complex(typeof(x).dtype))
     except TypeError:
-        return bool(np.iscomplexobj(x))
+        host = np.asarray(x)
+        if host.dtype == object:
+            check_arraylike("iscomplexobj", x)
+        return bool(np.iscomplexobj(host))
 
 
 def isrealobj(x: Any) -> bool:
@@ -457,9 +458,7 @@ def repeat(
     >>> jnp.repeat(jnp.array([1, 2]), 2)
     Array([1, 1, 2, 2], dtype=int32)
     """
-    if isinstance(repeats, list | tuple):
-        repeats = np.asarray(repeats, dtype=np.int32 if not repeats else None)
-    check_arraylike("repeat", a)
+    check_arraylike("repeat", a, repeats)
     a = as_array(unwrap(a))
     if axis is None:
         a, axis = ravel(a), 0
@@ -491,11 +490,7 @@ def _repeat_each(a: Any, times: int, k: int) -> Any:
 
 def _repeat_counts(a: Any, repeats: Any, k: int, total: int | None) -> Any:
     n = shape_of(a)[k]
-    if ndim_of(repeats) > 1:
-        raise ValueError(
-            f"repeat: repeats must be a scalar or one-dimensional, got shape {shape_of(repeats)}"
-        )
-    repeats = broadcast_to(repeats, (n,))
+    repeats = broadcast_to(ravel(repeats), (n,))
     if total is None:
         counts = np.asarray(repeats)
         if (counts < 0).any():
@@ -503,7 +498,7 @@ def _repeat_counts(a: Any, repeats: Any, k: int, total: int | None) -> Any:
         total = int(counts.sum())
     else:
         total = operator.index(total)
-    if n == 0:
+    if n == 0 or total == 0:
         return lax.full((*shape_of(a)[:k], total, *shape_of(a)[k + 1 :]), 0, typeof(a).dtype)
     # Place a 1 where each run starts; the running sum is the index of the element that is repeated
     # there.

@@ -404,7 +404,8 @@ def diag(v: Any, k: int = 0) -> Any:
 def diagflat(v: Any, k: int = 0) -> Any:
     """The matrix with the flattened `v` on its k-th diagonal."""
     check_arraylike("diagflat", v)
-    return diag(ravel(v), k)
+    flat = ravel(v)
+    return diag(to_type(flat, typeof(flat).dtype, False), k)
 
 
 def _trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Any:

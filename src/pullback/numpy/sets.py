@@ -300,7 +300,8 @@ def setdiff1d(
     """The distinct elements of the first array that are not in the second, sorted; padded with 0 or
     `fill_value` to `size`.
     """
-    a, b = _pair("setdiff1d", ar1, ar2, size)
+    _, b = _pair("setdiff1d", ar1, ar2, size)
+    a = manipulation.ravel(ar1)  # the result is made of its elements, in its own dtype
     n = typeof(a).shape[0]
     if not n:
         return creation.full((size or 0,), 0 if fill_value is None else fill_value, typeof(a).dtype)

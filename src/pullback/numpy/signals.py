@@ -339,18 +339,21 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = None) -
         steps = list(varargs)
     else:
         raise TypeError(f"Invalid number of spacing arguments {len(varargs)} for axis={axis}")
-    d = typeof(a).dtype
     for h, k in zip(steps, axes, strict=True):
         if ndim_of(h) > 1 or (ndim_of(h) == 1 and shape_of(h)[0] != shape_of(a)[k]):
             raise ValueError(
                 "Spacing arrays must be 1D arrays or scalars, of the size of their axis."
             )
-    out = [
-        _gradient_along(a, h if not ndim_of(h) else to_type(as_array(unwrap(h)), d, False), k)
-        for h, k in zip(steps, axes, strict=True)
-    ]
     weak = typeof(a).weak_type and not any(ndim_of(h) or not is_weak(h) for h in steps)
-    out = [to_type(x, d, weak) for x in out]
+    out = []
+    for h, k in zip(steps, axes, strict=True):
+        values, spacing = promote_dtypes_inexact(a, h)
+        d = typeof(values).dtype
+        if ndim_of(h):
+            spacing = to_type(as_array(unwrap(spacing)), d, False)
+        else:
+            spacing = h
+        out.append(to_type(_gradient_along(values, spacing, k), d, weak))
     return out[0] if len(out) == 1 else out
 
 
@@ -465,7 +468,8 @@ def _cov(
     x = _observations(m, y, rowvar, dtype)
     if shape_of(x)[0] == 0 or shape_of(x)[1] == 0:
         n_rows = shape_of(x)[0]
-        return lax.full((n_rows, n_rows), np.nan, typeof(x).dtype)
+        square = () if n_rows == 1 else (n_rows, n_rows)
+        return lax.full(square, np.nan, typeof(x).dtype)
     if ddof is None:
         ddof = 1 if not bias else 0
     d = typeof(x).dtype

@@ -30,6 +30,7 @@ from .util import (
     promote_args_numeric,
     promote_dtypes_inexact,
     promote_dtypes_numeric,
+    refuse_out,
     shape_of,
     to_type,
     unwrap,
@@ -451,7 +452,8 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     Array([0.5, 1.5, 2.2], dtype=float32)
     """
     check_arraylike("round", a)
-    return _round_jit(a, operator.index(decimals), out)
+    refuse_out("round", out)
+    return _round_jit(a, operator.index(decimals), None)
 
 
 def around(a: Any, decimals: int = 0, out: None = None) -> Any:
