@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copyreg
 import functools
-import inspect
 import time
 import weakref
 from collections.abc import Callable, Sequence
@@ -26,7 +25,7 @@ from .arguments import (
     checked_avals,
     debug_info,
     flat_function,
-    signature_of,
+    parameters_of,
 )
 from .stages import Lowered, Traced
 
@@ -46,7 +45,7 @@ class JitInfo:
         keep_unused: bool,
         inline: bool,
     ) -> None:
-        self.signature = signature_of(fun)
+        self.parameters = parameters_of(fun)
         nums, names = (
             as_tuple(static_argnums, "static_argnums"),
             as_names(static_argnames, "static_argnames"),
@@ -84,38 +83,33 @@ class JitInfo:
         """Checks positions and names against the signature, and adds to each what the other
         implies.
         """
-        if self.signature is None:
+        parameters = self.parameters
+        if parameters is None or (not nums and not names):
             return nums, names
-        parameters = list(self.signature.parameters.values())
-        positional = [
-            p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
-        ]
-        var_positional = any(p.kind == p.VAR_POSITIONAL for p in parameters)
-        var_keyword = any(p.kind == p.VAR_KEYWORD for p in parameters)
+        positional = parameters.positional
         for k in nums:
-            if not var_positional and not -len(positional) <= k < len(positional):
+            if not parameters.var_positional and not -len(positional) <= k < len(positional):
                 raise ValueError(
                     f"Jitted function has {kind}_argnums={nums}, but only accepts "
                     f"{len(positional)} positional arguments."
                 )
-        known = {p.name for p in parameters}
+        known = {*positional, *parameters.keyword_only}
         invalid = set(names) - known
-        if invalid and not var_keyword:
+        if invalid and not parameters.var_keyword:
             raise ValueError(
                 f"Jitted function has invalid argnames {invalid} in {kind}_argnames. Function does "
                 f"not take these args. Fix: use names among {sorted(known)}."
             )
-        position = {p.name: k for k, p in enumerate(positional)}
-        nums = tuple(k % len(positional) if k < 0 and not var_positional else k for k in nums)
+        position = {name: k for k, name in enumerate(positional)}
+        nums = tuple(
+            [k % len(positional) if k < 0 and not parameters.var_positional else k for k in nums]
+        )
         all_nums, all_names = nums, names
         if given_nums is None and not nums:
             all_nums = tuple(position[n] for n in names if n in position)
         if given_names is None and not names:
             all_names = tuple(
-                positional[k].name
-                for k in nums
-                if k < len(positional)
-                and positional[k].kind == inspect.Parameter.POSITIONAL_OR_KEYWORD
+                positional[k] for k in nums if parameters.positional_only <= k < len(positional)
             )
         return tuple(sorted(set(all_nums))), tuple(sorted(set(all_names)))
 
