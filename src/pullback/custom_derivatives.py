@@ -10,6 +10,7 @@ from .control.custom import custom_vjp_call_p as custom_vjp_call_p
 from .control.custom import custom_vjp_primal_tree_values as custom_vjp_primal_tree_values
 from .control.custom import zero_from_primal as zero_from_primal
 from .control.custom_batch import linear_call as linear_call
+from .control.remat_opt import remat_opt_p as remat_opt_p
 from .core.symbolic import SymbolicZero as SymbolicZero
 
 __all__ = [
@@ -23,5 +24,6 @@ __all__ = [
     "custom_vjp_call_p",
     "custom_vjp_primal_tree_values",
     "linear_call",
+    "remat_opt_p",
     "zero_from_primal",
 ]

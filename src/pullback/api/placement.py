@@ -12,6 +12,7 @@ from .. import tree
 from ..core.avals import typeof
 from ..core.primitive import Primitive
 from ..core.trace import Tracer
+from ..primitives.sharding import sharding_constraint_p
 from ..runtime.array import ArrayImpl
 from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
@@ -24,6 +25,7 @@ from ..runtime.shardings import (
     Sharding,
     SingleDeviceSharding,
     Space,
+    get_abstract_mesh,
     get_mesh,
 )
 
@@ -190,10 +192,24 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
             target.shard_shape(typeof(leaf).shape)
     return tree.unflatten(
         structure,
-        [
-            leaf if target is None or isinstance(leaf, Tracer) else place(to_array(leaf), target)
-            for leaf, target in zip(leaves, targets, strict=True)
-        ],
+        [_constrained(leaf, target) for leaf, target in zip(leaves, targets, strict=True)],
+    )
+
+
+def _constrained(leaf: Any, target: Sharding | None) -> Any:
+    if target is None:
+        return leaf
+    if not isinstance(leaf, Tracer):
+        return place(to_array(leaf), target)
+    free = PartitionSpec.UNCONSTRAINED
+    return sharding_constraint_p.bind(
+        leaf,
+        sharding=target,
+        layout=None,
+        context_mesh=get_abstract_mesh(),
+        unconstrained_dims=frozenset(
+            k for k, part in enumerate(getattr(target, "spec", ())) if part is free
+        ),
     )
 
 

@@ -30,13 +30,28 @@ from ..transforms.transpose import transpose_jaxpr
 from .call import mentions_axis
 from .common import check_effects, trace_function
 
+# What `operand` is when it is not given: None is an operand.
+_NOT_GIVEN = object()
+
+
+def _one_way(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
+    """The operands, which are given by position or, the one, by keyword."""
+    if operand is _NOT_GIVEN:
+        return operands
+    if operands:
+        raise TypeError(
+            "if 'operand' keyword is passed then no positional operands can be passed, got "
+            f"operand={operand} and positional operands {operands}"
+        )
+    return (operand,)
+
 
 def cond(
     pred: Any,
     true_fun: Any,
     false_fun: Any,
     *operands: Any,
-    **kwargs: Any,
+    operand: Any = _NOT_GIVEN,
 ) -> Any:
     """`true_fun(*operands)` if `pred` else `false_fun(*operands)`; only one of them runs (under
     vmap of `pred`, both).
@@ -49,11 +64,7 @@ def cond(
     Raises TypeError if `pred` is not a scalar, a branch is not callable, or the branches differ in
     type.
     """
-    if "operand" in kwargs:
-        operands = (kwargs.pop("operand"), *operands)
-    kwargs.pop("linear", None)
-    if kwargs:
-        raise TypeError(f"cond got an unexpected keyword argument {next(iter(kwargs))!r}")
+    operands = _one_way(operands, operand)
     if not callable(true_fun) and len(operands) == 2 and callable(operands[1]):
         # The older form: cond(pred, true_operand, true_fun, false_operand, false_fun).
         return _two_operands(pred, true_fun, false_fun, *operands)
@@ -112,7 +123,12 @@ def _pred_aval(pred: Any) -> Any:
     return aval
 
 
-def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
+def switch(
+    index: Any,
+    branches: Sequence[Callable[..., Any]],
+    *operands: Any,
+    operand: Any = _NOT_GIVEN,
+) -> Any:
     """`branches[index](*operands)`, with the index clamped into range.
 
     >>> switch(1, [lambda x: x, lambda x: -x], 3)
@@ -121,6 +137,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     Raises TypeError if `index` is not an integer scalar or the branches differ in type; ValueError
     if there is no branch.
     """
+    operands = _one_way(operands, operand)
     branches = tuple(branches)
     if not all(callable(b) for b in branches):
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")

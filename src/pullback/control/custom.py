@@ -30,6 +30,9 @@ from ..errors import ForwardDerivativeError, UnexpectedTracerError
 from ..primitives.common import as_array
 from ..primitives.shape import reduce_sum
 from ..transforms.batch import batch_flat, matchaxis
+from .remat_opt import forward_or_primal
+
+_tree_map = tree.tree_map
 
 
 class _Trees:
@@ -435,6 +438,13 @@ class _FlatVJP:
         run.__wrapped__ = owner.fun  # type: ignore[attr-defined]
         forward.__name__, backward.__name__ = name_of(owner.fwd), name_of(owner.bwd)
         self.run, self.forward, self.backward = run, forward, backward
+        if owner.optimize_remat:
+            if owner.symbolic_zeros:
+                raise NotImplementedError(
+                    "custom_vjp: optimize_remat and symbolic_zeros cannot be used together. Fix: "
+                    f"leave out one of them in {name_of(owner.fun)}.defvjp(...)."
+                )
+            forward.primal = run  # type: ignore[attr-defined]
 
     def _args(self, flat: Sequence[Any]) -> list[Any]:
         return _assemble(self.static, tree.unflatten(self.in_tree, arrays_of(flat)), self.n)
@@ -567,6 +577,8 @@ class CustomVJPCallPrimitive(_CustomCallPrimitive):
             return [*zeros, *bwd(*args)]
 
         late_fwd.__name__, late_bwd.__name__ = name_of(fwd), name_of(bwd)
+        if hasattr(fwd, "primal"):
+            late_fwd.primal = jaxpr_as_fun(params["call_jaxpr"])  # type: ignore[attr-defined]
         rest = {"out_trees": params["out_trees"], "symbolic_zeros": symbolic}
         return [jaxpr_as_fun(params["call_jaxpr"]), late_fwd, late_bwd], rest
 
@@ -607,6 +619,8 @@ def _linear_call(
             x for p, t in zip(primals, tangents, strict=True) for x in (p, type(t) is not Zero)
         ]
         results = fwd(*flags)
+    elif hasattr(fwd, "primal"):
+        results = forward_or_primal(fwd, fwd.primal, primals, out_trees)
     else:
         results = fwd(*primals)
     n_res = out_trees().num_residuals
@@ -805,7 +819,7 @@ tree.register_pytree_node(
 )
 
 
-def custom_vjp_primal_tree_values(pytree: Any) -> Any:
+def custom_vjp_primal_tree_values(tree: Any) -> Any:
     """The values of a tree of CustomVJPPrimals."""
 
     def value(leaf: Any) -> Any:
@@ -813,10 +827,10 @@ def custom_vjp_primal_tree_values(pytree: Any) -> Any:
             raise TypeError(f"unexpected leaf type: got {type(leaf)}, expected CustomVJPPrimal")
         return leaf.value
 
-    return tree.tree_map(value, pytree)
+    return _tree_map(value, tree)
 
 
-def zero_from_primal(x: Any, symbolic_zeros: bool = False) -> Any:
+def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
     """The zero tangent of a value."""
-    zero = Zero.from_primal_value(x)
+    zero = Zero.from_primal_value(val)
     return SymbolicZero(zero.aval) if symbolic_zeros else instantiate_zeros(zero)

@@ -33,13 +33,18 @@ from .call import jit_p, mentions_axis
 from .common import trace_function
 
 
+class Deprecated:
+    """What the removed option `concrete` is when it is not given."""
+
+
 def checkpoint(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., Any],
     *,
     prevent_cse: bool = True,
     policy: Callable[..., bool] | None = None,
     static_argnums: int | Sequence[int] = (),
-    concrete: bool = False,
+    static_argnames: str | Sequence[str] = (),
+    concrete: Any = Deprecated,
 ) -> Any:
     """`fun`, whose intermediate values are recomputed in the backward pass instead of kept.
 
@@ -49,15 +54,12 @@ def checkpoint(
     >>> grad(checkpoint(lambda x: jnp.sin(jnp.sin(x))))(1.0)
     Array(0.36003944, dtype=float32, weak_type=True)
     """
-    if fun is None:
-        return functools.partial(
-            checkpoint, prevent_cse=prevent_cse, policy=policy, static_argnums=static_argnums
+    if concrete is not Deprecated:
+        raise NotImplementedError(
+            "The `concrete` option of checkpoint was removed in JAX 0.10.0. Fix: mark the "
+            "arguments with static_argnums."
         )
-    if concrete:
-        raise ValueError(
-            "The 'concrete' option of checkpoint is gone. Fix: mark the arguments with "
-            "static_argnums."
-        )
+    names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @functools.wraps(fun)
@@ -65,11 +67,12 @@ def checkpoint(
         n = len(args)
         fixed = {k % n: args[k] for k in static if -n <= k < n}
         rest = tuple(x for k, x in enumerate(args) if k not in fixed)
-        leaves, in_tree = tree.flatten((rest, kwargs))
+        named = {k: v for k, v in kwargs.items() if k in names}
+        leaves, in_tree = tree.flatten((rest, {k: kwargs[k] for k in kwargs if k not in names}))
 
         def call(dynamic: Any, kw: Any) -> Any:
             it = iter(dynamic)
-            return fun(*(fixed[k] if k in fixed else next(it) for k in range(n)), **kw)
+            return fun(*(fixed[k] if k in fixed else next(it) for k in range(n)), **kw, **named)
 
         call.__wrapped__ = fun  # type: ignore[attr-defined]
         closed, consts, out_tree = trace_function(

@@ -309,6 +309,8 @@ def value_text(val: Any) -> str:
     """
     if isinstance(val, (np.dtype, dtypes.ExtendedDType)):
         return str(val.name)
+    if isinstance(val, frozenset):
+        return f"frozenset({set(val) or '{}'})"
     return re.sub(r"0x[0-9a-fA-F]{6,}", "0xXXXXXXXXXXXX", str(val))
 
 

@@ -33,6 +33,7 @@ from ..control.reduction import (
 )
 from ..control.scan import scan as scan
 from ..control.scan import scan_p as scan_p
+from ..control.select_scatter import select_and_scatter_p as select_and_scatter_p
 from ..control.special import igamma_grad_a_p as igamma_grad_a_p
 from ..control.special import igamma_p as igamma_p
 from ..control.special import igammac_p as igammac_p
@@ -103,6 +104,10 @@ from ..primitives.collectives import (
 from ..primitives.collectives import (
     pswapaxes as pswapaxes,
 )
+from ..primitives.collectives_ragged import precv as precv
+from ..primitives.collectives_ragged import psend as psend
+from ..primitives.collectives_ragged import ragged_all_to_all as ragged_all_to_all
+from ..primitives.collectives_ragged import ragged_all_to_all_p as ragged_all_to_all_p
 from ..primitives.contract import (
     DotAlgorithm as DotAlgorithm,
 )
@@ -909,6 +914,7 @@ from ..primitives.shape import (
 from ..primitives.shape import (
     unstack_p as unstack_p,
 )
+from ..primitives.sharding import sharding_constraint_p as sharding_constraint_p
 from ..primitives.sort import approx_max_k as approx_max_k
 from ..primitives.sort import approx_min_k as approx_min_k
 from ..primitives.sort import approx_top_k_p as approx_top_k_p

@@ -55,9 +55,9 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
     return igamma_grad_a_p.bind(*_operands("igamma_grad_a", a, x))
 
 
-def random_gamma_grad(a: Any, x: Any, *, dtype: Any = None) -> Any:
-    """The derivative of a gamma(a) sample x with respect to a."""
-    a, x = _operands("random_gamma_grad", a, x)
+def random_gamma_grad(*args: Any) -> Any:
+    """The derivative of a gamma(a) sample x with respect to a: `random_gamma_grad(a, x)`."""
+    a, x = _operands("random_gamma_grad", *args)
     # Implicit differentiation of P(a, x(a)) = constant.
     return neg(div(igamma_grad_a_p.bind(a, x), gamma_density(a, x)))
 

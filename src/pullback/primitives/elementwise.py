@@ -88,9 +88,10 @@ def _mul_transpose(ct: Any, x: Any, y: Any, *, out_dtype: Any = None) -> list[An
     linear = x if type(x) is UndefinedPrimal else y
     if type(ct) is Zero:
         return [Zero(a.aval) if a is linear else None for a in (x, y)]
+    out = None if out_dtype is None else linear.aval.dtype
     if linear is x:
-        return [unbroadcast(x.aval, mul(ct, y)), None]
-    return [None, unbroadcast(y.aval, mul(x, ct))]
+        return [unbroadcast(x.aval, mul(ct, y, out_dtype=out)), None]
+    return [None, unbroadcast(y.aval, mul(x, ct, out_dtype=out))]
 
 
 def _div_transpose(ct: Any, x: Any, y: Any) -> list[Any]:
@@ -134,8 +135,9 @@ def _sub_jvp(primals: Any, tangents: Any) -> Any:
 
 
 def _mul_aval(x: Any, y: Any, *, out_dtype: Any = None) -> ShapedArray:
-    aval = _mul_same(x, y)
-    return aval if out_dtype is None else aval.update(dtype=out_dtype)
+    if out_dtype is None:
+        return _mul_same(x, y)
+    return _mul_same(*(a.update(dtype=out_dtype, weak_type=False) for a in (x, y)))
 
 
 _mul_same = nary_aval("mul", (NUM, NUM))
@@ -225,6 +227,16 @@ integer_pow_p: Primitive = Primitive(
     transpose=lambda ct, x, *, y: [ct if y == 1 else _not_linear("integer_pow")],
     batch=lambda args, dims, *, y: (integer_pow_p.bind(args[0], y=y), dims[0]),
 )
+
+
+def whole_exponent(y: Any) -> int:
+    """The exponent of an `integer_pow` that is to be computed. TypeError if it is no whole number:
+    only now, as in JAX, since dead code may hold what it likes."""
+    if y != int(y):
+        raise TypeError(
+            f"integer_pow takes a whole number as its exponent, got {y}. Fix: use lax.pow."
+        )
+    return int(y)
 
 
 def _not_linear(name: str) -> Any:
@@ -480,9 +492,11 @@ def sub(x: Any, y: Any) -> Any:
     return sub_p.bind(x, y)
 
 
-def mul(x: Any, y: Any) -> Any:
-    """The product."""
-    return mul_p.bind(x, y, out_dtype=None)
+def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
+    """The product; of the operands converted to `out_dtype`, if one is given."""
+    if out_dtype is None:
+        return mul_p.bind(x, y, out_dtype=None)
+    return mul_p.bind(x, y, out_dtype=dtypes.dtype(out_dtype))
 
 
 def div(x: Any, y: Any) -> Any:
@@ -505,9 +519,9 @@ def min(x: Any, y: Any) -> Any:
     return min_p.bind(x, y)
 
 
-def nextafter(x: Any, y: Any) -> Any:
+def nextafter(x1: Any, x2: Any) -> Any:
     """The float next to x toward y."""
-    return nextafter_p.bind(x, y)
+    return nextafter_p.bind(x1, x2)
 
 
 def complex(x: Any, y: Any) -> Any:

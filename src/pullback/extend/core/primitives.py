@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...core.primitive import ALL
+from ...random import gammas as _gammas  # noqa: F401 (its primitive is in the table)
 
 _PYTHON_NAMES = {
     "while_p": "while",

@@ -15,6 +15,7 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, ir_dtype, part_dtype, read
 from pullback.loops.ops import BITS, FLOATS, OPS
+from pullback.primitives.elementwise import whole_exponent
 
 Outs = Sequence[tuple[tuple[int, ...], str]]
 Rule = Callable[[Graph, list[Node], Outs, dict[str, Any]], Any]
@@ -148,13 +149,13 @@ def _abs(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
 def _square(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     shape, dtype = outs[0]
     if dtype in COMPLEX:
-        return zipped(g, ins, shape, dtype, lambda b, x: cm.mul(b, x, x), 4.0)
+        return zipped(g, ins, shape, dtype, cm.square, 4.0)
     return zipped(g, ins, shape, dtype, lambda b, x: b.let("mul", (x, x), dtype))
 
 
 @rule("integer_pow")
 def _integer_pow(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
-    (shape, dtype), y = outs[0], int(params["y"])
+    (shape, dtype), y = outs[0], whole_exponent(params["y"])
     if dtype in COMPLEX:
         return zipped(g, ins, shape, dtype, lambda b, x: cm.integer_pow(b, x, y), 16.0)
     return zipped(
@@ -230,6 +231,17 @@ def scalar_convert(b: Builder, v: Atom, dtype: str) -> Atom:
     if isinstance(v, Const) and v.dtype in ("bool", "i32", "i64") and dtype in ("f32", "f64"):
         return Const(float(v.value), dtype)
     return b.let("convert", (v,), dtype)
+
+
+_plain_mul = RULES["mul"]
+
+
+@rule("mul")
+def _mul(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    """The product; where another dtype is asked for, of the converted operands."""
+    if params.get("out_dtype") is not None:
+        ins = [to_dtype(g, x, outs[0][1]) for x in ins]
+    return _plain_mul(g, ins, outs, params)
 
 
 @rule("convert_element_type")

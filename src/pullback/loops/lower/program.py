@@ -4,11 +4,12 @@ host step."""
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
+from pullback.loops.chains import Chain, chains_of
 from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
     control,
@@ -26,6 +27,7 @@ from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
 from pullback.loops.lower.elementwise import RULES, literal, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, ir_dtype, no_value
 from pullback.loops.lower.program_hook import set_adder
+from pullback.loops.lower.repeated import add_chain
 
 __all__ = ["CALLS", "add_jaxpr", "host_node", "spec_of"]
 
@@ -46,6 +48,7 @@ CALLS = {
     "custom_vmap_call": "call",
     "composite": "jaxpr",
     "linear_call": "callee",
+    "remat_opt": "fwd_jaxpr",
     "custom_linear_solve": "call_jaxpr",
     "xla_call": "call_jaxpr",
 }
@@ -98,18 +101,36 @@ def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
     get = env.get
-    turned = turned_products(jaxpr)
-    for eqn in jaxpr.eqns:
+
+    def node_of(v: Any) -> Any:
+        node = get(v) if not hasattr(v, "val") else None
+        return _literal(g, v) if node is None else node
+
+    chains = _chains(g, jaxpr)
+    turned = turned_products(jaxpr, chains)
+    done = 0  # equations before this one are lowered
+    for k, eqn in enumerate(jaxpr.eqns):
+        if k < done:
+            continue
+        found = add_chain(g, chains[k], node_of, spec_of) if k in chains else None
+        if found is not None:
+            env.update(found)
+            done = chains[k].end
+            continue
         eqn = turned.get(eqn.outvars[0], eqn) if turned and eqn.outvars else eqn
         if eqn is None:
             continue
-        ins: list[Any] = []
-        for v in eqn.invars:
-            node = get(v) if not hasattr(v, "val") else None
-            ins.append(_literal(g, v) if node is None else node)
-        outs = add_eqn(g, eqn, ins)
+        outs = add_eqn(g, eqn, [node_of(v) for v in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
     return [_literal(g, v) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
+
+
+def _chains(g: Graph, jaxpr: Any) -> dict[int, Chain]:
+    """The bodies that a program repeats, by their first equation; none inside of a region, which
+    is one kernel."""
+    if g.parent is not None or not g.options.rolls:
+        return {}
+    return {c.start: c for c in chains_of(jaxpr)}
 
 
 def own_copies(g: Graph, jaxpr: Any, outs: Sequence[Node | None]) -> list[Node]:
@@ -140,10 +161,10 @@ def _is_copy(jaxpr: Any, v: Any) -> bool:
     return False
 
 
-def turned_products(jaxpr: Any) -> dict[Any, Any]:
+def turned_products(jaxpr: Any, chains: Mapping[int, Chain]) -> dict[Any, Any]:
     """Transposed products, as derivatives with respect to weights are: the transpose of x . y is
     y . x, if nobody else reads it. Result of the product -> the equation in its place; result of
-    the transpose -> None."""
+    the transpose -> None. What chains hold is seen to when their bodies are lowered."""
     if not any(e.primitive.name == "transpose" for e in jaxpr.eqns):
         return {}
     products = {
@@ -151,14 +172,17 @@ def turned_products(jaxpr: Any) -> dict[Any, Any]:
     }
     if not products:
         return {}
+    inside = {
+        v for c in chains.values() for e in jaxpr.eqns[c.start : c.end] for v in e.outvars
+    }
     uses = Counter(v for e in jaxpr.eqns for v in e.invars if not hasattr(v, "val"))
     uses.update(v for v in jaxpr.outvars if not hasattr(v, "val"))
     found: dict[Any, Any] = {}
     for e in jaxpr.eqns:
         if e.primitive.name != "transpose" or hasattr(e.invars[0], "val"):
             continue
-        product = products.get(e.invars[0])
-        if product is None or uses[e.invars[0]] != 1:
+        product = products.get(e.invars[0]) if e.outvars[0] not in inside else None
+        if product is None or uses[e.invars[0]] != 1 or e.invars[0] in inside:
             continue
         (xc, yc), (xb, yb) = product.params["dimension_numbers"]
         x, y = product.invars
@@ -265,8 +289,7 @@ def host_node(g: Graph, eqn: Any, ins: list[Any], specs: Sequence[Spec | None]) 
     op = Opaque(
         eqn.primitive.name, real, ["buffer"] * len(real), host=call, effect=effect, holds_host=True
     )
-    op.token_ins = [n is None for n in ins]  # type: ignore[attr-defined]
-    op.host_outs = [v.aval for v in eqn.outvars]  # type: ignore[attr-defined]
-    op.host_ins = [v.aval for v in eqn.invars if spec_of(v.aval) is not None]  # type: ignore[attr-defined]
+    op.host_outs = [v.aval for v in eqn.outvars]
+    op.host_ins = [v.aval for v in eqn.invars if spec_of(v.aval) is not None]
     nodes = iter(g.opaque(op, [s for s in specs if s is not None]))
     return [None if s is None else next(nodes) for s in specs]

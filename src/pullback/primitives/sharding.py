@@ -1,0 +1,47 @@
+"""Constraints on how an array is laid out over devices: the identity, with a wish. The sharding is
+a parameter that this layer hands on.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..core.avals import ShapedArray
+from ..core.primitive import Primitive
+from ..core.symbolic import Zero
+from .layout import linear_jvp
+
+__all__ = ["sharding_constraint_p"]
+
+
+def _aval(x: Any, *, sharding: Any, **params: Any) -> ShapedArray:
+    return ShapedArray(x.shape, x.dtype, x.weak_type)
+
+
+def _transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
+    return [ct if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)]
+
+
+def _batch(args: Any, dims: Any, *, sharding: Any, unconstrained_dims: Any, **params: Any) -> Any:
+    """The compiler decides about the axis of the batch."""
+    (x,), (d,) = args, dims
+    free = frozenset({d, *(k + (k >= d) for k in unconstrained_dims)})
+    if hasattr(sharding, "spec"):
+        spec = sharding.spec
+        parts = [*spec, *([None] * max(0, d - len(spec)))]
+        parts.insert(d, spec.UNCONSTRAINED)
+        sharding = type(sharding)(
+            sharding.mesh, type(spec)(*parts), memory_kind=sharding.memory_kind
+        )
+    out = sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=free, **params)
+    return out, d
+
+
+sharding_constraint_p: Primitive = Primitive(
+    "sharding_constraint",
+    abstract_eval=_aval,
+    impl=lambda x, **_: x,
+    jvp=linear_jvp(lambda: sharding_constraint_p),
+    transpose=_transpose,
+    batch=_batch,
+)
