@@ -513,3 +513,20 @@ def test_backward_rules_get_arrays() -> None:
     f.defvjp(lambda x: (f(x), 3.0), lambda res, ct: (ct.reshape(()) * res,))
     assert float(P.grad(f)(1.5)) == 3.0
     assert float(P.jit(P.grad(f))(1.5)) == 3.0
+
+
+def test_methods_of_traced_values_are_those_of_arrays() -> None:
+    """No attribute of a tracer hides a method of arrays."""
+    x = P.numpy.arange(6.0).reshape(2, 3)
+    methods = {n for n in dir(x) if not n.startswith("_") and callable(getattr(x, n))}
+    hidden: dict[str, list[str]] = {}
+
+    def look(t: Any) -> Any:
+        hidden[type(t).__name__] = [n for n in methods if not callable(getattr(t, n))]
+        return (t * 1.0).sum()
+
+    P.jit(P.grad(look))(x)
+    P.vmap(look)(x)
+    P.jit(look)(x)
+    assert len(hidden) >= 3 and not any(hidden.values()), hidden
+    np.testing.assert_allclose(P.jit(lambda x: x.var(axis=0))(x), x.var(axis=0))

@@ -62,7 +62,7 @@ def _discharge_scan(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
 
 def _identity(x: Any) -> Any:
     """What tells references apart: tracers of one variable are one reference."""
-    return id(getattr(x, "var", x))
+    return id(getattr(x, "_var", x))
 
 
 def _discharge_while(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:

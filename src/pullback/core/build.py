@@ -39,17 +39,17 @@ dim_value: list[Callable[..., Any]] = []
 class JaxprTracer(Tracer):
     """A variable of a program under construction."""
 
-    __slots__ = ("aval", "source_info", "var")
+    __slots__ = ("_var", "aval", "source_info")
 
     def __init__(self, trace: JaxprTrace, var: Var, source_info: Any) -> None:
         self._trace = trace
-        self.var, self.aval, self.source_info = var, var.aval, source_info
+        self._var, self.aval, self.source_info = var, var.aval, source_info
 
     def _origin_msg(self) -> str:
         trace: JaxprTrace = self._trace  # type: ignore[assignment]
         info = trace.debug_info
         if self.source_info is None:
-            name = trace.arg_name(self.var)
+            name = trace.arg_name(self._var)
             func = f" of {info.func_src_info} for {info.traced_for}" if info else ""
             return (
                 f"This value is the argument {name}{func}."
@@ -107,7 +107,7 @@ class JaxprTrace(Trace):
         """The variable or literal that stands for `x` in this program."""
         if isinstance(x, Tracer):
             if x._trace is self:
-                return x.var  # type: ignore[no-any-return]
+                return x._var  # type: ignore[no-any-return]
             check_live(x)
         elif _is_scalar(x):
             return _literal(x)
