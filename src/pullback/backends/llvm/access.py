@@ -9,6 +9,7 @@ slower.
 
 from __future__ import annotations
 
+from pullback.backends.llvm.build import BITS as TYPE_BITS
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.convert import from_memory, memory_type, to_memory
 from pullback.loops.ops import storage_bytes
@@ -220,8 +221,7 @@ def _load_contiguous(b: Builder, t: str, size: int, base: Val, at: Lin, mask: Va
 
 
 def _masked(b: Builder, kind: str, t: str, n: int) -> str:
-    suffix = {"float": "f32", "double": "f64"}.get(t, t)
-    name = f"llvm.masked.{kind}.v{n}{suffix}.p0"
+    name = f"llvm.masked.{kind}.v{n}{_suffix(t)}.p0"
     vt = f"<{n} x {t}>"
     if kind == "load":
         b.declarations[name] = f"declare {vt} @{name}(ptr, i32, <{n} x i1>, {vt})"
@@ -308,10 +308,56 @@ def _spread_mask(b: Builder, mask: str, n: int, stride: int, start: int) -> str:
     return b.impure_reg(text)
 
 
+def by_addresses(b: Builder, size: int, lanes: int) -> bool:
+    """Whether lanes anywhere in memory are loaded and stored by one instruction."""
+    return b.target.gathers and size in (4, 8) and lanes in (2, 4, 8, 16)
+
+
+def _addresses(
+    b: Builder, t: str, base: Val, at: Index, mask: Val | None, width: int = 1
+) -> list[tuple[str, str]]:
+    """For each register, the addresses of its lanes and their mask."""
+    n = at.n
+    own = at.width if isinstance(at, Lin) else len(at.regs)
+    width = max(width, own, 1 if mask is None else len(b.spread(mask, n)))
+    masks = ("splat (i1 true)",) if mask is None else b.spread(mask, n)
+    rows = []
+    for u in range(width):
+        if isinstance(at, Lin):
+            stride = int(at.stride.c)
+            first = b.gep(base, at.base + u * n * stride, TYPE_BITS[t] // 8).regs[0]
+            steps = ", ".join(f"i32 {k * stride}" for k in range(n))
+            text = f"getelementptr {t}, ptr {first}, <{n} x i32> <{steps}>"
+        else:
+            lanes = at.regs[u % len(at.regs)]
+            text = f"getelementptr {t}, ptr {base.regs[0]}, <{n} x i64> {lanes}"
+        rows.append((b.impure_reg(text), masks[u % len(masks)]))
+    return rows
+
+
+def _has_addresses(at: Index) -> bool:
+    """Whether the addresses of lanes are a register's, or steps that are known."""
+    if isinstance(at, Val):
+        return True
+    return at.n > 1 and at.stride.c is not None and 0 < abs(at.stride.c) < 1 << 24
+
+
+def _suffix(t: str) -> str:
+    return {"float": "f32", "double": "f64"}.get(t, t)
+
+
 def _gather(
     b: Builder, t: str, size: int, base: Val, at: Index, mask: Val | None, dummy: Val
 ) -> Val:
     regs = []
+    if _has_addresses(at) and by_addresses(b, size, at.n):
+        name = f"llvm.masked.gather.v{at.n}{_suffix(t)}.v{at.n}p0"
+        vt, pt, mt = f"<{at.n} x {t}>", f"<{at.n} x ptr>", f"<{at.n} x i1>"
+        b.declarations[name] = f"declare {vt} @{name}({pt}, i32, {mt}, {vt})"
+        for pointers, m in _addresses(b, t, base, at, mask):
+            text = f"call {vt} @{name}({pt} {pointers}, i32 {size}, {mt} {m}, {vt} zeroinitializer)"
+            regs.append(b.impure_reg(text))
+        return Val(b, t, at.n, tuple(regs))
     for row in lane_pointers(b, size, base, at, mask, dummy):
         values = [b.load(t, p).regs[0] for p in row]
         if len(row) == 1:
@@ -356,6 +402,14 @@ def store(
         assert isinstance(at, Val)
         at = Lin(at, zero, n, width)
     values = b.spread(raw, n)
+    if _has_addresses(at) and at.n == n and by_addresses(b, size, n):
+        name = f"llvm.masked.scatter.v{n}{_suffix(t)}.v{n}p0"
+        vt, pt, mt = f"<{n} x {t}>", f"<{n} x ptr>", f"<{n} x i1>"
+        b.declarations[name] = f"declare void @{name}({vt}, {pt}, i32, {mt})"
+        for u, (pointers, m) in enumerate(_addresses(b, t, base, at, mask, width)):
+            lanes = values[u % len(values)]
+            b.line(f"call void @{name}({vt} {lanes}, {pt} {pointers}, i32 {size}, {mt} {m})")
+        return
     for u, row in enumerate(lane_pointers(b, size, base, at, mask, dummy)):
         for lane, pointer in enumerate(row):
             element = Val(b, t, 1, (b.extract(values[u % len(values)], t, n, lane),))

@@ -204,7 +204,34 @@ class Loops:
             e.in_lanes = before
             return
         assert isinstance(lo, Val) and isinstance(hi, Val)
+        if _updates_cheaply(s.body):
+            self.one_by_one(e, s, lo, hi)
+            return
         self.vector_range(e, s, lo, hi)
+
+    def one_by_one(self, e: Emitter, s: For, lo: Val, hi: Val) -> None:
+        """Iterations that update memory with little arithmetic: in order, four to a turn. Lanes
+        would be taken apart again, which costs more than they save."""
+        b, e.hot, e.module.straight = e.b, True, False
+        e.in_lanes, before = True, e.in_lanes
+
+        def turn(count: int) -> Callable[[Val, list[Val]], list[Val]]:
+            def body(i: Val, _: list[Val]) -> list[Val]:
+                for k in range(count):
+                    e.env[s.index] = b.cast("trunc", i + k, register_type(s.index.dtype))
+                    e.statements(s.body)
+                return []
+
+            return body
+
+        e.depth += 1
+        middle = hi if e.module.brief else hi - self.remainder(e, hi - lo, UNROLLED)
+        if not e.module.brief:
+            b.loop(lo, middle, UNROLLED, [], turn(UNROLLED))
+            lo = middle
+        b.loop(lo, hi, 1, [], turn(1))
+        e.depth -= 1
+        e.in_lanes = before
 
     def vector_range(self, e: Emitter, s: For, lo: Val, hi: Val) -> None:
         """Iterations lo..hi of a vector loop."""
@@ -429,6 +456,17 @@ class Loops:
 
 
 # ---- helpers
+
+
+UNROLLED = 4  # iterations of a loop of updates in one turn
+FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
+
+
+def _updates_cheaply(body: Sequence[Stmt]) -> bool:
+    """Whether iterations update single elements, and compute next to nothing."""
+    if not has(body, Update) or has(body, For, While, If):
+        return False
+    return body_cost(x for x in body if isinstance(x, Let)) <= FEW
 
 
 def _updates_shared(body: Sequence[Stmt]) -> bool:

@@ -11,15 +11,16 @@ from __future__ import annotations
 import os
 import platform
 import sys
-from dataclasses import dataclass
 from functools import lru_cache
 
 from numpy import __version__ as _numpy_version
 
+from pullback.records import record
+
 __all__ = ["LEVELS", "Target", "detect_level", "host_target", "target_for"]
 
 
-@dataclass(frozen=True)
+@record(eq=True)
 class Target:
     """An instruction set level. `vector_bytes` is the width of a register, `masks` says that lanes
     can be masked freely."""
@@ -34,11 +35,13 @@ class Target:
     f16: bool
     rounding: bool
     registers: int
+    gathers: bool = False  # addresses in a register cost less than one by one
 
     @property
     def key(self) -> str:
         """What names this target in cache keys."""
-        return f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}"
+        key = f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}"
+        return key + "/gathers" if self.gathers else key
 
     def lanes(self, bytes_per_lane: int) -> int:
         """Lanes of one register for elements of that many bytes."""
@@ -98,6 +101,17 @@ def detect_level() -> str:
     return "avx512" if v3 and v4 else "avx2" if v3 else "sse2"
 
 
+@lru_cache(maxsize=1)
+def _gathers_well() -> bool:
+    """Whether the processor's gathers are as fast as they were made: a microcode that guards them
+    against data sampling makes them several times slower than loads one by one."""
+    try:
+        with open("/sys/devices/system/cpu/vulnerabilities/gather_data_sampling") as f:
+            return f.read().startswith("Not affected")
+    except OSError:
+        return False
+
+
 def _triple() -> str:
     machine = "aarch64" if detect_level() == "neon" else "x86_64"
     if sys.platform == "darwin":
@@ -130,7 +144,10 @@ def target_for(level: str) -> Target:
             f"PULLBACK_ISA={level!r}: this machine runs {best!r} at best; unset PULLBACK_ISA"
         )
     cpu, features, width, masks, fma, f16, rounding, registers = LEVELS[level]
-    return Target(level, _triple(), cpu, features, width, masks, fma, f16, rounding, registers)
+    gathers = masks and _gathers_well()
+    return Target(
+        level, _triple(), cpu, features, width, masks, fma, f16, rounding, registers, gathers
+    )
 
 
 def host_target() -> Target:

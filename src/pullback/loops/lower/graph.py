@@ -157,6 +157,7 @@ class Node:
         "out_scratch",
         "own",
         "own_breaks",
+        "parts",
         "period",
         "permuted",
         "ready",
@@ -195,6 +196,7 @@ class Node:
         self.breaks: Any = None
         self.out_scratch: Slot | None = None
         self.permuted: Any = None  # (value, permutation), where that is all a value is
+        self.parts: Sequence[Node] | None = None  # what it joins along its last axis
 
     @property
     def size(self) -> int:

@@ -29,6 +29,7 @@ from pullback.loops.lower.graph import (
 from pullback.loops.lower.shape import around, masked_read
 from pullback.loops.lower.statements import box, copy_into
 from pullback.loops.ops import identity_of, limits
+from pullback.loops.schedule import PARALLEL_WORK
 
 
 def mode_name(mode: Any) -> str:
@@ -47,18 +48,31 @@ def default_fill(dtype: str) -> Any:
 
 
 def start_index(b: Builder, atom: Atom, limit: int, clip: bool) -> tuple[Index, Atom]:
-    """A start position in 0..limit (clamped), and whether it was there to begin with."""
+    """A start position, and whether it is in 0..limit. With `clip` it is brought there; otherwise
+    it may be used only where it is there."""
     if isinstance(atom, Const):
         value = int(atom.value)
         return min(max(value, 0), limit), Const(clip or 0 <= value <= limit, "bool")
-    place = b.to_index(atom, 0, limit)
-    if clip:
-        return place, TRUE
+    known = b.known.get(atom)
+    if clip or (known is not None and known.lo >= 0 and known.hi <= limit):
+        return b.to_index(atom, 0, limit), TRUE
     wide = atom if atom.dtype == "i64" else b.let("convert", (atom,), "i64")
-    inside = b.both(
-        b.let("ge", (wide, b.dim(0)), "bool"), b.let("le", (wide, b.dim(limit)), "bool")
-    )
-    return place, inside
+    # One comparison for both ends: as an unsigned number, what is negative is large.
+    ends = [b.let("convert", (x,), "u64") for x in (wide, b.dim(limit))]
+    return b.leaf_of(wide, 0, limit), b.let("le", (ends[0], ends[1]), "bool")
+
+
+def columns(x: Node) -> list[tuple[Node, int]]:
+    """The components of index vectors, each as a value and its place along the last axis there: a
+    reader of single components need not put them together first."""
+    found: list[tuple[Node, int]] = []
+    parts = x.parts if x.parts is not None and x.kind == "pw" else None
+    for part in (x,) if parts is None or x.root else parts:
+        if part is not x and part.parts is not None:
+            found += columns(part)
+        else:
+            found += [(part, k) for k in range(part.shape[-1])]
+    return found
 
 
 @rule("gather")
@@ -81,6 +95,7 @@ def _gather(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> No
         other = (Const(value.real, part), Const(value.imag, part))
     if x.size == 0:
         return g.pointwise(shape, dtype, [], lambda b, idx: other, 1.0)
+    parts = columns(where)
 
     def at(b: Builder, idx: tuple[Index, ...]) -> Any:
         spot = [idx[k] for k in batch]
@@ -90,9 +105,9 @@ def _gather(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> No
         for k, j in pairs:
             out[k] = spot[j]
         inside: Atom = TRUE
-        for n, k in enumerate(d.start_index_map):
+        for (part, n), k in zip(parts, d.start_index_map, strict=True):
             first, ok = start_index(
-                b, read(where, b, (*spot, n)), x.shape[k] - sizes[k], mode != "fill"
+                b, read(part, b, (*spot, n)), x.shape[k] - sizes[k], mode != "fill"
             )
             out[k] = b.add(out[k], first)
             inside = b.both(inside, ok)
@@ -109,7 +124,7 @@ def _gather(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> No
     return g.pointwise(
         shape,
         dtype,
-        [(x, tuple(axes)), (where, into)],
+        [(x, tuple(axes)), *((part, into) for part in dict(parts))],
         at,
         4.0 * len(mapped),
         around(touched, len(shape)),
@@ -193,98 +208,13 @@ def _scatter(combine: str | None) -> Rule:
 def _scatter_node(
     g: Graph, combine: str | None, x: Node, where: Node, updates: Node, params: dict[str, Any]
 ) -> Node:
-    d, mode = params["dimension_numbers"], mode_name(params["mode"])
-    dropped = {*d.inserted_window_dims, *d.operand_batching_dims}
-    window_axes = tuple(d.update_window_dims)
-    batch_axes = [k for k in range(len(updates.shape)) if k not in set(window_axes)]
-    window = [k for k in range(len(x.shape)) if k not in dropped]
-    sizes = [1] * len(x.shape)
-    for k, j in zip(window, window_axes, strict=True):
-        sizes[k] = updates.shape[j]
-    pairs = list(zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True))
-    batch_shape = tuple(updates.shape[k] for k in batch_axes)
-    window_shape = tuple(updates.shape[k] for k in window_axes)
-
-    def emit(b: Builder, op: Opaque) -> None:
-        target = op.outs[0]
-        assert target.slot is not None
-        slot = target.slot
-        if 0 not in op.reused:
-            copy_into(b, x, slot)
-        if x.size == 0:
-            return
-
-        def one(spot: tuple[Index, ...]) -> tuple[list[Index], Atom]:
-            first: list[Index] = [0] * len(x.shape)
-            inside: Atom = TRUE
-            for k, j in pairs:
-                first[k] = spot[j]
-            for n, k in enumerate(d.scatter_dims_to_operand_dims):
-                at, ok = start_index(
-                    b, read(where, b, (*spot, n)), x.shape[k] - sizes[k], mode == "clip"
-                )
-                first[k] = b.add(first[k], at)
-                inside = b.both(inside, ok)
-            return first, inside
-
-        def element(
-            spot: tuple[Index, ...], inner: tuple[Index, ...], first: Sequence[Index], inside: Atom
-        ) -> None:
-            full: list[Index] = [0] * len(updates.shape)
-            for k, i in zip(batch_axes, spot, strict=True):
-                full[k] = i
-            place = list(first)
-            for k, j, i in zip(window, window_axes, inner, strict=True):
-                full[j] = i
-                place[k] = b.add(place[k], i)
-            value = read(updates, b, tuple(full))
-            _write(b, combine, slot, x, place, value, inside, apart_from_others)
-
-        one_by_one = all(n == 1 for n in window_shape)
-        count = math.prod(batch_shape)
-        # No two elements of one window are at one place, so that lanes may update them together.
-        apart_from_others = not one_by_one or count == 1
-        if one_by_one:
-            zeros = tuple(0 for _ in window_shape)
-
-            def lane(spot: tuple[Index, ...]) -> None:
-                first, inside = one(spot)
-                element(spot, zeros, first, inside)
-
-            def partial(spot: tuple[Index, ...], row: Slot) -> None:
-                first, inside = one(spot)
-                full: list[Index] = [0] * len(updates.shape)
-                for k, i in zip(batch_axes, spot, strict=True):
-                    full[k] = i
-                where_to = b.select(inside, b.atom(b.ravel(first, x.shape)), b.dim(x.size))
-                b.update(row.buf(b), where_to, read(updates, b, tuple(full)), combine)
-
-            blocks = _blocks(x, count, combine)
-            if blocks > 1 and not b.unrolling:
-                _by_blocks(b, combine, slot, x, batch_shape, blocks, partial)
-            else:
-                box(b, batch_shape, lane, "vector", parallel=False)
-            return
-
-        def outer(spot: tuple[Index, ...]) -> None:
-            first, inside = one(spot)
-            full = [x.shape[k] for k in window]
-            box(
-                b,
-                window_shape,
-                lambda inner: element(spot, inner, first, inside),
-                "vector",
-                apart(window_shape, full),
-                None if count == 1 else False,
-            )
-
-        box(b, batch_shape, outer, "seq", parallel=False)
-
+    how = _Scatter(combine, x, where, updates, params)
+    parts = dict(how.parts)
     op = Opaque(
         "scatter",
-        [x, where, updates],
-        ["once", "many_aliased", "aliased"],
-        emit=emit,
+        [x, updates, *parts],
+        ["once", "aliased", *("aliased" for _ in parts)],
+        emit=how.emit,
         inplace=((0, 0),),
         work=float(x.size + 8 * updates.size),
         updates=updates.size,
@@ -292,16 +222,193 @@ def _scatter_node(
     return g.opaque(op, [(x.shape, x.dtype)])[0]
 
 
+class _Scatter:
+    """One scatter: where its updates go, and the loops over them."""
+
+    def __init__(
+        self, combine: str | None, x: Node, where: Node, updates: Node, params: dict[str, Any]
+    ) -> None:
+        d = params["dimension_numbers"]
+        self.combine, self.x, self.updates = combine, x, updates
+        self.parts = columns(where)
+        self.clip = mode_name(params["mode"]) == "clip"
+        dropped = {*d.inserted_window_dims, *d.operand_batching_dims}
+        self.window_axes = tuple(d.update_window_dims)
+        self.batch_axes = [k for k in range(len(updates.shape)) if k not in set(self.window_axes)]
+        self.window = [k for k in range(len(x.shape)) if k not in dropped]
+        sizes = [1] * len(x.shape)
+        for k, j in zip(self.window, self.window_axes, strict=True):
+            sizes[k] = updates.shape[j]
+        self.room = [n - m for n, m in zip(x.shape, sizes, strict=True)]
+        self.places = tuple(d.scatter_dims_to_operand_dims)
+        self.pairs = list(
+            zip(d.operand_batching_dims, d.scatter_indices_batching_dims, strict=True)
+        )
+        self.batch_shape = tuple(updates.shape[k] for k in self.batch_axes)
+        self.window_shape = tuple(updates.shape[k] for k in self.window_axes)
+        self.count, self.wide = math.prod(self.batch_shape), math.prod(self.window_shape)
+        self.broken = apart(self.window_shape, [x.shape[k] for k in self.window])
+        self.blocks = _blocks(x, updates, combine)
+        self.long = bool(params.get("indices_are_sorted")) and self.count >= LONG * x.size
+
+    def emit(self, b: Builder, op: Opaque) -> None:
+        slot = op.outs[0].slot
+        assert slot is not None
+        if 0 not in op.reused:
+            copy_into(b, self.x, slot)
+        if self.x.size == 0 or self.updates.size == 0:
+            return
+        together = b.unrolling or isinstance(slot, RegisterSlot)
+        if all(n == 1 for n in self.window_shape):
+            self.elements(b, slot, together)
+        elif together or self.count == 1:
+            box(b, self.batch_shape, lambda spot: self.row(b, slot, spot), "seq", parallel=False)
+        elif (strips := 1 if self.broken else _strips(self.wide, self.updates)) > 1:
+            self.strips(b, slot, strips)
+        elif self.blocks > 1:
+            _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, self.rows, 0)
+        else:
+            self.rows(b, None, None, slot)
+
+    def start(self, b: Builder, spot: tuple[Index, ...]) -> tuple[list[Index], Atom]:
+        """Where an update begins, and whether it is inside."""
+        first: list[Index] = [0] * len(self.x.shape)
+        inside: Atom = TRUE
+        for k, j in self.pairs:
+            first[k] = spot[j]
+        for (part, n), k in zip(self.parts, self.places, strict=True):
+            at, ok = start_index(b, read(part, b, (*spot, n)), self.room[k], self.clip)
+            first[k] = b.add(first[k], at)
+            inside = b.both(inside, ok)
+        return first, inside
+
+    def value(self, b: Builder, spot: tuple[Index, ...], inner: tuple[Index, ...]) -> Any:
+        full: list[Index] = [0] * len(self.updates.shape)
+        for k, i in zip(self.batch_axes, spot, strict=True):
+            full[k] = i
+        for j, i in zip(self.window_axes, inner, strict=True):
+            full[j] = i
+        return read(self.updates, b, tuple(full))
+
+    def cell(
+        self,
+        b: Builder,
+        slot: Slot,
+        spot: tuple[Index, ...],
+        inner: tuple[Index, ...],
+        first: Sequence[Index],
+        inside: Atom,
+        alone: bool,
+    ) -> None:
+        place = list(first)
+        for k, i in zip(self.window, inner, strict=True):
+            place[k] = b.add(place[k], i)
+        value = self.value(b, spot, inner)
+        _write(b, self.combine, slot, self.x, place, value, inside, alone)
+
+    def elements(self, b: Builder, slot: Slot, together: bool) -> None:
+        """Updates of single elements."""
+        none = tuple(0 for _ in self.window_shape)
+
+        def one(spot: tuple[Index, ...]) -> None:
+            self.cell(b, slot, spot, none, *self.start(b, spot), self.count == 1)
+
+        def item(i: Index) -> tuple[Atom, Atom]:
+            spot = b.unravel(i, self.batch_shape)
+            first, inside = self.start(b, spot)
+            place = b.atom(b.ravel(first, self.x.shape))
+            return b.select(inside, place, b.dim(self.x.size)), self.value(b, spot, none)
+
+        def block(b: Builder, low: Atom, high: Atom, row: Slot) -> None:
+            assert self.combine is not None
+            visit = _in_runs if self.long else _in_turn
+            visit(b, self.combine, item, self.x.dtype, self.count, (low, high), row)
+
+        if self.blocks > 1 and not together:
+            _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, block, 1)
+        else:
+            box(b, self.batch_shape, one, "vector", parallel=False)
+
+    def row(self, b: Builder, slot: Slot, spot: tuple[Index, ...]) -> None:
+        """One update of many elements, masked. No two of them are at one place, so that lanes may
+        update them together."""
+        first, inside = self.start(b, spot)
+        cell = lambda inner: self.cell(b, slot, spot, inner, first, inside, True)
+        parallel = None if self.count == 1 else False
+        box(b, self.window_shape, cell, "vector", self.broken, parallel)
+
+    def rows(self, b: Builder, low: Atom | None, high: Atom | None, slot: Slot) -> None:
+        """Updates of many elements each. What is masked when it is stored comes back late from
+        memory: an update that is outside is skipped instead."""
+
+        def step(i: Index) -> Sequence[Atom]:
+            spot = b.unravel(i, self.batch_shape)
+            first, inside = self.start(b, spot)
+
+            def row() -> list[Atom]:
+                cell = lambda inner: self.cell(b, slot, spot, inner, first, TRUE, True)
+                box(b, self.window_shape, cell, "vector", self.broken, False)
+                return []
+
+            b.branch(inside, row, list)
+            return ()
+
+        b.loop(self.count, "seq", step, lo=low, hi=high)
+
+    def strips(self, b: Builder, slot: Slot, count: int) -> None:
+        """The same where rows are wide: threads take columns, and every one goes through all
+        updates in order."""
+        each = -(-self.wide // count // LINE) * LINE
+
+        def strip(k: Index) -> Sequence[Atom]:
+            low = b.atom(b.mul(k, each))
+            end = b.let("add", (low, b.dim(each)), "i64")
+            high = b.let("min", (end, b.dim(self.wide)), "i64")
+
+            def step(n: Index) -> Sequence[Atom]:
+                spot = b.unravel(n, self.batch_shape)
+                first, inside = self.start(b, spot)
+
+                def cell(i: Index) -> Sequence[Atom]:
+                    inner = b.unravel(i, self.window_shape)
+                    self.cell(b, slot, spot, inner, first, TRUE, True)
+                    return ()
+
+                def cells() -> list[Atom]:
+                    b.loop(self.wide, "vector", cell, lo=low, hi=high)
+                    return []
+
+                b.branch(inside, cells, list)
+                return ()
+
+            b.loop(self.count, "seq", step)
+            return ()
+
+        b.loop(-(-self.wide // each), "parallel", strip)
+
+
 BLOCKS = 8  # parts of many updates that are combined apart from each other, at most
 EACH = 1 << 15  # updates in such a part, at least
 
 
-def _blocks(x: Node, count: int, combine: str | None) -> int:
+LONG = 32  # updates of one element in a row, from which on they are combined in a register
+LINE = 16  # elements that threads should not share
+
+
+def _blocks(x: Node, updates: Node, combine: str | None) -> int:
     """In how many parts many updates of few elements are cut; the number depends on sizes only,
     and with it the bits."""
     if combine is None or x.dtype in COMPLEX:
         return 1
-    return min(BLOCKS, count // max(EACH, 4 * x.size))
+    return min(BLOCKS, updates.size // max(EACH, 4 * x.size))
+
+
+def _strips(wide: int, updates: Node) -> int:
+    """In how many strips of columns many updates of wide rows are cut. Every strip sees all of
+    them, in order: the result is what it would be in one."""
+    if 4.0 * updates.size < PARALLEL_WORK:
+        return 1
+    return min(BLOCKS, wide // (2 * LINE))
 
 
 def _by_blocks(
@@ -309,20 +416,20 @@ def _by_blocks(
     combine: str | None,
     slot: Slot,
     x: Node,
-    shape: Sequence[int],
+    count: int,
     blocks: int,
-    partial: Callable[[tuple[Index, ...], Slot], None],
+    visit: Callable[[Builder, Atom, Atom, Slot], None],
+    spare: int,
 ) -> None:
-    """Each block of updates is combined in a row of its own, with a last element for those that
+    """Each block of updates is combined in a row of its own, with `spare` elements for those that
     are outside; the rows are combined in order."""
     assert combine is not None
     rows = Slot(x.dtype, (blocks, x.size), "temp")
     b.bound[rows] = b.scratch(x.dtype, rows.size)
-    count = math.prod(shape)
     each = -(-count // blocks)
 
     def block(k: Index) -> Sequence[Atom]:
-        own = Slot(x.dtype, (x.size + 1,), "temp")
+        own = Slot(x.dtype, (x.size + spare,), "temp")
         b.bound[own] = b.scratch(x.dtype, own.size)
 
         def clear(i: Index) -> Sequence[Atom]:
@@ -335,14 +442,10 @@ def _by_blocks(
             store_slot(b, rows, rows.shape, x.dtype, (k, i), value)
             return ()
 
-        def update(i: Index) -> Sequence[Atom]:
-            partial(b.unravel(i, tuple(shape)), own)
-            return ()
-
-        b.loop(x.size + 1, "vector", clear)
+        b.loop(x.size + spare, "vector", clear)
         low = b.atom(b.mul(k, each))
         high = b.let("min", (b.let("add", (low, b.dim(each)), "i64"), b.dim(count)), "i64")
-        b.loop(count, "vector", update, lo=low, hi=high)
+        visit(b, low, high, own)
         b.loop(x.size, "vector", keep)
         return ()
 
@@ -358,6 +461,47 @@ def _by_blocks(
 
     with Pinned(b):
         b.loop(x.size, "vector", add)
+
+
+Bounds = tuple[Atom, Atom]
+Item = Callable[[Index], tuple[Atom, Atom]]
+
+
+def _in_turn(
+    b: Builder, combine: str, item: Item, dtype: str, count: int, bounds: Bounds, row: Slot
+) -> None:
+    """Single elements are updated in order."""
+
+    def update(i: Index) -> Sequence[Atom]:
+        place, value = item(i)
+        b.update(row.buf(b), place, value, combine)
+        return ()
+
+    b.loop(count, "vector", update, lo=bounds[0], hi=bounds[1])
+
+
+def _in_runs(
+    b: Builder, combine: str, item: Item, dtype: str, count: int, bounds: Bounds, row: Slot
+) -> None:
+    """The same where long runs of updates go to one element: a run is combined in a register, as
+    memory that was just written takes longer to come back than the arithmetic."""
+    start: list[Atom] = [b.dim(row.size - 1), identity_of(combine, dtype)]
+    carry = [(a, b.var(a.dtype, b.depth + 1, "a")) for a in start]
+    place_now, total = (v for _, v in carry)
+
+    def step(i: Index) -> Sequence[Atom]:
+        place, value = item(i)
+
+        def flush() -> list[Atom]:
+            b.update(row.buf(b), place_now, total, combine)
+            return [value]
+
+        same = b.let("eq", (place, place_now), "bool")
+        new = b.branch(same, lambda: [b.let(combine, (total, value), dtype)], flush)
+        return [place, *new]
+
+    place, value = b.loop(count, "seq", step, carry, lo=bounds[0], hi=bounds[1])
+    b.update(row.buf(b), place, value, combine)
 
 
 class Pinned:

@@ -313,9 +313,12 @@ def _concatenate(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         return value
 
     axes = tuple(None if k == axis else k for k in range(len(shape)))
-    return g.pointwise(
+    node = g.pointwise(
         shape, dtype, [(n, axes) for n in parts], at, 2.0 * len(parts), around([axis], len(shape))
     )
+    if axis == len(shape) - 1:
+        node.parts = parts
+    return node
 
 
 @rule("tile")
