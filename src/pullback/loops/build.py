@@ -174,6 +174,10 @@ class Builder:
             return self.const(value, dtype)
         return self._scalar(float(value), dtype)
 
+    def argument(self, key: Any, dtype: str) -> Var:
+        """A number that is given with each call; `key` tells which."""
+        return self._scalar(key, dtype)
+
     def _scalar(self, value: Any, dtype: str) -> Var:
         key = (value, dtype)
         v = self.scalars.get(key)

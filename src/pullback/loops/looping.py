@@ -62,12 +62,15 @@ class Assembler(Protocol):
     steps: list[Any]
     ledger: buffers.Ledger
     pinned: set[Slot]  # temporaries that are not to be given back
+    origins: list[Any] | None  # of each kernel step, if anybody asked
 
     def allocate(self, slots: list[Slot]) -> None: ...
 
     def unit(self, index: int, unit: Any, last: dict[Slot, int]) -> None: ...
 
     def number_constants(self) -> None: ...
+
+    def give(self, slots: Sequence[Slot]) -> None: ...
 
 
 class Looping:

@@ -54,11 +54,12 @@ class Options:
     """What lowering asks of its surroundings: constants, equation numbers, the reference
     implementation."""
 
-    def __init__(self, reference: Reference | None) -> None:
+    def __init__(self, reference: Reference | None, rolls: bool = False) -> None:
         self.reference = reference or no_reference
         self.equations: list[Any] = []
         self.consts: list[tuple[Slot, Any]] = []
         self._known: dict[int, Slot] = {}
+        self.rolls = rolls
         # Programs of loops and branches that are known to need steps of the plan.
         self.stepwise: dict[int, Any] = {}
 
@@ -91,6 +92,7 @@ def compile_jaxpr(
     check: bool = True,
     ready: Callable[[Kernel, float], None] | None = None,
     origins: bool = False,
+    rolls: bool = True,
 ) -> plan.Program:
     """A closed jaxpr as kernels and a plan.
 
@@ -98,12 +100,13 @@ def compile_jaxpr(
     of arrays. `donated[i]` allows
     input i's buffer to hold a result. `ready(kernel, work)` hears of each kernel as soon as it is
     written, with the work of the whole program: it may be compiled while the rest is written.
-    With `origins` the program tells which equations each kernel computes.
+    With `origins` the program tells which equations each kernel computes. `rolls` lowers a body
+    that the program repeats once (chains.py); the results are the same.
     """
     if isinstance(closed, ClosedJaxpr):
         closed = lower_keys(closed)
         closed = dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0]
-    options, jaxpr = Options(reference), closed.jaxpr
+    options, jaxpr = Options(reference, rolls), closed.jaxpr
     g = Graph()
     g.options = options
     ins: list[Any] = []
@@ -272,7 +275,7 @@ class _Assembler:
         temps = [s for s in new if s.role == "temp"]
         dying = self._dying(index, unit, last)
         if isinstance(unit, Opaque) and unit.steps is not None:
-            self._stepwise(unit, temps)
+            self._stepwise(unit, temps, dying)
         elif isinstance(unit, Opaque) and unit.host is not None:
             self.allocate(temps)
             self._host(unit)
@@ -284,7 +287,7 @@ class _Assembler:
                 self._reuse(kernel, keys, temps, dying)
             self.allocate([s for s in temps if s.number < 0])
             self._kernel_step(kernel, keys, dims, scalars, [unit])
-        self._give([*dying, *(s for s in temps if last.get(s, index) == index)])
+        self.give([*dying, *(s for s in temps if last.get(s, index) == index)])
 
     def _dying(self, index: int, unit: Any, last: dict[Slot, int]) -> list[Slot]:
         """What a unit is the last to read."""
@@ -307,7 +310,7 @@ class _Assembler:
             found = dict.fromkeys(k for unit in units for k in _equations(unit))
             self.origins.append((tuple(found), sum(map(_work, units))))
 
-    def _give(self, slots: Sequence[Slot]) -> None:
+    def give(self, slots: Sequence[Slot]) -> None:
         """Temporaries that are not read again."""
         for slot in dict.fromkeys(slots):
             base = buffers.base_of(slot)
@@ -345,14 +348,17 @@ class _Assembler:
             done += [*dying, *(s for s in temps if last.get(s, index) == index)]
         work = sum(op.work for op in ops)
         self._kernel_step(*self._close(b, "updates", work), ops)  # type: ignore[call-arg]
-        self._give(done)
+        self.give(done)
 
-    def _stepwise(self, op: Opaque, temps: list[Slot]) -> None:
+    def _stepwise(self, op: Opaque, temps: list[Slot], dying: list[Slot]) -> None:
         """A loop or branch as steps; what it allocates comes before the outermost one."""
         start, outermost = len(self.steps), self.prelude is None
         if outermost:
             self.prelude = []
-        self.allocate(temps)
+        if op.gradual:
+            op.dying, dying[:] = list(dying), []
+        else:
+            self.allocate(temps)
         op.steps(Looping(self))
         for m in op.outs:
             m.ready = True
@@ -480,8 +486,8 @@ class _Assembler:
             assert n.slot is not None
             return n.slot.number, n.shape, aval
 
-        ins = tuple(view(n, a) for n, a in zip(op.ins, op.host_ins, strict=True))  # type: ignore[attr-defined]
-        avals = [a for a in op.host_outs if spec_of(a) is not None]  # type: ignore[attr-defined]
+        ins = tuple(view(n, a) for n, a in zip(op.ins, op.host_ins, strict=True))
+        avals = [a for a in op.host_outs if spec_of(a) is not None]
         outs = tuple(view(n, a) for n, a in zip(op.outs, avals, strict=True))
         self.steps.append(plan.HostStep(len(self.host)))
         assert op.host is not None

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ import numpy as np
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.ops import storage_bytes
+from pullback.records import made, record
 
 __all__ = [
     "COMPLEX",
@@ -221,7 +221,7 @@ class OuterSlot(Slot):
         return self.source.slot.base(b)
 
 
-@dataclass(eq=False)
+@record(frozen=False, weak=True)
 class Reduction:
     """accs = combine over the reduced axes of element(idx); a node's value is
     finish(accs)[node.out].
@@ -236,8 +236,8 @@ class Reduction:
     init: Callable[[Builder], Sequence[Atom]]
     combine: Any  # tuple of operator names, or f(b, olds, news) -> accs
     finish: Callable[[Builder, Sequence[Atom]], Sequence[Value]]
-    deps: list[tuple[Node, Axes]] = field(default_factory=list)
-    nodes: list[Node] = field(default_factory=list)
+    deps: list[tuple[Node, Axes]] = made(default_factory=list)
+    nodes: list[Node] = made(default_factory=list)
     own: float = 1.0
     own_breaks: frozenset[int] = frozenset()
 
@@ -274,7 +274,7 @@ class Reduction:
         return 0
 
 
-@dataclass(eq=False)
+@record(frozen=False, weak=True)
 class Opaque:
     """Statements that fill the buffers of `outs` from `ins`.
 
@@ -288,9 +288,11 @@ class Opaque:
     name: str
     ins: list[Node]
     modes: list[str]
-    outs: list[Node] = field(default_factory=list)
+    outs: list[Node] = made(default_factory=list)
     emit: Callable[[Builder, Opaque], None] | None = None
     host: Callable[..., Any] | None = None
+    host_ins: Sequence[Any] = ()  # types of what Python takes and gives
+    host_outs: Sequence[Any] = ()
     inplace: tuple[tuple[int, int], ...] = ()
     work: float = 0.0
     updates: int = 0  # how many elements it writes in place, for those that write few
@@ -298,7 +300,10 @@ class Opaque:
     effect: bool = False
     holds_host: bool = False
     steps: Any = None  # builds plan steps itself (a loop whose body holds host or library steps)
-    reused: set[int] = field(
+    # Its steps themselves allocate its results, and give back `dying`, what it is the last to read.
+    gradual: bool = False
+    dying: list[Slot] = made(default_factory=list)
+    reused: set[int] = made(
         default_factory=set
     )  # outputs that were given the buffer of their input
     live: bool = False
