@@ -7,6 +7,8 @@ from before the chain (each), numbers of their own, and the starts of slices. Ev
 by the equations, nothing by where they come from; the cost is linear in their number.
 
 Before: equations. After: a `Chain`, whose body is a jaxpr with an operand for every such value.
+What an iteration reads of another chain and what is cheap to compute from what is kept anyhow (a
+broadcast value, twice a value) is computed again in the body that reads it, instead of kept.
 """
 
 from __future__ import annotations
@@ -30,6 +32,15 @@ LEAST = 3  # iterations
 BODY = 48  # equations: shorter bodies are repeated inside one
 WINDOW = 4  # equations that must recur for their distance to be tried as a period
 PERIODS = 8  # distances that are tried
+INDEPENDENT = 10_000  # elements that a body without carries computes, to be worth its own kernels
+
+# What may be computed again: a few operations an element, or none.
+CHEAP = frozenset((
+    "add", "add_any", "and", "broadcast_in_dim", "convert_element_type", "copy", "div", "eq",
+    "expand_dims", "ge", "gt", "le", "lt", "max", "min", "mul", "ne", "neg", "not", "or", "reshape",
+    "rsqrt", "select_n", "slice", "sqrt", "square", "squeeze", "sub", "transpose",
+))  # fmt: skip
+DEPTH = 4  # operations that are computed again for one value
 
 BEFORE, LITERAL, FAR = -1, -2, -3  # kinds of wiring that are no distance: see `wiring`
 
@@ -242,6 +253,7 @@ def _plain(e: JaxprEqn) -> bool:
 class _Finder:
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr, self.eqns = jaxpr, jaxpr.eqns
+        self.found: list[Chain] = []
         self.made: dict[Any, tuple[int, int]] = {}
         self.last: dict[Any, int] = {}
         for i, e in enumerate(self.eqns):
@@ -321,25 +333,21 @@ class _Finder:
                         return False
         return True
 
-    def chains(self, a: int, b: int, p: int) -> list[Chain]:
-        """The chains in a stretch."""
-        found: list[Chain] = []
+    def search(self, a: int, b: int, p: int) -> None:
+        """Finds the chains in a stretch."""
         start = _cut(self.eqns, a, b, p)
         while start + LEAST * p <= b:
             k = self.count(start, b, p)
             if k == 0:  # as one, several iterations may read no farther back than one
-                if start + 2 * p * LEAST > b or p > 2 * BODY:
-                    break
-                found += self.chains(start, b, 2 * p)
-                break
-            if k >= LEAST and (k - 1) * p >= SAVED:
-                chain = self.chain(start, p, k)
-                if chain is not None:
-                    found.append(chain)
-                    start = chain.end
-                    continue
+                if start + 2 * p * LEAST <= b and p <= 2 * BODY:
+                    self.search(start, b, 2 * p)
+                return
+            chain = self.chain(start, p, k) if k >= LEAST and (k - 1) * p >= SAVED else None
+            if chain is not None:
+                self.found.append(chain)
+                start = chain.end
+                continue
             start += p if k < LEAST else k * p
-        return found
 
     def used_after(self, start: int, p: int, t: int, end: int) -> set[tuple[int, int]]:
         """The results of iteration t that are read outside of the chain."""
@@ -372,7 +380,41 @@ class _Finder:
         p, k = p * joined, k // joined
         if k < LEAST or (k - 1) * p < SAVED or self.count(start, start + k * p, p) != k:
             return None
-        return _Writer(self, start, p, k).chain()
+        chain = _Writer(self, start, p, k).chain()
+        size = sum(math.prod(v.aval.shape) for e in chain.body.eqns for v in e.outvars)
+        waits = any(o.carry >= 0 for o in chain.operands)
+        # Bodies that do not wait for one another share kernels, if they are small.
+        return chain if waits or size >= INDEPENDENT else None
+
+    def kept(self, v: Any) -> bool:
+        """Whether a value is in memory, or cheap to have, after the chain that makes it."""
+        i = self.made.get(v, (-1, 0))[0]
+        chain = next((c for c in self.found if c.start <= i < c.end), None)
+        return chain is None or self.last.get(v, -1) >= chain.end
+
+    def settle(self) -> None:
+        """Enters the results: the carries, and what somebody else reads after all."""
+        read = {v for v in self.jaxpr.outvars if v.__class__ is not Literal}
+        place = 0
+        for c in self.found:
+            for e in self.eqns[place : c.start]:
+                read.update(v for v in e.invars if v.__class__ is not Literal)
+            for operand in c.operands:
+                if not operand.number:
+                    read.update(v for v in operand.values if v.__class__ is not Literal)
+            place = c.end
+        for e in self.eqns[place:]:
+            read.update(v for v in e.invars if v.__class__ is not Literal)
+        for c in self.found:
+            p, first = (c.end - c.start) // c.count, c.start
+            inner = (v for e in self.eqns[c.start : c.end] for v in e.outvars if v in read)
+            places = sorted({((i - first) % p, o) for i, o in map(self.made.__getitem__, inner)})
+            outvars = [self.eqns[first + p + e].outvars[o] for e, o in places]
+            c.body.outvars += [v for v in outvars if v not in c.body.outvars]
+            for v in c.body.outvars:
+                i, o = self.made[v]
+                same = (self.eqns[i + (t - 1) * p].outvars[o] for t in range(c.count))
+                c.results.append([w if w in read else None for w in same])
 
 
 class _Writer:
@@ -386,6 +428,7 @@ class _Writer:
         self.known: dict[Any, Var] = {}
         self.places: list[tuple[int, int]] = []  # equation and number of each result
         self.eqns: list[JaxprEqn] = []
+        self.before: list[JaxprEqn] = []  # what is computed again
 
     def operand(self, key: Any, aval: Any, make: Callable[[], Operand]) -> Var:
         found = self.known.get(key)
@@ -412,10 +455,7 @@ class _Writer:
         if want == LITERAL:
             return self.numbers([self.at(t, e).invars[q].val for t in range(self.k)], v.aval)
         if want == BEFORE:
-            values = [self.at(t, e).invars[q] for t in range(self.k)]
-            if all(w is v for w in values):
-                return self.operand(v, v.aval, lambda: Operand([v]))
-            return self.operand(tuple(map(id, values)), v.aval, lambda: Operand(values))
+            return self.outer([self.at(t, e).invars[q] for t in range(self.k)])
         if want >> 3 <= e:
             return v
         made = (e - (want >> 3) + self.p, want & 7)
@@ -427,12 +467,56 @@ class _Writer:
 
         return self.operand(("carry", made), v.aval, carry)
 
-    def equation(self, e: int, atoms: list[Any]) -> JaxprEqn:
-        """The body's equation e. A slice that starts elsewhere each time is a dynamic one."""
-        eqn = self.at(1, e)
+    def outer(self, values: list[Any]) -> Any:
+        """Values from before the chain, one for each iteration."""
+        v = values[1]
+        if all(w is v for w in values):
+            return self.operand(v, v.aval, lambda: Operand([v]))
+        key = tuple(map(id, values))
+        found = self.known.get(key)
+        if found is None and self.again(values, DEPTH):
+            eqns = [self.finder.eqns[self.finder.made[w][0]] for w in values]
+            atoms = []
+            for vs in zip(*(e.invars for e in eqns), strict=True):
+                literal = vs[0].__class__ is Literal
+                atoms.append(
+                    self.numbers([w.val for w in vs], vs[0].aval)
+                    if literal
+                    else self.outer(list(vs))
+                )
+            found = self.known[key] = Var(v.aval)
+            self.before.append(self.equation(eqns, atoms).replace(outvars=[found]))
+        return found or self.operand(key, v.aval, lambda: Operand(values))
+
+    def again(self, values: Sequence[Any], depth: int) -> bool:
+        """Whether values from before the chain are computed again in the body."""
+        finder = self.finder
+        made = [finder.made.get(v, (-1, 0))[0] for v in values]
+        first = finder.eqns[made[0]]
+        if min(made) < 0 or first.primitive.name not in CHEAP or len(first.outvars) != 1:
+            return False
+        eqns = [finder.eqns[i] for i in made]
+        if not _plain(first) or not all(_same_equation(first, e) for e in eqns[1:]):
+            return False
+        if first.primitive.name == "broadcast_in_dim" and len(first.invars) == 1:
+            return first.invars[0].__class__ is not Literal
+        for vs in zip(*(e.invars for e in eqns), strict=True):
+            literals = sum(v.__class__ is Literal for v in vs)
+            if literals not in (0, len(vs)):
+                return False
+            if literals or all(v is vs[0] for v in vs) or all(map(finder.kept, vs)):
+                continue
+            if depth <= 1 or not self.again(vs, depth - 1):
+                return False
+        return True
+
+    def equation(self, eqns: Sequence[JaxprEqn], atoms: list[Any]) -> JaxprEqn:
+        """One equation for those of all iterations. A slice that starts elsewhere each time is a
+        dynamic one."""
+        eqn = eqns[1]
         if not _is_slice(eqn):
             return eqn.replace(invars=atoms)
-        starts = [self.at(t, e).params["start_indices"] for t in range(self.k)]
+        starts = [e.params["start_indices"] for e in eqns]
         if all(s == starts[0] for s in starts):
             return eqn.replace(invars=atoms)
         aval = ShapedArray((), np.dtype("int32"))
@@ -445,20 +529,10 @@ class _Writer:
         pattern = iter(self.finder.wiring(self.start, self.p, 1))
         for e in range(self.p):
             atoms = [self.atom(e, q, next(pattern)) for q in range(len(self.at(1, e).invars))]
-            self.eqns.append(self.equation(e, atoms))
-        last, end, places = self.finder.last, self.end, self.places
-        for e in range(self.p):
-            for o in range(len(self.eqns[e].outvars)):
-                outer = (self.at(t, e).outvars[o] for t in range(self.k))
-                if (e, o) not in places and any(last.get(v, -1) >= end for v in outer):
-                    places.append((e, o))
-        results: list[list[Var | None]] = []
-        for e, o in places:
-            made_vars = [self.at(t, e).outvars[o] for t in range(self.k)]
-            results.append([v if last.get(v, -1) >= end else None for v in made_vars])
-        outvars = [self.at(1, e).outvars[o] for e, o in places]
-        body = Jaxpr([], self.invars, outvars, self.eqns)
-        return Chain(self.start, self.end, self.k, body, self.operands, results)
+            self.eqns.append(self.equation([self.at(t, e) for t in range(self.k)], atoms))
+        outvars = [self.at(1, e).outvars[o] for e, o in self.places]
+        body = Jaxpr([], self.invars, outvars, [*self.before, *self.eqns])
+        return Chain(self.start, self.end, self.k, body, self.operands, [])
 
 
 def chains_of(jaxpr: Jaxpr) -> list[Chain]:
@@ -470,4 +544,7 @@ def chains_of(jaxpr: Jaxpr) -> list[Chain]:
     if not stretches:
         return []
     finder = _Finder(jaxpr)
-    return [chain for a, b, p in stretches for chain in finder.chains(a, b, p)]
+    for a, b, p in stretches:
+        finder.search(a, b, p)
+    finder.settle()
+    return finder.found

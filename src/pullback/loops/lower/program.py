@@ -112,9 +112,8 @@ def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]
     for k, eqn in enumerate(jaxpr.eqns):
         if k < done:
             continue
-        found = add_chain(g, chains[k], node_of, spec_of) if k in chains else None
-        if found is not None:
-            env.update(found)
+        if k in chains:
+            env.update(add_chain(g, chains[k], node_of, spec_of))
             done = chains[k].end
             continue
         eqn = turned.get(eqn.outvars[0], eqn) if turned and eqn.outvars else eqn

@@ -10,7 +10,6 @@ give theirs back after the last iteration that reads them.
 from __future__ import annotations
 
 import itertools
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,14 +18,13 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.chains import Chain
 from pullback.loops.fuse import Nest, plan_units
 from pullback.loops.looping import last_uses
-from pullback.loops.lower.elementwise import zipped
+from pullback.loops.lower.elementwise import literal, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, Slot, part_dtype
 from pullback.loops.lower.program_hook import add_program
 
 __all__ = ["add_chain"]
 
 MADE_UP = 1 << 40  # numbers of slots from here on stand for what an iteration has in their place
-INDEPENDENT = 20_000.0  # work of a body without carries that is worth a kernel of its own
 
 Specs = Callable[[Any], Any]
 
@@ -224,15 +222,11 @@ class _Copier:
 
 def add_chain(
     g: Graph, chain: Chain, node_of: Callable[[Any], Node], spec_of: Specs
-) -> list[tuple[Any, Node]] | None:
-    """Adds a chain to a graph: the variables that others read and their values. None if it is
-    better lowered equation by equation."""
-    size = sum(math.prod(v.aval.shape) for e in chain.body.eqns for v in e.outvars)
-    if not any(o.carry >= 0 for o in chain.operands) and size < INDEPENDENT:
-        return None  # bodies that do not wait for one another share kernels
+) -> list[tuple[Any, Node]]:
+    """Adds a chain to a graph: the variables that others read and their values."""
     body = _Body(g, chain, spec_of)
     if body.holds_host:
-        return None
+        return _inlined(g, chain, node_of, spec_of)
     ins = [[] if o.number else [node_of(v) for v in o.values] for o in chain.operands]
     flat = list(dict.fromkeys(n for nodes in ins for n in nodes))
     op = Opaque(
@@ -249,3 +243,22 @@ def add_chain(
     op.gradual = True
     op.steps = lambda steps: _Copier(steps, op, body, outs, ins).run()
     return [(v, n) for (_, _, v), n in zip(wanted, nodes, strict=True)]
+
+
+def _inlined(
+    g: Graph, chain: Chain, node_of: Callable[[Any], Node], spec_of: Specs
+) -> list[tuple[Any, Node]]:
+    """The iterations one by one, where Python takes part in them."""
+    found: list[tuple[Any, Node]] = []
+    before: list[Node] = []
+    for t in range(chain.count):
+        args = []
+        for operand, v in zip(chain.operands, chain.body.invars, strict=True):
+            value = operand.values[t if len(operand.values) > 1 else 0]
+            if operand.number:
+                args.append(literal(g, value, spec_of(v.aval)[1]))
+            else:
+                args.append(before[operand.carry] if operand.carry >= 0 and t else node_of(value))
+        before = add_program(g, chain.body, args)
+        found += [(vs[t], n) for vs, n in zip(chain.results, before, strict=True) if vs[t]]
+    return found
