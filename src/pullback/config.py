@@ -30,6 +30,38 @@ def lazy_module(name: str) -> Any:
     return _LazyModule(name)
 
 
+class LateNames:
+    """Names of a package whose modules are imported when one of them is first asked for; called
+    from the package's `__getattr__`.
+
+    `families` is a table: module of the package -> its names, between blanks; the module's own name
+    means the module, `name=other` what the module calls `other`. `made(name, value)` may put
+    something else in a value's place.
+    """
+
+    def __init__(
+        self,
+        package: str,
+        families: dict[str, str],
+        made: Callable[[str, Any], Any] = lambda _, value: value,
+    ) -> None:
+        self.package, self.made = package, made
+        self.where: dict[str, tuple[str, str]] = {}
+        for family, names in families.items():
+            for entry in names.split():
+                name, _, other = entry.partition("=")
+                self.where[name] = family, other or name
+
+    def __call__(self, name: str) -> Any:
+        if name not in self.where:
+            raise AttributeError(f"module {self.package!r} has no attribute {name!r}")
+        family, other = self.where[name]
+        module = importlib.import_module(f"{self.package}.{family}")
+        value = module if name == family else self.made(name, getattr(module, other))
+        setattr(sys.modules[self.package], name, value)
+        return value
+
+
 class Flag:
     """A flag: `value` is the process's, `get()` the one in force in this thread; call it as a
     context manager.

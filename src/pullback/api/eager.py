@@ -28,7 +28,7 @@ from ..runtime.array import ArrayImpl
 from ..runtime.operands import Policy, replaced
 from .recording import Recording
 
-__all__ = ["eager", "install"]
+__all__ = ["eager", "install", "made_eager", "methods"]
 
 # Parameters whose Python numbers are operands, by name.
 OPERANDS = frozenset(
@@ -210,13 +210,20 @@ _LEFT = frozenset(
 )
 
 
+def made_eager(name: str, fun: Any) -> Any:
+    """A public name's value in a module of arrays: eager if it is a function of ours that gains by
+    it."""
+    ours = str(getattr(fun, "__module__", "")).startswith("pullback.")
+    if name not in _LEFT and ours and isinstance(fun, FunctionType | custom_jvp):
+        return eager(fun)
+    return fun
+
+
 def install(namespace: dict[str, Any], names: Iterable[str]) -> None:
     """Makes the functions of a module of arrays eager, under their public names."""
     for name in names:
-        fun = namespace.get(name)
-        ours = str(getattr(fun, "__module__", "")).startswith("pullback.")
-        if name not in _LEFT and ours and isinstance(fun, FunctionType | custom_jvp):
-            namespace[name] = eager(fun)
+        if name in namespace:
+            namespace[name] = made_eager(name, namespace[name])
 
 
 def methods(table: dict[str, Callable[..., Any]], left: Iterable[str] = ()) -> dict[str, Any]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import builtins as _builtins
+from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 import numpy as _np
 
 from ..api.eager import install as _install
+from ..api.eager import made_eager as _made_eager
+from ..config import LateNames as _LateNames
 from ..runtime.array import Array as ndarray  # noqa: F401 (exported)
 from . import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
-from . import fft as fft
-from . import linalg as linalg
 from .array_api_info import (
     ArrayNamespaceInfo as __array_namespace_info__,  # noqa: F401
 )
@@ -95,21 +96,6 @@ from .einsum import (
 )
 from .einsum import (
     einsum_path as einsum_path,
-)
-from .histograms import (
-    bincount as bincount,
-)
-from .histograms import (
-    histogram as histogram,
-)
-from .histograms import (
-    histogram2d as histogram2d,
-)
-from .histograms import (
-    histogram_bin_edges as histogram_bin_edges,
-)
-from .histograms import (
-    histogramdd as histogramdd,
 )
 from .index_functions import (
     argwhere as argwhere,
@@ -339,81 +325,6 @@ from .manipulation import (
 from .manipulation import (
     unravel_index as unravel_index,
 )
-from .nan_reductions import (
-    nanargmax as nanargmax,
-)
-from .nan_reductions import (
-    nanargmin as nanargmin,
-)
-from .nan_reductions import (
-    nanmax as nanmax,
-)
-from .nan_reductions import (
-    nanmean as nanmean,
-)
-from .nan_reductions import (
-    nanmin as nanmin,
-)
-from .nan_reductions import (
-    nanprod as nanprod,
-)
-from .nan_reductions import (
-    nanstd as nanstd,
-)
-from .nan_reductions import (
-    nansum as nansum,
-)
-from .nan_reductions import (
-    nanvar as nanvar,
-)
-from .padding import (
-    pad as pad,
-)
-from .polynomial import (
-    bartlett as bartlett,
-)
-from .polynomial import (
-    blackman as blackman,
-)
-from .polynomial import (
-    hamming as hamming,
-)
-from .polynomial import (
-    hanning as hanning,
-)
-from .polynomial import (
-    kaiser as kaiser,
-)
-from .polynomial import (
-    poly as poly,
-)
-from .polynomial import (
-    polyadd as polyadd,
-)
-from .polynomial import (
-    polyder as polyder,
-)
-from .polynomial import (
-    polydiv as polydiv,
-)
-from .polynomial import (
-    polyfit as polyfit,
-)
-from .polynomial import (
-    polyint as polyint,
-)
-from .polynomial import (
-    polymul as polymul,
-)
-from .polynomial import (
-    polysub as polysub,
-)
-from .polynomial import (
-    polyval as polyval,
-)
-from .polynomial import (
-    roots as roots,
-)
 from .products import (
     cross as cross,
 )
@@ -458,24 +369,6 @@ from .products import (
 )
 from .products import (
     vecmat as vecmat,
-)
-from .quantiles import (
-    median as median,
-)
-from .quantiles import (
-    nanmedian as nanmedian,
-)
-from .quantiles import (
-    nanpercentile as nanpercentile,
-)
-from .quantiles import (
-    nanquantile as nanquantile,
-)
-from .quantiles import (
-    percentile as percentile,
-)
-from .quantiles import (
-    quantile as quantile,
 )
 from .ranges import (
     arange as arange,
@@ -739,70 +632,6 @@ from .scalar_types import (
 from .scalar_types import (
     unsignedinteger as unsignedinteger,
 )
-from .sets import (
-    intersect1d as intersect1d,
-)
-from .sets import (
-    isin as isin,
-)
-from .sets import (
-    setdiff1d as setdiff1d,
-)
-from .sets import (
-    setxor1d as setxor1d,
-)
-from .sets import (
-    union1d as union1d,
-)
-from .sets import (
-    unique as unique,
-)
-from .sets import (
-    unique_all as unique_all,
-)
-from .sets import (
-    unique_counts as unique_counts,
-)
-from .sets import (
-    unique_inverse as unique_inverse,
-)
-from .sets import (
-    unique_values as unique_values,
-)
-from .signals import (
-    convolve as convolve,
-)
-from .signals import (
-    corrcoef as corrcoef,
-)
-from .signals import (
-    correlate as correlate,
-)
-from .signals import (
-    cov as cov,
-)
-from .signals import (
-    diff as diff,
-)
-from .signals import (
-    ediff1d as ediff1d,
-)
-from .signals import (
-    gradient as gradient,
-)
-from .signals import (
-    interp as interp,
-)
-from .signals import (
-    packbits as packbits,
-)
-from .signals import (
-    trapezoid as trapezoid,
-)
-from .signals import (
-    unpackbits as unpackbits,
-)
-from .signals import unwrap_phase as unwrap  # noqa: F401 (exported)
 from .sorting import (
     argpartition as argpartition,
 )
@@ -1210,6 +1039,94 @@ __array_api_version__ = "2024.12"
 
 e, euler_gamma, inf, nan, pi, newaxis = _np.e, _np.euler_gamma, _np.inf, _np.nan, _np.pi, None
 
+if _TYPE_CHECKING:
+    from . import fft as fft
+    from . import linalg as linalg
+    from .histograms import bincount as bincount
+    from .histograms import histogram as histogram
+    from .histograms import histogram2d as histogram2d
+    from .histograms import histogram_bin_edges as histogram_bin_edges
+    from .histograms import histogramdd as histogramdd
+    from .nan_reductions import nanargmax as nanargmax
+    from .nan_reductions import nanargmin as nanargmin
+    from .nan_reductions import nanmax as nanmax
+    from .nan_reductions import nanmean as nanmean
+    from .nan_reductions import nanmin as nanmin
+    from .nan_reductions import nanprod as nanprod
+    from .nan_reductions import nanstd as nanstd
+    from .nan_reductions import nansum as nansum
+    from .nan_reductions import nanvar as nanvar
+    from .padding import pad as pad
+    from .polynomial import bartlett as bartlett
+    from .polynomial import blackman as blackman
+    from .polynomial import hamming as hamming
+    from .polynomial import hanning as hanning
+    from .polynomial import kaiser as kaiser
+    from .polynomial import poly as poly
+    from .polynomial import polyadd as polyadd
+    from .polynomial import polyder as polyder
+    from .polynomial import polydiv as polydiv
+    from .polynomial import polyfit as polyfit
+    from .polynomial import polyint as polyint
+    from .polynomial import polymul as polymul
+    from .polynomial import polysub as polysub
+    from .polynomial import polyval as polyval
+    from .polynomial import roots as roots
+    from .quantiles import median as median
+    from .quantiles import nanmedian as nanmedian
+    from .quantiles import nanpercentile as nanpercentile
+    from .quantiles import nanquantile as nanquantile
+    from .quantiles import percentile as percentile
+    from .quantiles import quantile as quantile
+    from .sets import intersect1d as intersect1d
+    from .sets import isin as isin
+    from .sets import setdiff1d as setdiff1d
+    from .sets import setxor1d as setxor1d
+    from .sets import union1d as union1d
+    from .sets import unique as unique
+    from .sets import unique_all as unique_all
+    from .sets import unique_counts as unique_counts
+    from .sets import unique_inverse as unique_inverse
+    from .sets import unique_values as unique_values
+    from .signals import convolve as convolve
+    from .signals import corrcoef as corrcoef
+    from .signals import correlate as correlate
+    from .signals import cov as cov
+    from .signals import diff as diff
+    from .signals import ediff1d as ediff1d
+    from .signals import gradient as gradient
+    from .signals import interp as interp
+    from .signals import packbits as packbits
+    from .signals import trapezoid as trapezoid
+    from .signals import unpackbits as unpackbits
+    from .signals import unwrap_phase as unwrap  # noqa: F401
+
+# The same names for programs: these modules are imported when one of their names is asked for.
+_late = _LateNames(
+    __name__,
+    {
+        "fft": "fft",
+        "linalg": "linalg",
+        "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
+        "nan_reductions": "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar",
+        "padding": "pad",
+        "polynomial": (
+            "bartlett blackman hamming hanning kaiser poly polyadd polyder polydiv polyfit "
+            "polyint polymul polysub polyval roots"
+        ),
+        "quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
+        "sets": (
+            "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts "
+            "unique_inverse unique_values"
+        ),
+        "signals": (
+            "convolve corrcoef correlate cov diff ediff1d gradient interp packbits trapezoid "
+            "unpackbits unwrap=unwrap_phase"
+        ),
+    },
+    _made_eager,
+)
+
 
 def __getattr__(name: str) -> _Any:
     if name == "fix":
@@ -1217,7 +1134,11 @@ def __getattr__(name: str) -> _Any:
             "jax.numpy.fix was deprecated in JAX v0.9.0, and will be removed in JAX v0.10.0. Use "
             "jax.numpy.trunc instead."
         )
-    raise AttributeError(f"module 'pullback.numpy' has no attribute {name!r}")
+    return _late(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_late.where})
 
 
 __all__ = [
@@ -1239,3 +1160,4 @@ __all__ = [
 ]
 
 _install(globals(), __all__)
+__all__.extend(_late.where)
