@@ -25,7 +25,7 @@ import numpy as np
 from pullback.config import lazy_module
 from pullback.forking import renewed
 
-__all__ = ["NAMES", "address", "call", "is_routine", "routine", "set_library_threads"]
+__all__ = ["NAMES", "address", "call", "is_routine", "library_threads", "routine"]
 
 _lapack: Any = lazy_module("scipy.linalg.cython_lapack")
 _blas: Any = lazy_module("scipy.linalg.cython_blas")
@@ -45,6 +45,7 @@ _KNOWN = frozenset(NAMES)
 _lock = renewed(threading.Lock())
 _addresses: dict[str, int] = {}
 _opened: list[ctypes.CDLL | None] = []
+_threads: list[tuple[int, int]] = []
 
 
 def is_routine(name: str) -> bool:
@@ -107,17 +108,18 @@ def address(name: str) -> int:
     return found
 
 
-def set_library_threads(n: int) -> int:
-    """Sets the number of threads that the library itself uses; what it was, 0 if that cannot be
-    known."""
-    library = _library()
-    get = getattr(library, "scipy_openblas_get_num_threads", None)
-    put = getattr(library, "scipy_openblas_set_num_threads", None)
-    if get is None or put is None:
-        return 0
-    before = int(get())
-    put(ctypes.c_int(n))
-    return before
+def library_threads() -> tuple[int, int]:
+    """The address of the function that sets the number of threads that the library itself uses,
+    and that number before our first call; zeros if there is none or a single thread."""
+    if not _threads:
+        library = _library()
+        get = getattr(library, "scipy_openblas_get_num_threads", None)
+        put = getattr(library, "scipy_openblas_set_num_threads", None)
+        if get is None or put is None or (usual := int(get())) < 2:
+            _threads.append((0, 0))
+        else:
+            _threads.append((ctypes.cast(put, ctypes.c_void_p).value or 0, usual))
+    return _threads[0]
 
 
 def _pointer(x: Any) -> Any:

@@ -178,8 +178,16 @@ def _options(kernel: Kernel, text: str) -> str:
     names = {s.name for s in walk(kernel.body) if isinstance(s, Call) and s.name != "raise_if"}
     for name in names:
         if libraries.is_routine(name):
-            provide(name, libraries.address(name))
+            _provide_routine(name)
     return ",".join(f"{c}@{function_offset(c)}" for c in sorted(names)) + loader_name
+
+
+def _provide_routine(name: str) -> None:
+    provide(name, libraries.address(name))
+    for entry, value in zip(
+        ("library_threads", "library_usual"), libraries.library_threads(), strict=True
+    ):
+        provide(entry, value)
 
 
 def tiles_of(kernel: Kernel) -> set[str]:
@@ -281,7 +289,7 @@ def recalled_kernel(
         found.improved()
     for needed in needs:
         if libraries.is_routine(needed):
-            provide(needed, libraries.address(needed))
+            _provide_routine(needed)
         else:
             provide_tile(needed, target, quick)
     return found, origin

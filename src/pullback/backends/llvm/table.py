@@ -100,5 +100,10 @@ for _name in (
     "pending_traceback",
     *NAMES,  # of LAPACK and BLAS: loops/libraries.py
     *TILE_NAMES,  # blocks of matrix products: loops/tiles.py
+    # internal: how many threads LAPACK's library uses: void set(i32), the usual number, and how
+    # many calls that want one thread are under way (library.py)
+    "library_threads",
+    "library_usual",
+    "library_calls",
 ):
     register_function(_name)
