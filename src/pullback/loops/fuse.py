@@ -26,6 +26,7 @@ __all__ = ["Nest", "plan_units", "work_of"]
 COSTLY = 10.0  # a value cheaper than this is computed anew by each reader
 CHAIN = 200.0  # more than this in one element becomes a value of its own
 TOGETHER = 120_000.0  # the same for results without axes; less than a parallel nest has
+SHORT_ROW, MANY_ROWS = 16, 64  # elements that are unrolled, in so many lanes at least
 SMALL = 20_000.0  # work of a nest that is cheap enough to merge with others of any shape
 
 
@@ -260,10 +261,18 @@ class _Planner:
         if k < nest.k or k < len(node.shape):
             rows = math.prod(node.shape[:k])
             grown = k < nest.k and not any(m.kind == "red" for m in [*nest.members, node])
-            if grown and not small:
+            if grown and not small and not self._short_rows(nest, node, k):
                 return None
             return k if rows >= 8 or small else None
         return k
+
+    def _short_rows(self, nest: Nest, node: Node, k: int) -> bool:
+        """Whether a value needs whole rows of the nest's, which are short and many: lanes then run
+        across the rows, and each element of a row has code of its own."""
+        whole = any(
+            root.nest is nest and axes is not None and None in axes for root, axes in node.roots
+        )
+        return whole and k > 0 and in_lanes_across([*nest.members, node], k)
 
     def _siblings(self, nest: Nest, node: Node) -> bool:
         """Whether a reduction to a scalar runs over what the nest's reductions run over, none of
@@ -284,6 +293,17 @@ class _Planner:
 
     def _only_scalars(self, nest: Nest, node: Node) -> bool:
         return node.kind == "pw" and all(m.kind == "pw" for m in nest.members)
+
+
+def in_lanes_across(members: Sequence[Node], k: int) -> bool:
+    """Whether values whose first k axes run together have rows so short that lanes run across
+    them."""
+    rows = math.prod(members[0].shape[:k])
+    return (
+        rows >= MANY_ROWS
+        and all(m.kind == "pw" for m in members)
+        and all(math.prod(m.shape[k:]) <= SHORT_ROW for m in members)
+    )
 
 
 def plan_units(graph: Graph, outputs: Sequence[Node], atoms: Sequence[Node] = ()) -> list[Unit]:
@@ -376,4 +396,4 @@ def _breaks(
     return frozenset(a for a in out if shape[a] != 1 and shape[a + 1] != 1)
 
 
-__all__ += ["breaks_of", "reduction_breaks"]
+__all__ += ["breaks_of", "in_lanes_across", "reduction_breaks"]

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index
-from pullback.loops.fuse import Nest, breaks_of, reduction_breaks, work_of
+from pullback.loops.fuse import Nest, breaks_of, in_lanes_across, reduction_breaks, work_of
 from pullback.loops.ir import Atom, Var
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -184,14 +184,19 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     for m in members:
         broken |= _row_breaks(m, k)
     groups = grouped(rows, broken.__contains__)
-    lanes = narrow or (
-        bool(k)
-        and all(len(m.shape) == k for m in members)
-        and (nest.lanes or not any(m.kind == "red" for m in members))
+    across = 0 < k < max(len(m.shape) for m in members) and in_lanes_across(members, k)
+    lanes = (
+        narrow
+        or across
+        or (
+            bool(k)
+            and all(len(m.shape) == k for m in members)
+            and (nest.lanes or not any(m.kind == "red" for m in members))
+        )
     )
     parallel = nest.work > PARALLEL_WORK
     phases, in_memory = _phases(nest)
-    if narrow:
+    if narrow or across:
         in_memory = set()  # every element of a row is known where it is read
     extents = [math.prod(rows[a] for a in g) for g in groups]
     if not lanes:

@@ -201,7 +201,7 @@ class AllLoops(Loops):
     ) -> list[Val]:
         """A block of a known length that fits into the accumulators, as straight code: those that
         would hold nothing are left out, and so are halves of lanes."""
-        count = hi.c - lo.c  # type: ignore[operator]
+        count = hi.c - lo.c
         while lanes >= 2 * count and lanes > 4:
             lanes //= 2
         width = -(-count // lanes)
