@@ -101,9 +101,11 @@ def test_layers_with_weights_of_their_own() -> None:
             want = jax.jit(step(jax, jnp))(weights, x)
             for u, v in zip(pb.tree.leaves(got), jax.tree.leaves(want), strict=True):
                 np.testing.assert_allclose(np.asarray(u), np.asarray(v), rtol=2e-4, atol=1e-5)
+            plain = lowered(step(pb, pnp), ours, pnp.asarray(x), rolls=False)
     (kernels, equations), (more_kernels, more_equations) = sizes
-    assert more_kernels == kernels
-    assert more_equations <= 1.3 * equations
+    assert more_kernels <= kernels + 3
+    assert more_equations < 1.6 * equations  # of the remaining ones, the first and last layer's
+    assert more_equations < 0.6 * len(plain.equations)  # which has half the layers
 
 
 def test_numbers_of_each_iteration() -> None:

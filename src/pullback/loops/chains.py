@@ -29,7 +29,8 @@ __all__ = ["Chain", "Operand", "chains_of"]
 MANY = 128  # equations; shorter programs are lowered as they are
 SAVED = 64  # equations that a chain must save
 LEAST = 3  # iterations
-BODY = 48  # equations: shorter bodies are repeated inside one
+BODY = 80  # equations: shorter bodies are repeated inside one
+STREAMS = 8  # arrays of their own that such bodies may read and write together
 WINDOW = 4  # equations that must recur for their distance to be tried as a period
 PERIODS = 8  # distances that are tried
 INDEPENDENT = 10_000  # elements that a body without carries computes, to be worth its own kernels
@@ -362,7 +363,7 @@ class _Finder:
     def chain(self, start: int, p: int, k: int) -> Chain | None:
         """The chain of k iterations, without the first or the last where others read more of
         it, several short iterations as one."""
-        carries = set()
+        carries: set[tuple[int, int]] = set()
         pattern = iter(self.wiring(start, p, 1))
         for e in range(p):
             for _ in self.eqns[start + e].invars:
@@ -376,7 +377,9 @@ class _Finder:
             middle = self.used_after(start, p, k // 2, end) - carries
         if k > LEAST and self.used_after(start, p, 0, end) - carries != middle:
             k, start = k - 1, start + p
-        joined = max(1, min(BODY // p, k // LEAST))
+        # Each stream of memory more in a loop costs: few run side by side in a cache.
+        streams = 1 + len(middle) + self.each(start, p)
+        joined = max(1, min(BODY // p, k // LEAST, STREAMS // streams)) if carries else 1
         p, k = p * joined, k // joined
         if k < LEAST or (k - 1) * p < SAVED or self.count(start, start + k * p, p) != k:
             return None
@@ -385,6 +388,19 @@ class _Finder:
         waits = any(o.carry >= 0 for o in chain.operands)
         # Bodies that do not wait for one another share kernels, if they are small.
         return chain if waits or size >= INDEPENDENT else None
+
+    def each(self, start: int, p: int) -> int:
+        """How many arrays from before the chain the second iteration has for itself."""
+        before = [
+            {
+                v
+                for e in self.eqns[first : first + p]
+                for v in e.invars
+                if v.__class__ is not Literal and self.made.get(v, (-1, 0))[0] < start
+            }
+            for first in (start + p, start + 2 * p)
+        ]
+        return len(before[0] - before[1])
 
     def kept(self, v: Any) -> bool:
         """Whether a value is in memory, or cheap to have, after the chain that makes it."""
