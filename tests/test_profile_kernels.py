@@ -75,3 +75,23 @@ def test_bad_calls() -> None:
     ref = pb.new_ref(jnp.zeros(3))
     with pytest.raises(ValueError, match="mutable references"):
         profile_kernels(lambda r: r[...], ref)
+
+
+def test_cost_analysis() -> None:
+    """Counts as XLA gives them where an operation is one there too."""
+
+    def cost(f: Any, *args: Any) -> tuple[float, float, float]:
+        found = pb.jit(f).lower(*args).compile().cost_analysis()
+        return found["flops"], found["transcendentals"], found["bytes accessed"]
+
+    n = 64 * 48
+    assert cost(lambda x: jnp.sin(x) + x, X) == (n, n, 8 * n)
+    assert cost(lambda x: x @ x.T, X) == (2 * 64 * n, 0, 4 * (n + 64 * 64))
+    assert cost(lambda x: (x.T * 2).sum(), X) == (2 * n, 0, 4 * (n + 1))
+    image, kernel = X[None, None], np.ones((4, 1, 3, 3), np.float32)
+    flops, _, _ = cost(lambda x, k: lax.conv(x, k, (1, 1), "SAME"), image, kernel)
+    assert flops == 2 * 9 * 4 * n
+    steps = lambda x: lax.scan(lambda c, row: (c + row, jnp.exp(c)), x[0], x)
+    assert cost(steps, X)[:2] == (n, n)
+    branches = lambda x: lax.cond(x[0, 0] > 0, lambda x: x * x + 1, jnp.tanh, x)
+    assert cost(branches, X)[0] >= 2 * n

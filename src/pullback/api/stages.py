@@ -7,6 +7,7 @@ from typing import Any
 
 from .. import tree
 from ..control.call import jit_p
+from ..control.cost import program_cost
 from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr
 from ..runtime import dispatch
@@ -71,6 +72,13 @@ class Stage:
         ]
         return tree.unflatten(self.in_tree, infos)
 
+    def _cost_analysis(self) -> dict[str, float]:
+        cost = program_cost(self._call.closed)
+        memory = _compiled(self._call).memory_analysis()
+        moved = memory.argument_size_in_bytes + memory.output_size_in_bytes
+        counts = {"flops": cost.flops, "transcendentals": cost.transcendentals}
+        return {**counts, "bytes accessed": float(moved)}
+
     in_avals = property(
         lambda self: tree.unflatten(
             self.in_tree, self._call.closed.in_avals[len(self._call.consts) :]
@@ -107,7 +115,8 @@ class Lowered(Stage):
         return _compiled(self._call)
 
     def cost_analysis(self) -> dict[str, float]:
-        return dict(_compiled(self._call).cost_analysis())
+        """As `Compiled.cost_analysis`."""
+        return self._cost_analysis()
 
     def compile(self, compiler_options: Any = None, **options: Any) -> Compiled:
         _compiled(self._call)
@@ -148,8 +157,10 @@ class Compiled(Stage):
         return str(_compiled(self._call).as_text())
 
     def cost_analysis(self) -> dict[str, float]:
-        """Estimated floating-point operations and bytes accessed."""
-        return dict(_compiled(self._call).cost_analysis())
+        """Operations of one run ("flops", where a product and its sum are two; "transcendentals")
+        and the bytes of arguments and results ("bytes accessed"). Bodies of loops of unknown length
+        count once, of branches the dearest one counts."""
+        return self._cost_analysis()
 
     def memory_analysis(self) -> Any:
         """Bytes of arguments, results and temporaries."""

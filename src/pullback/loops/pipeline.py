@@ -178,7 +178,7 @@ class _Assembler:
         self.work = sum(_work(u) for u in units)
         self.keys: dict[str, int] = {}
         self.steps: list[Any] = []
-        self.origins: list[tuple[tuple[int, ...], float]] | None = None
+        self.origins: list[tuple[int, ...]] | None = None
         self.pinned: set[Slot] = set()
         self.prelude: list[Any] | None = None  # allocations of the loop that is being written
         self.host: list[plan.HostCall] = []
@@ -307,8 +307,7 @@ class _Assembler:
         equation = _equation(units[0])
         self.steps.append(plan.KernelStep(number, bufs, tuple(dims), tuple(scalars), equation))
         if self.origins is not None:
-            found = dict.fromkeys(k for unit in units for k in _equations(unit))
-            self.origins.append((tuple(found), sum(map(_work, units))))
+            self.origins.append(tuple(dict.fromkeys(k for u in units for k in _equations(u))))
 
     def give(self, slots: Sequence[Slot]) -> None:
         """Temporaries that are not read again."""

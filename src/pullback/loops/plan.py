@@ -142,8 +142,7 @@ class Program:
     slot and nothing is copied.
     `donated` lists the inputs whose buffer the plan writes into: (input number, output number).
     `seconds` is how long a run takes, roughly.
-    `origins` has, if that was asked for, the equations that each kernel step computes and their
-    work, step by step.
+    `origins` has, if that was asked for, the equations that each kernel step computes.
     """
 
     kernels: list[Kernel]
@@ -158,5 +157,5 @@ class Program:
     equations: list[Any] = made(default_factory=list)
     peak_bytes: int = 0
     work: float = 0.0
-    origins: list[tuple[tuple[int, ...], float]] = made(default_factory=list)
+    origins: list[tuple[int, ...]] = made(default_factory=list)
     seconds: float = 0.0

@@ -19,6 +19,7 @@ import numpy as np
 from pullback.api.jit import JitWrapped, jit
 from pullback.api.staging import make_jaxpr
 from pullback.backends import llvm
+from pullback.control.cost import equation_cost
 from pullback.core.jaxpr import ClosedJaxpr
 from pullback.core.refs import ref_effect
 from pullback.loops import pipeline, plan
@@ -35,8 +36,8 @@ __all__ = ["KernelProfile", "KernelTime", "LineTime", "profile_kernels"]
 class KernelTime:
     """One kernel step of a plan. `seconds` is the median over the runs of the time that it took in
     one run (all `calls` of it, for a kernel in a loop of the plan); `bytes` what it reads and
-    writes if it touches each of its buffers once, `operations` the estimated number of elementary
-    operations, both of one run; `equations` what it computes, `lines` where that was written."""
+    writes if it touches each of its buffers once, `operations` the elementary operations of its equations
+    (of loops of unknown length: of one iteration), both of one run; `equations` what it computes, `lines` where that was written."""
 
     name: str
     calls: float
@@ -213,8 +214,7 @@ class _Clocked(NativeExecutable):
 
     def _kernel_time(self, k: int, seconds: float, calls: float) -> KernelTime:
         step = self.timed[k]
-        numbers, work = self.plain.origins[k]
-        equations = [self.plain.equations[n] for n in numbers if n >= 0]
+        equations = [self.plain.equations[n] for n in self.plain.origins[k]]
         kernel = self.plain.kernels[step.kernel]
         sizes = [
             self.plain.slots[slot].bytes * (2 if buf.role == "inout" else 1)
@@ -225,7 +225,7 @@ class _Clocked(NativeExecutable):
             calls,
             seconds,
             int(sum(sizes) * calls),
-            work * calls,
+            sum(equation_cost(e).total for e in equations) * calls,
             tuple(str(e.primitive) for e in equations),
             tuple(_place(e.source_info.summary()) for e in equations),
         )

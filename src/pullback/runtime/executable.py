@@ -8,7 +8,6 @@ import functools
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,7 +16,6 @@ from .. import compile_log, config, dtypes, errors
 from ..backends import interface, llvm
 from ..backends.llvm import programs
 from ..backends.llvm.analysis import has
-from ..backends.reference import rule_of
 from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
@@ -28,6 +26,7 @@ from ..loops.ir import Kernel, While
 from ..loops.nesting import deep
 from ..loops.plan import AllocStep, JumpStep
 from ..loops.show import show_kernel
+from ..records import record
 from . import array as array_module
 from . import memory
 from . import native_layout as L
@@ -41,8 +40,11 @@ GIL_WORK = 5e4
 # Programs with less work than this are compiled quickly, and well when they turn out to be used.
 QUICK_WORK = 1e6
 
+# NumPy's rules of every primitive: hardly any program has an equation without a lowering.
+reference: Any = config.lazy_module("pullback.backends.reference")
 
-@dataclass(frozen=True)
+
+@record(eq=True)
 class MemoryAnalysis:
     """Bytes of a program: its arguments, its results, what its temporaries take, and the results
     that lie in the memory of donated arguments."""
@@ -76,7 +78,7 @@ def reference_rule(eqn: Any) -> Callable[..., list[Any]]:
     if primitive.has_rule("refuse"):
         # What has no meaning is not compiled, whether it would be reached or not.
         primitive.rule("refuse")(**params)
-    rule = rule_of(primitive)
+    rule = reference.rule_of(primitive)
 
     def call(*arrays: Any) -> list[Any]:
         # Python code inside a computation starts from an empty trace context.
@@ -368,11 +370,6 @@ class NativeExecutable:
         for kernel in self.program.kernels:
             parts += ["", show_kernel(kernel)]
         return "\n".join(parts)
-
-    def cost_analysis(self) -> dict[str, float]:
-        args = sum(_nbytes(a) for a in self.in_avals)
-        outs = sum(_nbytes(a) for a in self.out_avals)
-        return {"flops": float(self.program.work), "bytes accessed": float(args + outs)}
 
     def memory_analysis(self) -> MemoryAnalysis:
         args = sum(_nbytes(a) for a in self.in_avals)
