@@ -4,10 +4,17 @@ functions test: inspection, versions, special values of complex functions.
 
 from __future__ import annotations
 
+import math
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import ml_dtypes
 import numpy as np
 import pytest
 
 import pullback
+import pullback.dlpack
 import pullback.numpy as jnp
 
 KINDS = {
@@ -96,3 +103,226 @@ def test_complex_special_values(name: str, dtype: type) -> None:
         same |= ~np.isfinite(z.real) | ~np.isfinite(z.imag)
     bad = known & ~same
     assert not bad.any(), [(z[k], got[k], want[k]) for k in zip(*np.nonzero(bad), strict=True)][:5]
+
+
+# Every elementwise function of the standard, by the dtypes that it takes.
+INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
+FLOATS, COMPLEXES = ("float32", "float64"), ("complex64", "complex128")
+TAKEN = {
+    "numeric": (*INTEGERS, *FLOATS, *COMPLEXES),
+    "real": (*INTEGERS, *FLOATS),
+    "floating": (*FLOATS, *COMPLEXES),
+    "real floating": FLOATS,
+    "complex": COMPLEXES,
+    "bits": ("bool", *INTEGERS),
+    "integer": INTEGERS,
+    "bool": ("bool",),
+    "all": ("bool", *INTEGERS, *FLOATS, *COMPLEXES),
+}
+UNARY = {
+    "numeric": "abs isfinite isinf isnan negative positive round sign square",
+    "real": "ceil floor trunc",
+    "floating": "acos acosh asin asinh atan atanh cos cosh exp expm1 log log1p log2 log10 "
+    "reciprocal sin sinh sqrt tan tanh",
+    "real floating": "signbit",
+    "complex": "conj imag real",
+    "bits": "bitwise_invert",
+    "bool": "logical_not",
+}
+BINARY = {
+    "numeric": "add multiply pow subtract",
+    "real": "floor_divide greater greater_equal less less_equal maximum minimum remainder",
+    "floating": "divide",
+    "real floating": "atan2 copysign hypot logaddexp nextafter",
+    "bits": "bitwise_and bitwise_or bitwise_xor",
+    "integer": "bitwise_left_shift bitwise_right_shift",
+    "bool": "logical_and logical_or logical_xor",
+    "all": "equal not_equal",
+}
+SYMBOLS = {
+    "add": "add iadd", "subtract": "sub isub", "multiply": "mul imul", "divide": "truediv itruediv",
+    "floor_divide": "floordiv ifloordiv", "remainder": "mod imod", "pow": "pow ipow",
+    "bitwise_and": "and_ iand", "bitwise_or": "or_ ior", "bitwise_xor": "xor ixor",
+    "bitwise_left_shift": "lshift ilshift", "bitwise_right_shift": "rshift irshift",
+    "equal": "eq", "not_equal": "ne", "less": "lt", "less_equal": "le", "greater": "gt",
+    "greater_equal": "ge",
+}  # fmt: skip
+
+
+def _cases(table: dict[str, str]) -> list[Any]:
+    return [
+        pytest.param(name, TAKEN[kind], id=name)
+        for kind, names in table.items()
+        for name in names.split()
+    ]
+
+
+def _values(dtype: str) -> np.ndarray:
+    """A few values of a dtype that every function takes, the special ones among them."""
+    d = np.dtype(dtype)
+    if d.kind == "b":
+        return np.array([False, True, True])
+    if d.kind in "iu":
+        return np.array([1, 2, 3, 5, 7], d)
+    real = np.array([0.5, -0.25, 1, -2.5, 3.5, 0.0, -0.0, np.inf, -np.inf, np.nan])
+    return (real if d.kind == "f" else real[:5] + 1j * real[4::-1]).astype(d)
+
+
+def _agree(got: Any, want: Any, signs: bool = True) -> None:
+    got = np.asarray(got)
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    single = want.dtype in (np.float32, np.complex64)
+    np.testing.assert_allclose(got, want, rtol=2e-6 if single else 1e-13)
+    if want.dtype.kind == "f" and signs:
+        assert np.array_equal(np.signbit(got) | np.isnan(want), np.signbit(want) | np.isnan(want))
+
+
+@pytest.mark.parametrize("name, taken", _cases(UNARY))
+def test_unary(name: str, taken: tuple[str, ...]) -> None:
+    with pullback.enable_x64(True), np.errstate(all="ignore"):
+        for dtype in taken:
+            x = _values(dtype)
+            _agree(getattr(jnp, name)(x), getattr(np, name)(x), signs=name != "sign")
+
+
+def _promoted(taken: tuple[str, ...]) -> Iterator[tuple[str, str]]:
+    """The pairs of dtypes whose promotion the standard defines: one of each kind of pair."""
+    for k, first in enumerate(taken):
+        for second in (first, taken[(k + 1) % len(taken)], taken[(k + 3) % len(taken)]):
+            kinds = {{"u": "i", "c": "f"}.get(c, c) for c in map(_kind, (first, second))}
+            mixed = {_kind(first), _kind(second)} == {"i", "u"} and "uint64" in (first, second)
+            if len(kinds) == 1 and not mixed:
+                yield first, second
+
+
+def _kind(dtype: str) -> str:
+    return np.dtype(dtype).kind
+
+
+@pytest.mark.parametrize("name, taken", _cases(BINARY))
+def test_binary(name: str, taken: tuple[str, ...]) -> None:
+    """Functions and operators, of two arrays and of an array and a Python scalar on either side.
+
+    Signs of zero remainders are left out: XLA keeps the dividend's, NumPy the divisor's.
+    """
+    signs = name not in ("remainder", "floor_divide")
+    with pullback.enable_x64(True), np.errstate(all="ignore"):
+        for first, second in _promoted(taken):
+            x, y = _values(first), _values(second)
+            x, y = x[:5], y[:5][::-1].copy()
+            want = getattr(np, name)(x, y)
+            a, b = jnp.asarray(x), jnp.asarray(y)
+            _agree(getattr(jnp, name)(a, b), want, signs)
+            for symbol in SYMBOLS.get(name, "").split():
+                if symbol[0] != "i" or want.dtype == x.dtype:
+                    _agree(getattr(operator, symbol)(a, b), want, signs)
+        for dtype in taken:
+            x = _values(dtype)[:3]
+            scalar = {"b": True, "i": 2, "u": 2, "f": 1.5, "c": 2 - 1j}[_kind(dtype)]
+            a, f, known = jnp.asarray(x), getattr(jnp, name), getattr(np, name)
+            _agree(f(a, scalar), known(x, scalar), signs)
+            _agree(f(scalar, a), known(scalar, x), signs)
+
+
+def test_complex_functions_where_terms_cancel() -> None:
+    """Logarithms near the unit circle, squares near the diagonals, tan far from the real axis."""
+    rng = np.random.default_rng(0)
+    angle = rng.uniform(-3, 3, 500)
+    near = np.exp(1j * angle) * (1 + 1e-4 * rng.normal(size=500))
+    for name, z in (
+        ("log", near),
+        ("log1p", near - 1),
+        ("square", near.real * (1 + 1j) + 1e-3 * near.imag),
+        ("tan", near * 4),
+        ("tanh", near * 4),
+    ):
+        z = z.astype(np.complex64)
+        got, want = np.asarray(getattr(jnp, name)(z)), getattr(np, name)(z.astype(np.complex128))
+        np.testing.assert_allclose(got.real, want.real, rtol=2e-6)
+        np.testing.assert_allclose(got.imag, want.imag, rtol=2e-6)
+
+
+def test_complex_powers_without_logarithm() -> None:
+    nan, inf = math.nan, math.inf
+    with pullback.enable_x64(True):
+        for x, y, re, im in (
+            (0, 0, 1, 0), (0, 2, 0, 0), (0, 1 + 1j, nan, nan), (0, -1, nan, nan), (nan, 0, 1, 0),
+            (1, complex(inf, nan), 1, 0), (complex(1, -0.0), 2j, 1, 0), (inf, 0.5, inf, 0),
+            (inf, -1, 0, 0), (inf, nan, nan, nan), (2, 3, 8, 0), (1j, 2, -1, 0),
+        ):  # fmt: skip
+            got = complex(jnp.pow(jnp.asarray(x, complex), jnp.asarray(y, complex)))
+            np.testing.assert_allclose((got.real, got.imag), (re, im), atol=1e-14)
+
+
+@pytest.mark.parametrize("name", ("bfloat16", "float8_e4m3fn", "float8_e5m2", "float16", "bool"))
+def test_dlpack_of_every_dtype(name: str) -> None:
+    x = jnp.asarray([0, 1, 1], name)
+    for out in (jnp.from_dlpack(x, copy=False), pullback.dlpack.from_dlpack(x, copy=True)):
+        assert out.dtype == x.dtype and out.tolist() == x.tolist()
+    x = jnp.zeros(300, name)  # arrays of a few bytes are copied: cheaper than to own foreign memory
+    assert jnp.from_dlpack(x).unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+
+
+def test_dlpack_says_when_it_must_copy() -> None:
+    x = np.arange(6, dtype=np.float32)
+    assert jnp.from_dlpack(x, copy=False).tolist() == x.tolist()
+    for other in (x[::2], x.reshape(2, 3).T, x.astype(np.float64)):
+        with pytest.raises(ValueError, match="requires a copy"):
+            jnp.from_dlpack(other, copy=False)
+        assert np.array_equal(jnp.from_dlpack(other), other)
+    y = jnp.from_dlpack(x, device=pullback.devices()[0], copy=True)
+    x[0] = 9
+    assert y[0] == 0
+    for wrong in ([1.0], x.__dlpack__()):
+        with pytest.raises(TypeError, match="__dlpack__"):
+            jnp.from_dlpack(wrong)
+    assert [pullback.dlpack.is_supported_dtype(t) for t in ("bfloat16", "bool", "float8_e5m2")] == [
+        True, True, False,
+    ]  # fmt: skip
+    assert not pullback.dlpack.is_supported_dtype(ml_dtypes.int4)
+
+
+def test_containers_are_no_operands() -> None:
+    """Python would repeat a list as often as an integer array says."""
+    x = jnp.asarray(2)
+    for f in (operator.mul, operator.eq, operator.ne, operator.add, operator.matmul):
+        for other in ([1], (1,), {1}, {1: 1}):
+            for args in ((x, other), (other, x)):
+                with pytest.raises(TypeError, match="unsupported operand"):
+                    f(*args)
+    with pytest.raises(TypeError, match="unsupported operand"):
+        pullback.jit(lambda x: x == [1])(x)
+    assert (x == None, x != "a") == (False, True)  # noqa: E711
+
+
+def test_in_asks_vectors_for_scalars() -> None:
+    x = jnp.arange(3)
+    assert 2 in x and 5 not in x and 1.0 in x and 1 not in x[:0]
+    for bad, value in ((x[0], 1), (x[None], 1), (x, x)):
+        with pytest.raises(ValueError, match="must be"):
+            operator.contains(bad, value)
+
+
+def test_kinds_of_dtypes() -> None:
+    assert jnp.isdtype(jnp.float32, ("bool", jnp.float32)) and not jnp.isdtype(jnp.float32, None)
+    for bad in (3, ["bool"], ("bool", ("integral",))):
+        with pytest.raises(TypeError, match="Expected kind"):
+            jnp.isdtype(jnp.float32, bad)
+
+
+def test_nothing_repeated() -> None:
+    assert jnp.repeat(jnp.ones((0, 3)), jnp.zeros(3, int), axis=1).shape == (0, 0)
+    assert jnp.repeat(jnp.ones((2, 3)), jnp.zeros(3, int), axis=1).shape == (2, 0)
+
+
+def test_array_attributes_for_other_libraries() -> None:
+    x = jnp.asarray(17)
+    assert (x.__hex__(), x.__oct__(), hex(x), x.__numpy_dtype__) == (
+        "0x11",
+        "0o21",
+        "0x11",
+        x.dtype,
+    )
+    assert x.clone() == x and x.clone() is not x
+    with pytest.raises(ValueError, match="0-d"):
+        jnp.asarray(1j).view("float32")

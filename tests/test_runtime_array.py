@@ -240,8 +240,10 @@ def test_dlpack() -> None:
     with pytest.raises(BufferError, match="device"):
         a.__dlpack__(dl_device=(2, 0))
     assert A.make_array(np.ones(3, ml_dtypes.bfloat16)).__dlpack__() is not None
-    with pytest.raises(BufferError, match="float8"):
-        A.make_array(np.ones(3, ml_dtypes.float8_e4m3fn)).__dlpack__()
+    with pytest.raises(BufferError, match="int4"):
+        A.make_array(np.ones(3, ml_dtypes.int4)).__dlpack__()
+    with pytest.raises(errors.JaxRuntimeError, match="stream"):
+        a.__dlpack__(stream=1)
 
 
 @pytest.mark.skipif(

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import dtypes
-from .runtime.array import make_array
+from .numpy.creation import from_dlpack as _from_dlpack
 
 __all__ = ["from_dlpack", "is_supported_dtype"]
 
@@ -18,18 +18,15 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
     >>> from_dlpack(np.arange(3, dtype=np.int32))
     Array([0, 1, 2], dtype=int32)
 
-    Raises TypeError for objects without `__dlpack__`.
+    Raises TypeError for objects without `__dlpack__`, ValueError where `copy` is False and a copy
+    is needed.
     """
-    if not hasattr(external_array, "__dlpack__"):
-        raise TypeError(
-            "from_dlpack takes an array with __dlpack__ and __dlpack_device__, got "
-            f"{type(external_array)}. Fix: pass the array, not a capsule."
-        )
-    x = np.from_dlpack(external_array)
-    return make_array(x.astype(dtypes.canonicalize_dtype(x.dtype), copy=False), copy=bool(copy))
+    return _from_dlpack(external_array, device=device, copy=copy)
 
 
 def is_supported_dtype(dtype: Any) -> bool:
-    """Can arrays of this dtype be exchanged?"""
+    """Can every library be expected to take arrays of this dtype?"""
     d = dtypes.dtype(dtype)
-    return isinstance(d, np.dtype) and (d.kind in "biufc" or d == np.dtype(dtypes.bfloat16))
+    if not isinstance(d, np.dtype):
+        return False
+    return (d.isbuiltin == 1 and d.kind in "biufc") or d == np.dtype(dtypes.bfloat16)

@@ -81,11 +81,6 @@ def _by_bits(self: Any, dtype: Any) -> Any:
     old, new = dtypes.itemsize_bits(self.dtype), dtypes.itemsize_bits(dtype)
     if old == new:
         return lax.bitcast_convert_type(self, dtype)
-    if not self.ndim:
-        raise ValueError(
-            "view: cannot change the size of the dtype of a 0-d array. Fix: reshape it to (1,) "
-            "first."
-        )
     if old > new:
         out = lax.bitcast_convert_type(self, dtype)
         return lax.reshape(out, (*self.shape[:-1], self.shape[-1] * (old // new)))
@@ -122,6 +117,11 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
         return self
     if dtypes.is_extended(self.dtype) or dtypes.is_extended(wanted):
         raise TypeError("view: PRNG keys have no bits of their own. Fix: random.key_data(key).")
+    if not self.ndim and dtypes.itemsize_bits(self.dtype) != dtypes.itemsize_bits(wanted):
+        raise ValueError(
+            "view: cannot change the size of the dtype of a 0-d array. Fix: reshape it to (1,) "
+            "first."
+        )
     x = _plain(self)
     if dtypes.is_bool(wanted):
         return lax.ne(_by_bits(x, np.dtype("uint8")), np.uint8(0))

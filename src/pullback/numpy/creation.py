@@ -16,6 +16,7 @@ from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak, copy_p
 from ..primitives.keys import is_key_dtype
 from ..runtime.array import make_array
+from ..runtime.capsules import view_of
 from .manipulation import broadcast_to
 from .util import (
     check_arraylike,
@@ -435,8 +436,10 @@ def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) ->
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
-    """An array of what another library exports through DLPack."""
-    return _placed(asarray(np.from_dlpack(x), copy=copy), device)
+    """An array of what another library exports through DLPack, over the same memory unless a copy
+    is asked for or needed; with `copy=False` a needed one raises ValueError.
+    """
+    return _placed(asarray(view_of(x, copy), copy=copy), device)
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:

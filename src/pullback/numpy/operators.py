@@ -39,10 +39,24 @@ def _accepts(other: Any) -> bool:
     return isinstance(getattr(other, "aval", None), AbstractValue)
 
 
-def _deferring(fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+# Python would repeat a list as often as an integer array says, and find it unequal to any array.
+_REJECTED = (list, tuple, set, dict)
+
+
+def _defer(name: str, x: Any, y: Any) -> Any:
+    """An operand that is no array: its own operator may know, unless it is a container."""
+    if isinstance(x, _REJECTED) or isinstance(y, _REJECTED):
+        raise TypeError(
+            f"unsupported operand type(s) for {_SYMBOLS[name]}: {type(x).__name__!r} and "
+            f"{type(y).__name__!r}. Fix: jnp.asarray(...) makes an array of numbers in a container."
+        )
+    return NotImplemented
+
+
+def _deferring(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def operator(x: Any, y: Any) -> Any:
         if not _accepts(y) or not _accepts(x):
-            return NotImplemented
+            return _defer(name, x, y)
         return fun(x, y)
 
     return operator
@@ -90,6 +104,12 @@ _DUNDER = {
     "or": "or",
     "xor": "xor",
 }
+_SYMBOLS = {
+    "add": "+", "subtract": "-", "multiply": "*", "true_divide": "/", "floor_divide": "//",
+    "remainder": "%", "power": "** or pow()", "matmul": "@", "lshift": "<<", "rshift": ">>",
+    "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">",
+    "ge": ">=",
+}  # fmt: skip
 _COMPARE = ("lt", "le", "eq", "ne", "gt", "ge")
 _UNARY_DUNDER = {"negative": "neg", "positive": "pos", "absolute": "abs", "invert": "invert"}
 
@@ -109,24 +129,35 @@ def _round(self: Any, ndigits: int | None = None) -> Any:
 
 
 def _contains(self: Any, other: Any) -> Any:
-    x, y = promote_args_numeric("contains", self, other)
-    same = lax.eq(x, y)
-    return builtins.bool(lax.reduce_or(same, tuple(range(typeof(same).ndim))))
+    """`value in x`, for a vector and a scalar: for anything else Python's question has no one
+    meaning."""
+    x, y = promote_args_numeric("Array.__contains__", self, other)
+    if typeof(x).ndim != 1:
+        raise ValueError(
+            "Array.__contains__: search array must be one-dimensional, got arr.shape="
+            f"{typeof(x).shape}. Fix: (x == value).any()"
+        )
+    if typeof(y).ndim != 0:
+        raise ValueError(
+            "Array.__contains__: query value must be a scalar, got query.shape="
+            f"{typeof(y).shape}. Fix: jnp.isin(value, x)"
+        )
+    return builtins.bool(lax.reduce_or(lax.eq(x, y), (0,)))
 
 
-def _reflected(fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _reflected(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if not _accepts(other):
-            return NotImplemented
+            return _defer(name, other, self)
         return fun(other, self)
 
     return method
 
 
-def _direct(fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+def _direct(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
         if not _accepts(other):
-            return NotImplemented
+            return _defer(name, self, other)
         return fun(self, other)
 
     return method
@@ -135,10 +166,10 @@ def _direct(fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
 def install(cls: Any) -> None:
     """Gives a class (of tracers, or of arrays without native operators) every operator."""
     for name, dunder in _DUNDER.items():
-        _set(cls, f"__{dunder}__", _direct(BINARY[name]))
-        _set(cls, f"__r{dunder}__", _reflected(BINARY[name]))
+        _set(cls, f"__{dunder}__", _direct(name, BINARY[name]))
+        _set(cls, f"__r{dunder}__", _reflected(name, BINARY[name]))
     for name in _COMPARE:
-        _set(cls, f"__{name}__", _direct(BINARY[name]))
+        _set(cls, f"__{name}__", _direct(name, BINARY[name]))
     for name, dunder in _UNARY_DUNDER.items():
         _set(cls, f"__{dunder}__", _unary(UNARY[name]))
     _set(cls, "__getitem__", indexing.getitem)
@@ -170,16 +201,32 @@ def install_native() -> None:
     """Gives the Array its operators: what runs when no native entry applies."""
     for name, fun in BINARY.items():
         set_operator(name, native_operator(name, fun, _deferring_lazily(name)))
-    # A Python integer is a static power: part of the program, not one of its operands.
+    # A Python integer is a static power: part of the program, not one of its operands. One integer
+    # to the power of one is entered elsewhere, since the sign must be looked at.
     entered = native_operator("power", ufuncs.power, _deferring_lazily("power"))
-    set_operator(
-        "power", lambda x, y: ufuncs.power(x, y) if type(y) in (int, bool) else entered(x, y)
-    )
+    unsigned = _lazy("power")
+
+    def power(x: Any, y: Any) -> Any:
+        if type(y) in (int, bool):
+            return ufuncs.power(x, y)
+        if _is_signed_scalar(y) and not _is_inexact(x):
+            return ufuncs.power(x, y) if y < 0 else unsigned(x, y)
+        return entered(x, y)
+
+    set_operator("power", power)
     for name, one in UNARY.items():
         set_operator(name, native_operator(name, one))
     # Integers in an index are operands, slices are part of the program.
     set_operator("getitem", eager(native_getitem(indexing.getitem), Policy(0, (), True)))
     _install_others(ArrayImpl)
+
+
+def _is_signed_scalar(y: Any) -> bool:
+    return type(y) in (ArrayImpl, np.ndarray) and y.ndim == 0 and y.dtype.kind == "i"
+
+
+def _is_inexact(x: Any) -> bool:
+    return not (isinstance(x, int) or getattr(getattr(x, "dtype", None), "kind", "f") in "iub")
 
 
 _PLAIN: tuple[type, ...] = (LazyPair, ArrayImpl, float, int)
@@ -209,7 +256,7 @@ _lazies: dict[str, Any] = {}
 
 def _deferring_lazily(name: str) -> Callable[[Any, Any], Any]:
     """What operators of arrays do with operands that have no native entry."""
-    native, otherwise = _lazy(name), _deferring(BINARY[name])
+    native, otherwise = _lazy(name), _deferring(name, BINARY[name])
 
     def operator(x: Any, y: Any) -> Any:
         if type(y) is LazyPair and type(x) is ArrayImpl:
@@ -224,9 +271,9 @@ def install_lazy() -> None:
     for name, fun in BINARY.items():
         native = _lazy(name)
         dunder = _DUNDER.get(name, name)
-        _set(LazyPair, f"__{dunder}__", _noted(native, _direct(fun), False))
+        _set(LazyPair, f"__{dunder}__", _noted(native, _direct(name, fun), False))
         if name in _DUNDER:
-            _set(LazyPair, f"__r{dunder}__", _noted(native, _reflected(fun), True))
+            _set(LazyPair, f"__r{dunder}__", _noted(native, _reflected(name, fun), True))
     for name, one in UNARY.items():
         _set(LazyPair, f"__{_UNARY_DUNDER[name]}__", eager(_twin(one), Policy(0, (), True)))
     setattr(LazyPair, "__getitem__", eager(_twin(indexing.getitem), Policy(0, (), True)))  # noqa: B010

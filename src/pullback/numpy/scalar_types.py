@@ -120,7 +120,7 @@ def isdtype(dtype: Any, kind: Any) -> bool:
     Raises for anything else.
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
-    own = dtypes.dtype(dtype)
+    own = np.dtype(dtype) if dtype is None else dtypes.dtype(dtype)
     for k in kinds:
         if isinstance(k, str) and k in _KINDS:
             if any(dtypes.issubdtype(own, t) for t in _KINDS[k]):
@@ -134,11 +134,16 @@ def isdtype(dtype: Any, kind: Any) -> bool:
                     f"Unrecognized kind={k!r} expected one of {list(_KINDS)}, or a compatible "
                     "input for jnp.dtype()"
                 ) from None
-        elif isinstance(k, tuple):
-            raise TypeError(f"Expected kind to be a dtype, string, or tuple; got {kind}")
-        if dtypes.dtype(k) == own:
+        if _kind_dtype(k) == own:
             return True
     return False
+
+
+def _kind_dtype(kind: Any) -> np.dtype[Any]:
+    try:
+        return np.dtype(kind) if kind is None else dtypes.dtype(kind)
+    except TypeError:
+        raise TypeError(f"Expected kind to be a dtype, string, or tuple; got {kind=}") from None
 
 
 def promote_types(a: Any, b: Any) -> Any:

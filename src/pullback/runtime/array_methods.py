@@ -8,7 +8,6 @@ classes are JAX's.
 
 from __future__ import annotations
 
-import ctypes
 import enum
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +16,7 @@ import numpy as np
 
 from pullback import errors
 from pullback.core.avals import ShapedArray
+from pullback.runtime import capsules
 from pullback.runtime import native_layout as L
 from pullback.runtime.array import (
     ArrayImpl,
@@ -234,9 +234,6 @@ class _Writable:
         }
 
 
-_DL_BFLOAT = 4
-
-
 def __dlpack__(
     self: Any,
     *,
@@ -251,24 +248,24 @@ def __dlpack__(
         raise BufferError(
             f"an array on the CPU cannot be exported to the DLPack device {dl_device}"
         )
+    if stream is not None:
+        raise errors.JaxRuntimeError(
+            f"UNIMPLEMENTED: arrays on the CPU have no streams, got stream={stream!r}. Fix: "
+            "stream=None"
+        )
     view = np_view(self)
-    brain = view.dtype.name == "bfloat16"
-    if _is_extension(view.dtype) and not brain:
+    foreign = _is_extension(view.dtype)
+    if foreign and not capsules.has_code(view.dtype):
         raise BufferError(
             f"DLPack has no type for arrays of {view.dtype.name}; convert them with x.astype(...)"
         )
     if copy:
         view = view.copy()
-    address = view.__array_interface__["data"][0] if not brain else self._data
-    carrier = np.asarray(
-        _Writable(view, address, view.nbytes, "<u2" if brain else view.dtype.str, view.shape)
-    )
+    bits = view.view(f"u{view.itemsize}") if foreign else view
+    address = bits.__array_interface__["data"][0]
+    carrier = np.asarray(_Writable(bits, address, bits.nbytes, bits.dtype.str, bits.shape))
     capsule = carrier.__dlpack__()
-    if brain:  # NumPy has no bfloat16: its capsule of uint16 gets the right type code
-        get = ctypes.pythonapi.PyCapsule_GetPointer
-        get.restype, get.argtypes = ctypes.c_void_p, [ctypes.py_object, ctypes.c_char_p]
-        ctypes.c_uint8.from_address(get(capsule, b"dltensor") + 20).value = _DL_BFLOAT
-    return capsule
+    return capsules.relabel(capsule, view.dtype) if foreign else capsule
 
 
 # --- life ---
@@ -341,6 +338,16 @@ def on_device_size_in_bytes(self: Any) -> int:
     return int(self.nbytes)
 
 
+def __hex__(self: Any) -> str:
+    """`hex(x)` of an integer scalar."""
+    return hex(self.__index__())
+
+
+def __oct__(self: Any) -> str:
+    """`oct(x)` of an integer scalar."""
+    return oct(self.__index__())
+
+
 nbytes = property(
     lambda self: self.aval.size * self.aval.dtype.itemsize, doc="Bytes of the values."
 )
@@ -357,7 +364,7 @@ _INSTALLED = (
     __setitem__, __repr__, __str__, __format__, __array__, __dlpack_device__, __dlpack__,
     is_deleted, is_ready,
     block_until_ready, unsafe_buffer_pointer, copy_to_host_async, copy, __deepcopy__, __reduce__,
-    platform, on_device_size_in_bytes,
+    platform, on_device_size_in_bytes, __hex__, __oct__,
 )  # fmt: skip
 
 
@@ -369,7 +376,8 @@ def _install() -> None:
         setattr(ArrayImpl, name, globals()[name])
     ArrayImpl.delete = lambda self: delete(self)
     ArrayImpl.delete.__doc__ = "Gives the memory back; the array cannot be used afterwards."
-    ArrayImpl.__copy__ = copy
+    ArrayImpl.__copy__ = ArrayImpl.clone = copy
+    ArrayImpl.__numpy_dtype__ = property(lambda self: self.aval.dtype, doc="The dtype, to NumPy.")
     ArrayImpl.__array_priority__ = 100
 
 

@@ -55,6 +55,13 @@ def mul(b: Builder, x: Pair, y: Pair) -> Pair:
     return r.sub(r.mul(x[0], y[0]), r.mul(x[1], y[1])), r.add(r.mul(x[0], y[1]), r.mul(x[1], y[0]))
 
 
+def square(b: Builder, x: Pair) -> Pair:
+    """(re - im)(re + im) and 2 re im: no cancellation of squares."""
+    r = _r(b, x)
+    twice = r.mul(x[0], x[1])
+    return r.mul(r.sub(x[0], x[1]), r.add(x[0], x[1])), r.add(twice, twice)
+
+
 def neg(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
     return r.neg(x[0]), r.neg(x[1])
@@ -101,18 +108,49 @@ def exp(b: Builder, x: Pair) -> Pair:
     return r.mul(size, r.cos(x[1])), r.where(real, x[1], r.mul(size, r.sin(x[1])))
 
 
+def _exact_square(r: _Real, x: Atom) -> tuple[Atom, Atom]:
+    """x*x and what its rounding lost (Dekker's product, with Veltkamp's splitting)."""
+    p, t = r.mul(x, x), r.mul(4097.0 if r.d == "f32" else 134217729.0, x)
+    high = r.sub(t, r.sub(t, x))
+    low = r.sub(x, high)
+    rest = r.add(r.sub(r.mul(high, high), p), r.mul(r.add(high, high), low))
+    return p, r.add(rest, r.mul(low, low))
+
+
+def _exact_sum(r: _Real, x: Atom, y: Atom) -> tuple[Atom, Atom]:
+    """x + y and what its rounding lost (Knuth's sum)."""
+    s = r.add(x, y)
+    t = r.sub(s, x)
+    return s, r.add(r.sub(x, r.sub(s, t)), r.sub(y, t))
+
+
+def _plus_squares(r: _Real, first: Atom, u: Atom, v: Atom) -> Atom:
+    """first + u*u + v*v, right to the last bits where the terms cancel."""
+    (p, e), (q, f) = _exact_square(r, u), _exact_square(r, v)
+    s, lost = _exact_sum(r, first, p)
+    s, more = _exact_sum(r, s, q)
+    return r.add(s, r.add(r.add(lost, more), r.add(e, f)))
+
+
 def log(b: Builder, x: Pair) -> Pair:
+    """Near the unit circle the modulus' logarithm is log1p(re*re + im*im - 1) / 2."""
     r = _r(b, x)
-    return r.log(modulus(b, x)), r.atan2(x[1], x[0])
+    size = r.max(r.abs(x[0]), r.abs(x[1]))
+    close = b.let("and", (r.test("ge", size, 0.5), r.test("le", size, 1.5)), "bool")
+    near = r.mul(0.5, r.log1p(_plus_squares(r, r.c(-1.0), *x)))
+    return r.where(close, near, r.log(modulus(b, x))), r.atan2(x[1], x[0])
 
 
 def log1p(b: Builder, x: Pair) -> Pair:
-    """log(1 + x): the modulus through log1p(re*(2 + re) + im*im) / 2 near zero."""
+    """log(1 + x): the modulus through log1p(2 re + re*re + im*im) / 2 unless 1 + x is near zero or
+    far from it."""
     r = _r(b, x)
     one = (r.add(1.0, x[0]), x[1])
-    near = r.mul(0.5, r.log1p(r.add(r.mul(x[0], r.add(2.0, x[0])), r.mul(x[1], x[1]))))
-    small = r.test("lt", r.max(r.abs(x[0]), r.abs(x[1])), 0.5)
-    return r.where(small, near, r.log(modulus(b, one))), r.atan2(x[1], one[0])
+    s = _plus_squares(r, r.add(x[0], x[0]), *x)
+    bounded = r.test("lt", r.max(r.abs(x[0]), r.abs(x[1])), 4.0)
+    close = b.let("and", (bounded, r.test("gt", s, -0.75)), "bool")
+    near = r.mul(0.5, r.log1p(s))
+    return r.where(close, near, r.log(modulus(b, one))), r.atan2(x[1], one[0])
 
 
 def expm1(b: Builder, x: Pair) -> Pair:
@@ -173,10 +211,9 @@ def tanh(b: Builder, x: Pair) -> Pair:
     stays finite."""
     r = _r(b, x)
     t, s, c = r.tanh(x[0]), r.sin(x[1]), r.cos(x[1])
-    sech2 = r.sub(1.0, r.mul(t, t))
     big = r.test("gt", r.abs(x[0]), 15.0)
-    decay = r.mul(4.0, r.exp(r.mul(-2.0, r.abs(x[0]))))
-    sech2 = r.where(big, decay, sech2)
+    sech = r.div(1.0, r.cosh(x[0]))  # 1 - t*t would cancel
+    sech2 = r.mul(sech, sech)
     # tanh(a + ib) = (t + i tan b) / (1 + i t tan b); multiplied through by cos b to avoid tan's
     # poles
     scale = r.add(r.mul(c, c), r.mul(r.mul(t, t), r.mul(s, s)))
@@ -303,13 +340,26 @@ atan = _rotate(atanh)
 
 
 def power(b: Builder, x: Pair, y: Pair) -> Pair:
-    """exp(y log x); 0**y is 0 for y with a positive real part, 1 for y = 0."""
+    """exp(y log x), and XLA's values where that has none: x**0 and 1**y are 1; 0 and infinity to a
+    real power are as real numbers', 0 to any other is NaN."""
     r = _r(b, x)
     re, im = exp(b, mul(b, y, log(b, x)))
-    zero = b.let("and", (r.test("eq", x[0], 0.0), r.test("eq", x[1], 0.0)), "bool")
-    one = b.let("and", (r.test("eq", y[0], 0.0), r.test("eq", y[1], 0.0)), "bool")
-    at_zero = r.where(one, 1.0, r.where(r.test("gt", y[0], 0.0), 0.0, math.inf))
-    return r.where(zero, at_zero, re), r.where(zero, 0.0, im)
+
+    def both(*tests: Atom) -> Atom:
+        return b.let("and", tests, "bool")
+
+    real_x, real_y = r.test("eq", x[1], 0.0), r.test("eq", y[1], 0.0)
+    positive, negative = r.test("gt", y[0], 0.0), r.test("lt", y[0], 0.0)
+    zero = both(real_x, r.test("eq", x[0], 0.0))
+    at_zero = r.where(both(real_y, positive), 0.0, math.nan)
+    re, im = r.where(zero, at_zero, re), r.where(zero, at_zero, im)
+    end = both(both(real_x, real_y), r.test("eq", x[0], math.inf))
+    at_end = r.where(positive, math.inf, r.where(negative, 0.0, math.nan))
+    known = r.where(r.test("eq", y[0], y[0]), 0.0, math.nan)
+    re, im = r.where(end, at_end, re), r.where(end, known, im)
+    nothing = both(real_y, r.test("eq", y[0], 0.0))
+    one = b.let("or", (nothing, both(real_x, r.test("eq", x[0], 1.0))), "bool")
+    return r.where(one, 1.0, re), r.where(one, 0.0, im)
 
 
 def integer_pow(b: Builder, x: Pair, y: int) -> Pair:
