@@ -3,6 +3,7 @@ host step."""
 
 from __future__ import annotations
 
+import importlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -14,15 +15,10 @@ from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
     control,
     cumulative,
-    fft,
     index,
-    linalg,
     reduce,
     rng,
     shape,
-    sort,
-    special,
-    window,
 )
 from pullback.loops.lower.elementwise import RULES, literal, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, ir_dtype, no_value
@@ -52,6 +48,26 @@ CALLS = {
     "custom_linear_solve": "call_jaxpr",
     "xla_call": "call_jaxpr",
 }
+
+# Modules of rules that few programs need: imported when a program has a primitive of theirs.
+LATE = {
+    "fft": "fft",
+    "linalg": (
+        "cholesky triangular_solve lu lu_pivots_to_permutation cholesky_update tridiagonal_solve "
+        "symmetric_product geqrf householder_product ormqr qr eigh eig svd schur hessenberg "
+        "tridiagonal"
+    ),
+    "sort": "sort top_k",
+    "special": (
+        "igamma igammac igamma_grad_a regularized_incomplete_beta special_derivative "
+        "select_and_scatter"
+    ),
+    "window": (
+        "reduce_window_sum reduce_window_max reduce_window_min reduce reduce_window "
+        "select_and_scatter_add select_and_gather_add"
+    ),
+}
+_LATE = {name: module for module, names in LATE.items() for name in names.split()}
 
 # Operations that order their operands. Complex numbers are ordered by real part, then imaginary
 # part, which two separate reals cannot express: those go to the reference implementation.
@@ -217,6 +233,13 @@ def constant(g: Graph, value: Any, spec: Spec) -> Node:
     return g.options.constant(g, value, spec)  # type: ignore[no-any-return]
 
 
+def rule_of(name: str) -> Callable[..., Any] | None:
+    """The lowering rule of a primitive, or None if it has none."""
+    if name not in RULES and name in _LATE:
+        importlib.import_module(f"pullback.loops.lower.{_LATE[name]}")
+    return RULES.get(name)
+
+
 def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
     """The nodes of one equation's results."""
     name, params = eqn.primitive.name, eqn.params
@@ -242,7 +265,7 @@ def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
     # `custom_lin` has no forward derivative, not even one without elements: its evaluation says so.
     if empty and name != "custom_lin":
         return [_nothing(g, *s) for s in specs if s is not None]
-    rule: Callable[..., Any] | None = RULES.get(name)
+    rule = rule_of(name)
     if name in ORDERED and any(n is not None and n.dtype in COMPLEX for n in ins):
         rule = None
     if rule is not None and None not in specs and _known_types(ins, specs):
