@@ -51,6 +51,11 @@ def of(m: Any) -> dict[str, Any]:
         for exponent in (np.int8(2), np.uint32(3), np.bool_(True), np.int8(-1)):
             power = lambda x=base, y=exponent: jnp.power(x, jnp.asarray(y))
             cases[f"power {name} {exponent!r}"] = power
+    # Its sign is looked at by the operator too, whatever was entered before.
+    for k, base in enumerate((jnp.arange(1, 4), 3, jnp.int8(3))):
+        for exponent in (2, -1):
+            power = lambda x=base, y=exponent: [x ** jnp.int32(v) for v in (2, 3, y)]
+            cases[f"operator power {k} {exponent}"] = power
     return cases
 
 
@@ -84,6 +89,7 @@ WEAK = {
     "convolve strong": lambda m, x: m.numpy.convolve(x, m.numpy.ones(2)),
     "cross": lambda m, x: m.numpy.cross(x, x),
     "insert": lambda m, x: m.numpy.insert(x, 0, 1.0),
+    "apply": lambda m, x: x.at[0].apply(lambda v: v * 2),
     "choose": lambda m, x: m.numpy.choose(np.zeros(3, int), [x, x]),
     "vander": lambda m, x: m.numpy.vander(x),
     "angle": lambda m, x: m.numpy.angle(x),
@@ -156,6 +162,19 @@ def test_apply_to_keys() -> None:
     fold = lambda k: pullback.random.fold_in(k, 1)
     changed = keys.at[1].apply(fold)
     assert bool((changed == pullback.numpy.stack([keys[0], fold(keys[1]), keys[2]])).all())
+
+
+def test_root_with_a_wrong_tangent_solve() -> None:
+    """What is wrong with it is said when the root is found, not by the first derivative."""
+    for m in (jax, pullback):
+
+        def root(y: Any, m: Any = m) -> Any:
+            newton = lambda f, v: m.lax.fori_loop(0, 8, lambda _, u: u - f(u) / (2 * u), v)
+            wrong = lambda g, v: v / g(np.float16(1))
+            return m.lax.custom_root(lambda v: v * v - y, np.float32(1.5), newton, wrong)
+
+        with pytest.raises(ValueError, match="inconsistent with the original primal"):
+            root(np.float32(2))
 
 
 REFERENCES = {

@@ -72,6 +72,10 @@ FUNCTIONS: dict[str, Any] = {
     "cond": lambda x: lax.cond(x[0] > 0, lambda y: y.sum(), lambda y: y.max(), x),
     "custom jvp": lambda x: cube(x).sum() * x[0],
     "custom vjp": lambda x: halved(x).sum() * x[0],
+    # First of all, on arrays that nothing is differentiated by.
+    "custom jvp of a constant": lambda x: (cube(jnp.ones(6)) * x).sum(),
+    "custom vjp of a constant": lambda x: (halved(jnp.ones(6)) * x).sum(),
+    "activation of a constant": lambda x: (nn.relu(jnp.ones(6)) * x).sum(),
     "inner gradient": lambda x: grad(lambda y: (y**3).sum())(x).sum() + x.sum(),
     "inner vmap": lambda x: vmap(lambda y: y * y)(x).sum(),
     "where": lambda x: jnp.where(x > 0.5, x, 0.0).sum(),

@@ -228,6 +228,17 @@ class Recording(JVPTrace):
             self.perform()
         return super().process_primitive(primitive, tracers, params)
 
+    # A function with rules of its own is not written down, even if no operand is on the list.
+    def process_custom_jvp_call(self, *args: Any, **options: Any) -> Any:
+        if self.live:
+            self.perform()
+        return super().process_custom_jvp_call(*args, **options)
+
+    def process_custom_vjp_call(self, *args: Any, **options: Any) -> Any:
+        if self.live:
+            self.perform()
+        return super().process_custom_vjp_call(*args, **options)
+
     def _primitive(self, primitive: Any, tracers: Any, params: dict[str, Any]) -> Any:
         """The results of a primitive, or None if it is not written down."""
         rules = primitive.rules

@@ -302,6 +302,17 @@ def custom_root(
         found: list[Any] = eval_jaxpr(program.jaxpr, program.consts, *values, *tree.leaves(x))
         return found
 
+    def linear(values: Sequence[Any], at: Sequence[Any]) -> Callable[[Any], Any]:
+        """The derivative of f there, a linear function of trees like the guess."""
+
+        def derivative(v: Any) -> Any:
+            tangents = [as_array(t) for t in tree.leaves(v)]
+            _check_tangents(tree.structure(v), tangents, treedef, avals)
+            _, change = jvp_flat(lambda *y: residual(values, list(y)), at, tangents)
+            return tree.unflatten(treedef, [instantiate_zeros(t) for t in change])
+
+        return derivative
+
     @custom_jvp
     def root(values: Any, guess: Any) -> Any:
         out = solve(lambda x: tree.unflatten(treedef, residual(values, x)), guess)
@@ -314,14 +325,34 @@ def custom_root(
         x_leaves = tree.leaves(x)
         _, moved = jvp_flat(lambda *c: residual(c, x), list(values), list(tangents[0]))
 
-        def linear(v: Any) -> Any:
-            _, change = jvp_flat(lambda *y: residual(values, list(y)), x_leaves, tree.leaves(v))
-            return tree.unflatten(treedef, [instantiate_zeros(t) for t in change])
-
         rhs = tree.unflatten(treedef, [neg(instantiate_zeros(t)) for t in moved])
-        dx = tangent_solve(linear, rhs)
+        dx = tangent_solve(linear(values, x_leaves), rhs)
         zeros = tree.map(lambda v: instantiate_zeros(Zero(typeof(v).to_tangent_aval())), aux)
         return (x, aux), (dx, zeros)
 
     x, aux = root(list(consts), tree.unflatten(treedef, leaves))
+    # What is wrong with `tangent_solve` is found now, not by the first derivative.
+    trace_function(
+        lambda v: tangent_solve(linear(consts, leaves), v),
+        tree.structure((initial_guess,)),
+        avals,
+        "custom_root",
+    )
     return (x, aux) if has_aux else x
+
+
+def _check_tangents(
+    structure: Any, tangents: Sequence[Any], treedef: Any, avals: Sequence[Any]
+) -> None:
+    """ValueError unless these are tangents of values of that structure and those types."""
+    wanted = [a.to_tangent_aval() for a in avals]
+    if structure == treedef and all(
+        typematch(typeof(t), want) for t, want in zip(tangents, wanted, strict=True)
+    ):
+        return
+    raise ValueError(
+        "linearized function called on tangent values inconsistent with the original primal "
+        f"values: got {[typeof(t).str_short() for t in tangents]} for {structure}, but expected "
+        f"{[a.str_short() for a in wanted]} for {treedef}. Fix: call it with a value like its "
+        "argument, such as jnp.ones_like(y)."
+    )

@@ -116,8 +116,10 @@ def _gamma_fraction(a: Any, x: Any, active: Any) -> Any:
 def _gamma_pair(a: Any, x: Any, upper: bool) -> Any:
     """P(a, x), or Q(a, x) if `upper`; each element by the formula that converges for it."""
     one, zero = _c(x, 1), _c(x, 0)
-    wrong = bitwise_or(bitwise_or(lt(x, zero), le(a, zero)), bitwise_or(ne(a, a), ne(x, x)))
-    at_zero, at_inf = eq(x, zero), eq(x, _c(x, np.inf))
+    wrong = bitwise_or(bitwise_or(lt(x, zero), lt(a, zero)), bitwise_or(ne(a, a), ne(x, x)))
+    wrong = bitwise_or(wrong, bitwise_and(eq(a, zero), eq(x, zero)))
+    # All the mass of the distribution of shape 0 is at 0.
+    at_zero, at_inf = eq(x, zero), bitwise_or(eq(x, _c(x, np.inf)), eq(a, zero))
     edge = bitwise_or(bitwise_or(wrong, at_zero), at_inf)
     a1, x1 = select(edge, one, a), select(edge, one, x)
     by_fraction = bitwise_and(gt(x1, one), gt(x1, a1))
@@ -169,9 +171,15 @@ def _log_beta(a: Any, b: Any) -> Any:
 
 def _beta_value(a: Any, b: Any, x: Any) -> Any:
     one, zero = _c(x, 1), _c(x, 0)
-    wrong = bitwise_or(bitwise_or(le(a, zero), le(b, zero)), bitwise_or(lt(x, zero), gt(x, one)))
+    wrong = bitwise_or(bitwise_or(lt(a, zero), lt(b, zero)), bitwise_or(lt(x, zero), gt(x, one)))
     wrong = bitwise_or(wrong, ne(add(add(a, b), x), add(add(a, b), x)))
+    # Where one parameter is 0 or infinite, all the mass is at one end.
+    inf = _c(x, np.inf)
+    at_start = bitwise_or(eq(a, zero), eq(b, inf))
+    at_end = bitwise_or(eq(b, zero), eq(a, inf))
+    wrong = bitwise_or(wrong, bitwise_and(at_start, at_end))
     edge = bitwise_or(wrong, bitwise_or(eq(x, zero), eq(x, one)))
+    edge = bitwise_or(edge, bitwise_or(at_start, at_end))
     a1, b1, x1 = select(edge, one, a), select(edge, one, b), select(edge, _c(x, 0.5), x)
     swap = gt(x1, div(add(a1, one), add(add(a1, b1), _c(x, 2))))
     y1 = sub(one, x1)
@@ -179,6 +187,7 @@ def _beta_value(a: Any, b: Any, x: Any) -> Any:
     log_front = sub(add(mul(a1, log(x1)), mul(b1, log1p(neg(x1)))), _log_beta(a1, b1))
     part = div(mul(exp(log_front), _beta_fraction(a2, b2, x2)), a2)
     out = select(swap, sub(one, part), part)
+    out = select(at_start, one, select(at_end, zero, out))
     out = select(eq(x, zero), zero, select(eq(x, one), one, out))
     return select(wrong, _c(x, np.nan), out)
 
@@ -190,14 +199,14 @@ def _elementwise(core: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @functools.wraps(core)
-    def fun(*args: Any) -> Any:
+    def fun(*args: Any, **params: Any) -> Any:
         avals = [typeof(x) for x in args]
         dtype = avals[0].dtype
         wide = dtype if dtype.itemsize >= 4 else np.dtype(np.float32)
         shape = broadcast_dims(core.__name__, [a.shape for a in avals])
         args = tuple(convert_element_type(x, wide) for x in args)
         args = tuple(x if typeof(x).shape == shape else broadcast_to(x, shape) for x in args)
-        return convert_element_type(core(*args), dtype)
+        return convert_element_type(core(*args, **params), dtype)
 
     return fun
 
@@ -212,17 +221,29 @@ def _igammac(a: Any, x: Any) -> Any:
     return _gamma_pair(a, x, True)
 
 
-@_elementwise
-def _igamma_da(a: Any, x: Any) -> Any:
-    return _slope(lambda v: _gamma_pair(v, x, False), a, _c(a, 1))
-
-
 _betainc = _elementwise(_beta_value)
 
 
-def _slope(f: Callable[[Any], Any], x: Any, tangent: Any) -> Any:
-    """The derivative of a function of one operand in a direction."""
-    return jvp_flat(lambda v: [f(v)], [x], [tangent])[1][0]
+def _slope(f: Callable[[Any], Any], x: Any) -> Any:
+    """The derivative of an elementwise function of one operand."""
+    return jvp_flat(lambda v: [f(v)], [x], [_c(x, 1)])[1][0]
+
+
+def _derivative(f: Callable[..., Any], orders: tuple[int, ...]) -> Callable[..., Any]:
+    """The derivative of an elementwise function, of an order for each operand."""
+    for k, order in enumerate(orders):
+        for _ in range(order):
+            f = _slope_in(f, k)
+    return f
+
+
+def _slope_in(f: Callable[..., Any], k: int) -> Callable[..., Any]:
+    return lambda *args: _slope(lambda v: f(*args[:k], v, *args[k + 1 :]), args[k])
+
+
+@_elementwise
+def _igamma_da(a: Any, x: Any) -> Any:
+    return _derivative(lambda a, x: _gamma_pair(a, x, False), (1, 0))(a, x)
 
 
 def gamma_density(a: Any, x: Any) -> Any:
@@ -238,6 +259,21 @@ def _betainc_dx(a: Any, b: Any, x: Any) -> Any:
 
 
 # --- the primitives ---
+def _slope_of(name: str, *orders: int) -> Callable[..., Any]:
+    """A derivative formula: the tangent times a derivative of a function of _DIFFERENTIATED. That
+    derivative is a function of the primals alone, so that no loop is ever transposed, and the next
+    derivative is one of the same family."""
+    return lambda t, y, *args: mul(t, derivative_p.bind(*args, function=name, orders=orders))
+
+
+def _next_slope(k: int) -> Callable[..., Any]:
+    def formula(t: Any, y: Any, *args: Any, function: str, orders: tuple[int, ...]) -> Any:
+        raised = tuple(n + (j == k) for j, n in enumerate(orders))
+        return mul(t, derivative_p.bind(*args, function=function, orders=raised))
+
+    return formula
+
+
 igamma_p = binary(
     "igamma",
     _REAL,
@@ -251,34 +287,64 @@ igammac_p = binary(
     lambda t, y, a, x: mul(neg(t), gamma_density(a, x)),
 )
 igamma_grad_a_p: Primitive = binary(
-    "igamma_grad_a",
-    _REAL,
-    lambda t, y, a, x: _slope(lambda v: _igamma_da(v, x), a, t),
-    lambda t, y, a, x: _slope(lambda v: _igamma_da(a, v), x, t),
+    "igamma_grad_a", _REAL, _slope_of("igamma", 2, 0), _slope_of("igamma", 1, 1)
 )
 regularized_incomplete_beta_p: Primitive = Primitive(
     "regularized_incomplete_beta",
     abstract_eval=nary_aval("regularized_incomplete_beta", (_REAL,) * 3),
     jvp=jvp_of(
         lambda: regularized_incomplete_beta_p,
-        lambda t, y, a, b, x: _slope(lambda v: _betainc(v, b, x), a, t),
-        lambda t, y, a, b, x: _slope(lambda v: _betainc(a, v, x), b, t),
+        _slope_of("betainc", 1, 0, 0),
+        _slope_of("betainc", 0, 1, 0),
         lambda t, y, a, b, x: mul(_betainc_dx(a, b, x), t),
     ),
     transpose=No.NOT_LINEAR,
     batch=nary_batch(lambda: regularized_incomplete_beta_p),
 )
+
+
+def _derivative_aval(*avals: Any, function: str, orders: tuple[int, ...]) -> Any:
+    return nary_aval(f"derivative of {function}", (_REAL,) * len(avals))(*avals)
+
+
+derivative_p: Primitive = Primitive(
+    "special_derivative",
+    abstract_eval=_derivative_aval,
+    jvp=jvp_of(lambda: derivative_p, *map(_next_slope, range(3))),
+    transpose=No.NOT_LINEAR,
+    batch=nary_batch(lambda: derivative_p),
+)
+_DIFFERENTIATED: dict[str, Callable[..., Any]] = {
+    "igamma": lambda a, x: _gamma_pair(a, x, False),
+    "betainc": _beta_value,
+}
+
+
+@_elementwise
+def _any_derivative(*args: Any, function: str, orders: tuple[int, ...]) -> Any:
+    return _derivative(_DIFFERENTIATED[function], orders)(*args)
+
+
 FUNCTIONS: dict[Primitive, Callable[..., Any]] = {
     igamma_p: _igamma,
     igammac_p: _igammac,
     igamma_grad_a_p: _igamma_da,
     regularized_incomplete_beta_p: _betainc,
+    derivative_p: _any_derivative,
 }
 
 
-@functools.lru_cache(maxsize=256)
-def program(primitive: Primitive, shapes: tuple[tuple[int, ...], ...], dtype: Any) -> ClosedJaxpr:
+def program(
+    primitive: Primitive, shapes: tuple[tuple[int, ...], ...], dtype: Any, params: dict[str, Any]
+) -> ClosedJaxpr:
     """What a primitive computes, for operands of these shapes and this dtype."""
+    return _program(primitive, shapes, dtype, tuple(sorted(params.items())))
+
+
+@functools.lru_cache(maxsize=256)
+def _program(
+    primitive: Primitive, shapes: tuple[tuple[int, ...], ...], dtype: Any, params: Any
+) -> ClosedJaxpr:
     fun = FUNCTIONS[primitive]
     avals = [ShapedArray(s, dtype) for s in shapes]
-    return close_jaxpr(*trace_to_jaxpr(lambda *args: [fun(*args)], avals))[0]
+    return close_jaxpr(*trace_to_jaxpr(lambda *args: [fun(*args, **dict(params))], avals))[0]

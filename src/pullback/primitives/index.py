@@ -35,7 +35,7 @@ from .common import (
 from .convert import convert_element_type
 from .elementwise import add, div, eq, lt, max, min, mul, neg, select, select_n, sub
 from .layout import broadcast_in_dim, expand_dims, full_of, iota, move_batch_front, reshape, squeeze
-from .shape import concatenate, full, index_in_dim, slice_in_dim
+from .shape import concatenate, full_like, index_in_dim, slice_in_dim
 from .shape import slice as slice
 
 
@@ -806,7 +806,7 @@ def scatter_apply(
             "scatter_apply: func closes over a traced value. Fix: use gather, the function and "
             "scatter."
         )
-    unused = full(update_shape, 0, aval.dtype)
+    unused = full_like(operand, 0, shape=update_shape)
     return scatter_p.bind(
         operand,
         scatter_indices,

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..core.avals import typeof
+from ..errors import MissingRuleError
 from .builders import binary, unary
 from .common import COMPLEX, FLOAT, const
 from .elementwise import abs, add, div, gt, integer_pow, log, mul, neg, select, sign, square, sub
@@ -115,11 +116,30 @@ atan2_p = binary(
     lambda t, z, x, y: mul(t, div(y, add(square(x), square(y)))),
     lambda t, z, x, y: mul(t, div(neg(x), add(square(x), square(y)))),
 )
+
+
+def _no_order(t: Any, z: Any, m: Any, x: Any) -> Any:
+    raise ValueError(
+        "polygamma gradient with respect to m is not supported: it is an order, a whole number. "
+        "Fix: lax.stop_gradient(m)."
+    )
+
+
+def _no_exponent(t: Any, z: Any, x: Any, q: Any) -> Any:
+    raise MissingRuleError(
+        "Differentiation rule for 'zeta' not implemented with respect to its first operand. "
+        "Fix: lax.stop_gradient(x)."
+    )
+
+
 polygamma_p = binary(
-    "polygamma", _REAL, None, lambda t, z, m, x: mul(t, polygamma(add(m, const(m, 1)), x))
+    "polygamma", _REAL, _no_order, lambda t, z, m, x: mul(t, polygamma(add(m, const(m, 1)), x))
 )
 zeta_p = binary(
-    "zeta", _REAL, None, lambda t, z, x, q: mul(t, mul(neg(x), zeta(add(x, const(x, 1)), q)))
+    "zeta",
+    _REAL,
+    _no_exponent,
+    lambda t, z, x, q: mul(t, mul(neg(x), zeta(add(x, const(x, 1)), q))),
 )
 
 

@@ -178,10 +178,17 @@ def random_seed(seeds: Any, impl: Any) -> Any:
         seeds = seeds.astype(np.uint32 if seeds.dtype.kind == "u" else np.int32)
     if isinstance(seeds, np.ndarray) and seeds.ndim == 0:
         seeds = seeds[()]
-    aval = typeof(seeds)
-    if not (dtypes.is_integer(aval.dtype) or dtypes.is_bool(aval.dtype)):
-        raise TypeError(f"PRNG key seed must be an integer; got {seeds}")
     return random_seed_p.bind(seeds, impl=impl)
+
+
+def _seed_physical(avals: Any, seeds: Any, *, impl: PRNGImpl) -> Any:
+    # Only now, as in JAX: a program whose keys nobody reads may make them of anything.
+    if not (dtypes.is_integer(avals[0].dtype) or dtypes.is_bool(avals[0].dtype)):
+        raise TypeError(
+            f"PRNG key seed must be an integer; got {avals[0].str_short()}. Fix: convert it, "
+            "such as seed.astype('int32')."
+        )
+    return _over(impl, impl.seed, (seeds,), (0,))
 
 
 def random_split(keys: Any, shape: Any) -> Any:
@@ -643,7 +650,7 @@ def _fold_in_physical(avals: Any, base: Any, data: Any) -> Any:
 physical_rules[random_bits_p] = _bits_physical
 physical_rules[random_split_p] = _split_physical
 physical_rules[random_fold_in_p] = _fold_in_physical
-physical_rules[random_seed_p] = lambda avals, seeds, *, impl: _over(impl, impl.seed, (seeds,), (0,))
+physical_rules[random_seed_p] = _seed_physical
 physical_rules[random_wrap_p] = lambda avals, base, *, impl: base
 physical_rules[random_unwrap_p] = lambda avals, base: base
 physical_rules[random_clone_p] = lambda avals, base: base

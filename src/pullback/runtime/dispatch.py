@@ -24,6 +24,7 @@ from ..core.refs import holds_refs, ref_effect
 from ..core.source import current as current_source
 from ..core.trace import Trace, Tracer, escaped_tracer_error, install_base, use_trace
 from ..primitives import common, keys
+from ..transforms.partial_eval import dce_closed
 from . import array as array_module
 from .executable import NativeExecutable
 
@@ -157,8 +158,12 @@ def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
 
 
 def physical(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program as backends compile it: its calls expanded, its keys as their words."""
-    return keys.lower_keys(expand(closed))
+    """The program as backends compile it: its calls expanded, its keys as their words. What nothing
+    needs has gone before that: no seed is refused that makes no key."""
+    closed = expand(closed)
+    if keys.has_keys(closed.jaxpr):
+        closed = dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0]
+    return keys.lower_keys(closed)
 
 
 def _without_tokens(closed: ClosedJaxpr) -> ClosedJaxpr:

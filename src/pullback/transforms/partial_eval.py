@@ -133,7 +133,7 @@ def partial_eval_jaxpr(
             outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
         out_unknown = [trace.is_unknown(x) or w for x, w in zip(outs, want, strict=True)]
         unknown_outs = [x for x, uk in zip(outs, out_unknown, strict=True) if uk]
-        jaxpr, residuals = trace.finish(unknown_outs)
+        jaxpr, residuals = _without_dead(*trace.finish(unknown_outs))
         held.update(jaxpr=jaxpr, out_unknown=out_unknown)
         traced = [isinstance(r, Tracer) for r in residuals]
         held.update(
@@ -144,6 +144,8 @@ def partial_eval_jaxpr(
 
     known_avals = [a for a, uk in zip(closed.in_avals, unknown, strict=True) if not uk]
     known = close_jaxpr(*trace_to_jaxpr(known_fun, known_avals, closed.jaxpr.debug_info))[0]
+    # What nothing needs goes here, as in JAX: a second derivative never meets its rules.
+    known = dce_closed(known, [True] * len(known.jaxpr.outvars), True)[0]
     jaxpr, traced = held["jaxpr"], held["traced"]
     residual_vars = [v for v, t in zip(jaxpr.constvars, traced, strict=True) if t]
     const_vars = [v for v, t in zip(jaxpr.constvars, traced, strict=True) if not t]
@@ -153,6 +155,23 @@ def partial_eval_jaxpr(
     result = known, staged, held["out_unknown"], len(residual_vars)
     closed.derived[key] = result
     return result
+
+
+def _without_dead(jaxpr: Jaxpr, consts: list[Any]) -> tuple[Jaxpr, list[Any]]:
+    """A program and its constants without what its results do not need."""
+    jaxpr = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), True)[0]
+    return _without_unread(jaxpr, consts)
+
+
+def _without_unread(jaxpr: Jaxpr, consts: list[Any]) -> tuple[Jaxpr, list[Any]]:
+    """The same without the constants that nothing reads."""
+    read = {v for e in jaxpr.eqns for v in e.invars if isinstance(v, Var)}
+    read.update(v for v in jaxpr.outvars if isinstance(v, Var))
+    keep = [v in read for v in jaxpr.constvars]
+    if all(keep):
+        return jaxpr, consts
+    constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
+    return jaxpr.replace(constvars=constvars), [c for c, k in zip(consts, keep, strict=True) if k]
 
 
 def forward_residuals(known: ClosedJaxpr, n: int) -> tuple[ClosedJaxpr, list[tuple[str, int]]]:
@@ -251,14 +270,5 @@ def dce_closed(
 ) -> tuple[ClosedJaxpr, list[bool]]:
     """`dce_jaxpr` of a closed program; constants that nothing reads go too."""
     jaxpr, used_in = dce_jaxpr(closed.jaxpr, used_outputs, instantiate)
-    read = {v for e in jaxpr.eqns for v in e.invars if isinstance(v, Var)} | {
-        v for v in jaxpr.outvars if isinstance(v, Var)
-    }
-    keep = [v in read for v in jaxpr.constvars]
-    if all(keep):
-        return closed if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, closed.consts), used_in
-    constvars = [v for v, k in zip(jaxpr.constvars, keep, strict=True) if k]
-    return ClosedJaxpr(
-        jaxpr.replace(constvars=constvars),
-        [c for c, k in zip(closed.consts, keep, strict=True) if k],
-    ), used_in
+    jaxpr, consts = _without_unread(jaxpr, closed.consts)
+    return (closed if jaxpr is closed.jaxpr else ClosedJaxpr(jaxpr, consts)), used_in

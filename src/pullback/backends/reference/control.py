@@ -77,9 +77,9 @@ def control_rules(evaluate: Evaluate) -> dict[Primitive, Callable[..., Any]]:
         return [*carry, *ys]
 
     def special(primitive: Primitive) -> Callable[..., Any]:
-        def run(*args: Any) -> Any:
+        def run(*args: Any, **params: Any) -> Any:
             shapes, dtype = tuple(x.shape for x in args), args[0].dtype
-            return closed(program(primitive, shapes, dtype), args)[0]
+            return closed(program(primitive, shapes, dtype, params), args)[0]
 
         return run
 
