@@ -36,8 +36,9 @@ __all__ = ["KernelProfile", "KernelTime", "LineTime", "profile_kernels"]
 class KernelTime:
     """One kernel step of a plan. `seconds` is the median over the runs of the time that it took in
     one run (all `calls` of it, for a kernel in a loop of the plan); `bytes` what it reads and
-    writes if it touches each of its buffers once, `operations` the elementary operations of its equations
-    (of loops of unknown length: of one iteration), both of one run; `equations` what it computes, `lines` where that was written."""
+    writes if it touches each of its buffers once, `operations` the elementary operations of its
+    equations (of loops of unknown length: of one iteration), both of one run; `equations` what it
+    computes, `lines` where that was written."""
 
     name: str
     calls: float
