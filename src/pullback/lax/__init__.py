@@ -1,8 +1,12 @@
 """`pullback.lax`: the operations that everything else is made of, under JAX's names."""
 
+from typing import TYPE_CHECKING as _TYPE_CHECKING
+from typing import Any as _Any
+
 from ..api.placement import device_put_p as device_put_p
 from ..api.placement import platform_dependent as platform_dependent
 from ..api.placement import with_sharding_constraint as with_sharding_constraint
+from ..config import LateNames as _LateNames
 from ..control import callbacks as _callbacks  # noqa: F401 (it enters the map of callbacks)
 from ..control import discharge as _discharge  # noqa: F401 (it enters the rules of references)
 from ..control.cond import cond as cond
@@ -941,13 +945,11 @@ from ..primitives.windows import (
 from ..primitives.windows import (
     select_and_scatter_add_p as select_and_scatter_add_p,
 )
-from . import linalg as linalg
 from .jitted import dynamic_index_in_dim as dynamic_index_in_dim
 from .jitted import dynamic_update_index_in_dim as dynamic_update_index_in_dim
 from .jitted import fft as fft
 from .mapping import associative_scan as associative_scan
 from .mapping import map as map
-from .scaled import scaled_dot as scaled_dot
 from .special import betainc as betainc
 from .special import igamma as igamma
 from .special import igamma_grad_a as igamma_grad_a
@@ -955,3 +957,21 @@ from .special import igammac as igammac
 from .special import random_gamma_grad as random_gamma_grad
 
 linear_solve_p = _linear_solve_p
+
+if _TYPE_CHECKING:
+    from . import linalg as linalg
+    from .scaled import scaled_dot as scaled_dot
+
+# The same names for programs: these modules are imported when one of their names is asked for.
+_late = _LateNames(__name__, {"linalg": "linalg", "scaled": "scaled_dot"})
+
+
+def __getattr__(name: str) -> _Any:
+    return _late(name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_late.where})
+
+
+__all__ = [_n for _n in __dir__() if not _n.startswith("_")]

@@ -1,0 +1,158 @@
+"""What an import loads, what it leaves for later, and that what is late is found all the same."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import pullback
+from pullback.config import LateNames
+from pullback.loops.lower import program
+from pullback.loops.lower.elementwise import RULES
+from pullback.records import made, record, replaced
+
+# Modules that `import pullback` and a small jitted program have no use for.
+LATE = """
+    scipy llvmlite jaxlib concurrent.futures asyncio logging unittest multiprocessing
+    urllib email http socket subprocess tempfile pickletools decimal fractions json
+    pullback.backends.reference pullback.backends.reference.table
+    pullback.loops.interpret
+    pullback.loops.lower.fft pullback.loops.lower.linalg pullback.loops.lower.lapack
+    pullback.loops.lower.small pullback.loops.lower.sort pullback.loops.lower.special
+    pullback.loops.lower.window
+    pullback.lax.linalg pullback.lax.polar pullback.lax.scaled
+    pullback.primitives.linalg pullback.primitives.linalg_factor
+    pullback.primitives.linalg_systems
+    pullback.numpy.fft pullback.numpy.linalg pullback.numpy.histograms
+    pullback.numpy.nan_reductions pullback.numpy.padding pullback.numpy.polynomial
+    pullback.numpy.quantiles pullback.numpy.sets pullback.numpy.signals
+    pullback.scipy pullback.nn pullback.random pullback.image pullback.ops pullback.sharding
+    pullback.debug pullback.profiler pullback.experimental pullback.stages pullback.dlpack
+    pullback.jax_compat pullback.testing pullback.test_util pullback.flatten_util
+    pullback.api.spmd
+""".split()
+
+PROGRAM = """
+import sys
+before = set(sys.modules)
+import pullback as pb
+import pullback.numpy as jnp
+x = jnp.arange(4.0) + 1
+assert float(pb.jit(pb.grad(lambda x: (jnp.sin(x) * x).sum()))(x)[0]) < 2
+loaded = sorted(set(sys.modules) - before)
+import gc, json
+print(json.dumps([loaded, gc.isenabled(), gc.get_freeze_count()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def loaded() -> Any:
+    done = subprocess.run(
+        [sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def test_what_an_import_leaves_for_later(loaded: Any) -> None:
+    wrong = sorted(set(LATE) & set(loaded[0]) - _of_numpy())
+    assert not wrong, f"imported at start, though few programs use them: {wrong}"
+
+
+def _of_numpy() -> set[str]:
+    """What `import numpy, ml_dtypes` loads is not ours to leave."""
+    code = "import sys, numpy, ml_dtypes; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+def test_the_collector_is_as_it_was(loaded: Any) -> None:
+    assert loaded[1] is True
+    assert loaded[2] == 0  # nothing is exempt from collections
+
+
+@pytest.mark.parametrize("name", ["pullback.numpy", "pullback.lax"])
+def test_late_names(name: str) -> None:
+    """The table for programs and the imports for type checkers say the same, and each name is
+    there."""
+    module = importlib.import_module(name)
+    late: LateNames = module._late
+    tree = ast.parse(Path(str(module.__file__)).read_text())
+    typed = {}
+    for node in tree.body:
+        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test):
+            for statement in node.body:
+                assert isinstance(statement, ast.ImportFrom)
+                for alias in statement.names:
+                    where = statement.module or alias.name
+                    typed[alias.asname or alias.name] = (where, alias.name)
+    assert typed == late.where
+    for public in late.where:
+        assert public in dir(module)
+        assert public in module.__all__
+        assert getattr(module, public) is getattr(module, public)
+    with pytest.raises(AttributeError, match="no_such_name"):
+        _ = module.no_such_name
+
+
+def test_late_names_of_an_unknown_family() -> None:
+    late = LateNames("pullback.tree", {"engine": "flat=flatten"})
+    with pytest.raises(AttributeError, match=r"module 'pullback\.tree' has no attribute 'other'"):
+        late("other")
+
+
+@pytest.mark.parametrize("module", sorted(program.LATE))
+def test_late_lowering_rules(module: str) -> None:
+    """The table of late rules names what each module enters."""
+    imported = importlib.import_module(f"pullback.loops.lower.{module}")
+    names = set(program.LATE[module].split())
+    assert names <= set(RULES)
+    assert names == {n for n, rule in RULES.items() if rule.__module__ == imported.__name__}
+    assert all(program.rule_of(n) is RULES[n] for n in names)
+
+
+def test_rules_are_found_when_their_module_is_late() -> None:
+    assert program.rule_of("no_such_primitive") is None
+    assert program.rule_of("sort") is RULES["sort"]
+
+
+@record(eq=True, weak=True)
+class Point:
+    """Three fields of each kind."""
+
+    x: int
+    y: int = 2
+    tags: list[str] = made(default_factory=list)
+
+    def total(self) -> int:
+        return self.x + self.y
+
+
+def test_records() -> None:
+    p = Point(1)
+    assert (p.x, p.y, p.tags, p.total()) == (1, 2, [], 3)
+    assert p.tags is not Point(1).tags
+    assert p == Point(1, 2, [])
+    assert p != Point(1, 3)
+    assert p != (1, 2, [])
+    assert repr(Point(x=4, tags=["a"])) == "Point(x=4, y=2, tags=['a'])"
+    assert replaced(p, y=7).total() == 8
+    with pytest.raises(TypeError, match=r"Point\.__init__\(\) missing 1 required positional"):
+        Point()  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match="without a default"):
+
+        @record
+        class Wrong:
+            x: int = 1
+            y: int  # type: ignore[misc]
+
+
+def test_the_top_keeps_its_names() -> None:
+    assert set(pullback.__all__) <= set(dir(pullback))
