@@ -246,8 +246,8 @@ class Loops:
         scattered = lane_by_lane(s)
         if inner or has(s.body, If):
             e.module.straight = False
-        count = trip(s.lo, s.hi, s.step)
-        if count:  # a literal number of iterations
+        count = hi.c - lo.c if hi.c is not None and lo.c is not None else 0
+        if count > 0:  # a literal number of iterations
             while width > 1 and lanes * width > count:
                 width //= 2
             while lanes > 4 and lanes > count:
@@ -357,6 +357,8 @@ class Loops:
 
         cost = self.runtime_cost(e, s)
         grain = lane_count(e, s) * 2 if s.kind == "vector" else 1
+        if s.kind == "vector" and has(s.body, For):
+            grain *= 2
         self.outline(e, s.body, [s.lo, s.hi], lo, hi, cost, grain, run)
 
     def runtime_cost(self, e: Emitter, s: For) -> float | Val:
