@@ -1,12 +1,13 @@
 """Sorting inside kernels, by counting: an element's place is the number of elements before it.
 
 Quadratic, but lanes count for many elements at once, so short rows beat a call of a library; inside
-loops it keeps the loop one
-kernel. Longer arrays are sorted by a host step.
+loops it keeps the loop one kernel. Longer arrays are sorted by a host step. The largest few of a
+long row are found by one pass over it.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,12 +15,18 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
+from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import BITS, FLOATS
 
 SHORT = 64  # rows up to here are counted; longer ones are left to NumPy's vectorised sort
 FEW = 1 << 15  # comparisons that take no longer than calling Python
 INSIDE = 256  # inside a loop, where a host step makes the whole loop steps
+SCANNED = 32  # rows longer than this are scanned for their largest elements,
+KEPT = 128  # if so many are wanted at most
+LOOKED_AT = 64  # elements that are looked at together
+PARTS = 8  # of a row that is alone, each of
+PART = 1 << 14  # so many elements at least
 
 
 def counted(g: Graph, n: int, size: int) -> bool:
@@ -110,6 +117,8 @@ def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
     x, k = ins[0], int(params["k"])
     axis = int(params.get("axis", len(x.shape) - 1)) % len(x.shape)
     n, index = x.shape[axis], outs[1][1]
+    if SCANNED < n < 1 << 31 and 0 < k <= min(KEPT, n) and scannable(x.dtype):
+        return _scanned(g, x, axis, k, outs)
     if not counted(g, n, x.size) or x.dtype in COMPLEX or not k:
         return NotImplemented
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -130,3 +139,201 @@ def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         box(b, (*rows, n), one, "vector", {len(rows) - 1}, cost=4.0 * n)
 
     return g.opaque(Opaque("top_k", [x], ["buffer"], emit=emit, work=4.0 * x.size * n), outs)
+
+
+# --- the largest few of long rows ---
+#
+# An element is one word: its rank, in the order of top_k, above the complement of its place, so
+# that words order as results do and no two are equal. The largest words so far are kept in order.
+# Most elements are below all of them, which is found out for many at once.
+
+
+def scannable(dtype: str) -> bool:
+    """Whether an element's rank takes half a word."""
+    return dtype not in COMPLEX and (dtype == "bool" or BITS[dtype] <= 32)
+
+
+def _rank(b: Builder, value: Atom) -> Atom:
+    """An i32 that orders as top_k does."""
+    if value.dtype == "u32":
+        return b.let("xor", (b.let("bitcast", (value,), "i32"), Const(-(1 << 31), "i32")), "i32")
+    rank = _ordered_bits(b, value)
+    return rank if rank.dtype == "i32" else b.let("convert", (rank,), "i32")
+
+
+LOW = (1 << 32) - 1
+
+
+class _Kept:
+    """The largest words so far, in descending order, after one that is larger than all."""
+
+    def __init__(self, b: Builder, k: int) -> None:
+        self.b, self.k = b, k
+        self.words, self.other = (b.scratch("i64", k + 1) for _ in range(2))
+
+        def clear(t: Index) -> Sequence[Atom]:
+            b.store(self.words, b.atom(t), Const(-(1 << 63), "i64"))
+            return ()
+
+        b.loop(k + 1, "vector", clear)
+        b.store(self.words, b.dim(0), Const((1 << 63) - 1, "i64"))
+
+    def last(self) -> Atom:
+        """What a word must exceed to be kept."""
+        with Pinned(self.b):
+            return self.b.load(self.words, self.b.dim(self.k))
+
+    def offer(self, word: Atom) -> None:
+        b = self.b
+        b.branch(b.let("gt", (word, self.last()), "bool"), lambda: self._insert(word), list)
+
+    def _insert(self, word: Atom) -> list[Atom]:
+        b = self.b
+
+        def shift(t: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                here, above = (b.load(self.words, b.atom(b.add(t, d))) for d in (1, 0))
+            stays = b.let("ge", (here, word), "bool")
+            fits = b.let("ge", (above, word), "bool")
+            moved = b.select(stays, here, b.select(fits, word, above))
+            b.store(self.other, b.atom(b.add(t, 1)), moved)
+            return ()
+
+        def back(t: Index) -> Sequence[Atom]:
+            place = b.atom(b.add(t, 1))
+            with Pinned(b):
+                b.store(self.words, place, b.load(self.other, place))
+            return ()
+
+        b.loop(self.k, "vector", shift)
+        b.loop(self.k, "vector", back)
+        return []
+
+
+def _scanned(g: Graph, x: Node, axis: int, k: int, outs: Outs) -> Any:
+    rows = (*x.shape[:axis], *x.shape[axis + 1 :])
+    n = x.shape[axis]
+    parts = min(PARTS, n // PART) if math.prod(rows) == 1 and not g.repeats else 1
+
+    def emit(b: Builder, op: Opaque) -> None:
+        scan = _Scan(b, x, axis, k)
+        targets = list(zip(op.outs, (x.dtype, outs[1][1]), strict=True))
+        if parts > 1:
+            scan.in_parts(tuple(0 for _ in rows), parts, targets)
+        else:
+            box(b, rows, lambda row: scan.whole(row, targets), "seq", cost=2.0 * n)
+
+    return g.opaque(Opaque("top_k", [x], ["buffer"], emit=emit, work=2.0 * x.size), outs)
+
+
+Targets = Sequence[tuple[Node, str]]
+
+
+class _Scan:
+    """The statements that find the k largest elements of rows."""
+
+    def __init__(self, b: Builder, x: Node, axis: int, k: int) -> None:
+        self.b, self.x, self.axis, self.k, self.n = b, x, axis, k, x.shape[axis]
+
+    def whole(self, row: tuple[Index, ...], targets: Targets) -> None:
+        kept = _Kept(self.b, self.k)
+        self.scan(row, 0, self.n, kept)
+        self.write(row, kept, targets)
+
+    def in_parts(self, row: tuple[Index, ...], parts: int, targets: Targets) -> None:
+        """The largest of each part, in parallel, then the largest of those."""
+        b, k, each = self.b, self.k, -(-self.n // parts)
+        found = b.scratch("i64", parts * k)
+
+        def part(p: Index) -> Sequence[Atom]:
+            kept = _Kept(b, k)
+            self.scan(row, b.mul(p, each), each, kept)
+
+            def keep(t: Index) -> Sequence[Atom]:
+                with Pinned(b):
+                    word = b.load(kept.words, b.atom(b.add(t, 1)))
+                b.store(found, b.atom(b.add(b.mul(p, k), t)), word)
+                return ()
+
+            b.loop(k, "vector", keep)
+            return ()
+
+        b.loop(parts, "parallel", part)
+        kept = _Kept(b, k)
+
+        def merge(i: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                kept.offer(b.load(found, b.atom(i)))
+            return ()
+
+        b.loop(parts * k, "seq", merge)
+        self.write(row, kept, targets)
+
+    def rank(self, row: tuple[Index, ...], i: Index) -> Atom:
+        return _rank(self.b, read(self.x, self.b, (*row[: self.axis], i, *row[self.axis :])))
+
+    def word(self, row: tuple[Index, ...], i: Index) -> Atom:
+        low = self.b.let("xor", (self.b.atom(i), Const(LOW, "i64")), "i64")
+        return self.b.let("or", (self.high(self.rank(row, i)), low), "i64")
+
+    def high(self, rank: Atom) -> Atom:
+        wide = self.b.let("convert", (rank,), "i64")
+        return self.b.let("shl", (wide, Const(32, "i64")), "i64")
+
+    def scan(self, row: tuple[Index, ...], low: Index, count: int, kept: _Kept) -> None:
+        """Offers `count` elements from `low` on, block after block."""
+        b = self.b
+        blocks = -(-count // LOOKED_AT)
+        stride = _coprime(blocks)
+
+        def block(c: Index) -> Sequence[Atom]:
+            # Not from the first to the last: every element of an ascending row would be kept.
+            spot = b.mod(b.mul(c, stride), blocks) if blocks > 2 else c
+            lo = b.atom(b.add(low, b.mul(spot, LOOKED_AT)))
+            hi = b.let("add", (lo, b.dim(LOOKED_AT)), "i64")
+            for end in (b.atom(b.add(low, count)), b.dim(self.n)):
+                hi = b.let("min", (hi, end), "i64")
+            carry = [(Const(-(1 << 31), "i32"), b.var("i32", b.depth + 1, "m"))]
+            element = lambda i: [self.rank(row, i)]
+            (top,) = b.loop(self.n, "reduce", element, carry, ("max",), lo=lo, hi=hi)
+            best = b.let("or", (self.high(top), Const(LOW, "i64")), "i64")
+
+            def look() -> list[Atom]:
+                def one(i: Index) -> Sequence[Atom]:
+                    kept.offer(self.word(row, i))
+                    return ()
+
+                b.loop(self.n, "seq", one, lo=lo, hi=hi)
+                return []
+
+            b.branch(b.let("gt", (best, kept.last()), "bool"), look, list)
+            return ()
+
+        b.loop(blocks, "seq", block)
+
+    def write(self, row: tuple[Index, ...], kept: _Kept, targets: Targets) -> None:
+        """Values and their places, from the words."""
+        b = self.b
+
+        def one(t: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                word = b.load(kept.words, b.atom(b.add(t, 1)))
+            low = b.let("and", (word, Const(LOW, "i64")), "i64")
+            place = b.leaf_of(b.let("xor", (low, Const(LOW, "i64")), "i64"), 0, self.n - 1)
+            source = (*row[: self.axis], place, *row[self.axis :])
+            target = (*row[: self.axis], t, *row[self.axis :])
+            (values, dtype), (places, index) = targets
+            assert values.slot is not None and places.slot is not None
+            shape = values.shape
+            store_slot(b, values.slot, shape, dtype, target, read(self.x, b, source))
+            store_slot(
+                b, places.slot, shape, index, target, scalar_convert(b, b.atom(place), index)
+            )
+            return ()
+
+        b.loop(self.k, "vector", one)
+
+
+def _coprime(n: int) -> int:
+    """A stride through n blocks that meets all of them, near ones far apart in time."""
+    return next(s for s in range(max(1, int(0.618 * n)), n + 2) if math.gcd(s, n) == 1)
