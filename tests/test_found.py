@@ -164,6 +164,30 @@ def test_apply_to_keys() -> None:
     assert bool((changed == pullback.numpy.stack([keys[0], fold(keys[1]), keys[2]])).all())
 
 
+@pytest.mark.parametrize("name", ["constant", "dependent"])
+def test_cotangents_of_results_that_are_not_mapped(name: str) -> None:
+    """A backward rule is handed their sum over the batch, once."""
+    f = {"constant": lambda a, b: b * 2, "dependent": lambda a, b: a.sum() * b}[name]
+    results = []
+    for m in (jax, pullback):
+        h = m.custom_vjp(f)
+        h.defvjp(lambda *xs: (f(*xs), xs), lambda xs, ct: tuple(x + ct**2 for x in xs))
+        found = []
+        for k in (h, m.jit(h)):
+            mapped = lambda a, b, h=k, m=m: (m.vmap(h, (0, None))(a, b) ** 2).sum()
+            found.append(m.grad(mapped, (0, 1))(np.ones((2, 3), "float32"), np.float32(2)))
+        results.append([np.asarray(x).tolist() for x in m.tree_util.tree_leaves(found)])
+    assert results[0] == results[1]
+
+
+def test_forward_rule_that_depends_on_more() -> None:
+    """The function says what is mapped; the same value computed from the mapped argument is not."""
+    h = pullback.custom_vjp(lambda a, b: b * 2)
+    h.defvjp(lambda a, b: (b * 2 + 0 * a, a), lambda a, ct: (a * 0, ct * 2))
+    f = lambda a, b: pullback.jit(pullback.vmap(h, (0, None)))(a, b).sum()
+    assert pullback.grad(f, 1)(np.ones(3, "float32"), np.float32(2)) == 6
+
+
 def test_root_with_a_wrong_tangent_solve() -> None:
     """What is wrong with it is said when the root is found, not by the first derivative."""
     for m in (jax, pullback):

@@ -14,7 +14,8 @@ from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.refs import holds_refs
 from ..core.symbolic import SymbolicZero, Zero
 from ..core.trace import Trace, Tracer, check_leaks, current_trace, extend_axis_env, use_trace
-from ..primitives.shape import broadcast, reduce_sum, transpose
+from ..primitives.layout import squeeze
+from ..primitives.shape import broadcast, reduce_sum, slice_in_dim, transpose
 
 not_mapped = None
 
@@ -121,18 +122,15 @@ class BatchTrace(Trace):
         fun: Callable[..., Sequence[Any]],
         dims: Sequence[int | None],
         out_dims: list[Any],
-        num_residuals: Callable[[], int] = lambda: 0,
     ) -> Any:
         """A flat function on batches. Its results all have the axis in front if any operand is
-        mapped, so that a function and its custom rules agree on where it is; residuals after them
-        stay as they are (a rule's flags are no arrays). `out_dims` is filled with where the axis
-        was."""
+        mapped, so that a function and its custom rule agree on where it is. `out_dims` is filled
+        with where the axis was."""
         mapped = any(d is not None for d in dims)
 
         def batched(*args: Any) -> list[Any]:
             outs, found = batch_flat(fun, args, dims, self.axis)
-            n = len(outs) - num_residuals()
-            out_dims[:] = [*([0] * n), *found[n:]] if mapped else found
+            out_dims[:] = [0] * len(outs) if mapped else found
             return [
                 matchaxis(self.axis.size, d, w, x)
                 for x, d, w in zip(outs, found, out_dims, strict=True)
@@ -169,10 +167,27 @@ class BatchTrace(Trace):
         parent: Any = self.parent_trace
         out_dims: list[Any] = []
         fwd_dims: list[Any] = []
-        batched_fun = self._batched(fun, dims, out_dims)
+        size = self.axis.size
         # With symbolic zeros each operand is followed by a flag, which is never mapped.
         in_dims = [x for d in dims for x in (d, None)] if symbolic_zeros else dims
-        batched_fwd = self._batched(fwd, in_dims, fwd_dims, lambda: out_trees().num_residuals)
+
+        # A result that does not depend on what is mapped is not mapped: the user's backward rule
+        # then gets one cotangent, the sum over the batch, as in JAX.
+        def batched_fun(*args: Any) -> list[Any]:
+            outs, found = batch_flat(fun, args, dims, self.axis)
+            out_dims[:] = [None if d is None else 0 for d in found]
+            return [matchaxis(size, d, w, x) for x, d, w in zip(outs, found, out_dims, strict=True)]
+
+        def batched_fwd(*args: Any) -> list[Any]:
+            outs, found = batch_flat(fwd, args, in_dims, self.axis)
+            n = len(outs) - out_trees().num_residuals
+            # What the function gave, if it ran before, tells which results are mapped.
+            wanted = out_dims or [None if d is None else 0 for d in found[:n]]
+            fwd_dims[:] = [*wanted, *found[n:]]
+            return [
+                _as_wanted(size, d, w, x) for x, d, w in zip(outs, found, fwd_dims, strict=True)
+            ]
+
         in_avals = [typeof(t) for t in tracers]
 
         def batched_bwd(*args: Any) -> list[Any]:
@@ -197,6 +212,14 @@ class BatchTrace(Trace):
         return [
             self.join(v, d) for v, d in zip(outs, (out_dims or fwd_dims)[: len(outs)], strict=True)
         ]
+
+
+def _as_wanted(size: int, have: int | None, want: int | None, x: Any) -> Any:
+    """A result of a forward rule with its batch axis where the function has it. One that is not
+    mapped there is the same in all lanes."""
+    if want is None and have is not None:
+        return squeeze(slice_in_dim(x, 0, 1, axis=have), (have,))
+    return matchaxis(size, have, want, x)
 
 
 def _sum_or_match(size: int, have: int | None, want: int | None, x: Any, aval: Any) -> Any:
