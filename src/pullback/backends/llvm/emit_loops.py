@@ -371,16 +371,36 @@ class Loops:
         best: float | Val = body_cost(s.body) * speed
         for inner in s.body:
             if isinstance(inner, For) and trip(inner.lo, inner.hi, inner.step) is None:
-                ends = [inner.lo, inner.hi]
-                if all(isinstance(a, Const) or a in e.env for a in ends):
-                    lo, hi = (e.index(a) for a in ends)
-                    if isinstance(lo, Val) and isinstance(hi, Val):
-                        weight = max(
-                            1, int(body_cost(inner.body) * (0.2 if inner.kind != "seq" else 1.0))
-                        )
-                        more = e.b.call("smax", hi - lo, 0) * weight
-                        best = more if isinstance(best, float) else best + more
+                count = self.iterations(e, s.body, inner)
+                if count is not None:
+                    weight = max(
+                        1, int(body_cost(inner.body) * (0.2 if inner.kind != "seq" else 1.0))
+                    )
+                    more = count * weight
+                    best = more if isinstance(best, float) else best + more
         return best
+
+    def iterations(self, e: Emitter, body: Sequence[Stmt], inner: For) -> Val | None:
+        """How many iterations a loop in a body has, where that is known outside of the body: as
+        the difference of its bounds, or as the size of the chunk that it walks."""
+        ends = [inner.lo, inner.hi]
+        if all(isinstance(a, Const) or a in e.env for a in ends):
+            lo, hi = (e.index(a) for a in ends)
+            return (
+                e.b.call("smax", hi - lo, 0)
+                if isinstance(lo, Val) and isinstance(hi, Val)
+                else None
+            )
+        lets = {x.out: x for x in body if isinstance(x, Let)}
+        least = lets.get(inner.hi)  # type: ignore[arg-type]
+        for end in least.args if least is not None and least.op == "min" else ():
+            added = lets.get(end)  # type: ignore[arg-type]
+            if added is not None and added.op == "add" and inner.lo in added.args:
+                size = added.args[1 if added.args[0] is inner.lo else 0]
+                if isinstance(size, Const) or size in e.env:
+                    found = e.index(size)
+                    return found if isinstance(found, Val) else None
+        return None
 
     def outline(
         self,

@@ -4,11 +4,13 @@ cached like a kernel.
 Pool state (libc memory, never freed, because workers outlive the interpreter's shutdown):
   0 chunks left | 64 chunks done | 128 fn, 136 closure, 144 n, 152 ctx | 192 sequence | 256 sleepers
   | 320 lock 384 spin cycles | 392 syscall | 400 sched_yield | 408 mutex_lock | 416 mutex_unlock |
-  424 cond_wait | 432 cond_broadcast 512 mutex | 640 condition
+  424 cond_wait | 432 cond_broadcast 512 mutex | 640 condition | 704 taken from the top | 768 taken
+  from below
 
 A caller publishes `n` chunks and takes chunks itself; workers claim chunks by decrementing `chunks
-left`, so nobody waits for a worker that sleeps. The lock makes a nested or concurrent call run its
-chunks serially.
+left`, so nobody waits for a worker that sleeps. The caller takes the first chunks, workers the last
+ones: what one kernel leaves in a core's cache is where the next one reads it. The lock makes a
+nested or concurrent call run its chunks serially.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ define internal void @pause(ptr %p) nounwind noinline {
 entry:
 {spin} ret void
 }
-define internal void @work(ptr %pool) nounwind noinline {
+define internal void @work(ptr %pool, ptr %side, i64 %turn) nounwind noinline {
 entry:
  %donep = getelementptr i8, ptr %pool, i64 64
  %fnp = getelementptr i8, ptr %pool, i64 128
@@ -69,7 +71,10 @@ run:
  %closure = load ptr, ptr %clp
  %n = load i64, ptr %np
  %ctx = load ptr, ptr %ctxp
- %k = sub i64 %n, %old
+ %at = atomicrmw add ptr %side, i64 1 monotonic
+ %rest = xor i64 %at, %turn
+ %last = and i64 %turn, %n
+ %k = add i64 %rest, %last
  call void @chunk(ptr %ctx, ptr %fn, ptr %closure, i64 %k)
  %d = atomicrmw add ptr %donep, i64 1 release
  br label %top
@@ -82,9 +87,10 @@ entry:
  %seqp = getelementptr i8, ptr %pool, i64 192
  %slp = getelementptr i8, ptr %pool, i64 256
  %spp = getelementptr i8, ptr %pool, i64 384
+ %topp = getelementptr i8, ptr %pool, i64 704
  br label %wait
 wait:
- call void @work(ptr %pool)
+ call void @work(ptr %pool, ptr %topp, i64 -1)
  %t0 = call i64 @llvm.readcyclecounter()
  %spin = load i64, ptr %spp
  br label %spinning
@@ -148,6 +154,10 @@ go:
  store ptr %closure, ptr %clp
  store i64 %n, ptr %np
  store ptr %ctx, ptr %ctxp
+ %topp = getelementptr i8, ptr %pool, i64 704
+ %lowp = getelementptr i8, ptr %pool, i64 768
+ store atomic i64 0, ptr %topp monotonic, align 8
+ store atomic i64 0, ptr %lowp monotonic, align 8
  store atomic i64 0, ptr %donep monotonic, align 8
  store atomic i64 %n, ptr %pool seq_cst, align 8
  %o = atomicrmw add ptr %seqp, i32 1 seq_cst
@@ -158,7 +168,7 @@ wake:
  call void @pool_wake(ptr %pool)
  br label %own
 own:
- call void @work(ptr %pool)
+ call void @work(ptr %pool, ptr %lowp, i64 0)
  br label %join
 join:
  %k = phi i64 [ 0, %own ], [ %k1, %spin ], [ 0, %yield ]
