@@ -65,6 +65,17 @@ def _sorted_mask(ar: Any, axis: int, equal_nan: bool) -> Any:
     return moved[order], first, order
 
 
+@functools.partial(jit, static_argnames=("equal_nan",))
+def _sorted_values(ar: Any, equal_nan: bool) -> Any:
+    """The same for values alone: equal ones need no order, so that no permutation is made."""
+    rows = sorting.sort(ar)
+    differs = lax.ne(rows[1:], rows[:-1])
+    if equal_nan and dtypes.is_inexact(typeof(rows).dtype):
+        differs = differs & ~(lax.ne(rows[1:], rows[1:]) & lax.ne(rows[:-1], rows[:-1]))
+    head = creation.ones((min(1, typeof(rows).shape[0]),), bool)
+    return rows, joining.concatenate([head, differs]), None
+
+
 def unique(
     ar: Any,
     return_index: bool = False,
@@ -97,64 +108,86 @@ def unique(
         flat, along = manipulation.ravel(array), 0
     else:
         flat, along = array, canonical_axis(axis, len(shape))
-    rows, first, order = _sorted_mask(flat, along, equal_nan)
     n = typeof(flat).shape[along]
-    if size is None:
-        size = int(np.count_nonzero(np.asarray(first)))
-        padded = False
+    plain = typeof(flat).ndim == 1 and not (return_index or return_inverse)
+    rows, first, order = (
+        _sorted_values(flat, equal_nan) if plain else _sorted_mask(flat, along, equal_nan)
+    )
+    wanted = (return_index, return_inverse, return_counts)
+    inverse_shape = shape if axis is None else (n,)
+    if size is None and isinstance(typeof(rows).dtype, np.dtype):
+        found = _all_unique(rows, first, order, along, wanted, inverse_shape)
     else:
-        size = int(size)
-        padded = True
-    if n == 0:
-        if size and fill_value is None:
-            raise ValueError(
-                "jnp.unique: for zero-sized input with nonzero size argument, fill_value must be "
-                "specified"
-            )
-    places = (
-        index_functions.nonzero(first, size=size)[0]
-        if n
-        else creation.zeros((size,), default_int())
-    )
-    values = (
-        rows[places]
-        if n
-        else creation.full(
-            (size, *typeof(rows).shape[1:]),
-            0 if fill_value is None else fill_value,
-            typeof(rows).dtype,
+        count = int(np.count_nonzero(np.asarray(first))) if size is None else int(size)
+        found = _some_unique(
+            rows, first, order, along, wanted, inverse_shape, count, size is not None, fill_value
         )
-    )
+    return found[0] if len(found) == 1 else tuple(found)
+
+
+Wanted = tuple[bool, bool, bool]  # first indices, the way back, counts
+
+
+def _all_unique(
+    rows: Any, first: Any, order: Any, along: int, wanted: Wanted, inverse_shape: Any
+) -> list[Any]:
+    """As many as there are: a size that nothing should be compiled for."""
+    mask = np.asarray(first)
+    places = np.flatnonzero(mask)
+    results: list[Any] = [np.moveaxis(np.asarray(rows)[places], 0, along)]
+    kind = default_int()
+    if wanted[0]:
+        results.append(np.asarray(order)[places].astype(kind))
+    if wanted[1]:
+        way = np.empty(mask.shape, kind)
+        way[np.asarray(order)] = np.cumsum(mask) - 1
+        results.append(way.reshape(inverse_shape))
+    if wanted[2]:
+        results.append(np.diff(places, append=len(mask)).astype(kind))
+    return [creation.asarray(x) for x in results]
+
+
+def _some_unique(
+    rows: Any, first: Any, order: Any, along: int, wanted: Wanted, inverse_shape: Any, size: int,
+    padded: bool, fill_value: Any,
+) -> list[Any]:  # fmt: skip
+    """`size` of them."""
+    n, dtype = typeof(rows).shape[0], typeof(rows).dtype
+    if n == 0 and size and fill_value is None:
+        raise ValueError(
+            "jnp.unique: for zero-sized input with nonzero size argument, fill_value must be "
+            "specified"
+        )
+    if n:
+        places = index_functions.nonzero(first, size=size)[0]
+        values = rows[places]
+    else:
+        places = creation.zeros((size,), default_int())
+        fill = 0 if fill_value is None else fill_value
+        values = creation.full((size, *typeof(rows).shape[1:]), fill, dtype)
     if padded and fill_value is not None and n:
         real = ranges.arange(size) < reductions.sum(first)
         real = lax.expand_dims(real, tuple(range(1, typeof(values).ndim)))
-        values = index_functions.where(
-            real, values, creation.asarray(fill_value, dtype=typeof(values).dtype)
-        )
+        values = index_functions.where(real, values, creation.asarray(fill_value, dtype=dtype))
     results = [manipulation.moveaxis(values, 0, along)]
-    if return_index:
+    if wanted[0]:
         results.append(order[places] if n else places)
-    if return_inverse:
-        way = (
-            creation.zeros((n,), default_int())
-            .at[order]
-            .set(cumulative.cumsum(first, dtype=default_int()) - 1)
-            if n
-            else creation.zeros((0,), default_int())
-        )
-        results.append(manipulation.reshape(way, shape) if axis is None else way)
-    if return_counts:
+    if wanted[1]:
+        way = creation.zeros((n,), default_int())
         if n:
-            starts = (
-                index_functions.nonzero(first, size=size + 1, fill_value=n)[0]
-                if padded
-                else joining.append(places, default_int().type(n))
-            )
-            starts = starts.at[-1].set(n) if padded and size >= n else starts
-            results.append(signals.diff(starts))
-        else:
-            results.append(creation.zeros((size,), default_int()))
-    return results[0] if len(results) == 1 else tuple(results)
+            way = way.at[order].set(cumulative.cumsum(first, dtype=default_int()) - 1)
+        results.append(manipulation.reshape(way, inverse_shape))
+    if wanted[2] and not n:
+        results.append(creation.zeros((size,), default_int()))
+    elif wanted[2]:
+        starts = (
+            index_functions.nonzero(first, size=size + 1, fill_value=n)[0]
+            if padded
+            else joining.append(places, default_int().type(n))
+        )
+        starts = starts.at[-1].set(n) if padded and size >= n else starts
+        results.append(signals.diff(starts))
+    return results
 
 
 class _UniqueAllResult(NamedTuple):
