@@ -35,7 +35,14 @@ OPERANDS = frozenset(
     "x y x1 x2 a b arr condition fill_value min max a_min a_max value values".split()
 )
 # Functions that treat a Python number in such a place as a part of the program.
-NUMBERS_ARE_STATIC = frozenset("power pow float_power left_shift right_shift".split())
+NUMBERS_ARE_STATIC = frozenset("power pow float_power left_shift right_shift integer_pow".split())
+# Operands that other functions have as parts of the program, by function.
+OPERANDS_OF = {
+    "dynamic_slice": "start_indices",
+    "dynamic_update_slice": "start_indices",
+    "dynamic_slice_in_dim": "start_index",
+    "dynamic_update_slice_in_dim": "start_index",
+}
 SECOND = 2  # the call with known types that makes a small program native
 TENTH = 10  # and a large one: compiling it costs as much as many calls
 SMALL = 4  # equations
@@ -56,11 +63,12 @@ def _policy(fun: Callable[..., Any], name: str) -> Policy:
         return Policy(-1, (), True)
     positional = code.co_varnames[: code.co_argcount]
     statics = -1
+    operands = OPERANDS | {OPERANDS_OF[name]} if name in OPERANDS_OF else OPERANDS
     for k, p in enumerate(positional[:62]):
-        if p in OPERANDS:
+        if p in operands:
             statics &= ~(1 << k)
     parameters = (*positional, *code.co_varnames[code.co_argcount :][: code.co_kwonlyargcount])
-    return Policy(statics, tuple([p for p in parameters if p in OPERANDS]), True)
+    return Policy(statics, tuple([p for p in parameters if p in operands]), True)
 
 
 class EagerFunction:
@@ -206,7 +214,8 @@ _LEFT = frozenset(
     "isscalar issubdtype ix_ ndim printoptions promote_types result_type set_printoptions shape "
     "size array_repr array_str mask_indices fill_diagonal place put empty empty_like "
     "nonzero flatnonzero argwhere unique unique_all unique_counts unique_inverse unique_values "
-    "extract trim_zeros setdiff1d setxor1d union1d intersect1d roots".split()
+    "extract trim_zeros setdiff1d setxor1d union1d intersect1d roots "
+    "stage stop_gradient optimization_barrier shape_as_value scatter_apply".split()
 )
 
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
+from ..api.eager import install as _install
 from ..api.placement import device_put_p as device_put_p
 from ..api.placement import platform_dependent as platform_dependent
 from ..api.placement import with_sharding_constraint as with_sharding_constraint
@@ -958,6 +959,22 @@ from .special import random_gamma_grad as random_gamma_grad
 
 linear_solve_p = _linear_solve_p
 
+# The functions of arrays are native when they are called outside of transformations: those of these
+# modules.
+_FAMILIES = (
+    "primitives.contract primitives.convert primitives.cumulative primitives.elementwise "
+    "primitives.index primitives.layout primitives.maths primitives.reductions primitives.shape "
+    "primitives.sort lax.special"
+).split()
+_install(
+    globals(),
+    [
+        _n
+        for _n, _f in globals().items()
+        if str(getattr(_f, "__module__", None)).removeprefix("pullback.") in _FAMILIES
+    ],
+)
+
 if _TYPE_CHECKING:
     from . import linalg as linalg
     from .scaled import scaled_dot as scaled_dot
@@ -974,4 +991,8 @@ def __dir__() -> list[str]:
     return sorted({*globals(), *_late.where})
 
 
-__all__ = [_n for _n in __dir__() if not _n.startswith("_")]
+__all__ = [
+    _n
+    for _n in __dir__()
+    if not _n.startswith("_") and _n not in ("custom_gradient", "jitted", "mapping", "special")
+]
