@@ -142,3 +142,25 @@ def test_offloading_policies() -> None:
             names_which_can_be_saved=["y"], names_which_can_be_offloaded=["y"],
             offload_src="device", offload_dst="pinned_host",
         )  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "int32", "float32"])
+@pytest.mark.parametrize("init", [0, np.float32(0), np.int32(0), 0.5, 1j])
+def test_identities_of_other_dtypes(dtype: str, init: Any) -> None:
+    """JAX takes any 0 as the initial value of lax.add, and refuses other values of other dtypes."""
+
+    def results(L: Any) -> list[Any]:
+        found: list[Any] = []
+        x = np.ones(4, dtype)
+        for call in (
+            lambda: L.reduce(x, init, L.add, (0,)),
+            lambda: L.reduce_window(x, init, L.add, (2,), (1,), "VALID"),
+        ):
+            try:
+                out = call()
+                found.append((str(out.dtype), np.asarray(out).tolist()))
+            except TypeError:
+                found.append(TypeError)
+        return found
+
+    assert results(pb.lax) == results(jax.lax)

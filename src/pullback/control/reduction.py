@@ -127,7 +127,8 @@ def _is_identity(init: Any, kind: str, computation: Any, operand: Any) -> bool:
     if isinstance(init, Tracer):
         return False
     dtype = typeof(init).dtype
-    if dtype != typeof(operand).dtype and computation not in _NAMED:
+    plain = getattr(computation, "__wrapped__", computation)  # lax's are entered: api/eager
+    if dtype != typeof(operand).dtype and plain not in _NAMED:
         return False
     return bool(np.asarray(init).astype(dtype) == _identity(kind, dtype))
 
