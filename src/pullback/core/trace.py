@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import gc
+import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -39,6 +40,16 @@ class Trace:
         self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
     ) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define process_primitive")
+
+    def full_raise(self, x: Any) -> Any:
+        """A value as this trace takes it: any value, as it is."""
+        return x
+
+    def stage_value(self, val: Any) -> Any:
+        """A known value as a value of this trace; a trace that makes tracers of all values
+        overrides it.
+        """
+        return val
 
     def invalidate(self) -> None:
         """No tracer of this trace may be used from now on."""
@@ -333,6 +344,10 @@ def check_leaks(trace: Trace) -> None:
     that has ended.
     """
     if not config.check_tracer_leaks.get():
+        return
+    # Nobody but who asks, this function and the next call: no tracer can be left. The heap is not
+    # searched then, which takes long.
+    if hasattr(sys, "getrefcount") and sys.getrefcount(trace) <= 3:
         return
     gc.collect()
     leaked = [x for x in gc.get_objects() if isinstance(x, Tracer) and x._trace is trace]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
 import numpy as _np
+from numpy import iterable as iterable
 
 from ..api.eager import install as _install
 from ..api.eager import made_eager as _made_eager

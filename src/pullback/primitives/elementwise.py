@@ -137,6 +137,8 @@ def _sub_jvp(primals: Any, tangents: Any) -> Any:
 def _mul_aval(x: Any, y: Any, *, out_dtype: Any = None) -> ShapedArray:
     if out_dtype is None:
         return _mul_same(x, y)
+    for a in (x, y):
+        check_dtype("mul", a.dtype, NUM)
     return _mul_same(*(a.update(dtype=out_dtype, weak_type=False) for a in (x, y)))
 
 
@@ -152,6 +154,7 @@ mul_p: Primitive = Primitive(
     transpose=_mul_transpose,
     batch=nary_batch(lambda: mul_p),
 )
+mul_p.remember_types()
 div_p = binary(
     "div",
     NUM,
@@ -227,6 +230,7 @@ integer_pow_p: Primitive = Primitive(
     transpose=lambda ct, x, *, y: [ct if y == 1 else _not_linear("integer_pow")],
     batch=lambda args, dims, *, y: (integer_pow_p.bind(args[0], y=y), dims[0]),
 )
+integer_pow_p.remember_types()
 
 
 def whole_exponent(y: Any) -> int:
@@ -279,6 +283,7 @@ pow_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=nary_batch(lambda: pow_p),
 )
+pow_p.remember_types()
 
 # --- complex numbers ---
 real_p = linear_unary("real", (COMPLEX,), lambda ct: complex(ct, const(ct, 0)), result=real_dtype)
@@ -421,6 +426,7 @@ select_n_p: Primitive = Primitive(
     transpose=_select_n_transpose,
     batch=_select_n_batch,
 )
+select_n_p.remember_types()
 
 
 def _clamp_aval(low: Any, x: Any, high: Any) -> ShapedArray:
@@ -478,6 +484,7 @@ clamp_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=_clamp_batch,
 )
+clamp_p.remember_types()
 
 # --- what users call ---
 

@@ -126,8 +126,9 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
     real input; IRFFT is its inverse.
     """
     if isinstance(fft_type, str):
-        if fft_type not in FftType.__members__:
+        if fft_type.upper() not in FftType.__members__:
             raise ValueError(f"Unknown FFT type '{fft_type}'")
+        fft_type = fft_type.upper()
         fft_type = FftType[fft_type]
     fft_type = FftType(int(fft_type))
     x = as_array(x)

@@ -19,7 +19,7 @@ from pullback.loops.lower.convolution import (
     without_padding,
     worth_a_product,
 )
-from pullback.loops.lower.elementwise import Outs, convert, rule, scalar_convert
+from pullback.loops.lower.elementwise import Outs, convert, rule, scalar_convert, to_dtype
 from pullback.loops.lower.graph import (
     COMPLEX,
     Graph,
@@ -75,16 +75,25 @@ def contraction(
     return g.reduction(red, [dtype])[0]
 
 
+def _accumulator(operand: str, out: str) -> str:
+    """The type of the sums: that of the result, but never less than the operands have."""
+    acc, own = accumulator(out), accumulator(operand)
+    return own if (own, acc) in (("f64", "f32"), ("c128", "c64")) else acc
+
+
 @rule("dot_general")
 def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     x, y = ins
     shape, dtype = outs[0]
+    if part_dtype(x.dtype) in FLOATS and part_dtype(dtype) not in FLOATS:
+        # Floats that are to give integers are multiplied and summed as floats.
+        return to_dtype(g, _dot_general(g, ins, [(shape, x.dtype)], params), dtype)
     (xc, yc), (xb, yb) = [tuple(map(tuple, pair)) for pair in params["dimension_numbers"]]
     xf = tuple(k for k in range(len(x.shape)) if k not in xc and k not in xb)
     yf = tuple(k for k in range(len(y.shape)) if k not in yc and k not in yb)
     x, (xc, xb, xf) = _as_stored(x, (xc, xb, xf))
     y, (yc, yb, yf) = _as_stored(y, (yc, yb, yf))
-    acc = accumulator(dtype)
+    acc = _accumulator(x.dtype, dtype)
     m, n = math.prod(x.shape[k] for k in xf), math.prod(y.shape[k] for k in yf)
     depth = math.prod(x.shape[k] for k in xc)
     if tile_type(part_dtype(acc)) and _worth_blocks(math.prod(x.shape[k] for k in xb), m, n, depth):
@@ -324,7 +333,7 @@ class _Conv:
 @rule("conv_general_dilated")
 def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     (x, w), (shape, dtype) = ins, outs[0]
-    conv, acc = _Conv(x, w, shape, params), accumulator(dtype)
+    conv, acc = _Conv(x, w, shape, params), _accumulator(x.dtype, dtype)
     x.reuse, w.reuse = max(x.reuse, 64), max(w.reuse, 64)
     if worth_a_product(conv, acc):
         make = lambda x, params: _Conv(x, w, shape, params)

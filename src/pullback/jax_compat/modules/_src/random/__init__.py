@@ -1,0 +1,1 @@
+"""`jax._src.random`: the generators of random bits."""
