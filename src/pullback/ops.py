@@ -87,9 +87,7 @@ def _segment(
                 "along the leading axis of data"
             )
     updates = (
-        lax.broadcast_to(data, (*id_aval.shape, *rest))  # type: ignore[attr-defined]
-        if aval.shape != (*id_aval.shape, *rest)
-        else data
+        _broadcast(data, (*id_aval.shape, *rest)) if aval.shape != (*id_aval.shape, *rest) else data
     )
     if bucket_size is None:
         operand = lax.full((n, *rest), fill, aval.dtype)
@@ -102,6 +100,12 @@ def _segment(
         scatter, operand, [which, ids], updates, indices_are_sorted, unique_indices, mode
     )
     return _COMBINE[kind](partial, fill)
+
+
+def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
+    """With axes in front, and axes of one element repeated."""
+    given = typeof(x).shape
+    return lax.broadcast_in_dim(x, shape, tuple(range(len(shape) - len(given), len(shape))))
 
 
 def _scatter(

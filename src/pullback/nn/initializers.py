@@ -170,7 +170,8 @@ def variance_scaling(
             return random.normal(key, shape, d) * jnp.sqrt(variance)
         if distribution == "uniform":
             if dtypes.is_complex(d):
-                return _complex_uniform(key, shape, d) * jnp.sqrt(variance)
+                # The mean square of the magnitude on the unit disc is a half.
+                return _complex_uniform(key, shape, d) * jnp.sqrt(2 * variance)
             return random.uniform(key, shape, d, -1) * jnp.sqrt(3 * variance)
         if distribution == "truncated_normal":
             # The constant is the standard deviation of what is left when the tails are cut.
@@ -288,7 +289,7 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
             raise ValueError("Delta orthogonal initializer requires a 3D, 4D, or 5D shape.")
         if shape[-1] < shape[-2]:
             raise ValueError("`fan_in` must be less or equal than `fan_out`. ")
-        matrix = orthogonal(scale, column_axis, d)(key, (shape[-1], shape[-1]), d)[: shape[-2], :]
+        matrix = orthogonal(scale, column_axis, d)(key, tuple(shape[-2:]), d)
         centre = tuple((n - 1) // 2 for n in shape[:-2])
         config = [(c, n - 1 - c, 0) for c, n in zip(centre, shape[:-2], strict=True)] + [
             (0, 0, 0),

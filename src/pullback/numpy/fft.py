@@ -238,7 +238,9 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, places: Any) -> Any:
             f"The d argument of jnp.fft.{name} only takes a single value. Got d = {list(d)}."
         )
     kind = dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
-    return creation.asarray(places, kind) / creation.asarray(creation.asarray(d) * n, kind)
+    wide = kind if dtypes.is_inexact(kind) else dtypes.default_float()
+    out = creation.asarray(places, wide) / creation.asarray(creation.asarray(d) * n, wide)
+    return out.astype(kind)
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import lax
+from .. import dtypes, lax
 from ..api.eager import eager
 from ..api.jit import jit
 from ..api.vmap import vmap
@@ -136,12 +136,21 @@ class ufunc:
             check_arraylike(f"{self.__name__}.reduce", initial)
         if where is not None:
             check_arraylike(f"{self.__name__}.reduce", where)
+            if typeof(where).dtype != np.bool_:
+                raise ValueError(
+                    f"where argument must have dtype=bool; got dtype={typeof(where).dtype}"
+                )
             if self.identity is None and initial is None:
                 raise ValueError(
                     f"reduction operation {self.__name__!r} does not have an identity, so to use a "
                     "where mask one has to specify 'initial'."
                 )
         given = self._given["reduce"]
+        if given is None and isinstance(axis, tuple):
+            raise NotImplementedError(
+                f"{self.__name__}.reduce() over several axes, got axis={axis}. "
+                "Fix: one axis at a time, or None."
+            )
         call = self._jit("reduce", given or self._reduce, ("axis", "dtype", "out", "keepdims"))
         return call(
             a, axis=axis, dtype=dtype, out=None, keepdims=keepdims, initial=initial, where=where
@@ -159,7 +168,7 @@ class ufunc:
             where = (
                 None
                 if where is None
-                else lax.reshape(lax.broadcast_to(where, shape), (int(np.prod(shape)),))  # type: ignore[attr-defined]
+                else lax.reshape(_broadcast(where, shape), (int(np.prod(shape)),))
             )
             k, kept = 0, (1,) * len(shape)
         else:
@@ -206,6 +215,9 @@ class ufunc:
             raise NotImplementedError(
                 f"out argument of {self.__name__}.accumulate(). Fix: use the returned array."
             )
+        if axis is None or isinstance(axis, tuple):
+            raise ValueError(f"accumulate does not allow multiple axes, got axis={axis}")
+        canonical_axis(axis, ndim_of(a))
         given = self._given["accumulate"]
         call = self._jit("accumulate", given or self._accumulate, ("axis", "dtype"))
         return call(a, axis=axis, dtype=dtype)
@@ -265,7 +277,7 @@ class ufunc:
         order = lax.reshape(lax.iota(np.int32, int(np.prod(a.shape))), a.shape)
         where = lax.reshape(indexing.take_index(order, indices), (int(np.prod(shape)),))
         values = (
-            lax.reshape(lax.broadcast_to(b, shape), (int(np.prod(shape)),))  # type: ignore[attr-defined]
+            lax.reshape(_broadcast(b, shape), (int(np.prod(shape)),))
             if shape_of(b) != shape
             else lax.reshape(b, (int(np.prod(shape)),))
         )
@@ -292,6 +304,14 @@ class ufunc:
         if out is not None:
             raise NotImplementedError(
                 f"out argument of {self.__name__}.reduceat(). Fix: use the returned array."
+            )
+        if not ndim_of(a):
+            raise ValueError("reduceat: a must have 1 or more dimension, got a.shape=()")
+        if axis is None or isinstance(axis, tuple):
+            raise ValueError(f"reduceat requires a single integer axis, got axis={axis}")
+        if not dtypes.is_integer(typeof(indices).dtype):
+            raise ValueError(
+                f"reduceat: indices must have an integer type, got {typeof(indices).dtype.name}"
             )
         given = self._given["reduceat"]
         call = self._jit("reduceat", given or self._reduceat, ("axis", "dtype"))
@@ -354,6 +374,13 @@ def _named(fun: Any, name: str) -> Any:
 
     call.__name__ = name
     return call
+
+
+def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
+    """ValueError if the shapes do not fit."""
+    if lax.broadcast_shapes(shape_of(x), shape) != shape:
+        raise ValueError(f"an array of shape {shape_of(x)} cannot be broadcast to {shape}")
+    return lax.broadcast_in_dim(x, shape, tuple(range(len(shape) - ndim_of(x), len(shape))))
 
 
 def _unit(a: Any, n: int) -> list[Any]:

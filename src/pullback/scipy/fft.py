@@ -26,7 +26,10 @@ def _checked(name: str, x: Any, type: int, norm: str | None) -> Any:
             f"jax.scipy.fft.{name}: norm={norm!r} is not implemented; expected None, 'backward' or "
             "'ortho'"
         )
-    return jnp.asarray(promote_args_inexact(name, x)[0])
+    out = jnp.asarray(promote_args_inexact(name, x)[0])
+    # Complex numbers, which transforms are made of, have no half precision.
+    half = typeof(out).dtype.itemsize < 4
+    return out.astype(np.float32) if half else out
 
 
 def _sized(x: Any, axis: int, n: int | None) -> Any:
@@ -103,18 +106,21 @@ def idct(
     """The inverse of `dct`."""
     x = _checked("idct", x, type, norm)
     axis = canonical_axis(axis, typeof(x).ndim)
+    if n is not None and operator.index(n) <= 0:
+        raise ValueError(f"jax.scipy.fft.idct: invalid number of data points n={n}")
     return _idct(_sized(x, axis, n), axis, norm)
 
 
-def _many(
-    x: Any, one: Any, s: Sequence[int] | None, axes: Sequence[int] | None, norm: str | None
-) -> Any:
+def _many(x: Any, one: Any, s: Any, axes: Any, norm: str | None) -> Any:
     ndim = typeof(x).ndim
+    axes, s = ((v,) if isinstance(v, int | np.integer) else v for v in (axes, s))
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     places = [canonical_axis(a, ndim) for a in axes]
     if s is not None and len(s) != len(places):
         raise ValueError("Shape and axes have different lengths.")
+    if s is not None and any(operator.index(n) <= 0 for n in s):
+        raise ValueError(f"jax.scipy.fft: invalid number of data points in s={s}")
     for k, axis in enumerate(places):
         x = one(_sized(x, axis, None if s is None else operator.index(s[k])), axis, norm)
     return x

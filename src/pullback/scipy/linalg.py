@@ -66,8 +66,9 @@ def cho_factor(
 
 
 def _as_columns(b: Any, like: Any) -> tuple[Any, bool]:
-    """A vector as a matrix of one column, and whether it was one."""
-    vector = typeof(b).ndim == typeof(like).ndim - 1
+    """A vector, or a stack of them, as matrices of one column, and whether it was one."""
+    shape, m = typeof(b).shape, typeof(like).shape[-1]
+    vector = len(shape) == 1 or (len(shape) == typeof(like).ndim - 1 and shape[-1] == m)
     return (b[..., None] if vector else b), vector
 
 
@@ -76,7 +77,9 @@ def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
     c, b = _arrays("cho_solve", c, b)
     _square("cho_solve", c)
     b, vector = _as_columns(b, c)
-    c = jnp.broadcast_to(c, (*typeof(b).shape[:-2], *typeof(c).shape[-2:]))
+    batch = jnp.broadcast_shapes(typeof(c).shape[:-2], typeof(b).shape[:-2])
+    c = jnp.broadcast_to(c, (*batch, *typeof(c).shape[-2:]))
+    b = jnp.broadcast_to(b, (*batch, *typeof(b).shape[-2:]))
     y = lax_linalg.triangular_solve(
         c, b, left_side=True, lower=lower, transpose_a=not lower, conjugate_a=not lower
     )
@@ -714,6 +717,11 @@ def qr_multiply(
     matrix = (c[None, :] if mode == "right" else c[:, None]) if vector else c
     m, n = typeof(a).shape
     rows = typeof(matrix).shape[0 if mode == "left" else 1]
+    if rows not in ((m,) if mode == "right" else (m, min(m, n))):
+        raise ValueError(
+            f"qr_multiply: c of shape {typeof(c).shape} does not fit Q of a, whose shape is "
+            f"{typeof(a).shape}, for mode={mode!r}"
+        )
     out = qr(
         a, mode="economic" if mode == "right" or rows == min(m, n) else "full", pivoting=pivoting
     )
@@ -763,6 +771,7 @@ def _vectorised(fun: Callable[..., Any], *args: Any) -> Any:
 
 def toeplitz(c: Any, r: Any = None) -> Any:
     """The matrix with constant diagonals: first column `c`, first row `r` (by default conj(c))."""
+    check_arraylike("toeplitz", c, c if r is None else r)
     c = jnp.atleast_1d(jnp.asarray(c))
     r = jnp.conj(c) if r is None else jnp.atleast_1d(jnp.asarray(r))
     n, m = typeof(c).shape[-1], typeof(r).shape[-1]
@@ -777,8 +786,12 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
 def hankel(c: Any, r: Any = None) -> Any:
     """The matrix with constant anti-diagonals: first column `c`, last row `r` (by default 0)."""
-    c = jnp.atleast_1d(jnp.asarray(c))
-    r = jnp.zeros_like(c) if r is None else jnp.atleast_1d(jnp.asarray(r))
+    check_arraylike("hankel", c, c if r is None else r)
+    for name, v in (("c", c), ("r", c if r is None else r)):
+        if not jnp.ndim(v):
+            raise ValueError(f"hankel: {name} must be at least 1-dimensional, got a scalar.")
+    c = jnp.asarray(c)
+    r = jnp.zeros_like(c) if r is None else jnp.asarray(r)
     n, m = typeof(c).shape[-1], typeof(r).shape[-1]
     kind = jnp.result_type(c, r)
     index = np.arange(n)[:, None] + np.arange(m)[None, :]
@@ -789,6 +802,7 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 def circulant(c: Any) -> Any:
     """The matrix whose columns are the rotations of `c`."""
+    check_arraylike("circulant", c)
     c = jnp.atleast_1d(jnp.asarray(c))
     n = typeof(c).shape[-1]
     index = (np.arange(n)[:, None] - np.arange(n)[None, :]) % max(n, 1)
@@ -808,6 +822,7 @@ def companion(a: Any) -> Any:
 
 def fiedler(a: Any) -> Any:
     """The matrix of |a_i - a_j|."""
+    check_arraylike("fiedler", a)
     a = jnp.atleast_1d(jnp.asarray(a))
     return jnp.abs(a[..., :, None] - a[..., None, :])
 
@@ -842,13 +857,18 @@ def leslie(f: Any, s: Any) -> Any:
     """The Leslie matrix: fecundities `f` in the first row, survival rates `s` below the
     diagonal.
     """
-    f, s = _arrays("leslie", f, s)
+    f, s = (jnp.atleast_1d(v) for v in _arrays("leslie", f, s))
     n = typeof(f).shape[-1]
+    if n < 2:
+        raise ValueError(
+            f"The length of f along the last axis must be at least 2; got shape {typeof(f).shape}."
+        )
     if typeof(s).shape[-1] != n - 1:
-        raise ValueError("The length of s must be one less than the length of f.")
-    return (
-        _vectorised(lambda f, s: jnp.diag(s, -1).at[0].set(f), f, s) if n > 1 else f[..., None, :]
-    )
+        raise ValueError(
+            "Incorrect lengths for f and s. The length of s along the last axis must be one less "
+            f"than the length of f; got f shape {typeof(f).shape} and s shape {typeof(s).shape}."
+        )
+    return _vectorised(lambda f, s: jnp.diag(s, -1).at[0].set(f), f, s)
 
 
 @functools.partial(jit, static_argnames=("n", "mode"))
@@ -885,10 +905,12 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     """
     if scale not in (None, "sqrtn", "n"):
         raise ValueError(f"scale must be None, 'sqrtn', or 'n'; {scale!r} is not valid.")
+    kind = dtypes.canonicalize_dtype(np.complex128 if dtype is None else dtype)
+    if not dtypes.is_complex(kind):
+        raise ValueError(f"dtype must be a complex floating-point type; got {kind.name}.")
     power = np.outer(np.arange(n), np.arange(n)) % max(n, 1)
     m = np.exp(-2j * np.pi * power / max(n, 1))
     m = m / (math.sqrt(n) if scale == "sqrtn" else n if scale == "n" else 1)
-    kind = dtypes.canonicalize_dtype(np.complex128 if dtype is None else dtype)
     return jnp.asarray(m, dtype=kind)
 
 
@@ -936,6 +958,7 @@ def invhilbert(n: int) -> Any:
             * math.comb(s, i) ** 2
         )
 
+    n = max(n, 0)
     return jnp.asarray(
         np.array([[float(entry(i, j)) for j in range(n)] for i in range(n)]).reshape(n, n),
         dtype=dtypes.default_float(),
@@ -943,7 +966,7 @@ def invhilbert(n: int) -> Any:
 
 
 def _pascal(n: int, kind: str | None, sign: int) -> Any:
-    kind = "symmetric" if kind is None else kind
+    kind, n = "symmetric" if kind is None else kind, max(n, 0)
     if kind not in ("symmetric", "lower", "upper"):
         raise ValueError(f"Expected kind to be on of: 'symmetric', 'lower', 'upper'.\nGot {kind=}")
     lower = np.array(

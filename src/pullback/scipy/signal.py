@@ -459,6 +459,8 @@ def csd(
     """(frequencies, the cross power spectral density), by Welch's method: the average over
     overlapping segments, "mean" or "median".
     """
+    if y is not None and np.ndim(x) != np.ndim(y):
+        raise ValueError(f"csd: x and y must have the same rank, got {np.ndim(x)} and {np.ndim(y)}")
     f, _, p = _spectrum(
         x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, "psd"
     )

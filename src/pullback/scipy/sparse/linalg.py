@@ -312,4 +312,6 @@ def gmres(
         residual = jnp.linalg.norm(flat_precondition(flat - flat_matvec(start)))
         return unravel(while_loop(running, step, (start, 0, residual))[0])
 
-    return lax.custom_linear_solve(product, b, solve=run, transpose_solve=run), None
+    x = lax.custom_linear_solve(product, b, solve=run, transpose_solve=run)
+    failed = jnp.isnan(_norm(x))
+    return x, jnp.where(failed, -1, 0)

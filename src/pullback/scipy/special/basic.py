@@ -11,7 +11,7 @@ from ... import numpy as jnp
 from ...control.custom import custom_jvp
 from ...core.avals import typeof
 from ...nn import functions as nn
-from ...numpy.util import check_arraylike, promote_dtypes_inexact
+from ...numpy.util import check_arraylike, promote_dtypes_inexact, to_type
 
 
 def inexact(name: str, *args: Any) -> list[Any]:
@@ -20,11 +20,22 @@ def inexact(name: str, *args: Any) -> list[Any]:
     return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
 
 
-def real(name: str, *args: Any) -> list[Any]:
-    """The arguments as float arrays of one dtype. ValueError for complex ones."""
+def strong(name: str, *args: Any) -> list[Any]:
+    """As `inexact`; arrays of integers make the result's type strong, as constants in a formula
+    do."""
     arrays = inexact(name, *args)
-    if dtypes.is_complex(typeof(arrays[0]).dtype):
-        raise ValueError(f"{name} does not support complex-valued inputs")
+    own = (typeof(x) for x in args if hasattr(x, "aval") or hasattr(x, "dtype"))
+    if any(not a.weak_type and not dtypes.is_inexact(a.dtype) for a in own):
+        return [to_type(x, typeof(x).dtype, False) for x in arrays]
+    return arrays
+
+
+def real(name: str, *args: Any, error: type[Exception] = ValueError) -> list[Any]:
+    """The arguments as float arrays of one dtype. An error (of JAX's class) for complex ones."""
+    arrays = inexact(name, *args)
+    dtype = typeof(arrays[0]).dtype
+    if dtypes.is_complex(dtype):
+        raise error(f"{name} does not support complex-valued inputs, got dtype {dtype.name}")
     return arrays
 
 
@@ -115,7 +126,7 @@ def entr(x: Any) -> Any:
 
 def rel_entr(p: Any, q: Any) -> Any:
     """p * log(p / q); 0 where p is 0 and q is not negative, inf where it is not defined."""
-    p, q = inexact("rel_entr", p, q)
+    p, q = real("rel_entr", p, q)
     both = (p > 0) & (q > 0)
     safe_p, safe_q = jnp.where(both, p, 1), jnp.where(both, q, 1)
     return jnp.where(
@@ -125,19 +136,19 @@ def rel_entr(p: Any, q: Any) -> Any:
 
 def kl_div(p: Any, q: Any) -> Any:
     """rel_entr(p, q) - p + q."""
-    p, q = inexact("kl_div", p, q)
+    p, q = real("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
 def boxcox(x: Any, lmbda: Any) -> Any:
     """(x^lmbda - 1) / lmbda, log(x) at lmbda = 0."""
-    x, lmbda = real("boxcox", x, lmbda)
+    x, lmbda = inexact("boxcox", x, lmbda)
     return boxcox1p_of(jnp.log(x), lmbda)
 
 
 def boxcox1p(x: Any, lmbda: Any) -> Any:
     """((1 + x)^lmbda - 1) / lmbda, log(1 + x) at lmbda = 0."""
-    x, lmbda = real("boxcox1p", x, lmbda)
+    x, lmbda = inexact("boxcox1p", x, lmbda)
     return boxcox1p_of(jnp.log1p(x), lmbda)
 
 
@@ -151,19 +162,19 @@ def boxcox1p_of(log: Any, lmbda: Any) -> Any:
 # --- the error function ---
 def erf(x: Any) -> Any:
     """The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x."""
-    (x,) = real("erf", x)
+    (x,) = real("erf", x, error=TypeError)
     return lax.erf(x)
 
 
 def erfc(x: Any) -> Any:
     """1 - erf(x), without cancellation."""
-    (x,) = real("erfc", x)
+    (x,) = real("erfc", x, error=TypeError)
     return lax.erfc(x)
 
 
 def erfinv(x: Any) -> Any:
     """The inverse of erf."""
-    (x,) = real("erfinv", x)
+    (x,) = real("erfinv", x, error=TypeError)
     return lax.erf_inv(x)
 
 

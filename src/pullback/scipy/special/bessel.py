@@ -16,7 +16,7 @@ from .basic import real
 
 def i0e(x: Any) -> Any:
     """exp(-|x|) i0(x)."""
-    (x,) = real("i0e", x)
+    (x,) = real("i0e", x, error=TypeError)
     return lax.bessel_i0e(x)
 
 
@@ -26,19 +26,19 @@ def i0(x: Any) -> Any:
     >>> i0(0.)
     Array(1., dtype=float32, weak_type=True)
     """
-    (x,) = real("i0", x)
+    (x,) = real("i0", x, error=TypeError)
     return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i0e(x))
 
 
 def i1e(x: Any) -> Any:
     """exp(-|x|) i1(x)."""
-    (x,) = real("i1e", x)
+    (x,) = real("i1e", x, error=TypeError)
     return lax.bessel_i1e(x)
 
 
 def i1(x: Any) -> Any:
     """The modified Bessel function of order 1."""
-    (x,) = real("i1", x)
+    (x,) = real("i1", x, error=TypeError)
     return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i1e(x))
 
 
@@ -50,7 +50,7 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     Raises ValueError for complex z or a negative order.
     """
     z = jnp.asarray(z)
-    (z,) = real("bessel_jn", z)
+    (z,) = real("bessel_jn", z, error=TypeError)
     v = operator.index(v)
     n_iter = operator.index(n_iter)
     if v < 0:

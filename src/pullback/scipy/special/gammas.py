@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from fractions import Fraction
 from typing import Any
 
@@ -22,14 +23,37 @@ def gammaln(x: Any) -> Any:
     >>> gammaln(1.)
     Array(0., dtype=float32, weak_type=True)
     """
-    (x,) = real("gammaln", x)
+    (x,) = real("gammaln", x, error=TypeError)
     return lax.lgamma(x)
 
 
 def loggamma(x: Any) -> Any:
-    """log Gamma(x), NaN where that is not real: below 0 (and at 0)."""
-    (x,) = real("loggamma", x)
+    """log Gamma(x), NaN where that is not real: below 0 (and at 0). Of complex x the principal
+    branch, which is continuous but for a cut along the negative axis.
+    """
+    (x,) = inexact("loggamma", x)
+    if dtypes.is_complex(typeof(x).dtype):
+        return _complex_loggamma(x)
     return jnp.where(x > 0, lax.lgamma(x), jnp.nan)
+
+
+@jit
+def _complex_loggamma(z: Any) -> Any:
+    """In the upper half plane, and by symmetry in the lower one."""
+    below = jnp.signbit(z.imag)
+    z = jnp.where(below, jnp.conj(z), z)
+    left = z.real < 0.5
+    right = jnp.where(left, 1 - z, z)
+    # Stirling's series needs a large argument: Gamma(z) = Gamma(z + n) / (z (z + 1) ...).
+    shift = 10
+    steps = sum(jnp.log(right + k) for k in range(shift))
+    w = right + shift
+    series = horner(_STIRLING, 1 / (w * w)) / w
+    value = (w - 0.5) * jnp.log(w) - w + 0.5 * math.log(2 * math.pi) + series - steps
+    # Gamma(z) Gamma(1 - z) = pi / sin(pi z), with the sine's logarithm continuous above the axis.
+    sine = -1j * np.pi * z + (0.5j * np.pi - math.log(2)) + jnp.log(1 - jnp.exp(2j * np.pi * z))
+    value = jnp.where(left, math.log(math.pi) - sine - value, value)
+    return jnp.where(below, jnp.conj(value), value)
 
 
 @jit
@@ -46,14 +70,16 @@ def gammasgn(x: Any) -> Any:
 
 
 def gamma(x: Any) -> Any:
-    """The gamma function."""
-    (x,) = real("gamma", x)
+    """The gamma function, of complex arguments too."""
+    (x,) = inexact("gamma", x)
+    if dtypes.is_complex(typeof(x).dtype):
+        return lax.exp(_complex_loggamma(x))
     return gammasgn(x) * lax.exp(lax.lgamma(x))
 
 
 def digamma(x: Any) -> Any:
     """The derivative of gammaln."""
-    (x,) = real("digamma", x)
+    (x,) = real("digamma", x, error=TypeError)
     return lax.digamma(x)
 
 
@@ -77,22 +103,22 @@ def polygamma(n: Any, x: Any) -> Any:
 def zeta(x: Any, q: Any = None) -> Any:
     """The Hurwitz zeta function, the sum of 1 / (k + q)^x; Riemann's for q None."""
     if q is None:
-        (x,) = real("zeta", x)
+        (x,) = real("zeta", x, error=TypeError)
         q = lax.full_like(x, 1)
     else:
-        x, q = real("zeta", x, q)
+        x, q = real("zeta", x, q, error=TypeError)
     return lax.zeta(*jnp.broadcast_arrays(x, q))
 
 
 def gammainc(a: Any, x: Any) -> Any:
     """The regularised lower incomplete gamma function."""
-    a, x = jnp.broadcast_arrays(*real("gammainc", a, x))
+    a, x = jnp.broadcast_arrays(*real("gammainc", a, x, error=TypeError))
     return lax.igamma(a, x)
 
 
 def gammaincc(a: Any, x: Any) -> Any:
     """The regularised upper incomplete gamma function."""
-    a, x = jnp.broadcast_arrays(*real("gammaincc", a, x))
+    a, x = jnp.broadcast_arrays(*real("gammaincc", a, x, error=TypeError))
     return lax.igammac(a, x)
 
 
@@ -102,7 +128,7 @@ def multigammaln(a: Any, d: Any) -> Any:
     Raises TypeError unless d is a known integer.
     """
     d = int(d) if not hasattr(d, "aval") else int(np.asarray(d))
-    (a,) = real("multigammaln", a)
+    (a,) = real("multigammaln", a, error=TypeError)
     constant = 0.25 * d * (d - 1) * math.log(math.pi)
     steps = jnp.arange(d, dtype=typeof(a).dtype) / 2
     return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + jnp.asarray(
@@ -117,7 +143,7 @@ _STIRLING = [-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12]
 
 def betaln(a: Any, b: Any) -> Any:
     """log |B(a, b)|, without the cancellation of large arguments."""
-    a, b = real("betaln", a, b)
+    a, b = real("betaln", a, b, error=TypeError)
     a, b = jnp.minimum(a, b), jnp.maximum(a, b)
     plain = lax.lgamma(a) + (lax.lgamma(b) - lax.lgamma(a + b))
     # For large b: lgamma(b) - lgamma(a + b) by the difference of Stirling's series.
@@ -153,7 +179,7 @@ def factorial(n: Any, exact: bool = False) -> Any:
     """
     if exact:
         raise NotImplementedError("factorial with exact=True. Fix: math.factorial, or exact=False.")
-    (n,) = real("factorial", n)
+    (n,) = real("factorial", n, error=TypeError)
     return jnp.where(n < 0, 0, lax.exp(lax.lgamma(n + 1)))
 
 
@@ -163,7 +189,7 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     >>> comb(5, 2)
     Array(10., dtype=float32)
     """
-    N, k = real("comb", N, k)
+    N, k = real("comb", N, k, error=TypeError)
     if repetition:
         return comb(N + k - 1, k)
     valid = (k >= 0) & (N >= 0) & (k <= N)
@@ -198,7 +224,7 @@ def bernoulli(n: int) -> Any:
 
     Raises ValueError if n is negative.
     """
-    n = int(n)
+    n = operator.index(n)
     if n < 0:
         raise ValueError("n must be a non-negative integer.")
     numbers = [Fraction(1)]

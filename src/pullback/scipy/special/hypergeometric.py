@@ -29,7 +29,8 @@ def _series(ratio: Any, x: Any) -> Any:
 
     def body(loop: Any) -> Any:
         k, active, term, total = loop
-        new = term * ratio(k.astype(typeof(x).dtype)) * x
+        # A term of 0 ends a polynomial, also where a later ratio is infinite.
+        new = jnp.where(term == 0, 0, term * ratio(k.astype(typeof(x).dtype)) * x)
         # Two zero terms in a row would be needed to miss a growing series; small steps at the start
         # are not the end.
         more = (jnp.abs(new) > eps * jnp.abs(total) * 0.1) & jnp.isfinite(new)
@@ -136,13 +137,13 @@ def _reciprocal_gamma(x: Any) -> Any:
 @custom_jvp
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     """Gauss's hypergeometric function 2F1(a, b; c; x), x up to 1 (inf beyond)."""
-    a, b, c, x = jnp.broadcast_arrays(*real("hyp2f1", a, b, c, x))
+    a, b, c, x = jnp.broadcast_arrays(*real("hyp2f1", a, b, c, x, error=TypeError))
     return _hyp2f1_value(a, b, c, x)
 
 
 @hyp2f1.defjvp
 def _hyp2f1_jvp(primals: Any, tangents: Any) -> Any:
-    a, b, c, x = jnp.broadcast_arrays(*real("hyp2f1", *primals))
+    a, b, c, x = jnp.broadcast_arrays(*real("hyp2f1", *primals, error=TypeError))
     ta, tb, tc, tx = tangents
     out = hyp2f1(a, b, c, x)
     change = _by_difference(lambda v: hyp2f1(v, b, c, x), a) * ta

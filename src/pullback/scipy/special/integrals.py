@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import lax
+from ... import dtypes, lax
 from ... import numpy as jnp
 from ...api.jit import jit
 from ...control.custom import custom_jvp
@@ -162,7 +162,7 @@ def _expn_series(n: Any, x: Any) -> Any:
 
 @jit
 def _expn_value(n: Any, x: Any) -> Any:
-    wrong = (n < 0) | (x < 0) | jnp.isnan(x)
+    wrong = (n < 0) | (x < 0) | jnp.isnan(x) | (n != jnp.floor(n))
     edge = wrong | (x == 0) | jnp.isinf(x) | (n == 0)
     x1, n1 = jnp.where(edge, 1, x), jnp.where(edge, 1, n)
     series = _expn_series(jnp.where(x1 <= 1, n1, 1), jnp.where(x1 <= 1, x1, 0.5))
@@ -251,7 +251,9 @@ def _erfcx(x: Any) -> Any:
     wide = typeof(x).dtype if typeof(x).dtype.itemsize >= 4 else np.dtype(np.float32)
     y = x.astype(wide)
     size = jnp.abs(y)
-    w = _faddeeva_upper(_complex_of(size, lax.full_like(size, 0), size)).real
+    finite = jnp.where(jnp.isinf(size), 0, size)
+    w = _faddeeva_upper(_complex_of(finite, lax.full_like(finite, 0), finite)).real
+    w = jnp.where(jnp.isinf(size), 0, w)
     return jnp.where(y < 0, 2 * jnp.exp(y * y) - w, w).astype(typeof(x).dtype)
 
 
@@ -259,9 +261,9 @@ _erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / np.sqrt(np.pi)))
 
 
 def erfcx(x: Any) -> Any:
-    """exp(x^2) erfc(x), without overflow for large x."""
-    (x,) = real("erfcx", x)
-    return _erfcx(x)
+    """exp(x^2) erfc(x), without overflow for large x; complex x too."""
+    (x,) = inexact("erfcx", x)
+    return wofz(1j * x) if dtypes.is_complex(typeof(x).dtype) else _erfcx(x)
 
 
 @custom_jvp
@@ -290,9 +292,18 @@ def dawsn(x: Any) -> Any:
 
 
 # --- Fresnel, sine and cosine integrals ---
+def _in_single(f: Any, x: Any) -> tuple[Any, Any]:
+    """A pair of functions of a half float, computed in float32: complex numbers have no half."""
+    dtype = typeof(x).dtype
+    first, second = f(x.astype(np.float32) if dtype.itemsize < 4 else x)
+    return first.astype(dtype), second.astype(dtype)
+
+
 @jit
 def _fresnel_value(x: Any) -> tuple[Any, Any]:
+    # Beyond this the oscillation is below the precision.
     size = jnp.abs(x)
+    size = jnp.where(size > 4 / jnp.finfo(typeof(x).dtype).eps, np.inf, size)
     near_x = jnp.where(size < 1, size, 0)
     t = (np.pi / 2 * near_x * near_x) ** 2
     s_terms, c_terms, factorial = [], [], 1.0
@@ -326,8 +337,8 @@ def _fresnel_value(x: Any) -> tuple[Any, Any]:
 @custom_jvp
 def fresnel(x: Any) -> tuple[Any, Any]:
     """The Fresnel integrals (S, C): of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x."""
-    (x,) = real("fresnel", x)
-    return _fresnel_value(x)  # type: ignore[no-any-return]
+    (x,) = real("fresnel", x, error=NotImplementedError)
+    return _in_single(_fresnel_value, x)
 
 
 @fresnel.defjvp
@@ -382,7 +393,7 @@ def _sici_value(x: Any) -> tuple[Any, Any]:
 def sici(x: Any) -> tuple[Any, Any]:
     """The sine and cosine integrals (Si, Ci); below 0, the real part of Ci."""
     (x,) = real("sici", x)
-    return _sici_value(x)  # type: ignore[no-any-return]
+    return _in_single(_sici_value, x)
 
 
 @sici.defjvp

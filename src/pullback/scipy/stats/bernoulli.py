@@ -7,15 +7,14 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import strong, xlog1py, xlogy
 
 
 def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of k."""
-    k, p, loc = inexact("bernoulli.logpmf", k, p, loc)
+    k, p, loc = strong("bernoulli.logpmf", k, p, loc)
     x = k - loc
-    terms = jnp.where(x == 0, jnp.log1p(-p), jnp.where(x == 1, jnp.log(p), -np.inf))
-    return jnp.where((p >= 0) & (p <= 1), terms, np.nan)
+    return jnp.where((x < 0) | (x > 1), -np.inf, xlogy(x, p) + xlog1py(1 - x, -p))
 
 
 def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
@@ -25,15 +24,15 @@ def pmf(k: Any, p: Any, loc: Any = 0) -> Any:
 
 def cdf(k: Any, p: Any) -> Any:
     """The probability of a value up to k."""
-    k, p = inexact("bernoulli.cdf", k, p)
-    inside = jnp.where(k < 0, 0, jnp.where(k < 1, 1 - p, 1)).astype(p.dtype)
+    k, p = strong("bernoulli.cdf", k, p)
+    inside = jnp.where(k < 0, 0, jnp.where(k < 1, 1 - p, 1))
     return jnp.where(jnp.isnan(k) | jnp.isnan(p) | (p < 0) | (p > 1), np.nan, inside)
 
 
 def ppf(q: Any, p: Any) -> Any:
     """The value below which the probability is q."""
-    q, p = inexact("bernoulli.ppf", q, p)
-    value = jnp.where(q <= 1 - p, 0, 1).astype(q.dtype)
+    q, p = strong("bernoulli.ppf", q, p)
+    value = jnp.where(q <= 1 - p, 0 * q, 1)
     return jnp.where(
         jnp.isnan(q) | jnp.isnan(p) | (p < 0) | (p > 1) | (q < 0) | (q > 1), np.nan, value
     )

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact, xlog1py, xlogy
+from ..special.basic import strong, xlog1py, xlogy
 from ..special.gammas import betainc, betaln
 
 
 def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, a, b, loc, scale = inexact("beta.logpdf", x, a, b, loc, scale)
+    x, a, b, loc, scale = strong("beta.logpdf", x, a, b, loc, scale)
     y = (x - loc) / scale
     inside = (y >= 0) & (y <= 1)
     log = (
@@ -33,7 +33,7 @@ def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value up to x."""
-    x, a, b, loc, scale = inexact("beta.cdf", x, a, b, loc, scale)
+    x, a, b, loc, scale = strong("beta.cdf", x, a, b, loc, scale)
     return betainc(a, b, jnp.clip((x - loc) / scale, 0, 1))
 
 
@@ -44,7 +44,7 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value above x."""
-    x, a, b, loc, scale = inexact("beta.sf", x, a, b, loc, scale)
+    x, a, b, loc, scale = strong("beta.sf", x, a, b, loc, scale)
     return betainc(b, a, 1 - jnp.clip((x - loc) / scale, 0, 1))
 
 

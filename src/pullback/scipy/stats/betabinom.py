@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import strong
 from ..special.gammas import betaln
 
 
 def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of k."""
-    k, n, a, b, loc = inexact("betabinom.logpmf", k, n, a, b, loc)
+    k, n, a, b, loc = strong("betabinom.logpmf", k, n, a, b, loc)
     y = jnp.floor(k - loc)
     inside = (y >= 0) & (y <= n)
     y = jnp.where(inside, y, 0)

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, loc, scale = inexact("cauchy.logpdf", x, loc, scale)
+    x, loc, scale = strong("cauchy.logpdf", x, loc, scale)
     z = (x - loc) / scale
     return -jnp.log(math.pi * scale) - jnp.log1p(z * z)
 
@@ -23,7 +23,7 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value up to x."""
-    x, loc, scale = inexact("cauchy.cdf", x, loc, scale)
+    x, loc, scale = strong("cauchy.cdf", x, loc, scale)
     return 0.5 + jnp.arctan((x - loc) / scale) / math.pi
 
 
@@ -34,7 +34,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value above x."""
-    x, loc, scale = inexact("cauchy.sf", x, loc, scale)
+    x, loc, scale = strong("cauchy.sf", x, loc, scale)
     return 0.5 - jnp.arctan((x - loc) / scale) / math.pi
 
 
@@ -45,13 +45,13 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value below which the probability is q."""
-    q, loc, scale = inexact("cauchy.ppf", q, loc, scale)
+    q, loc, scale = strong("cauchy.ppf", q, loc, scale)
     return jnp.tan(math.pi * (q - 0.5)) * scale + loc
 
 
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value above which the probability is q."""
-    q, loc, scale = inexact("cauchy.isf", q, loc, scale)
+    q, loc, scale = strong("cauchy.isf", q, loc, scale)
     return jnp.tan(math.pi * (0.5 - q)) * scale + loc
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact, xlogy
+from ..special.basic import strong, xlogy
 from ..special.gammas import gammainc, gammaincc, gammaln
 
 
 def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, df, loc, scale = inexact("chi2.logpdf", x, df, loc, scale)
+    x, df, loc, scale = strong("chi2.logpdf", x, df, loc, scale)
     y = (x - loc) / scale
     inside = y >= 0
     half = df / 2
@@ -35,7 +35,7 @@ def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value up to x."""
-    x, df, loc, scale = inexact("chi2.cdf", x, df, loc, scale)
+    x, df, loc, scale = strong("chi2.cdf", x, df, loc, scale)
     return gammainc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
 
 
@@ -46,7 +46,7 @@ def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value above x."""
-    x, df, loc, scale = inexact("chi2.sf", x, df, loc, scale)
+    x, df, loc, scale = strong("chi2.sf", x, df, loc, scale)
     return gammaincc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
 
 

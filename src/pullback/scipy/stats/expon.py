@@ -14,7 +14,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
     x, loc, scale = inexact("expon.logpdf", x, loc, scale)
     z = (x - loc) / scale
-    return jnp.where(z >= 0, -z - jnp.log(scale), -np.inf)
+    return jnp.where(z < 0, -np.inf, -z - jnp.log(scale))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -32,7 +32,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the probability of a value up to x."""
     x, loc, scale = inexact("expon.logcdf", x, loc, scale)
     z = (x - loc) / scale
-    return jnp.where(z > 0, jnp.log(-jnp.expm1(-jnp.where(z > 0, z, 1))), -np.inf)
+    return jnp.where(z <= 0, -np.inf, jnp.log(-jnp.expm1(-jnp.where(z <= 0, 1, z))))
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact, xlogy
+from ..special.basic import inexact, strong, xlogy
 from ..special.gammas import gammainc, gammaincc, gammaln
 
 
 def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, a, loc, scale = inexact("gamma.logpdf", x, a, loc, scale)
+    x, a, loc, scale = strong("gamma.logpdf", x, a, loc, scale)
     y = (x - loc) / scale
     inside = y >= 0
     log = xlogy(a - 1, jnp.where(inside, y, 1)) - y - gammaln(a) - jnp.log(scale)
@@ -27,7 +27,7 @@ def pdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def cdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value up to x."""
-    x, a, loc, scale = inexact("gamma.cdf", x, a, loc, scale)
+    x, a, loc, scale = strong("gamma.cdf", x, a, loc, scale)
     return gammainc(a, jnp.maximum((x - loc) / scale, 0))
 
 

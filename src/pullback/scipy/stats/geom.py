@@ -7,12 +7,12 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact, xlog1py
+from ..special.basic import strong, xlog1py
 
 
 def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of k."""
-    k, p, loc = inexact("geom.logpmf", k, p, loc)
+    k, p, loc = strong("geom.logpmf", k, p, loc)
     y = k - loc
     log = xlog1py(y - 1, -p) + jnp.log(p)
     return jnp.where(y <= 0, -np.inf, log)

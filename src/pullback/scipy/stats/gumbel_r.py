@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import inexact, strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -36,7 +36,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value above x."""
-    x, loc, scale = inexact("gumbel_r.sf", x, loc, scale)
+    x, loc, scale = strong("gumbel_r.sf", x, loc, scale)
     return jnp.where(scale > 0, -jnp.expm1(-jnp.exp(-(x - loc) / scale)), np.nan)
 
 

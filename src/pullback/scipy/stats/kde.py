@@ -24,14 +24,16 @@ class gaussian_kde:
     """
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None) -> None:
-        (points,) = inexact("gaussian_kde", jnp.asarray(dataset))
+        if weights is None:
+            (points,) = inexact("gaussian_kde", jnp.asarray(dataset))
+        else:
+            points, weights = inexact("gaussian_kde", jnp.asarray(dataset), jnp.asarray(weights))
         self.dataset = jnp.atleast_2d(points)
         dtype = typeof(self.dataset).dtype
         if self.dataset.size <= 1:
             raise ValueError("`dataset` input should have multiple elements.")
         d, n = typeof(self.dataset).shape
         if weights is not None:
-            (weights,) = inexact("gaussian_kde", jnp.asarray(weights))
             if typeof(weights).ndim != 1:
                 raise ValueError("`weights` input should be one-dimensional.")
             if typeof(weights).shape[0] != n:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, loc, scale = inexact("laplace.logpdf", x, loc, scale)
+    x, loc, scale = strong("laplace.logpdf", x, loc, scale)
     return -jnp.abs((x - loc) / scale) - jnp.log(2 * scale)
 
 
@@ -21,7 +21,7 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value up to x."""
-    x, loc, scale = inexact("laplace.cdf", x, loc, scale)
+    x, loc, scale = strong("laplace.cdf", x, loc, scale)
     z = (x - loc) / scale
     half = 0.5 * jnp.exp(-jnp.abs(z))
     return jnp.where(z <= 0, half, 1 - half)

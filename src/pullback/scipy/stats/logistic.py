@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from ... import numpy as jnp
-from ..special.basic import expit, inexact, logit
+from ..special.basic import expit, inexact, logit, strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, loc, scale = inexact("logistic.logpdf", x, loc, scale)
+    x, loc, scale = strong("logistic.logpdf", x, loc, scale)
     half = (x - loc) / (2 * scale)
     return -2 * jnp.logaddexp(half, -half) - jnp.log(scale)
 
@@ -34,13 +34,13 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def ppf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value below which the probability is x."""
-    x, loc, scale = inexact("logistic.ppf", x, loc, scale)
+    x, loc, scale = strong("logistic.ppf", x, loc, scale)
     return logit(x) * scale + loc
 
 
 def isf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value above which the probability is x."""
-    x, loc, scale = inexact("logistic.isf", x, loc, scale)
+    x, loc, scale = strong("logistic.isf", x, loc, scale)
     return -logit(x) * scale + loc
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ... import dtypes
 from ... import numpy as jnp
 from ...core.avals import typeof
 from ..special.basic import inexact, xlogy
@@ -18,6 +19,11 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
     """
     (p,) = inexact("multinomial.logpmf", p)
     x, n = jnp.asarray(x), jnp.asarray(n)
+    if not (dtypes.is_integer(typeof(x).dtype) and dtypes.is_integer(typeof(n).dtype)):
+        raise ValueError(
+            "x and n must be of integer type; got "
+            f"x.dtype={typeof(x).dtype.name}, n.dtype={typeof(n).dtype.name}"
+        )
     counts = x.astype(typeof(p).dtype)
     log = gammaln(n.astype(typeof(p).dtype) + 1) + jnp.sum(
         xlogy(counts, p) - gammaln(counts + 1), axis=-1

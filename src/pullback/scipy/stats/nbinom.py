@@ -7,13 +7,13 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact, xlog1py, xlogy
+from ..special.basic import strong, xlog1py, xlogy
 from ..special.gammas import gammaln
 
 
 def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of k."""
-    k, n, p, loc = inexact("nbinom.logpmf", k, n, p, loc)
+    k, n, p, loc = strong("nbinom.logpmf", k, n, p, loc)
     y = k - loc
     inside = y >= 0
     y = jnp.where(inside, y, 0)

@@ -6,12 +6,12 @@ import math
 from typing import Any
 
 from ... import numpy as jnp
-from ..special.basic import inexact, log_ndtr, ndtr, ndtri
+from ..special.basic import inexact, log_ndtr, ndtr, ndtri, strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, loc, scale = inexact("norm.logpdf", x, loc, scale)
+    x, loc, scale = strong("norm.logpdf", x, loc, scale)
     z = (x - loc) / scale
     return -0.5 * (z * z + math.log(2 * math.pi)) - jnp.log(scale)
 

@@ -7,16 +7,16 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import inexact, strong
 
 
 def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, b, loc, scale = inexact("pareto.logpdf", x, b, loc, scale)
+    x, b, loc, scale = strong("pareto.logpdf", x, b, loc, scale)
     z = (x - loc) / scale
-    inside = z >= 1
-    log = jnp.log(b / scale) - (b + 1) * jnp.log(jnp.where(inside, z, 1))
-    return jnp.where(inside, log, -np.inf)
+    outside = z < 1
+    log = jnp.log(b / scale) - (b + 1) * jnp.log(jnp.where(outside, 1, z))
+    return jnp.where(outside, -np.inf, log)
 
 
 def pdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -26,39 +26,39 @@ def pdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value up to x."""
-    x, b, loc, scale = inexact("pareto.cdf", x, b, loc, scale)
+    x, b, loc, scale = strong("pareto.cdf", x, b, loc, scale)
     z = (x - loc) / scale
-    inside = z >= 1
-    return jnp.where(inside, 1 - jnp.where(inside, z, 1) ** (-b), 0)
+    outside = z < 1
+    return jnp.where(outside, 0, 1 - jnp.where(outside, 1, z) ** (-b))
 
 
 def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the probability of a value up to x."""
     x, b, loc, scale = inexact("pareto.logcdf", x, b, loc, scale)
     z = (x - loc) / scale
-    inside = z >= 1
-    return jnp.where(inside, jnp.log1p(-(jnp.where(inside, z, 1) ** (-b))), -np.inf)
+    outside = z < 1
+    return jnp.where(outside, -np.inf, jnp.log1p(-(jnp.where(outside, 1, z) ** (-b))))
 
 
 def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value above x."""
-    x, b, loc, scale = inexact("pareto.sf", x, b, loc, scale)
+    x, b, loc, scale = strong("pareto.sf", x, b, loc, scale)
     z = (x - loc) / scale
-    inside = z >= 1
-    return jnp.where(inside, jnp.where(inside, z, 1) ** (-b), 1)
+    outside = z < 1
+    return jnp.where(outside, 1, jnp.where(outside, 1, z) ** (-b))
 
 
 def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the probability of a value above x."""
-    x, b, loc, scale = inexact("pareto.logsf", x, b, loc, scale)
+    x, b, loc, scale = strong("pareto.logsf", x, b, loc, scale)
     z = (x - loc) / scale
-    inside = z >= 1
-    return jnp.where(inside, -b * jnp.log(jnp.where(inside, z, 1)), 0)
+    outside = z < 1
+    return jnp.where(outside, 0, -b * jnp.log(jnp.where(outside, 1, z)))
 
 
 def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The value below which the probability is q."""
-    q, b, loc, scale = inexact("pareto.ppf", q, b, loc, scale)
+    q, b, loc, scale = strong("pareto.ppf", q, b, loc, scale)
     return jnp.where((q >= 0) & (q <= 1), (1 - q) ** (-1 / b) * scale + loc, np.nan)
 
 

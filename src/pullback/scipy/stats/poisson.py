@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact, xlogy
+from ..special.basic import inexact, strong, xlogy
 from ..special.gammas import gammaincc, gammaln
 
 
@@ -16,9 +16,9 @@ def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of k."""
     k, mu, loc = inexact("poisson.logpmf", k, mu, loc)
     y = k - loc
-    inside = (y >= 0) & (jnp.floor(y) == y)
-    log = xlogy(jnp.where(inside, y, 0), mu) - gammaln(jnp.where(inside, y, 0) + 1) - mu
-    return jnp.where(inside, log, -np.inf)
+    below = y < 0
+    safe = jnp.where(below, 0, y)
+    return jnp.where(below, -np.inf, xlogy(safe, mu) - gammaln(safe + 1) - mu)
 
 
 def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:
@@ -28,7 +28,7 @@ def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:
 
 def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
     """The probability of a value up to k."""
-    k, mu, loc = inexact("poisson.cdf", k, mu, loc)
+    k, mu, loc = strong("poisson.cdf", k, mu, loc)
     y = k - loc
     return jnp.where(y < 0, 0, gammaincc(jnp.floor(1 + jnp.maximum(y, 0)), mu))
 

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ... import dtypes
 from ... import numpy as jnp
 from ...api.jit import jit
 from ...api.vmap import vmap
@@ -91,6 +92,13 @@ def rankdata(
     if axis is not None:
         return jnp.apply_along_axis(functools.partial(rankdata, method=method), axis, x)
     x = jnp.ravel(x)
+    out = _ranks(x, method)
+    # One NaN makes every rank NaN.
+    lost = dtypes.is_inexact(typeof(x).dtype)
+    return jnp.where(jnp.any(jnp.isnan(x)), np.nan, out) if lost else out
+
+
+def _ranks(x: Any, method: str) -> Any:
     n = typeof(x).shape[0]
     order = jnp.argsort(x)
     inverse = (

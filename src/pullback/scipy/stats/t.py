@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import strong
 from ..special.gammas import gammaln
 
 
 def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
-    x, df, loc, scale = inexact("t.logpdf", x, df, loc, scale)
+    x, df, loc, scale = strong("t.logpdf", x, df, loc, scale)
     z = (x - loc) / scale
     half = df / 2
     log = gammaln(half + 0.5) - gammaln(half) - 0.5 * jnp.log(df * math.pi) - jnp.log(scale)

@@ -7,14 +7,15 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...core.avals import typeof
+from ...numpy.util import to_type
 from ..special.basic import inexact
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x."""
     x, loc, scale = inexact("uniform.logpdf", x, loc, scale)
-    inside = (x >= loc) & (x <= loc + scale)
-    return jnp.where(inside, -jnp.log(scale), -np.inf)
+    return jnp.where((x < loc) | (x > loc + scale), -np.inf, -jnp.log(scale))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -25,7 +26,8 @@ def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value up to x."""
     x, loc, scale = inexact("uniform.cdf", x, loc, scale)
-    return jnp.clip((x - loc) / scale, 0, 1)
+    out = jnp.clip((x - loc) / scale, 0, 1)
+    return to_type(out, typeof(out).dtype, False)
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
