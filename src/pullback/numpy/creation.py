@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -67,15 +68,41 @@ def array(
             f"Only implemented for order='K', got order={order!r}. Fix: arrays have no memory "
             "order; drop it."
         )
-    out = _array(object, _checked_dtype(dtype), copy)
-    if ndmin > ndim_of(out):
+    out = None
+    dtype = None if dtype is None else _checked_dtype(dtype)
+    if type(object) is list or type(object) is tuple:
+        out = _of_numbers(object, dtype)
+    elif type(object) is np.ndarray and object.dtype in _SAME:
+        out = make_array(object, None, copy) if dtype is None or dtype == object.dtype else None
+    if out is None:
+        out = _array(object, dtype, copy)
+    if ndmin and ndmin > ndim_of(out):
         out = lax.expand_dims(out, tuple(range(ndmin - ndim_of(out))))
     return _placed(out, device)
 
 
+# Dtypes that mean the same with and without 64-bit types, by what users call them.
+_CHECKED: dict[Any, Any] = {}
+
+
 def _checked_dtype(dtype: Any) -> Any:
-    if dtype is None:
-        return None
+    """The dtype that a user means. TypeError for what is none that arrays have."""
+    try:
+        found = _CHECKED.get(dtype)
+    except TypeError:  # an array, in place of its dtype
+        return _user_dtype(dtype)
+    if found is None:
+        found = _user_dtype(dtype)
+        if found == dtypes.dtype(dtype) and found.name in _NARROW:
+            _CHECKED[dtype] = found
+    return found
+
+
+_NARROW = frozenset("bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 float32".split())
+_SAME = frozenset(map(dtypes.dtype, _NARROW))
+
+
+def _user_dtype(dtype: Any) -> Any:
     try:
         d = dtypes.dtype(dtype)
     except TypeError:
@@ -171,6 +198,30 @@ def _check_real(numbers: list[Any], dtype: Any) -> None:
                 f"the complex number {x} cannot be converted to {np.dtype(dtype).name}. "
                 "Fix: take its real part, x.real, or give a complex dtype."
             )
+
+
+_NUMBER_KINDS: dict[frozenset[type], type] = {
+    frozenset({kind}): kind for kind in (bool, int, float, complex)
+}
+
+
+def _of_numbers(x: Any, dtype: Any) -> Any:
+    """An array of a nested sequence of Python numbers of one kind; None for other sequences."""
+    items = x
+    kinds = frozenset(map(type, items))
+    while kinds and kinds <= _SEQUENCES:
+        items = list(chain.from_iterable(items))
+        kinds = frozenset(map(type, items))
+    kind = _NUMBER_KINDS.get(kinds)
+    if kind is None:
+        return None
+    d = dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind])
+    if dtype is not None and dtype != d:
+        return None
+    return make_array(np.array(x, d))
+
+
+_SEQUENCES = frozenset({list, tuple})
 
 
 def _leaves(x: Any, out: list[Any]) -> list[Any]:

@@ -97,6 +97,9 @@ def register_array_class(cls: type) -> None:
         _classes = (*_classes, cls)
 
 
+_met: dict[Any, Any] = {}  # the types of NumPy arrays that buffers export, by shape and dtype
+
+
 def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
     """An ArrayImpl with the values of a NumPy array.
 
@@ -107,7 +110,18 @@ def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
     if type(x) is not _ndarray:
         x = np.asarray(x)
     if aval is None:
-        aval = _ShapedArray(x.shape, x.dtype)
+        key = x.shape, x.dtype
+        aval = _met.get(key)
+        if aval is not None:
+            flags = x.flags
+            if flags.c_contiguous and flags.aligned:
+                return _from_buffer(aval, x, 1 if copy or x.nbytes <= 256 else 0)
+        else:
+            aval = _intern(_ShapedArray(x.shape, x.dtype))
+            if x.dtype.isnative and x.dtype.kind != "V" and x.dtype.num < 256:
+                if len(_met) >= 4096:
+                    _met.clear()
+                _met[key] = aval
     if type(aval) is _ShapedArray:
         aval = _intern(aval)
     dtype = aval.dtype
