@@ -27,7 +27,6 @@ from ..primitives.elementwise import (
     div,
     eq,
     gt,
-    le,
     log,
     lt,
     mul,
