@@ -329,7 +329,7 @@ def typeof(x: Any) -> Any:
     Raises TypeError for anything else.
     """
     aval = getattr(x, "aval", None)
-    if aval is not None and isinstance(aval, AbstractValue):
+    if aval.__class__ is ShapedArray or (aval is not None and isinstance(aval, AbstractValue)):
         return aval
     rule = _TYPEOF.get(type(x))
     if rule is None:

@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes
 from . import effects as fx
 from . import source
-from .avals import AbstractValue, typeof
+from .avals import AbstractValue, ShapedArray, intern, typeof
 from .dims import DimExpr
 from .jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var
 from .refs import AbstractRef, Ref, ref_effect
@@ -109,6 +109,8 @@ class JaxprTrace(Trace):
             if x._trace is self:
                 return x._var  # type: ignore[no-any-return]
             check_live(x)
+        elif x.__class__ in _NUMBERS:
+            return Literal(x, _NUMBERS[x.__class__])
         elif _is_scalar(x):
             return _literal(x)
         elif isinstance(x, DimExpr):
@@ -141,7 +143,7 @@ class JaxprTrace(Trace):
         staging = primitive.rules.get("staging")
         if staging is not None:
             return staging(self, tracers, params)
-        return self.emit(primitive, tracers, params)
+        return self.emit(primitive, tracers, params, source.current(2))
 
     def emit(
         self,
@@ -151,11 +153,14 @@ class JaxprTrace(Trace):
         source_info: Any = None,
     ) -> Any:
         """Writes one equation and returns its results."""
-        atoms = [self.atom(x) for x in tracers]
+        atom = self.atom
+        atoms = [
+            x._var if x.__class__ is JaxprTracer and x._trace is self else atom(x) for x in tracers
+        ]
         out_avals, effects = primitive.abstract_eval(*[a.aval for a in atoms], **params)
         multiple = primitive.multiple_results
-        outvars = [Var(a) for a in out_avals] if multiple else [Var(out_avals)]
-        info = source_info or source.current()
+        outvars = list(map(Var, out_avals)) if multiple else [Var(out_avals)]
+        info = source_info or source.current(2)
         self.eqns.append(
             JaxprEqn(atoms, outvars, primitive, params, effects or fx.no_effects, info)
         )
@@ -197,6 +202,14 @@ class JaxprTrace(Trace):
         return jaxpr, self.consts
 
 
+# NumPy's scalars whose type is the same whatever the flags say.
+_NUMBERS: dict[type, Any] = {
+    kind: intern(ShapedArray((), np.dtype(kind)))
+    for kind in (np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32,
+                 np.float16, np.float32, np.complex64)
+}  # fmt: skip
+
+
 def _is_scalar(x: Any) -> bool:
     """Is `x` one concrete number: of Python, of NumPy, or an array without axes?"""
     if type(x) in (bool, int, float, complex):
@@ -212,6 +225,8 @@ def _is_scalar(x: Any) -> bool:
 
 def _literal(x: Any) -> Literal:
     aval = typeof(x)
+    if not aval.weak_type and isinstance(x, np.generic) and x.dtype == aval.dtype:
+        return Literal(x, aval)
     if type(x) not in (bool, int, float, complex):
         x = np.asarray(x).astype(aval.dtype, copy=False)[()]
         if aval.weak_type and typeof(x.item()) == aval:

@@ -43,6 +43,8 @@ RULES = (
     "discharge",
 )
 ALL: dict[str, Primitive] = {}
+_NO_EFFECTS: frozenset[Any] = frozenset()
+_MOST_TYPES = 1024  # of a primitive
 
 
 class Primitive:
@@ -73,6 +75,8 @@ class Primitive:
         self.name = name
         self.multiple_results = multiple_results
         self.effectful = effectful
+        # What `abstract_eval` gave, where it depends on nothing but types and plain parameters.
+        self.known_types: dict[Any, Any] | None = None
         self.rules: dict[str, Any] = {
             "abstract_eval": abstract_eval,
             "jvp": jvp,
@@ -114,8 +118,26 @@ class Primitive:
 
     def abstract_eval(self, *avals: Any, **params: Any) -> tuple[Any, frozenset[Any]]:
         """(avals of the results, effects)."""
-        out = self.rule("abstract_eval")(*avals, **params)
-        return out if self.effectful else (out, frozenset())
+        known = self.known_types
+        if known is None:
+            out = self.rule("abstract_eval")(*avals, **params)
+            return out if self.effectful else (out, _NO_EFFECTS)
+        key = (avals, *params.items())
+        try:
+            found = known.get(key)
+        except TypeError:  # a parameter that is not hashable
+            return self.rule("abstract_eval")(*avals, **params), _NO_EFFECTS
+        if found is None:
+            found = self.rule("abstract_eval")(*avals, **params), _NO_EFFECTS
+            if len(known) >= _MOST_TYPES:
+                known.clear()
+            known[key] = found
+        return found
+
+    def remember_types(self) -> None:
+        """Keeps the results of `abstract_eval`: it depends on its arguments alone, which hold no
+        programs and no functions."""
+        self.known_types = {}
 
     def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
         return [], params
@@ -126,12 +148,13 @@ class Primitive:
         return impl
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        self.known_types = None
         self.rules["abstract_eval"] = rule
         return rule
 
     def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         self.rules["abstract_eval"] = rule
-        self.effectful = True
+        self.effectful, self.known_types = True, None
         return rule
 
     def impl(self, *args: Any, **params: Any) -> Any:
@@ -169,6 +192,8 @@ class RuleTable(MutableMapping[Primitive, Callable[..., Any]]):
 
     def __setitem__(self, p: Primitive, rule: Callable[..., Any]) -> None:
         p.rules[self.kind] = rule
+        if self.kind == "abstract_eval":
+            p.known_types = None
         self._held[p] = None
 
     def __delitem__(self, p: Primitive) -> None:

@@ -11,7 +11,7 @@ from types import CodeType, FrameType
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _excluded: list[str] = [PACKAGE_DIR]
-_internal: dict[CodeType, bool] = {}
+_internal: dict[str, bool] = {}  # by file: code objects are hashed by all that they hold
 
 
 def register_exclusion(path: str) -> None:
@@ -22,11 +22,11 @@ def register_exclusion(path: str) -> None:
 
 def is_internal(code: CodeType) -> bool:
     """Does this code belong to the package (or to a registered library)?"""
-    known = _internal.get(code)
+    name = code.co_filename
+    known = _internal.get(name)
     if known is None:
-        name = code.co_filename
         known = any(name.startswith(p) for p in _excluded) or name.startswith("<frozen")
-        _internal[code] = known
+        _internal[name] = known
     return known
 
 
@@ -90,15 +90,16 @@ def user_frame(frame: FrameType | None = None) -> FrameType | None:
     return found
 
 
-def current() -> SourceInfo:
-    """The source info of whatever is being traced now."""
+def current(depth: int = 1) -> SourceInfo:
+    """The source info of whatever is being traced now; at least `depth` frames are not the
+    user's."""
     override = _local.override
     if override is not None:
         return override
-    frame: FrameType | None = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(depth)
     while frame is not None:
         code = frame.f_code
-        internal = _internal.get(code)
+        internal = _internal.get(code.co_filename)
         if internal is None:
             internal = is_internal(code)
         if not internal:

@@ -30,12 +30,14 @@ def _accepts(other: Any) -> bool:
     reflected operator go first.
     """
     kind = type(other)
-    if kind in (int, float, bool, complex) or kind is ArrayImpl:
+    if kind in (int, float, bool, complex) or kind is ArrayImpl or isinstance(other, Tracer):
         return True
     if isinstance(other, _ACCEPTED):
         return True
     if hasattr(other, "__jax_array__"):  # asked first: proxies of arrays may forward an aval too
         return True
+    if getattr(other, "__array_ufunc__", True) is None:  # NumPy's sign of operators of their own
+        return False
     return isinstance(getattr(other, "aval", None), AbstractValue)
 
 

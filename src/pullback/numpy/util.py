@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import config, dtypes
-from ..core.avals import typeof
+from ..core.avals import ShapedArray, typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, TypePromotionError
 from ..primitives.common import as_array, axis_error, requested_dtype
@@ -23,6 +23,12 @@ from ..runtime.array import ArrayImpl
 PYTHON_SCALARS = (bool, int, float, complex)
 _SIMPLE = frozenset(PYTHON_SCALARS)
 _ARRAYS = (ArrayImpl, Tracer)
+_FLOAT32 = type(np.dtype("float32"))
+
+# How a number joins an array: (type of the array, kind of number, flags) -> the dtype and weakness
+# of both, None where the array itself must change.
+_joining: dict[tuple[Any, ...], tuple[Any, bool] | None] = {}
+_MOST_JOINS = 4096
 
 
 def is_arraylike(x: Any) -> bool:
@@ -40,7 +46,9 @@ def is_arraylike(x: Any) -> bool:
 def check_arraylike(name: str, *args: Any, none_ok: bool = False) -> None:
     """TypeError, naming the position, unless every argument is an array or a number."""
     for k, x in enumerate(args):
-        if type(x) in _SIMPLE or is_arraylike(x) or (none_ok and x is None):
+        if type(x) in _SIMPLE or isinstance(x, _ARRAYS):
+            continue
+        if is_arraylike(x) or (none_ok and x is None):
             continue
         fix = " Fix: pass an array or a number."
         if isinstance(x, (list, tuple)):
@@ -52,6 +60,8 @@ def check_arraylike(name: str, *args: Any, none_ok: bool = False) -> None:
 
 def unwrap(x: Any) -> Any:
     """The array that an object with `__jax_array__` stands for; anything else unchanged."""
+    if isinstance(x, _ARRAYS):
+        return x
     while hasattr(x, "__jax_array__"):  # arrays have none, though proxies of them may have an aval
         x = x.__jax_array__()
     return x
@@ -114,6 +124,8 @@ def to_type(x: Any, dtype: Any, weak: bool) -> Any:
 
 def _convert_number(x: Any, kind: type, dtype: Any, weak: bool) -> Any:
     if not weak:
+        if kind is float and -1e30 < x < 1e30 and type(dtype) is _FLOAT32:
+            return np.float32(x)
         return np.asarray(x).astype(dtype)[()]  # integers wrap around, as everywhere else
     if dtypes.is_bool(dtype):
         return bool(x)
@@ -222,12 +234,51 @@ def _promoted(name: str, promote: Callable[..., list[Any]], args: Any) -> list[A
     raise TypeError(f"{name} does not accept dtypes {names}. Fix: random.key_data(keys) are words.")
 
 
+class _Typed:
+    """Something of a type."""
+
+    __slots__ = ("aval",)
+
+    def __init__(self, aval: Any) -> None:
+        self.aval = aval
+
+
+def _joined(aval: Any, kind: type) -> tuple[Any, bool] | None:
+    """The dtype and weakness with which a number of Python's joins an array that stays as it is;
+    None if it would not."""
+    if type(aval) is not ShapedArray:
+        return None
+    key = (aval, kind, config.enable_x64.get(), config.numpy_dtype_promotion.get())
+    if key in _joining:
+        return _joining[key]
+    try:
+        dtype, weak = dtypes.result_type(_Typed(aval), kind, return_weak_type_flag=True)
+    except (TypeError, TypePromotionError):
+        return None
+    same = dtype == aval.dtype and weak == aval.weak_type
+    if len(_joining) >= _MOST_JOINS:
+        _joining.clear()
+    found = _joining[key] = (dtype, weak) if same else None
+    return found
+
+
 def promote_args(name: str, *args: Any) -> list[Any]:
     """Checked, of one dtype and of one rank (scalars stay scalars)."""
     if len(args) == 2:
         x, y = args
-        if isinstance(x, _ARRAYS) and isinstance(y, _ARRAYS) and x.aval is y.aval:
-            return [x, y]
+        if isinstance(x, _ARRAYS):
+            if type(y) in _SIMPLE:
+                joined = _joined(x.aval, type(y))
+                if joined is not None:
+                    return [x, _convert_number(y, type(y), *joined)]
+            elif isinstance(y, _ARRAYS):
+                a, b = x.aval, y.aval
+                if a is b or (a == b and type(a) is ShapedArray):
+                    return [x, y]
+        elif type(x) in _SIMPLE and isinstance(y, _ARRAYS):
+            joined = _joined(y.aval, type(x))
+            if joined is not None:
+                return [_convert_number(x, type(x), *joined), y]
     check_arraylike(name, *args)
     return promote_shapes(name, *_promoted(name, promote_dtypes, args))
 

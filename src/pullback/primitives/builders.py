@@ -174,6 +174,7 @@ def unary(
         transpose=transpose,
         batch=lambda args, dims, **params: (p.bind(args[0], **params), dims[0]),
     )
+    p.remember_types()
     return p
 
 
@@ -224,4 +225,5 @@ def binary(
         transpose=transpose,
         batch=nary_batch(get),
     )
+    p.remember_types()
     return p

@@ -298,6 +298,7 @@ dot_general_p: Primitive = Primitive(
     transpose=_dot_transpose,
     batch=_dot_batch,
 )
+dot_general_p.remember_types()
 
 
 def dot_general(

@@ -62,6 +62,7 @@ convert_element_type_p: Primitive = Primitive(
     transpose=_convert_transpose,
     batch=lambda args, dims, **params: (convert_element_type_p.bind(args[0], **params), dims[0]),
 )
+convert_element_type_p.remember_types()
 
 
 def convert_element_type(operand: Any, new_dtype: Any) -> Any:
@@ -157,6 +158,7 @@ reduce_precision_p: Primitive = Primitive(
     ],
     batch=lambda args, dims, **params: (reduce_precision_p.bind(args[0], **params), dims[0]),
 )
+reduce_precision_p.remember_types()
 
 # --- identities ---
 copy_p: Primitive = Primitive(
@@ -166,6 +168,7 @@ copy_p: Primitive = Primitive(
     transpose=lambda ct, x: [ct],
     batch=lambda args, dims: (copy_p.bind(args[0]), dims[0]),
 )
+copy_p.remember_types()
 stop_gradient_p: Primitive = Primitive(
     "stop_gradient",
     abstract_eval=lambda x: x.update(),
@@ -173,6 +176,7 @@ stop_gradient_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=lambda args, dims: (stop_gradient_p.bind(args[0]), dims[0]),
 )
+stop_gradient_p.remember_types()
 # A value as a value of the program that is being traced; it writes no equation.
 stage_p: Primitive = Primitive(
     "stage",

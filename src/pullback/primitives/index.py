@@ -256,6 +256,7 @@ gather_p = Primitive(
     transpose=_gather_transpose,
     batch=_gather_batch,
 )
+gather_p.remember_types()
 
 
 def gather(
@@ -914,6 +915,7 @@ dynamic_slice_p = Primitive(
     transpose=_dynamic_slice_transpose,
     batch=_dynamic_slice_batch,
 )
+dynamic_slice_p.remember_types()
 
 
 def _update_aval(operand: Any, update: Any, *starts: Any) -> ShapedArray:
@@ -986,6 +988,7 @@ dynamic_update_slice_p = Primitive(
     transpose=_update_transpose,
     batch=_update_batch,
 )
+dynamic_update_slice_p.remember_types()
 
 
 def _starts(

@@ -124,6 +124,7 @@ broadcast_in_dim_p: Primitive = Primitive(
     transpose=_broadcast_in_dim_transpose,
     batch=_broadcast_in_dim_batch,
 )
+broadcast_in_dim_p.remember_types()
 
 
 def reduced_aval(name: str, operand: Any, axes: Sequence[int]) -> tuple[Any, ...]:
@@ -174,6 +175,7 @@ reduce_sum_p: Primitive = Primitive(
     transpose=_reduce_sum_transpose,
     batch=reduction_batch(lambda: reduce_sum_p),
 )
+reduce_sum_p.remember_types()
 
 
 def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
@@ -317,6 +319,7 @@ squeeze_p: Primitive = Primitive(
     ],
     batch=_squeeze_batch,
 )
+squeeze_p.remember_types()
 
 
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
@@ -379,6 +382,7 @@ reshape_p: Primitive = Primitive(
     transpose=_reshape_transpose,
     batch=_reshape_batch,
 )
+reshape_p.remember_types()
 
 
 def reshape(
@@ -442,6 +446,7 @@ transpose_p: Primitive = Primitive(
     ],
     batch=_transpose_batch,
 )
+transpose_p.remember_types()
 
 
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
@@ -483,6 +488,7 @@ rev_p: Primitive = Primitive(
         dims[0],
     ),
 )
+rev_p.remember_types()
 
 
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
@@ -509,6 +515,7 @@ iota_p: Primitive = Primitive(
     transpose=No.HOLDS_NO_ARRAYS,
     batch=No.HOLDS_NO_ARRAYS,
 )
+iota_p.remember_types()
 
 
 class MemorySpace(enum.Enum):

@@ -103,6 +103,7 @@ reduce_prod_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=reduction_batch(lambda: reduce_prod_p),
 )
+reduce_prod_p.remember_types()
 reduce_max_p: Primitive = Primitive(
     "reduce_max",
     abstract_eval=_reduction_aval("reduce_max", ANY),
@@ -110,6 +111,7 @@ reduce_max_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=reduction_batch(lambda: reduce_max_p),
 )
+reduce_max_p.remember_types()
 reduce_min_p: Primitive = Primitive(
     "reduce_min",
     abstract_eval=_reduction_aval("reduce_min", ANY),
@@ -117,6 +119,7 @@ reduce_min_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=reduction_batch(lambda: reduce_min_p),
 )
+reduce_min_p.remember_types()
 reduce_and_p: Primitive = Primitive(
     "reduce_and",
     abstract_eval=_logical_aval("reduce_and"),
@@ -124,6 +127,7 @@ reduce_and_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=reduction_batch(lambda: reduce_and_p),
 )
+reduce_and_p.remember_types()
 reduce_or_p: Primitive = Primitive(
     "reduce_or",
     abstract_eval=_logical_aval("reduce_or"),
@@ -131,6 +135,7 @@ reduce_or_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=reduction_batch(lambda: reduce_or_p),
 )
+reduce_or_p.remember_types()
 reduce_xor_p: Primitive = Primitive(
     "reduce_xor",
     abstract_eval=_logical_aval("reduce_xor"),
@@ -138,6 +143,7 @@ reduce_xor_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=reduction_batch(lambda: reduce_xor_p),
 )
+reduce_xor_p.remember_types()
 
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
@@ -209,6 +215,7 @@ argmax_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=reduction_batch(lambda: argmax_p),
 )
+argmax_p.remember_types()
 argmin_p: Primitive = Primitive(
     "argmin",
     abstract_eval=_arg_aval("argmin"),
@@ -216,6 +223,7 @@ argmin_p: Primitive = Primitive(
     transpose=No.NOT_LINEAR,
     batch=reduction_batch(lambda: argmin_p),
 )
+argmin_p.remember_types()
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:

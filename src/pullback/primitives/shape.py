@@ -159,6 +159,7 @@ slice_p: Primitive = Primitive(
     transpose=_slice_transpose,
     batch=_slice_batch,
 )
+slice_p.remember_types()
 
 
 def slice(
@@ -299,6 +300,7 @@ def _false() -> Any:
 pad_p: Primitive = Primitive(
     "pad", abstract_eval=_pad_aval, jvp=_pad_jvp, transpose=_pad_transpose, batch=_pad_batch
 )
+pad_p.remember_types()
 
 
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
@@ -380,6 +382,7 @@ concatenate_p: Primitive = Primitive(
     transpose=_concatenate_transpose,
     batch=_joined_batch(lambda: concatenate_p, "dimension"),
 )
+concatenate_p.remember_types()
 
 
 def concatenate(operands: Any, dimension: int) -> Any:
