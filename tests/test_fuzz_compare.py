@@ -1,0 +1,89 @@
+"""The fuzzer's comparison is honest: planted errors are found, and only what rounding explains is
+excused.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("jax")
+
+import fuzz_compare
+import fuzz_programs
+
+X = np.array([0.3, -1.2, 2.5], "float32")
+
+
+def compared(theirs: Any, ours: Any, x: Any = X) -> tuple[str, str | None]:
+    """The verdict on two functions of (namespace, array): one for JAX, one for Pullback."""
+    spaces = fuzz_compare.namespaces()
+
+    def build(ns: Any) -> Any:
+        return lambda a: (theirs if ns is spaces[0] else ours)(ns, a)
+
+    return fuzz_compare.verdict(*spaces, fuzz_programs.Program("planted", [x], build))
+
+
+def cancelled(ns: Any, x: Any) -> Any:
+    """`x` up to what is left of it beside 10000."""
+    return ns.lax.optimization_barrier(x + 1e4) - 1e4
+
+
+WRONG: dict[str, tuple[Any, Any]] = {
+    "a relative error": (lambda ns, x: x * 2, lambda ns, x: x * 2.0002),
+    "a small result beside a large one": (
+        lambda ns, x: (x * 1e6, x[0] * 2),
+        lambda ns, x: (x * 1e6, x[0] * 2.0002),
+    ),
+    "one element beside an ill-conditioned one": (
+        lambda ns, x: ns.numpy.stack([cancelled(ns, x[0]), x[1]]),
+        lambda ns, x: ns.numpy.stack([x[0], x[1] * 1.001]),
+    ),
+    "an integer": (lambda ns, x: x.argmax(), lambda ns, x: x.argmax() + 1),
+    "a truth": (lambda ns, x: x > 0, lambda ns, x: x > 0.5),
+    "a type": (lambda ns, x: x, lambda ns, x: x.astype("float16")),
+    "weakness": (lambda ns, x: x.sum() * 0 + 1, lambda ns, x: 1.0),
+    "a sign": (lambda ns, x: ns.lax.sin(x), lambda ns, x: -ns.lax.sin(x)),
+    "not a number": (lambda ns, x: x / 2, lambda ns, x: ns.numpy.where(x > 0, x / 2, np.nan)),
+    "a zero for a slope": (lambda ns, x: 1 - ns.lax.tanh(x) ** 2, lambda ns, x: x * 0),
+    "more than cancellation explains": (
+        cancelled,
+        lambda ns, x: x + 0.05,
+    ),
+    "another error": (lambda ns, x: x.reshape(7), lambda ns, x: ns.numpy.linspace(0, 1, -3)),
+    "an error where there is none": (lambda ns, x: x, lambda ns, x: x.reshape(7)),
+    "no error": (lambda ns, x: x.reshape(7), lambda ns, x: x),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_found(name: str) -> None:
+    end, text = compared(*WRONG[name])
+    assert end == "differs" and text
+
+
+EXCUSED: dict[str, tuple[Any, Any]] = {
+    "cancellation": (cancelled, lambda ns, x: x),
+    "a saturated slope": (
+        lambda ns, x: 1 - ns.lax.tanh(x + 9) ** 2,
+        lambda ns, x: x * 0,
+    ),
+    "a sum that cancels, in a loop": (
+        lambda ns, x: ns.lax.scan(lambda c, _: (c * 0.5 + (x - 1e4).sum() + 3e4, None), 0.0,
+                                  None, length=3)[0],
+        lambda ns, x: ns.lax.scan(lambda c, _: (c * 0.5 + x.sum(), None), 0.0,
+                                  None, length=3)[0],
+    ),
+    "a discontinuity": (
+        lambda ns, x: ns.numpy.floor((x * 10 / 3) * 0.3 + 0.7).astype("int32"),
+        lambda ns, x: ns.numpy.floor((x * 10 / 3) * 0.3 + 0.6999).astype("int32"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EXCUSED)
+def test_excused(name: str) -> None:
+    assert compared(*EXCUSED[name]) == ("equal to rounding", None)
