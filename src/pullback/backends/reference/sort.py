@@ -133,10 +133,19 @@ def _sorted(x: Any, axis: int) -> Any:
     out = np.sort(x, axis=axis)
     if x.dtype.kind != "f":
         return out
-    signs = np.signbit(x) & (x == 0)
-    if not signs.any() or (x.ndim == 1 and signs.sum() == (x == 0).sum()):
+    if x.ndim == 1:  # zeros are neighbours now
+        zeros = out[slice(*(np.searchsorted(out, out.dtype.type(0), side) for side in _SIDES))]
+    else:
+        zeros = out[out == 0]
+    if not zeros.size:
+        return out
+    negative = int(np.count_nonzero(np.signbit(zeros)))
+    if negative in (0, zeros.size):
         return out
     return _taken(x, argsort([x], axis), axis)
+
+
+_SIDES: tuple[Any, Any] = ("left", "right")
 
 
 @rule(sort.sort_p)

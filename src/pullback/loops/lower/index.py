@@ -391,7 +391,8 @@ BLOCKS = 8  # parts of many updates that are combined apart from each other, at 
 EACH = 1 << 15  # updates in such a part, at least
 
 
-LONG = 32  # updates of one element in a row, from which on they are combined in a register
+LONG = 128  # updates of one element in a row, from which on they are combined in a register
+STRETCH = 64  # of them at a time
 LINE = 16  # elements that threads should not share
 
 
@@ -484,24 +485,63 @@ def _in_runs(
     b: Builder, combine: str, item: Item, dtype: str, count: int, bounds: Bounds, row: Slot
 ) -> None:
     """The same where long runs of updates go to one element: a run is combined in a register, as
-    memory that was just written takes longer to come back than the arithmetic."""
-    start: list[Atom] = [b.dim(row.size - 1), identity_of(combine, dtype)]
-    carry = [(a, b.var(a.dtype, b.depth + 1, "a")) for a in start]
-    place_now, total = (v for _, v in carry)
+    memory that was just written takes longer to come back than the arithmetic; and stretches that
+    lie within a run are combined in lanes."""
+    narrow = "i32" if row.size < 1 << 31 else "i64"
 
-    def step(i: Index) -> Sequence[Atom]:
-        place, value = item(i)
+    def place_of(place: Atom) -> Atom:
+        return place if narrow == "i64" else b.let("convert", (place,), "i32")
+
+    def put(place: Atom, value: Atom) -> None:
+        wide = place if narrow == "i64" else b.let("convert", (place,), "i64")
+        b.update(row.buf(b), wide, value, combine)
+
+    def carried(start: Sequence[Atom]) -> list[tuple[Atom, Any]]:
+        return [(a, b.var(a.dtype, b.depth + 1, "a")) for a in start]
+
+    def step(i: Index, place_now: Atom, total: Atom) -> list[Atom]:
+        where, value = item(i)
+        place = place_of(where)
 
         def flush() -> list[Atom]:
-            b.update(row.buf(b), place_now, total, combine)
+            put(place_now, total)
             return [value]
 
         same = b.let("eq", (place, place_now), "bool")
         new = b.branch(same, lambda: [b.let(combine, (total, value), dtype)], flush)
         return [place, *new]
 
-    place, value = b.loop(count, "seq", step, carry, lo=bounds[0], hi=bounds[1])
-    b.update(row.buf(b), place, value, combine)
+    def stretch(c: Index, place_now: Atom, total: Atom) -> list[Atom]:
+        lo = b.let("add", (bounds[0], b.atom(b.mul(c, STRETCH))), "i64")
+        hi = b.let("min", (b.let("add", (lo, b.dim(STRETCH)), "i64"), bounds[1]), "i64")
+        ends = [
+            Const(sign * ((1 << (31 if narrow == "i32" else 63)) - 1), narrow) for sign in (1, -1)
+        ]
+        place = lambda i: [place_of(item(i)[0])] * 2
+        low, high = b.loop(count, "reduce", place, carried(ends), ("min", "max"), lo=lo, hi=hi)
+        within = b.both(
+            b.let("eq", (low, place_now), "bool"), b.let("eq", (high, place_now), "bool")
+        )
+
+        def together() -> list[Atom]:
+            start = carried([identity_of(combine, dtype)])
+            value = lambda i: [item(i)[1]]
+            (more,) = b.loop(count, "reduce", value, start, (combine,), lo=lo, hi=hi)
+            return [place_now, b.let(combine, (total, more), dtype)]
+
+        def apart() -> list[Atom]:
+            carry = carried([place_now, total])
+            one = lambda i: step(i, carry[0][1], carry[1][1])
+            return list(b.loop(count, "seq", one, carry, lo=lo, hi=hi))
+
+        return b.branch(within, together, apart)
+
+    carry = carried([place_of(b.dim(row.size - 1)), identity_of(combine, dtype)])
+    length = b.let("sub", (bounds[1], bounds[0]), "i64")
+    turns = b.let("add", (length, b.dim(STRETCH - 1)), "i64")
+    turns = b.let("div", (turns, b.dim(STRETCH)), "i64")
+    one = lambda c: stretch(c, carry[0][1], carry[1][1])
+    put(*b.loop(-(-count // STRETCH), "seq", one, carry, hi=turns))
 
 
 class Pinned:
