@@ -206,3 +206,50 @@ def test_random() -> None:
     assert m.shape == (4, 5, 6)
     assert m.nse == 9
     assert len({tuple(p) for p in np.asarray(m.indices[0])}) == 9
+
+
+def test_dense_times_sparse_is_the_sparse_arrays_operator() -> None:
+    dense = np.array([[1, 0, 2], [0, 3, 0]], np.float32)
+    m, x = sparse.BCOO.fromdense(dense), np.array([1, 2], np.float32)
+    for left in (x, jnp.asarray(x)):
+        assert np.array_equal(left @ m, x @ dense)
+    assert np.array_equal((jnp.float32(2) * m).todense(), 2 * dense)
+    assert np.array_equal(pullback.jit(lambda x: x @ m)(x), x @ dense)
+
+
+def test_no_more_is_stored_than_there_are_places() -> None:
+    m = sparse.BCOO.fromdense(jnp.arange(1.0, 21).reshape(5, 4))
+    dense = np.asarray(m.todense())
+    for out, want in (
+        (m[1, 2], dense[1, 2]),
+        (m[::-2, ::2], dense[::-2, ::2]),
+        (m.T @ m, dense.T @ dense),
+        (sparse.bcoo_dynamic_slice(m, (1, 1), (2, 2)), dense[1:3, 1:3]),
+    ):
+        assert out.nse == np.size(want)
+        np.testing.assert_allclose(out.todense(), want, rtol=1e-6)
+    assert float(m.sum()) == dense.sum() and not isinstance(m.sum(), sparse.BCOO)
+
+
+def test_sparsify_keeps_the_format_and_refuses_to_fill() -> None:
+    dense = jnp.array([[1.0, 0, 2], [0, 3, 0]])
+    m, rows = sparse.BCOO.fromdense(dense), sparse.BCSR.fromdense(dense)
+    assert sparse.sparsify(lambda m: m + m)(m).nse == m.nse
+    assert np.array_equal(sparse.sparsify(lambda m: m - dense)(m), jnp.zeros((2, 3)))
+    for f in (lambda m: m + 1, lambda m: 1 - m):
+        with pytest.raises(NotImplementedError, match="densification"):
+            sparse.sparsify(f)(m)
+    for f in (jnp.sin, lambda m: jnp.concatenate([m, m]), lambda m: jnp.stack([m, m], 1)):
+        for x in (m, rows):
+            out = sparse.sparsify(f)(x)
+            np.testing.assert_allclose(out.todense(), f(dense), rtol=1e-6)
+    assert isinstance(sparse.sparsify(jnp.sin)(rows), sparse.BCSR)
+    jac = sparse.jacfwd(lambda m: m @ jnp.ones(3))(rows)
+    assert isinstance(jac, sparse.BCSR)
+    want = np.zeros((2, 2, 3))
+    want[0, 0, [0, 2]] = want[1, 1, 1] = 1
+    assert np.array_equal(jac.todense(), want)
+    other = sparse.CSR.fromdense(dense)
+    for use in (sparse.sparsify(jnp.sin), iter, lambda m: m[0], np.asarray):
+        with pytest.raises(NotImplementedError, match="CSR"):
+            use(other)

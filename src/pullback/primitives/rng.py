@@ -274,9 +274,15 @@ contracted_add_p: Primitive = Primitive(
 def _contracted_physical(avals: Any, x: Any, y: Any, *, factors: Any = None) -> Any:
     """`factors`: those of x, if x is a product."""
     dtype = typeof(x).dtype
-    if factors is None or dtype not in (np.dtype(np.float32), np.dtype(np.float64)):
+    if factors is None or dtype not in _CONTRACTED:
         return add_p.bind(x, y)
+    if dtype == np.float16:  # XLA computes both in float32, where the product is exact
+        wide = [convert_element_type(v, np.float32) for v in (*factors, y)]
+        return convert_element_type(add(mul(wide[0], wide[1]), wide[2]), dtype)
     return fused_multiply_add_p.bind(*factors, y)
+
+
+_CONTRACTED = tuple(np.dtype(t) for t in (np.float16, np.float32, np.float64))
 
 
 physical_rules[contracted_add_p] = _contracted_physical

@@ -34,6 +34,7 @@ class JAXSparse:
     shape: tuple[int, ...]
     nse: int
     __array_priority__ = 100
+    __array_ufunc__ = None  # x @ m and x * m of a dense x are m's
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, args: tuple[Any, ...], *, shape: Sequence[int]) -> None:
@@ -61,6 +62,12 @@ class JAXSparse:
 
     def __len__(self) -> int:
         return self.shape[0]
+
+    def __getitem__(self, key: Any) -> Any:
+        raise NotImplementedError(f"{type(self).__name__}.__getitem__. Fix: use a BCOO.")
+
+    def __iter__(self) -> Any:
+        return self[0]  # fails as indexing does
 
     def __repr__(self) -> str:
         name, shape = type(self).__name__, ", ".join(map(str, self.shape))

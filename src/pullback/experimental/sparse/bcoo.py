@@ -181,7 +181,8 @@ class BCOO(JAXSparse):
 
     def sum(self, axis: Any = None) -> Any:
         axes = range(self.ndim) if axis is None else [axis] if isinstance(axis, int) else axis
-        return bcoo_reduce_sum(self, axes=tuple(axes))
+        out = bcoo_reduce_sum(self, axes=tuple(axes))
+        return out if out.ndim else out.todense()
 
     def __getitem__(self, key: Any) -> BCOO:
         return _getitem(self, key)
@@ -490,6 +491,12 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = 
     return out
 
 
+def _fitting(mat: BCOO) -> BCOO:
+    """Without axes of batches: no more elements are stored than there are places."""
+    places = math.prod(mat.shape)
+    return mat if mat.nse <= places else bcoo_sum_duplicates(mat, nse=places)
+
+
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """The axes in another order; batch axes stay batch axes, dense axes dense ones."""
     permutation = tuple(int(p) % max(mat.ndim, 1) for p in permutation)
@@ -630,7 +637,8 @@ def bcoo_slice(
         shape.append(-(-(stop - start) // step))
     pad = jnp.array(shape, flat.indices.dtype)
     indices = jnp.stack(columns, -1) if columns else flat.indices
-    return _make(jnp.where(ok, flat.data, 0), jnp.where(ok[:, None], indices, pad), shape, flat)
+    data = jnp.where(ok, flat.data, 0)
+    return _fitting(_make(data, jnp.where(ok[:, None], indices, pad), shape, flat))
 
 
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
@@ -642,7 +650,7 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     starts = jnp.clip(starts, 0, jnp.array([n - s for n, s in zip(mat.shape, sizes)], dtype))
     moved, pad = flat.indices - starts, jnp.array(sizes, dtype)
     ok = ((moved >= 0) & (moved < pad)).all(-1)
-    return _make(jnp.where(ok, flat.data, 0), jnp.where(ok[:, None], moved, pad), sizes)
+    return _fitting(_make(jnp.where(ok, flat.data, 0), jnp.where(ok[:, None], moved, pad), sizes))
 
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
@@ -848,7 +856,7 @@ def _sparse_dot(a: BCOO, b: BCOO, lc: Any, rc: Any, lb: Any, rb: Any) -> BCOO:
     if not columns:
         return _make(data.reshape(-1), jnp.zeros((data.size, 0), jnp.int32), shape)
     indices = jnp.where(ok[..., None], jnp.stack(columns, -1), jnp.array(shape, a.indices.dtype))
-    return _make(data.reshape(-1), indices.reshape(-1, len(shape)), shape)
+    return _fitting(_make(data.reshape(-1), indices.reshape(-1, len(shape)), shape))
 
 
 def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:

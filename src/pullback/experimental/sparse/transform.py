@@ -34,6 +34,7 @@ from .bcoo import (
     bcoo_squeeze,
     bcoo_transpose,
 )
+from .bcsr import BCSR, bcsr_broadcast_in_dim, bcsr_concatenate
 
 _is_sparse = functools.partial(lambda x: isinstance(x, JAXSparse))
 
@@ -62,18 +63,34 @@ def _bcoo(x: Any) -> Any:
     return x.to_bcoo() if hasattr(x, "to_bcoo") else x
 
 
-def _unique(x: BCOO) -> BCOO:
-    return x if x.unique_indices else x.sum_duplicates(nse=x.nse if x.n_batch else None)
+def _unique(x: Any) -> Any:
+    """An array that stores each place once; whoever makes a BCSR array sees to that."""
+    return (
+        x
+        if isinstance(x, BCSR) or x.unique_indices
+        else x.sum_duplicates(nse=x.nse if x.n_batch else None)
+    )
 
 
 @_rule("add", "add_any")
 def _add(x: Any, y: Any, **_: Any) -> Any:
-    return x + y if isinstance(x, BCOO) and isinstance(y, BCOO) else _dense(x) + _dense(y)
+    if isinstance(x, BCOO) and isinstance(y, BCOO):
+        same = x.indices is y.indices and x.data.shape == y.data.shape
+        return x._with_data(x.data + y.data) if same else x + y
+    dense, sparse = (y, x) if isinstance(x, BCOO) else (x, y)
+    if jnp.shape(dense) != sparse.shape:
+        raise NotImplementedError(
+            "Addition between a sparse array X and a dense array Y is not implemented when the "
+            "output shape is larger than Y.shape. This is to prevent silent densification of a "
+            f"large sparse array; got X.shape={sparse.shape}, Y.shape={jnp.shape(dense)}. Fix: "
+            "convert X with todense()."
+        )
+    return dense + sparse.todense()
 
 
 @_rule("sub")
 def _sub(x: Any, y: Any, **_: Any) -> Any:
-    return x - y if isinstance(x, BCOO) and isinstance(y, BCOO) else _dense(x) - _dense(y)
+    return _add(x, -y)
 
 
 @_rule("mul")
@@ -118,7 +135,8 @@ def _transpose(x: Any, *, permutation: Any) -> Any:
 
 @_rule("reduce_sum")
 def _reduce_sum(x: Any, *, axes: Any, **_: Any) -> Any:
-    return bcoo_reduce_sum(x, axes=axes)
+    out = bcoo_reduce_sum(x, axes=axes)
+    return out if out.ndim else out.todense()
 
 
 @_rule("broadcast_in_dim")
@@ -157,8 +175,22 @@ def _concatenate(*xs: Any, dimension: int) -> Any:
     return bcoo_concatenate(xs, dimension=dimension)
 
 
-def _dense(x: Any) -> Any:
-    return x.todense() if isinstance(x, JAXSparse) else x
+@_rule("stack")
+def _stack(*xs: Any, axis: int) -> Any:
+    kept = tuple(k if k < axis else k + 1 for k in range(xs[0].ndim))
+    shape = (*xs[0].shape[:axis], 1, *xs[0].shape[axis:])
+    xs = tuple(x if isinstance(x, BCOO) else BCOO.fromdense(x) for x in xs)
+    wide = [bcoo_broadcast_in_dim(x, shape=shape, broadcast_dimensions=kept) for x in xs]
+    return bcoo_concatenate(wide, dimension=axis)
+
+
+# What keeps arrays by rows as they are; everything else makes BCOO arrays of them.
+_BY_ROWS: dict[str, Callable[..., Any]] = {
+    "concatenate": lambda *xs, dimension: bcsr_concatenate(xs, dimension=dimension),
+    "broadcast_in_dim": lambda x, *, shape, broadcast_dimensions, **_: bcsr_broadcast_in_dim(
+        x, shape=shape, broadcast_dimensions=broadcast_dimensions
+    ),
+}
 
 
 def _apply(eqn: Any, args: list[Any]) -> list[Any]:
@@ -175,6 +207,9 @@ def _apply(eqn: Any, args: list[Any]) -> list[Any]:
         (x,) = args
         x = x if name in _LINEAR else _unique(x)
         return [x._with_data(p.bind(x.data, **params))]
+    if name in _BY_ROWS and all(isinstance(x, BCSR) for x in args):
+        return [_BY_ROWS[name](*args, **params)]
+    args = [_bcoo(x) for x in args]
     rule = _rules.get(name)
     if rule is None:
         raise NotImplementedError(
@@ -209,7 +244,11 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
         leaves, structure = tree.flatten((args, kwargs), is_leaf=_is_sparse)
-        leaves = [_bcoo(x) for x in leaves]
+        for x in leaves:
+            if _is_sparse(x) and not isinstance(x, BCOO | BCSR):
+                raise NotImplementedError(
+                    f"sparsify: no rules for {type(x).__name__} arrays. Fix: use BCOO or BCSR."
+                )
         dynamic = [k for k, x in enumerate(leaves) if _is_sparse(x) or hasattr(x, "dtype")]
         avals = [x.aval if _is_sparse(x) else typeof(x) for x in (leaves[k] for k in dynamic)]
         store: list[Any] = []
@@ -307,14 +346,18 @@ def _jacobian(dense: Any, fun: Any, argnums: Any, has_aux: bool, kwargs: Any) ->
 
 def _jacobian_of(x: Any, jac: Any) -> Any:
     """The derivatives by the data, (*out, nse), as an array that is sparse in the last axes."""
-    if not isinstance(x, BCOO):
+    if not isinstance(x, BCOO | BCSR):
         return jac
     if x.n_batch or x.n_dense:
         raise NotImplementedError("Jacobians by arrays with batch or dense axes")
-    lead = jac.ndim - 1
-    out = jac.shape[:lead]
-    indices = jnp.broadcast_to(x.indices, (*(1,) * lead, *x.indices.shape))
-    return BCOO((jac, indices), shape=(*out, *x.shape))
+    lead = (1,) * (jac.ndim - 1)
+    shape = (*jac.shape[:-1], *x.shape)
+    places = [jnp.broadcast_to(part, (*lead, *part.shape)) for part in x.tree_flatten()[0][1:]]
+    return (
+        BCOO((jac, *places), shape=shape)
+        if isinstance(x, BCOO)
+        else BCSR((jac, *places), shape=shape)
+    )
 
 
 def jacfwd(
