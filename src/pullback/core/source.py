@@ -11,23 +11,28 @@ from types import CodeType, FrameType
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _excluded: list[str] = [PACKAGE_DIR]
-_internal: dict[str, bool] = {}  # by file: code objects are hashed by all that they hold
+# By file: code objects are hashed by all that they hold.
+_internal: set[str] = set()
+_users: set[str] = set()
 
 
 def register_exclusion(path: str) -> None:
     """Frames of files whose path starts with `path` are internal too."""
     _excluded.append(path)
     _internal.clear()
+    _users.clear()
 
 
 def is_internal(code: CodeType) -> bool:
     """Does this code belong to the package (or to a registered library)?"""
     name = code.co_filename
-    known = _internal.get(name)
-    if known is None:
-        known = any(name.startswith(p) for p in _excluded) or name.startswith("<frozen")
-        _internal[name] = known
-    return known
+    if name in _internal:
+        return True
+    if name in _users:
+        return False
+    internal = any(name.startswith(p) for p in _excluded) or name.startswith("<frozen")
+    (_internal if internal else _users).add(name)
+    return internal
 
 
 class SourceInfo:
@@ -97,12 +102,10 @@ def current(depth: int = 1) -> SourceInfo:
     if override is not None:
         return override
     frame: FrameType | None = sys._getframe(depth)
+    internal = _internal
     while frame is not None:
         code = frame.f_code
-        internal = _internal.get(code.co_filename)
-        if internal is None:
-            internal = is_internal(code)
-        if not internal:
+        if code.co_filename not in internal and not is_internal(code):
             return SourceInfo(code, frame.f_lasti, _local.name_stack)
         frame = frame.f_back
     return SourceInfo(None, 0, _local.name_stack)

@@ -160,6 +160,9 @@ def _same_value(a: Any, b: Any) -> bool:
         return True
     if type(a) is not type(b):
         return False
+    kind = type(a)
+    if kind is int or kind is str or kind is bool or isinstance(a, np.dtype):
+        return bool(a == b)
     if isinstance(a, ClosedJaxpr):
         same = len(a.consts) == len(b.consts)
         return same and all(map(_same_number, a.consts, b.consts)) and _same_value(a.jaxpr, b.jaxpr)
@@ -230,10 +233,13 @@ def _same_equation(e: JaxprEqn, f: JaxprEqn) -> bool:
     """The same operation on the same types. Slices may start elsewhere."""
     if e.primitive is not f.primitive or len(e.outvars) != len(f.outvars):
         return False
-    if any(v.aval != w.aval for v, w in zip(e.outvars, f.outvars, strict=True)):
+    if len(e.invars) != len(f.invars):
         return False
+    for v, w in zip(e.outvars, f.outvars, strict=True):
+        if v.aval is not w.aval and v.aval != w.aval:
+            return False
     for v, w in zip(e.invars, f.invars, strict=True):
-        if v.aval != w.aval:
+        if v.aval is not w.aval and v.aval != w.aval:
             return False
         if v.__class__ is Literal and v.aval.shape:
             return False
@@ -381,7 +387,7 @@ class _Finder:
         streams = 1 + len(middle) + self.each(start, p)
         joined = max(1, min(BODY // p, k // LEAST, STREAMS // streams)) if carries else 1
         p, k = p * joined, k // joined
-        if k < LEAST or (k - 1) * p < SAVED or self.count(start, start + k * p, p) != k:
+        if k < LEAST or (k - 1) * p < SAVED:
             return None
         chain = _Writer(self, start, p, k).chain()
         size = sum(math.prod(v.aval.shape) for e in chain.body.eqns for v in e.outvars)

@@ -26,17 +26,24 @@ class _UntoldError(Exception):
     """Something in the program has no complete text."""
 
 
+@lru_cache(maxsize=4096)
+def _array_text(shape: tuple[Any, ...], dtype: Any, weak: bool) -> str:
+    if not isinstance(dtype, np.dtype) or dtype.names:
+        raise _UntoldError
+    if not all(type(n) is int for n in shape):
+        raise _UntoldError
+    return f"{dtype.name}{shape}{'~' if weak else ''}"
+
+
 class _Writer:
     def __init__(self) -> None:
         self.names: dict[Any, str] = {}
         self.out: list[str] = []
 
     def aval(self, a: Any) -> str:
-        if type(a) is not ShapedArray or not isinstance(a.dtype, np.dtype) or a.dtype.names:
+        if type(a) is not ShapedArray:
             raise _UntoldError
-        if not all(type(n) is int for n in a.shape):
-            raise _UntoldError
-        return f"{a.dtype.name}{a.shape}{'~' if a.weak_type else ''}"
+        return _array_text(a.shape, a.dtype, a.weak_type)
 
     def define(self, v: Any) -> str:
         name = self.names[v] = f"v{len(self.names)}"
