@@ -157,6 +157,7 @@ class Node:
         "out_scratch",
         "own",
         "own_breaks",
+        "padded",
         "parts",
         "period",
         "permuted",
@@ -197,6 +198,7 @@ class Node:
         self.out_scratch: Slot | None = None
         self.permuted: Any = None  # (value, permutation), where that is all a value is
         self.parts: Sequence[Node] | None = None  # what it joins along its last axis
+        self.padded: Any = None  # (value, configuration, filling), where that is all a value is
 
     @property
     def size(self) -> int:
@@ -405,7 +407,9 @@ class Graph:
                 node.at = _unrolled(red, k)
                 node.own = red.own * red.count
                 node.own_breaks = frozenset(
-                    j for j in range(len(shape) - 1) if red.kept[j] + 1 != red.kept[j + 1]
+                    j
+                    for j in range(len(shape) - 1)
+                    if red.kept[j] + 1 != red.kept[j + 1] or red.kept[j] in red.own_breaks
                 )
             red.nodes.append(node)
         return red.nodes

@@ -276,6 +276,7 @@ def _pad(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     node = g.pointwise(
         shape, x.dtype, [(x, axes), (fill, ())], at, 2.0, around(changed, len(shape))
     )
+    node.padded = x, config, fill
     if shape and config[-1][2]:
         node.period = config[-1][2] + 1
     return node

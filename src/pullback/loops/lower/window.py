@@ -115,6 +115,64 @@ def windowed(
     return g.reduction(red, dtypes)
 
 
+def _stretched_sum(
+    g: Graph, x: Node, shape: tuple[int, ...], params: dict[str, Any], acc: str
+) -> list[Node] | None:
+    """Sums over windows of an operand between whose elements there are zeros, as in the gradient
+    of windows with strides: only the elements themselves are added, one in `gap` of each axis.
+    None where there are no zeros between."""
+    rank = len(shape)
+    dims, strides, lows, base, dilation = _config(params, rank)
+    if x.padded is not None and not any(p != (0, 0) for p in params["padding"]):
+        source, config, fill = x.padded
+        zeros = getattr(fill.at, "literal", None) == 0
+        if zeros and max(base) == 1 and all(lo >= 0 <= hi for lo, hi, _ in config):
+            x, lows = source, tuple(lo for lo, _, _ in config)
+            base = tuple(gap + 1 for _, _, gap in config)
+    if max(base) == 1 or max(strides) > 1 or max(dilation) > 1 or 0 in (*shape, *x.shape):
+        return None
+    real = [k for k in range(rank) if (dims[k], lows[k]) != (1, 0) or x.shape[k] != shape[k]]
+    terms = [-(-dims[k] // base[k]) for k in real]
+    last = len(real) + rank - 1
+    space = (*shape[:-1], *terms, shape[-1])
+    dtype = x.dtype
+
+    def element(b: Builder, idx: tuple[Index, ...]) -> list[Atom]:
+        inside: Atom = TRUE
+        place = [*idx[: rank - 1], idx[last]]
+        for k, j in zip(real, idx[rank - 1 : last], strict=True):
+            gap, whole = base[k], -(-lows[k] // base[k])
+            # The first element at or after the window's begin, counted from -whole.
+            begin = b.add(place[k], whole * gap - lows[k])
+            i = b.add(b.add(b.div(b.add(begin, gap - 1), gap), -whole), j)
+            if dims[k] % gap:  # not every window has the last one
+                end = b.add(place[k], dims[k] - lows[k])
+                inside = b.both(inside, b.in_range(b.sub(end, b.mul(i, gap)), 1, dims[k] + 1))
+            inside = b.both(inside, b.in_range(i, 0, x.shape[k]))
+            place[k] = i
+        zero = scalar_convert(b, Const(0.0, "f32"), dtype)
+        return [scalar_convert(b, masked_read(b, x, tuple(place), inside, zero), acc)]
+
+    def finish(b: Builder, values: Sequence[Atom]) -> list[Any]:
+        start = Const(0.0 if acc[0] in "fb" else 0, acc)
+        return [scalar_convert(b, b.let("add", (values[0], start), acc), dtype)]
+
+    same = tuple((last if k == rank - 1 else k) if k not in real else None for k in range(rank))
+    red = Reduction(
+        space,
+        tuple(range(rank - 1, last)),
+        (acc,),
+        element,
+        lambda b: (Const(0.0, acc) if acc[0] in "fb" else identity_of("add", acc),),
+        ("add",),
+        finish,
+        [(x, same)],
+        own=3.0,
+        own_breaks=frozenset(range(len(space) - 1)),
+    )
+    return g.reduction(red, [dtype])
+
+
 def _simple(op: str) -> Rule:
     def lower(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         x, dtype = ins[0], ins[0].dtype
@@ -122,6 +180,10 @@ def _simple(op: str) -> Rule:
             return NotImplemented
         acc = accumulator(dtype) if op == "add" else dtype
         first = Const(0.0, acc) if op == "add" and acc[0] == "f" else identity_of(op, acc)
+        if op == "add":
+            gradual = _stretched_sum(g, x, outs[0][0], params, acc)
+            if gradual is not None:
+                return gradual
         return windowed(g, [x], outs[0][0], params, [acc], lambda b: (first,), (op,), [dtype])
 
     return lower

@@ -1,0 +1,139 @@
+"""Kernels over rows: the same bits whatever the rows' number and what is computed beside, exact
+divisions by one number, NaN and signed zeros, and window sums of stretched operands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback
+import pullback.numpy as jnp
+from pullback import lax
+
+LENGTHS = (3, 5, 8, 10, 16, 17, 20, 33, 48, 64, 65, 100)
+
+
+def _rows(n: int, rows: int = 300, dtype: Any = np.float32) -> Any:
+    return np.random.default_rng(n).normal(size=(rows, n)).astype(dtype)
+
+
+def _bits(x: Any) -> Any:
+    x = np.asarray(x)
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+@pytest.mark.parametrize("n", LENGTHS)
+def test_the_number_of_rows_shows_in_no_bit(n: int) -> None:
+    x = _rows(n)
+
+    def f(x: Any) -> Any:
+        e = jnp.exp(x - x.max(-1, keepdims=True))
+        return x.sum(-1), e / e.sum(-1, keepdims=True), x.argmax(-1)
+
+    many, few = pullback.jit(f)(x), pullback.jit(f)(x[:7])
+    for a, b in zip(many, few):
+        assert np.array_equal(_bits(a)[:7], _bits(b))
+    assert np.array_equal(_bits(pullback.jit(lambda x: x.sum(-1))(x)), _bits(many[0]))
+    assert np.array_equal(np.asarray(many[2]), x.argmax(-1))
+    e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+    np.testing.assert_allclose(many[1], e / e.sum(-1, keepdims=True), rtol=2e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_extremes_of_rows_propagate_nan(dtype: str) -> None:
+    with pullback.enable_x64():
+        for n in LENGTHS:
+            x = _rows(n, dtype=dtype)
+            x[::3, n // 2] = np.nan
+            x[1::5, 0] = -np.inf
+            x[2::7] = np.inf
+            found = pullback.jit(lambda x: (x.max(-1), x.min(-1), x.argmin(-1)))(x)
+            for a, b in zip(found, (x.max(-1), x.min(-1), x.argmin(-1))):
+                np.testing.assert_array_equal(a, b)
+
+
+def test_extremes_order_zeros_by_their_sign() -> None:
+    x = np.where(np.arange(300 * 20).reshape(300, 20) % 7 == 3, 0.0, -0.0).astype(np.float32)
+    largest, least = pullback.jit(lambda x: (x.max(-1), x.min(-1)))(x)
+    assert not np.signbit(largest).any()
+    assert np.signbit(least).all()
+    pairs = np.array([0.0, -0.0], np.float32)
+    larger = pullback.jit(jnp.maximum)(np.tile(pairs, 20), np.repeat(pairs, 20))
+    assert np.array_equal(
+        np.signbit(larger), np.tile([False, True], 20) & np.repeat([False, True], 20)
+    )
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_division_of_lanes_by_one_number_is_exact(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    f = pullback.jit(lambda x, y: x / y)
+    near = (2 - rng.random(40_000) * 1e-2).astype(np.float32)
+    anything = rng.integers(0, 2**32, 40_000, dtype=np.uint32).view(np.float32)
+    edges = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1e-45, -1e-38, 3e38], np.float32)
+    x = np.concatenate([near, anything, np.tile(edges, 5)])
+    divisors = [2 - 1e-3 * rng.random(), 1 + rng.random(), np.exp(8 * rng.normal()), -3.7, 1e-42]
+    for y in np.array([*divisors, 2 - 2.0**-23, 0.0, np.inf], np.float32):
+        with np.errstate(all="ignore"):
+            exact = x / y
+        found = np.asarray(f(x, y))
+        same = (_bits(found) == _bits(exact)) | (np.isnan(found) & np.isnan(exact))
+        assert same.all(), (y, x[~same][:3])
+
+
+def test_exponentials_reach_the_ends_of_their_range() -> None:
+    x = np.array([-np.inf, -200, -104, -103.3, -90, -0.0, 88.7, 88.8, 1e30, np.inf, np.nan] * 3)
+    with np.errstate(over="ignore"):
+        exact = np.exp(x.astype(np.float32).astype(np.float64)).astype(np.float32)
+    np.testing.assert_allclose(pullback.jit(jnp.exp)(x.astype(np.float32)), exact, rtol=2e-6)
+    with pullback.enable_x64():
+        y = np.array([-np.inf, -746.0, -745.0, -709.5, 0.0, 709.7, 710.0, np.nan] * 3)
+        with np.errstate(over="ignore"):
+            exact = np.exp(y)
+        np.testing.assert_allclose(pullback.jit(jnp.exp)(y), exact, rtol=2e-15)
+
+
+def _window_sum(x: Any, window: Any, padding: Any, base: Any) -> Any:
+    """By the definition: zeros between elements and around, then every window's sum."""
+    stretched = np.zeros([(n - 1) * b + 1 for n, b in zip(x.shape, base)], x.dtype)
+    stretched[tuple(slice(None, None, b) for b in base)] = x
+    whole = np.pad(stretched, padding)
+    shape = [n - w + 1 for n, w in zip(whole.shape, window)]
+    out = np.zeros([max(0, n) for n in shape], x.dtype)
+    for at in product(*map(range, window)):
+        out += whole[tuple(slice(k, k + n) for k, n in zip(at, out.shape))]
+    return out
+
+
+@pytest.mark.parametrize("seed", range(24))
+def test_window_sums_of_stretched_operands(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    rank = 1 + seed % 3
+    draw: Callable[[int, int], Any] = lambda lo, hi: tuple(map(int, rng.integers(lo, hi, rank)))
+    x = rng.integers(-5, 6, draw(1, 7)).astype(np.float32)
+    base, window = draw(1, 4), draw(1, 5)
+    padding = tuple(zip(draw(0, 4), draw(2, 5)))
+    expected = _window_sum(x, window, padding, base)
+    ones = (1,) * rank
+    f = lambda x: lax.reduce_window(x, 0.0, lax.add, window, ones, padding, base_dilation=base)
+    config = [(lo, hi, b - 1) for (lo, hi), b in zip(padding, base)]
+    g = lambda x: lax.reduce_window(
+        lax.pad(x, np.float32(0), config), 0.0, lax.add, window, ones, "VALID"
+    )
+    if 0 not in expected.shape:
+        assert np.array_equal(_bits(pullback.jit(f)(x)), _bits(expected + 0.0))
+        assert np.array_equal(_bits(pullback.jit(g)(x)), _bits(expected + 0.0))
+
+
+def test_programs_over_short_rows_are_one_kernel() -> None:
+    def f(x: Any) -> Any:
+        e = jnp.exp(x - x.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    for n in (4, 10, 40):
+        text = pullback.jit(f).lower(_rows(n)).compile().as_text()
+        assert text.count("KernelStep") == 1
