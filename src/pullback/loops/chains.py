@@ -125,7 +125,7 @@ def _stretches(tokens: Any, periods: Sequence[int]) -> list[tuple[int, int, int]
 
 
 def _bytes(v: Any) -> int:
-    return math.prod(v.aval.shape) * getattr(v.aval.dtype, "itemsize", 4)
+    return int(math.prod(v.aval.shape) * getattr(v.aval.dtype, "itemsize", 4))
 
 
 def _cut(eqns: Sequence[JaxprEqn], a: int, b: int, p: int) -> int:

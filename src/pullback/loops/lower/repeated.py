@@ -139,7 +139,7 @@ class _Copier:
 
     def _hold(self, written: Sequence[Any]) -> list[Slot]:
         """Keeps the body's temporaries from everybody else until the last iteration."""
-        touched = set()
+        touched: set[int] = set()
         for s in written:
             if isinstance(s, plan.KernelStep | plan.LibStep):
                 touched.update(s.bufs)
@@ -197,14 +197,13 @@ class _Copier:
 
     def _copy(self, written: Sequence[Any], place: dict[int, int], t: int) -> None:
         """The body's steps with an iteration's slots and numbers."""
-        get = lambda n: place.get(n, n)
         for s in written:
             if isinstance(s, plan.KernelStep):
                 bufs = tuple([place.get(n, n) for n in s.bufs])
                 scalars = self._scalars(s.scalars, t)
                 s = plan.KernelStep(s.kernel, bufs, s.dims, scalars, s.equation)
             elif isinstance(s, plan.CopyStep):
-                s = plan.CopyStep(get(s.dst), get(s.src), s.bytes)
+                s = plan.CopyStep(place.get(s.dst, s.dst), place.get(s.src, s.src), s.bytes)
             self.steps.steps.append(s)
 
     def _scalars(self, scalars: Any, t: int) -> Any:
