@@ -12,10 +12,13 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read, store_slot
+from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import identity_of
 
+BLOCK = 1 << 15  # elements of a long row that one thread takes at a time
+CHEAP = 8.0  # an operand that may be computed twice
 Combine = Callable[[Builder, list[Atom], list[Atom]], list[Atom]]
 
 
@@ -74,8 +77,12 @@ def _cumulative(op: str) -> Rule:
                 values = tuple(scalar_convert(b, a, part) for a in accs)
                 store_slot(b, slot, shape, dtype, spot, values if dtype in COMPLEX else values[0])
 
+            rows, named = math.prod(outer) * math.prod(inner), isinstance(combine, tuple)
             if math.prod(inner) >= 4:
                 _across(b, outer, inner, n, starts, combine, element, put)
+            elif rows == 1 and n >= 4 * BLOCK and named and x.cost <= CHEAP and not b.unrolling:
+                flat = lambda k: element((0,) * len(outer), (0,) * len(inner), k)
+                _in_blocks(b, n, starts, combine, flat, put)
             else:
                 _along(b, (*outer, *inner), len(outer), n, starts, combine, element, put)
 
@@ -123,6 +130,57 @@ def _along(
         b.loop(n, "scan", body, carry, how)
 
     box(b, rows, row, "seq", range(len(rows)), cost=4.0 * n)
+
+
+def _in_blocks(
+    b: Builder, n: int, starts: list[Atom], combine: tuple[str, ...], element: Any, put: Any
+) -> None:
+    """One long row: the totals of its blocks, in parallel; what comes before each block; then the
+    blocks from there, in parallel. The blocks depend on the length only, and so do the bits."""
+    blocks = -(-n // BLOCK)
+    totals = [b.scratch(a.dtype, blocks, "totals") for a in starts]
+
+    def carried(inits: Sequence[Atom]) -> list[tuple[Atom, Any]]:
+        return [(a, b.var(a.dtype, b.depth + 1, "a")) for a in inits]
+
+    def bounds(c: Index) -> dict[str, Atom]:
+        lo = b.atom(b.mul(c, BLOCK))
+        return {
+            "lo": lo,
+            "hi": b.let("min", (b.let("add", (lo, b.dim(BLOCK)), "i64"), b.dim(n)), "i64"),
+        }
+
+    def total(c: Index) -> Sequence[Atom]:
+        value = lambda k: list(element(k)[1])
+        sums = b.loop(n, "reduce", value, carried(starts), combine, **bounds(c))
+        for buf, a in zip(totals, sums, strict=True):
+            b.store(buf, b.atom(c), a)
+        return ()
+
+    def running(c: Index) -> Sequence[Atom]:
+        with Pinned(b):
+            new = [b.load(buf, b.atom(c)) for buf in totals]
+        old = [v for _, v in carry]
+        for buf, a in zip(totals, old, strict=True):
+            b.store(buf, b.atom(c), a)
+        return _step(b, combine, old, list(new))
+
+    def block(c: Index) -> Sequence[Atom]:
+        with Pinned(b):
+            carry = carried([b.load(buf, b.atom(c)) for buf in totals])
+
+        def body(k: Index) -> list[Atom]:
+            spot, new = element(k)
+            put(spot, [v for _, v in carry])
+            return list(new)
+
+        b.loop(n, "scan", body, carry, combine, **bounds(c))
+        return ()
+
+    b.loop(blocks, "parallel", total)
+    carry = carried(starts)
+    b.loop(blocks, "seq", running, carry)
+    b.loop(blocks, "parallel", block)
 
 
 def _across(
