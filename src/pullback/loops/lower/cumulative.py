@@ -18,7 +18,6 @@ from pullback.loops.lower.statements import box
 from pullback.loops.ops import identity_of
 
 BLOCK = 1 << 15  # elements of a long row that one thread takes at a time
-CHEAP = 8.0  # an operand that may be computed twice
 Combine = Callable[[Builder, list[Atom], list[Atom]], list[Atom]]
 
 
@@ -59,6 +58,7 @@ def _cumulative(op: str) -> Rule:
             )
         n, shape = x.shape[axis], x.shape
         outer, inner = shape[:axis], shape[axis + 1 :]
+        long = n == x.size >= 4 * BLOCK and isinstance(combine, tuple)
 
         def emit(b: Builder, o: Opaque) -> None:
             out = o.outs[0]
@@ -77,17 +77,18 @@ def _cumulative(op: str) -> Rule:
                 values = tuple(scalar_convert(b, a, part) for a in accs)
                 store_slot(b, slot, shape, dtype, spot, values if dtype in COMPLEX else values[0])
 
-            rows, named = math.prod(outer) * math.prod(inner), isinstance(combine, tuple)
             if math.prod(inner) >= 4:
                 _across(b, outer, inner, n, starts, combine, element, put)
-            elif rows == 1 and n >= 4 * BLOCK and named and x.cost <= CHEAP and not b.unrolling:
+            elif long:
                 flat = lambda k: element((0,) * len(outer), (0,) * len(inner), k)
                 _in_blocks(b, n, starts, combine, flat, put)
             else:
                 _along(b, (*outer, *inner), len(outer), n, starts, combine, element, put)
 
         cost = 4.0 + x.cost + (40.0 if op == "logaddexp" else 0.0)
-        node = Opaque("cumulative", [x], ["once"], emit=emit, work=x.size * cost)
+        node = Opaque(
+            "cumulative", [x], ["many" if long else "once"], emit=emit, work=x.size * cost
+        )
         return g.opaque(node, outs)[0]
 
     return lower
@@ -143,16 +144,15 @@ def _in_blocks(
     def carried(inits: Sequence[Atom]) -> list[tuple[Atom, Any]]:
         return [(a, b.var(a.dtype, b.depth + 1, "a")) for a in inits]
 
-    def bounds(c: Index) -> dict[str, Atom]:
+    def bounds(c: Index) -> tuple[Atom, Atom]:
         lo = b.atom(b.mul(c, BLOCK))
-        return {
-            "lo": lo,
-            "hi": b.let("min", (b.let("add", (lo, b.dim(BLOCK)), "i64"), b.dim(n)), "i64"),
-        }
+        end = b.let("add", (lo, b.dim(BLOCK)), "i64")
+        return lo, b.let("min", (end, b.dim(n)), "i64")
 
     def total(c: Index) -> Sequence[Atom]:
         value = lambda k: list(element(k)[1])
-        sums = b.loop(n, "reduce", value, carried(starts), combine, **bounds(c))
+        lo, hi = bounds(c)
+        sums = b.loop(n, "reduce", value, carried(starts), combine, lo=lo, hi=hi)
         for buf, a in zip(totals, sums, strict=True):
             b.store(buf, b.atom(c), a)
         return ()
@@ -174,7 +174,8 @@ def _in_blocks(
             put(spot, [v for _, v in carry])
             return list(new)
 
-        b.loop(n, "scan", body, carry, combine, **bounds(c))
+        lo, hi = bounds(c)
+        b.loop(n, "scan", body, carry, combine, lo=lo, hi=hi)
         return ()
 
     b.loop(blocks, "parallel", total)
