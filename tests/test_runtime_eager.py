@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import errors, grad, jit, make_jaxpr, nn, vmap
+from pullback import errors, grad, jit, lax, make_jaxpr, nn, vmap
 from pullback import numpy as jnp
 from pullback.api.eager import TENTH
 from pullback.runtime import memory, stub
@@ -78,6 +78,25 @@ CALLS: dict[str, Any] = {
     "nonzero": lambda: jnp.nonzero(MASK),
     "unique": lambda: jnp.unique(I),
     "by mask": lambda: X[MASK],
+    "lax.add": lambda: lax.add(X, 1.0),
+    "lax.max of numbers": lambda: lax.max(2, 3),
+    "lax.reshape": lambda: lax.reshape(M, (4, 3), (1, 0)),
+    "lax.dynamic_slice": lambda: lax.dynamic_slice(M, (1, 9), (2, 2)),
+    "lax.integer_pow": lambda: lax.integer_pow(X, 3),
+    "lax.sort": lambda: lax.sort((-X, X), num_keys=1),
+    "lax.convert_element_type": lambda: lax.convert_element_type(X, jnp.int32),
+    "array of floats": lambda: jnp.array([1.5, -0.0, float("nan"), 3e38]),
+    "array of integers": lambda: jnp.array([[1, 2], [3, 4]]),
+    "array of mixed numbers": lambda: jnp.array([1, 2.5]),
+    "array of a number": lambda: jnp.array(2.5),
+    "array, narrow": lambda: jnp.array([1.1], jnp.float16),
+    "array of NumPy's": lambda: jnp.array(np.arange(6, dtype=np.uint8).reshape(2, 3).T),
+    "array of an array": lambda: jnp.array(X, jnp.int32),
+    "array of arrays": lambda: jnp.array([X, X]),
+    "array, more axes": lambda: jnp.array([True], ndmin=2),
+    "asarray": lambda: jnp.asarray(np.float32([1, 2])),
+    "asarray of a number": lambda: jnp.asarray(3),
+    "asarray by name": lambda: jnp.asarray(a=(1.0, 2.0), dtype="float32"),
 }
 
 
@@ -99,13 +118,43 @@ def test_all_calls_are_alike(name: str) -> None:
             np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
+def test_arrays_are_made_alike() -> None:
+    """What `array` refuses, shares and copies is the same at every call."""
+    held = np.arange(4, dtype=np.float32)
+    for k in range(TENTH + 3):
+        for wrong, error in (
+            ([300], OverflowError), (2**40, OverflowError), ([1, [2]], ValueError),
+            ("a", TypeError), (None, ValueError),
+        ):  # fmt: skip
+            with pytest.raises(error):
+                jnp.array(wrong, None if wrong != [300] else jnp.uint8)
+        assert jnp.asarray(X) is X
+        assert jnp.array(X) is not X
+        made, shared = jnp.array(held), jnp.asarray(held)
+        held[0] = k
+        assert made[0] == shared[0] == max(0, k - 1)
+        assert jnp.array([float(k), 2.0]).tolist() == [k, 2.0]
+        assert pullback.device_put(X, pullback.devices()[0]).committed
+
+
+@native_only
+def test_arrays_that_were_put_somewhere_are_operands() -> None:
+    put = pullback.device_put(X, pullback.devices()[0])
+    f = jit(lambda x: x + 1)
+    f(X)
+    assert stub.signature(f, (put,), {}) == stub.signature(f, (X,), {})
+    np.testing.assert_array_equal(np.asarray(f(put)), np.asarray(f(X)))
+
+
 @native_only
 def test_they_are_native() -> None:
     """After a few calls Python's function does not run."""
     for f, args, kwargs in (
         (jnp.exp, (X,), {}), (jnp.sum, (M,), {"axis": 0}), (jnp.where, (MASK, X, 1.0), {}),
         (jnp.zeros, (8,), {}), (jnp.reshape, (X, (3, 4)), {}), (jnp.var, (M, 0), {}),
-        (nn.softmax, (M,), {}), (nn.relu, (X,), {}),
+        (nn.softmax, (M,), {}), (nn.relu, (X,), {}), (lax.exp, (X,), {}),
+        (lax.dynamic_slice, (X, (1,), (2,)), {}), (jnp.array, ([1.0, 2.0],), {}),
+        (jnp.asarray, (np.float32([1, 2]),), {}), (jnp.array, (X,), {}),
     ):  # fmt: skip
         for _ in range(TENTH + 1):
             f(*args, **kwargs)

@@ -23,6 +23,7 @@ from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.trace import Tracer, current_trace
+from ..primitives.convert import copy_p
 from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
 from ..runtime.operands import Policy, replaced
@@ -38,6 +39,7 @@ OPERANDS = frozenset(
 NUMBERS_ARE_STATIC = frozenset("power pow float_power left_shift right_shift integer_pow".split())
 # Operands that other functions have as parts of the program, by function.
 OPERANDS_OF = {
+    "array": "object",
     "dynamic_slice": "start_indices",
     "dynamic_update_slice": "start_indices",
     "dynamic_slice_in_dim": "start_index",
@@ -74,8 +76,11 @@ def _policy(fun: Callable[..., Any], name: str) -> Policy:
 class EagerFunction:
     """What stands behind the native function: calls that it does not know yet."""
 
-    def __init__(self, fun: Callable[..., Any], policy: Policy) -> None:
-        self.fun, self.policy = fun, policy
+    def __init__(
+        self, fun: Callable[..., Any], policy: Policy, accepts: Callable[..., bool] | None = None
+    ) -> None:
+        self.fun, self.policy, self.accepts = fun, policy, accepts
+        self.first = SECOND if accepts is None else TENTH
         self.calls: dict[bytes, int] = {}
         self.operations: dict[Any, Any] = {}  # what recordings know of it
         self.programs: dict[bytes, Any] = {}  # traced, but too large to be compiled yet
@@ -85,6 +90,8 @@ class EagerFunction:
         """Takes note of a call: its result in a tuple, or None. The native side then calls the
         function itself, so that no frame of ours lies between a user's line and what it warns
         of."""
+        if self.accepts is not None and not self.accepts(*args, **kwargs):
+            return None
         trace = current_trace()
         if type(trace) is Recording:
             return trace.record(self, args, kwargs) if trace.live else None
@@ -110,7 +117,7 @@ class EagerFunction:
             calls.clear()
             self.programs.clear()
         calls[key] = count = count + 1
-        if count == SECOND or (count >= TENTH and key in self.programs):
+        if count == self.first or (count >= TENTH and key in self.programs):
             try:
                 self._enter(key, args, kwargs, count)
             except Exception:  # the call itself tells the user what is wrong
@@ -169,13 +176,17 @@ class EagerFunction:
         out: list[Any] = []
 
         def flat(*tracers: Any) -> list[Any]:
+            # What is no array of ours yet is no result either.
+            foreign = {
+                id(t) for t, x in zip(tracers, leaves, strict=True) if type(x) is not ArrayImpl
+            }
             rest = iter(tracers)
             args_, kwargs_ = replaced(args, kwargs, self.policy, lambda _: next(rest))
             results, out_tree = tree.flatten(self.fun(*args_, **kwargs_))
             if not results or not all(isinstance(x, Tracer | ArrayImpl) for x in results):
                 raise _Refused
             out.append(out_tree)
-            return results
+            return [copy_p.bind(x) if id(x) in foreign else x for x in results]
 
         with warnings.catch_warnings():
             warnings.simplefilter("error")  # what warns must go on to warn
@@ -189,13 +200,21 @@ class EagerFunction:
 _made: dict[Any, Any] = {}
 
 
-def eager(fun: Callable[..., Any], policy: Policy | None = None) -> Any:
-    """`fun`, native when it is called outside of transformations with types that it has met."""
+def eager(
+    fun: Callable[..., Any],
+    policy: Policy | None = None,
+    accepts: Callable[..., bool] | None = None,
+) -> Any:
+    """`fun`, native when it is called outside of transformations with types that it has met.
+
+    With `accepts`, calls for which it is false stay as they are, and the others become native when
+    they have come often: what is quick already, and comes with many types.
+    """
     found = _made.get(fun)
     if found is not None:
         return found
     name = getattr(fun, "__name__", "")
-    native = _made[fun] = EagerFunction(fun, policy or _policy(fun, name)).function
+    native = _made[fun] = EagerFunction(fun, policy or _policy(fun, name), accepts).function
     native._eager = True
     try:
         functools.update_wrapper(native, fun)

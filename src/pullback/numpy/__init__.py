@@ -9,6 +9,7 @@ from typing import Any as _Any
 import numpy as _np
 from numpy import iterable as iterable
 
+from ..api.eager import eager as _eager
 from ..api.eager import install as _install
 from ..api.eager import made_eager as _made_eager
 from ..config import LateNames as _LateNames
@@ -56,6 +57,7 @@ from .creation import (
 from .creation import (
     full_like as full_like,
 )
+from .creation import is_settled as _is_settled
 from .creation import (
     isscalar as isscalar,
 )
@@ -1161,4 +1163,5 @@ __all__ = [
 ]
 
 _install(globals(), __all__)
+array, asarray = (_eager(_f, accepts=_is_settled) for _f in (array, asarray))
 __all__.extend(_late.where)

@@ -16,7 +16,7 @@ from ..core.trace import Tracer
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak, copy_p
 from ..primitives.keys import is_key_dtype
-from ..runtime.array import make_array
+from ..runtime.array import ArrayImpl, make_array
 from ..runtime.capsules import view_of
 from .manipulation import broadcast_to
 from .util import (
@@ -222,6 +222,32 @@ def _of_numbers(x: Any, dtype: Any) -> Any:
 
 
 _SEQUENCES = frozenset({list, tuple})
+
+
+def is_settled(object: Any = None, dtype: Any = None, *args: Any, **kwargs: Any) -> bool:
+    """Are the types of `array`'s arguments all that its result depends on, apart from values?
+    Then such calls can be one program."""
+    x = kwargs.get("a", object)
+    kind = type(x)
+    if kind is ArrayImpl:
+        return True
+    if kind is np.ndarray:
+        # Larger ones may share their memory.
+        return x.nbytes <= 256 and x.dtype in _SAME and (dtype is None or dtype == x.dtype)
+    items: Any = (x,)
+    for _ in range(4):
+        if len(items) > 16:  # every number would be an operand
+            return False
+        kinds = frozenset(map(type, items))
+        number = _NUMBER_KINDS.get(kinds)
+        if number is not None:
+            return dtype is None or dtype == dtypes.canonicalize_dtype(
+                dtypes.python_scalar_dtypes[number]
+            )
+        if not kinds or not kinds <= _SEQUENCES:
+            return False
+        items = list(chain.from_iterable(items))
+    return False
 
 
 def _leaves(x: Any, out: list[Any]) -> list[Any]:
