@@ -75,8 +75,8 @@ def _segment(
     n = _num_segments(name, ids, num_segments)
     fill = _identity(kind, aval.dtype)
     rest = aval.shape[1:]
-    if aval.shape[: id_aval.ndim] != id_aval.shape:
-        wanted = (*id_aval.shape, *rest)
+    wanted = (*id_aval.shape, *rest)
+    if aval.shape != wanted:
         if len(wanted) < aval.ndim or any(
             a not in (1, b) for a, b in zip(aval.shape[::-1], wanted[::-1])
         ):
@@ -86,9 +86,7 @@ def _segment(
                 f"[{','.join(map(str, wanted))}]: {name} needs one segment id for each element "
                 "along the leading axis of data"
             )
-    updates = (
-        _broadcast(data, (*id_aval.shape, *rest)) if aval.shape != (*id_aval.shape, *rest) else data
-    )
+    updates = data if aval.shape == wanted else _broadcast(data, wanted)
     if bucket_size is None:
         operand = lax.full((n, *rest), fill, aval.dtype)
         return _scatter(scatter, operand, [ids], updates, indices_are_sorted, unique_indices, mode)

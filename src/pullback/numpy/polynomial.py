@@ -29,7 +29,7 @@ from . import (
     sorting,
     ufuncs,
 )
-from .util import check_arraylike, promote_dtypes, promote_dtypes_inexact
+from .util import check_arraylike, ndim_of, promote_dtypes, promote_dtypes_inexact
 
 
 @functools.partial(jit, static_argnames=("unroll",))
@@ -44,6 +44,15 @@ def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     shape = manipulation.broadcast_shapes(typeof(x).shape, typeof(p).shape[1:])
     start = creation.zeros(shape, typeof(x).dtype)
     return scan(lambda y, c: (y * x + c, ()), start, p, unroll=unroll)[0]
+
+
+def _check_axes(name: str, *polynomials: Any) -> None:
+    for p in polynomials:
+        if not ndim_of(p):
+            raise TypeError(
+                f"{name}: a polynomial is an array of coefficients, got a scalar. "
+                "Fix: jnp.atleast_1d(p)."
+            )
 
 
 @jit
@@ -68,6 +77,7 @@ def polysub(a1: Any, a2: Any) -> Any:
 def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
     """The product of two polynomials; `trim_leading_zeros` (not under jit) drops zeros in front."""
     check_arraylike("polymul", a1, a2)
+    _check_axes("polymul", a1, a2)
     a1, a2 = (creation.asarray(v) for v in promote_dtypes_inexact(a1, a2))
     if trim_leading_zeros and (typeof(a1).shape[0] > 1 or typeof(a2).shape[0] > 1):
         a1, a2 = joining.trim_zeros(a1, "f"), joining.trim_zeros(a2, "f")
@@ -82,6 +92,7 @@ def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, A
     front of the remainder.
     """
     check_arraylike("polydiv", u, v)
+    _check_axes("polydiv", u, v)
     u, v = (creation.asarray(w) for w in promote_dtypes_inexact(u, v))
     m, n = typeof(u).shape[0] - 1, typeof(v).shape[0] - 1
     scale = 1.0 / v[0]
@@ -102,6 +113,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     Raises ValueError if m is negative.
     """
     check_arraylike("polyder", p)
+    _check_axes("polyder", p)
     m = operator.index(m)
     (p,) = (creation.asarray(v) for v in promote_dtypes_inexact(p))
     if m < 0:
@@ -126,6 +138,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     m = operator.index(m)
     k = 0 if k is None else k
     check_arraylike("polyint", p, k)
+    _check_axes("polyint", p)
     p, k = (creation.asarray(v) for v in promote_dtypes_inexact(p, k))
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")

@@ -39,6 +39,10 @@ def _product(b: Builder, x: Any, y: Any, xt: str, yt: str, acc: str) -> list[Ato
     """x * y in the accumulator's type."""
     if acc in COMPLEX:
         return list(cm.mul(b, convert(b, x, xt, acc), convert(b, y, yt, acc)))
+    if xt in COMPLEX or yt in COMPLEX:  # of which the result keeps the real part
+        wide = "c128" if "c128" in (xt, yt) else "c64"
+        product = tuple(cm.mul(b, convert(b, x, xt, wide), convert(b, y, yt, wide)))
+        return [convert(b, product, wide, acc)]
     u, v = scalar_convert(b, x, acc), scalar_convert(b, y, acc)
     return [b.let("and" if acc == "bool" else "mul", (u, v), acc)]
 
