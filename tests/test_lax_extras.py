@@ -164,3 +164,36 @@ def test_identities_of_other_dtypes(dtype: str, init: Any) -> None:
         return found
 
     assert results(pb.lax) == results(jax.lax)
+
+
+def test_products_of_two_dtypes() -> None:
+    """The product has one of the two dtypes, by XLA's order of them, not by the lattice."""
+    names = ["bool", "int8", "uint8", "int32", "uint32", "float16", "bfloat16", "float32"]
+    names += ["complex64", "float8_e4m3fn", "float8_e5m2", "int4"]
+    rng = np.random.default_rng(0)
+    x, y = rng.integers(0, 4, (2, 3)), rng.integers(0, 4, (3, 2))
+
+    def product(L: Any, n: Any, a: str, b: str) -> Any:
+        return L.dot_general(
+            n.asarray(x).astype(a), n.asarray(y).astype(b), (((1,), (0,)), ((), ()))
+        )
+
+    for a in names:
+        for b in names:
+            got, want = product(pb.lax, pnp, a, b), product(jax.lax, jnp, a, b)
+            assert str(got.dtype) == str(want.dtype), (a, b)
+            np.testing.assert_array_equal(
+                np.asarray(got).astype(complex), np.asarray(want).astype(complex), str((a, b))
+            )
+
+
+def test_select_and_scatter_of_truth_values() -> None:
+    x, source = np.eye(6, dtype=bool), np.tri(5, dtype=bool)
+
+    def scattered(L: Any) -> Any:
+        return L.select_and_scatter_add_p.bind(
+            source, x, select_prim=L.ge_p, window_dimensions=(2, 2), window_strides=(1, 1),
+            padding=((0, 0), (0, 0)),
+        )  # fmt: skip
+
+    np.testing.assert_array_equal(scattered(pb.lax), scattered(jax.lax))

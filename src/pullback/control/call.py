@@ -213,7 +213,7 @@ class _CallPrimitive(Primitive):
         """Calls a program, `bind(*args, call_jaxpr=program)`; or a function of arrays that gives a
         list, `bind(fun, *args)`, which is traced first.
         """
-        if "call_jaxpr" in params:
+        if not args or not callable(args[0]):
             return super().bind(*args, **params)
         fun, *operands = args
         run = getattr(fun, "call_wrapped", fun)

@@ -204,7 +204,18 @@ def _dot_dtype(lhs: Any, rhs: Any, preferred: Any) -> tuple[Any, bool]:
         return preferred, False if preferred != lhs.dtype else weak
     if lhs.dtype == rhs.dtype:
         return lhs.dtype, weak
-    return dtypes.result_type(lhs, rhs), weak
+    return max((lhs.dtype, rhs.dtype), key=_rank), weak
+
+
+def _rank(dtype: Any) -> tuple[Any, ...]:
+    """Orders the dtypes that a product may mix: the greater one is the product's, as in XLA. Not
+    the promotion lattice: nothing wider than both comes out."""
+    if dtypes.is_complex(dtype):
+        return (2, dtype.itemsize)
+    if dtypes.is_float(dtype):
+        info = dtypes.finfo(dtype)
+        return (1, info.maxexp, info.nmant)
+    return (0, dtypes.itemsize_bits(dtype) if dtype.kind != "b" else 1, int(dtypes.is_signed(dtype)))
 
 
 def _dot_jvp(primals: Any, tangents: Any, **params: Any) -> Any:

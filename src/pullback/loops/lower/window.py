@@ -324,7 +324,7 @@ def _select_and_scatter_add(g: Graph, ins: list[Node], outs: Outs, params: dict[
     dims, strides, lows, base, dilation = _config(params, rank)
     better = str(getattr(params["select_prim"], "name", params["select_prim"]))
     acc, win = accumulator(x.dtype), math.prod(dims)
-    if x.dtype in COMPLEX or acc != x.dtype:
+    if x.dtype in COMPLEX or acc != x.dtype or acc == "bool":
         return NotImplemented
 
     def emit(b: Builder, op: Opaque) -> None:
