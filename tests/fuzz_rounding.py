@@ -116,8 +116,22 @@ class _Noise:
     def loop(self, params, ins):
         n, m = params["cond_nconsts"], params["body_nconsts"]
         cond, body = self.closed(params["cond_jaxpr"]), self.closed(params["body_jaxpr"])
+
+        def step(carry):
+            going = cond(*ins[:n], *carry)[0]
+            new = body(*ins[n : n + m], *carry)
+            if not going.ndim:
+                return new
+            # A batch of loops: those that have ended stay as they are.
+            return [
+                jax.lax.select(
+                    jax.lax.broadcast_in_dim(going, x.shape, tuple(range(going.ndim))), x, y
+                )
+                for x, y in zip(new, carry, strict=True)
+            ]
+
         return jax.lax.while_loop(
-            lambda s: cond(*ins[:n], *s)[0], lambda s: body(*ins[n : n + m], *s), ins[n + m :]
+            lambda s: jax.numpy.any(cond(*ins[:n], *s)[0]), step, list(ins[n + m :])
         )
 
     def scan(self, params, ins):

@@ -188,6 +188,23 @@ def test_forward_rule_that_depends_on_more() -> None:
     assert pullback.grad(f, 1)(np.ones(3, "float32"), np.float32(2)) == 6
 
 
+@pytest.mark.parametrize("shape", [(7, 11), (7, 1), (2, 3, 1), (3,)])
+@pytest.mark.parametrize("batch", [(2, 1), (3, 2, 1)])
+def test_operands_of_unequal_ranks_under_vmap(batch: Any, shape: Any) -> None:
+    """lax refuses them; but under vmap JAX gives the operand of lower rank more axes behind."""
+    x = np.arange(np.prod(batch), dtype="float32").reshape(batch)
+    for op in ("add", "atan2"):
+        f = lambda m, a, op=op: m.vmap(lambda v: getattr(m.lax, op)(v, np.ones(shape, v.dtype)))(a)
+        assert _shape(jax, f, x) == _shape(pullback, f, x)
+
+
+def _shape(m: Any, f: Any, *args: Any) -> Any:
+    try:
+        return f(m, *args).shape
+    except TypeError:
+        return "TypeError"
+
+
 def test_root_with_a_wrong_tangent_solve() -> None:
     """What is wrong with it is said when the root is found, not by the first derivative."""
     for m in (jax, pullback):

@@ -51,9 +51,11 @@ def align_batch(x: Any, dim: int | None, rank: int) -> Any:
         if not aval.ndim:
             return x
         return broadcast_in_dim(x, (1, *aval.shape), tuple(range(1, 1 + aval.ndim)))
-    if aval.ndim == 1 and rank:
-        return broadcast_in_dim(x, (aval.shape[0], *(1,) * rank), (0,))
-    return move_batch_front(x, dim)
+    x, missing = move_batch_front(x, dim), rank + 1 - aval.ndim
+    if missing > 0:  # scalars; and arrays of lower rank, which only vmap takes, as in JAX
+        shape = typeof(x).shape
+        return broadcast_in_dim(x, (*shape, *(1,) * missing), tuple(range(len(shape))))
+    return x
 
 
 def full_batch(x: Any, dim: int | None, size: Any) -> Any:
