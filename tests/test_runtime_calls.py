@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 from forked import in_child
 
+import pullback
 from pullback import config
 from pullback.backends import llvm
 from pullback.backends.llvm.cache import kernel_key
@@ -265,6 +266,21 @@ def test_external_pending_committed_and_deleted_operands() -> None:
     placed = full(1)
     placed._committed = object()  # where it was put does not matter
     assert values(f(a, placed)) == [2.0] * N
+
+
+@native_only
+def test_static_keywords_that_are_not_given_leave_calls_native() -> None:
+    def scaled(x: Any, *, times: int = 2) -> Any:
+        assert isinstance(times, int)
+        return x * times
+
+    f = pullback.jit(scaled, static_argnames=("times",))
+    x = full(1)
+    for _ in range(3):
+        assert values(f(x)) == [2.0] * N
+    assert stub.entry_count(f) == 1
+    assert values(f(x, times=3)) == [3.0] * N and values(f(x, times=4)) == [4.0] * N
+    assert values(f(x)) == [2.0] * N and stub.entry_count(f) == 1
 
 
 @native_only

@@ -164,7 +164,7 @@ class JitWrapped:
         fast = stub.fast_path_open()
         key = (
             stub.signature(self._static_mask, args, kwargs)
-            if fast and self._nativable(call)
+            if fast and self._nativable(call, kwargs)
             else None
         )
         entry = (
@@ -175,11 +175,14 @@ class JitWrapped:
             stub.add_entry(self.function, entry)
         return tree.unflatten(call.out_tree, outs)
 
-    def _nativable(self, call: TracedCall) -> bool:
+    def _nativable(self, call: TracedCall, kwargs: dict[str, Any]) -> bool:
+        """Whether calls like this one can be native. Static arguments that are keywords only, and
+        not given, have no part in it."""
+        names = self._info.static_argnames
         return (
             not call.consts
             and ref_effect not in call.closed.effects
-            and (not self._info.static_argnames or bool(self._info.static_argnums))
+            and (not names or bool(self._info.static_argnums) or kwargs.keys().isdisjoint(names))
             and max(self._info.static_argnums, default=0) < 64
         )
 
@@ -409,11 +412,7 @@ def native_entry(key: bytes, call: TracedCall, args: Any, kwargs: Any, statics: 
     order = stub.leaf_order(lambda t: tree.flatten(t)[0], args, kwargs, statics)
     if len(order) != len(program.plan_ins):
         return None
-    count = len(call.closed.jaxpr.outvars)
-    out_tree = call.out_tree
-    result = stub.result_of(
-        tree.unflatten(out_tree, range(count)), lambda outs: tree.unflatten(out_tree, outs)
-    )
+    result = stub.result_of_call(call.out_tree, tree.unflatten, call.closed.out_avals)
     return stub.plan_entry(
         key,
         args,

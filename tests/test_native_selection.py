@@ -1,0 +1,192 @@
+"""Scatters, segments, top_k and long running totals, beside NumPy, with any number of threads."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback
+from pullback import lax, ops
+from pullback import numpy as jnp
+
+RANDOM = np.random.default_rng(11)
+UFUNCS: dict[str, Any] = {
+    "sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.minimum,
+}  # fmt: skip
+
+
+def data(*shape: int) -> Any:
+    return RANDOM.standard_normal(shape).astype(np.float32)
+
+
+def segments(kind: str, x: Any, ids: Any, count: int) -> Any:
+    """What a segment reduction should give, in 64 bits; ids outside are dropped."""
+    start = {"sum": 0.0, "prod": 1.0, "max": -np.inf, "min": np.inf}[kind]
+    out = np.full((count, *x.shape[1:]), start)
+    inside = (ids >= 0) & (ids < count)
+    with np.errstate(invalid="ignore"):
+        UFUNCS[kind].at(out, ids[inside], x[inside].astype(np.float64))
+    return out
+
+
+@pytest.mark.parametrize("kind", UFUNCS)
+@pytest.mark.parametrize(
+    ("n", "width", "count", "ordered"),
+    [
+        (140_001, None, 30, False),  # in blocks
+        (140_001, None, 30, True),  # in runs
+        (140_001, None, 9_000, True),
+        (9_000, 16, 50, False),  # rows in blocks
+        (3_000, 70, 2_000, False),  # strips of columns
+        (2_000, 3, 2_000, False),
+    ],
+)
+def test_segments(kind: str, n: int, width: int | None, count: int, ordered: bool) -> None:
+    x = data(n) if width is None else data(n, width)
+    if kind == "prod":
+        x = (1 + 0.001 * x).astype(np.float32)
+    if kind == "max":
+        x[5] = np.nan
+    ids = RANDOM.integers(-2, count + 2, n).astype(np.int32)
+    ids = np.sort(ids) if ordered else ids
+    segment = getattr(ops, f"segment_{kind}")
+    f = pullback.jit(lambda x, i: segment(x, i, count, indices_are_sorted=ordered))
+    np.testing.assert_allclose(f(x, ids), segments(kind, x, ids, count), rtol=2e-3, atol=2e-2)
+
+
+def test_unsorted_runs_are_no_fault() -> None:
+    x, ids = data(140_000), RANDOM.integers(0, 3, 140_000).astype(np.int32)
+    got = ops.segment_sum(x, ids, 3, indices_are_sorted=True)
+    np.testing.assert_allclose(got, segments("sum", x, ids, 3), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("mode", ["fill", "clip"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int16, np.int32, np.bool_])
+def test_gathers_and_scatters_by_places(mode: str, dtype: Any) -> None:
+    with pullback.enable_x64(dtype == np.float64):
+        x = (data(37, 41) * 9).astype(dtype)
+        i, j = (RANDOM.integers(-n, n + 3, 3001).astype(np.int32) for n in x.shape)
+        got = pullback.jit(lambda x, i, j: x.at[i, j].get(mode=mode, fill_value=1))(x, i, j)
+        wrapped = [np.where(k < 0, k + n, k) for k, n in zip((i, j), x.shape, strict=True)]
+        inside = (wrapped[0] < 37) & (wrapped[1] < 41)
+        places = [np.minimum(k, n - 1) for k, n in zip(wrapped, x.shape, strict=True)]
+        want = x[places[0], places[1]]
+        if mode == "fill":
+            want = np.where(inside, want, np.ones((), dtype))
+        np.testing.assert_array_equal(got, want)
+        flat = places[0] * 41 + places[1]
+        first = np.unique(flat, return_index=True)[1]  # each place once: the order does not matter
+        first = first[inside[first]]
+        values = (data(len(first)) * 9).astype(dtype)
+        got = pullback.jit(lambda x, i, j, v: x.at[i, j].set(v, mode="drop"))(
+            x, i[first], j[first], values
+        )
+        expected = x.copy()
+        expected.reshape(-1)[flat[first]] = values
+        np.testing.assert_array_equal(got, expected)
+
+
+def largest(x: Any, k: int) -> tuple[Any, Any]:
+    """top_k by its definition: by the bits of floats, equal ones in order."""
+    bits = x.astype(np.float32).view(np.int32) if x.dtype.kind in "fV" else x.astype(np.int64)
+    if x.dtype.kind in "fV":
+        bits = bits ^ ((bits >> 31) & 0x7FFFFFFF)
+    order = np.argsort(~bits, axis=-1, kind="stable")[..., :k]
+    return np.take_along_axis(x, order, -1), order
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint32", "int8", "bool"])
+@pytest.mark.parametrize(("shape", "k"), [((5, 33), 33), ((3, 1000), 10), ((70_000,), 100)])
+@pytest.mark.parametrize("arranged", ["random", "ascending", "equal"])
+def test_top_k(dtype: str, shape: tuple[int, ...], k: int, arranged: str) -> None:
+    x = data(*shape) * 50
+    if dtype == "float32" and arranged == "random":
+        x[..., 3], x[..., 7], x[..., 9] = np.nan, -np.nan, np.inf
+    if arranged == "ascending":
+        x = np.sort(x)
+    if dtype == "uint32":
+        x = (np.abs(x) % 100 * 4e7).astype(np.uint32)
+    x = np.asarray(jnp.asarray(x).astype(getattr(jnp, dtype if dtype != "bool" else "bool_")))
+    if arranged == "equal":
+        x = np.broadcast_to(x[..., :1], x.shape).copy()
+    values, places = pullback.jit(lambda x: lax.top_k(x, k))(x)
+    want = largest(x, k)
+    np.testing.assert_array_equal(places, want[1])
+    np.testing.assert_array_equal(np.asarray(values).astype(np.float64), want[0].astype(np.float64))
+
+
+def test_top_k_inside_a_loop() -> None:
+    x = data(4, 300)
+    got = lax.map(lambda row: lax.top_k(row, 3)[1], x)
+    np.testing.assert_array_equal(got, largest(x, 3)[1])
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("n", [131_072, 163_841])
+def test_long_running_totals(n: int, reverse: bool) -> None:
+    x = data(n)
+    turn = (lambda a: a[::-1]) if reverse else (lambda a: a)
+    cases: list[tuple[Callable[..., Any], Any]] = [
+        (lax.cumsum, np.cumsum), (lax.cummax, np.maximum.accumulate),
+    ]  # fmt: skip
+    for ours, theirs in cases:
+        got = pullback.jit(lambda x, ours=ours: ours(x * 2, reverse=reverse))(x)
+        want = turn(theirs(turn(2.0 * x.astype(np.float64))))
+        np.testing.assert_allclose(got, want, rtol=1e-3, atol=2e-2)
+    whole = (x * 4).astype(np.int32)
+    got = lax.cumsum(whole, reverse=reverse)
+    np.testing.assert_array_equal(got, turn(np.cumsum(turn(whole), dtype=np.int32)))
+
+
+PROGRAM = """
+import hashlib, numpy as np, pullback
+from pullback import lax, ops
+r = np.random.default_rng(0)
+x, i = r.standard_normal(270_000).astype("f"), r.integers(0, 60, 270_000).astype("i4")
+h = hashlib.sha256()
+for f in (
+    lax.cumsum,
+    lambda x: ops.segment_sum(x, i, 60),
+    lambda x: ops.segment_sum(x, np.sort(i), 60, indices_are_sorted=True),
+    lambda x: x.at[i].add(x[::-1]),
+    lambda x: ops.segment_sum(x.reshape(-1, 90), i[:3000], 1000),
+    lambda x: ops.segment_sum(x.reshape(-1, 10), i[:27_000], 60),
+    lambda x: lax.top_k(x, 50)[1],
+):
+    h.update(np.asarray(pullback.jit(f)(x)).tobytes())
+print(h.hexdigest())
+"""
+
+
+def test_bits_do_not_depend_on_threads() -> None:
+    def run(threads: int) -> str:
+        environment = {**os.environ, "PULLBACK_NUM_THREADS": str(threads)}
+        command = [sys.executable, "-c", PROGRAM]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=240)
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    answers = {run(threads) for threads in (1, 2, 7)}
+    assert len(answers) == 1 and len(answers.pop()) == hashlib.sha256().digest_size * 2
+
+
+def test_unique_compiles_nothing_for_a_size_that_values_decide() -> None:
+    for k in (3, 17, 41):
+        x = np.repeat(RANDOM.permutation(k), 3).astype(np.int32)
+        values, first, way, counts = jnp.unique(
+            x, return_index=True, return_inverse=True, return_counts=True
+        )
+        np.testing.assert_array_equal(values, np.arange(k))
+        np.testing.assert_array_equal(first, [np.flatnonzero(x == v)[0] for v in range(k)])
+        np.testing.assert_array_equal(np.asarray(values)[np.asarray(way)], x)
+        np.testing.assert_array_equal(counts, np.full(k, 3))
+    signed = np.asarray(jnp.unique(np.array([2, 0.0, -0.0, np.nan, np.nan], np.float32)))
+    np.testing.assert_array_equal(signed, [0, 2, np.nan])
+    assert not np.signbit(signed[0])
