@@ -40,6 +40,7 @@ NUMBERS_ARE_STATIC = frozenset("power pow float_power left_shift right_shift int
 # Operands that other functions have as parts of the program, by function.
 OPERANDS_OF = {
     "array": "object",
+    "fold_in": "data",
     "dynamic_slice": "start_indices",
     "dynamic_update_slice": "start_indices",
     "dynamic_slice_in_dim": "start_index",
@@ -142,10 +143,7 @@ class EagerFunction:
             or len(program.plan_ins) != len(closed.in_avals)
         ):
             raise _Refused
-        result = stub.result_of(
-            tree.unflatten(out_tree, range(len(closed.out_avals))),
-            lambda outs: tree.unflatten(out_tree, outs),
-        )
+        result = stub.result_of_call(out_tree, tree.unflatten, closed.out_avals)
         entry = stub.plan_entry(
             key,
             args,

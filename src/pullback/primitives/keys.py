@@ -36,6 +36,7 @@ class PRNGImpl:
     """
 
     __slots__ = ("batched", "fold_in", "key_shape", "name", "random_bits", "seed", "split", "tag")
+    _pb_static_operand = True  # native calls know generators by identity
 
     def __init__(
         self,

@@ -19,7 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pullback.core.trace import Tracer
 from pullback.forking import renewed
+from pullback.primitives import rng
+from pullback.primitives.keys import PRNGKeyArray
 from pullback.runtime import native_layout as L
 from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import engine
@@ -59,6 +62,7 @@ class Policy(NamedTuple):
 
 
 # --- types ---
+_KEY_FIELDS = ("_base_array",), ("_impl",)  # of a key array: its words, and whose they are
 _lock = renewed(threading.RLock())
 _known: dict[type, Any] = {}  # type -> its information: (kind, block of words, names)
 
@@ -79,7 +83,7 @@ def _plain_attributes(cls: type, names: Sequence[str]) -> bool:
 def _information(x: Any) -> Any:
     """What the fast path is to know about objects like this one; None if it cannot take them."""
     cls = type(x)
-    fields = tree.dataclass_fields(cls)
+    fields = _KEY_FIELDS if cls is PRNGKeyArray else tree.dataclass_fields(cls)
     if fields is not None:
         children, statics = fields
         names = (*children, *statics)
@@ -223,6 +227,9 @@ def _replaced(x: Any, mode: int, new: Callable[[Any], Any]) -> Any:
         return slice(*[_replaced(part, _PARAMETER, new) for part in (x.start, x.stop, x.step)])
     if kind is ArrayImpl or kind is np.ndarray or kind not in _known:
         return new(x)
+    if kind is PRNGKeyArray:
+        words = new(x._base_array)
+        return rng.random_wrap(words, impl=x._impl) if isinstance(words, Tracer) else words
     number, _, names = _known[kind]
     if number == L.T_NAMED:
         return tuple.__new__(kind, [_replaced(item, mode, new) for item in x])
@@ -325,6 +332,11 @@ def rebuilding(x: Any) -> tuple[int, Any, list[Any], list[Any]] | None:
     that the block has addresses of, the container's parts; those in `Constant` are static). None
     for classes that make their objects themselves."""
     cls = type(x)
+    if cls is KeyResult:
+        return _rebuilt(
+            PRNGKeyArray, ["_base_array", "_impl", "_consumed", "aval"],
+            [x.number, *map(Constant, (x.aval.dtype.impl, False, x.aval))],
+        )  # fmt: skip
     if _is_made_by_items(cls):
         return L.P_NAMED, _block([id(cls), len(x)]), [cls], list(x)
     fields = tree.dataclass_fields(cls)
@@ -332,8 +344,22 @@ def rebuilding(x: Any) -> tuple[int, Any, list[Any], list[Any]] | None:
         return None
     names = [f.name for f in dataclasses.fields(cls)]
     parts = [getattr(x, n) if n in fields[0] else Constant(getattr(x, n)) for n in names]
+    return _rebuilt(cls, names, parts)
+
+
+def _rebuilt(
+    cls: type, names: list[str], parts: list[Any]
+) -> tuple[int, Any, list[Any], list[Any]]:
+    """An object without `__init__`, its attributes set one by one."""
     words = [id(cls), len(names), _object_new(), id(()), *map(id, names)]
     return L.P_FIELDS, _block(words), [cls, (), *names], parts
+
+
+class KeyResult(NamedTuple):
+    """A result that is an array of keys of type `aval`: its words are output `number`."""
+
+    number: int
+    aval: Any
 
 
 class Constant(NamedTuple):

@@ -37,6 +37,7 @@ from pullback.backends.llvm import threads
 from pullback.backends.llvm.table import POOL
 from pullback.core import avals, trace
 from pullback.forking import renewed
+from pullback.primitives import keys
 from pullback.runtime import native_layout as L
 from pullback.runtime import operands
 from pullback.runtime.array import ArrayImpl
@@ -116,9 +117,12 @@ def leaf_order(
 Result = tuple[int, Any]
 
 
-def result_of(tree: Any, unflatten: Callable[[Any], Any] | None = None) -> Result:
-    """How outputs become a result: `tree` has output numbers as leaves; for other containers
-    `unflatten(tuple of outputs)`."""
+def result_of(
+    tree: Any, unflatten: Callable[[Any], Any] | None = None, out_avals: Sequence[Any] = ()
+) -> Result:
+    """How outputs become a result: `tree` has output numbers as leaves, `KeyResult`s for keys; for
+    other containers `unflatten(tuple of outputs)`, those that are keys by `out_avals` made keys
+    before."""
     if type(tree) is int and tree == 0:
         return L.RESULT_SINGLE, None
     for kind, code in ((tuple, L.RESULT_TUPLE), (list, L.RESULT_LIST)):
@@ -131,7 +135,21 @@ def result_of(tree: Any, unflatten: Callable[[Any], Any] | None = None) -> Resul
         return L.RESULT_PROGRAM, ([*words, L.P_END, 0], held)
     if unflatten is None:
         raise TypeError("result_of: the tree has containers that need an unflatten function")
+    if any(map(keys.is_key_aval, out_avals)):
+        plain = unflatten
+        unflatten = lambda outs: plain(keys.wrap_results(outs, out_avals))
     return L.RESULT_CALL, unflatten
+
+
+def result_of_call(
+    out_tree: Any, unflatten: Callable[..., Any], out_avals: Sequence[Any]
+) -> Result:
+    """`result_of` for a tree structure and the types of its leaves."""
+    leaves = [
+        operands.KeyResult(k, aval) if keys.is_key_aval(aval) else k
+        for k, aval in enumerate(out_avals)
+    ]
+    return result_of(unflatten(out_tree, leaves), lambda outs: unflatten(out_tree, outs), out_avals)
 
 
 def _program(tree: Any, words: list[int], held: list[Any], depth: int) -> int | None:
