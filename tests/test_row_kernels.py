@@ -137,3 +137,19 @@ def test_programs_over_short_rows_are_one_kernel() -> None:
     for n in (4, 10, 40):
         text = pullback.jit(f).lower(_rows(n)).compile().as_text()
         assert text.count("KernelStep") == 1
+
+
+def test_rows_of_reductions_are_computed_once() -> None:
+    """Those that keep an axis beyond the rows' are read from scratch, not reduced anew."""
+    x = np.random.default_rng(0).normal(size=(6, 40, 10, 12)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        centred = x - x.mean((1, 3), keepdims=True)
+        return centred / jnp.sqrt((centred * centred).mean((1, 3), keepdims=True) + 1e-5)
+
+    compiled = pullback.jit(f).lower(x).compile()
+    assert compiled.as_text().count("for reduce") == 2
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean((1, 3), keepdims=True)
+    expected = centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + 1e-5)
+    np.testing.assert_allclose(compiled(x), expected, rtol=1e-5, atol=1e-5)

@@ -490,7 +490,7 @@ def read(node: Node, b: Builder, idx: tuple[Index, ...]) -> Value:
             found = no_value(node.dtype)  # inside a loop that never runs
         elif node.ready and node.slot is not None:
             found = load_slot(b, node.slot, node.shape, node.dtype, idx)
-        elif node.kind == "red":
+        elif node.kind == "red" and node.at is None:  # with it, the row's results are in scratch
             found = b.inline_reduction(node, idx)  # type: ignore[attr-defined]
         else:
             assert node.at is not None, (
