@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import errors, grad, jit, lax, make_jaxpr, nn, vmap
+from pullback import errors, grad, jit, lax, make_jaxpr, nn, random, vmap
 from pullback import numpy as jnp
 from pullback.api.eager import TENTH
 from pullback.runtime import memory, stub
@@ -144,6 +144,49 @@ def test_arrays_that_were_put_somewhere_are_operands() -> None:
     f(X)
     assert stub.signature(f, (put,), {}) == stub.signature(f, (X,), {})
     np.testing.assert_array_equal(np.asarray(f(put)), np.asarray(f(X)))
+
+
+def test_keys_come_and_go() -> None:
+    """Keys are arguments and results of jitted functions at every call, whatever holds them."""
+    made = jit(random.key)
+    step = jit(lambda k, x: (random.split(k), {"a": x + random.normal(k, (2,)), "k": k}))
+    key, other = random.key(3), random.key(3, impl="rbg")
+    same = jit(lambda k: k)
+    joined = jit(lambda a, b: Pair(jnp.stack([a, b]), 1.0))
+    first = step(key, 1.0)
+    for _ in range(4):
+        assert made(3).aval == key.aval and bool(made(3) == key)
+        assert same(key).aval == key.aval and same(other).aval == other.aval
+        again = step(key, 1.0)
+        assert pullback.tree.structure(again) == pullback.tree.structure(first)
+        for a, b in zip(leaves(first), leaves(again), strict=True):
+            assert type(a) is type(b) and a.aval == b.aval and bool((a == b).all())
+        pair = joined(key, first[0][0])
+        assert pair.keys.shape == (2,) and bool(pair.keys[1] == first[0][0])
+    for _ in range(TENTH + 2):
+        stacked = jnp.stack([key, first[0][1]])
+        assert stacked.aval == first[0].aval and bool(stacked[0] == key)
+
+
+class Pair:
+    """A container that makes its objects itself."""
+
+    def __init__(self, keys: Any, number: Any) -> None:
+        self.keys, self.number = keys, number
+
+
+pullback.tree_util.register_pytree_node(
+    Pair, lambda p: ((p.keys, p.number), None), lambda _, parts: Pair(*parts)
+)
+
+
+@native_only
+def test_calls_with_keys_are_native() -> None:
+    f = jit(lambda k, x: (random.fold_in(k, 1), x * 2))
+    key = random.key(0)
+    f(key, 1.0)
+    assert stub.signature(0, (key, 1.0), {}) is not None
+    assert stub.entry_count(f) == 1
 
 
 @native_only
