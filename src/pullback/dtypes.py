@@ -223,7 +223,11 @@ def _kind_or_dtype(x: Any) -> Any:
 
 def itemsize_bits(dtype: Any) -> int:
     """Bits of one element (4 for int4)."""
-    d = _as_dtype(dtype)
+    return _bits_of(_as_dtype(dtype))
+
+
+@functools.lru_cache(maxsize=256)
+def _bits_of(d: Any) -> int:
     for prefix, bits in (("uint2", 2), ("int2", 2), ("uint4", 4), ("int4", 4), ("float4", 4)):
         if d.name.startswith(prefix) and d.name[len(prefix) : len(prefix) + 1] not in set(
             "0123456789"
@@ -355,10 +359,11 @@ def join_types(described: list[tuple[Any, bool]]) -> tuple[Any, bool]:
             return (strong if not isinstance(strong, str) else _WEAK[strong]), True
         return result, False
     if config.numpy_dtype_promotion.get() == "strict":
-        strict = {_node(d, w) for d, w in described}
-        concrete = {n for n in strict if not isinstance(n, str)}
-        if len(concrete) > 1:
-            names = ", ".join(sorted(repr(d.name) for d in concrete))
+        nodes = {_node(d, w) for d, w in described}
+        concrete = {n for n in nodes if not isinstance(n, str)}
+        taken = "".join(_WEAK_BELOW[kind] for kind in map(_strict_kind, concrete))
+        if len(concrete) > 1 or any(isinstance(n, str) and n not in taken for n in nodes):
+            names = ", ".join(sorted(repr(_node_name(n)) for n in nodes))
             raise TypePromotionError(
                 f"Input dtypes ({names}) have no available implicit dtype promotion path when "
                 "jax_numpy_dtype_promotion=strict. "
@@ -373,6 +378,18 @@ def join_types(described: list[tuple[Any, bool]]) -> tuple[Any, bool]:
     return result, False
 
 
+# In strict mode a Python number takes the dtype of an array only if that holds numbers like it.
+_WEAK_BELOW = {"b": "", "i": "i", "f": "if", "c": "ifc"}
+
+
+def _strict_kind(d: Any) -> str:
+    return "b" if d == _BOOL else _node(d, True)
+
+
+_results: dict[Any, tuple[Any, bool]] = {}
+_MOST_RESULTS = 4096
+
+
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """The canonical dtype of an operation on `args`.
 
@@ -381,9 +398,16 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """
     if not args:
         raise ValueError("at least one array or dtype is required")
-    d, weak = lattice_result_type(*args)
-    d = d if isinstance(d, ExtendedDType) else canonicalize_dtype(d)
-    return (d, weak) if return_weak_type_flag else d
+    described = tuple([_describe(a) for a in args])
+    key = (described, config.enable_x64.get(), config.numpy_dtype_promotion.get())
+    found = _results.get(key)
+    if found is None:
+        d, weak = lattice_result_type(*args)
+        d = d if isinstance(d, ExtendedDType) else canonicalize_dtype(d)
+        if len(_results) >= _MOST_RESULTS:
+            _results.clear()
+        found = _results[key] = (d, weak)
+    return found if return_weak_type_flag else found[0]
 
 
 def promote_types(a: Any, b: Any) -> Any:

@@ -88,6 +88,10 @@ def matmul(
             )
     a, b, d, weak = _operands("matmul", a, b, preferred_element_type)
     na, nb = ndim_of(a), ndim_of(b)
+    if nb == 2 and na > 1:  # nothing broadcasts, and every axis is where it belongs
+        plain = (((na - 1,), (0,)), ((), ()))
+        out = lax.dot_general(a, b, plain, precision=precision, preferred_element_type=d)
+        return _finish(out, weak)
     batch_a, batch_b = shape_of(a)[:-2], shape_of(b)[:-2]
     n = max(len(batch_a), len(batch_b))
     batch_a, batch_b = (1,) * (n - len(batch_a)) + batch_a, (1,) * (n - len(batch_b)) + batch_b

@@ -23,6 +23,11 @@ from ..runtime.array import ArrayImpl
 PYTHON_SCALARS = (bool, int, float, complex)
 _SIMPLE = frozenset(PYTHON_SCALARS)
 _ARRAYS = (ArrayImpl, Tracer)
+# Dtypes that are the same whatever the flags say.
+_CANONICAL_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.complex64)))
+_CANONICAL = _CANONICAL_FLOATS | frozenset(
+    map(np.dtype, (np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32))
+)
 _FLOAT32 = type(np.dtype("float32"))
 
 # How a number joins an array: (type of the array, kind of number, flags) -> the dtype and weakness
@@ -141,6 +146,11 @@ def promote_dtypes(*args: Any) -> list[Any]:
         x = args[0]
         if isinstance(x, _ARRAYS) or type(x) in _SIMPLE:
             return [x]
+    elif len(args) == 2 and isinstance(args[0], _ARRAYS) and isinstance(args[1], _ARRAYS):
+        a, b = args[0].aval, args[1].aval
+        alike = type(a) is type(b) is ShapedArray and a.weak_type == b.weak_type
+        if alike and a.dtype == b.dtype and a.dtype in _CANONICAL:
+            return list(args)
     args = tuple(unwrap(x) for x in args)
     dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
     return [to_type(x, dtype, weak) for x in args]
@@ -162,6 +172,8 @@ def inexact(dtype: Any) -> Any:
 
 def promote_dtypes_inexact(*args: Any) -> list[Any]:
     """As `promote_dtypes`, with integers and bools promoted to the default float."""
+    if len(args) == 1 and isinstance(args[0], _ARRAYS) and args[0].aval.dtype in _CANONICAL_FLOATS:
+        return list(args)
     args = tuple(unwrap(x) for x in args)
     dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
     weak = weak and not dtypes.is_bool(dtype)
