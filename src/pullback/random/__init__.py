@@ -2,6 +2,8 @@
 of JAX.
 """
 
+from .. import config as _config
+from ..api.eager import eager as _eager
 from .base import PRNGKey, clone, fold_in, key, key_data, key_dtype, key_impl, split, wrap_key_data
 from .continuous import (
     cauchy,
@@ -95,3 +97,19 @@ __all__ = [
     "weibull_min",
     "wrap_key_data",
 ]
+
+
+def _unwatched(*_args: object, **_kwargs: object) -> bool:
+    """Nobody counts how often keys are used."""
+    return not _config.debug_key_reuse.get()
+
+
+# Called outside of transformations these are native programs, as the functions of arrays are.
+(bernoulli, bits, categorical, exponential, fold_in, gumbel, laplace, normal, rademacher, randint,
+ split, truncated_normal, uniform) = (
+    _eager(_f, accepts=_unwatched)
+    for _f in (
+        bernoulli, bits, categorical, exponential, fold_in, gumbel, laplace, normal, rademacher,
+        randint, split, truncated_normal, uniform,
+    )
+)  # fmt: skip
