@@ -18,8 +18,8 @@ from ..primitives.elementwise import div, neg
 
 
 def _operands(name: str, *args: Any) -> list[Any]:
-    """Operands as arrays. TypeError unless all are floats of one dtype."""
-    arrays = [as_array(x) for x in args]
+    """Operands as arrays, or Python floats. TypeError unless all are floats of one dtype."""
+    arrays = [x if type(x) is float else as_array(x) for x in args]
     avals = [typeof(x) for x in arrays]
     for k, a in enumerate(avals):
         if not dtypes.is_float(a.dtype):

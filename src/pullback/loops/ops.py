@@ -46,6 +46,14 @@ NARROW_FLOATS = (
     "float8_e8m0fnu",
     "float4_e2m1fn",
 )
+# The largest values of floats that have no infinities.
+NO_INFINITIES = {
+    "float8_e4m3b11fnuz": 30.0,
+    "float8_e4m3fn": 448.0,
+    "float8_e4m3fnuz": 240.0,
+    "float8_e5m2fnuz": 57344.0,
+    "float4_e2m1fn": 6.0,
+}
 FLOATS = ("f32", "f64", *NARROW_FLOATS)
 ALL = BOOL + INTS + FLOATS
 
@@ -159,9 +167,11 @@ def identity_of(op: str, dtype: str) -> Const:
 
 
 def limits(dtype: str) -> tuple[bool | int | float, bool | int | float]:
-    """Smallest and largest value of a dtype (infinities for floats)."""
+    """Smallest and largest value of a dtype (infinities for the floats that have them)."""
     if dtype == "bool":
         return False, True
+    if dtype in NO_INFINITIES:
+        return -NO_INFINITIES[dtype], NO_INFINITIES[dtype]
     if dtype in FLOATS:
         return float("-inf"), float("inf")
     bits = BITS[dtype]

@@ -110,7 +110,11 @@ def _extreme(op: Callable[[Any, Any], Any]) -> Callable[[Pair, Pair], Pair]:
 def _logaddexp(a: Any, b: Any) -> Any:
     """max + log1p(exp(-|a - b|)); equal infinities have no difference, and are their own sum."""
     delta = sub(a, b)
-    return select(ne(delta, delta), add(a, b), add(max(a, b), log1p(exp(neg(abs(delta))))))
+    if dtypes.is_complex(typeof(a).dtype):  # ordered by real parts: the exponential is below one
+        less = sub(min(a, b), max(a, b))
+    else:
+        less = neg(abs(delta))
+    return select(ne(delta, delta), add(a, b), add(max(a, b), log1p(exp(less))))
 
 
 def _logsumexp(a: Pair, b: Pair) -> Pair:
