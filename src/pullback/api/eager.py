@@ -41,6 +41,8 @@ NUMBERS_ARE_STATIC = frozenset("power pow float_power left_shift right_shift int
 OPERANDS_OF = {
     "array": "object",
     "fold_in": "data",
+    "key": "seed",
+    "PRNGKey": "seed",
     "dynamic_slice": "start_indices",
     "dynamic_update_slice": "start_indices",
     "dynamic_slice_in_dim": "start_index",

@@ -18,7 +18,7 @@ from ..core import source
 from ..core.avals import ShapedArray, typeof
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
-from ..core.trace import Tracer, current_trace
+from ..core.trace import Tracer, current_trace, trace_state_clean
 from .convert import convert_element_type_p
 from .elementwise import eq_p, mul_p, ne_p
 from .layout import broadcast_in_dim, reshape, squeeze, transpose
@@ -252,9 +252,15 @@ class PRNGKeyArray:
     def __iter__(self) -> Iterator[Any]:
         if not self.shape:
             raise TypeError("iteration over a 0-d array")
+        if trace_state_clean() and not isinstance(self._base_array, Tracer):
+            return (PRNGKeyArray(self._impl, words) for words in list(self._base_array))
         return (index_in_dim(self, k, 0, keepdims=False) for k in range(self.shape[0]))
 
     def __getitem__(self, index: Any) -> Any:
+        base = self._base_array
+        if type(index) is int and trace_state_clean() and not isinstance(base, Tracer):
+            if self.shape and -self.shape[0] <= index < self.shape[0]:
+                return PRNGKeyArray(self._impl, base[index])
         simple = _simple_index(self, index)
         return advanced_getitem[0](self, index) if simple is None else simple
 

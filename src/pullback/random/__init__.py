@@ -113,3 +113,10 @@ def _unwatched(*_args: object, **_kwargs: object) -> bool:
         randint, split, truncated_normal, uniform,
     )
 )  # fmt: skip
+
+
+def _of_number(seed: object, **_options: object) -> bool:
+    return type(seed) is int
+
+
+key, PRNGKey = (_eager(_f, accepts=_of_number) for _f in (key, PRNGKey))
