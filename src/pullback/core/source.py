@@ -102,10 +102,11 @@ def current(depth: int = 1) -> SourceInfo:
     if override is not None:
         return override
     frame: FrameType | None = sys._getframe(depth)
-    internal = _internal
+    internal, users = _internal, _users
     while frame is not None:
         code = frame.f_code
-        if code.co_filename not in internal and not is_internal(code):
+        name = code.co_filename
+        if name in users or (name not in internal and not is_internal(code)):
             return SourceInfo(code, frame.f_lasti, _local.name_stack)
         frame = frame.f_back
     return SourceInfo(None, 0, _local.name_stack)
