@@ -206,13 +206,13 @@ def install_native() -> None:
     # A Python integer is a static power: part of the program, not one of its operands. One integer
     # to the power of one is entered elsewhere, since the sign must be looked at.
     entered = native_operator("power", ufuncs.power, _deferring_lazily("power"))
-    unsigned = _lazy("power")
+    lazily = _lazy("power")
 
     def power(x: Any, y: Any) -> Any:
         if type(y) in (int, bool):
-            return ufuncs.power(x, y)
+            return lazily(x, y)
         if _is_signed_scalar(y) and not _is_inexact(x):
-            return ufuncs.power(x, y) if y < 0 else unsigned(x, y)
+            return ufuncs.power(x, y) if y < 0 else lazily(x, y)
         return entered(x, y)
 
     set_operator("power", power)
