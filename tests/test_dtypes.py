@@ -118,3 +118,16 @@ def test_canonical():
 @pytest.mark.parametrize("name", NAMES)
 def test_itemsize_bits(name):
     assert dtypes.itemsize_bits(make(name)) == jax.dtypes.itemsize_bits(make(name))
+
+
+def test_strict():
+    """A number takes an array's dtype where that holds numbers like it, and nothing else does."""
+    bad = []
+    values = [True, 1, 1.0, 1j, *map(make, NAMES)]
+    with jax.numpy_dtype_promotion("strict"), config.numpy_dtype_promotion("strict"):
+        for pair in itertools.product(values, values[:4] + values[-8:]):
+            want = outcome(lambda *p: jax.dtypes.result_type(*p, return_weak_type_flag=True), *pair)
+            got = outcome(lambda *p: dtypes.result_type(*p, return_weak_type_flag=True), *pair)
+            if want != got:
+                bad.append((pair, want, got))
+    assert not bad

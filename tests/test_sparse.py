@@ -191,12 +191,7 @@ def test_derivatives_and_maps() -> None:
             np.where(M != 0, pullback.jacrev(lambda m: m @ V)(jnp.asarray(M)), 0),
         )
     batch = sparse.BCOO.fromdense(np.stack([M, 2 * M]), n_batch=1)
-    same(pullback.vmap(lambda m, v: m @ v, (0, None))(
-        sparse.BCOO.tree_unflatten(
-            {"shape": M.shape, "indices_sorted": False, "unique_indices": False},
-            (batch.data, batch.indices),
-        ), V,
-    ), np.stack([M @ V, 2 * M @ V]))  # fmt: skip
+    same(pullback.vmap(lambda m, v: m @ v, (0, None))(batch, V), np.stack([M @ V, 2 * M @ V]))
     same(batch @ V, np.stack([M @ V, 2 * M @ V]))
 
 
@@ -253,3 +248,44 @@ def test_sparsify_keeps_the_format_and_refuses_to_fill() -> None:
     for use in (sparse.sparsify(jnp.sin), iter, lambda m: m[0], np.asarray):
         with pytest.raises(NotImplementedError, match="CSR"):
             use(other)
+
+
+@pytest.mark.parametrize("kind", (sparse.BCOO, sparse.BCSR))
+def test_vmap_over_batch_axes(kind: Any) -> None:
+    """Inside, an element has the shape of an element; outside, the axis is a batch axis again."""
+    m = kind.fromdense(X3, n_batch=1)
+    v = np.arange(5, dtype=np.float32)
+    shapes = []
+
+    def f(m: Any) -> Any:
+        shapes.append((m.shape, m.n_batch))
+        return m @ v, m * 2, m.todense()
+
+    product, twice, dense = pullback.jit(pullback.vmap(f))(m)
+    assert shapes[0] == ((4, 5), 0) and (twice.shape, twice.n_batch) == ((3, 4, 5), 1)
+    for got, want in ((product, X3 @ v), (twice, 2 * X3), (dense, X3)):
+        same(got, want)
+    made = pullback.vmap(lambda x: kind.fromdense(x, nse=20))(X3)
+    assert made.n_batch == 1
+    same(made, X3)
+    grads = pullback.vmap(lambda m: pullback.grad(lambda v: ((m @ v) ** 2).sum())(v))(m)
+    same(grads, 2 * np.einsum("bij,bi->bj", X3, X3 @ v))
+    for bad in (1, -1):
+        with pytest.raises(ValueError, match="batch dimension"):
+            pullback.vmap(lambda m: m.todense(), in_axes=bad)(m)
+
+
+def test_index_vectors_and_sampled_products_in_batches() -> None:
+    m = sparse.BCOO.fromdense(X3)
+    picked = np.array([2, 0, -1, 2])
+    same(m[:, picked], X3[:, picked])
+    same(m[1:, :, [1, 0]], X3[1:, :, [1, 0]])
+    with pytest.raises(NotImplementedError, match="index arrays"):
+        m[picked, picked]
+    left, right = RNG.normal(size=(3, 4, 2)), RNG.normal(size=(3, 2, 5))
+    where = sparse.BCOO.fromdense(X3, n_batch=1)
+    got = sparse.bcoo_dot_general_sampled(
+        left.astype("f"), right.astype("f"), where.indices,
+        dimension_numbers=(((2,), (1,)), ((0,), (0,))),
+    )  # fmt: skip
+    same(sparse.BCOO((got, where.indices), shape=X3.shape), (X3 != 0) * (left @ right))

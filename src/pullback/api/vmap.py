@@ -11,6 +11,11 @@ from ..core.avals import typeof
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from .arguments import check_callable, debug_info
 
+# Pytrees whose static part knows their axes (sparse arrays with batch axes): for each type,
+# (x, axis) -> x whose static part is that of its elements along the axis, and
+# (element, axis, size) -> the whole again. Their arrays stay as they are.
+mapped_types: dict[type, tuple[Callable[..., Any], Callable[..., Any]]] = {}
+
 
 def vmap(
     fun: Callable[..., Any],
@@ -56,6 +61,8 @@ def vmap(
                 "positional arguments passed to the function, "
                 f"but got len(in_axes)={len(in_axes)}, len(args)={len(args)}"
             )
+        if mapped_types:
+            args, kwargs = _restated("vmap in_axes", 0, (args, kwargs), (in_axes, 0))
         leaves, in_tree = tree.flatten((args, kwargs))
         axes = tree.flatten_axes("vmap in_axes", in_tree, (in_axes, 0))
         dims = [
@@ -76,13 +83,31 @@ def vmap(
         outs, found = batch_flat(flat, leaves, dims, axis)
         wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
         final = [_place(size, x, d, w) for x, d, w in zip(outs, found, wanted, strict=True)]
-        return tree.unflatten(out["tree"], final)
+        result = tree.unflatten(out["tree"], final)
+        return _restated("vmap out_axes", 1, result, out_axes, size) if mapped_types else result
 
     try:
         functools.update_wrapper(vmap_f, fun)
     except AttributeError:
         pass
     return vmap_f
+
+
+def _restated(name: str, way: int, values: Any, axes: Any, *size: int) -> Any:
+    """`values` with those of mapped_types as their elements (way 0) or made of them (way 1)."""
+    leaves, structure = tree.flatten(values, is_leaf=lambda x: type(x) in mapped_types)
+    if not any(type(x) in mapped_types for x in leaves):
+        return values
+    along = tree.flatten_axes(name, structure, axes)
+    return tree.unflatten(
+        structure,
+        [
+            mapped_types[type(x)][way](x, a, *size)
+            if a is not None and type(x) in mapped_types
+            else x
+            for x, a in zip(leaves, along, strict=True)
+        ],
+    )
 
 
 def _is_number(x: Any) -> bool:

@@ -235,7 +235,9 @@ def reciprocal(p: Any) -> Any:
     p = as_array(p)
     if not dtypes.is_float(typeof(p).dtype):
         p = convert_element_type(p, dtypes.default_float())
-    return div(scalar(1, typeof(p).dtype), p)
+    aval = typeof(p)
+    weak = aval.weak_type and aval.dtype == dtypes.default_float()
+    return div(1.0 if weak else scalar(1, aval.dtype), p)
 
 
 def spread(x: Any, shape: Sequence[Any]) -> Any:

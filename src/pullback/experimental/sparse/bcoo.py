@@ -8,6 +8,7 @@ is that of the stored elements, never that of the dense array.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -16,7 +17,7 @@ import numpy as np
 
 from ... import dtypes, lax
 from ... import numpy as jnp
-from ...api.vmap import vmap
+from ...api.vmap import mapped_types, vmap
 from ...core.trace import Tracer
 from .base import JAXSparse, SparseEfficiencyError, register
 
@@ -278,6 +279,30 @@ def _full(mat: BCOO) -> tuple[Any, Any]:
     batch = mat.shape[:n]
     data = jnp.broadcast_to(mat.data, (*batch, mat.nse, *mat.data.shape[n + 1 :]))
     return data, jnp.broadcast_to(mat.indices, (*batch, *mat.indices.shape[n:]))
+
+
+def check_batch_axis(mat: Any, axis: Any, what: str) -> None:
+    """Only batch axes can be mapped. Raises ValueError."""
+    if not 0 <= axis < mat.n_batch:
+        name = type(mat).__name__
+        raise ValueError(
+            f"Cannot map {what}={axis} for {name} array with n_batch={mat.n_batch}. {what[:-2]}es "
+            f"for batched {name} operations must correspond to a batch dimension. Fix: "
+            "m.update_layout(n_batch=...)."
+        )
+
+
+def _element(mat: BCOO, axis: int) -> BCOO:
+    check_batch_axis(mat, axis, "in_axis")
+    return _make(*_full(mat), (*mat.shape[:axis], *mat.shape[axis + 1 :]), mat)
+
+
+def _whole(mat: BCOO, axis: int, size: int) -> BCOO:
+    check_batch_axis(mat, axis, "out_axis")
+    return _make(mat.data, mat.indices, (*mat.shape[:axis], size, *mat.shape[axis:]), mat)
+
+
+mapped_types[BCOO] = (_element, _whole)
 
 
 def _columns(indices: Any) -> tuple[Any, ...]:
@@ -664,12 +689,48 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     return _make(flat.data, jnp.where(inside[:, None], indices, shape), operand.shape)
 
 
+def _take(mat: BCOO, picked: Any, axis: int) -> BCOO:
+    """The slices at the places `picked` of an axis: each stored element is held against each."""
+    flat = _all_sparse(mat)
+    places = jnp.asarray(picked, flat.indices.dtype)
+    places = jnp.where(places < 0, places + mat.shape[axis], places)
+    hit = flat.indices[:, axis, None] == places
+    shape = (*mat.shape[:axis], places.shape[0], *mat.shape[axis + 1 :])
+    columns = [jnp.broadcast_to(c[:, None], hit.shape) for c in _columns(flat.indices)]
+    columns[axis] = lax.broadcasted_iota(flat.indices.dtype, hit.shape, 1)
+    pad = jnp.array(shape, flat.indices.dtype)
+    indices = jnp.where(hit[..., None], jnp.stack(columns, -1), pad)
+    data = jnp.where(hit, flat.data[:, None], 0)
+    return _fitting(_make(data.reshape(-1), indices.reshape(-1, len(shape)), shape))
+
+
+def _take_arrays(mat: BCOO, keys: list[Any]) -> tuple[BCOO, list[Any]]:
+    """An index array of one axis is done, the other keys are left."""
+    arrays = [k for k, key in enumerate(keys) if isinstance(key, list) or jnp.ndim(key)]
+    if not arrays:
+        return mat, keys
+    at = arrays[0]
+    kind = jnp.asarray(keys[at])
+    if len(arrays) > 1 or kind.ndim != 1 or not dtypes.is_integer(kind.dtype):
+        raise NotImplementedError(
+            "indexing of a sparse array with several index arrays, with one of several axes or of "
+            "bools. Fix: one vector of integers, slices and integers, or todense()."
+        )
+    axis = sum(k is not None for k in keys[:at])
+    if axis >= mat.ndim:
+        raise IndexError(f"too many indices for an array of {mat.ndim} axes")
+    return _take(mat, kind, axis), [*keys[:at], slice(None), *keys[at + 1 :]]
+
+
 def _getitem(mat: BCOO, key: Any) -> BCOO:
     keys = list(key) if isinstance(key, tuple) else [key]
-    if Ellipsis in keys:
-        at = keys.index(Ellipsis)
+    dots = [at for at, k in enumerate(keys) if k is Ellipsis]
+    if len(dots) > 1:
+        raise IndexError("an index can only have a single ellipsis ('...')")
+    if dots:
         missing = mat.ndim - sum(k is not None for k in keys) + 1
-        keys[at : at + 1] = [slice(None)] * missing
+        keys[dots[0] : dots[0] + 1] = [slice(None)] * missing
+    mat, keys = _take_arrays(mat, keys)
     box: list[tuple[int, int, int]] = []
     sizes: list[int] = []
     back: list[int] = []
@@ -859,12 +920,34 @@ def _sparse_dot(a: BCOO, b: BCOO, lc: Any, rc: Any, lb: Any, rb: Any) -> BCOO:
     return _fitting(_make(data.reshape(-1), indices.reshape(-1, len(shape)), shape))
 
 
+def _to_front(x: Any, axes: Sequence[int]) -> Any:
+    return x.transpose((*axes, *(d for d in range(x.ndim) if d not in axes)))
+
+
+def _without(axes: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
+    """What axes are called once others are gone."""
+    return tuple(d - sum(g < d for g in gone) for d in axes)
+
+
 def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
-    """The elements at `indices`, (nse, n), of the product of two dense arrays: only they are
-    computed.
+    """The elements at `indices`, (*batch, nse, n), of the product of two dense arrays: only they
+    are computed. Axes of a batch are the first ones of the product's.
     """
     A, B, indices = map(jnp.asarray, (A, B, indices))
     (lc, rc), (lb, rb) = dimension_numbers
+    batched = indices.ndim - 2
+    if batched > len(lb):
+        raise ValueError(
+            f"bcoo_dot_general_sampled: indices have {batched} batch axes, the product {len(lb)}"
+        )
+    if batched:
+        A, B = (_to_front(x, axes[:batched]) for x, axes in ((A, lb), (B, rb)))
+        rest = tuple(
+            tuple(_without(axes, gone[:batched]) for axes, gone in pair)
+            for pair in (((lc, lb), (rc, rb)), ((lb[batched:], lb), (rb[batched:], rb)))
+        )
+        one = functools.partial(bcoo_dot_general_sampled, dimension_numbers=rest)
+        return _batched(one, batched)(A, B, indices)
     free_a = [d for d in range(A.ndim) if d not in (*lc, *lb)]
     free_b = [d for d in range(B.ndim) if d not in (*rc, *rb)]
     columns = _columns(indices)

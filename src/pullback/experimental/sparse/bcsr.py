@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...api.vmap import mapped_types
 from .base import JAXSparse, register
 from .bcoo import (
     BCOO,
@@ -24,6 +25,7 @@ from .bcoo import (
     bcoo_fromdense,
     bcoo_sort_indices,
     bcoo_sum_duplicates,
+    check_batch_axis,
     matmul,
 )
 from .coo import _csr_rows
@@ -258,3 +260,22 @@ def bcsr_broadcast_in_dim(
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
     """Matrices joined along an axis."""
     return BCSR.from_bcoo(bcoo_concatenate([x.to_bcoo() for x in operands], dimension=dimension))
+
+
+def _element(mat: BCSR, axis: int) -> BCSR:
+    check_batch_axis(mat, axis, "in_axis")
+    n = mat.n_batch
+    parts, static = mat.tree_flatten()
+    full = tuple(jnp.broadcast_to(x, (*mat.shape[:n], *x.shape[n:])) for x in parts)
+    shape = (*mat.shape[:axis], *mat.shape[axis + 1 :])
+    return BCSR.tree_unflatten({**static, "shape": shape}, full)  # type: ignore[no-any-return]
+
+
+def _whole(mat: BCSR, axis: int, size: int) -> BCSR:
+    check_batch_axis(mat, axis, "out_axis")
+    parts, static = mat.tree_flatten()
+    shape = (*mat.shape[:axis], size, *mat.shape[axis:])
+    return BCSR.tree_unflatten({**static, "shape": shape}, parts)  # type: ignore[no-any-return]
+
+
+mapped_types[BCSR] = (_element, _whole)
