@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pullback import device_put, enable_x64, grad, jit, tree_util, vmap
+from pullback import device_put, disable_jit, enable_x64, grad, jit, tree_util, vmap
 from pullback import numpy as jnp
 from pullback.runtime import memory, stub
 from pullback.runtime.native import Native
@@ -303,3 +303,35 @@ def test_many_arrays_are_put() -> None:
             assert device_put([np.arange(2.0)])[0].dtype == np.float64
     with pytest.raises(TypeError, match="not a valid JAX"):
         device_put([np.array(["a"])])
+
+
+class Opened:
+    """A container that only its own functions open and make."""
+
+    def __init__(self, a: Any, b: Any, note: str = "") -> None:
+        self.a, self.b, self.note = a, b, note
+
+
+tree_util.register_pytree_node(
+    Opened, lambda o: ((o.a, o.b), o.note), lambda note, parts: Opened(*parts, note)
+)
+
+
+def test_containers_of_users_are_opened() -> None:
+    """Calls with a class that has a flatten function become calls of its leaves."""
+    f = jit(lambda o, y=1.0: Opened(o.a + y, o.b, o.note + "!"))
+    gone = jit(lambda o: o.a * 2, donate_argnums=0)
+    for _ in range(4):
+        out = f(Opened(jnp.ones(3), 2.0))
+        assert (out.a.tolist(), float(out.b), out.note) == ([2.0] * 3, 2.0, "!")
+        assert f(Opened(jnp.ones(3), 2.0), y=3).a.tolist() == [4.0] * 3
+        assert f(Opened(1, np.ones(2), "x")).note == "x!"
+        assert f(Opened(np.ones(2), [jnp.zeros(1)])).b[0].tolist() == [0.0]
+        assert jit(lambda o: None)(Opened(1, 2)) is None
+        donated = Opened(jnp.ones(3), jnp.ones(3))
+        assert gone(donated).tolist() == [2.0] * 3 and donated.a.is_deleted()
+    assert vmap(f)(Opened(jnp.ones((2, 3)), jnp.zeros(2))).a.shape == (2, 3)
+    with pytest.raises(TypeError):
+        f(Opened("text", 1))
+    with disable_jit():
+        assert f(Opened(1.0, 2)).a == 2.0

@@ -130,6 +130,9 @@ class TracedCall:
         self.closed, self.consts, self.out_tree, self.params = closed, consts, out_tree, params
 
 
+MOST_STRUCTURES = 64  # of one function's arguments, among those that Python opens
+
+
 class JitWrapped:
     """A jitted function. Calling it runs the compiled program for the arguments' types, tracing and
     compiling at the first call with them.
@@ -142,6 +145,7 @@ class JitWrapped:
             self._cache = _caches.setdefault(fun, {}).setdefault(self._options(), {})
         except TypeError:
             self._cache = {}
+        self._by_leaves: dict[Any, Any] = {}
 
     def _options(self) -> Any:
         i = self._info
@@ -160,20 +164,44 @@ class JitWrapped:
         """
         if config.disable_jit.get():
             return self._fun(*args, **kwargs)
-        call, leaves, _ = self._infer(args, kwargs)
-        fast = stub.fast_path_open()
-        key = (
-            stub.signature(self._static_mask, args, kwargs)
-            if fast and self._nativable(call, kwargs)
-            else None
-        )
-        entry = (
-            native_entry(key, call, args, kwargs, self._static_mask) if key is not None else None
-        )
+        if self._by_leaves:
+            result = self._call_by_leaves(args, kwargs)
+            if result is not None:
+                return result
+        call, leaves, in_tree = self._infer(args, kwargs)
+        function, entry = self.function, None
+        if stub.fast_path_open() and self._nativable(call, kwargs):
+            key = stub.signature(self._static_mask, args, kwargs)
+            if key is not None:
+                entry = native_entry(key, call, args, kwargs, self._static_mask)
+            elif not self._info.static_argnums and not self._info.static_argnames:
+                key = stub.signature(0, leaves, {})
+                if key is not None:
+                    function = self._function_of_leaves(in_tree)
+                    entry = native_entry(key, call, tuple(leaves), {})
         outs = jit_p.bind(*call.consts, *leaves, **call.params)
         if entry is not None:
-            stub.add_entry(self.function, entry)
+            stub.add_entry(function, entry)
         return tree.unflatten(call.out_tree, outs)
+
+    # Containers that only Python can open (classes with flatten functions of their own) are opened,
+    # and the call is that of a native function of the leaves, one for each structure.
+    def _call_by_leaves(self, args: Any, kwargs: dict[str, Any]) -> Any:
+        """The result of a call whose leaves have been met; None if they have not."""
+        leaves, in_tree = tree.flatten((args, kwargs))
+        try:
+            function = self._by_leaves.get(in_tree)
+        except TypeError:  # a part of the structure has no hash
+            return None
+        return None if function is None else function(*leaves)
+
+    def _function_of_leaves(self, in_tree: Any) -> Any:
+        if len(self._by_leaves) >= MOST_STRUCTURES:
+            self._by_leaves.clear()
+        found = self._by_leaves.get(in_tree)
+        if found is None:
+            found = self._by_leaves[in_tree] = stub.new_function(lambda *_: None)
+        return found
 
     def _nativable(self, call: TracedCall, kwargs: dict[str, Any]) -> bool:
         """Whether calls like this one can be native. Static arguments that are keywords only, and
@@ -373,6 +401,7 @@ class JitWrapped:
     def clear_cache(self) -> None:
         """Forgets every traced program of this function."""
         self._cache.clear()
+        self._by_leaves.clear()
         stub.clear_entries(self.function)
 
     def _cache_size(self) -> int:
