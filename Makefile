@@ -12,13 +12,14 @@ SEED ?= 0
 DRAWS ?= 20000
 ARGS ?=
 
-.PHONY: help demo test test-all fuzz bench lint format types docs map check-python clean
+.PHONY: help demo test test-all fuzz sweep bench lint format types docs map check-python clean
 
 help:
 	@echo "make demo       the three demonstrations; pictures in demo_output/"
 	@echo "make test       the test suite, without its slow tests (ARGS= goes to pytest)"
 	@echo "make test-all   all of it"
 	@echo "make fuzz       random programs against real JAX (DRAWS=20000 SEED=0)"
+	@echo "make sweep      every function of numpy, scipy, nn against real JAX (ARGS='--x64 --draws 50')"
 	@echo "make bench      workloads against real JAX and NumPy (ARGS='--quick --only loops')"
 	@echo "make lint       ruff: rules and format      make format   lets ruff rewrite the files"
 	@echo "make types      mypy, strict, on the package"
@@ -43,6 +44,10 @@ test-all: check-python
 fuzz: check-python
 	@$(SETUP) test
 	$(BIN)/python tests/fuzz_run.py --draws $(DRAWS) --seed $(SEED) $(ARGS)
+
+sweep: check-python
+	@$(SETUP) test
+	$(BIN)/python tests/sweep_run.py --seed $(SEED) $(ARGS)
 
 bench: check-python
 	@$(SETUP) bench

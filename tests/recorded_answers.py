@@ -58,7 +58,7 @@ def compare(got: Answer, wanted: Answer, tolerance: float = 2e-5, scaled: bool =
         return
     assert "leaves" in got, f"{got} instead of values"
     for a, b in zip(got["leaves"], wanted["leaves"], strict=True):
-        assert a[:4] == b[:4]
+        assert a[:4] == b[:4], f"{a[:4]} instead of {b[:4]}"
         if len(b) > 1:
             _assert_close(_values(a), _values(b), tolerance, scaled)
 
@@ -70,7 +70,7 @@ def _assert_close(got: Any, wanted: Any, tolerance: float, scaled: bool) -> None
     tolerance = 1e-2 if wanted.dtype.itemsize < 4 else tolerance
     wide = np.complex128 if wanted.dtype.kind == "c" else np.float64
     got, wanted = got.astype(wide), wanted.astype(wide)
-    largest = float(np.max(np.abs(wanted), initial=1)) if scaled else 0.1
+    largest = float(np.max(np.abs(wanted), where=np.isfinite(wanted), initial=1)) if scaled else 0.1
     np.testing.assert_allclose(
         got, wanted, rtol=tolerance, atol=tolerance * largest, equal_nan=True
     )

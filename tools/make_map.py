@@ -36,6 +36,7 @@ DESCRIBED = {
 DATA = {
     "tests/data": "Facts that tests compare with.",
     "tests/golden": "Expected texts; `--regenerate` rewrites them.",
+    "tests/sweep": "Templates of calls; calls that once differed, with JAX's answers.",
     "tests/numpy_expressions": "Expressions that are evaluated by Pullback and by JAX, one a line.",
 }
 LONGEST = 160

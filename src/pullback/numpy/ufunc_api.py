@@ -258,13 +258,20 @@ class ufunc:
                 "JAX arrays are immutable, so jnp.ufunc.at cannot change its argument. "
                 f"Fix: a = jnp.{self.__name__}.at(a, indices, b, inplace=False)."
             )
+        if b is not None:
+            check_arraylike(f"{self.__name__}.at", b)
         given = self._given["at"]
         call = self._jit("at", given or self._at, ())
         return call(a, indices) if b is None else call(a, indices, b)
 
     def _at(self, a: Any, indices: Any, b: Any = None) -> Any:
         check_arraylike(f"{self.__name__}.at", a)
-        dtype = typeof(a).dtype
+        # The function's own type for these arguments: integers may become floats.
+        units = _unit(a, 1)
+        if self.nin == 2:
+            units.append(_unit(b, 1)[0] if ndim_of(b) else b)
+        dtype = typeof(self._call(*units)).dtype  # type: ignore[arg-type]
+        a = to_type(a, dtype, False)
         if self.nin == 1:
             return scatter.update(
                 a,
@@ -272,7 +279,6 @@ class ufunc:
                 to_type(self._call(indexing.take_index(a, indices)), dtype, False),
                 "set",
             )
-        check_arraylike(f"{self.__name__}.at", b)
         shape = shape_of(indexing.take_index(a, indices))
         order = lax.reshape(lax.iota(np.int32, int(np.prod(a.shape))), a.shape)
         where = lax.reshape(indexing.take_index(order, indices), (int(np.prod(shape)),))

@@ -1,0 +1,201 @@
+"""Generated calls of every public function of numpy, scipy, nn, image and ops beside JAX's: a few;
+`make sweep` runs many.
+
+`sweep/found.list` are calls that once differed. JAX's answers to those are kept in
+`sweep/found.jsonl`; `--regenerate` asks it again.
+"""
+
+from __future__ import annotations
+
+import ast
+import functools
+import importlib
+import inspect
+import random
+import re
+import warnings
+import zlib
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import sweep_cases
+from recorded_answers import Answer, failures, read, write
+from test_public_api import dotted, wanted
+
+ROOTS = ("numpy", "scipy", "nn", "image", "ops")
+FOUND = sweep_cases.FOLDER / "found.list"
+ANSWERS = sweep_cases.FOLDER / "found.jsonl"
+CHUNK = 40
+
+# Classes, constants and dtypes are called in other ways, or not at all; files are not swept.
+UNSWEPT = {
+    *("numpy.savez", "numpy.save", "numpy.printoptions", "numpy.set_printoptions"),
+    *("numpy.float6_e2m3fn", "numpy.float6_e3m2fn", "numpy.int1", "numpy.uint1", "numpy.fix"),
+    *("numpy.dtype", "numpy.ndarray", "numpy.object_", "scipy.special.sph_harm"),
+}
+# Arguments that say where arrays lie, or that only JAX's own callers pass.
+PLACES = {"out_sharding", "device", "_dot_general"}
+UNSWEPT_ARGUMENTS = {
+    "numpy.array": {"args"},  # the old order of arguments, which JAX warns about
+    "numpy.load": {"args"},
+}
+
+
+@functools.cache
+def names(root: str) -> dict[str, Any]:
+    return sweep_cases.environment(root)
+
+
+@functools.cache
+def expressions() -> tuple[str, ...]:
+    return tuple(FOUND.read_text().splitlines())
+
+
+@functools.cache
+def recorded() -> dict[str, Answer]:
+    return read(ANSWERS)
+
+
+@pytest.mark.parametrize("start", range(0, 200, CHUNK))
+def test_found(start: int) -> None:
+    chunk = expressions()[start : start + CHUNK]
+    ours = names("pullback")
+    wrong = failures(
+        ((s, sweep_cases.evaluated(s, ours), recorded()[s]) for s in chunk),
+        tolerance=1e-4,
+        scaled=True,
+    )
+    assert not wrong, wrong
+
+
+def test_found_is_what_jax_says(fuzz_seed: int) -> None:
+    """A 20th of the recorded answers, asked for again."""
+    jax = names("jax")
+    chunk = expressions()[fuzz_seed % 20 :: 20]
+    wrong = failures((s, sweep_cases.evaluated(s, jax), recorded()[s]) for s in chunk)
+    assert not wrong, f"not what this JAX answers; --regenerate rewrites {ANSWERS.name}:\n{wrong}"
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _regenerated(regenerate: bool) -> None:
+    if regenerate:
+        jax = names("jax")
+        write(ANSWERS, {s: sweep_cases.evaluated(s, jax) for s in expressions()})
+
+
+# --- the table is complete ---
+def functions() -> Iterator[tuple[str, Any]]:
+    """Every public function of the swept modules, with its name after `pullback.`."""
+    for module in sorted(wanted()):
+        if module.partition(".")[0] not in ROOTS:
+            continue
+        home = importlib.import_module(f"pullback.{module}")
+        for name in sorted(wanted()[module]):
+            full = dotted(module, name)
+            found = getattr(home, name, None)
+            if full in UNSWEPT or not callable(found) or isinstance(found, type):
+                continue
+            yield full, found
+
+
+SHORT = {"jnp": "numpy", "sp": "scipy", "init": "nn.initializers"}
+
+
+@functools.cache
+def calls() -> dict[str, list[tuple[ast.Call, set[str]]]]:
+    """A few calls that templates make, by function; each with the keywords of its template."""
+    found: dict[str, list[tuple[ast.Call, set[str]]]] = {}
+    for template in sweep_cases.templates():
+        keywords = set(re.findall(r"(\w+)=", template.text))
+        for number in range(8):
+            rng = random.Random(zlib.crc32(f"{template.text}{number}".encode()))
+            source = sweep_cases.Draw(rng, False).expression(template.text.replace("?{", "{"))
+            try:
+                tree = ast.parse(source.strip(), mode="eval")
+            except SyntaxError:  # an empty alternative before optional arguments
+                continue
+            for node in ast.walk(tree):
+                if isinstance(node, ast.Call) and (name := _name(node.func)):
+                    found.setdefault(name, []).append((node, keywords))
+    return found
+
+
+def _name(node: ast.expr) -> str:
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.insert(0, node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return ""
+    return ".".join([SHORT.get(node.id, node.id), *parts])
+
+
+def passed(call: ast.Call, parameters: list[inspect.Parameter]) -> set[str]:
+    """The parameters that a call gives by position."""
+    places = [p.name for p in parameters if p.kind <= p.VAR_POSITIONAL]
+    return {places[min(k, len(places) - 1)] for k in range(len(call.args) if places else 0)}
+
+
+def test_every_function_and_keyword_is_swept() -> None:
+    missing = []
+    for full, function in functions():
+        made = calls().get(full)
+        if made is None:
+            missing.append(full)
+            continue
+        parameters = list(inspect.signature(function).parameters.values())
+        given = set().union(*(passed(call, parameters) | keywords for call, keywords in made))
+        wanted_names = {p.name for p in parameters if p.kind is not p.VAR_KEYWORD}
+        left = wanted_names - given - PLACES - UNSWEPT_ARGUMENTS.get(full, set())
+        missing += [f"{full}({name}=)" for name in sorted(left)]
+    assert not missing, f"write templates in tests/sweep for {missing}"
+
+
+# --- signatures and documentation ---
+def described(function: Any) -> list[tuple[str, str, str]] | None:
+    """(name, kind, default) of each parameter."""
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    found = []
+    for p in parameters:
+        default = "" if p.default is p.empty else repr(p.default).partition(" at 0x")[0]
+        found.append((p.name, p.kind.name, default.replace("jax.", "pullback.")))
+    return found
+
+
+def positional_only_names(parameters: list[tuple[str, str, str]]) -> list[tuple[str, str, str]]:
+    """What callers can see: nobody passes positional-only parameters by name."""
+    return [("" if kind == "POSITIONAL_ONLY" else name, kind, d) for name, kind, d in parameters]
+
+
+def test_signatures_are_jaxs() -> None:
+    wrong = []
+    for full, function in functions():
+        module, _, name = full.rpartition(".")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)
+            theirs = getattr(importlib.import_module(f"jax.{module}"), name)
+        a, b = described(theirs), described(function)
+        if a is not None and (b is None or positional_only_names(a) != positional_only_names(b)):
+            wrong.append(f"{full}: {b} instead of {a}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_everything_is_documented() -> None:
+    bare = [full for full, function in functions() if not inspect.getdoc(function)]
+    assert not bare, bare
+
+
+# --- some calls, beside JAX ---
+def test_generated_calls(fuzz_seed: int) -> None:
+    """One call of every 61st template; `make sweep` runs all."""
+    wrong = []
+    for template in sweep_cases.templates()[fuzz_seed % 61 :: 61]:
+        source = sweep_cases.draw(template, 0, fuzz_seed, False)
+        jax, ours = (sweep_cases.evaluated(source, names(root)) for root in ("jax", "pullback"))
+        if different := sweep_cases.difference(template.family, source, ours, jax):
+            wrong.append(f"{source}\n    {different[:300]}")
+    assert not wrong, "\n".join(wrong)
