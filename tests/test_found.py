@@ -205,6 +205,22 @@ def _shape(m: Any, f: Any, *args: Any) -> Any:
         return "TypeError"
 
 
+def test_random_slices_of_nothing() -> None:
+    cases = {
+        "permutation": lambda m, k: m.random.permutation(k, np.zeros((0, 3), "float32")),
+        "permutation of the last": lambda m, k: m.random.permutation(
+            k, np.zeros((2, 0), "float32"), axis=1
+        ),
+        "none of none": lambda m, k: m.random.choice(k, np.zeros((0, 3), "float32"), (0,)),
+        "none of three": lambda m, k: m.random.choice(k, np.zeros((3, 2), "int8"), (2, 0)),
+        "none of 0": lambda m, k: m.random.choice(k, 0, (0,)),
+        "one of none": lambda m, k: m.random.choice(k, np.zeros((0, 3), "float32")),
+    }
+    for name, f in cases.items():
+        wanted, got = (_outcome(m, f, m.random.key(0)) for m in (jax, pullback))
+        assert wanted == got, name
+
+
 def test_root_with_a_wrong_tangent_solve() -> None:
     """What is wrong with it is said when the root is found, not by the first derivative."""
     for m in (jax, pullback):

@@ -38,7 +38,7 @@ from ..primitives.index import GatherDimensionNumbers, gather
 from ..primitives.layout import broadcast_in_dim, expand_dims, iota, reshape, transpose
 from ..primitives.maths import log1p
 from ..primitives.reductions import argmax
-from ..primitives.shape import slice_in_dim, unstack
+from ..primitives.shape import full, slice_in_dim, unstack
 from ..primitives.sort import sort_key_val, top_k
 from .base import (
     as_dtype,
@@ -255,6 +255,8 @@ def permutation(
     axis = canonical_axis(axis, aval.ndim)
     if independent or aval.ndim == 1:
         return _shuffle(typed, x, axis=axis)
+    if not aval.shape[axis]:
+        return x
     order = _shuffle(typed, iota(dtypes.default_int(), aval.shape[axis]), axis=0)
     return take(x, order, axis)
 
@@ -290,6 +292,8 @@ def choice(
         axis = canonical_axis(axis, typeof(a).ndim)
     n = int(a) if whole else typeof(a).shape[axis]
     draws = int(size_of(shape))
+    if not draws:  # of no slices, as in JAX, whatever their shape
+        return full(shape, 0, dtypes.default_int() if whole else typeof(a).dtype)
     if n <= 0:
         raise ValueError(
             "a must be greater than 0 unless no samples are taken"
@@ -304,13 +308,13 @@ def choice(
     if p is None and not replace:
         chosen = permutation(typed, n if whole else a, axis)
         chosen = slice_in_dim(chosen, 0, draws, axis=0 if whole else axis)
-        full = shape if whole else (*typeof(a).shape[:axis], *shape, *typeof(a).shape[axis + 1 :])
-        return chosen if typeof(chosen).shape == full else reshape(chosen, full)
+        to = shape if whole else (*typeof(a).shape[:axis], *shape, *typeof(a).shape[axis + 1 :])
+        return chosen if typeof(chosen).shape == to else reshape(chosen, to)
     if p is None:
         order = _randint(typed, 0, n, shape=shape, dtype=dtypes.default_int())
     else:
         order = _weighted(typed, p, n, shape, draws, replace, mode)
-    return order if whole else take(a, order, axis)
+    return convert_element_type(order, dtypes.default_int()) if whole else take(a, order, axis)
 
 
 def _weighted(
