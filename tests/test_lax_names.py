@@ -81,6 +81,24 @@ def test_signatures_of_what_extends(module: str) -> None:
         assert parameters(getattr(ours, name)) == want, name
 
 
+# Modules all of whose names are there, and the few that mean something of XLA's alone.
+WHOLE = (
+    "core extend.core extend.backend extend.linear_util extend.random extend.source_info_util "
+    "interpreters.ad interpreters.batching interpreters.partial_eval interpreters.xla api_util ad"
+).split()
+OF_XLA = {"ifrt_proxy", "Backend", "annotations"}
+
+
+@pytest.mark.parametrize("module", WHOLE)
+def test_names(module: str) -> None:
+    ours = importlib.import_module(f"pullback.{module}")
+    theirs = jax.ad if module == "ad" else importlib.import_module(f"jax.{module}")
+    names = [n for n, v in vars(theirs).items() if not n.startswith("_")]
+    names = [n for n in names if not inspect.ismodule(getattr(theirs, n)) or n == "primitives"]
+    missing = [n for n in names if not hasattr(ours, n) and n not in OF_XLA]
+    assert not missing
+
+
 def test_every_primitive_has_its_name() -> None:
     missing = [n for n in vars(jprimitives) if n.endswith("_p") and not hasattr(primitives, n)]
     assert not missing

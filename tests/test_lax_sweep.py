@@ -14,6 +14,7 @@ FOUND = [
     ("values", "cummin", "float8_e4m3fn"),
     ("derivatives", "cumlogsumexp", "complex64"),
     ("values", "dot_general preferred int", "float32"),
+    ("values", "dot_general preferred int", "int64"),
     ("values", "mul out_dtype", "bool"),
     ("values", "mul out_dtype", "bfloat16"),
 ]

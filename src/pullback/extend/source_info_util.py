@@ -8,7 +8,6 @@ from typing import Any
 
 from ..core import source
 from ..core.source import SourceInfo as SourceInfo
-from ..core.source import current as current
 from ..core.source import register_exclusion as register_exclusion
 
 
@@ -55,6 +54,11 @@ class NameStack:
 def new_name_stack(name: str = "") -> NameStack:
     """A stack with one name on it, or none."""
     return NameStack((name,) if name else ())
+
+
+def current() -> SourceInfo:
+    """The user's line that is running now, and the names around it."""
+    return source.current()
 
 
 def new_source_info() -> SourceInfo:

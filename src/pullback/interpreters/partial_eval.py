@@ -17,6 +17,7 @@ from ..transforms.partial_eval import dce_jaxpr as dce_jaxpr
 from ..transforms.partial_eval import partial_eval_jaxpr as partial_eval_jaxpr
 
 JaxprTracer = DynamicJaxprTracer
+Val = Any
 dce_rules = RuleTable("dce")
 partial_eval_jaxpr_custom_rules = RuleTable("partial_eval_jaxpr_custom")
 custom_partial_eval_rules = RuleTable("partial_eval")
@@ -102,7 +103,9 @@ def dce_jaxpr_consts(
     return split, used[:n], used[n:]
 
 
-def _dce_held(used_outputs: Sequence[bool], eqn: JaxprEqn, closed: bool) -> Any:
+def _dce_held(
+    used_outputs: Sequence[bool], eqn: JaxprEqn, closed: bool
+) -> tuple[list[bool], JaxprEqn | None]:
     """(which operands are used, the equation that calls the smaller program or None)."""
     if not any(used_outputs) and not eqn.effects:
         return [False] * len(eqn.invars), None

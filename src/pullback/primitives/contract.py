@@ -201,10 +201,25 @@ def _dot_general_aval(
 def _dot_dtype(lhs: Any, rhs: Any, preferred: Any) -> tuple[Any, bool]:
     weak = lhs.weak_type and rhs.weak_type
     if preferred is not None:
+        for x in (lhs, rhs):
+            if not dtypes.is_float(x.dtype) and _width(preferred) < _width(x.dtype):
+                raise TypeError(
+                    "`preferred_element_type` must not be narrower than the original type, got "
+                    f"preferred_element_type of {preferred} for original type of {x.dtype}. Fix: "
+                    "ask for a wider type, and convert the result."
+                )
         return preferred, False if preferred != lhs.dtype else weak
     if lhs.dtype == rhs.dtype:
         return lhs.dtype, weak
     return max((lhs.dtype, rhs.dtype), key=_rank), weak
+
+
+def _width(dtype: Any) -> int:
+    """The bits of a dtype, of the real part of a complex one."""
+    if dtype.kind == "b":
+        return 1
+    bits = int(dtypes.itemsize_bits(dtype))
+    return bits // 2 if dtypes.is_complex(dtype) else bits
 
 
 def _rank(dtype: Any) -> tuple[Any, ...]:
