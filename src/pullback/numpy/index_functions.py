@@ -448,6 +448,10 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
     """Of `choicelist`, the array whose condition is the first true one; `default` where none is."""
+    condlist, choicelist = (
+        list(indexing.iterate(as_array(x))) if hasattr(x, "shape") else x
+        for x in (condlist, choicelist)
+    )
     if len(condlist) != len(choicelist):
         raise ValueError(
             f"condlist must have length equal to choicelist ({len(condlist)} vs {len(choicelist)})"
@@ -455,10 +459,11 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     if not condlist:
         raise ValueError("condlist must be non-empty")
     check_arraylike("select", *condlist, *choicelist, default)
-    if any(not dtypes.is_bool(dtype_of(c)) for c in condlist):
-        raise TypeError("jnp.select: conditions must be bool arrays. Fix: write x != 0.")
     default, *choices = promote_dtypes(default, *choicelist)
     conditions = [as_array(unwrap(c)) for c in condlist]
+    conditions = [
+        c if dtypes.is_bool(typeof(c).dtype) else lax.ne(c, literal(c, 0)) for c in conditions
+    ]
     arrays = broadcast_arrays(*conditions, default, *choices)
     conditions, default, choices = (
         arrays[: len(conditions)],

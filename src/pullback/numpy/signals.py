@@ -419,6 +419,8 @@ def _unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi
     d = typeof(p).dtype
     period = to_type(period, d, False)
     k = canonical_axis(axis, ndim_of(p))
+    if shape_of(p)[k] == 0:
+        return p
     if dtypes.is_integer(d):
         half = lax.div(period, literal(p, 2))
         even = lax.eq(lax.rem(as_array(period), literal(p, 2)), literal(p, 0))

@@ -215,10 +215,11 @@ class ufunc:
             raise NotImplementedError(
                 f"out argument of {self.__name__}.accumulate(). Fix: use the returned array."
             )
-        if axis is None or isinstance(axis, tuple):
-            raise ValueError(f"accumulate does not allow multiple axes, got axis={axis}")
-        canonical_axis(axis, ndim_of(a))
         given = self._given["accumulate"]
+        if isinstance(axis, tuple) or (axis is None and given is None):
+            raise ValueError(f"accumulate does not allow multiple axes, got axis={axis}")
+        if axis is not None:
+            canonical_axis(axis, ndim_of(a))
         call = self._jit("accumulate", given or self._accumulate, ("axis", "dtype"))
         return call(a, axis=axis, dtype=dtype)
 
@@ -337,7 +338,7 @@ class ufunc:
             [lax.slice(starts, (1,), shape_of(starts)), np.full((1,), n, np.int32)], 0
         )
         take = (slice(None),) * k
-        out = indexing.take_index(a, (*take, starts))
+        out = indexing.take_index(a, (*take, starts), mode="fill")
         shape = [1] * ndim_of(out)
         shape[k] = shape_of(starts)[0]
         lo, hi = lax.reshape(starts, tuple(shape)), lax.reshape(ends, tuple(shape))

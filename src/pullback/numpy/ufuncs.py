@@ -690,8 +690,11 @@ def _accumulate_by(fun: Any) -> Any:
     return accumulate
 
 
-def _at_by(how: str) -> Any:
+def _at_by(how: str, promote: bool = False) -> Any:
     def at(a: Any, indices: Any, b: Any = None) -> Any:
+        if promote:
+            a, b = promote_args(how, a, b)
+            a = to_type(a, typeof(a).dtype, False)
         return scatter.update(a, indices, to_type(b, typeof(a).dtype, False), how)
 
     return at
@@ -727,7 +730,7 @@ maximum = ufunc(
     name="maximum",
     nargs=2,
     reduce=_reduce_by(reductions.max_reduce),
-    at=_at_by("max"),
+    at=_at_by("max", True),
 )
 minimum = ufunc(
     _minimum2,
@@ -736,7 +739,7 @@ minimum = ufunc(
     name="minimum",
     nargs=2,
     reduce=_reduce_by(reductions.min_reduce),
-    at=_at_by("min"),
+    at=_at_by("min", True),
 )
 negative = ufunc(_negative1, 1, 1, name="negative", nargs=1)
 bitwise_and = ufunc(
