@@ -31,6 +31,41 @@ def scatter_add(space: Space) -> Case:
     return Case(lambda x, i: space.jnp.zeros(1000, x.dtype).at[i].add(x), (x, i))
 
 
+def numpy_maximum(x: np.ndarray, i: np.ndarray) -> np.ndarray:
+    out = np.full(1000, -np.inf, np.float32)
+    np.maximum.at(out, i, x)
+    return out
+
+
+@workload("indexing", "segment maximum, 1e6 into 1000", numpy=numpy_maximum)
+def segment_maximum(space: Space) -> Case:
+    x, i = space.array(data(1_000_000)), space.array(indices(1_000_000, 1000))
+    return Case(lambda x, i: space.jax.ops.segment_max(x, i, 1000), (x, i))
+
+
+@workload("indexing", "segment sum of sorted ids, 1e6 into 1000", tolerance=3e-3)
+def sorted_segments(space: Space) -> Case:
+    ids = np.sort(indices(1_000_000, 1000))
+
+    def sums(x: Any, i: Any) -> Any:
+        return space.jax.ops.segment_sum(x, i, 1000, indices_are_sorted=True)
+
+    return Case(sums, (space.array(data(1_000_000, low=0)), space.array(ids)))
+
+
+@workload("indexing", "rows added, 10000 into 10000 x 64")
+def added_rows(space: Space) -> Case:
+    x, rows = (space.array(data(10_000, 64, seed=s)) for s in (0, 1))
+    i = space.array(indices(10_000, 10_000))
+    return Case(lambda x, i, rows: x.at[i].add(rows), (x, i, rows))
+
+
+@workload("indexing", "pairs of indices, 1e5 of 1000 x 1000", numpy=True)
+def pairs(space: Space) -> Case:
+    i, j = (space.array(indices(100_000, 1000, seed=s)) for s in (5, 6))
+    return Case(lambda x, i, j: x[i, j], (space.array(data(1000, 1000)), i, j))
+
+
 @workload("indexing", "embedding rows and gradient, 4096 of 10000 x 64")
 def embedding(space: Space) -> Case:
     table, i = space.array(data(10_000, 64)), space.array(indices(4096, 10_000))

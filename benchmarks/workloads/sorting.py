@@ -35,3 +35,20 @@ def search(space: Space) -> Case:
     table, x = np.sort(data(100_000)), data(100_000, seed=1)
     arguments = (space.array(table), space.array(x))
     return Case(lambda t, x: space.jnp.searchsorted(t, x), arguments)
+
+
+def numpy_top_rows(x: np.ndarray) -> np.ndarray:
+    return np.sort(np.partition(x, -10, axis=1)[:, -10:], axis=1)[:, ::-1]
+
+
+@workload("sorting", "top 10 of rows, 1000 x 1000", numpy=numpy_top_rows)
+def top_rows(space: Space) -> Case:
+    return Case(lambda x: space.lax.top_k(x, 10)[0], (space.array(data(1000, 1000)),))
+
+
+@workload("sorting", "unique with counts, 1e5 of 1000",
+          numpy=lambda x: np.unique(x, return_counts=True))  # fmt: skip
+def unique(space: Space) -> Case:
+    x = np.random.default_rng(3).integers(0, 1000, 100_000).astype(np.int32)
+    counts = lambda x: space.jnp.unique(x, return_counts=True)
+    return Case(counts, (space.array(x),), eager=True)
