@@ -137,7 +137,21 @@ def _expand(deps: Sequence[tuple[Node, Axes]], shape: tuple[int, ...]) -> None:
         computed = any(a is None and dep.shape[k] != 1 for k, a in enumerate(axes))
         stretched = any(a not in axes and shape[a] != 1 for a in range(rank))
         if (computed and dep.shape) or stretched:
-            dep.root = True
+            _source(dep).root = True
+
+
+def _source(node: Node) -> Node:
+    """The value that a node only gives more axes of length 1: what runs beside it has its shape."""
+    while node.kind == "pw" and not node.root and len(node.deps) == 1 and node.red is None:
+        ((dep, axes),) = node.deps
+        if dep.kind != "pw" or dep.size != node.size or node.own > 1.0 or axes is None:
+            break
+        if [n for n in dep.shape if n != 1] != [n for n in node.shape if n != 1]:
+            break
+        if node.cost > dep.cost + 1.0 or dep.cost <= COSTLY:
+            break
+        node = dep
+    return node
 
 
 def _compose(outer: Axes, inner: Axes, rank: int) -> Axes:
