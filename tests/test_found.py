@@ -214,6 +214,10 @@ def test_random_slices_of_nothing() -> None:
         "none of none": lambda m, k: m.random.choice(k, np.zeros((0, 3), "float32"), (0,)),
         "none of three": lambda m, k: m.random.choice(k, np.zeros((3, 2), "int8"), (2, 0)),
         "none of 0": lambda m, k: m.random.choice(k, 0, (0,)),
+        "take": lambda m, k: m.numpy.take(np.zeros((2, 0), "int8"), np.zeros((4, 0), int), axis=1),
+        "take of all": lambda m, k: m.numpy.take(
+            m.lax.broadcast(0.5, (2, 0)), np.zeros((2, 0), int), mode="wrap"
+        ),
         "one of none": lambda m, k: m.random.choice(k, np.zeros((0, 3), "float32")),
     }
     for name, f in cases.items():

@@ -244,7 +244,7 @@ def _take(
     if n == 0 and _count(shape_of(indices)):
         raise IndexError("Cannot do a non-empty jnp.take() from an empty axis.")
     if n == 0:
-        return full((*shape[:k], *shape_of(indices), *shape[k + 1 :]), 0, typeof(a).dtype)
+        return lax.full_like(a, 0)  # whatever the shape of the indices, as in JAX
     columns = lax.broadcast_in_dim(indices, (*shape_of(indices), 1), tuple(range(m)))
     return lax.gather(
         a,
