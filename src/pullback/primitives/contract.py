@@ -230,7 +230,7 @@ def _rank(dtype: Any) -> tuple[Any, ...]:
     if dtypes.is_float(dtype):
         info = dtypes.finfo(dtype)
         return (1, info.maxexp, info.nmant)
-    return (0, dtypes.itemsize_bits(dtype) if dtype.kind != "b" else 1, int(dtypes.is_signed(dtype)))
+    return (0, _width(dtype), int(dtypes.is_signed(dtype)))
 
 
 def _dot_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
