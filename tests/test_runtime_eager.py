@@ -367,3 +367,15 @@ def test_threads() -> None:
     stop.set()
     tracer.join()
     assert not wrong
+
+
+def test_keys_that_are_used_twice() -> None:
+    """Native calls do not hide a second use from who asks to be told of it."""
+    key = random.key(0)
+    for _ in range(TENTH + 2):
+        random.normal(key, (3,))
+    with pullback.debug_key_reuse(True):
+        watched = random.key(1)
+        random.normal(watched, (3,))
+        with pytest.raises(errors.KeyReuseError):
+            random.normal(watched, (3,))
