@@ -354,3 +354,23 @@ def test_errors_of_distributions(call: Any, error: type[Exception]) -> None:
     for P in (jax, pullback):
         with pytest.raises(error):
             call(P.random, P.random.key(0))
+
+
+def test_dtypes_of_parameters_and_places() -> None:
+    """A Python number as a parameter does not widen; places in a range are of the default dtype."""
+    key = pullback.random.key(0)
+    for draw in (pullback.random.generalized_normal, pullback.random.pareto):
+        assert pullback.eval_shape(lambda f=draw: f(key, 0.7, (2,), "float16")).dtype == "float16"
+    p = np.array([0.2, 0.3, 0.5], np.float32)
+    for x64 in (False, True):
+        with pullback.enable_x64(x64):
+            chosen = pullback.random.choice(key, 3, (2,), replace=False, p=p)
+            assert chosen.dtype == ("int64" if x64 else "int32")
+
+
+def test_float16_numbers_in_a_range_are_rounded_once() -> None:
+    """XLA multiplies and adds in float32; so JAX's numbers."""
+    key = pullback.random.key(1)
+    unit = np.asarray(pullback.random.uniform(key, (99,), "float16"), np.float32)
+    got = np.asarray(pullback.random.uniform(key, (99,), "float16", -2, 5))
+    assert np.array_equal(got, (unit * np.float32(7) - np.float32(2)).astype(np.float16))

@@ -330,3 +330,7 @@ def test_nothing_keeps_the_leaves_in_a_cycle():
             assert seen() is None
     finally:
         gc.enable()
+
+
+def test_a_dict_is_no_leaf_whatever_its_keys() -> None:
+    assert not tree_util.all_leaves([{"a": 1, 2: 3}]) and tree_util.all_leaves([1, "a"])

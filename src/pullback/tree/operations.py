@@ -215,7 +215,8 @@ def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
     """Whether every element of `iterable` is a leaf (None and containers are not)."""
     if is_leaf is None:
-        return builtins.all(engine.one_level(x) is None for x in iterable)
+        # A dict is no leaf even if its keys have no order.
+        return builtins.all(type(x) is not dict and engine.one_level(x) is None for x in iterable)
     items = list(iterable)
     leaves = flatten_leaves(items, is_leaf=lambda x: x is not items and is_leaf(x))
     return len(leaves) == len(items) and builtins.all(map(lambda a, b: a is b, leaves, items))
