@@ -313,7 +313,8 @@ _I = A(4, 1, low=-1, high=5, dtype="int32")
 for _mode in ("clip", "fill", "promise_in_bounds"):
     _at = A(4, 1, low=0, high=3, dtype="int32") if _mode == "promise_in_bounds" else _I
     sample(f"gather {_mode}", lambda lax, x, i, m=_mode: lax.gather(
-        x, i, _gather_numbers(lax), (1, 3), mode=m), A(5, 3), _at, order=0 if _mode == "fill" else 2)  # fmt: skip
+        x, i, _gather_numbers(lax), (1, 3), mode=m), A(5, 3), _at,
+        order=0 if _mode == "fill" else 2)  # fmt: skip
 sample("scatter, scatter_add, scatter_sub, scatter_mul, scatter_min, scatter_max",
        lambda lax, op, x, i, u: get(lax, op)(x, i, u, _scatter_numbers(lax)),
        A(6, 3, form="apart"), A(4, 1, low=-1, high=6, dtype="int32"),
