@@ -374,3 +374,13 @@ def test_float16_numbers_in_a_range_are_rounded_once() -> None:
     unit = np.asarray(pullback.random.uniform(key, (99,), "float16"), np.float32)
     got = np.asarray(pullback.random.uniform(key, (99,), "float16", -2, 5))
     assert np.array_equal(got, (unit * np.float32(7) - np.float32(2)).astype(np.float16))
+
+
+def test_split_uses_a_key_up() -> None:
+    with pullback.debug_key_reuse(True):
+        key = pullback.random.key(0)
+        pullback.random.fold_in(key, 1)
+        pullback.random.split(key)
+        for again in (pullback.random.split, pullback.random.bits):
+            with pytest.raises(pullback.errors.KeyReuseError, match="clone"):
+                again(key)

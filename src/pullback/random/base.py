@@ -112,6 +112,7 @@ def _as_words(value: Any) -> Any:
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     """`num` new keys (an int or a shape) from a key."""
     typed, raw = check_key("split", key)
+    _use_up("split", typed)
     shape = canonical_shape(num if isinstance(num, (tuple, list)) else (operator.index(num),))
     out = rng.random_split(typed, shape)
     return rng.random_unwrap(out) if raw else out
@@ -173,6 +174,11 @@ def consume(name: str, key: Any) -> Any:
     second use raises KeyReuseError.
     """
     typed, _ = check_key(name, key)
+    _use_up(name, typed)
+    return typed
+
+
+def _use_up(name: str, typed: Any) -> None:
     if config.debug_key_reuse.get() and isinstance(typed, key_types.PRNGKeyArray):
         if typed._consumed:
             raise KeyReuseError(
@@ -180,7 +186,6 @@ def consume(name: str, key: Any) -> Any:
                 "once, or clone it."
             )
         typed._consumed = True
-    return typed
 
 
 # --- shapes and dtypes of distributions ---
