@@ -207,7 +207,7 @@ class ufunc:
         return lax.reshape(result, kept) if keepdims else result
 
     # --- accumulate ---
-    def accumulate(self, a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
+    def accumulate(self, a: Any, axis: Any = 0, dtype: Any = None, out: None = None) -> Any:
         """The running results of `reduce` along one axis."""
         check_arraylike(f"{self.__name__}.accumulate", a)
         self._needs_binary("accumulate")
@@ -271,7 +271,7 @@ class ufunc:
         units = _unit(a, 1)
         if self.nin == 2:
             units.append(_unit(b, 1)[0] if ndim_of(b) else b)
-        dtype = typeof(self._call(*units)).dtype  # type: ignore[arg-type]
+        dtype = typeof(self._call(*units)).dtype
         a = to_type(a, dtype, False)
         if self.nin == 1:
             return scatter.update(
@@ -301,7 +301,7 @@ class ufunc:
         return lax.reshape(flat, a.shape)
 
     def reduceat(
-        self, a: Any, indices: Any, axis: int = 0, dtype: Any = None, out: None = None
+        self, a: Any, indices: Any, axis: Any = 0, dtype: Any = None, out: None = None
     ) -> Any:
         """Reductions over the slices that start at `indices`; where the next index is not larger,
         the element itself.
