@@ -33,6 +33,7 @@ BODY = 80  # equations: shorter bodies are repeated inside one
 STREAMS = 8  # arrays of their own that such bodies may read and write together
 WINDOW = 4  # equations that must recur for their distance to be tried as a period
 PERIODS = 8  # distances that are tried
+FEW = 16  # elements that an update of few elements writes
 INDEPENDENT = 10_000  # elements that a body without carries computes, to be worth its own kernels
 
 # What may be computed again: a few operations an element, or none.
@@ -257,6 +258,22 @@ def _plain(e: JaxprEqn) -> bool:
     )
 
 
+def _updates_only(eqns: Sequence[JaxprEqn]) -> bool:
+    """Whether a body writes a few elements into arrays and computes little else: many such updates
+    share a kernel, in place (`pipeline.FEW`), which repeated bodies would not."""
+    updates = 0
+    for e in eqns:
+        name = e.primitive.name
+        if name == "dynamic_update_slice" or name.startswith("scatter"):
+            written = e.invars[1 if name == "dynamic_update_slice" else 2].aval
+            updates += 1
+        else:
+            written = e.outvars[0].aval
+        if math.prod(written.shape) > FEW:
+            return False
+    return updates > 0
+
+
 class _Finder:
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr, self.eqns = jaxpr, jaxpr.eqns
@@ -388,6 +405,8 @@ class _Finder:
         joined = max(1, min(BODY // p, k // LEAST, STREAMS // streams)) if carries else 1
         p, k = p * joined, k // joined
         if k < LEAST or (k - 1) * p < SAVED:
+            return None
+        if _updates_only(self.eqns[start : start + p]):
             return None
         chain = _Writer(self, start, p, k).chain()
         size = sum(math.prod(v.aval.shape) for e in chain.body.eqns for v in e.outvars)
