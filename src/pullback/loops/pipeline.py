@@ -529,7 +529,7 @@ def _seconds(unit: Any) -> float:
         ]
         most = max((math.prod(shape) for shape in shapes), default=0)
         return most * _ELEMENT + float(unit.work) * _IN_LANES
-    return max(unit.work, 1.0) * (_PRODUCT if unit.name in ("dot", "conv") else _ALONE)
+    return max(float(unit.work), 1.0) * (_PRODUCT if unit.name in ("dot", "conv") else _ALONE)
 
 
 def _work(unit: Any) -> float:

@@ -85,7 +85,7 @@ def _sub_transpose(ct: Any, x: Any, y: Any) -> list[Any]:
 
 
 def _mul_transpose(ct: Any, x: Any, y: Any, *, out_dtype: Any = None) -> list[Any]:
-    linear = x if type(x) is UndefinedPrimal else y
+    linear: Any = x if type(x) is UndefinedPrimal else y
     if type(ct) is Zero:
         return [Zero(a.aval) if a is linear else None for a in (x, y)]
     out = None if out_dtype is None else linear.aval.dtype

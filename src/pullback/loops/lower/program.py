@@ -187,9 +187,7 @@ def turned_products(jaxpr: Any, chains: Mapping[int, Chain]) -> dict[Any, Any]:
     }
     if not products:
         return {}
-    inside = {
-        v for c in chains.values() for e in jaxpr.eqns[c.start : c.end] for v in e.outvars
-    }
+    inside = {v for c in chains.values() for e in jaxpr.eqns[c.start : c.end] for v in e.outvars}
     uses = Counter(v for e in jaxpr.eqns for v in e.invars if not hasattr(v, "val"))
     uses.update(v for v in jaxpr.outvars if not hasattr(v, "val"))
     found: dict[Any, Any] = {}
