@@ -335,3 +335,16 @@ def test_containers_of_users_are_opened() -> None:
         f(Opened("text", 1))
     with disable_jit():
         assert f(Opened(1.0, 2)).a == 2.0
+
+
+def test_numbers_that_are_returned() -> None:
+    """A Python number after an array of its type, returned as it came."""
+    f = jit(lambda x, y: (x, y + 1))
+    x = jnp.asarray(1.0)
+    assert x.weak_type
+    for value in (x, x, x, 1.0, 2.5, 3, True, x, 4.5):
+        for _ in range(3):
+            out, _ = f(value, jnp.ones(2))
+            assert float(out) == float(value) and (out.aval is x.aval) == (
+                type(value) is not int and type(value) is not bool
+            )

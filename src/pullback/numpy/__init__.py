@@ -1151,6 +1151,7 @@ __all__ = [
     and _n
     not in (
         "annotations",
+        "iterable",
         *(
             "array_api_info array_methods creation cumulative einsum_ histograms index_functions "
             "indexing joining manipulation nan_reductions operators "

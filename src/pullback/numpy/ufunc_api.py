@@ -330,8 +330,13 @@ class ufunc:
                 f"reduceat: indices must be one-dimensional, got shape {shape_of(indices)}"
             )
         k = canonical_axis(axis, ndim_of(a))
-        dtype = user_dtype(dtype, self.__name__) or typeof(self._call(*_unit(a, 2))).dtype  # type: ignore[arg-type]
-        a = to_type(a, dtype, False)
+        # As in JAX the operand's dtype is the result's, whatever `dtype` says.
+        given, dtype = typeof(self._call(*_unit(a, 2))).dtype, typeof(a).dtype
+        if dtypes.is_inexact(given) and not dtypes.is_inexact(dtype):
+            raise TypeError(
+                f"{self.__name__}.reduceat of {dtype.name} gives {given.name}, which the result "
+                f"cannot hold. Fix: x.astype({given.name!r})"
+            )
         n = shape_of(a)[k]
         starts = to_type(indices, np.dtype("int32"), False)
         ends = lax.concatenate(

@@ -411,6 +411,8 @@ def _describe_outputs(
                 continue
             if type(leaf) is not ArrayImpl or leaf.aval is not aval or where[slot] in gone:
                 return None
+            if aval.weak_type and not aval.shape:  # a Python number may come in its place
+                return None
             rows.append((L.OUT_ALIAS, where[slot], nbytes, aval))
         elif slot in consts:
             if consts[slot].aval is not aval:
