@@ -95,6 +95,30 @@ def _remove_cache() -> None:
     shutil.rmtree(os.environ.pop(CACHE_VARIABLE), ignore_errors=True)
 
 
+MUCH = 2 << 30  # bytes that a worker of the suite may hold, and a half of it more
+_least = [MUCH]  # what could not be given back
+
+
+def _resident() -> int:
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except OSError:  # another system
+        return 0
+
+
+def pytest_runtest_teardown() -> None:
+    """Machines of eight gigabytes run two workers, each with the caches of two compilers."""
+    if _resident() < _least[0] + MUCH // 2:
+        return
+    if "jax" in sys.modules and os.environ.get(ORACLE_VARIABLE) != "jax":
+        sys.modules["jax"].clear_caches()
+    if "pullback.runtime.memory" in sys.modules:
+        sys.modules["pullback.runtime.memory"].trim()
+    gc.collect()
+    _least[0] = max(_resident(), MUCH)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Under the oracle, what Pullback cannot do yet is expected to work."""
     if os.environ.get(ORACLE_VARIABLE) == "jax":
