@@ -22,6 +22,8 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
         x, y = broadcast_all(x, y)
     else:
         condition, x, y = broadcast_all(condition, x, y)
+    if 0 in shape_of(x):  # nothing to choose, and no derivative of the choice, as in JAX
+        return x
     return lax.select(condition, x, y)
 
 

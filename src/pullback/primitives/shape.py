@@ -220,6 +220,11 @@ def _padded_size(n: Any, low: int, high: int, interior: int) -> Any:
 
 
 def _pad_aval(operand: Any, padding_value: Any, *, padding_config: Any) -> ShapedArray:
+    if len(padding_config) != operand.ndim:
+        raise ValueError(
+            "length of padding_config must equal the number of axes of operand, "
+            f"got padding_config {padding_config} for operand shape {operand.shape}"
+        )
     if operand.dtype != padding_value.dtype:
         raise TypeError(
             f"pad operand and padding_value must be same dtype: got {operand.dtype} and "
@@ -228,11 +233,6 @@ def _pad_aval(operand: Any, padding_value: Any, *, padding_config: Any) -> Shape
     if padding_value.shape:
         raise ValueError(
             f"padding_value must be a scalar; got np.shape(padding_value)={padding_value.shape}"
-        )
-    if len(padding_config) != operand.ndim:
-        raise ValueError(
-            "length of padding_config must equal the number of axes of operand, "
-            f"got padding_config {padding_config} for operand shape {operand.shape}"
         )
     if any(i < 0 for _, _, i in padding_config):
         raise ValueError(
