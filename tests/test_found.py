@@ -283,3 +283,11 @@ def test_programs_nested_deeper_than_python_recurses() -> None:
     expected = pullback.jvp(pullback.grad(f), (x,), (pullback.numpy.ones(()),))[1]
     np.testing.assert_allclose(second, expected, rtol=1e-5)
     assert sys.getrecursionlimit() == limit
+
+
+def test_top_k_of_nothing() -> None:
+    """The derivative has the result's shape."""
+    x = pullback.numpy.ones((0, 3))
+    out, dot = pullback.jvp(lambda x: pullback.lax.top_k(x, 1)[0], (x,), (x,))
+    assert out.shape == dot.shape == (0, 1)
+    assert pullback.grad(lambda x: pullback.lax.top_k(x, 1)[0].sum())(x).shape == (0, 3)

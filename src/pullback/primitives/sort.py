@@ -18,6 +18,7 @@ from .builders import batch_size
 from .common import as_array, canonical_axis, zero_of
 from .index import GatherDimensionNumbers, gather
 from .layout import broadcast_in_dim, broadcasted_iota, expand_dims, transpose
+from .shape import slice as slice_
 
 
 def _along(x: Any, order: Any, axis: int) -> Any:
@@ -25,8 +26,8 @@ def _along(x: Any, order: Any, axis: int) -> Any:
     common.
     """
     ndim = typeof(x).ndim
-    if 0 in typeof(x).shape:
-        return x  # no slice of one element fits into an empty array
+    if 0 in typeof(x).shape:  # no slice of one element fits into an empty array
+        return slice_(x, (0,) * ndim, typeof(order).shape)
     others = tuple(d for d in range(ndim) if d != axis)
     numbers = GatherDimensionNumbers((), (axis,), (axis,), others, others)
     return gather(x, expand_dims(order, (ndim,)), numbers, (1,) * ndim)
