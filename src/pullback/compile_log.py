@@ -11,8 +11,8 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
-from typing import Any
 
+from pullback.formatting import duration, table
 from pullback.records import record
 
 __all__ = ["CompileReport", "KernelEntry", "ProgramEntry", "Progress", "explain_compile", "note"]
@@ -65,21 +65,6 @@ def note(entry: ProgramEntry) -> None:
     _programs.append(entry)
 
 
-def _time(seconds: float) -> str:
-    return f"{seconds:.2f} s" if seconds >= 1 else f"{seconds * 1e3:.1f} ms"
-
-
-def _table(rows: Sequence[Sequence[Any]]) -> str:
-    """Columns side by side: the first to the left, the others to the right."""
-    cells = [[str(x) for x in row] for row in rows]
-    widths = [max(len(row[k]) for row in cells) for k in range(len(cells[0]))]
-    lines = []
-    for row in cells:
-        first, *rest = zip(row, widths, strict=True)
-        lines.append("  ".join([first[0].ljust(first[1]), *(x.rjust(w) for x, w in rest)]))
-    return "\n".join(line.rstrip() for line in lines)
-
-
 class CompileReport:
     """The answer of `explain_compile`: `programs`, and as text a table of them and of the kernels
     of the slowest."""
@@ -93,22 +78,22 @@ class CompileReport:
         head = ["program", "equations", "trace", "lower", "compile", "in all", "kernels",
                 "from LLVM", "from disk", "known"]  # fmt: skip
         rows = [
-            [p.name, p.equations, _time(p.trace_seconds), _time(p.lower_seconds),
-             _time(p.compile_seconds), _time(p.seconds), len(p.kernels), p.count("LLVM"),
+            [p.name, p.equations, duration(p.trace_seconds), duration(p.lower_seconds),
+             duration(p.compile_seconds), duration(p.seconds), len(p.kernels), p.count("LLVM"),
              p.count("disk"), p.count("process")]
             for p in self.programs
         ]  # fmt: skip
         slowest = max(self.programs, key=lambda p: p.seconds)
-        text = _table([head, *rows])
+        text = table([head, *rows])
         if not slowest.kernels:
             return text
         kernels = [
-            [k.name, k.origin, "quick" if k.quick else "good", _time(k.text_seconds),
-             _time(k.llvm_seconds), k.lines]
+            [k.name, k.origin, "quick" if k.quick else "good", duration(k.text_seconds),
+             duration(k.llvm_seconds), k.lines]
             for k in sorted(slowest.kernels, key=lambda k: -k.text_seconds - k.llvm_seconds)
         ]  # fmt: skip
         columns = ["kernel", "from", "code", "text", "LLVM", "lines"]
-        return f"{text}\n\nkernels of {slowest.name}:\n{_table([columns, *kernels])}"
+        return f"{text}\n\nkernels of {slowest.name}:\n{table([columns, *kernels])}"
 
     __repr__ = __str__
 

@@ -22,6 +22,7 @@ from pullback.backends import llvm
 from pullback.control.cost import equation_cost
 from pullback.core.jaxpr import ClosedJaxpr
 from pullback.core.refs import ref_effect
+from pullback.formatting import duration, table
 from pullback.loops import pipeline, plan
 from pullback.records import record, replaced
 from pullback.runtime import dispatch
@@ -95,16 +96,16 @@ class KernelProfile:
         rows = [["kernel", "calls", "time", "part", "GB/s", "of copy", "Gop/s", "computes"]]
         for k in sorted(self.kernels, key=lambda k: -k.seconds):
             rows.append([
-                k.name, f"{k.calls:g}", _time(k.seconds), f"{k.seconds / whole:.0%}",
+                k.name, f"{k.calls:g}", duration(k.seconds), f"{k.seconds / whole:.0%}",
                 f"{k.bandwidth / 1e9:.1f}", f"{k.bandwidth / self.copy_bandwidth:.0%}",
                 f"{k.rate / 1e9:.1f}", _shortened(k.equations),
             ])  # fmt: skip
         lines = [["line", "time", "part", "source"]]
         for line in self.lines:
             part = f"{line.seconds / whole:.0%}"
-            lines.append([os.path.basename(line.line), _time(line.seconds), part, line.source])
-        head = f"{self.name}: {_time(self.seconds)} a run, {_time(whole)} in kernels"
-        return "\n\n".join([head, _table(rows, {0, 7}), _table(lines, {0, 3})])
+            lines.append([os.path.basename(line.line), duration(line.seconds), part, line.source])
+        head = f"{self.name}: {duration(self.seconds)} a run, {duration(whole)} in kernels"
+        return "\n\n".join([head, table(rows, left={0, 7}), table(lines, left={0, 3})])
 
     __repr__ = __str__
 
@@ -289,21 +290,3 @@ def _place(summary: str) -> str:
 def _shortened(names: Sequence[str], most: int = 6) -> str:
     kept = ", ".join(names[:most])
     return kept if len(names) <= most else f"{kept}, {len(names) - most} more"
-
-
-def _time(seconds: float) -> str:
-    for unit, scale in (("s", 1.0), ("ms", 1e3), ("us", 1e6)):
-        if seconds * scale >= 1:
-            return f"{seconds * scale:.2f} {unit}"
-    return f"{seconds * 1e9:.0f} ns"
-
-
-def _table(rows: Sequence[Sequence[str]], left: set[int]) -> str:
-    widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            cell.ljust(width) if k in left else cell.rjust(width)
-            for k, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )

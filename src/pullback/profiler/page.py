@@ -6,6 +6,8 @@ import html
 import string
 from typing import TYPE_CHECKING
 
+from pullback.formatting import duration
+
 if TYPE_CHECKING:
     from .kernels import KernelProfile, KernelTime, LineTime
 
@@ -42,8 +44,8 @@ def html_of(profile: KernelProfile) -> str:
     whole = sum(k.seconds for k in profile.kernels) or 1.0
     return PAGE.substitute(
         name=html.escape(profile.name),
-        seconds=_time(profile.seconds),
-        inside=_time(whole),
+        seconds=duration(profile.seconds),
+        inside=duration(whole),
         count=len(profile.kernels),
         copy=f"{profile.copy_bandwidth / 1e9:.1f}",
         kernels="\n".join(_kernel(k, whole, profile.copy_bandwidth) for k in profile.kernels),
@@ -53,7 +55,7 @@ def html_of(profile: KernelProfile) -> str:
 
 def _kernel(k: KernelTime, whole: float, copy: float) -> str:
     cells = [
-        f"{k.calls:g}", _time(k.seconds), f"{k.seconds / whole:.1%}", f"{k.bandwidth / 1e9:.1f}",
+        f"{k.calls:g}", duration(k.seconds), f"{k.seconds / whole:.1%}", f"{k.bandwidth / 1e9:.1f}",
         f"{k.bandwidth / copy:.0%}", f"{k.rate / 1e9:.1f}",
     ]  # fmt: skip
     return _row(k.name, cells, ", ".join(k.equations), k.seconds / whole)
@@ -61,7 +63,7 @@ def _kernel(k: KernelTime, whole: float, copy: float) -> str:
 
 def _line(line: LineTime, whole: float) -> str:
     part = line.seconds / whole
-    return _row(line.line, [_time(line.seconds), f"{part:.1%}"], line.source, part)
+    return _row(line.line, [duration(line.seconds), f"{part:.1%}"], line.source, part)
 
 
 def _row(first: str, cells: list[str], last: str, part: float) -> str:
@@ -70,7 +72,3 @@ def _row(first: str, cells: list[str], last: str, part: float) -> str:
         f'<tr><td class="text bar" style="--part: {part:.1%}">{html.escape(first)}</td>{inner}'
         f'<td class="text">{html.escape(last)}</td></tr>'
     )
-
-
-def _time(seconds: float) -> str:
-    return f"{seconds * 1e3:.3f} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.1f} us"
