@@ -46,12 +46,28 @@ def igamma(a: Any, x: Any) -> Any:
 
 
 def igammac(a: Any, x: Any) -> Any:
-    """The regularised upper incomplete gamma function, 1 - igamma(a, x), without cancellation."""
+    """The regularised upper incomplete gamma function, 1 - igamma(a, x), without cancellation.
+
+    The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise. As `scipy.special.gammaincc`.
+
+    >>> from pullback import lax
+    >>> lax.igammac(1., 2.).round(4)
+    Array(0.1353, dtype=float32, weak_type=True)
+    """
     return igammac_p.bind(*_operands("igammac", a, x))
 
 
 def igamma_grad_a(a: Any, x: Any) -> Any:
-    """The derivative of igamma with respect to a."""
+    """The derivative of igamma with respect to a.
+
+    The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise.
+
+    >>> from pullback import lax
+    >>> lax.igamma_grad_a(1., 1.).round(3)
+    Array(-0.432, dtype=float32, weak_type=True)
+    """
     return igamma_grad_a_p.bind(*_operands("igamma_grad_a", a, x))
 
 

@@ -66,7 +66,14 @@ _TO_BOOL = lambda d: np.dtype(bool)
 
 
 class RoundingMethod(enum.IntEnum):
-    """How `round` treats halves."""
+    """How `round` treats halves.
+
+    The second argument of `lax.round`.
+
+    >>> from pullback import lax
+    >>> lax.round(2.5, lax.RoundingMethod.TO_NEAREST_EVEN)
+    Array(2., dtype=float32, weak_type=True)
+    """
 
     AWAY_FROM_ZERO = 0
     TO_NEAREST_EVEN = 1
@@ -223,24 +230,23 @@ def _integer_pow_derivative(t: Any, z: Any, x: Any, *, y: int) -> Any:
     return mul(t, mul(const(x, y), x if y == 2 else integer_pow(x, y - 1)))
 
 
+def _whole_exponent(x: Any, *, y: Any) -> None:
+    if y != int(y):
+        raise TypeError(
+            f"integer_pow takes a whole number as its exponent, got {y}. Fix: use lax.pow."
+        )
+
+
 integer_pow_p: Primitive = Primitive(
     "integer_pow",
     abstract_eval=_integer_pow_aval,
     jvp=jvp_of(lambda: integer_pow_p, _integer_pow_derivative),
     transpose=lambda ct, x, *, y: [ct if y == 1 else _not_linear("integer_pow")],
     batch=lambda args, dims, *, y: (integer_pow_p.bind(args[0], y=y), dims[0]),
+    computable=_whole_exponent,
 )
 integer_pow_p.remember_types()
 
-
-def whole_exponent(y: Any) -> int:
-    """The exponent of an `integer_pow` that is to be computed. TypeError if it is no whole number:
-    only now, as in JAX, since dead code may hold what it likes."""
-    if y != int(y):
-        raise TypeError(
-            f"integer_pow takes a whole number as its exponent, got {y}. Fix: use lax.pow."
-        )
-    return int(y)
 
 
 def _not_linear(name: str) -> Any:
@@ -490,209 +496,550 @@ clamp_p.remember_types()
 
 
 def add(x: Any, y: Any) -> Any:
-    """The sum, element by element. Dtypes must be equal; a scalar joins any shape."""
+    """The sum, element by element. Dtypes must be equal; a scalar joins any shape.
+
+    Raises TypeError for unequal dtypes or shapes; axes of size 1 do stretch, ranks must be equal.
+    `jnp.add` promotes and broadcasts.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.add(jnp.array([1, 2]), jnp.array([10, 20]))
+    Array([11, 22], dtype=int32)
+    >>> lax.add(jnp.array([1, 2]), 5)
+    Array([6, 7], dtype=int32)
+    """
     return add_p.bind(x, y)
 
 
 def sub(x: Any, y: Any) -> Any:
-    """The difference."""
+    """The difference.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. As `numpy.subtract`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.sub(jnp.array([5, 7]), 2)
+    Array([3, 5], dtype=int32)
+    """
     return sub_p.bind(x, y)
 
 
 def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
-    """The product; of the operands converted to `out_dtype`, if one is given."""
+    """The product; of the operands converted to `out_dtype`, if one is given.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. As `numpy.multiply`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.mul(jnp.array([2, 3]), jnp.array([4, 5]))
+    Array([ 8, 15], dtype=int32)
+    """
     if out_dtype is None:
         return mul_p.bind(x, y, out_dtype=None)
     return mul_p.bind(x, y, out_dtype=dtypes.dtype(out_dtype))
 
 
 def div(x: Any, y: Any) -> Any:
-    """The quotient; for integers, rounded toward zero."""
+    """The quotient; for integers, rounded toward zero.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. An integer divided by zero gives -1 (all bits), as XLA
+    defines it. As C's division; `numpy.divide` for floats.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.div(jnp.array([7, -7]), 2)
+    Array([ 3, -3], dtype=int32)
+    >>> lax.div(1., 4.)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
     return div_p.bind(x, y)
 
 
 def rem(x: Any, y: Any) -> Any:
-    """The remainder, with the sign of x."""
+    """The remainder, with the sign of x.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. As C's `%` and `numpy.fmod`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.rem(jnp.array([7, -7]), 4)
+    Array([ 3, -3], dtype=int32)
+    """
     return rem_p.bind(x, y)
 
 
 def max(x: Any, y: Any) -> Any:
-    """The larger of two; NaN if either is NaN."""
+    """The larger of two; NaN if either is NaN.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. As `numpy.maximum`; complex numbers are ordered by real, then
+    imaginary part.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.max(jnp.array([1., 5.]), jnp.array([2., jnp.nan]))
+    Array([ 2., nan], dtype=float32)
+    """
     return max_p.bind(x, y)
 
 
 def min(x: Any, y: Any) -> Any:
-    """The smaller of two; NaN if either is NaN."""
+    """The smaller of two; NaN if either is NaN.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. As `numpy.minimum`; complex numbers are ordered by real, then
+    imaginary part.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.min(jnp.array([1., 5.]), jnp.array([2., jnp.nan]))
+    Array([ 1., nan], dtype=float32)
+    """
     return min_p.bind(x, y)
 
 
 def nextafter(x1: Any, x2: Any) -> Any:
-    """The float next to x toward y."""
+    """The float next to x toward y.
+
+    The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise. As `numpy.nextafter`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> float(lax.nextafter(jnp.float32(1), jnp.float32(2))) - 1
+    1.1920928955078125e-07
+    """
     return nextafter_p.bind(x1, x2)
 
 
 def complex(x: Any, y: Any) -> Any:
-    """The complex number with these real and imaginary parts."""
+    """The complex number with these real and imaginary parts.
+
+    `x`, `y`: float32 or float64 arrays of one dtype; the result is complex64 or complex128. Raises
+    TypeError for other dtypes.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.complex(jnp.array([1., 2.]), jnp.array([0., -1.]))
+    Array([1.+0.j, 2.-1.j], dtype=complex64)
+    """
     return complex_p.bind(x, y)
 
 
 def bitwise_and(x: Any, y: Any) -> Any:
-    """Bitwise (logical for bool) and."""
+    """Bitwise (logical for bool) and.
+
+    The operands are integers or bools of one dtype and one rank, with sizes that are equal or 1; a
+    scalar joins any shape. Raises TypeError otherwise.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.bitwise_and(jnp.array([6, 5]), jnp.array([3, 4]))
+    Array([2, 4], dtype=int32)
+    """
     return and_p.bind(x, y)
 
 
 def bitwise_or(x: Any, y: Any) -> Any:
-    """Bitwise (logical for bool) or."""
+    """Bitwise (logical for bool) or.
+
+    The operands are integers or bools of one dtype and one rank, with sizes that are equal or 1; a
+    scalar joins any shape. Raises TypeError otherwise.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.bitwise_or(jnp.array([6, 5]), jnp.array([3, 4]))
+    Array([7, 5], dtype=int32)
+    """
     return or_p.bind(x, y)
 
 
 def bitwise_xor(x: Any, y: Any) -> Any:
-    """Bitwise (logical for bool) exclusive or."""
+    """Bitwise (logical for bool) exclusive or.
+
+    The operands are integers or bools of one dtype and one rank, with sizes that are equal or 1; a
+    scalar joins any shape. Raises TypeError otherwise.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.bitwise_xor(jnp.array([6, 5]), jnp.array([3, 4]))
+    Array([5, 1], dtype=int32)
+    """
     return xor_p.bind(x, y)
 
 
 def shift_left(x: Any, y: Any) -> Any:
-    """x shifted left by y bits; 0 from the width on."""
+    """x shifted left by y bits; 0 from the width on.
+
+    The operands are integers of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise. As `numpy.left_shift`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.shift_left(jnp.array([1, 3]), 2)
+    Array([ 4, 12], dtype=int32)
+    """
     return shift_left_p.bind(x, y)
 
 
 def shift_right_arithmetic(x: Any, y: Any) -> Any:
-    """x shifted right by y bits, filled with the sign."""
+    """x shifted right by y bits, filled with the sign.
+
+    The operands are integers of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise. As `numpy.right_shift` of signed integers.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.shift_right_arithmetic(jnp.array([-8, 8]), 1)
+    Array([-4,  4], dtype=int32)
+    """
     return shift_right_arithmetic_p.bind(x, y)
 
 
 def shift_right_logical(x: Any, y: Any) -> Any:
-    """x shifted right by y bits, filled with 0."""
+    """x shifted right by y bits, filled with 0.
+
+    The operands are integers of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise. As `numpy.right_shift` of unsigned integers.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.shift_right_logical(jnp.array([-8, 8], dtype='int8'), jnp.int8(1))
+    Array([124,   4], dtype=int8)
+    """
     return shift_right_logical_p.bind(x, y)
 
 
 def eq(x: Any, y: Any) -> Any:
-    """x == y."""
+    """x == y.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. The result is an array of bool. NaN equals nothing. As
+    `numpy.equal`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.eq(jnp.array([1, 2]), 2)
+    Array([False,  True], dtype=bool)
+    """
     return eq_p.bind(x, y)
 
 
 def ne(x: Any, y: Any) -> Any:
-    """x != y."""
+    """x != y.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. The result is an array of bool. NaN differs from everything.
+    As `numpy.not_equal`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.ne(jnp.array([1, 2]), 2)
+    Array([ True, False], dtype=bool)
+    """
     return ne_p.bind(x, y)
 
 
 def lt(x: Any, y: Any) -> Any:
-    """x < y."""
+    """x < y.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. The result is an array of bool. False where either is NaN. As
+    `numpy.less`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.lt(jnp.array([1, 2, 3]), 2)
+    Array([ True, False, False], dtype=bool)
+    """
     return lt_p.bind(x, y)
 
 
 def le(x: Any, y: Any) -> Any:
-    """x <= y."""
+    """x <= y.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. The result is an array of bool. False where either is NaN. As
+    `numpy.less_equal`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.le(jnp.array([1, 2, 3]), 2)
+    Array([ True,  True, False], dtype=bool)
+    """
     return le_p.bind(x, y)
 
 
 def gt(x: Any, y: Any) -> Any:
-    """x > y."""
+    """x > y.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. The result is an array of bool. False where either is NaN. As
+    `numpy.greater`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.gt(jnp.array([1, 2, 3]), 2)
+    Array([False, False,  True], dtype=bool)
+    """
     return gt_p.bind(x, y)
 
 
 def ge(x: Any, y: Any) -> Any:
-    """x >= y."""
+    """x >= y.
+
+    The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
+    shape. Raises TypeError otherwise. The result is an array of bool. False where either is NaN. As
+    `numpy.greater_equal`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.ge(jnp.array([1, 2, 3]), 2)
+    Array([False,  True,  True], dtype=bool)
+    """
     return ge_p.bind(x, y)
 
 
 def neg(x: Any) -> Any:
-    """`-x`, element by element."""
+    """`-x`, element by element.
+
+    `x`: an array of numbers (not bool) of any shape; the result has its shape and dtype. Raises
+    TypeError for bool. As `numpy.negative`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.neg(jnp.array([1, -2]))
+    Array([-1,  2], dtype=int32)
+    """
     return neg_p.bind(x)
 
 
 def sign(x: Any) -> Any:
-    """The sign: -1, 0 or 1 (NaN for NaN); x / |x| for complex numbers."""
+    """The sign: -1, 0 or 1 (NaN for NaN); x / |x| for complex numbers.
+
+    `x`: an array of numbers (not bool) of any shape; the result has its shape and dtype. Raises
+    TypeError for bool. As `numpy.sign`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.sign(jnp.array([-2., 0., 3.]))
+    Array([-1.,  0.,  1.], dtype=float32)
+    """
     return sign_p.bind(x)
 
 
 def floor(x: Any) -> Any:
-    """The largest whole number not above x."""
+    """The largest whole number not above x.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `numpy.floor`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.floor(jnp.array([-1.5, 1.2]))
+    Array([-2.,  1.], dtype=float32)
+    """
     return floor_p.bind(x)
 
 
 def ceil(x: Any) -> Any:
-    """The smallest whole number not below x."""
+    """The smallest whole number not below x.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `numpy.ceil`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.ceil(jnp.array([-1.5, 1.2]))
+    Array([-1.,  2.], dtype=float32)
+    """
     return ceil_p.bind(x)
 
 
 def is_finite(x: Any) -> Any:
-    """Is x neither infinite nor NaN?"""
+    """Is x neither infinite nor NaN?
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `numpy.isfinite`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.is_finite(jnp.array([1., jnp.inf, jnp.nan]))
+    Array([ True, False, False], dtype=bool)
+    """
     return is_finite_p.bind(x)
 
 
 def square(x: Any) -> Any:
-    """`x * x`."""
+    """`x * x`.
+
+    `x`: an array of numbers (not bool) of any shape; the result has its shape and dtype. Raises
+    TypeError for bool. As `numpy.square`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.square(jnp.array([2, -3]))
+    Array([4, 9], dtype=int32)
+    """
     return square_p.bind(x)
 
 
 def abs(x: Any) -> Any:
-    """The absolute value; the modulus of a complex number, as a real."""
+    """The absolute value; the modulus of a complex number, as a real.
+
+    `x`: an array of signed numbers of any shape. Raises TypeError for unsigned integers and bool.
+    As `numpy.abs`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.abs(jnp.array([-2., 3.]))
+    Array([2., 3.], dtype=float32)
+    """
     return abs_p.bind(x)
 
 
 def real(x: Any) -> Any:
-    """The real part of a complex array."""
+    """The real part of a complex array.
+
+    `x`: complex; the result is float of half its width. Raises TypeError for other dtypes. As
+    `numpy.real`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.real(jnp.array([1 + 2j, 3.]))
+    Array([1., 3.], dtype=float32)
+    """
     return real_p.bind(x)
 
 
 def imag(x: Any) -> Any:
-    """The imaginary part of a complex array."""
+    """The imaginary part of a complex array.
+
+    `x`: complex; the result is float of half its width. Raises TypeError for other dtypes. As
+    `numpy.imag`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.imag(jnp.array([1 + 2j, 3.]))
+    Array([2., 0.], dtype=float32)
+    """
     return imag_p.bind(x)
 
 
 def population_count(x: Any) -> Any:
-    """The number of bits that are set."""
+    """The number of bits that are set.
+
+    `x`: an integer array of any shape; the result has its shape and dtype. Raises TypeError for
+    other dtypes. As `numpy.bitwise_count` of unsigned integers.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.population_count(jnp.array([0, 7, 255]))
+    Array([0, 3, 8], dtype=int32)
+    """
     return population_count_p.bind(x)
 
 
 def clz(x: Any) -> Any:
-    """The number of leading zero bits."""
+    """The number of leading zero bits.
+
+    `x`: an integer array of any shape; the result has its shape and dtype. Raises TypeError for
+    other dtypes.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.clz(jnp.array([1, 255], dtype='uint8'))
+    Array([7, 0], dtype=uint8)
+    """
     return clz_p.bind(x)
 
 
 def bitwise_not(x: Any) -> Any:
-    """Every bit flipped (logical not for bool)."""
+    """Every bit flipped (logical not for bool).
+
+    `x`: an integer or bool array. Raises TypeError for other dtypes.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.bitwise_not(jnp.array([0, 1, -1]))
+    Array([-1, -2,  0], dtype=int32)
+    """
     return not_p.bind(x)
 
 
 def mulhi(x: Any, y: Any, /) -> Any:
-    """The high half of the double-width product of integers."""
+    """The high half of the double-width product of integers.
+
+    The operands are integers of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.mulhi(jnp.array([200], dtype='uint8'), jnp.array([3], dtype='uint8'))
+    Array([2], dtype=uint8)
+    """
     return mulhi_p.bind(x, y)
 
 
 def conj(x: Any) -> Any:
-    """The complex conjugate; real operands become complex."""
+    """The complex conjugate; real operands become complex.
+
+    `x`: a float32, float64 or complex array. Raises TypeError for other dtypes. As `numpy.conj`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.conj(jnp.array([1 + 2j]))
+    Array([1.-2.j], dtype=complex64)
+    """
     return conj_p.bind(x, input_dtype=typeof(x).dtype)
 
 
 def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZERO) -> Any:
-    """The nearest whole number; halves go away from zero, or to even."""
+    """The nearest whole number; halves go away from zero, or to even.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.round(jnp.array([0.5, 1.5, 2.5]))
+    Array([1., 2., 3.], dtype=float32)
+    >>> lax.round(jnp.array([0.5, 1.5, 2.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
+    Array([0., 2., 2.], dtype=float32)
+    """
     return round_p.bind(x, rounding_method=RoundingMethod(rounding_method))
 
 
 def log(x: Any, *, accuracy: Any = None) -> Any:
-    """The natural logarithm."""
+    """The natural logarithm.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. -inf at 0, NaN below. As `numpy.log`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.log(jnp.array([1., 0.]))
+    Array([  0., -inf], dtype=float32)
+    """
     return log_p.bind(x, accuracy=accuracy)
 
 
 def integer_pow(x: Any, y: int) -> Any:
-    """x to a constant whole power."""
+    """x to a constant whole power.
+
+    `x`: an array of numbers; `y`: a Python int. Raises TypeError for a negative `y` of an integer
+    `x`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.integer_pow(jnp.array([2., 3.]), -2).round(3)
+    Array([0.25 , 0.111], dtype=float32)
+    """
     return integer_pow_p.bind(x, y=y)
 
 
 def pow(x: Any, y: Any) -> Any:
-    """x to the power y, which may be an integer array. x is inexact."""
+    """x to the power y, which may be an integer array. x is inexact.
+
+    `y` has the dtype of `x`, or is an integer array; shapes as of `lax.mul`. Raises TypeError for
+    an integer `x`. As `numpy.power`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.pow(jnp.array([2., 9.]), jnp.array([3., 0.5]))
+    Array([8., 3.], dtype=float32)
+    """
     return pow_p.bind(x, y)
 
 
 def reciprocal(x: Any) -> Any:
-    """1 / x."""
+    """1 / x.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.reciprocal`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.reciprocal(jnp.array([2., 4.]))
+    Array([0.5 , 0.25], dtype=float32)
+    """
     return integer_pow(x, -1)
 
 
 def select(pred: Any, on_true: Any, on_false: Any) -> Any:
-    """`on_true` where `pred`, else `on_false`; `pred` is a scalar or has the shape of both."""
+    """`on_true` where `pred`, else `on_false`; `pred` is a scalar or has the shape of both.
+
+    `pred`: bool; the choices have one shape and dtype. Raises TypeError otherwise. As
+    `numpy.where`, without broadcasting.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([10, 20]))
+    Array([ 1, 20], dtype=int32)
+    """
     return select_n_p.bind(pred, on_false, on_true)
 
 
@@ -709,5 +1056,13 @@ def select_n(which: Any, *cases: Any) -> Any:
 
 
 def clamp(min: Any, x: Any, max: Any) -> Any:
-    """x limited to [min, max]; the bounds are scalars or have the shape of x."""
+    """x limited to [min, max]; the bounds are scalars or have the shape of x.
+
+    `min`, `x`, `max` have one dtype. Raises TypeError for unequal dtypes or shapes. As
+    `numpy.clip`, in another order.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.clamp(0., jnp.array([-1., 0.5, 2.]), 1.)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     return clamp_p.bind(min, x, max)

@@ -22,6 +22,13 @@ _INEXACT = (FLOAT, COMPLEX)
 class Tolerance:
     """An error bound that a function may be computed to: absolute, relative, or in units in the
     last place.
+
+    `atol`, `rtol`: floats; `ulps`: an int. Raises ValueError if one is negative, or all are 0. An
+    `accuracy=` of elementary functions.
+
+    >>> from pullback import lax
+    >>> lax.exp(0., accuracy=lax.Tolerance(ulps=2))
+    Array(1., dtype=float32, weak_type=True)
     """
 
     def __init__(self, atol: float = 0.0, rtol: float = 0.0, ulps: int = 0) -> None:
@@ -46,7 +53,14 @@ class Tolerance:
 
 
 class AccuracyMode(enum.Enum):
-    """Named accuracies: the most exact, or the default."""
+    """Named accuracies: the most exact, or the default.
+
+    An `accuracy=` of elementary functions.
+
+    >>> from pullback import lax
+    >>> lax.exp(0., accuracy=lax.AccuracyMode.HIGHEST)
+    Array(1., dtype=float32, weak_type=True)
+    """
 
     HIGHEST = 1
     DEFAULT = 2
@@ -144,150 +158,392 @@ zeta_p = binary(
 
 
 def exp(x: Any, *, accuracy: Any = None) -> Any:
-    """e to the power x."""
+    """e to the power x.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.exp`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.exp(jnp.array([0., 1.])).round(3)
+    Array([1.   , 2.718], dtype=float32)
+    """
     return exp_p.bind(x, accuracy=accuracy)
 
 
 def exp2(x: Any, *, accuracy: Any = None) -> Any:
-    """2 to the power x."""
+    """2 to the power x.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.exp2`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.exp2(jnp.array([3., -1.]))
+    Array([8. , 0.5], dtype=float32)
+    """
     return exp2_p.bind(x, accuracy=accuracy)
 
 
 def log1p(x: Any, *, accuracy: Any = None) -> Any:
-    """log(1 + x), exact near 0."""
+    """log(1 + x), exact near 0.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.log1p`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.log1p(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.693], dtype=float32)
+    """
     return log1p_p.bind(x, accuracy=accuracy)
 
 
 def expm1(x: Any, *, accuracy: Any = None) -> Any:
-    """exp(x) - 1, exact near 0."""
+    """exp(x) - 1, exact near 0.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.expm1`.
+
+    >>> from pullback import lax
+    >>> float(lax.expm1(1e-8)) > 0
+    True
+    """
     return expm1_p.bind(x, accuracy=accuracy)
 
 
 def sqrt(x: Any, *, accuracy: Any = None) -> Any:
-    """The square root."""
+    """The square root.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. NaN of negative floats. As `numpy.sqrt`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.sqrt(jnp.array([4., 2.])).round(3)
+    Array([2.   , 1.414], dtype=float32)
+    """
     return sqrt_p.bind(x, accuracy=accuracy)
 
 
 def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
-    """1 / sqrt(x)."""
+    """1 / sqrt(x).
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.rsqrt(jnp.array([4., 16.]))
+    Array([0.5 , 0.25], dtype=float32)
+    """
     return rsqrt_p.bind(x, accuracy=accuracy)
 
 
 def cbrt(x: Any, *, accuracy: Any = None) -> Any:
-    """The cube root."""
+    """The cube root.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `numpy.cbrt`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.cbrt(jnp.array([8., -27.])).round(3)
+    Array([ 2., -3.], dtype=float32)
+    """
     return cbrt_p.bind(x, accuracy=accuracy)
 
 
 def sin(x: Any, *, accuracy: Any = None) -> Any:
-    """The sine, of radians."""
+    """The sine, of radians.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.sin`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.sin(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.841], dtype=float32)
+    """
     return sin_p.bind(x, accuracy=accuracy)
 
 
 def cos(x: Any, *, accuracy: Any = None) -> Any:
-    """The cosine, of radians."""
+    """The cosine, of radians.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.cos`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.cos(jnp.array([0., 1.])).round(3)
+    Array([1.  , 0.54], dtype=float32)
+    """
     return cos_p.bind(x, accuracy=accuracy)
 
 
 def tan(x: Any, *, accuracy: Any = None) -> Any:
-    """The tangent, of radians."""
+    """The tangent, of radians.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.tan`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.tan(jnp.array([0., 1.])).round(3)
+    Array([0.   , 1.557], dtype=float32)
+    """
     return tan_p.bind(x, accuracy=accuracy)
 
 
 def tanh(x: Any, *, accuracy: Any = None) -> Any:
-    """The hyperbolic tangent."""
+    """The hyperbolic tangent.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.tanh`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.tanh(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.762], dtype=float32)
+    """
     return tanh_p.bind(x, accuracy=accuracy)
 
 
 def logistic(x: Any, *, accuracy: Any = None) -> Any:
-    """1 / (1 + exp(-x))."""
+    """1 / (1 + exp(-x)).
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `scipy.special.expit`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.logistic(jnp.array([0., 2.])).round(3)
+    Array([0.5  , 0.881], dtype=float32)
+    """
     return logistic_p.bind(x, accuracy=accuracy)
 
 
 def asin(x: Any) -> Any:
-    """The inverse sine, in [-pi/2, pi/2]."""
+    """The inverse sine, in [-pi/2, pi/2].
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.arcsin`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.asin(jnp.array([0., 1.])).round(3)
+    Array([0.   , 1.571], dtype=float32)
+    """
     return asin_p.bind(x)
 
 
 def acos(x: Any) -> Any:
-    """The inverse cosine, in [0, pi]."""
+    """The inverse cosine, in [0, pi].
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.arccos`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.acos(jnp.array([1., 0.])).round(3)
+    Array([0.   , 1.571], dtype=float32)
+    """
     return acos_p.bind(x)
 
 
 def atan(x: Any) -> Any:
-    """The inverse tangent, in [-pi/2, pi/2]."""
+    """The inverse tangent, in [-pi/2, pi/2].
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.arctan`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.atan(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.785], dtype=float32)
+    """
     return atan_p.bind(x)
 
 
 def sinh(x: Any) -> Any:
-    """The hyperbolic sine."""
+    """The hyperbolic sine.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.sinh`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.sinh(jnp.array([0., 1.])).round(3)
+    Array([0.   , 1.175], dtype=float32)
+    """
     return sinh_p.bind(x)
 
 
 def cosh(x: Any) -> Any:
-    """The hyperbolic cosine."""
+    """The hyperbolic cosine.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.cosh`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.cosh(jnp.array([0., 1.])).round(3)
+    Array([1.   , 1.543], dtype=float32)
+    """
     return cosh_p.bind(x)
 
 
 def asinh(x: Any) -> Any:
-    """The inverse hyperbolic sine."""
+    """The inverse hyperbolic sine.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.arcsinh`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.asinh(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.881], dtype=float32)
+    """
     return asinh_p.bind(x)
 
 
 def acosh(x: Any) -> Any:
-    """The inverse hyperbolic cosine."""
+    """The inverse hyperbolic cosine.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.arccosh`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.acosh(jnp.array([1., 2.])).round(3)
+    Array([0.   , 1.317], dtype=float32)
+    """
     return acosh_p.bind(x)
 
 
 def atanh(x: Any) -> Any:
-    """The inverse hyperbolic tangent."""
+    """The inverse hyperbolic tangent.
+
+    `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
+    for other dtypes. As `numpy.arctanh`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.atanh(jnp.array([0., 0.5])).round(3)
+    Array([0.   , 0.549], dtype=float32)
+    """
     return atanh_p.bind(x)
 
 
 def erf(x: Any) -> Any:
-    """The error function."""
+    """The error function.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `scipy.special.erf`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.erf(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.843], dtype=float32)
+    """
     return erf_p.bind(x)
 
 
 def erfc(x: Any) -> Any:
-    """1 - erf(x), exact for large x."""
+    """1 - erf(x), exact for large x.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `scipy.special.erfc`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.erfc(jnp.array([0., 1.])).round(3)
+    Array([1.   , 0.157], dtype=float32)
+    """
     return erfc_p.bind(x)
 
 
 def erf_inv(x: Any) -> Any:
-    """The inverse of erf."""
+    """The inverse of erf.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `scipy.special.erfinv`: infinite at -1 and 1, NaN beyond.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.erf_inv(jnp.array([0., 0.5, 1.])).round(3)
+    Array([0.   , 0.477,   inf], dtype=float32)
+    """
     return erf_inv_p.bind(x)
 
 
 def lgamma(x: Any) -> Any:
-    """log |gamma(x)|."""
+    """log |gamma(x)|.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `scipy.special.gammaln`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.lgamma(jnp.array([1., 4.])).round(3)
+    Array([0.   , 1.792], dtype=float32)
+    """
     return lgamma_p.bind(x)
 
 
 def digamma(x: Any) -> Any:
-    """The derivative of log gamma."""
+    """The derivative of log gamma.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `scipy.special.digamma`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.digamma(jnp.array([1., 2.])).round(3)
+    Array([-0.577,  0.423], dtype=float32)
+    """
     return digamma_p.bind(x)
 
 
 def bessel_i0e(x: Any) -> Any:
-    """exp(-|x|) times the modified Bessel function of order 0."""
+    """exp(-|x|) times the modified Bessel function of order 0.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `scipy.special.i0e`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.bessel_i0e(jnp.array([0., 1.])).round(3)
+    Array([1.   , 0.466], dtype=float32)
+    """
     return bessel_i0e_p.bind(x)
 
 
 def bessel_i1e(x: Any) -> Any:
-    """exp(-|x|) times the modified Bessel function of order 1."""
+    """exp(-|x|) times the modified Bessel function of order 1.
+
+    `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
+    dtypes. As `scipy.special.i1e`.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.bessel_i1e(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.208], dtype=float32)
+    """
     return bessel_i1e_p.bind(x)
 
 
 def atan2(x: Any, y: Any) -> Any:
-    """The angle of the point (y, x), in [-pi, pi]."""
+    """The angle of the point (y, x), in [-pi, pi].
+
+    The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise. As `numpy.arctan2`; the first argument is the
+    ordinate.
+
+    >>> from pullback import lax, numpy as jnp
+    >>> lax.atan2(jnp.array([1., 0.]), jnp.array([1., -1.])).round(3)
+    Array([0.785, 3.142], dtype=float32)
+    """
     return atan2_p.bind(x, y)
 
 
 def polygamma(m: Any, x: Any) -> Any:
-    """The derivative of order m of digamma, at x."""
+    """The derivative of order m of digamma, at x.
+
+    The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise. `m` holds whole numbers. As
+    `scipy.special.polygamma`.
+
+    >>> from pullback import lax
+    >>> lax.polygamma(1., 1.).round(3)
+    Array(1.645, dtype=float32, weak_type=True)
+    """
     return polygamma_p.bind(m, x)
 
 
 def zeta(x: Any, q: Any) -> Any:
-    """The Hurwitz zeta function: the sum of (k + q)**-x."""
+    """The Hurwitz zeta function: the sum of (k + q)**-x.
+
+    The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
+    joins any shape. Raises TypeError otherwise. As `scipy.special.zeta`.
+
+    >>> from pullback import lax
+    >>> lax.zeta(2., 1.).round(4)
+    Array(1.6449, dtype=float32, weak_type=True)
+    """
     return zeta_p.bind(x, q)
