@@ -113,6 +113,8 @@ def difference(theirs, ours, runs=None):
 MISSING = (
     "Betainc gradient with respect to a and b not supported",
     "Reverse-mode differentiation does not work for lax.while_loop",
+    "Linearization failed to produce known values for all output primals",  # the same, inside vjp
+    "integer modulo by zero",  # loops over batches of arrays of nothing
     # Mutable references that functions close over, in loops, backwards and under vmap.
     "Triggering __jax_array__() during abstractification",
     "DynamicJaxprTracer has no attribute accum",

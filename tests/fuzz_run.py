@@ -38,8 +38,8 @@ Report = dict[str, Any]
 class Worker:
     """A process that checks one draw after another; started when first asked."""
 
-    def __init__(self, seed: int) -> None:
-        self.seed = seed
+    def __init__(self, seed: int, script: str = "fuzz_run.py") -> None:
+        self.seed, self.script = seed, script
         self.process: subprocess.Popen[str] | None = None
         self.answers: queue.Queue[str] = queue.Queue()
         self.done = 0
@@ -64,7 +64,7 @@ class Worker:
         return report
 
     def _start(self) -> None:
-        command = [sys.executable, str(HERE / "fuzz_run.py"), "--seed", str(self.seed), "--worker"]
+        command = [sys.executable, str(HERE / self.script), "--seed", str(self.seed), "--worker"]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
@@ -76,7 +76,8 @@ class Worker:
 
     def _lost(self, number: int, how: str) -> Report:
         self.close()
-        text = f"draw {number} (seed {self.seed}): the worker {how}\n    {again(self.seed, number)}"
+        where = again(self.seed, number, self.script)
+        text = f"draw {number} (seed {self.seed}): the worker {how}\n    {where}"
         return {"draw": number, "cell": "?", "stack": [], "end": "lost", "differs": text}
 
     def close(self) -> None:
@@ -98,8 +99,8 @@ def _death(code: int) -> str:
     return f"died of {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
 
 
-def again(seed: int, number: int) -> str:
-    return f"python tests/fuzz_run.py --seed {seed} --only {number}"
+def again(seed: int, number: int, script: str = "fuzz_run.py") -> str:
+    return f"python tests/{script} --seed {seed} --only {number}"
 
 
 def generator() -> str:
