@@ -309,6 +309,13 @@ add("checkpoint", lambda P: lambda x: P.checkpoint(lambda y: P.lax.sin(P.lax.sin
 add("vmap", lambda P: P.vmap(lambda x: P.lax.sin(x) * 2), M)
 add("vmap out_axes", lambda P: P.vmap(lambda x: P.lax.sin(x), in_axes=1, out_axes=1), M)
 add(
+    "vmap cond",
+    lambda P: P.vmap(lambda k, x, y: P.lax.cond(k, lambda a, b: a * b, lambda a, b: a, x, y)),
+    M[:, 0] > 0,
+    M[:, 0],
+    M[:, 1],
+)
+add(
     "vmap scan",
     lambda P: P.vmap(lambda x: P.lax.scan(lambda c, y: (c + y, c * y), np.float32(0), x)),
     M,

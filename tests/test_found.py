@@ -291,3 +291,40 @@ def test_top_k_of_nothing() -> None:
     out, dot = pullback.jvp(lambda x: pullback.lax.top_k(x, 1)[0], (x,), (x,))
     assert out.shape == dot.shape == (0, 1)
     assert pullback.grad(lambda x: pullback.lax.top_k(x, 1)[0].sum())(x).shape == (0, 3)
+
+
+BRANCHES = {
+    "cond": lambda m, k, x: m.lax.cond(k > 0, lambda v: v / (v - 1), lambda v: v * 2, x),
+    "switch": lambda m, k, x: m.lax.switch(
+        k, [lambda v: v * 2, lambda v: m.lax.sqrt(v - 1), m.lax.sin], x
+    ),
+    "shared": lambda m, k, x: m.lax.cond(k > 1, lambda: x / (x - 1), lambda: x.sum() + 2 * x),
+}
+
+
+@pytest.mark.parametrize("axis", [0, None])
+@pytest.mark.parametrize("name", BRANCHES)
+def test_branches_not_taken_have_no_derivative(name: str, axis: Any) -> None:
+    """Under vmap all branches run; the derivative of one that a lane does not take may be NaN."""
+    found = []
+    for m in (jax, pullback):
+        f = m.vmap(lambda k, v, m=m: BRANCHES[name](m, k, v), in_axes=(0, axis))
+        k = m.numpy.array([0, 0])
+        x = m.numpy.ones((2, 2) if axis == 0 else (2,)).at[..., 1].multiply(0.5)
+        total = lambda v, f=f, k=k: f(k, v).sum()
+        dot = m.jvp(lambda v, f=f, k=k: f(k, v), (x,), (x,))[1]
+        found.append([m.grad(total)(x), m.jit(m.grad(total))(x), dot])
+    assert np.isfinite(found[1][0]).all()
+    for a, b in zip(*found, strict=True):
+        np.testing.assert_allclose(b, a, rtol=1e-6)
+
+
+def test_operands_of_branches_under_vmap_cost_nothing() -> None:
+    """What hides an operand's derivative from other lanes is gone from what runs."""
+    f = lambda k, x: pullback.lax.cond(k > 0, lambda v: v * 2, lambda v: v, x)
+    x = pullback.random.split(pullback.random.key(0), 3)
+    kept = pullback.vmap(f)(np.arange(3), pullback.numpy.ones(3))
+    keys = pullback.vmap(lambda k, v: pullback.lax.cond(k > 0, lambda u: u, lambda u: u[...], v))
+    assert kept.tolist() == [1, 2, 2]
+    assert (keys(np.arange(3), x) == x).all()
+    assert pullback.lax.stop_gradient(x) is x

@@ -19,8 +19,10 @@ from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero, instantiate_zeros
 from ..core.trace import Tracer, use_trace
+from ..primitives.builders import full_batch
 from ..primitives.common import as_array
-from ..primitives.elementwise import clamp, convert_element_type, ne, select_n
+from ..primitives.convert import stop_gradient
+from ..primitives.elementwise import clamp, convert_element_type, eq, ne, select_n
 from ..primitives.layout import empty
 from ..primitives.shape import broadcast_in_dim
 from ..transforms.batch import batch_jaxpr, moveaxis
@@ -58,7 +60,7 @@ def cond(
 
     The two functions must return pytrees of equal structure and types.
 
-    >>> cond(True, lambda x: x + 1, lambda x: x - 1, 3)
+    >>> lax.cond(True, lambda x: x + 1, lambda x: x - 1, 3)
     Array(4, dtype=int32, weak_type=True)
 
     Raises TypeError if `pred` is not a scalar, a branch is not callable, or the branches differ in
@@ -131,7 +133,7 @@ def switch(
 ) -> Any:
     """`branches[index](*operands)`, with the index clamped into range.
 
-    >>> switch(1, [lambda x: x, lambda x: -x], 3)
+    >>> lax.switch(1, [lambda x: x, lambda x: -x], 3)
     Array(-3, dtype=int32, weak_type=True)
 
     Raises TypeError if `index` is not an integer scalar or the branches differ in type; ValueError
@@ -440,18 +442,33 @@ def _batch_index(axis: Any, moved: Any, flags: Any, branches: Any) -> Any:
             "IO effect not supported in vmap-of-cond: it cannot run in some lanes only. Fix: use "
             "pure_callback, or keep the predicate out of the batch (in_axes=None)."
         )
+    ops = [full_batch(x, 0 if f else None, axis.size) for x, f in zip(ops, flags[1:], strict=True)]
     results = []
-    for b in branches:
-        batched, _ = batch_jaxpr(b, axis, flags[1:], True)
-        results.append(eval_jaxpr(batched.jaxpr, batched.consts, *ops))
-    outs = []
-    for cases in zip(*results, strict=True):
-        which = convert_element_type(index, np.dtype(bool)) if len(cases) == 2 else index
-        shape = typeof(cases[0]).shape
-        if len(shape) > 1:
-            which = broadcast_in_dim(which, shape, (0,))
-        outs.append(select_n(which, *cases))
+    for k, b in enumerate(branches):
+        batched, _ = batch_jaxpr(b, axis, [True] * len(ops), True)
+        here = eq(index, np.int32(k))
+        results.append(
+            eval_jaxpr(batched.jaxpr, batched.consts, *(_of_lanes(here, x) for x in ops))
+        )
+    outs = [
+        select_n(_spread(index, typeof(cases[0]).shape), *cases)
+        for cases in zip(*results, strict=True)
+    ]
     return outs, [0] * len(outs)
+
+
+def _of_lanes(here: Any, x: Any) -> Any:
+    """An operand of a branch that only the lanes `here` take. The value is `x` everywhere, but
+    nothing is known of it elsewhere: a branch that is not taken may divide by zero, and the NaN
+    that its derivative then is must not reach `x`.
+    """
+    elsewhere = stop_gradient(x)
+    return select_n(_spread(here, typeof(x).shape), elsewhere, x)
+
+
+def _spread(lanes: Any, shape: tuple[Any, ...]) -> Any:
+    """A value a lane as an array of a value an element."""
+    return broadcast_in_dim(lanes, shape, (0,)) if len(shape) > 1 else lanes
 
 
 def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:

@@ -69,7 +69,7 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     """The operand with another dtype; the result is not weakly typed. Complex to real drops the
     imaginary part (with a warning).
 
-    >>> convert_element_type(1.5, 'int32')
+    >>> lax.convert_element_type(1.5, 'int32')
     Array(1, dtype=int32)
     """
     return convert_weak(operand, requested_dtype(new_dtype, "convert_element_type"), False)
@@ -216,6 +216,12 @@ optimization_barrier_p: Primitive = Primitive(
 def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
     """The same bits as another dtype. To a narrower one the result has a new last axis; to a wider
     one the last axis is eaten.
+
+    Raises ValueError where the last axis does not hold a whole number of wider elements. As
+    `numpy.ndarray.view`.
+
+    >>> lax.bitcast_convert_type(jnp.float32(1), 'int32')
+    Array(1065353216, dtype=int32)
     """
     return bitcast_convert_type_p.bind(
         operand, new_dtype=requested_dtype(new_dtype, "bitcast_convert_type")
@@ -223,7 +229,14 @@ def bitcast_convert_type(operand: Any, new_dtype: Any) -> Any:
 
 
 def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> Any:
-    """Floats rounded as if they had this many bits of exponent and mantissa."""
+    """Floats rounded as if they had this many bits of exponent and mantissa.
+
+    `operand`: floats; the dtype stays. Raises ValueError for less than one bit of exponent, or a
+    negative number of bits of mantissa.
+
+    >>> lax.reduce_precision(jnp.array([1.2345]), 8, 2)
+    Array([1.25], dtype=float32)
+    """
     return reduce_precision_p.bind(
         operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits)
     )
@@ -235,18 +248,37 @@ def copy(x: Any) -> Any:
 
 
 def stop_gradient(x: Any) -> Any:
-    """The value, without its derivative, of every leaf of a pytree."""
-    return tree.tree_map(stop_gradient_p.bind, x)
+    """The value, without its derivative, of every leaf of a pytree.
+
+    >>> pullback.grad(lambda x: x * lax.stop_gradient(x))(3.)
+    Array(3., dtype=float32, weak_type=True)
+    """
+    return tree.tree_map(_without_derivative, x)
+
+
+def _without_derivative(x: Any) -> Any:
+    if dtypes.is_extended(getattr(x, "dtype", None)):  # keys have no derivative
+        return x
+    return stop_gradient_p.bind(x)
 
 
 def stage(x: Any, /) -> Any:
-    """The value as a value of the program being traced."""
+    """The value as a value of the program being traced.
+
+    `x`: an array. While `jit` traces, a constant becomes a traced value.
+
+    >>> pullback.jit(lambda: lax.stage(3.))()
+    Array(3., dtype=float32, weak_type=True)
+    """
     return stage_p.bind(x)
 
 
 def optimization_barrier(operand: Any, /) -> Any:
     """The pytree unchanged; the compiler moves nothing across, and computes all of its leaves
     before any user of one.
+
+    >>> lax.optimization_barrier((jnp.array([1., 2.]), 3.))
+    (Array([1., 2.], dtype=float32), Array(3., dtype=float32, weak_type=True))
     """
     leaves, treedef = tree.flatten(operand)
     return tree.unflatten(treedef, optimization_barrier_p.bind(*leaves) if leaves else [])

@@ -15,7 +15,6 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, ir_dtype, part_dtype, read
 from pullback.loops.ops import BITS, FLOATS, OPS
-from pullback.primitives.elementwise import whole_exponent
 
 Outs = Sequence[tuple[tuple[int, ...], str]]
 Rule = Callable[[Graph, list[Node], Outs, dict[str, Any]], Any]
@@ -155,7 +154,7 @@ def _square(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> No
 
 @rule("integer_pow")
 def _integer_pow(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
-    (shape, dtype), y = outs[0], whole_exponent(params["y"])
+    (shape, dtype), y = outs[0], int(params["y"])
     if dtype in COMPLEX:
         return zipped(g, ins, shape, dtype, lambda b, x: cm.integer_pow(b, x, y), 16.0)
     return zipped(
@@ -317,6 +316,8 @@ def _bitcast(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> N
 def _select_n(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     shape, dtype = outs[0]
     cases = len(ins) - 1
+    if all(x is ins[1] for x in ins[2:]):  # a branch's operands under vmap: only derivatives differ
+        return ins[1]
 
     def choose(b: Builder, which: Atom, *xs: Any) -> Any:
         if cases == 1:
