@@ -427,8 +427,8 @@ class UserContext:
 def make_user_context(default_value: Any = None) -> UserContext:
     """A value that jitted functions may read, and that is part of what their programs depend on.
 
-    >>> scale = make_user_context(1.0)
-    >>> f = jit(lambda x: x * scale.value)
+    >>> scale = pb.make_user_context(1.0)
+    >>> f = pb.jit(lambda x: x * scale.value)
     >>> with scale(2.0): f(3.0)
     Array(6., dtype=float32, weak_type=True)
     """

@@ -48,7 +48,9 @@ def callback(
     reordered or, where the program's results do not depend on them, batched, unless `ordered`.
     Without `callback`: a decorator.
 
-    >>> debug.callback(lambda x: seen.append(float(x)), x)
+    >>> pb.jit(lambda x: (pb.debug.callback(lambda v: print("saw", v), x), x + 1)[1])(1.0)
+    saw 1.0
+    Array(2., dtype=float32, weak_type=True)
 
     TypeError if `callback` cannot be called; what it raises surfaces as the program's error.
     """
@@ -71,7 +73,7 @@ def print(
 ) -> Any:
     """Prints values of the program as it runs; `fmt` has placeholders as in `str.format`.
 
-    >>> jit(lambda x: debug.print("x = {}", x))(3.0)
+    >>> pb.jit(lambda x: pb.debug.print("x = {}", x))(3.0)
     x = 3.0
 
     Raises ValueError for arguments that `fmt` does not use, IndexError or KeyError for placeholders

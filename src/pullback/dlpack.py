@@ -15,7 +15,7 @@ __all__ = ["from_dlpack", "is_supported_dtype"]
 def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = None) -> Any:
     """An Array over the memory of anything that speaks DLPack (on the CPU); copied if asked to.
 
-    >>> from_dlpack(np.arange(3, dtype=np.int32))
+    >>> pb.dlpack.from_dlpack(np.arange(3, dtype=np.int32))
     Array([0, 1, 2], dtype=int32)
 
     Raises TypeError for objects without `__dlpack__`, ValueError where `copy` is False and a copy

@@ -393,7 +393,7 @@ _MOST_RESULTS = 4096
 def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     """The canonical dtype of an operation on `args`.
 
-    >>> result_type(np.int32(1), np.float32(2))
+    >>> pb.dtypes.result_type(np.int32(1), np.float32(2))
     dtype('float32')
     """
     if not args:

@@ -65,7 +65,7 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     """The leaves of a pytree, concatenated into one vector of their common dtype, and the function
     that undoes it.
 
-    >>> flat, unravel = ravel_pytree({"a": jnp.ones((2, 2)), "b": 3.0})
+    >>> flat, unravel = pb.flatten_util.ravel_pytree({"a": jnp.ones((2, 2)), "b": 3.0})
     >>> flat.shape, unravel(flat)["a"].shape
     ((5,), (2, 2))
 

@@ -208,7 +208,7 @@ def resize(
     "bicubic", "tricubic"), "cubic-pytorch", "lanczos3", "lanczos5" or "area". With `antialias`,
     shrinking averages over what each sample covers.
 
-    >>> resize(jnp.array([0.0, 1.0]), (4,), "linear")
+    >>> pb.image.resize(jnp.array([0.0, 1.0]), (4,), "linear")
     Array([0.  , 0.25, 0.75, 1.  ], dtype=float32)
 
     ValueError for a shape of another rank or an unknown method.

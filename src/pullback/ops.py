@@ -160,7 +160,7 @@ def segment_sum(
     (`mode` may say otherwise). num_segments must be given under jit; by default it is the largest
     id plus one. `bucket_size` sums buckets of that many elements apart first.
 
-    >>> segment_sum(jnp.arange(5), jnp.array([0, 0, 1, 1, 2]))
+    >>> pb.ops.segment_sum(jnp.arange(5), jnp.array([0, 0, 1, 1, 2]))
     Array([1, 5, 4], dtype=int32)
     """
     return _segment(

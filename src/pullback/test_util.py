@@ -149,7 +149,7 @@ def check_grads(
     """Checks the derivatives of `f` up to an order, forward ("fwd"), reverse ("rev") and mixed, by
     central differences.
 
-    >>> check_grads(jnp.sin, (0.5,), order=2)
+    >>> pb.test_util.check_grads(jnp.sin, (0.5,), order=2)
 
     AssertionError where they differ; ValueError for other modes.
     """

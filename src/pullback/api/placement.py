@@ -90,7 +90,7 @@ def device_put(
     """The arrays of a pytree, on a device or with a sharding (or a pytree prefix of them). Within
     one machine's memory nothing is copied.
 
-    >>> device_put(np.arange(3))
+    >>> pb.device_put(np.arange(3))
     Array([0, 1, 2], dtype=int32)
 
     Raises TypeError for a leaf that is not an array or a number, ValueError for a `device` that is
@@ -113,8 +113,8 @@ def make_array_from_callback(
     """An Array whose part on each device is `data_callback(index)`, for the index of that part in
     the whole.
 
-    >>> make_array_from_callback((2,), SingleDeviceSharding(devices()[0]), lambda index:
-    np.arange(2.0)[index])
+    >>> sharding = pb.sharding.SingleDeviceSharding(pb.devices()[0])
+    >>> pb.make_array_from_callback((2,), sharding, lambda index: np.arange(2.0)[index])
     Array([0., 1.], dtype=float32)
     """
     target = _sharding(sharding)
@@ -183,6 +183,11 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 
     `shardings` is a Sharding, a PartitionSpec for the mesh in force, or a pytree prefix of them.
     RuntimeError for a PartitionSpec without a mesh, ValueError for a shape that cannot be divided.
+
+    >>> mesh = pullback.sharding.Mesh(pullback.devices()[:1], ('i',))
+    >>> sharding = pullback.sharding.NamedSharding(mesh, pullback.sharding.PartitionSpec('i'))
+    >>> pullback.jit(lambda x: lax.with_sharding_constraint(2 * x, sharding))(jnp.arange(2))
+    Array([0, 2], dtype=int32)
     """
     leaves, structure = tree.flatten(x)
     wanted = tree.map(_constraint, shardings, is_leaf=lambda s: isinstance(s, PartitionSpec))
@@ -230,7 +235,7 @@ def platform_dependent(
 ) -> Any:
     """Calls the function for the platform that runs the program, or `default`, with `args`.
 
-    >>> platform_dependent(1.0, cpu=jnp.sin, default=jnp.cos)
+    >>> lax.platform_dependent(1.0, cpu=jnp.sin, default=jnp.cos)
     Array(0.84147096, dtype=float32, weak_type=True)
 
     NotImplementedError if there is a function for neither.

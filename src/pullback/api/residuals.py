@@ -66,7 +66,7 @@ def print_saved_residuals(f: Callable[..., Any], *args: Any, **kwargs: Any) -> N
     """Prints a line for each value that the backward pass of `f(*args, **kwargs)` keeps: its type
     and where it comes from.
 
-    >>> print_saved_residuals(jnp.sin, 1.0)
+    >>> pb.ad_checkpoint.print_saved_residuals(jnp.sin, 1.0)
     f32[] output of cos from ...
     """
     for aval, origin in saved_residuals(f, *args, **kwargs):

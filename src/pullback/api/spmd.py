@@ -40,7 +40,7 @@ def pmap(
     `in_axes` and `out_axes` are as for `vmap`; `static_broadcasted_argnums` are part of
     the program.
 
-    >>> pmap(lambda x: x * 2)(jnp.ones((1, 3)))
+    >>> pb.pmap(lambda x: x * 2)(jnp.ones((1, 3)))
     Array([[2., 2., 2.]], dtype=float32)
 
     Raises ValueError if the axis is longer than there are devices.
@@ -129,8 +129,10 @@ def shard_map(
     an axis of the mesh is cut into as many blocks; what does not name it, every device has whole.
     In `f` the axes of the mesh are named axes: psum, all_gather, ppermute and so on.
 
-    >>> mesh = jax.make_mesh((1,), ("i",))
-    >>> shard_map(lambda x: lax.psum(x.sum(), "i"), mesh=mesh, in_specs=P("i"), out_specs=P())(x)
+    >>> mesh = pb.make_mesh((1,), ("i",))
+    >>> total = lambda x: lax.psum(x.sum(), "i")
+    >>> pb.shard_map(total, mesh=mesh, in_specs=pb.P("i"), out_specs=pb.P())(jnp.arange(4.0))
+    Array(6., dtype=float32)
 
     Raises ValueError if an axis does not divide into its blocks, or a result that varies over the
     devices has a spec that says it does not.

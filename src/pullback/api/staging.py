@@ -34,7 +34,7 @@ def make_jaxpr(
     """A function that gives the jaxpr of `fun` for its arguments' types (with `return_shape`, also
     the results' types).
 
-    >>> make_jaxpr(lambda x: jnp.sin(x) + 1)(2.0)
+    >>> pb.make_jaxpr(lambda x: jnp.sin(x) + 1)(2.0)
     { lambda ; a:f32[]. let b:f32[] = sin a; c:f32[] = add b 1.0:f32[] in (c,) }
     """
     check_callable(fun)
@@ -76,8 +76,8 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it. Arguments may be
     ShapeDtypeStructs.
 
-    >>> eval_shape(jnp.dot, ShapeDtypeStruct((2, 3), jnp.float32), ShapeDtypeStruct((3,),
-    jnp.float32))
+    >>> a, b = pb.ShapeDtypeStruct((2, 3), jnp.float32), pb.ShapeDtypeStruct((3,), jnp.float32)
+    >>> pb.eval_shape(jnp.dot, a, b)
     ShapeDtypeStruct(shape=(2,), dtype=float32)
     """
     check_callable(fun)

@@ -145,13 +145,13 @@ def _assemble(static: dict[int, Any], dynamic: Sequence[Any], n: int) -> list[An
 class custom_jvp(_CustomDerivative):
     """A function with its own forward derivative.
 
-    >>> @custom_jvp
+    >>> @pb.custom_jvp
     ... def f(x): return jnp.sin(x)
     >>> @f.defjvp
     ... def f_jvp(primals, tangents):
     ...     (x,), (t,) = primals, tangents
     ...     return f(x), jnp.cos(x) * t
-    >>> grad(f)(0.0)
+    >>> pb.grad(f)(0.0)
     Array(1., dtype=float32, weak_type=True)
 
     `nondiff_argnums` are passed to the rule first, as they are. The rule returns (primal out,
@@ -347,10 +347,10 @@ class custom_vjp(_CustomDerivative):
     `defvjp(fwd, bwd)`: `fwd(*args)` returns (output, residuals); `bwd(*nondiff, residuals,
     cotangent)` returns a tuple with one cotangent an argument, None for zero.
 
-    >>> @custom_vjp
+    >>> @pb.custom_vjp
     ... def f(x): return x ** 2
     >>> f.defvjp(lambda x: (x ** 2, x), lambda x, ct: (2 * x * ct,))
-    >>> grad(f)(3.0)
+    >>> pb.grad(f)(3.0)
     Array(6., dtype=float32, weak_type=True)
     """
 
@@ -768,7 +768,7 @@ custom_lin_p = Primitive(
 def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """A function that returns (output, backward function), as a custom_vjp function.
 
-    >>> @custom_gradient
+    >>> @pb.custom_gradient
     ... def f(x): return x ** 2, lambda g: (g * x,)
     """
 

@@ -50,7 +50,7 @@ def _trace(fun: Callable[..., Any], in_tree: Any, leaves: Sequence[Any], name: s
 class custom_vmap:
     """A function with its own batching rule.
 
-    >>> @custom_vmap
+    >>> @pb.custom_batching.custom_vmap
     ... def f(x): return x + 1.0
     >>> @f.def_vmap
     ... def rule(axis_size, in_batched, x):
@@ -234,7 +234,7 @@ custom_vmap_call_p = Primitive(
 def sequential_vmap(f: Callable[..., Any]) -> Any:
     """`f`, whose batches are loops: one element after the other.
 
-    >>> vmap(sequential_vmap(jnp.sin))(jnp.zeros(3))
+    >>> pb.vmap(pb.custom_batching.sequential_vmap(jnp.sin))(jnp.zeros(3))
     Array([0., 0., 0.], dtype=float32)
     """
     wrapped = custom_vmap(f)
@@ -259,7 +259,7 @@ def linear_call(
     Both work on pytrees. Raises TypeError or ValueError, when it is transposed, if `fun_transpose`
     does not give cotangents of the structure and types of `linear_args`.
 
-    >>> linear_call(lambda r, x: x / r, lambda r, ct: ct / r, 2.0, 6.0)
+    >>> pb.custom_derivatives.linear_call(lambda r, x: x / r, lambda r, ct: ct / r, 2.0, 6.0)
     Array(3., dtype=float32, weak_type=True)
     """
     res, res_tree = tree.flatten(residual_args)

@@ -60,7 +60,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
     Positional arguments are pytrees of arrays; keyword arguments are attributes, which must be
     static.
 
-    >>> composite(lambda x, *, k: x * k, "my.scale")(2.0, k=3.0)
+    >>> lax.composite(lambda x, *, k: x * k, "my.scale")(2.0, k=3.0)
     Array(6., dtype=float32, weak_type=True)
     """
 
@@ -128,7 +128,17 @@ dce_sink_p: Primitive = Primitive(
 
 
 def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
-    """Keeps the computation of a pytree's arrays in programs though nobody reads them."""
+    """Keeps the computation of a pytree's arrays in programs though nobody reads them.
+
+    `val`: a pytree of arrays; its leaves stay in the program. `prevent_mlir_dce` is for compilers
+    that drop dead code later.
+
+    >>> def f(x):
+    ...     lax.dce_sink(jnp.sin(x))
+    ...     return x
+    >>> 'sin' in str(pullback.make_jaxpr(f)(1.))
+    True
+    """
     tree.tree_map(lambda x: dce_sink_p.bind(x, prevent_mlir_dce=prevent_mlir_dce) and None, val)
 
 
@@ -159,11 +169,23 @@ after_all_p: Primitive = Primitive(
 
 
 def create_token(_: Any = None) -> Any:
-    """A token that waits for nothing."""
+    """A token that waits for nothing.
+
+    The argument is not used.
+
+    >>> type(lax.create_token()).__name__
+    'Token'
+    """
     return create_token_p.bind()
 
 
 def after_all(*operands: Any) -> Any:
-    """A token that waits for all of these tokens. Raises TypeError for anything else."""
+    """A token that waits for all of these tokens. Raises TypeError for anything else.
+
+    Tokens come from `lax.create_token`, and order effects.
+
+    >>> type(lax.after_all(lax.create_token(), lax.create_token())).__name__
+    'Token'
+    """
     _after_all_aval(*map(typeof, operands))
     return after_all_p.bind(*operands)

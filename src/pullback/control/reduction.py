@@ -315,7 +315,7 @@ def reduce(
 
     Operands may be a pytree of arrays of one shape, with a scalar for each.
 
-    >>> reduce(jnp.arange(5), 0, lax.add, (0,))
+    >>> lax.reduce(jnp.arange(5), 0, lax.add, (0,))
     Array(10, dtype=int32)
     """
     leaves, inits, treedef = _prepare("reduce", operands, init_values)
@@ -444,7 +444,7 @@ def reduce_window(
     """Combines the elements of windows that slide along every axis, by an associative computation,
     from its identity `init_value`.
 
-    >>> reduce_window(jnp.arange(5.), 0., lax.add, (2,))
+    >>> lax.reduce_window(jnp.arange(5.), 0., lax.add, (2,))
     Array([1., 3., 5., 7.], dtype=float32)
 
     Raises TypeError if the window does not fit the operand.

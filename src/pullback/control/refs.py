@@ -86,7 +86,7 @@ def ds(start: Any, size: int | None = None, stride: int | None = None) -> RefSli
     """A slice for indexing references: `size` elements from `start`, which may be traced, by
     `stride`. With one argument, `ds(n)` is the first n elements.
 
-    >>> ds(1, 2)
+    >>> pb.ds(1, 2)
     Slice(start=1, size=2, stride=1)
 
     Raises ValueError if `stride` is below 1.
@@ -505,7 +505,7 @@ free_ref_p: Primitive = Primitive(
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Any:
     """A mutable reference to a copy of an array.
 
-    >>> r = new_ref(jnp.zeros(2)); r[0] += 1.0; r[...]
+    >>> r = pb.new_ref(jnp.zeros(2)); r[0] += 1.0; r[...]
     Array([1., 0.], dtype=float32)
 
     Inside jit, grad, vmap and loops references are read and written as outside; a function that is

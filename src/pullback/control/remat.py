@@ -51,7 +51,7 @@ def checkpoint(
     `policy(primitive, *avals, **params)` is true for operations whose results are kept all the same
     (see `checkpoint_policies`).
 
-    >>> grad(checkpoint(lambda x: jnp.sin(jnp.sin(x))))(1.0)
+    >>> pb.grad(pb.checkpoint(lambda x: jnp.sin(jnp.sin(x))))(1.0)
     Array(0.36003944, dtype=float32, weak_type=True)
     """
     if concrete is not Deprecated:

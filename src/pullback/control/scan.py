@@ -45,8 +45,8 @@ def scan(
     axes, or None with `length` given. `reverse` goes from the last element to the first (outputs
     stay in place). `unroll` is a hint.
 
-    >>> scan(lambda c, x: (c + x, c), 0, jnp.arange(3))
-    (Array(3, dtype=int32, weak_type=True), Array([0, 0, 1], dtype=int32, weak_type=True))
+    >>> lax.scan(lambda c, x: (c + x, c), 0, jnp.arange(3))
+    (Array(3, dtype=int32), Array([0, 0, 1], dtype=int32, weak_type=True))
 
     Raises TypeError if `f` is not callable, does not return a pair, or changes the type of the
     carry; ValueError if leading axes differ.

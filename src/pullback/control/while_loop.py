@@ -40,7 +40,7 @@ def while_loop(
     some of the values that the loop goes through and computes the others again: the flag
     `pullback_while_tape_bytes` says how much memory that may take.
 
-    >>> while_loop(lambda x: x < 10, lambda x: 2 * x, 1)
+    >>> lax.while_loop(lambda x: x < 10, lambda x: 2 * x, 1)
     Array(16, dtype=int32, weak_type=True)
 
     Raises TypeError if the functions are not callable, the condition is not a boolean scalar, or
@@ -94,7 +94,7 @@ def fori_loop(
     """`for i in range(lower, upper): val = body_fun(i, val)`, as one loop. It can be differentiated
     in reverse with bounds that are traced, too; with static ones that is faster.
 
-    >>> fori_loop(0, 3, lambda i, x: x + i, 10)
+    >>> lax.fori_loop(0, 3, lambda i, x: x + i, 10)
     Array(13, dtype=int32, weak_type=True)
 
     Raises TypeError if `body_fun` is not callable or changes the type of `val`, or if the bounds

@@ -117,7 +117,7 @@ class ShapedArray(UnshapedArray):
     """The type of arrays: shape (ints or symbolic dims), dtype (NumPy or extended), weak type,
     sharding, manual axes, memory space.
 
-    >>> ShapedArray((3,), np.dtype("float32")).str_short()
+    >>> pb.core.ShapedArray((3,), np.dtype("float32")).str_short()
     'float32[3]'
     """
 

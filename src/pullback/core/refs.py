@@ -47,7 +47,7 @@ for _set in (
 class AbstractRef(AbstractValue):
     """The type of references to arrays of the type `inner_aval`.
 
-    >>> typeof(new_ref(jnp.zeros(3)))
+    >>> pb.typeof(pb.new_ref(jnp.zeros(3)))
     Ref{float32[3]}
     """
 
@@ -126,7 +126,7 @@ class _RefMeta(type):
 class Ref(metaclass=_RefMeta):
     """A reference to an array that operations can change in place; made by `new_ref`.
 
-    >>> r = new_ref(jnp.zeros(3)); r[0] = 5.0; r[...]
+    >>> r = pb.new_ref(jnp.zeros(3)); r[0] = 5.0; r[...]
     Array([5., 0., 0.], dtype=float32)
     """
 

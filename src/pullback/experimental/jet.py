@@ -29,6 +29,7 @@ def jet(
     With `factorial_scaled` the terms are derivatives; otherwise Taylor coefficients, that is,
     derivatives over factorials. A result that is a tree has a tree of series.
 
+    >>> from pullback.experimental.jet import jet
     >>> jet(jnp.sin, (0.0,), ([1.0, 0.0, 0.0],))[1]
     [Array(1., dtype=float32), Array(-0., dtype=float32), Array(-1., dtype=float32)]
 

@@ -37,7 +37,7 @@ def broadcast_one_to_all(in_tree: Any, is_source: bool | None = None) -> Any:
     """The source process's pytree of arrays, as NumPy arrays, on every process (the source is
     process 0 unless `is_source` says otherwise).
 
-    >>> broadcast_one_to_all({"step": 3})
+    >>> pb.experimental.multihost_utils.broadcast_one_to_all({"step": 3})
     {'step': array(3)}
     """
     return tree.map(np.asarray, in_tree)
@@ -47,7 +47,7 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
     """Every process's pytree of arrays as NumPy arrays: joined along a new first axis of the number
     of processes, or, if `tiled`, along the first axis that they have.
 
-    >>> process_allgather(np.arange(2.0))
+    >>> pb.experimental.multihost_utils.process_allgather(np.arange(2.0))
     array([[0., 1.]])
     """
     return tree.map(lambda x: np.asarray(x) if tiled else np.asarray(x)[None], in_tree)
@@ -102,7 +102,7 @@ def reached_preemption_sync_point(step_id: int) -> bool:
 def live_devices(devices: Sequence[Any]) -> Iterator[list[Any]]:
     """The devices whose processes are alive.
 
-    >>> with live_devices(jax.devices()) as alive:
+    >>> with pb.experimental.multihost_utils.live_devices(pb.devices()) as alive:
     ...     len(alive)
     1
     """

@@ -162,7 +162,7 @@ def odeint(
     arrays' axes. `mxstep` bounds the steps between two times (nan beyond), `hmax` a step's size.
     Differentiable in y0, t and args, in reverse mode.
 
-    >>> odeint(lambda y, t: -y, 1.0, jnp.array([0.0, 1.0]))
+    >>> pb.experimental.ode.odeint(lambda y, t: -y, 1.0, jnp.array([0.0, 1.0]))
     Array([1.        , 0.36787942], dtype=float32)
 
     Raises TypeError for other times, starts and arguments.

@@ -47,7 +47,7 @@ def define_prng_impl(
 def seed_with_impl(impl: Any, seed: int) -> Any:
     """A key of a generator, made from an integer.
 
-    >>> seed_with_impl(threefry_prng_impl, 0)
+    >>> pb.extend.random.seed_with_impl(pb.extend.random.threefry_prng_impl, 0)
     Array((), dtype=key<fry>) overlaying:
     [0 0]
     """

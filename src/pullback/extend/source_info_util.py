@@ -14,7 +14,7 @@ from ..core.source import register_exclusion as register_exclusion
 class NameStack:
     """The names of scopes and transformations around an equation, outermost first.
 
-    >>> str(NameStack(("model",)).extend("layer"))
+    >>> str(pb.extend.source_info_util.NameStack(("model",)).extend("layer"))
     'model/layer'
     """
 

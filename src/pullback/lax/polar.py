@@ -125,7 +125,7 @@ def qdwh(
     `max_iterations` (10). `dynamic_shape` is the shape of the matrix in `x`, if that is padded;
     `is_hermitian` is not used.
 
-    >>> u, h, count, converged = qdwh(jnp.array([[0., 2.], [3., 0.]]))
+    >>> u, h, count, converged = pb.lax.linalg.qdwh(jnp.array([[0., 2.], [3., 0.]]))
     >>> u.round(3)
     Array([[0., 1.],
            [1., 0.]], dtype=float32)

@@ -55,7 +55,7 @@ def scaled_dot(
     not a batch axis (matrices, or stacks of them with one leading axis). The result has the dtype
     `preferred_element_type`, bfloat16 if there is none.
 
-    >>> scaled_dot(jnp.ones((1, 4)), jnp.ones((4, 1)), lhs_scale=jnp.full((1, 2), 3.0))
+    >>> lax.scaled_dot(jnp.ones((1, 4)), jnp.ones((4, 1)), lhs_scale=jnp.full((1, 2), 3.0))
     Array([[12]], dtype=bfloat16)
 
     Raises ValueError if a scale's shape does not divide its operand's.

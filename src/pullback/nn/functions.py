@@ -24,7 +24,7 @@ _static_axis = functools.partial(jit, static_argnames=("axis",))
 def identity(x: Any) -> Any:
     """`x` itself.
 
-    >>> identity(jnp.arange(2.))
+    >>> nn.identity(jnp.arange(2.))
     Array([0., 1.], dtype=float32)
     """
     check_arraylike("identity", x)
@@ -36,7 +36,7 @@ def identity(x: Any) -> Any:
 def relu(x: Any) -> Any:
     """max(x, 0), elementwise. The derivative at 0 is 0.
 
-    >>> relu(jnp.array([-1., 2.]))
+    >>> nn.relu(jnp.array([-1., 2.]))
     Array([0., 2.], dtype=float32)
     """
     return jnp.maximum(x, 0)
@@ -69,7 +69,7 @@ def squareplus(x: Any, b: Any = 4) -> Any:
 def softplus(x: Any) -> Any:
     """log(1 + exp(x)), elementwise, without overflow.
 
-    >>> softplus(0.)
+    >>> nn.softplus(0.)
     Array(0.6931472, dtype=float32, weak_type=True)
     """
     return jnp.logaddexp(x, 0.0)
@@ -95,7 +95,7 @@ def soft_sign(x: Any) -> Any:
 def sigmoid(x: Any) -> Any:
     """1 / (1 + exp(-x)), elementwise; for floats.
 
-    >>> sigmoid(0.)
+    >>> nn.sigmoid(0.)
     Array(0.5, dtype=float32, weak_type=True)
     """
     return lax.logistic(x)
@@ -179,8 +179,8 @@ def gelu(x: Any, approximate: bool = True) -> Any:
     """x * P(X <= x) for a standard normal X, elementwise; `approximate` uses a tanh formula, else
     erfc.
 
-    >>> gelu(1., approximate=False)
-    Array(0.8413447, dtype=float32, weak_type=True)
+    >>> nn.gelu(1., approximate=False)
+    Array(0.8413447, dtype=float32)
     """
     x = jnp.asarray(promote_args_inexact("gelu", x)[0])
     dtype = typeof(x).dtype
@@ -229,7 +229,7 @@ hard_swish = hard_silu
 def log1mexp(x: Any) -> Any:
     """log(1 - exp(-x)) for x > 0, elementwise, accurate near 0 and for large x.
 
-    >>> log1mexp(1.)
+    >>> nn.log1mexp(1.)
     Array(-0.4586752, dtype=float32, weak_type=True)
     """
     x = jnp.asarray(promote_args_inexact("log1mexp", x)[0])
@@ -273,7 +273,7 @@ def logsumexp(
     `return_sign`: (log |sum|, sign), else a negative sum gives NaN. `where` says which elements
     count.
 
-    >>> logsumexp(jnp.array([1000., 1000.]))
+    >>> nn.logsumexp(jnp.array([1000., 1000.]))
     Array(1000.6931, dtype=float32)
     """
     if b is not None:
@@ -338,7 +338,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """x - log(sum(exp(x))) along `axis`; where `where` is false, elements do not count and the
     result is -inf.
 
-    >>> log_softmax(jnp.zeros(2))
+    >>> nn.log_softmax(jnp.zeros(2))
     Array([-0.6931472, -0.6931472], dtype=float32)
     """
     check_arraylike("log_softmax", x)
@@ -355,7 +355,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     """exp(x) / sum(exp(x)) along `axis` (one or several), without overflow; 0 where `where` is
     false.
 
-    >>> softmax(jnp.zeros(2))
+    >>> nn.softmax(jnp.zeros(2))
     Array([0.5, 0.5], dtype=float32)
     """
     if config.softmax_custom_jvp.get():
@@ -445,7 +445,7 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
     """1 at the place that each index names, 0 elsewhere; the new axis of size num_classes is at
     `axis`. Out of range: all 0.
 
-    >>> one_hot(jnp.array([0, 2]), 3)
+    >>> nn.one_hot(jnp.array([0, 2]), 3)
     Array([[1., 0., 0.],
            [0., 0., 1.]], dtype=float32)
     """

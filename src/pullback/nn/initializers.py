@@ -36,7 +36,7 @@ def _any(dtype: Any) -> Any:
 def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
     """All 0; `key` is not used.
 
-    >>> zeros(None, (2,))
+    >>> pb.nn.initializers.zeros(None, (2,))
     Array([0., 0.], dtype=float32)
     """
     return jnp.zeros(shape, _any(dtype))

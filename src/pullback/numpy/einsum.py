@@ -415,7 +415,7 @@ def einsum(
     "->" the result has, in order, the labels that occur once. The other form is `einsum(a, [0, 1],
     b, [1, 2], [0, 2])`. `optimize` chooses the order of contractions, or gives it.
 
-    >>> einsum("ij,j->i", jnp.eye(2), jnp.arange(2.))
+    >>> jnp.einsum("ij,j->i", jnp.eye(2), jnp.arange(2.))
     Array([0., 1.], dtype=float32)
 
     Raises ValueError for subscripts that do not fit the operands.
@@ -450,7 +450,8 @@ def einsum_path(
     """The order in which `einsum` would contract these operands, and what it costs (prints as a
     table); computes nothing.
 
-    >>> einsum_path("ij,jk,kl->il", a, b, c)[0]
+    >>> a, b, c = jnp.ones((2, 9)), jnp.ones((9, 9)), jnp.ones((9, 3))
+    >>> jnp.einsum_path("ij,jk,kl->il", a, b, c)[0]
     [(0, 1), (0, 1)]
     """
     terms, out, sizes, _ = _prepare(subscripts, operands)

@@ -158,7 +158,7 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
     """The Fourier transform along one axis, cut or zero-padded to `n` elements. `norm`: "backward",
     "ortho", "forward".
 
-    >>> fft(jnp.array([1., 0.]))
+    >>> pb.numpy.fft.fft(jnp.array([1., 0.]))
     Array([1.+0.j, 1.+0.j], dtype=complex64)
     """
     return _one_axis("fft", lax.FftType.FFT, a, n, axis, norm)
@@ -247,7 +247,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     """The frequencies of the elements of `fft`'s result, in cycles per unit of the sample spacing
     `d`.
 
-    >>> fftfreq(4)
+    >>> pb.numpy.fft.fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
     count = operator.index(n) if not isinstance(n, (list, tuple)) else 1  # type: ignore[unreachable]
@@ -278,7 +278,7 @@ def _shift(name: str, x: Any, axes: Any, sign: int) -> Any:
 def fftshift(x: Any, axes: Any = None) -> Any:
     """Moves frequency 0 to the middle of the axes.
 
-    >>> fftshift(jnp.arange(4))
+    >>> pb.numpy.fft.fftshift(jnp.arange(4))
     Array([2, 3, 0, 1], dtype=int32)
     """
     return _shift("fftshift", x, axes, 1)

@@ -39,7 +39,7 @@ def bincount(
     The result has max(x) + 1 elements, at least `minlength`; `length` fixes it (needed under jit;
     larger values are dropped). Negative values count as 0.
 
-    >>> bincount(jnp.array([0, 2, 2]))
+    >>> jnp.bincount(jnp.array([0, 2, 2]))
     Array([1, 0, 2], dtype=int32)
 
     Raises TypeError unless x is integer, ValueError unless it has one axis.
@@ -124,7 +124,7 @@ def histogram(
     """(counts, edges): how many elements lie in each bin, the last one closed; with `weights` their
     sums, with `density` integrating to 1.
 
-    >>> histogram(jnp.array([0., 1., 1.]), bins=2)[0]
+    >>> jnp.histogram(jnp.array([0., 1., 1.]), bins=2)[0]
     Array([1., 2.], dtype=float32)
 
     Raises ValueError if the shapes of a and weights differ.

@@ -92,7 +92,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     """The lower triangular L with a = L L^H (with `upper`, U with a = U^H U); NaN where `a` is not
     positive definite.
 
-    >>> cholesky(jnp.array([[4., 0.], [0., 9.]]))
+    >>> pb.numpy.linalg.cholesky(jnp.array([[4., 0.], [0., 9.]]))
     Array([[2., 0.],
            [0., 3.]], dtype=float32)
     """
@@ -155,7 +155,7 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
     """(eigenvalues ascending, eigenvectors as columns) of a symmetric or Hermitian matrix; `UPLO`
     names the triangle that is read.
 
-    >>> eigh(jnp.array([[2., 0.], [0., 1.]])).eigenvalues
+    >>> pb.numpy.linalg.eigh(jnp.array([[2., 0.], [0., 1.]])).eigenvalues
     Array([1., 2.], dtype=float32)
     """
     (a,) = _inexact("eigh", a)
@@ -224,7 +224,7 @@ def _solve(a: Any, b: Any) -> Any:
 def solve(a: Any, b: Any) -> Any:
     """The x with a x = b, for `b` a vector or a stack of matrices.
 
-    >>> solve(jnp.array([[2., 0.], [0., 4.]]), jnp.array([1., 1.]))
+    >>> pb.numpy.linalg.solve(jnp.array([[2., 0.], [0., 4.]]), jnp.array([1., 1.]))
     Array([0.5 , 0.25], dtype=float32)
 
     Raises ValueError for shapes that do not fit. A singular matrix gives inf or NaN.
@@ -255,7 +255,7 @@ def solve(a: Any, b: Any) -> Any:
 def inv(a: Any) -> Any:
     """The inverse; inf or NaN for a singular matrix.
 
-    >>> inv(jnp.array([[2., 0.], [0., 4.]]))
+    >>> pb.numpy.linalg.inv(jnp.array([[2., 0.], [0., 4.]]))
     Array([[0.5 , 0.  ],
            [0.  , 0.25]], dtype=float32)
 
@@ -329,7 +329,7 @@ def _cofactors_by_svd(a: Any) -> Any:
 def det(a: Any) -> Any:
     """The determinant.
 
-    >>> det(jnp.array([[1., 2.], [3., 4.]]))
+    >>> pb.numpy.linalg.det(jnp.array([[1., 2.], [3., 4.]]))
     Array(-2., dtype=float32)
 
     Raises ValueError unless the matrices are square.
@@ -702,7 +702,7 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     Vectors: any number, inf, -inf, 0 (how many are not 0). Matrices: "fro", "nuc", 1, -1, 2, -2,
     inf, -inf.
 
-    >>> norm(jnp.array([3., 4.]))
+    >>> pb.numpy.linalg.norm(jnp.array([3., 4.]))
     Array(5., dtype=float32)
 
     Raises ValueError for another order or number of axes.

@@ -36,7 +36,7 @@ from .util import check_arraylike, ndim_of, promote_dtypes, promote_dtypes_inexa
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """The value of the polynomial at `x`, by Horner's rule.
 
-    >>> polyval(jnp.array([1., 0., -1.]), 3.)
+    >>> jnp.polyval(jnp.array([1., 0., -1.]), 3.)
     Array(8., dtype=float32)
     """
     check_arraylike("polyval", p, x)
@@ -160,7 +160,7 @@ def poly(seq_of_zeros: Any) -> Any:
     """The coefficients of the polynomial with these zeros, or the characteristic polynomial of a
     square matrix.
 
-    >>> poly(jnp.array([1., 2.]))
+    >>> jnp.poly(jnp.array([1., 2.]))
     Array([ 1., -3.,  2.], dtype=float32)
     """
     check_arraylike("poly", seq_of_zeros)
@@ -341,7 +341,7 @@ def _window(M: int, values: Any) -> Any:
 def bartlett(M: int) -> Any:
     """The triangular window of M points.
 
-    >>> bartlett(3)
+    >>> jnp.bartlett(3)
     Array([0., 1., 0.], dtype=float32)
     """
     M = _count(M)

@@ -94,7 +94,7 @@ def unique(
     `size` fixes the number of results (needed under jit): more are cut off, fewer are padded with
     `fill_value` (by default the least).
 
-    >>> unique(jnp.array([3, 1, 1]), return_counts=True)
+    >>> jnp.unique(jnp.array([3, 1, 1]), return_counts=True)
     (Array([1, 3], dtype=int32), Array([2, 1], dtype=int32))
 
     Raises ConcretizationTypeError under jit without `size`.
@@ -270,7 +270,7 @@ def isin(
     """Whether each element is among `test_elements` (with `invert`, whether it is not). NaN is in
     nothing.
 
-    >>> isin(jnp.array([1, 2]), jnp.array([2, 3]))
+    >>> jnp.isin(jnp.array([1, 2]), jnp.array([2, 3]))
     Array([False,  True], dtype=bool)
 
     Raises ValueError for a method other than "auto", "compare_all", "binary_search" or "sort".

@@ -47,7 +47,7 @@ def sort(
     """A sorted copy of an array along `axis` (None: of all elements). NaN is last; with
     `descending`, first.
 
-    >>> sort(jnp.array([3, 1, 2]))
+    >>> jnp.sort(jnp.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int32)
 
     Raises ValueError for an axis out of range, TypeError for `kind` and `order`.
@@ -70,7 +70,7 @@ def argsort(
 ) -> Any:
     """The indices that sort an array along `axis`, equal elements in their order if `stable`.
 
-    >>> argsort(jnp.array([3, 1, 2]))
+    >>> jnp.argsort(jnp.array([3, 1, 2]))
     Array([1, 2, 0], dtype=int32)
     """
     x, axis = _whole(_checked("argsort", a, kind, order), axis)
@@ -100,7 +100,7 @@ def sort_complex(a: Any) -> Any:
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """The indices that sort by several keys, the last key first.
 
-    >>> lexsort((jnp.array([2, 1, 3]), jnp.array([1, 1, 0])))
+    >>> jnp.lexsort((jnp.array([2, 1, 3]), jnp.array([1, 1, 0])))
     Array([2, 1, 0], dtype=int32)
 
     Raises TypeError without keys, ValueError if their shapes differ.
@@ -218,7 +218,7 @@ def searchsorted(
     `method`: "scan" (binary search), "scan_unrolled", "sort", "compare_all". `sorter` gives the
     indices that sort `a`.
 
-    >>> searchsorted(jnp.array([1, 2, 2, 3]), 2, side="right")
+    >>> jnp.searchsorted(jnp.array([1, 2, 2, 3]), 2, side="right")
     Array(3, dtype=int32)
 
     Raises ValueError for an unknown side or method, or if `a` has not one axis.
@@ -257,7 +257,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     """The index of the bin of each element of `x`; `bins` are monotonic edges. `right`: bins
     include their right edge.
 
-    >>> digitize(jnp.array([0.5, 1.5]), jnp.array([0., 1., 2.]))
+    >>> jnp.digitize(jnp.array([0.5, 1.5]), jnp.array([0., 1., 2.]))
     Array([1, 2], dtype=int32)
 
     Raises ValueError unless bins has one axis.

@@ -95,8 +95,8 @@ def vectorize(pyfunc: Any, *, excluded: Any = frozenset(), signature: str | None
 
     `excluded`: positions (or names) of arguments that are passed on as they are.
 
-    >>> jnp.vectorize(lambda v, w: jnp.vdot(v, w), signature='(n),(n)->()')(jnp.ones((2, 3)),
-    jnp.ones(3))
+    >>> rows_dot = jnp.vectorize(lambda v, w: jnp.vdot(v, w), signature="(n),(n)->()")
+    >>> rows_dot(jnp.ones((2, 3)), jnp.ones(3))
     Array([3., 3.], dtype=float32)
     """
     excluded = set(excluded)

@@ -47,6 +47,10 @@ def _names(axis_name: Any) -> tuple[Any, ...]:
 def axis_size(axis_name: Any) -> int:
     """The size of a named axis (the product for several). Raises NameError if no enclosing
     transformation binds it.
+
+    >>> f = lambda x: x * lax.axis_size('i')
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([1, 2, 3]))
+    Array([3, 6, 9], dtype=int32)
     """
     total = 1
     for name in _names(axis_name):
@@ -176,7 +180,7 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     """The sum over a named axis (or several), of every leaf of a pytree; a Python number is
     multiplied by the size.
 
-    >>> vmap(lambda x: x / psum(x, 'i'), axis_name='i')(jnp.array([1., 3.]))
+    >>> pb.vmap(lambda x: x / lax.psum(x, 'i'), axis_name='i')(jnp.array([1., 3.]))
     Array([0.25, 0.75], dtype=float32)
     """
 
@@ -191,7 +195,14 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The mean over a named axis, of every leaf of a pytree."""
+    """The mean over a named axis, of every leaf of a pytree.
+
+    Raises NameError if nothing binds the axis. With `axis_index_groups` over each group only.
+
+    >>> f = lambda x: x - lax.pmean(x, 'i')
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([1., 2., 6.]))
+    Array([-2., -1.,  3.], dtype=float32)
+    """
     groups = _groups(axis_index_groups)
     n = (
         axis_size(tuple(a for a in _names(axis_name) if not isinstance(a, int)))
@@ -214,14 +225,28 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
 
 def pmax(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The largest over a named axis, of every leaf of a pytree."""
+    """The largest over a named axis, of every leaf of a pytree.
+
+    Raises NameError if nothing binds the axis. With `axis_index_groups` over each group only.
+
+    >>> f = lambda x: x / lax.pmax(x, 'i')
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([1., 2., 4.]))
+    Array([0.25, 0.5 , 1.  ], dtype=float32)
+    """
     return tree.tree_map(
         lambda leaf: _over_axes(pmax_p, reduce_max, leaf, axis_name, axis_index_groups), x
     )
 
 
 def pmin(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
-    """The smallest over a named axis, of every leaf of a pytree."""
+    """The smallest over a named axis, of every leaf of a pytree.
+
+    Raises NameError if nothing binds the axis. With `axis_index_groups` over each group only.
+
+    >>> f = lambda x: x - lax.pmin(x, 'i')
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([3., 2., 4.]))
+    Array([1., 0., 2.], dtype=float32)
+    """
     return tree.tree_map(
         lambda leaf: _over_axes(pmin_p, reduce_min, leaf, axis_name, axis_index_groups), x
     )
@@ -251,7 +276,14 @@ axis_index_p: Primitive = Primitive(
 
 
 def axis_index(axis_name: Any) -> Any:
-    """The index of this instance along a named axis (row-major along several)."""
+    """The index of this instance along a named axis (row-major along several).
+
+    An int32 scalar. Raises NameError if no enclosing transformation binds the axis.
+
+    >>> f = lambda x: x * lax.axis_index('i')
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([5, 5, 5]))
+    Array([ 0,  5, 10], dtype=int32)
+    """
     if not isinstance(axis_name, (tuple, list)):
         return axis_index_p.bind(axis_name=axis_name)
     total: Any = np.int32(0)
@@ -331,6 +363,13 @@ ppermute_p: Primitive = Primitive(
 def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
     """Sends each leaf from instance s to instance t for each pair (s, t) of `perm`; who gets
     nothing has zeros.
+
+    `perm`: pairs of ints, no source and no target twice: ValueError otherwise. NameError if nothing
+    binds the axis.
+
+    >>> f = lambda x: lax.ppermute(x, 'i', [(0, 1), (1, 2)])
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([1., 2., 3.]))
+    Array([0., 1., 2.], dtype=float32)
     """
     pairs = tuple((int(s), int(t)) for s, t in perm)
     names = _names(axis_name)
@@ -340,6 +379,12 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
     """Instance k gets the value of instance `perm[k]`. Raises ValueError unless `perm` is a
     permutation.
+
+    `x`: a pytree of arrays; NameError if nothing binds the axis.
+
+    >>> f = lambda x: lax.pshuffle(x, 'i', [2, 0, 1])
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([1., 2., 3.]))
+    Array([3., 1., 2.], dtype=float32)
     """
     if set(perm) != set(range(len(perm))):
         raise ValueError(f"`perm` does not represent a permutation: {perm}")
@@ -431,6 +476,14 @@ def all_gather(
 ) -> Any:
     """The values of all instances along a named axis, on a new axis (`tiled`: concatenated along an
     axis), of every leaf.
+
+    `x`: a pytree of arrays, of one shape on every instance; NameError if nothing binds the axis.
+    With `axis_index_groups` only the instances of a group exchange values.
+
+    >>> f = lambda x: lax.all_gather(x, 'i')
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([1, 2]))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
     """
     groups = _groups(axis_index_groups)
     size = axis_size(axis_name) if groups is None else len(groups[0])
@@ -524,7 +577,16 @@ def psum_scatter(
     axis_index_groups: Any = None,
     tiled: bool = False,
 ) -> Any:
-    """The sum over a named axis; each instance keeps its part of it along `scatter_dimension`."""
+    """The sum over a named axis; each instance keeps its part of it along `scatter_dimension`.
+
+    `x`: a pytree of arrays whose scattered axis has the size of the named axis, and goes (`tiled`:
+    a multiple of it, and stays). Raises NameError if nothing binds the axis, ValueError for another
+    size.
+
+    >>> f = lambda x: lax.psum_scatter(x, 'i')
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([[1, 2], [30, 40]]))
+    Array([31, 42], dtype=int32)
+    """
     groups = _groups(axis_index_groups)
     size = axis_size(axis_name) if groups is None else len(groups[0])
     return tree.tree_map(
@@ -614,6 +676,14 @@ def all_to_all(
 
     Not `tiled`, the split axis has the named axis's size and disappears, and the gathered one is
     new.
+
+    `x`: a pytree of arrays. Raises NameError if nothing binds the axis, ValueError if its size does
+    not fit that of the split axis.
+
+    >>> f = lambda x: lax.all_to_all(x, 'i', 0, 0)
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
     """
     groups = _groups(axis_index_groups)
     n = axis_size(axis_name) if groups is None else len(groups[0])
@@ -649,7 +719,15 @@ def all_to_all(
 
 
 def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = None) -> Any:
-    """Exchanges a named axis with a positional one of the same size."""
+    """Exchanges a named axis with a positional one of the same size.
+
+    `x`: a pytree of arrays; NameError if nothing binds the axis.
+
+    >>> f = lambda x: lax.pswapaxes(x, 'i', 0)
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
@@ -689,7 +767,14 @@ pbroadcast_p: Primitive = Primitive(
 
 
 def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
-    """The value of instance `source` on every instance of a named axis."""
+    """The value of instance `source` on every instance of a named axis.
+
+    `x`: a pytree of arrays. Raises NameError if nothing binds the axis.
+
+    >>> f = lambda x: lax.pbroadcast(x, 'i', source=1)
+    >>> pullback.vmap(f, axis_name='i')(jnp.array([5, 6, 7]))
+    Array([6, 6, 6], dtype=int32)
+    """
     return tree.tree_map(
         lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=int(source)), x
     )
@@ -698,6 +783,15 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
 def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     """Marks the leaves as varying (or unreduced, or reduced) over a named axis. Under vmap there is
     nothing to mark.
+
+    `x`: a pytree of arrays; `to`: "varying", "unreduced" or "reduced". Of use in `shard_map`, where
+    types say over which axes values vary.
+
+    >>> mesh = pullback.sharding.Mesh(pullback.devices()[:1], ('i',))
+    >>> f = lambda x: lax.pcast(x, 'i', to='varying')
+    >>> spec = pullback.sharding.PartitionSpec
+    >>> pullback.shard_map(f, mesh=mesh, in_specs=spec(), out_specs=spec('i'))(jnp.arange(2))
+    Array([0, 1], dtype=int32)
     """
     if to not in ("varying", "unreduced", "reduced"):
         raise ValueError(f"pcast: `to` must be 'varying', 'unreduced' or 'reduced', got {to!r}")

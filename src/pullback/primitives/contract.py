@@ -26,6 +26,11 @@ __all__ = [
 class Precision(enum.Enum):
     """How exactly float32 products are formed on hardware that has a faster, coarser way. CPUs are
     always exact.
+
+    A `precision=` of products and convolutions; strings are accepted there too.
+
+    >>> lax.dot(jnp.ones(2), jnp.ones(2), precision=lax.Precision.HIGHEST)
+    Array(2., dtype=float32)
     """
 
     DEFAULT = 0
@@ -54,6 +59,12 @@ _BY_STRING: dict[Any, Precision] = {
 class DotAlgorithm(NamedTuple):
     """An algorithm for dot_general on accelerators: types of the factors and of the sum, and how
     often parts are multiplied.
+
+    CPUs form products and sums in the types of the operands and of the result.
+
+    >>> algorithm = lax.DotAlgorithm('float32', 'float32', 'float32')
+    >>> algorithm.num_primitive_operations
+    1
     """
 
     lhs_precision_type: Any
@@ -66,7 +77,15 @@ class DotAlgorithm(NamedTuple):
 
 
 class DotAlgorithmPreset(enum.Enum):
-    """Named algorithms for dot_general on accelerators."""
+    """Named algorithms for dot_general on accelerators.
+
+    A `precision=` of `lax.dot_general`; see `lax.DotAlgorithm`.
+
+    >>> x = jnp.ones((2, 2))
+    >>> lax.dot(x, x, precision=lax.DotAlgorithmPreset.F32_F32_F32)
+    Array([[2., 2.],
+           [2., 2.]], dtype=float32)
+    """
 
     DEFAULT = 0
     ANY_F8_ANY_F8_F32 = 1
@@ -342,7 +361,7 @@ def dot_general(
     has the batch axes, then the free axes
     of lhs, then those of rhs. `preferred_element_type` is the dtype of sums and result.
 
-    >>> dot_general(jnp.ones((2, 3)), jnp.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
+    >>> lax.dot_general(jnp.ones((2, 3)), jnp.ones((3, 4)), (((1,), (0,)), ((), ()))).shape
     (2, 4)
 
     Raises TypeError if the axes do not fit.
@@ -369,6 +388,12 @@ def dot(
 ) -> Any:
     """`dot_general`; without dimension_numbers the product of vectors and matrices: the last axis
     of lhs with the first of rhs.
+
+    Raises ValueError for arrays of higher rank without `dimension_numbers`, TypeError for sizes
+    that do not fit. As `numpy.dot` of vectors and matrices.
+
+    >>> lax.dot(jnp.array([[1., 2.], [3., 4.]]), jnp.array([1., 1.]))
+    Array([3., 7.], dtype=float32)
     """
     if dimension_numbers is None:
         ls, rs = typeof(lhs).shape, typeof(rhs).shape
@@ -385,7 +410,14 @@ def dot(
 
 
 def batch_matmul(lhs: Any, rhs: Any, precision: Any = None) -> Any:
-    """Products of stacks of matrices; the leading axes are equal."""
+    """Products of stacks of matrices; the leading axes are equal.
+
+    `lhs`: (..., m, k), `rhs`: (..., k, n), of rank 2 at least; the result is (..., m, n). Raises
+    TypeError for ranks or sizes that do not fit. `jnp.matmul` broadcasts the leading axes.
+
+    >>> lax.batch_matmul(jnp.ones((5, 2, 3)), jnp.ones((5, 3, 4))).shape
+    (5, 2, 4)
+    """
     ln, rn = typeof(lhs).ndim, typeof(rhs).ndim
     if ln < 2 or rn < 2:
         raise ValueError(f"Arguments to batch_matmul must be at least 2D, got {ln}, {rn}")

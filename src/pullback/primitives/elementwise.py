@@ -70,7 +70,6 @@ class RoundingMethod(enum.IntEnum):
 
     The second argument of `lax.round`.
 
-    >>> from pullback import lax
     >>> lax.round(2.5, lax.RoundingMethod.TO_NEAREST_EVEN)
     Array(2., dtype=float32, weak_type=True)
     """
@@ -501,7 +500,6 @@ def add(x: Any, y: Any) -> Any:
     Raises TypeError for unequal dtypes or shapes; axes of size 1 do stretch, ranks must be equal.
     `jnp.add` promotes and broadcasts.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.add(jnp.array([1, 2]), jnp.array([10, 20]))
     Array([11, 22], dtype=int32)
     >>> lax.add(jnp.array([1, 2]), 5)
@@ -516,7 +514,6 @@ def sub(x: Any, y: Any) -> Any:
     The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
     shape. Raises TypeError otherwise. As `numpy.subtract`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.sub(jnp.array([5, 7]), 2)
     Array([3, 5], dtype=int32)
     """
@@ -529,7 +526,6 @@ def mul(x: Any, y: Any, *, out_dtype: Any = None) -> Any:
     The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
     shape. Raises TypeError otherwise. As `numpy.multiply`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.mul(jnp.array([2, 3]), jnp.array([4, 5]))
     Array([ 8, 15], dtype=int32)
     """
@@ -545,7 +541,6 @@ def div(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. An integer divided by zero gives -1 (all bits), as XLA
     defines it. As C's division; `numpy.divide` for floats.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.div(jnp.array([7, -7]), 2)
     Array([ 3, -3], dtype=int32)
     >>> lax.div(1., 4.)
@@ -560,7 +555,6 @@ def rem(x: Any, y: Any) -> Any:
     The operands have one dtype and one rank, and sizes that are equal or 1; a scalar joins any
     shape. Raises TypeError otherwise. As C's `%` and `numpy.fmod`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.rem(jnp.array([7, -7]), 4)
     Array([ 3, -3], dtype=int32)
     """
@@ -574,7 +568,6 @@ def max(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. As `numpy.maximum`; complex numbers are ordered by real, then
     imaginary part.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.max(jnp.array([1., 5.]), jnp.array([2., jnp.nan]))
     Array([ 2., nan], dtype=float32)
     """
@@ -588,7 +581,6 @@ def min(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. As `numpy.minimum`; complex numbers are ordered by real, then
     imaginary part.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.min(jnp.array([1., 5.]), jnp.array([2., jnp.nan]))
     Array([ 1., nan], dtype=float32)
     """
@@ -601,7 +593,6 @@ def nextafter(x1: Any, x2: Any) -> Any:
     The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
     joins any shape. Raises TypeError otherwise. As `numpy.nextafter`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> float(lax.nextafter(jnp.float32(1), jnp.float32(2))) - 1
     1.1920928955078125e-07
     """
@@ -614,7 +605,6 @@ def complex(x: Any, y: Any) -> Any:
     `x`, `y`: float32 or float64 arrays of one dtype; the result is complex64 or complex128. Raises
     TypeError for other dtypes.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.complex(jnp.array([1., 2.]), jnp.array([0., -1.]))
     Array([1.+0.j, 2.-1.j], dtype=complex64)
     """
@@ -627,7 +617,6 @@ def bitwise_and(x: Any, y: Any) -> Any:
     The operands are integers or bools of one dtype and one rank, with sizes that are equal or 1; a
     scalar joins any shape. Raises TypeError otherwise.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.bitwise_and(jnp.array([6, 5]), jnp.array([3, 4]))
     Array([2, 4], dtype=int32)
     """
@@ -640,7 +629,6 @@ def bitwise_or(x: Any, y: Any) -> Any:
     The operands are integers or bools of one dtype and one rank, with sizes that are equal or 1; a
     scalar joins any shape. Raises TypeError otherwise.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.bitwise_or(jnp.array([6, 5]), jnp.array([3, 4]))
     Array([7, 5], dtype=int32)
     """
@@ -653,7 +641,6 @@ def bitwise_xor(x: Any, y: Any) -> Any:
     The operands are integers or bools of one dtype and one rank, with sizes that are equal or 1; a
     scalar joins any shape. Raises TypeError otherwise.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.bitwise_xor(jnp.array([6, 5]), jnp.array([3, 4]))
     Array([5, 1], dtype=int32)
     """
@@ -666,7 +653,6 @@ def shift_left(x: Any, y: Any) -> Any:
     The operands are integers of one dtype and one rank, with sizes that are equal or 1; a scalar
     joins any shape. Raises TypeError otherwise. As `numpy.left_shift`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.shift_left(jnp.array([1, 3]), 2)
     Array([ 4, 12], dtype=int32)
     """
@@ -679,7 +665,6 @@ def shift_right_arithmetic(x: Any, y: Any) -> Any:
     The operands are integers of one dtype and one rank, with sizes that are equal or 1; a scalar
     joins any shape. Raises TypeError otherwise. As `numpy.right_shift` of signed integers.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.shift_right_arithmetic(jnp.array([-8, 8]), 1)
     Array([-4,  4], dtype=int32)
     """
@@ -692,7 +677,6 @@ def shift_right_logical(x: Any, y: Any) -> Any:
     The operands are integers of one dtype and one rank, with sizes that are equal or 1; a scalar
     joins any shape. Raises TypeError otherwise. As `numpy.right_shift` of unsigned integers.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.shift_right_logical(jnp.array([-8, 8], dtype='int8'), jnp.int8(1))
     Array([124,   4], dtype=int8)
     """
@@ -706,7 +690,6 @@ def eq(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. The result is an array of bool. NaN equals nothing. As
     `numpy.equal`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.eq(jnp.array([1, 2]), 2)
     Array([False,  True], dtype=bool)
     """
@@ -720,7 +703,6 @@ def ne(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. The result is an array of bool. NaN differs from everything.
     As `numpy.not_equal`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.ne(jnp.array([1, 2]), 2)
     Array([ True, False], dtype=bool)
     """
@@ -734,7 +716,6 @@ def lt(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. The result is an array of bool. False where either is NaN. As
     `numpy.less`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.lt(jnp.array([1, 2, 3]), 2)
     Array([ True, False, False], dtype=bool)
     """
@@ -748,7 +729,6 @@ def le(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. The result is an array of bool. False where either is NaN. As
     `numpy.less_equal`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.le(jnp.array([1, 2, 3]), 2)
     Array([ True,  True, False], dtype=bool)
     """
@@ -762,7 +742,6 @@ def gt(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. The result is an array of bool. False where either is NaN. As
     `numpy.greater`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.gt(jnp.array([1, 2, 3]), 2)
     Array([False, False,  True], dtype=bool)
     """
@@ -776,7 +755,6 @@ def ge(x: Any, y: Any) -> Any:
     shape. Raises TypeError otherwise. The result is an array of bool. False where either is NaN. As
     `numpy.greater_equal`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.ge(jnp.array([1, 2, 3]), 2)
     Array([False,  True,  True], dtype=bool)
     """
@@ -789,7 +767,6 @@ def neg(x: Any) -> Any:
     `x`: an array of numbers (not bool) of any shape; the result has its shape and dtype. Raises
     TypeError for bool. As `numpy.negative`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.neg(jnp.array([1, -2]))
     Array([-1,  2], dtype=int32)
     """
@@ -802,7 +779,6 @@ def sign(x: Any) -> Any:
     `x`: an array of numbers (not bool) of any shape; the result has its shape and dtype. Raises
     TypeError for bool. As `numpy.sign`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.sign(jnp.array([-2., 0., 3.]))
     Array([-1.,  0.,  1.], dtype=float32)
     """
@@ -815,7 +791,6 @@ def floor(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `numpy.floor`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.floor(jnp.array([-1.5, 1.2]))
     Array([-2.,  1.], dtype=float32)
     """
@@ -828,7 +803,6 @@ def ceil(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `numpy.ceil`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.ceil(jnp.array([-1.5, 1.2]))
     Array([-1.,  2.], dtype=float32)
     """
@@ -841,7 +815,6 @@ def is_finite(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `numpy.isfinite`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.is_finite(jnp.array([1., jnp.inf, jnp.nan]))
     Array([ True, False, False], dtype=bool)
     """
@@ -854,7 +827,6 @@ def square(x: Any) -> Any:
     `x`: an array of numbers (not bool) of any shape; the result has its shape and dtype. Raises
     TypeError for bool. As `numpy.square`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.square(jnp.array([2, -3]))
     Array([4, 9], dtype=int32)
     """
@@ -867,7 +839,6 @@ def abs(x: Any) -> Any:
     `x`: an array of signed numbers of any shape. Raises TypeError for unsigned integers and bool.
     As `numpy.abs`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.abs(jnp.array([-2., 3.]))
     Array([2., 3.], dtype=float32)
     """
@@ -880,7 +851,6 @@ def real(x: Any) -> Any:
     `x`: complex; the result is float of half its width. Raises TypeError for other dtypes. As
     `numpy.real`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.real(jnp.array([1 + 2j, 3.]))
     Array([1., 3.], dtype=float32)
     """
@@ -893,7 +863,6 @@ def imag(x: Any) -> Any:
     `x`: complex; the result is float of half its width. Raises TypeError for other dtypes. As
     `numpy.imag`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.imag(jnp.array([1 + 2j, 3.]))
     Array([2., 0.], dtype=float32)
     """
@@ -906,7 +875,6 @@ def population_count(x: Any) -> Any:
     `x`: an integer array of any shape; the result has its shape and dtype. Raises TypeError for
     other dtypes. As `numpy.bitwise_count` of unsigned integers.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.population_count(jnp.array([0, 7, 255]))
     Array([0, 3, 8], dtype=int32)
     """
@@ -919,7 +887,6 @@ def clz(x: Any) -> Any:
     `x`: an integer array of any shape; the result has its shape and dtype. Raises TypeError for
     other dtypes.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.clz(jnp.array([1, 255], dtype='uint8'))
     Array([7, 0], dtype=uint8)
     """
@@ -931,7 +898,6 @@ def bitwise_not(x: Any) -> Any:
 
     `x`: an integer or bool array. Raises TypeError for other dtypes.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.bitwise_not(jnp.array([0, 1, -1]))
     Array([-1, -2,  0], dtype=int32)
     """
@@ -944,7 +910,6 @@ def mulhi(x: Any, y: Any, /) -> Any:
     The operands are integers of one dtype and one rank, with sizes that are equal or 1; a scalar
     joins any shape. Raises TypeError otherwise.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.mulhi(jnp.array([200], dtype='uint8'), jnp.array([3], dtype='uint8'))
     Array([2], dtype=uint8)
     """
@@ -956,7 +921,6 @@ def conj(x: Any) -> Any:
 
     `x`: a float32, float64 or complex array. Raises TypeError for other dtypes. As `numpy.conj`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.conj(jnp.array([1 + 2j]))
     Array([1.-2.j], dtype=complex64)
     """
@@ -969,7 +933,6 @@ def round(x: Any, rounding_method: RoundingMethod = RoundingMethod.AWAY_FROM_ZER
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.round(jnp.array([0.5, 1.5, 2.5]))
     Array([1., 2., 3.], dtype=float32)
     >>> lax.round(jnp.array([0.5, 1.5, 2.5]), lax.RoundingMethod.TO_NEAREST_EVEN)
@@ -984,7 +947,6 @@ def log(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. -inf at 0, NaN below. As `numpy.log`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.log(jnp.array([1., 0.]))
     Array([  0., -inf], dtype=float32)
     """
@@ -997,7 +959,6 @@ def integer_pow(x: Any, y: int) -> Any:
     `x`: an array of numbers; `y`: a Python int. Raises TypeError for a negative `y` of an integer
     `x`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.integer_pow(jnp.array([2., 3.]), -2).round(3)
     Array([0.25 , 0.111], dtype=float32)
     """
@@ -1010,7 +971,6 @@ def pow(x: Any, y: Any) -> Any:
     `y` has the dtype of `x`, or is an integer array; shapes as of `lax.mul`. Raises TypeError for
     an integer `x`. As `numpy.power`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.pow(jnp.array([2., 9.]), jnp.array([3., 0.5]))
     Array([8., 3.], dtype=float32)
     """
@@ -1023,7 +983,6 @@ def reciprocal(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.reciprocal`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.reciprocal(jnp.array([2., 4.]))
     Array([0.5 , 0.25], dtype=float32)
     """
@@ -1036,7 +995,6 @@ def select(pred: Any, on_true: Any, on_false: Any) -> Any:
     `pred`: bool; the choices have one shape and dtype. Raises TypeError otherwise. As
     `numpy.where`, without broadcasting.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.select(jnp.array([True, False]), jnp.array([1, 2]), jnp.array([10, 20]))
     Array([ 1, 20], dtype=int32)
     """
@@ -1047,7 +1005,7 @@ def select_n(which: Any, *cases: Any) -> Any:
     """`cases[which]`, element by element; an index out of range is clamped. `which` is a bool for
     two cases.
 
-    >>> select_n(jnp.array([0, 1]), jnp.array([1., 2.]), jnp.array([3., 4.]))
+    >>> lax.select_n(jnp.array([0, 1]), jnp.array([1., 2.]), jnp.array([3., 4.]))
     Array([1., 4.], dtype=float32)
     """
     if not cases:
@@ -1061,7 +1019,6 @@ def clamp(min: Any, x: Any, max: Any) -> Any:
     `min`, `x`, `max` have one dtype. Raises TypeError for unequal dtypes or shapes. As
     `numpy.clip`, in another order.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.clamp(0., jnp.array([-1., 0.5, 2.]), 1.)
     Array([0. , 0.5, 1. ], dtype=float32)
     """

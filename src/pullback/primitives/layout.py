@@ -181,7 +181,7 @@ reduce_sum_p.remember_types()
 def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -> Any:
     """The sum over `axes` (non-negative, no duplicates).
 
-    >>> reduce_sum(jnp.ones((2, 3)), (0,))
+    >>> lax.reduce_sum(jnp.ones((2, 3)), (0,))
     Array([2., 2., 2.], dtype=float32)
     """
     return reduce_sum_p.bind(operand, axes=int_tuple(axes), out_sharding=out_sharding)
@@ -193,7 +193,7 @@ def broadcast_in_dim(
     """Broadcasts: axis k of the operand becomes axis `broadcast_dimensions[k]` of the result; sizes
     are equal or 1.
 
-    >>> broadcast_in_dim(jnp.arange(3), (3, 2), (0,)).shape
+    >>> lax.broadcast_in_dim(jnp.arange(3), (3, 2), (0,)).shape
     (3, 2)
 
     Raises TypeError if the shapes do not fit.
@@ -217,7 +217,15 @@ def _is_range(dims: Sequence[int], n: int) -> bool:
 
 
 def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -> Any:
-    """Adds leading axes of the given sizes."""
+    """Adds leading axes of the given sizes.
+
+    `operand`: an array; the result has the shape (*sizes, *operand.shape).
+
+    >>> lax.broadcast(jnp.array([1, 2]), (3,))
+    Array([[1, 2],
+           [1, 2],
+           [1, 2]], dtype=int32)
+    """
     aval = typeof(operand)
     if not len(sizes):
         return as_array(operand)
@@ -240,7 +248,13 @@ def broadcast_to(x: Any, shape: tuple[Any, ...]) -> Any:
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """Adds leading axes of size 1 up to `rank`."""
+    """Adds leading axes of size 1 up to `rank`.
+
+    Raises ValueError if `x` has more axes than that.
+
+    >>> lax.broadcast_to_rank(jnp.ones(3), 3).shape
+    (1, 1, 3)
+    """
     ndim = typeof(x).ndim
     if ndim == rank:
         return as_array(x)
@@ -250,7 +264,13 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The shape that all `shapes` broadcast to, NumPy style. Raises ValueError if there is none."""
+    """The shape that all `shapes` broadcast to, NumPy style. Raises ValueError if there is none.
+
+    As `numpy.broadcast_shapes`.
+
+    >>> lax.broadcast_shapes((3, 1), (4,))
+    (3, 4)
+    """
     shapes = tuple(canonical_shape(s) for s in shapes)
     if not shapes:
         return ()
@@ -267,12 +287,26 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
 
 
 def broadcast_like(arr: Any, like_arr: Any) -> Any:
-    """`arr` broadcast to the shape of `like_arr`."""
+    """`arr` broadcast to the shape of `like_arr`.
+
+    Sizes of `arr` that are 1 stretch, and axes are added in front. Raises ValueError if the shapes
+    do not fit.
+
+    >>> lax.broadcast_like(jnp.array([1, 2]), jnp.zeros((2, 2)))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     return broadcast_to(as_array(arr), typeof(like_arr).shape)
 
 
 def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
-    """Adds axes of size 1, at these places of the result. Raises ValueError for duplicates."""
+    """Adds axes of size 1, at these places of the result. Raises ValueError for duplicates.
+
+    As `numpy.expand_dims`.
+
+    >>> lax.expand_dims(jnp.ones(3), (0, 2)).shape
+    (1, 3, 1)
+    """
     if not len(dimensions):
         return as_array(array)
     shape = typeof(array).shape
@@ -323,7 +357,13 @@ squeeze_p.remember_types()
 
 
 def squeeze(array: Any, dimensions: Sequence[int]) -> Any:
-    """Removes these axes, which must have size 1. Raises ValueError otherwise."""
+    """Removes these axes, which must have size 1. Raises ValueError otherwise.
+
+    As `numpy.squeeze`.
+
+    >>> lax.squeeze(jnp.ones((1, 3, 1)), (0,)).shape
+    (3, 1)
+    """
     shape = typeof(array).shape
     dims = tuple(canonical_axis(d, len(shape)) for d in dimensions)
     if len(set(dims)) != len(dims):
@@ -396,6 +436,12 @@ def reshape(
     shape of the same size.
 
     Raises TypeError if the sizes differ; -1 is not accepted (jnp.reshape takes it).
+
+    As `numpy.reshape`.
+
+    >>> lax.reshape(jnp.arange(6), (2, 3))
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
     """
     new = canonical_shape(new_sizes)
     aval = typeof(operand)
@@ -452,6 +498,11 @@ transpose_p.remember_types()
 def transpose(operand: Any, permutation: Sequence[int]) -> Any:
     """Axis k of the result is axis `permutation[k]` of the operand. Raises TypeError if it is not a
     permutation.
+
+    As `numpy.transpose`.
+
+    >>> lax.transpose(jnp.ones((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
     """
     order = int_tuple(permutation)
     if (
@@ -492,7 +543,13 @@ rev_p.remember_types()
 
 
 def rev(operand: Any, dimensions: Sequence[int]) -> Any:
-    """Reverses the order of elements along these axes."""
+    """Reverses the order of elements along these axes.
+
+    Raises TypeError for dimensions that the operand does not have. As `numpy.flip`.
+
+    >>> lax.rev(jnp.array([1, 2, 3]), (0,))
+    Array([3, 2, 1], dtype=int32)
+    """
     return rev_p.bind(operand, dimensions=int_tuple(dimensions))
 
 
@@ -546,12 +603,25 @@ def empty(aval: Any) -> Any:
 
 
 def iota(dtype: Any, size: int) -> Any:
-    """`[0, 1, ..., size - 1]` of a dtype."""
+    """`[0, 1, ..., size - 1]` of a dtype.
+
+    Raises TypeError for a negative size. As `numpy.arange(size)`.
+
+    >>> lax.iota('float32', 3)
+    Array([0., 1., 2.], dtype=float32)
+    """
     return broadcasted_iota(dtype, (size,), 0)
 
 
 def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: Any = None) -> Any:
-    """The index along `dimension`, as an array of `shape`."""
+    """The index along `dimension`, as an array of `shape`.
+
+    Raises ValueError if `shape` has no such dimension. As `numpy.indices(shape)[dimension]`.
+
+    >>> lax.broadcasted_iota('int32', (2, 3), 1)
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int32)
+    """
     d = requested_dtype(dtype, "broadcasted_iota")
     shape = canonical_shape(shape)
     return iota_p.bind(dtype=d, shape=shape, dimension=int(dimension), sharding=out_sharding)

@@ -475,7 +475,7 @@ lu_pivots_to_permutation_p: Primitive = Primitive(
 def lu_pivots_to_permutation(pivots: Any, permutation_size: int) -> Any:
     """The permutation that the row exchanges of `lu` amount to.
 
-    >>> lu_pivots_to_permutation(jnp.array([2, 2]), 3)
+    >>> pb.lax.linalg.lu_pivots_to_permutation(jnp.array([2, 2]), 3)
     Array([2, 0, 1], dtype=int32)
 
     Raises ValueError if there are more pivots than rows.

@@ -171,7 +171,7 @@ def slice(
     """`operand[start:limit:stride]` on each axis, with constant bounds that are inside the array.
     Raises TypeError otherwise.
 
-    >>> slice(jnp.arange(6.), (1,), (6,), (2,))
+    >>> lax.slice(jnp.arange(6.), (1,), (6,), (2,))
     Array([1., 3., 5.], dtype=float32)
     """
     return slice_p.bind(
@@ -185,7 +185,13 @@ def slice(
 def slice_in_dim(
     operand: Any, start_index: int | None, limit_index: int | None, stride: int = 1, axis: int = 0
 ) -> Any:
-    """`slice` along one axis; None is the end of the array, negative bounds count from it."""
+    """`slice` along one axis; None is the end of the array, negative bounds count from it.
+
+    Bounds and `stride` are Python ints. As `operand[..., start:limit:stride, ...]`.
+
+    >>> lax.slice_in_dim(jnp.arange(6), 1, -1, 2)
+    Array([1, 3], dtype=int32)
+    """
     shape = typeof(operand).shape
     axis = canonical_axis(axis, len(shape))
     n = shape[axis]
@@ -203,6 +209,11 @@ def slice_in_dim(
 def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True) -> Any:
     """Element `index` along one axis, which stays (with size 1) if `keepdims`. Raises IndexError
     out of bounds.
+
+    `index`: a Python int, from the end if negative.
+
+    >>> lax.index_in_dim(jnp.array([10, 20, 30]), -1, keepdims=False)
+    Array(30, dtype=int32)
     """
     shape = typeof(operand).shape
     axis = canonical_axis(axis, len(shape))
@@ -306,7 +317,7 @@ pad_p.remember_types()
 def pad(operand: Any, padding_value: Any, padding_config: Sequence[tuple[int, int, int]]) -> Any:
     """Pads each axis by (low, high, interior) elements; negative low and high cut instead.
 
-    >>> pad(jnp.array([1., 2.]), 0., [(1, 0, 1)])
+    >>> lax.pad(jnp.array([1., 2.]), 0., [(1, 0, 1)])
     Array([0., 1., 0., 2.], dtype=float32)
     """
     config = tuple(tuple(canonical_size(n) for n in c) for c in padding_config)
@@ -388,6 +399,11 @@ concatenate_p.remember_types()
 def concatenate(operands: Any, dimension: int) -> Any:
     """Joins arrays of one dtype along an axis; their other sizes must be equal. Raises TypeError
     otherwise.
+
+    Raises ValueError if there are no operands. As `numpy.concatenate`, without promotion.
+
+    >>> lax.concatenate([jnp.array([1, 2]), jnp.array([3])], 0)
+    Array([1, 2, 3], dtype=int32)
     """
     operands = list(operands)
     if not operands:
@@ -451,6 +467,11 @@ split_p: Primitive = Primitive(
 def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> Any:
     """Cuts an array along an axis into parts of these sizes, which must add up. Raises ValueError
     otherwise.
+
+    As `numpy.split`, with sizes in the place of points.
+
+    >>> lax.split(jnp.arange(5), (2, 3))
+    [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
     """
     sizes = tuple(map(canonical_size, sizes))
     return split_p.bind(operand, sizes=sizes, axis=canonical_axis(axis, typeof(operand).ndim))
@@ -487,7 +508,14 @@ stack_p: Primitive = Primitive(
 
 
 def stack(operands: Sequence[Any], axis: int = 0) -> Any:
-    """Joins arrays of one shape and dtype along a new axis."""
+    """Joins arrays of one shape and dtype along a new axis.
+
+    Raises ValueError for unequal shapes, IndexError if there is none. As `numpy.stack`.
+
+    >>> lax.stack([jnp.array([1, 2]), jnp.array([3, 4])], axis=1)
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     operands = list(operands)
     if not operands:
         raise IndexError("lax.stack needs at least one array; got an empty sequence for `operands`")
@@ -526,7 +554,13 @@ unstack_p: Primitive = Primitive(
 
 
 def unstack(x: Any, axis: int = 0) -> tuple[Any, ...]:
-    """The elements of an array along an axis, which is gone from them."""
+    """The elements of an array along an axis, which is gone from them.
+
+    Raises ValueError for an axis out of bounds. As `numpy.unstack`.
+
+    >>> lax.unstack(jnp.array([[1, 2], [3, 4]]))
+    (Array([1, 2], dtype=int32), Array([3, 4], dtype=int32))
+    """
     return tuple(unstack_p.bind(x, axis=canonical_axis(axis, typeof(x).ndim)))
 
 
@@ -563,7 +597,13 @@ tile_p: Primitive = Primitive(
 
 
 def tile(operand: Any, reps: Sequence[int]) -> Any:
-    """The array repeated `reps[k]` times along axis k."""
+    """The array repeated `reps[k]` times along axis k.
+
+    `reps`: an int for each axis: TypeError otherwise. As `numpy.tile`.
+
+    >>> lax.tile(jnp.array([1, 2]), (2,))
+    Array([1, 2, 1, 2], dtype=int32)
+    """
     return tile_p.bind(operand, reps=tuple(map(canonical_size, reps)))
 
 
@@ -571,7 +611,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
 def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None) -> Any:
     """An array of one number. Without a dtype it has the type (and weakness) of the number.
 
-    >>> full((2,), 7.)
+    >>> lax.full((2,), 7.)
     Array([7., 7.], dtype=float32, weak_type=True)
     """
     shape = canonical_shape(shape)
@@ -608,7 +648,13 @@ def _fill(value: Any, dtype: Any, weak: bool) -> Any:
 def full_like(
     x: Any, fill_value: Any, dtype: Any = None, shape: Any = None, sharding: Any = None
 ) -> Any:
-    """An array of one number with the shape and dtype of `x`, unless others are given."""
+    """An array of one number with the shape and dtype of `x`, unless others are given.
+
+    As `numpy.full_like`.
+
+    >>> lax.full_like(jnp.zeros(2, 'int32'), 7)
+    Array([7, 7], dtype=int32)
+    """
     known = typeof(x) if not hasattr(x, "shape") or hasattr(x, "aval") else None
     x_shape = x.shape if known is None else known.shape
     x_dtype = x.dtype if known is None else known.dtype
@@ -626,14 +672,20 @@ def full_like(
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
-    """An array of unspecified contents (zeros)."""
+    """An array of unspecified contents (zeros).
+
+    As `numpy.empty`; do not rely on the contents.
+
+    >>> lax.empty((2, 3), 'float32').shape
+    (2, 3)
+    """
     return full(shape, 0, dtype)
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
     """Axes start..stop merged into one.
 
-    >>> collapse(jnp.ones((2, 3, 4)), 1).shape
+    >>> lax.collapse(jnp.ones((2, 3, 4)), 1).shape
     (2, 12)
     """
     shape = typeof(operand).shape
@@ -650,7 +702,11 @@ _py_slice = builtins.slice
 
 
 def shape_as_value(shape: Any) -> Any:
-    """A shape as a one-dimensional integer array."""
+    """A shape as a one-dimensional integer array.
+
+    >>> lax.shape_as_value((2, 3))
+    Array([2, 3], dtype=int32)
+    """
     shape = canonical_shape(shape)
     if not shape:
         return full((0,), 0, dtypes.default_int())

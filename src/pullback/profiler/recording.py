@@ -90,7 +90,10 @@ def trace(
 ) -> Iterator[None]:
     """`with trace(directory):` records what runs inside.
 
-    >>> with trace("/tmp/profile"), TraceAnnotation("step"): f(x).block_until_ready()
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder, pb.profiler.trace(folder):
+    ...     with pb.profiler.TraceAnnotation("step"):
+    ...         x = jnp.ones(3).sum().block_until_ready()
     """
     start_trace(log_dir, create_perfetto_link, create_perfetto_trace, profiler_options)
     try:

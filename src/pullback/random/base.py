@@ -42,7 +42,7 @@ def _resolve(impl: Any) -> Any:
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A PRNG key made from an integer.
 
-    >>> key(0)
+    >>> random.key(0)
     Array((), dtype=key<fry>) overlaying:
     [0 0]
     """

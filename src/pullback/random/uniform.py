@@ -73,7 +73,7 @@ def uniform(
 ) -> Any:
     """Uniform numbers in [minval, maxval).
 
-    >>> uniform(key(0), (3,))
+    >>> random.uniform(random.key(0), (3,))
     Array([0.947667  , 0.9785799 , 0.33229148], dtype=float32)
     """
     typed = consume("uniform", key)

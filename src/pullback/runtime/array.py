@@ -73,7 +73,7 @@ class _ArrayMeta(type):
 class Array(metaclass=_ArrayMeta):
     """The type of arrays, for isinstance and annotations; also true of traced values.
 
-    >>> isinstance(jnp.ones(3), Array)
+    >>> isinstance(jnp.ones(3), pb.Array)
     True
     """
 

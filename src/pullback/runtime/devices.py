@@ -129,7 +129,7 @@ def _check_backend(backend: Any) -> None:
 def devices(backend: str | None = None) -> list[Device]:
     """All devices. RuntimeError for a platform that is not present.
 
-    >>> devices()
+    >>> pb.devices()
     [CpuDevice(id=0)]
     """
     _check_backend(backend)

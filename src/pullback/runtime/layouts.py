@@ -12,7 +12,7 @@ __all__ = ["Format", "Layout", "with_layout_constraint"]
 class Layout:
     """The order of an array's axes in memory, from the slowest to the fastest.
 
-    >>> Layout((0, 1))
+    >>> pb.experimental.layout.Layout((0, 1))
     Layout(major_to_minor=(0, 1), tiling=(), sub_byte_element_size_in_bits=0)
     """
 

@@ -17,7 +17,7 @@ def live_arrays(platform: str | None = None) -> list[Any]:
     RuntimeError for a platform that is not present.
 
     >>> x = jnp.arange(3)
-    >>> any(y is x for y in live_arrays())
+    >>> any(y is x for y in pb.live_arrays())
     True
 
     Arrays hold no Python objects that could form cycles, so that the garbage collector does not

@@ -46,7 +46,7 @@ class Space(enum.Enum):
 class PartitionSpec(tuple):  # type: ignore[type-arg]
     """For each array axis: the mesh axis (or tuple of them) that it is divided over, or None.
 
-    >>> PartitionSpec("x", None)
+    >>> pb.sharding.PartitionSpec("x", None)
     P('x', None)
     """
 
@@ -144,7 +144,7 @@ def _types(axis_types: Any, n: int) -> tuple[AxisType, ...]:
 class Mesh(_MeshBase):
     """An array of devices with named axes.
 
-    >>> Mesh(np.array(devices()), ("x",))
+    >>> pb.sharding.Mesh(np.array(pb.devices()), ("x",))
     Mesh('x': 1, axis_types=(Auto,))
 
     Raises ValueError if the number of names is not the number of axes.
@@ -372,7 +372,8 @@ def _names(part: Any) -> tuple[Any, ...]:
 class NamedSharding(Sharding):
     """A mesh and a PartitionSpec.
 
-    >>> NamedSharding(Mesh(np.array(devices()), ("x",)), PartitionSpec("x")).shard_shape((4,))
+    >>> mesh = pb.make_mesh((1,), ("x",))
+    >>> pb.NamedSharding(mesh, pb.P("x")).shard_shape((4,))
     (4,)
 
     Raises ValueError if the spec names an axis that the mesh lacks, or one twice.

@@ -16,7 +16,7 @@ def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     """The integral of samples along `axis` by the trapezoidal rule, at the points `x` or with
     spacing `dx`.
 
-    >>> trapezoid(jnp.array([0., 1., 2.]))
+    >>> pb.scipy.integrate.trapezoid(jnp.array([0., 1., 2.]))
     Array(2., dtype=float32)
     """
     return jnp.trapezoid(y, x, dx, axis)

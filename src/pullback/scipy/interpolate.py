@@ -22,6 +22,7 @@ class RegularGridInterpolator:
     `method` "linear" or "nearest". Outside the grid: `fill_value`, or extrapolation if it is None;
     `bounds_error` is not possible.
 
+    >>> from pullback.scipy.interpolate import RegularGridInterpolator
     >>> f = RegularGridInterpolator((jnp.array([0., 1.]),), jnp.array([0., 10.]))
     >>> f(jnp.array([[0.25]]))
     Array([2.5], dtype=float32)

@@ -50,7 +50,7 @@ def cholesky(
 ) -> Any:
     """The upper triangular U with a = U^H U (with `lower`, the lower triangular L with a = L L^H).
 
-    >>> cholesky(jnp.array([[4.]]))
+    >>> pb.scipy.linalg.cholesky(jnp.array([[4.]]))
     Array([[2.]], dtype=float32)
     """
     (a,) = _arrays("cholesky", a)
@@ -532,7 +532,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     """The matrix exponential, by scaling, a Pade approximant, and squaring; NaN if more than
     `max_squarings` are needed.
 
-    >>> expm(jnp.zeros((1, 1)))
+    >>> pb.scipy.linalg.expm(jnp.zeros((1, 1)))
     Array([[1.]], dtype=float32)
 
     Raises ValueError unless the matrices are square.
@@ -736,7 +736,7 @@ def qr_multiply(
 def block_diag(*arrs: Any) -> Any:
     """The matrix with these blocks along its diagonal; vectors are rows.
 
-    >>> block_diag(1., jnp.ones((1, 2)))
+    >>> pb.scipy.linalg.block_diag(1., jnp.ones((1, 2)))
     Array([[1., 0., 0.],
            [0., 1., 1.]], dtype=float32)
 

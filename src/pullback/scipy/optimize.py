@@ -305,7 +305,7 @@ def minimize(
 
     `options`: gtol, maxiter, norm, line_search_maxiter. fun must return a scalar.
 
-    >>> minimize(lambda x: jnp.sum((x - 1) ** 2), jnp.zeros(2), method="BFGS").x
+    >>> pb.scipy.optimize.minimize(lambda x: jnp.sum((x - 1) ** 2), jnp.zeros(2), method="BFGS").x
     Array([1., 1.], dtype=float32)
 
     Raises TypeError if args is not a tuple, ValueError for another method.

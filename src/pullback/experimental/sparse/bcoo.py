@@ -26,7 +26,7 @@ from .base import JAXSparse, SparseEfficiencyError, register
 class BCOO(JAXSparse):
     """A sparse array: `data[k]` stands at `indices[k]`.
 
-    >>> m = BCOO.fromdense(jnp.eye(3)); m
+    >>> m = sparse.BCOO.fromdense(jnp.eye(3)); m
     BCOO(float32[3, 3], nse=3)
     >>> m @ jnp.ones(3)
     Array([1., 1., 1.], dtype=float32)

@@ -35,7 +35,7 @@ from .coo import _csr_rows
 class BCSR(JAXSparse):
     """A sparse matrix (batch) by rows: (data, indices, indptr).
 
-    >>> BCSR.fromdense(jnp.eye(3)) @ jnp.ones(3)
+    >>> sparse.BCSR.fromdense(jnp.eye(3)) @ jnp.ones(3)
     Array([1., 1., 1.], dtype=float32)
     """
 

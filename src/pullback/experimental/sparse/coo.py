@@ -69,7 +69,8 @@ def _times(matrix: Any, other: Any, matvec: Any, matmat: Any) -> Any:
 class COO(JAXSparse):
     """A matrix as (data, row, col), each of one axis.
 
-    >>> COO((jnp.ones(2), jnp.array([0, 1]), jnp.array([1, 0])), shape=(2, 2)) @ jnp.arange(2.)
+    >>> swap = sparse.COO((jnp.ones(2), jnp.array([0, 1]), jnp.array([1, 0])), shape=(2, 2))
+    >>> swap @ jnp.arange(2.)
     Array([1., 0.], dtype=float32)
     """
 

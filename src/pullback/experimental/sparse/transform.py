@@ -234,8 +234,8 @@ def _evaluate(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
 def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., Any]:
     """`f`, written for dense arrays, on sparse ones: its operations act on what is stored.
 
-    >>> m = BCOO.fromdense(jnp.eye(3))
-    >>> sparsify(lambda m, x: (2 * m.T) @ x)(m, jnp.ones(3))
+    >>> m = sparse.BCOO.fromdense(jnp.eye(3))
+    >>> sparse.sparsify(lambda m, x: (2 * m.T) @ x)(m, jnp.ones(3))
     Array([2., 2., 2.], dtype=float32)
 
     Raises NotImplementedError for an operation that has no sparse form.
@@ -317,8 +317,8 @@ def grad(
 ) -> Callable[..., Any]:
     """`grad`; gradients with respect to sparse arrays are sparse at the same places.
 
-    >>> m = BCOO.fromdense(jnp.eye(2))
-    >>> grad(lambda m: (m @ jnp.ones(2)).sum())(m).data
+    >>> m = sparse.BCOO.fromdense(jnp.eye(2))
+    >>> sparse.grad(lambda m: (m @ jnp.ones(2)).sum())(m).data
     Array([1., 1.], dtype=float32)
     """
     both = value_and_grad(fun, argnums, has_aux, **kwargs)

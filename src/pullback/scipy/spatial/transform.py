@@ -38,7 +38,8 @@ def _float(x: Any) -> Any:
 class Rotation(NamedTuple):
     """Rotations, as unit quaternions (x, y, z, w): one (4,) or several (n, 4).
 
-    >>> Rotation.from_euler("z", 90, degrees=True).apply(jnp.array([1., 0., 0.]))
+    >>> quarter = pb.scipy.spatial.transform.Rotation.from_euler("z", 90, degrees=True)
+    >>> quarter.apply(jnp.array([1., 0., 0.])).round(3)
     Array([0., 1., 0.], dtype=float32)
     """
 

@@ -23,7 +23,7 @@ def i0e(x: Any) -> Any:
 def i0(x: Any) -> Any:
     """The modified Bessel function of order 0.
 
-    >>> i0(0.)
+    >>> pb.scipy.special.i0(0.)
     Array(1., dtype=float32, weak_type=True)
     """
     (x,) = real("i0", x, error=TypeError)

@@ -20,7 +20,7 @@ from .basic import horner, inexact, real
 def gammaln(x: Any) -> Any:
     """log |Gamma(x)|.
 
-    >>> gammaln(1.)
+    >>> pb.scipy.special.gammaln(1.)
     Array(0., dtype=float32, weak_type=True)
     """
     (x,) = real("gammaln", x, error=TypeError)
@@ -186,8 +186,8 @@ def factorial(n: Any, exact: bool = False) -> Any:
 def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
     """How many subsets of k there are of N things; with `repetition`, multisets.
 
-    >>> comb(5, 2)
-    Array(10., dtype=float32)
+    >>> pb.scipy.special.comb(5, 2)
+    Array(10., dtype=float32, weak_type=True)
     """
     N, k = real("comb", N, k, error=TypeError)
     if repetition:

@@ -74,7 +74,7 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
     """(values, derivatives) of the associated Legendre functions of orders 0 ... m and degrees
     0 ... n at z, of one axis, each of shape (m + 1, n + 1, len(z)); m must be n.
 
-    >>> lpmn(1, 1, jnp.array([0.5]))[0][..., 0]
+    >>> pb.scipy.special.lpmn(1, 1, jnp.array([0.5]))[0][..., 0]
     Array([[ 1.       ,  0.5      ],
            [ 0.       , -0.8660254]], dtype=float32)
     """

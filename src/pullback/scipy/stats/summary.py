@@ -40,7 +40,7 @@ def mode(
 ) -> ModeResult:
     """(the most frequent value along `axis`, the least of several; how often it occurs).
 
-    >>> mode(jnp.array([1, 2, 2])).mode
+    >>> pb.scipy.stats.mode(jnp.array([1, 2, 2])).mode
     Array(2, dtype=int32)
     """
     check_arraylike("mode", a)
