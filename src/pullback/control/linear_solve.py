@@ -208,6 +208,11 @@ def custom_linear_solve(
     this.
 
     Raises TypeError if what the functions return does not have the structure of b.
+
+    >>> a = jnp.array([2., 4.])
+    >>> solve = lambda matvec, b: b / a
+    >>> lax.custom_linear_solve(lambda x: a * x, jnp.array([2., 2.]), solve, symmetric=True)
+    Array([1. , 0.5], dtype=float32)
     """
     if transpose_solve is None and symmetric:
         transpose_solve = solve
@@ -289,6 +294,14 @@ def custom_root(
 
     With `has_aux`, solve returns (x, anything), and so does this. Raises TypeError if f does not
     return the structure of its argument.
+
+    >>> def newton(f, x):
+    ...     for _ in range(6):
+    ...         x = x - f(x) / pullback.grad(f)(x)
+    ...     return x
+    >>> root = lambda a: lax.custom_root(lambda x: x**2 - a, a, newton, lambda g, y: y / g(1.))
+    >>> pullback.value_and_grad(root)(4.)
+    (Array(2., dtype=float32, weak_type=True), Array(0.25, dtype=float32, weak_type=True))
     """
     leaves, treedef = tree.flatten(initial_guess)
     leaves = [as_array(v) for v in leaves]
@@ -313,15 +326,23 @@ def custom_root(
 
         return derivative
 
-    @custom_jvp
-    def root(values: Any, guess: Any) -> Any:
-        out = solve(lambda x: tree.unflatten(treedef, residual(values, x)), guess)
+    def solution(guess: Any) -> Any:
+        out = solve(lambda x: tree.unflatten(treedef, residual(consts, x)), guess)
         return out if has_aux else (out, ())
+
+    # What `solve` closes over, traced values too, becomes an operand that has no derivative.
+    one = tree.structure((initial_guess,))
+    solver, held, solved_tree = trace_function(solution, one, avals, "custom_root")
+
+    @custom_jvp
+    def root(values: Any, held: Any, guess: Any) -> Any:
+        outs = eval_jaxpr(solver.jaxpr, solver.consts, *held, *tree.leaves(guess))
+        return tree.unflatten(solved_tree, outs)
 
     @root.defjvp
     def root_jvp(primals: Any, tangents: Any) -> Any:
-        values, guess = primals
-        x, aux = root(values, guess)
+        values, held, guess = primals
+        x, aux = root(values, held, guess)
         x_leaves = tree.leaves(x)
         _, moved = jvp_flat(lambda *c: residual(c, x), list(values), list(tangents[0]))
 
@@ -330,7 +351,7 @@ def custom_root(
         zeros = tree.map(lambda v: instantiate_zeros(Zero(typeof(v).to_tangent_aval())), aux)
         return (x, aux), (dx, zeros)
 
-    x, aux = root(list(consts), tree.unflatten(treedef, leaves))
+    x, aux = root(list(consts), list(held), tree.unflatten(treedef, leaves))
     # What is wrong with `tangent_solve` is found now, not by the first derivative.
     trace_function(
         lambda v: tangent_solve(linear(consts, leaves), v),

@@ -51,7 +51,6 @@ def igammac(a: Any, x: Any) -> Any:
     The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
     joins any shape. Raises TypeError otherwise. As `scipy.special.gammaincc`.
 
-    >>> from pullback import lax
     >>> lax.igammac(1., 2.).round(4)
     Array(0.1353, dtype=float32, weak_type=True)
     """
@@ -64,7 +63,6 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
     The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
     joins any shape. Raises TypeError otherwise.
 
-    >>> from pullback import lax
     >>> lax.igamma_grad_a(1., 1.).round(3)
     Array(-0.432, dtype=float32, weak_type=True)
     """
@@ -72,7 +70,14 @@ def igamma_grad_a(a: Any, x: Any) -> Any:
 
 
 def random_gamma_grad(*args: Any) -> Any:
-    """The derivative of a gamma(a) sample x with respect to a: `random_gamma_grad(a, x)`."""
+    """The derivative of a gamma(a) sample x with respect to a: `random_gamma_grad(a, x)`.
+
+    `a`, `x`: floats of one dtype and shape. Source: implicit reparameterisation, -(dP/da) / (dP/dx)
+    of the distribution function P.
+
+    >>> lax.random_gamma_grad(1., 1.).round(3)
+    Array(1.174, dtype=float32, weak_type=True)
+    """
     a, x = _operands("random_gamma_grad", *args)
     # Implicit differentiation of P(a, x(a)) = constant.
     return neg(div(igamma_grad_a_p.bind(a, x), gamma_density(a, x)))

@@ -238,6 +238,15 @@ def ragged_all_to_all(
     shape (K,), and K is a multiple of the axis's size. `recv_sizes` are the sizes of what is
     received: `all_to_all(send_sizes)`. Returns an array like `output`. Raises ValueError for index
     arrays of other shapes or dtypes.
+
+    >>> start, size, to = jnp.array([1]), jnp.array([2]), jnp.array([0])
+    >>> def f(x, out):
+    ...     return lax.ragged_all_to_all(x, out, start, size, to, size, axis_name='i')
+    >>> mesh = pullback.sharding.Mesh(pullback.devices()[:1], ('i',))
+    >>> spec = pullback.sharding.PartitionSpec('i')
+    >>> g = pullback.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec)
+    >>> g(jnp.arange(4), jnp.zeros(3, 'int32'))
+    Array([1, 2, 0], dtype=int32)
     """
     return ragged_all_to_all_p.bind(
         operand, output, input_offsets, send_sizes, output_offsets, recv_sizes,
@@ -278,6 +287,14 @@ def psend(x: Any, axis_name: Any, perm: Any) -> Any:
 
     Returns a token, which `precv` takes. Raises ValueError if `perm` names an instance twice, or
     one that does not exist.
+
+    >>> mesh = pullback.sharding.Mesh(pullback.devices()[:1], ('i',))
+    >>> def f(x):
+    ...     token = lax.psend(x, 'i', [(0, 0)])
+    ...     return lax.precv(token, pullback.ShapeDtypeStruct(x.shape, x.dtype), 'i', [(0, 0)])
+    >>> spec = pullback.sharding.PartitionSpec('i')
+    >>> pullback.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec)(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
     """
     pairs = tuple((int(s), int(t)) for s, t in perm)
     return psend_p.bind(x, axis_name=_names(axis_name), perm=pairs)
@@ -326,6 +343,14 @@ precv_p: Primitive = Primitive(
 def precv(token: Any, out_shape: Any, axis_name: Any, perm: Any) -> Any:
     """The array of `out_shape` (a ShapeDtypeStruct) that `psend`, whose token this is, sent along
     the same pairs; zeros where nobody sends.
+
+    >>> mesh = pullback.sharding.Mesh(pullback.devices()[:1], ('i',))
+    >>> def f(x):
+    ...     token = lax.psend(x, 'i', [(0, 0)])
+    ...     return lax.precv(token, pullback.ShapeDtypeStruct(x.shape, x.dtype), 'i', [(0, 0)])
+    >>> spec = pullback.sharding.PartitionSpec('i')
+    >>> pullback.shard_map(f, mesh=mesh, in_specs=spec, out_specs=spec)(jnp.arange(3))
+    Array([0, 1, 2], dtype=int32)
     """
     pairs = tuple((int(s), int(t)) for s, t in perm)
     aval = ShapedArray(out_shape.shape, out_shape.dtype)

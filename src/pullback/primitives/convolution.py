@@ -46,6 +46,9 @@ __all__ = [
 class ConvDimensionNumbers(NamedTuple):
     """Which axes mean what: (batch, feature, spatial...) of lhs and result, (out feature, in
     feature, spatial...) of rhs.
+
+    >>> lax.ConvDimensionNumbers((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2)).lhs_spec
+    (0, 3, 1, 2)
     """
 
     lhs_spec: Sequence[int]
@@ -74,6 +77,11 @@ def padtype_to_pads(
 ) -> list[tuple[int, int]]:
     """The (low, high) pads that 'VALID', 'SAME' or 'SAME_LOWER' mean; explicit pads pass. Raises
     RuntimeError for other strings.
+
+    Sizes and strides are sequences of ints, one a spatial axis.
+
+    >>> lax.padtype_to_pads((8,), (3,), (2,), 'SAME')
+    [(0, 1)]
     """
     if not isinstance(padding, str):
         return [tuple(p) for p in padding]
@@ -98,6 +106,11 @@ def conv_shape_tuple(
 ) -> tuple[Any, ...]:
     """The shape of a convolution of canonical operands: (batch, features, spatial...) and (out
     features, in features, spatial...).
+
+    `pads`: pairs (low, high), or "SAME" or "VALID".
+
+    >>> lax.conv_shape_tuple((1, 3, 8), (16, 3, 3), (1,), [(0, 0)])
+    (1, 16, 6)
     """
     pads = padtype_to_pads(lhs_shape[2:], rhs_shape[2:], strides, pads)
     if len(pads) != len(lhs_shape) - 2:
@@ -127,6 +140,9 @@ def conv_general_permutations(
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """The axes of lhs, rhs and result, from three strings such as ('NHWC', 'HWIO', 'NHWC'). Raises
     TypeError if they do not fit.
+
+    >>> lax.conv_general_permutations(('NHWC', 'HWIO', 'NHWC'))
+    ((0, 3, 1, 2), (3, 2, 0, 1), (0, 3, 1, 2))
     """
     lhs, rhs, out = dimension_numbers
     for k, (spec, pair) in enumerate(((lhs, "NC"), (rhs, "OI"), (out, "NC"))):
@@ -156,7 +172,14 @@ def conv_general_permutations(
 def conv_dimension_numbers(
     lhs_shape: Any, rhs_shape: Any, dimension_numbers: Any
 ) -> ConvDimensionNumbers:
-    """A `dimension_numbers` argument (None, three strings, or itself) as axes."""
+    """A `dimension_numbers` argument (None, three strings, or itself) as axes.
+
+    `lhs_shape`, `rhs_shape`: shapes of one rank. Raises TypeError for ranks that differ and
+    ValueError for strings that do not fit.
+
+    >>> lax.conv_dimension_numbers((1, 8, 8, 3), (3, 3, 3, 16), ('NHWC', 'HWIO', 'NHWC'))
+    ConvDimensionNumbers(lhs_spec=(0, 3, 1, 2), rhs_spec=(3, 2, 0, 1), out_spec=(0, 3, 1, 2))
+    """
     if isinstance(dimension_numbers, ConvDimensionNumbers):
         return dimension_numbers
     if len(lhs_shape) != len(rhs_shape):
@@ -195,7 +218,15 @@ def conv_dimension_numbers(
 def conv_general_shape_tuple(
     lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any, dimension_numbers: Any
 ) -> tuple[Any, ...]:
-    """The shape of a convolution without dilation or groups."""
+    """The shape of a convolution without dilation or groups.
+
+    Shapes are tuples of ints, laid out as the strings say. Raises ValueError or TypeError for
+    shapes that do not fit.
+
+    >>> numbers = ('NHWC', 'HWIO', 'NHWC')
+    >>> lax.conv_general_shape_tuple((1, 8, 8, 3), (3, 3, 3, 16), (1, 1), 'SAME', numbers)
+    (1, 8, 8, 16)
+    """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
     shape = conv_shape_tuple(
         _permuted(lhs_shape, lhs), _permuted(rhs_shape, rhs), window_strides, padding
@@ -206,7 +237,12 @@ def conv_general_shape_tuple(
 def conv_transpose_shape_tuple(
     lhs_shape: Any, rhs_shape: Any, window_strides: Any, padding: Any, dimension_numbers: Any
 ) -> tuple[Any, ...]:
-    """The shape of a transposed convolution."""
+    """The shape of a transposed convolution.
+
+    >>> numbers = ('NHC', 'HIO', 'NHC')
+    >>> lax.conv_transpose_shape_tuple((1, 4, 3), (2, 3, 8), (2,), 'VALID', numbers)
+    (1, 8, 8)
+    """
     lhs, rhs, out = conv_general_permutations(dimension_numbers)
     x, w = _permuted(lhs_shape, lhs), _permuted(rhs_shape, rhs)
     if isinstance(padding, str):
@@ -534,7 +570,7 @@ def conv_general_dilated(
     is None or three strings such as
     ('NHWC', 'HWIO', 'NHWC').
 
-    >>> conv_general_dilated(jnp.ones((1, 1, 5)), jnp.ones((1, 1, 3)), (1,), 'VALID')
+    >>> lax.conv_general_dilated(jnp.ones((1, 1, 5)), jnp.ones((1, 1, 3)), (1,), 'VALID')
     Array([[[3., 3., 3.]]], dtype=float32)
 
     Raises TypeError or ValueError, naming the argument, if the operands do not fit.
@@ -592,7 +628,16 @@ def conv(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """Convolution of (batch, features, spatial...) with (out features, in features, spatial...)."""
+    """Convolution of (batch, features, spatial...) with (out features, in features, spatial...).
+
+    `lhs`: (n, c, h, w...), `rhs`: (o, c, kh, kw...), of one dtype; `padding`: "SAME", "VALID" or
+    "SAME_LOWER". Nothing is flipped: this is what signal processing calls correlation. Raises
+    ValueError for shapes that do not fit.
+
+    >>> x = jnp.arange(5.).reshape(1, 1, 5)
+    >>> lax.conv(x, jnp.ones((1, 1, 2)), (1,), 'VALID')
+    Array([[[1., 3., 5., 7.]]], dtype=float32)
+    """
     return conv_general_dilated(
         lhs,
         rhs,
@@ -613,7 +658,15 @@ def conv_with_general_padding(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """`conv` with explicit padding and dilations."""
+    """`conv` with explicit padding and dilations.
+
+    `lhs`: (n, c, spatial...), `rhs`: (o, c, spatial...), of one dtype; `padding` holds a pair (low,
+    high) for each spatial axis.
+
+    >>> x = jnp.arange(3.).reshape(1, 1, 3)
+    >>> lax.conv_with_general_padding(x, jnp.ones((1, 1, 2)), (1,), [(1, 0)], None, None)
+    Array([[[0., 1., 3.]]], dtype=float32)
+    """
     return conv_general_dilated(
         lhs,
         rhs,
@@ -665,6 +718,13 @@ def conv_transpose(
 
     Channels are last unless `dimension_numbers` says otherwise. `use_consistent_padding`: explicit
     pads are those of the forward convolution.
+
+    `lhs`: (batch, spatial..., in features), `rhs`: (spatial..., in features, out features) by
+    default. Raises ValueError for shapes that do not fit.
+
+    >>> x, kernel = jnp.array([1., 2.]).reshape(1, 2, 1), jnp.ones((2, 1, 1))
+    >>> lax.conv_transpose(x, kernel, (2,), 'VALID').ravel()
+    Array([1., 1., 2., 2.], dtype=float32)
     """
     xs, ws = typeof(lhs).shape, typeof(rhs).shape
     if len(xs) != len(ws) or len(xs) <= 2:
@@ -724,6 +784,14 @@ def conv_general_dilated_patches(
 ) -> Any:
     """The patches that a convolution would read, as features: ordered by input feature, then
     position in the window.
+
+    `lhs`: (batch, features, spatial...) by default; the other arguments are those of
+    `lax.conv_general_dilated`.
+
+    >>> x = jnp.arange(4.).reshape(1, 1, 4)
+    >>> lax.conv_general_dilated_patches(x, (2,), (1,), 'VALID')
+    Array([[[0., 1., 2.],
+            [1., 2., 3.]]], dtype=float32)
     """
     aval = typeof(lhs)
     window = int_tuple(filter_shape)
@@ -762,6 +830,13 @@ def conv_general_dilated_local(
 ) -> Any:
     """A convolution whose kernel depends on the position: rhs is (out features, in features *
     window, spatial...).
+
+    `lhs` is laid out as for `lax.conv_general_dilated`, and so are the other arguments;
+    `filter_shape` is that of the window.
+
+    >>> x, kernel = jnp.arange(4.).reshape(1, 1, 4), jnp.ones((1, 2, 3))
+    >>> lax.conv_general_dilated_local(x, kernel, (1,), 'VALID', (2,))
+    Array([[[1., 3., 5.]]], dtype=float32)
     """
     pair = canonicalize_precision(precision)
     lhs_precision = pair[0] if type(pair) is tuple else pair

@@ -29,11 +29,11 @@ Pair = tuple[Any, Any]
 
 def _aval(name: str) -> Callable[..., ShapedArray]:
     def rule(x: Any, *, axis: int, reverse: bool) -> ShapedArray:
-        check_dtype(name, x.dtype, (NUMBER,))
         if axis < 0:
             raise ValueError("XLA operations do not allow negative axes")
         if axis >= x.ndim:
             raise ValueError(f"axis {axis} is out of bounds for array of shape {x.shape}")
+        check_dtype(name, x.dtype, (NUMBER,))
         return ShapedArray(x.shape, x.dtype, x.weak_type)
 
     return rule
@@ -127,7 +127,17 @@ def _logsumexp(a: Pair, b: Pair) -> Pair:
     return m, add_jaxvals(mul(a[1], weight(a[0])), mul(b[1], weight(b[0])))
 
 
-def _running(name: str, combine: Callable[[Pair, Pair], Pair]) -> Primitive:
+def _has_start(x: Any, *, axis: int, reverse: bool) -> None:
+    if x.shape[axis] and not dtypes.is_inexact(x.dtype):
+        raise OverflowError(
+            f"cumlogsumexp cannot convert its start, -infinity, to {x.dtype.name}. Fix: convert "
+            "the operand, x.astype(float)."
+        )
+
+
+def _running(
+    name: str, combine: Callable[[Pair, Pair], Pair], **rules: Callable[..., Any]
+) -> Primitive:
     p: Primitive
 
     def get() -> Primitive:
@@ -139,6 +149,7 @@ def _running(name: str, combine: Callable[[Pair, Pair], Pair]) -> Primitive:
         jvp=_jvp(get, combine),
         transpose=No.NOT_LINEAR,
         batch=_batch(get),
+        **rules,
     )
     return p
 
@@ -157,42 +168,62 @@ cumsum_p: Primitive = Primitive(
 cumprod_p = _running("cumprod", _prod)
 cummax_p = _running("cummax", _extreme(max))
 cummin_p = _running("cummin", _extreme(min))
-cumlogsumexp_p = _running("cumlogsumexp", _logsumexp)
+cumlogsumexp_p = _running("cumlogsumexp", _logsumexp, computable=_has_start)
 
 
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """The sums of the elements up to each one along an axis (from each one on, if `reverse`).
 
-    >>> cumsum(jnp.array([1, 2, 3]))
+    >>> lax.cumsum(jnp.array([1, 2, 3]))
     Array([1, 3, 6], dtype=int32)
     """
     return cumsum_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
 
 
 def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The products of the elements up to each one along an axis."""
+    """The products of the elements up to each one along an axis.
+
+    The result has the shape and dtype of `operand`. `reverse` runs from the end. Raises ValueError
+    for an axis out of bounds. As `numpy.cumprod`.
+
+    >>> lax.cumprod(jnp.array([1, 2, 3, 4]))
+    Array([ 1,  2,  6, 24], dtype=int32)
+    """
     return cumprod_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
 
 
 def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The largest of the elements up to each one along an axis; NaN from the first NaN on."""
+    """The largest of the elements up to each one along an axis; NaN from the first NaN on.
+
+    The result has the shape and dtype of `operand`. `reverse` runs from the end. Raises ValueError
+    for an axis out of bounds. As `numpy.maximum.accumulate`.
+
+    >>> lax.cummax(jnp.array([2, 1, 5, 3]))
+    Array([2, 2, 5, 5], dtype=int32)
+    """
     return cummax_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
 
 
 def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
-    """The smallest of the elements up to each one along an axis; NaN from the first NaN on."""
+    """The smallest of the elements up to each one along an axis; NaN from the first NaN on.
+
+    The result has the shape and dtype of `operand`. `reverse` runs from the end. Raises ValueError
+    for an axis out of bounds. As `numpy.minimum.accumulate`.
+
+    >>> lax.cummin(jnp.array([2, 1, 5, 3]))
+    Array([2, 1, 1, 1], dtype=int32)
+    """
     return cummin_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
 
 
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """log(sum(exp(elements))) of the elements up to each one along an axis.
 
-    Raises OverflowError for integers, which have no -infinity to start from.
+    Raises OverflowError for integers when it is computed: they have no -infinity to start from.
+
+    `operand`: a float or complex array, as is the result. As `numpy.logaddexp.accumulate`.
+
+    >>> jnp.exp(lax.cumlogsumexp(jnp.log(jnp.array([1., 2., 3.])))).round(3)
+    Array([1., 3., 6.], dtype=float32)
     """
-    dtype = typeof(operand).dtype
-    if not dtypes.is_inexact(dtype):
-        raise OverflowError(
-            f"cumlogsumexp cannot convert its start, -infinity, to {dtype.name}. Fix: convert the "
-            "operand, x.astype(float)."
-        )
     return cumlogsumexp_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))

@@ -22,7 +22,13 @@ from .shape import pad
 
 
 class FftType(enum.IntEnum):
-    """Forward or inverse, of complex or of real numbers."""
+    """Forward or inverse, of complex or of real numbers.
+
+    The `fft_type` of `lax.fft`.
+
+    >>> lax.FftType.RFFT.name
+    'RFFT'
+    """
 
     FFT = 0
     IFFT = 1
@@ -124,6 +130,13 @@ fft_p: Primitive = Primitive(
 def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
     """The transform of the last `len(fft_lengths)` axes. RFFT keeps the non-negative frequencies of
     real input; IRFFT is its inverse.
+
+    `fft_type`: an `FftType` or its name. The result is complex, but for IRFFT. Raises ValueError
+    for dtypes and lengths that do not fit. As `numpy.fft`'s functions, without their
+    normalisations.
+
+    >>> lax.fft(jnp.array([1., 2., 3., 4.], 'complex64'), 'FFT', (4,))
+    Array([10.+0.j, -2.+2.j, -2.+0.j, -2.-2.j], dtype=complex64)
     """
     if isinstance(fft_type, str):
         if fft_type.upper() not in FftType.__members__:

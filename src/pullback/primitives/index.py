@@ -45,6 +45,10 @@ class GatherDimensionNumbers(NamedTuple):
     offset_dims: axes of the result that run over the window; collapsed_slice_dims: axes of the
     operand whose window has size 1 and is dropped; start_index_map: the operand's axis of each
     component of a start; operand_batching_dims, start_indices_batching_dims: axes in common.
+
+    >>> numbers = lax.GatherDimensionNumbers((1,), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(jnp.array([[1, 2], [3, 4]]), jnp.array([[1]]), numbers, slice_sizes=(1, 2))
+    Array([[3, 4]], dtype=int32)
     """
 
     offset_dims: tuple[int, ...]
@@ -57,6 +61,11 @@ class GatherDimensionNumbers(NamedTuple):
 class ScatterDimensionNumbers(NamedTuple):
     """What the axes of scatter's operands mean: as GatherDimensionNumbers, with updates in the
     place of gather's result.
+
+    >>> numbers = lax.ScatterDimensionNumbers((1,), (0,), (0,))
+    >>> lax.scatter(jnp.zeros((2, 2)), jnp.array([[1]]), jnp.array([[7., 8.]]), numbers)
+    Array([[0., 0.],
+           [7., 8.]], dtype=float32)
     """
 
     update_window_dims: tuple[int, ...]
@@ -69,6 +78,11 @@ class ScatterDimensionNumbers(NamedTuple):
 class GatherScatterMode(enum.Enum):
     """What becomes of windows out of bounds: moved inside, filled (gather) or dropped (scatter), or
     promised not to occur.
+
+    The `mode` of `lax.gather` and of the scatters; strings are accepted there too.
+
+    >>> lax.GatherScatterMode.from_any('clip').name
+    'CLIP'
     """
 
     CLIP = 1
@@ -275,6 +289,14 @@ def gather(
 
     Out of bounds: "clip" moves the window inside, "fill" gives `fill_value` (NaN; for integers the
     least value or, if unsigned, the greatest).
+
+    `operand`: an array; `start_indices`: integers (..., k); the result has the shape of their
+    leading axes and the axes of the windows, where `offset_dims` says. Raises TypeError or
+    ValueError for numbers that do not fit. `x[i]` and `jnp.take` are written with it.
+
+    >>> numbers = lax.GatherDimensionNumbers((), collapsed_slice_dims=(0,), start_index_map=(0,))
+    >>> lax.gather(jnp.array([10, 20, 30]), jnp.array([[2], [0]]), numbers, slice_sizes=(1,))
+    Array([30, 10], dtype=int32)
     """
     mode = GatherScatterMode.from_any(mode)
     if fill_value is None and mode is GatherScatterMode.FILL_OR_DROP:
@@ -671,6 +693,14 @@ def scatter(
 ) -> Any:  # fmt: skip
     """`operand` with windows replaced by `updates`. Which of several updates of one element wins is
     not defined.
+
+    `scatter_indices`: integers (..., k), `updates`: of the dtype of `operand`. Out of bounds:
+    "clip" moves the window inside, "drop" leaves it out. Raises TypeError or ValueError for numbers
+    that do not fit. `x.at[i].set(v)` is written with it.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter(jnp.zeros(3), jnp.array([[1]]), jnp.array([7.]), numbers)
+    Array([0., 7., 0.], dtype=float32)
     """
     return _bind_scatter(
         scatter_p,
@@ -689,7 +719,14 @@ def scatter_add(
     operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
 ) -> Any:  # fmt: skip
-    """`operand` with `updates` added to windows of it; all updates of one element count."""
+    """`operand` with `updates` added to windows of it; all updates of one element count.
+
+    Arguments as of `lax.scatter`. `x.at[i].add(v)` is written with it.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_add(jnp.ones(3), jnp.array([[1], [1]]), jnp.array([2., 3.]), numbers)
+    Array([1., 6., 1.], dtype=float32)
+    """
     return _bind_scatter(
         scatter_add_p,
         add,
@@ -707,7 +744,14 @@ def scatter_sub(
     operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
 ) -> Any:  # fmt: skip
-    """`operand` with `updates` subtracted from windows of it."""
+    """`operand` with `updates` subtracted from windows of it.
+
+    Arguments as of `lax.scatter`. `x.at[i].subtract(v)` is written with it.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_sub(jnp.ones(3), jnp.array([[1], [1]]), jnp.array([2., 3.]), numbers)
+    Array([ 1., -4.,  1.], dtype=float32)
+    """
     return _bind_scatter(
         scatter_sub_p,
         sub,
@@ -725,7 +769,14 @@ def scatter_mul(
     operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
 ) -> Any:  # fmt: skip
-    """`operand` with windows of it multiplied by `updates`."""
+    """`operand` with windows of it multiplied by `updates`.
+
+    Arguments as of `lax.scatter`. `x.at[i].mul(v)` is written with it.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_mul(jnp.array([1., 4.]), jnp.array([[0], [1]]), jnp.array([2., 3.]), numbers)
+    Array([ 2., 12.], dtype=float32)
+    """
     return _bind_scatter(
         scatter_mul_p,
         mul,
@@ -743,7 +794,14 @@ def scatter_min(
     operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
 ) -> Any:  # fmt: skip
-    """`operand` with windows of it replaced by the lesser of them and `updates`."""
+    """`operand` with windows of it replaced by the lesser of them and `updates`.
+
+    Arguments as of `lax.scatter`. `x.at[i].min(v)` is written with it.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_min(jnp.array([1., 4.]), jnp.array([[0], [1]]), jnp.array([2., 3.]), numbers)
+    Array([1., 3.], dtype=float32)
+    """
     return _bind_scatter(
         scatter_min_p,
         min,
@@ -761,7 +819,14 @@ def scatter_max(
     operand: Any, scatter_indices: Any, updates: Any, dimension_numbers: ScatterDimensionNumbers, *,
     indices_are_sorted: bool = False, unique_indices: bool = False, mode: Any = None,
 ) -> Any:  # fmt: skip
-    """`operand` with windows of it replaced by the greater of them and `updates`."""
+    """`operand` with windows of it replaced by the greater of them and `updates`.
+
+    Arguments as of `lax.scatter`. `x.at[i].max(v)` is written with it.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> lax.scatter_max(jnp.array([1., 4.]), jnp.array([[0], [1]]), jnp.array([2., 3.]), numbers)
+    Array([2., 4.], dtype=float32)
+    """
     return _bind_scatter(
         scatter_max_p,
         max,
@@ -788,6 +853,13 @@ def scatter_apply(
 ) -> Any:
     """`operand` with `func` applied to elements in windows of shape `update_shape`, once for each
     index that selects them.
+
+    Other arguments as of `lax.scatter`. `x.at[i].apply(f)` is written with it.
+
+    >>> numbers = lax.ScatterDimensionNumbers((), (0,), (0,))
+    >>> x, i = jnp.array([1., 4., 9.]), jnp.array([[1]])
+    >>> lax.scatter_apply(x, i, jnp.sqrt, numbers, update_shape=(1,))
+    Array([1., 2., 9.], dtype=float32)
     """
     aval = typeof(operand)
     scalar = ShapedArray((), aval.dtype)
@@ -1061,6 +1133,12 @@ def dynamic_slice(
 ) -> Any:
     """The window of `slice_sizes` at a start given by values. A start too near the end is moved so
     that the window fits.
+
+    `start_indices`: an integer scalar for each axis; `slice_sizes`: Python ints. Raises TypeError
+    for sizes larger than the array, ValueError for another number of indices.
+
+    >>> lax.dynamic_slice(jnp.arange(5), (3,), (3,))
+    Array([2, 3, 4], dtype=int32)
     """
     operand = as_array(operand)
     starts = _starts("dynamic_slice", operand, start_indices, allow_negative_indices)
@@ -1076,6 +1154,12 @@ def dynamic_update_slice(
 ) -> Any:
     """`operand` with `update` in the window at a start given by values. A start too near the end is
     moved so that the window fits.
+
+    `update`: of the rank and dtype of `operand`, no larger along any axis: TypeError otherwise.
+    `start_indices`: an integer scalar for each axis.
+
+    >>> lax.dynamic_update_slice(jnp.zeros(4), jnp.array([1., 2.]), (3,))
+    Array([0., 0., 1., 2.], dtype=float32)
     """
     operand = as_array(operand)
     starts = _starts("dynamic_update_slice", operand, start_indices, allow_negative_indices)
@@ -1090,7 +1174,14 @@ def dynamic_slice_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """`dynamic_slice` along one axis."""
+    """`dynamic_slice` along one axis.
+
+    `start_index`: an integer scalar; `slice_size`: a Python int. A start too near the end is moved.
+    Raises TypeError for a slice larger than the axis.
+
+    >>> lax.dynamic_slice_in_dim(jnp.arange(5), 1, 2)
+    Array([1, 2], dtype=int32)
+    """
     operand = as_array(operand)
     shape = typeof(operand).shape
     axis = canonical_axis(axis, len(shape))
@@ -1108,7 +1199,14 @@ def dynamic_index_in_dim(
     *,
     allow_negative_indices: bool = True,
 ) -> Any:
-    """The element (a slice of one) of `operand` at a dynamic index along one axis."""
+    """The element (a slice of one) of `operand` at a dynamic index along one axis.
+
+    `index`: an integer scalar, moved inside the array if it is out of bounds; the axis stays with
+    size 1 if `keepdims`.
+
+    >>> lax.dynamic_index_in_dim(jnp.array([10, 20, 30]), 1, keepdims=False)
+    Array(20, dtype=int32)
+    """
     out = dynamic_slice_in_dim(
         operand, index, 1, axis, allow_negative_indices=allow_negative_indices
     )
@@ -1118,7 +1216,14 @@ def dynamic_index_in_dim(
 def dynamic_update_slice_in_dim(
     operand: Any, update: Any, start_index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`dynamic_update_slice` along one axis."""
+    """`dynamic_update_slice` along one axis.
+
+    `start_index`: an integer scalar; `update` has the rank and dtype of `operand`: TypeError
+    otherwise.
+
+    >>> lax.dynamic_update_slice_in_dim(jnp.zeros(4), jnp.array([1., 2.]), 1, 0)
+    Array([0., 1., 2., 0.], dtype=float32)
+    """
     operand = as_array(operand)
     ndim = typeof(operand).ndim
     starts: list[Any] = [0] * ndim
@@ -1131,7 +1236,14 @@ def dynamic_update_slice_in_dim(
 def dynamic_update_index_in_dim(
     operand: Any, update: Any, index: Any, axis: int, *, allow_negative_indices: bool = True
 ) -> Any:
-    """`operand` with `update` at a dynamic index along one axis; `update` may lack that axis."""
+    """`operand` with `update` at a dynamic index along one axis; `update` may lack that axis.
+
+    `index`: an integer scalar, moved inside the array if it is out of bounds. Raises TypeError for
+    dtypes or shapes that do not fit.
+
+    >>> lax.dynamic_update_index_in_dim(jnp.zeros(3), 7., 1, 0)
+    Array([0., 7., 0.], dtype=float32)
+    """
     operand = as_array(operand)
     ndim = typeof(operand).ndim
     axis = canonical_axis(axis, ndim)
@@ -1150,6 +1262,12 @@ def dynamic_update_index_in_dim(
 def index_take(src: Any, idxs: Any, axes: Sequence[int]) -> Any:
     """Elements of `src` at points: `idxs` has one vector of indices per axis of `axes`; indices
     wrap around.
+
+    `idxs`: integer arrays of one shape (n,), one for each axis; the result is (n, ...).
+
+    >>> x = jnp.arange(6).reshape(2, 3)
+    >>> lax.index_take(x, (jnp.array([0, 1]), jnp.array([2, 0])), (0, 1)).ravel()
+    Array([2, 3], dtype=int32)
     """
     shape = typeof(src).shape
     columns = [expand_dims(_wrapped(i, shape[a]), (1,)) for i, a in zip(idxs, axes, strict=True)]

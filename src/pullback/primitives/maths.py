@@ -26,7 +26,6 @@ class Tolerance:
     `atol`, `rtol`: floats; `ulps`: an int. Raises ValueError if one is negative, or all are 0. An
     `accuracy=` of elementary functions.
 
-    >>> from pullback import lax
     >>> lax.exp(0., accuracy=lax.Tolerance(ulps=2))
     Array(1., dtype=float32, weak_type=True)
     """
@@ -57,7 +56,6 @@ class AccuracyMode(enum.Enum):
 
     An `accuracy=` of elementary functions.
 
-    >>> from pullback import lax
     >>> lax.exp(0., accuracy=lax.AccuracyMode.HIGHEST)
     Array(1., dtype=float32, weak_type=True)
     """
@@ -163,7 +161,6 @@ def exp(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.exp`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.exp(jnp.array([0., 1.])).round(3)
     Array([1.   , 2.718], dtype=float32)
     """
@@ -176,7 +173,6 @@ def exp2(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.exp2`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.exp2(jnp.array([3., -1.]))
     Array([8. , 0.5], dtype=float32)
     """
@@ -189,7 +185,6 @@ def log1p(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.log1p`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.log1p(jnp.array([0., 1.])).round(3)
     Array([0.   , 0.693], dtype=float32)
     """
@@ -202,7 +197,6 @@ def expm1(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.expm1`.
 
-    >>> from pullback import lax
     >>> float(lax.expm1(1e-8)) > 0
     True
     """
@@ -215,7 +209,6 @@ def sqrt(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. NaN of negative floats. As `numpy.sqrt`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.sqrt(jnp.array([4., 2.])).round(3)
     Array([2.   , 1.414], dtype=float32)
     """
@@ -228,7 +221,6 @@ def rsqrt(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.rsqrt(jnp.array([4., 16.]))
     Array([0.5 , 0.25], dtype=float32)
     """
@@ -241,7 +233,6 @@ def cbrt(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `numpy.cbrt`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.cbrt(jnp.array([8., -27.])).round(3)
     Array([ 2., -3.], dtype=float32)
     """
@@ -254,7 +245,6 @@ def sin(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.sin`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.sin(jnp.array([0., 1.])).round(3)
     Array([0.   , 0.841], dtype=float32)
     """
@@ -267,7 +257,6 @@ def cos(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.cos`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.cos(jnp.array([0., 1.])).round(3)
     Array([1.  , 0.54], dtype=float32)
     """
@@ -280,7 +269,6 @@ def tan(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.tan`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.tan(jnp.array([0., 1.])).round(3)
     Array([0.   , 1.557], dtype=float32)
     """
@@ -293,7 +281,6 @@ def tanh(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.tanh`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.tanh(jnp.array([0., 1.])).round(3)
     Array([0.   , 0.762], dtype=float32)
     """
@@ -306,7 +293,6 @@ def logistic(x: Any, *, accuracy: Any = None) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `scipy.special.expit`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.logistic(jnp.array([0., 2.])).round(3)
     Array([0.5  , 0.881], dtype=float32)
     """
@@ -319,7 +305,6 @@ def asin(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.arcsin`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.asin(jnp.array([0., 1.])).round(3)
     Array([0.   , 1.571], dtype=float32)
     """
@@ -332,7 +317,6 @@ def acos(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.arccos`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.acos(jnp.array([1., 0.])).round(3)
     Array([0.   , 1.571], dtype=float32)
     """
@@ -345,7 +329,6 @@ def atan(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.arctan`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.atan(jnp.array([0., 1.])).round(3)
     Array([0.   , 0.785], dtype=float32)
     """
@@ -358,7 +341,6 @@ def sinh(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.sinh`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.sinh(jnp.array([0., 1.])).round(3)
     Array([0.   , 1.175], dtype=float32)
     """
@@ -371,7 +353,6 @@ def cosh(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.cosh`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.cosh(jnp.array([0., 1.])).round(3)
     Array([1.   , 1.543], dtype=float32)
     """
@@ -384,7 +365,6 @@ def asinh(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.arcsinh`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.asinh(jnp.array([0., 1.])).round(3)
     Array([0.   , 0.881], dtype=float32)
     """
@@ -397,7 +377,6 @@ def acosh(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.arccosh`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.acosh(jnp.array([1., 2.])).round(3)
     Array([0.   , 1.317], dtype=float32)
     """
@@ -410,7 +389,6 @@ def atanh(x: Any) -> Any:
     `x`: a float or complex array of any shape; the result has its shape and dtype. Raises TypeError
     for other dtypes. As `numpy.arctanh`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.atanh(jnp.array([0., 0.5])).round(3)
     Array([0.   , 0.549], dtype=float32)
     """
@@ -423,7 +401,6 @@ def erf(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `scipy.special.erf`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.erf(jnp.array([0., 1.])).round(3)
     Array([0.   , 0.843], dtype=float32)
     """
@@ -436,7 +413,6 @@ def erfc(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `scipy.special.erfc`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.erfc(jnp.array([0., 1.])).round(3)
     Array([1.   , 0.157], dtype=float32)
     """
@@ -449,7 +425,6 @@ def erf_inv(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `scipy.special.erfinv`: infinite at -1 and 1, NaN beyond.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.erf_inv(jnp.array([0., 0.5, 1.])).round(3)
     Array([0.   , 0.477,   inf], dtype=float32)
     """
@@ -462,7 +437,6 @@ def lgamma(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `scipy.special.gammaln`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.lgamma(jnp.array([1., 4.])).round(3)
     Array([0.   , 1.792], dtype=float32)
     """
@@ -475,7 +449,6 @@ def digamma(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `scipy.special.digamma`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.digamma(jnp.array([1., 2.])).round(3)
     Array([-0.577,  0.423], dtype=float32)
     """
@@ -488,7 +461,6 @@ def bessel_i0e(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `scipy.special.i0e`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.bessel_i0e(jnp.array([0., 1.])).round(3)
     Array([1.   , 0.466], dtype=float32)
     """
@@ -501,7 +473,6 @@ def bessel_i1e(x: Any) -> Any:
     `x`: a float array of any shape; the result has its shape and dtype. Raises TypeError for other
     dtypes. As `scipy.special.i1e`.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.bessel_i1e(jnp.array([0., 1.])).round(3)
     Array([0.   , 0.208], dtype=float32)
     """
@@ -515,7 +486,6 @@ def atan2(x: Any, y: Any) -> Any:
     joins any shape. Raises TypeError otherwise. As `numpy.arctan2`; the first argument is the
     ordinate.
 
-    >>> from pullback import lax, numpy as jnp
     >>> lax.atan2(jnp.array([1., 0.]), jnp.array([1., -1.])).round(3)
     Array([0.785, 3.142], dtype=float32)
     """
@@ -529,7 +499,6 @@ def polygamma(m: Any, x: Any) -> Any:
     joins any shape. Raises TypeError otherwise. `m` holds whole numbers. As
     `scipy.special.polygamma`.
 
-    >>> from pullback import lax
     >>> lax.polygamma(1., 1.).round(3)
     Array(1.645, dtype=float32, weak_type=True)
     """
@@ -542,7 +511,6 @@ def zeta(x: Any, q: Any) -> Any:
     The operands are floats of one dtype and one rank, with sizes that are equal or 1; a scalar
     joins any shape. Raises TypeError otherwise. As `scipy.special.zeta`.
 
-    >>> from pullback import lax
     >>> lax.zeta(2., 1.).round(4)
     Array(1.6449, dtype=float32, weak_type=True)
     """

@@ -23,6 +23,9 @@ __all__ = ["RaggedDotDimensionNumbers", "ragged_dot", "ragged_dot_general"]
 class RaggedDotDimensionNumbers:
     """dot_general's numbers, the axis of lhs that is cut into groups, and the axis of rhs that has
     one matrix a group.
+
+    >>> lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0]).lhs_ragged_dimensions
+    (0,)
     """
 
     def __init__(
@@ -65,6 +68,15 @@ def ragged_dot(
     """Multiplies the rows of `lhs` (m, k) by the matrix of their group: `rhs` is (groups, k, n).
 
     The first `group_sizes[0]` rows are group 0, and so on; rows after the last group give zeros.
+
+    `group_sizes`: integers (groups,). The result is (m, n). Raises TypeError or ValueError for
+    shapes that do not fit.
+
+    >>> rhs = jnp.stack([jnp.eye(2), 10 * jnp.eye(2)])
+    >>> lax.ragged_dot(jnp.ones((3, 2)), rhs, jnp.array([1, 2]))
+    Array([[ 1.,  1.],
+           [10., 10.],
+           [10., 10.]], dtype=float32)
     """
     numbers = RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), (0,), (0,))
     return ragged_dot_general(
@@ -106,6 +118,11 @@ def ragged_dot_general(
     the result has a leading group axis), or
     a batch axis (then groups do not matter). Raises TypeError for sizes that are not a vector,
     ValueError for other numbers of axes.
+
+    >>> numbers = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
+    >>> sizes = jnp.array([1, 2])
+    >>> lax.ragged_dot_general(jnp.ones((3, 2)), jnp.ones((2, 2, 4)), sizes, numbers).shape
+    (3, 4)
     """
     if group_offset is not None:
         raise ValueError(

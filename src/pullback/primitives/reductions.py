@@ -147,13 +147,26 @@ reduce_xor_p.remember_types()
 
 
 def reduce_prod(operand: Any, axes: Sequence[int]) -> Any:
-    """The product over `axes`."""
+    """The product over `axes`.
+
+    `operand`: an array of numbers; `axes` go from the result, which has its dtype. Raises
+    ValueError for axes out of bounds. As `numpy.prod`.
+
+    >>> lax.reduce_prod(jnp.array([2, 3, 4]), (0,))
+    Array(24, dtype=int32)
+    """
     return reduce_prod_p.bind(operand, axes=int_tuple(axes))
 
 
 def reduce_max(operand: Any, axes: Sequence[int]) -> Any:
     """The largest element over `axes`; NaN if there is one. Of no elements: -inf, or the least
     integer.
+
+    `operand`: an array; `axes` go from the result. Raises ValueError for axes out of bounds. As
+    `numpy.max`.
+
+    >>> lax.reduce_max(jnp.array([[1, 5], [4, 2]]), (0,))
+    Array([4, 5], dtype=int32)
     """
     return reduce_max_p.bind(operand, axes=int_tuple(axes))
 
@@ -161,22 +174,49 @@ def reduce_max(operand: Any, axes: Sequence[int]) -> Any:
 def reduce_min(operand: Any, axes: Sequence[int]) -> Any:
     """The smallest element over `axes`; NaN if there is one. Of no elements: inf, or the greatest
     integer.
+
+    `operand`: an array; `axes` go from the result. Raises ValueError for axes out of bounds. As
+    `numpy.min`.
+
+    >>> lax.reduce_min(jnp.array([[1, 5], [4, 2]]), (0,))
+    Array([1, 2], dtype=int32)
     """
     return reduce_min_p.bind(operand, axes=int_tuple(axes))
 
 
 def reduce_and(operand: Any, axes: Sequence[int]) -> Any:
-    """The conjunction over `axes`, of bools or of the bits of integers."""
+    """The conjunction over `axes`, of bools or of the bits of integers.
+
+    `operand`: bools or integers; `axes` go from the result. Raises TypeError for other dtypes,
+    ValueError for axes out of bounds. As `numpy.bitwise_and.reduce`.
+
+    >>> lax.reduce_and(jnp.array([6, 3]), (0,))
+    Array(2, dtype=int32)
+    """
     return reduce_and_p.bind(operand, axes=int_tuple(axes))
 
 
 def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
-    """The disjunction over `axes`, of bools or of the bits of integers."""
+    """The disjunction over `axes`, of bools or of the bits of integers.
+
+    `operand`: bools or integers; `axes` go from the result. Raises TypeError for other dtypes,
+    ValueError for axes out of bounds. As `numpy.bitwise_or.reduce`.
+
+    >>> lax.reduce_or(jnp.array([[True, False], [False, False]]), (1,))
+    Array([ True, False], dtype=bool)
+    """
     return reduce_or_p.bind(operand, axes=int_tuple(axes))
 
 
 def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
-    """The parity over `axes`, of bools or of the bits of integers."""
+    """The parity over `axes`, of bools or of the bits of integers.
+
+    `operand`: bools or integers; `axes` go from the result. Raises TypeError for other dtypes,
+    ValueError for axes out of bounds. As `numpy.bitwise_xor.reduce`.
+
+    >>> lax.reduce_xor(jnp.array([6, 3]), (0,))
+    Array(5, dtype=int32)
+    """
     return reduce_xor_p.bind(operand, axes=int_tuple(axes))
 
 
@@ -227,12 +267,28 @@ argmin_p.remember_types()
 
 
 def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """The index of the first largest element along an axis (of the first NaN, if there is one)."""
+    """The index of the first largest element along an axis (of the first NaN, if there is one).
+
+    `operand`: a real array; the result lacks `axis` and has the integer dtype `index_dtype`. Raises
+    ValueError for an axis out of bounds or of size 0, TypeError for another dtype. As
+    `numpy.argmax`.
+
+    >>> lax.argmax(jnp.array([3., 9., 5.]), 0, 'int32')
+    Array(1, dtype=int32)
+    """
     d = dtypes.canonicalize_dtype(index_dtype)
     return argmax_p.bind(operand, axes=(operator.index(axis),), index_dtype=d)
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
-    """The index of the first smallest element along an axis (of the first NaN, if there is one)."""
+    """The index of the first smallest element along an axis (of the first NaN, if there is one).
+
+    `operand`: a real array; the result lacks `axis` and has the integer dtype `index_dtype`. Raises
+    ValueError for an axis out of bounds or of size 0, TypeError for another dtype. As
+    `numpy.argmin`.
+
+    >>> lax.argmin(jnp.array([3., 9., 5.]), 0, 'int32')
+    Array(0, dtype=int32)
+    """
     d = dtypes.canonicalize_dtype(index_dtype)
     return argmin_p.bind(operand, axes=(operator.index(axis),), index_dtype=d)

@@ -431,7 +431,13 @@ def _threefry_fold_in(base: Any, data: Any) -> Any:
 
 # --- the Philox generator and the keys built on it ---
 class RandomAlgorithm(enum.IntEnum):
-    """The generators of rng_bit_generator."""
+    """The generators of rng_bit_generator.
+
+    The `algorithm` of `lax.rng_bit_generator`.
+
+    >>> lax.RandomAlgorithm.RNG_PHILOX.name
+    'RNG_PHILOX'
+    """
 
     RNG_DEFAULT = 0
     RNG_THREE_FRY = 1
@@ -495,6 +501,12 @@ def rng_bit_generator(
 ) -> Any:
     """The next state, and bits of `shape`, of a generator whose state is `key` (uint32[4] or
     uint64[2]).
+
+    Raises TypeError for a key of another shape or dtype. Bits of "default" are Philox's.
+
+    >>> state, bits = lax.rng_bit_generator(jnp.arange(4, dtype='uint32'), (2,))
+    >>> state.dtype, bits.shape
+    (dtype('uint32'), (2,))
     """
     dt = requested_dtype(dtype, "rng_bit_generator")
     if dt not in tuple(np.dtype(f"uint{n}") for n in (8, 16, 32, 64)):
@@ -532,7 +544,13 @@ rng_uniform_p = Primitive(
 
 
 def rng_uniform(a: Any, b: Any, shape: Any) -> Any:
-    """Uniform numbers of a hidden generator, in [a, b): not reproducible. Prefer random.uniform."""
+    """Uniform numbers of a hidden generator, in [a, b): not reproducible. Prefer random.uniform.
+
+    `a`, `b`: scalars of one dtype, float or integer. Raises TypeError otherwise.
+
+    >>> lax.rng_uniform(0., 1., (3,)).shape
+    (3,)
+    """
     return rng_uniform_p.bind(a, b, shape=canonical_shape(shape))
 
 

@@ -95,6 +95,12 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
     them, lexicographically.
 
     NaNs come last; 0.0 and -0.0 are equal.
+
+    `operand`: an array, or a tuple of arrays of one shape: TypeError for other shapes, ValueError
+    for a dimension out of bounds. As `numpy.sort` and `numpy.lexsort`.
+
+    >>> lax.sort((jnp.array([3, 1, 2]), jnp.array([30, 10, 20])))
+    (Array([1, 2, 3], dtype=int32), Array([10, 20, 30], dtype=int32))
     """
     many = isinstance(operand, Sequence)
     operands = list(operand) if many else [operand]
@@ -116,7 +122,13 @@ def sort(operand: Any, dimension: int = -1, is_stable: bool = True, num_keys: in
 def sort_key_val(
     keys: Any, values: Any, dimension: int = -1, is_stable: bool = True
 ) -> tuple[Any, Any]:
-    """Sorts `keys` along one axis, and `values` alike."""
+    """Sorts `keys` along one axis, and `values` alike.
+
+    `keys`, `values`: arrays of one shape. Raises TypeError for other shapes.
+
+    >>> lax.sort_key_val(jnp.array([3, 1, 2]), jnp.array([30, 10, 20]))
+    (Array([1, 2, 3], dtype=int32), Array([10, 20, 30], dtype=int32))
+    """
     out = sort((keys, values), dimension, is_stable, num_keys=1)
     return out[0], out[1]
 
@@ -171,6 +183,12 @@ top_k_p = Primitive(
 def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     """The `k` largest elements along an axis, descending, and their indices. Of equals the first
     comes first; NaN is the largest.
+
+    `operand`: an array of numbers; the indices are int32. Raises ValueError if `k` exceeds the size
+    of the axis.
+
+    >>> lax.top_k(jnp.array([3., 9., 5.]), 2)
+    [Array([9., 5.], dtype=float32), Array([1, 2], dtype=int32)]
     """
     operand = as_array(operand)
     if isinstance(k, bool) or not hasattr(k, "__index__"):

@@ -42,7 +42,13 @@ def reduce_window_shape_tuple(
     base_dilation: Any = None,
     window_dilation: Any = None,
 ) -> tuple[Any, ...]:
-    """The shape of a reduction over windows."""
+    """The shape of a reduction over windows.
+
+    Arguments are tuples of ints, one a dimension; `padding` holds pairs (low, high).
+
+    >>> lax.reduce_window_shape_tuple((8,), (2,), (2,), [(0, 0)])
+    (4,)
+    """
     n = len(operand_shape)
     base, window = base_dilation or (1,) * n, window_dilation or (1,) * n
     wide = [dilated(m, d) for m, d in zip(operand_shape, base)]
