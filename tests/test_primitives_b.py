@@ -305,6 +305,14 @@ def test_sort() -> None:
     same(run(pullback), run(jax))
 
 
+def test_approx_top_k_answers_with_lists() -> None:
+    """Like JAX, so that trees of results fit one another."""
+    x = np.arange(4.0, dtype=np.float32)
+    for pick in (pullback.lax.approx_max_k, pullback.lax.approx_min_k):
+        assert type(pick(x, 2)) is list
+        assert type(pullback.jit(lambda x, pick=pick: pick(x, 2))(x)) is list
+
+
 def test_sort_derivatives() -> None:
     x = RNG.permutation(24).reshape(4, 6).astype(np.float32)
     y = RNG.normal(size=(4, 6)).astype(np.float32)

@@ -39,6 +39,10 @@ def dot_product_attention(
 
     Raises ValueError for arguments whose shapes or dtypes do not fit, RuntimeError for
     implementation="cudnn" (there is none).
+
+    >>> query, key = jnp.array([[[1., 0.]]]), jnp.array([[[1., 0.]], [[1., 0.]]])
+    >>> nn.dot_product_attention(query, key, jnp.array([[[2., 4.]], [[4., 8.]]]))
+    Array([[[3., 6.]]], dtype=float32)
     """
     out_shape = jnp.shape(query)
     query, key, value = (_batched(jnp.asarray(x)) for x in (query, key, value))

@@ -48,7 +48,13 @@ relu.defjvps(lambda t, out, x: lax.select(x > 0, t, lax.full_like(t, 0)))
 @custom_jvp
 @jit
 def relu6(x: Any) -> Any:
-    """min(max(x, 0), 6), elementwise. The derivative at 0 and at 6 is 0."""
+    """min(max(x, 0), 6), elementwise. The derivative at 0 and at 6 is 0.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.relu6(jnp.array([-1., 2., 8.]))
+    Array([0., 2., 6.], dtype=float32)
+    """
     return jnp.minimum(jnp.maximum(x, 0), 6.0)
 
 
@@ -57,7 +63,13 @@ relu6.defjvps(lambda t, out, x: lax.select((x > 0) & (x < 6), t, lax.full_like(t
 
 @jit
 def squareplus(x: Any, b: Any = 4) -> Any:
-    """(x + sqrt(x^2 + b)) / 2, elementwise: a smooth relu; `b` says how wide the bend is."""
+    """(x + sqrt(x^2 + b)) / 2, elementwise: a smooth relu; `b` says how wide the bend is.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.squareplus(jnp.array([0., 1.])).round(3)
+    Array([1.   , 1.618], dtype=float32)
+    """
     check_arraylike("squareplus", x)
     check_arraylike("squareplus", b)
     x, b = jnp.asarray(x), jnp.asarray(b)
@@ -77,7 +89,13 @@ def softplus(x: Any) -> Any:
 
 @jit
 def sparse_plus(x: Any) -> Any:
-    """0 up to -1, (x + 1)^2 / 4 between -1 and 1, x from there."""
+    """0 up to -1, (x + 1)^2 / 4 between -1 and 1, x from there.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.sparse_plus(jnp.array([-2., 0., 3.]))
+    Array([0.  , 0.25, 3.  ], dtype=float32)
+    """
     check_arraylike("sparse_plus", x)
     x = jnp.asarray(x)
     return jnp.where(x <= -1.0, 0.0, jnp.where(x >= 1.0, x, (x + 1.0) ** 2 / 4))
@@ -85,7 +103,13 @@ def sparse_plus(x: Any) -> Any:
 
 @jit
 def soft_sign(x: Any) -> Any:
-    """x / (|x| + 1), elementwise."""
+    """x / (|x| + 1), elementwise.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.soft_sign(jnp.array([-1., 0., 3.]))
+    Array([-0.5 ,  0.  ,  0.75], dtype=float32)
+    """
     check_arraylike("soft_sign", x)
     x = jnp.asarray(x)
     return x / (jnp.abs(x) + 1)
@@ -103,14 +127,26 @@ def sigmoid(x: Any) -> Any:
 
 @jit
 def sparse_sigmoid(x: Any) -> Any:
-    """0 up to -1, (x + 1) / 2 between -1 and 1, 1 from there."""
+    """0 up to -1, (x + 1) / 2 between -1 and 1, 1 from there.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.sparse_sigmoid(jnp.array([-2., 0., 3.]))
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     check_arraylike("sparse_sigmoid", x)
     return 0.5 * jnp.clip(jnp.asarray(x) + 1.0, 0.0, 2.0)
 
 
 @jit
 def silu(x: Any) -> Any:
-    """x * sigmoid(x), elementwise; also called swish."""
+    """x * sigmoid(x), elementwise; also called swish.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.silu(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.731], dtype=float32)
+    """
     check_arraylike("silu", x)
     x = jnp.asarray(x)
     return x * sigmoid(x)
@@ -121,7 +157,14 @@ swish = silu
 
 @jit
 def mish(x: Any) -> Any:
-    """x * tanh(softplus(x)), elementwise."""
+    """x * tanh(softplus(x)), elementwise.
+
+    `x`: a real array of any shape; the result is float, of its shape. Source:
+    https://arxiv.org/abs/1908.08681.
+
+    >>> nn.mish(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.865], dtype=float32)
+    """
     check_arraylike("mish", x)
     x = jnp.asarray(x)
     return x * jnp.tanh(softplus(x))
@@ -129,14 +172,27 @@ def mish(x: Any) -> Any:
 
 @jit
 def log_sigmoid(x: Any) -> Any:
-    """log(sigmoid(x)), elementwise, without overflow."""
+    """log(sigmoid(x)), elementwise, without overflow.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.log_sigmoid(jnp.array([-1000., 0.])).round(3)
+    Array([-1.00e+03, -6.93e-01], dtype=float32)
+    """
     check_arraylike("log_sigmoid", x)
     return -softplus(-jnp.asarray(x))
 
 
 @jit
 def elu(x: Any, alpha: Any = 1.0) -> Any:
-    """x where positive, else alpha * (exp(x) - 1)."""
+    """x where positive, else alpha * (exp(x) - 1).
+
+    `x`: a real array of any shape; the result is float, of its shape. The exponential linear unit
+    of https://arxiv.org/abs/1511.07289.
+
+    >>> nn.elu(jnp.array([-1., 2.])).round(3)
+    Array([-0.632,  2.   ], dtype=float32)
+    """
     check_arraylike("elu", x)
     x = jnp.asarray(x)
     # The inner where keeps expm1 of large positive numbers out of the derivative.
@@ -145,7 +201,13 @@ def elu(x: Any, alpha: Any = 1.0) -> Any:
 
 @jit
 def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
-    """x where it is not negative, else negative_slope * x."""
+    """x where it is not negative, else negative_slope * x.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.leaky_relu(jnp.array([-1., 2.]), 0.25)
+    Array([-0.25,  2.  ], dtype=float32)
+    """
     check_arraylike("leaky_relu", x)
     x = jnp.asarray(x)
     return jnp.where(x >= 0, x, negative_slope * x)
@@ -153,7 +215,13 @@ def leaky_relu(x: Any, negative_slope: Any = 1e-2) -> Any:
 
 @jit
 def hard_tanh(x: Any) -> Any:
-    """x clipped to [-1, 1]."""
+    """x clipped to [-1, 1].
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.hard_tanh(jnp.array([-4., 0.5, 3.]))
+    Array([-1. ,  0.5,  1. ], dtype=float32)
+    """
     check_arraylike("hard_tanh", x)
     x = jnp.asarray(x)
     return jnp.where(x > 1, 1, jnp.where(x < -1, -1, x))
@@ -161,7 +229,14 @@ def hard_tanh(x: Any) -> Any:
 
 @jit
 def celu(x: Any, alpha: Any = 1.0) -> Any:
-    """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1), elementwise."""
+    """max(x, 0) + alpha * (exp(min(x, 0) / alpha) - 1), elementwise.
+
+    `x`: a real array of any shape; the result is float, of its shape. The continuously
+    differentiable elu of https://arxiv.org/abs/1704.07483.
+
+    >>> nn.celu(jnp.array([-1., 2.])).round(3)
+    Array([-0.632,  2.   ], dtype=float32)
+    """
     return jnp.maximum(x, 0.0) + alpha * jnp.expm1(jnp.minimum(x, 0.0) / alpha)
 
 
@@ -169,6 +244,11 @@ def celu(x: Any, alpha: Any = 1.0) -> Any:
 def selu(x: Any) -> Any:
     """The self-normalising elu: scale * elu(x, alpha) with the constants of
     https://arxiv.org/abs/1706.02515.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.selu(jnp.array([-1., 1.])).round(3)
+    Array([-1.111,  1.051], dtype=float32)
     """
     alpha = 1.6732632423543772848170429916717
     scale = 1.0507009873554804934193349852946
@@ -197,6 +277,12 @@ def glu(x: Any, axis: int = -1) -> Any:
     """The first half of `x` along `axis` times the sigmoid of the second half.
 
     Raises AssertionError unless the size of the axis is even.
+
+    `x`: a float array; the result has half its size along `axis`. The gated linear unit of
+    https://arxiv.org/abs/1612.08083.
+
+    >>> nn.glu(jnp.array([4., 6., 0., 0.]))
+    Array([2., 3.], dtype=float32)
     """
     check_arraylike("glu", x)
     x = jnp.asarray(x)
@@ -208,14 +294,26 @@ def glu(x: Any, axis: int = -1) -> Any:
 
 @jit
 def hard_sigmoid(x: Any) -> Any:
-    """relu6(x + 3) / 6, elementwise."""
+    """relu6(x + 3) / 6, elementwise.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.hard_sigmoid(jnp.array([-4., 0., 1.5]))
+    Array([0.  , 0.5 , 0.75], dtype=float32)
+    """
     check_arraylike("hard_sigmoid", x)
     return relu6(jnp.asarray(x) + 3.0) / 6.0
 
 
 @jit
 def hard_silu(x: Any) -> Any:
-    """x * hard_sigmoid(x), elementwise; also called hard_swish."""
+    """x * hard_sigmoid(x), elementwise; also called hard_swish.
+
+    `x`: a real array of any shape; the result is float, of its shape.
+
+    >>> nn.hard_silu(jnp.array([-4., 0., 3.]))
+    Array([-0.,  0.,  3.], dtype=float32)
+    """
     check_arraylike("hard_silu", x)
     x = jnp.asarray(x)
     return x * hard_sigmoid(x)
@@ -243,7 +341,13 @@ log1mexp.defjvps(lambda t, out, x: t / jnp.expm1(x))
 
 @functools.partial(jit, static_argnames=("axis", "keepdims"))
 def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = False) -> Any:
-    """log(mean(exp(x))) along `axis` without overflow; `where` says which elements count."""
+    """log(mean(exp(x))) along `axis` without overflow; `where` says which elements count.
+
+    `x`: a real or complex array; the result lacks `axis` (all axes by default) unless `keepdims`.
+
+    >>> nn.logmeanexp(jnp.array([1000., 1000.]))
+    Array(1000., dtype=float32)
+    """
     lse = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
     if where is None:
         axes = _axes(axis, jnp.ndim(x))
@@ -402,6 +506,11 @@ def standardize(
     deviation.
 
     Raises ValueError for another algorithm.
+
+    `x`: a real array; `mean`, `variance` broadcast to it; `where` says which elements count.
+
+    >>> nn.standardize(jnp.array([1., 2., 3.])).round(3)
+    Array([-1.225,  0.   ,  1.225], dtype=float32)
     """
     if algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")

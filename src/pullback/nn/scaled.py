@@ -35,6 +35,9 @@ def get_scaled_dot_general_config(mode: str, global_scale: Any = None) -> BlockS
     of 16, and one scale for all).
 
     Raises ValueError for another mode.
+
+    >>> nn.get_scaled_dot_general_config('mxfp8').block_size
+    32
     """
     if mode == "nvfp4":
         one = jnp.ones((1,), dtype=np.float32) if global_scale is None else global_scale
@@ -55,6 +58,11 @@ def scaled_matmul(
     block): (B, M, N).
 
     Raises ValueError for shapes that do not fit.
+
+    >>> lhs = rhs = jnp.ones((1, 2, 4))
+    >>> nn.scaled_matmul(lhs, rhs, jnp.full((1, 2, 1), 2.), jnp.full((1, 2, 1), 3.))
+    Array([[[24., 24.],
+            [24., 24.]]], dtype=float32)
     """
     lhs, rhs, lhs_scales, rhs_scales = (jnp.asarray(x) for x in (lhs, rhs, lhs_scales, rhs_scales))
     a, b, sa, sb = (typeof(x).shape for x in (lhs, rhs, lhs_scales, rhs_scales))
@@ -144,6 +152,16 @@ def scaled_dot_general(
 
     Without configs it is `lax.dot_general`. Raises RuntimeError for implementation="cudnn" (there
     is none).
+
+    `dimension_numbers` and the result are those of `lax.dot_general`; the contracted sizes are
+    multiples of the blocks.
+
+    >>> config = nn.get_scaled_dot_general_config('mxfp8')
+    >>> numbers = (((2,), (2,)), ((0,), (0,)))
+    >>> lhs, rhs = jnp.ones((1, 2, 32)), jnp.ones((1, 1, 32))
+    >>> nn.scaled_dot_general(lhs, rhs, numbers, configs=[config] * 3)
+    Array([[[32.],
+            [32.]]], dtype=float32)
     """
     if implementation == "cudnn":
         raise RuntimeError("cuDNN is not detected. Fix: leave implementation=None.")

@@ -55,7 +55,13 @@ from .shape import concatenate, pad
 
 
 class EigImplementation(enum.Enum):
-    """Who computes `eig`; CPUs have LAPACK."""
+    """Who computes `eig`; CPUs have LAPACK.
+
+    An `implementation=` of `lax.linalg.eig`.
+
+    >>> lax.linalg.EigImplementation.LAPACK.name
+    'LAPACK'
+    """
 
     CUSOLVER = "cusolver"
     MAGMA = "magma"
@@ -63,7 +69,13 @@ class EigImplementation(enum.Enum):
 
 
 class EighImplementation(enum.Enum):
-    """How `eigh` is computed; on CPUs always by divide and conquer on the tridiagonal form (QR)."""
+    """How `eigh` is computed; on CPUs always by divide and conquer on the tridiagonal form (QR).
+
+    An `implementation=` of `lax.linalg.eigh`.
+
+    >>> lax.linalg.EighImplementation.QR.name
+    'QR'
+    """
 
     QR = "qr"
     JACOBI = "jacobi"
@@ -71,7 +83,13 @@ class EighImplementation(enum.Enum):
 
 
 class SvdAlgorithm(enum.Enum):
-    """How `svd` is computed. CPUs have DIVIDE_AND_CONQUER (the default) and QR."""
+    """How `svd` is computed. CPUs have DIVIDE_AND_CONQUER (the default) and QR.
+
+    An `algorithm=` of `lax.linalg.svd`.
+
+    >>> lax.linalg.svd(2 * jnp.eye(2), compute_uv=False, algorithm=lax.linalg.SvdAlgorithm.QR)
+    Array([2., 2.], dtype=float32)
+    """
 
     DEFAULT = "default"
     QR = "QR"
@@ -154,6 +172,14 @@ def householder_product(a: Any, taus: Any) -> Any:
     the diagonal.
 
     Raises ValueError if there are more columns than rows or more factors than columns.
+
+    `a`: (..., m, n), `taus`: (..., k), of one dtype; the result is (..., m, n). As LAPACK's orgqr
+    and ungqr.
+
+    >>> jnp.abs(lax.linalg.householder_product(jnp.eye(3)[:, :2], jnp.zeros(2)))
+    Array([[1., 0.],
+           [0., 1.],
+           [0., 0.]], dtype=float32)
     """
     return householder_product_p.bind(as_array(a), as_array(taus))
 
@@ -190,6 +216,13 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
     is never formed.
 
     Raises ValueError for shapes that do not fit.
+
+    `a`: (..., m, k), `taus`: (..., k), `c`: (..., m, n) or, unless `left`, (..., n, m). As LAPACK's
+    ormqr and unmqr.
+
+    >>> lax.linalg.ormqr(jnp.eye(2), jnp.array([2., 0.]), jnp.ones((2, 1)))
+    Array([[-1.],
+           [ 1.]], dtype=float32)
     """
     return ormqr_p.bind(as_array(a), as_array(taus), as_array(c), left=left, transpose=transpose)
 
@@ -279,6 +312,13 @@ def qr(
     does not grow.
 
     Q has m columns with `full_matrices`, else min(m, n). `use_magma` is for GPUs.
+
+    `x`: (..., m, n), float or complex. As `numpy.linalg.qr` and `scipy.linalg.qr`.
+
+    >>> q, r = lax.linalg.qr(jnp.array([[3., 1.], [4., 2.]]))
+    >>> jnp.abs(r).round(3), jnp.allclose(q @ r, jnp.array([[3., 1.], [4., 2.]]), atol=1e-5)
+    (Array([[5. , 2.2],
+           [0. , 0.4]], dtype=float32), Array(True, dtype=bool))
     """
     return tuple(
         qr_p.bind(as_array(x), pivoting=pivoting, full_matrices=full_matrices, use_magma=use_magma)
@@ -375,6 +415,10 @@ def eigh(
     rounding) do not turn their vectors into one another: derivatives stay finite, and are right
     for functions of the eigenvalues and of the spaces that such vectors span (projections onto
     them, say), and for functions of singular vectors such as U V^H.
+
+    >>> v, w = lax.linalg.eigh(jnp.array([[2., 1.], [1., 2.]]))
+    >>> w.round(3)
+    Array([1., 3.], dtype=float32)
     """
     x = as_array(x)
     if symmetrize_input:
@@ -493,6 +537,13 @@ def eig(
 
     Eigenvectors are columns of norm 1 whose largest entry is real. Their derivatives hold for
     distinct eigenvalues only, so `enable_eigvec_derivs` must ask for them.
+
+    `x`: (..., n, n). Raises ValueError unless the matrices are square. As `numpy.linalg.eig` and
+    `scipy.linalg.eig`.
+
+    >>> w, right = lax.linalg.eig(jnp.array([[0., 1.], [-1., 0.]]), compute_left_eigenvectors=False)
+    >>> jnp.sort(jnp.abs(w.imag)), w.dtype
+    (Array([1., 1.], dtype=float32), dtype('complex64'))
     """
     if use_magma is not None:
         implementation = EigImplementation.MAGMA if use_magma else EigImplementation.LAPACK
@@ -634,6 +685,11 @@ def svd(
 
     U and V are square with `full_matrices`. `subset_by_index=(start, end)` keeps those singular
     values. Derivatives at equal singular values: see `eigh`.
+
+    `x`: (..., m, n), float or complex; s is real, (..., min(m, n)). As `numpy.linalg.svd`.
+
+    >>> lax.linalg.svd(jnp.array([[3., 0.], [0., 4.]]), compute_uv=False)
+    Array([4., 3.], dtype=float32)
     """
     s, *vectors = svd_p.bind(
         as_array(x),
@@ -673,6 +729,14 @@ def schur(
     real matrix has complex eigenvalues.
 
     Raises NotImplementedError for `sort_eig_vals`.
+
+    `x`: (..., n, n), float or complex; without `compute_schur_vectors` [T] alone. As
+    `scipy.linalg.schur`.
+
+    >>> t, z = lax.linalg.schur(jnp.array([[1., 2.], [0., 3.]]))
+    >>> t
+    Array([[1., 2.],
+           [0., 3.]], dtype=float32)
     """
     if sort_eig_vals:
         raise NotImplementedError("The sort feature of LAPACK's gees routine is not implemented.")
@@ -710,6 +774,13 @@ def hessenberg(a: Any) -> tuple[Any, Any]:
     subdiagonal.
 
     Raises ValueError unless the matrices are square and not empty.
+
+    `a`: (..., n, n), float or complex; the factors are (..., n - 1). As LAPACK's gehrd.
+
+    >>> h, taus = lax.linalg.hessenberg(jnp.array([[1., 2.], [3., 4.]]))
+    >>> h, taus
+    (Array([[1., 2.],
+           [3., 4.]], dtype=float32), Array([0.], dtype=float32))
     """
     packed, taus = hessenberg_p.bind(as_array(a))
     return packed, taus
@@ -743,6 +814,13 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     with T real and tridiagonal.
 
     Raises ValueError unless the matrices are square and not empty.
+
+    `a`: (..., n, n), float or complex, of which the `lower` or upper triangle is read. As LAPACK's
+    sytrd and hetrd.
+
+    >>> _, d, e, _ = lax.linalg.tridiagonal(jnp.array([[2., 1.], [1., 3.]]))
+    >>> d, jnp.abs(e)
+    (Array([2., 3.], dtype=float32), Array([1.], dtype=float32))
     """
     packed, diag, off, taus = tridiagonal_p.bind(as_array(a), lower=lower)
     return packed, diag, off, taus

@@ -221,6 +221,13 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
 
     With `symmetrize_input` the mean of `x` and its adjoint is factored; otherwise only the lower
     triangle is read.
+
+    `x`: (..., n, n), float or complex. Raises ValueError unless the matrices are square. As
+    `numpy.linalg.cholesky`, which raises where this has NaN.
+
+    >>> lax.linalg.cholesky(jnp.array([[4., 2.], [2., 5.]]))
+    Array([[2., 0.],
+           [1., 2.]], dtype=float32)
     """
     x = as_array(x)
     if symmetrize_input:
@@ -340,6 +347,14 @@ def triangular_solve(
     be a vector.
 
     Raises TypeError or ValueError for dtypes and shapes that do not fit.
+
+    `a`: (..., n, n), `b`: (..., n, k) with `left_side`, else (..., k, n). As
+    `scipy.linalg.solve_triangular`.
+
+    >>> a = jnp.array([[2., 0.], [1., 4.]])
+    >>> lax.linalg.triangular_solve(a, jnp.array([[2.], [5.]]), left_side=True, lower=True)
+    Array([[1.],
+           [1.]], dtype=float32)
     """
     a, b = as_array(a), as_array(b)
     conjugate_a = bool(conjugate_a and dtypes.is_complex(typeof(a).dtype))
@@ -424,6 +439,14 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
     has ones on its diagonal.
 
     Row k was exchanged with row pivots[k]. A singular matrix has zeros on the diagonal of U.
+
+    `x`: (..., m, n), float or complex; pivots are int32 (..., min(m, n)), the permutation int32
+    (..., m). As `scipy.linalg.lu_factor`.
+
+    >>> lu, pivots, permutation = lax.linalg.lu(jnp.array([[1., 2.], [4., 4.]]))
+    >>> lu, pivots, permutation
+    (Array([[4.  , 4.  ],
+           [0.25, 1.  ]], dtype=float32), Array([1, 1], dtype=int32), Array([1, 0], dtype=int32))
     """
     packed, pivots, order = lu_p.bind(as_array(x))
     return packed, pivots, order
@@ -535,6 +558,11 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     """The upper triangular S with S^T S = R^T R + w w^T, of the upper triangular R.
 
     Raises ValueError unless `r_matrix` is square and `w_vector` fits.
+
+    `r_matrix`: (n, n), `w_vector`: (n,), floats of one dtype; the result is (n, n).
+
+    >>> lax.linalg.cholesky_update(jnp.array([[3.]]), jnp.array([4.]))
+    Array([[5.]], dtype=float32)
     """
     return cholesky_update_p.bind(as_array(r_matrix), as_array(w_vector))
 
@@ -574,6 +602,12 @@ def symmetric_product(
     mirror of the lower one.
 
     Raises ValueError for shapes that do not fit.
+
+    `a_matrix`: (..., n, k), `c_matrix`: (..., n, n), of one dtype; the result is (..., n, n).
+
+    >>> lax.linalg.symmetric_product(jnp.array([[1.], [2.]]), jnp.zeros((2, 2)))
+    Array([[1., 2.],
+           [2., 4.]], dtype=float32)
     """
     out = symmetric_product_p.bind(as_array(a_matrix), as_array(c_matrix), alpha=alpha, beta=beta)
     if not symmetrize_output:
@@ -680,6 +714,14 @@ def tridiagonal_solve(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
     times the largest entry.
 
     Raises TypeError for shapes and dtypes that do not fit.
+
+    `dl`, `d`, `du`: (..., n), `b`: (..., n, k), floats of one dtype; the result is (..., n, k).
+
+    >>> ones = jnp.ones(3)
+    >>> lax.linalg.tridiagonal_solve(0 * ones, 2 * ones, 0 * ones, jnp.array([[2.], [4.], [6.]]))
+    Array([[1.],
+           [2.],
+           [3.]], dtype=float32)
     """
     operands = [as_array(x) for x in (dl, d, du, b)]
     return tridiagonal_solve_p.bind(*operands, perturb_singular=perturb_singular)

@@ -262,8 +262,8 @@ def _approx(is_max_k: bool) -> Callable[..., Any]:
         recall_target: float = 0.95,
         reduction_input_size_override: int = -1,
         aggregate_to_topk: bool = True,
-    ) -> tuple[Any, Any]:
-        values, order = approx_top_k_p.bind(
+    ) -> list[Any]:
+        out: list[Any] = approx_top_k_p.bind(
             as_array(operand),
             k=k,
             reduction_dimension=reduction_dimension,
@@ -272,15 +272,22 @@ def _approx(is_max_k: bool) -> Callable[..., Any]:
             reduction_input_size_override=reduction_input_size_override,
             aggregate_to_topk=aggregate_to_topk,
         )
-        return values, order
+        return out
 
     name = "approx_max_k" if is_max_k else "approx_min_k"
     approx.__name__ = approx.__qualname__ = name
     what = "largest" if is_max_k else "smallest"
-    approx.__doc__ = (
-        f"The `k` {what} elements along an axis and their indices; exact on CPUs, where "
-        "`recall_target` is met trivially."
-    )
+    shown = "[9., 5.]" if is_max_k else "[3., 5.]"
+    where = "[1, 2]" if is_max_k else "[0, 2]"
+    approx.__doc__ = f"""[the `k` {what} elements along an axis, their indices]; exact on CPUs, where
+    `recall_target` is met trivially.
+
+    `operand`: a float array; the results have `k` elements along `reduction_dimension`, the
+    indices are int32. Raises TypeError for a scalar, ValueError if `k` exceeds the axis's size.
+
+    >>> lax.{name}(jnp.array([3., 9., 5.]), 2)
+    [Array({shown}, dtype=float32), Array({where}, dtype=int32)]
+    """
     return approx
 
 
