@@ -17,14 +17,14 @@ import fuzz_programs
 X = np.array([0.3, -1.2, 2.5], "float32")
 
 
-def compared(theirs: Any, ours: Any, x: Any = X) -> tuple[str, str | None]:
+def compared(theirs: Any, ours: Any, x: Any = X, mode: str = "jit") -> tuple[str, str | None]:
     """The verdict on two functions of (namespace, array): one for JAX, one for Pullback."""
     spaces = fuzz_compare.namespaces()
 
     def build(ns: Any) -> Any:
         return lambda a: (theirs if ns is spaces[0] else ours)(ns, a)
 
-    return fuzz_compare.verdict(*spaces, fuzz_programs.Program("planted", [x], build))
+    return fuzz_compare.verdict(*spaces, fuzz_programs.Program("planted", [x], build, mode=mode))
 
 
 def cancelled(ns: Any, x: Any) -> Any:
@@ -87,3 +87,25 @@ EXCUSED: dict[str, tuple[Any, Any]] = {
 @pytest.mark.parametrize("name", EXCUSED)
 def test_excused(name: str) -> None:
     assert compared(*EXCUSED[name]) == ("equal to rounding", None)
+
+
+def forward(ns: Any, x: Any) -> Any:
+    """An error unless it is compiled, where nothing computes the derivative that there is not."""
+    f = ns.jax.custom_vjp(lambda v: v * 2)
+    f.defvjp(lambda v: (f(v), None), lambda _, ct: (ct,))
+    return ns.jax.jvp(ns.jax.jit(f), (x,), (x,))[0]
+
+
+def concrete(ns: Any, x: Any) -> Any:
+    """An error if it is compiled, where the condition has no value."""
+    return x * 2 if x[0] > 0 else x
+
+
+def test_errors_of_one_mode() -> None:
+    """Against a compiled oracle, an eager program may fail as eager JAX does."""
+    assert compared(forward, forward, mode="mixed") == ("same error", None)
+    assert compared(concrete, concrete, mode="mixed") == ("equal", None)
+    for wrong in (lambda ns, x: ns.numpy.linspace(0, 1, -3), lambda ns, x: x * 3):
+        assert compared(concrete, wrong, mode="mixed")[0] == "differs"
+        assert compared(forward, wrong, mode="mixed")[0] == "differs"
+    assert compared(lambda ns, x: x, forward, mode="mixed")[0] == "differs"
