@@ -36,6 +36,22 @@ from .util import (
     unwrap,
 )
 
+# What all functions of a table have in common; it stands between summary and example.
+_FLOATS = """
+    `x`: an array or number of any shape; integers and bools are taken as floats. The result has
+    the shape of `x`."""
+_ANY = """
+    `x`: an array or number of any shape. The result has the shape of `x`."""
+_PAIRS = """
+    `x1`, `x2`: arrays or numbers, promoted to one dtype and broadcast. Raises TypeError if their
+    shapes do not fit."""
+
+
+def _documented(doc: str, about: str) -> str:
+    """A docstring of a table's entry, with what is true of the whole table."""
+    summary, blank, example = doc.partition("\n\n")
+    return f"{summary}\n{about}{blank}{example}"
+
 
 def _unary(
     name: str,
@@ -48,7 +64,7 @@ def _unary(
         return op(*promote(name, x))
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
+    f.__doc__ = _documented(doc, _FLOATS if promote is promote_args_inexact else _ANY)
     return jit(f) if named else f
 
 
@@ -57,7 +73,7 @@ def _binary(name: str, op: Callable[[Any, Any], Any], doc: str, promote: Any = p
         return op(*promote(name, x1, x2))
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
+    f.__doc__ = _documented(doc, _PAIRS)
     return f
 
 
@@ -73,26 +89,188 @@ def _fabs(x: Any) -> Any:
     return lax.abs(x)
 
 
-fabs = _unary("fabs", _fabs, "The absolute value, as a float.")
-exp = _unary("exp", lax.exp, "e to the power x.")
-log = _unary("log", lax.log, "The natural logarithm; NaN below 0.")
-expm1 = _unary("expm1", lax.expm1, "exp(x) - 1, precise near 0.")
-log1p = _unary("log1p", lax.log1p, "log(1 + x), precise near 0.")
-exp2 = _unary("exp2", lax.exp2, "2 to the power x.")
-sin = _unary("sin", lax.sin, "The sine of radians.")
-cos = _unary("cos", lax.cos, "The cosine of radians.")
-tan = _unary("tan", lax.tan, "The tangent of radians.")
-sinh = _unary("sinh", lax.sinh, "The hyperbolic sine.")
-cosh = _unary("cosh", lax.cosh, "The hyperbolic cosine.")
-tanh = _unary("tanh", lax.tanh, "The hyperbolic tangent.")
-arcsin = asin = _unary("arcsin", lax.asin, "The angle in [-pi/2, pi/2] whose sine is x.")
-arccos = acos = _unary("arccos", lax.acos, "The angle in [0, pi] whose cosine is x.")
-arctan = atan = _unary("arctan", lax.atan, "The angle in [-pi/2, pi/2] whose tangent is x.")
-arcsinh = asinh = _unary("arcsinh", lax.asinh, "The inverse hyperbolic sine.")
-arctanh = atanh = _unary("arctanh", lax.atanh, "The inverse hyperbolic tangent.")
-sqrt = _unary("sqrt", lax.sqrt, "The square root; NaN below 0.")
-cbrt = _unary("cbrt", lax.cbrt, "The cube root.")
-reciprocal = _unary("reciprocal", lambda x: lax.integer_pow(x, -1), "1 / x.")
+fabs = _unary(
+    "fabs",
+    _fabs,
+    """The absolute value, as a float.
+
+    >>> jnp.fabs(jnp.array([-2, 3]))
+    Array([2., 3.], dtype=float32)
+    """,
+)
+exp = _unary(
+    "exp",
+    lax.exp,
+    """e to the power x.
+
+    >>> jnp.exp(jnp.array([0.0, 1.0]))
+    Array([1.       , 2.7182817], dtype=float32)
+    """,
+)
+log = _unary(
+    "log",
+    lax.log,
+    """The natural logarithm; NaN below 0.
+
+    >>> jnp.log(jnp.array([1.0, 10.0, -1.0]))
+    Array([0.       , 2.3025851,       nan], dtype=float32)
+    """,
+)
+expm1 = _unary(
+    "expm1",
+    lax.expm1,
+    """exp(x) - 1, precise near 0.
+
+    >>> jnp.expm1(jnp.array([1e-8, 1.0]))
+    Array([9.9999999e-09, 1.7182817e+00], dtype=float32)
+    """,
+)
+log1p = _unary(
+    "log1p",
+    lax.log1p,
+    """log(1 + x), precise near 0.
+
+    >>> jnp.log1p(jnp.array([1e-8, 1.0]))
+    Array([1.000000e-08, 6.931472e-01], dtype=float32)
+    """,
+)
+exp2 = _unary(
+    "exp2",
+    lax.exp2,
+    """2 to the power x.
+
+    >>> jnp.exp2(jnp.array([3, -1]))
+    Array([8. , 0.5], dtype=float32)
+    """,
+)
+sin = _unary(
+    "sin",
+    lax.sin,
+    """The sine of radians.
+
+    >>> jnp.sin(jnp.array([0.0, jnp.pi / 2]))
+    Array([0., 1.], dtype=float32)
+    """,
+)
+cos = _unary(
+    "cos",
+    lax.cos,
+    """The cosine of radians.
+
+    >>> jnp.cos(jnp.array([0.0, jnp.pi]))
+    Array([ 1., -1.], dtype=float32)
+    """,
+)
+tan = _unary(
+    "tan",
+    lax.tan,
+    """The tangent of radians.
+
+    >>> jnp.tan(jnp.array([0.0, jnp.pi / 4]))
+    Array([0., 1.], dtype=float32)
+    """,
+)
+sinh = _unary(
+    "sinh",
+    lax.sinh,
+    """The hyperbolic sine.
+
+    >>> jnp.sinh(jnp.array([0.0, 1.0]))
+    Array([0.       , 1.1752012], dtype=float32)
+    """,
+)
+cosh = _unary(
+    "cosh",
+    lax.cosh,
+    """The hyperbolic cosine.
+
+    >>> jnp.cosh(jnp.array([0.0, 1.0]))
+    Array([1.       , 1.5430806], dtype=float32)
+    """,
+)
+tanh = _unary(
+    "tanh",
+    lax.tanh,
+    """The hyperbolic tangent.
+
+    >>> jnp.tanh(jnp.array([0.0, 1.0, 50.0]))
+    Array([0.       , 0.7615942, 1.       ], dtype=float32)
+    """,
+)
+arcsin = asin = _unary(
+    "arcsin",
+    lax.asin,
+    """The angle in [-pi/2, pi/2] whose sine is x.
+
+    >>> jnp.arcsin(jnp.array([0.0, 1.0, 2.0]))
+    Array([0.       , 1.5707964,       nan], dtype=float32)
+    """,
+)
+arccos = acos = _unary(
+    "arccos",
+    lax.acos,
+    """The angle in [0, pi] whose cosine is x.
+
+    >>> jnp.arccos(jnp.array([1.0, 0.0]))
+    Array([0.       , 1.5707964], dtype=float32)
+    """,
+)
+arctan = atan = _unary(
+    "arctan",
+    lax.atan,
+    """The angle in [-pi/2, pi/2] whose tangent is x.
+
+    >>> jnp.arctan(jnp.array([1.0, jnp.inf]))
+    Array([0.7853982, 1.5707964], dtype=float32)
+    """,
+)
+arcsinh = asinh = _unary(
+    "arcsinh",
+    lax.asinh,
+    """The inverse hyperbolic sine.
+
+    >>> jnp.arcsinh(jnp.array([0.0, 1.0]))
+    Array([0.       , 0.8813736], dtype=float32)
+    """,
+)
+arctanh = atanh = _unary(
+    "arctanh",
+    lax.atanh,
+    """The inverse hyperbolic tangent.
+
+    NaN outside of [-1, 1].
+
+    >>> jnp.arctanh(jnp.array([0.5, 1.0]))
+    Array([0.54930615,        inf], dtype=float32)
+    """,
+)
+sqrt = _unary(
+    "sqrt",
+    lax.sqrt,
+    """The square root; NaN below 0.
+
+    >>> jnp.sqrt(jnp.array([4, 9, -1]))
+    Array([ 2.,  3., nan], dtype=float32)
+    """,
+)
+cbrt = _unary(
+    "cbrt",
+    lax.cbrt,
+    """The cube root.
+
+    >>> jnp.cbrt(jnp.array([8.0, -27.0]))
+    Array([ 2., -3.], dtype=float32)
+    """,
+)
+reciprocal = _unary(
+    "reciprocal",
+    lambda x: lax.integer_pow(x, -1),
+    """1 / x.
+
+    >>> jnp.reciprocal(jnp.array([2, 4]))
+    Array([0.5 , 0.25], dtype=float32)
+    """,
+)
 
 
 def _acosh(x: Any) -> Any:
@@ -104,7 +282,18 @@ def _acosh(x: Any) -> Any:
     return y
 
 
-arccosh = acosh = _unary("arccosh", _acosh, "The inverse hyperbolic cosine.", named=True)
+arccosh = acosh = _unary(
+    "arccosh",
+    _acosh,
+    """The inverse hyperbolic cosine.
+
+    NaN below 1.
+
+    >>> jnp.arccosh(jnp.array([1.0, 2.0]))
+    Array([0.      , 1.316958], dtype=float32)
+    """,
+    named=True,
+)
 
 
 def _by_parts(f: Callable[[Any], Any], x: Any) -> Any:
@@ -136,22 +325,61 @@ def _log10(x: Any) -> Any:
     return lax.complex(lax.mul(re, scale), lax.mul(im, scale))
 
 
-log2 = _unary("log2", _log2, "The logarithm to base 2.")
-log10 = _unary("log10", _log10, "The logarithm to base 10.")
+log2 = _unary(
+    "log2",
+    _log2,
+    """The logarithm to base 2.
+
+    >>> jnp.log2(jnp.array([8, 1024]))
+    Array([ 3., 10.], dtype=float32)
+    """,
+)
+log10 = _unary(
+    "log10",
+    _log10,
+    """The logarithm to base 10.
+
+    >>> jnp.log10(jnp.array([1000.0, 0.1]))
+    Array([ 3., -1.], dtype=float32)
+    """,
+)
 deg2rad = radians = _unary(
-    "deg2rad", lambda x: lax.mul(x, literal(x, np.pi / 180)), "Degrees to radians."
+    "deg2rad",
+    lambda x: lax.mul(x, literal(x, np.pi / 180)),
+    """Degrees to radians.
+
+    >>> jnp.deg2rad(jnp.array([0.0, 180.0]))
+    Array([0.       , 3.1415927], dtype=float32)
+    """,
 )
 rad2deg = degrees = _unary(
-    "rad2deg", lambda x: lax.mul(x, literal(x, 180 / np.pi)), "Radians to degrees."
+    "rad2deg",
+    lambda x: lax.mul(x, literal(x, 180 / np.pi)),
+    """Radians to degrees.
+
+    >>> jnp.rad2deg(jnp.array([0.0, jnp.pi]))
+    Array([  0., 180.], dtype=float32)
+    """,
 )
 arctan2 = atan2 = _binary(
     "arctan2",
     lax.atan2,
-    "The angle of the point (y, x) from the positive x axis: arctan2(y, x).",
+    """The angle of the point (y, x) from the positive x axis: arctan2(y, x).
+
+    >>> jnp.arctan2(jnp.array([1.0, -1.0]), jnp.array([0.0, -1.0]))
+    Array([ 1.5707964, -2.3561945], dtype=float32)
+    """,
     promote_args_inexact,
 )
 nextafter = _binary(
-    "nextafter", lax.nextafter, "The float next to x toward y.", promote_args_inexact
+    "nextafter",
+    lax.nextafter,
+    """The float next to x toward y.
+
+    >>> jnp.nextafter(1.0, 2.0) > 1
+    Array(True, dtype=bool, weak_type=True)
+    """,
+    promote_args_inexact,
 )
 
 
@@ -164,26 +392,98 @@ def _multiply(x: Any, y: Any) -> Any:
     return lax.bitwise_and(x, y) if dtypes.is_bool(typeof(x).dtype) else lax.mul(x, y)
 
 
-_add2 = _binary("add", _add, "The sum; `or` for bools.")
-_subtract2 = _binary("subtract", lax.sub, "The difference.")
-_multiply2 = _binary("multiply", _multiply, "The product; `and` for bools.")
-true_divide = _binary("true_divide", lax.div, "The quotient, as a float.", promote_args_inexact)
-_negative1 = _unary("negative", lax.neg, "-x.", promote_args)
-square = _unary("square", lax.square, "x * x.", promote_args_numeric)
+_add2 = _binary(
+    "add",
+    _add,
+    """The sum; `or` for bools.
+
+    >>> jnp.add(jnp.array([1, 2]), 0.5)
+    Array([1.5, 2.5], dtype=float32, weak_type=True)
+    >>> jnp.add.reduce(jnp.arange(4))
+    Array(6, dtype=int32)
+    """,
+)
+_subtract2 = _binary(
+    "subtract",
+    lax.sub,
+    """The difference.
+
+    >>> jnp.subtract(jnp.array([[5], [6]]), jnp.array([1, 2]))
+    Array([[4, 3],
+           [5, 4]], dtype=int32)
+    """,
+)
+_multiply2 = _binary(
+    "multiply",
+    _multiply,
+    """The product; `and` for bools.
+
+    >>> jnp.multiply(jnp.array([1, 2]), jnp.array([3, 4]))
+    Array([3, 8], dtype=int32)
+    """,
+)
+true_divide = _binary(
+    "true_divide",
+    lax.div,
+    """The quotient, as a float.
+
+    >>> jnp.true_divide(jnp.array([1, 3]), 2)
+    Array([0.5, 1.5], dtype=float32)
+    """,
+    promote_args_inexact,
+)
+_negative1 = _unary(
+    "negative",
+    lax.neg,
+    """-x.
+
+    >>> jnp.negative(jnp.array([1, -2]))
+    Array([-1,  2], dtype=int32)
+    """,
+    promote_args,
+)
+square = _unary(
+    "square",
+    lax.square,
+    """x * x.
+
+    >>> jnp.square(jnp.array([3, -4]))
+    Array([ 9, 16], dtype=int32)
+    """,
+    promote_args_numeric,
+)
 
 
 def divide(x1: Any, x2: Any, /) -> Any:
-    """The quotient, as a float."""
+    """The quotient, as a float.
+
+    Numbers are divided as NumPy divides them: 1 / 0 is inf, 0 / 0 is NaN.
+
+    >>> jnp.divide(jnp.array([1, 0]), jnp.array([0, 0]))
+    Array([inf, nan], dtype=float32)
+    """
     return true_divide(x1, x2)
 
 
 def positive(x: Any, /) -> Any:
-    """x itself."""
+    """x itself.
+
+    >>> jnp.positive(jnp.array([-1, 2]))
+    Array([-1,  2], dtype=int32)
+    """
     return _array("positive", x)
 
 
 def absolute(x: Any, /) -> Any:
-    """The absolute value; the modulus of complex numbers."""
+    """The absolute value; the modulus of complex numbers.
+
+    The result of a complex array is real.
+
+    >>> jnp.absolute(jnp.array([-1, 2]))
+    Array([1, 2], dtype=int32)
+    >>> jnp.abs(3 + 4j)
+    Array(5., dtype=float32, weak_type=True)
+    """
     x = _array("absolute", x)
     dtype = typeof(x).dtype
     return x if dtypes.is_bool(dtype) or dtypes.is_unsigned(dtype) else lax.abs(x)
@@ -197,12 +497,25 @@ def _sign_op(x: Any) -> Any:
 
 
 sign = _unary(
-    "sign", _sign_op, "-1, 0 or 1 by the sign; x / |x| for complex numbers.", promote_args
+    "sign",
+    _sign_op,
+    """-1, 0 or 1 by the sign; x / |x| for complex numbers.
+
+        >>> jnp.sign(jnp.array([-3.0, 0.0, 5.0]))
+        Array([-1.,  0.,  1.], dtype=float32)
+        """,
+    promote_args,
 )
 
 
 def floor_divide(x1: Any, x2: Any, /) -> Any:
-    """The largest integer not above the quotient."""
+    """The largest integer not above the quotient.
+
+    The dtype is the promoted one; integers divided by 0 give no error.
+
+    >>> jnp.floor_divide(jnp.array([7, -7]), 2)
+    Array([ 3, -4], dtype=int32)
+    """
     check_arraylike("floor_divide", x1, x2)
     return _floor_divide_jit(x1, x2)
 
@@ -244,7 +557,11 @@ def _select(mask: Any, x: Any, y: Any) -> Any:
 
 
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
-    """(floor_divide, remainder)."""
+    """(floor_divide, remainder).
+
+    >>> jnp.divmod(jnp.array([7, -7]), 3)
+    (Array([ 2, -3], dtype=int32), Array([1, 2], dtype=int32))
+    """
     check_arraylike("divmod", x1, x2)
     return _divmod_jit(x1, x2)  # type: ignore[no-any-return]
 
@@ -261,7 +578,11 @@ _divmod_jit = jit(_divmod)
 
 
 def remainder(x1: Any, x2: Any, /) -> Any:
-    """The remainder of floor division: it has the sign of the divisor."""
+    """The remainder of floor division: it has the sign of the divisor.
+
+    >>> jnp.remainder(jnp.array([7, -7]), 3)
+    Array([1, 2], dtype=int32)
+    """
     check_arraylike("remainder", x1, x2)
     return _remainder_jit(x1, x2)
 
@@ -285,13 +606,21 @@ _remainder_jit = jit(_remainder)
 
 
 def mod(x1: Any, x2: Any, /) -> Any:
-    """The remainder of floor division: it has the sign of the divisor."""
+    """The remainder of floor division: it has the sign of the divisor.
+
+    >>> jnp.mod(-1.5, 1.0)
+    Array(0.5, dtype=float32, weak_type=True)
+    """
     return remainder(x1, x2)
 
 
 @jit
 def fmod(x1: Any, x2: Any, /) -> Any:
-    """The remainder with the sign of the dividend, as in C."""
+    """The remainder with the sign of the dividend, as in C.
+
+    >>> jnp.fmod(jnp.array([7, -7]), 3)
+    Array([ 1, -1], dtype=int32)
+    """
     check_arraylike("fmod", x1, x2)
     if dtypes.is_integer(dtypes.result_type(x1, x2)):
         x2 = select_where(
@@ -328,7 +657,13 @@ def _is_known_integer(x: Any) -> bool:
 
 
 def pow(x1: Any, x2: Any, /) -> Any:
-    """x1 to the power x2."""
+    """x1 to the power x2.
+
+    Raises TypeError for integers to a negative power that is a Python number.
+
+    >>> jnp.pow(jnp.array([1, 2, 3]), 2)
+    Array([1, 4, 9], dtype=int32)
+    """
     return power(x1, x2)
 
 
@@ -364,7 +699,11 @@ def _integer_power(x1: Any, x2: Any) -> Any:
 
 
 def float_power(x: Any, y: Any, /) -> Any:
-    """x to the power y, as a float."""
+    """x to the power y, as a float.
+
+    >>> jnp.float_power(2, jnp.array([-1, 3]))
+    Array([0.5, 8. ], dtype=float32)
+    """
     return lax.pow(*promote_args_inexact("float_power", x, y))
 
 
@@ -376,17 +715,39 @@ def _rounding(name: str, op: Callable[[Any], Any], doc: str) -> Any:
         return x if dtypes.is_integer(d) or dtypes.is_bool(d) else op(x)
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
+    f.__doc__ = _documented(doc, _ANY)
     return f
 
 
-floor = _rounding("floor", lax.floor, "The largest whole number not above x.")
-ceil = _rounding("ceil", lax.ceil, "The smallest whole number not below x.")
+floor = _rounding(
+    "floor",
+    lax.floor,
+    """The largest whole number not above x.
+
+    >>> jnp.floor(jnp.array([1.2, -1.2]))
+    Array([ 1., -2.], dtype=float32)
+    """,
+)
+ceil = _rounding(
+    "ceil",
+    lax.ceil,
+    """The smallest whole number not below x.
+
+    >>> jnp.ceil(jnp.array([1.2, -1.2]))
+    Array([ 2., -1.], dtype=float32)
+    """,
+)
 
 
 @jit
 def trunc(x: Any) -> Any:
-    """The whole number next to x toward 0."""
+    """The whole number next to x toward 0.
+
+    Integers are returned as they are.
+
+    >>> jnp.trunc(jnp.array([1.7, -1.7]))
+    Array([ 1., -1.], dtype=float32)
+    """
     x = _array("trunc", x)
     if dtypes.is_integer(typeof(x).dtype) or dtypes.is_bool(typeof(x).dtype):
         return x
@@ -395,7 +756,13 @@ def trunc(x: Any) -> Any:
 
 @jit
 def rint(x: Any, /) -> Any:
-    """The nearest whole number; halves go to the even one."""
+    """The nearest whole number; halves go to the even one.
+
+    Integers become floats.
+
+    >>> jnp.rint(jnp.array([0.5, 1.5, 2.6]))
+    Array([0., 2., 3.], dtype=float32)
+    """
     check_arraylike("rint", x)
     dtype = typeof(x).dtype
     if dtypes.is_bool(dtype) or dtypes.is_integer(dtype):
@@ -457,30 +824,54 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
 
 
 def around(a: Any, decimals: int = 0, out: None = None) -> Any:
-    """`a` rounded to a number of decimals; halves go to the even neighbour."""
+    """`a` rounded to a number of decimals; halves go to the even neighbour.
+
+    The dtype is that of `a`.
+
+    >>> jnp.around(jnp.array([1.25, 2.678]), 1)
+    Array([1.2, 2.7], dtype=float32)
+    """
     return round(a, decimals, out)
 
 
 # --- parts of complex numbers ---
 def conjugate(x: Any, /) -> Any:
-    """The complex conjugate; real arrays unchanged."""
+    """The complex conjugate; real arrays unchanged.
+
+    >>> jnp.conjugate(jnp.array([1 + 2j, 3.0]))
+    Array([1.-2.j, 3.-0.j], dtype=complex64)
+    """
     x = _array("conjugate", x)
     return lax.conj(x) if dtypes.is_complex(typeof(x).dtype) else x
 
 
 def conj(x: Any, /) -> Any:
-    """The complex conjugate; real arrays unchanged."""
+    """The complex conjugate; real arrays unchanged.
+
+    >>> jnp.conj(1 + 2j)
+    Array(1.-2.j, dtype=complex64, weak_type=True)
+    """
     return conjugate(x)
 
 
 def real(val: Any, /) -> Any:
-    """The real part."""
+    """The real part.
+
+    The result has the real dtype that belongs to the argument's.
+
+    >>> jnp.real(jnp.array([1 + 2j, 3.0]))
+    Array([1., 3.], dtype=float32)
+    """
     val = _array("real", val)
     return lax.real(val) if dtypes.is_complex(typeof(val).dtype) else val
 
 
 def imag(val: Any, /) -> Any:
-    """The imaginary part: zeros for real arrays."""
+    """The imaginary part: zeros for real arrays.
+
+    >>> jnp.imag(jnp.array([1 + 2j, 3.0]))
+    Array([2., 0.], dtype=float32)
+    """
     val = _array("imag", val)
     return lax.imag(val) if dtypes.is_complex(typeof(val).dtype) else lax.full_like(val, 0)
 
@@ -503,21 +894,37 @@ _angle_jit = jit(_angle, static_argnames=("deg",))
 
 
 def angle(z: Any, deg: bool = False) -> Any:
-    """The angle of complex numbers, in radians (degrees if `deg`)."""
+    """The angle of complex numbers, in radians (degrees if `deg`).
+
+    >>> jnp.angle(jnp.array([1.0, 1j, -1.0]), deg=True)
+    Array([  0.,  90., 180.], dtype=float32)
+    """
     check_arraylike("angle", z)
     return _angle_jit(z, deg)
 
 
 @jit
 def iscomplex(x: Any) -> Any:
-    """Is the imaginary part not 0?"""
+    """Is the imaginary part not 0?
+
+    The result is an array of bools; see `iscomplexobj` for a question about the dtype.
+
+    >>> jnp.iscomplex(jnp.array([1 + 1j, 2 + 0j]))
+    Array([ True, False], dtype=bool)
+    """
     i = imag(x)
     return lax.ne(i, literal(i, 0))
 
 
 @jit
 def isreal(x: Any) -> Any:
-    """Is the imaginary part 0?"""
+    """Is the imaginary part 0?
+
+    The result is an array of bools; see `isrealobj` for a question about the dtype.
+
+    >>> jnp.isreal(jnp.array([1 + 1j, 2 + 0j]))
+    Array([False,  True], dtype=bool)
+    """
     i = imag(x)
     return lax.eq(i, literal(i, 0))
 
@@ -534,34 +941,146 @@ def _ordering(name: str, op: Callable[[Any, Any], Any], doc: str) -> Any:
         return lax.select(same, by_imag, op(lax.real(x), lax.real(y)))
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
+    f.__doc__ = _documented(doc, _PAIRS)
     return f
 
 
-greater = _ordering("greater", lax.gt, "x > y.")
-greater_equal = _ordering("greater_equal", lax.ge, "x >= y.")
-less = _ordering("less", lax.lt, "x < y.")
-less_equal = _ordering("less_equal", lax.le, "x <= y.")
-equal = _binary("equal", lax.eq, "x == y.")
-not_equal = _binary("not_equal", lax.ne, "x != y.")
-_maximum2 = _binary("maximum", lax.max, "The larger; NaN if either is NaN.")
-_minimum2 = _binary("minimum", lax.min, "The smaller; NaN if either is NaN.")
+greater = _ordering(
+    "greater",
+    lax.gt,
+    """x > y.
+
+    >>> jnp.greater(jnp.array([1, 2, 3]), 2)
+    Array([False, False,  True], dtype=bool)
+    """,
+)
+greater_equal = _ordering(
+    "greater_equal",
+    lax.ge,
+    """x >= y.
+
+    >>> jnp.greater_equal(jnp.array([1, 2, 3]), 2)
+    Array([False,  True,  True], dtype=bool)
+    """,
+)
+less = _ordering(
+    "less",
+    lax.lt,
+    """x < y.
+
+    >>> jnp.less(jnp.array([1, 2, 3]), 2)
+    Array([ True, False, False], dtype=bool)
+    """,
+)
+less_equal = _ordering(
+    "less_equal",
+    lax.le,
+    """x <= y.
+
+    >>> jnp.less_equal(jnp.array([1, 2, 3]), 2)
+    Array([ True,  True, False], dtype=bool)
+    """,
+)
+equal = _binary(
+    "equal",
+    lax.eq,
+    """x == y.
+
+    >>> jnp.equal(jnp.array([1, 2]), jnp.array([1.0, 3.0]))
+    Array([ True, False], dtype=bool)
+    """,
+)
+not_equal = _binary(
+    "not_equal",
+    lax.ne,
+    """x != y.
+
+    >>> jnp.not_equal(jnp.array([1.0, jnp.nan]), jnp.array([1.0, jnp.nan]))
+    Array([False,  True], dtype=bool)
+    """,
+)
+_maximum2 = _binary(
+    "maximum",
+    lax.max,
+    """The larger; NaN if either is NaN.
+
+    >>> jnp.maximum(jnp.array([1.0, jnp.nan, 3.0]), 2.0)
+    Array([ 2., nan,  3.], dtype=float32)
+    """,
+)
+_minimum2 = _binary(
+    "minimum",
+    lax.min,
+    """The smaller; NaN if either is NaN.
+
+    >>> jnp.minimum(jnp.array([1.0, jnp.nan, 3.0]), 2.0)
+    Array([ 1., nan,  2.], dtype=float32)
+    """,
+)
 
 
 # --- bits and logic ---
-_bitwise_and2 = _binary("bitwise_and", lax.bitwise_and, "Bitwise and.")
-_bitwise_or2 = _binary("bitwise_or", lax.bitwise_or, "Bitwise or.")
-_bitwise_xor2 = _binary("bitwise_xor", lax.bitwise_xor, "Bitwise exclusive or.")
+_bitwise_and2 = _binary(
+    "bitwise_and",
+    lax.bitwise_and,
+    """Bitwise and.
+
+    Integers and bools only: TypeError otherwise.
+
+    >>> jnp.bitwise_and(0b1100, 0b1010)
+    Array(8, dtype=int32, weak_type=True)
+    """,
+)
+_bitwise_or2 = _binary(
+    "bitwise_or",
+    lax.bitwise_or,
+    """Bitwise or.
+
+    Integers and bools only: TypeError otherwise.
+
+    >>> jnp.bitwise_or(0b1100, 0b1010)
+    Array(14, dtype=int32, weak_type=True)
+    """,
+)
+_bitwise_xor2 = _binary(
+    "bitwise_xor",
+    lax.bitwise_xor,
+    """Bitwise exclusive or.
+
+    Integers and bools only: TypeError otherwise.
+
+    >>> jnp.bitwise_xor(0b1100, 0b1010)
+    Array(6, dtype=int32, weak_type=True)
+    """,
+)
 left_shift = bitwise_left_shift = _binary(
-    "left_shift", lax.shift_left, "x shifted left by y bits.", promote_args_numeric
+    "left_shift",
+    lax.shift_left,
+    """x shifted left by y bits.
+
+        >>> jnp.left_shift(jnp.array([1, 3]), 2)
+        Array([ 4, 12], dtype=int32)
+        """,
+    promote_args_numeric,
 )
 invert = bitwise_not = bitwise_invert = _unary(
-    "invert", lax.bitwise_not, "Every bit flipped; `not` for bools.", promote_args
+    "invert",
+    lax.bitwise_not,
+    """Every bit flipped; `not` for bools.
+
+    >>> jnp.bitwise_not(jnp.array([0, 5]))
+    Array([-1, -6], dtype=int32)
+    """,
+    promote_args,
 )
 
 
 def right_shift(x1: Any, x2: Any, /) -> Any:
-    """x1 shifted right by x2 bits; signed integers keep their sign."""
+    """x1 shifted right by x2 bits; signed integers keep their sign.
+
+    >>> jnp.right_shift(jnp.array([16, -16]), 2)
+    Array([ 4, -4], dtype=int32)
+    """
     x1, x2 = promote_args_numeric("right_shift", x1, x2)
     unsigned = dtypes.is_unsigned(typeof(x1).dtype)
     return lax.shift_right_logical(x1, x2) if unsigned else lax.shift_right_arithmetic(x1, x2)
@@ -572,7 +1091,11 @@ bitwise_right_shift = right_shift
 
 @jit
 def bitwise_count(x: Any, /) -> Any:
-    """The number of bits set in |x|, as uint8."""
+    """The number of bits set in |x|, as uint8.
+
+    >>> jnp.bitwise_count(jnp.array([0, 7, -8]))
+    Array([0, 3, 1], dtype=uint8)
+    """
     (x,) = promote_args_numeric("bitwise_count", x)
     if dtypes.is_signed(typeof(x).dtype):
         x = lax.abs(x)
@@ -592,23 +1115,59 @@ def _logical(name: str, op: Callable[..., Any], doc: str) -> Any:
         return op(*_as_bools(name, *args))
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = doc
+    f.__doc__ = _documented(doc, _PAIRS)
     return f
 
 
-_logical_and2 = _logical("logical_and", lax.bitwise_and, "Are both true (not 0)?")
-_logical_or2 = _logical("logical_or", lax.bitwise_or, "Is one true (not 0)?")
-_logical_xor2 = _logical("logical_xor", lax.bitwise_xor, "Is exactly one true (not 0)?")
+_logical_and2 = _logical(
+    "logical_and",
+    lax.bitwise_and,
+    """Are both true (not 0)?
+
+    >>> jnp.logical_and(jnp.array([0, 1, 2]), True)
+    Array([False,  True,  True], dtype=bool)
+    """,
+)
+_logical_or2 = _logical(
+    "logical_or",
+    lax.bitwise_or,
+    """Is one true (not 0)?
+
+    >>> jnp.logical_or(jnp.array([0, 1]), jnp.array([0.0, 0.0]))
+    Array([False,  True], dtype=bool)
+    """,
+)
+_logical_xor2 = _logical(
+    "logical_xor",
+    lax.bitwise_xor,
+    """Is exactly one true (not 0)?
+
+    >>> jnp.logical_xor(jnp.array([True, False]), True)
+    Array([False,  True], dtype=bool)
+    """,
+)
 
 
 def logical_not(x: Any, /) -> Any:
-    """Is x 0?"""
+    """Is x 0?
+
+    The result is an array of bools of the shape of `x`.
+
+    >>> jnp.logical_not(jnp.array([0, 3]))
+    Array([ True, False], dtype=bool)
+    """
     return lax.bitwise_not(*_as_bools("logical_not", x))
 
 
 # --- kinds of numbers ---
 def isfinite(x: Any, /) -> Any:
-    """Is x neither infinite nor NaN?"""
+    """Is x neither infinite nor NaN?
+
+    The result is an array of bools; integers are always finite.
+
+    >>> jnp.isfinite(jnp.array([1.0, jnp.inf, jnp.nan]))
+    Array([ True, False, False], dtype=bool)
+    """
     x = _array("isfinite", x)
     dtype = typeof(x).dtype
     if dtypes.is_float(dtype):
@@ -625,7 +1184,13 @@ def _infinite(x: Any) -> Any:
 
 @jit
 def isinf(x: Any, /) -> Any:
-    """Is x infinite?"""
+    """Is x infinite?
+
+    The result is an array of bools; a complex number is infinite if one of its parts is.
+
+    >>> jnp.isinf(jnp.array([1.0, -jnp.inf, jnp.nan]))
+    Array([False,  True, False], dtype=bool)
+    """
     x = _array("isinf", x)
     dtype = typeof(x).dtype
     if dtypes.is_float(dtype):
@@ -653,7 +1218,14 @@ def _signed_infinity(name: str, value: float) -> Any:
         return lax.full_like(x, False, dtype=np.bool_)
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"Is x {'minus' if value < 0 else 'plus'} infinity?"
+    f.__doc__ = _documented(
+        f"""Is x {"minus" if value < 0 else "plus"} infinity? False for integers.
+
+    >>> jnp.{name}(jnp.array([{value}, 1.0]))
+    Array([ True, False], dtype=bool)
+    """.replace("inf,", "jnp.inf,"),
+        _ANY,
+    )
     return f
 
 
@@ -662,7 +1234,13 @@ isneginf = _signed_infinity("isneginf", -np.inf)
 
 
 def isnan(x: Any, /) -> Any:
-    """Is x NaN?"""
+    """Is x NaN?
+
+    The result is an array of bools; a complex number is NaN if one of its parts is.
+
+    >>> jnp.isnan(jnp.array([1.0, jnp.nan]))
+    Array([False,  True], dtype=bool)
+    """
     x = _array("isnan", x)
     return lax.ne(x, x)
 
@@ -869,13 +1447,21 @@ _logaddexp2_c = _custom("logaddexp2", _logaddexp2, lambda x: lax.exp2(x))
 _logaddexp_f = _binary(
     "logaddexp",
     lambda x, y: _logaddexp_c(x, y),
-    "log(exp(x) + exp(y)), without overflow.",
+    """log(exp(x) + exp(y)), without overflow.
+
+    >>> jnp.logaddexp(1000.0, jnp.array([0.0, 1000.0]))
+    Array([1000.    , 1000.6932], dtype=float32)
+    """,
     promote_args_inexact,
 )
 _logaddexp2_f = _binary(
     "logaddexp2",
     lambda x, y: _logaddexp2_c(x, y),
-    "log2(2**x + 2**y), without overflow.",
+    """log2(2**x + 2**y), without overflow.
+
+    >>> jnp.logaddexp2(3.0, 3.0)
+    Array(4., dtype=float32, weak_type=True)
+    """,
     promote_args_inexact,
 )
 logaddexp = ufunc(_logaddexp_f, 2, 1, name="logaddexp", nargs=2, identity=-np.inf)

@@ -69,7 +69,13 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
 
 @jit
 def fmax(x1: Any, x2: Any) -> Any:
-    """The larger of two, ignoring NaN."""
+    """The larger of two, ignoring NaN.
+
+    The dtype is the promoted one; NaN where both are NaN.
+
+    >>> jnp.fmax(jnp.array([1.0, jnp.nan, 3.0]), 2.0)
+    Array([2., 2., 3.], dtype=float32)
+    """
     check_arraylike("fmax", x1, x2)
     keep = lax.bitwise_or(*promote_args("fmax", greater(x1, x2), isnan(x2)))
     return select_where(keep, x1, x2)
@@ -77,7 +83,13 @@ def fmax(x1: Any, x2: Any) -> Any:
 
 @jit
 def fmin(x1: Any, x2: Any) -> Any:
-    """The smaller of two, ignoring NaN."""
+    """The smaller of two, ignoring NaN.
+
+    The dtype is the promoted one; NaN where both are NaN.
+
+    >>> jnp.fmin(jnp.array([1.0, jnp.nan, 3.0]), 2.0)
+    Array([1., 2., 2.], dtype=float32)
+    """
     check_arraylike("fmin", x1, x2)
     keep = lax.bitwise_or(*promote_args("fmin", less(x1, x2), isnan(x2)))
     return select_where(keep, x1, x2)
@@ -118,9 +130,14 @@ def _isclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bo
 
 _isclose.__name__ = "isclose"
 isclose = jit(_isclose, static_argnames=("equal_nan",))
-isclose.__doc__ = (
-    "|a - b| <= atol + rtol * |b|, element by element; infinities are close to themselves."
-)
+isclose.__doc__ = """|a - b| <= atol + rtol * |b|, element by element; infinities are close to
+    themselves.
+
+    The result is an array of bools of the broadcast shape.
+
+    >>> jnp.isclose(jnp.array([1.0, 2.0]), jnp.array([1.000001, 2.1]))
+    Array([ True, False], dtype=bool)
+    """
 
 
 def _allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: bool = False) -> Any:
@@ -131,11 +148,25 @@ def _allclose(a: Any, b: Any, rtol: Any = 1e-05, atol: Any = 1e-08, equal_nan: b
 
 _allclose.__name__ = "allclose"
 allclose = jit(_allclose, static_argnames=("equal_nan",))
-allclose.__doc__ = "Are all elements close? See `isclose`."
+allclose.__doc__ = """Are all elements close? See `isclose`.
+
+    One bool, as an array.
+
+    >>> jnp.allclose(jnp.array([1.0, 2.0]), jnp.array([1.000001, 2.0]))
+    Array(True, dtype=bool)
+    """
 
 
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
-    """Have both the same shape and the same elements?"""
+    """Have both the same shape and the same elements?
+
+    With `equal_nan`, NaNs are equal. What cannot be made an array is not equal.
+
+    >>> jnp.array_equal(jnp.array([1, 2]), [1, 2])
+    Array(True, dtype=bool)
+    >>> jnp.array_equal(jnp.array([1, 2]), [[1, 2]])
+    Array(False, dtype=bool)
+    """
     a1, a2 = _tolerant(a1), _tolerant(a2)
     if a1 is None or a2 is None or shape_of(a1) != shape_of(a2):
         return as_array(np.bool_(False))
@@ -147,7 +178,11 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 
 
 def array_equiv(a1: Any, a2: Any) -> Any:
-    """Are the elements the same after broadcasting?"""
+    """Are the elements the same after broadcasting?
+
+    >>> jnp.array_equiv(jnp.array([1, 2]), jnp.array([[1, 2], [1, 2]]))
+    Array(True, dtype=bool)
+    """
     a1, a2 = _tolerant(a1), _tolerant(a2)
     if a1 is None or a2 is None:
         return as_array(np.bool_(False))
@@ -205,7 +240,11 @@ _nan_to_num_jit = jit(_nan_to_num, static_argnames=("copy",))
 def nan_to_num(
     x: Any, copy: bool = True, nan: Any = 0.0, posinf: Any = None, neginf: Any = None
 ) -> Any:
-    """NaN replaced by `nan`, infinities by the largest finite numbers (or `posinf`, `neginf`)."""
+    """NaN replaced by `nan`, infinities by the largest finite numbers (or `posinf`, `neginf`).
+
+    >>> jnp.nan_to_num(jnp.array([jnp.nan, jnp.inf, 2.0]), posinf=99.0)
+    Array([ 0., 99.,  2.], dtype=float32)
+    """
     check_arraylike("nan_to_num", x)
     kwargs = _given(posinf=posinf, neginf=neginf)
     if not (type(nan) is float and nan == 0.0):
@@ -219,7 +258,11 @@ _FLOAT_BITS = {2: (np.int16, 5, 10), 4: (np.int32, 8, 23), 8: (np.int64, 11, 52)
 
 @jit
 def signbit(x: Any, /) -> Any:
-    """Is the sign bit set (also for -0.0 and NaN)?"""
+    """Is the sign bit set (also for -0.0 and NaN)?
+
+    >>> jnp.signbit(jnp.array([-1.0, -0.0, 0.0]))
+    Array([ True,  True, False], dtype=bool)
+    """
     (x,) = promote_args("signbit", x)
     dtype = typeof(x).dtype
     if dtypes.is_integer(dtype):
@@ -245,7 +288,11 @@ def signbit(x: Any, /) -> Any:
 
 @jit
 def copysign(x1: Any, x2: Any, /) -> Any:
-    """The magnitude of x1 with the sign of x2."""
+    """The magnitude of x1 with the sign of x2.
+
+    >>> jnp.copysign(3.0, jnp.array([-1.0, 0.0, -0.0]))
+    Array([-3.,  3., -3.], dtype=float32)
+    """
     x1, x2 = promote_args_inexact("copysign", x1, x2)
     if dtypes.is_complex(typeof(x1).dtype):
         raise TypeError(
@@ -257,7 +304,11 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 
 @jit
 def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
-    """(fractional part, whole part), both with the sign of x."""
+    """(fractional part, whole part), both with the sign of x.
+
+    >>> jnp.modf(jnp.array([1.5, -2.25]))
+    (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
+    """
     if out is not None:
         raise NotImplementedError(
             "The 'out' argument to jnp.modf is not supported. Fix: use the returned arrays."
@@ -312,7 +363,11 @@ _frexp.defjvp(_frexp_jvp)
 
 @jit
 def frexp(x: Any, /) -> tuple[Any, Any]:
-    """(mantissa in [0.5, 1), exponent): x = mantissa * 2**exponent."""
+    """(mantissa in [0.5, 1), exponent): x = mantissa * 2**exponent.
+
+    >>> jnp.frexp(jnp.array([8.0, 0.75]))
+    (Array([0.5 , 0.75], dtype=float32), Array([4, 0], dtype=int32))
+    """
     check_arraylike("frexp", x)
     (x,) = promote_dtypes_inexact(x)
     if dtypes.is_complex(typeof(x).dtype):
@@ -322,7 +377,13 @@ def frexp(x: Any, /) -> tuple[Any, Any]:
 
 @jit
 def ldexp(x1: Any, x2: Any, /) -> Any:
-    """x1 * 2**x2 for an integer x2, without intermediate overflow."""
+    """x1 * 2**x2 for an integer x2, without intermediate overflow.
+
+    Raises ValueError unless `x2` is an integer.
+
+    >>> jnp.ldexp(jnp.array([0.5, 0.75]), jnp.array([4, 0]))
+    Array([8.  , 0.75], dtype=float32)
+    """
     check_arraylike("ldexp", x1, x2)
     if not (dtypes.is_integer(dtype_of(x2)) or dtypes.is_bool(dtype_of(x2))):
         raise ValueError(
@@ -348,7 +409,11 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
 
 
 def spacing(x: Any, /) -> Any:
-    """The distance to the next float away from zero."""
+    """The distance to the next float away from zero.
+
+    >>> jnp.spacing(jnp.array([1.0, 1024.0]))
+    Array([1.1920929e-07, 1.2207031e-04], dtype=float32)
+    """
     (x,) = promote_args_inexact("spacing", x)
     dtype = typeof(x).dtype
     x = to_type(x, dtype, False)
@@ -367,7 +432,11 @@ def _ones(like: Any) -> Any:
 
 @jit
 def hypot(x1: Any, x2: Any, /) -> Any:
-    """sqrt(x1**2 + x2**2), without overflow."""
+    """sqrt(x1**2 + x2**2), without overflow.
+
+    >>> jnp.hypot(jnp.array([3.0, 1e30]), jnp.array([4.0, 0.0]))
+    Array([5.e+00, 1.e+30], dtype=float32)
+    """
     x1, x2 = promote_args_inexact("hypot", x1, x2)
     if dtypes.is_complex(typeof(x1).dtype):
         raise ValueError(
@@ -384,7 +453,11 @@ def hypot(x1: Any, x2: Any, /) -> Any:
 
 @jit
 def heaviside(x1: Any, x2: Any, /) -> Any:
-    """0 below 0, x2 at 0, 1 above 0."""
+    """0 below 0, x2 at 0, 1 above 0.
+
+    >>> jnp.heaviside(jnp.array([-2.0, 0.0, 2.0]), 0.5)
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
     check_arraylike("heaviside", x1, x2)
     x1, x2 = promote_dtypes_inexact(x1, x2)
     negative, positive = lax.lt(x1, literal(x1, 0)), lax.gt(x1, literal(x1, 0))
@@ -418,7 +491,13 @@ def _magnitude(x: Any) -> Any:
 
 @jit
 def gcd(x1: Any, x2: Any) -> Any:
-    """The greatest common divisor of integers."""
+    """The greatest common divisor of integers.
+
+    The arguments broadcast. Raises ValueError unless both are integers.
+
+    >>> jnp.gcd(jnp.array([12, 7]), 18)
+    Array([6, 1], dtype=int32)
+    """
     x1, x2 = _integers("gcd", x1, x2)
     shape = lax.broadcast_shapes(shape_of(x1), shape_of(x2))
     x1, x2 = (
@@ -433,7 +512,13 @@ def gcd(x1: Any, x2: Any) -> Any:
 
 @jit
 def lcm(x1: Any, x2: Any) -> Any:
-    """The least common multiple of integers."""
+    """The least common multiple of integers.
+
+    The arguments broadcast. Raises ValueError unless both are integers.
+
+    >>> jnp.lcm(jnp.array([4, 6]), 10)
+    Array([20, 30], dtype=int32)
+    """
     x1, x2 = _integers("lcm", x1, x2)
     x1, x2 = _magnitude(x1), _magnitude(x2)
     d = gcd(x1, x2)
@@ -477,7 +562,11 @@ def _sinc_at_zero(k: int) -> Any:
 
 @jit
 def sinc(x: Any, /) -> Any:
-    """sin(pi x) / (pi x), and 1 at 0; differentiable there to every order."""
+    """sin(pi x) / (pi x), and 1 at 0; differentiable there to every order.
+
+    >>> jnp.sinc(jnp.array([0.0, 0.5, 1.0]))
+    Array([ 1.0000000e+00,  6.3661975e-01, -2.7827534e-08], dtype=float32)
+    """
     (x,) = promote_args_inexact("sinc", x)
     zero = lax.eq(x, literal(x, 0))
     pi_x = lax.mul(literal(x, np.pi), x)
@@ -506,7 +595,11 @@ _i0.defjvp(_i0_jvp)
 
 @jit
 def i0(x: Any) -> Any:
-    """The modified Bessel function of the first kind, of order 0."""
+    """The modified Bessel function of the first kind, of order 0.
+
+    >>> jnp.i0(jnp.array([0.0, 1.0]))
+    Array([1.       , 1.2660658], dtype=float32)
+    """
     (x,) = promote_args_inexact("i0", x)
     if not dtypes.is_float(typeof(x).dtype):
         raise ValueError("Unsupported input type to jax.numpy.i0: it takes real numbers.")

@@ -192,6 +192,13 @@ def apply_along_axis(
 ) -> Any:
     """`func1d` of every one-dimensional slice along `axis`; its results' axes stand where `axis`
     was.
+
+    The shape is that of `arr` with `axis` replaced by the shape of what `func1d` returns; further
+    arguments are passed on.
+
+    >>> jnp.apply_along_axis(lambda v: v[::-1], 1, jnp.array([[1, 2], [3, 4]]))
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
     """
     check_arraylike("apply_along_axis", arr)
     arr = as_array(unwrap(arr))
@@ -206,7 +213,13 @@ def apply_along_axis(
 
 
 def apply_over_axes(func: Callable[..., Any], a: Any, axes: Sequence[int]) -> Any:
-    """`func(a, axis)` for one axis after another; lost axes are put back with size 1."""
+    """`func(a, axis)` for one axis after another; lost axes are put back with size 1.
+
+    >>> jnp.apply_over_axes(jnp.sum, jnp.ones((2, 3, 4)), [0, 2])
+    Array([[[8.],
+            [8.],
+            [8.]]], dtype=float32)
+    """
     check_arraylike("apply_over_axes", a)
     out = as_array(unwrap(a))
     for axis in axes:
