@@ -1034,7 +1034,15 @@ printoptions, get_printoptions = _np.printoptions, _np.get_printoptions
 
 
 def set_printoptions(*args: _Any, **kwargs: _Any) -> None:
-    """How arrays are printed: `numpy.set_printoptions`, which NumPy's arrays follow too."""
+    """How arrays are printed: `numpy.set_printoptions`, which NumPy's arrays follow too.
+
+    Arguments as NumPy's: `precision`, `threshold`, `linewidth`, `suppress` and so on.
+
+    >>> with jnp.printoptions(precision=2):
+    ...     print(jnp.array([1.23456]))
+    [1.23]
+    >>> jnp.set_printoptions(precision=8)
+    """
     _np.set_printoptions(*args, **kwargs)
 
 

@@ -341,14 +341,29 @@ def asarray(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """`a` as an array; no copy is made unless asked for or needed."""
+    """`a` as an array; no copy is made unless asked for or needed.
+
+    `dtype`: by default that of `a`, 64-bit types as 32-bit ones unless x64 is on. Raises TypeError
+    for what is no array and cannot be made one.
+
+    >>> jnp.asarray([1, 2.5])
+    Array([1. , 2.5], dtype=float32)
+    """
     return array(
         a, dtype=dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding
     )
 
 
 def copy(a: Any, order: str | None = None) -> Any:
-    """A copy of `a`."""
+    """A copy of `a`.
+
+    `a`: anything that `asarray` accepts; shape and dtype stay.
+
+    >>> a = jnp.arange(3)
+    >>> b = jnp.copy(a)
+    >>> b is a, b
+    (False, Array([0, 1, 2], dtype=int32))
+    """
     check_arraylike("copy", a)
     return array(a, copy=True, order=order)
 
@@ -356,6 +371,9 @@ def copy(a: Any, order: str | None = None) -> Any:
 def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> Any:
     """`x` with another dtype. Complex to bool tests for zero; complex to real drops the imaginary
     part, with a warning.
+
+    >>> jnp.astype(jnp.array([1.7, -1.7]), jnp.int32)
+    Array([ 1, -1], dtype=int32)
     """
     check_arraylike("astype", x)
     x = as_array(unwrap(x))
@@ -399,12 +417,25 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """Ones."""
+    """Ones.
+
+    `shape`: an int or a tuple; `dtype`: by default the float type.
+
+    >>> jnp.ones((2, 2))
+    Array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
     return _placed(lax.full(_shape(shape), 1, _or_float(dtype, "ones")), device)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
-    """An array of no particular values: zeros."""
+    """An array of no particular values: zeros.
+
+    `shape`: an int or a tuple; `dtype`: by default the float type.
+
+    >>> jnp.empty((2, 0)).shape
+    (2, 0)
+    """
     return _placed(lax.full(_shape(shape), 0, _or_float(dtype, "empty")), device)
 
 
@@ -415,7 +446,14 @@ def _or_float(dtype: Any, name: str) -> Any:
 def full(
     shape: Any, fill_value: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Any:
-    """`fill_value`, which may be an array, broadcast to `shape`."""
+    """`fill_value`, which may be an array, broadcast to `shape`.
+
+    `shape`: an int or a tuple; `dtype`: by default that of `fill_value`.
+
+    >>> jnp.full((2, 3), jnp.array([1, 2, 3]))
+    Array([[1, 2, 3],
+           [1, 2, 3]], dtype=int32)
+    """
     check_arraylike("full", fill_value)
     d = user_dtype(dtype, "full")
     shape = _shape(shape)
@@ -445,19 +483,37 @@ def check_like(name: str, a: Any) -> None:
 def zeros_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Any:
-    """Zeros of the shape and dtype of `a`."""
+    """Zeros of the shape and dtype of `a`.
+
+    `dtype` and `shape` replace those of `a`.
+
+    >>> jnp.zeros_like(jnp.array([1.5, 2.5]), dtype=jnp.int32)
+    Array([0, 0], dtype=int32)
+    """
     return _like("zeros_like", a, 0, dtype, shape, device)
 
 
 def ones_like(
     a: Any, dtype: Any = None, shape: Any = None, *, device: Any = None, out_sharding: Any = None
 ) -> Any:
-    """Ones of the shape and dtype of `a`."""
+    """Ones of the shape and dtype of `a`.
+
+    `dtype` and `shape` replace those of `a`.
+
+    >>> jnp.ones_like(jnp.array([[1.5, 2.5]]))
+    Array([[1., 1.]], dtype=float32)
+    """
     return _like("ones_like", a, 1, dtype, shape, device)
 
 
 def empty_like(prototype: Any, dtype: Any = None, shape: Any = None, *, device: Any = None) -> Any:
-    """Zeros of the shape and dtype of `prototype`."""
+    """Zeros of the shape and dtype of `prototype`.
+
+    `dtype` and `shape` replace those of `prototype`.
+
+    >>> jnp.empty_like(jnp.array([1, 2])).dtype
+    dtype('int32')
+    """
     return _like("empty_like", prototype, 0, dtype, shape, device)
 
 
@@ -470,7 +526,14 @@ def full_like(
     device: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """`fill_value` in the shape and dtype of `a`."""
+    """`fill_value` in the shape and dtype of `a`.
+
+    `dtype` and `shape` replace those of `a`; `fill_value` is converted to the dtype of `a`
+    otherwise.
+
+    >>> jnp.full_like(jnp.array([1, 2, 3]), 7)
+    Array([7, 7, 7], dtype=int32)
+    """
     check_like("full_like", a)
     if not is_arraylike(fill_value):
         raise TypeError(
@@ -485,12 +548,24 @@ def full_like(
 
 # --- of buffers and files ---
 def frombuffer(buffer: Any, dtype: Any = float, count: int = -1, offset: int = 0) -> Any:
-    """The array whose bytes a buffer holds."""
+    r"""The array whose bytes a buffer holds.
+
+    `count` elements (-1: all), from byte `offset` on.
+
+    >>> jnp.frombuffer(b"\x01\x02\x03", dtype=jnp.uint8, offset=1)
+    Array([2, 3], dtype=uint8)
+    """
     return asarray(np.frombuffer(buffer=buffer, dtype=dtype, count=count, offset=offset))
 
 
 def fromfile(*args: Any, **kwargs: Any) -> Any:
-    """Refused: reading a file is not a pure function."""
+    """Refused: reading a file is not a pure function.
+
+    >>> jnp.fromfile("data.bin")
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: ...
+    """
     raise NotImplementedError(
         "jnp.fromfile() is not implemented because it may be non-pure and thus unsafe for use with "
         "JIT and other JAX transformations. "
@@ -499,7 +574,13 @@ def fromfile(*args: Any, **kwargs: Any) -> Any:
 
 
 def fromiter(*args: Any, **kwargs: Any) -> Any:
-    """Refused: an iterator is not a pure function."""
+    """Refused: an iterator is not a pure function.
+
+    >>> jnp.fromiter(range(3), dtype=int)
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: ...
+    """
     raise NotImplementedError(
         "jnp.fromiter() is not implemented because it may be non-pure and thus unsafe for use with "
         "JIT and other JAX transformations. "
@@ -508,19 +589,36 @@ def fromiter(*args: Any, **kwargs: Any) -> Any:
 
 
 def fromstring(string: str, dtype: Any = float, count: int = -1, *, sep: str) -> Any:
-    """The numbers in a text, separated by `sep`."""
+    """The numbers in a text, separated by `sep`.
+
+    >>> jnp.fromstring("1 2 3", dtype=int, sep=" ")
+    Array([1, 2, 3], dtype=int32)
+    """
     return asarray(np.fromstring(string=string, dtype=dtype, count=count, sep=sep))
 
 
 def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array of what another library exports through DLPack, over the same memory unless a copy
     is asked for or needed; with `copy=False` a needed one raises ValueError.
+
+    >>> jnp.from_dlpack(np.arange(3, dtype=np.float32))
+    Array([0., 1., 2.], dtype=float32)
     """
     return _placed(asarray(view_of(x, copy), copy=copy), device)
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
-    """The array in a .npy file (or a dictionary-like of those in a .npz file)."""
+    """The array in a .npy file (or a dictionary-like of those in a .npz file).
+
+    `file`: a path or an open binary file. Further arguments are those of `numpy.load`.
+
+    >>> import io
+    >>> file = io.BytesIO()
+    >>> jnp.save(file, jnp.arange(3))
+    >>> position = file.seek(0)
+    >>> jnp.load(file)
+    Array([0, 1, 2], dtype=int32)
+    """
     out = np.load(file, *args, **kwargs)
     if isinstance(out, np.ndarray):
         # bfloat16 and its kin are stored by NumPy as raw bytes.
@@ -531,7 +629,11 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 def isscalar(element: Any) -> bool:
-    """Is `element` a number, or an array without axes?"""
+    """Is `element` a number, or an array without axes?
+
+    >>> jnp.isscalar(3), jnp.isscalar(jnp.array(3)), jnp.isscalar([3])
+    (True, True, False)
+    """
     if np.isscalar(element):
         return True
     return is_arraylike(element) and ndim_of(element) == 0

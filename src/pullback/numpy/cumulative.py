@@ -79,14 +79,49 @@ def _define(name: str, op: Any, fill: Any, doc: str) -> Any:
 
 
 cumsum = _define(
-    "cumsum", lax.cumsum, None, "The running sum along `axis` (None: of the flattened array)."
+    "cumsum",
+    lax.cumsum,
+    None,
+    """The running sum along `axis` (None: of the flattened array).
+
+    Short integers and bools take the default width.
+
+    >>> jnp.cumsum(jnp.array([[1, 2], [3, 4]]), axis=0)
+    Array([[1, 2],
+           [4, 6]], dtype=int32)
+    """,
 )
 cumprod = _define(
-    "cumprod", lax.cumprod, None, "The running product along `axis` (None: of the flattened array)."
+    "cumprod",
+    lax.cumprod,
+    None,
+    """The running product along `axis` (None: of the flattened array).
+
+    Short integers and bools take the default width.
+
+    >>> jnp.cumprod(jnp.array([1, 2, 3, 4]))
+    Array([ 1,  2,  6, 24], dtype=int32)
+    """,
 )
-nancumsum = _define("nancumsum", lax.cumsum, 0, "The running sum along `axis`, NaN counted as 0.")
+nancumsum = _define(
+    "nancumsum",
+    lax.cumsum,
+    0,
+    """The running sum along `axis`, NaN counted as 0.
+
+    >>> jnp.nancumsum(jnp.array([2.0, jnp.nan, 3.0]))
+    Array([2., 2., 5.], dtype=float32)
+    """,
+)
 nancumprod = _define(
-    "nancumprod", lax.cumprod, 1, "The running product along `axis`, NaN counted as 1."
+    "nancumprod",
+    lax.cumprod,
+    1,
+    """The running product along `axis`, NaN counted as 1.
+
+    >>> jnp.nancumprod(jnp.array([2.0, jnp.nan, 3.0]))
+    Array([2., 2., 6.], dtype=float32)
+    """,
 )
 
 
@@ -133,12 +168,24 @@ def _standard(
 def cumulative_sum(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """The running sum along `axis`; with `include_initial`, a 0 comes first."""
+    """The running sum along `axis`; with `include_initial`, a 0 comes first.
+
+    Raises ValueError if an array with more than one axis comes without `axis`.
+
+    >>> jnp.cumulative_sum(jnp.array([1, 2, 3]), include_initial=True)
+    Array([0, 1, 3, 6], dtype=int32)
+    """
     return _standard("cumulative_sum", _sum_jit, 0, x, axis, dtype, include_initial)
 
 
 def cumulative_prod(
     x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False
 ) -> Any:
-    """The running product along `axis`; with `include_initial`, a 1 comes first."""
+    """The running product along `axis`; with `include_initial`, a 1 comes first.
+
+    Raises ValueError if an array with more than one axis comes without `axis`.
+
+    >>> jnp.cumulative_prod(jnp.array([1, 2, 3]), include_initial=True)
+    Array([1, 1, 2, 6], dtype=int32)
+    """
     return _standard("cumulative_prod", _prod_jit, 1, x, axis, dtype, include_initial)

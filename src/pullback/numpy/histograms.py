@@ -98,6 +98,9 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     least to the greatest element), or `bins` itself.
 
     Raises NotImplementedError for a named rule.
+
+    >>> jnp.histogram_bin_edges(jnp.array([0.0, 1.0, 4.0]), bins=4)
+    Array([0., 1., 2., 3., 4.], dtype=float32)
     """
     if isinstance(bins, str):
         raise NotImplementedError(
@@ -158,7 +161,14 @@ def histogram2d(
     weights: Any = None,
     density: bool | None = None,
 ) -> tuple[Any, Any, Any]:
-    """(counts, x edges, y edges) of pairs: `histogramdd` of two columns."""
+    """(counts, x edges, y edges) of pairs: `histogramdd` of two columns.
+
+    >>> x, y = jnp.array([0.1, 0.9, 0.8]), jnp.array([0.2, 0.7, 0.6])
+    >>> counts, x_edges, y_edges = jnp.histogram2d(x, y, bins=2, range=((0, 1), (0, 1)))
+    >>> counts
+    Array([[1, 0],
+           [0, 2]], dtype=int32)
+    """
     check_arraylike("histogram2d", x, y)
     try:
         n = len(bins)
@@ -187,6 +197,12 @@ def histogramdd(
     each axis; `range` bounds for each axis.
 
     Raises ValueError for arguments whose lengths do not fit.
+
+    >>> points = jnp.array([[0.1, 0.2], [0.9, 0.8], [0.9, 0.1]])
+    >>> counts, edges = jnp.histogramdd(points, bins=2, range=((0, 1), (0, 1)))
+    >>> counts
+    Array([[1, 0],
+           [1, 1]], dtype=int32)
     """
     if weights is None:
         check_arraylike("histogramdd", sample)

@@ -81,6 +81,11 @@ def where(
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:
     """The positions of elements that are not 0, an array for each axis. A traced array needs
     `size`: as many, padded with `fill_value`.
+
+    >>> jnp.nonzero(jnp.array([[0, 5], [7, 0]]))
+    (Array([0, 1], dtype=int32), Array([1, 0], dtype=int32))
+    >>> jnp.nonzero(jnp.array([0, 5, 7]), size=3, fill_value=-1)
+    (Array([ 1,  2, -1], dtype=int32),)
     """
     check_arraylike("nonzero", a)
     a = as_array(unwrap(a))
@@ -148,12 +153,25 @@ def _remainder(x: Any, n: int) -> Any:
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The flat positions of elements that are not 0."""
+    """The flat positions of elements that are not 0.
+
+    `size` and `fill_value` as for `nonzero`.
+
+    >>> jnp.flatnonzero(jnp.array([[0, 5], [7, 0]]))
+    Array([1, 2], dtype=int32)
+    """
     return nonzero(ravel(a), size=size, fill_value=fill_value)[0]
 
 
 def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The positions of elements that are not 0, a row for each."""
+    """The positions of elements that are not 0, a row for each.
+
+    The shape is (number found, axes of `a`); `size` and `fill_value` as for `nonzero`.
+
+    >>> jnp.argwhere(jnp.array([[0, 5], [7, 0]]))
+    Array([[0, 1],
+           [1, 0]], dtype=int32)
+    """
     check_arraylike("argwhere", a)
     found = nonzero(atleast_1d(a), size=size, fill_value=fill_value)
     if not ndim_of(a):
@@ -340,6 +358,13 @@ def take_along_axis(
 ) -> Any:
     """The elements that `indices` name along `axis`, position by position in the other axes (as
     `argsort` gives them).
+
+    `indices` has the axes of `arr`; the others broadcast. Out of range: NaN (or the least integer),
+    unless `mode` is 'clip' or 'wrap'. `axis=None` flattens `arr`.
+
+    >>> x = jnp.array([[30, 10, 20]])
+    >>> jnp.take_along_axis(x, jnp.argsort(x, axis=1), axis=1)
+    Array([[10, 20, 30]], dtype=int32)
     """
     check_arraylike("take_along_axis", arr, indices)
     if not dtypes.is_integer(dtype_of(indices)):
@@ -363,6 +388,10 @@ def compress(
 ) -> Any:
     """The slices along `axis` where `condition` is true. Traced conditions need `size`; the rest is
     `fill_value`.
+
+    >>> jnp.compress(jnp.array([True, False, True]), jnp.array([[1, 2, 3], [4, 5, 6]]), axis=1)
+    Array([[1, 3],
+           [4, 6]], dtype=int32)
     """
     refuse_out("compress", out)
     check_arraylike("compress", condition, a, fill_value)
@@ -404,13 +433,23 @@ def compress(
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
-    """The elements where `condition` is true, flattened."""
+    """The elements where `condition` is true, flattened.
+
+    `size` and `fill_value` as for `compress`.
+
+    >>> x = jnp.arange(6)
+    >>> jnp.extract(x % 2 == 1, x)
+    Array([1, 3, 5], dtype=int32)
+    """
     return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
 
 def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
     """For each element of `a`, the element of the array of that number among `choices`. `mode`
     'wrap' or 'clip' for what is out of range.
+
+    >>> jnp.choose(jnp.array([0, 1, 0]), [jnp.array([1, 2, 3]), jnp.array([10, 20, 30])])
+    Array([ 1, 20,  3], dtype=int32)
     """
     refuse_out("choose", out)
     parts = (
@@ -447,7 +486,15 @@ def choose(a: Any, choices: Any, out: None = None, mode: str = "raise") -> Any:
 
 
 def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0) -> Any:
-    """Of `choicelist`, the array whose condition is the first true one; `default` where none is."""
+    """Of `choicelist`, the array whose condition is the first true one; `default` where none is.
+
+    Conditions and choices broadcast. Raises ValueError if there is not one choice for each
+    condition.
+
+    >>> x = jnp.arange(5)
+    >>> jnp.select([x < 2, x > 3], [x, x * 10], default=-1)
+    Array([ 0,  1, -1, -1, 40], dtype=int32)
+    """
     condlist, choicelist = (
         list(indexing.iterate(as_array(x))) if hasattr(x, "shape") else x
         for x in (condlist, choicelist)
@@ -481,6 +528,10 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     """Functions (or values) by condition: of `funclist`, the last whose condition is true; one more
     entry is for elsewhere, else 0.
+
+    >>> x = jnp.array([-2.0, 0.0, 3.0])
+    >>> jnp.piecewise(x, [x < 0, x > 0], [lambda v: -v, lambda v: v * v, 100.0])
+    Array([  2., 100.,   9.], dtype=float32)
     """
     check_arraylike("piecewise", x)
     x = as_array(unwrap(x))
@@ -533,6 +584,11 @@ def _refuse_inplace(
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:
     """A copy of `a` with the values `v` (repeated as needed) at flat positions `ind`. `mode`:
     'clip' (the default) or 'wrap'.
+
+    `inplace=False` must be given: arrays cannot be changed.
+
+    >>> jnp.put(jnp.zeros(4), jnp.array([0, 2]), jnp.array([5.0, 6.0]), inplace=False)
+    Array([5., 0., 6., 0.], dtype=float32)
     """
     _refuse_inplace("put", inplace, "put(x, ind, v, inplace=False)")
     check_arraylike("put", a, ind, v)
@@ -564,6 +620,12 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
 def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     """A copy of `arr` with the values `vals`, one after another and repeated, where `mask`
     is true.
+
+    `inplace=False` must be given: arrays cannot be changed.
+
+    >>> x = jnp.arange(5)
+    >>> jnp.place(x, x > 2, jnp.array([0]), inplace=False)
+    Array([0, 1, 2, 0, 0], dtype=int32)
     """
     _refuse_inplace("place", inplace, "place(x, mask, vals, inplace=False)")
     check_arraylike("place", arr, mask, vals)
@@ -633,7 +695,15 @@ def put_along_axis(
     *,
     mode: str | None = None,
 ) -> Any:
-    """A copy of `arr` with `values` at the positions that `indices` name along `axis`."""
+    """A copy of `arr` with `values` at the positions that `indices` name along `axis`.
+
+    `inplace=False` must be given: arrays cannot be changed.
+
+    >>> x = jnp.array([[1, 2, 3], [4, 5, 6]])
+    >>> jnp.put_along_axis(x, jnp.array([[0], [2]]), 0, axis=1, inplace=False)
+    Array([[0, 2, 3],
+           [4, 5, 0]], dtype=int32)
+    """
     _refuse_inplace(
         "put_along_axis", inplace, "put_along_axis(x, indices, values, axis, inplace=False)"
     )
@@ -642,7 +712,15 @@ def put_along_axis(
 
 
 def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True) -> Any:
-    """A copy of `a` with `val` on the main diagonal."""
+    """A copy of `a` with `val` on the main diagonal.
+
+    `inplace=False` must be given: arrays cannot be changed. `wrap`: the diagonal of a tall matrix
+    starts again.
+
+    >>> jnp.fill_diagonal(jnp.zeros((2, 3)), 5.0, inplace=False)
+    Array([[5., 0., 0.],
+           [0., 5., 0.]], dtype=float32)
+    """
     call = "fill_diagonal(x, val, inplace=False)"
     _refuse_inplace("fill_diagonal", inplace, call, NotImplementedError)
     check_arraylike("fill_diagonal", a, val)
@@ -672,7 +750,11 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 
 # --- sets of indices ---
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
-    """The indices of the main diagonal of an array with `ndim` axes of size n."""
+    """The indices of the main diagonal of an array with `ndim` axes of size n.
+
+    >>> jnp.arange(9).reshape(3, 3)[jnp.diag_indices(3)]
+    Array([0, 4, 8], dtype=int32)
+    """
     n, ndim = operator.index(n), operator.index(ndim)
     if n < 0:
         raise ValueError(f"n argument to diag_indices must be nonnegative, got {n}")
@@ -682,7 +764,13 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
 
 
 def diag_indices_from(arr: Any) -> tuple[Any, ...]:
-    """The indices of the main diagonal of `arr`."""
+    """The indices of the main diagonal of `arr`.
+
+    Raises ValueError unless `arr` has two or more axes, all of one size.
+
+    >>> jnp.diag_indices_from(jnp.zeros((2, 2)))
+    (Array([0, 1], dtype=int32), Array([0, 1], dtype=int32))
+    """
     check_arraylike("diag_indices_from", arr)
     shape = shape_of(arr)
     if len(shape) < 2:
@@ -697,12 +785,20 @@ def _mask_positions(mask: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 
 
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """The indices of the lower triangle of an n x m matrix."""
+    """The indices of the lower triangle of an n x m matrix.
+
+    >>> jnp.tril_indices(2)
+    (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
     return _mask_positions(_tri("tril_indices", n, m, k))
 
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
-    """The indices of the upper triangle of an n x m matrix."""
+    """The indices of the upper triangle of an n x m matrix.
+
+    >>> jnp.triu_indices(2, k=1)
+    (Array([0], dtype=int32), Array([1], dtype=int32))
+    """
     return _mask_positions(~_tri("triu_indices", n, m, k - 1))
 
 
@@ -721,13 +817,21 @@ def _two_axes(name: str, arr: Any) -> tuple[int, int]:
 
 
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
-    """The indices of the lower triangle of `arr`."""
+    """The indices of the lower triangle of `arr`.
+
+    >>> jnp.tril_indices_from(jnp.zeros((2, 3)))
+    (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
+    """
     n, m = _two_axes("tril_indices_from", arr)
     return tril_indices(n, k, m)
 
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
-    """The indices of the upper triangle of `arr`."""
+    """The indices of the upper triangle of `arr`.
+
+    >>> jnp.triu_indices_from(jnp.zeros((2, 3)), k=1)
+    (Array([0, 0, 1], dtype=int32), Array([1, 2, 2], dtype=int32))
+    """
     n, m = _two_axes("triu_indices_from", arr)
     return triu_indices(n, k, m)
 
@@ -735,7 +839,13 @@ def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
 def mask_indices(
     n: int, mask_func: Callable[..., Any], k: int = 0, *, size: int | None = None
 ) -> tuple[Any, Any]:
-    """Where `mask_func(ones((n, n)), k)` is not 0."""
+    """Where `mask_func(ones((n, n)), k)` is not 0.
+
+    A tuple of two arrays of indices, as from `nonzero`.
+
+    >>> jnp.mask_indices(2, jnp.triu)
+    (Array([0, 0, 1], dtype=int32), Array([0, 1, 1], dtype=int32))
+    """
     return nonzero(mask_func(lax.full((n, n), 1, np.float32), k), size=size)
 
 
@@ -749,6 +859,9 @@ def ravel_multi_index(
 ) -> Any:
     """The flat position of positions along each axis. `mode` 'raise' (not under jit), 'wrap' or
     'clip' for what is out of range.
+
+    >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 1])), (2, 3))
+    Array([2, 4], dtype=int32)
     """
     sizes = canonical_shape(dims)
     parts = (
@@ -795,7 +908,13 @@ def ravel_multi_index(
 
 
 def ix_(*args: Any) -> tuple[Any, ...]:
-    """Arrays of indices (or masks) shaped so that together they index a grid."""
+    """Arrays of indices (or masks) shaped so that together they index a grid.
+
+    >>> rows, columns = jnp.ix_(jnp.array([0, 2]), jnp.array([1, 3]))
+    >>> jnp.arange(12).reshape(3, 4)[rows, columns]
+    Array([[ 1,  3],
+           [ 9, 11]], dtype=int32)
+    """
     out = []
     for k, a in enumerate(args):
         a = array(a, copy=False) if not is_arraylike(a) else as_array(unwrap(a))

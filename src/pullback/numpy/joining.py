@@ -83,12 +83,26 @@ def _concatenate_parts(a: Any, axis: int) -> Any:
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
-    """Arrays one after another along `axis`."""
+    """Arrays one after another along `axis`.
+
+    They have the same sizes along the other axes, else TypeError; dtypes are promoted. `axis=None`
+    flattens.
+
+    >>> jnp.concat([jnp.array([1, 2]), jnp.array([3.0])])
+    Array([1., 2., 3.], dtype=float32)
+    """
     return concatenate(arrays, axis)
 
 
 def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> Any:
-    """Arrays of one shape along a new axis."""
+    """Arrays of one shape along a new axis.
+
+    Raises ValueError if the shapes differ.
+
+    >>> jnp.stack([jnp.array([1, 2]), jnp.array([3, 4])], axis=1)
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     if out is not None:
         raise NotImplementedError(
             "The 'out' argument to jnp.stack is not supported. Fix: use the returned array."
@@ -132,20 +146,46 @@ def _each(grow: Any) -> Any:
     return lambda *parts: [grow(p) for p in parts]
 
 
-vstack = _stacked("vstack", _each(atleast_2d), 0, "Arrays one below another.")
+vstack = _stacked(
+    "vstack",
+    _each(atleast_2d),
+    0,
+    """Arrays one below another.
+
+    >>> jnp.vstack([jnp.array([1, 2]), jnp.array([3, 4])])
+    Array([[1, 2],
+           [3, 4]], dtype=int32)
+    """,
+)
 hstack = _stacked(
     "hstack",
     _each(atleast_1d),
     lambda parts: 0 if ndim_of(parts[0]) == 1 else 1,
-    "Arrays side by side.",
+    """Arrays side by side.
+
+    >>> jnp.hstack([jnp.array([1, 2]), jnp.array([3])])
+    Array([1, 2, 3], dtype=int32)
+    """,
 )
 dstack = _stacked(
-    "dstack", _each(atleast_3d), 2, "Arrays one behind another, along the third axis."
+    "dstack",
+    _each(atleast_3d),
+    2,
+    """Arrays one behind another, along the third axis.
+
+    >>> jnp.dstack([jnp.array([1, 2]), jnp.array([3, 4])]).shape
+    (1, 2, 2)
+    """,
 )
 
 
 def column_stack(tup: Any) -> Any:
-    """One-dimensional arrays as columns of a matrix (matrices side by side)."""
+    """One-dimensional arrays as columns of a matrix (matrices side by side).
+
+    >>> jnp.column_stack([jnp.array([1, 2]), jnp.array([3, 4])])
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     columns = [
         transpose(atleast_2d(a)) if ndim_of(a) < 2 else a for a in _sequence("column_stack", tup)
     ]
@@ -163,7 +203,11 @@ _append_jit = jit(_append, static_argnames=("axis",))
 
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
-    """`values` after `arr`, along `axis` (None: both flattened)."""
+    """`values` after `arr`, along `axis` (None: both flattened).
+
+    >>> jnp.append(jnp.array([1, 2]), jnp.array([[3], [4]]))
+    Array([1, 2, 3, 4], dtype=int32)
+    """
     check_arraylike("append", arr, values)
     return _append_jit(arr, values, axis=axis)
 
@@ -192,7 +236,15 @@ _block_jit = jit(_block_all)
 
 
 def block(arrays: Any) -> Any:
-    """A matrix of blocks, from nested lists: the innermost are joined along the last axis."""
+    """A matrix of blocks, from nested lists: the innermost are joined along the last axis.
+
+    Raises ValueError if the depth of the lists differs, TypeError if sizes do not fit.
+
+    >>> one, zero = jnp.ones((1, 2)), jnp.zeros((1, 1))
+    >>> jnp.block([[one, zero], [zero, one]])
+    Array([[1., 1., 0.],
+           [0., 1., 1.]], dtype=float32)
+    """
     return _block_jit(arrays)
 
 
@@ -235,32 +287,61 @@ def _split(name: str, ary: Any, sections: Any, axis: Any, even: bool) -> list[An
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along `axis`: so many of equal size, or cut at these indices. Raises ValueError if the
     size does not divide.
+
+    >>> jnp.split(jnp.arange(6), 3)
+    [Array([0, 1], dtype=int32), Array([2, 3], dtype=int32), Array([4, 5], dtype=int32)]
+    >>> jnp.split(jnp.arange(4), [1])
+    [Array([0], dtype=int32), Array([1, 2, 3], dtype=int32)]
     """
     return _split("split", ary, indices_or_sections, axis, True)
 
 
 def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
-    """Parts along `axis`; the first ones are larger by one if the size does not divide."""
+    """Parts along `axis`; the first ones are larger by one if the size does not divide.
+
+    >>> [p.shape for p in jnp.array_split(jnp.arange(7), 3)]
+    [(3,), (2,), (2,)]
+    """
     return _split("array_split", ary, indices_or_sections, axis, False)
 
 
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Parts along the first axis."""
+    """Parts along the first axis.
+
+    >>> jnp.vsplit(jnp.array([[1, 2], [3, 4]]), 2)
+    [Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32)]
+    """
     return _split("vsplit", ary, indices_or_sections, 0, True)
 
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Parts along the second axis (the only one of a one-dimensional array)."""
+    """Parts along the second axis (the only one of a one-dimensional array).
+
+    >>> jnp.hsplit(jnp.array([[1, 2], [3, 4]]), 2)
+    [Array([[1],
+           [3]], dtype=int32), Array([[2],
+           [4]], dtype=int32)]
+    """
     return _split("hsplit", ary, indices_or_sections, 0 if ndim_of(ary) == 1 else 1, True)
 
 
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
-    """Parts along the third axis."""
+    """Parts along the third axis.
+
+    >>> [p.shape for p in jnp.dsplit(jnp.zeros((2, 2, 4)), 2)]
+    [(2, 2, 2), (2, 2, 2)]
+    """
     return _split("dsplit", ary, indices_or_sections, 2, True)
 
 
 def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
-    """The parts along `axis`, without it."""
+    """The parts along `axis`, without it.
+
+    A tuple of arrays. Raises ValueError for an array without axes.
+
+    >>> jnp.unstack(jnp.array([[1, 2], [3, 4]]), axis=1)
+    (Array([1, 3], dtype=int32), Array([2, 4], dtype=int32))
+    """
     check_arraylike("unstack", x)
     if not ndim_of(x):
         raise ValueError(
@@ -275,6 +356,11 @@ def delete(
 ) -> Any:
     """Without the elements at `obj` (an int, a slice, indices or a mask) along `axis`. Traced
     indices need `assume_unique_indices`.
+
+    Without `axis`, of the flattened array.
+
+    >>> jnp.delete(jnp.array([10, 20, 30, 40]), jnp.array([1, -1]))
+    Array([10, 30], dtype=int32)
     """
     check_arraylike("delete", arr, 0 if isinstance(obj, slice) else obj)
     arr = as_array(unwrap(arr))
@@ -350,7 +436,13 @@ def _delete_traced(arr: Any, obj: Any, k: int, unique: bool) -> Any:
 
 
 def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
-    """With `values` put in before the positions `obj` (an int, a slice or indices) along `axis`."""
+    """With `values` put in before the positions `obj` (an int, a slice or indices) along `axis`.
+
+    Without `axis`, into the flattened array.
+
+    >>> jnp.insert(jnp.array([1, 2, 3]), 1, 9)
+    Array([1, 9, 2, 3], dtype=int32)
+    """
     check_arraylike("insert", arr, 0 if isinstance(obj, slice) else obj, values)
     a, v = as_array(unwrap(arr)), as_array(unwrap(values))
     if axis is None:
@@ -416,6 +508,9 @@ def _insert_traced(a: Any, v: Any, where: Any, k: int, n: int, count: int, scala
 def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     """Without the zeros at the front ('f') and back ('b'). The array must not be traced: the size
     of the result depends on it.
+
+    >>> jnp.trim_zeros(jnp.array([0, 0, 1, 0, 2, 0]))
+    Array([1, 0, 2], dtype=int32)
     """
     if isinstance(filt, Tracer):
         raise ConcretizationTypeError(filt, "Error arose in the `filt` argument of trim_zeros()")

@@ -41,17 +41,31 @@ def _size(shape: Sequence[Any]) -> Any:
 
 # --- what arrays are ---
 def shape(a: Any) -> tuple[Any, ...]:
-    """The shape."""
+    """The shape.
+
+    Of anything that is an array or can be made one.
+
+    >>> jnp.shape(jnp.zeros((2, 3))), jnp.shape(1.0)
+    ((2, 3), ())
+    """
     return shape_of(_tolerant("shape", a))
 
 
 def ndim(a: Any) -> int:
-    """The number of axes."""
+    """The number of axes.
+
+    >>> jnp.ndim(jnp.zeros((2, 3))), jnp.ndim(1.0)
+    (2, 0)
+    """
     return len(shape_of(_tolerant("ndim", a)))
 
 
 def size(a: Any, axis: Any = None) -> Any:
-    """The number of elements, of the array or along axes."""
+    """The number of elements, of the array or along axes.
+
+    >>> jnp.size(jnp.zeros((2, 3))), jnp.size(jnp.zeros((2, 3)), axis=1)
+    (6, 3)
+    """
     s = shape_of(_tolerant("size", a))
     return _size(s if axis is None else [s[k] for k in canonical_axes(axis, len(s))])
 
@@ -69,9 +83,15 @@ def _tolerant(name: str, a: Any) -> Any:
 
 
 def iscomplexobj(x: Any) -> bool:
-    """Is the dtype complex?"""
+    """Is the dtype complex?
+
+    >>> jnp.iscomplexobj(jnp.array([1j])), jnp.iscomplexobj(1.0)
+    (True, False)
+    """
     if x is None:
         return False
+    if isinstance(x, type) and isinstance(getattr(x, "dtype", None), np.dtype):  # jnp.float32
+        return bool(dtypes.is_complex(x.dtype))
     try:
         return bool(dtypes.is_complex(typeof(x).dtype))
     except TypeError:
@@ -82,7 +102,11 @@ def iscomplexobj(x: Any) -> bool:
 
 
 def isrealobj(x: Any) -> bool:
-    """Is the dtype not complex?"""
+    """Is the dtype not complex?
+
+    >>> jnp.isrealobj(jnp.array([1j])), jnp.isrealobj(1.0)
+    (False, True)
+    """
     return not iscomplexobj(x)
 
 
@@ -134,7 +158,13 @@ def reshape(
 
 
 def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
-    """The elements as a one-dimensional array."""
+    """The elements as a one-dimensional array.
+
+    `order`: 'C' (the last axis runs fastest) or 'F' (the first).
+
+    >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F")
+    Array([1, 3, 2, 4], dtype=int32)
+    """
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'. Fix: use order='C'.")
     a = _arr("ravel", a)
@@ -142,7 +172,13 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
-    """The axes in another order (reversed by default)."""
+    """The axes in another order (reversed by default).
+
+    Raises TypeError unless `axes` is a permutation.
+
+    >>> jnp.transpose(jnp.zeros((2, 3, 4)), (1, 0, 2)).shape
+    (3, 2, 4)
+    """
     a = _arr("transpose", a)
     n = ndim_of(a)
     order = tuple(range(n))[::-1] if axes is None else tuple(canonical_axis(k, n) for k in axes)
@@ -150,12 +186,22 @@ def transpose(a: Any, axes: Any = None) -> Any:
 
 
 def permute_dims(a: Any, /, axes: Any) -> Any:
-    """The axes in another order."""
+    """The axes in another order.
+
+    >>> jnp.permute_dims(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     return transpose(a, axes)
 
 
 def matrix_transpose(x: Any, /) -> Any:
-    """The last two axes swapped."""
+    """The last two axes swapped.
+
+    Raises ValueError for fewer than two axes.
+
+    >>> jnp.matrix_transpose(jnp.zeros((5, 2, 3))).shape
+    (5, 3, 2)
+    """
     x = _arr("matrix_transpose", x)
     n = ndim_of(x)
     if n < 2:
@@ -164,7 +210,11 @@ def matrix_transpose(x: Any, /) -> Any:
 
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
-    """Two axes swapped."""
+    """Two axes swapped.
+
+    >>> jnp.swapaxes(jnp.zeros((2, 3, 4)), 0, -1).shape
+    (4, 3, 2)
+    """
     a = _arr("swapaxes", a)
     order = list(range(ndim_of(a)))
     i, j = canonical_axis(axis1, len(order)), canonical_axis(axis2, len(order))
@@ -173,7 +223,13 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
 
 def moveaxis(a: Any, source: Any, destination: Any) -> Any:
-    """Axes moved to other places; the others keep their order."""
+    """Axes moved to other places; the others keep their order.
+
+    Raises ValueError if there are not as many sources as destinations, or one twice.
+
+    >>> jnp.moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
+    (3, 4, 2)
+    """
     a = _arr("moveaxis", a)
     n = ndim_of(a)
     sources = tuple(canonical_axis(k, n) for k in _axes_list(source))
@@ -210,18 +266,32 @@ _rollaxis_jit = jit(_rollaxis, static_argnames=("axis", "start"))
 
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
-    """`axis` moved in front of `start`."""
+    """`axis` moved in front of `start`.
+
+    >>> jnp.rollaxis(jnp.zeros((2, 3, 4)), 2).shape
+    (4, 2, 3)
+    """
     check_arraylike("rollaxis", a)
     return _rollaxis_jit(a, axis=axis, start=start)
 
 
 def expand_dims(a: Any, axis: Any) -> Any:
-    """New axes of size 1, at these places of the result."""
+    """New axes of size 1, at these places of the result.
+
+    `axis`: an int or a tuple. Raises ValueError if it is out of range or named twice.
+
+    >>> jnp.expand_dims(jnp.zeros((2, 3)), (0, -1)).shape
+    (1, 2, 3, 1)
+    """
     return lax.expand_dims(_arr("expand_dims", a), _axes_list(axis))
 
 
 def squeeze(a: Any, axis: Any = None) -> Any:
-    """Without axes of size 1 (all of them, or those named). Raises ValueError for another size."""
+    """Without axes of size 1 (all of them, or those named). Raises ValueError for another size.
+
+    >>> jnp.squeeze(jnp.zeros((1, 3, 1))).shape, jnp.squeeze(jnp.zeros((1, 3, 1)), 0).shape
+    ((3,), (3, 1))
+    """
     a = _arr("squeeze", a)
     if axis is None:
         axes = tuple(k for k, n in enumerate(shape_of(a)) if type(n) is int and n == 1)
@@ -264,10 +334,39 @@ atleast_1d = _atleast(
     "atleast_1d",
     1,
     lambda a: a if ndim_of(a) else lax.expand_dims(a, (0,)),
-    "Arrays with one axis or more.",
+    """Arrays with one axis or more.
+
+    One array for one argument, else a list of them.
+
+    >>> jnp.atleast_1d(3.0)
+    Array([3.], dtype=float32, weak_type=True)
+    """,
 )
-atleast_2d = _atleast("atleast_2d", 2, _grow2, "Arrays with two axes or more; new ones come first.")
-atleast_3d = _atleast("atleast_3d", 3, _grow3, "Arrays with three axes or more.")
+atleast_2d = _atleast(
+    "atleast_2d",
+    2,
+    _grow2,
+    """Arrays with two axes or more; new ones come first.
+
+    One array for one argument, else a list of them.
+
+    >>> jnp.atleast_2d(jnp.array([1, 2]))
+    Array([[1, 2]], dtype=int32)
+    """,
+)
+atleast_3d = _atleast(
+    "atleast_3d",
+    3,
+    _grow3,
+    """Arrays with three axes or more.
+
+    One array for one argument, else a list of them. A vector of n becomes (1, n, 1), an m x n
+    matrix (m, n, 1).
+
+    >>> jnp.atleast_3d(jnp.zeros((2, 3))).shape
+    (2, 3, 1)
+    """,
+)
 
 
 # --- broadcasting ---
