@@ -148,6 +148,40 @@ def test_small() -> None:
         ), name
 
 
+COMPUTED = {
+    "cumlogsumexp": lambda m, x: m.lax.cumlogsumexp(x.astype("uint8"), 0),
+    "integer_pow": lambda m, x: m.lax.integer_pow(x, 0.5),
+}
+WAYS = {
+    "computed": lambda m, f, x: f(m, x),
+    "in a jit": lambda m, f, x: m.jit(lambda y: f(m, y))(x),
+    "in a scan": lambda m, f, x: m.lax.scan(lambda c, _: (c, f(m, x)), 0, None, length=2)[1],
+    "dead": lambda m, f, x: m.jit(lambda y: (f(m, y), y)[1])(x),
+    "dead in a gradient": lambda m, f, x: m.grad(lambda y: (f(m, x), y * y)[1])(1.5),
+    "typed": lambda m, f, x: m.numpy.zeros_like(m.eval_shape(lambda y: f(m, y), x)),
+}
+
+
+@pytest.mark.parametrize("shape", [(3,), (0,), (2, 0)], ids=str)
+@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("name", COMPUTED)
+def test_only_what_is_computed_is_refused(name: str, way: str, shape: tuple[int, ...]) -> None:
+    """What has a type but no value may be dead code, and is refused without elements too."""
+    x = np.ones(shape, "float32")
+    f = lambda m, x: WAYS[way](m, COMPUTED[name], x)
+    assert _outcome(jax, f, jax.numpy.asarray(x)) == _outcome(
+        pullback, f, pullback.numpy.asarray(x)
+    )
+
+
+@pytest.mark.parametrize("axis", [-1, 1])
+def test_running_reductions_tell_of_the_axis_first(axis: int) -> None:
+    for name in ("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"):
+        f = lambda m, x, name=name: getattr(m.lax, name)(x > 0, axis)
+        results = [_outcome(m, f, m.numpy.ones(3)) for m in (jax, pullback)]
+        assert results[0] == results[1] and results[0] == "ValueError", name
+
+
 @pytest.mark.parametrize("xs", [0.5, np.float32(0.5)], ids=repr)
 def test_scan_over_a_scalar(xs: Any) -> None:
     for m in (jax, pullback):

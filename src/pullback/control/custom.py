@@ -756,7 +756,7 @@ custom_lin_p = Primitive(
     multiple_results=True,
     abstract_eval=lambda *avals, out_avals, **params: list(out_avals),
     impl=_lin_forward,
-    refuse=_lin_forward,
+    computable=_lin_forward,  # not even without elements
     # A derivative of the linear call would be the forward derivative that there is not.
     jvp=_lin_forward,
     transpose=_lin_transpose,

@@ -8,6 +8,7 @@ Rule signatures (arrays are positional, metadata is keyword):
     arguments are `UndefinedPrimal` batch(args, dims, **params) -> (out | outs, dim | dims); a dim
     is an axis or `None` (not batched) partial_eval: see transforms/partial_eval (primitives that
     hold jaxprs)
+    computable(*avals, **params) raises for what may be traced, as dead code, but not computed
 """
 
 from __future__ import annotations
@@ -42,6 +43,7 @@ RULES = (
     "fancy_transpose",
     "axis_batch",
     "discharge",
+    "computable",
 )
 ALL: dict[str, Primitive] = {}
 _NO_EFFECTS: frozenset[Any] = frozenset()
@@ -138,6 +140,13 @@ class Primitive:
                 known.clear()
             known[key] = found
         return found
+
+    def check_computable(self, *avals: Any, **params: Any) -> None:
+        """Raises if this cannot be computed on such operands. Asked by whoever computes, with or
+        without elements, and not before: dead code may hold what it likes."""
+        check = self.rules.get("computable")
+        if check is not None:
+            check(*avals, **params)
 
     def remember_types(self) -> None:
         """Keeps the results of `abstract_eval`: it depends on its arguments alone, which hold no

@@ -247,7 +247,6 @@ integer_pow_p: Primitive = Primitive(
 integer_pow_p.remember_types()
 
 
-
 def _not_linear(name: str) -> Any:
     raise ValueError(
         f"internal error in pullback: {name} is not linear in its operand, and was transposed"

@@ -70,7 +70,9 @@ def evaluate(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> Any
     """Applies a primitive to NumPy arrays (or numbers). Raises NotImplementedError, naming it, for
     a primitive without a rule.
     """
-    avals, _ = primitive.abstract_eval(*[typeof(x) for x in args], **params)
+    types = [typeof(x) for x in args]
+    avals, _ = primitive.abstract_eval(*types, **params)
+    primitive.check_computable(*types, **params)
     rule = rule_of(primitive)
     arrays = [to_numpy(x) for x in args]
     with np.errstate(all="ignore"):

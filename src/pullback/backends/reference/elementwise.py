@@ -82,7 +82,7 @@ def _mulhi(x: Any, y: Any) -> Any:
 
 
 def _integer_pow(x: Any, y: int) -> Any:
-    y = p.whole_exponent(y)
+    y = int(y)  # may be a float that is whole
     if y == 0:
         return np.ones_like(x)
     out, base, n = None, x, abs(y)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.core.jaxpr import jaxprs_in_params
 from pullback.loops.chains import Chain, chains_of
 from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
@@ -259,9 +260,11 @@ def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
     for s in specs:
         if s is not None:
             g.extents.update(n for n in s[0] if type(n) is int and n >= 17)
+    eqn.primitive.check_computable(*(v.aval for v in eqn.invars), **params)
     empty = specs and all(s is not None and 0 in s[0] for s in specs) and not eqn.effects
-    # `custom_lin` has no forward derivative, not even one without elements: its evaluation says so.
-    if empty and name != "custom_lin":
+    if empty:
+        for program in jaxprs_in_params(params):
+            _check_computable(program)
         return [_nothing(g, *s) for s in specs if s is not None]
     rule = rule_of(name)
     if name in ORDERED and any(n is not None and n.dtype in COMPLEX for n in ins):
@@ -271,6 +274,14 @@ def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
         if result is not NotImplemented:
             return [result] if isinstance(result, Node) else list(result)
     return host_node(g, eqn, ins, specs)
+
+
+def _check_computable(jaxpr: Any) -> None:
+    """Raises for an equation that cannot be computed, in a program that will not be lowered."""
+    for eqn in jaxpr.eqns:
+        eqn.primitive.check_computable(*(v.aval for v in eqn.invars), **eqn.params)
+        for inner in jaxprs_in_params(eqn.params):
+            _check_computable(inner)
 
 
 def _nothing(g: Graph, sizes: tuple[int, ...], dtype: str) -> Node:
