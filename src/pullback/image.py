@@ -17,7 +17,13 @@ __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
 
 class ResizeMethod(enum.Enum):
-    """How samples between grid points are made."""
+    """How samples between grid points are made.
+
+    The `method` of `image.resize`; strings are accepted there too.
+
+    >>> pullback.image.ResizeMethod.from_string('bilinear').name
+    'LINEAR'
+    """
 
     NEAREST = 0
     LINEAR = 1
@@ -160,6 +166,11 @@ def scale_and_translate(
     samples); both may be traced and differentiated. What lies outside of the image is zero.
 
     ValueError for shapes that do not fit, or for the methods "nearest" and "area".
+
+    >>> x = jnp.array([[1.], [3.]])
+    >>> scale, move = jnp.array([2.]), jnp.array([0.])
+    >>> pullback.image.scale_and_translate(x, (4, 1), (0,), scale, move, 'linear').ravel()
+    Array([1. , 1.5, 2.5, 3. ], dtype=float32)
     """
     image, scale, translation = jnp.asarray(image), jnp.asarray(scale), jnp.asarray(translation)
     kind = _method(method)

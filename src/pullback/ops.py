@@ -186,7 +186,11 @@ def segment_prod(
     mode: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The product of each segment; 1 where it is empty. See `segment_sum`."""
+    """The product of each segment; 1 where it is empty. See `segment_sum`.
+
+    >>> pullback.ops.segment_prod(jnp.array([2, 5, 3]), jnp.array([0, 0, 2]))
+    Array([10,  1,  3], dtype=int32)
+    """
     return _segment(
         "prod",
         lax.scatter_mul,
@@ -212,6 +216,9 @@ def segment_max(
 ) -> Any:
     """The maximum of each segment; the least value of the dtype (-inf) where it is empty. See
     `segment_sum`.
+
+    >>> pullback.ops.segment_max(jnp.array([1, 5, 2]), jnp.array([0, 0, 1]))
+    Array([5, 2], dtype=int32)
     """
     return _segment(
         "max",
@@ -238,6 +245,9 @@ def segment_min(
 ) -> Any:
     """The minimum of each segment; the greatest value of the dtype (inf) where it is empty. See
     `segment_sum`.
+
+    >>> pullback.ops.segment_min(jnp.array([1, 5, 2]), jnp.array([0, 0, 1]))
+    Array([1, 2], dtype=int32)
     """
     return _segment(
         "min",

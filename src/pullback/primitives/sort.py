@@ -279,8 +279,8 @@ def _approx(is_max_k: bool) -> Callable[..., Any]:
     what = "largest" if is_max_k else "smallest"
     shown = "[9., 5.]" if is_max_k else "[3., 5.]"
     where = "[1, 2]" if is_max_k else "[0, 2]"
-    approx.__doc__ = f"""[the `k` {what} elements along an axis, their indices]; exact on CPUs, where
-    `recall_target` is met trivially.
+    approx.__doc__ = f"""[the `k` {what} elements along an axis, their indices]; exact on CPUs,
+    where `recall_target` is met trivially.
 
     `operand`: a float array; the results have `k` elements along `reduction_dimension`, the
     indices are int32. Raises TypeError for a scalar, ValueError if `k` exceeds the axis's size.

@@ -92,6 +92,12 @@ def dct(
     "ortho".
 
     Raises NotImplementedError for other types.
+
+    `x`: a real array, as is the result. As `scipy.fft.dct`.
+
+    >>> from pullback.scipy import fft
+    >>> fft.dct(jnp.array([1., 1.])).round(3)
+    Array([4., 0.], dtype=float32)
     """
     x = _checked("dct", x, type, norm)
     axis = canonical_axis(axis, typeof(x).ndim)
@@ -103,7 +109,15 @@ def dct(
 def idct(
     x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
-    """The inverse of `dct`."""
+    """The inverse of `dct`.
+
+    `x`: a real array, as is the result. Raises NotImplementedError for other types. As
+    `scipy.fft.idct`.
+
+    >>> from pullback.scipy import fft
+    >>> fft.idct(jnp.array([4., 0.])).round(3)
+    Array([1., 1.], dtype=float32)
+    """
     x = _checked("idct", x, type, norm)
     axis = canonical_axis(axis, typeof(x).ndim)
     if n is not None and operator.index(n) <= 0:
@@ -133,7 +147,16 @@ def dctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Any:
-    """The cosine transform of type 2 along several axes (by default all)."""
+    """The cosine transform of type 2 along several axes (by default all).
+
+    `x`: a real array; `s`: the sizes that the axes are cut or padded to. Raises NotImplementedError
+    for other types. As `scipy.fft.dctn`.
+
+    >>> from pullback.scipy import fft
+    >>> fft.dctn(jnp.ones((2, 2))).round(3)
+    Array([[16.,  0.],
+           [ 0.,  0.]], dtype=float32)
+    """
     return _many(_checked("dctn", x, type, norm), _dct, s, axes, norm)
 
 
@@ -144,5 +167,14 @@ def idctn(
     axes: Sequence[int] | None = None,
     norm: str | None = None,
 ) -> Any:
-    """The inverse of `dctn`."""
+    """The inverse of `dctn`.
+
+    `x`: a real array; `s`: the sizes that the axes are cut or padded to. Raises NotImplementedError
+    for other types. As `scipy.fft.idctn`.
+
+    >>> from pullback.scipy import fft
+    >>> fft.idctn(fft.dctn(jnp.ones((2, 2)))).round(3)
+    Array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
     return _many(_checked("idctn", x, type, norm), _idct, s, axes, norm)

@@ -61,7 +61,17 @@ def cholesky(
 def cho_factor(
     a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> tuple[Any, bool]:
-    """(the Cholesky factor, lower), as `cho_solve` takes it."""
+    """(the Cholesky factor, lower), as `cho_solve` takes it.
+
+    `a`: (..., n, n), Hermitian positive definite; the triangle of the factor that is not wanted is
+    not zeroed. NaN where `a` is not positive definite. As `scipy.linalg.cho_factor`.
+
+    >>> from pullback.scipy import linalg
+    >>> factor, lower = linalg.cho_factor(jnp.array([[4., 2.], [2., 5.]]), lower=True)
+    >>> jnp.tril(factor)
+    Array([[2., 0.],
+           [1., 2.]], dtype=float32)
+    """
     return cholesky(a, lower=lower), lower
 
 
@@ -92,7 +102,15 @@ def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
 def cho_solve(
     c_and_lower: tuple[Any, bool], b: Any, overwrite_b: bool = False, check_finite: bool = True
 ) -> Any:
-    """Solves a x = b, given `cho_factor(a)`."""
+    """Solves a x = b, given `cho_factor(a)`.
+
+    `b`: (n,) or (n, k). Raises ValueError for shapes that do not fit. As `scipy.linalg.cho_solve`.
+
+    >>> from pullback.scipy import linalg
+    >>> factor = linalg.cho_factor(jnp.array([[4., 2.], [2., 5.]]))
+    >>> linalg.cho_solve(factor, jnp.array([6., 7.])).round(3)
+    Array([1., 1.], dtype=float32)
+    """
     c, lower = c_and_lower
     return _cho_solve(c, b, bool(lower))
 
@@ -100,7 +118,16 @@ def cho_solve(
 # --- LU ---
 @functools.partial(jit, static_argnames=("overwrite_a", "check_finite"))
 def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
-    """(L below the diagonal and U on and above it, pivots), as `lu_solve` takes them."""
+    """(L below the diagonal and U on and above it, pivots), as `lu_solve` takes them.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.lu_factor`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.lu_factor(jnp.array([[1., 2.], [4., 4.]]))
+    (Array([[4.  , 4.  ],
+           [0.25, 1.  ]], dtype=float32), Array([1, 1], dtype=int32))
+    """
     (a,) = _arrays("lu_factor", a)
     lu, pivots, _ = lax_linalg.lu(a)
     return lu, pivots
@@ -117,6 +144,13 @@ def lu_solve(
     """Solves a x = b (trans=1: a^T x = b, trans=2: a^H x = b), given `lu_factor(a)`.
 
     Raises ValueError for another `trans`.
+
+    `b`: (n,) or (n, k). As `scipy.linalg.lu_solve`.
+
+    >>> from pullback.scipy import linalg
+    >>> factor = linalg.lu_factor(jnp.array([[1., 2.], [4., 4.]]))
+    >>> linalg.lu_solve(factor, jnp.array([3., 8.]))
+    Array([1., 1.], dtype=float32)
     """
     lu, pivots = lu_and_piv
     if trans not in (0, 1, 2):
@@ -156,7 +190,17 @@ def lu_solve(
 def lu(
     a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """(P, L, U) with a = P L U; with `permute_l`, (P L, U)."""
+    """(P, L, U) with a = P L U; with `permute_l`, (P L, U).
+
+    `a`: (..., m, n), any numbers. As `scipy.linalg.lu`.
+
+    >>> from pullback.scipy import linalg
+    >>> p, l, u = linalg.lu(jnp.array([[1., 2.], [4., 4.]]))
+    >>> l, u
+    (Array([[1.  , 0.  ],
+           [0.25, 1.  ]], dtype=float32), Array([[4., 4.],
+           [0., 1.]], dtype=float32))
+    """
     (a,) = _arrays("lu", a)
     packed, _, permutation = lax_linalg.lu(a)
     dtype = typeof(packed).dtype
@@ -208,6 +252,13 @@ def solve_triangular(
     """Solves a x = b for a triangular `a`; trans "T" or 1: a^T x = b, "C" or 2: a^H x = b.
 
     Raises ValueError for another `trans`.
+
+    `a`: (..., n, n), of which one triangle is read, `b`: (n,) or (..., n, k). As
+    `scipy.linalg.solve_triangular`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.solve_triangular(jnp.array([[2., 0.], [1., 4.]]), jnp.array([2., 5.]), lower=True)
+    Array([1., 1.], dtype=float32)
     """
     return _solve_triangular(a, b, trans, lower, unit_diagonal)
 
@@ -225,6 +276,14 @@ def solve(
     """Solves a x = b; `assume_a` "pos": by Cholesky.
 
     Raises ValueError for an unknown assume_a.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. `b`: (n,) or (..., n, k). As `scipy.linalg.solve`, which raises where a
+    singular matrix gives NaN or infinities here.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.solve(jnp.array([[2., 1.], [1., 3.]]), jnp.array([3., 4.])).round(3)
+    Array([1., 1.], dtype=float32)
     """
     if assume_a not in ("gen", "sym", "her", "pos"):
         raise ValueError(
@@ -237,12 +296,29 @@ def solve(
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The inverse."""
+    """The inverse.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.inv`, which raises where this has infinities or NaN.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.inv(jnp.array([[2., 0.], [0., 4.]]))
+    Array([[0.5 , 0.  ],
+           [0.  , 0.25]], dtype=float32)
+    """
     return np_linalg.inv(a)
 
 
 def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
-    """The determinant."""
+    """The determinant.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. The result is (...). As `scipy.linalg.det`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.det(jnp.array([[1., 2.], [3., 4.]])).round(3)
+    Array(-2., dtype=float32)
+    """
     return np_linalg.det(a)
 
 
@@ -255,7 +331,14 @@ def svd(
     check_finite: bool = True,
     lapack_driver: str = "gesdd",
 ) -> Any:
-    """(U, S, Vh) with a = U diag(S) Vh, S descending; S alone without `compute_uv`."""
+    """(U, S, Vh) with a = U diag(S) Vh, S descending; S alone without `compute_uv`.
+
+    `a`: (..., m, n), any numbers; S is real, (..., min(m, n)). As `scipy.linalg.svd`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.svd(jnp.array([[3., 0.], [0., 4.]]), compute_uv=False)
+    Array([4., 3.], dtype=float32)
+    """
     out = np_linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(out) if compute_uv else out
 
@@ -283,6 +366,13 @@ def eigh(
     with `eigvals_only`.
 
     Raises NotImplementedError for `b`, `eigvals` and another `type`.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.eigh`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.eigh(jnp.array([[2., 1.], [1., 2.]]), eigvals_only=True).round(3)
+    Array([1., 3.], dtype=float32)
     """
     if b is not None:
         raise NotImplementedError("Only the b=None case of eigh is implemented")
@@ -315,6 +405,14 @@ def qr(
     `pivoting` also the permutation.
 
     Raises ValueError for another mode.
+
+    `a`: (..., m, n), any numbers. As `scipy.linalg.qr`.
+
+    >>> from pullback.scipy import linalg
+    >>> q, r = linalg.qr(jnp.array([[3., 1.], [4., 2.]]))
+    >>> jnp.abs(r).round(3)
+    Array([[5. , 2.2],
+           [0. , 0.4]], dtype=float32)
     """
     if mode not in ("full", "r", "economic"):
         raise ValueError(f"Unsupported QR decomposition mode '{mode}'")
@@ -325,6 +423,15 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
     """(T, Z) with a = Z T Z^H, T upper triangular ("complex") or with 2x2 blocks ("real").
 
     Raises ValueError for another output.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.schur`.
+
+    >>> from pullback.scipy import linalg
+    >>> t, z = linalg.schur(jnp.array([[1., 2.], [0., 3.]]))
+    >>> t
+    Array([[1., 2.],
+           [0., 3.]], dtype=float32)
     """
     if output not in ("real", "complex"):
         raise ValueError(
@@ -339,7 +446,16 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
 def hessenberg(
     a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
 ) -> Any:
-    """The Hessenberg form H of a = Q H Q^H; with `calc_q`, (H, Q)."""
+    """The Hessenberg form H of a = Q H Q^H; with `calc_q`, (H, Q).
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.hessenberg`.
+
+    >>> from pullback.scipy import linalg
+    >>> h = linalg.hessenberg(jnp.array([[1., 2., 3.], [4., 5., 6.], [7., 8., 10.]]))
+    >>> h[2, 0]
+    Array(0., dtype=float32)
+    """
     (a,) = _arrays("hessenberg", a)
     n = _square("hessenberg", a)
     packed, taus = lax_linalg.hessenberg(a)
@@ -355,7 +471,15 @@ def hessenberg(
 
 @functools.partial(jit, static_argnames=("check_finite",))
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
-    """The complex Schur form (T, Z) of a real one: 2x2 blocks are rotated to triangular ones."""
+    """The complex Schur form (T, Z) of a real one: 2x2 blocks are rotated to triangular ones.
+
+    `T`, `Z`: (n, n), as `schur` gives them; the results are complex. As `scipy.linalg.rsf2csf`.
+
+    >>> from pullback.scipy import linalg
+    >>> t, z = linalg.rsf2csf(*linalg.schur(jnp.array([[0., 1.], [-1., 0.]])))
+    >>> jnp.abs(jnp.diag(t)).round(3)
+    Array([1., 1.], dtype=float32)
+    """
     T, Z = _arrays("rsf2csf", T, Z)
     n = _square("rsf2csf", T)
     kind = (
@@ -402,6 +526,12 @@ def eigh_tridiagonal(
 
     `select`: "a" for all, "i" for those whose positions are in select_range. Raises ValueError for
     other choices.
+
+    `d`: (n,), `e`: (n - 1,), real. As `scipy.linalg.eigh_tridiagonal`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.eigh_tridiagonal(jnp.array([2., 2.]), jnp.array([1.]), eigvals_only=True).round(3)
+    Array([1., 3.], dtype=float32)
     """
     d, e = jnp.asarray(d), jnp.asarray(e)
     if select not in ("a", "i", "v"):
@@ -554,6 +684,13 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
     """(expm(A), its derivative in the direction E); the derivative alone without `compute_expm`.
 
     Raises ValueError for shapes that differ, or an unknown method.
+
+    `A`, `E`: (n, n), float or complex. As `scipy.linalg.expm_frechet`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.expm_frechet(jnp.zeros((2, 2)), jnp.eye(2), compute_expm=False).round(3)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
     """
     A, E = _arrays("expm_frechet", A, E)
     if typeof(A).ndim < 2 or typeof(A).shape[-1] != typeof(A).shape[-2]:
@@ -572,6 +709,14 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
 def funm(A: Any, func: Callable[[Any], Any], disp: bool = True) -> Any:
     """func of a matrix, from func of its eigenvalues, by the Schur-Parlett recurrence; without
     `disp`, (the matrix, an error estimate).
+
+    `A`: (n, n), with distinct eigenvalues; `func` maps arrays elementwise. The result is complex.
+    As `scipy.linalg.funm`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.funm(jnp.array([[1., 2.], [0., 4.]]), jnp.sqrt).real.round(3)
+    Array([[1.   , 0.667],
+           [0.   , 2.   ]], dtype=float32)
     """
     A = jnp.asarray(A)
     if typeof(A).ndim != 2 or typeof(A).shape[0] != typeof(A).shape[1]:
@@ -630,6 +775,13 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
     """The principal square root of a matrix, complex.
 
     Raises NotImplementedError for a block size above 1.
+
+    `A`: (n, n). As `scipy.linalg.sqrtm`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.sqrtm(jnp.array([[4., 5.], [0., 9.]])).real.round(3)
+    Array([[2., 1.],
+           [0., 3.]], dtype=float32)
     """
     if blocksize > 1:
         raise NotImplementedError("Blocked version is not implemented yet.")
@@ -650,6 +802,15 @@ def polar(
     positive semidefinite.
 
     Raises ValueError for another side or method.
+
+    `a`: (m, n), float or complex. As `scipy.linalg.polar`.
+
+    >>> from pullback.scipy import linalg
+    >>> u, p = linalg.polar(jnp.array([[0., -2.], [2., 0.]]))
+    >>> u.round(3), p.round(3)
+    (Array([[-0., -1.],
+           [ 1.,  0.]], dtype=float32), Array([[2., 0.],
+           [0., 2.]], dtype=float32))
     """
     (a,) = _arrays("polar", a)
     if typeof(a).ndim != 2:
@@ -670,6 +831,12 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
     """The X with A X + X B = C; NaN where A and -B share an eigenvalue (to `tol`).
 
     Raises ValueError for shapes that do not fit, or a method other than "schur" and "eigen".
+
+    `A`: (m, m), `B`: (n, n), `C`: (m, n), as is the result. As `scipy.linalg.solve_sylvester`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.solve_sylvester(jnp.array([[2.]]), jnp.array([[3.]]), jnp.array([[10.]])).round(3)
+    Array([[2.]], dtype=float32)
     """
     A, B, C = _arrays("solve_sylvester", A, B, C)
     m, n = typeof(C).shape
@@ -709,6 +876,15 @@ def qr_multiply(
 ) -> Any:
     """(c Q, R), or (Q c, R) for mode "left", of the QR factorisation of `a`; with `pivoting` also
     the permutation.
+
+    `a`: (m, n), `c`: a vector, or a matrix with m columns (rows, for mode "left"). As
+    `scipy.linalg.qr_multiply`.
+
+    >>> from pullback.scipy import linalg
+    >>> a = jnp.array([[3., 1.], [4., 2.]])
+    >>> cq, r = linalg.qr_multiply(a, jnp.eye(2))
+    >>> jnp.allclose(cq @ r, a, atol=1e-5)
+    Array(True, dtype=bool)
     """
     if mode not in ("right", "left"):
         raise ValueError(f"Unsupported mode '{mode}'; must be 'left' or 'right'.")
@@ -770,7 +946,17 @@ def _vectorised(fun: Callable[..., Any], *args: Any) -> Any:
 
 
 def toeplitz(c: Any, r: Any = None) -> Any:
-    """The matrix with constant diagonals: first column `c`, first row `r` (by default conj(c))."""
+    """The matrix with constant diagonals: first column `c`, first row `r` (by default conj(c)).
+
+    `c`: (..., m), `r`: (..., n), of which the first element is not read; the result is (..., m, n).
+    As `scipy.linalg.toeplitz`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.toeplitz(jnp.array([1, 2, 3]), jnp.array([1, 7]))
+    Array([[1, 7],
+           [2, 1],
+           [3, 2]], dtype=int32)
+    """
     check_arraylike("toeplitz", c, c if r is None else r)
     c = jnp.atleast_1d(jnp.asarray(c))
     r = jnp.conj(c) if r is None else jnp.atleast_1d(jnp.asarray(r))
@@ -785,7 +971,17 @@ def toeplitz(c: Any, r: Any = None) -> Any:
 
 
 def hankel(c: Any, r: Any = None) -> Any:
-    """The matrix with constant anti-diagonals: first column `c`, last row `r` (by default 0)."""
+    """The matrix with constant anti-diagonals: first column `c`, last row `r` (by default 0).
+
+    `c`: (m,), `r`: (n,), of which the first element is not read; the result is (m, n). As
+    `scipy.linalg.hankel`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.hankel(jnp.array([1, 2, 3]))
+    Array([[1, 2, 3],
+           [2, 3, 0],
+           [3, 0, 0]], dtype=int32)
+    """
     check_arraylike("hankel", c, c if r is None else r)
     for name, v in (("c", c), ("r", c if r is None else r)):
         if not jnp.ndim(v):
@@ -801,7 +997,16 @@ def hankel(c: Any, r: Any = None) -> Any:
 
 
 def circulant(c: Any) -> Any:
-    """The matrix whose columns are the rotations of `c`."""
+    """The matrix whose columns are the rotations of `c`.
+
+    `c`: (..., n); the result is (..., n, n). As `scipy.linalg.circulant`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.circulant(jnp.array([1, 2, 3]))
+    Array([[1, 3, 2],
+           [2, 1, 3],
+           [3, 2, 1]], dtype=int32)
+    """
     check_arraylike("circulant", c)
     c = jnp.atleast_1d(jnp.asarray(c))
     n = typeof(c).shape[-1]
@@ -810,7 +1015,16 @@ def circulant(c: Any) -> Any:
 
 
 def companion(a: Any) -> Any:
-    """The companion matrix of a polynomial (highest power first)."""
+    """The companion matrix of a polynomial (highest power first).
+
+    `a`: (n + 1,), numbers of which the first is not 0; the result is (n, n). As
+    `scipy.linalg.companion`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.companion(jnp.array([1., -3., 2.]))
+    Array([[ 3., -2.],
+           [ 1.,  0.]], dtype=float32)
+    """
     (a,) = _arrays("companion", a)
     n = typeof(a).shape[-1]
     if n < 2:
@@ -821,14 +1035,31 @@ def companion(a: Any) -> Any:
 
 
 def fiedler(a: Any) -> Any:
-    """The matrix of |a_i - a_j|."""
+    """The matrix of |a_i - a_j|.
+
+    `a`: (..., n); the result is (..., n, n). As `scipy.linalg.fiedler`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.fiedler(jnp.array([1, 4, 9]))
+    Array([[0, 3, 8],
+           [3, 0, 5],
+           [8, 5, 0]], dtype=int32)
+    """
     check_arraylike("fiedler", a)
     a = jnp.atleast_1d(jnp.asarray(a))
     return jnp.abs(a[..., :, None] - a[..., None, :])
 
 
 def fiedler_companion(a: Any) -> Any:
-    """The pentadiagonal companion matrix of a polynomial (highest power first)."""
+    """The pentadiagonal companion matrix of a polynomial (highest power first).
+
+    `a`: (n + 1,); the result is (n, n). As `scipy.linalg.fiedler_companion`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.fiedler_companion(jnp.array([1., -3., 2.]))
+    Array([[ 3., -2.],
+           [ 1.,  0.]], dtype=float32)
+    """
     (a,) = _arrays("fiedler_companion", a)
     a = a / a[..., :1]
     n = typeof(a).shape[-1] - 1
@@ -856,6 +1087,14 @@ def fiedler_companion(a: Any) -> Any:
 def leslie(f: Any, s: Any) -> Any:
     """The Leslie matrix: fecundities `f` in the first row, survival rates `s` below the
     diagonal.
+
+    `f`: (n,), `s`: (n - 1,); the result is (n, n). Raises ValueError for other sizes. As
+    `scipy.linalg.leslie`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.leslie(jnp.array([0., 2.]), jnp.array([0.5]))
+    Array([[0. , 2. ],
+           [0.5, 0. ]], dtype=float32)
     """
     f, s = (jnp.atleast_1d(v) for v in _arrays("leslie", f, s))
     n = typeof(f).shape[-1]
@@ -873,7 +1112,18 @@ def leslie(f: Any, s: Any) -> Any:
 
 @functools.partial(jit, static_argnames=("n", "mode"))
 def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
-    """The matrix that convolves vectors of size n with `a`."""
+    """The matrix that convolves vectors of size n with `a`.
+
+    `a`: (m,); `mode`: "full", "same" or "valid", as for `numpy.convolve`: ValueError for another.
+    As `scipy.linalg.convolution_matrix`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.convolution_matrix(jnp.array([1, 2]), 3)
+    Array([[1, 0, 0],
+           [2, 1, 0],
+           [0, 2, 1],
+           [0, 0, 2]], dtype=int32)
+    """
     a = jnp.asarray(a)
     if n <= 0:
         raise ValueError("n must be a positive integer.")
@@ -902,6 +1152,14 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
 def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
     """The matrix of the discrete Fourier transform; `scale` None, "sqrtn" or "n" divides by 1,
     sqrt(n) or n.
+
+    `n`: a Python int; the result is complex, (n, n). Raises ValueError for another scale. As
+    `scipy.linalg.dft`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.dft(2).real.round(3)
+    Array([[ 1.,  1.],
+           [ 1., -1.]], dtype=float32)
     """
     if scale not in (None, "sqrtn", "n"):
         raise ValueError(f"scale must be None, 'sqrtn', or 'n'; {scale!r} is not valid.")
@@ -916,7 +1174,15 @@ def dft(n: int, scale: str | None = None, *, dtype: Any = None) -> Any:
 
 @functools.partial(jit, static_argnames=("n", "dtype"))
 def hadamard(n: int, dtype: Any = int) -> Any:
-    """The Hadamard matrix of size n, a power of 2."""
+    """The Hadamard matrix of size n, a power of 2.
+
+    `n`: a Python int: ValueError unless it is a power of 2. As `scipy.linalg.hadamard`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.hadamard(2)
+    Array([[ 1,  1],
+           [ 1, -1]], dtype=int32)
+    """
     if n < 1 or n & (n - 1):
         raise ValueError("n must be an positive integer, and n must be a power of 2")
     h = np.ones((1, 1))
@@ -927,7 +1193,15 @@ def hadamard(n: int, dtype: Any = int) -> Any:
 
 @functools.partial(jit, static_argnames=("n", "full"))
 def helmert(n: int, full: bool = False) -> Any:
-    """The Helmert matrix of size n; without `full`, without its first row."""
+    """The Helmert matrix of size n; without `full`, without its first row.
+
+    `n`: a Python int; the result is (n - 1, n), or (n, n). As `scipy.linalg.helmert`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.helmert(3).round(3)
+    Array([[ 0.707, -0.707,  0.   ],
+           [ 0.408,  0.408, -0.816]], dtype=float32)
+    """
     if n < 1:
         raise ValueError(f"n must be a positive integer; got {n}")
     h = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
@@ -939,14 +1213,30 @@ def helmert(n: int, full: bool = False) -> Any:
 
 @functools.partial(jit, static_argnames=("n",))
 def hilbert(n: int) -> Any:
-    """The Hilbert matrix, 1 / (i + j + 1)."""
+    """The Hilbert matrix, 1 / (i + j + 1).
+
+    `n`: a Python int; the result is float, (n, n). As `scipy.linalg.hilbert`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.hilbert(2).round(3)
+    Array([[1.   , 0.5  ],
+           [0.5  , 0.333]], dtype=float32)
+    """
     k = np.arange(n)
     return jnp.asarray(1.0 / (k[:, None] + k[None, :] + 1), dtype=dtypes.default_float())
 
 
 @functools.partial(jit, static_argnames=("n",))
 def invhilbert(n: int) -> Any:
-    """The inverse of the Hilbert matrix."""
+    """The inverse of the Hilbert matrix.
+
+    `n`: a Python int; the result is float, (n, n). As `scipy.linalg.invhilbert`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.invhilbert(2)
+    Array([[ 4., -6.],
+           [-6., 12.]], dtype=float32)
+    """
 
     def entry(i: int, j: int) -> int:
         s = i + j
@@ -984,13 +1274,33 @@ def _pascal(n: int, kind: str | None, sign: int) -> Any:
 
 @functools.partial(jit, static_argnames=("n", "kind"))
 def pascal(n: int, kind: str | None = None) -> Any:
-    """The matrix of binomial coefficients, "symmetric", "lower" or "upper"."""
+    """The matrix of binomial coefficients, "symmetric", "lower" or "upper".
+
+    `n`: a Python int; the result is (n, n). Raises ValueError for another kind. As
+    `scipy.linalg.pascal`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.pascal(3)
+    Array([[1., 1., 1.],
+           [1., 2., 3.],
+           [1., 3., 6.]], dtype=float32)
+    """
     return jnp.asarray(_pascal(n, kind, 1), dtype=dtypes.default_float())
 
 
 @functools.partial(jit, static_argnames=("n", "kind"))
 def invpascal(n: int, kind: str | None = None) -> Any:
-    """The inverse of `pascal`."""
+    """The inverse of `pascal`.
+
+    `n`: a Python int; the result is (n, n). Raises ValueError for another kind. As
+    `scipy.linalg.invpascal`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.invpascal(3, kind='lower')
+    Array([[ 1., -0.,  0.],
+           [-1.,  1., -0.],
+           [ 1., -2.,  1.]], dtype=float32)
+    """
     return jnp.asarray(_pascal(n, kind, -1), dtype=dtypes.default_float())
 
 

@@ -67,6 +67,12 @@ def map_coordinates(
 
     Raises NotImplementedError for other orders and modes, ValueError unless there is one coordinate
     array for each axis.
+
+    As `scipy.ndimage.map_coordinates`.
+
+    >>> from pullback.scipy.ndimage import map_coordinates
+    >>> map_coordinates(jnp.array([0., 10., 20.]), [jnp.array([0.5, 1.25])], order=1)
+    Array([ 5. , 12.5], dtype=float32)
     """
     check_arraylike("map_coordinates", input, *coordinates)
     image, fill = jnp.asarray(input), jnp.asarray(cval, dtype=typeof(jnp.asarray(input)).dtype)

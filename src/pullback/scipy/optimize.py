@@ -1,4 +1,4 @@
-"""Minimisation of functions of a vector."""
+"""Minimisation of functions of a vector; roots and fixed points are in roots.py and systems.py."""
 
 from __future__ import annotations
 
@@ -12,8 +12,21 @@ from .. import numpy as jnp
 from ..api.derivatives import value_and_grad
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
+from .roots import RootResults, bisect, brentq, newton, root_scalar
+from .systems import RootSolution, fixed_point, root
 
-__all__ = ["OptimizeResults", "minimize"]
+__all__ = [
+    "OptimizeResults",
+    "RootResults",
+    "RootSolution",
+    "bisect",
+    "brentq",
+    "fixed_point",
+    "minimize",
+    "newton",
+    "root",
+    "root_scalar",
+]
 
 _dot = lax.Precision.HIGHEST
 
@@ -21,7 +34,13 @@ _dot = lax.Precision.HIGHEST
 class OptimizeResults(NamedTuple):
     """The result of `minimize`: the point, whether it converged, a status (0 converged, 1 out of
     steps, 3 the line search failed), the value and gradient there, the inverse Hessian, and how
-    many evaluations and steps it took."""
+    many evaluations and steps it took.
+
+    >>> from pullback.scipy import optimize
+    >>> result = optimize.minimize(lambda x: jnp.sum(x**2), jnp.ones(2), method='BFGS')
+    >>> result.success, result.status
+    (Array(True, dtype=bool), Array(0, dtype=int32, weak_type=True))
+    """
 
     x: Any
     success: Any

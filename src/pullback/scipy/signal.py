@@ -38,6 +38,12 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | No
     "full", "same" or "valid".
 
     Raises ValueError for another mode or shapes that do not fit.
+
+    Other axes are of one size, or 1. As `scipy.signal.fftconvolve`.
+
+    >>> from pullback.scipy import signal
+    >>> signal.fftconvolve(jnp.array([1., 2., 3.]), jnp.array([1., 1.])).round(3)
+    Array([1., 3., 5., 3.], dtype=float32)
     """
     check_arraylike("fftconvolve", in1, in2)
     a, b = (jnp.asarray(v) for v in promote_dtypes_inexact(in1, in2))
@@ -154,6 +160,12 @@ def convolve(
     """The convolution of two arrays of equal rank; method "direct" (and "auto") or "fft".
 
     Raises ValueError for another method or mode.
+
+    `in1`, `in2`: arrays of numbers; `mode`: "full", "same" or "valid". As `scipy.signal.convolve`.
+
+    >>> from pullback.scipy import signal
+    >>> signal.convolve(jnp.array([1., 2., 3.]), jnp.array([1., 1.]))
+    Array([1., 3., 5., 3.], dtype=float32)
     """
     if method == "fft":
         return fftconvolve(in1, in2, mode)
@@ -168,6 +180,13 @@ def correlate(
 ) -> Any:
     """The cross-correlation of two arrays of equal rank: the convolution with the reversed
     conjugate of the second.
+
+    `mode`: "full", "same" or "valid"; ValueError for another, or another method. As
+    `scipy.signal.correlate`.
+
+    >>> from pullback.scipy import signal
+    >>> signal.correlate(jnp.array([1., 2., 3.]), jnp.array([0., 1.]), mode='valid')
+    Array([2., 3.], dtype=float32)
     """
     check_arraylike("correlate", in1, in2)
     return convolve(in1, jnp.flip(jnp.conj(jnp.asarray(in2))), mode, method, precision)
@@ -195,6 +214,14 @@ def convolve2d(
     """The convolution of two matrices, zero outside.
 
     Raises NotImplementedError for another boundary, ValueError for arrays of another rank.
+
+    `mode`: "full", "same" or "valid". As `scipy.signal.convolve2d`.
+
+    >>> from pullback.scipy import signal
+    >>> signal.convolve2d(jnp.ones((2, 2)), jnp.ones((2, 2)))
+    Array([[1., 2., 1.],
+           [2., 4., 2.],
+           [1., 2., 1.]], dtype=float32)
     """
     a, b = _two_dimensional("convolve2d", in1, in2, boundary, fillvalue)
     return _convolve_nd(a, b, mode, precision)
@@ -208,7 +235,15 @@ def correlate2d(
     fillvalue: float = 0,
     precision: Any = None,
 ) -> Any:
-    """The cross-correlation of two matrices, zero outside."""
+    """The cross-correlation of two matrices, zero outside.
+
+    `mode`: "full", "same" or "valid". Raises NotImplementedError for another boundary, ValueError
+    for arrays of another rank. As `scipy.signal.correlate2d`.
+
+    >>> from pullback.scipy import signal
+    >>> signal.correlate2d(jnp.ones((2, 2)), jnp.ones((2, 2)), mode='valid')
+    Array([[4.]], dtype=float32)
+    """
     a, b = _two_dimensional("correlate2d", in1, in2, boundary, fillvalue)
     sa, sb = typeof(a).shape, typeof(b).shape
     swap = all(p <= q for p, q in zip(sa, sb, strict=True))
@@ -229,6 +264,13 @@ def detrend(
     ("linear"), piecewise between the points bp.
 
     Raises ValueError for another type, or break points out of range.
+
+    `data`: an array of numbers; the result is float or complex, of its shape. As
+    `scipy.signal.detrend`.
+
+    >>> from pullback.scipy import signal
+    >>> signal.detrend(jnp.array([1., 2., 6.]), type='constant')
+    Array([-2., -1.,  3.], dtype=float32)
     """
     if overwrite_data is not None:
         raise NotImplementedError("overwrite_data argument not implemented.")
@@ -413,6 +455,14 @@ def stft(
 ) -> tuple[Any, Any, Any]:
     """(frequencies, times, transforms of windowed overlapping segments), the new axis of times
     last.
+
+    `x`: a real or complex array; `window`: a name, a tuple or an array. Raises ValueError for
+    arguments that do not fit. As `scipy.signal.stft`.
+
+    >>> from pullback.scipy import signal
+    >>> frequencies, times, z = signal.stft(jnp.ones(16), nperseg=8)
+    >>> z.shape, frequencies[:3]
+    ((5, 5), Array([0.   , 0.125, 0.25 ], dtype=float32))
     """
     f, t, z = _spectrum(
         x,
@@ -458,6 +508,15 @@ def csd(
 ) -> tuple[Any, Any]:
     """(frequencies, the cross power spectral density), by Welch's method: the average over
     overlapping segments, "mean" or "median".
+
+    `x`, `y`: real or complex arrays whose other axes broadcast. Raises ValueError for arguments
+    that do not fit. As `scipy.signal.csd`.
+
+    >>> from pullback.scipy import signal
+    >>> t = jnp.arange(64.)
+    >>> f, pxy = signal.csd(jnp.cos(t * jnp.pi / 4), jnp.cos(t * jnp.pi / 4), nperseg=32)
+    >>> f[jnp.argmax(jnp.abs(pxy))]
+    Array(0.125, dtype=float32)
     """
     if y is not None and np.ndim(x) != np.ndim(y):
         raise ValueError(f"csd: x and y must have the same rank, got {np.ndim(x)} and {np.ndim(y)}")
@@ -492,7 +551,16 @@ def welch(
     axis: int = -1,
     average: str = "mean",
 ) -> tuple[Any, Any]:
-    """(frequencies, the power spectral density), by Welch's method."""
+    """(frequencies, the power spectral density), by Welch's method.
+
+    `x`: a real or complex array; `window`: a name, a tuple or an array. Raises ValueError for
+    arguments that do not fit. As `scipy.signal.welch`.
+
+    >>> from pullback.scipy import signal
+    >>> f, pxx = signal.welch(jnp.cos(jnp.arange(64.) * jnp.pi / 4), nperseg=32)
+    >>> f[jnp.argmax(pxx)]
+    Array(0.125, dtype=float32)
+    """
     f, p = csd(
         x,
         None,
@@ -526,6 +594,15 @@ def istft(
     segments.
 
     Raises ValueError for arguments that do not fit.
+
+    `Zxx`: complex; its axes of frequencies and of times are named. As `scipy.signal.istft`.
+
+    >>> from pullback.scipy import signal
+    >>> x = jnp.arange(16.)
+    >>> _, _, z = signal.stft(x, nperseg=8)
+    >>> signal.istft(z, nperseg=8)[1].round(3)
+    Array([ 0.,  1.,  2.,  3.,  4.,  5.,  6.,  7.,  8.,  9., 10., 11., 12.,
+           13., 14., 15.], dtype=float32)
     """
     check_arraylike("istft", Zxx)
     z = jnp.asarray(Zxx)

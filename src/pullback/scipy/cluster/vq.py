@@ -16,6 +16,12 @@ def vq(obs: Any, code_book: Any, check_finite: bool = True) -> tuple[Any, Any]:
     code_book (k, d) or (k,).
 
     Raises ValueError for ranks or sizes that do not fit.
+
+    As `scipy.cluster.vq.vq`.
+
+    >>> from pullback.scipy.cluster.vq import vq
+    >>> vq(jnp.array([[0., 0.], [9., 9.]]), jnp.array([[10., 9.], [0., 2.]]))
+    (Array([1, 0], dtype=int32), Array([2., 1.], dtype=float32))
     """
     points, codes = (
         jnp.asarray(v) for v in promote_args_inexact("scipy.cluster.vq.vq", obs, code_book)

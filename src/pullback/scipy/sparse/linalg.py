@@ -185,6 +185,12 @@ def cg(
     times the size of b). `M` approximates the inverse of A.
 
     Raises ValueError for shapes or structures that do not fit.
+
+    As `scipy.sparse.linalg.cg`; `b` may be a pytree.
+
+    >>> from pullback.scipy.sparse.linalg import cg
+    >>> cg(lambda x: 2 * x, jnp.array([4., 8.]))[0].round(3)
+    Array([2., 4.], dtype=float32)
     """
     return _isolve(_cg_solve, A, b, x0, tol, atol, maxiter, M, True)
 
@@ -201,6 +207,12 @@ def bicgstab(
 ) -> Any:
     """(x, None) with A x = b, for any matrix or function `A`, by the stabilised biconjugate
     gradient method. Arguments as for `cg`.
+
+    As `scipy.sparse.linalg.bicgstab`.
+
+    >>> from pullback.scipy.sparse.linalg import bicgstab
+    >>> bicgstab(jnp.array([[2., 1.], [0., 4.]]), jnp.array([4., 8.]))[0].round(3)
+    Array([1., 2.], dtype=float32)
     """
     return _isolve(_bicgstab_solve, A, b, x0, tol, atol, maxiter, M, False)
 
@@ -279,6 +291,12 @@ def gmres(
     vectors, at most `maxiter` of them.
 
     Raises ValueError for shapes or structures that do not fit, or an unknown solve_method.
+
+    As `scipy.sparse.linalg.gmres`; `b` may be a pytree.
+
+    >>> from pullback.scipy.sparse.linalg import gmres
+    >>> gmres(jnp.array([[2., 1.], [0., 4.]]), jnp.array([4., 8.]))[0].round(3)
+    Array([1., 2.], dtype=float32)
     """
     if solve_method not in ("batched", "incremental"):
         raise ValueError(

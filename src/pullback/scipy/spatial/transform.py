@@ -291,7 +291,15 @@ class Rotation(NamedTuple):
 
 
 class Slerp(NamedTuple):
-    """Interpolation of rotations at constant angular velocity between key times."""
+    """Interpolation of rotations at constant angular velocity between key times.
+
+    Made by `Slerp.init(times, rotations)`; called with times. As `scipy.spatial.transform.Slerp`.
+
+    >>> from pullback.scipy.spatial.transform import Rotation, Slerp
+    >>> turns = Rotation.from_rotvec(jnp.array([[0., 0., 0.], [0., 0., 1.]]))
+    >>> Slerp.init(jnp.array([0., 1.]), turns)(jnp.array([0.5])).as_rotvec().round(3)
+    Array([[0. , 0. , 0.5]], dtype=float32)
+    """
 
     times: Any
     timedelta: Any

@@ -43,12 +43,28 @@ logsumexp = nn.logsumexp
 
 
 def softmax(x: Any, /, *, axis: Any = None) -> Any:
-    """exp(x) / sum(exp(x)) along `axis`, by default of all elements."""
+    """exp(x) / sum(exp(x)) along `axis`, by default of all elements.
+
+    `x`: a real array; the result is float, of its shape. `axis`: None, an int or a tuple. As
+    `scipy.special.softmax`.
+
+    >>> from pullback.scipy import special
+    >>> special.softmax(jnp.array([0., 0.]))
+    Array([0.5, 0.5], dtype=float32)
+    """
     return nn.softmax(x, axis=axis)
 
 
 def log_softmax(x: Any, /, *, axis: Any = None) -> Any:
-    """The logarithm of `softmax`."""
+    """The logarithm of `softmax`.
+
+    `x`: a real array; the result is float, of its shape. `axis`: None (all elements), an int or a
+    tuple. As `scipy.special.log_softmax`.
+
+    >>> from pullback.scipy import special
+    >>> special.log_softmax(jnp.array([0., 0.])).round(3)
+    Array([-0.693, -0.693], dtype=float32)
+    """
     return nn.log_softmax(x, axis=axis)
 
 
@@ -64,7 +80,15 @@ def expit(x: Any) -> Any:
 
 @custom_jvp
 def logit(x: Any) -> Any:
-    """log(x / (1 - x)), the inverse of expit."""
+    """log(x / (1 - x)), the inverse of expit.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. Infinite at 0 and 1, NaN beyond. As `scipy.special.logit`.
+
+    >>> from pullback.scipy import special
+    >>> special.logit(jnp.array([0., 0.5, 0.75])).round(3)
+    Array([ -inf, 0.   , 1.099], dtype=float32)
+    """
     (x,) = inexact("logit", x)
     return lax.log(lax.div(x, lax.sub(lax.full_like(x, 1), x)))
 
@@ -97,7 +121,15 @@ def _xlogy_jvp(primals: Any, tangents: Any) -> Any:
 
 @custom_jvp
 def xlog1py(x: Any, y: Any) -> Any:
-    """x * log(1 + y), 0 where x is 0."""
+    """x * log(1 + y), 0 where x is 0.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.xlog1py`.
+
+    >>> from pullback.scipy import special
+    >>> special.xlog1py(jnp.array([0., 1.]), jnp.array([-1., 1.])).round(3)
+    Array([0.   , 0.693], dtype=float32)
+    """
     x, y = inexact("xlog1py", x, y)
     return _safe((x != 0.0) | jnp.isnan(y), x * jnp.log1p(y))
 
@@ -119,13 +151,29 @@ _xlogx.defjvps(lambda t, out, x: t * (jnp.log(x) + 1))
 
 
 def entr(x: Any) -> Any:
-    """-x * log(x); 0 at 0, -inf below."""
+    """-x * log(x); 0 at 0, -inf below.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.entr`.
+
+    >>> from pullback.scipy import special
+    >>> special.entr(jnp.array([0., 0.5, -1.])).round(3)
+    Array([-0.   ,  0.347,   -inf], dtype=float32)
+    """
     (x,) = real("entr", x)
     return lax.select(x < 0, lax.full_like(x, -np.inf), -_xlogx(x))
 
 
 def rel_entr(p: Any, q: Any) -> Any:
-    """p * log(p / q); 0 where p is 0 and q is not negative, inf where it is not defined."""
+    """p * log(p / q); 0 where p is 0 and q is not negative, inf where it is not defined.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.rel_entr`.
+
+    >>> from pullback.scipy import special
+    >>> special.rel_entr(jnp.array([0., 2.]), 1.).round(3)
+    Array([0.   , 1.386], dtype=float32)
+    """
     p, q = real("rel_entr", p, q)
     both = (p > 0) & (q > 0)
     safe_p, safe_q = jnp.where(both, p, 1), jnp.where(both, q, 1)
@@ -135,19 +183,43 @@ def rel_entr(p: Any, q: Any) -> Any:
 
 
 def kl_div(p: Any, q: Any) -> Any:
-    """rel_entr(p, q) - p + q."""
+    """rel_entr(p, q) - p + q.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.kl_div`.
+
+    >>> from pullback.scipy import special
+    >>> special.kl_div(2., 1.).round(3)
+    Array(0.386, dtype=float32, weak_type=True)
+    """
     p, q = real("kl_div", p, q)
     return rel_entr(p, q) - p + q
 
 
 def boxcox(x: Any, lmbda: Any) -> Any:
-    """(x^lmbda - 1) / lmbda, log(x) at lmbda = 0."""
+    """(x^lmbda - 1) / lmbda, log(x) at lmbda = 0.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. NaN for negative `x`. As `scipy.special.boxcox`.
+
+    >>> from pullback.scipy import special
+    >>> special.boxcox(3., jnp.array([0., 1., 2.])).round(3)
+    Array([1.099, 2.   , 4.   ], dtype=float32)
+    """
     x, lmbda = inexact("boxcox", x, lmbda)
     return boxcox1p_of(jnp.log(x), lmbda)
 
 
 def boxcox1p(x: Any, lmbda: Any) -> Any:
-    """((1 + x)^lmbda - 1) / lmbda, log(1 + x) at lmbda = 0."""
+    """((1 + x)^lmbda - 1) / lmbda, log(1 + x) at lmbda = 0.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. NaN for `x` below -1. As `scipy.special.boxcox1p`.
+
+    >>> from pullback.scipy import special
+    >>> special.boxcox1p(2., jnp.array([0., 1., 2.])).round(3)
+    Array([1.099, 2.   , 4.   ], dtype=float32)
+    """
     x, lmbda = inexact("boxcox1p", x, lmbda)
     return boxcox1p_of(jnp.log1p(x), lmbda)
 
@@ -161,19 +233,43 @@ def boxcox1p_of(log: Any, lmbda: Any) -> Any:
 
 # --- the error function ---
 def erf(x: Any) -> Any:
-    """The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x."""
+    """The error function, 2/sqrt(pi) times the integral of exp(-t^2) from 0 to x.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.erf`.
+
+    >>> from pullback.scipy import special
+    >>> special.erf(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.843], dtype=float32)
+    """
     (x,) = real("erf", x, error=TypeError)
     return lax.erf(x)
 
 
 def erfc(x: Any) -> Any:
-    """1 - erf(x), without cancellation."""
+    """1 - erf(x), without cancellation.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.erfc`.
+
+    >>> from pullback.scipy import special
+    >>> special.erfc(jnp.array([0., 1.])).round(3)
+    Array([1.   , 0.157], dtype=float32)
+    """
     (x,) = real("erfc", x, error=TypeError)
     return lax.erfc(x)
 
 
 def erfinv(x: Any) -> Any:
-    """The inverse of erf."""
+    """The inverse of erf.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. Infinite at -1 and 1, NaN beyond. As `scipy.special.erfinv`.
+
+    >>> from pullback.scipy import special
+    >>> special.erfinv(jnp.array([0., 0.5, 1.])).round(3)
+    Array([0.   , 0.477,   inf], dtype=float32)
+    """
     (x,) = real("erfinv", x, error=TypeError)
     return lax.erf_inv(x)
 
@@ -287,6 +383,12 @@ def ndtri(p: Any) -> Any:
     """The x below which a standard normal variable lies with probability p: the inverse of ndtr.
 
     Raises TypeError unless p is float32 or float64.
+
+    Infinite at 0 and 1, NaN beyond. As `scipy.special.ndtri`.
+
+    >>> from pullback.scipy import special
+    >>> special.ndtri(jnp.array([0.5, 0.975])).round(3)
+    Array([0.  , 1.96], dtype=float32)
     """
     return _ndtri(_normal_dtype("ndtri", p))
 
@@ -321,6 +423,12 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
 
     Raises TypeError unless x is float32 or float64, ValueError for a negative order or one above
     30.
+
+    As `scipy.special.log_ndtr`.
+
+    >>> from pullback.scipy import special
+    >>> special.log_ndtr(jnp.array([0., -20.])).round(3)
+    Array([  -0.693, -203.917], dtype=float32)
     """
     if not isinstance(series_order, (int, np.integer)):
         raise TypeError("series_order must be a Python integer.")

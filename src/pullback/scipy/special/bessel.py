@@ -15,7 +15,15 @@ from .basic import real
 
 
 def i0e(x: Any) -> Any:
-    """exp(-|x|) i0(x)."""
+    """exp(-|x|) i0(x).
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.i0e`.
+
+    >>> from pullback.scipy import special
+    >>> special.i0e(jnp.array([0., 1.])).round(3)
+    Array([1.   , 0.466], dtype=float32)
+    """
     (x,) = real("i0e", x, error=TypeError)
     return lax.bessel_i0e(x)
 
@@ -31,13 +39,29 @@ def i0(x: Any) -> Any:
 
 
 def i1e(x: Any) -> Any:
-    """exp(-|x|) i1(x)."""
+    """exp(-|x|) i1(x).
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.i1e`.
+
+    >>> from pullback.scipy import special
+    >>> special.i1e(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.208], dtype=float32)
+    """
     (x,) = real("i1e", x, error=TypeError)
     return lax.bessel_i1e(x)
 
 
 def i1(x: Any) -> Any:
-    """The modified Bessel function of order 1."""
+    """The modified Bessel function of order 1.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.i1`.
+
+    >>> from pullback.scipy import special
+    >>> special.i1(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.565], dtype=float32)
+    """
     (x,) = real("i1", x, error=TypeError)
     return lax.mul(lax.exp(lax.abs(x)), lax.bessel_i1e(x))
 
@@ -48,6 +72,11 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     downward recurrence of n_iter steps.
 
     Raises ValueError for complex z or a negative order.
+
+    >>> from pullback.scipy import special
+    >>> special.bessel_jn(jnp.array([8.]), v=1).round(3)
+    Array([[0.172],
+           [0.235]], dtype=float32)
     """
     z = jnp.asarray(z)
     (z,) = real("bessel_jn", z, error=TypeError)

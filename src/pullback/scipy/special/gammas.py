@@ -30,6 +30,12 @@ def gammaln(x: Any) -> Any:
 def loggamma(x: Any) -> Any:
     """log Gamma(x), NaN where that is not real: below 0 (and at 0). Of complex x the principal
     branch, which is continuous but for a cut along the negative axis.
+
+    Integers are converted to float. As `scipy.special.loggamma`.
+
+    >>> from pullback.scipy import special
+    >>> special.loggamma(jnp.array([4., -0.5])).round(3)
+    Array([1.792,   nan], dtype=float32)
     """
     (x,) = inexact("loggamma", x)
     if dtypes.is_complex(typeof(x).dtype):
@@ -58,7 +64,15 @@ def _complex_loggamma(z: Any) -> Any:
 
 @jit
 def gammasgn(x: Any) -> Any:
-    """The sign of Gamma(x): NaN at negative integers, that of x at zero."""
+    """The sign of Gamma(x): NaN at negative integers, that of x at zero.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.gammasgn`.
+
+    >>> from pullback.scipy import special
+    >>> special.gammasgn(jnp.array([2., -0.5]))
+    Array([ 1., -1.], dtype=float32)
+    """
     (x,) = real("gammasgn", x)
     floor = lax.floor(x)
     negative = x < 0
@@ -70,7 +84,14 @@ def gammasgn(x: Any) -> Any:
 
 
 def gamma(x: Any) -> Any:
-    """The gamma function, of complex arguments too."""
+    """The gamma function, of complex arguments too.
+
+    Integers are converted to float; the result has the shape of `x`. As `scipy.special.gamma`.
+
+    >>> from pullback.scipy import special
+    >>> special.gamma(jnp.array([0.5, 5.])).round(3)
+    Array([ 1.772, 24.   ], dtype=float32)
+    """
     (x,) = inexact("gamma", x)
     if dtypes.is_complex(typeof(x).dtype):
         return lax.exp(_complex_loggamma(x))
@@ -78,7 +99,15 @@ def gamma(x: Any) -> Any:
 
 
 def digamma(x: Any) -> Any:
-    """The derivative of gammaln."""
+    """The derivative of gammaln.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.digamma`.
+
+    >>> from pullback.scipy import special
+    >>> special.digamma(jnp.array([1., 2.])).round(3)
+    Array([-0.577,  0.423], dtype=float32)
+    """
     (x,) = real("digamma", x, error=TypeError)
     return lax.digamma(x)
 
@@ -87,6 +116,12 @@ def polygamma(n: Any, x: Any) -> Any:
     """The derivative of order n of digamma.
 
     Raises TypeError unless n is integer.
+
+    `x`: a real array; it broadcasts against `n`, the result is float. As `scipy.special.polygamma`.
+
+    >>> from pullback.scipy import special
+    >>> special.polygamma(1, jnp.array([1., 2.])).round(3)
+    Array([1.645, 0.645], dtype=float32)
     """
     if not jnp.issubdtype(typeof(jnp.asarray(n)).dtype, jnp.integer) and not jnp.issubdtype(
         typeof(jnp.asarray(n)).dtype, jnp.floating
@@ -101,7 +136,15 @@ def polygamma(n: Any, x: Any) -> Any:
 
 
 def zeta(x: Any, q: Any = None) -> Any:
-    """The Hurwitz zeta function, the sum of 1 / (k + q)^x; Riemann's for q None."""
+    """The Hurwitz zeta function, the sum of 1 / (k + q)^x; Riemann's for q None.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.zeta`.
+
+    >>> from pullback.scipy import special
+    >>> special.zeta(2., jnp.array([1., 2.])).round(3)
+    Array([1.645, 0.645], dtype=float32)
+    """
     if q is None:
         (x,) = real("zeta", x, error=TypeError)
         q = lax.full_like(x, 1)
@@ -111,13 +154,29 @@ def zeta(x: Any, q: Any = None) -> Any:
 
 
 def gammainc(a: Any, x: Any) -> Any:
-    """The regularised lower incomplete gamma function."""
+    """The regularised lower incomplete gamma function.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.gammainc`.
+
+    >>> from pullback.scipy import special
+    >>> special.gammainc(1., jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.632], dtype=float32)
+    """
     a, x = jnp.broadcast_arrays(*real("gammainc", a, x, error=TypeError))
     return lax.igamma(a, x)
 
 
 def gammaincc(a: Any, x: Any) -> Any:
-    """The regularised upper incomplete gamma function."""
+    """The regularised upper incomplete gamma function.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.gammaincc`.
+
+    >>> from pullback.scipy import special
+    >>> special.gammaincc(1., jnp.array([0., 1.])).round(3)
+    Array([1.   , 0.368], dtype=float32)
+    """
     a, x = jnp.broadcast_arrays(*real("gammaincc", a, x, error=TypeError))
     return lax.igammac(a, x)
 
@@ -126,6 +185,12 @@ def multigammaln(a: Any, d: Any) -> Any:
     """The logarithm of the d-variate gamma function.
 
     Raises TypeError unless d is a known integer.
+
+    `a`: a real array; the result is float. As `scipy.special.multigammaln`.
+
+    >>> from pullback.scipy import special
+    >>> special.multigammaln(3., 2).round(3)
+    Array(1.55, dtype=float32)
     """
     d = int(d) if not hasattr(d, "aval") else int(np.asarray(d))
     (a,) = real("multigammaln", a, error=TypeError)
@@ -142,7 +207,15 @@ _STIRLING = [-691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12]
 
 
 def betaln(a: Any, b: Any) -> Any:
-    """log |B(a, b)|, without the cancellation of large arguments."""
+    """log |B(a, b)|, without the cancellation of large arguments.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.betaln`.
+
+    >>> from pullback.scipy import special
+    >>> special.betaln(2., 3.).round(3)
+    Array(-2.485, dtype=float32, weak_type=True)
+    """
     a, b = real("betaln", a, b, error=TypeError)
     a, b = jnp.minimum(a, b), jnp.maximum(a, b)
     plain = lax.lgamma(a) + (lax.lgamma(b) - lax.lgamma(a + b))
@@ -160,14 +233,30 @@ def betaln(a: Any, b: Any) -> Any:
 
 
 def beta(a: Any, b: Any) -> Any:
-    """The beta function."""
+    """The beta function.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.beta`.
+
+    >>> from pullback.scipy import special
+    >>> special.beta(2., 3.).round(4)
+    Array(0.0833, dtype=float32)
+    """
     a, b = real("beta", a, b)
     sign = gammasgn(a) * gammasgn(b) * gammasgn(a + b)
     return sign * lax.exp(betaln(a, b))
 
 
 def betainc(a: Any, b: Any, x: Any) -> Any:
-    """The regularised incomplete beta function."""
+    """The regularised incomplete beta function.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. `x` lies in [0, 1]. As `scipy.special.betainc`.
+
+    >>> from pullback.scipy import special
+    >>> special.betainc(1., 2., 0.5)
+    Array(0.75, dtype=float32, weak_type=True)
+    """
     a, b, x = jnp.broadcast_arrays(*real("betainc", a, b, x))
     return lax.betainc(a, b, x)
 
@@ -176,6 +265,12 @@ def factorial(n: Any, exact: bool = False) -> Any:
     """n!, 0 for negative n.
 
     Raises NotImplementedError for exact=True.
+
+    `n`: a real array; the result is float. As `scipy.special.factorial`.
+
+    >>> from pullback.scipy import special
+    >>> special.factorial(jnp.array([0, 3, 5])).round(2)
+    Array([  1.,   6., 120.], dtype=float32)
     """
     if exact:
         raise NotImplementedError("factorial with exact=True. Fix: math.factorial, or exact=False.")
@@ -206,7 +301,15 @@ def comb(N: Any, k: Any, *, repetition: bool = False) -> Any:
 
 @custom_jvp
 def poch(z: Any, m: Any) -> Any:
-    """Gamma(z + m) / Gamma(z), the rising factorial."""
+    """Gamma(z + m) / Gamma(z), the rising factorial.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.poch`.
+
+    >>> from pullback.scipy import special
+    >>> special.poch(2., 3.).round(3)
+    Array(24., dtype=float32)
+    """
     z, m = real("poch", z, m)
     sign = gammasgn(z) * gammasgn(z + m)
     safe = jnp.where(m == 0, 1, z)
@@ -223,6 +326,12 @@ def bernoulli(n: int) -> Any:
     """The Bernoulli numbers B_0 ... B_n, with B_1 = -1/2.
 
     Raises ValueError if n is negative.
+
+    `n`: a Python int; the result is float, (n + 1,). As `scipy.special.bernoulli`.
+
+    >>> from pullback.scipy import special
+    >>> special.bernoulli(4).round(4)
+    Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float32)
     """
     n = operator.index(n)
     if n < 0:
@@ -280,6 +389,13 @@ _spence.defjvps(
 def spence(x: Any) -> Any:
     """Spence's function, the integral of log(t) / (1 - t) from 1 to x (the dilogarithm of 1
     - x).
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. NaN for negative `x`. As `scipy.special.spence`.
+
+    >>> from pullback.scipy import special
+    >>> special.spence(jnp.array([0., 1.])).round(3)
+    Array([1.645, 0.   ], dtype=float32)
     """
     x = jnp.asarray(x)
     dtype = typeof(x).dtype

@@ -75,7 +75,15 @@ def _hyp1f1_value(a: Any, b: Any, x: Any) -> Any:
 
 @custom_jvp
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
-    """Kummer's confluent hypergeometric function 1F1(a; b; x)."""
+    """Kummer's confluent hypergeometric function 1F1(a; b; x).
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.hyp1f1`.
+
+    >>> from pullback.scipy import special
+    >>> special.hyp1f1(1., 1., 1.).round(3)
+    Array(2.718, dtype=float32)
+    """
     a, b, x = jnp.broadcast_arrays(*real("hyp1f1", a, b, x))
     return _hyp1f1_value(a, b, x)
 
@@ -136,7 +144,15 @@ def _reciprocal_gamma(x: Any) -> Any:
 
 @custom_jvp
 def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
-    """Gauss's hypergeometric function 2F1(a, b; c; x), x up to 1 (inf beyond)."""
+    """Gauss's hypergeometric function 2F1(a, b; c; x), x up to 1 (inf beyond).
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.hyp2f1`.
+
+    >>> from pullback.scipy import special
+    >>> special.hyp2f1(1., 1., 2., 0.5).round(3)
+    Array(1.386, dtype=float32)
+    """
     a, b, c, x = jnp.broadcast_arrays(*real("hyp2f1", a, b, c, x, error=TypeError))
     return _hyp2f1_value(a, b, c, x)
 
@@ -194,6 +210,14 @@ def sph_harm_y(
     vectors of one length.
 
     `n_max` bounds the degrees (needed under jit). Raises NotImplementedError for `diff_n`.
+
+    `n`, `m`: integers, `theta`, `phi`: real, of shape (k,), as is the result. As
+    `scipy.special.sph_harm_y`.
+
+    >>> from pullback.scipy import special
+    >>> zero = jnp.array([0.])
+    >>> special.sph_harm_y(jnp.array([0]), jnp.array([0]), zero, zero, n_max=0).real.round(3)
+    Array([0.282], dtype=float32)
     """
     if diff_n is not None:
         raise NotImplementedError(

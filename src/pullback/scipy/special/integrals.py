@@ -125,7 +125,15 @@ def _expi_value(x: Any) -> Any:
 
 @custom_jvp
 def expi(x: Any) -> Any:
-    """The exponential integral, the integral of exp(t) / t from -inf to x."""
+    """The exponential integral, the integral of exp(t) / t from -inf to x.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.expi`.
+
+    >>> from pullback.scipy import special
+    >>> special.expi(jnp.array([0., 1.])).round(3)
+    Array([ -inf, 1.895], dtype=float32)
+    """
     (x,) = real("expi", x)
     return _expi_value(x)
 
@@ -134,7 +142,15 @@ expi.defjvps(lambda t, out, x: t * jnp.exp(x) / x)
 
 
 def exp1(x: Any) -> Any:
-    """The integral of exp(-t) / t from x to inf, for x >= 0 (NaN below)."""
+    """The integral of exp(-t) / t from x to inf, for x >= 0 (NaN below).
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.exp1`.
+
+    >>> from pullback.scipy import special
+    >>> special.exp1(jnp.array([0., 1.])).round(3)
+    Array([  inf, 0.219], dtype=float32)
+    """
     (x,) = real("exp1", x)
     return jnp.where(x < 0, np.nan, -expi(-jnp.where(x < 0, 1, x)))
 
@@ -179,6 +195,13 @@ def _expn_value(n: Any, x: Any) -> Any:
 def expn(n: Any, x: Any) -> Any:
     """The generalised exponential integral, the integral of exp(-x t) / t^n from 1 to inf, for
     integers n.
+
+    `n`: integers, `x`: a real array; they broadcast against each other, the result is float. As
+    `scipy.special.expn`.
+
+    >>> from pullback.scipy import special
+    >>> special.expn(2, jnp.array([0., 1.])).round(3)
+    Array([1.   , 0.148], dtype=float32)
     """
     n, x = jnp.broadcast_arrays(*real("expn", n, x))
     return _expn_value(n, x)
@@ -232,7 +255,14 @@ _wofz.defjvps(lambda t, out, z: t * (-2 * z * out + 2j / np.sqrt(np.pi)))
 
 
 def wofz(z: Any) -> Any:
-    """The Faddeeva function exp(-z^2) erfc(-i z), complex."""
+    """The Faddeeva function exp(-z^2) erfc(-i z), complex.
+
+    `z`: a real or complex array. As `scipy.special.wofz`.
+
+    >>> from pullback.scipy import special
+    >>> special.wofz(jnp.array([0., 1.])).round(3)
+    Array([1.   +0.j   , 0.368+0.607j], dtype=complex64)
+    """
     (z,) = inexact("wofz", z)
     z = z.astype(
         np.complex128
@@ -261,7 +291,15 @@ _erfcx.defjvps(lambda t, out, x: t * (2 * x * out - 2 / np.sqrt(np.pi)))
 
 
 def erfcx(x: Any) -> Any:
-    """exp(x^2) erfc(x), without overflow for large x; complex x too."""
+    """exp(x^2) erfc(x), without overflow for large x; complex x too.
+
+    `x`: a real or complex array; the result is float or complex, of its shape. As
+    `scipy.special.erfcx`.
+
+    >>> from pullback.scipy import special
+    >>> special.erfcx(jnp.array([0., 100.])).round(4)
+    Array([1.    , 0.0056], dtype=float32)
+    """
     (x,) = inexact("erfcx", x)
     return wofz(1j * x) if dtypes.is_complex(typeof(x).dtype) else _erfcx(x)
 
@@ -286,7 +324,15 @@ _dawsn.defjvps(lambda t, out, x: t * (1 - 2 * x * out))
 
 
 def dawsn(x: Any) -> Any:
-    """Dawson's integral, exp(-x^2) times the integral of exp(t^2) from 0 to x."""
+    """Dawson's integral, exp(-x^2) times the integral of exp(t^2) from 0 to x.
+
+    `x`: a real array (integers are converted); the result is float, of its shape. Raises TypeError
+    for complex numbers. As `scipy.special.dawsn`.
+
+    >>> from pullback.scipy import special
+    >>> special.dawsn(jnp.array([0., 1.])).round(3)
+    Array([0.   , 0.538], dtype=float32)
+    """
     (x,) = real("dawsn", x)
     return _dawsn(x)
 
@@ -336,7 +382,14 @@ def _fresnel_value(x: Any) -> tuple[Any, Any]:
 
 @custom_jvp
 def fresnel(x: Any) -> tuple[Any, Any]:
-    """The Fresnel integrals (S, C): of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x."""
+    """The Fresnel integrals (S, C): of sin(pi t^2 / 2) and of cos(pi t^2 / 2) from 0 to x.
+
+    `x`: a real array; the results are float, of its shape. As `scipy.special.fresnel`.
+
+    >>> from pullback.scipy import special
+    >>> special.fresnel(jnp.array([0., 1.]))[1].round(3)
+    Array([0.  , 0.78], dtype=float32)
+    """
     (x,) = real("fresnel", x, error=NotImplementedError)
     return _in_single(_fresnel_value, x)
 
@@ -391,7 +444,14 @@ def _sici_value(x: Any) -> tuple[Any, Any]:
 
 @custom_jvp
 def sici(x: Any) -> tuple[Any, Any]:
-    """The sine and cosine integrals (Si, Ci); below 0, the real part of Ci."""
+    """The sine and cosine integrals (Si, Ci); below 0, the real part of Ci.
+
+    `x`: a real array; the results are float, of its shape. As `scipy.special.sici`.
+
+    >>> from pullback.scipy import special
+    >>> special.sici(1.)[0].round(3)
+    Array(0.946, dtype=float32)
+    """
     (x,) = real("sici", x)
     return _in_single(_sici_value, x)
 
@@ -427,6 +487,14 @@ def _owens_t(h: Any, a: Any) -> Any:
 
 
 def owens_t(h: Any, a: Any) -> Any:
-    """Owen's T function, the probability that a standard normal X > h and 0 < Y < a X."""
+    """Owen's T function, the probability that a standard normal X > h and 0 < Y < a X.
+
+    Arguments are real arrays (integers are converted), broadcast against one another; the result is
+    float. As `scipy.special.owens_t`.
+
+    >>> from pullback.scipy import special
+    >>> special.owens_t(0., 1.).round(3)
+    Array(0.125, dtype=float32, weak_type=True)
+    """
     h, a = jnp.broadcast_arrays(*real("owens_t", h, a))
     return _owens_t(h, a)

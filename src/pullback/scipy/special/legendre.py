@@ -89,6 +89,13 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
 def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
     """The values of `lpmn`; with `is_normalized`, those of spherical harmonics without their
     azimuthal factor.
+
+    `z`: (k,), floats in [-1, 1]; the result is (m + 1, n + 1, k).
+
+    >>> from pullback.scipy import special
+    >>> special.lpmn_values(1, 1, jnp.array([0.5]), False)[..., 0].round(3)
+    Array([[ 1.   ,  0.5  ],
+           [ 0.   , -0.866]], dtype=float32)
     """
     z = _check("lpmn_values", m, n, z)
     return _normalized(n, z) if is_normalized else _powers(n, z) * _polynomials(n, z)

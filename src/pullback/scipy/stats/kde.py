@@ -21,6 +21,13 @@ class gaussian_kde:
     "silverman", a factor, or a function.
 
     Raises ValueError for weights or factors that do not fit.
+
+    As `scipy.stats.gaussian_kde`.
+
+    >>> from pullback.scipy import stats
+    >>> density = stats.gaussian_kde(jnp.array([-1., 1.]))
+    >>> density(jnp.array([0.])).round(3)
+    Array([0.233], dtype=float32)
     """
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None) -> None:

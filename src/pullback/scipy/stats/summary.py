@@ -83,6 +83,12 @@ def rankdata(
     "max", "dense", or not: "ordinal".
 
     Raises ValueError for another method.
+
+    `a`: a real array; `axis` None ranks all elements, flat. As `scipy.stats.rankdata`.
+
+    >>> from pullback.scipy import stats
+    >>> stats.rankdata(jnp.array([10., 30., 10.]))
+    Array([1.5, 3. , 1.5], dtype=float32)
     """
     check_arraylike("rankdata", a)
     _policy("rankdata", nan_policy)
@@ -129,7 +135,14 @@ def sem(
     *,
     keepdims: bool = False,
 ) -> Any:
-    """The standard error of the mean along `axis`; nan_policy "omit" leaves NaNs out."""
+    """The standard error of the mean along `axis`; nan_policy "omit" leaves NaNs out.
+
+    `a`: a real array; the result lacks `axis` unless `keepdims`. As `scipy.stats.sem`.
+
+    >>> from pullback.scipy import stats
+    >>> stats.sem(jnp.array([1., 2., 3., 6.])).round(3)
+    Array(1.08, dtype=float32)
+    """
     _policy("sem", nan_policy, ("propagate", "omit"))
     (x,) = inexact("sem", a)
     if axis is None:
