@@ -138,22 +138,7 @@ def _pullback() -> Any:
     return P
 
 
-# Programs that we write otherwise than JAX, and why; strict, so that the day they agree says so.
-DIFFERENT = {
-    "grad scan": "a stacked output serves as the residual too, where JAX stacks it twice",
-}
-
-
-def _traced_programs() -> list[Any]:
-    return [
-        pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=DIFFERENT[name]))
-        if name in DIFFERENT
-        else name
-        for name in PROGRAMS
-    ]
-
-
-@pytest.mark.parametrize("name", _traced_programs())
+@pytest.mark.parametrize("name", PROGRAMS)
 def test_tracing(name: str) -> None:
     """Tracing with Pullback and with JAX gives the same program, up to the names of variables."""
     P = _pullback()

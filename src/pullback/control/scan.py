@@ -292,14 +292,11 @@ def split_scan(
     n_kc = sum(not u for u in unknown[:num_consts])
     n_kcarry = sum(not u for u in unknown[num_consts:end])
     known_args = [x for x, u in zip(args, unknown, strict=True) if not u]
-    known, where, stacked_at = _forward(known, n_res, n_kc, n_kcarry)
+    known, where = _forward(known, n_res, n_kc, n_kcarry)
     outs = bind_known(known_args, jaxpr=known, num_consts=n_kc, num_carry=n_kcarry, **params)
     residuals: list[tuple[bool, Any]] = []  # (is stacked, value)
-    for kind, k in where:
-        if kind == "in":
-            residuals.append((k >= n_kc, known_args[k]))
-        else:
-            residuals.append((True, outs[k if kind == "out" else stacked_at + k]))
+    for stacked_now, k in where:
+        residuals.append((True, outs[k]) if stacked_now else (k >= n_kc, known_args[k]))
     n_unknown_consts = sum(unknown[:num_consts])
     n_unknown_carry = sum(unknown[num_consts:end])
     fixed = [k for k, (st, _) in enumerate(residuals) if not st]
@@ -321,34 +318,30 @@ def split_scan(
 
 def _forward(
     known: ClosedJaxpr, n_res: int, n_consts: int, n_carry: int
-) -> tuple[ClosedJaxpr, list[tuple[str, int]], int]:
-    """Residuals that are consts, xs or ys are read from there; one that is a carry varies, so it
-    stays an output to be stacked.
+) -> tuple[ClosedJaxpr, list[tuple[bool, int]]]:
+    """Residuals that are consts or xs are read from there; others, a carry too since it varies, are
+    results to be stacked. For each residual: whether it is stacked, and which result or argument
+    it is. What is a result besides stands twice among them, as in JAX, and is stored once
+    (loops/lower/control.py).
     """
     jaxpr = known.jaxpr
     n_out = len(jaxpr.outvars) - n_res
     carry_ins = set(jaxpr.invars[n_consts : n_consts + n_carry])
-    final: list[tuple[str, int]] = []
+    final: list[tuple[bool, int]] = []
     ins = {v: k for k, v in enumerate(jaxpr.invars)}
-    ys = {v: n_carry + k for k, v in enumerate(jaxpr.outvars[n_carry:n_out]) if isinstance(v, Var)}
     extra: list[Any] = []
     at: dict[Any, int] = {}
     for v in jaxpr.outvars[n_out:]:
         if isinstance(v, Var) and v in ins and v not in carry_ins:
-            final.append(("in", ins[v]))
-        elif isinstance(v, Var) and v in ys:
-            final.append(("out", ys[v]))
-        else:
-            key = v if isinstance(v, Var) else id(v)
-            if key not in at:
-                at[key] = len(extra)
-                extra.append(v)
-            final.append(("res", at[key]))
-    return (
-        ClosedJaxpr(jaxpr.replace(outvars=[*jaxpr.outvars[:n_out], *extra]), known.consts),
-        final,
-        n_out,
-    )
+            final.append((False, ins[v]))
+            continue
+        key = v if isinstance(v, Var) else id(v)
+        if key not in at:
+            at[key] = n_out + len(extra)
+            extra.append(v)
+        final.append((True, at[key]))
+    outvars = [*jaxpr.outvars[:n_out], *extra]
+    return ClosedJaxpr(jaxpr.replace(outvars=outvars), known.consts), final
 
 
 def _partial_eval(

@@ -24,7 +24,7 @@ from ..garbage import uncollected
 from ..loops import pipeline
 from ..loops.ir import Kernel, While
 from ..loops.nesting import deep
-from ..loops.plan import AllocStep, JumpStep
+from ..loops.plan import JumpStep
 from ..loops.show import show_kernel
 from ..records import record
 from . import array as array_module
@@ -42,12 +42,13 @@ QUICK_WORK = 1e6
 
 # NumPy's rules of every primitive: hardly any program has an equation without a lowering.
 reference: Any = config.lazy_module("pullback.backends.reference")
+scratch: Any = config.lazy_module("pullback.loops.scratch")
 
 
 @record(eq=True)
 class MemoryAnalysis:
-    """Bytes of a program: its arguments, its results, what its temporaries take, and the results
-    that lie in the memory of donated arguments."""
+    """Bytes of a program: its arguments, its results, what its temporaries and the scratch of its
+    kernels take at most, and the results that lie in the memory of donated arguments."""
 
     argument_size_in_bytes: int
     output_size_in_bytes: int
@@ -68,6 +69,8 @@ def physical(aval: Any) -> ShapedArray:
     if isinstance(d, dtypes.ExtendedDType):
         suffix, base = d.physical
         return ShapedArray((*aval.shape, *suffix), base)
+    if d == dtypes.float0:
+        return ShapedArray(aval.shape, np.dtype(bool))
     return aval  # type: ignore[no-any-return]
 
 
@@ -133,6 +136,8 @@ class NativeExecutable:
         roles = {s.number: s.role for s in self.program.slots}
         self._outs = [(slot, roles[slot]) for slot in self.program.outs]
         self._physical_out = [array_module._intern(physical(a)) for a in self.out_avals]
+        # Arguments without information: kernels see bytes, which the caller's arrays have not.
+        self._bare = [k for k, a in enumerate(self.in_avals) if a.dtype == dtypes.float0]
         self._equations = self.program.equations
         # Arguments that the plan overwrites with a result, and the types of those results.
         self._given = {k: self._physical_out[n] for k, n in self.program.donated}
@@ -239,6 +244,8 @@ class NativeExecutable:
         self, arrays: Sequence[Any], job: Job | None = None, donated: Sequence[bool] = ()
     ) -> list[Any]:
         """The physical results for physical arguments, computed now."""
+        if self._bare:
+            arrays = self._with_bytes(arrays)
         if self._given:
             arrays = self._overwritable(arrays, donated)
         slots = (ctypes.c_int64 * self.plan.slot_words)()
@@ -261,6 +268,13 @@ class NativeExecutable:
             outs.append(out)
         self._run(slots, job)
         return outs
+
+    def _with_bytes(self, arrays: Sequence[Any]) -> list[Any]:
+        """The arguments, those without information as arrays of one byte an element."""
+        out = list(arrays)
+        for k in self._bare:
+            out[k] = array_module.make_array(np.zeros(self.in_avals[k].shape, bool))
+        return out
 
     def _overwritable(self, arrays: Sequence[Any], donated: Sequence[bool]) -> list[Any]:
         """The arguments, those that the plan overwrites as arrays of their results: in the memory
@@ -371,7 +385,7 @@ class NativeExecutable:
     def memory_analysis(self) -> MemoryAnalysis:
         args = sum(_nbytes(a) for a in self.in_avals)
         outs = sum(_nbytes(a) for a in self.out_avals)
-        temps = sum(s.bytes for s in self.program.steps if isinstance(s, AllocStep))
+        temps = scratch.temporary_bytes(self.program, llvm.num_threads())
         alias = sum(_nbytes(aval) for aval in self._given.values())
         return MemoryAnalysis(args, outs, temps, alias)
 
@@ -445,9 +459,10 @@ def wrap(aval: Any, x: Any) -> Any:
 
 def _spec(slot: int, _: Any, aval: Any) -> tuple[int, tuple[int, ...], Any, Any]:
     """What a host step needs to see a slot as a NumPy array: shape, dtype, type of its bytes."""
+    if aval.dtype == dtypes.float0:
+        return slot, aval.shape, aval.dtype, None
     p = physical(aval)
-    raw = None if p.dtype == dtypes.float0 else ctypes.c_char * (p.size * p.dtype.itemsize)  # type: ignore[union-attr]
-    return slot, p.shape, p.dtype, raw
+    return slot, p.shape, p.dtype, ctypes.c_char * (p.size * p.dtype.itemsize)  # type: ignore[union-attr]
 
 
 def _at(address: int, shape: tuple[int, ...], dtype: Any, raw: Any) -> np.ndarray[Any, Any]:

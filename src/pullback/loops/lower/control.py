@@ -523,6 +523,25 @@ def _no_element(dtype: str, b: Builder, idx: Any) -> Any:
 
 @rule("scan")
 def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    """A scan whose body stacks one value twice, as a result and as a residual, stacks it once."""
+    closed, nc = params["jaxpr"], params["num_carry"]
+    stacked = closed.jaxpr.outvars[nc:]
+    at: dict[int, int] = {}
+    place = [at.setdefault(id(v), len(at)) for v in stacked]
+    if len(at) == len(stacked):
+        return _scan_once(g, ins, outs, params)
+    key = ("stacked once", nc)
+    if key not in closed.derived:
+        once = [v for k, v in enumerate(stacked) if place[k] not in place[:k]]
+        outvars = [*closed.jaxpr.outvars[:nc], *once]
+        closed.derived[key] = closed.replace(jaxpr=closed.jaxpr.replace(outvars=outvars))
+    firsts = [out for k, out in enumerate(outs[nc:]) if place[k] not in place[:k]]
+    smaller = {**params, "jaxpr": closed.derived[key]}
+    found = _scan_once(g, ins, [*outs[:nc], *firsts], smaller)
+    return [*found[:nc], *(found[nc + k] for k in place)]
+
+
+def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     if params["length"] == 0:  # the body is never run, and need not have a meaning
         first = params["num_consts"]
         rows = (
