@@ -120,18 +120,32 @@ def _along(a: Any, kind: lax.FftType, axes: tuple[int, ...], sizes: tuple[int, .
 def fftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """The Fourier transform along several axes (by default all), each cut or zero-padded to its
     size in `s`.
+
+    Integers and floats become complex. `norm`: 'backward' (the default), 'ortho' or 'forward'.
+
+    >>> jnp.fft.fftn(jnp.array([[1.0, 2.0], [3.0, 4.0]]))
+    Array([[10.+0.j, -2.+0.j],
+           [-4.+0.j,  0.+0.j]], dtype=complex64)
     """
     return _transform("fftn", lax.FftType.FFT, a, s, axes, norm)
 
 
 def ifftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
-    """The inverse of `fftn`."""
+    """The inverse of `fftn`.
+
+    >>> jnp.fft.ifftn(jnp.array([[4.0, 0.0], [0.0, 0.0]]))
+    Array([[1.+0.j, 1.+0.j],
+           [1.+0.j, 1.+0.j]], dtype=complex64)
+    """
     return _transform("ifftn", lax.FftType.IFFT, a, s, axes, norm)
 
 
 def rfftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """The Fourier transform of real numbers along several axes; the last of them keeps its n // 2 +
     1 non-negative frequencies.
+
+    >>> jnp.fft.rfftn(jnp.ones((2, 4))).shape
+    (2, 3)
     """
     return _transform("rfftn", lax.FftType.RFFT, a, s, axes, norm)
 
@@ -139,7 +153,12 @@ def rfftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | 
 def irfftn(
     a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Any:
-    """The inverse of `rfftn`; the last size is even unless `s` says otherwise."""
+    """The inverse of `rfftn`; the last size is even unless `s` says otherwise.
+
+    >>> jnp.fft.irfftn(jnp.fft.rfftn(jnp.ones((2, 4))))
+    Array([[1., 1., 1., 1.],
+           [1., 1., 1., 1.]], dtype=float32)
+    """
     return _transform("irfftn", lax.FftType.IRFFT, a, s, axes, norm)
 
 
@@ -165,19 +184,32 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 
 
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `fft`."""
+    """The inverse of `fft`.
+
+    >>> jnp.fft.ifft(jnp.array([6.0, 0.0, 0.0]))
+    Array([2.+0.j, 2.+0.j, 2.+0.j], dtype=complex64)
+    """
     return _one_axis("ifft", lax.FftType.IFFT, a, n, axis, norm)
 
 
 def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The Fourier transform of real numbers along one axis: its n // 2 + 1 non-negative
     frequencies.
+
+    Raises TypeError for complex input.
+
+    >>> jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0, 4.0])).real
+    Array([10., -2., -2.], dtype=float32)
     """
     return _one_axis("rfft", lax.FftType.RFFT, a, n, axis, norm)
 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `rfft`, with `n` elements (even, unless given)."""
+    """The inverse of `rfft`, with `n` elements (even, unless given).
+
+    >>> jnp.fft.irfft(jnp.array([10.0, -2.0 + 2.0j, -2.0]))
+    Array([1., 2., 3., 4.], dtype=float32)
+    """
     return _one_axis("irfft", lax.FftType.IRFFT, a, n, axis, norm)
 
 
@@ -191,13 +223,23 @@ def _opposite(norm: str | None) -> str:
 
 
 def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The (real) Fourier transform of a signal with Hermitian symmetry, given by its first half."""
+    """The (real) Fourier transform of a signal with Hermitian symmetry, given by its first half.
+
+    The result has `n` elements, by default 2 (m - 1) for m given ones.
+
+    >>> jnp.fft.hfft(jnp.array([1.0, 2.0, 3.0]))
+    Array([ 8., -2.,  0., -2.], dtype=float32)
+    """
     check_arraylike("jnp.fft.hfft", a)
     return _one_axis("irfft", lax.FftType.IRFFT, ufuncs.conj(a), n, axis, _opposite(norm))
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
-    """The inverse of `hfft`."""
+    """The inverse of `hfft`.
+
+    >>> jnp.fft.ihfft(jnp.array([8.0, -4.0, 0.0, -4.0])).real
+    Array([0., 2., 4.], dtype=float32)
+    """
     check_arraylike("jnp.fft.ihfft", a)
     return ufuncs.conj(_one_axis("rfft", lax.FftType.RFFT, a, n, axis, _opposite(norm)))
 
@@ -211,22 +253,41 @@ def _two_axes(
 
 
 def fft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """The Fourier transform along two axes."""
+    """The Fourier transform along two axes.
+
+    >>> jnp.fft.fft2(jnp.ones((2, 2)))
+    Array([[4.+0.j, 0.+0.j],
+           [0.+0.j, 0.+0.j]], dtype=complex64)
+    """
     return _two_axes("fft2", lax.FftType.FFT, a, s, axes, norm)
 
 
 def ifft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """The inverse of `fft2`."""
+    """The inverse of `fft2`.
+
+    >>> jnp.fft.ifft2(jnp.array([[4.0, 0.0], [0.0, 0.0]]))
+    Array([[1.+0.j, 1.+0.j],
+           [1.+0.j, 1.+0.j]], dtype=complex64)
+    """
     return _two_axes("ifft2", lax.FftType.IFFT, a, s, axes, norm)
 
 
 def rfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """The Fourier transform of real numbers along two axes."""
+    """The Fourier transform of real numbers along two axes.
+
+    >>> jnp.fft.rfft2(jnp.ones((4, 4))).shape
+    (4, 3)
+    """
     return _two_axes("rfft2", lax.FftType.RFFT, a, s, axes, norm)
 
 
 def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
-    """The inverse of `rfft2`."""
+    """The inverse of `rfft2`.
+
+    >>> jnp.fft.irfft2(jnp.fft.rfft2(jnp.ones((2, 2))))
+    Array([[1., 1.],
+           [1., 1.]], dtype=float32)
+    """
     return _two_axes("irfft2", lax.FftType.IRFFT, a, s, axes, norm)
 
 
@@ -256,7 +317,13 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """The frequencies of the elements of `rfft`'s result."""
+    """The frequencies of the elements of `rfft`'s result.
+
+    `n`: the size of the signal, `d`: the distance of its samples.
+
+    >>> jnp.fft.rfftfreq(6, d=0.5)
+    Array([0.        , 0.33333334, 0.6666667 , 1.        ], dtype=float32)
+    """
     count = operator.index(n) if not isinstance(n, (list, tuple)) else 1  # type: ignore[unreachable]
     return _frequencies("rfftfreq", n, d, dtype, np.arange(count // 2 + 1))
 
@@ -285,7 +352,11 @@ def fftshift(x: Any, axes: Any = None) -> Any:
 
 
 def ifftshift(x: Any, axes: Any = None) -> Any:
-    """The inverse of `fftshift`."""
+    """The inverse of `fftshift`.
+
+    >>> jnp.fft.ifftshift(jnp.array([-2, -1, 0, 1]))
+    Array([ 0,  1, -2, -1], dtype=int32)
+    """
     return _shift("ifftshift", x, axes, -1)
 
 

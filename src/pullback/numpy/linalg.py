@@ -132,6 +132,13 @@ def svd(
     """The singular value decomposition a = U diag(S) Vh, S descending; only S without `compute_uv`.
 
     Raises ValueError if `full_matrices` and `subset_by_index` are both set.
+
+    Shapes (..., m, n) give (..., m, m or k), (..., k), (..., n or k, n) with k = min(m, n): the
+    smaller ones unless `full_matrices`.
+
+    >>> u, s, vh = jnp.linalg.svd(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
+    >>> s
+    Array([3., 2.], dtype=float32)
     """
     (a,) = _inexact("svd", a)
     if typeof(a).ndim < 2:
@@ -146,7 +153,11 @@ def svd(
 
 
 def svdvals(x: Any, /) -> Any:
-    """The singular values, descending."""
+    """The singular values, descending.
+
+    >>> jnp.linalg.svdvals(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
+    Array([3., 2.], dtype=float32)
+    """
     return svd(x, compute_uv=False, hermitian=False)
 
 
@@ -167,12 +178,26 @@ def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> Eigh
 
 @functools.partial(jit, static_argnames=("UPLO", "symmetrize_input"))
 def eigvalsh(a: Any, UPLO: str | None = "L", *, symmetrize_input: bool = True) -> Any:
-    """The eigenvalues, ascending, of a symmetric or Hermitian matrix."""
+    """The eigenvalues, ascending, of a symmetric or Hermitian matrix.
+
+    Only the lower triangle is read (`UPLO="U"`: the upper one) if `symmetrize_input` is False.
+
+    >>> jnp.linalg.eigvalsh(jnp.array([[2.0, 1.0], [1.0, 2.0]]))
+    Array([1., 3.], dtype=float32)
+    """
     return eigh(a, UPLO, symmetrize_input).eigenvalues
 
 
 def eig(a: Any) -> EigResult:
-    """(eigenvalues, right eigenvectors as columns), complex, of any square matrix."""
+    """(eigenvalues, right eigenvectors as columns), complex, of any square matrix.
+
+    Shape (..., n, n) gives (..., n) and (..., n, n); the columns have norm 1. Differentiable where
+    the eigenvalues are distinct.
+
+    >>> values, vectors = jnp.linalg.eig(jnp.array([[0.0, -1.0], [1.0, 0.0]]))
+    >>> values.imag
+    Array([ 1., -1.], dtype=float32)
+    """
     (a,) = _inexact("eig", a)
     w, v = lax_linalg.eig(a, compute_left_eigenvectors=False)
     return EigResult(w, v)
@@ -180,7 +205,11 @@ def eig(a: Any) -> EigResult:
 
 @jit
 def eigvals(a: Any) -> Any:
-    """The eigenvalues, complex, of any square matrix."""
+    """The eigenvalues, complex, of any square matrix.
+
+    >>> jnp.linalg.eigvals(jnp.array([[2.0, 0.0], [0.0, 3.0]]))
+    Array([2.+0.j, 3.+0.j], dtype=complex64)
+    """
     (a,) = _inexact("eigvals", a)
     return lax_linalg.eig(a, compute_left_eigenvectors=False, compute_right_eigenvectors=False)[0]
 
@@ -191,6 +220,11 @@ def qr(a: Any, mode: str = "reduced") -> Any:
     (R alone), "raw" (LAPACK's form).
 
     Raises ValueError for another mode.
+
+    >>> q, r = jnp.linalg.qr(jnp.array([[3.0, 1.0], [4.0, 2.0]]))
+    >>> jnp.abs(r).round(3)
+    Array([[5. , 2.2],
+           [0. , 0.4]], dtype=float32)
     """
     (a,) = _inexact("qr", a)
     if mode == "raw":
@@ -345,6 +379,9 @@ def slogdet(a: Any, *, method: str | None = None) -> SlogdetResult:
     "lu" or "qr".
 
     Raises ValueError unless the matrices are square, or for another method.
+
+    >>> jnp.linalg.slogdet(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
+    SlogdetResult(sign=Array(-1., dtype=float32), logabsdet=Array(1.7917595, dtype=float32))
     """
     (a,) = _inexact("slogdet", a)
     _square("slogdet()", a)
@@ -419,6 +456,9 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
 
     As in JAX, and unlike in NumPy, `rtol` is not multiplied by the largest singular value; `tol`
     means the same.
+
+    >>> jnp.linalg.matrix_rank(jnp.array([[1.0, 2.0], [2.0, 4.0]]))
+    Array(1, dtype=int32)
     """
     check_arraylike("jnp.linalg.matrix_rank", M)
     M = creation.asarray(M)
@@ -462,6 +502,10 @@ def _pinv_jvp(primals: Any, tangents: Any) -> Any:
 def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None) -> Any:
     """The Moore-Penrose inverse; singular values up to `rtol` times the largest (by default 10
     max(m, n) eps) count as 0.
+
+    >>> jnp.linalg.pinv(jnp.array([[2.0, 0.0], [0.0, 0.0]]))
+    Array([[0.5, 0. ],
+           [0. , 0. ]], dtype=float32)
     """
     if rcond is not None:
         if rtol is not None:
@@ -492,6 +536,11 @@ def lstsq(
 
     With `numpy_resid`, the residuals are empty where NumPy leaves them out. Raises ValueError for
     shapes that do not fit.
+
+    >>> a = jnp.array([[1.0, 0.0], [1.0, 1.0], [1.0, 2.0]])
+    >>> x, residuals, rank, s = jnp.linalg.lstsq(a, jnp.array([1.0, 3.0, 5.0]))
+    >>> x.round(3), rank
+    (Array([1., 2.], dtype=float32), Array(2, dtype=int32))
     """
     check_arraylike("jnp.linalg.lstsq", a, b)
     x, residuals, rank, s = (
@@ -553,6 +602,10 @@ def matrix_power(a: Any, n: int) -> Any:
     """`a` to an integer power; a negative one inverts first.
 
     Raises TypeError unless `n` is an integer and `a` is square.
+
+    >>> jnp.linalg.matrix_power(jnp.array([[1, 1], [1, 0]]), 10)
+    Array([[89, 55],
+           [55, 34]], dtype=int32)
     """
     check_arraylike("jnp.linalg.matrix_power", a)
     a = creation.asarray(a)
@@ -586,6 +639,10 @@ def multi_dot(arrays: Sequence[Any], *, precision: Any = None) -> Any:
     costs least.
 
     Raises ValueError for fewer than two arrays or shapes that do not fit.
+
+    >>> a, b, c = jnp.ones((10, 100)), jnp.ones((100, 5)), jnp.ones((5, 2))
+    >>> jnp.linalg.multi_dot([a, b, c]).shape
+    (10, 2)
     """
     check_arraylike("jnp.linalg.multi_dot", *arrays)
     arrs = [creation.asarray(a) for a in arrays]
@@ -627,6 +684,9 @@ def cond(x: Any, p: Any = None) -> Any:
     norm(inv(x), p).
 
     Raises ValueError below two axes.
+
+    >>> jnp.linalg.cond(jnp.array([[4.0, 0.0], [0.0, 0.5]]))
+    Array(8., dtype=float32)
     """
     check_arraylike("jnp.linalg.cond", x)
     arr = creation.asarray(x)
@@ -653,6 +713,12 @@ def cond(x: Any, p: Any = None) -> Any:
 def tensorinv(a: Any, ind: int = 2) -> Any:
     """The inverse of the map that tensordot(a, x, axes=x.ndim) is, the first `ind` axes of `a`
     being its result.
+
+    Raises ValueError unless the first `ind` sizes and the others have one product.
+
+    >>> a = jnp.eye(6).reshape(2, 3, 6)
+    >>> jnp.linalg.tensorinv(a).shape
+    (6, 2, 3)
     """
     check_arraylike("jnp.linalg.tensorinv", a)
     arr = creation.asarray(a)
@@ -671,7 +737,12 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
-    """The x with tensordot(a, x, x.ndim) = b; `axes` of `a` are moved to its end first."""
+    """The x with tensordot(a, x, x.ndim) = b; `axes` of `a` are moved to its end first.
+
+    >>> a = 2.0 * jnp.eye(6).reshape(2, 3, 6)
+    >>> jnp.linalg.tensorsolve(a, jnp.ones((2, 3)))
+    Array([0.5, 0.5, 0.5, 0.5, 0.5, 0.5], dtype=float32)
+    """
     check_arraylike("jnp.linalg.tensorsolve", a, b)
     a, b = creation.asarray(a), creation.asarray(b)
     if axes is not None:
@@ -778,6 +849,9 @@ def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any
 def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """The norm of the elements along `axis` (one, several, or None for all), taken as one
     vector.
+
+    >>> jnp.linalg.vector_norm(jnp.array([[3.0, 4.0], [6.0, 8.0]]), axis=1)
+    Array([ 5., 10.], dtype=float32)
     """
     check_arraylike("jnp.linalg.vector_norm", x)
     x = creation.asarray(x)
@@ -794,14 +868,24 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
-    """The norm of the matrices in the last two axes."""
+    """The norm of the matrices in the last two axes.
+
+    `ord`: 'fro', 'nuc', 1, -1, 2, -2, inf or -inf. Raises ValueError for fewer than two axes.
+
+    >>> jnp.linalg.matrix_norm(jnp.array([[3.0, 0.0], [0.0, 4.0]]))
+    Array(5., dtype=float32)
+    """
     check_arraylike("jnp.linalg.matrix_norm", x)
     return norm(x, ord=ord, keepdims=keepdims, axis=(-2, -1))
 
 
 # --- the array API's names for functions of the main namespace ---
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
-    """The cross product of vectors of size 3 along `axis`."""
+    """The cross product of vectors of size 3 along `axis`.
+
+    >>> jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
+    Array([0, 0, 1], dtype=int32)
+    """
     check_arraylike("jnp.linalg.outer", x1, x2)
     x1, x2 = creation.asarray(x1), creation.asarray(x2)
     if typeof(x1).shape[axis] != 3 or typeof(x2).shape[axis] != 3:
@@ -814,7 +898,14 @@ def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
 
 
 def outer(x1: Any, x2: Any, /) -> Any:
-    """All products of an element of each of two vectors."""
+    """All products of an element of each of two vectors.
+
+    Raises ValueError unless both have one axis.
+
+    >>> jnp.linalg.outer(jnp.array([1, 2]), jnp.array([3, 4]))
+    Array([[3, 4],
+           [6, 8]], dtype=int32)
+    """
     check_arraylike("jnp.linalg.outer", x1, x2)
     x1, x2 = creation.asarray(x1), creation.asarray(x2)
     if typeof(x1).ndim != 1 or typeof(x2).ndim != 1:
@@ -826,7 +917,12 @@ def outer(x1: Any, x2: Any, /) -> Any:
 
 
 def matrix_transpose(x: Any, /) -> Any:
-    """The matrices in the last two axes, transposed."""
+    """The matrices in the last two axes, transposed.
+
+    >>> jnp.linalg.matrix_transpose(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     check_arraylike("jnp.linalg.matrix_transpose", x)
     if np.ndim(x) < 2:
         raise ValueError(f"matrix_transpose requires at least 2 dimensions; got ndim={np.ndim(x)}")
@@ -842,7 +938,11 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The sum of conj(x1) * x2 along `axis`."""
+    """The sum of conj(x1) * x2 along `axis`.
+
+    >>> jnp.linalg.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     check_arraylike("jnp.linalg.vecdot", x1, x2)
     return products.vecdot(
         x1, x2, axis=axis, precision=precision, preferred_element_type=preferred_element_type
@@ -852,7 +952,14 @@ def vecdot(
 def matmul(
     x1: Any, x2: Any, /, *, precision: Any = None, preferred_element_type: Any = None
 ) -> Any:
-    """The matrix product."""
+    """The matrix product.
+
+    As `jnp.matmul`.
+
+    >>> jnp.linalg.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([[1], [1]]))
+    Array([[3],
+           [7]], dtype=int32)
+    """
     check_arraylike("jnp.linalg.matmul", x1, x2)
     return products.matmul(
         x1, x2, precision=precision, preferred_element_type=preferred_element_type
@@ -871,6 +978,9 @@ def tensordot(
 ) -> Any:
     """The sum of products over pairs of axes: the last of `x1` with the first of `x2`, or those
     given.
+
+    >>> jnp.linalg.tensordot(jnp.ones((2, 3)), jnp.ones((3, 5)), axes=1).shape
+    (2, 5)
     """
     check_arraylike("jnp.linalg.tensordot", x1, x2)
     return products.tensordot(
@@ -879,13 +989,21 @@ def tensordot(
 
 
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
-    """The diagonals of the matrices in the last two axes."""
+    """The diagonals of the matrices in the last two axes.
+
+    >>> jnp.linalg.diagonal(jnp.array([[1, 2], [3, 4]]), offset=1)
+    Array([2], dtype=int32)
+    """
     check_arraylike("jnp.linalg.diagonal", x)
     return products.diagonal(x, offset=offset, axis1=-2, axis2=-1)
 
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
-    """The sums of the diagonals of the matrices in the last two axes."""
+    """The sums of the diagonals of the matrices in the last two axes.
+
+    >>> jnp.linalg.trace(jnp.ones((5, 2, 2)))
+    Array([2., 2., 2., 2., 2.], dtype=float32)
+    """
     check_arraylike("jnp.linalg.trace", x)
     return products.trace(x, offset=offset, axis1=-2, axis2=-1, dtype=dtype)
 

@@ -371,7 +371,12 @@ atleast_3d = _atleast(
 
 # --- broadcasting ---
 def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
-    """`array` repeated to `shape`. Raises ValueError if it does not fit."""
+    """`array` repeated to `shape`. Raises ValueError if it does not fit.
+
+    >>> jnp.broadcast_to(jnp.array([1, 2]), (2, 2))
+    Array([[1, 2],
+           [1, 2]], dtype=int32)
+    """
     array = _arr("broadcast_to", array)
     target = canonical_shape(shape)
     own = shape_of(array)
@@ -394,14 +399,26 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
 
 
 def broadcast_arrays(*args: Any) -> list[Any]:
-    """The arrays broadcast to their common shape."""
+    """The arrays broadcast to their common shape.
+
+    A list. Raises ValueError if the shapes do not fit.
+
+    >>> a, b = jnp.broadcast_arrays(jnp.array([1, 2]), jnp.array([[3], [4]]))
+    >>> b
+    Array([[3, 3],
+           [4, 4]], dtype=int32)
+    """
     check_arraylike("broadcast_arrays", *args)
     target = lax.broadcast_shapes(*(shape_of(a) for a in args)) if args else ()
     return [broadcast_to(a, target) for a in args]
 
 
 def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
-    """The shape to which all broadcast. Raises ValueError if there is none."""
+    """The shape to which all broadcast. Raises ValueError if there is none.
+
+    >>> jnp.broadcast_shapes((3, 1), (4,), ())
+    (3, 4)
+    """
     if not shapes:
         return ()
     return lax.broadcast_shapes(*(canonical_shape(s) for s in shapes))
@@ -416,7 +433,12 @@ _flip_jit = jit(_flip, static_argnames=("axis",))
 
 
 def flip(m: Any, axis: Any = None) -> Any:
-    """The order of elements reversed, along `axis` (all by default)."""
+    """The order of elements reversed, along `axis` (all by default).
+
+    >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=1)
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     check_arraylike("flip", m)
     axis = (
         tuple(canonical_axis(k, ndim_of(m)) for k in axis)
@@ -427,13 +449,27 @@ def flip(m: Any, axis: Any = None) -> Any:
 
 
 def fliplr(m: Any) -> Any:
-    """Reversed along the second axis."""
+    """Reversed along the second axis.
+
+    Raises ValueError for fewer than two axes.
+
+    >>> jnp.fliplr(jnp.array([[1, 2], [3, 4]]))
+    Array([[2, 1],
+           [4, 3]], dtype=int32)
+    """
     check_arraylike("fliplr", m)
     return flip(m, 1)
 
 
 def flipud(m: Any) -> Any:
-    """Reversed along the first axis."""
+    """Reversed along the first axis.
+
+    Raises ValueError for an array without axes.
+
+    >>> jnp.flipud(jnp.array([[1, 2], [3, 4]]))
+    Array([[3, 4],
+           [1, 2]], dtype=int32)
+    """
     check_arraylike("flipud", m)
     return flip(m, 0)
 
@@ -461,7 +497,12 @@ _rot90_jit = jit(_rot90, static_argnames=("k", "axes"))
 
 
 def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
-    """Turned k times by 90 degrees in the plane of two axes, from the first toward the second."""
+    """Turned k times by 90 degrees in the plane of two axes, from the first toward the second.
+
+    >>> jnp.rot90(jnp.array([[1, 2], [3, 4]]))
+    Array([[2, 4],
+           [1, 3]], dtype=int32)
+    """
     check_arraylike("rot90", m)
     return _rot90_jit(m, k=operator.index(k), axes=tuple(axes))
 
@@ -533,7 +574,14 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
 
 # --- repetition ---
 def tile(A: Any, reps: Any) -> Any:
-    """`A` laid side by side, `reps` times along each axis."""
+    """`A` laid side by side, `reps` times along each axis.
+
+    Fewer `reps` than axes: the last axes; more: new axes in front.
+
+    >>> jnp.tile(jnp.array([1, 2]), (2, 2))
+    Array([[1, 2, 1, 2],
+           [1, 2, 1, 2]], dtype=int32)
+    """
     A = _arr("tile", A)
     times = tuple(reps) if isinstance(reps, list | tuple | np.ndarray) else (reps,)
     times = tuple(t if not hasattr(t, "__index__") else operator.index(t) for t in times)
@@ -623,7 +671,12 @@ _resize_jit = jit(_resize, static_argnames=("new_shape",))
 
 
 def resize(a: Any, new_shape: Any) -> Any:
-    """The elements in another shape of any size, repeated from the start as often as needed."""
+    """The elements in another shape of any size, repeated from the start as often as needed.
+
+    >>> jnp.resize(jnp.array([1, 2, 3]), (2, 4))
+    Array([[1, 2, 3, 1],
+           [2, 3, 1, 2]], dtype=int32)
+    """
     check_arraylike("resize", a)
     shape = canonical_shape(new_shape)
     if any(n < 0 for n in shape):
@@ -634,6 +687,11 @@ def resize(a: Any, new_shape: Any) -> Any:
 def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     """The positions along each axis of flat positions in an array of `shape`; out of range, the
     nearest valid.
+
+    A tuple of arrays of the shape of `indices`.
+
+    >>> jnp.unravel_index(jnp.array([4, 1]), (2, 3))
+    (Array([1, 0], dtype=int32), Array([1, 1], dtype=int32))
     """
     check_arraylike("unravel_index", indices)
     sizes = canonical_shape(shape)

@@ -97,7 +97,11 @@ def nansum(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """The sum over `axis`, NaN counted as 0."""
+    """The sum over `axis`, NaN counted as 0.
+
+    >>> jnp.nansum(jnp.array([[1.0, jnp.nan], [2.0, 3.0]]), axis=0)
+    Array([3., 3.], dtype=float32)
+    """
     refuse_out("nansum", out)
     check_arraylike("nansum", a)
     return _sum(
@@ -118,7 +122,11 @@ def nanprod(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """The product over `axis`, NaN counted as 1."""
+    """The product over `axis`, NaN counted as 1.
+
+    >>> jnp.nanprod(jnp.array([2.0, jnp.nan, 3.0]))
+    Array(6., dtype=float32)
+    """
     refuse_out("nanprod", out)
     check_arraylike("nanprod", a)
     return _prod(
@@ -138,7 +146,11 @@ def nanmax(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """The largest element over `axis`, passing over NaN; NaN where all are."""
+    """The largest element over `axis`, passing over NaN; NaN where all are.
+
+    >>> jnp.nanmax(jnp.array([[1.0, jnp.nan], [2.0, jnp.nan]]), axis=0)
+    Array([ 2., nan], dtype=float32)
+    """
     refuse_out("nanmax", out)
     check_arraylike("nanmax", a)
     return _max(a, axis=_static(axis), keepdims=keepdims, **_given(initial=initial, where=where))
@@ -152,7 +164,11 @@ def nanmin(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """The smallest element over `axis`, passing over NaN; NaN where all are."""
+    """The smallest element over `axis`, passing over NaN; NaN where all are.
+
+    >>> jnp.nanmin(jnp.array([2.0, jnp.nan, 1.0]))
+    Array(1., dtype=float32)
+    """
     refuse_out("nanmin", out)
     check_arraylike("nanmin", a)
     return _min(a, axis=_static(axis), keepdims=keepdims, **_given(initial=initial, where=where))
@@ -184,7 +200,13 @@ def nanmean(
     keepdims: bool = False,
     where: Any = None,
 ) -> Any:
-    """The mean over `axis` of what is not NaN."""
+    """The mean over `axis` of what is not NaN.
+
+    NaN where all are NaN; integers give floats.
+
+    >>> jnp.nanmean(jnp.array([1.0, jnp.nan, 3.0]))
+    Array(2., dtype=float32)
+    """
     refuse_out("nanmean", out)
     check_arraylike("nanmean", a)
     return _mean_jit(a, axis=_static(axis), dtype=dtype, keepdims=keepdims, **_given(where=where))
@@ -268,7 +290,14 @@ def nanvar(
     where: Any = None,
     mean: Any = None,
 ) -> Any:
-    """The variance over `axis` of what is not NaN."""
+    """The variance over `axis` of what is not NaN.
+
+    The sum of squared distances from the mean, divided by the number of elements that are not NaN
+    less `ddof`.
+
+    >>> jnp.nanvar(jnp.array([1.0, jnp.nan, 3.0]))
+    Array(1., dtype=float32)
+    """
     refuse_out("nanvar", out)
     check_arraylike("nanvar", a)
     more = {"ddof": ddof} if not (isinstance(ddof, int) and ddof == 0) else {}
@@ -292,7 +321,13 @@ def nanstd(
     where: Any = None,
     mean: Any = None,
 ) -> Any:
-    """The standard deviation over `axis` of what is not NaN."""
+    """The standard deviation over `axis` of what is not NaN.
+
+    The square root of `nanvar`.
+
+    >>> jnp.nanstd(jnp.array([1.0, jnp.nan, 5.0]))
+    Array(2., dtype=float32)
+    """
     refuse_out("nanstd", out)
     check_arraylike("nanstd", a)
     more = {"ddof": ddof} if not (isinstance(ddof, int) and ddof == 0) else {}
@@ -323,7 +358,11 @@ def _nanarg(name: str, arg: Any, fill: float) -> Any:
         return call(a, axis=axis, keepdims=bool(keepdims))
 
     f.__name__ = f.__qualname__ = name
-    f.__doc__ = f"`{name[3:]}`, passing over NaN; -1 where all are NaN."
+    f.__doc__ = f"""`{name[3:]}`, passing over NaN; -1 where all are NaN.
+
+    >>> jnp.{name}(jnp.array([jnp.nan, 5.0, 5.0]))
+    Array(1, dtype=int32)
+    """
     return f
 
 

@@ -57,7 +57,13 @@ def _check_axes(name: str, *polynomials: Any) -> None:
 
 @jit
 def polyadd(a1: Any, a2: Any) -> Any:
-    """The sum of two polynomials."""
+    """The sum of two polynomials.
+
+    Vectors of coefficients, the highest power first; the shorter one is padded in front.
+
+    >>> jnp.polyadd(jnp.array([1, 2]), jnp.array([3, 0, 0]))
+    Array([3, 1, 2], dtype=int32)
+    """
     check_arraylike("polyadd", a1, a2)
     a1, a2 = (creation.asarray(v) for v in promote_dtypes(a1, a2))
     if typeof(a2).shape[0] > typeof(a1).shape[0]:
@@ -68,14 +74,24 @@ def polyadd(a1: Any, a2: Any) -> Any:
 
 @jit
 def polysub(a1: Any, a2: Any) -> Any:
-    """The difference of two polynomials."""
+    """The difference of two polynomials.
+
+    Vectors of coefficients, the highest power first; the shorter one is padded in front.
+
+    >>> jnp.polysub(jnp.array([1, 2]), jnp.array([3, 0, 0]))
+    Array([-3,  1,  2], dtype=int32)
+    """
     check_arraylike("polysub", a1, a2)
     a1, a2 = (creation.asarray(v) for v in promote_dtypes(a1, a2))
     return polyadd(a1, -a2)
 
 
 def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
-    """The product of two polynomials; `trim_leading_zeros` (not under jit) drops zeros in front."""
+    """The product of two polynomials; `trim_leading_zeros` (not under jit) drops zeros in front.
+
+    >>> jnp.polymul(jnp.array([1, 1]), jnp.array([1, -1]))
+    Array([ 1.,  0., -1.], dtype=float32)
+    """
     check_arraylike("polymul", a1, a2)
     _check_axes("polymul", a1, a2)
     a1, a2 = (creation.asarray(v) for v in promote_dtypes_inexact(a1, a2))
@@ -90,6 +106,9 @@ def polymul(a1: Any, a2: Any, *, trim_leading_zeros: bool = False) -> Any:
 def polydiv(u: Any, v: Any, *, trim_leading_zeros: bool = False) -> tuple[Any, Any]:
     """(quotient, remainder) of two polynomials; `trim_leading_zeros` (not under jit) drops zeros in
     front of the remainder.
+
+    >>> jnp.polydiv(jnp.array([1.0, 0.0, -1.0]), jnp.array([1.0, 1.0]))
+    (Array([ 1., -1.], dtype=float32), Array([0., 0., 0.], dtype=float32))
     """
     check_arraylike("polydiv", u, v)
     _check_axes("polydiv", u, v)
@@ -111,6 +130,9 @@ def polyder(p: Any, m: int = 1) -> Any:
     """The m-th derivative.
 
     Raises ValueError if m is negative.
+
+    >>> jnp.polyder(jnp.array([1, 2, 3]))
+    Array([2., 2.], dtype=float32)
     """
     check_arraylike("polyder", p)
     _check_axes("polyder", p)
@@ -134,6 +156,9 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     """The m-th integral, with integration constants `k`.
 
     Raises ValueError if m is negative or there are not m constants.
+
+    >>> jnp.polyint(jnp.array([3, 2, 1]))
+    Array([1., 1., 1., 0.], dtype=float32)
     """
     m = operator.index(m)
     k = 0 if k is None else k
@@ -229,6 +254,10 @@ def polyfit(
     covariance).
 
     Raises TypeError for vectors that do not fit, ValueError for a negative degree.
+
+    >>> x = jnp.array([0.0, 1.0, 2.0, 3.0])
+    >>> jnp.polyfit(x, 2 * x + 1, 1).round(3)
+    Array([2., 1.], dtype=float32)
     """
     check_arraylike("polyfit", x, y) if w is None else check_arraylike("polyfit", x, y, w)
     deg = operator.index(deg)
@@ -295,6 +324,9 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     zeros of missing leading terms.
 
     Raises ValueError unless p has one axis.
+
+    >>> jnp.sort(jnp.roots(jnp.array([1.0, 0.0, -4.0])).real).round(3)
+    Array([-2.,  2.], dtype=float32)
     """
     check_arraylike("roots", p)
     (p,) = (creation.asarray(v) for v in promote_dtypes_inexact(p))
@@ -349,7 +381,11 @@ def bartlett(M: int) -> Any:
 
 
 def blackman(M: int) -> Any:
-    """The Blackman window of M points."""
+    """The Blackman window of M points.
+
+    >>> jnp.blackman(5).round(3)
+    Array([-0.  ,  0.34,  1.  ,  0.34, -0.  ], dtype=float32)
+    """
     M = _count(M)
     return _window(
         M,
@@ -362,19 +398,31 @@ def blackman(M: int) -> Any:
 
 
 def hamming(M: int) -> Any:
-    """The Hamming window of M points."""
+    """The Hamming window of M points.
+
+    >>> jnp.hamming(5).round(3)
+    Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
+    """
     M = _count(M)
     return _window(M, lambda n: 0.54 - 0.46 * ufuncs.cos(2 * np.pi * n / (M - 1)))
 
 
 def hanning(M: int) -> Any:
-    """The Hann window of M points."""
+    """The Hann window of M points.
+
+    >>> jnp.hanning(5).round(3)
+    Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
+    """
     M = _count(M)
     return _window(M, lambda n: 0.5 * (1 - ufuncs.cos(2 * np.pi * n / (M - 1))))
 
 
 def kaiser(M: int, beta: Any) -> Any:
-    """The Kaiser window of M points and shape `beta`."""
+    """The Kaiser window of M points and shape `beta`.
+
+    >>> jnp.kaiser(5, 3.0).round(3)
+    Array([0.205, 0.727, 1.   , 0.727, 0.205], dtype=float32)
+    """
     M = _count(M)
     middle = 0.5 * (M - 1)
     return _window(

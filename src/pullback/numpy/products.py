@@ -31,12 +31,13 @@ from .util import (
 
 
 def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any, bool]:
-    """(a, b, dtype of the result, its weakness)."""
+    """(a, b, dtype of the result, its weakness). The operands keep their own dtypes: a product
+    converts what it reads.
+    """
     check_arraylike(name, a, b)
     a, b = unwrap(a), unwrap(b)
     d, weak = dtypes.result_type(a, b, return_weak_type_flag=True)
-    a, b = promote_dtypes(a, b)
-    a, b = to_type(a, d, False), to_type(b, d, False)
+    a, b = as_array(a), as_array(b)
     if preferred is not None:
         return a, b, user_dtype(preferred, name), False
     return a, b, d, weak
@@ -79,6 +80,12 @@ def matmul(
 ) -> Any:
     """The matrix product over the last two axes; the others broadcast. Vectors act as a row on the
     left, a column on the right.
+
+    The dtype is the promoted one, or `preferred_element_type`. Raises TypeError or ValueError if
+    the shapes do not fit.
+
+    >>> jnp.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
     """
     check_arraylike("matmul", a, b)
     for k, x in enumerate((a, b)):
@@ -171,7 +178,15 @@ def tensordot(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The sum over pairs of axes: so many last of `a` with first of `b`, or two lists of axes."""
+    """The sum over pairs of axes: so many last of `a` with first of `b`, or two lists of axes.
+
+    Raises TypeError or ValueError if the sizes do not fit.
+
+    >>> jnp.tensordot(jnp.ones((2, 3, 4)), jnp.ones((3, 4, 5)), axes=2).shape
+    (2, 5)
+    >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((5, 3)), axes=([1], [1])).shape
+    (2, 5)
+    """
     a, b, d, weak = _operands("tensordot", a, b, preferred_element_type)
     contract = _contracted(axes, ndim_of(a), ndim_of(b))
     return _finish(
@@ -181,7 +196,11 @@ def tensordot(
 
 
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The inner product of the flattened arrays, the first conjugated."""
+    """The inner product of the flattened arrays, the first conjugated.
+
+    >>> jnp.vdot(jnp.array([1j, 2]), jnp.array([1j, 1]))
+    Array(3.+0.j, dtype=complex64)
+    """
     check_arraylike("vdot", a, b)
     a, b = ravel(a), ravel(b)
     if dtypes.is_complex(typeof(a).dtype):
@@ -198,7 +217,11 @@ def vecdot(
     precision: Any = None,
     preferred_element_type: Any = None,
 ) -> Any:
-    """The inner product along `axis`, the first conjugated; the other axes broadcast."""
+    """The inner product along `axis`, the first conjugated; the other axes broadcast.
+
+    >>> jnp.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     check_arraylike("vecdot", x1, x2)
     x1, x2 = as_array(unwrap(x1)), as_array(unwrap(x2))
     if not ndim_of(x1) or not ndim_of(x2):
@@ -253,7 +276,14 @@ def _check_core(
 
 @jit
 def matvec(x1: Any, x2: Any, /) -> Any:
-    """Matrices times vectors; the leading axes broadcast."""
+    """Matrices times vectors; the leading axes broadcast.
+
+    Shapes (..., m, n) and (..., n) give (..., m).
+
+    >>> jnp.matvec(jnp.array([[1, 2], [3, 4]]), jnp.array([[1, 0], [0, 1]]))
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
     check_arraylike("matvec", x1, x2)
     _check_core("matvec", "(n,m),(m)->(n)", x1, x2, 2, 1, shape_of(x1)[-1:], shape_of(x2)[-1:])
     if ndim_of(x2) == 1:
@@ -264,7 +294,13 @@ def matvec(x1: Any, x2: Any, /) -> Any:
 
 @jit
 def vecmat(x1: Any, x2: Any, /) -> Any:
-    """Conjugated vectors times matrices; the leading axes broadcast."""
+    """Conjugated vectors times matrices; the leading axes broadcast.
+
+    Shapes (..., m) and (..., m, n) give (..., n).
+
+    >>> jnp.vecmat(jnp.array([1, 1]), jnp.array([[1, 2], [3, 4]]))
+    Array([4, 6], dtype=int32)
+    """
     check_arraylike("vecmat", x1, x2)
     _check_core("vecmat", "(n),(n,m)->(m)", x1, x2, 1, 2, shape_of(x1)[-1:], shape_of(x2)[-2:-1])
     x1 = as_array(unwrap(x1))
@@ -277,18 +313,29 @@ def vecmat(x1: Any, x2: Any, /) -> Any:
 
 
 def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The sum over the last axis of both."""
+    """The sum over the last axis of both.
+
+    The other axes of `a`, then those of `b`, stand in the result.
+
+    >>> jnp.inner(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
+    Array([3, 7], dtype=int32)
+    """
     check_arraylike("inner", a, b)
     if not ndim_of(a) or not ndim_of(b):
         a, b, d, weak = _operands("inner", a, b, preferred_element_type)
-        return _finish(to_type(lax.mul(a, b), d, False), weak)
+        return _finish(to_type(lax.mul(*promote_dtypes(a, b)), d, False), weak)
     return tensordot(
         a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type
     )
 
 
 def outer(a: Any, b: Any, out: None = None) -> Any:
-    """Every product of an element of `a` and one of `b`, both flattened: a matrix."""
+    """Every product of an element of `a` and one of `b`, both flattened: a matrix.
+
+    >>> jnp.outer(jnp.array([1, 2]), jnp.array([10, 20, 30]))
+    Array([[10, 20, 30],
+           [20, 40, 60]], dtype=int32)
+    """
     refuse_out("outer", out)
     check_arraylike("outer", a, b)
     a, b = promote_dtypes(a, b)
@@ -299,7 +346,11 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 
 @jit
 def kron(a: Any, b: Any) -> Any:
-    """The Kronecker product: blocks of `b` scaled by each element of `a`."""
+    """The Kronecker product: blocks of `b` scaled by each element of `a`.
+
+    >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2, 3]))
+    Array([ 1,  2,  3, 10, 20, 30], dtype=int32)
+    """
     check_arraylike("kron", a, b)
     a, b = promote_dtypes(a, b)
     n = max(ndim_of(a), ndim_of(b))
@@ -355,7 +406,13 @@ _cross_jit = jit(_cross, static_argnames=("axisa", "axisb", "axisc", "axis"))
 def cross(
     a: Any, b: Any, axisa: int = -1, axisb: int = -1, axisc: int = -1, axis: int | None = None
 ) -> Any:
-    """The cross product of vectors with 2 or 3 components, along an axis."""
+    """The cross product of vectors with 2 or 3 components, along an axis.
+
+    Two components count as three with the third 0; two such vectors give one number.
+
+    >>> jnp.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
+    Array([0, 0, 1], dtype=int32)
+    """
     check_arraylike("cross", a, b)
     return _cross_jit(a, b, axisa=axisa, axisb=axisb, axisc=axisc, axis=axis)
 
@@ -378,7 +435,11 @@ _diagonal_jit = jit(_diagonal, static_argnames=("offset", "axis1", "axis2"))
 
 
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
-    """The diagonal of matrices in two axes, as a last axis."""
+    """The diagonal of matrices in two axes, as a last axis.
+
+    >>> jnp.diagonal(jnp.array([[1, 2, 3], [4, 5, 6]]), offset=1)
+    Array([2, 6], dtype=int32)
+    """
     check_arraylike("diagonal", a)
     return _diagonal_jit(
         a,
@@ -412,13 +473,28 @@ _diag_jit = jit(_diag, static_argnames=("k",))
 
 
 def diag(v: Any, k: int = 0) -> Any:
-    """The matrix with `v` on its k-th diagonal; of a matrix, its k-th diagonal."""
+    """The matrix with `v` on its k-th diagonal; of a matrix, its k-th diagonal.
+
+    Raises ValueError for more than two axes.
+
+    >>> jnp.diag(jnp.array([1, 2]))
+    Array([[1, 0],
+           [0, 2]], dtype=int32)
+    >>> jnp.diag(jnp.array([[1, 2], [3, 4]]))
+    Array([1, 4], dtype=int32)
+    """
     check_arraylike("diag", v)
     return _diag_jit(v, k=operator.index(k))
 
 
 def diagflat(v: Any, k: int = 0) -> Any:
-    """The matrix with the flattened `v` on its k-th diagonal."""
+    """The matrix with the flattened `v` on its k-th diagonal.
+
+    >>> jnp.diagflat(jnp.array([1, 2]), k=1)
+    Array([[0, 1, 0],
+           [0, 0, 2],
+           [0, 0, 0]], dtype=int32)
+    """
     check_arraylike("diagflat", v)
     flat = ravel(v)
     return diag(to_type(flat, typeof(flat).dtype, False), k)
@@ -451,7 +527,11 @@ _trace_jit = jit(_trace, static_argnames=("offset", "axis1", "axis2", "dtype"))
 def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
 ) -> Any:
-    """The sum of the diagonal."""
+    """The sum of the diagonal.
+
+    >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
+    Array(5, dtype=int32)
+    """
     refuse_out("trace", out)
     check_arraylike("trace", a)
     return _trace_jit(a, offset=operator.index(offset), axis1=axis1, axis2=axis2, dtype=dtype)

@@ -264,7 +264,15 @@ def quantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """The q-quantiles (q in [0, 1]) over `axis`; NaN where there is a NaN."""
+    """The q-quantiles (q in [0, 1]) over `axis`; NaN where there is a NaN.
+
+    `q`: a number or a vector, whose axis comes first in the result. `method`: how to choose between
+    two elements: 'linear', 'lower', 'higher', 'midpoint', 'nearest' or another of NumPy's.
+    `weights` need 'inverted_cdf'.
+
+    >>> jnp.quantile(jnp.array([1.0, 2.0, 3.0, 10.0]), jnp.array([0.0, 0.5]))
+    Array([1. , 2.5], dtype=float32)
+    """
     axis = _checked("quantile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _plain(a, q, axis=axis, method=method, keepdims=keepdims, **more)
@@ -281,7 +289,11 @@ def nanquantile(
     *,
     weights: Any = None,
 ) -> Any:
-    """The q-quantiles over `axis` of what is not NaN."""
+    """The q-quantiles over `axis` of what is not NaN.
+
+    >>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 3.0]), 0.5)
+    Array(2., dtype=float32)
+    """
     axis = _checked("nanquantile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _nan(a, q, axis=axis, method=method, keepdims=keepdims, **more)
@@ -323,7 +335,13 @@ def percentile(
     weights: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """The q-th percentiles (q in [0, 100]) over `axis`."""
+    """The q-th percentiles (q in [0, 100]) over `axis`.
+
+    The other arguments are those of `quantile`.
+
+    >>> jnp.percentile(jnp.array([1.0, 2.0, 3.0, 10.0]), 75)
+    Array(4.75, dtype=float32)
+    """
     axis = _checked("percentile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _percentile(a, q, axis=axis, method=method, keepdims=keepdims, **more)
@@ -340,7 +358,11 @@ def nanpercentile(
     *,
     weights: Any = None,
 ) -> Any:
-    """The q-th percentiles over `axis` of what is not NaN."""
+    """The q-th percentiles over `axis` of what is not NaN.
+
+    >>> jnp.nanpercentile(jnp.array([1.0, jnp.nan, 3.0]), 50)
+    Array(2., dtype=float32)
+    """
     axis = _checked("nanpercentile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _nanpercentile(a, q, axis=axis, method=method, keepdims=keepdims, **more)
@@ -369,5 +391,21 @@ def _middle(name: str, quantile_of: Any, doc: str) -> Any:
     return f
 
 
-median = _middle("median", quantile, "The median over `axis`; NaN where there is a NaN.")
-nanmedian = _middle("nanmedian", nanquantile, "The median over `axis` of what is not NaN.")
+median = _middle(
+    "median",
+    quantile,
+    """The median over `axis`; NaN where there is a NaN.
+
+    >>> jnp.median(jnp.array([[5.0, 1.0, 3.0], [4.0, 8.0, 6.0]]), axis=1)
+    Array([3., 6.], dtype=float32)
+    """,
+)
+nanmedian = _middle(
+    "nanmedian",
+    nanquantile,
+    """The median over `axis` of what is not NaN.
+
+    >>> jnp.nanmedian(jnp.array([5.0, jnp.nan, 3.0]))
+    Array(4., dtype=float32)
+    """,
+)

@@ -214,7 +214,11 @@ def logspace(
     dtype: Any = None,
     axis: int = 0,
 ) -> Any:
-    """base ** linspace(start, stop): numbers evenly spaced on a logarithmic scale."""
+    """base ** linspace(start, stop): numbers evenly spaced on a logarithmic scale.
+
+    >>> jnp.logspace(0, 3, 4)
+    Array([   1.,   10.,  100., 1000.], dtype=float32)
+    """
     check_arraylike("logspace", start, stop, base)
     return _logspace_jit(
         start,
@@ -253,7 +257,11 @@ _geomspace_jit = jit(_geomspace, static_argnames=("num", "endpoint", "dtype", "a
 def geomspace(
     start: Any, stop: Any, num: int = 50, endpoint: bool = True, dtype: Any = None, axis: int = 0
 ) -> Any:
-    """Numbers from start to stop, each a fixed multiple of the one before."""
+    """Numbers from start to stop, each a fixed multiple of the one before.
+
+    >>> jnp.geomspace(1.0, 8.0, 4).round(3)
+    Array([1., 2., 4., 8.], dtype=float32)
+    """
     check_arraylike("geomspace", start, stop)
     return _geomspace_jit(
         start,
@@ -267,7 +275,12 @@ def geomspace(
 
 # --- matrices ---
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
-    """Ones on the k-th diagonal of an N x M matrix of zeros."""
+    """Ones on the k-th diagonal of an N x M matrix of zeros.
+
+    >>> jnp.eye(2, 3, k=1)
+    Array([[0., 1., 0.],
+           [0., 0., 1.]], dtype=float32)
+    """
     shape = _matrix_shape(N, M, "eye")
     d = default_float() if dtype is None else user_dtype(dtype, "eye")
     return lax.convert_element_type(_diagonal_mask(shape, k), d)
@@ -289,7 +302,12 @@ def _diagonal_mask(shape: tuple[Any, ...], k: Any) -> Any:
 
 
 def identity(n: Any, dtype: Any = None) -> Any:
-    """The n x n identity matrix."""
+    """The n x n identity matrix.
+
+    >>> jnp.identity(2)
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     return eye(n, dtype=dtype)
 
 
@@ -301,7 +319,12 @@ def _below(shape: tuple[Any, ...], k: Any) -> Any:
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
-    """Ones at and below the k-th diagonal."""
+    """Ones at and below the k-th diagonal.
+
+    >>> jnp.tri(2, 3)
+    Array([[1., 0., 0.],
+           [1., 1., 0.]], dtype=float32)
+    """
     return lax.convert_element_type(
         _below(_matrix_shape(N, M, "tri"), k),
         np.dtype("float32") if dtype is None else user_dtype(dtype, "tri"),
@@ -331,8 +354,26 @@ def _triangle(name: str, lower: bool, doc: str) -> Any:
     return f
 
 
-tril = _triangle("tril", True, "The lower triangle of matrices, zeros above the k-th diagonal.")
-triu = _triangle("triu", False, "The upper triangle of matrices, zeros below the k-th diagonal.")
+tril = _triangle(
+    "tril",
+    True,
+    """The lower triangle of matrices, zeros above the k-th diagonal.
+
+    >>> jnp.tril(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 0],
+           [3, 4]], dtype=int32)
+    """,
+)
+triu = _triangle(
+    "triu",
+    False,
+    """The upper triangle of matrices, zeros below the k-th diagonal.
+
+    >>> jnp.triu(jnp.array([[1, 2], [3, 4]]))
+    Array([[1, 2],
+           [0, 4]], dtype=int32)
+    """,
+)
 
 
 def _vander(x: Any, N: Any = None, increasing: bool = False) -> Any:
@@ -367,7 +408,12 @@ _vander_jit = jit(_vander, static_argnames=("N", "increasing"))
 
 
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
-    """The Vandermonde matrix: powers of x as columns, falling unless `increasing`."""
+    """The Vandermonde matrix: powers of x as columns, falling unless `increasing`.
+
+    >>> jnp.vander(jnp.array([2, 3]), 3)
+    Array([[4, 2, 1],
+           [9, 3, 1]], dtype=int32)
+    """
     check_arraylike("vander", x)
     return _vander_jit(x, N=N if N is None else operator.index(N), increasing=increasing)
 
@@ -376,6 +422,14 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
 def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = "xy") -> list[Any]:
     """Coordinate arrays of a grid from one-dimensional coordinates; 'xy' swaps the first two axes,
     'ij' does not.
+
+    With `sparse`, the arrays have size 1 along the others' axes. Raises ValueError for another
+    `indexing`.
+
+    >>> x, y = jnp.meshgrid(jnp.array([1, 2, 3]), jnp.array([10, 20]))
+    >>> x + y
+    Array([[11, 12, 13],
+           [21, 22, 23]], dtype=int32)
     """
     check_arraylike("meshgrid", *xi)
     if not copy:
@@ -405,6 +459,11 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
 def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) -> Any:
     """The positions of every element of an array of this shape, along each axis; a tuple of thin
     arrays if `sparse`.
+
+    >>> rows, columns = jnp.indices((2, 3))
+    >>> columns
+    Array([[0, 1, 2],
+           [0, 1, 2]], dtype=int32)
     """
     shape = canonical_shape(dimensions)
     d = default_int() if dtype is None else user_dtype(dtype, "indices")
@@ -420,7 +479,12 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = float, **kwargs: Any
 ) -> Any:
-    """The array whose element at each position is `function(*position)`."""
+    """The array whose element at each position is `function(*position)`.
+
+    >>> jnp.fromfunction(lambda i, j: i + j, (2, 3), dtype=int)
+    Array([[0, 1, 2],
+           [1, 2, 3]], dtype=int32)
+    """
     shape = canonical_shape(shape)
     call: Any = lambda *args: function(*args, **kwargs)
     for k in reversed(range(len(shape))):

@@ -227,7 +227,13 @@ def prod(
     where: Any = None,
     promote_integers: bool = True,
 ) -> Any:
-    """The product over `axis`."""
+    """The product over `axis`.
+
+    Short integers are multiplied in the default width.
+
+    >>> jnp.prod(jnp.array([[1, 2], [3, 4]]), axis=1)
+    Array([ 2, 12], dtype=int32)
+    """
     refuse_out("prod", out)
     return prod_reduce(a, axis, dtype, keepdims, initial, where, promote_integers)
 
@@ -267,7 +273,14 @@ def max(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """The largest element over `axis`; NaN if there is one. An empty axis needs `initial`."""
+    """The largest element over `axis`; NaN if there is one. An empty axis needs `initial`.
+
+    `axis`: an int, a tuple, or None for all. With `where`, only the elements that it marks, and
+    `initial` is needed.
+
+    >>> jnp.max(jnp.array([[1, 5], [7, 3]]), axis=0)
+    Array([7, 5], dtype=int32)
+    """
     refuse_out("max", out)
     return max_reduce(a, axis, None, keepdims, initial, where)
 
@@ -304,7 +317,14 @@ def min(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """The smallest element over `axis`; NaN if there is one. An empty axis needs `initial`."""
+    """The smallest element over `axis`; NaN if there is one. An empty axis needs `initial`.
+
+    `axis`: an int, a tuple, or None for all. With `where`, only the elements that it marks, and
+    `initial` is needed.
+
+    >>> jnp.min(jnp.array([[1, 5], [7, 3]]), axis=0)
+    Array([1, 3], dtype=int32)
+    """
     refuse_out("min", out)
     return min_reduce(a, axis, None, keepdims, initial, where)
 
@@ -341,7 +361,11 @@ def amax(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """`max`."""
+    """`max`.
+
+    >>> jnp.amax(jnp.array([1, 5, 3]))
+    Array(5, dtype=int32)
+    """
     return max(a, axis, out, keepdims, initial, where)
 
 
@@ -353,14 +377,24 @@ def amin(
     initial: Any = None,
     where: Any = None,
 ) -> Any:
-    """`min`."""
+    """`min`.
+
+    >>> jnp.amin(jnp.array([1, 5, 3]))
+    Array(1, dtype=int32)
+    """
     return min(a, axis, out, keepdims, initial, where)
 
 
 def all(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
-    """Are all elements true (not 0)?"""
+    """Are all elements true (not 0)?
+
+    `axis`: an int, a tuple, or None for all. True over nothing.
+
+    >>> jnp.all(jnp.array([[True, False], [True, True]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
     refuse_out("all", out)
     return all_reduce(a, axis, None, keepdims, None, where)
 
@@ -391,7 +425,13 @@ def all_reduce(
 def any(
     a: Any, axis: Any = None, out: None = None, keepdims: bool = False, *, where: Any = None
 ) -> Any:
-    """Is one element true (not 0)?"""
+    """Is one element true (not 0)?
+
+    `axis`: an int, a tuple, or None for all. False over nothing.
+
+    >>> jnp.any(jnp.array([[0, 0], [0, 3]]), axis=1)
+    Array([False,  True], dtype=bool)
+    """
     refuse_out("any", out)
     return any_reduce(a, axis, None, keepdims, None, where)
 
@@ -514,6 +554,9 @@ def average(
 ) -> Any:
     """The mean weighted by `weights` (of the shape of `a`, or one for each index along `axis`);
     with `returned`, also the sum of weights.
+
+    >>> jnp.average(jnp.array([1.0, 2.0, 3.0]), weights=jnp.array([3.0, 1.0, 0.0]))
+    Array(1.25, dtype=float32)
     """
     check_arraylike("average", a) if weights is None else check_arraylike("average", a, weights)
     if weights is None:
@@ -660,6 +703,11 @@ def var(
 ) -> Any:
     """The variance over `axis`: the mean square distance from the mean, divided by N - ddof (or
     `correction`).
+
+    Integers give floats. With `where`, only the elements that it marks; `mean` saves computing it.
+
+    >>> jnp.var(jnp.array([1.0, 2.0, 3.0, 4.0]))
+    Array(1.25, dtype=float32)
     """
     refuse_out("var", out)
     check_arraylike("var", a)
@@ -686,7 +734,13 @@ def std(
     mean: Any = None,
     correction: Any = None,
 ) -> Any:
-    """The standard deviation over `axis`."""
+    """The standard deviation over `axis`.
+
+    The square root of `var`.
+
+    >>> jnp.std(jnp.array([1.0, 5.0]), ddof=1)
+    Array(2.828427, dtype=float32)
+    """
     refuse_out("std", out)
     check_arraylike("std", a)
     return _std_jit(
@@ -713,7 +767,11 @@ _count_nonzero_jit = jit(_count_nonzero, static_argnames=("axis", "keepdims"))
 
 
 def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    """How many elements are not 0, over `axis`."""
+    """How many elements are not 0, over `axis`.
+
+    >>> jnp.count_nonzero(jnp.array([[0, 1], [2, 3]]), axis=0)
+    Array([1, 2], dtype=int32)
+    """
     check_arraylike("count_nonzero", a)
     return _count_nonzero_jit(a, axis=_static(axis), keepdims=keepdims)
 
@@ -726,7 +784,11 @@ _ptp_jit = jit(_ptp, static_argnames=("axis", "keepdims"))
 
 
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
-    """The largest element less the smallest, over `axis`."""
+    """The largest element less the smallest, over `axis`.
+
+    >>> jnp.ptp(jnp.array([[1, 5], [7, 3]]), axis=1)
+    Array([4, 4], dtype=int32)
+    """
     refuse_out("ptp", out)
     check_arraylike("ptp", a)
     return _ptp_jit(a, axis=_static(axis), keepdims=keepdims)
@@ -762,6 +824,9 @@ def _ravel(a: Any) -> Any:
 def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The index of the first largest element (of the first NaN), over `axis` or over the flattened
     array.
+
+    >>> jnp.argmax(jnp.array([[1, 5, 2], [7, 3, 7]]), axis=1)
+    Array([1, 0], dtype=int32)
     """
     refuse_out("argmax", out)
     return _arg("argmax", lax.argmax, a, axis, keepdims)
@@ -770,6 +835,9 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The index of the first smallest element (of the first NaN), over `axis` or over the flattened
     array.
+
+    >>> jnp.argmin(jnp.array([[1, 5, 2], [7, 3, 9]]))
+    Array(0, dtype=int32)
     """
     refuse_out("argmin", out)
     return _arg("argmin", lax.argmin, a, axis, keepdims)

@@ -46,6 +46,8 @@ class _ScalarMeta(type):
 def _make(scalar: Any) -> Any:
     dtype = np.dtype(scalar)
     name = dtype.name if dtype.name != "bool" else "bool"
+    narrow = dtypes.canonicalize_dtype(dtype)
+    wide = f" Without x64 it gives {narrow.name}." if narrow != dtype else ""
     return _ScalarMeta(
         name,
         (object,),
@@ -53,7 +55,13 @@ def _make(scalar: Any) -> Any:
             "dtype": dtype,
             "__module__": "jax.numpy",
             "__qualname__": name,
-            "__doc__": f"The scalar type of dtype {name}: `jnp.{name}(x)` makes an array of it.",
+            "__doc__": f"""The scalar type of dtype {name}: `jnp.{name}(x)` makes an array of it.
+
+    Wherever a dtype is asked for, it may be given.{wide}
+
+    >>> jnp.{name}.dtype
+    {dtype!r}
+    """,
         },
     )
 
@@ -111,13 +119,20 @@ _KINDS: dict[str, tuple[Any, ...]] = {
 
 
 def issubdtype(arg1: Any, arg2: Any) -> bool:
-    """Is the dtype `arg1` at or below `arg2` in the hierarchy of types?"""
+    """Is the dtype `arg1` at or below `arg2` in the hierarchy of types?
+
+    >>> jnp.issubdtype(jnp.float32, jnp.floating), jnp.issubdtype("int8", np.floating)
+    (True, False)
+    """
     return dtypes.issubdtype(arg1, arg2)
 
 
 def isdtype(dtype: Any, kind: Any) -> bool:
     """Is the dtype of this kind: a name such as 'real floating', a dtype, or a tuple of these?
     Raises for anything else.
+
+    >>> jnp.isdtype(jnp.float32, "real floating"), jnp.isdtype(jnp.int8, ("bool", "integral"))
+    (True, True)
     """
     kinds = kind if isinstance(kind, tuple) else (kind,)
     own = np.dtype(dtype) if dtype is None else dtypes.dtype(dtype)
@@ -156,5 +171,11 @@ def promote_types(a: Any, b: Any) -> Any:
 
 
 def result_type(*args: Any) -> Any:
-    """The dtype of an operation on arrays, numbers and dtypes."""
+    """The dtype of an operation on arrays, numbers and dtypes.
+
+    Weakly typed values (Python numbers) give way to dtypes of their kind.
+
+    >>> jnp.result_type(jnp.int8, jnp.uint8), jnp.result_type(jnp.bfloat16, 1.0)
+    (dtype('int16'), dtype(bfloat16))
+    """
     return dtypes.result_type(*args)

@@ -210,6 +210,9 @@ class _UniqueInverseResult(NamedTuple):
 def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> _UniqueAllResult:
     """The distinct elements, their first indices, the way back and their counts; NaNs are all
     distinct.
+
+    >>> jnp.unique_all(jnp.array([3, 1, 3])).values
+    Array([1, 3], dtype=int32)
     """
     check_arraylike("unique_all", x)
     return _UniqueAllResult(
@@ -220,7 +223,11 @@ def unique_all(x: Any, /, *, size: int | None = None, fill_value: Any = None) ->
 def unique_counts(
     x: Any, /, *, size: int | None = None, fill_value: Any = None
 ) -> _UniqueCountsResult:
-    """The distinct elements and their counts; NaNs are all distinct."""
+    """The distinct elements and their counts; NaNs are all distinct.
+
+    >>> jnp.unique_counts(jnp.array([3, 1, 3])).counts
+    Array([1, 2], dtype=int32)
+    """
     check_arraylike("unique_counts", x)
     return _UniqueCountsResult(
         *unique(x, return_counts=True, equal_nan=False, size=size, fill_value=fill_value)
@@ -230,7 +237,11 @@ def unique_counts(
 def unique_inverse(
     x: Any, /, *, size: int | None = None, fill_value: Any = None
 ) -> _UniqueInverseResult:
-    """The distinct elements and the way back; NaNs are all distinct."""
+    """The distinct elements and the way back; NaNs are all distinct.
+
+    >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices
+    Array([1, 0, 1], dtype=int32)
+    """
     check_arraylike("unique_inverse", x)
     return _UniqueInverseResult(
         *unique(x, return_inverse=True, equal_nan=False, size=size, fill_value=fill_value)
@@ -238,7 +249,11 @@ def unique_inverse(
 
 
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The distinct elements; NaNs are all distinct."""
+    """The distinct elements; NaNs are all distinct.
+
+    >>> jnp.unique_values(jnp.array([3, 1, 3]))
+    Array([1, 3], dtype=int32)
+    """
     check_arraylike("unique_values", x)
     return unique(x, equal_nan=False, size=size, fill_value=fill_value)
 
@@ -317,7 +332,11 @@ def _select(values: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
 
 
 def union1d(ar1: Any, ar2: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
-    """The distinct elements of both arrays, sorted. `size`, `fill_value`: as for `unique`."""
+    """The distinct elements of both arrays, sorted. `size`, `fill_value`: as for `unique`.
+
+    >>> jnp.union1d(jnp.array([1, 3]), jnp.array([2, 3]))
+    Array([1, 2, 3], dtype=int32)
+    """
     a, b = _pair("union1d", ar1, ar2, size)
     return unique(joining.concatenate([a, b]), size=size, fill_value=fill_value)
 
@@ -332,6 +351,9 @@ def setdiff1d(
 ) -> Any:
     """The distinct elements of the first array that are not in the second, sorted; padded with 0 or
     `fill_value` to `size`.
+
+    >>> jnp.setdiff1d(jnp.array([1, 2, 3]), jnp.array([2]))
+    Array([1, 3], dtype=int32)
     """
     _, b = _pair("setdiff1d", ar1, ar2, size)
     a = manipulation.ravel(ar1)  # the result is made of its elements, in its own dtype
@@ -357,7 +379,11 @@ def setxor1d(
     size: int | None = None,
     fill_value: Any = None,
 ) -> Any:
-    """The elements that are in one array only, sorted; padded with 0 or `fill_value` to `size`."""
+    """The elements that are in one array only, sorted; padded with 0 or `fill_value` to `size`.
+
+    >>> jnp.setxor1d(jnp.array([1, 2]), jnp.array([2, 3]))
+    Array([1, 3], dtype=int32)
+    """
     a, b = _pair("setxor1d", ar1, ar2, size)
     if not assume_unique:
         a_rows, a_first, _ = _sorted_mask(a, 0, True)
@@ -387,6 +413,9 @@ def intersect1d(
 
     `size` fixes the number of results (needed under jit): padded with `fill_value` (by default the
     least of the result), and the indices with the length of their array.
+
+    >>> jnp.intersect1d(jnp.array([1, 2, 3]), jnp.array([3, 2, 7]))
+    Array([2, 3], dtype=int32)
     """
     a, b = _pair("intersect1d", ar1, ar2, size)
     if size is None:

@@ -117,10 +117,22 @@ def _filter(name: str, default: str, doc: str) -> Any:
 
 
 convolve = _filter(
-    "convolve", "full", "The convolution of two sequences; `mode` 'full', 'same' or 'valid'."
+    "convolve",
+    "full",
+    """The convolution of two sequences; `mode` 'full', 'same' or 'valid'.
+
+    >>> jnp.convolve(jnp.array([1, 2, 3]), jnp.array([1, 1]))
+    Array([1., 3., 5., 3.], dtype=float32)
+    """,
 )
 correlate = _filter(
-    "correlate", "valid", "The correlation of two sequences; `mode` 'full', 'same' or 'valid'."
+    "correlate",
+    "valid",
+    """The correlation of two sequences; `mode` 'full', 'same' or 'valid'.
+
+    >>> jnp.correlate(jnp.array([1, 2, 3]), jnp.array([0, 1]))
+    Array([2., 3.], dtype=float32)
+    """,
 )
 
 
@@ -199,6 +211,9 @@ def interp(
 
     Outside: the first and last values, or `left` and `right` (numbers, or 'extrapolate'). With
     `period`, x is periodic.
+
+    >>> jnp.interp(jnp.array([0.5, 3.0]), jnp.array([0.0, 1.0]), jnp.array([10.0, 20.0]))
+    Array([15., 20.], dtype=float32)
     """
     check_arraylike("interp", x, xp, fp)
     for name, v in (("left", left), ("right", right)):
@@ -255,7 +270,11 @@ _diff_jit = jit(_diff, static_argnames=("n", "axis"))
 
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    """Differences of neighbours along `axis`, taken n times."""
+    """Differences of neighbours along `axis`, taken n times.
+
+    >>> jnp.diff(jnp.array([1, 4, 9, 16]))
+    Array([3, 5, 7], dtype=int32)
+    """
     check_arraylike("diff", a)
     extra = {k: v for k, v in (("prepend", prepend), ("append", append)) if v is not None}
     check_arraylike("diff", *extra.values())
@@ -283,7 +302,11 @@ _ediff1d_jit = jit(_ediff1d)
 
 
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
-    """Differences of neighbours of the flattened array, with values put before and after."""
+    """Differences of neighbours of the flattened array, with values put before and after.
+
+    >>> jnp.ediff1d(jnp.array([[1, 4], [9, 16]]), to_begin=0)
+    Array([0, 3, 5, 7], dtype=int32)
+    """
     check_arraylike("ediff1d", ary)
     return _ediff1d_jit(
         ary, **{k: v for k, v in (("to_end", to_end), ("to_begin", to_begin)) if v is not None}
@@ -364,6 +387,9 @@ _gradient_jit = jit(_gradient, static_argnames=("axis", "edge_order"))
 def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = None) -> Any:
     """The derivative along each axis, by central differences; `varargs` are steps or positions for
     each axis.
+
+    >>> jnp.gradient(jnp.array([0.0, 1.0, 4.0, 9.0]))
+    Array([1., 2., 4., 5.], dtype=float32)
     """
     if edge_order is not None:
         raise NotImplementedError(
@@ -400,7 +426,11 @@ _trapezoid_jit = jit(_trapezoid, static_argnames=("axis",))
 
 
 def trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
-    """The integral of y along `axis` by the trapezoidal rule, at positions x or with steps dx."""
+    """The integral of y along `axis` by the trapezoidal rule, at positions x or with steps dx.
+
+    >>> jnp.trapezoid(jnp.array([0.0, 1.0, 4.0]), dx=0.5)
+    Array(1.5, dtype=float32)
+    """
     check_arraylike("trapezoid", y)
     more = {"x": x} if x is not None else {} if isinstance(dx, float) and dx == 1.0 else {"dx": dx}
     return _trapezoid_jit(y, axis=axis, **more)
@@ -455,6 +485,9 @@ _unwrap_jit = jit(_unwrap, static_argnames=("axis", "period"))
 def unwrap_phase(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi) -> Any:
     """Angles without jumps: differences of neighbours above half a period (or `discont`) are
     changed by whole periods.
+
+    >>> jnp.unwrap(jnp.array([0, 90, 181, 270, 1]), period=360)
+    Array([  0,  90, 181, 270, 361], dtype=int32)
     """
     check_arraylike("unwrap", p)
     more = {} if discont is None else {"discont": discont}
@@ -546,7 +579,12 @@ def cov(
     aweights: Any = None,
     dtype: Any = None,
 ) -> Any:
-    """The covariance matrix of variables in rows (columns unless `rowvar`)."""
+    """The covariance matrix of variables in rows (columns unless `rowvar`).
+
+    >>> jnp.cov(jnp.array([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]]))
+    Array([[ 1., -2.],
+           [-2.,  4.]], dtype=float32)
+    """
     check_arraylike("cov", m) if y is None else check_arraylike("cov", m, y)
     if ddof is not None and operator.index(ddof) != ddof:
         raise ValueError("ddof must be integer")
@@ -579,6 +617,10 @@ _corrcoef_jit = jit(_corrcoef, static_argnames=("rowvar", "dtype"))
 def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
     """The matrix of Pearson's correlation coefficients of variables in rows (columns unless
     `rowvar`).
+
+    >>> jnp.corrcoef(jnp.array([1.0, 2.0, 3.0]), jnp.array([1.0, 2.0, 4.0])).round(3)
+    Array([[1.   , 0.982],
+           [0.982, 1.   ]], dtype=float32)
     """
     check_arraylike("corrcoef", x) if y is None else check_arraylike("corrcoef", x, y)
     return _corrcoef_jit(x, y, rowvar=rowvar, dtype=dtype)
@@ -617,7 +659,11 @@ _packbits_jit = jit(_packbits, static_argnames=("axis", "bitorder"))
 
 
 def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
-    """Eight bools to a byte."""
+    """Eight bools to a byte.
+
+    >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 1, 1]))
+    Array([131], dtype=uint8)
+    """
     check_arraylike("packbits", a)
     _bit_order(bitorder)
     return _packbits_jit(a, axis=axis, bitorder=bitorder)
@@ -656,7 +702,11 @@ _unpackbits_jit = jit(_unpackbits, static_argnames=("axis", "count", "bitorder")
 def unpackbits(
     a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> Any:
-    """The bits of bytes, as zeros and ones."""
+    """The bits of bytes, as zeros and ones.
+
+    >>> jnp.unpackbits(jnp.array([5], dtype=jnp.uint8))
+    Array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)
+    """
     check_arraylike("unpackbits", a)
     if dtype_of(a) != np.uint8:
         raise TypeError("Expected an input array of unsigned byte data type")

@@ -90,6 +90,9 @@ def argsort(
 def sort_complex(a: Any) -> Any:
     """The array sorted along its last axis, as complex numbers: by real part, then by imaginary
     part.
+
+    >>> jnp.sort_complex(jnp.array([2, 1 + 1j, 1 - 1j]))
+    Array([1.-1.j, 1.+1.j, 2.+0.j], dtype=complex64)
     """
     check_arraylike("sort_complex", a)
     x = sort(a)
@@ -138,6 +141,9 @@ def _partition_axis(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int, i
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """A copy in which element `kth` along `axis` is where sorting puts it, smaller ones before it
     (sorted), others after it.
+
+    >>> jnp.partition(jnp.array([5, 2, 9, 1]), 1)
+    Array([1, 2, 5, 9], dtype=int32)
     """
     x, axis, kth = _partition_axis("partition", a, kth, axis)
     return sort(x, axis=axis) if typeof(x).ndim else x
@@ -145,7 +151,11 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
 
 @functools.partial(jit, static_argnames=("kth", "axis"))
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """The indices that `partition` would apply."""
+    """The indices that `partition` would apply.
+
+    >>> jnp.argpartition(jnp.array([5, 2, 9, 1]), 1)
+    Array([3, 1, 0, 2], dtype=int32)
+    """
     x, axis, kth = _partition_axis("argpartition", a, kth, axis)
     return argsort(x, axis=axis, dtype=np.int32)
 

@@ -653,7 +653,8 @@ class PyTreeDef:
 
     Hashable, comparable and picklable. Made by `tree.structure` and `tree.flatten`.
 
-    Example: ``tree.structure({"a": 1, "b": None})`` prints ``PyTreeDef({'a': *, 'b': None})``.
+    >>> tree.structure({"a": 1, "b": None})
+    PyTreeDef({'a': *, 'b': None})
     """
 
     __slots__ = ("__weakref__", "_hash", "node", "num_leaves")

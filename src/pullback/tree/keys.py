@@ -26,7 +26,11 @@ class _Key:
 
 
 class SequenceKey(_Key):
-    """Position in a list or tuple; prints as ``[2]``."""
+    """Position in a list or tuple; prints as ``[2]``.
+
+    >>> pb.tree_util.keystr((pb.tree_util.SequenceKey(2),))
+    '[2]'
+    """
 
     __slots__ = ()
     __match_args__ = ("idx",)
@@ -45,7 +49,11 @@ class SequenceKey(_Key):
 
 
 class DictKey(_Key):
-    """Key of a dict; prints as ``['name']``."""
+    """Key of a dict; prints as ``['name']``.
+
+    >>> pb.tree_util.keystr((pb.tree_util.DictKey("name"),))
+    "['name']"
+    """
 
     __slots__ = ()
     __match_args__ = ("key",)
@@ -62,7 +70,11 @@ class DictKey(_Key):
 
 
 class GetAttrKey(_Key):
-    """Attribute of a named tuple, dataclass or registered class; prints as ``.name``."""
+    """Attribute of a named tuple, dataclass or registered class; prints as ``.name``.
+
+    >>> pb.tree_util.keystr((pb.tree_util.GetAttrKey("name"),))
+    '.name'
+    """
 
     __slots__ = ()
     __match_args__ = ("name",)
@@ -81,7 +93,11 @@ class GetAttrKey(_Key):
 
 
 class FlattenedIndexKey(_Key):
-    """Child number of a class registered without keys; prints as ``[<flat index 2>]``."""
+    """Child number of a class registered without keys; prints as ``[<flat index 2>]``.
+
+    >>> pb.tree_util.keystr((pb.tree_util.FlattenedIndexKey(2),))
+    '[<flat index 2>]'
+    """
 
     __slots__ = ()
     __match_args__ = ("key",)
@@ -106,9 +122,11 @@ KeyPath = tuple[KeyEntry, ...]
 def keystr(keys: KeyPath, *, simple: bool = False, separator: str = "") -> str:
     """A key path as text.
 
-    ``simple=True`` leaves out brackets, quotes and dots; ``separator`` goes between the entries.
+    `simple=True` leaves out brackets, quotes and dots; `separator` goes between the entries.
 
-    Example: ``keystr((DictKey("w"), SequenceKey(0)), simple=True, separator="/")`` is ``"w/0"``.
+    >>> path, leaf = tree.leaves_with_path({"w": [1.0]})[0]
+    >>> pb.tree_util.keystr(path), pb.tree_util.keystr(path, simple=True, separator="/")
+    ("['w'][0]", 'w/0')
     """
     if not simple:
         return separator.join(map(str, keys))

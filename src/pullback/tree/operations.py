@@ -26,34 +26,52 @@ _UNSPECIFIED = Unspecified()
 
 
 def tree_flatten(tree: Any, is_leaf: IsLeaf = None) -> tuple[list[Any], PyTreeDef]:
-    """Leaves of `tree`, in order, and its structure.
+    """The leaves of `tree`, in order, and its structure.
 
-    `is_leaf(node)` may stop the descent at a node.
-    Example: ``tree_flatten({"b": 2, "a": 1})`` is ``([1, 2], PyTreeDef({'a': *, 'b': *}))``.
+    `is_leaf(node)` may stop the descent at a node. Raises ValueError for a dict whose keys cannot
+    be sorted.
+
+    >>> tree.flatten({"b": 2, "a": [1, None]})
+    ([1, 2], PyTreeDef({'a': [*, None], 'b': *}))
     """
     return flatten(tree, is_leaf)
 
 
 def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
-    """The tree of structure `treedef` with these leaves; ValueError when their number differs."""
+    """The tree of structure `treedef` with these leaves; ValueError when their number differs.
+
+    >>> leaves, structure = tree.flatten({"a": 1, "b": (2, 3)})
+    >>> tree.unflatten(structure, [10, 20, 30])
+    {'a': 10, 'b': (20, 30)}
+    """
     return treedef.unflatten(leaves)
 
 
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
-    """Leaves of `tree`, in order. Example: ``tree_leaves([1, (2, None)])`` is ``[1, 2]``."""
+    """The leaves of `tree`, in order. None and empty containers have none.
+
+    >>> tree.leaves([1, (2, None)])
+    [1, 2]
+    """
     return flatten_leaves(tree, is_leaf)
 
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
-    """Structure of `tree`. Example: ``tree_structure([1, 2])`` is ``PyTreeDef([*, *])``."""
+    """The structure of `tree`: hashable and comparable.
+
+    >>> tree.structure([1, {"a": 2}])
+    PyTreeDef([*, {'a': *}])
+    """
     return flatten(tree, is_leaf)[1]
 
 
 def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = None) -> Any:
-    """`f` over the leaves: ``f(leaf, *subtrees of rest at the same place)``.
+    """`f` over the leaves: `f(leaf, *subtrees of rest at the same place)`.
 
     Each tree of `rest` must have `tree` as a prefix, else ValueError naming the key path.
-    Example: ``tree_map(lambda x, y: x + y, (1, 2), (10, 20))`` is ``(11, 22)``.
+
+    >>> tree.map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
+    {'a': 11, 'b': 22}
     """
     if is_leaf is None:
         leaves, node = flatten_raw(tree)
@@ -81,6 +99,10 @@ def tree_flatten_with_path(
     """`(key path, leaf)` pairs, in order, and the structure.
 
     With `is_leaf_takes_path`, the predicate is called as ``is_leaf(path, node)``.
+
+    >>> pairs, structure = tree.flatten_with_path({"a": 1, "b": [2]})
+    >>> [(pb.tree_util.keystr(path), leaf) for path, leaf in pairs]
+    [("['a']", 1), ("['b'][0]", 2)]
     """
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)
 
@@ -88,7 +110,11 @@ def tree_flatten_with_path(
 def tree_leaves_with_path(
     tree: Any, is_leaf: Callable[..., bool] | None = None, is_leaf_takes_path: bool = False
 ) -> list[tuple[KeyPath, Any]]:
-    """`(key path, leaf)` pairs, in order."""
+    """`(key path, leaf)` pairs, in order.
+
+    >>> tree.leaves_with_path({"a": 1})
+    [((DictKey(key='a'),), 1)]
+    """
     return flatten_with_path(tree, is_leaf, is_leaf_takes_path)[0]
 
 
@@ -99,7 +125,11 @@ def tree_map_with_path(
     is_leaf: Callable[..., bool] | None = None,
     is_leaf_takes_path: bool = False,
 ) -> Any:
-    """`tree_map` whose `f` takes the leaf's key path first."""
+    """`tree_map` whose `f` takes the leaf's key path first.
+
+    >>> tree.map_with_path(lambda path, x: f"{path[0].key}={x}", {"a": 1, "b": 2})
+    {'a': 'a=1', 'b': 'b=2'}
+    """
     pairs, treedef = flatten_with_path(tree, is_leaf, is_leaf_takes_path)
     columns: list[list[Any]] = [[p for p, _ in pairs], [x for _, x in pairs]]
     plain = None if is_leaf_takes_path else is_leaf
@@ -113,8 +143,11 @@ def tree_transpose(
 ) -> Any:
     """A tree of `inner`-shaped trees turned into an `inner`-shaped tree of trees.
 
-    TypeError when the structure is not outer-of-inner. Example: with outer ``[0, 0]`` and inner
-    ``(0, 0)``, ``[(1, 2), (3, 4)]`` becomes ``([1, 3], [2, 4])``.
+    TypeError when the structure is not outer-of-inner.
+
+    >>> outer, inner = tree.structure([0, 0]), tree.structure({"a": 0, "b": 0})
+    >>> tree.transpose(outer, inner, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
+    {'a': [1, 3], 'b': [2, 4]}
     """
     leaves, treedef = flatten(pytree_to_transpose)
     if inner_treedef is None:
@@ -145,7 +178,11 @@ def tree_reduce(
     initializer: Any = _UNSPECIFIED,
     is_leaf: IsLeaf = None,
 ) -> Any:
-    """Left fold over the leaves; TypeError without leaves and initializer."""
+    """Left fold over the leaves; TypeError without leaves and initializer.
+
+    >>> tree.reduce(lambda total, x: total + x, {"a": 1, "b": [2, 3]}, 0)
+    6
+    """
     leaves = flatten_leaves(tree, is_leaf)
     if isinstance(initializer, Unspecified):
         return functools.reduce(function, leaves)
@@ -162,6 +199,9 @@ def tree_reduce_associative(
     """Balanced fold over the leaves: half with half, recursively, so the depth is logarithmic.
 
     `identity` is the value for a tree without leaves; TypeError when there is neither.
+
+    >>> tree.reduce_associative(lambda x, y: x + y, [1, 2, 3, 4], identity=0)
+    10
     """
     leaves = flatten_leaves(tree, is_leaf)
     if not leaves:
@@ -179,31 +219,51 @@ def _fold(operation: Callable[[Any, Any], Any], leaves: list[Any], lo: int, hi: 
 
 
 def tree_all(tree: Any, *, is_leaf: IsLeaf = None) -> bool:
-    """Whether every leaf is true. Example: ``tree_all([True, (1, None)])`` is ``True``."""
+    """Whether every leaf is true.
+
+    >>> tree.all([True, {"a": 1}]), tree.all([True, 0])
+    (True, False)
+    """
     return builtins.all(flatten_leaves(tree, is_leaf))
 
 
 def tree_broadcast(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -> Any:
     """`full_tree`'s structure, each leaf replaced by the prefix's leaf above it.
 
-    Example: ``tree_broadcast((1, 2), (10, [20, 30]))`` is ``(1, [2, 2])``.
+    >>> tree.broadcast((1, 2), (10, [20, 30]))
+    (1, [2, 2])
     """
     values = broadcast_prefix(prefix_tree, full_tree, is_leaf)
     return flatten(full_tree, is_leaf)[1].unflatten(values)
 
 
 def treedef_tuple(treedefs: Iterable[PyTreeDef]) -> PyTreeDef:
-    """The structure of a tuple with these structures as its children."""
+    """The structure of a tuple with these structures as its children.
+
+    >>> pb.tree_util.treedef_tuple([tree.structure([0]), tree.structure(0)])
+    PyTreeDef(([*], *))
+    """
     return engine.make_treedef((tuple, None), treedefs)
 
 
 def treedef_children(treedef: PyTreeDef) -> list[PyTreeDef]:
-    """The structures of the root's children."""
+    """The structures of the root's children.
+
+    >>> pb.tree_util.treedef_children(tree.structure([0, (1, 2)]))
+    [PyTreeDef(*), PyTreeDef((*, *))]
+    """
     return treedef.children()
 
 
 def treedef_is_leaf(treedef: PyTreeDef) -> bool:
-    """Whether the structure is one node: a leaf, or None or an empty container."""
+    """Whether the structure is one node: a leaf, or None or an empty container.
+
+    >>> structure = tree.structure([0, None])
+    >>> [pb.tree_util.treedef_is_leaf(s) for s in pb.tree_util.treedef_children(structure)]
+    [True, True]
+    >>> pb.tree_util.treedef_is_leaf(structure)
+    False
+    """
     return treedef.num_nodes == 1
 
 
@@ -213,7 +273,11 @@ def treedef_is_strict_leaf(treedef: PyTreeDef) -> bool:
 
 
 def all_leaves(iterable: Iterable[Any], is_leaf: IsLeaf = None) -> bool:
-    """Whether every element of `iterable` is a leaf (None and containers are not)."""
+    """Whether every element of `iterable` is a leaf (None and containers are not).
+
+    >>> pb.tree_util.all_leaves([1, "a"]), pb.tree_util.all_leaves([1, [2]])
+    (True, False)
+    """
     if is_leaf is None:
         # A dict is no leaf even if its keys have no order.
         return builtins.all(type(x) is not dict and engine.one_level(x) is None for x in iterable)
@@ -228,7 +292,12 @@ def build_tree(treedef: PyTreeDef, xs: Any) -> Any:
 
 
 def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
-    """Children and static data of the root node; ValueError for a leaf."""
+    """Children and static data of the root node; ValueError for a leaf.
+
+    >>> children, static = pb.tree_util.flatten_one_level({"a": [1, 2], "b": 3})
+    >>> list(children)
+    [[1, 2], 3]
+    """
     out = engine.default_registry.flatten_one_level(tree)
     if out is None:
         raise ValueError(f"flatten_one_level: {type(tree)} is a leaf, not a pytree node")
@@ -236,7 +305,12 @@ def flatten_one_level(tree: Any) -> tuple[Iterable[Any], Hashable]:
 
 
 def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], Hashable]:
-    """(key, child) pairs and static data of the root node; ValueError for a leaf."""
+    """(key, child) pairs and static data of the root node; ValueError for a leaf.
+
+    >>> pairs, static = pb.tree_util.flatten_one_level_with_keys({"a": [1, 2]})
+    >>> list(pairs)
+    [(DictKey(key='a'), [1, 2])]
+    """
     out = engine.default_registry.flatten_one_level_with_keys(tree)
     if out is None:
         raise ValueError(f"flatten_one_level_with_keys: {type(tree)} is a leaf, not a pytree node")
@@ -244,5 +318,9 @@ def flatten_one_level_with_keys(tree: Any) -> tuple[Iterable[tuple[Any, Any]], H
 
 
 def is_tree_node(typ: type) -> bool:
-    """Whether instances of `typ` are interior nodes."""
+    """Whether instances of `typ` are interior nodes.
+
+    >>> pb.tree_util.is_tree_node(dict), pb.tree_util.is_tree_node(int)
+    (True, False)
+    """
     return engine.default_registry.is_node(typ)
