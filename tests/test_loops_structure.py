@@ -15,6 +15,7 @@ from pullback.backends import llvm
 from pullback.backends.llvm import tier
 from pullback.backends.reference import RULES
 from pullback.loops import pipeline
+from pullback.loops.show import show_kernel
 from pullback.runtime.executable import reference_rule
 
 assert RULES
@@ -183,3 +184,38 @@ def test_literals_of_either_zero_are_two():
     f = lambda x: (x + 0.0, x + (-0.0), jnp.where(x > 5, 0.0, -0.0), jnp.where(x > 5, 0.0, 0.0))
     signs = [np.signbit(out).tolist() for out in outputs(f, [x])]
     assert signs == [[False, False], [True, False], [True, True], [False, False]]
+
+
+def masked_loads(compiled) -> int:
+    return sum(show_kernel(k).count("] if ") for k in compiled.kernels)
+
+
+def test_joined_arrays_are_copied_piece_by_piece():
+    x, m = np.zeros(10_000, F32), np.zeros((300, 200), F32)
+    for function, argument in (
+        (lambda x: jnp.concatenate([x, x]), x),
+        (lambda x: jnp.roll(x, 7), x),
+        (lambda x: jnp.stack([x, x + 1]), x),
+        (lambda m: jnp.roll(m, 3, 1), m),
+        (lambda m: jnp.concatenate([m, 2 * m], 1), m),
+        (lambda m: jnp.roll(m, 1, 1) + jnp.roll(m, -1, 1), m),
+    ):
+        compiled = program(function, argument)
+        assert len(compiled.kernels) == 1
+        assert masked_loads(compiled) == 0
+
+
+@pytest.mark.parametrize("n", [4095, 8191, 8192, 16_385])
+def test_pieces_meet_without_gaps(n):
+    x = np.random.default_rng(n).standard_normal(n).astype(F32)
+    m = np.resize(x, (70, 130))
+    for ours in (
+        lambda p, x, m: p.roll(x, 8190),
+        lambda p, x, m: p.concatenate([x[::-1], x[:3], x]),
+        lambda p, x, m: p.pad(m, ((2, 3), (65, 1)), mode="reflect"),
+        lambda p, x, m: p.pad(p.roll(m, (3, -2), (0, 1)), 1) * 2,
+        lambda p, x, m: p.stack([m, m[::-1], m[:, ::-1]], 1),
+        lambda p, x, m: p.concatenate([p.pad(m, 2, mode="wrap")] * 3, 1),
+    ):
+        found = pb.jit(lambda x, m: ours(jnp, x, m))(x, m)  # noqa: B023
+        np.testing.assert_array_equal(found, ours(np, x, m))

@@ -126,6 +126,8 @@ class Builder:
         self.count = 0
         self.unrolling = False  # loops without carries become their iterations
         self.known: dict[Any, Any] = {}  # integer atoms whose value is an index with bounds
+        # Where conditions on a loop's variable change, for those that were asked for.
+        self.cuts: dict[_Leaf, set[int]] = {}
         self._interned: dict[Any, Ix] = {}
         self._leaves: dict[Any, _Leaf] = {}
 
@@ -341,15 +343,16 @@ class Builder:
         lo: Atom | None = None,
         hi: Atom | None = None,
         step: int = 1,
+        first: int = 0,
     ) -> list[Var]:
-        """for index in lo..hi: yields = body(index); the carries' results. `extent` bounds the
-        index."""
+        """for index in lo..hi: yields = body(index); the carries' results. The index is at least
+        `first` and less than `extent`."""
         if (extent == 1 or self.unrolling) and not carry and lo is None and hi is None:
             for k in range(extent):
                 body(k)
             return []
         self.open(kind)
-        ix = self.loop_index(0, max(0, extent - 1))
+        ix = self.loop_index(first, max(first, extent - 1))
         index = ix.terms[0][0].var if ix.terms else None
         if index is None:
             index = self.var("i64", self.depth, "i")
@@ -445,6 +448,11 @@ class Builder:
         if leaf is None:
             leaf = self._leaves[key] = _Leaf(len(self._leaves), kind, var, base, by, level, lo, hi)
         return self._make([(leaf, 1)], 0)
+
+    def within(self, x: Ix, lo: int, hi: int) -> Index:
+        """A loop's index where it is known to be in lo..hi (inclusive)."""
+        leaf = x.terms[0][0]
+        return self._leaf("var", leaf.var, None, -1 - len(self._leaves), leaf.level, lo, hi)
 
     def leaf_of(self, atom: Atom, lo: int, hi: int) -> Index:
         """An i64 atom as an index with known bounds."""
@@ -616,6 +624,12 @@ class Builder:
             return TRUE
         if high < lo or low >= hi:
             return FALSE
+        if isinstance(x, Ix) and len(x.terms) == 1:
+            leaf, c = x.terms[0]
+            if c in (1, -1) and leaf.kind == "var":
+                ends = (lo, hi) if c == 1 else (lo - 1, hi - 1)
+                at = {c * (end - x.const) for end in ends}
+                self.cuts.setdefault(leaf, set()).update(at)
         a = self.atom(x)
         left = TRUE if low >= lo else self.let("ge", (a, self.dim(lo)), "bool")
         right = TRUE if high < hi else self.let("lt", (a, self.dim(hi)), "bool")

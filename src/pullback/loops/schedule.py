@@ -30,6 +30,7 @@ from pullback.loops.lower.graph import (
     red_index,
     store_slot,
 )
+from pullback.loops.pieces import SPLIT_FROM, branches, lane_pieces
 
 __all__ = ["PARALLEL_WORK", "LoopBuilder", "emit_nest", "grouped", "open_rows"]
 
@@ -209,7 +210,8 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         _emit_rows(b, nest, phases, in_memory, tuple(idx), lanes, parallel and not k)
 
     period = max((_period(m) for m in members), default=1) if lanes else 1
-    open_rows(b, extents, lanes, parallel, body, period)
+    simple = lanes and not any(p.tail or p.reds for p in phases)
+    open_rows(b, extents, lanes, parallel, body, period, simple)
     for m in members:
         if m.stored:
             m.ready = True
@@ -264,9 +266,12 @@ def open_rows(
     parallel: bool,
     body: Callable[[list[Index]], None],
     period: int = 1,
+    pieces: bool = False,
 ) -> None:
     """The row loops: the first long one parallel, the last one in lanes if asked. With a period, a
-    lane computes so many neighbours, each by code of its own."""
+    lane computes so many neighbours, each by code of its own. With `pieces`, where conditions on
+    an index change, loops may be cut (`body` can be written more than once)."""
+    pieces = pieces and math.prod(extents) >= SPLIT_FROM
 
     def descend(level: int, indices: list[Index], parallel: bool) -> None:
         if level == len(extents):
@@ -287,7 +292,7 @@ def open_rows(
                 body([*indices, k])
             return
         if lanes and last and parallel and n > CHUNK:
-            _chunked(b, n, lambda ix: descend(level + 1, [*indices, ix], False))
+            _chunked(b, n, lambda ix: descend(level + 1, [*indices, ix], False), pieces)
             return
         kind = "vector" if lanes and last else "parallel" if parallel and n >= 4 else "seq"
 
@@ -295,12 +300,17 @@ def open_rows(
             descend(level + 1, [*indices, ix], parallel and kind != "parallel")
             return ()
 
-        b.loop(n, kind, run)
+        if pieces and last:
+            lane_pieces(b, n, run)
+        elif pieces:
+            branches(b, n, kind, run)
+        else:
+            b.loop(n, kind, run)
 
     descend(0, [], parallel)
 
 
-def _chunked(b: Builder, n: int, body: Callable[[Index], None]) -> None:
+def _chunked(b: Builder, n: int, body: Callable[[Index], None], pieces: bool) -> None:
     """A flat loop as parallel chunks of vector loops."""
     chunks = -(-n // CHUNK)
 
@@ -312,7 +322,10 @@ def _chunked(b: Builder, n: int, body: Callable[[Index], None]) -> None:
             body(ix)
             return ()
 
-        b.loop(n, "vector", run, lo=lo, hi=hi)
+        if pieces:
+            lane_pieces(b, n, run, lo, hi)
+        else:
+            b.loop(n, "vector", run, lo=lo, hi=hi)
         return ()
 
     b.loop(chunks, "parallel", chunk)

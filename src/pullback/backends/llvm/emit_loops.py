@@ -11,7 +11,7 @@ iteration runs in a lane or alone, so that the place of an element never shows i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from pullback.backends.llvm.access import Lin
 from pullback.backends.llvm.analysis import (
@@ -29,6 +29,7 @@ from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter
 from pullback.backends.llvm.table import TABLE, function_offset
 from pullback.loops.ir import (
     Alloc,
+    Atom,
     Call,
     Const,
     For,
@@ -369,8 +370,8 @@ class Loops:
             return float(hint)
         speed = 1.0 / max(1, lane_count(e, s) // 2) if s.kind == "vector" else 1.0
         best: float | Val = body_cost(s.body) * speed
-        for inner in s.body:
-            if isinstance(inner, For) and trip(inner.lo, inner.hi, inner.step) is None:
+        for inner in _inner_loops(s.body):
+            if trip(inner.lo, inner.hi, inner.step) is None:
                 count = self.iterations(e, s.body, inner)
                 if count is not None:
                     weight = max(
@@ -392,11 +393,12 @@ class Loops:
                 else None
             )
         lets = {x.out: x for x in body if isinstance(x, Let)}
-        least = lets.get(inner.hi)  # type: ignore[arg-type]
-        for end in least.args if least is not None and least.op == "min" else ():
+        lows, highs = _terms(lets, inner.lo, "max"), _terms(lets, inner.hi, "min")
+        for end in highs:
             added = lets.get(end)  # type: ignore[arg-type]
-            if added is not None and added.op == "add" and inner.lo in added.args:
-                size = added.args[1 if added.args[0] is inner.lo else 0]
+            low = next((a for a in added.args if a in lows), None) if added is not None else None
+            if added is not None and added.op == "add" and low is not None:
+                size = added.args[1 if added.args[0] is low else 0]
                 if isinstance(size, Const) or size in e.env:
                     found = e.index(size)
                     return found if isinstance(found, Val) else None
@@ -482,6 +484,27 @@ class Loops:
 
 UNROLLED = 4  # iterations of a loop of updates in one turn
 FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
+
+
+def _inner_loops(body: Sequence[Stmt]) -> list[For]:
+    """The loops of a body; of branches, those of the one with more statements."""
+    found: list[For] = []
+    for s in body:
+        if isinstance(s, For):
+            found.append(s)
+        elif isinstance(s, If):
+            found += max((_inner_loops(x) for x in (s.then, s.orelse)), key=len)
+    return found
+
+
+def _terms(lets: Mapping[Var, Let], atom: Atom, op: str) -> list[Atom]:
+    """What an atom is the least, or the greatest, of; itself included."""
+    out = [atom]
+    for a in out:
+        let = lets.get(a)  # type: ignore[arg-type]
+        if let is not None and let.op == op:
+            out += let.args
+    return out
 
 
 def _updates_cheaply(body: Sequence[Stmt]) -> bool:

@@ -24,9 +24,10 @@ def box(
     broken: Any = (),
     parallel: bool | None = None,
     cost: float = 2.0,
+    pieces: bool = False,
 ) -> None:
     """Loops over a box whose neighbouring axes may merge unless `broken`; the last one of the given
-    kind."""
+    kind; in `pieces` where conditions on indices change."""
     shape = tuple(shape)
     if 0 in shape:
         return
@@ -41,7 +42,7 @@ def box(
             idx += b.unravel(ix, [shape[a] for a in g])
         body(tuple(idx))
 
-    open_rows(b, sizes, kind == "vector", parallel, run)
+    open_rows(b, sizes, kind == "vector", parallel, run, pieces=pieces and kind == "vector")
 
 
 def copy_into(b: Builder, x: Node, slot: Slot, shape: tuple[int, ...] | None = None) -> None:
@@ -53,7 +54,7 @@ def copy_into(b: Builder, x: Node, slot: Slot, shape: tuple[int, ...] | None = N
     broken = () if x.slot is not None or x.root else breaks_of(x)
     before = b.unrolling
     b.unrolling = before or isinstance(x.slot, RegisterSlot) or isinstance(slot, RegisterSlot)
-    box(b, x.shape, body, "vector", broken, cost=max(2.0, x.cost))
+    box(b, x.shape, body, "vector", broken, cost=max(2.0, x.cost), pieces=True)
     b.unrolling = before
 
 

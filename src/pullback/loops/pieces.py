@@ -1,0 +1,114 @@
+"""Loops in pieces: where conditions on a loop's variable change, so that inside a piece they are
+known.
+
+What joins arrays (concatenate, pad, roll, stack) asks of every element which array it comes from.
+The loop is written once as it stands, and the builder notes where the answers change; if they
+change at few places, the loop is written again, piece by piece, without the questions. Loops in
+lanes become several; others keep their form and choose by a branch, long pieces only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from pullback.loops.build import TRUE, Builder, Index, Ix
+from pullback.loops.ir import Atom, For, If, Stmt
+
+__all__ = ["SPLIT_FROM", "branches", "lane_pieces"]
+
+SPLIT_FROM = 4096  # elements below which loops are not worth more code
+SHORT = 64  # a loop in lanes that is not worth it
+MOST = 24  # pieces of a loop in lanes
+GROWTH = 4  # how many times the statements may become
+CHOICES = 4  # pieces of any other loop
+
+Body = Callable[[Index], Sequence[Atom]]
+
+
+def _emitted(b: Builder, extent: int, kind: str, body: Body, lo: Atom | None, hi: Atom | None,
+             first: int = 0) -> list[int]:  # fmt: skip
+    """Writes a loop; the places where conditions on its variable change."""
+    found: list[Ix] = []
+
+    def noted(ix: Index) -> Sequence[Atom]:
+        if isinstance(ix, Ix):
+            found.append(ix)
+        return body(ix)
+
+    b.loop(extent, kind, noted, lo=lo, hi=hi, first=first)
+    cuts = b.cuts.pop(found[0].terms[0][0], set()) if found else set()
+    return sorted(c for c in cuts if first < c < extent)
+
+
+def _size(stmts: Sequence[Stmt]) -> int:
+    """Statements, those inside loops and branches too."""
+    total = 0
+    for s in stmts:
+        total += 1
+        if isinstance(s, For):
+            total += _size(s.body)
+        elif isinstance(s, If):
+            total += _size(s.then) + _size(s.orelse)
+    return total
+
+
+def lane_pieces(
+    b: Builder, n: int, body: Body, lo: Atom | None = None, hi: Atom | None = None
+) -> None:
+    """A loop in lanes over 0..n, or the part lo..hi of it."""
+    before = len(b.scopes[-1].stmts)
+    cuts = _emitted(b, n, "vector", body, lo, hi)
+    if not 0 < len(cuts) < MOST or n < SHORT or b.unrolling:
+        return
+    whole = b.scopes[-1].stmts.pop()
+    hoisted = len(b.scopes[-1].stmts)
+    for start, end in zip([0, *cuts], [*cuts, n], strict=True):
+        low, high = b.dim(start), b.dim(end)
+        if lo is not None and hi is not None:
+            low = b.let("max", (lo, low), "i64") if start else lo
+            high = b.let("min", (hi, high), "i64") if end < n else hi
+        _emitted(b, end, "vector", body, low, high, start)
+    if _size(b.scopes[-1].stmts[hoisted:]) > GROWTH * (_size([whole]) + 4):
+        kept = [s for s in b.scopes[-1].stmts[hoisted:] if not isinstance(s, For)]
+        b.scopes[-1].stmts[hoisted:] = [*kept, whole]
+    assert len(b.scopes[-1].stmts) > before
+
+
+def branches(b: Builder, n: int, kind: str, body: Body) -> None:
+    """Any other loop over 0..n: a branch for each long piece, one for what remains."""
+    cuts = _emitted(b, n, kind, body, None, None)
+    if not cuts or n < 2 or b.unrolling:
+        return
+    ends = list(zip([0, *cuts], [*cuts, n], strict=True))
+    long = sorted((p for p in ends if (p[1] - p[0]) * 2 * CHOICES > n), key=lambda p: p[0] - p[1])
+    if not long or len(long) > CHOICES:
+        return
+    b.scopes[-1].stmts.pop()
+    whole = len(long) == len(ends)
+
+    def choose(ix: Index, rest: Sequence[tuple[int, int]]) -> Sequence[Atom]:
+        if not rest:
+            return body(ix)
+        assert isinstance(ix, Ix)
+        (start, end), rest = rest[0], rest[1:]
+
+        def inside() -> Sequence[Atom]:
+            return _there(b, lambda: body(b.within(ix, start, end - 1)))
+
+        if whole and not rest:
+            return inside()
+        at = b.atom(ix)
+        above = b.let("ge", (at, b.dim(start)), "bool") if start else TRUE
+        below = b.let("lt", (at, b.dim(end)), "bool") if end < n else TRUE
+        b.branch(b.both(above, below), inside, lambda: _there(b, lambda: choose(ix, rest)))
+        return ()
+
+    _emitted(b, n, kind, lambda ix: choose(ix, long), None, None)
+
+
+def _there(b: Builder, body: Callable[[], Sequence[Atom]]) -> Sequence[Atom]:
+    """Loads of a branch stay in it."""
+    before, b.region_level = b.region_level, b.depth
+    body()
+    b.region_level = before
+    return ()
