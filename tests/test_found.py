@@ -190,6 +190,37 @@ def test_scan_over_a_scalar(xs: Any) -> None:
         assert m is jax or isinstance(error.value, IndexError | ValueError)
 
 
+NOTHING = np.zeros((4, 3), pullback.dtypes.float0)
+EMPTY_HANDED: dict[str, Any] = {
+    "argument": lambda m, z: m.lax.broadcast_in_dim(z, (6, 4, 3), (1, 2)),
+    "jit": lambda m, z: m.jit(lambda y: m.lax.broadcast_in_dim(y, (6, 4, 3), (1, 2)))(z),
+    "constant": lambda m, z: m.jit(lambda: m.lax.broadcast_in_dim(z, (6, 4, 3), (1, 2)))(),
+    "scalar constant": lambda m, z: m.jit(
+        lambda: m.lax.broadcast_in_dim(z[:1, 0].reshape(()), (72,), ())
+    )(),
+    "donated": lambda m, z: m.jit(
+        lambda y: m.lax.concatenate([y] * 6, 0), donate_argnums=0
+    )(np.zeros_like(z)),
+    "cond": lambda m, z: m.jit(lambda y, b: m.lax.cond(
+        b, lambda v: m.lax.concatenate([v] * 6, 0), lambda v: m.lax.concatenate([v] * 6, 1)
+        .reshape(24, 3), y))(z, True),
+}  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+@pytest.mark.parametrize("name", EMPTY_HANDED)
+def test_values_without_information_write_nobody_elses_memory(name: str) -> None:
+    """Kernels see a byte an element of them, which their arrays have not: results of more than a
+    block of 64 bytes were written over the block that follows."""
+    others = [pullback.numpy.full(16, k, "int32") for k in range(256)]
+    del others[::2]
+    results = [EMPTY_HANDED[name](pullback, NOTHING) for _ in range(64)]
+    assert [int(x[0]) for x in others] == list(range(1, 256, 2))
+    expected = EMPTY_HANDED[name](jax, NOTHING)
+    for result in results:
+        assert (result.dtype, result.shape) == (expected.dtype, expected.shape)
+
+
 def test_apply_to_keys() -> None:
     """Each key is changed as a whole (JAX refuses to compile this one)."""
     keys = pullback.random.split(pullback.random.key(0), 3)
