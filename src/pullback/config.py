@@ -63,9 +63,8 @@ class LateNames:
 
 
 class Flag:
-    """A flag: `value` is the process's, `get()` the one in force in this thread; call it as a
-    context manager.
-    """
+    # A flag: `value` is the process's, `get()` the one in force in this thread; call it as a
+    # context manager. A comment, since every flag has a docstring of its own.
 
     __slots__ = ("_local", "default", "doc", "in_context", "name", "parse", "value")
 
@@ -86,6 +85,8 @@ class Flag:
     def set_global(self, value: Any) -> None:
         self.value = self.parse(value)
         _bump()
+
+    __doc__ = property(lambda self: _described(self))  # type: ignore[assignment]
 
     @contextlib.contextmanager
     def __call__(self, value: Any = True) -> Iterator[None]:
@@ -163,6 +164,93 @@ def _flag(
 ) -> Flag:
     FLAGS[name] = Flag(name, default, parse, doc, in_context)
     return FLAGS[name]
+
+
+# The example in a flag's docstring: what is done under the flag, or, where only its reader sees an
+# effect, a value of the flag.
+_EXAMPLES = {
+    "enable_x64": """>>> with pb.enable_x64(True):
+    ...     print(jnp.arange(2.0).dtype)
+    float64""",
+    "numpy_rank_promotion": """>>> with pb.numpy_rank_promotion("raise"):
+    ...     jnp.ones((2, 3)) + jnp.ones(3)
+    Traceback (most recent call last):
+        ...
+    ValueError: ...""",
+    "numpy_dtype_promotion": """>>> with pb.numpy_dtype_promotion("strict"):
+    ...     jnp.arange(3) + jnp.arange(3.0)
+    Traceback (most recent call last):
+        ...
+    pullback.errors.TypePromotionError: ...""",
+    "default_matmul_precision": """>>> with pb.default_matmul_precision("highest"):
+    ...     jnp.dot(jnp.ones(3), jnp.ones(3))
+    Array(3., dtype=float32)""",
+    "disable_jit": """>>> f = pb.jit(lambda x: print(isinstance(x, pb.core.Tracer)))
+    >>> with pb.disable_jit():
+    ...     f(2.0)
+    False""",
+    "debug_nans": """>>> with pb.debug_nans(True):
+    ...     jnp.log(-1.0)
+    Traceback (most recent call last):
+        ...
+    FloatingPointError: ...""",
+    "debug_infs": """>>> with pb.debug_infs(True):
+    ...     jnp.exp(1000.0)
+    Traceback (most recent call last):
+        ...
+    FloatingPointError: ...""",
+    "default_prng_impl": """>>> with pb.default_prng_impl("rbg"):
+    ...     print(random.key(0).dtype)
+    key<rbg>""",
+    "enable_custom_prng": """>>> with pb.enable_custom_prng(True):
+    ...     print(random.PRNGKey(0).dtype)
+    key<fry>""",
+    "default_device": """>>> with pb.default_device(pb.devices()[0]):
+    ...     print(jnp.zeros(3).device)
+    cpu:0""",
+    "debug_key_reuse": """>>> key = random.key(0)
+    >>> with pb.debug_key_reuse(True):
+    ...     random.normal(key), random.uniform(key)
+    Traceback (most recent call last):
+        ...
+    pullback.errors.KeyReuseError: ...""",
+    "check_tracer_leaks": True,
+    "enable_checks": True,
+    "threefry_partitionable": False,
+    "softmax_custom_jvp": True,
+    "legacy_prng_key": "error",
+    "log_compiles": True,
+    "explain_cache_misses": True,
+    "transfer_guard": "log",
+    "transfer_guard_host_to_device": "log",
+    "transfer_guard_device_to_device": "log",
+    "transfer_guard_device_to_host": "log",
+    "allow_f16_reductions": False,
+    "array_garbage_collection_guard": "log",
+    "auto_pcast": False,
+    "no_execution": True,
+    "no_tracing": True,
+    "remove_size_one_mesh_axis_from_type": True,
+    "thread_guard": True,
+    "jax2tf_associative_scan_reductions": True,
+}
+
+
+def _described(flag: Flag) -> str:
+    """The docstring of a flag."""
+    short = flag.name.removeprefix("jax_")
+    example = _EXAMPLES.get(short)
+    if not (isinstance(example, str) and example.startswith(">>>")):
+        example = f""">>> with pb.{short}({example!r}):
+    ...     pb.{short}.get()
+    {example!r}"""
+    return f"""A flag: {flag.doc}. {flag.default!r} by default.
+
+    `config.update("{flag.name}", value)` sets it for the process; as a context manager it holds
+    for a block, in this thread. `get()` is the value in force.
+
+    {example if short in _EXAMPLES else ""}
+    """
 
 
 _GUARD = _choice(None, "allow", "log", "disallow", "log_explicit", "disallow_explicit")

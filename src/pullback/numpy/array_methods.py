@@ -35,13 +35,24 @@ from .util import user_dtype
 
 # --- methods that are not simply the function of the same name ---
 def reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -> Any:
-    """The same elements in another shape, given as a tuple or as separate sizes (one may be -1)."""
+    """The same elements in another shape, given as a tuple or as separate sizes (one may be -1).
+
+    Raises TypeError if the sizes do not have the same product.
+
+    >>> jnp.arange(6).reshape(2, -1)
+    Array([[0, 1, 2],
+           [3, 4, 5]], dtype=int32)
+    """
     shape = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
     return manipulation.reshape(self, shape, order)
 
 
 def transpose(self: Any, *args: Any) -> Any:
-    """The axes in another order (reversed by default), given as a tuple or separately."""
+    """The axes in another order (reversed by default), given as a tuple or separately.
+
+    >>> jnp.zeros((2, 3, 4)).transpose(1, 0, 2).shape
+    (3, 2, 4)
+    """
     if not args or (len(args) == 1 and args[0] is None):
         return manipulation.transpose(self)
     return manipulation.transpose(
@@ -50,17 +61,31 @@ def transpose(self: Any, *args: Any) -> Any:
 
 
 def flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
-    """The elements as a one-dimensional array."""
+    """The elements as a one-dimensional array.
+
+    `order`: 'C' (the last axis runs fastest) or 'F' (the first).
+
+    >>> jnp.array([[1, 2], [3, 4]]).flatten()
+    Array([1, 2, 3, 4], dtype=int32)
+    """
     return manipulation.ravel(self, order)
 
 
 def astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
-    """The array with another dtype."""
+    """The array with another dtype.
+
+    >>> jnp.array([1.7, -1.7]).astype(jnp.int32)
+    Array([ 1, -1], dtype=int32)
+    """
     return creation.astype(self, dtype, copy=copy, device=device)
 
 
 def clip(self: Any, min: Any = None, max: Any = None) -> Any:
-    """Limited to [min, max]."""
+    """Limited to [min, max].
+
+    >>> jnp.arange(5).clip(1, 3)
+    Array([1, 1, 2, 3, 3], dtype=int32)
+    """
     return ufuncs_more.clip(self, min, max)
 
 
@@ -70,7 +95,11 @@ def copy(self: Any) -> Any:
 
 
 def dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
-    """The product with `b`: see `jnp.dot`."""
+    """The product with `b`: see `jnp.dot`.
+
+    >>> jnp.array([1, 2]).dot(jnp.array([3, 4]))
+    Array(11, dtype=int32)
+    """
     return products.dot(self, b, precision=precision, preferred_element_type=preferred_element_type)
 
 
@@ -107,7 +136,14 @@ def _plain(x: Any) -> Any:
 
 
 def view(self: Any, dtype: Any = None, type: None = None) -> Any:
-    """The same bits read as another dtype."""
+    """The same bits read as another dtype.
+
+    The last axis grows or shrinks if the sizes of elements differ. Raises ValueError where that is
+    not possible.
+
+    >>> jnp.array([1.0]).view(jnp.int32)
+    Array([1065353216], dtype=int32)
+    """
     if type is not None:
         raise NotImplementedError("`type` argument of array.view() is not supported.")
     if dtype is None:
@@ -143,7 +179,11 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
 
 
 def byteswap(self: Any) -> Any:
-    """The bytes of each element in reverse order."""
+    """The bytes of each element in reverse order.
+
+    >>> jnp.array([1, 256], dtype=jnp.int16).byteswap()
+    Array([256,   1], dtype=int16)
+    """
     x = self
     size = x.dtype.itemsize
     if size == 1:
@@ -167,7 +207,11 @@ def __array_module__(self: Any, types: Any) -> Any:
 
 
 def to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
-    """The array on another device."""
+    """The array on another device.
+
+    >>> jnp.zeros(3).to_device(pb.devices()[0]).device
+    CpuDevice(id=0)
+    """
     return device_put(self, device)
 
 
@@ -230,7 +274,11 @@ def compress(
     size: int | None = None,
     fill_value: Any = 0,
 ) -> Any:
-    """The slices along `axis` where `condition` is true."""
+    """The slices along `axis` where `condition` is true.
+
+    >>> jnp.array([10, 20, 30]).compress(jnp.array([True, False, True]))
+    Array([10, 30], dtype=int32)
+    """
     return index_functions.compress(
         condition, self, axis, size=size, fill_value=fill_value, out=out
     )
@@ -250,6 +298,50 @@ PROPERTIES: dict[str, Callable[[Any], Any]] = {
     "imag": lambda self: ufuncs.imag(self),
     "at": lambda self: _IndexUpdateHelper(self),
     "flat": _flat,
+}
+PROPERTY_DOCS = {
+    "T": """The array with its axes in reverse order.
+
+    >>> jnp.array([[1, 2, 3], [4, 5, 6]]).T
+    Array([[1, 4],
+           [2, 5],
+           [3, 6]], dtype=int32)
+    """,
+    "mT": """The array with its last two axes swapped. Raises ValueError for fewer than two axes.
+
+    >>> jnp.zeros((5, 2, 3)).mT.shape
+    (5, 3, 2)
+    """,
+    "real": """The real parts.
+
+    >>> jnp.array([1 + 2j, 3]).real
+    Array([1., 3.], dtype=float32)
+    """,
+    "imag": """The imaginary parts: zeros for real arrays.
+
+    >>> jnp.array([1 + 2j, 3]).imag
+    Array([2., 0.], dtype=float32)
+    """,
+    "at": """Copies of the array with some elements changed: `x.at[idx].set(y)`, and `add`,
+    `subtract`, `multiply`, `divide`, `power`, `min`, `max`, `apply`; `get` reads.
+
+    `idx` as in `x[idx]`. Elements that it names twice are added (multiplied, ...) twice. `mode`:
+    what becomes of indices that are out of range: "drop" (nothing is written; "fill" for `get`),
+    "clip", "wrap" or "promise_in_bounds"; `fill_value`: what `get` gives there.
+
+    >>> x = jnp.zeros(4)
+    >>> x.at[1].set(5.0)
+    Array([0., 5., 0., 0.], dtype=float32)
+    >>> x.at[jnp.array([0, 0, 9])].add(1.0)
+    Array([2., 0., 0., 0.], dtype=float32)
+    """,
+    "flat": """Refused with NotImplementedError: an iterator that writes is not possible.
+
+    >>> jnp.zeros((2, 2)).flat
+    Traceback (most recent call last):
+        ...
+    NotImplementedError: ...
+    """,
 }
 FACTS: dict[str, Callable[[Any], Any]] = {
     "shape": lambda self: self.aval.shape,
@@ -286,7 +378,7 @@ def install(cls: Any, keep: frozenset[str] = frozenset(), native: bool = False) 
     getters = methods(PROPERTIES, ("at", "flat")) if native else PROPERTIES
     for name, getter in getters.items():
         if name not in keep:
-            setattr(cls, name, property(getter, doc=f"`{name}` of the array."))
+            setattr(cls, name, property(getter, doc=PROPERTY_DOCS[name]))
     for fun in (__array_namespace__, __array_module__):
         setattr(cls, fun.__name__, fun)
 

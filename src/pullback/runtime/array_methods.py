@@ -110,7 +110,13 @@ def __index__(self: Any) -> int:
 
 
 def item(self: Any, *args: Any) -> bool | int | float | complex:
-    """The only element, or the one at the given index, as a Python scalar."""
+    """The only element, or the one at the given index, as a Python scalar.
+
+    Raises ValueError for an array of several elements without an index.
+
+    >>> jnp.array([[7]]).item(), jnp.array([1, 2, 3]).item(1)
+    (7, 2)
+    """
     if not args:
         if self.aval.size != 1:
             if self._state == L.DELETED:
@@ -125,7 +131,11 @@ def item(self: Any, *args: Any) -> bool | int | float | complex:
 
 
 def tolist(self: Any) -> Any:
-    """The values as nested lists of Python scalars."""
+    """The values as nested lists of Python scalars.
+
+    >>> jnp.array([[1, 2], [3, 4]]).tolist()
+    [[1, 2], [3, 4]]
+    """
     view = np_view(self)
     if _is_extension(view.dtype):
         view = view.astype(np.int64 if "int" in view.dtype.name else np.float64)
@@ -133,7 +143,11 @@ def tolist(self: Any) -> Any:
 
 
 def tobytes(self: Any, order: Any = "C") -> bytes:
-    """The values' bytes."""
+    r"""The values' bytes.
+
+    >>> jnp.array([1, 2], dtype=jnp.uint8).tobytes()
+    b'\x01\x02'
+    """
     return np_view(self).tobytes(order)
 
 
@@ -270,12 +284,21 @@ def __dlpack__(
 
 # --- life ---
 def is_deleted(self: Any) -> bool:
-    """Has the array been deleted or donated?"""
+    """Has the array been deleted or donated?
+
+    >>> x = jnp.zeros(3)
+    >>> x.is_deleted()
+    False
+    """
     return bool(self._state == L.DELETED)
 
 
 def is_ready(self: Any) -> bool:
-    """Are the values there, so that using them does not block?"""
+    """Are the values there, so that using them does not block?
+
+    >>> jnp.zeros(3).block_until_ready().is_ready()
+    True
+    """
     if self._state == L.DELETED:
         raise deleted_error(self)
     return bool(self._state != L.PENDING)
@@ -283,7 +306,11 @@ def is_ready(self: Any) -> bool:
 
 def block_until_ready(self: Any) -> Any:
     """Waits for the computation that makes the array; returns the array. Raises that computation's
-    error."""
+    error.
+
+    >>> (jnp.ones(3) * 2).block_until_ready()
+    Array([2., 2., 2.], dtype=float32)
+    """
     state = self._state
     if state & 3 == 0:
         return self
@@ -296,7 +323,12 @@ def block_until_ready(self: Any) -> Any:
 
 
 def unsafe_buffer_pointer(self: Any) -> int:
-    """The address of the values."""
+    """The address of the values.
+
+    >>> x = jnp.zeros(3)
+    >>> x.unsafe_buffer_pointer() == np.asarray(x).__array_interface__["data"][0]
+    True
+    """
     if self._state == L.DELETED:
         raise errors.JaxRuntimeError(
             "INVALID_ARGUMENT: unsafe_buffer_pointer() called on deleted or donated buffer"
@@ -305,13 +337,21 @@ def unsafe_buffer_pointer(self: Any) -> int:
 
 
 def copy_to_host_async(self: Any) -> None:
-    """Nothing to do: the values are in the host's memory."""
+    """Nothing to do: the values are in the host's memory.
+
+    >>> jnp.zeros(3).copy_to_host_async()
+    """
     if self._state == L.DELETED:
         raise deleted_error(self)
 
 
 def copy(self: Any) -> Any:
-    """A new array with the same values and weak type."""
+    """A new array with the same values and weak type.
+
+    >>> x = jnp.arange(3)
+    >>> x.copy() is x
+    False
+    """
     return make_array(np_view(self), self.aval, copy=True)
 
 
@@ -329,12 +369,20 @@ def __reduce__(self: Any) -> Any:
 
 
 def platform(self: Any) -> str:
-    """The platform that holds the values."""
+    """The platform that holds the values.
+
+    >>> jnp.zeros(3).platform()
+    'cpu'
+    """
     return "cpu"
 
 
 def on_device_size_in_bytes(self: Any) -> int:
-    """Bytes that the values take."""
+    """Bytes that the values take.
+
+    >>> jnp.zeros(3).on_device_size_in_bytes()
+    12
+    """
     return int(self.nbytes)
 
 
@@ -349,14 +397,45 @@ def __oct__(self: Any) -> str:
 
 
 nbytes = property(
-    lambda self: self.aval.size * self.aval.dtype.itemsize, doc="Bytes of the values."
+    lambda self: self.aval.size * self.aval.dtype.itemsize,
+    doc="""Bytes of the values.
+
+    >>> jnp.zeros((2, 3)).nbytes
+    24
+    """,
 )
-itemsize = property(lambda self: self.aval.dtype.itemsize, doc="Bytes of one element.")
+itemsize = property(
+    lambda self: self.aval.dtype.itemsize,
+    doc="""Bytes of one element.
+
+    >>> jnp.zeros(3, dtype=jnp.int16).itemsize
+    2
+    """,
+)
 committed = property(
-    lambda self: self._committed is not None, doc="Was the array put on a device explicitly?"
+    lambda self: self._committed is not None,
+    doc="""Was the array put on a device explicitly?
+
+    >>> jnp.zeros(3).committed, pb.device_put(jnp.zeros(3), pb.devices()[0]).committed
+    (False, True)
+    """,
 )
-is_fully_addressable = property(lambda self: True, doc="Every element is in this process.")
-is_fully_replicated = property(lambda self: True, doc="Every device has every element.")
+is_fully_addressable = property(
+    lambda self: True,
+    doc="""Is every element in this process? Always true here.
+
+    >>> jnp.zeros(3).is_fully_addressable
+    True
+    """,
+)
+is_fully_replicated = property(
+    lambda self: True,
+    doc="""Has every device every element?
+
+    >>> jnp.zeros(3).is_fully_replicated
+    True
+    """,
+)
 
 _INSTALLED = (
     __bool__, __float__, __int__, __complex__, __index__, item, tolist, tobytes, __len__, __iter__,
@@ -375,7 +454,13 @@ def _install() -> None:
     for name in ("nbytes", "itemsize", "committed", "is_fully_addressable", "is_fully_replicated"):
         setattr(ArrayImpl, name, globals()[name])
     ArrayImpl.delete = lambda self: delete(self)
-    ArrayImpl.delete.__doc__ = "Gives the memory back; the array cannot be used afterwards."
+    ArrayImpl.delete.__doc__ = """Gives the memory back; the array cannot be used afterwards.
+
+    >>> x = jnp.zeros(3)
+    >>> x.delete()
+    >>> x.is_deleted()
+    True
+    """
     ArrayImpl.__copy__ = ArrayImpl.clone = copy
     ArrayImpl.__numpy_dtype__ = property(lambda self: self.aval.dtype, doc="The dtype, to NumPy.")
     ArrayImpl.__array_priority__ = 100

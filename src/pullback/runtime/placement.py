@@ -83,12 +83,20 @@ def _shards(self: Any) -> list[Shard]:
 
 
 def devices(self: Any) -> set[Device]:
-    """The devices that hold the array."""
+    """The devices that hold the array.
+
+    >>> jnp.zeros(3).devices()
+    {CpuDevice(id=0)}
+    """
     return sharding_of(self).device_set
 
 
 def addressable_data(self: Any, index: int) -> Any:
-    """The array that the device number `index` of this process holds."""
+    """The array that the device number `index` of this process holds.
+
+    >>> jnp.arange(3).addressable_data(0)
+    Array([0, 1, 2], dtype=int32)
+    """
     return _shards(self)[index].data
 
 
@@ -100,21 +108,61 @@ def to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
 
 
 _PROPERTIES = {
-    "sharding": (sharding_of, "How the array lies on devices."),
-    "device": (_device, "The device, if there is one; else the sharding."),
-    "addressable_shards": (_shards, "The parts that this process's devices hold."),
-    "global_shards": (_shards, "The parts that all devices hold."),
+    "sharding": (
+        sharding_of,
+        """How the array lies on devices.
+
+    >>> jnp.zeros(3).sharding.device_set
+    {CpuDevice(id=0)}
+    """,
+    ),
+    "device": (
+        _device,
+        """The device, if there is one; else the sharding.
+
+    >>> jnp.zeros(3).device
+    CpuDevice(id=0)
+    """,
+    ),
+    "addressable_shards": (
+        _shards,
+        """The parts that this process's devices hold, as `Shard`s.
+
+    >>> [shard.index for shard in jnp.zeros(3).addressable_shards]
+    [(slice(None, None, None),)]
+    """,
+    ),
+    "global_shards": (
+        _shards,
+        """The parts that all devices hold, as `Shard`s.
+
+    >>> len(jnp.zeros(3).global_shards)
+    1
+    """,
+    ),
     "is_fully_replicated": (
         lambda self: sharding_of(self).is_fully_replicated,
-        "Every device has every element.",
+        """Has every device every element?
+
+    >>> jnp.zeros(3).is_fully_replicated
+    True
+    """,
     ),
     "format": (
         lambda self: Format(Layout(tuple(range(len(self.aval.shape)))), sharding_of(self)),
-        "The order of the axes in memory, and the sharding.",
+        """The order of the axes in memory, and the sharding.
+
+    >>> jnp.zeros((2, 3)).format.layout.major_to_minor
+    (0, 1)
+    """,
     ),
     "traceback": (
         lambda self: None,
-        "Not kept: the line that made an array is known while tracing only.",
+        """None: the line that made an array is known while tracing only.
+
+    >>> jnp.zeros(3).traceback is None
+    True
+    """,
     ),
 }
 
