@@ -393,3 +393,71 @@ def test_operands_of_branches_under_vmap_cost_nothing() -> None:
     assert kept.tolist() == [1, 2, 2]
     assert (keys(np.arange(3), x) == x).all()
     assert pullback.lax.stop_gradient(x) is x
+
+
+def test_bounds_of_fori_loop() -> None:
+    """A Python int takes the other bound's signed dtype; floats count from their whole parts."""
+    count = lambda i, n: n + 1
+    loop = pullback.lax.fori_loop
+    assert (
+        loop(0, pullback.numpy.int16(5), lambda i, n: n + i, pullback.numpy.int16(0)).dtype
+        == pullback.numpy.int16
+    )
+    assert loop(pullback.numpy.int8(2), 5, count, 0) == 3
+    assert [int(loop(a, b, count, 0)) for a, b in [(0.0, 5.0), (0.5, 3.2), (5.0, 0.0)]] == [5, 3, 0]
+    assert pullback.jit(lambda n: loop(0, n, count, 0))(pullback.numpy.int16(4)) == 4
+    for bounds in [
+        (0, 5.0),
+        (0, pullback.numpy.uint8(5)),
+        (pullback.numpy.int8(0), pullback.numpy.int16(5)),
+    ]:
+        with pytest.raises(TypeError, match="equal types"):
+            loop(*bounds, count, 0)
+
+
+def test_solvers_answer_with_the_shape_of_b() -> None:
+    solve = lambda matvec, b: b / 2
+    with pytest.raises(ValueError, match=r"matvec\(\) output shapes must match b"):
+        pullback.lax.custom_linear_solve(
+            lambda x: pullback.numpy.ones(3), pullback.numpy.ones(2), solve
+        )
+    with pytest.raises(TypeError, match=r"f\(\) output pytree structure must match initial_guess"):
+        pullback.lax.custom_root(lambda x: (x**2,), 1.0, lambda f, x: x, lambda g, y: y)
+
+
+def test_iteration_of_a_number_fails_at_iter() -> None:
+    with pytest.raises(TypeError, match="iteration over a 0-d array"):
+        pullback.jit(lambda x: iter(x) and 0)(1)
+
+
+def test_jit_of_none_is_refused() -> None:
+    with pytest.raises(TypeError, match="Expected a callable value"):
+        pullback.jit(None)
+
+
+def test_what_a_tracer_depends_on() -> None:
+    with pytest.raises(
+        pullback.errors.ConcretizationTypeError, match=r"values of the arguments x and y"
+    ):
+        pullback.jit(lambda x, y, z: float(x * y))(1.0, 2.0, 3.0)
+    with pytest.raises(TypeError, match="vmap out_axes must be an int"):
+        pullback.vmap(lambda x: x, out_axes=(pullback.numpy.ones(2),))
+
+
+def test_complex_numbers_that_a_checkpoint_keeps() -> None:
+    """JAX rounds what is kept, which complex numbers do not bear; called for, both refuse that."""
+    lax, x = pullback.lax, pullback.numpy.arange(3.0)
+
+    def f(x: Any) -> Any:
+        z = lax.exp(lax.complex(x, x))
+        return lax.real(z * z).sum()
+
+    keep = pullback.checkpoint_policies.everything_saveable
+    for g in (
+        pullback.checkpoint(f, policy=keep),
+        pullback.jit(pullback.checkpoint(f, policy=keep)),
+    ):
+        np.testing.assert_allclose(pullback.grad(g)(x), pullback.grad(f)(x), rtol=1e-6)
+    for m in (jax, pullback):
+        with pytest.raises(TypeError, match="reduce_precision does not accept dtype complex64"):
+            m.lax.reduce_precision(m.numpy.ones(2, "complex64"), 8, 23)
