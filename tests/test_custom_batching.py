@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -151,3 +152,56 @@ def test_errors(error: type[BaseException], match: str, program: Callable[..., A
     for side in BOTH:
         with pytest.raises(error, match=match):
             program(*side)
+
+
+# --- types that say how they are mapped ---
+class Named:
+    """An array whose axes have names."""
+
+    def __init__(self, names: Any, array: Any) -> None:
+        self.names, self.array = tuple(names), array
+
+
+class Axis:
+    """Mapped over the axis of that name."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def test_vmap_uses_what_is_registered() -> None:
+    seen: dict[Any, list[Any]] = {}
+    results = []
+    for lib in (pb, jax):
+        batching = importlib.import_module(f"{lib.__name__}.interpreters.batching")
+        calls = seen.setdefault(lib.__name__, [])
+
+        def to_elt(part: Any, index: Any, x: Any, axis: Any, calls: Any = calls) -> Any:
+            at = x.names.index(axis.name)
+            calls.append(("to", axis.name, index().shape))
+            return Named(x.names[:at] + x.names[at + 1 :], part(x.array, at))
+
+        def from_elt(stacked: Any, size: int, x: Any, axis: Any, calls: Any = calls) -> Any:
+            calls.append(("from", axis.name, size))
+            return Named((axis.name, *x.names), stacked(size, x.array, 0))
+
+        def f(x: Any, y: Any, calls: Any = calls) -> Any:
+            calls.append((x.names, x.array.shape))
+            return Named(x.names, x.array * y), y
+
+        iota = lib.numpy.arange
+        batching.register_vmappable(Named, Axis, int, to_elt, from_elt, iota)
+        try:
+            x = Named("ab", lib.numpy.arange(6.0).reshape(2, 3))
+            out, y = lib.vmap(f, (Axis("b"), 0), (Axis("z"), 0))(x, lib.numpy.arange(3.0))
+            whole, _ = lib.vmap(lambda x: f(x, 2.0), Axis("a"), (Axis("a"), None), axis_size=2)(x)
+            results.append((out.names, np.asarray(out.array), y, whole.names, whole.array))
+            with pytest.raises(ValueError, match="axis spec"):
+                lib.vmap(lambda y: y, 0, Axis("a"))(lib.numpy.arange(3.0))
+            with pytest.raises(ValueError, match="axis_size must be specified"):
+                lib.vmap(lambda x: f(x, 2.0), Axis("a"), Axis("a"))(x)
+        finally:
+            batching.unregister_vmappable(Named)
+    assert seen["pullback"] == seen["jax"]
+    for ours, theirs in zip(*results, strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))

@@ -9,6 +9,7 @@ from typing import Any
 from .. import tree
 from ..core.avals import typeof
 from ..transforms.batch import AxisData, batch_flat, matchaxis
+from . import vmappable
 from .arguments import check_callable, debug_info
 
 # Pytrees whose static part knows their axes (sparse arrays with batch axes): for each type,
@@ -32,7 +33,7 @@ def vmap(
     arguments are mapped over axis 0); `out_axes` the same for the results. `axis_name` lets
     collectives refer to the axis.
 
-    >>> vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))
+    >>> pb.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))
     Array([3., 3.], dtype=float32)
 
     Raises ValueError if axes are out of range or the mapped sizes differ.
@@ -40,19 +41,14 @@ def vmap(
     check_callable(fun)
     if isinstance(in_axes, list):
         in_axes = tuple(in_axes)
-    if not (in_axes is None or type(in_axes) in (int, tuple, dict)):
+    if not (in_axes is None or type(in_axes) in (int, tuple) or vmappable.is_spec(in_axes)):
         raise TypeError(
             "vmap in_axes must be an int, None, or a tuple of entries corresponding to the "
             f"positional arguments passed to the function, but got {in_axes}."
         )
-    if not all(
-        type(x) is int or x is None or not _is_number(x)
-        for x in tree.flatten((in_axes, out_axes))[0]
-    ):
-        raise TypeError(
-            "vmap in_axes and out_axes must be ints, None, or (nested) containers with those "
-            f"types as leaves, but got {in_axes} and {out_axes}."
-        )
+    for which, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if any(_is_value(x) for x in tree.flatten(axes)[0]):
+            raise _wrong_axis(which, axes)
 
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
@@ -63,26 +59,36 @@ def vmap(
             )
         if mapped_types:
             args, kwargs = _restated("vmap in_axes", 0, (args, kwargs), (in_axes, 0))
-        leaves, in_tree = tree.flatten((args, kwargs))
+        leaf = vmappable.is_registered if vmappable.registered else None
+        leaves, in_tree = tree.flatten((args, kwargs), is_leaf=leaf)
         axes = tree.flatten_axes("vmap in_axes", in_tree, (in_axes, 0))
         dims = [
-            _canonical(fun, k, x, a, args, kwargs)
+            None if vmappable.is_registered(x) else _canonical(fun, k, x, a, args, kwargs)
             for k, (x, a) in enumerate(zip(leaves, axes, strict=True))
         ]
         size = _mapped_size(fun, leaves, dims, axis_size, args, kwargs)
         axis = AxisData(axis_name, size, spmd_axis_name)
         out: dict[str, Any] = {}
 
-        def flat(*xs: Any) -> list[Any]:
+        def flat(*xs: Any) -> Any:
+            if leaf is not None:
+                xs = tuple(vmappable.elements(axis, xs, axes))
             call_args, call_kwargs = tree.unflatten(in_tree, xs)
-            results, out["tree"] = tree.flatten(fun(*call_args, **call_kwargs))
+            results, out["tree"] = tree.flatten(fun(*call_args, **call_kwargs), is_leaf=leaf)
             for x in results:
-                _check_result(x)
+                if not vmappable.is_registered(x):
+                    _check_result(x)
+            if leaf is not None:
+                wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
+                return vmappable.wholes(axis, results, wanted)
             return results
 
         outs, found = batch_flat(flat, leaves, dims, axis)
         wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
-        final = [_place(size, x, d, w) for x, d, w in zip(outs, found, wanted, strict=True)]
+        final = [
+            x if vmappable.is_registered(x) else _place(size, x, d, w)
+            for x, d, w in zip(outs, found, wanted, strict=True)
+        ]
         result = tree.unflatten(out["tree"], final)
         return _restated("vmap out_axes", 1, result, out_axes, size) if mapped_types else result
 
@@ -110,8 +116,9 @@ def _restated(name: str, way: int, values: Any, axes: Any, *size: int) -> Any:
     )
 
 
-def _is_number(x: Any) -> bool:
-    return isinstance(x, (int, float, complex, bool))
+def _is_value(x: Any) -> bool:
+    """A number or an array where an axis should stand."""
+    return type(x) is not int and (isinstance(x, int | float | complex) or hasattr(x, "dtype"))
 
 
 def _check_result(x: Any) -> None:
@@ -128,7 +135,7 @@ def _canonical(fun: Any, k: int, x: Any, axis: Any, args: Any, kwargs: Any) -> i
     if axis is None:
         return None
     if not isinstance(axis, int):
-        raise TypeError(f"vmap in_axes must be ints or None, got {axis!r} for argument leaf {k}.")
+        raise _wrong_axis("in_axes", axis)
     shape = typeof(x).shape
     if not -len(shape) <= axis < len(shape):
         needed = axis + 1 if axis >= 0 else -axis
@@ -138,6 +145,13 @@ def _canonical(fun: Any, k: int, x: Any, axis: Any, args: Any, kwargs: Any) -> i
             f"but is only {len(shape)} (its shape is {shape})"
         )
     return axis % len(shape)
+
+
+def _wrong_axis(which: str, axes: Any) -> TypeError:
+    return TypeError(
+        f"vmap {which} must be an int, None, or (nested) container with those types as leaves, but "
+        f"got {axes!r}."
+    )
 
 
 def _mapped_size(
@@ -153,12 +167,13 @@ def _mapped_size(
                 "specified"
                 if leaves
                 else "vmap wrapped function must be passed at least one argument containing an "
-                "array, got empty *args=() and **kwargs={}"
+                "array or axis_size must be specified, got empty *args=() and **kwargs={}"
             )
         return axis_size
     if len(sizes) == 1:
         raise ValueError(
-            f"vmap got axis_size={axis_size}, but the mapped axes have size {next(iter(sizes))}. "
+            "vmap got inconsistent sizes for array axes to be mapped:\n"
+            f"  * axis_size is {axis_size};\n  * the mapped axes have size {next(iter(sizes))}.\n"
             "Fix: leave out axis_size."
         )
     info = debug_info("vmap", fun, args, kwargs)
@@ -188,7 +203,7 @@ def _place(size: int, x: Any, have: int | None, want: Any) -> Any:
             )
         return x
     if not isinstance(want, int):
-        raise TypeError(f"vmap out_axes must be ints or None, got {want!r}")
+        raise _wrong_axis("out_axes", want)
     ndim = len(typeof(x).shape) + (have is None)
     if not -ndim <= want < ndim:
         raise ValueError(

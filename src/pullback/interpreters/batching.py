@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..api import vmappable as _vmappable
 from ..core.primitive import Primitive, RuleTable
 from ..primitives.shape import broadcast as _broadcast
 from ..transforms.batch import BatchTrace as BatchTrace
@@ -76,20 +77,5 @@ def defreducer(prim: Primitive) -> None:
     primitive_batchers[prim] = batch
 
 
-_vmappable: dict[type, Any] = {}
-
-
-def register_vmappable(
-    data_type: type,
-    spec_type: type,
-    axis_size_type: type,
-    to_elt: Callable[..., Any],
-    from_elt: Callable[..., Any],
-    make_iota: Callable[..., Any] | None,
-) -> None:
-    """Keeps how values of a type are mapped, for `vmap` by libraries that ask."""
-    _vmappable[data_type] = (spec_type, axis_size_type, to_elt, from_elt, make_iota)
-
-
-def unregister_vmappable(data_type: type) -> None:
-    _vmappable.pop(data_type, None)
+register_vmappable = _vmappable.register
+unregister_vmappable = _vmappable.unregister
