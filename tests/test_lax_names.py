@@ -4,8 +4,10 @@ rarer ones do: exchanges of unequal parts, sends, select_and_scatter, forward ru
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
+from collections import OrderedDict
 from typing import Any
 
 import numpy as np
@@ -20,9 +22,9 @@ from jax.extend.core import primitives as jprimitives
 import pullback as pb
 import pullback.numpy as jnp
 from pullback import lax
-from pullback.extend import source_info_util
+from pullback.extend import core, source_info_util
 from pullback.extend.core import primitives
-from pullback.interpreters import ad, batching, partial_eval
+from pullback.interpreters import ad, batching, mlir, partial_eval
 
 MODULES = ("lax", "lax.linalg", "custom_derivatives", "custom_batching", "ad_checkpoint")
 FUNCTIONS = {
@@ -30,7 +32,7 @@ FUNCTIONS = {
     "get_primitive_transpose instantiate_zeros is_undefined_primal jvp linearize zeros_like_aval",
     "interpreters.batching": "bdim_at_front defbroadcasting defreducer defvectorized "
     "register_vmappable unregister_vmappable",
-    "interpreters.mlir": "lower_fun register_lowering",
+    "interpreters.mlir": "core_call_lowering lower_fun register_lowering",
     "interpreters.partial_eval": "dce_jaxpr dce_jaxpr_call_rule dce_jaxpr_closed_call_rule "
     "dce_jaxpr_consts trace_to_jaxpr_dynamic trace_to_jaxpr_nounits",
     "interpreters.xla": "apply_primitive",
@@ -86,7 +88,7 @@ WHOLE = (
     "core extend.core extend.backend extend.linear_util extend.random extend.source_info_util "
     "interpreters.ad interpreters.batching interpreters.partial_eval interpreters.xla api_util ad"
 ).split()
-OF_XLA = {"ifrt_proxy", "Backend", "annotations"}
+OF_XLA = {"ifrt_proxy", "annotations"}
 
 
 @pytest.mark.parametrize("module", WHOLE)
@@ -97,6 +99,43 @@ def test_names(module: str) -> None:
     names = [n for n in names if not inspect.ismodule(getattr(theirs, n)) or n == "primitives"]
     missing = [n for n in names if not hasattr(ours, n) and n not in OF_XLA]
     assert not missing
+
+
+@pytest.mark.parametrize("name", ["Index", "_UNSPECIFIED", "array_mapping_to_axis_resources"])
+def test_names_that_jax_deprecates(name: str) -> None:
+    pxla = importlib.import_module("pullback.interpreters.pxla")
+    with pytest.warns(DeprecationWarning, match=f"{name} is deprecated"):
+        assert getattr(pxla, name) is not None
+    with pytest.raises(AttributeError, match="was removed in JAX"):
+        pxla.ShardingSpec  # noqa: B018
+
+
+def test_axes_by_mesh_axis() -> None:
+    found = []
+    for root in ("pullback", "jax"):
+        pxla = importlib.import_module(f"{root}.interpreters.pxla")
+        with pytest.warns(DeprecationWarning):
+            f = pxla.array_mapping_to_axis_resources
+        cases = ({}, {"a": 1}, {"x": 0, "y": 0, "z": 2})
+        found.append([tuple(f(OrderedDict(case))) for case in cases])
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("named", [False, True])
+def test_calls_are_lowered_to_what_they_call(named: bool) -> None:
+    """`mlir.core_call_lowering` as the rule of a primitive that holds a program."""
+    call_p = core.Primitive("call_of_a_test")
+    call_p.multiple_results = True
+    call_p.def_abstract_eval(lambda *avals, call_jaxpr: call_jaxpr.out_avals)
+    rule = functools.partial(mlir.core_call_lowering, name="it") if named else None
+    mlir.register_lowering(call_p, rule or mlir.core_call_lowering)
+    program = pb.make_jaxpr(lambda x: [jnp.sin(x) * 2])(1.0)
+
+    def f(x: Any) -> Any:
+        return call_p.bind(x, call_jaxpr=program)[0] + 1
+
+    np.testing.assert_allclose(pb.jit(f)(0.5), np.sin(0.5) * 2 + 1, rtol=1e-6)
+    np.testing.assert_allclose(f(0.5), np.sin(0.5) * 2 + 1, rtol=1e-6)
 
 
 def test_every_primitive_has_its_name() -> None:

@@ -92,6 +92,12 @@ def _flat(fun: Any, has_aux: bool, aux: list[Any]) -> Callable[..., Sequence[Any
 
 
 def get_primitive_transpose(p: Primitive) -> Callable[..., Any]:
+    """The transposition rule of a primitive. Raises NotImplementedError if it has none.
+
+    >>> rule = pb.interpreters.ad.get_primitive_transpose(lax.neg_p)
+    >>> callable(rule)
+    True
+    """
     return p.rule("transpose")
 
 

@@ -1,12 +1,27 @@
-"""Lowering rules that libraries register."""
+"""Lowering rules that libraries register, and the effects that programs may have when they run.
+
+The names of JAX's module that build MLIR are not here: the native backend has none.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..control.expand import register_inline
+from ..core.effects import lowerable_effects as lowerable_effects
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ..core.primitive import Primitive
+from ..sharding import Mesh as Mesh
+
+LoweringRule = Callable[..., Sequence[Any]]
+ConstantHandler = Callable[..., Any]
+
+# Numbers that JAX gives to kinds of channels.
+DEVICE_TO_DEVICE_TYPE = 1
+SEND_TO_HOST_TYPE = 2
+RECV_FROM_HOST_TYPE = 3
 
 
 class LoweredFunction:
@@ -24,6 +39,28 @@ def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> Lowered
     return LoweredFunction(fun, multiple_results)
 
 
+def core_call_lowering(
+    ctx: Any, *args: Any, name: str, backend: Any = None, call_jaxpr: ClosedJaxpr | Jaxpr
+) -> list[Any]:
+    """A lowering rule for primitives that call the program `call_jaxpr`: what it computes."""
+    closed = call_jaxpr if isinstance(call_jaxpr, ClosedJaxpr) else ClosedJaxpr(call_jaxpr, ())
+    return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+
+
+def _call_lowered(prim: Primitive, rule: Any) -> LoweredFunction | None:
+    """`core_call_lowering`, or a partial application of it, as a function of arrays."""
+    if (rule.func if isinstance(rule, functools.partial) else rule) is not core_call_lowering:
+        return None
+
+    def fun(*args: Any, **params: Any) -> Any:
+        known = {k: v for k, v in params.items() if k in ("name", "backend", "call_jaxpr")}
+        if "name" not in known and not getattr(rule, "keywords", {}).get("name"):
+            known["name"] = prim.name
+        return rule(None, *args, **known)
+
+    return LoweredFunction(fun, True)
+
+
 def register_lowering(
     prim: Primitive,
     rule: Any,
@@ -34,10 +71,11 @@ def register_lowering(
     """Registers how a primitive is compiled. A `lower_fun` rule is inlined; a raw MLIR rule runs on
     XLA only.
     """
-    if isinstance(rule, LoweredFunction):
-        register_inline(prim, rule.fun)
+    lowered = rule if isinstance(rule, LoweredFunction) else _call_lowered(prim, rule)
+    if lowered is not None:
+        register_inline(prim, lowered.fun)
         if not prim.has_rule("impl"):
-            prim.rules["impl"] = rule.fun
+            prim.rules["impl"] = lowered.fun
     elif not prim.has_rule("impl"):
 
         def impl(*args: Any, **params: Any) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 
 from ..core.avals import typeof as abstractify  # noqa: F401
 from ..dtypes import canonicalize_dtype
+from ..runtime.devices import Client as Backend  # noqa: F401
 from ..runtime.dispatch import apply
 
 
