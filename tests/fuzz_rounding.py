@@ -53,10 +53,10 @@ def _is_float(x):
 
 
 class _Noise:
-    """Evaluates jaxprs with noise of one seed."""
+    """Evaluates jaxprs with noise: `draw(shape)` gives numbers between -1 and 1."""
 
-    def __init__(self, seed):
-        self.rng = np.random.default_rng(seed)
+    def __init__(self, draw):
+        self.draw = draw
 
     def on(self, x, units, whole=False):
         """`x` with each element moved by up to so many units of rounding, up or down."""
@@ -67,15 +67,15 @@ class _Noise:
             np.dtype("float32" if real == "complex64" else "float64") if real.kind == "c" else real
         )
         eps = float(ml_dtypes.finfo(real).eps) * units / 2
-        u = self.rng.uniform(-1, 1, x.shape) * eps
+        u = self.draw(x.shape) * eps
         if np.dtype(x.dtype).kind == "c":
-            u = u + 1j * self.rng.uniform(-1, 1, x.shape) * eps
+            u = u + 1j * self.draw(x.shape) * eps
         wide = {"float64": "float64", "complex64": "complex64", "complex128": "complex128"}.get(
             np.dtype(x.dtype).name, "float32"
         )
         y = jax.numpy.asarray(x).astype(wide)
         if np.dtype(x.dtype).name == "float32":  # a multiple of the distance of floats there
-            u = np.round(u / (eps or 1) * units) * float(np.finfo("float32").eps)
+            u = jax.numpy.round(u / (eps or 1) * units) * float(np.finfo("float32").eps)
         if whole:
             return (y + jax.numpy.max(abs(y)) * u.astype(wide)).astype(x.dtype)
         return jax.numpy.where(jax.numpy.isfinite(y), y + y * u.astype(wide), y).astype(x.dtype)
@@ -148,7 +148,26 @@ class _Noise:
 
 
 def noisy_results(f, args, seeds):
-    """The flat results of `f` under the noise of each seed."""
+    """The flat results of `f` under the noise of each seed. The numbers are arguments of one
+    program: XLA takes minutes for a large one, and compiles it once."""
     closed = jax.make_jaxpr(f)(*args)
     leaves = jax.tree_util.tree_leaves(args)
-    return [jax.jit(_Noise(seed).closed(closed))(*leaves) for seed in seeds]
+    shapes = []
+
+    def blank(shape):
+        shapes.append(shape)
+        return np.zeros(shape, "float32")
+
+    jax.eval_shape(_Noise(blank).closed(closed), *leaves)
+
+    def noisy(numbers, *xs):
+        left = iter(numbers)
+        return _Noise(lambda shape: next(left)).closed(closed)(*xs)
+
+    run = jax.jit(noisy)
+    return [run(_numbers(seed, shapes), *leaves) for seed in seeds]
+
+
+def _numbers(seed, shapes):
+    rng = np.random.default_rng(seed)
+    return [rng.uniform(-1, 1, shape).astype("float32") for shape in shapes]

@@ -28,7 +28,9 @@ from typing import IO, Any
 
 HERE = pathlib.Path(__file__).resolve().parent
 FOLDER = HERE.parent / "build" / "fuzz"
-TIMEOUT = 300.0
+# A draw hangs when its worker has computed, or has done nothing at all, for so many seconds. The
+# machine may be busy with other work.
+COMPUTED, IDLE = 300.0, 1200.0
 # A worker is replaced after so many draws: neither JAX nor XLA gives back what it compiled.
 LIFETIME = 400
 
@@ -53,15 +55,27 @@ class Worker:
         try:
             self.process.stdin.write(f"{number}\n")
             self.process.stdin.flush()
-            line = self.answers.get(timeout=TIMEOUT)
+            line = self._answer()
         except queue.Empty:
-            return self._lost(number, f"no answer within {TIMEOUT:.0f} s")
+            return self._lost(number, f"has not answered in {COMPUTED:.0f} s of work")
         except BrokenPipeError:
             line = ""
         if not line:
             return self._lost(number, _death(self.process.wait()))
         report: Report = json.loads(line)
         return report
+
+    def _answer(self) -> str:
+        """The next line of the worker; queue.Empty if it hangs."""
+        assert self.process is not None
+        start, before = time.monotonic(), _computed(self.process.pid)
+        while True:
+            try:
+                return self.answers.get(timeout=5.0)
+            except queue.Empty:
+                waited, worked = time.monotonic() - start, _computed(self.process.pid) - before
+                if waited > IDLE or worked > COMPUTED:
+                    raise
 
     def _start(self) -> None:
         command = [sys.executable, str(HERE / self.script), "--seed", str(self.seed), "--worker"]
@@ -93,6 +107,15 @@ def _read(lines: IO[str], answers: queue.Queue[str]) -> None:
         if line.startswith("{"):
             answers.put(line)
     answers.put("")
+
+
+def _computed(pid: int) -> float:
+    """Seconds of processor time that a process has used; of any time, where nothing tells."""
+    try:
+        fields = pathlib.Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return time.monotonic()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _death(code: int) -> str:
