@@ -39,7 +39,7 @@ def main(argv: list[str] | None = None) -> int:
     if not path.exists():
         parser.error(f"no such script: {path}")
     sys.path.insert(0, str(path.resolve().parent))
-    runpy.run_path(str(path), run_name="__main__")
+    runpy.run_path(str(path.absolute()), run_name="__main__")  # absolute, as Python's own __file__
     return 0
 
 

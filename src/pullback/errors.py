@@ -43,8 +43,7 @@ class TracerBoolConversionError(ConcretizationTypeError):
     def __init__(self, tracer: Any) -> None:
         JAXTypeError.__init__(
             self,
-            "Attempted boolean conversion of traced array with "
-            f"{describe(tracer)}.{origin(tracer)}\n"
+            f"Attempted boolean conversion of {describe(tracer)}.{origin(tracer)}\n"
             "A traced value stands for every value of its type, so Python cannot branch on it.\n"
             "Fix: write `jnp.where(cond, a, b)` or `lax.cond(cond, f, g, *operands)` instead of "
             "`if`, `lax.while_loop` instead of `while`,"
@@ -58,8 +57,7 @@ class TracerIntegerConversionError(JAXTypeError):
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
-            "The __index__() method was called on traced array with "
-            f"{describe(tracer)}.{origin(tracer)}\n"
+            f"The __index__() method was called on {describe(tracer)}.{origin(tracer)}\n"
             "Fix: index a jnp array instead of a list, use `lax.fori_loop` instead of `range`, or "
             "make the argument static "
             "with `static_argnums`."
@@ -71,7 +69,7 @@ class TracerArrayConversionError(JAXTypeError):
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
-            "The numpy.ndarray conversion method __array__() was called on traced array with "
+            "The numpy.ndarray conversion method __array__() was called on "
             f"{describe(tracer)}.{origin(tracer)}\n"
             "Fix: use the function of the same name from `pullback.numpy` instead of `numpy`, or "
             "make the argument static."
@@ -85,7 +83,7 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
-            f"Array boolean indices must be concrete; got {describe(tracer)}.{origin(tracer)}\n"
+            f"Array boolean indices must be concrete; got {type_text(tracer)}.{origin(tracer)}\n"
             "Fix: `jnp.where(mask, x, 0)` keeps the shape; `x.at[mask].set(v)` assigns under a "
             "mask; "
             "`jnp.nonzero(mask, size=n)` gives a fixed number of indices."
@@ -132,13 +130,15 @@ class ForwardDerivativeError(TypeError, NotImplementedError):
 
 
 def describe(tracer: Any) -> str:
-    """The type of a tracer, as users know it: `shape float32[3]`."""
-    aval = getattr(tracer, "aval", None)
-    return (
-        f"shape {aval.str_short()}"
-        if aval is not None and hasattr(aval, "str_short")
-        else repr(tracer)
-    )
+    """The type of a tracer, as users know it: `traced array with shape float32[3]`."""
+    text = type_text(tracer)
+    return f"traced array with shape {text}" if text != repr(tracer) else text
+
+
+def type_text(tracer: Any) -> str:
+    """The type of a tracer in short: `float32[3]`."""
+    aval: Any = getattr(tracer, "aval", None)
+    return aval.str_short() if hasattr(aval, "str_short") else repr(tracer)
 
 
 def origin(tracer: Any) -> str:

@@ -69,7 +69,7 @@ def vjp(
 
     With `has_aux`, `fun` returns (output, aux) and aux comes back third.
 
-    >>> y, f_vjp = vjp(jnp.sin, 0.5); f_vjp(1.0)
+    >>> y, f_vjp = pb.vjp(jnp.sin, 0.5); f_vjp(1.0)
     (Array(0.87758255, dtype=float32, weak_type=True),)
     """
     return _vjp(fun, primals, has_aux, None)
@@ -358,7 +358,7 @@ def value_and_grad(
 
     `fun` must return a real scalar (or, with `has_aux`, a pair of one and anything).
 
-    >>> value_and_grad(lambda x: x ** 2)(3.0)
+    >>> pb.value_and_grad(lambda x: x ** 2)(3.0)
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
 
     Raises TypeError if the output is not a scalar or an input is not inexact.
@@ -471,8 +471,9 @@ def fwd_and_bwd(
     (output, aux, residuals)), `backward(residuals, cotangent)` the cotangents of the arguments at
     `argnums`. Both are jitted unless told otherwise.
 
-    >>> fwd, bwd = fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1)); out, res = fwd(2.0, 3.0);
-    bwd(res, 1.0)
+    >>> fwd, bwd = pb.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
+    >>> out, res = fwd(2.0, 3.0)
+    >>> bwd(res, 1.0)
     (Array(3., dtype=float32, weak_type=True), Array(2., dtype=float32, weak_type=True))
     """
     check_callable(fun)
@@ -499,7 +500,7 @@ def grad(
 ) -> Callable[..., Any]:
     """The gradient of a function of arrays that returns a scalar. See `value_and_grad`.
 
-    >>> grad(jnp.tanh)(0.2)
+    >>> pb.grad(jnp.tanh)(0.2)
     Array(0.961043, dtype=float32, weak_type=True)
     """
     both = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "grad")
@@ -551,8 +552,8 @@ def _check_grad_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> 
         dtype = typeof(x).dtype
     except TypeError:
         raise TypeError(
-            f"{name} got an argument of type {type(x)}, which is not a valid JAX type. Fix: "
-            "differentiate with respect to arrays or floats."
+            f"Argument {x!r} of type {type(x)} is not a valid JAX type. Fix: pass {name} arrays or "
+            "floats to differentiate with respect to, and name them in argnums."
         ) from None
     if holomorphic and not dtypes.is_complex(dtype):
         raise TypeError(
@@ -605,7 +606,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     """(fun(*primals), its directional derivative along `tangents`). With `has_aux`, aux comes
     third.
 
-    >>> jvp(jnp.sin, (0.1,), (0.2,))
+    >>> pb.jvp(jnp.sin, (0.1,), (0.2,))
     (Array(0.09983342, dtype=float32, weak_type=True), Array(0.19900084, dtype=float32,
     weak_type=True))
 
@@ -672,7 +673,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     """(fun(*primals), the linear function of tangents at that point). With `has_aux`, aux comes
     third.
 
-    >>> y, f_jvp = linearize(jnp.sin, 0.5); f_jvp(1.0)
+    >>> y, f_jvp = pb.linearize(jnp.sin, 0.5); f_jvp(1.0)
     Array(0.87758255, dtype=float32, weak_type=True)
     """
     check_callable(fun)
@@ -706,9 +707,9 @@ class _Linearized:
     def __call__(self, *tangents: Any) -> Any:
         leaves, dot_tree = tree.flatten(tangents)
         if dot_tree != self.in_tree:
-            raise ValueError(
-                f"linearized function called with tangents of structure {dot_tree}; the primals "
-                f"had {self.in_tree}."
+            raise TypeError(
+                f"linearized function called with tangents of another structure than the primals: "
+                f"expected {self.in_tree}, got {dot_tree}."
             )
         for t, aval in zip(leaves, self.in_avals, strict=True):
             want = aval.to_tangent_aval()
@@ -742,7 +743,7 @@ def linear_transpose(
     """The transpose of a function that is promised to be linear. `primals` (arrays or
     ShapeDtypeStructs) give its argument types.
 
-    >>> linear_transpose(lambda x: 2 * x, 1.0)(3.0)
+    >>> pb.linear_transpose(lambda x: 2 * x, 1.0)(3.0)
     (Array(6., dtype=float32, weak_type=True),)
     """
     check_callable(fun)
@@ -793,7 +794,7 @@ def jacfwd(
     """The Jacobian, column by column (forward mode). Its leaves have shape output.shape +
     input.shape.
 
-    >>> jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
+    >>> pb.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
@@ -848,7 +849,7 @@ def jacrev(
 ) -> Callable[..., Any]:
     """The Jacobian, row by row (reverse mode). Its leaves have shape output.shape + input.shape.
 
-    >>> jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
+    >>> pb.jacrev(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
     Array([[2., 0.],
            [0., 4.]], dtype=float32)
     """
@@ -900,7 +901,7 @@ def hessian(
 ) -> Callable[..., Any]:
     """The matrix of second derivatives: forward over reverse.
 
-    >>> hessian(lambda x: (x ** 3).sum())(jnp.array([1.0, 2.0]))
+    >>> pb.hessian(lambda x: (x ** 3).sum())(jnp.array([1.0, 2.0]))
     Array([[ 6.,  0.],
            [ 0., 12.]], dtype=float32)
     """

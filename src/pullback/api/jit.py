@@ -30,6 +30,16 @@ from .arguments import (
 from .stages import Lowered, Traced
 
 
+class NotSpecified:
+    """The function of `jit(static_argnums=...)`, which is called to decorate one."""
+
+    def __repr__(self) -> str:
+        return "<not-specified>"
+
+
+NOT_SPECIFIED = NotSpecified()
+
+
 class JitInfo:
     """What `jit` was told: static and donated arguments by position and name, and options of the
     call.
@@ -479,7 +489,7 @@ copyreg.pickle(stub.JitFunction, _reduce)
 
 
 def jit(
-    fun: Callable[..., Any] | None = None,
+    fun: Callable[..., Any] | NotSpecified = NOT_SPECIFIED,
     /,
     *,
     in_shardings: Any = None,
@@ -501,7 +511,7 @@ def jit(
     mark arguments (hashable) that are part of the program; `donate_argnums`/`donate_argnames`
     arguments whose memory may be reused.
 
-    >>> @jit
+    >>> @pb.jit
     ... def f(x): return jnp.sin(x) ** 2
     >>> f(1.0)
     Array(0.7080734, dtype=float32, weak_type=True)
@@ -521,7 +531,7 @@ def jit(
         "inline": inline,
         "compiler_options": compiler_options,
     }
-    if fun is None:
+    if isinstance(fun, NotSpecified):
         return functools.partial(jit, **options)
     check_callable(fun)
     info = JitInfo(
@@ -531,7 +541,12 @@ def jit(
 
 
 def clear_caches() -> None:
-    """Forgets every traced and compiled program of the process."""
+    """Forgets every traced and compiled program of the process.
+
+    What is on disk stays there.
+
+    >>> pb.clear_caches()
+    """
     for cache in list(_caches.values()):
         for entries in cache.values():
             entries.clear()

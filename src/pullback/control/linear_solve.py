@@ -177,18 +177,28 @@ custom_linear_solve_p = Primitive(
 
 
 def _same_structure(
-    what: str, want_tree: Any, want: Sequence[Any], have_tree: Any, have: Sequence[Any]
+    what: str,
+    like: str,
+    want_tree: Any,
+    want: Sequence[Any],
+    have_tree: Any,
+    have: Sequence[Any],
 ) -> None:
     if want_tree != have_tree:
         raise TypeError(
-            f"{what} must return a value of the structure of b, {want_tree}, but returned "
-            f"{have_tree}"
+            f"{what}() output pytree structure must match {like}, got {have_tree} and {want_tree}. "
+            f"Fix: return a value of the structure of {like}."
+        )
+    if any(a.shape != b.shape for a, b in zip(want, have, strict=True)):
+        raise ValueError(
+            f"{what}() output shapes must match {like}, got {[b.shape for b in have]} and "
+            f"{[a.shape for a in want]}."
         )
     for a, b in zip(want, have, strict=True):
         if not typematch(a, b):
             raise TypeError(
-                f"{what} must return values of the types of b, but returned {b.str_short()} for "
-                f"{a.str_short()}"
+                f"{what}() output types must match {like}, got {b.str_short()} for "
+                f"{a.str_short()}. Fix: convert it with astype."
             )
 
 
@@ -221,7 +231,7 @@ def custom_linear_solve(
     avals = [typeof(v) for v in leaves]
     one = tree.structure((b,))
     mv, mv_consts, mv_tree = trace_function(lambda v: matvec(v), one, avals, "custom_linear_solve")
-    _same_structure("matvec", treedef, avals, mv_tree, mv.out_avals)
+    _same_structure("matvec", "b", treedef, avals, mv_tree, mv.out_avals)
     n_mv = len(mv_consts)
 
     def run(
@@ -233,7 +243,9 @@ def custom_linear_solve(
             out = solver(product, v)
             x, aux = out if has_aux else (out, None)
             x_leaves, x_tree = tree.flatten(x)
-            _same_structure("solve", treedef, avals, x_tree, [typeof(leaf) for leaf in x_leaves])
+            _same_structure(
+                "solve", "b", treedef, avals, x_tree, [typeof(leaf) for leaf in x_leaves]
+            )
             aux_leaves, aux_tree = tree.flatten(aux)
             aux_trees.append(aux_tree)
             return [*x_leaves, *aux_leaves]
@@ -309,7 +321,7 @@ def custom_root(
     program, consts, f_tree = trace_function(
         lambda v: f(v), tree.structure((initial_guess,)), avals, "custom_root"
     )
-    _same_structure("f", treedef, avals, f_tree, program.out_avals)
+    _same_structure("f", "initial_guess", treedef, avals, f_tree, program.out_avals)
 
     def residual(values: Sequence[Any], x: Any) -> list[Any]:
         found: list[Any] = eval_jaxpr(program.jaxpr, program.consts, *values, *tree.leaves(x))

@@ -136,10 +136,9 @@ def _length(leaves: Sequence[Any], length: int | None) -> int:
     except IndexError:
         # JAX raises IndexError for arrays and ValueError for numbers.
         raise AxisError(
-            "scan got value with no leading axis to scan over: every leaf of xs needs at least one "
-            "axis. "
-            f"Got shapes {[typeof(x).shape for x in leaves]}. Fix: close over scalars, or add an "
-            "axis with x[None]."
+            "scan got value with no leading axis to scan over: "
+            f"{', '.join(str(x) for x in leaves if not typeof(x).shape)}. Fix: close over scalars, "
+            "or add an axis with x[None]."
         ) from None
     if length is not None:
         length = int(length)

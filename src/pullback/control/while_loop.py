@@ -19,6 +19,7 @@ from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_jaxpr
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Tracer, use_trace
+from ..primitives.convert import convert_element_type
 from ..primitives.elementwise import lt, select_n
 from ..primitives.reductions import reduce_or
 from ..primitives.shape import broadcast, broadcast_in_dim
@@ -98,23 +99,14 @@ def fori_loop(
     Array(13, dtype=int32, weak_type=True)
 
     Raises TypeError if `body_fun` is not callable or changes the type of `val`, or if the bounds
-    are not integers of one type.
+    are not scalars of one type.
     """
     if not callable(body_fun):
         raise TypeError(
             "lax.fori_loop: body_fun argument should be callable. Fix: pass a function of (i, val)."
         )
     static = _static_bounds(lower, upper)
-    lower_aval, upper_aval = _bound_aval(lower), _bound_aval(upper)
-    if lower_aval.dtype != upper_aval.dtype:
-        raise TypeError(
-            f"lower and upper arguments to fori_loop must have equal types, got {lower_aval.dtype} "
-            f"and {upper_aval.dtype}. Fix: convert one of them."
-        )
-    if not dtypes.is_integer(lower_aval.dtype):
-        raise TypeError(
-            f"lower and upper arguments to fori_loop must be integers, got {lower_aval.dtype}."
-        )
+    lower, upper = _bounds_of_one_type(lower, upper)
     if static:
         length = max(int(upper) - int(lower), 0)
         start = _start(lower)
@@ -146,7 +138,25 @@ def _named(step: Any, body: Any) -> Any:
 
 
 def _start(lower: Any) -> Any:
+    if not dtypes.is_integer(typeof(lower).dtype):
+        return int(lower)
     return lower if type(lower) is int else np.asarray(lower)[()]
+
+
+def _bounds_of_one_type(lower: Any, upper: Any) -> tuple[Any, Any]:
+    """The bounds; a Python int takes the other's dtype if that is signed."""
+    a, b = _bound_aval(lower), _bound_aval(upper)
+    if a.dtype == b.dtype:
+        return lower, upper
+    if all(np.issubdtype(x.dtype, np.signedinteger) for x in (a, b)):
+        if a.weak_type:
+            return convert_element_type(lower, b.dtype), upper
+        if b.weak_type:
+            return lower, convert_element_type(upper, a.dtype)
+    raise TypeError(
+        f"lower and upper arguments to fori_loop must have equal types, got {a.dtype} and "
+        f"{b.dtype}. Fix: convert one of them."
+    )
 
 
 def _bound_aval(x: Any) -> Any:

@@ -48,16 +48,35 @@ class JaxprTracer(Tracer):
     def _origin_msg(self) -> str:
         trace: JaxprTrace = self._trace  # type: ignore[assignment]
         info = trace.debug_info
-        if self.source_info is None:
-            name = trace.arg_name(self._var)
-            func = f" of {info.func_src_info} for {info.traced_for}" if info else ""
-            return (
-                f"This value is the argument {name}{func}."
-                if name
-                else f"This value is an argument{func}."
+        said = []
+        if info:
+            said.append(
+                "The error occurred while tracing the function "
+                f"{info.func_src_info} for {info.traced_for}."
             )
-        while_tracing = f" while tracing {info.func_src_info} for {info.traced_for}" if info else ""
-        return f"This value was made at {self.source_info.summary()}{while_tracing}."
+        names = trace.arguments_behind(self._var)
+        if names:
+            several = "s" if len(names) > 1 else ""
+            said.append(
+                "This concrete value was not available in Python because it depends on the "
+                f"value{several} of the argument{several} {_listed(names)}."
+            )
+        if self.source_info is not None:
+            said.append(f"The value was made at {self.source_info.summary()}.")
+        return " ".join(said)
+
+    def _leak_msg(self) -> str:
+        trace: JaxprTrace = self._trace  # type: ignore[assignment]
+        info = trace.debug_info
+        function = f"{info.func_src_info} traced for {info.traced_for}" if info else "unknown"
+        names = trace.arguments_behind(self._var) if self.source_info is None else ()
+        value = (
+            f"The leaked value is its argument {_listed(names)}"
+            if names
+            else "The leaked intermediate value was created on line "
+            f"{self.source_info.summary() if self.source_info else ''}"
+        )
+        return f"The function being traced when the value leaked was {function}. {value}.\n"
 
     def __repr__(self) -> str:
         return f"JitTracer({self.aval})"
@@ -96,12 +115,18 @@ class JaxprTrace(Trace):
             self.effects.add(ref_effect)
         return JaxprTracer(self, var, None)
 
-    def arg_name(self, var: Var) -> str:
+    def arguments_behind(self, var: Var) -> list[str]:
+        """The names of the arguments that the value of `var` depends on."""
+        wanted = {var}
+        for eqn in reversed(self.eqns):
+            if not wanted.isdisjoint(eqn.outvars):
+                wanted.update(x for x in eqn.invars if isinstance(x, Var))
         names = self.debug_info.arg_names if self.debug_info else None
-        for k, v in enumerate(self.invars):
-            if v is var:
-                return names[k] if names and k < len(names) else f"number {k}"
-        return ""
+        return [
+            names[k] if names and k < len(names) else f"number {k}"
+            for k, v in enumerate(self.invars)
+            if v in wanted
+        ]
 
     def atom(self, x: Any) -> Var | Literal:
         """The variable or literal that stands for `x` in this program."""
@@ -208,6 +233,11 @@ _NUMBERS: dict[type, Any] = {
     for kind in (np.bool_, np.int8, np.int16, np.int32, np.uint8, np.uint16, np.uint32,
                  np.float16, np.float32, np.complex64)
 }  # fmt: skip
+
+
+def _listed(names: Sequence[str]) -> str:
+    *most, last = names
+    return f"{', '.join(most)} and {last}" if most else last
 
 
 def _is_scalar(x: Any) -> bool:

@@ -130,13 +130,13 @@ class Tracer:
         raise errors.TracerBoolConversionError(self)
 
     def __int__(self) -> int:
-        raise errors.ConcretizationTypeError(self, "The problem arose with the `int` function.")
+        raise _conversion_error(self, "int")
 
     def __float__(self) -> float:
-        raise errors.ConcretizationTypeError(self, "The problem arose with the `float` function.")
+        raise _conversion_error(self, "float")
 
     def __complex__(self) -> complex:
-        raise errors.ConcretizationTypeError(self, "The problem arose with the `complex` function.")
+        raise _conversion_error(self, "complex")
 
     def __hash__(self) -> int:
         raise TypeError(f"unhashable type: '{type(self).__name__}'")
@@ -153,7 +153,7 @@ class Tracer:
 
     def tolist(self) -> Any:
         raise errors.ConcretizationTypeError(
-            self, "The tolist() method was called on a traced array."
+            self, f"The tolist() method was called on {errors.describe(self)}."
         )
 
     def tobytes(self, order: str = "C") -> bytes:
@@ -180,6 +180,10 @@ class Tracer:
 
     def __reduce__(self) -> Any:
         raise errors.ConcretizationTypeError(self, "A traced array was pickled.")
+
+    def _leak_msg(self) -> str:
+        """The line that says where a tracer was made, for the error of one that escaped."""
+        return ""
 
     def _origin_msg(self) -> str:
         return ""
@@ -319,13 +323,21 @@ class empty_context:
         _context.trace, _context.axis_env = self.trace, self.axis_env
 
 
+def _conversion_error(tracer: Tracer, name: str) -> errors.ConcretizationTypeError:
+    return errors.ConcretizationTypeError(
+        tracer,
+        f"The problem arose with the `{name}` function. If trying to convert the data type of a "
+        f"value, try using `x.astype({name})` or `jnp.array(x, {name})` instead.",
+    )
+
+
 def escaped_tracer_error(tracer: Tracer, detail: str = "") -> errors.UnexpectedTracerError:
     """The error for a tracer whose trace has ended."""
     return errors.UnexpectedTracerError(
         "Encountered an unexpected tracer. A function transformed by Pullback had a side effect, "
         "allowing for a reference to an intermediate "
         f"value with type {tracer.aval.str_short()} to escape the scope of the "
-        f"transformation.{errors.origin(tracer)}\n{detail}"
+        f"transformation.\n{tracer._leak_msg()}{detail}"
         f"The leaked value was used at {source.user_summary()}.\n"
         "Fix: return the value from the function instead of storing it in a list, a global or an "
         "attribute; "
@@ -353,6 +365,6 @@ def check_leaks(trace: Trace) -> None:
     leaked = [x for x in gc.get_objects() if isinstance(x, Tracer) and x._trace is trace]
     if leaked:
         raise Exception(
-            f"Leaked trace {trace}. Leaked tracer: {leaked[0]}.{errors.origin(leaked[0])} "
+            f"Leaked trace {trace}. Leaked tracer: {leaked[0]}. {leaked[0]._leak_msg()}"
             "Fix: return the value instead of storing it in a list, a global or an attribute."
         )

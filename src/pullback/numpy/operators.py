@@ -292,6 +292,8 @@ def _twin(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _iterate(self: Any) -> Any:
+    if not self.shape:  # said by iter() itself, not by the first step
+        raise TypeError("iteration over a 0-d array")
     return indexing.iterate(self)
 
 

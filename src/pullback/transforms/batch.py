@@ -46,6 +46,9 @@ class BatchTracer(Tracer):
     def _origin_msg(self) -> str:
         return f"This BatchTracer was made at {self.source_info.summary()}."
 
+    def _leak_msg(self) -> str:
+        return f"{self._origin_msg()}\n"
+
     def full_lower(self) -> Any:
         return self
 

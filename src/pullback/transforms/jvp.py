@@ -41,6 +41,9 @@ class JVPTracer(Tracer):
         origin = getattr(self.primal, "_origin_msg", None)
         return origin() if origin else ""
 
+    def _leak_msg(self) -> str:
+        return self.primal._leak_msg() if isinstance(self.primal, Tracer) else ""
+
     def is_concrete(self) -> bool:
         return not isinstance(self.primal, Tracer) or self.primal.is_concrete()
 
