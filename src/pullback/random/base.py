@@ -68,7 +68,13 @@ def _key(name: str, seed: Any, impl: Any) -> Any:
 
 
 def PRNGKey(seed: Any, *, impl: Any = None) -> Any:
-    """A key as a raw uint32 array (a typed key if jax_enable_custom_prng is set). Prefer `key`."""
+    """A key as a raw uint32 array (a typed key if jax_enable_custom_prng is set). Prefer `key`.
+
+    `seed`: an integer; `impl`: the name of a generator. As `key`, but for its type.
+
+    >>> random.PRNGKey(7)
+    Array([0, 7], dtype=uint32)
+    """
     made = _key("PRNGKey", seed, impl)
     return made if config.enable_custom_prng.get() else rng.random_unwrap(made)
 
@@ -110,7 +116,15 @@ def _as_words(value: Any) -> Any:
 
 
 def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
-    """`num` new keys (an int or a shape) from a key."""
+    """`num` new keys (an int or a shape) from a key.
+
+    `key`: a single key: ValueError for an array of keys. The result has the shape (num,), or `num`.
+    A key should be used once: split it first.
+
+    >>> key, subkey = random.split(random.key(0))
+    >>> random.split(key, (2, 3)).shape
+    (2, 3)
+    """
     typed, raw = check_key("split", key)
     _use_up("split", typed)
     shape = canonical_shape(num if isinstance(num, (tuple, list)) else (operator.index(num),))
@@ -125,7 +139,14 @@ def split_list(typed: Any, n: int) -> list[Any]:
 
 
 def fold_in(key: Any, data: Any) -> Any:
-    """A new key from a key and an integer of 32 bits."""
+    """A new key from a key and an integer of 32 bits.
+
+    `key`: a single key; `data`: an integer scalar. Raises ValueError for an array of keys.
+
+    >>> key = random.key(0)
+    >>> random.fold_in(key, 1) == random.fold_in(key, 2)
+    Array(False, dtype=bool)
+    """
     typed, raw = check_key("fold_in", key)
     shape = np.shape(data) if not hasattr(data, "aval") else data.aval.shape
     if shape:
@@ -138,32 +159,62 @@ def fold_in(key: Any, data: Any) -> Any:
 
 
 def key_data(keys: Any) -> Any:
-    """The words of keys, as uint32."""
+    """The words of keys, as uint32.
+
+    `keys`: typed keys of shape (...); the result is (..., words of a key), 2 for threefry.
+
+    >>> random.key_data(random.key(7))
+    Array([0, 7], dtype=uint32)
+    """
     typed, raw = check_key("key_data", keys, batched=True)
     return keys if raw else rng.random_unwrap(typed)
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
-    """The keys whose words are given."""
+    """The keys whose words are given.
+
+    `key_bits_array`: uint32, (..., words of a key); the keys have shape (...). `impl`: the name of
+    a generator. Raises TypeError for another shape or dtype.
+
+    >>> random.wrap_key_data(jnp.array([0, 7], 'uint32')) == random.key(7)
+    Array(True, dtype=bool)
+    """
     return rng.random_wrap(
         _as_words(key_bits_array), impl=_resolve(impl if dtype is None else dtype)
     )
 
 
 def key_impl(keys: Any) -> Any:
-    """The name of the generator of keys (the generator itself, if it has no registered name)."""
+    """The name of the generator of keys (the generator itself, if it has no registered name).
+
+    Raises TypeError for anything but keys.
+
+    >>> random.key_impl(random.key(0))
+    'threefry2x32'
+    """
     typed, _ = check_key("key_impl", keys, batched=True)
     impl = typeof(typed).dtype.impl
     return impl.name if impl.name in key_types.prngs else impl
 
 
 def key_dtype(impl_spec: Any = None) -> Any:
-    """The dtype of keys of a generator."""
+    """The dtype of keys of a generator.
+
+    `impl_spec`: the name of a generator; the one in force by default.
+
+    >>> random.key_dtype('rbg')
+    key<rbg>
+    """
     return key_types.key_dtype(_resolve(impl_spec))
 
 
 def clone(key: Any) -> Any:
-    """The same key, which may be consumed once more under jax_debug_key_reuse."""
+    """The same key, which may be consumed once more under jax_debug_key_reuse.
+
+    >>> key = random.key(0)
+    >>> random.clone(key) == key
+    Array(True, dtype=bool)
+    """
     typed, raw = check_key("clone", key, batched=True)
     out = rng.random_clone(typed)
     return rng.random_unwrap(out) if raw else out

@@ -55,7 +55,14 @@ def _normal_dtype(dtype: Any) -> Any:
 
 
 def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Standard normal numbers (complex ones with unit variance, for a complex dtype)."""
+    """Standard normal numbers (complex ones with unit variance, for a complex dtype).
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> random.normal(random.key(0), (2,)).round(3)
+    Array([1.623, 2.025], dtype=float32)
+    """
     typed = consume("normal", key)
     return _normal(typed, shape=canonical_shape(shape), dtype=_normal_dtype(dtype))
 
@@ -87,7 +94,15 @@ def truncated_normal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Standard normal numbers between two bounds."""
+    """Standard normal numbers between two bounds.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.truncated_normal(random.key(0), -1., 1., (2,)).round(3)
+    Array([0.862, 0.941], dtype=float32)
+    """
     typed = consume("truncated_normal", key)
     d = float_dtype("truncated_normal", dtype)
     shape = result_shape("truncated_normal", shape, as_array(lower), as_array(upper))
@@ -111,7 +126,14 @@ def _like(x: Any, shape: Any) -> Any:
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Exponential numbers of rate 1."""
+    """Exponential numbers of rate 1.
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> random.exponential(random.key(0), (2,)).round(3)
+    Array([2.95 , 3.843], dtype=float32)
+    """
     typed = consume("exponential", key)
     return _exponential(
         typed, shape=canonical_shape(shape), dtype=float_dtype("exponential", dtype)
@@ -124,7 +146,14 @@ def _exponential(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Laplace numbers of scale 1."""
+    """Laplace numbers of scale 1.
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> random.laplace(random.key(0), (2,)).round(3)
+    Array([-2.257, -3.15 ], dtype=float32)
+    """
     typed = consume("laplace", key)
     return _laplace(typed, shape=canonical_shape(shape), dtype=float_dtype("laplace", dtype))
 
@@ -137,7 +166,14 @@ def _laplace(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Standard logistic numbers."""
+    """Standard logistic numbers.
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> random.logistic(random.key(0), (2,)).round(3)
+    Array([2.896, 3.822], dtype=float32)
+    """
     typed = consume("logistic", key)
     return _logistic(typed, shape=canonical_shape(shape), dtype=float_dtype("logistic", dtype))
 
@@ -149,7 +185,14 @@ def _logistic(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Standard Cauchy numbers."""
+    """Standard Cauchy numbers.
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> random.cauchy(random.key(0), (2,)).round(3)
+    Array([ 6.027, 14.838], dtype=float32)
+    """
     typed = consume("cauchy", key)
     return _cauchy(typed, shape=canonical_shape(shape), dtype=float_dtype("cauchy", dtype))
 
@@ -163,7 +206,15 @@ def _cauchy(key: Any, shape: Any, dtype: Any) -> Any:
 def pareto(
     key: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Pareto numbers of shape parameter `b`."""
+    """Pareto numbers of shape parameter `b`.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.pareto(random.key(0), 2., (2,)).round(3)
+    Array([4.371, 6.833], dtype=float32)
+    """
     typed = consume("pareto", key)
     d = float_dtype("pareto", dtype)
     check_safe("pareto", d, as_array(b))
@@ -179,7 +230,15 @@ def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
 def rayleigh(
     key: Any, scale: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Rayleigh numbers of a scale."""
+    """Rayleigh numbers of a scale.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.rayleigh(random.key(0), 2., (2,)).round(3)
+    Array([0.656, 0.416], dtype=float32)
+    """
     typed = consume("rayleigh", key)
     d = float_dtype("rayleigh", dtype)
     check_safe("rayleigh", d, as_array(scale))
@@ -195,7 +254,15 @@ def _rayleigh(key: Any, scale: Any, shape: Any, dtype: Any) -> Any:
 def weibull_min(
     key: Any, scale: Any, concentration: Any, shape: Any = (), dtype: Any = None
 ) -> Any:
-    """Weibull numbers of a scale and a concentration."""
+    """Weibull numbers of a scale and a concentration.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.weibull_min(random.key(0), 2., 3., (2,)).round(3)
+    Array([2.868, 3.133], dtype=float32)
+    """
     typed = consume("weibull_min", key)
     return _weibull_min(
         typed,
@@ -214,7 +281,14 @@ def _weibull_min(key: Any, scale: Any, concentration: Any, shape: Any, dtype: An
 
 
 def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Maxwell numbers: the lengths of normal vectors in three dimensions."""
+    """Maxwell numbers: the lengths of normal vectors in three dimensions.
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> random.maxwell(random.key(0), (2,)).round(3)
+    Array([2.631, 0.991], dtype=float32)
+    """
     typed = consume("maxwell", key)
     return _maxwell(typed, shape=canonical_shape(shape), dtype=float_dtype("maxwell", dtype))
 
@@ -226,7 +300,15 @@ def _maxwell(key: Any, shape: Any, dtype: Any) -> Any:
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
-    """Maxwell numbers of random sign, scaled and shifted."""
+    """Maxwell numbers of random sign, scaled and shifted.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.double_sided_maxwell(random.key(0), 0., 1., (2,)).round(3)
+    Array([1.546, 1.574], dtype=float32)
+    """
     typed = consume("double_sided_maxwell", key)
     return _double_sided_maxwell(
         typed,
@@ -259,7 +341,15 @@ def lognormal(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """exp of normal numbers of standard deviation `sigma`."""
+    """exp of normal numbers of standard deviation `sigma`.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.lognormal(random.key(0), 1., (2,)).round(3)
+    Array([5.066, 7.578], dtype=float32)
+    """
     d = float_dtype("lognormal", dtype)
     check_safe("lognormal", d, as_array(sigma))
     shape = result_shape("lognormal", shape, as_array(sigma))
@@ -277,7 +367,15 @@ def triangular(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Triangular numbers between `left` and `right` with the given mode."""
+    """Triangular numbers between `left` and `right` with the given mode.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.triangular(random.key(0), 0., 1., 4., (2,)).round(3)
+    Array([3.208, 3.493], dtype=float32)
+    """
     typed = consume("triangular", key)
     d = float_dtype("triangular", dtype)
     check_safe("triangular", d, *map(as_array, (left, mode, right)))
@@ -293,7 +391,15 @@ def triangular(
 def wald(
     key: Any, mean: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Wald (inverse Gaussian) numbers of scale 1."""
+    """Wald (inverse Gaussian) numbers of scale 1.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.wald(random.key(0), 2., (2,)).round(3)
+    Array([0.533, 0.598], dtype=float32)
+    """
     typed = consume("wald", key)
     d = float_dtype("wald", dtype)
     check_safe("wald", d, as_array(mean))

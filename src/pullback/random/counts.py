@@ -82,7 +82,16 @@ def _count_dtype(name: str, dtype: Any) -> Any:
 def poisson(
     key: Any, lam: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Poisson numbers of mean `lam`: integers. Keys of the threefry generator only, as in JAX."""
+    """Poisson numbers of mean `lam`: integers. Keys of the threefry generator only, as in JAX.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype. The dtype is an integer one, int32 by default
+    (int64 under x64).
+
+    >>> random.poisson(random.key(0), 3., (4,))
+    Array([0, 0, 4, 4], dtype=int32)
+    """
     typed = consume("poisson", key)
     impl = typeof(typed).dtype.impl
     if impl.name != "threefry2x32":
@@ -304,6 +313,13 @@ def _binomial_values(key: Any, n: Any, p: Any, shape: Any, dtype: Any) -> Any:
 def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> Any:
     """Numbers of successes in `n` trials of probability `p`, as floats (nan for n < 0 or p outside
     [0, 1]).
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.binomial(random.key(0), 10, 0.5, (4,))
+    Array([6., 7., 5., 6.], dtype=float32)
     """
     typed = consume("binomial", key)
     d = float_dtype("binomial", dtype)
@@ -331,6 +347,9 @@ def multinomial(
 
     `p`, of shape (..., k), holds the probabilities of the kinds, `n` has the shape (...); the
     result, and `shape` if it is given, is (..., k). `unroll` is that of the scan over the kinds.
+
+    >>> random.multinomial(random.key(0), 10, jnp.array([0.5, 0.25, 0.25])).sum()
+    Array(10., dtype=float32)
     """
     typed = consume("multinomial", key)
     d = dtypes.default_float() if dtype is None else requested_dtype(dtype, "multinomial")
@@ -378,7 +397,16 @@ def _multinomial(key: Any, n: Any, p: Any, unroll: int | bool) -> Any:
 def geometric(
     key: Any, p: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Numbers of trials of probability `p` up to the first success: integers from 1."""
+    """Numbers of trials of probability `p` up to the first success: integers from 1.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype. The dtype is an integer one, int32 by default
+    (int64 under x64).
+
+    >>> random.geometric(random.key(0), 0.5, (4,))
+    Array([1, 1, 2, 2], dtype=int32)
+    """
     typed = consume("geometric", key)
     d = _count_dtype("geometric", dtype)
     p = as_array(p)

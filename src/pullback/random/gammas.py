@@ -212,6 +212,13 @@ def gamma(
     """Gamma numbers of shape parameter `a` and scale 1. Differentiable in `a`.
 
     `loggamma` gives their logarithms, which keep their precision where `a` is small.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.gamma(random.key(0), 2., (2,)).round(3)
+    Array([1.59, 1.76], dtype=float32)
     """
     typed = consume("gamma", key)
     d = float_dtype("gamma", dtype)
@@ -222,7 +229,15 @@ def gamma(
 def loggamma(
     key: Any, a: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Logarithms of gamma numbers, exact even where the numbers themselves underflow."""
+    """Logarithms of gamma numbers, exact even where the numbers themselves underflow.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.loggamma(random.key(0), 2., (2,)).round(3)
+    Array([0.464, 0.565], dtype=float32)
+    """
     typed = consume("loggamma", key)
     d = float_dtype("loggamma", dtype)
     a = as_array(a)
@@ -233,7 +248,15 @@ def loggamma(
 def beta(
     key: Any, a: Any, b: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Beta numbers of shape parameters `a` and `b`."""
+    """Beta numbers of shape parameters `a` and `b`.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.beta(random.key(0), 2., 3., (2,)).round(3)
+    Array([0.236, 0.49 ], dtype=float32)
+    """
     typed = consume("beta", key)
     d = float_dtype("beta", dtype)
     a, b = as_array(a), as_array(b)
@@ -261,6 +284,13 @@ def dirichlet(
 
     `alpha`, of shape (..., n), holds the concentrations; `shape` is that of the batch, without the
     last axis, which is added.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.dirichlet(random.key(0), jnp.ones(3)).sum().round(3)
+    Array(1., dtype=float32)
     """
     typed = consume("dirichlet", key)
     d = float_dtype("dirichlet", dtype)
@@ -300,7 +330,15 @@ def _keep(x: Any, shape: Any, axis: int) -> Any:
 def chisquare(
     key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Chi-square numbers of `df` degrees of freedom."""
+    """Chi-square numbers of `df` degrees of freedom.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.chisquare(random.key(0), 3., (2,)).round(3)
+    Array([2.205, 2.49 ], dtype=float32)
+    """
     typed = consume("chisquare", key)
     d = float_dtype("chisquare", dtype)
     df = as_array(df)
@@ -325,7 +363,15 @@ def f(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """F numbers of `dfnum` and `dfden` degrees of freedom."""
+    """F numbers of `dfnum` and `dfden` degrees of freedom.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.f(random.key(0), 3., 4., (2,)).round(3)
+    Array([2.704, 0.226], dtype=float32)
+    """
     typed = consume("f", key)
     d = float_dtype("f", dtype)
     dfnum, dfden = as_array(dfnum), as_array(dfden)
@@ -348,7 +394,15 @@ def _to_shape(x: Any, shape: Any) -> Any:
 
 
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Student's t numbers of `df` degrees of freedom."""
+    """Student's t numbers of `df` degrees of freedom.
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.t(random.key(0), 3., (2,)).round(3)
+    Array([ 0.69 , -3.239], dtype=float32)
+    """
     typed = consume("t", key)
     d = float_dtype("t", dtype)
     df = as_array(df)
@@ -370,7 +424,15 @@ def _t(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
 def generalized_normal(
     key: Any, p: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Numbers whose density is proportional to exp(-|x|**p)."""
+    """Numbers whose density is proportional to exp(-|x|**p).
+
+    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
+    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
+    for shapes that do not fit or another dtype.
+
+    >>> random.generalized_normal(random.key(0), 1., (2,)).round(3)
+    Array([0.603, 0.143], dtype=float32)
+    """
     typed = consume("generalized_normal", key)
     d = float_dtype("gamma", dtype)
     p = as_array(p)
@@ -401,6 +463,13 @@ def ball(
 
     Method: Barthe, Guedon, Mendelson, Naor, "A probabilistic approach to the geometry of the l_p^n
     ball", Annals of Probability 33 (2005).
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> x = random.ball(random.key(0), 2, shape=(5,))
+    >>> x.shape, bool(jnp.all(jnp.sum(x**2, -1) <= 1))
+    ((5, 2), True)
     """
     typed = consume("ball", key)
     dt = float_dtype("gamma", dtype)

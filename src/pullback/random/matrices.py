@@ -35,6 +35,9 @@ def multivariate_normal(
 
     `shape` is that of the batch, without the last axis. `method` says how the covariance is
     factored: "cholesky" (fastest; nan unless `cov` is positive definite), "eigh" or "svd".
+
+    >>> random.multivariate_normal(random.key(0), jnp.zeros(2), jnp.eye(2)).round(3)
+    Array([1.623, 2.025], dtype=float32)
     """
     typed = consume("multivariate_normal", key)
     d = float_dtype("multivariate_normal", dtype)
@@ -106,6 +109,13 @@ def orthogonal(
 
     Method: the QR factors of normal numbers, signs fixed (Mezzadri, "How to generate random
     matrices from the classical compact groups", Notices of the AMS 54, 2007).
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> q = random.orthogonal(random.key(0), 3)
+    >>> jnp.allclose(q @ q.T, jnp.eye(3), atol=1e-5)
+    Array(True, dtype=bool)
     """
     typed = consume("orthogonal", key)
     d = _normal_dtype(dtype)

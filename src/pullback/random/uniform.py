@@ -53,7 +53,14 @@ from .base import (
 
 
 def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """Uniform bits as unsigned integers (uint32 by default; uint64 under x64)."""
+    """Uniform bits as unsigned integers (uint32 by default; uint64 under x64).
+
+    `key`: of `random.key`; `shape`: a tuple of ints. Raises ValueError for a dtype that is not an
+    unsigned integer.
+
+    >>> random.bits(random.key(0), (2,), 'uint8')
+    Array([167, 146], dtype=uint8)
+    """
     typed = consume("bits", key)
     d = dtypes.canonicalize_dtype(np.uint64) if dtype is None else requested_dtype(dtype, "bits")
     if not dtypes.is_unsigned(d):
@@ -110,7 +117,14 @@ def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
 def randint(
     key: Any, shape: Any, minval: Any, maxval: Any, dtype: Any = None, *, out_sharding: Any = None
 ) -> Any:
-    """Uniform integers in [minval, maxval)."""
+    """Uniform integers in [minval, maxval).
+
+    `minval`, `maxval`: numbers, broadcast to `shape`; `dtype`: an integer one, int32 by default
+    (int64 under x64): TypeError for another. As `numpy.random.Generator.integers`.
+
+    >>> random.randint(random.key(0), (4,), 0, 10)
+    Array([9, 0, 2, 3], dtype=int32)
+    """
     typed = consume("randint", key)
     d = dtypes.default_int() if dtype is None else requested_dtype(dtype, "randint")
     if not dtypes.is_integer(d):
@@ -179,7 +193,14 @@ def _randint(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
 def bernoulli(
     key: Any, p: Any = 0.5, shape: Any = None, mode: str = "low", *, out_sharding: Any = None
 ) -> Any:
-    """True with probability `p`; mode "high" resolves small probabilities better."""
+    """True with probability `p`; mode "high" resolves small probabilities better.
+
+    `p`: floats, broadcast to `shape`; the result is bool. Raises TypeError for a `p` that is not
+    float.
+
+    >>> random.bernoulli(random.key(0), 0.5, (4,))
+    Array([False, False,  True,  True], dtype=bool)
+    """
     if mode not in ("high", "low"):
         raise ValueError(f"got mode={mode!r}, expected 'high' or 'low'")
     typed = consume("bernoulli", key)
@@ -210,7 +231,14 @@ def _halves(x: Any) -> Any:
 
 
 def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
-    """-1 or 1 with equal probability."""
+    """-1 or 1 with equal probability.
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: that of the result, an integer by
+    default.
+
+    >>> random.rademacher(random.key(0), (4,))
+    Array([-1, -1,  1,  1], dtype=int32)
+    """
     typed = consume("rademacher", key)
     d = dtypes.default_int() if dtype is None else requested_dtype(dtype, "rademacher")
     return _rademacher(typed, shape=canonical_shape(shape), dtype=d)
@@ -244,6 +272,12 @@ def permutation(
 ) -> Any:
     """The slices of `x` along an axis (or 0 ... x-1) in random order; `independent` shuffles each
     vector along the axis on its own.
+
+    `x`: an array or an int; the result has its shape and dtype. Raises ValueError for an axis out
+    of bounds. As `numpy.random.Generator.permutation`.
+
+    >>> random.permutation(random.key(0), 5)
+    Array([0, 1, 4, 3, 2], dtype=int32)
     """
     typed = consume("permutation", key)
     if not typeof(as_array(x)).ndim:
@@ -283,6 +317,12 @@ def choice(
 ) -> Any:
     """Random slices of `a` along an axis (or of 0 ... a-1), with probabilities `p`, with or without
     replacement.
+
+    `p`: (size of the axis,). Raises ValueError for more draws than elements without replacement, or
+    a `p` of another shape. As `numpy.random.Generator.choice`.
+
+    >>> random.choice(random.key(0), jnp.array([10, 20, 30]), (2,), replace=False)
+    Array([10, 20], dtype=int32)
     """
     typed = consume("choice", key)
     shape = canonical_shape(shape)
@@ -365,7 +405,15 @@ def categorical(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Indices along an axis with the probabilities that `logits` (unnormalised logarithms) give."""
+    """Indices along an axis with the probabilities that `logits` (unnormalised logarithms) give.
+
+    `logits`: floats (..., k, ...), k at `axis`; the result is int32, of the batch's shape unless
+    `shape` says more. Without `replace` each batch draws no index twice. Raises ValueError for
+    shapes that do not fit.
+
+    >>> random.categorical(random.key(0), jnp.log(jnp.array([0.1, 0.9])), shape=(5,))
+    Array([1, 1, 1, 1, 1], dtype=int32)
+    """
     typed = consume("categorical", key)
     logits = as_array(logits)
     aval = typeof(logits)
@@ -412,7 +460,14 @@ def gumbel(
     *,
     out_sharding: Any = None,
 ) -> Any:
-    """Gumbel numbers; mode "high" has more of the tail."""
+    """Gumbel numbers; mode "high" has more of the tail.
+
+    `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
+    (float64 under x64).
+
+    >>> random.gumbel(random.key(0), (2,)).round(3)
+    Array([2.923, 3.833], dtype=float32)
+    """
     typed = consume("gumbel", key)
     d = float_dtype("gumbel", dtype)
     if mode is None:

@@ -12,7 +12,15 @@ from ..special.gammas import betainc, betaln
 
 
 def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.beta.logpdf`.
+
+    >>> from pullback.scipy.stats import beta
+    >>> beta.logpdf(0.25, 2., 3.).round(3)
+    Array(0.523, dtype=float32, weak_type=True)
+    """
     x, a, b, loc, scale = strong("beta.logpdf", x, a, b, loc, scale)
     y = (x - loc) / scale
     inside = (y >= 0) & (y <= 1)
@@ -27,29 +35,69 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.beta.pdf`.
+
+    >>> from pullback.scipy.stats import beta
+    >>> beta.pdf(0.25, 2., 3.).round(3)
+    Array(1.688, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
 def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.beta.cdf`.
+
+    >>> from pullback.scipy.stats import beta
+    >>> beta.cdf(0.25, 2., 3.).round(3)
+    Array(0.262, dtype=float32, weak_type=True)
+    """
     x, a, b, loc, scale = strong("beta.cdf", x, a, b, loc, scale)
     return betainc(a, b, jnp.clip((x - loc) / scale, 0, 1))
 
 
 def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value up to x."""
+    """The logarithm of the probability of a value up to x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.beta.logcdf`.
+
+    >>> from pullback.scipy.stats import beta
+    >>> beta.logcdf(0.25, 2., 3.).round(3)
+    Array(-1.34, dtype=float32, weak_type=True)
+    """
     return jnp.log(cdf(x, a, b, loc, scale))
 
 
 def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value above x."""
+    """The probability of a value above x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.beta.sf`.
+
+    >>> from pullback.scipy.stats import beta
+    >>> beta.sf(0.25, 2., 3.).round(3)
+    Array(0.738, dtype=float32, weak_type=True)
+    """
     x, a, b, loc, scale = strong("beta.sf", x, a, b, loc, scale)
     return betainc(b, a, 1 - jnp.clip((x - loc) / scale, 0, 1))
 
 
 def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value above x."""
+    """The logarithm of the probability of a value above x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.beta.logsf`.
+
+    >>> from pullback.scipy.stats import beta
+    >>> beta.logsf(0.25, 2., 3.).round(3)
+    Array(-0.303, dtype=float32, weak_type=True)
+    """
     return jnp.log(sf(x, a, b, loc, scale))
 
 

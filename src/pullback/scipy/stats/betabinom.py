@@ -12,7 +12,15 @@ from ..special.gammas import betaln
 
 
 def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
-    """The logarithm of the probability of k."""
+    """The logarithm of the probability of k.
+
+    `k`, `n`, `a`, `b`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.betabinom.logpmf`.
+
+    >>> from pullback.scipy.stats import betabinom
+    >>> betabinom.logpmf(1, 4, 2., 3.).round(3)
+    Array(-1.253, dtype=float32, weak_type=True)
+    """
     k, n, a, b, loc = strong("betabinom.logpmf", k, n, a, b, loc)
     y = jnp.floor(k - loc)
     inside = (y >= 0) & (y <= n)
@@ -23,7 +31,15 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
 
 
 def pmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
-    """The probability of k."""
+    """The probability of k.
+
+    `k`, `n`, `a`, `b`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.betabinom.pmf`.
+
+    >>> from pullback.scipy.stats import betabinom
+    >>> betabinom.pmf(1, 4, 2., 3.).round(3)
+    Array(0.286, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpmf(k, n, a, b, loc))
 
 

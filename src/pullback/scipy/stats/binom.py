@@ -12,7 +12,15 @@ from ..special.gammas import gammaln
 
 
 def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
-    """The logarithm of the probability of k."""
+    """The logarithm of the probability of k.
+
+    `k`, `n`, `p`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.binom.logpmf`.
+
+    >>> from pullback.scipy.stats import binom
+    >>> binom.logpmf(2, 4, 0.5).round(3)
+    Array(-0.981, dtype=float32, weak_type=True)
+    """
     k, n, p, loc = inexact("binom.logpmf", k, n, p, loc)
     y = k - loc
     inside = (y >= 0) & (y <= n)
@@ -22,7 +30,15 @@ def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
 
 
 def pmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
-    """The probability of k."""
+    """The probability of k.
+
+    `k`, `n`, `p`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.binom.pmf`.
+
+    >>> from pullback.scipy.stats import binom
+    >>> binom.pmf(2, 4, 0.5).round(3)
+    Array(0.375, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpmf(k, n, p, loc))
 
 

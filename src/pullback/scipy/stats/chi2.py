@@ -13,7 +13,15 @@ from ..special.gammas import gammainc, gammaincc, gammaln
 
 
 def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `df`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.chi2.logpdf`.
+
+    >>> from pullback.scipy.stats import chi2
+    >>> chi2.logpdf(0.5, 3.).round(3)
+    Array(-1.516, dtype=float32, weak_type=True)
+    """
     x, df, loc, scale = strong("chi2.logpdf", x, df, loc, scale)
     y = (x - loc) / scale
     inside = y >= 0
@@ -29,29 +37,69 @@ def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `df`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.chi2.pdf`.
+
+    >>> from pullback.scipy.stats import chi2
+    >>> chi2.pdf(0.5, 3.).round(3)
+    Array(0.22, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, df, loc, scale))
 
 
 def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `df`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.chi2.cdf`.
+
+    >>> from pullback.scipy.stats import chi2
+    >>> chi2.cdf(0.5, 3.).round(3)
+    Array(0.081, dtype=float32, weak_type=True)
+    """
     x, df, loc, scale = strong("chi2.cdf", x, df, loc, scale)
     return gammainc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
 
 
 def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value up to x."""
+    """The logarithm of the probability of a value up to x.
+
+    `x`, `df`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.chi2.logcdf`.
+
+    >>> from pullback.scipy.stats import chi2
+    >>> chi2.logcdf(0.5, 3.).round(3)
+    Array(-2.512, dtype=float32, weak_type=True)
+    """
     return jnp.log(cdf(x, df, loc, scale))
 
 
 def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value above x."""
+    """The probability of a value above x.
+
+    `x`, `df`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.chi2.sf`.
+
+    >>> from pullback.scipy.stats import chi2
+    >>> chi2.sf(0.5, 3.).round(3)
+    Array(0.919, dtype=float32, weak_type=True)
+    """
     x, df, loc, scale = strong("chi2.sf", x, df, loc, scale)
     return gammaincc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
 
 
 def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value above x."""
+    """The logarithm of the probability of a value above x.
+
+    `x`, `df`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.chi2.logsf`.
+
+    >>> from pullback.scipy.stats import chi2
+    >>> chi2.logsf(0.5, 3.).round(3)
+    Array(-0.085, dtype=float32, weak_type=True)
+    """
     return jnp.log(sf(x, df, loc, scale))
 
 

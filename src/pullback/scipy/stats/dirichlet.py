@@ -17,6 +17,13 @@ def logpdf(x: Any, alpha: Any) -> Any:
     last follows from the sum 1).
 
     Raises ValueError for shapes that do not fit.
+
+    `x`: (n,) or (n, k), points of the simplex, `alpha`: (n,), positive; the result is float, a
+    scalar or (k,). As `scipy.stats.dirichlet.logpdf`.
+
+    >>> from pullback.scipy.stats import dirichlet
+    >>> dirichlet.logpdf(jnp.array([0.2, 0.3, 0.5]), jnp.array([1., 2., 3.])).round(3)
+    Array(1.504, dtype=float32)
     """
     x, alpha = inexact("dirichlet.logpdf", x, alpha)
     if typeof(alpha).ndim != 1:
@@ -37,7 +44,15 @@ def logpdf(x: Any, alpha: Any) -> Any:
 
 
 def pdf(x: Any, alpha: Any) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`: (n,) or (n, k), points of the simplex, `alpha`: (n,), positive; the result is float, a
+    scalar or (k,). As `scipy.stats.dirichlet.pdf`.
+
+    >>> from pullback.scipy.stats import dirichlet
+    >>> dirichlet.pdf(jnp.array([0.2, 0.3, 0.5]), jnp.array([1., 2., 3.])).round(3)
+    Array(4.5, dtype=float32)
+    """
     return jnp.exp(logpdf(x, alpha))
 
 

@@ -11,44 +11,100 @@ from ..special.basic import inexact
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.expon.logpdf`.
+
+    >>> from pullback.scipy.stats import expon
+    >>> expon.logpdf(0.5).round(3)
+    Array(-0.5, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("expon.logpdf", x, loc, scale)
     z = (x - loc) / scale
     return jnp.where(z < 0, -np.inf, -z - jnp.log(scale))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.expon.pdf`.
+
+    >>> from pullback.scipy.stats import expon
+    >>> expon.pdf(0.5).round(3)
+    Array(0.607, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, loc, scale))
 
 
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.expon.cdf`.
+
+    >>> from pullback.scipy.stats import expon
+    >>> expon.cdf(0.5).round(3)
+    Array(0.393, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("expon.cdf", x, loc, scale)
     return -jnp.expm1(-jnp.maximum((x - loc) / scale, 0))
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value up to x."""
+    """The logarithm of the probability of a value up to x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.expon.logcdf`.
+
+    >>> from pullback.scipy.stats import expon
+    >>> expon.logcdf(0.5).round(3)
+    Array(-0.933, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("expon.logcdf", x, loc, scale)
     z = (x - loc) / scale
     return jnp.where(z <= 0, -np.inf, jnp.log(-jnp.expm1(-jnp.where(z <= 0, 1, z))))
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value above x."""
+    """The probability of a value above x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.expon.sf`.
+
+    >>> from pullback.scipy.stats import expon
+    >>> expon.sf(0.5).round(3)
+    Array(0.607, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("expon.sf", x, loc, scale)
     return jnp.exp(-jnp.maximum((x - loc) / scale, 0))
 
 
 def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value above x."""
+    """The logarithm of the probability of a value above x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.expon.logsf`.
+
+    >>> from pullback.scipy.stats import expon
+    >>> expon.logsf(0.5).round(3)
+    Array(-0.5, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("expon.logsf", x, loc, scale)
     return -jnp.maximum((x - loc) / scale, 0)
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value below which the probability is q."""
+    """The value below which the probability is q.
+
+    `q`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.expon.ppf`.
+
+    >>> from pullback.scipy.stats import expon
+    >>> expon.ppf(0.25).round(3)
+    Array(0.288, dtype=float32, weak_type=True)
+    """
     q, loc, scale = inexact("expon.ppf", q, loc, scale)
     inside = (q >= 0) & (q <= 1)
     return jnp.where(inside, loc - scale * jnp.log1p(-jnp.where(inside, q, 0)), np.nan)

@@ -12,7 +12,15 @@ from ..special.gammas import gammainc, gammaincc, gammaln
 
 
 def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `a`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gamma.logpdf`.
+
+    >>> from pullback.scipy.stats import gamma
+    >>> gamma.logpdf(0.5, 2.).round(3)
+    Array(-1.193, dtype=float32, weak_type=True)
+    """
     x, a, loc, scale = strong("gamma.logpdf", x, a, loc, scale)
     y = (x - loc) / scale
     inside = y >= 0
@@ -21,29 +29,69 @@ def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def pdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `a`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gamma.pdf`.
+
+    >>> from pullback.scipy.stats import gamma
+    >>> gamma.pdf(0.5, 2.).round(3)
+    Array(0.303, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, a, loc, scale))
 
 
 def cdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `a`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gamma.cdf`.
+
+    >>> from pullback.scipy.stats import gamma
+    >>> gamma.cdf(0.5, 2.).round(3)
+    Array(0.09, dtype=float32, weak_type=True)
+    """
     x, a, loc, scale = strong("gamma.cdf", x, a, loc, scale)
     return gammainc(a, jnp.maximum((x - loc) / scale, 0))
 
 
 def logcdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value up to x."""
+    """The logarithm of the probability of a value up to x.
+
+    `x`, `a`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gamma.logcdf`.
+
+    >>> from pullback.scipy.stats import gamma
+    >>> gamma.logcdf(0.5, 2.).round(3)
+    Array(-2.406, dtype=float32, weak_type=True)
+    """
     return jnp.log(cdf(x, a, loc, scale))
 
 
 def sf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value above x."""
+    """The probability of a value above x.
+
+    `x`, `a`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gamma.sf`.
+
+    >>> from pullback.scipy.stats import gamma
+    >>> gamma.sf(0.5, 2.).round(3)
+    Array(0.91, dtype=float32, weak_type=True)
+    """
     x, a, loc, scale = inexact("gamma.sf", x, a, loc, scale)
     return gammaincc(a, jnp.maximum((x - loc) / scale, 0))
 
 
 def logsf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value above x."""
+    """The logarithm of the probability of a value above x.
+
+    `x`, `a`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gamma.logsf`.
+
+    >>> from pullback.scipy.stats import gamma
+    >>> gamma.logsf(0.5, 2.).round(3)
+    Array(-0.095, dtype=float32, weak_type=True)
+    """
     return jnp.log(sf(x, a, loc, scale))
 
 

@@ -10,18 +10,42 @@ from ..special.gammas import gammainc, gammaln
 
 
 def logpdf(x: Any, beta: Any) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `beta`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gennorm.logpdf`.
+
+    >>> from pullback.scipy.stats import gennorm
+    >>> gennorm.logpdf(0.5, 1.).round(3)
+    Array(-1.193, dtype=float32, weak_type=True)
+    """
     x, beta = inexact("gennorm.logpdf", x, beta)
     return jnp.log(0.5 * beta) - gammaln(1 / beta) - jnp.abs(x) ** beta
 
 
 def pdf(x: Any, beta: Any) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `beta`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gennorm.pdf`.
+
+    >>> from pullback.scipy.stats import gennorm
+    >>> gennorm.pdf(0.5, 1.).round(3)
+    Array(0.303, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, beta))
 
 
 def cdf(x: Any, beta: Any) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `beta`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gennorm.cdf`.
+
+    >>> from pullback.scipy.stats import gennorm
+    >>> gennorm.cdf(0.5, 1.).round(3)
+    Array(0.697, dtype=float32, weak_type=True)
+    """
     x, beta = inexact("gennorm.cdf", x, beta)
     return 0.5 * (1 + jnp.sign(x) * gammainc(1 / beta, jnp.abs(x) ** beta))
 

@@ -11,43 +11,99 @@ from ..special.basic import inexact, strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gumbel_r.logpdf`.
+
+    >>> from pullback.scipy.stats import gumbel_r
+    >>> gumbel_r.logpdf(0.5).round(3)
+    Array(-1.107, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("gumbel_r.logpdf", x, loc, scale)
     z = (x - loc) / scale
     return jnp.where(scale > 0, -z - jnp.exp(-z) - jnp.log(scale), np.nan)
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gumbel_r.pdf`.
+
+    >>> from pullback.scipy.stats import gumbel_r
+    >>> gumbel_r.pdf(0.5).round(3)
+    Array(0.331, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, loc, scale))
 
 
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gumbel_r.cdf`.
+
+    >>> from pullback.scipy.stats import gumbel_r
+    >>> gumbel_r.cdf(0.5).round(3)
+    Array(0.545, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("gumbel_r.cdf", x, loc, scale)
     return jnp.where(scale > 0, jnp.exp(-jnp.exp(-(x - loc) / scale)), np.nan)
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value up to x."""
+    """The logarithm of the probability of a value up to x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gumbel_r.logcdf`.
+
+    >>> from pullback.scipy.stats import gumbel_r
+    >>> gumbel_r.logcdf(0.5).round(3)
+    Array(-0.607, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("gumbel_r.logcdf", x, loc, scale)
     return jnp.where(scale > 0, -jnp.exp(-(x - loc) / scale), np.nan)
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value above x."""
+    """The probability of a value above x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gumbel_r.sf`.
+
+    >>> from pullback.scipy.stats import gumbel_r
+    >>> gumbel_r.sf(0.5).round(3)
+    Array(0.455, dtype=float32, weak_type=True)
+    """
     x, loc, scale = strong("gumbel_r.sf", x, loc, scale)
     return jnp.where(scale > 0, -jnp.expm1(-jnp.exp(-(x - loc) / scale)), np.nan)
 
 
 def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value above x."""
+    """The logarithm of the probability of a value above x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gumbel_r.logsf`.
+
+    >>> from pullback.scipy.stats import gumbel_r
+    >>> gumbel_r.logsf(0.5).round(3)
+    Array(-0.788, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("gumbel_r.logsf", x, loc, scale)
     return jnp.where(scale > 0, jnp.log(-jnp.expm1(-jnp.exp(-(x - loc) / scale))), np.nan)
 
 
 def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value below which the probability is p."""
+    """The value below which the probability is p.
+
+    `q`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.gumbel_r.ppf`.
+
+    >>> from pullback.scipy.stats import gumbel_r
+    >>> gumbel_r.ppf(0.25).round(3)
+    Array(-0.327, dtype=float32, weak_type=True)
+    """
     p, loc, scale = inexact("gumbel_r.ppf", p, loc, scale)
     return jnp.where((p > 0) & (p < 1) & (scale > 0), loc - scale * jnp.log(-jnp.log(p)), np.nan)
 

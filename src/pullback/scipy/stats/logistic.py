@@ -9,37 +9,85 @@ from ..special.basic import expit, inexact, logit, strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.logistic.logpdf`.
+
+    >>> from pullback.scipy.stats import logistic
+    >>> logistic.logpdf(0.5).round(3)
+    Array(-1.448, dtype=float32, weak_type=True)
+    """
     x, loc, scale = strong("logistic.logpdf", x, loc, scale)
     half = (x - loc) / (2 * scale)
     return -2 * jnp.logaddexp(half, -half) - jnp.log(scale)
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.logistic.pdf`.
+
+    >>> from pullback.scipy.stats import logistic
+    >>> logistic.pdf(0.5).round(3)
+    Array(0.235, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, loc, scale))
 
 
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.logistic.cdf`.
+
+    >>> from pullback.scipy.stats import logistic
+    >>> logistic.cdf(0.5).round(3)
+    Array(0.622, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("logistic.cdf", x, loc, scale)
     return expit((x - loc) / scale)
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value above x."""
+    """The probability of a value above x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.logistic.sf`.
+
+    >>> from pullback.scipy.stats import logistic
+    >>> logistic.sf(0.5).round(3)
+    Array(0.378, dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("logistic.sf", x, loc, scale)
     return expit(-(x - loc) / scale)
 
 
 def ppf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value below which the probability is x."""
+    """The value below which the probability is x.
+
+    `q`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.logistic.ppf`.
+
+    >>> from pullback.scipy.stats import logistic
+    >>> logistic.ppf(0.25).round(3)
+    Array(-1.099, dtype=float32, weak_type=True)
+    """
     x, loc, scale = strong("logistic.ppf", x, loc, scale)
     return logit(x) * scale + loc
 
 
 def isf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value above which the probability is x."""
+    """The value above which the probability is x.
+
+    `q`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.logistic.isf`.
+
+    >>> from pullback.scipy.stats import logistic
+    >>> logistic.isf(0.25).round(3)
+    Array(1.099, dtype=float32, weak_type=True)
+    """
     x, loc, scale = strong("logistic.isf", x, loc, scale)
     return -logit(x) * scale + loc
 

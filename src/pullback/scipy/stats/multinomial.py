@@ -16,6 +16,13 @@ from ..special.gammas import gammaln
 def logpmf(x: Any, n: Any, p: Any) -> Any:
     """The logarithm of the probability of the counts x; -inf unless they are not negative and their
     sum is n.
+
+    `x`: integers (..., k), `n`: integers (...), `p`: (k,), floats that sum to 1; the result is
+    float, (...). As `scipy.stats.multinomial.logpmf`.
+
+    >>> from pullback.scipy.stats import multinomial
+    >>> multinomial.logpmf(jnp.array([1, 2]), 3, jnp.array([0.5, 0.5])).round(3)
+    Array(-0.981, dtype=float32)
     """
     (p,) = inexact("multinomial.logpmf", p)
     x, n = jnp.asarray(x), jnp.asarray(n)
@@ -32,7 +39,15 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
 
 
 def pmf(x: Any, n: Any, p: Any) -> Any:
-    """The probability of the counts x."""
+    """The probability of the counts x.
+
+    `x`: integers (..., k), `n`: integers (...), `p`: (k,), floats that sum to 1; the result is
+    float, (...). As `scipy.stats.multinomial.pmf`.
+
+    >>> from pullback.scipy.stats import multinomial
+    >>> multinomial.pmf(jnp.array([1, 2]), 3, jnp.array([0.5, 0.5])).round(3)
+    Array(0.375, dtype=float32)
+    """
     return jnp.exp(logpmf(x, n, p))
 
 

@@ -16,6 +16,13 @@ def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
     variance.
 
     Raises ValueError for shapes that do not fit, NotImplementedError for allow_singular.
+
+    `x`: (..., d), `mean`: (..., d) or a scalar, `cov`: (..., d, d) or a scalar; the result is
+    float, (...). As `scipy.stats.multivariate_normal.logpdf`.
+
+    >>> from pullback.scipy.stats import multivariate_normal
+    >>> multivariate_normal.logpdf(jnp.zeros(2), jnp.zeros(2), jnp.eye(2)).round(3)
+    Array(-1.838, dtype=float32)
     """
     if allow_singular is not None:
         raise NotImplementedError("allow_singular argument of multivariate_normal.logpdf")
@@ -40,7 +47,15 @@ def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
 
 
 def pdf(x: Any, mean: Any, cov: Any) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`: (..., d), `mean`: (..., d) or a scalar, `cov`: (..., d, d) or a scalar; the result is
+    float, (...). As `scipy.stats.multivariate_normal.pdf`.
+
+    >>> from pullback.scipy.stats import multivariate_normal
+    >>> multivariate_normal.pdf(jnp.zeros(2), jnp.zeros(2), jnp.eye(2)).round(3)
+    Array(0.159, dtype=float32)
+    """
     return jnp.exp(logpdf(x, mean, cov))
 
 

@@ -12,7 +12,15 @@ from ..special.gammas import gammaln
 
 
 def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
-    """The logarithm of the probability of k."""
+    """The logarithm of the probability of k.
+
+    `k`, `n`, `p`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.nbinom.logpmf`.
+
+    >>> from pullback.scipy.stats import nbinom
+    >>> nbinom.logpmf(2, 3, 0.5).round(4)
+    Array(-1.674, dtype=float32, weak_type=True)
+    """
     k, n, p, loc = strong("nbinom.logpmf", k, n, p, loc)
     y = k - loc
     inside = y >= 0
@@ -22,7 +30,15 @@ def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
 
 
 def pmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
-    """The probability of k."""
+    """The probability of k.
+
+    `k`, `n`, `p`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.nbinom.pmf`.
+
+    >>> from pullback.scipy.stats import nbinom
+    >>> nbinom.pmf(2, 3, 0.5).round(4)
+    Array(0.1875, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpmf(k, n, p, loc))
 
 

@@ -11,7 +11,15 @@ from ..special.basic import inexact, strong
 
 
 def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.pareto.logpdf`.
+
+    >>> from pullback.scipy.stats import pareto
+    >>> pareto.logpdf(2., 2.).round(3)
+    Array(-1.386, dtype=float32, weak_type=True)
+    """
     x, b, loc, scale = strong("pareto.logpdf", x, b, loc, scale)
     z = (x - loc) / scale
     outside = z < 1
@@ -20,12 +28,28 @@ def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def pdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.pareto.pdf`.
+
+    >>> from pullback.scipy.stats import pareto
+    >>> pareto.pdf(2., 2.).round(3)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, b, loc, scale))
 
 
 def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.pareto.cdf`.
+
+    >>> from pullback.scipy.stats import pareto
+    >>> pareto.cdf(2., 2.).round(3)
+    Array(0.75, dtype=float32, weak_type=True)
+    """
     x, b, loc, scale = strong("pareto.cdf", x, b, loc, scale)
     z = (x - loc) / scale
     outside = z < 1
@@ -33,7 +57,15 @@ def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value up to x."""
+    """The logarithm of the probability of a value up to x.
+
+    `x`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.pareto.logcdf`.
+
+    >>> from pullback.scipy.stats import pareto
+    >>> pareto.logcdf(2., 2.).round(3)
+    Array(-0.288, dtype=float32, weak_type=True)
+    """
     x, b, loc, scale = inexact("pareto.logcdf", x, b, loc, scale)
     z = (x - loc) / scale
     outside = z < 1
@@ -41,7 +73,15 @@ def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value above x."""
+    """The probability of a value above x.
+
+    `x`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.pareto.sf`.
+
+    >>> from pullback.scipy.stats import pareto
+    >>> pareto.sf(2., 2.).round(3)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
     x, b, loc, scale = strong("pareto.sf", x, b, loc, scale)
     z = (x - loc) / scale
     outside = z < 1
@@ -49,7 +89,15 @@ def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value above x."""
+    """The logarithm of the probability of a value above x.
+
+    `x`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.pareto.logsf`.
+
+    >>> from pullback.scipy.stats import pareto
+    >>> pareto.logsf(2., 2.).round(3)
+    Array(-1.386, dtype=float32, weak_type=True)
+    """
     x, b, loc, scale = strong("pareto.logsf", x, b, loc, scale)
     z = (x - loc) / scale
     outside = z < 1
@@ -57,7 +105,15 @@ def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value below which the probability is q."""
+    """The value below which the probability is q.
+
+    `q`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.pareto.ppf`.
+
+    >>> from pullback.scipy.stats import pareto
+    >>> pareto.ppf(0.25, 2.).round(3)
+    Array(1.155, dtype=float32, weak_type=True)
+    """
     q, b, loc, scale = strong("pareto.ppf", q, b, loc, scale)
     return jnp.where((q >= 0) & (q <= 1), (1 - q) ** (-1 / b) * scale + loc, np.nan)
 

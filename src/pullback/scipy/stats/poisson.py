@@ -13,7 +13,15 @@ from ..special.gammas import gammaincc, gammaln
 
 
 def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
-    """The logarithm of the probability of k."""
+    """The logarithm of the probability of k.
+
+    `k`, `mu`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.poisson.logpmf`.
+
+    >>> from pullback.scipy.stats import poisson
+    >>> poisson.logpmf(1, 2.).round(3)
+    Array(-1.307, dtype=float32, weak_type=True)
+    """
     k, mu, loc = inexact("poisson.logpmf", k, mu, loc)
     y = k - loc
     below = y < 0
@@ -22,19 +30,43 @@ def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
 
 
 def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:
-    """The probability of k."""
+    """The probability of k.
+
+    `k`, `mu`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.poisson.pmf`.
+
+    >>> from pullback.scipy.stats import poisson
+    >>> poisson.pmf(1, 2.).round(3)
+    Array(0.271, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpmf(k, mu, loc))
 
 
 def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
-    """The probability of a value up to k."""
+    """The probability of a value up to k.
+
+    `k`, `mu`, `loc`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.poisson.cdf`.
+
+    >>> from pullback.scipy.stats import poisson
+    >>> poisson.cdf(1, 2.).round(3)
+    Array(0.406, dtype=float32, weak_type=True)
+    """
     k, mu, loc = strong("poisson.cdf", k, mu, loc)
     y = k - loc
     return jnp.where(y < 0, 0, gammaincc(jnp.floor(1 + jnp.maximum(y, 0)), mu))
 
 
 def entropy(mu: Any, loc: Any = 0) -> Any:
-    """The entropy, in nats."""
+    """The entropy, in nats.
+
+    `mu`, `loc`: real arrays, broadcast against each other; the result is float. As
+    `scipy.stats.poisson.entropy`.
+
+    >>> from pullback.scipy.stats import poisson
+    >>> poisson.entropy(2.).round(3)
+    Array(1.705, dtype=float32)
+    """
     mu, loc = inexact("poisson.entropy", mu, loc)
     # Up to 100 by summation, above by the asymptotic series.
     small = jnp.where(mu < 100, mu, 1)

@@ -31,7 +31,15 @@ def _log_mass(a: Any, b: Any) -> Any:
 
 
 def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.truncnorm.logpdf`.
+
+    >>> from pullback.scipy.stats import truncnorm
+    >>> truncnorm.logpdf(0.5, -1., 2.).round(3)
+    Array(-0.844, dtype=float32)
+    """
     x, a, b, loc, scale = inexact("truncnorm.logpdf", x, a, b, loc, scale)
     z = (x - loc) / scale
     value = norm.logpdf(x, loc, scale) - _log_mass(a, b)
@@ -40,12 +48,28 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.truncnorm.pdf`.
+
+    >>> from pullback.scipy.stats import truncnorm
+    >>> truncnorm.pdf(0.5, -1., 2.).round(3)
+    Array(0.43, dtype=float32)
+    """
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
 def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value up to x."""
+    """The logarithm of the probability of a value up to x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.truncnorm.logcdf`.
+
+    >>> from pullback.scipy.stats import truncnorm
+    >>> truncnorm.logcdf(0.5, -1., 2.).round(3)
+    Array(-0.429, dtype=float32)
+    """
     x, a, b, loc, scale = jnp.broadcast_arrays(*inexact("truncnorm.logcdf", x, a, b, loc, scale))
     z = (x - loc) / scale
     inside = (z > a) & (z < b)
@@ -59,18 +83,42 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
 
 
 def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.truncnorm.cdf`.
+
+    >>> from pullback.scipy.stats import truncnorm
+    >>> truncnorm.cdf(0.5, -1., 2.).round(3)
+    Array(0.651, dtype=float32)
+    """
     return jnp.exp(logcdf(x, a, b, loc, scale))
 
 
 def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the probability of a value above x."""
+    """The logarithm of the probability of a value above x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.truncnorm.logsf`.
+
+    >>> from pullback.scipy.stats import truncnorm
+    >>> truncnorm.logsf(0.5, -1., 2.).round(3)
+    Array(-1.052, dtype=float32)
+    """
     x, a, b, loc, scale = inexact("truncnorm.logsf", x, a, b, loc, scale)
     return logcdf(-x, -b, -a, -loc, scale)
 
 
 def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value above x."""
+    """The probability of a value above x.
+
+    `x`, `a`, `b`, `loc`, `scale`: real arrays, broadcast against one another; the result is float.
+    As `scipy.stats.truncnorm.sf`.
+
+    >>> from pullback.scipy.stats import truncnorm
+    >>> truncnorm.sf(0.5, -1., 2.).round(3)
+    Array(0.349, dtype=float32)
+    """
     return jnp.exp(logsf(x, a, b, loc, scale))
 
 

@@ -13,25 +13,57 @@ from ..special.basic import inexact
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.uniform.logpdf`.
+
+    >>> from pullback.scipy.stats import uniform
+    >>> uniform.logpdf(0.5).round(3)
+    Array(-0., dtype=float32, weak_type=True)
+    """
     x, loc, scale = inexact("uniform.logpdf", x, loc, scale)
     return jnp.where((x < loc) | (x > loc + scale), -np.inf, -jnp.log(scale))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.uniform.pdf`.
+
+    >>> from pullback.scipy.stats import uniform
+    >>> uniform.pdf(0.5).round(3)
+    Array(1., dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, loc, scale))
 
 
 def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The probability of a value up to x."""
+    """The probability of a value up to x.
+
+    `x`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.uniform.cdf`.
+
+    >>> from pullback.scipy.stats import uniform
+    >>> uniform.cdf(0.5).round(3)
+    Array(0.5, dtype=float32)
+    """
     x, loc, scale = inexact("uniform.cdf", x, loc, scale)
     out = jnp.clip((x - loc) / scale, 0, 1)
     return to_type(out, typeof(out).dtype, False)
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
-    """The value below which the probability is q."""
+    """The value below which the probability is q.
+
+    `q`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.uniform.ppf`.
+
+    >>> from pullback.scipy.stats import uniform
+    >>> uniform.ppf(0.25).round(3)
+    Array(0.25, dtype=float32, weak_type=True)
+    """
     q, loc, scale = inexact("uniform.ppf", q, loc, scale)
     return jnp.where(jnp.isnan(q) | (q < 0) | (q > 1), np.nan, q * scale + loc)
 

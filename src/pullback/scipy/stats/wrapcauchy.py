@@ -12,7 +12,15 @@ from ..special.basic import inexact
 
 
 def logpdf(x: Any, c: Any) -> Any:
-    """The logarithm of the density at x."""
+    """The logarithm of the density at x.
+
+    `x`, `c`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.wrapcauchy.logpdf`.
+
+    >>> from pullback.scipy.stats import wrapcauchy
+    >>> wrapcauchy.logpdf(0.5, 0.5).round(3)
+    Array(-1.138, dtype=float32, weak_type=True)
+    """
     x, c = inexact("wrapcauchy.logpdf", x, c)
     log = jnp.log1p(-(c * c)) - math.log(2 * math.pi) - jnp.log1p(c * c - 2 * c * jnp.cos(x))
     inside = (x >= 0) & (x <= 2 * math.pi)
@@ -20,7 +28,15 @@ def logpdf(x: Any, c: Any) -> Any:
 
 
 def pdf(x: Any, c: Any) -> Any:
-    """The density at x."""
+    """The density at x.
+
+    `x`, `c`, `loc`, `scale`: real arrays, broadcast against one another; the result is float. As
+    `scipy.stats.wrapcauchy.pdf`.
+
+    >>> from pullback.scipy.stats import wrapcauchy
+    >>> wrapcauchy.pdf(0.5, 0.5).round(3)
+    Array(0.321, dtype=float32, weak_type=True)
+    """
     return jnp.exp(logpdf(x, c))
 
 
