@@ -95,6 +95,11 @@ def safe_map(f: Any, *xs: Any) -> list[Any]:
 
 
 def rebase_donate_argnums(donate_argnums: Any, static_argnums: Any) -> tuple[int, ...]:
+    """`donate_argnums` counted without the arguments at `static_argnums`.
+
+    >>> pb.api_util.rebase_donate_argnums((2,), (0,))
+    (1,)
+    """
     return tuple(sorted(k - sum(s < k for s in static_argnums) for k in donate_argnums))
 
 

@@ -86,7 +86,7 @@ class Flag:
         self.value = self.parse(value)
         _bump()
 
-    __doc__ = property(lambda self: _described(self))  # type: ignore[assignment]
+    __doc__ = property(lambda self: _described(self))
 
     @contextlib.contextmanager
     def __call__(self, value: Any = True) -> Iterator[None]:

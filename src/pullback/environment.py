@@ -19,7 +19,12 @@ llvmlite = config.lazy_module("llvmlite")
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
-    """Prints (or returns) the versions of what Pullback runs on, and its devices."""
+    """Prints (or returns) the versions of what Pullback runs on, and its devices.
+
+    >>> info = pb.print_environment_info(return_string=True)
+    >>> "numpy" in info
+    True
+    """
     settings = {
         name: value
         for name, value in sorted(os.environ.items())

@@ -19,6 +19,11 @@ from ..core.refs import check_not_returned
 class ShapeDtypeStruct:
     """A shape and a dtype, where an array's value does not matter (`eval_shape`,
     `jit(f).lower`).
+
+    `dtype`: anything that names one. Raises ValueError if it is None.
+
+    >>> pb.eval_shape(jnp.sum, pb.ShapeDtypeStruct((2, 3), jnp.float32))
+    ShapeDtypeStruct(shape=(), dtype=float32)
     """
 
     __slots__ = ("_weak_type", "dtype", "shape", "sharding", "vma")

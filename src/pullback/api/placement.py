@@ -129,6 +129,10 @@ def make_array_from_single_device_arrays(
 ) -> Any:
     """An Array made of the parts that the devices of a sharding hold. ValueError if the parts do
     not fit.
+
+    >>> sharding = pb.sharding.SingleDeviceSharding(pb.devices()[0])
+    >>> pb.make_array_from_single_device_arrays((3,), sharding, [jnp.arange(3)])
+    Array([0, 1, 2], dtype=int32)
     """
     parts = [to_array(a if dtype is None else np.asarray(a, dtype)) for a in arrays]
     return from_shards(shape, sharding, parts)
@@ -137,7 +141,12 @@ def make_array_from_single_device_arrays(
 def make_array_from_process_local_data(
     sharding: Any, local_data: Any, global_shape: Any = None, *, dtype: Any = None
 ) -> Any:
-    """An Array of the data that this process holds; with one process, of all of it."""
+    """An Array of the data that this process holds; with one process, of all of it.
+
+    >>> sharding = pb.sharding.SingleDeviceSharding(pb.devices()[0])
+    >>> pb.make_array_from_process_local_data(sharding, np.arange(3))
+    Array([0, 1, 2], dtype=int32)
+    """
     data = np.asarray(local_data, dtype)
     if global_shape is not None and tuple(global_shape) != data.shape:
         raise ValueError(
@@ -148,7 +157,11 @@ def make_array_from_process_local_data(
 
 
 def device_get(x: Any) -> Any:
-    """The arrays of a pytree as NumPy arrays; other leaves as they are."""
+    """The arrays of a pytree as NumPy arrays; other leaves as they are.
+
+    >>> pb.device_get({"a": jnp.arange(3), "b": "text"})
+    {'a': array([0, 1, 2], dtype=int32), 'b': 'text'}
+    """
 
     def get(leaf: Any) -> Any:
         if isinstance(leaf, Tracer):
@@ -159,7 +172,11 @@ def device_get(x: Any) -> Any:
 
 
 def block_until_ready(x: Any) -> Any:
-    """`x`, after every array in it has been computed. Raises what a computation raised."""
+    """`x`, after every array in it has been computed. Raises what a computation raised.
+
+    >>> pb.block_until_ready({"a": jnp.ones(2) * 2})
+    {'a': Array([2., 2.], dtype=float32)}
+    """
 
     def wait(leaf: Any) -> Any:
         method = getattr(leaf, "block_until_ready", None)
@@ -169,12 +186,21 @@ def block_until_ready(x: Any) -> Any:
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """`x`; host and device share memory."""
+    """`x`; host and device share memory.
+
+    >>> pb.copy_to_host_async([jnp.arange(2)])
+    [Array([0, 1], dtype=int32)]
+    """
     return x
 
 
 def effects_barrier() -> None:
-    """Waits for the effects of the computations that were started."""
+    """Waits for the effects of the computations that were started.
+
+    >>> _ = pb.jit(lambda x: pb.debug.print("x is {}", x))(1)
+    x is 1
+    >>> pb.effects_barrier()
+    """
     queue().drain()
 
 

@@ -177,7 +177,13 @@ def shard_map(
 
 
 def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:
-    """`shard_map` over one axis of the mesh, with axes of arrays (or None) in place of specs."""
+    """`shard_map` over one axis of the mesh, with axes of arrays (or None) in place of specs.
+
+    >>> mesh = pb.make_mesh((1,), ("i",))
+    >>> with pb.set_mesh(mesh):
+    ...     pb.smap(lambda x: x * 2, in_axes=0, out_axes=0, axis_name="i")(jnp.arange(4))
+    Array([0, 2, 4, 6], dtype=int32)
+    """
     if f is None:
         return functools.partial(smap, in_axes=in_axes, out_axes=out_axes, axis_name=axis_name)
 

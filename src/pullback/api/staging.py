@@ -101,19 +101,40 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def ensure_compile_time_eval() -> Any:
     """`with ensure_compile_time_eval():` operations on known values run at once, even inside a
     traced function.
+
+    >>> @pb.jit
+    ... def f(x):
+    ...     with pb.ensure_compile_time_eval():
+    ...         n = int(jnp.ceil(jnp.sqrt(10.0)))
+    ...     return x * n
+    >>> f(1)
+    Array(4, dtype=int32, weak_type=True)
     """
     return eval_context()
 
 
 def named_scope(name: str) -> Any:
-    """`with named_scope(name):` (or as a decorator) labels the operations made inside."""
+    """`with named_scope(name):` (or as a decorator) labels the operations made inside.
+
+    >>> @pb.jit
+    ... def f(x):
+    ...     with pb.named_scope("doubled"):
+    ...         return x * 2
+    >>> f(3)
+    Array(6, dtype=int32, weak_type=True)
+    """
     if not isinstance(name, str):
         raise TypeError(f"named_scope name argument must be a string, got {type(name)}")
     return extend_name_stack(name)
 
 
 def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[..., Any]:
-    """`fun` under `named_scope(name)`."""
+    """`fun` under `named_scope(name)`.
+
+    >>> double = pb.named_call(lambda x: x * 2, name="double")
+    >>> double(3)
+    6
+    """
     label = str(name or getattr(fun, "__name__", "function"))
 
     @functools.wraps(fun)
@@ -129,6 +150,12 @@ def closure_convert(
 ) -> tuple[Callable[..., Any], list[Any]]:
     """(a function of (*args, *consts), consts): `fun` with the traced values that it closes over
     made explicit arguments.
+
+    >>> def slope(a):
+    ...     g, consts = pb.closure_convert(lambda x: a * x, 1.0)
+    ...     return g(3.0, *consts)
+    >>> pb.grad(slope)(2.0)
+    Array(3., dtype=float32, weak_type=True)
     """
     leaves, in_tree = tree.flatten(example_args)
     out: dict[str, Any] = {}

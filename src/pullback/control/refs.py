@@ -527,19 +527,34 @@ def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None)
 def empty_ref(ty: Any, memory_space: Any = None) -> Any:
     """A mutable reference to an array of the shape and dtype of `ty` (a ShapeDtypeStruct or aval),
     whose elements are to be written before they are read (they are zeros).
+
+    >>> ref = pb.empty_ref(pb.ShapeDtypeStruct((2,), jnp.float32))
+    >>> ref[...] = jnp.ones(2)
+    >>> ref[...]
+    Array([1., 1.], dtype=float32)
     """
     aval = ty if isinstance(ty, ShapedArray) else ShapedArray(ty.shape, ty.dtype)
     return empty_ref_p.bind(ty=aval, memory_space=memory_space)
 
 
 def freeze(ref: Any) -> Any:
-    """The array that a reference holds, when no more will be written."""
+    """The array that a reference holds, when no more will be written.
+
+    >>> ref = pb.new_ref(jnp.zeros(2))
+    >>> ref[0] = 5.0
+    >>> pb.freeze(ref)
+    Array([5., 0.], dtype=float32)
+    """
     _check_is_ref(_aval_of(ref), "`freeze`")
     return freeze_p.bind(ref)
 
 
 def free_ref(ref: Any) -> None:
-    """Gives a reference's memory back; reading it afterwards is an error."""
+    """Gives a reference's memory back; reading it afterwards is an error.
+
+    >>> ref = pb.new_ref(jnp.zeros(2))
+    >>> pb.free_ref(ref)
+    """
     _check_is_ref(_aval_of(ref), "`free_ref`")
     free_ref_p.bind(ref)
 

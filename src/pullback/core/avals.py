@@ -327,6 +327,9 @@ def typeof(x: Any) -> Any:
     scalar.
 
     Raises TypeError for anything else.
+
+    >>> pb.typeof(jnp.zeros((2, 3))), pb.typeof(1.5)
+    (ShapedArray(float32[2,3]), ShapedArray(float32[], weak_type=True))
     """
     aval = getattr(x, "aval", None)
     if aval.__class__ is ShapedArray or (aval is not None and isinstance(aval, AbstractValue)):

@@ -167,10 +167,23 @@ class OpaqueTraceState:
 
 
 def find_top_trace(_: Any) -> Trace:
+    """The trace that is in force; the operands have no say.
+
+    >>> from pullback.extend import core
+    >>> core.find_top_trace([1.0]) is core.current_trace()
+    True
+    """
     return current_trace()
 
 
 def set_current_trace(trace: Trace, check_leaks: bool = False) -> Any:
+    """A context manager: `trace` is in force in the block.
+
+    >>> from pullback.extend import core
+    >>> with core.set_current_trace(core.current_trace()):
+    ...     jnp.add(1, 2)
+    Array(3, dtype=int32, weak_type=True)
+    """
     return use_trace(trace)
 
 
@@ -199,18 +212,42 @@ def full_lower(val: Any) -> Any:
 
 
 def nonempty_axis_env_DO_NOT_USE() -> bool:
+    """Is a named axis in force? Only for programs that JAX's users have already.
+
+    >>> from pullback.extend import core
+    >>> core.nonempty_axis_env_DO_NOT_USE()
+    False
+    """
     return bool(_axis_env())
 
 
 def unsafe_get_axis_names_DO_NOT_USE() -> list[Any]:
+    """The named axes in force. Only for programs that JAX's users have already.
+
+    >>> from pullback.extend import core
+    >>> core.unsafe_get_axis_names_DO_NOT_USE()
+    []
+    """
     return [name for name, _ in _axis_env()]
 
 
 def unsafe_am_i_under_a_jit_DO_NOT_USE() -> bool:
+    """Is a program being traced? Only for programs that JAX's users have already.
+
+    >>> from pullback.extend import core
+    >>> core.unsafe_am_i_under_a_jit_DO_NOT_USE()
+    False
+    """
     return "JaxprTrace" in [type(t).__name__ for t in _traces()]
 
 
 def unsafe_am_i_under_a_vmap_DO_NOT_USE() -> bool:
+    """Is a function being vectorised? Only for programs that JAX's users have already.
+
+    >>> from pullback.extend import core
+    >>> core.unsafe_am_i_under_a_vmap_DO_NOT_USE()
+    False
+    """
     return "BatchTrace" in [type(t).__name__ for t in _traces()]
 
 
@@ -229,6 +266,13 @@ def gensym() -> Callable[[Any], Var]:
 
 
 def call_impl(f: Any, *args: Any, **params: Any) -> Any:
+    """What a primitive that calls a function does outside of transformations: calls it.
+
+    >>> from pullback.extend import core, linear_util
+    >>> f = linear_util.wrap_init(lambda x: x + 1)
+    >>> core.call_impl(f, 2)
+    3
+    """
     return f.call_wrapped(*args)
 
 

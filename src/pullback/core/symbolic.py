@@ -65,6 +65,11 @@ class SymbolicZero:
 
 
 def is_undefined_primal(x: Any) -> bool:
+    """Does `x` stand for an operand of a transposition that has no value?
+
+    >>> pb.interpreters.ad.is_undefined_primal(1.0)
+    False
+    """
     return type(x) is UndefinedPrimal
 
 

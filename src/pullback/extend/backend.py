@@ -76,6 +76,12 @@ def get_compile_options(
 
 
 def get_default_device() -> Any:
+    """The device of new arrays, if nothing else is said.
+
+    >>> from pullback.extend import backend
+    >>> backend.get_default_device()
+    CpuDevice(id=0)
+    """
     return client().devices()[0]
 
 

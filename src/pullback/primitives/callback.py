@@ -262,6 +262,11 @@ def pure_callback(
 
     `vmap_method` says how a batch is passed: "sequential" (one by one), "expand_dims" or
     "broadcast_all" (at once, with a leading axis).
+
+    >>> shape = pb.ShapeDtypeStruct((3,), jnp.float32)
+    >>> double = lambda x: np.asarray(x) * np.float32(2)
+    >>> pb.jit(lambda x: pb.pure_callback(double, shape, x))(jnp.ones(3))
+    Array([2., 2., 2.], dtype=float32)
     """
     if vmap_method not in _METHODS:
         raise ValueError(

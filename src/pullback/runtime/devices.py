@@ -15,7 +15,14 @@ _MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
 
 class Device:
-    """A device. All CPU devices share the machine's memory and threads."""
+    """A device. All CPU devices share the machine's memory and threads.
+
+    Devices are not made by users: `devices()` gives them.
+
+    >>> device = pb.devices()[0]
+    >>> device.platform, device.id
+    ('cpu', 0)
+    """
 
     def __init__(self, index: int, client: Client) -> None:
         self.id = self.local_hardware_id = index
@@ -80,7 +87,13 @@ class Memory:
 
 
 class Client:
-    """The process's view of its devices."""
+    """The process's view of its devices.
+
+    >>> from pullback.extend import backend
+    >>> client = backend.get_backend()
+    >>> client.platform, client.device_count()
+    ('cpu', 1)
+    """
 
     platform = "cpu"
     platform_version = host_platform.machine()
@@ -139,7 +152,14 @@ def devices(backend: str | None = None) -> list[Device]:
 def local_devices(
     process_index: int | None = None, backend: str | None = None, host_id: int | None = None
 ) -> list[Device]:
-    """The devices of this process (or of the given one)."""
+    """The devices of this process (or of the given one).
+
+    Raises ValueError for a process that does not exist, RuntimeError for a platform that is not
+    present.
+
+    >>> pb.local_devices()
+    [CpuDevice(id=0)]
+    """
     _check_backend(backend)
     if process_index not in (None, 0):
         raise ValueError(f"Unknown process_index {process_index}")
@@ -147,29 +167,58 @@ def local_devices(
 
 
 def device_count(backend: str | None = None) -> int:
+    """How many devices there are, in all processes.
+
+    >>> pb.device_count()
+    1
+    """
     return len(devices(backend))
 
 
 def local_device_count(backend: str | None = None) -> int:
+    """How many devices this process has.
+
+    >>> pb.local_device_count()
+    1
+    """
     return len(local_devices(backend=backend))
 
 
 def process_index(backend: str | None = None) -> int:
+    """The number of this process: 0, since there is one.
+
+    >>> pb.process_index()
+    0
+    """
     _check_backend(backend)
     return 0
 
 
 def process_count(backend: str | None = None) -> int:
+    """How many processes run this program: one.
+
+    >>> pb.process_count()
+    1
+    """
     _check_backend(backend)
     return 1
 
 
 def process_indices(backend: str | None = None) -> list[int]:
+    """The numbers of all processes.
+
+    >>> pb.process_indices()
+    [0]
+    """
     return [0]
 
 
 def default_backend() -> str:
-    """The platform of new arrays."""
+    """The platform of new arrays.
+
+    >>> pb.default_backend()
+    'cpu'
+    """
     return "cpu"
 
 

@@ -39,6 +39,16 @@ __all__ = ["SCALAR_CODES", "Native", "load"]
 _P = ctypes.c_void_p
 
 
+_FUNCTION_DOC = ctypes.create_string_buffer(b"""A jitted function, as `jit` returns it.
+
+    Called as the function that it was made of. `trace`, `lower` and `eval_shape` take the same
+    arguments and show the stages of compilation; `__wrapped__` is the function.
+
+    >>> f = pb.jit(lambda x: x + 1)
+    >>> isinstance(f, pb.stages.Wrapped), f.eval_shape(1.0).dtype
+    (True, dtype('float32'))
+    """)
+
 # Docstrings of what the array type itself has.
 _ATTRIBUTES = {
     "aval": b"""The abstract value: shape, dtype and weak type.
@@ -337,7 +347,7 @@ class Native:
             ("call", _address("PyVectorcall_Call")), ("dealloc", symbols["pb_function_dealloc"]),
             ("traverse", symbols["pb_function_traverse"]), ("clear", symbols["pb_function_clear"]),
             ("descr_get", symbols["pb_function_descr_get"]), ("members", members),
-            ("getset", getset),
+            ("getset", getset), ("doc", ctypes.addressof(_FUNCTION_DOC)),
         ]  # fmt: skip
         flags = _DEFAULT | _HAVE_GC | _NO_NEW | _VECTORCALL | _METHOD_DESCRIPTOR
         return self._type("pullback.runtime.stub.JitFunction", L.FUNCTION_BYTES, flags, slots)

@@ -24,6 +24,10 @@ __all__ = ["Shard", "place", "sharding_of"]
 class Shard:
     """The part of an array that one device holds: `data` is an array, `index` its place in the
     whole.
+
+    >>> shard = jnp.arange(3).addressable_shards[0]
+    >>> shard.device, shard.data
+    (CpuDevice(id=0), Array([0, 1, 2], dtype=int32))
     """
 
     def __init__(

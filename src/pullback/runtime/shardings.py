@@ -145,7 +145,7 @@ class Mesh(_MeshBase):
     """An array of devices with named axes.
 
     >>> pb.sharding.Mesh(np.array(pb.devices()), ("x",))
-    Mesh('x': 1, axis_types=(Auto,))
+    Mesh(axis_sizes=(1,), axis_names=('x',), axis_types=(Auto,))
 
     Raises ValueError if the number of names is not the number of axes.
     """
@@ -277,7 +277,12 @@ def get_abstract_mesh() -> AbstractMesh:
 
 
 class set_mesh:
-    """`set_mesh(mesh)` puts a mesh in force; as a context manager, for the duration."""
+    """`set_mesh(mesh)` puts a mesh in force; as a context manager, for the duration.
+
+    >>> with pb.set_mesh(pb.make_mesh((1,), ("i",))):
+    ...     pb.sharding.get_abstract_mesh().axis_names
+    ('i',)
+    """
 
     def __init__(self, mesh: Mesh) -> None:
         if not isinstance(mesh, Mesh):
@@ -490,6 +495,11 @@ class NamedSharding(Sharding):
 def make_single_device_sharding(
     device: Device, *, memory_kind: str | None = None
 ) -> SingleDeviceSharding:
+    """A `SingleDeviceSharding` of this device and kind of memory.
+
+    >>> pb.sharding.make_single_device_sharding(pb.devices()[0]).shard_shape((4,))
+    (4,)
+    """
     return SingleDeviceSharding(device, memory_kind=memory_kind)
 
 
@@ -505,7 +515,11 @@ def make_mesh(
     *,
     devices: Any = None,
 ) -> Mesh:
-    """A mesh of the first devices. ValueError if there are not enough."""
+    """A mesh of the first devices. ValueError if there are not enough.
+
+    >>> pb.make_mesh((1, 1), ("data", "model")).shape
+    OrderedDict([('data', 1), ('model', 1)])
+    """
     chosen = _all_devices() if devices is None else list(devices)
     need = int(np.prod(axis_shapes, dtype=int))
     if need > len(chosen):
