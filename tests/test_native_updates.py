@@ -272,3 +272,49 @@ def test_many_updates_of_few_elements(name: str) -> None:
             )
             got = np.asarray(run(jnp.asarray(places), jnp.asarray(x)))
             np.testing.assert_allclose(got, want, rtol=1e-4, atol=2e-2 if dtype is F else 0)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_many_updates_of_single_elements(dtype):
+    """Blocks of updates, found ahead in lanes; extremes of floats through integer keys."""
+    random = np.random.default_rng(7)
+    n, k = 140_001, 37
+    x = random.standard_normal(n).astype(dtype)
+    if dtype != np.int32:
+        x[::1009], x[5], x[6] = -0.0, np.inf, -np.inf
+    ids = random.integers(-3, k + 3, n).astype(np.int32)
+    inside = (ids >= 0) & (ids < k)
+    with pullback.enable_x64(dtype == np.float64):
+        for name, ufunc, start in (
+            ("max", np.maximum, dtype(-1)),
+            ("min", np.minimum, dtype(1)),
+            ("add", np.add, dtype(0)),
+        ):
+            expected = np.full(k, start, dtype)
+            ufunc.at(expected, ids[inside], x[inside])
+
+            def update(x: Any, i: Any, name: str = name, start: Any = start) -> Any:
+                at = jnp.full(k, start).at[i]
+                return getattr(at, name)(x, wrap_negative_indices=False)
+
+            found = np.asarray(pullback.jit(update)(x, ids))
+            assert found.dtype == dtype
+            if name == "add":
+                np.testing.assert_allclose(found, expected, rtol=2e-3, atol=1e-3)
+            else:
+                np.testing.assert_array_equal(found, expected)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_many_updates_keep_nan_and_the_sign_of_zero(name):
+    n = 140_000
+    ids = (np.arange(n) % 4).astype(np.int32)
+    x = np.zeros(n, np.float32)
+    x[::8], x[1] = -0.0, -np.nan  # segment 0 meets both zeros, segment 1 a NaN
+    x[2::4] = np.where(np.arange(n // 4) % 2, 1e-40, -1e-40)  # denormal numbers
+    first = np.full(4, -np.inf if name == "max" else np.inf, np.float32)
+    found = np.asarray(pullback.jit(lambda f, x, i: getattr(f.at[i], name)(x))(first, x, ids))
+    assert found[0] == 0 and np.signbit(found[0]) == (name == "min")
+    assert np.isnan(found[1])
+    assert found[2] == (np.float32(1e-40) if name == "max" else np.float32(-1e-40))
+    assert found[3] == 0

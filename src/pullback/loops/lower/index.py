@@ -249,6 +249,7 @@ class _Scatter:
         self.count, self.wide = math.prod(self.batch_shape), math.prod(self.window_shape)
         self.broken = apart(self.window_shape, [x.shape[k] for k in self.window])
         self.blocks = _blocks(x, updates, combine)
+        self.keys = combine in ("min", "max") and x.dtype in KEYS
         self.long = bool(params.get("indices_are_sorted")) and self.count >= LONG * x.size
 
     def emit(self, b: Builder, op: Opaque) -> None:
@@ -317,15 +318,18 @@ class _Scatter:
             spot = b.unravel(i, self.batch_shape)
             first, inside = self.start(b, spot)
             place = b.atom(b.ravel(first, self.x.shape))
-            return b.select(inside, place, b.dim(self.x.size)), self.value(b, spot, none)
+            value = self.value(b, spot, none)
+            value = _key(b, value, self.combine) if self.keys else value
+            return b.select(inside, place, b.dim(self.x.size)), value
 
         def block(b: Builder, low: Atom, high: Atom, row: Slot) -> None:
             assert self.combine is not None
             visit = _in_runs if self.long else _in_turn
-            visit(b, self.combine, item, self.x.dtype, self.count, (low, high), row)
+            visit(b, self.combine, item, row.dtype, self.count, (low, high), row)
 
         if self.blocks > 1 and not together:
-            _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, block, 1)
+            kind = KEYS.get(self.x.dtype) if self.keys else None
+            _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, block, 1, kind)
         else:
             box(b, self.batch_shape, one, "vector", parallel=False)
 
@@ -393,6 +397,8 @@ EACH = 1 << 15  # updates in such a part, at least
 
 LONG = 128  # updates of one element in a row, from which on they are combined in a register
 STRETCH = 64  # of them at a time
+KEYS = {"f32": "i32", "f64": "i64"}  # integers in place of floats that are compared
+AHEAD = 512  # updates whose places are found before they are made
 LINE = 16  # elements that threads should not share
 
 
@@ -421,26 +427,31 @@ def _by_blocks(
     blocks: int,
     visit: Callable[[Builder, Atom, Atom, Slot], None],
     spare: int,
+    kind: str | None = None,
 ) -> None:
     """Each block of updates is combined in a row of its own, with `spare` elements for those that
-    are outside; the rows are combined in order."""
+    are outside; the rows are combined in order. A `kind` is the type of keys that stand for
+    elements in the rows."""
     assert combine is not None
-    rows = Slot(x.dtype, (blocks, x.size), "temp")
-    b.bound[rows] = b.scratch(x.dtype, rows.size)
+    dtype = kind or x.dtype
+    rows = Slot(dtype, (blocks, x.size), "temp")
+    b.bound[rows] = b.scratch(dtype, rows.size)
     each = -(-count // blocks)
 
     def block(k: Index) -> Sequence[Atom]:
-        own = Slot(x.dtype, (x.size + spare,), "temp")
-        b.bound[own] = b.scratch(x.dtype, own.size)
+        own = Slot(dtype, (x.size + spare,), "temp")
+        b.bound[own] = b.scratch(dtype, own.size)
 
         def clear(i: Index) -> Sequence[Atom]:
-            store_slot(b, own, own.shape, x.dtype, (i,), identity_of(combine, x.dtype))
+            start = identity_of(combine, x.dtype)
+            start = start if kind is None else _key(b, start, combine)
+            store_slot(b, own, own.shape, dtype, (i,), start)
             return ()
 
         def keep(i: Index) -> Sequence[Atom]:
             with Pinned(b):
-                value = load_slot(b, own, own.shape, x.dtype, (i,))
-            store_slot(b, rows, rows.shape, x.dtype, (k, i), value)
+                value = load_slot(b, own, own.shape, dtype, (i,))
+            store_slot(b, rows, rows.shape, dtype, (k, i), value)
             return ()
 
         b.loop(x.size + spare, "vector", clear)
@@ -455,13 +466,34 @@ def _by_blocks(
     def add(i: Index) -> Sequence[Atom]:
         total = load_slot(b, slot, (x.size,), x.dtype, (i,))
         for k in range(blocks):
-            more = load_slot(b, rows, rows.shape, x.dtype, (k, i))
+            more = load_slot(b, rows, rows.shape, dtype, (k, i))
+            more = more if kind is None else _unkey(b, more, x.dtype)
             total = b.let(combine, (total, more), x.dtype)
         store_slot(b, slot, (x.size,), x.dtype, (i,), total)
         return ()
 
     with Pinned(b):
         b.loop(x.size, "vector", add)
+
+
+def _key(b: Builder, value: Atom, combine: str | None) -> Atom:
+    """An integer that orders floats as the numbers are, the negative zero below the other one, and
+    NaN where it is what an extreme gives. An extreme of integers takes a third of the time."""
+    kind = KEYS[value.dtype]
+    low, high = limits(kind)
+    bits = b.let("bitcast", (value,), kind)
+    sign = b.let("shr_arith", (bits, Const(31 if kind == "i32" else 63, kind)), kind)
+    key = b.let("xor", (bits, b.let("and", (sign, Const(high, kind)), kind)), kind)
+    nan = b.let("ne", (value, value), "bool")
+    return b.select(nan, Const(high if combine == "max" else low, kind), key)
+
+
+def _unkey(b: Builder, key: Atom, dtype: str) -> Atom:
+    """The float of a key: the same steps lead back."""
+    kind = KEYS[dtype]
+    sign = b.let("shr_arith", (key, Const(31 if kind == "i32" else 63, kind)), kind)
+    flip = b.let("and", (sign, Const(limits(kind)[1], kind)), kind)
+    return b.let("bitcast", (b.let("xor", (key, flip), kind),), dtype)
 
 
 Bounds = tuple[Atom, Atom]
@@ -471,14 +503,39 @@ Item = Callable[[Index], tuple[Atom, Atom]]
 def _in_turn(
     b: Builder, combine: str, item: Item, dtype: str, count: int, bounds: Bounds, row: Slot
 ) -> None:
-    """Single elements are updated in order."""
+    """Single elements are updated in order. Their places and values are found beforehand, a stretch
+    at a time: lanes do that, and what is left for every element is short."""
+    narrow = "i32" if row.size < 1 << 31 else "i64"
+    places, values = Slot(narrow, (AHEAD,), "temp"), Slot(dtype, (AHEAD,), "temp")
+    for slot in (places, values):
+        b.bound[slot] = b.scratch(slot.dtype, AHEAD)
 
-    def update(i: Index) -> Sequence[Atom]:
-        place, value = item(i)
-        b.update(row.buf(b), place, value, combine)
+    def stretch(c: Index) -> Sequence[Atom]:
+        lo = b.let("add", (bounds[0], b.atom(b.mul(c, AHEAD))), "i64")
+        hi = b.let("min", (b.let("add", (lo, b.dim(AHEAD)), "i64"), bounds[1]), "i64")
+        length = b.let("sub", (hi, lo), "i64")
+
+        def find(i: Index) -> Sequence[Atom]:
+            place, value = item(i)
+            place = place if narrow == "i64" else b.let("convert", (place,), "i32")
+            at = b.let("sub", (b.atom(i), lo), "i64")
+            b.store(places.buf(b), at, place)
+            b.store(values.buf(b), at, value)
+            return ()
+
+        def update(k: Index) -> Sequence[Atom]:
+            place = load_slot(b, places, places.shape, narrow, (k,))
+            place = place if narrow == "i64" else b.let("convert", (place,), "i64")
+            value = load_slot(b, values, values.shape, dtype, (k,))
+            b.update(row.buf(b), place, value, combine)
+            return ()
+
+        b.loop(count, "vector", find, lo=lo, hi=hi)
+        b.loop(AHEAD, "vector", update, hi=length)
         return ()
 
-    b.loop(count, "vector", update, lo=bounds[0], hi=bounds[1])
+    turns = b.let("add", (b.let("sub", (bounds[1], bounds[0]), "i64"), b.dim(AHEAD - 1)), "i64")
+    b.loop(-(-count // AHEAD), "seq", stretch, hi=b.let("div", (turns, b.dim(AHEAD)), "i64"))
 
 
 def _in_runs(
