@@ -42,7 +42,13 @@ Schedule = Callable[[Any], Any]
 
 
 class Optimizer(NamedTuple):
-    """The three functions of an optimiser."""
+    """The three functions of an optimiser.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> opt = optimizers.sgd(0.5)
+    >>> opt.params_fn(opt.update_fn(0, 2., opt.init_fn(3.)))
+    2.0
+    """
 
     init_fn: Callable[[Any], Any]
     update_fn: Callable[[Any, Any, Any], Any]
@@ -58,7 +64,13 @@ pytrees.register_pytree_node(
 
 
 class JoinPoint:
-    """Marks, in an unpacked state, where the trees of an array's state begin."""
+    """Marks, in an unpacked state, where the trees of an array's state begin.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> state = optimizers.sgd(0.1)[0]({'w': 1.})
+    >>> optimizers.unpack_optimizer_state(state)['w'].subtree
+    1.0
+    """
 
     def __init__(self, subtree: Any) -> None:
         self.subtree = subtree
@@ -70,6 +82,14 @@ class JoinPoint:
 def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
     """Makes optimisers of pytrees from ones of arrays: `opt_maker(...)` gives (init, update,
     get_params) for one array, with any pytree as its state.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> @optimizers.optimizer
+    ... def descent(step):
+    ...     return lambda x: x, lambda i, g, x: x - step * g, lambda x: x
+    >>> init, update, get_params = descent(0.5)
+    >>> get_params(update(0, {'w': 2.}, init({'w': 3.})))
+    {'w': 2.0}
     """
 
     @functools.wraps(opt_maker)
@@ -119,7 +139,13 @@ def optimizer(opt_maker: Callable[..., Any]) -> Callable[..., Optimizer]:
 
 
 def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
-    """The state as a pytree of the parameters' structure, with a JoinPoint for each array."""
+    """The state as a pytree of the parameters' structure, with a JoinPoint for each array.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> state = optimizers.sgd(0.1)[0]({'w': 1.})
+    >>> list(optimizers.unpack_optimizer_state(state))
+    ['w']
+    """
     points = [
         JoinPoint(pytrees.unflatten(d, s))
         for s, d in zip(opt_state.packed_state, opt_state.subtree_defs, strict=True)
@@ -128,7 +154,14 @@ def unpack_optimizer_state(opt_state: OptimizerState) -> Any:
 
 
 def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
-    """The inverse of `unpack_optimizer_state`."""
+    """The inverse of `unpack_optimizer_state`.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> state = optimizers.sgd(0.1)[0]({'w': 1.})
+    >>> packed = optimizers.pack_optimizer_state(optimizers.unpack_optimizer_state(state))
+    >>> packed.tree_def == state.tree_def
+    True
+    """
     points, treedef = pytrees.flatten(marked_pytree, is_leaf=lambda x: isinstance(x, JoinPoint))
     flat = [pytrees.flatten(p.subtree) for p in points]
     return OptimizerState(tuple(tuple(s) for s, _ in flat), treedef, tuple(d for _, d in flat))
@@ -136,12 +169,26 @@ def pack_optimizer_state(marked_pytree: Any) -> OptimizerState:
 
 # --- schedules ---
 def constant(step_size: Any) -> Schedule:
-    """Always the same step size."""
+    """Always the same step size.
+
+    A schedule is a function from the number of the step to its size.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> optimizers.constant(0.1)(7)
+    0.1
+    """
     return lambda i: step_size
 
 
 def exponential_decay(step_size: Any, decay_steps: Any, decay_rate: Any) -> Schedule:
-    """`step_size * decay_rate ** (i / decay_steps)`."""
+    """`step_size * decay_rate ** (i / decay_steps)`.
+
+    A schedule: a function from the number i of the step to its size.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> optimizers.exponential_decay(1., 10, 0.5)(20)
+    0.25
+    """
     return lambda i: step_size * decay_rate ** (i / decay_steps)
 
 
@@ -150,6 +197,12 @@ def inverse_time_decay(
 ) -> Schedule:
     """`step_size / (1 + decay_rate * i / decay_steps)`; with `staircase`, i / decay_steps is
     rounded down.
+
+    A schedule: a function from the number i of the step to its size.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> optimizers.inverse_time_decay(1., 10, 1.)(10)
+    0.5
     """
 
     def schedule(i: Any) -> Any:
@@ -162,7 +215,14 @@ def inverse_time_decay(
 def polynomial_decay(
     step_size: Any, decay_steps: Any, final_step_size: Any, power: float = 1.0
 ) -> Schedule:
-    """From `step_size` to `final_step_size` over `decay_steps`, as a power of what is left."""
+    """From `step_size` to `final_step_size` over `decay_steps`, as a power of what is left.
+
+    A schedule: a function from the number of the step to its size.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> optimizers.polynomial_decay(1., 10, 0.5)(5)
+    Array(0.75, dtype=float32, weak_type=True)
+    """
 
     def schedule(i: Any) -> Any:
         left = 1 - minimum(i, decay_steps) / decay_steps
@@ -174,6 +234,12 @@ def polynomial_decay(
 def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
     """`values[k]` after k of the boundaries. Raises ValueError unless there is one value more than
     boundaries.
+
+    A schedule: a function from the number of the step to its size.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> optimizers.piecewise_constant([10, 20], [1., 0.5, 0.25])(15)
+    Array(0.5, dtype=float32)
     """
     edges, steps = array(boundaries), array(values)
     if not edges.ndim == steps.ndim == 1:
@@ -184,7 +250,12 @@ def piecewise_constant(boundaries: Any, values: Any) -> Schedule:
 
 
 def make_schedule(scalar_or_schedule: Any) -> Schedule:
-    """A schedule, of a number too. TypeError for anything else."""
+    """A schedule, of a number too. TypeError for anything else.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> optimizers.make_schedule(0.1)(7)
+    0.1
+    """
     if callable(scalar_or_schedule):
         return scalar_or_schedule  # type: ignore[no-any-return]
     if getattr(scalar_or_schedule, "shape", ()) == () and hasattr(scalar_or_schedule, "__float__"):
@@ -195,14 +266,34 @@ def make_schedule(scalar_or_schedule: Any) -> Schedule:
 # --- optimisers of one array ---
 @optimizer
 def sgd(step_size: Any) -> Any:
-    """Gradient descent: `x - step * g`."""
+    """Gradient descent: `x - step * g`.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.sgd(0.5)
+    >>> get_params(update(0, 2., init(3.)))
+    2.0
+    """
     schedule = make_schedule(step_size)
     return lambda x0: x0, lambda i, g, x: x - schedule(i) * g, lambda x: x
 
 
 @optimizer
 def momentum(step_size: Any, mass: float) -> Any:
-    """Gradient descent with momentum: `v = mass * v + g; x - step * v`."""
+    """Gradient descent with momentum: `v = mass * v + g; x - step * v`.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.momentum(0.5, 0.9)
+    >>> get_params(update(0, 2., init(3.)))
+    Array(2., dtype=float32, weak_type=True)
+    """
     schedule = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -215,7 +306,17 @@ def momentum(step_size: Any, mass: float) -> Any:
 
 @optimizer
 def nesterov(step_size: Any, mass: float) -> Any:
-    """Gradient descent with Nesterov's momentum: the step is `mass * v + g` with the new v."""
+    """Gradient descent with Nesterov's momentum: the step is `mass * v + g` with the new v.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.nesterov(0.5, 0.9)
+    >>> get_params(update(0, 2., init(3.)))
+    Array(1.1, dtype=float32, weak_type=True)
+    """
     schedule = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -228,7 +329,17 @@ def nesterov(step_size: Any, mass: float) -> Any:
 
 @optimizer
 def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
-    """Adagrad (Duchi, Hazan and Singer 2011), with momentum."""
+    """Adagrad (Duchi, Hazan and Singer 2011), with momentum.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.adagrad(0.5)
+    >>> get_params(update(0, 2., init(3.)))
+    Array(2.95, dtype=float32, weak_type=True)
+    """
     schedule = make_schedule(step_size)
 
     def init(x0: Any) -> Any:
@@ -246,7 +357,17 @@ def adagrad(step_size: Any, momentum: float = 0.9) -> Any:
 
 @optimizer
 def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
-    """RMSProp (Hinton's lecture 6e): steps over a running root mean square of gradients."""
+    """RMSProp (Hinton's lecture 6e): steps over a running root mean square of gradients.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.rmsprop(0.5)
+    >>> get_params(update(0, 2., init(3.)))
+    Array(1.4188612, dtype=float32, weak_type=True)
+    """
     schedule = make_schedule(step_size)
 
     def update(i: Any, g: Any, state: Any) -> Any:
@@ -261,7 +382,17 @@ def rmsprop(step_size: Any, gamma: float = 0.9, eps: float = 1e-8) -> Any:
 def rmsprop_momentum(
     step_size: Any, gamma: float = 0.9, eps: float = 1e-8, momentum: float = 0.9
 ) -> Any:
-    """RMSProp with momentum."""
+    """RMSProp with momentum.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.rmsprop_momentum(0.5)
+    >>> get_params(update(0, 2., init(3.)))
+    Array(1.4188612, dtype=float32, weak_type=True)
+    """
     schedule = make_schedule(step_size)
 
     def init(x0: Any) -> Any:
@@ -278,7 +409,17 @@ def rmsprop_momentum(
 
 @optimizer
 def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
-    """Adam (Kingma and Ba 2014): steps by bias-corrected running moments of the gradients."""
+    """Adam (Kingma and Ba 2014): steps by bias-corrected running moments of the gradients.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.adam(0.5)
+    >>> get_params(update(0, 2., init(3.)))
+    Array(2.5000033, dtype=float32)
+    """
     schedule = make_schedule(step_size)
 
     def init(x0: Any) -> Any:
@@ -297,7 +438,17 @@ def adam(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) 
 
 @optimizer
 def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8) -> Any:
-    """AdaMax (Kingma and Ba 2014, section 7.1): Adam with the infinity norm."""
+    """AdaMax (Kingma and Ba 2014, section 7.1): Adam with the infinity norm.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.adamax(0.5)
+    >>> get_params(update(0, 2., init(3.)))
+    Array(2.5, dtype=float32)
+    """
     schedule = make_schedule(step_size)
 
     def init(x0: Any) -> Any:
@@ -315,7 +466,17 @@ def adamax(step_size: Any, b1: float = 0.9, b2: float = 0.999, eps: float = 1e-8
 
 @optimizer
 def sm3(step_size: Any, momentum: float = 0.9) -> Any:
-    """SM3 (Anil, Gupta, Koren and Singer 2019): Adagrad with one accumulator an axis."""
+    """SM3 (Anil, Gupta, Koren and Singer 2019): Adagrad with one accumulator an axis.
+
+    (init, update, get_params): `init(params)` makes a state, `update(i, gradients, state)` the next
+    one, `get_params(state)` the parameters, any pytree of arrays. Step sizes are numbers or
+    schedules. Parameters are arrays of one axis or more.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> init, update, get_params = optimizers.sm3(0.5)
+    >>> get_params(update(0, jnp.array([2.]), init(jnp.array([3.]))))
+    Array([2.95], dtype=float32)
+    """
     schedule = make_schedule(step_size)
 
     def along(n: int, axis: int, rank: int) -> tuple[int, ...]:
@@ -342,12 +503,24 @@ def sm3(step_size: Any, momentum: float = 0.9) -> Any:
 
 # --- gradients ---
 def l2_norm(tree: Any) -> Any:
-    """The Euclidean norm of a pytree of arrays, as one vector."""
+    """The Euclidean norm of a pytree of arrays, as one vector.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> optimizers.l2_norm([3., jnp.array([0., 4.])])
+    Array(5., dtype=float32)
+    """
     leaves = pytrees.flatten(tree)[0]
     return sqrt(sum(vdot(x, x) for x in leaves))
 
 
 def clip_grads(grad_tree: Any, max_norm: Any) -> Any:
-    """Gradients scaled down so that their norm is at most `max_norm`."""
+    """Gradients scaled down so that their norm is at most `max_norm`.
+
+    `grad_tree`: a pytree of arrays, as is the result.
+
+    >>> from pullback.example_libraries import optimizers
+    >>> optimizers.clip_grads([jnp.array([3., 4.])], 1.)
+    [Array([0.6, 0.8], dtype=float32)]
+    """
     norm = l2_norm(grad_tree)
     return pytrees.tree_map(lambda g: where(norm < max_norm, g, g * (max_norm / norm)), grad_tree)

@@ -40,7 +40,16 @@ Layer = tuple[Callable[..., Any], Callable[..., Any]]
 
 
 def Dense(out_dim: int, W_init: Any = glorot_normal(), b_init: Any = normal()) -> Layer:  # noqa: B008
-    """`x @ W + b`."""
+    """`x @ W + b`.
+
+    `W_init`, `b_init`: initialisers, of `nn.initializers`; W is (inputs, out_dim).
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.Dense(3)
+    >>> shape, (w, b) = init(random.key(0), (-1, 2))
+    >>> shape, w.shape, b.shape
+    ((-1, 3), (2, 3), (3,))
+    """
 
     def init_fun(rng: Any, input_shape: Sequence[int]) -> Any:
         k1, k2 = random.split(rng)
@@ -102,7 +111,16 @@ def GeneralConv(
     W_init: Any = None,
     b_init: Any = normal(1e-6),  # noqa: B008
 ) -> Layer:
-    """A convolution in any layout, such as ("NHWC", "HWIO", "NHWC")."""
+    """A convolution in any layout, such as ("NHWC", "HWIO", "NHWC").
+
+    `W_init`, `b_init`: initialisers, of `nn.initializers`; `strides` and `padding`: those of
+    `lax.conv_general_dilated`.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.GeneralConv(('NHWC', 'HWIO', 'NHWC'), 4, (3, 3), padding='SAME')
+    >>> init(random.key(0), (1, 8, 8, 3))[0]
+    (1, 8, 8, 4)
+    """
     return _convolution(
         False, dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init
     )
@@ -117,7 +135,16 @@ def GeneralConvTranspose(
     W_init: Any = None,
     b_init: Any = normal(1e-6),  # noqa: B008
 ) -> Layer:
-    """The transpose of a convolution, in any layout."""
+    """The transpose of a convolution, in any layout.
+
+    `W_init`, `b_init`: initialisers, of `nn.initializers`; `strides` and `padding`: those of
+    `lax.conv_transpose`.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.GeneralConvTranspose(('NHC', 'HIO', 'NHC'), 4, (2,), (2,))
+    >>> init(random.key(0), (1, 8, 3))[0]
+    (1, 16, 4)
+    """
     return _convolution(
         True, dimension_numbers, out_chan, filter_shape, strides, padding, W_init, b_init
     )
@@ -136,7 +163,15 @@ def BatchNorm(
     beta_init: Any = zeros,
     gamma_init: Any = ones,
 ) -> Layer:
-    """Normalises over `axis`, then scales and shifts by parameters of the other axes' sizes."""
+    """Normalises over `axis`, then scales and shifts by parameters of the other axes' sizes.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.BatchNorm(axis=(0,))
+    >>> shape, params = init(random.key(0), (-1, 2))
+    >>> apply(params, jnp.array([[1., 2.], [3., 6.]])).round(2)
+    Array([[-1., -1.],
+           [ 1.,  1.]], dtype=float32)
+    """
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
 
     def init_fun(rng: Any, input_shape: Sequence[int]) -> Any:
@@ -157,7 +192,15 @@ def BatchNorm(
 
 
 def elementwise(fun: Callable[..., Any], **fun_kwargs: Any) -> Layer:
-    """A layer that applies a function of elements."""
+    """A layer that applies a function of elements.
+
+    Further arguments are handed on to `fun`.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.elementwise(jnp.sin)
+    >>> apply((), 0.)
+    Array(0., dtype=float32, weak_type=True)
+    """
     return (
         lambda rng, input_shape: (input_shape, ()),
         lambda params, inputs, **kwargs: fun(inputs, **fun_kwargs),
@@ -240,7 +283,13 @@ Flatten: Layer = (
 
 
 def FanOut(num: int) -> Layer:
-    """Hands on its input `num` times."""
+    """Hands on its input `num` times.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.FanOut(2)
+    >>> init(random.key(0), (3,))[0]
+    [(3,), (3,)]
+    """
     return (
         lambda rng, input_shape: ([input_shape] * num, ()),
         lambda params, inputs, **kwargs: [inputs] * num,
@@ -254,7 +303,13 @@ FanInSum: Layer = (
 
 
 def FanInConcat(axis: int = -1) -> Layer:
-    """Joins its inputs along an axis."""
+    """Joins its inputs along an axis.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.FanInConcat()
+    >>> apply((), [jnp.ones(2), jnp.zeros(1)])
+    Array([1., 1., 0.], dtype=float32)
+    """
 
     def init_fun(rng: Any, input_shape: Sequence[Any]) -> Any:
         k = axis % len(input_shape[0])
@@ -267,6 +322,11 @@ def FanInConcat(axis: int = -1) -> Layer:
 def Dropout(rate: float, mode: str = "train") -> Layer:
     """Keeps each element with probability `rate`, scaled up; does nothing unless `mode` is
     "train". Applied with `rng=key`; ValueError without it.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.Dropout(0.5, mode='test')
+    >>> apply((), jnp.ones(3), rng=random.key(0))
+    Array([1., 1., 1.], dtype=float32)
     """
 
     def apply_fun(params: Any, inputs: Any, **kwargs: Any) -> Any:
@@ -286,7 +346,14 @@ def Dropout(rate: float, mode: str = "train") -> Layer:
 
 
 def serial(*layers: Layer) -> Layer:
-    """One layer after the other."""
+    """One layer after the other.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.serial(stax.Dense(4), stax.Relu, stax.Dense(1))
+    >>> shape, params = init(random.key(0), (-1, 2))
+    >>> apply(params, jnp.ones((5, 2))).shape
+    (5, 1)
+    """
     inits, applies = zip(*layers, strict=True) if layers else ((), ())
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
@@ -308,7 +375,13 @@ def serial(*layers: Layer) -> Layer:
 
 
 def parallel(*layers: Layer) -> Layer:
-    """Layers side by side: a list of inputs to a list of outputs."""
+    """Layers side by side: a list of inputs to a list of outputs.
+
+    >>> from pullback.example_libraries import stax
+    >>> init, apply = stax.parallel(stax.Identity, stax.Relu)
+    >>> apply(((), ()), (jnp.array([-1.]), jnp.array([-1.])))
+    [Array([-1.], dtype=float32), Array([0.], dtype=float32)]
+    """
     inits, applies = zip(*layers, strict=True) if layers else ((), ())
 
     def init_fun(rng: Any, input_shape: Any) -> Any:
@@ -328,7 +401,13 @@ def parallel(*layers: Layer) -> Layer:
 
 
 def shape_dependent(make_layer: Callable[..., Layer]) -> Layer:
-    """The layer that `make_layer(input_shape)` gives."""
+    """The layer that `make_layer(input_shape)` gives.
+
+    >>> from pullback.example_libraries import stax
+    >>> layer = stax.shape_dependent(lambda shape: stax.Dense(shape[-1]))
+    >>> layer[0](random.key(0), (-1, 3))[0]
+    (-1, 3)
+    """
     return (
         lambda rng, input_shape: make_layer(input_shape)[0](rng, input_shape),
         lambda params, inputs, **kwargs: make_layer(inputs.shape)[1](params, inputs, **kwargs),

@@ -73,7 +73,13 @@ def _format(name: str) -> Any:
 
 
 def todense(arr: Any) -> Any:
-    """The dense array of a sparse one; dense arrays as they are."""
+    """The dense array of a sparse one; dense arrays as they are.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.todense(sparse.eye(2))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     return arr.todense() if isinstance(arr, JAXSparse) else _jnp.asarray(arr)
 
 
@@ -84,7 +90,14 @@ def empty(
     sparse_format: str = "bcoo",
     **kwds: Any,
 ) -> Any:
-    """A sparse array of zeros that stores nothing."""
+    """A sparse array of zeros that stores nothing.
+
+    `sparse_format`: "bcoo", "bcsr", "coo", "csr" or "csc"; ValueError for another.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.empty((2, 3)).nse
+    0
+    """
     return _format(sparse_format)._empty(tuple(shape), dtype=dtype, index_dtype=index_dtype, **kwds)
 
 
@@ -97,7 +110,17 @@ def eye(
     sparse_format: str = "bcoo",
     **kwds: Any,
 ) -> Any:
-    """A sparse matrix with ones on its k-th diagonal."""
+    """A sparse matrix with ones on its k-th diagonal.
+
+    `N`, `M`: rows and columns; `sparse_format`: "bcoo", "bcsr", "coo", "csr" or "csc"; ValueError
+    for another.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.eye(3, k=1).todense()
+    Array([[0., 1., 0.],
+           [0., 0., 1.],
+           [0., 0., 0.]], dtype=float32)
+    """
     M = N if M is None else M
     return _format(sparse_format)._eye(N, M, k, dtype=dtype, index_dtype=index_dtype, **kwds)
 
@@ -116,7 +139,16 @@ def random_bcoo(
     generator: Any = _random.uniform,
     **kwds: Any,
 ) -> BCOO:
-    """A BCOO with random elements at random places; `nse`: how many, or their share."""
+    """A BCOO with random elements at random places; `nse`: how many, or their share.
+
+    `key`: of `random.key`; `generator(key, shape, dtype)` makes the elements. The share of elements
+    is rounded.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.random_bcoo(random.key(0), (4, 5), dtype='float32', nse=3)
+    >>> m.nse, m.shape
+    (3, (4, 5))
+    """
     shape = tuple(shape)
     end = len(shape) - n_dense
     if n_batch < 0 or n_dense < 0 or n_batch > end:

@@ -12,15 +12,40 @@ from ...tree_util import register_pytree_node
 
 
 class SparseEfficiencyError(ValueError):
-    """An operation that would store more than it should."""
+    """An operation that would store more than it should.
+
+    A ValueError.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.eye(2))
+    >>> try:
+    ...     sparse.bcoo_update_layout(m, n_batch=1)
+    ... except sparse.SparseEfficiencyError:
+    ...     print('too large')
+    too large
+    """
 
 
 class SparseEfficiencyWarning(UserWarning):
-    """An operation that stores more than it should."""
+    """An operation that stores more than it should.
+
+    A UserWarning.
+
+    >>> from pullback.experimental import sparse
+    >>> issubclass(sparse.SparseEfficiencyWarning, UserWarning)
+    True
+    """
 
 
 class CuSparseEfficiencyWarning(SparseEfficiencyWarning):
-    """Of accelerators; never given on CPUs."""
+    """Of accelerators; never given on CPUs.
+
+    A kind of SparseEfficiencyWarning.
+
+    >>> from pullback.experimental import sparse
+    >>> issubclass(sparse.CuSparseEfficiencyWarning, sparse.SparseEfficiencyWarning)
+    True
+    """
 
 
 class JAXSparse:
@@ -28,6 +53,10 @@ class JAXSparse:
 
     Sparse arrays are pytrees whose leaves are arrays, so that they pass through jit, grad of
     functions of their data, vmap of batched formats, and control flow.
+
+    >>> from pullback.experimental import sparse
+    >>> isinstance(sparse.BCOO.fromdense(jnp.eye(2)), sparse.JAXSparse)
+    True
     """
 
     data: Any

@@ -26,6 +26,7 @@ from .base import JAXSparse, SparseEfficiencyError, register
 class BCOO(JAXSparse):
     """A sparse array: `data[k]` stands at `indices[k]`.
 
+    >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.eye(3)); m
     BCOO(float32[3, 3], nse=3)
     >>> m @ jnp.ones(3)
@@ -318,7 +319,15 @@ def bcoo_fromdense(
     n_dense: int = 0,
     index_dtype: Any = jnp.int32,
 ) -> BCOO:
-    """The BCOO form of a dense array; `nse` (needed under jit): how many elements to store."""
+    """The BCOO form of a dense array; `nse` (needed under jit): how many elements to store.
+
+    `n_batch`, `n_dense`: how many leading axes are batches, how many trailing ones are stored
+    dense. Raises ConcretizationTypeError for traced `mat` without `nse`.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.bcoo_fromdense(jnp.array([[0., 5.], [0., 0.]])).indices
+    Array([[0, 1]], dtype=int32)
+    """
     mat = jnp.asarray(mat)
     n_sparse = mat.ndim - n_batch - n_dense
     if min(n_sparse, n_batch, n_dense) < 0:
@@ -359,6 +368,13 @@ def _extract(mat: Any, indices: Any, n_batch: int) -> Any:
 def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) -> BCOO:
     """The elements of a dense array at the places of a sparse one. Places stored more than once
     get the element once, unless `assume_unique`.
+
+    `sparr`: a BCOO, as is the result. `arr`: dense, of the shape of `sparr`.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
+    >>> sparse.bcoo_extract(m, jnp.array([10., 20., 30.])).data
+    Array([10., 30.], dtype=float32)
     """
     arr = jnp.asarray(arr)
     if arr.shape != sparr.shape:
@@ -384,7 +400,15 @@ def _is_first(indices: Any) -> Any:
 
 
 def bcoo_todense(mat: BCOO) -> Any:
-    """The dense array; elements at one place are added."""
+    """The dense array; elements at one place are added.
+
+    `mat`: a BCOO.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO((jnp.array([3., 1.]), jnp.array([[2], [2]])), shape=(3,))
+    >>> sparse.bcoo_todense(m)
+    Array([0., 0., 4.], dtype=float32)
+    """
     _, sparse, dense = _split(mat.shape, mat.n_batch, mat.n_sparse)
     data, indices = _full(mat)
 
@@ -425,6 +449,14 @@ def bcoo_update_layout(
 ) -> BCOO:
     """The array with other numbers of batch and dense axes. More of them need more memory: that is
     an error unless `on_inefficient` is None or "warn".
+
+    `mat`: a BCOO, as is the result. Raises SparseEfficiencyError, ValueError for more axes than
+    there are.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.eye(2), n_batch=1)
+    >>> sparse.bcoo_update_layout(m, n_batch=0).n_batch
+    0
     """
     n_batch = mat.n_batch if n_batch is None else int(n_batch)
     n_dense = mat.n_dense if n_dense is None else int(n_dense)
@@ -460,7 +492,15 @@ def bcoo_update_layout(
 
 
 def bcoo_sort_indices(mat: BCOO) -> BCOO:
-    """The elements in the order of their indices."""
+    """The elements in the order of their indices.
+
+    `mat`: a BCOO, as is the result.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO((jnp.array([3., 1.]), jnp.array([[2], [0]])), shape=(3,))
+    >>> sparse.bcoo_sort_indices(m).data
+    Array([1., 3.], dtype=float32)
+    """
     data, indices = _full(mat)
 
     def one(d: Any, i: Any) -> Any:
@@ -478,6 +518,13 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
     """Each place stored once, in order; `nse` (needed under jit): how many places to keep room
     for.
+
+    `mat`: a BCOO, as is the result.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO((jnp.array([3., 1.]), jnp.array([[2], [2]])), shape=(3,))
+    >>> sparse.bcoo_sum_duplicates(m).data
+    Array([4.], dtype=float32)
     """
     mat = bcoo_sort_indices(mat)
     _, sparse, _ = _split(mat.shape, mat.n_batch, mat.n_sparse)
@@ -523,7 +570,17 @@ def _fitting(mat: BCOO) -> BCOO:
 
 
 def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
-    """The axes in another order; batch axes stay batch axes, dense axes dense ones."""
+    """The axes in another order; batch axes stay batch axes, dense axes dense ones.
+
+    `mat`: a BCOO, as is the result. Raises ValueError for a permutation that mixes the kinds of
+    axes.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.bcoo_transpose(m, permutation=(1, 0)).todense()
+    Array([[1., 2.],
+           [0., 3.]], dtype=float32)
+    """
     permutation = tuple(int(p) % max(mat.ndim, 1) for p in permutation)
     if sorted(permutation) != list(range(mat.ndim)):
         raise ValueError(f"bcoo_transpose: {permutation} is no permutation of {mat.ndim} axes")
@@ -559,7 +616,16 @@ def bcoo_reshape(
     dimensions: Sequence[int] | None = None,
     sharding: Any = None,
 ) -> BCOO:
-    """Another shape of as many elements. Batch and dense axes become sparse."""
+    """Another shape of as many elements. Batch and dense axes become sparse.
+
+    `mat`: a BCOO, as is the result. `dimensions`: the order in which the axes are read.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3., 0.]))
+    >>> sparse.bcoo_reshape(m, new_sizes=(2, 2)).todense()
+    Array([[1., 0.],
+           [3., 0.]], dtype=float32)
+    """
     if dimensions is not None and tuple(dimensions) != tuple(range(mat.ndim)):
         mat = bcoo_transpose(mat, permutation=dimensions)
     new_sizes = tuple(new_sizes)
@@ -582,7 +648,17 @@ def bcoo_reshape(
 def bcoo_broadcast_in_dim(
     mat: BCOO, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCOO:
-    """The array repeated along new axes and axes of size 1."""
+    """The array repeated along new axes and axes of size 1.
+
+    `mat`: a BCOO, as is the result. `broadcast_dimensions`: the axis of the result for each axis of
+    `mat`. Raises ValueError for shapes that do not fit.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0.]))
+    >>> sparse.bcoo_broadcast_in_dim(m, shape=(2, 2), broadcast_dimensions=(1,)).todense()
+    Array([[1., 0.],
+           [1., 0.]], dtype=float32)
+    """
     shape = tuple(shape)
     flat = _all_sparse(mat)
     new = [d for d in range(len(shape)) if d not in tuple(broadcast_dimensions)]
@@ -608,7 +684,15 @@ def bcoo_broadcast_in_dim(
 
 
 def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
-    """The array without some axes of size 1."""
+    """The array without some axes of size 1.
+
+    `arr`: a BCOO, as is the result. Raises ValueError for axes of another size.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.]]))
+    >>> sparse.bcoo_squeeze(m, dimensions=(0,)).shape
+    (2,)
+    """
     dims = tuple(d % arr.ndim for d in dimensions)
     if any(arr.shape[d] != 1 for d in dims):
         raise ValueError(f"bcoo_squeeze: axes {dims} of shape {arr.shape} are not all of size 1")
@@ -616,7 +700,15 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
 
 
 def bcoo_concatenate(operands: Sequence[BCOO], *, dimension: int) -> BCOO:
-    """Arrays joined along an axis."""
+    """Arrays joined along an axis.
+
+    Their other sizes, and numbers of batch and dense axes, are equal: ValueError otherwise.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0.]))
+    >>> sparse.bcoo_concatenate([m, m], dimension=0).todense()
+    Array([1., 0., 1., 0.], dtype=float32)
+    """
     operands = list(operands)
     if not operands or not all(isinstance(x, BCOO) for x in operands):
         raise ValueError("bcoo_concatenate: expected BCOO arrays, at least one")
@@ -646,7 +738,16 @@ def bcoo_slice(
     limit_indices: Sequence[int],
     strides: Sequence[int] | None = None,
 ) -> BCOO:
-    """A box of the array; what lies outside of it becomes padding."""
+    """A box of the array; what lies outside of it becomes padding.
+
+    `mat`: a BCOO, as is the result. Bounds and strides are Python ints, one an axis. Raises
+    ValueError for others.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
+    >>> sparse.bcoo_slice(m, start_indices=(1,), limit_indices=(3,)).todense()
+    Array([0., 3.], dtype=float32)
+    """
     steps = tuple(strides) if strides is not None else (1,) * mat.ndim
     flat = _all_sparse(mat)
     columns, ok = [], jnp.ones(flat.nse, bool)
@@ -667,7 +768,16 @@ def bcoo_slice(
 
 
 def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Sequence[int]) -> BCOO:
-    """A box of the array whose start is a value, clamped so that the box lies inside."""
+    """A box of the array whose start is a value, clamped so that the box lies inside.
+
+    `mat`: a BCOO, as is the result. `start_indices`: an integer scalar for each axis;
+    `slice_sizes`: Python ints.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
+    >>> sparse.bcoo_dynamic_slice(m, (1,), (2,)).todense()
+    Array([0., 3.], dtype=float32)
+    """
     flat = _all_sparse(mat)
     sizes = tuple(slice_sizes)
     dtype = flat.indices.dtype
@@ -679,7 +789,15 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
 
 
 def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
-    """The array with some axes reversed."""
+    """The array with some axes reversed.
+
+    `operand`: a BCOO, as is the result. Raises ValueError for axes that it does not have.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3., 4.]))
+    >>> sparse.bcoo_rev(m, (0,)).todense()
+    Array([4., 3., 0., 1.], dtype=float32)
+    """
     flat = _all_sparse(operand)
     indices = flat.indices
     shape = jnp.array(operand.shape, indices.dtype)
@@ -781,7 +899,15 @@ def _add(a: BCOO, b: BCOO) -> BCOO:
 
 
 def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
-    """The sum along axes: a sparse array of those that are left."""
+    """The sum along axes: a sparse array of those that are left.
+
+    `mat`: a BCOO, as is the result.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.bcoo_reduce_sum(m, axes=(1,)).todense()
+    Array([1., 5.], dtype=float32)
+    """
     gone = {a % max(mat.ndim, 1) for a in axes}
     kept = [d for d in range(mat.ndim) if d not in gone]
     flat = _all_sparse(mat)
@@ -796,7 +922,15 @@ def bcoo_reduce_sum(mat: BCOO, *, axes: Sequence[int]) -> BCOO:
 
 
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
-    """The data of the product of a sparse and a dense array, which must broadcast to its shape."""
+    """The data of the product of a sparse and a dense array, which must broadcast to its shape.
+
+    `sp_mat`: a BCOO. `v`: dense.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
+    >>> sparse.bcoo_multiply_dense(m, jnp.array([10., 20., 30.]))
+    Array([10., 90.], dtype=float32)
+    """
     v = jnp.asarray(v)
     if jnp.broadcast_shapes(v.shape, sp_mat.shape) != sp_mat.shape:
         raise NotImplementedError(
@@ -820,7 +954,16 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
-    """The product, element by element: stored where both are."""
+    """The product, element by element: stored where both are.
+
+    `lhs`, `rhs`: BCOO arrays, as is the result. Raises NotImplementedError or ValueError for
+    layouts and shapes that do not fit.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
+    >>> sparse.bcoo_multiply_sparse(m, m).todense()
+    Array([1., 0., 9.], dtype=float32)
+    """
     if lhs.shape != rhs.shape:
         raise NotImplementedError(f"product of sparse arrays of shapes {lhs.shape}, {rhs.shape}")
     a, b = bcoo_sum_duplicates(_all_sparse(lhs), _room(lhs)), _all_sparse(rhs)
@@ -848,6 +991,13 @@ def bcoo_dot_general(
 ) -> Any:
     """`lax.dot_general` of a sparse with a dense array (dense result) or of two sparse ones (a
     sparse result). Axes are (batch, what is left of lhs, what is left of rhs).
+
+    `dimension_numbers`: those of `lax.dot_general`.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.bcoo_dot_general(m, jnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ())))
+    Array([1., 5.], dtype=float32)
     """
     (lc, rc), (lb, rb) = dimension_numbers
     left, right = isinstance(lhs, BCOO), isinstance(rhs, BCOO)
@@ -932,6 +1082,14 @@ def _without(axes: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
 def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
     """The elements at `indices`, (*batch, nse, n), of the product of two dense arrays: only they
     are computed. Axes of a batch are the first ones of the product's.
+
+    `dimension_numbers`: those of `lax.dot_general`.
+
+    >>> from pullback.experimental import sparse
+    >>> a = jnp.array([[1., 2.], [3., 4.]])
+    >>> where = jnp.array([[0, 1], [1, 0]])
+    >>> sparse.bcoo_dot_general_sampled(a, a, where, dimension_numbers=(((1,), (0,)), ((), ())))
+    Array([10., 15.], dtype=float32)
     """
     A, B, indices = map(jnp.asarray, (A, B, indices))
     (lc, rc), (lb, rb) = dimension_numbers

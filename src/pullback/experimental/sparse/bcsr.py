@@ -35,6 +35,7 @@ from .coo import _csr_rows
 class BCSR(JAXSparse):
     """A sparse matrix (batch) by rows: (data, indices, indptr).
 
+    >>> from pullback.experimental import sparse
     >>> sparse.BCSR.fromdense(jnp.eye(3)) @ jnp.ones(3)
     Array([1., 1., 1.], dtype=float32)
     """
@@ -195,7 +196,15 @@ def bcsr_fromdense(
     n_dense: int = 0,
     index_dtype: Any = jnp.int32,
 ) -> BCSR:
-    """The BCSR form of a dense array; `nse` (needed under jit): how many elements to store."""
+    """The BCSR form of a dense array; `nse` (needed under jit): how many elements to store.
+
+    `n_batch`, `n_dense`: how many leading axes are batches, how many trailing ones are stored
+    dense; two axes are left for rows and columns.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.bcsr_fromdense(jnp.array([[0., 5.], [0., 0.]])).indptr
+    Array([0, 1, 1], dtype=int32)
+    """
     mat = jnp.asarray(mat)
     if mat.ndim - n_batch - n_dense != 2:
         raise ValueError(
@@ -208,12 +217,28 @@ def bcsr_fromdense(
 
 
 def bcsr_todense(mat: BCSR) -> Any:
-    """The dense array."""
+    """The dense array.
+
+    `mat`: a BCSR; elements at one place are added.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.bcsr_todense(sparse.BCSR.fromdense(jnp.eye(2)))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     return mat.to_bcoo().todense()
 
 
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
-    """The elements of a dense matrix at the places of a BCSR."""
+    """The elements of a dense matrix at the places of a BCSR.
+
+    `indices`: (..., nse), `indptr`: (..., rows + 1), integers; the result is (..., nse).
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.bcsr_extract(m.indices, m.indptr, jnp.array([[10., 20.], [30., 40.]]))
+    Array([10., 30., 40.], dtype=float32)
+    """
     indices, indptr, mat = map(jnp.asarray, (indices, indptr, mat))
     nse = indices.shape[-1]
 
@@ -232,7 +257,15 @@ def bcsr_dot_general(
     preferred_element_type: Any = None,
     out_sharding: Any = None,
 ) -> Any:
-    """`lax.dot_general` of a BCSR with a dense array."""
+    """`lax.dot_general` of a BCSR with a dense array.
+
+    `dimension_numbers`: those of `lax.dot_general`; the result is dense.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.bcsr_dot_general(m, jnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ())))
+    Array([1., 5.], dtype=float32)
+    """
     lhs, rhs = (x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs))
     return bcoo_dot_general(
         lhs,
@@ -243,14 +276,30 @@ def bcsr_dot_general(
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
-    """Each place stored once, in order."""
+    """Each place stored once, in order.
+
+    `mat`: a BCSR; `nse` (needed under jit): how many places to keep room for.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCSR((jnp.array([3., 1.]), jnp.array([1, 1]), jnp.array([0, 2])), shape=(1, 2))
+    >>> sparse.bcsr_sum_duplicates(m).data
+    Array([4.], dtype=float32)
+    """
     return mat.sum_duplicates(nse)
 
 
 def bcsr_broadcast_in_dim(
     mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCSR:
-    """The array repeated along new axes and axes of size 1."""
+    """The array repeated along new axes and axes of size 1.
+
+    `mat`: a BCSR. Raises ValueError for shapes that do not fit.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(jnp.eye(2))
+    >>> sparse.bcsr_broadcast_in_dim(m, shape=(1, 2, 2), broadcast_dimensions=(1, 2)).shape
+    (1, 2, 2)
+    """
     out = bcoo_broadcast_in_dim(
         mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions
     )
@@ -258,7 +307,18 @@ def bcsr_broadcast_in_dim(
 
 
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:
-    """Matrices joined along an axis."""
+    """Matrices joined along an axis.
+
+    Their other sizes are equal: ValueError otherwise.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCSR.fromdense(jnp.eye(2))
+    >>> sparse.bcsr_concatenate([m, m], dimension=0).todense()
+    Array([[1., 0.],
+           [0., 1.],
+           [1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     return BCSR.from_bcoo(bcoo_concatenate([x.to_bcoo() for x in operands], dimension=dimension))
 
 

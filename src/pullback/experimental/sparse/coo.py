@@ -69,6 +69,7 @@ def _times(matrix: Any, other: Any, matvec: Any, matmat: Any) -> Any:
 class COO(JAXSparse):
     """A matrix as (data, row, col), each of one axis.
 
+    >>> from pullback.experimental import sparse
     >>> swap = sparse.COO((jnp.ones(2), jnp.array([0, 1]), jnp.array([1, 0])), shape=(2, 2))
     >>> swap @ jnp.arange(2.)
     Array([1., 0.], dtype=float32)
@@ -152,7 +153,14 @@ def _two_axes(name: str, shape: Any) -> None:
 
 
 def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> COO:
-    """The COO form of a dense matrix. `nse` (needed under jit): how many elements to store."""
+    """The COO form of a dense matrix. `nse` (needed under jit): how many elements to store.
+
+    Raises ConcretizationTypeError for traced `mat` without `nse`. As `scipy.sparse.coo_array`.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.coo_fromdense(jnp.array([[0., 5.], [7., 0.]])).data
+    Array([5., 7.], dtype=float32)
+    """
     mat = jnp.asarray(mat)
     _two_axes("COO", mat.shape)
     nse = nonzero_size(mat != 0) if nse is None else nse
@@ -163,18 +171,43 @@ def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.in
 
 
 def coo_todense(mat: COO) -> Any:
-    """The dense matrix; elements at one place are added."""
+    """The dense matrix; elements at one place are added.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.coo_todense(sparse.coo_fromdense(jnp.eye(2)))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     return _dense(mat.data, mat.row, mat.col, jnp.zeros(mat.shape, mat.dtype))
 
 
 def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
-    """mat @ v, or mat.T @ v."""
+    """mat @ v, or mat.T @ v.
+
+    `mat`: (m, n), `v`: dense, (n,), or (m,) for the transpose. Raises TypeError or ValueError for
+    others.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.coo_fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.coo_matvec(m, jnp.ones(2))
+    Array([1., 5.], dtype=float32)
+    """
     v = _check_operand("coo_matvec", mat, v, transpose, 1)
     return _coo_matmul(mat.data, mat.row, mat.col, v, mat.shape, transpose)
 
 
 def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
-    """mat @ B, or mat.T @ B."""
+    """mat @ B, or mat.T @ B.
+
+    `mat`: (m, n), `B`: dense, (n, k), or (m, k) for the transpose. Raises TypeError or ValueError
+    for others.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.coo_fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.coo_matmat(m, jnp.eye(2), transpose=True)
+    Array([[1., 2.],
+           [0., 3.]], dtype=float32)
+    """
     B = _check_operand("coo_matmat", mat, B, transpose, 2)
     return _coo_matmul(mat.data, mat.row, mat.col, B, mat.shape, transpose)
 
@@ -222,7 +255,16 @@ class _Compressed(JAXSparse):
 
 @register
 class CSR(_Compressed):
-    """A matrix by rows: (data, indices of columns, indptr of rows)."""
+    """A matrix by rows: (data, indices of columns, indptr of rows).
+
+    `args`: data (nse,), indices (nse,) and indptr (rows + 1,), integers. Made by `CSR.fromdense`;
+    as `scipy.sparse.csr_array`.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.CSR.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> m.indices, m @ jnp.ones(2)
+    (Array([0, 0, 1], dtype=int32), Array([1., 5.], dtype=float32))
+    """
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> CSR:
@@ -243,7 +285,16 @@ class CSR(_Compressed):
 
 @register
 class CSC(_Compressed):
-    """A matrix by columns: (data, indices of rows, indptr of columns)."""
+    """A matrix by columns: (data, indices of rows, indptr of columns).
+
+    `args`: data (nse,), indices (nse,) and indptr (columns + 1,), integers. Made by
+    `CSC.fromdense`; as `scipy.sparse.csc_array`.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.CSC.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> m.indices, m @ jnp.ones(2)
+    (Array([0, 1, 1], dtype=int32), Array([1., 5.], dtype=float32))
+    """
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> CSC:
@@ -269,7 +320,14 @@ class CSC(_Compressed):
 
 
 def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> CSR:
-    """The CSR form of a dense matrix. `nse` (needed under jit): how many elements to store."""
+    """The CSR form of a dense matrix. `nse` (needed under jit): how many elements to store.
+
+    Raises ConcretizationTypeError for traced `mat` without `nse`. As `scipy.sparse.csr_array`.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.csr_fromdense(jnp.array([[0., 5.], [7., 0.]])).indptr
+    Array([0, 1, 2], dtype=int32)
+    """
     coo = coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
     counts = jnp.zeros(coo.shape[0], index_dtype).at[coo.row].add(1, mode="drop")
     indptr = jnp.concatenate([jnp.zeros(1, index_dtype), jnp.cumsum(counts, dtype=index_dtype)])
@@ -277,20 +335,45 @@ def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.in
 
 
 def csr_todense(mat: CSR) -> Any:
-    """The dense matrix; elements at one place are added."""
+    """The dense matrix; elements at one place are added.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.csr_todense(sparse.csr_fromdense(jnp.eye(2)))
+    Array([[1., 0.],
+           [0., 1.]], dtype=float32)
+    """
     rows = _csr_rows(mat.indptr, mat.nse)
     return _dense(mat.data, rows, mat.indices, jnp.zeros(mat.shape, mat.dtype))
 
 
 def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
-    """mat @ v, or mat.T @ v."""
+    """mat @ v, or mat.T @ v.
+
+    `mat`: (m, n), `v`: dense, (n,), or (m,) for the transpose. Raises TypeError or ValueError for
+    others.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.csr_fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.csr_matvec(m, jnp.ones(2))
+    Array([1., 5.], dtype=float32)
+    """
     v = _check_operand("csr_matvec", mat, v, transpose, 1)
     rows = _csr_rows(mat.indptr, mat.nse)
     return _coo_matmul(mat.data, rows, mat.indices, v, mat.shape, transpose)
 
 
 def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
-    """mat @ B, or mat.T @ B."""
+    """mat @ B, or mat.T @ B.
+
+    `mat`: (m, n), `B`: dense, (n, k), or (m, k) for the transpose. Raises TypeError or ValueError
+    for others.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.csr_fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.csr_matmat(m, jnp.eye(2), transpose=True)
+    Array([[1., 2.],
+           [0., 3.]], dtype=float32)
+    """
     B = _check_operand("csr_matmat", mat, B, transpose, 2)
     rows = _csr_rows(mat.indptr, mat.nse)
     return _coo_matmul(mat.data, rows, mat.indices, B, mat.shape, transpose)

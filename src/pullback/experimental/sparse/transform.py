@@ -234,6 +234,7 @@ def _evaluate(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
 def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., Any]:
     """`f`, written for dense arrays, on sparse ones: its operations act on what is stored.
 
+    >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.eye(3))
     >>> sparse.sparsify(lambda m, x: (2 * m.T) @ x)(m, jnp.ones(3))
     Array([2., 2., 2.], dtype=float32)
@@ -299,7 +300,14 @@ def _with(x: Any, data: Any) -> Any:
 def value_and_grad(
     fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., tuple[Any, Any]]:
-    """`value_and_grad`; gradients with respect to sparse arrays are sparse at the same places."""
+    """`value_and_grad`; gradients with respect to sparse arrays are sparse at the same places.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([2., 0.]))
+    >>> value, slope = sparse.value_and_grad(lambda m: (m * m).sum())(m)
+    >>> value, slope.data
+    (Array(4., dtype=float32), Array([4.], dtype=float32))
+    """
 
     @functools.wraps(fun)
     def wrapped(*args: Any, **kw: Any) -> tuple[Any, Any]:
@@ -317,6 +325,7 @@ def grad(
 ) -> Callable[..., Any]:
     """`grad`; gradients with respect to sparse arrays are sparse at the same places.
 
+    >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.eye(2))
     >>> sparse.grad(lambda m: (m @ jnp.ones(2)).sum())(m).data
     Array([1., 1.], dtype=float32)
@@ -363,14 +372,28 @@ def _jacobian_of(x: Any, jac: Any) -> Any:
 def jacfwd(
     fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., Any]:
-    """`jacfwd`, sparse where the argument is."""
+    """`jacfwd`, sparse where the argument is.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([2., 0.]))
+    >>> sparse.jacfwd(lambda m: (m * 3.).sum())(m).todense()
+    Array([3., 0.], dtype=float32)
+    """
     return _jacobian(dense_jacfwd, fun, argnums, has_aux, kwargs)  # type: ignore[no-any-return]
 
 
 def jacrev(
     fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
 ) -> Callable[..., Any]:
-    """`jacrev`, sparse where the argument is."""
+    """`jacrev`, sparse where the argument is.
+
+    Also called `jacrev`.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([2., 0.]))
+    >>> sparse.jacobian(lambda m: (m * 3.).sum())(m).todense()
+    Array([3., 0.], dtype=float32)
+    """
     return _jacobian(dense_jacrev, fun, argnums, has_aux, kwargs)  # type: ignore[no-any-return]
 
 
