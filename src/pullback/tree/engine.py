@@ -85,9 +85,9 @@ def _sorted_keys(tree: dict[Any, Any]) -> list[Any]:
         return sorted(tree)
     except Exception as err:
         raise ValueError(
-            "dict keys in a pytree must be sortable against each other, because leaves are ordered "
-            f"by key; comparing them failed: {err}. Use keys of one type, or an OrderedDict, which "
-            "keeps its own order."
+            "Comparator raised exception while sorting pytree dictionary keys, in whose order "
+            f"leaves stand: {err}. Use keys of one type, or an OrderedDict, which keeps its own "
+            "order."
         ) from err
 
 
@@ -192,7 +192,8 @@ def register(entry: Registration) -> None:
     with _lock:
         if cls in _entries:
             raise ValueError(
-                f"duplicate pytree registration for {cls!r}: a type is registered once per process"
+                f"Duplicate custom PyTreeDef type registration for {cls!r}: a type is registered "
+                "once per process."
             )
         _entries[cls] = entry
         _flatteners[cls] = flattener

@@ -168,8 +168,9 @@ def _check_fields(nodetype: Any, listed: set[str], dropped: set[str]) -> None:
     missing, unexpected = present - listed, listed - present
     if missing:
         raise ValueError(
-            f"register_dataclass: data_fields and meta_fields leave out {sorted(missing)} of "
-            f"{nodetype.__name__}; list these fields, or name them in drop_fields"
+            "data_fields and meta_fields must include all dataclass fields with ``init=True``, but "
+            f"leave out {sorted(missing)} of {nodetype.__name__}; list these fields, or name them "
+            "in drop_fields."
         )
     if unexpected:
         raise ValueError(
