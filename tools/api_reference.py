@@ -98,7 +98,8 @@ def docstring(module: str, name: str) -> str:
     if is_numpys(value):
         return f"NumPy's own `{value.__name__}`, unchanged: see NumPy's documentation."
     own = getattr(value, "__doc__", None)
-    if isinstance(value, type) and own == value.__base__.__doc__:
+    inherited = value.__base__ if isinstance(value, type) else type(value)
+    if isinstance(own, str) and own == inherited.__doc__:
         return ""
     return inspect.cleandoc(own) if own else ""
 

@@ -27,6 +27,10 @@ def debug_info(
 ) -> Any:
     """What to call a function, its arguments and its results in messages. Static arguments have no
     names.
+
+    >>> info = pb.api_util.debug_info("jit", lambda x, y: x, (1, 2), {})
+    >>> info.arg_names
+    ('x', 'y')
     """
     static = {k % len(args) for k in static_argnums} if args else set[int]()
     found = _debug_info(
@@ -41,7 +45,15 @@ def debug_info(
 
 @lu.transformation_with_aux2
 def flatten_fun(f: Any, store: Any, in_tree: Any, *args_flat: Any) -> Any:
-    """A function of a tree (args, kwargs), as one of leaves; the results' tree is left behind."""
+    """A function of a tree (args, kwargs), as one of leaves; the results' tree is left behind.
+
+    >>> from pullback.extend import linear_util
+    >>> f = linear_util.wrap_init(lambda x, *, y: {"sum": x + y})
+    >>> leaves, in_tree = tree.flatten(((1,), {"y": 2}))
+    >>> flat, out_tree = pb.api_util.flatten_fun(f, in_tree)
+    >>> flat.call_wrapped(*leaves), out_tree()
+    ([3], PyTreeDef({'sum': *}))
+    """
     args, kwargs = unflatten(in_tree, args_flat)
     leaves, out_tree = flatten(f(*args, **kwargs))
     store.store(out_tree)
@@ -50,7 +62,15 @@ def flatten_fun(f: Any, store: Any, in_tree: Any, *args_flat: Any) -> Any:
 
 @lu.transformation_with_aux2
 def flatten_fun_nokwargs(f: Any, store: Any, in_tree: Any, *args_flat: Any) -> Any:
-    """A function of a tuple of trees, as one of leaves; the results' tree is left behind."""
+    """A function of a tuple of trees, as one of leaves; the results' tree is left behind.
+
+    >>> from pullback.extend import linear_util
+    >>> f = linear_util.wrap_init(lambda x, y: x + y["a"])
+    >>> leaves, in_tree = tree.flatten((1, {"a": 2}))
+    >>> flat, out_tree = pb.api_util.flatten_fun_nokwargs(f, in_tree)
+    >>> flat.call_wrapped(*leaves), out_tree()
+    ([3], PyTreeDef(*))
+    """
     leaves, out_tree = flatten(f(*unflatten(in_tree, args_flat)))
     store.store(out_tree)
     return leaves
@@ -61,6 +81,10 @@ def flatten_axes(
 ) -> list[Any]:
     """The axes of a tree's leaves, from a prefix of the tree. ValueError naming `name` if it is
     none. With `kws` the tree is (args, kwargs), and the prefix is one of args; keywords have 0.
+
+    >>> structure = tree.structure((1, [2, 3]))
+    >>> pb.api_util.flatten_axes("in_axes", structure, (0, None))
+    [0, None, None]
     """
     if not kws:
         return _flatten_axes(name, treedef, axis_tree)
@@ -69,14 +93,25 @@ def flatten_axes(
 
 
 def shaped_abstractify(x: Any) -> Any:
-    """The type of an array, or of anything that has a shape and a dtype."""
+    """The type of an array, or of anything that has a shape and a dtype.
+
+    >>> pb.api_util.shaped_abstractify(np.zeros((2, 3), np.float32))
+    ShapedArray(float32[2,3])
+    """
     return _abstractify(x)
 
 
 def argnums_partial(
     f: Any, dyn_argnums: Any, args: Any, require_static_args_hashable: bool = True
 ) -> Any:
-    """(`f` of the arguments at these positions only, those arguments)."""
+    """(`f` of the arguments at these positions only, those arguments).
+
+    >>> from pullback.extend import linear_util
+    >>> f = linear_util.wrap_init(lambda x, n: x * n)
+    >>> g, dynamic = pb.api_util.argnums_partial(f, (0,), (5, 2))
+    >>> g.call_wrapped(*dynamic)
+    10
+    """
     nums = (dyn_argnums,) if isinstance(dyn_argnums, int) else tuple(dyn_argnums)
     nums = tuple(k % len(args) for k in nums)
 
@@ -90,7 +125,11 @@ def argnums_partial(
 
 
 def safe_map(f: Any, *xs: Any) -> list[Any]:
-    """`map` of sequences of equal length."""
+    """`map` of sequences of equal length.
+
+    >>> pb.api_util.safe_map(lambda x, y: x + y, [1, 2], [10, 20])
+    [11, 22]
+    """
     return [f(*group) for group in zip(*xs, strict=True)]
 
 
@@ -106,7 +145,11 @@ def rebase_donate_argnums(donate_argnums: Any, static_argnums: Any) -> tuple[int
 def donation_vector(
     donate_argnums: Any, donate_argnames: Any, in_tree: Any, kws: bool = True
 ) -> tuple[bool, ...]:
-    """Whether each leaf of (args, kwargs) is donated."""
+    """Whether each leaf of (args, kwargs) is donated.
+
+    >>> pb.api_util.donation_vector((0,), (), tree.structure(((1, 2), {})))
+    (True, False)
+    """
     args, kwargs = unflatten(in_tree, range(in_tree.num_leaves))
     flags = [k in donate_argnums for k, a in enumerate(args) for _ in flatten(a)[0]]
     return tuple(

@@ -90,11 +90,21 @@ def print(
 
 
 log = functools.partial(print, _use_logging=True)
+log.__doc__ = """`print`, whose lines go to the log `pullback.debug`, at level INFO.
+
+    Raises what `print` raises.
+
+    >>> pb.jit(lambda x: pb.debug.log("x = {}", x))(3.0)
+    """
 
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], None]) -> None:
     """Calls `callback` with the sharding of an array: at once, or when the program that computes it
     runs.
+
+    >>> pb.debug.inspect_array_sharding(
+    ...     jnp.zeros(3), callback=lambda sharding: print(sharding.num_devices))
+    1
     """
     if not isinstance(value, Tracer):
         callback(value.sharding)
@@ -115,6 +125,11 @@ def visualize_sharding(
 ) -> None:
     """Draws which devices hold which part of an array of one or two dimensions. ValueError for
     other shapes.
+
+    >>> pb.debug.visualize_sharding((4,), jnp.zeros(4).sharding, use_color=False)
+    ┌───────┐
+    │ CPU 0 │
+    └───────┘
     """
     if len(shape) not in (1, 2):
         raise ValueError("`visualize_sharding` only works for shapes with 1 and 2 dimensions.")
@@ -150,6 +165,11 @@ def visualize_sharding(
 def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
     """Draws which devices hold which part of an array: at once, or when the program that computes
     it runs.
+
+    >>> pb.debug.visualize_array_sharding(jnp.zeros(4), use_color=False)
+    ┌───────┐
+    │ CPU 0 │
+    └───────┘
     """
     shape = arr.shape
     inspect_array_sharding(arr, callback=lambda s: visualize_sharding(shape, s, **kwargs))
@@ -257,10 +277,19 @@ def breakpoint(
     stdout: Any = None,
     **kwargs: Any,
 ) -> Any:
-    """Stops the program here when it runs, and reads commands: the variables of the traced function
-    have their values.
+    r"""Stops the program here when it runs, and reads commands: the variables of the traced
+    function have their values.
 
     ValueError for a `backend` other than "cli".
+
+    >>> import io
+    >>> @pb.jit
+    ... def f(x):
+    ...     y = x * 2
+    ...     pb.debug.breakpoint(stdin=io.StringIO("p y\nc\n"), stdout=io.StringIO())
+    ...     return y
+    >>> f(1)
+    Array(2, dtype=int32, weak_type=True)
     """
     if backend not in (None, "cli"):
         raise ValueError(

@@ -25,7 +25,11 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
 
 
 def is_supported_dtype(dtype: Any) -> bool:
-    """Can every library be expected to take arrays of this dtype?"""
+    """Can every library be expected to take arrays of this dtype?
+
+    >>> pb.dlpack.is_supported_dtype("float32"), pb.dlpack.is_supported_dtype(jnp.int4)
+    (True, False)
+    """
     d = dtypes.dtype(dtype)
     if not isinstance(d, np.dtype):
         return False

@@ -10,11 +10,19 @@ from typing import Any
 
 
 class JAXTypeError(TypeError):
-    """A value had the wrong type for what was asked of it."""
+    """A value had the wrong type for what was asked of it.
+
+    >>> issubclass(pb.errors.JAXTypeError, TypeError)
+    True
+    """
 
 
 class JAXIndexError(IndexError):
-    """An index was not valid for the array that it indexes."""
+    """An index was not valid for the array that it indexes.
+
+    >>> issubclass(pb.errors.JAXIndexError, IndexError)
+    True
+    """
 
 
 class AxisError(ValueError, IndexError):
@@ -22,7 +30,13 @@ class AxisError(ValueError, IndexError):
 
 
 class ConcretizationTypeError(JAXTypeError):
-    """A traced value was used where Python needs the number itself."""
+    """A traced value was used where Python needs the number itself.
+
+    >>> pb.jit(lambda x: jnp.arange(x))(3)
+    Traceback (most recent call last):
+        ...
+    pullback.errors.ConcretizationTypeError: ...
+    """
 
     def __init__(self, tracer: Any = None, context: str = "") -> None:
         if isinstance(tracer, str):
@@ -38,7 +52,13 @@ class ConcretizationTypeError(JAXTypeError):
 
 
 class TracerBoolConversionError(ConcretizationTypeError):
-    """`bool()` of a traced value, as in `if x > 0:`."""
+    """`bool()` of a traced value, as in `if x > 0:`.
+
+    >>> pb.jit(lambda x: 1 if x > 0 else 2)(3)
+    Traceback (most recent call last):
+        ...
+    pullback.errors.TracerBoolConversionError: ...
+    """
 
     def __init__(self, tracer: Any) -> None:
         JAXTypeError.__init__(
@@ -53,7 +73,13 @@ class TracerBoolConversionError(ConcretizationTypeError):
 
 
 class TracerIntegerConversionError(JAXTypeError):
-    """A traced value was used as a Python integer (a list index, a size, `range`)."""
+    """A traced value was used as a Python integer (a list index, a size, `range`).
+
+    >>> pb.jit(lambda x: [10, 20][x])(1)
+    Traceback (most recent call last):
+        ...
+    pullback.errors.TracerIntegerConversionError: ...
+    """
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
@@ -65,7 +91,13 @@ class TracerIntegerConversionError(JAXTypeError):
 
 
 class TracerArrayConversionError(JAXTypeError):
-    """A traced value was given to NumPy."""
+    """A traced value was given to NumPy.
+
+    >>> pb.jit(lambda x: np.sin(x))(1.0)
+    Traceback (most recent call last):
+        ...
+    pullback.errors.TracerArrayConversionError: ...
+    """
 
     def __init__(self, tracer: Any) -> None:
         super().__init__(
@@ -79,6 +111,11 @@ class TracerArrayConversionError(JAXTypeError):
 class NonConcreteBooleanIndexError(JAXIndexError):
     """A boolean mask that is traced was used as an index: the size of the result would depend on
     data.
+
+    >>> pb.jit(lambda x: x[x > 0])(jnp.array([1, -1]))
+    Traceback (most recent call last):
+        ...
+    pullback.errors.NonConcreteBooleanIndexError: ...
     """
 
     def __init__(self, tracer: Any) -> None:
@@ -91,27 +128,68 @@ class NonConcreteBooleanIndexError(JAXIndexError):
 
 
 class UnexpectedTracerError(JAXTypeError):
-    """A tracer was used after the transformation that made it had finished."""
+    """A tracer was used after the transformation that made it had finished.
+
+    >>> leaked = []
+    >>> _ = pb.jit(lambda x: leaked.append(x) or x)(1)
+    >>> jnp.add(leaked[0], 1)
+    Traceback (most recent call last):
+        ...
+    pullback.errors.UnexpectedTracerError: ...
+    """
 
 
 class KeyReuseError(RuntimeError):
-    """A PRNG key was consumed twice."""
+    """A PRNG key was consumed twice.
+
+    >>> key = random.key(0)
+    >>> with pb.debug_key_reuse(True):
+    ...     try:
+    ...         random.normal(key), random.normal(key)
+    ...     except pb.errors.KeyReuseError:
+    ...         print("used twice")
+    used twice
+    """
 
 
 class JaxRuntimeError(RuntimeError):
-    """A computation failed while it ran."""
+    """A computation failed while it ran.
+
+    >>> x = jnp.zeros(3)
+    >>> x.delete()
+    >>> x.block_until_ready()
+    Traceback (most recent call last):
+        ...
+    pullback.errors.JaxRuntimeError: ...
+    """
 
 
 class JaxprTypeError(TypeError):
-    """A jaxpr broke the grammar: an internal error, or a wrong custom rule."""
+    """A jaxpr broke the grammar: an internal error, or a wrong custom rule.
+
+    >>> issubclass(pb.errors.JaxprTypeError, TypeError)
+    True
+    """
 
 
 class InconclusiveDimensionOperation(Exception):
-    """A comparison of symbolic sizes that has no one answer."""
+    """A comparison of symbolic sizes that has no one answer.
+
+    >>> pb.errors.InconclusiveDimensionOperation is pb.core.InconclusiveDimensionOperation
+    True
+    """
 
 
 class TypePromotionError(ValueError):
-    """Two dtypes have no common type under the promotion rules in force."""
+    """Two dtypes have no common type under the promotion rules in force.
+
+    >>> with pb.numpy_dtype_promotion("strict"):
+    ...     try:
+    ...         jnp.arange(3) + jnp.arange(3.0)
+    ...     except pb.dtypes.TypePromotionError:
+    ...         print("int32 and float32")
+    int32 and float32
+    """
 
 
 class NonInexactGradError(TypeError):

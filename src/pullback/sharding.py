@@ -57,7 +57,11 @@ def reshard(xs: Any, out_shardings: Any) -> Any:
 
 
 def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
-    """`f`, whose mesh axes the compiler decides; on one device, `f`."""
+    """`f`, whose mesh axes the compiler decides; on one device, `f`.
+
+    >>> pb.sharding.auto_axes(lambda x: x + 1, out_sharding=None)(1)
+    2
+    """
     return (
         (lambda g: auto_axes(g, axes=axes, out_sharding=out_sharding))
         if f is None
@@ -66,7 +70,11 @@ def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -
 
 
 def explicit_axes(f: Any = None, /, *, axes: Any = None, in_sharding: Any = None) -> Any:
-    """`f`, whose mesh axes are part of types; on one device, `f`."""
+    """`f`, whose mesh axes are part of types; on one device, `f`.
+
+    >>> pb.sharding.explicit_axes(lambda x: x + 1, in_sharding=None)(1)
+    2
+    """
     return (
         (lambda g: explicit_axes(g, axes=axes, in_sharding=in_sharding))
         if f is None

@@ -89,6 +89,8 @@ def check_jvp(
 ) -> None:
     """AssertionError unless `f_jvp(args, tangents)` is the value of `f` and its derivative by
     central differences.
+
+    >>> pb.test_util.check_jvp(jnp.sin, lambda p, t: pb.jvp(jnp.sin, p, t), (1.0,))
     """
     args = _arrays(args)
     leaves = tree.leaves(args)
@@ -112,6 +114,8 @@ def check_vjp(
 ) -> None:
     """AssertionError unless `f_vjp(*args)` gives the value of `f` and a pullback that is the
     adjoint of its derivative.
+
+    >>> pb.test_util.check_vjp(jnp.sin, lambda *args: pb.vjp(jnp.sin, *args), (1.0,))
     """
     args = _arrays(args)
     leaves = tree.leaves(args)

@@ -23,7 +23,13 @@ def _compiled(call: Any) -> Any:
 
 
 class ArgInfo:
-    """The type of an argument, and whether its memory is donated."""
+    """The type of an argument, and whether its memory is donated.
+
+    >>> lowered = pb.jit(lambda x: x + 1).lower(1.0)
+    >>> args, kwargs = lowered.args_info
+    >>> args[0].donated
+    False
+    """
 
     __slots__ = ("_aval", "donated")
 
@@ -90,7 +96,12 @@ class Stage:
 
 
 class Traced(Stage):
-    """A traced function: `.jaxpr`, `.out_info`, `.lower()`."""
+    """A traced function: `.jaxpr`, `.out_info`, `.lower()`.
+
+    >>> traced = pb.jit(lambda x: x + 1).trace(jnp.zeros(3))
+    >>> traced.jaxpr
+    { lambda ; a:f32[3]. let b:f32[3] = add a 1.0:f32[] in (b,) }
+    """
 
     def __init__(self, call: Any, in_tree: Any, examples: Sequence[Any], fun: Any) -> None:
         super().__init__(call, in_tree, fun)
@@ -103,7 +114,12 @@ class Traced(Stage):
 
 
 class Lowered(Stage):
-    """A program in the compiler's own form: `.as_text()`, `.compile()`."""
+    """A program in the compiler's own form: `.as_text()`, `.compile()`.
+
+    >>> lowered = pb.jit(lambda x: x + 1).lower(jnp.zeros(3))
+    >>> lowered.out_info.shape
+    (3,)
+    """
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The loop program ("loops", the default) or the jaxpr ("jaxpr")."""
@@ -124,7 +140,12 @@ class Lowered(Stage):
 
 
 class Compiled(Stage):
-    """A compiled program for fixed argument types: call it, or ask what it is and what it costs."""
+    """A compiled program for fixed argument types: call it, or ask what it is and what it costs.
+
+    >>> compiled = pb.jit(lambda x: x + 1).lower(jnp.zeros(3)).compile()
+    >>> compiled(jnp.arange(3.0))
+    Array([1., 2., 3.], dtype=float32)
+    """
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))

@@ -577,7 +577,12 @@ def _parts(ref: Any, idx: Any, name: str) -> tuple[list[Any], Any]:
 
 
 def get(ref: Any, idx: Any = None) -> Any:
-    """`ref[idx]`: the elements of a reference at an index; all of them without one."""
+    """`ref[idx]`: the elements of a reference at an index; all of them without one.
+
+    >>> ref = pb.new_ref(jnp.arange(3))
+    >>> pb.ref.get(ref, 1)
+    Array(1, dtype=int32)
+    """
     leaves, treedef = _parts(ref, idx, "`get`")
     if treedef is None:
         return indexing["get"](get(ref), idx)
@@ -606,6 +611,12 @@ def swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -> An
     """Sets the elements of a reference at an index; returns what they were.
 
     `value` must have the shape of the elements and the reference's dtype; ValueError otherwise.
+
+    >>> ref = pb.new_ref(jnp.arange(3))
+    >>> pb.ref.swap(ref, 1, 10)
+    Array(1, dtype=int32)
+    >>> ref[...]
+    Array([ 0, 10,  2], dtype=int32)
     """
     leaves, treedef = _parts(ref, idx, f"`{_function_name}`")
     value = _cast(ref, value)
@@ -618,12 +629,24 @@ def swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -> An
 
 
 def set_ref(ref: Any, idx: Any, value: Any) -> None:
-    """`ref[idx] = value`. `value` must have the shape of the elements; ValueError otherwise."""
+    """`ref[idx] = value`. `value` must have the shape of the elements; ValueError otherwise.
+
+    >>> ref = pb.new_ref(jnp.arange(3))
+    >>> pb.ref.set(ref, 1, 10)
+    >>> ref[...]
+    Array([ 0, 10,  2], dtype=int32)
+    """
     swap(ref, idx, value, "ref_set")
 
 
 def addupdate(ref: Any, idx: Any, x: Any) -> None:
-    """`ref[idx] += x`, as one operation: positions that come twice are added to twice."""
+    """`ref[idx] += x`, as one operation: positions that come twice are added to twice.
+
+    >>> ref = pb.new_ref(jnp.arange(3))
+    >>> pb.ref.addupdate(ref, 1, 10)
+    >>> ref[...]
+    Array([ 0, 11,  2], dtype=int32)
+    """
     leaves, treedef = _parts(ref, idx, "`addupdate`")
     x = _cast(ref, x)
     if treedef is None:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from .. import tree
 from ..core import effects as fx
 from ..core.avals import typeof
-from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import (
     ClosedJaxpr,
     Jaxpr,
@@ -65,7 +65,14 @@ def checkpoint(
     @functools.wraps(fun)
     def remat_fun(*args: Any, **kwargs: Any) -> Any:
         n = len(args)
-        fixed = {k % n: args[k] for k in static if -n <= k < n}
+        if not all(-n <= k < n for k in static):
+            raise ValueError(
+                "the `static_argnums` argument to `jax.checkpoint` / `jax.remat` can only take "
+                "integer values greater than or equal to `-len(args)` and less than `len(args)`, "
+                f"but got {static}, while `len(args)` = {n}. Fix: number the arguments that "
+                f"{fun_source_info(fun)} is called with from 0."
+            )
+        fixed = {k % n: args[k] for k in static}
         rest = tuple(x for k, x in enumerate(args) if k not in fixed)
         named = {k: v for k, v in kwargs.items() if k in names}
         leaves, in_tree = tree.flatten((rest, {k: kwargs[k] for k in kwargs if k not in names}))
@@ -330,6 +337,9 @@ class SaveableType:
 class Offloadable(NamedTuple):
     """What a policy may answer: keep it, moved from one memory to another meanwhile. There is one
     memory here, so that it is kept where it is.
+
+    >>> pb.ad_checkpoint.Offloadable(src="device", dst="pinned_host").dst
+    'pinned_host'
     """
 
     src: Any
@@ -436,5 +446,12 @@ name_p: Primitive = Primitive(
 
 
 def checkpoint_name(x: Any, name: str) -> Any:
-    """`x`, under a name that a checkpoint policy can refer to. Applies to each leaf of a pytree."""
+    """`x`, under a name that a checkpoint policy can refer to. Applies to each leaf of a pytree.
+
+    >>> from pullback.ad_checkpoint import checkpoint_name
+    >>> policy = pb.checkpoint_policies.save_only_these_names("sine")
+    >>> f = pb.checkpoint(lambda x: jnp.sin(checkpoint_name(jnp.sin(x), "sine")), policy=policy)
+    >>> pb.grad(f)(1.0)
+    Array(0.36003944, dtype=float32, weak_type=True)
+    """
     return tree.tree_map(lambda leaf: name_p.bind(leaf, name=name), x)

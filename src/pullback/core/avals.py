@@ -73,6 +73,9 @@ abstract_token = AbstractToken()
 class ManualAxisType:
     """How a value varies over the manual axes of a mesh: varying, unreduced or reduced over
     each.
+
+    >>> pb.sharding.ManualAxisType(varying=("i",)).varying
+    frozenset({'i'})
     """
 
     __slots__ = ("reduced", "unreduced", "varying")

@@ -48,6 +48,17 @@ class UndefinedPrimal:
 class SymbolicZero:
     """What a custom rule with `symbolic_zeros=True` sees in place of a zero tangent. Acts as an
     array type, not as an array.
+
+    >>> @pb.custom_jvp
+    ... def f(x, y):
+    ...     return x * y
+    >>> def rule(primals, tangents):
+    ...     print(type(tangents[1]).__name__)
+    ...     return f(*primals), primals[1] * tangents[0]
+    >>> _ = f.defjvp(rule, symbolic_zeros=True)
+    >>> pb.jvp(lambda x: f(x, 3.0), (2.0,), (1.0,))[1]
+    SymbolicZero
+    Array(3., dtype=float32, weak_type=True)
     """
 
     __slots__ = ("aval",)

@@ -71,12 +71,19 @@ def _wrapped(fun: Any) -> WrappedFun:
     return fun if isinstance(fun, WrappedFun) else WrappedFun(fun)
 
 
+def _adding(transformation: Callable[..., Any], gen: Callable[..., Any]) -> Any:
+    """What a decorated `gen` becomes: it adds itself around functions; documented as `gen` is."""
+    adding: Any = functools.partial(transformation, gen)
+    adding.__doc__ = gen.__doc__
+    return adding
+
+
 def transformation2(
     gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any
 ) -> Any:
     """Adds `gen(f, *args, *call_args)` around a function; as a decorator, gives what adds it."""
     if fun is None:
-        return functools.partial(transformation2, gen)
+        return _adding(transformation2, gen)
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
         return gen(call, *gen_static_args, *call_args, **kwargs)
@@ -91,7 +98,7 @@ def transformation_with_aux2(
     result reads.
     """
     if fun is None:
-        return functools.partial(transformation_with_aux2, gen)
+        return _adding(transformation_with_aux2, gen)
     store = Store()
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
@@ -107,7 +114,7 @@ def transformation(
     its own.
     """
     if fun is None:
-        return functools.partial(transformation, gen)
+        return _adding(transformation, gen)
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
         steps = gen(*gen_static_args, *call_args, **kwargs)
@@ -122,7 +129,7 @@ def transformation_with_aux(
 ) -> Any:
     """As transformation; the generator yields (results, aux), and the second result reads aux."""
     if fun is None:
-        return functools.partial(transformation_with_aux, gen)
+        return _adding(transformation_with_aux, gen)
     store = Store()
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:

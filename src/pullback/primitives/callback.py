@@ -44,14 +44,24 @@ class OrderedIOEffect(fx.Effect):
 
 
 class DebugEffect(fx.Effect):
-    """The effect of debug_callback and debug_print."""
+    """The effect of debug_callback and debug_print.
+
+    >>> program = pb.make_jaxpr(lambda x: pb.debug.print("{}", x))(1.0)
+    >>> [type(effect).__name__ for effect in program.effects]
+    ['DebugEffect']
+    """
 
     def __str__(self) -> str:
         return "Debug"
 
 
 class OrderedDebugEffect(fx.Effect):
-    """The effect of their ordered forms."""
+    """The effect of their ordered forms.
+
+    >>> program = pb.make_jaxpr(lambda x: pb.debug.print("{}", x, ordered=True))(1.0)
+    >>> [type(effect).__name__ for effect in program.effects]
+    ['OrderedDebugEffect']
+    """
 
     def __str__(self) -> str:
         return "OrderedDebug"

@@ -64,7 +64,14 @@ def start_trace(
     create_perfetto_trace: bool = False,
     profiler_options: Any = None,
 ) -> None:
-    """Begins to record. RuntimeError if a recording is under way."""
+    """Begins to record. RuntimeError if a recording is under way.
+
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pb.profiler.start_trace(folder)
+    ...     x = jnp.ones(3).sum()
+    ...     pb.profiler.stop_trace()
+    """
     with _lock:
         if _session:
             raise RuntimeError(
@@ -74,7 +81,13 @@ def start_trace(
 
 
 def stop_trace() -> None:
-    """Ends the recording and writes it under its directory. RuntimeError if there is none."""
+    """Ends the recording and writes it under its directory. RuntimeError if there is none.
+
+    >>> pb.profiler.stop_trace()
+    Traceback (most recent call last):
+        ...
+    RuntimeError: ...
+    """
     with _lock:
         if not _session:
             raise RuntimeError("No profile started")
@@ -103,7 +116,11 @@ def trace(
 
 
 class TraceAnnotation(contextlib.ContextDecorator):
-    """`with TraceAnnotation(name):` names a part of the program in the recording."""
+    """`with TraceAnnotation(name):` names a part of the program in the recording.
+
+    >>> with pb.profiler.TraceAnnotation("loading"):
+    ...     x = jnp.zeros(3)
+    """
 
     def __init__(self, name: str, **data: Any) -> None:
         self.name, self.data = name, data
@@ -130,13 +147,25 @@ class TraceAnnotation(contextlib.ContextDecorator):
 
 
 class StepTraceAnnotation(TraceAnnotation):
-    """`with StepTraceAnnotation("train", step_num=k):` names one step of a loop."""
+    """`with StepTraceAnnotation("train", step_num=k):` names one step of a loop.
+
+    >>> for k in range(2):
+    ...     with pb.profiler.StepTraceAnnotation("train", step_num=k):
+    ...         x = jnp.zeros(3)
+    """
 
 
 def annotate_function(
     func: Callable[..., Any], name: str | None = None, **decorator_kwargs: Any
 ) -> Callable[..., Any]:
-    """`func`, whose calls are named in recordings."""
+    """`func`, whose calls are named in recordings.
+
+    >>> @pb.profiler.annotate_function
+    ... def f(x):
+    ...     return x + 1
+    >>> f(1)
+    2
+    """
     label = name or getattr(func, "__qualname__", None) or getattr(func, "func", func).__name__
 
     @functools.wraps(func)

@@ -20,7 +20,11 @@ from .devices import Device, default_device_or_first, devices
 
 
 class AxisType(enum.Enum):
-    """Who decides how values lie on a mesh axis."""
+    """Who decides how values lie on a mesh axis.
+
+    >>> pb.make_mesh((1,), ("x",), (pb.sharding.AxisType.Auto,)).axis_types
+    (Auto,)
+    """
 
     Auto = enum.auto()
     Explicit = enum.auto()
@@ -90,7 +94,11 @@ PartitionSpec.UNCONSTRAINED = _Unconstrained()
 
 
 class AbstractDevice:
-    """A kind of device, without being one."""
+    """A kind of device, without being one.
+
+    >>> pb.sharding.AbstractDevice("cpu").device_kind
+    'cpu'
+    """
 
     def __init__(self, device_kind: str = "cpu", num_cores: int | None = None) -> None:
         self.device_kind, self.num_cores = device_kind, num_cores
@@ -213,7 +221,11 @@ class Mesh(_MeshBase):
 
 
 class AbstractMesh(_MeshBase):
-    """A mesh without devices: names, sizes and types of its axes."""
+    """A mesh without devices: names, sizes and types of its axes.
+
+    >>> pb.sharding.AbstractMesh((2, 4), ("data", "model")).shape
+    OrderedDict([('data', 2), ('model', 4)])
+    """
 
     def __init__(
         self,
@@ -265,12 +277,21 @@ _EMPTY_ABSTRACT = AbstractMesh((), ())
 
 
 def get_mesh() -> Mesh:
-    """The mesh in force (an empty one if none is)."""
+    """The mesh in force (an empty one if none is).
+
+    >>> with pb.set_mesh(pb.make_mesh((1,), ("i",))):
+    ...     pb.sharding.get_mesh().axis_names
+    ('i',)
+    """
     return _local.stack[-1] if _local.stack else _EMPTY
 
 
 def get_abstract_mesh() -> AbstractMesh:
-    """The abstract mesh in force (an empty one if none is)."""
+    """The abstract mesh in force (an empty one if none is).
+
+    >>> pb.sharding.get_abstract_mesh().empty
+    True
+    """
     if _local.abstract:
         return _local.abstract[-1]
     return _local.stack[-1].abstract_mesh if _local.stack else _EMPTY_ABSTRACT
@@ -299,7 +320,12 @@ class set_mesh:
 
 @contextlib.contextmanager
 def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
-    """Puts an abstract mesh in force."""
+    """Puts an abstract mesh in force.
+
+    >>> with pb.sharding.use_abstract_mesh(pb.sharding.AbstractMesh((2,), ("i",))):
+    ...     pb.sharding.get_abstract_mesh().axis_names
+    ('i',)
+    """
     _local.abstract.append(mesh)
     try:
         yield
@@ -308,7 +334,11 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
 
 
 class Sharding:
-    """How an array lies on devices."""
+    """How an array lies on devices.
+
+    >>> isinstance(jnp.zeros(3).sharding, pb.sharding.Sharding)
+    True
+    """
 
     memory_kind: str | None = None
 
@@ -344,7 +374,12 @@ class Sharding:
 
 
 class SingleDeviceSharding(Sharding):
-    """The whole array on one device."""
+    """The whole array on one device.
+
+    >>> sharding = pb.sharding.SingleDeviceSharding(pb.devices()[0])
+    >>> pb.device_put(jnp.arange(3), sharding).committed
+    True
+    """
 
     def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
         self._device, self.memory_kind = device, memory_kind
