@@ -17,7 +17,11 @@ _users: set[str] = set()
 
 
 def register_exclusion(path: str) -> None:
-    """Frames of files whose path starts with `path` are internal too."""
+    """Frames of files whose path starts with `path` are internal too.
+
+    >>> from pullback.extend import source_info_util
+    >>> source_info_util.register_exclusion("/opt/my_library/")
+    """
     _excluded.append(path)
     _internal.clear()
     _users.clear()
@@ -38,6 +42,11 @@ def is_internal(code: CodeType) -> bool:
 class SourceInfo:
     """The user's frame of an equation (code and instruction, resolved to a line only when asked)
     and its name stack.
+
+    >>> from pullback.extend import source_info_util
+    >>> program = pb.make_jaxpr(lambda x: x + 1)(1)
+    >>> isinstance(program.eqns[0].source_info, source_info_util.SourceInfo)
+    True
     """
 
     __slots__ = ("code", "lasti", "name_stack")

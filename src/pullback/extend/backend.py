@@ -16,7 +16,12 @@ _caches: list[Any] = []
 
 
 def get_backend(platform: Any = None) -> Any:
-    """The client of a platform. RuntimeError for one that is not present."""
+    """The client of a platform. RuntimeError for one that is not present.
+
+    >>> from pullback.extend import backend
+    >>> backend.get_backend("cpu").platform
+    'cpu'
+    """
     if platform in (None, "cpu") or platform is client():
         return client()
     if platform in _factories:
@@ -33,25 +38,43 @@ def _registered(platform: str) -> Any:
 
 
 def backends() -> dict[str, Any]:
-    """Every platform that is present, and its client."""
+    """Every platform that is present, and its client.
+
+    >>> from pullback.extend import backend
+    >>> backend.backends()["cpu"].platform
+    'cpu'
+    """
     return {"cpu": client(), **{name: _registered(name) for name in _factories}}
 
 
 def backend_xla_version(platform: Any = None) -> int | None:
-    """The version of the XLA that a backend is made of: None, the native backend has none in it."""
+    """The version of the XLA that a backend is made of: None, the native backend has none in it.
+
+    >>> from pullback.extend import backend
+    >>> backend.backend_xla_version() is None
+    True
+    """
     get_backend(platform)
     return None
 
 
 def clear_backends(_crash: bool = False) -> None:
-    """Forgets every compiled program. The devices stay: arrays live on them."""
+    """Forgets every compiled program. The devices stay: arrays live on them.
+
+    >>> from pullback.extend import backend
+    >>> backend.clear_backends()
+    """
     clear_caches()
     for cache in _caches:
         cache.cache_clear()
 
 
 def clear_in_memory_compilation_cache() -> None:
-    """Forgets the compiled programs of this process; those on disk stay."""
+    """Forgets the compiled programs of this process; those on disk stay.
+
+    >>> from pullback.extend import backend
+    >>> backend.clear_in_memory_compilation_cache()
+    """
     clear_caches()
 
 
@@ -64,7 +87,12 @@ def get_compile_options(
     detailed_logging: bool = True,
     backend: Any = None,
 ) -> dict[str, Any]:
-    """The options of a compilation, as a dictionary."""
+    """The options of a compilation, as a dictionary.
+
+    >>> from pullback.extend import backend
+    >>> backend.get_compile_options(1, 1)["num_replicas"]
+    1
+    """
     return {
         "num_replicas": num_replicas,
         "num_partitions": num_partitions,
@@ -95,13 +123,25 @@ def register_backend_factory(
     make_topology: Any = None,
     c_api: Any = None,
 ) -> None:
-    """Makes `get_backend(name)` give what `factory()` makes, once."""
+    """Makes `get_backend(name)` give what `factory()` makes, once.
+
+    >>> from pullback.extend import backend
+    >>> backend.register_backend_factory("example_chip", lambda: "the client")
+    >>> backend.get_backend("example_chip")
+    'the client'
+    """
     _factories[name] = priority, factory
     _registered.cache_clear()
 
 
 def register_backend_cache(cache: Any, for_what: str) -> None:
-    """`cache.cache_clear()` is called when the backends are cleared."""
+    """`cache.cache_clear()` is called when the backends are cleared.
+
+    >>> import functools
+    >>> from pullback.extend import backend
+    >>> square = functools.cache(lambda x: x * x)
+    >>> backend.register_backend_cache(square, "squares")
+    """
     _caches.append(cache)
 
 

@@ -8,7 +8,14 @@ from typing import Any
 
 
 class StoreException(Exception):
-    """A Store was read before it was written, or written twice."""
+    """A Store was read before it was written, or written twice.
+
+    >>> from pullback.extend import linear_util
+    >>> linear_util.Store().val
+    Traceback (most recent call last):
+        ...
+    pullback.extend.linear_util.StoreException: ...
+    """
 
 
 class Store:
@@ -34,7 +41,13 @@ class Store:
 
 
 class WrappedFun:
-    """A function under a stack of transformations."""
+    """A function under a stack of transformations.
+
+    >>> from pullback.extend import linear_util
+    >>> f = linear_util.WrappedFun(lambda x: x + 1)
+    >>> f.call_wrapped(2)
+    3
+    """
 
     def __init__(
         self,
@@ -63,7 +76,12 @@ class WrappedFun:
 
 
 def wrap_init(f: Callable[..., Any], params: Any = None, *, debug_info: Any = None) -> WrappedFun:
-    """A function, ready to be transformed."""
+    """A function, ready to be transformed.
+
+    >>> from pullback.extend import linear_util
+    >>> linear_util.wrap_init(lambda x: x + 1).call_wrapped(2)
+    3
+    """
     return WrappedFun(f, (), tuple(sorted((params or {}).items())), debug_info)
 
 
@@ -81,7 +99,15 @@ def _adding(transformation: Callable[..., Any], gen: Callable[..., Any]) -> Any:
 def transformation2(
     gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any
 ) -> Any:
-    """Adds `gen(f, *args, *call_args)` around a function; as a decorator, gives what adds it."""
+    """Adds `gen(f, *args, *call_args)` around a function; as a decorator, gives what adds it.
+
+    >>> from pullback.extend import linear_util
+    >>> @linear_util.transformation2
+    ... def doubled(f, *args):
+    ...     return 2 * f(*args)
+    >>> doubled(linear_util.wrap_init(lambda x: x + 1)).call_wrapped(2)
+    6
+    """
     if fun is None:
         return _adding(transformation2, gen)
 
@@ -96,6 +122,15 @@ def transformation_with_aux2(
 ) -> Any:
     """As transformation2; `gen(f, store, *args, *call_args)` leaves a value, which the second
     result reads.
+
+    >>> from pullback.extend import linear_util
+    >>> @linear_util.transformation_with_aux2
+    ... def counted(f, store, *args):
+    ...     store.store(len(args))
+    ...     return f(*args)
+    >>> f, count = counted(linear_util.wrap_init(lambda x, y: x + y))
+    >>> f.call_wrapped(2, 3), count()
+    (5, 2)
     """
     if fun is None:
         return _adding(transformation_with_aux2, gen)
@@ -112,6 +147,14 @@ def transformation(
 ) -> Any:
     """As transformation2, for a generator that yields (args, kwargs), gets the results, and yields
     its own.
+
+    >>> from pullback.extend import linear_util
+    >>> @linear_util.transformation
+    ... def doubled(*args):
+    ...     result = yield args, {}
+    ...     yield 2 * result
+    >>> doubled(linear_util.wrap_init(lambda x: x + 1)).call_wrapped(2)
+    6
     """
     if fun is None:
         return _adding(transformation, gen)
@@ -127,7 +170,17 @@ def transformation(
 def transformation_with_aux(
     gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any
 ) -> Any:
-    """As transformation; the generator yields (results, aux), and the second result reads aux."""
+    """As transformation; the generator yields (results, aux), and the second result reads aux.
+
+    >>> from pullback.extend import linear_util
+    >>> @linear_util.transformation_with_aux
+    ... def counted(*args):
+    ...     result = yield args, {}
+    ...     yield result, len(args)
+    >>> f, count = counted(linear_util.wrap_init(lambda x, y: x + y))
+    >>> f.call_wrapped(2, 3), count()
+    (5, 2)
+    """
     if fun is None:
         return _adding(transformation_with_aux, gen)
     store = Store()
@@ -143,7 +196,12 @@ def transformation_with_aux(
 
 
 def merge_linear_aux(aux1: Callable[[], Any], aux2: Callable[[], Any]) -> tuple[bool, Any]:
-    """(whether the first was left, the value of the one that was)."""
+    """(whether the first was left, the value of the one that was).
+
+    >>> from pullback.extend import linear_util
+    >>> linear_util.merge_linear_aux(lambda: "first", lambda: "second")
+    (True, 'first')
+    """
     try:
         return True, aux1()
     except StoreException:
@@ -155,6 +213,16 @@ def cache(
 ) -> Callable[..., Any]:
     """`call`, remembering its results by the wrapped function's identity and the other
     arguments.
+
+    >>> from pullback.extend import linear_util
+    >>> @linear_util.cache
+    ... def result(f, x):
+    ...     print("computed")
+    ...     return f.call_wrapped(x)
+    >>> f = linear_util.wrap_init(lambda x: x + 1)
+    >>> result(f, 2), result(f, 2)
+    computed
+    (3, 3)
     """
     known: dict[Any, Any] = {}
 

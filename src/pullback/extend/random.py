@@ -40,6 +40,17 @@ def define_prng_impl(
     `seed(integer) -> key`, `split(key, shape) -> keys`, `random_bits(key, bit_width, shape) ->
     bits` and `fold_in(key, integer) -> key` work on keys as uint32 arrays of shape `key_shape`.
     Raises ValueError unless `key_shape` has one axis.
+
+    >>> from pullback.extend.random import define_prng_impl
+    >>> def split(key, shape):
+    ...     numbers = jnp.arange(1, 1 + np.prod(shape), dtype=jnp.uint32)
+    ...     return key + numbers.reshape(*shape, 1)
+    >>> counter = define_prng_impl(
+    ...     key_shape=(1,), seed=lambda n: jnp.asarray(n, jnp.uint32).reshape(1), split=split,
+    ...     random_bits=lambda key, width, shape: jnp.full(shape, key[0]),
+    ...     fold_in=lambda key, n: key + n, name="counter", tag="ctr")
+    >>> random.split(random.key(7, impl=counter), 2).shape
+    (2,)
     """
     return PRNGImpl(key_shape, seed, split, random_bits, fold_in, name=name, tag=tag)
 
@@ -55,5 +66,10 @@ def seed_with_impl(impl: Any, seed: int) -> Any:
 
 
 def random_seed(seeds: Any, impl: Any) -> Any:
-    """Keys of a generator, one for each of `seeds`, integers of any shape."""
+    """Keys of a generator, one for each of `seeds`, integers of any shape.
+
+    >>> from pullback.extend import random as generators
+    >>> generators.random_seed(jnp.arange(3), generators.threefry_prng_impl).shape
+    (3,)
+    """
     return _random_seed(seeds, find_impl(impl))

@@ -681,7 +681,12 @@ physical_rules[random_clone_p] = lambda avals, base: base
 
 
 def threefry_2x32(keypair: Sequence[Any], count: Any) -> Any:
-    """The Threefry cipher of the halves of a flat array of counts, under a pair of key words."""
+    """The Threefry cipher of the halves of a flat array of counts, under a pair of key words.
+
+    >>> from pullback.extend.random import threefry_2x32
+    >>> threefry_2x32(jnp.zeros(2, jnp.uint32), jnp.zeros(2, jnp.uint32))
+    Array([1797259609, 2579123966], dtype=uint32)
+    """
     k1, k2 = keypair
     aval = typeof(count)
     if not typeof(k1).dtype == typeof(k2).dtype == aval.dtype == _U32:
