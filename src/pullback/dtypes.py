@@ -13,11 +13,19 @@ from .errors import TypePromotionError
 
 
 class extended(np.generic):
-    """The scalar type above every extended dtype (a dtype that NumPy does not know)."""
+    """The scalar type above every extended dtype (a dtype that NumPy does not know).
+
+    >>> pb.dtypes.issubdtype(random.key(0).dtype, pb.dtypes.extended)
+    True
+    """
 
 
 class prng_key(extended):
-    """The scalar type of PRNG key arrays."""
+    """The scalar type of PRNG key arrays.
+
+    >>> pb.dtypes.issubdtype(random.key(0).dtype, pb.dtypes.prng_key)
+    True
+    """
 
 
 class ExtendedDType:
@@ -106,9 +114,12 @@ _as_dtype = dtype  # where an argument has the name
 
 def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
     """The dtype with which arrays are made: 64-bit types become 32-bit ones unless x64 is
-    enabled.
+    enabled. None is NumPy's default, float64.
+
+    >>> pb.dtypes.canonicalize_dtype("int64")
+    dtype('int32')
     """
-    d = _as_dtype(dtype)
+    d = _as_dtype(np.float64 if dtype is None else dtype)
     if isinstance(d, ExtendedDType):
         if not allow_extended_dtype:
             raise ValueError(f"canonicalize_dtype called on extended dtype: {d.name}")
@@ -222,7 +233,11 @@ def _kind_or_dtype(x: Any) -> Any:
 
 
 def itemsize_bits(dtype: Any) -> int:
-    """Bits of one element (4 for int4)."""
+    """Bits of one element (4 for int4).
+
+    >>> pb.dtypes.itemsize_bits(jnp.int4), pb.dtypes.itemsize_bits("float64")
+    (4, 64)
+    """
     return _bits_of(_as_dtype(dtype))
 
 
@@ -427,7 +442,11 @@ def tangent_dtype(d: Any) -> Any:
 
 
 def scalar_type_of(x: Any) -> type:
-    """The Python scalar type (bool, int, float, complex) of the same kind as `x`."""
+    """The Python scalar type (bool, int, float, complex) of the same kind as `x`.
+
+    >>> pb.dtypes.scalar_type_of(jnp.zeros(3, dtype=jnp.int8))
+    <class 'int'>
+    """
     d = _describe(x)[0]
     if is_bool(d):
         return bool

@@ -96,7 +96,10 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
-        sys.modules[name] = importlib.import_module(self.target)
+        target = importlib.import_module(self.target)
+        if self.target.startswith(_MODULES + "."):  # it stands for that module of JAX only
+            target.__name__ = name
+        sys.modules[name] = target
 
 
 class _Finder:

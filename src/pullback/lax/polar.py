@@ -3,22 +3,24 @@
 from __future__ import annotations
 
 import functools
+import math
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes
 from ..api.jit import jit
+from ..control.scan import scan
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
 from ..primitives import elementwise as ew
 from ..primitives import linalg_factor, linalg_systems, maths
 from ..primitives.common import as_array, const, real_dtype
 from ..primitives.convert import convert_element_type
-from ..primitives.layout import broadcast_in_dim, broadcasted_iota, reduce_sum
+from ..primitives.layout import broadcast_in_dim, broadcasted_iota, reduce_sum, squeeze
 from ..primitives.linalg_systems import adjoint, block, identity, matmul
 from ..primitives.reductions import reduce_max
-from ..primitives.shape import concatenate
+from ..primitives.shape import concatenate, slice_in_dim
 
 __all__ = ["qdwh"]
 
@@ -42,57 +44,69 @@ def _norm(x: Any) -> Any:
     return maths.sqrt(reduce_sum(_squared(x), (0, 1)))
 
 
-def _bound(x: Any) -> Any:
-    """An upper bound of the largest singular value: the root of the largest sum of a column times
-    that of a row."""
+def _starting_scale(x: Any) -> Any:
+    """One over an upper bound of the largest singular value: the roots of the largest sum of a
+    column and of a row. 1 for a matrix of zeros.
+    """
     size = ew.abs(x)
     columns, rows = (reduce_max(reduce_sum(size, (k,)), (0,)) for k in (0, 1))
-    return ew.mul(maths.sqrt(columns), maths.sqrt(rows))
+    scale = ew.mul(maths.rsqrt(columns), maths.rsqrt(rows))
+    return ew.select_n(ew.eq(columns, const(columns, 0)), scale, const(scale, 1))
 
 
-def _weights(low: Any) -> tuple[Any, Any, Any, Any]:
-    """The weights a, b, c of a step for singular values in [low, 1], and the next lower bound.
-    Nakatsukasa, Bai and Gygi, SIAM J. Matrix Anal. Appl. 31 (2010)."""
+def _schedule(eps: float, most: int) -> list[tuple[float, float, float]]:
+    """The weights a, b, c of steps that take singular values from [eps, 1] to 1, but for 5 eps.
+    They depend on the bounds only, so that they are known before the matrix is.
+    Nakatsukasa, Bai and Gygi, SIAM J. Matrix Anal. Appl. 31 (2010).
+    """
+    steps: list[tuple[float, float, float]] = []
+    low = eps
+    while len(steps) < most and abs(1 - low) > 5 * eps:
+        low2 = low * low
+        d = float(np.cbrt(4 * (1 / low2 - 1) / low2))
+        root = math.sqrt(1 + d)
+        a = root + math.sqrt(8 - 4 * d + 8 * (2 - low2) / (low2 * root)) / 2
+        b = (a - 1) ** 2 / 4
+        c = a + b - 1
+        steps.append((a, b, c))
+        low = min(low * (a + b * low2) / (1 + c * low2), 1.0)
+    return steps
 
-    def n(v: float) -> Any:
-        return const(low, v)
 
-    low2 = ew.mul(low, low)
-    d = maths.cbrt(ew.div(ew.mul(n(4), ew.sub(ew.div(n(1), low2), n(1))), low2))
-    root = maths.sqrt(ew.add(n(1), d))
-    last = ew.div(ew.mul(n(8), ew.sub(n(2), low2)), ew.mul(low2, root))
-    inner = ew.add(ew.sub(n(8), ew.mul(n(4), d)), last)
-    a = ew.add(root, ew.div(maths.sqrt(inner), n(2)))
-    less = ew.sub(a, n(1))
-    b = ew.div(ew.mul(less, less), n(4))
-    c = ew.sub(ew.add(a, b), n(1))
-    up = ew.mul(low, ew.add(a, ew.mul(b, low2)))
-    return a, b, c, ew.div(up, ew.add(n(1), ew.mul(c, low2)))
-
-
-def _by_qr(u: Any, a: Any, b: Any, c: Any) -> Any:
+def _by_qr(u: Any, weights: Any) -> Any:
     """b/c U + (a - b/c) / sqrt(c) Q1 Q2^H, of the factors of [sqrt(c) U; I]."""
     m, n = typeof(u).shape
-    root = maths.sqrt(c)
+    of_product, root, of_u = (_one(weights, k) for k in range(3))
     tall = concatenate((_scaled(u, root), identity(n, typeof(u).dtype)), 0)
     q, _ = linalg_factor.qr(tall, full_matrices=False)
     product = matmul(block(q, (0, m), (0, n)), adjoint(block(q, (m, m + n), (0, n))))
-    ratio = ew.div(b, c)
-    return ew.add(_scaled(u, ratio), _scaled(product, ew.div(ew.sub(a, ratio), root)))
+    return ew.add(_scaled(u, of_u), _scaled(product, of_product))
 
 
-def _by_cholesky(u: Any, a: Any, b: Any, c: Any) -> Any:
+def _qr_weights(a: float, b: float, c: float) -> tuple[float, ...]:
+    return (a - b / c) / math.sqrt(c), math.sqrt(c), b / c
+
+
+def _by_cholesky(u: Any, weights: Any) -> Any:
     """The same as b/c U + (a - b/c) U (I + c U^H U)^-1."""
     n = typeof(u).shape[-1]
-    gram = ew.add(_scaled(matmul(adjoint(u), u), c), identity(n, typeof(u).dtype))
+    of_gram, of_solved, of_u = (_one(weights, k) for k in range(3))
+    gram = ew.add(_scaled(matmul(adjoint(u), u), of_gram), identity(n, typeof(u).dtype))
     factor = linalg_systems.cholesky(gram, symmetrize_input=False)
     solve = functools.partial(
         linalg_systems.triangular_solve, factor, left_side=True, lower=True, conjugate_a=True
     )
     solved = solve(adjoint(u), conjugate_a=False)
     right = adjoint(solve(solved, transpose_a=True))
-    ratio = ew.div(b, c)
-    return ew.add(_scaled(u, ratio), _scaled(right, ew.sub(a, ratio)))
+    return ew.add(_scaled(u, of_u), _scaled(right, of_solved))
+
+
+def _cholesky_weights(a: float, b: float, c: float) -> tuple[float, ...]:
+    return c, a - b / c, b / c
+
+
+def _one(weights: Any, k: int) -> Any:
+    return squeeze(slice_in_dim(weights, k, k + 1), (0,))
 
 
 def _masked(x: Any, shape: tuple[Any, Any]) -> Any:
@@ -121,8 +135,8 @@ def qdwh(
     """(U, H, number of iterations, whether they converged) with x = U H, for `x` of shape (m, n)
     with m >= n and full rank: U has orthonormal columns, H is Hermitian and positive semidefinite.
 
-    Iterations end when U changes by less than (5 eps)^(1/3), relatively, or after
-    `max_iterations` (10). `dynamic_shape` is the shape of the matrix in `x`, if that is padded;
+    Iterations end when U changes by less than (5 eps)^(1/3) in norm, or after `max_iterations`
+    (10). `dynamic_shape` is the shape of the matrix in `x`, if that is padded;
     `is_hermitian` is not used.
 
     >>> u, h, count, converged = pb.lax.linalg.qdwh(jnp.array([[0., 2.], [3., 0.]]))
@@ -153,41 +167,36 @@ def qdwh(
 def _iterated(x: Any, most: int, eps: float | None) -> tuple[Any, Any, Any, Any]:
     real = np.dtype(real_dtype(typeof(x).dtype))
     least = float(dtypes.finfo(real).eps if eps is None else eps)
-    near = 5 * least
-    bound = _bound(x)
-    bound = ew.select_n(ew.gt(bound, const(bound, 0)), const(bound, 1), bound)
-    start = _scaled(x, ew.div(const(bound, 1), bound))
-    one = const(bound, 1)
+    near = (5 * least) ** (1 / 3)
+    steps = _schedule(least, most)
+    by_qr = [_qr_weights(*w) for w in steps if w[2] > BY_CHOLESKY]
+    by_cholesky = [_cholesky_weights(*w) for w in steps if w[2] <= BY_CHOLESKY]
+    limit = np.asarray(_cholesky_weights(3.0, 1.0, 3.0), real)
 
-    def step(u: Any, low: Any, by: Any) -> tuple[Any, Any, Any]:
-        a, b, c, up = _weights(low)
-        new = by(u, a, b, c)
+    def step(u: Any, weights: Any) -> tuple[Any, Any]:
+        new = _by_cholesky(u, weights)
         change = _norm(ew.sub(new, u))
-        small = ew.le(change, ew.mul(_norm(new), const(change, near ** (1 / 3))))
-        tight = ew.lt(ew.abs(ew.sub(up, one)), const(up, near))
-        return new, ew.min(up, one), ew.bitwise_and(small, tight)
+        return new, ew.gt(change, const(change, near))
 
-    def iterate(by: Any, while_: Any, state: Any) -> Any:
-        def on(s: Any) -> Any:
-            count, _, low, done = s
-            more = ew.bitwise_and(ew.bitwise_not(done), ew.lt(count, most))
-            return more if while_ is None else ew.bitwise_and(more, while_(low))
+    u = _scaled(x, _starting_scale(x))
+    moving: Any = np.bool_(True)
+    if by_qr:  # far from the end: nobody asks how far they moved
+        u, _ = scan(lambda u, w: (_by_qr(u, w), None), u, np.asarray(by_qr, real))
+    if by_cholesky:
+        table = np.asarray(by_cholesky, real)
+        (u, moving), _ = scan(lambda s, w: (step(s[0], w), None), (u, np.bool_(True)), table)
 
-        def body(s: Any) -> Any:
-            count, u, low, _ = s
-            return (count + 1, *step(u, low, by))
+    def on(s: Any) -> Any:
+        return ew.bitwise_and(s[2], ew.lt(s[0], most))
 
-        return while_loop(on, body, state)
+    def body(s: Any) -> Any:
+        return (s[0] + 1, *step(s[1], limit))
 
-    def steep(low: Any) -> Any:
-        return ew.gt(_weights(low)[2], const(low, BY_CHOLESKY))
-
-    state = (0, start, broadcast_in_dim(const(bound, least), (), ()), np.bool_(False))
-    state = iterate(_by_qr, steep, state)
-    count, u, _, done = iterate(_by_cholesky, None, state)
+    count, u, moving = while_loop(on, body, (len(steps), u, moving))
     # One step of Newton and Schulz towards orthonormal columns: 1.5 U - 0.5 U U^H U.
     gram = matmul(adjoint(u), u)
-    u = ew.sub(_scaled(u, const(bound, 1.5)), _scaled(matmul(u, gram), const(bound, 0.5)))
+    half = real.type(0.5)
+    u = ew.sub(_scaled(u, real.type(1.5)), matmul(_scaled(u, half), gram))
     h = matmul(adjoint(u), x)
-    h = _scaled(ew.add(h, adjoint(h)), const(bound, 0.5))
-    return u, h, count, done
+    h = _scaled(ew.add(h, adjoint(h)), half)
+    return u, h, count, ew.bitwise_not(moving)

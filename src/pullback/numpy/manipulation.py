@@ -696,15 +696,12 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     check_arraylike("unravel_index", indices)
     sizes = canonical_shape(shape)
     rest = as_array(unwrap(indices))
-    if not dtypes.is_integer(typeof(rest).dtype):
-        raise TypeError(
-            f"unravel_index: indices must have an integer dtype, got {typeof(rest).dtype.name}"
-        )
     one = typeof(rest).dtype.type
     out: list[Any] = []
     for n in reversed(sizes):
-        q = lax.div(rest, lax.full_like(rest, max(n, 1)))
-        r = lax.rem(rest, lax.full_like(rest, max(n, 1)))
+        size = lax.full_like(rest, max(n, 1))
+        r = lax.rem(rest, size)
+        q = lax.div(rest if dtypes.is_integer(typeof(rest).dtype) else lax.sub(rest, r), size)
         low = lax.lt(r, lax.full_like(r, 0))
         out.append(lax.select(low, lax.add(r, lax.full_like(r, n)), r))
         rest = lax.select(low, lax.sub(q, lax.full_like(q, 1)), q)

@@ -200,10 +200,9 @@ def poly(seq_of_zeros: Any) -> Any:
     if not typeof(zeros).shape[0]:
         return creation.ones((), dtype)
     out = creation.ones((1,), dtype)
+    one = out
     for k in range(typeof(zeros).shape[0]):
-        out = signals.convolve(
-            out, joining.stack([creation.ones((), dtype), -zeros[k]]), mode="full"
-        )
+        out = signals.convolve(out, joining.concatenate([one, -zeros[k : k + 1]]), mode="full")
     return out
 
 

@@ -322,8 +322,12 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
     """
     check_arraylike("inner", a, b)
     if not ndim_of(a) or not ndim_of(b):
-        a, b, d, weak = _operands("inner", a, b, preferred_element_type)
-        return _finish(to_type(lax.mul(*promote_dtypes(a, b)), d, False), weak)
+        a, b = promote_dtypes(a, b)
+        both = lax.bitwise_and if dtypes.is_bool(typeof(a).dtype) else lax.mul
+        out = both(a, b)
+        if preferred_element_type is None:
+            return out
+        return to_type(out, user_dtype(preferred_element_type, "inner"), False)
     return tensordot(
         a, b, (-1, -1), precision=precision, preferred_element_type=preferred_element_type
     )

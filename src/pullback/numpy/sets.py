@@ -367,7 +367,7 @@ def setdiff1d(
     mask = isin(a, b, invert=True)
     if not assume_unique:
         a, first, _ = _sorted_mask(a, 0, True)
-        mask = isin(a, b, invert=True) & first
+        mask = first & isin(a, b, invert=True)
     return _select(a, mask, size, fill_value)
 
 
@@ -393,10 +393,14 @@ def setxor1d(
         a_first, b_first = (creation.ones(typeof(x).shape, bool) for x in (a, b))
     values = joining.concatenate([a_rows, b_rows])
     alone = joining.concatenate(
-        [isin(a_rows, b_rows, invert=True) & a_first, isin(b_rows, a_rows, invert=True) & b_first]
+        [a_first & isin(a_rows, b_rows, invert=True), b_first & isin(b_rows, a_rows, invert=True)]
     )
     order = sorting.argsort(values)
-    return _select(values[order], alone[order], size, fill_value)
+    values, alone = values[order], alone[order]
+    if size is None or fill_value is not None or not size:
+        return _select(values, alone, size, fill_value)
+    padded = _select(values, alone, size, None)  # sorted: the least is the first, 0 if none is
+    return index_functions.where(ranges.arange(size) < reductions.sum(alone), padded, padded[0])
 
 
 def intersect1d(

@@ -219,18 +219,16 @@ def _dot_general_aval(
 
 def _dot_dtype(lhs: Any, rhs: Any, preferred: Any) -> tuple[Any, bool]:
     weak = lhs.weak_type and rhs.weak_type
-    if preferred is not None:
-        for x in (lhs, rhs):
-            if not dtypes.is_float(x.dtype) and _width(preferred) < _width(x.dtype):
-                raise TypeError(
-                    "`preferred_element_type` must not be narrower than the original type, got "
-                    f"preferred_element_type of {preferred} for original type of {x.dtype}. Fix: "
-                    "ask for a wider type, and convert the result."
-                )
-        return preferred, False if preferred != lhs.dtype else weak
-    if lhs.dtype == rhs.dtype:
-        return lhs.dtype, weak
-    return max((lhs.dtype, rhs.dtype), key=_rank), weak
+    natural = lhs.dtype if lhs.dtype == rhs.dtype else max((lhs.dtype, rhs.dtype), key=_rank)
+    if preferred is None:
+        return natural, weak
+    if not dtypes.is_float(natural) and _width(preferred) < _width(natural):
+        raise TypeError(
+            "`preferred_element_type` must not be narrower than the original type, got "
+            f"preferred_element_type of {preferred} for original type of {natural}. Fix: "
+            "ask for a wider type, and convert the result."
+        )
+    return preferred, False if preferred != lhs.dtype else weak
 
 
 def _width(dtype: Any) -> int:

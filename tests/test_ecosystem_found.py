@@ -1,0 +1,87 @@
+"""Differences from JAX that the test suites of libraries have shown (quax, optax, chex, distrax,
+flax, haiku, numpyro); each made small.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+
+import pullback
+
+I = np.arange(4, dtype="int32").reshape(2, 2)
+F = np.ones((2, 2), "float32")
+
+
+def of(m: Any) -> dict[str, Any]:
+    """The cases, as functions of nothing."""
+    jnp, lax = m.numpy, m.lax
+    i, f = jnp.asarray(I), jnp.asarray(F)
+    h, c, b = f.astype(jnp.bfloat16), f.astype(jnp.complex64), f > 0
+    matrix = jnp.asarray(np.random.default_rng(0).normal(size=(5, 4)).astype("f"))
+    places = jnp.array([1.5, 2, 11, 20, -1, -20, np.nan])
+    cases: dict[str, Any] = {
+        "canonical None": lambda: str(m.dtypes.canonicalize_dtype(None)),
+        "iscomplexobj type": lambda: [
+            jnp.iscomplexobj(jnp.float32),
+            jnp.iscomplexobj(jnp.complex64),
+        ],
+        "isrealobj type": lambda: jnp.isrealobj(jnp.bfloat16),
+        "unravel_index of floats": lambda: jnp.unravel_index(places, (3, 4)),
+        "qdwh's steps": lambda: lax.linalg.qdwh(matrix)[2:],
+        "qdwh's most steps": lambda: lax.linalg.qdwh(matrix, max_iterations=1)[2:],
+        "setdiff1d": lambda: jnp.setdiff1d(jnp.array([3, 1, 3, 2]), jnp.array([2, 4]), size=3),
+        "setxor1d": lambda: jnp.setxor1d(jnp.array([3, 1, 3, 2]), jnp.array([2, 4]), size=4),
+        "poly": lambda: jnp.poly(jnp.array([1.0, 2.0, 4.0])),
+        "inner of bools": lambda: jnp.inner(True, b),
+        "einsum of int and bfloat16": lambda: jnp.einsum("ij,jk", i, h),
+    }
+    # Products keep their operands' dtypes.
+    for name in ("matmul", "dot", "inner", "vdot", "vecdot", "tensordot"):
+        for k, (x, y) in enumerate(
+            [(i, h), (f, c), (b, i), (i, f), (b, b), (i, i.astype("uint8"))]
+        ):
+            cases[f"{name} {k}"] = lambda g=name, x=x, y=y: getattr(jnp, g)(x, y)
+            cases[f"{name} {k} as text"] = lambda g=name, x=x, y=y: re.sub(
+                r"\s+", " ", str(m.make_jaxpr(getattr(jnp, g))(x, y))
+            )
+    return cases
+
+
+THEIRS, OURS = of(jax), of(pullback)
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_equal(name: str) -> None:
+    want, got = (
+        m.tree_util.tree_leaves(of_[name]()) for m, of_ in ((jax, THEIRS), (pullback, OURS))
+    )
+    assert len(want) == len(got)
+    for w, g in zip(want, got, strict=True):
+        if isinstance(w, str):
+            assert g == w
+            continue
+        assert getattr(g, "dtype", type(g)) == getattr(w, "dtype", type(w))
+        assert getattr(g, "weak_type", None) == getattr(w, "weak_type", None)
+        np.testing.assert_allclose(
+            np.asarray(g).astype(np.complex128), np.asarray(w).astype(np.complex128), rtol=1e-5
+        )
+
+
+def test_derivatives_of_mixed_products() -> None:
+    def both(m: Any) -> list[Any]:
+        i, f = m.numpy.asarray(I), m.numpy.asarray(F)
+        return [
+            m.grad(lambda x: (i @ x).sum())(f),
+            m.jvp(lambda x: x @ i, (f,), (f,))[1],
+            m.vmap(m.numpy.matmul)(m.numpy.stack([i, i]), m.numpy.stack([f, f])),
+            m.linear_transpose(lambda x: i @ x, f)(f)[0],
+        ]
+
+    for got, want in zip(both(pullback), both(jax), strict=True):
+        np.testing.assert_array_equal(got, want)
+        assert got.dtype == want.dtype
