@@ -18,6 +18,9 @@ from ..forking import renewed
 class AbstractValue:
     """The type of a value in a jaxpr. Subclasses say how they compare, print, and look as a
     tangent.
+
+    >>> isinstance(pb.typeof(1.0), pb.core.AbstractValue)
+    True
     """
 
     __slots__ = ()
@@ -45,9 +48,18 @@ class AbstractValue:
     def strip_weak_type(self) -> AbstractValue:
         return self
 
+    def __repr__(self) -> str:
+        fields = ",".join(f"{k}={v}" for k, v in getattr(self, "__dict__", {}).items())
+        return f"{type(self).__name__}({fields})"
+
 
 class AbstractToken(AbstractValue):
-    """The type of tokens, which order effects."""
+    """The type of tokens, which order effects.
+
+    >>> from pullback.extend import core
+    >>> isinstance(pb.typeof(lax.create_token()), core.AbstractToken)
+    True
+    """
 
     __slots__ = ()
 
@@ -358,7 +370,12 @@ def _find_rule(x: Any) -> Callable[[Any], AbstractValue]:
 
 
 def is_valid_value(x: Any) -> bool:
-    """Can `x` be an operand of a primitive?"""
+    """Can `x` be an operand of a primitive?
+
+    >>> from pullback.extend import core
+    >>> core.valid_jaxtype(1.0), core.valid_jaxtype("text")
+    (True, False)
+    """
     try:
         typeof(x)
     except (TypeError, OverflowError):

@@ -15,6 +15,9 @@ from .avals import AbstractValue, typeof
 class Zero:
     """A tangent or cotangent that is known to be zero. Rules never see a materialised zero unless
     they ask for one.
+
+    >>> pb.interpreters.ad.Zero(pb.typeof(1.0)).aval
+    ShapedArray(float32[], weak_type=True)
     """
 
     __slots__ = ("aval",)
@@ -34,7 +37,12 @@ class Zero:
 
 
 class UndefinedPrimal:
-    """A linear operand in a transpose rule: its value is not known, only its type."""
+    """A linear operand in a transpose rule: its value is not known, only its type.
+
+    >>> operand = pb.interpreters.ad.UndefinedPrimal(pb.typeof(1.0))
+    >>> pb.interpreters.ad.is_undefined_primal(operand)
+    True
+    """
 
     __slots__ = ("aval",)
 
@@ -101,5 +109,10 @@ def instantiate_zero(aval: Any) -> Any:
 
 
 def instantiate_zeros(x: Any) -> Any:
-    """`x`, or the array of zeros that a Zero stands for."""
+    """`x`, or the array of zeros that a Zero stands for.
+
+    >>> from pullback.experimental import hijax
+    >>> hijax.instantiate_zeros(hijax.Zero(pullback.typeof(jnp.ones(2))))
+    Array([0., 0.], dtype=float32)
+    """
     return instantiate_zero(x.aval) if type(x) is Zero else x

@@ -23,6 +23,10 @@ from . import source
 class Trace:
     """An interpreter of primitives. Subclasses give `process_primitive` and, where they do better,
     the other `process_*`.
+
+    >>> from pullback.extend import core
+    >>> isinstance(core.current_trace(), pb.core.Trace)
+    True
     """
 
     __slots__ = ("__weakref__", "_alive", "parent_trace")
@@ -63,7 +67,14 @@ class Trace:
 
 
 class aval_property:
-    """A property of an aval's class that tracers of it have: `fget(tracer)`."""
+    """A property of an aval's class that tracers of it have: `fget(tracer)`.
+
+    >>> from pullback.experimental import hijax
+    >>> class Length(hijax.HiType):
+    ...     unit = hijax.aval_property(lambda tracer: 'metre')
+    >>> Length.unit.fget(None)
+    'metre'
+    """
 
     __slots__ = ("fget",)
 
@@ -72,7 +83,14 @@ class aval_property:
 
 
 class aval_method:
-    """A method of an aval's class that tracers of it have: `fun(tracer, ...)`."""
+    """A method of an aval's class that tracers of it have: `fun(tracer, ...)`.
+
+    >>> from pullback.experimental import hijax
+    >>> class Length(hijax.HiType):
+    ...     double = hijax.aval_method(lambda tracer: tracer + tracer)
+    >>> type(Length.double).__name__
+    'aval_method'
+    """
 
     __slots__ = ("fun",)
 
@@ -81,7 +99,13 @@ class aval_method:
 
 
 class Tracer:
-    """A value under a trace. Upper layers fill in the operators and array methods."""
+    """A value under a trace. Upper layers fill in the operators and array methods.
+
+    >>> kinds = []
+    >>> _ = pb.jit(lambda x: kinds.append(isinstance(x, pb.core.Tracer)) or x)(1)
+    >>> kinds
+    [True]
+    """
 
     __slots__ = ("__weakref__", "_trace")
     __array_priority__ = 1000
@@ -273,7 +297,16 @@ class use_trace:
 
 
 def eval_context() -> use_trace:
-    """Evaluate at once whatever is bound inside (`ensure_compile_time_eval`, callbacks)."""
+    """Evaluate at once whatever is bound inside (`ensure_compile_time_eval`, callbacks).
+
+    >>> @pb.jit
+    ... def f(x):
+    ...     with pb.core.eval_context():
+    ...         n = int(jnp.add(1, 2))
+    ...     return x * n
+    >>> f(2)
+    Array(6, dtype=int32, weak_type=True)
+    """
     return use_trace(_base[0])
 
 

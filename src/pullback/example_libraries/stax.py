@@ -154,6 +154,28 @@ Conv = functools.partial(GeneralConv, ("NHWC", "HWIO", "NHWC"))
 Conv1DTranspose = functools.partial(GeneralConvTranspose, ("NHC", "HIO", "NHC"))
 ConvTranspose = functools.partial(GeneralConvTranspose, ("NHWC", "HWIO", "NHWC"))
 
+Conv.__doc__ = """`GeneralConv` of (batch, height, width, features).
+
+>>> from pullback.example_libraries import stax
+>>> init, apply = stax.Conv(4, (3, 3), padding='SAME')
+>>> init(random.key(0), (1, 8, 8, 3))[0]
+(1, 8, 8, 4)
+"""
+Conv1DTranspose.__doc__ = """`GeneralConvTranspose` of (batch, length, features).
+
+>>> from pullback.example_libraries import stax
+>>> init, apply = stax.Conv1DTranspose(4, (2,), (2,))
+>>> init(random.key(0), (1, 8, 3))[0]
+(1, 16, 4)
+"""
+ConvTranspose.__doc__ = """`GeneralConvTranspose` of (batch, height, width, features).
+
+>>> from pullback.example_libraries import stax
+>>> init, apply = stax.ConvTranspose(4, (2, 2), (2, 2))
+>>> init(random.key(0), (1, 8, 8, 3))[0]
+(1, 16, 16, 4)
+"""
+
 
 def BatchNorm(
     axis: Any = (0, 1, 2),
@@ -268,6 +290,31 @@ def _mean_scale(dims: Any, strides: Any, padding: Any) -> Callable[..., Any]:
 MaxPool = _pooling(lax.max, -jnp.inf)
 SumPool = _pooling(lax.add, 0.0)
 AvgPool = _pooling(lax.add, 0.0, _mean_scale)
+
+MaxPool.__doc__ = """The maxima of windows of the axes that `spec` does not call N or C ("NHWC" by default).
+Strides are 1 by default; `padding` is "VALID" or "SAME".
+
+>>> from pullback.example_libraries import stax
+>>> init, apply = stax.MaxPool((2,), spec='NHC')
+>>> apply((), jnp.array([1., 3., 5.]).reshape(1, 3, 1)).ravel()
+Array([3., 5.], dtype=float32)
+"""
+SumPool.__doc__ = """The sums of windows of the axes that `spec` does not call N or C ("NHWC" by default).
+Strides are 1 by default; `padding` is "VALID" or "SAME".
+
+>>> from pullback.example_libraries import stax
+>>> init, apply = stax.SumPool((2,), spec='NHC')
+>>> apply((), jnp.array([1., 3., 5.]).reshape(1, 3, 1)).ravel()
+Array([4., 8.], dtype=float32)
+"""
+AvgPool.__doc__ = """The means of windows of the axes that `spec` does not call N or C ("NHWC" by default).
+Strides are 1 by default; `padding` is "VALID" or "SAME".
+
+>>> from pullback.example_libraries import stax
+>>> init, apply = stax.AvgPool((2,), spec='NHC')
+>>> apply((), jnp.array([1., 3., 5.]).reshape(1, 3, 1)).ravel()
+Array([2., 4.], dtype=float32)
+"""
 
 Identity: Layer = (lambda rng, input_shape: (input_shape, ()), lambda params, inputs, **kw: inputs)
 

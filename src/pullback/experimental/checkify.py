@@ -82,7 +82,14 @@ class OOBError(JaxException):
 
 
 class JaxRuntimeError(ValueError):
-    """What `Error.throw` raises."""
+    """What `Error.throw` raises.
+
+    A ValueError.
+
+    >>> from pullback.experimental import checkify
+    >>> issubclass(checkify.JaxRuntimeError, ValueError)
+    True
+    """
 
 
 ErrorCategory = type[JaxException]
@@ -158,6 +165,11 @@ class Error:
     pytree.
 
     `get()` is the message, or None; `throw()` raises JaxRuntimeError if there is one.
+
+    >>> from pullback.experimental import checkify
+    >>> error, out = checkify.checkify(jnp.log, errors=checkify.float_checks)(-1.0)
+    >>> error.get() is None
+    False
     """
 
     def __init__(
@@ -286,17 +298,38 @@ def check(pred: Any, msg: str, *fmt_args: Any, debug: bool = False, **fmt_kwargs
 
     Outside of transformations it raises JaxRuntimeError; in a function that is jitted it must be
     under `checkify` (with `debug`, it is left out elsewhere).
+
+    >>> from pullback.experimental import checkify
+    >>> def f(x):
+    ...     checkify.check(x > 0, 'not positive: {}', x)
+    ...     return jnp.log(x)
+    >>> error, out = checkify.checkify(pullback.jit(f))(-1.0)
+    >>> print(error.get().split(' (')[0])
+    not positive: -1.0
     """
     _bind_check(pred, msg, debug, fmt_args, fmt_kwargs)
 
 
 def debug_check(pred: Any, msg: str, *fmt_args: Any, **fmt_kwargs: Any) -> None:
-    """`check` where `checkify` functionalises it, nothing elsewhere."""
+    """`check` where `checkify` functionalises it, nothing elsewhere.
+
+    Arguments as of `check`.
+
+    >>> from pullback.experimental import checkify
+    >>> f = lambda x: checkify.debug_check(x > 0, 'not positive') or x
+    >>> pullback.jit(f)(-1.0)
+    Array(-1., dtype=float32, weak_type=True)
+    """
     _bind_check(pred, msg, True, fmt_args, fmt_kwargs)
 
 
 def check_error(error: Error) -> None:
-    """Raises an error that `checkify` found; inside another `checkify`, it is found there."""
+    """Raises an error that `checkify` found; inside another `checkify`, it is found there.
+
+    >>> from pullback.experimental import checkify
+    >>> error, out = checkify.checkify(lambda x: checkify.check(x > 0, 'not positive'))(1.0)
+    >>> checkify.check_error(error)
+    """
     if np.shape(error._failed):
         error = tree.tree_map(lambda x: x.reshape((-1, *x.shape[np.ndim(error._failed) :])), error)
         lane = lax.argmax(error._failed, 0, np.int32)

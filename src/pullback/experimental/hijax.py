@@ -49,6 +49,14 @@ class HiType(AbstractValue):
 
     `lo_ty()` gives the types of the arrays, `lower_val(value)` the arrays themselves, and
     `raise_val(*arrays)` a value of them.
+
+    See `register_hitype`.
+
+    >>> from pullback.experimental import hijax
+    >>> class Pair(hijax.HiType):
+    ...     lo_ty = lambda self: [pullback.typeof(1.0)] * 2
+    >>> len(Pair().lo_ty())
+    2
     """
 
     is_high = True
@@ -73,6 +81,12 @@ class HiType(AbstractValue):
 class MutableHiType(AbstractValue):
     """The type of a library's values that change: their state has a type of its own, the
     quasi-dynamic data (QDD).
+
+    See `HiType`, of which it is the kin for values that change.
+
+    >>> from pullback.experimental import hijax
+    >>> issubclass(hijax.MutableHiType, hijax.AbstractValue)
+    True
     """
 
     is_high = True
@@ -98,7 +112,13 @@ class MutableHiType(AbstractValue):
 
 @dataclasses.dataclass(frozen=True)
 class AvalQDD:
-    """A type with the type of its state."""
+    """A type with the type of its state.
+
+    >>> from pullback.experimental import hijax
+    >>> aval = pullback.typeof(1.0)
+    >>> hijax.AvalQDD(aval, None).aval is aval
+    True
+    """
 
     aval: Any
     qdd: Any
@@ -112,7 +132,13 @@ class AvalQDD:
 
 @dataclasses.dataclass(frozen=True)
 class AvalMutableQDD:
-    """A type with the holder of the type of its state, which an operation may update."""
+    """A type with the holder of the type of its state, which an operation may update.
+
+    >>> from pullback.experimental import hijax
+    >>> aval = pullback.typeof(1.0)
+    >>> hijax.AvalMutableQDD(aval, None).aval is aval
+    True
+    """
 
     aval: Any
     mutable_qdd: Any
@@ -121,6 +147,16 @@ class AvalMutableQDD:
 class HiPrimitive(Primitive):
     """A primitive whose rules are its methods: `abstract_eval` (giving types and effects),
     `to_lojax` (what it does, in other operations), `impl`, `jvp` and `transpose`.
+
+    >>> from pullback.experimental import hijax
+    >>> class Shout(hijax.HiPrimitive):
+    ...     def abstract_eval(self, x):
+    ...         return x, set()
+    ...
+    ...     def to_lojax(self, x):
+    ...         return 10 * x
+    >>> pullback.jit(Shout('shout').bind)(jnp.float32(2))
+    Array(20., dtype=float32)
     """
 
     def __init__(self, name: str) -> None:
@@ -157,6 +193,17 @@ class HiPrimitive(Primitive):
 def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
     """Values of the class `val_cls` are operands of primitives; `typeof_fn(value)` is their
     type.
+
+    >>> from pullback.experimental import hijax
+    >>> class Name:
+    ...     pass
+    >>> class NameType(hijax.HiType):
+    ...     __eq__ = lambda self, other: type(other) is NameType
+    ...     __hash__ = lambda self: 0
+    ...     str_short = lambda self, short_dtypes=False, **options: 'name'
+    >>> hijax.register_hitype(Name, lambda value: NameType())
+    >>> pullback.typeof(Name())
+    NameType()
     """
     register_typeof(val_cls, typeof_fn)
 

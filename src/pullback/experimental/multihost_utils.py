@@ -28,7 +28,11 @@ __all__ = [
 
 
 def sync_global_devices(name: str) -> None:
-    """Waits until every process has called this with the same `name`."""
+    """Waits until every process has called this with the same `name`.
+
+    >>> from pullback.experimental import multihost_utils
+    >>> multihost_utils.sync_global_devices('after loading')
+    """
     if not isinstance(name, str):
         raise TypeError(f"sync_global_devices: name must be a str, got {name!r}.")
 
@@ -54,7 +58,13 @@ def process_allgather(in_tree: Any, tiled: bool = False) -> Any:
 
 
 def assert_equal(in_tree: Any, fail_message: str = "") -> None:
-    """AssertionError with `fail_message` unless every process has the same values."""
+    """AssertionError with `fail_message` unless every process has the same values.
+
+    `in_tree`: a pytree of arrays.
+
+    >>> from pullback.experimental import multihost_utils
+    >>> multihost_utils.assert_equal({'step': jnp.array(7)}, 'steps differ')
+    """
     source = broadcast_one_to_all(in_tree)
 
     def same(a: Any, b: Any) -> bool:
@@ -67,7 +77,14 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
     """Arrays of the whole program from each process's part of them, laid out by `pspecs` (one
-    PartitionSpec, or a pytree of them) on `global_mesh`."""
+    PartitionSpec, or a pytree of them) on `global_mesh`.
+
+    >>> from pullback.experimental import multihost_utils
+    >>> mesh = pullback.sharding.Mesh(pullback.devices()[:1], ('i',))
+    >>> spec = pullback.sharding.PartitionSpec('i')
+    >>> multihost_utils.host_local_array_to_global_array(np.arange(3), mesh, spec)
+    Array([0, 1, 2], dtype=int32)
+    """
 
     def lay(spec: Any, x: Any) -> Any:
         spec = PartitionSpec() if spec is None else spec
@@ -77,7 +94,16 @@ def host_local_array_to_global_array(local_inputs: Any, global_mesh: Any, pspecs
 
 
 def global_array_to_host_local_array(global_inputs: Any, global_mesh: Any, pspecs: Any) -> Any:
-    """This process's part of arrays of the whole program."""
+    """This process's part of arrays of the whole program.
+
+    `global_inputs`: a pytree of arrays; `pspecs`: one PartitionSpec, or a pytree prefix of them.
+
+    >>> from pullback.experimental import multihost_utils
+    >>> mesh = pullback.sharding.Mesh(pullback.devices()[:1], ('i',))
+    >>> spec = pullback.sharding.PartitionSpec('i')
+    >>> multihost_utils.global_array_to_host_local_array(jnp.arange(3), mesh, spec)
+    Array([0, 1, 2], dtype=int32)
+    """
     return _map_specs(lambda _, x: device_put(x), pspecs, global_inputs)
 
 
@@ -94,7 +120,12 @@ def _map_specs(function: Any, pspecs: Any, inputs: Any) -> Any:
 
 def reached_preemption_sync_point(step_id: int) -> bool:
     """Has the program been told to stop and save, as of this step? A single process hears of no
-    preemption, so False."""
+    preemption, so False.
+
+    >>> from pullback.experimental import multihost_utils
+    >>> multihost_utils.reached_preemption_sync_point(7)
+    False
+    """
     return False
 
 

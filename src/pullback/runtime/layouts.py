@@ -55,6 +55,10 @@ class Format:
     """A layout and a sharding.
 
     ValueError for a layout without the sharding that says where it is meant.
+
+    >>> from pullback.experimental import layout
+    >>> layout.Format().layout is None
+    True
     """
 
     def __init__(self, layout: Any = None, sharding: Any = None) -> None:
@@ -79,7 +83,15 @@ class Format:
 
 
 def with_layout_constraint(x: Any, layout: Layout) -> Any:
-    """`x`, if the layout has as many axes as it; ValueError if not."""
+    """`x`, if the layout has as many axes as it; ValueError if not.
+
+    CPUs keep arrays in row-major order, whatever the layout.
+
+    >>> from pullback.experimental import layout
+    >>> rows = layout.Layout(major_to_minor=(0, 1))
+    >>> layout.with_layout_constraint(jnp.ones((2, 3)), rows).shape
+    (2, 3)
+    """
     if len(layout.major_to_minor) != x.ndim:
         raise ValueError(
             "Length of major_to_minor and the rank of the value should match: got "

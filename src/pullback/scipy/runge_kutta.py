@@ -63,12 +63,29 @@ _MIDDLE = 0.5 * np.array(
 
 
 def abs2(x: Any) -> Any:
-    """|x|^2, real."""
+    """|x|^2, real.
+
+    `x`: a real or complex array.
+
+    >>> from pullback.experimental import ode
+    >>> ode.abs2(jnp.array([3 + 4j]))
+    Array([25.], dtype=float32)
+    """
     return x.real**2 + x.imag**2 if jnp.iscomplexobj(x) else x**2
 
 
 def interp_fit_dopri(y0: Any, y1: Any, k: Any, dt: Any) -> Any:
-    """The quartic through a step's ends and middle, from its stages."""
+    """The quartic through a step's ends and middle, from its stages.
+
+    `y0`, `y1`: (n,), `k`: (7, n), `dt`: a scalar; five coefficients (n,), highest power first.
+    Source: Shampine, "Some Practical Runge-Kutta Formulas", Mathematics of Computation 46, 1986.
+
+    >>> from pullback.experimental import ode
+    >>> y0, h = jnp.array([1.]), jnp.float32(0.5)
+    >>> y1, f1, error, k = ode.runge_kutta_step(lambda y, t: -y, y0, -y0, 0., h)
+    >>> ode.interp_fit_dopri(y0, y1, k, h)[-1]
+    Array([1.], dtype=float32)
+    """
     y_mid = y0 + dt.astype(y0.dtype) * jnp.dot(jnp.array(_MIDDLE, dt.dtype), k)
     return jnp.asarray(fit_4th_order_polynomial(y0, y1, y_mid, k[0], k[-1], dt))
 
@@ -78,6 +95,13 @@ def fit_4th_order_polynomial(
 ) -> tuple[Any, ...]:
     """Coefficients, highest power first, of the quartic in the share of the step that has the
     values and slopes at both ends and the value in the middle.
+
+    Values and slopes are arrays of one shape, `dt` a scalar.
+
+    >>> from pullback.experimental import ode
+    >>> zero, half, one = jnp.array([0., 0.5, 1.])
+    >>> ode.fit_4th_order_polynomial(zero, one, half, one, one, one)
+    (Array(0., dtype=float32), Array(0., dtype=float32), Array(0., dtype=float32), Array(1., dtype=float32), Array(0., dtype=float32))
     """
     dt = jnp.asarray(dt).astype(jnp.asarray(y0).dtype)
     a = -2.0 * dt * dy0 + 2.0 * dt * dy1 - 8.0 * y0 - 8.0 * y1 + 16.0 * y_mid
@@ -96,7 +120,17 @@ def _norm(x: Any) -> Any:
 
 
 def initial_step_size(fun: Any, t0: Any, y0: Any, order: int, rtol: Any, atol: Any, f0: Any) -> Any:
-    """A first step for which an Euler step changes little."""
+    """A first step for which an Euler step changes little.
+
+    `y0`, `f0 = fun(y0, t0)`: arrays of one shape; the others are scalars. Source: Hairer, Norsett
+    and Wanner, "Solving Ordinary Differential Equations I", II.4.
+
+    >>> from pullback.experimental import ode
+    >>> decay = lambda y, t: -y
+    >>> y0 = jnp.array([1.])
+    >>> 0 < ode.initial_step_size(decay, 0., y0, 4, 1e-3, 1e-3, decay(y0, 0.)) < 1
+    Array(True, dtype=bool)
+    """
     dtype = y0.dtype
     scale = atol + jnp.abs(y0) * rtol
     d0, d1 = _norm(y0 / scale.astype(dtype)), _norm(f0 / scale.astype(dtype))
@@ -114,7 +148,17 @@ def initial_step_size(fun: Any, t0: Any, y0: Any, order: int, rtol: Any, atol: A
 
 
 def runge_kutta_step(func: Any, y0: Any, f0: Any, t0: Any, dt: Any) -> tuple[Any, Any, Any, Any]:
-    """(y, f, error estimate, the seven stages) of a step of size dt."""
+    """(y, f, error estimate, the seven stages) of a step of size dt.
+
+    `func(y, t)`: the slope, `f0` its value at `t0`; `y0` is (n,), the stages (7, n). Source:
+    Dormand and Prince, "A family of embedded Runge-Kutta formulae", 1980.
+
+    >>> from pullback.experimental import ode
+    >>> y0, h = jnp.array([1.]), jnp.float32(0.5)
+    >>> y1, f1, error, k = ode.runge_kutta_step(lambda y, t: -y, y0, -y0, 0., h)
+    >>> y1.round(3), k.shape
+    (Array([0.607], dtype=float32), (7, 1))
+    """
     dt = jnp.asarray(dt)
     step = dt.astype(y0.dtype)
     stages = [f0]
@@ -131,7 +175,15 @@ def runge_kutta_step(func: Any, y0: Any, f0: Any, t0: Any, dt: Any) -> tuple[Any
 
 
 def mean_error_ratio(error_estimate: Any, rtol: Any, atol: Any, y0: Any, y1: Any) -> Any:
-    """The error estimate in units of the tolerance, in the mean square: a step is good up to 1."""
+    """The error estimate in units of the tolerance, in the mean square: a step is good up to 1.
+
+    Arrays of one shape and scalar tolerances; the result is a scalar.
+
+    >>> from pullback.experimental import ode
+    >>> one = jnp.array([1.])
+    >>> ode.mean_error_ratio(0.2 * one, 0., 0.1, one, one).round(3)
+    Array(2., dtype=float32)
+    """
     tolerance = atol + rtol * jnp.maximum(jnp.abs(y0), jnp.abs(y1))
     ratio = error_estimate / tolerance.astype(y0.dtype)
     return jnp.sqrt(jnp.mean(abs2(ratio)))
@@ -145,7 +197,14 @@ def optimal_step_size(
     dfactor: float = 0.2,
     order: float = 5.0,
 ) -> Any:
-    """The next step: what the order says of the error, within factors `dfactor` and `ifactor`."""
+    """The next step: what the order says of the error, within factors `dfactor` and `ifactor`.
+
+    Scalars.
+
+    >>> from pullback.experimental import ode
+    >>> ode.optimal_step_size(1., 1.).round(3)
+    Array(0.9, dtype=float32, weak_type=True)
+    """
     least = jnp.where(mean_error_ratio < 1, 1.0, dfactor)
     factor = jnp.minimum(ifactor, jnp.maximum(mean_error_ratio ** (-1.0 / order) * safety, least))
     return jnp.where(mean_error_ratio == 0, last_step * ifactor, last_step * factor)
