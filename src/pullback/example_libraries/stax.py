@@ -291,24 +291,24 @@ MaxPool = _pooling(lax.max, -jnp.inf)
 SumPool = _pooling(lax.add, 0.0)
 AvgPool = _pooling(lax.add, 0.0, _mean_scale)
 
-MaxPool.__doc__ = """The maxima of windows of the axes that `spec` does not call N or C ("NHWC" by default).
-Strides are 1 by default; `padding` is "VALID" or "SAME".
+MaxPool.__doc__ = """The maxima of windows of the axes that `spec` does not call N or C
+("NHWC" by default). Strides are 1 by default; `padding` is "VALID" or "SAME".
 
 >>> from pullback.example_libraries import stax
 >>> init, apply = stax.MaxPool((2,), spec='NHC')
 >>> apply((), jnp.array([1., 3., 5.]).reshape(1, 3, 1)).ravel()
 Array([3., 5.], dtype=float32)
 """
-SumPool.__doc__ = """The sums of windows of the axes that `spec` does not call N or C ("NHWC" by default).
-Strides are 1 by default; `padding` is "VALID" or "SAME".
+SumPool.__doc__ = """The sums of windows of the axes that `spec` does not call N or C
+("NHWC" by default). Strides are 1 by default; `padding` is "VALID" or "SAME".
 
 >>> from pullback.example_libraries import stax
 >>> init, apply = stax.SumPool((2,), spec='NHC')
 >>> apply((), jnp.array([1., 3., 5.]).reshape(1, 3, 1)).ravel()
 Array([4., 8.], dtype=float32)
 """
-AvgPool.__doc__ = """The means of windows of the axes that `spec` does not call N or C ("NHWC" by default).
-Strides are 1 by default; `padding` is "VALID" or "SAME".
+AvgPool.__doc__ = """The means of windows of the axes that `spec` does not call N or C
+("NHWC" by default). Strides are 1 by default; `padding` is "VALID" or "SAME".
 
 >>> from pullback.example_libraries import stax
 >>> init, apply = stax.AvgPool((2,), spec='NHC')
