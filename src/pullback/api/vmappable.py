@@ -26,14 +26,29 @@ def register(
     from_elt: Callable[..., Any],
     make_iota: Callable[..., Any] | None,
 ) -> None:
-    """Registers a type, in the place of what it was registered as before."""
+    """Registers a type, in the place of what it was registered as before.
+
+    >>> class Signal:
+    ...     def __init__(self, samples):
+    ...         self.samples = samples
+    >>> from pullback.interpreters import batching
+    >>> batching.register_vmappable(
+    ...     Signal, int, int, lambda handler, x, spec: handler(x.samples, spec),
+    ...     lambda handler, n, x, spec: Signal(handler(n, x, spec)), None)
+    >>> batching.unregister_vmappable(Signal)
+    """
     unregister(data_type)
     registered[data_type] = (spec_type, axis_size_type, to_elt, from_elt, make_iota)
     specs[spec_type] = specs.get(spec_type, 0) + 1
 
 
 def unregister(data_type: type) -> None:
-    """Forgets a type, if it is known."""
+    """Forgets a type, if it is known.
+
+    >>> class Unknown:
+    ...     pass
+    >>> pb.interpreters.batching.unregister_vmappable(Unknown)
+    """
     if data_type in registered:
         spec = registered.pop(data_type)[0]
         specs[spec] -= 1

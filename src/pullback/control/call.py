@@ -189,7 +189,12 @@ def _partial_eval_as_jit(
 
 
 class _CallPrimitive(Primitive):
-    """A call of a program: evaluated, differentiated and batched as `jit` is."""
+    """A call of a program: evaluated, differentiated and batched as `jit` is.
+
+    >>> from pullback.extend import core
+    >>> core.CallPrimitive("example_call").call_primitive
+    True
+    """
 
     call_primitive = True
 

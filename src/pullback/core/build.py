@@ -37,7 +37,13 @@ dim_value: list[Callable[..., Any]] = []
 
 
 class JaxprTracer(Tracer):
-    """A variable of a program under construction."""
+    """A variable of a program under construction.
+
+    >>> kinds = []
+    >>> _ = pb.jit(lambda x: kinds.append(type(x).__name__) or x)(1)
+    >>> kinds
+    ['JaxprTracer']
+    """
 
     __slots__ = ("_var", "aval", "source_info")
 

@@ -18,6 +18,9 @@ def check_jaxpr(jaxpr: Jaxpr) -> None:
     """Raises JaxprTypeError, showing the equations around the fault, if a program breaks the
     grammar: a variable read before it is bound or bound twice, a result whose type is not what the
     primitive's rule gives, or an effect not declared.
+
+    >>> from pullback.extend import core
+    >>> core.check_jaxpr(pb.make_jaxpr(lambda x: x + 1)(1.0).jaxpr)
     """
     bound: set[Var] = set()
     for v in (*jaxpr.constvars, *jaxpr.invars):

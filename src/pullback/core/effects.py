@@ -12,7 +12,13 @@ from typing import Any
 
 
 class Effect:
-    """The base of effects. Effects of one type that compare equal are one effect."""
+    """The base of effects. Effects of one type that compare equal are one effect.
+
+    >>> program = pb.make_jaxpr(lambda x: pb.debug.print("{}", x))(1.0)
+    >>> from pullback.extend import core
+    >>> all(isinstance(effect, core.Effect) for effect in program.effects)
+    True
+    """
 
     __slots__ = ()
 

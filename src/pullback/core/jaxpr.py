@@ -22,7 +22,12 @@ from .trace import Trace, use_trace
 
 
 class Var:
-    """A variable: its identity is the object, its type the aval."""
+    """A variable: its identity is the object, its type the aval.
+
+    >>> from pullback.extend import core
+    >>> core.Var(pb.typeof(1.0)).aval
+    ShapedArray(float32[], weak_type=True)
+    """
 
     __slots__ = ("aval", "final_qdd", "initial_qdd")
 
@@ -34,7 +39,12 @@ class Var:
 
 
 class DropVar(Var):
-    """A result that nobody reads; prints as `_`."""
+    """A result that nobody reads; prints as `_`.
+
+    >>> from pullback.extend import core
+    >>> core.DropVar(pb.typeof(1.0))
+    _
+    """
 
     __slots__ = ()
 
@@ -43,7 +53,12 @@ class DropVar(Var):
 
 
 class Literal:
-    """A scalar constant inside an equation."""
+    """A scalar constant inside an equation.
+
+    >>> program = pb.make_jaxpr(lambda x: x + 2.0)(1.0)
+    >>> program.eqns[0].invars[1].val
+    2.0
+    """
 
     __slots__ = ("aval", "val")
 
@@ -56,7 +71,13 @@ class Literal:
 
 
 class JaxprEqn:
-    """One application of a primitive. `source_info` is the user's line."""
+    """One application of a primitive. `source_info` is the user's line.
+
+    >>> program = pb.make_jaxpr(lambda x: x + 2.0)(1.0)
+    >>> equation = program.eqns[0]
+    >>> equation.primitive, len(equation.invars), equation.params
+    (add, 2, {})
+    """
 
     __slots__ = ("ctx", "effects", "invars", "outvars", "params", "primitive", "source_info")
 
@@ -91,14 +112,24 @@ def new_jaxpr_eqn(
     source_info: Any = None,
     ctx: Any = None,
 ) -> JaxprEqn:
-    """An equation; its source is the user's current line unless one is given."""
+    """An equation; its source is the user's current line unless one is given.
+
+    >>> from pullback.extend import core
+    >>> x, y = core.Var(pb.typeof(1.0)), core.Var(pb.typeof(1.0))
+    >>> core.new_jaxpr_eqn([x], [y], lax.neg_p, {}, set()).primitive
+    neg
+    """
     return JaxprEqn(
         invars, outvars, primitive, params, effects, source_info or source.current(), ctx
     )
 
 
 class DebugInfo:
-    """What to call a program's parts in messages: the function, its arguments and its results."""
+    """What to call a program's parts in messages: the function, its arguments and its results.
+
+    >>> pb.make_jaxpr(lambda x, y: x)(1, 2).jaxpr.debug_info.arg_names
+    ('x', 'y')
+    """
 
     __slots__ = ("arg_names", "func_src_info", "result_paths", "traced_for")
 
@@ -126,6 +157,10 @@ class DebugInfo:
 class Jaxpr:
     """A program. Its constvars get their values from the ClosedJaxpr or the operation that holds
     it.
+
+    >>> program = pb.make_jaxpr(lambda x: jnp.sin(x) * 2.0)(1.0).jaxpr
+    >>> len(program.invars), [str(e.primitive) for e in program.eqns]
+    (1, ['sin', 'mul'])
     """
 
     __slots__ = (
@@ -182,6 +217,12 @@ class Jaxpr:
 class ClosedJaxpr:
     """A program and the values of its constvars. Remembers the programs derived from it
     (`derived`).
+
+    >>> pb.make_jaxpr(lambda x: x * np.arange(2.0, dtype=np.float32))(1.0)
+    { lambda a:f32[2]; b:f32[]. let
+        c:f32[] = convert_element_type[new_dtype=float32 weak_type=False] b
+        d:f32[2] = mul c a
+      in (d,) }
     """
 
     __slots__ = ("__weakref__", "consts", "derived", "jaxpr")
@@ -226,7 +267,13 @@ printers: dict[str, Callable[..., str]] = {
 
 
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
-    """The jaxprs that an equation's parameters hold."""
+    """The jaxprs that an equation's parameters hold.
+
+    >>> from pullback.extend import core
+    >>> program = pb.make_jaxpr(pb.jit(lambda x: x + 1))(1.0)
+    >>> len(list(core.jaxprs_in_params(program.eqns[0].params)))
+    1
+    """
     for val in params.values():
         for v in val if type(val) in (tuple, list) else (val,):
             if isinstance(v, Jaxpr):
@@ -236,7 +283,13 @@ def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
 
 
 def subjaxprs(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
-    """The jaxprs that a jaxpr's equations hold, one level down."""
+    """The jaxprs that a jaxpr's equations hold, one level down.
+
+    >>> from pullback.extend import core
+    >>> program = pb.make_jaxpr(pb.jit(lambda x: x + 1))(1.0)
+    >>> len(list(core.subjaxprs(program.jaxpr)))
+    1
+    """
     for eqn in jaxpr.eqns:
         yield from jaxprs_in_params(eqn.params)
 
@@ -256,6 +309,12 @@ def eval_jaxpr(
 ) -> list[Any]:
     """Applies a jaxpr to values, by binding each equation's primitive under the current trace;
     values die at their last use.
+
+    Gives the list of results.
+
+    >>> program = pb.make_jaxpr(lambda x: x * 2 + 1)(1.0)
+    >>> pb.core.eval_jaxpr(program.jaxpr, program.consts, 3.0)
+    [Array(7., dtype=float32, weak_type=True)]
     """
     env: dict[Var, Any] = {}
 
@@ -283,7 +342,13 @@ def eval_jaxpr(
 
 
 def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """The function that a closed jaxpr is."""
+    """The function that a closed jaxpr is.
+
+    >>> from pullback.extend import core
+    >>> f = core.jaxpr_as_fun(pb.make_jaxpr(lambda x: x + 1)(1.0))
+    >>> f(2.0)
+    [Array(3., dtype=float32, weak_type=True)]
+    """
 
     def fun(*args: Any) -> list[Any]:
         return eval_jaxpr(closed.jaxpr, closed.consts, *args)

@@ -55,6 +55,12 @@ class Primitive:
 
     A primitive of this package is created with every rule; a library's may start empty and be
     filled through the tables (`interpreters.ad.primitive_jvps` and so on) and the `def_*` methods.
+
+    >>> from pullback.extend import core
+    >>> double_p = core.Primitive("example_double")
+    >>> _ = double_p.def_impl(lambda x: x * 2), double_p.def_abstract_eval(lambda aval: aval)
+    >>> pb.make_jaxpr(double_p.bind)(3.0)
+    { lambda ; a:f32[]. let b:f32[] = example_double a in (b,) }
     """
 
     multiple_results = False

@@ -94,22 +94,39 @@ trace_ctx = _TracingContext()
 def ensure_compile_time_eval() -> Any:
     """`with ensure_compile_time_eval():` operations on known values run at once, even inside a
     traced function.
+
+    >>> with pb.core.ensure_compile_time_eval():
+    ...     int(jnp.ceil(2.5))
+    3
     """
     return eval_context()
 
 
 def primal_dtype_to_tangent_dtype(primal_dtype: Any) -> Any:
-    """The dtype of tangents of values of a dtype: itself, or float0 for integers and booleans."""
+    """The dtype of tangents of values of a dtype: itself, or float0 for integers and booleans.
+
+    >>> from pullback.extend import core
+    >>> core.primal_dtype_to_tangent_dtype(np.dtype("int32"))
+    dtype([('float0', 'V')])
+    """
     return _dtypes.tangent_dtype(primal_dtype)
 
 
 def max_dim(d1: Any, d2: Any) -> Any:
-    """The larger of two sizes."""
+    """The larger of two sizes.
+
+    >>> pb.core.max_dim(3, 5)
+    5
+    """
     return max(d1, d2)
 
 
 def min_dim(d1: Any, d2: Any) -> Any:
-    """The smaller of two sizes."""
+    """The smaller of two sizes.
+
+    >>> pb.core.min_dim(3, 5)
+    3
+    """
     return min(d1, d2)
 
 
@@ -126,7 +143,12 @@ def is_concrete(x: Any) -> bool:
 
 
 def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
-    """`force(val)` of a concrete value; ConcretizationTypeError for a traced one."""
+    """`force(val)` of a concrete value; ConcretizationTypeError for a traced one.
+
+    >>> from pullback.extend import core
+    >>> core.concrete_or_error(int, jnp.array(3))
+    3
+    """
     if not is_concrete(val):
         raise ConcretizationTypeError(val, context)
     return val if force is None else force(val)
@@ -149,7 +171,12 @@ def concretization_function_error(fun: Any, suggest_astype: bool = False) -> Any
 
 
 def get_opaque_trace_state(convention: Any = None) -> Any:
-    """A value that is equal for two moments at which the same things are being traced."""
+    """A value that is equal for two moments at which the same things are being traced.
+
+    >>> from pullback.extend import core
+    >>> core.get_opaque_trace_state() == core.get_opaque_trace_state()
+    True
+    """
     return OpaqueTraceState(current_trace(), trace_context())
 
 
@@ -188,7 +215,13 @@ def set_current_trace(trace: Trace, check_leaks: bool = False) -> Any:
 
 
 class take_current_trace:
-    """`with take_current_trace() as trace:` takes the trace that is in force out of force."""
+    """`with take_current_trace() as trace:` takes the trace that is in force out of force.
+
+    >>> from pullback.extend import core
+    >>> with core.take_current_trace() as trace:
+    ...     isinstance(trace, core.Trace)
+    True
+    """
 
     def __enter__(self) -> Trace:
         taken = current_trace()
@@ -201,7 +234,12 @@ class take_current_trace:
 
 
 class TraceTag:
-    """An identity that the traces of one transformation share."""
+    """An identity that the traces of one transformation share.
+
+    >>> from pullback.extend import core
+    >>> core.TraceTag() == core.TraceTag()
+    False
+    """
 
     __slots__ = ("__weakref__",)
 
@@ -261,7 +299,13 @@ def _traces() -> list[Trace]:
 
 
 def gensym() -> Callable[[Any], Var]:
-    """A function that makes fresh variables of a type."""
+    """A function that makes fresh variables of a type.
+
+    >>> from pullback.extend import core
+    >>> new_variable = core.gensym()
+    >>> new_variable(pb.typeof(1.0)).aval
+    ShapedArray(float32[], weak_type=True)
+    """
     return Var
 
 
@@ -304,10 +348,20 @@ def _handlers(aval: Any) -> tuple[Callable[..., Any], Callable[..., Any]]:
 
 
 def mapped_aval(size: int, axis: int | None, aval: Any) -> Any:
-    """The type of an element of a value mapped along an axis."""
+    """The type of an element of a value mapped along an axis.
+
+    >>> from pullback.extend import core
+    >>> core.mapped_aval(3, 0, pb.typeof(jnp.zeros((3, 2))))
+    ShapedArray(float32[2])
+    """
     return _handlers(aval)[0](size, axis, aval)
 
 
 def unmapped_aval(size: int, axis: int | None, aval: Any, explicit_mesh_axis: Any = None) -> Any:
-    """The type of a value whose elements along a new axis have this type."""
+    """The type of a value whose elements along a new axis have this type.
+
+    >>> from pullback.extend import core
+    >>> core.unmapped_aval(3, 0, pb.typeof(jnp.zeros(2)))
+    ShapedArray(float32[3,2])
+    """
     return _handlers(aval)[1](size, axis, explicit_mesh_axis, aval)

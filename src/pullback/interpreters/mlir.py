@@ -35,14 +35,30 @@ class LoweredFunction:
 
 
 def lower_fun(fun: Callable[..., Any], multiple_results: bool = True) -> LoweredFunction:
-    """A lowering rule that traces `fun(*args, **params)` in the primitive's place."""
+    """A lowering rule that traces `fun(*args, **params)` in the primitive's place.
+
+    >>> from pullback.extend import core
+    >>> from pullback.interpreters import mlir
+    >>> double_p = core.Primitive("example_double")
+    >>> _ = double_p.def_impl(lambda x: x * 2), double_p.def_abstract_eval(lambda aval: aval)
+    >>> rule = mlir.lower_fun(lambda x: x * 2, multiple_results=False)
+    >>> _ = mlir.register_lowering(double_p, rule)
+    >>> pb.jit(lambda x: double_p.bind(x) + 1)(3.0)
+    Array(7., dtype=float32, weak_type=True)
+    """
     return LoweredFunction(fun, multiple_results)
 
 
 def core_call_lowering(
     ctx: Any, *args: Any, name: str, backend: Any = None, call_jaxpr: ClosedJaxpr | Jaxpr
 ) -> list[Any]:
-    """A lowering rule for primitives that call the program `call_jaxpr`: what it computes."""
+    """A lowering rule for primitives that call the program `call_jaxpr`: what it computes.
+
+    >>> from pullback.interpreters import mlir
+    >>> program = pb.make_jaxpr(lambda x: x * 2)(1.0)
+    >>> mlir.core_call_lowering(None, jnp.ones(2), name="double", call_jaxpr=program)
+    [Array([2., 2.], dtype=float32)]
+    """
     closed = call_jaxpr if isinstance(call_jaxpr, ClosedJaxpr) else ClosedJaxpr(call_jaxpr, ())
     return eval_jaxpr(closed.jaxpr, closed.consts, *args)
 
@@ -70,6 +86,15 @@ def register_lowering(
 ) -> Any:
     """Registers how a primitive is compiled. A `lower_fun` rule is inlined; a raw MLIR rule runs on
     XLA only.
+
+    >>> from pullback.extend import core
+    >>> from pullback.interpreters import mlir
+    >>> half_p = core.Primitive("example_half")
+    >>> _ = half_p.def_impl(lambda x: x / 2), half_p.def_abstract_eval(lambda aval: aval)
+    >>> rule = mlir.lower_fun(lambda x: x / 2, multiple_results=False)
+    >>> _ = mlir.register_lowering(half_p, rule)
+    >>> pb.jit(half_p.bind)(3.0)
+    Array(1.5, dtype=float32, weak_type=True)
     """
     lowered = rule if isinstance(rule, LoweredFunction) else _call_lowered(prim, rule)
     if lowered is not None:

@@ -24,7 +24,12 @@ custom_partial_eval_rules = RuleTable("partial_eval")
 
 
 class PartialVal(tuple):  # type: ignore[type-arg]
-    """(aval, None) for an unknown value, (None, value) for a known one."""
+    """(aval, None) for an unknown value, (None, value) for a known one.
+
+    >>> from pullback.interpreters.partial_eval import PartialVal
+    >>> PartialVal.known(2.0).is_known(), PartialVal.unknown(pb.typeof(1.0)).is_known()
+    (True, False)
+    """
 
     def __new__(cls, xs: tuple[Any, Any]) -> PartialVal:
         return super().__new__(cls, xs)
@@ -55,6 +60,14 @@ def trace_to_jaxpr_nounits(
 
     The program takes the constants and the unknown arguments; results marked by `instantiate` are
     made unknown.
+
+    >>> from pullback.extend import linear_util
+    >>> from pullback.interpreters import partial_eval as pe
+    >>> f = linear_util.wrap_init(lambda x, y: [x * 2.0, x * y])
+    >>> values = [pe.PartialVal.known(3.0), pe.PartialVal.unknown(pb.typeof(1.0))]
+    >>> program, results, consts = pe.trace_to_jaxpr_nounits(f, values)
+    >>> [str(e.primitive) for e in program.eqns]
+    ['mul']
     """
     trace = PartialEvalTrace(current_trace(), getattr(fun, "debug_info", None))
     args = [p.get_known() if p.is_known() else trace.new_unknown(p[0]) for p in pvals]
@@ -80,6 +93,13 @@ def trace_to_jaxpr_dynamic(
 ) -> Any:
     """(jaxpr, types of the results, constants) of a wrapped function. Inputs that `keep_inputs`
     marks False are no arguments of the program; `auto_dce` drops equations that nothing needs.
+
+    >>> from pullback.extend import linear_util
+    >>> from pullback.interpreters import partial_eval as pe
+    >>> f = linear_util.wrap_init(lambda x: [x * 2.0])
+    >>> program, types, consts = pe.trace_to_jaxpr_dynamic(f, [pb.typeof(1.0)])
+    >>> types
+    [ShapedArray(float32[], weak_type=True)]
     """
     keep = [True] * len(in_avals) if keep_inputs is None else list(keep_inputs)
     jaxpr, consts = _trace_to_jaxpr(fun.call_wrapped, in_avals, getattr(fun, "debug_info", None))
@@ -94,7 +114,14 @@ def trace_to_jaxpr_dynamic(
 def dce_jaxpr_consts(
     jaxpr: Jaxpr, used_outputs: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[Jaxpr, list[bool], list[bool]]:
-    """As `dce_jaxpr`, for constants too: (program, which constants it takes, which arguments)."""
+    """As `dce_jaxpr`, for constants too: (program, which constants it takes, which arguments).
+
+    >>> from pullback.interpreters import partial_eval as pe
+    >>> program = pb.make_jaxpr(lambda x, y: (x + 1, y * 2))(1.0, 2.0)
+    >>> smaller, used_consts, used_args = pe.dce_jaxpr_consts(program.jaxpr, [True, False])
+    >>> used_args
+    [True, False]
+    """
     n = len(jaxpr.constvars)
     keep = [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else instantiate
     whole, used = dce_jaxpr(convert_constvars(jaxpr), used_outputs, [*([False] * n), *keep])
@@ -126,12 +153,34 @@ def _dce_held(
 def dce_jaxpr_call_rule(
     used_outputs: Sequence[bool], eqn: JaxprEqn
 ) -> tuple[list[bool], JaxprEqn | None]:
-    """Drops what a call's unused results alone need: (which operands are used, equation)."""
+    """Drops what a call's unused results alone need: (which operands are used, equation).
+
+    >>> from pullback.extend import core
+    >>> from pullback.interpreters import partial_eval as pe
+    >>> held = pb.make_jaxpr(lambda x, y: (x + 1, y * 2))(1.0, 2.0).jaxpr
+    >>> results = [core.Var(v.aval) for v in held.outvars]
+    >>> call_p = core.CallPrimitive("example_call")
+    >>> call = core.new_jaxpr_eqn(held.invars, results, call_p, {"call_jaxpr": held}, set())
+    >>> used, smaller = pe.dce_jaxpr_call_rule([True, False], call)
+    >>> used, len(smaller.outvars)
+    ([True, False], 1)
+    """
     return _dce_held(used_outputs, eqn, isinstance(eqn.params["call_jaxpr"], ClosedJaxpr))
 
 
 def dce_jaxpr_closed_call_rule(
     used_outputs: Sequence[bool], eqn: JaxprEqn
 ) -> tuple[list[bool], JaxprEqn | None]:
-    """As `dce_jaxpr_call_rule`, for a call of a closed program."""
+    """As `dce_jaxpr_call_rule`, for a call of a closed program.
+
+    >>> from pullback.extend import core
+    >>> from pullback.interpreters import partial_eval as pe
+    >>> held = pb.make_jaxpr(lambda x, y: (x + 1, y * 2))(1.0, 2.0)
+    >>> results = [core.Var(v.aval) for v in held.jaxpr.outvars]
+    >>> call_p = core.CallPrimitive("example_call")
+    >>> call = core.new_jaxpr_eqn(held.jaxpr.invars, results, call_p, {"call_jaxpr": held}, set())
+    >>> used, smaller = pe.dce_jaxpr_closed_call_rule([True, False], call)
+    >>> used, len(smaller.outvars)
+    ([True, False], 1)
+    """
     return _dce_held(used_outputs, eqn, True)

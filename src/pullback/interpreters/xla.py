@@ -14,7 +14,11 @@ from ..runtime.dispatch import apply
 
 
 def apply_primitive(prim: Any, *args: Any, **params: Any) -> Any:
-    """Evaluates one operation on arrays."""
+    """Evaluates one operation on arrays.
+
+    >>> pb.interpreters.xla.apply_primitive(lax.neg_p, jnp.array(2.0))
+    Array(-2., dtype=float32, weak_type=True)
+    """
     return apply(prim, args, params)
 
 

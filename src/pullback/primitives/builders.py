@@ -89,7 +89,11 @@ add_any_p: Primitive = Primitive(
 
 
 def add_jaxvals(x: Any, y: Any) -> Any:
-    """The sum of two tangents or cotangents of one type."""
+    """The sum of two tangents or cotangents of one type.
+
+    >>> pb.interpreters.ad.add_jaxvals(jnp.array(1.0), jnp.array(2.0))
+    Array(3., dtype=float32, weak_type=True)
+    """
     if typeof(x).dtype == dtypes.float0:
         return x
     return add_any_p.bind(x, y)

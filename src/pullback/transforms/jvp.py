@@ -18,7 +18,13 @@ from ..core.trace import Trace, Tracer, check_leaks, current_trace, use_trace
 
 
 class JVPTracer(Tracer):
-    """A primal value and its tangent."""
+    """A primal value and its tangent.
+
+    >>> kinds = []
+    >>> _ = pb.jvp(lambda x: kinds.append(type(x).__name__) or x, (1.0,), (1.0,))
+    >>> kinds
+    ['JVPTracer']
+    """
 
     __slots__ = ("primal", "tangent")
 
@@ -82,7 +88,15 @@ class JVPTracer(Tracer):
 
 
 class JVPTrace(Trace):
-    """Differentiates: see the module."""
+    """Differentiates: see the module.
+
+    >>> traces = []
+    >>> from pullback.extend import core
+    >>> f = lambda x: traces.append(type(core.current_trace()).__name__) or x
+    >>> _ = pb.jvp(f, (1.0,), (1.0,))
+    >>> traces
+    ['JVPTrace']
+    """
 
     __slots__ = ()
 

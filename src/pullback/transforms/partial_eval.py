@@ -212,6 +212,12 @@ def dce_jaxpr(
 
     Returns the smaller program and which inputs it still takes (those marked by `instantiate`
     stay).
+
+    >>> from pullback.interpreters import partial_eval as pe
+    >>> program = pb.make_jaxpr(lambda x, y: (x + 1, y * 2))(1.0, 2.0)
+    >>> smaller, used = pe.dce_jaxpr(program.jaxpr, [True, False])
+    >>> used, len(smaller.eqns)
+    ([True, False], 1)
     """
     keep_in = (
         [instantiate] * len(jaxpr.invars) if isinstance(instantiate, bool) else list(instantiate)

@@ -35,7 +35,13 @@ array_types |= {
 
 
 class Token:
-    """A value that orders effects; `buf` is what must be there before it is."""
+    """A value that orders effects; `buf` is what must be there before it is.
+
+    >>> from pullback.extend import core
+    >>> token = core.Token(jnp.zeros(()))
+    >>> token.block_until_ready() is not None
+    True
+    """
 
     def __init__(self, buf: Any) -> None:
         self._buf = buf
