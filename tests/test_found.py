@@ -79,6 +79,15 @@ def test_as_jax(name: str) -> None:
 
 WEAK = {
     "diag": lambda m, x: m.numpy.diag(x, 1),
+    "diagonal": lambda m, x: [
+        m.numpy.diagonal(m.lax.broadcast(x[0], shape), k)
+        for shape in ((2, 2), (2, 3), (2, 2, 2), (1, 1))
+        for k in (0, 1)
+    ],
+    "logarithms": lambda m, x: [
+        f(m.lax.broadcast(1j, shape)) for shape in ((), (2,)) for f in (m.numpy.log2, m.numpy.log10)
+    ],
+    "nothing": lambda m, x: [x[np.zeros(0, int)], x[:0], x[x > 5], x[3:][None]],
     "pad": lambda m, x: m.numpy.pad(x, 1),
     "pad value": lambda m, x: m.numpy.pad(x, 1, constant_values=m.numpy.float32(2)),
     "pad ramp": lambda m, x: m.numpy.pad(x, 1, mode="linear_ramp"),

@@ -575,7 +575,7 @@ def _gather(x: Any, p: Plan, mode: Any, fill_value: Any, is_sorted: bool, unique
         x = lax.expand_dims(x, p.expanded)
     if p.empty:
         return (
-            lax.full(p.shape, 0, typeof(x).dtype)
+            lax.full_like(x, 0, shape=p.shape)
             if not dtypes.is_extended(typeof(x).dtype)
             else lax.broadcast_in_dim(lax.reshape(x, (-1,))[:0], p.shape, ())
         )

@@ -431,7 +431,10 @@ def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     i, j = lax.iota(np.int32, n), lax.iota(np.int32, n)
     i = lax.sub(i, np.int32(offset)) if offset < 0 else i
     j = lax.add(j, np.int32(offset)) if offset > 0 else j
-    return indexing.take_index(moved, (..., i, j))
+    out = indexing.take_index(moved, (..., i, j))
+    if ndim_of(a) == 2 and rows == columns and not offset:  # as in JAX, these alone
+        return to_type(out, typeof(out).dtype, False)
+    return out
 
 
 _diagonal.__name__ = "diagonal"

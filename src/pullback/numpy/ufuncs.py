@@ -312,7 +312,7 @@ def _log2(x: Any) -> Any:
     if not dtypes.is_complex(typeof(y).dtype):
         return scaled(y)
     re, im = lax.real(y), lax.imag(y)
-    ln2 = lax.log(literal(re, 2))
+    ln2 = lax.log(number(2, typeof(re).dtype))
     return lax.complex(lax.div(re, ln2), lax.div(im, ln2))
 
 
@@ -321,7 +321,7 @@ def _log10(x: Any) -> Any:
     if not dtypes.is_complex(typeof(y).dtype):
         return lax.mul(y, number(1 / np.log(10), typeof(y).dtype))
     re, im = lax.real(y), lax.imag(y)
-    scale = literal(re, 1 / np.log(10))
+    scale = number(1 / np.log(10), typeof(re).dtype)
     return lax.complex(lax.mul(re, scale), lax.mul(im, scale))
 
 
