@@ -13,6 +13,7 @@ from pullback import lax
 from pullback import numpy as jnp
 from pullback.backends.reference import RULES
 from pullback.loops import pipeline
+from pullback.loops.show import show_kernel
 from pullback.runtime.executable import reference_rule
 
 assert RULES
@@ -58,6 +59,29 @@ def test_products_of_every_type(dtype):
         a, b = numbers(37, 45, dtype=dtype), numbers(45, 71, dtype=dtype)
     same(lambda _, np_, a, b: a @ b, a, b, tolerance=tolerance)
     same(lambda _, np_, a, b: a.T @ b.T, b, a, tolerance=tolerance)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+@pytest.mark.parametrize("m,k,n", [(8, 8, 16), (33, 67, 45), (64, 64, 70), (20, 4200, 30)])
+def test_products_of_bytes_are_exact(dtype, m, k, n):
+    info = np.iinfo(dtype)
+    a, b = (RANDOM.integers(info.min, info.max + 1, s).astype(dtype) for s in ((m, k), (k, n)))
+    wide = jnp.int32 if dtype == "int8" else jnp.uint32
+    for swap_a, swap_b in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        x, y = (np.ascontiguousarray(v.T) if s else v for v, s in ((a, swap_a), (b, swap_b)))
+        dims = (((1 - swap_a,), (swap_b,)), ((), ()))
+        for kind in (wide, None):
+            product = lambda x, y: lax.dot_general(x, y, dims, preferred_element_type=kind)  # noqa: B023
+            found = np.asarray(pb.jit(product)(x, y))
+            want = (a.astype(np.int64) @ b.astype(np.int64)).astype(found.dtype)
+            np.testing.assert_array_equal(found, want)
+
+
+def test_a_product_of_bytes_reads_rows_in_place():
+    a, b = np.zeros((200, 256), np.int8), np.zeros((256, 128), np.int8)
+    f = lambda a, b: lax.dot(a, b, preferred_element_type=jnp.int32)
+    text = "".join(show_kernel(k) for k in program(f, a, b).kernels)
+    assert "tile_w8" in text and "rows" not in text
 
 
 def test_batches_and_several_contracted_axes():

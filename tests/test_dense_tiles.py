@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pullback.backends.llvm import dense, link, loader
-from pullback.backends.llvm.target import LEVELS, detect_level, target_for
+from pullback.backends.llvm.target import LEVELS, detect_level, matrix_units, target_for
 from pullback.loops.tiles import TILE_NAMES, parse_tile, tile_reference
 
 ORDER = ["sse2", "avx2", "avx512"]
@@ -59,6 +59,36 @@ def test_tile_computes_its_definition(name: str, level: str, brief: bool) -> Non
             raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
             assert function(None, *raw) == 0
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-3)
+
+
+@pytest.mark.parametrize("level", [*LEVELS_HERE, "matrix"])
+@pytest.mark.parametrize("name", ["tile_w8_4", "tile_z8_1"])
+def test_words_of_bytes_are_multiplied_exactly(name: str, level: str) -> None:
+    matrix = level == "matrix"
+    if matrix and not (BEST == "avx512" and matrix_units()):
+        pytest.skip("this processor has no matrix registers")
+    target = target_for(BEST if matrix else level)
+    text = dense.tile_text(target, name, matrix=matrix)
+    code = loader.load_image(loader.link(link.assemble(text, target, 2)))
+    p, i = ctypes.c_void_p, ctypes.c_int64
+    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 3]
+    function = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(code.symbols["pb_tile"])
+    panel = 16 * parse_tile(name)[1]
+    rng = np.random.default_rng(8)
+    for rows, cols, length in [(1, 1, 1), (16, panel, 16), (37, panel + 5, 53), (5, 3 * panel, 32)]:
+        size = (rows + 3) * 60
+        a = np.frombuffer(rng.bytes(4 * size), np.int32)
+        b = np.frombuffer(rng.bytes(4 * 60 * 4 * panel), np.int32)
+        c = rng.integers(-9, 9, rows * (cols + 3) + 9).astype(np.int32)
+        for more in (0, 1):
+            left = [a, 3, 2, rows + 9, 60, 0, rows, 1, 1, length, 0, 0, 1]
+            right = [b, 7, 0, 0, panel, 53 * panel, cols]
+            want, got = c.copy(), c.copy()
+            tile_reference(name, [*left, *right, want, 4, cols + 3, more])
+            args = [*left, *right, got, 4, cols + 3, more]
+            raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
+            assert function(None, *raw) == 0
+            np.testing.assert_array_equal(got, want)
 
 
 @pytest.mark.parametrize("level", LEVELS_HERE)

@@ -9,6 +9,11 @@
     b b0 u1 u2 bs bp cols  B: strides of the contracted index, of panels; columns
     c c0 ldc more          C: row stride; whether the product is added to what is there
 
+`tile_w8_<lines>` and `tile_z8_<lines>` multiply signed and unsigned bytes into sums of 32 bits:
+an element of A or of B is a word of four bytes that are neighbours along the contracted index, and
+what they count are words. Their operands have one level of rows, one of the contracted index, and
+B lies in whole panels.
+
 `turn_<dtype>` copies a block transposed: `a a0 sa rows cols b b0 sb`, element (r, c) from
 a0 + r * sa + c to b0 + c * sb + r.
 """
@@ -19,10 +24,11 @@ from typing import Any
 
 import numpy as np
 
-__all__ = ["LINE", "TILE_TYPES", "is_tile", "parse_tile", "tile_name", "tile_reference"]
+__all__ = ["LINE", "TILE_TYPES", "WORDS", "is_tile", "parse_tile", "tile_name", "tile_reference"]
 
 LINE = 64  # bytes
 TILE_TYPES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8}
+WORDS = {"i8": "w8", "u8": "z8"}  # bytes that are multiplied four at a time
 _LINES = (1, 2, 3, 4)
 
 
@@ -39,6 +45,7 @@ def turn_name(dtype: str) -> str:
 
 TILE_NAMES = tuple(tile_name(t, n) for t in TILE_TYPES for n in _LINES)
 TILE_NAMES += tuple(map(turn_name, TILE_TYPES))
+TILE_NAMES += tuple(tile_name(t, n) for t in WORDS.values() for n in _LINES)
 _KNOWN = frozenset(TILE_NAMES)
 __all__ += ["TILE_NAMES", "turn_name"]
 
@@ -60,17 +67,25 @@ def tile_reference(name: str, args: list[Any]) -> None:
     if not lines:
         return _turn_reference(args)
     a, b, c = args[0], args[13], args[20]
+    words = dtype in WORDS.values()
+    if words:
+        a, b = (x.reshape(-1).view(np.int32) for x in (a, b))
     a0, r0, w, s0, s1, rows, n1, n2, length, t1, t2, ks = (int(x) for x in args[1:13])
     b0, u1, u2, bs, bp, cols = (int(x) for x in args[14:20])
     c0, ldc, more = (int(x) for x in args[21:24])
     q = r0 + np.arange(rows)
     at = a0 + (q // w) * s1 + (q % w) * s0
     k1, k2, k3 = np.arange(n1)[:, None, None], np.arange(n2)[:, None], np.arange(length)
-    panel = lines * (LINE // TILE_TYPES[dtype])
+    panel = lines * (LINE // (4 if words else TILE_TYPES[dtype]))
     j = np.arange(cols)
     columns = b0 + (j // panel) * bp + j % panel
     left = a.reshape(-1)[at[:, None] + (k1 * t1 + k2 * t2 + k3 * ks).reshape(-1)]
     right = b.reshape(-1)[columns + (k1 * u1 + k2 * u2 + k3 * bs).reshape(-1, 1)]
+    if words:
+        byte = np.int8 if dtype == "w8" else np.uint8
+        left = left.view(byte).astype(np.int32)
+        columns = np.ascontiguousarray(right.T).view(byte).astype(np.int32)
+        right = columns.T
     target = c.reshape(-1)
     places = c0 + np.arange(rows)[:, None] * ldc + j
     product = (left @ right).astype(target.dtype)

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.target import Target
-from pullback.loops.tiles import LINE, TILE_TYPES, parse_tile
+from pullback.loops.tiles import LINE, TILE_TYPES, WORDS, parse_tile
 
 __all__ = ["tile_text"]
 
-TYPES = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
+TYPES = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64", "w8": "i32", "z8": "i32"}
+SIZES = {**TILE_TYPES, **dict.fromkeys(WORDS.values(), 4)}
 ROWS = 504  # of one table of row offsets
 AHEAD = 32  # bytes of the next panel that are fetched in a step of the contracted index
 ARGUMENTS = (
@@ -39,7 +40,7 @@ class _Tile:
     """Emits one tile function."""
 
     def __init__(self, target: Target, dtype: str, lines: int, brief: bool = False) -> None:
-        self.t, self.size = TYPES[dtype], TILE_TYPES[dtype]
+        self.t, self.size, self.kind = TYPES[dtype], SIZES[dtype], dtype
         self.lanes = target.lanes(self.size)
         self.panel = lines * LINE // self.size
         self.width, self.height = (1, 1) if brief else _shape(target, lines)
@@ -103,8 +104,8 @@ class _Tile:
             panel = self.at(self.at(right, number * self.arg("bp")), j - number * self.panel)
 
             def element(at: Val, state: list[Val]) -> list[Val]:
-                value = b.splat(b.load(self.t, self.at(source, at)), n)
-                acc = self.step(value, self.column(state[1], 0, masks), state[0])
+                value = self.factor(b.splat(b.load(self.t, self.at(source, at)), n))
+                acc = self.step(value, self.factor(self.column(state[1], 0, masks)), state[0])
                 return [acc, self.at(state[1], bs)]
 
             def outer(i: Val, state: list[Val]) -> list[Val]:
@@ -214,10 +215,10 @@ class _Tile:
         def element(offset: Val, state: list[Val]) -> list[Val]:
             acc, source, ahead = state
             self.prefetch(ahead, 0, 2)
-            columns = [self.column(source, k, masks) for k in range(self.width)]
+            columns = [self.factor(self.column(source, k, masks)) for k in range(self.width)]
             regs: list[str] = []
             for i, pointer in enumerate(pointers):
-                value = b.splat(b.load(self.t, self.at(pointer, offset)), n)
+                value = self.factor(b.splat(b.load(self.t, self.at(pointer, offset)), n))
                 for k in range(self.width):
                     old = Val(b, self.t, n, (acc.regs[i * self.width + k],))
                     regs += self.step(value, columns[k], old).regs
@@ -262,8 +263,50 @@ class _Tile:
         line = f"call void @{name}(ptr {pointer.regs[0]}, i32 {write}, i32 {level}, i32 1)"
         self.b.line(line)
 
+    def factor(self, x: Val) -> Val:
+        """What `step` multiplies. Of words: their first and third bytes as numbers of 16 bits, and
+        their second and fourth ones."""
+        if self.kind not in WORDS.values():
+            return x
+        n = x.n
+        halves, vt = f"<{2 * n} x i16>", f"<{n} x i32>"
+        whole = self.b.impure_reg(f"bitcast {vt} {x.regs[0]} to {halves}")
+        eight, low = (f"<{', '.join([f'i16 {v}'] * (2 * n))}>" for v in (8, 255))
+        if self.kind == "w8":
+            up = self.b.impure_reg(f"shl {halves} {whole}, {eight}")
+            parts = [f"ashr {halves} {up}, {eight}", f"ashr {halves} {whole}, {eight}"]
+        else:
+            parts = [f"and {halves} {whole}, {low}", f"lshr {halves} {whole}, {eight}"]
+        return Val(self.b, "i32", n, tuple(self.b.impure_reg(part) for part in parts))
+
     def step(self, x: Val, y: Val, acc: Val) -> Val:
+        if self.kind in WORDS.values():
+            for u, v in zip(x.regs, y.regs, strict=True):
+                acc = acc + self.pairs(u, v, acc.n)
+            return acc
         return self.b.fma(x, y, acc) if self.t in ("float", "double") else acc + x * y
+
+    def pairs(self, x: str, y: str, n: int) -> Val:
+        """Sums of two products of neighbours of 16 bits."""
+        b, halves, vt = self.b, f"<{2 * n} x i16>", f"<{n} x i32>"
+        known = {4: "sse2.pmadd.wd", 8: "avx2.pmadd.wd", 16: "avx512.pmaddw.d.512"}
+        if n in known and self.target.triple.startswith("x86_64"):
+            name = "llvm.x86." + known[n]
+            self.declarations[name] = f"declare {vt} @{name}({halves}, {halves})"
+            return b.impure(f"call {vt} @{name}({halves} {x}, {halves} {y})", "i32", n)
+        total: Val | None = None
+        for first in (0, 1):
+            picks = ", ".join(f"i32 {2 * i + first}" for i in range(n))
+            wide = []
+            for reg in (x, y):
+                part = b.impure_reg(
+                    f"shufflevector {halves} {reg}, {halves} poison, <{n} x i32> <{picks}>"
+                )
+                wide.append(b.impure(f"sext <{n} x i16> {part} to {vt}", "i32", n))
+            product = wide[0] * wide[1]
+            total = product if total is None else total + product
+        assert total is not None
+        return total
 
     def column(self, source: Val, k: int, masks: list[str]) -> Val:
         b, n = self.b, self.lanes
@@ -297,6 +340,133 @@ class _Tile:
             b.line(f"call void @{name}({vt} {reg}, ptr {p}, i32 {self.size}, {lanes})")
         else:
             b.line(f"store {vt} {reg}, ptr {p}, align {self.size}")
+
+
+MATRIX_FEATURES = "+amx-tile,+amx-int8"
+ACROSS = 16  # rows, and words of a row, of a matrix register
+
+
+class _Matrix:
+    """Emits the function for words of bytes on the processor's matrix registers: 16 rows of 64
+    bytes each. Four of them hold sums, the others rows of A and of a panel, whole ones and those
+    at the end of the contracted index."""
+
+    A, B, LAST_A, LAST_B = 4, 5, 6, 7
+
+    def __init__(self, target: Target, kind: str, lines: int) -> None:
+        self.lines, self.panel = lines, lines * LINE // 4
+        self.product = {"w8": "tdpbssd", "z8": "tdpbuud"}[kind]
+        self.target = target
+        features = ",".join(x for x in (target.features, MATRIX_FEATURES) if x)
+        head = (
+            f"define i32 @pb_tile(ptr %ctx, {ARGUMENTS}) nounwind "
+            f'"target-features"="{features}" "frame-pointer"="none"'
+        )
+        self.declarations: dict[str, str] = {}
+        self.b = Builder(target, head, self.declarations)
+
+    def arg(self, name: str) -> Val:
+        return Val(self.b, "ptr" if name in "abc" else "i64", 1, (f"%{name}",))
+
+    def at(self, base: Val, offset: Val | int) -> Val:
+        return self.b.gep(base, offset, 4)
+
+    def unit(self, name: str, *args: str) -> None:
+        """An instruction on matrix registers."""
+        full = f"llvm.x86.{name}"
+        types = ", ".join(a.split()[0] for a in args)
+        self.declarations[full] = f"declare void @{full}({types})"
+        self.b.line(f"call void @{full}({', '.join(args)})")
+
+    def text(self) -> str:
+        b = self.b
+        shape, out = b.alloca(64), b.alloca(ACROSS * LINE)
+        length = self.arg("len")
+        rest = length & (ACROSS - 1)
+        whole = length - rest
+
+        def block(r: Val, _: list[Val]) -> list[Val]:
+            count = b.call("smin", self.arg("rows") - r, ACROSS)
+            self.configure(shape, count, rest)
+            left = self.at(self.arg("a"), self.arg("a0"))
+            left = self.at(left, (self.arg("r0") + r) * self.arg("s0"))
+            b.loop(0, self.arg("cols"), self.panel, [], lambda j, _: panel(r, count, left, j))
+            return []
+
+        def panel(r: Val, count: Val, left: Val, j: Val) -> list[Val]:
+            number = b.pure("udiv {T} {0}, {1}", (j, b.lit(self.panel, "i64")), "i64")
+            right = self.at(self.at(self.arg("b"), self.arg("b0")), number * self.arg("bp"))
+            for k in range(self.lines):
+                self.unit("tilezero", f"i8 {k}")
+            steps = lambda k, _: self.multiply(left, right, k, self.A, self.B)
+            b.loop(0, whole, ACROSS, [], steps)
+            last = lambda: self.multiply(left, right, whole, self.LAST_A, self.LAST_B)
+            b.if_else(rest > 0, last)
+            target = self.at(self.at(self.arg("c"), self.arg("c0")), r * self.arg("ldc") + j)
+            for k in range(self.lines):
+                self.unit("tilestored64", f"i8 {k}", f"ptr {out.regs[0]}", f"i64 {LINE}")
+                self.put(out, target, k, count, self.arg("cols") - j)
+            return []
+
+        b.loop(0, self.arg("rows"), ACROSS, [], block)
+        self.unit("tilerelease")
+        b.line("ret i32 0")
+        head = f'target triple = "{self.target.triple}"\n'
+        body = b.text()
+        return head + "\n".join([*self.declarations.values(), body])
+
+    def configure(self, shape: Val, count: Val, rest: Val) -> None:
+        """The shapes of the registers: bytes of a row from byte 16 on, rows from byte 48 on."""
+        b = self.b
+        for k in range(0, 64, 8):
+            b.store(b.lit(0, "i64"), b.gep(shape, k))
+        b.store(b.lit(1, "i8"), shape)
+        some = b.select(rest > 0, rest, b.lit(ACROSS, "i64"))
+        for k in range(8):
+            wide = some * 4 if k == self.LAST_A else b.lit(LINE, "i64")
+            rows = {self.B: b.lit(ACROSS, "i64"), self.LAST_B: some}.get(k, count)
+            b.store(b.cast("trunc", wide, "i16"), b.gep(shape, 16 + 2 * k))
+            b.store(b.cast("trunc", rows, "i8"), b.gep(shape, 48 + k))
+        self.unit("ldtilecfg", f"ptr {shape.regs[0]}")
+
+    def multiply(self, left: Val, right: Val, k: Val, a: int, b_: int) -> list[Val]:
+        b = self.b
+        self.fetch(a, self.at(left, k), self.arg("s0"))
+        row = self.at(right, k * self.arg("bs"))
+        for n in range(self.lines):
+            self.fetch(b_, b.gep(row, n * LINE), self.arg("bs"))
+            self.unit(self.product, f"i8 {n}", f"i8 {a}", f"i8 {b_}")
+        return []
+
+    def fetch(self, number: int, pointer: Val, stride: Val) -> None:
+        step = (stride * 4).regs[0]
+        self.unit("tileloadd64", f"i8 {number}", f"ptr {pointer.regs[0]}", f"i64 {step}")
+
+    def put(self, out: Val, target: Val, k: int, count: Val, cols: Val) -> None:
+        """A register's rows to C, as far as there are columns."""
+        b, n = self.b, ACROSS
+        lanes, vt = f"<{n} x i1>", f"<{n} x i32>"
+        limit = b.cast("trunc", b.call("smin", b.call("smax", cols - k * n, 0), n), "i32")
+        mask = (b.lanes_of("i32", n) < limit).regs[0]
+        more = self.arg("more").ne(0)
+        lane_mask = f"{lanes} {mask}"
+        kept = b.select(b.splat(more, n), Val(b, "i1", n, (mask,)), b.lit(False, "i1")).regs[0]
+        loads, stores = f"llvm.masked.load.v{n}i32.p0", f"llvm.masked.store.v{n}i32.p0"
+        self.declarations[loads] = f"declare {vt} @{loads}(ptr, i32, {lanes}, {vt})"
+        self.declarations[stores] = f"declare void @{stores}({vt}, ptr, i32, {lanes})"
+
+        def row(i: Val, _: list[Val]) -> list[Val]:
+            p = self.at(target, i * self.arg("ldc") + k * n).regs[0]
+            old = b.impure(
+                f"call {vt} @{loads}(ptr {p}, i32 4, {lanes} {kept}, {vt} zeroinitializer)",
+                "i32",
+                n,
+            )
+            new = b.impure(f"load {vt}, ptr {self.at(out, i * n).regs[0]}, align 64", "i32", n)
+            b.line(f"call void @{stores}({vt} {(old + new).regs[0]}, ptr {p}, i32 4, {lane_mask})")
+            return []
+
+        b.loop(0, count, 1, [], row)
 
 
 TURN_ARGUMENTS = "ptr %a, i64 %a0, i64 %sa, i64 %rows, i64 %cols, ptr %b, i64 %b0, i64 %sb"
@@ -377,10 +547,13 @@ class _Turn:
         b.loop(c0, c1, 1, [], column)
 
 
-def tile_text(target: Target, name: str, brief: bool = False) -> str:
-    """The module of the tile function of a name; `brief` writes the least code, not the fastest."""
+def tile_text(target: Target, name: str, brief: bool = False, matrix: bool = False) -> str:
+    """The module of the tile function of a name; `brief` writes the least code, not the fastest;
+    `matrix` says that the processor has matrix registers."""
     dtype, lines = parse_tile(name)
     if not lines:
         return _Turn(target, dtype).text(brief)
+    if matrix and dtype in WORDS.values():
+        return _Matrix(target, dtype, lines).text()
     tile = _Tile(target, dtype, lines, brief)
     return tile.brief_text() if brief else tile.text()

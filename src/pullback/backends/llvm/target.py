@@ -8,6 +8,7 @@ not depend on the model of CPU, and the levels below the host's can be forced an
 
 from __future__ import annotations
 
+import ctypes
 import os
 import platform
 import sys
@@ -17,7 +18,7 @@ from numpy import __version__ as _numpy_version
 
 from pullback.records import record
 
-__all__ = ["LEVELS", "Target", "detect_level", "host_target", "target_for"]
+__all__ = ["LEVELS", "Target", "detect_level", "host_target", "matrix_units", "target_for"]
 
 
 @record(eq=True)
@@ -110,6 +111,26 @@ def _gathers_well() -> bool:
             return f.read().startswith("Not affected")
     except OSError:
         return False
+
+
+_ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE = 158, 0x1023, 18  # of Linux on x86-64
+
+
+@lru_cache(maxsize=1)
+def matrix_units() -> bool:
+    """Whether this process may use the processor's matrix registers for bytes. Linux wants to be
+    asked, as they make a thread's state larger; it says no where a signal stack is too small."""
+    if sys.platform != "linux" or platform.machine().lower() not in ("x86_64", "amd64"):
+        return False
+    if not {"amx_tile", "amx_int8"} <= _linux_flags():
+        return False
+    try:
+        call = ctypes.CDLL(None).syscall
+    except (OSError, AttributeError):
+        return False
+    call.restype = ctypes.c_long
+    answer = call(*(ctypes.c_long(v) for v in (_ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE)))
+    return bool(answer == 0)
 
 
 def _triple() -> str:

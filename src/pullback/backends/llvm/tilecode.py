@@ -16,9 +16,10 @@ from pullback.backends.llvm.cache import disk_cache, kernel_key
 from pullback.backends.llvm.dense import tile_text
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import provide
-from pullback.backends.llvm.target import Target
+from pullback.backends.llvm.target import Target, matrix_units
 from pullback.backends.llvm.workshop import Job
 from pullback.forking import renewed
+from pullback.loops.tiles import WORDS, parse_tile
 from pullback.records import record, replaced
 
 __all__ = ["order_tile", "provide_tile"]
@@ -39,7 +40,14 @@ _lock = renewed(threading.RLock())
 
 def _key(name: str, target: Target) -> str:
     """The name of the entry on disk: the compiler's own source is part of every key."""
-    return kernel_key(name, target.key, "tile" + os.environ.get("PULLBACK_LOADER", ""))
+    kind = "tile/matrix" if _on_matrix(name, target) else "tile"
+    return kernel_key(name, target.key, kind + os.environ.get("PULLBACK_LOADER", ""))
+
+
+def _on_matrix(name: str, target: Target) -> bool:
+    """Whether a tile function uses matrix registers: the sums of integers are the same with
+    them."""
+    return parse_tile(name)[0] in WORDS.values() and target.level == "avx512" and matrix_units()
 
 
 def _adopt(tile: _Tile, name: str, image: loader.Image) -> None:
@@ -79,7 +87,8 @@ def order_tile(
         if tile.code is not None and (quick or not tile.quick):
             return None
         if not _search(tile, name, _key(name, target), quick):
-            job = Job(tile_text(target, name, quick), 0 if quick else 2)
+            matrix = _on_matrix(name, target)
+            job = Job(tile_text(target, name, quick, matrix), 0 if quick else 2)
             tile.job = job if publish(job) else None
         return tile.job
 
@@ -94,5 +103,5 @@ def provide_tile(name: str, target: Target, quick: bool) -> None:
         if job is not None and job.done and (quick or job.level > 0):
             _made(tile, name, key, job.take(), job.level == 0)
         elif not _search(tile, name, key, quick):
-            text = tile_text(target, name, quick)
+            text = tile_text(target, name, quick, _on_matrix(name, target))
             _made(tile, name, key, link.assemble(text, target, 0 if quick else 2), quick)

@@ -29,10 +29,11 @@ from pullback.loops.lower.graph import (
     part_dtype,
     read,
 )
-from pullback.loops.lower.product import Product, emit_product, in_place, tile_type
+from pullback.loops.lower.product import InPlace, Product, emit_product, in_place, tile_type
 from pullback.loops.lower.reduce import accumulator
-from pullback.loops.lower.shape import masked_read
+from pullback.loops.lower.shape import broadcast, masked_read, transposed
 from pullback.loops.ops import FLOATS
+from pullback.loops.tiles import WORDS
 
 
 def _product(b: Builder, x: Any, y: Any, xt: str, yt: str, acc: str) -> list[Atom]:
@@ -97,6 +98,9 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     yf = tuple(k for k in range(len(y.shape)) if k not in yc and k not in yb)
     x, (xc, xb, xf) = _as_stored(x, (xc, xb, xf))
     y, (yc, yb, yf) = _as_stored(y, (yc, yb, yf))
+    shared = _shared(g, x, y, (xc, xb, xf), (yc, yb, yf), shape, dtype, params)
+    if shared is not None:
+        return shared
     acc = _accumulator(x.dtype, dtype)
     m, n = math.prod(x.shape[k] for k in xf), math.prod(y.shape[k] for k in yf)
     depth = math.prod(x.shape[k] for k in xc)
@@ -152,6 +156,53 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         )
 
     return contraction(g, tuple(space), k_axes, dtype, acc, element, [(x, xa), (y, ya)])
+
+
+def _shared(
+    g: Graph, x: Node, y: Node, xs: Split, ys: Split, shape: Any, dtype: str, params: dict[str, Any]
+) -> Node | None:
+    """A batch of products with one matrix, as vmap makes of operands that are not mapped, is one
+    product, in which the batch is a free axis of the other operand. None if it is not that."""
+    (_, xb, xf), (_, yb, yf) = xs, ys
+    loose = _repeated_along(y, yb)
+    if not loose:
+        # From the left as well, where the result's axes do not tell the two apart.
+        swapped = _repeated_along(x, xb) and not (xf and yf) and x.dtype == y.dtype
+        return _shared(g, y, x, ys, xs, shape, dtype, params) if swapped else None
+    rest = loose[0]
+    if loose != list(range(rest, len(yb))):
+        return None  # the result's axes would have to be permuted
+    y, ys = _without(y, ys, [yb[k] for k in loose], g)
+    x, y = _by_parts(g, x, xs), _by_parts(g, y, ys)
+    batch = tuple(range(rest))
+    ends = (len(node.shape) - len(ys[0]) for node in (x, y))
+    contracted = tuple(tuple(range(end, end + len(ys[0]))) for end in ends)
+    numbers = {"dimension_numbers": (contracted, (batch, batch))}
+    return _dot_general(g, [x, y], [(shape, dtype)], {**params, **numbers})
+
+
+def _by_parts(g: Graph, x: Node, axes: Split) -> Node:
+    """An operand with the axes of the batch first, then the free ones, then the contracted."""
+    contracted, batch, free = axes
+    order = (*batch, *free, *contracted)
+    return x if order == tuple(range(len(order))) else transposed(g, x, order)
+
+
+def _repeated_along(x: Node, batch: tuple[int, ...]) -> list[int]:
+    """Which of the batch's axes only repeat the operand."""
+    if x.spread is None:
+        return []
+    return [k for k, a in enumerate(batch) if a not in x.spread[1] and x.shape[a] > 1]
+
+
+def _without(x: Node, axes: Split, gone: Sequence[int], g: Graph) -> tuple[Node, Split]:
+    """A repeated value without these axes, and the others by their new numbers."""
+    source, dims = x.spread
+    left = [a for a in range(len(x.shape)) if a not in gone]
+    new = {a: k for k, a in enumerate(left)}
+    x = broadcast(g, source, tuple(x.shape[a] for a in left), [new[d] for d in dims])
+    c, b, f = (tuple(new[a] for a in part if a in new) for part in axes)
+    return x, (c, b, f)
 
 
 def _in_order(*counts: int) -> list[tuple[int, ...]]:
@@ -250,30 +301,73 @@ def _blocked_dot(
             idx = [v for k, e in zip((bi, i, j), splits, strict=True) for v in b.unravel(k, e)]
             finish.put(b, tuple(idx), convert(b, value, acc if pairs else kind, dtype))
 
-        emit_product(
-            b,
-            Product(
-                kind,
-                batch,
-                m,
-                n,
-                depth,
-                lambda b, bi, i, k: whole(b, left(b, bi, i, k), x.dtype),
-                lambda b, bi, k, j: whole(b, right(b, bi, j, k), y.dtype),
-                put,
-                in_place(x, *xs, pairs) if x.dtype == acc == (acc if pairs else kind) else None,
-                in_place(y, *ys, pairs) if y.dtype == acc == (acc if pairs else kind) else None,
-                _neighbours(x) in xs[1],
-                _neighbours(y) in ys[2],
-                into if dtype == acc == (acc if pairs else kind) and finish.into else None,
-                pairs,
-            ),
+        product = Product(
+            kind,
+            batch,
+            m,
+            n,
+            depth,
+            lambda b, bi, i, k: whole(b, left(b, bi, i, k), x.dtype),
+            lambda b, bi, k, j: whole(b, right(b, bi, j, k), y.dtype),
+            put,
+            in_place(x, *xs, pairs) if x.dtype == acc == (acc if pairs else kind) else None,
+            in_place(y, *ys, pairs) if y.dtype == acc == (acc if pairs else kind) else None,
+            _neighbours(x) in xs[1],
+            _neighbours(y) in ys[2],
+            into if dtype == acc == (acc if pairs else kind) and finish.into else None,
+            pairs,
         )
+        if kind in ("i32", "u32") and x.dtype == y.dtype and x.dtype in WORDS:
+            _in_words(product, x.dtype, in_place(x, *xs, False), in_place(y, *ys, False))
+        emit_product(b, product)
 
+    if kind in ("i32", "u32") and x.dtype == y.dtype and x.dtype in WORDS:
+        work /= 4
     modes = ["buffer" if n.kind in ("opq", "red", "leaf") else "once" for n in (x, y)]
     op = Opaque("dot", [x, y], modes, emit=emit, work=work)
     op.joins = True
     return g.opaque(op, [(shape, dtype)])[0]
+
+
+def _in_words(p: Product, dtype: str, x: InPlace | None, y: InPlace | None) -> None:
+    """Makes a product one of words: four bytes along the contracted index are an element, zeros
+    beyond its end. Where such words lie in memory, they are read there."""
+    depth, left, right = p.depth, p.left, p.right
+    kind = p.acc
+    byte = Const(255, kind)
+
+    def word(b: Builder, k: Index, value: Callable[[Index], Atom]) -> Atom:
+        total: Atom | None = None
+        for q in range(4):
+            at = b.linear([(k, 4), (q, 1)])
+            inside = b.in_range(at, 0, depth)
+            saved = b.mask
+            b.mask = None if (both := b.both(saved, inside)) == TRUE else both
+            v = b.let("and", (value(at), byte), kind)
+            b.mask = saved
+            v = b.select(inside, v, Const(0, kind))
+            v = b.let("shl", (v, Const(8 * q, kind)), kind) if q else v
+            total = v if total is None else b.let("or", (total, v), kind)
+        assert total is not None
+        return total
+
+    p.left = lambda b, bi, i, k: word(b, k, lambda at: left(b, bi, i, at))
+    p.right = lambda b, bi, k, j: word(b, k, lambda at: right(b, bi, at, j))
+    p.words, p.depth, p.left_rows = WORDS[dtype], -(-depth // 4), False
+    p.left_place = _place_of_words(p, x, p.m)
+    p.right_place = _place_of_words(p, y, p.n)
+
+
+def _place_of_words(p: Product, x: InPlace | None, rows: int) -> InPlace | None:
+    """An operand whose words lie in memory: the contracted index is contiguous and ends with a
+    whole word, as every row does then."""
+    if x is None or x.depth[:2] != (1, 1) or x.depth[5] != 1 or x.depth[2] % 4:
+        return None
+    w, s0, s1 = x.rows
+    if w < rows or s0 % 4:
+        return None
+    base = lambda b, bi: b.div(x.base(b, bi), 4)
+    return InPlace(x.buf, base, (w, s0 // 4, s1 // 4), (1, 1, x.depth[2] // 4, 0, 0, 1))
 
 
 # ---- convolution

@@ -62,7 +62,8 @@ class Product:
     row stride). With `pairs` the numbers are complex: elements are pairs, and the in-place forms
     count reals. Where only some columns count, `columns` is (groups, how many of a group, from one
     group to the next). `shared` says that B does not depend on the batch index, `fixed` that
-    operands are read in place whatever their strides.
+    operands are read in place whatever their strides. `words` names the tile functions of elements
+    that are four bytes along the contracted index.
     """
 
     acc: str
@@ -82,6 +83,7 @@ class Product:
     columns: tuple[int, int, int] | None = None
     shared: bool = False
     fixed: bool = False
+    words: str | None = None
     right_source: InPlace | None = None
 
 
@@ -130,7 +132,7 @@ def emit_product(b: Builder, p: Product) -> None:
     """The statements of a product."""
     if p.left_place is not None and not (p.fixed or _left_in_place(p)):
         p.left_place = None
-    if p.right_place is not None and not _right_in_place(p):
+    if p.right_place is not None and (p.words or not _right_in_place(p)):
         place, p.right_place = p.right_place, None
         if place.depth[:2] == (1, 1) and place.depth[5] == 1 and not p.pairs:
             if place.rows[0] >= p.n and place.rows[1] > 1:  # its columns are contiguous
@@ -507,7 +509,7 @@ class _Blocks:
                 panels, b.add(b0, j // panel * bp), *self.strides(right), bp, width,
                 buf, b.add(c0, j), ldc, more,
             ]  # fmt: skip
-            self._call(tile_name(p.acc, lines), args, (a.buf(b), panels), buf)
+            self._call(tile_name(p.words or p.acc, lines), args, (a.buf(b), panels), buf)
 
     def _call(self, name: str, args: list[Any], reads: tuple[Buf, Buf], writes: Buf) -> None:
         b = self.b
