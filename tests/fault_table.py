@@ -22,10 +22,10 @@ class Fault:
     python: bool = False
 
 
-def rows() -> list[Fault]:
-    """Every fault."""
+def rows(text: str = "") -> list[Fault]:
+    """Every fault of a table, by default of this one."""
     found = []
-    for block in TEXT.strip().split("\n=== "):
+    for block in (text or TEXT).strip().split("\n=== "):
         head, code = block.removeprefix("=== ").split("\n", 1)
         name, *words = [part.strip() for part in head.split("|")]
         line = "@line" in words

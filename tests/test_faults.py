@@ -1,5 +1,5 @@
 """What users do wrong: the class of the error is JAX's, and the message names what was wrong, on
-which line, and what to write instead. The table is fault_table.py."""
+which line, and what to write instead. The tables are fault_table.py and fault_table_control.py."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import traceback
 import warnings
 from typing import Any
 
+import fault_table_control
 import jax
 import jax.numpy
 import numpy as np
@@ -49,7 +50,10 @@ def builtin_class(error: BaseException) -> type:
     return next(c for c in type(error).__mro__ if c.__module__ == "builtins")
 
 
-@pytest.mark.parametrize("fault", rows(), ids=lambda f: f.name)
+CONTROL = rows(fault_table_control.TEXT)
+
+
+@pytest.mark.parametrize("fault", [*rows(), *CONTROL], ids=lambda f: f.name)
 def test_fault(fault: Fault) -> None:
     expected = run(fault, jax)
     error = run(fault, pullback)
@@ -73,6 +77,7 @@ def test_fault(fault: Fault) -> None:
         assert frames[-1] == line, shown
 
 
-def test_the_table_is_large() -> None:
-    names = [fault.name for fault in rows()]
-    assert len(names) == len(set(names)) >= 60
+def test_the_tables_are_large() -> None:
+    for table, least in ((rows(), 60), (CONTROL, 80)):
+        names = [fault.name for fault in table]
+        assert len(names) == len(set(names)) >= least

@@ -214,7 +214,15 @@ class VJP:
         self.in_avals, self.out_avals, self.zeros = in_avals, out_avals, zeros
         self.jaxpr, self.residuals = jaxpr, residuals
 
-    def __call__(self, ct: Any) -> Any:
+    def __call__(self, ct: Any, /, *more: Any) -> Any:
+        if more:
+            raise TypeError(
+                f"The function returned by `jax.vjp` applied to {fun_source_info(self.fun)} was "
+                f"called with {1 + len(more)} arguments, but functions returned by `jax.vjp` must "
+                "be called with a single argument corresponding to the single value returned by "
+                "the function being differentiated (even if that returned value is a tuple or "
+                "other container). Fix: pass one tuple, f_vjp((a, b))."
+            )
         leaves, ct_tree = tree.flatten(ct)
         if ct_tree != self.out_tree:
             raise ValueError(self._structure_error(ct))
@@ -227,7 +235,7 @@ class VJP:
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
                     f"{have.str_short()}, but expected {want.str_short()} "
                     "because the corresponding output of the differentiated function had JAX type "
-                    f"{aval.str_short()}. "
+                    f"{aval.str_short()}{_at(self.out_tree, k, 'the output')}. "
                     "Fix: pass a cotangent of the output's shape and dtype."
                 )
         return tree.unflatten(self.in_tree, self.flat(leaves))
@@ -388,8 +396,7 @@ def _value_and_grad(
             value, pull = _vjp(lambda *_: result, chosen, False, trace)
         else:
             of_chosen, chosen, _ = _partial(fun, argnums, args, kwargs, name)
-            for x in tree.flatten(chosen)[0]:
-                _check_grad_input(x, holomorphic, allow_int, name)
+            _check_grad_inputs(chosen, holomorphic, allow_int, name)
             if has_aux:
                 value, pull, aux = vjp(of_chosen, *chosen, has_aux=True)
             else:
@@ -525,6 +532,12 @@ def _wraps(fun: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return wrap
 
 
+def _at(structure: Any, k: int, what: str) -> str:
+    """Where leaf k of a tree is, for messages; nothing where the tree is the leaf."""
+    path, _ = tree.flatten_with_path(tree.unflatten(structure, range(structure.num_leaves)))[0][k]
+    return f" (at {what}{tree.keystr(path)})" if path else ""
+
+
 def _check_scalar(x: Any, name: str) -> None:
     message = "Gradient only defined for scalar-output functions. Output "
     try:
@@ -539,6 +552,17 @@ def _check_scalar(x: Any, name: str) -> None:
             f"{message}had shape: {aval.shape}. Fix: reduce it, such as with .sum() or .mean(), or "
             "use jacrev."
         )
+
+
+def _check_grad_inputs(chosen: Any, holomorphic: bool, allow_int: bool, name: str) -> None:
+    """TypeError, with its path, for a leaf that there is no gradient with respect to."""
+    leaves, structure = tree.flatten(chosen)
+    for k, x in enumerate(leaves):
+        try:
+            _check_grad_input(x, holomorphic, allow_int, name)
+        except TypeError as e:
+            where = _at(structure, k, "what is differentiated, ") if len(leaves) > 1 else ""
+            raise TypeError(f"{e}{where}") from None
 
 
 def _check_grad_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> None:
@@ -627,8 +651,12 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
             "primal and tangent arguments to jax.jvp must have the same tree structure; primals "
             f"have tree structure {primal_tree} whereas tangents have tree structure {dot_tree}."
         )
-    for x, t in zip(leaves, dots, strict=True):
-        _check_tangent(x, t)
+    for k, (x, t) in enumerate(zip(leaves, dots, strict=True)):
+        try:
+            _check_tangent(x, t)
+        except (TypeError, ValueError) as e:
+            where = _at(in_tree, k, "the primals") if len(leaves) > 1 else ""
+            raise type(e)(f"{e}{where}") from None
     leaves = [_as_operand(x) for x in leaves]
     dots = [
         Zero.from_primal_value(x) if getattr(t, "dtype", None) == dtypes.float0 else t
@@ -711,14 +739,14 @@ class _Linearized:
                 f"linearized function called with tangents of another structure than the primals: "
                 f"expected {self.in_tree}, got {dot_tree}."
             )
-        for t, aval in zip(leaves, self.in_avals, strict=True):
+        for k, (t, aval) in enumerate(zip(leaves, self.in_avals, strict=True)):
             want = aval.to_tangent_aval()
             if not typematch(typeof(t), want):
                 raise ValueError(
                     "linearized function called on tangent values inconsistent with the original "
                     "primal values:\n"
                     f"Got tangent aval {typeof(t).str_short()} for primal aval {aval.str_short()} "
-                    f"but expected {want.str_short()}. "
+                    f"but expected {want.str_short()}{_at(self.in_tree, k, 'the arguments')}. "
                     "Fix: tangents must have the primals' shapes and dtypes."
                 )
         outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *leaves))
@@ -859,8 +887,7 @@ def jacrev(
     @_wraps(fun, "jacrev")
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, "jacrev")
-        for x in tree.flatten(chosen)[0]:
-            _check_grad_input(x, holomorphic, allow_int, "jacrev")
+        _check_grad_inputs(chosen, holomorphic, allow_int, "jacrev")
         if has_aux:
             y, pull, aux = vjp(of_chosen, *chosen, has_aux=True)
         else:

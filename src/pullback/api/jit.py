@@ -274,7 +274,7 @@ class JitWrapped:
         avals = checked_avals(self._fun, leaves, args, kwargs)
         refs = self._refs(leaves, args, kwargs)
         key = (statics, in_tree, tuple(avals), trace_context())
-        call = self._cache.get(key)
+        call = self._cache.get(key) if not statics else self._known(key)
         if call is None:
             call = self._trace(args, kwargs, statics, static_kw, in_tree, avals)
             if not any(isinstance(c, Tracer) for c in call.consts):
@@ -282,6 +282,18 @@ class JitWrapped:
         if refs:
             self._check_closed_over(refs, call, args, kwargs)
         return call, leaves, in_tree
+
+    def _known(self, key: Any) -> TracedCall | None:
+        """The call that was traced for a key with static arguments, which are compared here."""
+        try:
+            return self._cache.get(key)  # type: ignore[no-any-return]
+        except Exception as e:
+            kinds = ", ".join(str(kind) for _, kind, _ in key[0])
+            raise ValueError(
+                "static arguments should be comparable using __eq__. The following error was "
+                f"raised when comparing objects of types {kinds}: {type(e).__name__}: {e}. Fix: "
+                "define __eq__ and __hash__ of that class, or do not mark the argument static."
+            ) from e
 
     def _name_of(self, k: int, args: Any, kwargs: Any) -> str:
         """What to call the k-th leaf of a call's arguments."""

@@ -102,6 +102,9 @@ class LazyPair(JVPTracer):
     def _origin_msg(self) -> str:
         return "" if self._tangent is _UNSET else super()._origin_msg()
 
+    def _leak_msg(self) -> str:
+        return "" if self._tangent is _UNSET else super()._leak_msg()
+
 
 class Recording(JVPTrace):
     """The trace that writes down (`live`), and the ordinary one afterwards."""

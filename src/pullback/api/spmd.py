@@ -8,7 +8,8 @@ as there are devices.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import tree
@@ -62,12 +63,14 @@ def pmap(
             given = iter(rest)
             return fun(*(fixed[k] if k in fixed else next(given) for k in range(n)), **kw)
 
+        _name_arguments(call, fun, fixed)
         return vmap(call, axes, out_axes, axis_name, axis_size)(*dynamic, **kwargs)
 
     compiled = jit(mapped, static_argnums=static, donate_argnums=donated)
 
     @functools.wraps(fun, updated=())
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
+        _check_static(fun, args, static)
         size = axis_size or _axis_length(args, kwargs, in_axes, static)
         if size is None:
             raise ValueError(
@@ -85,6 +88,31 @@ def pmap(
 
     pmap_f.lower = compiled.lower  # type: ignore[attr-defined]
     return pmap_f
+
+
+def _name_arguments(call: Any, fun: Any, fixed: Mapping[int, Any]) -> None:
+    """Messages about `call` name the arguments of `fun` that are not fixed."""
+    try:
+        named = list(inspect.signature(fun).parameters.values())
+    except (TypeError, ValueError):
+        return
+    rest = [p for k, p in enumerate(named) if k not in fixed]
+    call.__signature__ = inspect.Signature(rest, __validate_parameters__=False)
+
+
+def _check_static(fun: Any, args: Sequence[Any], static: Sequence[int]) -> None:
+    for k in static:
+        if -len(args) <= k < len(args):
+            try:
+                hash(args[k])
+            except TypeError:
+                raise ValueError(
+                    "Non-hashable static arguments are not supported, as this can lead to "
+                    f"unexpected cache-misses. Static argument (index {k}) of type "
+                    f"{type(args[k])} for function {getattr(fun, '__name__', fun)} is "
+                    "non-hashable. Fix: pass a tuple instead of a list, or take the argument out "
+                    "of static_broadcasted_argnums."
+                ) from None
 
 
 def _axis_length(args: Any, kwargs: Any, in_axes: Any, static: Sequence[int]) -> int | None:

@@ -142,9 +142,16 @@ def _canonical(fun: Any, k: int, x: Any, axis: Any, args: Any, kwargs: Any) -> i
         raise ValueError(
             f"vmap was requested to map its argument along axis {axis}, which implies that its "
             f"rank should be at least {needed}, "
-            f"but is only {len(shape)} (its shape is {shape})"
+            f"but is only {len(shape)} (its shape is {shape}). It is argument "
+            f"{_name(debug_info('vmap', fun, args, kwargs), k)}. Fix: in_axes=None passes it whole."
         )
     return axis % len(shape)
+
+
+def _name(info: Any, k: int) -> str:
+    """What leaf k of the arguments is called."""
+    names = info.arg_names
+    return str(names[k]) if names and k < len(names) else f"number {k}"
 
 
 def _wrong_axis(which: str, axes: Any) -> TypeError:
@@ -180,12 +187,9 @@ def _mapped_size(
     lines = []
     for k, (x, d) in enumerate(zip(leaves, dims, strict=True)):
         if d is not None:
-            name = (
-                info.arg_names[k] if info.arg_names and k < len(info.arg_names) else f"number {k}"
-            )
             lines.append(
-                f"  * one axis had size {typeof(x).shape[d]}: axis {d} of argument {name} of type "
-                f"{typeof(x).str_short()}"
+                f"  * one axis had size {typeof(x).shape[d]}: axis {d} of argument "
+                f"{_name(info, k)} of type {typeof(x).str_short()}"
             )
     raise ValueError(
         "vmap got inconsistent sizes for array axes to be mapped:\n"
@@ -208,6 +212,6 @@ def _place(size: int, x: Any, have: int | None, want: Any) -> Any:
     if not -ndim <= want < ndim:
         raise ValueError(
             f"axis {want} is out of bounds for array of dimension {ndim}: vmap out_axes does not "
-            f"fit an output of rank {ndim - 1}."
+            f"fit an output of rank {ndim - 1}. Fix: use an axis from {-ndim} to {ndim - 1}."
         )
     return matchaxis(size, have, want % ndim, x)

@@ -74,6 +74,21 @@ def check_effects(name: str, effects: Any) -> None:
         )
 
 
+def check_cotangents(
+    name: str, wanted: Sequence[Any], found: Sequence[Any], error: type[Exception] = TypeError
+) -> None:
+    """`error` (the class is JAX's) if the backward pass of a loop's body or of a branch gives other
+    types than its operands have: the backward rules of custom_vjp functions may."""
+    for want, have in zip(wanted, found, strict=True):
+        if not typematch(want, have):
+            raise error(
+                f"the backward pass of a {name} gave a cotangent of type {have.str_short()} for an "
+                f"operand of type {want.str_short()}. Fix: a custom_vjp function in it has a "
+                "backward rule whose result has another dtype than the argument; convert it there "
+                f"with `.astype('{want.dtype.name}')`."
+            )
+
+
 def permute(closed: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int]) -> ClosedJaxpr:
     """The program with its arguments and results in another order."""
     jaxpr = closed.jaxpr

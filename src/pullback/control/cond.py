@@ -30,7 +30,7 @@ from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
 from .call import mentions_axis
-from .common import check_effects, trace_function
+from .common import check_cotangents, check_effects, leaf_names, trace_function
 
 # What `operand` is when it is not given: None is an operand.
 _NOT_GIVEN = object()
@@ -235,8 +235,10 @@ def _check_equal(name: str, pair: Any) -> None:
         if not typematch(x, y)
     ]
     if bad:
+        paths = leaf_names(tree_a, "")
         lines = [
-            f"The output of {name_a} has type {x.str_short()} but the corresponding output of "
+            f"The output of {name_a}{_at(paths[k])} has type {x.str_short()} but the "
+            "corresponding output of "
             f"{name_b} has type {y.str_short()}, so "
             + " and ".join(
                 w
@@ -247,7 +249,7 @@ def _check_equal(name: str, pair: Any) -> None:
                 if d
             )
             + "."
-            for _, x, y in bad
+            for k, x, y in bad
         ]
         raise TypeError(
             f"{name} branches must have equal output types but they differ.\n\n{heads}"
@@ -255,6 +257,10 @@ def _check_equal(name: str, pair: Any) -> None:
             + revise
             + "all output types match."
         )
+
+
+def _at(path: str) -> str:
+    return f" at path {path}" if path else ""
 
 
 def _share_consts(
@@ -398,6 +404,8 @@ def _transpose(
     for b in branches:
         closed, out_zeros = transpose_jaxpr(b, linear, no_zeros)
         wanted = [a.to_ct_aval() for a, lin in zip(b.in_avals, linear, strict=True) if lin]
+        given = [a for a, zero in zip(wanted, out_zeros, strict=True) if not zero]
+        check_cotangents("branch of a cond", given, closed.out_avals, ValueError)
         transposed.append(_fill_outputs(closed, out_zeros, wanted))
     res = [x for x, lin in zip(ops, linear, strict=True) if not lin]
     outs = iter(cond_p.bind(index, *res, *cts, branches=tuple(transposed), **params))

@@ -119,13 +119,15 @@ class _FlatRule:
             raise ValueError(
                 "structure of output value and output batching specification returned by custom "
                 f"vmap rule ({self.__name__}) do not match.\nOutput values: {out_tree}\nBatching "
-                f"spec: {mark_tree}"
+                f"spec: {mark_tree}\nFix: return (outputs, batched), with a bool in `batched` for "
+                "each output."
             )
         if out_tree != self.out_tree:
             raise ValueError(
                 f"structure of output returned by custom vmap rule ({self.__name__}) does not "
                 f"match that of original custom-vmapped function.\nOriginal output: "
-                f"{self.out_tree}\nRule output: {out_tree}"
+                f"{self.out_tree}\nRule output: {out_tree}\nFix: return what the function returns, "
+                "with the batch as axis 0."
             )
         return outs, list(map(bool, marks))
 
@@ -278,13 +280,15 @@ def linear_call(
         if found_tree != lin_tree:
             raise TypeError(
                 "transpose output pytree structure must match that of linear inputs, got output "
-                f"structure {found_tree} and input structure {lin_tree}."
+                f"structure {found_tree} and input structure {lin_tree}. Fix it in "
+                f"{fun_source_info(fun_transpose)}."
             )
         for x, aval in zip(found, lin_avals, strict=True):
             if not typematch(typeof(x), aval):
                 raise ValueError(
-                    f"the transpose of a linear_call gave a cotangent of type "
-                    f"{typeof(x).str_short()} for a linear input of type {aval.str_short()}."
+                    "the transpose of a linear_call gave a cotangent of type "
+                    f"{typeof(x).str_short()} for a linear input of type {aval.str_short()}. Fix "
+                    f"it in {fun_source_info(fun_transpose)}."
                 )
         return found
 

@@ -176,30 +176,35 @@ custom_linear_solve_p = Primitive(
 )
 
 
-def _same_structure(
-    what: str,
-    like: str,
-    want_tree: Any,
-    want: Sequence[Any],
-    have_tree: Any,
-    have: Sequence[Any],
-) -> None:
+def _same_structure(what: str, like: str, want_tree: Any, have_tree: Any) -> None:
     if want_tree != have_tree:
         raise TypeError(
             f"{what}() output pytree structure must match {like}, got {have_tree} and {want_tree}. "
             f"Fix: return a value of the structure of {like}."
         )
-    if any(a.shape != b.shape for a, b in zip(want, have, strict=True)):
+
+
+def _same_shapes(
+    what: str, want_tree: Any, want: Sequence[Any], have_tree: Any, have: Sequence[Any]
+) -> None:
+    """ValueError or TypeError unless a function's results are like b."""
+    shapes, found = [a.shape for a in want], [a.shape for a in have]
+    if shapes != found:
         raise ValueError(
-            f"{what}() output shapes must match {like}, got {[b.shape for b in have]} and "
-            f"{[a.shape for a in want]}."
+            f"{what}() output shapes must match b, got {found} and {shapes}: it returned "
+            f"{_shown(have_tree, have)}, and b is {_shown(want_tree, want)}."
         )
+    _same_structure(what, "b", want_tree, have_tree)
     for a, b in zip(want, have, strict=True):
         if not typematch(a, b):
             raise TypeError(
-                f"{what}() output types must match {like}, got {b.str_short()} for "
+                f"{what}() output types must match b, got {b.str_short()} for "
                 f"{a.str_short()}. Fix: convert it with astype."
             )
+
+
+def _shown(structure: Any, avals: Sequence[Any]) -> str:
+    return str(tree.unflatten(structure, [a.str_short() for a in avals])).replace("'", "")
 
 
 def custom_linear_solve(
@@ -231,21 +236,19 @@ def custom_linear_solve(
     avals = [typeof(v) for v in leaves]
     one = tree.structure((b,))
     mv, mv_consts, mv_tree = trace_function(lambda v: matvec(v), one, avals, "custom_linear_solve")
-    _same_structure("matvec", "b", treedef, avals, mv_tree, mv.out_avals)
+    _same_shapes("matvec", treedef, avals, mv_tree, mv.out_avals)
     n_mv = len(mv_consts)
 
     def run(
-        solver: Callable[[Any, Any], Any], product: Callable[[Any], Any]
+        name: str, solver: Callable[[Any, Any], Any], product: Callable[[Any], Any]
     ) -> tuple[Any, list[Any], Any]:
         aux_trees: list[Any] = []
 
         def solved(v: Any) -> Any:
             out = solver(product, v)
-            x, aux = out if has_aux else (out, None)
+            x, aux = _pair(name, out) if has_aux else (out, None)
             x_leaves, x_tree = tree.flatten(x)
-            _same_structure(
-                "solve", "b", treedef, avals, x_tree, [typeof(leaf) for leaf in x_leaves]
-            )
+            _same_shapes(name, treedef, avals, x_tree, [typeof(leaf) for leaf in x_leaves])
             aux_leaves, aux_tree = tree.flatten(aux)
             aux_trees.append(aux_tree)
             return [*x_leaves, *aux_leaves]
@@ -255,13 +258,13 @@ def custom_linear_solve(
 
     vecmat = tsolve = None
     t_consts: list[Any] = []
-    solve_program, solve_consts, aux_tree = run(solve, matvec)
+    solve_program, solve_consts, aux_tree = run("solve", solve, matvec)
     if transpose_solve is not None:
         if symmetric:
             vecmat, product = mv, matvec
         else:
             vecmat, product = _transposed(mv, n_mv, mv_consts, treedef)
-        tsolve, t_consts, _ = run(transpose_solve, product)
+        tsolve, t_consts, _ = run("transpose_solve", transpose_solve, product)
     programs = _Programs(mv, vecmat, solve_program, tsolve)
     lengths = (n_mv, len(solve_consts), len(t_consts))
     outs = _bind(programs, lengths, len(leaves), [*mv_consts, *solve_consts, *t_consts, *leaves])
@@ -321,7 +324,7 @@ def custom_root(
     program, consts, f_tree = trace_function(
         lambda v: f(v), tree.structure((initial_guess,)), avals, "custom_root"
     )
-    _same_structure("f", "initial_guess", treedef, avals, f_tree, program.out_avals)
+    _same_structure("f", "initial_guess", treedef, f_tree)
 
     def residual(values: Sequence[Any], x: Any) -> list[Any]:
         found: list[Any] = eval_jaxpr(program.jaxpr, program.consts, *values, *tree.leaves(x))
@@ -340,7 +343,9 @@ def custom_root(
 
     def solution(guess: Any) -> Any:
         out = solve(lambda x: tree.unflatten(treedef, residual(consts, x)), guess)
-        return out if has_aux else (out, ())
+        x, aux = _pair("solve", out) if has_aux else (out, ())
+        _same_structure("solve", "initial_guess", treedef, tree.structure(x))
+        return x, aux
 
     # What `solve` closes over, traced values too, becomes an operand that has no derivative.
     one = tree.structure((initial_guess,))
@@ -360,18 +365,30 @@ def custom_root(
 
         rhs = tree.unflatten(treedef, [neg(instantiate_zeros(t)) for t in moved])
         dx = tangent_solve(linear(values, x_leaves), rhs)
+        _same_structure("tangent_solve", "x", tree.structure(x), tree.structure(dx))
         zeros = tree.map(lambda v: instantiate_zeros(Zero(typeof(v).to_tangent_aval())), aux)
         return (x, aux), (dx, zeros)
 
     x, aux = root(list(consts), list(held), tree.unflatten(treedef, leaves))
     # What is wrong with `tangent_solve` is found now, not by the first derivative.
-    trace_function(
+    _, _, dx_tree = trace_function(
         lambda v: tangent_solve(linear(consts, leaves), v),
         tree.structure((initial_guess,)),
-        avals,
+        program.out_avals,
         "custom_root",
     )
+    _same_structure("tangent_solve", "x", treedef, dx_tree)
     return (x, aux) if has_aux else x
+
+
+def _pair(what: str, out: Any) -> tuple[Any, Any]:
+    """(x, aux) as a solver that has aux must return it."""
+    if isinstance(out, tuple | list) and len(out) == 2:
+        return out[0], out[1]
+    raise ValueError(
+        f"{what}() produced a pytree with structure {tree.structure(out)}, but a pytree tuple with "
+        "auxiliary output was expected because has_aux was set to True. Fix: return (x, aux)."
+    )
 
 
 def _check_tangents(

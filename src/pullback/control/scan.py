@@ -26,7 +26,14 @@ from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import backward_pass, holds_acting_on_zeros
 from .call import mentions_axis
-from .common import check_carry, check_effects, permute, promote_weak_carry, trace_function
+from .common import (
+    check_carry,
+    check_cotangents,
+    check_effects,
+    permute,
+    promote_weak_carry,
+    trace_function,
+)
 
 
 def scan(
@@ -442,7 +449,9 @@ def _transposed_body(
             for a, ct in zip(acc, consts_ct, strict=True)
         ]
         xs_out = [instantiate_zeros(ct) for ct, lin in zip(xs_ct, linear[end:], strict=True) if lin]
-        return [*new_acc, *map(instantiate_zeros, carry_ct), *xs_out]
+        new_carry = list(map(instantiate_zeros, carry_ct))
+        check_cotangents("scan", carry_avals, [typeof(ct) for ct in new_carry])
+        return [*new_acc, *new_carry, *xs_out]
 
     in_avals = [*res_consts, *(a.to_ct_aval() for a in lin_consts), *carry_avals, *y_avals, *res_xs]
     result = close_jaxpr(*trace_to_jaxpr(fun, in_avals, jaxpr.jaxpr.debug_info))[0], len(lin_consts)

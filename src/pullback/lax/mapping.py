@@ -130,7 +130,14 @@ def associative_scan(
 
     def combine(a: Sequence[Any], b: Sequence[Any]) -> list[Any]:
         out = fn(tree.unflatten(treedef, a), tree.unflatten(treedef, b))
-        leaves: list[Any] = tree.flatten(out)[0]
+        leaves, out_tree = tree.flatten(out)
+        if len(leaves) != treedef.num_leaves:
+            few = "few" if len(leaves) < treedef.num_leaves else "many"
+            raise ValueError(
+                f"Too {few} leaves for PyTreeDef; expected {treedef.num_leaves}, got "
+                f"{len(leaves)}: what the function of associative_scan returns has the structure "
+                f"{out_tree}, but must have that of the elements, {treedef}."
+            )
         return leaves
 
     scanned = _prefixes(combine, flat, axis)

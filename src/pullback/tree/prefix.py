@@ -213,30 +213,36 @@ def _equality_errors(
     if a is None and b is None:
         return
     if a is None or b is None or a[0] is not b[0]:
-        one = "a pytree leaf" if a is None else str(a[0])
-        two = "a pytree leaf" if b is None else str(b[0])
-        yield path, one, two, "so the Python types differ"
+        one = "a pytree leaf" if a is None else f"a {a[0]}"
+        two = "a pytree leaf" if b is None else f"a {b[0]}"
+        yield path, one, two, "their Python types differ"
         return
     cls, data1, pairs1 = a
     _, data2, pairs2 = b
     if len(pairs1) != len(pairs2):
+        counts = (f"{n} {'child' if n == 1 else 'children'}" for n in map(len, (pairs1, pairs2)))
+        one, two = (f"a {cls} with {count}" for count in counts)
         yield (
             path,
-            f"{cls.__name__} with {len(pairs1)} children",
-            f"{cls.__name__} with {len(pairs2)} children",
-            "so the lengths do not match",
+            one,
+            two,
+            "the numbers of children do not match" + _other_keys(cls, data1, data2),
         )
         return
     if not _same_data(data1, data2, cls):
-        yield (
-            path,
-            f"{cls.__name__} with static data {data1!r}",
-            f"{cls.__name__} with static data {data2!r}",
-            "so the keys or static data do not match",
-        )
+        one, two = (f"a {cls} with pytree metadata {data!r}" for data in (data1, data2))
+        yield path, one, two, "the pytree node metadata does not match"
         return
     for (key, x), (_, y) in zip(pairs1, pairs2, strict=True):
         yield from _equality_errors((*path, key), x, y, is_leaf)
+
+
+def _other_keys(cls: type, data1: Any, data2: Any) -> str:
+    """The keys that only one of two dictionaries has."""
+    if not issubclass(cls, dict):
+        return ""
+    other = set(data1) ^ set(data2)
+    return f", with the symmetric difference of key sets: {other}"
 
 
 __all__ = [
