@@ -6,6 +6,7 @@ without an example.
 from __future__ import annotations
 
 import csv
+import functools
 import importlib
 import inspect
 import re
@@ -53,15 +54,19 @@ def module_of(name: str) -> Any:
 
 
 def _documented(value: Any) -> bool:
-    """Is it a function or a class, rather than a constant or a type for annotations?"""
+    """Is it a function or a class (or what is indexed as functions are called, as `jnp.r_` is),
+    rather than a constant or a type for annotations?
+    """
     if isinstance(value, types.ModuleType | types.GenericAlias | types.UnionType):
         return False
+    if type(value).__module__.startswith("pullback.numpy."):
+        return True
     return callable(value) and getattr(value, "__module__", "") != "typing"
 
 
 @cache
-def public_names() -> dict[str, tuple[str, ...]]:
-    """Module (its name after `pullback.`) -> its public functions and classes, sorted."""
+def every_name() -> dict[str, tuple[str, ...]]:
+    """Module (its name after `pullback.`) -> its public names that are there, sorted."""
     wanted: dict[str, set[str]] = {}
     for table in (NAMES, LIBRARY_NAMES):
         with table.open() as file:
@@ -76,10 +81,20 @@ def public_names() -> dict[str, tuple[str, ...]]:
         home = module_of(module)
         if home is None:
             continue
-        there = [n for n in sorted(names) if module == ARRAY or _documented(getattr(home, n, None))]
+        there = [n for n in sorted(names) if hasattr(home, n)]
         if there:
             found[module] = tuple(there)
     return found
+
+
+@cache
+def public_names() -> dict[str, tuple[str, ...]]:
+    """Module -> its public functions and classes, sorted."""
+    found = {
+        module: tuple(n for n in names if module == ARRAY or _documented(value_of(module, n)))
+        for module, names in every_name().items()
+    }
+    return {module: names for module, names in found.items() if names}
 
 
 def value_of(module: str, name: str) -> Any:
@@ -98,9 +113,10 @@ def docstring(module: str, name: str) -> str:
     if is_numpys(value):
         return f"NumPy's own `{value.__name__}`, unchanged: see NumPy's documentation."
     own = getattr(value, "__doc__", None)
-    inherited = value.__base__ if isinstance(value, type) else type(value)
-    if isinstance(own, str) and own == inherited.__doc__:
-        return ""
+    if isinstance(value, type | functools.partial):
+        inherited = value.__base__ if isinstance(value, type) else type(value)
+        if own == inherited.__doc__:
+            return ""
     return inspect.cleandoc(own) if own else ""
 
 
@@ -165,6 +181,43 @@ def markdown(doc: str) -> str:
     return "\n\n".join(out)
 
 
+def _counterpart(module: str, name: str) -> str:
+    """The function of NumPy or SciPy that a function is modelled on, as a line; empty if there is
+    none.
+    """
+    if module.partition(".")[0] not in ("numpy", "scipy"):
+        return ""
+    if is_numpys(value_of(module, name)) or isinstance(value_of(module, name), type):
+        return ""
+    try:
+        home: Any = importlib.import_module(module.split(".")[0])
+        for part in module.split(".")[1:]:
+            home = getattr(home, part)
+    except (ImportError, AttributeError):
+        return ""
+    return f"After `{module}.{name}`." if hasattr(home, name) else ""
+
+
+def _others(module: str) -> list[str]:
+    """Lines for the names of a module that are no functions and no classes."""
+    lines = []
+    for name in every_name()[module]:
+        value = value_of(module, name)
+        if name in public_names().get(module, ()) or isinstance(value, types.ModuleType):
+            continue
+        text = value.name if type(value).__name__.endswith("Primitive") else None
+        if text is not None:
+            lines.append(f"* `{name}`: the primitive `{text}`")
+        elif type(value).__module__.startswith("pullback"):
+            about = (inspect.getdoc(type(value)) or "").split("\n\n")[0]
+            lines.append(f"* `{name}`: {_prose(' '.join(about.split()))}")
+        elif isinstance(value, int | float | str | None):
+            lines.append(f"* `{name}` = `{value!r}`")
+        else:
+            lines.append(f"* `{name}`: a `{type(value).__name__}`, for annotations and tables")
+    return lines
+
+
 def page(module: str) -> str:
     """The page of one module, as Markdown: every public name with signature and docstring."""
     title = f"pullback.{module}" if module else "pullback"
@@ -172,14 +225,15 @@ def page(module: str) -> str:
     lines = [f"# {title}", ""]
     about = inspect.getdoc(home) if module != ARRAY else (value_of("", "Array").__doc__ or "")
     lines += [markdown(inspect.cleandoc(about or "")), ""]
-    for name in public_names()[module]:
+    for name in public_names().get(module, ()):
         value = value_of(module, name)
         lines += [f"## `{name}`", ""]
         signature = _signature(value)
         if signature:
             lines += [f"```python\n{name}{signature}\n```", ""]
-        lines += [markdown(docstring(module, name)), ""]
-    return "\n".join(lines)
+        lines += [markdown(docstring(module, name)), "", _counterpart(module, name), ""]
+    others = _others(module) if module != ARRAY else []
+    return "\n".join([*lines, *(["## Other names", "", *others, ""] if others else [])])
 
 
 def path_of(module: str) -> str:
@@ -191,7 +245,7 @@ def index() -> str:
     """The first page of the reference: the modules, and what every example may use."""
     lines = ["# API reference", "", "Every example was run, and starts from these lines:", ""]
     lines += [f"```python\n{PREAMBLE}```", ""]
-    for module, names in public_names().items():
+    for module, names in every_name().items():
         title = f"pullback.{module}" if module else "pullback"
         lines.append(f"* [`{title}`]({path_of(module).removeprefix('api/')}): {len(names)} names")
     return "\n".join(lines) + "\n"
@@ -199,14 +253,14 @@ def index() -> str:
 
 def pages() -> dict[str, str]:
     """Path in the site -> text, of the whole reference."""
-    return {"api/index.md": index()} | {path_of(m): page(m) for m in public_names()}
+    return {"api/index.md": index()} | {path_of(m): page(m) for m in every_name()}
 
 
 # --- the hook ---
 def on_config(config: Any) -> Any:
     """Puts the reference's pages where the navigation has "API reference"."""
     entries: list[Any] = ["api/index.md"]
-    entries += [{f"pullback.{m}" if m else "pullback": path_of(m)} for m in public_names()]
+    entries += [{f"pullback.{m}" if m else "pullback": path_of(m)} for m in every_name()]
     config.nav = [
         {"API reference": entries} if item == {"API reference": "api/index.md"} else item
         for item in config.nav

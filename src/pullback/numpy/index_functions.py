@@ -931,7 +931,15 @@ def ix_(*args: Any) -> tuple[Any, ...]:
 
 
 class _IndexExpression:
-    """`s_[...]` and `index_exp[...]`: an index, written as one."""
+    """`s_[...]` and `index_exp[...]`: an index, written as one.
+
+    `index_exp` always gives a tuple.
+
+    >>> jnp.s_[1:3, ..., 0]
+    (slice(1, 3, None), Ellipsis, 0)
+    >>> jnp.arange(6)[jnp.s_[::2]]
+    Array([0, 2, 4], dtype=int32)
+    """
 
     def __init__(self, as_tuple: bool) -> None:
         self.as_tuple = as_tuple
@@ -945,7 +953,17 @@ s_ = _IndexExpression(False)
 
 
 class _Concatenator:
-    """`r_[...]` and `c_[...]`: slices, numbers and arrays joined."""
+    """`r_[...]` and `c_[...]`: slices, numbers and arrays joined.
+
+    `r_` joins along the first axis (a leading text names another), `c_` along the last, vectors
+    being columns. A slice with a complex step is a number of points.
+
+    >>> jnp.r_[0, 1:3, jnp.array([7, 8])]
+    Array([0, 1, 2, 7, 8], dtype=int32)
+    >>> jnp.c_[jnp.array([1, 2]), jnp.array([3, 4])]
+    Array([[1, 3],
+           [2, 4]], dtype=int32)
+    """
 
     def __init__(self, axis: int, ndmin: int, trans1d: int, name: str) -> None:
         self.axis, self.ndmin, self.trans1d, self.name = axis, ndmin, trans1d, name

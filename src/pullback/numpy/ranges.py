@@ -494,7 +494,19 @@ def fromfunction(
 
 
 class _Grid:
-    """`mgrid[...]` and `ogrid[...]`: grids of slices; a complex step is a number of points."""
+    """`mgrid[...]` and `ogrid[...]`: grids of slices; a complex step is a number of points.
+
+    `ogrid` gives one array for each axis, with size 1 along the others.
+
+    >>> jnp.mgrid[0:2, 0:3]
+    Array([[[0, 0, 0],
+            [1, 1, 1]],
+    <BLANKLINE>
+           [[0, 1, 2],
+            [0, 1, 2]]], dtype=int32)
+    >>> jnp.ogrid[0:1:3j]
+    Array([0. , 0.5, 1. ], dtype=float32)
+    """
 
     def __init__(self, sparse: bool, name: str) -> None:
         self.sparse, self.name = sparse, name
