@@ -169,6 +169,7 @@ class Node:
         "shape",
         "slot",
         "source",
+        "spread",
         "stored",
         "users",
         "wanted",
@@ -197,6 +198,7 @@ class Node:
         self.breaks: Any = None
         self.out_scratch: Slot | None = None
         self.permuted: Any = None  # (value, permutation), where that is all a value is
+        self.spread: Any = None  # (value, its axes here), where a value is one, repeated
         self.parts: Sequence[Node] | None = None  # what it joins along its last axis
         self.padded: Any = None  # (value, configuration, filling), where that is all a value is
 

@@ -32,6 +32,7 @@ def broadcast(g: Graph, x: Node, shape: tuple[int, ...], dims: Sequence[int]) ->
         return read(x, b, tuple(0 if p is None else idx[p] for p in places))
 
     node = g.pointwise(shape, x.dtype, [(x, places)], at, 0.0)
+    node.spread = (x, tuple(dims))
     if getattr(x.at, "literal", None) is not None:
         node.at.literal = x.at.literal  # type: ignore[union-attr]
     return node
