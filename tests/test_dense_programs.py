@@ -220,3 +220,48 @@ def test_strided_elements(stride, dtype):
             part = slice(start, start + n * stride, stride)
             got = pb.jit(lambda x, part=part: x[part] + x[part])(x)
             np.testing.assert_array_equal(np.asarray(got), x[part] + x[part])
+
+
+# Each operand's shape and, where it is repeated, the larger one and its axes there; contracted and
+# batch axes. All batch axes of the result, the last ones or others are repeated, on either side.
+ONE = ((1,), (1,)), ((0,), (0,))
+TWO = ((2,), (2,)), ((0, 1), (0, 1))
+SHARED = [
+    (((5, 4),), ((4, 6), (5, 4, 6), (1, 2)), ONE),
+    (((5, 3, 4),), ((4, 6), (5, 4, 6), (1, 2)), (((2,), (1,)), ((0,), (0,)))),
+    (((16, 5, 8),), ((40, 16), (5, 40, 16), (1, 2)), (((0,), (2,)), ((1,), (0,)))),
+    (((4, 6), (5, 4, 6), (1, 2)), ((5, 4),), ONE),
+    (((4, 6), (5, 4, 6), (1, 2)), ((5, 4, 7),), ONE),
+    (((5, 2, 4),), ((2, 4, 6), (5, 2, 4, 6), (1, 2, 3)), TWO),
+    (((2, 5, 4),), ((2, 4, 6), (2, 5, 4, 6), (0, 2, 3)), TWO),
+    (((5, 2, 4),), ((4, 6), (2, 5, 4, 6), (2, 3)), (((2,), (2,)), ((0, 1), (1, 0)))),
+    (((4, 3, 5, 2),), ((6, 4, 7), (5, 2, 6, 4, 7), (2, 3, 4)), (((0,), (3,)), ((2, 3), (0, 1)))),
+    (((4, 3, 5, 2),), ((4, 1, 7), (5, 2, 4, 6, 7), (2, 3, 4)), (((0,), (2,)), ((2, 3), (0, 1)))),
+    (((4, 3), (5, 4, 3), (1, 2)), ((4, 2), (5, 4, 2), (1, 2)), ONE),
+]
+
+
+@pytest.mark.parametrize("case", range(len(SHARED)))
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32"])
+def test_a_batch_of_products_with_one_operand(case, dtype):
+    left, right, dims = SHARED[case]
+
+    def product(m, np_, x, y):
+        x, y = (
+            m.lax.broadcast_in_dim(v, *how[1:]) if how[1:] else v
+            for v, how in ((x, left), (y, right))
+        )
+        return m.lax.dot_general(x, y, dims)
+
+    same(product, numbers(*left[0], dtype=dtype), numbers(*right[0], dtype=dtype))
+
+
+def test_a_branch_of_lanes_multiplies_by_its_matrix_once():
+    branch = lambda x, w: lax.cond(x[0] > 0, lambda w: x @ w, lambda w: x, w)
+    x, w = np.zeros((200, 64), F32), np.zeros((64, 64), F32)
+    kernels = [
+        "".join(show_kernel(k) for k in program(f, x, w).kernels)
+        for f in (pb.vmap(branch, in_axes=(0, None)), lambda x, w: x @ w)
+    ]
+    assert all(text.count("tile_") == kernels[1].count("tile_") for text in kernels)
+    assert "tile_" in kernels[0]
