@@ -219,3 +219,21 @@ def test_pieces_meet_without_gaps(n):
     ):
         found = pb.jit(lambda x, m: ours(jnp, x, m))(x, m)  # noqa: B023
         np.testing.assert_array_equal(found, ours(np, x, m))
+
+
+def test_short_last_axes_that_are_joined_run_in_lanes_along_the_one_before():
+    x, y = (np.random.default_rng(s).standard_normal((1003, 3)).astype(F32) for s in (1, 2))
+    for function in (
+        lambda p, x, y: p.concatenate([x, y[:, :1]], 1),
+        lambda p, x, y: p.stack([x[:, 1], y[:, 2], x[:, 0]], -1) * 2,
+        lambda p, x, y: p.concatenate([x[::-1], y], 1) + 1,
+    ):
+        compiled = program(lambda x, y: function(jnp, x, y), x, y)  # noqa: B023
+        assert len(compiled.kernels) == 1
+        assert masked_loads(compiled) == 0
+        found = pb.jit(lambda x, y: function(jnp, x, y))(x, y)  # noqa: B023
+        np.testing.assert_array_equal(found, function(np, x, y))
+    compiled = program(jnp.cross, x, y)
+    assert len(compiled.kernels) == 1
+    assert masked_loads(compiled) == 0
+    np.testing.assert_allclose(pb.jit(jnp.cross)(x, y), np.cross(x, y), rtol=1e-5, atol=1e-6)

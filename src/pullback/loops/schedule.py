@@ -226,15 +226,33 @@ def _short(nest: Nest, rows: int) -> set[int]:
 
 
 def _narrow(nest: Nest) -> bool:
-    """Whether a nest that reduces leading axes, lane by lane, has a last axis so short that its
-    indices get accumulators of their own, and lanes cannot run along it and the one before it as
-    if they were one."""
-    k = nest.k
-    if not nest.lanes or k < 2 or any(len(m.shape) != k for m in nest.members):
+    """Whether a nest that reduces leading axes, lane by lane, or one that joins values along the
+    last axis, has a last axis so short that its indices get accumulators (or code) of their own,
+    and lanes cannot run along it and the one before it as if they were one."""
+    k, members = nest.k, nest.members
+    joined = all(m.kind == "pw" for m in members) and any(map(_joined, members))
+    if not (nest.lanes or joined) or k < 2 or any(len(m.shape) != k for m in members):
         return False
-    shape = nest.members[0].shape
+    shape = members[0].shape
     short = 1 < shape[-1] <= 8 and shape[-2] >= 16
-    return short and any(k - 2 in _row_breaks(m, k) for m in nest.members)
+    return short and any(k - 2 in _row_breaks(m, k) for m in members)
+
+
+def _joined(m: Node) -> bool:
+    """Whether a value is made of others side by side along its last axis, or of such a value
+    element by element: each index of that axis is computed in its own way."""
+    seen: set[Node] = set()
+    stack = [m]
+    while stack:
+        node = stack.pop()
+        if node in seen or node.kind != "pw" or (node.root and node is not m):
+            continue
+        seen.add(node)
+        if node.parts is not None:
+            return True
+        last = len(node.shape) - 1
+        stack += [dep for dep, axes in node.deps if axes is None or (axes and axes[-1] == last)]
+    return False
 
 
 def _period(m: Node) -> int:
