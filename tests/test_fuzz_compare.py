@@ -4,6 +4,8 @@ excused.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,11 @@ import pytest
 pytest.importorskip("jax")
 
 import fuzz_compare
+import fuzz_heap
 import fuzz_programs
+
+from pullback.runtime import memory
+from pullback.runtime.native import Native
 
 X = np.array([0.3, -1.2, 2.5], "float32")
 
@@ -109,3 +115,24 @@ def test_errors_of_one_mode() -> None:
         assert compared(concrete, wrong, mode="mixed")[0] == "differs"
         assert compared(forward, wrong, mode="mixed")[0] == "differs"
     assert compared(lambda ns, x: x, forward, mode="mixed")[0] == "differs"
+
+
+@pytest.mark.skipif(not isinstance(memory.engine, Native), reason="needs the native allocator")
+@pytest.mark.parametrize("link", [0x0101010101010101, 72, None])
+def test_a_free_block_that_is_written_to_is_found(link: int | None) -> None:
+    """A link to nowhere, to an address that no block has, and of a block to itself."""
+    assert fuzz_heap.fault() is None
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(10.0)
+    try:
+        block = memory.alloc(64)
+        assert block is not None
+        memory.free(block, 64)
+        word = ctypes.c_int64.from_address(block)
+        before, word.value = word.value, block if link is None else link
+        found = fuzz_heap.fault()
+        word.value = before
+    finally:
+        sys.setswitchinterval(interval)
+    assert found is not None and ("twice" in found) == (link is None)
+    assert fuzz_heap.fault() is None
