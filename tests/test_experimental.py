@@ -11,7 +11,7 @@ import pytest
 
 import pullback
 import pullback.numpy as jnp
-from pullback.experimental import jet, ode
+from pullback.experimental import cur_qdd, hijax, jet, ode
 
 TIMES = np.linspace(0.0, 2.0, 4, dtype=np.float32)
 
@@ -100,3 +100,16 @@ def test_jet(scaled: bool) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
     with pytest.raises(ValueError, match="series"):
         jet.jet(jnp.sin, (1.0,), ([1.0], [2.0]))
+
+
+def test_values_without_state_have_no_type_of_it() -> None:
+    """Under JAX's name for the fault; and types of a library's values print their class."""
+
+    class Name(hijax.HiType):
+        def __init__(self, text: str) -> None:
+            self.text = text
+
+    for x in (1.0, jnp.ones(2)):
+        with pytest.raises(AttributeError, match="no attribute 'cur_qdd'"):
+            cur_qdd(x)
+    assert repr(Name("a")) == "Name(text=a)"

@@ -221,7 +221,13 @@ def _issubdtype(a: Any, b: Any) -> bool:
 
 
 def issubdtype(a: Any, b: Any) -> bool:
-    """Like `numpy.issubdtype`, and right for bfloat16, the narrow types, and extended dtypes."""
+    """Like `numpy.issubdtype`, and right for bfloat16, the narrow types, and extended dtypes.
+
+    `a`, `b`: dtypes, scalar types or their names.
+
+    >>> pullback.dtypes.issubdtype(jnp.bfloat16, jnp.floating)
+    True
+    """
     return _issubdtype(_kind_or_dtype(a), _kind_or_dtype(b))
 
 

@@ -217,6 +217,11 @@ class _CallPrimitive(Primitive):
     def bind(self, *args: Any, **params: Any) -> Any:
         """Calls a program, `bind(*args, call_jaxpr=program)`; or a function of arrays that gives a
         list, `bind(fun, *args)`, which is traced first.
+
+        >>> from pullback import core
+        >>> program = pullback.make_jaxpr(lambda x: [2 * x])(1.0)
+        >>> core.call(1.0, call_jaxpr=program)
+        [Array(2., dtype=float32, weak_type=True)]
         """
         if not args or not callable(args[0]):
             return super().bind(*args, **params)

@@ -131,14 +131,34 @@ def min_dim(d1: Any, d2: Any) -> Any:
 
 
 def is_constant_dim(d: Any) -> bool:
+    """Is a size a number, rather than symbolic?
+
+    >>> from pullback import core
+    >>> core.is_constant_dim(3)
+    True
+    """
     return isinstance(d, int)
 
 
 def is_constant_shape(s: Any) -> bool:
+    """Are all sizes of a shape numbers, rather than symbolic?
+
+    >>> from pullback import core
+    >>> core.is_constant_shape((2, 3))
+    True
+    """
     return all(map(is_constant_dim, s))
 
 
 def is_concrete(x: Any) -> bool:
+    """Is it a value, rather than a stand-in for one that a transformation puts in its place?
+
+    >>> from pullback import core
+    >>> core.is_concrete(jnp.ones(2))
+    True
+    >>> out = pullback.eval_shape(lambda x: print(core.is_concrete(x)), 1.0)
+    False
+    """
     return not isinstance(x, Tracer) or x.is_concrete()
 
 
@@ -155,7 +175,13 @@ def concrete_or_error(force: Any, val: Any, context: str = "") -> Any:
 
 
 def concretization_function_error(fun: Any, suggest_astype: bool = False) -> Any:
-    """A function that refuses traced values in the name of `fun`, one of Python's conversions."""
+    """A function that refuses traced values in the name of `fun`, one of Python's conversions.
+
+    >>> from pullback import core
+    >>> refuse = core.concretization_function_error(float)
+    >>> callable(refuse)
+    True
+    """
     name = getattr(fun, "__name__", fun)
     context = f"The problem arose with the `{name}` function. "
     if suggest_astype:

@@ -209,6 +209,25 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
 
 
 def cur_qdd(x: Any) -> Any:
-    """The type of a value's state now."""
+    """The type of a value's state now.
+
+    Of values whose state may change: those that have a method `cur_qdd()`, and values of a type
+    with state (`MutableHiType`). Raises AttributeError for others.
+
+    >>> from pullback.experimental import cur_qdd
+    >>> class Box:
+    ...     def cur_qdd(self):
+    ...         return 'empty'
+    >>> cur_qdd(Box())
+    'empty'
+    """
     state = getattr(x, "cur_qdd", None)
-    return state() if callable(state) else typeof(x).type_state
+    if callable(state):
+        return state()
+    aval: Any = typeof(x)
+    if not aval.has_qdd:
+        raise AttributeError(
+            f"'{type(x).__name__}' object has no attribute 'cur_qdd': values of type {aval} have "
+            "no state. Fix: ask values of a MutableHiType only."
+        )
+    return aval.type_state

@@ -337,6 +337,17 @@ def io_callback(
 ) -> Any:
     """Calls a Python function that may have side effects from a program, exactly once each time it
     is reached (in order, if `ordered`).
+
+    `result_shape_dtypes`: a pytree of `ShapeDtypeStruct`, whose shapes and dtypes the callback's
+    results have; None for no results. Raises ValueError under `vmap` if `ordered`, and for
+    derivatives.
+
+    >>> from pullback.experimental import io_callback
+    >>> seen = []
+    >>> out = pullback.jit(lambda x: io_callback(lambda v: seen.append(int(v)), None, x))(7)
+    >>> pullback.effects_barrier()
+    >>> seen
+    [7]
     """
     if not callable(callback):
         raise TypeError(f"io_callback expects a callable, got {callback!r}")
@@ -465,7 +476,9 @@ def debug_print(
 ) -> None:
     """Prints values of a program as it runs: `fmt` has placeholders as in str.format.
 
-    >>> debug_print("x = {x}", x=x)
+    >>> from pullback.primitives.callback import debug_print
+    >>> debug_print("x = {x}", x=3)
+    x = 3
     """
     if not isinstance(fmt, str):
         raise TypeError(
