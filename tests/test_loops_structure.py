@@ -237,3 +237,22 @@ def test_short_last_axes_that_are_joined_run_in_lanes_along_the_one_before():
     assert len(compiled.kernels) == 1
     assert masked_loads(compiled) == 0
     np.testing.assert_allclose(pb.jit(jnp.cross)(x, y), np.cross(x, y), rtol=1e-5, atol=1e-6)
+
+
+def test_a_short_loop_that_is_to_be_unrolled_is_one_pass_over_memory():
+    p, x = np.arange(10, dtype=F32), np.linspace(-1, 1, 5000, dtype=F32)
+
+    def run(unroll, reverse=False):
+        def steps(p, x):
+            step = lambda y, c: (jnp.sin(y) * x + c, None)
+            return lax.scan(step, x, p, unroll=unroll, reverse=reverse)[0]
+
+        return steps
+
+    compiled = program(run(10), p, x)
+    assert len(compiled.kernels) == 1
+    assert show_kernel(compiled.kernels[0]).count("@out") == 2  # the parameter, and one store
+    for reverse in (False, True):
+        whole = pb.jit(run(10, reverse))(p, x)
+        np.testing.assert_array_equal(whole, pb.jit(run(1, reverse))(p, x))
+        assert not np.array_equal(whole, pb.jit(run(10, not reverse))(p, x))

@@ -45,6 +45,7 @@ from pullback.loops.lower.registers import (
     spill,
     unit_reads,
 )
+from pullback.loops.lower.shape import reshape, sliced
 from pullback.loops.lower.statements import copy_into, emit_units, give_scratch, value_at
 from pullback.loops.lower.stepwise import choose, cond_steps, scan_steps, while_steps
 
@@ -541,6 +542,47 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     return [*found[:nc], *(found[nc + k] for k in place)]
 
 
+UNROLLED = 256  # values of a loop that is unrolled because its program asks for that, at most
+LARGE = 4096  # elements of a carry from which on it is worth a pass over memory less
+
+
+def _by_element(body: Body, length: int) -> bool:
+    """Whether a loop of few steps computes large carries element by element: without the loop,
+    all steps of an element are computed at once and the carries are never in memory."""
+    nodes = body.graph.nodes
+    if len(nodes) * length > UNROLLED or max((n.size for n in body.outs), default=0) < LARGE:
+        return False
+    for node in nodes:
+        simple = node.kind == "leaf" or (node.kind == "pw" and not node.own_breaks)
+        if not simple or any(_moved(dep, axes) for dep, axes in node.deps):
+            return False
+    return True
+
+
+def _moved(x: Node, axes: Any) -> bool:
+    """Whether an operand is read elsewhere than at the element that is computed."""
+    return axes is not None and x.size > 1 and axes != tuple(range(len(x.shape)))
+
+
+def _unrolled(
+    g: Graph,
+    closed: Any,
+    consts: Sequence[Node],
+    carry: Sequence[Node],
+    xs: Sequence[Node],
+    steps: Sequence[int],
+) -> list[Node]:
+    """The carries after all steps of a loop, one after the other."""
+    state = list(carry)
+    for k in steps:
+        rows = []
+        for x in xs:
+            first = sliced(g, x, (1, *x.shape[1:]), (k, *[0] * (len(x.shape) - 1)), None)
+            rows.append(reshape(g, first, x.shape[1:]))
+        state = add_program(g, closed, [*consts, *state, *rows])
+    return state
+
+
 def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     if params["length"] == 0:  # the body is never run, and need not have a meaning
         first = params["num_consts"]
@@ -578,6 +620,8 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
     body = Body(g, params["jaxpr"], leaves)
     for leaf, out in zip(body.leaves[nk : nk + nc], body.outs, strict=False):
         separate(leaf, out)
+    if length <= int(params.get("unroll", 1)) and nc == len(outs) and _by_element(body, length):
+        return _unrolled(g, params["jaxpr"], consts, init, xs, range(length)[:: 1 - 2 * reverse])
     if _host_if(g, [body], [params["jaxpr"]]):
         return scan_steps(g, ins, outs, params, body.work)
     kept = Registers(
