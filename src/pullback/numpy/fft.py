@@ -133,6 +133,8 @@ def fftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | N
 def ifftn(a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None) -> Any:
     """The inverse of `fftn`.
 
+    The result is complex; `s`, `axes` and `norm` as for `fftn`.
+
     >>> jnp.fft.ifftn(jnp.array([[4.0, 0.0], [0.0, 0.0]]))
     Array([[1.+0.j, 1.+0.j],
            [1.+0.j, 1.+0.j]], dtype=complex64)
@@ -154,6 +156,8 @@ def irfftn(
     a: Any, s: Any = None, axes: Sequence[int] | None = None, norm: str | None = None
 ) -> Any:
     """The inverse of `rfftn`; the last size is even unless `s` says otherwise.
+
+    The result is real; `axes` and `norm` as for `fftn`.
 
     >>> jnp.fft.irfftn(jnp.fft.rfftn(jnp.ones((2, 4))))
     Array([[1., 1., 1., 1.],
@@ -186,6 +190,8 @@ def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -
 def ifft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `fft`.
 
+    The result is complex; `n` and `norm` as for `fft`.
+
     >>> jnp.fft.ifft(jnp.array([6.0, 0.0, 0.0]))
     Array([2.+0.j, 2.+0.j, 2.+0.j], dtype=complex64)
     """
@@ -196,7 +202,7 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     """The Fourier transform of real numbers along one axis: its n // 2 + 1 non-negative
     frequencies.
 
-    Raises TypeError for complex input.
+    Raises ValueError for complex input.
 
     >>> jnp.fft.rfft(jnp.array([1.0, 2.0, 3.0, 4.0])).real
     Array([10., -2., -2.], dtype=float32)
@@ -206,6 +212,8 @@ def rfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 
 def irfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `rfft`, with `n` elements (even, unless given).
+
+    The result is real; `n` and `norm` as for `fft`.
 
     >>> jnp.fft.irfft(jnp.array([10.0, -2.0 + 2.0j, -2.0]))
     Array([1., 2., 3., 4.], dtype=float32)
@@ -237,6 +245,8 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
     """The inverse of `hfft`.
 
+    The result is complex, with n // 2 + 1 elements. ValueError for complex input.
+
     >>> jnp.fft.ihfft(jnp.array([8.0, -4.0, 0.0, -4.0])).real
     Array([0., 2., 4.], dtype=float32)
     """
@@ -255,6 +265,9 @@ def _two_axes(
 def fft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
     """The Fourier transform along two axes.
 
+    `s`: the sizes to which the axes are cut or zero-padded; `norm`: 'backward' (the default),
+    'ortho' or 'forward'. ValueError for an array with fewer axes.
+
     >>> jnp.fft.fft2(jnp.ones((2, 2)))
     Array([[4.+0.j, 0.+0.j],
            [0.+0.j, 0.+0.j]], dtype=complex64)
@@ -264,6 +277,8 @@ def fft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None
 
 def ifft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `fft2`.
+
+    The result is complex; `s` and `norm` as for `fft2`.
 
     >>> jnp.fft.ifft2(jnp.array([[4.0, 0.0], [0.0, 0.0]]))
     Array([[1.+0.j, 1.+0.j],
@@ -275,6 +290,9 @@ def ifft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | Non
 def rfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
     """The Fourier transform of real numbers along two axes.
 
+    The last axis keeps its n // 2 + 1 non-negative frequencies; `s` and `norm` as for `fft2`.
+    ValueError for complex input.
+
     >>> jnp.fft.rfft2(jnp.ones((4, 4))).shape
     (4, 3)
     """
@@ -283,6 +301,8 @@ def rfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | Non
 
 def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | None = None) -> Any:
     """The inverse of `rfft2`.
+
+    The result is real; `s` and `norm` as for `fft2`.
 
     >>> jnp.fft.irfft2(jnp.fft.rfft2(jnp.ones((2, 2))))
     Array([[1., 1.],
@@ -345,6 +365,8 @@ def _shift(name: str, x: Any, axes: Any, sign: int) -> Any:
 def fftshift(x: Any, axes: Any = None) -> Any:
     """Moves frequency 0 to the middle of the axes.
 
+    `axes`: an int, a tuple, or None for all. Shape and dtype stay.
+
     >>> pb.numpy.fft.fftshift(jnp.arange(4))
     Array([2, 3, 0, 1], dtype=int32)
     """
@@ -353,6 +375,8 @@ def fftshift(x: Any, axes: Any = None) -> Any:
 
 def ifftshift(x: Any, axes: Any = None) -> Any:
     """The inverse of `fftshift`.
+
+    `axes`: an int, a tuple, or None for all. Shape and dtype stay.
 
     >>> jnp.fft.ifftshift(jnp.array([-2, -1, 0, 1]))
     Array([ 0,  1, -2, -1], dtype=int32)

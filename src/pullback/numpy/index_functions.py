@@ -752,6 +752,8 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False, *, inplace: bool = True)
 def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     """The indices of the main diagonal of an array with `ndim` axes of size n.
 
+    A tuple of `ndim` arrays, each of size n.
+
     >>> jnp.arange(9).reshape(3, 3)[jnp.diag_indices(3)]
     Array([0, 4, 8], dtype=int32)
     """
@@ -787,6 +789,8 @@ def _mask_positions(mask: np.ndarray[Any, Any]) -> tuple[Any, ...]:
 def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The indices of the lower triangle of an n x m matrix.
 
+    A tuple of two arrays, rows and columns; `k` shifts the diagonal; m is by default n.
+
     >>> jnp.tril_indices(2)
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
@@ -795,6 +799,8 @@ def tril_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
 def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
     """The indices of the upper triangle of an n x m matrix.
+
+    A tuple of two arrays, rows and columns; `k` shifts the diagonal; m is by default n.
 
     >>> jnp.triu_indices(2, k=1)
     (Array([0], dtype=int32), Array([1], dtype=int32))
@@ -819,6 +825,8 @@ def _two_axes(name: str, arr: Any) -> tuple[int, int]:
 def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
     """The indices of the lower triangle of `arr`.
 
+    A tuple of two arrays. ValueError unless `arr` has two axes.
+
     >>> jnp.tril_indices_from(jnp.zeros((2, 3)))
     (Array([0, 1, 1], dtype=int32), Array([0, 0, 1], dtype=int32))
     """
@@ -828,6 +836,8 @@ def tril_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
 
 def triu_indices_from(arr: Any, k: int = 0) -> tuple[Any, Any]:
     """The indices of the upper triangle of `arr`.
+
+    A tuple of two arrays. ValueError unless `arr` has two axes.
 
     >>> jnp.triu_indices_from(jnp.zeros((2, 3)), k=1)
     (Array([0, 0, 1], dtype=int32), Array([1, 2, 2], dtype=int32))

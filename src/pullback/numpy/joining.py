@@ -49,6 +49,9 @@ def _sequence(name: str, arrays: Any) -> list[Any]:
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     """Arrays one after another along `axis` (None: flattened first).
 
+    The other sizes must agree, else TypeError. `dtype`: by default the promoted one. ValueError for
+    no arrays at all.
+
     >>> jnp.concatenate([jnp.zeros(2), jnp.ones(1)])
     Array([0., 0., 1.], dtype=float32)
     """
@@ -152,6 +155,8 @@ vstack = _stacked(
     0,
     """Arrays one below another.
 
+    One-dimensional arrays count as rows. TypeError if the rows' lengths differ.
+
     >>> jnp.vstack([jnp.array([1, 2]), jnp.array([3, 4])])
     Array([[1, 2],
            [3, 4]], dtype=int32)
@@ -163,6 +168,8 @@ hstack = _stacked(
     lambda parts: 0 if ndim_of(parts[0]) == 1 else 1,
     """Arrays side by side.
 
+    Along the first axis for one-dimensional arrays, along the second otherwise.
+
     >>> jnp.hstack([jnp.array([1, 2]), jnp.array([3])])
     Array([1, 2, 3], dtype=int32)
     """,
@@ -173,6 +180,8 @@ dstack = _stacked(
     2,
     """Arrays one behind another, along the third axis.
 
+    Shapes (n,) count as (1, n, 1), (m, n) as (m, n, 1).
+
     >>> jnp.dstack([jnp.array([1, 2]), jnp.array([3, 4])]).shape
     (1, 2, 2)
     """,
@@ -181,6 +190,8 @@ dstack = _stacked(
 
 def column_stack(tup: Any) -> Any:
     """One-dimensional arrays as columns of a matrix (matrices side by side).
+
+    Shapes (n,) and (n, k) give (n, number of columns in all). TypeError if the lengths differ.
 
     >>> jnp.column_stack([jnp.array([1, 2]), jnp.array([3, 4])])
     Array([[1, 3],
@@ -204,6 +215,8 @@ _append_jit = jit(_append, static_argnames=("axis",))
 
 def append(arr: Any, values: Any, axis: int | None = None) -> Any:
     """`values` after `arr`, along `axis` (None: both flattened).
+
+    Shapes must agree but for `axis`, else TypeError; dtypes are promoted.
 
     >>> jnp.append(jnp.array([1, 2]), jnp.array([[3], [4]]))
     Array([1, 2, 3, 4], dtype=int32)
@@ -308,6 +321,8 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
 def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along the first axis.
 
+    As `split` along axis 0.
+
     >>> jnp.vsplit(jnp.array([[1, 2], [3, 4]]), 2)
     [Array([[1, 2]], dtype=int32), Array([[3, 4]], dtype=int32)]
     """
@@ -316,6 +331,8 @@ def vsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along the second axis (the only one of a one-dimensional array).
+
+    ValueError for an array without axes; otherwise as `split`.
 
     >>> jnp.hsplit(jnp.array([[1, 2], [3, 4]]), 2)
     [Array([[1],
@@ -327,6 +344,8 @@ def hsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
 
 def dsplit(ary: Any, indices_or_sections: Any) -> list[Any]:
     """Parts along the third axis.
+
+    ValueError for fewer than three axes; otherwise as `split`.
 
     >>> [p.shape for p in jnp.dsplit(jnp.zeros((2, 2, 4)), 2)]
     [(2, 2, 2), (2, 2, 2)]

@@ -155,6 +155,8 @@ def svd(
 def svdvals(x: Any, /) -> Any:
     """The singular values, descending.
 
+    Shape (..., m, n) gives (..., min(m, n)). TypeError for fewer than two axes.
+
     >>> jnp.linalg.svdvals(jnp.array([[0.0, 2.0], [3.0, 0.0]]))
     Array([3., 2.], dtype=float32)
     """
@@ -207,6 +209,8 @@ def eig(a: Any) -> EigResult:
 def eigvals(a: Any) -> Any:
     """The eigenvalues, complex, of any square matrix.
 
+    Shape (..., n, n) gives (..., n). ValueError unless the matrices are square.
+
     >>> jnp.linalg.eigvals(jnp.array([[2.0, 0.0], [0.0, 3.0]]))
     Array([2.+0.j, 3.+0.j], dtype=complex64)
     """
@@ -258,6 +262,9 @@ def _solve(a: Any, b: Any) -> Any:
 def solve(a: Any, b: Any) -> Any:
     """The x with a x = b, for `b` a vector or a stack of matrices.
 
+    Shapes (..., n, n) and (..., n, k), or (n,), give (..., n, k), or (..., n). ValueError unless
+    the matrices are square and sizes fit; inf or NaN for a singular matrix.
+
     >>> pb.numpy.linalg.solve(jnp.array([[2., 0.], [0., 4.]]), jnp.array([1., 1.]))
     Array([0.5 , 0.25], dtype=float32)
 
@@ -288,6 +295,8 @@ def solve(a: Any, b: Any) -> Any:
 @jit
 def inv(a: Any) -> Any:
     """The inverse; inf or NaN for a singular matrix.
+
+    Shape (..., n, n) stays; integers become floats. ValueError unless the matrices are square.
 
     >>> pb.numpy.linalg.inv(jnp.array([[2., 0.], [0., 4.]]))
     Array([[0.5 , 0.  ],
@@ -362,6 +371,9 @@ def _cofactors_by_svd(a: Any) -> Any:
 @jit
 def det(a: Any) -> Any:
     """The determinant.
+
+    Shape (..., n, n) gives (...); integers become floats. ValueError unless the matrices are
+    square.
 
     >>> pb.numpy.linalg.det(jnp.array([[1., 2.], [3., 4.]]))
     Array(-2., dtype=float32)
@@ -883,6 +895,8 @@ def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:
 def cross(x1: Any, x2: Any, /, *, axis: int = -1) -> Any:
     """The cross product of vectors of size 3 along `axis`.
 
+    ValueError for another size; the other axes broadcast.
+
     >>> jnp.linalg.cross(jnp.array([1, 0, 0]), jnp.array([0, 1, 0]))
     Array([0, 0, 1], dtype=int32)
     """
@@ -919,6 +933,8 @@ def outer(x1: Any, x2: Any, /) -> Any:
 def matrix_transpose(x: Any, /) -> Any:
     """The matrices in the last two axes, transposed.
 
+    Shape (..., m, n) gives (..., n, m). ValueError for fewer than two axes.
+
     >>> jnp.linalg.matrix_transpose(jnp.array([[1, 2], [3, 4]]))
     Array([[1, 3],
            [2, 4]], dtype=int32)
@@ -939,6 +955,8 @@ def vecdot(
     preferred_element_type: Any = None,
 ) -> Any:
     """The sum of conj(x1) * x2 along `axis`.
+
+    The other axes broadcast. ValueError if the sizes along `axis` differ.
 
     >>> jnp.linalg.vecdot(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
     Array([3, 7], dtype=int32)
@@ -991,6 +1009,9 @@ def tensordot(
 def diagonal(x: Any, /, *, offset: int = 0) -> Any:
     """The diagonals of the matrices in the last two axes.
 
+    Shape (..., m, n) gives (..., min(m, n)) for the main diagonal. ValueError for fewer than two
+    axes.
+
     >>> jnp.linalg.diagonal(jnp.array([[1, 2], [3, 4]]), offset=1)
     Array([2], dtype=int32)
     """
@@ -1000,6 +1021,8 @@ def diagonal(x: Any, /, *, offset: int = 0) -> Any:
 
 def trace(x: Any, /, *, offset: int = 0, dtype: Any = None) -> Any:
     """The sums of the diagonals of the matrices in the last two axes.
+
+    Shape (..., m, n) gives (...). ValueError for fewer than two axes.
 
     >>> jnp.linalg.trace(jnp.ones((5, 2, 2)))
     Array([2., 2., 2., 2., 2.], dtype=float32)

@@ -54,6 +54,8 @@ def shape(a: Any) -> tuple[Any, ...]:
 def ndim(a: Any) -> int:
     """The number of axes.
 
+    A Python int, known while tracing.
+
     >>> jnp.ndim(jnp.zeros((2, 3))), jnp.ndim(1.0)
     (2, 0)
     """
@@ -62,6 +64,8 @@ def ndim(a: Any) -> int:
 
 def size(a: Any, axis: Any = None) -> Any:
     """The number of elements, of the array or along axes.
+
+    A Python int, known while tracing.
 
     >>> jnp.size(jnp.zeros((2, 3))), jnp.size(jnp.zeros((2, 3)), axis=1)
     (6, 3)
@@ -188,6 +192,8 @@ def transpose(a: Any, axes: Any = None) -> Any:
 def permute_dims(a: Any, /, axes: Any) -> Any:
     """The axes in another order.
 
+    Raises TypeError unless `axes` is a permutation.
+
     >>> jnp.permute_dims(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
@@ -211,6 +217,8 @@ def matrix_transpose(x: Any, /) -> Any:
 
 def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     """Two axes swapped.
+
+    ValueError for an axis out of range.
 
     >>> jnp.swapaxes(jnp.zeros((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
@@ -267,6 +275,8 @@ _rollaxis_jit = jit(_rollaxis, static_argnames=("axis", "start"))
 
 def rollaxis(a: Any, axis: int, start: int = 0) -> Any:
     """`axis` moved in front of `start`.
+
+    `moveaxis` says more clearly what it does.
 
     >>> jnp.rollaxis(jnp.zeros((2, 3, 4)), 2).shape
     (4, 2, 3)
@@ -434,6 +444,8 @@ _flip_jit = jit(_flip, static_argnames=("axis",))
 
 def flip(m: Any, axis: Any = None) -> Any:
     """The order of elements reversed, along `axis` (all by default).
+
+    `axis`: an int, a tuple, or None for all. Shape and dtype stay.
 
     >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=1)
     Array([[2, 1],

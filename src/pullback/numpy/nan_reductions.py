@@ -99,6 +99,8 @@ def nansum(
 ) -> Any:
     """The sum over `axis`, NaN counted as 0.
 
+    `axis`, `dtype`, `initial` and `where` as for `sum`.
+
     >>> jnp.nansum(jnp.array([[1.0, jnp.nan], [2.0, 3.0]]), axis=0)
     Array([3., 3.], dtype=float32)
     """
@@ -124,6 +126,8 @@ def nanprod(
 ) -> Any:
     """The product over `axis`, NaN counted as 1.
 
+    `axis`, `dtype`, `initial` and `where` as for `prod`.
+
     >>> jnp.nanprod(jnp.array([2.0, jnp.nan, 3.0]))
     Array(6., dtype=float32)
     """
@@ -148,6 +152,8 @@ def nanmax(
 ) -> Any:
     """The largest element over `axis`, passing over NaN; NaN where all are.
 
+    `axis`, `initial` and `where` as for `max`.
+
     >>> jnp.nanmax(jnp.array([[1.0, jnp.nan], [2.0, jnp.nan]]), axis=0)
     Array([ 2., nan], dtype=float32)
     """
@@ -165,6 +171,8 @@ def nanmin(
     where: Any = None,
 ) -> Any:
     """The smallest element over `axis`, passing over NaN; NaN where all are.
+
+    `axis`, `initial` and `where` as for `min`.
 
     >>> jnp.nanmin(jnp.array([2.0, jnp.nan, 1.0]))
     Array(1., dtype=float32)

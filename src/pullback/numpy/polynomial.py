@@ -36,6 +36,9 @@ from .util import check_arraylike, ndim_of, promote_dtypes, promote_dtypes_inexa
 def polyval(p: Any, x: Any, *, unroll: int = 16) -> Any:
     """The value of the polynomial at `x`, by Horner's rule.
 
+    `p`: coefficients, the highest power first; the result has the shape of `x`. `unroll`: steps of
+    the loop written out at a time.
+
     >>> jnp.polyval(jnp.array([1., 0., -1.]), 3.)
     Array(8., dtype=float32)
     """

@@ -198,6 +198,8 @@ def tensordot(
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The inner product of the flattened arrays, the first conjugated.
 
+    One number. TypeError if the numbers of elements differ.
+
     >>> jnp.vdot(jnp.array([1j, 2]), jnp.array([1j, 1]))
     Array(3.+0.j, dtype=complex64)
     """
@@ -352,6 +354,8 @@ def outer(a: Any, b: Any, out: None = None) -> Any:
 def kron(a: Any, b: Any) -> Any:
     """The Kronecker product: blocks of `b` scaled by each element of `a`.
 
+    Axis by axis, the sizes are multiplied; the shorter shape gets axes of size 1 in front.
+
     >>> jnp.kron(jnp.array([1, 10]), jnp.array([1, 2, 3]))
     Array([ 1,  2,  3, 10, 20, 30], dtype=int32)
     """
@@ -444,6 +448,8 @@ _diagonal_jit = jit(_diagonal, static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonal of matrices in two axes, as a last axis.
 
+    The other axes stay in front. ValueError for fewer than two axes, or one axis named twice.
+
     >>> jnp.diagonal(jnp.array([[1, 2, 3], [4, 5, 6]]), offset=1)
     Array([2, 6], dtype=int32)
     """
@@ -497,6 +503,8 @@ def diag(v: Any, k: int = 0) -> Any:
 def diagflat(v: Any, k: int = 0) -> Any:
     """The matrix with the flattened `v` on its k-th diagonal.
 
+    A square matrix of size number of elements + |k|.
+
     >>> jnp.diagflat(jnp.array([1, 2]), k=1)
     Array([[0, 1, 0],
            [0, 0, 2],
@@ -535,6 +543,9 @@ def trace(
     a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None, out: None = None
 ) -> Any:
     """The sum of the diagonal.
+
+    The matrix lies in `axis1` and `axis2`; the other axes stay. `offset` as for `diagonal`;
+    integers that are short are summed in the default width. ValueError for fewer than two axes.
 
     >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
     Array(5, dtype=int32)

@@ -291,6 +291,8 @@ def nanquantile(
 ) -> Any:
     """The q-quantiles over `axis` of what is not NaN.
 
+    Arguments as for `quantile`; NaN where all are NaN.
+
     >>> jnp.nanquantile(jnp.array([1.0, jnp.nan, 3.0]), 0.5)
     Array(2., dtype=float32)
     """
@@ -360,6 +362,8 @@ def nanpercentile(
 ) -> Any:
     """The q-th percentiles over `axis` of what is not NaN.
 
+    Arguments as for `percentile`; NaN where all are NaN.
+
     >>> jnp.nanpercentile(jnp.array([1.0, jnp.nan, 3.0]), 50)
     Array(2., dtype=float32)
     """
@@ -396,6 +400,8 @@ median = _middle(
     quantile,
     """The median over `axis`; NaN where there is a NaN.
 
+    `axis`: an int, a tuple, or None for all. Integers give floats. ValueError for complex numbers.
+
     >>> jnp.median(jnp.array([[5.0, 1.0, 3.0], [4.0, 8.0, 6.0]]), axis=1)
     Array([3., 6.], dtype=float32)
     """,
@@ -404,6 +410,8 @@ nanmedian = _middle(
     "nanmedian",
     nanquantile,
     """The median over `axis` of what is not NaN.
+
+    Arguments as for `median`; NaN where all are NaN.
 
     >>> jnp.nanmedian(jnp.array([5.0, jnp.nan, 3.0]))
     Array(4., dtype=float32)

@@ -259,6 +259,9 @@ def geomspace(
 ) -> Any:
     """Numbers from start to stop, each a fixed multiple of the one before.
 
+    `start` and `stop` may be arrays; the numbers are then along `axis` of the result.
+    `endpoint=False` leaves `stop` out.
+
     >>> jnp.geomspace(1.0, 8.0, 4).round(3)
     Array([1., 2., 4., 8.], dtype=float32)
     """
@@ -276,6 +279,8 @@ def geomspace(
 # --- matrices ---
 def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = None) -> Any:
     """Ones on the k-th diagonal of an N x M matrix of zeros.
+
+    `dtype`: by default the float type. Sizes are Python ints, known while tracing.
 
     >>> jnp.eye(2, 3, k=1)
     Array([[0., 1., 0.],
@@ -304,6 +309,8 @@ def _diagonal_mask(shape: tuple[Any, ...], k: Any) -> Any:
 def identity(n: Any, dtype: Any = None) -> Any:
     """The n x n identity matrix.
 
+    `dtype`: by default the float type.
+
     >>> jnp.identity(2)
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
@@ -320,6 +327,8 @@ def _below(shape: tuple[Any, ...], k: Any) -> Any:
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     """Ones at and below the k-th diagonal.
+
+    Shape (N, M), M by default N; `dtype`: by default the float type.
 
     >>> jnp.tri(2, 3)
     Array([[1., 0., 0.],
@@ -359,6 +368,8 @@ tril = _triangle(
     True,
     """The lower triangle of matrices, zeros above the k-th diagonal.
 
+    Shape and dtype stay; the matrices are in the last two axes. ValueError for fewer than two axes.
+
     >>> jnp.tril(jnp.array([[1, 2], [3, 4]]))
     Array([[1, 0],
            [3, 4]], dtype=int32)
@@ -368,6 +379,8 @@ triu = _triangle(
     "triu",
     False,
     """The upper triangle of matrices, zeros below the k-th diagonal.
+
+    Shape and dtype stay; the matrices are in the last two axes. ValueError for fewer than two axes.
 
     >>> jnp.triu(jnp.array([[1, 2], [3, 4]]))
     Array([[1, 2],

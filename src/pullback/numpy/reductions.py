@@ -520,6 +520,9 @@ def mean(
 ) -> Any:
     """The arithmetic mean over `axis`; integers give floats.
 
+    `axis`: an int, a tuple, or None for all; `dtype`: in which the sum is made and returned. Over
+    nothing: NaN. `where` marks what counts.
+
     >>> jnp.mean(jnp.arange(4))
     Array(1.5, dtype=float32)
     """
@@ -769,6 +772,8 @@ _count_nonzero_jit = jit(_count_nonzero, static_argnames=("axis", "keepdims"))
 def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     """How many elements are not 0, over `axis`.
 
+    `axis`: an int, a tuple, or None for all; the result has the default integer type.
+
     >>> jnp.count_nonzero(jnp.array([[0, 1], [2, 3]]), axis=0)
     Array([1, 2], dtype=int32)
     """
@@ -785,6 +790,8 @@ _ptp_jit = jit(_ptp, static_argnames=("axis", "keepdims"))
 
 def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> Any:
     """The largest element less the smallest, over `axis`.
+
+    `axis`: an int, a tuple, or None for all.
 
     >>> jnp.ptp(jnp.array([[1, 5], [7, 3]]), axis=1)
     Array([4, 4], dtype=int32)

@@ -164,6 +164,8 @@ def _kind_dtype(kind: Any) -> np.dtype[Any]:
 def promote_types(a: Any, b: Any) -> Any:
     """The least dtype above both, under JAX's rules.
 
+    Unlike NumPy's, an integer and a float give a float of the float's own width.
+
     >>> jnp.promote_types('int32', 'float16')
     dtype('float16')
     """

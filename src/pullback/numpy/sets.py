@@ -225,6 +225,8 @@ def unique_counts(
 ) -> _UniqueCountsResult:
     """The distinct elements and their counts; NaNs are all distinct.
 
+    A named tuple (values, counts); `size` and `fill_value` as for `unique`.
+
     >>> jnp.unique_counts(jnp.array([3, 1, 3])).counts
     Array([1, 2], dtype=int32)
     """
@@ -239,6 +241,9 @@ def unique_inverse(
 ) -> _UniqueInverseResult:
     """The distinct elements and the way back; NaNs are all distinct.
 
+    A named tuple (values, inverse_indices), the second of the shape of `x`; `size` and `fill_value`
+    as for `unique`.
+
     >>> jnp.unique_inverse(jnp.array([3, 1, 3])).inverse_indices
     Array([1, 0, 1], dtype=int32)
     """
@@ -250,6 +255,8 @@ def unique_inverse(
 
 def unique_values(x: Any, /, *, size: int | None = None, fill_value: Any = None) -> Any:
     """The distinct elements; NaNs are all distinct.
+
+    `size` and `fill_value` as for `unique`.
 
     >>> jnp.unique_values(jnp.array([3, 1, 3]))
     Array([1, 3], dtype=int32)

@@ -121,6 +121,9 @@ convolve = _filter(
     "full",
     """The convolution of two sequences; `mode` 'full', 'same' or 'valid'.
 
+    Sizes n and m give n + m - 1 ('full'), max(n, m) ('same') or max(n, m) - min(n, m) + 1
+    ('valid'). ValueError for empty arrays or more than one axis.
+
     >>> jnp.convolve(jnp.array([1, 2, 3]), jnp.array([1, 1]))
     Array([1., 3., 5., 3.], dtype=float32)
     """,
@@ -129,6 +132,8 @@ correlate = _filter(
     "correlate",
     "valid",
     """The correlation of two sequences; `mode` 'full', 'same' or 'valid'.
+
+    Sizes as for `convolve`; the second sequence is conjugated.
 
     >>> jnp.correlate(jnp.array([1, 2, 3]), jnp.array([0, 1]))
     Array([2., 3.], dtype=float32)
@@ -271,6 +276,9 @@ _diff_jit = jit(_diff, static_argnames=("n", "axis"))
 
 def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
     """Differences of neighbours along `axis`, taken n times.
+
+    The size along `axis` falls by n; `prepend` and `append` are put before and after first. Bools
+    are compared instead of subtracted.
 
     >>> jnp.diff(jnp.array([1, 4, 9, 16]))
     Array([3, 5, 7], dtype=int32)
@@ -581,6 +589,9 @@ def cov(
 ) -> Any:
     """The covariance matrix of variables in rows (columns unless `rowvar`).
 
+    Shape (variables, observations) gives (variables, variables). `ddof` (by default 1, or 0 with
+    `bias`) is taken off the number of observations; `fweights` and `aweights` weigh them.
+
     >>> jnp.cov(jnp.array([[1.0, 2.0, 3.0], [6.0, 4.0, 2.0]]))
     Array([[ 1., -2.],
            [-2.,  4.]], dtype=float32)
@@ -661,6 +672,10 @@ _packbits_jit = jit(_packbits, static_argnames=("axis", "bitorder"))
 def packbits(a: Any, axis: int | None = None, bitorder: str = "big") -> Any:
     """Eight bools to a byte.
 
+    The size along `axis` (None: of the flattened array) is divided by 8, rounded up; the last byte
+    is filled with zeros. `bitorder`: 'big' (the first bit is the highest) or 'little'. TypeError
+    unless integers or bools.
+
     >>> jnp.packbits(jnp.array([1, 0, 0, 0, 0, 0, 1, 1]))
     Array([131], dtype=uint8)
     """
@@ -703,6 +718,9 @@ def unpackbits(
     a: Any, axis: int | None = None, count: int | None = None, bitorder: str = "big"
 ) -> Any:
     """The bits of bytes, as zeros and ones.
+
+    `a`: uint8, else TypeError. The size along `axis` (None: of the flattened array) is multiplied
+    by 8, or cut or filled to `count`. `bitorder` as for `packbits`.
 
     >>> jnp.unpackbits(jnp.array([5], dtype=jnp.uint8))
     Array([0, 0, 0, 0, 0, 1, 0, 1], dtype=uint8)

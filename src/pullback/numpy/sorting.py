@@ -103,6 +103,9 @@ def sort_complex(a: Any) -> Any:
 def lexsort(keys: Any, axis: int = -1) -> Any:
     """The indices that sort by several keys, the last key first.
 
+    `keys`: a sequence of arrays of one shape, or an array whose first axis numbers them. The result
+    has the shape of one key.
+
     >>> jnp.lexsort((jnp.array([2, 1, 3]), jnp.array([1, 1, 0])))
     Array([2, 1, 0], dtype=int32)
 

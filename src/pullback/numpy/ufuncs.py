@@ -468,6 +468,8 @@ def divide(x1: Any, x2: Any, /) -> Any:
 def positive(x: Any, /) -> Any:
     """x itself.
 
+    Shape and dtype stay; a list is no array: TypeError.
+
     >>> jnp.positive(jnp.array([-1, 2]))
     Array([-1,  2], dtype=int32)
     """
@@ -559,6 +561,8 @@ def _select(mask: Any, x: Any, y: Any) -> Any:
 def divmod(x1: Any, x2: Any, /) -> tuple[Any, Any]:
     """(floor_divide, remainder).
 
+    A tuple; both results have the broadcast shape and the promoted dtype.
+
     >>> jnp.divmod(jnp.array([7, -7]), 3)
     (Array([ 2, -3], dtype=int32), Array([1, 2], dtype=int32))
     """
@@ -579,6 +583,8 @@ _divmod_jit = jit(_divmod)
 
 def remainder(x1: Any, x2: Any, /) -> Any:
     """The remainder of floor division: it has the sign of the divisor.
+
+    The shapes broadcast; the dtype is the promoted one. Division by 0 gives NaN for floats.
 
     >>> jnp.remainder(jnp.array([7, -7]), 3)
     Array([1, 2], dtype=int32)
@@ -608,6 +614,8 @@ _remainder_jit = jit(_remainder)
 def mod(x1: Any, x2: Any, /) -> Any:
     """The remainder of floor division: it has the sign of the divisor.
 
+    The same as `remainder`.
+
     >>> jnp.mod(-1.5, 1.0)
     Array(0.5, dtype=float32, weak_type=True)
     """
@@ -617,6 +625,8 @@ def mod(x1: Any, x2: Any, /) -> Any:
 @jit
 def fmod(x1: Any, x2: Any, /) -> Any:
     """The remainder with the sign of the dividend, as in C.
+
+    The shapes broadcast; the dtype is the promoted one.
 
     >>> jnp.fmod(jnp.array([7, -7]), 3)
     Array([ 1, -1], dtype=int32)
@@ -700,6 +710,8 @@ def _integer_power(x1: Any, x2: Any) -> Any:
 
 def float_power(x: Any, y: Any, /) -> Any:
     """x to the power y, as a float.
+
+    The shapes broadcast; integers become floats.
 
     >>> jnp.float_power(2, jnp.array([-1, 3]))
     Array([0.5, 8. ], dtype=float32)
@@ -815,6 +827,8 @@ _round_jit = jit(_round, static_argnames=("decimals", "out"))
 def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     """`a` rounded to a number of decimals; halves go to the even neighbour.
 
+    The dtype is that of `a`, but for Python numbers.
+
     >>> jnp.round(jnp.array([0.5, 1.5, 2.25]), 1)
     Array([0.5, 1.5, 2.2], dtype=float32)
     """
@@ -837,6 +851,8 @@ def around(a: Any, decimals: int = 0, out: None = None) -> Any:
 # --- parts of complex numbers ---
 def conjugate(x: Any, /) -> Any:
     """The complex conjugate; real arrays unchanged.
+
+    Shape and dtype are those of `x`.
 
     >>> jnp.conjugate(jnp.array([1 + 2j, 3.0]))
     Array([1.-2.j, 3.-0.j], dtype=complex64)
@@ -868,6 +884,8 @@ def real(val: Any, /) -> Any:
 
 def imag(val: Any, /) -> Any:
     """The imaginary part: zeros for real arrays.
+
+    The result has the real dtype that belongs to the argument's.
 
     >>> jnp.imag(jnp.array([1 + 2j, 3.0]))
     Array([2., 0.], dtype=float32)
@@ -1078,6 +1096,8 @@ invert = bitwise_not = bitwise_invert = _unary(
 def right_shift(x1: Any, x2: Any, /) -> Any:
     """x1 shifted right by x2 bits; signed integers keep their sign.
 
+    `x1`, `x2`: integers whose shapes broadcast, else TypeError.
+
     >>> jnp.right_shift(jnp.array([16, -16]), 2)
     Array([ 4, -4], dtype=int32)
     """
@@ -1092,6 +1112,8 @@ bitwise_right_shift = right_shift
 @jit
 def bitwise_count(x: Any, /) -> Any:
     """The number of bits set in |x|, as uint8.
+
+    `x`: integers of any shape, else TypeError.
 
     >>> jnp.bitwise_count(jnp.array([0, 7, -8]))
     Array([0, 3, 1], dtype=uint8)

@@ -48,6 +48,9 @@ _clip_jit = jit(_clip)
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
     """`arr` limited to [min, max]; None leaves a side open.
 
+    The three broadcast and are promoted to one dtype. Raises ValueError for complex numbers, which
+    have no order.
+
     >>> jnp.clip(jnp.arange(5), 1, 3)
     Array([1, 1, 2, 3, 3], dtype=int32)
     """
@@ -180,6 +183,8 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
 def array_equiv(a1: Any, a2: Any) -> Any:
     """Are the elements the same after broadcasting?
 
+    One bool, as an array; False where the shapes do not broadcast.
+
     >>> jnp.array_equiv(jnp.array([1, 2]), jnp.array([[1, 2], [1, 2]]))
     Array(True, dtype=bool)
     """
@@ -260,6 +265,8 @@ _FLOAT_BITS = {2: (np.int16, 5, 10), 4: (np.int32, 8, 23), 8: (np.int64, 11, 52)
 def signbit(x: Any, /) -> Any:
     """Is the sign bit set (also for -0.0 and NaN)?
 
+    The result is an array of bools of the shape of `x`; False for unsigned integers.
+
     >>> jnp.signbit(jnp.array([-1.0, -0.0, 0.0]))
     Array([ True,  True, False], dtype=bool)
     """
@@ -290,6 +297,8 @@ def signbit(x: Any, /) -> Any:
 def copysign(x1: Any, x2: Any, /) -> Any:
     """The magnitude of x1 with the sign of x2.
 
+    Floats of the broadcast shape; integers become floats.
+
     >>> jnp.copysign(3.0, jnp.array([-1.0, 0.0, -0.0]))
     Array([-3.,  3., -3.], dtype=float32)
     """
@@ -305,6 +314,8 @@ def copysign(x1: Any, x2: Any, /) -> Any:
 @jit
 def modf(x: Any, /, out: None = None) -> tuple[Any, Any]:
     """(fractional part, whole part), both with the sign of x.
+
+    A tuple of floats of the shape of `x`. Raises TypeError for complex numbers.
 
     >>> jnp.modf(jnp.array([1.5, -2.25]))
     (Array([ 0.5 , -0.25], dtype=float32), Array([ 1., -2.], dtype=float32))
@@ -365,6 +376,8 @@ _frexp.defjvp(_frexp_jvp)
 def frexp(x: Any, /) -> tuple[Any, Any]:
     """(mantissa in [0.5, 1), exponent): x = mantissa * 2**exponent.
 
+    A tuple: floats and int32, both of the shape of `x`. Raises TypeError for complex numbers.
+
     >>> jnp.frexp(jnp.array([8.0, 0.75]))
     (Array([0.5 , 0.75], dtype=float32), Array([4, 0], dtype=int32))
     """
@@ -411,6 +424,8 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
 def spacing(x: Any, /) -> Any:
     """The distance to the next float away from zero.
 
+    Floats of the shape of `x`, with the sign of `x`. Raises ValueError for complex numbers.
+
     >>> jnp.spacing(jnp.array([1.0, 1024.0]))
     Array([1.1920929e-07, 1.2207031e-04], dtype=float32)
     """
@@ -434,6 +449,8 @@ def _ones(like: Any) -> Any:
 def hypot(x1: Any, x2: Any, /) -> Any:
     """sqrt(x1**2 + x2**2), without overflow.
 
+    Floats of the broadcast shape. Raises ValueError for complex numbers.
+
     >>> jnp.hypot(jnp.array([3.0, 1e30]), jnp.array([4.0, 0.0]))
     Array([5.e+00, 1.e+30], dtype=float32)
     """
@@ -454,6 +471,8 @@ def hypot(x1: Any, x2: Any, /) -> Any:
 @jit
 def heaviside(x1: Any, x2: Any, /) -> Any:
     """0 below 0, x2 at 0, 1 above 0.
+
+    Floats of the broadcast shape; NaN where x1 is NaN.
 
     >>> jnp.heaviside(jnp.array([-2.0, 0.0, 2.0]), 0.5)
     Array([0. , 0.5, 1. ], dtype=float32)
@@ -564,6 +583,8 @@ def _sinc_at_zero(k: int) -> Any:
 def sinc(x: Any, /) -> Any:
     """sin(pi x) / (pi x), and 1 at 0; differentiable there to every order.
 
+    Floats of the shape of `x`; integers become floats.
+
     >>> jnp.sinc(jnp.array([0.0, 0.5, 1.0]))
     Array([ 1.0000000e+00,  6.3661975e-01, -2.7827534e-08], dtype=float32)
     """
@@ -596,6 +617,8 @@ _i0.defjvp(_i0_jvp)
 @jit
 def i0(x: Any) -> Any:
     """The modified Bessel function of the first kind, of order 0.
+
+    Floats of the shape of `x`; integers become floats. ValueError for complex numbers.
 
     >>> jnp.i0(jnp.array([0.0, 1.0]))
     Array([1.       , 1.2660658], dtype=float32)
