@@ -178,7 +178,8 @@ def _shared(
     ends = (len(node.shape) - len(ys[0]) for node in (x, y))
     contracted = tuple(tuple(range(end, end + len(ys[0]))) for end in ends)
     numbers = {"dimension_numbers": (contracted, (batch, batch))}
-    return _dot_general(g, [x, y], [(shape, dtype)], {**params, **numbers})
+    product: Node = _dot_general(g, [x, y], [(shape, dtype)], {**params, **numbers})
+    return product
 
 
 def _by_parts(g: Graph, x: Node, axes: Split) -> Node:
