@@ -319,3 +319,18 @@ def test_what_a_solver_closes_over_has_no_derivative() -> None:
 
     near(pb.grad(root_of)(2.0), 0.5 / np.sqrt(2), 1e-12)
     near(pb.jit(pb.grad(pb.grad(root_of)))(2.0), -0.25 * 2**-1.5, 1e-12)
+
+
+# --- where JAX is far from the truth, or ours was ---
+def test_special_functions_at_the_ends() -> None:
+    ends = np.array([np.inf, -np.inf, np.nan, 0.0, 1e30, -1e12])
+    for name in ("dawsn", "sici"):
+        got, want = getattr(special, name)(ends), getattr(scipy.special, name)(ends)
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(np.asarray(a), b, rtol=1e-12, atol=1e-11)
+
+
+def test_log_ndtr_of_positive_numbers_keeps_its_digits() -> None:
+    x = np.linspace(0.1, 8, 40)
+    got, want = np.asarray(special.log_ndtr(x)), scipy.special.log_ndtr(x)
+    np.testing.assert_allclose(got, want, rtol=1e-13)

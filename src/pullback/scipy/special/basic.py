@@ -453,7 +453,9 @@ def _log_ndtr_value(x: Any, order: int) -> Any:
         power = power * square
     log_scale = -0.5 * square - jnp.log(-tail) - 0.5 * float(np.log(2.0 * np.pi))
     series = log_scale + jnp.log(1 + even - odd)
-    middle = jnp.log(_ndtr(lax.max(x, far)))
+    # Above 0 ndtr is 1 less something, and rounding leaves little of that.
+    above = jnp.log1p(-_ndtr(-lax.max(x, lax.full_like(x, 0))))
+    middle = jnp.where(x > 0, above, jnp.log(_ndtr(lax.max(x, far))))
     return jnp.where(x > upper, -_ndtr(-x), jnp.where(x > lower, middle, series))
 
 

@@ -308,7 +308,10 @@ def erfcx(x: Any) -> Any:
 def _dawsn(x: Any) -> Any:
     wide = typeof(x).dtype if typeof(x).dtype.itemsize >= 4 else np.dtype(np.float32)
     y = x.astype(wide)
-    far = _faddeeva_upper(_complex_of(y, y, lax.full_like(y, 0))).imag * (np.sqrt(np.pi) / 2)
+    endless = jnp.abs(y) > 1e10
+    held = jnp.where(endless, 1, y)
+    far = _faddeeva_upper(_complex_of(held, held, lax.full_like(y, 0))).imag
+    far = jnp.where(endless, 0.5 / y, far * (np.sqrt(np.pi) / 2))
     # Near 0, where the expansion's absolute error shows: x (1 - 2/3 x^2 + 4/15 x^4 - ...), each
     # term -2 x^2 / (2 k + 1) of the last.
     small = jnp.where(jnp.abs(y) < 0.5, y, 0)
@@ -438,7 +441,7 @@ def _sici_value(x: Any) -> tuple[Any, Any]:
     bad = jnp.isnan(x)
     return (
         jnp.where(bad, np.nan, sign * si).astype(typeof(x).dtype),
-        jnp.where(bad, np.nan, ci).astype(typeof(x).dtype),
+        jnp.where(bad | (x == -np.inf), np.nan, ci).astype(typeof(x).dtype),
     )
 
 
