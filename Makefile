@@ -23,7 +23,7 @@ help:
 	@echo "make bench      workloads against real JAX and NumPy (ARGS='--quick --only loops')"
 	@echo "make lint       ruff: rules and format      make format   lets ruff rewrite the files"
 	@echo "make types      mypy, strict, on the package"
-	@echo "make docs       the documentation as a site in build/site"
+	@echo "make docs       the documentation as a site in build/site, with the API reference"
 	@echo "make map        rewrites docs/map.md from the files' first lines"
 
 check-python:
