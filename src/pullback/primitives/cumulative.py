@@ -135,8 +135,14 @@ def _has_start(x: Any, *, axis: int, reverse: bool) -> None:
         )
 
 
+def _anything(x: Any, *, axis: int, reverse: bool) -> None:
+    """Every operand that has a type has a result."""
+
+
 def _running(
-    name: str, combine: Callable[[Pair, Pair], Pair], **rules: Callable[..., Any]
+    name: str,
+    combine: Callable[[Pair, Pair], Pair],
+    computable: Callable[..., None] = _anything,
 ) -> Primitive:
     p: Primitive
 
@@ -149,7 +155,7 @@ def _running(
         jvp=_jvp(get, combine),
         transpose=No.NOT_LINEAR,
         batch=_batch(get),
-        **rules,
+        computable=computable,
     )
     return p
 
