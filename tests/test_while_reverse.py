@@ -155,3 +155,27 @@ def test_complex() -> None:
         return jnp.abs(lax.fori_loop(0, 7, lambda i, y: y * z, z))
 
     close(pullback.grad(f)(0.5 + 0.8j), pullback.grad(g)(0.5 + 0.8j))
+
+
+LANES: dict[str, Callable[..., Any]] = {
+    "carry": lambda v, w: lax.while_loop(lambda s: s > 1.5, lax.sqrt, v) + w,
+    "constant": lambda v, w: lax.while_loop(
+        lambda s: s[0] > 1.5, lambda s: (lax.sqrt(s[0]), s[1] / w), (v, v * 0 + 1)
+    )[1],
+    "for": lambda v, w: lax.fori_loop(0, w.astype(int), lambda i, s: lax.sqrt(s), v),
+    "rows": lambda v, w: lax.while_loop(
+        lambda s: s[1] > 1.5, lax.sqrt, jnp.stack([v * 2, v])
+    ).sum(),
+}
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_lanes_that_have_stopped_have_no_derivative(name: str) -> None:
+    """The body runs on them all the same, and divides by zero there."""
+    f = LANES[name]
+    v, w = jnp.array([0.0, 16.0]), jnp.array([0.0, 2.0])
+    alone = [pullback.grad(f, (0, 1))(*lane) for lane in zip(v, w, strict=True)]
+    wanted = [np.stack(parts) for parts in zip(*alone, strict=True)]
+    together = pullback.grad(lambda v, w: pullback.vmap(f)(v, w).sum(), (0, 1))(v, w)
+    assert np.isfinite(wanted).all()
+    close(together, wanted, 1e-6)

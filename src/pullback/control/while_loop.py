@@ -19,7 +19,7 @@ from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_jaxpr
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Tracer, use_trace
-from ..primitives.convert import convert_element_type
+from ..primitives.convert import convert_element_type, stop_gradient
 from ..primitives.elementwise import lt, select_n
 from ..primitives.reductions import reduce_or
 from ..primitives.shape import broadcast, broadcast_in_dim
@@ -342,7 +342,7 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
             "pure_callback, or a predicate that is the same for the whole batch."
         )
     if pred_b:
-        new_body, new_cond = _masked(new_body, new_cond, len(bc), len(cc))
+        new_body, new_cond = _masked(new_body, new_cond, bc_b, len(cc))
         body_consts = [*cc, *bc]
     outs = while_p.bind(
         *cc,
@@ -357,17 +357,21 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
 
 
 def _masked(
-    body: ClosedJaxpr, cond: ClosedJaxpr, n_bc: int, n_cc: int
+    body: ClosedJaxpr, cond: ClosedJaxpr, bc_b: Sequence[bool], n_cc: int
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """A loop whose lanes stop one by one: it goes on while any does, and a lane that has stopped
-    keeps its values.
+    keeps its values. The body runs on them all the same, and its derivative there may be NaN: it
+    reaches neither the carry nor the constants that are mapped (`bc_b`).
     """
+    n_bc = len(bc_b)
     carry_avals = body.in_avals[n_bc:]
 
     def new_body(*args: Any) -> list[Any]:
         cc, bc, carry = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
         (pred,) = eval_jaxpr(cond.jaxpr, cond.consts, *cc, *carry)
-        new = eval_jaxpr(body.jaxpr, body.consts, *bc, *carry)
+        alive = [_alive(pred, x) if b else x for x, b in zip(bc, bc_b, strict=True)]
+        alive += [_alive(pred, x) for x in carry]
+        new = eval_jaxpr(body.jaxpr, body.consts, *alive)
         return [select_lanes(pred, old, x) for old, x in zip(carry, new, strict=True)]
 
     def new_cond(*args: Any) -> list[Any]:
@@ -379,6 +383,14 @@ def _masked(
         close_jaxpr(*trace_to_jaxpr(new_body, body_avals, body.jaxpr.debug_info))[0],
         close_jaxpr(*trace_to_jaxpr(new_cond, cond.in_avals, cond.jaxpr.debug_info))[0],
     )
+
+
+def _alive(pred: Any, x: Any) -> Any:
+    """The value, with a derivative in the lanes that go on."""
+    aval = typeof(x)
+    if not dtypes.is_inexact(getattr(aval, "dtype", None)):
+        return x
+    return select_lanes(pred, stop_gradient(x), x)
 
 
 def select_lanes(pred: Any, on_false: Any, on_true: Any) -> Any:
