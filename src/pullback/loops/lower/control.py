@@ -532,12 +532,13 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     if len(at) == len(stacked):
         return _scan_once(g, ins, outs, params)
     key = ("stacked once", nc)
-    if key not in closed.derived:
+    known = getattr(closed, "derived", {})  # another library's programs remember nothing
+    if key not in known:
         once = [v for k, v in enumerate(stacked) if place[k] not in place[:k]]
         outvars = [*closed.jaxpr.outvars[:nc], *once]
-        closed.derived[key] = closed.replace(jaxpr=closed.jaxpr.replace(outvars=outvars))
+        known[key] = closed.replace(jaxpr=closed.jaxpr.replace(outvars=outvars))
     firsts = [out for k, out in enumerate(outs[nc:]) if place[k] not in place[:k]]
-    smaller = {**params, "jaxpr": closed.derived[key]}
+    smaller = {**params, "jaxpr": known[key]}
     found = _scan_once(g, ins, [*outs[:nc], *firsts], smaller)
     return [*found[:nc], *(found[nc + k] for k in place)]
 

@@ -260,7 +260,7 @@ def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
     for s in specs:
         if s is not None:
             g.extents.update(n for n in s[0] if type(n) is int and n >= 17)
-    eqn.primitive.check_computable(*(v.aval for v in eqn.invars), **params)
+    _check_equation(eqn, params)
     empty = specs and all(s is not None and 0 in s[0] for s in specs) and not eqn.effects
     if empty:
         for program in jaxprs_in_params(params):
@@ -276,10 +276,18 @@ def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
     return host_node(g, eqn, ins, specs)
 
 
+def _check_equation(eqn: Any, params: dict[str, Any]) -> None:
+    """The same for one equation. Programs of another library's primitives are lowered as well:
+    those have no such rule."""
+    check = getattr(eqn.primitive, "check_computable", None)
+    if check is not None:
+        check(*(v.aval for v in eqn.invars), **params)
+
+
 def _check_computable(jaxpr: Any) -> None:
     """Raises for an equation that cannot be computed, in a program that will not be lowered."""
     for eqn in jaxpr.eqns:
-        eqn.primitive.check_computable(*(v.aval for v in eqn.invars), **eqn.params)
+        _check_equation(eqn, eqn.params)
         for inner in jaxprs_in_params(eqn.params):
             _check_computable(inner)
 
