@@ -103,11 +103,11 @@ class ArrayImpl:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         raise TypeError("type 'pullback.runtime.array.ArrayImpl' is not an acceptable base type")
 
-    shape = property(lambda self: self.aval.shape)
-    dtype = property(lambda self: self.aval.dtype)
-    ndim = property(lambda self: self.aval.ndim)
-    size = property(lambda self: self.aval.size)
-    weak_type = property(lambda self: self.aval.weak_type)
+    shape = property(lambda self: self.aval.shape, doc=L.DOCS["shape"])
+    dtype = property(lambda self: self.aval.dtype, doc=L.DOCS["dtype"])
+    ndim = property(lambda self: self.aval.ndim, doc=L.DOCS["ndim"])
+    size = property(lambda self: self.aval.size, doc=L.DOCS["size"])
+    weak_type = property(lambda self: self.aval.weak_type, doc=L.DOCS["weak_type"])
 
     def __del__(self) -> None:
         _drop(self)
@@ -183,7 +183,7 @@ _install_operators()
 
 
 class JitFunction:
-    """A jitted function: calls the Python function behind it."""
+    __doc__ = L.DOCS["JitFunction"]
 
     __slots__ = ("__dict__", "__weakref__", "_entries", "_slow")
     _entries: Any
@@ -200,6 +200,7 @@ class JitFunction:
 
 
 JitFunction.__module__ = "pullback.runtime.stub"
+JitFunction.__name__ = JitFunction.__qualname__ = "PjitFunction"  # what libraries look for
 
 
 def _make(aval: Any, data: int, nbytes: int, owner: Any = None, state: int = L.READY) -> ArrayImpl:

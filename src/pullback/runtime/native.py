@@ -39,49 +39,7 @@ __all__ = ["SCALAR_CODES", "Native", "load"]
 _P = ctypes.c_void_p
 
 
-_FUNCTION_DOC = ctypes.create_string_buffer(b"""A jitted function, as `jit` returns it.
-
-    Called as the function that it was made of. `trace`, `lower` and `eval_shape` take the same
-    arguments and show the stages of compilation; `__wrapped__` is the function.
-
-    >>> f = pb.jit(lambda x: x + 1)
-    >>> isinstance(f, pb.stages.Wrapped), f.eval_shape(1.0).dtype
-    (True, dtype('float32'))
-    """)
-
-# Docstrings of what the array type itself has.
-_ATTRIBUTES = {
-    "aval": b"""The abstract value: shape, dtype and weak type.
-
-    >>> jnp.zeros((2, 3)).aval
-    ShapedArray(float32[2,3])
-    """,
-    "shape": b"""The extents: a tuple of ints.
-
-    >>> jnp.zeros((2, 3)).shape
-    (2, 3)
-    """,
-    "dtype": b"""The element type, as a NumPy dtype.
-
-    >>> jnp.zeros(3).dtype
-    dtype('float32')
-    """,
-    "ndim": b"""The number of axes.
-
-    >>> jnp.zeros((2, 3)).ndim
-    2
-    """,
-    "size": b"""The number of elements.
-
-    >>> jnp.zeros((2, 3)).size
-    6
-    """,
-    "weak_type": b"""Does the dtype give way to others in arithmetic, as a Python number's does?
-
-    >>> jnp.asarray(2).weak_type, jnp.array([2]).weak_type
-    (True, False)
-    """,
-}
+_FUNCTION_DOC = ctypes.create_string_buffer(L.DOCS["JitFunction"].encode())
 
 
 class _Slot(ctypes.Structure):
@@ -307,7 +265,7 @@ class Native:
             (b"_state", _T_LONGLONG, L.STATE, _READONLY, None),
             (b"_data", _T_ULONGLONG, L.DATA, _READONLY, None),
             (b"_capacity", _T_LONGLONG, L.NBYTES, _READONLY, None),
-            (b"aval", _T_OBJECT_EX, L.AVAL, _READONLY, _ATTRIBUTES["aval"]),
+            (b"aval", _T_OBJECT_EX, L.AVAL, _READONLY, L.DOCS["aval"].encode()),
             (b"_owner", _T_OBJECT, L.OWNER, _READONLY, None),
             (b"_pins", _T_LONGLONG, L.PINS, _READONLY, None),
             (b"_event", _T_OBJECT, L.EVENT, 0, None),
@@ -319,7 +277,7 @@ class Native:
         names = [sys.intern(n) for n in ("shape", "dtype", "ndim", "size", "weak_type")]
         self._keep.append(names)
         get = symbols["pb_array_attribute"]
-        rows = [(n.encode(), get, None, _ATTRIBUTES[n], id(n)) for n in names]
+        rows = [(n.encode(), get, None, L.DOCS[n].encode(), id(n)) for n in names]
         generic = (_address("PyObject_GenericGetDict"), _address("PyObject_GenericSetDict"))
         getset = self._table(_GetSet, [*rows, (b"__dict__", *generic, None, None)])
         slots = [
@@ -350,7 +308,7 @@ class Native:
             ("getset", getset), ("doc", ctypes.addressof(_FUNCTION_DOC)),
         ]  # fmt: skip
         flags = _DEFAULT | _HAVE_GC | _NO_NEW | _VECTORCALL | _METHOD_DESCRIPTOR
-        return self._type("pullback.runtime.stub.JitFunction", L.FUNCTION_BYTES, flags, slots)
+        return self._type("pullback.runtime.stub.PjitFunction", L.FUNCTION_BYTES, flags, slots)
 
 
 class _Aval:

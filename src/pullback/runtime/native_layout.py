@@ -103,3 +103,47 @@ HELD_LIMIT = 1 << 20  # bytes kept in the lists of the GIL's holder
 HUGE = 1 << 20  # blocks from here on lie on 2 MiB boundaries and ask for huge pages
 CLASSES = 160
 LARGEST = 1 << 46
+
+# Docstrings of what the types of arrays and of jitted functions have of their own; the Python types
+# of fallback.py have them too.
+DOCS = {
+    "aval": """The abstract value: shape, dtype and weak type.
+
+    >>> jnp.zeros((2, 3)).aval
+    ShapedArray(float32[2,3])
+    """,
+    "shape": """The extents: a tuple of ints.
+
+    >>> jnp.zeros((2, 3)).shape
+    (2, 3)
+    """,
+    "dtype": """The element type, as a NumPy dtype.
+
+    >>> jnp.zeros(3).dtype
+    dtype('float32')
+    """,
+    "ndim": """The number of axes.
+
+    >>> jnp.zeros((2, 3)).ndim
+    2
+    """,
+    "size": """The number of elements.
+
+    >>> jnp.zeros((2, 3)).size
+    6
+    """,
+    "weak_type": """Does the dtype give way to others in arithmetic, as a Python number's does?
+
+    >>> jnp.asarray(2).weak_type, jnp.array([2]).weak_type
+    (True, False)
+    """,
+    "JitFunction": """A jitted function, as `jit` returns it.
+
+    Called as the function that it was made of. `trace`, `lower` and `eval_shape` take the same
+    arguments and show the stages of compilation; `__wrapped__` is the function.
+
+    >>> f = pb.jit(lambda x: x + 1)
+    >>> isinstance(f, pb.stages.Wrapped), f.eval_shape(1.0).dtype
+    (True, dtype('float32'))
+    """,
+}
