@@ -256,3 +256,20 @@ def test_a_short_loop_that_is_to_be_unrolled_is_one_pass_over_memory():
         whole = pb.jit(run(10, reverse))(p, x)
         np.testing.assert_array_equal(whole, pb.jit(run(1, reverse))(p, x))
         assert not np.array_equal(whole, pb.jit(run(10, not reverse))(p, x))
+
+
+def test_what_is_cut_or_joined_is_computed_where_it_is_stored():
+    x = np.random.default_rng(4).standard_normal((90, 100)).astype(F32)
+    for function in (
+        lambda p, x: p.gradient(x, axis=0),
+        lambda p, x: p.pad(p.sin(x) * p.cos(x), 2),
+        lambda p, x: p.concatenate([p.sin(x)[:, ::-1] / 3, p.exp(x) + 1], 1),
+        lambda p, x: p.sin(x)[1:] * 2,
+    ):
+        compiled = program(lambda x: function(jnp, x), x)  # noqa: B023
+        assert len(compiled.kernels) == 1
+        assert largest_temporary(compiled) == 0
+        found = pb.jit(lambda x: function(jnp, x))(x)  # noqa: B023
+        np.testing.assert_allclose(found, function(np, x), rtol=1e-5, atol=1e-6)
+    compiled = program(lambda x: jnp.pad(jnp.sin(x) * jnp.cos(x), 2).sum(0), x)
+    assert largest_temporary(compiled) <= x.nbytes

@@ -20,6 +20,7 @@ from typing import Any
 
 from pullback.loops.epilogue import join_epilogues
 from pullback.loops.lower.graph import Axes, Graph, Node, Opaque, Reduction
+from pullback.loops.pieces import SPLIT_FROM
 
 __all__ = ["Nest", "plan_units", "work_of"]
 
@@ -108,7 +109,7 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
                 node.red.shape[: len(node.red.shape) - tail] if tail else node.red.shape,
             )
             continue
-        _expand(node.deps, node.shape)
+        _expand(node.deps, node.shape, _reads_once(node))
         repeat = node.red.count if node.red is not None else 1
         for dep, _ in node.deps:
             cost += repeat * (1.0 if dep.root else dep.cost)
@@ -128,11 +129,22 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
             node.root = True
 
 
-def _expand(deps: Sequence[tuple[Node, Axes]], shape: tuple[int, ...]) -> None:
-    """A costly operand that is stretched along an axis, or read at computed places, is a root."""
+def _reads_once(node: Node) -> bool:
+    """Whether a value reads each element of its operands once, if at computed places: a slice of
+    them does, and several side by side, where they are stored in pieces (pieces.py) and no element
+    computes more than its own."""
+    how = getattr(node.at, "once", None)
+    return how == "alone" or (how == "joined" and node.wanted and node.size >= SPLIT_FROM)
+
+
+def _expand(deps: Sequence[tuple[Node, Axes]], shape: tuple[int, ...], once: bool = False) -> None:
+    """A costly operand that is stretched along an axis, or read at computed places, is a root;
+    unless each of its elements is read `once`, and by nothing else."""
     rank = len(shape)
     for dep, axes in deps:
         if axes is None or dep.kind != "pw" or dep.root or dep.cost <= COSTLY:
+            continue
+        if once and dep.users == 1:
             continue
         computed = any(a is None and dep.shape[k] != 1 for k, a in enumerate(axes))
         stretched = any(a not in axes and shape[a] != 1 for a in range(rank))

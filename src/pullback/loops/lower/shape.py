@@ -165,6 +165,7 @@ def sliced(
             ),
         )
 
+    at.once = "alone"  # type: ignore[attr-defined]
     axes = tuple(k if w else None for k, w in enumerate(whole))
     return g.pointwise(
         shape,
@@ -202,6 +203,7 @@ def _rev(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
             ),
         )
 
+    at.once = "alone"  # type: ignore[attr-defined]
     axes = tuple(None if k in dims else k for k in range(len(shape)))
     return g.pointwise(shape, x.dtype, [(x, axes)], at, 0.0, around(sorted(dims), len(shape)))
 
@@ -273,6 +275,7 @@ def _pad(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
             out[k] = i
         return masked_read(b, x, tuple(out), inside, read(fill, b, ()))
 
+    at.once = "joined"  # type: ignore[attr-defined]
     axes = tuple(None if k in changed else k for k in range(len(shape)))
     node = g.pointwise(
         shape, x.dtype, [(x, axes), (fill, ())], at, 2.0, around(changed, len(shape))
@@ -314,6 +317,7 @@ def _concatenate(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
                 value = masked_read(b, n, place, inside, value)
         return value
 
+    at.once = "joined"  # type: ignore[attr-defined]
     axes = tuple(None if k == axis else k for k in range(len(shape)))
     node = g.pointwise(
         shape, dtype, [(n, axes) for n in parts], at, 2.0 * len(parts), around([axis], len(shape))
