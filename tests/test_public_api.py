@@ -14,20 +14,6 @@ import pytest
 
 DATA = Path(__file__).resolve().parent / "data"
 
-# Names of ours beside JAX's: two counters, the times of kernels, and what JAX leaves to others.
-OWN = {
-    "": {"trace_count", "kernel_compile_count"},
-    "profiler": {"KernelProfile", "KernelTime", "LineTime", "profile_kernels"},
-    "scipy.integrate": {
-        *"cumulative_trapezoid odeint OdeResult quad simpson solve_ivp".split(),
-    },
-    "scipy.optimize": {
-        *"RootResults RootSolution bisect brentq fixed_point newton root root_scalar".split(),
-    },
-    "scipy.special": {
-        *"iv ive ivp j0 j1 jv jve jvp k0 k0e k1 k1e kv kve kvp y0 y1 yv yve yvp".split(),
-    },
-}
 # Modules whose names are listed under their own modules, or are tools.
 PACKAGES = {"": {"experimental", "extend", "interpreters", "scipy", "version"}}
 
@@ -42,6 +28,18 @@ def wanted() -> dict[str, frozenset[str]]:
         for row in csv.DictReader(file):
             names = found.setdefault(row["module"].removeprefix("jax").removeprefix("."), set())
             names.add(row["name"])
+    return {module: frozenset(names) for module, names in found.items()}
+
+
+@cache
+def own() -> dict[str, frozenset[str]]:
+    """Names of ours beside JAX's, by module: counters and reports, the times of kernels, and what
+    SciPy has and JAX leaves to others.
+    """
+    found: dict[str, set[str]] = {}
+    with (DATA / "own_api.csv").open() as file:
+        for row in csv.DictReader(file):
+            found.setdefault(row["module"], set()).add(row["name"])
     return {module: frozenset(names) for module, names in found.items()}
 
 
@@ -87,13 +85,26 @@ def test_claimed_names_are_jaxs(module: str) -> None:
         pytest.skip("not there yet")
     claimed = set(getattr(found, "__all__", ()))
     modules = {m.rpartition(".")[2] for m in wanted() if m.rpartition(".")[0] == module}
-    extra = (
-        claimed - wanted()[module] - modules - OWN.get(module, set()) - PACKAGES.get(module, set())
-    )
+    mine = own().get(module, frozenset())
+    extra = claimed - wanted()[module] - modules - mine - PACKAGES.get(module, set())
     assert not extra, (
         f"pullback.{module}.__all__ has names that jax.{module} lacks: {sorted(extra)}"
     )
     assert all(hasattr(found, n) or dotted(module, n) in not_yet() for n in claimed)
+
+
+def test_what_dir_lists_can_be_looked_up() -> None:
+    modules = [m for m in wanted() if ours(m) is not None]
+    lists = {m: dir(ours(m)) for m in modules}
+    absent = [dotted(m, n) for m, names in lists.items() for n in names if not has(m, n)]
+    assert not absent, f"dir() lists names that are not there: {absent}"
+
+
+def test_own_names_are_there() -> None:
+    absent = [dotted(m, n) for m, names in own().items() for n in names if not has(m, n)]
+    assert not absent, f"listed in tests/data/own_api.csv, but not there: {absent}"
+    jaxs = [dotted(m, n) for m, names in own().items() for n in names & wanted().get(m, set())]
+    assert not jaxs, f"listed in tests/data/own_api.csv, but JAX's: {jaxs}"
 
 
 def test_the_list_is_sorted_and_only_shrinks() -> None:

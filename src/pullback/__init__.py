@@ -163,7 +163,6 @@ _LAZY_MODULES = frozenset(
         "sharding",
         "stages",
         "test_util",
-        "testing",
         "typing",
         "version",
     }
@@ -249,6 +248,7 @@ __all__ = [  # noqa: PLE0604
     "process_index",
     "process_indices",
     "remat",
+    "explain_compile",
     "trace_count",
     "tree",
     "tree_util",
@@ -259,7 +259,7 @@ __all__ = [  # noqa: PLE0604
     "checking_leaks",
     *_FLAG_NAMES,
 ]
-__all__.extend(sorted({*_LAZY_MODULES, *_LAZY_NAMES} - {"jax_compat", "testing", *__all__}))
+__all__.extend(sorted({*_LAZY_MODULES, *_LAZY_NAMES} - {"jax_compat", *__all__}))
 
 
 def __getattr__(name: str) -> Any:

@@ -109,7 +109,7 @@ def explain_compile(name: str | None = None) -> CompileReport:
     programs are kept).
 
     >>> f = pullback.jit(lambda x: x @ x)
-    >>> f(x)
+    >>> out = f(jnp.ones((2, 2)))
     >>> print(pullback.explain_compile())  # doctest: +SKIP
     program   equations   trace   lower  compile  in all  kernels  from LLVM  from disk  known
     <lambda>          1  0.2 ms  1.1 ms   2.0 ms  3.3 ms        1          1          0      0

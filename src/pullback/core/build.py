@@ -23,7 +23,14 @@ _counts = {"trace": 0}
 
 
 def trace_count() -> int:
-    """The number of user functions traced to jaxprs so far, in this process."""
+    """The number of user functions traced to jaxprs so far, in this process.
+
+    >>> before = pullback.trace_count()
+    >>> f = pullback.jit(lambda x: x + 1)
+    >>> out = f(1.0), f(2.0)
+    >>> pullback.trace_count() - before
+    1
+    """
     return _counts["trace"]
 
 

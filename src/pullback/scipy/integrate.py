@@ -156,7 +156,15 @@ def odeint(
 
 class OdeResult(NamedTuple):
     """The result of `solve_ivp`: the times, the solution with an axis of time last, whether it
-    reached the end, and a status (0, or -1 if not)."""
+    reached the end, and a status (0, or -1 if not).
+
+    A pytree; as the object that `scipy.integrate.solve_ivp` returns.
+
+    >>> from pullback.scipy import integrate
+    >>> result = integrate.solve_ivp(lambda t, y: -y, (0., 1.), jnp.array([1.]))
+    >>> result.success, result.status
+    (Array(True, dtype=bool), Array(0, dtype=int32, weak_type=True))
+    """
 
     t: Any
     y: Any

@@ -34,7 +34,15 @@ __all__ = [
 
 class RootResults(NamedTuple):
     """The result of `root_scalar`: the root, whether it converged, and how many steps and values of
-    the function it took."""
+    the function it took.
+
+    A pytree; as `scipy.optimize.RootResults`.
+
+    >>> from pullback.scipy import optimize
+    >>> result = optimize.root_scalar(lambda x: x**2 - 4, bracket=(0., 5.))
+    >>> result.converged, result.root.round(3)
+    (Array(True, dtype=bool), Array(2., dtype=float32))
+    """
 
     root: Any
     converged: Any
@@ -250,8 +258,8 @@ def bisect(
 ) -> Any:
     """A root of f(x, *args) between a and b by bisection; otherwise as `brentq`.
 
-    >>> pb.scipy.optimize.bisect(lambda x: x**3 - 8, 0.0, 3.0)
-    Array(2., dtype=float32)
+    >>> float(pb.scipy.optimize.bisect(lambda x: x**3 - 8, 0.0, 3.0).round(3))
+    2.0
     """
     fixed = arguments(args)
     n = count("bisect", maxiter, 100)

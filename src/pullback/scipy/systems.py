@@ -34,7 +34,15 @@ _DENSE = 256  # unknowns up to which a derivative solves with the whole Jacobian
 class RootSolution(NamedTuple):
     """The result of `root`: the point, whether it is a root, a status (1 converged, 2 out of steps,
     4 no progress), the function's values and Jacobian there, and how many values and steps it
-    took."""
+    took.
+
+    A pytree; as the object that `scipy.optimize.root` returns.
+
+    >>> from pullback.scipy import optimize
+    >>> result = optimize.root(lambda x: x**2 - 4, jnp.array([1.]))
+    >>> result.success, result.x.round(3)
+    (Array(True, dtype=bool, weak_type=True), Array([2.], dtype=float32))
+    """
 
     x: Any
     success: Any

@@ -48,7 +48,13 @@ _compiled = 0
 
 
 def kernel_compile_count() -> int:
-    """How many kernels this process has sent through LLVM (hits in either cache do not count)."""
+    """How many kernels this process has sent through LLVM (hits in either cache do not count).
+
+    >>> before = pullback.kernel_compile_count()
+    >>> out = pullback.jit(lambda x: jnp.sin(x) + 1)(1.0)
+    >>> pullback.kernel_compile_count() >= before
+    True
+    """
     return _compiled
 
 
@@ -146,12 +152,18 @@ def _loaded(image: loader.Image | None, *needed: str) -> loader.Code | JitCode |
     return code
 
 
+# Lines of a text for which good code would take LLVM minutes: second derivatives of batched loops of
+# unknown length are such. Quick code takes it two seconds.
+LONG = 50_000
+
+
 def _emitted(kernel: Kernel, target: Target, quick: bool) -> tuple[str, int, bool]:
     """A kernel as textual IR, the level it is compiled at, and whether that is the quick one
     where good code would differ."""
     debug = _debug()
     quick = quick and not has(kernel.body, While)
     ir, level = emit_module(kernel, target, quick)
+    level = 0 if ir.count("\n") > LONG else level
     quick = quick and (level > 0 or bool(tiles_of(kernel)))  # whose tiles may be quick as well
     if quick:
         level = 0

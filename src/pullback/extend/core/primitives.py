@@ -16,7 +16,7 @@ _PYTHON_NAMES = {
     "linear_solve_p": "custom_linear_solve",
 }
 # Names that Python cannot spell, or spells with an underscore.
-_PYTHON_NAMES |= {f"scatter_{how}_p": f"scatter-{how}" for how in ("add", "max", "min", "mul")}
+_PYTHON_NAMES |= {f"scatter_{how}_p": f"scatter-{how}" for how in "add max min mul sub".split()}
 
 
 def __getattr__(name: str) -> Any:
