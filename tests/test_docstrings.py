@@ -123,6 +123,13 @@ def test_pages_have_every_name() -> None:
         assert text.count("```") % 2 == 0
 
 
+def test_every_page_is_in_the_navigation() -> None:
+    text = (api_reference.ROOT / "mkdocs.yml").read_text()
+    docs = api_reference.ROOT / "docs"
+    pages = {p.relative_to(docs).as_posix() for p in docs.rglob("*.md")} | {"api/index.md"}
+    assert {p for p in pages if f": {p}\n" not in text} == set()
+
+
 def test_prose_is_escaped_and_examples_are_fenced() -> None:
     doc = "The *args of `f(*args)` in <angles>.\n\nUse:\n>>> 1 + 1\n2"
     assert api_reference.markdown(doc) == (
