@@ -493,7 +493,8 @@ def _inner_loops(body: Sequence[Stmt]) -> list[For]:
         if isinstance(s, For):
             found.append(s)
         elif isinstance(s, If):
-            found += max((_inner_loops(x) for x in (s.then, s.orelse)), key=len)
+            then, orelse = _inner_loops(s.then), _inner_loops(s.orelse)
+            found += then if len(then) >= len(orelse) else orelse
     return found
 
 

@@ -443,7 +443,7 @@ def _by_blocks(
         b.bound[own] = b.scratch(dtype, own.size)
 
         def clear(i: Index) -> Sequence[Atom]:
-            start = identity_of(combine, x.dtype)
+            start: Atom = identity_of(combine, x.dtype)
             start = start if kind is None else _key(b, start, combine)
             store_slot(b, own, own.shape, dtype, (i,), start)
             return ()
