@@ -144,8 +144,9 @@ def meant(outcome):
 
 def has_not_either(theirs, outcome):
     """Whether Pullback, past what JAX has not got, met what neither has: a derivative; or, past the
-    gradients of betainc, which are refused before anything is computed, another fault."""
-    if "Betainc gradient" in theirs[2]:
+    gradients of betainc, or linearizations, which are refused before anything is computed, another
+    fault."""
+    if "Betainc gradient" in theirs[2] or "Linearization failed" in theirs[2]:
         return meant(outcome)
     found = re.match("Differentiation rule for '([a-z_0-9]+)' not implemented", outcome[2])
     return found is not None and found[1] not in {p.name for p in ad.primitive_jvps}

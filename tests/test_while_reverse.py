@@ -12,7 +12,10 @@ import pytest
 import pullback
 from pullback import config, lax
 from pullback import numpy as jnp
+from pullback.backends.llvm import compiler
+from pullback.backends.llvm.target import host_target
 from pullback.backends.reference import eval_jaxpr_numpy
+from pullback.loops.pipeline import compile_jaxpr
 
 STEPS = [0, 1, 2, 15, 16, 17, 33, 40, 257, 300, 1000]
 W = 0.3 * np.random.default_rng(0).standard_normal((4, 4)).astype("f4")
@@ -179,3 +182,13 @@ def test_lanes_that_have_stopped_have_no_derivative(name: str) -> None:
     together = pullback.grad(lambda v, w: pullback.vmap(f)(v, w).sum(), (0, 1))(v, w)
     assert np.isfinite(wanted).all()
     close(together, wanted, 1e-6)
+
+
+def test_the_longest_kernels_are_compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM's time for good code grows faster than a text: second derivatives must end."""
+    f = pullback.grad(lambda x: lax.while_loop(lambda c: c < 9.0, lambda c: c * 1.7 + x, x))
+    program = compile_jaxpr(pullback.make_jaxpr(f)(0.3))
+    kernel = max(program.kernels, key=lambda k: len(str(k.body)))
+    for most, level in ((10, 0), (10**9, 2)):
+        monkeypatch.setattr(compiler, "LONG", most)
+        assert compiler._emitted(kernel, host_target(), False)[1] == level
