@@ -928,6 +928,9 @@ def hessian(
 ) -> Callable[..., Any]:
     """The matrix of second derivatives: forward over reverse.
 
+    For a result of shape s and an argument of shape t: shape s + t + t; trees give trees of trees.
+    `argnums`, `has_aux` and `holomorphic` as for `jacfwd`.
+
     >>> pb.hessian(lambda x: (x ** 3).sum())(jnp.array([1.0, 2.0]))
     Array([[ 6.,  0.],
            [ 0., 12.]], dtype=float32)

@@ -505,6 +505,8 @@ free_ref_p: Primitive = Primitive(
 def new_ref(init_val: Any, *, memory_space: Any = None, kind: str | None = None) -> Any:
     """A mutable reference to a copy of an array.
 
+    `ref[idx]` reads, `ref[idx] = x` and `ref[idx] += x` write, in jit, loops, vmap and grad too.
+
     >>> r = pb.new_ref(jnp.zeros(2)); r[0] += 1.0; r[...]
     Array([1., 0.], dtype=float32)
 

@@ -74,6 +74,9 @@ def flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
 def astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:
     """The array with another dtype.
 
+    Complex to real drops the imaginary part, with a warning; floats are cut toward 0 for integers.
+    `copy`: a new array even where the dtype stays.
+
     >>> jnp.array([1.7, -1.7]).astype(jnp.int32)
     Array([ 1, -1], dtype=int32)
     """
@@ -82,6 +85,8 @@ def astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any
 
 def clip(self: Any, min: Any = None, max: Any = None) -> Any:
     """Limited to [min, max].
+
+    None leaves a side open; arguments as for `jnp.clip`.
 
     >>> jnp.arange(5).clip(1, 3)
     Array([1, 1, 2, 3, 3], dtype=int32)
@@ -96,6 +101,8 @@ def copy(self: Any) -> Any:
 
 def dot(self: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:
     """The product with `b`: see `jnp.dot`.
+
+    Vectors give a number, matrices the matrix product.
 
     >>> jnp.array([1, 2]).dot(jnp.array([3, 4]))
     Array(11, dtype=int32)
@@ -209,6 +216,8 @@ def __array_module__(self: Any, types: Any) -> Any:
 def to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     """The array on another device.
 
+    `device`: a device or a sharding.
+
     >>> jnp.zeros(3).to_device(pb.devices()[0]).device
     CpuDevice(id=0)
     """
@@ -275,6 +284,8 @@ def compress(
     fill_value: Any = 0,
 ) -> Any:
     """The slices along `axis` where `condition` is true.
+
+    `size` is needed under jit; arguments as for `jnp.compress`.
 
     >>> jnp.array([10, 20, 30]).compress(jnp.array([True, False, True]))
     Array([10, 30], dtype=int32)

@@ -145,6 +145,8 @@ def tolist(self: Any) -> Any:
 def tobytes(self: Any, order: Any = "C") -> bytes:
     r"""The values' bytes.
 
+    `order`: 'C' or 'F', as in NumPy.
+
     >>> jnp.array([1, 2], dtype=jnp.uint8).tobytes()
     b'\x01\x02'
     """
