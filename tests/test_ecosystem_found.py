@@ -85,3 +85,68 @@ def test_derivatives_of_mixed_products() -> None:
     for got, want in zip(both(pullback), both(jax), strict=True):
         np.testing.assert_array_equal(got, want)
         assert got.dtype == want.dtype
+
+
+def custom_vjp(m: Any, back: Any, arg: Any, residuals: Any = lambda a: None) -> Any:
+    """The gradient of the sum of a tree's leaves, by the rule `back(residuals, cotangent)`."""
+
+    @m.custom_vjp
+    def f(a: Any) -> Any:
+        return sum(m.tree.leaves(a))
+
+    f.defvjp(lambda a: (f(a), residuals(a)), back)
+    return m.grad(f)(arg)
+
+
+@pytest.mark.parametrize(
+    "back",
+    [
+        lambda r, g: (g,),
+        lambda r, g: ([g, None],),
+        lambda r, g: ([g, g * 2],),
+        lambda r, g: ([None, g * 2],),
+        lambda r, g: (None,),
+        lambda r, g: ([g],),
+        lambda r, g: ((g, g),),
+    ],
+)
+def test_one_cotangent_for_a_subtree(back: Any) -> None:
+    def outcome(m: Any) -> Any:
+        arg = [m.numpy.array(1.0), {"x": m.numpy.array(2.0), "y": m.numpy.array(3.0)}]
+        try:
+            return m.tree.map(float, custom_vjp(m, back, arg))
+        except TypeError:
+            return TypeError
+
+    assert outcome(pullback) == outcome(jax)
+
+
+@pytest.mark.parametrize("jit", [False, True])
+def test_residuals_are_arrays_unless_given_as_numbers(jit: bool) -> None:
+    def kinds(m: Any) -> list[Any]:
+        seen: list[Any] = []
+
+        def back(r: Any, g: Any) -> Any:
+            seen.extend((isinstance(v, m.Array), isinstance(v, (int, float))) for v in r)
+            return (g,)
+
+        def run(x: Any) -> Any:
+            return custom_vjp(m, back, x, lambda a: (a, m.numpy.cos(a), 2.0, 3, m.numpy.ones(2)))
+
+        (m.jit(run) if jit else run)(m.numpy.array(1.0))
+        return seen
+
+    assert kinds(pullback) == kinds(jax)
+
+
+@pytest.mark.parametrize("shape", [(), (3,), (2, 3)])
+def test_sharding_of_types(shape: tuple[int, ...]) -> None:
+    ours, theirs = (m.typeof(m.numpy.ones(shape)) for m in (pullback, jax))
+    assert repr(ours.sharding) == repr(theirs.sharding)
+    assert ours.sharding.is_fully_replicated
+    assert ours.update(sharding=ours.sharding) == ours
+    assert pullback.core.ShapedArray(shape, np.float32).sharding == ours.sharding
+
+
+def test_jitted_functions_are_recognised() -> None:
+    assert type(pullback.jit(lambda x: x)).__name__ == type(jax.jit(lambda x: x)).__name__

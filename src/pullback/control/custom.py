@@ -8,6 +8,7 @@ linear call that only transposition opens, by calling the backward function.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import inspect
 from collections.abc import Callable, Sequence
@@ -39,12 +40,13 @@ _tree_map = tree.tree_map
 class _Trees:
     """What is learnt about a rule's results when it runs."""
 
-    __slots__ = ("num_residuals", "out_tree", "res_tree")
+    __slots__ = ("num_residuals", "numbers", "out_tree", "res_tree")
 
     def __init__(self) -> None:
         self.out_tree: Any = None
         self.res_tree: Any = None
         self.num_residuals = 0
+        self.numbers: list[bool] = []  # which residuals the rule gave as Python's numbers
 
 
 def name_of(fun: Any) -> str:
@@ -145,6 +147,10 @@ def _assemble(static: dict[int, Any], dynamic: Sequence[Any], n: int) -> list[An
 
 class custom_jvp(_CustomDerivative):
     """A function with its own forward derivative.
+
+    `nondiff_argnums`: arguments that the rule gets first, as they are. The rule, set with `defjvp`,
+    is `(primals, tangents) -> (output, output tangent)`; `defjvps` takes one rule for each
+    argument. Reverse mode transposes it.
 
     >>> @pb.custom_jvp
     ... def f(x): return jnp.sin(x)
@@ -496,12 +502,16 @@ class _FlatVJP:
             res_tree,
             len(res),
         )
+        self.held.numbers = [type(x) in (bool, int, float, complex) for x in res]
         return [*outs, *res]
 
     def _backward(self, flat: Sequence[Any]) -> list[Any]:
         """The cotangent of each flat argument; Zero where the rule gives None."""
         owner, held = self.owner, self.held
-        res = tree.unflatten(held.res_tree, flat[: held.num_residuals])
+        leaves = flat[: held.num_residuals]
+        arrays = arrays_of(leaves)  # a weak scalar is a number in programs, but no one's residual
+        kept = [x if n else a for x, a, n in zip(leaves, arrays, held.numbers, strict=True)]
+        res = tree.unflatten(held.res_tree, kept)
         ct = tree.unflatten(held.out_tree, arrays_of(flat[held.num_residuals :]))
         result = owner.bwd(*(self.static[k] for k in sorted(self.static)), res, ct)  # type: ignore[misc]
         if isinstance(result, list):
@@ -516,24 +526,13 @@ class _FlatVJP:
         def is_none(x: Any) -> bool:
             return x is None
 
-        try:
-            if isinstance(result, tuple):
+        if isinstance(result, tuple):
+            try:
                 return self.in_tree.flatten_up_to(result)  # type: ignore[no-any-return]
-        except ValueError:
-            holder = tree.unflatten(self.in_tree, self.in_avals)
-            replaced = tuple(
-                tree.tree_map(lambda a: None, arg) if x is None else x
-                for x, arg in zip(result, holder, strict=False)
-            )
-            if len(result) == len(holder):
-                try:
-                    return (
-                        tree.broadcast_prefix(replaced, holder, is_leaf=is_none)
-                        if _only_none(replaced)
-                        else self.in_tree.flatten_up_to(replaced)
-                    )
-                except ValueError:
-                    pass
+            except ValueError:  # one cotangent (or None) may stand for all of a subtree's
+                holder = tree.unflatten(self.in_tree, self.in_avals)
+                with contextlib.suppress(ValueError):
+                    return tree.broadcast_prefix(result, holder, is_leaf=is_none)
         structure = tree.flatten(result)[1]
         raise TypeError(
             "Custom VJP bwd rule must produce an output with the same container (pytree) structure "
@@ -562,10 +561,6 @@ class _FlatVJP:
                 f"{name_of(self.owner.bwd)}."
             )
         return ct
-
-
-def _only_none(result: Any) -> bool:
-    return all(x is None for x in result)
 
 
 class CustomVJPCallPrimitive(_CustomCallPrimitive):

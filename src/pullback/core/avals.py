@@ -128,6 +128,19 @@ class UnshapedArray(AbstractValue):
     __slots__ = ()
 
 
+_unsharded: list[Callable[[int], Any]] = []
+
+
+def set_unsharded(of_rank: Callable[[int], Any]) -> None:
+    """Says what `unsharded` gives: the layer that knows shardings does."""
+    _unsharded[:] = [of_rank]
+
+
+def unsharded(ndim: int) -> Any:
+    """The sharding of arrays of this rank that lie on no mesh."""
+    return _unsharded[-1](ndim) if _unsharded else None
+
+
 class ShapedArray(UnshapedArray):
     """The type of arrays: shape (ints or symbolic dims), dtype (NumPy or extended), weak type,
     sharding, manual axes, memory space.
@@ -139,11 +152,11 @@ class ShapedArray(UnshapedArray):
     __slots__ = (
         "__weakref__",
         "_hash",
+        "_sharding",
         "dtype",
         "manual_axis_type",
         "memory_space",
         "shape",
-        "sharding",
         "weak_type",
     )
     array_abstraction_level = 2
@@ -163,7 +176,9 @@ class ShapedArray(UnshapedArray):
             dtype if isinstance(dtype, (np.dtype, dtypes.ExtendedDType)) else dtypes.dtype(dtype)
         )
         self.weak_type = weak_type
-        self.sharding = sharding
+        self._sharding = sharding
+        if sharding is not None and sharding == unsharded(len(self.shape)):
+            self._sharding = None  # equal avals are equal, however their sharding was given
         self.manual_axis_type = manual_axis_type
         self.memory_space = memory_space
         self._hash = hash((self.shape, self.dtype, weak_type))
@@ -178,6 +193,11 @@ class ShapedArray(UnshapedArray):
         for n in self.shape:
             total = total * n
         return total
+
+    @property
+    def sharding(self) -> Any:
+        """How the axes lie on a mesh. Where nothing was said: on none, an empty mesh's."""
+        return unsharded(len(self.shape)) if self._sharding is None else self._sharding
 
     @property
     def vma(self) -> frozenset[Any]:
@@ -197,7 +217,7 @@ class ShapedArray(UnshapedArray):
             and self.shape == other.shape
             and self.dtype == other.dtype
             and self.weak_type == other.weak_type
-            and self.sharding == other.sharding
+            and self._sharding == other._sharding
             and self.manual_axis_type == other.manual_axis_type
             and self.memory_space == other.memory_space
         )
@@ -210,7 +230,7 @@ class ShapedArray(UnshapedArray):
             "shape": self.shape,
             "dtype": self.dtype,
             "weak_type": self.weak_type,
-            "sharding": self.sharding,
+            "sharding": self._sharding,
             "manual_axis_type": self.manual_axis_type,
             "memory_space": self.memory_space,
         }
@@ -245,7 +265,7 @@ class ShapedArray(UnshapedArray):
         return f"{'~' if self.weak_type else ''}{self.str_short()}"
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self.shape, self.dtype, self.weak_type, self.sharding, self.memory_space)
+        return _rebuild, (self.shape, self.dtype, self.weak_type, self._sharding, self.memory_space)
 
     # The attributes that arrays and tracers share are read through the aval by upper layers.
 

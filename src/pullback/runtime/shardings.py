@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import enum
+import functools
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -16,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..core.avals import ManualAxisType as ManualAxisType
+from ..core.avals import set_unsharded
 from .devices import Device, default_device_or_first, devices
 
 
@@ -260,7 +262,7 @@ class AbstractMesh(_MeshBase):
     def __repr__(self) -> str:
         sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple)
         return (
-            f"AbstractMesh({sizes}, axis_types=("
+            f"AbstractMesh({sizes or '()'}, axis_types=("
             f"{', '.join(map(repr, self.axis_types))}{',' if len(self.axis_types) == 1 else ''}))"
         )
 
@@ -511,10 +513,10 @@ class NamedSharding(Sharding):
         return self.update(memory_kind=kind)
 
     def __repr__(self) -> str:
-        return (
-            f"NamedSharding(mesh={self.mesh}, spec={self.spec!r}, "
-            f"memory_kind={self.memory_kind or 'device'})"
-        )
+        abstract = isinstance(self.mesh, AbstractMesh)
+        kind = self.memory_kind or (None if abstract else "device")
+        memory = f", memory_kind={kind}" if kind else ""
+        return f"NamedSharding(mesh={self.mesh}, spec={self.spec!r}{memory})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, NamedSharding) and (self.mesh, self.spec, self.memory_kind) == (
@@ -571,3 +573,11 @@ def make_mesh(
 
 def _all_devices() -> list[Device]:
     return devices()
+
+
+@functools.cache
+def _on_no_mesh(ndim: int) -> NamedSharding:
+    return NamedSharding(AbstractMesh((), ()), PartitionSpec(*(None,) * ndim))
+
+
+set_unsharded(_on_no_mesh)
