@@ -107,3 +107,25 @@ def joined(space: Space) -> Case:
     jnp = space.jnp
     a, b = space.array(data(1000, 500)), space.array(data(1000, 500, seed=1))
     return Case(lambda a, b: jnp.pad(jnp.concatenate([a, 2 * b], axis=1), 1), (a, b))
+
+
+@workload("indexing", "segment maximum, 1e6 into 1e5")
+def many_segments(space: Space) -> Case:
+    x, i = space.array(data(1_000_000)), space.array(indices(1_000_000, 100_000))
+    return Case(lambda x, i: space.jax.ops.segment_max(x, i, 100_000), (x, i))
+
+
+@workload("indexing", "mirrored edges, 1000 x 1000", numpy=True)
+def mirrored(space: Space) -> Case:
+    return Case(lambda x: space.jnp.pad(x, 3, mode="reflect"), (space.array(data(1000, 1000)),))
+
+
+@workload("indexing", "central differences, 1000 x 1000", numpy=True)
+def differences(space: Space) -> Case:
+    return Case(lambda x: space.jnp.gradient(x), (space.array(data(1000, 1000)),))
+
+
+@workload("indexing", "cross products, 100000 of 3", numpy=True)
+def cross(space: Space) -> Case:
+    a, b = (space.array(data(100_000, 3, seed=s)) for s in (0, 1))
+    return Case(lambda a, b: space.jnp.cross(a, b), (a, b))

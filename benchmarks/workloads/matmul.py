@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from ..space import Space
 from .registry import Case, data, workload
 
@@ -46,3 +48,10 @@ def vector(space: Space) -> Case:
 def scores(space: Space) -> Case:
     q, k = (space.array(data(4, 8, 128, 64, seed=s)) for s in (0, 1))
     return Case(lambda q, k: space.jnp.einsum("bhqd,bhkd->bhqk", q, k), (q, k))
+
+
+@workload("matmul", "bytes into 32 bits, 512 x 512")
+def bytes_(space: Space) -> Case:
+    a, b = (space.array((100 * data(512, 512, seed=s)).astype(np.int8)) for s in (0, 1))
+    wide = space.jnp.int32
+    return Case(lambda a, b: space.lax.dot(a, b, preferred_element_type=wide), (a, b))

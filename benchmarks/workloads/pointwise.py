@@ -82,3 +82,8 @@ def standardise(space: Space) -> Case:
         return X / X.std(0)
 
     return Case(norm, (space.array(data(10_000, 10)),))
+
+
+@workload("pointwise", "polynomial of degree 9, 1e6", numpy=True)
+def polynomial(space: Space) -> Case:
+    return Case(space.jnp.polyval, (space.array(data(10)), space.array(data(1_000_000, seed=1))))
