@@ -289,3 +289,26 @@ def test_index_vectors_and_sampled_products_in_batches() -> None:
         dimension_numbers=(((2,), (1,)), ((0,), (0,))),
     )  # fmt: skip
     same(sparse.BCOO((got, where.indices), shape=X3.shape), (X3 != 0) * (left @ right))
+
+
+def test_products_never_make_the_dense_matrix() -> None:
+    """No value of a product's program, forwards or backwards, is as large as the matrix."""
+    n = 50
+
+    def sizes(jaxpr: Any) -> Any:
+        for eqn in jaxpr.eqns:
+            yield from (int(np.prod(v.aval.shape)) for v in eqn.outvars)
+            for inner in eqn.params.values():
+                if hasattr(inner, "jaxpr"):
+                    yield from sizes(inner.jaxpr)
+
+    dense = np.diag(np.arange(1.0, n + 1, dtype=np.float32))
+    for kind in (pullback.experimental.sparse.CSR, pullback.experimental.sparse.COO):
+        matrix = kind.fromdense(dense)
+        for operand in (np.ones(n, np.float32), np.ones((n, 3), np.float32)):
+            for program in (
+                lambda m, x: m @ x,
+                pullback.grad(lambda m, x: (m @ x).sum(), 1),
+            ):
+                closed = pullback.make_jaxpr(program)(matrix, operand)
+                assert max(sizes(closed.jaxpr)) < n * n
