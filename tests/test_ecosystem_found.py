@@ -8,10 +8,12 @@ import re
 from typing import Any
 
 import jax
+import jax.experimental.checkify
 import numpy as np
 import pytest
 
 import pullback
+import pullback.experimental.checkify
 
 I = np.arange(4, dtype="int32").reshape(2, 2)
 F = np.ones((2, 2), "float32")
@@ -150,3 +152,32 @@ def test_sharding_of_types(shape: tuple[int, ...]) -> None:
 
 def test_jitted_functions_are_recognised() -> None:
     assert type(pullback.jit(lambda x: x)).__name__ == type(jax.jit(lambda x: x)).__name__
+
+
+def test_disable_jit_takes_its_argument_by_name() -> None:
+    seen: list[bool] = []
+    for disable in (True, False):
+        with pullback.disable_jit(disable=disable):
+            pullback.jit(lambda x: seen.append(isinstance(x, pullback.core.Tracer)))(1.0)
+    assert seen == [False, True]
+    with pytest.raises(TypeError, match="unexpected keyword argument 'x'"):
+        pullback.disable_jit(x=1)  # type: ignore[call-arg]
+
+
+def test_checks_show_arrays() -> None:
+    def message(m: Any) -> str:
+        checkify = m.experimental.checkify
+
+        def f(x: Any) -> Any:
+            checkify.check(x[0] > 0, "{} {:.2f} {!r}", x, x[0], {"a": x.sum()})
+            return x
+
+        return checkify.checkify(f)(m.numpy.array([-1.0, 2.0]))[0].get().split(" (`")[0]
+
+    assert message(pullback) == message(jax)
+
+
+def test_keys_that_differ() -> None:
+    for m in (jax, pullback):
+        with pytest.raises(ValueError, match=r"Dict key mismatch; expected keys: \['a', 'b'\]"):
+            m.tree.structure({"a": 1, "b": 2}).flatten_up_to({"a": 1})

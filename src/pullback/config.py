@@ -159,10 +159,24 @@ def _optional_int(value: Any) -> Any:
 FLAGS: dict[str, Flag] = {}
 
 
+class _Disabling(Flag):
+    # `disable_jit(disable=...)`: its argument has another name than the other flags'.
+
+    __slots__ = ()
+
+    def __call__(self, disable: Any = True) -> Any:
+        return super().__call__(disable)
+
+
 def _flag(
-    name: str, default: Any, parse: Callable[[Any], Any], doc: str, in_context: bool = False
+    name: str,
+    default: Any,
+    parse: Callable[[Any], Any],
+    doc: str,
+    in_context: bool = False,
+    kind: type[Flag] = Flag,
 ) -> Flag:
-    FLAGS[name] = Flag(name, default, parse, doc, in_context)
+    FLAGS[name] = kind(name, default, parse, doc, in_context)
     return FLAGS[name]
 
 
@@ -280,7 +294,12 @@ default_matmul_precision = _flag(
     True,
 )
 disable_jit = _flag(
-    "jax_disable_jit", False, _bool, "run jitted functions operation by operation", True
+    "jax_disable_jit",
+    False,
+    _bool,
+    "run jitted functions operation by operation",
+    True,
+    _Disabling,
 )
 finite_degenerate_derivatives = _flag(
     "pullback_finite_degenerate_derivatives",

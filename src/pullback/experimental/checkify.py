@@ -183,7 +183,7 @@ class Error:
             return None
         where = np.unravel_index(int(np.argmax(failed)), failed.shape)
         site = self._sites[int(np.asarray(self._code)[where])]
-        payload = [_shown(x)[where] for x in self._payloads.get(site.avals, ())]
+        payload = [as_array(_shown(x)[where]) for x in self._payloads.get(site.avals, ())]
         mapped = ",".join(map(str, map(int, where)))
         prefix = f"at mapped index {mapped}: " if where else ""
         return site, payload, prefix

@@ -594,7 +594,9 @@ def _up_to(node: Node, tree: Any, out: list[Any]) -> None:
     assert level is not None
     _, found, children = level
     if cls is dict and found != data:
-        raise ValueError(f"expected a dict with keys {list(data)}, got keys {list(found)}.")
+        raise ValueError(
+            f"Dict key mismatch; expected keys: {list(data)}; present keys: {list(found)}."
+        )
     if len(children) != len(kids):
         raise ValueError(
             f"expected {_a(cls)} of length {len(kids)}, got length {len(children)}: {tree!r}."
