@@ -12,6 +12,7 @@ import pytest
 import scipy.integrate
 import scipy.optimize
 import scipy.special
+import scipy.stats
 
 import pullback as pb
 import pullback.numpy as jnp
@@ -19,6 +20,7 @@ import pullback.scipy.integrate as integrate
 import pullback.scipy.optimize as optimize
 import pullback.scipy.special as special
 from pullback import lax
+from pullback.scipy.stats import chi2
 
 
 @pytest.fixture(autouse=True)
@@ -334,3 +336,9 @@ def test_log_ndtr_of_positive_numbers_keeps_its_digits() -> None:
     x = np.linspace(0.1, 8, 40)
     got, want = np.asarray(special.log_ndtr(x)), scipy.special.log_ndtr(x)
     np.testing.assert_allclose(got, want, rtol=1e-13)
+
+
+def test_the_density_of_nan_is_nan() -> None:
+    x = np.array([np.nan, -1.0, 0.0, 0.7])
+    want = scipy.stats.chi2.pdf(x, 3.0)
+    np.testing.assert_allclose(np.asarray(chi2.pdf(x, 3.0)), want, rtol=1e-12)

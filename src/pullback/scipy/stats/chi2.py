@@ -24,7 +24,7 @@ def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, df, loc, scale = strong("chi2.logpdf", x, df, loc, scale)
     y = (x - loc) / scale
-    inside = y >= 0
+    inside = ~(y < 0)
     half = df / 2
     log = (
         xlogy(half - 1, jnp.where(inside, y, 1))
