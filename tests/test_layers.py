@@ -25,6 +25,7 @@ LAYERS = (
     ("runtime",),
     ("api",),
     ("lax",),
+    ("flatten_util",),
     ("numpy", "scipy", "nn", "random", "image", "ops"),
     ("sharding", "debug", "profiler", "export", "experimental", "stages", "dlpack"),
     ("",),  # the package's own __init__

@@ -94,8 +94,9 @@ def iscomplexobj(x: Any) -> bool:
     """
     if x is None:
         return False
-    if isinstance(x, type) and isinstance(getattr(x, "dtype", None), np.dtype):  # jnp.float32
-        return bool(dtypes.is_complex(x.dtype))
+    scalar_type = getattr(x, "dtype", None) if isinstance(x, type) else None
+    if isinstance(scalar_type, np.dtype):  # jnp.float32
+        return bool(dtypes.is_complex(scalar_type))
     try:
         return bool(dtypes.is_complex(typeof(x).dtype))
     except TypeError:

@@ -439,7 +439,8 @@ def root_scalar(
         fixed = arguments(args)
         n = count("root_scalar", maxiter, 100)
         halves = method == "bisect"
-        return _between("root_scalar", lambda x: f(x, *fixed), *bracket, xtol, rtol, n, halves)
+        a, b = bracket
+        return _between("root_scalar", lambda x: f(x, *fixed), a, b, xtol, rtol, n, halves)
     if x0 is None or (method == "secant" and x1 is None):
         raise ValueError(f"root_scalar: method {method!r} needs x0" + " and x1" * (x1 is None))
     n = count("root_scalar", maxiter, 50)

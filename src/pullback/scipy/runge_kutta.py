@@ -100,8 +100,8 @@ def fit_4th_order_polynomial(
 
     >>> from pullback.experimental import ode
     >>> zero, half, one = jnp.array([0., 0.5, 1.])
-    >>> ode.fit_4th_order_polynomial(zero, one, half, one, one, one)
-    (Array(0., dtype=float32), Array(0., dtype=float32), Array(0., dtype=float32), Array(1., dtype=float32), Array(0., dtype=float32))
+    >>> [float(c) for c in ode.fit_4th_order_polynomial(zero, one, half, one, one, one)]
+    [0.0, 0.0, 0.0, 1.0, 0.0]
     """
     dt = jnp.asarray(dt).astype(jnp.asarray(y0).dtype)
     a = -2.0 * dt * dy0 + 2.0 * dt * dy1 - 8.0 * y0 - 8.0 * y1 + 16.0 * y_mid
