@@ -470,3 +470,20 @@ def test_complex_numbers_that_a_checkpoint_keeps() -> None:
     for m in (jax, pullback):
         with pytest.raises(TypeError, match="reduce_precision does not accept dtype complex64"):
             m.lax.reduce_precision(m.numpy.ones(2, "complex64"), 8, 23)
+
+
+def test_cotangents_of_arguments_with_none_in_them() -> None:
+    """One None or one cotangent stands for a subtree, whose own Nones have no cotangents."""
+
+    def grads(lib: Any) -> Any:
+        fun = lib.custom_vjp(lambda tree, y: tree["a"] * y)
+        fun.defvjp(
+            lambda tree, y: (tree["a"] * y, (tree["a"], y)),
+            lambda res, ct: ({"a": ct * res[1], "b": None, "c": None}, ct * res[0]),
+        )
+        trees = {"a": 2.0, "b": None, "c": (1.0, None, 3.0)}
+        return lib.grad(lambda tree, y: fun(tree, y), argnums=(0, 1))(trees, 5.0)
+
+    ours, theirs = grads(pullback), grads(jax)
+    assert ours[0]["b"] is None and ours[0]["c"][1] is None
+    assert jax.tree.map(float, ours) == jax.tree.map(float, theirs)

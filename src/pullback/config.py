@@ -164,6 +164,8 @@ class _Disabling(Flag):
 
     __slots__ = ()
 
+    __doc__ = property(lambda self: _described(self))
+
     def __call__(self, disable: Any = True) -> Any:
         return super().__call__(disable)
 

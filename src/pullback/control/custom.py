@@ -531,8 +531,14 @@ class _FlatVJP:
                 return self.in_tree.flatten_up_to(result)  # type: ignore[no-any-return]
             except ValueError:  # one cotangent (or None) may stand for all of a subtree's
                 holder = tree.unflatten(self.in_tree, self.in_avals)
+                cts, structure = tree.flatten(result, is_leaf=is_none)
                 with contextlib.suppress(ValueError):
-                    return tree.broadcast_prefix(result, holder, is_leaf=is_none)
+                    parts = structure.flatten_up_to(holder)
+                    return [
+                        ct
+                        for ct, part in zip(cts, parts, strict=True)
+                        for _ in tree.leaves(part)  # none where the argument itself has None
+                    ]
         structure = tree.flatten(result)[1]
         raise TypeError(
             "Custom VJP bwd rule must produce an output with the same container (pytree) structure "
