@@ -487,3 +487,16 @@ def test_cotangents_of_arguments_with_none_in_them() -> None:
     ours, theirs = grads(pullback), grads(jax)
     assert ours[0]["b"] is None and ours[0]["c"][1] is None
     assert jax.tree.map(float, ours) == jax.tree.map(float, theirs)
+
+
+def test_forward_jacobians_of_integers_are_zeros_of_their_dtype() -> None:
+    def jacobian(lib: Any) -> Any:
+        fun = lambda x: {"i": x.astype("int8"), "f": 2 * x}
+        jacobian = lib.jacfwd(lambda p: fun(p[0]))
+        return [jacobian((lib.numpy.ones(2), 3.0)), lib.jit(jacobian)((lib.numpy.ones(2), 3.0))]
+
+    for ours, theirs in zip(
+        jax.tree.leaves(jacobian(pullback)), jax.tree.leaves(jacobian(jax)), strict=True
+    ):
+        assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
+        np.testing.assert_array_equal(ours, theirs)

@@ -844,10 +844,21 @@ def jacfwd(
         else:
             y, jac = vmap(push, out_axes=(None, -1))(*basis)
         example = chosen[0] if single else chosen
-        result = tree.map(lambda j, out: _unravel(example, j, -1, typeof(out).shape), jac, y)
+        result = tree.map(functools.partial(_columns, example), jac, y)
         return (result, aux) if has_aux else result
 
     return jacfun
+
+
+def _columns(example: Any, jac: Any, out: Any) -> Any:
+    """The parts of `jac` that belong to the leaves of `example`. As in JAX, those of an output
+    without derivatives are zeros of its dtype.
+    """
+    parts = _unravel(example, jac, -1, typeof(out).shape)
+    dtype = typeof(out).dtype
+    if typeof(jac).dtype != dtypes.float0 or dtypes.is_extended(dtype):
+        return parts
+    return tree.map(lambda part: convert_element_type(part, dtype), parts)
 
 
 def _check_jacfwd_input(x: Any, holomorphic: bool) -> None:
