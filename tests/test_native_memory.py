@@ -271,3 +271,44 @@ def test_peak_resident_memory() -> None:
     for name, (grown, given) in json.loads(done.stdout).items():
         if not name.endswith(" 100"):  # compiling takes memory, too
             assert grown <= 1.5 * given + (4 << 20), (name, grown, given)
+
+
+def test_results_are_arrays_of_their_own() -> None:
+    """An argument, a constant or another result that is returned: deleting or donating the result
+    leaves it as it is. On the native path (the second call on) as on the first."""
+    constant = pullback.numpy.arange(5.0)
+
+    def both(x: Any) -> Any:
+        y = x + 1
+        return x, x, y, y, constant
+
+    returned, taken = pullback.jit(both), pullback.jit(lambda x: x + 1, donate_argnums=0)
+    x = pullback.numpy.arange(5.0) * 1
+    for _ in range(3):
+        a, b, c, d, e = returned(x)
+        assert len({id(v) for v in (x, a, b, c, d, e, constant)}) == 7
+        assert a.unsafe_buffer_pointer() == x.unsafe_buffer_pointer()  # the memory is shared
+        np.testing.assert_array_equal(taken(a), np.arange(5) + 1)
+        np.testing.assert_array_equal(taken(e), np.arange(5) + 1)
+        c.delete()
+        assert a.is_deleted() and e.is_deleted()
+        for v, expected in ((b, 0), (d, 1), (x, 0), (constant, 0)):
+            np.testing.assert_array_equal(v, np.arange(5) + expected)
+    again = x
+    for _ in range(50):  # no chain of owners
+        again = returned(again)[0]
+    x.delete()
+    np.testing.assert_array_equal(again, np.arange(5))
+
+
+@pytest.mark.usefixtures("at_rest")
+def test_a_returned_argument_goes_with_its_last_array() -> None:
+    identity = pullback.jit(lambda x: x)
+    x = pullback.numpy.arange(1000.0) + 1
+    identity(x)
+    y = identity(x)
+    before = pullback.devices()[0].memory_stats()["bytes_in_use"]
+    x.delete()
+    assert pullback.devices()[0].memory_stats()["bytes_in_use"] == before
+    del y
+    assert pullback.devices()[0].memory_stats()["bytes_in_use"] <= before

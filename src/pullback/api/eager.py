@@ -165,6 +165,7 @@ class EagerFunction:
             program.plan_outs,
             result,
             statics=self.policy,
+            forwards=True,
             in_avals=program.in_avals,
             release_gil=program.releases_gil,
             keep=(program,),

@@ -39,7 +39,7 @@ from pullback.runtime.memory import engine
 __all__ = [
     "Array", "ArrayImpl", "abandon", "adopt", "data_address", "delete", "empty", "fail", "fulfil",
     "make_array", "np_view", "pending",
-    "register_array_class", "set_operator", "steal", "wait",
+    "register_array_class", "set_operator", "steal", "twin", "wait",
 ]  # fmt: skip
 
 ArrayImpl: Any = engine.ArrayImpl
@@ -47,7 +47,7 @@ _F = engine.functions
 _alloc_array, _wrap_array, _from_buffer, _pin = (
     _F[n] for n in ("alloc_array", "wrap_array", "from_buffer", "pin")
 )
-_fulfil, _steal, _release = _F["fulfil"], _F["steal"], _F["release"]
+_fulfil, _steal, _release, _twin = _F["fulfil"], _F["steal"], _F["release"], _F["twin"]
 _ndarray = np.ndarray
 _intern = avals.intern
 _ShapedArray = avals.ShapedArray
@@ -189,6 +189,12 @@ def steal(a: Any) -> int:
     """The address of an array's block, the array deleted; 0 if it is pinned, foreign or not ready,
     and nothing happens."""
     return _steal(a)  # type: ignore[no-any-return]
+
+
+def twin(a: Any) -> Any:
+    """Another array over the memory of `a`: what is done to one (deleting, donating) leaves the
+    other as it is. `a` itself if its values are still to come."""
+    return _twin(a)
 
 
 def deleted_error(a: Any) -> RuntimeError:

@@ -132,9 +132,6 @@ class NativeExecutable:
         self.plan = llvm.encode(self.program, self.kernels)
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self._consts = [(slot, self._constant(value, slot)) for slot, value in self.program.consts]
-        self._kept = {id(v): v for _, v in self._consts}
-        roles = {s.number: s.role for s in self.program.slots}
-        self._outs = [(slot, roles[slot]) for slot in self.program.outs]
         self._physical_out = [array_module._intern(physical(a)) for a in self.out_avals]
         # Arguments without information: kernels see bytes, which the caller's arrays have not.
         self._bare = [k for k, a in enumerate(self.in_avals) if a.dtype == dtypes.float0]
@@ -144,9 +141,7 @@ class NativeExecutable:
         # What the native fast path needs to make calls without Python: see runtime/stub.
         self.consts = self._consts
         self.plan_ins = self.program.ins
-        self.plan_outs = [
-            (slot, aval) for (slot, _), aval in zip(self._outs, self._physical_out, strict=True)
-        ]
+        self.plan_outs = list(zip(self.program.outs, self._physical_out, strict=True))
         self.has_host = bool(self.program.host)
         self._host_calls = [
             (h.call, [_spec(*x) for x in h.ins], [_spec(*x) for x in h.outs])
@@ -257,11 +252,9 @@ class NativeExecutable:
             held[slot] = x
             slots[slot] = x._data
         outs = []
-        for (slot, role), aval in zip(self._outs, self._physical_out, strict=True):
+        for slot, aval in self.plan_outs:
             if slot in held:
-                out = held[slot]
-                if out.aval != aval or role != "out":
-                    out = self._share(out, aval)
+                out = self._share(held[slot], aval)
             else:
                 out = held[slot] = array_module.empty(aval)
                 slots[slot] = out._data
@@ -302,13 +295,10 @@ class NativeExecutable:
 
         def work(job: Job) -> None:
             outs = self.run(held, job, donated)
-            kept = {id(x) for x in held} | self._kept.keys()
             held.clear()
             with job.lock:
                 for target in job.targets:
-                    out = outs.pop(0)
-                    fresh = id(out) not in kept and not any(out is other for other in outs)
-                    _move(out, target, fresh)
+                    _move(outs.pop(0), target)
 
         job = Job(self.name, work, _fail_targets)
         job.targets = [array_module.pending(aval, job) for aval in self._physical_out]
@@ -319,9 +309,10 @@ class NativeExecutable:
         return outs
 
     def _share(self, x: Any, aval: Any) -> Any:
-        """An output that is an input or a constant: the same memory, under its own type."""
+        """An output that is an input, a constant or another output: the same memory, as an array
+        of its own."""
         if x.aval is aval:
-            return x
+            return array_module.twin(x)
         view = np.asarray(array_module.np_view(x))
         return array_module.make_array(view.reshape(aval.shape), aval)
 
@@ -433,11 +424,11 @@ def _take(x: Any) -> Any:
     return kept
 
 
-def _move(out: Any, target: Any, fresh: bool) -> None:
-    """Gives a computed array's memory to the pending array that stands for it; a copy unless the
-    array is `fresh`."""
+def _move(out: Any, target: Any) -> None:
+    """Gives a computed array's memory to the pending array that stands for it; a copy if others
+    hold on to that memory."""
     capacity = out._capacity
-    address = array_module.steal(out) if fresh else 0
+    address = array_module.steal(out)
     if not address:
         capacity = max(_nbytes(out.aval), 1)
         address = memory.alloc(capacity)  # type: ignore[assignment]

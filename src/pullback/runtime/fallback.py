@@ -258,6 +258,15 @@ def fulfil(array: Any, address: int, nbytes: int, state: int) -> None:
     a._data, a._capacity, a._state = address, nbytes, state
 
 
+def twin(array: Any) -> ArrayImpl:
+    a = _check(array)
+    if a._state & 3:
+        return a
+    other = _make(a.aval, a._data, a._capacity, a._owner or Pin(a), L.EXTERNAL)
+    other._committed = a._committed
+    return other
+
+
 def add_pins(array: Any, delta: int) -> None:
     _check(array)._pins += delta
 
@@ -281,7 +290,8 @@ class Fallback:
         self.functions: dict[str, Callable[..., Any]] = {
             f.__name__: f
             for f in (
-                alloc_array, wrap_array, from_buffer, release, steal, fulfil, add_pins, load_scalar,
+                alloc_array, wrap_array, from_buffer, release, steal, fulfil, twin, add_pins,
+                load_scalar,
                 self.new_function, self.set_table, self.signature,
             )
         }  # fmt: skip

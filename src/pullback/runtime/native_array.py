@@ -404,6 +404,64 @@ def _pin() -> Fn:
     return f
 
 
+def _twin() -> Fn:
+    """ptr twin(array): another array over the same memory, which goes when both have gone; neither
+    can be donated in place meanwhile. The array itself if its values are still to come."""
+    f = Fn("pb_twin", "ptr", "ptr a", internal=True)
+    keeper = f.var("ptr", f.ld("ptr", "%a", L.OWNER))
+    ready = f.cmp("eq", f.op("and", f.ld("i64", "%a", L.STATE), 3), 0)
+    f.br(ready, "ready", "unready")
+    f.at("unready")
+    f.incref("%a")
+    f.ret("ptr %a")
+    f.at("failed")
+    f.ret("ptr null")
+    f.at("ready")
+    f.br(f.is_null(f.ld("ptr", keeper)), "pin", "shared")
+    f.at("pin")
+    pin = f.call("ptr", "_PyObject_New", f"ptr {f.ld('ptr', f.state(), L.PIN_TYPE)}")
+    f.when(f.is_null(pin), "failed")
+    f.incref("%a")
+    f.bump("%a", L.PINS, 1)
+    f.st("ptr", "%a", pin, L.PIN_ARRAY)
+    f.st("ptr", pin, keeper)
+    f.go("make")
+    f.at("shared")  # the memory is another's: both hold on to that one
+    f.incref(f.ld("ptr", keeper))
+    f.go("make")
+    f.at("make")
+    aval, data, n = (
+        f.ld("ptr", "%a", L.AVAL),
+        f.ld("ptr", "%a", L.DATA),
+        f.ld("i64", "%a", L.NBYTES),
+    )
+    x = f.own("ptr", "pb_make", f"ptr {aval}", f"ptr {data}", f"i64 {n}")
+    f.br(f.is_null(x), "drop", "made")
+    f.at("drop")
+    f.decref(f.ld("ptr", keeper))
+    f.go("failed")
+    f.at("made")
+    f.st("i64", L.EXTERNAL, x, L.STATE)
+    f.st("ptr", f.ld("ptr", keeper), x, L.OWNER)
+    committed = f.ld("ptr", "%a", L.COMMITTED)
+    f.st("ptr", committed, x, L.COMMITTED)
+    f.br(f.is_null(committed), "track", "committed")
+    f.at("committed")
+    f.incref(committed)
+    f.go("track")
+    f.at("track")
+    f.call("void", "PyObject_GC_Track", f"ptr {x}")
+    f.ret("ptr " + x)
+    return f
+
+
+def _twin_method() -> Fn:
+    """twin(array): see `_twin`."""
+    f = _method("twin", 1)
+    f.ret("ptr " + f.own("ptr", "pb_twin", f"ptr {_array_argument(f, 0)}"))
+    return f
+
+
 def _count_pins() -> Fn:
     """add_pins(array, delta): exports that are no Python objects (DLPack) pin by hand."""
     f = _method("add_pins", 2)
@@ -496,6 +554,6 @@ def array_functions() -> list[Fn]:
         _attribute(),
         _traverse("pb_array_traverse", (*_REFS, L.AVAL)), _pin_dealloc(), _pin_getbuffer(),
         _alloc_array(), _wrap_array(), _from_buffer(), _release(), _steal(), _fulfil(), _pin(),
-        _count_pins(), _load_scalar(),
+        _twin(), _twin_method(), _count_pins(), _load_scalar(),
         *_words(), _set_object(),
     ]  # fmt: skip

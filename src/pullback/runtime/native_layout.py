@@ -56,7 +56,10 @@ FLAG_RELEASE_GIL, FLAG_HOLD, FLAG_CONVERT = 1, 2, 4
 # An output's four words: slot or leaf, bytes, aval, kind. SWAPPED is allocated by us, but swapped
 # with slots that the plan owns, so that the plan's clean-up frees it after a failure. CONST is an
 # object that the entry holds (its address in place of the slot), SAME another output (its number).
-OUT_ALLOCATE, OUT_SWAPPED, OUT_FROM_PLAN, OUT_ALIAS, OUT_DONATED, OUT_CONST, OUT_SAME = range(7)
+# The kinds of outputs. OUT_ARGUMENT is an argument itself; those after it are arrays of their own
+# over the memory of an argument, a constant, another output.
+OUT_ALLOCATE, OUT_SWAPPED, OUT_FROM_PLAN, OUT_DONATED = range(4)
+OUT_ARGUMENT, OUT_OF_ARGUMENT, OUT_OF_CONST, OUT_OF_OUTPUT = range(4, 8)
 DONATED_TAKEN, DONATED_SWAPPED = 1, 2  # a donated leaf's two words: leaf, these bits
 RESULT_SINGLE, RESULT_TUPLE, RESULT_LIST, RESULT_PROGRAM, RESULT_CALL = range(5)
 # How a leaf goes to its slot: scalars are narrowed in their cells, NumPy's arrays into new blocks.

@@ -313,6 +313,7 @@ def plan_entry(
     *,
     statics: int | Policy = 0,
     donated: Sequence[bool] = (),
+    forwards: bool = False,
     scalar_codes: Sequence[int] = (),
     in_avals: Sequence[Any] = (),
     release_gil: bool = False,
@@ -325,7 +326,8 @@ def plan_entry(
     `ins`: the slots of the program's inputs; `order`: the number of each input's leaf in native
     order (`leaf_order`); `in_avals`: their types (empty: as the leaves are); `consts`: slots and
     Arrays; `outs`: slots and avals of the outputs, in
-    the order of the result's leaves; `donated` and `scalar_codes` (CODE_F32 for a Python float
+    the order of the result's leaves; `forwards`: an argument that is a result is so itself, not as
+    another array over its memory; `donated` and `scalar_codes` (CODE_F32 for a Python float
     whose slot takes a float32, ...) go with `ins`. `on_error(pc, code, equation)` must raise;
     `on_host(number, slots)` does a host step.
     """
@@ -353,7 +355,8 @@ def plan_entry(
     for slot, array in consts:
         table[slot] = array._data
     gone = {slot: leaf for slot, leaf, d in zip(ins, order, donated, strict=False) if d}
-    rows = _describe_outputs(plan, outs, where, const_at, leaves, set(gone.values()))
+    argument = L.OUT_ARGUMENT if forwards else L.OUT_OF_ARGUMENT
+    rows = _describe_outputs(plan, outs, where, const_at, leaves, set(gone.values()), argument)
     if rows is None:
         return None
     owned = set(plan.owned)
@@ -393,6 +396,7 @@ def _describe_outputs(
     consts: dict[int, Any],
     leaves: Sequence[Any],
     gone: set[int],
+    argument: int,
 ) -> list[tuple[int, int, int, Any]] | None:
     owned = set(plan.owned)
     first: dict[int, int] = {}
@@ -402,7 +406,7 @@ def _describe_outputs(
         if slot in first:
             if outs[first[slot]][1] is not aval:
                 return None
-            rows.append((L.OUT_SAME, first[slot], nbytes, aval))
+            rows.append((L.OUT_OF_OUTPUT, first[slot], nbytes, aval))
         elif slot in where:
             leaf = leaves[where[slot]]
             if where[slot] in gone and type(leaf) is ArrayImpl and nbytes:
@@ -413,11 +417,11 @@ def _describe_outputs(
                 return None
             if aval.weak_type and not aval.shape:  # a Python number may come in its place
                 return None
-            rows.append((L.OUT_ALIAS, where[slot], nbytes, aval))
+            rows.append((argument, where[slot], nbytes, aval))
         elif slot in consts:
             if consts[slot].aval is not aval:
                 return None
-            rows.append((L.OUT_CONST, id(consts[slot]), nbytes, aval))
+            rows.append((L.OUT_OF_CONST, id(consts[slot]), nbytes, aval))
         else:
             rows.append((L.OUT_SWAPPED if slot in owned else L.OUT_ALLOCATE, slot, nbytes, aval))
         first.setdefault(slot, number)
