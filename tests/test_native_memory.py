@@ -301,6 +301,21 @@ def test_results_are_arrays_of_their_own() -> None:
     np.testing.assert_array_equal(again, np.arange(5))
 
 
+def test_a_donated_argument_that_is_returned_has_memory_of_its_own() -> None:
+    """Also if it came over another array's memory: the next call can take it as it is."""
+    shared = jit(lambda x: x)(jnp.arange(5.0) * 1)
+    step = jit(lambda n, x: (n + 1, x, x), donate_argnums=(0, 1))
+    n, x, twin = step(jnp.zeros(2), shared)
+    assert shared.is_deleted() and x._owner is None and twin._owner is not None
+    del twin
+    before = x.unsafe_buffer_pointer()
+    n, x, twin = step(n, x)
+    assert x.unsafe_buffer_pointer() == before
+    np.testing.assert_array_equal(x, np.arange(5))
+    np.testing.assert_array_equal(twin, np.arange(5))
+    np.testing.assert_array_equal(n, [2, 2])
+
+
 @pytest.mark.usefixtures("at_rest")
 def test_a_returned_argument_goes_with_its_last_array() -> None:
     identity = pullback.jit(lambda x: x)

@@ -231,7 +231,7 @@ class NativeExecutable:
         else:
             outs = self.run(arrays, None, donated)
             for x, d in zip(arrays, donated, strict=False):
-                if d and not any(x is out for out in outs):
+                if d:
                     array_module.delete(x)
         return [wrap(aval, out) for aval, out in zip(self.out_avals, outs, strict=True)]
 
@@ -252,9 +252,13 @@ class NativeExecutable:
             held[slot] = x
             slots[slot] = x._data
         outs = []
+        given = {slot for slot, d in zip(self.program.ins, donated, strict=False) if d}
         for slot, aval in self.plan_outs:
             if slot in held:
-                out = self._share(held[slot], aval)
+                x = held[slot]
+                out = _handed_over(x, aval) if slot in given else self._share(x, aval)
+                held[slot] = out
+                given.discard(slot)
             else:
                 out = held[slot] = array_module.empty(aval)
                 slots[slot] = out._data
@@ -422,6 +426,18 @@ def _take(x: Any) -> Any:
     kept = array_module.make_array(array_module.np_view(x), x.aval)
     array_module.delete(x)
     return kept
+
+
+def _handed_over(x: Any, aval: Any) -> Any:
+    """An output that is a donated argument: in its memory, or a copy where others hold on to that,
+    so that the next call's donation finds an array of our own."""
+    capacity, source = x._capacity, array_module.data_address(x)
+    address = array_module.steal(x) if capacity == _nbytes(aval) else 0
+    if address:
+        return array_module.adopt(aval, address, capacity)
+    out = array_module.empty(aval)
+    ctypes.memmove(out._data, source, _nbytes(aval))
+    return out
 
 
 def _move(out: Any, target: Any) -> None:
