@@ -136,3 +136,13 @@ def test_a_free_block_that_is_written_to_is_found(link: int | None) -> None:
         sys.setswitchinterval(interval)
     assert found is not None and ("twice" in found) == (link is None)
     assert fuzz_heap.fault() is None
+
+
+def test_writes_of_another_shape_are_faults() -> None:
+    """Only those whose batch axis JAX has misplaced are not."""
+    text = (
+        "Invalid shape for `swap`. Ref shape: {}. Expected shape: {}. Value shape: {}. Transforms"
+    )
+    for value, excused in (((2, 2, 3), True), ((2, 3, 2), False), ((2, 3, 1), False)):
+        error = ("error", ("ValueError",), text.format((2, 3, 2), (2, 3, 2), value))
+        assert fuzz_compare.cannot(error) == excused

@@ -300,3 +300,23 @@ def ref_of(j: Any, np_: Any) -> Any:
 )
 def test_errors(error: type[BaseException], match: str, program: Callable[[Any, Any], Any]) -> None:
     raises(error, match, program)
+
+
+def test_methods_of_traced_references() -> None:
+    """get, set, swap and addupdate, as of JAX's traced references; and their derivatives."""
+
+    def run(lib: Any) -> Any:
+        def fun(x: Any) -> Any:
+            ref = lib.new_ref(x * 0.5)
+            ref.addupdate(x)
+            ref.addupdate(2.0, 0)
+            old = ref.swap(ref.get() * x)
+            ref.set(7.0, 1)
+            return (ref[...] * old * x).sum() + ref.get(2)
+
+        x = lib.numpy.arange(1.0, 5.0)
+        batch = lib.vmap(fun)(lib.numpy.stack([x, 2 * x]))
+        return [lib.jit(fun)(x), lib.jvp(fun, (x,), (x,))[1], batch]
+
+    for ours, theirs in zip(run(pb), run(jax), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)

@@ -658,7 +658,7 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     addupdate_p.bind(ref, x, *leaves, tree=treedef)
 
 
-operations.update(get=get, set=set_ref, addupdate=addupdate)
+operations.update(get=get, set=set_ref, swap=swap, addupdate=addupdate)
 
 
 def _whole_tree(ref: Any) -> Any:

@@ -15,7 +15,7 @@ from typing import Any
 from . import effects as fx
 from .avals import AbstractValue, typeof
 from .jaxpr import jaxprs_in_params
-from .trace import Tracer
+from .trace import Tracer, aval_method
 
 
 class RefEffect(fx.Effect):
@@ -74,6 +74,23 @@ class AbstractRef(AbstractValue):
             self.kind if kind is None else kind,
         )
 
+    # The methods of a tracer of this type.
+    @aval_method
+    def get(self: Any, idx: Any = ...) -> Any:
+        return operations["get"](self, idx)
+
+    @aval_method
+    def set(self: Any, value: Any, idx: Any = ...) -> None:
+        operations["set"](self, idx, value)
+
+    @aval_method
+    def swap(self: Any, value: Any, idx: Any = ...) -> Any:
+        return operations["swap"](self, idx, value)
+
+    @aval_method
+    def addupdate(self: Any, value: Any, idx: Any = ...) -> None:
+        operations["addupdate"](self, idx, value)
+
     # What a tracer of this type does when it is indexed.
     def _getitem(self, tracer: Any, idx: Any) -> Any:
         return operations["get"](tracer, idx)
@@ -113,7 +130,7 @@ def is_ref(x: Any) -> bool:
     return isinstance(x, Tracer) and type(x.aval) is AbstractRef
 
 
-# get(ref, index), set(ref, index, value), addupdate(ref, index, value), and discharge(jaxpr,
+# get(ref, index), set(ref, index, value), swap and addupdate like set, and discharge(jaxpr,
 # consts) for programs whose references are their own: from control/refs.
 operations: dict[str, Callable[..., Any]] = {}
 
