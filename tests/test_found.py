@@ -500,3 +500,11 @@ def test_forward_jacobians_of_integers_are_zeros_of_their_dtype() -> None:
     ):
         assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape)
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_tangents_of_integers_are_no_operands() -> None:
+    zeros = np.zeros(3, pullback.dtypes.float0)
+    assert pullback.numpy.asarray(zeros).dtype == pullback.dtypes.float0
+    for call in (lambda: zeros + pullback.numpy.ones(3), lambda: pullback.numpy.sin(zeros)):
+        with pytest.raises(TypeError, match=r"Called (add|sin) with a float0 array"):
+            call()

@@ -166,6 +166,8 @@ def _of_number(x: Any, kind: type, dtype: Any) -> Any:
 
 def _of_numpy(x: Any, dtype: Any, copy: bool) -> Any:
     x = np.asarray(x)
+    if x.dtype == dtypes.float0 and dtype in (None, dtypes.float0):
+        return x.copy() if copy else x  # tangents of integers stay NumPy's
     if x.dtype.kind in "OSUMm" or (x.dtype.kind == "V" and x.dtype.names):
         raise TypeError(
             f"Value {x.tolist()!r} with dtype {x.dtype} is not a valid JAX array type. Only arrays "

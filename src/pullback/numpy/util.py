@@ -238,8 +238,14 @@ def _check_rank_promotion(name: str, shapes: Sequence[tuple[Any, ...]]) -> None:
 def _promoted(name: str, promote: Callable[..., list[Any]], args: Any) -> list[Any]:
     try:
         return promote(*args)
-    except TypePromotionError:
+    except (TypePromotionError, KeyError, ValueError):  # float0 is in no table of dtypes
         found = [dtype_of(x) for x in args]
+        if dtypes.float0 in found:
+            raise TypeError(
+                f"Called {name} with a float0 array. float0s, the tangents of integers, do not "
+                "support any operations by design. Fix: leave them out, or take zeros of the "
+                "integers' shape and of a dtype of your choice."
+            ) from None
         if not any(map(dtypes.is_extended, found)):
             raise
     names = ", ".join(map(str, found))
