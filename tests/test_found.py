@@ -508,3 +508,19 @@ def test_tangents_of_integers_are_no_operands() -> None:
     for call in (lambda: zeros + pullback.numpy.ones(3), lambda: pullback.numpy.sin(zeros)):
         with pytest.raises(TypeError, match=r"Called (add|sin) with a float0 array"):
             call()
+
+
+def test_derivatives_of_logaddexp_at_infinities_are_those_of_jax() -> None:
+    values = np.array([0.0, 1.0, -np.inf, np.inf, 88.0, -2.5], np.float32)
+    a, b = (v.ravel() for v in np.meshgrid(values, values))
+
+    def run(lib: Any, name: str) -> Any:
+        first = lib.grad(getattr(lib.numpy, name), (0, 1))
+        second = lib.grad(lambda x, y: first(x, y)[0], (0, 1))
+        return [lib.jit(lib.vmap(f))(a, b) for f in (first, second)]
+
+    for name in ("logaddexp", "logaddexp2"):
+        for ours, theirs in zip(
+            jax.tree.leaves(run(pullback, name)), jax.tree.leaves(run(jax, name)), strict=True
+        ):
+            np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=1e-12)

@@ -1428,31 +1428,23 @@ def _logaddexp2(x1: Any, x2: Any) -> Any:
 
 def _logaddexp_rule(fun: Any, power_of: Callable[[Any], Any]) -> Any:
     def rule(primals: Any, tangents: Any) -> Any:
-        # d log(e^a + e^b) = e^(a - out) da + e^(b - out) db; an infinite difference has weight 1.
+        # d log(e^a + e^b) = e^(a - out) da + e^(b - out) db, where JAX takes an infinity for 0.
         x1, x2 = primals
         t1, t2 = (promote_dtypes_inexact(t)[0] for t in tangents)
         out = fun(x1, x2)
 
-        def weight(x: Any) -> Any:
-            same = lax.eq(*lax_broadcast(x, out))
-            return power_of(select_where(same, lax.full_like(out, 0), lax.sub(x, out)))
+        def finite(x: Any) -> Any:
+            part = lax.real(x) if dtypes.is_complex(typeof(x).dtype) else x
+            infinite = lax.eq(part, literal(part, np.inf))
+            zero = lax.full_like(x, 0) if shape_of(x) else literal(x, 0)
+            return lax.select(infinite, zero, x)
 
-        return out, lax.add(
-            lax.mul(*lax_broadcast(t1, weight(x1))), lax.mul(*lax_broadcast(t2, weight(x2)))
-        )
+        def weight(x: Any) -> Any:
+            return power_of(lax.sub(finite(x), finite(out)))
+
+        return out, lax.add(lax.mul(t1, weight(x1)), lax.mul(t2, weight(x2)))
 
     return rule
-
-
-def lax_broadcast(x: Any, y: Any) -> list[Any]:
-    """Two operands of a lax function, of one shape."""
-    shape = lax.broadcast_shapes(shape_of(x), shape_of(y))
-    return [
-        v
-        if shape_of(v) == shape
-        else lax.broadcast_in_dim(v, shape, tuple(range(len(shape) - len(shape_of(v)), len(shape))))
-        for v in (x, y)
-    ]
 
 
 def _custom(name: str, fun: Any, power_of: Callable[[Any], Any]) -> Any:
