@@ -359,6 +359,7 @@ def llvm_is_loaded() -> bool:
 def main() -> None:
     """Every part, then what this process compiled. Signals only where they exist."""
     started = time.perf_counter()
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in a shell's background
     parts = [
         jitted_method, growing_while, native_while, sort_step, python_callback, bf16_kernel,
         asynchronous_donation, fork, many_threads,
