@@ -169,9 +169,17 @@ def _in_order(s: _Bracket) -> _Bracket:
 
 
 def _between(
-    name: str, f: Any, a: Any, b: Any, xtol: Any, rtol: Any, maxiter: int, halves: bool
+    name: str,
+    f: Any,
+    bounds: tuple[Any, Any],
+    args: Any,
+    xtol: Any,
+    rtol: Any,
+    maxiter: Any,
+    halves: bool,
 ) -> RootResults:
-    a, b = _starts(name, a, b)
+    fixed, maxiter = arguments(args), count(name, maxiter, 100)
+    a, b = _starts(name, *bounds)
     if typeof(a).shape or typeof(b).shape:
         raise ValueError(
             f"{name}: the bounds must be scalars, got shapes {typeof(a).shape} and "
@@ -205,7 +213,7 @@ def _between(
         return jnp.where(valid, end.b, np.nan), (good, end.k, end.k + 2, valid)
 
     def value(x: Any) -> Any:
-        return jnp.asarray(f(x)).astype(dtype)
+        return jnp.asarray(f(x, *fixed)).astype(dtype)
 
     found, (good, steps, calls, valid) = custom_root(value, (a + b) / 2, solve, _divided, True)
     if not isinstance(valid, Tracer) and not np.asarray(valid):
@@ -239,9 +247,7 @@ def brentq(
     Raises ValueError for equal signs, RuntimeError if `maxiter` steps do not do; inside jit and
     vmap, where neither can be raised, the root is NaN or the best one.
     """
-    fixed = arguments(args)
-    n = count("brentq", maxiter, 100)
-    full = _between("brentq", lambda x: f(x, *fixed), a, b, xtol, rtol, n, False)
+    full = _between("brentq", f, (a, b), args, xtol, rtol, maxiter, False)
     return _report("brentq", full, disp, full_output)
 
 
@@ -261,9 +267,7 @@ def bisect(
     >>> float(pb.scipy.optimize.bisect(lambda x: x**3 - 8, 0.0, 3.0).round(3))
     2.0
     """
-    fixed = arguments(args)
-    n = count("bisect", maxiter, 100)
-    full = _between("bisect", lambda x: f(x, *fixed), a, b, xtol, rtol, n, True)
+    full = _between("bisect", f, (a, b), args, xtol, rtol, maxiter, True)
     return _report("bisect", full, disp, full_output)
 
 
@@ -436,11 +440,8 @@ def root_scalar(
     if method in _BRACKETED:
         if bracket is None or len(bracket) != 2:
             raise ValueError(f"root_scalar: method {method!r} needs bracket=(a, b)")
-        fixed = arguments(args)
-        n = count("root_scalar", maxiter, 100)
         halves = method == "bisect"
-        a, b = bracket
-        return _between("root_scalar", lambda x: f(x, *fixed), a, b, xtol, rtol, n, halves)
+        return _between("root_scalar", f, bracket, args, xtol, rtol, maxiter, halves)
     if x0 is None or (method == "secant" and x1 is None):
         raise ValueError(f"root_scalar: method {method!r} needs x0" + " and x1" * (x1 is None))
     n = count("root_scalar", maxiter, 50)
