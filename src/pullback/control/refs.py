@@ -35,7 +35,7 @@ from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Trace, Tracer, current_trace, use_trace
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type
-from ..primitives.index import dynamic_slice, dynamic_update_slice
+from ..primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from ..primitives.shape import broadcast
 from ..transforms.batch import batch_flat, matchaxis
 from .call import call_params, jit_p

@@ -15,8 +15,8 @@ from ..core.avals import ShapedArray, typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr
 from ..core.primitive import No, Primitive
 from ..core.symbolic import instantiate_zeros
+from ..primitives.dynamic_slice import dynamic_index_in_dim, dynamic_update_index_in_dim
 from ..primitives.elementwise import bitwise_and, bitwise_not, bitwise_or, ge, select
-from ..primitives.index import dynamic_index_in_dim, dynamic_update_index_in_dim
 from ..primitives.layout import broadcast_in_dim, iota, reshape
 from ..primitives.windows import check_window, reduce_window_shape_tuple, window_slices
 from ..transforms.batch import batch_flat, matchaxis

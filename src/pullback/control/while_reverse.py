@@ -25,8 +25,8 @@ from ..core.avals import typeof
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..primitives.common import as_array
+from ..primitives.dynamic_slice import dynamic_index_in_dim, dynamic_update_index_in_dim
 from ..primitives.elementwise import add_jaxvals, bitwise_and, gt, lt, mul, select_n, sub
-from ..primitives.index import dynamic_index_in_dim, dynamic_update_index_in_dim
 from ..primitives.layout import iota
 from ..primitives.shape import broadcast, concatenate, slice_in_dim
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr

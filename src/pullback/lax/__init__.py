@@ -254,6 +254,13 @@ from ..primitives.cumulative import (
 from ..primitives.cumulative import (
     cumsum_p as cumsum_p,
 )
+from ..primitives.dynamic_slice import dynamic_slice as dynamic_slice
+from ..primitives.dynamic_slice import dynamic_slice_in_dim as dynamic_slice_in_dim
+from ..primitives.dynamic_slice import dynamic_slice_p as dynamic_slice_p
+from ..primitives.dynamic_slice import dynamic_update_slice as dynamic_update_slice
+from ..primitives.dynamic_slice import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
+from ..primitives.dynamic_slice import dynamic_update_slice_p as dynamic_update_slice_p
+from ..primitives.dynamic_slice import index_take as index_take
 from ..primitives.elementwise import (
     RoundingMethod as RoundingMethod,
 )
@@ -523,15 +530,8 @@ from ..primitives.fft import fft_p as fft_p
 from ..primitives.index import GatherDimensionNumbers as GatherDimensionNumbers
 from ..primitives.index import GatherScatterMode as GatherScatterMode
 from ..primitives.index import ScatterDimensionNumbers as ScatterDimensionNumbers
-from ..primitives.index import dynamic_slice as dynamic_slice
-from ..primitives.index import dynamic_slice_in_dim as dynamic_slice_in_dim
-from ..primitives.index import dynamic_slice_p as dynamic_slice_p
-from ..primitives.index import dynamic_update_slice as dynamic_update_slice
-from ..primitives.index import dynamic_update_slice_in_dim as dynamic_update_slice_in_dim
-from ..primitives.index import dynamic_update_slice_p as dynamic_update_slice_p
 from ..primitives.index import gather as gather
 from ..primitives.index import gather_p as gather_p
-from ..primitives.index import index_take as index_take
 from ..primitives.index import scatter as scatter
 from ..primitives.index import scatter_add as scatter_add
 from ..primitives.index import scatter_add_p as scatter_add_p
@@ -963,8 +963,8 @@ linear_solve_p = _linear_solve_p
 # modules.
 _FAMILIES = (
     "primitives.contract primitives.convert primitives.cumulative primitives.elementwise "
-    "primitives.index primitives.layout primitives.maths primitives.reductions primitives.shape "
-    "primitives.sort lax.special"
+    "primitives.dynamic_slice primitives.index primitives.layout primitives.maths "
+    "primitives.reductions primitives.shape primitives.sort lax.special"
 ).split()
 _install(
     globals(),

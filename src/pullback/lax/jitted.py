@@ -1,12 +1,12 @@
 """Functions of primitives that are jitted, so that programs show them by name."""
 
 from ..api.jit import jit
+from ..primitives import dynamic_slice
 from ..primitives import fft as _fft
-from ..primitives import index
 
 _options = ("axis", "keepdims", "allow_negative_indices")
 fft = jit(_fft.fft, static_argnames=("fft_type", "fft_lengths"))
-dynamic_index_in_dim = jit(index.dynamic_index_in_dim, static_argnames=_options)
+dynamic_index_in_dim = jit(dynamic_slice.dynamic_index_in_dim, static_argnames=_options)
 dynamic_update_index_in_dim = jit(
-    index.dynamic_update_index_in_dim, static_argnames=("axis", "allow_negative_indices")
+    dynamic_slice.dynamic_update_index_in_dim, static_argnames=("axis", "allow_negative_indices")
 )

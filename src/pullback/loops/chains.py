@@ -21,7 +21,7 @@ import numpy as np
 
 from pullback.core.avals import ShapedArray
 from pullback.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
-from pullback.primitives.index import dynamic_slice_p
+from pullback.primitives.dynamic_slice import dynamic_slice_p
 from pullback.records import record
 
 __all__ = ["Chain", "Operand", "chains_of"]

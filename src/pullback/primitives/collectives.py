@@ -17,8 +17,8 @@ from ..core.symbolic import Zero
 from ..core.trace import axis_size as _axis_size
 from .builders import full_batch
 from .common import NUMBER, canonical_axis, check_dtype, const, zero_of
+from .dynamic_slice import index_take
 from .elementwise import add, convert_element_type, div, eq, mul, select
-from .index import index_take
 from .layout import (
     expand_dims,
     full_as,

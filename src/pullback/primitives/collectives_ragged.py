@@ -26,8 +26,8 @@ from .collectives import (
     ppermute_p,
 )
 from .common import zero_of
+from .dynamic_slice import index_take
 from .elementwise import add, bitwise_and, convert_element_type, div, ge, lt, mul, select, sub
-from .index import index_take
 from .layout import broadcast_in_dim, full_as, iota, reshape, transpose
 from .reductions import reduce_max, reduce_or
 

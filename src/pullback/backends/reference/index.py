@@ -10,6 +10,7 @@ import numpy as np
 from ... import dtypes
 from ...core.jaxpr import Jaxpr
 from ...primitives import index
+from ...primitives.dynamic_slice import dynamic_slice_p, dynamic_update_slice_p
 from .table import rule
 
 Evaluate = Callable[[Jaxpr, Sequence[Any], Sequence[Any]], list[Any]]
@@ -187,13 +188,13 @@ rule(index.scatter_min_p)(_scatter_with(_at(np.minimum, np.minimum)))
 rule(index.scatter_max_p)(_scatter_with(_at(np.maximum, np.maximum)))
 
 
-@rule(index.dynamic_slice_p)
+@rule(dynamic_slice_p)
 def dynamic_slice(operand: Any, *starts: Any, slice_sizes: Any) -> Any:
     at = [min(max(int(s), 0), n - size) for s, n, size in zip(starts, operand.shape, slice_sizes)]
     return np.array(operand[tuple(np.s_[s : s + size] for s, size in zip(at, slice_sizes))])
 
 
-@rule(index.dynamic_update_slice_p)
+@rule(dynamic_update_slice_p)
 def dynamic_update_slice(operand: Any, update: Any, *starts: Any) -> Any:
     out = np.array(operand)
     at = [min(max(int(s), 0), n - size) for s, n, size in zip(starts, operand.shape, update.shape)]
