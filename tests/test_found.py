@@ -472,6 +472,21 @@ def test_complex_numbers_that_a_checkpoint_keeps() -> None:
             m.lax.reduce_precision(m.numpy.ones(2, "complex64"), 8, 23)
 
 
+def test_what_a_policy_keeps_but_nothing_reads_is_not_differentiated() -> None:
+    def second(m: Any) -> Any:
+        def f(y: Any, x: Any) -> Any:
+            whole = m.numpy.floor(x * 2.0).astype("int16").astype("float32").sum()
+            m.lax.nextafter(x, m.numpy.full_like(x, whole)) + whole  # has no derivative
+            return m.numpy.exp2(whole * 0.25)
+
+        g = m.checkpoint(f, policy=m.checkpoint_policies.everything_saveable)
+        x = m.numpy.ones(3)
+        return m.jvp(m.grad(g), (x, x), (x, x))
+
+    for ours, theirs in zip(second(pullback), second(jax), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
 def test_cotangents_of_arguments_with_none_in_them() -> None:
     """One None or one cotangent stands for a subtree, whose own Nones have no cotangents."""
 

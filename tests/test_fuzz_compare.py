@@ -117,6 +117,17 @@ def test_errors_of_one_mode() -> None:
     assert compared(lambda ns, x: x, forward, mode="mixed")[0] == "differs"
 
 
+def refused(ns: Any, x: Any) -> Any:
+    """JAX has no derivative of igamma_grad_a, and neither has one with respect to an order."""
+    slope = ns.jax.grad(lambda v: ns.jax.scipy.special.gammainc(v, x).sum())
+    return ns.jax.grad(lambda v: slope(v) + ns.jax.scipy.special.polygamma(v, 2.0))(x[0])
+
+
+def test_another_fault_past_what_jax_has_not_got() -> None:
+    assert compared(refused, refused) == ("same error", None)
+    assert compared(refused, lambda ns, x: ns.numpy.linspace(0, 1, -3))[0] == "differs"
+
+
 @pytest.mark.skipif(not isinstance(memory.engine, Native), reason="needs the native allocator")
 @pytest.mark.parametrize("link", [0x0101010101010101, 72, None])
 def test_a_free_block_that_is_written_to_is_found(link: int | None) -> None:

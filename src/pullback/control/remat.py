@@ -159,11 +159,15 @@ def _partial_eval(
     n_known = len(out_unknown) - sum(out_unknown)
     saved_vars = _saved(closed.jaxpr, unknown, params["policy"])
     known_closed, recompute = _split_saved(closed, unknown, out_unknown, saved_vars)
+    staged, used = dce_closed(recompute, [True] * len(recompute.jaxpr.outvars))
+    # What the policy keeps but nothing reads is not computed: its derivative may not exist.
+    wanted = [True] * n_known + used[: len(saved_vars)]
+    known_closed = dce_closed(known_closed, wanted, True)[0]
     known_args = [x for x, u in zip(tracers, unknown, strict=True) if not u]
     with use_trace(trace.parent_trace):
         outs = eval_jaxpr(known_closed.jaxpr, known_closed.consts, *known_args)
-    staged, used = dce_closed(recompute, [True] * len(recompute.jaxpr.outvars))
-    operands = [x for x, u in zip([*outs[n_known:], *tracers], used, strict=True) if u]
+    saved = outs[n_known:]
+    operands = saved + [x for x, u in zip(tracers, used[len(saved_vars) :], strict=True) if u]
     with use_trace(trace.staged):
         staged_outs = iter(
             remat_p.bind(*operands, **{**params, "jaxpr": staged.jaxpr, "differentiated": True})
@@ -205,7 +209,6 @@ def _split_saved(
     )[0]
     n = len(known_outs) + len(saved)
     known = ClosedJaxpr(known.jaxpr.replace(outvars=known.jaxpr.outvars[:n]), known.consts)
-    known = dce_closed(known, [True] * n, True)[0]
     stand_ins = {v: Var(v.aval) for v in saved}
 
     def sub(v: Any) -> Any:
