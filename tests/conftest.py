@@ -77,15 +77,14 @@ def at_rest() -> Iterator[None]:
     compiled or freed behind its back on account of the tests before it."""
     # Not imported above: under the oracle these names are not ours.
     queue = importlib.import_module("pullback.runtime.queue").queue()
-    aside = importlib.import_module("pullback.backends.llvm.aside")._aside
-    watcher = importlib.import_module("pullback.backends.llvm.tier")._watcher
+    aside = importlib.import_module("pullback.backends.llvm.aside")
+    tier = importlib.import_module("pullback.backends.llvm.tier")
     queue.drain()
-    with aside.changed:
-        assert aside.changed.wait_for(lambda: not aside.work, 60), "the thread aside hangs"
+    assert aside.settle(60), "the thread aside hangs"
     gc.collect()
     gc.disable()
     try:
-        with watcher.working:
+        with tier.paused():
             yield
     finally:
         gc.enable()

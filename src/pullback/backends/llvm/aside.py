@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["aside"]
+__all__ = ["aside", "settle"]
 
 LINGER = 1.0  # seconds that the thread waits for more
 PATIENCE = 10.0  # and that the end of the process waits for the thread
@@ -86,3 +86,9 @@ if hasattr(os, "register_at_fork"):
 def aside(function: Callable[..., Any], *arguments: Any) -> None:
     """Calls the function soon, on a thread of ours; here and now where no thread can be had."""
     _aside.add(function, *arguments)
+
+
+def settle(patience: float = PATIENCE) -> bool:
+    """Waits until nothing is left to do aside; False if that takes more seconds than `patience`."""
+    with _aside.changed:
+        return _aside.changed.wait_for(lambda: not _aside.work, patience)

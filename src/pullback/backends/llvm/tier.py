@@ -10,12 +10,14 @@ The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everyth
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import threading
 import weakref
+from collections.abc import Iterator
 from typing import Protocol
 
-__all__ = ["enabled", "watch"]
+__all__ = ["enabled", "paused", "watch"]
 
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
@@ -121,3 +123,10 @@ if hasattr(os, "register_at_fork"):
 def watch(plan: Watched) -> None:
     """Looks after a plan for as long as it lives."""
     _watcher.watch(plan)
+
+
+@contextlib.contextmanager
+def paused() -> Iterator[None]:
+    """Compiles nothing in the background meanwhile; what is being compiled is finished first."""
+    with _watcher.working:
+        yield
