@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pullback.loops.build import TRUE, Builder, Index
+from pullback.loops.build import TRUE, Builder, Index, i64
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, rule
 from pullback.loops.lower.graph import (
@@ -250,6 +250,16 @@ class _Scatter:
         self.broken = apart(self.window_shape, [x.shape[k] for k in self.window])
         self.blocks = _blocks(x, updates, combine)
         self.keys = combine in ("min", "max") and x.dtype in KEYS
+        rank, last = len(x.shape), len(updates.shape)
+        behind = len(self.window)
+        self.flat = (  # whether neighbours of an update are neighbours in memory, on both sides
+            not self.broken
+            and self.window == list(range(rank - behind, rank))
+            and self.window_axes == tuple(range(last - behind, last))
+        )
+        # Whether neighbours of an update lie far from each other in memory.
+        widest = [k for k in range(rank) if x.shape[k] > 1]
+        self.strided = bool(widest) and sizes[widest[-1]] == 1
         self.long = bool(params.get("indices_are_sorted")) and self.count >= LONG * x.size
 
     def emit(self, b: Builder, op: Opaque) -> None:
@@ -264,12 +274,14 @@ class _Scatter:
             self.elements(b, slot, together)
         elif together or self.count == 1:
             box(b, self.batch_shape, lambda spot: self.row(b, slot, spot), "seq", parallel=False)
-        elif (strips := 1 if self.broken else _strips(self.wide, self.updates)) > 1:
-            self.strips(b, slot, strips)
+        elif self.strided:
+            self.by_windows(b, slot)
         elif self.blocks > 1:
             _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, self.rows, 0)
+        elif (strips := 1 if self.broken else _strips(self.wide, self.updates)) > 1:
+            self.strips(b, slot, strips)
         else:
-            self.rows(b, None, None, slot)
+            self.rows(b, i64(0), b.dim(self.count), slot)
 
     def start(self, b: Builder, spot: tuple[Index, ...]) -> tuple[list[Index], Atom]:
         """Where an update begins, and whether it is inside."""
@@ -341,15 +353,18 @@ class _Scatter:
         parallel = None if self.count == 1 else False
         box(b, self.window_shape, cell, "vector", self.broken, parallel)
 
-    def rows(self, b: Builder, low: Atom | None, high: Atom | None, slot: Slot) -> None:
+    def rows(self, b: Builder, low: Atom, high: Atom, slot: Slot) -> None:
         """Updates of many elements each. What is masked when it is stored comes back late from
-        memory: an update that is outside is skipped instead."""
+        memory: an update that is outside is skipped instead, and short ones are written out."""
 
         def step(i: Index) -> Sequence[Atom]:
             spot = b.unravel(i, self.batch_shape)
             first, inside = self.start(b, spot)
 
             def row() -> list[Atom]:
+                if self.flat and self.wide <= WRITTEN:
+                    self.neighbours(b, slot, spot, first, 0, self.wide)
+                    return []
                 cell = lambda inner: self.cell(b, slot, spot, inner, first, TRUE, True)
                 box(b, self.window_shape, cell, "vector", self.broken, False)
                 return []
@@ -359,13 +374,32 @@ class _Scatter:
 
         b.loop(self.count, "seq", step, lo=low, hi=high)
 
+    def neighbours(
+        self, b: Builder, slot: Slot, spot: tuple[Index, ...], first: Sequence[Index],
+        low: Index, count: int,
+    ) -> None:  # fmt: skip
+        """`count` neighbours of one update from `low` on, in whole vectors without masks."""
+
+        def cell(i: Index, at: int) -> Sequence[Atom]:
+            inner = b.unravel(b.linear([(low, 1), (i, 1), (at, 1)]), self.window_shape)
+            self.cell(b, slot, spot, inner, first, TRUE, True)
+            return ()
+
+        at = 0
+        for size in _whole_vectors(count):
+            body = lambda i, at=at: cell(i, at)
+            b.loop(size, "vector", body, hi=i64(size) if size > 1 else None)
+            at += size
+
     def strips(self, b: Builder, slot: Slot, count: int) -> None:
         """The same where rows are wide: threads take columns, and every one goes through all
         updates in order."""
         each = -(-self.wide // count // LINE) * LINE
+        whole = self.flat and each <= WRITTEN and self.wide % each == 0
 
         def strip(k: Index) -> Sequence[Atom]:
-            low = b.atom(b.mul(k, each))
+            start = b.mul(k, each)
+            low = b.atom(start)
             end = b.let("add", (low, b.dim(each)), "i64")
             high = b.let("min", (end, b.dim(self.wide)), "i64")
 
@@ -379,7 +413,10 @@ class _Scatter:
                     return ()
 
                 def cells() -> list[Atom]:
-                    b.loop(self.wide, "vector", cell, lo=low, hi=high)
+                    if whole:
+                        self.neighbours(b, slot, spot, first, start, each)
+                    else:
+                        b.loop(self.wide, "vector", cell, lo=low, hi=high)
                     return []
 
                 b.branch(inside, cells, list)
@@ -390,7 +427,60 @@ class _Scatter:
 
         b.loop(-(-self.wide // each), "parallel", strip)
 
+    def by_windows(self, b: Builder, slot: Slot) -> None:
+        """Updates whose elements lie far apart (columns of a matrix): threads take the places in
+        the window, and at each of them all updates are made in order; what they touch is close.
+        Where updates begin is found once."""
+        kind = "i32" if self.x.size < 1 << 31 else "i64"
+        found = Slot(kind, (self.count,), "temp")
+        b.bound[found] = b.scratch(kind, self.count)
 
+        def find(i: Index) -> Sequence[Atom]:
+            first, inside = self.start(b, b.unravel(i, self.batch_shape))
+            place = b.select(inside, b.atom(b.ravel(first, self.x.shape)), i64(-1))
+            place = place if kind == "i64" else b.let("convert", (place,), kind)
+            store_slot(b, found, found.shape, kind, (i,), place)
+            return ()
+
+        def spread(idx: tuple[Index, ...]) -> None:
+            step = b.ravel(_placed(len(self.x.shape), self.window, idx), self.x.shape)
+
+            def one(i: Index) -> Sequence[Atom]:
+                start = load_slot(b, found, found.shape, kind, (i,))
+                start = start if kind == "i64" else b.let("convert", (start,), "i64")
+
+                def write() -> list[Atom]:
+                    at = b.add(b.leaf_of(start, 0, self.x.size - 1), step)
+                    value = self.value(b, b.unravel(i, self.batch_shape), idx)
+                    _write(b, self.combine, slot, self.x, (at,), value, TRUE, True, flat=True)
+                    return []
+
+                b.branch(b.let("ge", (start, i64(0)), "bool"), write, list)
+                return ()
+
+            with Pinned(b):
+                b.loop(self.count, "seq", one)
+
+        b.loop(self.count, "vector", find)
+        axes = range(len(self.window_shape))
+        box(b, self.window_shape, spread, "seq", axes, cost=4.0 * self.count)
+
+
+def _placed(rank: int, window: Sequence[int], idx: Sequence[Index]) -> list[Index]:
+    """A place in the window as one in the array."""
+    out: list[Index] = [0] * rank
+    for k, i in zip(window, idx, strict=True):
+        out[k] = i
+    return out
+
+
+def _whole_vectors(count: int) -> list[int]:
+    """A number as a sum of vectors' lengths, which no instruction set must mask, and ones."""
+    sizes = [16] * (count // 16) + [n for n in (8, 4) if count & n]
+    return sizes + [1] * (count & 3)
+
+
+WRITTEN = 64  # elements of an update that is written out
 BLOCKS = 8  # parts of many updates that are combined apart from each other, at most
 EACH = 1 << 15  # updates in such a part, at least
 
@@ -415,7 +505,7 @@ def _strips(wide: int, updates: Node) -> int:
     them, in order: the result is what it would be in one."""
     if 4.0 * updates.size < PARALLEL_WORK:
         return 1
-    return min(BLOCKS, wide // (2 * LINE))
+    return min(BLOCKS, wide // (4 * LINE))
 
 
 def _by_blocks(
@@ -437,8 +527,13 @@ def _by_blocks(
     rows = Slot(dtype, (blocks, x.size), "temp")
     b.bound[rows] = b.scratch(dtype, rows.size)
     each = -(-count // blocks)
+    direct = not spare and kind is None  # the first block needs no row
 
-    def block(k: Index) -> Sequence[Atom]:
+    def bounds(k: Index) -> tuple[Atom, Atom]:
+        low = b.atom(b.mul(k, each))
+        return low, b.let("min", (b.let("add", (low, b.dim(each)), "i64"), b.dim(count)), "i64")
+
+    def apart(k: Index) -> None:
         own = Slot(dtype, (x.size + spare,), "temp")
         b.bound[own] = b.scratch(dtype, own.size)
 
@@ -455,17 +550,29 @@ def _by_blocks(
             return ()
 
         b.loop(x.size + spare, "vector", clear)
-        low = b.atom(b.mul(k, each))
-        high = b.let("min", (b.let("add", (low, b.dim(each)), "i64"), b.dim(count)), "i64")
-        visit(b, low, high, own)
+        visit(b, *bounds(k), own)
         b.loop(x.size, "vector", keep)
+
+    def block(k: Index) -> Sequence[Atom]:
+        def here() -> list[Atom]:
+            visit(b, *bounds(k), slot)
+            return []
+
+        def there() -> list[Atom]:
+            apart(k)
+            return []
+
+        if direct:
+            b.branch(b.in_range(k, 0, 1), here, there)
+        else:
+            apart(k)
         return ()
 
     b.loop(blocks, "parallel", block)
 
     def add(i: Index) -> Sequence[Atom]:
         total = load_slot(b, slot, (x.size,), x.dtype, (i,))
-        for k in range(blocks):
+        for k in range(int(direct), blocks):
             more = load_slot(b, rows, rows.shape, dtype, (k, i))
             more = more if kind is None else _unkey(b, more, x.dtype)
             total = b.let(combine, (total, more), x.dtype)
@@ -623,10 +730,12 @@ def _write(
     value: Any,
     inside: Atom,
     alone: bool,
+    flat: bool = False,
 ) -> None:
-    """One element; `alone` where no other lane writes to its place."""
+    """One element; `alone` where no other lane writes to its place; a `flat` place is an offset."""
+    shape = (x.size,) if flat else x.shape
     if combine is None:
-        store_slot(b, slot, x.shape, x.dtype, place, value, inside)
+        store_slot(b, slot, shape, x.dtype, place, value, inside)
         return
     if alone or isinstance(slot, RegisterSlot):
         mask, level = b.mask, b.region_level
@@ -634,14 +743,14 @@ def _write(
             b.mask = b.both(inside, mask)
             b.mask = None if b.mask == TRUE else b.mask
             b.region_level = b.depth  # an iteration reads what the one before has written
-        old = load_slot(b, slot, x.shape, x.dtype, place)
+        old = load_slot(b, slot, shape, x.dtype, place)
         b.mask, b.region_level = mask, level
         pairs = zip(old, value, strict=True) if x.dtype in COMPLEX else [(old, value)]
         new = tuple(b.let(combine, pair, pair[0].dtype) for pair in pairs)
         value = new if x.dtype in COMPLEX else new[0]
-        store_slot(b, slot, x.shape, x.dtype, place, value, inside)
+        store_slot(b, slot, shape, x.dtype, place, value, inside)
         return
-    offset = b.ravel(place, x.shape)
+    offset = b.ravel(place, shape)
     if x.dtype in COMPLEX:
         offset = b.add(b.mul(offset, 2), slot.base(b))
         b.update(slot.buf(b), b.atom(offset), value[0], combine, inside)
