@@ -13,6 +13,9 @@ import pytest
 import pullback
 import pullback.numpy as jnp
 from pullback import lax
+from pullback.backends.llvm.compiler import emit_module
+from pullback.loops import pipeline
+from pullback.runtime.executable import reference_rule
 
 LENGTHS = (3, 5, 8, 10, 16, 17, 20, 33, 48, 64, 65, 100)
 
@@ -153,3 +156,27 @@ def test_rows_of_reductions_are_computed_once() -> None:
     centred = wide - wide.mean((1, 3), keepdims=True)
     expected = centred / np.sqrt((centred**2).mean((1, 3), keepdims=True) + 1e-5)
     np.testing.assert_allclose(compiled(x), expected, rtol=1e-5, atol=1e-5)
+
+
+def _softmax(x: Any) -> Any:
+    e = jnp.exp(x - x.max(-1, keepdims=True))
+    return e / e.sum(-1, keepdims=True)
+
+
+def _normalised(x: Any) -> Any:
+    centred = x - x.mean(-1, keepdims=True)
+    return centred / jnp.sqrt((centred * centred).mean(-1, keepdims=True) + 1e-5)
+
+
+@pytest.mark.parametrize(
+    ("function", "fetches"),
+    [(_softmax, True), (_normalised, True), (lambda x: jnp.exp(x).sum(-1), False),
+     (lambda x: jnp.exp(x), False)],
+)  # fmt: skip
+def test_rows_that_are_read_again_fetch_the_next_one(function: Any, fetches: bool) -> None:
+    """Where a row is walked several times, a later walk asks for the next row's memory."""
+    for shape in ((1000, 1000), (40, 5000)):
+        closed = pullback.make_jaxpr(function)(_rows(shape[1], shape[0]))
+        (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+        text, _ = emit_module(kernel)
+        assert ("call void @llvm.prefetch" in text) is fetches

@@ -25,6 +25,7 @@ from pullback.backends.llvm.access import (
     store,
     store_pairs,
 )
+from pullback.backends.llvm.ahead import Ahead, Step, fetch
 from pullback.backends.llvm.build import BITS as TYPE_BITS
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.convert import (
@@ -124,6 +125,8 @@ class Emitter:
         self.successors: dict[Atom, Atom] = {}  # indices that are one more than others
         self.kept: dict[Buf, tuple[Any, Val]] = {}  # what scratch was last given, and where
         self.pointers: list[Val] = []  # extra pointers of an outlined function
+        self.ahead: Ahead = {}  # by loop, the buffers that are fetched a row ahead, and how far
+        self.fetching: dict[Buf, Step] = {}  # of those, the current loop's
 
     # ---- values
 
@@ -299,6 +302,9 @@ class Emitter:
                 self.env[s.out] = value
                 return
         value = load(self.b, s.buf.dtype, base, at, mask, None, self.dummy)
+        if s.buf in self.fetching and isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
+            step, always = self.fetching[s.buf]
+            fetch(self.b, base, at, self.val(step), always, storage_bytes(s.buf.dtype))
         if s.mask is not None:
             zero = self.b.lit(0, register_type(s.buf.dtype))
             rest = zero if s.other is None else self.val(s.other)

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pullback.backends.llvm.access import Lin
+from pullback.backends.llvm.ahead import rows_ahead
 from pullback.backends.llvm.analysis import (
     body_cost,
     data_bytes,
@@ -343,6 +344,7 @@ class Loops:
                 self.vector_range(inner, s, first, last)
                 return
             inner.in_lanes = s.kind == "vector"
+            inner.ahead = rows_ahead(s)
 
             def body(i: Val, _: list[Val]) -> list[Val]:
                 inner.poll()

@@ -43,6 +43,13 @@ class AllLoops(Loops):
     """The rules of every loop kind."""
 
     def emit_for(self, e: Emitter, s: For) -> None:
+        around = e.fetching
+        if e.ahead:
+            e.fetching = e.ahead.get(id(s), {})
+        self.emit_kind(e, s)
+        e.fetching = around
+
+    def emit_kind(self, e: Emitter, s: For) -> None:
         if (
             s.kind == "parallel"
             and e.lanes == 1
