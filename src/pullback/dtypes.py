@@ -281,17 +281,20 @@ def _edges() -> dict[Any, tuple[Any, ...]]:
 
 @functools.lru_cache(maxsize=1)
 def _superiors() -> dict[Any, frozenset[Any]]:
+    """Each type with all that are above it."""
     edges = _edges()
-    closure = {node: {node, *up} for node, up in edges.items()}
-    changed = True
-    while changed:
-        changed = False
-        for node, up in closure.items():
-            bigger = set().union(*(closure[n] for n in up))
-            if bigger != up:
-                closure[node] = bigger
-                changed = True
-    return {node: frozenset(up) for node, up in closure.items()}
+    closure: dict[Any, frozenset[Any]] = {}
+
+    def above(node: Any) -> frozenset[Any]:
+        found = closure.get(node)
+        if found is None:
+            up = edges[node]
+            found = closure[node] = frozenset((node,)).union(*[above(n) for n in up])
+        return found
+
+    for node in edges:
+        above(node)
+    return closure
 
 
 @functools.lru_cache(maxsize=4096)

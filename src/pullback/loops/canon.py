@@ -24,7 +24,7 @@ from pullback.loops.ir import (
     While,
 )
 
-__all__ = ["CODE_ATTRS", "canonical_text"]
+__all__ = ["CODE_ATTRS", "called_by", "canonical_text", "waits"]
 
 # The attributes of a kernel that the emitter reads.
 CODE_ATTRS = frozenset({"cost_per_iteration", "codegen"})
@@ -144,3 +144,14 @@ def canonical_text(kernel: Kernel) -> str:
         p.block(kernel.body)
         known = kernel.written["canonical"] = "\n".join(p.out)
     return known
+
+
+def called_by(kernel: Kernel) -> frozenset[str]:
+    """The names of the functions that a kernel calls."""
+    parts = canonical_text(kernel).split("=call ")[1:]
+    return frozenset([part.split(" ", 1)[0] for part in parts])
+
+
+def waits(kernel: Kernel) -> bool:
+    """Whether a kernel has a loop of unknown length."""
+    return "\nwhile (" in canonical_text(kernel)

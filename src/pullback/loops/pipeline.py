@@ -90,7 +90,7 @@ def compile_jaxpr(
     reference: Reference | None = None,
     donated: Sequence[bool] = (),
     check: bool = True,
-    ready: Callable[[Kernel, float], None] | None = None,
+    ready: Callable[[Kernel, float, bool], None] | None = None,
     origins: bool = False,
     rolls: bool = True,
 ) -> plan.Program:
@@ -98,8 +98,9 @@ def compile_jaxpr(
 
     `reference(eqn)` gives, for an equation that has no lowering, a function from arrays to a list
     of arrays. `donated[i]` allows
-    input i's buffer to hold a result. `ready(kernel, work)` hears of each kernel as soon as it is
-    written, with the work of the whole program: it may be compiled while the rest is written.
+    input i's buffer to hold a result. `ready(kernel, work, alone)` hears of each kernel as soon as
+    it is written, with the work of the whole program and whether the program has no other: it may
+    be compiled while the rest is written.
     With `origins` the program tells which equations each kernel computes. `rolls` lowers a body
     that the program repeats once (chains.py); the results are the same.
     """
@@ -174,7 +175,7 @@ class _Assembler:
         self.ins, self.donated, self.check, self.flags = ins, list(donated), check, flags
         self.ledger = buffers.Ledger()
         self.kernels: list[Kernel] = []
-        self.ready: Callable[[Kernel, float], None] | None = None
+        self.ready: Callable[[Kernel, float, bool], None] | None = None
         self.work = sum(_work(u) for u in units)
         self.keys: dict[str, int] = {}
         self.steps: list[Any] = []
@@ -475,7 +476,7 @@ class _Assembler:
             number = self.keys[key] = len(self.kernels)
             self.kernels.append(kernel)
             if self.ready is not None:
-                self.ready(kernel, self.work)
+                self.ready(kernel, self.work, len(self.units) == 1)
         return number
 
     def _host(self, op: Opaque) -> None:

@@ -15,14 +15,14 @@ import numpy as np
 from .. import compile_log, config, dtypes, errors
 from ..backends import interface, llvm
 from ..backends.llvm import programs
-from ..backends.llvm.analysis import has
 from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import empty_context
 from ..garbage import uncollected
 from ..loops import pipeline
-from ..loops.ir import Kernel, While
+from ..loops.canon import waits
+from ..loops.ir import Kernel
 from ..loops.nesting import deep
 from ..loops.plan import JumpStep
 from ..loops.show import show_kernel
@@ -193,8 +193,8 @@ class NativeExecutable:
         LLVM."""
         compilation = llvm.Compilation()
 
-        def ready(kernel: Kernel, work: float) -> None:
-            compilation.add(kernel, work <= quick_work)
+        def ready(kernel: Kernel, work: float, alone: bool = False) -> None:
+            compilation.add(kernel, work <= quick_work, alone)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
         progress = compile_log.Progress(self.name)
@@ -206,7 +206,7 @@ class NativeExecutable:
         finally:
             progress.done()
         self._unbounded = any(isinstance(s, JumpStep) for s in self.program.steps) or any(
-            has(kernel.body, While) for kernel in self.program.kernels
+            map(waits, self.program.kernels)
         )
         return compilation, lowered
 

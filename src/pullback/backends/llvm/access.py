@@ -82,14 +82,12 @@ def _vector_pointer(b: Builder, base: Val, at: Val, lane: int, size: int) -> Val
     return b.gep(b.gep(base, at, size), b.lit(lane * size, "i64"))
 
 
-def load(
-    b: Builder, dtype: str, base: Val, at: Index, mask: Val | None, other: Val | None, dummy: Val
-) -> Val:
+def load(b: Builder, dtype: str, base: Val, at: Index, mask: Val | None, other: Val | None) -> Val:
     """The element(s) at an offset; lanes outside `mask` are not touched and give `other` (or
     anything)."""
     t, size = memory_type(dtype), storage_bytes(dtype)
     if isinstance(at, Val) and at.n == 1 and len(at.regs) == 1:
-        raw = _load_uniform(b, t, b.gep(base, at, size), mask, dummy)
+        raw = _load_uniform(b, t, b.gep(base, at, size), mask)
     elif isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
         raw = _load_contiguous(b, t, size, base, at, mask)
     elif isinstance(at, Lin) and at.n > 1 and at.stride.c == -1:
@@ -102,7 +100,7 @@ def load(
     elif isinstance(at, Lin) and at.n > 1 and at.stride.c == 2 and mask is None:
         raw = _load_every_other(b, t, size, base, at)
     else:
-        raw = _gather(b, t, size, base, at, mask, dummy)
+        raw = _gather(b, t, size, base, at, mask)
     value = from_memory(b, dtype, raw)
     return value if mask is None or other is None else b.select(mask, value, other)
 
@@ -193,12 +191,12 @@ def _store_alternate(b: Builder, t: str, size: int, base: Val, at: Lin, raw: Val
             )
 
 
-def _load_uniform(b: Builder, t: str, pointer: Val, mask: Val | None, dummy: Val) -> Val:
+def _load_uniform(b: Builder, t: str, pointer: Val, mask: Val | None) -> Val:
     if mask is None:
         return b.load(t, pointer)
     if mask.n == 1 and len(mask.regs) == 1:
-        return b.load(t, b.select(mask, pointer, dummy))
-    return b.load(t, b.select(b.any_lane(mask), pointer, dummy))
+        return b.load(t, b.select(mask, pointer, b.nowhere()))
+    return b.load(t, b.select(b.any_lane(mask), pointer, b.nowhere()))
 
 
 def _load_contiguous(b: Builder, t: str, size: int, base: Val, at: Lin, mask: Val | None) -> Val:
@@ -230,10 +228,8 @@ def _masked(b: Builder, kind: str, t: str, n: int) -> str:
     return name
 
 
-def lane_pointers(
-    b: Builder, size: int, base: Val, at: Index, mask: Val | None, dummy: Val
-) -> list[list[Val]]:
-    """For each register, the address of each lane; masked lanes point at `dummy`."""
+def lane_pointers(b: Builder, size: int, base: Val, at: Index, mask: Val | None) -> list[list[Val]]:
+    """For each register, the address of each lane; masked lanes point nowhere in particular."""
     n, width = (at.n, at.width) if isinstance(at, Lin) else (at.n, len(at.regs))
     masks = b.spread(mask, n) if mask is not None else ()
     rows = []
@@ -248,7 +244,7 @@ def lane_pointers(
                 pointer = b.gep(base, element, size)
             if masks:
                 bit = Val(b, "i1", 1, (b.extract(masks[u % len(masks)], "i1", n, lane),))
-                pointer = b.select(bit, pointer, dummy)
+                pointer = b.select(bit, pointer, b.nowhere())
             row.append(pointer)
         rows.append(row)
     return rows
@@ -346,9 +342,7 @@ def _suffix(t: str) -> str:
     return {"float": "f32", "double": "f64"}.get(t, t)
 
 
-def _gather(
-    b: Builder, t: str, size: int, base: Val, at: Index, mask: Val | None, dummy: Val
-) -> Val:
+def _gather(b: Builder, t: str, size: int, base: Val, at: Index, mask: Val | None) -> Val:
     regs = []
     if _has_addresses(at) and by_addresses(b, size, at.n):
         name = f"llvm.masked.gather.v{at.n}{_suffix(t)}.v{at.n}p0"
@@ -358,7 +352,7 @@ def _gather(
             text = f"call {vt} @{name}({pt} {pointers}, i32 {size}, {mt} {m}, {vt} zeroinitializer)"
             regs.append(b.impure_reg(text))
         return Val(b, t, at.n, tuple(regs))
-    for row in lane_pointers(b, size, base, at, mask, dummy):
+    for row in lane_pointers(b, size, base, at, mask):
         values = [b.load(t, p).regs[0] for p in row]
         if len(row) == 1:
             regs.append(values[0])
@@ -372,9 +366,7 @@ def _gather(
     return Val(b, t, at.n, tuple(regs))
 
 
-def store(
-    b: Builder, dtype: str, base: Val, at: Index, value: Val, mask: Val | None, dummy: Val
-) -> None:
+def store(b: Builder, dtype: str, base: Val, at: Index, value: Val, mask: Val | None) -> None:
     """Writes the element(s) at an offset, except the lanes outside `mask`."""
     t, size = memory_type(dtype), storage_bytes(dtype)
     uniform = isinstance(at, Val) and at.n == 1 and len(at.regs) == 1
@@ -382,7 +374,7 @@ def store(
     if uniform and (mask is None or mask.n == 1) and raw.n == 1 and len(raw.regs) == 1:
         assert isinstance(at, Val)
         pointer = b.gep(base, at, size)
-        b.store(raw, pointer if mask is None else b.select(mask, pointer, dummy))
+        b.store(raw, pointer if mask is None else b.select(mask, pointer, b.nowhere()))
         return
     if isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
         _store_contiguous(b, t, size, base, at, raw, mask)
@@ -410,7 +402,7 @@ def store(
             lanes = values[u % len(values)]
             b.line(f"call void @{name}({vt} {lanes}, {pt} {pointers}, i32 {size}, {mt} {m})")
         return
-    for u, row in enumerate(lane_pointers(b, size, base, at, mask, dummy)):
+    for u, row in enumerate(lane_pointers(b, size, base, at, mask)):
         for lane, pointer in enumerate(row):
             element = Val(b, t, 1, (b.extract(values[u % len(values)], t, n, lane),))
             b.store(element, pointer)

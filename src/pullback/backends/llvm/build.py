@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from pullback.backends.llvm.target import Target
@@ -50,6 +51,18 @@ def float_bits(value: float, t: str) -> str:
     if t == "float":
         value = round_f32(value)
     return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+
+
+@lru_cache(maxsize=256)
+def _argument(block: str, k: int, t: str) -> str:
+    """The lines that read the k-th word of a block of arguments."""
+    align = max(1, BITS[t] // 8)
+    if not k:
+        return f" %{block}.0 = load {t}, ptr %{block}, align {align}"
+    return (
+        f" %{block}.at{k} = getelementptr i8, ptr %{block}, i64 {8 * k}\n"
+        f" %{block}.{k} = load {t}, ptr %{block}.at{k}, align {align}"
+    )
 
 
 class Val:
@@ -158,6 +171,7 @@ class Builder:
         self.count = 0
         self.block = "entry"
         self.literals: dict[tuple[str, int], Val] = {}
+        self.dummy: Val | None = None
         self.text_of_body = body
         self.blocks = 1
 
@@ -507,6 +521,12 @@ class Builder:
             f"getelementptr {element}, {{T}} {{0}}, i64 {{1}}", (pointer, at), "ptr", cheap=True
         )
 
+    def argument(self, block: str, k: int, t: str) -> Val:
+        """The k-th word of a block of the function's arguments. Only at the function's
+        beginning."""
+        self.scopes[0].lines.append(_argument(block, k, t))
+        return Val(self, t, 1, (f"%{block}.{k}",))
+
     def load(self, t: str, pointer: Val, flags: str = "") -> Val:
         return self.impure(
             f"load {flags}{t}, ptr {pointer.regs[0]}, align {max(1, BITS[t] // 8)}", t
@@ -515,6 +535,12 @@ class Builder:
     def store(self, value: Val, pointer: Val) -> None:
         size = max(1, BITS[value.t] // 8)
         self.line(f"store {value.t} {value.regs[0]}, ptr {pointer.regs[0]}, align {size}")
+
+    def nowhere(self) -> Val:
+        """Memory that masked lanes may touch."""
+        if self.dummy is None:
+            self.dummy = self.alloca(64)
+        return self.dummy
 
     def alloca(self, size: int, align: int = 64) -> Val:
         """Stack memory, reserved at entry."""

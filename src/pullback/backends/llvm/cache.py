@@ -52,13 +52,17 @@ def _source_key() -> str:
     return "|".join(parts)
 
 
+@lru_cache(maxsize=8)
+def _begun(target_key: str) -> blake2b:
+    """The hash of what all keys begin with."""
+    return blake2b(f"{_source_key()}\0{target_key}\0".encode(), digest_size=20)
+
+
 def kernel_key(text: str, target_key: str, options: str = "") -> str:
     """The name of a cache entry: a hash of the canonical text and of all that determines the
     machine code."""
-    digest = blake2b(digest_size=20)
-    for part in (_source_key(), target_key, options, text):
-        digest.update(part.encode())
-        digest.update(b"\0")
+    digest = _begun(target_key).copy()
+    digest.update(f"{options}\0{text}\0".encode())
     return digest.hexdigest()
 
 

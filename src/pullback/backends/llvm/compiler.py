@@ -12,9 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import link, loader, os_shim
-from pullback.backends.llvm.analysis import has, walk
 from pullback.backends.llvm.aside import aside
-from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
 from pullback.backends.llvm.convert import from_memory, memory_type
 from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter, Module
@@ -27,8 +25,8 @@ from pullback.backends.llvm.workshop import Job, Workshop, workshop_text
 from pullback.compile_log import KernelEntry, Progress
 from pullback.forking import renewed
 from pullback.loops import libraries
-from pullback.loops.canon import canonical_text
-from pullback.loops.ir import Call, Kernel, While
+from pullback.loops.canon import called_by, canonical_text, waits
+from pullback.loops.ir import Kernel
 from pullback.loops.nesting import deep
 from pullback.loops.tiles import is_tile
 from pullback.records import made, record, replaced
@@ -42,6 +40,7 @@ STORE_AFTER = 0.02  # seconds
 _KEEP = 256  # kernels that stay loaded although no executable holds them
 _lock = threading.Lock()
 _improving = threading.Lock()
+_SHOWN, _NOTHING = frozenset({"llvm", "asm"}), frozenset[str]()
 _live: weakref.WeakValueDictionary[str, CompiledKernel] = weakref.WeakValueDictionary()
 _recent: OrderedDict[str, CompiledKernel] = OrderedDict()
 _compiled = 0
@@ -92,8 +91,10 @@ class CompiledKernel:
         return f"CompiledKernel({self.name!r} at {self.address:#x})"
 
 
-def _debug() -> set[str]:
-    return set(os.environ.get("PULLBACK_DEBUG", "").replace(";", ",").split(","))
+def _debug() -> frozenset[str]:
+    """What of the machine code PULLBACK_DEBUG asks to be printed."""
+    text = os.environ.get("PULLBACK_DEBUG")
+    return _SHOWN.intersection(text.replace(";", ",").split(",")) if text else _NOTHING
 
 
 def emit_module(
@@ -111,12 +112,11 @@ def emit_module(
     e.parallel = brief  # a run is too short to be shared out
     b = e.b
     for k, d in enumerate(kernel.dims):
-        e.env[d] = b.load("i64", b.gep(Val(b, "ptr", 1, ("%dims",)), 8 * k))
+        e.env[d] = b.argument("dims", k, "i64")
     for k, v in enumerate(kernel.scalars):
-        raw = b.load(memory_type(v.dtype), b.gep(Val(b, "ptr", 1, ("%scalars",)), 8 * k))
-        e.env[v] = from_memory(b, v.dtype, raw)
+        e.env[v] = from_memory(b, v.dtype, b.argument("scalars", k, memory_type(v.dtype)))
     for k, buf in enumerate(kernel.params):
-        e.buffers[buf] = b.load("ptr", b.gep(Val(b, "ptr", 1, ("%buffers",)), 8 * k))
+        e.buffers[buf] = b.argument("buffers", k, "ptr")
     e.statements(kernel.body)
     b.line("ret i32 0")
     if not e.hot:  # nothing but outlined loops: LLVM's quick path does for the rest
@@ -161,7 +161,7 @@ def _emitted(kernel: Kernel, target: Target, quick: bool) -> tuple[str, int, boo
     """A kernel as textual IR, the level it is compiled at, and whether that is the quick one
     where good code would differ."""
     debug = _debug()
-    quick = quick and not has(kernel.body, While)
+    quick = quick and not waits(kernel)
     ir, level = emit_module(kernel, target, quick)
     level = 0 if ir.count("\n") > LONG else level
     quick = quick and (level > 0 or bool(tiles_of(kernel)))  # whose tiles may be quick as well
@@ -185,9 +185,9 @@ def _options(kernel: Kernel, text: str) -> str:
     """What else determines the code: the places in the context's table of what it calls, which
     routines of LAPACK and BLAS take now."""
     loader_name = os.environ.get("PULLBACK_LOADER", "")
-    if "=call " not in text:
+    names = called_by(kernel) - {"raise_if"}
+    if not names:
         return loader_name
-    names = {s.name for s in walk(kernel.body) if isinstance(s, Call) and s.name != "raise_if"}
     for name in names:
         if libraries.is_routine(name):
             _provide_routine(name)
@@ -204,17 +204,12 @@ def _provide_routine(name: str) -> None:
 
 def tiles_of(kernel: Kernel) -> set[str]:
     """The tile functions that a kernel calls."""
-    if "=call tile" not in canonical_text(kernel):
-        return set()
-    return {s.name for s in walk(kernel.body) if isinstance(s, Call) and is_tile(s.name)}
+    return {name for name in called_by(kernel) if is_tile(name)}
 
 
 def needs_of(kernel: Kernel) -> set[str]:
     """The tile functions and the routines of LAPACK and BLAS that a kernel calls."""
-    if "=call " not in canonical_text(kernel):
-        return set()
-    names = {s.name for s in walk(kernel.body) if isinstance(s, Call)}
-    return {n for n in names if is_tile(n) or libraries.is_routine(n)}
+    return {n for n in called_by(kernel) if is_tile(n) or libraries.is_routine(n)}
 
 
 Entry = tuple[DiskCache, str, loader.Image]
@@ -241,7 +236,7 @@ def _known(kernel: Kernel, target: Target, quick: bool) -> tuple[str, CompiledKe
             found.improved()
         return key, found, "process"
     cache = disk_cache()
-    image = cache.get(key) if cache is not None and not _debug() & {"llvm", "asm"} else None
+    image = cache.get(key) if cache is not None and not _debug() else None
     code = None if image is not None and image.quick and not quick else _loaded(image, "pb_kernel")
     if image is None or code is None:
         return key, None, "LLVM"
@@ -292,7 +287,7 @@ def recalled_kernel(
     origin = "process"
     if found is None:
         cache = disk_cache()
-        image = cache.get(key) if cache is not None and not _debug() & {"llvm", "asm"} else None
+        image = cache.get(key) if cache is not None and not _debug() else None
         code = None if image is None or (image.quick and not quick) else _loaded(image, "pb_kernel")
         if image is None or code is None:
             return None
@@ -394,8 +389,8 @@ class _Ordered:
 
 class Compilation:
     """Several kernels, compiled side by side while more are added: this thread writes their texts,
-    native threads have LLVM translate them (workshop.py). A single one is compiled where its code
-    is asked for."""
+    native threads have LLVM translate them (workshop.py). One that stays alone is compiled where
+    its code is asked for."""
 
     def __init__(self, target: Target | None = None) -> None:
         self.target = target or host_target()
@@ -404,13 +399,15 @@ class Compilation:
         self.tiles: dict[str, bool] = {}  # called by these kernels: whether quick code does
         self.jobs: list[Job] = []
 
-    def add(self, kernel: Kernel, quick: bool = False) -> None:
-        """One more kernel; `quick` as in `compile_kernel`."""
+    def add(self, kernel: Kernel, quick: bool = False, alone: bool = False) -> None:
+        """One more kernel; `quick` as in `compile_kernel`; `alone` if there will hardly be
+        another."""
         self.orders.append(_Ordered(kernel, quick))
-        if len(self.orders) == 2:
-            self._begin(self.orders[0])
-        if len(self.orders) > 1:
-            self._begin(self.orders[-1])
+        if alone and len(self.orders) == 1:
+            return
+        for order in self.orders[-2:]:
+            if not order.key:
+                self._begin(order)
 
     def _begin(self, order: _Ordered) -> None:
         shop = _workshop(self.target)
@@ -497,7 +494,7 @@ def compile_kernels(
     """
     compilation = Compilation(target)
     for kernel in kernels:
-        compilation.add(kernel, quick)
+        compilation.add(kernel, quick, len(kernels) == 1)
     return compilation.finish()
 
 

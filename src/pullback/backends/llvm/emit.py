@@ -119,7 +119,6 @@ class Emitter:
         self.parallel = False  # inside an outlined function or a loop that must stay serial
         self.heap: list[tuple[Val, Val]] = []  # scratch from ctx.alloc, innermost last
         self.ctx = Val(self.b, "ptr", 1, ("%ctx",))
-        self.dummy = self.b.alloca(64)
         self.hot = False  # has loops of its own, not outlined ones
         self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
         self.successors: dict[Atom, Atom] = {}  # indices that are one more than others
@@ -248,7 +247,7 @@ class Emitter:
         elif isinstance(s, Store):
             base, at = self.place(s.buf, s.index)
             value, mask = self.val(s.value), self.with_mask(s.mask)
-            store(self.b, s.buf.dtype, base, at, value, mask, self.dummy)
+            store(self.b, s.buf.dtype, base, at, value, mask)
             self.keep(s.buf, at, value, mask)
         elif isinstance(s, Update):
             self.update(s)
@@ -301,7 +300,7 @@ class Emitter:
             if spot == self.spot(at, mask):
                 self.env[s.out] = value
                 return
-        value = load(self.b, s.buf.dtype, base, at, mask, None, self.dummy)
+        value = load(self.b, s.buf.dtype, base, at, mask, None)
         if s.buf in self.fetching and isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
             step, always = self.fetching[s.buf]
             fetch(self.b, base, at, self.val(step), always, storage_bytes(s.buf.dtype))
@@ -334,16 +333,16 @@ class Emitter:
             and mask is None
             and self.lanes == 1
         ):
-            old = load(b, dtype, base, at, mask, None, self.dummy)
+            old = load(b, dtype, base, at, mask, None)
             new = self.combine(s.combine, [dtype], [old], [value])[0]
-            store(b, dtype, base, at, new, mask, self.dummy)
+            store(b, dtype, base, at, new, mask)
             return
         if isinstance(at, Val) and self.uniform(at):
             at = Lin(at, b.lit(0, "i64"), self.lanes, self.width)
         value = self.full(value)
         mask = None if mask is None else self.full(mask)
         t, size = memory_type(dtype), storage_bytes(dtype)
-        rows = lane_pointers(b, size, base, at, mask, self.dummy)
+        rows = lane_pointers(b, size, base, at, mask)
         lanes, width, active = self.lanes, self.width, self.mask
         self.lanes, self.width, self.mask = 1, 1, None
         for u, row in enumerate(rows):

@@ -438,20 +438,19 @@ class Loops:
             raw = b.cast("zext", v, "i8") if v.t == "i1" else v
             b.store(raw, b.gep(closure, 8 * k))
         ib = inner.b
-        base = Val(ib, "ptr", 1, ("%closure",))
-        first, last, size = (ib.load("i64", ib.gep(base, 8 * k)) for k in range(3))
+        first, last, size = (ib.argument("closure", k, "i64") for k in range(3))
         k = 3
         got: list[Val] = []
         for _ in bases:
-            got.append(ib.load("ptr", ib.gep(base, 8 * k)))
+            got.append(ib.argument("closure", k, "ptr"))
             k += 1
         for variable, outer_value in zip(variables, values, strict=True):
             if outer_value.c is not None:
                 inner.env[variable] = ib.lit(outer_value.c, outer_value.t)
             elif outer_value.t == "i1":
-                inner.env[variable] = ib.load("i8", ib.gep(base, 8 * k)).ne(0)
+                inner.env[variable] = ib.argument("closure", k, "i8").ne(0)
             else:
-                inner.env[variable] = ib.load(outer_value.t, ib.gep(base, 8 * k))
+                inner.env[variable] = ib.argument("closure", k, outer_value.t)
             k += 1
         for buf, pointer in zip(buffers, got, strict=False):
             inner.buffers[buf] = pointer

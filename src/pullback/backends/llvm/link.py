@@ -186,16 +186,15 @@ class _Compiler:
 LEVELS = (0, 2)  # the code generation levels that we use
 
 
-def desk(target: Target) -> tuple[object, list[int]]:
-    """What a native thread needs to compile by itself (see workshop.py): who owns it; then the
-    addresses of five functions, a context, a zero, and target machines by level."""
+def desk() -> tuple[_Compiler, list[int]]:
+    """What a native thread needs to compile by itself (see workshop.py): who owns it and makes its
+    target machines; then the addresses of five functions, a context and a zero."""
     lib, own = llvm_library(), _Compiler()
     names = "ParseAssembly TargetMachineEmitToMemory DisposeModule ContextCreate ContextDispose"
     functions = [
         ctypes.cast(getattr(lib, "LLVMPY_" + name), c_void_p).value or 0 for name in names.split()
     ]
-    machines = [own.machine(target, level) if level in LEVELS else 0 for level in range(4)]
-    return own, [*functions, own.context, 0, *machines]
+    return own, [*functions, own.context, 0]
 
 
 def taken(text: bytes, buffer: int, message: int) -> bytes:

@@ -21,6 +21,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from ctypes import c_int64, c_void_p
+from typing import Any
 
 from pullback.backends.llvm import link, os_shim
 from pullback.backends.llvm.jit import JitCode
@@ -35,6 +36,7 @@ MOST_THREADS = 7
 MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants
 NAP = 0.05  # seconds of waiting in native code between two looks at Python's signals
 DONE = 2
+MACHINES = 8  # words of a desk before its machines
 
 _TEXT = """
 define internal i64 @now(ptr %desk) nounwind {
@@ -276,17 +278,26 @@ class Workshop(Gate):
         self._most = min(os_shim.cpu_count() - 1, MOST_THREADS)
         self._threads = 0
         self._local = threading.local()
-        self._desks: list[object] = []
+        self._desks: list[tuple[Any, Any]] = []
+        self._levels: set[int] = set()  # that all desks have machines for
         self._open: list[Job] = []  # published: their memory must stay until they are done
         self.usable = True
         atexit.register(self._stop, 10.0)
 
     def _desk(self) -> int:
-        """The address of a new thread's context and machines."""
-        owner, words = link.desk(self.target)
+        """The address of a new thread's context and machines; with the lock held."""
+        owner, words = link.desk()
         block = (c_int64 * 12)(self._address, *words)
+        for level in self._levels:
+            block[MACHINES + level] = owner.machine(self.target, level)
         self._desks.append((owner, block))
         return ctypes.addressof(block)
+
+    def _provide(self, level: int) -> None:
+        """Machines of a level for every desk, before there is a job that asks for it."""
+        for owner, block in self._desks:
+            block[MACHINES + level] = owner.machine(self.target, level)
+        self._levels.add(level)
 
     def publish(self, job: Job) -> bool:
         """Offers a job to the native threads. False when there are none or they have too much."""
@@ -294,6 +305,8 @@ class Workshop(Gate):
             waiting = self._shop[1] - self._shop[2]
             if waiting >= RING - 1 or not self.usable or self._shop[6]:
                 return False
+            if job.level not in self._levels:
+                self._provide(job.level)
             if len(self._open) > 64:
                 self._open = [j for j in self._open if not j.done]
             if self._threads < self._most and waiting >= self._threads:
@@ -312,8 +325,9 @@ class Workshop(Gate):
         while waiting := [job for job in waiting if not job.done]:
             if not self.usable:  # a child of the process that published them
                 raise RuntimeError("internal error in pullback: a compilation was forked")
-            desk = desk or self._desk()
-            self._local.desk = desk
+            if not desk:
+                with self._lock:
+                    desk = self._local.desk = self._desk()
             if not self._help(desk):
                 self._wait(self._address, ctypes.addressof(waiting[0].block))
             if each is not None:
