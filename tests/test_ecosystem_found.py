@@ -14,6 +14,7 @@ import pytest
 
 import pullback
 import pullback.experimental.checkify
+from pullback.jax_compat.modules._src.tree_util import prefix_errors
 
 I = np.arange(4, dtype="int32").reshape(2, 2)
 F = np.ones((2, 2), "float32")
@@ -181,3 +182,74 @@ def test_keys_that_differ() -> None:
     for m in (jax, pullback):
         with pytest.raises(ValueError, match=r"Dict key mismatch; expected keys: \['a', 'b'\]"):
             m.tree.structure({"a": 1, "b": 2}).flatten_up_to({"a": 1})
+
+
+def test_weakly_started_carry_has_a_strong_cotangent() -> None:
+    start, factors = pullback.numpy.asarray(1.5), np.arange(1.0, 5.0, dtype=np.float32)
+    assert start.weak_type
+
+    def f(x: Any) -> Any:
+        return pullback.lax.scan(lambda c, y: (c * y, None), x, pullback.numpy.asarray(factors))[0]
+
+    for grad in (pullback.grad(f), pullback.jit(pullback.grad(f))):
+        found = grad(start)
+        assert not found.weak_type  # as JAX's
+        assert found == 24
+    doubled = pullback.grad(
+        lambda x: pullback.lax.scan(lambda c, _: (c * 2, None), x, None, length=2)[0]
+    )
+    assert doubled(start).weak_type
+
+
+def test_batched_custom_functions_keep_their_names() -> None:
+    @pullback.custom_vjp
+    def f(x: Any) -> Any:
+        return x * 2
+
+    def f_fwd(x: Any) -> Any:
+        return x * 2, x
+
+    def f_bwd(res: Any, ct: Any) -> Any:
+        return (ct * res,)
+
+    f.defvjp(f_fwd, f_bwd)
+    x = np.ones(2, np.float32)
+    for g in (pullback.vmap(f), pullback.vmap(pullback.jit(f))):
+        text = str(pullback.make_jaxpr(g)(x))
+        assert all(s in text for s in ("name=f\n", "fwd=f_fwd\n", "bwd=f_bwd\n")), text
+    text = str(
+        pullback.make_jaxpr(pullback.vmap(pullback.vmap(pullback.nn.relu)))(
+            np.ones((2, 2), np.float32)
+        )
+    )
+    assert "custom_jvp_call[\n" in text
+    assert text.count("name=relu\n") == 2
+
+
+def test_traces_tell_their_tracers_apart() -> None:
+    seen: list[Any] = []
+
+    def f(x: Any) -> Any:
+        seen.append(
+            (x._trace.main, pullback.jvp(lambda y: seen.append(y._trace.main) or y * x, (x,), (x,)))
+        )
+        return x
+
+    pullback.jvp(f, (1.0,), (1.0,))
+    inner, (outer, _) = seen
+    assert inner is not outer
+
+
+def test_array_text_breaks_where_jax_breaks() -> None:
+    assert repr(pullback.numpy.asarray(np.full(15, 10, np.int32))).endswith("10], dtype=int32)")
+    assert repr(pullback.numpy.asarray(np.full(16, 10, np.int32))).endswith(
+        "10],      dtype=int32)"
+    )
+    assert repr(pullback.numpy.full(27, 11)).endswith("11],      dtype=int32, weak_type=True)")
+    assert repr(pullback.numpy.full(26, 11)).endswith("11], dtype=int32, weak_type=True)")
+
+
+def test_private_prefix_errors() -> None:
+    (make,) = prefix_errors((1, 2), (1, 2, 3))
+    assert "in_axes" in str(make("in_axes"))
+    assert prefix_errors((1, 2), (1, (2, 3))) == []

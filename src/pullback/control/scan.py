@@ -13,7 +13,7 @@ from typing import Any
 from .. import tree
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var
+from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, jaxpr_as_fun
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import use_trace
@@ -404,6 +404,19 @@ def _transpose(
     return result + [next(xs_out) if lin else None for lin in linear[end:]]
 
 
+def _strongly_carried(jaxpr: ClosedJaxpr, num_consts: int, num_carry: int) -> ClosedJaxpr:
+    """A carry that only starts weakly typed is not so after one step; nor is its cotangent."""
+    carry = slice(num_consts, num_consts + num_carry)
+    avals: list[Any] = list(jaxpr.in_avals)
+    avals[carry] = [
+        a if getattr(b, "weak_type", True) else a.strip_weak_type()
+        for a, b in zip(avals[carry], jaxpr.out_avals, strict=False)
+    ]
+    if avals == list(jaxpr.in_avals):
+        return jaxpr
+    return close_jaxpr(*trace_to_jaxpr(jaxpr_as_fun(jaxpr), avals, jaxpr.jaxpr.debug_info))[0]
+
+
 def _transposed_body(
     jaxpr: ClosedJaxpr,
     linear: Sequence[bool],
@@ -417,8 +430,9 @@ def _transposed_body(
     key = ("scan transpose", tuple(linear), tuple(ct_zeros[num_carry:]), num_consts, num_carry)
     if key in jaxpr.derived:
         return jaxpr.derived[key]  # type: ignore[no-any-return]
-    avals, out_avals = jaxpr.in_avals, jaxpr.out_avals
     end = num_consts + num_carry
+    jaxpr = _strongly_carried(jaxpr, num_consts, num_carry)
+    avals, out_avals = jaxpr.in_avals, jaxpr.out_avals
     lin_consts = [a for a, lin in zip(avals[:num_consts], linear, strict=False) if lin]
     res_consts = [a for a, lin in zip(avals[:num_consts], linear, strict=False) if not lin]
     res_xs = [a for a, lin in zip(avals[end:], linear[end:], strict=True) if not lin]

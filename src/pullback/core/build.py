@@ -317,6 +317,8 @@ def fun_source_info(fun: Any) -> str:
     """`name at file:line` of a Python function."""
     while hasattr(fun, "__wrapped__") or hasattr(fun, "func"):
         fun = getattr(fun, "__wrapped__", None) or fun.func
+    if (info := getattr(fun, "func_src_info", None)) is not None:  # the function of a program
+        return str(info)
     code = getattr(fun, "__code__", None)
     name = getattr(fun, "__name__", type(fun).__name__)
     return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name

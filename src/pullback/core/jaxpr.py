@@ -353,6 +353,8 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     def fun(*args: Any) -> list[Any]:
         return eval_jaxpr(closed.jaxpr, closed.consts, *args)
 
+    if (info := closed.jaxpr.debug_info) is not None:
+        fun.func_src_info = info.func_src_info  # type: ignore[attr-defined]
     return fun
 
 

@@ -62,6 +62,15 @@ class Trace:
     def is_valid(self) -> bool:
         return self._alive
 
+    @property
+    def main(self) -> Any:
+        """What tells this trace's tracers from others': JAX's traces of one transformation share
+        a mark, here each transformation has one trace.
+        """
+        return self
+
+    tag = main
+
     def __repr__(self) -> str:
         return type(self).__name__
 
@@ -330,6 +339,11 @@ def trace_context() -> tuple[Any, ...]:
     key.
     """
     return (config.trace_values(), _context.axis_env, _context.mesh)
+
+
+def set_mesh_of_traces(mesh: Any) -> None:
+    """What traces of this thread depend on besides: the mesh in force (None: none is)."""
+    _context.mesh = mesh
 
 
 def axis_size(name: Any) -> int:

@@ -48,6 +48,9 @@ def _convert_transpose(
 ) -> list[Any]:
     if type(ct) is Zero:
         return [Zero(x.aval)]
+    have = typeof(ct)
+    if (have.dtype, have.weak_type, sharding) == (x.aval.dtype, x.aval.weak_type, None):
+        return [ct]
     return [
         convert_element_type_p.bind(
             ct, new_dtype=x.aval.dtype, weak_type=x.aval.weak_type, sharding=sharding

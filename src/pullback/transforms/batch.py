@@ -139,7 +139,7 @@ class BatchTrace(Trace):
                 for x, d, w in zip(outs, found, out_dims, strict=True)
             ]
 
-        return batched
+        return _named_as(fun, batched)
 
     def process_custom_jvp_call(
         self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
@@ -205,9 +205,9 @@ class BatchTrace(Trace):
         with use_trace(parent):
             outs = parent.process_custom_vjp_call(
                 primitive,
-                batched_fun,
-                batched_fwd,
-                batched_bwd,
+                _named_as(fun, batched_fun),
+                _named_as(fwd, batched_fwd),
+                _named_as(bwd, batched_bwd),
                 vals,
                 out_trees=out_trees,
                 symbolic_zeros=symbolic_zeros,
@@ -215,6 +215,12 @@ class BatchTrace(Trace):
         return [
             self.join(v, d) for v, d in zip(outs, (out_dims or fwd_dims)[: len(outs)], strict=True)
         ]
+
+
+def _named_as(fun: Any, batched: Any) -> Any:
+    """A function on batches shows the user's name for it: in programs and in messages."""
+    batched.__name__, batched.__wrapped__ = getattr(fun, "__name__", batched.__name__), fun
+    return batched
 
 
 def _as_wanted(size: int, have: int | None, want: int | None, x: Any) -> Any:

@@ -3,4 +3,5 @@
 from ....tree.engine import _entries as _registry  # noqa: F401
 from ....tree.operations import flatten_one_level as flatten_one_level
 from ....tree.operations import flatten_one_level_with_keys as flatten_one_level_with_keys
+from ....tree.prefix import prefix_errors as prefix_errors
 from ....tree_util import *  # noqa: F403
