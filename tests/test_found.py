@@ -539,3 +539,58 @@ def test_derivatives_of_logaddexp_at_infinities_are_those_of_jax() -> None:
             jax.tree.leaves(run(pullback, name)), jax.tree.leaves(run(jax, name)), strict=True
         ):
             np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=1e-12)
+
+
+@pytest.mark.parametrize("name, sign", [("min", 1.0), ("max", -1.0)])
+@pytest.mark.parametrize("padding", ["VALID", ((0, 1),), ((1, 1),)])
+def test_derivatives_of_windows_of_infinities_and_nans(
+    name: str, sign: float, padding: Any
+) -> None:
+    """Of equals the earlier is selected, the infinity that pads among them; NaN never stays."""
+    inf, nan = np.inf, np.nan
+    rows = [[inf, inf, 1, inf], [nan, inf, 1, nan], [1, nan, 2, nan], [1, 1, -inf, nan]]
+    xs = sign * np.array(rows, "float32")
+
+    def derivatives(m: Any, dtype: Any, size: int, stride: int) -> list[Any]:
+        jnp = m.numpy
+        x = jnp.asarray(xs, dtype)
+
+        def f(x: Any) -> Any:
+            pad = ((0, 0), *padding) if padding != "VALID" else padding
+            reducer = getattr(m.lax, name)
+            return m.lax.reduce_window(
+                x, np.dtype(dtype).type(sign * inf), reducer, (1, size), (1, stride), pad
+            )
+
+        y, tangent = m.jit(lambda x: m.jvp(f, (x,), (jnp.arange(16, dtype=dtype).reshape(4, 4),)))(
+            x
+        )
+        ct = jnp.arange(1, y.size + 1, dtype=dtype).reshape(y.shape)
+        return [tangent, m.jit(lambda x: m.vjp(f, x)[1](ct)[0])(x)]
+
+    for dtype in ("float32", "float16"):
+        for size, stride in ((2, 1), (3, 1), (2, 2)):
+            ours, theirs = (derivatives(m, dtype, size, stride) for m in (pullback, jax))
+            for a, b in zip(ours, theirs, strict=True):
+                np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+def test_a_row_of_a_loop_that_reads_itself_where_an_index_says() -> None:
+    """A small array that stays in registers is read before its other rows are written."""
+
+    def run(m: Any) -> Any:
+        jnp = m.numpy
+
+        def step(c: Any, x: Any) -> Any:
+            i, row = x
+            y = row * 0.5 + c.sum(1, keepdims=True)
+            z = jnp.broadcast_to(m.lax.dynamic_index_in_dim(y, i, 1), (2, 4))
+            return c * 0.5 + y.at[:, i].set(0.0), z
+
+        c = jnp.arange(8.0).reshape(2, 4) * 0.1
+        return m.jit(lambda c, i, r: m.lax.scan(step, c, (i, r)))(
+            c, jnp.array([1, 3]), jnp.ones((2, 2, 4))
+        )
+
+    for a, b in zip(run(pullback), run(jax), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-6)

@@ -60,26 +60,31 @@ RULES[p.reduce_window_min_p] = computed(
 )
 
 
-def _chosen(operand: Any, select_prim: Any, params: dict[str, Any]) -> Any:
-    """The flat index, for each window, of the first element that is selected (-1: the window holds
-    none).
+def _chosen(operand: Any, select_prim: Any, params: dict[str, Any], pad: bool) -> Any:
+    """The flat index, for each window, of the element that is selected; -1 if it is none.
+
+    The element that loses to all others comes before each window, or stands (`pad`) wherever a
+    window leaves the array; the earlier of equals stays.
     """
     index = np.arange(operand.size).reshape(operand.shape)
+    lost = p.extreme_fill(operand.dtype, select_prim is elementwise.ge_p)
     best: Any = None
     chosen: Any = None
-    for part, at in zip(positions(operand, 0, params), positions(index, -1, params)):
+    for part, at in zip(positions(operand, lost, params), positions(index, -1, params)):
         if best is None:
             best, chosen = part.copy(), at.copy()
-            continue
-        worse = (best < part) if select_prim is elementwise.ge_p else (best > part)
-        take = (at >= 0) & ((chosen < 0) | worse)
+            if pad:
+                continue
+            best, chosen = np.full_like(best, lost), np.full_like(chosen, -1)
+        stays = (best >= part) if select_prim is elementwise.ge_p else (best <= part)
+        take = ~stays if pad else ~stays & (at >= 0)
         best, chosen = np.where(take, part, best), np.where(take, at, chosen)
     return chosen
 
 
 @rule(p.select_and_gather_add_p)
 def _gather(tangents: Any, operand: Any, *, select_prim: Any, **params: Any) -> Any:
-    chosen = _chosen(operand, select_prim, params)
+    chosen = _chosen(operand, select_prim, params, False)
     if not tangents.size:
         return np.zeros(chosen.shape, tangents.dtype)
     picked = tangents.reshape(-1)[np.maximum(chosen, 0)]
@@ -93,7 +98,7 @@ def _scatter(source: Any, operand: Any, *, select_prim: Any, **params: Any) -> A
         if source.dtype.itemsize < 4 and source.dtype.kind not in "iub"
         else source
     )
-    chosen = _chosen(operand, select_prim, params)
+    chosen = _chosen(operand, select_prim, params, True)
     out = np.zeros(operand.size, wide.dtype)
     np.add.at(out, chosen[chosen >= 0], wide[chosen >= 0])
     return out.reshape(operand.shape)

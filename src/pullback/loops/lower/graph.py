@@ -107,7 +107,8 @@ class Slot:
 
 class RegisterSlot(Slot):
     """An array of a few elements that stays in registers: what reads and writes it is unrolled.
-    Only in the body of a loop, between its statements of the outermost level."""
+    Only in the body of a loop, between its statements of the outermost level. An element that has
+    not been written is None: nothing reads it, though a place may be known only when it runs."""
 
     __slots__ = ("values",)
 
@@ -119,8 +120,9 @@ class RegisterSlot(Slot):
         if isinstance(offset, int):
             return self.values[offset]  # type: ignore[no-any-return]
         place = b.atom(offset)
-        value: Atom = self.values[0]
-        for k in range(1, self.size):
+        written = [k for k in range(self.size) if self.values[k] is not None]
+        value: Atom = self.values[written[0]]
+        for k in written[1:]:
             here = b.let("eq", (place, b.dim(k)), "bool")
             value = b.select(here, self.values[k], value)
         return value
@@ -128,12 +130,15 @@ class RegisterSlot(Slot):
     def put(self, b: Builder, offset: Index, value: Atom, mask: Any) -> None:
         mask = b.both(mask, b.mask)
         if isinstance(offset, int):
-            self.values[offset] = b.select(mask, value, self.values[offset])
+            self._put(b, offset, value, mask)
             return
         place = b.atom(offset)
         for k in range(self.size):
-            here = b.both(mask, b.let("eq", (place, b.dim(k)), "bool"))
-            self.values[k] = b.select(here, value, self.values[k])
+            self._put(b, k, value, b.both(mask, b.let("eq", (place, b.dim(k)), "bool")))
+
+    def _put(self, b: Builder, k: int, value: Atom, mask: Any) -> None:
+        before = self.values[k]
+        self.values[k] = value if before is None else b.select(mask, value, before)
 
     def buf(self, b: Builder) -> Buf:
         raise AssertionError("internal error in pullback: registers have no address")

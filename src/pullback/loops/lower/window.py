@@ -317,12 +317,20 @@ def _reduce_window(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]
     )
 
 
+def _selection(params: dict[str, Any], dtype: str) -> tuple[str, Const]:
+    """What says of an earlier and a later element whether the earlier stays, and the element that
+    loses to all others: it stands wherever a window leaves the array, and wins there against its
+    equals by coming first."""
+    select = str(getattr(params["select_prim"], "name", params["select_prim"]))
+    return select, identity_of({"ge": "max", "le": "min"}[select], dtype)
+
+
 @rule("select_and_scatter_add")
 def _select_and_scatter_add(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     source, x = ins
     rank = len(x.shape)
     dims, strides, lows, base, dilation = _config(params, rank)
-    better = str(getattr(params["select_prim"], "name", params["select_prim"]))
+    select, lost = _selection(params, x.dtype)
     acc, win = accumulator(x.dtype), math.prod(dims)
     if x.dtype in COMPLEX or acc != x.dtype or acc == "bool":
         return NotImplemented
@@ -335,33 +343,27 @@ def _select_and_scatter_add(g: Graph, ins: list[Node], outs: Outs, params: dict[
         box(b, x.shape, lambda idx: store_slot(b, slot, x.shape, acc, idx, zero), "vector")
 
         def window(idx: tuple[Index, ...]) -> None:
-            at0: Atom = Const(-1, "i64")
-            carry = [
-                (a, b.var(a.dtype, b.depth + 1, "a")) for a in (Const(False, "bool"), zero, at0)
-            ]
+            starts = (Const(False, "bool"), lost, Const(-1, "i64"))
+            carry = [(a, b.var(a.dtype, b.depth + 1, "a")) for a in starts]
 
             def body(k: Index) -> list[Atom]:
                 place, inside = window_place(
                     b, idx, b.unravel(k, dims), x.shape, strides, lows, base, dilation
                 )
-                value = masked_read(b, x, place, inside, zero)
-                found, best, where = (v for _, v in carry)
-                # select(best, value) says whether the earlier element stays.
-                stays = b.both(found, b.let(better, (best, value), "bool"))
-                take = b.both(
-                    inside,
-                    b.let("not", (stays,), "bool")
-                    if not isinstance(stays, Const)
-                    else Const(not stays.value, "bool"),
-                )
+                value = masked_read(b, x, place, inside, lost)
+                begun, best, where = (v for _, v in carry)
+                stays = b.both(begun, b.let(select, (best, value), "bool"))
                 spot = b.atom(b.ravel(place, x.shape))
+                if inside is not None:
+                    spot = b.select(inside, spot, Const(-1, "i64"))
                 return [
-                    b.let("or", (found, inside), "bool"),
-                    b.select(take, value, best),
-                    b.select(take, spot, where),
+                    Const(True, "bool"),
+                    b.select(stays, best, value),
+                    b.select(stays, where, spot),
                 ]
 
-            found, _, where = b.loop(win, "seq", body, carry)
+            _, _, where = b.loop(win, "seq", body, carry)
+            found = b.let("ge", (where, Const(0, "i64")), "bool")
             spot = b.let("max", (where, Const(0, "i64")), "i64")
             b.update(
                 slot.buf(b),
@@ -389,7 +391,7 @@ def _select_and_gather_add(g: Graph, ins: list[Node], outs: Outs, params: dict[s
     tangents, x = ins
     shape, rank = outs[0][0], len(x.shape)
     dims, strides, lows, base, dilation = _config(params, rank)
-    better = str(getattr(params["select_prim"], "name", params["select_prim"]))
+    select, lost = _selection(params, x.dtype)
     if x.dtype in COMPLEX or tangents.dtype != x.dtype:
         return NotImplemented
 
@@ -400,28 +402,20 @@ def _select_and_gather_add(g: Graph, ins: list[Node], outs: Outs, params: dict[s
         zero = Const(0.0 if x.dtype in FLOATS else 0, x.dtype)
 
         def window(idx: tuple[Index, ...]) -> None:
-            carry = [
-                (a, b.var(a.dtype, b.depth + 1, "a")) for a in (Const(False, "bool"), zero, zero)
-            ]
+            # The element that loses to all others comes first, with a tangent of zero.
+            carry = [(a, b.var(a.dtype, b.depth + 1, "a")) for a in (lost, zero)]
 
             def body(k: Index) -> list[Atom]:
                 place, inside = window_place(
                     b, idx, b.unravel(k, dims), x.shape, strides, lows, base, dilation
                 )
-                value, tangent = (
-                    masked_read(b, x, place, inside, zero),
-                    masked_read(b, tangents, place, inside, zero),
-                )
-                found, best, chosen = (v for _, v in carry)
-                stays = b.both(found, b.let(better, (best, value), "bool"))
-                take = b.both(inside, b.let("not", (stays,), "bool"))
-                return [
-                    b.let("or", (found, inside), "bool"),
-                    b.select(take, value, best),
-                    b.select(take, tangent, chosen),
-                ]
+                value = masked_read(b, x, place, inside, lost)
+                tangent = masked_read(b, tangents, place, inside, zero)
+                best, chosen = (v for _, v in carry)
+                take = b.both(inside, b.let("not", (b.let(select, (best, value), "bool"),), "bool"))
+                return [b.select(take, value, best), b.select(take, tangent, chosen)]
 
-            chosen = b.loop(math.prod(dims), "seq", body, carry)[2]
+            chosen = b.loop(math.prod(dims), "seq", body, carry)[1]
             store_slot(b, slot, shape, x.dtype, idx, chosen)
 
         box(b, shape, window, "vector", range(rank), cost=8.0 * math.prod(dims))
