@@ -2,13 +2,16 @@
 cached like a kernel.
 
 Pool state (libc memory, never freed, because workers outlive the interpreter's shutdown):
-  0 chunks left | 64 chunks done | 128 fn, 136 closure, 144 n, 152 ctx | 192 sequence | 256 sleepers
+  0 chunks left, in the upper half seats left | 64 chunks done | 128 fn, 136 closure, 144 n, 152 ctx | 192 sequence | 256 sleepers
   | 320 lock 384 spin cycles | 392 syscall | 400 sched_yield | 408 mutex_lock | 416 mutex_unlock |
   424 cond_wait | 432 cond_broadcast 512 mutex | 640 condition | 704 taken from the top | 768 taken
   from below
 
-A caller publishes `n` chunks and takes chunks itself; workers claim chunks by decrementing `chunks
-left`, so nobody waits for a worker that sleeps. The caller takes the first chunks, workers the last
+A caller publishes `n` chunks, and a seat for each thread that may help (the context's number of
+threads, less its own); it takes chunks itself, workers claim theirs, the first one together with a
+seat, so nobody waits for a worker that sleeps, and more workers than were asked for stay out. A
+worker claims its next chunk before it says that the last one is done: until then the work cannot
+end, so that what it claims belongs to the same call. The caller takes the first chunks, workers the last
 ones: what one kernel leaves in a core's cache is where the next one reads it. The lock makes a
 nested or concurrent call run its chunks serially.
 """
@@ -50,34 +53,62 @@ define internal void @pause(ptr %p) nounwind noinline {
 entry:
 {spin} ret void
 }
-define internal void @work(ptr %pool, ptr %side, i64 %turn) nounwind noinline {
+define internal i1 @claim(ptr %pool, i64 %seat) nounwind {
 entry:
+ %take = add i64 %seat, 1
+ %first = load atomic i64, ptr %pool monotonic, align 8
+ br label %look
+look:
+ %cur = phi i64 [ %first, %entry ], [ %now, %try ]
+ %chunks = and i64 %cur, 4294967295
+ %some = icmp ne i64 %chunks, 0
+ %free = icmp uge i64 %cur, %seat
+ %may = and i1 %some, %free
+ br i1 %may, label %try, label %none
+try:
+ %next = sub i64 %cur, %take
+ %pair = cmpxchg ptr %pool, i64 %cur, i64 %next seq_cst monotonic
+ %now = extractvalue { i64, i1 } %pair, 0
+ %got = extractvalue { i64, i1 } %pair, 1
+ br i1 %got, label %mine, label %look
+mine:
+ ret i1 true
+none:
+ ret i1 false
+}
+define internal i1 @open(ptr %pool) nounwind {
+entry:
+ %cur = load atomic i64, ptr %pool seq_cst, align 8
+ %chunks = and i64 %cur, 4294967295
+ %some = icmp ne i64 %chunks, 0
+ %seats = icmp ugt i64 %cur, 4294967295
+ %yes = and i1 %some, %seats
+ ret i1 %yes
+}
+define internal void @work(ptr %pool, ptr %side, i64 %turn, i64 %seat) nounwind noinline {
+entry:
+ %in = call i1 @claim(ptr %pool, i64 %seat)
+ br i1 %in, label %begin, label %none
+begin:
  %donep = getelementptr i8, ptr %pool, i64 64
  %fnp = getelementptr i8, ptr %pool, i64 128
  %clp = getelementptr i8, ptr %pool, i64 136
  %np = getelementptr i8, ptr %pool, i64 144
  %ctxp = getelementptr i8, ptr %pool, i64 152
- br label %top
-top:
- %cur = load atomic i64, ptr %pool monotonic, align 8
- %some = icmp sgt i64 %cur, 0
- br i1 %some, label %claim, label %none
-claim:
- %old = atomicrmw sub ptr %pool, i64 1 seq_cst
- %ok = icmp sgt i64 %old, 0
- br i1 %ok, label %run, label %none
-run:
  %fn = load ptr, ptr %fnp
  %closure = load ptr, ptr %clp
  %n = load i64, ptr %np
  %ctx = load ptr, ptr %ctxp
+ %last = and i64 %turn, %n
+ br label %run
+run:
  %at = atomicrmw add ptr %side, i64 1 monotonic
  %rest = xor i64 %at, %turn
- %last = and i64 %turn, %n
  %k = add i64 %rest, %last
  call void @chunk(ptr %ctx, ptr %fn, ptr %closure, i64 %k)
+ %more = call i1 @claim(ptr %pool, i64 0)
  %d = atomicrmw add ptr %donep, i64 1 release
- br label %top
+ br i1 %more, label %run, label %none
 none:
  ret void
 }
@@ -90,13 +121,12 @@ entry:
  %topp = getelementptr i8, ptr %pool, i64 704
  br label %wait
 wait:
- call void @work(ptr %pool, ptr %topp, i64 -1)
+ call void @work(ptr %pool, ptr %topp, i64 -1, i64 4294967296)
  %t0 = call i64 @llvm.readcyclecounter()
  %spin = load i64, ptr %spp
  br label %spinning
 spinning:
- %s = load atomic i64, ptr %pool acquire, align 8
- %more = icmp sgt i64 %s, 0
+ %more = call i1 @open(ptr %pool)
  br i1 %more, label %wait, label %still
 still:
  call void @pause(ptr %pool)
@@ -109,8 +139,7 @@ sleep:
  br label %check
 check:
  %q = load atomic i32, ptr %seqp seq_cst, align 4
- %s2 = load atomic i64, ptr %pool seq_cst, align 8
- %awake = icmp sgt i64 %s2, 0
+ %awake = call i1 @open(ptr %pool)
  br i1 %awake, label %woke, label %rest
 rest:
  call void @pool_sleep(ptr %pool, i32 %q)
@@ -124,8 +153,15 @@ entry:
  %poolp = getelementptr i8, ptr %ctx, i64 64
  %pool = load ptr, ptr %poolp
  %nopool = icmp eq ptr %pool, null
- %one = icmp sle i64 %n, 1
- %alone = or i1 %nopool, %one
+ %tp = getelementptr i8, ptr %ctx, i64 56
+ %threads = load i64, ptr %tp
+ %others = sub i64 %threads, 1
+ %many = icmp ugt i64 %n, 2147483647
+ %one = icmp ule i64 %n, 1
+ %single = icmp slt i64 %others, 1
+ %a0 = or i1 %nopool, %one
+ %a1 = or i1 %a0, %many
+ %alone = or i1 %a1, %single
  br i1 %alone, label %serial, label %try
 try:
  %lkp = getelementptr i8, ptr %pool, i64 320
@@ -159,16 +195,19 @@ go:
  store atomic i64 0, ptr %topp monotonic, align 8
  store atomic i64 0, ptr %lowp monotonic, align 8
  store atomic i64 0, ptr %donep monotonic, align 8
- store atomic i64 %n, ptr %pool seq_cst, align 8
+ %seats = shl i64 %others, 32
+ %offer = or i64 %seats, %n
+ store atomic i64 %offer, ptr %pool seq_cst, align 8
  %o = atomicrmw add ptr %seqp, i32 1 seq_cst
  %sl = load atomic i32, ptr %slp seq_cst, align 4
  %any = icmp ne i32 %sl, 0
  br i1 %any, label %wake, label %own
 wake:
- call void @pool_wake(ptr %pool)
+ %number = trunc i64 %others to i32
+ call void @pool_wake(ptr %pool, i32 %number)
  br label %own
 own:
- call void @work(ptr %pool, ptr %lowp, i64 0)
+ call void @work(ptr %pool, ptr %lowp, i64 0, i64 0)
  br label %join
 join:
  %k = phi i64 [ 0, %own ], [ %k1, %spin ], [ 0, %yield ]
@@ -251,12 +290,12 @@ entry:
  %r = call i64 (i64, ...) %f(i64 {futex}, ptr %seqp, i64 128, i32 %q, ptr null)
  ret void
 }
-define internal void @pool_wake(ptr %pool) nounwind {
+define internal void @pool_wake(ptr %pool, i32 %number) nounwind {
 entry:
  %seqp = getelementptr i8, ptr %pool, i64 192
  %fp = getelementptr i8, ptr %pool, i64 392
  %f = load ptr, ptr %fp
- %r = call i64 (i64, ...) %f(i64 {futex}, ptr %seqp, i64 129, i32 2147483647)
+ %r = call i64 (i64, ...) %f(i64 {futex}, ptr %seqp, i64 129, i32 %number)
  ret void
 }
 """
@@ -286,7 +325,7 @@ done:
  %r2 = call i32 %unlock(ptr %m)
  ret void
 }
-define internal void @pool_wake(ptr %pool) nounwind {
+define internal void @pool_wake(ptr %pool, i32 %number) nounwind {
 entry:
  %lp = getelementptr i8, ptr %pool, i64 408
  %up = getelementptr i8, ptr %pool, i64 416
