@@ -104,6 +104,8 @@ class _Noise:
             return self.loop(params, ins)
         if name == "scan":
             return self.scan(params, ins)
+        if name == "mul" and np.dtype(ins[0].dtype).kind == "c":
+            return [self.complex_product(*ins)]
         if name in SUMS | WHOLE:
             ins = [self.on(x, 8 if name in WHOLE else 2, name in WHOLE) for x in ins]
         outs = eqn.primitive.bind(*ins, **eqn.primitive.get_bind_params(params))
@@ -112,6 +114,15 @@ class _Noise:
         if name == "convert_element_type" and not _is_float(ins[0]):
             units = 0
         return [self.on(x, units) if units else x for x in outs]
+
+    def complex_product(self, x, y):
+        """Every product of parts rounded by itself, as NumPy does and XLA does not (it fuses one of
+        two into their sum): beyond the largest number the sum is NaN, not an infinity."""
+        a, b, c, d = (
+            part(jax.numpy.asarray(z)) for z in (x, y) for part in (jax.lax.real, jax.lax.imag)
+        )
+        ac, bd, ad, bc = (self.on(p * q, 1) for p, q in ((a, c), (b, d), (a, d), (b, c)))
+        return jax.lax.complex(self.on(ac - bd, 1), self.on(ad + bc, 1))
 
     def loop(self, params, ins):
         n, m = params["cond_nconsts"], params["body_nconsts"]

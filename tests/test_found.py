@@ -14,6 +14,7 @@ import pytest
 import pullback
 import pullback.numpy
 import pullback.random
+from pullback.backends.reference import rule_of
 
 Z = np.array([-1j, 1j, 0j, 2 + 0j], "complex64")
 
@@ -594,3 +595,21 @@ def test_a_row_of_a_loop_that_reads_itself_where_an_index_says() -> None:
 
     for a, b in zip(run(pullback), run(jax), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+def test_complex_quotients_of_zeros_and_infinities() -> None:
+    """C's: a zero divides into infinities, an infinity leaves zeros; signs of zeros too."""
+    parts = np.array([0.0, -0.0, 1.0, -2.0, np.inf, -np.inf, np.nan], "float32")
+    a, b, c, d = (x.ravel() for x in np.meshgrid(parts, parts, parts, parts))
+    # Parts are set one by one: 1j * inf has NaN in it.
+    x, y = np.empty((2, a.size), "complex64")
+    x.real, x.imag, y.real, y.imag = a, b, c, d
+    expected = np.asarray(jax.lax.div(x, y))
+    for found in (pullback.lax.div(x, y), pullback.jit(pullback.lax.div)(x, y)):
+        for theirs, ours in ((expected.real, found.real), (expected.imag, found.imag)):
+            np.testing.assert_array_equal(ours, theirs)
+            signed = ~np.isnan(theirs)
+            np.testing.assert_array_equal(np.signbit(ours)[signed], np.signbit(theirs)[signed])
+    with np.errstate(all="ignore"):
+        reference = rule_of(pullback.lax.div_p)(x, y)
+    np.testing.assert_array_equal(np.asarray(reference), expected)

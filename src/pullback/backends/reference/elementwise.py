@@ -28,6 +28,8 @@ def _is_int(x: Any) -> bool:
 
 def _div(x: Any, y: Any) -> Any:
     """Integers: toward zero; by zero all bits are set; the least integer over -1 is itself."""
+    if x.dtype.kind == "c":
+        return _complex_div(x, y)
     if not _is_int(x):
         return x / y
     x, y = np.broadcast_arrays(x, y)
@@ -38,6 +40,32 @@ def _div(x: Any, y: Any) -> Any:
     r = x - q * safe
     q = q + ((r != 0) & ((x < 0) != (safe < 0))).astype(x.dtype)
     return np.where(zero, np.asarray(-1).astype(x.dtype), np.where(minus, -x, q))
+
+
+def _complex_div(x: Any, y: Any) -> Any:
+    """NumPy's quotient, with C's infinities (C99, G.5.1)."""
+    x, y = np.broadcast_arrays(x, y)
+    out = np.array(x / y)
+
+    def signs(where: Any, z: Any) -> tuple[Any, Any]:
+        return tuple(
+            np.where(where, np.copysign(np.isinf(part).astype(part.dtype), part), part)
+            for part in (z.real, z.imag)
+        )
+
+    none = np.isnan(out.real) & np.isnan(out.imag)
+    grows = none & np.isinf(x) & np.isfinite(y)
+    vanishes = none & np.isfinite(x) & np.isinf(y)
+    (a, b), (c, d) = signs(grows, x), signs(vanishes, y)
+    scale = np.where(grows, np.inf, 0).astype(a.dtype)
+    zero = (y == 0) & ~(np.isnan(x.real) & np.isnan(x.imag))
+    pole = np.copysign(np.array(np.inf, a.dtype), y.real)
+    for part, special, at_pole in (
+        (out.real, scale * (a * c + b * d), pole * x.real),
+        (out.imag, scale * (b * c - a * d), pole * x.imag),
+    ):
+        part[...] = np.where(zero, at_pole, np.where(grows | vanishes, special, part))
+    return out
 
 
 def _rem(x: Any, y: Any) -> Any:

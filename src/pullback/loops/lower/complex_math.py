@@ -67,20 +67,59 @@ def neg(b: Builder, x: Pair) -> Pair:
     return r.neg(x[0]), r.neg(x[1])
 
 
-def div(b: Builder, x: Pair, y: Pair) -> Pair:
-    """Smith's method: divide by the larger part of the divisor first. Division by zero gives
-    infinities as the parts do."""
+def ratio(b: Builder, x: Pair, y: Pair) -> Pair:
+    """x / y by Smith's method: divide by the larger part of the divisor first. For finite x and y
+    that are not zero."""
     r = _r(b, x)
     swap = r.test("lt", r.abs(y[0]), r.abs(y[1]))
     big, small = r.where(swap, y[1], y[0]), r.where(swap, y[0], y[1])
     zero = r.test("eq", big, 0.0)
-    ratio = r.where(zero, 0.0, r.div(small, big))
-    scale = r.add(big, r.mul(small, ratio))
+    t = r.where(zero, 0.0, r.div(small, big))
+    scale = r.add(big, r.mul(small, t))
     p, q = r.where(swap, x[1], x[0]), r.where(swap, x[0], x[1])
-    re = r.div(r.add(p, r.mul(q, ratio)), scale)
-    im = r.sub(q, r.mul(p, ratio))
-    im = r.div(r.where(swap, r.neg(im), im), scale)
-    return re, im
+    part = r.mul(p, t)
+    im = r.sub(r.where(swap, part, q), r.where(swap, q, part))
+    return r.div(r.add(p, r.mul(q, t)), scale), r.div(im, scale)
+
+
+def div(b: Builder, x: Pair, y: Pair) -> Pair:
+    """x / y, with C's infinities (C99, G.5.1): a zero divides into an infinity, what is finite
+    divides an infinity, and an infinite divisor leaves a zero, whatever the other part is."""
+    r = _r(b, x)
+
+    def both(*tests: Atom) -> Atom:
+        found = tests[0]
+        for test in tests[1:]:
+            found = b.let("and", (found, test), "bool")
+        return found
+
+    def nan(v: Pair) -> Atom:
+        return both(*(r.test("ne", part, part) for part in v))
+
+    def finite(v: Pair) -> Atom:
+        return both(*(r.test("lt", r.abs(part), math.inf) for part in v))
+
+    def infinite(v: Pair) -> Atom:
+        return b.let("or", tuple(r.test("eq", r.abs(part), math.inf) for part in v), "bool")
+
+    def signs(p: Atom, v: Pair) -> Pair:
+        """Where p holds, infinities as ones and other numbers as zeros, with their signs."""
+        ones = [r.where(r.test("eq", r.abs(part), math.inf), 1.0, 0.0) for part in v]
+        first, second = (r.where(p, r.copysign(u, w), w) for u, w in zip(ones, v, strict=True))
+        return first, second
+
+    out = ratio(b, x, y)
+    grows = both(nan(out), infinite(x), finite(y))
+    vanishes = both(nan(out), finite(x), infinite(y))
+    (u0, u1), (v0, v1) = signs(grows, x), signs(vanishes, y)
+    scale = r.where(grows, math.inf, 0.0)
+    special = b.let("or", (grows, vanishes), "bool")
+    re = r.mul(scale, r.add(r.mul(u0, v0), r.mul(u1, v1)))
+    im = r.mul(scale, r.sub(r.mul(u1, v0), r.mul(u0, v1)))
+    re, im = r.where(special, re, out[0]), r.where(special, im, out[1])
+    zero = both(r.test("eq", y[0], 0.0), r.test("eq", y[1], 0.0), b.let("not", (nan(x),), "bool"))
+    pole = r.copysign(r.c(math.inf), y[0])
+    return r.where(zero, r.mul(pole, x[0]), re), r.where(zero, r.mul(pole, x[1]), im)
 
 
 def modulus(b: Builder, x: Pair) -> Atom:
