@@ -497,7 +497,12 @@ def _rebuild_plain(fun: Any) -> Any:
     return fun
 
 
+def _text(f: Any) -> str:
+    return f"<PjitFunction of {getattr(f, '__wrapped__', f._slow)!r}>"
+
+
 copyreg.pickle(stub.JitFunction, _reduce)
+stub.JitFunction.__repr__ = _text
 
 
 def jit(
