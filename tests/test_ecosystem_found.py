@@ -253,3 +253,11 @@ def test_private_prefix_errors() -> None:
     (make,) = prefix_errors((1, 2), (1, 2, 3))
     assert "in_axes" in str(make("in_axes"))
     assert prefix_errors((1, 2), (1, (2, 3))) == []
+
+
+def test_jitted_functions_are_shown_by_what_they_wrap() -> None:
+    def f(x: Any) -> Any:
+        return x
+
+    assert repr(pullback.jit(f)) == f"<PjitFunction of {f!r}>"
+    assert re.match(r"<PjitFunction of <function sin at ", repr(pullback.numpy.sin))
