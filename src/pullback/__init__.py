@@ -134,6 +134,7 @@ _FLAG_NAMES = (
 for _name in _FLAG_NAMES:
     globals()[_name] = config.FLAGS[f"jax_{_name}"]
 checking_leaks = check_tracer_leaks = config.check_tracer_leaks
+num_threads = config.num_threads
 jax2tf_associative_scan_reductions = config.FLAGS["jax2tf_associative_scan_reductions"]
 
 # Modules that are imported when they are first asked for: they must not cost those who do not use

@@ -161,8 +161,61 @@ FLAGS: dict[str, Flag] = {}
 
 class _Disabling(Flag):
     # `disable_jit(disable=...)`: its argument has another name than the other flags'.
+def _count(value: Any) -> int | None:
+    if isinstance(value, str) and value.strip().isdigit():
+        value = int(value)
+    if value is None or value == "":
+        return None
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ValueError(
+            "the number of threads (PULLBACK_NUM_THREADS, num_threads) must be a positive integer, "
+            f"got {value!r}"
+        )
+    return value
+
+
 
     __slots__ = ()
+
+class _Threads(Flag):
+    # The number of threads: programs and results do not depend on it, so that fast paths go on
+    # while it is overridden. Those who start threads listen to `on_threads`.
+
+    __slots__ = ()
+
+    __doc__ = property(lambda self: _described(self))
+
+    def set_global(self, value: Any) -> None:
+        self.value = self.parse(value)
+        _tell_threads()
+
+    @contextlib.contextmanager
+    def __call__(self, value: Any = None) -> Iterator[None]:
+        before = getattr(self._local, "value", None)
+        self._own(self.parse(value))
+        try:
+            yield
+        finally:
+            self._own(before)
+
+    def _own(self, value: int | None) -> None:
+        me = threading.get_ident()
+        if value is None:
+            self._local.__dict__.pop("value", None)
+            thread_counts.pop(me, None)
+        else:
+            self._local.value = thread_counts[me] = value
+        _tell_threads()
+
+
+thread_counts: dict[int, int] = {}  # by thread, its own number of threads
+on_threads: list[Callable[[], None]] = []  # called when a number of threads has changed
+
+
+def _tell_threads() -> None:
+    for callback in on_threads:
+        callback()
+
 
     __doc__ = property(lambda self: _described(self))
 
@@ -235,6 +288,9 @@ _EXAMPLES = {
     "threefry_partitionable": False,
     "softmax_custom_jvp": True,
     "legacy_prng_key": "error",
+    "num_threads": """>>> with pb.num_threads(1):
+    ...     jnp.arange(3.0).sum()
+    Array(3., dtype=float32)""",
     "log_compiles": True,
     "explain_cache_misses": True,
     "transfer_guard": "log",
@@ -254,7 +310,7 @@ _EXAMPLES = {
 
 def _described(flag: Flag) -> str:
     """The docstring of a flag."""
-    short = flag.name.removeprefix("jax_")
+    short = flag.name.removeprefix("jax_").removeprefix("pullback_")
     example = _EXAMPLES.get(short)
     if not (isinstance(example, str) and example.startswith(">>>")):
         example = f""">>> with pb.{short}({example!r}):
@@ -352,6 +408,13 @@ explain_cache_misses = _flag(
     "jax_explain_cache_misses", False, _bool, "say why a function is traced again"
 )
 traceback_filtering = _flag(
+num_threads = _flag(
+    "pullback_num_threads",
+    None,
+    _count,
+    "how many threads compute one call, the caller's included; None: as many as there are CPUs",
+    kind=_Threads,
+)
     "jax_traceback_filtering", "auto", _same, "how internal frames are hidden"
 )
 transfer_guard = _flag("jax_transfer_guard", None, _GUARD, "all transfers")

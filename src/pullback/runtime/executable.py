@@ -297,8 +297,12 @@ class NativeExecutable:
         held = [taken.get(id(x), x) for x in arrays]
         taken.clear()
 
+        # The caller's own number of threads goes with the work.
+        own = config.thread_counts.get(threading.get_ident())
+
         def work(job: Job) -> None:
-            outs = self.run(held, job, donated)
+            with config.num_threads(own) if own else contextlib.nullcontext():
+                outs = self.run(held, job, donated)
             held.clear()
             with job.lock:
                 for target in job.targets:

@@ -36,6 +36,7 @@ EXTERNALS = (
     "PyTuple_New PyList_New "
     "PyErr_Clear PyType_GenericAlloc &PySlice_Type "
     "PyMethod_New PyEval_SaveThread PyEval_RestoreThread PyBytes_FromStringAndSize "
+    "PyThread_get_thread_ident "
     "PyObject_CallOneArg PyNumber_Index "
     "&PyFloat_Type &PyLong_Type &PyBool_Type &PyComplex_Type &PyTuple_Type &PyList_Type "
     "&PyDict_Type "

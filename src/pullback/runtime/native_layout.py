@@ -38,6 +38,9 @@ ARRAY_TYPE, FUNCTION_TYPE, PIN_TYPE, ERROR_HOOK, HOST_HOOK, BUFFER_HOOK = range(
 NDARRAY_TYPE, TYPES, TYPES_MASK = range(240, 264, 8)
 # Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
 # The first four lie as in a JitFunction from TABLE on.
+# null, or the threads whose calls use a number of threads of their own: how many they are, the
+# pool, then for each its identity and the number
+THREAD_COUNTS = 264
 OPERATORS = 512
 OPERATOR_SLOW, OPERATOR_FUNCTION, OPERATOR_BYTES = 24, 32, 40
 FREE_LISTS = 4096

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from pullback.backends.llvm.table import CANCEL, CONTEXT_BYTES
+from pullback.backends.llvm.table import CANCEL, CONTEXT_BYTES, NUM_THREADS, POOL
 from pullback.runtime import native_layout as L
 from pullback.runtime.native_build import Fn, string
 
@@ -303,6 +303,28 @@ def _free_donated() -> Fn:
     return f
 
 
+def _thread_count() -> Fn:
+    """Writes this thread's own number of threads, if it has one, into a run's context."""
+    f = Fn("pb_thread_count", "void", "ptr ctx, ptr counts", internal=True)
+    me = f.call("i64", "PyThread_get_thread_ident")
+
+    def one(k: str) -> None:
+        pair = f.gep("%counts", f.op("add", f.op("shl", k, 4), 16))
+        f.br(f.cmp("eq", f.ld("i64", pair), me), "mine", "one_next")
+        f.at("mine")
+        n = f.ld("i64", pair, 8)
+        several = f.cmp("sgt", n, 1)
+        pool = f.v(f"select i1 {several}, ptr {f.ld('ptr', '%counts', 8)}, ptr null")
+        f.st("i64", n, "%ctx", NUM_THREADS)
+        f.st("ptr", pool, "%ctx", POOL)
+        f.ret()
+        f.at("never")
+
+    _loop(f, "one", f.ld("i64", "%counts"), one)
+    f.ret()
+    return f
+
+
 def _execute() -> Fn:
     """i64 execute(e, slots): 0, or -1 with an exception set."""
     f = Fn("pb_execute", "i64", "ptr e, ptr slots", internal=True)
@@ -311,6 +333,12 @@ def _execute() -> Fn:
         f"call void @llvm.memcpy.p0.p0.i64(ptr {ctx}, ptr {f.ld('ptr', '%e', L.E_CTX)}, i64 128, "
         "i1 false)"
     )
+    counts = f.ld("ptr", f.state(), L.THREAD_COUNTS)
+    f.br(f.is_null(counts), "counted", "count")
+    f.at("count")
+    f.own("void", "pb_thread_count", f"ptr {ctx}", f"ptr {counts}")
+    f.go("counted")
+    f.at("counted")
     # A run has its own cancel word, the last of its block: what stops it stops no other.
     f.st("ptr", f.gep(ctx, CONTEXT_BYTES - 8), ctx, CANCEL)
     pc, saved, result = f.var("i64", 0), f.var("ptr", "null"), f.var("i64", 0)
@@ -728,6 +756,6 @@ def run_functions() -> list[Fn]:
     """Everything that runs entries."""
     return [
         _fill(), _convert(), _free_temps(), _outputs(), _free_saved(), *_hold(), _donate(),
-        _free_donated(), _execute(), _results(), _sequence(),
+        _free_donated(), _thread_count(), _execute(), _results(), _sequence(),
         _program(), _build(), _run(), _serial(),
     ]  # fmt: skip

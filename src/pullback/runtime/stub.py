@@ -33,7 +33,6 @@ import numpy as np
 
 from pullback import config
 from pullback.backends import llvm
-from pullback.backends.llvm import threads
 from pullback.backends.llvm.table import POOL
 from pullback.core import avals, trace
 from pullback.forking import renewed
@@ -236,12 +235,13 @@ def _shared_context() -> int:
     with _lock:
         if not _contexts:
             _contexts.append(llvm.Context(alloc_address, free_address))
-        _contexts[0].reset()
+        _contexts[0].reset(llvm.runtime().process_threads)
+        _tell_thread_counts()
     return int(_contexts[0].address)
 
 
 def refresh_context() -> None:
-    """After the number of threads has changed."""
+    """After the number of threads has changed, of the process or of one thread."""
     if _contexts:
         _shared_context()
 
@@ -249,6 +249,25 @@ def refresh_context() -> None:
 def make_entry(
     key: bytes,
     held: Sequence[Any],
+_thread_counts: list[Any] = []  # what the native side has the address of
+
+
+def _tell_thread_counts() -> None:
+    """Gives the native side the threads that have a number of threads of their own."""
+    if _native is None:
+        return
+    counts = list(config.thread_counts.items())
+    if not counts and not _thread_counts:
+        return
+    runtime = llvm.runtime()
+    runtime.ensure_workers(max((n for _, n in counts), default=1))
+    words = [len(counts), runtime.pool if runtime.workers else 0]
+    words += [word for pair in counts for word in pair]
+    block = (ctypes.c_int64 * len(words))(*map(_signed, words))
+    _native.functions["set_word"](L.THREAD_COUNTS, ctypes.addressof(block) if counts else 0)
+    _thread_counts[:] = [block] if counts else []
+
+
     leaves: Sequence[tuple[int, int]],
     run: dict[int, int],
     slots: Sequence[int],
@@ -622,7 +641,7 @@ def _install() -> None:
     config.on_change.append(_configure)
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=_serial_after_fork)
-    threads.on_change.append(refresh_context)
+    config.on_threads.append(refresh_context)
     _configure()
 
 

@@ -2,8 +2,8 @@
 cached like a kernel.
 
 Pool state (libc memory, never freed, because workers outlive the interpreter's shutdown):
-  0 chunks left, in the upper half seats left | 64 chunks done | 128 fn, 136 closure, 144 n, 152 ctx | 192 sequence | 256 sleepers
-  | 320 lock 384 spin cycles | 392 syscall | 400 sched_yield | 408 mutex_lock | 416 mutex_unlock |
+  0 chunks left, in the upper half seats left | 64 chunks done | 128 fn, 136 closure, 144 n,
+  152 ctx | 192 sequence | 256 sleepers | 320 lock 384 spin cycles | 392 syscall | 400 sched_yield | 408 mutex_lock | 416 mutex_unlock |
   424 cond_wait | 432 cond_broadcast 512 mutex | 640 condition | 704 taken from the top | 768 taken
   from below
 
@@ -11,9 +11,9 @@ A caller publishes `n` chunks, and a seat for each thread that may help (the con
 threads, less its own); it takes chunks itself, workers claim theirs, the first one together with a
 seat, so nobody waits for a worker that sleeps, and more workers than were asked for stay out. A
 worker claims its next chunk before it says that the last one is done: until then the work cannot
-end, so that what it claims belongs to the same call. The caller takes the first chunks, workers the last
-ones: what one kernel leaves in a core's cache is where the next one reads it. The lock makes a
-nested or concurrent call run its chunks serially.
+end, so that what it claims belongs to the same call. The caller takes the first chunks, workers
+the last ones: what one kernel leaves in a core's cache is where the next one reads it. The lock
+makes a nested or concurrent call run its chunks serially.
 """
 
 from __future__ import annotations

@@ -1,11 +1,10 @@
 """The fork-join pool and the context blocks that kernels run with.
 
-Workers are native threads running our own code (native.py); they never touch Python. The number of
-threads that kernels
-split their work for is PULLBACK_NUM_THREADS, else the CPUs of this process, capped at what
-`set_num_threads` says; results
-do not depend on it. After a fork the child has no workers and runs serially until its first plan
-starts new ones.
+Workers are native threads running our own code (native.py); they never touch Python. How many
+threads a call uses is the flag `num_threads` (config.py: PULLBACK_NUM_THREADS, `config.update`, or
+a block of one thread), else the CPUs of this process; a run's context has the number, and the pool
+seats no more. Results do not depend on it. After a fork the child has no workers and runs serially
+until its first plan starts new ones.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ import contextlib
 import ctypes
 import os
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
+from pullback import config
 from pullback.backends.llvm import native, os_shim
 from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.cache import kernel_key
@@ -75,7 +75,7 @@ class Runtime:
         attach(self.table)
         self.pool = (libc.calloc(1, native.POOL_BYTES + 64) + 63) & ~63
         self.workers = 0
-        self.threads = _threads_from_environment()
+        self.usual = min(os_shim.cpu_count(), 64)
         for name in ("memcpy", "memmove", "memset"):
             self.set_function(name, os_shim.address_of(name))
         self.set_function("rem_pio2", self.code.symbols["pb_rem_pio2"])
@@ -124,9 +124,19 @@ class Runtime:
             libc.pthread_mutex_init(ctypes.c_void_p(self.pool + 512), None)
             libc.pthread_cond_init(ctypes.c_void_p(self.pool + 640), None)
 
-    def ensure_workers(self) -> None:
-        """Starts the workers that are missing."""
-        wanted = self.threads - 1 if self.kind != "none" else 0
+    @property
+    def threads(self) -> int:
+        """How many threads a call from here uses."""
+        return config.num_threads.get() or self.usual
+
+    @property
+    def process_threads(self) -> int:
+        """How many threads calls use where their thread does not say."""
+        return config.num_threads.value or self.usual
+
+    def ensure_workers(self, threads: int) -> None:
+        """Starts the workers that so many threads need and that are missing."""
+        wanted = threads - 1 if self.kind != "none" else 0
         if self.workers >= wanted:
             return
         with self.lock:
@@ -141,15 +151,6 @@ class Runtime:
         self.workers = 0
         self._note_main_thread()
         self.prepare_pool()
-
-
-def _threads_from_environment() -> int:
-    text = os.environ.get("PULLBACK_NUM_THREADS", "").strip()
-    if not text:
-        return min(os_shim.cpu_count(), 64)
-    if not text.isdigit() or int(text) < 1:
-        raise ValueError(f"PULLBACK_NUM_THREADS={text!r} must be a positive integer")
-    return int(text)
 
 
 _runtime: Runtime | None = None
@@ -179,35 +180,23 @@ def set_function(name: str, address: int) -> None:
 
 
 def num_threads() -> int:
-    """How many threads kernels use."""
+    """How many threads the calls of this thread use."""
     return runtime().threads
 
 
 def set_num_threads(n: int) -> None:
-    """Uses n threads from the next plan on. Results do not depend on it.
+    """Uses n threads from the next plan on, in this process. Results do not depend on it.
 
     Raises ValueError unless n is a positive integer.
     """
     if isinstance(n, bool) or not isinstance(n, int) or n < 1:
         raise ValueError(f"the number of threads must be a positive integer, got {n!r}")
-    runtime().threads = n
-    for callback in on_change:
-        callback()
+    config.num_threads.set_global(n)
 
 
-# Called after the number of threads has changed.
-on_change: list[Callable[[], None]] = []
-
-
-@contextlib.contextmanager
-def thread_limit(n: int) -> Iterator[None]:
-    """`with thread_limit(1): ...` runs kernels on n threads inside the block."""
-    before = num_threads()
-    set_num_threads(n)
-    try:
-        yield
-    finally:
-        set_num_threads(before)
+def thread_limit(n: int) -> contextlib.AbstractContextManager[None]:
+    """`with thread_limit(1): ...` runs the kernels of this thread on n threads in the block."""
+    return config.num_threads(n)
 
 
 class Context:
@@ -231,15 +220,16 @@ class Context:
     def put(self, offset: int, value: int) -> None:
         _word(self.address + offset).value = value
 
-    def reset(self) -> None:
-        """Before a run: no error, not cancelled, the thread count in force."""
+    def reset(self, threads: int | None = None) -> None:
+        """Before a run: no error, not cancelled, the thread count in force (or another one)."""
         r = runtime()
-        r.ensure_workers()
+        threads = threads or r.threads
+        r.ensure_workers(threads)
         self.put(ERROR_CODE, 0)
         self.put(ERROR_EQUATION, -1)
         self.put(NEXT_CHECK, 0)
-        self.put(NUM_THREADS, r.threads)
-        self.put(POOL, r.pool if r.threads > 1 and r.workers else 0)
+        self.put(NUM_THREADS, threads)
+        self.put(POOL, r.pool if threads > 1 and r.workers else 0)
         _word(self.cancel_address).value = 0
 
     def cancel(self) -> None:
