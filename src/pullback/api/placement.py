@@ -157,7 +157,7 @@ def make_array_from_process_local_data(
 
 
 def device_get(x: Any) -> Any:
-    """The arrays of a pytree as NumPy arrays; other leaves as they are.
+    """The arrays of a pytree as NumPy arrays; other leaves, traced values too, as they are.
 
     >>> pb.device_get({"a": jnp.arange(3), "b": "text"})
     {'a': array([0, 1, 2], dtype=int32), 'b': 'text'}
