@@ -165,7 +165,7 @@ def device_get(x: Any) -> Any:
 
     def get(leaf: Any) -> Any:
         if isinstance(leaf, Tracer):
-            return np.asarray(leaf)
+            return leaf
         return np.asarray(leaf) if hasattr(leaf, "__array__") else leaf
 
     return tree.map(get, x)
