@@ -261,3 +261,11 @@ def test_jitted_functions_are_shown_by_what_they_wrap() -> None:
 
     assert repr(pullback.jit(f)) == f"<PjitFunction of {f!r}>"
     assert re.match(r"<PjitFunction of <function sin at ", repr(pullback.numpy.sin))
+
+
+def test_device_get_leaves_traced_values() -> None:
+    def f(x: Any) -> Any:
+        return pullback.device_get({"x": x})["x"] * 2
+
+    assert pullback.jit(f)(1.5) == 3
+    assert pullback.grad(f)(1.5) == 2
