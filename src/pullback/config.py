@@ -122,6 +122,11 @@ def overridden() -> bool:
 on_change: list[Callable[[], None]] = []
 
 
+def traces_changed() -> None:
+    """Something else that traces and results depend on has changed: the mesh in force."""
+    _bump()
+
+
 def _bump() -> None:
     for callback in on_change:
         callback()
@@ -156,11 +161,6 @@ def _optional_int(value: Any) -> Any:
     return None if value is None else int(value)
 
 
-FLAGS: dict[str, Flag] = {}
-
-
-class _Disabling(Flag):
-    # `disable_jit(disable=...)`: its argument has another name than the other flags'.
 def _count(value: Any) -> int | None:
     if isinstance(value, str) and value.strip().isdigit():
         value = int(value)
@@ -174,8 +174,8 @@ def _count(value: Any) -> int | None:
     return value
 
 
+FLAGS: dict[str, Flag] = {}
 
-    __slots__ = ()
 
 class _Threads(Flag):
     # The number of threads: programs and results do not depend on it, so that fast paths go on
@@ -216,6 +216,11 @@ def _tell_threads() -> None:
     for callback in on_threads:
         callback()
 
+
+class _Disabling(Flag):
+    # `disable_jit(disable=...)`: its argument has another name than the other flags'.
+
+    __slots__ = ()
 
     __doc__ = property(lambda self: _described(self))
 
@@ -283,14 +288,14 @@ _EXAMPLES = {
     Traceback (most recent call last):
         ...
     pullback.errors.KeyReuseError: ...""",
+    "num_threads": """>>> with pb.num_threads(1):
+    ...     jnp.arange(3.0).sum()
+    Array(3., dtype=float32)""",
     "check_tracer_leaks": True,
     "enable_checks": True,
     "threefry_partitionable": False,
     "softmax_custom_jvp": True,
     "legacy_prng_key": "error",
-    "num_threads": """>>> with pb.num_threads(1):
-    ...     jnp.arange(3.0).sum()
-    Array(3., dtype=float32)""",
     "log_compiles": True,
     "explain_cache_misses": True,
     "transfer_guard": "log",
@@ -403,11 +408,6 @@ use_direct_linearize = _flag(
 explicit_x64_dtypes = _flag(
     "jax_explicit_x64_dtypes", "warn", _same, "64-bit dtypes asked for with x64 off", True
 )
-log_compiles = _flag("jax_log_compiles", False, _bool, "say what is compiled and how long it takes")
-explain_cache_misses = _flag(
-    "jax_explain_cache_misses", False, _bool, "say why a function is traced again"
-)
-traceback_filtering = _flag(
 num_threads = _flag(
     "pullback_num_threads",
     None,
@@ -415,6 +415,11 @@ num_threads = _flag(
     "how many threads compute one call, the caller's included; None: as many as there are CPUs",
     kind=_Threads,
 )
+log_compiles = _flag("jax_log_compiles", False, _bool, "say what is compiled and how long it takes")
+explain_cache_misses = _flag(
+    "jax_explain_cache_misses", False, _bool, "say why a function is traced again"
+)
+traceback_filtering = _flag(
     "jax_traceback_filtering", "auto", _same, "how internal frames are hidden"
 )
 transfer_guard = _flag("jax_transfer_guard", None, _GUARD, "all transfers")
@@ -427,6 +432,14 @@ transfer_guard_device_to_device = _flag(
 transfer_guard_device_to_host = _flag(
     "jax_transfer_guard_device_to_host", None, _GUARD, "device to host"
 )
+
+
+def transfers_guarded() -> bool:
+    """Does the process watch what comes from the host? Fast paths do not."""
+    level = transfer_guard_host_to_device.value or transfer_guard.value
+    return level not in (None, "allow")
+
+
 while_tape_bytes = _flag(
     "pullback_while_tape_bytes",
     1 << 20,
