@@ -68,6 +68,9 @@ def dot_product_attention(
         raise ValueError(
             f"Unsupported implementation option: {implementation}. Fix: leave implementation=None."
         )
+    bias, mask = (
+        x if x is None or x.ndim > 3 else lax.broadcast_to_rank(x, 4) for x in (bias, mask)
+    )
     batch, t, n, h = typeof(query).shape
     s, k = typeof(key).shape[1:3]
     if scale is None:
@@ -177,8 +180,9 @@ def _check(
         if x is None:
             continue
         shape = typeof(x).shape
-        if len(shape) != 4 or any(
-            have not in (1, want) for have, want in zip(shape, (batch, n, t, s), strict=True)
+        wanted = (batch, n, t, s)[max(0, 4 - len(shape)) :]
+        if len(shape) > 4 or any(
+            have not in (1, want) for have, want in zip(shape, wanted, strict=True)
         ):
             raise ValueError(
                 f"{name} shape should broadcast to {(batch, n, t, s)}, but got {shape}"

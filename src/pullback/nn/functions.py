@@ -179,7 +179,7 @@ def log_sigmoid(x: Any) -> Any:
     >>> nn.log_sigmoid(jnp.array([-1000., 0.])).round(3)
     Array([-1.00e+03, -6.93e-01], dtype=float32)
     """
-    check_arraylike("log_sigmoid", x)
+    (x,) = promote_args_inexact("log_sigmoid", x)
     return -softplus(-jnp.asarray(x))
 
 

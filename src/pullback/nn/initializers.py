@@ -136,10 +136,10 @@ def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) ->
     """How many inputs an output has, and outputs an input: the other axes (such as a kernel's
     window) multiply both.
     """
-    if len(shape) <= 1:
+    if len(shape) <= 1 and in_axis == -2:
         raise ValueError(
             f"Can't compute input and output sizes of a {len(shape)}-dimensional weights tensor. "
-            "Must be at least 2D."
+            "Must be at least 2D. Fix: a matrix, or in_axis=, the axis of the inputs."
         )
     sizes = []
     for axes in (in_axis, out_axis, batch_axis):

@@ -34,7 +34,7 @@ def _cumulative(
     promote_integers: bool = False,
 ) -> Any:
     a = as_array(unwrap(a))
-    if axis is None or (not shape_of(a) and axis in (0, -1)):
+    if axis is None:
         n: Any = 1
         for m in shape_of(a):
             n = n * m

@@ -228,6 +228,8 @@ def _take(
         a, axis = ravel(a), 0
     k = canonical_axis(axis, ndim_of(a))
     n = shape_of(a)[k]
+    if dtypes.is_bool(typeof(indices).dtype):
+        indices = to_type(indices, default_int(), False)
     if not dtypes.is_integer(typeof(indices).dtype):
         raise ValueError(
             "`indices` must have an integer type"

@@ -20,6 +20,8 @@ from .util import (
     canonical_axes,
     canonical_axis,
     check_arraylike,
+    default_int,
+    dtype_of,
     ndim_of,
     shape_of,
     to_type,
@@ -198,7 +200,7 @@ def permute_dims(a: Any, /, axes: Any) -> Any:
     >>> jnp.permute_dims(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
-    return transpose(a, axes)
+    return lax.transpose(_arr("permute_dims", a), tuple(axes))
 
 
 def matrix_transpose(x: Any, /) -> Any:
@@ -619,6 +621,11 @@ def repeat(
     Array([1, 1, 2, 2], dtype=int32)
     """
     check_arraylike("repeat", a, repeats)
+    if not (dtypes.is_integer(dtype_of(repeats)) or dtypes.is_bool(dtype_of(repeats))):
+        raise TypeError(
+            f"repeat: repeats must have an integer type, got {dtype_of(repeats).name}. "
+            "Fix: repeats.astype(int)."
+        )
     a = as_array(unwrap(a))
     if axis is None:
         a, axis = ravel(a), 0
@@ -709,7 +716,11 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
     check_arraylike("unravel_index", indices)
     sizes = canonical_shape(shape)
     rest = as_array(unwrap(indices))
-    one = typeof(rest).dtype.type
+    if dtypes.is_bool(typeof(rest).dtype):
+        rest = to_type(rest, default_int(), True)
+    own = typeof(rest).dtype
+    if dtypes.is_integer(own) and own.itemsize < 4:  # sizes may be beyond short integers
+        rest = lax.convert_element_type(rest, np.dtype("int32"))
     out: list[Any] = []
     for n in reversed(sizes):
         size = lax.full_like(rest, max(n, 1))
@@ -718,12 +729,13 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
         low = lax.lt(r, lax.full_like(r, 0))
         out.append(lax.select(low, lax.add(r, lax.full_like(r, n)), r))
         rest = lax.select(low, lax.sub(q, lax.full_like(q, 1)), q)
-    over, under = (
-        lax.gt(rest, one(0)),
-        lax.lt(rest, one(-1 % 2**64 if dtypes.is_unsigned(typeof(rest).dtype) else -1)),
-    )
+    zero = lax.full_like(rest, 0)
+    over = lax.gt(rest, zero)
+    under = lax.lt(lax.add(rest, lax.full_like(rest, 1)), zero)
+    back = typeof(rest).dtype != own
     clamped = []
     for n, i in zip(reversed(sizes), out, strict=True):
         i = lax.select(under, lax.full_like(i, 0), i)
-        clamped.append(lax.select(over, lax.full_like(i, n - 1), i))
+        i = lax.select(over, lax.full_like(i, n - 1), i)
+        clamped.append(lax.convert_element_type(i, own) if back else i)
     return tuple(reversed(clamped))

@@ -45,9 +45,18 @@ def _accepts(other: Any) -> bool:
 _REJECTED = (list, tuple, set, dict)
 
 
+def _is_rejected(name: str, x: Any) -> bool:
+    """Is it a container without an operator of its own? A subclass may define one."""
+    base = next((t for t in _REJECTED if isinstance(x, t)), None)
+    if base is None:
+        return False
+    own = f"__{_MIRRORED.get(name, 'r' + _DUNDER.get(name, name))}__"
+    return getattr(type(x), own, None) is getattr(base, own, None)
+
+
 def _defer(name: str, x: Any, y: Any) -> Any:
     """An operand that is no array: its own operator may know, unless it is a container."""
-    if isinstance(x, _REJECTED) or isinstance(y, _REJECTED):
+    if _is_rejected(name, x) or _is_rejected(name, y):
         raise TypeError(
             f"unsupported operand type(s) for {_SYMBOLS[name]}: {type(x).__name__!r} and "
             f"{type(y).__name__!r}. Fix: jnp.asarray(...) makes an array of numbers in a container."
@@ -112,6 +121,7 @@ _SYMBOLS = {
     "and": "&", "or": "|", "xor": "^", "lt": "<", "le": "<=", "eq": "==", "ne": "!=", "gt": ">",
     "ge": ">=",
 }  # fmt: skip
+_MIRRORED = {"lt": "gt", "le": "ge", "gt": "lt", "ge": "le", "eq": "eq", "ne": "ne"}
 _COMPARE = ("lt", "le", "eq", "ne", "gt", "ge")
 _UNARY_DUNDER = {"negative": "neg", "positive": "pos", "absolute": "abs", "invert": "invert"}
 

@@ -71,16 +71,18 @@ def _quantile(
     if ndim_of(q) > 1:
         raise ValueError(f"q must be have rank <= 1, got shape {shape_of(q)}")
     # Half-precision ranks would be off for long axes.
+    scalar = not ndim_of(a)
     a, k, back = _one_axis(a, axis, keepdims)
     n = shape_of(a)[k]
     if weights is not None:
         out = _weighted(a, q, k, weights, method, squash_nans)
     else:
         out = _nan_ranks(a, q, k, n, method) if squash_nans else _ranks(a, q, k, n, method)
-    if back:
+    if keepdims:
         lead = ndim_of(q)
         if axis is None or isinstance(axis, tuple):
-            return lax.expand_dims(out, tuple(b + lead for b in back))
+            # As in JAX, a scalar has one axis to keep.
+            return lax.expand_dims(out, tuple(b + lead for b in ((0,) if scalar else back)))
         return lax.expand_dims(out, (k + lead,))
     return out
 

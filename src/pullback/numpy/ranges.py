@@ -27,6 +27,7 @@ from .util import (
     literal,
     ndim_of,
     promote_dtypes_inexact,
+    promote_shapes,
     shape_of,
     to_type,
     unwrap,
@@ -112,7 +113,7 @@ def _linspace(
     row = (*(1,) * k, -1, *(1,) * (len(shape) - k))
     lifted = (*shape[:k], 1, *shape[k:])
     if num > 1:
-        step = lax.div(lax.sub(stop, start), number(div, compute))
+        step = lax.div(lax.sub(b_stop, b_start), number(div, compute))
         steps = lax.iota(
             np.zeros((), compute).real.dtype if dtypes.is_complex(compute) else compute, div
         )
@@ -232,7 +233,7 @@ def logspace(
 
 
 def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
-    start, stop = promote_dtypes_inexact(start, stop)
+    start, stop = promote_shapes("geomspace", *promote_dtypes_inexact(start, stop))
     d = typeof(start).dtype
     start, stop = to_type(start, d, False), to_type(stop, d, False)
     sign = lax.sign(start)

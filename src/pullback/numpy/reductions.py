@@ -80,13 +80,10 @@ def _reduction(
         else (convert_weak(a, compute, False))
     )
     if where is not None:
-        check_arraylike(name, where)
-        if not dtypes.is_bool(dtype_of(where)):
-            raise ValueError(
-                f"jnp.{name}: the where argument must be a bool array, got dtype "
-                f"{dtype_of(where).name}."
-            )
+        check_where(name, where)
         a = select_where(where, a, start(compute))
+    if dtypes.is_bool(compute):
+        op, combine = _OF_BOOLS.get(op, (op, combine))
     out = op(a, axes)
     if initial is not None:
         check_arraylike(name, initial)
@@ -99,6 +96,23 @@ def _reduction(
     if keepdims:
         out = lax.expand_dims(out, axes) if axes else out
     return out if typeof(out).dtype == result_dtype else convert_weak(out, result_dtype, False)
+
+
+# Sums and products of bools that stay bools: (reduction, what joins `initial`).
+_OF_BOOLS: dict[Any, tuple[Any, Any]] = {
+    lax.reduce_sum: (lax.reduce_or, lax.bitwise_or),
+    lax.reduce_prod: (lax.reduce_and, lax.bitwise_and),
+}
+
+
+def check_where(name: str, where: Any) -> None:
+    """Raises ValueError unless `where` is an array of bools, TypeError if it is no array."""
+    check_arraylike(name, where)
+    if not dtypes.is_bool(dtype_of(where)):
+        raise ValueError(
+            f"jnp.{name}: the where argument must be a bool array, got dtype {dtype_of(where).name}"
+            ". Fix: compare, as in where=(w != 0)."
+        )
 
 
 def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
@@ -528,6 +542,8 @@ def mean(
     """
     refuse_out("mean", out)
     check_arraylike("mean", a)
+    if where is not None:
+        check_where("mean", where)
     return _mean(a, axis, dtype, keepdims, where)
 
 
@@ -620,6 +636,8 @@ def _var_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
     own = dtype_of(a)
     if dtype is not None:
         result = user_dtype(dtype, "var")
+        if dtypes.is_bool(result):
+            raise TypeError("jnp.var: a variance is no bool. Fix: a float dtype, or none.")
         if dtypes.is_complex(own) and not dtypes.is_complex(result):
             raise ValueError(
                 "jax.numpy.var does not yet support real dtype parameters when computing the "
@@ -675,7 +693,7 @@ def _rank_aligned(x: Any, y: Any) -> list[Any]:
 def _std(
     a: Any, correction: Any, where: Any, mean: Any, axis: Any, dtype: Any, keepdims: bool
 ) -> Any:
-    if dtype is not None and not dtypes.is_inexact(dtype):
+    if dtype is not None and not dtypes.is_inexact(user_dtype(dtype, "std")):
         raise ValueError(f"dtype argument to jnp.std must be inexact; got {dtype}")
     return lax.sqrt(_var_jit(a, correction, where, mean, axis=axis, dtype=dtype, keepdims=keepdims))
 
@@ -806,10 +824,6 @@ def _arg(name: str, op: Any, a: Any, axis: Any, keepdims: Any) -> Any:
     check_arraylike(name, a)
     a = as_array(unwrap(a))
     shape = shape_of(a)
-    if dtypes.is_complex(typeof(a).dtype):
-        raise TypeError(
-            f"jnp.{name}: complex numbers have no order. Fix: use jnp.abs(x), x.real or x.imag."
-        )
     if axis is None:
         flat, k, kept = _ravel(a), 0, tuple(range(len(shape)))
     else:
@@ -817,6 +831,10 @@ def _arg(name: str, op: Any, a: Any, axis: Any, keepdims: Any) -> Any:
         flat, kept = (a, (k,)) if shape else (_ravel(a), ())
     if type(shape_of(flat)[k]) is int and shape_of(flat)[k] == 0:
         raise ValueError(f"attempt to get {name} of an empty sequence")
+    if dtypes.is_complex(typeof(a).dtype):
+        raise TypeError(
+            f"jnp.{name}: complex numbers have no order. Fix: use jnp.abs(x), x.real or x.imag."
+        )
     out = op(flat, k, default_int())
     return lax.expand_dims(out, kept) if keepdims else out
 

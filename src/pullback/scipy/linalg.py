@@ -207,12 +207,12 @@ def lu(
     m, n = typeof(a).shape[-2:]
     p = jnp.asarray(
         permutation[..., None, :] == jnp.arange(m, dtype=typeof(permutation).dtype)[:, None],
-        dtype=dtype,
+        dtype=np.zeros((), dtype).real.dtype,
     )
     k = min(m, n)
     lower = jnp.tril(packed, -1)[..., :, :k] + jnp.eye(m, k, dtype=dtype)
     upper = jnp.triu(packed)[..., :k, :]
-    return (_mm(p, lower), upper) if permute_l else (p, lower, upper)
+    return (_mm(p.astype(dtype), lower), upper) if permute_l else (p, lower, upper)
 
 
 # --- systems ---
@@ -482,6 +482,11 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
     """
     T, Z = _arrays("rsf2csf", T, Z)
     n = _square("rsf2csf", T)
+    if _square("rsf2csf", Z) != n:
+        raise ValueError(
+            f"rsf2csf: T and Z must be matrices of one size, got {typeof(T).shape} and "
+            f"{typeof(Z).shape}. Fix: T, Z = schur(a)."
+        )
     kind = (
         np.complex128
         if typeof(T).dtype in (np.dtype("float64"), np.dtype("complex128"))
@@ -1064,7 +1069,7 @@ def fiedler_companion(a: Any) -> Any:
     a = a / a[..., :1]
     n = typeof(a).shape[-1] - 1
     if n < 1:
-        return jnp.zeros((0, 0), typeof(a).dtype)
+        return jnp.zeros((*typeof(a).shape[:-1], 0, 0), typeof(a).dtype)
 
     def one(a: Any) -> Any:
         if n == 1:
@@ -1183,8 +1188,8 @@ def hadamard(n: int, dtype: Any = int) -> Any:
     Array([[ 1,  1],
            [ 1, -1]], dtype=int32)
     """
-    if n < 1 or n & (n - 1):
-        raise ValueError("n must be an positive integer, and n must be a power of 2")
+    if n < 1 or int(n) != n or int(n) & (int(n) - 1):
+        raise ValueError(f"hadamard: n must be a positive power of 2; got {n}")
     h = np.ones((1, 1))
     while len(h) < n:
         h = np.block([[h, h], [h, -h]])

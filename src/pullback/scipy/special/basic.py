@@ -20,14 +20,19 @@ def inexact(name: str, *args: Any) -> list[Any]:
     return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
 
 
-def strong(name: str, *args: Any) -> list[Any]:
-    """As `inexact`; arrays of integers make the result's type strong, as constants in a formula
-    do."""
+def strong(name: str, *args: Any, like: tuple[int, ...] = (0,)) -> list[Any]:
+    """As `inexact`, for a formula whose constants take the dtypes of the arguments `like`: beside
+    one that is weak and no scalar they are strong, as `numpy.util.literal` says, and then so is
+    the result."""
     arrays = inexact(name, *args)
-    own = (typeof(x) for x in args if hasattr(x, "aval") or hasattr(x, "dtype"))
-    if any(not a.weak_type and not dtypes.is_inexact(a.dtype) for a in own):
+    if any((aval := typeof(arrays[k])).weak_type and aval.shape for k in like):
         return [to_type(x, typeof(x).dtype, False) for x in arrays]
     return arrays
+
+
+def ordered(name: str, *args: Any) -> list[Any]:
+    """As `inexact`; TypeError for complex arguments, which the formula could not compare."""
+    return real(name, *args, error=TypeError)
 
 
 def real(name: str, *args: Any, error: type[Exception] = ValueError) -> list[Any]:

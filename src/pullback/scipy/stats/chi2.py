@@ -24,7 +24,7 @@ def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, df, loc, scale = strong("chi2.logpdf", x, df, loc, scale)
     y = (x - loc) / scale
-    inside = ~(y < 0)
+    inside = ~(x < loc)
     half = df / 2
     log = (
         xlogy(half - 1, jnp.where(inside, y, 1))
@@ -59,7 +59,7 @@ def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> chi2.cdf(0.5, 3.).round(3)
     Array(0.081, dtype=float32, weak_type=True)
     """
-    x, df, loc, scale = strong("chi2.cdf", x, df, loc, scale)
+    x, df, loc, scale = strong("chi2.cdf", x, df, loc, scale, like=(0, 3))
     return gammainc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
 
 
@@ -86,7 +86,7 @@ def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> chi2.sf(0.5, 3.).round(3)
     Array(0.919, dtype=float32, weak_type=True)
     """
-    x, df, loc, scale = strong("chi2.sf", x, df, loc, scale)
+    x, df, loc, scale = strong("chi2.sf", x, df, loc, scale, like=(0, 3))
     return gammaincc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
 
 

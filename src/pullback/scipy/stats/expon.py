@@ -7,7 +7,13 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import ordered
+
+
+def _minus_z(x: Any, loc: Any, scale: Any) -> Any:
+    """(loc - x) / scale; 0 below loc."""
+    below = x < loc
+    return jnp.where(below, 0, jnp.where(below, 0, loc - x) / scale)
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -20,9 +26,8 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> expon.logpdf(0.5).round(3)
     Array(-0.5, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("expon.logpdf", x, loc, scale)
-    z = (x - loc) / scale
-    return jnp.where(z < 0, -np.inf, -z - jnp.log(scale))
+    x, loc, scale = ordered("expon.logpdf", x, loc, scale)
+    return jnp.where(x < loc, -np.inf, -(x - loc) / scale - jnp.log(scale))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -48,8 +53,8 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> expon.cdf(0.5).round(3)
     Array(0.393, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("expon.cdf", x, loc, scale)
-    return -jnp.expm1(-jnp.maximum((x - loc) / scale, 0))
+    x, loc, scale = ordered("expon.cdf", x, loc, scale)
+    return -jnp.expm1(_minus_z(x, loc, scale))
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -62,9 +67,11 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> expon.logcdf(0.5).round(3)
     Array(-0.933, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("expon.logcdf", x, loc, scale)
-    z = (x - loc) / scale
-    return jnp.where(z <= 0, -np.inf, jnp.log(-jnp.expm1(-jnp.where(z <= 0, 1, z))))
+    x, loc, scale = ordered("expon.logcdf", x, loc, scale)
+    z = _minus_z(x, loc, scale)
+    empty = z == 0
+    log = jnp.log(-jnp.expm1(jnp.where(empty, -1, z)))
+    return jnp.where(empty, -np.inf, log)
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -77,8 +84,8 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> expon.sf(0.5).round(3)
     Array(0.607, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("expon.sf", x, loc, scale)
-    return jnp.exp(-jnp.maximum((x - loc) / scale, 0))
+    x, loc, scale = ordered("expon.sf", x, loc, scale)
+    return jnp.exp(_minus_z(x, loc, scale))
 
 
 def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -91,8 +98,8 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> expon.logsf(0.5).round(3)
     Array(-0.5, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("expon.logsf", x, loc, scale)
-    return -jnp.maximum((x - loc) / scale, 0)
+    x, loc, scale = ordered("expon.logsf", x, loc, scale)
+    return _minus_z(x, loc, scale)
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -105,7 +112,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> expon.ppf(0.25).round(3)
     Array(0.288, dtype=float32, weak_type=True)
     """
-    q, loc, scale = inexact("expon.ppf", q, loc, scale)
+    q, loc, scale = ordered("expon.ppf", q, loc, scale)
     inside = (q >= 0) & (q <= 1)
     return jnp.where(inside, loc - scale * jnp.log1p(-jnp.where(inside, q, 0)), np.nan)
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import ordered
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -20,7 +20,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_l.logpdf(0.5).round(3)
     Array(-1.149, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_l.logpdf", x, loc, scale)
+    x, loc, scale = ordered("gumbel_l.logpdf", x, loc, scale)
     z = (x - loc) / scale
     return jnp.where(scale > 0, z - jnp.exp(z) - jnp.log(scale), np.nan)
 
@@ -48,7 +48,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_l.cdf(0.5).round(3)
     Array(0.808, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_l.cdf", x, loc, scale)
+    x, loc, scale = ordered("gumbel_l.cdf", x, loc, scale)
     return jnp.where(scale > 0, -jnp.expm1(-jnp.exp((x - loc) / scale)), np.nan)
 
 
@@ -62,7 +62,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_l.logcdf(0.5).round(3)
     Array(-0.214, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_l.logcdf", x, loc, scale)
+    x, loc, scale = ordered("gumbel_l.logcdf", x, loc, scale)
     return jnp.where(scale > 0, jnp.log(-jnp.expm1(-jnp.exp((x - loc) / scale))), np.nan)
 
 
@@ -76,7 +76,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_l.sf(0.5).round(3)
     Array(0.192, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_l.sf", x, loc, scale)
+    x, loc, scale = ordered("gumbel_l.sf", x, loc, scale)
     return jnp.where(scale > 0, jnp.exp(-jnp.exp((x - loc) / scale)), np.nan)
 
 
@@ -90,7 +90,7 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_l.logsf(0.5).round(3)
     Array(-1.649, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_l.logsf", x, loc, scale)
+    x, loc, scale = ordered("gumbel_l.logsf", x, loc, scale)
     return jnp.where(scale > 0, -jnp.exp((x - loc) / scale), np.nan)
 
 
@@ -104,8 +104,8 @@ def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_l.ppf(0.25).round(3)
     Array(-1.246, dtype=float32, weak_type=True)
     """
-    p, loc, scale = inexact("gumbel_l.ppf", p, loc, scale)
-    return jnp.where((p > 0) & (p < 1) & (scale > 0), loc + scale * jnp.log(-jnp.log1p(-p)), np.nan)
+    p, loc, scale = ordered("gumbel_l.ppf", p, loc, scale)
+    return jnp.where((p > 0) & (p < 1), loc + scale * jnp.log(-jnp.log1p(-p)), np.nan)
 
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

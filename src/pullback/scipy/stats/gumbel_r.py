@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact, strong
+from ...nn.functions import log1mexp
+from ..special.basic import ordered, strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -20,7 +21,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_r.logpdf(0.5).round(3)
     Array(-1.107, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_r.logpdf", x, loc, scale)
+    x, loc, scale = ordered("gumbel_r.logpdf", x, loc, scale)
     z = (x - loc) / scale
     return jnp.where(scale > 0, -z - jnp.exp(-z) - jnp.log(scale), np.nan)
 
@@ -48,7 +49,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_r.cdf(0.5).round(3)
     Array(0.545, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_r.cdf", x, loc, scale)
+    x, loc, scale = ordered("gumbel_r.cdf", x, loc, scale)
     return jnp.where(scale > 0, jnp.exp(-jnp.exp(-(x - loc) / scale)), np.nan)
 
 
@@ -62,7 +63,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_r.logcdf(0.5).round(3)
     Array(-0.607, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_r.logcdf", x, loc, scale)
+    x, loc, scale = ordered("gumbel_r.logcdf", x, loc, scale)
     return jnp.where(scale > 0, -jnp.exp(-(x - loc) / scale), np.nan)
 
 
@@ -76,6 +77,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_r.sf(0.5).round(3)
     Array(0.455, dtype=float32, weak_type=True)
     """
+    ordered("gumbel_r.sf", x, loc, scale)
     x, loc, scale = strong("gumbel_r.sf", x, loc, scale)
     return jnp.where(scale > 0, -jnp.expm1(-jnp.exp(-(x - loc) / scale)), np.nan)
 
@@ -90,8 +92,8 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_r.logsf(0.5).round(3)
     Array(-0.788, dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("gumbel_r.logsf", x, loc, scale)
-    return jnp.where(scale > 0, jnp.log(-jnp.expm1(-jnp.exp(-(x - loc) / scale))), np.nan)
+    x, loc, scale = ordered("gumbel_r.logsf", x, loc, scale)
+    return jnp.where(scale > 0, log1mexp(jnp.exp(-(x - loc) / scale)), np.nan)
 
 
 def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -104,8 +106,8 @@ def ppf(p: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gumbel_r.ppf(0.25).round(3)
     Array(-0.327, dtype=float32, weak_type=True)
     """
-    p, loc, scale = inexact("gumbel_r.ppf", p, loc, scale)
-    return jnp.where((p > 0) & (p < 1) & (scale > 0), loc - scale * jnp.log(-jnp.log(p)), np.nan)
+    p, loc, scale = ordered("gumbel_r.ppf", p, loc, scale)
+    return jnp.where((p > 0) & (p < 1), loc - scale * jnp.log(-jnp.log(p)), np.nan)
 
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

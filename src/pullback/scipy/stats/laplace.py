@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ... import numpy as jnp
-from ..special.basic import strong
+from ..special.basic import ordered, strong
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -18,8 +18,9 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> laplace.logpdf(0.5).round(3)
     Array(-1.193, dtype=float32, weak_type=True)
     """
+    ordered("laplace.logpdf", x, loc, scale)
     x, loc, scale = strong("laplace.logpdf", x, loc, scale)
-    return -jnp.abs((x - loc) / scale) - jnp.log(2 * scale)
+    return -jnp.abs(x - loc) / scale - jnp.log(2 * scale)
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -45,6 +46,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> laplace.cdf(0.5).round(3)
     Array(0.697, dtype=float32, weak_type=True)
     """
+    ordered("laplace.cdf", x, loc, scale)
     x, loc, scale = strong("laplace.cdf", x, loc, scale)
     z = (x - loc) / scale
     half = 0.5 * jnp.exp(-jnp.abs(z))

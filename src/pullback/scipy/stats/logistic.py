@@ -18,7 +18,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> logistic.logpdf(0.5).round(3)
     Array(-1.448, dtype=float32, weak_type=True)
     """
-    x, loc, scale = strong("logistic.logpdf", x, loc, scale)
+    x, loc, scale = strong("logistic.logpdf", x, loc, scale, like=(0, 1, 2))
     half = (x - loc) / (2 * scale)
     return -2 * jnp.logaddexp(half, -half) - jnp.log(scale)
 

@@ -20,8 +20,8 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-1.044, dtype=float32, weak_type=True)
     """
     x, loc, scale = strong("norm.logpdf", x, loc, scale)
-    z = (x - loc) / scale
-    return -0.5 * (z * z + math.log(2 * math.pi)) - jnp.log(scale)
+    variance = jnp.square(scale)
+    return -0.5 * (jnp.square(x - loc) / variance + jnp.log(2 * math.pi * variance))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -103,7 +103,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> norm.ppf(0.25).round(3)
     Array(-0.674, dtype=float32)
     """
-    q, loc, scale = inexact("norm.ppf", q, loc, scale)
+    (q,) = inexact("norm.ppf", q)
     return ndtri(q) * scale + loc
 
 
@@ -117,7 +117,7 @@ def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> norm.isf(0.25).round(3)
     Array(0.674, dtype=float32)
     """
-    q, loc, scale = inexact("norm.isf", q, loc, scale)
+    (q,) = inexact("norm.isf", q)
     return ndtri(1 - q) * scale + loc
 
 

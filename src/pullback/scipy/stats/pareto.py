@@ -22,7 +22,7 @@ def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, b, loc, scale = strong("pareto.logpdf", x, b, loc, scale)
     z = (x - loc) / scale
-    outside = z < 1
+    outside = x < loc + scale
     log = jnp.log(b / scale) - (b + 1) * jnp.log(jnp.where(outside, 1, z))
     return jnp.where(outside, -np.inf, log)
 
@@ -52,7 +52,7 @@ def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, b, loc, scale = strong("pareto.cdf", x, b, loc, scale)
     z = (x - loc) / scale
-    outside = z < 1
+    outside = x < loc + scale
     return jnp.where(outside, 0, 1 - jnp.where(outside, 1, z) ** (-b))
 
 
@@ -68,7 +68,7 @@ def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, b, loc, scale = inexact("pareto.logcdf", x, b, loc, scale)
     z = (x - loc) / scale
-    outside = z < 1
+    outside = x < loc + scale
     return jnp.where(outside, -np.inf, jnp.log1p(-(jnp.where(outside, 1, z) ** (-b))))
 
 
@@ -84,7 +84,7 @@ def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, b, loc, scale = strong("pareto.sf", x, b, loc, scale)
     z = (x - loc) / scale
-    outside = z < 1
+    outside = x < loc + scale
     return jnp.where(outside, 1, jnp.where(outside, 1, z) ** (-b))
 
 
@@ -100,7 +100,7 @@ def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, b, loc, scale = strong("pareto.logsf", x, b, loc, scale)
     z = (x - loc) / scale
-    outside = z < 1
+    outside = x < loc + scale
     return jnp.where(outside, 0, -b * jnp.log(jnp.where(outside, 1, z)))
 
 

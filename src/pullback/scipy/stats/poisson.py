@@ -24,9 +24,9 @@ def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
     """
     k, mu, loc = inexact("poisson.logpmf", k, mu, loc)
     y = k - loc
-    below = y < 0
-    safe = jnp.where(below, 0, y)
-    return jnp.where(below, -np.inf, xlogy(safe, mu) - gammaln(safe + 1) - mu)
+    outside = (y < 0) | (jnp.round(k) != k)
+    safe = jnp.where(outside, 0, y)
+    return jnp.where(outside, -np.inf, xlogy(safe, mu) - gammaln(safe + 1) - mu)
 
 
 def pmf(k: Any, mu: Any, loc: Any = 0) -> Any:

@@ -23,7 +23,7 @@ def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     x, df, loc, scale = strong("t.logpdf", x, df, loc, scale)
     z = (x - loc) / scale
     half = df / 2
-    log = gammaln(half + 0.5) - gammaln(half) - 0.5 * jnp.log(df * math.pi) - jnp.log(scale)
+    log = gammaln(half + 0.5) - gammaln(half) - 0.5 * jnp.log(df * scale**2 * math.pi)
     return log - (half + 0.5) * jnp.log1p(z * z / df)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from ... import numpy as jnp
 from ...core.avals import typeof
 from ...numpy.util import to_type
-from ..special.basic import inexact
+from ..special.basic import ordered
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -22,7 +22,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> uniform.logpdf(0.5).round(3)
     Array(-0., dtype=float32, weak_type=True)
     """
-    x, loc, scale = inexact("uniform.logpdf", x, loc, scale)
+    x, loc, scale = ordered("uniform.logpdf", x, loc, scale)
     return jnp.where((x < loc) | (x > loc + scale), -np.inf, -jnp.log(scale))
 
 
@@ -49,8 +49,9 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> uniform.cdf(0.5).round(3)
     Array(0.5, dtype=float32)
     """
-    x, loc, scale = inexact("uniform.cdf", x, loc, scale)
-    out = jnp.clip((x - loc) / scale, 0, 1)
+    x, loc, scale = ordered("uniform.cdf", x, loc, scale)
+    out = jnp.where(x > loc + scale, 1, (x - loc) / scale)
+    out = jnp.where(x < loc, 0, out)
     return to_type(out, typeof(out).dtype, False)
 
 
@@ -64,7 +65,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> uniform.ppf(0.25).round(3)
     Array(0.25, dtype=float32, weak_type=True)
     """
-    q, loc, scale = inexact("uniform.ppf", q, loc, scale)
+    q, loc, scale = ordered("uniform.ppf", q, loc, scale)
     return jnp.where(jnp.isnan(q) | (q < 0) | (q > 1), np.nan, q * scale + loc)
 
 
