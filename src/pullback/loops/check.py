@@ -3,7 +3,7 @@ rejects is an internal error."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from pullback.loops.ir import (
@@ -114,7 +114,7 @@ class _Checker:
             self.fail(f"bad combiner {how!r}", s)
 
     def stmt(self, s: Stmt) -> None:
-        getattr(self, "_" + type(s).__name__.lower())(s)
+        _RULES[type(s)](self, s)
 
     def _let(self, s: Let) -> None:
         for a in s.args:
@@ -213,6 +213,13 @@ class _Checker:
                 self.use(a, s)
         for o in s.outs:
             self.define(o, s)
+
+
+_RULES: dict[type, Callable[[_Checker, Any], None]] = {
+    Let: _Checker._let, Load: _Checker._load, Store: _Checker._store, Update: _Checker._update,
+    For: _Checker._for, While: _Checker._while, If: _Checker._if, Alloc: _Checker._alloc,
+    Call: _Checker._call,
+}  # fmt: skip
 
 
 def check_kernel(kernel: Kernel) -> None:

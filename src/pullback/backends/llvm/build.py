@@ -146,14 +146,12 @@ Operand = Val | int | float | bool
 
 
 class Scope:
-    """A function, a loop or a branch: where its lines go, what goes before it, what is known
-    inside."""
+    """A function, a loop or a branch: where its lines go, what goes before it."""
 
-    __slots__ = ("is_loop", "known", "lines", "pre")
+    __slots__ = ("is_loop", "lines", "pre")
 
     def __init__(self, is_loop: bool, pre: list[Any], lines: list[Any]) -> None:
         self.is_loop, self.pre, self.lines = is_loop, pre, lines
-        self.known: dict[str, str] = {}
 
 
 class Builder:
@@ -167,10 +165,12 @@ class Builder:
         body: list[Any] = []
         self.scopes = [Scope(False, [], body)]
         self.depth: dict[str, int] = {}
+        # Pure instructions: the register, and the scope where it is known, with its depth.
+        self.known: dict[str, tuple[str, int, Scope]] = {}
         self.some: set[str] = set()  # masks that have a lane on, whichever lanes they have off
         self.count = 0
         self.block = "entry"
-        self.literals: dict[tuple[str, int], Val] = {}
+        self.literals: dict[tuple[str, float], Val] = {}
         self.dummy: Val | None = None
         self.text_of_body = body
         self.blocks = 1
@@ -213,38 +213,35 @@ class Builder:
 
     def text(self) -> str:
         """The function's text."""
-        flat: list[str] = []
-        _flatten(self.entry, flat)
-        _flatten(self.text_of_body, flat)
-        return self.head + " {\nentry:\n" + "\n".join(flat) + "\n}\n"
+        body = _flat([*self.entry, *self.text_of_body])
+        return f"{self.head} {{\nentry:\n{body}\n}}\n"
 
     # ---- instructions
 
     def _place(self, text: str, operands: Iterable[str], cheap: bool) -> str:
-        depth = self.depth
-        lowest = 0
-        for o in operands:
-            d = depth.get(o, 0)
-            if d > lowest:
-                lowest = d
         scopes = self.scopes
+        found = self.known.get(text)
+        if found is not None:
+            reg, at, scope = found
+            if at < len(scopes) and scopes[at] is scope:
+                return reg
         at = here = len(scopes) - 1
-        if lowest == here:
-            known = scopes[here].known.get(text)
-            if known is not None:
-                return known
-        else:
-            for k in range(here, lowest - 1, -1):
-                known = scopes[k].known.get(text)
-                if known is not None:
-                    return known
+        depth = self.depth
+        if here:
+            lowest = 0
+            for o in operands:
+                if o in depth:
+                    d = depth[o]
+                    if d > lowest:
+                        lowest = d
             while at > lowest and (scopes[at].is_loop or cheap):
                 at -= 1
-        self.count += 1
-        reg = f"%v{self.count}"
-        lines = scopes[at].lines if at == here else scopes[at + 1].pre
+        self.count = count = self.count + 1
+        reg = f"%v{count}"
+        scope = scopes[at]
+        lines = scope.lines if at == here else scopes[at + 1].pre
         lines.append(f" {reg} = {text}")
-        scopes[at].known[text] = reg
+        self.known[text] = reg, at, scope
         depth[reg] = at
         return reg
 
@@ -292,23 +289,25 @@ class Builder:
                 break
         else:
             return list(args)  # type: ignore[arg-type]
-        t = like or next(a.t for a in args if isinstance(a, Val))
-        return [a if isinstance(a, Val) else self.lit(a, t) for a in args]
+        t = like or next(a.t for a in args if type(a) is Val)
+        return [a if type(a) is Val else self.lit(a, t) for a in args]  # type: ignore[arg-type]
 
     def lit(self, value: float, t: str) -> Val:
         """A literal scalar."""
         if t in FLOATS:
             return Val(self, t, 1, (float_bits(value, t),), float(value))
+        known = self.literals.get((t, value))
+        if known is not None:
+            return known
         if t == "i1":
-            return Val(self, t, 1, ("true" if value else "false",), bool(value))
-        key = t, int(value)
-        known = self.literals.get(key)
-        if known is None:
+            known = Val(self, t, 1, ("true" if value else "false",), bool(value))
+        else:
             bits = BITS[t]
-            value = key[1] & ((1 << bits) - 1)
-            if value >> (bits - 1):
-                value -= 1 << bits
-            known = self.literals[key] = Val(self, t, 1, (str(value),), value)
+            whole = int(value) & ((1 << bits) - 1)
+            if whole >> (bits - 1):
+                whole -= 1 << bits
+            known = Val(self, t, 1, (str(whole),), whole)
+        self.literals[t, value] = known
         return known
 
     def spread(self, v: Val, n: int) -> tuple[str, ...]:
@@ -335,10 +334,10 @@ class Builder:
     # ---- arithmetic
 
     def binary(self, name: str, x: Operand, y: Operand) -> Val:
-        if type(x) is Val and type(y) is Val:
-            a, b = x, y
+        if type(x) is Val:
+            a, b = x, y if type(y) is Val else self.lit(y, x.t)  # type: ignore[arg-type]
         else:
-            a, b = self.coerce((x, y))
+            a, b = self.lit(x, y.t), y  # type: ignore[arg-type,assignment,union-attr]
         if a.c is not None or b.c is not None:
             folded = _fold(self, name, a, b)
             if folded is not None:
@@ -354,13 +353,19 @@ class Builder:
         return self.pure(name + " {T} {0}", (x,), x.t)
 
     def compare(self, how: str, x: Operand, y: Operand, unsigned: bool = False) -> Val:
-        a, b = self.coerce((x, y))
+        if type(x) is Val:
+            a, b = x, y if type(y) is Val else self.lit(y, x.t)  # type: ignore[arg-type]
+        else:
+            a, b = self.lit(x, y.t), y  # type: ignore[arg-type,assignment,union-attr]
         if a.t in FLOATS:
             code = "fcmp " + ("une" if how == "ne" else "o" + how)
         elif how in ("eq", "ne"):
             code = "icmp " + how
         else:
             code = "icmp " + ("u" if unsigned or a.t in ("i1", "ptr") else "s") + how
+        if a.n == b.n == len(a.regs) == len(b.regs) == 1:
+            p, q = a.regs[0], b.regs[0]
+            return Val(self, "i1", 1, (self._place(f"{code} {a.t} {p}, {q}", (p, q), False),))
         return self.pure(code + " {T} {0}, {1}", (a, b), "i1")
 
     def select(self, cond: Val, x: Operand, y: Operand, like: str = "") -> Val:
@@ -725,12 +730,9 @@ class Builder:
         return Val(self, v.t, n, tuple(regs))
 
 
-def _flatten(lines: list[Any], into: list[str]) -> None:
-    for item in lines:
-        if type(item) is list:
-            _flatten(item, into)
-        else:
-            into.append(item)
+def _flat(lines: list[Any]) -> str:
+    """Lines, and lists of lines, as one text."""
+    return "\n".join([_flat(x) if type(x) is list else x for x in lines if x])
 
 
 def _fold(b: Builder, name: str, x: Val, y: Val) -> Val | None:

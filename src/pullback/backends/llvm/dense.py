@@ -46,10 +46,7 @@ class _Tile:
         self.width, self.height = (1, 1) if brief else _shape(target, lines)
         self.target = target
         self.declarations: dict[str, str] = {}
-        head = (
-            f"define i32 @pb_tile(ptr %ctx, {ARGUMENTS}) "
-            'nounwind "prefer-vector-width"="512" "frame-pointer"="none" "no-trapping-math"="true"'
-        )
+        head = f"define i32 @pb_tile(ptr %ctx, {ARGUMENTS}) nounwind"
         self.b = Builder(target, head, self.declarations)
 
     def arg(self, name: str) -> Val:
@@ -486,14 +483,14 @@ class _Turn:
 
     def text(self, brief: bool) -> str:
         b, n = self.b, self.n
-        rows, cols = self.arg("rows"), self.arg("cols")
-        whole_rows, whole_cols = (
-            (b.lit(0, "i64"),) * 2 if brief else tuple(v & b.lit(-n, "i64") for v in (rows, cols))
-        )
-        if not brief:
+        rows, cols, zero = self.arg("rows"), self.arg("cols"), b.lit(0, "i64")
+        if brief:
+            self.single(zero, rows, zero, cols)
+        else:
+            whole_rows, whole_cols = (v & b.lit(-n, "i64") for v in (rows, cols))
             b.loop(0, whole_rows, n, [], lambda r, _: self.squares(r, whole_cols))
-        self.single(b.lit(0, "i64"), whole_rows, whole_cols, cols)
-        self.single(whole_rows, rows, b.lit(0, "i64"), cols)
+            self.single(zero, whole_rows, whole_cols, cols)
+            self.single(whole_rows, rows, zero, cols)
         b.line("ret i32 0")
         return f'target triple = "{self.target.triple}"\n' + b.text()
 

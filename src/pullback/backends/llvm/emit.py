@@ -95,9 +95,8 @@ class Module:
         return head + "\n".join([*self.declarations.values(), *self.functions])
 
 
-FUNCTION_ATTRIBUTES = (
-    'nounwind "prefer-vector-width"="512" "frame-pointer"="none" "no-trapping-math"="true"'
-)
+# The same for all functions: LLVM prepares itself anew for other words about the processor.
+FUNCTION_ATTRIBUTES = "nounwind"
 
 
 class Emitter:

@@ -33,7 +33,7 @@ _lock = renewed(threading.Lock())
 # LLVM has locks of its own: a child that is forked while another thread is inside would meet them
 # shut.
 _gate = Gate()
-_local = threading.local()
+_idle: list[_Compiler] = []  # at nobody's service
 _library: ctypes.CDLL | None = None
 _MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants: renew it now and then
 
@@ -114,7 +114,8 @@ def _take_string(lib: ctypes.CDLL, pointer: c_void_p) -> str:
 
 
 class _Compiler:
-    """One thread's LLVM context and target machines."""
+    """An LLVM context and its target machines, for one thread at a time: what LLVM prepares for a
+    machine's first function takes longer than a function."""
 
     def __init__(self) -> None:
         self.lib = llvm_library()
@@ -189,7 +190,7 @@ LEVELS = (0, 2)  # the code generation levels that we use
 def desk() -> tuple[_Compiler, list[int]]:
     """What a native thread needs to compile by itself (see workshop.py): who owns it and makes its
     target machines; then the addresses of five functions, a context and a zero."""
-    lib, own = llvm_library(), _Compiler()
+    lib, own = llvm_library(), _compiler()
     names = "ParseAssembly TargetMachineEmitToMemory DisposeModule ContextCreate ContextDispose"
     functions = [
         ctypes.cast(getattr(lib, "LLVMPY_" + name), c_void_p).value or 0 for name in names.split()
@@ -213,10 +214,20 @@ def taken(text: bytes, buffer: int, message: int) -> bytes:
 
 
 def _compiler() -> _Compiler:
-    compiler: _Compiler | None = getattr(_local, "compiler", None)
-    if compiler is None:
-        compiler = _local.compiler = _Compiler()
-    return compiler
+    """One that is idle, or a new one."""
+    try:
+        return _idle.pop()
+    except IndexError:
+        return _Compiler()
+
+
+def _emitted(text: str, target: Target, level: int, as_object: bool) -> bytes:
+    with _gate:
+        compiler = _compiler()
+        try:
+            return compiler.emit(text, target, level, as_object)
+        finally:
+            _idle.append(compiler)
 
 
 def assemble(text: str, target: Target, level: int = 2) -> bytes:
@@ -225,11 +236,9 @@ def assemble(text: str, target: Target, level: int = 2) -> bytes:
 
     Raises CompileError when LLVM refuses the text.
     """
-    with _gate:
-        return _compiler().emit(text, target, level, True)
+    return _emitted(text, target, level, True)
 
 
 def assembly(text: str, target: Target, level: int = 2) -> str:
     """The same module as assembler text, for PULLBACK_DEBUG=asm."""
-    with _gate:
-        return _compiler().emit(text, target, level, False).decode("utf-8", "replace")
+    return _emitted(text, target, level, False).decode("utf-8", "replace")
