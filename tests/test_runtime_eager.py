@@ -142,7 +142,10 @@ def test_arrays_that_were_put_somewhere_are_operands() -> None:
     put = pullback.device_put(X, pullback.devices()[0])
     f = jit(lambda x: x + 1)
     f(X)
-    assert stub.signature(f, (put,), {}) == stub.signature(f, (X,), {})
+    assert stub.signature(f, (put,), {}) != stub.signature(f, (X,), {})  # results are committed
+    for _ in range(2):
+        assert f(put).committed and not f(X).committed
+    assert stub.entry_count(f) == 2
     np.testing.assert_array_equal(np.asarray(f(put)), np.asarray(f(X)))
 
 

@@ -15,6 +15,8 @@ from pullback import numpy as jnp
 from pullback.backends.llvm import compiler
 from pullback.backends.llvm.target import host_target
 from pullback.backends.reference import eval_jaxpr_numpy
+from pullback.control.expand import expand
+from pullback.core.jaxpr import jaxprs_in_params
 from pullback.loops.pipeline import compile_jaxpr
 
 STEPS = [0, 1, 2, 15, 16, 17, 33, 40, 257, 300, 1000]
@@ -100,7 +102,7 @@ def test_reverse_over_reverse() -> None:
     unknown = lambda x: cube(x, lambda lo, n, f, y: lax.fori_loop(lo, lo + n, f, y))
     known = lambda x: x * x * x
     for x in (0.5, -2.0):
-        closed = pullback.make_jaxpr(pullback.grad(pullback.grad(unknown)))(x)
+        closed = expand(pullback.make_jaxpr(pullback.grad(pullback.grad(unknown)))(x))
         got = eval_jaxpr_numpy(closed.jaxpr, closed.consts, [np.float32(x)])
         close(got, [pullback.grad(pullback.grad(known))(x)])
 
@@ -187,8 +189,64 @@ def test_lanes_that_have_stopped_have_no_derivative(name: str) -> None:
 def test_the_longest_kernels_are_compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM's time for good code grows faster than a text: second derivatives must end."""
     f = pullback.grad(lambda x: lax.while_loop(lambda c: c < 9.0, lambda c: c * 1.7 + x, x))
-    program = compile_jaxpr(pullback.make_jaxpr(f)(0.3))
+    program = compile_jaxpr(expand(pullback.make_jaxpr(f)(0.3)))
     kernel = max(program.kernels, key=lambda k: len(str(k.body)))
     for most, level in ((10, 0), (10**9, 2)):
         monkeypatch.setattr(compiler, "LONG", most)
         assert compiler._emitted(kernel, host_target(), False)[1] == level
+
+
+def _equations(jaxpr: Any) -> int:
+    return sum(1 + sum(map(_equations, jaxprs_in_params(e.params))) for e in jaxpr.eqns)
+
+
+def test_derivatives_of_any_order_are_of_the_size_of_the_loop() -> None:
+    def unknown(x: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < 5, lambda c: (c[0] + 1, jnp.sin(c[1]) * x), (0, x))[
+            1
+        ]
+
+    def unrolled(x: Any) -> Any:
+        y = x
+        for _ in range(5):
+            y = jnp.sin(y) * x
+        return y
+
+    sizes, f, g = [], unknown, unrolled
+    for order in range(4):
+        sizes.append(_equations(expand(pullback.make_jaxpr(f)(0.7)).jaxpr))
+        if order < 3:
+            np.testing.assert_allclose(pullback.jit(f)(0.7), pullback.jit(g)(0.7), rtol=2e-5)
+        f, g = pullback.grad(f), pullback.grad(g)
+    assert sizes[2] < 4 * sizes[1] and sizes[3] < 4 * sizes[2], sizes
+
+
+def test_mixed_modes_of_second_order() -> None:
+    w = jnp.array([[0.3, -0.2], [0.5, 0.1]])
+
+    def f(x: Any, w: Any) -> Any:
+        body = lambda c: (c[0] + 1, jnp.tanh(w @ c[1]) + x)
+        return lax.while_loop(lambda c: c[0] < 4, body, (0, x))[1].sum()
+
+    def g(x: Any, w: Any) -> Any:
+        y = x
+        for _ in range(4):
+            y = jnp.tanh(w @ y) + x
+        return y.sum()
+
+    x = jnp.array([0.4, -0.7])
+    for make in (
+        lambda h: pullback.hessian(h),
+        lambda h: pullback.jacrev(pullback.jacrev(h, 1)),
+        lambda h: pullback.jacrev(
+            pullback.grad(lambda a, b: pullback.jvp(h, (a, b), (b[0], b))[1])
+        ),
+        lambda h: pullback.grad(
+            lambda a, b: (pullback.vmap(pullback.grad(h), (0, None))(b + a, b) ** 2).sum()
+        ),
+        lambda h: lambda a, b: pullback.linear_transpose(pullback.vjp(h, a, b)[1], 1.0)((a, b)),
+    ):
+        for got, want in zip(
+            pullback.tree.leaves(make(f)(x, w)), pullback.tree.leaves(make(g)(x, w)), strict=True
+        ):
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)

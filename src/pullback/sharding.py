@@ -17,11 +17,11 @@ from .runtime.shardings import NamedSharding as NamedSharding
 from .runtime.shardings import PartitionSpec as PartitionSpec
 from .runtime.shardings import Sharding as Sharding
 from .runtime.shardings import SingleDeviceSharding as SingleDeviceSharding
-from .runtime.shardings import _local as _local
 from .runtime.shardings import get_abstract_mesh as get_abstract_mesh
 from .runtime.shardings import get_mesh as get_mesh
 from .runtime.shardings import make_mesh as make_mesh
 from .runtime.shardings import make_single_device_sharding as make_single_device_sharding
+from .runtime.shardings import named_mesh as named_mesh
 from .runtime.shardings import set_mesh as set_mesh
 from .runtime.shardings import use_abstract_mesh as use_abstract_mesh
 

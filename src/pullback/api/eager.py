@@ -26,6 +26,7 @@ from ..core.trace import Tracer, current_trace
 from ..primitives.convert import copy_p
 from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
+from ..runtime.commitment import results_lie
 from ..runtime.operands import Policy, replaced
 from .recording import Recording
 
@@ -48,6 +49,11 @@ OPERANDS_OF = {
     "dynamic_slice_in_dim": "start_index",
     "dynamic_update_slice_in_dim": "start_index",
 }
+# Functions that may return an argument itself, as JAX's do; what others return is another array.
+ITSELF = frozenset(
+    "view transpose reshape broadcast_to broadcast convert_element_type astype concatenate getitem "
+    "T".split()
+)
 SECOND = 2  # the call with known types that makes a small program native
 TENTH = 10  # and a large one: compiling it costs as much as many calls
 SMALL = 4  # equations
@@ -95,7 +101,8 @@ class EagerFunction:
         self.calls: dict[bytes, int] = {}
         self.operations: dict[Any, Any] = {}  # what recordings know of it
         self.programs: dict[bytes, Any] = {}  # traced, but too large to be compiled yet
-        self.function = stub.new_function(self, policy.statics, fun, policy.operands)
+        self.forwards = accepts is not None or fun.__name__ in ITSELF
+        self.function = stub.new_function(self, policy.statics, fun, policy.operands, self.forwards)
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any] | None:
         """Takes note of a call: its result in a tuple, or None. The native side then calls the
@@ -165,7 +172,8 @@ class EagerFunction:
             program.plan_outs,
             result,
             statics=self.policy,
-            forwards=True,
+            forwards=self.forwards,
+            lie=lambda args: results_lie(program, args),
             in_avals=program.in_avals,
             release_gil=program.releases_gil,
             keep=(program,),

@@ -5,18 +5,22 @@ from __future__ import annotations
 import copyreg
 import functools
 import time
+import warnings
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import config, tree
-from ..control.call import call_params, jit_p
+from ..control.call import UNSPECIFIED, call_params, jit_p
 from ..core.build import close_jaxpr, count_trace, fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr
 from ..core.refs import Ref, is_ref, ref_effect
 from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
 from ..runtime import dispatch, stub
+from ..runtime.commitment import name_shardings, results_lie
+from ..runtime.devices import local_devices
+from . import asked
 from .arguments import (
     ShapeDtypeStruct,
     as_names,
@@ -27,7 +31,7 @@ from .arguments import (
     flat_function,
     parameters_of,
 )
-from .stages import Lowered, Traced
+from .stages import Lowered, Traced, known
 
 
 class NotSpecified:
@@ -54,7 +58,11 @@ class JitInfo:
         donate_argnames: Any,
         keep_unused: bool,
         inline: bool,
+        in_shardings: Any = None,
+        out_shardings: Any = None,
     ) -> None:
+        self.in_shardings = asked.checked(in_shardings, "in_shardings")
+        self.out_shardings = asked.checked(out_shardings, "out_shardings")
         self.parameters = parameters_of(fun)
         nums, names = (
             as_tuple(static_argnums, "static_argnums"),
@@ -166,6 +174,8 @@ class JitWrapped:
             i.donate_argnames,
             i.keep_unused,
             i.inline,
+            i.in_shardings,
+            i.out_shardings,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -268,6 +278,8 @@ class JitWrapped:
         )
 
     def _infer(self, args: Any, kwargs: dict[str, Any]) -> tuple[TracedCall, list[Any], Any]:
+        if kwargs and self._info.in_shardings is not None:
+            raise ValueError("pjit does not support kwargs when in_shardings is specified.")
         statics, dynamic, dynamic_kw, static_kw = self._split(args, kwargs)
         leaves, in_tree = tree.flatten((tuple(dynamic), dynamic_kw))
         leaves = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in leaves]
@@ -368,8 +380,28 @@ class JitWrapped:
             donated_invars=donated,
             keep_unused=self._info.keep_unused,
             inline=self._info.inline,
+            **self._asked(args, kwargs, fixed, closed, len(hoisted), out["tree"]),
         )
         return TracedCall(closed, hoisted, out["tree"], params)
+
+    def _asked(
+        self, args: Any, kwargs: Any, fixed: Any, closed: ClosedJaxpr, hoisted: int, out_tree: Any
+    ) -> dict[str, Any]:
+        """The shardings that the call asks for, one for each operand and each result."""
+        info = self._info
+        if info.in_shardings is None and info.out_shardings is None:
+            return {}
+        dynamic = [x for k, x in enumerate(args) if k not in fixed]
+        n_in, n_out = len(closed.in_avals) - hoisted, len(closed.out_avals)
+        ins = asked.of_arguments(info.in_shardings, dynamic, n_in)
+        outs = asked.of_results(info.out_shardings, out_tree, n_out)
+        name = lambda k: self._name_of(k, args, kwargs)
+        asked.check_fits(ins, closed.in_avals[hoisted:], name, "pjit arguments")
+        leaves = tree.flatten_with_path(tree.unflatten(out_tree, range(n_out)))[0]
+        paths = lambda k: "result" + tree.keystr(leaves[k][0])
+        asked.check_fits(outs, closed.out_avals, paths, "pjit outputs")
+        name_shardings()
+        return {"in_shardings": [UNSPECIFIED] * hoisted + ins, "out_shardings": outs}
 
     def _debug_info(self, args: Any, kwargs: Any, fixed: Any, static_kw: Any) -> Any:
         info = debug_info("jit", self._fun, args, kwargs)
@@ -403,7 +435,7 @@ class JitWrapped:
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The traced program for arguments of these types (arrays or ShapeDtypeStructs)."""
         call, leaves, in_tree = self._infer(args, kwargs)
-        return Traced(call, in_tree, [typeof_or_struct(x) for x in leaves], self._fun)
+        return Traced(call, in_tree, leaves, self._fun)
 
     def lower(self, *args: Any, lowering_platforms: Any = None, **kwargs: Any) -> Lowered:
         """The lowered program for arguments of these types; `.compile()` gives what runs."""
@@ -415,8 +447,10 @@ class JitWrapped:
         return tree.unflatten(
             call.out_tree,
             [
-                ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-                for a in call.closed.out_avals
+                ShapeDtypeStruct(
+                    a.shape, a.dtype, weak_type=a.weak_type, sharding=s if known(s) else None
+                )
+                for a, s in zip(call.closed.out_avals, call.params["out_shardings"], strict=True)
             ],
         )
 
@@ -432,10 +466,6 @@ class JitWrapped:
 
 class _Static:
     """Stands for a static argument among names."""
-
-
-def typeof_or_struct(x: Any) -> Any:
-    return x.aval if hasattr(x, "aval") else x
 
 
 def _check_hashable(x: Any) -> None:
@@ -476,6 +506,9 @@ def native_entry(key: bytes, call: TracedCall, args: Any, kwargs: Any, statics: 
         result,
         statics=statics,
         donated=call.params["donated_invars"],
+        lie=lambda args: results_lie(
+            program, args, call.params["in_shardings"], call.params["out_shardings"]
+        ),
         in_avals=program.in_avals,
         release_gil=program.releases_gil,
         keep=(program,),
@@ -526,7 +559,9 @@ def jit(
 
     `fun` takes and returns pytrees of arrays; it must be pure. `static_argnums`/`static_argnames`
     mark arguments (hashable) that are part of the program; `donate_argnums`/`donate_argnames`
-    arguments whose memory may be reused.
+    arguments whose memory may be reused. `in_shardings` and `out_shardings` (a Sharding, a
+    PartitionSpec for the mesh that `set_mesh` put in force, None, or a pytree prefix of them) say
+    how positional arguments and results lie on devices.
 
     >>> @pb.jit
     ... def f(x): return jnp.sin(x) ** 2
@@ -551,9 +586,20 @@ def jit(
     if isinstance(fun, NotSpecified):
         return functools.partial(jit, **options)
     check_callable(fun)
+    if device is not None or backend is not None:
+        warnings.warn(
+            "backend and device argument on jit is deprecated. You can use `jax.device_put(..., "
+            'jax.local_devices(backend="cpu")[0])` on the inputs to the jitted function to get the '
+            "same behavior.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        chosen = device if device is not None else local_devices(backend=backend)[0]
+        out_shardings = out_shardings or asked.device_sharding(chosen)
     info = JitInfo(
-        fun, static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline
-    )
+        fun, static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline,
+        in_shardings, out_shardings,
+    )  # fmt: skip
     return JitWrapped(fun, info).function
 
 

@@ -63,9 +63,10 @@ def native_getitem(fun: Callable[..., Any]) -> Callable[..., Any]:
             and type(out) is array.ArrayImpl
             and not a.aval.weak_type
         ):
-            stub.add_row_entry(a.aval, typeof(out))
+            stub.add_row_entry(a.aval, typeof(out), a._committed, out._committed)
         return out
 
+    slow.__name__ = "getitem"
     return slow
 
 

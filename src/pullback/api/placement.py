@@ -14,6 +14,7 @@ from ..core.primitive import Primitive
 from ..core.trace import Tracer
 from ..primitives.sharding import sharding_constraint_p
 from ..runtime.array import ArrayImpl
+from ..runtime.commitment import name_shardings
 from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
 from ..runtime.layouts import Format
@@ -27,7 +28,9 @@ from ..runtime.shardings import (
     Space,
     get_abstract_mesh,
     get_mesh,
+    named_mesh,
 )
+from .asked import check_fits
 
 device_put_p: Primitive = Primitive(
     "device_put",
@@ -63,7 +66,14 @@ def _sharding(device: Any) -> Sharding | None:
 
 def _put(leaf: Any, device: Any, src: Any) -> Any:
     if device is None and type(leaf) in (np.ndarray, ArrayImpl):
-        return to_array(leaf)
+        return to_array(leaf, True)
+    if isinstance(device, PartitionSpec):
+        mesh = get_mesh()
+        if mesh.empty:
+            raise ValueError(
+                "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put"
+            )
+        device = NamedSharding(mesh, device)
     sharding = _sharding(device)
     if isinstance(leaf, Tracer):
         (out,) = device_put_p.bind(leaf, devices=(device,), srcs=(src,), copy_semantics=(0,))
@@ -75,8 +85,11 @@ def _put(leaf: Any, device: Any, src: Any) -> Any:
             f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type: device_put takes "
             "arrays, numbers, and pytrees of them."
         ) from None
-    x = to_array(leaf)
-    return x if sharding is None else place(x, sharding)
+    x = to_array(leaf, True)
+    if sharding is None:
+        return x
+    check_fits([sharding], [typeof(x)], lambda k: "", "device_put args")
+    return x if x is leaf and getattr(x, "_committed", None) == sharding else place(x, sharding)
 
 
 def device_put(
@@ -218,9 +231,9 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     leaves, structure = tree.flatten(x)
     wanted = tree.map(_constraint, shardings, is_leaf=lambda s: isinstance(s, PartitionSpec))
     targets = tree.flatten_axes("with_sharding_constraint shardings", structure, wanted)
-    for leaf, target in zip(leaves, targets, strict=True):
-        if target is not None:
-            target.shard_shape(typeof(leaf).shape)
+    check_fits(
+        targets, list(map(typeof, leaves)), lambda k: "", "with_sharding_constraint arguments"
+    )
     return tree.unflatten(
         structure,
         [_constrained(leaf, target) for leaf, target in zip(leaves, targets, strict=True)],
@@ -231,8 +244,9 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
     if target is None:
         return leaf
     if not isinstance(leaf, Tracer):
-        return place(to_array(leaf), target)
+        return place(to_array(leaf, True), target)
     free = PartitionSpec.UNCONSTRAINED
+    name_shardings()
     return sharding_constraint_p.bind(
         leaf,
         sharding=target,
@@ -247,7 +261,7 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
 def _constraint(sharding: Any) -> Sharding | None:
     if not isinstance(sharding, PartitionSpec):
         return _sharding(sharding)
-    mesh = get_mesh()
+    mesh = named_mesh()
     if mesh.empty:
         raise RuntimeError(
             "with_sharding_constraint requires a non-empty mesh if you are passing "

@@ -17,7 +17,7 @@ from ..core.avals import typeof
 from ..primitives.layout import reshape
 from ..primitives.shape import index_in_dim, transpose
 from ..runtime.devices import local_devices
-from ..runtime.shardings import Mesh, NamedSharding, PartitionSpec, get_mesh
+from ..runtime.shardings import Mesh, NamedSharding, PartitionSpec, named_mesh
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from .arguments import as_tuple, check_callable
 from .jit import jit
@@ -227,7 +227,7 @@ def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: An
 
 def _mesh_sizes(mesh: Any, axis_names: Any) -> dict[Any, int]:
     """The manual axes of the mesh and their sizes, in the mesh's order."""
-    found: Mesh = mesh if mesh is not None else get_mesh()
+    found: Mesh = mesh if mesh is not None else named_mesh()
     if found is None or found.empty:
         raise ValueError(
             "The context mesh cannot be empty. Fix: pass mesh=, or use jax.set_mesh(mesh) to enter "

@@ -11,9 +11,10 @@ from ..control.cost import program_cost
 from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr
 from ..runtime import dispatch
+from ..runtime.commitment import lie
 from ..runtime.devices import default_device_or_first
 from ..runtime.layouts import Format, Layout
-from ..runtime.shardings import SingleDeviceSharding
+from ..runtime.shardings import Sharding, SingleDeviceSharding
 from .arguments import ShapeDtypeStruct
 
 
@@ -46,8 +47,9 @@ class ArgInfo:
 class Stage:
     """What the stages share: the types of arguments and results."""
 
-    def __init__(self, call: Any, in_tree: Any, fun: Any) -> None:
+    def __init__(self, call: Any, in_tree: Any, fun: Any, lies: Sequence[Any] = ()) -> None:
         self._call, self.in_tree, self._fun = call, in_tree, fun
+        self._lies = list(lies)  # how the example arguments lie; None where that is open
 
     @property
     def out_tree(self) -> Any:
@@ -64,8 +66,12 @@ class Stage:
     @property
     def out_info(self) -> Any:
         infos = [
-            ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type)
-            for a in self._call.closed.out_avals
+            ShapeDtypeStruct(
+                a.shape, a.dtype, weak_type=a.weak_type, sharding=s if known(s) else None
+            )
+            for a, s in zip(
+                self._call.closed.out_avals, self._call.params["out_shardings"], strict=True
+            )
         ]
         return tree.unflatten(self.out_tree, infos)
 
@@ -104,13 +110,14 @@ class Traced(Stage):
     """
 
     def __init__(self, call: Any, in_tree: Any, examples: Sequence[Any], fun: Any) -> None:
-        super().__init__(call, in_tree, fun)
+        lies = [getattr(x, "_committed", None) or getattr(x, "sharding", None) for x in examples]
+        super().__init__(call, in_tree, fun, lies)
 
     def eval_shape(self) -> Any:
         return self.out_info
 
     def lower(self, *, lowering_platforms: Any = None, **options: Any) -> Lowered:
-        return Lowered(self._call, self.in_tree, self._fun)
+        return Lowered(self._call, self.in_tree, self._fun, self._lies)
 
 
 class Lowered(Stage):
@@ -136,7 +143,7 @@ class Lowered(Stage):
 
     def compile(self, compiler_options: Any = None, **options: Any) -> Compiled:
         _compiled(self._call)
-        return Compiled(self._call, self.in_tree, self._fun)
+        return Compiled(self._call, self.in_tree, self._fun, self._lies)
 
 
 class Compiled(Stage):
@@ -193,30 +200,46 @@ class Compiled(Stage):
     @property
     def input_shardings(self) -> Any:
         """Where arguments lie, as (positional, keyword) trees of shardings."""
-        return self._everywhere(self.in_tree)
+        return tree.unflatten(self.in_tree, self._arguments_lie())
 
     @property
     def output_shardings(self) -> Any:
         """Where results lie, as their tree of shardings."""
-        return self._everywhere(self.out_tree)
+        return tree.unflatten(self.out_tree, self._results_lie())
 
     @property
     def input_formats(self) -> Any:
         """The layouts and shardings of arguments, as (positional, keyword) trees."""
         avals = self._call.closed.in_avals[len(self._call.consts) :]
-        return tree.unflatten(self.in_tree, [_format(a) for a in avals])
+        found = map(_format, avals, self._arguments_lie())
+        return tree.unflatten(self.in_tree, list(found))
 
     @property
     def output_formats(self) -> Any:
         """The layouts and shardings of results."""
-        return tree.unflatten(self.out_tree, [_format(a) for a in self._call.closed.out_avals])
+        found = map(_format, self._call.closed.out_avals, self._results_lie())
+        return tree.unflatten(self.out_tree, list(found))
 
-    @staticmethod
-    def _everywhere(structure: Any) -> Any:
+    def _arguments_lie(self) -> list[Any]:
+        asked = self._call.params["in_shardings"][len(self._call.consts) :]
         place = SingleDeviceSharding(default_device_or_first())
-        return tree.unflatten(structure, [place] * structure.num_leaves)
+        return [
+            a if known(a) else given or place for a, given in zip(asked, self._lies, strict=True)
+        ]
+
+    def _results_lie(self) -> list[Any]:
+        params, consts = self._call.params, len(self._call.consts)
+        given = [*[None] * consts, *self._lies]
+        asked = params["in_shardings"], params["out_shardings"]
+        found = lie(_compiled(self._call), given if any(self._lies) else None, len(given), *asked)
+        place = SingleDeviceSharding(default_device_or_first())
+        return found or [place] * len(self._call.closed.out_avals)
 
 
-def _format(aval: Any) -> Format:
-    order = Layout(tuple(range(len(aval.shape))))
-    return Format(order, SingleDeviceSharding(default_device_or_first()))
+def _format(aval: Any, sharding: Any) -> Format:
+    return Format(Layout(tuple(range(len(aval.shape)))), sharding)
+
+
+def known(sharding: Any) -> bool:
+    """Is this a sharding, and not one that was left open?"""
+    return isinstance(sharding, Sharding)

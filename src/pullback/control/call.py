@@ -39,14 +39,16 @@ def call_params(
     keep_unused: bool = False,
     inline: bool = False,
     like: dict[str, Any] | None = None,
+    in_shardings: Sequence[Any] | None = None,
+    out_shardings: Sequence[Any] | None = None,
 ) -> dict[str, Any]:
     """The parameters of a jit equation; `like` gives the ones that a transformed call inherits."""
     n_in, n_out = len(jaxpr.jaxpr.invars), len(jaxpr.jaxpr.outvars)
     like = like or {}
     return {
         "jaxpr": jaxpr,
-        "in_shardings": (UNSPECIFIED,) * n_in,
-        "out_shardings": (UNSPECIFIED,) * n_out,
+        "in_shardings": (UNSPECIFIED,) * n_in if in_shardings is None else tuple(in_shardings),
+        "out_shardings": (UNSPECIFIED,) * n_out if out_shardings is None else tuple(out_shardings),
         "in_layouts": (None,) * n_in,
         "out_layouts": (None,) * n_out,
         "donated_invars": tuple(donated_invars) if donated_invars is not None else (False,) * n_in,
@@ -58,9 +60,21 @@ def call_params(
     }
 
 
-def bind_call(jaxpr: ClosedJaxpr, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """Calls a transformed program under the name and options of the call that it came from."""
-    return jit_p.bind(*args, **call_params(jaxpr, params["name"], like=params))  # type: ignore[no-any-return]
+def bind_call(
+    jaxpr: ClosedJaxpr,
+    args: Sequence[Any],
+    params: dict[str, Any],
+    ins: Sequence[Any] | None = None,
+    outs: Sequence[Any] | None = None,
+) -> list[Any]:
+    """Calls a transformed program under the name and options of the call that it came from. `ins`
+    and `outs`: the shardings asked for, as far as they are known."""
+    wanted = call_params(jaxpr, params["name"], like=params, in_shardings=ins, out_shardings=outs)
+    return jit_p.bind(*args, **wanted)  # type: ignore[no-any-return]
+
+
+def _where(shardings: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [s for s, flag in zip(shardings, flags, strict=True) if flag]
 
 
 def _abstract_eval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
@@ -70,8 +84,13 @@ def _abstract_eval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
 def _jvp(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     nonzeros = [type(t) is not Zero for t in tangents]
     jvp, out_nonzeros = jvp_jaxpr(jaxpr, nonzeros, False)
+    ins, asked = params["in_shardings"], params["out_shardings"]
     outs = bind_call(
-        jvp, [*primals, *(t for t, nz in zip(tangents, nonzeros, strict=True) if nz)], params
+        jvp,
+        [*primals, *(t for t, nz in zip(tangents, nonzeros, strict=True) if nz)],
+        params,
+        [*ins, *_where(ins, nonzeros)],
+        [*asked, *_where(asked, out_nonzeros)],
     )
     n = len(jaxpr.jaxpr.outvars)
     rest = iter(outs[n:])
@@ -90,7 +109,10 @@ def _partial_eval(
     known, where = forward_residuals(known, n_res)
     known_args = [x for x, uk in zip(tracers, unknown, strict=True) if not uk]
     with use_trace(trace.parent_trace):
-        outs = bind_call(known, known_args, params)
+        asked = _where(params["out_shardings"], [not uk for uk in out_unknown])
+        rest = [UNSPECIFIED] * (len(known.jaxpr.outvars) - len(asked))
+        ins = _where(params["in_shardings"], [not uk for uk in unknown])
+        outs = bind_call(known, known_args, params, ins, [*asked, *rest])
     n_known = len(out_unknown) - sum(out_unknown)
     kept = outs[n_known:]
     sources = {"in": known_args, "out": outs, "res": kept}

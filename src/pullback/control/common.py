@@ -11,8 +11,15 @@ from typing import Any
 from .. import dtypes, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
-from ..core.build import fun_source_info, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, closed_without_consts, convert_constvars
+from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
+from ..core.jaxpr import (
+    ClosedJaxpr,
+    DebugInfo,
+    Jaxpr,
+    closed_without_consts,
+    convert_constvars,
+    eval_jaxpr,
+)
 from ..core.refs import check_not_returned
 from ..core.trace import Tracer, trace_context
 from ..primitives.elementwise import convert_element_type
@@ -96,6 +103,24 @@ def permute(closed: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int]) -> Clo
         invars=[jaxpr.invars[k] for k in ins], outvars=[jaxpr.outvars[k] for k in outs]
     )
     return ClosedJaxpr(new, closed.consts)
+
+
+def widen_cond(
+    cond: ClosedJaxpr, n_consts: int, carry_avals: Sequence[Any], keep: Sequence[int] | None = None
+) -> ClosedJaxpr:
+    """The condition for a longer carry, of which it reads the entries `keep` (by default the first
+    ones).
+    """
+    n = len(cond.jaxpr.invars) - n_consts
+    chosen = list(range(n)) if keep is None else list(keep)
+
+    def fun(*args: Any) -> list[Any]:
+        carry = args[n_consts:]
+        return eval_jaxpr(cond.jaxpr, cond.consts, *args[:n_consts], *(carry[k] for k in chosen))
+
+    return close_jaxpr(
+        *trace_to_jaxpr(fun, [*cond.in_avals[:n_consts], *carry_avals], cond.jaxpr.debug_info)
+    )[0]
 
 
 def promote_weak_carry(

@@ -523,12 +523,16 @@ class _FlatVJP:
         ]
 
     def _match(self, result: Any) -> list[Any]:
+        """The cotangents of the arguments' leaves. TypeError if the rule returned anything else."""
+
         def is_none(x: Any) -> bool:
             return x is None
 
         if isinstance(result, tuple):
             try:
-                return self.in_tree.flatten_up_to(result)  # type: ignore[no-any-return]
+                leaves = self.in_tree.flatten_up_to(result)
+                if not any(type(x) in (tuple, list, dict) for x in leaves):
+                    return leaves  # type: ignore[no-any-return]
             except ValueError:  # one cotangent (or None) may stand for all of a subtree's
                 holder = tree.unflatten(self.in_tree, self.in_avals)
                 cts, structure = tree.flatten(result, is_leaf=is_none)

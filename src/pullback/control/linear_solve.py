@@ -14,8 +14,9 @@ from .. import tree
 from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr
 from ..core.primitive import Primitive
-from ..core.symbolic import Zero, instantiate_zeros
+from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..primitives.common import as_array
+from ..primitives.convert import convert_element_type
 from ..primitives.elementwise import neg, sub
 from ..transforms.batch import batch_jaxpr, matchaxis
 from ..transforms.jvp import jvp_flat
@@ -123,10 +124,17 @@ def _transpose(
             "Fix: pass transpose_solve, or symmetric=True."
         )
     mv, solve, tsolve, b = _split(args, const_lengths)
-    ct_b = [instantiate_zeros(ct) for ct in cts[:num_x]]
+    avals = [v.aval if type(v) is UndefinedPrimal else typeof(v) for v in b]
+    ct_b = [_of_dtype(instantiate_zeros(ct), a) for ct, a in zip(cts[:num_x], avals, strict=True)]
     lengths = (const_lengths[0], const_lengths[2], const_lengths[1])
     found = _bind(jaxprs.transposed(), lengths, num_x, [*mv, *tsolve, *solve, *ct_b])
-    return [None] * sum(const_lengths) + found[: len(b)]
+    ct = [_of_dtype(x, a) for x, a in zip(found[: len(b)], avals, strict=True)]
+    return [None] * sum(const_lengths) + ct
+
+
+def _of_dtype(x: Any, aval: Any) -> Any:
+    """A cotangent, in the dtype of what it is the cotangent of."""
+    return x if typeof(x).dtype == aval.dtype else convert_element_type(x, aval.dtype)
 
 
 def _batch(
@@ -195,6 +203,8 @@ def _same_shapes(
             f"{_shown(have_tree, have)}, and b is {_shown(want_tree, want)}."
         )
     _same_structure(what, "b", want_tree, have_tree)
+    if what != "matvec":  # a solution may have a type of its own
+        return
     for a, b in zip(want, have, strict=True):
         if not typematch(a, b):
             raise TypeError(

@@ -27,9 +27,16 @@ from ..transforms.batch import batch_jaxpr, moveaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from .call import mentions_axis
-from .common import check_carry, check_effects, permute, promote_weak_carry, trace_function
+from .common import (
+    check_carry,
+    check_effects,
+    permute,
+    promote_weak_carry,
+    trace_function,
+    widen_cond,
+)
 from .scan import scan
-from .while_reverse import transpose_while
+from .while_adjoint import set_loop, transpose_while
 
 
 def while_loop(
@@ -223,24 +230,6 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     return outs[:n_carry], out_dots
 
 
-def widen_cond(
-    cond: ClosedJaxpr, n_consts: int, carry_avals: Sequence[Any], keep: Sequence[int] | None = None
-) -> ClosedJaxpr:
-    """The condition for a longer carry, of which it reads the entries `keep` (by default the first
-    ones).
-    """
-    n = len(cond.jaxpr.invars) - n_consts
-    chosen = list(range(n)) if keep is None else list(keep)
-
-    def fun(*args: Any) -> list[Any]:
-        carry = args[n_consts:]
-        return eval_jaxpr(cond.jaxpr, cond.consts, *args[:n_consts], *(carry[k] for k in chosen))
-
-    return close_jaxpr(
-        *trace_to_jaxpr(fun, [*cond.in_avals[:n_consts], *carry_avals], cond.jaxpr.debug_info)
-    )[0]
-
-
 def _partial_eval(
     trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
 ) -> Any:
@@ -298,7 +287,7 @@ def narrow_cond(cond: ClosedJaxpr, n_consts: int, keep: Sequence[int]) -> Closed
 
 
 def _transpose(cts: Any, *args: Any, **params: Any) -> Any:
-    return transpose_while(while_loop, cts, args, params)
+    return transpose_while(cts, args, params)
 
 
 def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
@@ -442,3 +431,4 @@ while_p = Primitive(
     partial_eval=_partial_eval,
     dce=_dce,
 )
+set_loop(while_p, while_loop)

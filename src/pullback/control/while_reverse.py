@@ -24,7 +24,6 @@ from ..core import effects as fx
 from ..core.avals import typeof
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
-from ..primitives.common import as_array
 from ..primitives.dynamic_slice import dynamic_index_in_dim, dynamic_update_index_in_dim
 from ..primitives.elementwise import add_jaxvals, bitwise_and, gt, lt, mul, select_n, sub
 from ..primitives.layout import iota
@@ -32,7 +31,7 @@ from ..primitives.shape import broadcast, concatenate, slice_in_dim
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import backward_pass
 
-__all__ = ["split_loop", "transpose_while"]
+__all__ = ["adjoint_of_loop", "check_effects", "split_loop"]
 
 LEAST, MOST = 16, 4096  # entries of a tape
 SPARE = 32  # entries that halving may add: iterations are counted in 31 bits
@@ -174,7 +173,7 @@ class _Reversal:
         return found[5], found[6]
 
 
-def _check_effects(effects: Any) -> None:
+def check_effects(effects: Any) -> None:
     """ValueError for a loop that does more than compute: iterations run several times here."""
     others = [e for e in effects if not isinstance(e, fx.NamedAxisEffect)]
     if others:
@@ -186,20 +185,23 @@ def _check_effects(effects: Any) -> None:
         )
 
 
-def transpose_while(loop: Loop, cts: Sequence[Any], args: Sequence[Any], params: Any) -> list[Any]:
-    """The cotangents of a loop's linear operands. What is linear in its body is undone one
-    iteration after the other, the last first."""
-    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
-    _check_effects(fx.join(cond.effects, body.effects))
-    n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
-    cc, bc, init = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
-    const_linear = [type(x) is UndefinedPrimal for x in bc]
-    linear_init = [type(x) is UndefinedPrimal for x in init]
-    known, staged, linear, n_res = split_loop(body, const_linear, linear_init)
+def adjoint_of_loop(
+    loop: Loop,
+    cond: ClosedJaxpr,
+    body: ClosedJaxpr,
+    const_linear: Sequence[bool],
+    carry_linear: Sequence[bool],
+    cc: Sequence[Any],
+    known_bc: Sequence[Any],
+    start: Sequence[Any],
+    cts: Sequence[Any],
+) -> list[Any]:
+    """The cotangents of a loop's linear constants, then those of its linear carries, from what it
+    knows (the condition's constants, the body's, the carries at the start) and the cotangents of
+    its linear results."""
+    known, staged, linear, n_res = split_loop(body, const_linear, carry_linear)
     n_known = len(linear) - sum(linear)
     forward = dce_closed(known, [True] * n_known + [False] * n_res, True)[0]
-    known_bc = [x for x, lin in zip(bc, const_linear, strict=True) if not lin]
-    start = [as_array(x) for x, lin in zip(init, linear, strict=True) if not lin]
     unknown_avals = staged.in_avals[n_res:]
     n_consts = sum(const_linear)
 
@@ -222,13 +224,10 @@ def transpose_while(loop: Loop, cts: Sequence[Any], args: Sequence[Any], params:
         ]
         return [instantiate_zeros(ct) for ct in found[n_consts:]], sums
 
-    first = [instantiate_zeros(ct) for ct, lin in zip(cts, linear, strict=True) if lin]
-    sums = [instantiate_zeros(Zero(x.aval.to_ct_aval())) for x in bc if type(x) is UndefinedPrimal]
-    ct_init, ct_bc = _Reversal(loop, step, goes_on, back, start).run(first, sums)
-    consts, carries = iter(ct_bc), iter(ct_init)
-    out: list[Any] = [None] * n_cc
-    out += [next(consts) if lin else None for lin in const_linear]
-    for x, lin in zip(init, linear, strict=True):
-        ct = next(carries) if lin else None
-        out.append(ct if type(x) is UndefinedPrimal else None)
-    return out
+    sums = [
+        instantiate_zeros(Zero(a.to_ct_aval()))
+        for a, lin in zip(body.in_avals, const_linear, strict=False)
+        if lin
+    ]
+    ct_init, ct_bc = _Reversal(loop, step, goes_on, back, list(start)).run(list(cts), sums)
+    return [*ct_bc, *ct_init]

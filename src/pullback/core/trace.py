@@ -131,6 +131,12 @@ class Tracer:
                 return held.fget(self)
             if type(held) is aval_method:
                 return functools.partial(held.fun, self)
+        if name == "sharding":
+            raise AttributeError(
+                "The 'sharding' attribute is not available on traced array with shape "
+                f"{self.aval.str_short()}. To query sharding information on tracers, use "
+                "`jax.typeof(x)`."
+            )
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
     # --- what Python may not ask of a traced value ---

@@ -11,7 +11,7 @@ from typing import Any
 
 from ..control.call import UNSPECIFIED
 from ..sharding import Mesh as Mesh
-from ..sharding import PartitionSpec, _local
+from ..sharding import PartitionSpec, named_mesh
 
 
 class _ThreadResources:
@@ -21,7 +21,7 @@ class _ThreadResources:
 
     @property
     def physical_mesh(self) -> Mesh:
-        return _local.stack[-1] if _local.stack else Mesh.__new__(Mesh)
+        return named_mesh()
 
 
 def array_mapping_to_axis_resources(array_mapping: Mapping[Any, int]) -> PartitionSpec:

@@ -354,7 +354,9 @@ def copy(self: Any) -> Any:
     >>> x.copy() is x
     False
     """
-    return make_array(np_view(self), self.aval, copy=True)
+    out = make_array(np_view(self), self.aval, copy=True)
+    out._committed = self._committed
+    return out
 
 
 def __deepcopy__(self: Any, memo: Any) -> Any:

@@ -7,13 +7,14 @@ executables.
 
 from __future__ import annotations
 
+import logging
 import weakref
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import config, dtypes
+from .. import config, dtypes, errors
 from ..backends import interface
 from ..control.call import jit_p
 from ..control.expand import expand
@@ -26,7 +27,9 @@ from ..core.trace import Trace, Tracer, escaped_tracer_error, install_base, use_
 from ..primitives import common, keys
 from ..transforms.partial_eval import dce_closed
 from . import array as array_module
+from .commitment import commit, results_lie
 from .executable import NativeExecutable
+from .shardings import default_sharding
 
 # Traced values and keys are arrays to users: isinstance(x, Array) holds for them.
 array_module.register_array_class(Tracer)
@@ -52,7 +55,8 @@ class EvalTrace(Trace):
             if ref_effect in params["jaxpr"].effects:
                 return jit_p.rules["discharge"](tracers, params)
             donated = params["donated_invars"]
-            return run(executable(params["jaxpr"], donated), tracers, donated)
+            program = executable(params["jaxpr"], donated)
+            return run(program, tracers, donated, params["in_shardings"], params["out_shardings"])
         if "discharge" in primitive.rules and holds_refs(primitive, params):
             return primitive.rules["discharge"](tracers, params)
         impl = primitive.rules.get("impl")
@@ -152,6 +156,7 @@ def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
             found = KeyedProgram(found, arrays.out_avals)
         if arrays is not closed:
             found = TokenProgram(found, closed.out_avals)
+        found.source = closed  # type: ignore[union-attr]
         closed.derived[which] = found
         _executables.add(found)
     return found
@@ -177,7 +182,7 @@ def _without_tokens(closed: ClosedJaxpr) -> ClosedJaxpr:
 class TokenProgram:
     """An executable whose program has tokens among its results."""
 
-    __slots__ = ("__weakref__", "avals", "program")
+    __slots__ = ("__weakref__", "avals", "program", "source")
     nativable = False
 
     def __init__(self, program: Any, avals: Sequence[Any]) -> None:
@@ -194,7 +199,7 @@ class TokenProgram:
 class KeyedProgram:
     """An executable some of whose results are the words of keys: gives key arrays."""
 
-    __slots__ = ("__weakref__", "avals", "program")
+    __slots__ = ("__weakref__", "avals", "program", "source")
 
     def __init__(self, program: Any, avals: Sequence[Any]) -> None:
         self.program, self.avals = program, avals
@@ -206,19 +211,48 @@ class KeyedProgram:
         return getattr(self.program, name)
 
 
-def run(program: Any, args: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
+def run(
+    program: Any,
+    args: Sequence[Any],
+    donated: Sequence[bool] = (),
+    ins: Sequence[Any] = (),
+    outs_at: Sequence[Any] = (),
+) -> list[Any]:
     """Runs an executable on any values of its argument types; checks for NaN and infinity if asked
-    to.
+    to. `ins` and `outs_at`: the shardings that the call asks for.
     """
     arrays = [to_array(x) for x in args]
+    lie = results_lie(program, arrays, ins, outs_at)
     outs: list[Any] = program(arrays, donated)
+    if lie is not None:
+        commit(outs, lie)
     if config.debug_nans.get() or config.debug_infs.get():
         check_special(outs, program)
     return outs
 
 
-def to_array(x: Any) -> Any:
-    """Any value that a primitive accepts, as an Array of canonical dtype."""
+def _guard_transfer(aval: Any, explicit: bool) -> None:
+    """JaxRuntimeError, or a line in the log, for a value that comes from the host, if
+    `transfer_guard` says so. `explicit`: by `device_put`. Devices and host share their memory, so
+    that values that go the other way are not moved, and not guarded."""
+    level = config.transfer_guard_host_to_device.get() or config.transfer_guard.get()
+    if level is None or level == "allow" or (explicit and not level.endswith("_explicit")):
+        return
+    what = f"host-to-device transfer: aval={aval!r}, dst_sharding={default_sharding()}"
+    if level.startswith("disallow"):
+        raise errors.JaxRuntimeError(
+            f"INVALID_ARGUMENT: Disallowed {what}. Fix: jax.device_put(x) moves it explicitly, or "
+            "allow it with jax.transfer_guard('allow')."
+        )
+    _log.warning(what)
+
+
+_log = logging.getLogger("pullback.transfers")
+
+
+def to_array(x: Any, explicit: bool = False) -> Any:
+    """Any value that a primitive accepts, as an Array of canonical dtype. `explicit`: the user
+    asked for it, as `device_put` does."""
     if isinstance(x, array_module.ArrayImpl):
         return x
     held = getattr(x, "__jax_array__", None)
@@ -228,6 +262,7 @@ def to_array(x: Any) -> Any:
     if physical is not None:
         return to_array(physical)
     aval = typeof(x)
+    _guard_transfer(aval, explicit)
     if getattr(x, "has_no_value", False):
         raise TypeError(
             "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a JAX "

@@ -9,6 +9,7 @@ run everything on both.
 from __future__ import annotations
 
 import ctypes
+import functools
 import sys
 import threading
 from collections.abc import Callable
@@ -280,6 +281,19 @@ def load_scalar(array: Any, code: int) -> Any:
     return np.frombuffer(np.asarray(Pin(a)), dtype, 1)[0].item()
 
 
+def _never_an_argument(plain: Callable[..., Any]) -> Callable[..., Any]:
+    """An eager function whose result is another array where it would be an argument."""
+
+    @functools.wraps(plain)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        y = plain(*args, **kwargs)
+        if type(y) is ArrayImpl and any(y is x for x in (*args, *kwargs.values())):
+            return twin(y)
+        return y
+
+    return call
+
+
 class Fallback:
     """Stands for `native.Native`, without native code."""
 
@@ -298,10 +312,17 @@ class Fallback:
         self.functions["pin"] = lambda array: np.asarray(Pin(array))
 
     def new_function(
-        self, slow: Any, statics: int, plain: Any = None, operands: Any = None
+        self,
+        slow: Any,
+        statics: int,
+        plain: Any = None,
+        operands: Any = None,
+        forwards: int = 0,
     ) -> JitFunction:
         function: JitFunction = object.__new__(JitFunction)
         function._slow, function._entries = plain or slow, None
+        if plain is not None and not forwards:
+            function._slow = _never_an_argument(plain)
         return function
 
     def set_table(self, function: JitFunction, address: int, mask: int, keep: Any) -> None:

@@ -356,7 +356,7 @@ def _self_test(native: Native) -> None:
     checks.append(ctypes.c_uint64.from_address(id(numbers) + L.ND_DATA).value == at)
     single = np.float32(1.5)
     checks.append(ctypes.c_float.from_address(id(single) + L.NUMBER_VALUE).value == 1.5)
-    call = f["new_function"](lambda *args, **kw: (args, kw), 0, None, None)
+    call = f["new_function"](lambda *args, **kw: (args, kw), 0, None, None, 0)
     checks.append(call(1, 2, k=3) == ((1, 2), {"k": 3}))
     if not all(checks):
         raise RuntimeError(

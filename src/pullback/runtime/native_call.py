@@ -242,13 +242,17 @@ def _flat() -> Fn:
     t = f.ld("ptr", "%o", 8)
     f.br(f.cmp("eq", t, f.ld("ptr", s, L.ARRAY_TYPE), "ptr"), "array", "scalars")
     f.at("array")
-    # Where an array was put does not matter: the devices of a process share its memory.
     f.unless(f.cmp("eq", f.op("and", f.ld("i64", "%o", L.STATE), 3), 0), "no")
     cell = f.own(
         "ptr", "pb_push_leaf", "ptr %frame", f"ptr {f.ld('ptr', '%o', L.AVAL)}",
         f"ptr {f.ld('ptr', '%o', L.DATA)}", "ptr %o",
     )  # fmt: skip
-    f.br(f.is_null(cell), "no", "yes")
+    f.when(f.is_null(cell), "no")
+    committed = f.ld("ptr", "%o", L.COMMITTED)
+    f.br(f.is_null(committed), "yes", "committed")
+    f.at("committed")  # one key more: results are committed too
+    _push(f, committed)
+    f.go("yes")
     f.at("scalars")
     for kind in ("Float", "Long", "Tuple", "List", "Dict", "Bool", "Complex"):
         f.when(f.cmp("eq", t, f.ext(f"Py{kind}_Type"), "ptr"), kind.lower())
@@ -662,6 +666,13 @@ def _subscripts() -> list[Fn]:
     f.own("void", "pb_free_held", f"ptr {block}", f"i64 {size}")
     f.ret("ptr null")
     f.at("good")
+    committed = f.ld("ptr", e, L.R_COMMITTED)
+    f.br(f.is_null(committed), "row", "committed")
+    f.at("committed")
+    f.incref(committed)
+    f.st("ptr", committed, o, L.COMMITTED)
+    f.go("row")
+    f.at("row")
     f.ret("ptr " + o)
     _slow_end(f)
 
@@ -705,6 +716,7 @@ def _function_slots() -> list[Fn]:
     _slow_end(f)
 
     g = Fn("pb_vectorcall", "ptr", "ptr self, ptr args, i64 nf, ptr kwnames")
+    position, total = g.var("i64", 0), g.var("i64", 0)
     n = g.op("and", "%nf", 0x7FFFFFFFFFFFFFFF)
     g.br(g.is_null(g.ld("ptr", "%self", L.TABLE)), "slow", "fast")
     g.at("fast")
@@ -743,6 +755,26 @@ def _function_slots() -> list[Fn]:
     g.at("plainly")
     y = g.call("ptr", "PyObject_Vectorcall", f"ptr {plain}", *arguments)
     g.decref(plain)
+    forwards = g.cmp("ne", g.ld("i64", "%self", L.FORWARDS), 0)
+    g.when(g.op("or", g.op("or", forwards, tracing, "i1"), g.is_null(y), "i1"), "finished")
+    ours = g.cmp("eq", g.ld("ptr", y, 8), g.ld("ptr", g.state(), L.ARRAY_TYPE), "ptr")
+    g.unless(ours, "finished")
+    g.st("i64", 0, position)
+    g.br(g.is_null("%kwnames"), "compare", "keywords")
+    g.at("keywords")
+    g.st("i64", g.ld("i64", "%kwnames", 16), total)
+    g.go("compare")
+    g.at("compare")
+    k = g.ld("i64", position)
+    g.br(g.cmp("slt", k, g.op("add", n, g.ld("i64", total))), "argument", "finished")
+    g.at("argument")
+    g.st("i64", g.op("add", k, 1), position)
+    g.br(g.cmp("eq", g.ld("ptr", g.idx("%args", k)), y, "ptr"), "itself", "compare")
+    g.at("itself")
+    twin = g.own("ptr", "pb_twin", f"ptr {y}")
+    g.decref(y)
+    g.ret("ptr " + twin)
+    g.at("finished")
     g.ret("ptr " + y)
     g.at("alone")
     g.incref(slow)  # the function may replace it, or die, meanwhile
@@ -800,15 +832,16 @@ def _function_argument(f: Fn) -> str:
 
 
 def _methods() -> list[Fn]:
-    # new_function(slow, statics, plain, operands): see native_layout
-    new = _method("new_function", 4)
-    statics = _int_argument(new, 1)
+    # new_function(slow, statics, plain, operands, forwards): see native_layout
+    new = _method("new_function", 5)
+    statics, forwards = _int_argument(new, 1), _int_argument(new, 4)
     o = new.call("ptr", "_PyObject_GC_New", f"ptr {new.ld('ptr', new.state(), L.FUNCTION_TYPE)}")
     new.when(new.is_null(o), "failed")
     for offset in range(L.VECTORCALL, L.FUNCTION_BYTES, 8):
         new.st("i64", 0, o, offset)
     new.st("ptr", "@pb_vectorcall", o, L.VECTORCALL)
     new.st("i64", statics, o, L.STATICS)
+    new.st("i64", forwards, o, L.FORWARDS)
     for k, offset in ((0, L.SLOW), (2, L.PLAIN), (3, L.OPERANDS)):
         x = new.ld("ptr", "%args", 8 * k)
         new.br(new.cmp("eq", x, new.ext("_Py_NoneStruct"), "ptr"), f"none_{k}", f"given_{k}")

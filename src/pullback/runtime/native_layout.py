@@ -25,8 +25,10 @@ PIN_ARRAY, PIN_BYTES = 16, 24
 VECTORCALL, TABLE, MASK, LAST, SLOW, KEEP, FN_DICT, FN_WEAKREFS, STATICS = range(16, 88, 8)
 # PLAIN: what is called while something is traced (null: SLOW). OPERANDS: a tuple of the keywords
 # whose numbers are operands (null, and in functions without PLAIN: all).
-PLAIN, OPERANDS = 88, 96
-FUNCTION_BYTES = 104
+# FORWARDS: not 0 if what PLAIN returns may be an argument itself; else it is made another array
+# over that memory, so that donating one leaves the other.
+PLAIN, OPERANDS, FORWARDS = 88, 96, 104
+FUNCTION_BYTES = 112
 
 # --- the state block: one per process, from the C library's calloc, never freed ---
 TRACE_DEPTH, CONFIG_KEY, LOCK, IN_USE, PEAK, CACHED, CACHE_LIMIT, ALLOCATIONS = range(0, 64, 8)
@@ -36,11 +38,11 @@ SCALAR_FLOAT, SCALAR_INT, SCALAR_BOOL, SCALAR_COMPLEX, INT_BITS = range(128, 168
 ARRAY_TYPE, FUNCTION_TYPE, PIN_TYPE, ERROR_HOOK, HOST_HOOK, BUFFER_HOOK = range(192, 240, 8)
 # numpy.ndarray (null if its layout is unknown); the hash table of the types that operands may have
 NDARRAY_TYPE, TYPES, TYPES_MASK = range(240, 264, 8)
-# Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
-# The first four lie as in a JitFunction from TABLE on.
 # null, or the threads whose calls use a number of threads of their own: how many they are, the
 # pool, then for each its identity and the number
 THREAD_COUNTS = 264
+# Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
+# The first four lie as in a JitFunction from TABLE on.
 OPERATORS = 512
 OPERATOR_SLOW, OPERATOR_FUNCTION, OPERATOR_BYTES = 24, 32, 40
 FREE_LISTS = 4096
@@ -53,6 +55,7 @@ STATE_BYTES = 8192
 E_OWNER, E_NKEYS, E_KEYS, E_CONFIG, E_NLEAVES, E_ARG_SLOTS, E_ARG_CODES, E_MODE = range(0, 64, 8)
 E_FN, E_PLAN, E_SCALARS, E_CTX, E_NSLOTS, E_SLOTS, E_NOUTS, E_OUTS = range(64, 128, 8)
 E_FLAGS, E_RESULT, E_RESULT_ARG, E_NDONATED, E_DONATED, E_CLEANUP, E_SIZES = range(128, 184, 8)
+E_COMMITTED = 184  # the outputs' shardings (0: as it is); null: no output is committed
 ENTRY_WORDS = 24
 MODE_KERNEL, MODE_PLAN = 0, 1
 FLAG_RELEASE_GIL, FLAG_HOLD, FLAG_CONVERT = 1, 2, 4
@@ -71,10 +74,11 @@ CODE_RAW, CODE_F32, CODE_C64, CODE_ARRAY_F32, CODE_ARRAY_I32, CODE_ARRAY_C64 = r
 P_LEAF, P_TUPLE, P_LIST, P_DICT, P_CONST, P_NAMED, P_FIELDS, P_END = range(8)
 
 # --- row reads `a[i]`: an entry of another kind ---
-R_ROWS, R_BYTES, R_AVAL = 32, 40, 48
+R_ROWS, R_BYTES, R_AVAL, R_COMMITTED = 32, 40, 48, 56
 
 # --- limits of the native call path; larger calls go through Python ---
 MAX_KEYS, MAX_LEAVES, MAX_SLOTS, MAX_NESTING, MAX_RESULT_STACK = 2048, 1024, 4096, 32, 1024
+# An array's part of a key: its aval, and its sharding if it is committed.
 # structure words in keys: odd, so that no address equals them
 K_TUPLE, K_LIST, K_DICT, K_STATIC, K_KEYWORDS = 1, 3, 5, 7, 9
 K_FLOAT, K_INT, K_NAMED, K_FIELDS, K_NUMPY, K_NUMBER, K_SLICE = 11, 13, 15, 17, 19, 21, 23

@@ -474,6 +474,21 @@ def _results() -> Fn:
     _loop(f, "one", n, one)
     f.br(f.cmp("eq", f.ld("i64", bad), 0), "good", "undo_all")
     f.at("good")
+    committed = f.ld("ptr", "%e", L.E_COMMITTED)
+    f.br(f.is_null(committed), "free", "commit")
+    f.at("free")
+    f.ret("i64 0")
+    f.at("commit")
+
+    def commit(k: str) -> None:
+        x = f.ld("ptr", f.idx("%results", k))
+        sharding, before = f.ld("ptr", f.idx(committed, k)), f.ld("ptr", x, L.COMMITTED)
+        f.when(f.is_null(sharding), "commit_one_next")
+        f.incref(sharding)
+        f.st("ptr", sharding, x, L.COMMITTED)
+        f.xdecref(before)
+
+    _loop(f, "commit_one", n, commit)
     f.ret("i64 0")
     f.at("undo_all")
     _loop(f, "undo", n, lambda k: f.xdecref(f.ld("ptr", f.idx("%results", k))))

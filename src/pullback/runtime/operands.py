@@ -164,6 +164,8 @@ def _walk(x: Any, mode: int, leaves: list[Any], held: list[Any]) -> None:
     if kind is ArrayImpl:
         leaves.append(x)
         held.append(x.aval)
+        if x._committed is not None:
+            held.append(x._committed)
     elif kind in _NUMBERS:
         (held if mode & L.BY_VALUE else leaves).append(x)
     elif kind is tuple or kind is list:

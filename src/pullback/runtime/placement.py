@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from ..core.avals import typeof
-from ..primitives.keys import PRNGKeyArray
-from .array import ArrayImpl, make_array, np_view
+from ..primitives.keys import PRNGKeyArray, wrap_results
+from .array import ArrayImpl, make_array, np_view, twin, wait
 from .devices import Device, default_device_or_first
 from .layouts import Format, Layout
-from .shardings import Sharding, SingleDeviceSharding
+from .shardings import Sharding, SingleDeviceSharding, interned
 
 __all__ = ["Shard", "place", "sharding_of"]
 
@@ -49,7 +49,7 @@ class Shard:
 
 def sharding_of(x: Any) -> Sharding:
     """The sharding that an array was put with, or that of the default device."""
-    held = getattr(x, "_committed", None)
+    held = getattr(getattr(x, "_base_array", x), "_committed", None)
     if isinstance(held, Sharding):
         return held
     return SingleDeviceSharding(default_device_or_first())
@@ -61,9 +61,11 @@ def place(x: Any, sharding: Sharding) -> Any:
     """
     sharding.shard_shape(typeof(x).shape)
     if isinstance(x, PRNGKeyArray):
-        return x
-    placed = make_array(np_view(x), x.aval)
-    placed._committed = sharding
+        words = place(x._base_array, sharding)
+        return wrap_results([words], [x.aval])[0]
+    wait(x)
+    placed = twin(x)
+    placed._committed = interned(sharding)
     return placed
 
 

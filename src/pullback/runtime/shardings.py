@@ -10,14 +10,17 @@ import contextlib
 import enum
 import functools
 import threading
+import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
+from .. import config
 from ..core.avals import ManualAxisType as ManualAxisType
 from ..core.avals import set_unsharded
+from ..core.trace import set_mesh_of_traces
 from .devices import Device, default_device_or_first, devices
 
 
@@ -269,23 +272,47 @@ class AbstractMesh(_MeshBase):
 
 class _Local(threading.local):
     def __init__(self) -> None:
-        self.stack: list[Mesh] = []
+        self.stack: list[Mesh] = []  # of `with mesh:`, which names axes only
+        self.chosen: list[Mesh] = []  # of `set_mesh`: what is made lies on it
         self.abstract: list[AbstractMesh] = []
 
 
 _local = _Local()
+_chosen: list[Mesh] = []  # one item for each mesh that `set_mesh` has put in force in any thread
+
+
+def any_mesh_chosen() -> bool:
+    """Has `set_mesh` put a mesh in force in some thread?"""
+    return bool(_chosen)
+
+
+def _choose(meshes: Sequence[Mesh]) -> None:
+    """Puts these meshes in force in this thread, the last one first."""
+    for mesh in _local.chosen:
+        _chosen.remove(mesh)
+    _local.chosen[:] = meshes
+    _chosen.extend(meshes)
+    set_mesh_of_traces(get_abstract_mesh() if meshes or _local.abstract else None)
+    config.traces_changed()
+
+
 _EMPTY = Mesh(np.empty((), dtype=object), ())
 _EMPTY_ABSTRACT = AbstractMesh((), ())
 
 
 def get_mesh() -> Mesh:
-    """The mesh in force (an empty one if none is).
+    """The mesh that `set_mesh` put in force (an empty one if none is).
 
     >>> with pb.set_mesh(pb.make_mesh((1,), ("i",))):
     ...     pb.sharding.get_mesh().axis_names
     ('i',)
     """
-    return _local.stack[-1] if _local.stack else _EMPTY
+    return _local.chosen[-1] if _local.chosen else _EMPTY
+
+
+def named_mesh() -> Mesh:
+    """The mesh whose axes may be named here: of `set_mesh`, else of `with mesh:`."""
+    return get_mesh() if _local.chosen or not _local.stack else _local.stack[-1]
 
 
 def get_abstract_mesh() -> AbstractMesh:
@@ -296,7 +323,7 @@ def get_abstract_mesh() -> AbstractMesh:
     """
     if _local.abstract:
         return _local.abstract[-1]
-    return _local.stack[-1].abstract_mesh if _local.stack else _EMPTY_ABSTRACT
+    return _local.chosen[-1].abstract_mesh if _local.chosen else _EMPTY_ABSTRACT
 
 
 class set_mesh:
@@ -310,14 +337,14 @@ class set_mesh:
     def __init__(self, mesh: Mesh) -> None:
         if not isinstance(mesh, Mesh):
             raise ValueError(f"Expected mesh of type `jax.sharding.Mesh`. Got {type(mesh)}")
-        self._before = list(_local.stack)
-        _local.stack.append(mesh)
+        self._before = list(_local.chosen)
+        _choose([*self._before, mesh])
 
     def __enter__(self) -> None:
         return None
 
     def __exit__(self, *exc: Any) -> None:
-        _local.stack[:] = self._before
+        _choose(self._before)
 
 
 @contextlib.contextmanager
@@ -329,10 +356,12 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
     ('i',)
     """
     _local.abstract.append(mesh)
+    set_mesh_of_traces(mesh)
     try:
         yield
     finally:
         _local.abstract.pop()
+        set_mesh_of_traces(get_abstract_mesh() if _local.chosen or _local.abstract else None)
 
 
 class Sharding:
@@ -527,6 +556,14 @@ class NamedSharding(Sharding):
 
     def __hash__(self) -> int:
         return hash((self.mesh, self.spec, self.memory_kind))
+
+
+_interned: weakref.WeakValueDictionary[Sharding, Sharding] = weakref.WeakValueDictionary()
+
+
+def interned(sharding: Any) -> Any:
+    """The one object for all shardings equal to this: native keys compare them by address."""
+    return _interned.setdefault(sharding, sharding)
 
 
 def make_single_device_sharding(

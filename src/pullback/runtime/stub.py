@@ -44,6 +44,7 @@ from pullback.runtime.memory import alloc_address, engine, free_address
 from pullback.runtime.native import Native
 from pullback.runtime.native_call import hash_words
 from pullback.runtime.operands import Policy
+from pullback.runtime.shardings import any_mesh_chosen
 
 __all__ = [
     "Entry", "JitFunction", "add_entry", "add_operator_entry", "add_row_entry", "clear_entries",
@@ -65,16 +66,18 @@ def new_function(
     statics: int = 0,
     plain: Callable[..., Any] | None = None,
     operands: tuple[str, ...] = (),
+    forwards: bool = False,
 ) -> Any:
     """A JitFunction in front of a Python function.
 
     With `plain`, an eager function: `plain` is called while something is traced, `statics` marks
-    the positions whose numbers are part of the key, `operands` are the keywords whose are not.
+    the positions whose numbers are part of the key, `operands` are the keywords whose are not. What
+    it returns is never an argument itself, but another array over its memory, unless it `forwards`.
     """
     if not callable(slow):
         raise TypeError(f"new_function: expected a callable, got {slow!r}")
     names = tuple(map(sys.intern, operands)) or None
-    return engine.functions["new_function"](slow, statics, plain, names)
+    return engine.functions["new_function"](slow, statics, plain, names, int(forwards))
 
 
 def signature(of: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> bytes | None:
@@ -246,9 +249,6 @@ def refresh_context() -> None:
         _shared_context()
 
 
-def make_entry(
-    key: bytes,
-    held: Sequence[Any],
 _thread_counts: list[Any] = []  # what the native side has the address of
 
 
@@ -268,6 +268,9 @@ def _tell_thread_counts() -> None:
     _thread_counts[:] = [block] if counts else []
 
 
+def make_entry(
+    key: bytes,
+    held: Sequence[Any],
     leaves: Sequence[tuple[int, int]],
     run: dict[int, int],
     slots: Sequence[int],
@@ -278,12 +281,14 @@ def _tell_thread_counts() -> None:
     flags: int = 0,
     keep: Sequence[Any] = (),
     ctx: int = 0,
+    committed: Sequence[Any] | None = None,
 ) -> Entry:
     """An entry from its parts.
 
     `leaves`: slot (or -1) and conversion code of each leaf in native order. `run`: the fields
     E_MODE, E_FN, E_PLAN, E_SCALARS, E_CLEANUP, E_SIZES. `slots`: the slot table's initial words.
     `outs`: (kind, slot or leaf or object's address, bytes, aval). `donated`: (leaf, bits).
+    `committed`: the outputs' shardings, if they are committed.
     ValueError if it is too large for the native path.
     """
     (count,), words = (
@@ -305,6 +310,13 @@ def _tell_thread_counts() -> None:
         L.E_OUTS: entry.block([w for kind, where, size, aval in outs for w in (where, size,
         id(aval), kind)]), L.E_FLAGS: flags, L.E_NDONATED: len(donated), L.E_DONATED:
         entry.block([w for pair in donated for w in pair]), }  # fmt: skip
+    if committed is not None:
+        entry.keep += committed
+        shardings = [
+            0 if kind == L.OUT_ARGUMENT else id(s)
+            for s, (kind, *_) in zip(committed, outs, strict=True)
+        ]
+        fields[L.E_COMMITTED] = entry.block(shardings)
     kind, argument = result
     fields[L.E_RESULT] = kind
     if kind == L.RESULT_PROGRAM:
@@ -333,6 +345,7 @@ def plan_entry(
     statics: int | Policy = 0,
     donated: Sequence[bool] = (),
     forwards: bool = False,
+    lie: Callable[[Sequence[Any]], Sequence[Any] | None] | None = None,
     scalar_codes: Sequence[int] = (),
     in_avals: Sequence[Any] = (),
     release_gil: bool = False,
@@ -346,7 +359,8 @@ def plan_entry(
     order (`leaf_order`); `in_avals`: their types (empty: as the leaves are); `consts`: slots and
     Arrays; `outs`: slots and avals of the outputs, in
     the order of the result's leaves; `forwards`: an argument that is a result is so itself, not as
-    another array over its memory; `donated` and `scalar_codes` (CODE_F32 for a Python float
+    another array over its memory; `lie(arguments)`: the shardings of the outputs, None where
+    they are not committed; `donated` and `scalar_codes` (CODE_F32 for a Python float
     whose slot takes a float32, ...) go with `ins`. `on_error(pc, code, equation)` must raise;
     `on_host(number, slots)` does a host step.
     """
@@ -395,8 +409,9 @@ def plan_entry(
     keeping = [*keep, plan, *const_at.values()]
     try:
         entry = make_entry(
-            key, held, described, run, table, rows, result, donated=bits, flags=flags, keep=keeping
-        )
+            key, held, described, run, table, rows, result, donated=bits, flags=flags, keep=keeping,
+            committed=lie([leaves[k] for k in order]) if lie is not None else None,
+        )  # fmt: skip
     except ValueError:
         return None
     entry.on_error = on_error
@@ -551,13 +566,20 @@ def clear_operator_entries() -> None:
                 del _operators[name]
 
 
-def add_row_entry(aval: Any, row_aval: Any) -> bool:
-    """Makes `a[i]`, for arrays of that aval and an int i in range, a native copy of one row."""
+def add_row_entry(
+    aval: Any, row_aval: Any, committed: Any = None, row_committed: Any = None
+) -> bool:
+    """Makes `a[i]`, for arrays of that aval and sharding (None: not committed) and an int i in
+    range, a native copy of one row."""
     if _native is None or not fast_path_open() or not aval.shape:
         return False
-    entry = Entry([id(aval)], [aval, row_aval])
+    words = [id(aval)] if committed is None else [id(aval), id(committed)]
+    entry = Entry(words, [aval, row_aval, committed, row_committed])
     nbytes = row_aval.size * row_aval.dtype.itemsize
-    entry.finish({L.R_ROWS: aval.shape[0], L.R_BYTES: nbytes, L.R_AVAL: id(row_aval)})
+    where = 0 if row_committed is None else id(row_committed)
+    entry.finish(
+        {L.R_ROWS: aval.shape[0], L.R_BYTES: nbytes, L.R_AVAL: id(row_aval), L.R_COMMITTED: where}
+    )
     return add_operator_entry("getitem", entry)
 
 
@@ -574,7 +596,8 @@ _DEBUGGING = (
 
 def config_key() -> int:
     """The number of the flags' global values, negative while the fast path stands back."""
-    if config.overridden() or any(flag.value for flag in _DEBUGGING):
+    overridden = config.overridden() or any_mesh_chosen() or config.transfers_guarded()
+    if overridden or any(flag.value for flag in _DEBUGGING):
         return -1
     values = config.global_trace_values()
     return _configurations.setdefault(values, len(_configurations))

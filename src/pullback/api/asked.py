@@ -1,0 +1,112 @@
+"""The shardings that a call of a jitted function asks for: its `in_shardings` and `out_shardings`,
+checked, and spread over arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from .. import tree
+from ..control.call import UNSPECIFIED, UnspecifiedValue
+from ..runtime.devices import Device
+from ..runtime.layouts import Format
+from ..runtime.shardings import (
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    SingleDeviceSharding,
+    get_mesh,
+)
+
+__all__ = ["check_fits", "checked", "device_sharding", "of_arguments", "of_results"]
+
+
+def _is_leaf(x: Any) -> bool:
+    return isinstance(x, PartitionSpec | Sharding | Format | UnspecifiedValue)
+
+
+def checked(shardings: Any, what: str) -> Any:
+    """The argument `in_shardings` or `out_shardings` of `jit`; TypeError for a bad leaf."""
+    for leaf in tree.flatten(shardings, is_leaf=_is_leaf)[0]:
+        if not _is_leaf(leaf):
+            raise TypeError(
+                f"{what} leaf specifications are expected to be PartitionSpec instances or None, "
+                f"but got {leaf}"
+            )
+    return shardings
+
+
+def device_sharding(device: Any) -> Sharding | None:
+    """What `jit(device=...)` means."""
+    if device is None or isinstance(device, Sharding):
+        return device
+    if isinstance(device, Device):
+        return SingleDeviceSharding(device)
+    raise TypeError(f"jit: device must be a Device or a Sharding, got {device!r}")
+
+
+def _resolved(sharding: Any, what: str) -> Any:
+    """A sharding for the mesh in force; UNSPECIFIED where nothing is asked for."""
+    if isinstance(sharding, Format):
+        sharding = sharding.sharding
+    if isinstance(sharding, PartitionSpec):
+        mesh = get_mesh()
+        if mesh.empty:
+            raise RuntimeError(
+                "jit requires a non-empty mesh in context if you are passing `PartitionSpec`s to "
+                f"{what}. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively, "
+                f"provide `Sharding`s to {what} and then the mesh context manager is not required."
+            )
+        return NamedSharding(mesh, sharding)
+    return sharding if isinstance(sharding, Sharding) else UNSPECIFIED
+
+
+def of_arguments(shardings: Any, dynamic: Sequence[Any], n_leaves: int) -> list[Any]:
+    """A sharding or UNSPECIFIED for each leaf of the positional arguments."""
+    if shardings is None or isinstance(shardings, UnspecifiedValue):
+        return [UNSPECIFIED] * n_leaves
+    if isinstance(shardings, list):
+        shardings = tuple(shardings)
+    if type(shardings) is tuple and len(shardings) != len(dynamic):
+        raise ValueError(
+            "pjit in_shardings specification must be a tree prefix of the positional arguments "
+            "tuple. In particular, pjit in_shardings must either be a Sharding, a PartitionSpec, "
+            "or a tuple of length equal to the number of positional arguments. But pjit "
+            f"in_shardings is the wrong length: got a tuple or list of length {len(shardings)} for "
+            f"an args tuple of length {len(dynamic)}."
+        )
+    structure = tree.flatten(tuple(dynamic))[1]
+    found = tree.flatten_axes("pjit in_shardings", structure, shardings)
+    return [_resolved(s, "in_shardings") for s in found]
+
+
+def of_results(shardings: Any, out_tree: Any, n_leaves: int) -> list[Any]:
+    """A sharding or UNSPECIFIED for each leaf of the results."""
+    if shardings is None or isinstance(shardings, UnspecifiedValue):
+        return [UNSPECIFIED] * n_leaves
+    found = tree.flatten_axes("pjit out_shardings", out_tree, shardings)
+    return [_resolved(s, "out_shardings") for s in found]
+
+
+def check_fits(shardings: Sequence[Any], avals: Sequence[Any], names: Any, what: str) -> None:
+    """ValueError if an array cannot lie as asked: too few axes, or one that cannot be divided.
+    `names(k)`: what the k-th is called."""
+    for k, (sharding, aval) in enumerate(zip(shardings, avals, strict=True)):
+        if not isinstance(sharding, Sharding):
+            continue
+        name = names(k)
+        where = f" with pytree key path {name}" if name else ""
+        rank, need = len(aval.shape), len(getattr(sharding, "spec", ()))
+        if need > rank:
+            raise ValueError(
+                f"One of {what}{where} is incompatible with its sharding annotation {sharding}: "
+                f"Sharding {sharding} is only valid for values of rank at least {need}, but was "
+                f"applied to a value of rank {rank}."
+            )
+        try:
+            sharding.shard_shape(aval.shape)
+        except ValueError as e:
+            raise ValueError(
+                f"One of {what}{where} was given the sharding of {sharding}, which cannot divide "
+                f"it: {e}"
+            ) from None

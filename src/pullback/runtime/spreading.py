@@ -1,0 +1,247 @@
+"""How shardings spread through a program: for each operation, over which mesh axes the axes of its
+result lie, given those of its operands.
+
+A spec is a tuple with an entry for each axis of an array: None, the name of a mesh axis, or a tuple
+of names. Where an operation says nothing its results are replicated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from ..core.jaxpr import Jaxpr, JaxprEqn, Literal
+from .shardings import PartitionSpec, Sharding
+
+__all__ = ["Spec", "equation", "spec_of", "spread", "trimmed"]
+
+Spec = tuple[Any, ...]
+
+
+def spec_of(sharding: Any, ndim: int) -> Spec:
+    """The spec of a sharding for arrays of this rank."""
+    parts = getattr(sharding, "spec", ())
+    known = [None if p is PartitionSpec.UNCONSTRAINED or p == () else p for p in parts][:ndim]
+    return (*known, *[None] * (ndim - len(known)))
+
+
+def trimmed(spec: Spec) -> PartitionSpec:
+    """The PartitionSpec that a compiler reports: nothing for an array that lies whole."""
+    return PartitionSpec(*spec) if any(p is not None for p in spec) else PartitionSpec()
+
+
+def spread(jaxpr: Jaxpr, ins: Sequence[Spec], mesh: Any) -> list[Spec]:
+    """The specs of a program's results, from those of its arguments."""
+    known: dict[Any, Spec] = dict(zip(jaxpr.invars, ins, strict=True))
+
+    def read(v: Any) -> Spec:
+        found = None if type(v) is Literal else known.get(v)
+        return _whole(v.aval) if found is None else found
+
+    for eqn in jaxpr.eqns:
+        outs = equation(eqn, [read(v) for v in eqn.invars], mesh)
+        for v, spec in zip(eqn.outvars, outs, strict=True):
+            if spec is not None:
+                known[v] = _dividing(spec, v.aval, mesh)
+    return [read(v) for v in jaxpr.outvars]
+
+
+def equation(eqn: JaxprEqn, ins: Sequence[Spec], mesh: Any) -> Sequence[Spec | None]:
+    """The specs of an equation's results."""
+    rule = _RULES.get(eqn.primitive.name)
+    if rule is not None:
+        return rule(eqn, ins, mesh)
+    return _alike(eqn, ins)
+
+
+def _whole(aval: Any) -> Spec:
+    return (None,) * len(getattr(aval, "shape", ()))
+
+
+def _names(part: Any) -> tuple[Any, ...]:
+    return () if part is None else part if isinstance(part, tuple) else (part,)
+
+
+def _dividing(spec: Spec, aval: Any, mesh: Any) -> Spec:
+    """A spec without the parts that a shape cannot be divided by, and no mesh axis twice."""
+    used: set[Any] = set()
+    sizes, out = mesh.shape, []
+    for part, n in zip(spec, aval.shape, strict=True):
+        names, parts = _names(part), 1
+        for name in names:
+            parts *= sizes[name]
+        fits = isinstance(n, int) and n % parts == 0 and used.isdisjoint(names)
+        used.update(names if fits else ())
+        out.append(part if fits else None)
+    return tuple(out)
+
+
+def _merged(specs: Sequence[Spec], ndim: int) -> Spec:
+    """What several operands of one shape say: for each axis the first that says something."""
+    return tuple(next((s[k] for s in specs if s[k] is not None), None) for k in range(ndim))
+
+
+def _alike(eqn: JaxprEqn, ins: Sequence[Spec]) -> list[Spec | None]:
+    """Results lie as the operands of their shape: elementwise operations and all that keep one."""
+    outs: list[Spec | None] = []
+    for v in eqn.outvars:
+        shape = getattr(v.aval, "shape", ())
+        same = [
+            s for s, w in zip(ins, eqn.invars, strict=True) if getattr(w.aval, "shape", ()) == shape
+        ]
+        outs.append(_merged(same, len(shape)) if same and shape else None)
+    return outs
+
+
+def _nothing(eqn: JaxprEqn, ins: Sequence[Spec], mesh: Any) -> list[Spec | None]:
+    return [None] * len(eqn.outvars)
+
+
+def _broadcast_in_dim(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    shape, out = eqn.invars[0].aval.shape, [None] * len(eqn.params["shape"])
+    for k, d in enumerate(eqn.params["broadcast_dimensions"]):
+        if shape[k] == eqn.params["shape"][d]:
+            out[d] = ins[0][k]
+    return [tuple(out)]
+
+
+def _transposed(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    return [tuple(ins[0][k] for k in eqn.params["permutation"])]
+
+
+def _reduced(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    axes = set(eqn.params.get("axes", eqn.params.get("dimensions", ())))
+    kept = tuple(p for k, p in enumerate(ins[0]) if k not in axes)
+    return [kept] * len(eqn.outvars)
+
+
+def _sorted(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    axis = eqn.params["dimension"]
+    return [tuple(None if k == axis else p for k, p in enumerate(s)) for s in ins]
+
+
+def _dot_general(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    (lc, rc), (lb, rb) = eqn.params["dimension_numbers"]
+    lhs, rhs = ins
+    batch = [lhs[i] if lhs[i] is not None else rhs[j] for i, j in zip(lb, rb, strict=True)]
+    left = [p for k, p in enumerate(lhs) if k not in lc and k not in lb]
+    right = [p for k, p in enumerate(rhs) if k not in rc and k not in rb]
+    return [(*batch, *left, *right)]
+
+
+def _squeezed(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    gone = set(eqn.params["dimensions"])
+    return [tuple(p for k, p in enumerate(ins[0]) if k not in gone)]
+
+
+def _expanded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    new, rest = set(eqn.params["dimensions"]), iter(ins[0])
+    return [tuple(None if k in new else next(rest) for k in range(len(eqn.outvars[0].aval.shape)))]
+
+
+def _reshaped(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    """Axes that are split or joined keep what their first part has."""
+    old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    out: list[Any] = [None] * len(new)
+    if 0 in old:
+        return [None]
+    i = j = 0
+    while i < len(old) and j < len(new):
+        if ins[0][i] is not None:
+            out[j] = ins[0][i]
+        m, n, i, j = old[i], new[j], i + 1, j + 1
+        while m != n:
+            if m < n and i < len(old):
+                m, i = m * old[i], i + 1
+            elif n < m and j < len(new):
+                n, j = n * new[j], j + 1
+            else:
+                return [tuple(out)]
+    return [tuple(out)]
+
+
+def _cut(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    """Parts of an array: an axis that is whole stays as it is; one that is cut, too, where the rest
+    can be divided."""
+    return [ins[0]]
+
+
+def _concatenated(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    return [_merged(ins, len(ins[0]))]
+
+
+def _constraint(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    wanted, free = eqn.params["sharding"], eqn.params["unconstrained_dims"]
+    spec = spec_of(wanted, len(ins[0]))
+    return [tuple(ins[0][k] if k in free else p for k, p in enumerate(spec))]
+
+
+def _called(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    params = eqn.params
+    given = [
+        spec_of(s, len(i)) if isinstance(s, Sharding) else i
+        for s, i in zip(params["in_shardings"], ins, strict=True)
+    ]
+    outs = spread(params["jaxpr"].jaxpr, given, mesh)
+    return [
+        spec_of(s, len(o)) if isinstance(s, Sharding) else o
+        for s, o in zip(params["out_shardings"], outs, strict=True)
+    ]
+
+
+def _custom(eqn: JaxprEqn, ins: Any, mesh: Any) -> Sequence[Spec | None]:
+    for name in ("call_jaxpr", "jaxpr", "fun_jaxpr"):
+        inner = eqn.params.get(name)
+        body = getattr(inner, "jaxpr", inner)
+        if isinstance(body, Jaxpr) and len(body.invars) == len(ins):
+            return spread(body, ins, mesh)
+    return _alike(eqn, ins)
+
+
+def _branches(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    bodies = [spread(b.jaxpr, ins[1:], mesh) for b in eqn.params["branches"]]
+    return [_merged(specs, len(specs[0])) for specs in zip(*bodies, strict=True)]
+
+
+def _while(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    n = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
+    return list(ins[n:])
+
+
+def _scan(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
+    given = [s if k < consts + carries else s[1:] for k, s in enumerate(ins)]
+    outs = spread(eqn.params["jaxpr"].jaxpr, given, mesh)
+    return [*ins[consts : consts + carries], *[(None, *s) for s in outs[carries:]]]
+
+
+_Rule = Callable[[JaxprEqn, Sequence[Spec], Any], Sequence[Spec | None]]
+_REDUCTIONS = "sum max min prod and or xor".split()
+_RULES: dict[str, _Rule] = {
+    "broadcast_in_dim": _broadcast_in_dim,
+    "transpose": _transposed,
+    **{f"reduce_{name}": _reduced for name in _REDUCTIONS},
+    "argmax": _reduced,
+    "argmin": _reduced,
+    "sort": _sorted,
+    "dot_general": _dot_general,
+    "squeeze": _squeezed,
+    "expand_dims": _expanded,
+    "reshape": _reshaped,
+    "slice": _cut,
+    "dynamic_slice": _cut,
+    "pad": _cut,
+    "concatenate": _concatenated,
+    "sharding_constraint": _constraint,
+    "jit": _called,
+    "custom_jvp_call": _custom,
+    "custom_vjp_call": _custom,
+    "checkpoint": _custom,
+    "remat": _custom,
+    "cond": _branches,
+    "while": _while,
+    "scan": _scan,
+    "iota": _nothing,
+    "gather": _nothing,
+    "conv_general_dilated": _nothing,
+}

@@ -1,0 +1,237 @@
+"""Committed arguments commit results, results keep shardings as JAX reports them on a CPU, and what
+eager functions give back is never the argument itself where JAX's is not."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback as pb
+import pullback.numpy as jnp
+from pullback import lax
+from pullback.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
+
+P = PartitionSpec
+
+
+def mesh() -> Mesh:
+    return Mesh(np.array(pb.devices()[:1]).reshape(1, 1), ("x", "y"))
+
+
+def named(*parts: Any) -> NamedSharding:
+    return NamedSharding(mesh(), P(*parts))
+
+
+def spec(x: Any) -> Any:
+    s = x.sharding
+    assert x.committed is isinstance(x._committed, pb.sharding.Sharding)
+    return s.spec if isinstance(s, NamedSharding) else s
+
+
+CALLS: dict[str, Callable[[Any], Any]] = {
+    "operator": lambda x: x + 1,
+    "function": jnp.sin,
+    "row": lambda x: x[0],
+    "jit": pb.jit(lambda x: 2 * x),
+    "grad": pb.grad(lambda x: (x * x).sum()),
+    "value_and_grad": lambda x: pb.value_and_grad(lambda y: (y * y).sum())(x)[0],
+    "vmap": pb.vmap(lambda x: x * x),
+    "loop": lambda x: lax.while_loop(lambda a: a[0] < 1, lambda a: a + 1, x),
+    "cond": lambda x: lax.cond(True, lambda a: a, lambda a: a + 1, x),
+    "copy": lambda x: x.copy(),
+    "constant": pb.jit(lambda x: (x, jnp.ones(3)))
+    and (lambda x: pb.jit(lambda y: (y, jnp.ones(3)))(x)[1]),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_committed_arguments_commit_results(name: str) -> None:
+    free = jnp.arange(3.0)
+    placed = pb.device_put(free, pb.devices()[0])
+    for _ in range(3):  # by Python, then natively
+        assert CALLS[name](placed).committed and not CALLS[name](free).committed
+        assert CALLS[name](placed).sharding == SingleDeviceSharding(pb.devices()[0])
+
+
+def test_a_random_key_that_is_committed() -> None:
+    key = pb.device_put(pb.random.key(0), named())
+    assert key.sharding.spec == P() and pb.random.normal(key).committed
+    assert not pb.random.normal(pb.random.key(0)).committed
+
+
+def test_on_one_device_results_lie_as_the_first_argument() -> None:
+    free = jnp.arange(8.0)
+    x, y = pb.device_put(free, named("x")), pb.device_put(free, named("y"))
+    a = pb.device_put(jnp.ones((8, 8)), named("x", "y"))
+    alone = SingleDeviceSharding(pb.devices()[0])
+    for _ in range(3):
+        assert [spec(v) for v in (x + y, y + x, x + free, free + x)] == [
+            P("x"), P("y"), P("x"), P(),
+        ]  # fmt: skip
+        assert [spec(v) for v in (a.T, a.sum(0), a @ a, x.sum(), a[0])] == [
+            P("x", "y"), P(), P("x", "y"), P(), P(),
+        ]  # fmt: skip
+    both = pb.jit(lambda u, v: (u + 1, v + 1, jnp.zeros(8), v))
+    assert [spec(v) for v in both(x, free)] == [P("x"), P(), P(), P()]
+    assert [spec(v) for v in both(x, y)] == [P("x"), P("x"), P(), P("y")]
+    assert spec(pb.jit(lambda u: jnp.zeros(8))(x)) == alone
+    assert spec(pb.jit(lambda u, v: u * v)(pb.device_put(free, pb.devices()[0]), x)) == alone
+
+
+def test_shardings_that_a_call_asks_for() -> None:
+    free, x = jnp.arange(8.0), named("x")
+    put = pb.device_put(free, named("y"))
+    double = lambda a: 2 * a
+    for _ in range(3):
+        f = pb.jit(double, out_shardings=x)
+        assert spec(f(free)) == P("x") and spec(f(put)) == P("x")
+        assert spec(pb.jit(double, in_shardings=x)(put)) == P("x")
+        assert spec(pb.jit(double, in_shardings=(x,))(free)) == P()
+        tree = pb.jit(lambda a: {"a": a + 1, "b": (a + 2,)}, out_shardings={"a": x, "b": None})
+        assert spec(tree(put)["a"]) == P("x") and spec(tree(put)["b"][0]) == P("y")
+    compiled = pb.jit(double, out_shardings=x).lower(free).compile()
+    assert compiled.output_shardings == x
+    assert pb.jit(double, out_shardings=x).eval_shape(free).sharding == x
+    with pytest.warns(DeprecationWarning, match="device argument on jit"):
+        assert pb.jit(double, device=pb.devices()[0])(free).committed
+
+
+def test_bad_shardings() -> None:
+    free, x = jnp.arange(8.0), named("x")
+    for what, message, error in (
+        (lambda: pb.jit(lambda a: a, in_shardings=3), "expected to be PartitionSpec", TypeError),
+        (lambda: pb.jit(lambda a: a, in_shardings=(x, x))(free), "wrong length", ValueError),
+        (lambda: pb.jit(lambda a: a, in_shardings=x)(a=free), "support kwargs", ValueError),
+        (lambda: pb.jit(lambda a: a, out_shardings=P("x"))(free), "non-empty mesh", RuntimeError),
+        (
+            lambda: pb.jit(lambda q: q, in_shardings=named("x", "y"))(free),
+            r"path q is incompatible .* rank at least 2", ValueError,
+        ),
+        (
+            lambda: pb.jit(lambda a: {"k": a}, out_shardings=named("x", "y"))(free),
+            r"path result\['k'\] is incompatible", ValueError,
+        ),
+        (lambda: pb.device_put(free, named("x", "y")), "device_put args is incomp", ValueError),
+        (lambda: pb.device_put(free, P("x")), "Please set a mesh", ValueError),
+        (
+            lambda: lax.with_sharding_constraint(free, named("x", "y")),
+            "with_sharding_constraint arguments is incompatible", ValueError,
+        ),
+        (lambda: pb.jit(lambda a: a.sharding)(free), "use `jax.typeof", AttributeError),
+    ):  # fmt: skip
+        with pytest.raises(error, match=message):
+            what()  # type: ignore[no-untyped-call]
+
+
+def test_under_a_mesh_results_lie_on_it() -> None:
+    free, grid = jnp.arange(8.0), mesh()
+    double = pb.jit(lambda a: 2 * a)
+    assert not double(free).committed
+    with pb.set_mesh(grid):
+        assert [spec(v) for v in (free + 1, jnp.sin(free), double(free))] == [P(), P(), P()]
+        assert spec(pb.device_put(free, P("x"))) == P("x")
+        assert spec(pb.jit(lambda a: 2 * a, out_shardings=P("x"))(free)) == P("x")
+        seen = pb.jit(lambda a: (a, pb.sharding.get_abstract_mesh().axis_names)[0])(free)
+        assert seen.committed
+    assert not double(free).committed and not (free + 1).committed
+    with grid:  # names axes, says nothing of results
+        assert not double(free).committed and pb.sharding.get_abstract_mesh().empty
+
+
+def test_constraints_commit_what_they_are_in() -> None:
+    free = jnp.arange(8.0)
+    put = pb.device_put(free, named("x"))
+    f = pb.jit(lambda a: lax.with_sharding_constraint(2 * a, named("y")) + 1)
+    assert spec(f(free)) == P() and spec(f(put)) == P("x")
+    assert spec(lax.with_sharding_constraint(free, named("y"))) == P("y")
+
+
+SAME_MEMORY: dict[str, Callable[[Any], Any]] = {
+    "ravel": jnp.ravel,
+    "squeeze": jnp.squeeze,
+    "real": jnp.real,
+    "conj": jnp.conj,
+    "positive": jnp.positive,
+    "swapaxes": lambda x: jnp.swapaxes(x, 0, 0),
+    "moveaxis": lambda x: jnp.moveaxis(x, 0, 0),
+    "flatten": lambda x: x.flatten(),
+    "x.ravel": lambda x: x.ravel(),
+    "x.conj": lambda x: x.conj(),
+    "x.real": lambda x: x.real,
+    "broadcast_in_dim": lambda x: lax.broadcast_in_dim(x, (3,), (0,)),
+    "expand_dims": lambda x: lax.expand_dims(x, ()),
+    "slice": lambda x: lax.slice(x, (0,), (3,)),
+    "bitcast": lambda x: lax.bitcast_convert_type(x, jnp.float32),
+    "roll": lambda x: jnp.roll(x, 0),
+    "clip": lambda x: jnp.clip(x, None, None),
+}
+
+
+@pytest.mark.parametrize("name", SAME_MEMORY)
+def test_what_does_nothing_gives_another_array(name: str) -> None:
+    f, gone = SAME_MEMORY[name], pb.jit(lambda a: a + 1, donate_argnums=0)
+    for _ in range(3):
+        x = jnp.arange(3.0)
+        y = f(x)
+        assert y is not x
+        gone(y)
+        assert x.tolist() == [0, 1, 2]
+
+
+def test_what_gives_the_argument_itself() -> None:
+    x = jnp.arange(3.0)
+    for _ in range(3):
+        assert x.astype(jnp.float32) is x and jnp.reshape(x, (3,)) is x and x[:] is x
+        assert jnp.asarray(x) is x and pb.device_put(x) is x and x.view(jnp.float32) is x
+
+
+def test_transfers_from_the_host_are_guarded(caplog: pytest.LogCaptureFixture) -> None:
+    x, host = jnp.arange(3.0), np.arange(3.0)
+    double = pb.jit(lambda a: 2 * a)
+    double(x), double(host), x + 1, jnp.sin(host)  # all native by now
+    for guard in (pb.transfer_guard, pb.transfer_guard_host_to_device):
+        with guard("disallow"):
+            for what in (lambda: double(host), lambda: double(1.0), lambda: x + 1):
+                with pytest.raises(pb.errors.JaxRuntimeError, match="Disallowed host-to-device"):
+                    what()
+            assert double(x).tolist() == [0, 2, 4] and pb.device_put(host).tolist() == [0, 1, 2]
+            assert np.asarray(x).tolist() == [0, 1, 2]
+        with guard("disallow_explicit"), pytest.raises(pb.errors.JaxRuntimeError):
+            pb.device_put(host)
+        caplog.clear()
+        with guard("log"):
+            double(host)
+        assert "host-to-device transfer: aval=ShapedArray(float32[3])" in caplog.text
+    for guard in (pb.transfer_guard_device_to_host, pb.transfer_guard_device_to_device):
+        with guard("disallow"):
+            assert double(host).tolist() == [0, 2, 4]
+    pb.config.update("jax_transfer_guard", "disallow")
+    try:
+        with pytest.raises(pb.errors.JaxRuntimeError, match=r"Fix: jax\.device_put"):
+            double(host)
+    finally:
+        pb.config.update("jax_transfer_guard", None)
+    assert double(host).tolist() == [0, 2, 4]
+
+
+@pytest.mark.parametrize("given", [lambda g: ((g,), g), lambda g: {"a": g}, lambda g: [g, [g]]])
+def test_a_rule_that_returns_another_structure_is_told_which(given: Any) -> None:
+    f = pb.custom_vjp(lambda x, y: x * y)
+    f.defvjp(lambda x, y: (x * y, None), lambda _, g: given(g))
+    with pytest.raises(TypeError, match=r"same container .* primal input structure .*\(\*, \*\)"):
+        pb.grad(f)(2.0, 3.0)
+
+
+def test_a_linear_solution_may_have_a_type_of_its_own() -> None:
+    def solve(b: Any, dtype: Any) -> Any:
+        return lax.custom_linear_solve(
+            lambda x: 2 * x, b, lambda _, v: (v / 2).astype(dtype), lambda _, v: v / 2
+        )
+
+    x = lax.custom_linear_solve(lambda v: 2 * v, jnp.arange(3), lambda _, v: v / 2)
+    assert x.dtype == jnp.float32 and x.tolist() == [0, 0.5, 1]
+    half = lambda b: solve(b, jnp.float16).sum().astype(jnp.float32)
+    assert pb.grad(half)(jnp.arange(3.0)).tolist() == [0.5] * 3
