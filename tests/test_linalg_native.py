@@ -20,6 +20,7 @@ from pullback import lax
 from pullback.backends.reference import rule_of
 from pullback.loops import libraries, pipeline
 from pullback.loops.run import run_program
+from pullback.loops.show import show_kernel
 
 RNG = np.random.default_rng(3)
 LINALG = lax.linalg
@@ -78,6 +79,33 @@ def test_small_matrices(shape: Any, dtype: str) -> None:
             m = s / shape[-1] if "unit_diagonal" in options else s
             want = jax.lax.linalg.triangular_solve(m, y, **options)
             close(LINALG.triangular_solve(m, y, **options), want, dtype)
+
+
+QRS = [(3, 3), (7, 2, 2), (5, 4, 3), (6, 3, 4), (9, 8, 5), (9, 5, 8), (17, 16, 16), (5, 1, 3)]
+
+
+@pytest.mark.parametrize("shape", QRS, ids=str)
+def test_small_qr(shape: Any) -> None:
+    """The signs are LAPACK's; nothing of it is called."""
+    x = normal(*shape)
+    for full in (False, True):
+        f = lambda a, full=full: LINALG.qr(a, full_matrices=full)
+        close(f(x), jax.lax.linalg.qr(x, full_matrices=full), "f")
+        compiled = pipeline.compile_jaxpr(pb.make_jaxpr(f)(x), lambda eqn: rule_of(eqn.primitive))
+        text = "".join(show_kernel(k) for k in compiled.kernels)
+        assert len(compiled.kernels) == 1 and "geqrf" not in text
+
+
+def test_small_qr_of_hard_matrices() -> None:
+    """Zero columns, the identity, very small and very large numbers; NaN stays in its lane."""
+    x = np.zeros((6, 5, 5), "f")
+    x[1], x[2], x[3] = np.eye(5), 1e-30 * normal(5, 5), 1e30 * normal(5, 5)
+    x[4, 1, 0], x[5] = np.nan, normal(5, 5)
+    (q, r), (want_q, want_r) = map(np.asarray, LINALG.qr(x)), map(np.asarray, np.linalg.qr(x))
+    assert np.isnan(q[4]).any()
+    for k in (0, 1, 2, 3, 5):
+        np.testing.assert_allclose(q[k], want_q[k], atol=3e-6)
+        np.testing.assert_allclose(r[k], want_r[k], atol=3e-6 * (np.abs(want_r[k]).max() + 1e-38))
 
 
 def test_failures_stay_in_their_lane() -> None:
@@ -189,7 +217,7 @@ def test_stacks_of_nothing() -> None:
 
 
 # --- transforms ---
-LENGTHS = [1, 2, 3, 4, 7, 8, 17, 34, 64, 105, 512, 1009, 8192]
+LENGTHS = [1, 2, 3, 4, 7, 8, 17, 34, 64, 97, 105, 255, 512, 1009, 8192]
 
 
 @pytest.mark.parametrize("n", LENGTHS)
@@ -211,6 +239,19 @@ def test_lengths(n: int) -> None:
         np.testing.assert_allclose(a, want, atol=scale * max(1.0, float(np.abs(want).max())))
     if n in (17, 512):
         assert "HostStep" not in steps(fft.rfftn, plane.real)
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(97, "F"), (97, "f"), (243, "f"), (255, "f"), (31, "f")])
+def test_odd_lengths_are_one_kernel(n: int, dtype: str) -> None:
+    """Neither primes up to 127 nor real numbers of odd count need a detour: nothing is stored but
+    the result, and of real numbers only the frequencies that are wanted."""
+    x = normal(40, n, dtype=dtype)
+    f = pb.numpy.fft.fft if dtype == "F" else pb.numpy.fft.rfft
+    compiled = pipeline.compile_jaxpr(pb.make_jaxpr(f)(x), lambda eqn: rule_of(eqn.primitive))
+    assert len(compiled.kernels) == 1
+    assert not [s for s in compiled.slots if s.role == "temp"]
+    want = np.fft.fft(x) if dtype == "F" else np.fft.rfft(x)
+    np.testing.assert_allclose(np.asarray(pb.jit(f)(x)), want, atol=1e-6 * np.abs(want).max())
 
 
 # --- derivatives at equal values, polar decomposition ---

@@ -15,6 +15,9 @@ import pytest
 import pullback
 from pullback import lax, ops
 from pullback import numpy as jnp
+from pullback.loops import pipeline
+from pullback.loops.show import show_kernel
+from pullback.runtime.executable import reference_rule
 
 RANDOM = np.random.default_rng(11)
 UFUNCS: dict[str, Any] = {
@@ -65,6 +68,63 @@ def test_unsorted_runs_are_no_fault() -> None:
     x, ids = data(140_000), RANDOM.integers(0, 3, 140_000).astype(np.int32)
     got = ops.segment_sum(x, ids, 3, indices_are_sorted=True)
     np.testing.assert_allclose(got, segments("sum", x, ids, 3), rtol=1e-3, atol=1e-2)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 5, 8, 13, 16, 50, 64, 70, 130])
+def test_rows(width: int) -> None:
+    """Rows of every width, few and many for each target, inside and outside, into a donated array
+    and not: short ones are written out in whole vectors, wide ones cut among threads."""
+    for count, rows in ((300, 40), (80_000 // width, 7)):
+        x, v = data(rows, width), data(count, width)
+        i = RANDOM.integers(-rows, rows + 2, count).astype(np.int32)
+        inside = i < rows
+        want, last = x.astype(np.float64), x.copy()
+        np.add.at(want, i[inside], v[inside])
+        last[i[inside]] = v[inside]  # the last one stays
+        for donated in ((), (0,)):
+            add = pullback.jit(lambda x, i, v: x.at[i].add(v), donate_argnums=donated)
+            put = pullback.jit(lambda x, i, v: x.at[i].set(v), donate_argnums=donated)
+            got = add(jnp.array(x), i, v)
+            np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-2)
+            np.testing.assert_array_equal(put(jnp.array(x), i, v), last)
+
+
+@pytest.mark.parametrize("shape", [(5, 9), (300, 70), (4, 6, 33)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.complex64, np.int8])
+def test_columns(shape: tuple[int, ...], dtype: Any) -> None:
+    """Columns: at every row all updates are made, in order; some are outside."""
+    n, count = shape[-1], 45
+    x = (data(*shape) * 9).astype(dtype)
+    v = (data(*shape[:-1], count) * 9).astype(dtype)
+    i = RANDOM.integers(-n, n + 2, count).astype(np.int32)
+    inside = i < n
+    want, last = x.copy(), x.copy()
+    np.add.at(want, (..., i[inside]), v[..., inside])
+    last[..., i[inside]] = v[..., inside]
+    got = pullback.jit(lambda x, i, v: x.at[..., i].add(v))(x, i, v)
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-3)
+    got = pullback.jit(lambda x, i, v: x.at[..., i].set(v))(x, i, v)
+    np.testing.assert_array_equal(got, last)
+
+
+def test_rows_and_columns_as_loops() -> None:
+    """Threads take the rows of a column update, and find its places once; a row of eight is one
+    vector, with nothing to mask; the first of several parts needs no room of its own."""
+
+    def text(f: Any, *arguments: Any) -> str:
+        closed = pullback.make_jaxpr(f)(*arguments)
+        compiled = pipeline.compile_jaxpr(closed, reference_rule)
+        return "".join(show_kernel(k) for k in compiled.kernels)
+
+    i = np.zeros(1000, np.int32)
+    shown = text(lambda x, i, v: x.at[:, i].add(v), data(600, 50), i, data(600, 1000))
+    assert "for parallel" in shown and "update" not in shown
+    assert shown.index("select") < shown.rindex("for parallel") < shown.rindex("for seq")
+    rows = data(20_000, 8)
+    shown = text(lambda x, i, v: x.at[i].add(v), data(50, 8), np.zeros(20_000, np.int32), rows)
+    assert shown.count("0:i64..8:i64") == 2  # into the result, and into a part's room
+    shown = text(lambda x, i, v: x.at[i].set(v), data(50, 13), np.zeros(99, np.int32), data(99, 13))
+    assert "0:i64..8:i64" in shown and "0:i64..4:i64" in shown and "13:i64 by" not in shown
 
 
 @pytest.mark.parametrize("mode", ["fill", "clip"])

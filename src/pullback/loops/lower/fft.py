@@ -8,7 +8,8 @@ blocks of scratch. The first stage reads the operand, the last writes the result
 A long transform that is alone is taken as a matrix (its length n = n1 n2, x[j1 n2 + j2]): columns
 are transformed, turned by roots of order n, then rows are transformed; entry k1 + n1 k2 of the
 result is entry k2 of row k1. Lengths with large prime factors are convolutions of lengths that have
-none. Real transforms of even length are complex ones of half the length.
+none. Real transforms of even length are complex ones of half the length. Prime factors up to 13 are
+written out; sums of larger ones, up to 127, are loops.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.loops.build import Builder, Index
+from pullback.loops.build import TRUE, Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import Outs, rule
@@ -31,7 +32,8 @@ from pullback.loops.lower.statements import box
 
 __all__: list[str] = []
 
-LARGEST = 13  # prime factor
+LARGEST = 13  # prime factor whose butterfly is written out
+WIDE = 127  # prime factor whose butterfly is loops
 MATRIX = 32  # transforms of contiguous entries, from this length on, are taken as matrices
 LONG = 8192  # and from this length on their columns and rows are operations of their own
 
@@ -49,7 +51,7 @@ def radices(n: int) -> tuple[int, ...] | None:
     n >>= twos
     fours = {0: 0, 1: 2, 2: 1}[twos % 3] if twos > 1 else 0
     out = [4] * fours + [8] * ((twos - 2 * fours) // 3) + [2] * (twos == 1)
-    for p in (3, 5, 7, 11, LARGEST):
+    for p in range(3, WIDE + 1, 2):
         while n % p == 0:
             out.append(p)
             n //= p
@@ -69,15 +71,24 @@ def _roots(order: int, powers: Any, sign: int) -> Any:
 
 @functools.lru_cache(maxsize=256)
 def stage_roots(n: int, sign: int, dtype: str) -> Any:
-    """The roots of unity of all stages: for each p, those by which outputs 1.. are turned."""
+    """The roots of unity of all stages: for each p, those by which outputs 1.. are turned; then, of
+    the stages of large radix, those of the butterfly."""
     parts, left = [], n
     for r in radices(n) or ():
         m = left // r
         powers = np.arange(m)[:, None] * np.arange(1, r)
         parts.append(_roots(left, powers, sign).reshape(-1))
         left = m
+    for r in wide_radices(n):
+        some = np.arange(1, r // 2 + 1)
+        parts.append(_roots(r, some[:, None] * some, sign).reshape(-1))
     whole = np.concatenate(parts) if parts else np.ones(1)
     return whole.astype(np.complex64 if dtype == "c64" else np.complex128)
+
+
+def wide_radices(n: int) -> tuple[int, ...]:
+    """The radices of a length whose butterflies are loops, each once."""
+    return tuple(dict.fromkeys(r for r in radices(n) or () if r > LARGEST))
 
 
 @functools.lru_cache(maxsize=64)
@@ -160,6 +171,88 @@ def butterfly(b: Builder, a: list[Pair], sign: int) -> list[Pair]:
     return out
 
 
+def _wide_stage(
+    b: Builder, r: int, m: int, s: int, roots: Callable[[Index], Pair],
+    circle: Callable[[Index, Index], Pair], pairs: Lanes, get: Callable[[Index], Pair],
+    put: Callable[[Index, Pair], None],
+) -> None:  # fmt: skip
+    """A stage of large radix in a lane: `circle(k, j)` is the root to the power (k + 1) (j + 1),
+    `pairs` room for the sums and differences of entries with conjugate roots."""
+    half = r // 2
+
+    def at(p: Index, q: Index) -> None:
+        def entry(j: Index) -> Pair:
+            return get(b.linear([(q, 1), (p, s), (j, m * s)]))
+
+        def out(k: Index, value: Pair) -> None:
+            put(b.linear([(q, 1), (p, s * r), (k, s)]), value)
+
+        first = entry(0)
+
+        def pair(j: Index, total: list[Atom]) -> list[Atom]:
+            low, high = entry(b.add(j, 1)), entry(b.sub(r - 1, j))
+            both = cm.add(b, low, high)
+            pairs.put(j, 0, both)
+            pairs.put(j, 1, cm.sub(b, low, high))
+            return list(cm.add(b, (total[0], total[1]), both))
+
+        re, im = _fold(b, half, first, pair)
+        out(0, (re, im))
+        # The imaginary parts of real numbers are not summed.
+        zero = Const(0.0, first[0].dtype)
+        parts = 1 if first[1] == zero else 2
+
+        def some(start: Index, count: int) -> None:
+            """Frequencies start + 1 .. start + count, and those that mirror them."""
+
+            def term(j: Index, sofar: list[Atom]) -> list[Atom]:
+                values = [(pairs.get(j, way)[part], way) for way in (0, 1) for part in range(parts)]
+                new: list[Atom] = []
+                for c in range(count):
+                    root = circle(b.add(start, c), j)
+                    for x, way in values:
+                        product = b.let("mul", (x, root[way]), x.dtype)
+                        new.append(b.let("add", (sofar[len(new)], product), x.dtype))
+                return new
+
+            sums = _fold(b, half, [*first[:parts], *[zero] * parts] * count, term)
+            for c in range(count):
+                found = sums[2 * parts * c :][: 2 * parts]
+                whole, part = ((x[0], x[-1] if parts > 1 else zero)
+                               for x in (found[:parts], found[parts:]))  # fmt: skip
+                turned, k = _turned(b, part, 1), b.add(start, c)
+                for k_out, value in (
+                    (b.add(k, 1), cm.add(b, whole, turned)),
+                    (b.sub(r - 1, k), cm.sub(b, whole, turned)),
+                ):
+                    if m > 1:
+                        root = roots(b.linear([(p, r - 1), (k_out, 1), (-1, 1)]))
+                        value = cm.mul(b, value, root)
+                    out(k_out, value)
+
+        each(b, half // TOGETHER, "seq", lambda k: some(b.mul(k, TOGETHER), TOGETHER))
+        for k in range(half - half % TOGETHER, half):
+            some(k, 1)
+
+    each(b, m, "seq", lambda p: each(b, s, "seq", lambda q: at(p, q)))
+
+
+TOGETHER = 4  # frequencies of a large radix that are summed in one pass
+
+
+def _fold(
+    b: Builder, n: int, start: Sequence[Atom], step: Callable[[Index, list[Atom]], list[Atom]]
+) -> list[Atom]:
+    """What `step` makes of a state, n times in order."""
+    carry = [(a, b.var(a.dtype, b.depth + 1, "s")) for a in start]
+
+    def one(i: Index) -> Sequence[Atom]:
+        with Pinned(b):
+            return step(i, [v for _, v in carry])
+
+    return list(b.loop(n, "seq", one, carry))
+
+
 def _stage(
     b: Builder,
     r: int,
@@ -237,6 +330,13 @@ def _block(
     assert stages is not None
     stages = stages or (1,)
     rooms = [Lanes(b, dtype, n, 1, lanes) for _ in range(min(2, len(stages) - 1))]
+    wide = wide_radices(n)
+    if wide:
+        rooms.append(Lanes(b, dtype, max(wide) // 2, 2, lanes))
+    circles, end = {}, sum(a * (r - 1) for r, a in _parts(n))
+    for r in wide:
+        circles[r] = end
+        end += (r // 2) ** 2
     left, s, offset = n, 1, 0
     for number, r in enumerate(stages):
         m = left // r
@@ -265,10 +365,23 @@ def _block(
                 assert table is not None
                 return read(table, b, (b.add(i, base),))  # type: ignore[no-any-return]
 
-            _stage(b, r, m, s, roots, get, put, sign)
+            if r in circles:
+                circle = lambda k, j: roots(b.linear([(k, r // 2), (j, 1), (circles[r] - base, 1)]))
+                _wide_stage(b, r, m, s, roots, circle, rooms[-1], get, put)
+            else:
+                _stage(b, r, m, s, roots, get, put, sign)
 
         each(b, lanes, "vector", lane)
         left, s, offset = m, s * r, offset + m * (r - 1)
+
+
+def _parts(n: int) -> list[tuple[int, int]]:
+    """The radix of each stage, and what is left of the length after it."""
+    out, left = [], n
+    for r in radices(n) or ():
+        left //= r
+        out.append((r, left))
+    return out
 
 
 # --- one axis ---
@@ -277,9 +390,10 @@ def _constant(g: Graph, value: Any, dtype: str) -> Node:
 
 
 def _table(g: Graph, n: int, sign: int, dtype: str) -> Node | None:
-    """The roots of the stages of a length; None if there is but one stage."""
+    """The roots of the stages of a length; None if there is but one stage, written out."""
     plan = radices(n)
-    return _constant(g, stage_roots(n, sign, dtype), dtype) if plan and len(plan) > 1 else None
+    needed = plan is not None and (len(plan) > 1 or plan[:1] > (LARGEST,))
+    return _constant(g, stage_roots(n, sign, dtype), dtype) if needed else None
 
 
 def _work(n: int, count: int) -> float:
@@ -305,8 +419,10 @@ def along_axis(
     sign: int, element: Callable[[Builder, tuple[Index, ...], Index, tuple[Index, ...]], Pair],
     out: tuple[tuple[int, ...], str],
     put: Callable[[Builder, Node, tuple[Index, ...], Index, tuple[Index, ...], Pair], None],
+    half: bool = False,
 ) -> Node:  # fmt: skip
-    """Transforms of length n of `element(b, lead index, entry, trail index)`; `put` writes."""
+    """Transforms of length n of `element(b, lead index, entry, trail index)`; `put` writes. Of real
+    numbers, an odd number of them, `half` of the frequencies may be enough: 0 .. n/2."""
     outer, inner = math.prod(lead), math.prod(trail)
 
     def load(b: Builder, o: Index, i: Index, k: Index) -> Pair:
@@ -317,12 +433,22 @@ def along_axis(
             b, op.outs[0], b.unravel(o, lead), i, b.unravel(k, trail), v
         )
 
-    if radices(n) is None:
+    way, n1, n2 = _way(n, outer, inner)
+    if way == "convolution":
         return _by_convolution(g, x, n, dtype, lead, trail, sign, element, out, put)
-    n1, n2 = halves(n) if inner == 1 and n >= MATRIX else (1, 1)
-    if n2 < 4 or (n2 < 8 and outer >= 8):
+    if way == "stages":
         return _apply(g, x, n, dtype, outer, inner, sign, load, [out], write)
-    return _as_matrix(g, x, n1, n2, dtype, outer, sign, load, out, write)
+    return _as_matrix(g, x, n1, n2, dtype, outer, sign, load, out, write, half)
+
+
+def _way(n: int, outer: int, inner: int) -> tuple[str, int, int]:
+    """How outer * inner transforms of a length are done; as matrices of which size."""
+    n1, n2 = halves(n) if inner == 1 and n >= MATRIX else (1, 1)
+    matrix = n2 >= 4 and (n2 >= 8 or outer < 8)
+    # Loops of a large radix pay only in lanes.
+    if radices(n) is None or (wide_radices(n) and not matrix and outer * inner < 4):
+        return "convolution", 1, 1
+    return ("matrix", n1, n2) if matrix else ("stages", 1, 1)
 
 
 @functools.lru_cache(maxsize=64)
@@ -382,7 +508,7 @@ def _by_convolution(
 
 def _as_matrix(
     g: Graph, x: Node, n1: int, n2: int, dtype: str, outer: int, sign: int, load: Load,
-    out: tuple[tuple[int, ...], str], write: Callable[[Opaque], Store],
+    out: tuple[tuple[int, ...], str], write: Callable[[Opaque], Store], half: bool,
 ) -> Node:  # fmt: skip
     """Long transforms, alone or one after the other, as matrices of n1 rows and n2 columns. Those
     that stay in the cache are done whole by one thread; the others are two operations."""
@@ -390,6 +516,9 @@ def _as_matrix(
     turns = _constant(g, matrix_roots(n1, n2, sign, dtype), part)
     tables = [_table(g, n, sign, dtype) for n in (n1, n2)]
     apart = n1 * n2 >= LONG
+    # Of real numbers the frequencies n - k = (n1 - k1) + n1 (n2 - 1 - k2) and k are conjugate: rows
+    # k1 <= n1/2 have one of each pair.
+    kept = n1 // 2 + 1 if half else n1
 
     def columns(b: Builder, o: Index, j1: Index, j2: Index) -> Pair:
         return load(b, o, b.linear([(j1, n2), (j2, 1)]), 0)
@@ -399,7 +528,19 @@ def _as_matrix(
         return cm.mul(b, value, root)
 
     def spread(put: Store) -> Store:
-        return lambda b, o, k2, k1, v: put(b, o, b.linear([(k1, 1), (k2, n1)]), 0, v)
+        def store(b: Builder, o: Index, k2: Index, k1: Index, v: Pair) -> None:
+            def direct() -> list[Atom]:
+                put(b, o, b.linear([(k1, 1), (k2, n1)]), 0, v)
+                return []
+
+            def mirrored() -> list[Atom]:
+                other = b.linear([(k1, -1), (k2, -n1), (n1 * n2, 1)])
+                put(b, o, other, 0, (v[0], b.let("neg", (v[1],), part)))
+                return []
+
+            b.branch(b.in_range(k2, 0, n2 // 2 + 1) if half else TRUE, direct, mirrored)
+
+        return store
 
     if not apart:
 
@@ -415,14 +556,14 @@ def _as_matrix(
                         for buf, p in zip(rooms, turned(b, k1, j2, v), strict=True):
                             b.store(buf, at, p)
 
-                    def kept(b: Builder, _: Index, j2: Index, k1: Index) -> Pair:
+                    def again(b: Builder, _: Index, j2: Index, k1: Index) -> Pair:
                         at = b.atom(b.linear([(k1, n2), (j2, 1)]))
                         return b.load(rooms[0], at), b.load(rooms[1], at)
 
                     first = lambda b, _, i, k: columns(b, o, i, k)
                     last = lambda b, _, i, k, v: put(b, o, i, k, v)
                     transforms(b, n1, dtype, 1, n2, sign, tables[0], first, keep, "seq")
-                    transforms(b, n2, dtype, 1, n1, sign, tables[1], kept, last, "seq")
+                    transforms(b, n2, dtype, 1, kept, sign, tables[1], again, last, "seq")
                 return ()
 
             b.loop(outer, "parallel", row)
@@ -447,7 +588,8 @@ def _as_matrix(
     def rows(b: Builder, o: Index, j2: Index, k1: Index) -> Pair:
         return read(middle, b, (o, 0, k1, j2)), read(middle, b, (o, 1, k1, j2))
 
-    return _apply(g, middle, n2, dtype, outer, n1, sign, rows, [out], lambda op: spread(write(op)))
+    last = lambda op: spread(write(op))
+    return _apply(g, middle, n2, dtype, outer, kept, sign, rows, [out], last)
 
 
 # --- the primitive ---
@@ -487,12 +629,22 @@ def _real_axis(g: Graph, x: Node, dtype: str) -> Node:
             return _complex(b, read(x, b, (*before, i)))
 
         def some(b: Builder, node: Node, before: Any, i: Index, _: Any, v: Pair) -> None:
-            assert node.slot is not None
-            inside = b.in_range(i, 0, n // 2 + 1)
-            here = b.to_index(b.atom(i), 0, n // 2)
-            store_slot(b, node.slot, node.shape, dtype, (*before, here), v, inside)
+            def store() -> list[Atom]:
+                assert node.slot is not None
+                store_slot(b, node.slot, node.shape, dtype, (*before, i), v)
+                return []
 
-        return along_axis(g, x, n, dtype, tuple(lead), (), -1, real, out, some)
+            wanted = b.in_range(i, 0, node.shape[-1]) if way == "stages" else TRUE
+            b.branch(wanted, store, list)
+
+        # A convolution stores all frequencies, and half of them are read: stores that are masked
+        # by the entry would be made one lane after the other.
+        way = _way(n, math.prod(lead), 1)[0]
+        made = ((*lead, n), dtype) if way == "convolution" else out
+        z = along_axis(g, x, n, dtype, tuple(lead), (), -1, real, made, some, True)
+        if made is out:
+            return z
+        return g.pointwise(*out, [(z, None)], lambda b, idx: read(z, b, idx), 1.0)
     h = n // 2
 
     def pair(b: Builder, before: Any, i: Index, _: Any) -> Pair:

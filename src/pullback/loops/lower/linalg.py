@@ -34,7 +34,7 @@ from pullback.loops.lower.lapack import (
 __all__: list[str] = []
 
 # Matrices up to so many rows are done in lanes where there are several: LAPACK is faster beyond.
-CHOLESKY_MOST, LU_MOST, SOLVE_MOST = 16, 16, 16
+CHOLESKY_MOST, LU_MOST, SOLVE_MOST, QR_MOST = 16, 16, 16, 16
 OWN_THREADS = 100  # rows or columns from which on LAPACK may use threads
 
 ZERO, ONE = Const(0, "i32"), Const(1, "i32")
@@ -436,6 +436,10 @@ def _qr(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     *batch, m, n = x.shape
     least = min(m, n)
     k = m if params["full_matrices"] else least
+    own = len(outs) == 2 and x.dtype not in COMPLEX
+    if own and small.in_lanes(batch, x.dtype, max(m, n), QR_MOST):
+        in_lanes = lambda b, op: small.qr(b, _entries(b, x), *op.outs)
+        return _lanes_op(g, "qr", ins, outs, x.size * (4.0 * k + 8.0), in_lanes)
 
     def pivoted(b: Builder, a: Matrix, taus: Matrix, out: Node, where: Where) -> None:
         order = scratch(b, "i32", n)

@@ -18,7 +18,7 @@ from pullback.loops.lower.graph import COMPLEX, Node, part_dtype, store_slot
 from pullback.loops.lower.lapack import Pinned, Where, each, room, width_of
 from pullback.loops.lower.statements import box
 
-__all__ = ["cholesky", "in_lanes", "lu", "triangular"]
+__all__ = ["cholesky", "in_lanes", "lu", "qr", "triangular"]
 
 STRAIGHT = 4  # rows and columns of a matrix that is kept in registers
 LANES = {"f32": 16, "f64": 8}  # of a block
@@ -48,7 +48,7 @@ class Field:
         return cm.mul(self.b, x, y) if self.complex else self.real("mul", x, y)
 
     def div(self, x: Value, y: Value) -> Value:
-        return cm.div(self.b, x, y) if self.complex else self.real("div", x, y)
+        return cm.ratio(self.b, x, y) if self.complex else self.real("div", x, y)
 
     def conj(self, x: Value) -> Value:
         return (x[0], self.real("neg", x[1])) if self.complex else x
@@ -389,6 +389,96 @@ def _i32(b: Builder, i: Index) -> Atom:
     if isinstance(i, int):
         return Const(i, "i32")
     return b.let("convert", (b.atom(i),), "i32")
+
+
+# --- qr ---
+TINY = {"f32": 2.0**-126, "f64": 2.0**-1022}  # the least number that is not denormal
+
+
+def _reflector(b: Builder, f: Field, a: Any, j: Index, m: int, run: Run) -> Value:
+    """The reflector that takes column j of real numbers to a multiple of the j-th unit vector, as
+    LAPACK chooses it: beta has the other sign than the diagonal's entry, and a column that is done
+    is left. Its vector (1 above it) replaces the column, beta the diagonal; its factor."""
+    zero, one, tiny = f.number(0.0), f.number(1.0), f.number(TINY[f.part])
+    below, alpha = b.add(j, 1), a.get(j, j)
+
+    def larger(i: Index, best: list[Atom]) -> Sequence[Atom]:
+        return [f.real("max", best[0], f.real("abs", a.get(i, j)))]
+
+    largest = run.fold(below, m, [zero], larger)[0]
+    # Squares of numbers divided by the largest neither overflow nor vanish.
+    safe = f.real("max", f.real("max", largest, f.real("abs", alpha)), tiny)
+    by = f.div(one, safe)
+
+    def square(i: Index | None, total: list[Atom]) -> Sequence[Atom]:
+        part = f.mul(alpha if i is None else a.get(i, j), by)
+        return [f.real("add", total[0], f.mul(part, part))]
+
+    squares = run.fold(below, m, square(None, [zero]), square)[0]
+    norm = f.mul(safe, f.real("sqrt", squares))
+    beta = f.where(b.let("lt", (alpha, zero), "bool"), norm, f.real("neg", norm))
+    done = b.let("eq", (largest, zero), "bool")
+    tau = f.div(f.sub(beta, alpha), f.where(done, one, beta))
+    scale = f.div(one, f.where(done, one, f.sub(alpha, beta)))
+    run.loop(below, m, lambda i: a.put(i, j, f.mul(a.get(i, j), scale)))
+    a.put(j, j, f.where(done, alpha, beta))
+    return f.where(done, zero, tau)
+
+
+def _reflect(b: Builder, f: Field, a: Any, j: Index, tau: Value, y: Any, c: Index, m: int,
+             run: Run) -> None:  # fmt: skip
+    """Column c of y, reflected by what `_reflector` left in column j of a."""
+    below, top = b.add(j, 1), y.get(j, c)
+
+    def step(i: Index, total: list[Atom]) -> Sequence[Atom]:
+        return [f.real("add", total[0], f.mul(a.get(i, j), y.get(i, c)))]
+
+    by = f.mul(tau, run.fold(below, m, [top], step)[0])
+    y.put(j, c, f.sub(top, by))
+    run.loop(below, m, lambda i: y.put(i, c, f.less(y.get(i, c), a.get(i, j), by)))
+
+
+def qr(b: Builder, x: Callable[[Where], Entry], q_out: Node, r_out: Node) -> None:
+    """Real matrices as products of an orthogonal and an upper triangular one, by reflections."""
+    *batch, m, k = q_out.shape
+    n, f = r_out.shape[-1], Field(b, q_out.dtype)
+    least = min(m, n)
+
+    def make(run: Run) -> Any:
+        return run.matrix(f.part, m, n), run.matrix(f.part, m, k), run.matrix(f.part, least)
+
+    def load(state: Any, where: Where, run: Run) -> None:
+        _fill(state[0], x(where), m, n, run)
+        _fill(state[1], lambda i, j: _when(b, "eq", i, j, f, f.number(1.0)), m, k, run)
+
+    def work(state: Any, run: Run) -> None:
+        a, q, taus = state
+
+        def eliminate(j: Index) -> None:
+            tau = _reflector(b, f, a, j, m, run)
+            taus.put(j, 0, tau)
+            run.loop(b.add(j, 1), n, lambda c: _reflect(b, f, a, j, tau, a, c, m, run))
+
+        def build(t: Index) -> None:
+            j = b.sub(least - 1, t)
+            tau = taus.get(j, 0)
+            run.loop(j, k, lambda c: _reflect(b, f, a, j, tau, q, c, m, run))
+
+        run.loop(0, least, eliminate)
+        run.loop(0, least, build)
+
+    def store(state: Any, where: Where, run: Run) -> None:
+        a, q, _ = state
+        _write(b, q_out, where, q.get, run)
+        _write(b, r_out, where, lambda i, j: _when(b, "le", i, j, f, a.get(i, j)), run)
+
+    cost = 4.0 * m * k * least
+    stack_of(b, batch, f.dtype, max(m, n), cost, make, load, work, store)
+
+
+def _when(b: Builder, op: str, i: Index, j: Index, f: Field, value: Value) -> Value:
+    """A value where two indices compare so, else zero."""
+    return f.where(b.let(op, (b.atom(i), b.atom(j)), "bool"), value, f.number(0.0))
 
 
 # --- triangular systems ---
