@@ -222,7 +222,9 @@ def _store(entries: Sequence[Entry]) -> None:
         cache.put(key, image)
 
 
-def _known(kernel: Kernel, target: Target, quick: bool) -> tuple[str, CompiledKernel | None, str]:
+def _known(
+    kernel: Kernel, target: Target, quick: bool, cache: DiskCache | None
+) -> tuple[str, CompiledKernel | None, str]:
     """The key of a kernel; its code if this process or the disk has it; where it comes from."""
     text = canonical_text(kernel)
     key = kernel_key(text, target.key, _options(kernel, text))
@@ -235,7 +237,6 @@ def _known(kernel: Kernel, target: Target, quick: bool) -> tuple[str, CompiledKe
         if not quick:
             found.improved()
         return key, found, "process"
-    cache = disk_cache()
     image = cache.get(key) if cache is not None and not _debug() else None
     code = None if image is not None and image.quick and not quick else _loaded(image, "pb_kernel")
     if image is None or code is None:
@@ -323,32 +324,38 @@ def compile_kernel(
     Raises CompileError or LinkError for what must not happen (internal errors), ValueError for
     a wrong PULLBACK_ISA.
     """
-    return _directly(_Ordered(kernel, quick), target or host_target(), later)
+    return _directly(_Ordered(kernel, quick), target or host_target(), later, disk_cache())
 
 
-def _directly(order: _Ordered, target: Target, later: list[Entry] | None) -> CompiledKernel:
+def _directly(
+    order: _Ordered, target: Target, later: list[Entry] | None, cache: DiskCache | None
+) -> CompiledKernel:
     """A kernel's code, made on this thread."""
     kernel = order.kernel
     for name in tiles_of(kernel):
         provide_tile(name, target, order.quick)
-    key, found, order.origin = _known(kernel, target, order.quick)
+    key, found, order.origin = _known(kernel, target, order.quick, cache)
     if found is None:
         ir, level = order.write(target)
         start = time.perf_counter()
         obj = link.assemble(ir, target, level)
         order.llvm_seconds = time.perf_counter() - start
-        found = _finished(order, target, key, obj, later)
+        found = _finished(order, target, key, obj, later, cache)
     return found
 
 
 def _finished(
-    order: _Ordered, target: Target, key: str, obj: bytes, later: list[Entry] | None
+    order: _Ordered,
+    target: Target,
+    key: str,
+    obj: bytes,
+    later: list[Entry] | None,
+    cache: DiskCache | None,
 ) -> CompiledKernel:
     """What LLVM has just compiled: counted, stored, loaded."""
     image = loader.link(obj)
     image = replaced(image, quick=True) if order.is_quick else image
     _count_one()
-    cache = disk_cache()
     if cache is not None and later is not None:
         later.append((cache, key, image))
     elif cache is not None:
@@ -393,7 +400,7 @@ class Compilation:
     its code is asked for."""
 
     def __init__(self, target: Target | None = None) -> None:
-        self.target = target or host_target()
+        self.target, self.cache = target or host_target(), disk_cache()
         self.orders: list[_Ordered] = []
         self.later: list[Entry] = []
         self.tiles: dict[str, bool] = {}  # called by these kernels: whether quick code does
@@ -417,7 +424,8 @@ class Compilation:
             self.tiles[name] = self.tiles.get(name, True) and order.quick
             job = order_tile(name, self.target, order.quick, shop.publish)
             self.jobs += [job] if job is not None else []
-        order.key, order.done, order.origin = _known(order.kernel, self.target, order.quick)
+        known = _known(order.kernel, self.target, order.quick, self.cache)
+        order.key, order.done, order.origin = known
         if order.done is None:
             ir, level = order.write(self.target)
             job = Job(ir, level)
@@ -450,9 +458,10 @@ class Compilation:
 
     def _end(self, order: _Ordered) -> CompiledKernel:
         if order.job is None:
-            return _directly(order, self.target, self.later)
+            return _directly(order, self.target, self.later, self.cache)
         order.llvm_seconds = order.job.seconds
-        return _finished(order, self.target, order.key, order.job.take(), self.later)
+        obj = order.job.take()
+        return _finished(order, self.target, order.key, obj, self.later, self.cache)
 
     def entries(self) -> tuple[KernelEntry, ...]:
         """How each kernel was made."""

@@ -544,6 +544,9 @@ class Emitter:
                 parts.append(f"ptr {self.buffers[a].regs[0]}")
                 continue
             v = self.val(a)
+            if a.dtype == "i64":
+                parts.append(f"i64 {v.regs[0]}")
+                continue
             raw = to_memory(b, a.dtype, v)
             if TYPE_BITS[raw.t] < 32:
                 raw = b.cast("sext" if a.dtype in SIGNED else "zext", raw, "i32")

@@ -41,6 +41,7 @@ class Image:
     quick: bool = False  # LLVM's quick path made it where its good one was wanted
 
 
+_SECTION, _SYMBOL = struct.Struct("<IIQQQQIIQQ"), struct.Struct("<IBBHQQ")
 _R_64, _R_PC32, _R_PLT32, _R_PC64 = 1, 2, 4, 24
 _GOTPCREL = (9, 41, 42)
 _SHF_WRITE, _SHF_ALLOC = 1, 2
@@ -56,9 +57,11 @@ def _place(obj: bytes) -> tuple[list[tuple[int, ...]], list[bytes], dict[int, in
     shoff, shentsize, shnum, shstrndx = struct.unpack_from("<Q", obj, 40) + struct.unpack_from(
         "<HHH", obj, 58
     )
-    headers = [struct.unpack_from("<IIQQQQIIQQ", obj, shoff + i * shentsize) for i in range(shnum)]
-    strings = obj[headers[shstrndx][4] :]
-    names = [strings[h[0] : strings.index(b"\0", h[0])] for h in headers]
+    if shentsize != _SECTION.size:
+        raise LinkError("an ELF object whose section headers have another size")
+    headers = list(_SECTION.iter_unpack(obj[shoff : shoff + shnum * shentsize]))
+    first = headers[shstrndx][4]
+    names = [obj[first + h[0] : obj.index(b"\0", first + h[0])] for h in headers]
     offsets: dict[int, int] = {}
     image = bytearray()
     for i in sorted(range(shnum), key=lambda k: names[k] != b".text"):
@@ -102,8 +105,8 @@ def link_elf(obj: bytes) -> Image:
     strings = obj[headers[symtab[6]][4] :]
     values: list[int | None] = []
     exported: dict[str, int] = {}
-    for k in range(symtab[5] // 24):
-        name, info, _, section, value, _ = struct.unpack_from("<IBBHQQ", obj, symtab[4] + 24 * k)
+    table = obj[symtab[4] : symtab[4] + symtab[5]]
+    for k, (name, info, _, section, value, _) in enumerate(_SYMBOL.iter_unpack(table)):
         if section == _SHN_UNDEF or section in (_SHN_ABS, _SHN_COMMON):
             text = strings[name : strings.index(b"\0", name)].decode()
             if k and section != _SHN_ABS and text != "_GLOBAL_OFFSET_TABLE_":
