@@ -180,3 +180,21 @@ def test_rows_that_are_read_again_fetch_the_next_one(function: Any, fetches: boo
         (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
         text, _ = emit_module(kernel)
         assert ("call void @llvm.prefetch" in text) is fetches
+
+
+def test_heavy_loops_are_scheduled_well() -> None:
+    """Code of much arithmetic is worth LLVM's second level; a first run of little work is not."""
+    x = _rows(8000, 1)[0]
+    for function, level in ((lambda x: x + 1, 0), (lambda x: jnp.tanh(x) * jnp.sin(x), 2)):
+        closed = pullback.make_jaxpr(function)(x)
+        (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+        assert emit_module(kernel)[1] == level
+        assert emit_module(kernel, brief=True)[1] == 0
+
+
+def test_factors_of_one_are_left_out() -> None:
+    """Derivatives are full of them."""
+    closed = pullback.make_jaxpr(lambda x: (1.0 * x) * 1.0 / 1.0 + x)(_rows(8000, 1)[0])
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    text, _ = emit_module(kernel)
+    assert "fmul" not in text and "fdiv" not in text and "fadd" in text

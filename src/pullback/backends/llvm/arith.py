@@ -74,6 +74,10 @@ def _float(b: Builder, op: str, dtype: str, args: list[Val], attrs: dict[str, An
     x = args[0]
     if op == "div" and dtype == "f32" and _by_one(b, x, args[1]):
         return _divide_by_one(b, x, args[1])
+    if op in ("mul", "div") and args[1].c == 1.0:  # derivatives have many
+        return x
+    if op == "mul" and x.c == 1.0:
+        return args[1]
     if op in _FLOAT_PLAIN:
         return narrow(b, dtype, b.binary(_FLOAT_PLAIN[op], x, args[1]))
     if op == "neg":

@@ -246,7 +246,7 @@ class Loops:
         if has(s.body, While) or (inner and (cost >= 40 or brief)):
             width = 1
         scattered = lane_by_lane(s)
-        if inner or has(s.body, If):
+        if inner or has(s.body, If) or (cost >= HEAVY and not brief):
             e.module.straight = False
         count = hi.c - lo.c if hi.c is not None and lo.c is not None else 0
         if count > 0:  # a literal number of iterations
@@ -484,6 +484,7 @@ class Loops:
 
 
 UNROLLED = 4  # iterations of a loop of updates in one turn
+HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
 FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
 
 

@@ -3,9 +3,9 @@ cached like a kernel.
 
 Pool state (libc memory, never freed, because workers outlive the interpreter's shutdown):
   0 chunks left, in the upper half seats left | 64 chunks done | 128 fn, 136 closure, 144 n,
-  152 ctx | 192 sequence | 256 sleepers | 320 lock 384 spin cycles | 392 syscall | 400 sched_yield | 408 mutex_lock | 416 mutex_unlock |
-  424 cond_wait | 432 cond_broadcast 512 mutex | 640 condition | 704 taken from the top | 768 taken
-  from below
+  152 ctx | 192 sequence | 256 sleepers | 320 lock 384 spin cycles | 392 syscall |
+  400 sched_yield | 408 mutex_lock | 416 mutex_unlock | 424 cond_wait | 432 cond_broadcast
+  512 mutex | 640 condition | 704 taken from the top | 768 taken from below
 
 A caller publishes `n` chunks, and a seat for each thread that may help (the context's number of
 threads, less its own); it takes chunks itself, workers claim theirs, the first one together with a
