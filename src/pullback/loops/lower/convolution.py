@@ -20,51 +20,20 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.epilogue import Finish
-from pullback.loops.ir import Buf
+from pullback.loops.ir import Atom, Buf
+from pullback.loops.lower.conv_axes import Axis, Form, levels, lines_of, merged
+from pullback.loops.lower.conv_near import brought_near, near_product, without_taps
 from pullback.loops.lower.elementwise import RULES, literal, scalar_convert
 from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.product import InPlace, Product, emit_product, tile_type
 from pullback.loops.ops import FLOATS
-from pullback.records import record
+from pullback.records import replaced
 
 __all__ = ["product_convolution", "without_padding", "worth_a_product"]
 
 LONG = 1024  # columns of a product whose columns are positions
 IMAGES = 8  # parts that such a convolution is cut into for threads
 SMALL = 400_000  # multiplications
-
-
-@record(eq=True, frozen=False)
-class _Axis:
-    """An axis of the computation: its extent, its strides in the operand, in the weights and in
-    the result, and which axis of the result (or of the weights) it is: index start + step * i."""
-
-    extent: int
-    x: int
-    w: int = 0
-    out: int = 0
-    place: int = -1
-    start: int = 0
-    step: int = 1
-
-    def index(self, b: Builder, i: Index) -> Index:
-        return b.add(b.mul(i, self.step), self.start)
-
-
-@record(eq=True, frozen=False)
-class _Line:
-    """One spatial axis: `count` positions from `start` on in steps of `step`, window positions
-    likewise, and where in the padded operand the first of both reads."""
-
-    count: int
-    start: int
-    step: int
-    stride: int
-    taps: int
-    first_tap: int
-    tap_step: int
-    dilation: int
-    begin: int
 
 
 def worth_a_product(conv: Any, acc: str) -> bool:
@@ -75,33 +44,6 @@ def worth_a_product(conv: Any, acc: str) -> bool:
         return False
     depth = conv.depth * math.prod(conv.window)
     return bool(conv.per_group >= 4 and depth >= 4)
-
-
-def _lines(conv: Any, axis: int, high: int) -> tuple[list[_Line], tuple[int, int, int]]:
-    """A spatial axis as lines, and its padding (low, high, between elements).
-
-    A dilated operand has an element in one of `gap` places only. Where windows move by one, the
-    positions that meet elements at the same window positions are a convolution of their own,
-    without any zeros: one line for each remainder of the position by `gap`.
-    """
-    n, taps = conv.space[axis], conv.window[axis]
-    stride, dilation, gap = conv.strides[axis], conv.dilation[axis], conv.base[axis]
-    low, size = conv.lows[axis], conv.x.shape[conv.lhs[2:][axis]]
-    if gap == 1 or stride != 1 or dilation != 1:
-        line = _Line(n, 0, 1, stride, taps, 0, 1, dilation, 0)
-        return [line], (low, high, gap - 1)
-    found, least, most = [], 0, size - 1
-    for start in range(min(gap, n)):
-        first = (low - start) % gap
-        count = -(-(n - start) // gap)
-        own = max(0, -(-(taps - first) // gap))
-        begin = (start + first - low) // gap
-        found.append(_Line(count, start, gap, 1, own, first, gap, 1, begin))
-        if own:
-            least, most = min(least, begin), max(most, begin + count + own - 2)
-    for line in found:
-        line.begin = line.begin - least if line.taps else 0
-    return found, (-least, most - (size - 1), 0)
 
 
 def padded(g: Graph, x: Node, config: Sequence[tuple[int, int, int]], acc: str) -> Node:
@@ -135,77 +77,7 @@ def without_padding(g: Graph, x: Node, params: dict[str, Any]) -> tuple[Node, di
     return padded(g, x, config, x.dtype), flat
 
 
-def _strides(shape: Sequence[int]) -> list[int]:
-    return [math.prod(shape[k + 1 :]) for k in range(len(shape))]
-
-
-def _merged(axes: Sequence[_Axis], *of: str) -> list[tuple[int, ...]]:
-    """(extent, strides...) of axes in order, neighbours merged where all these strides allow it."""
-    found: list[tuple[int, ...]] = []
-    for a in axes:
-        steps = tuple(getattr(a, name) for name in of)
-        if a.extent == 1:
-            continue
-        if found and all(p == a.extent * s for p, s in zip(found[-1][1:], steps, strict=True)):
-            found[-1] = (found[-1][0] * a.extent, *steps)
-        else:
-            found.append((a.extent, *steps))
-    return found
-
-
-class _Form:
-    """What both forms share: the axes and where everything lies."""
-
-    def __init__(
-        self, conv: Any, x: Node, w: Node, shape: tuple[int, ...], lines: Sequence[_Line]
-    ) -> None:
-        sx, sw, so = _strides(x.shape), _strides(w.shape), _strides(shape)
-        self.conv, self.x, self.w, self.shape = conv, x, w, shape
-        lhs, rhs, out = conv.lhs, conv.rhs, conv.out
-        self.image = _Axis(conv.batch, sx[lhs[0]], 0, so[out[0]], out[0])
-        self.space = [
-            _Axis(v.count, v.stride * sx[a], 0, v.step * so[o], o, v.start, v.step)
-            for v, a, o in zip(lines, lhs[2:], out[2:], strict=True)
-        ]
-        window = [
-            _Axis(v.taps, v.dilation * sx[a], v.tap_step * sw[r], 0, r, v.first_tap, v.tap_step)
-            for v, a, r in zip(lines, lhs[2:], rhs[2:], strict=True)
-        ]
-        self.deep = [_Axis(conv.depth, sx[lhs[1]], sw[rhs[1]], 0, rhs[1]), *window]
-        # Where everything begins.
-        self.x_base = sum(v.begin * sx[a] for v, a in zip(lines, lhs[2:], strict=True))
-        self.w_base = sum(v.first_tap * sw[r] for v, r in zip(lines, rhs[2:], strict=True))
-        self.out_base = sum(v.start * so[o] for v, o in zip(lines, out[2:], strict=True))
-        # The contracted index in the order of the weights' memory.
-        self.deep.sort(key=lambda a: -a.w)
-        self.group_x = conv.depth * sx[lhs[1]]
-        self.feature = _Axis(conv.per_group, 0, sw[rhs[0]], so[out[1]], out[1])
-        self.depth = math.prod(a.extent for a in self.deep)
-
-    def offset(self, b: Builder, axes: Sequence[_Axis], idx: Sequence[Index], of: str) -> Index:
-        return b.linear([(i, getattr(a, of)) for a, i in zip(axes, idx, strict=True)])
-
-    def weight(self, b: Builder, c: Index, k: Index, acc: str) -> Any:
-        """The weight of feature c at contracted index k."""
-        idx: list[Index] = [0] * len(self.w.shape)
-        idx[self.conv.rhs[0]] = c
-        for a, i in zip(self.deep, b.unravel(k, [a.extent for a in self.deep]), strict=True):
-            idx[a.place] = a.index(b, i)
-        return scalar_convert(b, read(self.w, b, tuple(idx)), acc)
-
-    def element(self, b: Builder, at: Index, k: Index) -> Any:
-        """The operand's element at an offset and contracted index k."""
-        deep = b.unravel(k, [a.extent for a in self.deep])
-        flat = b.linear([(at, 1), (self.x_base, 1), (self.offset(b, self.deep, deep, "x"), 1)])
-        return read(self.x, b, b.unravel(flat, self.x.shape))
-
-
-def _levels(axes: Sequence[tuple[int, ...]], count: int) -> list[tuple[int, ...]]:
-    width = len(axes[0]) if axes else 2
-    return [(1, *[0] * (width - 1))] * (count - len(axes)) + list(axes)
-
-
-def _by_features(f: _Form) -> bool:
+def _by_features(f: Form) -> bool:
     """Whether positions lie side by side in the operand and in the result, and are many."""
     if len(f.space) not in (1, 2) or any(s != 1 for s in f.conv.strides) or not f.depth:
         return False
@@ -223,16 +95,28 @@ def product_convolution(
     config = [(0, 0, 0)] * len(x.shape)
     choices = []
     for axis, (place, (_, high)) in enumerate(zip(conv.lhs[2:], params["padding"], strict=True)):
-        lines, config[place] = _lines(conv, axis, int(high))
+        lines, config[place] = lines_of(conv, axis, int(high))
         choices.append(lines)
-    x = padded(g, x, config, acc)
-    forms = [_Form(conv, x, w, shape, lines) for lines in itertools.product(*choices)]
+    near = brought_near(conv, x, config, choices, acc)
+    if near:
+        choices = [
+            [replaced(v, begin=v.begin - config[place][0]) for v in lines]
+            for place, lines in zip(conv.lhs[2:], choices, strict=True)
+        ]
+    else:
+        x = padded(g, x, config, acc)
+    forms = [Form(conv, x, w, shape, lines) for lines in itertools.product(*choices)]
     work = 0.12 * math.prod(shape) * max(f.depth for f in forms)
 
     def emit(b: Builder, op: Opaque) -> None:
         for f in forms:
-            form = _features_by_positions if _by_features(f) else _positions_by_features
-            emit_product(b, form(b, f, op, dtype, acc))
+            if not f.depth:
+                without_taps(b, f, op, dtype)
+            elif near:
+                emit_product(b, near_product(f, op, dtype, acc))
+            else:
+                form = _features_by_positions if _by_features(f) else _positions_by_features
+                emit_product(b, form(b, f, op, dtype, acc))
 
     x.reuse = 64
     mode = "buffer" if w.kind in ("opq", "red", "leaf") else "once"
@@ -241,14 +125,14 @@ def product_convolution(
     return g.opaque(op, [(shape, dtype)])[0]
 
 
-def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: str) -> Product:
+def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str) -> Product:
     conv, finish = f.conv, Finish(op)
-    groups = _Axis(
+    groups = Axis(
         conv.groups, f.group_x, conv.per_group * f.feature.w, conv.per_group * f.feature.out
     )
     rows = sorted((a for a in [f.image, *f.space] if a.extent > 1), key=lambda a: -a.x)
-    inner: list[_Axis] = []
-    while rows and len(_merged([rows[-1], *inner], "x")) <= 2:
+    inner: list[Axis] = []
+    while rows and len(merged([rows[-1], *inner], "x")) <= 2:
         inner.insert(0, rows.pop())
     if len(inner) > 1 and rows == [] and _many(inner[0].extent, f, inner):
         rows = [inner.pop(0)]
@@ -256,14 +140,14 @@ def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
     m, n = math.prod(a.extent for a in inner), conv.per_group
     assert f.x.slot is not None
     slot = f.x.slot
-    row_levels = _levels(_merged(inner, "x"), 2)
+    row_levels = levels(merged(inner, "x"), 2)
     (_, s1), (wide, s0) = row_levels
     own = f.w.slot is not None and f.w.dtype == acc and f.feature.w == 1
-    deep = _merged(f.deep, "x", "w") if own else _merged(f.deep, "x")
+    deep = merged(f.deep, "x", "w") if own else merged(f.deep, "x")
     left_place = None
     if len(deep) <= 3:
         (n1, t1, *u1), (n2, t2, *u2), (length, ks, *bs) = (
-            _levels(deep, 3) if deep else [(1, 0, 0)] * 3
+            levels(deep, 3) if deep else [(1, 0, 0)] * 3
         )
         form = (n1, n2, length, t1, t2, ks)
 
@@ -307,7 +191,7 @@ def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
         idx[f.feature.place] = b.linear([(group, n), (j, 1)])
         finish.put(b, tuple(idx), scalar_convert(b, value, dtype))
 
-    lines = _merged(inner, "out")
+    lines = merged(inner, "out")
     straight = dtype == acc and f.feature.out == 1 and len(lines) <= 1
     ldc = lines[0][1] if lines else n
 
@@ -335,20 +219,19 @@ def _positions_by_features(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
     )
 
 
-def _many(count: int, f: _Form, inner: Sequence[_Axis]) -> bool:
+def _many(count: int, f: Form, inner: Sequence[Axis]) -> bool:
     """Whether images are better taken one by one: each thread has its own."""
     rows = math.prod(a.extent for a in inner) // max(1, count)
     return inner[0] is f.image and count >= IMAGES and rows >= 128
 
 
-def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: str) -> Product:
+def _features_by_positions(b: Builder, f: Form, op: Opaque, dtype: str, acc: str) -> Product:
     conv, finish = f.conv, Finish(op)
-    groups = _Axis(conv.groups, f.group_x, conv.per_group * f.feature.w, 0)
-    tall = f.space[0] if len(f.space) == 2 else _Axis(1, 0, 0, 0, -1)
+    groups = Axis(conv.groups, f.group_x, conv.per_group * f.feature.w, 0)
+    tall = f.space[0] if len(f.space) == 2 else Axis(1, 0, 0, 0, -1)
     wide = f.space[-1]
     step = tall.x or wide.extent  # from one line of positions to the next
-    # Blocks of lines, as many columns as do well; the last block may repeat lines of the one before
-    # it.
+    # Blocks of lines, as many columns as do well; the last block may have fewer.
     whole = conv.batch * conv.groups
     parts = round(tall.extent * step / LONG)
     if f.depth * math.prod(f.shape) > SMALL:
@@ -360,24 +243,20 @@ def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
     slot = f.x.slot
     extents = (conv.batch, conv.groups, blocks)
 
-    def first_line(b: Builder, block: Index) -> Index:
-        start = b.mul(block, lines)
-        if blocks * lines == tall.extent:
-            return start
-        top = b.dim(tall.extent - lines)
-        return b.to_index(b.let("min", (b.atom(start), top), "i64"), 0, tall.extent - lines)
+    def count(b: Builder, bi: Index) -> Atom:
+        rest = b.linear([(b.unravel(bi, extents)[2], -lines), (tall.extent, 1)])
+        return b.let("min", (b.dim(lines), b.atom(rest)), "i64")
 
     def base(b: Builder, bi: Index) -> Index:
         image, group, block = b.unravel(bi, extents)
-        line = first_line(b, block)
-        far = b.linear([(image, f.image.x), (group, groups.x), (line, tall.x)])
+        far = b.linear([(image, f.image.x), (group, groups.x), (block, lines * tall.x)])
         return b.linear([(far, 1), (slot.base(b), 1), (f.x_base, 1)])
 
     own = f.w.slot is not None and f.w.dtype == acc
-    deep = _merged(f.deep, "x", "w")
+    deep = merged(f.deep, "x", "w")
     if not own or len(deep) > 3:
-        deep = _merged(f.deep, "x")
-    deep = _levels(deep, 3)
+        deep = merged(f.deep, "x")
+    deep = levels(deep, 3)
     left_place = None
     if own and len(deep) == 3 and len(deep[0]) == 3:
         assert f.w.slot is not None
@@ -408,7 +287,7 @@ def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
         idx[f.feature.place] = b.linear([(group, conv.per_group), (i, 1)])
         line, column = (0, j) if tall.place < 0 else (b.div(j, step), b.mod(j, step))
         if tall.place >= 0:
-            idx[tall.place] = b.add(first_line(b, block), line)
+            idx[tall.place] = b.linear([(block, lines), (line, 1)])
         idx[wide.place] = column
         finish.put(b, tuple(idx), scalar_convert(b, value, dtype))
 
@@ -424,5 +303,6 @@ def _features_by_positions(b: Builder, f: _Form, op: Opaque, dtype: str, acc: st
         left_place,
         InPlace(slot.buf, base, (n, 1, 0), form),
         columns=(lines, wide.extent, step),
+        lines=count if blocks * lines != tall.extent else None,
         fixed=True,
     )

@@ -21,7 +21,7 @@ from pullback.loops.lower.graph import Node
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import FLOATS
 from pullback.loops.tiles import LINE, TILE_TYPES, tile_name, turn_name
-from pullback.records import record
+from pullback.records import record, replaced
 
 __all__ = ["InPlace", "Product", "emit_product", "in_place", "tile_type"]
 
@@ -29,6 +29,7 @@ BLOCK_K = 1024  # of the contracted index: what is in use of both operands stays
 BLOCK_ROWS = 252
 HALF_CACHE = 1 << 20  # bytes of one operand that stay in a core's cache
 DIRECT = 128 << 10  # bytes of a right operand that is read without packing
+TURNED = 512  # of the contracted index, of a block that is transposed
 TASKS = 8  # blocks that a product is cut into when it is worth several threads
 PARALLEL = 400_000  # multiplications below which it is not
 
@@ -64,6 +65,12 @@ class Product:
     group to the next). `shared` says that B does not depend on the batch index, `fixed` that
     operands are read in place whatever their strides. `words` names the tile functions of elements
     that are four bytes along the contracted index.
+
+    `near` brings what a batch index reads of A to scratch: `left_place` says how that is read. Then
+    C has `stacked` blocks of m rows each, from `left_apart` to the next in A and from `into_apart`
+    to the next in the buffer of C. `lines` says how many lines a batch index has: rows are lines of
+    `line` rows each, or the groups of `columns` are lines. With `turned`, elements are put along
+    rows, in lines of so many, and `into` is C transposed. `right_form` is the form of the packed B.
     """
 
     acc: str
@@ -85,6 +92,14 @@ class Product:
     fixed: bool = False
     words: str | None = None
     right_source: InPlace | None = None
+    near: Callable[[Builder, Index, bool], Buf] | None = None
+    stacked: int = 1
+    left_apart: int = 0
+    into_apart: int = 0
+    lines: Callable[[Builder, Index], Atom | int] | None = None
+    line: int = 1
+    turned: int = 0
+    right_form: tuple[int, int, int, int, int, int] | None = None
 
 
 def _levels(shape: Sequence[int], axes: Sequence[int]) -> list[tuple[int, int]]:
@@ -137,14 +152,21 @@ def emit_product(b: Builder, p: Product) -> None:
         if place.depth[:2] == (1, 1) and place.depth[5] == 1 and not p.pairs:
             if place.rows[0] >= p.n and place.rows[1] > 1:  # its columns are contiguous
                 p.right_source = place
-    wide = p.batch * p.m * p.n * p.depth > PARALLEL
+    wide = p.batch * p.stacked * p.m * p.n * p.depth > PARALLEL
     many = p.batch >= 8 or (p.batch > 1 and p.m * p.n * p.depth <= PARALLEL)
     if p.shared and p.right_place is None and p.batch > 1:
         blocks = _Blocks(b, p, 0, wide)
         p.right_place = blocks.pack_right((0, blocks.n), (0, blocks.depth, None), wide)
 
     def one(idx: tuple[Index, ...]) -> None:
-        _Blocks(b, p, idx[0], wide and not many).emit()
+        mine, parallel = p, wide and not many
+        if p.near is not None:
+            assert p.left_place is not None
+            buf = p.near(b, idx[0], parallel)
+            mine = replaced(
+                p, left_place=replaced(p.left_place, buf=lambda _b: buf, base=lambda _b, _i: 0)
+            )
+        _Blocks(b, mine, idx[0], parallel).emit()
 
     box(b, (p.batch,), one, "seq", parallel=wide and many)
 
@@ -196,6 +218,14 @@ class _Blocks:
         self.local = False
         if self.p.columns is not None:
             return min(self.m, BLOCK_ROWS), self.n
+        if self.p.near is not None:
+            tile = HALF_CACHE // 4 // (max(1, self.m * self.p.stacked) * self.panel * size)
+            parts = max(1, tile)
+            if self.parallel:
+                parts = min(parts, -(-self.n // (TASKS * self.panel)))
+            elif self.p.into is not None and not self.p.turned:
+                parts = self.n
+            return self.m, min(-(-self.n // self.panel), parts) * self.panel
         small = self.m <= BLOCK_ROWS or self.m * self.depth * size <= HALF_CACHE
         self.local = self.p.right_place is None and small
         if self.parallel and self.n < 4 * self.panel:
@@ -259,9 +289,15 @@ class _Blocks:
         blocks, wide, steps = -(-cols // panel), panel // unit, deep // unit
         buf = b.scratch(p.acc, blocks * deep * panel, "panel")
         form = (1, 1, deep, 0, 0, panel)
+        if p.right_form is not None:
+            n1, n2, inner, t1, t2, ks = p.right_form
+            form = (n1, n2, inner, t1 * panel, t2 * panel, ks * panel)
         made = InPlace(lambda _b: buf, lambda _b, _i: 0, (panel, 1, 0), form, deep * panel)
         if p.right_source is not None:
             self.turn_right(p.right_source, buf, columns, depth, parallel)
+            return made
+        if p.right_depth and not p.pairs and p.words is None:
+            self.turn_read(buf, columns, depth, parallel)
             return made
         zero = Const(0.0 if p.acc in FLOATS else 0, p.acc)
 
@@ -330,6 +366,54 @@ class _Blocks:
         blocks = -(-cols // panel)
         b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
 
+    def turn_read(
+        self,
+        buf: Buf,
+        columns: tuple[Index, int],
+        depth: tuple[Index, int, Any],
+        parallel: bool,
+    ) -> None:
+        """Panels of a B that is read along the contracted index: some of it goes to scratch as it
+        is read, and from there transposed to its place."""
+        b, p, panel = self.b, self.p, self.panel
+        j0, cols = columns
+        k0, deep, length = depth
+        most = max(1, min(deep, TURNED))
+
+        def block(jb: Index) -> Sequence[Atom]:
+            first = b.linear([(j0, 1), (jb, panel)])
+            rest = b.atom(b.linear([(first, -1), (self.n, 1)]))
+            left = b.let("clamp", (b.dim(0), rest, b.dim(panel)), "i64")
+            some = b.scratch(p.acc, panel * most, "read")
+
+            def chunk(kb: Index) -> Sequence[Atom]:
+                start = b.mul(kb, most)
+                end = length if length is not None else b.dim(deep)
+                rest = b.let("sub", (end, b.atom(start)), "i64")
+                count = b.let("clamp", (b.dim(0), rest, b.dim(most)), "i64")
+
+                def column(v: Index) -> Sequence[Atom]:
+                    def along(k: Index) -> Sequence[Atom]:
+                        at = b.linear([(k0, 1), (start, 1), (k, 1)])
+                        value = p.right(b, self.bi, at, b.add(first, v))
+                        b.store(some, b.atom(b.linear([(v, most), (k, 1)])), value)
+                        return ()
+
+                    b.loop(most, "vector", along, hi=count)
+                    return ()
+
+                b.loop(panel, "seq", column, hi=left)
+                to = b.linear([(jb, deep * panel), (start, panel)])
+                args = [some, 0, most, left, count, buf, to, panel]
+                self._call(turn_name(p.acc), args, (some, buf), buf)
+                return ()
+
+            b.loop(-(-deep // most), "seq", chunk)
+            return ()
+
+        blocks = -(-cols // panel)
+        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
+
     def _part(self, i: Index) -> Index:
         """A number of reals as one of elements."""
         return self.b.div(i, 2) if self.p.pairs else i
@@ -383,14 +467,74 @@ class _Blocks:
         i0, j0 = b.mul(idx[0], self.rows), b.mul(idx[1], self.cols)
         rows = self._rest(idx[0], self.rows, self.m)
         cols = self._rest(idx[1], self.cols, self.n)
-        if p.into is not None:
+        lines: Atom | int | None = None
+        if p.lines is not None:
+            lines = p.lines(b, self.bi)
+            if p.columns is None:
+                rows = self._times(lines, p.line)
+            else:
+                _, most, step = p.columns
+                less = self._times(lines, step)
+                cols = most - step + less if isinstance(less, int) else b.let(
+                    "add", (less, b.dim(most - step)), "i64")  # fmt: skip
+        if p.into is not None and not p.turned:
             buf, base, ldc = p.into(b, self.bi)
             c0 = b.linear([(base, 1), (i0, ldc), (j0, 1)])
             self.multiply(i0, rows, j0, cols, (buf, c0, ldc))
             return
-        buf = b.scratch(p.acc, self.rows * self.cols, "tile")
+        buf = b.scratch(p.acc, p.stacked * self.rows * self.cols, "tile")
         self.multiply(i0, rows, j0, cols, (buf, 0, self.cols))
-        self.follow(i0, rows, j0, cols, buf)
+        if p.turned:
+            self.follow_turned(rows, j0, cols, buf, lines)
+        else:
+            self.follow(i0, rows, j0, cols, buf, lines)
+
+    def _times(self, x: Atom | int, factor: int) -> Atom | int:
+        if isinstance(x, int):
+            return x * factor
+        return self.b.let("mul", (x, self.b.dim(factor)), "i64")
+
+    def follow_turned(
+        self, rows: Atom | int, j0: Index, cols: Atom | int, buf: Buf, lines: Atom | int | None
+    ) -> None:
+        """A block of C goes transposed to its place, or to what follows along its rows."""
+        b, p, most = self.b, self.p, self.rows
+        place = p.into(b, self.bi) if p.into is not None else None
+        other = buf if place else b.scratch(p.acc, self.cols * most, "turned")
+
+        def block(t: Index) -> Sequence[Atom]:
+            target, step = other, most
+            at: Index = 0
+            if place is not None:
+                target, base, step = place
+                at = b.linear([(base, 1), (t, p.into_apart), (j0, step)])
+            args = [buf, b.mul(t, most * self.cols), self.cols, rows, cols, target, at, step]
+            self._call(turn_name(p.acc), args, (buf, target), target)
+            if place is None:
+                b.loop(self.cols, "seq", lambda c: column(t, c), hi=self._limit(cols))
+            return ()
+
+        def column(t: Index, c: Index) -> Sequence[Atom]:
+            def line(q: Index) -> Sequence[Atom]:
+                b.loop(p.turned, "vector", lambda v: one(t, c, b.linear([(q, p.turned), (v, 1)])))
+                return ()
+
+            if p.turned == most:
+                b.loop(most, "vector", lambda r: one(t, c, r), hi=self._limit(rows))
+            else:
+                b.loop(most // p.turned, "seq", line, hi=self._limit(lines))
+            return ()
+
+        def one(t: Index, c: Index, r: Index) -> Sequence[Atom]:
+            value = b.load(other, b.atom(b.linear([(c, most), (r, 1)])))
+            i = b.linear([(t, most), (r, 1)])
+            p.put(b, self.bi, i, b.add(j0, c), value)
+            return ()
+
+        b.loop(p.stacked, "seq", block)
+
+    def _limit(self, n: Atom | int | None) -> Atom | None:
+        return None if n is None or isinstance(n, int) else n
 
     def _rest(self, t: Index, size: int, total: int) -> Atom | int:
         """How much of a block is there."""
@@ -399,7 +543,15 @@ class _Blocks:
             return size
         return b.let("min", (b.dim(size), b.atom(b.linear([(t, -size), (total, 1)]))), "i64")
 
-    def follow(self, i0: Index, rows: Atom | int, j0: Index, cols: Atom | int, buf: Buf) -> None:
+    def follow(
+        self,
+        i0: Index,
+        rows: Atom | int,
+        j0: Index,
+        cols: Atom | int,
+        buf: Buf,
+        lines: Atom | int | None,
+    ) -> None:
         """What happens to the elements of a block of C."""
         b, p = self.b, self.p
         unit = 2 if p.pairs else 1
@@ -420,10 +572,13 @@ class _Blocks:
                 p.put(b, self.bi, b.add(i0, r), b.add(first, c), value)
                 return ()
 
-            b.loop(groups, "seq", group)
+            b.loop(groups, "seq", group, hi=self._limit(lines) if p.columns else None)
             return ()
 
-        b.loop(self.rows, "seq", row, hi=None if isinstance(rows, int) else rows)
+        if p.stacked > 1:
+            b.loop(p.stacked * self.rows, "seq", row)
+        else:
+            b.loop(self.rows, "seq", row, hi=self._limit(rows))
 
     def _halved(self, cols: Atom) -> Atom:
         return self.b.let("idiv", (cols, self.b.dim(2)), "i64") if self.p.pairs else cols
@@ -499,6 +654,7 @@ class _Blocks:
         rest = self.n % panel
         lines = -(-rest // self.line)
         split = self.broad == 1 and rest and lines < panel // self.line and self.n > panel
+        split = split and (p.lines is None or p.columns is None)
         spans = [(0, cols, panel // self.line)]
         if split:
             spans = [(0, self.n - rest, panel // self.line), (self.n - rest, rest, lines)]
@@ -509,7 +665,26 @@ class _Blocks:
                 panels, b.add(b0, j // panel * bp), *self.strides(right), bp, width,
                 buf, b.add(c0, j), ldc, more,
             ]  # fmt: skip
-            self._call(tile_name(p.words or p.acc, lines), args, (a.buf(b), panels), buf)
+            name, reads = tile_name(p.words or p.acc, lines), (a.buf(b), panels)
+            if p.stacked == 1:
+                self._call(name, args, reads, buf)
+                continue
+            apart = p.into_apart if p.into is not None and not p.turned else self.rows * self.cols
+            self._stacked(name, args, apart, reads, buf)
+
+    def _stacked(
+        self, name: str, args: list[Any], apart: int, reads: tuple[Buf, Buf], writes: Buf
+    ) -> None:
+        """A call for each block of rows."""
+        b = self.b
+
+        def block(t: Index) -> Sequence[Atom]:
+            at = b.linear([(args[1], 1), (t, self.p.left_apart)])
+            to = b.linear([(args[21], 1), (t, apart)])
+            self._call(name, [args[0], at, *args[2:21], to, *args[22:]], reads, writes)
+            return ()
+
+        b.loop(self.p.stacked, "seq", block)
 
     def _call(self, name: str, args: list[Any], reads: tuple[Buf, Buf], writes: Buf) -> None:
         b = self.b
