@@ -269,3 +269,22 @@ def test_device_get_leaves_traced_values() -> None:
 
     assert pullback.jit(f)(1.5) == 3
     assert pullback.grad(f)(1.5) == 2
+
+
+def test_name_stacks_are_paths_as_text() -> None:
+    def f(x: Any) -> Any:
+        with pullback.named_scope("outer"), pullback.named_scope("inner"):
+            y = pullback.lax.sin(x)
+        return pullback.lax.cos(y)
+
+    eqns = pullback.make_jaxpr(f)(1.0).jaxpr.eqns
+    assert [str(e.source_info.name_stack) for e in eqns] == ["outer/inner", ""]
+
+
+def test_zeros_of_a_pytree() -> None:
+    zero = pullback.custom_derivatives.zero_from_primal
+    found = zero({"a": np.float32(2), "b": [np.ones(2, np.float32), np.arange(2)]})
+    assert (found["a"], list(found["b"][0])) == (0, [0, 0])
+    assert found["b"][1].dtype == pullback.dtypes.float0
+    marks = zero((1.0, [2.0]), symbolic_zeros=True)
+    assert type(marks[1][0]).__name__ == "SymbolicZero"

@@ -848,10 +848,14 @@ def custom_vjp_primal_tree_values(tree: Any) -> Any:
 
 
 def zero_from_primal(val: Any, symbolic_zeros: bool = False) -> Any:
-    """The zero tangent of a value.
+    """The zero tangents of the leaves of a value.
 
-    >>> pb.custom_derivatives.zero_from_primal(jnp.ones(2))
-    Array([0., 0.], dtype=float32)
+    >>> pb.custom_derivatives.zero_from_primal({"a": jnp.ones(2)})
+    {'a': Array([0., 0.], dtype=float32)}
     """
-    zero = Zero.from_primal_value(val)
-    return SymbolicZero(zero.aval) if symbolic_zeros else instantiate_zeros(zero)
+
+    def zero_of(leaf: Any) -> Any:
+        zero = Zero.from_primal_value(leaf)
+        return SymbolicZero(zero.aval) if symbolic_zeros else instantiate_zeros(zero)
+
+    return _tree_map(zero_of, val)

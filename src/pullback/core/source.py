@@ -87,8 +87,17 @@ class SourceInfo:
         return f"SourceInfo({self.summary()})"
 
 
+class Names(tuple[str, ...]):
+    """Names of scopes, the outermost first; as text, a path."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "/".join(self)
+
+
 class _Local(threading.local):
-    name_stack: tuple[str, ...] = ()
+    name_stack: Names = Names()
     override: SourceInfo | None = None
 
 
@@ -136,7 +145,7 @@ def using(info: SourceInfo | None) -> Iterator[None]:
 def extend_name_stack(name: str) -> Iterator[None]:
     """Equations made inside carry `name` in their name stack (`named_scope`)."""
     before = _local.name_stack
-    _local.name_stack = (*before, name)
+    _local.name_stack = Names((*before, name))
     try:
         yield
     finally:
@@ -147,14 +156,14 @@ def extend_name_stack(name: str) -> Iterator[None]:
 def set_name_stack(names: tuple[str, ...]) -> Iterator[None]:
     """Equations made inside carry these names and no others."""
     before = _local.name_stack
-    _local.name_stack = names
+    _local.name_stack = Names(names)
     try:
         yield
     finally:
         _local.name_stack = before
 
 
-def name_stack() -> tuple[str, ...]:
+def name_stack() -> Names:
     """The names under which equations are being made in this thread."""
     return _local.name_stack
 
