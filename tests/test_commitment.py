@@ -235,3 +235,25 @@ def test_a_linear_solution_may_have_a_type_of_its_own() -> None:
     assert x.dtype == jnp.float32 and x.tolist() == [0, 0.5, 1]
     half = lambda b: solve(b, jnp.float16).sum().astype(jnp.float32)
     assert pb.grad(half)(jnp.arange(3.0)).tolist() == [0.5] * 3
+
+
+def test_what_is_like_an_array_lies_as_it_does() -> None:
+    x = pb.device_put(jnp.arange(8.0), named("x"))
+    for _ in range(3):
+        assert spec(jnp.zeros_like(x)) == spec(jnp.full_like(x, 2)) == P("x")
+        assert not jnp.ones_like(jnp.arange(8.0)).committed
+
+
+def test_results_of_shard_map_lie_as_their_specs_say() -> None:
+    on, x = mesh(), jnp.arange(8.0)
+    f = pb.shard_map(lambda a: 2 * a, mesh=on, in_specs=P("x"), out_specs=P("x"))
+    assert f(x).sharding == NamedSharding(on, P("x"))
+
+
+def test_a_mesh_without_devices_stands_for_the_one_in_force() -> None:
+    on, x = mesh(), jnp.arange(8.0)
+    with pb.set_mesh(on):
+        wanted = NamedSharding(on.abstract_mesh, P("x"))
+        assert pb.device_put(x, wanted).sharding == NamedSharding(on, P("x"))
+        made = pb.jit(lambda a: 2 * a, out_shardings=wanted)(x)
+        assert made.sharding == NamedSharding(on, P("x"))

@@ -54,6 +54,8 @@ ITSELF = frozenset(
     "view transpose reshape broadcast_to broadcast convert_element_type astype concatenate getitem "
     "T".split()
 )
+# Functions whose results lie as the array does that they are like.
+LIKE = frozenset("zeros_like ones_like empty_like full_like".split())
 SECOND = 2  # the call with known types that makes a small program native
 TENTH = 10  # and a large one: compiling it costs as much as many calls
 SMALL = 4  # equations
@@ -173,7 +175,7 @@ class EagerFunction:
             result,
             statics=self.policy,
             forwards=self.forwards,
-            lie=lambda args: results_lie(program, args),
+            lie=functools.partial(self._lie, program),
             in_avals=program.in_avals,
             release_gil=program.releases_gil,
             keep=(program,),
@@ -181,6 +183,13 @@ class EagerFunction:
         )
         if entry is None or not stub.add_entry(self.function, entry):
             raise _Refused
+
+    def _lie(self, program: Any, args: list[Any]) -> Any:
+        """How the results lie: as the arguments say, or as their model does."""
+        model = args[0] if self.fun.__name__ in LIKE and args else None
+        if isinstance(model, ArrayImpl) and program.out_avals[0].shape == model.aval.shape:
+            return None if model._committed is None else [model._committed]
+        return results_lie(program, args)
 
     def _has_values(self, args: Any, kwargs: Any) -> bool:
         """Are numbers part of this call's key?"""

@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import tree
 from ..core.avals import typeof
+from ..core.trace import Tracer
 from ..primitives.layout import reshape
 from ..primitives.shape import index_in_dim, transpose
 from ..runtime.devices import local_devices
@@ -21,6 +22,7 @@ from ..runtime.shardings import Mesh, NamedSharding, PartitionSpec, named_mesh
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from .arguments import as_tuple, check_callable
 from .jit import jit
+from .placement import with_sharding_constraint
 from .vmap import vmap
 
 
@@ -199,9 +201,19 @@ def shard_map(
 
         outs = _nest(local, [_names(s) for s in specs], sizes, out, check_vma)(*blocks)
         joined = [_join(x, s, sizes) for x, s in zip(outs, out["specs"], strict=True)]
+        on = mesh if mesh is not None else named_mesh()
+        if isinstance(on, Mesh):
+            joined = [_lying(x, on, s) for x, s in zip(joined, out["specs"], strict=True)]
         return tree.unflatten(out["tree"], joined)
 
     return sharded
+
+
+def _lying(x: Any, mesh: Mesh, spec: Any) -> Any:
+    """A result, laid out as its spec says. On one device a traced one may lie as it likes."""
+    if isinstance(x, Tracer) and mesh.size == 1:
+        return x
+    return with_sharding_constraint(x, NamedSharding(mesh, spec))
 
 
 def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:

@@ -24,6 +24,7 @@ from .shardings import (
     Sharding,
     get_mesh,
     interned,
+    on_devices,
 )
 from .spreading import spec_of, spread, trimmed
 
@@ -146,7 +147,8 @@ def lie(
         return None
     wanted = outs or [UNSPECIFIED] * len(found)
     return [
-        interned(s if isinstance(s, Sharding) else f) for s, f in zip(wanted, found, strict=True)
+        interned(on_devices(s if isinstance(s, Sharding) else f))
+        for s, f in zip(wanted, found, strict=True)
     ]
 
 
@@ -167,7 +169,8 @@ def _inferred(
         lead = NamedSharding(mesh, PartitionSpec())
     if not isinstance(lead, NamedSharding):
         return [_own(flow, lies, k) or lead for k in range(len(flow.ranks))]
-    on = lead.mesh if mesh.empty or isinstance(lead.mesh, Mesh) else mesh
+    meshes = [s.mesh for s in (*lies, *asked) if isinstance(s, NamedSharding)]
+    on = next((m for m in [*meshes, mesh] if isinstance(m, Mesh) and not m.empty), lead.mesh)
     explicit = bool(on.explicit_axes)
     if on.size > 1 or explicit:
         return _spread(flow, lies, on, explicit)

@@ -16,7 +16,7 @@ from ..primitives.keys import PRNGKeyArray, wrap_results
 from .array import ArrayImpl, make_array, np_view, twin, wait
 from .devices import Device, default_device_or_first
 from .layouts import Format, Layout
-from .shardings import Sharding, SingleDeviceSharding, interned
+from .shardings import Sharding, SingleDeviceSharding, interned, on_devices
 
 __all__ = ["Shard", "place", "sharding_of"]
 
@@ -59,6 +59,7 @@ def place(x: Any, sharding: Sharding) -> Any:
     """The same values as another Array, committed to a sharding. ValueError if the shape cannot be
     divided so.
     """
+    sharding = on_devices(sharding, sharding_of(x))
     sharding.shard_shape(typeof(x).shape)
     if isinstance(x, PRNGKeyArray):
         words = place(x._base_array, sharding)

@@ -566,6 +566,16 @@ def interned(sharding: Any) -> Any:
     return _interned.setdefault(sharding, sharding)
 
 
+def on_devices(sharding: Any, like: Any = None) -> Any:
+    """A sharding over a mesh without devices as one over the mesh in force, or over that of the
+    sharding `like`, if it has the same axes."""
+    if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
+        for mesh in (get_mesh(), getattr(like, "mesh", None)):
+            if isinstance(mesh, Mesh) and mesh.shape_tuple == sharding.mesh.shape_tuple:
+                return NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
+    return sharding
+
+
 def make_single_device_sharding(
     device: Device, *, memory_kind: str | None = None
 ) -> SingleDeviceSharding:
