@@ -129,3 +129,29 @@ def differences(space: Space) -> Case:
 def cross(space: Space) -> Case:
     a, b = (space.array(data(100_000, 3, seed=s)) for s in (0, 1))
     return Case(lambda a, b: space.jnp.cross(a, b), (a, b))
+
+
+def numpy_columns(x: np.ndarray, i: np.ndarray, columns: np.ndarray) -> np.ndarray:
+    out = x.copy()
+    np.add.at(out.T, i, columns.T)
+    return out
+
+
+@workload("indexing", "columns added, 300 into 1000 x 1000", numpy=numpy_columns)
+def added_columns(space: Space) -> Case:
+    x, columns = space.array(data(1000, 1000)), space.array(data(1000, 300, seed=1))
+    i = space.array(indices(300, 1000))
+    return Case(lambda x, i, columns: x.at[:, i].add(columns), (x, i, columns))
+
+
+@workload("indexing", "narrow rows added, 1e5 into 10000 x 3")
+def narrow_rows(space: Space) -> Case:
+    x, rows = space.array(data(10_000, 3)), space.array(data(100_000, 3, seed=1))
+    i = space.array(indices(100_000, 10_000))
+    return Case(lambda x, i, rows: x.at[i].add(rows), (x, i, rows))
+
+
+@workload("indexing", "segment sums of rows, 10000 x 64 into 1000")
+def summed_rows(space: Space) -> Case:
+    rows, i = space.array(data(10_000, 64)), space.array(indices(10_000, 1000))
+    return Case(lambda rows, i: space.jax.ops.segment_sum(rows, i, 1000), (rows, i))

@@ -81,3 +81,19 @@ def gradients(space: Space) -> Case:
           numpy=np.fft.fftn, tolerance=1e-2)  # fmt: skip
 def fft(space: Space) -> Case:
     return Case(lambda x: space.jnp.fft.fftn(x), (space.array(data(96, 96, 96)),))
+
+
+@workload("linalg", "1000 QR factorisations of 4x4", numpy=np.linalg.qr)
+def small_qr(space: Space) -> Case:
+    qr = lambda a: tuple(space.jnp.linalg.qr(a))
+    return Case(qr, (space.array(data(1000, 4, 4) + 2 * np.eye(4, dtype=np.float32)),))
+
+
+@workload("linalg", "Fourier transforms of prime length, 1000 x 97", numpy=np.fft.fft)
+def prime_fft(space: Space) -> Case:
+    return Case(lambda x: space.jnp.fft.fft(x), (space.array(data(1000, 97)),))
+
+
+@workload("linalg", "real Fourier transform, 255 x 255", numpy=np.fft.rfft2, tolerance=1e-2)
+def odd_rfft(space: Space) -> Case:
+    return Case(lambda x: space.jnp.fft.rfft2(x), (space.array(data(255, 255)),))
