@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..control.call import UNSPECIFIED
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, Literal
+from ..core.jaxpr import Jaxpr, Literal
 from .shardings import (
     Mesh,
     NamedSharding,
@@ -35,11 +35,10 @@ class Flow:
     """What a program says about its results: which arguments it uses, which results are arguments
     themselves, which follow from which arguments; and the shardings that it names."""
 
-    __slots__ = ("arg_ranks", "closed", "follows", "forwarded", "named", "ranks", "used")
+    __slots__ = ("arg_ranks", "follows", "forwarded", "jaxpr", "named", "ranks", "used")
 
-    def __init__(self, closed: ClosedJaxpr) -> None:
-        jaxpr = closed.jaxpr
-        self.closed = closed
+    def __init__(self, jaxpr: Jaxpr) -> None:
+        self.jaxpr = jaxpr
         place = {v: k for k, v in enumerate(jaxpr.invars)}
         self.named: list[Sharding] = []
         bits = _bits(jaxpr, [1 << k for k in range(len(jaxpr.invars))], self.named)
@@ -85,13 +84,12 @@ def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding]) -> list[int
 
 
 def _flow(program: Any) -> Flow | None:
-    closed = getattr(program, "source", None)
-    if closed is None:
+    jaxpr = getattr(program, "source", None)
+    if jaxpr is None:
         return None
-    found = closed.derived.get("flow")
-    if found is None:
-        found = closed.derived["flow"] = Flow(closed)
-    return found  # type: ignore[no-any-return]
+    if program.flow is None:
+        program.flow = Flow(jaxpr)
+    return program.flow  # type: ignore[no-any-return]
 
 
 def held(args: Sequence[Any]) -> list[Sharding | None] | None:
@@ -200,7 +198,7 @@ def _spread(
 ) -> list[Sharding]:
     """How results lie on several devices, or on axes that types name."""
     ins = [spec_of(s, n) for s, n in zip(lies, flow.arg_ranks, strict=True)]
-    outs = spread(flow.closed.jaxpr, ins, mesh)
+    outs = spread(flow.jaxpr, ins, mesh)
     made = [NamedSharding(mesh, PartitionSpec(*s) if explicit else trimmed(s)) for s in outs]
     return [_own(flow, lies, k) or s for k, s in enumerate(made)]
 

@@ -156,7 +156,7 @@ def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
             found = KeyedProgram(found, arrays.out_avals)
         if arrays is not closed:
             found = TokenProgram(found, closed.out_avals)
-        found.source = closed  # type: ignore[union-attr]
+        found.source, found.flow = closed.jaxpr, None  # type: ignore[union-attr]
         closed.derived[which] = found
         _executables.add(found)
     return found
@@ -182,7 +182,7 @@ def _without_tokens(closed: ClosedJaxpr) -> ClosedJaxpr:
 class TokenProgram:
     """An executable whose program has tokens among its results."""
 
-    __slots__ = ("__weakref__", "avals", "program", "source")
+    __slots__ = ("__weakref__", "avals", "flow", "program", "source")
     nativable = False
 
     def __init__(self, program: Any, avals: Sequence[Any]) -> None:
@@ -199,7 +199,7 @@ class TokenProgram:
 class KeyedProgram:
     """An executable some of whose results are the words of keys: gives key arrays."""
 
-    __slots__ = ("__weakref__", "avals", "program", "source")
+    __slots__ = ("__weakref__", "avals", "flow", "program", "source")
 
     def __init__(self, program: Any, avals: Sequence[Any]) -> None:
         self.program, self.avals = program, avals
