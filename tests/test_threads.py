@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Iterator
@@ -10,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from forked import in_child
 from llvm_kernels import loop, var
 
 import pullback
@@ -157,3 +159,28 @@ def test_long_computations_keep_the_number_of_their_caller(usual: int) -> None:
         result = f(x)
     result.block_until_ready()
     assert seen == [usual, usual + 1]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="fork")
+def test_a_child_knows_nothing_of_its_parents_other_threads(usual: int) -> None:
+    """One of its own may have the identity of one of theirs."""
+    inside, over = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with pullback.num_threads(usual + 3):
+            inside.set()
+            over.wait()
+
+    other = threading.Thread(target=hold)
+    other.start()
+    inside.wait()
+
+    def look() -> None:
+        assert not pullback.config.thread_counts
+        assert llvm.num_threads() == usual
+
+    try:
+        in_child(look)
+    finally:
+        over.set()
+        other.join()

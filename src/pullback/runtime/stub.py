@@ -649,7 +649,13 @@ def _on_host(entry: Entry, pc: int, slots: int, ctx: int) -> None:
 
 
 def _serial_after_fork() -> None:
-    """The child has no workers; the next entry that is made starts some."""
+    """The child has no workers; the next entry that is made starts some. Of the parent's threads it
+    has the one that forked."""
+    me = threading.get_ident()
+    for gone in [thread for thread in config.thread_counts if thread != me]:
+        del config.thread_counts[gone]
+    if not config.thread_counts and _native is not None:
+        _native.functions["set_word"](L.THREAD_COUNTS, 0)
     for context in _contexts:
         context.put(POOL, 0)
 
