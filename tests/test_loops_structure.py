@@ -13,8 +13,11 @@ from pullback import lax
 from pullback import numpy as jnp
 from pullback.backends import llvm
 from pullback.backends.llvm import tier
+from pullback.backends.llvm.analysis import has, walk
 from pullback.backends.reference import RULES
 from pullback.loops import pipeline
+from pullback.loops.canon import called_by, waits
+from pullback.loops.ir import Call, While
 from pullback.loops.show import show_kernel
 from pullback.runtime.executable import reference_rule
 
@@ -273,3 +276,25 @@ def test_what_is_cut_or_joined_is_computed_where_it_is_stored():
         np.testing.assert_allclose(found, function(np, x), rtol=1e-5, atol=1e-6)
     compiled = program(lambda x: jnp.pad(jnp.sin(x) * jnp.cos(x), 2).sum(0), x)
     assert largest_temporary(compiled) <= x.nbytes
+
+
+def until_small(x):
+    return lax.while_loop(lambda c: c.sum() > 1, lambda c: c / 2, x)
+
+
+MATRIX = np.ones((32, 32), F32)
+TOLD = {
+    "loop": (until_small, MATRIX[0]),
+    "product": (lambda x: jnp.maximum(x @ x.T, 0) @ x, MATRIX),
+    "library": (jnp.linalg.inv, MATRIX),
+    "both": (lambda x: until_small(x @ x), MATRIX),
+    "neither": (jnp.sin, MATRIX),
+}
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_the_canonical_text_tells_what_a_kernel_calls_and_whether_it_waits(name):
+    function, x = TOLD[name]
+    for kernel in program(function, x).kernels:
+        assert called_by(kernel) == {s.name for s in walk(kernel.body) if isinstance(s, Call)}
+        assert waits(kernel) == has(kernel.body, While)
