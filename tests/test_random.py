@@ -24,6 +24,8 @@ from tests.random_streams import FILE, SAMPLERS, draws
 SEEDS = (0, 1, 42, -1, 2**31, 2**40 + 3)
 P5 = np.array([0.1, 0.2, 0.4, 0.05, 0.25], np.float32)
 X = np.arange(12, dtype=np.float32).reshape(3, 4)
+COL = np.array([[0.5], [1.5], [4.0]], np.float32)
+I5 = np.arange(5) + 10
 
 
 def same(ours: Any, theirs: Any, tol: float = 0.0) -> None:
@@ -163,6 +165,14 @@ DISTRIBUTIONS: dict[str, tuple[Any, float]] = {
     "lognormal": (lambda R, k: R.lognormal(k, 0.5, (50,)), 1e-5),
     "triangular": (lambda R, k: R.triangular(k, 0.0, 1.0, 3.0, (50,)), 1e-5),
     "wald": (lambda R, k: R.wald(k, 2.0, (50,)), 1e-4),
+    # Parameters of different ranks.
+    "uniform bounds": (lambda R, k: R.uniform(k, (2, 3, 5), minval=-COL, maxval=P5), 2e-6),
+    "randint bounds": (lambda R, k: R.randint(k, (3, 5), np.arange(3)[:, None], I5), 0),
+    "truncated bounds": (lambda R, k: R.truncated_normal(k, -COL, P5), 1e-5),
+    "weibull_min shapes": (lambda R, k: R.weibull_min(k, COL, 2 * P5), 1e-4),
+    "double_sided_maxwell shapes": (lambda R, k: R.double_sided_maxwell(k, COL, P5), 1e-5),
+    "rademacher bool": (lambda R, k: R.rademacher(k, (9,), bool), 0),
+    "permutation of none": (lambda R, k: R.permutation(k, -1), 0),
 }
 
 

@@ -312,3 +312,158 @@ def test_products_never_make_the_dense_matrix() -> None:
             ):
                 closed = pullback.make_jaxpr(program)(matrix, operand)
                 assert max(sizes(closed.jaxpr)) < n * n
+
+
+DENSE = np.array([[0, 1, 0, 2], [3, 0, 0, 0], [0, 0, 4, 5]], np.float32)
+PLACES = np.argwhere(DENSE).astype(np.int32)
+STARTS = np.array([0, 2, 3, 5], np.int32)
+
+
+def named_matrices(lib: Any) -> dict[str, Any]:
+    """One matrix in each format, made without computing anything."""
+    s, data = lib.experimental.sparse, DENSE[tuple(PLACES.T)]
+    sorted_once: dict[str, Any] = {"indices_sorted": True, "unique_indices": True}
+    return {
+        "bcoo": s.BCOO((data, PLACES), shape=(3, 4), **sorted_once),
+        "bcsr": s.BCSR((data, PLACES[:, 1], STARTS), shape=(3, 4)),
+        "coo": s.COO((data, *PLACES.T), shape=(3, 4), rows_sorted=True),
+        "csr": s.CSR((data, PLACES[:, 1], STARTS), shape=(3, 4)),
+    }
+
+
+NAMED: dict[str, Any] = {  # (sparse, matrix, dense vectors) -> the operation
+    "todense": lambda s, m: m.todense(),
+    "matvec": lambda s, m: m @ np.ones(4, np.float32),
+    "matmat": lambda s, m: m @ np.ones((4, 2), np.float32),
+    "fromdense": lambda s, m: type(m).fromdense(DENSE, nse=3),
+    "any": lambda s, m: s.todense(m),
+}
+NAMED_BCOO: dict[str, Any] = {
+    "from the left": lambda s, m: s.bcoo_dot_general(
+        np.ones(3, np.float32), m, dimension_numbers=(((0,), (0,)), ((), ()))
+    ),
+    "transpose": lambda s, m: m.T,
+    "sort": lambda s, m: m.sort_indices().data,
+    "product": lambda s, m: m @ m.T,
+    "extract": lambda s, m: s.bcoo_extract(m, DENSE).data,
+    "sampled": lambda s, m: s.bcoo_dot_general_sampled(
+        DENSE, DENSE.T, m.indices, dimension_numbers=(((1,), (0,)), ((), ()))
+    ),
+}
+
+
+def sparse_equations(lib: Any, f: Any, mat: Any) -> list[Any]:
+    """(name, parameters) of the program's equations of sparse primitives."""
+    s = lib.experimental.sparse
+    names = {str(getattr(s, n)) for n in dir(s) if n.endswith("_p")}
+    found = lib.make_jaxpr(lambda m: f(s, m))(mat).jaxpr.eqns
+    return [
+        (e.primitive.name, {k: str(v) for k, v in e.params.items() if k != "tree"})
+        for e in found
+        if e.primitive.name in names
+    ]
+
+
+@pytest.mark.parametrize("kind", ("bcoo", "bcsr", "coo", "csr"))
+def test_programs_name_their_sparse_operations(kind: str) -> None:
+    import jax.experimental.sparse
+
+    cases = {**NAMED, **(NAMED_BCOO if kind == "bcoo" else {})}
+    for name, f in cases.items():
+        got, want = (sparse_equations(lib, f, named_matrices(lib)[kind]) for lib in (pullback, jax))
+        got, want = (str(x).replace("jax.numpy", "numpy") for x in (got, want))
+        assert got == want and got != "[]", name
+    wanted = {n for n in dir(jax.experimental.sparse) if n.endswith("_p")}
+    assert wanted <= set(dir(pullback.experimental.sparse))
+
+
+def test_rules_of_sparse_primitives() -> None:
+    """Those of the functions that they mean: against the dense matrix."""
+    s = pullback.experimental.sparse
+    m = named_matrices(pullback)["csr"]
+    v, data = jnp.arange(4.0), m.data
+    lines = jnp.stack([v, 2 * v])
+
+    def product(d: Any, x: Any) -> Any:
+        return s.csr_matvec_p.bind(d, m.indices, m.indptr, x, shape=(3, 4), transpose=False)
+
+    np.testing.assert_allclose(product(data, v), DENSE @ np.arange(4))
+    np.testing.assert_allclose(pullback.vmap(product, (None, 0))(data, lines), lines @ DENSE.T)
+    np.testing.assert_allclose(pullback.jacfwd(product, 1)(data, v), DENSE)
+    np.testing.assert_allclose(pullback.jacrev(product, 1)(data, v), DENSE)
+    slope = pullback.grad(lambda d: product(d, v).sum())(data)
+    np.testing.assert_allclose(slope, np.arange(4)[PLACES[:, 1]])
+    (back,) = pullback.linear_transpose(lambda x: product(data, x), v)(jnp.ones(3))
+    np.testing.assert_allclose(back, DENSE.sum(0))
+    b = named_matrices(pullback)["bcoo"]
+    outs, slopes = pullback.jvp(lambda x: s.BCOO.fromdense(x, nse=5).data, (DENSE,), (2 * DENSE,))
+    np.testing.assert_allclose(slopes, 2 * outs)
+    np.testing.assert_allclose(outs, b.data)
+
+
+WINDOWS = (
+    ({"window_strides": (1,), "padding": "SAME"}, 1),
+    ({"window_strides": (2,), "padding": [(2, 1)], "rhs_dilation": (2,)}, 1),
+    ({"window_strides": (1,), "padding": [(3, 0)], "lhs_dilation": (3,)}, 1),
+    ({"window_strides": (1, 2), "padding": "VALID"}, 2),
+)
+
+
+@pytest.mark.parametrize(("how", "n"), WINDOWS)
+def test_convolution_of_sparse_arrays(how: dict[str, Any], n: int) -> None:
+    rng = np.random.default_rng(n)
+    x, k = (
+        (rng.random(size) * (rng.random(size) < 0.5)).astype(np.float32)
+        for size in (((2, 3) + (6,) * n), ((4, 3) + (3,) * n))
+    )
+    s = pullback.experimental.sparse
+    want = pullback.lax.conv_general_dilated(x, k, **how)
+    for right in (s.BCOO.fromdense(k, n_batch=2), k):
+        got = s.bcoo_conv_general_dilated(s.BCOO.fromdense(x, n_batch=2), right, **how)
+        np.testing.assert_allclose(got.todense(), want, rtol=1e-5, atol=1e-6)
+
+
+def test_gather_of_sparse_arrays() -> None:
+    """(vectors of starts, dimension numbers, sizes, mode, JAX's nse, its elements)."""
+    lax = pullback.lax
+    rows, boxes = ((1,), (0,), (0,)), ((1, 2), (), (0, 1))
+    cases = (
+        ([[0], [2], [2]], rows, (1, 4), None, 4, DENSE[[0, 2, 2]]),
+        ([[0], [5], [-1]], rows, (1, 4), "promise_in_bounds", 4, DENSE[[0, 2, 2]]),
+        ([[0, 1], [1, 2]], boxes, (2, 2), None, 4, [DENSE[:2, 1:3], DENSE[1:, 2:]]),
+        ([1, 0], ((), (0, 1), (0, 1)), (1, 1), None, 1, 3),
+        ([[2], [0]], ((0,), (0,), (0,)), (1, 4), "clip", 8, DENSE[[2, 0]].T),
+    )
+    m = named_matrices(pullback)["bcoo"]
+    for starts, numbers, sizes, mode, nse, want in cases:
+        dims = lax.GatherDimensionNumbers(*numbers)
+        got = pullback.experimental.sparse.bcoo_gather(m, np.array(starts), dims, sizes, mode=mode)
+        assert got.nse == nse
+        np.testing.assert_array_equal(got.todense(), want)
+
+
+def test_sparsify_of_loops_branches_and_tracers() -> None:
+    s, lax = pullback.experimental.sparse, pullback.lax
+    m = named_matrices(pullback)["bcoo"]
+    cases = {
+        "cond": lambda a: lax.cond(a.sum() > 0, lambda a: a * 2, lambda a: a * 3, a),
+        "while": lambda a: lax.fori_loop(0, 3, lambda i, c: c * 2, a),
+        "scan": lambda a: lax.scan(lambda c, x: (c * x, c.sum()), a, jnp.arange(1.0, 3.0)),
+        "take": lambda a: a[jnp.array([0, 2])],
+        "convolve": lambda a: jnp.convolve(a[0], a[2]),
+    }
+    for name, f in cases.items():
+        want = f(jnp.asarray(DENSE))
+        for use_tracer in (False, True):
+            got = pullback.tree.map(
+                s.todense,
+                s.sparsify(f, use_tracer=use_tracer)(m),
+                is_leaf=lambda x: isinstance(x, s.BCOO),
+            )
+            for a, b in zip(pullback.tree.leaves(got), pullback.tree.leaves(want), strict=True):
+                np.testing.assert_allclose(a, b, err_msg=name)
+    kinds = []
+    s.sparsify(lambda a: kinds.append((type(a), repr(a))) or a * 2, use_tracer=True)(m)
+    assert kinds == [(s.SparseTracer, "SparseTracer<float32[3,4]>")]
+    with pytest.raises(NotImplementedError, match="fill"):
+        s.sparsify(lambda a: a.at[jnp.array([7])].get(mode="fill"))(m)

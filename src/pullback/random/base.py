@@ -280,10 +280,15 @@ def as_dtype(x: Any, dtype: Any) -> Any:
 
 
 def promoted(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two values in their common dtype; the second, a parameter, in the first one's shape."""
+    """Two values in their common dtype; the second, a parameter, and the first in their common
+    shape, unless the parameter is a number.
+    """
     d = dtypes.result_type(x, y)
-    y = convert_element_type(y, d)
-    return convert_element_type(x, d), spread(y, typeof(x).shape) if typeof(y).ndim else y
+    x, y = convert_element_type(x, d), convert_element_type(y, d)
+    if not typeof(y).ndim:
+        return x, y
+    shape = broadcast_shapes(typeof(x).shape, typeof(y).shape)
+    return spread(x, shape), spread(y, shape)
 
 
 def reciprocal(p: Any) -> Any:

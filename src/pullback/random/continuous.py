@@ -302,9 +302,10 @@ def _maxwell(key: Any, shape: Any, dtype: Any) -> Any:
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
     """Maxwell numbers of random sign, scaled and shifted.
 
-    `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
-    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
-    for shapes that do not fit or another dtype.
+    `key`: of `random.key`; parameters are real; the result has the axes of `shape` (by default
+    those of the parameters' common shape) and then those of the parameters; `dtype`: a float dtype,
+    float32 by default (float64 under x64). Raises ValueError for parameters that do not fit or
+    another dtype.
 
     >>> random.double_sided_maxwell(random.key(0), 0., 1., (2,)).round(3)
     Array([1.546, 1.574], dtype=float32)
@@ -322,7 +323,7 @@ def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype:
 @static_jit("shape", "dtype")
 def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any) -> Any:
     sizes = result_shape("double_sided_maxwell", None, as_array(loc), as_array(scale))
-    full = (*shape, *sizes)
+    full = (*(shape or sizes), *sizes)  # as JAX's: the default shape is that of the parameters
     first, second = split_list(key, 2)
     lengths = _maxwell(first, shape=full, dtype=dtype)
     signs = as_dtype(_rademacher(second, shape=full, dtype=dtypes.default_int()), dtype)

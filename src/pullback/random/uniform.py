@@ -89,7 +89,12 @@ def uniform(
 
 
 def _to_rank(x: Any, rank: int) -> Any:
-    return broadcast_in_dim(x, (1,) * rank, ()) if not typeof(x).ndim and rank else x
+    """A bound with axes of size 1 before its own."""
+    shape = typeof(x).shape
+    missing = rank - len(shape)
+    return (
+        broadcast_in_dim(x, (1,) * missing + shape, tuple(range(missing, rank))) if missing else x
+    )
 
 
 @static_jit("shape", "dtype")
@@ -249,6 +254,8 @@ def _rademacher(key: Any, shape: Any, dtype: Any) -> Any:
     heads = _bernoulli(
         key, np.float32(0.5) if not _x64() else np.float64(0.5), shape=shape, mode="low"
     )
+    if dtype == np.bool_:  # neither sign is zero
+        return bitwise_or(heads, np.bool_(True))
     return sub(mul(scalar(2, dtype), convert_element_type(heads, dtype)), scalar(1, dtype))
 
 
@@ -283,7 +290,7 @@ def permutation(
     if not typeof(as_array(x)).ndim:
         if not dtypes.is_integer(typeof(as_array(x)).dtype):
             raise TypeError("x must be an integer or at least 1-dimensional")
-        return _shuffle(typed, iota(dtypes.default_int(), int(x)), axis=0)
+        return _shuffle(typed, iota(dtypes.default_int(), max_int(int(x), 0)), axis=0)
     x = as_array(x)
     aval = typeof(x)
     axis = canonical_axis(axis, aval.ndim)

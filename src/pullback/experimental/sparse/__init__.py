@@ -10,6 +10,7 @@ from typing import Any
 
 from ... import numpy as _jnp
 from ... import random as _random
+from ... import tree as _tree
 from .base import (
     CuSparseEfficiencyWarning,
     JAXSparse,
@@ -20,11 +21,17 @@ from .bcoo import (
     BCOO,
     bcoo_broadcast_in_dim,
     bcoo_concatenate,
+    bcoo_conv_general_dilated,
     bcoo_dot_general,
+    bcoo_dot_general_p,
     bcoo_dot_general_sampled,
+    bcoo_dot_general_sampled_p,
     bcoo_dynamic_slice,
     bcoo_extract,
+    bcoo_extract_p,
     bcoo_fromdense,
+    bcoo_fromdense_p,
+    bcoo_gather,
     bcoo_multiply_dense,
     bcoo_multiply_sparse,
     bcoo_reduce_sum,
@@ -32,10 +39,15 @@ from .bcoo import (
     bcoo_rev,
     bcoo_slice,
     bcoo_sort_indices,
+    bcoo_sort_indices_p,
+    bcoo_spdot_general_p,
     bcoo_squeeze,
     bcoo_sum_duplicates,
+    bcoo_sum_duplicates_p,
     bcoo_todense,
+    bcoo_todense_p,
     bcoo_transpose,
+    bcoo_transpose_p,
     bcoo_update_layout,
 )
 from .bcsr import (
@@ -43,25 +55,38 @@ from .bcsr import (
     bcsr_broadcast_in_dim,
     bcsr_concatenate,
     bcsr_dot_general,
+    bcsr_dot_general_p,
     bcsr_extract,
+    bcsr_extract_p,
     bcsr_fromdense,
+    bcsr_fromdense_p,
     bcsr_sum_duplicates,
     bcsr_todense,
+    bcsr_todense_p,
 )
+from .composed import composed as _composed
 from .coo import (
     COO,
     CSC,
     CSR,
     coo_fromdense,
+    coo_fromdense_p,
     coo_matmat,
+    coo_matmat_p,
     coo_matvec,
+    coo_matvec_p,
     coo_todense,
+    coo_todense_p,
     csr_fromdense,
+    csr_fromdense_p,
     csr_matmat,
+    csr_matmat_p,
     csr_matvec,
+    csr_matvec_p,
     csr_todense,
+    csr_todense_p,
 )
-from .transform import grad, jacfwd, jacobian, jacrev, sparsify, value_and_grad
+from .transform import SparseTracer, grad, jacfwd, jacobian, jacrev, sparsify, value_and_grad
 
 _FORMATS: dict[str, Any] = {"bcoo": BCOO, "bcsr": BCSR, "coo": COO, "csr": CSR, "csc": CSC}
 
@@ -80,7 +105,16 @@ def todense(arr: Any) -> Any:
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
+    parts, structure = _tree.flatten(arr)
+    return todense_p.bind(*parts, tree=structure)
+
+
+def _todense(*parts: Any, tree: Any) -> Any:
+    arr = _tree.unflatten(tree, parts)
     return arr.todense() if isinstance(arr, JAXSparse) else _jnp.asarray(arr)
+
+
+todense_p = _composed("todense", _todense, ("tree",))
 
 
 def empty(
@@ -199,13 +233,20 @@ __all__ = [
     "JAXSparse",
     "SparseEfficiencyError",
     "SparseEfficiencyWarning",
+    "SparseTracer",
     "bcoo_broadcast_in_dim",
     "bcoo_concatenate",
+    "bcoo_conv_general_dilated",
     "bcoo_dot_general",
+    "bcoo_dot_general_p",
     "bcoo_dot_general_sampled",
+    "bcoo_dot_general_sampled_p",
     "bcoo_dynamic_slice",
     "bcoo_extract",
+    "bcoo_extract_p",
     "bcoo_fromdense",
+    "bcoo_fromdense_p",
+    "bcoo_gather",
     "bcoo_multiply_dense",
     "bcoo_multiply_sparse",
     "bcoo_reduce_sum",
@@ -213,26 +254,43 @@ __all__ = [
     "bcoo_rev",
     "bcoo_slice",
     "bcoo_sort_indices",
+    "bcoo_sort_indices_p",
+    "bcoo_spdot_general_p",
     "bcoo_squeeze",
     "bcoo_sum_duplicates",
+    "bcoo_sum_duplicates_p",
     "bcoo_todense",
+    "bcoo_todense_p",
     "bcoo_transpose",
+    "bcoo_transpose_p",
     "bcoo_update_layout",
     "bcsr_broadcast_in_dim",
     "bcsr_concatenate",
     "bcsr_dot_general",
+    "bcsr_dot_general_p",
     "bcsr_extract",
+    "bcsr_extract_p",
     "bcsr_fromdense",
+    "bcsr_fromdense_p",
     "bcsr_sum_duplicates",
     "bcsr_todense",
+    "bcsr_todense_p",
     "coo_fromdense",
+    "coo_fromdense_p",
     "coo_matmat",
+    "coo_matmat_p",
     "coo_matvec",
+    "coo_matvec_p",
     "coo_todense",
+    "coo_todense_p",
     "csr_fromdense",
+    "csr_fromdense_p",
     "csr_matmat",
+    "csr_matmat_p",
     "csr_matvec",
+    "csr_matvec_p",
     "csr_todense",
+    "csr_todense_p",
     "empty",
     "eye",
     "grad",
@@ -242,5 +300,6 @@ __all__ = [
     "random_bcoo",
     "sparsify",
     "todense",
+    "todense_p",
     "value_and_grad",
 ]

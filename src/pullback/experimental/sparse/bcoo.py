@@ -20,6 +20,7 @@ from ... import numpy as jnp
 from ...api.vmap import mapped_types, vmap
 from ...core.trace import Tracer
 from .base import JAXSparse, SparseEfficiencyError, register
+from .composed import SparseInfo, composed, info, numbers
 
 
 @register
@@ -268,6 +269,17 @@ def _make(data: Any, indices: Any, shape: Any, like: BCOO | None = None) -> BCOO
     return out
 
 
+def _of_info(data: Any, indices: Any, spinfo: SparseInfo) -> BCOO:
+    """The array of its parts."""
+    out = _make(data, indices, spinfo.shape)
+    out.indices_sorted, out.unique_indices = spinfo.indices_sorted, spinfo.unique_indices
+    return out
+
+
+def _parts(mat: BCOO) -> tuple[Any, Any]:
+    return mat.data, mat.indices
+
+
 def _batched(f: Callable[..., Any], n: int) -> Callable[..., Any]:
     for _ in range(n):
         f = vmap(f)
@@ -334,13 +346,27 @@ def bcoo_fromdense(
         raise ValueError(
             f"bcoo_fromdense: {n_batch} batch and {n_dense} dense axes of an array of {mat.ndim}"
         )
-    _, sparse, _ = _split(mat.shape, n_batch, n_sparse)
-    mask = (mat != 0).any(axis=tuple(range(n_batch + n_sparse, mat.ndim)))
     if nse is None:
         if isinstance(mat, Tracer):
             raise ValueError("bcoo_fromdense: nse must be given under jit. Fix: nse=...")
+        mask = _mask(mat, n_batch, n_dense)
         counts = mask.sum(axis=tuple(range(n_batch, mask.ndim)))
         nse = int(counts.max()) if counts.size else 0
+    parts = bcoo_fromdense_p.bind(
+        mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
+    )
+    return BCOO(parts, shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+def _mask(mat: Any, n_batch: int, n_dense: int) -> Any:
+    """Which places of the batch and sparse axes hold something."""
+    return (mat != 0).any(axis=tuple(range(mat.ndim - n_dense, mat.ndim)))
+
+
+def _fromdense(
+    mat: Any, *, nse: int, n_batch: int, n_dense: int, index_dtype: Any
+) -> tuple[Any, Any]:
+    _, sparse, _ = _split(mat.shape, n_batch, mat.ndim - n_batch - n_dense)
 
     def places(m: Any) -> Any:
         if not sparse:
@@ -348,9 +374,16 @@ def bcoo_fromdense(
         found = jnp.nonzero(m, size=nse, fill_value=sparse)
         return jnp.stack(found, 1).astype(index_dtype)
 
-    indices = _batched(places, n_batch)(mask)
-    data = _extract(mat, indices, n_batch)
-    return BCOO((data, indices), shape=mat.shape, indices_sorted=True, unique_indices=True)
+    indices = _batched(places, n_batch)(_mask(mat, n_batch, n_dense))
+    return _extract(mat, indices, n_batch), indices
+
+
+bcoo_fromdense_p = composed(
+    "bcoo_fromdense",
+    _fromdense,
+    ("nse", "n_batch", "n_dense", "index_dtype"),
+    multiple_results=True,
+)
 
 
 def _extract(mat: Any, indices: Any, n_batch: int) -> Any:
@@ -380,12 +413,22 @@ def bcoo_extract(sparr: BCOO, arr: Any, *, assume_unique: bool | None = None) ->
     if arr.shape != sparr.shape:
         raise ValueError(f"shape mismatch: sparr.shape={sparr.shape} arr.shape={arr.shape}")
     unique = sparr.unique_indices if assume_unique is None else assume_unique
-    data, indices = _full(sparr)
-    data = _extract(arr, indices, sparr.n_batch)
-    if not unique:
-        first = _batched(_is_first, sparr.n_batch)(indices)
-        data = jnp.where(first.reshape(first.shape + (1,) * sparr.n_dense), data, 0)
+    _, indices = _full(sparr)
+    data = bcoo_extract_p.bind(indices, arr, assume_unique=bool(unique))
     return _make(data, indices, sparr.shape, sparr)
+
+
+def _elements(indices: Any, arr: Any, *, assume_unique: bool) -> Any:
+    n_batch = indices.ndim - 2
+    data = _extract(arr, indices, n_batch)
+    if assume_unique:
+        return data
+    first = _batched(_is_first, n_batch)(indices)
+    n_dense = data.ndim - n_batch - 1
+    return jnp.where(first.reshape(first.shape + (1,) * n_dense), data, 0)
+
+
+bcoo_extract_p = composed("bcoo_extract", _elements, ("assume_unique",))
 
 
 def _is_first(indices: Any) -> Any:
@@ -409,6 +452,11 @@ def bcoo_todense(mat: BCOO) -> Any:
     >>> sparse.bcoo_todense(m)
     Array([0., 0., 4.], dtype=float32)
     """
+    return bcoo_todense_p.bind(*_parts(mat), spinfo=info(mat))
+
+
+def _todense(data: Any, indices: Any, *, spinfo: SparseInfo) -> Any:
+    mat = _of_info(data, indices, spinfo)
     _, sparse, dense = _split(mat.shape, mat.n_batch, mat.n_sparse)
     data, indices = _full(mat)
 
@@ -419,6 +467,9 @@ def bcoo_todense(mat: BCOO) -> Any:
         return zeros.at[_columns(i)].add(d, mode="drop")
 
     return _batched(one, mat.n_batch)(data, indices)
+
+
+bcoo_todense_p = composed("bcoo_todense", _todense, ("spinfo",))
 
 
 # --- layouts ---
@@ -501,6 +552,14 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
     >>> sparse.bcoo_sort_indices(m).data
     Array([1., 3.], dtype=float32)
     """
+    data, indices = bcoo_sort_indices_p.bind(*_parts(mat), spinfo=info(mat))
+    out = _make(data, indices, mat.shape, mat)
+    out.indices_sorted = True
+    return out
+
+
+def _sorted(data: Any, indices: Any, *, spinfo: SparseInfo) -> tuple[Any, Any]:
+    mat = _of_info(data, indices, spinfo)
     data, indices = _full(mat)
 
     def one(d: Any, i: Any) -> Any:
@@ -509,10 +568,10 @@ def bcoo_sort_indices(mat: BCOO) -> BCOO:
         order = jnp.lexsort(_columns(i)[::-1])
         return d[order], i[order]
 
-    data, indices = _batched(one, mat.n_batch)(data, indices)
-    out = _make(data, indices, mat.shape, mat)
-    out.indices_sorted = True
-    return out
+    return _batched(one, mat.n_batch)(data, indices)  # type: ignore[no-any-return]
+
+
+bcoo_sort_indices_p = composed("bcoo_sort_indices", _sorted, ("spinfo",), multiple_results=True)
 
 
 def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
@@ -526,7 +585,22 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = 
     >>> sparse.bcoo_sum_duplicates(m).data
     Array([4.], dtype=float32)
     """
-    mat = bcoo_sort_indices(mat)
+    if nse is None:
+        _, counts = _groups(bcoo_sort_indices(mat), remove_zeros)
+        if isinstance(counts, Tracer):
+            raise ValueError("bcoo_sum_duplicates: nse must be given under jit. Fix: nse=...")
+        nse = int(jnp.max(counts)) if counts.size else 0
+    if remove_zeros:
+        data, indices = bcoo_sum_duplicates_p.bind(*_parts(mat), spinfo=info(mat), nse=int(nse))
+    else:
+        data, indices = _summed(*_parts(mat), spinfo=info(mat), nse=int(nse), remove_zeros=False)
+    out = _make(data, indices, mat.shape)
+    out.indices_sorted = out.unique_indices = True
+    return out
+
+
+def _groups(mat: BCOO, remove_zeros: bool) -> tuple[Any, Any]:
+    """(each element's group, number of groups) of an array with sorted indices."""
     _, sparse, _ = _split(mat.shape, mat.n_batch, mat.n_sparse)
     limit = jnp.array(sparse, mat.indices.dtype)
 
@@ -546,21 +620,28 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = 
         where = jnp.where(ok, rank, i.shape[0])
         return jnp.zeros(i.shape[0], where.dtype).at[order].set(where), new.sum()
 
-    group, counts = _batched(groups, mat.n_batch)(mat.data, mat.indices)
-    if nse is None:
-        if isinstance(counts, Tracer):
-            raise ValueError("bcoo_sum_duplicates: nse must be given under jit. Fix: nse=...")
-        nse = int(jnp.max(counts)) if counts.size else 0
+    return _batched(groups, mat.n_batch)(mat.data, mat.indices)  # type: ignore[no-any-return]
+
+
+def _summed(
+    data: Any, indices: Any, *, spinfo: SparseInfo, nse: int, remove_zeros: bool = True
+) -> tuple[Any, Any]:
+    mat = bcoo_sort_indices(_of_info(data, indices, spinfo))
+    group, _ = _groups(mat, remove_zeros)
+    _, sparse, _ = _split(mat.shape, mat.n_batch, mat.n_sparse)
+    limit = jnp.array(sparse, mat.indices.dtype)
 
     def one(d: Any, i: Any, g: Any) -> Any:
         data = jnp.zeros((nse, *d.shape[1:]), d.dtype).at[g].add(d, mode="drop")
         full = jnp.broadcast_to(limit, (nse, i.shape[1]))
         return data, full.at[g].set(i, mode="drop")
 
-    data, indices = _batched(one, mat.n_batch)(mat.data, mat.indices, group)
-    out = _make(data, indices, mat.shape)
-    out.indices_sorted = out.unique_indices = True
-    return out
+    return _batched(one, mat.n_batch)(mat.data, mat.indices, group)  # type: ignore[no-any-return]
+
+
+bcoo_sum_duplicates_p = composed(
+    "bcoo_sum_duplicates", _summed, ("spinfo", "nse"), multiple_results=True
+)
 
 
 def _fitting(mat: BCOO) -> BCOO:
@@ -585,7 +666,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     if sorted(permutation) != list(range(mat.ndim)):
         raise ValueError(f"bcoo_transpose: {permutation} is no permutation of {mat.ndim} axes")
     n_batch, n_sparse = mat.n_batch, mat.n_sparse
-    batch, sparse, dense = _split(permutation, n_batch, n_sparse)
+    batch, sparse, _ = _split(permutation, n_batch, n_sparse)
     if any(p >= n_batch for p in batch) or any(
         not n_batch <= p < n_batch + n_sparse for p in sparse
     ):
@@ -593,15 +674,27 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
             "transpose of batch, sparse or dense axes with each other. Fix: m.update_layout("
             "n_batch=0, n_dense=0) makes all axes sparse."
         )
-    inner = [p - n_batch for p in sparse]
     shape = tuple(mat.shape[p] for p in permutation)
-    dense = [p - n_sparse + 1 for p in dense]
-    data = mat.data.transpose((*batch, n_batch, *dense))
-    indices = mat.indices[..., jnp.array(inner, int)] if inner else mat.indices
-    indices = indices.transpose((*batch, n_batch, n_batch + 1))
+    data, indices = bcoo_transpose_p.bind(*_parts(mat), permutation=permutation, spinfo=info(mat))
     out = _make(data, indices, shape, mat)
-    out.indices_sorted = mat.indices_sorted and inner == sorted(inner)
+    out.indices_sorted = mat.indices_sorted and list(sparse) == sorted(sparse)
     return out
+
+
+def _transposed(
+    data: Any, indices: Any, *, permutation: tuple[int, ...], spinfo: SparseInfo
+) -> tuple[Any, Any]:
+    n_batch, n_sparse = indices.ndim - 2, indices.shape[-1]
+    batch, sparse, dense = _split(permutation, n_batch, n_sparse)
+    inner = [p - n_batch for p in sparse]
+    data = data.transpose((*batch, n_batch, *(p - n_sparse + 1 for p in dense)))
+    indices = indices[..., jnp.array(inner, int)] if inner else indices
+    return data, indices.transpose((*batch, n_batch, n_batch + 1))
+
+
+bcoo_transpose_p = composed(
+    "bcoo_transpose", _transposed, ("permutation", "spinfo"), multiple_results=True
+)
 
 
 def _sizes(sizes: Sequence[int], total: int) -> tuple[int, ...]:
@@ -782,7 +875,14 @@ def bcoo_dynamic_slice(mat: BCOO, start_indices: Sequence[Any], slice_sizes: Seq
     sizes = tuple(slice_sizes)
     dtype = flat.indices.dtype
     starts = jnp.stack([jnp.asarray(s, dtype) for s in start_indices])
-    starts = jnp.clip(starts, 0, jnp.array([n - s for n, s in zip(mat.shape, sizes)], dtype))
+    shape = jnp.array(mat.shape, dtype)
+    starts = jnp.where(starts < 0, starts + shape, starts)  # from the end, as lax.dynamic_slice
+    return _box(flat, jnp.clip(starts, 0, shape - jnp.array(sizes, dtype)), sizes)
+
+
+def _box(flat: BCOO, starts: Any, sizes: tuple[int, ...]) -> BCOO:
+    """The box of these sizes that starts there, inside the array."""
+    dtype = flat.indices.dtype
     moved, pad = flat.indices - starts, jnp.array(sizes, dtype)
     ok = ((moved >= 0) & (moved < pad)).all(-1)
     return _fitting(_make(jnp.where(ok, flat.data, 0), jnp.where(ok[:, None], moved, pad), sizes))
@@ -805,6 +905,140 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     for d in dimensions:
         indices = indices.at[:, d].set(operand.shape[d] - 1 - indices[:, d])
     return _make(flat.data, jnp.where(inside[:, None], indices, shape), operand.shape)
+
+
+def bcoo_gather(
+    operand: BCOO,
+    start_indices: Any,
+    dimension_numbers: Any,
+    slice_sizes: Sequence[int],
+    *,
+    unique_indices: bool = False,
+    indices_are_sorted: bool = False,
+    mode: Any = None,
+    fill_value: Any = None,
+) -> BCOO:
+    """`lax.gather` of a sparse array: boxes of it, one for each vector of `start_indices`.
+
+    `operand`: a BCOO, as is the result; the axes of `start_indices` but its last are batch axes of
+    the result. Boxes are moved inside the array; negative starts count from the end unless `mode`
+    is "clip". Raises NotImplementedError for mode "fill" and for batching dimensions.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> numbers = lax.GatherDimensionNumbers((1,), (0,), (0,))
+    >>> sparse.bcoo_gather(m, jnp.array([[1], [0]]), numbers, (1, 2)).todense()
+    Array([[2., 3.],
+           [1., 0.]], dtype=float32)
+    """
+    how = lax.GatherScatterMode.from_any(mode)
+    if how == lax.GatherScatterMode.FILL_OR_DROP and mode is not None:
+        raise NotImplementedError(
+            "bcoo_gather: mode='fill' would fill a sparse array. Fix: mode='clip'."
+        )
+    if getattr(dimension_numbers, "operand_batching_dims", ()):
+        raise NotImplementedError("bcoo_gather: operand_batching_dims. Fix: map it with vmap.")
+    flat, starts, sizes = _all_sparse(operand), jnp.asarray(start_indices), tuple(slice_sizes)
+    gone = tuple(dimension_numbers.collapsed_slice_dims)
+    kept = [d for d in range(flat.ndim) if d not in gone]
+    shape, dtype = jnp.array(flat.shape, flat.indices.dtype), flat.indices.dtype
+    room = shape - jnp.array(sizes, dtype)
+
+    def one(start: Any) -> tuple[Any, Any]:
+        full = jnp.zeros(flat.ndim, dtype)
+        full = full.at[jnp.array(dimension_numbers.start_index_map, int)].set(start.astype(dtype))
+        if how != lax.GatherScatterMode.CLIP:
+            full = jnp.where(full < 0, full + shape, full)
+        box = bcoo_squeeze(_box(flat, jnp.clip(full, 0, room), sizes), dimensions=gone)
+        return box.data, box.indices
+
+    n_batch = starts.ndim - 1
+    data, indices = _batched(one, n_batch)(starts)
+    out = _make(data, indices, (*starts.shape[:-1], *(sizes[d] for d in kept)))
+    offset = tuple(dimension_numbers.offset_dims)
+    if offset == tuple(range(n_batch, out.ndim)):
+        return out
+    lead = [d for d in range(out.ndim) if d not in offset]
+    order = [(*lead, *offset).index(d) for d in range(out.ndim)]
+    return bcoo_transpose(_all_sparse(out), permutation=order)
+
+
+def bcoo_conv_general_dilated(
+    lhs: Any,
+    rhs: Any,
+    *,
+    window_strides: Sequence[int],
+    padding: Any,
+    lhs_dilation: Sequence[int] | None = None,
+    rhs_dilation: Sequence[int] | None = None,
+    dimension_numbers: Any = None,
+    feature_group_count: int = 1,
+    batch_group_count: int = 1,
+    precision: Any = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> BCOO:
+    """`lax.conv_general_dilated` of two sparse arrays: a product for every pair of stored elements
+    that meet. Any number of window axes, strides and dilations.
+
+    `lhs`, `rhs`: BCOO arrays of 2 + n axes, as is the result; of a dense array each element is
+    stored. Other arguments as of `lax.conv_general_dilated`. Raises NotImplementedError for groups.
+
+    >>> from pullback.experimental import sparse
+    >>> x = sparse.BCOO.fromdense(jnp.array([[[1., 0., 2.]]]), n_batch=2)
+    >>> k = sparse.BCOO.fromdense(jnp.array([[[1., 1.]]]), n_batch=2)
+    >>> sparse.bcoo_conv_general_dilated(x, k, window_strides=(1,), padding="VALID").todense()
+    Array([[[1., 2.]]], dtype=float32)
+    """
+    lhs, rhs = (
+        x if isinstance(x, BCOO) else bcoo_fromdense(x, nse=jnp.size(x)) for x in (lhs, rhs)
+    )
+    if feature_group_count != 1 or batch_group_count != 1:
+        raise NotImplementedError(
+            "bcoo_conv_general_dilated: feature_group_count and batch_group_count other than 1"
+        )
+    axes = lax.conv_dimension_numbers(lhs.shape, rhs.shape, dimension_numbers)
+    a, b = _all_sparse(lhs), _all_sparse(rhs)
+    a = bcoo_transpose(a, permutation=axes.lhs_spec)
+    b = bcoo_transpose(b, permutation=axes.rhs_spec)
+    n = a.ndim - 2
+    grown, spread = (tuple(d or (1,) * n) for d in (lhs_dilation, rhs_dilation))
+    strides = tuple(window_strides)
+    sizes = [(m - 1) * d + 1 if m else 0 for m, d in zip(a.shape[2:], grown, strict=True)]
+    windows = [(m - 1) * d + 1 if m else 0 for m, d in zip(b.shape[2:], spread, strict=True)]
+    if isinstance(padding, str):
+        padding = lax.padtype_to_pads(sizes, windows, strides, padding)
+    ends = tuple((int(low), int(high)) for low, high in padding)
+    if a.shape[1] != b.shape[1]:
+        raise TypeError(
+            f"bcoo_conv_general_dilated: lhs has {a.shape[1]} features and rhs takes {b.shape[1]}"
+        )
+    outs = [
+        max(0, (m + low + high - w) // s + 1)
+        for m, w, s, (low, high) in zip(sizes, windows, strides, ends, strict=True)
+    ]
+    shape = (a.shape[0], b.shape[0], *outs)
+    ok = (a.indices < jnp.array(a.shape, a.indices.dtype)).all(-1)[:, None]
+    ok = ok & (b.indices < jnp.array(b.shape, b.indices.dtype)).all(-1)[None]
+    ok = ok & (a.indices[:, None, 1] == b.indices[None, :, 1])
+    columns = [
+        jnp.broadcast_to(a.indices[:, None, 0], ok.shape),
+        jnp.broadcast_to(b.indices[None, :, 0], ok.shape),
+    ]
+    for d in range(n):
+        first = a.indices[:, None, d + 2] * grown[d] + ends[d][0]
+        at = first - b.indices[None, :, d + 2] * spread[d]
+        place = at // strides[d]
+        ok = ok & (at >= 0) & (at % strides[d] == 0) & (place < outs[d])
+        columns.append(place)
+    wanted = preferred_element_type
+    dtype = jnp.result_type(a.data, b.data) if wanted is None else np.dtype(wanted)
+    data = jnp.where(ok, a.data.astype(dtype)[:, None] * b.data.astype(dtype)[None], 0)
+    pad = jnp.array(shape, a.indices.dtype)
+    indices = jnp.where(ok[..., None], jnp.stack(columns, -1), pad)
+    out = _fitting(_make(data.reshape(-1), indices.reshape(-1, len(shape)), shape))
+    back = [axes.out_spec.index(d) for d in range(out.ndim)]
+    return bcoo_transpose(out, permutation=back)
 
 
 def _take(mat: BCOO, picked: Any, axis: int) -> BCOO:
@@ -999,7 +1233,7 @@ def bcoo_dot_general(
     >>> sparse.bcoo_dot_general(m, jnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ())))
     Array([1., 5.], dtype=float32)
     """
-    (lc, rc), (lb, rb) = dimension_numbers
+    (lc, rc), (lb, rb) = dimension_numbers = numbers(dimension_numbers)
     left, right = isinstance(lhs, BCOO), isinstance(rhs, BCOO)
     for i, j in (*zip(lc, rc, strict=True), *zip(lb, rb, strict=True)):
         if lhs.shape[i] != rhs.shape[j]:
@@ -1007,28 +1241,49 @@ def bcoo_dot_general(
                 f"bcoo_dot_general: axis {i} of shape {lhs.shape} and axis {j} of shape "
                 f"{rhs.shape} differ"
             )
+    wanted = None if preferred_element_type is None else np.dtype(preferred_element_type)
     if left and right:
-        out: Any = _sparse_dot(lhs, rhs, lc, rc, lb, rb)
-    elif left:
-        out = _dense_dot(lhs, jnp.asarray(rhs), lc, rc, lb, rb)
-    elif right:
-        out = _dense_dot(rhs, jnp.asarray(lhs), rc, lc, rb, lb)
+        return _product(lhs, rhs, dimension_numbers, wanted)
+    if left:
+        return _times_dense(lhs, rhs, dimension_numbers, wanted)
+    if right:
+        out = _times_dense(rhs, lhs, ((rc, lc), (rb, lb)), wanted)
         # The free axes of the sparse array came first.
         n_batch, n_sparse = len(lb), rhs.ndim - len(rb) - len(rc)
         last = tuple(range(n_batch, n_batch + n_sparse))
         first = tuple(range(n_batch + n_sparse, out.ndim))
-        out = out.transpose((*range(n_batch), *first, *last))
-    else:
-        return lax.dot_general(
-            lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type
-        )
-    if preferred_element_type is not None:
-        out = out.astype(preferred_element_type)
-    return out
+        return out.transpose((*range(n_batch), *first, *last))
+    return lax.dot_general(
+        lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type
+    )
 
 
-def _dense_dot(sparse: BCOO, dense: Any, sc: Any, dc: Any, sb: Any, db: Any) -> Any:
+def _times_dense(sparse: BCOO, dense: Any, dimension_numbers: Any, wanted: Any) -> Any:
+    return bcoo_dot_general_p.bind(
+        *_parts(sparse),
+        jnp.asarray(dense),
+        dimension_numbers=dimension_numbers,
+        preferred_element_type=wanted,
+        lhs_spinfo=info(sparse),
+    )
+
+
+def _dense_dot(
+    lhs_data: Any,
+    lhs_indices: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    preferred_element_type: Any,
+    lhs_spinfo: SparseInfo,
+) -> Any:
+    out = _dense_sums(_of_info(lhs_data, lhs_indices, lhs_spinfo), rhs, dimension_numbers)
+    return out if preferred_element_type is None else out.astype(preferred_element_type)
+
+
+def _dense_sums(sparse: BCOO, dense: Any, dimension_numbers: Any) -> Any:
     """Each stored element times a slice of the dense array, added into the result."""
+    (sc, dc), (sb, db) = dimension_numbers
     flat = _all_sparse(sparse)
     free = [d for d in range(flat.ndim) if d not in (*sc, *sb)]
     others = [d for d in range(dense.ndim) if d not in (*dc, *db)]
@@ -1046,8 +1301,57 @@ def _dense_dot(sparse: BCOO, dense: Any, sc: Any, dc: Any, sb: Any, db: Any) -> 
     return jnp.zeros(shape, dtype).at[write].add(terms, mode="drop")
 
 
-def _sparse_dot(a: BCOO, b: BCOO, lc: Any, rc: Any, lb: Any, rb: Any) -> BCOO:
+bcoo_dot_general_p = composed(
+    "bcoo_dot_general", _dense_dot, ("dimension_numbers", "preferred_element_type", "lhs_spinfo")
+)
+
+
+def _product(a: BCOO, b: BCOO, dimension_numbers: Any, wanted: Any) -> BCOO:
+    (lc, rc), (lb, rb) = dimension_numbers
+    free_a = [n for d, n in enumerate(a.shape) if d not in (*lc, *lb)]
+    free_b = [n for d, n in enumerate(b.shape) if d not in (*rc, *rb)]
+    shape = (*(a.shape[d] for d in lb), *free_a, *free_b)
+    data, indices = bcoo_spdot_general_p.bind(
+        *_parts(a),
+        *_parts(b),
+        lhs_spinfo=info(a),
+        rhs_spinfo=info(b),
+        dimension_numbers=dimension_numbers,
+        preferred_element_type=wanted,
+    )
+    return _make(data, indices, shape)
+
+
+def _sparse_dot(
+    lhs_data: Any,
+    lhs_indices: Any,
+    rhs_data: Any,
+    rhs_indices: Any,
+    *,
+    lhs_spinfo: SparseInfo,
+    rhs_spinfo: SparseInfo,
+    dimension_numbers: Any,
+    preferred_element_type: Any,
+) -> tuple[Any, Any]:
+    a, b = (
+        _of_info(lhs_data, lhs_indices, lhs_spinfo),
+        _of_info(rhs_data, rhs_indices, rhs_spinfo),
+    )
+    data, indices = _parts(_pairs(a, b, dimension_numbers))
+    return data if preferred_element_type is None else data.astype(preferred_element_type), indices
+
+
+bcoo_spdot_general_p = composed(
+    "bcoo_spdot_general",
+    _sparse_dot,
+    ("lhs_spinfo", "rhs_spinfo", "dimension_numbers", "preferred_element_type"),
+    multiple_results=True,
+)
+
+
+def _pairs(a: BCOO, b: BCOO, dimension_numbers: Any) -> BCOO:
     """Every pair of stored elements whose shared indices agree: nse of a times nse of b."""
+    (lc, rc), (lb, rb) = dimension_numbers
     a, b = _all_sparse(a), _all_sparse(b)
     shared = tuple(zip((*lc, *lb), (*rc, *rb), strict=True))
     ok = jnp.ones((a.nse, b.nse), bool)
@@ -1092,19 +1396,25 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
     Array([10., 15.], dtype=float32)
     """
     A, B, indices = map(jnp.asarray, (A, B, indices))
+    dimension_numbers = numbers(dimension_numbers)
+    batched, given = indices.ndim - 2, len(dimension_numbers[1][0])
+    if batched > given:
+        raise ValueError(
+            f"bcoo_dot_general_sampled: indices have {batched} batch axes, the product {given}"
+        )
+    return bcoo_dot_general_sampled_p.bind(A, B, indices, dimension_numbers=dimension_numbers)
+
+
+def _sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
     (lc, rc), (lb, rb) = dimension_numbers
     batched = indices.ndim - 2
-    if batched > len(lb):
-        raise ValueError(
-            f"bcoo_dot_general_sampled: indices have {batched} batch axes, the product {len(lb)}"
-        )
     if batched:
         A, B = (_to_front(x, axes[:batched]) for x, axes in ((A, lb), (B, rb)))
         rest = tuple(
             tuple(_without(axes, gone[:batched]) for axes, gone in pair)
             for pair in (((lc, lb), (rc, rb)), ((lb[batched:], lb), (rb[batched:], rb)))
         )
-        one = functools.partial(bcoo_dot_general_sampled, dimension_numbers=rest)
+        one = functools.partial(_sampled, dimension_numbers=rest)
         return _batched(one, batched)(A, B, indices)
     free_a = [d for d in range(A.ndim) if d not in (*lc, *lb)]
     free_b = [d for d in range(B.ndim) if d not in (*rc, *rb)]
@@ -1115,6 +1425,9 @@ def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers:
     rows = A.transpose((*lb, *free_a, *lc)).at[at_a].get(mode="fill", fill_value=0)
     others = B.transpose((*rb, *free_b, *rc)).at[at_b].get(mode="fill", fill_value=0)
     return (rows * others).sum(axis=tuple(range(1, rows.ndim)))
+
+
+bcoo_dot_general_sampled_p = composed("bcoo_dot_general_sampled", _sampled, ("dimension_numbers",))
 
 
 def matmul(lhs: Any, rhs: Any) -> Any:
@@ -1138,7 +1451,8 @@ def matmul(lhs: Any, rhs: Any) -> Any:
     else:
         batch = ()
     numbers = (((lhs.ndim - 1,), (rc,)), (batch, batch))
-    out = bcoo_dot_general(lhs, rhs, dimension_numbers=numbers)
+    dtype = jnp.result_type(lhs.dtype, rhs.dtype)
+    out = bcoo_dot_general(lhs, rhs, dimension_numbers=numbers, preferred_element_type=dtype)
     if batch or not n_r:
         return out
     # The batch axes of rhs, which came after lhs's, go first.

@@ -28,6 +28,7 @@ from .bcoo import (
     check_batch_axis,
     matmul,
 )
+from .composed import SparseInfo, composed, info, numbers
 from .coo import _csr_rows
 
 
@@ -182,7 +183,15 @@ class BCSR(JAXSparse):
     def __matmul__(self, other: Any) -> Any:
         if isinstance(other, JAXSparse):
             raise NotImplementedError("product of a BCSR and a sparse array. Fix: m.to_bcoo() @ n.")
-        return matmul(self.to_bcoo(), other)
+        other = jnp.asarray(other)
+        if self.n_batch or self.n_dense or other.ndim not in (1, 2):
+            return matmul(self.to_bcoo(), other)
+        return bcsr_dot_general(
+            self,
+            other,
+            dimension_numbers=(((1,), (0,)), ((), ())),
+            preferred_element_type=jnp.result_type(self.dtype, other.dtype),
+        )
 
     def __rmatmul__(self, other: Any) -> Any:
         return matmul(other, self.to_bcoo())
@@ -211,9 +220,29 @@ def bcsr_fromdense(
             f"bcsr_fromdense: an array of {mat.ndim} axes with {n_batch} batch and {n_dense} dense "
             "ones does not have 2 sparse ones"
         )
-    return BCSR.from_bcoo(
+    if nse is None:
+        nse = bcoo_fromdense(mat, n_batch=n_batch, n_dense=n_dense).nse
+    parts = bcsr_fromdense_p.bind(
+        mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
+    )
+    return BCSR(tuple(parts), shape=mat.shape, indices_sorted=True, unique_indices=True)
+
+
+def _fromdense(
+    mat: Any, *, nse: int, n_batch: int, n_dense: int, index_dtype: Any
+) -> tuple[Any, Any, Any]:
+    out = BCSR.from_bcoo(
         bcoo_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
     )
+    return out.data, out.indices, out.indptr
+
+
+bcsr_fromdense_p = composed(
+    "bcsr_fromdense",
+    _fromdense,
+    ("nse", "n_batch", "n_dense", "index_dtype"),
+    multiple_results=True,
+)
 
 
 def bcsr_todense(mat: BCSR) -> Any:
@@ -226,7 +255,19 @@ def bcsr_todense(mat: BCSR) -> Any:
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    return mat.to_bcoo().todense()
+    return bcsr_todense_p.bind(mat.data, mat.indices, mat.indptr, spinfo=info(mat))
+
+
+def _of_info(data: Any, indices: Any, indptr: Any, spinfo: SparseInfo) -> BCSR:
+    static = spinfo._asdict()
+    return BCSR.tree_unflatten(static, (data, indices, indptr))  # type: ignore[no-any-return]
+
+
+def _todense(data: Any, indices: Any, indptr: Any, *, spinfo: SparseInfo) -> Any:
+    return _of_info(data, indices, indptr, spinfo).to_bcoo().todense()
+
+
+bcsr_todense_p = composed("bcsr_todense", _todense, ("spinfo",))
 
 
 def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
@@ -239,13 +280,19 @@ def bcsr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
     >>> sparse.bcsr_extract(m.indices, m.indptr, jnp.array([[10., 20.], [30., 40.]]))
     Array([10., 30., 40.], dtype=float32)
     """
-    indices, indptr, mat = map(jnp.asarray, (indices, indptr, mat))
+    return bcsr_extract_p.bind(*map(jnp.asarray, (indices, indptr, mat)))
+
+
+def _elements(indices: Any, indptr: Any, mat: Any) -> Any:
     nse = indices.shape[-1]
 
     def one(i: Any, p: Any, m: Any) -> Any:
         return m.at[_csr_rows(p, nse), i].get(mode="fill", fill_value=0)
 
     return _batched(one, indices.ndim - 1)(indices, indptr, mat)
+
+
+bcsr_extract_p = composed("bcsr_extract", _elements, ())
 
 
 def bcsr_dot_general(
@@ -266,13 +313,44 @@ def bcsr_dot_general(
     >>> sparse.bcsr_dot_general(m, jnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ())))
     Array([1., 5.], dtype=float32)
     """
-    lhs, rhs = (x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs))
+    wanted = None if preferred_element_type is None else np.dtype(preferred_element_type)
+    if not isinstance(lhs, BCSR) or isinstance(rhs, JAXSparse):
+        lhs, rhs = (x.to_bcoo() if isinstance(x, BCSR) else x for x in (lhs, rhs))
+        return bcoo_dot_general(
+            lhs, rhs, dimension_numbers=dimension_numbers, preferred_element_type=wanted
+        )
+    return bcsr_dot_general_p.bind(
+        lhs.data,
+        lhs.indices,
+        lhs.indptr,
+        jnp.asarray(rhs),
+        dimension_numbers=numbers(dimension_numbers),
+        preferred_element_type=wanted,
+        lhs_spinfo=info(lhs),
+    )
+
+
+def _product(
+    lhs_data: Any,
+    lhs_indices: Any,
+    lhs_indptr: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    preferred_element_type: Any,
+    lhs_spinfo: SparseInfo,
+) -> Any:
     return bcoo_dot_general(
-        lhs,
+        _of_info(lhs_data, lhs_indices, lhs_indptr, lhs_spinfo).to_bcoo(),
         rhs,
         dimension_numbers=dimension_numbers,
         preferred_element_type=preferred_element_type,
     )
+
+
+bcsr_dot_general_p = composed(
+    "bcsr_dot_general", _product, ("dimension_numbers", "preferred_element_type", "lhs_spinfo")
+)
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:

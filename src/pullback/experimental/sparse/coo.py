@@ -9,9 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from ... import numpy as jnp
-from ...api.jit import jit
 from .base import JAXSparse, nonzero_size, register
+from .composed import COOInfo, composed
 
 
 def _matmul(data: Any, row: Any, col: Any, dense: Any, shape: Any, transpose: bool) -> Any:
@@ -26,7 +28,14 @@ def _matmul(data: Any, row: Any, col: Any, dense: Any, shape: Any, transpose: bo
     return jnp.zeros((n, *dense.shape[1:]), dtype).at[out_at].add(terms, mode="drop")
 
 
-_coo_matmul = jit(_matmul, static_argnums=(4, 5))
+def _coo_product(
+    data: Any, row: Any, col: Any, dense: Any, *, spinfo: COOInfo, transpose: bool
+) -> Any:
+    return _matmul(data, row, col, dense, spinfo.shape, transpose)
+
+
+coo_matvec_p = composed("coo_matvec", _coo_product, ("spinfo", "transpose"))
+coo_matmat_p = composed("coo_matmat", _coo_product, ("spinfo", "transpose"))
 
 
 def _csr_rows(indptr: Any, nse: int) -> Any:
@@ -37,9 +46,50 @@ def _csr_rows(indptr: Any, nse: int) -> Any:
     return jnp.cumsum(ends, dtype=indptr.dtype)
 
 
-@jit
-def _dense(data: Any, row: Any, col: Any, zeros: Any) -> Any:
-    return zeros.at[row, col].add(data, mode="drop")
+def _csr_product(
+    data: Any, indices: Any, indptr: Any, dense: Any, *, shape: tuple[int, int], transpose: bool
+) -> Any:
+    rows = _csr_rows(indptr, data.shape[0])
+    return _matmul(data, rows, indices, dense, shape, transpose)
+
+
+csr_matvec_p = composed("csr_matvec", _csr_product, ("shape", "transpose"))
+csr_matmat_p = composed("csr_matmat", _csr_product, ("shape", "transpose"))
+
+
+def _coo_dense(data: Any, row: Any, col: Any, *, spinfo: COOInfo) -> Any:
+    return jnp.zeros(spinfo.shape, data.dtype).at[row, col].add(data, mode="drop")
+
+
+def _csr_dense(data: Any, indices: Any, indptr: Any, *, shape: tuple[int, int]) -> Any:
+    rows = _csr_rows(indptr, data.shape[0])
+    return jnp.zeros(shape, data.dtype).at[rows, indices].add(data, mode="drop")
+
+
+coo_todense_p = composed("coo_todense", _coo_dense, ("spinfo",))
+csr_todense_p = composed("csr_todense", _csr_dense, ("shape",))
+
+
+def _coo_elements(mat: Any, *, nse: int, index_dtype: Any) -> tuple[Any, Any, Any]:
+    row, col = jnp.nonzero(mat, size=nse, fill_value=mat.shape)
+    data = mat.at[row, col].get(mode="fill", fill_value=0)
+    return data, row.astype(index_dtype), col.astype(index_dtype)
+
+
+def _csr_elements(mat: Any, *, nse: int, index_dtype: Any) -> tuple[Any, Any, Any]:
+    data, row, col = _coo_elements(mat, nse=nse, index_dtype=index_dtype)
+    counts = jnp.zeros(mat.shape[0], index_dtype).at[row].add(1, mode="drop")
+    sums = jnp.cumsum(counts, dtype=index_dtype)
+    return data, col, jnp.concatenate([jnp.zeros(1, index_dtype), sums])
+
+
+_ELEMENTS = ("nse", "index_dtype")
+coo_fromdense_p = composed("coo_fromdense", _coo_elements, _ELEMENTS, multiple_results=True)
+csr_fromdense_p = composed("csr_fromdense", _csr_elements, _ELEMENTS, multiple_results=True)
+
+
+def _coo_info(mat: COO) -> COOInfo:
+    return COOInfo(tuple(mat.shape), mat._rows_sorted, mat._cols_sorted)
 
 
 def _check_operand(name: str, mat: Any, dense: Any, transpose: bool, ndim: int) -> Any:
@@ -111,7 +161,7 @@ class COO(JAXSparse):
         return type(self).tree_unflatten(static, (data, *children[1:]))  # type: ignore[no-any-return]
 
     @classmethod
-    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.int32) -> COO:
+    def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
         """The elements of a dense matrix that are not zero; `nse` of them."""
         return coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
 
@@ -163,11 +213,9 @@ def coo_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.in
     """
     mat = jnp.asarray(mat)
     _two_axes("COO", mat.shape)
-    nse = nonzero_size(mat != 0) if nse is None else nse
-    row, col = jnp.nonzero(mat, size=nse, fill_value=mat.shape)
-    data = mat.at[row, col].get(mode="fill", fill_value=0)
-    args = (data, row.astype(index_dtype), col.astype(index_dtype))
-    return COO(args, shape=mat.shape, rows_sorted=True)
+    nse = nonzero_size(mat != 0) if nse is None else int(nse)
+    parts = coo_fromdense_p.bind(mat, nse=nse, index_dtype=index_dtype)
+    return COO(tuple(parts), shape=mat.shape, rows_sorted=True)
 
 
 def coo_todense(mat: COO) -> Any:
@@ -178,7 +226,7 @@ def coo_todense(mat: COO) -> Any:
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    return _dense(mat.data, mat.row, mat.col, jnp.zeros(mat.shape, mat.dtype))
+    return coo_todense_p.bind(mat.data, mat.row, mat.col, spinfo=_coo_info(mat))
 
 
 def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
@@ -193,7 +241,9 @@ def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
     Array([1., 5.], dtype=float32)
     """
     v = _check_operand("coo_matvec", mat, v, transpose, 1)
-    return _coo_matmul(mat.data, mat.row, mat.col, v, mat.shape, transpose)
+    return coo_matvec_p.bind(
+        mat.data, mat.row, mat.col, v, spinfo=_coo_info(mat), transpose=bool(transpose)
+    )
 
 
 def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
@@ -209,7 +259,9 @@ def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
            [0., 3.]], dtype=float32)
     """
     B = _check_operand("coo_matmat", mat, B, transpose, 2)
-    return _coo_matmul(mat.data, mat.row, mat.col, B, mat.shape, transpose)
+    return coo_matmat_p.bind(
+        mat.data, mat.row, mat.col, B, spinfo=_coo_info(mat), transpose=bool(transpose)
+    )
 
 
 # --- CSR and CSC ---
@@ -328,10 +380,13 @@ def csr_fromdense(mat: Any, *, nse: int | None = None, index_dtype: Any = jnp.in
     >>> sparse.csr_fromdense(jnp.array([[0., 5.], [7., 0.]])).indptr
     Array([0, 1, 2], dtype=int32)
     """
-    coo = coo_fromdense(mat, nse=nse, index_dtype=index_dtype)
-    counts = jnp.zeros(coo.shape[0], index_dtype).at[coo.row].add(1, mode="drop")
-    indptr = jnp.concatenate([jnp.zeros(1, index_dtype), jnp.cumsum(counts, dtype=index_dtype)])
-    return CSR((coo.data, coo.col, indptr), shape=coo.shape)
+    mat = jnp.asarray(mat)
+    _two_axes("CSR", mat.shape)
+    nse = nonzero_size(mat != 0) if nse is None else int(nse)
+    return CSR(
+        tuple(csr_fromdense_p.bind(mat, nse=nse, index_dtype=np.dtype(index_dtype))),
+        shape=mat.shape,
+    )
 
 
 def csr_todense(mat: CSR) -> Any:
@@ -342,8 +397,7 @@ def csr_todense(mat: CSR) -> Any:
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    rows = _csr_rows(mat.indptr, mat.nse)
-    return _dense(mat.data, rows, mat.indices, jnp.zeros(mat.shape, mat.dtype))
+    return csr_todense_p.bind(mat.data, mat.indices, mat.indptr, shape=mat.shape)
 
 
 def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
@@ -358,8 +412,9 @@ def csr_matvec(mat: CSR, v: Any, transpose: bool = False) -> Any:
     Array([1., 5.], dtype=float32)
     """
     v = _check_operand("csr_matvec", mat, v, transpose, 1)
-    rows = _csr_rows(mat.indptr, mat.nse)
-    return _coo_matmul(mat.data, rows, mat.indices, v, mat.shape, transpose)
+    return csr_matvec_p.bind(
+        mat.data, mat.indices, mat.indptr, v, shape=mat.shape, transpose=bool(transpose)
+    )
 
 
 def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
@@ -375,5 +430,6 @@ def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
            [0., 3.]], dtype=float32)
     """
     B = _check_operand("csr_matmat", mat, B, transpose, 2)
-    rows = _csr_rows(mat.indptr, mat.nse)
-    return _coo_matmul(mat.data, rows, mat.indices, B, mat.shape, transpose)
+    return csr_matmat_p.bind(
+        mat.data, mat.indices, mat.indptr, B, shape=mat.shape, transpose=bool(transpose)
+    )

@@ -17,14 +17,16 @@ from ...control.call import jit_p
 from ...core.avals import typeof
 from ...core.build import trace_to_jaxpr
 from ...core.jaxpr import ClosedJaxpr, Literal
-from ...core.trace import Tracer
+from ...core.trace import Trace, Tracer, current_trace, use_trace
 from .base import JAXSparse
 from .bcoo import (
     BCOO,
     bcoo_broadcast_in_dim,
     bcoo_concatenate,
+    bcoo_conv_general_dilated,
     bcoo_dot_general,
     bcoo_dynamic_slice,
+    bcoo_gather,
     bcoo_multiply_dense,
     bcoo_multiply_sparse,
     bcoo_reduce_sum,
@@ -164,6 +166,19 @@ def _dynamic_slice(x: Any, *starts: Any, slice_sizes: Any) -> Any:
     return bcoo_dynamic_slice(x, starts, slice_sizes)
 
 
+@_rule("gather")
+def _gather(
+    x: Any, starts: Any, *, dimension_numbers: Any, slice_sizes: Any, mode: Any = None, **_: Any
+) -> Any:
+    return bcoo_gather(x, starts, dimension_numbers, slice_sizes, mode=mode)
+
+
+@_rule("conv_general_dilated")
+def _conv(x: Any, y: Any, *, dimension_numbers: Any, **params: Any) -> Any:
+    params.pop("precision", None)
+    return bcoo_conv_general_dilated(x, y, dimension_numbers=dimension_numbers, **params)
+
+
 @_rule("rev")
 def _rev(x: Any, *, dimensions: Any) -> Any:
     return bcoo_rev(x, dimensions)
@@ -193,16 +208,77 @@ _BY_ROWS: dict[str, Callable[..., Any]] = {
 }
 
 
-def _apply(eqn: Any, args: list[Any]) -> list[Any]:
-    p, params = eqn.primitive, eqn.params
+def _run(closed: Any) -> Callable[..., list[Any]]:
+    return lambda *args: _evaluate(closed, args)
+
+
+def _cond(args: list[Any], *, branches: Any, **_: Any) -> list[Any]:
+    index, *operands = args
+    return list(lax.switch(index, [_run(b) for b in branches], *operands))
+
+
+def _while(
+    args: list[Any],
+    *,
+    cond_jaxpr: Any,
+    body_jaxpr: Any,
+    cond_nconsts: int,
+    body_nconsts: int,
+    **_: Any,
+) -> list[Any]:
+    end = cond_nconsts + body_nconsts
+    cond_consts, body_consts, init = args[:cond_nconsts], args[cond_nconsts:end], args[end:]
+    return list(
+        lax.while_loop(
+            lambda c: _evaluate(cond_jaxpr, [*cond_consts, *c])[0],
+            lambda c: _evaluate(body_jaxpr, [*body_consts, *c]),
+            list(init),
+        )
+    )
+
+
+def _scan(
+    args: list[Any],
+    *,
+    jaxpr: Any,
+    num_consts: int,
+    num_carry: int,
+    length: int,
+    reverse: bool,
+    unroll: Any,
+    **_: Any,
+) -> list[Any]:
+    end = num_consts + num_carry
+    consts, init, xs = args[:num_consts], args[num_consts:end], args[end:]
+    if any(map(_is_sparse, xs)):
+        raise NotImplementedError(
+            "sparsify: scan along an axis of a sparse array. Fix: call todense() before it."
+        )
+
+    def body(carry: list[Any], x: list[Any]) -> tuple[list[Any], list[Any]]:
+        outs = _evaluate(jaxpr, [*consts, *carry, *x])
+        return outs[:num_carry], outs[num_carry:]
+
+    carry, ys = lax.scan(body, list(init), list(xs), length=length, reverse=reverse, unroll=unroll)
+    return [*carry, *ys]
+
+
+# Loops and branches: what they hold is made sparse, too; sparse arrays are carried as pytrees.
+_HOLDERS: dict[str, Callable[..., list[Any]]] = {"cond": _cond, "while": _while, "scan": _scan}
+
+
+def _apply(p: Any, params: dict[str, Any], args: list[Any]) -> list[Any]:
+    """The results of a primitive, some of whose operands are sparse."""
     name = p.name
     if not any(map(_is_sparse, args)):
         out = p.bind(*args, **params)
         return list(out) if p.multiple_results else [out]
     if p is jit_p or "call_jaxpr" in params:
-        inner = params.get("jaxpr", params.get("call_jaxpr"))
+        inner: Any = params.get("jaxpr", params.get("call_jaxpr"))
         closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
         return _evaluate(closed, args)
+    if name in _HOLDERS:
+        return _HOLDERS[name](args, **params)
     if name in _POINTWISE:
         (x,) = args
         x = x if name in _LINEAR else _unique(x)
@@ -226,13 +302,85 @@ def _evaluate(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
         return v.val if isinstance(v, Literal) else env[v]
 
     for eqn in jaxpr.eqns:
-        outs = _apply(eqn, [read(v) for v in eqn.invars])
+        outs = _apply(eqn.primitive, eqn.params, [read(v) for v in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
 
 
+class SparseTracer(Tracer):
+    """A value, dense or sparse, in a function under `sparsify(f, use_tracer=True)`.
+
+    >>> from pullback.experimental import sparse
+    >>> kinds = []
+    >>> f = sparse.sparsify(lambda m: kinds.append(type(m)) or 2 * m, use_tracer=True)
+    >>> f(sparse.BCOO.fromdense(jnp.eye(2))), kinds[0] is sparse.SparseTracer
+    (BCOO(float32[2, 2], nse=2), True)
+    """
+
+    __slots__ = ("_spvalue",)
+
+    def __init__(self, trace: Trace, *, spvalue: Any) -> None:
+        super().__init__(trace)
+        self._spvalue = spvalue
+
+    @property
+    def aval(self) -> Any:
+        return self._spvalue.aval if _is_sparse(self._spvalue) else typeof(self._spvalue)
+
+    def __repr__(self) -> str:
+        return f"SparseTracer<{self.aval.str_short()}>"
+
+
+class _SparseTrace(Trace):
+    """Runs a function, the operations of sparse values being those on what is stored."""
+
+    __slots__ = ()
+
+    def value(self, x: Any) -> Any:
+        return x._spvalue if isinstance(x, SparseTracer) and x._trace is self else x
+
+    def process_primitive(
+        self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        with use_trace(self.parent_trace):  # type: ignore[arg-type]
+            outs = _apply(primitive, params, [self.value(x) for x in tracers])
+        outs = [SparseTracer(self, spvalue=x) for x in outs]
+        return outs if primitive.multiple_results else outs[0]
+
+    # Derivatives are of the function with sparse operations: the rules see nothing of them.
+    def process_custom_jvp_call(
+        self, primitive: Any, fun: Any, jvp: Any, tracers: Any, *, symbolic_zeros: bool
+    ) -> Any:
+        with use_trace(self):
+            return fun(*tracers)
+
+    def process_custom_vjp_call(
+        self, primitive: Any, fun: Any, fwd: Any, bwd: Any, tracers: Any, **options: Any
+    ) -> Any:
+        with use_trace(self):
+            return fun(*tracers)
+
+
+def _traced(
+    f: Callable[..., Any], structure: Any, leaves: list[Any], dynamic: Sequence[int]
+) -> Any:
+    """f of the leaves, those at the places `dynamic` being tracers."""
+    trace = _SparseTrace(current_trace())
+    full = list(leaves)
+    for k in dynamic:
+        full[k] = SparseTracer(trace, spvalue=leaves[k])
+    try:
+        with use_trace(trace):
+            args, kwargs = tree.unflatten(structure, full)
+            outs = f(*args, **kwargs)
+        return tree.map(lambda x: trace.value(x) if isinstance(x, Tracer) else jnp.asarray(x), outs)
+    finally:
+        trace.invalidate()
+
+
 def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., Any]:
-    """`f`, written for dense arrays, on sparse ones: its operations act on what is stored.
+    """`f`, written for dense arrays, on sparse ones: its operations act on what is stored. With
+    `use_tracer` it runs on SparseTracers, without it is traced as a whole first.
 
     >>> from pullback.experimental import sparse
     >>> m = sparse.BCOO.fromdense(jnp.eye(3))
@@ -251,6 +399,8 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
                     f"sparsify: no rules for {type(x).__name__} arrays. Fix: use BCOO or BCSR."
                 )
         dynamic = [k for k, x in enumerate(leaves) if _is_sparse(x) or hasattr(x, "dtype")]
+        if use_tracer:
+            return _traced(f, structure, leaves, dynamic)
         avals = [x.aval if _is_sparse(x) else typeof(x) for x in (leaves[k] for k in dynamic)]
         store: list[Any] = []
 
