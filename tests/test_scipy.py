@@ -14,6 +14,7 @@ import jax.scipy.spatial.transform
 import jax.scipy.stats
 import numpy as np
 import pytest
+import scipy.fft
 import scipy.special
 from oracle_compare import same
 
@@ -337,3 +338,24 @@ def test_bessel_jn_of_small_arguments() -> None:
     ones = np.ones_like(z)
     _, slopes = pullback.jvp(lambda z: pullback.scipy.special.bessel_jn(z, v=4), (z,), (ones,))
     np.testing.assert_allclose(slopes, scipy.special.jvp(orders, z), rtol=1e-5, atol=1e-6)
+
+
+def test_widths_of_special_functions_in_x64():
+    """The dtypes of results whose arguments are narrower than the default."""
+    found = []
+    for root in (pullback, jax):
+        lib, special = root.numpy, root.scipy.special
+        with root.enable_x64(True):
+            half, one = lib.ones(2, "float32"), lib.ones(2, "int32")
+            results = [special.wofz(half), special.wofz(one), special.wofz(half.astype(float))]
+            results += [special.owens_t(half, half), special.owens_t(one, 0.5)]
+            results += [special.sph_harm_y(one, one, half, half)]
+            found.append([(x.dtype.name, x.weak_type) for x in results])
+    assert found[0] == found[1]
+
+
+def test_cosine_transforms_of_complex_arrays_are_those_of_their_parts():
+    x = np.array([[1 + 2j, 3 - 1j, 0.5j], [2, -1j, 4 + 4j]], np.complex64)
+    for name in ("dct", "idct", "dctn", "idctn"):
+        ours = getattr(pullback.scipy.fft, name)(x)
+        np.testing.assert_allclose(ours, getattr(scipy.fft, name)(x), rtol=1e-5, atol=1e-5)

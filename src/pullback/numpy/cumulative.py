@@ -71,6 +71,8 @@ def _define(name: str, op: Any, fill: Any, doc: str) -> Any:
     def f(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
         refuse_out(name, out)
         check_arraylike(name, a)
+        if axis in (0, -1) and np.isscalar(a):  # of Python or NumPy: an array of one element
+            axis = None
         return call(a, axis=axis, dtype=dtype)
 
     f.__name__ = f.__qualname__ = name

@@ -18,7 +18,7 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, canonical_shape
 from . import cumulative, indexing, reductions, scatter
-from .creation import array, full
+from .creation import array, asarray, full
 from .joining import concatenate
 from .manipulation import (
     atleast_1d,
@@ -537,15 +537,10 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
     """
     check_arraylike("piecewise", x)
     x = as_array(unwrap(x))
-    if isinstance(condlist, list | tuple):
-        conditions = [as_array(unwrap(c)) for c in condlist]
-    else:
-        condlist = as_array(condlist)
-        conditions = (
-            list(indexing.iterate(condlist))
-            if ndim_of(condlist) > ndim_of(x) or (not ndim_of(x) and ndim_of(condlist))
-            else [condlist]
-        )
+    if not isinstance(condlist, list | tuple):
+        condlist = as_array(unwrap(condlist))
+        condlist = indexing.iterate(condlist) if ndim_of(condlist) else [condlist]
+    conditions = [asarray(c) for c in condlist]
     functions = list(funclist)
     if len(functions) == len(conditions):
         functions.append(0)

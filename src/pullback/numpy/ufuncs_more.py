@@ -434,7 +434,12 @@ def spacing(x: Any, /) -> Any:
     x = to_type(x, dtype, False)
     if dtypes.is_complex(dtype):
         raise ValueError("spacing is not defined for complex inputs. Fix: use x.real and x.imag.")
-    step = lax.sub(lax.nextafter(x, copysign(literal(x, np.inf), x)), x)
+    # NumPy's half floats are measured upwards, whatever their sign; all others away from zero.
+    half = dtype == np.dtype("float16")
+    ahead = lax.full_like(x, np.inf) if half else copysign(literal(x, np.inf), x)
+    step = lax.sub(lax.nextafter(x, ahead), x)
+    if half:
+        return step
     zero = lax.eq(step, literal(step, 0))
     tiny = copysign(literal(x, dtypes.finfo(dtype).smallest_subnormal), x)
     return select_where(zero, tiny, step)

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import dtypes, lax
 from .. import numpy as jnp
 from ..core.avals import typeof
 from ..numpy.util import canonical_axis, promote_args_inexact
@@ -51,7 +52,13 @@ def _phases(n: int, sign: int, dtype: Any) -> Any:
     return jnp.asarray(np.exp(sign * 0.5j * np.pi * np.arange(n) / n).astype(kind))
 
 
+def _by_parts(one: Any, x: Any, axis: int, norm: str | None) -> Any:
+    return lax.complex(one(lax.real(x), axis, norm), one(lax.imag(x), axis, norm))
+
+
 def _dct(x: Any, axis: int, norm: str | None) -> Any:
+    if dtypes.is_complex(typeof(x).dtype):
+        return _by_parts(_dct, x, axis, norm)
     # A transform of length n of the even elements followed by the odd ones, backwards (Makhoul
     # 1980).
     n, ndim = typeof(x).shape[axis], typeof(x).ndim
@@ -69,6 +76,8 @@ def _dct(x: Any, axis: int, norm: str | None) -> Any:
 
 
 def _idct(x: Any, axis: int, norm: str | None) -> Any:
+    if dtypes.is_complex(typeof(x).dtype):
+        return _by_parts(_idct, x, axis, norm)
     n, ndim = typeof(x).shape[axis], typeof(x).ndim
     if norm == "ortho":
         factor = np.full(n, math.sqrt(2 * n))
@@ -93,7 +102,7 @@ def dct(
 
     Raises NotImplementedError for other types.
 
-    `x`: a real array, as is the result. As `scipy.fft.dct`.
+    `x`: a real or complex array, as is the result. As `scipy.fft.dct`.
 
     >>> from pullback.scipy import fft
     >>> fft.dct(jnp.array([1., 1.])).round(3)
@@ -111,7 +120,7 @@ def idct(
 ) -> Any:
     """The inverse of `dct`.
 
-    `x`: a real array, as is the result. Raises NotImplementedError for other types. As
+    `x`: a real or complex array, as is the result. Raises NotImplementedError for other types. As
     `scipy.fft.idct`.
 
     >>> from pullback.scipy import fft

@@ -12,6 +12,7 @@ from .. import numpy as jnp
 from ..api.derivatives import value_and_grad
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
+from ..numpy.util import default_int, to_type
 from .roots import RootResults, bisect, brentq, newton, root_scalar
 from .systems import RootSolution, fixed_point, root
 
@@ -216,9 +217,12 @@ def _bfgs(
         end.converged, 0, jnp.where(end.k >= maxiter, 1, jnp.where(end.failed, 3, -1))
     )
     good = end.converged & jnp.all(jnp.isfinite(end.x))
-    return OptimizeResults(
-        end.x, good, status, end.f, end.g, end.h, end.evaluations, end.evaluations, end.k
-    )
+    calls, steps = (_weak(k) for k in (end.evaluations, end.k))
+    return OptimizeResults(end.x, good, status, end.f, end.g, end.h, calls, calls, steps)
+
+
+def _weak(count: Any) -> Any:
+    return to_type(count, default_int(), True)
 
 
 def _lbfgs(
@@ -307,7 +311,8 @@ def _lbfgs(
     )
     k, converged, failed, x, f, g, *_, evaluations = while_loop(running, body, start)
     status = jnp.where(converged, 0, jnp.where(k >= maxiter, 1, jnp.where(failed, 5, 2)))
-    return OptimizeResults(x, converged, status, f, g, None, evaluations, evaluations, k)
+    calls = _weak(evaluations)
+    return OptimizeResults(x, converged, status, f, g, None, calls, calls, _weak(k))
 
 
 def minimize(

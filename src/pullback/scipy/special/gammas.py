@@ -14,6 +14,7 @@ from ... import numpy as jnp
 from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...core.avals import typeof
+from ...numpy.util import check_arraylike
 from .basic import horner, inexact, real
 
 
@@ -115,24 +116,25 @@ def digamma(x: Any) -> Any:
 def polygamma(n: Any, x: Any) -> Any:
     """The derivative of order n of digamma.
 
-    Raises TypeError unless n is integer.
+    Raises ValueError unless n is integer.
 
-    `x`: a real array; it broadcasts against `n`, the result is float. As `scipy.special.polygamma`.
+    `x`: a real array; it broadcasts against `n`, the result is float. As `scipy.special.polygamma`,
+    but NaN, as JAX's, at infinity and, where n is even, at the poles.
 
     >>> from pullback.scipy import special
     >>> special.polygamma(1, jnp.array([1., 2.])).round(3)
     Array([1.645, 0.645], dtype=float32)
     """
-    if not jnp.issubdtype(typeof(jnp.asarray(n)).dtype, jnp.integer) and not jnp.issubdtype(
-        typeof(jnp.asarray(n)).dtype, jnp.floating
-    ):
-        raise TypeError(
+    check_arraylike("polygamma", n, x)
+    if not dtypes.is_integer(typeof(jnp.asarray(n)).dtype):
+        raise ValueError(
             "Argument `n` to polygamma must be of integer type. Got dtype "
             f"{typeof(jnp.asarray(n)).dtype.name}."
         )
-    n, x = real("polygamma", n, x)
-    n, x = jnp.broadcast_arrays(n, x)
-    return lax.polygamma(n, x)
+    n, x = jnp.broadcast_arrays(*real("polygamma", n, x))
+    even = jnp.remainder(n, 2) == 0
+    lost = (even & (x <= 0) & (jnp.floor(x) == x)) | ((n > 0) & (x == np.inf))
+    return jnp.where(lost, np.nan, lax.polygamma(n, x))
 
 
 def zeta(x: Any, q: Any = None) -> Any:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import lax
+from ... import dtypes, lax
 from ... import numpy as jnp
 from ...api.jit import jit
 from ...control.custom import custom_jvp
@@ -240,4 +240,5 @@ def _sph_harm(n: Any, m: Any, theta: Any, phi: Any, n_max: int) -> Any:
     angle = order.astype(typeof(phi).dtype) * phi
     out = lax.complex(value * jnp.cos(angle), value * jnp.sin(angle))
     flipped = jnp.conj(out) * jnp.where(jnp.remainder(order, 2) == 1, -1, 1)
-    return jnp.reshape(jnp.where(m < 0, flipped, out), shape)
+    out = jnp.where(m < 0, flipped, out).astype(dtypes.canonicalize_dtype(np.complex128))
+    return jnp.reshape(out, shape)

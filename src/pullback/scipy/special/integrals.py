@@ -15,6 +15,7 @@ from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
+from ...numpy.util import check_arraylike, default_float, to_type
 from .basic import _ndtr, horner, inexact, real
 
 _STEPS = 500
@@ -263,13 +264,12 @@ def wofz(z: Any) -> Any:
     >>> special.wofz(jnp.array([0., 1.])).round(3)
     Array([1.   +0.j   , 0.368+0.607j], dtype=complex64)
     """
-    (z,) = inexact("wofz", z)
-    z = z.astype(
-        np.complex128
-        if typeof(z).dtype in (np.dtype("float64"), np.dtype("complex128"))
-        else np.complex64
-    )
-    return _wofz(z)
+    check_arraylike("wofz", z)
+    z = jnp.asarray(z)
+    own = typeof(z).dtype
+    narrow = own.itemsize <= 4 or own == np.complex64
+    kind = np.complex64 if narrow else np.complex128
+    return _wofz(z.astype(kind)).astype(kind)
 
 
 def _complex_of(x: Any, re: Any, im: Any) -> Any:
@@ -492,12 +492,13 @@ def _owens_t(h: Any, a: Any) -> Any:
 def owens_t(h: Any, a: Any) -> Any:
     """Owen's T function, the probability that a standard normal X > h and 0 < Y < a X.
 
-    Arguments are real arrays (integers are converted), broadcast against one another; the result is
-    float. As `scipy.special.owens_t`.
+    Arguments are real arrays, broadcast against one another; the result has the default float type.
+    As `scipy.special.owens_t`.
 
     >>> from pullback.scipy import special
     >>> special.owens_t(0., 1.).round(3)
-    Array(0.125, dtype=float32, weak_type=True)
+    Array(0.125, dtype=float32)
     """
-    h, a = jnp.broadcast_arrays(*real("owens_t", h, a))
+    wide = default_float()
+    h, a = jnp.broadcast_arrays(*(to_type(x, wide, False) for x in real("owens_t", h, a)))
     return _owens_t(h, a)
