@@ -7,7 +7,6 @@ executables.
 
 from __future__ import annotations
 
-import logging
 import weakref
 from collections.abc import Sequence
 from typing import Any
@@ -244,10 +243,10 @@ def _guard_transfer(aval: Any, explicit: bool) -> None:
             f"INVALID_ARGUMENT: Disallowed {what}. Fix: jax.device_put(x) moves it explicitly, or "
             "allow it with jax.transfer_guard('allow')."
         )
-    _log.warning(what)
+    logging.getLogger("pullback.transfers").warning(what)
 
 
-_log = logging.getLogger("pullback.transfers")
+logging: Any = config.lazy_module("logging")
 
 
 def to_array(x: Any, explicit: bool = False) -> Any:
