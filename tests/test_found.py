@@ -613,3 +613,27 @@ def test_complex_quotients_of_zeros_and_infinities() -> None:
     with np.errstate(all="ignore"):
         reference = rule_of(pullback.lax.div_p)(x, y)
     np.testing.assert_array_equal(np.asarray(reference), expected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float8_e5m2", "int4", "bool"])
+def test_residuals_of_no_axes_are_arrays(dtype: str) -> None:
+    """Programs hold them as literals; what a rule gets is an array, with an array's promotion."""
+
+    def seen(m: Any) -> list[Any]:
+        found = []
+
+        @m.custom_vjp
+        def f(x: Any) -> Any:
+            return x
+
+        def backward(r: Any, ct: Any) -> Any:
+            assert isinstance(r, m.Array)
+            found.append((r * 2).dtype if dtype != "int4" else r.dtype)
+            return (ct,)
+
+        f.defvjp(lambda x: (x, m.numpy.array(1, dtype)), backward)
+        for g in (m.grad(f), m.jit(m.grad(f))):
+            g(1.0)
+        return found
+
+    assert seen(pullback) == seen(jax)

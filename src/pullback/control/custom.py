@@ -14,6 +14,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes, tree
 from ..core.avals import typematch, typeof
 from ..core.build import fun_source_info, trace_to_jaxpr
@@ -90,9 +92,13 @@ def _positions(fun: Any, argnums: Any, argnames: Any) -> tuple[int, ...]:
     return tuple(sorted(nums))
 
 
+_NUMBERS = (bool, int, float, complex, np.generic)
+
+
 def arrays_of(flat: Sequence[Any]) -> list[Any]:
-    """Operands as rules see them: numbers have a shape and a dtype."""
-    return [as_array(x) if type(x) in (bool, int, float, complex) else x for x in flat]
+    """Operands as rules see them: numbers, as which programs hold arrays of no axes too, are
+    arrays."""
+    return [as_array(x) if isinstance(x, _NUMBERS) else x for x in flat]
 
 
 class _CustomDerivative:
