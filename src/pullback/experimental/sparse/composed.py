@@ -98,13 +98,21 @@ def composed(
         outs = vmap(functools.partial(fun, **params), tuple(dims))(*args)
         return (list(outs), [0] * len(outs)) if multiple_results else (outs, 0)
 
+    @functools.lru_cache(maxsize=256)
+    def compiled(*params: Any) -> Any:
+        return jit(functools.partial(fun, **dict(zip(statics, params, strict=True))))
+
+    def impl(*args: Any, **params: Any) -> Any:
+        # A function for each set of parameters: calls of it are native.
+        return compiled(*(params[n] for n in statics))(*args)
+
     primitive = Primitive(
         name,
         abstract_eval=abstract_eval,
         jvp=jvp_rule,
         transpose=transpose,
         batch=batch,
-        impl=jit(fun, static_argnames=tuple(statics)),
+        impl=impl,
         multiple_results=multiple_results,
         register=False,
     )
