@@ -271,18 +271,29 @@ def test_external_pending_committed_and_deleted_operands() -> None:
 
 
 @native_only
-def test_static_keywords_that_are_not_given_leave_calls_native() -> None:
-    def scaled(x: Any, *, times: int = 2) -> Any:
+def test_static_keywords_are_native_calls() -> None:
+    def scaled(x: Any, *, times: int = 2, more: Any = None) -> Any:
         assert isinstance(times, int)
-        return x * times
+        return x * times if more is None else x * times + 1
 
-    f = pullback.jit(scaled, static_argnames=("times",))
-    x = full(1)
+    f = pullback.jit(scaled, static_argnames=("times", "more"))
+    x, name = full(1), "".join(["ti", "mes"])  # another string than the name in calls
+    calls = [{}, {"times": 3}, {"times": 4}, {"more": "one"}, {"times": 3, "more": "one"}]
     for _ in range(3):
-        assert values(f(x)) == [2.0] * N
-    assert stub.entry_count(f) == 1
-    assert values(f(x, times=3)) == [3.0] * N and values(f(x, times=4)) == [4.0] * N
-    assert values(f(x)) == [2.0] * N and stub.entry_count(f) == 1
+        for k, expected in enumerate((2.0, 3.0, 4.0, 3.0, 4.0)):
+            assert values(f(x, **calls[k])) == [expected] * N
+    assert stub.entry_count(f) == len(calls)
+    assert values(f(x, **{name: 3})) == [3.0] * N and values(f(x, times=True)) == [1.0] * N
+    assert values(f(x=x, times=5)) == values(f(times=5, x=x)) == [5.0] * N
+
+
+@native_only
+def test_static_positions_may_be_given_by_name() -> None:
+    f = pullback.jit(lambda x, y, n: x * n - y, static_argnums=2)
+    x, y = full(1), full(2)
+    for _ in range(3):
+        assert values(f(x, y, n=4)) == values(f(n=4, y=y, x=x)) == values(f(x, y, 4)) == [2.0] * N
+    assert stub.entry_count(f) == 3
 
 
 @native_only

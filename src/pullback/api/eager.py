@@ -104,7 +104,7 @@ class EagerFunction:
         self.operations: dict[Any, Any] = {}  # what recordings know of it
         self.programs: dict[bytes, Any] = {}  # traced, but too large to be compiled yet
         self.forwards = accepts is not None or fun.__name__ in ITSELF
-        self.function = stub.new_function(self, policy.statics, fun, policy.operands, self.forwards)
+        self.function = stub.new_function(self, policy.statics, fun, policy.named, self.forwards)
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any] | None:
         """Takes note of a call: its result in a tuple, or None. The native side then calls the

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import functools
+import sys
 import time
 import warnings
 import weakref
@@ -20,6 +21,7 @@ from ..garbage import uncollected
 from ..runtime import dispatch, stub
 from ..runtime.commitment import name_shardings, results_lie
 from ..runtime.devices import local_devices
+from ..runtime.operands import Policy
 from . import asked
 from .arguments import (
     ShapeDtypeStruct,
@@ -158,7 +160,10 @@ class JitWrapped:
 
     def __init__(self, fun: Callable[..., Any], info: JitInfo) -> None:
         self._fun, self._info = fun, info
-        self._static_mask = sum(1 << k for k in info.static_argnums if 0 <= k < 64)
+        self._policy = Policy(
+            sum(1 << k for k in info.static_argnums if 0 <= k < 64),
+            tuple(map(sys.intern, info.static_argnames)),
+        )
         try:
             self._cache = _caches.setdefault(fun, {}).setdefault(self._options(), {})
         except TypeError:
@@ -190,10 +195,10 @@ class JitWrapped:
                 return result
         call, leaves, in_tree = self._infer(args, kwargs)
         function, entry = self.function, None
-        if stub.fast_path_open() and self._nativable(call, kwargs):
-            key = stub.signature(self._static_mask, args, kwargs)
+        if stub.fast_path_open() and self._nativable(call):
+            key = stub.signature(function, args, kwargs)
             if key is not None:
-                entry = native_entry(key, call, args, kwargs, self._static_mask)
+                entry = native_entry(key, call, args, kwargs, self._policy)
             elif not self._info.static_argnums and not self._info.static_argnames:
                 key = stub.signature(0, leaves, {})
                 if key is not None:
@@ -223,21 +228,18 @@ class JitWrapped:
             found = self._by_leaves[in_tree] = stub.new_function(lambda *_: None)
         return found
 
-    def _nativable(self, call: TracedCall, kwargs: dict[str, Any]) -> bool:
-        """Whether calls like this one can be native. Static arguments that are keywords only, and
-        not given, have no part in it."""
-        names = self._info.static_argnames
+    def _nativable(self, call: TracedCall) -> bool:
+        """Whether calls like this one can be native."""
         return (
             not call.consts
             and ref_effect not in call.closed.effects
-            and (not names or bool(self._info.static_argnums) or kwargs.keys().isdisjoint(names))
             and max(self._info.static_argnums, default=0) < 64
         )
 
     @functools.cached_property
     def function(self) -> Any:
         """The callable that users hold: a native function in front of this object."""
-        native = stub.new_function(self, self._static_mask)
+        native = stub.new_function(self, self._policy.statics, named=self._policy.named)
         for name in ("trace", "lower", "eval_shape", "clear_cache", "_cache_size", "_fun", "_info"):
             setattr(native, name, getattr(self, name))
         try:
@@ -485,7 +487,9 @@ def _check_hashable(x: Any) -> None:
         ) from None
 
 
-def native_entry(key: bytes, call: TracedCall, args: Any, kwargs: Any, statics: int = 0) -> Any:
+def native_entry(
+    key: bytes, call: TracedCall, args: Any, kwargs: Any, statics: int | Policy = 0
+) -> Any:
     """The native entry of calls like this one; None if they cannot be native."""
     program = dispatch.executable(call.closed, call.params["donated_invars"])
     if not program.nativable:

@@ -203,7 +203,7 @@ class Recording(JVPTrace):
                 k += 1
             if kwargs:
                 for name, x in kwargs.items():
-                    static = name not in policy.operands
+                    static = name not in policy.named
                     parts += (name, _part(x, static, operands, self))
             key = tuple(parts)
             found = function.operations.get(key)
@@ -334,7 +334,7 @@ def _operation(function: Any, args: Any, kwargs: Any, operands: Sequence[Any]) -
         args_ = [
             _replaced(x, bool(policy.statics >> min(k, 63) & 1), new) for k, x in enumerate(args)
         ]
-        kwargs_ = {n: _replaced(x, n not in policy.operands, new) for n, x in kwargs.items()}
+        kwargs_ = {n: _replaced(x, n not in policy.named, new) for n, x in kwargs.items()}
         results, out_tree = tree.flatten(function.fun(*args_, **kwargs_))
         if not results or not all(isinstance(x, Tracer) for x in results):
             raise _Unrecordable

@@ -316,7 +316,7 @@ class Fallback:
         slow: Any,
         statics: int,
         plain: Any = None,
-        operands: Any = None,
+        named: Any = None,
         forwards: int = 0,
     ) -> JitFunction:
         function: JitFunction = object.__new__(JitFunction)

@@ -382,14 +382,14 @@ def _flat() -> Fn:
 
 
 def _flatten_call() -> Fn:
-    """i64 flatten(frame, args, n, kwnames, statics, operands, eager): all operands of a call; 0 if
+    """i64 flatten(frame, args, n, kwnames, statics, named, eager): all operands of a call; 0 if
     one does not fit.
 
     `statics` is a mask of positions (the last bit stands for all behind it). In a jitted function
-    they are compared by identity; in an eager one their numbers are part of the key, as are those
-    of keywords that are not in the tuple `operands`.
+    they are compared by identity, as are keywords in the tuple `named`; in an eager one their
+    numbers are part of the key, as are those of keywords that are not in the tuple.
     """
-    arguments = "ptr frame, ptr args, i64 n, ptr kwnames, i64 statics, ptr operands, i64 eager"
+    arguments = "ptr frame, ptr args, i64 n, ptr kwnames, i64 statics, ptr named, i64 eager"
     f = Fn("pb_flatten", "i64", arguments, internal=True)
     i, j = f.var("i64", 0), f.local("i64")
     objects = f.v(f"select i1 {f.cmp('ne', '%eager', 0)}, i64 {L.PARAMETERS}, i64 0")
@@ -439,16 +439,23 @@ def _flatten_call() -> Fn:
     name = f.ld("ptr", f.idx(f.gep("%kwnames", L.TUPLE_ITEMS), k))
     _push(f, name)
     o = f.ld("ptr", f.idx("%args", f.op("add", k, "%n")))
-    f.when(f.cmp("eq", "%eager", 0), "operand")
-    f.when(f.is_null("%operands"), "parameter")
+    f.when(f.is_null("%named"), "unnamed")
     f.st("i64", 0, j)
     f.go("names")
     f.at("names")
     m = f.ld("i64", j)
-    f.unless(f.cmp("slt", m, f.ld("i64", "%operands", 16)), "parameter")
-    other = f.ld("ptr", f.idx(f.gep("%operands", L.TUPLE_ITEMS), m))
+    f.unless(f.cmp("slt", m, f.ld("i64", "%named", 16)), "unnamed")
+    other = f.ld("ptr", f.idx(f.gep("%named", L.TUPLE_ITEMS), m))
     f.bump(j, 0, 1)
-    f.br(f.cmp("eq", name, other, "ptr"), "operand", "names")
+    f.br(f.cmp("eq", name, other, "ptr"), "found", "names")
+    f.at("found")
+    f.br(f.cmp("eq", "%eager", 0), "static_keyword", "operand")
+    f.at("unnamed")
+    f.br(f.cmp("eq", "%eager", 0), "operand", "parameter")
+    f.at("static_keyword")
+    _push(f, L.K_STATIC, "i64")
+    _push(f, o)
+    f.go("next_keyword")
     f.at("operand")
     flat(o, objects)
     f.go("next_keyword")
@@ -699,11 +706,11 @@ def _subscripts() -> list[Fn]:
 
 def _flattened(f: Fn, function: str, frame: str, args: str, n: str) -> str:
     """Flattens the operands of a call as the function wants them."""
-    statics, operands = f.ld("i64", function, L.STATICS), f.ld("ptr", function, L.OPERANDS)
+    statics, named = f.ld("i64", function, L.STATICS), f.ld("ptr", function, L.NAMED)
     eager = f.v(f"ptrtoint ptr {f.ld('ptr', function, L.PLAIN)} to i64")
     return f.own(
         "i64", "pb_flatten", f"ptr {frame}", f"ptr {args}", f"i64 {n}", "ptr %kwnames",
-        f"i64 {statics}", f"ptr {operands}", f"i64 {eager}",
+        f"i64 {statics}", f"ptr {named}", f"i64 {eager}",
     )  # fmt: skip
 
 
@@ -795,7 +802,7 @@ def _function_slots() -> list[Fn]:
     d.at("bind")
     d.ret("ptr " + d.call("ptr", "PyMethod_New", "ptr %self", "ptr %obj"))
 
-    refs = (L.SLOW, L.KEEP, L.FN_DICT, L.PLAIN, L.OPERANDS)
+    refs = (L.SLOW, L.KEEP, L.FN_DICT, L.PLAIN, L.NAMED)
     c = Fn("pb_function_clear", "i32", "ptr o")
     for offset in (L.TABLE, L.MASK, L.LAST):
         c.st("i64", 0, "%o", offset)
@@ -832,7 +839,7 @@ def _function_argument(f: Fn) -> str:
 
 
 def _methods() -> list[Fn]:
-    # new_function(slow, statics, plain, operands, forwards): see native_layout
+    # new_function(slow, statics, plain, named, forwards): see native_layout
     new = _method("new_function", 5)
     statics, forwards = _int_argument(new, 1), _int_argument(new, 4)
     o = new.call("ptr", "_PyObject_GC_New", f"ptr {new.ld('ptr', new.state(), L.FUNCTION_TYPE)}")
@@ -842,7 +849,7 @@ def _methods() -> list[Fn]:
     new.st("ptr", "@pb_vectorcall", o, L.VECTORCALL)
     new.st("i64", statics, o, L.STATICS)
     new.st("i64", forwards, o, L.FORWARDS)
-    for k, offset in ((0, L.SLOW), (2, L.PLAIN), (3, L.OPERANDS)):
+    for k, offset in ((0, L.SLOW), (2, L.PLAIN), (3, L.NAMED)):
         x = new.ld("ptr", "%args", 8 * k)
         new.br(new.cmp("eq", x, new.ext("_Py_NoneStruct"), "ptr"), f"none_{k}", f"given_{k}")
         new.at(f"given_{k}")

@@ -23,11 +23,11 @@ PIN_ARRAY, PIN_BYTES = 16, 24
 
 # --- JitFunction ---
 VECTORCALL, TABLE, MASK, LAST, SLOW, KEEP, FN_DICT, FN_WEAKREFS, STATICS = range(16, 88, 8)
-# PLAIN: what is called while something is traced (null: SLOW). OPERANDS: a tuple of the keywords
-# whose numbers are operands (null, and in functions without PLAIN: all).
+# PLAIN: what is called while something is traced (null: SLOW). NAMED: a tuple of the keywords whose
+# numbers are operands, in functions without PLAIN of those that are static (null: none).
 # FORWARDS: not 0 if what PLAIN returns may be an argument itself; else it is made another array
 # over that memory, so that donating one leaves the other.
-PLAIN, OPERANDS, FORWARDS = 88, 96, 104
+PLAIN, NAMED, FORWARDS = 88, 96, 104
 FUNCTION_BYTES = 112
 
 # --- the state block: one per process, from the C library's calloc, never freed ---

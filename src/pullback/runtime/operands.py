@@ -39,10 +39,11 @@ _MOST_TYPES = 4096
 
 class Policy(NamedTuple):
     """How a function takes its operands: which positions are static (a mask, its last bit for all
-    behind it), and for eager functions which keywords are operands."""
+    behind it), and which keywords are `named`: those that are operands of an eager function, those
+    that are static in a jitted one (interned, as the names in calls are)."""
 
     statics: int = 0
-    operands: tuple[str, ...] = ()
+    named: tuple[str, ...] = ()
     eager: bool = False
 
     def modes(
@@ -57,8 +58,10 @@ class Policy(NamedTuple):
             else:
                 yield None, x, _PARAMETER if self.statics >> min(k, 63) & 1 else operand
         for name, x in kwargs.items():
-            known = not self.eager or name in self.operands
-            yield name, x, operand if known else _PARAMETER
+            if self.eager:
+                yield name, x, operand if name in self.named else _PARAMETER
+            else:
+                yield name, x, None if any(name is other for other in self.named) else 0
 
 
 # --- types ---

@@ -65,18 +65,19 @@ def new_function(
     slow: Callable[..., Any],
     statics: int = 0,
     plain: Callable[..., Any] | None = None,
-    operands: tuple[str, ...] = (),
+    named: tuple[str, ...] = (),
     forwards: bool = False,
 ) -> Any:
     """A JitFunction in front of a Python function.
 
-    With `plain`, an eager function: `plain` is called while something is traced, `statics` marks
-    the positions whose numbers are part of the key, `operands` are the keywords whose are not. What
-    it returns is never an argument itself, but another array over its memory, unless it `forwards`.
+    `statics` marks the positions that are compared by identity, `named` are such keywords. With
+    `plain`, an eager function: `plain` is called while something is traced, `statics` marks the
+    positions whose numbers are part of the key, `named` are the keywords whose are not. What it
+    returns is never an argument itself, but another array over its memory, unless it `forwards`.
     """
     if not callable(slow):
         raise TypeError(f"new_function: expected a callable, got {slow!r}")
-    names = tuple(map(sys.intern, operands)) or None
+    names = tuple(map(sys.intern, named)) or None
     return engine.functions["new_function"](slow, statics, plain, names, int(forwards))
 
 
