@@ -526,8 +526,11 @@ def _rebuild(fun: Any, options: Any) -> Any:
 
 
 def _reduce(f: Any) -> tuple[Any, ...]:
-    reduce = getattr(f._slow, "reduce", None)  # without native code it may be a plain function
-    return reduce() if reduce is not None else (_rebuild_plain, (f._slow,))
+    reduce = getattr(f._slow, "reduce", None)
+    if reduce is not None:
+        return reduce()  # type: ignore[no-any-return]
+    # Without native code it may be a plain function, or what looks after its results.
+    return _rebuild_plain, (getattr(f._slow, "plain", f._slow),)
 
 
 def _rebuild_plain(fun: Any) -> Any:

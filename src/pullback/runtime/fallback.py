@@ -291,6 +291,7 @@ def _never_an_argument(plain: Callable[..., Any]) -> Callable[..., Any]:
             return twin(y)
         return y
 
+    call.plain = plain  # type: ignore[attr-defined]  # what is pickled
     return call
 
 
