@@ -1,5 +1,8 @@
 """`grad`, `vjp`, `jvp`, `linearize` and what is made of them."""
 
+# Longer than other files: grad, vjp, jvp and linearize share what takes arguments apart and checks
+# them.
+
 from __future__ import annotations
 
 import functools

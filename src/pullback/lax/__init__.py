@@ -1,5 +1,7 @@
 """`pullback.lax`: the operations that everything else is made of, under JAX's names."""
 
+# Longer than other files: one line for each public name of lax.
+
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 

@@ -1,5 +1,7 @@
 """`pullback.numpy`: NumPy's functions on arrays, under JAX's names and with JAX's semantics."""
 
+# Longer than other files: one line for each of the names of NumPy.
+
 from __future__ import annotations
 
 import builtins as _builtins

@@ -2,6 +2,8 @@
 batch.
 """
 
+# Longer than other files: one short function for each of NumPy's.
+
 from __future__ import annotations
 
 import functools

@@ -2,6 +2,9 @@
 comparison, bits, logic.
 """
 
+# Longer than other files: one short function for each of NumPy's, most of it signatures and
+# examples.
+
 from __future__ import annotations
 
 import operator

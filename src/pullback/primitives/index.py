@@ -6,6 +6,8 @@ axis; under a batch of starts the batch axis is one more axis of starts; under b
 starts share it (`operand_batching_dims`).
 """
 
+# Longer than other files: gather and scatter are adjoint, and each other's rules.
+
 from __future__ import annotations
 
 import enum

@@ -8,6 +8,8 @@ fast part return SLOW, and the Python function behind it is called. The big fram
 fast parts, so that the Python side may recurse as deeply as it likes.
 """
 
+# Longer than other files: one native program, read from its top to its end.
+
 from __future__ import annotations
 
 from pullback.runtime import native_layout as L

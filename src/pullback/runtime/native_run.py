@@ -7,6 +7,8 @@ argument's address and using it. While the GIL is released, or Python may run fo
 arguments are held and pinned.
 """
 
+# Longer than other files: one native program, read from its top to its end.
+
 from __future__ import annotations
 
 from collections.abc import Callable

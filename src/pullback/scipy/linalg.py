@@ -2,6 +2,8 @@
 special matrices.
 """
 
+# Longer than other files: one short function for each of SciPy's.
+
 from __future__ import annotations
 
 import functools

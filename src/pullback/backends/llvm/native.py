@@ -16,6 +16,8 @@ the last ones: what one kernel leaves in a core's cache is where the next one re
 makes a nested or concurrent call run its chunks serially.
 """
 
+# Longer than other files: one native program, whose state block all parts share.
+
 from __future__ import annotations
 
 from pullback.backends.llvm.table import NEXT_CHECK, function_offset

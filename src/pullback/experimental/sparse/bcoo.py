@@ -6,6 +6,8 @@ elements stored twice add up. What mixes axes of several kinds first makes them 
 is that of the stored elements, never that of the dense array.
 """
 
+# Longer than other files: the class and its operations call one another.
+
 from __future__ import annotations
 
 import functools
