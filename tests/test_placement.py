@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import csv
+import importlib
 import io
 import json
 import logging
 from pathlib import Path
+from types import ModuleType
 
+import jax
 import numpy as np
 import pytest
 
@@ -112,6 +115,24 @@ def test_forward_and_backward() -> None:
     forward, backward = pb.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
     out, residuals = forward(2.0, 3.0)
     assert out == 6 and backward(residuals, 1.0) == (3, 2)
+
+
+def test_check_grads_moves_arguments_as_jax() -> None:
+    def points(m: ModuleType) -> list[object]:
+        test_util = importlib.import_module(f"{m.__name__}.test_util")
+        seen: list[object] = []
+
+        def f(x: object) -> object:
+            if not isinstance(x, m.core.Tracer):
+                seen.append(np.asarray(x).tolist())
+            return m.numpy.sin(x)
+
+        x = m.numpy.array([0.5, 1.0, 2.0])
+        test_util.check_grads(f, (x,), 1)
+        test_util.check_grads(f, (x,), 1, eps=1e-2, atol=1e-2)
+        return seen
+
+    assert points(pb) == points(jax)
 
 
 def test_check_grads() -> None:
