@@ -637,3 +637,13 @@ def test_residuals_of_no_axes_are_arrays(dtype: str) -> None:
         return found
 
     assert seen(pullback) == seen(jax)
+
+
+def test_signs_of_half_precision_powers() -> None:
+    """LLVM's copysign would convert from float64 to float16, for which there is no instruction."""
+
+    def f(m: Any) -> Any:
+        x = m.numpy.array([0.5, -1.5, 2.0], "float16")
+        return m.jit(lambda x: m.numpy.tanh(m.lax.pow(abs(x), x)))(x)
+
+    np.testing.assert_allclose(f(pullback), f(jax), rtol=2e-3)

@@ -435,7 +435,12 @@ class Builder:
         return self.call("sqrt", x)
 
     def copysign(self, x: Operand, y: Val) -> Val:
-        return self.call("copysign", x, y, like=y.t)
+        """By bits: LLVM's copysign looks through conversions for the sign, and may then need one
+        that the machine has not got, such as float64 to float16."""
+        (size, sign), t = self.coerce((x, y), y.t), f"i{BITS[y.t]}"
+        last = -(1 << (BITS[y.t] - 1))
+        bits = (self.bitcast(size, t) & ~last) | (self.bitcast(sign, t) & last)
+        return self.bitcast(bits, y.t)
 
     def ashr(self, x: Val, k: Operand) -> Val:
         return self.binary("ashr", x, k)
