@@ -647,3 +647,16 @@ def test_signs_of_half_precision_powers() -> None:
         return m.jit(lambda x: m.numpy.tanh(m.lax.pow(abs(x), x)))(x)
 
     np.testing.assert_allclose(f(pullback), f(jax), rtol=2e-3)
+
+
+def test_a_batch_of_a_linearized_custom_vjp_is_forward_mode() -> None:
+    """Refused where it is batched, as in JAX, though nothing reads the result."""
+
+    def dead(m: Any) -> Any:
+        f = m.custom_vjp(m.numpy.sin)
+        f.defvjp(lambda x: (f(x), x), lambda r, ct: (ct * m.numpy.cos(r),))
+        return m.jit(m.vmap(lambda x: (m.linearize(f, x)[1](1.0), x)[1]))(m.numpy.arange(3.0))
+
+    for m in (jax, pullback):
+        with pytest.raises(TypeError, match="can't apply forward-mode autodiff"):
+            dead(m)

@@ -31,8 +31,6 @@ from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zer
 from ..core.trace import Tracer, current_trace, use_trace
 from ..errors import ForwardDerivativeError, UnexpectedTracerError
 from ..primitives.common import as_array
-from ..primitives.shape import reduce_sum
-from ..transforms.batch import batch_flat, matchaxis
 from .common import leaf_names
 from .remat_opt import forward_or_primal
 
@@ -722,51 +720,12 @@ def _lin_transpose(
     ]
 
 
-def _lin_batch(
-    axis: Any, vals: Any, dims: Any, *, num_res: int, bwd: Any, out_avals: Any, symbolic_zeros: bool
-) -> Any:
+def _lin_batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
+    """Whoever batches a linear call evaluates it, which is forward mode: refused here, as in JAX,
+    even where nothing reads the result."""
     if all(d is None for d in dims):
         return None
-    res_dims, in_dims = dims[:num_res], dims[num_res:]
-
-    def batched_bwd(res: Sequence[Any], cts: Sequence[Any], symbolic: bool) -> list[Any]:
-        plain = [ct for ct in cts if type(ct) is not Zero]
-
-        def flat(*xs: Any) -> list[Any]:
-            rest = iter(xs[num_res:])
-            full = [
-                Zero(a) if type(ct) is Zero else next(rest)
-                for ct, a in zip(cts, out_avals, strict=True)
-            ]
-            return bwd(xs[:num_res], full, symbolic)  # type: ignore[no-any-return]
-
-        outs, found = batch_flat(flat, [*res, *plain], [*res_dims, *(0 for _ in plain)], axis)
-        return [
-            _unbatch_ct(axis.size, x, d, want)
-            for x, d, want in zip(outs, found, in_dims, strict=True)
-        ]
-
-    batched_avals = tuple(a.update(shape=(axis.size, *a.shape)) for a in out_avals)
-    outs = custom_lin_p.bind(
-        *vals,
-        num_res=num_res,
-        bwd=batched_bwd,
-        out_avals=batched_avals,
-        symbolic_zeros=symbolic_zeros,
-    )
-    return outs, [0] * len(outs)
-
-
-def _unbatch_ct(size: int, ct: Any, have: int | None, want: int | None) -> Any:
-    if type(ct) is Zero:
-        return Zero(
-            ct.aval
-            if want is None
-            else ct.aval.update(shape=(*ct.aval.shape[:want], size, *ct.aval.shape[want:]))  # type: ignore[attr-defined]
-        )
-    if want is None and have is not None:
-        return reduce_sum(ct, (have,))
-    return matchaxis(size, have, want, ct)
+    raise ForwardDerivativeError(_FORWARD)
 
 
 custom_lin_p = Primitive(
