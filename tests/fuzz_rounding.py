@@ -106,6 +106,8 @@ class _Noise:
             return self.scan(params, ins)
         if name == "mul" and np.dtype(ins[0].dtype).kind == "c":
             return [self.complex_product(*ins)]
+        if name == "conv_general_dilated":
+            ins, params = padded(ins, params)
         if name in SUMS | WHOLE:
             ins = [self.on(x, 8 if name in WHOLE else 2, name in WHOLE) for x in ins]
         outs = eqn.primitive.bind(*ins, **eqn.primitive.get_bind_params(params))
@@ -156,6 +158,21 @@ class _Noise:
         how = {"length": params["length"], "reverse": params["reverse"]}
         carry, ys = jax.lax.scan(step, ins[n : n + m], ins[n + m :], **how)
         return [*carry, *ys]
+
+
+def padded(ins, params):
+    """A convolution whose padding is zeros of its operand: as in most of XLA's, they are multiplied
+    like other numbers; in some shapes XLA leaves them out, which shows beside NaN."""
+    lhs, rhs = ins
+    config = [(0, 0, 0)] * lhs.ndim
+    spatial = params["dimension_numbers"].lhs_spec[2:]
+    for axis, (low, high), d in zip(
+        spatial, params["padding"], params["lhs_dilation"], strict=True
+    ):
+        config[axis] = (low, high, d - 1)
+    lhs = jax.lax.pad(lhs, np.zeros((), lhs.dtype), config)
+    n = len(spatial)
+    return [lhs, rhs], params | {"padding": ((0, 0),) * n, "lhs_dilation": (1,) * n}
 
 
 def noisy_results(f, args, seeds):
