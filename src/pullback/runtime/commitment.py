@@ -28,7 +28,7 @@ from .shardings import (
 )
 from .spreading import spec_of, spread, trimmed
 
-__all__ = ["commit", "held", "results_lie"]
+__all__ = ["commit", "held", "lie", "name_shardings", "results_lie"]
 
 
 class Flow:
@@ -129,10 +129,10 @@ def lie(
     outs: Sequence[Any] = (),
 ) -> list[Sharding] | None:
     """`results_lie` for arguments that are committed to the shardings `given`."""
-    if given is None and get_mesh().empty and not _named[0]:
+    mesh = get_mesh()
+    if given is None and mesh.empty and not _named[0]:
         return None
     asked = [s for s in (*ins, *outs) if isinstance(s, Sharding)]
-    mesh = get_mesh()
     flow = _flow(program)
     if flow is None or (given is None and not asked and not flow.named and mesh.empty):
         return None
