@@ -14,11 +14,7 @@ from pullback.core.jaxpr import jaxprs_in_params
 from pullback.loops.chains import Chain, chains_of
 from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
-    control,
-    cumulative,
-    index,
     reduce,
-    rng,
     shape,
 )
 from pullback.loops.lower.elementwise import RULES, literal, zipped
@@ -52,12 +48,20 @@ CALLS = {
 
 # Modules of rules that few programs need: imported when a program has a primitive of theirs.
 LATE = {
+    "control": "while scan cond",
+    "conv": "conv_general_dilated",
+    "cumulative": "cumsum cumprod cummax cummin cumlogsumexp",
     "fft": "fft",
+    "index": (
+        "gather dynamic_slice dynamic_update_slice scatter scatter-add scatter_add scatter-mul "
+        "scatter_mul scatter-min scatter_min scatter-max scatter_max scatter-sub scatter_sub"
+    ),
     "linalg": (
         "cholesky triangular_solve lu lu_pivots_to_permutation cholesky_update tridiagonal_solve "
         "symmetric_product geqrf householder_product ormqr qr eigh eig svd schur hessenberg "
         "tridiagonal"
     ),
+    "rng": "threefry2x32 fused_multiply_add",
     "sort": "sort top_k",
     "special": (
         "igamma igammac igamma_grad_a regularized_incomplete_beta special_derivative "
