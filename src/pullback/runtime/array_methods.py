@@ -28,7 +28,7 @@ from pullback.runtime.array import (
     wait,
 )  # fmt: skip
 from pullback.runtime.memory import engine
-from pullback.runtime.native import SCALAR_CODES
+from pullback.runtime.native_layout import SCALAR_CODES
 
 __all__ = ["rebuild_array"]
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ctypes
 import gc
+import importlib
 import os
 import platform
 import struct
@@ -29,12 +30,16 @@ from pullback.backends.llvm.loader import Image, link_elf, load_image
 from pullback.backends.llvm.target import host_target
 from pullback.backends.llvm.threads import runtime as llvm_runtime
 from pullback.runtime import native_layout as L
-from pullback.runtime.native_array import SCALAR_CODES, array_functions
-from pullback.runtime.native_build import EXTERNALS, MAGIC, STATE_ENTRY, TABLE_WORDS, module_text
-from pullback.runtime.native_call import call_functions
-from pullback.runtime.native_memory import memory_functions
+from pullback.runtime.native_build import (
+    EXTERNALS,
+    MAGIC,
+    STATE_ENTRY,
+    TABLE_WORDS,
+    Fn,
+    module_text,
+)
 
-__all__ = ["SCALAR_CODES", "Native", "load"]
+__all__ = ["Native", "load"]
 
 _P = ctypes.c_void_p
 
@@ -140,6 +145,15 @@ def _source_key() -> str:
     return f"runtime {sys.version_info[:2]} {stats}"
 
 
+def _functions() -> list[Fn]:
+    """All functions of the code. Their writers are imported here: few processes need them."""
+    found: list[Fn] = []
+    for part in ("memory", "array", "call"):
+        writer = importlib.import_module(f"pullback.runtime.native_{part}")
+        found += getattr(writer, f"{part}_functions")()
+    return found
+
+
 def _image() -> Image:
     """The linked code, from the disk cache or assembled now."""
     target = host_target()
@@ -147,8 +161,7 @@ def _image() -> Image:
     key = kernel_key(_source_key(), target.key)
     image = cache.get(key) if cache is not None else None
     if image is None or image.data.count(struct.pack("<2Q", *MAGIC)) != 1 or not image.symbols:
-        functions = [*memory_functions(), *array_functions(), *call_functions()]
-        image = link_elf(assemble(module_text(functions, target.triple), target, 2))
+        image = link_elf(assemble(module_text(_functions(), target.triple), target, 2))
         if cache is not None:
             cache.put(key, image)
         llvm_runtime()  # as long as this import compiles what is compiled once, all of it

@@ -11,7 +11,7 @@ from __future__ import annotations
 from pullback.runtime import native_layout as L
 from pullback.runtime.native_build import Fn
 
-__all__ = ["SCALAR_CODES", "array_functions"]
+__all__ = ["array_functions"]
 
 _REFS = (L.OWNER, L.EVENT, L.COMMITTED, L.NPY_VALUE, L.DICT)
 
@@ -471,12 +471,12 @@ def _count_pins() -> Fn:
     return f
 
 
-_SCALARS = {  # code of load_scalar -> (LLVM type, how it becomes a Python object)
+_SCALARS = {  # by L.SCALAR_CODES -> (LLVM type, how it becomes a Python object)
     "i8": "sext", "i16": "sext", "i32": "sext", "i64": "", "u8": "zext", "u16": "zext", "u32":
     "zext", "u64": "",
     "f32": "fpext", "f64": "", "bool": "",
 }  # fmt: skip
-SCALAR_CODES = {name: k for k, name in enumerate(_SCALARS)}
+assert tuple(_SCALARS) == tuple(L.SCALAR_CODES)
 
 
 def _load_scalar() -> Fn:

@@ -496,18 +496,6 @@ def _match() -> Fn:
     return f
 
 
-HASH_MULTIPLIER = 0x9E3779B97F4A7C15
-
-
-def hash_words(words: list[int]) -> int:
-    """The hash that `pb_lookup` computes."""
-    h = len(words)
-    for w in words:
-        h = ((h ^ w) * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF
-        h ^= h >> 32
-    return h
-
-
 def _lookup() -> Fn:
     """ptr lookup(where, frame): `where` points at the words table, mask, last; the entry or "
     "null."""
@@ -531,7 +519,9 @@ def _lookup() -> Fn:
     f.br(f.cmp("ult", k, n), "mix", "probe_first")
     f.at("mix")
     x = f.op(
-        "mul", f.op("xor", f.ld("i64", h), f.ld("i64", f.idx(keys, k))), HASH_MULTIPLIER - (1 << 64)
+        "mul",
+        f.op("xor", f.ld("i64", h), f.ld("i64", f.idx(keys, k))),
+        L.HASH_MULTIPLIER - (1 << 64),
     )
     f.st("i64", f.op("xor", x, f.op("lshr", x, 32)), h)
     f.bump(i, 0, 1)

@@ -18,6 +18,11 @@ STATE, DATA, NBYTES, AVAL, OWNER, PINS, EVENT, COMMITTED, WEAKREFS, NPY_VALUE, D
 ARRAY_BYTES = 104
 READY, PENDING, FAILED, DELETED, EXTERNAL = range(5)
 
+# Codes of the scalars that load_scalar reads.
+SCALAR_CODES = {
+    name: code for code, name in enumerate("i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool".split())
+}
+
 # --- Pin: what an exported view holds on to ---
 PIN_ARRAY, PIN_BYTES = 16, 24
 
@@ -157,3 +162,14 @@ DOCS = {
     (True, dtype('float32'))
     """,
 }
+
+HASH_MULTIPLIER = 0x9E3779B97F4A7C15
+
+
+def hash_words(words: list[int]) -> int:
+    """The hash of an entry's key, as `pb_lookup` computes it."""
+    h = len(words)
+    for w in words:
+        h = ((h ^ w) * HASH_MULTIPLIER) & 0xFFFFFFFFFFFFFFFF
+        h ^= h >> 32
+    return h

@@ -42,7 +42,6 @@ from pullback.runtime import operands
 from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import alloc_address, engine, free_address
 from pullback.runtime.native import Native
-from pullback.runtime.native_call import hash_words
 from pullback.runtime.operands import Policy
 from pullback.runtime.shardings import any_mesh_chosen
 
@@ -497,7 +496,7 @@ class _Table:
             self._put(e)
 
     def _put(self, entry: Entry) -> None:
-        h = hash_words(entry.words)
+        h = L.hash_words(entry.words)
         k = h & self.mask
         while self.data[k, 1]:
             k = (k + 1) & self.mask
