@@ -92,6 +92,7 @@ def test_late_names(name: str) -> None:
                 assert isinstance(statement, ast.ImportFrom)
                 for alias in statement.names:
                     where = statement.module or alias.name
+                    where = "." * statement.level + where if statement.level > 1 else where
                     typed[alias.asname or alias.name] = (where, alias.name)
     assert typed == late.where
     for public in late.where:

@@ -34,9 +34,9 @@ class LateNames:
     """Names of a package whose modules are imported when one of them is first asked for; called
     from the package's `__getattr__`.
 
-    `families` is a table: module of the package -> its names, between blanks; the module's own name
-    means the module, `name=other` what the module calls `other`. `made(name, value)` may put
-    something else in a value's place.
+    `families` is a table: module of the package (after two dots: beside it) -> its names, between
+    blanks; the module's own name means the module, `name=other` what the module calls `other`.
+    `made(name, value)` may put something else in a value's place.
     """
 
     def __init__(
@@ -56,10 +56,16 @@ class LateNames:
         if name not in self.where:
             raise AttributeError(f"module {self.package!r} has no attribute {name!r}")
         family, other = self.where[name]
-        module = importlib.import_module(f"{self.package}.{family}")
+        relative = family if family.startswith(".") else f".{family}"
+        module = importlib.import_module(relative, self.package)
         value = module if name == family else self.made(name, getattr(module, other))
         setattr(sys.modules[self.package], name, value)
         return value
+
+    def load(self) -> None:
+        """Imports them all."""
+        for name in self.where:
+            self(name)
 
 
 class Flag:

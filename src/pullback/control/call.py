@@ -19,6 +19,7 @@ from ..transforms.batch import batch_jaxpr, moveaxis
 from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, forward_residuals, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
+from .common import discharging
 
 
 class UnspecifiedValue:
@@ -256,4 +257,6 @@ class _CallPrimitive(Primitive):
 # Calls without a name of their own, which interpreters of programs look for.
 call_p = _CallPrimitive("call")
 closed_call_p = _CallPrimitive("closed_call")
+for _p in (call_p, closed_call_p):
+    _p.rules["discharge"] = lambda args, params: discharging.discharge_closed_call(args, params)
 public.CallPrimitive, public.call = _CallPrimitive, call_p.bind

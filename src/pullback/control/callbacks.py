@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.primitive import Primitive
-from ..primitives import callback
 from ..primitives.builders import batch_size
 from ..primitives.layout import move_batch_front
 from .scan import scan
@@ -25,6 +24,3 @@ def sequentially(
 
     outs = scan(body, (), mapped, length=batch_size(args, dims), unroll=unroll or 1)[1]
     return list(outs), [0] * len(outs)
-
-
-callback.sequentially[0] = sequentially

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes, tree
+from ..config import lazy_module
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
@@ -23,6 +24,9 @@ from ..core.jaxpr import (
 from ..core.refs import check_not_returned
 from ..core.trace import Tracer, trace_context
 from ..primitives.elementwise import convert_element_type
+
+# The rules of loops and branches that mention references: few programs have any.
+discharging: Any = lazy_module("pullback.control.discharge")
 
 _traced: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 

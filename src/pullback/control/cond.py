@@ -30,7 +30,7 @@ from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
 from .call import mentions_axis
-from .common import check_cotangents, check_effects, leaf_names, trace_function
+from .common import check_cotangents, check_effects, discharging, leaf_names, trace_function
 
 # What `operand` is when it is not given: None is an operand.
 _NOT_GIVEN = object()
@@ -504,4 +504,5 @@ cond_p = Primitive(
     axis_batch=_batch,
     partial_eval=_partial_eval,
     dce=_dce,
+    discharge=lambda args, params: discharging.discharge_cond(args, params),
 )

@@ -1,6 +1,8 @@
 """Loops and branches that mention references, without them: a reference that the body writes
 becomes a carry, one that it only reads a constant, and a branch gives the new values of all that
 any branch writes.
+
+These are the `discharge` rules of their primitives, which name them through `common.discharging`.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import Any
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, closed_without_consts, eval_jaxpr
 from ..core.refs import is_ref, is_ref_aval
-from .call import call_p, closed_call_p
+from .call import closed_call_p
 from .common import permute
 from .cond import cond_p
 from .refs import discharge, values_of, write_ref
@@ -33,7 +35,7 @@ def _refuse(avals: Sequence[Any], what: str) -> None:
         )
 
 
-def _discharge_scan(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def discharge_scan(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     """(consts, carry, xs) with the written references of consts moved to the end of the carry."""
     closed: ClosedJaxpr = params["jaxpr"]
     n_consts, n_carry = params["num_consts"], params["num_carry"]
@@ -65,7 +67,7 @@ def _identity(x: Any) -> Any:
     return id(getattr(x, "_var", x))
 
 
-def _discharge_while(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def discharge_while(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
     _refuse(body.in_avals[n_bc:], "the carry of a loop")
@@ -107,7 +109,7 @@ def _discharge_while(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     return outs[:n]  # type: ignore[no-any-return]
 
 
-def _discharge_cond(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def discharge_cond(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     branches: Sequence[ClosedJaxpr] = params["branches"]
     found = [discharge(b) for b in branches]
     written = sorted({k for _, ks in found for k in ks})
@@ -123,7 +125,7 @@ def _discharge_cond(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     return outs[:n]  # type: ignore[no-any-return]
 
 
-def _discharge_remat(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def discharge_remat(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     jaxpr = params["jaxpr"]
     pure, written = discharge(closed_without_consts(jaxpr))
     pure, consts = hoist(pure)
@@ -133,17 +135,10 @@ def _discharge_remat(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     return outs[:n]  # type: ignore[no-any-return]
 
 
-def _discharge_closed_call(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+def discharge_closed_call(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     closed: ClosedJaxpr = params["call_jaxpr"]
     pure, written = discharge(closed)
     outs = closed_call_p.bind(*values_of(args), call_jaxpr=pure)
     n = len(closed.jaxpr.outvars)
     _write_back([args[k] for k in written], outs[n:])
     return outs[:n]  # type: ignore[no-any-return]
-
-
-scan_p.rules["discharge"] = _discharge_scan
-while_p.rules["discharge"] = _discharge_while
-cond_p.rules["discharge"] = _discharge_cond
-remat_p.rules["discharge"] = _discharge_remat
-call_p.rules["discharge"] = closed_call_p.rules["discharge"] = _discharge_closed_call

@@ -30,7 +30,7 @@ from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
 from .call import jit_p, mentions_axis
-from .common import trace_function
+from .common import discharging, trace_function
 
 
 class Deprecated:
@@ -323,6 +323,7 @@ remat_p = Primitive(
     axis_batch=_batch,
     partial_eval=_partial_eval,
     dce=_dce,
+    discharge=lambda args, params: discharging.discharge_remat(args, params),
 )
 
 

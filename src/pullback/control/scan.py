@@ -30,6 +30,7 @@ from .common import (
     check_carry,
     check_cotangents,
     check_effects,
+    discharging,
     permute,
     promote_weak_carry,
     trace_function,
@@ -568,4 +569,5 @@ scan_p = Primitive(
     axis_batch=_batch,
     partial_eval=_partial_eval,
     dce=_dce,
+    discharge=lambda args, params: discharging.discharge_scan(args, params),
 )

@@ -30,6 +30,7 @@ from .call import mentions_axis
 from .common import (
     check_carry,
     check_effects,
+    discharging,
     permute,
     promote_weak_carry,
     trace_function,
@@ -430,5 +431,6 @@ while_p = Primitive(
     axis_batch=_batch,
     partial_eval=_partial_eval,
     dce=_dce,
+    discharge=lambda args, params: discharging.discharge_while(args, params),
 )
 set_loop(while_p, while_loop)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from .. import lax
+
+lax._late.load()  # the tables have the rules of every primitive
 _MODULES = frozenset({"ad", "batching", "mlir", "partial_eval", "pxla", "xla"})
 
 

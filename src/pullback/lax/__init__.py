@@ -5,16 +5,11 @@
 from typing import TYPE_CHECKING as _TYPE_CHECKING
 from typing import Any as _Any
 
-from ..api.eager import install as _install
+from ..api.eager import made_eager as _made_eager
 from ..api.placement import device_put_p as device_put_p
 from ..api.placement import platform_dependent as platform_dependent
 from ..api.placement import with_sharding_constraint as with_sharding_constraint
 from ..config import LateNames as _LateNames
-from ..control import callbacks as _callbacks  # noqa: F401 (it enters the map of callbacks)
-from ..control import discharge as _discharge  # noqa: F401 (it enters the rules of references)
-from ..control.cond import cond as cond
-from ..control.cond import cond_p as cond_p
-from ..control.cond import switch as switch
 from ..control.custom import custom_gradient as custom_gradient
 from ..control.extras import after_all as after_all
 from ..control.extras import after_all_p as after_all_p
@@ -23,98 +18,6 @@ from ..control.extras import create_token as create_token
 from ..control.extras import create_token_p as create_token_p
 from ..control.extras import dce_sink as dce_sink
 from ..control.extras import dce_sink_p as dce_sink_p
-from ..control.linear_solve import custom_linear_solve as custom_linear_solve
-from ..control.linear_solve import custom_linear_solve_p as _linear_solve_p
-from ..control.linear_solve import custom_root as custom_root
-from ..control.reduction import (
-    reduce as reduce,
-)
-from ..control.reduction import (
-    reduce_p as reduce_p,
-)
-from ..control.reduction import (
-    reduce_window as reduce_window,
-)
-from ..control.reduction import (
-    reduce_window_p as reduce_window_p,
-)
-from ..control.scan import scan as scan
-from ..control.scan import scan_p as scan_p
-from ..control.select_scatter import select_and_scatter_p as select_and_scatter_p
-from ..control.special import igamma_grad_a_p as igamma_grad_a_p
-from ..control.special import igamma_p as igamma_p
-from ..control.special import igammac_p as igammac_p
-from ..control.special import regularized_incomplete_beta_p as regularized_incomplete_beta_p
-from ..control.while_loop import fori_loop as fori_loop
-from ..control.while_loop import while_loop as while_loop
-from ..control.while_loop import while_p as while_p
-from ..primitives.collectives import (
-    all_gather as all_gather,
-)
-from ..primitives.collectives import (
-    all_gather_p as all_gather_p,
-)
-from ..primitives.collectives import (
-    all_to_all as all_to_all,
-)
-from ..primitives.collectives import (
-    all_to_all_p as all_to_all_p,
-)
-from ..primitives.collectives import (
-    axis_index as axis_index,
-)
-from ..primitives.collectives import (
-    axis_index_p as axis_index_p,
-)
-from ..primitives.collectives import (
-    axis_size as axis_size,
-)
-from ..primitives.collectives import (
-    pbroadcast as pbroadcast,
-)
-from ..primitives.collectives import (
-    pcast as pcast,
-)
-from ..primitives.collectives import (
-    pmax as pmax,
-)
-from ..primitives.collectives import (
-    pmax_p as pmax_p,
-)
-from ..primitives.collectives import (
-    pmean as pmean,
-)
-from ..primitives.collectives import (
-    pmin as pmin,
-)
-from ..primitives.collectives import (
-    pmin_p as pmin_p,
-)
-from ..primitives.collectives import (
-    ppermute as ppermute,
-)
-from ..primitives.collectives import (
-    ppermute_p as ppermute_p,
-)
-from ..primitives.collectives import (
-    pshuffle as pshuffle,
-)
-from ..primitives.collectives import (
-    psum as psum,
-)
-from ..primitives.collectives import (
-    psum_p as psum_p,
-)
-from ..primitives.collectives import (
-    psum_scatter as psum_scatter,
-)
-from ..primitives.collectives import (
-    pswapaxes as pswapaxes,
-)
-from ..primitives.collectives_ragged import precv as precv
-from ..primitives.collectives_ragged import psend as psend
-from ..primitives.collectives_ragged import ragged_all_to_all as ragged_all_to_all
-from ..primitives.collectives_ragged import ragged_all_to_all_p as ragged_all_to_all_p
 from ..primitives.contract import (
     DotAlgorithm as DotAlgorithm,
 )
@@ -180,81 +83,6 @@ from ..primitives.convert import (
 )
 from ..primitives.convert import (
     stop_gradient_p as stop_gradient_p,
-)
-from ..primitives.convolution import (
-    ConvDimensionNumbers as ConvDimensionNumbers,
-)
-from ..primitives.convolution import (
-    ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
-)
-from ..primitives.convolution import (
-    conv as conv,
-)
-from ..primitives.convolution import (
-    conv_dimension_numbers as conv_dimension_numbers,
-)
-from ..primitives.convolution import (
-    conv_general_dilated as conv_general_dilated,
-)
-from ..primitives.convolution import (
-    conv_general_dilated_local as conv_general_dilated_local,
-)
-from ..primitives.convolution import (
-    conv_general_dilated_p as conv_general_dilated_p,
-)
-from ..primitives.convolution import (
-    conv_general_dilated_patches as conv_general_dilated_patches,
-)
-from ..primitives.convolution import (
-    conv_general_permutations as conv_general_permutations,
-)
-from ..primitives.convolution import (
-    conv_general_shape_tuple as conv_general_shape_tuple,
-)
-from ..primitives.convolution import (
-    conv_shape_tuple as conv_shape_tuple,
-)
-from ..primitives.convolution import (
-    conv_transpose as conv_transpose,
-)
-from ..primitives.convolution import (
-    conv_transpose_shape_tuple as conv_transpose_shape_tuple,
-)
-from ..primitives.convolution import (
-    conv_with_general_padding as conv_with_general_padding,
-)
-from ..primitives.convolution import (
-    padtype_to_pads as padtype_to_pads,
-)
-from ..primitives.cumulative import (
-    cumlogsumexp as cumlogsumexp,
-)
-from ..primitives.cumulative import (
-    cumlogsumexp_p as cumlogsumexp_p,
-)
-from ..primitives.cumulative import (
-    cummax as cummax,
-)
-from ..primitives.cumulative import (
-    cummax_p as cummax_p,
-)
-from ..primitives.cumulative import (
-    cummin as cummin,
-)
-from ..primitives.cumulative import (
-    cummin_p as cummin_p,
-)
-from ..primitives.cumulative import (
-    cumprod as cumprod,
-)
-from ..primitives.cumulative import (
-    cumprod_p as cumprod_p,
-)
-from ..primitives.cumulative import (
-    cumsum as cumsum,
-)
-from ..primitives.cumulative import (
-    cumsum_p as cumsum_p,
 )
 from ..primitives.dynamic_slice import dynamic_slice as dynamic_slice
 from ..primitives.dynamic_slice import dynamic_slice_in_dim as dynamic_slice_in_dim
@@ -527,8 +355,6 @@ from ..primitives.elementwise import (
 from ..primitives.elementwise import (
     xor_p as xor_p,
 )
-from ..primitives.fft import FftType as FftType
-from ..primitives.fft import fft_p as fft_p
 from ..primitives.index import GatherDimensionNumbers as GatherDimensionNumbers
 from ..primitives.index import GatherScatterMode as GatherScatterMode
 from ..primitives.index import ScatterDimensionNumbers as ScatterDimensionNumbers
@@ -793,15 +619,6 @@ from ..primitives.maths import (
 from ..primitives.maths import (
     zeta_p as zeta_p,
 )
-from ..primitives.ragged import (
-    RaggedDotDimensionNumbers as RaggedDotDimensionNumbers,
-)
-from ..primitives.ragged import (
-    ragged_dot as ragged_dot,
-)
-from ..primitives.ragged import (
-    ragged_dot_general as ragged_dot_general,
-)
 from ..primitives.reductions import (
     argmax as argmax,
 )
@@ -922,67 +739,180 @@ from ..primitives.shape import (
     unstack_p as unstack_p,
 )
 from ..primitives.sharding import sharding_constraint_p as sharding_constraint_p
-from ..primitives.sort import approx_max_k as approx_max_k
-from ..primitives.sort import approx_min_k as approx_min_k
-from ..primitives.sort import approx_top_k_p as approx_top_k_p
-from ..primitives.sort import sort as sort
-from ..primitives.sort import sort_key_val as sort_key_val
-from ..primitives.sort import sort_p as sort_p
-from ..primitives.sort import top_k as top_k
-from ..primitives.sort import top_k_p as top_k_p
-from ..primitives.windows import (
-    reduce_window_max_p as reduce_window_max_p,
-)
-from ..primitives.windows import (
-    reduce_window_min_p as reduce_window_min_p,
-)
-from ..primitives.windows import (
-    reduce_window_shape_tuple as reduce_window_shape_tuple,
-)
-from ..primitives.windows import (
-    reduce_window_sum_p as reduce_window_sum_p,
-)
-from ..primitives.windows import (
-    select_and_gather_add_p as select_and_gather_add_p,
-)
-from ..primitives.windows import (
-    select_and_scatter_add_p as select_and_scatter_add_p,
-)
-from .jitted import dynamic_index_in_dim as dynamic_index_in_dim
-from .jitted import dynamic_update_index_in_dim as dynamic_update_index_in_dim
-from .jitted import fft as fft
-from .mapping import associative_scan as associative_scan
-from .mapping import map as map
-from .special import betainc as betainc
-from .special import igamma as igamma
-from .special import igamma_grad_a as igamma_grad_a
-from .special import igammac as igammac
-from .special import random_gamma_grad as random_gamma_grad
-
-linear_solve_p = _linear_solve_p
 
 # The functions of arrays are native when they are called outside of transformations: those of these
 # modules.
-_FAMILIES = (
-    "primitives.contract primitives.convert primitives.cumulative primitives.elementwise "
-    "primitives.dynamic_slice primitives.index primitives.layout primitives.maths "
-    "primitives.reductions primitives.shape primitives.sort lax.special"
-).split()
-_install(
-    globals(),
-    [
-        _n
-        for _n, _f in globals().items()
-        if str(getattr(_f, "__module__", None)).removeprefix("pullback.") in _FAMILIES
-    ],
+_FAMILIES = frozenset(
+    (
+        "primitives.contract primitives.convert primitives.cumulative primitives.elementwise "
+        "primitives.dynamic_slice primitives.index primitives.layout primitives.maths "
+        "primitives.reductions primitives.shape primitives.sort lax.special"
+    ).split()
 )
 
+
+def _made(name: str, value: _Any) -> _Any:
+    """What a public name is: the eager form of a function of arrays."""
+    family = str(getattr(value, "__module__", None)).removeprefix("pullback.")
+    return _made_eager(name, value) if family in _FAMILIES else value
+
+
+globals().update({_n: _made(_n, _f) for _n, _f in globals().items() if not _n.startswith("_")})
+
 if _TYPE_CHECKING:
+    from ..control.cond import cond as cond
+    from ..control.cond import cond_p as cond_p
+    from ..control.cond import switch as switch
+    from ..control.linear_solve import custom_linear_solve as custom_linear_solve
+    from ..control.linear_solve import custom_linear_solve_p as linear_solve_p  # noqa: F401
+    from ..control.linear_solve import custom_root as custom_root
+    from ..control.reduction import reduce as reduce
+    from ..control.reduction import reduce_p as reduce_p
+    from ..control.reduction import reduce_window as reduce_window
+    from ..control.reduction import reduce_window_p as reduce_window_p
+    from ..control.scan import scan as scan
+    from ..control.scan import scan_p as scan_p
+    from ..control.select_scatter import select_and_scatter_p as select_and_scatter_p
+    from ..control.special import igamma_grad_a_p as igamma_grad_a_p
+    from ..control.special import igamma_p as igamma_p
+    from ..control.special import igammac_p as igammac_p
+    from ..control.special import regularized_incomplete_beta_p as regularized_incomplete_beta_p
+    from ..control.while_loop import fori_loop as fori_loop
+    from ..control.while_loop import while_loop as while_loop
+    from ..control.while_loop import while_p as while_p
+    from ..primitives.collectives import all_gather as all_gather
+    from ..primitives.collectives import all_gather_p as all_gather_p
+    from ..primitives.collectives import all_to_all as all_to_all
+    from ..primitives.collectives import all_to_all_p as all_to_all_p
+    from ..primitives.collectives import axis_index as axis_index
+    from ..primitives.collectives import axis_index_p as axis_index_p
+    from ..primitives.collectives import axis_size as axis_size
+    from ..primitives.collectives import pbroadcast as pbroadcast
+    from ..primitives.collectives import pcast as pcast
+    from ..primitives.collectives import pmax as pmax
+    from ..primitives.collectives import pmax_p as pmax_p
+    from ..primitives.collectives import pmean as pmean
+    from ..primitives.collectives import pmin as pmin
+    from ..primitives.collectives import pmin_p as pmin_p
+    from ..primitives.collectives import ppermute as ppermute
+    from ..primitives.collectives import ppermute_p as ppermute_p
+    from ..primitives.collectives import pshuffle as pshuffle
+    from ..primitives.collectives import psum as psum
+    from ..primitives.collectives import psum_p as psum_p
+    from ..primitives.collectives import psum_scatter as psum_scatter
+    from ..primitives.collectives import pswapaxes as pswapaxes
+    from ..primitives.collectives_ragged import precv as precv
+    from ..primitives.collectives_ragged import psend as psend
+    from ..primitives.collectives_ragged import ragged_all_to_all as ragged_all_to_all
+    from ..primitives.collectives_ragged import ragged_all_to_all_p as ragged_all_to_all_p
+    from ..primitives.convolution import ConvDimensionNumbers as ConvDimensionNumbers
+    from ..primitives.convolution import (
+        ConvGeneralDilatedDimensionNumbers as ConvGeneralDilatedDimensionNumbers,
+    )
+    from ..primitives.convolution import conv as conv
+    from ..primitives.convolution import conv_dimension_numbers as conv_dimension_numbers
+    from ..primitives.convolution import conv_general_dilated as conv_general_dilated
+    from ..primitives.convolution import conv_general_dilated_local as conv_general_dilated_local
+    from ..primitives.convolution import conv_general_dilated_p as conv_general_dilated_p
+    from ..primitives.convolution import (
+        conv_general_dilated_patches as conv_general_dilated_patches,
+    )
+    from ..primitives.convolution import conv_general_permutations as conv_general_permutations
+    from ..primitives.convolution import conv_general_shape_tuple as conv_general_shape_tuple
+    from ..primitives.convolution import conv_shape_tuple as conv_shape_tuple
+    from ..primitives.convolution import conv_transpose as conv_transpose
+    from ..primitives.convolution import conv_transpose_shape_tuple as conv_transpose_shape_tuple
+    from ..primitives.convolution import conv_with_general_padding as conv_with_general_padding
+    from ..primitives.convolution import padtype_to_pads as padtype_to_pads
+    from ..primitives.cumulative import cumlogsumexp as cumlogsumexp
+    from ..primitives.cumulative import cumlogsumexp_p as cumlogsumexp_p
+    from ..primitives.cumulative import cummax as cummax
+    from ..primitives.cumulative import cummax_p as cummax_p
+    from ..primitives.cumulative import cummin as cummin
+    from ..primitives.cumulative import cummin_p as cummin_p
+    from ..primitives.cumulative import cumprod as cumprod
+    from ..primitives.cumulative import cumprod_p as cumprod_p
+    from ..primitives.cumulative import cumsum as cumsum
+    from ..primitives.cumulative import cumsum_p as cumsum_p
+    from ..primitives.fft import FftType as FftType
+    from ..primitives.fft import fft_p as fft_p
+    from ..primitives.ragged import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
+    from ..primitives.ragged import ragged_dot as ragged_dot
+    from ..primitives.ragged import ragged_dot_general as ragged_dot_general
+    from ..primitives.sort import approx_max_k as approx_max_k
+    from ..primitives.sort import approx_min_k as approx_min_k
+    from ..primitives.sort import approx_top_k_p as approx_top_k_p
+    from ..primitives.sort import sort as sort
+    from ..primitives.sort import sort_key_val as sort_key_val
+    from ..primitives.sort import sort_p as sort_p
+    from ..primitives.sort import top_k as top_k
+    from ..primitives.sort import top_k_p as top_k_p
+    from ..primitives.windows import reduce_window_max_p as reduce_window_max_p
+    from ..primitives.windows import reduce_window_min_p as reduce_window_min_p
+    from ..primitives.windows import reduce_window_shape_tuple as reduce_window_shape_tuple
+    from ..primitives.windows import reduce_window_sum_p as reduce_window_sum_p
+    from ..primitives.windows import select_and_gather_add_p as select_and_gather_add_p
+    from ..primitives.windows import select_and_scatter_add_p as select_and_scatter_add_p
     from . import linalg as linalg
+    from .jitted import dynamic_index_in_dim as dynamic_index_in_dim
+    from .jitted import dynamic_update_index_in_dim as dynamic_update_index_in_dim
+    from .jitted import fft as fft
+    from .mapping import associative_scan as associative_scan
+    from .mapping import map as map
     from .scaled import scaled_dot as scaled_dot
+    from .special import betainc as betainc
+    from .special import igamma as igamma
+    from .special import igamma_grad_a as igamma_grad_a
+    from .special import igammac as igammac
+    from .special import random_gamma_grad as random_gamma_grad
 
 # The same names for programs: these modules are imported when one of their names is asked for.
-_late = _LateNames(__name__, {"linalg": "linalg", "scaled": "scaled_dot"})
+_late = _LateNames(
+    __name__,
+    {
+        "linalg": "linalg",
+        "scaled": "scaled_dot",
+        "..control.cond": "cond cond_p switch",
+        "..control.linear_solve": (
+            "custom_linear_solve custom_root linear_solve_p=custom_linear_solve_p"
+        ),
+        "..control.reduction": "reduce reduce_p reduce_window reduce_window_p",
+        "..control.scan": "scan scan_p",
+        "..control.select_scatter": "select_and_scatter_p",
+        "..control.special": "igamma_grad_a_p igamma_p igammac_p regularized_incomplete_beta_p",
+        "..control.while_loop": "fori_loop while_loop while_p",
+        "..primitives.collectives": (
+            "all_gather all_gather_p all_to_all all_to_all_p axis_index axis_index_p "
+            "axis_size pbroadcast pcast pmax pmax_p pmean pmin pmin_p ppermute ppermute_p "
+            "pshuffle psum psum_p psum_scatter pswapaxes "
+        ),
+        "..primitives.collectives_ragged": "precv psend ragged_all_to_all ragged_all_to_all_p",
+        "..primitives.convolution": (
+            "ConvDimensionNumbers ConvGeneralDilatedDimensionNumbers conv "
+            "conv_dimension_numbers conv_general_dilated conv_general_dilated_local "
+            "conv_general_dilated_p conv_general_dilated_patches conv_general_permutations "
+            "conv_general_shape_tuple conv_shape_tuple conv_transpose "
+            "conv_transpose_shape_tuple conv_with_general_padding padtype_to_pads "
+        ),
+        "..primitives.cumulative": (
+            "cumlogsumexp cumlogsumexp_p cummax cummax_p cummin cummin_p cumprod cumprod_p "
+            "cumsum cumsum_p "
+        ),
+        "..primitives.fft": "FftType fft_p",
+        "..primitives.ragged": "RaggedDotDimensionNumbers ragged_dot ragged_dot_general",
+        "..primitives.sort": (
+            "approx_max_k approx_min_k approx_top_k_p sort sort_key_val sort_p top_k top_k_p "
+        ),
+        "..primitives.windows": (
+            "reduce_window_max_p reduce_window_min_p reduce_window_shape_tuple "
+            "reduce_window_sum_p select_and_gather_add_p select_and_scatter_add_p "
+        ),
+        "jitted": "dynamic_index_in_dim dynamic_update_index_in_dim fft",
+        "mapping": "associative_scan map",
+        "special": "betainc igamma igamma_grad_a igammac random_gamma_grad",
+    },
+    _made,
+)
 
 
 def __getattr__(name: str) -> _Any:

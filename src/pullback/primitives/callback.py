@@ -197,11 +197,8 @@ def _element(x: Any, k: int) -> Any:
     )
 
 
-# Filled by control/: (p, args, dims, params, unroll), the same with a loop in the program instead
-# of one call an element.
-sequentially: list[Callable[..., Any]] = [
-    lambda p, args, dims, params, unroll: _one_by_one(p, args, dims, params)
-]
+# The same with a loop in the program instead of one call an element.
+_loops: Any = config.lazy_module("pullback.control.callbacks")
 
 
 # --- pure_callback ---
@@ -229,7 +226,7 @@ def _pure_batch(args: Any, dims: Any, *, vmap_method: Any, result_avals: Any, **
         )
     if vmap_method in ("sequential", "sequential_unrolled"):
         unroll = vmap_method == "sequential_unrolled"
-        return sequentially[0](pure_callback_p, args, dims, same, unroll)
+        return _loops.sequentially(pure_callback_p, args, dims, same, unroll)
     n = batch_size(args, dims)
     parts = []
     for x, d in zip(args, dims, strict=True):
@@ -313,7 +310,7 @@ def _io_transpose(cts: Any, *args: Any, **params: Any) -> Any:
 def _io_batch(args: Any, dims: Any, *, ordered: bool, **params: Any) -> Any:
     if ordered:
         raise ValueError("Cannot `vmap` ordered IO callback.")
-    return sequentially[0](io_callback_p, args, dims, {"ordered": ordered, **params}, False)
+    return _loops.sequentially(io_callback_p, args, dims, {"ordered": ordered, **params}, False)
 
 
 io_callback_p = Primitive(
