@@ -13,7 +13,7 @@ The names are JAX's; `pullback.jax_compat.install()` makes `import jax` give thi
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .garbage import settle as _settle
 from .garbage import uncollected as _uncollected
@@ -72,13 +72,6 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
     from .control.custom import custom_gradient as custom_gradient
     from .control.custom import custom_jvp as custom_jvp
     from .control.custom import custom_vjp as custom_vjp
-    from .control.refs import ds as ds
-    from .control.refs import empty_ref as empty_ref
-    from .control.refs import free_ref as free_ref
-    from .control.refs import freeze as freeze
-    from .control.refs import new_ref as new_ref
-    from .control.remat import checkpoint as checkpoint
-    from .control.remat import checkpoint_policies as checkpoint_policies
     from .core.avals import typeof as typeof
     from .core.build import trace_count as trace_count
     from .core.refs import Ref as Ref
@@ -94,8 +87,17 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
 
     _settle()
 
+if TYPE_CHECKING:
+    from .control.refs import ds as ds
+    from .control.refs import empty_ref as empty_ref
+    from .control.refs import free_ref as free_ref
+    from .control.refs import freeze as freeze
+    from .control.refs import new_ref as new_ref
+    from .control.remat import checkpoint as checkpoint
+    from .control.remat import checkpoint as remat
+    from .control.remat import checkpoint_policies as checkpoint_policies
+
 Array = _array.Array
-remat = checkpoint
 jacobian = jacrev
 host_count, host_id, host_ids = process_count, process_index, process_indices
 
@@ -169,6 +171,10 @@ _LAZY_MODULES = frozenset(
     }
 )
 _LAZY_NAMES = {
+    "checkpoint": "control.remat",
+    "checkpoint_policies": "control.remat",
+    "remat": "control.remat",
+    **dict.fromkeys("ds empty_ref free_ref freeze new_ref".split(), "control.refs"),
     "live_arrays": "runtime.live",
     "make_user_context": "config",
     "pmap": "api.spmd",
@@ -186,7 +192,7 @@ _LAZY_NAMES = {
     "print_environment_info": "environment",
     "kernel_compile_count": "backends.llvm",
 }
-_RENAMED = {"P": "PartitionSpec"}
+_RENAMED = {"P": "PartitionSpec", "remat": "checkpoint"}
 
 
 # What is public: JAX's names, and the two counters that say what was traced and compiled.

@@ -12,11 +12,10 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, tree
-from ..control.refs import addupdate
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
-from ..core.refs import AbstractRef, is_ref
+from ..core.refs import AbstractRef, is_ref, operations
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.trace import current_trace, use_trace
 from ..primitives.common import as_array
@@ -195,7 +194,7 @@ def _deliver(wish: Any, ct: Any) -> Any:
         return ct
     if isinstance(wish, DontWant):
         return DidntWant()
-    addupdate(wish, ..., ct)
+    operations["addupdate"](wish, ..., ct)
     return GradRef()
 
 

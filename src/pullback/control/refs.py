@@ -40,8 +40,8 @@ from ..primitives.shape import broadcast
 from ..transforms.batch import batch_flat, matchaxis
 from .call import call_params, jit_p
 
-# How arrays are indexed, from the numpy layer: get(x, idx), set(x, idx, v), add(x, idx, v).
-indexing: dict[str, Callable[..., Any]] = {}
+# How arrays are indexed, from the numpy layer.
+_places: Any = config.lazy_module("pullback.numpy.scatter")
 unflatten = tree.unflatten  # the rules below have a parameter `tree`
 _EFFECTS = frozenset({ref_effect})
 
@@ -176,7 +176,7 @@ def _read(value: Any, entries: Sequence[Any]) -> Any:
     if _whole(entries, typeof(value).shape):
         return value
     part, rest, _ = _place(value, entries)
-    return indexing["get"](part, tuple(rest))
+    return _places.ref_get(part, tuple(rest))
 
 
 def _write(value: Any, entries: Sequence[Any], new: Any, how: str) -> Any:
@@ -184,7 +184,7 @@ def _write(value: Any, entries: Sequence[Any], new: Any, how: str) -> Any:
     if how == "set" and _whole(entries, typeof(value).shape):
         return new
     part, rest, starts = _place(value, entries)
-    changed = indexing[how](part, tuple(rest), new)
+    changed = getattr(_places, f"ref_{how}")(part, tuple(rest), new)
     return changed if starts is None else dynamic_update_slice(value, changed, starts)
 
 
@@ -587,7 +587,7 @@ def get(ref: Any, idx: Any = None) -> Any:
     """
     leaves, treedef = _parts(ref, idx, "`get`")
     if treedef is None:
-        return indexing["get"](get(ref), idx)
+        return _places.ref_get(get(ref), idx)
     return get_p.bind(ref, *leaves, tree=treedef)
 
 
@@ -624,8 +624,8 @@ def swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -> An
     value = _cast(ref, value)
     if treedef is None:
         whole = get(ref)
-        swap(ref, None, indexing["set"](whole, idx, value))
-        return indexing["get"](whole, idx)
+        swap(ref, None, _places.ref_set(whole, idx, value))
+        return _places.ref_get(whole, idx)
     _swap_aval(typeof(ref), typeof(value), *map(typeof, leaves), tree=treedef)
     return swap_p.bind(ref, value, *leaves, tree=treedef)
 
@@ -652,7 +652,7 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     leaves, treedef = _parts(ref, idx, "`addupdate`")
     x = _cast(ref, x)
     if treedef is None:
-        swap(ref, None, indexing["add"](get(ref), idx, x))
+        swap(ref, None, _places.ref_add(get(ref), idx, x))
         return
     _add_aval(typeof(ref), typeof(x), *map(typeof, leaves), tree=treedef)
     addupdate_p.bind(ref, x, *leaves, tree=treedef)

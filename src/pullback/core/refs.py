@@ -9,6 +9,7 @@ passed in and handed out.
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -130,9 +131,18 @@ def is_ref(x: Any) -> bool:
     return isinstance(x, Tracer) and type(x.aval) is AbstractRef
 
 
-# get(ref, index), set(ref, index, value), swap and addupdate like set, and discharge(jaxpr,
-# consts) for programs whose references are their own: from control/refs.
-operations: dict[str, Callable[..., Any]] = {}
+class _Operations(dict[str, Callable[..., Any]]):
+    """get(ref, index), set(ref, index, value), swap and addupdate like set, and discharge(jaxpr,
+    consts) for programs whose references are their own. control/refs enters them: few programs
+    need it.
+    """
+
+    def __missing__(self, name: str) -> Callable[..., Any]:
+        importlib.import_module("pullback.control.refs")
+        return self[name]
+
+
+operations = _Operations()
 
 
 class _RefMeta(type):

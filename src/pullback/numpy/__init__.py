@@ -961,66 +961,6 @@ from .ufuncs import (
 from .ufuncs import (
     trunc as trunc,
 )
-from .ufuncs_more import (
-    allclose as allclose,
-)
-from .ufuncs_more import (
-    array_equal as array_equal,
-)
-from .ufuncs_more import (
-    array_equiv as array_equiv,
-)
-from .ufuncs_more import (
-    clip as clip,
-)
-from .ufuncs_more import (
-    copysign as copysign,
-)
-from .ufuncs_more import (
-    fmax as fmax,
-)
-from .ufuncs_more import (
-    fmin as fmin,
-)
-from .ufuncs_more import (
-    frexp as frexp,
-)
-from .ufuncs_more import (
-    gcd as gcd,
-)
-from .ufuncs_more import (
-    heaviside as heaviside,
-)
-from .ufuncs_more import (
-    hypot as hypot,
-)
-from .ufuncs_more import (
-    i0 as i0,
-)
-from .ufuncs_more import (
-    isclose as isclose,
-)
-from .ufuncs_more import (
-    lcm as lcm,
-)
-from .ufuncs_more import (
-    ldexp as ldexp,
-)
-from .ufuncs_more import (
-    modf as modf,
-)
-from .ufuncs_more import (
-    nan_to_num as nan_to_num,
-)
-from .ufuncs_more import (
-    signbit as signbit,
-)
-from .ufuncs_more import (
-    sinc as sinc,
-)
-from .ufuncs_more import (
-    spacing as spacing,
-)
 from .vectorize import (
     apply_along_axis as apply_along_axis,
 )
@@ -1113,6 +1053,26 @@ if _TYPE_CHECKING:
     from .signals import trapezoid as trapezoid
     from .signals import unpackbits as unpackbits
     from .signals import unwrap_phase as unwrap  # noqa: F401
+    from .ufuncs_more import allclose as allclose
+    from .ufuncs_more import array_equal as array_equal
+    from .ufuncs_more import array_equiv as array_equiv
+    from .ufuncs_more import clip as clip
+    from .ufuncs_more import copysign as copysign
+    from .ufuncs_more import fmax as fmax
+    from .ufuncs_more import fmin as fmin
+    from .ufuncs_more import frexp as frexp
+    from .ufuncs_more import gcd as gcd
+    from .ufuncs_more import heaviside as heaviside
+    from .ufuncs_more import hypot as hypot
+    from .ufuncs_more import i0 as i0
+    from .ufuncs_more import isclose as isclose
+    from .ufuncs_more import lcm as lcm
+    from .ufuncs_more import ldexp as ldexp
+    from .ufuncs_more import modf as modf
+    from .ufuncs_more import nan_to_num as nan_to_num
+    from .ufuncs_more import signbit as signbit
+    from .ufuncs_more import sinc as sinc
+    from .ufuncs_more import spacing as spacing
 
 # The same names for programs: these modules are imported when one of their names is asked for.
 _late = _LateNames(
@@ -1135,6 +1095,10 @@ _late = _LateNames(
         "signals": (
             "convolve corrcoef correlate cov diff ediff1d gradient interp packbits trapezoid "
             "unpackbits unwrap=unwrap_phase"
+        ),
+        "ufuncs_more": (
+            "allclose array_equal array_equiv clip copysign fmax fmin frexp gcd heaviside "
+            "hypot i0 isclose lcm ldexp modf nan_to_num signbit sinc spacing "
         ),
     },
     _made_eager,

@@ -14,6 +14,7 @@ from .. import dtypes, lax
 from ..api.eager import methods
 from ..api.placement import device_put
 from ..api.recording import LazyPair
+from ..config import lazy_module
 from ..core.trace import Tracer
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import ArrayImpl
@@ -27,10 +28,11 @@ from . import (
     reductions,
     sorting,
     ufuncs,
-    ufuncs_more,
 )
 from .scatter import _IndexUpdateHelper
 from .util import user_dtype
+
+_ufuncs_more: Any = lazy_module("pullback.numpy.ufuncs_more")
 
 
 # --- methods that are not simply the function of the same name ---
@@ -91,7 +93,7 @@ def clip(self: Any, min: Any = None, max: Any = None) -> Any:
     >>> jnp.arange(5).clip(1, 3)
     Array([1, 1, 2, 3, 3], dtype=int32)
     """
-    return ufuncs_more.clip(self, min, max)
+    return _ufuncs_more.clip(self, min, max)
 
 
 def copy(self: Any) -> Any:

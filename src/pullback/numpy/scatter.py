@@ -11,7 +11,6 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.eager import eager
 from ..api.vmap import vmap
-from ..control.refs import indexing as ref_indexing
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import NonConcreteBooleanIndexError
@@ -459,11 +458,17 @@ power_hook: list[Callable[[Any, Any], Any]] = [lax.pow]
 
 
 # What references (control/refs) are read and written with: positions out of bounds are clamped.
-ref_indexing.update(
-    get=take_index,
-    set=lambda x, idx, v: _eager_update(x, idx, v, "set", mode="clip"),
-    add=lambda x, idx, v: _eager_update(x, idx, v, "add", mode="clip"),
-)
+ref_get = take_index
+
+
+def ref_set(x: Any, idx: Any, v: Any) -> Any:
+    """The value of a reference after x[idx] = v."""
+    return _eager_update(x, idx, v, "set", mode="clip")
+
+
+def ref_add(x: Any, idx: Any, v: Any) -> Any:
+    """The value of a reference after x[idx] += v."""
+    return _eager_update(x, idx, v, "add", mode="clip")
 
 
 def _apply_to_keys(places: Any, func: Callable[[Any], Any], mode: Any, wrap: bool) -> Any:

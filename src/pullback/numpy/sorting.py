@@ -10,7 +10,6 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
-from ..control.scan import scan
 from ..core.avals import typeof
 from . import creation, index_functions, joining, manipulation, reductions, scalar_types, ufuncs
 from .util import canonical_axis, check_arraylike, default_int, index_dtype, promote_dtypes
@@ -196,7 +195,7 @@ def _search_scan(a: Any, v: Any, side: str, dtype: Any, unroll: bool) -> Any:
         ), ()
 
     steps = int(np.ceil(np.log2(n + 1)))
-    (_, found), _ = scan(halve, (low, high), (), steps, unroll=steps if unroll else 1)
+    (_, found), _ = lax.scan(halve, (low, high), (), steps, unroll=steps if unroll else 1)
     return found.astype(dtype)
 
 
