@@ -11,13 +11,14 @@ Instances have slots, compare by identity, and are not to be changed (the type c
 `@record(eq=True)` compares and hashes by value, `frozen=False` says that fields may be set,
 `weak=True` that there may be weak references.
 
-The methods are templates that are compiled once for each number of fields; a class gets a copy with
-the names of its own.
+The `__init__` is a template that is compiled once for each number of fields; a class gets a copy
+with the names of its own.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from types import FunctionType
 from typing import Any, TypeVar, dataclass_transform, overload
 
@@ -52,52 +53,55 @@ def _reduce(self: Any) -> Any:
 _templates: dict[Any, Any] = {}
 
 
-def _template(kind: str, fields: int, fresh: tuple[int, ...] = ()) -> Any:
-    """The function `kind` of a class with so many fields `f0, f1, ...`; `fresh` are the fields
-    whose default is made anew."""
-    found = _templates.get((kind, fields, fresh))
+def _template(fields: int, fresh: tuple[int, ...]) -> Any:
+    """The `__init__` of a class with so many fields `f0, f1, ...`; `fresh` are those whose default
+    is made anew."""
+    found = _templates.get((fields, fresh))
     if found is not None:
         return found
     names = [f"f{k}" for k in range(fields)]
-    if kind == "__init__":
-        lines = [
-            f" self.{f} = {f}" + (f".maker() if {f}.__class__ is _Made else {f}" * (k in fresh))
-            for k, f in enumerate(names)
-        ]
-        text = f"def __init__(self, {', '.join(names)}):\n" + "\n".join(lines or [" pass"])
-    else:
-        mine, theirs = ("(" + "".join(f"{x}.{f}, " for f in names) + ")" for x in ("self", "other"))
-        text = {
-            "__eq__": f"def __eq__(self, other):\n return {mine} == {theirs} "
-            "if other.__class__ is self.__class__ else NotImplemented",
-            "__hash__": f"def __hash__(self):\n return hash({mine})",
-        }[kind]
+    lines = [
+        f" self.{f} = {f}" + (f".maker() if {f}.__class__ is _Made else {f}" * (k in fresh))
+        for k, f in enumerate(names)
+    ]
     space: dict[str, Any] = {"_Made": _Made}
-    exec(text, space)
-    found = _templates[kind, fields, fresh] = space[kind]
+    exec(f"def __init__(self, {', '.join(names)}):\n" + "\n".join(lines or [" pass"]), space)
+    found = _templates[fields, fresh] = space["__init__"]
     return found
 
 
-def _methods(cls: Any, names: list[str], defaults: dict[str, Any], eq: bool) -> dict[str, Any]:
-    """`__init__`, and `__eq__` and `__hash__` where values count."""
+def _init(cls: Any, names: list[str], defaults: dict[str, Any]) -> Any:
+    """`__init__`: a template's code, with the names of this class."""
     given = [k for k, name in enumerate(names) if name in defaults]
     if given and given != list(range(given[0], len(names))):
         raise TypeError(f"{cls.__name__}: a field without a default follows one with a default")
     fresh = tuple([k for k in given if isinstance(defaults[names[k]], _Made)])
+    template = _template(len(names), fresh)
     mine = {f"f{k}": name for k, name in enumerate(names)}
-    out = {}
-    for kind in ("__init__", "__eq__", "__hash__") if eq else ("__init__",):
-        made = _template(kind, len(names), fresh if kind == "__init__" else ())
-        code = made.__code__
-        code = code.replace(
-            co_names=tuple([mine.get(n, n) for n in code.co_names]),
-            co_varnames=tuple([mine.get(n, n) for n in code.co_varnames]),
-        )
-        out[kind] = FunctionType(code, made.__globals__, kind)
-        out[kind].__qualname__ = f"{cls.__qualname__}.{kind}"
-    if given:
-        out["__init__"].__defaults__ = tuple([defaults[names[k]] for k in given])
-    return out
+    code = template.__code__
+    code = code.replace(
+        co_names=tuple([mine.get(n, n) for n in code.co_names]),
+        co_varnames=tuple([mine.get(n, n) for n in code.co_varnames]),
+    )
+    made = FunctionType(code, template.__globals__, "__init__")
+    made.__qualname__ = f"{cls.__qualname__}.__init__"
+    made.__defaults__ = tuple([defaults[names[k]] for k in given]) or None
+    return made
+
+
+def _by_value(names: list[str]) -> dict[str, Any]:
+    """`__eq__` and `__hash__` of classes whose values count."""
+    values = attrgetter(*names) if names else lambda _: ()
+
+    def __eq__(self: Any, other: Any) -> Any:
+        if other.__class__ is not self.__class__:
+            return NotImplemented
+        return values(self) == values(other)
+
+    def __hash__(self: Any) -> int:
+        return hash(values(self))
+
+    return {"__eq__": __eq__, "__hash__": __hash__}
 
 
 @overload
@@ -122,7 +126,8 @@ def record(cls: Any = None, /, *, eq: bool = False, frozen: bool = True, weak: b
             space.pop(gone, None)
         space.update(
             __slots__=(*names, "__weakref__") if weak else (*names,), __repr__=_repr,
-            __reduce__=_reduce, __match_args__=(*names,), **_methods(cls, names, defaults, eq),
+            __reduce__=_reduce, __match_args__=(*names,), __init__=_init(cls, names, defaults),
+            **(_by_value(names) if eq else {}),
         )  # fmt: skip
         return type(cls)(cls.__name__, cls.__bases__, space)
 
