@@ -33,6 +33,7 @@ from pullback.runtime import native_layout as L
 from pullback.runtime.native_build import (
     EXTERNALS,
     MAGIC,
+    PASSES,
     STATE_ENTRY,
     TABLE_WORDS,
     Fn,
@@ -161,7 +162,7 @@ def _image() -> Image:
     key = kernel_key(_source_key(), target.key)
     image = cache.get(key) if cache is not None else None
     if image is None or image.data.count(struct.pack("<2Q", *MAGIC)) != 1 or not image.symbols:
-        image = link_elf(assemble(module_text(_functions(), target.triple), target, 2))
+        image = link_elf(assemble(module_text(_functions(), target.triple), target, 2, PASSES))
         if cache is not None:
             cache.put(key, image)
         llvm_runtime()  # as long as this import compiles what is compiled once, all of it

@@ -18,7 +18,7 @@ _REFS = (L.OWNER, L.EVENT, L.COMMITTED, L.NPY_VALUE, L.DICT)
 
 def _object() -> Fn:
     """ptr object(): a fresh Array with every field zero; null with MemoryError set."""
-    f = Fn("pb_object", "ptr", "")
+    f = Fn("pb_object", "ptr", "", inline=True)
     s = f.state()
     head = f.ld("ptr", s, L.OBJECTS)
     f.br(f.is_null(head), "fresh", "reuse")
@@ -43,7 +43,7 @@ def _object() -> Fn:
 def _make() -> Fn:
     """ptr make(aval, data, nbytes): a ready Array that owns a block of our allocator; null with
     MemoryError set."""
-    f = Fn("pb_make", "ptr", "ptr aval, ptr data, i64 nbytes")
+    f = Fn("pb_make", "ptr", "ptr aval, ptr data, i64 nbytes", inline=True)
     o = f.own("ptr", "pb_object")
     f.when(f.is_null(o), "failed")
     f.incref("%aval")
@@ -90,7 +90,7 @@ def _dealloc() -> Fn:
 
 def _drop_data() -> Fn:
     """Gives back the data of an array: to the allocator, or to its owner."""
-    f = Fn("pb_drop_data", "void", "ptr o", internal=True)
+    f = Fn("pb_drop_data", "void", "ptr o", inline=True)
     data = f.ld("ptr", "%o", L.DATA)
     owner = f.ld("ptr", "%o", L.OWNER)
     f.st("ptr", "null", "%o", L.DATA)

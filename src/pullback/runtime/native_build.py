@@ -11,13 +11,17 @@ from __future__ import annotations
 
 import sys
 
-__all__ = ["EXTERNALS", "MAGIC", "STATE_ENTRY", "TABLE_WORDS", "Fn", "module_text"]
+__all__ = ["EXTERNALS", "MAGIC", "PASSES", "STATE_ENTRY", "TABLE_WORDS", "Fn", "module_text"]
 
 MAGIC = (
     0x70756C6C6261636B,
     0x72756E74696D6531,
 )  # two words: no other constant of ours looks like them
 TABLE_WORDS = 128
+
+# What LLVM does with this code before it makes machine code of it: locals become registers, small
+# functions a part of their callers. No pass may write a call of the C library (there is no linker).
+PASSES = ("AlwaysInliner", "SROA", "SimplifyCFG", "InstCombine", "DSE", "SimplifyCFG")
 
 # Functions and objects of the interpreter and of the C library, in table order. `&name` is the
 # address of a variable, `*name` its value.
@@ -66,12 +70,15 @@ def _table(word: int) -> str:
 class Fn:
     """One function under construction. Values are IR operands as text; labels are given by name."""
 
-    def __init__(self, name: str, ret: str, args: str, internal: bool = False) -> None:
-        """`args` reads `ptr a, i64 n`."""
+    def __init__(
+        self, name: str, ret: str, args: str, internal: bool = False, inline: bool = False
+    ) -> None:
+        """`args` reads `ptr a, i64 n`; what is to be `inline` is internal too."""
         parts = [a.split() for a in args.split(",") if a.strip()]
-        linkage = "internal" if internal else "dso_local"
+        linkage = "internal" if internal or inline else "dso_local"
+        how = "alwaysinline nounwind" if inline else "nounwind"
         joined = ", ".join(f"{t} %{n}" for t, n in parts)
-        self._head = f"define {linkage} {ret} @{name}({joined}) nounwind {{\nentry:"
+        self._head = f"define {linkage} {ret} @{name}({joined}) {how} {{\nentry:"
         self._lines: list[str] = []
         self._locals: list[str] = []
         self._count = 0

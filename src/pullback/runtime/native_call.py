@@ -36,7 +36,7 @@ def _frame(f: Fn) -> str:
 
 
 def _push_key() -> Fn:
-    f = Fn("pb_push_key", "i64", "ptr frame, ptr key", internal=True)
+    f = Fn("pb_push_key", "i64", "ptr frame, ptr key", inline=True)
     n = f.ld("i64", "%frame", _NKEYS)
     f.br(f.cmp("ult", n, L.MAX_KEYS), "room", "full")
     f.at("room")
@@ -51,7 +51,7 @@ def _push_key() -> Fn:
 def _push_leaf() -> Fn:
     """A key and a leaf; for a scalar (obj null) `data` is ignored and the leaf's own cell is "
     "used."""
-    f = Fn("pb_push_leaf", "ptr", "ptr frame, ptr key, ptr data, ptr obj", internal=True)
+    f = Fn("pb_push_leaf", "ptr", "ptr frame, ptr key, ptr data, ptr obj", inline=True)
     n = f.ld("i64", "%frame", _NLEAVES)
     f.when(f.is_null("%key"), "full")
     f.when(f.cmp("uge", n, L.MAX_LEAVES), "full")
@@ -475,7 +475,7 @@ def _flatten_call() -> Fn:
 
 
 def _match() -> Fn:
-    f = Fn("pb_match", "i64", "ptr e, ptr keys, i64 n, i64 config", internal=True)
+    f = Fn("pb_match", "i64", "ptr e, ptr keys, i64 n, i64 config", inline=True)
     f.when(f.cmp("ne", f.ld("i64", "%e", L.E_NKEYS), "%n"), "no")
     f.when(f.cmp("ne", f.ld("i64", "%e", L.E_CONFIG), "%config"), "no")
     mine = f.ld("ptr", "%e", L.E_KEYS)
@@ -499,7 +499,7 @@ def _match() -> Fn:
 def _lookup() -> Fn:
     """ptr lookup(where, frame): `where` points at the words table, mask, last; the entry or "
     "null."""
-    f = Fn("pb_lookup", "ptr", "ptr where, ptr frame", internal=True)
+    f = Fn("pb_lookup", "ptr", "ptr where, ptr frame", inline=True)
     config = f.ld("i64", f.state(), L.CONFIG_KEY)
     keys, n = f.gep("%frame", _KEYS), f.ld("i64", "%frame", _NKEYS)
     last = f.ld("ptr", "%where", 16)

@@ -20,7 +20,7 @@ _HUGE_ALIGN = 2 << 20
 
 def _class_of() -> Fn:
     """i64 class(i64 n) for 1 <= n."""
-    f = Fn("pb_class", "i64", "i64 n", internal=True)
+    f = Fn("pb_class", "i64", "i64 n", inline=True)
     m = f.op("sub", "%n", 1)
     f.br(f.cmp("ult", m, 512), "small", "large")
     f.at("small")
@@ -35,7 +35,7 @@ def _class_of() -> Fn:
 
 def _size_of() -> Fn:
     """i64 bytes(i64 class)."""
-    f = Fn("pb_size", "i64", "i64 c", internal=True)
+    f = Fn("pb_size", "i64", "i64 c", inline=True)
     f.br(f.cmp("ult", "%c", 8), "small", "large")
     f.at("small")
     f.ret("i64 " + f.op("shl", f.op("add", "%c", 1), 6))
@@ -252,7 +252,7 @@ def _free() -> Fn:
 def _held() -> list[Fn]:
     """ptr alloc_held(n), void free_held(p, n): the same for callers that hold the GIL, and that
     is their lock: an atomic exchange costs more than all the rest. Arrays live and die here."""
-    f = Fn("pb_alloc_held", "ptr", "i64 n", internal=True)
+    f = Fn("pb_alloc_held", "ptr", "i64 n", inline=True)
     f.when(f.cmp("ugt", "%n", L.SMALL), "shared")
     n = f.v("call i64 @llvm.umax.i64(i64 %n, i64 1)")
     s = f.state()
@@ -274,7 +274,7 @@ def _held() -> list[Fn]:
     f.at("shared")
     f.ret("ptr " + f.own("ptr", "pb_alloc", "i64 %n"))
 
-    g = Fn("pb_free_held", "void", "ptr p, i64 n", internal=True)
+    g = Fn("pb_free_held", "void", "ptr p, i64 n", inline=True)
     g.when(g.is_null("%p"), "done")
     g.when(g.cmp("ugt", "%n", L.SMALL), "shared")
     n = g.v("call i64 @llvm.umax.i64(i64 %n, i64 1)")

@@ -125,7 +125,7 @@ def _free_temps() -> Fn:
 def _fill() -> Fn:
     """Writes the template and the arguments' addresses into the slots, converting scalars in their
     cells."""
-    f = Fn("pb_fill", "void", "ptr e, ptr slots, ptr datas", internal=True)
+    f = Fn("pb_fill", "void", "ptr e, ptr slots, ptr datas", inline=True)
     template = f.ld("ptr", "%e", L.E_SLOTS)
 
     def copy(k: str) -> None:
@@ -163,7 +163,7 @@ def _fill() -> Fn:
 def _outputs() -> Fn:
     """i64 outputs(e, slots, saved): allocates what the entry asks for; 0 when memory is out
     (nothing is kept then)."""
-    f = Fn("pb_outputs", "i64", "ptr e, ptr slots, ptr saved", internal=True)
+    f = Fn("pb_outputs", "i64", "ptr e, ptr slots, ptr saved", inline=True)
     n, outs = f.ld("i64", "%e", L.E_NOUTS), f.ld("ptr", "%e", L.E_OUTS)
     sizes = f.ld("i64", "%e", L.E_SIZES)  # where a plan's slot table keeps sizes, or -1
     _loop(f, "clear", n, lambda k: f.st("ptr", "null", f.idx("%saved", k)))
@@ -329,7 +329,7 @@ def _thread_count() -> Fn:
 
 def _execute() -> Fn:
     """i64 execute(e, slots): 0, or -1 with an exception set."""
-    f = Fn("pb_execute", "i64", "ptr e, ptr slots", internal=True)
+    f = Fn("pb_execute", "i64", "ptr e, ptr slots", inline=True)
     ctx = f.local("[16 x i64], align 16")
     f.do(
         f"call void @llvm.memcpy.p0.p0.i64(ptr {ctx}, ptr {f.ld('ptr', '%e', L.E_CTX)}, i64 128, "
@@ -419,7 +419,7 @@ def _execute() -> Fn:
 def _results() -> Fn:
     """i64 results(e, slots, objs, results): makes the output objects; on failure what was made is
     gone, -1."""
-    f = Fn("pb_results", "i64", "ptr e, ptr slots, ptr objs, ptr results", internal=True)
+    f = Fn("pb_results", "i64", "ptr e, ptr slots, ptr objs, ptr results", inline=True)
     n, outs = f.ld("i64", "%e", L.E_NOUTS), f.ld("ptr", "%e", L.E_OUTS)
     bad, source = f.var("i64", 0), f.var("ptr", "null")
     sizes = f.ld("i64", "%e", L.E_SIZES)
@@ -501,7 +501,7 @@ def _results() -> Fn:
 def _sequence() -> Fn:
     """ptr sequence(items, n, list?): a tuple or list that takes over the items' references; they
     are dropped on failure."""
-    f = Fn("pb_sequence", "ptr", "ptr items, i64 n, i64 kind", internal=True)
+    f = Fn("pb_sequence", "ptr", "ptr items, i64 n, i64 kind", inline=True)
     made, place = f.var("ptr", "null"), f.var("ptr", "null")
     f.br(f.cmp("eq", "%kind", 0), "tuple", "list")
     f.at("tuple")
@@ -528,7 +528,7 @@ def _sequence() -> Fn:
 
 def _build() -> Fn:
     """ptr build(e, results): the Python result; takes over the references in `results`."""
-    f = Fn("pb_build", "ptr", "ptr e, ptr results", internal=True)
+    f = Fn("pb_build", "ptr", "ptr e, ptr results", inline=True)
     kind, n = f.ld("i64", "%e", L.E_RESULT), f.ld("i64", "%e", L.E_NOUTS)
     f.br(f.cmp("eq", kind, L.RESULT_SINGLE), "single", "other")
     f.at("single")

@@ -4,8 +4,8 @@ llvmlite's Python layer holds a lock around every call; ctypes alone releases th
 LLVM context and one
 target machine per thread two threads compile twice as fast. Nothing here is process-global (no
 options, no shared
-contexts), because Numba and others use the same library. No IR pass ever runs: we emit what we want
-executed.
+contexts), because Numba and others use the same library. No IR pass runs over kernels: we emit what
+we want executed. The runtime's own code, written plainly, asks for some.
 The library is loaded by path, without importing llvmlite, and only when something has to be
 compiled.
 """
@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import threading
+from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 
 from pullback.backends.llvm.target import Target
@@ -91,6 +92,25 @@ def _declare(lib: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
 _LONG = frozenset({"TargetMachineEmitToMemory", "VerifyModule"})
 
 
+def _declare_passes(lib: ctypes.CDLL) -> bool:
+    """Argument types of what runs IR passes; False if llvmlite has no such functions."""
+    p = c_void_p
+    for name, result, arguments in (
+        ("CreatePipelineTuningOptions", p, []),
+        ("DisposePipelineTuningOptions", None, [p]),
+        ("CreatePassBuilder", p, [p, p]),
+        ("DisposePassBuilder", None, [p]),
+        ("CreateNewModulePassManager", p, []),
+        ("RunNewModulePassManager", None, [p, p, p]),
+        ("DisposeNewModulePassManger", None, [p]),  # so it is called
+    ):
+        f = getattr(lib, "LLVMPY_" + name, None)
+        if f is None:
+            return False
+        f.restype, f.argtypes = result, arguments
+    return True
+
+
 def llvm_library() -> ctypes.CDLL:
     """The shared library of llvmlite, initialised for the native target."""
     global _library
@@ -150,7 +170,28 @@ class _Compiler:
             self.machines[key] = machine
         return self.machines[key]
 
-    def emit(self, text: str, target: Target, level: int, as_object: bool) -> bytes:
+    def run_passes(self, module: int, machine: int, passes: Sequence[str]) -> None:
+        """Runs IR passes over a module, in their order; those that llvmlite does not have under
+        that name are left out."""
+        lib = self.lib
+        if not _declare_passes(lib):
+            return
+        options = lib.LLVMPY_CreatePipelineTuningOptions()
+        builder = lib.LLVMPY_CreatePassBuilder(machine, options)
+        manager = lib.LLVMPY_CreateNewModulePassManager()
+        for name in passes:
+            add = getattr(lib, f"LLVMPY_module_Add{name}Pass", None)
+            if add is not None:
+                add.restype, add.argtypes = None, [c_void_p]
+                add(manager)
+        lib.LLVMPY_RunNewModulePassManager(manager, module, builder)
+        lib.LLVMPY_DisposeNewModulePassManger(manager)
+        lib.LLVMPY_DisposePassBuilder(builder)
+        lib.LLVMPY_DisposePipelineTuningOptions(options)
+
+    def emit(
+        self, text: str, target: Target, level: int, as_object: bool, passes: Sequence[str] = ()
+    ) -> bytes:
         lib = self.lib
         self.modules += 1
         if self.modules % _MODULES_PER_CONTEXT == 0:
@@ -166,9 +207,12 @@ class _Compiler:
                 f"internal error in pullback: LLVM does not parse the kernel: {error}\n{text}"
             )
         try:
+            machine = self.machine(target, level)
+            if passes:
+                self.run_passes(module, machine, passes)
             message = c_void_p()
             buffer = lib.LLVMPY_TargetMachineEmitToMemory(
-                self.machine(target, level), module, int(as_object), byref(message)
+                machine, module, int(as_object), byref(message)
             )
             if not buffer:
                 raise CompileError(
@@ -221,22 +265,25 @@ def _compiler() -> _Compiler:
         return _Compiler()
 
 
-def _emitted(text: str, target: Target, level: int, as_object: bool) -> bytes:
+def _emitted(
+    text: str, target: Target, level: int, as_object: bool, passes: Sequence[str] = ()
+) -> bytes:
     with _gate:
         compiler = _compiler()
         try:
-            return compiler.emit(text, target, level, as_object)
+            return compiler.emit(text, target, level, as_object, passes)
         finally:
             _idle.append(compiler)
 
 
-def assemble(text: str, target: Target, level: int = 2) -> bytes:
+def assemble(text: str, target: Target, level: int = 2, passes: Sequence[str] = ()) -> bytes:
     """Object bytes of a module in textual IR; `level` is LLVM's code generation level (0 quick, 2
-    good).
+    good), `passes` name IR passes as llvmlite's library does ("SROA"): none for kernels, which are
+    written as they shall be executed.
 
     Raises CompileError when LLVM refuses the text.
     """
-    return _emitted(text, target, level, True)
+    return _emitted(text, target, level, True, passes)
 
 
 def assembly(text: str, target: Target, level: int = 2) -> str:
