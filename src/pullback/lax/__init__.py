@@ -667,11 +667,6 @@ from ..primitives.reductions import (
 from ..primitives.reductions import (
     reduce_xor_p as reduce_xor_p,
 )
-from ..primitives.rng import RandomAlgorithm as RandomAlgorithm
-from ..primitives.rng import rng_bit_generator as rng_bit_generator
-from ..primitives.rng import rng_bit_generator_p as rng_bit_generator_p
-from ..primitives.rng import rng_uniform as rng_uniform
-from ..primitives.rng import rng_uniform_p as rng_uniform_p
 from ..primitives.shape import (
     collapse as collapse,
 )
@@ -839,6 +834,11 @@ if _TYPE_CHECKING:
     from ..primitives.ragged import RaggedDotDimensionNumbers as RaggedDotDimensionNumbers
     from ..primitives.ragged import ragged_dot as ragged_dot
     from ..primitives.ragged import ragged_dot_general as ragged_dot_general
+    from ..primitives.rng import RandomAlgorithm as RandomAlgorithm
+    from ..primitives.rng import rng_bit_generator as rng_bit_generator
+    from ..primitives.rng import rng_bit_generator_p as rng_bit_generator_p
+    from ..primitives.rng import rng_uniform as rng_uniform
+    from ..primitives.rng import rng_uniform_p as rng_uniform_p
     from ..primitives.sort import approx_max_k as approx_max_k
     from ..primitives.sort import approx_min_k as approx_min_k
     from ..primitives.sort import approx_top_k_p as approx_top_k_p
@@ -900,6 +900,9 @@ _late = _LateNames(
         ),
         "..primitives.fft": "FftType fft_p",
         "..primitives.ragged": "RaggedDotDimensionNumbers ragged_dot ragged_dot_general",
+        "..primitives.rng": (
+            "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p"
+        ),
         "..primitives.sort": (
             "approx_max_k approx_min_k approx_top_k_p sort sort_key_val sort_p top_k top_k_p "
         ),

@@ -19,9 +19,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from pullback.config import lazy_module
 from pullback.core.trace import Tracer
 from pullback.forking import renewed
-from pullback.primitives import rng
 from pullback.primitives.keys import PRNGKeyArray
 from pullback.runtime import native_layout as L
 from pullback.runtime.array import ArrayImpl
@@ -30,6 +30,8 @@ from pullback.runtime.native import Native
 from pullback.tree import engine as tree
 
 __all__ = ["Policy", "conversion", "know", "learn", "leaves_of", "rebuilding", "replaced"]
+
+rng: Any = lazy_module("pullback.primitives.rng")
 
 _PARAMETER = L.BY_VALUE | L.PARAMETERS
 _NUMBERS = (bool, int, float, complex)

@@ -10,19 +10,22 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
+from typing import Any
 
 from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.cache import disk_cache, kernel_key
-from pullback.backends.llvm.dense import tile_text
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import provide
 from pullback.backends.llvm.target import Target, matrix_units
 from pullback.backends.llvm.workshop import Job
+from pullback.config import lazy_module
 from pullback.forking import renewed
 from pullback.loops.tiles import WORDS, parse_tile
 from pullback.records import record, replaced
 
 __all__ = ["order_tile", "provide_tile"]
+
+dense: Any = lazy_module("pullback.backends.llvm.dense")  # not needed for code from the disk
 
 
 @record(eq=True, frozen=False)
@@ -88,7 +91,7 @@ def order_tile(
             return None
         if not _search(tile, name, _key(name, target), quick):
             matrix = _on_matrix(name, target)
-            job = Job(tile_text(target, name, quick, matrix), 0 if quick else 2)
+            job = Job(dense.tile_text(target, name, quick, matrix), 0 if quick else 2)
             tile.job = job if publish(job) else None
         return tile.job
 
@@ -103,5 +106,5 @@ def provide_tile(name: str, target: Target, quick: bool) -> None:
         if job is not None and job.done and (quick or job.level > 0):
             _made(tile, name, key, job.take(), job.level == 0)
         elif not _search(tile, name, key, quick):
-            text = tile_text(target, name, quick, _on_matrix(name, target))
+            text = dense.tile_text(target, name, quick, _on_matrix(name, target))
             _made(tile, name, key, link.assemble(text, target, 0 if quick else 2), quick)
