@@ -213,6 +213,63 @@ def test_convolutions_whose_operand_is_brought_near(name):
     assert temporaries(compiled) == 0
 
 
+# Few output features: lanes run along positions.
+LANES = {
+    "one": ((2, 13, 17, 20), (3, 3, 20, 1), NHWC, {"padding": "SAME"}),
+    "two first": ((2, 20, 37, 17), (2, 20, 3, 5), NCHW, {"padding": "SAME"}),
+    "three by strides": (
+        (2, 7, 9, 20), (4, 5, 20, 3), NHWC,
+        {"lhs_dilation": (2, 3), "padding": ((1, 2), (3, -1))},
+    ),
+    "places without elements": (
+        (2, 4, 5, 8), (1, 2, 8, 3), NHWC,
+        {"lhs_dilation": (3, 3), "padding": ((4, 2), (3, -1))},
+    ),
+    "five": ((2, 13, 17, 20), (3, 3, 20, 5), NHWC, {"padding": ((-2, 1), (3, -4))}),
+    "dilated": ((2, 20, 13, 17), (4, 20, 3, 2), NCHW, {"rhs_dilation": (2, 3)}),
+    "deep": ((1, 6, 7, 300), (3, 3, 300, 3), NHWC, {"padding": "SAME"}),
+    "a picture": ((2, 40, 50, 3), (5, 5, 3, 3), NHWC, {"padding": "SAME"}),
+    "one axis": ((2, 100, 8), (7, 8, 1), ("NWC", "WIO", "NWC"), {"padding": "SAME"}),
+    "one axis first": ((2, 8, 100), (2, 8, 5), ("NCW", "OIW", "NCW"), {"rhs_dilation": (3,)}),
+    "batch last": ((6, 9, 10, 2), (3, 3, 3, 6), ("CHWN", "OHWI", "NHWC"), {"padding": "SAME"}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LANES)
+def test_convolutions_with_few_features(name):
+    x_shape, w_shape, spec, options = LANES[name]
+    x, w = numbers(*x_shape), numbers(*w_shape)
+
+    def f(module, np_, x, w):
+        given = {"padding": "VALID", "window_strides": (1,) * (len(x_shape) - 2), **options}
+        y = module.lax.conv_general_dilated(x, w, dimension_numbers=spec, **given)
+        return y, np_.maximum(y, 0) * 2
+
+    same(f, x, w)
+    same(f, *[v.astype(jnp.bfloat16) for v in (x, w)], tolerance=2e-2)
+    same(f, *[(4 * v).astype(np.int32) for v in (x, w)])
+    compiled = program(lambda x, w: f(pb, jnp, x, w)[1], x, w)
+    assert temporaries(compiled) == 0
+    assert any("flat_f32" in str(k) or "tile_f32" in str(k) for k in compiled.kernels)
+
+
+def test_a_gradient_by_few_channels_multiplies_no_zeros_and_keeps_numbers_apart():
+    """Of a convolution with strides, by its input: features are rows, no zero stands between the
+    cotangent's elements, and what is not a number stays where it belongs."""
+    x, w = numbers(2, 20, 22, 3), numbers(7, 7, 3, 16)
+    f = lambda module, x, w: module.lax.conv_general_dilated(
+        x, w, (2, 2), "SAME", dimension_numbers=NHWC)  # fmt: skip
+    ct = numbers(2, 10, 11, 16)
+    ct[0, 4, 5, 3] = np.nan
+    back = lambda module, _, ct, w: module.vjp(lambda x: f(module, x, w), x)[1](ct)[0]
+    want = jax.jit(lambda ct, w: back(jax, None, ct, w))(ct, w)
+    got = pb.jit(lambda ct, w: back(pb, None, ct, w))(ct, w)
+    np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-4, atol=1e-3)
+    compiled = program(lambda ct, w: back(pb, jnp, ct, w), ct, w)
+    assert temporaries(compiled) == 0
+    assert any("flat_f32_3" in str(k) for k in compiled.kernels)
+
+
 @pytest.mark.parametrize("groups", [1, 2])
 def test_a_result_in_a_donated_argument_is_made_once(groups):
     """Where blocks of lines overlapped, what followed the product was applied to them twice."""

@@ -38,14 +38,20 @@ def _function(name: str, level: str, brief: bool):
 
 @pytest.mark.parametrize("level", LEVELS_HERE)
 @pytest.mark.parametrize("brief", [False, True])
-@pytest.mark.parametrize("name", [n for n in TILE_NAMES if n[5:] in ("f32_4", "f64_1", "i32_3")])
+@pytest.mark.parametrize(
+    "name",
+    [n for n in TILE_NAMES if n in ("tile_f32_4", "tile_f64_1", "tile_i32_3")]
+    + ["flat_f32_1", "flat_f32_3", "flat_f64_4", "flat_i64_2"],
+)
 def test_tile_computes_its_definition(name: str, level: str, brief: bool) -> None:
     function, _code = _function(name, level, brief)
     dtype, lines = parse_tile(name)
     d = NUMPY[dtype]
     panel = lines * 64 // np.dtype(d).itemsize
     rng = np.random.default_rng(7)
+    flat = name.startswith("flat")
     for rows, extra, (n1, n2, length) in SHAPES:
+        rows = lines if flat else rows
         cols = extra if extra > 0 and panel > extra else 2 * panel + extra
         a = (rng.standard_normal(9000) * 8).astype(d)
         b = (rng.standard_normal(9000) * 8).astype(d)

@@ -14,6 +14,9 @@ an element of A or of B is a word of four bytes that are neighbours along the co
 what they count are words. Their operands have one level of rows, one of the contracted index, and
 B lies in whole panels.
 
+`flat_<dtype>_<rows>` does the same for blocks of few rows, one to four: a tile is as many rows high
+and wider instead. The columns of B lie side by side, `bp` is not read.
+
 `turn_<dtype>` copies a block transposed: `a a0 sa rows cols b b0 sb`, element (r, c) from
 a0 + r * sa + c to b0 + c * sb + r.
 """
@@ -30,6 +33,7 @@ LINE = 64  # bytes
 TILE_TYPES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8}
 WORDS = {"i8": "w8", "u8": "z8"}  # bytes that are multiplied four at a time
 _LINES = (1, 2, 3, 4)
+FLAT = 4  # rows that a flat tile has at most
 
 
 def tile_name(dtype: str, lines: int) -> str:
@@ -43,11 +47,17 @@ def turn_name(dtype: str) -> str:
     return f"turn_{dtype.replace('u', 'i')}"
 
 
+def flat_name(dtype: str, rows: int) -> str:
+    """The function for blocks of so few rows."""
+    return f"flat_{dtype.replace('u', 'i')}_{rows}"
+
+
 TILE_NAMES = tuple(tile_name(t, n) for t in TILE_TYPES for n in _LINES)
 TILE_NAMES += tuple(map(turn_name, TILE_TYPES))
 TILE_NAMES += tuple(tile_name(t, n) for t in WORDS.values() for n in _LINES)
+TILE_NAMES += tuple(flat_name(t, n) for t in TILE_TYPES for n in range(1, FLAT + 1))
 _KNOWN = frozenset(TILE_NAMES)
-__all__ += ["TILE_NAMES", "turn_name"]
+__all__ += ["FLAT", "TILE_NAMES", "flat_name", "turn_name"]
 
 
 def is_tile(name: str) -> bool:
@@ -56,7 +66,7 @@ def is_tile(name: str) -> bool:
 
 
 def parse_tile(name: str) -> tuple[str, int]:
-    """tile_f32_4 -> ("f32", 4); turn_f32 -> ("f32", 0)."""
+    """tile_f32_4 -> ("f32", 4); flat_f32_3 -> ("f32", 3); turn_f32 -> ("f32", 0)."""
     _, dtype, *lines = name.split("_")
     return dtype, int(lines[0]) if lines else 0
 
@@ -78,7 +88,7 @@ def tile_reference(name: str, args: list[Any]) -> None:
     k1, k2, k3 = np.arange(n1)[:, None, None], np.arange(n2)[:, None], np.arange(length)
     panel = lines * (LINE // (4 if words else TILE_TYPES[dtype]))
     j = np.arange(cols)
-    columns = b0 + (j // panel) * bp + j % panel
+    columns = b0 + (j if name.startswith("flat") else (j // panel) * bp + j % panel)
     left = a.reshape(-1)[at[:, None] + (k1 * t1 + k2 * t2 + k3 * ks).reshape(-1)]
     right = b.reshape(-1)[columns + (k1 * u1 + k2 * u2 + k3 * bs).reshape(-1, 1)]
     if words:

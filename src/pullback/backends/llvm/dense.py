@@ -36,14 +36,24 @@ def _shape(target: Target, lines: int) -> tuple[int, int]:
     return 2, 6 if target.fma else 4
 
 
-class _Tile:
-    """Emits one tile function."""
+def _flat_shape(target: Target, rows: int) -> tuple[int, int]:
+    """Vectors across and rows of a tile of few rows."""
+    many = (8, 8, 6, 5) if target.registers >= 32 else (6, 5, 4, 3)
+    return many[rows - 1], rows
 
-    def __init__(self, target: Target, dtype: str, lines: int, brief: bool = False) -> None:
+
+class _Tile:
+    """Emits one tile function; a flat one for so many `rows`."""
+
+    def __init__(
+        self, target: Target, dtype: str, lines: int, brief: bool = False, rows: int = 0
+    ) -> None:
         self.t, self.size, self.kind = TYPES[dtype], SIZES[dtype], dtype
         self.lanes = target.lanes(self.size)
         self.panel = lines * LINE // self.size
-        self.width, self.height = (1, 1) if brief else _shape(target, lines)
+        self.flat = rows > 0
+        shape = _flat_shape(target, rows) if rows else _shape(target, lines)
+        self.width, self.height = (1, 1) if brief else shape
         self.target = target
         self.declarations: dict[str, str] = {}
         head = f"define i32 @pb_tile(ptr %ctx, {ARGUMENTS}) nounwind"
@@ -97,8 +107,7 @@ class _Tile:
 
         def across(j: Val, source: Val, target: Val) -> list[Val]:
             masks = self.masks(cols - j)
-            number = b.pure("udiv {T} {0}, {1}", (j, b.lit(self.panel, "i64")), "i64")
-            panel = self.at(self.at(right, number * self.arg("bp")), j - number * self.panel)
+            panel = self.columns(right, j)
 
             def element(at: Val, state: list[Val]) -> list[Val]:
                 value = self.factor(b.splat(b.load(self.t, self.at(source, at)), n))
@@ -152,10 +161,11 @@ class _Tile:
         out = self.at(self.at(self.arg("c"), self.arg("c0")), first * ldc)
 
         def across(j: Val, _: list[Val]) -> list[Val]:
-            number = b.pure("udiv {T} {0}, {1}", (j, b.lit(self.panel, "i64")), "i64")
-            source = self.at(self.at(right, number * bp), j - number * self.panel)
+            source = self.columns(right, j)
             inside = cols - j
-            more = b.select(inside > self.panel, bp, b.lit(0, "i64"))  # else the panel itself
+            more = b.lit(0, "i64")
+            if not self.flat:
+                more = b.select(inside > self.panel, bp, more)  # else the panel itself
 
             def run(masks: list[str]) -> list[Val]:
                 def down(r: Val, _: list[Val]) -> list[Val]:
@@ -172,6 +182,13 @@ class _Tile:
             return []
 
         b.loop(0, cols, step, [], across)
+
+    def columns(self, right: Val, j: Val) -> Val:
+        """Where B's columns from j on begin."""
+        if self.flat:
+            return self.at(right, j)
+        number = self.b.pure("udiv {T} {0}, {1}", (j, self.b.lit(self.panel, "i64")), "i64")
+        return self.at(self.at(right, number * self.arg("bp")), j - number * self.panel)
 
     def masks(self, left: Val) -> list[str]:
         """Which lanes of each vector are inside, as registers."""
@@ -211,7 +228,8 @@ class _Tile:
 
         def element(offset: Val, state: list[Val]) -> list[Val]:
             acc, source, ahead = state
-            self.prefetch(ahead, 0, 2)
+            if not self.flat:
+                self.prefetch(ahead, 0, 2)
             columns = [self.factor(self.column(source, k, masks)) for k in range(self.width)]
             regs: list[str] = []
             for i, pointer in enumerate(pointers):
@@ -552,5 +570,6 @@ def tile_text(target: Target, name: str, brief: bool = False, matrix: bool = Fal
         return _Turn(target, dtype).text(brief)
     if matrix and dtype in WORDS.values():
         return _Matrix(target, dtype, lines).text()
-    tile = _Tile(target, dtype, lines, brief)
+    flat = name.startswith("flat")
+    tile = _Tile(target, dtype, 1 if flat else lines, brief, lines if flat else 0)
     return tile.brief_text() if brief else tile.text()

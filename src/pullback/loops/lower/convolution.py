@@ -22,6 +22,7 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.epilogue import Finish
 from pullback.loops.ir import Atom, Buf
 from pullback.loops.lower.conv_axes import Axis, Form, levels, lines_of, merged
+from pullback.loops.lower.conv_lanes import emit_in_lanes, in_lanes
 from pullback.loops.lower.conv_near import brought_near, near_product, without_taps
 from pullback.loops.lower.elementwise import RULES, literal, scalar_convert
 from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read
@@ -43,7 +44,7 @@ def worth_a_product(conv: Any, acc: str) -> bool:
     if not (conv.x.size and conv.w.size and math.prod(conv.shape)):
         return False
     depth = conv.depth * math.prod(conv.window)
-    return bool(conv.per_group >= 4 and depth >= 4)
+    return depth >= 4 and (conv.per_group >= 4 or in_lanes(conv, acc))
 
 
 def padded(g: Graph, x: Node, config: Sequence[tuple[int, int, int]], acc: str) -> Node:
@@ -97,7 +98,8 @@ def product_convolution(
     for axis, (place, (_, high)) in enumerate(zip(conv.lhs[2:], params["padding"], strict=True)):
         lines, config[place] = lines_of(conv, axis, int(high))
         choices.append(lines)
-    near = brought_near(conv, x, config, choices, acc)
+    lanes = in_lanes(conv, acc)
+    near = lanes or brought_near(conv, x, config, choices, acc)
     if near:
         choices = [
             [replaced(v, begin=v.begin - config[place][0]) for v in lines]
@@ -109,9 +111,13 @@ def product_convolution(
     work = 0.12 * math.prod(shape) * max(f.depth for f in forms)
 
     def emit(b: Builder, op: Opaque) -> None:
+        if lanes and any(f.depth for f in forms):
+            emit_in_lanes(b, [f for f in forms if f.depth], op, dtype, acc)
         for f in forms:
             if not f.depth:
                 without_taps(b, f, op, dtype)
+            elif lanes:
+                continue
             elif near:
                 emit_product(b, near_product(f, op, dtype, acc))
             else:
