@@ -56,6 +56,7 @@ __all__ = [
 JitFunction: Any = engine.JitFunction
 _native = engine if isinstance(engine, Native) else None
 _signature = engine.functions["signature"]
+_COPIED_DICT = 6  # dicts of so many keys would grow while they are filled: another one is copied
 _MAX_ENTRIES = 512  # of one function; 8 times as many of one operator
 _lock = renewed(threading.RLock())
 
@@ -187,8 +188,10 @@ def _program(tree: Any, words: list[int], held: list[Any], depth: int) -> int | 
         words += [instruction, ctypes.addressof(block)]
     elif kind is dict:
         keys = tuple(tree)
-        held.append(keys)
-        words += [L.P_DICT, id(keys)]
+        pattern = dict.fromkeys(keys) if len(keys) >= _COPIED_DICT else None
+        block = (ctypes.c_int64 * 2)(id(keys), id(pattern) if pattern is not None else 0)
+        held += [keys, pattern, block]
+        words += [L.P_DICT, ctypes.addressof(block)]
     else:
         words += [L.P_TUPLE if kind is tuple else L.P_LIST, len(items)]
     return deepest
