@@ -28,6 +28,7 @@ from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
 from ..runtime.commitment import results_lie
 from ..runtime.operands import Policy, replaced
+from ..runtime.shardings import get_mesh
 from .recording import Recording
 
 __all__ = ["eager", "install", "made_eager", "methods"]
@@ -100,9 +101,9 @@ class EagerFunction:
     ) -> None:
         self.fun, self.policy, self.accepts = fun, policy, accepts
         self.first = SECOND if accepts is None else TENTH
-        self.calls: dict[bytes, int] = {}
+        self.calls: dict[tuple[int, bytes], int] = {}  # by flags' values and operands
         self.operations: dict[Any, Any] = {}  # what recordings know of it
-        self.programs: dict[bytes, Any] = {}  # traced, but too large to be compiled yet
+        self.programs: dict[tuple[int, bytes], Any] = {}  # traced, but too large to be compiled yet
         self.forwards = accepts is not None or fun.__name__ in ITSELF
         self.function = stub.new_function(self, policy.statics, fun, policy.named, self.forwards)
 
@@ -129,30 +130,30 @@ class EagerFunction:
         return f"<eager {self.fun!r}>"
 
     def _count(self, key: bytes, args: Any, kwargs: Any) -> None:
-        calls = self.calls
-        count = calls.get(key, 0)
+        calls, at = self.calls, (stub.config_key(), key)
+        count = calls.get(at, 0)
         if count == NEVER:
             return
         if len(calls) >= REMEMBERED:
             calls.clear()
             self.programs.clear()
-        calls[key] = count = count + 1
-        if count == self.first or (count >= TENTH and key in self.programs):
+        calls[at] = count = count + 1
+        if count == self.first or (count >= TENTH and at in self.programs):
             try:
-                self._enter(key, args, kwargs, count)
+                self._enter(at, args, kwargs, count)
             except Exception:  # the call itself tells the user what is wrong
-                self.programs.pop(key, None)
-                calls[key] = NEVER
+                self.programs.pop(at, None)
+                calls[at] = NEVER
 
-    def _enter(self, key: bytes, args: Any, kwargs: Any, count: int) -> None:
+    def _enter(self, at: tuple[int, bytes], args: Any, kwargs: Any, count: int) -> None:
         """Makes calls like this one native; at first only traces if the program is large."""
-        found = self.programs.pop(key, None)
+        found = self.programs.pop(at, None)
         if found is None:
             if stub.entry_count(self.function) >= MANY and self._has_values(args, kwargs):
                 raise _Refused
             found = self._trace(args, kwargs)
             if len(found[0].jaxpr.eqns) > SMALL and count < TENTH:
-                self.programs[key] = found
+                self.programs[at] = found
                 return
         closed, out_tree = found
         program = dispatch.executable(closed)
@@ -164,7 +165,7 @@ class EagerFunction:
             raise _Refused
         result = stub.result_of_call(out_tree, tree.unflatten, closed.out_avals)
         entry = stub.plan_entry(
-            key,
+            at[1],
             args,
             kwargs,
             program.plan,
@@ -188,7 +189,10 @@ class EagerFunction:
         """How the results lie: as the arguments say, or as their model does."""
         model = args[0] if self.fun.__name__ in LIKE and args else None
         if isinstance(model, ArrayImpl) and program.out_avals[0].shape == model.aval.shape:
-            return None if model._committed is None else [model._committed]
+            if model._committed is not None:
+                return [model._committed]
+            if get_mesh().empty:
+                return None
         return results_lie(program, args)
 
     def _has_values(self, args: Any, kwargs: Any) -> bool:

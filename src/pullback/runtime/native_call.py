@@ -496,11 +496,25 @@ def _match() -> Fn:
     return f
 
 
+def _config() -> Fn:
+    """i64 config(): the number of the flags' values, and of the mesh in force, for this thread."""
+    f = Fn("pb_config", "i64", "", inline=True)
+    s = f.state()
+    config, thread = f.ld("i64", s, L.CONFIG_KEY), f.ld("i64", s, L.MESH_THREAD)
+    f.br(f.cmp("eq", thread, 0), "usual", "mesh")
+    f.at("usual")
+    f.ret("i64 " + config)
+    f.at("mesh")
+    mine = f.cmp("eq", f.call("i64", "PyThread_get_thread_ident"), thread)
+    f.ret("i64 " + f.v(f"select i1 {mine}, i64 {f.ld('i64', s, L.MESH_CONFIG)}, i64 {config}"))
+    return f
+
+
 def _lookup() -> Fn:
     """ptr lookup(where, frame): `where` points at the words table, mask, last; the entry or "
     "null."""
     f = Fn("pb_lookup", "ptr", "ptr where, ptr frame", inline=True)
-    config = f.ld("i64", f.state(), L.CONFIG_KEY)
+    config = f.own("i64", "pb_config")
     keys, n = f.gep("%frame", _KEYS), f.ld("i64", "%frame", _NKEYS)
     last = f.ld("ptr", "%where", 16)
     f.br(f.is_null(last), "table", "try")
@@ -906,7 +920,7 @@ def call_functions() -> list[Fn]:
     """Everything about calls that is native."""
     return [
         _push_key(), _push_leaf(), _push_foreign(), _type_info(), _flat_numpy(), _flat_other(),
-        _flat(), _flatten_call(), _match(), _lookup(), *run_functions(),
+        _flat(), _flatten_call(), _match(), _config(), _lookup(), *run_functions(),
         *_operators(),
         *_subscripts(), *_function_slots(), *_methods(),
     ]  # fmt: skip

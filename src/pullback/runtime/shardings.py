@@ -279,11 +279,18 @@ class _Local(threading.local):
 
 _local = _Local()
 _chosen: list[Mesh] = []  # one item for each mesh that `set_mesh` has put in force in any thread
+_chosen_by_main: list[Mesh] = []  # those of the main thread
 
 
 def any_mesh_chosen() -> bool:
     """Has `set_mesh` put a mesh in force in some thread?"""
     return bool(_chosen)
+
+
+def mesh_of_main_thread() -> Mesh | None:
+    """The mesh that `set_mesh` put in force in the main thread, if no other thread has one."""
+    alone = len(_chosen) == len(_chosen_by_main)
+    return _chosen_by_main[-1] if _chosen_by_main and alone else None
 
 
 def _choose(meshes: Sequence[Mesh]) -> None:
@@ -292,6 +299,8 @@ def _choose(meshes: Sequence[Mesh]) -> None:
         _chosen.remove(mesh)
     _local.chosen[:] = meshes
     _chosen.extend(meshes)
+    if threading.current_thread() is threading.main_thread():
+        _chosen_by_main[:] = meshes
     set_mesh_of_traces(get_abstract_mesh() if meshes or _local.abstract else None)
     config.traces_changed()
 

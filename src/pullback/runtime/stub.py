@@ -43,7 +43,7 @@ from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import alloc_address, engine, free_address
 from pullback.runtime.native import Native
 from pullback.runtime.operands import Policy
-from pullback.runtime.shardings import any_mesh_chosen
+from pullback.runtime.shardings import Mesh, any_mesh_chosen, get_mesh, mesh_of_main_thread
 
 __all__ = [
     "Entry", "JitFunction", "add_entry", "add_operator_entry", "add_row_entry", "clear_entries",
@@ -598,11 +598,19 @@ _DEBUGGING = (
 
 
 def config_key() -> int:
-    """The number of the flags' global values, negative while the fast path stands back."""
-    overridden = config.overridden() or any_mesh_chosen() or config.transfers_guarded()
+    """The number of the flags' global values and of the mesh in force in this thread, negative
+    while the fast path stands back."""
+    mesh = get_mesh()
+    return _number(None if mesh.empty else mesh)
+
+
+def _number(mesh: Mesh | None) -> int:
+    overridden = config.overridden() or config.transfers_guarded()
     if overridden or any(flag.value for flag in _DEBUGGING):
         return -1
-    values = config.global_trace_values()
+    if any_mesh_chosen() and mesh_of_main_thread() is None:
+        return -1  # two threads have meshes
+    values = (*config.global_trace_values(), mesh)
     return _configurations.setdefault(values, len(_configurations))
 
 
@@ -610,8 +618,9 @@ _config_word = _native.word(L.CONFIG_KEY) if _native is not None else None
 
 
 def native_config() -> int:
-    """`config_key()` as the native side has it; negative without a native side too."""
-    return -1 if _config_word is None else _config_word.value
+    """`config_key()` as the native side has it where no mesh is in force; negative with a mesh, and
+    without a native side too."""
+    return -1 if _config_word is None or any_mesh_chosen() else _config_word.value
 
 
 def fast_path_open() -> bool:
@@ -620,13 +629,16 @@ def fast_path_open() -> bool:
 
 
 def _configure() -> None:
-    """After a flag has changed."""
+    """After a flag has changed, or the mesh in force."""
     if _native is None:
         return
     set_word, set_object = _native.functions["set_word"], _native.functions["set_object"]
     with _lock:
         set_word(L.CONFIG_KEY, -1)
-        key = config_key()
+        set_word(L.MESH_CONFIG, -1)
+        mesh = mesh_of_main_thread()
+        set_word(L.MESH_THREAD, 0 if mesh is None else threading.main_thread().ident)
+        key = _number(None)
         if key < 0:
             return
         for offset, scalar in (
@@ -634,6 +646,8 @@ def _configure() -> None:
         ):  # fmt: skip
             set_object(offset, avals.intern(avals.typeof(scalar)))
         set_word(L.INT_BITS, 8 * avals.typeof(0).dtype.itemsize)
+        if mesh is not None:
+            set_word(L.MESH_CONFIG, _number(mesh))
         set_word(L.CONFIG_KEY, key)
 
 
