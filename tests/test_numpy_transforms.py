@@ -372,6 +372,47 @@ def test_keys() -> None:
     assert not wrong, wrong
 
 
+def test_named_axes() -> None:
+    """Reductions cross the elements of a `vmap` whose axis they name."""
+    jnp, nn = ours.numpy, ours.nn
+    x = np.random.default_rng(0).normal(size=(4, 3)).astype(np.float32)
+    for f in (jnp.sum, jnp.min, jnp.var, jnp.ptp, nn.logsumexp, nn.logmeanexp):
+        for axis, whole in (("i", 0), ((-1, "i"), (0, 1))):
+            got = ours.vmap(lambda r, f=f, a=axis: f(r, axis=a), axis_name="i", out_axes=None)(x)
+            np.testing.assert_allclose(got, f(x, axis=whole), rtol=1e-5)
+    for g in (nn.softmax, nn.log_softmax, nn.standardize):
+        got = ours.vmap(lambda r, g=g: g(r, axis="i"), axis_name="i")(x)
+        np.testing.assert_allclose(got, g(x, axis=0), rtol=1e-4, atol=1e-6)
+    mask = x > 0
+    got = ours.vmap(lambda r, m: jnp.sum(r, "i", where=m, initial=2, keepdims=True), axis_name="i")
+    np.testing.assert_allclose(got(x, mask)[0], x.sum(0, where=mask, initial=2), rtol=1e-5)
+    slope = ours.grad(lambda x: ours.vmap(lambda r: jnp.mean(r, "i") ** 2, axis_name="i")(x).sum())
+    np.testing.assert_allclose(slope(x), np.broadcast_to(2 * x.mean(0), x.shape), rtol=1e-5)
+    for f in (jnp.sum, jnp.max, jnp.mean):
+        with pytest.raises(NameError, match="unbound axis name: i"):
+            f(jnp.asarray(x), axis="i")
+    for f in (jnp.prod, jnp.any, jnp.all):
+        with pytest.raises(NotImplementedError, match="Named reductions"):
+            ours.vmap(lambda r, f=f: f(r, axis="i"), axis_name="i")(x)
+
+
+def test_fill_value_without_size() -> None:
+    """Nothing is filled, but the value's dtype counts, and its shape is looked at."""
+    jnp = ours.numpy
+    x = jnp.array([[True, False], [True, True]])
+    for value, dtype in ((1j, "complex64"), (np.int8(7), "int32")):
+        for part in jnp.nonzero(x, fill_value=value):
+            assert part.dtype == dtype and part.shape == (3,)
+        assert jnp.where(x, size=5, fill_value=value)[0].dtype == dtype
+    assert jnp.nonzero(x, size=0, fill_value=2.5)[0].dtype == "int32"
+    mixed = jnp.argwhere(x, size=4, fill_value=(1, 2.5))
+    assert mixed.dtype == "float32" and mixed[3].tolist() == [1, 2.5]
+    for bad in (jnp.ones(3), [1, 2], (1,), (1, (2, 3))):
+        for size in (None, 5):
+            with pytest.raises(ValueError, match="fill_value must be a scalar or a tuple of"):
+                jnp.nonzero(x, size=size, fill_value=bad)
+
+
 def test_recorded_answers(fuzz_seed: int) -> None:
     """Some of the recorded answers are what JAX says today."""
     answers = everything(importlib.import_module("jax"), slice(fuzz_seed % 20, None, 20))

@@ -15,6 +15,7 @@ from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
+from ..numpy.reductions import axes_size
 from ..numpy.util import check_arraylike, promote_args_inexact
 
 _static_axis = functools.partial(jit, static_argnames=("axis",))
@@ -350,18 +351,10 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
     """
     lse = logsumexp(x, axis=axis, where=where, keepdims=keepdims)
     if where is None:
-        axes = _axes(axis, jnp.ndim(x))
-        count = int(np.prod([jnp.shape(x)[k] for k in axes], dtype=np.int64))
+        count = int(axes_size(axis, jnp.shape(x)))
         return lse - lax.log(np.asarray(count).astype(typeof(lse).dtype)[()])
     weights = jnp.broadcast_to(where, jnp.shape(x))
     return lse - jnp.log(jnp.sum(weights, axis=axis, keepdims=keepdims, dtype=typeof(lse).dtype))
-
-
-def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
-    if axis is None:
-        return tuple(range(ndim))
-    axis = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    return tuple(operator.index(a) % ndim for a in axis)
 
 
 def logsumexp(
@@ -385,16 +378,16 @@ def logsumexp(
         a = jnp.where(b != 0, a, -np.inf)
     else:
         a = jnp.asarray(promote_args_inexact("logsumexp", a)[0])
-    dims = _reduction_axes(axis, jnp.ndim(a))
+    dims, named = _reduction_axes(axis, jnp.ndim(a))
     if where is not None:
         a = jnp.where(where, a, 0)
-    top = jnp.max(a.real, axis=dims, keepdims=keepdims, where=where, initial=-np.inf)
+    top = jnp.max(a.real, axis=dims + named, keepdims=keepdims, where=where, initial=-np.inf)
     top = lax.stop_gradient(lax.select(jnp.isfinite(top), top, lax.full_like(top, 0)))
     wide = top if keepdims else lax.expand_dims(top, dims)
     terms = lax.exp(lax.sub(*_same(a, wide)))
     if b is not None:
         terms = lax.mul(*_same(terms, b))
-    total = jnp.sum(terms, axis=dims, keepdims=keepdims, where=where)
+    total = jnp.sum(terms, axis=dims + named, keepdims=keepdims, where=where)
     sign = lax.sign(total)
     if return_sign or not jnp.issubdtype(typeof(a).dtype, np.complexfloating):
         total = lax.abs(total)
@@ -421,14 +414,17 @@ def _same(x: Any, y: Any) -> tuple[Any, Any]:
     return x, y
 
 
-def _reduction_axes(axis: Any, ndim: int) -> tuple[int, ...]:
+def _reduction_axes(axis: Any, ndim: int) -> tuple[tuple[int, ...], tuple[Any, ...]]:
+    """(positions, names) among the axes."""
     if axis is None:
-        return tuple(range(ndim))
-    axis = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    for a in axis:
+        return tuple(range(ndim)), ()
+    axis = (axis,) if isinstance(axis, (int, np.integer, str)) else tuple(axis)
+    named = tuple(a for a in axis if isinstance(a, str))
+    positions = [a for a in axis if not isinstance(a, str)]
+    for a in positions:
         if not -ndim <= a < ndim:
             raise ValueError(f"axis {a} is out of bounds for array of dimension {ndim}")
-    return tuple(operator.index(a) % ndim for a in axis)
+    return tuple(operator.index(a) % ndim for a in positions), named
 
 
 def _least(x: Any) -> Any:

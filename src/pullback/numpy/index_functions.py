@@ -103,7 +103,9 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
                 "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero "
                 "within JAX transformations: jnp.nonzero(x, size=n).",
             )
-        return tuple(as_array(w.astype(default_int())) for w in np.nonzero(np.asarray(a)))
+        if fill_value is None:
+            return tuple(as_array(w.astype(default_int())) for w in np.nonzero(np.asarray(a)))
+        size = int(np.count_nonzero(np.asarray(a)))  # nothing is filled, but its type counts
     return _nonzero_sized(a, operator.index(size), fill_value)
 
 
@@ -111,27 +113,24 @@ def _nonzero_sized(a: Any, size: int, fill_value: Any) -> tuple[Any, ...]:
     mask = a if dtypes.is_bool(typeof(a).dtype) else lax.ne(a, literal(a, 0))
     shape = shape_of(a)
     if not size or not _count(shape):
-        out: list[Any] = [lax.full((size,), 0, default_int()) for _ in shape]
-    else:
-        # The running count of hits says into which place each falls; counting the elements before
-        # each place gives its position.
-        places = _clip_jit(cumulative.cumsum(mask), 0)
-        found = cumulative.cumsum(
-            scatter.update(lax.full((size,), 0, default_int()), places, 1, "add")
-        )
-        out = []
-        stride = _count(shape)
-        for n in shape:
-            stride //= n
-            out.append(_remainder(_floor_div(found, stride), n))
+        return tuple(lax.full((size,), 0, default_int()) for _ in shape)
+    # The running count of hits says into which place each falls; counting the elements before
+    # each place gives its position.
+    places = _clip_jit(cumulative.cumsum(mask), 0)
+    found = cumulative.cumsum(scatter.update(lax.full((size,), 0, default_int()), places, 1, "add"))
+    out = []
+    stride = _count(shape)
+    for n in shape:
+        stride //= n
+        out.append(_remainder(_floor_div(found, stride), n))
     if fill_value is None:
         return tuple(out)
     fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * len(shape)
-    if len(fills) != len(shape):
-        raise ValueError(f"nonzero: fill_value has {len(fills)} entries for {len(shape)} axes")
-    if any(shape_of(f) != () for f in fills):
+    bad = [f for f in fills if isinstance(f, list | tuple) or shape_of(f) != ()]
+    if len(fills) != len(shape) or bad:
         raise ValueError(
-            f"fill_value must be a scalar or tuple of length {len(shape)}; got {fill_value}"
+            "nonzero: fill_value must be a scalar or a tuple of length "
+            f"{len(shape)}; got {fill_value}"
         )
     total = reductions.sum_reduce(mask)
     missing = lax.ge(lax.iota(default_int(), size), lax.broadcast_in_dim(total, (size,), ()))
@@ -178,7 +177,8 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     found = nonzero(atleast_1d(a), size=size, fill_value=fill_value)
     if not ndim_of(a):
         return full((shape_of(found[0])[0], 0), 0, default_int())
-    return transpose(lax.concatenate([lax.expand_dims(f, (0,)) for f in found], 0))
+    rows = promote_dtypes(*(lax.expand_dims(f, (0,)) for f in found))
+    return transpose(lax.concatenate(rows, 0))
 
 
 # --- taking ---

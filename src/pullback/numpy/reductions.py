@@ -59,7 +59,12 @@ def _reduction(
     check_arraylike(name, a)
     a = unwrap(a)
     shape = shape_of(a)
-    axes = _axes(axis, len(shape))
+    axes, named = split_axes(axis, len(shape))
+    if named and op not in _ACROSS:
+        raise NotImplementedError(
+            f"Named reductions not implemented for jnp.{name}(). "
+            "Fix: lax.all_gather over the named axis, then a reduction over the new one."
+        )
     if initial is None and not has_identity:
         if where is not None:
             raise ValueError(
@@ -82,9 +87,9 @@ def _reduction(
     if where is not None:
         check_where(name, where)
         a = select_where(where, a, start(compute))
-    if dtypes.is_bool(compute):
+    if dtypes.is_bool(compute) and not named:
         op, combine = _OF_BOOLS.get(op, (op, combine))
-    out = op(a, axes)
+    out = _ACROSS[op](a, (*named, *axes)) if named else op(a, axes)
     if initial is not None:
         check_arraylike(name, initial)
         if shape_of(initial) != ():
@@ -103,6 +108,33 @@ _OF_BOOLS: dict[Any, tuple[Any, Any]] = {
     lax.reduce_sum: (lax.reduce_or, lax.bitwise_or),
     lax.reduce_prod: (lax.reduce_and, lax.bitwise_and),
 }
+
+
+# Reductions over axes that an enclosing `vmap` or map names: they cross its elements.
+_ACROSS: dict[Any, Callable[..., Any]] = {
+    lax.reduce_sum: lax.psum,
+    lax.reduce_max: lax.pmax,
+    lax.reduce_min: lax.pmin,
+}
+
+
+def split_axes(axis: Any, ndim: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
+    """(the positions, the names) among the axes of a reduction."""
+    if isinstance(axis, str):
+        return (), (axis,)
+    if isinstance(axis, tuple | list) and builtins.any(isinstance(k, str) for k in axis):
+        named = tuple(k for k in axis if isinstance(k, str))
+        return _axes(tuple(k for k in axis if not isinstance(k, str)), ndim), named
+    return _axes(axis, ndim), ()
+
+
+def axes_size(axis: Any, shape: tuple[Any, ...]) -> Any:
+    """How many elements the axes of a reduction hold together, the named ones counted."""
+    axes, named = split_axes(axis, len(shape))
+    total: Any = lax.axis_size(named) if named else 1
+    for k in axes:
+        total = total * shape[k]
+    return total
 
 
 def check_where(name: str, where: Any) -> None:
@@ -508,9 +540,7 @@ def _count(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
     """How many elements each result is made of, as a number of `dtype`."""
     shape = shape_of(a)
     if where is None:
-        total: Any = 1
-        for k in _axes(axis, len(shape)):
-            total = total * shape[k]
+        total = axes_size(axis, shape)
         return (
             number(total, dtype) if type(total) is int else to_type(as_array(total), dtype, False)
         )
