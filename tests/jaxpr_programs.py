@@ -380,6 +380,13 @@ add("nn.relu twice", lambda P: lambda x: P.nn.relu(x) + P.nn.relu(x + 1), V)
 add("nn.softmax", lambda P: lambda x: P.nn.softmax(x), V)
 add("nn.silu", lambda P: lambda x: P.nn.silu(x), V)
 add("mlp", lambda P: lambda w, v, x: P.numpy.tanh(x @ w) @ v, S, M, V)
+# numbers that are converted where a program mentions them
+add("convert jvp", lambda P: lambda x: P.jvp(lambda v: x * v, (0.5,), (1.0,)), V)
+add("convert twice", lambda P: lambda x: x * P.lax.convert_element_type(
+    P.lax.convert_element_type(0.5, "float16"), "float32"), V)  # fmt: skip
+add("convert weak", lambda P: lambda x: P.grad(lambda v: (x * v).sum())(0.5), V)
+add("vmap of grad", lambda P: lambda c, x: P.vmap(
+    lambda y: P.grad(lambda v: v * y + v * c)(0.5))(x), 2.0, V)  # fmt: skip
 # linear algebra and fft
 add("linalg.cholesky", lambda P: lambda x: P.lax.linalg.cholesky(x, symmetrize_input=False), S)
 add("linalg.lu", lambda P: lambda x: P.lax.linalg.lu(x), S)

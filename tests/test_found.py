@@ -660,3 +660,18 @@ def test_a_batch_of_a_linearized_custom_vjp_is_forward_mode() -> None:
     for m in (jax, pullback):
         with pytest.raises(TypeError, match="can't apply forward-mode autodiff"):
             dead(m)
+
+
+def test_sums_of_cotangents_have_the_shape_of_the_batch() -> None:
+    """vmap left a cotangent that is the same for all lanes a scalar in the sum with one that is
+    not, and the transpose gave the scalar a whole batch of cotangents."""
+
+    def pulled(m: Any) -> Any:
+        def f(w: Any, ys: Any) -> Any:
+            return m.vmap(lambda y: m.grad(lambda v: (v * w).sum() + v * y)(0.5))(ys)
+
+        w, ys = m.numpy.arange(3.0), m.numpy.arange(2.0)
+        return m.vjp(f, w, ys)[1](m.numpy.ones(2))
+
+    for ours, theirs in zip(pulled(pullback), pulled(jax), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from jax.interpreters import ad
 
 pytest.importorskip("jax")
 
@@ -125,7 +126,28 @@ def refused(ns: Any, x: Any) -> Any:
 
 def test_another_fault_past_what_jax_has_not_got() -> None:
     assert compared(refused, refused) == ("same error", None)
-    assert compared(refused, lambda ns, x: ns.numpy.linspace(0, 1, -3))[0] == "differs"
+    # With a derivative in the place of the missing one JAX raises a ValueError, and errors are
+    # compared by their classes.
+    assert compared(refused, lambda ns, x: ns.numpy.sin("x"))[0] == "differs"
+    assert compared(refused, lambda ns, x: x)[0] == "only ours works"
+
+
+def twice_refused(ns: Any, x: Any) -> Any:
+    """Past the derivative that JAX has not got lies a dtype that has no promotion."""
+    slope = ns.jax.grad(lambda v: ns.jax.scipy.special.gammainc(v, x[0]))
+    return ns.jax.grad(slope)(x[1]) + x.astype("float8_e4m3fn")
+
+
+def test_a_fault_behind_what_jax_has_not_got() -> None:
+    assert compared(twice_refused, twice_refused) == ("same error", None)
+    right = lambda ns, x: ns.jax.grad(lambda v: ns.numpy.sin(v[0]) + v[0])(x)
+    assert compared(twice_refused, right)[0] == "only ours works"
+    assert not ad_rules_of("igamma_grad_a")
+
+
+def ad_rules_of(name: str) -> list[Any]:
+    """What JAX knows of a primitive's derivatives: stand-ins are taken away again."""
+    return [p for p in ad.primitive_jvps if p.name == name]
 
 
 @pytest.mark.skipif(not isinstance(memory.engine, Native), reason="needs the native allocator")

@@ -54,7 +54,7 @@ class JaxprTracer(Tracer):
 
     __slots__ = ("_var", "aval", "source_info")
 
-    def __init__(self, trace: JaxprTrace, var: Var, source_info: Any) -> None:
+    def __init__(self, trace: JaxprTrace, var: Var | Literal, source_info: Any) -> None:
         self._trace = trace
         self._var, self.aval, self.source_info = var, var.aval, source_info
 
@@ -102,6 +102,16 @@ class JaxprTracer(Tracer):
             )
 
 
+def is_staged() -> bool:
+    """Does what this thread binds become part of a program, rather than being computed?"""
+    trace: Trace | None = current_trace()
+    while trace is not None:
+        if isinstance(trace, JaxprTrace):
+            return True
+        trace = trace.parent_trace
+    return False
+
+
 class JaxprTrace(Trace):
     """Writes equations. Values that are not its own become literals (scalars) or constvars (arrays,
     tracers of outer traces).
@@ -128,7 +138,7 @@ class JaxprTrace(Trace):
             self.effects.add(ref_effect)
         return JaxprTracer(self, var, None)
 
-    def arguments_behind(self, var: Var) -> list[str]:
+    def arguments_behind(self, var: Var | Literal) -> list[str]:
         """The names of the arguments that the value of `var` depends on."""
         wanted = {var}
         for eqn in reversed(self.eqns):

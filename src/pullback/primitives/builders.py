@@ -79,12 +79,22 @@ def _add_any_jvp(primals: Any, tangents: Any) -> Any:
     return add_any_p.bind(*primals), add_tangents(*tangents)
 
 
+def _add_any_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """An operand without the batch axis gets it: sums of (co)tangents are of one shape, which the
+    transpose relies on."""
+    mapped = {d for d in dims if d is not None}
+    if len(mapped) == 1 and None not in dims:
+        return add_any_p.bind(*args), mapped.pop()
+    size = batch_size(args, dims)
+    return add_any_p.bind(*(full_batch(x, d, size) for x, d in zip(args, dims, strict=True))), 0
+
+
 add_any_p: Primitive = Primitive(
     "add_any",
     abstract_eval=nary_aval("add_any", (("number", "bool", "extended"),) * 2),
     jvp=_add_any_jvp,
     transpose=_add_any_transpose,
-    batch=nary_batch(lambda: add_any_p),
+    batch=_add_any_batch,
 )
 
 

@@ -5,12 +5,16 @@ stop_gradient, optimization_barrier.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from .. import dtypes, tree
+from ..core import source
 from ..core.avals import ShapedArray, typeof
+from ..core.build import JaxprTrace, JaxprTracer
+from ..core.jaxpr import Literal
 from ..core.primitive import No, Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import full_batch, jvp_of
@@ -58,12 +62,31 @@ def _convert_transpose(
     ]
 
 
+def _convert_staged(trace: JaxprTrace, tracers: Sequence[Any], params: dict[str, Any]) -> Any:
+    """A number that a program mentions is converted now: the program mentions what it becomes."""
+    atom, dtype, weak = trace.atom(tracers[0]), params["new_dtype"], params["weak_type"]
+    if (
+        isinstance(atom, Literal)
+        and params["sharding"] is None
+        and not (dtypes.is_extended(dtype) or dtypes.is_extended(atom.aval.dtype))
+        and _defined(atom.val, atom.aval.dtype, dtype)
+    ):
+        number = scalar_constant(atom.val, dtype)
+        aval = _convert_aval(atom.aval, **params)
+        # What is weakly typed is Python's, which has no numbers of other types.
+        if not weak or typeof(number.item()) == aval:
+            literal = Literal(number.item() if weak else number, aval)
+            return JaxprTracer(trace, literal, source.current(2))
+    return trace.emit(convert_element_type_p, tracers, params, source.current(2))
+
+
 convert_element_type_p: Primitive = Primitive(
     "convert_element_type",
     abstract_eval=_convert_aval,
     jvp=_convert_jvp,
     transpose=_convert_transpose,
     batch=lambda args, dims, **params: (convert_element_type_p.bind(args[0], **params), dims[0]),
+    staging=_convert_staged,
 )
 convert_element_type_p.remember_types()
 
@@ -76,6 +99,11 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     Array(1, dtype=int32)
     """
     return convert_weak(operand, requested_dtype(new_dtype, "convert_element_type"), False)
+
+
+def _defined(number: Any, old: Any, new: Any) -> bool:
+    """Can a number be converted now? Not where NumPy leaves it undefined."""
+    return not dtypes.is_integer(new) or not dtypes.is_inexact(old) or bool(abs(number) < 32768)
 
 
 def convert_weak(operand: Any, new_dtype: Any = None, weak_type: bool = False) -> Any:
@@ -91,12 +119,7 @@ def convert_weak(operand: Any, new_dtype: Any = None, weak_type: bool = False) -
             stacklevel=3,
         )
     if is_python_scalar(operand) and not weak_type and not dtypes.is_extended(dtype):
-        # A number is converted now, unless the conversion is one that NumPy leaves undefined.
-        if not (
-            dtypes.is_integer(dtype)
-            and dtypes.is_float(aval.dtype)
-            and not -32768 < operand < 32768
-        ):
+        if _defined(operand, aval.dtype, dtype):
             return as_array(scalar_constant(operand, dtype))
     return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=weak_type, sharding=None)
 
