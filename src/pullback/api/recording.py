@@ -22,12 +22,13 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, tree
-from ..control.call import jit_p
+from ..control.call import APART, call_params, jit_p
 from ..core.avals import intern, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
+from ..core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxprs_in_params
 from ..core.refs import holds_refs
 from ..core.trace import Tracer, base_trace, escaped_tracer_error, trace_state_clean, use_trace
+from ..primitives.convert import convert_element_type_p
 from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
 from ..transforms.jvp import JVPTrace, JVPTracer
@@ -52,12 +53,22 @@ class _Unrecordable(Exception):
 class Operation:
     """An operation on values of certain types: its program, and how its results are arranged."""
 
-    __slots__ = ("avals", "closed", "single", "tree")
+    __slots__ = ("avals", "closed", "masks", "single", "tree")
 
     def __init__(self, closed: ClosedJaxpr, out_tree: Any) -> None:
         self.closed, self.tree = closed, out_tree
         self.avals = [intern(a) for a in closed.out_avals]
         self.single = tree.treedef_is_leaf(out_tree)
+        # Its product with a mask selects; its derivatives, which are other calls, multiply.
+        self.masks = _converts_masks(closed.jaxpr)
+
+
+def _converts_masks(jaxpr: Any) -> bool:
+    return any(
+        (e.primitive is convert_element_type_p and dtypes.is_bool(e.invars[0].aval.dtype))
+        or any(map(_converts_masks, jaxprs_in_params(e.params)))
+        for e in jaxpr.eqns
+    )
 
 
 class LazyPair(JVPTracer):
@@ -388,7 +399,10 @@ def known(trace: Recording, out: Any, compile_: Callable[[Callable[..., Any]], A
         for operation, numbers in steps:
             operands = [values[k] if k >= 0 else next(rest) for k in numbers]
             closed = operation.closed
-            values += eval_jaxpr(closed.jaxpr, closed.consts, *operands)
+            if operation.masks:
+                values += jit_p.bind(*operands, **call_params(closed, APART))
+            else:
+                values += eval_jaxpr(closed.jaxpr, closed.consts, *operands)
         return values[at]
 
     program = compile_(replay)

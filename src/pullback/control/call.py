@@ -31,6 +31,10 @@ class UnspecifiedValue:
 
 UNSPECIFIED = UnspecifiedValue()
 
+# The name of a call of an operation that is compiled together with others, but means what it means
+# alone: what others know of its values does not count.
+APART = "apart"
+
 
 def call_params(
     jaxpr: ClosedJaxpr,

@@ -17,6 +17,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..control.custom import custom_jvp
 from ..core.avals import typeof
+from ..core.build import is_staged
 from ..core.trace import Tracer
 from ..primitives.common import as_array
 from ..runtime.array import Array
@@ -416,7 +417,7 @@ _subtract2 = _binary(
            [5, 4]], dtype=int32)
     """,
 )
-_multiply2 = _binary(
+_product = _binary(
     "multiply",
     _multiply,
     """The product; `and` for bools.
@@ -425,6 +426,30 @@ _multiply2 = _binary(
     Array([3, 8], dtype=int32)
     """,
 )
+_masked_product = jit(_product, inline=True)
+
+
+def _multiply2(x1: Any, x2: Any, /) -> Any:
+    # Conversion and product are one program outside of jit too: a mask selects (see numerics.md).
+    masked = (_is_mask(x1) and _is_inexact(x2)) or (_is_mask(x2) and _is_inexact(x1))
+    return _masked_product(x1, x2) if masked and not is_staged() else _product(x1, x2)
+
+
+_multiply2.__name__ = _multiply2.__qualname__ = "multiply"
+_multiply2.__doc__ = _product.__doc__
+
+
+def _is_mask(x: Any) -> bool:
+    return dtypes.is_bool(getattr(x, "dtype", None)) and isinstance(x, _VALUES)
+
+
+def _is_inexact(x: Any) -> bool:
+    if type(x) in (float, complex):
+        return True
+    return dtypes.is_inexact(getattr(x, "dtype", None)) and isinstance(x, _VALUES)
+
+
+_VALUES = (Array, Tracer, np.ndarray, np.generic)
 true_divide = _binary(
     "true_divide",
     lax.div,

@@ -24,6 +24,7 @@ from pullback.loops.lower.graph import (
     part_dtype,
     read,
 )
+from pullback.loops.lower.masked import bare_mask, masked_term
 from pullback.loops.lower.product import InPlace, Product, emit_product, in_place, tile_type
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.shape import broadcast, transposed
@@ -91,6 +92,9 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     (xc, yc), (xb, yb) = [tuple(map(tuple, pair)) for pair in params["dimension_numbers"]]
     xf = tuple(k for k in range(len(x.shape)) if k not in xc and k not in xb)
     yf = tuple(k for k in range(len(y.shape)) if k not in yc and k not in yb)
+    selects = False
+    if _of_vectors(x, y, xc, xf, yf):
+        x, y, selects = bare_mask(x, y, dtype)
     x, (xc, xb, xf) = _as_stored(x, (xc, xb, xf))
     y, (yc, yb, yf) = _as_stored(y, (yc, yb, yf))
     shared = _shared(g, x, y, (xc, xb, xf), (yc, yb, yf), shape, dtype, params)
@@ -141,16 +145,19 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
             space[where] = source.shape[axis]
 
     def element(b: Builder, idx: tuple[Index, ...]) -> list[Atom]:
-        return term(
-            b,
-            read(x, b, tuple(idx[a] for a in xa)),
-            read(y, b, tuple(idx[a] for a in ya)),
-            x.dtype,
-            y.dtype,
-            acc,
-        )
+        u = read(x, b, tuple(idx[a] for a in xa))
+        v = read(y, b, tuple(idx[a] for a in ya))
+        if selects:
+            return masked_term(b, u, v, x.dtype == "bool")
+        return term(b, u, v, x.dtype, y.dtype, acc)
 
     return contraction(g, tuple(space), k_axes, dtype, acc, element, [(x, xa), (y, ya)])
+
+
+def _of_vectors(x: Node, y: Node, xc: Sequence[int], xf: Any, yf: Any) -> bool:
+    """Is it a sum of products of one vector with one, for each element of the batch?"""
+    alone = all(n.shape[k] == 1 for n, free in ((x, xf), (y, yf)) for k in free)
+    return alone and (not xf or not yf or all(x.shape[k] == 1 for k in xc))
 
 
 def _shared(

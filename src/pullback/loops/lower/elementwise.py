@@ -232,27 +232,10 @@ def scalar_convert(b: Builder, v: Atom, dtype: str) -> Atom:
     return b.let("convert", (v,), dtype)
 
 
-_plain_mul = RULES["mul"]
-
-
-@rule("mul")
-def _mul(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
-    """The product; where another dtype is asked for, of the converted operands."""
-    if params.get("out_dtype") is not None:
-        ins = [to_dtype(g, x, outs[0][1]) for x in ins]
-    return _plain_mul(g, ins, outs, params)
-
-
-@rule("convert_element_type")
-def _convert(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
-    return to_dtype(g, ins[0], outs[0][1])
-
-
 @rule(
     "copy",
     "copy_p",
     "stop_gradient",
-    "optimization_barrier",
     "pvary",
     "reshard",
     "sharding_constraint",

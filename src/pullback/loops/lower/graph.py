@@ -168,6 +168,7 @@ class Node:
         "permuted",
         "ready",
         "red",
+        "reshaped",
         "reuse",
         "root",
         "roots",
@@ -176,6 +177,7 @@ class Node:
         "source",
         "spread",
         "stored",
+        "truth",
         "users",
         "wanted",
     )
@@ -204,6 +206,8 @@ class Node:
         self.out_scratch: Slot | None = None
         self.permuted: Any = None  # (value, permutation), where that is all a value is
         self.spread: Any = None  # (value, its axes here), where a value is one, repeated
+        self.reshaped: Node | None = None  # the value, where that is all it is
+        self.truth: Node | None = None  # the booleans, where they as numbers are all a value is
         self.parts: Sequence[Node] | None = None  # what it joins along its last axis
         self.padded: Any = None  # (value, configuration, filling), where that is all a value is
 

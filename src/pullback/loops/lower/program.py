@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.control.call import APART
 from pullback.core.jaxpr import jaxprs_in_params
 from pullback.loops.chains import Chain, chains_of
 from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
@@ -19,6 +20,7 @@ from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
 )
 from pullback.loops.lower.elementwise import RULES, literal, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, ir_dtype, no_value
+from pullback.loops.lower.masked import apart
 from pullback.loops.lower.program_hook import set_adder
 from pullback.loops.lower.repeated import add_chain
 
@@ -251,6 +253,9 @@ def add_eqn(g: Graph, eqn: Any, ins: list[Any]) -> list[Any]:
     inner = CALLS.get(name)
     if inner is not None and inner in params:
         program = params[inner]
+        if params.get("name") == APART:
+            ins = [apart(g, n) for n in ins]
+            return [apart(g, n) for n in add_program(g, program, ins)]
         if hasattr(program, "jaxpr"):
             consts = [
                 _const_of(g, c, v.aval)

@@ -20,6 +20,7 @@ from pullback.loops.fuse import Nest, plan_units
 from pullback.loops.looping import last_uses
 from pullback.loops.lower.elementwise import literal, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, Slot, part_dtype
+from pullback.loops.lower.masked import nonzero
 from pullback.loops.lower.program_hook import add_program
 
 __all__ = ["add_chain"]
@@ -54,7 +55,9 @@ def _number(g: Graph, operand: int, dtype: str) -> Node:
 class _Body:
     """A chain's body, lowered and planned."""
 
-    def __init__(self, g: Graph, chain: Chain, spec_of: Specs) -> None:
+    def __init__(
+        self, g: Graph, chain: Chain, node_of: Callable[[Any], Node], spec_of: Specs
+    ) -> None:
         self.chain, numbers = chain, itertools.count(MADE_UP)
         self.graph = Graph(extents=g.extents)
         self.graph.options, self.graph.equation = g.options, g.equation
@@ -69,7 +72,10 @@ class _Body:
             slot = Slot(dtype, shape, "in")
             slot.number = next(numbers)
             self.ins.append(slot)
-            leaves.append(self.graph.leaf(slot, shape, dtype))
+            leaf = self.graph.leaf(slot, shape, dtype)
+            if operand.carry < 0 and all(node_of(x).truth is not None for x in operand.values):
+                leaf.truth = nonzero(self.graph, leaf)
+            leaves.append(leaf)
         outs = add_program(self.graph, chain.body, leaves)
         self.outs = [self._own(n) for n in outs]
         self.into: list[Slot] = []
@@ -223,7 +229,7 @@ def add_chain(
     g: Graph, chain: Chain, node_of: Callable[[Any], Node], spec_of: Specs
 ) -> list[tuple[Any, Node]]:
     """Adds a chain to a graph: the variables that others read and their values."""
-    body = _Body(g, chain, spec_of)
+    body = _Body(g, chain, node_of, spec_of)
     if body.holds_host:
         return _inlined(g, chain, node_of, spec_of)
     ins = [[] if o.number else [node_of(v) for v in o.values] for o in chain.operands]

@@ -83,9 +83,11 @@ def reshape(g: Graph, x: Node, shape: tuple[int, ...]) -> Node:
 
     # Axes inside one group may be merged again: their row-major index is all that is used.
     inside = {k for o, n in groups if len(n) > 1 for k in n[:-1] if len(o) == 1}
-    return g.pointwise(
+    node = g.pointwise(
         shape, x.dtype, [(x, tuple(axes))], at, 0.0, around(touched, len(shape)) - inside
     )
+    node.reshaped = x
+    return node
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
