@@ -18,7 +18,7 @@ from ..core.jaxpr import ClosedJaxpr
 from ..core.refs import Ref, is_ref, ref_effect
 from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
-from ..runtime import dispatch, stub
+from ..runtime import dispatch, options, stub
 from ..runtime.commitment import name_shardings, results_lie
 from ..runtime.devices import local_devices
 from ..runtime.operands import Policy
@@ -62,7 +62,9 @@ class JitInfo:
         inline: bool,
         in_shardings: Any = None,
         out_shardings: Any = None,
+        compiler_options: Any = None,
     ) -> None:
+        self.compiler_options = options.checked(compiler_options)
         self.in_shardings = asked.checked(in_shardings, "in_shardings")
         self.out_shardings = asked.checked(out_shardings, "out_shardings")
         self.parameters = parameters_of(fun)
@@ -181,6 +183,7 @@ class JitWrapped:
             i.inline,
             i.in_shardings,
             i.out_shardings,
+            i.compiler_options,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -384,6 +387,7 @@ class JitWrapped:
             inline=self._info.inline,
             **self._asked(args, kwargs, fixed, closed, len(hoisted), out["tree"]),
         )
+        params["compiler_options_kvs"] = self._info.compiler_options
         return TracedCall(closed, hoisted, out["tree"], params)
 
     def _asked(
@@ -515,14 +519,15 @@ def native_entry(
         ),
         in_avals=program.in_avals,
         release_gil=program.releases_gil,
+        threads=options.threads_of(call.params["compiler_options_kvs"]),
         keep=(program,),
         on_error=program.raise_error,
         on_host=program.run_host if program.has_host else None,
     )
 
 
-def _rebuild(fun: Any, options: Any) -> Any:
-    return JitWrapped(fun, JitInfo(fun, *options)).function
+def _rebuild(fun: Any, info: Any) -> Any:
+    return JitWrapped(fun, JitInfo(fun, *info)).function
 
 
 def _reduce(f: Any) -> tuple[Any, ...]:
@@ -568,7 +573,9 @@ def jit(
     mark arguments (hashable) that are part of the program; `donate_argnums`/`donate_argnames`
     arguments whose memory may be reused. `in_shardings` and `out_shardings` (a Sharding, a
     PartitionSpec for the mesh that `set_mesh` put in force, None, or a pytree prefix of them) say
-    how positional arguments and results lie on devices.
+    how positional arguments and results lie on devices. `compiler_options={"num_threads": n}` has
+    calls of the function computed by n threads, wherever they are made; inside of another jitted
+    function that one's number is used.
 
     >>> @pb.jit
     ... def f(x): return jnp.sin(x) ** 2
@@ -577,7 +584,7 @@ def jit(
 
     Raises TypeError for arguments that are not arrays, ValueError for unhashable static arguments.
     """
-    options = {
+    given = {
         "in_shardings": in_shardings,
         "out_shardings": out_shardings,
         "static_argnums": static_argnums,
@@ -591,7 +598,7 @@ def jit(
         "compiler_options": compiler_options,
     }
     if isinstance(fun, NotSpecified):
-        return functools.partial(jit, **options)
+        return functools.partial(jit, **given)
     check_callable(fun)
     if device is not None or backend is not None:
         warnings.warn(
@@ -605,7 +612,7 @@ def jit(
         out_shardings = out_shardings or asked.device_sharding(chosen)
     info = JitInfo(
         fun, static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline,
-        in_shardings, out_shardings,
+        in_shardings, out_shardings, compiler_options,
     )  # fmt: skip
     return JitWrapped(fun, info).function
 

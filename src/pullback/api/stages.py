@@ -14,6 +14,7 @@ from ..runtime import dispatch
 from ..runtime.commitment import lie
 from ..runtime.devices import default_device_or_first
 from ..runtime.layouts import Format, Layout
+from ..runtime.options import checked, threads_of
 from ..runtime.shardings import Sharding, SingleDeviceSharding
 from .arguments import ShapeDtypeStruct
 
@@ -142,8 +143,16 @@ class Lowered(Stage):
         return self._cost_analysis()
 
     def compile(self, compiler_options: Any = None, **options: Any) -> Compiled:
-        _compiled(self._call)
-        return Compiled(self._call, self.in_tree, self._fun, self._lies)
+        """The program as machine code. `compiler_options` are as those of `jit`, and go before
+        them."""
+        call = self._call
+        asked = checked(compiler_options)
+        threads_of(asked)  # raises for names that are no options
+        if asked:
+            params = {**call.params, "compiler_options_kvs": asked}
+            call = type(call)(call.closed, call.consts, call.out_tree, params)
+        _compiled(call)
+        return Compiled(call, self.in_tree, self._fun, self._lies)
 
 
 class Compiled(Stage):

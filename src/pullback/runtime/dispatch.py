@@ -28,6 +28,7 @@ from ..transforms.partial_eval import dce_closed
 from . import array as array_module
 from .commitment import commit, results_lie
 from .executable import NativeExecutable
+from .options import in_force
 from .shardings import default_sharding
 
 # Traced values and keys are arrays to users: isinstance(x, Array) holds for them.
@@ -55,7 +56,12 @@ class EvalTrace(Trace):
                 return jit_p.rules["discharge"](tracers, params)
             donated = params["donated_invars"]
             program = executable(params["jaxpr"], donated)
-            return run(program, tracers, donated, params["in_shardings"], params["out_shardings"])
+            asked = params["in_shardings"], params["out_shardings"]
+            options = params["compiler_options_kvs"]
+            if options:
+                with in_force(options):
+                    return run(program, tracers, donated, *asked)
+            return run(program, tracers, donated, *asked)
         if "discharge" in primitive.rules and holds_refs(primitive, params):
             return primitive.rules["discharge"](tracers, params)
         impl = primitive.rules.get("impl")

@@ -67,6 +67,7 @@ E_COMMITTED = 184  # the outputs' shardings (0: as it is); null: no output is co
 ENTRY_WORDS = 24
 MODE_KERNEL, MODE_PLAN = 0, 1
 FLAG_RELEASE_GIL, FLAG_HOLD, FLAG_CONVERT = 1, 2, 4
+FLAG_THREADS = 8  # the context says how many threads, whatever the caller's thread says
 # An output's four words: slot or leaf, bytes, aval, kind. SWAPPED is allocated by us, but swapped
 # with slots that the plan owns, so that the plan's clean-up frees it after a failure. CONST is an
 # object that the entry holds (its address in place of the slot), SAME another output (its number).

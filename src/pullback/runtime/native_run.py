@@ -338,6 +338,8 @@ def _execute() -> Fn:
     counts = f.ld("ptr", f.state(), L.THREAD_COUNTS)
     f.br(f.is_null(counts), "counted", "count")
     f.at("count")
+    asked = f.op("and", f.ld("i64", "%e", L.E_FLAGS), L.FLAG_THREADS)
+    f.when(f.cmp("ne", asked, 0), "counted")
     f.own("void", "pb_thread_count", f"ptr {ctx}", f"ptr {counts}")
     f.go("counted")
     f.at("counted")

@@ -233,22 +233,25 @@ def _signed(word: int) -> int:
     return word - (1 << 64) if word >> 63 > 0 else word
 
 
-_contexts: list[Any] = []  # the one context; entries have its address, so it is never given up
+# By number of threads (None: what is in force in the process). Entries have their addresses, so
+# that they are never given up.
+_contexts: dict[int | None, Any] = {}
 
 
-def _shared_context() -> int:
-    """The address of the context block that runs are given a copy of."""
+def _shared_context(threads: int | None = None) -> int:
+    """The address of the context block that runs on so many threads are given a copy of."""
     with _lock:
-        if not _contexts:
-            _contexts.append(llvm.Context(alloc_address, free_address))
-        _contexts[0].reset(llvm.runtime().process_threads)
+        if threads not in _contexts:
+            _contexts[threads] = llvm.Context(alloc_address, free_address)
+        for n, context in _contexts.items():
+            context.reset(n or llvm.runtime().process_threads)
         _tell_thread_counts()
-    return int(_contexts[0].address)
+    return int(_contexts[threads].address)
 
 
 def refresh_context() -> None:
     """After the number of threads has changed, of the process or of one thread."""
-    if _contexts:
+    if None in _contexts:
         _shared_context()
 
 
@@ -352,6 +355,7 @@ def plan_entry(
     scalar_codes: Sequence[int] = (),
     in_avals: Sequence[Any] = (),
     release_gil: bool = False,
+    threads: int | None = None,
     keep: Sequence[Any] = (),
     on_error: Callable[[int, int, int], Any] | None = None,
     on_host: Callable[[int, Any], Any] | None = None,
@@ -364,7 +368,8 @@ def plan_entry(
     the order of the result's leaves; `forwards`: an argument that is a result is so itself, not as
     another array over its memory; `lie(arguments)`: the shardings of the outputs, None where
     they are not committed; `donated` and `scalar_codes` (CODE_F32 for a Python float
-    whose slot takes a float32, ...) go with `ins`. `on_error(pc, code, equation)` must raise;
+    whose slot takes a float32, ...) go with `ins`. `threads`: how many threads, whatever is in
+    force where the call is. `on_error(pc, code, equation)` must raise;
     `on_host(number, slots)` does a host step.
     """
     if _native is None:
@@ -409,11 +414,14 @@ def plan_entry(
     flags = (L.FLAG_RELEASE_GIL if release_gil else 0) | (L.FLAG_HOLD if on_host is not None else 0)
     if any(code >= L.CODE_ARRAY_F32 for code in scalar_codes):
         flags |= L.FLAG_CONVERT
+    if threads is not None:
+        flags |= L.FLAG_THREADS
     keeping = [*keep, plan, *const_at.values()]
     try:
         entry = make_entry(
             key, held, described, run, table, rows, result, donated=bits, flags=flags, keep=keeping,
             committed=lie([leaves[k] for k in order]) if lie is not None else None,
+            ctx=_shared_context(threads),
         )  # fmt: skip
     except ValueError:
         return None
@@ -673,7 +681,7 @@ def _serial_after_fork() -> None:
         del config.thread_counts[gone]
     if not config.thread_counts and _native is not None:
         _native.functions["set_word"](L.THREAD_COUNTS, 0)
-    for context in _contexts:
+    for context in _contexts.values():
         context.put(POOL, 0)
 
 
