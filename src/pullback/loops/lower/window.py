@@ -7,8 +7,8 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pullback.loops.build import TRUE, Builder, Index
-from pullback.loops.ir import Atom, Const
+from pullback.loops.build import FALSE, TRUE, Builder, Index
+from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, rule, scalar_convert
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -328,61 +328,130 @@ def _selection(params: dict[str, Any], dtype: str) -> tuple[str, Const]:
 @rule("select_and_scatter_add")
 def _select_and_scatter_add(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     source, x = ins
-    rank = len(x.shape)
-    dims, strides, lows, base, dilation = _config(params, rank)
-    select, lost = _selection(params, x.dtype)
-    acc, win = accumulator(x.dtype), math.prod(dims)
-    if x.dtype in COMPLEX or acc != x.dtype or acc == "bool":
+    if x.dtype in COMPLEX or x.dtype == "bool" or source.dtype != x.dtype:
         return NotImplemented
 
     def emit(b: Builder, op: Opaque) -> None:
-        out = op.outs[0]
-        assert out.slot is not None
-        slot = out.slot
-        zero = Const(0.0 if acc[0] == "f" else 0, acc)
-        box(b, x.shape, lambda idx: store_slot(b, slot, x.shape, acc, idx, zero), "vector")
-
-        def window(idx: tuple[Index, ...]) -> None:
-            starts = (Const(False, "bool"), lost, Const(-1, "i64"))
-            carry = [(a, b.var(a.dtype, b.depth + 1, "a")) for a in starts]
-
-            def body(k: Index) -> list[Atom]:
-                place, inside = window_place(
-                    b, idx, b.unravel(k, dims), x.shape, strides, lows, base, dilation
-                )
-                value = masked_read(b, x, place, inside, lost)
-                begun, best, where = (v for _, v in carry)
-                stays = b.both(begun, b.let(select, (best, value), "bool"))
-                spot = b.atom(b.ravel(place, x.shape))
-                if inside is not None:
-                    spot = b.select(inside, spot, Const(-1, "i64"))
-                return [
-                    Const(True, "bool"),
-                    b.select(stays, best, value),
-                    b.select(stays, where, spot),
-                ]
-
-            _, _, where = b.loop(win, "seq", body, carry)
-            found = b.let("ge", (where, Const(0, "i64")), "bool")
-            spot = b.let("max", (where, Const(0, "i64")), "i64")
-            b.update(
-                slot.buf(b),
-                b.let("add", (spot, b.atom(slot.base(b))), "i64"),
-                read(source, b, idx),
-                "add",
-                found,
-            )
-
-        box(b, source.shape, window, "vector", range(rank), parallel=False)
+        if not source.size:
+            zero = scalar_convert(b, Const(0, "i32"), x.dtype)
+            slot = op.outs[0].slot
+            assert slot is not None
+            box(b, x.shape, lambda idx: store_slot(b, slot, x.shape, x.dtype, idx, zero), "vector")
+            return
+        chosen = b.scratch("i32", source.size, "chosen")
+        _choose(b, x, source.shape, params, chosen)
+        _collect(b, op, chosen, params)
 
     op = Opaque(
         "select_and_scatter_add",
         [source, x],
-        ["once", "many"],
+        ["many", "many"],
         emit=emit,
-        work=8.0 * source.size * win,
+        work=8.0 * source.size * math.prod(params["window_dimensions"]),
     )
     return g.opaque(op, outs)[0]
+
+
+def _choose(
+    b: Builder, x: Node, windows: tuple[int, ...], params: dict[str, Any], chosen: Buf
+) -> None:
+    """Which element of its window every window selects; -1 where that is padding."""
+    rank, acc = len(x.shape), accumulator(x.dtype)
+    dims, strides, lows, base, dilation = _config(params, rank)
+    select, lost = _selection(params, acc)
+
+    def window(idx: tuple[Index, ...]) -> None:
+        carry = [(a, b.var(a.dtype, b.depth + 1, "a")) for a in (lost, Const(-1, "i32"))]
+
+        def body(k: Index) -> list[Atom]:
+            place, inside = window_place(
+                b, idx, b.unravel(k, dims), x.shape, strides, lows, base, dilation
+            )
+            outside = scalar_convert(b, lost, x.dtype)
+            value = scalar_convert(b, masked_read(b, x, place, inside, outside), acc)
+            best, which = (v for _, v in carry)
+            begun = b.in_range(k, 1, math.prod(dims))
+            stays = b.both(begun, b.let(select, (best, value), "bool"))
+            here = scalar_convert(b, b.atom(k), "i32")
+            here = b.select(inside, here, Const(-1, "i32"))
+            return [b.select(stays, best, value), b.select(stays, which, here)]
+
+        which = b.loop(math.prod(dims), "seq", body, carry)[1]
+        b.store(chosen, b.atom(b.ravel(idx, windows)), which)
+
+    box(b, windows, window, "vector", range(rank), cost=8.0 * math.prod(dims))
+
+
+def _collect(b: Builder, op: Opaque, chosen: Buf, params: dict[str, Any]) -> None:
+    """Every element adds the sources of the windows that have selected it, in their order. Where
+    windows move by steps, an axis is (step, remainder): which windows there are, and an element's
+    place in them, is the same for all elements of one remainder."""
+    (source, x), out = op.ins, op.outs[0]
+    rank, dtype, acc = len(x.shape), x.dtype, accumulator(x.dtype)
+    dims, strides, lows, _, _ = _config(params, rank)
+    terms = [-(-n // s) for n, s in zip(dims, strides, strict=True)]
+    split: list[int] = []
+    for k, (n, s) in enumerate(zip(x.shape, strides, strict=True)):
+        pair = [-(-n // s), s] if s != 1 else [n]
+        split += pair[::-1] if k == rank - 1 else pair  # lanes run along steps
+    assert out.slot is not None
+    slot, zero = out.slot, scalar_convert(b, Const(0, "i32"), acc)
+
+    def element(idx: tuple[Index, ...]) -> None:
+        at = list(idx)
+        place: list[Index] = []
+        first: list[Index] = []  # the last window that has the element, and its place there
+        within: list[Index] = []
+        there: Atom = TRUE
+        for k, s in enumerate(strides):
+            q: Index = at.pop(0)
+            r: Index = at.pop(0) if s != 1 else 0
+            if s != 1 and k == rank - 1:
+                q, r = r, q
+            place.append(b.linear([(q, s), (r, 1)]))
+            more = b.add(r, lows[k] % s)
+            first.append(b.linear([(q, 1), (lows[k] // s, 1), (b.div(more, s), 1)]))
+            within.append(b.mod(more, s))
+            there = b.both(there, b.in_range(place[-1], 0, x.shape[k]))
+        saved = b.mask
+        b.mask = None if (mask := b.both(saved, there)) == TRUE else mask
+        total = sums(first, within)
+        store_slot(b, slot, x.shape, dtype, tuple(place), scalar_convert(b, total, dtype))
+        b.mask = saved
+
+    def sums(first: list[Index], within: list[Index]) -> Atom:
+        carry = [(zero, b.var(acc, b.depth + 1, "a"))]
+
+        def add(old: Atom, j: Index) -> Atom:
+            back = b.unravel(j, terms)
+            window: list[Index] = []
+            spot: list[Index] = []
+            inside: Atom = TRUE
+            for k, s in enumerate(strides):
+                before = b.linear([(back[k], -1), (terms[k] - 1, 1)])
+                window.append(b.sub(first[k], before))
+                spot.append(b.linear([(before, s), (within[k], 1)]))
+                inside = b.both(inside, b.in_range(window[-1], 0, source.shape[k]))
+                inside = b.both(inside, b.in_range(spot[-1], 0, dims[k]))
+            if inside == FALSE:
+                return old
+            saved = b.mask
+            b.mask = None if (mask := b.both(saved, inside)) == TRUE else mask
+            place = b.atom(b.ravel(window, source.shape))
+            which = b.load(chosen, place, Const(-1, "i32"))
+            value = scalar_convert(b, read(source, b, tuple(window)), acc)
+            b.mask = saved
+            mine = scalar_convert(b, b.atom(b.ravel(spot, dims)), "i32")
+            take = b.both(inside, b.let("eq", (which, mine), "bool"))
+            new = scalar_convert(b, b.let("add", (old, value), acc), dtype)  # rounded each time
+            return b.select(take, scalar_convert(b, new, acc), old)
+
+        if math.prod(terms) == 1:
+            return add(zero, 0)
+        return b.loop(math.prod(terms), "seq", lambda j: [add(carry[0][1], j)], carry)[0]
+
+    cost = 8.0 * math.prod(terms)
+    box(b, split, element, "vector", range(len(split)), cost=cost)
 
 
 @rule("select_and_gather_add")
