@@ -92,6 +92,12 @@ register_typeof(
 )
 
 
+def argument_name(info: DebugInfo, k: int) -> str:
+    """What leaf k of the arguments is called in messages."""
+    names = info.arg_names
+    return names[k] if names and k < len(names) else f"number {k}"
+
+
 def abstractify(x: Any) -> Any:
     """The aval of an array, or of anything that has a shape and a dtype."""
     try:
@@ -205,11 +211,7 @@ def checked_avals(
                 if "is not a valid JAX" not in str(e):
                     raise
                 info = debug_info("jit", fun, args, kwargs)
-                name = (
-                    info.arg_names[k]
-                    if info.arg_names and k < len(info.arg_names)
-                    else f"number {k}"
-                )
+                name = argument_name(info, k)
                 raise TypeError(
                     f"Error interpreting argument to {fun} as an abstract array. The problematic "
                     f"value is of type {type(x)} and was passed to the function at path {name}.\n"

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, tree
+from ..control.common import leaf_place
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
@@ -237,7 +238,7 @@ class VJP:
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
                     f"{have.str_short()}, but expected {want.str_short()} "
                     "because the corresponding output of the differentiated function had JAX type "
-                    f"{aval.str_short()}{_at(self.out_tree, k, 'the output')}. "
+                    f"{aval.str_short()}{leaf_place(self.out_tree, k, 'the output')}. "
                     "Fix: pass a cotangent of the output's shape and dtype."
                 )
         return tree.unflatten(self.in_tree, self.flat(leaves))
@@ -534,12 +535,6 @@ def _wraps(fun: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., 
     return wrap
 
 
-def _at(structure: Any, k: int, what: str) -> str:
-    """Where leaf k of a tree is, for messages; nothing where the tree is the leaf."""
-    path, _ = tree.flatten_with_path(tree.unflatten(structure, range(structure.num_leaves)))[0][k]
-    return f" (at {what}{tree.keystr(path)})" if path else ""
-
-
 def _check_scalar(x: Any, name: str) -> None:
     message = "Gradient only defined for scalar-output functions. Output "
     try:
@@ -563,7 +558,7 @@ def _check_grad_inputs(chosen: Any, holomorphic: bool, allow_int: bool, name: st
         try:
             _check_grad_input(x, holomorphic, allow_int, name)
         except TypeError as e:
-            where = _at(structure, k, "what is differentiated, ") if len(leaves) > 1 else ""
+            where = leaf_place(structure, k, "what is differentiated, ") if len(leaves) > 1 else ""
             raise TypeError(f"{e}{where}") from None
 
 
@@ -657,7 +652,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         try:
             _check_tangent(x, t)
         except (TypeError, ValueError) as e:
-            where = _at(in_tree, k, "the primals") if len(leaves) > 1 else ""
+            where = leaf_place(in_tree, k, "the primals") if len(leaves) > 1 else ""
             raise type(e)(f"{e}{where}") from None
     leaves = [_as_operand(x) for x in leaves]
     dots = [
@@ -748,7 +743,8 @@ class _Linearized:
                     "linearized function called on tangent values inconsistent with the original "
                     "primal values:\n"
                     f"Got tangent aval {typeof(t).str_short()} for primal aval {aval.str_short()} "
-                    f"but expected {want.str_short()}{_at(self.in_tree, k, 'the arguments')}. "
+                    f"but expected {want.str_short()}"
+                    f"{leaf_place(self.in_tree, k, 'the arguments')}. "
                     "Fix: tangents must have the primals' shapes and dtypes."
                 )
         outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *leaves))

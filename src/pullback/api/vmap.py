@@ -10,7 +10,7 @@ from .. import tree
 from ..core.avals import typeof
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from . import vmappable
-from .arguments import check_callable, debug_info
+from .arguments import argument_name, check_callable, debug_info
 
 # Pytrees whose static part knows their axes (sparse arrays with batch axes): for each type,
 # (x, axis) -> x whose static part is that of its elements along the axis, and
@@ -59,11 +59,12 @@ def vmap(
             )
         if mapped_types:
             args, kwargs = _restated("vmap in_axes", 0, (args, kwargs), (in_axes, 0))
+        # None where no type is registered, as nearly always.
         leaf = vmappable.is_registered if vmappable.registered else None
         leaves, in_tree = tree.flatten((args, kwargs), is_leaf=leaf)
         axes = tree.flatten_axes("vmap in_axes", in_tree, (in_axes, 0))
         dims = [
-            None if vmappable.is_registered(x) else _canonical(fun, k, x, a, args, kwargs)
+            None if leaf is not None and leaf(x) else _canonical(fun, k, x, a, args, kwargs)
             for k, (x, a) in enumerate(zip(leaves, axes, strict=True))
         ]
         size = _mapped_size(fun, leaves, dims, axis_size, args, kwargs)
@@ -76,7 +77,7 @@ def vmap(
             call_args, call_kwargs = tree.unflatten(in_tree, xs)
             results, out["tree"] = tree.flatten(fun(*call_args, **call_kwargs), is_leaf=leaf)
             for x in results:
-                if not vmappable.is_registered(x):
+                if leaf is None or not leaf(x):
                     _check_result(x)
             if leaf is not None:
                 wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
@@ -86,7 +87,7 @@ def vmap(
         outs, found = batch_flat(flat, leaves, dims, axis)
         wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
         final = [
-            x if vmappable.is_registered(x) else _place(size, x, d, w)
+            x if leaf is not None and leaf(x) else _place(size, x, d, w)
             for x, d, w in zip(outs, found, wanted, strict=True)
         ]
         result = tree.unflatten(out["tree"], final)
@@ -143,15 +144,10 @@ def _canonical(fun: Any, k: int, x: Any, axis: Any, args: Any, kwargs: Any) -> i
             f"vmap was requested to map its argument along axis {axis}, which implies that its "
             f"rank should be at least {needed}, "
             f"but is only {len(shape)} (its shape is {shape}). It is argument "
-            f"{_name(debug_info('vmap', fun, args, kwargs), k)}. Fix: in_axes=None passes it whole."
+            f"{argument_name(debug_info('vmap', fun, args, kwargs), k)}. "
+            "Fix: in_axes=None passes it whole."
         )
     return axis % len(shape)
-
-
-def _name(info: Any, k: int) -> str:
-    """What leaf k of the arguments is called."""
-    names = info.arg_names
-    return str(names[k]) if names and k < len(names) else f"number {k}"
 
 
 def _wrong_axis(which: str, axes: Any) -> TypeError:
@@ -189,7 +185,7 @@ def _mapped_size(
         if d is not None:
             lines.append(
                 f"  * one axis had size {typeof(x).shape[d]}: axis {d} of argument "
-                f"{_name(info, k)} of type {typeof(x).str_short()}"
+                f"{argument_name(info, k)} of type {typeof(x).str_short()}"
             )
     raise ValueError(
         "vmap got inconsistent sizes for array axes to be mapped:\n"

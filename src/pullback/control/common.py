@@ -167,6 +167,12 @@ def leaf_names(treedef: Any, root: str) -> list[str]:
     return [root + tree.keystr(path) for path, _ in pairs]
 
 
+def leaf_place(treedef: Any, k: int, root: str) -> str:
+    """Where leaf k of a tree is, as a parenthesis of a message; nothing where the tree is it."""
+    name = leaf_names(treedef, root)[k]
+    return "" if name == root else f" (at {name})"
+
+
 def check_carry(
     name: str, body: str, in_tree: Any, in_avals: Any, out_tree: Any, out_avals: Any
 ) -> None:

@@ -237,8 +237,8 @@ def _check_equal(name: str, pair: Any) -> None:
     if bad:
         paths = leaf_names(tree_a, "")
         lines = [
-            f"The output of {name_a}{_at(paths[k])} has type {x.str_short()} but the "
-            "corresponding output of "
+            f"The output of {name_a}{' at path ' + paths[k] if paths[k] else ''} has type "
+            f"{x.str_short()} but the corresponding output of "
             f"{name_b} has type {y.str_short()}, so "
             + " and ".join(
                 w
@@ -257,10 +257,6 @@ def _check_equal(name: str, pair: Any) -> None:
             + revise
             + "all output types match."
         )
-
-
-def _at(path: str) -> str:
-    return f" at path {path}" if path else ""
 
 
 def _share_consts(

@@ -720,11 +720,9 @@ def _lin_transpose(
     ]
 
 
-def _lin_batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
+def _lin_batch(vals: Any, dims: Any, **params: Any) -> Any:
     """Whoever batches a linear call evaluates it, which is forward mode: refused here, as in JAX,
     even where nothing reads the result."""
-    if all(d is None for d in dims):
-        return None
     raise ForwardDerivativeError(_FORWARD)
 
 
@@ -737,7 +735,7 @@ custom_lin_p = Primitive(
     # A derivative of the linear call would be the forward derivative that there is not.
     jvp=_lin_forward,
     transpose=_lin_transpose,
-    axis_batch=_lin_batch,
+    batch=_lin_batch,
     acts_on_zeros=lambda params: True,
 )
 

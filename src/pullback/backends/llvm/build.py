@@ -460,6 +460,18 @@ class Builder:
             self.declarations[full] = f"declare {self.ty(t, n)} @{full}({types})"
         return full
 
+    def _avx512_pair(self, name: str, x: Val, y: Val, option: str = "") -> Val | None:
+        """A masked intrinsic of x and y, and perhaps an option, in all lanes."""
+        lanes = max(x.n, y.n)
+        types = "{T}, {T}, i32, {T}, {M}" if option else "{T}, {T}, {T}, {M}"
+        full = self._avx512(name, types, x.t, lanes)
+        if not full:
+            return None
+        rest = f"{option}{{T}} zeroinitializer, i{max(8, lanes)} -1"
+        rounding = ", i32 4" if lanes * BITS[x.t] == 512 else ""
+        form = f"call {{R}} @{full}({{T}} {{0}}, {{T}} {{1}}, {rest}{rounding})"
+        return self.pure(form, (x, y), x.t)
+
     def scalef(self, x: Val, n: Val) -> Val | None:
         """x * 2**n for a whole n, rounded once; None where the machine has it not."""
         lanes = max(x.n, n.n)
@@ -469,25 +481,12 @@ class Builder:
             assert wide is not None
             regs = tuple(self.extract(r, x.t, few, 0) for r in wide.regs)
             return Val(self, x.t, 1, regs)
-        name = self._avx512("scalef", "{T}, {T}, {T}, {M}", x.t, lanes)
-        if not name:
-            return None
-        rest = f"{{T}} zeroinitializer, i{max(8, lanes)} -1"
-        rounding = ", i32 4" if lanes * BITS[x.t] == 512 else ""
-        form = f"call {{R}} @{name}({{T}} {{0}}, {{T}} {{1}}, {rest}{rounding})"
-        return self.pure(form, (x, n), x.t)
+        return self._avx512_pair("scalef", x, n)
 
     def ranged(self, x: Val, y: Val, largest: bool) -> Val | None:
         """The larger (or smaller) of x and y, zeros by their sign; of a number and a NaN the
         number. None where the machine has it not."""
-        lanes = max(x.n, y.n)
-        name = self._avx512("range", "{T}, {T}, i32, {T}, {M}", x.t, lanes)
-        if not name:
-            return None
-        rest = f"i32 {5 if largest else 4}, {{T}} zeroinitializer, i{max(8, lanes)} -1"
-        rounding = ", i32 4" if lanes * BITS[x.t] == 512 else ""
-        form = f"call {{R}} @{name}({{T}} {{0}}, {{T}} {{1}}, {rest}{rounding})"
-        return self.pure(form, (x, y), x.t)
+        return self._avx512_pair("range", x, y, f"i32 {5 if largest else 4}, ")
 
     def lanes_of(self, t: str, n: int) -> Val:
         """<0, 1, 2, ..>."""
