@@ -413,6 +413,27 @@ def test_fill_value_without_size() -> None:
                 jnp.nonzero(x, size=size, fill_value=bad)
 
 
+def test_partitions_in_order() -> None:
+    """The smallest in order; then the largest first, or their indices as they stand."""
+    jnp = ours.numpy
+    x = jnp.array([[3, 1, 2, 1, 5, 1], [9, 8, 7, 7, 7, 0]])
+    assert jnp.partition(x, 2).tolist() == [[1, 1, 1, 5, 3, 2], [0, 7, 7, 9, 8, 7]]
+    assert jnp.argpartition(x, 2).tolist() == [[1, 3, 5, 0, 2, 4], [5, 2, 3, 0, 1, 4]]
+    assert (jnp.argpartition(x.T, -5, axis=0).T == jnp.argpartition(x, 1)).all()
+    least = jnp.partition(jnp.array([-128, 127, 0, -127], "int8"), 1)
+    assert least.tolist() == [-128, -127, 127, 0]
+
+
+def test_values_of_no_meaning() -> None:
+    jnp = ours.numpy
+    x = jnp.array([1.0, np.nan])
+    assert jnp.isclose(x, x, equal_nan=None).tolist() == [True, False]
+    assert jnp.allclose(x, x, equal_nan="yes")
+    for f in (jnp.matmul, jnp.dot, jnp.outer, jnp.tensordot, jnp.inner):
+        with pytest.raises(TypeError, match="object"):
+            f(np.array([None, None]), x)
+
+
 def test_recorded_answers(fuzz_seed: int) -> None:
     """Some of the recorded answers are what JAX says today."""
     answers = everything(importlib.import_module("jax"), slice(fuzz_seed % 20, None, 20))

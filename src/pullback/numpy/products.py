@@ -36,11 +36,11 @@ def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any,
     """
     check_arraylike(name, a, b)
     a, b = unwrap(a), unwrap(b)
+    x, y = as_array(a), as_array(b)
     d, weak = dtypes.result_type(a, b, return_weak_type_flag=True)
-    a, b = as_array(a), as_array(b)
     if preferred is not None:
-        return a, b, user_dtype(preferred, name), False
-    return a, b, d, weak
+        return x, y, user_dtype(preferred, name), False
+    return x, y, d, weak
 
 
 def _finish(out: Any, weak: bool) -> Any:

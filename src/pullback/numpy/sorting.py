@@ -142,24 +142,33 @@ def _partition_axis(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int, i
 @functools.partial(jit, static_argnames=("kth", "axis"))
 def partition(a: Any, kth: int, axis: int = -1) -> Any:
     """A copy in which element `kth` along `axis` is where sorting puts it, smaller ones before it
-    (sorted), others after it.
+    (sorted), others after it (the largest first).
 
     >>> jnp.partition(jnp.array([5, 2, 9, 1]), 1)
-    Array([1, 2, 5, 9], dtype=int32)
+    Array([1, 2, 9, 5], dtype=int32)
     """
     x, axis, kth = _partition_axis("partition", a, kth, axis)
-    return sort(x, axis=axis) if typeof(x).ndim else x
+    ordered = sort(x, axis=axis)
+    low, high = _cut(ordered, kth + 1, axis)
+    return lax.concatenate((low, lax.rev(high, (axis,))), axis)
+
+
+def _cut(x: Any, at: int, axis: int) -> tuple[Any, Any]:
+    n = typeof(x).shape[axis]
+    return lax.slice_in_dim(x, 0, at, axis=axis), lax.slice_in_dim(x, at, n, axis=axis)
 
 
 @functools.partial(jit, static_argnames=("kth", "axis"))
 def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
-    """The indices that `partition` would apply.
+    """The indices of a partition: of the `kth` + 1 smallest elements in order, then of the others
+    as they stand.
 
     >>> jnp.argpartition(jnp.array([5, 2, 9, 1]), 1)
     Array([3, 1, 0, 2], dtype=int32)
     """
     x, axis, kth = _partition_axis("argpartition", a, kth, axis)
-    return argsort(x, axis=axis, dtype=np.int32)
+    low, high = _cut(argsort(x, axis=axis, dtype=np.int32), kth + 1, axis)
+    return lax.concatenate((low, sort(high, axis=axis)), axis)
 
 
 # --- search ---

@@ -20,6 +20,7 @@ from .ufuncs import equal, exp2, greater, isinf, isnan, less, maximum, minimum
 from .util import (
     check_arraylike,
     dtype_of,
+    is_arraylike,
     literal,
     promote_args,
     promote_args_inexact,
@@ -116,7 +117,7 @@ def _isclose_inexact(a: Any, b: Any, rtol: Any, atol: Any, equal_nan: Any) -> An
     close = lax.le(distance, bound)
     equal = lax.eq(a, b)
     out = lax.bitwise_or(equal, lax.bitwise_and(finite, close))
-    if isinstance(equal_nan, bool):
+    if not is_arraylike(equal_nan) or isinstance(equal_nan, bool | int):  # None is false too
         return lax.bitwise_or(out, both_nan) if equal_nan else out
     return select_where(equal_nan, lax.bitwise_or(out, both_nan), out)
 

@@ -23,6 +23,7 @@ from ..runtime.array import ArrayImpl
 PYTHON_SCALARS = (bool, int, float, complex)
 _SIMPLE = frozenset(PYTHON_SCALARS)
 _ARRAYS = (ArrayImpl, Tracer)
+_NO_NUMBERS = "OSUMm"  # NumPy's kinds of objects, texts and times
 # Dtypes that are the same whatever the flags say.
 _CANONICAL_FLOATS = frozenset(map(np.dtype, (np.float16, np.float32, np.complex64)))
 _CANONICAL = _CANONICAL_FLOATS | frozenset(
@@ -54,6 +55,11 @@ def check_arraylike(name: str, *args: Any, none_ok: bool = False) -> None:
         if type(x) in _SIMPLE or isinstance(x, _ARRAYS):
             continue
         if is_arraylike(x) or (none_ok and x is None):
+            if isinstance(x, np.ndarray | np.generic) and x.dtype.kind in _NO_NUMBERS:
+                raise TypeError(
+                    f"{name} requires arrays of numbers, got dtype {x.dtype} at position {k}. "
+                    "Fix: x.astype(float), if numbers are what it holds."
+                )
             continue
         fix = " Fix: pass an array or a number."
         if isinstance(x, (list, tuple)):
