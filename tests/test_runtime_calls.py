@@ -709,7 +709,7 @@ def test_threads_reach_the_shared_context() -> None:
     before = llvm.num_threads()
     try:
         llvm.set_num_threads(1)
-        word = stub._contexts[0].address + 56
+        word = stub._contexts[None].address + 56
         assert ctypes.c_int64.from_address(word).value == 1 and values(f(a, b)) == [3.0] * N
     finally:
         llvm.set_num_threads(before)
