@@ -76,8 +76,10 @@ def check_values(s: Sample, dtype: str, seed: int) -> str | None:
         f = lambda *a: s.call(plax, *a)
         got_kind, got = outcome(pb.jit(f) if how == "jit" else f, *arrays(pb, xs))
         if kind == "error" and got_kind == "value":
-            # JAX stores these types; here they may be computed with. And what its compiler lacks.
-            if dtype in STORAGE or isinstance(want, jax.errors.JaxRuntimeError):
+            # JAX stores these types; here they may be computed with. And what its compiler lacks,
+            # as factorisations of half floats.
+            lacks = (jax.errors.JaxRuntimeError, NotImplementedError)
+            if dtype in STORAGE or isinstance(want, lacks):
                 continue
         if kind != got_kind:
             shown = f"{type(want).__name__}: {str(want)[:90]}" if kind == "error" else "a value"

@@ -17,6 +17,8 @@ FOUND = [
     ("values", "dot_general preferred int", "int64"),
     ("values", "mul out_dtype", "bool"),
     ("values", "mul out_dtype", "bfloat16"),
+    ("values", "cholesky", "bool"),
+    ("values", "eigh", "bool"),
 ]
 
 

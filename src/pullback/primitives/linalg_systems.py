@@ -19,7 +19,7 @@ from .builders import add_tangents, batch_size, full_batch
 from .common import COMPLEX, FLOAT, as_array, check_dtype, check_same_dtypes, const, zero_of
 from .contract import Precision, dot_general
 from .convert import convert_element_type
-from .elementwise import add, conj, div, eq, ge, mul, neg, select_n
+from .elementwise import add, bitwise_or, conj, div, eq, ge, mul, neg, select_n
 from .index import GatherDimensionNumbers, GatherScatterMode, gather
 from .layout import (
     broadcast_in_dim,
@@ -125,13 +125,13 @@ def take_columns(x: Any, order: Any) -> Any:
 
 
 def symmetrized(x: Any) -> Any:
-    """The mean of each matrix and its adjoint; integers become floats."""
+    """The mean of each matrix and its adjoint; integers become floats. A sum of bools is "or"."""
     aval = typeof(x)
     if aval.ndim < 2 or aval.shape[-1] != aval.shape[-2]:
         raise TypeError(
             f"symmetrize_input needs square matrices, shape (..., n, n), got {aval.shape}"
         )
-    total = add(x, adjoint(x))
+    total = (bitwise_or if aval.dtype == bool else add)(x, adjoint(x))
     if not dtypes.is_inexact(aval.dtype):
         total = convert_element_type(total, dtypes.default_float())
     return div(total, const(total, 2))
