@@ -199,8 +199,13 @@ class JAXSparse:
         raise NotImplementedError(f"{type(self).__name__}.sum. Fix: use a BCOO.")
 
 
+# The classes by name: operations below a class make its instances.
+FORMATS: dict[str, type[Any]] = {}
+
+
 def register(cls: type[Any]) -> Any:
-    """A class decorator: instances are pytrees."""
+    """A class decorator: instances are pytrees, and operations find the class by its name."""
+    FORMATS[cls.__name__] = cls
     register_pytree_node(
         cls,
         lambda x: (x.tree_flatten()[0], tuple(sorted(x.tree_flatten()[1].items()))),
@@ -212,3 +217,13 @@ def register(cls: type[Any]) -> Any:
 def nonzero_size(mask: Any) -> int:
     """How many elements of a concrete mask are set."""
     return int(mask.sum())
+
+
+def is_sparse(x: Any) -> bool:
+    """Is it a sparse array, of any format?
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.ad.is_sparse(sparse.eye(2)), sparse.ad.is_sparse(jnp.eye(2))
+    (True, False)
+    """
+    return isinstance(x, JAXSparse)

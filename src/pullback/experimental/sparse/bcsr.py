@@ -16,20 +16,18 @@ from ...api.vmap import mapped_types
 from .base import JAXSparse, register
 from .bcoo import (
     BCOO,
-    _batched,
-    _full,
-    _make,
     bcoo_broadcast_in_dim,
     bcoo_concatenate,
     bcoo_dot_general,
     bcoo_fromdense,
     bcoo_sort_indices,
     bcoo_sum_duplicates,
-    check_batch_axis,
-    matmul,
 )
+from .bcoo.array import check_batch_axis
+from .bcoo.dot import matmul
+from .bcoo.storage import batched, full, make
 from .composed import SparseInfo, composed, info, numbers
-from .coo import _csr_rows
+from .csr import csr_rows
 
 
 @register
@@ -123,14 +121,14 @@ class BCSR(JAXSparse):
         if arr.n_sparse != 2:
             raise NotImplementedError(f"BCSR.from_bcoo requires n_sparse=2; got {arr.n_sparse}")
         arr = arr if arr.indices_sorted else bcoo_sort_indices(arr)
-        data, indices = _full(arr)
+        data, indices = full(arr)
         rows = arr.shape[arr.n_batch]
 
         def pointers(i: Any) -> Any:
             counts = jnp.zeros(rows, i.dtype).at[i[:, 0]].add(1, mode="drop")
             return jnp.concatenate([jnp.zeros(1, i.dtype), jnp.cumsum(counts, dtype=i.dtype)])
 
-        indptr = _batched(pointers, arr.n_batch)(indices)
+        indptr = batched(pointers, arr.n_batch)(indices)
         return cls(
             (data, indices[..., 1], indptr),
             shape=arr.shape,
@@ -161,9 +159,9 @@ class BCSR(JAXSparse):
     def to_bcoo(self) -> BCOO:
         """The array as a list of coordinates."""
         nse = self.nse
-        rows = _batched(lambda p: _csr_rows(p, nse), self.n_batch)(self.indptr)
+        rows = batched(lambda p: csr_rows(p, nse), self.n_batch)(self.indptr)
         indices = jnp.stack([rows.astype(self.indices.dtype), self.indices], -1)
-        out = _make(self.data, indices, self.shape)
+        out = make(self.data, indices, self.shape)
         out.indices_sorted, out.unique_indices = self.indices_sorted, self.unique_indices
         return out
 
@@ -287,9 +285,9 @@ def _elements(indices: Any, indptr: Any, mat: Any) -> Any:
     nse = indices.shape[-1]
 
     def one(i: Any, p: Any, m: Any) -> Any:
-        return m.at[_csr_rows(p, nse), i].get(mode="fill", fill_value=0)
+        return m.at[csr_rows(p, nse), i].get(mode="fill", fill_value=0)
 
-    return _batched(one, indices.ndim - 1)(indices, indptr, mat)
+    return batched(one, indices.ndim - 1)(indices, indptr, mat)
 
 
 bcsr_extract_p = composed("bcsr_extract", _elements, ())
@@ -366,6 +364,20 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     return mat.sum_duplicates(nse)
 
 
+def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:
+    """The array without stored zeros, each place stored once; `nse` (needed under jit): how many
+    places to keep room for.
+
+    `mat`: a BCSR, as is the result.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCSR((jnp.array([3., 0.]), jnp.array([1, 0]), jnp.array([0, 2])), shape=(1, 2))
+    >>> sparse.bcsr.bcsr_eliminate_zeros(m).nse
+    1
+    """
+    return mat.sum_duplicates(nse)
+
+
 def bcsr_broadcast_in_dim(
     mat: BCSR, *, shape: Sequence[int], broadcast_dimensions: Sequence[int], sharding: Any = None
 ) -> BCSR:
@@ -381,7 +393,8 @@ def bcsr_broadcast_in_dim(
     out = bcoo_broadcast_in_dim(
         mat.to_bcoo(), shape=shape, broadcast_dimensions=broadcast_dimensions
     )
-    return BCSR.from_bcoo(out.update_layout(n_batch=len(shape) - 2, on_inefficient="warn"))
+    n_batch = len(shape) - 2 - mat.n_dense
+    return BCSR.from_bcoo(out.update_layout(n_batch=n_batch, on_inefficient=None))
 
 
 def bcsr_concatenate(operands: Sequence[BCSR], *, dimension: int) -> BCSR:

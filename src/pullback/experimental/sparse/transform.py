@@ -1,6 +1,4 @@
-"""Functions of dense arrays applied to sparse ones (`sparsify`), and derivatives with respect to
-sparse arrays, which are sparse at the same places.
-"""
+"""Functions of dense arrays applied to sparse ones: `sparsify`."""
 
 from __future__ import annotations
 
@@ -10,15 +8,12 @@ from typing import Any
 
 from ... import lax, tree
 from ... import numpy as jnp
-from ...api.derivatives import jacfwd as dense_jacfwd
-from ...api.derivatives import jacrev as dense_jacrev
-from ...api.derivatives import value_and_grad as dense_value_and_grad
 from ...control.call import jit_p
 from ...core.avals import typeof
 from ...core.build import trace_to_jaxpr
 from ...core.jaxpr import ClosedJaxpr, Literal
 from ...core.trace import Trace, Tracer, current_trace, use_trace
-from .base import JAXSparse
+from .base import is_sparse
 from .bcoo import (
     BCOO,
     bcoo_broadcast_in_dim,
@@ -37,8 +32,6 @@ from .bcoo import (
     bcoo_transpose,
 )
 from .bcsr import BCSR, bcsr_broadcast_in_dim, bcsr_concatenate
-
-_is_sparse = functools.partial(lambda x: isinstance(x, JAXSparse))
 
 # --- sparsify ---
 # Operations that act on the stored elements alone: f(0) = 0, and one element makes one element.
@@ -184,18 +177,28 @@ def _rev(x: Any, *, dimensions: Any) -> Any:
     return bcoo_rev(x, dimensions)
 
 
+def _alike(xs: Sequence[Any]) -> list[BCOO]:
+    """Sparse and dense arrays as sparse ones of one layout."""
+    first = next(x for x in xs if isinstance(x, BCOO))
+    axes = {"n_batch": first.n_batch, "n_dense": first.n_dense}
+    mats = [x if isinstance(x, BCOO) else BCOO.fromdense(x, **axes) for x in xs]
+    if any((x.n_batch, x.n_dense) != tuple(axes.values()) for x in mats):
+        mats = [x.update_layout(n_batch=0, n_dense=0) for x in mats]
+    return mats
+
+
 @_rule("concatenate")
 def _concatenate(*xs: Any, dimension: int) -> Any:
-    xs = tuple(x if isinstance(x, BCOO) else BCOO.fromdense(x) for x in xs)
-    return bcoo_concatenate(xs, dimension=dimension)
+    mats = _alike(xs)
+    return bcoo_concatenate(mats, dimension=dimension)
 
 
 @_rule("stack")
 def _stack(*xs: Any, axis: int) -> Any:
     kept = tuple(k if k < axis else k + 1 for k in range(xs[0].ndim))
     shape = (*xs[0].shape[:axis], 1, *xs[0].shape[axis:])
-    xs = tuple(x if isinstance(x, BCOO) else BCOO.fromdense(x) for x in xs)
-    wide = [bcoo_broadcast_in_dim(x, shape=shape, broadcast_dimensions=kept) for x in xs]
+    mats = _alike(xs)
+    wide = [bcoo_broadcast_in_dim(x, shape=shape, broadcast_dimensions=kept) for x in mats]
     return bcoo_concatenate(wide, dimension=axis)
 
 
@@ -250,7 +253,7 @@ def _scan(
 ) -> list[Any]:
     end = num_consts + num_carry
     consts, init, xs = args[:num_consts], args[num_consts:end], args[end:]
-    if any(map(_is_sparse, xs)):
+    if any(map(is_sparse, xs)):
         raise NotImplementedError(
             "sparsify: scan along an axis of a sparse array. Fix: call todense() before it."
         )
@@ -270,7 +273,7 @@ _HOLDERS: dict[str, Callable[..., list[Any]]] = {"cond": _cond, "while": _while,
 def _apply(p: Any, params: dict[str, Any], args: list[Any]) -> list[Any]:
     """The results of a primitive, some of whose operands are sparse."""
     name = p.name
-    if not any(map(_is_sparse, args)):
+    if not any(map(is_sparse, args)):
         out = p.bind(*args, **params)
         return list(out) if p.multiple_results else [out]
     if p is jit_p or "call_jaxpr" in params:
@@ -325,13 +328,13 @@ class SparseTracer(Tracer):
 
     @property
     def aval(self) -> Any:
-        return self._spvalue.aval if _is_sparse(self._spvalue) else typeof(self._spvalue)
+        return self._spvalue.aval if is_sparse(self._spvalue) else typeof(self._spvalue)
 
     def __repr__(self) -> str:
         return f"SparseTracer<{self.aval.str_short()}>"
 
 
-class _SparseTrace(Trace):
+class SparseTrace(Trace):
     """Runs a function, the operations of sparse values being those on what is stored."""
 
     __slots__ = ()
@@ -365,7 +368,7 @@ def _traced(
     f: Callable[..., Any], structure: Any, leaves: list[Any], dynamic: Sequence[int]
 ) -> Any:
     """f of the leaves, those at the places `dynamic` being tracers."""
-    trace = _SparseTrace(current_trace())
+    trace = SparseTrace(current_trace())
     full = list(leaves)
     for k in dynamic:
         full[k] = SparseTracer(trace, spvalue=leaves[k])
@@ -392,16 +395,16 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
 
     @functools.wraps(f)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, structure = tree.flatten((args, kwargs), is_leaf=_is_sparse)
+        leaves, structure = tree.flatten((args, kwargs), is_leaf=is_sparse)
         for x in leaves:
-            if _is_sparse(x) and not isinstance(x, BCOO | BCSR):
+            if is_sparse(x) and not isinstance(x, BCOO | BCSR):
                 raise NotImplementedError(
                     f"sparsify: no rules for {type(x).__name__} arrays. Fix: use BCOO or BCSR."
                 )
-        dynamic = [k for k, x in enumerate(leaves) if _is_sparse(x) or hasattr(x, "dtype")]
+        dynamic = [k for k, x in enumerate(leaves) if is_sparse(x) or hasattr(x, "dtype")]
         if use_tracer:
             return _traced(f, structure, leaves, dynamic)
-        avals = [x.aval if _is_sparse(x) else typeof(x) for x in (leaves[k] for k in dynamic)]
+        avals = [x.aval if is_sparse(x) else typeof(x) for x in (leaves[k] for k in dynamic)]
         store: list[Any] = []
 
         def flat(*values: Any) -> list[Any]:
@@ -409,7 +412,7 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
             for k, v in zip(dynamic, values, strict=True):
                 full[k] = v
             a, kw = tree.unflatten(structure, full)
-            outs, out_tree = tree.flatten(f(*a, **kw), is_leaf=_is_sparse)
+            outs, out_tree = tree.flatten(f(*a, **kw), is_leaf=is_sparse)
             store.append(out_tree)
             return [x if isinstance(x, Tracer) else jnp.asarray(x) for x in outs]
 
@@ -418,133 +421,3 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
         return tree.unflatten(store[-1], outs)
 
     return wrapped
-
-
-# --- derivatives ---
-def _on_data(
-    fun: Callable[..., Any], argnums: Any, args: Sequence[Any]
-) -> tuple[Callable[..., Any], tuple[Any, ...], list[Any]]:
-    """(the function of the data of its sparse arguments, those arguments' data, the arguments)."""
-    nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    chosen = [args[k] for k in nums]
-
-    def inner(*data: Any, **kwargs: Any) -> Any:
-        full = list(args)
-        for k, x, d in zip(nums, chosen, data, strict=True):
-            full[k] = _with(x, d)
-        return fun(*full, **kwargs)
-
-    return inner, tuple(_data(x) for x in chosen), chosen
-
-
-def _data(x: Any) -> Any:
-    return tree.map(lambda v: v.data if _is_sparse(v) else v, x, is_leaf=_is_sparse)
-
-
-def _with(x: Any, data: Any) -> Any:
-    return tree.map(
-        lambda v, d: v._with_data(d) if _is_sparse(v) else d, x, data, is_leaf=_is_sparse
-    )
-
-
-def value_and_grad(
-    fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
-) -> Callable[..., tuple[Any, Any]]:
-    """`value_and_grad`; gradients with respect to sparse arrays are sparse at the same places.
-
-    >>> from pullback.experimental import sparse
-    >>> m = sparse.BCOO.fromdense(jnp.array([2., 0.]))
-    >>> value, slope = sparse.value_and_grad(lambda m: (m * m).sum())(m)
-    >>> value, slope.data
-    (Array(4., dtype=float32), Array([4.], dtype=float32))
-    """
-
-    @functools.wraps(fun)
-    def wrapped(*args: Any, **kw: Any) -> tuple[Any, Any]:
-        inner, data, chosen = _on_data(fun, argnums, args)
-        count = tuple(range(len(data)))
-        value, grads = dense_value_and_grad(inner, count, has_aux=has_aux, **kwargs)(*data, **kw)
-        out = tuple(_with(x, g) for x, g in zip(chosen, grads, strict=True))
-        return value, out[0] if isinstance(argnums, int) else out
-
-    return wrapped
-
-
-def grad(
-    fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
-) -> Callable[..., Any]:
-    """`grad`; gradients with respect to sparse arrays are sparse at the same places.
-
-    >>> from pullback.experimental import sparse
-    >>> m = sparse.BCOO.fromdense(jnp.eye(2))
-    >>> sparse.grad(lambda m: (m @ jnp.ones(2)).sum())(m).data
-    Array([1., 1.], dtype=float32)
-    """
-    both = value_and_grad(fun, argnums, has_aux, **kwargs)
-
-    @functools.wraps(fun)
-    def wrapped(*args: Any, **kw: Any) -> Any:
-        value, grads = both(*args, **kw)
-        return (grads, value[1]) if has_aux else grads
-
-    return wrapped
-
-
-def _jacobian(dense: Any, fun: Any, argnums: Any, has_aux: bool, kwargs: Any) -> Any:
-    @functools.wraps(fun)
-    def wrapped(*args: Any, **kw: Any) -> Any:
-        inner, data, chosen = _on_data(fun, argnums, args)
-        jac = dense(inner, tuple(range(len(data))), has_aux=has_aux, **kwargs)(*data, **kw)
-        jac, aux = jac if has_aux else (jac, None)
-        out = tuple(_jacobian_of(x, j) for x, j in zip(chosen, jac, strict=True))
-        result = out[0] if isinstance(argnums, int) else out
-        return (result, aux) if has_aux else result
-
-    return wrapped
-
-
-def _jacobian_of(x: Any, jac: Any) -> Any:
-    """The derivatives by the data, (*out, nse), as an array that is sparse in the last axes."""
-    if not isinstance(x, BCOO | BCSR):
-        return jac
-    if x.n_batch or x.n_dense:
-        raise NotImplementedError("Jacobians by arrays with batch or dense axes")
-    lead = (1,) * (jac.ndim - 1)
-    shape = (*jac.shape[:-1], *x.shape)
-    places = [jnp.broadcast_to(part, (*lead, *part.shape)) for part in x.tree_flatten()[0][1:]]
-    return (
-        BCOO((jac, *places), shape=shape)
-        if isinstance(x, BCOO)
-        else BCSR((jac, *places), shape=shape)
-    )
-
-
-def jacfwd(
-    fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
-) -> Callable[..., Any]:
-    """`jacfwd`, sparse where the argument is.
-
-    >>> from pullback.experimental import sparse
-    >>> m = sparse.BCOO.fromdense(jnp.array([2., 0.]))
-    >>> sparse.jacfwd(lambda m: (m * 3.).sum())(m).todense()
-    Array([3., 0.], dtype=float32)
-    """
-    return _jacobian(dense_jacfwd, fun, argnums, has_aux, kwargs)  # type: ignore[no-any-return]
-
-
-def jacrev(
-    fun: Callable[..., Any], argnums: Any = 0, has_aux: bool = False, **kwargs: Any
-) -> Callable[..., Any]:
-    """`jacrev`, sparse where the argument is.
-
-    Also called `jacrev`.
-
-    >>> from pullback.experimental import sparse
-    >>> m = sparse.BCOO.fromdense(jnp.array([2., 0.]))
-    >>> sparse.jacobian(lambda m: (m * 3.).sum())(m).todense()
-    Array([3., 0.], dtype=float32)
-    """
-    return _jacobian(dense_jacrev, fun, argnums, has_aux, kwargs)  # type: ignore[no-any-return]
-
-
-jacobian = jacrev

@@ -1,0 +1,128 @@
+"""Sums and products of BCOO arrays, element by element."""
+
+from __future__ import annotations
+
+import functools
+from typing import TYPE_CHECKING, Any
+
+from .... import numpy as jnp
+from .storage import all_sparse, batched, beside, columns_of, full, kept, make, sizes_of, stacked
+
+if TYPE_CHECKING:
+    from .array import BCOO
+
+
+def add(a: BCOO, b: BCOO) -> BCOO:
+    """The elements of both, in one list."""
+    if a.shape != b.shape:
+        raise NotImplementedError(f"addition of sparse arrays of shapes {a.shape} and {b.shape}")
+    a, b = _alike(a, b)
+    dtype, n = jnp.result_type(a.data, b.data), a.n_batch
+    (x, i), (y, j) = full(a), full(b)
+    data = jnp.concatenate([x.astype(dtype), y.astype(dtype)], n)
+    return make(data, jnp.concatenate([i, j], n), a.shape)
+
+
+def _alike(a: BCOO, b: BCOO) -> tuple[BCOO, BCOO]:
+    """Both in one layout: all axes sparse if theirs differ."""
+    if (a.n_batch, a.n_dense) == (b.n_batch, b.n_dense):
+        return a, b
+    return all_sparse(a), all_sparse(b)
+
+
+def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
+    """The data of the product of a sparse and a dense array, which must broadcast to its shape.
+
+    `sp_mat`: a BCOO. `v`: dense.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
+    >>> sparse.bcoo_multiply_dense(m, jnp.array([10., 20., 30.]))
+    Array([10., 90.], dtype=float32)
+    """
+    v = jnp.asarray(v)
+    if jnp.broadcast_shapes(v.shape, sp_mat.shape) != sp_mat.shape:
+        raise NotImplementedError(
+            f"product of a sparse array of shape {sp_mat.shape} with a dense one of shape "
+            f"{v.shape}, which is larger"
+        )
+    if not v.ndim:
+        return sp_mat.data * v
+    data, indices = full(sp_mat)
+    n_batch = sp_mat.n_batch
+    v = v.reshape((1,) * (sp_mat.ndim - v.ndim) + v.shape)
+    sparse = v.shape[n_batch : n_batch + sp_mat.n_sparse]
+    v = jnp.broadcast_to(v, (*sp_mat.shape[:n_batch], *v.shape[n_batch:]))
+
+    def one(d: Any, i: Any, w: Any) -> Any:
+        columns = columns_of(i)
+        at = tuple(jnp.zeros_like(c) if n == 1 else c for c, n in zip(columns, sparse, strict=True))
+        return d * (w.at[at].get(mode="fill", fill_value=0) if at else w[None])
+
+    return batched(one, n_batch)(data, indices, v)
+
+
+def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
+    """The product, element by element: stored where both are. Axes of size 1 are repeated.
+
+    `lhs`, `rhs`: BCOO arrays of one rank, as is the result. Raises NotImplementedError or
+    ValueError for layouts and shapes that do not fit.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([1., 0., 3.]))
+    >>> sparse.bcoo_multiply_sparse(m, m).todense()
+    Array([1., 0., 9.], dtype=float32)
+    """
+    if lhs.ndim != rhs.ndim:
+        raise NotImplementedError(
+            f"product of sparse arrays of shapes {lhs.shape} and {rhs.shape}, of different ranks"
+        )
+    shape = jnp.broadcast_shapes(lhs.shape, rhs.shape)
+    lhs, rhs = _alike(lhs, rhs)
+    n, own, other = lhs.n_batch, sizes_of(lhs)[1], sizes_of(rhs)[1]
+    (x, i), (y, j) = full(lhs), full(rhs)
+    lead = shape[:n]
+    x, i, y, j = (jnp.broadcast_to(v, (*lead, *v.shape[n:])) for v in (x, i, y, j))
+    one = functools.partial(_pairs if own != _larger(own, other) else _matched, own, other)
+    data, indices = batched(one, n)(x, i, y, j)
+    return make(data, indices, shape)
+
+
+def _larger(own: Any, other: Any) -> tuple[int, ...]:
+    return tuple(m if k == 1 else k for k, m in zip(own, other, strict=True))
+
+
+def _match(own: Any, other: Any, i: Any, j: Any) -> Any:
+    """Which elements of two arrays, (nse, nse), stand at places that meet."""
+    ok = (i < jnp.array(own, i.dtype)).all(-1)[:, None]
+    ok = ok & (j < jnp.array(other, j.dtype)).all(-1)[None]
+    for k, (m, n) in enumerate(zip(own, other, strict=True)):
+        if m == n:
+            ok = ok & (i[:, None, k] == j[None, :, k])
+    return ok
+
+
+def _matched(own: Any, other: Any, x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
+    """Each element of the first times the sum of those of the second that it meets: as a product is
+    linear in each, elements that are stored twice take part twice.
+    """
+    ok = _match(own, other, i, j)
+    wide = ok.reshape(ok.shape + (1,) * (y.ndim - 1))
+    met = jnp.where(wide, y[None], 0).sum(1, dtype=y.dtype)
+    data = x * met
+    inside = (i < jnp.array(own, i.dtype)).all(-1)
+    return jnp.where(beside(inside, data), data, 0), i
+
+
+def _pairs(own: Any, other: Any, x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
+    """Every pair of elements."""
+    ok = _match(own, other, i, j)
+    sizes = _larger(own, other)
+    columns = [
+        jnp.broadcast_to(q[None] if m == 1 else p[:, None], ok.shape)
+        for p, q, m in zip(columns_of(i), columns_of(j), own, strict=True)
+    ]
+    nse = ok.size
+    data = (x[:, None] * y[None]).reshape((nse, *jnp.broadcast_shapes(x.shape[1:], y.shape[1:])))
+    indices = stacked(columns, i, ok.shape).reshape(nse, len(sizes))
+    return kept(ok.reshape(-1), data, indices, sizes)

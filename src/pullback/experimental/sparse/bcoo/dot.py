@@ -1,0 +1,266 @@
+"""Products of BCOO arrays: with dense arrays, with each other, and of dense arrays at places."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from .... import lax
+from .... import numpy as jnp
+from ..base import JAXSparse
+from ..composed import SparseInfo, composed, info, numbers
+from .order import fitting
+from .storage import all_sparse, batched, columns_of, is_bcoo, make, of_info, parts, scattered
+
+if TYPE_CHECKING:
+    from .array import BCOO
+
+
+def bcoo_dot_general(
+    lhs: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    precision: None = None,
+    preferred_element_type: Any = None,
+    out_sharding: Any = None,
+) -> Any:
+    """`lax.dot_general` of a sparse with a dense array (dense result) or of two sparse ones (a
+    sparse result). Axes are (batch, what is left of lhs, what is left of rhs).
+
+    `dimension_numbers`: those of `lax.dot_general`.
+
+    >>> from pullback.experimental import sparse
+    >>> m = sparse.BCOO.fromdense(jnp.array([[1., 0.], [2., 3.]]))
+    >>> sparse.bcoo_dot_general(m, jnp.ones(2), dimension_numbers=(((1,), (0,)), ((), ())))
+    Array([1., 5.], dtype=float32)
+    """
+    (lc, rc), (lb, rb) = dimension_numbers = numbers(dimension_numbers)
+    left, right = is_bcoo(lhs), is_bcoo(rhs)
+    for i, j in (*zip(lc, rc, strict=True), *zip(lb, rb, strict=True)):
+        if lhs.shape[i] != rhs.shape[j]:
+            raise TypeError(
+                f"bcoo_dot_general: axis {i} of shape {lhs.shape} and axis {j} of shape "
+                f"{rhs.shape} differ"
+            )
+    wanted = None if preferred_element_type is None else np.dtype(preferred_element_type)
+    if left and right:
+        return _product(lhs, rhs, dimension_numbers, wanted)
+    if left:
+        return _times_dense(lhs, rhs, dimension_numbers, wanted)
+    if right:
+        out = _times_dense(rhs, lhs, ((rc, lc), (rb, lb)), wanted)
+        # The free axes of the sparse array came first.
+        n_batch, n_sparse = len(lb), rhs.ndim - len(rb) - len(rc)
+        last = tuple(range(n_batch, n_batch + n_sparse))
+        first = tuple(range(n_batch + n_sparse, out.ndim))
+        return out.transpose((*range(n_batch), *first, *last))
+    return lax.dot_general(
+        lhs, rhs, dimension_numbers, preferred_element_type=preferred_element_type
+    )
+
+
+def _times_dense(sparse: BCOO, dense: Any, dimension_numbers: Any, wanted: Any) -> Any:
+    return bcoo_dot_general_p.bind(
+        *parts(sparse),
+        jnp.asarray(dense),
+        dimension_numbers=dimension_numbers,
+        preferred_element_type=wanted,
+        lhs_spinfo=info(sparse),
+    )
+
+
+def _dense_dot(
+    lhs_data: Any,
+    lhs_indices: Any,
+    rhs: Any,
+    *,
+    dimension_numbers: Any,
+    preferred_element_type: Any,
+    lhs_spinfo: SparseInfo,
+) -> Any:
+    out = _dense_sums(of_info(lhs_data, lhs_indices, lhs_spinfo), rhs, dimension_numbers)
+    return out if preferred_element_type is None else out.astype(preferred_element_type)
+
+
+def _dense_sums(sparse: BCOO, dense: Any, dimension_numbers: Any) -> Any:
+    """Each stored element times a slice of the dense array, added into the result."""
+    (sc, dc), (sb, db) = dimension_numbers
+    flat = all_sparse(sparse)
+    free = [d for d in range(flat.ndim) if d not in (*sc, *sb)]
+    others = [d for d in range(dense.ndim) if d not in (*dc, *db)]
+    dense = dense.transpose((*db, *dc, *others))
+    columns = columns_of(flat.indices)
+    read = tuple(columns[d] for d in (*sb, *sc))
+    terms = dense.at[read].get(mode="fill", fill_value=0) if read else dense[None]
+    dtype = jnp.result_type(flat.data, dense)
+    own = flat.data.astype(dtype).reshape((-1,) + (1,) * len(others))
+    terms = own * terms.astype(dtype)
+    write = tuple(columns[d] for d in (*sb, *free))
+    shape = (*(flat.shape[d] for d in (*sb, *free)), *dense.shape[len(db) + len(dc) :])
+    if not write:
+        return terms.sum(0, dtype=dtype)
+    return scattered(shape, write, terms)
+
+
+bcoo_dot_general_p = composed(
+    "bcoo_dot_general", _dense_dot, ("dimension_numbers", "preferred_element_type", "lhs_spinfo")
+)
+
+
+def _product(a: BCOO, b: BCOO, dimension_numbers: Any, wanted: Any) -> BCOO:
+    (lc, rc), (lb, rb) = dimension_numbers
+    free_a = [n for d, n in enumerate(a.shape) if d not in (*lc, *lb)]
+    free_b = [n for d, n in enumerate(b.shape) if d not in (*rc, *rb)]
+    shape = (*(a.shape[d] for d in lb), *free_a, *free_b)
+    data, indices = bcoo_spdot_general_p.bind(
+        *parts(a),
+        *parts(b),
+        lhs_spinfo=info(a),
+        rhs_spinfo=info(b),
+        dimension_numbers=dimension_numbers,
+        preferred_element_type=wanted,
+    )
+    return make(data, indices, shape)
+
+
+def _sparse_dot(
+    lhs_data: Any,
+    lhs_indices: Any,
+    rhs_data: Any,
+    rhs_indices: Any,
+    *,
+    lhs_spinfo: SparseInfo,
+    rhs_spinfo: SparseInfo,
+    dimension_numbers: Any,
+    preferred_element_type: Any,
+) -> tuple[Any, Any]:
+    a, b = (
+        of_info(lhs_data, lhs_indices, lhs_spinfo),
+        of_info(rhs_data, rhs_indices, rhs_spinfo),
+    )
+    data, indices = parts(_pairs(a, b, dimension_numbers))
+    return data if preferred_element_type is None else data.astype(preferred_element_type), indices
+
+
+bcoo_spdot_general_p = composed(
+    "bcoo_spdot_general",
+    _sparse_dot,
+    ("lhs_spinfo", "rhs_spinfo", "dimension_numbers", "preferred_element_type"),
+    multiple_results=True,
+)
+
+
+def _pairs(a: BCOO, b: BCOO, dimension_numbers: Any) -> BCOO:
+    """Every pair of stored elements whose shared indices agree: nse of a times nse of b."""
+    (lc, rc), (lb, rb) = dimension_numbers
+    a, b = all_sparse(a), all_sparse(b)
+    shared = tuple(zip((*lc, *lb), (*rc, *rb), strict=True))
+    ok = jnp.ones((a.nse, b.nse), bool)
+    for x, side in ((a, 0), (b, 1)):
+        inside = (x.indices < jnp.array(x.shape, x.indices.dtype)).all(-1)
+        ok &= inside[:, None] if side == 0 else inside[None, :]
+    for i, j in shared:
+        ok &= a.indices[:, None, i] == b.indices[None, :, j]
+    free_a = [d for d in range(a.ndim) if d not in (*lc, *lb)]
+    free_b = [d for d in range(b.ndim) if d not in (*rc, *rb)]
+    shape = tuple(a.shape[d] for d in (*lb, *free_a)) + tuple(b.shape[d] for d in free_b)
+    full = ok.shape
+    columns = [jnp.broadcast_to(a.indices[:, None, d], full) for d in (*lb, *free_a)]
+    columns += [jnp.broadcast_to(b.indices[None, :, d], full) for d in free_b]
+    dtype = jnp.result_type(a.data, b.data)
+    data = jnp.where(ok, a.data.astype(dtype)[:, None] * b.data.astype(dtype)[None, :], 0)
+    if not columns:
+        return make(data.reshape(-1), jnp.zeros((data.size, 0), jnp.int32), shape)
+    indices = jnp.where(ok[..., None], jnp.stack(columns, -1), jnp.array(shape, a.indices.dtype))
+    return fitting(make(data.reshape(-1), indices.reshape(-1, len(shape)), shape))
+
+
+def _to_front(x: Any, axes: Sequence[int]) -> Any:
+    return x.transpose((*axes, *(d for d in range(x.ndim) if d not in axes)))
+
+
+def _without(axes: Sequence[int], gone: Sequence[int]) -> tuple[int, ...]:
+    """What axes are called once others are gone."""
+    return tuple(d - sum(g < d for g in gone) for d in axes)
+
+
+def bcoo_dot_general_sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
+    """The elements at `indices`, (*batch, nse, n), of the product of two dense arrays: only they
+    are computed. Axes of a batch are the first ones of the product's.
+
+    `dimension_numbers`: those of `lax.dot_general`.
+
+    >>> from pullback.experimental import sparse
+    >>> a = jnp.array([[1., 2.], [3., 4.]])
+    >>> where = jnp.array([[0, 1], [1, 0]])
+    >>> sparse.bcoo_dot_general_sampled(a, a, where, dimension_numbers=(((1,), (0,)), ((), ())))
+    Array([10., 15.], dtype=float32)
+    """
+    A, B, indices = map(jnp.asarray, (A, B, indices))
+    dimension_numbers = numbers(dimension_numbers)
+    lots, given = indices.ndim - 2, len(dimension_numbers[1][0])
+    if lots > given:
+        raise ValueError(
+            f"bcoo_dot_general_sampled: indices have {lots} batch axes, the product {given}"
+        )
+    return bcoo_dot_general_sampled_p.bind(A, B, indices, dimension_numbers=dimension_numbers)
+
+
+def _sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
+    (lc, rc), (lb, rb) = dimension_numbers
+    lots = indices.ndim - 2
+    if lots:
+        A, B = (_to_front(x, axes[:lots]) for x, axes in ((A, lb), (B, rb)))
+        rest = tuple(
+            tuple(_without(axes, gone[:lots]) for axes, gone in pair)
+            for pair in (((lc, lb), (rc, rb)), ((lb[lots:], lb), (rb[lots:], rb)))
+        )
+        one = functools.partial(_sampled, dimension_numbers=rest)
+        return batched(one, lots)(A, B, indices)
+    free_a = [d for d in range(A.ndim) if d not in (*lc, *lb)]
+    free_b = [d for d in range(B.ndim) if d not in (*rc, *rb)]
+    columns = columns_of(indices)
+    n_b, n_a = len(lb), len(free_a)
+    at_a = columns[: n_b + n_a]
+    at_b = (*columns[:n_b], *columns[n_b + n_a :])
+    rows = A.transpose((*lb, *free_a, *lc)).at[at_a].get(mode="fill", fill_value=0)
+    others = B.transpose((*rb, *free_b, *rc)).at[at_b].get(mode="fill", fill_value=0)
+    return (rows * others).sum(axis=tuple(range(1, rows.ndim)))
+
+
+bcoo_dot_general_sampled_p = composed("bcoo_dot_general_sampled", _sampled, ("dimension_numbers",))
+
+
+def matmul(lhs: Any, rhs: Any) -> Any:
+    """lhs @ rhs, with the axes of `jnp.matmul`."""
+    if isinstance(rhs, JAXSparse) and not is_bcoo(rhs):
+        raise NotImplementedError("matmul of a BCOO and another format. Fix: use BCOO.")
+    lhs = lhs if is_bcoo(lhs) else jnp.asarray(lhs)
+    rhs = rhs if is_bcoo(rhs) else jnp.asarray(rhs)
+    if not lhs.ndim or not rhs.ndim:
+        raise ValueError("matmul input operand has no axes; use * for products with numbers")
+    rc = max(rhs.ndim - 2, 0)
+    n_l, n_r = max(lhs.ndim - 2, 0), max(rhs.ndim - 2, 0)
+    if lhs.shape[-1] != rhs.shape[rc]:
+        raise TypeError(f"matmul: shapes {lhs.shape} and {rhs.shape} do not fit")
+    if n_l and n_r:
+        if lhs.shape[:-2] != rhs.shape[:-2]:
+            raise NotImplementedError(
+                f"matmul of sparse arrays with batch axes {lhs.shape[:-2]} and {rhs.shape[:-2]}"
+            )
+        batch = tuple(range(n_l))
+    else:
+        batch = ()
+    numbers = (((lhs.ndim - 1,), (rc,)), (batch, batch))
+    dtype = jnp.result_type(lhs.dtype, rhs.dtype)
+    out = bcoo_dot_general(lhs, rhs, dimension_numbers=numbers, preferred_element_type=dtype)
+    if batch or not n_r:
+        return out
+    # The batch axes of rhs, which came after lhs's, go first.
+    own = lhs.ndim - 1
+    order = (*range(own, own + n_r), *range(own), *range(own + n_r, out.ndim))
+    return out.transpose(order)

@@ -1,0 +1,70 @@
+"""The exceptions of sparse arrays, what is static of them, and functions mapped several times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ... import numpy as jnp
+from ...api.vmap import vmap
+from .base import CuSparseEfficiencyWarning, SparseEfficiencyError, SparseEfficiencyWarning
+from .composed import SparseInfo
+
+Shape = tuple[int, ...]
+
+
+def broadcasting_vmap(
+    fun: Callable[..., Any], in_axes: int | tuple[int | None, ...] | None = 0, out_axes: Any = 0
+) -> Callable[..., Any]:
+    """`vmap` under which mapped axes of size 1 are repeated as often as the others are long.
+
+    >>> from pullback.experimental import sparse
+    >>> add = sparse.util.broadcasting_vmap(lambda x, y: x + y)
+    >>> add(jnp.ones((3,)), jnp.ones((1,)))
+    Array([2., 2., 2.], dtype=float32)
+
+    Raises ValueError for other sizes that differ.
+    """
+
+    def mapped(*args: Any) -> Any:
+        axes = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+        sizes = {jnp.shape(x)[a] for x, a in zip(args, axes, strict=True) if a is not None}
+        if len(sizes - {1}) > 1:
+            raise ValueError(f"broadcasting_vmap: mapped axes of sizes {sorted(sizes)}")
+        size = max(sizes) if 0 not in sizes else 0
+        single = [a is not None and jnp.shape(x)[a] == 1 for x, a in zip(args, axes, strict=True)]
+        if size == 1:
+            return vmap(fun, axes, out_axes)(*args)
+        args = tuple(
+            jnp.squeeze(x, a) if one else x for x, a, one in zip(args, axes, single, strict=True)
+        )
+        axes = tuple(None if one else a for a, one in zip(axes, single, strict=True))
+        return vmap(fun, axes, out_axes)(*args)
+
+    return mapped
+
+
+def nfold_vmap(
+    fun: Callable[..., Any], N: int, *, broadcasted: bool = True, in_axes: Any = 0
+) -> Callable[..., Any]:
+    """`fun` mapped N times, over leading axes; with `broadcasted`, axes of size 1 are repeated.
+
+    >>> from pullback.experimental import sparse
+    >>> sparse.util.nfold_vmap(jnp.sum, 1)(jnp.ones((2, 3)))
+    Array([3., 3.], dtype=float32)
+    """
+    mapping = broadcasting_vmap if broadcasted else vmap
+    for _ in range(N):
+        fun = mapping(fun, in_axes=in_axes)
+    return fun
+
+
+__all__ = [
+    "CuSparseEfficiencyWarning",
+    "Shape",
+    "SparseEfficiencyError",
+    "SparseEfficiencyWarning",
+    "SparseInfo",
+    "broadcasting_vmap",
+    "nfold_vmap",
+]
