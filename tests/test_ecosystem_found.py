@@ -4,16 +4,21 @@ flax, haiku, numpyro); each made small.
 
 from __future__ import annotations
 
+import enum
 import re
 from typing import Any
 
 import jax
+import jax._src.dtypes as their_dtypes
+import jax._src.public_test_util as theirs
 import jax.experimental.checkify
 import numpy as np
 import pytest
 
 import pullback
 import pullback.experimental.checkify
+import pullback.jax_compat.modules._src.dtypes as our_dtypes
+import pullback.jax_compat.modules._src.public_test_util as ours
 from pullback.jax_compat.modules._src.tree_util import prefix_errors
 
 I = np.arange(4, dtype="int32").reshape(2, 2)
@@ -288,3 +293,68 @@ def test_zeros_of_a_pytree() -> None:
     assert found["b"][1].dtype == pullback.dtypes.float0
     marks = zero((1.0, [2.0]), symbolic_zeros=True)
     assert type(marks[1][0]).__name__ == "SymbolicZero"
+
+
+class Step(enum.IntEnum):
+    FIRST = 1
+    LAST = 2
+
+
+class Meters(float):
+    pass
+
+
+def of_derived(m: Any, v: Any) -> list[Any]:
+    """What programs do with numbers of classes derived from Python's."""
+    jnp, lax = m.numpy, m.lax
+    ones = jnp.ones(2, "int8")
+    return [
+        *(m.typeof(v), v * ones, jnp.add(v, 1), jnp.add(v, jnp.int8(1)), lax.add(v, v)),
+        *(jnp.array(v), jnp.array([v, v]), jnp.array([v, 1.0]), jnp.array([v, jnp.float16(1)])),
+        *(jnp.full(2, v), jnp.full_like(ones, v), jnp.where(True, v, v), jnp.stack([v, v])),
+        *(jnp.result_type(v), jnp.asarray(v, "uint8"), m.device_put(v), jnp.sum(v)),
+        *(m.jit(lambda x: x + 1)(v), m.vmap(lambda x: x * v)(jnp.ones(2))),
+        *(lax.cond(v == 1, lambda x: x, lambda x: x * 2, v), jnp.zeros(3).at[1].set(v)),
+        lax.while_loop(lambda c: c < 9, lambda c: c + v, v),
+        m.make_jaxpr(lambda x: jnp.sin(x) * v)(1.0),
+        m.make_jaxpr(lambda x: x + 1)(v),
+    ]
+
+
+@pytest.mark.parametrize("v", [Step.LAST, Meters(2.5)], ids=["IntEnum", "float"])
+def test_numbers_of_derived_classes_are_numbers(v: Any) -> None:
+    """rlax: an array of an enum's members; dm_env's steps are such."""
+    assert [repr(x) for x in of_derived(pullback, v)] == [repr(x) for x in of_derived(jax, v)]
+
+
+def test_members_of_an_enum_index_and_choose() -> None:
+    jnp = pullback.numpy
+    assert jnp.arange(3)[Step.LAST] == 2
+    assert pullback.lax.switch(Step.FIRST, [lambda: 0, lambda: 10]) == 10
+    assert (pullback.random.key_data(pullback.random.key(Step.LAST)) == np.array([0, 2])).all()
+    trace = pullback.jit(lambda x: x)
+    assert type(trace(np.float64(1.5))) is type(jnp.ones(1))
+    assert not pullback.typeof(np.float64(1.5)).weak_type  # NumPy's scalars are no such numbers
+
+
+def test_private_comparisons_with_tolerances() -> None:
+    """tinygp's tests compare with these."""
+    x = pullback.numpy.ones(3)
+    ours.check_close({"a": x}, {"a": np.ones(3) + 2e-6})  # the tolerance of one, three times
+    ours.check_close(x, x + 1e-4, atol=1e-4)
+    ours.check_close(x, np.ones(3) + 1e-4, rtol={np.float32: 1e-4, np.float64: 1e-4})
+    ours.check_close(x.astype("bfloat16"), x + 1e-2)
+    for bad in (x + 1e-5, x[:2], 1.0, x.astype("int32") + 1):
+        with pytest.raises(AssertionError):
+            ours.check_close(x, bad)
+    ours.check_close(np.arange(3), np.arange(3) + 1, atol=1)
+    assert ours.tolerance(np.dtype("float32"), None) == theirs.tolerance(np.dtype("float32"), None)
+    known = {d: t for d, t in theirs.default_tolerance().items() if d.name not in ("int1", "uint1")}
+    assert ours.default_tolerance() == known
+
+
+def test_private_dtypes_beside_a_dtype() -> None:
+    for name in ("to_inexact_dtype", "to_floating_dtype", "to_complex_dtype", "to_numeric_dtype"):
+        for d in "bool int8 uint32 int64 uint64 float16 float32 float64 complex64".split():
+            answers = [getattr(m, name)(np.dtype(d)) for m in (our_dtypes, their_dtypes)]
+            assert answers[0] == answers[1], (name, d)

@@ -85,6 +85,21 @@ python_scalar_dtypes: dict[type, np.dtype[Any]] = {
     float: _WEAK["f"],
     complex: _WEAK["c"],
 }
+
+
+def python_scalar_type(x: Any) -> type | None:
+    """`bool`, `int`, `float` or `complex`, if `x` is such a number or of a class derived from one,
+    as members of an `enum.IntEnum` are; else None. NumPy's scalars are arrays, whatever they are
+    derived from.
+    """
+    kind = type(x)
+    if kind in python_scalar_dtypes:
+        return kind
+    if isinstance(x, np.generic):
+        return None
+    return next((t for t in (int, float, complex) if isinstance(x, t)), None)
+
+
 _NARROWED = {
     np.dtype("int64"): np.dtype("int32"),
     np.dtype("uint64"): np.dtype("uint32"),
@@ -334,6 +349,8 @@ def is_weakly_typed(x: Any) -> bool:
     if type(x) in python_scalar_dtypes:
         return type(x) is not bool
     aval = getattr(x, "aval", None)
+    if aval is None:
+        return python_scalar_type(x) is not None
     return bool(getattr(aval, "weak_type", False))
 
 
@@ -348,6 +365,9 @@ def _describe(x: Any) -> tuple[Any, bool]:
         return python_scalar_dtypes[x], x is not bool
     if x is None:
         return _WEAK["f"], False
+    scalar = python_scalar_type(x)
+    if scalar is not None:
+        return python_scalar_dtypes[scalar], True
     return dtype(x), False
 
 

@@ -336,9 +336,18 @@ def _scalar_aval(x: Any) -> ShapedArray:
         return _large_int_aval(x, x64)
     aval = _scalar_avals.get((kind, x64))
     if aval is None:
+        if kind not in dtypes.python_scalar_dtypes:  # a class derived from one of them
+            return _scalar_aval(plain_scalar(x))
         d = dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind])
         aval = _scalar_avals[kind, x64] = intern(ShapedArray((), d, weak_type=kind is not bool))
     return aval
+
+
+def plain_scalar(x: Any) -> Any:
+    """`x`, a number of a class derived from Python's, as Python's own."""
+    kind = dtypes.python_scalar_type(x)
+    assert kind is not None, x
+    return kind(x)
 
 
 def _large_int_aval(x: int, x64: bool) -> ShapedArray:

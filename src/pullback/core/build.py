@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes
 from . import effects as fx
 from . import source
-from .avals import AbstractValue, ShapedArray, intern, typeof
+from .avals import AbstractValue, ShapedArray, intern, plain_scalar, typeof
 from .dims import DimExpr
 from .jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var
 from .refs import AbstractRef, Ref, ref_effect
@@ -268,6 +268,8 @@ def _is_scalar(x: Any) -> bool:
     if type(x) in (bool, int, float, complex):
         return True
     dtype = getattr(x, "dtype", None)
+    if dtype is None and isinstance(x, (int, float, complex)):
+        return True  # of a class derived from them, such as a member of an enum.IntEnum
     return (
         isinstance(dtype, np.dtype)
         and dtype.names is None
@@ -280,10 +282,13 @@ def _literal(x: Any) -> Literal:
     aval = typeof(x)
     if not aval.weak_type and isinstance(x, np.generic) and x.dtype == aval.dtype:
         return Literal(x, aval)
-    if type(x) not in (bool, int, float, complex):
-        x = np.asarray(x).astype(aval.dtype, copy=False)[()]
-        if aval.weak_type and typeof(x.item()) == aval:
-            x = x.item()  # as weak, when the program is replayed, as it was
+    if type(x) in (bool, int, float, complex):
+        return Literal(x, aval)
+    if getattr(x, "dtype", None) is None:  # of a class derived from those
+        return Literal(plain_scalar(x), aval)
+    x = np.asarray(x).astype(aval.dtype, copy=False)[()]
+    if aval.weak_type and typeof(x.item()) == aval:
+        x = x.item()  # as weak, when the program is replayed, as it was
     return Literal(x, aval)
 
 

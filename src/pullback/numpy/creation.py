@@ -303,7 +303,15 @@ def _sequence_dtype(leaves: list[Any], whole: Any) -> Any:
     kinds = {type(e) for e in leaves}
     if len(kinds) == 1 and kinds <= {bool, int, float, complex}:
         return dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kinds.pop()])
-    return dtypes.result_type(*(e if is_arraylike(e) else np.asarray(e) for e in leaves))
+    # Numbers of derived classes count as arrays here, with a width: not as Python's own numbers do.
+    return dtypes.result_type(
+        *(e if is_arraylike(e) and not _is_derived(e) else np.asarray(e) for e in leaves)
+    )
+
+
+def _is_derived(x: Any) -> bool:
+    """Is `x` a number of a class derived from Python's, such as a member of an `enum.IntEnum`?"""
+    return dtypes.python_scalar_type(x) not in (None, type(x))
 
 
 def _of_foreign(x: Any, dtype: Any, copy: bool) -> Any:

@@ -35,3 +35,31 @@ def supports_inf(dtype: Any) -> bool:
 def is_python_scalar(x: Any) -> bool:
     """Is it a Python bool, int, float or complex?"""
     return type(x) in (bool, int, float, complex)
+
+
+def to_inexact_dtype(dtype: Any) -> Any:
+    """The dtype itself if it holds fractions; for integers and bools float64 if they have 64 bits,
+    else float32.
+    """
+    d = _dtypes.dtype(dtype)
+    if _dtypes.is_inexact(d):
+        return d
+    return np.dtype("float64" if d.itemsize == 8 else "float32")
+
+
+def to_floating_dtype(dtype: Any) -> Any:
+    """As `to_inexact_dtype`, and for complex dtypes that of their parts."""
+    d = to_inexact_dtype(dtype)
+    return _dtypes.finfo(d).dtype if _dtypes.is_complex(d) else d
+
+
+def to_complex_dtype(dtype: Any) -> Any:
+    """complex128 for dtypes of 64 bits and itself, else complex64."""
+    d = to_inexact_dtype(dtype)
+    return np.dtype("complex128" if d in (np.float64, np.complex128) else "complex64")
+
+
+def to_numeric_dtype(dtype: Any) -> Any:
+    """int32 for bools; any other dtype itself."""
+    d = _dtypes.dtype(dtype)
+    return np.dtype("int32") if d == np.bool_ else d
