@@ -675,3 +675,23 @@ def test_sums_of_cotangents_have_the_shape_of_the_batch() -> None:
 
     for ours, theirs in zip(pulled(pullback), pulled(jax), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_sets_and_selections_are_as_weak_as_what_they_are_of(empty: bool) -> None:
+    def seen(m: Any) -> Any:
+        jnp = m.numpy
+        w = jnp.arange(0 if empty else 3, dtype="uint8") * 0.25
+        other = jnp.array([2.0, 0.25])
+        found = [
+            jnp.take_along_axis(w[:0], jnp.zeros((0,), int), 0),
+            jnp.resize(w, (0,)),
+            jnp.interp(w[:0], jnp.arange(2) * 0.5, jnp.arange(2) * 0.5),
+            jnp.unique(w),
+            jnp.unique(w, size=2, fill_value=0),
+        ]
+        for f in (jnp.union1d, jnp.intersect1d, jnp.setdiff1d, jnp.setxor1d):
+            found += [f(w, w), f(w, other), f(w, w, size=2, fill_value=0)]
+        return [(np.asarray(x).tolist(), str(x.dtype), x.weak_type) for x in found]
+
+    assert seen(pullback) == seen(jax)

@@ -19,6 +19,7 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, canonical_shape
+from ..primitives.convert import convert_weak
 from . import cumulative, indexing, reductions, scatter
 from .creation import array, asarray, full
 from .joining import concatenate
@@ -326,7 +327,8 @@ def _gather_along(
             own[j] if j == k else max(shape[j], own[j]) if 0 not in (shape[j], own[j]) else 0
             for j in range(len(shape))
         )
-        return full(out_shape, 0, typeof(arr).dtype)
+        nothing = lax.full_like(arr, 0, shape=out_shape)
+        return nothing if own[k] else convert_weak(nothing, typeof(arr).dtype, False)
     windows = [
         j for j in range(len(shape)) if j != k and j not in batch and own[j] == 1 and shape[j] != 1
     ]

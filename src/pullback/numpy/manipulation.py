@@ -681,7 +681,7 @@ def _resize(a: Any, new_shape: Any) -> Any:
     flat = ravel(a)
     n, total = shape_of(flat)[0], _size(new_shape)
     if n == 0 or total == 0:
-        return lax.full(new_shape, 0, typeof(a).dtype)
+        return lax.full_like(a, 0, shape=new_shape)
     copies = -(-total // n)
     return lax.reshape(indexing.take_index(tile(flat, copies), slice(0, total)), new_shape)
 

@@ -14,6 +14,7 @@ from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
+from ..primitives.convert import convert_weak
 from . import (
     creation,
     cumulative,
@@ -144,7 +145,7 @@ def _all_unique(
         results.append(way.reshape(inverse_shape))
     if wanted[2]:
         results.append(np.diff(places, append=len(mask)).astype(kind))
-    return [creation.asarray(x) for x in results]
+    return [_like(rows, results[0]), *map(creation.asarray, results[1:])]
 
 
 def _some_unique(
@@ -164,7 +165,7 @@ def _some_unique(
     else:
         places = creation.zeros((size,), default_int())
         fill = 0 if fill_value is None else fill_value
-        values = creation.full((size, *typeof(rows).shape[1:]), fill, dtype)
+        values = lax.full_like(rows, fill, shape=(size, *typeof(rows).shape[1:]))
     if padded and fill_value is not None and n:
         real = ranges.arange(size) < reductions.sum(first)
         real = lax.expand_dims(real, tuple(range(1, typeof(values).ndim)))
@@ -324,10 +325,15 @@ def _pair(name: str, ar1: Any, ar2: Any, size: int | None) -> tuple[Any, Any]:
     return manipulation.ravel(creation.asarray(a)), manipulation.ravel(creation.asarray(b))
 
 
+def _like(values: Any, found: Any) -> Any:
+    """Some of the values, of their dtype and as weak."""
+    return convert_weak(creation.asarray(found), typeof(values).dtype, typeof(values).weak_type)
+
+
 def _select(values: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
     """The values under a mask: all of them, or `size` of them, padded with fill_value."""
     if size is None:
-        return creation.asarray(np.asarray(values)[np.asarray(mask)])
+        return _like(values, np.asarray(values)[np.asarray(mask)])
     places = index_functions.nonzero(mask, size=size)[0]
     real = ranges.arange(size) < reductions.sum(mask)
     fill = creation.asarray(0 if fill_value is None else fill_value, dtype=typeof(values).dtype)
@@ -366,7 +372,7 @@ def setdiff1d(
     a = manipulation.ravel(ar1)  # the result is made of its elements, in its own dtype
     n = typeof(a).shape[0]
     if not n:
-        return creation.full((size or 0,), 0 if fill_value is None else fill_value, typeof(a).dtype)
+        return lax.full_like(a, 0 if fill_value is None else fill_value, shape=(size or 0,))
     if size is None:
         if not assume_unique:
             a = unique(a)
@@ -375,7 +381,7 @@ def setdiff1d(
     if not assume_unique:
         a, first, _ = _sorted_mask(a, 0, True)
         mask = first & isin(a, b, invert=True)
-    return _select(a, mask, size, fill_value)
+    return _like(a, _select(a, mask, size, fill_value))
 
 
 def setxor1d(
@@ -433,7 +439,7 @@ def intersect1d(
         common, first, second = np.intersect1d(  # type: ignore[call-overload]
             *_host(a, b), assume_unique=assume_unique, return_indices=True
         )
-        values = creation.asarray(common)
+        values = _like(a, common)
         if return_indices:
             return (
                 values,
@@ -442,6 +448,11 @@ def intersect1d(
             )
         return values
     n, m = typeof(a).shape[0], typeof(b).shape[0]
+    a = convert_weak(a, typeof(a).dtype, False)
+    if not (n and m and size):
+        none = [lax.full((size,), k, default_int()) for k in (n, m)]
+        values = lax.full_like(a, 0 if fill_value is None else fill_value, shape=(size,))
+        return (values, *none) if return_indices else values
     rows, new, order = _sorted_mask(a, 0, True)
     mask = isin(rows, b) & new
     places = index_functions.nonzero(mask, size=size)[0]

@@ -166,12 +166,8 @@ def _interp(
     tiny = float(np.spacing(dtypes.finfo(typeof(xp).dtype).eps))
     flat = lax.le(lax.abs(dx), literal(dx, tiny))
     slope = lax.div(delta, select_where(flat, 1, dx))
-    d = dtypes.result_type(slope, df)
-    out = select_where(
-        flat,
-        fp_lo,
-        lax.add(to_type(fp_lo, d, False), lax.mul(to_type(slope, d, False), to_type(df, d, False))),
-    )
+    start, slope, df = promote_dtypes(fp_lo, slope, df)
+    out = select_where(flat, fp_lo, lax.add(start, lax.mul(slope, df)))
     if period is None:
         first, last = indexing.take_index(fp, 0), indexing.take_index(fp, -1)
         if left != "extrapolate" if isinstance(left, str) else True:
