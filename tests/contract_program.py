@@ -23,8 +23,7 @@ from forked import in_child
 from llvm_kernels import i64, loop, var
 
 import pullback
-from pullback import jit, lax
-from pullback import numpy as jnp
+from pullback import jit, lax, numpy as jnp
 from pullback.backends import llvm
 from pullback.core import trace
 from pullback.loops.ir import Buf, Kernel, Let, Load, Store

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 import pullback
-from pullback import jit, lax
-from pullback import numpy as jnp
+from pullback import jit, lax, numpy as jnp
 
 RNG = np.random.default_rng(0)
 LONG = RNG.normal(size=1_000_000).astype(np.float32)

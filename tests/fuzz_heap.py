@@ -7,8 +7,7 @@ from __future__ import annotations
 import ctypes
 import sys
 
-from pullback.runtime import memory
-from pullback.runtime import native_layout as L
+from pullback.runtime import memory, native_layout as L
 from pullback.runtime.native import Native
 
 ALIGNMENT = 64

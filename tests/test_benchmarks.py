@@ -10,8 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import __main__ as bench
-from benchmarks import report, space
+from benchmarks import __main__ as bench, report, space
 from benchmarks.workloads import FAMILIES, REGISTRY
 
 ROOT = Path(__file__).resolve().parent.parent

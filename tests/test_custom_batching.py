@@ -10,8 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax import custom_batching as jax_batching
-from jax import custom_derivatives as jax_derivatives
+from jax import custom_batching as jax_batching, custom_derivatives as jax_derivatives
 
 import pullback as pb
 import pullback.numpy as pnp

@@ -9,8 +9,7 @@ import pytest
 from jax import numpy as jax_numpy
 
 import pullback as pb
-from pullback import lax
-from pullback import numpy as jnp
+from pullback import lax, numpy as jnp
 from pullback.backends.reference import RULES
 from pullback.loops import pipeline
 from pullback.loops.show import show_kernel

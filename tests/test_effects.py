@@ -13,8 +13,7 @@ import jax.numpy
 import numpy as np
 import pytest
 from jax._src import effects as jax_effects
-from jax._src.core import Primitive as JaxPrimitive
-from jax._src.core import ShapedArray as JaxShapedArray
+from jax._src.core import Primitive as JaxPrimitive, ShapedArray as JaxShapedArray
 from jax.interpreters import ad, batching
 
 import pullback

@@ -8,8 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.example_libraries import optimizers as jax_optimizers
-from jax.example_libraries import stax as jax_stax
+from jax.example_libraries import optimizers as jax_optimizers, stax as jax_stax
 
 import pullback as pb
 import pullback.numpy as pnp

@@ -12,8 +12,7 @@ import pullback as pb
 import pullback.numpy as jnp
 from pullback import config
 from pullback.backends.llvm.table import NUM_THREADS
-from pullback.runtime import native_layout as L
-from pullback.runtime import stub
+from pullback.runtime import native_layout as L, stub
 from pullback.runtime.native import Native
 
 native = pytest.mark.skipif(not isinstance(stub.engine, Native), reason="without native code")

@@ -4,8 +4,7 @@ value.
 
 import numpy as np
 import pytest
-from jax import lax
-from jax import numpy as jnp
+from jax import lax, numpy as jnp
 from loops_oracle import check
 
 

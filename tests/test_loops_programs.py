@@ -5,8 +5,7 @@ interpreter and as machine code.
 import jax
 import numpy as np
 import pytest
-from jax import lax
-from jax import numpy as jnp
+from jax import lax, numpy as jnp
 from loops_oracle import check, compile_fun
 
 rng = np.random.default_rng(0)

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
-from pullback import lax
-from pullback import numpy as jnp
+from pullback import lax, numpy as jnp
 from pullback.backends import llvm
 from pullback.backends.llvm import tier
 from pullback.backends.llvm.analysis import has, walk

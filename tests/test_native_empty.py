@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import lax
-from pullback import numpy as jnp
+from pullback import lax, numpy as jnp
 from pullback.backends.reference import eval_jaxpr_numpy
 from pullback.loops.pipeline import compile_jaxpr
 from pullback.loops.run import run_program

@@ -14,8 +14,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import jit, lax
-from pullback import numpy as jnp
+from pullback import jit, lax, numpy as jnp
 from pullback.backends.llvm.threads import thread_limit
 from pullback.loops.plan import AllocStep
 from pullback.runtime.executable import NativeExecutable

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import config, lax
-from pullback import numpy as jnp
+from pullback import config, lax, numpy as jnp
 
 FLOATS = ["f4", "f8", "f2", "c8", "c16"]
 INTS = ["i4", "u4", "i8", "i2", "u1"]

@@ -13,8 +13,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import lax, ops
-from pullback import numpy as jnp
+from pullback import lax, numpy as jnp, ops
 from pullback.loops import pipeline
 from pullback.loops.show import show_kernel
 from pullback.runtime.executable import reference_rule

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pullback import jit, make_jaxpr
-from pullback import numpy as jnp
+from pullback import jit, make_jaxpr, numpy as jnp
 from pullback.backends import llvm
 from pullback.loops.show import canonical
 from pullback.runtime.executable import NativeExecutable

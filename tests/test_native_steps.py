@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import lax
-from pullback import numpy as jnp
+from pullback import lax, numpy as jnp
 from pullback.backends.reference import eval_jaxpr_numpy
 from pullback.loops.plan import JumpStep, SwapStep
 from pullback.runtime.executable import NativeExecutable

@@ -12,8 +12,18 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import custom_jvp, custom_vjp, errors, grad, jit, lax, nn, value_and_grad, vmap
-from pullback import numpy as jnp
+from pullback import (
+    custom_jvp,
+    custom_vjp,
+    errors,
+    grad,
+    jit,
+    lax,
+    nn,
+    numpy as jnp,
+    value_and_grad,
+    vmap,
+)
 from pullback.api import recording
 from pullback.runtime import memory
 from pullback.runtime.native import Native

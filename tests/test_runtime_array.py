@@ -21,8 +21,7 @@ from forked import in_child
 import pullback
 from pullback import errors
 from pullback.core.avals import ShapedArray, intern
-from pullback.runtime import array as A
-from pullback.runtime import array_methods, memory
+from pullback.runtime import array as A, array_methods, memory
 from pullback.runtime.native import Native
 
 NATIVE = isinstance(memory.engine, Native)

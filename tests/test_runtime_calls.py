@@ -25,10 +25,14 @@ from pullback.backends.llvm.compiler import load_text
 from pullback.core import trace
 from pullback.core.avals import ShapedArray, intern
 from pullback.numpy import operators
-from pullback.runtime import array as A
-from pullback.runtime import array_methods as _methods
-from pullback.runtime import fallback, memory, stub
-from pullback.runtime import native_layout as L
+from pullback.runtime import (
+    array as A,
+    array_methods as _methods,
+    fallback,
+    memory,
+    native_layout as L,
+    stub,
+)
 from pullback.runtime.native import Native
 
 NATIVE = isinstance(memory.engine, Native)

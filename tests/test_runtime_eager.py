@@ -16,8 +16,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import errors, grad, jit, lax, make_jaxpr, nn, random, vmap
-from pullback import numpy as jnp
+from pullback import errors, grad, jit, lax, make_jaxpr, nn, numpy as jnp, random, vmap
 from pullback.api.eager import TENTH
 from pullback.runtime import memory, stub
 from pullback.runtime.array import ArrayImpl

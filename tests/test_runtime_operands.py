@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from pullback import device_put, disable_jit, enable_x64, grad, jit, tree_util, vmap
-from pullback import numpy as jnp
+from pullback import device_put, disable_jit, enable_x64, grad, jit, numpy as jnp, tree_util, vmap
 from pullback.runtime import memory, stub
 from pullback.runtime.native import Native
 from pullback.tree_util import tree_map

@@ -13,8 +13,7 @@ import pytest
 from forked import in_child
 
 import pullback
-from pullback import jit
-from pullback import numpy as jnp
+from pullback import jit, numpy as jnp
 from pullback.errors import JaxRuntimeError
 from pullback.runtime import memory
 from pullback.runtime.queue import queue

@@ -21,8 +21,7 @@ from pullback.backends.llvm import os_shim
 from pullback.backends.llvm.table import NUM_THREADS
 from pullback.backends.llvm.target import detect_level
 from pullback.loops.ir import Buf, Call, Const, Kernel, Load, Store
-from pullback.runtime import native_layout as L
-from pullback.runtime import stub
+from pullback.runtime import native_layout as L, stub
 
 pytestmark = pytest.mark.skipif(detect_level() == "none", reason="no native code on this machine")
 

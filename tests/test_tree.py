@@ -13,8 +13,7 @@ import weakref
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from pullback import tree, tree_util
 from pullback.tree import engine, prefix

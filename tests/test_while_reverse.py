@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import pullback
-from pullback import config, lax
-from pullback import numpy as jnp
+from pullback import config, lax, numpy as jnp
 from pullback.backends.llvm import compiler
 from pullback.backends.llvm.target import host_target
 from pullback.backends.reference import eval_jaxpr_numpy

@@ -15,87 +15,96 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from .garbage import settle as _settle
-from .garbage import uncollected as _uncollected
+from .garbage import settle as _settle, uncollected as _uncollected
 
 with _uncollected:  # an import makes many objects, hardly any of which is garbage
-    from . import config as config
-    from . import dtypes as dtypes
-    from . import errors as errors
-    from . import tree as tree
-    from . import tree_util as tree_util
-    from .version import __version__ as __version__
-    from .version import __version_info__ as __version_info__
+    from . import (
+        config as config,
+        dtypes as dtypes,
+        errors as errors,
+        tree as tree,
+        tree_util as tree_util,
+    )
+    from .version import __version__ as __version__, __version_info__ as __version_info__
 
     # isort: split
-    from . import lax as lax
-    from . import numpy as numpy
-    from . import primitives as primitives
-    from .runtime import array as _array
-    from .runtime import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
-    from .runtime import placement as _placement  # noqa: F401 (it gives arrays their devices)
+    from . import lax as lax, numpy as numpy, primitives as primitives
+    from .runtime import (
+        array as _array,
+        array_methods as _array_methods,  # noqa: F401 (it gives arrays their methods)
+        placement as _placement,  # noqa: F401 (it gives arrays their devices)
+    )
 
     # isort: split
     from .api.arguments import ShapeDtypeStruct as ShapeDtypeStruct
-    from .api.derivatives import fwd_and_bwd as fwd_and_bwd
-    from .api.derivatives import grad as grad
-    from .api.derivatives import hessian as hessian
-    from .api.derivatives import jacfwd as jacfwd
-    from .api.derivatives import jacrev as jacrev
-    from .api.derivatives import jvp as jvp
-    from .api.derivatives import linear_transpose as linear_transpose
-    from .api.derivatives import linearize as linearize
-    from .api.derivatives import value_and_grad as value_and_grad
-    from .api.derivatives import vjp as vjp
-    from .api.jit import clear_caches as clear_caches
-    from .api.jit import jit as jit
-    from .api.placement import block_until_ready as block_until_ready
-    from .api.placement import copy_to_host_async as copy_to_host_async
-    from .api.placement import device_get as device_get
-    from .api.placement import device_put as device_put
-    from .api.placement import effects_barrier as effects_barrier
-    from .api.placement import make_array_from_callback as make_array_from_callback
-    from .api.placement import (
-        make_array_from_process_local_data as make_array_from_process_local_data,
+    from .api.derivatives import (
+        fwd_and_bwd as fwd_and_bwd,
+        grad as grad,
+        hessian as hessian,
+        jacfwd as jacfwd,
+        jacrev as jacrev,
+        jvp as jvp,
+        linear_transpose as linear_transpose,
+        linearize as linearize,
+        value_and_grad as value_and_grad,
+        vjp as vjp,
     )
+    from .api.jit import clear_caches as clear_caches, jit as jit
     from .api.placement import (
+        block_until_ready as block_until_ready,
+        copy_to_host_async as copy_to_host_async,
+        device_get as device_get,
+        device_put as device_put,
+        effects_barrier as effects_barrier,
+        make_array_from_callback as make_array_from_callback,
+        make_array_from_process_local_data as make_array_from_process_local_data,
         make_array_from_single_device_arrays as make_array_from_single_device_arrays,
     )
-    from .api.staging import closure_convert as closure_convert
-    from .api.staging import ensure_compile_time_eval as ensure_compile_time_eval
-    from .api.staging import eval_shape as eval_shape
-    from .api.staging import make_jaxpr as make_jaxpr
-    from .api.staging import named_call as named_call
-    from .api.staging import named_scope as named_scope
+    from .api.staging import (
+        closure_convert as closure_convert,
+        ensure_compile_time_eval as ensure_compile_time_eval,
+        eval_shape as eval_shape,
+        make_jaxpr as make_jaxpr,
+        named_call as named_call,
+        named_scope as named_scope,
+    )
     from .api.vmap import vmap as vmap
     from .compile_log import explain_compile as explain_compile
-    from .control.custom import custom_gradient as custom_gradient
-    from .control.custom import custom_jvp as custom_jvp
-    from .control.custom import custom_vjp as custom_vjp
+    from .control.custom import (
+        custom_gradient as custom_gradient,
+        custom_jvp as custom_jvp,
+        custom_vjp as custom_vjp,
+    )
     from .core.avals import typeof as typeof
     from .core.build import trace_count as trace_count
     from .core.refs import Ref as Ref
     from .dtypes import float0 as float0
-    from .runtime.devices import default_backend as default_backend
-    from .runtime.devices import device_count as device_count
-    from .runtime.devices import devices as devices
-    from .runtime.devices import local_device_count as local_device_count
-    from .runtime.devices import local_devices as local_devices
-    from .runtime.devices import process_count as process_count
-    from .runtime.devices import process_index as process_index
-    from .runtime.devices import process_indices as process_indices
+    from .runtime.devices import (
+        default_backend as default_backend,
+        device_count as device_count,
+        devices as devices,
+        local_device_count as local_device_count,
+        local_devices as local_devices,
+        process_count as process_count,
+        process_index as process_index,
+        process_indices as process_indices,
+    )
 
     _settle()
 
 if TYPE_CHECKING:
-    from .control.refs import ds as ds
-    from .control.refs import empty_ref as empty_ref
-    from .control.refs import free_ref as free_ref
-    from .control.refs import freeze as freeze
-    from .control.refs import new_ref as new_ref
-    from .control.remat import checkpoint as checkpoint
-    from .control.remat import checkpoint as remat
-    from .control.remat import checkpoint_policies as checkpoint_policies
+    from .control.refs import (
+        ds as ds,
+        empty_ref as empty_ref,
+        free_ref as free_ref,
+        freeze as freeze,
+        new_ref as new_ref,
+    )
+    from .control.remat import (
+        checkpoint as checkpoint,
+        checkpoint as remat,
+        checkpoint_policies as checkpoint_policies,
+    )
 
 Array = _array.Array
 jacobian = jacrev

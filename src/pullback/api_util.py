@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .api.arguments import abstractify as _abstractify
-from .api.arguments import debug_info as _debug_info
+from .api.arguments import abstractify as _abstractify, debug_info as _debug_info
 from .core.jaxpr import DebugInfo
 from .extend import linear_util as lu
-from .tree import flatten, unflatten
-from .tree import flatten_axes as _flatten_axes
+from .tree import flatten, flatten_axes as _flatten_axes, unflatten
 
 
 def debug_info(

@@ -16,9 +16,12 @@ from typing import Any
 from .core.avals import is_valid_value
 from .core.source import is_internal
 from .core.trace import Tracer
-from .primitives.callback import DebugEffect as DebugEffect
-from .primitives.callback import OrderedDebugEffect as OrderedDebugEffect
-from .primitives.callback import debug_callback, debug_print
+from .primitives.callback import (
+    DebugEffect as DebugEffect,
+    OrderedDebugEffect as OrderedDebugEffect,
+    debug_callback,
+    debug_print,
+)
 from .runtime.devices import default_device_or_first
 from .sharding import Sharding, SingleDeviceSharding
 

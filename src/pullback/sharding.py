@@ -8,22 +8,24 @@ from __future__ import annotations
 
 from typing import Any
 
-from .runtime.shardings import AbstractDevice as AbstractDevice
-from .runtime.shardings import AbstractMesh as AbstractMesh
-from .runtime.shardings import AxisType as AxisType
-from .runtime.shardings import ManualAxisType as ManualAxisType
-from .runtime.shardings import Mesh as Mesh
-from .runtime.shardings import NamedSharding as NamedSharding
-from .runtime.shardings import PartitionSpec as PartitionSpec
-from .runtime.shardings import Sharding as Sharding
-from .runtime.shardings import SingleDeviceSharding as SingleDeviceSharding
-from .runtime.shardings import get_abstract_mesh as get_abstract_mesh
-from .runtime.shardings import get_mesh as get_mesh
-from .runtime.shardings import make_mesh as make_mesh
-from .runtime.shardings import make_single_device_sharding as make_single_device_sharding
-from .runtime.shardings import named_mesh as named_mesh
-from .runtime.shardings import set_mesh as set_mesh
-from .runtime.shardings import use_abstract_mesh as use_abstract_mesh
+from .runtime.shardings import (
+    AbstractDevice as AbstractDevice,
+    AbstractMesh as AbstractMesh,
+    AxisType as AxisType,
+    ManualAxisType as ManualAxisType,
+    Mesh as Mesh,
+    NamedSharding as NamedSharding,
+    PartitionSpec as PartitionSpec,
+    Sharding as Sharding,
+    SingleDeviceSharding as SingleDeviceSharding,
+    get_abstract_mesh as get_abstract_mesh,
+    get_mesh as get_mesh,
+    make_mesh as make_mesh,
+    make_single_device_sharding as make_single_device_sharding,
+    named_mesh as named_mesh,
+    set_mesh as set_mesh,
+    use_abstract_mesh as use_abstract_mesh,
+)
 
 __all__ = [
     "AbstractDevice",

@@ -7,8 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core import effects as fx
-from ..core import public
+from ..core import effects as fx, public
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_under

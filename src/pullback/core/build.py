@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from . import effects as fx
-from . import source
+from . import effects as fx, source
 from .avals import AbstractValue, ShapedArray, intern, plain_scalar, typeof
 from .dims import DimExpr
 from .jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var

@@ -15,8 +15,7 @@ import ml_dtypes
 import numpy as np
 
 from .. import dtypes
-from . import effects as fx
-from . import source
+from . import effects as fx, source
 from .avals import typeof
 from .trace import Trace, use_trace
 

@@ -8,43 +8,53 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from .. import dtypes as _dtypes
-from ..errors import ConcretizationTypeError
-from ..errors import InconclusiveDimensionOperation as InconclusiveDimensionOperation
-from ..errors import JaxprTypeError as JaxprTypeError
+from ..errors import (
+    ConcretizationTypeError,
+    InconclusiveDimensionOperation as InconclusiveDimensionOperation,
+    JaxprTypeError as JaxprTypeError,
+)
 from . import effects as _effects
-from .avals import _TYPEOF, is_valid_value
-from .avals import AbstractToken as AbstractToken
-from .avals import AbstractValue as AbstractValue
-from .avals import ShapedArray as ShapedArray
-from .avals import abstract_token as abstract_token
+from .avals import (
+    _TYPEOF,
+    AbstractToken as AbstractToken,
+    AbstractValue as AbstractValue,
+    ShapedArray as ShapedArray,
+    abstract_token as abstract_token,
+    is_valid_value,
+)
 from .check import check_jaxpr as check_jaxpr
-from .effects import Effect as Effect
-from .effects import no_effects as no_effects
-from .jaxpr import ClosedJaxpr as ClosedJaxpr
-from .jaxpr import DebugInfo as DebugInfo
-from .jaxpr import DropVar as DropVar
-from .jaxpr import Jaxpr as Jaxpr
-from .jaxpr import JaxprEqn as JaxprEqn
-from .jaxpr import Literal as Literal
-from .jaxpr import Var as Var
-from .jaxpr import eval_jaxpr as eval_jaxpr
-from .jaxpr import jaxpr_as_fun as jaxpr_as_fun
-from .jaxpr import jaxprs_in_params as jaxprs_in_params
-from .jaxpr import literalable_types as literalable_types
-from .jaxpr import new_jaxpr_eqn as new_jaxpr_eqn
-from .jaxpr import subjaxprs as subjaxprs
-from .primitive import Primitive as Primitive
-from .primitive import RuleTable
+from .effects import Effect as Effect, no_effects as no_effects
+from .jaxpr import (
+    ClosedJaxpr as ClosedJaxpr,
+    DebugInfo as DebugInfo,
+    DropVar as DropVar,
+    Jaxpr as Jaxpr,
+    JaxprEqn as JaxprEqn,
+    Literal as Literal,
+    Var as Var,
+    eval_jaxpr as eval_jaxpr,
+    jaxpr_as_fun as jaxpr_as_fun,
+    jaxprs_in_params as jaxprs_in_params,
+    literalable_types as literalable_types,
+    new_jaxpr_eqn as new_jaxpr_eqn,
+    subjaxprs as subjaxprs,
+)
+from .primitive import Primitive as Primitive, RuleTable
 from .refs import AbstractRef
-from .show import Context as JaxprPpContext  # noqa: F401
-from .show import Settings as JaxprPpSettings  # noqa: F401
-from .trace import Trace as Trace
-from .trace import Tracer as Tracer
-from .trace import axis_env as _axis_env
-from .trace import current_trace as current_trace
-from .trace import eval_context as eval_context
-from .trace import trace_context, use_trace
-from .trace import trace_state_clean as trace_state_clean
+from .show import (
+    Context as JaxprPpContext,  # noqa: F401
+    Settings as JaxprPpSettings,  # noqa: F401
+)
+from .trace import (
+    Trace as Trace,
+    Tracer as Tracer,
+    axis_env as _axis_env,
+    current_trace as current_trace,
+    eval_context as eval_context,
+    trace_context,
+    trace_state_clean as trace_state_clean,
+    use_trace,
+)
 
 Atom = Var | Literal
 Value = Any

@@ -20,8 +20,6 @@ from typing import Any, NamedTuple
 from .. import tree as pytrees
 from ..numpy import (
     abs as absolute,
-)
-from ..numpy import (
     array,
     floor,
     isrealobj,
@@ -29,13 +27,11 @@ from ..numpy import (
     minimum,
     sqrt,
     square,
+    sum as total,
     vdot,
     where,
     zeros,
     zeros_like,
-)
-from ..numpy import (
-    sum as total,
 )
 
 Schedule = Callable[[Any], Any]

@@ -16,22 +16,25 @@ import operator as op
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import lax, random
-from .. import numpy as jnp
-from ..nn import elu as elu
-from ..nn import gelu as gelu
-from ..nn import leaky_relu as leaky_relu
-from ..nn import log_softmax as log_softmax
-from ..nn import relu as relu
-from ..nn import selu as selu
-from ..nn import sigmoid as sigmoid
-from ..nn import softmax as softmax
-from ..nn import softplus as softplus
-from ..nn import standardize as standardize
-from ..nn.initializers import glorot_normal as glorot_normal
-from ..nn.initializers import normal as normal
-from ..nn.initializers import ones as ones
-from ..nn.initializers import zeros as zeros
+from .. import lax, numpy as jnp, random
+from ..nn import (
+    elu as elu,
+    gelu as gelu,
+    leaky_relu as leaky_relu,
+    log_softmax as log_softmax,
+    relu as relu,
+    selu as selu,
+    sigmoid as sigmoid,
+    softmax as softmax,
+    softplus as softplus,
+    standardize as standardize,
+)
+from ..nn.initializers import (
+    glorot_normal as glorot_normal,
+    normal as normal,
+    ones as ones,
+    zeros as zeros,
+)
 
 logsoftmax = log_softmax
 glorot = glorot_normal

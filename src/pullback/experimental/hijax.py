@@ -13,17 +13,21 @@ from collections.abc import Callable
 from typing import Any
 
 from ..control.expand import register_inline
-from ..core.avals import AbstractValue as AbstractValue
-from ..core.avals import ShapedArray as ShapedArray
-from ..core.avals import register_typeof, typeof
+from ..core.avals import (
+    AbstractValue as AbstractValue,
+    ShapedArray as ShapedArray,
+    register_typeof,
+    typeof,
+)
 from ..core.effects import control_flow_allowed_effects as control_flow_allowed_effects
 from ..core.primitive import Primitive
 from ..core.refs import AbstractRef as AbstractRef
-from ..core.symbolic import Zero as Zero
-from ..core.symbolic import instantiate_zeros as instantiate_zeros
-from ..core.symbolic import is_undefined_primal as is_undefined_primal
-from ..core.trace import aval_method as aval_method
-from ..core.trace import aval_property as aval_property
+from ..core.symbolic import (
+    Zero as Zero,
+    instantiate_zeros as instantiate_zeros,
+    is_undefined_primal as is_undefined_primal,
+)
+from ..core.trace import aval_method as aval_method, aval_property as aval_property
 
 __all__ = [
     "AbstractRef",

@@ -11,8 +11,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import dtypes, tree
-from .. import numpy as jnp
+from .. import dtypes, numpy as jnp, tree
 from ..api.derivatives import jvp
 
 

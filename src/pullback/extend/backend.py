@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ..api.jit import clear_caches
-from ..runtime.devices import client
-from ..runtime.devices import default_backend as default_backend
+from ..runtime.devices import client, default_backend as default_backend
 from ..version import __version__
 
 _factories: dict[str, tuple[int, Callable[[], Any]]] = {}

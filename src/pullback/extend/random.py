@@ -6,12 +6,14 @@ from collections.abc import Callable, Hashable
 from typing import Any
 
 from ..primitives.keys import PRNGImpl, find_impl
-from ..primitives.rng import random_seed as _random_seed
-from ..primitives.rng import rbg_prng_impl as rbg_prng_impl
-from ..primitives.rng import threefry2x32_p as threefry2x32_p
-from ..primitives.rng import threefry_2x32 as threefry_2x32
-from ..primitives.rng import threefry_prng_impl as threefry_prng_impl
-from ..primitives.rng import unsafe_rbg_prng_impl as unsafe_rbg_prng_impl
+from ..primitives.rng import (
+    random_seed as _random_seed,
+    rbg_prng_impl as rbg_prng_impl,
+    threefry2x32_p as threefry2x32_p,
+    threefry_2x32 as threefry_2x32,
+    threefry_prng_impl as threefry_prng_impl,
+    unsafe_rbg_prng_impl as unsafe_rbg_prng_impl,
+)
 
 __all__ = [
     "define_prng_impl",

@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..core import source
-from ..core.source import SourceInfo as SourceInfo
-from ..core.source import register_exclusion as register_exclusion
+from ..core.source import SourceInfo as SourceInfo, register_exclusion as register_exclusion
 
 
 class NameStack:

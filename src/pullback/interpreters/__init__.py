@@ -5,9 +5,8 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-from .. import lax
+from ..lax import all_primitives as _all_primitives  # noqa: F401 (the tables have their rules)
 
-lax._late.load()  # the tables have the rules of every primitive
 _MODULES = frozenset({"ad", "batching", "mlir", "partial_eval", "pxla", "xla"})
 
 

@@ -8,19 +8,18 @@ from typing import Any
 
 from ..core.avals import typeof
 from ..core.primitive import Primitive, RuleTable
-from ..core.symbolic import UndefinedPrimal as UndefinedPrimal
-from ..core.symbolic import Zero as Zero
-from ..core.symbolic import instantiate_zero as _zeros
-from ..core.symbolic import instantiate_zeros as _instantiate
-from ..core.symbolic import is_undefined_primal as is_undefined_primal
+from ..core.symbolic import (
+    UndefinedPrimal as UndefinedPrimal,
+    Zero as Zero,
+    instantiate_zero as _zeros,
+    instantiate_zeros as _instantiate,
+    is_undefined_primal as is_undefined_primal,
+)
 from ..primitives.builders import add_any_p as add_jaxvals_p  # noqa: F401
 from ..primitives.elementwise import add_jaxvals as add_jaxvals
-from ..transforms.jvp import JVPTrace as JVPTrace
-from ..transforms.jvp import JVPTracer as JVPTracer
-from ..transforms.jvp import jvp_flat as _jvp_flat
+from ..transforms.jvp import JVPTrace as JVPTrace, JVPTracer as JVPTracer, jvp_flat as _jvp_flat
 from ..transforms.linearize import linearize_flat as _linearize_flat
-from ..transforms.transpose import add_cotangents as _add
-from ..transforms.transpose import backward_pass as backward_pass
+from ..transforms.transpose import add_cotangents as _add, backward_pass as backward_pass
 
 primitive_jvps = RuleTable("jvp")
 primitive_transposes = RuleTable("transpose")

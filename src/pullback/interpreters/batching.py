@@ -8,11 +8,13 @@ from typing import Any
 from ..api import vmappable as _vmappable
 from ..core.primitive import Primitive, RuleTable
 from ..primitives.shape import broadcast as _broadcast
-from ..transforms.batch import BatchTrace as BatchTrace
-from ..transforms.batch import BatchTracer as BatchTracer
-from ..transforms.batch import matchaxis as _matchaxis
-from ..transforms.batch import moveaxis as moveaxis
-from ..transforms.batch import not_mapped as not_mapped
+from ..transforms.batch import (
+    BatchTrace as BatchTrace,
+    BatchTracer as BatchTracer,
+    matchaxis as _matchaxis,
+    moveaxis as moveaxis,
+    not_mapped as not_mapped,
+)
 
 NotMapped = type(None)
 primitive_batchers = RuleTable("batch")

@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.avals import typeof
-from ..core.build import JaxprTrace as DynamicJaxprTrace  # noqa: F401
-from ..core.build import JaxprTracer as DynamicJaxprTracer
-from ..core.build import trace_to_jaxpr as _trace_to_jaxpr
+from ..core.build import (
+    JaxprTrace as DynamicJaxprTrace,  # noqa: F401
+    JaxprTracer as DynamicJaxprTracer,
+    trace_to_jaxpr as _trace_to_jaxpr,
+)
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, convert_constvars
 from ..core.primitive import RuleTable
 from ..core.trace import current_trace, use_trace
-from ..transforms.partial_eval import PartialEvalTrace
-from ..transforms.partial_eval import dce_jaxpr as dce_jaxpr
-from ..transforms.partial_eval import partial_eval_jaxpr as partial_eval_jaxpr
+from ..transforms.partial_eval import (
+    PartialEvalTrace,
+    dce_jaxpr as dce_jaxpr,
+    partial_eval_jaxpr as partial_eval_jaxpr,
+)
 
 JaxprTracer = DynamicJaxprTracer
 Val = Any

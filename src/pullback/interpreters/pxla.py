@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..control.call import UNSPECIFIED
-from ..sharding import Mesh as Mesh
-from ..sharding import PartitionSpec, named_mesh
+from ..sharding import Mesh as Mesh, PartitionSpec, named_mesh
 
 
 class _ThreadResources:

@@ -1,8 +1,7 @@
 """Functions of primitives that are jitted, so that programs show them by name."""
 
 from ..api.jit import jit
-from ..primitives import dynamic_slice
-from ..primitives import fft as _fft
+from ..primitives import dynamic_slice, fft as _fft
 
 _options = ("axis", "keepdims", "allow_negative_indices")
 fft = jit(_fft.fft, static_argnames=("fft_type", "fft_lengths"))

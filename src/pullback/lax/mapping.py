@@ -15,8 +15,7 @@ from ..core.avals import typeof
 from ..primitives.common import as_array, canonical_axis
 from ..primitives.elementwise import add, bitwise_or
 from ..primitives.layout import reshape, rev
-from ..primitives.shape import concatenate, pad, slice_in_dim
-from ..primitives.shape import slice as lax_slice
+from ..primitives.shape import concatenate, pad, slice as lax_slice, slice_in_dim
 
 
 def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:

@@ -13,8 +13,7 @@ from ..api.jit import jit
 from ..control.scan import scan
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
-from ..primitives import elementwise as ew
-from ..primitives import linalg_factor, linalg_systems, maths
+from ..primitives import elementwise as ew, linalg_factor, linalg_systems, maths
 from ..primitives.common import as_array, const, real_dtype
 from ..primitives.convert import convert_element_type
 from ..primitives.layout import broadcast_in_dim, broadcasted_iota, reduce_sum, squeeze

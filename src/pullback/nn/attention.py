@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import lax
-from .. import numpy as jnp
+from .. import lax, numpy as jnp
 from ..core.avals import typeof
 from .functions import logsumexp, softmax
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import config, dtypes, lax
-from .. import numpy as jnp
+from .. import config, dtypes, lax, numpy as jnp
 from ..api.jit import jit
 from ..control.custom import custom_jvp
 from ..core.avals import typeof

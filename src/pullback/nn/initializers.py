@@ -7,8 +7,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from .. import dtypes, lax, random
-from .. import numpy as jnp
+from .. import dtypes, lax, numpy as jnp, random
 from ..core.avals import typeof
 
 

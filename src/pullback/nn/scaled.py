@@ -10,8 +10,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import dtypes, lax
-from .. import numpy as jnp
+from .. import dtypes, lax, numpy as jnp
 from ..control.custom import custom_vjp
 from ..core.avals import typeof
 

@@ -5,15 +5,12 @@
 from __future__ import annotations
 
 import builtins as _builtins
-from typing import TYPE_CHECKING as _TYPE_CHECKING
-from typing import Any as _Any
+from typing import TYPE_CHECKING as _TYPE_CHECKING, Any as _Any
 
 import numpy as _np
 from numpy import iterable as iterable
 
-from ..api.eager import eager as _eager
-from ..api.eager import install as _install
-from ..api.eager import made_eager as _made_eager
+from ..api.eager import eager as _eager, install as _install, made_eager as _made_eager
 from ..config import LateNames as _LateNames
 from ..runtime.array import Array as ndarray  # noqa: F401 (exported)
 from . import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
@@ -23,8 +20,6 @@ from .array_api_info import (
 from .creation import is_settled as _is_settled
 from .einsum import (
     einsum as einsum,
-)
-from .einsum import (
     einsum_path as einsum_path,
 )
 from .index_functions import (
@@ -32,11 +27,7 @@ from .index_functions import (
 )
 from .vectorize import (
     apply_along_axis as apply_along_axis,
-)
-from .vectorize import (
     apply_over_axes as apply_over_axes,
-)
-from .vectorize import (
     vectorize as vectorize,
 )
 
@@ -62,397 +53,431 @@ __array_api_version__ = "2024.12"
 e, euler_gamma, inf, nan, pi, newaxis = _np.e, _np.euler_gamma, _np.inf, _np.nan, _np.pi, None
 
 if _TYPE_CHECKING:
-    from . import fft as fft
-    from . import linalg as linalg
-    from .creation import array as array
-    from .creation import asarray as asarray
-    from .creation import astype as astype
-    from .creation import copy as copy
-    from .creation import empty as empty
-    from .creation import empty_like as empty_like
-    from .creation import from_dlpack as from_dlpack
-    from .creation import frombuffer as frombuffer
-    from .creation import fromfile as fromfile
-    from .creation import fromiter as fromiter
-    from .creation import fromstring as fromstring
-    from .creation import full as full
-    from .creation import full_like as full_like
-    from .creation import isscalar as isscalar
-    from .creation import load as load
-    from .creation import ones as ones
-    from .creation import ones_like as ones_like
-    from .creation import zeros as zeros
-    from .creation import zeros_like as zeros_like
-    from .cumulative import cumprod as cumprod
-    from .cumulative import cumsum as cumsum
-    from .cumulative import cumulative_prod as cumulative_prod
-    from .cumulative import cumulative_sum as cumulative_sum
-    from .cumulative import nancumprod as nancumprod
-    from .cumulative import nancumsum as nancumsum
-    from .histograms import bincount as bincount
-    from .histograms import histogram as histogram
-    from .histograms import histogram2d as histogram2d
-    from .histograms import histogram_bin_edges as histogram_bin_edges
-    from .histograms import histogramdd as histogramdd
-    from .index_functions import argwhere as argwhere
-    from .index_functions import c_ as c_
-    from .index_functions import choose as choose
-    from .index_functions import compress as compress
-    from .index_functions import diag_indices as diag_indices
-    from .index_functions import diag_indices_from as diag_indices_from
-    from .index_functions import extract as extract
-    from .index_functions import fill_diagonal as fill_diagonal
-    from .index_functions import flatnonzero as flatnonzero
-    from .index_functions import index_exp as index_exp
-    from .index_functions import ix_ as ix_
-    from .index_functions import mask_indices as mask_indices
-    from .index_functions import nonzero as nonzero
-    from .index_functions import piecewise as piecewise
-    from .index_functions import place as place
-    from .index_functions import put as put
-    from .index_functions import put_along_axis as put_along_axis
-    from .index_functions import r_ as r_
-    from .index_functions import ravel_multi_index as ravel_multi_index
-    from .index_functions import s_ as s_
-    from .index_functions import take as take
-    from .index_functions import take_along_axis as take_along_axis
-    from .index_functions import tril_indices as tril_indices
-    from .index_functions import tril_indices_from as tril_indices_from
-    from .index_functions import triu_indices as triu_indices
-    from .index_functions import triu_indices_from as triu_indices_from
-    from .index_functions import where as where
-    from .joining import append as append
-    from .joining import array_split as array_split
-    from .joining import block as block
-    from .joining import column_stack as column_stack
-    from .joining import concat as concat
-    from .joining import concatenate as concatenate
-    from .joining import delete as delete
-    from .joining import dsplit as dsplit
-    from .joining import dstack as dstack
-    from .joining import hsplit as hsplit
-    from .joining import hstack as hstack
-    from .joining import insert as insert
-    from .joining import split as split
-    from .joining import stack as stack
-    from .joining import trim_zeros as trim_zeros
-    from .joining import unstack as unstack
-    from .joining import vsplit as vsplit
-    from .joining import vstack as vstack
-    from .manipulation import atleast_1d as atleast_1d
-    from .manipulation import atleast_2d as atleast_2d
-    from .manipulation import atleast_3d as atleast_3d
-    from .manipulation import broadcast_arrays as broadcast_arrays
-    from .manipulation import broadcast_shapes as broadcast_shapes
-    from .manipulation import broadcast_to as broadcast_to
-    from .manipulation import expand_dims as expand_dims
-    from .manipulation import flip as flip
-    from .manipulation import fliplr as fliplr
-    from .manipulation import flipud as flipud
-    from .manipulation import iscomplexobj as iscomplexobj
-    from .manipulation import isrealobj as isrealobj
-    from .manipulation import matrix_transpose as matrix_transpose
-    from .manipulation import moveaxis as moveaxis
-    from .manipulation import ndim as ndim
-    from .manipulation import permute_dims as permute_dims
-    from .manipulation import ravel as ravel
-    from .manipulation import repeat as repeat
-    from .manipulation import reshape as reshape
-    from .manipulation import resize as resize
-    from .manipulation import roll as roll
-    from .manipulation import rollaxis as rollaxis
-    from .manipulation import rot90 as rot90
-    from .manipulation import shape as shape
-    from .manipulation import size as size
-    from .manipulation import squeeze as squeeze
-    from .manipulation import swapaxes as swapaxes
-    from .manipulation import tile as tile
-    from .manipulation import transpose as transpose
-    from .manipulation import unravel_index as unravel_index
-    from .nan_reductions import nanargmax as nanargmax
-    from .nan_reductions import nanargmin as nanargmin
-    from .nan_reductions import nanmax as nanmax
-    from .nan_reductions import nanmean as nanmean
-    from .nan_reductions import nanmin as nanmin
-    from .nan_reductions import nanprod as nanprod
-    from .nan_reductions import nanstd as nanstd
-    from .nan_reductions import nansum as nansum
-    from .nan_reductions import nanvar as nanvar
+    from . import fft as fft, linalg as linalg
+    from .creation import (
+        array as array,
+        asarray as asarray,
+        astype as astype,
+        copy as copy,
+        empty as empty,
+        empty_like as empty_like,
+        from_dlpack as from_dlpack,
+        frombuffer as frombuffer,
+        fromfile as fromfile,
+        fromiter as fromiter,
+        fromstring as fromstring,
+        full as full,
+        full_like as full_like,
+        isscalar as isscalar,
+        load as load,
+        ones as ones,
+        ones_like as ones_like,
+        zeros as zeros,
+        zeros_like as zeros_like,
+    )
+    from .cumulative import (
+        cumprod as cumprod,
+        cumsum as cumsum,
+        cumulative_prod as cumulative_prod,
+        cumulative_sum as cumulative_sum,
+        nancumprod as nancumprod,
+        nancumsum as nancumsum,
+    )
+    from .histograms import (
+        bincount as bincount,
+        histogram as histogram,
+        histogram2d as histogram2d,
+        histogram_bin_edges as histogram_bin_edges,
+        histogramdd as histogramdd,
+    )
+    from .index_functions import (
+        argwhere as argwhere,
+        c_ as c_,
+        choose as choose,
+        compress as compress,
+        diag_indices as diag_indices,
+        diag_indices_from as diag_indices_from,
+        extract as extract,
+        fill_diagonal as fill_diagonal,
+        flatnonzero as flatnonzero,
+        index_exp as index_exp,
+        ix_ as ix_,
+        mask_indices as mask_indices,
+        nonzero as nonzero,
+        piecewise as piecewise,
+        place as place,
+        put as put,
+        put_along_axis as put_along_axis,
+        r_ as r_,
+        ravel_multi_index as ravel_multi_index,
+        s_ as s_,
+        take as take,
+        take_along_axis as take_along_axis,
+        tril_indices as tril_indices,
+        tril_indices_from as tril_indices_from,
+        triu_indices as triu_indices,
+        triu_indices_from as triu_indices_from,
+        where as where,
+    )
+    from .joining import (
+        append as append,
+        array_split as array_split,
+        block as block,
+        column_stack as column_stack,
+        concat as concat,
+        concatenate as concatenate,
+        delete as delete,
+        dsplit as dsplit,
+        dstack as dstack,
+        hsplit as hsplit,
+        hstack as hstack,
+        insert as insert,
+        split as split,
+        stack as stack,
+        trim_zeros as trim_zeros,
+        unstack as unstack,
+        vsplit as vsplit,
+        vstack as vstack,
+    )
+    from .manipulation import (
+        atleast_1d as atleast_1d,
+        atleast_2d as atleast_2d,
+        atleast_3d as atleast_3d,
+        broadcast_arrays as broadcast_arrays,
+        broadcast_shapes as broadcast_shapes,
+        broadcast_to as broadcast_to,
+        expand_dims as expand_dims,
+        flip as flip,
+        fliplr as fliplr,
+        flipud as flipud,
+        iscomplexobj as iscomplexobj,
+        isrealobj as isrealobj,
+        matrix_transpose as matrix_transpose,
+        moveaxis as moveaxis,
+        ndim as ndim,
+        permute_dims as permute_dims,
+        ravel as ravel,
+        repeat as repeat,
+        reshape as reshape,
+        resize as resize,
+        roll as roll,
+        rollaxis as rollaxis,
+        rot90 as rot90,
+        shape as shape,
+        size as size,
+        squeeze as squeeze,
+        swapaxes as swapaxes,
+        tile as tile,
+        transpose as transpose,
+        unravel_index as unravel_index,
+    )
+    from .nan_reductions import (
+        nanargmax as nanargmax,
+        nanargmin as nanargmin,
+        nanmax as nanmax,
+        nanmean as nanmean,
+        nanmin as nanmin,
+        nanprod as nanprod,
+        nanstd as nanstd,
+        nansum as nansum,
+        nanvar as nanvar,
+    )
     from .padding import pad as pad
-    from .polynomial import bartlett as bartlett
-    from .polynomial import blackman as blackman
-    from .polynomial import hamming as hamming
-    from .polynomial import hanning as hanning
-    from .polynomial import kaiser as kaiser
-    from .polynomial import poly as poly
-    from .polynomial import polyadd as polyadd
-    from .polynomial import polyder as polyder
-    from .polynomial import polydiv as polydiv
-    from .polynomial import polyfit as polyfit
-    from .polynomial import polyint as polyint
-    from .polynomial import polymul as polymul
-    from .polynomial import polysub as polysub
-    from .polynomial import polyval as polyval
-    from .polynomial import roots as roots
-    from .products import cross as cross
-    from .products import diag as diag
-    from .products import diagflat as diagflat
-    from .products import diagonal as diagonal
-    from .products import dot as dot
-    from .products import inner as inner
-    from .products import kron as kron
-    from .products import matmul as matmul
-    from .products import matvec as matvec
-    from .products import outer as outer
-    from .products import tensordot as tensordot
-    from .products import trace as trace
-    from .products import vdot as vdot
-    from .products import vecdot as vecdot
-    from .products import vecmat as vecmat
-    from .quantiles import median as median
-    from .quantiles import nanmedian as nanmedian
-    from .quantiles import nanpercentile as nanpercentile
-    from .quantiles import nanquantile as nanquantile
-    from .quantiles import percentile as percentile
-    from .quantiles import quantile as quantile
-    from .ranges import arange as arange
-    from .ranges import eye as eye
-    from .ranges import fromfunction as fromfunction
-    from .ranges import geomspace as geomspace
-    from .ranges import identity as identity
-    from .ranges import indices as indices
-    from .ranges import linspace as linspace
-    from .ranges import logspace as logspace
-    from .ranges import meshgrid as meshgrid
-    from .ranges import mgrid as mgrid
-    from .ranges import ogrid as ogrid
-    from .ranges import tri as tri
-    from .ranges import tril as tril
-    from .ranges import triu as triu
-    from .ranges import vander as vander
-    from .reductions import all as all
-    from .reductions import amax as amax
-    from .reductions import amin as amin
-    from .reductions import any as any
-    from .reductions import argmax as argmax
-    from .reductions import argmin as argmin
-    from .reductions import average as average
-    from .reductions import count_nonzero as count_nonzero
-    from .reductions import max as max
-    from .reductions import mean as mean
-    from .reductions import min as min
-    from .reductions import prod as prod
-    from .reductions import ptp as ptp
-    from .reductions import std as std
-    from .reductions import sum as sum
-    from .reductions import var as var
-    from .scalar_types import ComplexWarning as ComplexWarning
-    from .scalar_types import bfloat16 as bfloat16
-    from .scalar_types import bool_ as bool  # noqa: F401
-    from .scalar_types import bool_ as bool_
-    from .scalar_types import can_cast as can_cast
-    from .scalar_types import cdouble as cdouble
-    from .scalar_types import character as character
-    from .scalar_types import complex64 as complex64
-    from .scalar_types import complex128 as complex128
-    from .scalar_types import complex_ as complex_
-    from .scalar_types import complexfloating as complexfloating
-    from .scalar_types import csingle as csingle
-    from .scalar_types import double as double
-    from .scalar_types import dtype as dtype
-    from .scalar_types import finfo as finfo
-    from .scalar_types import flexible as flexible
-    from .scalar_types import float4_e2m1fn as float4_e2m1fn
-    from .scalar_types import float8_e3m4 as float8_e3m4
-    from .scalar_types import float8_e4m3 as float8_e4m3
-    from .scalar_types import float8_e4m3b11fnuz as float8_e4m3b11fnuz
-    from .scalar_types import float8_e4m3fn as float8_e4m3fn
-    from .scalar_types import float8_e4m3fnuz as float8_e4m3fnuz
-    from .scalar_types import float8_e5m2 as float8_e5m2
-    from .scalar_types import float8_e5m2fnuz as float8_e5m2fnuz
-    from .scalar_types import float8_e8m0fnu as float8_e8m0fnu
-    from .scalar_types import float16 as float16
-    from .scalar_types import float32 as float32
-    from .scalar_types import float64 as float64
-    from .scalar_types import float_ as float_
-    from .scalar_types import floating as floating
-    from .scalar_types import generic as generic
-    from .scalar_types import iinfo as iinfo
-    from .scalar_types import inexact as inexact
-    from .scalar_types import int2 as int2
-    from .scalar_types import int4 as int4
-    from .scalar_types import int8 as int8
-    from .scalar_types import int16 as int16
-    from .scalar_types import int32 as int32
-    from .scalar_types import int64 as int64
-    from .scalar_types import int_ as int_
-    from .scalar_types import integer as integer
-    from .scalar_types import isdtype as isdtype
-    from .scalar_types import issubdtype as issubdtype
-    from .scalar_types import number as number
-    from .scalar_types import object_ as object_
-    from .scalar_types import promote_types as promote_types
-    from .scalar_types import result_type as result_type
-    from .scalar_types import signedinteger as signedinteger
-    from .scalar_types import single as single
-    from .scalar_types import uint as uint
-    from .scalar_types import uint2 as uint2
-    from .scalar_types import uint4 as uint4
-    from .scalar_types import uint8 as uint8
-    from .scalar_types import uint16 as uint16
-    from .scalar_types import uint32 as uint32
-    from .scalar_types import uint64 as uint64
-    from .scalar_types import unsignedinteger as unsignedinteger
-    from .sets import intersect1d as intersect1d
-    from .sets import isin as isin
-    from .sets import setdiff1d as setdiff1d
-    from .sets import setxor1d as setxor1d
-    from .sets import union1d as union1d
-    from .sets import unique as unique
-    from .sets import unique_all as unique_all
-    from .sets import unique_counts as unique_counts
-    from .sets import unique_inverse as unique_inverse
-    from .sets import unique_values as unique_values
-    from .signals import convolve as convolve
-    from .signals import corrcoef as corrcoef
-    from .signals import correlate as correlate
-    from .signals import cov as cov
-    from .signals import diff as diff
-    from .signals import ediff1d as ediff1d
-    from .signals import gradient as gradient
-    from .signals import interp as interp
-    from .signals import packbits as packbits
-    from .signals import trapezoid as trapezoid
-    from .signals import unpackbits as unpackbits
-    from .signals import unwrap_phase as unwrap  # noqa: F401
-    from .sorting import argpartition as argpartition
-    from .sorting import argsort as argsort
-    from .sorting import digitize as digitize
-    from .sorting import lexsort as lexsort
-    from .sorting import partition as partition
-    from .sorting import searchsorted as searchsorted
-    from .sorting import sort as sort
-    from .sorting import sort_complex as sort_complex
-    from .ufunc_api import frompyfunc as frompyfunc
-    from .ufunc_api import ufunc as ufunc
-    from .ufuncs import abs as abs
-    from .ufuncs import absolute as absolute
-    from .ufuncs import acos as acos
-    from .ufuncs import acosh as acosh
-    from .ufuncs import add as add
-    from .ufuncs import angle as angle
-    from .ufuncs import arccos as arccos
-    from .ufuncs import arccosh as arccosh
-    from .ufuncs import arcsin as arcsin
-    from .ufuncs import arcsinh as arcsinh
-    from .ufuncs import arctan as arctan
-    from .ufuncs import arctan2 as arctan2
-    from .ufuncs import arctanh as arctanh
-    from .ufuncs import around as around
-    from .ufuncs import asin as asin
-    from .ufuncs import asinh as asinh
-    from .ufuncs import atan as atan
-    from .ufuncs import atan2 as atan2
-    from .ufuncs import atanh as atanh
-    from .ufuncs import bitwise_and as bitwise_and
-    from .ufuncs import bitwise_count as bitwise_count
-    from .ufuncs import bitwise_invert as bitwise_invert
-    from .ufuncs import bitwise_left_shift as bitwise_left_shift
-    from .ufuncs import bitwise_not as bitwise_not
-    from .ufuncs import bitwise_or as bitwise_or
-    from .ufuncs import bitwise_right_shift as bitwise_right_shift
-    from .ufuncs import bitwise_xor as bitwise_xor
-    from .ufuncs import cbrt as cbrt
-    from .ufuncs import ceil as ceil
-    from .ufuncs import conj as conj
-    from .ufuncs import conjugate as conjugate
-    from .ufuncs import cos as cos
-    from .ufuncs import cosh as cosh
-    from .ufuncs import deg2rad as deg2rad
-    from .ufuncs import degrees as degrees
-    from .ufuncs import divide as divide
-    from .ufuncs import divmod as divmod
-    from .ufuncs import equal as equal
-    from .ufuncs import exp as exp
-    from .ufuncs import exp2 as exp2
-    from .ufuncs import expm1 as expm1
-    from .ufuncs import fabs as fabs
-    from .ufuncs import float_power as float_power
-    from .ufuncs import floor as floor
-    from .ufuncs import floor_divide as floor_divide
-    from .ufuncs import fmod as fmod
-    from .ufuncs import greater as greater
-    from .ufuncs import greater_equal as greater_equal
-    from .ufuncs import imag as imag
-    from .ufuncs import invert as invert
-    from .ufuncs import iscomplex as iscomplex
-    from .ufuncs import isfinite as isfinite
-    from .ufuncs import isinf as isinf
-    from .ufuncs import isnan as isnan
-    from .ufuncs import isneginf as isneginf
-    from .ufuncs import isposinf as isposinf
-    from .ufuncs import isreal as isreal
-    from .ufuncs import left_shift as left_shift
-    from .ufuncs import less as less
-    from .ufuncs import less_equal as less_equal
-    from .ufuncs import log as log
-    from .ufuncs import log1p as log1p
-    from .ufuncs import log2 as log2
-    from .ufuncs import log10 as log10
-    from .ufuncs import logaddexp as logaddexp
-    from .ufuncs import logaddexp2 as logaddexp2
-    from .ufuncs import logical_and as logical_and
-    from .ufuncs import logical_not as logical_not
-    from .ufuncs import logical_or as logical_or
-    from .ufuncs import logical_xor as logical_xor
-    from .ufuncs import maximum as maximum
-    from .ufuncs import minimum as minimum
-    from .ufuncs import mod as mod
-    from .ufuncs import multiply as multiply
-    from .ufuncs import negative as negative
-    from .ufuncs import nextafter as nextafter
-    from .ufuncs import not_equal as not_equal
-    from .ufuncs import positive as positive
-    from .ufuncs import pow as pow
-    from .ufuncs import power as power
-    from .ufuncs import rad2deg as rad2deg
-    from .ufuncs import radians as radians
-    from .ufuncs import real as real
-    from .ufuncs import reciprocal as reciprocal
-    from .ufuncs import remainder as remainder
-    from .ufuncs import right_shift as right_shift
-    from .ufuncs import rint as rint
-    from .ufuncs import round as round
-    from .ufuncs import sign as sign
-    from .ufuncs import sin as sin
-    from .ufuncs import sinh as sinh
-    from .ufuncs import sqrt as sqrt
-    from .ufuncs import square as square
-    from .ufuncs import subtract as subtract
-    from .ufuncs import tan as tan
-    from .ufuncs import tanh as tanh
-    from .ufuncs import true_divide as true_divide
-    from .ufuncs import trunc as trunc
-    from .ufuncs_more import allclose as allclose
-    from .ufuncs_more import array_equal as array_equal
-    from .ufuncs_more import array_equiv as array_equiv
-    from .ufuncs_more import clip as clip
-    from .ufuncs_more import copysign as copysign
-    from .ufuncs_more import fmax as fmax
-    from .ufuncs_more import fmin as fmin
-    from .ufuncs_more import frexp as frexp
-    from .ufuncs_more import gcd as gcd
-    from .ufuncs_more import heaviside as heaviside
-    from .ufuncs_more import hypot as hypot
-    from .ufuncs_more import i0 as i0
-    from .ufuncs_more import isclose as isclose
-    from .ufuncs_more import lcm as lcm
-    from .ufuncs_more import ldexp as ldexp
-    from .ufuncs_more import modf as modf
-    from .ufuncs_more import nan_to_num as nan_to_num
-    from .ufuncs_more import signbit as signbit
-    from .ufuncs_more import sinc as sinc
-    from .ufuncs_more import spacing as spacing
+    from .polynomial import (
+        bartlett as bartlett,
+        blackman as blackman,
+        hamming as hamming,
+        hanning as hanning,
+        kaiser as kaiser,
+        poly as poly,
+        polyadd as polyadd,
+        polyder as polyder,
+        polydiv as polydiv,
+        polyfit as polyfit,
+        polyint as polyint,
+        polymul as polymul,
+        polysub as polysub,
+        polyval as polyval,
+        roots as roots,
+    )
+    from .products import (
+        cross as cross,
+        diag as diag,
+        diagflat as diagflat,
+        diagonal as diagonal,
+        dot as dot,
+        inner as inner,
+        kron as kron,
+        matmul as matmul,
+        matvec as matvec,
+        outer as outer,
+        tensordot as tensordot,
+        trace as trace,
+        vdot as vdot,
+        vecdot as vecdot,
+        vecmat as vecmat,
+    )
+    from .quantiles import (
+        median as median,
+        nanmedian as nanmedian,
+        nanpercentile as nanpercentile,
+        nanquantile as nanquantile,
+        percentile as percentile,
+        quantile as quantile,
+    )
+    from .ranges import (
+        arange as arange,
+        eye as eye,
+        fromfunction as fromfunction,
+        geomspace as geomspace,
+        identity as identity,
+        indices as indices,
+        linspace as linspace,
+        logspace as logspace,
+        meshgrid as meshgrid,
+        mgrid as mgrid,
+        ogrid as ogrid,
+        tri as tri,
+        tril as tril,
+        triu as triu,
+        vander as vander,
+    )
+    from .reductions import (
+        all as all,
+        amax as amax,
+        amin as amin,
+        any as any,
+        argmax as argmax,
+        argmin as argmin,
+        average as average,
+        count_nonzero as count_nonzero,
+        max as max,
+        mean as mean,
+        min as min,
+        prod as prod,
+        ptp as ptp,
+        std as std,
+        sum as sum,
+        var as var,
+    )
+    from .scalar_types import (
+        ComplexWarning as ComplexWarning,
+        bfloat16 as bfloat16,
+        bool_ as bool,  # noqa: F401
+        bool_ as bool_,
+        can_cast as can_cast,
+        cdouble as cdouble,
+        character as character,
+        complex64 as complex64,
+        complex128 as complex128,
+        complex_ as complex_,
+        complexfloating as complexfloating,
+        csingle as csingle,
+        double as double,
+        dtype as dtype,
+        finfo as finfo,
+        flexible as flexible,
+        float4_e2m1fn as float4_e2m1fn,
+        float8_e3m4 as float8_e3m4,
+        float8_e4m3 as float8_e4m3,
+        float8_e4m3b11fnuz as float8_e4m3b11fnuz,
+        float8_e4m3fn as float8_e4m3fn,
+        float8_e4m3fnuz as float8_e4m3fnuz,
+        float8_e5m2 as float8_e5m2,
+        float8_e5m2fnuz as float8_e5m2fnuz,
+        float8_e8m0fnu as float8_e8m0fnu,
+        float16 as float16,
+        float32 as float32,
+        float64 as float64,
+        float_ as float_,
+        floating as floating,
+        generic as generic,
+        iinfo as iinfo,
+        inexact as inexact,
+        int2 as int2,
+        int4 as int4,
+        int8 as int8,
+        int16 as int16,
+        int32 as int32,
+        int64 as int64,
+        int_ as int_,
+        integer as integer,
+        isdtype as isdtype,
+        issubdtype as issubdtype,
+        number as number,
+        object_ as object_,
+        promote_types as promote_types,
+        result_type as result_type,
+        signedinteger as signedinteger,
+        single as single,
+        uint as uint,
+        uint2 as uint2,
+        uint4 as uint4,
+        uint8 as uint8,
+        uint16 as uint16,
+        uint32 as uint32,
+        uint64 as uint64,
+        unsignedinteger as unsignedinteger,
+    )
+    from .sets import (
+        intersect1d as intersect1d,
+        isin as isin,
+        setdiff1d as setdiff1d,
+        setxor1d as setxor1d,
+        union1d as union1d,
+        unique as unique,
+        unique_all as unique_all,
+        unique_counts as unique_counts,
+        unique_inverse as unique_inverse,
+        unique_values as unique_values,
+    )
+    from .signals import (
+        convolve as convolve,
+        corrcoef as corrcoef,
+        correlate as correlate,
+        cov as cov,
+        diff as diff,
+        ediff1d as ediff1d,
+        gradient as gradient,
+        interp as interp,
+        packbits as packbits,
+        trapezoid as trapezoid,
+        unpackbits as unpackbits,
+        unwrap_phase as unwrap,  # noqa: F401
+    )
+    from .sorting import (
+        argpartition as argpartition,
+        argsort as argsort,
+        digitize as digitize,
+        lexsort as lexsort,
+        partition as partition,
+        searchsorted as searchsorted,
+        sort as sort,
+        sort_complex as sort_complex,
+    )
+    from .ufunc_api import frompyfunc as frompyfunc, ufunc as ufunc
+    from .ufuncs import (
+        abs as abs,
+        absolute as absolute,
+        acos as acos,
+        acosh as acosh,
+        add as add,
+        angle as angle,
+        arccos as arccos,
+        arccosh as arccosh,
+        arcsin as arcsin,
+        arcsinh as arcsinh,
+        arctan as arctan,
+        arctan2 as arctan2,
+        arctanh as arctanh,
+        around as around,
+        asin as asin,
+        asinh as asinh,
+        atan as atan,
+        atan2 as atan2,
+        atanh as atanh,
+        bitwise_and as bitwise_and,
+        bitwise_count as bitwise_count,
+        bitwise_invert as bitwise_invert,
+        bitwise_left_shift as bitwise_left_shift,
+        bitwise_not as bitwise_not,
+        bitwise_or as bitwise_or,
+        bitwise_right_shift as bitwise_right_shift,
+        bitwise_xor as bitwise_xor,
+        cbrt as cbrt,
+        ceil as ceil,
+        conj as conj,
+        conjugate as conjugate,
+        cos as cos,
+        cosh as cosh,
+        deg2rad as deg2rad,
+        degrees as degrees,
+        divide as divide,
+        divmod as divmod,
+        equal as equal,
+        exp as exp,
+        exp2 as exp2,
+        expm1 as expm1,
+        fabs as fabs,
+        float_power as float_power,
+        floor as floor,
+        floor_divide as floor_divide,
+        fmod as fmod,
+        greater as greater,
+        greater_equal as greater_equal,
+        imag as imag,
+        invert as invert,
+        iscomplex as iscomplex,
+        isfinite as isfinite,
+        isinf as isinf,
+        isnan as isnan,
+        isneginf as isneginf,
+        isposinf as isposinf,
+        isreal as isreal,
+        left_shift as left_shift,
+        less as less,
+        less_equal as less_equal,
+        log as log,
+        log1p as log1p,
+        log2 as log2,
+        log10 as log10,
+        logaddexp as logaddexp,
+        logaddexp2 as logaddexp2,
+        logical_and as logical_and,
+        logical_not as logical_not,
+        logical_or as logical_or,
+        logical_xor as logical_xor,
+        maximum as maximum,
+        minimum as minimum,
+        mod as mod,
+        multiply as multiply,
+        negative as negative,
+        nextafter as nextafter,
+        not_equal as not_equal,
+        positive as positive,
+        pow as pow,
+        power as power,
+        rad2deg as rad2deg,
+        radians as radians,
+        real as real,
+        reciprocal as reciprocal,
+        remainder as remainder,
+        right_shift as right_shift,
+        rint as rint,
+        round as round,
+        sign as sign,
+        sin as sin,
+        sinh as sinh,
+        sqrt as sqrt,
+        square as square,
+        subtract as subtract,
+        tan as tan,
+        tanh as tanh,
+        true_divide as true_divide,
+        trunc as trunc,
+    )
+    from .ufuncs_more import (
+        allclose as allclose,
+        array_equal as array_equal,
+        array_equiv as array_equiv,
+        clip as clip,
+        copysign as copysign,
+        fmax as fmax,
+        fmin as fmin,
+        frexp as frexp,
+        gcd as gcd,
+        heaviside as heaviside,
+        hypot as hypot,
+        i0 as i0,
+        isclose as isclose,
+        lcm as lcm,
+        ldexp as ldexp,
+        modf as modf,
+        nan_to_num as nan_to_num,
+        signbit as signbit,
+        sinc as sinc,
+        spacing as spacing,
+    )
 
 
 def _made(name: str, value: _Any) -> _Any:

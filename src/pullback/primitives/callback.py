@@ -25,8 +25,7 @@ from ..errors import JaxRuntimeError
 from .builders import batch_size
 from .common import array_maker
 from .layout import expand_dims, move_batch_front, squeeze
-from .shape import concatenate
-from .shape import slice as lax_slice
+from .shape import concatenate, slice as lax_slice
 
 
 class IOEffect(fx.Effect):

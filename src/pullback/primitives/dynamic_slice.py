@@ -35,8 +35,7 @@ from .index import (
     scatter_p,
 )
 from .layout import broadcast_in_dim, expand_dims, full_of, squeeze
-from .shape import concatenate
-from .shape import slice as slice
+from .shape import concatenate, slice as slice
 
 
 def _check_dynamic(name: str, operand: Any, starts: Sequence[Any]) -> None:

@@ -13,10 +13,10 @@ from .. import dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
-from .builders import add_any_p as add_any_p
-from .builders import add_jaxvals as add_jaxvals
-from .builders import add_tangents as add_tangents
 from .builders import (
+    add_any_p as add_any_p,
+    add_jaxvals as add_jaxvals,
+    add_tangents as add_tangents,
     batch_size,
     binary,
     broadcast_to_shape,
@@ -47,19 +47,21 @@ from .common import (
     real_dtype,
     zero_of,
 )
-from .convert import bitcast_convert_type as bitcast_convert_type
-from .convert import bitcast_convert_type_p as bitcast_convert_type_p
-from .convert import convert_element_type as convert_element_type
-from .convert import convert_element_type_p as convert_element_type_p
-from .convert import convert_weak as convert_weak
-from .convert import copy as copy
-from .convert import copy_p as copy_p
-from .convert import optimization_barrier as optimization_barrier
-from .convert import optimization_barrier_p as optimization_barrier_p
-from .convert import reduce_precision as reduce_precision
-from .convert import reduce_precision_p as reduce_precision_p
-from .convert import stop_gradient as stop_gradient
-from .convert import stop_gradient_p as stop_gradient_p
+from .convert import (
+    bitcast_convert_type as bitcast_convert_type,
+    bitcast_convert_type_p as bitcast_convert_type_p,
+    convert_element_type as convert_element_type,
+    convert_element_type_p as convert_element_type_p,
+    convert_weak as convert_weak,
+    copy as copy,
+    copy_p as copy_p,
+    optimization_barrier as optimization_barrier,
+    optimization_barrier_p as optimization_barrier_p,
+    reduce_precision as reduce_precision,
+    reduce_precision_p as reduce_precision_p,
+    stop_gradient as stop_gradient,
+    stop_gradient_p as stop_gradient_p,
+)
 from .layout import broadcast_in_dim, full_as
 
 _TO_BOOL = lambda d: np.dtype(bool)

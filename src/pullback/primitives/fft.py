@@ -15,8 +15,7 @@ from ..core.primitive import Primitive
 from ..core.symbolic import Zero
 from .common import as_array, canonical_shape, size_of
 from .convert import convert_element_type
-from .elementwise import complex as lax_complex
-from .elementwise import conj, eq, mul, real, select_n
+from .elementwise import complex as lax_complex, conj, eq, mul, real, select_n
 from .layout import broadcast_in_dim, broadcasted_iota, linear_jvp, move_batch_front
 from .shape import pad
 

@@ -34,8 +34,7 @@ from .common import (
 )
 from .elementwise import add, div, eq, max, min, mul, neg, select_n, sub
 from .layout import broadcast_in_dim, full_of, iota, move_batch_front, reshape
-from .shape import full_like, index_in_dim, slice_in_dim
-from .shape import slice as slice
+from .shape import full_like, index_in_dim, slice as slice, slice_in_dim
 
 
 class GatherDimensionNumbers(NamedTuple):

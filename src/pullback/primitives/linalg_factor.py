@@ -15,9 +15,10 @@ from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from .common import as_array, check_same_dtypes, complex_dtype, const, real_dtype, zero_of
 from .convert import convert_element_type
-from .elementwise import abs as lax_abs
 from .elementwise import (
+    abs as lax_abs,
     add,
+    complex as lax_complex,
     conj,
     div,
     eq,
@@ -30,7 +31,6 @@ from .elementwise import (
     select_n,
     sub,
 )
-from .elementwise import complex as lax_complex
 from .layout import broadcast_in_dim, broadcast_to, broadcasted_iota, expand_dims, reduce_sum
 from .linalg_systems import (
     adjoint,

@@ -14,8 +14,7 @@ from .. import config, dtypes
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..errors import KeyReuseError, TypePromotionError
-from ..primitives import keys as key_types
-from ..primitives import rng
+from ..primitives import keys as key_types, rng
 from ..primitives.common import as_array, canonical_shape, requested_dtype
 from ..primitives.convert import convert_element_type
 from ..primitives.elementwise import div

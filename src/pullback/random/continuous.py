@@ -11,8 +11,8 @@ from .. import dtypes
 from ..core.avals import typeof
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_element_type, stop_gradient
-from ..primitives.elementwise import abs as lax_abs
 from ..primitives.elementwise import (
+    abs as lax_abs,
     add,
     div,
     gt,

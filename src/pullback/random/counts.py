@@ -20,8 +20,8 @@ from ..primitives import rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype
 from ..primitives.convert import convert_element_type
 from ..primitives.cumulative import cumsum
-from ..primitives.elementwise import abs as lax_abs
 from ..primitives.elementwise import (
+    abs as lax_abs,
     add,
     bitwise_and,
     bitwise_not,

@@ -25,8 +25,8 @@ from ..lax.special import random_gamma_grad
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_shape, size_of, zero_of
 from ..primitives.convert import stop_gradient
-from ..primitives.elementwise import abs as lax_abs
 from ..primitives.elementwise import (
+    abs as lax_abs,
     add,
     bitwise_and,
     bitwise_or,

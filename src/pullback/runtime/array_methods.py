@@ -16,8 +16,7 @@ import numpy as np
 
 from pullback import errors
 from pullback.core.avals import ShapedArray
-from pullback.runtime import capsules
-from pullback.runtime import native_layout as L
+from pullback.runtime import capsules, native_layout as L
 from pullback.runtime.array import (
     ArrayImpl,
     data_address,

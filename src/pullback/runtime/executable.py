@@ -27,9 +27,7 @@ from ..loops.nesting import deep
 from ..loops.plan import JumpStep
 from ..loops.show import show_kernel
 from ..records import record
-from . import array as array_module
-from . import memory
-from . import native_layout as L
+from . import array as array_module, memory, native_layout as L
 from .queue import Job, queue
 
 # Plans that take longer than this by our estimate go to the queue: their caller gets pending arrays

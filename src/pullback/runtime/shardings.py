@@ -18,8 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..core.avals import ManualAxisType as ManualAxisType
-from ..core.avals import set_unsharded
+from ..core.avals import ManualAxisType as ManualAxisType, set_unsharded
 from ..core.trace import set_mesh_of_traces
 from .devices import Device, default_device_or_first, devices
 

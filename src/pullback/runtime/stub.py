@@ -37,8 +37,7 @@ from pullback.backends.llvm.table import POOL
 from pullback.core import avals, trace
 from pullback.forking import renewed
 from pullback.primitives import keys
-from pullback.runtime import native_layout as L
-from pullback.runtime import operands
+from pullback.runtime import native_layout as L, operands
 from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import alloc_address, engine, free_address
 from pullback.runtime.native import Native

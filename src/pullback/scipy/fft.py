@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, lax
-from .. import numpy as jnp
+from .. import dtypes, lax, numpy as jnp
 from ..core.avals import typeof
 from ..numpy.util import canonical_axis, promote_args_inexact
 

@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import lax
-from .. import numpy as jnp
+from .. import lax, numpy as jnp
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer

@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, lax
-from .. import numpy as jnp
+from .. import dtypes, lax, numpy as jnp
 from ..api.derivatives import jvp
 from ..api.jit import jit
 from ..api.vmap import vmap

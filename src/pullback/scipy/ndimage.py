@@ -8,8 +8,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import dtypes, lax
-from .. import numpy as jnp
+from .. import dtypes, lax, numpy as jnp
 from ..core.avals import typeof
 from ..numpy.util import check_arraylike
 

@@ -7,8 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import lax
-from .. import numpy as jnp
+from .. import lax, numpy as jnp
 from ..api.derivatives import value_and_grad
 from ..control.while_loop import while_loop
 from ..core.avals import typeof

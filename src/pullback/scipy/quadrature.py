@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import lax
-from .. import numpy as jnp
+from .. import lax, numpy as jnp
 from ..api.derivatives import jvp
 from ..api.staging import closure_convert
 from ..api.vmap import vmap

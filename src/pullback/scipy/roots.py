@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import lax, tree
-from .. import numpy as jnp
+from .. import lax, numpy as jnp, tree
 from ..api.derivatives import jvp
 from ..control.linear_solve import custom_root
 from ..control.while_loop import while_loop

@@ -15,8 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, lax, tree
-from .. import numpy as jnp
+from .. import dtypes, lax, numpy as jnp, tree
 from ..api.derivatives import vjp
 from ..api.jit import jit
 from ..api.staging import closure_convert

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, lax
-from .. import numpy as jnp
+from .. import dtypes, lax, numpy as jnp
 from ..config import lazy_module
 from ..core.avals import typeof
 from ..numpy.util import canonical_axis, check_arraylike, promote_dtypes_inexact

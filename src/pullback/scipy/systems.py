@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import lax, tree
-from .. import numpy as jnp
+from .. import lax, numpy as jnp, tree
 from ..api.derivatives import jacfwd
 from ..api.vmap import vmap
 from ..control.linear_solve import custom_root

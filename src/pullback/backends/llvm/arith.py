@@ -7,8 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.backends.llvm import maths, maths_special
-from pullback.backends.llvm.build import BITS as TYPE_BITS
-from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import FORMATS, bitcast, convert, narrow, wrap
 from pullback.loops.ops import BITS, FLOATS, SIGNED
 

@@ -26,8 +26,7 @@ from pullback.backends.llvm.access import (
     store_pairs,
 )
 from pullback.backends.llvm.ahead import Ahead, Step, fetch
-from pullback.backends.llvm.build import BITS as TYPE_BITS
-from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import (
     from_memory,
     literal,

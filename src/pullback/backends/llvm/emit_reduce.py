@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pullback.backends.llvm.analysis import body_cost, free_names, has, trip
-from pullback.backends.llvm.build import BITS as TYPE_BITS
-from pullback.backends.llvm.build import FLOATS as FLOAT_TYPES
-from pullback.backends.llvm.build import Val
+from pullback.backends.llvm.build import BITS as TYPE_BITS, FLOATS as FLOAT_TYPES, Val
 from pullback.backends.llvm.convert import literal, register_type
 from pullback.backends.llvm.emit import Emitter
 from pullback.backends.llvm.emit_loops import Loops, is_unit, lane_by_lane, lane_count, tail_mask

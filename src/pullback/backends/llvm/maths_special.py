@@ -5,8 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pullback.backends.llvm import coefficients as K
-from pullback.backends.llvm import maths
+from pullback.backends.llvm import coefficients as K, maths
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.maths import (
     INF,

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...primitives import contract as p
-from ...primitives import convolution
+from ...primitives import contract as p, convolution
 from .table import rule, widened
 
 

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from ...config import lazy_module
-from ...primitives import linalg_factor as f
-from ...primitives import linalg_systems as p
+from ...primitives import linalg_factor as f, linalg_systems as p
 from .table import rule, widened
 
 lapack: Any = lazy_module("scipy.linalg.lapack")

@@ -7,8 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...primitives import layout, reductions
-from ...primitives import shape as p
+from ...primitives import layout, reductions, shape as p
 from .elementwise import _ordered
 from .table import RULES, computed, rule, widened
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ...primitives import elementwise
-from ...primitives import windows as p
+from ...primitives import elementwise, windows as p
 from ...primitives.convolution import dilated
 from .elementwise import _ordered
 from .table import RULES, computed, rule

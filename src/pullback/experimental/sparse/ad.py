@@ -6,11 +6,12 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import numpy as jnp
-from ... import tree
-from ...api.derivatives import jacfwd as dense_jacfwd
-from ...api.derivatives import jacrev as dense_jacrev
-from ...api.derivatives import value_and_grad as dense_value_and_grad
+from ... import numpy as jnp, tree
+from ...api.derivatives import (
+    jacfwd as dense_jacfwd,
+    jacrev as dense_jacrev,
+    value_and_grad as dense_value_and_grad,
+)
 from .base import is_sparse
 from .bcoo import BCOO
 from .bcsr import BCSR

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ... import numpy as jnp
-from ... import tree as trees
+from ... import numpy as jnp, tree as trees
 from .base import JAXSparse
 from .bcoo import BCOO
 from .bcsr import BCSR

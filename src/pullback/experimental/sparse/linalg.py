@@ -7,8 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, lax
-from ... import numpy as jnp
+from ... import dtypes, lax, numpy as jnp
 from ...config import lazy_module
 from ...core.avals import ShapedArray
 from ...primitives.callback import pure_callback

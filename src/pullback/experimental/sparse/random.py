@@ -6,8 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from ... import numpy as jnp
-from ... import random
+from ... import numpy as jnp, random
 from .bcoo import BCOO
 
 

@@ -6,8 +6,7 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ... import lax, tree
-from ... import numpy as jnp
+from ... import lax, numpy as jnp, tree
 from ...control.call import jit_p
 from ...core.avals import typeof
 from ...core.build import trace_to_jaxpr

@@ -9,15 +9,17 @@ import numpy as np
 
 from ...core import public
 from ...core.public import *  # noqa: F403
-from ...core.public import AbstractToken as AbstractToken
-from ...core.public import ClosedJaxpr as ClosedJaxpr
-from ...core.public import Jaxpr as Jaxpr
-from ...core.public import JaxprEqn as JaxprEqn
-from ...core.public import Literal as Literal
-from ...core.public import Primitive as Primitive
-from ...core.public import TraceTag as TraceTag
-from ...core.public import Var as Var
-from ...core.public import jaxpr_as_fun as jaxpr_as_fun
+from ...core.public import (
+    AbstractToken as AbstractToken,
+    ClosedJaxpr as ClosedJaxpr,
+    Jaxpr as Jaxpr,
+    JaxprEqn as JaxprEqn,
+    Literal as Literal,
+    Primitive as Primitive,
+    TraceTag as TraceTag,
+    Var as Var,
+    jaxpr_as_fun as jaxpr_as_fun,
+)
 from . import primitives as primitives
 
 CallPrimitive = public.CallPrimitive

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import lax
 from ...core.primitive import ALL
+from ...lax import all_primitives as _all_primitives  # noqa: F401 (they are in the table)
 from ...random import gammas as _gammas  # noqa: F401 (its primitive is in the table)
 
-lax._late.load()  # so that every primitive is in the table
 _PYTHON_NAMES = {
     "while_p": "while",
     "jit_p": "jit",

@@ -10,8 +10,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.libraries import routine
-from pullback.loops.lower import complex_math as cm
-from pullback.loops.lower import small
+from pullback.loops.lower import complex_math as cm, small
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.lapack import (

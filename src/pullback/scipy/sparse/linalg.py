@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, lax, tree
-from ... import numpy as jnp
+from ... import dtypes, lax, numpy as jnp, tree
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
 

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes, lax, random
-from ... import numpy as jnp
+from ... import dtypes, lax, numpy as jnp, random
 from ...core.avals import typeof
 
 __all__ = ["Rotation", "Slerp"]

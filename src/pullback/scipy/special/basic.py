@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, lax
-from ... import numpy as jnp
+from ... import dtypes, lax, numpy as jnp
 from ...control.custom import custom_jvp
 from ...core.avals import typeof
 from ...nn import functions as nn

@@ -6,8 +6,7 @@ import functools
 import operator
 from typing import Any
 
-from ... import lax
-from ... import numpy as jnp
+from ... import lax, numpy as jnp
 from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...control.scan import scan

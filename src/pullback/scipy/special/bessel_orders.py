@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ... import numpy as jnp
+from ... import dtypes, numpy as jnp
 from ...config import lazy_module
 from ...control.custom import custom_jvp
 from ...core.avals import ShapedArray, typeof

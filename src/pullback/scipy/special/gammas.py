@@ -9,8 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes, lax
-from ... import numpy as jnp
+from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...core.avals import typeof

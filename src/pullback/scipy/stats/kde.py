@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import lax, random, tree_util
-from ... import numpy as jnp
+from ... import lax, numpy as jnp, random, tree_util
 from ...core.avals import typeof
 from ...nn.functions import logsumexp
 from ...numpy import linalg as np_linalg

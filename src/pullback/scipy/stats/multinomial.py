@@ -6,8 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import dtypes
-from ... import numpy as jnp
+from ... import dtypes, numpy as jnp
 from ...core.avals import typeof
 from ..special.basic import inexact, xlogy
 from ..special.gammas import gammaln

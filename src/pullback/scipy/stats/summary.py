@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import dtypes
-from ... import numpy as jnp
+from ... import dtypes, numpy as jnp
 from ...api.jit import jit
 from ...api.vmap import vmap
 from ...core.avals import typeof

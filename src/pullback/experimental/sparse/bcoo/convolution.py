@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from .... import lax
-from .... import numpy as jnp
+from .... import lax, numpy as jnp
 from ....api.staging import eval_shape
 from ....core.avals import ShapedArray
 from .dense import bcoo_fromdense

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .... import lax
-from .... import numpy as jnp
+from .... import lax, numpy as jnp
 from ..base import JAXSparse
 from ..composed import SparseInfo, composed, info, numbers
 from .order import fitting

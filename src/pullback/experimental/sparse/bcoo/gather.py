@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .... import dtypes, lax
-from .... import numpy as jnp
+from .... import dtypes, lax, numpy as jnp
 from .order import fitting
 from .shape import (
     bcoo_broadcast_in_dim,

@@ -6,8 +6,7 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
-from .... import lax
-from .... import numpy as jnp
+from .... import lax, numpy as jnp
 from ..base import SparseEfficiencyError, SparseEfficiencyWarning
 from .storage import batched, columns_of, full, make, scattered, sizes_of, stacked
 

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .... import lax
-from .... import numpy as jnp
+from .... import lax, numpy as jnp
 from ..composed import SparseInfo, composed, info
 from .order import fitting
 from .storage import (

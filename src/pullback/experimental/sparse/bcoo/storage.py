@@ -12,8 +12,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from .... import dtypes, lax
-from .... import numpy as jnp
+from .... import dtypes, lax, numpy as jnp
 from ....api.vmap import vmap
 from ..base import FORMATS, JAXSparse
 from ..composed import SparseInfo

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....core.avals import ShapedArray
-from ....core.avals import typeof as get_aval  # noqa: F401
-from ....core.avals import typeof as typeof
-from ....core.trace import axis_env as get_axis_env  # noqa: F401
-from ....core.trace import eval_context as eval_context
+from ....core.avals import (
+    ShapedArray,
+    typeof as get_aval,  # noqa: F401
+    typeof as typeof,
+)
+from ....core.trace import (
+    axis_env as get_axis_env,  # noqa: F401
+    eval_context as eval_context,
+)
 from ....dtypes import is_extended
 from ..core import *  # noqa: F403
-from ..core import OpaqueTraceState as OpaqueTraceState
-from ..core import gensym as gensym
+from ..core import OpaqueTraceState as OpaqueTraceState, gensym as gensym
 
 
 def physical_aval(aval: Any) -> Any:

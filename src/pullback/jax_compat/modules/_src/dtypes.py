@@ -8,20 +8,22 @@ import numpy as np
 
 from .... import dtypes as _dtypes
 from ....dtypes import *  # noqa: F403
-from ....dtypes import ExtendedDType as ExtendedDType
-from ....dtypes import TypePromotionError as TypePromotionError  # type: ignore[attr-defined]
-from ....dtypes import bfloat16 as bfloat16
-from ....dtypes import canonicalize_dtype as canonicalize_dtype
-from ....dtypes import dtype as dtype
-from ....dtypes import extended as extended
-from ....dtypes import finfo as finfo
-from ....dtypes import float0 as float0
-from ....dtypes import iinfo as iinfo
-from ....dtypes import issubdtype as issubdtype
-from ....dtypes import prng_key as prng_key
-from ....dtypes import promote_types as promote_types
-from ....dtypes import result_type as result_type
-from ....dtypes import scalar_type_of as scalar_type_of
+from ....dtypes import (
+    ExtendedDType as ExtendedDType,
+    bfloat16 as bfloat16,
+    canonicalize_dtype as canonicalize_dtype,
+    dtype as dtype,
+    extended as extended,
+    finfo as finfo,
+    float0 as float0,
+    iinfo as iinfo,
+    issubdtype as issubdtype,
+    prng_key as prng_key,
+    promote_types as promote_types,
+    result_type as result_type,
+    scalar_type_of as scalar_type_of,
+)
+from ....errors import TypePromotionError as TypePromotionError
 
 DType = np.dtype
 

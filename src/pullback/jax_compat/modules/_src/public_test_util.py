@@ -7,9 +7,7 @@ from typing import Any
 import numpy as np
 
 from .... import dtypes, tree
-from ....test_util import check_grads as check_grads
-from ....test_util import check_jvp as check_jvp
-from ....test_util import check_vjp as check_vjp
+from ....test_util import check_grads as check_grads, check_jvp as check_jvp, check_vjp as check_vjp
 
 __all__ = ["check_grads", "check_jvp", "check_vjp"]
 

@@ -1,7 +1,9 @@
 """`jax._src.tree_util`: what `jax.tree_util` has, and the private names beside it."""
 
 from ....tree.engine import _entries as _registry  # noqa: F401
-from ....tree.operations import flatten_one_level as flatten_one_level
-from ....tree.operations import flatten_one_level_with_keys as flatten_one_level_with_keys
+from ....tree.operations import (
+    flatten_one_level as flatten_one_level,
+    flatten_one_level_with_keys as flatten_one_level_with_keys,
+)
 from ....tree.prefix import prefix_errors as prefix_errors
 from ....tree_util import *  # noqa: F403

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ....extend.backend import backends as backends
-from ....extend.backend import get_backend as get_backend
-from ....runtime.devices import client
-from ....runtime.devices import devices as devices
-from ....runtime.devices import local_devices as local_devices
+from ....extend.backend import backends as backends, get_backend as get_backend
+from ....runtime.devices import client, devices as devices, local_devices as local_devices
 
 __all__ = ["backends", "devices", "get_backend", "local_devices"]
 

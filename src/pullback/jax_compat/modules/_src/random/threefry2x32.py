@@ -1,7 +1,9 @@
 """`jax._src.random.threefry2x32`: the Threefry generator's functions on keys as words."""
 
-from .....primitives.rng import threefry_2x32 as threefry_2x32
-from .....primitives.rng import threefry_prng_impl as threefry_prng_impl
+from .....primitives.rng import (
+    threefry_2x32 as threefry_2x32,
+    threefry_prng_impl as threefry_prng_impl,
+)
 
 threefry_seed = threefry_prng_impl.seed
 threefry_split = threefry_prng_impl.split
