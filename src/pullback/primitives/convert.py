@@ -17,6 +17,7 @@ from ..core.build import JaxprTrace, JaxprTracer
 from ..core.jaxpr import Literal
 from ..core.primitive import No, Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
+from ..core.trace import Tracer
 from .builders import full_batch, jvp_of
 from .common import FLOAT, as_array, check_dtype, requested_dtype, zero_of
 from .layout import is_python_scalar, linear_jvp, scalar_constant
@@ -64,7 +65,8 @@ def _convert_transpose(
 
 def _convert_staged(trace: JaxprTrace, tracers: Sequence[Any], params: dict[str, Any]) -> Any:
     """A number that a program mentions is converted now: the program mentions what it becomes."""
-    atom, dtype, weak = trace.atom(tracers[0]), params["new_dtype"], params["weak_type"]
+    x, dtype, weak = tracers[0], params["new_dtype"], params["weak_type"]
+    atom = trace.atom(x)
     if (
         isinstance(atom, Literal)
         and params["sharding"] is None
@@ -77,7 +79,9 @@ def _convert_staged(trace: JaxprTrace, tracers: Sequence[Any], params: dict[str,
         if not weak or typeof(number.item()) == aval:
             literal = Literal(number.item() if weak else number, aval)
             return JaxprTracer(trace, literal, source.current(2))
-    return trace.emit(convert_element_type_p, tracers, params, source.current(2))
+    if not isinstance(x, Tracer):  # an equation may have been written for it: the value of a size
+        x = JaxprTracer(trace, atom, None)
+    return trace.emit(convert_element_type_p, [x], params, source.current(2))
 
 
 convert_element_type_p: Primitive = Primitive(
