@@ -132,6 +132,14 @@ def test_another_fault_past_what_jax_has_not_got() -> None:
     assert compared(refused, lambda ns, x: x)[0] == "only ours works"
 
 
+def test_failed_checks_of_xla_are_no_answers() -> None:
+    """XLA's compiler says so where it breaks down; what it says of wrong programs is an answer."""
+    error = "error", ["JaxRuntimeError", "RuntimeError"], "INTERNAL: RET_CHECK failure (fft_thunk)"
+    ours = "ok", [(np.ones(3, np.float32), False, "")], "*"
+    assert fuzz_compare.difference(error, ours) is None
+    assert fuzz_compare.difference((*error[:2], "INVALID_ARGUMENT: no"), ours) is not None
+
+
 def twice_refused(ns: Any, x: Any) -> Any:
     """Past the derivative that JAX has not got lies a dtype that has no promotion."""
     slope = ns.jax.grad(lambda v: ns.jax.scipy.special.gammainc(v, x[0]))
