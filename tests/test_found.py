@@ -695,3 +695,17 @@ def test_sets_and_selections_are_as_weak_as_what_they_are_of(empty: bool) -> Non
         return [(np.asarray(x).tolist(), str(x.dtype), x.weak_type) for x in found]
 
     assert seen(pullback) == seen(jax)
+
+
+def test_linear_functions_give_arrays_where_the_derivative_is_a_number() -> None:
+    def seen(m: Any) -> Any:
+        f = m.custom_jvp(lambda x: x.sum())
+        f.defjvp(lambda p, t: (f(*p), m.lax.convert_element_type(0.0, "float32")))
+        found = [
+            m.linearize(f, m.numpy.ones(3))[1](m.numpy.ones(3)),
+            m.linearize(m.jit(f), m.numpy.ones(3))[1](m.numpy.ones(3)),
+        ]
+        assert all(isinstance(x, m.Array) for x in found)
+        return [(float(x), str(x.dtype), x.weak_type) for x in found]
+
+    assert seen(pullback) == seen(jax)

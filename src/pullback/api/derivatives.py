@@ -749,7 +749,9 @@ class _Linearized:
                 )
         outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *leaves))
         return tree.unflatten(
-            self.out_tree, [next(outs) if z is None else _as_result(z) for z in self.zeros]
+            self.out_tree,
+            # A derivative that is the same everywhere is a number in the program.
+            [as_array(next(outs)) if z is None else _as_result(z) for z in self.zeros],
         )
 
 
