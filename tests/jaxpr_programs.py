@@ -302,6 +302,14 @@ add(
     lambda P: lambda x: P.lax.while_loop(lambda c: c[0] < x[0], lambda c: c * x, x),
     V,
 )
+_TO = lambda P: (
+    lambda x: P.lax.while_loop(lambda c: c[0] < x, lambda c: (c[0] + 1, c[1] * x), (0.0, x))
+)
+add("while of lanes", lambda P: P.vmap(_TO(P)), V)
+add("while of lanes, from one start", lambda P: lambda k: P.vmap(
+    lambda x, k: P.lax.while_loop(lambda c: c[0] < k, lambda c: (c[0] + 1, c[1] * x), (0.0, x)),
+    (None, 0))(2.0, k), V)  # fmt: skip
+add("while of lanes, derivative", lambda P: lambda x: P.jvp(P.vmap(_TO(P)), (x,), (x,)), V)
 add("fori", lambda P: lambda x: P.lax.fori_loop(0, 3, lambda i, c: c * 2, x), V)
 add("fori dynamic", lambda P: lambda x, n: P.lax.fori_loop(0, n, lambda i, c: c * 2, x), V, 3)
 add("checkpoint", lambda P: lambda x: P.checkpoint(lambda y: P.lax.sin(P.lax.sin(y)))(x), V)

@@ -220,6 +220,41 @@ def test_derivatives_of_any_order_are_of_the_size_of_the_loop() -> None:
     assert sizes[2] < 4 * sizes[1] and sizes[3] < 4 * sizes[2], sizes
 
 
+def test_so_they_are_in_a_batch() -> None:
+    """The transpose of many loops is one operation, whose derivatives are as large."""
+
+    def f(x: Any, n: Any) -> Any:
+        return lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sin(c[1]) * x), (0, x))[
+            1
+        ]
+
+    xs, ns, sizes = np.float32([0.3, 0.7]), np.int32([2, 4]), []
+    for _ in range(3):
+        f = pullback.grad(f)
+        batched = pullback.make_jaxpr(pullback.vmap(f))(xs, ns)
+        sizes.append(_equations(batched.jaxpr))
+    assert sizes[1] < 4 * sizes[0] and sizes[2] < 4 * sizes[1], sizes
+    twice = pullback.grad(pullback.grad(lambda x: jnp.sin(jnp.sin(x) * x) * x))(xs[0])
+    g = pullback.grad(pullback.grad(lambda x, n: lax.while_loop(
+        lambda c: c[0] < n, lambda c: (c[0] + 1, jnp.sin(c[1]) * x), (0, x))[1]))  # fmt: skip
+    close(pullback.vmap(g)(xs, ns)[0], twice, 1e-5)
+
+
+def test_lanes_of_lanes() -> None:
+    """A loop whose predicate has the axes of two maps, or of the outer one alone."""
+    f = lambda n, m: lax.while_loop(lambda c: c[0] < n, lambda c: (c[0] + 1, c[1] * m), (0.0, m))[1]
+    n, m = np.float32([0, 1, 3]), np.float32([0.5, 2.0])
+    wanted = np.stack([[f(a, b) for b in m] for a in n])
+    slopes = np.stack([[float(b) ** float(a) * (1 + float(a)) for b in m] for a in n])
+    for inner, outer in (((None, 0), (0, None)), ((0, None), (None, 0))):
+        g = pullback.vmap(pullback.vmap(f, inner), outer)
+        turned = outer == (None, 0)
+        close(g(n, m).T if turned else g(n, m), wanted, 1e-6)
+        close(pullback.grad(lambda m, g=g: g(n, m).sum())(m), slopes.sum(0), 1e-5)
+        _, dots = pullback.jvp(lambda m, g=g: g(n, m), (m,), (np.ones_like(m),))
+        close(dots.T if turned else dots, slopes, 1e-5)
+
+
 def test_mixed_modes_of_second_order() -> None:
     w = jnp.array([[0.3, -0.2], [0.5, 0.1]])
 

@@ -19,7 +19,7 @@ from .cond import cond_p
 from .refs import discharge, values_of, write_ref
 from .remat import hoist, remat_p
 from .scan import scan_p
-from .while_loop import while_p
+from .while_loop import one_predicate, while_p
 
 
 def _write_back(refs: Sequence[Any], values: Sequence[Any]) -> None:
@@ -68,6 +68,7 @@ def _identity(x: Any) -> Any:
 
 
 def discharge_while(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    args, params = one_predicate(args, params)  # references have no lanes that could stop
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
     _refuse(body.in_avals[n_bc:], "the carry of a loop")

@@ -28,11 +28,12 @@ from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..primitives.common import as_array
-from ..transforms.batch import batch_jaxpr
+from ..transforms.batch import batch_jaxpr, matchaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
-from .call import move_to_front
+from .call import mentions_axis, move_to_front
 from .common import permute, widen_cond
 from .expand import register_inline
+from .while_lanes import masked
 from .while_reverse import adjoint_of_loop, check_effects, split_loop
 
 __all__ = ["set_loop", "transpose_while", "while_adjoint_p"]
@@ -214,8 +215,88 @@ def _transpose(u: Any, *args: Any, tangent_of: Any, **p: Any) -> list[Any]:
     return [x if _undefined(a) else None for x, a in zip(outs, args, strict=True)]
 
 
-def _batch(axis: Any, vals: Any, dims: Any, **p: Any) -> Any:
-    """In a batch it is its program."""
+def _batch(axis: Any, vals: Any, dims: Any, *, tangent_of: Any, **p: Any) -> Any:
+    """The transposes of many loops are the transpose of the loop of many lanes: one operation
+    still, whose derivatives do not grow. Linear values are mapped, each lane having cotangents of
+    its own.
+    """
+    cond, body = p["cond_jaxpr"], p["body_jaxpr"]
+    if mentions_axis(fx.join(cond.effects, body.effects), axis.name):
+        return _batch_program(axis, vals, dims, p)
+    mapped = [d is not None for d in dims]
+    if not any(mapped):
+        return None
+    cc_b, known_b, start_b, _ = _parts(mapped, p)
+    n_cc, n_bc = p["cond_nconsts"], p["body_nconsts"]
+    const_b = _merged(p["const_linear"], [True] * n_bc, known_b)
+    carry_b = _merged(p["carry_linear"], [True] * len(p["carry_linear"]), start_b)
+    while True:
+        _, out_b = batch_jaxpr(body, axis, [*const_b, *carry_b], carry_b)
+        _, (pred_b,) = batch_jaxpr(cond, axis, [*cc_b, *carry_b], False)
+        joined = [pred_b or a or b for a, b in zip(carry_b, out_b, strict=True)]
+        if joined == carry_b:
+            break
+        carry_b = joined
+    many = _Lanes(axis, n_cc, cc_b, const_b, carry_b, pred_b)
+    new = many.params(p)
+    if tangent_of is not None:
+        tangent_of = many.widened(tangent_of, new)
+    cc, known, start, cts = _parts(vals, p)
+    cc_d, known_d, start_d, cts_d = _parts(dims, p)
+    wanted = _chosen(carry_b, [not lin for lin in p["carry_linear"]])
+    start = [
+        matchaxis(axis.size, d, 0 if b else None, x)
+        for x, d, b in zip(start, start_d, wanted, strict=True)
+    ]
+    cts = [matchaxis(axis.size, d, 0, x) for x, d in zip(cts, cts_d, strict=True)]
+    cc, known = move_to_front(cc, cc_d), move_to_front(known, known_d)
+    again = cc if pred_b else []
+    outs = while_adjoint_p.bind(*cc, *again, *known, *start, *cts, **new, tangent_of=tangent_of)
+    return outs, [0] * len(outs)
+
+
+class _Lanes:
+    """The lanes of a batch of loops: what is mapped, and whether they end at different times."""
+
+    __slots__ = ("axis", "carry_b", "cc_b", "const_b", "n_cc", "pred_b")
+
+    def __init__(
+        self, axis: Any, n_cc: int, cc_b: Any, const_b: Any, carry_b: Any, pred_b: bool
+    ) -> None:
+        self.axis, self.n_cc, self.pred_b = axis, n_cc, pred_b
+        self.cc_b, self.const_b, self.carry_b = cc_b, const_b, carry_b
+
+    def _programs(self, cond: ClosedJaxpr, body: ClosedJaxpr, n_bc: int) -> Any:
+        n_carry = len(body.out_avals)
+        const_b, carry_b = self.const_b[:n_bc], self.carry_b[:n_carry]
+        body = batch_jaxpr(body, self.axis, [*const_b, *carry_b], carry_b)[0]
+        cond = batch_jaxpr(cond, self.axis, [*self.cc_b, *carry_b], False)[0]
+        if self.pred_b:
+            return masked(cond, body, self.n_cc, [(0,) if b else () for b in const_b])
+        return cond, body
+
+    def params(self, p: dict[str, Any]) -> dict[str, Any]:
+        n_bc = len(p["const_linear"])
+        cond, body = self._programs(p["cond_jaxpr"], p["body_jaxpr"], n_bc)
+        more = self.n_cc if self.pred_b else 0
+        return {
+            "cond_jaxpr": cond,
+            "body_jaxpr": body,
+            "cond_nconsts": self.n_cc,
+            "body_nconsts": more + n_bc,
+            "const_linear": (*[False] * more, *p["const_linear"]),
+            "carry_linear": p["carry_linear"],
+        }
+
+    def widened(self, wide: _Widened, new: dict[str, Any]) -> _Widened:
+        more = self.n_cc if self.pred_b else 0
+        const_nz = [*[False] * more, *wide.const_nz]
+        of = self.params(wide.of)
+        return _Widened(of, const_nz, wide.carry_nz, new["cond_jaxpr"], new["body_jaxpr"])
+
+
+def _batch_program(axis: Any, vals: Any, dims: Any, p: dict[str, Any]) -> Any:
+    """Where lanes meet inside the loop, it is its program."""
     avals = [typeof(v) for v in vals]
     avals = [
         a if d is None else a.update(shape=a.shape[:d] + a.shape[d + 1 :])

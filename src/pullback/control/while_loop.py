@@ -14,16 +14,13 @@ import numpy as np
 from .. import dtypes, tree
 from ..core import effects as fx
 from ..core.avals import typeof
-from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_jaxpr
+from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Tracer, use_trace
-from ..primitives.convert import convert_element_type, stop_gradient
-from ..primitives.elementwise import lt, select_n
-from ..primitives.reductions import reduce_or
-from ..primitives.shape import broadcast, broadcast_in_dim
-from ..transforms.batch import batch_jaxpr, moveaxis
+from ..primitives.convert import convert_element_type
+from ..primitives.elementwise import lt
+from ..transforms.batch import batch_jaxpr_axes, matchaxis, moveaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from .call import mentions_axis
@@ -38,6 +35,7 @@ from .common import (
 )
 from .scan import scan
 from .while_adjoint import set_loop, transpose_while
+from .while_lanes import lane_axes_of, masked, remember_lanes
 
 
 def while_loop(
@@ -217,6 +215,8 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
         *range(first + n_bd, first + n_bd + n_cd),
     ]
     jvp = permute(jvp, ins, range(n_carry + n_cd))
+    lane_axes = lane_axes_of(body, n_bc)
+    remember_lanes(jvp, [*lane_axes, *(t for t, nz in zip(lane_axes, bc_nz, strict=True) if nz)])
     dots = [instantiate_zeros(t) for t, nz in zip(init_dot, carry_nz, strict=True) if nz]
     wide = widen_cond(cond, len(cc), jvp.out_avals)
     outs = while_p.bind(
@@ -258,6 +258,8 @@ def _partial_eval(
     cc, bc, init = _split(tracers, params)
     known_cond = narrow_cond(cond, len(cc), keep)
     known_bc = [x for x, uk in zip(bc, bc_uk, strict=True) if not uk]
+    lane_axes = lane_axes_of(body, len(bc))
+    remember_lanes(known, [t for t, uk in zip(lane_axes, bc_uk, strict=True) if not uk])
     with use_trace(trace.parent_trace):
         known_outs = iter(
             while_p.bind(
@@ -288,10 +290,17 @@ def narrow_cond(cond: ClosedJaxpr, n_consts: int, keep: Sequence[int]) -> Closed
 
 
 def _transpose(cts: Any, *args: Any, **params: Any) -> Any:
-    return transpose_while(cts, args, params)
+    n_cc = params["cond_nconsts"]
+    n = 0 if not params["cond_jaxpr"].out_avals[0].ndim else n_cc
+    found = transpose_while(cts, *one_predicate(args, params))
+    return [*found[:n_cc], *found[n_cc + n :]]
 
 
 def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
+    """A loop whose predicate is mapped stays a loop, with a predicate that has the mapped axis: it
+    goes on while any lane does, and lanes that have stopped keep their values. Lowering and reverse
+    mode see to that.
+    """
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     mapped = any(d is not None for d in dims)
     if not mapped and not (
@@ -304,91 +313,62 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
             "Ordered IO effects not supported in vmap. Fix: make the callback unordered."
         )
     cc_b, bc_b, carry_b = _split([d is not None for d in dims], params)
+    lanes, lane_axes = cond.out_avals[0].ndim, lane_axes_of(body, len(bc_b))
+    # Behind the axes that the predicate has, while it has no more.
+    bc_dims = [len(t) if b else None for t, b in zip(lane_axes, bc_b, strict=True)]
+    cc_dims = [0 if b else None for b in cc_b]
     for _ in range(2 + len(carry_b)):
-        _, out_b = batch_jaxpr(body, axis, [*bc_b, *carry_b], carry_b)
-        _, (pred_b,) = batch_jaxpr(cond, axis, [*cc_b, *carry_b], False)
-        joined = (
-            [True] * len(carry_b)
-            if pred_b
-            else [a or b for a, b in zip(carry_b, out_b, strict=True)]
-        )
+        carry_dims = [lanes if b else None for b in carry_b]
+        _, out_dims = batch_jaxpr_axes(body, axis, [*bc_dims, *carry_dims], ["any"] * len(carry_b))
+        _, (pred_dim,) = batch_jaxpr_axes(cond, axis, [*cc_dims, *carry_dims], ["any"])
+        pred_b = pred_dim is not None
+        joined = [pred_b or a or d is not None for a, d in zip(carry_b, out_dims, strict=True)]
         if joined == carry_b:
             break
         carry_b = joined
-    new_body, _ = batch_jaxpr(body, axis, [*bc_b, *carry_b], carry_b)
-    new_cond, (pred_b,) = batch_jaxpr(cond, axis, [*cc_b, *carry_b], False)
-    cc, bc, init = _split(
-        [v if d is None else moveaxis(v, d, 0) for v, d in zip(vals, dims, strict=True)], params
-    )
-    init_dims = _split(dims, params)[2]
-    init = [
-        broadcast(v, (axis.size,)) if b and d is None else v
-        for v, b, d in zip(init, carry_b, init_dims, strict=True)
-    ]
-    body_consts = bc
+    at = 0 if pred_b else lanes
+    if pred_b:
+        bc_dims = [0 if b else None for b in bc_b]
+        lane_axes = [
+            (*((0,) if b else ()), *(k + 1 for k in t))
+            for t, b in zip(lane_axes, bc_b, strict=True)
+        ]
+    carry_dims = [at if b else None for b in carry_b]
+    new_body, _ = batch_jaxpr_axes(body, axis, [*bc_dims, *carry_dims], carry_dims)
+    new_cond, _ = batch_jaxpr_axes(cond, axis, [*cc_dims, *carry_dims], ["any"])
     if pred_b and effects:
         raise Exception(
             "Unordered IO effects not supported in while_loop with batched predicate. Fix: use "
             "pure_callback, or a predicate that is the same for the whole batch."
         )
-    if pred_b:
-        new_body, new_cond = _masked(new_body, new_cond, bc_b, len(cc))
-        body_consts = [*cc, *bc]
+    if pred_b or lanes:
+        remember_lanes(new_body, lane_axes)
+    init_dims = _split(dims, params)[2]
+    consts = [
+        v if d is None or to is None else moveaxis(v, d, to)
+        for v, d, to in zip(vals, dims, [*cc_dims, *bc_dims], strict=False)
+    ]
+    init = [
+        matchaxis(axis.size, d, to, v)
+        for v, d, to in zip(_split(vals, params)[2], init_dims, carry_dims, strict=True)
+    ]
     outs = while_p.bind(
-        *cc,
-        *body_consts,
-        *init,
-        cond_nconsts=len(cc),
-        cond_jaxpr=new_cond,
-        body_nconsts=len(body_consts),
-        body_jaxpr=new_body,
+        *consts, *init, **{**params, "cond_jaxpr": new_cond, "body_jaxpr": new_body}
     )
-    return outs, [0 if b else None for b in carry_b]
+    return outs, carry_dims
 
 
-def _masked(
-    body: ClosedJaxpr, cond: ClosedJaxpr, bc_b: Sequence[bool], n_cc: int
-) -> tuple[ClosedJaxpr, ClosedJaxpr]:
-    """A loop whose lanes stop one by one: it goes on while any does, and a lane that has stopped
-    keeps its values. The body runs on them all the same, and its derivative there may be NaN: it
-    reaches neither the carry nor the constants that are mapped (`bc_b`).
+def one_predicate(args: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """The operands and parameters of the same loop with a predicate without axes: the loop goes on
+    while any lane does, and a lane that has stopped keeps its values.
     """
-    n_bc = len(bc_b)
-    carry_avals = body.in_avals[n_bc:]
-
-    def new_body(*args: Any) -> list[Any]:
-        cc, bc, carry = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
-        (pred,) = eval_jaxpr(cond.jaxpr, cond.consts, *cc, *carry)
-        alive = [_alive(pred, x) if b else x for x, b in zip(bc, bc_b, strict=True)]
-        alive += [_alive(pred, x) for x in carry]
-        new = eval_jaxpr(body.jaxpr, body.consts, *alive)
-        return [select_lanes(pred, old, x) for old, x in zip(carry, new, strict=True)]
-
-    def new_cond(*args: Any) -> list[Any]:
-        (pred,) = eval_jaxpr(cond.jaxpr, cond.consts, *args)
-        return [reduce_or(pred, (0,))]
-
-    body_avals = [*cond.in_avals[:n_cc], *body.in_avals[:n_bc], *carry_avals]
-    return (
-        close_jaxpr(*trace_to_jaxpr(new_body, body_avals, body.jaxpr.debug_info))[0],
-        close_jaxpr(*trace_to_jaxpr(new_cond, cond.in_avals, cond.jaxpr.debug_info))[0],
-    )
-
-
-def _alive(pred: Any, x: Any) -> Any:
-    """The value, with a derivative in the lanes that go on."""
-    aval = typeof(x)
-    if not dtypes.is_inexact(getattr(aval, "dtype", None)):
-        return x
-    return select_lanes(pred, stop_gradient(x), x)
-
-
-def select_lanes(pred: Any, on_false: Any, on_true: Any) -> Any:
-    """Per lane of the leading axis, `on_true` or `on_false`."""
-    aval = typeof(on_true)
-    if aval.ndim > 1:
-        pred = broadcast_in_dim(pred, aval.shape, (0,))
-    return select_n(pred, on_false, on_true)
+    cond, body = params["cond_jaxpr"], params["body_jaxpr"]
+    if not cond.out_avals[0].ndim:
+        return list(args), params
+    cc, bc, init = _split(args, params)
+    new_cond, new_body = masked(cond, body, len(cc), lane_axes_of(body, len(bc)))
+    more = {"cond_jaxpr": new_cond, "body_jaxpr": new_body, "body_nconsts": len(cc) + len(bc)}
+    return [*cc, *cc, *bc, *init], {**params, **more}
 
 
 def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
@@ -409,6 +389,8 @@ def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
     cc, bc, init = _split(eqn.invars, params)
     chosen = [k for k, flag in enumerate(keep) if flag]
     bc = [v for v, u in zip(bc, used_in[:n_bc], strict=True) if u]
+    lane_axes = lane_axes_of(body, n_bc)
+    remember_lanes(new_body, [t for t, u in zip(lane_axes, used_in[:n_bc], strict=True) if u])
     return eqn.replace(
         invars=[*cc, *bc, *(init[k] for k in chosen)],
         outvars=[eqn.outvars[k] for k in chosen],

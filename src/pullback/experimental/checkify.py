@@ -28,7 +28,7 @@ from ..control.cond import cond_p
 from ..control.refs import RefCell, discharge_cells, get, set_ref
 from ..control.remat import remat_p
 from ..control.scan import scan_p
-from ..control.while_loop import while_p
+from ..control.while_loop import one_predicate, while_p
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
@@ -569,6 +569,7 @@ def _check_cond(trace: CheckTrace, args: Any, params: Any) -> Any:
 
 def _check_while(trace: CheckTrace, args: Any, params: Any) -> Any:
     """The condition is checked at the start of each step, and once more after the last."""
+    args, params = one_predicate(args, params)
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     n_cc, n_bc = params["cond_nconsts"], params["body_nconsts"]
     cond_consts, body_consts, init = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]

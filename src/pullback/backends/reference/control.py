@@ -52,8 +52,9 @@ def control_rules(evaluate: Evaluate) -> dict[Primitive, Callable[..., Any]]:
     ) -> list[Any]:
         cond_consts, rest = args[:cond_nconsts], args[cond_nconsts:]
         body_consts, carry = rest[:body_nconsts], list(rest[body_nconsts:])
-        while bool(closed(cond_jaxpr, [*cond_consts, *carry])[0]):
-            carry = closed(body_jaxpr, [*body_consts, *carry])
+        while (pred := np.asarray(closed(cond_jaxpr, [*cond_consts, *carry])[0])).any():
+            new = closed(body_jaxpr, [*body_consts, *carry])
+            carry = [_lanes(pred, x, y) for x, y in zip(new, carry, strict=True)]
         return carry
 
     def scan(
@@ -95,3 +96,11 @@ def control_rules(evaluate: Evaluate) -> dict[Primitive, Callable[..., Any]]:
         scan_p: scan,
         name_p: lambda x, *, name: x,
     }
+
+
+def _lanes(pred: Any, new: Any, old: Any) -> Any:
+    """What has stopped keeps its value: a predicate may have axes, which lead."""
+    if not pred.ndim:
+        return new
+    new = np.asarray(new)
+    return np.where(pred.reshape(pred.shape + (1,) * (new.ndim - pred.ndim)), new, old)

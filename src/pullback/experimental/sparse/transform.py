@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import lax, numpy as jnp, tree
 from ...control.call import jit_p
+from ...control.while_loop import one_predicate
 from ...core.avals import typeof
 from ...core.build import trace_to_jaxpr
 from ...core.jaxpr import ClosedJaxpr, Literal
@@ -219,21 +220,15 @@ def _cond(args: list[Any], *, branches: Any, **_: Any) -> list[Any]:
     return list(lax.switch(index, [_run(b) for b in branches], *operands))
 
 
-def _while(
-    args: list[Any],
-    *,
-    cond_jaxpr: Any,
-    body_jaxpr: Any,
-    cond_nconsts: int,
-    body_nconsts: int,
-    **_: Any,
-) -> list[Any]:
-    end = cond_nconsts + body_nconsts
-    cond_consts, body_consts, init = args[:cond_nconsts], args[cond_nconsts:end], args[end:]
+def _while(args: list[Any], **params: Any) -> list[Any]:
+    args, params = one_predicate(args, params)
+    cond, body, start = params["cond_jaxpr"], params["body_jaxpr"], params["cond_nconsts"]
+    end = start + params["body_nconsts"]
+    cond_consts, body_consts, init = args[:start], args[start:end], args[end:]
     return list(
         lax.while_loop(
-            lambda c: _evaluate(cond_jaxpr, [*cond_consts, *c])[0],
-            lambda c: _evaluate(body_jaxpr, [*body_consts, *c]),
+            lambda c: _evaluate(cond, [*cond_consts, *c])[0],
+            lambda c: _evaluate(body, [*body_consts, *c]),
             list(init),
         )
     )
