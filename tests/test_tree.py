@@ -15,7 +15,7 @@ from collections import OrderedDict, defaultdict, deque, namedtuple
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from pullback import tree, tree_util
+from pullback import jit, tree, tree_util
 from pullback.tree import engine, prefix
 
 Point = namedtuple("Point", "x y")
@@ -167,6 +167,38 @@ def test_equal_structures_hash_equal_and_pickle():
         assert other == treedef and hash(other) == hash(treedef)
     assert treedef != tree.structure({"a": 1}) and treedef != 3
     assert isinstance(hash(tree.structure(Box([1], aux=[3]))), int)  # unhashable static data
+
+
+class Circular:
+    """A node whose static data is itself, and whose hash is that of its structure."""
+
+    def __init__(self, x):
+        self.x = x
+
+    def __eq__(self, other):
+        return isinstance(other, Circular)
+
+    def __hash__(self):
+        return hash(("circular", tree.structure(self)))
+
+
+class Hashless(Circular):
+    def __hash__(self):
+        raise ValueError("no hash")
+
+
+for _cls in (Circular, Hashless):
+    tree_util.register_pytree_node(_cls, lambda p: ((p.x,), p), lambda d, c: type(d)(*c))
+
+
+@pytest.mark.parametrize("cls", [Circular, Hashless])
+def test_structures_hash_whatever_their_static_data_does(cls):
+    a, b = tree.structure({"k": cls(1)}), tree.structure({"k": cls(2)})
+    assert a == b
+    assert hash(a) == hash(b)
+    if cls is Circular:
+        hash(cls(1))  # from within the circle too
+    assert jit(lambda p: cls(p.x * 2))(cls(3)).x == 6
 
 
 def test_dict_key_order():

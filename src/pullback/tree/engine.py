@@ -530,6 +530,14 @@ def count_nodes(node: Node) -> int:
     return 1 if node is None else 1 + sum(map(count_nodes, node[2]))
 
 
+class _HashesItself(BaseException):
+    """The hash of static data asks for the hash of the structure that holds the data."""
+
+
+_HASH_DEPTH = 16  # of structures within the static data of structures, beyond which it is a circle
+_hashing = threading.local()
+
+
 def _without_data(node: Node) -> Node:
     if node is None:
         return None
@@ -771,10 +779,20 @@ class PyTreeDef:
             return self._hash
         except AttributeError:
             pass
+        depth = getattr(_hashing, "depth", 0)
+        if depth > _HASH_DEPTH:
+            raise _HashesItself
+        _hashing.depth = depth + 1
         try:
             self._hash: int = hash(self.node)
-        except TypeError:  # unhashable static data
+        except _HashesItself:
+            if depth:
+                raise  # to the outermost, whose answer must not depend on where it is asked
+            return hash(_without_data(self.node))
+        except Exception:  # static data that cannot be hashed, whatever its method raises
             self._hash = hash(_without_data(self.node))
+        finally:
+            _hashing.depth = depth
         return self._hash
 
     def __repr__(self) -> str:
