@@ -223,3 +223,42 @@ def test_programs_are_jax_s(f: Any, shapes: Any) -> None:
     xs = [np.ones(s, "f") for s in shapes]
     want = str(jax.make_jaxpr(lambda *a: f(jax, *a))(*xs))
     assert str(pb.make_jaxpr(lambda *a: f(pb, *a))(*xs)) == want
+
+
+WEAK: dict[str, Callable[..., Any]] = {
+    "cholesky": lambda lib, x, v: lib.lax.linalg.cholesky(x),
+    "cholesky_update": lambda lib, x, v: lib.lax.linalg.cholesky_update(x, v),
+    "eig": lambda lib, x, v: lib.lax.linalg.eig(x),
+    "eigh": lambda lib, x, v: lib.lax.linalg.eigh(x),
+    "hessenberg": lambda lib, x, v: lib.lax.linalg.hessenberg(x),
+    "householder_product": lambda lib, x, v: lib.lax.linalg.householder_product(x, v),
+    "lu": lambda lib, x, v: lib.lax.linalg.lu(x),
+    "ormqr": lambda lib, x, v: lib.lax.linalg.ormqr(x, v, x),
+    "permutation": lambda lib, x, v: lib.lax.linalg.lu_pivots_to_permutation(
+        lib.lax.linalg.lu(x)[1], 1
+    ),
+    "qr": lambda lib, x, v: lib.lax.linalg.qr(x, pivoting=True),
+    "schur": lambda lib, x, v: lib.lax.linalg.schur(x),
+    "svd": lambda lib, x, v: lib.lax.linalg.svd(x),
+    "symmetric_product": lambda lib, x, v: lib.lax.linalg.symmetric_product(x, x),
+    "triangular_solve": lambda lib, x, v: lib.lax.linalg.triangular_solve(x, x),
+    "tridiagonal": lambda lib, x, v: lib.lax.linalg.tridiagonal(x),
+    "tridiagonal_solve": lambda lib, x, v: lib.lax.linalg.tridiagonal_solve(v, v, v, x),
+    "mixed": lambda lib, x, v: lib.lax.linalg.triangular_solve(x, lib.numpy.ones((1, 1))),
+    "numpy.qr": lambda lib, x, v: lib.numpy.linalg.qr(x),
+    "numpy.svd": lambda lib, x, v: lib.numpy.linalg.svdvals(x),
+    "scipy.lu": lambda lib, x, v: lib.scipy.linalg.lu_factor(x),
+    "grad": lambda lib, x, v: lib.grad(lambda y: lib.lax.linalg.cholesky(y).sum())(x),
+}
+
+
+@pytest.mark.parametrize("name", sorted(WEAK))
+def test_results_are_weakly_typed_where_every_operand_is(name: str) -> None:
+    """Also pivots and permutations, whose dtype is another one."""
+
+    def weakness(lib: Any) -> list[Any]:
+        x = lib.lax.broadcast(2.0, (1, 1))
+        out = lib.tree.leaves(lib.eval_shape(lambda y: WEAK[name](lib, y, y[0]), x))
+        return [(str(leaf.dtype), leaf.weak_type) for leaf in out]
+
+    assert weakness(pb) == weakness(jax)

@@ -49,6 +49,7 @@ from .linalg_systems import (
     take_columns,
     triangle,
     triangular_solve,
+    weak_as_operands,
 )
 from .reductions import argmax, reduce_max
 from .shape import concatenate, pad
@@ -119,6 +120,7 @@ def _same_kind(x: Any, like: Any) -> Any:
 
 
 # --- Householder reflectors ---
+@weak_as_operands
 def _geqrf_aval(x: Any) -> list[ShapedArray]:
     matrix_aval("geqrf", x)
     *batch, m, n = x.shape
@@ -140,6 +142,7 @@ def geqrf(a: Any) -> tuple[Any, Any]:
     return packed, taus
 
 
+@weak_as_operands
 def _householder_aval(a: Any, taus: Any) -> ShapedArray:
     name = "householder_product"
     matrix_aval(name, a)
@@ -184,6 +187,7 @@ def householder_product(a: Any, taus: Any) -> Any:
     return householder_product_p.bind(as_array(a), as_array(taus))
 
 
+@weak_as_operands
 def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> ShapedArray:
     for k, x in enumerate((a, taus, c)):
         if k != 1:
@@ -228,6 +232,7 @@ def ormqr(a: Any, taus: Any, c: Any, *, left: bool = True, transpose: bool = Fal
 
 
 # --- qr ---
+@weak_as_operands
 def _qr_aval(a: Any, *, pivoting: bool, full_matrices: bool, use_magma: Any) -> list[ShapedArray]:
     matrix_aval("qr", a)
     *batch, m, n = a.shape
@@ -339,6 +344,7 @@ def _subset(name: str, subset: Any, n: Any) -> Any:
     return end - start
 
 
+@weak_as_operands
 def _eigh_aval(
     x: Any, *, lower: bool, sort_eigenvalues: bool, subset_by_index: Any, algorithm: Any
 ) -> list[ShapedArray]:
@@ -434,6 +440,7 @@ def eigh(
 
 
 # --- eig ---
+@weak_as_operands
 def _eig_aval(
     x: Any,
     *,
@@ -559,6 +566,7 @@ def eig(
 
 
 # --- svd ---
+@weak_as_operands
 def _svd_aval(
     x: Any, *, full_matrices: bool, compute_uv: bool, subset_by_index: Any, algorithm: Any
 ) -> list[ShapedArray]:
@@ -702,6 +710,7 @@ def svd(
 
 
 # --- schur, hessenberg, tridiagonal ---
+@weak_as_operands
 def _schur_aval(
     x: Any, *, compute_schur_vectors: bool, sort_eig_vals: bool, select_callable: Any
 ) -> list[ShapedArray]:
@@ -750,6 +759,7 @@ def schur(
     )
 
 
+@weak_as_operands
 def _hessenberg_aval(a: Any) -> list[ShapedArray]:
     matrix_aval("hessenberg", a)
     *batch, m, n = a.shape
@@ -786,6 +796,7 @@ def hessenberg(a: Any) -> tuple[Any, Any]:
     return packed, taus
 
 
+@weak_as_operands
 def _tridiagonal_aval(a: Any, *, lower: bool) -> list[ShapedArray]:
     matrix_aval("tridiagonal", a)
     *batch, m, n = a.shape

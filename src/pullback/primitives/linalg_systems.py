@@ -7,6 +7,7 @@ The other factorisations (QR, eigenvectors, singular vectors, ...) are in `linal
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import wraps
 from typing import Any
 
 import numpy as np
@@ -183,7 +184,24 @@ def stack_batch(get: Callable[[], Primitive]) -> Callable[..., Any]:
     return batch
 
 
+def weak_as_operands(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule for types, whose results are weakly typed where every operand is: of every dtype,
+    pivots and permutations too."""
+
+    @wraps(rule)
+    def abstract_eval(*avals: Any, **params: Any) -> Any:
+        out = rule(*avals, **params)
+        if not all(aval.weak_type for aval in avals):
+            return out
+        if isinstance(out, list):
+            return [aval.update(weak_type=True) for aval in out]
+        return out.update(weak_type=True)
+
+    return abstract_eval
+
+
 # --- cholesky ---
+@weak_as_operands
 def _cholesky_aval(x: Any) -> ShapedArray:
     matrix_aval("cholesky", x, square=True)
     return ShapedArray(x.shape, x.dtype)
@@ -192,7 +210,10 @@ def _cholesky_aval(x: Any) -> ShapedArray:
 def _half_lower(x: Any) -> Any:
     """The lower triangle with half of the diagonal: the L with L + L^H = x, for Hermitian x."""
     one = identity(typeof(x).shape[-1], typeof(x).dtype)
-    return div(triangle(x), broadcast_to(add(const(one, 1), one), typeof(x).shape))
+    half = triangle(x)
+    if typeof(half).weak_type:  # so that cotangents, which are not, become weak again
+        half = convert_element_type(half, typeof(x).dtype)
+    return div(half, broadcast_to(add(const(one, 1), one), typeof(x).shape))
 
 
 def _cholesky_jvp(primals: Any, tangents: Any) -> Any:
@@ -236,6 +257,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
 
 
 # --- triangular_solve ---
+@weak_as_operands
 def _triangular_aval(
     a: Any,
     b: Any,
@@ -375,6 +397,7 @@ def triangular_solve(
 
 
 # --- lu ---
+@weak_as_operands
 def _lu_aval(x: Any) -> list[ShapedArray]:
     matrix_aval("lu", x)
     *batch, m, n = x.shape
@@ -452,6 +475,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
     return packed, pivots, order
 
 
+@weak_as_operands
 def _permutation_aval(pivots: Any, *, permutation_size: Any) -> ShapedArray:
     check_dtype("lu_pivots_to_permutation", pivots.dtype, ("integer",), 0)
     if pivots.dtype not in (
@@ -531,6 +555,7 @@ def lu_solve(packed: Any, order: Any, b: Any, trans: int = 0) -> Any:
 
 
 # --- cholesky_update, symmetric_product ---
+@weak_as_operands
 def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
     name = "cholesky_update"
     check_dtype(name, r.dtype, (FLOAT,), 0)
@@ -567,6 +592,7 @@ def cholesky_update(r_matrix: Any, w_vector: Any) -> Any:
     return cholesky_update_p.bind(as_array(r_matrix), as_array(w_vector))
 
 
+@weak_as_operands
 def _symmetric_product_aval(a: Any, c: Any, *, alpha: Any, beta: Any) -> ShapedArray:
     name = "symmetric_product"
     check_dtype(name, a.dtype, (FLOAT,), 0)
@@ -617,6 +643,7 @@ def symmetric_product(
 
 
 # --- tridiagonal_solve ---
+@weak_as_operands
 def _tridiagonal_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: bool) -> ShapedArray:
     name = "tridiagonal_solve"
     avals = (dl, d, du, b)
