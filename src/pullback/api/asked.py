@@ -27,6 +27,8 @@ def _is_leaf(x: Any) -> bool:
 
 def checked(shardings: Any, what: str) -> Any:
     """The argument `in_shardings` or `out_shardings` of `jit`; TypeError for a bad leaf."""
+    if shardings is None or _is_leaf(shardings):
+        return shardings
     for leaf in tree.flatten(shardings, is_leaf=_is_leaf)[0]:
         if not _is_leaf(leaf):
             raise TypeError(

@@ -246,16 +246,7 @@ def eager(
     name = getattr(fun, "__name__", "")
     native = _made[fun] = EagerFunction(fun, policy or _policy(fun, name), accepts).function
     native._eager = True
-    if type(fun) is FunctionType:  # what `update_wrapper` does, in half the time
-        native.__dict__.update(
-            fun.__dict__, __module__=fun.__module__, __name__=fun.__name__, __doc__=fun.__doc__,
-            __qualname__=fun.__qualname__, __annotations__=fun.__annotations__, __wrapped__=fun,
-        )  # fmt: skip
-        return native
-    try:
-        functools.update_wrapper(native, fun)
-    except (AttributeError, TypeError):
-        native.__wrapped__ = fun
+    stub.wraps(native, fun)
     return native
 
 

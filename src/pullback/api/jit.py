@@ -243,12 +243,12 @@ class JitWrapped:
     def function(self) -> Any:
         """The callable that users hold: a native function in front of this object."""
         native = stub.new_function(self, self._policy.statics, named=self._policy.named)
-        for name in ("trace", "lower", "eval_shape", "clear_cache", "_cache_size", "_fun", "_info"):
-            setattr(native, name, getattr(self, name))
-        try:
-            functools.update_wrapper(native, self._fun)
-        except (AttributeError, TypeError):
-            native.__wrapped__ = self._fun
+        native.__dict__.update(
+            trace=self.trace, lower=self.lower, eval_shape=self.eval_shape,
+            clear_cache=self.clear_cache, _cache_size=self._cache_size, _fun=self._fun,
+            _info=self._info,
+        )  # fmt: skip
+        stub.wraps(native, self._fun)
         return native
 
     def reduce(self) -> tuple[Any, ...]:

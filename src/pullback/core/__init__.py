@@ -5,7 +5,7 @@ The names that users see (`pullback.core.Tracer` and so on) are those of core/pu
 
 from typing import Any
 
-from . import public as public, show as show
+from . import public as public
 
 
 def __getattr__(name: str) -> Any:

@@ -11,7 +11,8 @@ from ..errors import JaxprTypeError
 from . import effects as fx
 from .avals import ShapedArray, typematch
 from .jaxpr import DropVar, Jaxpr, JaxprEqn, Literal, Var, jaxprs_in_params
-from .show import Context, Settings
+
+_show: Any = config.lazy_module("pullback.core.show")
 
 
 def check_jaxpr(jaxpr: Jaxpr) -> None:
@@ -48,7 +49,9 @@ def _check_eqn(eqn: JaxprEqn, bound: set[Var], jaxpr: Jaxpr) -> None:
         check_jaxpr(sub)
     if eqn.primitive.has_rule("typecheck"):
         rule = eqn.primitive.rule("typecheck")
-        avals, effects = rule(lambda: (Context(), Settings()), *eqn.invars, **eqn.params)
+        avals, effects = rule(
+            lambda: (_show.Context(), _show.Settings()), *eqn.invars, **eqn.params
+        )
     else:
         avals, effects = eqn.primitive.abstract_eval(*[v.aval for v in eqn.invars], **eqn.params)
     avals = avals if eqn.primitive.multiple_results else [avals]

@@ -358,7 +358,7 @@ def symbolic_dims(*names: str, scope: Scope | None = None) -> tuple[DimExpr, ...
     return tuple(DimExpr({((Atom(name, (), scope), 1),): 1}) for name in names)
 
 
-_TOKEN = re.compile(r"\s*(?:(\d+)|([A-Za-z_][A-Za-z_0-9]*)|(\.\.\.|[-+*^(),]))")
+_TOKEN = r"\s*(?:(\d+)|([A-Za-z_][A-Za-z_0-9]*)|(\.\.\.|[-+*^(),]))"
 
 
 class _Parser:
@@ -368,17 +368,17 @@ class _Parser:
         self.text, self.scope, self.at = text, scope, 0
 
     def peek(self) -> str:
-        found = _TOKEN.match(self.text, self.at)
+        found = re.match(_TOKEN, self.text[self.at :])
         return found.group().strip() if found else ""
 
     def next(self) -> str:
-        found = _TOKEN.match(self.text, self.at)
+        found = re.match(_TOKEN, self.text[self.at :])
         if not found:
             left = self.text[self.at :].strip()
             raise ValueError(
                 f"syntax error in symbolic shape {self.text!r}: unexpected {left or 'end'!r}"
             )
-        self.at = found.end()
+        self.at += found.end()
         return found.group().strip()
 
     def expect(self, token: str) -> None:

@@ -14,10 +14,13 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from .. import dtypes
+from .. import config, dtypes
 from . import effects as fx, source
 from .avals import typeof
 from .trace import Trace, use_trace
+
+# The printer knows the classes below; it is loaded when a program is printed.
+_show: Any = config.lazy_module("pullback.core.show")
 
 
 class Var:
@@ -99,7 +102,7 @@ class JaxprEqn:
         return JaxprEqn(**{**fields, **changes})
 
     def __repr__(self) -> str:
-        return printers["eqn"](self)
+        return str(_show.show_eqn(self))
 
 
 def new_jaxpr_eqn(
@@ -202,12 +205,12 @@ class Jaxpr:
         return Jaxpr(**{**{n: getattr(self, n) for n in names}, **changes})
 
     def __str__(self) -> str:
-        return printers["jaxpr"](self)
+        return str(_show.show_jaxpr(self))
 
     __repr__ = __str__
 
     def pretty_print(self, **options: Any) -> str:
-        return printers["jaxpr"](self, **options)
+        return str(_show.show_jaxpr(self, **options))
 
     def _repr_pretty_(self, p: Any, cycle: bool) -> None:
         p.text(str(self))
@@ -247,22 +250,15 @@ class ClosedJaxpr:
         return ClosedJaxpr(f(self.jaxpr), self.consts)
 
     def __str__(self) -> str:
-        return printers["jaxpr"](self.jaxpr)
+        return str(_show.show_jaxpr(self.jaxpr))
 
     __repr__ = __str__
 
     def pretty_print(self, **options: Any) -> str:
-        return printers["jaxpr"](self.jaxpr, **options)
+        return str(_show.show_jaxpr(self.jaxpr, **options))
 
     def _repr_pretty_(self, p: Any, cycle: bool) -> None:
         p.text(str(self))
-
-
-# The printer (core/show) enters itself here: it must see the classes above, and they must print.
-printers: dict[str, Callable[..., str]] = {
-    "jaxpr": lambda j, **_: object.__repr__(j),
-    "eqn": lambda e, **_: object.__repr__(e),
-}
 
 
 def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:

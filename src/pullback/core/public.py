@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-from .. import dtypes as _dtypes
+from .. import config as _config, dtypes as _dtypes
 from ..errors import (
     ConcretizationTypeError,
     InconclusiveDimensionOperation as InconclusiveDimensionOperation,
@@ -41,10 +41,6 @@ from .jaxpr import (
 )
 from .primitive import Primitive as Primitive, RuleTable
 from .refs import AbstractRef
-from .show import (
-    Context as JaxprPpContext,  # noqa: F401
-    Settings as JaxprPpSettings,  # noqa: F401
-)
 from .trace import (
     Trace as Trace,
     Tracer as Tracer,
@@ -401,3 +397,13 @@ def unmapped_aval(size: int, axis: int | None, aval: Any, explicit_mesh_axis: An
     ShapedArray(float32[3,2])
     """
     return _handlers(aval)[1](size, axis, explicit_mesh_axis, aval)
+
+
+# The printer is loaded when something is printed.
+_late = _config.LateNames(
+    "pullback.core", {"show": "JaxprPpContext=Context JaxprPpSettings=Settings"}
+)
+
+
+def __getattr__(name: str) -> Any:
+    return _late(name)

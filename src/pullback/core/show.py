@@ -19,7 +19,7 @@ import numpy as np
 
 from .. import dtypes
 from .avals import AbstractValue
-from .jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, printers
+from .jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
 WIDTH = 80
 # A jaxpr of more equations than this is written before the program, even if it occurs once.
@@ -583,7 +583,3 @@ def show_jaxpr(
 def show_eqn(eqn: JaxprEqn) -> str:
     """The text of one equation."""
     return layout(eqn_doc(eqn, Context(), Settings()))
-
-
-printers["jaxpr"] = show_jaxpr
-printers["eqn"] = show_eqn

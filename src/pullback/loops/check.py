@@ -6,6 +6,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pullback.config import lazy_module
 from pullback.loops.ir import (
     Alloc,
     Atom,
@@ -26,9 +27,10 @@ from pullback.loops.ir import (
     While,
 )
 from pullback.loops.ops import BITS, COMBINERS, FLOATS, type_error
-from pullback.loops.show import show_stmt
 
 __all__ = ["LoopIRError", "check_kernel"]
+
+show: Any = lazy_module("pullback.loops.show")
 
 KINDS = frozenset({"seq", "parallel", "vector", "reduce", "scan", "unroll"})
 
@@ -45,7 +47,7 @@ class _Checker:
         self.defined: set[Var] = set()
 
     def fail(self, why: str, stmt: Stmt | None = None) -> None:
-        where = "" if stmt is None else "\n  in: " + show_stmt(stmt).strip()
+        where = "" if stmt is None else "\n  in: " + show.show_stmt(stmt).strip()
         raise LoopIRError(f"internal error in pullback: kernel {self.kernel.name}: {why}{where}")
 
     def define(self, v: Var, s: Stmt | None = None) -> None:

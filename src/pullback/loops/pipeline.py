@@ -17,6 +17,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pullback.config import lazy_module
 from pullback.core.jaxpr import ClosedJaxpr
 from pullback.loops import buffers, plan
 from pullback.loops.build import kernel_of
@@ -30,11 +31,12 @@ from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
 from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, spec_of
 from pullback.loops.nesting import deep
 from pullback.loops.schedule import LoopBuilder, emit_nest
-from pullback.loops.show import show_kernel
 from pullback.primitives.keys import lower_keys
 from pullback.transforms.partial_eval import dce_closed
 
 __all__ = ["Options", "compile_jaxpr"]
+
+show: Any = lazy_module("pullback.loops.show")
 
 Reference = Callable[[Any], Callable[..., Any]]
 MAX_KERNEL_OPS = 100_000
@@ -464,7 +466,7 @@ class _Assembler:
         """The finished kernel of a builder, and what it is called with."""
         kernel, keys, dims, scalars = kernel_of(b, f"{name}{len(self.kernels)}", {"work": work})
         if "loops" in self.flags:
-            print(show_kernel(kernel), file=sys.stderr)
+            print(show.show_kernel(kernel), file=sys.stderr)
         return kernel, keys, dims, scalars
 
     def _intern(self, kernel: Kernel) -> int:

@@ -14,21 +14,9 @@ from ..api.eager import eager as _eager, install as _install, made_eager as _mad
 from ..config import LateNames as _LateNames
 from ..runtime.array import Array as ndarray  # noqa: F401 (exported)
 from . import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
-from .array_api_info import (
-    ArrayNamespaceInfo as __array_namespace_info__,  # noqa: F401
-)
 from .creation import is_settled as _is_settled
-from .einsum import (
-    einsum as einsum,
-    einsum_path as einsum_path,
-)
 from .index_functions import (
     select as select,
-)
-from .vectorize import (
-    apply_along_axis as apply_along_axis,
-    apply_over_axes as apply_over_axes,
-    vectorize as vectorize,
 )
 
 array_repr, array_str, save, savez = _np.array_repr, _np.array_str, _np.save, _np.savez
@@ -54,6 +42,9 @@ e, euler_gamma, inf, nan, pi, newaxis = _np.e, _np.euler_gamma, _np.inf, _np.nan
 
 if _TYPE_CHECKING:
     from . import fft as fft, linalg as linalg
+    from .array_api_info import (
+        ArrayNamespaceInfo as __array_namespace_info__,  # noqa: F401
+    )
     from .creation import (
         array as array,
         asarray as asarray,
@@ -82,6 +73,10 @@ if _TYPE_CHECKING:
         cumulative_sum as cumulative_sum,
         nancumprod as nancumprod,
         nancumsum as nancumsum,
+    )
+    from .einsums import (
+        einsum as einsum,
+        einsum_path as einsum_path,
     )
     from .histograms import (
         bincount as bincount,
@@ -478,6 +473,11 @@ if _TYPE_CHECKING:
         sinc as sinc,
         spacing as spacing,
     )
+    from .vectorizing import (
+        apply_along_axis as apply_along_axis,
+        apply_over_axes as apply_over_axes,
+        vectorize as vectorize,
+    )
 
 
 def _made(name: str, value: _Any) -> _Any:
@@ -491,11 +491,13 @@ def _made(name: str, value: _Any) -> _Any:
 _late = _LateNames(
     __name__,
     {
+        "array_api_info": "__array_namespace_info__=ArrayNamespaceInfo",
         "creation": (
             "array asarray astype copy empty empty_like from_dlpack frombuffer fromfile fromiter "
             "fromstring full full_like isscalar load ones ones_like zeros zeros_like"
         ),
         "cumulative": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
+        "einsums": "einsum einsum_path",
         "fft": "fft",
         "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
         "index_functions": (
@@ -573,6 +575,7 @@ _late = _LateNames(
             "allclose array_equal array_equiv clip copysign fmax fmin frexp gcd heaviside hypot "
             "i0 isclose lcm ldexp modf nan_to_num signbit sinc spacing"
         ),
+        "vectorizing": "apply_along_axis apply_over_axes vectorize",
     },
     _made,
 )
@@ -600,15 +603,15 @@ __all__ = [
         "annotations",
         "iterable",
         *(
-            "array_api_info array_methods creation cumulative einsum_ histograms index_functions "
+            "array_api_info array_methods creation cumulative einsums histograms index_functions "
             "indexing joining manipulation nan_reductions operators "
             "padding polynomial products quantiles ranges reductions scalar_types scatter select_ "
             "sets "
             "signals sorting ufunc_api ufuncs "
-            "ufuncs_more util vectorize_"
+            "ufuncs_more util vectorizing"
         ).split(),
     )
 ]
 
 _install(globals(), __all__)
-__all__.extend(_late.where)
+__all__.extend(_n for _n in _late.where if not _n.startswith("_"))

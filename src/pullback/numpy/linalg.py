@@ -30,7 +30,7 @@ from . import (
     sorting,
     ufuncs,
 )
-from .einsum import einsum
+from .einsums import einsum
 from .util import canonical_axes, check_arraylike, promote_dtypes_inexact
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
-from . import creation, index_functions, joining, manipulation, reductions, scalar_types, ufuncs
+from . import creation, index_functions, joining, manipulation, reductions, ufuncs
 from .util import canonical_axis, check_arraylike, default_int, index_dtype, promote_dtypes
 
 
@@ -95,7 +95,7 @@ def sort_complex(a: Any) -> Any:
     """
     check_arraylike("sort_complex", a)
     x = sort(a)
-    return lax.convert_element_type(x, scalar_types.result_type(x, np.complex64))
+    return lax.convert_element_type(x, dtypes.result_type(x, np.complex64))
 
 
 @functools.partial(jit, static_argnames=("axis",))

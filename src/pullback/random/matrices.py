@@ -7,7 +7,7 @@ from typing import Any
 
 from ..core.avals import typeof
 from ..numpy import linalg as np_linalg
-from ..numpy.einsum import einsum
+from ..numpy.einsums import einsum
 from ..numpy.products import diagonal
 from ..numpy.util import promote_dtypes_inexact
 from ..primitives.common import canonical_shape

@@ -25,7 +25,6 @@ from ..loops.canon import waits
 from ..loops.ir import Kernel
 from ..loops.nesting import deep
 from ..loops.plan import JumpStep
-from ..loops.show import show_kernel
 from ..records import record
 from . import array as array_module, memory, native_layout as L
 from .queue import Job, queue
@@ -41,6 +40,7 @@ QUICK_WORK = 1e6
 # NumPy's rules of every primitive: hardly any program has an equation without a lowering.
 reference: Any = config.lazy_module("pullback.backends.reference")
 scratch: Any = config.lazy_module("pullback.loops.scratch")
+show: Any = config.lazy_module("pullback.loops.show")
 
 
 @record(eq=True)
@@ -376,7 +376,7 @@ class NativeExecutable:
         """The plan and the kernels as loops (`PULLBACK_DEBUG=llvm` prints their LLVM IR)."""
         parts = [f"program {self.name}", *(f"  {k}: {s}" for k, s in enumerate(self.program.steps))]
         for kernel in self.program.kernels:
-            parts += ["", show_kernel(kernel)]
+            parts += ["", show.show_kernel(kernel)]
         return "\n".join(parts)
 
     def memory_analysis(self) -> MemoryAnalysis:

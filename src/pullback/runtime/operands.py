@@ -15,7 +15,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType, MemberDescriptorType
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +23,7 @@ from pullback.config import lazy_module
 from pullback.core.trace import Tracer
 from pullback.forking import renewed
 from pullback.primitives.keys import PRNGKeyArray
+from pullback.records import record
 from pullback.runtime import native_layout as L
 from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import engine
@@ -39,7 +40,8 @@ _STATIC = (str, type, np.dtype, enum.Enum, EllipsisType)
 _MOST_TYPES = 4096
 
 
-class Policy(NamedTuple):
+@record(eq=True)
+class Policy:
     """How a function takes its operands: which positions are static (a mask, its last bit for all
     behind it), and which keywords are `named`: those that are operands of an eager function, those
     that are static in a jitted one (interned, as the names in calls are)."""
@@ -362,14 +364,16 @@ def _rebuilt(
     return L.P_FIELDS, _block(words), [cls, (), *names], parts
 
 
-class KeyResult(NamedTuple):
+@record
+class KeyResult:
     """A result that is an array of keys of type `aval`: its words are output `number`."""
 
     number: int
     aval: Any
 
 
-class Constant(NamedTuple):
+@record
+class Constant:
     """A static part of a result."""
 
     value: Any
