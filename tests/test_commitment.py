@@ -257,3 +257,67 @@ def test_a_mesh_without_devices_stands_for_the_one_in_force() -> None:
         assert pb.device_put(x, wanted).sharding == NamedSharding(on, P("x"))
         made = pb.jit(lambda a: 2 * a, out_shardings=wanted)(x)
         assert made.sharding == NamedSharding(on, P("x"))
+
+
+# --- out_sharding: where the result of one function lies ---
+_KEY, _X = pb.random.key(0), jnp.arange(6.0).reshape(2, 3)
+MADE: dict[str, Callable[[Any], Any]] = {
+    "zeros": lambda o: jnp.zeros((2, 3), out_sharding=o),
+    "ones_like": lambda o: jnp.ones_like(_X, out_sharding=o),
+    "full": lambda o: jnp.full((2, 3), 7, out_sharding=o),
+    "arange": lambda o: jnp.arange(3, out_sharding=o),
+    "broadcast_to": lambda o: jnp.broadcast_to(_X, (2, 2, 3), out_sharding=o),
+    "repeat": lambda o: jnp.repeat(_X, 2, out_sharding=o),
+    "set": lambda o: _X.at[0].set(1.0, out_sharding=o),
+    "normal": lambda o: pb.random.normal(_KEY, (2,), out_sharding=o),
+    "gamma": lambda o: pb.random.gamma(_KEY, 2.0, (2,), out_sharding=o),
+    "permutation": lambda o: pb.random.permutation(_KEY, _X, out_sharding=o),
+    "initializer": lambda o: pb.nn.initializers.glorot_uniform()(_KEY, (2, 3), out_sharding=o),
+}
+FOLLOW: dict[str, Callable[[Any], Any]] = {
+    "array": lambda o: jnp.array(_X, out_sharding=o),
+    "dot": lambda o: jnp.dot(_X, _X.T, out_sharding=o),
+    "tensordot": lambda o: jnp.tensordot(_X, _X.T, 1, out_sharding=o),
+    "reshape": lambda o: jnp.reshape(_X, (3, 2), out_sharding=o),
+    "flatten": lambda o: _X.flatten(out_sharding=o),
+}
+
+
+@pytest.mark.parametrize("name", [*MADE, *FOLLOW])
+def test_a_function_is_told_how_its_result_lies(name: str) -> None:
+    """New arrays lie as they are told; products and reshaped arrays do under a mesh."""
+    f = (MADE | FOLLOW)[name]
+    mesh = pb.make_mesh((1,), ("x",))
+    asked = pb.NamedSharding(mesh, P("x"))
+    for _ in range(3):  # in Python, and as a native program
+        lies = f(asked).sharding
+        assert isinstance(lies, pb.NamedSharding) == (name in MADE)
+    np.testing.assert_array_equal(f(asked), f(None))
+    if name in MADE:
+        assert lies.spec == P("x", *(None,) * (f(None).ndim - 1))
+        assert pb.jit(lambda: f(asked))().sharding.spec == lies.spec
+    with pb.set_mesh(mesh):
+        assert f(P("x")).sharding.spec == P("x", *(None,) * (f(None).ndim - 1))
+        with pytest.raises(ValueError, match="foo"):
+            f(P("foo"))
+
+
+@pytest.mark.parametrize("name", [*MADE, *FOLLOW])
+def test_an_out_sharding_that_is_none_is_refused(name: str) -> None:
+    f = (MADE | FOLLOW)[name]
+    device = pb.devices()[0]
+    for bad in (3, device, pb.sharding.SingleDeviceSharding(device)):
+        with pytest.raises(TypeError, match="only supports instances of `NamedSharding`"):
+            f(bad)
+    with pytest.raises(ValueError, match="not under a mesh context"):
+        f(P())
+    automatic = pb.sharding.Mesh(np.array([device]), ("x",))
+    with pytest.raises(ValueError, match="Auto or Manual"):
+        f(pb.NamedSharding(automatic, P("x")))
+
+
+def test_a_result_lies_in_one_place() -> None:
+    device = pb.devices()[0]
+    with pytest.raises(ValueError, match="Only one of `device` or `out_sharding`"):
+        jnp.zeros(2, device=device, out_sharding=P())
+    assert jnp.arange(3, device=device).committed

@@ -21,6 +21,7 @@ from ..runtime.layouts import Format
 from ..runtime.placement import from_shards, place
 from ..runtime.queue import queue
 from ..runtime.shardings import (
+    AxisType,
     NamedSharding,
     PartitionSpec,
     Sharding,
@@ -268,6 +269,64 @@ def _constraint(sharding: Any) -> Sharding | None:
             "`PartitionSpec`s: Fix: pass a NamedSharding, or call it under `with mesh:`."
         )
     return NamedSharding(mesh, sharding)
+
+
+def lay_out(x: Any, name: str, out_sharding: Any, *, follows: bool = False) -> Any:
+    """`x`, laid out as the argument `out_sharding` of the function `name` asks. `follows`: the
+    result of an operation on arrays lies as they do, so that without a mesh in force nothing is
+    asked for.
+
+    TypeError for what is no NamedSharding or PartitionSpec, ValueError for a PartitionSpec without
+    a mesh, axes that the compiler places, or a shape that cannot be divided.
+    """
+    if out_sharding is None:
+        return x
+    sharding = asked_sharding(name, out_sharding)
+    if follows and get_mesh().empty:
+        return x
+    aval = typeof(x)
+    parts = (*sharding.spec, *([None] * aval.ndim))[: aval.ndim]
+    target = NamedSharding(sharding.mesh, PartitionSpec(*parts), memory_kind=sharding.memory_kind)
+    check_fits([target], [aval], lambda k: "", f"{name} results")
+    return _constrained(x, target)
+
+
+def asked_sharding(name: str, out_sharding: Any) -> NamedSharding:
+    """The sharding over axes of explicit type that `out_sharding` means."""
+    sharding = out_sharding
+    if isinstance(sharding, PartitionSpec):
+        mesh = get_mesh()
+        if mesh.empty:
+            raise ValueError(
+                "Using PartitionSpec when you are not under a mesh context is not allowed. Please "
+                "pass a NamedSharding instance or enter into a mesh context via `jax.set_mesh`. "
+                f"Got {sharding}"
+            )
+        sharding = NamedSharding(mesh, sharding)
+    if not isinstance(sharding, NamedSharding):
+        raise TypeError(
+            f"`out_sharding` argument of {name} only supports instances of `NamedSharding` or "
+            f"`PartitionSpec`. Got {out_sharding} of type: {type(out_sharding)}"
+        )
+    kinds = dict(zip(sharding.mesh.axis_names, sharding.mesh.axis_types, strict=True))
+    for part in sharding.spec:
+        for axis in part if isinstance(part, tuple) else (part,):
+            if kinds.get(axis, AxisType.Explicit) is not AxisType.Explicit:
+                raise ValueError(
+                    f"PartitionSpec passed to {name} cannot contain axis names that are of type "
+                    f"Auto or Manual. Got PartitionSpec: {sharding.spec} with axis name: {axis} of "
+                    f"type: {kinds[axis]}. Fix: a mesh of explicit axes (make_mesh), or "
+                    "with_sharding_constraint."
+                )
+    return sharding
+
+
+def check_one_place(device: Any, out_sharding: Any) -> None:
+    """ValueError if a function is told twice where its result lies."""
+    if device is not None and out_sharding is not None:
+        raise ValueError(
+            f"Only one of `device` or `out_sharding` can be set. Got {device=} and {out_sharding=}"
+        )
 
 
 def platform_dependent(

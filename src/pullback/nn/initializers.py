@@ -8,6 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 import numpy as np
 
 from .. import dtypes, lax, numpy as jnp, random
+from ..api.placement import lay_out
 from ..core.avals import typeof
 
 
@@ -48,7 +49,7 @@ def zeros(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> 
     >>> pb.nn.initializers.zeros(None, (2,))
     Array([0., 0.], dtype=float32)
     """
-    return jnp.zeros(shape, _any(dtype))
+    return jnp.zeros(shape, _any(dtype), out_sharding=out_sharding)
 
 
 def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> Any:
@@ -59,7 +60,7 @@ def ones(key: Any, shape: Any, dtype: Any = None, out_sharding: Any = None) -> A
     >>> nn.initializers.ones(None, (2,))
     Array([1., 1.], dtype=float32)
     """
-    return jnp.ones(shape, _any(dtype))
+    return jnp.ones(shape, _any(dtype), out_sharding=out_sharding)
 
 
 def constant(value: Any, dtype: Any = None) -> Initializer:
@@ -71,6 +72,8 @@ def constant(value: Any, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        if out_sharding is not None:
+            return lay_out(init(key, shape, dtype), "nn.initializers.constant", out_sharding)
         return jnp.full(shape, value, dtype=_any(dtype))
 
     return init
@@ -88,6 +91,8 @@ def uniform(scale: Any = 1e-2, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        if out_sharding is not None:
+            return lay_out(init(key, shape, dtype), "uniform", out_sharding)
         d = _inexact(dtype)
         return random.uniform(key, shape, d) * jnp.array(scale, d)
 
@@ -105,6 +110,8 @@ def normal(stddev: Any = 1e-2, dtype: Any = None) -> Initializer:
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        if out_sharding is not None:
+            return lay_out(init(key, shape, dtype), "normal", out_sharding)
         d = _inexact(dtype)
         return random.normal(key, shape, d) * jnp.array(stddev, d)
 
@@ -125,6 +132,8 @@ def truncated_normal(
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        if out_sharding is not None:
+            return lay_out(init(key, shape, dtype), "truncated_normal", out_sharding)
         d = _inexact(dtype)
         return random.truncated_normal(key, lower, upper, shape, d) * jnp.array(stddev, d)
 
@@ -193,6 +202,8 @@ def variance_scaling(
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        if out_sharding is not None:
+            return lay_out(init(key, shape, dtype), distribution, out_sharding)
         d = _inexact(dtype)
         fan_in, fan_out = _fans(tuple(shape), in_axis, out_axis, batch_axis)
         choices = {
@@ -356,6 +367,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        if out_sharding is not None:
+            return lay_out(init(key, shape, dtype), "orthogonal", out_sharding)
         d = _inexact(dtype)
         if len(shape) < 2:
             raise ValueError("orthogonal initializer requires at least a 2D shape")
@@ -389,6 +402,8 @@ def delta_orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None)
     default = dtype
 
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
+        if out_sharding is not None:
+            return lay_out(init(key, shape, dtype), "delta_orthogonal", out_sharding)
         d = _inexact(dtype)
         if len(shape) not in (3, 4, 5):
             raise ValueError("Delta orthogonal initializer requires a 3D, 4D, or 5D shape.")

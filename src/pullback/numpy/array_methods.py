@@ -46,7 +46,7 @@ def reshape(self: Any, *args: Any, order: str = "C", out_sharding: Any = None) -
            [3, 4, 5]], dtype=int32)
     """
     shape = args[0] if len(args) == 1 and not hasattr(args[0], "__index__") else args
-    return manipulation.reshape(self, shape, order)
+    return manipulation.reshape(self, shape, order, out_sharding=out_sharding)
 
 
 def transpose(self: Any, *args: Any) -> Any:
@@ -70,7 +70,7 @@ def flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     >>> jnp.array([[1, 2], [3, 4]]).flatten()
     Array([1, 2, 3, 4], dtype=int32)
     """
-    return manipulation.ravel(self, order)
+    return manipulation.ravel(self, order, out_sharding=out_sharding)
 
 
 def astype(self: Any, dtype: Any, copy: bool = False, device: Any = None) -> Any:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
-from ..api.placement import device_put
+from ..api.placement import check_one_place, device_put, lay_out
 from ..core.avals import ShapedArray, typeof
 from ..core.trace import Tracer
 from ..primitives.common import as_array, canonical_shape
@@ -52,6 +52,14 @@ def array(
 
     Raises TypeError for what is not numeric, ValueError for ragged sequences.
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(
+            array(object, dtype, *args, copy=copy, order=order, ndmin=ndmin),
+            "jnp.array",
+            out_sharding,
+            follows=True,
+        )
     if args:  # the older order of arguments
         warnings.warn(
             "Passing the copy, order, and ndmin arguments to jnp.array positionally is deprecated. "
@@ -424,6 +432,9 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     Array([[0, 0],
            [0, 0]], dtype=int32)
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(zeros(shape, dtype), "jnp.zeros", out_sharding)
     return _placed(lax.full(_shape(shape), 0, _or_float(dtype, "zeros")), device)
 
 
@@ -436,6 +447,9 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     Array([[1., 1.],
            [1., 1.]], dtype=float32)
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(ones(shape, dtype), "jnp.ones", out_sharding)
     return _placed(lax.full(_shape(shape), 1, _or_float(dtype, "ones")), device)
 
 
@@ -447,6 +461,9 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     >>> jnp.empty((2, 0)).shape
     (2, 0)
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(empty(shape, dtype), "jnp.zeros", out_sharding)
     return _placed(lax.full(_shape(shape), 0, _or_float(dtype, "empty")), device)
 
 
@@ -465,6 +482,9 @@ def full(
     Array([[1, 2, 3],
            [1, 2, 3]], dtype=int32)
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(full(shape, fill_value, dtype), "full", out_sharding)
     check_arraylike("full", fill_value)
     d = user_dtype(dtype, "full")
     shape = _shape(shape)
@@ -503,6 +523,9 @@ def zeros_like(
     >>> jnp.zeros_like(jnp.array([1.5, 2.5]), dtype=jnp.int32)
     Array([0, 0], dtype=int32)
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(zeros_like(a, dtype, shape), "jnp.zeros_like", out_sharding)
     return _like("zeros_like", a, 0, dtype, shape, device)
 
 
@@ -516,6 +539,9 @@ def ones_like(
     >>> jnp.ones_like(jnp.array([[1.5, 2.5]]))
     Array([[1., 1.]], dtype=float32)
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(ones_like(a, dtype, shape), "jnp.ones_like", out_sharding)
     return _like("ones_like", a, 1, dtype, shape, device)
 
 
@@ -547,6 +573,9 @@ def full_like(
     >>> jnp.full_like(jnp.array([1, 2, 3]), 7)
     Array([7, 7, 7], dtype=int32)
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(full_like(a, fill_value, dtype, shape), "full_like", out_sharding)
     check_like("full_like", a)
     if not is_arraylike(fill_value):
         raise TypeError(

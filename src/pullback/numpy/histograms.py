@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
@@ -44,6 +45,9 @@ def bincount(
 
     Raises TypeError unless x is integer, ValueError unless it has one axis.
     """
+    if out_sharding is not None:
+        out = bincount(x, weights, minlength, length=length)
+        return lay_out(out, "jnp.bincount", out_sharding)
     check_arraylike("bincount", x)
     array = creation.asarray(x)
     if dtypes.is_bool(typeof(array).dtype):

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
@@ -150,6 +151,8 @@ def reshape(
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(reshape(a, shape, order, copy=copy), "reshape", out_sharding, follows=True)
     a = _arr("reshape", a)
     new = _new_shape(shape_of(a), shape)
     if order == "C":
@@ -172,6 +175,8 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     >>> jnp.ravel(jnp.array([[1, 2], [3, 4]]), order="F")
     Array([1, 3, 2, 4], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(ravel(a, order), "reshape", out_sharding, follows=True)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'. Fix: use order='C'.")
     a = _arr("ravel", a)
@@ -390,6 +395,8 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(broadcast_to(array, shape), "jnp.broadcast_to", out_sharding)
     array = _arr("broadcast_to", array)
     target = canonical_shape(shape)
     own = shape_of(array)
@@ -620,6 +627,12 @@ def repeat(
     >>> jnp.repeat(jnp.array([1, 2]), 2)
     Array([1, 1, 2, 2], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(
+            repeat(a, repeats, axis, total_repeat_length=total_repeat_length),
+            "repeat",
+            out_sharding,
+        )
     check_arraylike("repeat", a, repeats)
     if not (dtypes.is_integer(dtype_of(repeats)) or dtypes.is_bool(dtype_of(repeats))):
         raise TypeError(

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
@@ -61,6 +62,13 @@ def dot(
     >>> jnp.dot(jnp.array([1., 2.]), jnp.array([3., 4.]))
     Array(11., dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(
+            dot(a, b, precision=precision, preferred_element_type=preferred_element_type),
+            "dot_general",
+            out_sharding,
+            follows=True,
+        )
     a, b, d, weak = _operands("dot", a, b, preferred_element_type)
     na, nb = ndim_of(a), ndim_of(b)
     contract: tuple[Any, Any] = ((), ())
@@ -87,6 +95,13 @@ def matmul(
     >>> jnp.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
     Array([3, 7], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(
+            matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
+            "dot_general",
+            out_sharding,
+            follows=True,
+        )
     check_arraylike("matmul", a, b)
     for k, x in enumerate((a, b)):
         if ndim_of(x) < 1:
@@ -187,6 +202,15 @@ def tensordot(
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((5, 3)), axes=([1], [1])).shape
     (2, 5)
     """
+    if out_sharding is not None:
+        return lay_out(
+            tensordot(
+                a, b, axes, precision=precision, preferred_element_type=preferred_element_type
+            ),
+            "dot_general",
+            out_sharding,
+            follows=True,
+        )
     a, b, d, weak = _operands("tensordot", a, b, preferred_element_type)
     contract = _contracted(axes, ndim_of(a), ndim_of(b))
     return _finish(

@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..api.placement import asked_sharding
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from . import cumulative, indexing, reductions
@@ -346,6 +347,8 @@ def percentile(
     >>> jnp.percentile(jnp.array([1.0, 2.0, 3.0, 10.0]), 75)
     Array(4.75, dtype=float32)
     """
+    if out_sharding is not None:
+        asked_sharding("percentile", out_sharding)
     axis = _checked("percentile", a, q, axis, out, overwrite_input, method)
     more = {} if weights is None else {"weights": weights}
     return _percentile(a, q, axis=axis, method=method, keepdims=keepdims, **more)

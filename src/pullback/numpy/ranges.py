@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..api.placement import check_one_place, device_put, lay_out
 from ..api.vmap import vmap
 from ..core.avals import typeof
 from ..core.trace import Tracer
@@ -51,6 +52,11 @@ def arange(
     >>> jnp.arange(2, 8, 3)
     Array([2, 5], dtype=int32)
     """
+    if out_sharding is not None:
+        check_one_place(device, out_sharding)
+        return lay_out(arange(start, stop, step, dtype), "jnp.arange", out_sharding)
+    if device is not None:
+        return device_put(arange(start, stop, step, dtype), device)
     for k, (name, x) in enumerate((("start", start), ("stop", stop), ("step", step))):
         if x is None and k:
             continue

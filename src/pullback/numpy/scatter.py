@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.eager import eager
+from ..api.placement import asked_sharding, lay_out
 from ..api.vmap import vmap
 from ..core.avals import typeof
 from ..core.trace import Tracer
@@ -239,6 +240,8 @@ class _IndexUpdateRef:
         """`x[idx]`, with a mode out of bounds: 'clip', 'fill' (with `fill_value`) or
         'promise_in_bounds'.
         """
+        if out_sharding is not None:
+            asked_sharding(".get", out_sharding)
         return take_index(
             self.array,
             self.index,
@@ -264,6 +267,15 @@ class _IndexUpdateRef:
         >>> jnp.zeros(3).at[1].set(5.)
         Array([0., 5., 0.], dtype=float32)
         """
+        if out_sharding is not None:
+            out = self.set(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".set", out_sharding)
         return self._update(
             "set", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
         )
@@ -279,6 +291,15 @@ class _IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Any:
         """`x` with `x[idx] += values`; repeated places count each time."""
+        if out_sharding is not None:
+            out = self.add(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".add", out_sharding)
         return self._update(
             "add", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
         )
@@ -294,6 +315,15 @@ class _IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Any:
         """`x` with `x[idx] -= values`."""
+        if out_sharding is not None:
+            out = self.subtract(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".subtract", out_sharding)
         return self._update(
             "subtract", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
         )
@@ -309,6 +339,15 @@ class _IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Any:
         """`x` with `x[idx] *= values`."""
+        if out_sharding is not None:
+            out = self.multiply(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".multiply", out_sharding)
         return self._update(
             "multiply", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
         )
@@ -326,6 +365,15 @@ class _IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Any:
         """`x` with `x[idx] = minimum(x[idx], values)`."""
+        if out_sharding is not None:
+            out = self.min(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".min", out_sharding)
         return self._update(
             "min", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
         )
@@ -341,6 +389,15 @@ class _IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Any:
         """`x` with `x[idx] = maximum(x[idx], values)`."""
+        if out_sharding is not None:
+            out = self.max(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".max", out_sharding)
         return self._update(
             "max", values, indices_are_sorted, unique_indices, mode, wrap_negative_indices
         )
@@ -356,6 +413,15 @@ class _IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Any:
         """`x` with `x[idx] /= values`."""
+        if out_sharding is not None:
+            out = self.divide(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".divide", out_sharding)
         ones = lax.full_like(self.array, 1)
         factors = _eager_update(
             ones,
@@ -384,6 +450,15 @@ class _IndexUpdateRef:
         wrap_negative_indices: bool = True,
     ) -> Any:
         """`x` with `x[idx] **= values`."""
+        if out_sharding is not None:
+            out = self.power(
+                values,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".power", out_sharding)
         ones = lax.full_like(self.array, 1)
         exponents = _eager_update(
             ones,
@@ -410,6 +485,15 @@ class _IndexUpdateRef:
         """`x` with `x[idx] = func(x[idx])`; `func` is elementwise, and applied again for each
         repetition of a place.
         """
+        if out_sharding is not None:
+            out = self.apply(
+                func,
+                indices_are_sorted=indices_are_sorted,
+                unique_indices=unique_indices,
+                mode=mode,
+                wrap_negative_indices=wrap_negative_indices,
+            )
+            return lay_out(out, ".apply", out_sharding)
         x = self.array
         if dtypes.is_extended(typeof(x).dtype):  # a key's words are changed together
             each = vmap(func)

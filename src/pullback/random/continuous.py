@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_element_type, stop_gradient
@@ -63,6 +64,8 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     >>> random.normal(random.key(0), (2,)).round(3)
     Array([1.623, 2.025], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(normal(key, shape, dtype), "normal", out_sharding)
     typed = consume("normal", key)
     return _normal(typed, shape=canonical_shape(shape), dtype=_normal_dtype(dtype))
 
@@ -103,6 +106,10 @@ def truncated_normal(
     >>> random.truncated_normal(random.key(0), -1., 1., (2,)).round(3)
     Array([0.862, 0.941], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(
+            truncated_normal(key, lower, upper, shape, dtype), "truncated_normal", out_sharding
+        )
     typed = consume("truncated_normal", key)
     d = float_dtype("truncated_normal", dtype)
     shape = result_shape("truncated_normal", shape, as_array(lower), as_array(upper))
@@ -134,6 +141,8 @@ def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: A
     >>> random.exponential(random.key(0), (2,)).round(3)
     Array([2.95 , 3.843], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(exponential(key, shape, dtype), "exponential", out_sharding)
     typed = consume("exponential", key)
     return _exponential(
         typed, shape=canonical_shape(shape), dtype=float_dtype("exponential", dtype)
@@ -154,6 +163,8 @@ def laplace(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     >>> random.laplace(random.key(0), (2,)).round(3)
     Array([-2.257, -3.15 ], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(laplace(key, shape, dtype), "laplace", out_sharding)
     typed = consume("laplace", key)
     return _laplace(typed, shape=canonical_shape(shape), dtype=float_dtype("laplace", dtype))
 
@@ -174,6 +185,8 @@ def logistic(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any 
     >>> random.logistic(random.key(0), (2,)).round(3)
     Array([2.896, 3.822], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(logistic(key, shape, dtype), "logistic", out_sharding)
     typed = consume("logistic", key)
     return _logistic(typed, shape=canonical_shape(shape), dtype=float_dtype("logistic", dtype))
 
@@ -193,6 +206,8 @@ def cauchy(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     >>> random.cauchy(random.key(0), (2,)).round(3)
     Array([ 6.027, 14.838], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(cauchy(key, shape, dtype), "cauchy", out_sharding)
     typed = consume("cauchy", key)
     return _cauchy(typed, shape=canonical_shape(shape), dtype=float_dtype("cauchy", dtype))
 
@@ -215,6 +230,8 @@ def pareto(
     >>> random.pareto(random.key(0), 2., (2,)).round(3)
     Array([4.371, 6.833], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(pareto(key, b, shape, dtype), "pareto", out_sharding)
     typed = consume("pareto", key)
     d = float_dtype("pareto", dtype)
     check_safe("pareto", d, as_array(b))
@@ -239,6 +256,8 @@ def rayleigh(
     >>> random.rayleigh(random.key(0), 2., (2,)).round(3)
     Array([0.656, 0.416], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(rayleigh(key, scale, shape, dtype), "rayleigh", out_sharding)
     typed = consume("rayleigh", key)
     d = float_dtype("rayleigh", dtype)
     check_safe("rayleigh", d, as_array(scale))
@@ -289,6 +308,8 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
     >>> random.maxwell(random.key(0), (2,)).round(3)
     Array([2.631, 0.991], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(maxwell(key, shape, dtype), "maxwell", out_sharding)
     typed = consume("maxwell", key)
     return _maxwell(typed, shape=canonical_shape(shape), dtype=float_dtype("maxwell", dtype))
 
@@ -351,6 +372,8 @@ def lognormal(
     >>> random.lognormal(random.key(0), 1., (2,)).round(3)
     Array([5.066, 7.578], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(lognormal(key, sigma, shape, dtype), "lognormal", out_sharding)
     d = float_dtype("lognormal", dtype)
     check_safe("lognormal", d, as_array(sigma))
     shape = result_shape("lognormal", shape, as_array(sigma))
@@ -377,6 +400,8 @@ def triangular(
     >>> random.triangular(random.key(0), 0., 1., 4., (2,)).round(3)
     Array([3.208, 3.493], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(triangular(key, left, mode, right, shape, dtype), "triangular", out_sharding)
     typed = consume("triangular", key)
     d = float_dtype("triangular", dtype)
     check_safe("triangular", d, *map(as_array, (left, mode, right)))
@@ -401,6 +426,8 @@ def wald(
     >>> random.wald(random.key(0), 2., (2,)).round(3)
     Array([0.533, 0.598], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(wald(key, mean, shape, dtype), "wald", out_sharding)
     typed = consume("wald", key)
     d = float_dtype("wald", dtype)
     check_safe("wald", d, as_array(mean))

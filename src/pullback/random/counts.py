@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..api.placement import lay_out
 from ..control.scan import scan
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
@@ -92,6 +93,8 @@ def poisson(
     >>> random.poisson(random.key(0), 3., (4,))
     Array([0, 0, 4, 4], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(poisson(key, lam, shape, dtype), "poisson", out_sharding)
     typed = consume("poisson", key)
     impl = typeof(typed).dtype.impl
     if impl.name != "threefry2x32":
@@ -407,6 +410,8 @@ def geometric(
     >>> random.geometric(random.key(0), 0.5, (4,))
     Array([1, 1, 2, 2], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(geometric(key, p, shape, dtype), "geometric", out_sharding)
     typed = consume("geometric", key)
     d = _count_dtype("geometric", dtype)
     p = as_array(p)

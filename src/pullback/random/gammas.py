@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..api.placement import lay_out
 from ..api.vmap import vmap
 from ..control.while_loop import while_loop
 from ..core.avals import ShapedArray, typeof
@@ -220,6 +221,8 @@ def gamma(
     >>> random.gamma(random.key(0), 2., (2,)).round(3)
     Array([1.59, 1.76], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(gamma(key, a, shape, dtype), "gamma", out_sharding)
     typed = consume("gamma", key)
     d = float_dtype("gamma", dtype)
     a = as_array(a)
@@ -238,6 +241,8 @@ def loggamma(
     >>> random.loggamma(random.key(0), 2., (2,)).round(3)
     Array([0.464, 0.565], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(loggamma(key, a, shape, dtype), "loggamma", out_sharding)
     typed = consume("loggamma", key)
     d = float_dtype("loggamma", dtype)
     a = as_array(a)
@@ -257,6 +262,8 @@ def beta(
     >>> random.beta(random.key(0), 2., 3., (2,)).round(3)
     Array([0.236, 0.49 ], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(beta(key, a, b, shape, dtype), "beta", out_sharding)
     typed = consume("beta", key)
     d = float_dtype("beta", dtype)
     a, b = as_array(a), as_array(b)
@@ -292,6 +299,8 @@ def dirichlet(
     >>> random.dirichlet(random.key(0), jnp.ones(3)).sum().round(3)
     Array(1., dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(dirichlet(key, alpha, shape, dtype), "dirichlet", out_sharding)
     typed = consume("dirichlet", key)
     d = float_dtype("dirichlet", dtype)
     alpha = as_array(alpha)
@@ -339,6 +348,8 @@ def chisquare(
     >>> random.chisquare(random.key(0), 3., (2,)).round(3)
     Array([2.205, 2.49 ], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(chisquare(key, df, shape, dtype), "chisquare", out_sharding)
     typed = consume("chisquare", key)
     d = float_dtype("chisquare", dtype)
     df = as_array(df)
@@ -372,6 +383,8 @@ def f(
     >>> random.f(random.key(0), 3., 4., (2,)).round(3)
     Array([2.704, 0.226], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(f(key, dfnum, dfden, shape, dtype), "f", out_sharding)
     typed = consume("f", key)
     d = float_dtype("f", dtype)
     dfnum, dfden = as_array(dfnum), as_array(dfden)
@@ -403,6 +416,8 @@ def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: 
     >>> random.t(random.key(0), 3., (2,)).round(3)
     Array([ 0.69 , -3.239], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(t(key, df, shape, dtype), "t", out_sharding)
     typed = consume("t", key)
     d = float_dtype("t", dtype)
     df = as_array(df)
@@ -433,6 +448,8 @@ def generalized_normal(
     >>> random.generalized_normal(random.key(0), 1., (2,)).round(3)
     Array([0.603, 0.143], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(generalized_normal(key, p, shape, dtype), "generalized_normal", out_sharding)
     typed = consume("generalized_normal", key)
     d = float_dtype("gamma", dtype)
     p = as_array(p)
@@ -471,6 +488,8 @@ def ball(
     >>> x.shape, bool(jnp.all(jnp.sum(x**2, -1) <= 1))
     ((5, 2), True)
     """
+    if out_sharding is not None:
+        return lay_out(ball(key, d, p, shape, dtype), "ball", out_sharding)
     typed = consume("ball", key)
     dt = float_dtype("gamma", dtype)
     (d,) = canonical_shape((d,))

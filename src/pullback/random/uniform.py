@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import config, dtypes
+from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype, size_of
@@ -61,6 +62,8 @@ def bits(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = No
     >>> random.bits(random.key(0), (2,), 'uint8')
     Array([167, 146], dtype=uint8)
     """
+    if out_sharding is not None:
+        return lay_out(bits(key, shape, dtype), "bits", out_sharding)
     typed = consume("bits", key)
     d = dtypes.canonicalize_dtype(np.uint64) if dtype is None else requested_dtype(dtype, "bits")
     if not dtypes.is_unsigned(d):
@@ -83,6 +86,8 @@ def uniform(
     >>> random.uniform(random.key(0), (3,))
     Array([0.947667  , 0.9785799 , 0.33229148], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(uniform(key, shape, dtype, minval, maxval), "uniform", out_sharding)
     typed = consume("uniform", key)
     d = float_dtype("uniform", dtype)
     return _uniform(typed, minval, maxval, shape=canonical_shape(shape), dtype=d)
@@ -130,6 +135,8 @@ def randint(
     >>> random.randint(random.key(0), (4,), 0, 10)
     Array([9, 0, 2, 3], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(randint(key, shape, minval, maxval, dtype), "randint", out_sharding)
     typed = consume("randint", key)
     d = dtypes.default_int() if dtype is None else requested_dtype(dtype, "randint")
     if not dtypes.is_integer(d):
@@ -206,6 +213,8 @@ def bernoulli(
     >>> random.bernoulli(random.key(0), 0.5, (4,))
     Array([False, False,  True,  True], dtype=bool)
     """
+    if out_sharding is not None:
+        return lay_out(bernoulli(key, p, shape, mode), "bernoulli", out_sharding)
     if mode not in ("high", "low"):
         raise ValueError(f"got mode={mode!r}, expected 'high' or 'low'")
     typed = consume("bernoulli", key)
@@ -244,6 +253,8 @@ def rademacher(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: An
     >>> random.rademacher(random.key(0), (4,))
     Array([-1, -1,  1,  1], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(rademacher(key, shape, dtype), "rademacher", out_sharding)
     typed = consume("rademacher", key)
     d = dtypes.default_int() if dtype is None else requested_dtype(dtype, "rademacher")
     return _rademacher(typed, shape=canonical_shape(shape), dtype=d)
@@ -286,6 +297,8 @@ def permutation(
     >>> random.permutation(random.key(0), 5)
     Array([0, 1, 4, 3, 2], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(permutation(key, x, axis, independent), "permutation", out_sharding)
     typed = consume("permutation", key)
     if not typeof(as_array(x)).ndim:
         if not dtypes.is_integer(typeof(as_array(x)).dtype):
@@ -421,6 +434,10 @@ def categorical(
     >>> random.categorical(random.key(0), jnp.log(jnp.array([0.1, 0.9])), shape=(5,))
     Array([1, 1, 1, 1, 1], dtype=int32)
     """
+    if out_sharding is not None:
+        return lay_out(
+            categorical(key, logits, axis, shape, replace, mode), "categorical", out_sharding
+        )
     typed = consume("categorical", key)
     logits = as_array(logits)
     aval = typeof(logits)
@@ -475,6 +492,8 @@ def gumbel(
     >>> random.gumbel(random.key(0), (2,)).round(3)
     Array([2.923, 3.833], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(gumbel(key, shape, dtype, mode), "gumbel", out_sharding)
     typed = consume("gumbel", key)
     d = float_dtype("gumbel", dtype)
     if mode is None:
