@@ -531,3 +531,39 @@ def test_methods_of_traced_values_are_those_of_arrays() -> None:
     P.jit(look)(x)
     assert len(hidden) >= 3 and not any(hidden.values()), hidden
     np.testing.assert_allclose(P.jit(lambda x: x.var(axis=0))(x), x.var(axis=0))
+
+
+def test_linearize_drops_tangents_that_do_not_depend_on_the_input() -> None:
+    """A custom_jvp rule may give any: they are no part of a linear function. As in JAX."""
+
+    def programs(lib: Any) -> list[Any]:
+        x, c = lib.numpy.arange(3.0), lib.numpy.ones(3)
+
+        @lib.custom_jvp
+        def f(x: Any, y: Any) -> Any:
+            return x * 2, y * y
+
+        @f.defjvp
+        def _(primals: Any, tangents: Any) -> Any:
+            return f(*primals), (tangents[0] * 2, tangents[1] * lib.numpy.inf + 7)
+
+        def g(x: Any) -> Any:
+            return f(x, c)
+
+        def slope(h: Any) -> Any:
+            return lambda x: lib.linearize(h, x)[1](x)
+
+        return [
+            str(lib.make_jaxpr(slope(g))(x)),
+            *slope(g)(x),
+            *slope(lib.jit(g))(x),
+            *slope(lib.checkpoint(g))(x),
+            *lib.jit(slope(g))(x),
+            *lib.jvp(g, (x,), (x,))[1],
+        ]
+
+    for got, want in zip(programs(P), programs(J), strict=True):
+        if isinstance(want, str):
+            assert got == want
+        else:
+            np.testing.assert_array_equal(got, want)

@@ -31,8 +31,8 @@ from ..core.trace import Tracer, base_trace, escaped_tracer_error, trace_state_c
 from ..primitives.convert import convert_element_type_p
 from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
-from ..transforms.jvp import JVPTrace, JVPTracer
-from ..transforms.linearize import finish
+from ..transforms.jvp import JVPTracer
+from ..transforms.linearize import LinearizeTrace, finish
 from ..transforms.partial_eval import PartialEvalTrace
 
 __all__ = ["LazyPair", "Recording", "start"]
@@ -117,7 +117,7 @@ class LazyPair(JVPTracer):
         return "" if self._tangent is _UNSET else super()._leak_msg()
 
 
-class Recording(JVPTrace):
+class Recording(LinearizeTrace):
     """The trace that writes down (`live`), and the ordinary one afterwards."""
 
     __slots__ = ("calls", "config", "constants", "count", "inputs", "live", "shown", "steps")

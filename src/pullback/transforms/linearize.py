@@ -15,8 +15,21 @@ from ..core.jaxpr import Jaxpr
 from ..core.refs import operations, ref_effect
 from ..core.symbolic import Zero
 from ..core.trace import check_leaks, current_trace, use_trace
-from .jvp import JVPTrace
+from .jvp import JVPTrace, JVPTracer
 from .partial_eval import PartialEvalTrace
+
+
+class LinearizeTrace(JVPTrace):
+    """Differentiates where tangents are unknown: a tangent that is known does not depend on the
+    inputs, so that it is no part of a linear function, whatever its value (a custom_jvp rule may
+    give any). It counts as zero, as in JAX.
+    """
+
+    __slots__ = ()
+
+    def pair(self, primal: Any, tangent: Any) -> Any:
+        pe: Any = self.parent_trace
+        return JVPTracer(self, primal, tangent) if pe.is_unknown(tangent) else primal
 
 
 def linearize_flat(
@@ -31,7 +44,7 @@ def linearize_flat(
     non-zero).
     """
     pe = PartialEvalTrace(current_trace())
-    trace = JVPTrace(pe)
+    trace = LinearizeTrace(pe)
     flags = [True] * len(primals) if nonzeros is None else nonzeros
     with use_trace(trace):
         ins = []
