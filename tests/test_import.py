@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -101,6 +102,26 @@ def test_late_names(name: str) -> None:
         assert getattr(module, public) is getattr(module, public)
     with pytest.raises(AttributeError, match="no_such_name"):
         _ = module.no_such_name
+
+
+@pytest.mark.parametrize("name", ["numpy", "lax"])
+def test_the_dict_of_a_package_has_its_late_names(name: str) -> None:
+    """Libraries wrap all of `jnp.__dict__`; in a process of its own, since others ask for names."""
+    code = (
+        f"import sys, pullback.{name} as package; count = len(sys.modules)\n"
+        "names = dir(package); assert len(sys.modules) == count\n"
+        "has = vars(package); assert len(sys.modules) > count\n"
+        "assert {*package._late.where} <= {*has}, {*names} - {*has}\n"
+        "assert has is package.__dict__ and has['iota' if 'iota' in has else 'einsum']\n"
+        "assert all(has[n] is getattr(package, n) for n in package._late.where)\n"
+    )
+    source = str(Path(__file__).parent.parent / "src")
+    subprocess.run(
+        [sys.executable, "-c", code],
+        check=True,
+        timeout=240,
+        env={**os.environ, "PYTHONPATH": source},
+    )
 
 
 def test_late_names_of_an_unknown_family() -> None:

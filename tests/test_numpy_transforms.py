@@ -445,3 +445,27 @@ def test_recorded_answers(fuzz_seed: int) -> None:
 def _regenerated(regenerate: bool) -> None:
     if regenerate:
         write(ANSWERS, everything(importlib.import_module("jax"), slice(None)))
+
+
+def test_sequences_that_hold_traced_numbers() -> None:
+    """Elements become arrays one after the other, for `x.at[i].set` too."""
+    jnp = ours.numpy
+    x = jnp.zeros((2, 3), int)
+    put = lambda t: x.at[1].set([0, abs(t), t])
+    assert ours.jit(put)(-5).tolist() == [[0, 0, 0], [0, 5, -5]]
+    assert ours.vmap(put)(jnp.arange(2)).shape == (2, 2, 3)
+    assert put(jnp.int32(-5)).tolist() == [[0, 0, 0], [0, 5, -5]]
+    text = str(ours.make_jaxpr(lambda t: jnp.asarray([1, t]))(jnp.int32(2)))
+    assert text.splitlines()[1].split("=")[1].strip() == "broadcast_in_dim 1:i32[]"
+    t = jnp.int32(1)
+    for ragged in (lambda t: [[1, t], 3], lambda t: [[1, t], [3]]):
+        made = lambda t, ragged=ragged: jnp.array(ragged(t))
+        for f in (made, ours.jit(made)):
+            with pytest.raises(TypeError, match="Cannot concatenate arrays with"):
+                f(t)
+        with pytest.raises(ValueError, match="inhomogeneous"):
+            jnp.array(ragged(1))
+    with pytest.raises(TypeError, match="Value 'a' with dtype <U1 is not a valid"):
+        ours.jit(lambda t: jnp.array([t, "a"]))(1)
+    with pytest.raises(ValueError, match="None is not a valid value"):
+        ours.jit(lambda t: jnp.array([t, None]))(1)

@@ -483,3 +483,18 @@ def test_import_stays_light() -> None:
 def test_methods_are_documented() -> None:
     for function in array_methods._INSTALLED:
         assert function.__name__.startswith("__") or function.__doc__, function
+
+
+def test_the_abstract_class_has_what_arrays_have() -> None:
+    """Libraries that wrap arrays read methods and properties of `Array` itself."""
+    x = pullback.numpy.arange(3.0)
+    assert pullback.Array.sum.__name__ == "sum" and pullback.Array.sum.__doc__
+    assert pullback.Array.reshape is pullback.Array.reshape
+    assert pullback.Array.__add__(x, 1).tolist() == [1.0, 2.0, 3.0]
+    assert pullback.jit(lambda t: pullback.Array.sum(t))(x) == 3.0  # traced values too
+    assert isinstance(pullback.Array.T, property) and pullback.Array.shape.__get__(x) == (3,)
+    assert {"sum", "at", "dtype", "__matmul__"} <= set(dir(pullback.Array))
+    for name in ("tolist", "weak_type", "__array__", "__len__", "_data", "no_such_name"):
+        with pytest.raises(AttributeError, match=f"type object 'Array' has no attribute '{name}'"):
+            getattr(pullback.Array, name)
+    assert copy.deepcopy(pullback.Array) is pickle.loads(pickle.dumps(pullback.Array))

@@ -30,6 +30,9 @@ def lazy_module(name: str) -> Any:
     return _LazyModule(name)
 
 
+_names_of: Callable[[ModuleType], dict[str, Any]] = vars(ModuleType)["__dict__"].__get__
+
+
 class LateNames:
     """Names of a package whose modules are imported when one of them is first asked for; called
     from the package's `__getattr__`.
@@ -64,8 +67,26 @@ class LateNames:
 
     def load(self) -> None:
         """Imports them all."""
+        have = _names_of(sys.modules[self.package])
         for name in self.where:
-            self(name)
+            if name not in have:
+                self(name)
+
+    def complete(self) -> None:
+        """From now on the package's `__dict__`, asked for as a whole as in `vars(jnp).items()`, has
+        every name; `dir` lists them and imports nothing.
+        """
+
+        class Package(ModuleType):
+            @property
+            def __dict__(module) -> dict[str, Any]:  # type: ignore[override]
+                self.load()
+                return _names_of(module)
+
+            def __dir__(module) -> list[str]:
+                return sorted({*_names_of(module), *self.where})
+
+        sys.modules[self.package].__class__ = Package
 
 
 class Flag:

@@ -557,12 +557,10 @@ def __getattr__(name: str) -> _Any:
     return _late(name)
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_late.where})
-
+_late.complete()
 
 __all__ = [
     _n
-    for _n in __dir__()
+    for _n in sorted({*globals(), *_late.where})
     if not _n.startswith("_") and _n not in ("custom_gradient", "jitted", "mapping", "special")
 ]

@@ -590,9 +590,7 @@ def __getattr__(name: str) -> _Any:
     return _late(name)
 
 
-def __dir__() -> list[str]:
-    return sorted({*globals(), *_late.where})
-
+_late.complete()
 
 __all__ = [
     _n

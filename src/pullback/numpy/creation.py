@@ -273,18 +273,23 @@ def _leaves(x: Any, out: list[Any]) -> list[Any]:
 def _of_sequence(x: Any, dtype: Any) -> Any:
     leaves = [unwrap(e) if hasattr(e, "__jax_array__") else e for e in _leaves(x, [])]
     if dtype is None and leaves:
-        dtype = _sequence_dtype(leaves, x)
+        dtype = _sequence_dtype(leaves)
     if any(isinstance(e, Tracer) for e in leaves) or dtypes.is_extended(dtype):
-        parts = [_array(e, dtype, False) for e in x]
-        shapes = {shape_of(p) for p in parts}
-        if len(shapes) != 1:
-            raise ValueError(f"All input arrays must have the same shape; got {sorted(shapes)}")
-        return lax.concatenate([lax.expand_dims(p, (0,)) for p in parts], 0)
+        return _joined(x, dtype)
     d = default_float() if dtype is None else dtype
     _check_real(leaves, d)
     plain = _hosted(x)
-    values = np.array(plain, dtype=d) if _all_python_ints(leaves) else np.array(plain).astype(d)
+    try:
+        values = np.array(plain, dtype=d) if _all_python_ints(leaves) else np.array(plain).astype(d)
+    except ValueError:  # of several shapes: among arrays the shapes are to be named
+        if any(isinstance(e, ArrayImpl) for e in leaves):
+            return _joined(x, dtype)
+        raise
     return make_array(values, ShapedArray(values.shape, d))
+
+
+def _joined(x: Any, dtype: Any) -> Any:
+    return lax.concatenate([lax.expand_dims(_array(e, dtype, False), (0,)) for e in x], 0)
 
 
 def _all_python_ints(leaves: list[Any]) -> bool:
@@ -298,15 +303,16 @@ def _hosted(x: Any) -> Any:
     return np.asarray(x) if hasattr(x, "shape") else x
 
 
-def _sequence_dtype(leaves: list[Any], whole: Any) -> Any:
+def _sequence_dtype(leaves: list[Any]) -> Any:
     for e in leaves:
+        if e is None:
+            raise ValueError("None is not a valid value for jnp.array")
         if not is_arraylike(e):
             made = np.asarray(e)
             if made.dtype.kind not in "biufcV":
                 raise TypeError(
-                    f"Value {whole!r} with dtype {np.asarray(whole).dtype} is not a valid JAX "
-                    "array type. "
-                    "Only arrays of numeric types are supported by JAX."
+                    f"Value {e!r} with dtype {made.dtype} is not a valid JAX array type. Only "
+                    "arrays of numeric types are supported by JAX."
                 )
     kinds = {type(e) for e in leaves}
     if len(kinds) == 1 and kinds <= {bool, int, float, complex}:

@@ -12,6 +12,7 @@ from .. import dtypes, lax
 from ..api.eager import eager
 from ..api.placement import asked_sharding, lay_out
 from ..api.vmap import vmap
+from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import NonConcreteBooleanIndexError
@@ -21,6 +22,8 @@ from ..runtime.operands import Policy
 from .indexing import Plan, as_tuple, gather_mode, parse, plan, take_index
 from .select import select_where
 from .util import check_arraylike, promote_dtypes, shape_of, to_type, unwrap
+
+_creation = lazy_module("pullback.numpy.creation")  # which is built on this module
 
 
 def _ops() -> dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any]]]:
@@ -42,13 +45,7 @@ def _as_value(values: Any) -> Any:
     try:
         check_arraylike("scatter", values)
     except TypeError:
-        made = np.asarray(values)
-        if made.dtype.kind not in "biufc":
-            raise TypeError(
-                f"Value {values!r} with dtype {made.dtype} is not a valid JAX array type. Only "
-                "arrays of numeric types are supported by JAX."
-            ) from None
-        return made
+        return _creation.asarray(values)  # sequences too, of traced numbers among others
     return unwrap(values)
 
 

@@ -24,6 +24,7 @@ or failed, and raises the computation's error in the second case.
 
 from __future__ import annotations
 
+import operator
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -68,6 +69,45 @@ class _ArrayMeta(type):
         if cls is Array and issubclass(subclass, _classes):
             return True
         return type.__subclasscheck__(cls, subclass)
+
+    def __getattr__(cls, name: str) -> Any:
+        """What every array has is found on the class too: libraries that wrap arrays read it."""
+        if cls is not Array or not _is_of_every_array(name):
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        return _shown.get(name) or _shown.setdefault(name, _of_any_array(name))
+
+    def __dir__(cls) -> list[str]:
+        names = list(type.__dir__(cls))
+        return [*names, *filter(_is_of_every_array, dir(ArrayImpl))] if cls is Array else names
+
+
+# What arrays have and traced values have not, or raise at.
+_OF_COMPUTED_ARRAYS = frozenset(
+    "__array__ __array_module__ __array_priority__ __bool__ __complex__ __dlpack__ "
+    "__dlpack_device__ __float__ __hex__ __index__ __int__ __iter__ __len__ __oct__ "
+    "__reversed__ aval block_until_ready clone delete devices format is_deleted is_ready "
+    "on_device_size_in_bytes platform tobytes tolist traceback unsafe_buffer_pointer "
+    "weak_type".split()
+)
+_shown: dict[str, Any] = {}  # attributes of the class `Array` that were asked for
+
+
+def _is_of_every_array(name: str) -> bool:
+    private = name.startswith("_") and not name.startswith("__")
+    return not private and name not in _OF_COMPUTED_ARRAYS and hasattr(ArrayImpl, name)
+
+
+def _of_any_array(name: str) -> Any:
+    """The method or property `name` for instances of any array class, traced values included."""
+    found = getattr(ArrayImpl, name)
+    if not callable(found):
+        return property(operator.attrgetter(name), doc=found.__doc__)
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(self, name)(*args, **kwargs)
+
+    method.__name__, method.__qualname__, method.__doc__ = name, f"Array.{name}", found.__doc__
+    return method
 
 
 class Array(metaclass=_ArrayMeta):
