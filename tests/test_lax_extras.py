@@ -197,3 +197,51 @@ def test_select_and_scatter_of_truth_values() -> None:
         )  # fmt: skip
 
     np.testing.assert_array_equal(scattered(pb.lax), scattered(jax.lax))
+
+
+@pytest.mark.parametrize("n, k", [(7, 2), (1500, 1), (3000, 2), (3000, 50)])
+def test_approximate_extremes_that_are_not_aggregated(n: int, k: int) -> None:
+    """`aggregate_to_topk=False` gives all the candidates that a TPU's bins would leave."""
+    x = np.random.default_rng(n).permutation(n).astype("f")
+
+    def results(lib: Any) -> list[Any]:
+        found = []
+        for options in ({}, {"recall_target": 0.5}, {"reduction_input_size_override": 2 * n}):
+            for f in (lib.lax.approx_max_k, lib.lax.approx_min_k):
+                found += lib.jit(lambda y, f=f, o=options: f(y, k, aggregate_to_topk=False, **o))(x)
+                rows = f(lib.numpy.asarray(x)[None], k, aggregate_to_topk=False, **options)
+                found.append(rows[1].shape)
+        return found
+
+    for got, want in zip(results(pb), results(jax), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_bad_recall_targets() -> None:
+    x = np.arange(300, dtype="f")
+    for options in ({"recall_target": 1.5}, {"reduction_input_size_override": 3}):
+        with pytest.raises(jax.errors.JaxRuntimeError):
+            jax.lax.approx_max_k(x, 2, **options)
+        with pytest.raises(pb.errors.JaxRuntimeError):
+            pb.lax.approx_max_k(x, 2, **options)
+
+
+@pytest.mark.parametrize("given", ["bool", "int8", "uint8", "int16", "float16", "complex64"])
+def test_convolutions_keep_sums_in_types_that_hold_them(given: str) -> None:
+    def results(lib: Any) -> list[str]:
+        x = lib.ShapeDtypeStruct((1, 1, 2, 2), given)
+        found = []
+        for wanted in "bool int8 uint8 int16 int32 uint32 float16 float32 complex64".split():
+            try:
+                out = lib.eval_shape(
+                    lambda x, w=wanted: lib.lax.conv(
+                        x, x, (1, 1), "SAME", preferred_element_type=w
+                    ),
+                    x,
+                )
+                found.append(str(out.dtype))
+            except TypeError:
+                found.append("TypeError")
+        return found
+
+    assert results(pb) == results(jax)

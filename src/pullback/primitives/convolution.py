@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from .. import dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
@@ -292,6 +293,44 @@ def _check_groups(x: Sequence[Any], w: Sequence[Any], groups: int, batch_groups:
         )
 
 
+def _check_preferred(given: Any, preferred: Any) -> None:
+    """Sums are kept in a type of the operands' kind (or a float for integers), sign and width."""
+    if dtypes.is_bool(given):
+        return
+
+    def kind(d: Any) -> str:
+        if dtypes.is_bool(d):
+            return "boolean"
+        if dtypes.is_complex(d):
+            return "complex"
+        return "floating" if dtypes.is_float(d) else "integral"
+
+    if kind(preferred) != kind(given) and (kind(given), kind(preferred)) != (
+        "integral",
+        "floating",
+    ):
+        raise TypeError(
+            "Input type is incompatible with `preferred_element_type`: a convolution of "
+            f"{given} gives {kind(given)} results"
+            + (" or floating ones" if kind(given) == "integral" else "")
+            + f", not {preferred}."
+        )
+    if (
+        kind(preferred) == "integral"
+        and dtypes.is_signed(given)
+        and not dtypes.is_signed(preferred)
+    ):
+        raise TypeError(
+            "`preferred_element_type` must have the same signedness as the original type, "
+            f"{given}; got {preferred}."
+        )
+    if preferred.itemsize < given.itemsize:
+        raise TypeError(
+            "`preferred_element_type` must not be narrower than the original type, "
+            f"{given}; got {preferred}."
+        )
+
+
 def _conv_aval(
     lhs: Any,
     rhs: Any,
@@ -348,6 +387,7 @@ def _conv_aval(
     shape = _unpermuted((x[0] // batch_group_count, w[0], *spatial), specs.out_spec)
     weak = lhs.weak_type and rhs.weak_type
     if preferred_element_type is not None and preferred_element_type != lhs.dtype:
+        _check_preferred(lhs.dtype, preferred_element_type)
         return ShapedArray(shape, preferred_element_type)
     return ShapedArray(shape, lhs.dtype, weak)
 

@@ -4,6 +4,7 @@ the permutation.
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +15,7 @@ from .. import dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
+from ..errors import JaxRuntimeError
 from .builders import batch_size
 from .common import as_array, canonical_axis, zero_of
 from .index import GatherDimensionNumbers, gather
@@ -199,6 +201,43 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
 
 
 # --- approx_top_k: on CPUs it is exact ---
+def _check_recall(n: Any, recall_target: float, override: int) -> None:
+    if not 0 < recall_target <= 1:
+        raise JaxRuntimeError(f"recall_target must be in (0, 1], got {recall_target}")
+    if override != -1 and type(n) is int and override < n:
+        raise JaxRuntimeError(
+            "reduction_input_size_override must be -1 or at least the size of the reduced "
+            f"dimension, {n}; got {override}"
+        )
+
+
+def candidates(shape: Sequence[Any], axis: int, k: int, recall_target: float, override: int) -> int:
+    """How many elements `aggregate_to_topk=False` gives. Elements fall into bins, of which each
+    keeps its best; with m bins, each of the k best is kept with a probability of about
+    exp((1 - k) / m) (Chern et al., "TPU-KNN", 2022). Bins come in tiles, and are halved while they
+    are enough.
+    """
+    n, tile = shape[axis], 1024 if len(shape) == 1 else 128
+    if n <= tile:
+        return n  # type: ignore[no-any-return]
+    if k == 1:
+        return tile
+    whole = n if override < 0 else override  # of which the operand may be a part
+    loss = -math.log(recall_target)
+    bins = min(max(int((k - 1) / loss), tile), whole) if loss else whole
+    halvings = (whole // bins).bit_length() - 1
+    if not halvings:
+        return n  # type: ignore[no-any-return]
+    halvings = min(halvings, (n // tile - 1).bit_length())
+    found: int = -(n // -tile // 2**halvings) * tile
+    if found > shape[axis]:
+        raise JaxRuntimeError(
+            f"reduction_input_size_override={override} asks for {found} candidates of "
+            f"{shape[axis]} elements; leave it out, or set aggregate_to_topk=True"
+        )
+    return found
+
+
 def _approx_aval(
     operand: Any,
     *,
@@ -221,6 +260,9 @@ def _approx_aval(
             f"k must be smaller than the size of reduction_dim {axis}, got k = {k}, size = "
             f"{operand.shape[axis]}"
         )
+    _check_recall(operand.shape[axis], recall_target, reduction_input_size_override)
+    if not aggregate_to_topk:
+        k = candidates(operand.shape, axis, k, recall_target, reduction_input_size_override)
     shape = (*operand.shape[:axis], k, *operand.shape[axis + 1 :])
     return [
         ShapedArray(shape, operand.dtype, operand.weak_type),
@@ -282,8 +324,9 @@ def _approx(is_max_k: bool) -> Callable[..., Any]:
     approx.__doc__ = f"""[the `k` {what} elements along an axis, their indices]; exact on CPUs,
     where `recall_target` is met trivially.
 
-    `operand`: a float array; the results have `k` elements along `reduction_dimension`, the
-    indices are int32. Raises TypeError for a scalar, ValueError if `k` exceeds the axis's size.
+    `operand`: a float array; the results have `k` elements along `reduction_dimension` (more, if
+    not `aggregate_to_topk`), the indices are int32. Raises TypeError for a scalar, ValueError if
+    `k` exceeds the axis's size, JaxRuntimeError for a `recall_target` outside (0, 1].
 
     >>> lax.{name}(jnp.array([3., 9., 5.]), 2)
     [Array({shown}, dtype=float32), Array({where}, dtype=int32)]

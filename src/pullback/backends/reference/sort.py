@@ -205,6 +205,16 @@ def top_k(operand: Any, *, k: int, axis: int) -> Any:
 
 @rule(sort.approx_top_k_p)
 def approx_top_k(
-    operand: Any, *, k: int, reduction_dimension: int, is_max_k: bool, **_: Any
+    operand: Any,
+    *,
+    k: int,
+    reduction_dimension: int,
+    is_max_k: bool,
+    recall_target: float,
+    reduction_input_size_override: int,
+    aggregate_to_topk: bool,
 ) -> Any:
+    if not aggregate_to_topk:
+        override = reduction_input_size_override
+        k = sort.candidates(operand.shape, reduction_dimension, k, recall_target, override)
     return _largest(operand, k, reduction_dimension, is_max_k)
