@@ -53,6 +53,18 @@ def test_imports_resolve_to_pullback() -> None:
     assert out == "ok\n"
 
 
+def test_modules_that_come_with_jax_are_found_without_an_import() -> None:
+    """Libraries look in `sys.modules`, as for `jax.tree_util`, which JAX itself has imported."""
+    run(
+        "-c",
+        "import pullback.jax_compat as c; c.install()\n"
+        "import jax, sys, pullback\n"
+        "assert sys.modules['jax.tree_util'] is pullback.tree_util\n"
+        "assert jax.random is sys.modules['jax.random'] is pullback.random\n"
+        "c.uninstall(); assert not [m for m in sys.modules if m.startswith('jax')]",
+    )
+
+
 def test_nothing_falls_through_to_an_installed_jax() -> None:
     run(
         "-c",

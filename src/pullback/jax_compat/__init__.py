@@ -100,6 +100,10 @@ class _Loader:
         if self.target.startswith(_MODULES + "."):  # it stands for that module of JAX only
             target.__name__ = name
         sys.modules[name] = target
+        if name == "jax":  # libraries look in sys.modules, not importing what is there with JAX
+            for own in _OWN:
+                if f"pullback.{own}" in sys.modules:
+                    sys.modules[f"jax.{own}"] = sys.modules[f"pullback.{own}"]
 
 
 class _Finder:

@@ -20,7 +20,10 @@ __path__: list[str] = []
 
 def __getattr__(name: str) -> Any:
     if name in pullback.__all__ and name != "version":  # JAX's version is not Pullback's
-        return getattr(pullback, name)
+        value: Any = getattr(pullback, name)
+        if sys.modules.get(f"pullback.{name}") is value:
+            sys.modules[f"jax.{name}"] = value
+        return value
     if not name.startswith("__") and "jax" in sys.modules:
         try:
             return importlib.import_module(f"jax.{name}")
