@@ -20,9 +20,10 @@ __path__: list[str] = []
 
 def __getattr__(name: str) -> Any:
     if name in pullback.__all__ and name != "version":  # JAX's version is not Pullback's
-        value: Any = getattr(pullback, name)
-        if sys.modules.get(f"pullback.{name}") is value:
-            sys.modules[f"jax.{name}"] = value
+        value = getattr(pullback, name)
+        module = sys.modules.get(f"pullback.{name}")
+        if module is not None and module is value:
+            sys.modules[f"jax.{name}"] = module
         return value
     if not name.startswith("__") and "jax" in sys.modules:
         try:
