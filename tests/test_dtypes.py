@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import pullback.numpy
 from pullback import config, dtypes
 
 jax = pytest.importorskip("jax")
@@ -131,3 +132,14 @@ def test_strict():
             if want != got:
                 bad.append((pair, want, got))
     assert not bad
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", ["floor_divide", "remainder", "fmod", "power"])
+def test_arithmetic_of_bools_is_of_32_bits(name, x64):
+    """As in JAX, under x64 too."""
+    x = np.array([True])
+    with jax.enable_x64(x64), config.enable_x64(x64):
+        want = getattr(jax.numpy, name)(x, x).dtype
+        assert getattr(pullback.numpy, name)(x, x).dtype == want == np.int32
+        assert (pullback.numpy.asarray(x) ** 2).dtype == np.int32

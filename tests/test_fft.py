@@ -76,3 +76,38 @@ def test_errors(kind: str, lengths: Any) -> None:
         jax.lax.fft(jnp.asarray(x), kind, lengths)
     with pytest.raises(want.type):
         pb.lax.fft(pb.numpy.asarray(x), kind, lengths)
+
+
+# --- no axis, and the frequencies' dtypes ---
+EDGES = {
+    "fftn of a number": lambda m: m.fft.fftn(2),
+    "ifftn of a number": lambda m: m.fft.ifftn(2.5),
+    "rfftn of a number": lambda m: m.fft.rfftn(m.float32(2.5)),
+    "irfftn of a number": lambda m: m.fft.irfftn(2.5),
+    "fftn along no axis": lambda m: m.fft.fftn(m.ones((2, 3)), axes=()),
+    "no axis and a bad norm": lambda m: m.fft.fftn(2.5, norm="foo"),
+    "rfftfreq of integers": lambda m: m.fft.rfftfreq(5, dtype="uint8"),
+    "rfftfreq of bools": lambda m: m.fft.rfftfreq(5, dtype=bool),
+    "fftfreq of integers": lambda m: m.fft.fftfreq(5, dtype="int32"),
+    "fftfreq without a distance": lambda m: m.fft.fftfreq(5, d=None),
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_edges_of_transforms_are_jaxs(name: str) -> None:
+    f = EDGES[name]
+    try:
+        want = f(jnp)
+    except Exception as e:
+        with pytest.raises(type(e)):
+            f(pb.numpy)
+    else:
+        got = f(pb.numpy)
+        assert (got.dtype, got.shape, got.weak_type) == (want.dtype, want.shape, want.weak_type)
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-6)
+
+
+def test_frequencies_lie_where_they_are_told() -> None:
+    assert pb.numpy.fft.fftfreq(5, device=pb.devices()[0]).committed
+    with pytest.raises(ValueError, match="device_put"):
+        pb.numpy.fft.rfftfreq(5, device="foo")

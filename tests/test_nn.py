@@ -88,3 +88,19 @@ def test_orthogonal_initializers(shape: tuple[int, ...]) -> None:
         ours = getattr(pullback.nn.initializers, name)()(pullback.random.key(0), shape)
         theirs = getattr(jax.nn.initializers, name)()(jax.random.key(0), shape)
         np.testing.assert_allclose(ours, theirs, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "uint8", "float16", "bool"])
+@pytest.mark.parametrize("name", ["softplus", "mish", "log_sigmoid", "log1mexp"])
+def test_activations_of_integers_are_typed_as_jaxs(name, dtype):
+    """Weak types do not come from their own constants; negation is in the argument's type."""
+    x = np.array([1, 0, 2, 1]).astype(dtype)
+    try:
+        want = getattr(jax.nn, name)(x)
+    except TypeError:
+        with pytest.raises(TypeError):
+            getattr(pullback.nn, name)(x)
+    else:
+        got = getattr(pullback.nn, name)(x)
+        assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type)
+        np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-3)

@@ -394,3 +394,31 @@ def test_split_uses_a_key_up() -> None:
         for again in (pullback.random.split, pullback.random.bits):
             with pytest.raises(pullback.errors.KeyReuseError, match="clone"):
                 again(key)
+
+
+# --- arguments beside JAX's: dtypes and error classes ---
+ARGUMENTS = {
+    "ball in half precision": lambda r, np_: r.ball(r.key(0), 3, dtype="float16"),
+    "ball of a float power": lambda r, np_: r.ball(r.key(0), 3, p=1.5, dtype="bfloat16"),
+    "ball of a strong power": lambda r, np_: r.ball(r.key(0), 3, p=np.int32(2), dtype="float16"),
+    "logits of integers": lambda r, np_: r.categorical(r.key(0), np_.arange(3)),
+    "logits of bools": lambda r, np_: r.categorical(r.key(0), np_.ones(3, bool), replace=False),
+    "choice of a size": lambda r, np_: r.choice(r.key(0), 5, 3),
+    "choice of an array as shape": lambda r, np_: r.choice(r.key(0), 5, np.array([3])),
+    "a word for a number": lambda r, np_: r.binomial(r.key(0), "a", 0.3),
+    "a negative size": lambda r, np_: r.gamma(r.key(0), np_.ones(3), (2, -1)),
+}
+
+
+@pytest.mark.parametrize("name", ARGUMENTS)
+def test_arguments_mean_what_they_mean_to_jax(name: str) -> None:
+    f = ARGUMENTS[name]
+    try:
+        want = f(jax.random, jax.numpy)
+    except Exception as e:
+        with pytest.raises(type(e)):
+            f(pullback.random, pullback.numpy)
+    else:
+        got = f(pullback.random, pullback.numpy)
+        assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type)
+        np.testing.assert_allclose(np.asarray(got, float), np.asarray(want, float), rtol=2e-2)

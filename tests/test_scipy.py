@@ -359,3 +359,36 @@ def test_cosine_transforms_of_complex_arrays_are_those_of_their_parts():
     for name in ("dct", "idct", "dctn", "idctn"):
         ours = getattr(pullback.scipy.fft, name)(x)
         np.testing.assert_allclose(ours, getattr(scipy.fft, name)(x), rtol=1e-5, atol=1e-5)
+
+
+_EYE = np.eye(2, dtype=np.float32)
+MATRICES = {
+    "companion of a number": lambda m: m.companion(2.0),
+    "fiedler_companion of a number": lambda m: m.fiedler_companion(2.0),
+    "fiedler_companion of nothing": lambda m: m.fiedler_companion(np.zeros((2, 0))),
+    "convolution_matrix of a number": lambda m: m.convolution_matrix(2.5, 3),
+    "block_diag of a list": lambda m: m.block_diag([1.0, 2.0]),
+    "block_diag of numbers": lambda m: m.block_diag(1.0, 2),
+    "expm_frechet in an integer direction": lambda m: m.expm_frechet(_EYE, _EYE.astype(int)),
+    "expm_frechet at an integer matrix": lambda m: m.expm_frechet(_EYE.astype(int), _EYE),
+    "expm_frechet of lists": lambda m: m.expm_frechet(_EYE.tolist(), _EYE.tolist()),
+    "pascal": lambda m: m.pascal(3),
+}
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("name", MATRICES)
+def test_edges_of_special_matrices_are_jaxs(name, x64):
+    f = MATRICES[name]
+    with jax.enable_x64(x64), pullback.enable_x64(x64):
+        try:
+            want = jax.tree.leaves(f(jax.scipy.linalg))
+        except Exception as e:
+            with pytest.raises(type(e)):
+                f(pullback.scipy.linalg)
+            return
+        got = pullback.tree.leaves(f(pullback.scipy.linalg))
+        kinds = [[(x.dtype, x.shape, x.weak_type) for x in xs] for xs in (got, want)]
+    assert kinds[0] == kinds[1]
+    for x, y in zip(got, want, strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-5)

@@ -84,7 +84,7 @@ def softplus(x: Any) -> Any:
     >>> nn.softplus(0.)
     Array(0.6931472, dtype=float32, weak_type=True)
     """
-    return jnp.logaddexp(x, 0.0)
+    return jnp.logaddexp(x, 0)
 
 
 @jit
@@ -179,8 +179,8 @@ def log_sigmoid(x: Any) -> Any:
     >>> nn.log_sigmoid(jnp.array([-1000., 0.])).round(3)
     Array([-1.00e+03, -6.93e-01], dtype=float32)
     """
-    (x,) = promote_args_inexact("log_sigmoid", x)
-    return -softplus(-jnp.asarray(x))
+    check_arraylike("log_sigmoid", x)
+    return -softplus(-jnp.asarray(x))  # negated in its own type, as JAX does
 
 
 @jit
@@ -330,7 +330,8 @@ def log1mexp(x: Any) -> Any:
     >>> nn.log1mexp(1.)
     Array(-0.4586752, dtype=float32, weak_type=True)
     """
-    x = jnp.asarray(promote_args_inexact("log1mexp", x)[0])
+    check_arraylike("log1mexp", x)
+    x = jnp.asarray(x)
     # Below log 2 the difference is best taken by expm1, above it by log1p (Maechler 2012,
     # "Accurately computing log(1 - exp(-|a|))").
     return jnp.where(x < jnp.log(2.0), jnp.log(-jnp.expm1(-x)), jnp.log1p(-jnp.exp(-x)))

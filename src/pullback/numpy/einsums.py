@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from ..primitives.contract import canonicalize_precision, dot_general
@@ -420,6 +421,21 @@ def einsum(
 
     Raises ValueError for subscripts that do not fit the operands.
     """
+    if out_sharding is not None:
+        return lay_out(
+            einsum(
+                subscripts,
+                *operands,
+                out=out,
+                optimize=optimize,
+                precision=precision,
+                preferred_element_type=preferred_element_type,
+                _dot_general=_dot_general,
+            ),
+            "einsum",
+            out_sharding,
+            follows=True,
+        )
     if out is not None:
         raise NotImplementedError(
             "The 'out' argument to jnp.einsum is not supported. Fix: use the returned value."

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..core.avals import typeof
+from ..primitives.convert import convert_weak
 from . import creation, manipulation, ufuncs
 from .util import canonical_axis, check_arraylike
 
@@ -62,8 +63,6 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
     axes = tuple(canonical_axis(k, ndim) for k in axes)
     if len(axes) != len(set(axes)):
         raise ValueError(f"{name} does not support repeated axes. Got axes {given}.")
-    if not axes:
-        raise ValueError(f"jnp.fft.{name}: there is no axis to transform")
     real_in, real_out = kind == lax.FftType.RFFT, kind == lax.FftType.IRFFT
     dtype = typeof(a).dtype
     if real_in and dtypes.is_complex(dtype):
@@ -72,9 +71,9 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
             f"jnp.fft.{name[1:]}."
         )
     sizes = list(s) if s is not None else [typeof(a).shape[k] for k in axes]
-    if s is None and real_out:
+    if s is None and real_out and axes:
         sizes[-1] = max(0, 2 * (sizes[-1] - 1))
-    if any(n == 0 for n in s or ()) or (real_in and sizes[-1] == 0):
+    if any(n == 0 for n in s or ()) or (real_in and axes and sizes[-1] == 0):
         raise ValueError(f"jnp.fft.{name}: a transformed axis has size 0 (shape {typeof(a).shape})")
     wide = dtype in (np.dtype("float64"), np.dtype("complex128")) or (
         dtypes.is_integer(dtype) and dtype.itemsize == 8 and dtypes.default_float() == np.float64
@@ -86,6 +85,9 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
     )
     if dtype != wanted:
         a = lax.convert_element_type(a, wanted)
+    if not axes:
+        _norm_factor(norm, (), True, np.dtype(np.float32), name)  # ValueError for an unknown one
+        return convert_weak(a, wanted, False)
     cut = dict(zip(axes, sizes, strict=True))
     if real_out:
         cut[axes[-1]] = sizes[-1] // 2 + 1
@@ -311,17 +313,24 @@ def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | No
     return _two_axes("irfft2", lax.FftType.IRFFT, a, s, axes, norm)
 
 
-def _frequencies(name: str, n: Any, d: Any, dtype: Any, places: Any) -> Any:
+def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, places: Any) -> Any:
     if isinstance(n, (list, tuple)):
         raise ValueError(f"The n argument of jnp.fft.{name} only takes an int. Got n = {list(n)}.")
     if isinstance(d, (list, tuple)):
         raise ValueError(
             f"The d argument of jnp.fft.{name} only takes a single value. Got d = {list(d)}."
         )
+    if d is None:
+        raise TypeError(f"The d argument of jnp.fft.{name} must be a number, got None.")
     kind = dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
+    if name == "rfftfreq" and not dtypes.is_inexact(kind):
+        if dtypes.is_bool(kind):
+            raise TypeError("jnp.fft.rfftfreq: dtype must be a number's, got bool.")
+        # Its quotients are floats, those of fftfreq are cut off.
+        kind = dtypes.canonicalize_dtype(np.float64 if kind.itemsize == 8 else np.float32)
     wide = kind if dtypes.is_inexact(kind) else dtypes.default_float()
     out = creation.asarray(places, wide) / creation.asarray(creation.asarray(d) * n, wide)
-    return out.astype(kind)
+    return creation.astype(out, kind, device=device)
 
 
 def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
@@ -333,7 +342,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     """
     count = operator.index(n) if not isinstance(n, (list, tuple)) else 1  # type: ignore[unreachable]
     places = np.concatenate([np.arange((count + 1) // 2), np.arange(-(count // 2), 0)])
-    return _frequencies("fftfreq", n, d, dtype, places)
+    return _frequencies("fftfreq", n, d, dtype, device, places)
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
@@ -345,7 +354,7 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     Array([0.        , 0.33333334, 0.6666667 , 1.        ], dtype=float32)
     """
     count = operator.index(n) if not isinstance(n, (list, tuple)) else 1  # type: ignore[unreachable]
-    return _frequencies("rfftfreq", n, d, dtype, np.arange(count // 2 + 1))
+    return _frequencies("rfftfreq", n, d, dtype, device, np.arange(count // 2 + 1))
 
 
 def _shift(name: str, x: Any, axes: Any, sign: int) -> Any:

@@ -295,6 +295,9 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     """
     shape = _matrix_shape(N, M, "eye")
     d = default_float() if dtype is None else user_dtype(dtype, "eye")
+    check_arraylike("eye", k)
+    if dtypes.is_float(dtypes.result_type(k)):
+        raise ValueError(f"k must be a scalar integer; got {k}")
     return lax.convert_element_type(_diagonal_mask(shape, k), d)
 
 

@@ -187,11 +187,11 @@ def promote_dtypes_inexact(*args: Any) -> list[Any]:
 
 
 def promote_dtypes_numeric(*args: Any) -> list[Any]:
-    """As `promote_dtypes`, with bools promoted to the default integer."""
+    """As `promote_dtypes`, with bools promoted to int32 (under x64 too)."""
     args = tuple(unwrap(x) for x in args)
     dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
     if dtypes.is_bool(dtype):
-        dtype = dtypes.canonicalize_dtype(np.int64)
+        dtype = np.dtype(np.int32)
     return [to_type(x, dtype, weak) for x in args]
 
 

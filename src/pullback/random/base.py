@@ -16,7 +16,7 @@ from ..core.avals import typeof
 from ..errors import KeyReuseError, TypePromotionError
 from ..primitives import keys as key_types, rng
 from ..primitives.common import as_array, canonical_shape, requested_dtype
-from ..primitives.convert import convert_element_type
+from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.elementwise import div
 from ..primitives.layout import broadcast_in_dim, broadcast_shapes, squeeze
 from ..primitives.shape import slice as lax_slice
@@ -253,6 +253,11 @@ def result_shape(name: str, shape: Any, *params: Any) -> tuple[Any, ...]:
     if shape is None:
         return broadcast_shapes(*shapes)
     shape = canonical_shape(shape)
+    if any(type(n) is int and n < 0 for n in shape):
+        raise TypeError(
+            "Only non-negative indices are allowed when broadcasting static shapes, but got shape "
+            f"{shape}."
+        )
     for s in shapes:
         if s and broadcast_shapes(shape, s) != shape:
             raise ValueError(
@@ -294,7 +299,7 @@ def reciprocal(p: Any) -> Any:
     """1 / p, in p's own dtype if it is a float."""
     p = as_array(p)
     if not dtypes.is_float(typeof(p).dtype):
-        p = convert_element_type(p, dtypes.default_float())
+        p = convert_weak(p, dtypes.default_float(), typeof(p).weak_type)
     aval = typeof(p)
     weak = aval.weak_type and aval.dtype == dtypes.default_float()
     return div(1.0 if weak else scalar(1, aval.dtype), p)

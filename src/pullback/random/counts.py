@@ -16,7 +16,7 @@ from ..api.placement import lay_out
 from ..control.scan import scan
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
-from ..numpy.util import promote_dtypes_inexact
+from ..numpy.util import check_arraylike, promote_dtypes_inexact
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype
 from ..primitives.convert import convert_element_type
@@ -326,6 +326,7 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     """
     typed = consume("binomial", key)
     d = float_dtype("binomial", dtype)
+    check_arraylike("binomial", n, p)
     n, p = promote_dtypes_inexact(n, p)
     return _binomial(typed, n, p, shape=result_shape("binomial", shape, n, p), dtype=d)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..numpy import linalg as np_linalg
 from ..numpy.einsums import einsum
@@ -39,6 +40,12 @@ def multivariate_normal(
     >>> random.multivariate_normal(random.key(0), jnp.zeros(2), jnp.eye(2)).round(3)
     Array([1.623, 2.025], dtype=float32)
     """
+    if out_sharding is not None:
+        return lay_out(
+            multivariate_normal(key, mean, cov, shape, dtype, method),
+            "multivariate_normal",
+            out_sharding,
+        )
     typed = consume("multivariate_normal", key)
     d = float_dtype("multivariate_normal", dtype)
     if method not in _METHODS:
@@ -117,6 +124,8 @@ def orthogonal(
     >>> jnp.allclose(q @ q.T, jnp.eye(3), atol=1e-5)
     Array(True, dtype=bool)
     """
+    if out_sharding is not None:
+        return lay_out(orthogonal(key, n, shape, dtype, m), "orthogonal", out_sharding)
     typed = consume("orthogonal", key)
     d = _normal_dtype(dtype)
     n = operator.index(n)

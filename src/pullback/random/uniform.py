@@ -5,6 +5,7 @@ bits.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -345,6 +346,8 @@ def choice(
     Array([10, 20], dtype=int32)
     """
     typed = consume("choice", key)
+    if not isinstance(shape, Sequence):
+        raise TypeError(f"shape argument of jax.random.choice must be a sequence, got {shape}")
     shape = canonical_shape(shape)
     whole = typeof(as_array(a)).ndim == 0
     if not whole:
@@ -441,9 +444,7 @@ def categorical(
     typed = consume("categorical", key)
     logits = as_array(logits)
     aval = typeof(logits)
-    if not dtypes.is_float(aval.dtype):
-        logits = convert_element_type(logits, dtypes.default_float())
-        aval = typeof(logits)
+    float_dtype("gumbel", aval.dtype)
     axis = canonical_axis(axis, aval.ndim)
     batch = aval.shape[:axis] + aval.shape[axis + 1 :]
     shape = batch if shape is None else canonical_shape(shape)

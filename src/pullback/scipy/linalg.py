@@ -698,7 +698,7 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    A, E = _arrays("expm_frechet", A, E)
+    A, E = jnp.asarray(A), jnp.asarray(E)
     if typeof(A).ndim < 2 or typeof(A).shape[-1] != typeof(A).shape[-2]:
         raise ValueError(f"expected A to be a square matrix, got A.shape={typeof(A).shape}")
     if typeof(A).shape != typeof(E).shape:
@@ -924,6 +924,7 @@ def block_diag(*arrs: Any) -> Any:
 
     Raises ValueError for a block of more than two axes.
     """
+    check_arraylike("block_diag", *arrs)
     blocks = [jnp.asarray(a) for a in (arrs or (jnp.zeros((1, 0)),))]
     bad = [k for k, a in enumerate(blocks) if typeof(a).ndim > 2]
     if bad:
@@ -1031,10 +1032,13 @@ def companion(a: Any) -> Any:
     Array([[ 3., -2.],
            [ 1.,  0.]], dtype=float32)
     """
-    (a,) = _arrays("companion", a)
+    a = jnp.atleast_1d(_arrays("companion", a)[0])
     n = typeof(a).shape[-1]
     if n < 2:
-        raise ValueError("The length of `a` along the last axis must be at least 2.")
+        raise ValueError(
+            "The length of `a` along the last axis must be at least 2; got shape "
+            f"{typeof(a).shape}."
+        )
     return _vectorised(
         lambda a: jnp.diag(jnp.ones(n - 2, typeof(a).dtype), -1).at[0].set(-a[1:] / a[0]), a
     )
@@ -1066,11 +1070,16 @@ def fiedler_companion(a: Any) -> Any:
     Array([[ 3., -2.],
            [ 1.,  0.]], dtype=float32)
     """
-    (a,) = _arrays("fiedler_companion", a)
+    a = jnp.atleast_1d(_arrays("fiedler_companion", a)[0])
+    if not typeof(a).shape[-1]:
+        raise ValueError(
+            "fiedler_companion requires the last axis of 'a' to have nonzero length, but got an "
+            f"array of shape {typeof(a).shape}."
+        )
     a = a / a[..., :1]
     n = typeof(a).shape[-1] - 1
     if n < 1:
-        return jnp.zeros((*typeof(a).shape[:-1], 0, 0), typeof(a).dtype)
+        return a[..., :0, None][..., :0]
 
     def one(a: Any) -> Any:
         if n == 1:
@@ -1133,6 +1142,8 @@ def convolution_matrix(a: Any, n: int, mode: str = "full") -> Any:
     a = jnp.asarray(a)
     if n <= 0:
         raise ValueError("n must be a positive integer.")
+    if not typeof(a).ndim:
+        raise ValueError("convolution_matrix: a must be at least 1-dimensional, got a scalar.")
     if typeof(a).shape[-1] == 0:
         raise ValueError("len(a) must be at least 1.")
     if mode not in ("full", "valid", "same"):
@@ -1291,7 +1302,7 @@ def pascal(n: int, kind: str | None = None) -> Any:
            [1., 2., 3.],
            [1., 3., 6.]], dtype=float32)
     """
-    return jnp.asarray(_pascal(n, kind, 1), dtype=dtypes.default_float())
+    return jnp.asarray(_pascal(n, kind, 1), dtype=np.float32)
 
 
 @functools.partial(jit, static_argnames=("n", "kind"))
