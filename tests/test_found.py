@@ -709,3 +709,36 @@ def test_linear_functions_give_arrays_where_the_derivative_is_a_number() -> None
         return [(float(x), str(x.dtype), x.weak_type) for x in found]
 
     assert seen(pullback) == seen(jax)
+
+
+def test_complex_functions_hold_up_to_the_largest_numbers() -> None:
+    most = np.finfo("float32").max
+    parts = [most, -most, most / 2, most / 4, -most / 4, 1e38, 3e18, -3e18, 2.5]
+    z = np.array([complex(a, b) for a in parts for b in parts], "complex64")
+
+    def seen(m: Any) -> Any:
+        jnp = m.numpy
+        x = jnp.asarray(z)
+        functions = (
+            jnp.sqrt, jnp.log, jnp.log1p, jnp.arcsin, jnp.arccosh, jnp.arctanh, m.lax.rsqrt,
+        )  # fmt: skip
+        found = {f.__name__: np.asarray(f(x)) for f in functions}
+        near = jnp.asarray(np.array([1e-18 + 1j, 1e-10 - 1j, 0.5 + 1j, 7 - 1j], "complex64"))
+        return {**found, "arctan": np.asarray(jnp.arctan(near))}
+
+    ours, theirs = seen(pullback), seen(jax)
+    for name, want in theirs.items():
+        assert np.isfinite(want).all()
+        np.testing.assert_allclose(ours[name], want, rtol=1e-6, err_msg=name)
+
+
+def test_complex_squares_and_tangents_beyond_the_largest_numbers() -> None:
+    most = np.finfo("float32").max
+
+    def seen(m: Any) -> Any:
+        equal = m.numpy.array([complex(most, most), complex(3e38, -3e38)], "complex64")
+        far = m.numpy.array([complex(20, np.inf), complex(-20, np.nan)], "complex64")
+        return m.numpy.square(equal), m.numpy.tanh(far)
+
+    for ours, theirs in zip(seen(pullback), seen(jax), strict=True):
+        np.testing.assert_array_equal(ours, theirs)

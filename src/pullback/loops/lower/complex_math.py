@@ -13,6 +13,10 @@ from pullback.loops.ir import Atom, Const
 Pair = tuple[Atom, Atom]
 
 
+_LARGE = {"f32": 8e37, "f64": 4e307}  # up to here moduli and their doubles are finite
+_FAR = 1e10  # from here on 1 is nothing beside a square, in any type
+
+
 class _Real:
     """Short names for the operators of one builder and dtype."""
 
@@ -56,10 +60,14 @@ def mul(b: Builder, x: Pair, y: Pair) -> Pair:
 
 
 def square(b: Builder, x: Pair) -> Pair:
-    """(re - im)(re + im) and 2 re im: no cancellation of squares."""
+    """(re - im)(re + im) and 2 re im: no cancellation of squares; a factor 0 makes 0, also where
+    the other overflows."""
     r = _r(b, x)
-    twice = r.mul(x[0], x[1])
-    return r.mul(r.sub(x[0], x[1]), r.add(x[0], x[1])), r.add(twice, twice)
+    twice, less, more = r.mul(x[0], x[1]), r.sub(x[0], x[1]), r.add(x[0], x[1])
+    even = b.let("or", (r.test("eq", less, 0.0), r.test("eq", more, 0.0)), "bool")
+    return r.where(even, 0.0, r.mul(less, more)), r.add(
+        twice, twice
+    )  # 0 also where the other is inf
 
 
 def neg(b: Builder, x: Pair) -> Pair:
@@ -171,13 +179,27 @@ def _plus_squares(r: _Real, first: Atom, u: Atom, v: Atom) -> Atom:
     return r.add(s, r.add(r.add(lost, more), r.add(e, f)))
 
 
+def _scales(r: _Real, x: Pair) -> tuple[Atom, Atom]:
+    """A quarter and two where |x| may be beyond the largest number, ones elsewhere."""
+    large = r.test("gt", r.max(r.abs(x[0]), r.abs(x[1])), _LARGE[r.d])
+    return r.where(large, 0.25, 1.0), r.where(large, 2.0, 1.0)
+
+
+def _log_modulus(b: Builder, x: Pair) -> Atom:
+    """log |x|, also where |x| is beyond the largest number."""
+    r = _r(b, x)
+    scale, _ = _scales(r, x)
+    size = r.log(modulus(b, (r.mul(scale, x[0]), r.mul(scale, x[1]))))
+    return r.add(size, r.where(r.test("lt", scale, 1.0), math.log(4.0), 0.0))
+
+
 def log(b: Builder, x: Pair) -> Pair:
     """Near the unit circle the modulus' logarithm is log1p(re*re + im*im - 1) / 2."""
     r = _r(b, x)
     size = r.max(r.abs(x[0]), r.abs(x[1]))
     close = b.let("and", (r.test("ge", size, 0.5), r.test("le", size, 1.5)), "bool")
     near = r.mul(0.5, r.log1p(_plus_squares(r, r.c(-1.0), *x)))
-    return r.where(close, near, r.log(modulus(b, x))), r.atan2(x[1], x[0])
+    return r.where(close, near, _log_modulus(b, x)), r.atan2(x[1], x[0])
 
 
 def log1p(b: Builder, x: Pair) -> Pair:
@@ -189,7 +211,7 @@ def log1p(b: Builder, x: Pair) -> Pair:
     bounded = r.test("lt", r.max(r.abs(x[0]), r.abs(x[1])), 4.0)
     close = b.let("and", (bounded, r.test("gt", s, -0.75)), "bool")
     near = r.mul(0.5, r.log1p(s))
-    return r.where(close, near, r.log(modulus(b, one))), r.atan2(x[1], one[0])
+    return r.where(close, near, _log_modulus(b, one)), r.atan2(x[1], one[0])
 
 
 def expm1(b: Builder, x: Pair) -> Pair:
@@ -202,15 +224,18 @@ def expm1(b: Builder, x: Pair) -> Pair:
 
 def sqrt(b: Builder, x: Pair) -> Pair:
     """The principal root: t = sqrt((|x| + |re|) / 2), then the parts are t and im / 2t in the order
-    that re's sign asks for."""
+    that re's sign asks for. Where |x| may be beyond the largest number, it is twice the root of a
+    quarter of x."""
     r = _r(b, x)
-    a = r.abs(x[0])
-    t = r.sqrt(r.add(r.mul(0.5, modulus(b, x)), r.mul(0.5, a)))
+    scale, back = _scales(r, x)
+    u, v = r.mul(scale, r.abs(x[0])), r.mul(scale, r.abs(x[1]))
+    t = r.sqrt(r.add(r.mul(0.5, modulus(b, (u, v))), r.mul(0.5, u)))
     zero = r.test("eq", t, 0.0)
-    other = r.where(zero, 0.0, r.div(r.mul(0.5, r.abs(x[1])), t))
+    other = r.mul(back, r.where(zero, 0.0, r.div(r.mul(0.5, v), t)))
+    t = r.mul(back, t)
     right = r.test("ge", x[0], 0.0)
     re, im = r.where(right, t, other), r.where(right, other, t)
-    infinite = r.test("eq", r.abs(x[1]), math.inf)
+    infinite = r.test("eq", v, math.inf)
     return r.where(infinite, math.inf, re), r.copysign(r.where(infinite, math.inf, im), x[1])
 
 
@@ -257,8 +282,10 @@ def tanh(b: Builder, x: Pair) -> Pair:
     # poles
     scale = r.add(r.mul(c, c), r.mul(r.mul(t, t), r.mul(s, s)))
     re, im = r.div(t, scale), r.div(r.mul(sech2, r.mul(s, c)), scale)
-    re = r.where(big, r.copysign(r.c(1.0), x[0]), r.mul(re, r.add(r.mul(c, c), r.mul(s, s))))
     end = r.test("eq", r.abs(x[0]), math.inf)
+    one = r.copysign(r.c(1.0), x[0])
+    limit = r.where(end, one, r.add(one, r.sub(x[1], x[1])))  # no number where im is none
+    re = r.where(big, limit, r.mul(re, r.add(r.mul(c, c), r.mul(s, s))))
     lost = b.let("and", (end, r.test("ne", im, im)), "bool")
     im = r.where(lost, r.copysign(r.c(0.0), x[1]), im)
     return re, _zero_stays(b, im, x[1], x[1])
@@ -291,16 +318,19 @@ def _roots(b: Builder, x: Pair) -> tuple[Pair, Pair]:
     return sqrt(b, (r.sub(1.0, x[0]), r.neg(x[1]))), sqrt(b, (r.add(1.0, x[0]), x[1]))
 
 
-def _at_infinity(b: Builder, x: Pair) -> tuple[Atom, Atom, Atom]:
-    """(is a part infinite, the parts with 1 for infinity and 0 for a number)."""
+def _far_away(b: Builder, x: Pair) -> tuple[Atom, Atom, Atom, Atom]:
+    """(is x far away, the parts as `atan2` takes them, log 2|x|). There asin, acos and acosh are
+    angles and this logarithm; the products of roots would overflow."""
     r = _r(b, x)
     ends = [r.test("eq", r.abs(part), math.inf) for part in x]
-    far = b.let("or", (ends[0], ends[1]), "bool")
+    end = b.let("or", (ends[0], ends[1]), "bool")
+    far = b.let("or", (end, r.test("gt", r.max(r.abs(x[0]), r.abs(x[1])), _FAR)), "bool")
     u, v = (
-        r.where(end, r.copysign(r.c(1.0), part), r.mul(part, 0.0))
-        for end, part in zip(ends, x, strict=True)
+        r.where(end, r.where(is_end, r.copysign(r.c(1.0), part), r.mul(part, 0.0)), part)
+        for is_end, part in zip(ends, x, strict=True)
     )
-    return far, u, v
+    size = r.add(_log_modulus(b, x), math.log(2.0))
+    return far, u, v, r.where(end, math.inf, size)
 
 
 def asin(b: Builder, x: Pair) -> Pair:
@@ -308,10 +338,10 @@ def asin(b: Builder, x: Pair) -> Pair:
     p, q = _roots(b, x)
     re = r.atan2(x[0], r.sub(r.mul(p[0], q[0]), r.mul(p[1], q[1])))
     im = r.asinh(r.sub(r.mul(p[0], q[1]), r.mul(p[1], q[0])))
-    far, u, v = _at_infinity(b, x)
+    far, u, v, size = _far_away(b, x)
     return (
         r.where(far, r.atan2(u, r.abs(v)), re),
-        r.where(far, r.copysign(r.c(math.inf), x[1]), im),
+        r.where(far, r.copysign(size, x[1]), im),
     )
 
 
@@ -320,10 +350,10 @@ def acos(b: Builder, x: Pair) -> Pair:
     p, q = _roots(b, x)
     re = r.mul(2.0, r.atan2(p[0], q[0]))
     im = r.asinh(r.sub(r.mul(q[0], p[1]), r.mul(q[1], p[0])))
-    far, u, v = _at_infinity(b, x)
+    far, u, v, size = _far_away(b, x)
     return (
         r.where(far, r.atan2(r.abs(v), u), re),
-        r.where(far, r.neg(r.copysign(r.c(math.inf), x[1])), im),
+        r.where(far, r.neg(r.copysign(size, x[1])), im),
     )
 
 
@@ -332,9 +362,9 @@ def acosh(b: Builder, x: Pair) -> Pair:
     p, q = sqrt(b, (r.sub(x[0], 1.0), x[1])), sqrt(b, (r.add(x[0], 1.0), x[1]))
     re = r.asinh(r.add(r.mul(p[0], q[0]), r.mul(p[1], q[1])))
     im = r.mul(2.0, r.atan2(p[1], q[0]))
-    far, u, v = _at_infinity(b, x)
+    far, u, v, size = _far_away(b, x)
     return (
-        r.where(far, math.inf, re),
+        r.where(far, size, re),
         r.where(far, r.copysign(r.atan2(r.abs(v), u), x[1]), im),
     )
 
@@ -349,10 +379,12 @@ def atanh(b: Builder, x: Pair) -> Pair:
     y2 = r.mul(y, y)
     re = r.mul(0.25, r.log1p(r.div(r.mul(4.0, u), r.add(r.mul(near, near), y2))))
     im = r.mul(0.5, r.atan2(r.mul(2.0, v), r.sub(r.mul(near, r.add(1.0, u)), y2)))
-    # At re = 1, where the real part's denominator would underflow.
-    one = r.test("eq", u, 1.0)
-    root = r.sqrt(r.sqrt(r.add(4.0, r.mul(v, v))))
-    re = r.where(one, r.log(r.div(root, r.sqrt(y))), re)
+    # At re = 1, where the real part's denominator would underflow: log(1 + 4/im**2) / 4.
+    one, w = r.test("eq", u, 1.0), r.abs(v)
+    small = r.sub(r.mul(0.25, r.log(r.add(4.0, r.mul(w, w)))), r.mul(0.5, r.log(w)))
+    half = r.div(2.0, w)
+    great = r.mul(0.25, r.log1p(r.mul(half, half)))
+    re = r.where(one, r.where(r.test("lt", w, 1.0), small, great), re)
     turn = r.mul(0.5, r.add(math.pi / 2, r.atan(r.mul(0.5, y))))
     im = r.where(one, r.copysign(turn, v), im)
     pole = b.let("and", (one, r.test("eq", v, 0.0)), "bool")
@@ -360,8 +392,8 @@ def atanh(b: Builder, x: Pair) -> Pair:
     # Far away: pi/2 i + 1/x.
     far = b.let("or", (r.test("gt", u, large), r.test("gt", r.abs(v), large)), "bool")
     inverse = div(b, (r.c(1.0), r.c(0.0)), (u, v))
-    ends, _, _ = _at_infinity(b, x)
-    re = r.where(far, r.where(ends, 0.0, inverse[0]), re)
+    size = r.max(u, r.abs(v))
+    re = r.where(far, r.where(r.test("eq", size, math.inf), 0.0, inverse[0]), re)
     known = r.test("eq", v, v)
     im = r.where(far, r.where(known, r.copysign(r.c(math.pi / 2), v), math.nan), im)
     im = r.where(r.test("lt", x[0], 0.0), r.neg(im), im)
@@ -409,7 +441,7 @@ def integer_pow(b: Builder, x: Pair, y: int) -> Pair:
         if n & 1:
             result = base if result is None else mul(b, result, base)
         n >>= 1
-        base = mul(b, base, base) if n else base
+        base = square(b, base) if n else base
     one = (r.c(1.0), r.c(0.0))
     if result is None:
         return one
