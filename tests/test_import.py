@@ -74,12 +74,34 @@ def _of_numpy() -> set[str]:
     return set(done.stdout.split())
 
 
+FIRST_ARRAY = """
+import sys
+import numpy as np
+import pullback as pb
+import pullback.numpy as jnp
+of_compiler = lambda: [m for m in sys.modules if m.startswith("pullback.loops")]
+y = pb.eval_shape(pb.vmap(lambda x: jnp.sin(x) * x), np.ones(3, np.float32))
+str(pb.make_jaxpr(jnp.cumsum)(np.ones(3, np.float32)))
+assert y.shape == (3,) and not of_compiler(), of_compiler()
+x = {array}
+assert "pullback.loops.pipeline" in of_compiler()
+assert float(jnp.sum(x)) == 3
+"""
+
+
+@pytest.mark.parametrize("array", ["jnp.asarray(np.ones(3))", "jnp.ones(3)", "pb.device_put(3)"])
+def test_the_compiler_is_loaded_with_the_first_array(array: str) -> None:
+    """Not with the package, nor by tracing; and not as late as the first call, which is timed."""
+    code = FIRST_ARRAY.replace("{array}", array)
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
+
+
 def test_the_collector_is_as_it_was(loaded: Any) -> None:
     assert loaded[1] is True
     assert loaded[2] == 0  # nothing is exempt from collections
 
 
-@pytest.mark.parametrize("name", ["pullback.numpy", "pullback.lax"])
+@pytest.mark.parametrize("name", ["pullback.numpy", "pullback.lax", "pullback.backends.llvm"])
 def test_late_names(name: str) -> None:
     """The table for programs and the imports for type checkers say the same, and each name is
     there."""

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import tree
+from .. import config, tree
 from ..core.avals import typeof
 from ..core.primitive import Primitive
 from ..core.trace import Tracer
@@ -19,7 +19,6 @@ from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
 from ..runtime.layouts import Format
 from ..runtime.placement import from_shards, place
-from ..runtime.queue import queue
 from ..runtime.shardings import (
     AxisType,
     NamedSharding,
@@ -32,6 +31,8 @@ from ..runtime.shardings import (
     named_mesh,
 )
 from .asked import check_fits
+
+running: Any = config.lazy_module("pullback.runtime.queue")
 
 device_put_p: Primitive = Primitive(
     "device_put",
@@ -215,7 +216,7 @@ def effects_barrier() -> None:
     x is 1
     >>> pb.effects_barrier()
     """
-    queue().drain()
+    running.queue().drain()
 
 
 def with_sharding_constraint(x: Any, shardings: Any) -> Any:

@@ -139,6 +139,9 @@ def register_array_class(cls: type) -> None:
 
 _met: dict[Any, Any] = {}  # the types of NumPy arrays that buffers export, by shape and dtype
 
+# What is done before the first array of NumPy's values is made.
+at_first_array: list[Callable[[], Any]] = []
+
 
 def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
     """An ArrayImpl with the values of a NumPy array.
@@ -162,6 +165,8 @@ def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
                 if len(_met) >= 4096:
                     _met.clear()
                 _met[key] = aval
+    while at_first_array:
+        at_first_array.pop()()
     if type(aval) is _ShapedArray:
         aval = _intern(aval)
     dtype = aval.dtype

@@ -23,17 +23,20 @@ from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from ..core.refs import holds_refs, ref_effect
 from ..core.source import current as current_source
 from ..core.trace import Trace, Tracer, escaped_tracer_error, install_base, use_trace
+from ..garbage import settle, uncollected
 from ..primitives import common, keys
 from ..transforms.partial_eval import dce_closed
 from . import array as array_module
 from .commitment import commit, results_lie
-from .executable import NativeExecutable
 from .options import in_force
 from .shardings import default_sharding
 
 # Traced values and keys are arrays to users: isinstance(x, Array) holds for them.
 array_module.register_array_class(Tracer)
 array_module.register_array_class(keys.PRNGKeyArray)
+
+# The compiler, and what runs its programs: half as large as all the rest.
+native: Any = config.lazy_module("pullback.runtime.executable")
 
 _operations: dict[Any, Any] = {}
 _executables: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -300,6 +303,20 @@ def clear_caches() -> None:
     _operations.clear()
 
 
-interface.register_backend("native", NativeExecutable, default=True)
+def load_compiler() -> None:
+    """Imports the compiler: with the first array, so that no first call waits for it, nor a program
+    that makes no arrays."""
+    with uncollected:
+        _ = native.NativeExecutable
+    settle()
+
+
+def compile_native(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
+    """The native executable of a program."""
+    return native.NativeExecutable(closed, donated)
+
+
+interface.register_backend("native", compile_native, default=True)
+array_module.at_first_array.append(load_compiler)
 common.array_maker[0] = to_array
 install_base(EvalTrace())

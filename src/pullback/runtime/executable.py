@@ -15,6 +15,7 @@ import numpy as np
 from .. import compile_log, config, dtypes, errors
 from ..backends import interface, llvm
 from ..backends.llvm import programs
+from ..backends.llvm.aside import aside
 from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
@@ -177,7 +178,7 @@ class NativeExecutable:
             entries = compilation.entries()
             if key is not None:
                 keep = closed, self.program, self.kernels, self._unbounded
-                llvm.aside(programs.remember, key, *keep)
+                aside(programs.remember, key, *keep)
         traced = float(closed.derived.get("trace seconds", 0.0))
         times = lowered - start, time.perf_counter() - lowered
         compile_log.note(

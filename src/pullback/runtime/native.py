@@ -23,12 +23,11 @@ from typing import Any
 
 import numpy as np
 
+from pullback.backends import llvm
 from pullback.backends.llvm.cache import disk_cache, kernel_key
-from pullback.backends.llvm.compiler import prepare_workshop
 from pullback.backends.llvm.link import assemble
 from pullback.backends.llvm.loader import Image, link_elf, load_image
 from pullback.backends.llvm.target import host_target
-from pullback.backends.llvm.threads import runtime as llvm_runtime
 from pullback.runtime import native_layout as L
 from pullback.runtime.native_build import (
     EXTERNALS,
@@ -165,8 +164,8 @@ def _image() -> Image:
         image = link_elf(assemble(module_text(_functions(), target.triple), target, 2, PASSES))
         if cache is not None:
             cache.put(key, image)
-        llvm_runtime()  # as long as this import compiles what is compiled once, all of it
-        prepare_workshop()
+        llvm.runtime()  # as long as this import compiles what is compiled once, all of it
+        llvm.prepare_workshop()
     return image
 
 

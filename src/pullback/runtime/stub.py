@@ -35,7 +35,6 @@ import numpy as np
 
 from pullback import config
 from pullback.backends import llvm
-from pullback.backends.llvm.table import POOL
 from pullback.core import avals, trace
 from pullback.forking import renewed
 from pullback.primitives import keys
@@ -697,7 +696,7 @@ def _serial_after_fork() -> None:
     if not config.thread_counts and _native is not None:
         _native.functions["set_word"](L.THREAD_COUNTS, 0)
     for context in _contexts.values():
-        context.put(POOL, 0)
+        context.forget_workers()
 
 
 def _install() -> None:

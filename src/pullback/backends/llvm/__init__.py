@@ -22,32 +22,33 @@ PULLBACK_DEBUG=llvm,asm.
 
 from __future__ import annotations
 
-import ctypes
-from collections.abc import Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from pullback.backends.llvm import tier
-from pullback.backends.llvm.aside import aside
-from pullback.backends.llvm.compiler import (
-    Compilation,
-    CompiledKernel,
-    compile_kernel,
-    compile_kernels,
-    emit_module,
-    kernel_compile_count,
-)
-from pullback.backends.llvm.driver import ERRORS, Plan, PlanError, encode, scalar_word
-from pullback.backends.llvm.target import Target, host_target, target_for
-from pullback.backends.llvm.threads import (
-    Context,
-    num_threads,
-    prepare,
-    runtime,
-    set_function,
-    set_num_threads,
-    thread_limit,
-)
-from pullback.loops.ir import Kernel
+from pullback.config import LateNames
+
+if TYPE_CHECKING:
+    from . import tier
+    from .compiler import (
+        Compilation,
+        CompiledKernel,
+        compile_kernel,
+        compile_kernels,
+        emit_module,
+        kernel_compile_count,
+        prepare_workshop,
+    )
+    from .driver import ERRORS, Plan, PlanError, encode, scalar_word
+    from .single import run_kernel
+    from .target import Target, host_target, target_for
+    from .threads import (
+        Context,
+        num_threads,
+        prepare,
+        runtime,
+        set_function,
+        set_num_threads,
+        thread_limit,
+    )
 
 __all__ = [
     "ERRORS",
@@ -57,7 +58,6 @@ __all__ = [
     "Plan",
     "PlanError",
     "Target",
-    "aside",
     "compile_kernel",
     "compile_kernels",
     "emit_module",
@@ -66,6 +66,7 @@ __all__ = [
     "kernel_compile_count",
     "num_threads",
     "prepare",
+    "prepare_workshop",
     "run_kernel",
     "runtime",
     "scalar_word",
@@ -76,23 +77,23 @@ __all__ = [
     "tier",
 ]
 
+# Loaded when they are asked for: who imports the package may need the loader and the cache only.
+_late = LateNames(
+    "pullback.backends.llvm",
+    {
+        "compiler": "Compilation CompiledKernel compile_kernel compile_kernels emit_module "
+        "kernel_compile_count prepare_workshop",
+        "driver": "ERRORS Plan PlanError encode scalar_word",
+        "single": "run_kernel",
+        "target": "Target host_target target_for",
+        "threads": "Context num_threads prepare runtime set_function set_num_threads thread_limit",
+        "tier": "tier",
+    },
+)
 
-def run_kernel(
-    kernel: Kernel,
-    arrays: Sequence[Any],
-    dims: Sequence[int] = (),
-    scalars: Sequence[Any] = (),
-    target: Target | None = None,
-) -> None:
-    """Compiles a kernel and runs it once over NumPy arrays, in the order of its params, dims and
-    scalars.
 
-    Raises PlanError when the kernel fails.
-    """
-    plan = Plan(len(arrays))
-    words = [scalar_word(v, s.dtype) for v, s in zip(scalars, kernel.scalars, strict=True)]
-    plan.kernel(compile_kernel(kernel, target), range(len(arrays)), dims, words)
-    plan.ret()
-    plan.finish()
-    slots = (ctypes.c_int64 * plan.slot_words)(*[a.ctypes.data for a in arrays])
-    plan.run(slots, Context())
+_late.complete()
+
+
+def __getattr__(name: str) -> Any:
+    return _late(name)

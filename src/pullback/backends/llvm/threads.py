@@ -232,6 +232,10 @@ class Context:
         self.put(POOL, r.pool if threads > 1 and r.workers else 0)
         _word(self.cancel_address).value = 0
 
+    def forget_workers(self) -> None:
+        """In a forked child, which has none: the next reset starts some."""
+        self.put(POOL, 0)
+
     def cancel(self) -> None:
         """Asks a run to stop, from any thread."""
         ctypes.c_int32.from_address(self.cancel_address).value = 1
