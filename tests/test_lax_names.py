@@ -83,6 +83,25 @@ def test_signatures_of_what_extends(module: str) -> None:
         assert parameters(getattr(ours, name)) == want, name
 
 
+@pytest.mark.parametrize("module", ["numpy", "lax", "nn", "random"])
+def test_plain_functions(module: str) -> None:
+    """`inspect.isfunction` says what it says of JAX's: libraries look for functions by it. Aliases
+    that are one object here (`degrees` is `rad2deg`) are what JAX's first is."""
+    ours, theirs = (importlib.import_module(f"{root}.{module}") for root in ("pullback", "jax"))
+    names = [n for n in dir(theirs) if not n.startswith("_") and hasattr(ours, n)]
+    names = [n for n in names if isinstance(getattr(ours, n), pb.stages.Wrapped)]
+    wrong = [
+        n
+        for n in names
+        if inspect.isfunction(getattr(ours, n)) != inspect.isfunction(getattr(theirs, n))
+    ]
+    assert len(names) > 10 and set(wrong) <= {"degrees", "radians"}
+    for n in names:
+        f: Any = getattr(ours, n)
+        if inspect.isfunction(f):  # pickled by name
+            assert getattr(importlib.import_module(f.__module__), f.__qualname__) is f
+
+
 # Modules all of whose names are there, and the few that mean something of XLA's alone.
 WHOLE = (
     "core extend.core extend.backend extend.linear_util extend.random extend.source_info_util "

@@ -4,6 +4,7 @@ different from the functions as they are written."""
 from __future__ import annotations
 
 import copy
+import functools
 import gc
 import inspect
 import pickle
@@ -306,6 +307,73 @@ def test_what_they_look_like() -> None:
         again = pickle.loads(pickle.dumps(f))
         np.testing.assert_array_equal(again(X), f(X))
     assert callable(ArrayImpl.sum) and X.sum.__name__ == "sum"
+
+
+def test_what_jax_does_not_jit_is_a_function() -> None:
+    """Libraries look for `isfunction`, take the code and the defaults, and pickle by name."""
+    for f in (jnp.sum, lax.add, nn.softmax, random.normal, jnp.array, jnp.where):
+        assert inspect.isfunction(f) and isinstance(f, type(jnp.sum)) and callable(f)
+        code = f.__code__
+        assert code.co_name == f.__name__ and f.__defaults__ == inspect.unwrap(f).__defaults__
+        assert f.__globals__ is inspect.unwrap(f).__globals__ and f.__closure__ is None
+        assert inspect.signature(f, follow_wrapped=False) == inspect.signature(f)
+        assert (
+            not hasattr(f, "__signature__") and f.__kwdefaults__ is inspect.unwrap(f).__kwdefaults__
+        )
+        assert getattr(sys.modules[f.__module__], f.__qualname__) is f
+        assert pickle.loads(pickle.dumps(f)) is f and copy.copy(f) is f and copy.deepcopy(f) is f
+    with pytest.raises(AttributeError, match="no setter"):
+        jnp.sum.__class__ = dict
+
+
+def test_what_jax_jits_is_no_function() -> None:
+    for f in (jnp.sin, nn.silu, jit(lambda x: x), jit(int)):
+        assert not inspect.isfunction(f) and isinstance(f, pullback.stages.Wrapped)
+        for name in ("__code__", "__defaults__", "__globals__"):
+            with pytest.raises(AttributeError, match=name):
+                getattr(f, name)
+    f = jit(lambda x, n=3, *, k: x, static_argnames="n")
+    assert (
+        str(f.__signature__) == str(inspect.signature(f, follow_wrapped=False)) == "(x, n=3, *, k)"
+    )
+    assert str(jnp.sin.__signature__).startswith("(x: ")
+    with pytest.raises(ValueError, match="no signature"):
+        inspect.signature(jit(dict))
+
+
+def test_names_of_jitted_partials_and_objects() -> None:
+    class Layer:
+        def __call__(self, x: Any) -> Any:
+            return -x
+
+    def half(x: Any, by: float = 2.0) -> Any:
+        return x / by
+
+    unnamed = "<unnamed function>"
+    for fun, name in [
+        (functools.partial(half, by=3.0), "half"),
+        (functools.partial(functools.partial(half), by=3.0), "half"),
+        (Layer(), unnamed),
+        (functools.partial(Layer()), unnamed),
+        (dict, "dict"),
+    ]:
+        f = jit(fun)
+        assert f.__name__ == f.__qualname__.rpartition(".")[2] == name
+        if fun is not dict:
+            (eqn,) = make_jaxpr(f)(1.0).eqns
+            assert eqn.params["name"] == name and f.lower(1.0).compile()(4.0).shape == ()
+
+
+def test_methods_are_functions_bound_to_their_arrays() -> None:
+    class Model:
+        norm = jnp.sum
+        act = jnp.sin
+
+        def __array__(self, *_: Any, **__: Any) -> Any:
+            return np.ones(3, np.float32)
+
+    assert inspect.ismethod(Model().norm) and inspect.ismethod(Model().act)
+    assert inspect.isfunction(Model.norm) and not inspect.isfunction(Model.act)
 
 
 def test_ufuncs_of_users_run_each_time() -> None:

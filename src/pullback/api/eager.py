@@ -29,6 +29,7 @@ from ..runtime.array import ArrayImpl
 from ..runtime.commitment import results_lie
 from ..runtime.operands import Policy, replaced
 from ..runtime.shardings import get_mesh
+from .kinds import make_public
 from .recording import Recording
 
 __all__ = ["eager", "install", "made_eager", "methods"]
@@ -265,12 +266,12 @@ _LEFT = frozenset(
 )
 
 
-def made_eager(name: str, fun: Any) -> Any:
+def made_eager(name: str, fun: Any, module: str) -> Any:
     """A public name's value in a module of arrays: eager if it is a function of ours that gains by
     it."""
     ours = str(getattr(fun, "__module__", "")).startswith("pullback.")
     if name not in _LEFT and ours and isinstance(fun, FunctionType | custom_jvp):
-        return eager(fun)
+        return make_public(eager(fun), name, module)
     return fun
 
 
@@ -278,7 +279,7 @@ def install(namespace: dict[str, Any], names: Iterable[str]) -> None:
     """Makes the functions of a module of arrays eager, under their public names."""
     for name in names:
         if name in namespace:
-            namespace[name] = made_eager(name, namespace[name])
+            namespace[name] = made_eager(name, namespace[name], namespace["__name__"])
 
 
 def methods(table: dict[str, Callable[..., Any]], left: Iterable[str] = ()) -> dict[str, Any]:

@@ -152,6 +152,7 @@ class TracedCall:
         self.closed, self.consts, self.out_tree, self.params = closed, consts, out_tree, params
 
 
+_UNNAMED = "<unnamed function>"
 MOST_STRUCTURES = 64  # of one function's arguments, among those that Python opens
 
 
@@ -249,6 +250,8 @@ class JitWrapped:
             _info=self._info,
         )  # fmt: skip
         stub.wraps(native, self._fun)
+        if "__name__" not in native.__dict__:
+            native.__name__ = native.__qualname__ = _name_of(self._fun)
         return native
 
     def reduce(self) -> tuple[Any, ...]:
@@ -375,13 +378,9 @@ class JitWrapped:
         closed, hoisted = close_jaxpr(jaxpr, consts)
         closed.derived["trace seconds"] = time.perf_counter() - start
         donated = [False] * len(hoisted) + self._donated(args, kwargs, fixed, static_kw)
-        name = getattr(fun, "__name__", None) or getattr(
-            getattr(fun, "func", None), "__name__", type(fun).__name__
-        )
-        name = str(name)
         params = call_params(
             closed,
-            name,
+            _name_of(fun),
             donated_invars=donated,
             keep_unused=self._info.keep_unused,
             inline=self._info.inline,
@@ -524,6 +523,13 @@ def native_entry(
         on_error=program.raise_error,
         on_host=program.run_host if program.has_host else None,
     )
+
+
+def _name_of(fun: Any) -> str:
+    """What programs call a function: a partial is called as its function, an object has no name."""
+    if isinstance(fun, functools.partial):
+        fun = fun.func
+    return str(getattr(fun, "__name__", None) or _UNNAMED)
 
 
 def _rebuild(fun: Any, info: Any) -> Any:

@@ -27,7 +27,7 @@ _FAMILIES = frozenset(
 def _made(name: str, value: _Any) -> _Any:
     """What a public name is: the eager form of a function of arrays."""
     family = str(getattr(value, "__module__", None)).removeprefix("pullback.")
-    return _made_eager(name, value) if family in _FAMILIES else value
+    return _made_eager(name, value, __name__) if family in _FAMILIES else value
 
 
 if _TYPE_CHECKING:

@@ -11,6 +11,7 @@ import numpy as _np
 from numpy import iterable as iterable
 
 from ..api.eager import eager as _eager, install as _install, made_eager as _made_eager
+from ..api.kinds import make_public as _make_public
 from ..config import LateNames as _LateNames
 from ..runtime.array import Array as ndarray  # noqa: F401 (exported)
 from . import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
@@ -483,8 +484,8 @@ if _TYPE_CHECKING:
 def _made(name: str, value: _Any) -> _Any:
     """What a public name is: the eager form of a function of arrays."""
     if name in ("array", "asarray"):
-        return _eager(value, accepts=_is_settled)
-    return _made_eager(name, value)
+        return _make_public(_eager(value, accepts=_is_settled), name, __name__)
+    return _made_eager(name, value, __name__)
 
 
 # The same names for programs: these modules are imported when one of their names is asked for.

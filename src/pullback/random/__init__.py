@@ -4,6 +4,7 @@ of JAX.
 
 from .. import config as _config
 from ..api.eager import eager as _eager
+from ..api.kinds import make_public as _make_public
 from .base import PRNGKey, clone, fold_in, key, key_data, key_dtype, key_impl, split, wrap_key_data
 from .continuous import (
     cauchy,
@@ -107,7 +108,7 @@ def _unwatched(*_args: object, **_kwargs: object) -> bool:
 # Called outside of transformations these are native programs, as the functions of arrays are.
 (bernoulli, bits, categorical, exponential, fold_in, gumbel, laplace, normal, rademacher, randint,
  split, truncated_normal, uniform) = (
-    _eager(_f, accepts=_unwatched)
+    _make_public(_eager(_f, accepts=_unwatched), _f.__name__, __name__)
     for _f in (
         bernoulli, bits, categorical, exponential, fold_in, gumbel, laplace, normal, rademacher,
         randint, split, truncated_normal, uniform,
@@ -119,4 +120,6 @@ def _of_number(seed: object, **_options: object) -> bool:
     return type(seed) is int
 
 
-key, PRNGKey = (_eager(_f, accepts=_of_number) for _f in (key, PRNGKey))
+key, PRNGKey = (
+    _make_public(_eager(_f, accepts=_of_number), _f.__name__, __name__) for _f in (key, PRNGKey)
+)
