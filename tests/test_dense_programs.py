@@ -4,6 +4,7 @@ what they become: one kernel, nothing stored but the result."""
 from __future__ import annotations
 
 import jax
+import ml_dtypes
 import numpy as np
 import pytest
 from jax import numpy as jax_numpy
@@ -11,7 +12,7 @@ from jax import numpy as jax_numpy
 import pullback as pb
 from pullback import lax, numpy as jnp
 from pullback.backends.reference import RULES
-from pullback.loops import pipeline
+from pullback.loops import pipeline, run as loops_run, tiles
 from pullback.loops.show import show_kernel
 from pullback.runtime.executable import reference_rule
 
@@ -74,6 +75,67 @@ def test_products_of_bytes_are_exact(dtype, m, k, n):
             found = np.asarray(pb.jit(product)(x, y))
             want = (a.astype(np.int64) @ b.astype(np.int64)).astype(found.dtype)
             np.testing.assert_array_equal(found, want)
+
+
+@pytest.fixture(params=["words", "numbers"])
+def pairs(request, monkeypatch):
+    """Products of bf16 numbers as products of words and not, whatever the machine does."""
+    monkeypatch.setattr(tiles, "_pairs", [lambda: request.param == "words"])
+    return request.param == "words"
+
+
+@pytest.mark.parametrize("m,k,n", [(9, 9, 130), (33, 67, 45), (64, 64, 70), (20, 2300, 30)])
+@pytest.mark.parametrize("result", [np.float32, None])
+def test_products_of_bf16_numbers(m, k, n, result, pairs):
+    """Their products are exact in f32 and summed there, in every layout; machine code and the
+    interpreter alike."""
+    a, b = (numbers(*s).astype(ml_dtypes.bfloat16) for s in ((m, k), (k, n)))
+    want = a.astype(np.float64) @ b.astype(np.float64)
+    bound = (2e-5 if result else 2**-8) * np.abs(want).max()
+    for swap_a, swap_b in ((0, 0), (0, 1), (1, 0), (1, 1)):
+        x, y = (np.ascontiguousarray(v.T) if s else v for v, s in ((a, swap_a), (b, swap_b)))
+        dims = (((1 - swap_a,), (swap_b,)), ((), ()))
+        product = lambda x, y: lax.dot_general(x, y, dims, preferred_element_type=result)  # noqa: B023
+        found = np.asarray(pb.jit(product)(x, y))
+        assert found.dtype == (result or ml_dtypes.bfloat16)
+        assert np.abs(found.astype(np.float64) - want).max() <= bound
+        if k < 100:
+            compiled = program(product, x, y)
+            text = "".join(show_kernel(kernel) for kernel in compiled.kernels)
+            assert ("tile_b16" in text) == pairs
+            (slow,) = loops_run.run_program(compiled, [x, y])
+            assert np.abs(slow.astype(np.float64) - want).max() <= bound
+
+
+def test_products_of_bf16_numbers_in_batches_among_neighbours(pairs):
+    f = lambda _, np_, a, b: np_.maximum(np_.einsum("bij,bjk->bik", a * 2, np_.exp(b)) + 1, 0)
+    a, b = (numbers(*s).astype(ml_dtypes.bfloat16) / 4 for s in ((3, 20, 31), (3, 31, 40)))
+    same(f, a, b, tolerance=2e-2)
+    x, w = numbers(40, 33).astype(ml_dtypes.bfloat16), numbers(33, 50).astype(ml_dtypes.bfloat16)
+    loss = lambda np_: lambda w: ((x @ w).astype("float32") ** 2).mean()
+    same(lambda m, np_, w: m.grad(loss(np_))(w), w, tolerance=2e-2)
+
+
+def test_products_of_bf16_numbers_at_the_edges(pairs):
+    """Infinities, NaN and denormals are what they are in f32; threads make no difference."""
+    a, b = numbers(70, 65).astype(ml_dtypes.bfloat16), numbers(65, 200).astype(ml_dtypes.bfloat16)
+    a[3, 5], a[4, 6], a[60, 64], b[2, 7] = np.inf, np.nan, -np.inf, np.nan
+    f = pb.jit(lambda a, b: lax.dot(a, b, preferred_element_type=jnp.float32))
+    with np.errstate(invalid="ignore"):
+        want = a.astype(np.float32) @ b.astype(np.float32)
+    np.testing.assert_allclose(np.asarray(f(a, b)), want, rtol=1e-4, atol=1e-3)
+    tiny = (numbers(70, 65) * np.float32(1e-39)).astype(ml_dtypes.bfloat16)
+    want = tiny.astype(np.float64) @ np.abs(b[:, 8:]).astype(np.float64)
+    found = np.asarray(f(tiny, np.abs(b[:, 8:])))
+    assert np.abs(want).max() > 0
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-42)
+    big = numbers(300, 320).astype(ml_dtypes.bfloat16), numbers(320, 310).astype(ml_dtypes.bfloat16)
+    bits = []
+    for count in (1, 2, 7):
+        with pb.num_threads(count):
+            bits.append(np.asarray(f(*big)))
+    np.testing.assert_array_equal(bits[0], bits[1])
+    np.testing.assert_array_equal(bits[0], bits[2])
 
 
 def test_a_product_of_bytes_reads_rows_in_place():

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ctypes
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -95,6 +96,68 @@ def test_words_of_bytes_are_multiplied_exactly(name: str, level: str) -> None:
             raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
             assert function(None, *raw) == 0
             np.testing.assert_array_equal(got, want)
+
+
+def _pairs_function(name: str, level: str, brief: bool):
+    matrix = level == "matrix"
+    if matrix and not (BEST == "avx512" and matrix_units("amx_bf16")):
+        pytest.skip("this processor has no matrix registers for bf16")
+    target = target_for(BEST if matrix else level)
+    text = dense.tile_text(target, name, brief, matrix)
+    code = loader.load_image(loader.link(link.assemble(text, target, 0 if brief else 2)))
+    p, i = ctypes.c_void_p, ctypes.c_int64
+    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 3]
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(code.symbols["pb_tile"]), code
+
+
+def _run_pairs(function, a, b, c, rows: int, cols: int, length: int, panel: int, more: int):
+    """What the function and its definition make of C."""
+    left = [a.view(np.int32), 3, 2, rows + 9, 60, 0, rows, 1, 1, length, 0, 0, 1]
+    right = [b.view(np.int32), 7, 0, 0, panel, 53 * panel, cols]
+    want, got = c.copy(), c.copy()
+    tile_reference(f"tile_b16_{panel // 16}", [*left, *right, want, 4, cols + 3, more])
+    args = [*left, *right, got, 4, cols + 3, more]
+    raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
+    assert function(None, *raw) == 0
+    return want, got
+
+
+@pytest.mark.parametrize("level", [*LEVELS_HERE, "matrix"])
+@pytest.mark.parametrize("name", ["tile_b16_4", "tile_b16_1"])
+def test_words_of_two_floats_are_multiplied(name: str, level: str) -> None:
+    good, _code = _pairs_function(name, level, False)
+    quick, _other = _pairs_function(name, level, True)
+    panel = 16 * parse_tile(name)[1]
+    rng = np.random.default_rng(8)
+    shapes = [(1, 1, 1), (16, panel, 16), (37, panel + 5, 53), (5, 3 * panel, 32), (9, panel, 0)]
+    for rows, cols, length in shapes:
+        size = (rows + 3) * 60
+        a = rng.standard_normal(2 * size).astype(ml_dtypes.bfloat16)
+        b = rng.standard_normal(2 * 60 * 4 * panel).astype(ml_dtypes.bfloat16)
+        a[rng.random(a.size) < 0.2] = 0
+        c = rng.standard_normal(rows * (cols + 3) + 9).astype(np.float32)
+        for more in (0, 1):
+            want, got = _run_pairs(good, a, b, c, rows, cols, length, panel, more)
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-4)
+            _, again = _run_pairs(quick, a, b, c, rows, cols, length, panel, more)
+            np.testing.assert_array_equal(again, got)
+
+
+@pytest.mark.parametrize("level", [*LEVELS_HERE, "matrix"])
+@pytest.mark.parametrize("scales", [(1e-39, 1.0), (1.0, 1e-39), (1e-21, 1e-20), (1e-25, 1e-9)])
+def test_products_of_two_floats_keep_denormals(level: str, scales: tuple[float, float]) -> None:
+    """Matrix registers take them for zeros, among operands and sums."""
+    function, _code = _pairs_function("tile_b16_2", level, False)
+    rng = np.random.default_rng(9)
+    shapes = (2 * 20 * 60, 2 * 60 * 64)
+    a, b = (
+        (rng.standard_normal(n).astype(np.float32) * np.float32(scale)).astype(ml_dtypes.bfloat16)
+        for n, scale in zip(shapes, scales, strict=True)
+    )
+    c = np.zeros(17 * 23 + 9, np.float32)
+    want, got = _run_pairs(function, a, b, c, 17, 20, 31, 32, 0)
+    assert np.abs(want).max() > 0
+    np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-43)
 
 
 @pytest.mark.parametrize("level", LEVELS_HERE)

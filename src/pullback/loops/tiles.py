@@ -12,7 +12,8 @@
 `tile_w8_<lines>` and `tile_z8_<lines>` multiply signed and unsigned bytes into sums of 32 bits:
 an element of A or of B is a word of four bytes that are neighbours along the contracted index, and
 what they count are words. Their operands have one level of rows, one of the contracted index, and
-B lies in whole panels.
+B lies in whole panels. `tile_b16_<lines>` does the same with bf16 numbers, two to a word, into sums
+in f32.
 
 `flat_<dtype>_<rows>` does the same for blocks of few rows, one to four: a tile is as many rows high
 and wider instead. The columns of B lie side by side, `bp` is not read.
@@ -23,15 +24,17 @@ a0 + r * sa + c to b0 + c * sb + r.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 
 __all__ = ["LINE", "TILE_TYPES", "WORDS", "is_tile", "parse_tile", "tile_name", "tile_reference"]
 
 LINE = 64  # bytes
 TILE_TYPES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8}
-WORDS = {"i8": "w8", "u8": "z8"}  # bytes that are multiplied four at a time
+WORDS = {"i8": "w8", "u8": "z8", "bf16": "b16"}  # elements that are multiplied a word at a time
 _LINES = (1, 2, 3, 4)
 FLAT = 4  # rows that a flat tile has at most
 
@@ -57,7 +60,19 @@ TILE_NAMES += tuple(map(turn_name, TILE_TYPES))
 TILE_NAMES += tuple(tile_name(t, n) for t in WORDS.values() for n in _LINES)
 TILE_NAMES += tuple(flat_name(t, n) for t in TILE_TYPES for n in range(1, FLAT + 1))
 _KNOWN = frozenset(TILE_NAMES)
-__all__ += ["FLAT", "TILE_NAMES", "flat_name", "turn_name"]
+__all__ += ["FLAT", "TILE_NAMES", "flat_name", "set_pairs", "takes_pairs", "turn_name"]
+_pairs: list[Callable[[], bool]] = []
+
+
+def set_pairs(f: Callable[[], bool]) -> None:
+    """Gives the function that says whether the machine multiplies words of two bf16 numbers faster
+    than numbers in f32."""
+    _pairs[:] = [f]
+
+
+def takes_pairs() -> bool:
+    """Whether products of bf16 numbers are to be products of words."""
+    return bool(_pairs) and _pairs[0]()
 
 
 def is_tile(name: str) -> bool:
@@ -75,10 +90,10 @@ def tile_reference(name: str, args: list[Any]) -> None:
     """What a tile function does, in NumPy: for the interpreter of kernels."""
     dtype, lines = parse_tile(name)
     if not lines:
-        return _turn_reference(args)
+        return _turn_reference(dtype, args)
     a, b, c = args[0], args[13], args[20]
     words = dtype in WORDS.values()
-    if words:
+    if words:  # two or four elements along the contracted index
         a, b = (x.reshape(-1).view(np.int32) for x in (a, b))
     a0, r0, w, s0, s1, rows, n1, n2, length, t1, t2, ks = (int(x) for x in args[1:13])
     b0, u1, u2, bs, bp, cols = (int(x) for x in args[14:20])
@@ -92,18 +107,20 @@ def tile_reference(name: str, args: list[Any]) -> None:
     left = a.reshape(-1)[at[:, None] + (k1 * t1 + k2 * t2 + k3 * ks).reshape(-1)]
     right = b.reshape(-1)[columns + (k1 * u1 + k2 * u2 + k3 * bs).reshape(-1, 1)]
     if words:
-        byte = np.int8 if dtype == "w8" else np.uint8
-        left = left.view(byte).astype(np.int32)
-        columns = np.ascontiguousarray(right.T).view(byte).astype(np.int32)
-        right = columns.T
+        part = {"w8": np.int8, "z8": np.uint8, "b16": ml_dtypes.bfloat16}[dtype]
+        wide = np.float32 if dtype == "b16" else np.int32
+        left = left.view(part).astype(wide)
+        right = np.ascontiguousarray(right.T).view(part).astype(wide).T
     target = c.reshape(-1)
     places = c0 + np.arange(rows)[:, None] * ldc + j
     product = (left @ right).astype(target.dtype)
     target[places] = product + target[places] if more else product
 
 
-def _turn_reference(args: list[Any]) -> None:
+def _turn_reference(dtype: str, args: list[Any]) -> None:
     a, b = args[0].reshape(-1), args[5].reshape(-1)
+    if a.itemsize < TILE_TYPES[dtype]:  # words of narrow elements
+        a = a.view(b.dtype)
     a0, sa, rows, cols = (int(x) for x in args[1:5])
     b0, sb = int(args[6]), int(args[7])
     r, c = np.arange(rows)[:, None], np.arange(cols)

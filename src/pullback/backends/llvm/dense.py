@@ -15,7 +15,8 @@ from pullback.loops.tiles import LINE, TILE_TYPES, WORDS, parse_tile
 
 __all__ = ["tile_text"]
 
-TYPES = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64", "w8": "i32", "z8": "i32"}
+TYPES = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
+TYPES |= dict.fromkeys(WORDS.values(), "i32")
 SIZES = {**TILE_TYPES, **dict.fromkeys(WORDS.values(), 4)}
 ROWS = 504  # of one table of row offsets
 AHEAD = 32  # bytes of the next panel that are fetched in a step of the contracted index
@@ -42,13 +43,25 @@ def _flat_shape(target: Target, rows: int) -> tuple[int, int]:
     return many[rows - 1], rows
 
 
+def _type_of_sums(dtype: str) -> str:
+    """The type of the elements of C."""
+    return "float" if dtype == "b16" else TYPES[dtype]
+
+
 class _Tile:
     """Emits one tile function; a flat one for so many `rows`."""
 
     def __init__(
-        self, target: Target, dtype: str, lines: int, brief: bool = False, rows: int = 0
+        self,
+        target: Target,
+        dtype: str,
+        lines: int,
+        brief: bool = False,
+        rows: int = 0,
+        named: str = "i32 @pb_tile",
     ) -> None:
         self.t, self.size, self.kind = TYPES[dtype], SIZES[dtype], dtype
+        self.sum = _type_of_sums(dtype)
         self.lanes = target.lanes(self.size)
         self.panel = lines * LINE // self.size
         self.flat = rows > 0
@@ -56,7 +69,7 @@ class _Tile:
         self.width, self.height = (1, 1) if brief else shape
         self.target = target
         self.declarations: dict[str, str] = {}
-        head = f"define i32 @pb_tile(ptr %ctx, {ARGUMENTS}) nounwind"
+        head = f"define {named}(ptr %ctx, {ARGUMENTS}) nounwind"
         self.b = Builder(target, head, self.declarations)
 
     def arg(self, name: str) -> Val:
@@ -65,8 +78,18 @@ class _Tile:
     def at(self, base: Val, offset: Val | int) -> Val:
         return self.b.gep(base, offset, self.size)
 
-    def text(self) -> str:
+    def function(self, brief: bool) -> str:
+        """The function; what it needs declared is in `declarations` then."""
+        (self.write_brief if brief else self.write_whole)()
+        self.b.line("ret i32 0")
+        return self.b.text()
+
+    def text(self, brief: bool) -> str:
         """The module."""
+        return _module(self.target, self.declarations, self.function(brief))
+
+    def write_whole(self) -> None:
+        """Tiles in registers."""
         b = self.b
         rows = self.arg("rows")
         table = b.alloca(8 * (ROWS + self.height))
@@ -78,16 +101,8 @@ class _Tile:
             return []
 
         b.loop(0, rows, ROWS, [], block)
-        return self.module()
 
-    def module(self) -> str:
-        b = self.b
-        b.line("ret i32 0")
-        head = f'target triple = "{self.target.triple}"\n'
-        body = b.text()
-        return head + "\n".join([*self.declarations.values(), body])
-
-    def brief_text(self) -> str:
+    def write_brief(self) -> None:
         """The least code that computes the same bits: one row and one vector at a time."""
         b, n = self.b, self.lanes
         w, cols, more = self.arg("w"), self.arg("cols"), self.arg("more").ne(0)
@@ -122,14 +137,13 @@ class _Tile:
                 step = lambda x, s: element(at + x * ks, s)
                 return b.loop(0, length, 1, [state[0], begin], step)[:1]
 
-            done = b.loop(0, n1, 1, [b.splat(b.lit(0, self.t), n)], outer)[0]
+            done = b.loop(0, n1, 1, [b.splat(b.lit(0, self.sum), n)], outer)[0]
             place = self.at(target, j)
-            total = b.select(more, self.column(place, 0, masks) + done, done)
+            total = b.select(more, self.column(place, 0, masks, self.sum) + done, done)
             self.write(place, 0, total.regs[0], masks)
             return []
 
         b.loop(0, self.arg("rows"), 1, [], row)
-        return self.module()
 
     def row_table(self, table: Val, first: Val, count: Val) -> None:
         """Where each row of A begins. A ragged tile ends with its last row again and again: it
@@ -221,7 +235,7 @@ class _Tile:
         for row in targets:
             for k in range(self.width):
                 self.prefetch(self.at(row, k * n), 1, 3)
-        start = b.splat(b.lit(0, self.t), n).regs * (self.height * self.width)
+        start = b.splat(b.lit(0, self.sum), n).regs * (self.height * self.width)
         n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
         t1, t2, ks = self.arg("t1"), self.arg("t2"), self.arg("ks")
         u1, u2, bs = self.arg("u1"), self.arg("u2"), self.arg("bs")
@@ -235,9 +249,9 @@ class _Tile:
             for i, pointer in enumerate(pointers):
                 value = self.factor(b.splat(b.load(self.t, self.at(pointer, offset)), n))
                 for k in range(self.width):
-                    old = Val(b, self.t, n, (acc.regs[i * self.width + k],))
+                    old = Val(b, self.sum, n, (acc.regs[i * self.width + k],))
                     regs += self.step(value, columns[k], old).regs
-            return [Val(b, self.t, n, tuple(regs)), self.at(source, bs), b.gep(ahead, AHEAD)]
+            return [Val(b, self.sum, n, tuple(regs)), self.at(source, bs), b.gep(ahead, AHEAD)]
 
         def outer(i: Val, state: list[Val]) -> list[Val]:
             def middle(j: Val, inside: list[Val]) -> list[Val]:
@@ -249,14 +263,14 @@ class _Tile:
             return b.loop(0, n2, 1, state, middle)
 
         ahead = self.next_panel(right, following, r, n1 * n2 * length)
-        done = b.loop(0, n1, 1, [Val(b, self.t, n, start), ahead], outer)[0]
+        done = b.loop(0, n1, 1, [Val(b, self.sum, n, start), ahead], outer)[0]
 
         def added() -> list[Val]:
             regs: list[str] = []
             for row in targets:
                 for k in range(self.width):
-                    regs += self.column(row, k, masks).regs
-            return [Val(b, self.t, n, tuple(regs)) + done]
+                    regs += self.column(row, k, masks, self.sum).regs
+            return [Val(b, self.sum, n, tuple(regs)) + done]
 
         total = b.if_else(self.arg("more").ne(0), added, lambda: [done])[0]
         for i, row in enumerate(targets):
@@ -280,10 +294,12 @@ class _Tile:
 
     def factor(self, x: Val) -> Val:
         """What `step` multiplies. Of words: their first and third bytes as numbers of 16 bits, and
-        their second and fourth ones."""
+        their second and fourth ones. Of pairs of bf16 numbers: the first ones and the second."""
         if self.kind not in WORDS.values():
             return x
         n = x.n
+        if self.kind == "b16":
+            return Val(self.b, "float", n, tuple(map(self.as_float, (x << 16, x & -65536))))
         halves, vt = f"<{2 * n} x i16>", f"<{n} x i32>"
         whole = self.b.impure_reg(f"bitcast {vt} {x.regs[0]} to {halves}")
         eight, low = (f"<{', '.join([f'i16 {v}'] * (2 * n))}>" for v in (8, 255))
@@ -294,7 +310,15 @@ class _Tile:
             parts = [f"and {halves} {whole}, {low}", f"lshr {halves} {whole}, {eight}"]
         return Val(self.b, "i32", n, tuple(self.b.impure_reg(part) for part in parts))
 
+    def as_float(self, x: Val) -> str:
+        return self.b.impure_reg(f"bitcast <{x.n} x i32> {x.regs[0]} to <{x.n} x float>")
+
     def step(self, x: Val, y: Val, acc: Val) -> Val:
+        if self.kind == "b16":
+            for u, v in zip(x.regs, y.regs, strict=True):
+                first, second = (Val(self.b, "float", acc.n, (reg,)) for reg in (u, v))
+                acc = self.b.fma(first, second, acc)
+            return acc
         if self.kind in WORDS.values():
             for u, v in zip(x.regs, y.regs, strict=True):
                 acc = acc + self.pairs(u, v, acc.n)
@@ -323,19 +347,19 @@ class _Tile:
         assert total is not None
         return total
 
-    def column(self, source: Val, k: int, masks: list[str]) -> Val:
-        b, n = self.b, self.lanes
-        vt = f"<{n} x {self.t}>"
+    def column(self, source: Val, k: int, masks: list[str], t: str = "") -> Val:
+        b, n, t = self.b, self.lanes, t or self.t
+        vt = f"<{n} x {t}>"
         p = self.at(source, k * n).regs[0]
         if masks:
             lanes = f"<{n} x i1> {masks[k]}"
-            name = self.masked("load")
+            name = self.masked("load", t)
             text = f"call {vt} @{name}(ptr {p}, i32 {self.size}, {lanes}, {vt} zeroinitializer)"
-            return b.impure(text, self.t, n)
-        return b.impure(f"load {vt}, ptr {p}, align {self.size}", self.t, n)
+            return b.impure(text, t, n)
+        return b.impure(f"load {vt}, ptr {p}, align {self.size}", t, n)
 
-    def masked(self, kind: str) -> str:
-        n, t = self.lanes, self.t
+    def masked(self, kind: str, t: str) -> str:
+        n = self.lanes
         suffix = {"float": "f32", "double": "f64"}.get(t, t)
         name, vt = f"llvm.masked.{kind}.v{n}{suffix}.p0", f"<{n} x {t}>"
         self.declarations[name] = (
@@ -347,30 +371,40 @@ class _Tile:
 
     def write(self, row: Val, k: int, reg: str, masks: list[str]) -> None:
         b, n = self.b, self.lanes
-        vt = f"<{n} x {self.t}>"
+        vt = f"<{n} x {self.sum}>"
         p = self.at(row, k * n).regs[0]
         if masks:
-            name = self.masked("store")
+            name = self.masked("store", self.sum)
             lanes = f"<{n} x i1> {masks[k]}"
             b.line(f"call void @{name}({vt} {reg}, ptr {p}, i32 {self.size}, {lanes})")
         else:
             b.line(f"store {vt} {reg}, ptr {p}, align {self.size}")
 
 
-MATRIX_FEATURES = "+amx-tile,+amx-int8"
+MATRIX_FEATURES = "+amx-tile,+amx-int8,+amx-bf16"
 ACROSS = 16  # rows, and words of a row, of a matrix register
+LEAST = 142  # see _Matrix.keeps_denormals
+
+
+def _module(target: Target, declarations: dict[str, str], *functions: str) -> str:
+    head = f'target triple = "{target.triple}"\n'
+    return head + "\n".join([*declarations.values(), *functions])
 
 
 class _Matrix:
-    """Emits the function for words of bytes on the processor's matrix registers: 16 rows of 64
-    bytes each. Four of them hold sums, the others rows of A and of a panel, whole ones and those
-    at the end of the contracted index."""
+    """Emits the function for words on the processor's matrix registers: 16 rows of 64 bytes each.
+    Four of them hold sums, the others rows of A and of a panel, whole ones and those at the end of
+    the contracted index.
+
+    Products of bf16 numbers treat denormals as zeros there, which Pullback keeps: where there may
+    be some, among the operands or the sums, the function without matrix registers is called."""
 
     A, B, LAST_A, LAST_B = 4, 5, 6, 7
 
     def __init__(self, target: Target, kind: str, lines: int) -> None:
-        self.lines, self.panel = lines, lines * LINE // 4
-        self.product = {"w8": "tdpbssd", "z8": "tdpbuud"}[kind]
+        self.lines, self.panel, self.kind = lines, lines * LINE // 4, kind
+        self.product = {"w8": "tdpbssd", "z8": "tdpbuud", "b16": "tdpbf16ps"}[kind]
+        self.sum = _type_of_sums(kind)
         self.target = target
         features = ",".join(x for x in (target.features, MATRIX_FEATURES) if x)
         head = (
@@ -393,7 +427,94 @@ class _Matrix:
         self.declarations[full] = f"declare void @{full}({types})"
         self.b.line(f"call void @{full}({', '.join(args)})")
 
-    def text(self) -> str:
+    def text(self, brief: bool) -> str:
+        """The module."""
+        b = self.b
+        if self.kind != "b16":
+            self.write()
+            b.line("ret i32 0")
+            return _module(self.target, self.declarations, b.text())
+        plain = _Tile(self.target, self.kind, self.lines, brief, named="internal i32 @pb_plain")
+        arguments = f"(ptr %ctx, {ARGUMENTS})"
+
+        def fast() -> list[Val]:
+            self.write()
+            return []
+
+        def slow() -> list[Val]:
+            b.line(f"call i32 @pb_plain{arguments}")
+            return []
+
+        b.if_else(self.keeps_denormals(), fast, slow)
+        b.line("ret i32 0")
+        functions = b.text(), plain.function(brief)
+        return _module(self.target, {**self.declarations, **plain.declarations}, *functions)
+
+    def keeps_denormals(self) -> Val:
+        """Whether there are none: the least numbers that are not zero have biased exponents e and
+        f of at least 1, and e + f >= 142. Every product is a multiple of 2^(e - 134) * 2^(f - 134)
+        >= 2^-126 then (a bf16 number is one of 2^(e - 134)), and so are sums of them, rounded or
+        not: they are zero or not denormal."""
+        b = self.b
+        length, cols = self.arg("len"), self.arg("cols")
+        left = self.at(self.at(self.arg("a"), self.arg("a0")), self.arg("r0") * self.arg("s0"))
+        right = self.at(self.arg("b"), self.arg("b0"))
+        least = Val(b, "i16", 32, (f"<{', '.join(['i16 -1'] * 32)}>",))
+
+        def row(r: Val, state: list[Val]) -> list[Val]:
+            source = self.at(left, r * self.arg("s0"))
+            step = lambda k, s: [self.smaller(s[0], self.at(source, k), length - k)]
+            return b.loop(0, length, ACROSS, state, step)
+
+        def panel(j: Val, state: list[Val]) -> list[Val]:
+            number = b.pure("udiv {T} {0}, {1}", (j, b.lit(self.panel, "i64")), "i64")
+            source = self.at(right, number * self.arg("bp"))
+
+            def across(k: Val, state: list[Val]) -> list[Val]:
+                line = self.at(source, k * self.arg("bs"))
+                for n in range(self.lines):
+                    place = self.at(line, n * ACROSS)
+                    state = [self.smaller(state[0], place, cols - j - n * ACROSS)]
+                return state
+
+            return b.loop(0, length, 1, state, across)
+
+        found = [
+            self.exponent(b.loop(0, self.arg("rows"), 1, [least], row)[0]),
+            self.exponent(b.loop(0, cols, self.panel, [least], panel)[0]),
+        ]
+        some = b.call("smin", found[0], found[1]) > 0
+        return some & (found[0] + found[1] >= LEAST)
+
+    def smaller(self, least: Val, place: Val, count: Val) -> Val:
+        """The lesser magnitudes, less one unit so that zeros are the greatest of all."""
+        b, n = self.b, 2 * ACROSS
+        limit = b.cast("trunc", b.call("smin", b.call("smax", count, 0), ACROSS), "i32")
+        mask = (b.lanes_of("i32", ACROSS) < limit).regs[0]
+        vt, words = f"<{n} x i16>", f"<{ACROSS} x i32>"
+        load, umin = f"llvm.masked.load.v{ACROSS}i32.p0", f"llvm.umin.v{n}i16"
+        lanes = f"<{ACROSS} x i1>"
+        self.declarations[load] = f"declare {words} @{load}(ptr, i32, {lanes}, {words})"
+        self.declarations[umin] = f"declare {vt} @{umin}({vt}, {vt})"
+        some = b.impure_reg(
+            f"call {words} @{load}(ptr {place.regs[0]}, i32 4, {lanes} {mask}, "
+            f"{words} zeroinitializer)"
+        )
+        both = b.impure_reg(f"bitcast {words} {some} to {vt}")
+        sizes, ones = (f"<{', '.join([f'i16 {v}'] * n)}>" for v in (0x7FFF, 1))
+        size = b.impure_reg(f"and {vt} {both}, {sizes}")
+        less = b.impure_reg(f"sub {vt} {size}, {ones}")
+        return b.impure(f"call {vt} @{umin}({vt} {least.regs[0]}, {vt} {less})", "i16", n)
+
+    def exponent(self, least: Val) -> Val:
+        """The biased exponent of the least magnitude; greater than any where all are zero."""
+        b, name, vt = self.b, "llvm.vector.reduce.umin.v32i16", "<32 x i16>"
+        self.declarations[name] = f"declare i16 @{name}({vt})"
+        bits = b.impure(f"call i16 @{name}({vt} {least.regs[0]})", "i16", 1)
+        return (b.cast("zext", bits, "i64") + 1) >> 7
+
+    def write(self) -> None:
+        """The loops over rows and panels."""
         b = self.b
         shape, out = b.alloca(64), b.alloca(ACROSS * LINE)
         length = self.arg("len")
@@ -425,10 +546,6 @@ class _Matrix:
 
         b.loop(0, self.arg("rows"), ACROSS, [], block)
         self.unit("tilerelease")
-        b.line("ret i32 0")
-        head = f'target triple = "{self.target.triple}"\n'
-        body = b.text()
-        return head + "\n".join([*self.declarations.values(), body])
 
     def configure(self, shape: Val, count: Val, rest: Val) -> None:
         """The shapes of the registers: bytes of a row from byte 16 on, rows from byte 48 on."""
@@ -459,25 +576,24 @@ class _Matrix:
 
     def put(self, out: Val, target: Val, k: int, count: Val, cols: Val) -> None:
         """A register's rows to C, as far as there are columns."""
-        b, n = self.b, ACROSS
-        lanes, vt = f"<{n} x i1>", f"<{n} x i32>"
+        b, n, t = self.b, ACROSS, self.sum
+        lanes, vt = f"<{n} x i1>", f"<{n} x {t}>"
         limit = b.cast("trunc", b.call("smin", b.call("smax", cols - k * n, 0), n), "i32")
         mask = (b.lanes_of("i32", n) < limit).regs[0]
         more = self.arg("more").ne(0)
         lane_mask = f"{lanes} {mask}"
         kept = b.select(b.splat(more, n), Val(b, "i1", n, (mask,)), b.lit(False, "i1")).regs[0]
-        loads, stores = f"llvm.masked.load.v{n}i32.p0", f"llvm.masked.store.v{n}i32.p0"
+        suffix = f"v{n}{'f32' if t == 'float' else t}.p0"
+        loads, stores = f"llvm.masked.load.{suffix}", f"llvm.masked.store.{suffix}"
         self.declarations[loads] = f"declare {vt} @{loads}(ptr, i32, {lanes}, {vt})"
         self.declarations[stores] = f"declare void @{stores}({vt}, ptr, i32, {lanes})"
 
         def row(i: Val, _: list[Val]) -> list[Val]:
             p = self.at(target, i * self.arg("ldc") + k * n).regs[0]
             old = b.impure(
-                f"call {vt} @{loads}(ptr {p}, i32 4, {lanes} {kept}, {vt} zeroinitializer)",
-                "i32",
-                n,
+                f"call {vt} @{loads}(ptr {p}, i32 4, {lanes} {kept}, {vt} zeroinitializer)", t, n
             )
-            new = b.impure(f"load {vt}, ptr {self.at(out, i * n).regs[0]}, align 64", "i32", n)
+            new = b.impure(f"load {vt}, ptr {self.at(out, i * n).regs[0]}, align 64", t, n)
             b.line(f"call void @{stores}({vt} {(old + new).regs[0]}, ptr {p}, i32 4, {lane_mask})")
             return []
 
@@ -569,7 +685,7 @@ def tile_text(target: Target, name: str, brief: bool = False, matrix: bool = Fal
     if not lines:
         return _Turn(target, dtype).text(brief)
     if matrix and dtype in WORDS.values():
-        return _Matrix(target, dtype, lines).text()
+        return _Matrix(target, dtype, lines).text(brief)
     flat = name.startswith("flat")
     tile = _Tile(target, dtype, 1 if flat else lines, brief, lines if flat else 0)
-    return tile.brief_text() if brief else tile.text()
+    return tile.text(brief)

@@ -116,13 +116,14 @@ def _gathers_well() -> bool:
 _ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE = 158, 0x1023, 18  # of Linux on x86-64
 
 
-@lru_cache(maxsize=1)
-def matrix_units() -> bool:
-    """Whether this process may use the processor's matrix registers for bytes. Linux wants to be
-    asked, as they make a thread's state larger; it says no where a signal stack is too small."""
+@lru_cache(maxsize=4)
+def matrix_units(kind: str = "amx_int8") -> bool:
+    """Whether this process may use the processor's matrix registers for bytes, or for another
+    `kind` of numbers by Linux's name for it. Linux wants to be asked, as they make a thread's
+    state larger; it says no where a signal stack is too small."""
     if sys.platform != "linux" or platform.machine().lower() not in ("x86_64", "amd64"):
         return False
-    if not {"amx_tile", "amx_int8"} <= _linux_flags():
+    if not {"amx_tile", kind} <= _linux_flags():
         return False
     try:
         call = ctypes.CDLL(None).syscall

@@ -16,11 +16,11 @@ from pullback.backends.llvm import link, loader
 from pullback.backends.llvm.cache import disk_cache, kernel_key
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import provide
-from pullback.backends.llvm.target import Target, matrix_units
+from pullback.backends.llvm.target import Target, host_target, matrix_units
 from pullback.backends.llvm.workshop import Job
 from pullback.config import lazy_module
 from pullback.forking import renewed
-from pullback.loops.tiles import WORDS, parse_tile
+from pullback.loops.tiles import WORDS, parse_tile, set_pairs
 from pullback.records import record, replaced
 
 __all__ = ["order_tile", "provide_tile"]
@@ -49,8 +49,15 @@ def _key(name: str, target: Target) -> str:
 
 def _on_matrix(name: str, target: Target) -> bool:
     """Whether a tile function uses matrix registers: the sums of integers are the same with
-    them."""
-    return parse_tile(name)[0] in WORDS.values() and target.level == "avx512" and matrix_units()
+    them; those of bf16 numbers are not, so that quick and good code both use them."""
+    kind = parse_tile(name)[0]
+    if kind not in WORDS.values() or target.level != "avx512":
+        return False
+    return matrix_units("amx_bf16" if kind == "b16" else "amx_int8")
+
+
+# Elsewhere the words' halves would be numbers of their own again at every step.
+set_pairs(lambda: _on_matrix("tile_b16_4", host_target()))
 
 
 def _adopt(tile: _Tile, name: str, image: loader.Image) -> None:

@@ -29,7 +29,7 @@ from pullback.loops.lower.product import InPlace, Product, emit_product, in_plac
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.shape import broadcast, transposed
 from pullback.loops.ops import FLOATS
-from pullback.loops.tiles import WORDS
+from pullback.loops.tiles import WORDS, takes_pairs
 
 
 def term(b: Builder, x: Any, y: Any, xt: str, yt: str, acc: str) -> list[Atom]:
@@ -225,6 +225,8 @@ def _places(x: Node, own: Sequence[int], target: Sequence[int]) -> tuple[int, ..
 
 
 Split = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+PER_WORD = {"i8": 4, "u8": 4, "bf16": 2}  # elements of a word
+SUMS_OF_WORDS = {"i8": ("i32", "u32"), "u8": ("i32", "u32"), "bf16": ("f32",)}
 
 
 def _reader(x: Node, parts: Split) -> Callable[[Builder, Index, Index, Index], Any]:
@@ -286,6 +288,8 @@ def _blocked_dot(
     m, n = math.prod(x.shape[k] for k in xs[1]), math.prod(y.shape[k] for k in ys[1])
     depth = math.prod(x.shape[k] for k in xs[2])
     left, right = _reader(x, xs), _reader(y, ys)
+    words = x.dtype == y.dtype and kind in SUMS_OF_WORDS.get(x.dtype, ())
+    words = words and (x.dtype != "bf16" or takes_pairs())
     work = (0.4 if pairs else 0.1) * batch * m * n * depth  # many at once
     splits = ([x.shape[k] for k in xs[0]], [x.shape[k] for k in xs[1]], [y.shape[k] for k in ys[1]])
 
@@ -320,12 +324,12 @@ def _blocked_dot(
             into if dtype == acc == (acc if pairs else kind) and finish.into else None,
             pairs,
         )
-        if kind in ("i32", "u32") and x.dtype == y.dtype and x.dtype in WORDS:
+        if words:
             _in_words(product, x.dtype, in_place(x, *xs, False), in_place(y, *ys, False))
         emit_product(b, product)
 
-    if kind in ("i32", "u32") and x.dtype == y.dtype and x.dtype in WORDS:
-        work /= 4
+    if words:
+        work /= PER_WORD[x.dtype]
     modes = ["buffer" if n.kind in ("opq", "red", "leaf") else "once" for n in (x, y)]
     op = Opaque("dot", [x, y], modes, emit=emit, work=work)
     op.joins = True
@@ -333,41 +337,48 @@ def _blocked_dot(
 
 
 def _in_words(p: Product, dtype: str, x: InPlace | None, y: InPlace | None) -> None:
-    """Makes a product one of words: four bytes along the contracted index are an element, zeros
+    """Makes a product one of words: two or four elements along the contracted index are one, zeros
     beyond its end. Where such words lie in memory, they are read there."""
     depth, left, right = p.depth, p.left, p.right
-    kind = p.acc
-    byte = Const(255, kind)
+    per = PER_WORD[dtype]
+    kind, bits = ("u32", 16) if dtype == "bf16" else (p.acc, 8)
+
+    def part(b: Builder, q: int, value: Atom) -> Atom:
+        """The bits of an element at its place in a word."""
+        if dtype != "bf16":
+            v = b.let("and", (value, Const(255, kind)), kind)
+            return b.let("shl", (v, Const(bits * q, kind)), kind) if q else v
+        whole = b.let("bitcast", (scalar_convert(b, value, "f32"),), kind)  # its upper half
+        return whole if q else b.let("shr_logical", (whole, Const(bits, kind)), kind)
 
     def word(b: Builder, k: Index, value: Callable[[Index], Atom]) -> Atom:
         total: Atom | None = None
-        for q in range(4):
-            at = b.linear([(k, 4), (q, 1)])
+        for q in range(per):
+            at = b.linear([(k, per), (q, 1)])
             inside = b.in_range(at, 0, depth)
             saved = b.mask
             b.mask = None if (both := b.both(saved, inside)) == TRUE else both
-            v = b.let("and", (value(at), byte), kind)
+            v = part(b, q, value(at))
             b.mask = saved
             v = b.select(inside, v, Const(0, kind))
-            v = b.let("shl", (v, Const(8 * q, kind)), kind) if q else v
             total = v if total is None else b.let("or", (total, v), kind)
         assert total is not None
         return total
 
     p.left = lambda b, bi, i, k: word(b, k, lambda at: left(b, bi, i, at))
     p.right = lambda b, bi, k, j: word(b, k, lambda at: right(b, bi, at, j))
-    p.words, p.depth, p.left_rows = WORDS[dtype], -(-depth // 4), False
-    p.left_place = _place_of_words(p, x, p.m)
-    p.right_place = _place_of_words(p, y, p.n)
+    p.words, p.depth = WORDS[dtype], -(-depth // per)
+    p.left_place = _place_of_words(p, x, p.m, per)
+    p.right_place = _place_of_words(p, y, p.n, per)
 
 
-def _place_of_words(p: Product, x: InPlace | None, rows: int) -> InPlace | None:
+def _place_of_words(p: Product, x: InPlace | None, rows: int, per: int) -> InPlace | None:
     """An operand whose words lie in memory: the contracted index is contiguous and ends with a
     whole word, as every row does then."""
-    if x is None or x.depth[:2] != (1, 1) or x.depth[5] != 1 or x.depth[2] % 4:
+    if x is None or x.depth[:2] != (1, 1) or x.depth[5] != 1 or x.depth[2] % per:
         return None
     w, s0, s1 = x.rows
-    if w < rows or s0 % 4:
+    if w < rows or s0 % per:
         return None
-    base = lambda b, bi: b.div(x.base(b, bi), 4)
-    return InPlace(x.buf, base, (w, s0 // 4, s1 // 4), (1, 1, x.depth[2] // 4, 0, 0, 1))
+    base = lambda b, bi: b.div(x.base(b, bi), per)
+    return InPlace(x.buf, base, (w, s0 // per, s1 // per), (1, 1, x.depth[2] // per, 0, 0, 1))

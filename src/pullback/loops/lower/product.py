@@ -30,6 +30,7 @@ BLOCK_ROWS = 252
 HALF_CACHE = 1 << 20  # bytes of one operand that stay in a core's cache
 DIRECT = 128 << 10  # bytes of a right operand that is read without packing
 TURNED = 512  # of the contracted index, of a block that is transposed
+TURNED_ROWS = 64  # rows of a block of A that are transposed at once
 TASKS = 8  # blocks that a product is cut into when it is worth several threads
 PARALLEL = 400_000  # multiplications below which it is not
 
@@ -64,7 +65,8 @@ class Product:
     count reals. Where only some columns count, `columns` is (groups, how many of a group, from one
     group to the next). `shared` says that B does not depend on the batch index, `fixed` that
     operands are read in place whatever their strides. `words` names the tile functions of elements
-    that are four bytes along the contracted index.
+    that are words of 32 bits: four bytes, or two numbers of half the width, along the contracted
+    index.
 
     `near` brings what a batch index reads of A to scratch: `left_place` says how that is read. Then
     C has `stacked` blocks of m rows each, from `left_apart` to the next in A and from `into_apart`
@@ -200,6 +202,11 @@ def _bits(acc: str) -> str:
     return acc.replace("u", "i")
 
 
+def _packed(p: Product) -> str:
+    """The type of packed elements."""
+    return "u32" if p.words and p.acc in FLOATS else p.acc
+
+
 class _Blocks:
     """The product of one batch index."""
 
@@ -287,7 +294,8 @@ class _Blocks:
         k0, deep, length = depth
         unit = 2 if p.pairs else 1
         blocks, wide, steps = -(-cols // panel), panel // unit, deep // unit
-        buf = b.scratch(p.acc, blocks * deep * panel, "panel")
+        kind = _packed(p)
+        buf = b.scratch(kind, blocks * deep * panel, "panel")
         form = (1, 1, deep, 0, 0, panel)
         if p.right_form is not None:
             n1, n2, inner, t1, t2, ks = p.right_form
@@ -299,7 +307,7 @@ class _Blocks:
         if p.right_depth and not p.pairs and p.words is None:
             self.turn_read(buf, columns, depth, parallel)
             return made
-        zero = Const(0.0 if p.acc in FLOATS else 0, p.acc)
+        zero = Const(0.0 if kind in FLOATS else 0, kind)
 
         def put(jb: Index, k: Index, v: Index) -> None:
             j = b.linear([(self._part(j0), 1), (jb, wide), (v, 1)])
@@ -360,7 +368,7 @@ class _Blocks:
             at = b.linear([(base, 1), (first, stride), (k0, 1)])
             args = [source.buf(b), at, stride, left, length or deep,
                     buf, b.mul(jb, deep * panel), panel]  # fmt: skip
-            self._call(turn_name(self.p.acc), args, (source.buf(b), buf), buf)
+            self._call(turn_name(_packed(self.p)), args, (source.buf(b), buf), buf)
             return ()
 
         blocks = -(-cols // panel)
@@ -432,7 +440,7 @@ class _Blocks:
         b, p, pairs = self.b, self.p, 2 if self.p.pairs else 1
         first, m, count = rows
         start, deep, length = depth
-        buf = b.scratch(p.acc, m * deep, "rows")
+        buf = b.scratch(_packed(p), m * deep, "rows")
         by_rows = p.left_rows and not p.pairs
         s0, ks = (1, m) if by_rows else (deep, 1)
 
@@ -458,7 +466,25 @@ class _Blocks:
 
         kind = "parallel" if parallel and loops[0][0] >= 4 else "seq"
         b.loop(loops[0][0], kind, outer, hi=loops[0][1])
+        if by_rows and p.words:  # their tiles want the contracted index contiguous
+            buf, s0, ks = self.turn_left(buf, m, deep, parallel), deep, 1
         return InPlace(lambda _b: buf, lambda _b, _i: 0, (m, s0, 0), (1, 1, deep, 0, 0, ks))
+
+    def turn_left(self, source: Buf, m: int, deep: int, parallel: bool) -> Buf:
+        """A block of A whose rows are contiguous, transposed."""
+        b, name = self.b, turn_name(_packed(self.p))
+        buf = b.scratch(_packed(self.p), m * deep, "turned")
+
+        def block(t: Index) -> Sequence[Atom]:
+            first = b.mul(t, TURNED_ROWS)
+            rest = self._rest(t, TURNED_ROWS, m)
+            args = [source, first, m, deep, rest, buf, b.mul(first, deep), deep]
+            self._call(name, args, (source, buf), buf)
+            return ()
+
+        blocks = -(-m // TURNED_ROWS)
+        b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
+        return buf
 
     # ---- one task
 
