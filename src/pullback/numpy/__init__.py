@@ -16,9 +16,6 @@ from ..config import LateNames as _LateNames
 from ..runtime.array import Array as ndarray  # noqa: F401 (exported)
 from . import array_methods as _array_methods  # noqa: F401 (it gives arrays their methods)
 from .creation import is_settled as _is_settled
-from .index_functions import (
-    select as select,
-)
 
 array_repr, array_str, save, savez = _np.array_repr, _np.array_str, _np.save, _np.savez
 printoptions, get_printoptions = _np.printoptions, _np.get_printoptions
@@ -107,6 +104,7 @@ if _TYPE_CHECKING:
         r_ as r_,
         ravel_multi_index as ravel_multi_index,
         s_ as s_,
+        select as select,
         take as take,
         take_along_axis as take_along_axis,
         tril_indices as tril_indices,
@@ -504,7 +502,7 @@ _late = _LateNames(
         "index_functions": (
             "argwhere c_ choose compress diag_indices diag_indices_from extract fill_diagonal "
             "flatnonzero index_exp ix_ mask_indices nonzero piecewise place put put_along_axis r_ "
-            "ravel_multi_index s_ take take_along_axis tril_indices tril_indices_from "
+            "ravel_multi_index s_ select take take_along_axis tril_indices tril_indices_from "
             "triu_indices triu_indices_from where"
         ),
         "joining": (
@@ -604,7 +602,7 @@ __all__ = [
         *(
             "array_api_info array_methods creation cumulative einsums histograms index_functions "
             "indexing joining manipulation nan_reductions operators "
-            "padding polynomial products quantiles ranges reductions scalar_types scatter select_ "
+            "padding polynomial products quantiles ranges reductions scalar_types scatter selecting "
             "sets "
             "signals sorting ufunc_api ufuncs "
             "ufuncs_more util vectorizing"

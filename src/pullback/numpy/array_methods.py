@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import importlib
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -20,18 +21,16 @@ from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import ArrayImpl
 from . import (
     creation,
-    cumulative,
-    index_functions,
     manipulation,
     operators,
     products,
     reductions,
-    sorting,
     ufuncs,
 )
-from .scatter import _IndexUpdateHelper
 from .util import user_dtype
 
+_index_functions: Any = lazy_module("pullback.numpy.index_functions")
+_scatter: Any = lazy_module("pullback.numpy.scatter")
 _ufuncs_more: Any = lazy_module("pullback.numpy.ufuncs_more")
 
 
@@ -237,37 +236,28 @@ METHODS: dict[str, Callable[..., Any]] = {
     "any": reductions.any,
     "argmax": reductions.argmax,
     "argmin": reductions.argmin,
-    "argpartition": sorting.argpartition,
-    "argsort": sorting.argsort,
     "astype": astype,
     "byteswap": byteswap,
-    "choose": index_functions.choose,
     "clip": clip,
     "conj": ufuncs.conj,
     "conjugate": ufuncs.conjugate,
     "copy": copy,
-    "cumprod": cumulative.cumprod,
-    "cumsum": cumulative.cumsum,
     "diagonal": products.diagonal,
     "dot": dot,
     "flatten": flatten,
     "max": reductions.max,
     "mean": reductions.mean,
     "min": reductions.min,
-    "nonzero": index_functions.nonzero,
     "prod": reductions.prod,
     "ptp": reductions.ptp,
     "ravel": manipulation.ravel,
     "repeat": manipulation.repeat,
     "reshape": reshape,
     "round": ufuncs.round,
-    "searchsorted": sorting.searchsorted,
-    "sort": sorting.sort,
     "squeeze": manipulation.squeeze,
     "std": reductions.std,
     "sum": reductions.sum,
     "swapaxes": manipulation.swapaxes,
-    "take": index_functions.take,
     "to_device": to_device,
     "trace": products.trace,
     "transpose": transpose,
@@ -292,12 +282,40 @@ def compress(
     >>> jnp.array([10, 20, 30]).compress(jnp.array([True, False, True]))
     Array([10, 30], dtype=int32)
     """
-    return index_functions.compress(
+    return _index_functions.compress(
         condition, self, axis, size=size, fill_value=fill_value, out=out
     )
 
 
 METHODS["compress"] = compress
+
+# Methods whose module is imported when one is first asked for.
+LATE_METHODS = {
+    "argpartition": "sorting",
+    "argsort": "sorting",
+    "choose": "index_functions",
+    "cumprod": "cumulative",
+    "cumsum": "cumulative",
+    "nonzero": "index_functions",
+    "searchsorted": "sorting",
+    "sort": "sorting",
+    "take": "index_functions",
+}
+
+
+class LateMethod:
+    """Stands in a class for a method of `LATE_METHODS` until it is first asked for, which puts the
+    method in its place."""
+
+    def __init__(self, cls: Any, name: str, native: bool) -> None:
+        self.cls, self.name, self.native = cls, name, native
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        module = importlib.import_module(f".{LATE_METHODS[self.name]}", __package__)
+        table = {self.name: getattr(module, self.name)}
+        method = (methods(table) if self.native else table)[self.name]
+        setattr(self.cls, self.name, method if self.native else _method(method))
+        return getattr(owner if instance is None else instance, self.name)
 
 
 def _swapped(self: Any) -> Any:
@@ -309,7 +327,7 @@ PROPERTIES: dict[str, Callable[[Any], Any]] = {
     "mT": lambda self: manipulation.matrix_transpose(self),
     "real": lambda self: ufuncs.real(self),
     "imag": lambda self: ufuncs.imag(self),
-    "at": lambda self: _IndexUpdateHelper(self),
+    "at": lambda self: _scatter._IndexUpdateHelper(self),
     "flat": _flat,
 }
 PROPERTY_DOCS = {
@@ -388,6 +406,8 @@ def install(cls: Any, keep: frozenset[str] = frozenset(), native: bool = False) 
     for name, fun in table.items():
         if name not in keep:
             setattr(cls, name, fun if getattr(fun, "_eager", False) else _method(fun))
+    for name in LATE_METHODS.keys() - keep:
+        setattr(cls, name, LateMethod(cls, name, native))
     getters = methods(PROPERTIES, ("at", "flat")) if native else PROPERTIES
     for name, getter in getters.items():
         if name not in keep:
@@ -413,12 +433,13 @@ def _refused(name: str) -> Callable[..., Any]:
 
 def _install_on_keys() -> None:
     for name in KEY_METHODS:
-        setattr(PRNGKeyArray, name, _method(METHODS[name]))
+        late = LateMethod(PRNGKeyArray, name, False)
+        setattr(PRNGKeyArray, name, _method(METHODS[name]) if name in METHODS else late)
     for name in KEY_PROPERTIES:
         setattr(PRNGKeyArray, name, property(PROPERTIES[name]))
-    for name in (*METHODS, "item"):
-        if not hasattr(PRNGKeyArray, name):
-            setattr(PRNGKeyArray, name, _refused(name))
+    has = set(dir(PRNGKeyArray))
+    for name in {*METHODS, *LATE_METHODS, "item"} - has:
+        setattr(PRNGKeyArray, name, _refused(name))
     for name in PROPERTIES:
         if name not in vars(PRNGKeyArray):
             setattr(PRNGKeyArray, name, property(_refused(name)))

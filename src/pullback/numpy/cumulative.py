@@ -10,7 +10,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..primitives.common import as_array
-from .select import number, select_where
+from .selecting import number, select_where
 from .util import (
     canonical_axis,
     check_arraylike,

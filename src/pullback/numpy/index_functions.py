@@ -33,7 +33,7 @@ from .manipulation import (
     unravel_index,
 )
 from .ranges import arange
-from .select import number, select_where
+from .selecting import number, select_where
 from .util import (
     canonical_axis,
     check_arraylike,

@@ -12,11 +12,12 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.placement import lay_out
+from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, canonical_shape
-from . import cumulative, indexing, scatter
+from . import indexing
 from .util import (
     canonical_axes,
     canonical_axis,
@@ -28,6 +29,9 @@ from .util import (
     to_type,
     unwrap,
 )
+
+cumulative: Any = lazy_module("pullback.numpy.cumulative")
+scatter: Any = lazy_module("pullback.numpy.scatter")
 
 
 def _arr(name: str, a: Any) -> Any:

@@ -11,7 +11,7 @@ from ..api.jit import jit
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from . import reductions
-from .select import number, select_where
+from .selecting import number, select_where
 from .util import (
     check_arraylike,
     default_int,

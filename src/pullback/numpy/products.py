@@ -16,7 +16,7 @@ from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from . import indexing, reductions
 from .manipulation import moveaxis, ravel
-from .select import select_where
+from .selecting import select_where
 from .util import (
     canonical_axis,
     check_arraylike,

@@ -12,7 +12,7 @@ from ..api.placement import asked_sharding
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from . import cumulative, indexing, reductions
-from .select import number, select_where
+from .selecting import number, select_where
 from .util import (
     canonical_axes,
     check_arraylike,

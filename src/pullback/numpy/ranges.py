@@ -18,7 +18,7 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak
-from .select import number, select_where
+from .selecting import number, select_where
 from .util import (
     canonical_axis,
     check_arraylike,

@@ -20,10 +20,11 @@ from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..runtime.operands import Policy
 from .indexing import Plan, as_tuple, gather_mode, parse, plan, take_index
-from .select import select_where
+from .selecting import select_where
 from .util import check_arraylike, promote_dtypes, shape_of, to_type, unwrap
 
-_creation = lazy_module("pullback.numpy.creation")  # which is built on this module
+_creation: Any = lazy_module("pullback.numpy.creation")  # which is built on this module
+ufuncs: Any = lazy_module("pullback.numpy.ufuncs")
 
 
 def _ops() -> dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any]]]:
@@ -467,7 +468,7 @@ class _IndexUpdateRef:
             mode=mode,
             wrap_negative_indices=wrap_negative_indices,
         )
-        return power_hook[0](self.array, exponents)
+        return ufuncs.power(self.array, exponents)
 
     def apply(
         self,
@@ -532,10 +533,6 @@ class _IndexUpdateRef:
             mode=mode,
             wrap_negative_indices=wrap,
         )
-
-
-# `power` of two arrays; the module of ufuncs, which is built on this one, puts it here.
-power_hook: list[Callable[[Any, Any], Any]] = [lax.pow]
 
 
 # What references (control/refs) are read and written with: positions out of bounds are clamped.

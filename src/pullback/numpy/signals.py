@@ -18,7 +18,7 @@ from . import cumulative, indexing, reductions
 from .joining import concatenate
 from .manipulation import atleast_2d, flip, moveaxis, ravel, transpose
 from .products import dot
-from .select import select_where
+from .selecting import select_where
 from .sorting import argsort, searchsorted
 from .ufuncs import add, mod, multiply, subtract, true_divide
 from .util import (

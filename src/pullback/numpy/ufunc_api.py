@@ -16,10 +16,13 @@ from .. import dtypes, lax
 from ..api.eager import eager
 from ..api.jit import jit
 from ..api.vmap import vmap
+from ..config import lazy_module
 from ..core.avals import typeof
 from ..runtime.operands import Policy
-from . import indexing, scatter
+from . import indexing
 from .util import canonical_axis, check_arraylike, ndim_of, shape_of, to_type, user_dtype
+
+scatter: Any = lazy_module("pullback.numpy.scatter")
 
 
 def _call_signature(*args: Any, out: None = None, where: None = None) -> Any:

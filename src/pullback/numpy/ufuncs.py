@@ -15,14 +15,15 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..config import lazy_module
 from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..core.build import is_staged
 from ..core.trace import Tracer
 from ..primitives.common import as_array
 from ..runtime.array import Array
-from . import cumulative, reductions, scatter
-from .select import number, select_where
+from . import reductions
+from .selecting import number, select_where
 from .ufunc_api import BuiltinUfunc as ufunc
 from .util import (
     check_arraylike,
@@ -39,6 +40,9 @@ from .util import (
     to_type,
     unwrap,
 )
+
+cumulative: Any = lazy_module("pullback.numpy.cumulative")
+scatter: Any = lazy_module("pullback.numpy.scatter")
 
 # What all functions of a table have in common; it stands between summary and example.
 _FLOATS = """
@@ -1311,9 +1315,9 @@ def _reduce_by(fun: Any) -> Any:
     return reduce
 
 
-def _accumulate_by(fun: Any) -> Any:
+def _accumulate_by(name: str) -> Any:
     def accumulate(a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
-        return fun(a, axis=axis, dtype=dtype)
+        return getattr(cumulative, name)(a, axis=axis, dtype=dtype)
 
     return accumulate
 
@@ -1336,7 +1340,7 @@ add = ufunc(
     nargs=2,
     identity=0,
     reduce=_reduce_by(reductions.sum_reduce),
-    accumulate=_accumulate_by(cumulative.cumsum),
+    accumulate=_accumulate_by("cumsum"),
     at=_at_by("add"),
 )
 multiply = ufunc(
@@ -1347,7 +1351,7 @@ multiply = ufunc(
     nargs=2,
     identity=1,
     reduce=_reduce_by(reductions.prod_reduce),
-    accumulate=_accumulate_by(cumulative.cumprod),
+    accumulate=_accumulate_by("cumprod"),
     at=_at_by("multiply"),
 )
 subtract = ufunc(_subtract2, 2, 1, name="subtract", nargs=2, at=_at_by("subtract"))
@@ -1508,4 +1512,3 @@ _logaddexp2_f = _binary(
 )
 logaddexp = ufunc(_logaddexp_f, 2, 1, name="logaddexp", nargs=2, identity=-np.inf)
 logaddexp2 = ufunc(_logaddexp2_f, 2, 1, name="logaddexp2", nargs=2, identity=-np.inf)
-scatter.power_hook[0] = power

@@ -15,7 +15,7 @@ from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from . import reductions
-from .select import select_where
+from .selecting import select_where
 from .ufuncs import equal, exp2, greater, isinf, isnan, less, maximum, minimum
 from .util import (
     check_arraylike,
