@@ -37,18 +37,6 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
 
     # isort: split
     from .api.arguments import ShapeDtypeStruct as ShapeDtypeStruct
-    from .api.derivatives import (
-        fwd_and_bwd as fwd_and_bwd,
-        grad as grad,
-        hessian as hessian,
-        jacfwd as jacfwd,
-        jacrev as jacrev,
-        jvp as jvp,
-        linear_transpose as linear_transpose,
-        linearize as linearize,
-        value_and_grad as value_and_grad,
-        vjp as vjp,
-    )
     from .api.jit import clear_caches as clear_caches, jit as jit
     from .api.placement import (
         block_until_ready as block_until_ready,
@@ -69,7 +57,6 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
         named_scope as named_scope,
     )
     from .api.vmap import vmap as vmap
-    from .compile_log import explain_compile as explain_compile
     from .control.custom import (
         custom_gradient as custom_gradient,
         custom_jvp as custom_jvp,
@@ -93,6 +80,20 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
     _settle()
 
 if TYPE_CHECKING:
+    from .api.derivatives import (
+        fwd_and_bwd as fwd_and_bwd,
+        grad as grad,
+        hessian as hessian,
+        jacfwd as jacfwd,
+        jacrev as jacobian,
+        jacrev as jacrev,
+        jvp as jvp,
+        linear_transpose as linear_transpose,
+        linearize as linearize,
+        value_and_grad as value_and_grad,
+        vjp as vjp,
+    )
+    from .compile_log import explain_compile as explain_compile
     from .control.refs import (
         ds as ds,
         empty_ref as empty_ref,
@@ -107,7 +108,6 @@ if TYPE_CHECKING:
     )
 
 Array = _array.Array
-jacobian = jacrev
 host_count, host_id, host_ids = process_count, process_index, process_indices
 
 # The flags that are used as context managers.
@@ -180,6 +180,12 @@ _LAZY_MODULES = frozenset(
     }
 )
 _LAZY_NAMES = {
+    **dict.fromkeys(
+        "fwd_and_bwd grad hessian jacfwd jacobian jacrev jvp linear_transpose linearize "
+        "value_and_grad vjp".split(),
+        "api.derivatives",
+    ),
+    "explain_compile": "compile_log",
     "checkpoint": "control.remat",
     "checkpoint_policies": "control.remat",
     "remat": "control.remat",
@@ -201,7 +207,7 @@ _LAZY_NAMES = {
     "print_environment_info": "environment",
     "kernel_compile_count": "backends.llvm",
 }
-_RENAMED = {"P": "PartitionSpec", "remat": "checkpoint"}
+_RENAMED = {"P": "PartitionSpec", "jacobian": "jacrev", "remat": "checkpoint"}
 
 
 # What is public: JAX's names, and the two counters that say what was traced and compiled.

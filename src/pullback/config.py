@@ -77,16 +77,25 @@ class LateNames:
         every name; `dir` lists them and imports nothing.
         """
 
-        class Package(ModuleType):
-            @property
-            def __dict__(module) -> dict[str, Any]:  # type: ignore[override]
-                self.load()
-                return _names_of(module)
+        _complete[self.package] = self
+        sys.modules[self.package].__class__ = _Complete
 
-            def __dir__(module) -> list[str]:
-                return sorted({*_names_of(module), *self.where})
 
-        sys.modules[self.package].__class__ = Package
+_complete: dict[str, LateNames] = {}  # by package
+
+
+class _Complete(ModuleType):
+    """A package whose `__dict__` has its late names."""
+
+    @property
+    def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
+        names = _names_of(self)
+        _complete[names["__name__"]].load()
+        return names
+
+    def __dir__(self) -> list[str]:
+        names = _names_of(self)
+        return sorted({*names, *_complete[names["__name__"]].where})
 
 
 class Flag:

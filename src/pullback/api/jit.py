@@ -9,7 +9,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .. import config, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
@@ -33,7 +33,11 @@ from .arguments import (
     flat_function,
     parameters_of,
 )
-from .stages import Lowered, Traced, known
+
+if TYPE_CHECKING:
+    from .stages import Lowered, Traced
+
+stages: Any = config.lazy_module("pullback.api.stages")
 
 
 class NotSpecified:
@@ -440,7 +444,8 @@ class JitWrapped:
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The traced program for arguments of these types (arrays or ShapeDtypeStructs)."""
         call, leaves, in_tree = self._infer(args, kwargs)
-        return Traced(call, in_tree, leaves, self._fun)
+        traced: Traced = stages.Traced(call, in_tree, leaves, self._fun)
+        return traced
 
     def lower(self, *args: Any, lowering_platforms: Any = None, **kwargs: Any) -> Lowered:
         """The lowered program for arguments of these types; `.compile()` gives what runs."""
@@ -453,7 +458,7 @@ class JitWrapped:
             call.out_tree,
             [
                 ShapeDtypeStruct(
-                    a.shape, a.dtype, weak_type=a.weak_type, sharding=s if known(s) else None
+                    a.shape, a.dtype, weak_type=a.weak_type, sharding=s if stages.known(s) else None
                 )
                 for a, s in zip(call.closed.out_avals, call.params["out_shardings"], strict=True)
             ],

@@ -601,11 +601,9 @@ __all__ = [
         "iterable",
         *(
             "array_api_info array_methods creation cumulative einsums histograms index_functions "
-            "indexing joining manipulation nan_reductions operators "
-            "padding polynomial products quantiles ranges reductions scalar_types scatter selecting "
-            "sets "
-            "signals sorting ufunc_api ufuncs "
-            "ufuncs_more util vectorizing"
+            "indexing joining manipulation nan_reductions operators padding polynomial products "
+            "quantiles ranges reductions scalar_types scatter selecting sets signals sorting "
+            "ufunc_api ufuncs ufuncs_more util vectorizing"
         ).split(),
     )
 ]

@@ -34,8 +34,8 @@ import numpy as np
 from pullback import errors
 from pullback.core import avals
 from pullback.runtime import native_layout as L
-from pullback.runtime.fallback import Fallback
 from pullback.runtime.memory import engine
+from pullback.runtime.native import Native
 
 __all__ = [
     "Array", "ArrayImpl", "abandon", "adopt", "data_address", "delete", "empty", "fail", "fulfil",
@@ -322,7 +322,7 @@ def set_operator(name: str, function: Callable[..., Any], fast: Any = None) -> N
             f"{name!r} is no operator that arrays have natively; they are "
             f"{', '.join(L.OPERATOR_NAMES)}"
         )
-    if isinstance(engine, Fallback):
+    if not isinstance(engine, Native):
         engine.set_operator(name, function)
         return
     if fast is not None and type(fast) is not engine.JitFunction:
@@ -332,7 +332,7 @@ def set_operator(name: str, function: Callable[..., Any], fast: Any = None) -> N
     engine.functions["set_object"](where + L.OPERATOR_FUNCTION, fast)
 
 
-if isinstance(engine, Fallback):
+if not isinstance(engine, Native):
     engine.set_export(_export)
 else:
     engine.functions["set_object"](L.BUFFER_HOOK, _export)

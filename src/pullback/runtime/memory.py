@@ -11,18 +11,24 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
+from typing import TYPE_CHECKING, Any
 
+from pullback.config import lazy_module
 from pullback.runtime import native_layout as L
-from pullback.runtime.fallback import Fallback, blocks
 from pullback.runtime.native import Native, load
+
+if TYPE_CHECKING:
+    from pullback.runtime.fallback import Fallback
 
 __all__ = [
     "alloc", "alloc_address", "engine", "free", "free_address", "memory_stats", "native_reason",
     "set_cache_limit", "trim",
 ]  # fmt: skip
 
+fallback: Any = lazy_module("pullback.runtime.fallback")
+
 _native, native_reason = load()
-engine: Native | Fallback = _native if _native is not None else Fallback()
+engine: Native | Fallback = _native if _native is not None else fallback.Fallback()
 if native_reason and native_reason != "PULLBACK_NATIVE=0" and os.environ.get("PULLBACK_DEBUG"):
     warnings.warn(f"Pullback runs without its native runtime: {native_reason}", stacklevel=2)
 
@@ -69,6 +75,7 @@ def memory_stats() -> dict[str, int]:
     """Bytes in use (as size classes, now and at the peak), cached for reuse, and mapped; counts of
     allocations and maps. Public as `device.memory_stats()`."""
     if not isinstance(engine, Native):
+        blocks = fallback.blocks
         return {
             "bytes_in_use": blocks.in_use, "peak_bytes_in_use": blocks.peak, "bytes_cached": 0,
             "bytes_limit": 0,

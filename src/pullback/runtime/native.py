@@ -24,22 +24,18 @@ from typing import Any
 import numpy as np
 
 from pullback.backends import llvm
-from pullback.backends.llvm.cache import disk_cache, kernel_key
-from pullback.backends.llvm.link import assemble
+from pullback.backends.llvm.cache import disk_cache, image_key
 from pullback.backends.llvm.loader import Image, link_elf, load_image
 from pullback.backends.llvm.target import host_target
+from pullback.config import lazy_module
 from pullback.runtime import native_layout as L
-from pullback.runtime.native_build import (
-    EXTERNALS,
-    MAGIC,
-    PASSES,
-    STATE_ENTRY,
-    TABLE_WORDS,
-    Fn,
-    module_text,
-)
+from pullback.runtime.native_table import EXTERNALS, MAGIC, STATE_ENTRY, TABLE_WORDS
 
 __all__ = ["Native", "load"]
+
+# What writes and assembles the code: few processes need it.
+build: Any = lazy_module("pullback.runtime.native_build")
+link: Any = lazy_module("pullback.backends.llvm.link")
 
 _P = ctypes.c_void_p
 
@@ -107,16 +103,15 @@ _FASTCALL, _KEYWORDS = 0x80, 0x02
 
 def _address(name: str) -> int:
     """What an entry of EXTERNALS stands for in this process."""
-    api = ctypes.pythonapi
-    if name[0] == "&":
-        return ctypes.addressof(ctypes.c_char.in_dll(api, name[1:]))
+    api: ctypes.CDLL = ctypes.pythonapi
     if name[0] == "*":
         return _P.in_dll(api, name[1:]).value or 0
+    symbol = name.lstrip("&")
     try:
-        function = getattr(api, name)
-    except AttributeError:
-        function = getattr(ctypes.CDLL(None), name)
-    return ctypes.cast(function, _P).value or 0
+        found = ctypes.c_char.in_dll(api, symbol)  # quicker than a callable, which nobody needs
+    except ValueError:
+        found = ctypes.c_char.in_dll(ctypes.CDLL(None), symbol)
+    return ctypes.addressof(found)
 
 
 def _unsupported() -> str:
@@ -139,15 +134,18 @@ def _unsupported() -> str:
 def _source_key() -> str:
     """Identifies the files that write the code, so that a cached image needs no text to be written
     at all."""
-    with os.scandir(os.path.dirname(os.path.abspath(__file__))) as listing:
-        ours = (e for e in listing if e.name.startswith("native") and e.name.endswith(".py"))
-        stats = sorted((e.name, e.stat().st_size, e.stat().st_mtime_ns) for e in ours)
-    return f"runtime {sys.version_info[:2]} {stats}"
+    here = os.path.dirname(os.path.abspath(__file__))
+    with os.scandir(here) as listing:
+        files = [e.path for e in listing if e.name.startswith("native") and e.name.endswith(".py")]
+    linking = os.path.join(os.path.dirname(here), "backends", "llvm")
+    files += [os.path.join(linking, name) for name in ("link.py", "loader.py")]
+    stats = [(os.path.basename(f), s.st_size, s.st_mtime_ns) for f in files if (s := os.stat(f))]
+    return f"runtime {sys.version_info[:2]} {sorted(stats)}"
 
 
-def _functions() -> list[Fn]:
+def _functions() -> list[Any]:
     """All functions of the code. Their writers are imported here: few processes need them."""
-    found: list[Fn] = []
+    found: list[Any] = []
     for part in ("memory", "array", "call"):
         writer = importlib.import_module(f"pullback.runtime.native_{part}")
         found += getattr(writer, f"{part}_functions")()
@@ -158,10 +156,11 @@ def _image() -> Image:
     """The linked code, from the disk cache or assembled now."""
     target = host_target()
     cache = disk_cache()
-    key = kernel_key(_source_key(), target.key)
+    key = image_key(_source_key(), target.key)
     image = cache.get(key) if cache is not None else None
     if image is None or image.data.count(struct.pack("<2Q", *MAGIC)) != 1 or not image.symbols:
-        image = link_elf(assemble(module_text(_functions(), target.triple), target, 2, PASSES))
+        text = build.module_text(_functions(), target.triple)
+        image = link_elf(link.assemble(text, target, 2, build.PASSES))
         if cache is not None:
             cache.put(key, image)
         llvm.runtime()  # as long as this import compiles what is compiled once, all of it

@@ -20,8 +20,8 @@ import threading
 import time
 from functools import lru_cache
 
-from pullback.backends.llvm.link import llvmlite_version
 from pullback.backends.llvm.loader import Image
+from pullback.backends.llvm.target import llvmlite_version
 from pullback.forking import renewed
 
 try:  # without the cryptography that hashlib brings along
@@ -29,7 +29,7 @@ try:  # without the cryptography that hashlib brings along
 except ImportError:
     from hashlib import blake2b
 
-__all__ = ["ABI_VERSION", "DiskCache", "disk_cache", "kernel_key"]
+__all__ = ["ABI_VERSION", "DiskCache", "disk_cache", "image_key", "kernel_key"]
 
 ABI_VERSION = 2  # of docs/contract.md and of the entries' layout
 _MAGIC = b"PBKIMG03"
@@ -56,6 +56,13 @@ def _source_key() -> str:
 def _begun(target_key: str) -> blake2b:
     """The hash of what all keys begin with."""
     return blake2b(f"{_source_key()}\0{target_key}\0".encode(), digest_size=20)
+
+
+def image_key(text: str, target_key: str) -> str:
+    """The same for code whose `text` says which files wrote it: those of the compiler are not asked
+    for their times."""
+    begun = f"abi{ABI_VERSION}|{llvmlite_version()}\0{target_key}\0{text}\0"
+    return blake2b(begun.encode(), digest_size=20).hexdigest()
 
 
 def kernel_key(text: str, target_key: str, options: str = "") -> str:

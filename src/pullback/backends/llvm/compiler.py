@@ -144,7 +144,7 @@ def _loaded(image: loader.Image | None, *needed: str) -> loader.Code | JitCode |
     if image is None:
         return None
     try:
-        code = loader.load_image(image)
+        code: loader.Code | JitCode = loader.load_image(image)
         for name in needed:
             code.symbols[name]
     except (ValueError, KeyError, TypeError, RuntimeError, MemoryError, struct.error):

@@ -13,19 +13,17 @@ compiled.
 from __future__ import annotations
 
 import ctypes
-import importlib.util
 import os
-import re
 import sys
 import threading
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 
-from pullback.backends.llvm.target import Target
+from pullback.backends.llvm.target import Target, llvmlite_directory
 from pullback.forking import Gate, renewed
 
 __all__ = [
-    "LEVELS", "CompileError", "assemble", "assembly", "desk", "llvm_library", "llvmlite_version",
+    "LEVELS", "CompileError", "assemble", "assembly", "desk", "llvm_library",
     "taken",
 ]  # fmt: skip
 
@@ -41,27 +39,6 @@ _MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants: r
 
 class CompileError(RuntimeError):
     """LLVM refused what we emitted: an internal error of Pullback."""
-
-
-def _directory() -> str:
-    spec = importlib.util.find_spec("llvmlite")
-    if spec is None or not spec.submodule_search_locations:
-        raise ImportError(
-            "Pullback compiles through llvmlite, which is not installed: pip install llvmlite"
-        )
-    return os.path.join(next(iter(spec.submodule_search_locations)), "binding")
-
-
-def llvmlite_version() -> str:
-    """The version of llvmlite as its files say, without importing it (part of every cache key)."""
-    try:
-        with open(
-            os.path.join(os.path.dirname(_directory()), "_version.py"), encoding="utf-8"
-        ) as f:
-            found = re.search(r"""version_version = ["']([^"']+)""", f.read())
-    except (OSError, ImportError):
-        return "none"
-    return found.group(1) if found else "unknown"
 
 
 def _declare(lib: ctypes.CDLL, quick: ctypes.PyDLL) -> None:
@@ -117,7 +94,7 @@ def llvm_library() -> ctypes.CDLL:
     if _library is None:
         with _lock:
             if _library is None:
-                lib = ctypes.CDLL(os.path.join(_directory(), _FILE))
+                lib = ctypes.CDLL(os.path.join(llvmlite_directory(), _FILE))
                 _declare(lib, ctypes.PyDLL(lib._name))
                 lib.LLVMPY_InitializeNativeTarget()
                 lib.LLVMPY_InitializeNativeAsmPrinter()

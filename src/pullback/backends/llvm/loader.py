@@ -18,11 +18,13 @@ import sys
 import threading
 from typing import Any
 
-from pullback.backends.llvm.jit import JitCode
+from pullback.config import lazy_module
 from pullback.forking import renewed
 from pullback.records import record
 
 __all__ = ["Code", "Image", "LinkError", "link", "link_elf", "load_image"]
+
+jit: Any = lazy_module("pullback.backends.llvm.jit")
 
 
 class LinkError(RuntimeError):
@@ -219,12 +221,12 @@ class Code:
             unmap(self.address, self.nbytes)
 
 
-def load_image(image: Image) -> Code | JitCode:
+def load_image(image: Image) -> Any:
     """Maps an image into memory, ready to run.
 
     Raises MemoryError where the system gives no executable memory.
     """
-    return JitCode(image.data) if image.kind == "object" else Code(image)
+    return jit.JitCode(image.data) if image.kind == "object" else Code(image)
 
 
 def link(obj: bytes) -> Image:

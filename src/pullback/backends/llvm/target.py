@@ -9,6 +9,7 @@ not depend on the model of CPU, and the levels below the host's can be forced an
 from __future__ import annotations
 
 import ctypes
+import importlib.util
 import os
 import platform
 import sys
@@ -18,7 +19,10 @@ from numpy import __version__ as _numpy_version
 
 from pullback.records import record
 
-__all__ = ["LEVELS", "Target", "detect_level", "host_target", "matrix_units", "target_for"]
+__all__ = [
+    "LEVELS", "Target", "detect_level", "host_target", "llvmlite_directory", "llvmlite_version",
+    "matrix_units", "target_for",
+]  # fmt: skip
 
 
 @record(eq=True)
@@ -175,3 +179,25 @@ def target_for(level: str) -> Target:
 def host_target() -> Target:
     """The target in force: PULLBACK_ISA, else the machine's best level."""
     return target_for(os.environ.get("PULLBACK_ISA", "host").strip().lower())
+
+
+def llvmlite_directory() -> str:
+    """Where llvmlite's library lies. ImportError if it is not installed."""
+    spec = importlib.util.find_spec("llvmlite")
+    if spec is None or not spec.submodule_search_locations:
+        raise ImportError(
+            "Pullback compiles through llvmlite, which is not installed: pip install llvmlite"
+        )
+    return os.path.join(next(iter(spec.submodule_search_locations)), "binding")
+
+
+def llvmlite_version() -> str:
+    """The version of llvmlite as its files say, without importing it (part of every cache key)."""
+    try:
+        with open(
+            os.path.join(os.path.dirname(llvmlite_directory()), "_version.py"), encoding="utf-8"
+        ) as f:
+            found = f.read().partition("version_version = ")[2]
+    except (OSError, ImportError):
+        return "none"
+    return found.partition("\n")[0].strip("'\" ") or "unknown"
