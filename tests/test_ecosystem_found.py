@@ -5,10 +5,12 @@ flax, haiku, numpyro); each made small.
 from __future__ import annotations
 
 import enum
+import inspect
 import re
 from typing import Any
 
 import jax
+import jax._src.api_util as their_api_util
 import jax._src.dtypes as their_dtypes
 import jax._src.public_test_util as theirs
 import jax.experimental.checkify
@@ -17,8 +19,11 @@ import pytest
 
 import pullback
 import pullback.experimental.checkify
+import pullback.jax_compat.modules._src.api_util as our_api_util
+import pullback.jax_compat.modules._src.array as our_array
 import pullback.jax_compat.modules._src.dtypes as our_dtypes
 import pullback.jax_compat.modules._src.public_test_util as ours
+import pullback.jax_compat.modules._src.typing as our_typing
 from pullback.jax_compat.modules._src.tree_util import prefix_errors
 
 I = np.arange(4, dtype="int32").reshape(2, 2)
@@ -358,3 +363,56 @@ def test_private_dtypes_beside_a_dtype() -> None:
         for d in "bool int8 uint32 int64 uint64 float16 float32 float64 complex64".split():
             answers = [getattr(m, name)(np.dtype(d)) for m in (our_dtypes, their_dtypes)]
             assert answers[0] == answers[1], (name, d)
+
+
+@pytest.mark.parametrize("given", [
+    (None, None), ((0,), None), (None, ("b",)), ((1,), ("c",)), ((), ()), (0, "b"), (1, None),
+    ((-1,), None), ((1, 0), None), (None, ("b", "a")), (None, "a"), (None, "zz"), (2, None),
+])  # fmt: skip
+def test_private_argnums_and_argnames(given: Any) -> None:
+    """e3nn-jax asks for the positions of named parameters."""
+
+    def f(a: Any, b: Any, *, c: Any) -> None: ...
+
+    def g(a: Any, /, b: Any, *r: Any, c: Any, **k: Any) -> None: ...
+
+    for fun in (f, g):
+        signature = inspect.signature(fun)
+        found = our_api_util.infer_argnums_and_argnames(signature, *given)
+        assert found == their_api_util.infer_argnums_and_argnames(signature, *given)
+
+
+def test_private_types() -> None:
+    x = pullback.numpy.ones(2)
+    assert isinstance(x, our_array.ArrayImpl) and isinstance(x, our_typing.Array)
+    assert our_typing.DType is np.dtype
+
+
+class Blocks:
+    """Arrays of different shapes, as scico has them."""
+
+    def __init__(self, *arrays: Any) -> None:
+        self.arrays = arrays
+
+    @property
+    def shape(self) -> Any:
+        return tuple(a.shape for a in self.arrays)
+
+    def __len__(self) -> int:
+        return len(self.arrays)
+
+    def __getitem__(self, k: int) -> Any:
+        return self.arrays[k]
+
+
+@pytest.mark.parametrize("name", ["concatenate", "stack", "hstack", "vstack", "dstack"])
+def test_any_container_of_arrays_is_joined(name: str) -> None:
+    for m in (jax, pullback):
+        jnp: Any = m.numpy
+        x, y = jnp.arange(3.0), jnp.ones(3)
+        want = getattr(jnp, name)([x, y])
+        for container in (Blocks(x, y), {"a": x, "b": y}.values()):
+            np.testing.assert_array_equal(getattr(jnp, name)(container), want)
+        for bad in ((v for v in (x, y)), iter([x, y]), 3, None):
+            with pytest.raises((TypeError, ValueError, IndexError)):
+                getattr(jnp, name)(bad)

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -33,17 +33,28 @@ from .util import (
 )
 
 
+def _is_array(x: Any) -> bool:
+    """Is it one array, and no container of arrays that tells the shapes of its elements?"""
+    shape = getattr(x, "shape", None)
+    return shape is not None and not any(isinstance(n, tuple) for n in shape)
+
+
 def _sequence(name: str, arrays: Any) -> list[Any]:
-    if hasattr(arrays, "shape"):
+    if _is_array(arrays):
         if not shape_of(arrays):
             raise TypeError(f"{name} takes a sequence of arrays, got an array without axes")
         return list(indexing.iterate(as_array(arrays)))
-    if not isinstance(arrays, Sequence):
+    once = isinstance(arrays, Iterator)  # generators are refused, as NumPy and JAX do
+    try:
+        parts = None if once else list(arrays)
+    except TypeError:
+        parts = None
+    if parts is None:
         raise TypeError(
             f"{name} takes a sequence of arrays, got {type(arrays)}. Fix: write jnp.{name}([a, b])."
         )
-    check_arraylike(name, *arrays)
-    return [unwrap(a) for a in arrays]
+    check_arraylike(name, *parts)
+    return [unwrap(a) for a in parts]
 
 
 def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
@@ -55,7 +66,7 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     >>> jnp.concatenate([jnp.zeros(2), jnp.ones(1)])
     Array([0., 0., 1.], dtype=float32)
     """
-    if hasattr(arrays, "shape") and shape_of(arrays) and axis is not None and dtype is None:
+    if _is_array(arrays) and shape_of(arrays) and axis is not None and dtype is None:
         return _concatenate_parts(as_array(arrays), axis)
     parts = _sequence("concatenate", arrays)
     if not parts:
@@ -110,7 +121,7 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
         raise NotImplementedError(
             "The 'out' argument to jnp.stack is not supported. Fix: use the returned array."
         )
-    if hasattr(arrays, "shape"):
+    if _is_array(arrays):
         whole = asarray(arrays, dtype)
         if not ndim_of(whole):
             raise ValueError("Need at least one array to stack.")
