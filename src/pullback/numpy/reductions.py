@@ -89,7 +89,7 @@ def _reduction(
         a = select_where(where, a, start(compute))
     if dtypes.is_bool(compute) and not named:
         op, combine = _OF_BOOLS.get(op, (op, combine))
-    out = _ACROSS[op](a, (*named, *axes)) if named else op(a, axes)
+    out = getattr(lax, _ACROSS[op])(a, (*named, *axes)) if named else op(a, axes)
     if initial is not None:
         check_arraylike(name, initial)
         if shape_of(initial) != ():
@@ -110,11 +110,12 @@ _OF_BOOLS: dict[Any, tuple[Any, Any]] = {
 }
 
 
-# Reductions over axes that an enclosing `vmap` or map names: they cross its elements.
-_ACROSS: dict[Any, Callable[..., Any]] = {
-    lax.reduce_sum: lax.psum,
-    lax.reduce_max: lax.pmax,
-    lax.reduce_min: lax.pmin,
+# Reductions over axes that an enclosing `vmap` or map names, by the name of what in `lax` crosses
+# its elements.
+_ACROSS: dict[Any, str] = {
+    lax.reduce_sum: "psum",
+    lax.reduce_max: "pmax",
+    lax.reduce_min: "pmin",
 }
 
 
