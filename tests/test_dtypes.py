@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -143,3 +145,22 @@ def test_arithmetic_of_bools_is_of_32_bits(name, x64):
         want = getattr(jax.numpy, name)(x, x).dtype
         assert getattr(pullback.numpy, name)(x, x).dtype == want == np.int32
         assert (pullback.numpy.asarray(x) ** 2).dtype == np.int32
+
+
+@pytest.mark.parametrize("x", ["a", b"a", "S1", "U2", object, str, np.datetime64(1, "s"), int, [1]])
+def test_what_has_no_promotion_is_refused(x: Any) -> None:
+    """With JAX's error classes; none is a KeyError of a table of ours."""
+    calls: list[Callable[[Any], Any]] = [
+        lambda m: m.numpy.result_type(x),
+        lambda m: m.numpy.result_type(x, m.numpy.bfloat16),
+        lambda m: m.numpy.result_type(m.numpy.int8(1), x),
+        lambda m: m.numpy.promote_types(x, m.numpy.int8),
+    ]
+
+    def outcome(m: Any, call: Callable[[Any], Any]) -> Any:
+        try:
+            return call(m)
+        except Exception as e:
+            return type(e)
+
+    assert [outcome(pullback, c) for c in calls] == [outcome(jax, c) for c in calls]

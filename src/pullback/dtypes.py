@@ -446,7 +446,14 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
     key = (described, config.enable_x64.get(), config.numpy_dtype_promotion.get())
     found = _results.get(key)
     if found is None:
-        d, weak = lattice_result_type(*args)
+        try:
+            d, weak = lattice_result_type(*args)
+        except KeyError as e:  # a dtype that arrays cannot have
+            x = next(a for a, (d, _) in zip(args, described, strict=True) if d == e.args[0])
+            raise TypeError(
+                f"Value {x!r} with dtype {e.args[0]} is not a valid JAX array type. Only arrays of "
+                "numeric types are supported by JAX."
+            ) from None
         d = d if isinstance(d, ExtendedDType) else canonicalize_dtype(d)
         if len(_results) >= _MOST_RESULTS:
             _results.clear()
@@ -459,7 +466,12 @@ def promote_types(a: Any, b: Any) -> Any:
     whatever the flag for x64.
     """
     described = [_describe(x if x in (int, float, complex) else dtype(x)) for x in (a, b)]
-    result = join_types(described)[0]
+    try:
+        result = join_types(described)[0]
+    except KeyError as e:
+        raise ValueError(
+            f"dtype={e.args[0]!r} is not a valid dtype for JAX type promotion."
+        ) from None
     # An unsigned and a signed integer of 32 bits meet in 64, which is 32 while x64 is off.
     made = is_integer(result) and all(result != d for d, _ in described)
     return canonicalize_dtype(result) if made else result
