@@ -416,3 +416,20 @@ def test_any_container_of_arrays_is_joined(name: str) -> None:
         for bad in ((v for v in (x, y)), iter([x, y]), 3, None):
             with pytest.raises((TypeError, ValueError, IndexError)):
                 getattr(jnp, name)(bad)
+
+
+def test_mapped_outputs_that_should_not_be_are_named() -> None:
+    """flax.nnx: which output it is, where it is a pytree."""
+    cases: list[tuple[Any, dict[str, Any]]] = [
+        (lambda x: {"a": x, "b": x}, {"out_axes": {"a": 0, "b": None}}),
+        (lambda x: {"a": (1.0, x), "b": x}, {"out_axes": {"a": None, "b": 0}}),
+        (lambda x: x, {"out_axes": None}),
+        (lambda x: x, {"out_axes": None, "axis_name": "i"}),
+    ]
+    for f, options in cases:
+        said = []
+        for m in (jax, pullback):
+            with pytest.raises(ValueError, match="vmap") as e:
+                m.vmap(f, **options)(m.numpy.ones(3))
+            said.append(str(e.value))
+        assert said[1].startswith(said[0])

@@ -87,8 +87,8 @@ def vmap(
         outs, found = batch_flat(flat, leaves, dims, axis)
         wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
         final = [
-            x if leaf is not None and leaf(x) else _place(size, x, d, w)
-            for x, d, w in zip(outs, found, wanted, strict=True)
+            x if leaf is not None and leaf(x) else _place(axis, x, d, w, out["tree"], k)
+            for k, (x, d, w) in enumerate(zip(outs, found, wanted, strict=True))
         ]
         result = tree.unflatten(out["tree"], final)
         return _restated("vmap out_axes", 1, result, out_axes, size) if mapped_types else result
@@ -194,12 +194,20 @@ def _mapped_size(
     )
 
 
-def _place(size: int, x: Any, have: int | None, want: Any) -> Any:
+def _place(axis: AxisData, x: Any, have: int | None, want: Any, out_tree: Any, k: int) -> Any:
+    """The k-th result, with its mapped axis where it is wanted."""
     if want is None:
         if have is not None:
+            fix = "Fix: give that output an axis in out_axes, or reduce over it in the function."
+            if axis.name is not None:
+                raise ValueError(
+                    f"vmap has mapped output (axis_name={axis.name}) but out_axes is None. {fix}"
+                )
+            numbered = tree.unflatten(out_tree, range(out_tree.num_leaves))
+            path = tree.keystr(tree.flatten_with_path(numbered)[0][k][0])
             raise ValueError(
-                f"at vmap out_axes, got axis spec None but output was batched on axis {have}. Fix: "
-                "give that output an axis in out_axes, or reduce over it in the function."
+                f"at vmap out_axes{path}, got axis spec None but output was batched on axis "
+                f"{have}. {fix}"
             )
         return x
     if not isinstance(want, int):
@@ -210,4 +218,4 @@ def _place(size: int, x: Any, have: int | None, want: Any) -> Any:
             f"axis {want} is out of bounds for array of dimension {ndim}: vmap out_axes does not "
             f"fit an output of rank {ndim - 1}. Fix: use an axis from {-ndim} to {ndim - 1}."
         )
-    return matchaxis(size, have, want % ndim, x)
+    return matchaxis(axis.size, have, want % ndim, x)
