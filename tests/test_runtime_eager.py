@@ -313,6 +313,7 @@ def test_what_jax_does_not_jit_is_a_function() -> None:
     """Libraries look for `isfunction`, take the code and the defaults, and pickle by name."""
     for f in (jnp.sum, lax.add, nn.softmax, random.normal, jnp.array, jnp.where):
         assert inspect.isfunction(f) and isinstance(f, type(jnp.sum)) and callable(f)
+        assert repr(f) == f"<function {f.__name__} at {id(f):#x}>"
         code = f.__code__
         assert code.co_name == f.__name__ and f.__defaults__ == inspect.unwrap(f).__defaults__
         assert f.__globals__ is inspect.unwrap(f).__globals__ and f.__closure__ is None

@@ -9,6 +9,7 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .. import config, tree
@@ -554,6 +555,8 @@ def _rebuild_plain(fun: Any) -> Any:
 
 
 def _text(f: Any) -> str:
+    if isinstance(f, FunctionType):  # a public function that JAX does not jit: api/kinds.py
+        return f"<function {f.__qualname__} at {id(f):#x}>"
     return f"<PjitFunction of {getattr(f, '__wrapped__', f._slow)!r}>"
 
 
