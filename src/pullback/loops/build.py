@@ -18,6 +18,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pullback.loops.identities import is_known, simpler
 from pullback.loops.ir import (
     Alloc,
     Atom,
@@ -126,6 +127,7 @@ class Builder:
         self.count = 0
         self.unrolling = False  # loops without carries become their iterations
         self.known: dict[Any, Any] = {}  # integer atoms whose value is an index with bounds
+        self.made: dict[Var, tuple[str, tuple[Atom, ...]]] = {}  # definitions of some atoms
         # Where conditions on a loop's variable change, for those that were asked for.
         self.cuts: dict[_Leaf, set[int]] = {}
         self._interned: dict[Any, Ix] = {}
@@ -224,10 +226,15 @@ class Builder:
                 if type(value) is Const:
                     found = value
             if found is None:
+                less = simpler(op, tuple(args), self.made)
+                found = self.let(*less) if isinstance(less, tuple) else less
+            if found is None:
                 self.count += 1
                 found = Var(f"v{self.count}", dtype)
                 if value is not None:
                     self.known[found] = value
+                if is_known(op, args):
+                    self.made[found] = op, tuple(args)
                 self.levels[found] = level
                 scope.stmts.append(Let(found, op, tuple(args), attrs))
             scope.memo[key] = found

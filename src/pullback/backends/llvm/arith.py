@@ -310,6 +310,9 @@ def _division(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
     """Division by zero and INT_MIN / -1 are defined, so the machine's division gets a harmless
     divisor there."""
     signed = dtype in SIGNED
+    if _is_power(y) and BITS[dtype] >= 8:
+        q = _shifted(b, signed, x, int(y.c or 0))
+        return q if op == "div" else x - q * y
     zero = y.eq(0)
     lowest = -(1 << (BITS[dtype] - 1))
     odd = zero | (x.eq(lowest) & y.eq(-1)) if signed and BITS[dtype] >= 8 else zero
@@ -318,6 +321,22 @@ def _division(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
     if op == "div":
         return b.select(zero, -1, q, like=x.t)
     return b.select(zero, x, x - q * divisor)
+
+
+def _is_power(y: Val) -> bool:
+    """Whether a divisor is a literal power of two that no sign bit is."""
+    c = int(y.c or 0)
+    return 0 < c < 1 << (TYPE_BITS[y.t] - 1) and c & (c - 1) == 0
+
+
+def _shifted(b: Builder, signed: bool, x: Val, y: int) -> Val:
+    """x / y for a power of two: towards zero, as negative numbers are made larger by y - 1."""
+    k, bits = y.bit_length() - 1, TYPE_BITS[x.t]
+    if k == 0:
+        return x
+    if not signed:
+        return x >> k
+    return b.ashr(x + (b.ashr(x, bits - 1) >> (bits - k)), k)
 
 
 def _quotient(b: Builder, signed: bool, x: Val, y: Val) -> Val:

@@ -1,0 +1,142 @@
+"""Identities of integers and booleans: operations on values of known making, as simpler ones."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from pullback.loops.ir import Atom, Const, Var
+from pullback.loops.ops import BITS, BOOL, INTS, SIGNED
+
+__all__ = ["Simpler", "is_known", "simpler"]
+
+Simpler = Atom | tuple[str, tuple[Atom, ...], str]  # an operand, or (operator, operands, dtype)
+Made = Mapping[Any, tuple[str, tuple[Atom, ...]]]
+
+TRUE, FALSE = Const(True, "bool"), Const(False, "bool")
+_COMPARED: dict[str, Callable[[Any, Any], Any]] = {
+    name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")
+}
+_ASKED = frozenset((*_COMPARED, "sign", "and", "or", "not", "select"))
+_KEPT = frozenset(("convert", "not", "lt", "ne", "sign", "rem", "div", "sub", "add"))
+_WHOLE = frozenset((*INTS, *BOOL))
+
+
+def is_known(op: str, args: Sequence[Atom]) -> bool:
+    """Whether the definition of a value is of use to `simpler`."""
+    return op in _KEPT and args[0].dtype in _WHOLE
+
+
+def simpler(op: str, args: tuple[Atom, ...], made: Made) -> Simpler | None:
+    """What op(args) is in fewer operations, if it is known. `made` has definitions of values.
+
+    x // c and x % c of numpy for a positive literal c are quotients and remainders that truncate
+    and are corrected where the remainder is negative: for powers of two, a shift and a mask.
+    """
+    if op not in _ASKED:
+        return None
+    x = args[0]
+    if op == "select":
+        return _select(args[0], args[1], args[2], made)
+    if x.dtype not in _WHOLE:
+        return None
+    if op == "sign":
+        if not isinstance(x, Const) or x.dtype not in SIGNED:
+            return None
+        return Const((x.value > 0) - (x.value < 0), x.dtype)
+    if x.dtype == "bool":
+        return _of_booleans(op, args, made)
+    return _comparison(op, x, args[1], made) if op in _COMPARED else None
+
+
+def _definition(x: Atom, op: str, made: Made) -> tuple[Atom, ...] | None:
+    """The operands of x, if it is made by this operator."""
+    found = made.get(x) if isinstance(x, Var) else None
+    return found[1] if found is not None and found[0] == op else None
+
+
+def _literal(x: Atom, value: int | None = None) -> bool:
+    return isinstance(x, Const) and (value is None or x.value == value)
+
+
+def _of_booleans(op: str, args: tuple[Atom, ...], made: Made) -> Simpler | None:
+    x = args[0]
+    if op == "not":
+        if isinstance(x, Const):
+            return FALSE if x.value else TRUE
+        inner = _definition(x, "not", made)
+        return inner[0] if inner else None
+    y = args[1]
+    if isinstance(x, Const):
+        x, y = y, x
+    if isinstance(x, Const):
+        return None
+    if op in ("eq", "ne") and isinstance(y, Const):
+        return x if bool(y.value) == (op == "eq") else ("not", (x,), "bool")
+    if op in ("and", "or") and isinstance(y, Const):
+        return x if bool(y.value) == (op == "and") else y
+    if op == "and":
+        return _negative_remainder(x, y, made) or _negative_remainder(y, x, made)
+    return None
+
+
+def _negative_remainder(p: Atom, q: Atom, made: Made) -> Simpler | None:
+    """p and q, where q is r != 0: r < 0 is enough if that is p, or if r is a remainder by a
+    positive literal and p says that the dividend is not positive."""
+    apart = _definition(q, "ne", made)
+    if apart is None or not _literal(apart[1], 0):
+        return None
+    r = apart[0]
+    below = _definition(p, "lt", made)
+    if below is not None and below[0] == r and _literal(below[1], 0):
+        return p
+    parts, signs = _definition(r, "rem", made), _definition(p, "ne", made)
+    if parts is None or signs is None or not _literal(signs[1], 1):
+        return None
+    x, divisor = parts
+    sign = _definition(signs[0], "sign", made)
+    if sign is None or sign[0] != x or x.dtype not in SIGNED:
+        return None
+    if isinstance(divisor, Const) and divisor.value > 0:
+        return "lt", (r, Const(0, r.dtype)), "bool"
+    return None
+
+
+def _comparison(op: str, x: Atom, y: Atom, made: Made) -> Simpler | None:
+    if not isinstance(y, Const):
+        return None
+    if y.value == 0 and x.dtype not in SIGNED and op in ("lt", "ge"):
+        return FALSE if op == "lt" else TRUE
+    source = _definition(x, "convert", made)
+    if source is None or source[0].dtype != "bool":
+        return None
+    no, yes = (bool(_COMPARED[op](v, y.value)) for v in (0, 1))
+    if no == yes:
+        return TRUE if yes else FALSE
+    return source[0] if yes else ("not", (source[0],), "bool")
+
+
+def _select(p: Atom, x: Atom, y: Atom, made: Made) -> Simpler | None:
+    """x where p holds, else y."""
+    inner = _definition(p, "not", made)
+    if inner is not None:
+        return "select", (inner[0], y, x), x.dtype
+    negative = _definition(p, "lt", made)
+    if negative is None or not _literal(negative[1], 0) or x.dtype not in SIGNED:
+        return None
+    r = negative[0]
+    parts = _definition(r, "rem", made)
+    if parts is None or not isinstance(parts[1], Const) or BITS[r.dtype] < 8:
+        return None
+    whole, divisor = parts
+    c = int(parts[1].value)
+    if c <= 0 or c & (c - 1):
+        return None
+    less, more = _definition(x, "sub", made), _definition(x, "add", made)
+    if less is not None and less[0] == y and _literal(less[1], 1):
+        if _definition(y, "div", made) == (whole, divisor):
+            return "shr_arith", (whole, Const(c.bit_length() - 1, r.dtype)), r.dtype
+    if more is not None and y == r and more in ((r, divisor), (divisor, r)):
+        return "and", (whole, Const(c - 1, r.dtype)), r.dtype
+    return None

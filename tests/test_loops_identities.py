@@ -1,0 +1,125 @@
+"""Identities of integers and booleans: kernels of fewer operations compute what was asked."""
+
+from __future__ import annotations
+
+import itertools
+
+import jax
+import numpy as np
+import pytest
+from jax import numpy as jax_numpy
+
+import pullback as pb
+from pullback import lax, numpy as jnp
+from pullback.backends.reference import RULES
+from pullback.loops import pipeline, run
+from pullback.loops.build import Builder
+from pullback.loops.ir import Const
+from pullback.loops.show import show_kernel
+from pullback.runtime.executable import reference_rule
+
+assert RULES
+DTYPES = ["int8", "int16", "int32", "uint8", "uint16", "uint32"]
+DIVISORS = [1, 2, 3, 4, 7, 8, 16, 64, -1, -2, -3, -64]
+
+
+def edges(dtype: str) -> np.ndarray:
+    info = np.iinfo(dtype)
+    near = [info.min, info.min + 1, info.max, info.max - 1, 0, 1, 2, 3, 5, 7, 8, 9, 63, 64, 65]
+    if info.min:
+        near += [-v for v in (1, 2, 3, 5, 7, 8, 9, 63, 64, 65)]
+    more = np.random.default_rng(5).integers(info.min, info.max, 37, dtype=dtype, endpoint=True)
+    return np.concatenate([np.array(near, dtype), more])
+
+
+def program(function, *arguments):
+    return pipeline.compile_jaxpr(pb.make_jaxpr(function)(*arguments), reference_rule)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_quotients_and_remainders_by_literals_are_jaxs(dtype):
+    x = edges(dtype)
+    divisors = [c for c in DIVISORS if c > 0 or dtype[0] == "i"]
+
+    def every(np_, lax_):
+        def f(x):
+            parts = [(x // c, x % c, *np_.divmod(x, c), lax_.div(x, x.dtype.type(c)),
+                      lax_.rem(x, x.dtype.type(c))) for c in divisors]  # fmt: skip
+            return parts
+
+        return f
+
+    want = jax.tree.leaves(jax.jit(every(jax_numpy, jax.lax))(x))
+    compiled = program(every(jnp, lax), x)
+    interpreted = run.run_program(compiled, [x])
+    native = pb.tree_util.tree_leaves(pb.jit(every(jnp, lax))(x))
+    for w, n, i in zip(want, native, interpreted, strict=True):
+        assert np.asarray(n).dtype == w.dtype
+        np.testing.assert_array_equal(np.asarray(n), w)
+        np.testing.assert_array_equal(i, w)
+
+
+@pytest.mark.parametrize("size", [0, 1, 5, 64])
+def test_scalars_and_lanes_of_any_number(size):
+    x = np.arange(-size, size, 2, dtype=np.int32)[:size]
+    f = lambda x: (x // 4, x % 4, (x % 2 == 0).astype(int) * 3)
+    np.testing.assert_array_equal(np.asarray(pb.jit(f)(x)), np.asarray(f(x)))
+
+    def steps(n):
+        step = lambda s: (s[0] // 2 - s[0] % 4, s[1] + 1)
+        return pb.lax.while_loop(lambda s: (s[0] > 1) & (s[1] < 50), step, (n, 0))
+
+    def plainly(n):
+        count = 0
+        while n > 1 and count < 50:
+            n, count = n // 2 - n % 4, count + 1
+        return n, count
+
+    for n in (1, 2, 77, 1000 + size):
+        assert tuple(int(v) for v in pb.jit(steps)(n)) == plainly(n)
+        lanes = pb.jit(pb.vmap(steps))(np.full(3, n, np.int32))
+        assert tuple(int(v[1]) for v in lanes) == plainly(n)
+
+
+def text_of(function, *arguments) -> str:
+    return "".join(show_kernel(k) for k in program(function, *arguments).kernels)
+
+
+def test_powers_of_two_are_shifts_and_masks():
+    x = np.zeros(100, np.int32)
+    text = text_of(lambda x: x // 8, x)
+    assert "shr_arith" in text and "select" not in text
+    text = text_of(lambda x: x % 8, x)
+    assert " and %" in text and "select" not in text
+    # By others, the sign of the remainder is all that is asked.
+    text = text_of(lambda x: x // 10, x)
+    assert "shr_arith" not in text and text.count(" and ") == 0
+
+
+def test_a_branch_on_a_condition_asks_for_it_once():
+    x = np.zeros(100, np.int32)
+    f = pb.vmap(lambda n: lax.cond(n > 3, lambda n: n * 2, lambda n: n + 5, n))
+    text = text_of(f, x)
+    assert text.count("select") == 1 and " le " not in text
+
+
+def test_comparisons_of_converted_booleans():
+    compare = {"lt": np.less, "le": np.less_equal, "gt": np.greater, "ge": np.greater_equal,
+               "eq": np.equal, "ne": np.not_equal}  # fmt: skip
+    for (op, truth), value, dtype in itertools.product(
+        compare.items(), (-1, 0, 1, 2), ("i32", "u8")
+    ):
+        if value < 0 and dtype == "u8":
+            continue
+        b = Builder()
+        p = b.var("bool", 0)
+        y = b.let("convert", (p,), dtype)
+        found = b.let(op, (y, Const(value, dtype)), "bool")
+        no, yes = (bool(truth(v, value)) for v in (0, 1))
+        if no == yes:
+            assert found == Const(yes, "bool")
+        elif yes:
+            assert found is p
+        else:
+            assert b.made[found] == ("not", (p,))
+            assert b.let("not", (found,), "bool") is p
