@@ -273,6 +273,10 @@ MADE: dict[str, Callable[[Any], Any]] = {
     "gamma": lambda o: pb.random.gamma(_KEY, 2.0, (2,), out_sharding=o),
     "permutation": lambda o: pb.random.permutation(_KEY, _X, out_sharding=o),
     "initializer": lambda o: pb.nn.initializers.glorot_uniform()(_KEY, (2, 3), out_sharding=o),
+    "lax.broadcast": lambda o: lax.broadcast(_X, (2,), out_sharding=o),
+    "lax.broadcast_in_dim": lambda o: lax.broadcast_in_dim(_X, (2, 3, 2), (0, 1), out_sharding=o),
+    "lax.iota": lambda o: lax.broadcasted_iota("int32", (2, 3), 0, out_sharding=o),
+    "lax.empty": lambda o: lax.empty((2, 3), "float32", out_sharding=o),
 }
 FOLLOW: dict[str, Callable[[Any], Any]] = {
     "array": lambda o: jnp.array(_X, out_sharding=o),
@@ -280,6 +284,13 @@ FOLLOW: dict[str, Callable[[Any], Any]] = {
     "tensordot": lambda o: jnp.tensordot(_X, _X.T, 1, out_sharding=o),
     "reshape": lambda o: jnp.reshape(_X, (3, 2), out_sharding=o),
     "flatten": lambda o: _X.flatten(out_sharding=o),
+    "lax.reshape": lambda o: lax.reshape(_X, (3, 2), out_sharding=o),
+    "lax.reduce_sum": lambda o: lax.reduce_sum(_X, (1,), out_sharding=o),
+    "lax.reduce": lambda o: lax.reduce(_X, 0.0, lax.add, (1,), o),
+    "lax.dot": lambda o: lax.dot(_X, _X.T, out_sharding=o),
+    "lax.conv": lambda o: lax.conv_general_dilated(
+        _X[None], _X[None], (1,), "VALID", out_sharding=o
+    ),
 }
 
 

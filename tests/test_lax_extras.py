@@ -245,3 +245,64 @@ def test_convolutions_keep_sums_in_types_that_hold_them(given: str) -> None:
         return found
 
     assert results(pb) == results(jax)
+
+
+@pytest.mark.parametrize("lower", [0, np.int8(0)])
+@pytest.mark.parametrize("upper", [3, np.int8(3)])
+def test_known_ranges_count_in_weak_integers(lower: Any, upper: Any) -> None:
+    """Whatever dtypes the bounds have, as in JAX; traced bounds give theirs."""
+    found = []
+    for j, _ in BOTH:
+        loop = lambda u, j=j: j.lax.fori_loop(lower, u, lambda i, a: a + i, 0)
+        results = [loop(upper), j.jit(lambda loop=loop: loop(upper))()]
+        if upper == 3 and type(upper) is int:
+            results.append(j.jit(loop)(upper))
+        found.append([(str(r.dtype), r.weak_type, int(r)) for r in results])
+    assert found[0] == found[1]
+
+
+REFUSED = {
+    "complex predicate": lambda j, n: j.lax.cond(1j, lambda: 1.0, lambda: 2.0),
+    "complex argmax": lambda j, n: j.lax.argmax(n.array([1j]), 0, np.int32),
+    "complex in floats": lambda j, n: n.full(2, 1j, n.float32),
+    "complex like ints": lambda j, n: n.full_like(n.arange(2), 1j),
+    "bits": lambda j, n: j.lax.reduce_precision(n.ones(2), 5.0, 2),
+    "boolean computation": lambda j, n: j.lax.reduce(n.ones(3), 0.0, lambda a, b: a > b, (0,)),
+    "complex computation": lambda j, n: j.lax.reduce_window(
+        n.ones(3), 0.0, lambda a, b: 1j * b, (2,), (1,), "VALID"
+    ),
+    "one pair": lambda j, n: j.lax.reduce_window(
+        n.ones((2, 3)), 0.0, j.lax.add, (1, 2), (1, 1), [(0, 0)]
+    ),
+    "no window": lambda j, n: j.lax.conv_general_dilated_patches(
+        n.ones((1, 1, 4, 4)), (0, 2), (1, 1), "VALID"
+    ),
+    "sizes, not shapes": lambda j, n: j.lax.broadcast_shapes(3, 2),
+    "full(sharding=3)": lambda j, n: j.lax.full((2,), 1, sharding=3),
+    "full_like(sharding=3)": lambda j, n: j.lax.full_like(n.ones(2), 1, sharding=3),
+    "reduce(out_sharding=3)": lambda j, n: j.lax.reduce(n.ones(3), 0.0, j.lax.add, (0,), 3),
+    "reduce max(out_sharding)": lambda j, n: j.lax.reduce(
+        n.ones(3), -np.inf, j.lax.max, (0,), j.sharding.PartitionSpec()
+    ),
+}
+
+
+@pytest.mark.filterwarnings("ignore:Casting complex")
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_in_jax(name: str) -> None:
+    classes = []
+    for j, n in BOTH:
+        with pytest.raises(Exception) as caught:
+            REFUSED[name](j, n)
+        classes.append(caught.value)
+    theirs, ours = classes
+    assert isinstance(ours, type(theirs)), f"{ours!r} instead of {theirs!r}"
+
+
+def test_weak_types_that_end() -> None:
+    for j, n in BOTH:
+        assert not j.lax.reduce_and(n.asarray(2), ()).weak_type
+        device = j.sharding.SingleDeviceSharding(j.devices()[0])
+        assert not j.lax.full((2,), 1, sharding=device).weak_type
+        assert j.lax.full((2,), 1).weak_type
+        assert j.lax.broadcast_to_rank(n.ones((2, 3)), 0).shape == (2, 3)

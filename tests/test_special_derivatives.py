@@ -65,3 +65,23 @@ def test_what_has_no_derivative_says_so() -> None:
     with pytest.raises(NotImplementedError, match="zeta"):
         pullback.grad(lax.zeta)(2.0, 1.5)
     assert pullback.grad(lax.polygamma, 1)(1.0, 2.0) < 0
+
+
+@pytest.mark.parametrize("a", [1.0, 1.0 + 1e-9, 2.0, 3.0])
+def test_at_integers_the_derivatives_converge_too(a: float) -> None:
+    """There the continued fractions of the values end early: their derivatives do not."""
+    with pullback.enable_x64(True):
+        for x in (a + 0.01, 1.5 * a, 2.0 * a):
+            expected = _difference(lax.igamma, (a, x), 0)
+            np.testing.assert_allclose(lax.igamma_grad_a(a, x), expected, rtol=1e-6)
+        for x in (0.3, 0.5, 0.9):
+            expected = _difference(lax.betainc, (2.0, a, x), 1)
+            np.testing.assert_allclose(
+                pullback.grad(lax.betainc, 1)(2.0, a, x), expected, rtol=1e-6
+            )
+
+
+def test_no_derivative_where_there_is_no_function() -> None:
+    for a, x in ((-1.0, 1.0), (1.0, -1.0), (0.0, 1.0), (0.0, 0.0)):
+        assert np.isnan(lax.igamma_grad_a(a, x))
+    assert lax.igamma_grad_a(1.0, 0.0) == 0

@@ -12,6 +12,7 @@ from .. import config, tree
 from ..core.avals import typeof
 from ..core.primitive import Primitive
 from ..core.trace import Tracer
+from ..primitives.common import layers
 from ..primitives.sharding import sharding_constraint_p
 from ..runtime.array import ArrayImpl
 from ..runtime.commitment import name_shardings
@@ -290,6 +291,24 @@ def lay_out(x: Any, name: str, out_sharding: Any, *, follows: bool = False) -> A
     target = NamedSharding(sharding.mesh, PartitionSpec(*parts), memory_kind=sharding.memory_kind)
     check_fits([target], [aval], lambda k: "", f"{name} results")
     return _constrained(x, target)
+
+
+def _lay_out(x: Any, name: str, out_sharding: Any, follows: bool) -> Any:
+    return lay_out(x, name, out_sharding, follows=follows)
+
+
+def _place_as(x: Any, sharding: Any) -> Any:
+    """`x` with a sharding, for functions that take no PartitionSpec."""
+    if not isinstance(sharding, Sharding):
+        raise AttributeError(
+            f"sharding must be a pullback.sharding.Sharding or None, got {sharding!r}. Fix: "
+            "SingleDeviceSharding(device), or NamedSharding(mesh, spec)."
+        )
+    check_fits([sharding], [typeof(x)], lambda k: "", "lax.full results")
+    return _constrained(x, sharding)
+
+
+layers.update(out_sharding=_lay_out, sharding=_place_as)
 
 
 def asked_sharding(name: str, out_sharding: Any) -> NamedSharding:

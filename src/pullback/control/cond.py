@@ -119,7 +119,7 @@ def _pred_aval(pred: Any) -> Any:
             "or .all(), or use jnp.where."
         )
     if not (
-        dtypes.is_bool(aval.dtype) or dtypes.is_inexact(aval.dtype) or dtypes.is_integer(aval.dtype)
+        dtypes.is_bool(aval.dtype) or dtypes.is_float(aval.dtype) or dtypes.is_integer(aval.dtype)
     ):
         raise TypeError(f"Pred type must be either boolean or number, got {aval.dtype}.")
     return aval

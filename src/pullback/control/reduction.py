@@ -23,7 +23,7 @@ from ..primitives.builders import batch_size, full_batch
 from ..primitives.common import int_tuple, zero_of
 from ..primitives.convert import convert_weak
 from ..primitives.convolution import dilated, padtype_to_pads
-from ..primitives.layout import broadcast_in_dim, reduce_sum_p, reduced_aval, reshape, shifted_axes
+from ..primitives.layout import broadcast_in_dim, reduce_sum, reduced_aval, reshape, shifted_axes
 from ..primitives.reductions import (
     reduce_and_p,
     reduce_max_p,
@@ -85,6 +85,13 @@ def _scalar_program(
             f"{name} got mismatched shape/tree from its computation: it must return {treedef} as "
             f"its operands, got {out_tree}."
         )
+    for want, out in zip(scalars, closed.out_avals, strict=True):
+        if out.shape or out.dtype != want.dtype:
+            raise ValueError(
+                f"{name} got mismatched dtypes or shapes from its computation: it must return a "
+                f"scalar {want.dtype.name} for each operand of that dtype, got "
+                f"{out.str_short()}. Fix: convert the result, or the operand."
+            )
     return closed, consts
 
 
@@ -325,7 +332,12 @@ def reduce(
     if kind is not None:
         if _is_identity(inits[0], kind, computation, leaves[0]):
             if kind == "add":
-                out = reduce_sum_p.bind(leaves[0], axes=axes, out_sharding=out_sharding)
+                out = reduce_sum(leaves[0], axes, out_sharding=out_sharding)
+            elif out_sharding is not None:
+                raise NotImplementedError(
+                    "lax.reduce lays out sums only. Fix: apply lax.with_sharding_constraint to the "
+                    "result."
+                )
             else:
                 out = _REDUCERS[kind].bind(leaves[0], axes=axes)
             aval = typeof(out)
@@ -469,6 +481,11 @@ def reduce_window(
         # As in JAX, the pads are those of the operand before it is dilated.
         pads = padtype_to_pads(
             shape, [dilated(k, d) for k, d in zip(sizes, dilation)], strides, padding
+        )
+    elif len(pads) != len(sizes) or any(len(p) != 2 for p in pads):
+        raise ValueError(
+            f"reduce_window: padding must have a pair (low, high) for each of the {len(sizes)} "
+            f"axes of the window, got {padding}"
         )
     pads = tuple((int(lo), int(hi)) for lo, hi in pads)
     window = dict(zip(_WINDOW, (sizes, strides, pads, base, dilation)))

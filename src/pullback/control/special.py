@@ -26,6 +26,8 @@ from ..primitives.elementwise import (
     bitwise_or,
     div,
     eq,
+    floor,
+    ge,
     gt,
     log,
     lt,
@@ -73,6 +75,30 @@ def _iterate(active: Any, step: Callable[[Any, Any], tuple[Any, Any]], state: An
     return while_loop(running, body, (one, active, state))[2]
 
 
+_Step = Callable[[Any, Any], tuple[Any, Any]]
+
+
+def _fraction(
+    made: Callable[[Any], tuple[Any, _Step]], p: Any, active: Any, slopes: bool
+) -> tuple[Any, ...]:
+    """The last state of a continued fraction, which `made(p)` gives as its first state and a step.
+    At an integer p a numerator vanishes and the value is found at once, its derivatives are not:
+    for `slopes` the fraction goes on until that of a p between integers has converged, too.
+    """
+    state, step = made(p)
+    if not slopes:
+        return tuple(_iterate(active, step, state))
+    other, other_step = made(sub(floor(p), _c(p, 0.5)))
+    n = len(state)
+
+    def both(k: Any, held: Any) -> tuple[Any, Any]:
+        new, more = step(k, held[:n])
+        beside, more_beside = other_step(k, held[n:])
+        return (*new, *beside), bitwise_or(more, more_beside)
+
+    return tuple(_iterate(active, both, (*state, *other))[:n])
+
+
 # --- the incomplete gamma function ---
 def _gamma_series(a: Any, x: Any, active: Any) -> Any:
     """P(a, x) = x^a e^-x / Gamma(a + 1) * sum of x^n / ((a + 1) ... (a + n)); for x up to a."""
@@ -88,8 +114,13 @@ def _gamma_series(a: Any, x: Any, active: Any) -> Any:
     return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(add(a, _c(a, 1))))), total)
 
 
-def _gamma_fraction(a: Any, x: Any, active: Any) -> Any:
+def _gamma_fraction(a: Any, x: Any, active: Any, slopes: bool) -> Any:
     """Q(a, x) = 1 - P(a, x) by its continued fraction (Lentz's method); for x above a and 1."""
+    h = _fraction(lambda a: _gamma_steps(a, x), a, active, slopes)[3]
+    return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(a))), h)
+
+
+def _gamma_steps(a: Any, x: Any) -> tuple[Any, _Step]:
     eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 2)
     one, tiny = _c(x, 1), _c(x, 1e-30)
     b0 = add(sub(x, a), one)
@@ -108,12 +139,13 @@ def _gamma_fraction(a: Any, x: Any, active: Any) -> Any:
         change = mul(d, c)
         return (b, c, d, mul(h, change)), gt(abs(sub(change, one)), eps)
 
-    h = _iterate(active, step, (b0, div(one, tiny), d0, d0))[3]
-    return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(a))), h)
+    return (b0, div(one, tiny), d0, d0), step
 
 
-def _gamma_pair(a: Any, x: Any, upper: bool) -> Any:
-    """P(a, x), or Q(a, x) if `upper`; each element by the formula that converges for it."""
+def _gamma_pair(a: Any, x: Any, upper: bool, slopes: bool = False) -> Any:
+    """P(a, x), or Q(a, x) if `upper`; each element by the formula that converges for it. `slopes`:
+    it is going to be differentiated.
+    """
     one, zero = _c(x, 1), _c(x, 0)
     wrong = bitwise_or(bitwise_or(lt(x, zero), lt(a, zero)), bitwise_or(ne(a, a), ne(x, x)))
     wrong = bitwise_or(wrong, bitwise_and(eq(a, zero), eq(x, zero)))
@@ -126,7 +158,7 @@ def _gamma_pair(a: Any, x: Any, upper: bool) -> Any:
     a_s, x_s = select(by_fraction, one, a1), select(by_fraction, one, x1)
     a_f, x_f = select(by_fraction, a1, one), select(by_fraction, x1, _c(x, 2))
     p = _gamma_series(a_s, x_s, bitwise_not(by_fraction))
-    q = _gamma_fraction(a_f, x_f, by_fraction)
+    q = _gamma_fraction(a_f, x_f, by_fraction, slopes)
     out = select(by_fraction, q if upper else sub(one, q), sub(one, p) if upper else p)
     out = select(at_zero, one if upper else zero, out)
     out = select(at_inf, zero if upper else one, out)
@@ -134,7 +166,7 @@ def _gamma_pair(a: Any, x: Any, upper: bool) -> Any:
 
 
 # --- the incomplete beta function ---
-def _beta_fraction(a: Any, b: Any, x: Any) -> Any:
+def _beta_steps(a: Any, b: Any, x: Any) -> tuple[Any, _Step]:
     """The continued fraction of the incomplete beta function (Numerical methods: Didonato and
     Morris 1992), by Lentz's method.
     """
@@ -161,14 +193,14 @@ def _beta_fraction(a: Any, b: Any, x: Any) -> Any:
         change = mul(d, c)
         return (c, d, mul(h, change)), gt(abs(sub(change, one)), eps)
 
-    return _iterate(eq(x, x), step, (one, d0, d0))[2]
+    return (one, d0, d0), step
 
 
 def _log_beta(a: Any, b: Any) -> Any:
     return sub(add(lgamma(a), lgamma(b)), lgamma(add(a, b)))
 
 
-def _beta_value(a: Any, b: Any, x: Any) -> Any:
+def _beta_value(a: Any, b: Any, x: Any, slopes: bool = False) -> Any:
     one, zero = _c(x, 1), _c(x, 0)
     wrong = bitwise_or(bitwise_or(lt(a, zero), lt(b, zero)), bitwise_or(lt(x, zero), gt(x, one)))
     wrong = bitwise_or(wrong, ne(add(add(a, b), x), add(add(a, b), x)))
@@ -184,7 +216,8 @@ def _beta_value(a: Any, b: Any, x: Any) -> Any:
     y1 = sub(one, x1)
     a2, b2, x2 = select(swap, b1, a1), select(swap, a1, b1), select(swap, y1, x1)
     log_front = sub(add(mul(a1, log(x1)), mul(b1, log1p(neg(x1)))), _log_beta(a1, b1))
-    part = div(mul(exp(log_front), _beta_fraction(a2, b2, x2)), a2)
+    fraction = _fraction(lambda b: _beta_steps(a2, b, x2), b2, eq(x2, x2), slopes)[2]
+    part = div(mul(exp(log_front), fraction), a2)
     out = select(swap, sub(one, part), part)
     out = select(at_start, one, select(at_end, zero, out))
     out = select(eq(x, zero), zero, select(eq(x, one), one, out))
@@ -242,7 +275,9 @@ def _slope_in(f: Callable[..., Any], k: int) -> Callable[..., Any]:
 
 @_elementwise
 def _igamma_da(a: Any, x: Any) -> Any:
-    return _derivative(lambda a, x: _gamma_pair(a, x, False), (1, 0))(a, x)
+    slope = _derivative(_DIFFERENTIATED["igamma"], (1, 0))(a, x)
+    defined = bitwise_and(gt(a, _c(a, 0)), ge(x, _c(x, 0)))
+    return select(defined, slope, _c(a, np.nan))
 
 
 def gamma_density(a: Any, x: Any) -> Any:
@@ -314,8 +349,8 @@ derivative_p: Primitive = Primitive(
     batch=nary_batch(lambda: derivative_p),
 )
 _DIFFERENTIATED: dict[str, Callable[..., Any]] = {
-    "igamma": lambda a, x: _gamma_pair(a, x, False),
-    "betainc": _beta_value,
+    "igamma": lambda a, x: _gamma_pair(a, x, False, slopes=True),
+    "betainc": lambda a, b, x: _beta_value(a, b, x, slopes=True),
 }
 
 

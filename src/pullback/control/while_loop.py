@@ -11,13 +11,13 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, tree
+from .. import tree
 from ..core import effects as fx
-from ..core.avals import typeof
+from ..core.avals import ShapedArray, typeof
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
-from ..core.trace import Tracer, use_trace
+from ..core.trace import Tracer, base_trace, current_trace, use_trace
 from ..primitives.convert import convert_element_type
 from ..primitives.elementwise import lt
 from ..transforms.batch import batch_jaxpr_axes, matchaxis, moveaxis
@@ -112,10 +112,11 @@ def fori_loop(
             "lax.fori_loop: body_fun argument should be callable. Fix: pass a function of (i, val)."
         )
     static = _static_bounds(lower, upper)
+    given = lower, upper
     lower, upper = _bounds_of_one_type(lower, upper)
     if static:
-        length = max(int(upper) - int(lower), 0)
-        start = _start(lower)
+        length = max(int(given[1]) - int(given[0]), 0)
+        start = _start(given, typeof(lower))
 
         def step(carry: Any, _: Any) -> Any:
             i, val = carry
@@ -143,10 +144,15 @@ def _named(step: Any, body: Any) -> Any:
     return step
 
 
-def _start(lower: Any) -> Any:
-    if not dtypes.is_integer(typeof(lower).dtype):
-        return int(lower)
-    return lower if type(lower) is int else np.asarray(lower)[()]
+def _start(bounds: tuple[Any, Any], aval: ShapedArray) -> Any:
+    """Where a known range starts: at a weakly typed integer, as in JAX. Arrays made inside a
+    program are known here and traced there: with them it has the bounds' type.
+    """
+    first = int(bounds[0])
+    arrays = any(hasattr(b, "aval") for b in bounds)
+    if aval.weak_type or not arrays or current_trace() is base_trace():
+        return first
+    return aval.dtype.type(first)
 
 
 def _bounds_of_one_type(lower: Any, upper: Any) -> tuple[Any, Any]:

@@ -21,6 +21,18 @@ from ..core.trace import Tracer
 # nothing to do return their operand through it.
 array_maker: list[Callable[[Any], Any]] = [lambda x: x]
 
+# Filled by the API: `(result, function, sharding, follows)` gives the result, laid out as an
+# argument `out_sharding` asks; and `(result, sharding)` as an argument `sharding` does.
+layers: dict[str, Callable[..., Any]] = {}
+
+
+def laid_out(x: Any, name: str, out_sharding: Any, follows: bool = False) -> Any:
+    """The result of the function `name`, laid out as its argument `out_sharding` asks. `follows`:
+    it lies as the operands do where no mesh is in force.
+    """
+    return layers["out_sharding"](x, name, out_sharding, follows)
+
+
 FLOAT, COMPLEX, INT, SIGNED, UNSIGNED, BOOL = (
     "floating",
     "complexfloating",

@@ -13,7 +13,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import add_tangents
-from .common import ANY, check_dtype, int_tuple, requested_dtype
+from .common import ANY, check_dtype, int_tuple, laid_out, requested_dtype
 from .convert import convert_weak
 from .layout import transpose
 
@@ -369,10 +369,11 @@ def dot_general(
     preferred = None
     if preferred_element_type is not None:
         preferred = requested_dtype(preferred_element_type, "dot_general")
-    return dot_general_p.bind(
+    out = dot_general_p.bind(
         lhs, rhs, dimension_numbers=dims, precision=canonicalize_precision(precision),
-        preferred_element_type=preferred, out_sharding=out_sharding,
+        preferred_element_type=preferred, out_sharding=None,
     )  # fmt: skip
+    return out if out_sharding is None else laid_out(out, "dot_general", out_sharding, True)
 
 
 def dot(

@@ -4,6 +4,7 @@ stop_gradient, optimization_barrier.
 
 from __future__ import annotations
 
+import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -268,7 +269,9 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     Array([1.25], dtype=float32)
     """
     return reduce_precision_p.bind(
-        operand, exponent_bits=int(exponent_bits), mantissa_bits=int(mantissa_bits)
+        operand,
+        exponent_bits=operator.index(exponent_bits),
+        mantissa_bits=operator.index(mantissa_bits),
     )
 
 

@@ -19,7 +19,15 @@ from ..core.avals import ShapedArray, typeof
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import add_tangents
-from .common import ANY, check_dtype, check_same_dtypes, int_tuple, requested_dtype, size_of
+from .common import (
+    ANY,
+    check_dtype,
+    check_same_dtypes,
+    int_tuple,
+    laid_out,
+    requested_dtype,
+    size_of,
+)
 from .contract import canonicalize_precision, dot_general
 from .convert import convert_element_type, convert_weak
 from .elementwise import add, eq
@@ -644,7 +652,7 @@ def conv_general_dilated(
     preferred = None
     if preferred_element_type is not None:
         preferred = requested_dtype(preferred_element_type, "conv_general_dilated")
-    return conv_general_dilated_p.bind(
+    out = conv_general_dilated_p.bind(
         lhs,
         rhs,
         window_strides=strides,
@@ -656,8 +664,9 @@ def conv_general_dilated(
         batch_group_count=batch_group_count,
         precision=canonicalize_precision(precision),
         preferred_element_type=preferred,
-        out_sharding=out_sharding,
+        out_sharding=None,
     )
+    return out if out_sharding is None else laid_out(out, "dot_general", out_sharding, True)
 
 
 def conv(
@@ -835,6 +844,10 @@ def conv_general_dilated_patches(
     """
     aval = typeof(lhs)
     window = int_tuple(filter_shape)
+    if 0 in window:
+        raise ValueError(
+            f"conv_general_dilated_patches: a window without elements has no patches, got {window}."
+        )
     specs = conv_dimension_numbers(aval.shape, (1, 1, *window), dimension_numbers)
     n, features = size_of(window), aval.shape[specs.lhs_spec[1]]
     row = add(broadcasted_iota("int32", (n, n), 0), np.int32(0))

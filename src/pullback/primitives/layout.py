@@ -31,6 +31,7 @@ from .common import (
     const,
     int_tuple,
     is_symbolic,
+    laid_out,
     requested_dtype,
     size_of,
 )  # fmt: skip
@@ -184,7 +185,8 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     >>> lax.reduce_sum(jnp.ones((2, 3)), (0,))
     Array([2., 2., 2.], dtype=float32)
     """
-    return reduce_sum_p.bind(operand, axes=int_tuple(axes), out_sharding=out_sharding)
+    out = reduce_sum_p.bind(operand, axes=int_tuple(axes), out_sharding=None)
+    return out if out_sharding is None else laid_out(out, "reduce_sum", out_sharding, True)
 
 
 def broadcast_in_dim(
@@ -198,6 +200,9 @@ def broadcast_in_dim(
 
     Raises TypeError if the shapes do not fit.
     """
+    if out_sharding is not None:
+        out = broadcast_in_dim(operand, shape, broadcast_dimensions)
+        return laid_out(out, "broadcast_in_dim", out_sharding)
     aval = typeof(operand)
     shape = canonical_shape(shape)
     if (
@@ -207,9 +212,7 @@ def broadcast_in_dim(
     ):
         return as_array(operand)
     dims = int_tuple(broadcast_dimensions)
-    return broadcast_in_dim_p.bind(
-        operand, shape=shape, broadcast_dimensions=dims, sharding=out_sharding
-    )
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
 
 
 def _is_range(dims: Sequence[int], n: int) -> bool:
@@ -227,7 +230,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
            [1, 2]], dtype=int32)
     """
     aval = typeof(operand)
-    if not len(sizes):
+    if not len(sizes) and out_sharding is None:
         return as_array(operand)
     n = len(sizes)
     return broadcast_in_dim(
@@ -248,18 +251,14 @@ def broadcast_to(x: Any, shape: tuple[Any, ...]) -> Any:
 
 
 def broadcast_to_rank(x: Any, rank: int) -> Any:
-    """Adds leading axes of size 1 up to `rank`.
-
-    Raises ValueError if `x` has more axes than that.
+    """Adds leading axes of size 1 up to `rank`; `x` itself if it has more axes than that.
 
     >>> lax.broadcast_to_rank(jnp.ones(3), 3).shape
     (1, 1, 3)
     """
     ndim = typeof(x).ndim
-    if ndim == rank:
+    if ndim >= rank:
         return as_array(x)
-    if ndim > rank:
-        raise ValueError(f"broadcast_to_rank: x has rank {ndim}, which is more than rank={rank}")
     return expand_dims(x, tuple(range(rank - ndim)))
 
 
@@ -271,6 +270,8 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     >>> lax.broadcast_shapes((3, 1), (4,))
     (3, 4)
     """
+    if any(isinstance(s, int) for s in shapes):
+        raise TypeError(f"broadcast_shapes: shapes are sequences of sizes, got {shapes}")
     shapes = tuple(canonical_shape(s) for s in shapes)
     if not shapes:
         return ()
@@ -443,6 +444,9 @@ def reshape(
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
+    if out_sharding is not None:
+        out = reshape(operand, new_sizes, dimensions)
+        return laid_out(out, "reshape", out_sharding, True)
     new = canonical_shape(new_sizes)
     aval = typeof(operand)
     order = None if dimensions is None else int_tuple(dimensions)
@@ -452,7 +456,7 @@ def reshape(
     if not new and not aval.shape and hasattr(operand, "aval"):
         return operand
     return reshape_p.bind(
-        operand, new_sizes=new, dimensions=None if same_order else order, sharding=out_sharding
+        operand, new_sizes=new, dimensions=None if same_order else order, sharding=None
     )
 
 
@@ -624,7 +628,8 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
     """
     d = requested_dtype(dtype, "broadcasted_iota")
     shape = canonical_shape(shape)
-    return iota_p.bind(dtype=d, shape=shape, dimension=int(dimension), sharding=out_sharding)
+    out = iota_p.bind(dtype=d, shape=shape, dimension=int(dimension), sharding=None)
+    return out if out_sharding is None else laid_out(out, "broadcasted_iota", out_sharding)
 
 
 def scalar_constant(value: Any, dtype: Any) -> Any:

@@ -13,7 +13,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from .builders import add_jaxvals
-from .common import ANY, BOOL, INT, NUMBER, accepts, check_dtype, int_tuple, zero_of
+from .common import ANY, BOOL, FLOAT, INT, NUMBER, accepts, check_dtype, int_tuple, zero_of
 from .elementwise import convert_element_type, div, eq, mul
 from .layout import full_of, reduce_sum, reduced_aval, reduction_batch, reshape
 from .shape import concatenate, slice_in_dim, squeeze
@@ -39,7 +39,7 @@ def _logical_aval(name: str) -> Callable[..., ShapedArray]:
             raise TypeError(
                 f"logical reduction requires operand dtype bool or int, got {operand.dtype}."
             )
-        return ShapedArray(reduced_aval(name, operand, axes), operand.dtype, operand.weak_type)
+        return ShapedArray(reduced_aval(name, operand, axes), operand.dtype)
 
     return rule
 
@@ -224,7 +224,7 @@ def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
 def _arg_aval(name: str) -> Callable[..., ShapedArray]:
     def rule(operand: Any, *, axes: Any, index_dtype: Any) -> ShapedArray:
         (axis,) = axes
-        check_dtype(name, operand.dtype, ANY)
+        check_dtype(name, operand.dtype, (INT, FLOAT, BOOL))
         if not 0 <= axis < operand.ndim:
             raise ValueError(f"Invalid axis {axis} for operand shape {operand.shape}")
         if not dtypes.is_integer(index_dtype):

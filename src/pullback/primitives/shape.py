@@ -25,6 +25,8 @@ from .common import (
     check_same_dtypes,
     int_tuple,
     is_symbolic,
+    laid_out,
+    layers,
     requested_dtype,
     size_of,
     zero_of,
@@ -615,6 +617,8 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     Array([7., 7.], dtype=float32, weak_type=True)
     """
     shape = canonical_shape(shape)
+    if sharding is not None:
+        return _with_sharding(full(shape, fill_value, dtype), sharding)
     aval = typeof(fill_value)
     if aval.shape:
         raise TypeError(
@@ -628,6 +632,11 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     return broadcast(_fill(fill_value, want, False), shape)
 
 
+def _with_sharding(x: Any, sharding: Any) -> Any:
+    """A new array, placed as asked; it is not weakly typed then."""
+    return layers["sharding"](convert_weak(x, typeof(x).dtype, False), sharding)
+
+
 def _no_keys(shape: Any, value: Any, dtype: Any) -> Any:
     raise TypeError(f"internal error in pullback: no arrays of {dtype.name} are known yet")
 
@@ -638,6 +647,11 @@ key_filler: list[Any] = [_no_keys]
 
 def _fill(value: Any, dtype: Any, weak: bool) -> Any:
     if is_python_scalar(value) and not dtypes.is_extended(dtype):
+        if type(value) is complex and not (dtypes.is_complex(dtype) or dtypes.is_bool(dtype)):
+            raise TypeError(
+                f"the complex number {value} is no element of {dtype.name} arrays. Fix: take its "
+                "real part, or give a complex dtype."
+            )
         if weak and typeof(value).weak_type and typeof(value).dtype == dtype:
             return value
         if not weak:
@@ -655,6 +669,8 @@ def full_like(
     >>> lax.full_like(jnp.zeros(2, 'int32'), 7)
     Array([7, 7], dtype=int32)
     """
+    if sharding is not None:
+        return _with_sharding(full_like(x, fill_value, dtype, shape), sharding)
     known = typeof(x) if not hasattr(x, "shape") or hasattr(x, "aval") else None
     x_shape = x.shape if known is None else known.shape
     x_dtype = x.dtype if known is None else known.dtype
@@ -679,7 +695,8 @@ def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:
     >>> lax.empty((2, 3), 'float32').shape
     (2, 3)
     """
-    return full(shape, 0, dtype)
+    out = full(shape, 0, dtype)
+    return out if out_sharding is None else laid_out(out, "empty", out_sharding)
 
 
 def collapse(operand: Any, start_dimension: int, stop_dimension: int | None = None) -> Any:
