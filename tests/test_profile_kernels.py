@@ -86,11 +86,19 @@ def test_cost_analysis() -> None:
     n = 64 * 48
     assert cost(lambda x: jnp.sin(x) + x, X) == (n, n, 8 * n)
     assert cost(lambda x: x @ x.T, X) == (2 * 64 * n, 0, 4 * (n + 64 * 64))
-    assert cost(lambda x: (x.T * 2).sum(), X) == (2 * n, 0, 4 * (n + 1))
+    assert cost(lambda x: (x.T * 2).sum(), X) == (2 * n - 1, 0, 4 * (n + 1))
     image, kernel = X[None, None], np.ones((4, 1, 3, 3), np.float32)
     flops, _, _ = cost(lambda x, k: lax.conv(x, k, (1, 1), "SAME"), image, kernel)
     assert flops == 2 * 9 * 4 * n
     steps = lambda x: lax.scan(lambda c, row: (c + row, jnp.exp(c)), x[0], x)
     assert cost(steps, X)[:2] == (n, n)
+    # What flax's tables say of models: products of a power, three of a logistic, choices and
+    # conversions count; what nobody reads does not.
+    assert cost(lambda x: x**5, X)[0] == 3 * n and cost(lambda x: x**3, X)[0] == 2 * n
+    assert cost(pb.nn.sigmoid, X)[:2] == (3 * n, n)
+    assert cost(lambda x: jnp.where(x > 0, x, 0.0), X)[0] == 2 * n
+    assert cost(lambda x: x.astype(jnp.int32), X)[0] == n
+    assert cost(lambda x: x.max(axis=0), X)[0] == n - 48
+    assert cost(lambda x: pb.vjp(pb.nn.relu, x)[1](x), X)[0] == 2 * n
     branches = lambda x: lax.cond(x[0, 0] > 0, lambda x: x * x + 1, jnp.tanh, x)
     assert cost(branches, X)[0] >= 2 * n

@@ -16,6 +16,7 @@ from ..runtime.devices import default_device_or_first
 from ..runtime.layouts import Format, Layout
 from ..runtime.options import checked, threads_of
 from ..runtime.shardings import Sharding, SingleDeviceSharding
+from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct
 
 
@@ -86,7 +87,8 @@ class Stage:
         return tree.unflatten(self.in_tree, infos)
 
     def _cost_analysis(self) -> dict[str, float]:
-        cost = program_cost(self._call.closed)
+        closed = self._call.closed  # what nobody reads is not computed
+        cost = program_cost(dce_closed(closed, [True] * len(closed.out_avals))[0])
         memory = _compiled(self._call).memory_analysis()
         moved = memory.argument_size_in_bytes + memory.output_size_in_bytes
         counts = {"flops": cost.flops, "transcendentals": cost.transcendentals}

@@ -14,19 +14,21 @@ __all__ = ["Cost", "equation_cost", "program_cost"]
 # Operations that move values, and do not compute them.
 MOVES = frozenset(
     """
-    bitcast_convert_type broadcast_in_dim concatenate convert_element_type copy copy_p copy_to_host
-    device_put dynamic_slice dynamic_update_slice expand_dims gather iota name optimization_barrier
-    pad pbroadcast pvary random_unwrap random_wrap reshape rev scatter select_n slice split squeeze
+    bitcast_convert_type broadcast_in_dim concatenate copy copy_p copy_to_host device_put
+    dynamic_slice dynamic_update_slice expand_dims gather iota name optimization_barrier pad
+    pbroadcast pvary random_unwrap random_wrap reshape rev scatter slice split squeeze
     stop_gradient tile transpose
 """.split()
 )
 TRANSCENDENTAL = frozenset(
     """
     acos acosh asin asinh atan atan2 atanh bessel_i0e bessel_i1e betainc cbrt cos cosh digamma erf
-    erf_inv erfc exp exp2 expm1 igamma igammac lgamma log log1p logistic polygamma pow rsqrt sin
-    sinh sqrt tan tanh zeta
+    erf_inv erfc exp exp2 expm1 igamma igammac lgamma log log1p polygamma pow rsqrt sin sinh
+    sqrt tan tanh zeta
 """.split()
 )
+# Reductions of n elements to one: n - 1 operations.
+COMBINE = frozenset("reduce_sum reduce_max reduce_min reduce_prod reduce_and reduce_or".split())
 
 
 @record(eq=True)
@@ -59,7 +61,7 @@ def program_cost(closed: ClosedJaxpr | Jaxpr) -> Cost:
 def equation_cost(eqn: Any) -> Cost:
     """The cost of an equation."""
     name, out = eqn.primitive.name, _size(eqn.outvars[0].aval) if eqn.outvars else 0
-    if name in MOVES:
+    if name in MOVES or (name == "convert_element_type" and _keeps_dtype(eqn)):
         return Cost()
     if name in TRANSCENDENTAL:
         return Cost(transcendentals=out)
@@ -78,11 +80,27 @@ def equation_cost(eqn: Any) -> Cost:
         if name == "cond":
             return max(bodies, key=lambda cost: cost.total)
         return sum(bodies, Cost())
+    if name == "logistic":  # 1 / (1 + exp(-x))
+        return Cost(3 * out, out)
+    if name == "integer_pow":
+        return Cost(out * _products(abs(eqn.params["y"])))
+    if name in COMBINE:
+        return Cost(_size(eqn.invars[0].aval) - out)
     if name.startswith(("reduce_", "arg", "cum")):
         return Cost(_size(eqn.invars[0].aval))
     if name.startswith("scatter"):
         return Cost(_size(eqn.invars[-1].aval))
     return Cost(out)
+
+
+def _keeps_dtype(eqn: Any) -> bool:
+    """Is it a conversion of the weak type only?"""
+    return bool(eqn.invars[0].aval.dtype == eqn.outvars[0].aval.dtype)
+
+
+def _products(n: int) -> int:
+    """How many products make an n-th power: squares, and one for each further bit."""
+    return max(1, n.bit_length() - 1 + n.bit_count() - 1)
 
 
 def _bodies(eqn: Any) -> list[Any]:
