@@ -65,6 +65,21 @@ def test_modules_that_come_with_jax_are_found_without_an_import() -> None:
     )
 
 
+def test_the_namespace_of_arrays_is_known_by_its_name() -> None:
+    """As libraries of the array API look for it; and Pullback's own name afterwards."""
+    run(
+        "-c",
+        "import pullback.jax_compat as c, pullback.numpy as own; c.install()\n"
+        "import jax, pickle\n"
+        "assert jax.numpy is own and own.__name__ == 'jax.numpy'\n"
+        "x = own.ones(2); assert x.__array_namespace__().__name__ == 'jax.numpy'\n"
+        "assert own.einsum('i,i', x, x) == 2 and 'histogram' in vars(own)\n"
+        "assert own.sin.__module__ == 'pullback.numpy'\n"
+        "assert pickle.loads(pickle.dumps(own.cos)) is own.cos\n"
+        "c.uninstall(); assert own.__name__ == 'pullback.numpy'",
+    )
+
+
 def test_nothing_falls_through_to_an_installed_jax() -> None:
     run(
         "-c",

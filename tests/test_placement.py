@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import csv
 import importlib
 import io
 import json
 import logging
+import pickle
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import jax
 import numpy as np
@@ -30,6 +33,25 @@ def test_where_an_array_is() -> None:
     placed = pb.device_put(x, device)
     assert placed.committed and placed.tolist() == x.tolist()
     assert pb.random.key(0).devices() == {device}
+
+
+@pytest.mark.parametrize(
+    "copied", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))]
+)
+def test_copies_name_the_same_device(copied: Any) -> None:
+    device = pb.devices()[0]
+    assert copied(device) is device
+    assert copied(device.client) is device.client
+    mesh = pb.make_mesh((1,), ("x",))
+    for x in (
+        device.default_memory(),
+        jnp.ones(2).sharding,
+        mesh,
+        NamedSharding(mesh, PartitionSpec("x")),
+    ):
+        assert copied(x) == x and hash(copied(x)) == hash(x)
+    with pytest.raises(ValueError, match="no device 7"):
+        type(device).__reduce__(SimpleNamespace(id=7))[0](7)
 
 
 def test_device_put_of_trees_and_bad_targets() -> None:

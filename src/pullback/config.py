@@ -90,12 +90,12 @@ class _Complete(ModuleType):
     @property
     def __dict__(self) -> dict[str, Any]:  # type: ignore[override]
         names = _names_of(self)
-        _complete[names["__name__"]].load()
+        _complete[names["__package__"]].load()
         return names
 
     def __dir__(self) -> list[str]:
         names = _names_of(self)
-        return sorted({*names, *_complete[names["__name__"]].where})
+        return sorted({*names, *_complete[names["__package__"]].where})
 
 
 class Flag:

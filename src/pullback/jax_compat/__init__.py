@@ -62,6 +62,9 @@ _OWN = frozenset(
     }
 )
 _MODULES = __name__ + ".modules"
+# Modules of Pullback that are called as JAX calls them while they stand for it: libraries of the
+# array API tell by its name whose namespace they hold.
+_KNOWN_BY_NAME = frozenset({"jax.numpy"})
 
 
 def target_name(fullname: str) -> str | None:
@@ -97,13 +100,13 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         target = importlib.import_module(self.target)
-        if self.target.startswith(_MODULES + "."):  # it stands for that module of JAX only
+        if self.target.startswith(_MODULES + ".") or name in _KNOWN_BY_NAME:
             target.__name__ = name
         sys.modules[name] = target
         if name == "jax":  # libraries look in sys.modules, not importing what is there with JAX
             for own in _OWN:
                 if f"pullback.{own}" in sys.modules:
-                    sys.modules[f"jax.{own}"] = sys.modules[f"pullback.{own}"]
+                    importlib.import_module(f"jax.{own}")
 
 
 class _Finder:
@@ -156,6 +159,10 @@ def uninstall() -> None:
     """
     if is_installed():
         sys.meta_path.remove(_finder)
+    for name in _KNOWN_BY_NAME & sys.modules.keys():
+        own = "pullback" + name.removeprefix("jax")
+        if sys.modules[name] is sys.modules.get(own):
+            sys.modules[own].__name__ = own
     for name in [n for n in sys.modules if n == "jax" or n.startswith("jax.")]:
         del sys.modules[name]
 

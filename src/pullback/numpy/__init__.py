@@ -482,8 +482,8 @@ if _TYPE_CHECKING:
 def _made(name: str, value: _Any) -> _Any:
     """What a public name is: the eager form of a function of arrays."""
     if name in ("array", "asarray"):
-        return _make_public(_eager(value, accepts=_is_settled), name, __name__)
-    return _made_eager(name, value, __name__)
+        return _make_public(_eager(value, accepts=_is_settled), name, "pullback.numpy")
+    return _made_eager(name, value, "pullback.numpy")
 
 
 # The same names for programs: these modules are imported when one of their names is asked for.

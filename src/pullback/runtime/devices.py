@@ -37,6 +37,10 @@ class Device:
     def __str__(self) -> str:
         return f"{self.platform}:{self.id}"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies, and what is unpickled in another process, are that process's device."""
+        return _device, (self.id,)
+
     def memory_stats(self) -> dict[str, int]:
         """Bytes in use, their peak, cached for reuse, mapped from the system and the limit of the
         cache; allocations and maps so far. Virtual devices share one memory."""
@@ -123,11 +127,25 @@ class Client:
     def live_arrays(self) -> list[Any]:
         return []
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return client, ()
+
 
 @functools.cache
 def client() -> Client:
     """The one client, made at first use."""
     return Client()
+
+
+def _device(index: int) -> Device:
+    """The device of a number. ValueError if the process has fewer."""
+    found = client().devices()
+    if index >= len(found):
+        raise ValueError(
+            f"this process has no device {index}, only {len(found)}: what was pickled names a "
+            "device of another process. Fix: jax_num_cpu_devices makes more."
+        )
+    return found[index]
 
 
 def _check_backend(backend: Any) -> None:
