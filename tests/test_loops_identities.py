@@ -20,7 +20,7 @@ from pullback.runtime.executable import reference_rule
 
 assert RULES
 DTYPES = ["int8", "int16", "int32", "uint8", "uint16", "uint32"]
-DIVISORS = [1, 2, 3, 4, 7, 8, 16, 64, -1, -2, -3, -64]
+DIVISORS = [0, 1, 2, 3, 4, 7, 8, 10, 16, 64, 100, -1, -2, -3, -7, -64]
 
 
 def edges(dtype: str) -> np.ndarray:
@@ -39,7 +39,10 @@ def program(function, *arguments):
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_quotients_and_remainders_by_literals_are_jaxs(dtype):
     x = edges(dtype)
-    divisors = [c for c in DIVISORS if c > 0 or dtype[0] == "i"]
+    info = np.iinfo(dtype)
+    ends = [info.max, info.max - 1, info.min, info.max // 2 + 1]
+    divisors = [c for c in [*DIVISORS, *ends] if c >= 0 or dtype[0] == "i"]
+    divisors = [c if c < 2**31 else np.uint32(c) for c in divisors]
 
     def every(np_, lax_):
         def f(x):
@@ -94,6 +97,16 @@ def test_powers_of_two_are_shifts_and_masks():
     # By others, the sign of the remainder is all that is asked.
     text = text_of(lambda x: x // 10, x)
     assert "shr_arith" not in text and text.count(" and ") == 0
+
+
+def test_literals_are_converted_when_the_kernel_is_built():
+    for value, source, dtype, want in [
+        (300, "i32", "u8", 44), (200, "i32", "i8", -56), (-1, "i32", "u16", 65535),
+        (5, "u8", "i32", 5), (3, "i32", "bool", True), (True, "bool", "i16", 1),
+    ]:  # fmt: skip
+        assert Builder().let("convert", (Const(value, source),), dtype) == Const(want, dtype)
+    text = text_of(lambda x: x % 7, np.zeros(100, np.int16))
+    assert "eq 7" not in text and "rem %v" in text and "7:i16" in text
 
 
 def test_a_branch_on_a_condition_asks_for_it_once():

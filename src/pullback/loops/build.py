@@ -226,7 +226,7 @@ class Builder:
                 if type(value) is Const:
                     found = value
             if found is None:
-                less = simpler(op, tuple(args), self.made)
+                less = simpler(op, tuple(args), dtype, self.made)
                 found = self.let(*less) if isinstance(less, tuple) else less
             if found is None:
                 self.count += 1

@@ -18,7 +18,7 @@ TRUE, FALSE = Const(True, "bool"), Const(False, "bool")
 _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")
 }
-_ASKED = frozenset((*_COMPARED, "sign", "and", "or", "not", "select"))
+_ASKED = frozenset((*_COMPARED, "convert", "sign", "and", "or", "not", "select"))
 _KEPT = frozenset(("convert", "not", "lt", "ne", "sign", "rem", "div", "sub", "add"))
 _WHOLE = frozenset((*INTS, *BOOL))
 
@@ -28,8 +28,8 @@ def is_known(op: str, args: Sequence[Atom]) -> bool:
     return op in _KEPT and args[0].dtype in _WHOLE
 
 
-def simpler(op: str, args: tuple[Atom, ...], made: Made) -> Simpler | None:
-    """What op(args) is in fewer operations, if it is known. `made` has definitions of values.
+def simpler(op: str, args: tuple[Atom, ...], dtype: str, made: Made) -> Simpler | None:
+    """What op(args) of a dtype is in fewer operations, if it is known. `made` has definitions.
 
     x // c and x % c of numpy for a positive literal c are quotients and remainders that truncate
     and are corrected where the remainder is negative: for powers of two, a shift and a mask.
@@ -41,6 +41,8 @@ def simpler(op: str, args: tuple[Atom, ...], made: Made) -> Simpler | None:
         return _select(args[0], args[1], args[2], made)
     if x.dtype not in _WHOLE:
         return None
+    if op == "convert":
+        return _converted(x, dtype) if isinstance(x, Const) and dtype in _WHOLE else None
     if op == "sign":
         if not isinstance(x, Const) or x.dtype not in SIGNED:
             return None
@@ -58,6 +60,15 @@ def _definition(x: Atom, op: str, made: Made) -> tuple[Atom, ...] | None:
 
 def _literal(x: Atom, value: int | None = None) -> bool:
     return isinstance(x, Const) and (value is None or x.value == value)
+
+
+def _converted(x: Const, dtype: str) -> Const:
+    """A literal in another dtype: it wraps."""
+    value, bits = int(x.value), BITS[dtype]
+    if dtype == "bool":
+        return Const(value != 0, dtype)
+    value &= (1 << bits) - 1
+    return Const(value - (1 << bits) if dtype in SIGNED and value >> (bits - 1) else value, dtype)
 
 
 def _of_booleans(op: str, args: tuple[Atom, ...], made: Made) -> Simpler | None:

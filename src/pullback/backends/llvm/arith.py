@@ -313,6 +313,9 @@ def _division(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
     if _is_power(y) and BITS[dtype] >= 8:
         q = _shifted(b, signed, x, int(y.c or 0))
         return q if op == "div" else x - q * y
+    if y.c not in (None, 0, -1) and BITS[dtype] >= 8:  # nothing is odd about a literal
+        q = _quotient(b, signed, x, y)
+        return q if op == "div" else x - q * y
     zero = y.eq(0)
     lowest = -(1 << (BITS[dtype] - 1))
     odd = zero | (x.eq(lowest) & y.eq(-1)) if signed and BITS[dtype] >= 8 else zero
@@ -341,7 +344,7 @@ def _shifted(b: Builder, signed: bool, x: Val, y: int) -> Val:
 
 def _quotient(b: Builder, signed: bool, x: Val, y: Val) -> Val:
     bits = TYPE_BITS[x.t]
-    if (x.n == 1 and y.n == 1) or bits == 64:
+    if (x.n == 1 and y.n == 1) or bits == 64 or y.c is not None:
         return b.binary("sdiv" if signed else "udiv", x, y)
     extend, wide = ("sext", "sitofp") if signed else ("zext", "sitofp")
     middle = "i64" if bits == 32 and not signed else "i32"
