@@ -111,3 +111,16 @@ def test_frequencies_lie_where_they_are_told() -> None:
     assert pb.numpy.fft.fftfreq(5, device=pb.devices()[0]).committed
     with pytest.raises(ValueError, match="device_put"):
         pb.numpy.fft.rfftfreq(5, device="foo")
+
+
+@pytest.mark.parametrize("rows", [1, 3, 8])
+@pytest.mark.parametrize("n", [3, 7, 13, 17, 19, 31, 34, 51, 97, 127, 131])
+def test_inverses_of_real_numbers_of_any_length(n: int, rows: int) -> None:
+    """Odd primes too, several rows at a time: only the first frequency has no imaginary part."""
+    rng = np.random.default_rng(n)
+    x = rng.normal(size=(rows, n // 2 + 1)) + 1j * rng.normal(size=(rows, n // 2 + 1))
+    x = x.astype(np.complex64)
+    found = np.asarray(pb.numpy.fft.irfft(x, n))
+    np.testing.assert_allclose(found, np.fft.irfft(x, n), rtol=1e-4, atol=1e-5)
+    across = np.asarray(pb.numpy.fft.irfft(x.T, n, axis=0))
+    np.testing.assert_array_equal(across, found.T)

@@ -188,9 +188,12 @@ def _wide_stage(
             put(b.linear([(q, 1), (p, s * r), (k, s)]), value)
 
         first = entry(0)
+        zero = Const(0.0, first[0].dtype)
+        imaginary = [first[1]]
 
         def pair(j: Index, total: list[Atom]) -> list[Atom]:
             low, high = entry(b.add(j, 1)), entry(b.sub(r - 1, j))
+            imaginary.extend((low[1], high[1]))
             both = cm.add(b, low, high)
             pairs.put(j, 0, both)
             pairs.put(j, 1, cm.sub(b, low, high))
@@ -198,9 +201,9 @@ def _wide_stage(
 
         re, im = _fold(b, half, first, pair)
         out(0, (re, im))
-        # The imaginary parts of real numbers are not summed.
-        zero = Const(0.0, first[0].dtype)
-        parts = 1 if first[1] == zero else 2
+        # The imaginary parts of real numbers are not summed. All entries are asked: the first one
+        # of an inverse of real numbers is real, the others are not.
+        parts = 1 if all(x == zero for x in imaginary) else 2
 
         def some(start: Index, count: int) -> None:
             """Frequencies start + 1 .. start + count, and those that mirror them."""
