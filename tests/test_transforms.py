@@ -567,3 +567,45 @@ def test_linearize_drops_tangents_that_do_not_depend_on_the_input() -> None:
             assert got == want
         else:
             np.testing.assert_array_equal(got, want)
+
+
+MADE = {
+    "a number": lambda np_: np_.asarray(False),
+    "a weak number": lambda np_: np_.array(1.5),
+    "a list": lambda np_: np_.array([1, 2]),
+    "an array of NumPy": lambda np_: np_.asarray(np.ones(2), copy=False),
+    "a scalar type": lambda np_: np_.float32(1),
+}
+
+
+@pytest.mark.parametrize("made", MADE.values(), ids=MADE)
+def test_arrays_made_in_a_traced_function_are_traced(made: Any) -> None:
+    """As in JAX: so that what a function does cannot depend on whether it is being compiled. Under
+    other transformations, and outside, they are computed."""
+    for ns in (J, P):
+        seen: list[bool] = []
+
+        def function(x: Any, ns: Any = ns, seen: list[bool] = seen) -> Any:
+            out = made(ns.numpy)
+            seen.append(type(out).__name__ != "ArrayImpl")
+            return x + out.sum()
+
+        ns.jit(function)(1.0)
+        ns.jit(ns.vmap(ns.grad(function)))(np.ones(2))
+        ns.grad(function)(1.0)
+        ns.vmap(function)(np.ones(2))
+        function(1.0)
+        assert seen == [True, True, False, False, False]
+    texts = [
+        str(ns.make_jaxpr(lambda x, ns=ns: (made(ns.numpy), made(ns.numpy) + x))(1.0))
+        for ns in (J, P)
+    ]
+    assert texts[0] == texts[1]
+
+
+@pytest.mark.parametrize("ns", [J, P])
+def test_arrays_made_while_tracing_are_no_conditions(ns: Any) -> None:
+    with pytest.raises(ns.errors.TracerBoolConversionError):
+        ns.jit(lambda: 1 if ns.numpy.asarray(False) else 2)()
+    with ns.ensure_compile_time_eval():
+        assert not ns.numpy.asarray(False)

@@ -449,6 +449,11 @@ def result_type(*args: Any, return_weak_type_flag: bool = False) -> Any:
         try:
             d, weak = lattice_result_type(*args)
         except KeyError as e:  # a dtype that arrays cannot have
+            if e.args[0] == float0:
+                raise ValueError(
+                    "float0, the dtype of integers' tangents, promotes to nothing. Fix: leave such "
+                    "values out, or take zeros of a dtype of your choice."
+                ) from None
             x = next(a for a, (d, _) in zip(args, described, strict=True) if d == e.args[0])
             raise TypeError(
                 f"Value {x!r} with dtype {e.args[0]} is not a valid JAX array type. Only arrays of "

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import tree
+from .. import config, tree
 from ..control.call import jit_p
-from ..control.cost import program_cost
 from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr
 from ..runtime import dispatch
@@ -18,6 +17,9 @@ from ..runtime.options import checked, threads_of
 from ..runtime.shardings import Sharding, SingleDeviceSharding
 from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct
+
+
+costs: Any = config.lazy_module("pullback.control.cost")
 
 
 def _compiled(call: Any) -> Any:
@@ -88,7 +90,7 @@ class Stage:
 
     def _cost_analysis(self) -> dict[str, float]:
         closed = self._call.closed  # what nobody reads is not computed
-        cost = program_cost(dce_closed(closed, [True] * len(closed.out_avals))[0])
+        cost = costs.program_cost(dce_closed(closed, [True] * len(closed.out_avals))[0])
         memory = _compiled(self._call).memory_analysis()
         moved = memory.argument_size_in_bytes + memory.output_size_in_bytes
         counts = {"flops": cost.flops, "transcendentals": cost.transcendentals}

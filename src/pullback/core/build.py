@@ -101,14 +101,23 @@ class JaxprTracer(Tracer):
             )
 
 
+def _program_being_written() -> JaxprTrace | None:
+    trace: Trace | None = current_trace()
+    while trace is not None and not isinstance(trace, JaxprTrace):
+        trace = trace.parent_trace
+    return trace
+
+
 def is_staged() -> bool:
     """Does what this thread binds become part of a program, rather than being computed?"""
-    trace: Trace | None = current_trace()
-    while trace is not None:
-        if isinstance(trace, JaxprTrace):
-            return True
-        trace = trace.parent_trace
-    return False
+    return _program_being_written() is not None
+
+
+def staged(x: Any) -> Any:
+    """An array that has just been made, as what this thread binds is: traced, if it becomes part of
+    a program."""
+    trace = _program_being_written()
+    return x if trace is None else trace.constant(x)
 
 
 class JaxprTrace(Trace):
@@ -139,6 +148,8 @@ class JaxprTrace(Trace):
 
     def arguments_behind(self, var: Var | Literal) -> list[str]:
         """The names of the arguments that the value of `var` depends on."""
+        if isinstance(var, Literal):
+            return []
         wanted = {var}
         for eqn in reversed(self.eqns):
             if not wanted.isdisjoint(eqn.outvars):
@@ -170,6 +181,10 @@ class JaxprTrace(Trace):
             self.constvars.append(var)
             self.consts.append(x)
         return var
+
+    def constant(self, x: Any) -> JaxprTracer:
+        """A known value as a tracer of this trace: a literal, or a constant of the program."""
+        return JaxprTracer(self, self.atom(x), source.current())
 
     def lift(self, x: Any) -> JaxprTracer:
         """`x` as a tracer of this trace."""

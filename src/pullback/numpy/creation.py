@@ -12,6 +12,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.placement import check_one_place, device_put, lay_out
 from ..core.avals import ShapedArray, typeof
+from ..core.build import staged
 from ..core.trace import Tracer
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak, copy_p
@@ -85,6 +86,8 @@ def array(
         out = make_array(object, None, copy) if dtype is None or dtype == object.dtype else None
     if out is None:
         out = _array(object, dtype, copy)
+    if type(out) is ArrayImpl and out is not object:
+        out = staged(out)
     if ndmin and ndmin > ndim_of(out):
         out = lax.expand_dims(out, tuple(range(ndmin - ndim_of(out))))
     return _placed(out, device)

@@ -244,7 +244,7 @@ def _check_rank_promotion(name: str, shapes: Sequence[tuple[Any, ...]]) -> None:
 def _promoted(name: str, promote: Callable[..., list[Any]], args: Any) -> list[Any]:
     try:
         return promote(*args)
-    except (TypePromotionError, KeyError, ValueError):  # float0 is in no table of dtypes
+    except (TypeError, TypePromotionError, ValueError):  # float0 is in no table of dtypes
         found = [dtype_of(x) for x in args]
         if dtypes.float0 in found:
             raise TypeError(

@@ -14,7 +14,7 @@ import numpy as np
 
 from .. import compile_log, config, dtypes, errors
 from ..backends import interface, llvm
-from ..backends.llvm import programs
+from ..backends.llvm import driver, programs, tier
 from ..backends.llvm.aside import aside
 from ..core import effects as fx
 from ..core.avals import ShapedArray
@@ -128,7 +128,7 @@ class NativeExecutable:
             else (closed.eqns[0].primitive.name if closed.eqns else "identity")
         )
         self._compile(closed, donated)
-        self.plan = llvm.encode(self.program, self.kernels)
+        self.plan = driver.encode(self.program, self.kernels)
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
         self._consts = [(slot, self._constant(value, slot)) for slot, value in self.program.consts]
         self._physical_out = [array_module._intern(physical(a)) for a in self.out_avals]
@@ -163,7 +163,7 @@ class NativeExecutable:
         """The program and the machine code of its kernels, from disk or made now."""
         llvm.prepare()
         start = time.perf_counter()
-        quick_work = QUICK_WORK if llvm.tier.enabled() else -1.0
+        quick_work = QUICK_WORK if tier.enabled() else -1.0
         key = None if pipeline.debug() else programs.program_key(closed, donated)
         again = functools.partial(pipeline.compile_jaxpr, closed, reference_rule, donated)
         known = None if key is None else programs.recall(key, closed, again, quick_work)
@@ -332,7 +332,7 @@ class NativeExecutable:
                 self.plan.run(
                     slots, ctx, lambda k: self.run_host(k, slots), release_gil=self.releases_gil
                 )
-            except llvm.PlanError as error:
+            except driver.PlanError as error:
                 raise self._explain(error) from None
             finally:
                 if job is not None:
@@ -340,9 +340,9 @@ class NativeExecutable:
 
     def raise_error(self, pc: int, code: int, equation: int) -> None:
         """Raises what a failed step of the plan means."""
-        raise self._explain(llvm.PlanError(code, equation, pc))
+        raise self._explain(driver.PlanError(code, equation, pc))
 
-    def _explain(self, error: llvm.PlanError) -> BaseException:
+    def _explain(self, error: driver.PlanError) -> BaseException:
         k = error.equation
         where = (
             f" at {self._equations[k].source_info.summary()}"
