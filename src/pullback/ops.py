@@ -4,6 +4,7 @@ their maximum or minimum.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -51,7 +52,7 @@ def _num_segments(name: str, ids: Any, num_segments: int | None) -> int:
         num_segments = int(values.max()) + 1
     if isinstance(num_segments, Tracer):  # type: ignore[unreachable]
         raise ConcretizationTypeError(num_segments, f"{name}() `num_segments` argument.")
-    n = int(num_segments)
+    n = operator.index(num_segments)
     if n < 0:
         raise ValueError("num_segments must be non-negative.")
     return n
@@ -92,8 +93,10 @@ def _segment(
         return _scatter(scatter, operand, [ids], updates, indices_are_sorted, unique_indices, mode)
     buckets = -(-int(aval.shape[0]) // bucket_size) if aval.shape[0] else 0
     operand = lax.full((buckets, n, *rest), fill, aval.dtype)
-    which = lax.iota(np.int32, aval.shape[0])
-    which = lax.div(which, np.int32(bucket_size))
+    if typeof(ids).dtype.itemsize < 4:  # the two indices are concatenated
+        ids = lax.convert_element_type(ids, np.int32)
+    which = lax.iota(typeof(ids).dtype, aval.shape[0])
+    which = lax.div(which, typeof(ids).dtype.type(bucket_size))
     partial = _scatter(
         scatter, operand, [which, ids], updates, indices_are_sorted, unique_indices, mode
     )

@@ -47,6 +47,7 @@ from .util import (
     shape_of,
     to_type,
     unwrap,
+    user_dtype,
 )
 
 
@@ -238,6 +239,11 @@ def _take(
             "`indices` must have an integer type"
             if mode == "wrap"
             else "indices must have an integer type"
+        )
+    if mode in ("drop", "promise_in_bounds"):
+        raise ValueError(
+            f"Invalid mode {mode!r} for np.take. Fix: mode='fill', 'clip' or 'wrap'; or "
+            "x.at[indices].get(mode=...)."
         )
     if mode == "raise":
         raise NotImplementedError(
@@ -907,6 +913,10 @@ def ravel_multi_index(
             done.append(
                 lax.select(lax.lt(r, lax.full_like(r, 0)), lax.add(r, lax.full_like(r, n)), r)
             )
+    if dtype is not None:
+        dtype = user_dtype(dtype, "ravel_multi_index")
+        if not dtypes.is_integer(dtype):
+            raise ValueError(f"ravel_multi_index: {dtype=} is not an integer type.")
     strides = np.cumprod([1, *sizes[:0:-1]])[::-1] if order == "C" else np.cumprod([1, *sizes[:-1]])
     if order not in ("C", "F"):
         raise ValueError(f"invalid order={order!r}. Expected 'C' or 'F'")

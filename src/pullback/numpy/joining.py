@@ -282,14 +282,16 @@ def _boundaries(name: str, n: int, sections: Any, even: bool) -> list[int]:
         ):
             bad = next(s for s in sections if isinstance(s, Tracer))
             raise ConcretizationTypeError(bad, f"in jax.numpy.{name} argument 1")
-        inner = [int(s) for s in np.asarray(sections)]
+        inner = [operator.index(s) for s in np.asarray(sections).tolist()]
         inner = [min(max(s + n if s < 0 else s, 0), n) for s in inner]
         edges = [0]
         for s in inner:
             edges.append(max(s, edges[-1]))
         return [*edges, max(n, edges[-1])]
     k = operator.index(sections if not hasattr(sections, "item") else sections.item())
-    if k <= 0:
+    if k == 0:
+        raise ZeroDivisionError("number of sections must be larger than 0, got 0")
+    if k < 0:
         raise ValueError(f"number of sections must be larger than 0, got {k}")
     part, rest = divmod(n, k)
     if even and rest:
@@ -554,6 +556,10 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
         if axis is None
         else [canonical_axis(k, values.ndim) for k in np.atleast_1d(axis)]
     )
+    if len({*axes}) < len(axes):
+        raise ValueError(f"repeated axis: {axis}")
+    if not values.ndim and values.dtype.kind != "b":
+        return as_array(unwrap(filt))
     places = np.nonzero(values)
     for k in axes:
         if not places[k].size:

@@ -78,7 +78,10 @@ def size(a: Any, axis: Any = None) -> Any:
     (6, 3)
     """
     s = shape_of(_tolerant("size", a))
-    return _size(s if axis is None else [s[k] for k in canonical_axes(axis, len(s))])
+    axes = canonical_axes(axis, len(s))
+    if len({*axes}) < len(axes):
+        raise ValueError(f"repeated axis: {axis}")
+    return _size([s[k] for k in axes])
 
 
 def _tolerant(name: str, a: Any) -> Any:
@@ -530,7 +533,10 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
            [1, 3]], dtype=int32)
     """
     check_arraylike("rot90", m)
-    return _rot90_jit(m, k=operator.index(k), axes=tuple(axes))
+    axes = tuple(axes)
+    if len(axes) != 2:
+        raise ValueError(f"rot90: axes must be two axes, got {axes}")
+    return _rot90_jit(m, k=operator.index(k), axes=axes)
 
 
 def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:

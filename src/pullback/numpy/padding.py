@@ -44,6 +44,8 @@ def _pairs(value: Any, ndim: int, name: str) -> Any:
         return _traced_pairs(value, ndim, name)
     values = np.asarray(value)
     try:
+        if values.ndim == 2 and values.shape[1] == 1:
+            raise ValueError("a pair has two numbers")
         return np.broadcast_to(values, (ndim, 2))
     except ValueError:
         raise ValueError(

@@ -344,6 +344,8 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     Array([[1., 0., 0.],
            [1., 1., 0.]], dtype=float32)
     """
+    if not isinstance(k, Tracer) and np.result_type(k).kind not in "iu":
+        raise TypeError(f"jnp.tri: the offset k must be an integer, got {k!r}. Fix: int(k).")
     return lax.convert_element_type(
         _below(_matrix_shape(N, M, "tri"), k),
         np.dtype("float32") if dtype is None else user_dtype(dtype, "tri"),
@@ -461,12 +463,11 @@ def meshgrid(*xi: Any, copy: bool = True, sparse: bool = False, indexing: str = 
         raise ValueError(f"Valid values for indexing are 'xy' and 'ij', got {indexing}")
     args = [as_array(unwrap(x)) for x in xi]
     for k, a in enumerate(args):
-        if ndim_of(a) > 1:
+        if ndim_of(a) != 1:
             raise ValueError(
                 f"Arguments to jax.numpy.meshgrid must be 1D, got shape {shape_of(a)} at position "
                 f"{k}"
             )
-    args = [lax.reshape(a, (1,)) if not ndim_of(a) else a for a in args]
     if indexing == "xy" and len(args) >= 2:
         args[0], args[1] = args[1], args[0]
     shape = tuple(1 if sparse else shape_of(a)[0] for a in args)
@@ -488,7 +489,7 @@ def indices(dimensions: Sequence[int], dtype: Any = None, sparse: bool = False) 
     Array([[0, 1, 2],
            [0, 1, 2]], dtype=int32)
     """
-    shape = canonical_shape(dimensions)
+    shape = canonical_shape(tuple(dimensions))
     d = default_int() if dtype is None else user_dtype(dtype, "indices")
     out = []
     for k, n in enumerate(shape):

@@ -67,6 +67,7 @@ def _reduction(
         )
     if initial is None and not has_identity:
         if where is not None:
+            check_arraylike(name, a, where)
             raise ValueError(
                 f"reduction operation {name} does not have an identity, so to use a where mask one "
                 "has to specify 'initial'"

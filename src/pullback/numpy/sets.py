@@ -169,7 +169,7 @@ def _some_unique(
     if padded and fill_value is not None and n:
         real = ranges.arange(size) < reductions.sum(first)
         real = lax.expand_dims(real, tuple(range(1, typeof(values).ndim)))
-        values = index_functions.where(real, values, creation.asarray(fill_value, dtype=dtype))
+        values = index_functions.where(real, values, _filler(fill_value, dtype))
     results = [manipulation.moveaxis(values, 0, along)]
     if wanted[0]:
         results.append(order[places] if n else places)
@@ -325,9 +325,18 @@ def _pair(name: str, ar1: Any, ar2: Any, size: int | None) -> tuple[Any, Any]:
     return manipulation.ravel(creation.asarray(a)), manipulation.ravel(creation.asarray(b))
 
 
+def _filler(value: Any, dtype: Any) -> Any:
+    """What fills up a result of a size; integers wrap around."""
+    return (
+        lax.full((), value, dtype) if type(value) is int else creation.asarray(value, dtype=dtype)
+    )
+
+
 def _like(values: Any, found: Any) -> Any:
-    """Some of the values, of their dtype and as weak."""
-    return convert_weak(creation.asarray(found), typeof(values).dtype, typeof(values).weak_type)
+    """Some of the values, of their dtype and as weak (sorted complex numbers are not, in JAX)."""
+    aval = typeof(values)
+    weak = aval.weak_type and not dtypes.is_complex(aval.dtype)
+    return convert_weak(creation.asarray(found), aval.dtype, weak)
 
 
 def _select(values: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
@@ -336,7 +345,7 @@ def _select(values: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
         return _like(values, np.asarray(values)[np.asarray(mask)])
     places = index_functions.nonzero(mask, size=size)[0]
     real = ranges.arange(size) < reductions.sum(mask)
-    fill = creation.asarray(0 if fill_value is None else fill_value, dtype=typeof(values).dtype)
+    fill = _filler(0 if fill_value is None else fill_value, typeof(values).dtype)
     return (
         index_functions.where(real, values[places], fill)
         if typeof(values).shape[0]
@@ -458,11 +467,7 @@ def intersect1d(
     places = index_functions.nonzero(mask, size=size)[0]
     real = ranges.arange(size) < reductions.sum(mask)
     values = rows[places]
-    least = (
-        values[0]
-        if fill_value is None
-        else creation.asarray(fill_value, dtype=typeof(values).dtype)
-    )
+    least = values[0] if fill_value is None else _filler(fill_value, typeof(values).dtype)
     values = index_functions.where(real, values, least)
     if not return_indices:
         return values

@@ -16,7 +16,7 @@ from ..primitives.elementwise import (
     abs as lax_abs,
     add,
     div,
-    gt,
+    le,
     log,
     lt,
     max,
@@ -366,15 +366,15 @@ def lognormal(
     """exp of normal numbers of standard deviation `sigma`.
 
     `key`: of `random.key`; parameters are real and broadcast to `shape`, whose default is their
-    common shape; `dtype`: a float dtype, float32 by default (float64 under x64). Raises ValueError
-    for shapes that do not fit or another dtype.
+    common shape; `dtype`: a float or complex dtype, float32 by default (float64 under x64). Raises
+    ValueError for shapes that do not fit or another dtype.
 
     >>> random.lognormal(random.key(0), 1., (2,)).round(3)
     Array([5.066, 7.578], dtype=float32)
     """
     if out_sharding is not None:
         return lay_out(lognormal(key, sigma, shape, dtype), "lognormal", out_sharding)
-    d = float_dtype("lognormal", dtype)
+    d = _normal_dtype(dtype)
     check_safe("lognormal", d, as_array(sigma))
     shape = result_shape("lognormal", shape, as_array(sigma))
     scaled = mul(normal(key, shape, d), _like(as_dtype(sigma, d), shape))
@@ -447,7 +447,7 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
     mean_sq, y_sq = square(mean), square(y)
     root = sqrt(add(mul(mul(four, mean), y), mul(mean_sq, y_sq)))
     x = sub(add(mean, div(mul(mean_sq, y), two)), mul(div(mean, two), root))
-    return select_n(gt(z, div(mean, add(mean, x))), x, div(mean_sq, x))
+    return select_n(le(z, div(mean, add(mean, x))), div(mean_sq, x), x)
 
 
 __all__ = [

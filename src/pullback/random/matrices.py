@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from typing import Any
 
+from .. import dtypes
 from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..numpy import linalg as np_linalg
@@ -51,6 +52,11 @@ def multivariate_normal(
     if method not in _METHODS:
         raise ValueError(f"method must be one of {set(_METHODS)}, got {method!r}")
     mean, cov = promote_dtypes_inexact(mean, cov)
+    if dtype is None and dtypes.is_complex(typeof(mean).dtype):
+        raise ValueError(
+            "dtype argument to `multivariate_normal` must be a float dtype, got "
+            f"{typeof(mean).dtype}: mean and cov are real. Fix: draw the parts apart."
+        )
     m, c = typeof(mean), typeof(cov)
     name = "multivariate_normal requires"
     if m.ndim < 1:

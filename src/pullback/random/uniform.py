@@ -304,6 +304,7 @@ def permutation(
     if not typeof(as_array(x)).ndim:
         if not dtypes.is_integer(typeof(as_array(x)).dtype):
             raise TypeError("x must be an integer or at least 1-dimensional")
+        canonical_axis(axis, 1)
         return _shuffle(typed, iota(dtypes.default_int(), max_int(int(x), 0)), axis=0)
     x = as_array(x)
     aval = typeof(x)

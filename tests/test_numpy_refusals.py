@@ -1,0 +1,73 @@
+"""What numpy, random and ops refuse, accept and give at their edges, beside real JAX."""
+
+from __future__ import annotations
+
+import warnings
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import pullback as pb
+import pullback.numpy as pnp
+
+BOTH = [(jax, jnp), (pb, pnp)]
+
+REFUSED = {
+    "meshgrid of scalars": lambda j, n: n.meshgrid(n.arange(3), 2.0),
+    "indices of an int": lambda j, n: n.indices(2),
+    "pads that are no pairs": lambda j, n: n.pad(n.ones((2, 3)), ((1,), (2,))),
+    "float offset": lambda j, n: n.tri(3, k=1.0),
+    "float cuts": lambda j, n: n.split(n.arange(3), [1.0]),
+    "no sections": lambda j, n: n.split(n.arange(3), 0),
+    "take, dropping": lambda j, n: n.take(n.arange(3), n.array([5]), mode="drop"),
+    "float positions": lambda j, n: n.ravel_multi_index(([1], [2]), (2, 3), dtype="float32"),
+    "list for a mask": lambda j, n: n.max(n.arange(3.0), where=[True, False, True]),
+    "size of an axis twice": lambda j, n: n.size(n.ones((2, 3)), (0, -2)),
+    "zeros of an axis twice": lambda j, n: n.trim_zeros(n.ones((2, 3)), axis=(0, 0)),
+    "one axis of rotation": lambda j, n: n.rot90(n.ones((2, 3)), axes=(0,)),
+    "three axes of rotation": lambda j, n: n.rot90(n.ones((2, 3)), axes=(0, 1, 2)),
+    "permutation's axis": lambda j, n: j.random.permutation(j.random.key(0), 5, axis=1),
+    "complex mean": lambda j, n: j.random.multivariate_normal(
+        j.random.key(0), n.ones(2, complex), n.eye(2)
+    ),
+    "float segments": lambda j, n: j.ops.segment_sum(n.ones(3), n.array([0, 1, 0]), 2.0),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_refused_as_in_jax(name: str) -> None:
+    caught = []
+    for j, n in BOTH:
+        with pytest.raises(Exception) as info:
+            REFUSED[name](j, n)
+        caught.append(info.value)
+    theirs, ours = caught
+    assert isinstance(ours, type(theirs)), f"{ours!r} instead of {theirs!r}"
+
+
+GIVEN = {
+    "unique complex": lambda j, n: n.unique(1j),
+    "difference of complex": lambda j, n: n.setdiff1d(1j, n.ones(2)),
+    "unique, filled": lambda j, n: n.unique(n.array([1, 1], "uint8"), size=3, fill_value=-7),
+    "scalars have no zeros": lambda j, n: n.trim_zeros(0.0),
+    "complex lognormal": lambda j, n: j.random.lognormal(j.random.key(0), 0.5, (3,), "complex64"),
+    "wald of mean 0": lambda j, n: j.random.wald(j.random.key(0), n.array([0.0, 2.0])),
+    "narrow segment ids": lambda j, n: j.ops.segment_prod(
+        n.arange(1.0, 4.0), n.array([0, 1, 0], "int8"), 3, bucket_size=1
+    ),
+}
+
+
+@pytest.mark.parametrize("name", GIVEN)
+def test_given_as_in_jax(name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        theirs, ours = (GIVEN[name](j, n) for j, n in BOTH)
+    assert (ours.dtype, ours.shape, ours.weak_type) == (
+        theirs.dtype,
+        theirs.shape,
+        theirs.weak_type,
+    )
+    np.testing.assert_allclose(ours, theirs, rtol=1e-5)
