@@ -9,7 +9,6 @@ the code, defaults and globals of the function that it stands for.
 
 from __future__ import annotations
 
-import gc
 import inspect
 from types import FunctionType
 from typing import Any
@@ -98,9 +97,7 @@ def _of_function(name: str) -> property:
 
 def _install() -> None:
     cls: Any = stub.JitFunction
-    # Not `cls.__class__ = ...`, which would be the class of the class: the entry that a class body
-    # of Python would make. The assignments below tell the interpreter that the type has changed.
-    gc.get_referents(cls.__dict__)[0]["__class__"] = property(_class_of)
+    cls._class = property(_class_of)
     cls.__signature__ = property(_signature_of)
     for name in ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__"):
         setattr(cls, name, _of_function(name))

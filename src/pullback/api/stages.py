@@ -18,7 +18,6 @@ from ..runtime.shardings import Sharding, SingleDeviceSharding
 from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct
 
-
 costs: Any = config.lazy_module("pullback.control.cost")
 
 

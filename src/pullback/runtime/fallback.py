@@ -187,6 +187,7 @@ class JitFunction:
     __doc__ = L.DOCS["JitFunction"]
 
     __slots__ = ("__dict__", "__weakref__", "_entries", "_slow")
+    _class: Any
     _entries: Any
     _slow: Any
 
@@ -199,7 +200,14 @@ class JitFunction:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         return self if instance is None else MethodType(self, instance)
 
+    @property  # type: ignore[misc]
+    def __class__(self) -> type:
+        """What layers above say it is."""
+        found: type = self._class
+        return found
 
+
+JitFunction._class = JitFunction
 JitFunction.__module__ = "pullback.runtime.stub"
 JitFunction.__name__ = JitFunction.__qualname__ = "PjitFunction"  # what libraries look for
 

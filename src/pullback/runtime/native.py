@@ -312,7 +312,15 @@ class Native:
             (b"_entries", _T_OBJECT, L.KEEP, _READONLY, None),
         ])  # fmt: skip
         generic = (_address("PyObject_GenericGetDict"), _address("PyObject_GenericSetDict"))
-        getset = self._table(_GetSet, [(b"__dict__", *generic, None, None)])
+        name = sys.intern("_class")  # which layers above define: what a function says its class is
+        self._keep.append(name)
+        getset = self._table(
+            _GetSet,
+            [
+                (b"__dict__", *generic, None, None),
+                (b"__class__", _address("PyObject_GetAttr"), None, None, id(name)),
+            ],
+        )
         slots = [
             ("call", _address("PyVectorcall_Call")), ("dealloc", symbols["pb_function_dealloc"]),
             ("traverse", symbols["pb_function_traverse"]), ("clear", symbols["pb_function_clear"]),
@@ -320,7 +328,9 @@ class Native:
             ("getset", getset), ("doc", ctypes.addressof(_FUNCTION_DOC)),
         ]  # fmt: skip
         flags = _DEFAULT | _HAVE_GC | _NO_NEW | _VECTORCALL | _METHOD_DESCRIPTOR
-        return self._type("pullback.runtime.stub.PjitFunction", L.FUNCTION_BYTES, flags, slots)
+        made = self._type("pullback.runtime.stub.PjitFunction", L.FUNCTION_BYTES, flags, slots)
+        made._class = made
+        return made
 
 
 class _Aval:
