@@ -323,7 +323,7 @@ def test_what_jax_does_not_jit_is_a_function() -> None:
         )
         assert getattr(sys.modules[f.__module__], f.__qualname__) is f
         assert pickle.loads(pickle.dumps(f)) is f and copy.copy(f) is f and copy.deepcopy(f) is f
-    with pytest.raises(AttributeError, match="no setter|not writable"):
+    with pytest.raises(AttributeError, match=r"no setter|not writable"):
         jnp.sum.__class__ = dict
 
 
