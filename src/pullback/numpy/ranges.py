@@ -344,7 +344,7 @@ def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
     Array([[1., 0., 0.],
            [1., 1., 0.]], dtype=float32)
     """
-    if not isinstance(k, Tracer) and np.result_type(k).kind not in "iu":
+    if np.dtype(getattr(k, "dtype", type(k))).kind not in "iu":
         raise TypeError(f"jnp.tri: the offset k must be an integer, got {k!r}. Fix: int(k).")
     return lax.convert_element_type(
         _below(_matrix_shape(N, M, "tri"), k),
