@@ -533,10 +533,10 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
            [1, 3]], dtype=int32)
     """
     check_arraylike("rot90", m)
-    axes = tuple(axes)
-    if len(axes) != 2:
-        raise ValueError(f"rot90: axes must be two axes, got {axes}")
-    return _rot90_jit(m, k=operator.index(k), axes=axes)
+    plane: tuple[int, ...] = tuple(axes)
+    if len(plane) != 2:
+        raise ValueError(f"rot90: axes must be two axes, got {plane}")
+    return _rot90_jit(m, k=operator.index(k), axes=plane)
 
 
 def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
