@@ -20,6 +20,7 @@ from pullback.backends.llvm import (
     compile_kernel,
     encode,
     kernel_compile_count,
+    loader as loader_module,
     run_kernel,
     scalar_word,
     set_function,
@@ -426,3 +427,14 @@ def test_scalar_words():
     assert AllocStep(0, 1).bytes == 1
     assert i64(3).value == 3
     assert isinstance(reduction("add", "f32", 0.0).body[0], For)
+
+
+def test_code_may_outlive_the_names_of_its_module(monkeypatch):
+    """At the end of the interpreter, which clears them in an order of its own."""
+    gone = []
+    code = Code.__new__(Code)
+    code.address, code.nbytes, code._unmap = 8, 16, lambda *block: gone.append(block)
+    monkeypatch.setattr(loader_module, "sys", None)
+    code.__del__()
+    code._unmap = None
+    assert gone == [(8, 16)]

@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -85,3 +86,43 @@ def test_no_derivative_where_there_is_no_function() -> None:
     for a, x in ((-1.0, 1.0), (1.0, -1.0), (0.0, 1.0), (0.0, 0.0)):
         assert np.isnan(lax.igamma_grad_a(a, x))
     assert lax.igamma_grad_a(1.0, 0.0) == 0
+
+
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize(
+    "values",
+    [
+        [1.0, 1.0, 2.0],
+        [0.0] * 5,
+        [np.inf, -np.inf, 2.0],
+        [-np.inf, -np.inf, 1.0],
+        [1.0, np.inf, 2.0],
+    ],
+)
+def test_running_logsumexp_of_equal_and_of_infinite_numbers(
+    values: list[float], reverse: bool
+) -> None:
+    """Where two operands are equal their maximum has a kink, and the sum of exponentials none."""
+    x = np.array(values, np.float32)
+    weights = np.arange(1.0, len(x) + 1, dtype=np.float32)
+
+    def all_of(m: Any) -> Any:
+        f = lambda x: (m.lax.cumlogsumexp(x, 0, reverse) * weights).sum()
+        return f(x), m.grad(f)(x), m.hessian(f)(x), m.jit(m.hessian(f))(x)
+
+    for ours, theirs in zip(all_of(pullback), all_of(jax), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)
+
+
+def test_edges_of_zeta_and_polygamma() -> None:
+    """Poles and infinities are XLA's: a whole q up to 0 is infinite for even x, and NaN for odd."""
+    at = np.array([-np.inf, -3, -2.5, -1, -0.5, -0.0, 0, 0.5, 1, 3, np.inf, np.nan], np.float32)
+    for order in (0, 1, 2, 3, -1, 0.5, np.inf, np.nan):
+        for name in ("polygamma", "zeta"):
+            ours, theirs = (
+                np.asarray(getattr(m.lax, name)(np.full_like(at, order), at))
+                for m in (pullback, jax)
+            )
+            np.testing.assert_allclose(ours, theirs, rtol=2e-4, err_msg=f"{name} {order}")
+    ours = pullback.vmap(pullback.grad(pullback.grad(lax.digamma)))(at)
+    np.testing.assert_allclose(ours, jax.vmap(jax.grad(jax.grad(jax.lax.digamma)))(at), rtol=2e-4)

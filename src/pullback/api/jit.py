@@ -20,6 +20,7 @@ from ..core.refs import Ref, is_ref, ref_effect
 from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
 from ..runtime import dispatch, options, stub
+from ..runtime.array import at_first_array
 from ..runtime.commitment import name_shardings, results_lie
 from ..runtime.devices import local_devices
 from ..runtime.operands import Policy
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from .stages import Lowered, Traced
 
 stages: Any = config.lazy_module("pullback.api.stages")
+at_first_array.append(lambda: stages.Traced)
 
 
 class NotSpecified:

@@ -1489,6 +1489,7 @@ def _custom(name: str, fun: Any, power_of: Callable[[Any], Any]) -> Any:
 
 
 _logaddexp_c = _custom("logaddexp", _logaddexp, lambda x: lax.exp(x))
+logaddexp_rule = _logaddexp_c.jvp  # (primals, tangents) -> (result, tangent)
 _logaddexp2_c = _custom("logaddexp2", _logaddexp2, lambda x: lax.exp2(x))
 _logaddexp_f = _binary(
     "logaddexp",

@@ -6,18 +6,18 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import dtypes
+from ..config import lazy_module
 from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from .builders import add_jaxvals
-from .common import NUMBER, check_dtype, const, zero_of
-from .elementwise import abs, add, eq, max, min, mul, ne, neg, select, share, sub
-from .layout import full_as, linear_jvp, reshape, rev
-from .maths import exp, log1p
+from .common import NUMBER, check_dtype, zero_of
+from .elementwise import max, min, mul, share
+from .layout import linear_jvp, reshape, rev
 from .shape import concatenate, slice_in_dim, stack
+
+ufuncs: Any = lazy_module("pullback.numpy.ufuncs")
 
 __all__ = [
     "cumlogsumexp", "cumlogsumexp_p", "cummax", "cummax_p", "cummin", "cummin_p", "cumprod",
@@ -107,24 +107,11 @@ def _extreme(op: Callable[[Any, Any], Any]) -> Callable[[Pair, Pair], Pair]:
     return combine
 
 
-def _logaddexp(a: Any, b: Any) -> Any:
-    """max + log1p(exp(-|a - b|)); equal infinities have no difference, and are their own sum."""
-    delta = sub(a, b)
-    if dtypes.is_complex(typeof(a).dtype):  # ordered by real parts: the exponential is below one
-        less = sub(min(a, b), max(a, b))
-    else:
-        less = neg(abs(delta))
-    return select(ne(delta, delta), add(a, b), add(max(a, b), log1p(exp(less))))
-
-
 def _logsumexp(a: Pair, b: Pair) -> Pair:
-    m = _logaddexp(a[0], b[0])
-    none = eq(m, const(m, -np.inf))
-
-    def weight(x: Any) -> Any:
-        return select(none, full_as(m, 0), exp(sub(x, m)))
-
-    return m, add_jaxvals(mul(a[1], weight(a[0])), mul(b[1], weight(b[0])))
+    """By the rule of `logaddexp`, a function with derivatives of its own: those of its formula are
+    wrong where both operands are equal."""
+    out: Pair = ufuncs.logaddexp_rule((a[0], b[0]), (a[1], b[1]))
+    return out
 
 
 def _has_start(x: Any, *, axis: int, reverse: bool) -> None:

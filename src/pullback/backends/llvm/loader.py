@@ -16,6 +16,7 @@ import os
 import struct
 import sys
 import threading
+from collections.abc import Callable
 from typing import Any
 
 from pullback.config import lazy_module
@@ -215,9 +216,10 @@ class Code:
         """For code that threads of ours may still run while the interpreter shuts down."""
         self._unmap = None
 
-    def __del__(self) -> None:
+    # Bound here: at the end of the interpreter the module's own names may be gone before the code.
+    def __del__(self, ends: Callable[[], bool] = sys.is_finalizing) -> None:
         unmap = getattr(self, "_unmap", None)
-        if unmap is not None and not sys.is_finalizing():
+        if unmap is not None and not ends():
             unmap(self.address, self.nbytes)
 
 

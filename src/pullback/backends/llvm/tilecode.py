@@ -10,22 +10,18 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable
-from typing import Any
 
-from pullback.backends.llvm import link, loader
+from pullback.backends.llvm import dense, link, loader
 from pullback.backends.llvm.cache import disk_cache, kernel_key
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import provide
 from pullback.backends.llvm.target import Target, host_target, matrix_units
 from pullback.backends.llvm.workshop import Job
-from pullback.config import lazy_module
 from pullback.forking import renewed
 from pullback.loops.tiles import WORDS, parse_tile, set_pairs
 from pullback.records import record, replaced
 
 __all__ = ["order_tile", "provide_tile"]
-
-dense: Any = lazy_module("pullback.backends.llvm.dense")  # not needed for code from the disk
 
 
 @record(eq=True, frozen=False)
