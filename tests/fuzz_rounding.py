@@ -74,8 +74,8 @@ class _Noise:
             np.dtype(x.dtype).name, "float32"
         )
         y = jax.numpy.asarray(x).astype(wide)
-        if np.dtype(x.dtype).name == "float32":  # a multiple of the distance of floats there
-            u = jax.numpy.round(u / (eps or 1) * units) * float(np.finfo("float32").eps)
+        if wide == "float32":  # by whole distances of floats: half of one moves few numbers
+            u = jax.numpy.round(u / (eps or 1) * units) * float(ml_dtypes.finfo(real).eps)
         if whole:
             return (y + jax.numpy.max(abs(y)) * u.astype(wide)).astype(x.dtype)
         return jax.numpy.where(jax.numpy.isfinite(y), y + y * u.astype(wide), y).astype(x.dtype)

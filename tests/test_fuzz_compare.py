@@ -17,6 +17,7 @@ pytest.importorskip("jax")
 import fuzz_compare
 import fuzz_heap
 import fuzz_programs
+import fuzz_rounding
 
 from pullback.runtime import memory
 from pullback.runtime.native import Native
@@ -106,6 +107,15 @@ def forward(ns: Any, x: Any) -> Any:
 def concrete(ns: Any, x: Any) -> Any:
     """An error if it is compiled, where the condition has no value."""
     return x * 2 if x[0] > 0 else x
+
+
+@pytest.mark.parametrize("name", ["float16", "bfloat16", "float32"])
+def test_noise_moves_numbers_of_every_width(name: str) -> None:
+    """By the distance of two floats: products in another order differ by that, however their
+    digits begin."""
+    x = np.array([1.0, 1.01, 1.2, -1.7, 3e-4]).astype(name)
+    moved = fuzz_rounding._Noise(lambda shape: np.full(shape, 0.8, "float32")).on(x, 1)
+    assert (np.asarray(moved, x.dtype) != x).all()
 
 
 def test_errors_of_one_mode() -> None:
