@@ -84,13 +84,13 @@ def _scan(combine: Callable[[Pair, Pair], Pair], pair: Pair, axis: int) -> Pair:
 def _jvp(get: Callable[[], Primitive], combine: Callable[[Pair, Pair], Pair]) -> Callable[..., Any]:
     def jvp(primals: Any, tangents: Any, *, axis: int, reverse: bool) -> Any:
         (x,), (t,) = primals, tangents
-        out = get().bind(x, axis=axis, reverse=reverse)
         if type(t) is Zero:
+            out = get().bind(x, axis=axis, reverse=reverse)
             return out, zero_of(out)
-        if reverse:
-            x, t = rev(x, (axis,)), rev(t, (axis,))
-        tangent = _scan(combine, (x, t), axis)[1]
-        return out, rev(tangent, (axis,)) if reverse else tangent
+        if not reverse:
+            return _scan(combine, (x, t), axis)
+        out, tangent = _scan(combine, (rev(x, (axis,)), rev(t, (axis,))), axis)
+        return rev(out, (axis,)), rev(tangent, (axis,))
 
     return jvp
 
