@@ -4,8 +4,8 @@
     python -m benchmarks.must_show --child lengths pullback      (one figure, as JSON)
 
 Every figure is measured in a fresh process with empty kernel caches; a first call, which a process
-makes once, in seven of each engine in turn, of which the medians are told. A promise that is not kept is
-shown as such, and makes the exit status 1.
+makes once, in seven of each engine in turn, of which the medians are told. A promise that is not
+kept is shown as such, and makes the exit status 1.
 """
 
 from __future__ import annotations
