@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import jax
@@ -9,8 +10,9 @@ import jax.experimental.jet
 import numpy as np
 import pytest
 
-import pullback
+import pullback as pb
 import pullback.numpy as jnp
+from pullback import lax
 from pullback.experimental import cur_qdd, hijax, jet, ode
 
 TIMES = np.linspace(0.0, 2.0, 4, dtype=np.float32)
@@ -43,13 +45,13 @@ def test_gradient_of_odeint() -> None:
     def end(a: Any, x0: Any, t: Any) -> Any:
         return ode.odeint(swing, {**START, "x": x0}, t, a, 0.3)["x"][-1]
 
-    ga, gx, gt = pullback.grad(end, (0, 1, 2))(2.0, 1.0, TIMES)
+    ga, gx, gt = pb.grad(end, (0, 1, 2))(2.0, 1.0, TIMES)
     step = 1e-5
     np.testing.assert_allclose(
         ga, (exact(2 + step, 0.3)[0][-1] - exact(2 - step, 0.3)[0][-1]) / (2 * step), rtol=1e-3
     )
     np.testing.assert_allclose(gt[-1], exact(2.0, 0.3)[1][-1], rtol=1e-3)
-    base = pullback.jvp(lambda x: x, (1.0,), (1.0,))[1] * gx
+    base = pb.jvp(lambda x: x, (1.0,), (1.0,))[1] * gx
     longer = end(2.0, 1.01, TIMES) - end(2.0, 0.99, TIMES)
     np.testing.assert_allclose(base, longer / 0.02, rtol=1e-3)
 
@@ -58,7 +60,7 @@ def test_odeint_closes_over_values() -> None:
     def end(a: Any) -> Any:
         return ode.odeint(lambda y, t: -a * y, jnp.ones(()), TIMES)[-1]
 
-    np.testing.assert_allclose(pullback.grad(end)(1.0), -2 * np.exp(-2), rtol=1e-3)
+    np.testing.assert_allclose(pb.grad(end)(1.0), -2 * np.exp(-2), rtol=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -100,6 +102,119 @@ def test_jet(scaled: bool) -> None:
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=1e-5)
     with pytest.raises(ValueError, match="series"):
         jet.jet(jnp.sin, (1.0,), ([1.0], [2.0]))
+
+
+# Functions without a recurrence of their own, branches and loops, derivatives of their own: what
+# real JAX's jet has no rules for. Compared with derivatives along the path, taken one by one.
+JET_FUNCTIONS: dict[str, Any] = {
+    "pow": lambda x: x**2.5 + x**x,
+    "atan2": lambda x: jnp.arctan2(x, x**2 + 1) + jnp.arcsin(x),
+    "lgamma": lambda x: pb.scipy.special.gammaln(x) + pb.scipy.special.erf(x),
+    "roots": lambda x: jnp.sqrt(x) * jnp.cbrt(x) / lax.rsqrt(x) + x**-3,
+    "self-made": lambda x: jnp.tan(x) + jnp.tanh(x) * pb.nn.sigmoid(x) + jnp.exp2(x),
+    "logs": lambda x: jnp.log(x) * jnp.log1p(x) + jnp.expm1(x),
+    "hyperbolic": lambda x: jnp.sinh(x) * jnp.cosh(x) + jnp.sin(x) * jnp.cos(x),
+    "sorted": lambda x: jnp.sort(x) * x[0] + jnp.cumprod(x),
+    "products": lambda x: jnp.outer(x, x) @ jnp.outer(x, 2 - x) @ x,
+    "scan": lambda x: lax.scan(lambda c, y: (c * x + y, c * y), x, jnp.stack([x, x * 2])),
+    "while": lambda x: lax.while_loop(
+        lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * jnp.sin(x)), (0, x)
+    )[1],
+    "cond": lambda x: lax.cond(x[0] > 0, jnp.sin, jnp.cos, x),
+    "jit": pb.jit(lambda x: (x[1], jnp.sin(x) * x, 3)),
+    "softplus": lambda x: pb.nn.relu(x) * pb.nn.softplus(x),
+    "remat": pb.checkpoint(lambda x: jnp.sin(x) * jnp.exp(x)),
+    "complex": lambda x: jnp.exp(1j * x) / x,
+    "solve": lambda x: jnp.linalg.solve(jnp.outer(x, x) + jnp.eye(2), x),
+}
+
+
+def slope(f: Any) -> Any:
+    return lambda t: pb.jvp(f, (t,), (1.0,))[1]
+
+
+@pytest.mark.parametrize("name", JET_FUNCTIONS)
+def test_jet_is_derivatives_along_the_path(name: str) -> None:
+    f = JET_FUNCTIONS[name]
+    with pb.enable_x64(True):
+        x = np.array([0.5, 0.7])
+        terms = [np.array([1.0, 2.0]), np.array([0.1, -0.2]), np.array([1.0, 0.0])]
+
+        def along(t: Any) -> Any:
+            return f(sum((c * t**k / math.factorial(k) for k, c in enumerate(terms, 1)), x))
+
+        primal, series = jet.jet(f, (x,), (terms,))
+        leaves, structure = pb.tree.flatten(primal)
+        columns = structure.flatten_up_to(series)
+        for y, want in zip(leaves, pb.tree.leaves(f(x)), strict=True):
+            np.testing.assert_allclose(y, want, rtol=1e-12)
+        for k in range(3):
+            along = slope(along)
+            for column, want in zip(columns, pb.tree.leaves(along(0.0)), strict=True):
+                if want.dtype != pb.dtypes.float0:
+                    np.testing.assert_allclose(column[k], want, rtol=1e-9, atol=1e-9)
+
+
+def test_the_cost_of_jet_is_polynomial() -> None:
+    def size(order: int) -> int:
+        f = lambda x: jet.jet(lambda x: pb.nn.softplus(jnp.tan(x) ** x), (x,), ([1.0] * order,))
+        return len(pb.make_jaxpr(f)(0.5).eqns)
+
+    assert size(12) < 8 * size(6)
+
+
+def test_jet_types_and_refusals() -> None:
+    """Types of terms as JAX's: weak ones stay weak where nothing but linear maps meets them; what
+    does not move has zeros of its own type.
+    """
+
+    def kinds(jet_: Any, np_: Any) -> list[tuple[Any, Any]]:
+        one = np_.float32(1.5)
+        fs: list[Any] = [
+            lambda x: -x,
+            np_.sin,
+            np_.floor,
+            lambda x: x > 0,
+            lambda x: 3.0,
+            lambda x: np_.ones(2),
+            abs,
+            lambda x: x.astype(np_.float16),
+        ]
+        terms = [jet_(f, (one,), ([1.0, 2.0],))[1] for f in fs]
+        return [(t.dtype, t.weak_type, t.shape) for ts in terms for t in ts]
+
+    assert kinds(jet.jet, jnp) == kinds(jax.experimental.jet.jet, jax.numpy)
+    assert jet.jet(jnp.sin, (0.0,), ([],)) == (0.0, [])
+    for call, kind in (
+        (lambda: jet.jet(lambda x: x * 2, (3,), ([1.0],)), TypeError),
+        (lambda: jet.jet(jnp.sin, (jnp.ones(2),), ([jnp.ones(3)],)), TypeError),
+        (lambda: jet.jet(jnp.sin, (), ()), ValueError),
+        (lambda: jet.jet(jnp.add, (1.0, 2.0), ([1.0], [1.0, 2.0])), ValueError),
+        (lambda: jet.jet(lambda x: float(x), (1.0,), ([1.0],)), pb.errors.ConcretizationTypeError),
+    ):
+        with pytest.raises(kind):
+            call()
+
+
+def test_rules_of_jet_are_open() -> None:
+    """Libraries give rules to primitives, and ask for those that are there."""
+    x, terms = jnp.float32(0.3), [jnp.float32(1), jnp.float32(0), jnp.float32(0)]
+    want = jet.jet2(jnp.tan, (x,), (terms,))
+    got = jet.jet_rules[lax.tan_p]((x,), (terms,), accuracy=None)
+    np.testing.assert_allclose(got[1], want[1], rtol=1e-6)
+    assert lax.tan_p in jet.jet_rules
+    for define in (
+        lambda: jet.def_deriv(lax.exp_p, lax.exp),
+        lambda: jet.def_comp(lax.exp_p, lambda x, **_: lax.tanh(x)),
+        lambda: jet.jet_rules.update({lax.exp_p: lambda p, s, **_: (p[0], s[0])}),
+    ):
+        define()
+        try:
+            got = jet.jet2(lax.exp, (x,), (terms,))
+        finally:
+            del jet.jet_rules[lax.exp_p]
+        assert len(got[1]) == 3
+    assert float(got[1][0]) == 1.0  # the last rule: the identity
 
 
 def test_values_without_state_have_no_type_of_it() -> None:
