@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import enum
 import types
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import config, tree
+from .. import config, dtypes, tree
 from ..core.avals import typeof
+from ..core.build import is_staged, staged
 from ..core.primitive import Primitive
+from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer
-from ..primitives.common import layers
+from ..primitives.common import layers, zero_of
 from ..primitives.sharding import sharding_constraint_p
-from ..runtime.array import ArrayImpl
+from ..runtime.array import ArrayImpl, make_array
 from ..runtime.commitment import name_shardings
 from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
@@ -35,13 +38,76 @@ from .asked import check_fits
 
 running: Any = config.lazy_module("pullback.runtime.queue")
 
+
+class ArrayCopySemantics(enum.IntEnum):
+    """What `device_put` does with the memory of an operand.
+
+    >>> program = pullback.make_jaxpr(pullback.device_put)(1.0)
+    >>> program.eqns[0].params["copy_semantics"]
+    (ArrayCopySemantics.REUSE_INPUT,)
+    """
+
+    ALWAYS_COPY = 0
+    REUSE_INPUT = 1
+    DONATE_INPUT = 2
+
+    def __repr__(self) -> str:
+        return f"ArrayCopySemantics.{self.name}"
+
+    __str__ = __repr__
+
+
+def _put_impl(*args: Any, devices: Any, srcs: Any, copy_semantics: Any) -> list[Any]:
+    return list(map(_put_now, args, devices, copy_semantics))
+
+
+def _put_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    outs = device_put_p.bind(*primals, **params)
+    moved = [k for k, x in enumerate(primals) if dtypes.is_inexact(typeof(x).dtype)]
+    out_tangents: list[Any] = list(map(zero_of, outs))
+    if any(type(tangents[k]) is not Zero for k in moved):
+        put = device_put_p.bind(
+            *[instantiate_zeros(tangents[k]) for k in moved], **_only(params, moved)
+        )
+        for k, t in zip(moved, put, strict=True):
+            out_tangents[k] = t
+    return outs, out_tangents
+
+
+def _only(params: dict[str, Any], which: Sequence[int]) -> dict[str, Any]:
+    return {name: tuple(values[k] for k in which) for name, values in params.items()}
+
+
+def _put_transpose(cts: Any, *args: Any, devices: Any, srcs: Any, copy_semantics: Any) -> list[Any]:
+    linear = [type(x) is UndefinedPrimal for x in args]
+    moved = [k for k, ct in enumerate(cts) if linear[k] and type(ct) is not Zero]
+    if any(copy_semantics[k] == ArrayCopySemantics.DONATE_INPUT for k in moved):
+        raise ValueError(
+            "donate=True is not allowed during transposition of device_put. Fix: device_put "
+            "without donate in functions that are differentiated."
+        )
+    out: list[Any] = [
+        (Zero(x.aval) if is_linear else None) for x, is_linear in zip(args, linear, strict=True)
+    ]
+    if moved:
+        back = {
+            "devices": srcs,
+            "srcs": devices,
+            "copy_semantics": (ArrayCopySemantics.ALWAYS_COPY,) * len(args),
+        }
+        put = device_put_p.bind(*[cts[k] for k in moved], **_only(back, moved))
+        for k, ct in zip(moved, put, strict=True):
+            out[k] = ct
+    return out
+
+
 device_put_p: Primitive = Primitive(
     "device_put",
     multiple_results=True,
     abstract_eval=lambda *avals, **params: list(avals),
-    impl=lambda *args, **params: [to_array(x) for x in args],
-    jvp=lambda primals, tangents, **params: (device_put_p.bind(*primals, **params), list(tangents)),
-    transpose=lambda cts, *args, **params: list(cts),
+    impl=_put_impl,
+    jvp=_put_jvp,
+    transpose=_put_transpose,
     batch=lambda args, dims, **params: (device_put_p.bind(*args, **params), list(dims)),
 )
 
@@ -67,20 +133,31 @@ def _sharding(device: Any) -> Sharding | None:
     )
 
 
-def _put(leaf: Any, device: Any, src: Any) -> Any:
-    if device is None and type(leaf) in (np.ndarray, ArrayImpl):
-        return to_array(leaf, True)
+def _target(device: Any) -> Any:
+    """`device` as equations hold it: what a PartitionSpec means under the mesh in force."""
     if isinstance(device, PartitionSpec):
         mesh = get_mesh()
         if mesh.empty:
             raise ValueError(
                 "Please set a mesh via `jax.set_mesh` if a PartitionSpec is passed to device_put"
             )
-        device = NamedSharding(mesh, device)
+        return NamedSharding(mesh, device)
+    _sharding(device)
+    return device
+
+
+def _put_now(leaf: Any, device: Any, semantics: Any) -> Any:
+    x = to_array(leaf, True)
+    if semantics == ArrayCopySemantics.ALWAYS_COPY and type(leaf) is ArrayImpl:
+        x = make_array(np.asarray(x), x.aval, True)
     sharding = _sharding(device)
-    if isinstance(leaf, Tracer):
-        (out,) = device_put_p.bind(leaf, devices=(device,), srcs=(src,), copy_semantics=(0,))
-        return out
+    if sharding is None:
+        return x
+    check_fits([sharding], [typeof(x)], lambda k: "", "device_put args")
+    return x if x is leaf and getattr(x, "_committed", None) == sharding else place(x, sharding)
+
+
+def _check_value(leaf: Any) -> None:
     try:
         typeof(leaf)
     except TypeError:
@@ -88,11 +165,22 @@ def _put(leaf: Any, device: Any, src: Any) -> Any:
             f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type: device_put takes "
             "arrays, numbers, and pytrees of them."
         ) from None
-    x = to_array(leaf, True)
-    if sharding is None:
-        return x
-    check_fits([sharding], [typeof(x)], lambda k: "", "device_put args")
-    return x if x is leaf and getattr(x, "_committed", None) == sharding else place(x, sharding)
+
+
+def _source(leaf: Any, src: Any) -> Any:
+    return leaf.sharding if src is None and type(leaf) is ArrayImpl else src
+
+
+def _semantics(donate: Any, may_alias: Any) -> ArrayCopySemantics:
+    if donate and may_alias:
+        raise ValueError(
+            "may_alias and donate cannot be True at the same time. Fix: pass one of them."
+        )
+    if donate:
+        return ArrayCopySemantics.DONATE_INPUT
+    if may_alias is None or may_alias:
+        return ArrayCopySemantics.REUSE_INPUT
+    return ArrayCopySemantics.ALWAYS_COPY
 
 
 def device_put(
@@ -104,23 +192,43 @@ def device_put(
     may_alias: bool | None = None,
 ) -> Any:
     """The arrays of a pytree, on a device or with a sharding (or a pytree prefix of them). Within
-    one machine's memory nothing is copied.
+    one machine's memory nothing is copied, unless `may_alias=False` asks for it. `src`, `donate`
+    and `may_alias` may be pytree prefixes too.
 
     >>> pb.device_put(np.arange(3))
     Array([0, 1, 2], dtype=int32)
 
     Raises TypeError for a leaf that is not an array or a number, ValueError for a `device` that is
-    none or a shape that its sharding cannot divide.
+    none, a shape that its sharding cannot divide, or a leaf that is donated and may be aliased.
     """
-    if device is None and type(x) in (np.ndarray, ArrayImpl):
-        return _put(x, None, src)
+    plain = device is None and may_alias is None and not donate
+    if plain and isinstance(x, np.ndarray | np.generic):
+        return staged(to_array(x, True))
+    writes = is_staged()
+    if plain and not writes and type(x) is ArrayImpl:
+        return x
     leaves, structure = tree.flatten(x)
-    if device is None:
-        return tree.unflatten(structure, [_put(leaf, None, src) for leaf in leaves])
-    targets = tree.flatten_axes("device_put device", structure, device)
-    return tree.unflatten(
-        structure, [_put(leaf, to, src) for leaf, to in zip(leaves, targets, strict=True)]
-    )
+
+    def spread(name: str, prefix: Any) -> list[Any]:
+        return tree.flatten_axes(f"device_put {name}", structure, prefix)
+
+    targets = [_target(to) for to in spread("device", device)]
+    sources = spread("source", src)
+    semantics = list(map(_semantics, spread("donate", donate), spread("may_alias", may_alias)))
+    for leaf in leaves:
+        _check_value(leaf)
+    if plain and writes and leaves:  # what is NumPy's is made an array as in any other place
+        writes = not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves)
+    if writes or any(isinstance(leaf, Tracer) for leaf in leaves):
+        outs = device_put_p.bind(
+            *leaves,
+            devices=tuple(targets),
+            srcs=tuple(map(_source, leaves, sources)),
+            copy_semantics=tuple(semantics),
+        )
+    else:
+        outs = [staged(x) for x in map(_put_now, leaves, targets, semantics)]
+    return tree.unflatten(structure, outs)
 
 
 def make_array_from_callback(
@@ -246,7 +354,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
 def _constrained(leaf: Any, target: Sharding | None) -> Any:
     if target is None:
         return leaf
-    if not isinstance(leaf, Tracer):
+    if not isinstance(leaf, Tracer) and not is_staged():
         return place(to_array(leaf, True), target)
     free = PartitionSpec.UNCONSTRAINED
     name_shardings()
@@ -254,17 +362,23 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
         leaf,
         sharding=target,
         layout=None,
-        context_mesh=get_abstract_mesh(),
+        context_mesh=_context_mesh(),
         unconstrained_dims=frozenset(
             k for k, part in enumerate(getattr(target, "spec", ())) if part is free
         ),
     )
 
 
+def _context_mesh() -> Any:
+    """The mesh in force: an abstract one, else that of `with mesh:`."""
+    abstract = get_abstract_mesh()
+    return named_mesh() if abstract.empty else abstract
+
+
 def _constraint(sharding: Any) -> Sharding | None:
     if not isinstance(sharding, PartitionSpec):
         return _sharding(sharding)
-    mesh = named_mesh()
+    mesh = _context_mesh()
     if mesh.empty:
         raise RuntimeError(
             "with_sharding_constraint requires a non-empty mesh if you are passing "
@@ -290,6 +404,22 @@ def lay_out(x: Any, name: str, out_sharding: Any, *, follows: bool = False) -> A
     parts = (*sharding.spec, *([None] * aval.ndim))[: aval.ndim]
     target = NamedSharding(sharding.mesh, PartitionSpec(*parts), memory_kind=sharding.memory_kind)
     check_fits([target], [aval], lambda k: "", f"{name} results")
+    return _constrained(x, target)
+
+
+def placed(x: Any, device: Any, *, filled: bool = False) -> Any:
+    """The result of a function that takes a `device`: moved there now, or asked to lie there by
+    the program that computes it. `filled`: such a result lies anywhere.
+    """
+    if device is None:
+        return x
+    if not is_staged() and not isinstance(x, Tracer):
+        return device_put(x, device)
+    target = _sharding(_target(device))
+    known = not isinstance(x, Tracer)
+    if target is None or filled or (known and isinstance(target, SingleDeviceSharding)):
+        return x
+    check_fits([target], [typeof(x)], lambda k: "", "device")
     return _constrained(x, target)
 
 

@@ -748,7 +748,7 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
     """
 
     @custom_vjp
-    def wrapped(*args: Any, **kwargs: Any) -> Any:
+    def wrapped_fun(*args: Any, **kwargs: Any) -> Any:
         return fun(*args, **kwargs)[0]
 
     def fwd(*args: Any, **kwargs: Any) -> Any:
@@ -773,9 +773,9 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         leaves = tree.flatten(ct)[0]
         return tuple(jaxpr_as_fun(res.closed)(*res.consts, *leaves))
 
-    wrapped.defvjp(fwd, bwd)
-    functools.update_wrapper(wrapped, fun)
-    return wrapped
+    wrapped_fun.defvjp(fwd, bwd)
+    functools.update_wrapper(wrapped_fun, fun)
+    return wrapped_fun
 
 
 class _RuleResiduals:

@@ -386,6 +386,11 @@ def typeof(x: Any) -> Any:
 
 def _find_rule(x: Any) -> Callable[[Any], AbstractValue]:
     for cls in type(x).__mro__:
+        if cls.__name__ == "MaskedArray" and cls.__module__.startswith("numpy"):
+            raise ValueError(
+                "numpy masked arrays are not supported as direct inputs to JAX functions. Use "
+                "arr.filled() to convert the value to a standard numpy array."
+            )
         if cls in _TYPEOF:
             _TYPEOF[type(x)] = _TYPEOF[cls]
             return _TYPEOF[cls]

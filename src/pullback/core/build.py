@@ -117,7 +117,7 @@ def staged(x: Any) -> Any:
     """An array that has just been made, as what this thread binds is: traced, if it becomes part of
     a program."""
     trace = _program_being_written()
-    return x if trace is None else trace.constant(x)
+    return x if trace is None or isinstance(x, Tracer) else trace.constant(x)
 
 
 class JaxprTrace(Trace):
@@ -257,11 +257,21 @@ class JaxprTrace(Trace):
         is over.
         """
         outvars = [self.atom(x) for x in outs]
+        if self.constvars:
+            self._drop_unused_constants(outvars)
         jaxpr = Jaxpr(
             self.constvars, self.invars, outvars, self.eqns, self.effects, self.debug_info
         )
         self.invalidate()
         return jaxpr, self.consts
+
+    def _drop_unused_constants(self, outvars: Sequence[Var | Literal]) -> None:
+        used = {id(x) for eqn in self.eqns for x in eqn.invars}
+        used.update(map(id, outvars))
+        if not all(id(v) in used for v in self.constvars):
+            kept = [k for k, v in enumerate(self.constvars) if id(v) in used]
+            self.constvars = [self.constvars[k] for k in kept]
+            self.consts = [self.consts[k] for k in kept]
 
 
 # NumPy's scalars whose type is the same whatever the flags say.

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
-from ..api.placement import check_one_place, device_put, lay_out
+from ..api.placement import check_one_place, lay_out, placed
 from ..core.avals import ShapedArray, typeof
 from ..core.build import staged
 from ..core.trace import Tracer
@@ -90,7 +90,7 @@ def array(
         out = staged(out)
     if ndmin and ndmin > ndim_of(out):
         out = lax.expand_dims(out, tuple(range(ndmin - ndim_of(out))))
-    return _placed(out, device)
+    return placed(out, device)
 
 
 # Dtypes that mean the same with and without 64-bit types, by what users call them.
@@ -128,10 +128,6 @@ def _user_dtype(dtype: Any) -> Any:
     return user_dtype(dtype, "array")
 
 
-def _placed(x: Any, device: Any) -> Any:
-    return x if device is None else device_put(x, device)
-
-
 def _array(x: Any, dtype: Any, copy: bool) -> Any:
     if hasattr(x, "__jax_array__"):
         x = unwrap(x)
@@ -141,6 +137,8 @@ def _array(x: Any, dtype: Any, copy: bool) -> Any:
     if kind in (bool, int, float, complex):
         return _of_number(x, kind, dtype)
     if isinstance(x, np.ndarray | np.generic):
+        if kind is not np.ndarray:
+            typeof(x)  # ValueError for masked arrays
         return _of_numpy(x, dtype, copy)
     if x is None:
         raise ValueError("None is not a valid value for jnp.array")
@@ -410,7 +408,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
     if dtypes.is_complex(own) and not dtypes.is_complex(d):
         if dtypes.is_bool(d):
             zero = to_type(0j, own, False)
-            return _placed(lax.ne(x, zero), device)
+            return placed(lax.ne(x, zero), device)
         warnings.warn(
             "Casting from complex to real dtypes will soon raise a ValueError. Please first use "
             "jnp.real or jnp.imag to take the "
@@ -420,7 +418,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
         )
         x = lax.real(x)
     out = convert_weak(x, d, False)
-    return _placed(array(out, copy=True) if copy and out is x else out, device)
+    return placed(array(out, copy=True) if copy and out is x else out, device)
 
 
 # --- of one number ---
@@ -444,7 +442,7 @@ def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     if out_sharding is not None:
         check_one_place(device, out_sharding)
         return lay_out(zeros(shape, dtype), "jnp.zeros", out_sharding)
-    return _placed(lax.full(_shape(shape), 0, _or_float(dtype, "zeros")), device)
+    return placed(lax.full(_shape(shape), 0, _or_float(dtype, "zeros")), device, filled=True)
 
 
 def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -459,7 +457,7 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
     if out_sharding is not None:
         check_one_place(device, out_sharding)
         return lay_out(ones(shape, dtype), "jnp.ones", out_sharding)
-    return _placed(lax.full(_shape(shape), 1, _or_float(dtype, "ones")), device)
+    return placed(lax.full(_shape(shape), 1, _or_float(dtype, "ones")), device, filled=True)
 
 
 def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
@@ -473,7 +471,7 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     if out_sharding is not None:
         check_one_place(device, out_sharding)
         return lay_out(empty(shape, dtype), "jnp.zeros", out_sharding)
-    return _placed(lax.full(_shape(shape), 0, _or_float(dtype, "empty")), device)
+    return placed(lax.full(_shape(shape), 0, _or_float(dtype, "empty")), device, filled=True)
 
 
 def _or_float(dtype: Any, name: str) -> Any:
@@ -499,9 +497,9 @@ def full(
     shape = _shape(shape)
     fill_value = unwrap(fill_value)
     if not shape_of(fill_value):
-        return _placed(lax.full(shape, fill_value, d), device)
+        return placed(lax.full(shape, fill_value, d), device, filled=True)
     out = as_array(fill_value) if d is None else to_type(fill_value, d, False)
-    return _placed(broadcast_to(out, shape), device)
+    return placed(broadcast_to(out, shape), device, filled=True)
 
 
 def _like(name: str, a: Any, fill: Any, dtype: Any, shape: Any, device: Any) -> Any:
@@ -512,8 +510,8 @@ def _like(name: str, a: Any, fill: Any, dtype: Any, shape: Any, device: Any) -> 
     d = user_dtype(dtype, name)
     if not is_arraylike(a) or is_key_dtype(getattr(a, "dtype", None)):
         d = a.dtype if d is None else d
-        return _placed(lax.full(a.shape if shape is None else shape, fill, d), device)
-    return _placed(lax.full_like(unwrap(a), fill, d, shape), device)
+        return placed(lax.full(a.shape if shape is None else shape, fill, d), device, filled=True)
+    return placed(lax.full_like(unwrap(a), fill, d, shape), device, filled=True)
 
 
 def check_like(name: str, a: Any) -> None:
@@ -655,7 +653,7 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     >>> jnp.from_dlpack(np.arange(3, dtype=np.float32))
     Array([0., 1., 2.], dtype=float32)
     """
-    return _placed(asarray(view_of(x, copy), copy=copy), device)
+    return placed(asarray(view_of(x, copy), copy=copy), device)
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:

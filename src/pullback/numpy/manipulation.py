@@ -14,6 +14,7 @@ from ..api.jit import jit
 from ..api.placement import lay_out
 from ..config import lazy_module
 from ..core.avals import typeof
+from ..core.build import staged
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, canonical_shape
@@ -187,7 +188,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'. Fix: use order='C'.")
     a = _arr("ravel", a)
-    return reshape(a, (_size(shape_of(a)),), order)
+    return staged(reshape(a, (_size(shape_of(a)),), order))
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
@@ -322,7 +323,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
         axes = tuple(k for k, n in enumerate(shape_of(a)) if type(n) is int and n == 1)
     else:
         axes = canonical_axes(_axes_list(axis), ndim_of(a))
-    return lax.squeeze(a, axes) if axes else a
+    return lax.squeeze(a, axes) if axes else staged(a)
 
 
 def _atleast(name: str, n: int, grow: Any, doc: str) -> Any:

@@ -18,7 +18,7 @@ from ..api.jit import jit
 from ..config import lazy_module
 from ..control.custom import custom_jvp
 from ..core.avals import typeof
-from ..core.build import is_staged
+from ..core.build import is_staged, staged
 from ..core.trace import Tracer
 from ..primitives.common import as_array
 from ..runtime.array import Array
@@ -911,7 +911,7 @@ def real(val: Any, /) -> Any:
     Array([1., 3.], dtype=float32)
     """
     val = _array("real", val)
-    return lax.real(val) if dtypes.is_complex(typeof(val).dtype) else val
+    return lax.real(val) if dtypes.is_complex(typeof(val).dtype) else staged(val)
 
 
 def imag(val: Any, /) -> Any:

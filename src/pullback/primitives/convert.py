@@ -14,7 +14,7 @@ import numpy as np
 from .. import dtypes, tree
 from ..core import source
 from ..core.avals import ShapedArray, typeof
-from ..core.build import JaxprTrace, JaxprTracer
+from ..core.build import JaxprTrace, JaxprTracer, staged
 from ..core.jaxpr import Literal
 from ..core.primitive import No, Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
@@ -80,6 +80,9 @@ def _convert_staged(trace: JaxprTrace, tracers: Sequence[Any], params: dict[str,
         if not weak or typeof(number.item()) == aval:
             literal = Literal(number.item() if weak else number, aval)
             return JaxprTracer(trace, literal, source.current(2))
+    if not isinstance(x, Tracer) and params["sharding"] is None:
+        if (atom.aval.dtype, atom.aval.weak_type) == (dtype, weak):
+            return JaxprTracer(trace, atom, source.current(2))  # it has been made so on the way in
     if not isinstance(x, Tracer):  # an equation may have been written for it: the value of a size
         x = JaxprTracer(trace, atom, None)
     return trace.emit(convert_element_type_p, [x], params, source.current(2))
@@ -125,7 +128,7 @@ def convert_weak(operand: Any, new_dtype: Any = None, weak_type: bool = False) -
         )
     if is_python_scalar(operand) and not weak_type and not dtypes.is_extended(dtype):
         if _defined(operand, aval.dtype, dtype):
-            return as_array(scalar_constant(operand, dtype))
+            return staged(as_array(scalar_constant(operand, dtype)))
     return convert_element_type_p.bind(operand, new_dtype=dtype, weak_type=weak_type, sharding=None)
 
 

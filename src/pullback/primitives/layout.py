@@ -16,6 +16,7 @@ import numpy as np
 from .. import dtypes
 from ..core import symbolic
 from ..core.avals import ShapedArray, typeof
+from ..core.build import staged
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from .common import (
@@ -210,7 +211,7 @@ def broadcast_in_dim(
         and aval.shape == shape
         and _is_range(broadcast_dimensions, len(shape))
     ):
-        return as_array(operand)
+        return staged(as_array(operand))
     dims = int_tuple(broadcast_dimensions)
     return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
 
@@ -231,7 +232,7 @@ def broadcast(operand: Any, sizes: Sequence[int], *, out_sharding: Any = None) -
     """
     aval = typeof(operand)
     if not len(sizes) and out_sharding is None:
-        return as_array(operand)
+        return operand if hasattr(operand, "aval") else staged(as_array(operand))
     n = len(sizes)
     return broadcast_in_dim(
         operand,
@@ -258,7 +259,7 @@ def broadcast_to_rank(x: Any, rank: int) -> Any:
     """
     ndim = typeof(x).ndim
     if ndim >= rank:
-        return as_array(x)
+        return x if hasattr(x, "aval") else staged(as_array(x))
     return expand_dims(x, tuple(range(rank - ndim)))
 
 
@@ -309,7 +310,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     (1, 3, 1)
     """
     if not len(dimensions):
-        return as_array(array)
+        return staged(as_array(array))
     shape = typeof(array).shape
     ndim = len(shape) + len(dimensions)
     places = [canonical_axis(d, ndim) for d in dimensions]

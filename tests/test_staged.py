@@ -1,0 +1,118 @@
+"""What becomes of known values while a program is written: JAX and we make the same ones tracers,
+and write the same equations for them.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import jax
+import numpy as np
+import pytest
+from test_jaxpr_text import canonical
+
+import pullback as pb
+
+# Each on `(library, constant array, device)`, without arguments that are traced.
+KNOWN: dict[str, Any] = {
+    "put": lambda m, c, d: m.device_put(c),
+    "put on": lambda m, c, d: m.device_put(c, d),
+    "put number": lambda m, c, d: m.device_put(1),
+    "put numpy": lambda m, c, d: m.device_put(np.ones(2)),
+    "put numpy scalar": lambda m, c, d: m.device_put(np.float32(3)),
+    "put numpy on": lambda m, c, d: m.device_put(np.ones(2), d),
+    "put copy": lambda m, c, d: m.device_put(c, d, may_alias=False),
+    "put donate": lambda m, c, d: m.device_put(c, d, donate=True),
+    "put tree": lambda m, c, d: m.device_put({"a": c, "b": 2.0}, {"a": d, "b": None}),
+    "put tree of numpy": lambda m, c, d: m.device_put((np.ones(2), np.ones(3)))[0],
+    "put src": lambda m, c, d: m.device_put((c, c), d, src=(d, None)),
+    "put empty": lambda m, c, d: m.device_put(()),
+    "gradient": lambda m, c, d: m.grad(lambda x: m.device_put(x, d) * 2.0)(1.0),
+    "gradients": lambda m, c, d: m.grad(lambda x, y: sum(m.device_put((x, y), d)), (0, 1))(
+        1.0, 2.0
+    ),
+    "vjp of one": lambda m, c, d: m.vjp(lambda x: m.device_put((x, c), d), 1.0)[1]((1.0, c)),
+    "jvp": lambda m, c, d: m.jvp(lambda x: m.device_put((x, c)), (1.0,), (2.0,)),
+    "asarray on": lambda m, c, d: m.numpy.asarray(c, device=d),
+    "asarray number on": lambda m, c, d: m.numpy.asarray(1.0, device=d),
+    "zeros on": lambda m, c, d: m.numpy.zeros(3, device=d),
+    "zeros_like on": lambda m, c, d: m.numpy.zeros_like(c, device=d),
+    "astype on": lambda m, c, d: c.astype(m.numpy.float32, device=d),
+    "constraint": lambda m, c, d: m.lax.with_sharding_constraint(
+        c, m.sharding.SingleDeviceSharding(d)
+    ),
+    "convert number": lambda m, c, d: m.lax.convert_element_type(1.0, "float32"),
+    "convert bool": lambda m, c, d: m.lax.convert_element_type(True, "int8"),
+    "convert numpy": lambda m, c, d: m.lax.convert_element_type(np.ones(2), "float32"),
+    "convert numpy scalar": lambda m, c, d: m.lax.convert_element_type(np.float32(1), "float32"),
+    "convert array": lambda m, c, d: m.lax.convert_element_type(c, "float32"),
+    "full": lambda m, c, d: m.lax.full((), 1.0),
+    "full_like": lambda m, c, d: m.lax.full_like(c, 1.0, shape=()),
+    "ones": lambda m, c, d: m.numpy.ones(()),
+    "broadcast": lambda m, c, d: m.lax.broadcast(c, ()),
+    "broadcast numpy": lambda m, c, d: m.lax.broadcast(np.ones(2), ()),
+    "broadcast_in_dim": lambda m, c, d: m.lax.broadcast_in_dim(c, (3,), (0,)),
+    "broadcast_to_rank": lambda m, c, d: m.lax.broadcast_to_rank(1.0, 0),
+    "expand_dims": lambda m, c, d: m.lax.expand_dims(c, ()),
+    "ravel": lambda m, c, d: m.numpy.ravel(c),
+    "squeeze": lambda m, c, d: m.numpy.squeeze(c),
+    "real": lambda m, c, d: m.numpy.real(c),
+    "reshape": lambda m, c, d: c.reshape(3),
+    "custom_gradient": lambda m, c, d: m.custom_gradient(lambda x: (x, lambda g: g))(c),
+}
+
+
+def _seen(m: Any, make: Any) -> Any:
+    """The program's text, and for each result whether it is traced: under jit, under grad."""
+    c, d = m.numpy.arange(3.0), m.devices()[0]
+    traced: list[bool] = []
+
+    def f(x: Any) -> Any:
+        traced.extend(isinstance(y, m.core.Tracer) for y in m.tree.leaves(make(m, c, d)))
+        return x
+
+    m.jit(f)(1.0)
+    m.grad(f)(1.0)
+    return canonical(str(m.make_jaxpr(lambda: make(m, c, d))())), traced
+
+
+@pytest.mark.parametrize("name", KNOWN)
+def test_known_values_are_traced_as_jax_traces_them(name: str) -> None:
+    assert _seen(pb, KNOWN[name]) == _seen(jax, KNOWN[name])
+
+
+def test_device_put_copies_if_asked() -> None:
+    x = pb.numpy.arange(3.0)
+    assert pb.device_put(x) is x
+    copied = pb.device_put(x, may_alias=False)
+    assert copied.unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
+    assert copied.tolist() == [0.0, 1.0, 2.0]
+
+
+def test_device_put_in_programs() -> None:
+    """Values, derivatives and commitment, jitted or not."""
+    c, d = pb.numpy.arange(3.0), pb.devices()[0]
+
+    def f(x: Any) -> Any:
+        return (pb.device_put((x, c), d)[1] * pb.device_put(x, d)).sum()
+
+    for g in (f, pb.jit(f)):
+        assert g(2.0) == 6.0 and pb.grad(g)(2.0) == 3.0
+        assert pb.vmap(g)(c).tolist() == [0.0, 3.0, 6.0]
+    assert pb.jvp(lambda x: pb.device_put(x, d), (c,), (c,))[1].committed
+
+
+def test_device_put_errors() -> None:
+    d = pb.devices()[0]
+    with pytest.raises(ValueError, match="may_alias and donate"):
+        pb.device_put(1.0, d, may_alias=True, donate=True)
+    with pytest.raises(ValueError, match="donate=True is not allowed"):
+        pb.grad(lambda x: pb.device_put(x, d, donate=True))(1.0)
+    with pytest.raises(ValueError, match="prefix"):
+        pb.device_put(1.0, d, donate=(True,))
+
+
+@pytest.mark.parametrize("name", ["sin", "asarray", "sum"])
+def test_masked_arrays_are_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"Use arr\.filled"):
+        getattr(pb.numpy, name)(np.ma.ones(3))
