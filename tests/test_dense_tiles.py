@@ -9,7 +9,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from pullback.backends.llvm import dense, link, loader
+from pullback.backends.llvm import dense, link, loader, tilecode
 from pullback.backends.llvm.target import LEVELS, detect_level, matrix_units, target_for
 from pullback.loops.tiles import TILE_NAMES, parse_tile, tile_reference
 
@@ -32,7 +32,7 @@ def _function(name: str, level: str, brief: bool):
     text = dense.tile_text(target_for(level), name, brief)
     code = loader.load_image(loader.link(link.assemble(text, target_for(level), 0 if brief else 2)))
     p, i = ctypes.c_void_p, ctypes.c_int64
-    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 3]
+    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 4]
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(code.symbols["pb_tile"])
     return function, code
 
@@ -62,10 +62,21 @@ def test_tile_computes_its_definition(name: str, level: str, brief: bool) -> Non
             right = [b, 1, 3 * panel, 5, panel + 1, 20 * panel, cols]
             want, got = c.copy(), c.copy()
             tile_reference(name, [*left, *right, want, 4, cols + 3, more])
-            args = [*left, *right, got, 4, cols + 3, more]
+            args = [*left, *right, got, 4, cols + 3, more, panel]
             raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
             assert function(None, *raw) == 0
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-3)
+
+
+def test_quick_code_of_all_widths_is_one() -> None:
+    """It reads the panel's width from its arguments, so that LLVM sees it once."""
+    target = target_for(BEST)
+    texts = {dense.tile_text(target, f"tile_f32_{n}", brief=True) for n in (1, 2, 3, 4)}
+    assert len(texts) == 1
+    assert tilecode._code("tile_f32_1", target, True) is tilecode._code("tile_f32_4", target, True)
+    assert tilecode._code("tile_f32_1", target, False) is not tilecode._code(
+        "tile_f32_4", target, False
+    )
 
 
 @pytest.mark.parametrize("level", [*LEVELS_HERE, "matrix"])
@@ -78,7 +89,7 @@ def test_words_of_bytes_are_multiplied_exactly(name: str, level: str) -> None:
     text = dense.tile_text(target, name, matrix=matrix)
     code = loader.load_image(loader.link(link.assemble(text, target, 2)))
     p, i = ctypes.c_void_p, ctypes.c_int64
-    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 3]
+    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 4]
     function = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(code.symbols["pb_tile"])
     panel = 16 * parse_tile(name)[1]
     rng = np.random.default_rng(8)
@@ -92,7 +103,7 @@ def test_words_of_bytes_are_multiplied_exactly(name: str, level: str) -> None:
             right = [b, 7, 0, 0, panel, 53 * panel, cols]
             want, got = c.copy(), c.copy()
             tile_reference(name, [*left, *right, want, 4, cols + 3, more])
-            args = [*left, *right, got, 4, cols + 3, more]
+            args = [*left, *right, got, 4, cols + 3, more, panel]
             raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
             assert function(None, *raw) == 0
             np.testing.assert_array_equal(got, want)
@@ -106,7 +117,7 @@ def _pairs_function(name: str, level: str, brief: bool):
     text = dense.tile_text(target, name, brief, matrix)
     code = loader.load_image(loader.link(link.assemble(text, target, 0 if brief else 2)))
     p, i = ctypes.c_void_p, ctypes.c_int64
-    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 3]
+    kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 4]
     return ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)(code.symbols["pb_tile"]), code
 
 
@@ -116,7 +127,7 @@ def _run_pairs(function, a, b, c, rows: int, cols: int, length: int, panel: int,
     right = [b.view(np.int32), 7, 0, 0, panel, 53 * panel, cols]
     want, got = c.copy(), c.copy()
     tile_reference(f"tile_b16_{panel // 16}", [*left, *right, want, 4, cols + 3, more])
-    args = [*left, *right, got, 4, cols + 3, more]
+    args = [*left, *right, got, 4, cols + 3, more, panel]
     raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
     assert function(None, *raw) == 0
     return want, got

@@ -30,7 +30,10 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-__all__ = ["LINE", "TILE_TYPES", "WORDS", "is_tile", "parse_tile", "tile_name", "tile_reference"]
+__all__ = [
+    "LINE", "TILE_TYPES", "WORDS", "is_tile", "panel_width", "parse_tile", "tile_name",
+    "tile_reference",
+]  # fmt: skip
 
 LINE = 64  # bytes
 TILE_TYPES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8}
@@ -80,6 +83,15 @@ def is_tile(name: str) -> bool:
     return name in _KNOWN
 
 
+def panel_width(name: str) -> int:
+    """Columns of a panel, which the machine code is told as its last argument; zero for a function
+    that does not multiply. A flat tile has one panel, as wide as its block: told as one column."""
+    dtype, lines = parse_tile(name)
+    if not lines:
+        return 0
+    return 1 if name.startswith("flat") else lines * (LINE // TILE_TYPES.get(dtype, 4))
+
+
 def parse_tile(name: str) -> tuple[str, int]:
     """tile_f32_4 -> ("f32", 4); flat_f32_3 -> ("f32", 3); turn_f32 -> ("f32", 0)."""
     _, dtype, *lines = name.split("_")
@@ -101,8 +113,7 @@ def tile_reference(name: str, args: list[Any]) -> None:
     q = r0 + np.arange(rows)
     at = a0 + (q // w) * s1 + (q % w) * s0
     k1, k2, k3 = np.arange(n1)[:, None, None], np.arange(n2)[:, None], np.arange(length)
-    panel = lines * (LINE // (4 if words else TILE_TYPES[dtype]))
-    j = np.arange(cols)
+    j, panel = np.arange(cols), panel_width(name)
     columns = b0 + (j if name.startswith("flat") else (j // panel) * bp + j % panel)
     left = a.reshape(-1)[at[:, None] + (k1 * t1 + k2 * t2 + k3 * ks).reshape(-1)]
     right = b.reshape(-1)[columns + (k1 * u1 + k2 * u2 + k3 * bs).reshape(-1, 1)]

@@ -29,7 +29,7 @@ try:  # without the cryptography that hashlib brings along
 except ImportError:
     from hashlib import blake2b
 
-__all__ = ["ABI_VERSION", "DiskCache", "disk_cache", "image_key", "kernel_key"]
+__all__ = ["ABI_VERSION", "DiskCache", "Entry", "disk_cache", "image_key", "kernel_key"]
 
 ABI_VERSION = 2  # of docs/contract.md and of the entries' layout
 _MAGIC = b"PBKIMG03"
@@ -228,6 +228,7 @@ def _default_directory() -> str:
     return os.path.join(root, "pullback", "kernels")
 
 
+Entry = tuple[DiskCache, str, Image]  # what is to be stored, and under which key
 _caches: dict[tuple[str, str], DiskCache] = {}
 
 

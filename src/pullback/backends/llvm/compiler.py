@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import link, loader, os_shim
 from pullback.backends.llvm.aside import aside
-from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
+from pullback.backends.llvm.cache import DiskCache, Entry, disk_cache, kernel_key
 from pullback.backends.llvm.convert import from_memory, memory_type
 from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter, Module
 from pullback.backends.llvm.emit_reduce import AllLoops
@@ -210,9 +210,6 @@ def tiles_of(kernel: Kernel) -> set[str]:
 def needs_of(kernel: Kernel) -> set[str]:
     """The tile functions and the routines of LAPACK and BLAS that a kernel calls."""
     return {n for n in called_by(kernel) if is_tile(n) or libraries.is_routine(n)}
-
-
-Entry = tuple[DiskCache, str, loader.Image]
 
 
 def _store(entries: Sequence[Entry]) -> None:
@@ -445,7 +442,7 @@ class Compilation:
         if shop is not None:
             shop.finish(self.jobs, tell)
         for name, quick in self.tiles.items():
-            provide_tile(name, self.target, quick)
+            provide_tile(name, self.target, quick, self.later)
         done = []
         for k, order in enumerate(self.orders):
             order.done = order.done or self._end(order)

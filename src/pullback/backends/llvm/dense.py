@@ -24,7 +24,7 @@ ARGUMENTS = (
     "ptr %a, i64 %a0, i64 %r0, i64 %w, i64 %s0, i64 %s1, i64 %rows, "
     "i64 %n1, i64 %n2, i64 %len, i64 %t1, i64 %t2, i64 %ks, "
     "ptr %b, i64 %b0, i64 %u1, i64 %u2, i64 %bs, i64 %bp, i64 %cols, "
-    "ptr %c, i64 %c0, i64 %ldc, i64 %more"
+    "ptr %c, i64 %c0, i64 %ldc, i64 %more, i64 %panel"
 )
 
 
@@ -103,7 +103,8 @@ class _Tile:
         b.loop(0, rows, ROWS, [], block)
 
     def write_brief(self) -> None:
-        """The least code that computes the same bits: one row and one vector at a time."""
+        """The least code that computes the same bits: one row and one vector at a time, whatever
+        the panel's width."""
         b, n = self.b, self.lanes
         w, cols, more = self.arg("w"), self.arg("cols"), self.arg("more").ne(0)
         left, right = (self.at(self.arg(x), self.arg(x + "0")) for x in "ab")
@@ -122,7 +123,7 @@ class _Tile:
 
         def across(j: Val, source: Val, target: Val) -> list[Val]:
             masks = self.masks(cols - j)
-            panel = self.columns(right, j)
+            panel = self.columns(right, j, None if self.flat else self.arg("panel"))
 
             def element(at: Val, state: list[Val]) -> list[Val]:
                 value = self.factor(b.splat(b.load(self.t, self.at(source, at)), n))
@@ -197,12 +198,13 @@ class _Tile:
 
         b.loop(0, cols, step, [], across)
 
-    def columns(self, right: Val, j: Val) -> Val:
-        """Where B's columns from j on begin."""
+    def columns(self, right: Val, j: Val, panel: Val | None = None) -> Val:
+        """Where B's columns from j on begin; `panel` is a width that is not known here."""
         if self.flat:
             return self.at(right, j)
-        number = self.b.pure("udiv {T} {0}, {1}", (j, self.b.lit(self.panel, "i64")), "i64")
-        return self.at(self.at(right, number * self.arg("bp")), j - number * self.panel)
+        panel = self.b.lit(self.panel, "i64") if panel is None else panel
+        number = self.b.pure("udiv {T} {0}, {1}", (j, panel), "i64")
+        return self.at(self.at(right, number * self.arg("bp")), j - number * panel)
 
     def masks(self, left: Val) -> list[str]:
         """Which lanes of each vector are inside, as registers."""

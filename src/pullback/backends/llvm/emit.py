@@ -57,6 +57,7 @@ from pullback.loops.ir import (
     While,
 )  # fmt: skip
 from pullback.loops.ops import BITS, SIGNED, storage_bytes
+from pullback.loops.tiles import is_tile, panel_width
 from pullback.records import made, record
 
 __all__ = ["STACK_LIMIT", "Emitter", "Module"]
@@ -550,6 +551,8 @@ class Emitter:
             if TYPE_BITS[raw.t] < 32:
                 raw = b.cast("sext" if a.dtype in SIGNED else "zext", raw, "i32")
             parts.append(f"{raw.t} {raw.regs[0]}")
+        if is_tile(s.name) and (width := panel_width(s.name)):
+            parts.append(f"i64 {width}")
         slots = [b.alloca(8, 8) for _ in s.outs]
         parts += [f"ptr {slot.regs[0]}" for slot in slots]
         status = b.impure(f"call i32 {function.regs[0]}({', '.join(parts)})", "i32")

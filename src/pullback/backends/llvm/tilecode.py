@@ -7,12 +7,13 @@ compute the same bits.
 
 from __future__ import annotations
 
+import functools
 import os
 import threading
 from collections.abc import Callable
 
 from pullback.backends.llvm import dense, link, loader
-from pullback.backends.llvm.cache import disk_cache, kernel_key
+from pullback.backends.llvm.cache import Entry, disk_cache, kernel_key
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import provide
 from pullback.backends.llvm.target import Target, host_target, matrix_units
@@ -25,22 +26,56 @@ __all__ = ["order_tile", "provide_tile"]
 
 
 @record(eq=True, frozen=False)
-class _Tile:
-    """What is known of a function's code."""
+class _Code:
+    """What is known of some code. Quick code reads the panel's width from its arguments, so that
+    it is the same for all widths; that for matrix registers is not."""
 
+    name: str  # of the function, or of what several functions have in common
+    text: Callable[[], str]
+    quick: bool
     code: loader.Code | JitCode | None = None
-    quick: bool = False
-    job: Job | None = None  # code on its way
+    job: Job | None = None  # on its way
+
+    @property
+    def level(self) -> int:
+        return 0 if self.quick else 2
+
+    def key(self, target: Target) -> str:
+        """The name of the entry on disk: the compiler's own source is part of every key."""
+        kind = "tile/quick" if self.quick else "tile"
+        return kernel_key(self.name, target.key, kind + os.environ.get("PULLBACK_LOADER", ""))
+
+    def search(self, target: Target) -> bool:
+        """Whether the process or the disk has it."""
+        if self.code is None:
+            cache = disk_cache()
+            image = cache.get(self.key(target)) if cache is not None else None
+            if image is not None:
+                self.adopt(image)
+        return self.code is not None
+
+    def adopt(self, image: loader.Image) -> None:
+        self.code, self.job = loader.load_image(image), None
+        self.code.keep_forever()  # somebody may be running it when better code is there
+
+    def make(self, target: Target, later: list[Entry] | None) -> None:
+        """Ends the job, if there is one that is done, or compiles here."""
+        if self.job is not None and self.job.done:
+            obj = self.job.take()
+        else:
+            obj = link.assemble(self.text(), target, self.level)
+        image = replaced(loader.link(obj), quick=self.quick)
+        cache = disk_cache()
+        if cache is not None and later is not None:
+            later.append((cache, self.key(target), image))
+        elif cache is not None:
+            cache.put(self.key(target), image)
+        self.adopt(image)
 
 
-_tiles: dict[tuple[str, str], _Tile] = {}
+_codes: dict[tuple[str, str, bool], _Code] = {}
+_provided: dict[tuple[str, str], bool] = {}  # whether the table has quick code of a function
 _lock = renewed(threading.RLock())
-
-
-def _key(name: str, target: Target) -> str:
-    """The name of the entry on disk: the compiler's own source is part of every key."""
-    kind = "tile/matrix" if _on_matrix(name, target) else "tile"
-    return kernel_key(name, target.key, kind + os.environ.get("PULLBACK_LOADER", ""))
 
 
 def _on_matrix(name: str, target: Target) -> bool:
@@ -56,29 +91,20 @@ def _on_matrix(name: str, target: Target) -> bool:
 set_pairs(lambda: _on_matrix("tile_b16_4", host_target()))
 
 
-def _adopt(tile: _Tile, name: str, image: loader.Image) -> None:
-    tile.code, tile.quick, tile.job = loader.load_image(image), image.quick, None
-    tile.code.keep_forever()  # somebody may be running what it was
-    provide(name, tile.code.symbols["pb_tile"])
+def _code(name: str, target: Target, quick: bool) -> _Code:
+    matrix = _on_matrix(name, target)
+    shared = quick and not matrix and parse_tile(name)[1] > 0
+    own = name.rpartition("_")[0] if shared else name + "/matrix" if matrix else name
+    known = _codes.get((own, target.key, quick))
+    if known is None:
+        text = functools.partial(dense.tile_text, target, name, quick, matrix)
+        known = _codes[own, target.key, quick] = _Code(own, text, quick)
+    return known
 
 
-def _search(tile: _Tile, name: str, key: str, quick: bool) -> bool:
-    """Whether the process or the disk has code that does."""
-    if tile.code is None or (tile.quick and not quick):
-        cache = disk_cache()
-        image = cache.get(key) if cache is not None else None
-        if image is None or (image.quick and not quick):
-            return False
-        _adopt(tile, name, image)
-    return True
-
-
-def _made(tile: _Tile, name: str, key: str, obj: bytes, quick: bool) -> None:
-    image = replaced(loader.link(obj), quick=quick)
-    cache = disk_cache()
-    if cache is not None:
-        cache.put(key, image)
-    _adopt(tile, name, image)
+def _good_enough(name: str, target: Target, quick: bool) -> list[_Code]:
+    """The codes that would do, the best first."""
+    return [_code(name, target, q) for q in ((False, True) if quick else (False,))]
 
 
 def order_tile(
@@ -87,27 +113,38 @@ def order_tile(
     """Has code made beside us where there is none that does; `provide_tile` ends it. The job to
     wait for, if there is one."""
     with _lock:
-        tile = _tiles.setdefault((name, target.key), _Tile())
-        if tile.job is not None and (quick or tile.job.level > 0):
-            return tile.job
-        if tile.code is not None and (quick or not tile.quick):
-            return None
-        if not _search(tile, name, _key(name, target), quick):
-            matrix = _on_matrix(name, target)
-            job = Job(dense.tile_text(target, name, quick, matrix), 0 if quick else 2)
-            tile.job = job if publish(job) else None
-        return tile.job
+        codes = _good_enough(name, target, quick)
+        for code in codes:
+            if code.code is not None or code.job is not None:
+                return code.job
+        if not any(code.search(target) for code in codes):
+            job = Job(codes[-1].text(), codes[-1].level)
+            codes[-1].job = job if publish(job) else None
+        return codes[-1].job
 
 
-def provide_tile(name: str, target: Target, quick: bool) -> None:
-    """Makes a tile function callable; well made unless `quick`."""
+def provide_tile(name: str, target: Target, quick: bool, later: list[Entry] | None = None) -> None:
+    """Makes a tile function callable; well made unless `quick`. What is to be stored on disk is
+    stored, or put into `later`."""
     with _lock:
-        tile = _tiles.setdefault((name, target.key), _Tile())
-        if tile.code is not None and (quick or not tile.quick):
+        is_quick = _provided.get((name, target.key))
+        if is_quick is not None and (quick or not is_quick):
             return
-        key, job = _key(name, target), tile.job
-        if job is not None and job.done and (quick or job.level > 0):
-            _made(tile, name, key, job.take(), job.level == 0)
-        elif not _search(tile, name, key, quick):
-            text = dense.tile_text(target, name, quick, _on_matrix(name, target))
-            _made(tile, name, key, link.assemble(text, target, 0 if quick else 2), quick)
+        codes = _good_enough(name, target, quick)
+        ready = [c for c in codes if c.code is not None or (c.job is not None and c.job.done)]
+        code = (ready or [c for c in codes if c.search(target)] or codes[-1:])[0]
+        if code.code is None:
+            code.make(target, later)
+        assert code.code is not None
+        provide(name, code.code.symbols["pb_tile"])
+        _provided[name, target.key] = code.quick
+
+
+def _after_fork() -> None:
+    """Nobody in the child ends what the parent has published."""
+    for code in _codes.values():
+        code.job = None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
