@@ -126,6 +126,17 @@ JET_FUNCTIONS: dict[str, Any] = {
     "remat": pb.checkpoint(lambda x: jnp.sin(x) * jnp.exp(x)),
     "complex": lambda x: jnp.exp(1j * x) / x,
     "solve": lambda x: jnp.linalg.solve(jnp.outer(x, x) + jnp.eye(2), x),
+    "triangular": lambda x: [
+        pb.scipy.linalg.solve_triangular(jnp.outer(x, 2 + x), x, **k)
+        for k in ({}, {"lower": True, "trans": 1}, {"unit_diagonal": True})
+    ],
+    "right triangular": lambda x: lax.linalg.triangular_solve(
+        jnp.outer(x, 2 + 1j * x), jnp.outer(x, x) + 0j, transpose_a=True, conjugate_a=True
+    ),
+    "factors": lambda x: jnp.linalg.cholesky(jnp.outer(x, x) + jnp.eye(2)),
+    "linear solve": lambda x: lax.custom_linear_solve(
+        lambda y: x * y, x**2, lambda matvec, b: b / x + 0 * matvec(b), has_aux=False
+    ),
 }
 
 

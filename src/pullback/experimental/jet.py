@@ -15,6 +15,7 @@ from typing import Any
 from .. import dtypes, lax, numpy as jnp, tree
 from ..control.call import bind_call, jit_p
 from ..control.cond import cond_p
+from ..control.linear_solve import custom_linear_solve_p
 from ..control.remat import hoist, remat_p
 from ..control.scan import scan_p
 from ..control.while_loop import one_predicate, while_p
@@ -34,6 +35,7 @@ from .taylor import (
     divided,
     instantiate,
     is_zero,
+    minus,
     moves,
     scaled,
     zero_series,
@@ -413,12 +415,37 @@ def _scan(args: list[Series], params: dict[str, Any]) -> list[Series]:
     return [*_series(carry, carried, order), *_series(ys, out_moving, order)]
 
 
+def _linear_solve(args: list[Series], params: dict[str, Any]) -> list[Series]:
+    """A0 x_k = b_k - (A x)_k, where x is known up to k - 1: A may move along the path."""
+    order, n_x = len(args[0]) - 1, params["num_x"]
+    lengths, matvec = params["const_lengths"], params["jaxprs"].matvec
+    n = sum(lengths)
+    consts, b = [x[0] for x in args[:n]], args[n:]
+    operators = args[: lengths[0]]
+    outs = custom_linear_solve_p.bind(*(x[0] for x in args), **params)
+    xs: list[Series] = [[x] for x in outs[:n_x]]
+    for k in range(1, order + 1):
+        known = [*(x[: k + 1] for x in operators), *([*x, zero_term] for x in xs)]
+        run = functools.partial(eval_jaxpr, matvec.jaxpr, matvec.consts)
+        moved = _run(run, known, k)
+        rest = [minus(t[k], m[k]) for t, m in zip(b, moved, strict=True)]
+        if all(map(is_zero, rest)):
+            step: list[Any] = [zero_term] * n_x
+        else:
+            rhs = [instantiate(r, t[0]) for r, t in zip(rest, b, strict=True)]
+            step = custom_linear_solve_p.bind(*consts, *rhs, **params)
+        for x, t in zip(xs, step, strict=False):
+            x.append(t)
+    return [*xs, *([y, *[zero_term] * order] for y in outs[n_x:])]
+
+
 _holders: dict[Any, Callable[[list[Series], dict[str, Any]], list[Series]]] = {
     jit_p: _jit,
     remat_p: _remat,
     cond_p: _cond,
     while_p: _while,
     scan_p: _scan,
+    custom_linear_solve_p: _linear_solve,
 }
 
 

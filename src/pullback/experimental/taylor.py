@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import dtypes, lax
+from .. import dtypes, lax, numpy as jnp
 from ..core.avals import typeof
 
 
@@ -92,7 +92,7 @@ def _plus(a: Any, b: Any) -> Any:
     return lax.add(a, b)
 
 
-def _minus(a: Any, b: Any) -> Any:
+def minus(a: Any, b: Any) -> Any:
     if is_zero(b):
         return a
     return lax.neg(b) if is_zero(a) else lax.sub(a, b)
@@ -139,7 +139,7 @@ def quotient(a: Series, b: Series, first: Any) -> Series:
     out = [first]
     for k in range(1, len(a)):
         known = _sum([_times(out[j], b[k - j]) for j in range(k)])
-        out.append(_over(_minus(a[k], known), b[0]))
+        out.append(_over(minus(a[k], known), b[0]))
     return out
 
 
@@ -190,7 +190,7 @@ def _sub(p: Any, args: list[Series], params: dict[str, Any]) -> Series | None:
     x, y = args
     if typeof(x[0]).shape != typeof(y[0]).shape:
         return _linear(p, args, params)
-    return [p.bind(x[0], y[0], **params), *map(_minus, x[1:], y[1:])]
+    return [p.bind(x[0], y[0], **params), *map(minus, x[1:], y[1:])]
 
 
 @_rule("mul", "dot_general", "conv_general_dilated")
@@ -206,6 +206,32 @@ def _bilinear(p: Any, args: list[Series], params: dict[str, Any]) -> Series:
 def _div(p: Any, args: list[Series], params: dict[str, Any]) -> Series:
     x, y = args
     return quotient(x, y, p.bind(x[0], y[0], **params))
+
+
+@_rule("triangular_solve")
+def _triangular_solve(p: Any, args: list[Series], params: dict[str, Any]) -> Series:
+    """x of op(a) x = b: op(a0) x_k = b_k - (the products of the others), from the triangle read."""
+    a, b = args
+    lower, left = params["lower"], params["left_side"]
+    strict = 1 if params["unit_diagonal"] else 0
+
+    def operator(term: Any) -> Any:
+        term = jnp.tril(term, -strict) if lower else jnp.triu(term, strict)
+        term = jnp.conj(term) if params["conjugate_a"] else term
+        return term.mT if params["transpose_a"] else term
+
+    factors = [a[0], *(t if is_zero(t) else operator(t) for t in a[1:])]
+
+    def times(m: Any, x: Any) -> Any:
+        if is_zero(m) or is_zero(x):
+            return zero_term
+        return jnp.matmul(m, x) if left else jnp.matmul(x, m)
+
+    out = [p.bind(a[0], b[0], **params)]
+    for k in range(1, len(a)):
+        rest = minus(b[k], _sum([times(factors[j], out[k - j]) for j in range(1, k + 1)]))
+        out.append(zero_term if is_zero(rest) else p.bind(a[0], rest, **params))
+    return out
 
 
 # --- powers ---
@@ -243,7 +269,7 @@ def _sqrt(y: Any, x: Series) -> Series:
     out, twice = [y], scaled(y, 2)
     for k in range(1, len(x)):
         known = _sum([_times(out[j], out[k - j]) for j in range(1, k)])
-        out.append(_over(_minus(x[k], known), twice))
+        out.append(_over(minus(x[k], known), twice))
     return out
 
 
@@ -303,13 +329,13 @@ def _tan(y: Any, x: Series) -> Series:
 @_unary("tanh")
 def _tanh(y: Any, x: Series) -> Series:
     first = lax.sub(lax.full_like(y, 1), lax.square(y))
-    return _self_made(y, x, lambda out: _minus(zero_term, _last_of_square(out)), first)
+    return _self_made(y, x, lambda out: minus(zero_term, _last_of_square(out)), first)
 
 
 @_unary("logistic")
 def _logistic(y: Any, x: Series) -> Series:
     first = lax.mul(y, lax.sub(lax.full_like(y, 1), y))
-    return _self_made(y, x, lambda out: _minus(out[-1], _last_of_square(out)), first)
+    return _self_made(y, x, lambda out: minus(out[-1], _last_of_square(out)), first)
 
 
 def _logarithm(y: Any, x: Series, base: Any) -> Series:
@@ -317,7 +343,7 @@ def _logarithm(y: Any, x: Series, base: Any) -> Series:
     out = [y]
     for k in range(1, len(x)):
         known = _sum([scaled(_times(out[j], x[k - j]), j) for j in range(1, k)])
-        out.append(_over(_minus(x[k], divided(known, k)), base))
+        out.append(_over(minus(x[k], divided(known, k)), base))
     return out
 
 
@@ -331,7 +357,7 @@ def _pow(p: Any, args: list[Series], params: dict[str, Any]) -> Series | None:
         return None
     out = p.bind(x[0], y[0], **params)
     exponent = product(y, _logarithm(lax.log(x[0]), x, x[0]))
-    return _exp(out, exponent)
+    return _self_made(out, exponent, lambda found: found[-1], out)
 
 
 _unary("log")(lambda y, x: _logarithm(y, x, x[0]))
