@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -467,3 +468,18 @@ def test_sparsify_of_loops_branches_and_tracers() -> None:
     assert kinds == [(s.SparseTracer, "SparseTracer<float32[3,4]>")]
     with pytest.raises(NotImplementedError, match="fill"):
         s.sparsify(lambda a: a.at[jnp.array([7])].get(mode="fill"))(m)
+
+
+def test_functions_of_dense_arrays_refuse_sparse_ones() -> None:
+    """With JAX's class of error; and comparisons are not those of objects."""
+    m = sparse.BCOO.fromdense(jnp.eye(2))
+    for mat in (m, sparse.BCSR.fromdense(jnp.eye(2)), sparse.COO.fromdense(jnp.eye(2))):
+        for f in (jnp.sin, jnp.sum, lambda x: jnp.add(x, 1)):
+            with pytest.raises(TypeError, match="todense"):
+                f(mat)
+    for compare in (operator.eq, operator.ne, operator.lt, operator.ge):
+        for other in (m, 2.0, np.eye(2)):
+            with pytest.raises(NotImplementedError, match="todense"):
+                compare(m, other)
+            with pytest.raises(NotImplementedError, match="todense"):
+                compare(other, m)

@@ -271,10 +271,13 @@ def to_array(x: Any, explicit: bool = False) -> Any:
         return to_array(physical)
     aval = typeof(x)
     _guard_transfer(aval, explicit)
-    if getattr(x, "has_no_value", False):
+    why_not = getattr(x, "has_no_value", False)
+    if why_not:
         raise TypeError(
-            "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a JAX "
-            "function. Fix: pass an array, or call jax.eval_shape, which needs types only."
+            why_not
+            if isinstance(why_not, str)
+            else "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a "
+            "JAX function. Fix: pass an array, or call jax.eval_shape, which needs types only."
         )
     return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval)
 

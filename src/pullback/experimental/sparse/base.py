@@ -65,6 +65,11 @@ class JAXSparse:
     __array_priority__ = 100
     __array_ufunc__ = None  # x @ m and x * m of a dense x are m's
     __hash__ = None  # type: ignore[assignment]
+    # What operations on dense arrays say of it.
+    has_no_value = (
+        "A sparse array is not a valid operand of a function of dense arrays. Fix: "
+        "sparse.sparsify(function), or x.todense()."
+    )
 
     def __init__(self, args: tuple[Any, ...], *, shape: Sequence[int]) -> None:
         self.shape = tuple(int(n) for n in shape)

@@ -186,6 +186,15 @@ class BCOO(Stored):
             "division by a sparse array, which is zero almost everywhere. Fix: m.todense()."
         )
 
+    def _compare(self, other: Any) -> Any:
+        raise NotImplementedError(
+            "comparison of a sparse array, which is true or false at every place that is not "
+            "stored. Fix: compare m.todense(), or the stored elements m.data."
+        )
+
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = _compare
+    __hash__ = None  # type: ignore[assignment]
+
     def __matmul__(self, other: Any) -> Any:
         return matmul(self, other)
 
