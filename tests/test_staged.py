@@ -81,6 +81,96 @@ def test_known_values_are_traced_as_jax_traces_them(name: str) -> None:
     assert _seen(pb, KNOWN[name]) == _seen(jax, KNOWN[name])
 
 
+# Programs of one number, with `c` and `k` closed over: what loops and branches hand on as it is.
+HANDED_ON: dict[str, Any] = {
+    "while": lambda m, c, k: (
+        lambda x: m.lax.while_loop(
+            lambda a: a[0] < 3, lambda a: (a[0] + a[1].sum() + k.sum(), a[1]), (x, c)
+        )
+    ),
+    "while, read by the condition": lambda m, c, k: (
+        lambda x: m.lax.while_loop(
+            lambda a: a[0] < a[1].sum(), lambda a: (a[0] + k.sum(), a[1], a[2]), (x, c, x)
+        )
+    ),
+    "while, read in vain": lambda m, c, k: (
+        lambda x: m.lax.while_loop(
+            lambda a: (a[1] + 1, a[0] < 3)[1], lambda a: (a[0] + 1.0, a[1]), (x, c)
+        )
+    ),
+    "while, exchanged": lambda m, c, k: (
+        lambda x: m.lax.while_loop(lambda a: a[0] < 3, lambda a: (a[0] + 1, a[2], a[1]), (x, c, c))
+    ),
+    "while, nothing moves": lambda m, c, k: (
+        lambda x: m.lax.while_loop(lambda a: False, lambda a: a, x)
+    ),
+    "while, numpy": lambda m, c, k: (
+        lambda x: m.lax.while_loop(
+            lambda a: a[0] < 3, lambda a: (a[0] + 1, a[1], a[2]), (x, np.ones(2), 1)
+        )
+    ),
+    "fori": lambda m, c, k: (
+        lambda x: m.lax.fori_loop(0, x.astype(int), lambda i, a: (a[0] + 1, a[1]), (1.0, c))
+    ),
+    "jvp of while": lambda m, c, k: (
+        lambda x: m.jvp(
+            lambda y: m.lax.while_loop(lambda a: a[0] < 3, lambda a: (a[0] + 1, a[1]), (y, y)),
+            (x,),
+            (x,),
+        )
+    ),
+    "vmap of while, one predicate": lambda m, c, k: (
+        lambda x: m.vmap(
+            lambda y: m.lax.while_loop(lambda a: a[0] < 3, lambda a: (a[0] + 1, a[1]), (x, y))
+        )(c)
+    ),
+    "vmap of while, counted": lambda m, c, k: (
+        lambda x: m.vmap(
+            lambda y: m.lax.while_loop(lambda a: a[0] < 3, lambda a: (a[0] + 1, a[1]), (y, 1))
+        )(c)
+    ),
+    "scan": lambda m, c, k: (
+        lambda x: m.lax.scan(lambda a, b: ((a[0] + a[1].sum() + k.sum(), a[1]), b + k), (x, c), k)
+    ),
+    "cond": lambda m, c, k: lambda x: m.lax.cond(x > 0, lambda: (x, c, 1.0), lambda: (x, c, 1.0)),
+    "switch of one function": lambda m, c, k: (
+        lambda x: m.lax.switch(x.astype(int), [lambda a: (a, a + 1)] * 3, c)
+    ),
+    "unused constants": lambda m, c, k: lambda x: (m.numpy.asarray(np.ones(3)), x)[1],
+    "unused constants of a loop": lambda m, c, k: (
+        lambda x: m.lax.scan(lambda a, b: (m.numpy.asarray(np.ones(3)), (a, b))[1], x, c)
+    ),
+}
+
+
+@pytest.mark.parametrize("name", HANDED_ON)
+def test_what_is_handed_on_is_no_result(name: str) -> None:
+    texts, values = [], []
+    for m in (jax, pb):
+        f = HANDED_ON[name](m, m.numpy.arange(3.0), m.numpy.arange(2.0))
+        texts.append(canonical(str(m.make_jaxpr(f)(m.numpy.float32(1)))))
+        values.append(list(map(np.asarray, m.tree.leaves(m.jit(f)(m.numpy.float32(1))))))
+    assert texts[0] == texts[1]
+    for theirs, ours in zip(*values, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def test_handed_on_in_stopped_lanes() -> None:
+    """A derivative that is NaN in a lane that has stopped does not reach what all lanes share."""
+    counts = pb.numpy.array([1.0, 4.0])
+
+    def f(n: Any, p: Any) -> Any:
+        def body(s: Any) -> Any:
+            root = s[2] * (n - s[0] - 1) + pb.numpy.where(s[0] < n, 1.0, -5.0)
+            return s[0] + 1, s[1] + pb.numpy.sqrt(root), s[2]
+
+        return pb.lax.while_loop(lambda s: s[0] < n, body, (0.0, 0.0, p))[1]
+
+    whole = pb.grad(lambda p: pb.vmap(lambda n: f(n, p))(counts).sum())(2.0)
+    parts = sum(float(pb.grad(lambda p, n=n: f(n, p))(2.0)) for n in (1.0, 4.0))
+    np.testing.assert_allclose(whole, parts, rtol=1e-6)
+
+
 def test_device_put_copies_if_asked() -> None:
     x = pb.numpy.arange(3.0)
     assert pb.device_put(x) is x

@@ -182,19 +182,20 @@ def _branch(
         [traced[k][0] for k in range(len(funs))], [traced[k][1] for k in range(len(funs))]
     )
     check_effects(name, fx.join(*(c.effects for c in closed)))
-    closed, forwarded = _forward(closed, len(consts))
-    found = iter(cond_p.bind(index, *consts, *leaves, branches=tuple(closed)))
-    outs = [next(found) if k is None else as_array(leaves[k]) for k in forwarded]
+    closed, forwarded = _forward(closed)
+    operands = [*consts, *leaves]
+    for k in set(forwarded) - {None}:
+        operands[k] = as_array(operands[k])
+    found = iter(cond_p.bind(index, *operands, branches=tuple(closed)))
+    outs = [next(found) if k is None else operands[k] for k in forwarded]
     return tree.unflatten(traced[first][2], outs)
 
 
-def _forward(
-    closed: Sequence[ClosedJaxpr], n_consts: int
-) -> tuple[list[ClosedJaxpr], list[int | None]]:
+def _forward(closed: Sequence[ClosedJaxpr]) -> tuple[list[ClosedJaxpr], list[int | None]]:
     """Takes out the results that are the same operand in every branch: (branches, for each result
     the operand that it is, or None)."""
     where: list[int | None] = []
-    positions = [{v: k for k, v in enumerate(c.jaxpr.invars[n_consts:])} for c in closed]
+    positions = [{v: k for k, v in enumerate(c.jaxpr.invars)} for c in closed]
     for outs in zip(*(c.jaxpr.outvars for c in closed), strict=True):
         found = {
             at.get(v) if isinstance(v, Var) else None for at, v in zip(positions, outs, strict=True)
@@ -203,7 +204,8 @@ def _forward(
     kept = [k is None for k in where]
     if all(kept):
         return list(closed), where
-    return [_keep_results(c, kept) for c in closed], where
+    shorter = {id(c): _keep_results(c, kept) for c in closed}  # one function is one program
+    return [shorter[id(c)] for c in closed], where
 
 
 def _keep_results(closed: ClosedJaxpr, kept: Sequence[bool]) -> ClosedJaxpr:

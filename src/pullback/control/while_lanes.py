@@ -20,7 +20,14 @@ from ..primitives.shape import broadcast_in_dim
 from ..transforms.batch import matchaxis
 from .expand import register_inline
 
-__all__ = ["lane_axes_of", "masked", "remember_lanes", "select_lanes"]
+__all__ = [
+    "held_of",
+    "lane_axes_of",
+    "masked",
+    "remember_held",
+    "remember_lanes",
+    "select_lanes",
+]
 
 
 def lane_axes_of(body: ClosedJaxpr, n_bc: int) -> list[tuple[int, ...]]:
@@ -34,6 +41,19 @@ def lane_axes_of(body: ClosedJaxpr, n_bc: int) -> list[tuple[int, ...]]:
 def remember_lanes(body: ClosedJaxpr, lane_axes: Sequence[tuple[int, ...]]) -> None:
     if any(lane_axes):
         body.derived["lane axes"] = list(lane_axes)
+
+
+def held_of(body: ClosedJaxpr) -> tuple[int, ...]:
+    """Which constants of a body were carries that it hands on: each lane has its own of them, so
+    that a derivative which is NaN in one that has stopped does not reach the others.
+    """
+    found: tuple[int, ...] = body.derived.get("held", ())
+    return found
+
+
+def remember_held(body: ClosedJaxpr, held: Sequence[int]) -> None:
+    if held:
+        body.derived["held"] = tuple(held)
 
 
 def masked(

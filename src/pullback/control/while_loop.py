@@ -11,16 +11,17 @@ from typing import Any
 
 import numpy as np
 
-from .. import tree
+from .. import dtypes, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typeof
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Tracer, base_trace, current_trace, use_trace
+from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type
 from ..primitives.elementwise import lt
-from ..transforms.batch import batch_jaxpr_axes, matchaxis, moveaxis
+from ..transforms.batch import batch_jaxpr_axes, matchaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from .call import mentions_axis
@@ -35,7 +36,7 @@ from .common import (
 )
 from .scan import scan
 from .while_adjoint import set_loop, transpose_while
-from .while_lanes import lane_axes_of, masked, remember_lanes
+from .while_lanes import held_of, lane_axes_of, masked, remember_held, remember_lanes
 
 
 def while_loop(
@@ -72,11 +73,64 @@ def while_loop(
     _check_cond(cond, cond_tree)
     check_carry("while_loop", "body function", val_tree, avals, out_tree, body.out_avals)
     check_effects("while", fx.join(cond.effects, body.effects))
-    outs = while_p.bind(
-        *cond_consts, *body_consts, *leaves, cond_nconsts=len(cond_consts), cond_jaxpr=cond,
-        body_nconsts=len(body_consts), body_jaxpr=body,
+    fixed = _fixed(cond, body, len(cond_consts), len(body_consts), leaves)
+    moving = [not f for f in fixed]
+    if any(fixed):
+        cond, body = _without_fixed(cond, body, len(cond_consts), len(body_consts), fixed)
+    leaves = [as_array(x) if f else x for x, f in zip(leaves, fixed, strict=True)]
+    body_consts = [*_chosen(leaves, fixed), *body_consts]
+    outs = iter(
+        while_p.bind(
+            *cond_consts, *body_consts, *_chosen(leaves, moving), cond_nconsts=len(cond_consts),
+            cond_jaxpr=cond, body_nconsts=len(body_consts), body_jaxpr=body,
+        )
     )  # fmt: skip
-    return tree.unflatten(out_tree, outs)
+    return tree.unflatten(
+        out_tree, [x if f else next(outs) for x, f in zip(leaves, fixed, strict=True)]
+    )
+
+
+def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    return [x for x, flag in zip(values, flags, strict=True) if flag]
+
+
+def _fixed(
+    cond: ClosedJaxpr, body: ClosedJaxpr, n_cc: int, n_bc: int, init: Sequence[Any]
+) -> list[bool]:
+    """Which entries of the carry the body hands on as they are and the condition does not read:
+    they are constants of the loop."""
+    read = _read_by_cond(cond, n_cc)
+    return [
+        v is w and not is_read and v.aval == typeof(x)
+        for v, w, is_read, x in zip(
+            body.jaxpr.invars[n_bc:],
+            body.jaxpr.outvars,
+            read,
+            init,
+            strict=True,
+        )
+    ]
+
+
+def _without_fixed(
+    cond: ClosedJaxpr, body: ClosedJaxpr, n_cc: int, n_bc: int, fixed: Sequence[bool]
+) -> tuple[ClosedJaxpr, ClosedJaxpr]:
+    """The condition and the body of the loop whose fixed entries are constants of the body."""
+    key = "fixed", n_cc, n_bc, tuple(fixed)
+    found = body.derived.get(key)
+    if found is not None and found[0] is cond:
+        return found[1]  # type: ignore[no-any-return]
+    moving = [not f for f in fixed]
+    heads, carry = body.jaxpr.invars[:n_bc], body.jaxpr.invars[n_bc:]
+    invars = [*_chosen(carry, fixed), *heads, *_chosen(carry, moving)]
+    outvars = _chosen(body.jaxpr.outvars, moving)
+    shorter = body.replace(jaxpr=body.jaxpr.replace(invars=invars, outvars=outvars))
+    held = _chosen(carry, fixed)
+    remember_held(shorter, [k for k, v in enumerate(held) if dtypes.is_inexact(v.aval.dtype)])
+    alive = dce_closed(cond, [True], True)[0]
+    made = narrow_cond(alive, n_cc, [k for k, m in enumerate(moving) if m]), shorter
+    body.derived[key] = cond, made
+    return made
 
 
 def _check_cond(cond: ClosedJaxpr, cond_tree: Any) -> None:
@@ -223,6 +277,8 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     jvp = permute(jvp, ins, range(n_carry + n_cd))
     lane_axes = lane_axes_of(body, n_bc)
     remember_lanes(jvp, [*lane_axes, *(t for t, nz in zip(lane_axes, bc_nz, strict=True) if nz)])
+    held = held_of(body)
+    remember_held(jvp, [*held, *(n_bc + sum(bc_nz[:k]) for k in held if bc_nz[k])])
     dots = [instantiate_zeros(t) for t, nz in zip(init_dot, carry_nz, strict=True) if nz]
     wide = widen_cond(cond, len(cc), jvp.out_avals)
     outs = while_p.bind(
@@ -333,7 +389,9 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
             break
         carry_b = joined
     at = 0 if pred_b else lanes
+    held = held_of(body)
     if pred_b:
+        bc_b = [b or k in held for k, b in enumerate(bc_b)]
         bc_dims = [0 if b else None for b in bc_b]
         lane_axes = [
             (*((0,) if b else ()), *(k + 1 for k in t))
@@ -349,9 +407,10 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
         )
     if pred_b or lanes:
         remember_lanes(new_body, lane_axes)
+    remember_held(new_body, held)
     init_dims = _split(dims, params)[2]
     consts = [
-        v if d is None or to is None else moveaxis(v, d, to)
+        v if to is None else matchaxis(axis.size, d, to, v)
         for v, d, to in zip(vals, dims, [*cc_dims, *bc_dims], strict=False)
     ]
     init = [
