@@ -184,8 +184,9 @@ def _branch(
     check_effects(name, fx.join(*(c.effects for c in closed)))
     closed, forwarded = _forward(closed)
     operands = [*consts, *leaves]
-    for k in set(forwarded) - {None}:
-        operands[k] = as_array(operands[k])
+    for at in forwarded:
+        if at is not None:
+            operands[at] = as_array(operands[at])
     found = iter(cond_p.bind(index, *operands, branches=tuple(closed)))
     outs = [next(found) if k is None else operands[k] for k in forwarded]
     return tree.unflatten(traced[first][2], outs)
