@@ -439,3 +439,18 @@ def test_a_branch_of_lanes_multiplies_by_its_matrix_once():
     ]
     assert all(text.count("tile_") == kernels[1].count("tile_") for text in kernels)
     assert "tile_" in kernels[0]
+
+
+def test_products_are_foreseen_before_there_is_a_kernel() -> None:
+    """LLVM begins with the tile function while the program is still being lowered."""
+    heard = []
+    x = np.ones((32, 48), np.float32)
+    closed = pb.make_jaxpr(lambda x: jnp.sin(x) @ x.T)(x)
+    pipeline.compile_jaxpr(
+        closed,
+        reference_rule,
+        ready=lambda kernel, work, alone: heard.append(kernel.name),
+        foresee=lambda kind, work: heard.append(kind),
+    )
+    assert heard[0] == "f32"
+    assert len(heard) > 1

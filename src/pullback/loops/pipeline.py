@@ -54,10 +54,16 @@ def no_reference(eqn: Any) -> Callable[..., Any]:
 
 class Options:
     """What lowering asks of its surroundings: constants, equation numbers, the reference
-    implementation."""
+    implementation; and what it tells them: blocks of which type it is going to multiply."""
 
-    def __init__(self, reference: Reference | None, rolls: bool = False) -> None:
+    def __init__(
+        self,
+        reference: Reference | None,
+        rolls: bool = False,
+        foresee: Callable[[str, float], None] | None = None,
+    ) -> None:
         self.reference = reference or no_reference
+        self.foresee = foresee or _ignore
         self.equations: list[Any] = []
         self.consts: list[tuple[Slot, Any]] = []
         self._known: dict[int, Slot] = {}
@@ -86,6 +92,10 @@ def debug() -> set[str]:
     return set(text.replace(";", ",").split(",")) if text else set()
 
 
+def _ignore(_type: str, _work: float) -> None:
+    pass
+
+
 @deep
 def compile_jaxpr(
     closed: Any,
@@ -95,6 +105,7 @@ def compile_jaxpr(
     ready: Callable[[Kernel, float, bool], None] | None = None,
     origins: bool = False,
     rolls: bool = True,
+    foresee: Callable[[str, float], None] | None = None,
 ) -> plan.Program:
     """A closed jaxpr as kernels and a plan.
 
@@ -102,14 +113,15 @@ def compile_jaxpr(
     of arrays. `donated[i]` allows
     input i's buffer to hold a result. `ready(kernel, work, alone)` hears of each kernel as soon as
     it is written, with the work of the whole program and whether the program has no other: it may
-    be compiled while the rest is written.
+    be compiled while the rest is written. `foresee(type, work)` hears, before there is a kernel,
+    that one will call the tile functions of a type.
     With `origins` the program tells which equations each kernel computes. `rolls` lowers a body
     that the program repeats once (chains.py); the results are the same.
     """
     if isinstance(closed, ClosedJaxpr):
         closed = lower_keys(closed)
         closed = dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0]
-    options, jaxpr = Options(reference, rolls), closed.jaxpr
+    options, jaxpr = Options(reference, rolls, foresee), closed.jaxpr
     g = Graph()
     g.options = options
     ins: list[Any] = []

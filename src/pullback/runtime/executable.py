@@ -196,10 +196,16 @@ class NativeExecutable:
             compilation.add(kernel, work <= quick_work, alone)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
+        def foresee(kind: str, work: float) -> None:
+            if work <= quick_work:
+                compilation.foresee(kind)
+
         progress = compile_log.Progress(self.name)
         try:
             with uncollected:
-                self.program = pipeline.compile_jaxpr(closed, reference_rule, donated, ready=ready)
+                self.program = pipeline.compile_jaxpr(
+                    closed, reference_rule, donated, ready=ready, foresee=foresee
+                )
                 lowered = time.perf_counter()
                 self.kernels = compilation.finish(progress)
         finally:

@@ -28,7 +28,7 @@ from pullback.loops import libraries
 from pullback.loops.canon import called_by, canonical_text, waits
 from pullback.loops.ir import Kernel
 from pullback.loops.nesting import deep
-from pullback.loops.tiles import is_tile
+from pullback.loops.tiles import is_tile, tile_name
 from pullback.records import made, record, replaced
 
 __all__ = [
@@ -413,14 +413,25 @@ class Compilation:
             if not order.key:
                 self._begin(order)
 
+    def foresee(self, kind: str) -> None:
+        """Some kernel will multiply blocks of a type, quickly made code will do: LLVM may begin,
+        as it has nothing else to do yet."""
+        shop = _workshop(self.target)
+        if shop is not None:
+            self._order(tile_name(kind, 1), True, shop)
+
+    def _order(self, tile: str, quick: bool, shop: Workshop) -> None:
+        job = order_tile(tile, self.target, quick, shop.publish)
+        if job is not None and job not in self.jobs:
+            self.jobs.append(job)
+
     def _begin(self, order: _Ordered) -> None:
         shop = _workshop(self.target)
         if shop is None:
             return
         for name in tiles_of(order.kernel):
             self.tiles[name] = self.tiles.get(name, True) and order.quick
-            job = order_tile(name, self.target, order.quick, shop.publish)
-            self.jobs += [job] if job is not None else []
+            self._order(name, order.quick, shop)
         known = _known(order.kernel, self.target, order.quick, self.cache)
         order.key, order.done, order.origin = known
         if order.done is None:
@@ -440,7 +451,7 @@ class Compilation:
 
         shop = _workshop(self.target) if self.jobs else None
         if shop is not None:
-            shop.finish(self.jobs, tell)
+            shop.finish(self.jobs, tell, self._end_one)
         for name, quick in self.tiles.items():
             provide_tile(name, self.target, quick, self.later)
         done = []
@@ -452,6 +463,14 @@ class Compilation:
         if self.later:
             aside(_store, self.later)
         return done
+
+    def _end_one(self) -> bool:
+        """Loads a kernel that LLVM is done with, if there is one."""
+        for order in self.orders:
+            if order.done is None and order.job is not None and order.job.done:
+                order.done = self._end(order)
+                return True
+        return False
 
     def _end(self, order: _Ordered) -> CompiledKernel:
         if order.job is None:

@@ -317,9 +317,15 @@ class Workshop(Gate):
             self._publish(self._address, ctypes.addressof(job.block))
         return True
 
-    def finish(self, jobs: Sequence[Job], each: Callable[[], None] | None = None) -> None:
+    def finish(
+        self,
+        jobs: Sequence[Job],
+        each: Callable[[], None] | None = None,
+        other: Callable[[], bool] | None = None,
+    ) -> None:
         """Returns when all these jobs, which have been published, are done; takes part in the
-        work. `each` is called now and then."""
+        work. `each` is called now and then; `other` does some other work, if there is any, when
+        there is nothing left to take."""
         desk = getattr(self._local, "desk", 0)
         waiting = list(jobs)
         while waiting := [job for job in waiting if not job.done]:
@@ -328,7 +334,7 @@ class Workshop(Gate):
             if not desk:
                 with self._lock:
                     desk = self._local.desk = self._desk()
-            if not self._help(desk):
+            if not self._help(desk) and not (other is not None and other()):
                 self._wait(self._address, ctypes.addressof(waiting[0].block))
             if each is not None:
                 each()

@@ -330,6 +330,8 @@ def _blocked_dot(
 
     if words:
         work /= PER_WORD[x.dtype]
+    else:
+        g.options.foresee(kind, work)
     modes = ["buffer" if n.kind in ("opq", "red", "leaf") else "once" for n in (x, y)]
     op = Opaque("dot", [x, y], modes, emit=emit, work=work)
     op.joins = True
