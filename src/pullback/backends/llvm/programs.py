@@ -29,6 +29,7 @@ STEPS = (
 )  # fmt: skip
 WORTHWHILE = 600  # characters of a program's text: what is shorter is lowered as fast as read
 _NUMBER = {kind: k for k, kind in enumerate(STEPS)}
+_STAMP = source_stamp()  # of the files as they were when their code was loaded
 
 
 class _Later(Sequence[Any]):
@@ -75,7 +76,7 @@ def program_key(closed: Any, donated: Sequence[bool]) -> str | None:
     text = fingerprint(closed, donated)
     if text is None or len(text) < WORTHWHILE:
         return None
-    return kernel_key(text, host_target().key, "program " + source_stamp())
+    return kernel_key(text, host_target().key, "program " + _STAMP)
 
 
 def _packed_scalars(scalars: Any) -> tuple[Any, ...]:
