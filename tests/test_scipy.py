@@ -392,3 +392,55 @@ def test_edges_of_special_matrices_are_jaxs(name, x64):
     assert kinds[0] == kinds[1]
     for x, y in zip(got, want, strict=True):
         np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-5)
+
+
+LISTED = [[4.0, 1.0], [1.0, 3.0]]
+
+
+@pytest.mark.parametrize(
+    "name", ("cholesky", "lu", "lu_factor", "svd", "qr", "eigh", "polar", "solve_triangular")
+)
+def test_factorisations_take_lists(name):
+    """As JAX's do: nested lists of numbers; None is a bad value."""
+    ours, theirs = getattr(pullback.scipy.linalg, name), getattr(jax.scipy.linalg, name)
+    extra = (LISTED,) if name == "solve_triangular" else ()
+    for got, want in zip(
+        jax.tree.leaves(ours(LISTED, *extra)), jax.tree.leaves(theirs(LISTED, *extra)), strict=True
+    ):
+        assert got.dtype == want.dtype
+        np.testing.assert_allclose(np.abs(got), np.abs(want), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match="None"):
+        ours(None, *extra)
+
+
+def test_functions_of_stacks_of_matrices():
+    linalg = pullback.scipy.linalg
+    stack = np.array([[[2, 1.0], [-1.5, 3]], [[1, 0.5], [0.2, 4]]], np.float32)
+    for one in (
+        lambda a: linalg.polar(a),
+        lambda a: linalg.polar(a, side="left", method="svd"),
+        lambda a: linalg.rsf2csf(*linalg.schur(a)),
+        lambda a: linalg.solve_sylvester(a, stack[0], a),
+    ):
+        alone = [jax.tree.leaves(one(a)) for a in stack]
+        for got, *wants in zip(jax.tree.leaves(one(stack)), *alone, strict=True):
+            np.testing.assert_allclose(got, np.stack(wants), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ("float16", "bfloat16"))
+def test_matrix_exponential_of_narrow_types(dtype):
+    """The coefficients of its approximants are beyond float16's range."""
+    a = pullback.numpy.array([[0.5, 1.0], [-1.0, 0.25]], dtype)
+    got = pullback.scipy.linalg.expm(a)
+    assert got.dtype == a.dtype
+    want = pullback.scipy.linalg.expm(a.astype("float32"))
+    np.testing.assert_allclose(got.astype("float32"), want, rtol=1e-2)
+
+
+def test_functions_of_empty_matrices():
+    empty = np.zeros((0, 0), np.float32)
+    for name, args in (("expm", 1), ("hessenberg", 1), ("expm_frechet", 2)):
+        got = getattr(pullback.scipy.linalg, name)(*[empty] * args)
+        want = getattr(jax.scipy.linalg, name)(*[empty] * args)
+        for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
+            assert (x.shape, x.dtype) == (y.shape, y.dtype)

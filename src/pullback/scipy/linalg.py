@@ -30,6 +30,20 @@ def _arrays(name: str, *args: Any) -> list[Any]:
     return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
 
 
+def _from_lists(*args: Any) -> list[Any]:
+    """The same for functions that take nested lists of numbers, too. ValueError for None."""
+    return promote_dtypes_inexact(*(jnp.asarray(x) for x in args))
+
+
+def _in_stacks(fun: Callable[..., Any], *args: Any) -> Any:
+    """A function of matrices, of stacks of them that broadcast."""
+    batch = jnp.broadcast_shapes(*(typeof(x).shape[:-2] for x in args))
+    args = tuple(jnp.broadcast_to(x, (*batch, *typeof(x).shape[-2:])) for x in args)
+    for _ in batch:
+        fun = vmap(fun)
+    return fun(*args)
+
+
 def _h(a: Any) -> Any:
     return jnp.conj(jnp.swapaxes(a, -1, -2))
 
@@ -54,7 +68,7 @@ def cholesky(
     >>> pb.scipy.linalg.cholesky(jnp.array([[4.]]))
     Array([[2.]], dtype=float32)
     """
-    (a,) = _arrays("cholesky", a)
+    (a,) = _from_lists(a)
     factor = lax_linalg.cholesky(a if lower else _h(a), symmetrize_input=False)
     return factor if lower else _h(factor)
 
@@ -85,7 +99,7 @@ def _as_columns(b: Any, like: Any) -> tuple[Any, bool]:
 
 @functools.partial(jit, static_argnames=("lower",))
 def _cho_solve(c: Any, b: Any, lower: bool) -> Any:
-    c, b = _arrays("cho_solve", c, b)
+    c, b = _from_lists(c, b)
     _square("cho_solve", c)
     b, vector = _as_columns(b, c)
     batch = jnp.broadcast_shapes(typeof(c).shape[:-2], typeof(b).shape[:-2])
@@ -129,7 +143,7 @@ def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> t
     (Array([[4.  , 4.  ],
            [0.25, 1.  ]], dtype=float32), Array([1, 1], dtype=int32))
     """
-    (a,) = _arrays("lu_factor", a)
+    (a,) = _from_lists(a)
     lu, pivots, _ = lax_linalg.lu(a)
     return lu, pivots
 
@@ -156,7 +170,7 @@ def lu_solve(
     lu, pivots = lu_and_piv
     if trans not in (0, 1, 2):
         raise ValueError(f"'trans' value must be 0, 1, or 2, got {trans}")
-    lu, b = _arrays("lu_solve", lu, b)
+    lu, b = _from_lists(lu, b)
     _square("lu_solve", lu)
     m = typeof(lu).shape[-2]
     permutation = lax_linalg.lu_pivots_to_permutation(jnp.asarray(pivots), m)
@@ -202,7 +216,7 @@ def lu(
            [0.25, 1.  ]], dtype=float32), Array([[4., 4.],
            [0., 1.]], dtype=float32))
     """
-    (a,) = _arrays("lu", a)
+    (a,) = _from_lists(a)
     packed, _, permutation = lax_linalg.lu(a)
     dtype = typeof(packed).dtype
     m, n = typeof(a).shape[-2:]
@@ -219,7 +233,7 @@ def lu(
 # --- systems ---
 @functools.partial(jit, static_argnames=("trans", "lower", "unit_diagonal"))
 def _solve_triangular(a: Any, b: Any, trans: Any, lower: bool, unit_diagonal: bool) -> Any:
-    a, b = _arrays("solve_triangular", a, b)
+    a, b = _from_lists(a, b)
     _square("solve_triangular", a)
     if trans not in (0, "N", 1, "T", 2, "C"):
         raise ValueError(f"Invalid 'trans' value {trans}")
@@ -340,13 +354,14 @@ def svd(
     >>> linalg.svd(jnp.array([[3., 0.], [0., 4.]]), compute_uv=False)
     Array([4., 3.], dtype=float32)
     """
+    (a,) = _from_lists(a)
     out = np_linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
     return tuple(out) if compute_uv else out
 
 
 @functools.partial(jit, static_argnames=("lower", "eigvals_only"))
 def _eigh(a: Any, b: Any, lower: bool, eigvals_only: bool) -> Any:
-    (a,) = _arrays("eigh", a)
+    (a,) = _from_lists(a)
     v, w = lax_linalg.eigh(a, lower=lower)
     return w if eigvals_only else (w, v)
 
@@ -386,7 +401,7 @@ def eigh(
 
 @functools.partial(jit, static_argnames=("mode", "pivoting"))
 def _qr(a: Any, mode: str, pivoting: bool) -> Any:
-    (a,) = _arrays("qr", a)
+    (a,) = _from_lists(a)
     if pivoting:
         q, r, p = lax_linalg.qr(a, pivoting=True, full_matrices=mode != "economic" and mode != "r")
         return (r, p) if mode == "r" else (q, r, p)
@@ -459,6 +474,8 @@ def hessenberg(
     """
     (a,) = _arrays("hessenberg", a)
     n = _square("hessenberg", a)
+    if 0 in typeof(a).shape:
+        return (a, a) if calc_q else a
     packed, taus = lax_linalg.hessenberg(a)
     h = jnp.triu(packed, -1)
     if not calc_q:
@@ -474,14 +491,15 @@ def hessenberg(
 def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
     """The complex Schur form (T, Z) of a real one: 2x2 blocks are rotated to triangular ones.
 
-    `T`, `Z`: (n, n), as `schur` gives them; the results are complex. As `scipy.linalg.rsf2csf`.
+    `T`, `Z`: (..., n, n), as `schur` gives them; the results are complex. As
+    `scipy.linalg.rsf2csf`.
 
     >>> from pullback.scipy import linalg
     >>> t, z = linalg.rsf2csf(*linalg.schur(jnp.array([[0., 1.], [-1., 0.]])))
     >>> jnp.abs(jnp.diag(t)).round(3)
     Array([1., 1.], dtype=float32)
     """
-    T, Z = _arrays("rsf2csf", T, Z)
+    T, Z = _from_lists(T, Z)
     n = _square("rsf2csf", T)
     if _square("rsf2csf", Z) != n:
         raise ValueError(
@@ -493,7 +511,12 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
         if typeof(T).dtype in (np.dtype("float64"), np.dtype("complex128"))
         else np.complex64
     )
-    T, Z = T.astype(kind), Z.astype(kind)
+    t, z = _in_stacks(_triangular_form, T.astype(kind), Z.astype(kind))
+    return t, z
+
+
+def _triangular_form(T: Any, Z: Any) -> tuple[Any, Any]:
+    n, kind = typeof(T).shape[-1], typeof(T).dtype
     eps = float(np.finfo(kind).eps)
     for m in range(n - 1, 0, -1):
         block = T[m - 1 : m + 1, m - 1 : m + 1]
@@ -677,6 +700,13 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     shape = typeof(A).shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ValueError(f"Expected A to be a (batched) square matrix, got {shape=}.")
+    if 0 in shape:
+        return A
+    if dtypes.itemsize_bits(typeof(A).dtype) < 32:
+        # What the approximants' coefficients are too large for.
+        wide = A.astype(np.float32)
+        out = expm(wide, upper_triangular=upper_triangular, max_squarings=max_squarings)
+        return out.astype(typeof(A).dtype)
     run = functools.partial(
         _expm, upper_triangular=upper_triangular, max_squarings=operator.index(max_squarings)
     )
@@ -809,7 +839,7 @@ def polar(
 
     Raises ValueError for another side or method.
 
-    `a`: (m, n), float or complex. As `scipy.linalg.polar`.
+    `a`: (..., m, n), float or complex. As `scipy.linalg.polar`.
 
     >>> from pullback.scipy import linalg
     >>> u, p = linalg.polar(jnp.array([[0., -2.], [2., 0.]]))
@@ -818,17 +848,17 @@ def polar(
            [ 1.,  0.]], dtype=float32), Array([[2., 0.],
            [0., 2.]], dtype=float32))
     """
-    (a,) = _arrays("polar", a)
-    if typeof(a).ndim != 2:
-        raise ValueError("The input `a` must be a 2-D array.")
+    (a,) = _from_lists(a)
+    if typeof(a).ndim < 2:
+        raise ValueError("The input `a` must be a 2-D array, or a stack of them.")
     if side not in ("right", "left"):
         raise ValueError("The argument `side` must be either 'right' or 'left'.")
     if method not in ("qdwh", "svd"):
         raise ValueError(f"Unknown polar decomposition method {method}.")
     w, s, vh = np_linalg.svd(a, full_matrices=False)
-    s = s.astype(typeof(a).dtype)
+    s = s.astype(typeof(a).dtype)[..., None, :]
     u = _mm(w, vh)
-    p = _mm(_h(vh) * s[None, :], vh) if side == "right" else _mm(w * s[None, :], _h(w))
+    p = _mm(_h(vh) * s, vh) if side == "right" else _mm(w * s, _h(w))
     return u, p
 
 
@@ -838,21 +868,27 @@ def solve_sylvester(A: Any, B: Any, C: Any, *, method: str = "schur", tol: float
 
     Raises ValueError for shapes that do not fit, or a method other than "schur" and "eigen".
 
-    `A`: (m, m), `B`: (n, n), `C`: (m, n), as is the result. As `scipy.linalg.solve_sylvester`.
+    `A`: (..., m, m), `B`: (..., n, n), `C`: (..., m, n), as is the result. As
+    `scipy.linalg.solve_sylvester`.
 
     >>> from pullback.scipy import linalg
     >>> linalg.solve_sylvester(jnp.array([[2.]]), jnp.array([[3.]]), jnp.array([[10.]])).round(3)
     Array([[2.]], dtype=float32)
     """
-    A, B, C = _arrays("solve_sylvester", A, B, C)
-    m, n = typeof(C).shape
-    if typeof(A).shape != (m, m) or typeof(B).shape != (n, n):
+    A, B, C = _from_lists(A, B, C)
+    m, n = typeof(C).shape[-2:]
+    if typeof(A).shape[-2:] != (m, m) or typeof(B).shape[-2:] != (n, n):
         raise ValueError(
             f"Incompatible shapes: A.shape={typeof(A).shape}, B.shape={typeof(B).shape}, "
             f"C.shape={typeof(C).shape}"
         )
     if method not in ("schur", "eigen"):
         raise ValueError(f"Unknown method {method}")
+    return _in_stacks(functools.partial(_sylvester, tol=tol), A, B, C)
+
+
+def _sylvester(A: Any, B: Any, C: Any, tol: float) -> Any:
+    m, n = typeof(C).shape
     dtype = typeof(C).dtype
     r, u = schur(A, output="complex")
     s, v = schur(_h(B), output="complex")
