@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import pickle
+from typing import Any
 
+import jax
 import numpy as np
 import pytest
 
@@ -106,3 +109,43 @@ def test_what_is_no_option():
             pb.jit(_double, compiler_options={"num_threads": bad})
     with pytest.raises(TypeError, match="compiler_options must be a dict"):
         pb.jit(_double, compiler_options=3)
+
+
+class _Unnamed:
+    def __call__(self, x: Any) -> Any:
+        return x * 2.0
+
+
+class _Named(_Unnamed):
+    __name__ = "dee"
+
+
+@pytest.mark.parametrize(
+    "name", "vmap grad value_and_grad jacfwd jacrev hessian jit checkpoint pmap make_jaxpr".split()
+)
+def test_names_of_transformed_callables(name: str) -> None:
+    """Partials have the name of their function; objects without names are said to be unnamed."""
+
+    def names(m: Any) -> list[Any]:
+        whole = functools.partial(m.numpy.add, 1.0)
+        funs = [whole, functools.partial(whole), _Unnamed(), _Named(), _Unnamed().__call__, max]
+        made = [getattr(m, name)(f) for f in funs]
+        return [(f.__name__, f.__qualname__) for f in made]
+
+    assert names(pb) == names(jax)
+
+
+@pytest.mark.parametrize("name", ["lower", "trace", "eval_shape"])
+def test_public_functions_have_stages_where_they_are_jitted(name: str) -> None:
+    for public in "sin dot argsort clip sum where reshape einsum add".split():
+        theirs, ours = (hasattr(getattr(m.numpy, public), name) for m in (jax, pb))
+        assert theirs == ours, public
+
+
+def test_stages_of_public_functions() -> None:
+    s = pb.ShapeDtypeStruct((4,), np.float32)
+    assert pb.numpy.argsort.eval_shape(s, axis=0).dtype == np.int32
+    assert pb.numpy.dot.eval_shape(s, s).shape == ()
+    text = "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"
+    assert str(pb.numpy.sin.trace(1.0).jaxpr) == text
+    assert pb.numpy.sign.lower(s).compile()(np.float32([2, -3, 0, 1])).tolist() == [1, -1, 0, 1]

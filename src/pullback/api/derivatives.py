@@ -17,6 +17,7 @@ from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ..core.refs import AbstractRef, is_ref, operations
+from ..core.source import take_names
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.trace import current_trace, use_trace
 from ..primitives.common import as_array
@@ -525,10 +526,7 @@ def grad(
 
 def _wraps(fun: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def wrap(wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        try:
-            functools.update_wrapper(wrapped, fun)
-        except AttributeError:
-            pass
+        take_names(fun)(wrapped)
         wrapped.__doc__ = getattr(fun, "__doc__", None)
         return wrapped
 

@@ -29,7 +29,8 @@ from ..runtime.array import ArrayImpl
 from ..runtime.commitment import results_lie
 from ..runtime.operands import Policy, replaced
 from ..runtime.shardings import get_mesh
-from .kinds import make_public
+from .jit import jit
+from .kinds import is_jitted, make_public
 from .recording import Recording
 
 __all__ = ["eager", "install", "made_eager", "methods"]
@@ -249,6 +250,46 @@ def eager(
     native._eager = True
     stub.wraps(native, fun)
     return native
+
+
+class _Ahead:
+    """A method of the functions that JAX jits: what `jit` of the function has. Jitted functions of
+    users have their own, in their dictionaries.
+    """
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __get__(self, native: Any, owner: type) -> Any:
+        if native is None:
+            return self
+        if not is_jitted(native):
+            raise AttributeError(
+                f"{type(native).__name__!r} object has no attribute {self.name!r}",
+                name=self.name,
+                obj=native,
+            )
+        return functools.partial(_ahead, native, self.name)
+
+
+def _ahead(native: Any, name: str, *args: Any, **kwargs: Any) -> Any:
+    """Calls a method of `jit(fun)`, where what is no array is static."""
+    fun = inspect.unwrap(native)
+    code = fun.__code__
+    names = code.co_varnames[: code.co_argcount]
+
+    def static(name: str | None, x: Any) -> bool:
+        return name not in OPERANDS and not all(hasattr(y, "shape") for y in tree.leaves(x))
+
+    numbers = [k for k, x in enumerate(args) if static(names[k] if k < len(names) else None, x)]
+    jitted = jit(
+        fun, static_argnums=numbers, static_argnames=[k for k, x in kwargs.items() if static(k, x)]
+    )
+    return getattr(jitted, name)(*args, **kwargs)
+
+
+for _name in ("lower", "trace", "eval_shape"):
+    setattr(stub.JitFunction, _name, _Ahead(_name))
 
 
 # Functions that are not worth it: their results are no arrays, or they look at values, take

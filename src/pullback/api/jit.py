@@ -17,6 +17,7 @@ from ..control.call import UNSPECIFIED, call_params, jit_p
 from ..core.build import close_jaxpr, count_trace, fun_source_info, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr
 from ..core.refs import Ref, is_ref, ref_effect
+from ..core.source import names_of
 from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
 from ..runtime import dispatch, options, stub
@@ -257,8 +258,8 @@ class JitWrapped:
             _info=self._info,
         )  # fmt: skip
         stub.wraps(native, self._fun)
-        if "__name__" not in native.__dict__:
-            native.__name__ = native.__qualname__ = _name_of(self._fun)
+        if not {"__name__", "__qualname__"} <= native.__dict__.keys():
+            native.__name__, native.__qualname__ = names_of(self._fun)
         return native
 
     def reduce(self) -> tuple[Any, ...]:

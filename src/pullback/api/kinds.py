@@ -15,7 +15,7 @@ from typing import Any
 
 from ..runtime import stub
 
-__all__ = ["make_public"]
+__all__ = ["is_jitted", "make_public"]
 
 # The public functions that JAX jits as they are, by module.
 _JITTED = {
@@ -58,6 +58,11 @@ def make_public(native: Any, name: str, module: str) -> Any:
         own["__module__"] = module
         own[_PLAIN] = name not in _JITTED.get(module, ())
     return native
+
+
+def is_jitted(native: Any) -> bool:
+    """Is it a public function that JAX jits?"""
+    return native.__dict__.get(_PLAIN) is False
 
 
 def _function_of(native: Any) -> Any:

@@ -14,6 +14,7 @@ from typing import Any
 
 from .. import tree
 from ..core.avals import typeof
+from ..core.source import take_names
 from ..core.trace import Tracer
 from ..primitives.layout import reshape
 from ..primitives.shape import index_in_dim, transpose
@@ -52,7 +53,7 @@ def pmap(
     static = as_tuple(static_broadcasted_argnums, "static_broadcasted_argnums")
     donated = as_tuple(donate_argnums, "donate_argnums")
 
-    @functools.wraps(fun, updated=())
+    @take_names(fun, ())
     def mapped(*args: Any, **kwargs: Any) -> Any:
         n = len(args)
         fixed = {k % n: args[k] for k in static if -n <= k < n}
@@ -70,7 +71,7 @@ def pmap(
 
     compiled = jit(mapped, static_argnums=static, donate_argnums=donated)
 
-    @functools.wraps(fun, updated=())
+    @take_names(fun, ())
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
         _check_static(fun, args, static)
         size = axis_size or _axis_length(args, kwargs, in_axes, static)
@@ -88,7 +89,7 @@ def pmap(
             )
         return compiled(*args, **kwargs)
 
-    pmap_f.lower = compiled.lower  # type: ignore[attr-defined]
+    pmap_f.lower = compiled.lower
     return pmap_f
 
 
@@ -178,7 +179,7 @@ def shard_map(
         )
     check_callable(f)
 
-    @functools.wraps(f, updated=())
+    @take_names(f, ())
     def sharded(*args: Any) -> Any:
         sizes = _mesh_sizes(mesh, axis_names)
         leaves, in_tree = tree.flatten(args)

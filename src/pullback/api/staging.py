@@ -11,7 +11,7 @@ from typing import Any
 from .. import tree
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
-from ..core.source import extend_name_stack
+from ..core.source import extend_name_stack, take_names
 from ..core.trace import Tracer, eval_context, extend_axis_env
 from .arguments import (
     ShapeDtypeStruct,
@@ -40,7 +40,7 @@ def make_jaxpr(
     check_callable(fun)
     nums = as_tuple(static_argnums, "static_argnums")
 
-    @functools.wraps(fun)
+    @take_names(fun)
     def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
         n = len(args)
         fixed = {k % n: args[k] for k in nums if -n <= k < n}
@@ -68,8 +68,11 @@ def make_jaxpr(
         ]
         return closed, tree.unflatten(out["tree"], shapes)
 
-    jaxpr_of.__name__ = f"make_jaxpr({getattr(fun, '__name__', '')})"
-    return jaxpr_of
+    for name in ("__name__", "__qualname__"):
+        if hasattr(fun, name):
+            setattr(jaxpr_of, name, f"make_jaxpr({getattr(fun, name)})")
+    made: Callable[..., Any] = jaxpr_of
+    return made
 
 
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
 from .. import tree
 from ..core.avals import typeof
+from ..core.source import take_names
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from . import vmappable
 from .arguments import argument_name, check_callable, debug_info
@@ -93,10 +93,7 @@ def vmap(
         result = tree.unflatten(out["tree"], final)
         return _restated("vmap out_axes", 1, result, out_axes, size) if mapped_types else result
 
-    try:
-        functools.update_wrapper(vmap_f, fun)
-    except AttributeError:
-        pass
+    take_names(fun)(vmap_f)
     return vmap_f
 
 

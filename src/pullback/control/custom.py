@@ -774,7 +774,6 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
         return tuple(jaxpr_as_fun(res.closed)(*res.consts, *leaves))
 
     wrapped_fun.defvjp(fwd, bwd)
-    functools.update_wrapper(wrapped_fun, fun)
     return wrapped_fun
 
 

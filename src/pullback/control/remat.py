@@ -4,7 +4,6 @@ passes respect."""
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,6 +21,7 @@ from ..core.jaxpr import (
     eval_jaxpr,
 )
 from ..core.primitive import Primitive
+from ..core.source import take_names
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
 from ..primitives.elementwise import optimization_barrier
@@ -62,7 +62,7 @@ def checkpoint(
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
-    @functools.wraps(fun)
+    @take_names(fun)
     def remat_fun(*args: Any, **kwargs: Any) -> Any:
         n = len(args)
         if not all(-n <= k < n for k in static):

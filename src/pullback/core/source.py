@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import CodeType, FrameType
+from typing import Any
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 _excluded: list[str] = [PACKAGE_DIR]
@@ -171,3 +173,28 @@ def name_stack() -> Names:
 def user_summary() -> str:
     """`file:line (function)` of the user's code that is running now."""
     return current().summary()
+
+
+def names_of(fun: Any) -> tuple[str, str]:
+    """The name and the qualified name of a callable: a partial has those of its function, and what
+    has none is said to be unnamed.
+    """
+    while isinstance(fun, functools.partial) and not hasattr(fun, "__name__"):
+        fun = fun.func
+    name = getattr(fun, "__name__", "<unnamed function>")
+    return name, getattr(fun, "__qualname__", name)
+
+
+def take_names(
+    fun: Any, updated: tuple[str, ...] = functools.WRAPPER_UPDATES
+) -> Callable[[Any], Any]:
+    """`functools.wraps(fun)`, for callables without names too: transformed, they are called as
+    `names_of` says.
+    """
+
+    def named(wrapper: Any) -> Any:
+        functools.update_wrapper(wrapper, fun, updated=updated)
+        wrapper.__name__, wrapper.__qualname__ = names_of(fun)
+        return wrapper
+
+    return named
