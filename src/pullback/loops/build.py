@@ -440,13 +440,15 @@ class Builder:
     # ---- symbolic indices
 
     def _make(self, terms: Iterable[tuple[_Leaf, int]], const: int) -> Index:
-        kept = tuple(sorted(((leaf, c) for leaf, c in terms if c), key=_leaf_order))
+        kept = [term for term in terms if term[1]]
         if not kept:
             return const
-        key = (*((leaf.number, c) for leaf, c in kept), const)
+        if len(kept) > 1:
+            kept.sort(key=_leaf_order)
+        key = (*[(leaf.number, c) for leaf, c in kept], const)
         found = self._interned.get(key)
         if found is None:
-            found = self._interned[key] = Ix(kept, const)
+            found = self._interned[key] = Ix(tuple(kept), const)
         return found
 
     def _leaf(self, kind: str, var: Any, base: Any, by: int, level: int, lo: int, hi: int) -> Index:
@@ -490,6 +492,7 @@ class Builder:
         again."""
         total: dict[_Leaf, int] = {}
         const = 0
+        remainders = False
         for x, c in parts:
             if isinstance(x, int):
                 const += x * c
@@ -497,7 +500,8 @@ class Builder:
             const += x.const * c
             for leaf, k in x.terms:
                 total[leaf] = total.get(leaf, 0) + k * c
-        if any(leaf.kind == "mod" for leaf in total):
+                remainders = remainders or leaf.kind == "mod"
+        if remainders:
             joined = self._join(total)
             if joined is not None:
                 return self.linear(

@@ -49,31 +49,36 @@ def index_binary(b: Builder, op: str, x: Index, y: Index) -> Index:
     """add, sub and mul on index values, linear where they stay linear."""
     if isinstance(x, Val) and isinstance(y, Val):
         return b.binary(op, x, y)
-    lin = x if isinstance(x, Lin) else y
+    lin, other = (x, y) if isinstance(x, Lin) else (y, x)
     assert isinstance(lin, Lin)
+    if isinstance(other, Val) and other.n == 1 and len(other.regs) == 1:
+        if op == "add" or (op == "sub" and lin is x):
+            return Lin(b.binary(op, _base(x), _base(y)), lin.stride, lin.n, lin.width)
+        if op == "mul":
+            base, stride = lin.base * other, lin.stride * other
+            return base if stride.c == 0 else Lin(base, stride, lin.n, lin.width)
     uniform = all(isinstance(v, Lin) or (v.n == 1 and len(v.regs) == 1) for v in (x, y))
     if uniform and op in ("add", "sub"):
         zero = b.lit(0, "i64")
-        bases = [v.base if isinstance(v, Lin) else v for v in (x, y)]
         strides = [v.stride if isinstance(v, Lin) else zero for v in (x, y)]
         stride = b.binary(op, *strides)
-        base = b.binary(op, *bases)
-        return base if stride.c == 0 else Lin(base, stride, lin.n, lin.width)
-    if uniform and op == "mul" and not (isinstance(x, Lin) and isinstance(y, Lin)):
-        other = y if lin is x else x
-        assert isinstance(other, Val)
-        base, stride = lin.base * other, lin.stride * other
+        base = b.binary(op, _base(x), _base(y))
         return base if stride.c == 0 else Lin(base, stride, lin.n, lin.width)
     return b.binary(op, materialise(b, x), materialise(b, y))
 
 
+def _base(v: Index) -> Val:
+    """What an index begins with."""
+    return v.base if isinstance(v, Lin) else v
+
+
 def offset(b: Builder, shape: list[Val], index: list[Index]) -> Index:
     """Row-major element offset."""
-    total: Index = b.lit(0, "i64")
-    for k, i in enumerate(index):
-        if k:
-            total = index_binary(b, "mul", total, shape[k])
-        total = index_binary(b, "add", total, i)
+    if not index:
+        return b.lit(0, "i64")
+    total = index[0]
+    for k in range(1, len(index)):
+        total = index_binary(b, "add", index_binary(b, "mul", total, shape[k]), index[k])
     return total
 
 

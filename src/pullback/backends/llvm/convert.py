@@ -86,6 +86,8 @@ def memory_type(dtype: str) -> str:
 def literal(b: Builder, const: Const) -> Val:
     """A Const as a value, rounded to its dtype."""
     value = const.value
+    if const.dtype == "i64":
+        return b.lit(value, "i64")
     if const.dtype in FLOATS:
         value = round_to(float(value), const.dtype)
     elif const.dtype != "bool" and BITS[const.dtype] < 8:

@@ -129,11 +129,11 @@ class Emitter:
     # ---- values
 
     def atom(self, a: Atom) -> Index:
-        return literal(self.b, a) if isinstance(a, Const) else self.env[a]
+        return literal(self.b, a) if type(a) is Const else self.env[a]  # type: ignore[index]
 
     def val(self, a: Atom) -> Val:
         v = self.atom(a)
-        return v if isinstance(v, Val) else materialise(self.b, v)
+        return v if type(v) is Val else materialise(self.b, v)
 
     def index(self, a: Atom) -> Index:
         """An atom as an i64 index."""
