@@ -18,7 +18,7 @@ from pullback.loops import pipeline
 from pullback.loops.canon import called_by, waits
 from pullback.loops.ir import Call, While
 from pullback.loops.show import show_kernel
-from pullback.runtime.executable import reference_rule
+from pullback.runtime.executable import ASYNC_SECONDS, reference_rule
 
 assert RULES
 F32 = np.float32
@@ -58,6 +58,33 @@ def test_nbody_makes_no_pairs():
 def test_sibling_reductions_share_a_kernel():
     compiled = program(lambda x: (x.sum(), x.max(), (x * x).sum()), np.zeros((300, 70), F32))
     assert len(compiled.kernels) == 1
+
+
+def zeros(*shape):
+    return np.zeros(shape, F32)
+
+
+SHORT = {  # a tenth of a millisecond or two: not worth what handing it to another thread takes
+    "transforms": (jnp.fft.fft, zeros(1000, 128)),
+    "search": (jnp.searchsorted, zeros(10_000), zeros(20_000)),
+    "rows": (lambda x, i: x.at[i].add(1.0), zeros(1000, 8), np.zeros(60_000, np.int32)),
+    "running sum": (jnp.cumsum, zeros(500_000)),
+}
+LONG = {
+    "transforms": (jnp.fft.fft, zeros(1000, 1024)),
+    "steps": (lambda x: lax.scan(lambda c, a: (jnp.tanh(c + a), None), x[0], x), zeros(9999, 999)),
+    "far rows": (lambda x, i: x.at[i].add(1.0), zeros(1 << 20), np.zeros(200_000, np.int32)),
+}
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_what_runs_in_lanes_is_known_to_be_short(name):
+    assert program(*SHORT[name]).seconds < ASYNC_SECONDS
+
+
+@pytest.mark.parametrize("name", LONG)
+def test_what_is_long_is_known_to_be_long(name):
+    assert program(*LONG[name]).seconds > ASYNC_SECONDS
 
 
 def test_repetitions_share_kernels():

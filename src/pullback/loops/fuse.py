@@ -22,7 +22,7 @@ from pullback.loops.epilogue import join_epilogues
 from pullback.loops.lower.graph import Axes, Graph, Node, Opaque, Reduction
 from pullback.loops.pieces import SPLIT_FROM
 
-__all__ = ["Nest", "plan_units", "work_of"]
+__all__ = ["Nest", "plan_units", "seconds_of", "work_of"]
 
 COSTLY = 10.0  # a value cheaper than this is computed anew by each reader
 CHAIN = 200.0  # more than this in one element becomes a value of its own
@@ -49,6 +49,24 @@ class Nest:
 
 
 Unit = Any  # Nest | Opaque
+
+# Seconds: what an element costs that comes from memory or goes there; an operation in lanes; one
+# elsewhere; one of those whose work is done in lanes, or in part. The work of a product counts ten
+# operations as one.
+_ELEMENT, _IN_LANES, _ALONE = 3e-10, 1.5e-11, 5e-10
+_OF = {"dot": 1.5e-10, "conv": 1.5e-10, "fft": 5e-11, "cumulative": 1.5e-10}
+
+
+def seconds_of(unit: Unit) -> float:
+    """How long a unit takes, roughly. What is worth another thread is decided by it: to hand work
+    over and to be told of its end takes a tenth of a millisecond."""
+    if not isinstance(unit, Nest):
+        return float(unit.seconds or max(float(unit.work), 1.0) * _OF.get(unit.name, _ALONE))
+    shapes = [
+        m.red.shape if m.kind == "red" and m.red is not None else m.shape for m in unit.members
+    ]
+    most = max((math.prod(shape) for shape in shapes), default=0)
+    return most * _ELEMENT + float(unit.work) * _IN_LANES
 
 
 def _mark_live(graph: Graph, outputs: Sequence[Node]) -> list[Opaque]:

@@ -11,7 +11,6 @@ PULLBACK_DEBUG=loops prints kernels, fusion the units, buffers the plan.
 
 from __future__ import annotations
 
-import math
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -23,7 +22,7 @@ from pullback.loops import buffers, plan
 from pullback.loops.build import kernel_of
 from pullback.loops.canon import canonical_text
 from pullback.loops.check import check_kernel
-from pullback.loops.fuse import Nest, plan_units
+from pullback.loops.fuse import Nest, plan_units, seconds_of
 from pullback.loops.ir import Kernel
 from pullback.loops.lending import Lender, renamed
 from pullback.loops.looping import Looping, last_uses, resolve
@@ -243,7 +242,7 @@ class _Assembler:
             peak,
             self.work,
             self.origins or [],
-            sum(map(_seconds, self.units)),
+            sum(map(seconds_of, self.units)),
         )
 
     def _number(self, slot: Slot) -> int:
@@ -529,22 +528,6 @@ def _equations(unit: Any) -> list[int]:
         stack += [dep for dep, _ in deps]
     found = {node.equation for node in seen} | {_equation(unit)}
     return sorted(k for k in found if k >= 0)
-
-
-# Seconds: what an element costs that comes from memory or goes there; an operation in lanes; one
-# elsewhere; and one of a product, whose work counts ten of them as one.
-_ELEMENT, _IN_LANES, _ALONE, _PRODUCT = 3e-10, 1.5e-11, 5e-10, 1.5e-10
-
-
-def _seconds(unit: Any) -> float:
-    """How long a unit takes, roughly: what is worth another thread is decided by it."""
-    if isinstance(unit, Nest):
-        shapes = [
-            m.red.shape if m.kind == "red" and m.red is not None else m.shape for m in unit.members
-        ]
-        most = max((math.prod(shape) for shape in shapes), default=0)
-        return most * _ELEMENT + float(unit.work) * _IN_LANES
-    return max(float(unit.work), 1.0) * (_PRODUCT if unit.name in ("dot", "conv") else _ALONE)
 
 
 def _work(unit: Any) -> float:

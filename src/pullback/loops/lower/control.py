@@ -17,7 +17,7 @@ from typing import Any
 
 from pullback.loops import rewrite
 from pullback.loops.build import Builder, Index
-from pullback.loops.fuse import Nest, plan_units
+from pullback.loops.fuse import Nest, plan_units, seconds_of
 from pullback.loops.ir import Atom, Const, Var
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import (
@@ -85,6 +85,11 @@ class Body:
     @property
     def work(self) -> float:
         return 1.0 + sum(float(u.work) for u in self.units)
+
+    @property
+    def seconds(self) -> float:
+        """How long the body takes once; each unit at least as long as a loop takes to begin."""
+        return sum(max(1e-8, seconds_of(u)) for u in self.units)
 
 
 class Cell:
@@ -686,6 +691,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
         emit=emit,
         inplace=tuple((nk + k, k) for k in arrays),
         work=length * body.work,
+        seconds=length * body.seconds,
     )
     _ask(op, [body])
     return g.opaque(op, outs)

@@ -308,6 +308,7 @@ class Opaque:
     host_outs: Sequence[Any] = ()
     inplace: tuple[tuple[int, int], ...] = ()
     work: float = 0.0
+    seconds: float = 0.0  # how long it takes; 0: as its work says
     updates: int = 0  # how many elements it writes in place, for those that write few
     equation: int = -1
     effect: bool = False

@@ -216,7 +216,7 @@ def _scatter_node(
         ["once", "aliased", *("aliased" for _ in parts)],
         emit=how.emit,
         inplace=((0, 0),),
-        work=float(x.size + 8 * updates.size),
+        work=how.work(),
         updates=updates.size,
     )
     return g.opaque(op, [(x.shape, x.dtype)])[0]
@@ -261,6 +261,14 @@ class _Scatter:
         widest = [k for k in range(rank) if x.shape[k] > 1]
         self.strided = bool(widest) and sizes[widest[-1]] == 1
         self.long = bool(params.get("indices_are_sorted")) and self.count >= LONG * x.size
+
+    def work(self) -> float:
+        """A row of neighbours costs little more than one element; a row that is not in the cache
+        must be waited for."""
+        if not self.flat:
+            return float(self.x.size + 8 * self.updates.size)
+        each = 4.0 if self.x.size <= NEAR else 16.0
+        return float(self.x.size + each * self.count + 0.5 * self.updates.size)
 
     def emit(self, b: Builder, op: Opaque) -> None:
         slot = op.outs[0].slot
@@ -488,6 +496,7 @@ EACH = 1 << 15  # updates in such a part, at least
 LONG = 128  # updates of one element in a row, from which on they are combined in a register
 STRETCH = 64  # of them at a time
 KEYS = {"f32": "i32", "f64": "i64"}  # integers in place of floats that are compared
+NEAR = 1 << 19  # elements of an array that stays in a core's cache
 AHEAD = 512  # updates whose places are found before they are made
 LINE = 16  # elements that threads should not share
 
