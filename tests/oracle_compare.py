@@ -8,6 +8,7 @@ import importlib
 from typing import Any
 
 import numpy as np
+import pytest
 
 
 def leaves(x: Any) -> list[Any]:
@@ -46,3 +47,16 @@ def same(f: Any, name: str, tol: float = 2e-5, weak: bool = True) -> None:
         else:
             wide = "complex128" if x.dtype.kind == "c" else "float64"
             np.testing.assert_allclose(x.astype(wide), y.astype(wide), rtol=tol, atol=tol)
+
+
+def refused(f: Any, both: Any) -> None:
+    """f(library, its numpy) raises with real JAX, and an error of that class with ours: `both` is
+    their two pairs of modules, JAX's first.
+    """
+    caught = []
+    for lib, numpy in both:
+        with pytest.raises(Exception) as info:
+            f(lib, numpy)
+        caught.append(info.value)
+    theirs, ours = caught
+    assert isinstance(ours, type(theirs)), f"{ours!r} instead of {theirs!r}"
