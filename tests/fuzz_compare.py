@@ -131,7 +131,7 @@ MISSING = (
 NOT_IMPLEMENTED = re.compile("Differentiation rule for '([a-z_0-9]+)' not implemented")
 
 # Derivatives that both refuse, in these words.
-REFUSED_BY_BOTH = ("polygamma gradient with respect to m",)
+REFUSED_BY_BOTH = ("polygamma gradient with respect to m", "scatter_apply JVP not implemented")
 
 # The cotangents of a batch of references, whose batch axis JAX leaves where another value has it:
 # what is written has the reference's sizes in another order.
