@@ -294,18 +294,26 @@ def np_view(a: Any) -> np.ndarray[Any, Any]:
     return _ndarray(aval.shape, aval.dtype, _pin(a))
 
 
+_HALF = np.dtype(np.float16).num
+_NO_FORMAT = np.dtype(np.void).num  # numbers of records, dates and foreign types begin here
+
+
 def _export(a: Any) -> Any:
     """What the buffer protocol exports in an array's place."""
-    try:
-        view = np_view(a)
+    try:  # np_view, written here: small arrays become NumPy's as often as not
+        if a._state & 3:
+            wait(a)
+        aval = a.aval
+        dtype = aval.dtype
+        view = _ndarray(aval.shape, dtype, _pin(a))
     except RuntimeError as error:
         raise BufferError(str(error)) from error
     except KeyboardInterrupt as error:
         _interrupted.append((weakref.ref(a), error))
         raise
-    if view.dtype.kind == "V" or view.dtype.num >= 256:
+    if dtype.num >= _NO_FORMAT and dtype.num != _HALF:
         raise BufferError(
-            f"arrays of {view.dtype.name} have no format in Python's buffer protocol; use "
+            f"arrays of {dtype.name} have no format in Python's buffer protocol; use "
             "numpy.asarray(x) or x.view(...)"
         )
     return view
