@@ -124,3 +124,19 @@ def test_inverses_of_real_numbers_of_any_length(n: int, rows: int) -> None:
     np.testing.assert_allclose(found, np.fft.irfft(x, n), rtol=1e-4, atol=1e-5)
     across = np.asarray(pb.numpy.fft.irfft(x.T, n, axis=0))
     np.testing.assert_array_equal(across, found.T)
+
+
+@pytest.mark.parametrize("n", (None, 2))
+@pytest.mark.parametrize("name", ("fft", "ifft", "rfft", "irfft"))
+def test_no_axis_means_all_of_them(name: str, n: int | None) -> None:
+    """Or, cut to n elements, the last one: as JAX's."""
+    x = np.arange(6, dtype=np.float32).reshape(2, 3)
+    got, want = (getattr(lib.numpy.fft, name)(x, n=n, axis=None) for lib in (pb, jax))
+    close(got, want)
+
+
+def test_a_half_of_a_list() -> None:
+    """`ihfft`, alone, takes lists; None is a bad value of it."""
+    close(pb.numpy.fft.ihfft([1.0, 2.0, 4.0]), jnp.fft.ihfft([1.0, 2.0, 4.0]))
+    with pytest.raises(ValueError, match="None"):
+        pb.numpy.fft.ihfft(None)

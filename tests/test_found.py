@@ -742,3 +742,13 @@ def test_complex_squares_and_tangents_beyond_the_largest_numbers() -> None:
 
     for ours, theirs in zip(seen(pullback), seen(jax), strict=True):
         np.testing.assert_array_equal(ours, theirs)
+
+
+def test_unwrap_of_unsigned_numbers_and_truth_values() -> None:
+    for x, period in ((np.array([0, 255, 3], np.uint8), 2), (np.array([True, False]), 7)):
+        got, want = (lib.numpy.unwrap(x, period=period, discont=1) for lib in (pullback, jax))
+        assert got.dtype == want.dtype
+        np.testing.assert_array_equal(got, want)
+    for bad, kind in ((np.array([1.5], np.float32), ValueError), (np.array([True]), TypeError)):
+        with pytest.raises(kind, match="int indices"):
+            pullback.numpy.ravel_multi_index((bad,), (9,), mode="clip")

@@ -171,12 +171,13 @@ def irfftn(
 def _one_axis(
     name: str, kind: lax.FftType, a: Any, n: int | None, axis: int, norm: str | None
 ) -> Any:
-    if axis is None or isinstance(axis, (tuple, list)):  # type: ignore[unreachable]
+    if isinstance(axis, (tuple, list)):  # type: ignore[unreachable]
         raise ValueError(
             f"jnp.fft.{name} does not support multiple axes. Please use jnp.fft.{name}n. Got axis "
             f"= {axis!r}."
         )
-    return _transform(name, kind, a, None if n is None else (n,), (axis,), norm)
+    axes = None if axis is None else (axis,)  # None: all of them, or the last, cut to n
+    return _transform(name, kind, a, None if n is None else (n,), axes, norm)
 
 
 def fft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
@@ -252,7 +253,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     >>> jnp.fft.ihfft(jnp.array([8.0, -4.0, 0.0, -4.0])).real
     Array([0., 2., 4.], dtype=float32)
     """
-    check_arraylike("jnp.fft.ihfft", a)
+    a = creation.asarray(a)
     return ufuncs.conj(_one_axis("rfft", lax.FftType.RFFT, a, n, axis, _opposite(norm)))
 
 

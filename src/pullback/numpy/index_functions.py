@@ -891,7 +891,9 @@ def ravel_multi_index(
     check_arraylike("ravel_multi_index", *parts)
     parts = [as_array(unwrap(p)) for p in parts]
     if any(not dtypes.is_integer(typeof(p).dtype) for p in parts):
-        raise TypeError("only int indices permitted")
+        kinds = [typeof(p).dtype.name for p in parts]
+        error = TypeError if "bool" in kinds else ValueError
+        raise error(f"ravel_multi_index: only int indices permitted, got {kinds}")
     if mode not in ("raise", "clip", "wrap"):
         raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
     done = []

@@ -450,6 +450,8 @@ def _unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi
         isinstance(period, int) or dtypes.is_integer(dtype_of(period))
     ):
         (p,) = promote_dtypes_inexact(p)
+    elif dtypes.is_bool(typeof(p).dtype):
+        p, _ = promote_dtypes(p, period)
     d = typeof(p).dtype
     period = to_type(period, d, False)
     k = canonical_axis(axis, ndim_of(p))
@@ -468,7 +470,8 @@ def _unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi
     if ambiguous is not None:
         at_edge = lax.bitwise_and(at_edge, lax.broadcast_in_dim(ambiguous, shape_of(at_edge), ()))
     reduced = select_where(at_edge, half, reduced)
-    correction = select_where(_lt(lax.abs(step), limit), 0, subtract(reduced, step))
+    size = step if d.kind == "u" else lax.abs(step)
+    correction = select_where(_lt(size, limit), 0, subtract(reduced, step))
     first = lax.slice_in_dim(p, 0, 1, axis=k)
     rest = add(lax.slice_in_dim(p, 1, shape_of(p)[k], axis=k), cumulative.cumsum(correction, k))
     return concatenate([first, rest], k)
