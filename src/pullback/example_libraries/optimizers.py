@@ -46,9 +46,9 @@ class Optimizer(NamedTuple):
     2.0
     """
 
-    init_fn: Callable[[Any], Any]
-    update_fn: Callable[[Any, Any, Any], Any]
-    params_fn: Callable[[Any], Any]
+    init_fn: InitFn
+    update_fn: UpdateFn
+    params_fn: ParamsFn
 
 
 OptimizerState = namedtuple("OptimizerState", ["packed_state", "tree_def", "subtree_defs"])
@@ -66,6 +66,11 @@ pytrees.register_pytree_node(
     lambda s: ((s.packed_state,), (s.tree_def, s.subtree_defs)),
     lambda aux, children: OptimizerState(children[0], *aux),
 )
+
+# What an optimiser's functions are, for annotations.
+InitFn = Callable[[Any], OptimizerState]
+UpdateFn = Callable[[int, Any, OptimizerState], OptimizerState]
+ParamsFn = Callable[[OptimizerState], Any]
 
 
 class JoinPoint:
