@@ -239,3 +239,23 @@ def test_values_without_state_have_no_type_of_it() -> None:
         with pytest.raises(AttributeError, match="no attribute 'cur_qdd'"):
             cur_qdd(x)
     assert repr(Name("a")) == "Name(text=a)"
+
+
+def test_jet_under_transformations() -> None:
+    """Compiled, mapped, differentiated, and of itself: derivatives of the sine."""
+
+    def third(x: Any) -> Any:
+        return jet.jet(jnp.sin, (x,), ([1.0, 0.0, 0.0],))[1][2]
+
+    x = np.array([0.3, 0.7], np.float32)
+    np.testing.assert_allclose(pb.jit(third)(x[0]), -np.cos(x[0]), rtol=1e-5)
+    np.testing.assert_allclose(pb.vmap(third)(x), -np.cos(x), rtol=1e-5)
+    np.testing.assert_allclose(pb.grad(third)(x[0]), np.sin(x[0]), rtol=1e-5)
+    fifth = jet.jet(third, (x[0],), ([1.0, 0.0],))[1][1]
+    np.testing.assert_allclose(fifth, np.cos(x[0]), rtol=1e-5)
+
+    def constant_of_a_program(x: Any) -> Any:
+        scale = jnp.sum(x)
+        return jet.jet(lambda y: pb.jit(lambda z: z * scale)(y) ** 2, (x,), ([1.0, 0.0],))[1][1]
+
+    np.testing.assert_allclose(pb.jit(constant_of_a_program)(x), np.full(2, 2.0), rtol=1e-5)
