@@ -129,13 +129,19 @@ def waits_for(condition: Any) -> bool:
     return bool(condition())
 
 
+def forget_kernels() -> None:
+    """The process has none any more: what it has, from any test, does not go to a new directory."""
+    compiler._live.clear()
+    compiler._recent.clear()
+
+
 def test_recalled_quick_code_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("PULLBACK_TIER", raising=False)
+    forget_kernels()
     first = [np.asarray(v) for v in pb.jit(lambda x, y: body(x, y, 1.75))(X, X)]
     assert waits_for(lambda: kept_programs(tmp_path))
-    compiler._live.clear()
-    compiler._recent.clear()
+    forget_kernels()
     count = pb.kernel_compile_count()
     monkeypatch.setattr(pipeline, "compile_jaxpr", lowered := Counted(pipeline.compile_jaxpr))
     f = pb.jit(lambda x, y: body(x, y, 1.75))
@@ -177,8 +183,7 @@ def test_a_missing_kernel_means_lowering(monkeypatch: pytest.MonkeyPatch, tmp_pa
     f = lambda x, y: body(x, y, 1.125)
     first = pb.jit(lambda x, y: f(x, y))(X, X)
     assert waits_for(lambda: kept_programs(tmp_path))
-    compiler._live.clear()
-    compiler._recent.clear()
+    forget_kernels()
     for p in set(tmp_path.glob("*.kernel")) - set(kept_programs(tmp_path)):
         p.unlink()
     again = pb.jit(lambda x, y: f(x, y))(X, X)
