@@ -6,6 +6,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ import pytest
 import pullback as pb
 import pullback.numpy as jnp
 from pullback import lax
-from pullback.backends.llvm import compiler, programs
+from pullback.backends.llvm import aside, compiler, programs
 from pullback.loops import pipeline
 from pullback.loops.fingerprint import fingerprint
 
@@ -140,7 +141,7 @@ def test_recalled_quick_code_is_replaced(monkeypatch: pytest.MonkeyPatch, tmp_pa
     monkeypatch.delenv("PULLBACK_TIER", raising=False)
     forget_kernels()
     first = [np.asarray(v) for v in pb.jit(lambda x, y: body(x, y, 1.75))(X, X)]
-    assert waits_for(lambda: kept_programs(tmp_path))
+    assert aside.settle(90.0) and kept_programs(tmp_path)
     forget_kernels()
     count = pb.kernel_compile_count()
     monkeypatch.setattr(pipeline, "compile_jaxpr", lowered := Counted(pipeline.compile_jaxpr))
@@ -178,11 +179,26 @@ def test_closed_over_arrays_are_the_new_ones(
         time.sleep(0.2)
 
 
+def test_a_program_goes_where_its_kernels_go(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """It is written later, when the environment may name another directory."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(first))
+    release = threading.Event()
+    aside.aside(release.wait, 60.0)
+    pb.jit(lambda x, y: body(x, y, 1.625))(X, X)
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(second))
+    release.set()
+    assert aside.settle(90.0)
+    assert len(kept_programs(first)) == 1 and not kept_programs(second)
+
+
 def test_a_missing_kernel_means_lowering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
     f = lambda x, y: body(x, y, 1.125)
     first = pb.jit(lambda x, y: f(x, y))(X, X)
-    assert waits_for(lambda: kept_programs(tmp_path))
+    assert aside.settle(90.0) and kept_programs(tmp_path)
     forget_kernels()
     for p in set(tmp_path.glob("*.kernel")) - set(kept_programs(tmp_path)):
         p.unlink()

@@ -16,6 +16,7 @@ from .. import compile_log, config, dtypes, errors
 from ..backends import interface, llvm
 from ..backends.llvm import driver, programs, tier
 from ..backends.llvm.aside import aside
+from ..backends.llvm.cache import disk_cache
 from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
@@ -176,9 +177,10 @@ class NativeExecutable:
         else:
             compilation, lowered = self._made(closed, donated, quick_work)
             entries = compilation.entries()
-            if key is not None:
+            cache = disk_cache()
+            if key is not None and cache is not None:
                 keep = closed, self.program, self.kernels, self._unbounded
-                aside(programs.remember, key, *keep)
+                aside(programs.remember, cache, key, *keep)
         traced = float(closed.derived.get("trace seconds", 0.0))
         times = lowered - start, time.perf_counter() - lowered
         compile_log.note(

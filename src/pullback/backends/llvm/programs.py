@@ -11,7 +11,7 @@ import marshal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
-from pullback.backends.llvm.cache import disk_cache, kernel_key
+from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
 from pullback.backends.llvm.compiler import CompiledKernel, needs_of, recalled_kernel
 from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.target import host_target
@@ -84,16 +84,16 @@ def _packed_scalars(scalars: Any) -> tuple[Any, ...]:
 
 
 def remember(
+    cache: DiskCache,
     key: str,
     closed: Any,
     program: plan.Program,
     kernels: Sequence[CompiledKernel],
     unbounded: bool,
 ) -> None:
-    """Puts a program on disk, if all of it can be told."""
-    cache = disk_cache()
+    """Puts a program on disk, where its kernels go, if all of it can be told."""
     where = {id(c): k for k, c in enumerate(closed.consts)}
-    if cache is None or program.host or any(id(v) not in where for _, v in program.consts):
+    if program.host or any(id(v) not in where for _, v in program.consts):
         return
     steps = []
     for step in program.steps:
