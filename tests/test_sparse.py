@@ -13,6 +13,7 @@ import scipy.sparse
 import pullback
 import pullback.numpy as jnp
 from pullback.experimental import sparse
+from pullback.experimental.sparse import transform
 
 RNG = np.random.default_rng(0)
 M = np.where(RNG.random((5, 7)) < 0.4, RNG.normal(size=(5, 7)), 0).astype(np.float32)
@@ -483,3 +484,132 @@ def test_functions_of_dense_arrays_refuse_sparse_ones() -> None:
                 compare(m, other)
             with pytest.raises(NotImplementedError, match="todense"):
                 compare(other, m)
+
+
+def test_formats_claim_what_jaxs_claim() -> None:
+    csr = sparse.BCSR.fromdense(M)
+    for m in (csr, csr.sum_duplicates(), csr.to_bcoo(), sparse.BCSR.from_bcoo(csr.to_bcoo())):
+        assert not m.indices_sorted
+        assert not m.unique_indices
+    coo = sparse.COO.fromdense(M)
+    assert coo.tree_flatten()[1] == {
+        "shape": (5, 7),
+        "rows_sorted": True,
+        "cols_sorted": False,
+    }
+    assert coo._info == ((5, 7), True, False)
+    assert not coo.T._rows_sorted
+    assert coo.T._sort_indices()._rows_sorted
+    np.testing.assert_array_equal(coo.T._sort_indices().row, np.nonzero(M.T)[0])
+    same(coo.T._sort_indices(), M.T)
+    squeezed = sparse.BCOO.fromdense(M[None]).sum_duplicates()
+    assert sparse.bcoo_squeeze(squeezed, dimensions=(0,)).indices_sorted
+
+
+@pytest.mark.parametrize("kind", (sparse.COO, sparse.CSR, sparse.CSC))
+def test_what_is_stored_beyond_the_elements_is_a_zero_at_the_first_place(kind: Any) -> None:
+    m = kind.fromdense(M, nse=30)
+    count = (M != 0).sum()
+    for part in m.tree_flatten()[0][1:]:
+        if part.shape == (30,):
+            assert not np.asarray(part)[count:].any()
+    same(m @ V, M @ V)
+
+
+def test_products_of_batches_of_matrices_broadcast() -> None:
+    m = sparse.BCOO.fromdense(X3[None], n_batch=2)
+    right = RNG.normal(size=(2, 1, 5, 2)).astype(np.float32)
+    same(m @ right, X3[None] @ right)
+    same(
+        right.swapaxes(-1, -2) @ sparse.BCOO.fromdense(X3.swapaxes(1, 2), n_batch=1),
+        right.swapaxes(-1, -2) @ X3.swapaxes(1, 2),
+    )
+    same(sparse.BCOO.fromdense(M) * sparse.BCOO.fromdense(M[1]), M * M[1])
+    with pytest.raises(TypeError, match="number of axes"):
+        sparse.bcoo_multiply_sparse(sparse.BCOO.fromdense(M), sparse.BCOO.fromdense(M[1]))
+
+
+def test_rows_of_a_sampled_product() -> None:
+    rows = jnp.array([[3], [0], [3]])
+    got = sparse.bcoo_dot_general_sampled(M, N, rows, dimension_numbers=(((1,), (0,)), ((), ())))
+    same(got, (M @ N)[[3, 0, 3]])
+
+
+def test_sparse_arrays_are_no_operands_of_functions_of_dense_ones() -> None:
+    m = sparse.BCOO.fromdense(M)
+    for f in (jnp.sin, pullback.lax.sin, lambda x: jnp.add(x, 1), jnp.sum):
+        with pytest.raises(TypeError):
+            f(m)
+        with pytest.raises(TypeError, match="sparsify"):
+            pullback.jit(f)(m)
+    for f in (jnp.array, jnp.asarray, pullback.jit(jnp.asarray)):
+        with pytest.raises(ValueError, match="setting an array element with a sequence"):
+            f(m)
+    for kind in (sparse.BCOO, sparse.BCSR, sparse.COO):
+        with pytest.raises(pullback.errors.ConcretizationTypeError):
+            pullback.jit(kind.fromdense)(M)
+
+
+def test_parts_that_do_not_fit_are_refused() -> None:
+    data, at, rows = np.ones(3, np.float32), np.array([0, 1, 1]), np.array([0, 1, 3, 3])
+    same(sparse.BCSR((data, at, rows), shape=(3, 2)), [[1, 0], [0, 2], [0, 0]])
+    for parts, shape in (
+        ((data[:2], at, rows), (3, 2)),
+        ((data, at.astype(np.float32), rows), (3, 2)),
+        ((data, at, rows), (4, 2)),
+        ((data, at, rows), (3, 2, 1)),
+        ((data[:, None], at, rows), (3, 2, 2)),
+    ):
+        with pytest.raises(ValueError, match="BCSR"):
+            sparse.BCSR(parts, shape=shape)
+
+
+def test_todense_of_a_tree() -> None:
+    got = sparse.todense({"a": sparse.CSR.fromdense(M), "b": [jnp.asarray(V), 2.0]})
+    same(got["a"], M)
+    same(got["b"][0], V)
+    assert float(got["b"][1]) == 2.0
+
+
+def test_rules_that_users_add() -> None:
+    """`sparse_rules_bcoo` is JAX's table: rules are called with buffers' numbers."""
+    m = sparse.BCOO.fromdense(M)
+    with pytest.raises(NotImplementedError, match="cos"):
+        sparse.sparsify(jnp.cos)(m)
+
+    def stored(spenv: Any, x: Any, **_: Any) -> tuple[Any]:
+        assert (x.is_bcoo(), x.is_bcsr(), x.is_dense(), x.ndim) == (True, False, False, 2)
+        data = jnp.cos(spenv.data(x))
+        return (spenv.sparse(x.shape, data, indices_ref=x.indices_ref),)
+
+    transform.sparse_rules_bcoo[pullback.lax.cos_p] = stored
+    try:
+        for use_tracer in (False, True):
+            out = sparse.sparsify(lambda x: 2 * jnp.cos(x), use_tracer)(m)
+            same(out, np.where(M != 0, 2 * np.cos(M), 0))
+    finally:
+        del transform.sparse_rules_bcoo[pullback.lax.cos_p]
+
+
+def test_programs_of_buffers() -> None:
+    env = transform.SparsifyEnv()
+    values = transform.arrays_to_spvalues(
+        env, (sparse.BCOO.fromdense(M), sparse.BCSR.fromdense(M), jnp.asarray(V))
+    )
+    assert [v.shape for v in values] == [(5, 7), (5, 7), (7,)]
+    assert [v.is_bcsr() for v in values] == [False, True, False]
+    assert [a.shape for a in transform.spvalues_to_avals(env, values)] == [(5, 7), (5, 7), (7,)]
+    for x, want in zip(transform.spvalues_to_arrays(env, values), (M, M, V), strict=True):
+        same(x, want)
+    outs, structure = transform.sparsify_raw(lambda a, b, v: {"x": a @ v, "y": [-b]})(env, *values)
+    got = structure.unflatten(transform.spvalues_to_arrays(env, outs))
+    same(got["x"], M @ V)
+    assert isinstance(got["y"][0], sparse.BCSR)
+    same(got["y"][0], -M)
+    rule = transform.sparse_rules_bcoo[pullback.lax.neg_p]
+    (negative,) = transform.spvalues_to_arrays(env, rule(env, values[0]))
+    same(negative, -M)
+    with pytest.raises(RuntimeError, match="indices"):
+        env.indices(values[2])
+    with pytest.raises(ValueError, match="either data or data_ref"):
+        env.sparse((2, 2))

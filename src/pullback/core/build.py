@@ -14,7 +14,15 @@ from .avals import AbstractValue, ShapedArray, intern, plain_scalar, typeof
 from .dims import DimExpr
 from .jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var
 from .refs import AbstractRef, Ref, ref_effect
-from .trace import Trace, Tracer, check_leaks, check_live, current_trace, use_trace
+from .trace import (
+    Trace,
+    Tracer,
+    check_leaks,
+    check_live,
+    current_trace,
+    use_trace,
+    valueless_error,
+)
 
 # How many functions were traced to jaxprs in this process; a second call of a jitted function must
 # not raise it.
@@ -177,6 +185,8 @@ class JaxprTrace(Trace):
             return self.atom(x.__jax_array__())
         var = self.const_ids.get(id(x))
         if var is None:
+            if getattr(x, "has_no_value", False):
+                raise valueless_error(x)
             var = self.const_ids[id(x)] = Var(typeof(x))
             self.constvars.append(var)
             self.consts.append(x)

@@ -384,6 +384,19 @@ def _conversion_error(tracer: Tracer, name: str) -> errors.ConcretizationTypeErr
     )
 
 
+def valueless_error(x: Any) -> TypeError:
+    """What to raise for an operand that has a type, but no value of its own: what it says itself,
+    or what is to be said of a ShapeDtypeStruct.
+    """
+    why_not = x.has_no_value
+    if isinstance(why_not, str):
+        return TypeError(why_not)
+    return TypeError(
+        "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a "
+        "JAX function. Fix: pass an array, or call jax.eval_shape, which needs types only."
+    )
+
+
 def escaped_tracer_error(tracer: Tracer, detail: str = "") -> errors.UnexpectedTracerError:
     """The error for a tracer whose trace has ended."""
     return errors.UnexpectedTracerError(

@@ -132,6 +132,8 @@ def _array(x: Any, dtype: Any, copy: bool) -> Any:
     if hasattr(x, "__jax_array__"):
         x = unwrap(x)
     if getattr(x, "aval", None) is not None:
+        if isinstance(getattr(x, "has_no_value", None), str):  # a sparse array
+            raise ValueError(f"setting an array element with a sequence. {x.has_no_value}")
         return _of_array(x, dtype, copy)
     kind = type(x)
     if kind in (bool, int, float, complex):

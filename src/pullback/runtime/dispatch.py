@@ -22,7 +22,14 @@ from ..core.avals import AbstractToken, typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from ..core.refs import holds_refs, ref_effect
 from ..core.source import current as current_source
-from ..core.trace import Trace, Tracer, escaped_tracer_error, install_base, use_trace
+from ..core.trace import (
+    Trace,
+    Tracer,
+    escaped_tracer_error,
+    install_base,
+    use_trace,
+    valueless_error,
+)
 from ..garbage import settle, uncollected
 from ..primitives import common, keys
 from ..transforms.partial_eval import dce_closed
@@ -271,14 +278,8 @@ def to_array(x: Any, explicit: bool = False) -> Any:
         return to_array(physical)
     aval = typeof(x)
     _guard_transfer(aval, explicit)
-    why_not = getattr(x, "has_no_value", False)
-    if why_not:
-        raise TypeError(
-            why_not
-            if isinstance(why_not, str)
-            else "A ShapeDtypeStruct does not have a value and cannot be used as a constant in a "
-            "JAX function. Fix: pass an array, or call jax.eval_shape, which needs types only."
-        )
+    if getattr(x, "has_no_value", False):
+        raise valueless_error(x)
     return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval)
 
 

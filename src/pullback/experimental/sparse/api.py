@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ... import numpy as jnp, tree as trees
-from .base import JAXSparse
+from .base import JAXSparse, is_sparse
 from .bcoo import BCOO
 from .bcsr import BCSR
 from .composed import composed
@@ -23,14 +23,18 @@ def _format(name: str) -> Any:
 
 
 def todense(arr: Any) -> Any:
-    """The dense array of a sparse one; dense arrays as they are.
+    """The dense array of a sparse one, or of each in a pytree; dense arrays as they are.
 
     >>> from pullback.experimental import sparse
     >>> sparse.todense(sparse.eye(2))
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    parts, structure = trees.flatten(arr)
+    return trees.map(_leaf_todense, arr, is_leaf=is_sparse)
+
+
+def _leaf_todense(x: Any) -> Any:
+    parts, structure = trees.flatten(x)
     return todense_p.bind(*parts, tree=structure)
 
 

@@ -7,11 +7,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from ... import numpy as jnp
+from ... import dtypes, numpy as jnp
 from ...api.vmap import mapped_types
 from .base import JAXSparse, register
 from .bcoo import (
@@ -28,6 +28,44 @@ from .bcoo.dot import matmul
 from .bcoo.storage import batched, full, make
 from .composed import SparseInfo, composed, info, numbers
 from .csr import csr_rows
+
+
+class BCSRProperties(NamedTuple):
+    """How many axes of each kind a BCSR array has beside its two sparse ones, and how many elements
+    it stores.
+
+    >>> from pullback.experimental.sparse import bcsr
+    >>> bcsr.BCSRProperties(n_batch=0, n_dense=0, nse=3).nse
+    3
+    """
+
+    n_batch: int
+    n_dense: int
+    nse: int
+
+
+def _validate_bcsr(data: Any, indices: Any, indptr: Any, shape: Sequence[int]) -> BCSRProperties:
+    """What the parts make of an array of this shape. Raises ValueError if they do not fit."""
+    parts = (
+        f"BCSR: data of shape {data.shape}, indices {indices.dtype}{list(indices.shape)} and "
+        f"indptr {indptr.dtype}{list(indptr.shape)}"
+    )
+    if not (dtypes.is_integer(indices.dtype) and dtypes.is_integer(indptr.dtype)):
+        raise ValueError(f"{parts}: indices and indptr must be integers. Fix: x.astype(jnp.int32)")
+    n = indices.ndim - 1
+    n_dense = data.ndim - indices.ndim
+    if min(n, n_dense) < 0 or n + 2 + n_dense != len(shape) or indptr.ndim != n + 1:
+        raise ValueError(f"{parts} do not make an array of shape {tuple(shape)}")
+    leads = zip(data.shape[:n], indices.shape[:n], indptr.shape[:n], shape[:n], strict=True)
+    fits = (
+        all(size in (1, whole) for *sizes, whole in leads for size in sizes)
+        and data.shape[n] in (1, indices.shape[n])
+        and tuple(data.shape[n + 1 :]) == tuple(shape[n + 2 :])
+        and indptr.shape[n] == shape[n] + 1
+    )
+    if not fits:
+        raise ValueError(f"{parts} do not fit the shape {tuple(shape)}")
+    return BCSRProperties(n, n_dense, indices.shape[n])
 
 
 @register
@@ -55,14 +93,7 @@ class BCSR(JAXSparse):
         self.data, self.indices, self.indptr = map(jnp.asarray, args)
         self.indices_sorted, self.unique_indices = bool(indices_sorted), bool(unique_indices)
         super().__init__(args, shape=shape)
-        n = self.n_batch
-        rows = self.shape[n] if len(self.shape) > n + 1 else -1
-        fits = self.indptr.ndim == n + 1 and self.indptr.shape[-1] == rows + 1
-        if not fits or self.n_dense < 0 or n + 2 + self.n_dense != len(self.shape):
-            raise ValueError(
-                f"BCSR: data of shape {self.data.shape}, indices of shape {self.indices.shape} and "
-                f"indptr of shape {self.indptr.shape} do not make an array of shape {self.shape}"
-            )
+        _validate_bcsr(self.data, self.indices, self.indptr, self.shape)
 
     n_sparse = 2
 
@@ -84,13 +115,16 @@ class BCSR(JAXSparse):
     def _set_parts(self, children: tuple[Any, ...]) -> None:
         self.data, self.indices, self.indptr = children
 
+    @property
+    def _bufs(self) -> tuple[Any, ...]:
+        return self.data, self.indices, self.indptr
+
+    @property
+    def _info(self) -> SparseInfo:
+        return SparseInfo(tuple(self.shape), self.indices_sorted, self.unique_indices)
+
     def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        static = {
-            "shape": self.shape,
-            "indices_sorted": self.indices_sorted,
-            "unique_indices": self.unique_indices,
-        }
-        return (self.data, self.indices, self.indptr), static
+        return self._bufs, self._info._asdict()
 
     def _repr_extra(self) -> str:
         parts = [f"{n}={getattr(self, n)}" for n in ("n_batch", "n_dense") if getattr(self, n)]
@@ -129,12 +163,8 @@ class BCSR(JAXSparse):
             return jnp.concatenate([jnp.zeros(1, i.dtype), jnp.cumsum(counts, dtype=i.dtype)])
 
         indptr = batched(pointers, arr.n_batch)(indices)
-        return cls(
-            (data, indices[..., 1], indptr),
-            shape=arr.shape,
-            indices_sorted=True,
-            unique_indices=arr.unique_indices,
-        )
+        # Rows are in order; of the columns within them JAX claims nothing either.
+        return cls((data, indices[..., 1], indptr), shape=arr.shape)
 
     @classmethod
     def from_scipy_sparse(
@@ -223,7 +253,7 @@ def bcsr_fromdense(
     parts = bcsr_fromdense_p.bind(
         mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
     )
-    return BCSR(tuple(parts), shape=mat.shape, indices_sorted=True, unique_indices=True)
+    return BCSR(tuple(parts), shape=mat.shape)
 
 
 def _fromdense(

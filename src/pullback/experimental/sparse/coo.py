@@ -50,16 +50,14 @@ coo_todense_p = composed("coo_todense", _coo_dense, ("spinfo",))
 def coo_elements(mat: Any, *, nse: int, index_dtype: Any) -> tuple[Any, Any, Any]:
     row, col = jnp.nonzero(mat, size=nse, fill_value=mat.shape)
     data = mat.at[row, col].get(mode="fill", fill_value=0)
+    stored = row < mat.shape[0]  # what is not, is a zero at the first place
+    row, col = jnp.where(stored, row, 0), jnp.where(stored, col, 0)
     return data, row.astype(index_dtype), col.astype(index_dtype)
 
 
 coo_fromdense_p = composed(
     "coo_fromdense", coo_elements, ("nse", "index_dtype"), multiple_results=True
 )
-
-
-def _coo_info(mat: COO) -> COOInfo:
-    return COOInfo(tuple(mat.shape), mat._rows_sorted, mat._cols_sorted)
 
 
 def check_operand(name: str, mat: Any, dense: Any, transpose: bool, ndim: int) -> Any:
@@ -118,16 +116,33 @@ class COO(JAXSparse):
         self.data, self.row, self.col = children
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        static = {
-            "shape": self.shape,
-            "_rows_sorted": self._rows_sorted,
-            "_cols_sorted": self._cols_sorted,
-        }
-        return (self.data, self.row, self.col), static
+        return self._bufs, self._info._asdict()
+
+    @classmethod
+    def tree_unflatten(cls, aux_data: dict[str, Any], children: tuple[Any, ...]) -> COO:
+        obj = object.__new__(cls)
+        obj._set_parts(children)
+        info = COOInfo(**aux_data)
+        obj.shape, obj._rows_sorted, obj._cols_sorted = info
+        return obj
+
+    @property
+    def _info(self) -> COOInfo:
+        return COOInfo(tuple(self.shape), self._rows_sorted, self._cols_sorted)
+
+    @property
+    def _bufs(self) -> tuple[Any, ...]:
+        return self.data, self.row, self.col
+
+    def _sort_indices(self) -> COO:
+        """The matrix with its elements in the order of their rows, then of their columns."""
+        order = jnp.lexsort((self.col, self.row))
+        parts = tuple(x[order] for x in self._bufs)
+        return type(self)(parts, shape=self.shape, rows_sorted=True)
 
     def _with_data(self, data: Any) -> COO:
         children, static = self.tree_flatten()
-        return type(self).tree_unflatten(static, (data, *children[1:]))  # type: ignore[no-any-return]
+        return type(self).tree_unflatten(static, (data, *children[1:]))
 
     @classmethod
     def fromdense(cls, mat: Any, *, nse: int | None = None, index_dtype: Any = np.int32) -> COO:
@@ -195,7 +210,7 @@ def coo_todense(mat: COO) -> Any:
     Array([[1., 0.],
            [0., 1.]], dtype=float32)
     """
-    return coo_todense_p.bind(mat.data, mat.row, mat.col, spinfo=_coo_info(mat))
+    return coo_todense_p.bind(mat.data, mat.row, mat.col, spinfo=mat._info)
 
 
 def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
@@ -211,7 +226,7 @@ def coo_matvec(mat: COO, v: Any, transpose: bool = False) -> Any:
     """
     v = check_operand("coo_matvec", mat, v, transpose, 1)
     return coo_matvec_p.bind(
-        mat.data, mat.row, mat.col, v, spinfo=_coo_info(mat), transpose=bool(transpose)
+        mat.data, mat.row, mat.col, v, spinfo=mat._info, transpose=bool(transpose)
     )
 
 
@@ -229,5 +244,5 @@ def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
     """
     B = check_operand("coo_matmat", mat, B, transpose, 2)
     return coo_matmat_p.bind(
-        mat.data, mat.row, mat.col, B, spinfo=_coo_info(mat), transpose=bool(transpose)
+        mat.data, mat.row, mat.col, B, spinfo=mat._info, transpose=bool(transpose)
     )

@@ -42,7 +42,8 @@ csr_todense_p = composed("csr_todense", _csr_dense, ("shape",))
 
 def _csr_elements(mat: Any, *, nse: int, index_dtype: Any) -> tuple[Any, Any, Any]:
     data, row, col = coo_elements(mat, nse=nse, index_dtype=index_dtype)
-    counts = jnp.zeros(mat.shape[0], index_dtype).at[row].add(1, mode="drop")
+    stored = (jnp.arange(nse) < (mat != 0).sum()).astype(index_dtype)
+    counts = jnp.zeros(mat.shape[0], index_dtype).at[row].add(stored)
     sums = jnp.cumsum(counts, dtype=index_dtype)
     return data, col, jnp.concatenate([jnp.zeros(1, index_dtype), sums])
 
@@ -72,8 +73,12 @@ class _Compressed(JAXSparse):
     def _set_parts(self, children: tuple[Any, ...]) -> None:
         self.data, self.indices, self.indptr = children
 
+    @property
+    def _bufs(self) -> tuple[Any, ...]:
+        return self.data, self.indices, self.indptr
+
     def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        return (self.data, self.indices, self.indptr), {"shape": self.shape}
+        return self._bufs, {"shape": self.shape}
 
     def _with_data(self, data: Any) -> Any:
         return type(self).tree_unflatten({"shape": self.shape}, (data, self.indices, self.indptr))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from ... import lax, numpy as jnp, tree
@@ -13,6 +13,7 @@ from ...core.avals import typeof
 from ...core.build import trace_to_jaxpr
 from ...core.jaxpr import ClosedJaxpr, Literal
 from ...core.trace import Trace, Tracer, current_trace, use_trace
+from .api import todense_p
 from .base import is_sparse
 from .bcoo import (
     BCOO,
@@ -32,6 +33,14 @@ from .bcoo import (
     bcoo_transpose,
 )
 from .bcsr import BCSR, bcsr_broadcast_in_dim, bcsr_concatenate
+from .spvalues import (
+    SparsifyEnv,
+    SparsifyValue,
+    arrays_to_spvalues,
+    is_spvalue,
+    spvalues_to_arrays,
+    spvalues_to_avals,
+)
 
 # --- sparsify ---
 # Operations that act on the stored elements alone: f(0) = 0, and one element makes one element.
@@ -264,12 +273,43 @@ def _scan(
 _HOLDERS: dict[str, Callable[..., list[Any]]] = {"cond": _cond, "while": _while, "scan": _scan}
 
 
+class _OwnRule:
+    """A rule of ours as those are called that users put beside it."""
+
+    def __init__(self, primitive: Any) -> None:
+        self.primitive = primitive
+
+    def __call__(
+        self, spenv: SparsifyEnv, *spvalues: SparsifyValue, **params: Any
+    ) -> tuple[SparsifyValue, ...]:
+        args = list(spvalues_to_arrays(spenv, spvalues))
+        return tuple(arrays_to_spvalues(spenv, _by_own_rule(self.primitive, params, args)))
+
+
+def _own_rules(names: Iterable[str]) -> dict[Any, Callable[..., Any]]:
+    found: list[Any] = [jit_p, todense_p]
+    found += [p for n in sorted(names) if (p := getattr(lax, n.removesuffix("_p") + "_p", None))]
+    return {p: _OwnRule(p) for p in found}
+
+
 def _apply(p: Any, params: dict[str, Any], args: list[Any]) -> list[Any]:
-    """The results of a primitive, some of whose operands are sparse."""
-    name = p.name
+    """The results of a primitive, whose operands may be sparse."""
     if not any(map(is_sparse, args)):
         out = p.bind(*args, **params)
         return list(out) if p.multiple_results else [out]
+    rules = sparse_rules_bcsr if any(isinstance(x, BCSR) for x in args) else sparse_rules_bcoo
+    rule = rules.get(p)
+    if rule is None or isinstance(rule, _OwnRule):
+        return _by_own_rule(p, params, args)
+    spenv = SparsifyEnv()
+    outs = rule(spenv, *arrays_to_spvalues(spenv, tuple(args)), **params)
+    return list(spvalues_to_arrays(spenv, tuple(outs)))
+
+
+def _by_own_rule(p: Any, params: dict[str, Any], args: list[Any]) -> list[Any]:
+    name = p.name
+    if p is todense_p:
+        return [x.todense() if is_sparse(x) else x for x in args]
     if p is jit_p or "call_jaxpr" in params:
         inner: Any = params.get("jaxpr", params.get("call_jaxpr"))
         closed = inner if isinstance(inner, ClosedJaxpr) else ClosedJaxpr(inner, ())
@@ -289,6 +329,12 @@ def _apply(p: Any, params: dict[str, Any], args: list[Any]) -> list[Any]:
             f"sparsify: no rule for {name} of sparse arrays. Fix: call todense() before it."
         )
     return [rule(*args, **params)]
+
+
+# Rules by primitive, as users extend them: rule(spenv, *spvalues, **params) -> spvalues. The second
+# table's are asked where an operand is a BCSR array.
+sparse_rules_bcoo = _own_rules([*_POINTWISE, *_rules, *_HOLDERS])
+sparse_rules_bcsr = _own_rules([*_POINTWISE, *_BY_ROWS, "dot_general"])
 
 
 def _evaluate(closed: ClosedJaxpr, args: Sequence[Any]) -> list[Any]:
@@ -415,3 +461,71 @@ def sparsify(f: Callable[..., Any], use_tracer: bool = False) -> Callable[..., A
         return tree.unflatten(store[-1], outs)
 
     return wrapped
+
+
+def eval_sparse(
+    jaxpr: Any, consts: Sequence[Any], spvalues: Sequence[SparsifyValue], spenv: SparsifyEnv
+) -> list[SparsifyValue]:
+    """The results of a program, whose operations act on what is stored.
+
+    `jaxpr`: a Jaxpr; `consts`: its constants; `spvalues`: its operands, of `spenv`. Raises
+    NotImplementedError for an operation that has no sparse form.
+
+    >>> from pullback.experimental.sparse import transform
+    >>> env = transform.SparsifyEnv()
+    >>> closed = pb.make_jaxpr(lambda x: 2 * x)(jnp.ones(2))
+    >>> out = transform.eval_sparse(closed.jaxpr, closed.consts, [env.dense(jnp.ones(2))], env)
+    >>> transform.spvalues_to_arrays(env, out)
+    [Array([2., 2.], dtype=float32)]
+    """
+    args = spvalues_to_arrays(spenv, list(spvalues))
+    outs = _evaluate(ClosedJaxpr(jaxpr, tuple(consts)), args)
+    return list(arrays_to_spvalues(spenv, outs))
+
+
+def sparsify_raw(f: Callable[..., Any]) -> Callable[..., Any]:
+    """`f`, written for dense arrays, as a function of a SparsifyEnv and SparsifyValues, which
+    returns SparsifyValues and the structure of the results.
+
+    >>> from pullback.experimental.sparse import transform
+    >>> env = transform.SparsifyEnv()
+    >>> out, structure = transform.sparsify_raw(lambda x: 2 * x)(env, env.dense(jnp.ones(2)))
+    >>> transform.spvalues_to_arrays(env, out)
+    [Array([2., 2.], dtype=float32)]
+
+    Raises NotImplementedError for an operation that has no sparse form.
+    """
+
+    def wrapped(
+        spenv: SparsifyEnv, *spvalues: SparsifyValue, **params: Any
+    ) -> tuple[list[SparsifyValue], Any]:
+        leaves, in_tree = tree.flatten(spvalues, is_leaf=is_spvalue)
+        store: list[Any] = []
+
+        def flat(*values: Any) -> list[Any]:
+            outs, out_tree = tree.flatten(f(*tree.unflatten(in_tree, values), **params))
+            store.append(out_tree)
+            return [x if isinstance(x, Tracer) else jnp.asarray(x) for x in outs]
+
+        jaxpr, consts = trace_to_jaxpr(flat, spvalues_to_avals(spenv, leaves))
+        return eval_sparse(jaxpr, consts, leaves, spenv), store[-1]
+
+    return wrapped
+
+
+def sparsify_fun(wrapped_fun: Any, args: Sequence[Any]) -> list[Any]:
+    """The results of a function of `linear_util`, which takes and returns arrays in lists, on dense
+    and sparse arrays.
+
+    `wrapped_fun`: as `extend.linear_util.wrap_init` makes it. Raises NotImplementedError for an
+    operation that has no sparse form.
+
+    >>> from pullback.experimental import sparse
+    >>> from pullback.experimental.sparse import transform
+    >>> from pullback.extend import linear_util
+    >>> m = sparse.BCOO.fromdense(jnp.eye(2))
+    >>> transform.sparsify_fun(linear_util.wrap_init(lambda x: [2 * x]), [m])
+    [BCOO(float32[2, 2], nse=2)]
+    """
+    leaves, structure = tree.flatten((tuple(args), {}), is_leaf=is_sparse)
+    return list(_traced(wrapped_fun.call_wrapped, structure, leaves, range(len(leaves))))

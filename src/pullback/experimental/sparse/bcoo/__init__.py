@@ -52,9 +52,11 @@ from .shape import (
     bcoo_transpose,
     bcoo_transpose_p,
 )
+from .storage import BCOOProperties
 
 __all__ = [
     "BCOO",
+    "BCOOProperties",
     "bcoo_broadcast_in_dim",
     "bcoo_concatenate",
     "bcoo_conv_general_dilated",

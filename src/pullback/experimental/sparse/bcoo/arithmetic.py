@@ -74,8 +74,9 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     Array([1., 0., 9.], dtype=float32)
     """
     if lhs.ndim != rhs.ndim:
-        raise NotImplementedError(
-            f"product of sparse arrays of shapes {lhs.shape} and {rhs.shape}, of different ranks"
+        raise TypeError(
+            f"bcoo_multiply_sparse: arrays must have the same number of axes; got shapes "
+            f"{lhs.shape} and {rhs.shape}"
         )
     shape = jnp.broadcast_shapes(lhs.shape, rhs.shape)
     lhs, rhs = _alike(lhs, rhs)

@@ -17,7 +17,7 @@ from .dot import matmul
 from .gather import getitem
 from .layout import bcoo_update_layout
 from .order import bcoo_sort_indices, bcoo_sum_duplicates
-from .shape import bcoo_reduce_sum, bcoo_reshape, bcoo_transpose
+from .shape import bcoo_broadcast_in_dim, bcoo_reduce_sum, bcoo_reshape, bcoo_transpose
 from .storage import Stored, full, is_bcoo, make, split
 
 
@@ -140,8 +140,11 @@ class BCOO(Stored):
 
     # --- arithmetic ---
     def __mul__(self, other: Any) -> Any:
+        if is_bcoo(other):
+            rank = max(self.ndim, other.ndim)
+            return bcoo_multiply_sparse(_of_rank(self, rank), _of_rank(other, rank))
         if isinstance(other, JAXSparse):
-            return bcoo_multiply_sparse(self, other)  # type: ignore[arg-type]
+            raise TypeError(f"product of a BCOO and a {type(other).__name__}. Fix: use BCOO arrays")
         if jnp.ndim(other) == 0:
             return self._with_data(self.data * other)
         return self._with_data(bcoo_multiply_dense(self, other))
@@ -200,6 +203,15 @@ class BCOO(Stored):
 
     def __rmatmul__(self, other: Any) -> Any:
         return matmul(other, self)
+
+
+def _of_rank(mat: BCOO, rank: int) -> BCOO:
+    """With leading axes of size 1, that it has so many."""
+    more = rank - mat.ndim
+    if not more:
+        return mat
+    shape = (*(1,) * more, *mat.shape)
+    return bcoo_broadcast_in_dim(mat, shape=shape, broadcast_dimensions=tuple(range(more, rank)))
 
 
 def _sizes(sizes: Sequence[int], total: int) -> tuple[int, ...]:

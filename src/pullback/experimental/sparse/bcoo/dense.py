@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from .... import numpy as jnp
+from .... import errors, numpy as jnp
 from ....core.trace import Tracer
 from ..composed import SparseInfo, composed, info
 from .storage import (
@@ -49,7 +49,9 @@ def bcoo_fromdense(
         )
     if nse is None:
         if isinstance(mat, Tracer):
-            raise ValueError("bcoo_fromdense: nse must be given under jit. Fix: nse=...")
+            raise errors.ConcretizationTypeError(
+                "bcoo_fromdense: how many elements to store must be given under jit. Fix: nse=..."
+            )
         mask = _mask(mat, n_batch, n_dense)
         counts = mask.sum(axis=tuple(range(n_batch, mask.ndim)))
         nse = int(counts.max()) if counts.size else 0

@@ -12,6 +12,7 @@ from .... import lax, numpy as jnp
 from ..base import JAXSparse
 from ..composed import SparseInfo, composed, info, numbers
 from .order import fitting
+from .shape import bcoo_broadcast_in_dim
 from .storage import all_sparse, batched, columns_of, is_bcoo, make, of_info, parts, scattered
 
 if TYPE_CHECKING:
@@ -228,16 +229,35 @@ def _sampled(A: Any, B: Any, indices: Any, *, dimension_numbers: Any) -> Any:
     at_b = (*columns[:n_b], *columns[n_b + n_a :])
     rows = A.transpose((*lb, *free_a, *lc)).at[at_a].get(mode="fill", fill_value=0)
     others = B.transpose((*rb, *free_b, *rc)).at[at_b].get(mode="fill", fill_value=0)
-    return (rows * others).sum(axis=tuple(range(1, rows.ndim)))
+    if len(columns) == n_b + n_a + B.ndim - len(rc) - n_b:
+        return (rows * others).sum(axis=tuple(range(1, rows.ndim)))
+    # Fewer columns than axes: the last axes are computed whole.
+    summed = tuple(tuple(range(x.ndim - len(lc), x.ndim)) for x in (rows, others))
+    return lax.dot_general(rows, others, (summed, ((0,), (0,)) if at_b else ((), ())))
 
 
 bcoo_dot_general_sampled_p = composed("bcoo_dot_general_sampled", _sampled, ("dimension_numbers",))
 
 
+def _with_batch(x: Any, lead: tuple[int, ...]) -> Any:
+    """A stack of matrices, repeated so that its other axes are these."""
+    shape = (*lead, *x.shape[-2:])
+    if not is_bcoo(x):
+        return jnp.broadcast_to(x, shape)
+    if x.shape == shape:
+        return x
+    to = tuple(range(len(shape) - x.ndim, len(shape)))
+    return bcoo_broadcast_in_dim(x, shape=shape, broadcast_dimensions=to)
+
+
 def matmul(lhs: Any, rhs: Any) -> Any:
     """lhs @ rhs, with the axes of `jnp.matmul`."""
-    if isinstance(rhs, JAXSparse) and not is_bcoo(rhs):
-        raise NotImplementedError("matmul of a BCOO and another format. Fix: use BCOO.")
+    for x in (lhs, rhs):
+        if isinstance(x, JAXSparse) and not is_bcoo(x):
+            raise TypeError(
+                f"matmul of a BCOO and a {type(x).__name__}. Fix: sparse.BCOO.fromdense, or "
+                "to_bcoo() of a BCSR."
+            )
     lhs = lhs if is_bcoo(lhs) else jnp.asarray(lhs)
     rhs = rhs if is_bcoo(rhs) else jnp.asarray(rhs)
     if not lhs.ndim or not rhs.ndim:
@@ -247,11 +267,9 @@ def matmul(lhs: Any, rhs: Any) -> Any:
     if lhs.shape[-1] != rhs.shape[rc]:
         raise TypeError(f"matmul: shapes {lhs.shape} and {rhs.shape} do not fit")
     if n_l and n_r:
-        if lhs.shape[:-2] != rhs.shape[:-2]:
-            raise NotImplementedError(
-                f"matmul of sparse arrays with batch axes {lhs.shape[:-2]} and {rhs.shape[:-2]}"
-            )
-        batch = tuple(range(n_l))
+        lead = jnp.broadcast_shapes(lhs.shape[:-2], rhs.shape[:-2])
+        lhs, rhs = _with_batch(lhs, lead), _with_batch(rhs, lead)
+        rc, batch = len(lead), tuple(range(len(lead)))
     else:
         batch = ()
     numbers = (((lhs.ndim - 1,), (rc,)), (batch, batch))

@@ -132,6 +132,8 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
 
 
 def fitting(mat: BCOO) -> BCOO:
-    """No more elements are stored than there are places."""
+    """No more elements are stored than there are places; of their order nothing is claimed."""
     room = places(mat)
-    return mat if mat.nse <= room else bcoo_sum_duplicates(mat, nse=room)
+    if mat.nse <= room:
+        return mat
+    return make(*parts(bcoo_sum_duplicates(mat, nse=room)), mat.shape)

@@ -47,7 +47,7 @@ def bcoo_transpose(mat: BCOO, *, permutation: Sequence[int]) -> BCOO:
     """
     permutation = tuple(int(p) % max(mat.ndim, 1) for p in permutation)
     if sorted(permutation) != list(range(mat.ndim)):
-        raise ValueError(f"bcoo_transpose: {permutation} is no permutation of {mat.ndim} axes")
+        raise TypeError(f"bcoo_transpose: {permutation} is no permutation of {mat.ndim} axes")
     n_batch, n_sparse = mat.n_batch, mat.n_sparse
     batch, sparse, _ = split(permutation, n_batch, n_sparse)
     if any(p >= n_batch for p in batch) or any(
@@ -221,6 +221,7 @@ def bcoo_squeeze(arr: BCOO, *, dimensions: Sequence[int]) -> BCOO:
         data.reshape((*lead, arr.nse, *dense)),
         indices.reshape((*lead, arr.nse, len(columns))),
         tuple(arr.shape[d] for d in left),
+        arr,
     )
 
 
@@ -370,7 +371,7 @@ def bcoo_rev(operand: BCOO, dimensions: Sequence[int]) -> BCOO:
     """
     dims = {int(d) % max(operand.ndim, 1) for d in dimensions}
     if any(not -operand.ndim <= d < operand.ndim for d in dimensions):
-        raise ValueError(f"bcoo_rev: dimensions {tuple(dimensions)} of {operand.ndim} axes")
+        raise TypeError(f"bcoo_rev: dimensions {tuple(dimensions)} of {operand.ndim} axes")
     data, indices = full(operand)
     n, dense_at = operand.n_batch, operand.n_batch + operand.n_sparse
     ok = inside(operand, indices)

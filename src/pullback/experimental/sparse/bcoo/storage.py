@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from .... import dtypes, lax, numpy as jnp
 from ....api.vmap import vmap
@@ -39,7 +39,7 @@ class Stored(JAXSparse):
         self.data, self.indices = map(jnp.asarray, args)
         self.indices_sorted, self.unique_indices = bool(indices_sorted), bool(unique_indices)
         super().__init__(args, shape=shape)
-        _check_layout(self.data, self.indices, self.shape)
+        _validate_bcoo(self.data, self.indices, self.shape)
 
     @property
     def n_batch(self) -> int:
@@ -64,13 +64,16 @@ class Stored(JAXSparse):
     def _set_parts(self, children: tuple[Any, ...]) -> None:
         self.data, self.indices = children
 
+    @property
+    def _bufs(self) -> tuple[Any, ...]:
+        return self.data, self.indices
+
+    @property
+    def _info(self) -> SparseInfo:
+        return SparseInfo(tuple(self.shape), self.indices_sorted, self.unique_indices)
+
     def tree_flatten(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        static = {
-            "shape": self.shape,
-            "indices_sorted": self.indices_sorted,
-            "unique_indices": self.unique_indices,
-        }
-        return (self.data, self.indices), static
+        return self._bufs, self._info._asdict()
 
     def _repr_extra(self) -> str:
         parts = [f"{n}={getattr(self, n)}" for n in ("n_batch", "n_dense") if getattr(self, n)]
@@ -80,7 +83,22 @@ class Stored(JAXSparse):
         return make(data, self.indices, self.shape, cast("BCOO", self))
 
 
-def _check_layout(data: Any, indices: Any, shape: tuple[int, ...]) -> None:
+class BCOOProperties(NamedTuple):
+    """How many axes of each kind a BCOO array has, and how many elements it stores.
+
+    >>> from pullback.experimental.sparse import bcoo
+    >>> bcoo.BCOOProperties(n_batch=0, n_sparse=2, n_dense=0, nse=3).nse
+    3
+    """
+
+    n_batch: int
+    n_sparse: int
+    n_dense: int
+    nse: int
+
+
+def _validate_bcoo(data: Any, indices: Any, shape: Sequence[int]) -> BCOOProperties:
+    """What the parts make of an array of this shape. Raises ValueError if they do not fit."""
     if indices.ndim < 2 or not dtypes.is_integer(indices.dtype):
         raise ValueError(
             "BCOO: indices must be integers of shape (*batch, nse, n_sparse); got "
@@ -104,6 +122,7 @@ def _check_layout(data: Any, indices: Any, shape: tuple[int, ...]) -> None:
             f"BCOO: data of shape {data.shape} and indices of shape {indices.shape} do not fit the "
             f"shape {shape}"
         )
+    return BCOOProperties(n_batch, n_sparse, n_dense, indices.shape[-2])
 
 
 def is_bcoo(x: Any) -> bool:
