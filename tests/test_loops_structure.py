@@ -69,8 +69,14 @@ SHORT = {  # a tenth of a millisecond or two: not worth what handing it to anoth
     "search": (jnp.searchsorted, zeros(10_000), zeros(20_000)),
     "rows": (lambda x, i: x.at[i].add(1.0), zeros(1000, 8), np.zeros(60_000, np.int32)),
     "running sum": (jnp.cumsum, zeros(500_000)),
+    "sum": (jnp.sum, zeros(4_000_000)),
+    "matrix times vector": (jnp.dot, zeros(2000, 2000), zeros(2000)),
+    "product": (jnp.dot, zeros(500, 500), zeros(500, 500)),
+    "softmax": (softmax, zeros(1000, 1000)),
 }
 LONG = {
+    "pointwise": (lambda x: x * 2 + 1, zeros(10_000_000)),
+    "product": (jnp.dot, zeros(1000, 1000), zeros(1000, 1000)),
     "transforms": (jnp.fft.fft, zeros(1000, 1024)),
     "steps": (lambda x: lax.scan(lambda c, a: (jnp.tanh(c + a), None), x[0], x), zeros(9999, 999)),
     "far rows": (lambda x, i: x.at[i].add(1.0), zeros(1 << 20), np.zeros(200_000, np.int32)),

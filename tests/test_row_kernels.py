@@ -182,6 +182,27 @@ def test_rows_that_are_read_again_fetch_the_next_one(function: Any, fetches: boo
         assert ("call void @llvm.prefetch" in text) is fetches
 
 
+@pytest.mark.parametrize(
+    ("function", "shapes", "fetches"),
+    [
+        (lambda x: x.sum(-1), [(2000, 2000)], True),
+        (lambda x: x.sum(-1), [(700, 700)], False),  # stays in a core's caches
+        (lambda x: x.sum(), [(4_000_000,)], True),
+        (lambda x, y: x @ y, [(2000, 2000), (2000,)], True),
+        (lambda x: jnp.cos(x).sum(-1), [(2000, 2000)], False),  # does not wait for memory
+    ],
+)
+def test_reductions_of_long_operands_look_ahead(
+    function: Any, shapes: list[tuple[int, ...]], fetches: bool
+) -> None:
+    closed = pullback.make_jaxpr(function)(*(np.zeros(shape, np.float32) for shape in shapes))
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    text, _ = emit_module(kernel)
+    assert ("call void @llvm.prefetch" in text) is fetches
+    brief, _ = emit_module(kernel, brief=True)
+    assert "llvm.prefetch" not in brief
+
+
 def test_heavy_loops_are_scheduled_well() -> None:
     """Code of much arithmetic is worth LLVM's second level; a first run of little work is not."""
     x = _rows(8000, 1)[0]

@@ -37,10 +37,12 @@ from pullback.loops.ir import (
     Var,
     While,
 )
+from pullback.loops.ops import storage_bytes
 
 __all__ = ["TRUE", "Builder", "Index", "Ix", "Scope", "i64", "kernel_of"]
 
 HOIST_FROM = 17  # integers from here on are kernel arguments
+LONG = 1 << 21  # bytes of an operand that does not stay in a core's caches
 TRUE = Const(True, "bool")
 FALSE = Const(False, "bool")
 
@@ -126,6 +128,7 @@ class Builder:
         self.literal: set[int] = set()  # extents that stay literals all the same
         self.count = 0
         self.unrolling = False  # loops without carries become their iterations
+        self.reduces = False  # whether there is a loop that combines elements in lanes
         self.known: dict[Any, Any] = {}  # integer atoms whose value is an index with bounds
         self.made: dict[Var, tuple[str, tuple[Atom, ...]]] = {}  # definitions of some atoms
         # Where conditions on a loop's variable change, for those that were asked for.
@@ -359,6 +362,7 @@ class Builder:
                 body(k)
             return []
         self.open(kind)
+        self.reduces = self.reduces or kind == "reduce"
         ix = self.loop_index(first, max(first, extent - 1))
         index = ix.terms[0][0].var if ix.terms else None
         if index is None:
@@ -722,6 +726,20 @@ def _fold(op: str, args: Sequence[Atom]) -> Atom | None:
     return None
 
 
+def _streamed(b: Builder) -> dict[str, Any]:
+    """Which operands are too long for a core's caches (by number), where a kernel reduces: such
+    loops fetch ahead."""
+    values = {var: value for value, var in b.dims.items()} if b.reduces else {}
+
+    def size(buf: Buf) -> int:
+        extents = (d if isinstance(d, int) else values.get(d, 0) for d in buf.shape)
+        return math.prod(extents) * storage_bytes(buf.dtype)
+
+    operands = enumerate(b.params.values() if b.reduces else ())
+    long = tuple(k for k, buf in operands if buf.role == "in" and size(buf) > LONG)
+    return {"streamed": long} if long else {}
+
+
 def kernel_of(
     b: Builder, name: str, attrs: dict[str, Any] | None = None
 ) -> tuple[Kernel, list[Any], list[int], list[tuple[Any, str]]]:
@@ -739,6 +757,6 @@ def kernel_of(
         tuple(b.dims.values()),
         tuple(b.scalars.values()),
         b.close(),
-        attrs or {},
+        {**(attrs or {}), **_streamed(b)},
     )
     return kernel, list(b.params), list(b.dims), list(b.scalars)

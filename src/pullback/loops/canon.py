@@ -27,7 +27,7 @@ from pullback.loops.ir import (
 __all__ = ["CODE_ATTRS", "called_by", "canonical_text", "waits"]
 
 # The attributes of a kernel that the emitter reads.
-CODE_ATTRS = frozenset({"cost_per_iteration", "codegen"})
+CODE_ATTRS = frozenset({"cost_per_iteration", "codegen", "streamed"})
 
 
 class _Names(dict[Any, str]):

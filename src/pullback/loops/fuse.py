@@ -19,7 +19,16 @@ from collections.abc import Sequence
 from typing import Any
 
 from pullback.loops.epilogue import join_epilogues
-from pullback.loops.lower.graph import Axes, Graph, Node, Opaque, Reduction
+from pullback.loops.lower.graph import (
+    COMPLEX,
+    Axes,
+    Graph,
+    Node,
+    Opaque,
+    Reduction,
+    part_dtype,
+)
+from pullback.loops.ops import storage_bytes
 from pullback.loops.pieces import SPLIT_FROM
 
 __all__ = ["Nest", "plan_units", "seconds_of", "work_of"]
@@ -50,11 +59,11 @@ class Nest:
 
 Unit = Any  # Nest | Opaque
 
-# Seconds: what an element costs that comes from memory or goes there; an operation in lanes; one
-# elsewhere; one of those whose work is done in lanes, or in part. The work of a product counts ten
-# operations as one.
-_ELEMENT, _IN_LANES, _ALONE = 3e-10, 1.5e-11, 5e-10
-_OF = {"dot": 1.5e-10, "conv": 1.5e-10, "fft": 5e-11, "cumulative": 1.5e-10}
+# Seconds: what a byte costs that comes from memory, and one that goes there; an operation in lanes;
+# one elsewhere; one of those whose work is done in lanes, or in part. The work of a product counts
+# ten operations as one.
+_READ, _WRITTEN, _IN_LANES, _ALONE = 2.5e-11, 5e-11, 1e-11, 5e-10
+_OF = {"dot": 6e-11, "conv": 6e-11, "fft": 5e-11, "cumulative": 1.5e-10}
 
 
 def seconds_of(unit: Unit) -> float:
@@ -66,7 +75,14 @@ def seconds_of(unit: Unit) -> float:
         m.red.shape if m.kind == "red" and m.red is not None else m.shape for m in unit.members
     ]
     most = max((math.prod(shape) for shape in shapes), default=0)
-    return most * _ELEMENT + float(unit.work) * _IN_LANES
+    read = sum(min(leaf.size, most) * _width(leaf) for leaf in unit.leaves)
+    written = sum(m.size * _width(m) for m in unit.members)
+    return float(read * _READ + written * _WRITTEN + unit.work * _IN_LANES)
+
+
+def _width(node: Node) -> int:
+    """Bytes of an element."""
+    return storage_bytes(part_dtype(node.dtype)) * (2 if node.dtype in COMPLEX else 1)
 
 
 def _mark_live(graph: Graph, outputs: Sequence[Node]) -> list[Opaque]:

@@ -5,6 +5,9 @@ The first walk over a row waits for memory, the later ones compute on what is in
 memory idle; a softmax of 1000 x 1000 spends a quarter of its time so. Which walk asks: of those
 that read again what an earlier one has read, the one that computes most. One that computes little
 asks only where two rows fit into the first cache: it would drive out what it is about to read.
+
+A reduction that computes little asks for what it reads itself some iterations later, where that is
+a long operand: the processor looks ahead by less, and begins anew where blocks and rows end.
 """
 
 from __future__ import annotations
@@ -16,12 +19,14 @@ from pullback.backends.llvm.analysis import body_cost, walk
 from pullback.backends.llvm.build import Builder, Val
 from pullback.loops.ir import Alloc, Atom, Buf, For, Let, Load, Stmt, Var
 
-__all__ = ["fetch", "rows_ahead"]
+__all__ = ["FAR", "fetch", "rows_ahead"]
 
 Step = tuple[Atom, bool]  # elements from row to row; whether rows of any length are fetched
 Ahead = dict[int, dict[Buf, Step]]
 MUCH = 10.0  # scalar operations of an element
 SHORT = 1 << 14  # bytes of a row
+FAR = 1 << 13  # bytes by which a reduction looks ahead of itself
+LINE = 64  # bytes that are fetched at once
 
 
 def rows_ahead(rows: For) -> Ahead:
@@ -84,11 +89,11 @@ def _reads(loop: For, steps: dict[Var, Atom]) -> Iterator[tuple[Load, Atom]]:
 def fetch(b: Builder, base: Val, at: Lin, step: Val, always: bool, size: int) -> None:
     """Asks for the elements `step` further on than those at `at`; for those themselves, which costs
     nothing, where rows are too long. An address past the end of the buffer does no harm."""
-    if not always:
+    if not always and step.c is None:
         step = b.select(step > SHORT // size, 0, step, like=step.t)
     name = "llvm.prefetch.p0"
     b.declarations[name] = f"declare void @{name}(ptr, i32, i32, i32)"
     first = b.gep(b.gep(base, step, size), at.base, size)
-    for u in range(at.width):
-        pointer = b.gep(first, b.lit(u * at.n * size, "i64")).regs[0]
+    for offset in range(0, at.width * at.n * size, max(LINE, at.n * size)):
+        pointer = b.gep(first, b.lit(offset, "i64")).regs[0]
         b.line(f"call void @{name}(ptr {pointer}, i32 0, i32 3, i32 1)")

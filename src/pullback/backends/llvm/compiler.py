@@ -103,7 +103,8 @@ def emit_module(
     """The textual IR of a kernel's module and the code generation level it wants. `brief` writes
     the least code, not the fastest."""
     target = target or host_target()
-    module = Module(target, "pb", attrs=dict(kernel.attrs), brief=brief)
+    streamed = frozenset(kernel.params[k] for k in kernel.attrs.get("streamed", ()))
+    module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)
     head = (
         "define i32 @pb_kernel(ptr %ctx, ptr %buffers, ptr %dims, ptr %scalars) "
         f"{FUNCTION_ATTRIBUTES}"

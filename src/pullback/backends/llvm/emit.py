@@ -25,7 +25,7 @@ from pullback.backends.llvm.access import (
     store,
     store_pairs,
 )
-from pullback.backends.llvm.ahead import Ahead, Step, fetch
+from pullback.backends.llvm.ahead import FAR, Ahead, Step, fetch
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import (
     from_memory,
@@ -87,6 +87,7 @@ class Module:
     count: int = 0
     stack: int = 0
     attrs: dict[str, Any] = made(default_factory=dict)
+    streamed: frozenset[Buf] = frozenset()  # operands that are too long for a core's caches
     straight: bool = True  # nothing but straight vector loops: code generation level 0 does
     brief: bool = False  # the least code, for a first run: see tier.py
 
@@ -125,6 +126,7 @@ class Emitter:
         self.pointers: list[Val] = []  # extra pointers of an outlined function
         self.ahead: Ahead = {}  # by loop, the buffers that are fetched a row ahead, and how far
         self.fetching: dict[Buf, Step] = {}  # of those, the current loop's
+        self.streaming = False  # whether long operands are fetched by a fixed distance
 
     # ---- values
 
@@ -300,9 +302,13 @@ class Emitter:
                 self.env[s.out] = value
                 return
         value = load(self.b, s.buf.dtype, base, at, mask, None)
-        if s.buf in self.fetching and isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
-            step, always = self.fetching[s.buf]
-            fetch(self.b, base, at, self.val(step), always, storage_bytes(s.buf.dtype))
+        if isinstance(at, Lin) and at.n > 1 and at.stride.c == 1:
+            size = storage_bytes(s.buf.dtype)
+            if s.buf in self.fetching:
+                step, always = self.fetching[s.buf]
+                fetch(self.b, base, at, self.val(step), always, size)
+            elif self.streaming and s.buf in self.module.streamed:
+                fetch(self.b, base, at, self.b.lit(FAR // size, "i64"), True, size)
         if s.mask is not None:
             zero = self.b.lit(0, register_type(s.buf.dtype))
             rest = zero if s.other is None else self.val(s.other)

@@ -193,7 +193,9 @@ class AllLoops(Loops):
             return new
 
         start = wide(zero, ACCUMULATORS)
+        e.streaming = not (all_masked or e.ahead)
         accs = b.loop(lo, middle, step, start, lambda i, accs: part(i, accs, all_masked))
+        e.streaming = False
         if masked and not all_masked and not _whole(lo, hi, step):
             before = accs
             accs = b.if_else(middle < hi, lambda: part(middle, before, True), lambda: before)
