@@ -199,3 +199,17 @@ def test_no_damage_gets_through() -> None:
         damaged = bytearray(raw)
         damaged[bit // 8] ^= 1 << (bit % 8)
         assert _unpack(bytes(damaged)) is None
+
+
+def test_quick_code_that_is_stored_late_leaves_good_code(tmp_path: Path) -> None:
+    """Quick code is stored behind its caller's back, better code as soon as there is some."""
+    cache = DiskCache(tmp_path, 1 << 20)
+    good, quick = Image(b"good", {"f": 0}, ()), Image(b"quick", {"f": 0}, (), quick=True)
+    cache.put("k", quick)
+    cache.put("k", good)
+    cache.put("k", quick)
+    assert cache.get("k").data == b"good"  # type: ignore[union-attr]
+    (entry,) = tmp_path.glob("*.kernel")
+    entry.write_bytes(flip(entry.read_bytes()))
+    cache.put("k", quick)
+    assert cache.get("k").data == b"quick"  # type: ignore[union-attr]

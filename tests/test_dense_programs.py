@@ -449,7 +449,7 @@ def test_products_are_foreseen_before_there_is_a_kernel() -> None:
     pipeline.compile_jaxpr(
         closed,
         reference_rule,
-        ready=lambda kernel, work, alone: heard.append(kernel.name),
+        ready=lambda kernel, cost, alone: heard.append(kernel.name),
         foresee=lambda kind, work: heard.append(kind),
     )
     assert heard[0] == "f32"

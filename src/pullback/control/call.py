@@ -18,7 +18,7 @@ from ..transforms.batch import batch_jaxpr, moveaxis
 from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, forward_residuals, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
-from .common import discharging
+from .common import chosen, discharging
 
 
 class UnspecifiedValue:
@@ -77,10 +77,6 @@ def bind_call(
     return jit_p.bind(*args, **wanted)  # type: ignore[no-any-return]
 
 
-def _where(shardings: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    return [s for s, flag in zip(shardings, flags, strict=True) if flag]
-
-
 def _abstract_eval(*avals: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     return jaxpr.out_avals, jaxpr.effects
 
@@ -93,8 +89,8 @@ def _jvp(primals: Any, tangents: Any, *, jaxpr: ClosedJaxpr, **params: Any) -> A
         jvp,
         [*primals, *(t for t, nz in zip(tangents, nonzeros, strict=True) if nz)],
         params,
-        [*ins, *_where(ins, nonzeros)],
-        [*asked, *_where(asked, out_nonzeros)],
+        [*ins, *chosen(ins, nonzeros)],
+        [*asked, *chosen(asked, out_nonzeros)],
     )
     n = len(jaxpr.jaxpr.outvars)
     rest = iter(outs[n:])
@@ -113,9 +109,9 @@ def _partial_eval(
     known, where = forward_residuals(known, n_res)
     known_args = [x for x, uk in zip(tracers, unknown, strict=True) if not uk]
     with use_trace(trace.parent_trace):
-        asked = _where(params["out_shardings"], [not uk for uk in out_unknown])
+        asked = chosen(params["out_shardings"], [not uk for uk in out_unknown])
         rest = [UNSPECIFIED] * (len(known.jaxpr.outvars) - len(asked))
-        ins = _where(params["in_shardings"], [not uk for uk in unknown])
+        ins = chosen(params["in_shardings"], [not uk for uk in unknown])
         outs = bind_call(known, known_args, params, ins, [*asked, *rest])
     n_known = len(out_unknown) - sum(out_unknown)
     kept = outs[n_known:]

@@ -4,6 +4,7 @@ carry.
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -98,6 +99,11 @@ def check_cotangents(
                 "backward rule whose result has another dtype than the argument; convert it there "
                 f"with `.astype('{want.dtype.name}')`."
             )
+
+
+def chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
+    """The values whose flag is set."""
+    return list(itertools.compress(values, flags))
 
 
 def permute(closed: ClosedJaxpr, ins: Sequence[int], outs: Sequence[int]) -> ClosedJaxpr:

@@ -30,6 +30,7 @@ from .common import (
     check_carry,
     check_cotangents,
     check_effects,
+    chosen,
     discharging,
     permute,
     promote_weak_carry,
@@ -110,25 +111,21 @@ def _bind_forwarding(
     at = {v: k for k, v in enumerate(xs_in)}
     source = [at.get(y) if isinstance(y, Var) else None for y in ys_out]
     moving = [not f for f in fixed]
-    invars = [*_where(carry_in, fixed), *heads, *_where(carry_in, moving), *xs_in]
+    invars = [*chosen(carry_in, fixed), *heads, *chosen(carry_in, moving), *xs_in]
     kept_ys = [y for y, k in zip(ys_out, source, strict=True) if k is None]
     if any(fixed) or len(kept_ys) < len(ys_out):
-        outvars = [*_where(carry_out, moving), *kept_ys]
+        outvars = [*chosen(carry_out, moving), *kept_ys]
         closed = closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars))
     init = [as_array(x) if f else x for x, f in zip(init, fixed, strict=True)]
-    consts = [*_where(init, fixed), *consts]
+    consts = [*chosen(init, fixed), *consts]
     found = iter(
         scan_p.bind(
-            *consts, *_where(init, moving), *xs, jaxpr=closed, num_consts=len(consts),
+            *consts, *chosen(init, moving), *xs, jaxpr=closed, num_consts=len(consts),
             num_carry=sum(moving), **params,
         )
     )  # fmt: skip
     carry = [x if f else next(found) for x, f in zip(init, fixed, strict=True)]
     return [*carry, *(next(found) if k is None else as_array(xs[k]) for k in source)]
-
-
-def _where(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    return [v for v, flag in zip(values, flags, strict=True) if flag]
 
 
 def _unroll(unroll: int | bool, length: int) -> int:

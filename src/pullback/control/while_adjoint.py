@@ -31,7 +31,7 @@ from ..primitives.common import as_array
 from ..transforms.batch import batch_jaxpr, matchaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
 from .call import mentions_axis, move_to_front
-from .common import permute, widen_cond
+from .common import chosen, permute, widen_cond
 from .expand import register_inline
 from .while_lanes import masked
 from .while_reverse import adjoint_of_loop, check_effects, split_loop
@@ -90,10 +90,6 @@ def _widened(p: dict[str, Any], const_nz: list[bool], carry_nz: list[bool]) -> _
     return found
 
 
-def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    return [x for x, flag in zip(values, flags, strict=True) if flag]
-
-
 def _merged(flags: Sequence[bool], where: Sequence[Any], elsewhere: Sequence[Any]) -> list[Any]:
     """One list of two: from `where` at the flags, from `elsewhere` at the others."""
     yes, no = iter(where), iter(elsewhere)
@@ -112,7 +108,7 @@ def _parts(args: Sequence[Any], p: dict[str, Any]) -> list[list[Any]]:
 
 def _abstract_eval(*avals: Any, cond_jaxpr: Any, body_jaxpr: Any, **p: Any) -> Any:
     flags = [*p["const_linear"], *p["carry_linear"]]
-    outs = [a.to_ct_aval() for a in _chosen(body_jaxpr.in_avals, flags)]
+    outs = [a.to_ct_aval() for a in chosen(body_jaxpr.in_avals, flags)]
     return outs, fx.join(cond_jaxpr.effects, body_jaxpr.effects)
 
 
@@ -146,11 +142,11 @@ def _jvp(primals: Any, tangents: Any, **p: Any) -> Any:
     )
     consts_dot = _merged(const_linear, [None] * len(const_linear), known_dot)
     carry_dot = _merged(carry_linear, [None] * len(carry_linear), start_dot)
-    dk = [t for t in _chosen(consts_dot, wide.const_nz) if t is not None]
-    ds = [instantiate_zeros(t) for t in _chosen(carry_dot, wide.carry_nz) if t is not None]
+    dk = [t for t in chosen(consts_dot, wide.const_nz) if t is not None]
+    ds = [instantiate_zeros(t) for t in chosen(carry_dot, wide.carry_nz) if t is not None]
     linear = (
-        [*const_linear, *_chosen(const_linear, wide.const_nz)],
-        [*carry_linear, *_chosen(carry_linear, wide.carry_nz)],
+        [*const_linear, *chosen(const_linear, wide.const_nz)],
+        [*carry_linear, *chosen(carry_linear, wide.carry_nz)],
     )
     found = while_adjoint_p.bind(
         *cc, *known, *dk, *start, *ds, *dc, *cts, **wide.params(*linear), tangent_of=wide
@@ -173,7 +169,7 @@ def _forward(p: dict[str, Any], cc: Any, known: Any, start: Any, u: Sequence[Any
         body_nconsts=p["body_nconsts"],
         body_jaxpr=p["body_jaxpr"],
     )
-    return _chosen(outs, p["carry_linear"])
+    return chosen(outs, p["carry_linear"])
 
 
 def _undefined(x: Any) -> bool:
@@ -196,14 +192,14 @@ def _transpose(u: Any, *args: Any, tangent_of: Any, **p: Any) -> list[Any]:
     consts, carry = _merged(const_linear, first_u[:n], k), _merged(carry_linear, first_u[n:], s)
     zeros = [instantiate_zeros(Zero(a.to_ct_aval())) for a in tangent_of.body.in_avals]
     zeros = zeros[len(zeros) - sum(tangent_of.carry_nz) :]
-    dot_linear = _chosen(carry_linear, tangent_of.carry_nz)
-    c = _merged(dot_linear, cts[m:], _chosen(zeros, [not lin for lin in dot_linear]))
+    dot_linear = chosen(carry_linear, tangent_of.carry_nz)
+    c = _merged(dot_linear, cts[m:], chosen(zeros, [not lin for lin in dot_linear]))
     n_bd, n_cd = sum(tangent_of.const_nz), sum(tangent_of.carry_nz)
     params = tangent_of.params(
         [False] * len(const_linear) + [True] * n_bd, [False] * len(carry_linear) + [True] * n_cd
     )
     found = while_adjoint_p.bind(*cc, *consts, *map(as_array, carry), *c, **params, tangent_of=None)
-    const_dots = _chosen(const_linear, tangent_of.const_nz)
+    const_dots = chosen(const_linear, tangent_of.const_nz)
     dk = [x for x, lin in zip(found[:n_bd], const_dots, strict=True) if not lin]
     ds = [x for x, lin in zip(found[n_bd:], dot_linear, strict=True) if not lin]
     outs = [None] * len(cc) + [None] * n_known + dk + [None] * n_start + ds
@@ -243,7 +239,7 @@ def _batch(axis: Any, vals: Any, dims: Any, *, tangent_of: Any, **p: Any) -> Any
         tangent_of = many.widened(tangent_of, new)
     cc, known, start, cts = _parts(vals, p)
     cc_d, known_d, start_d, cts_d = _parts(dims, p)
-    wanted = _chosen(carry_b, [not lin for lin in p["carry_linear"]])
+    wanted = chosen(carry_b, [not lin for lin in p["carry_linear"]])
     start = [
         matchaxis(axis.size, d, 0 if b else None, x)
         for x, d, b in zip(start, start_d, wanted, strict=True)

@@ -28,6 +28,7 @@ from .call import mentions_axis
 from .common import (
     check_carry,
     check_effects,
+    chosen,
     discharging,
     permute,
     promote_weak_carry,
@@ -78,20 +79,16 @@ def while_loop(
     if any(fixed):
         cond, body = _without_fixed(cond, body, len(cond_consts), len(body_consts), fixed)
     leaves = [as_array(x) if f else x for x, f in zip(leaves, fixed, strict=True)]
-    body_consts = [*_chosen(leaves, fixed), *body_consts]
+    body_consts = [*chosen(leaves, fixed), *body_consts]
     outs = iter(
         while_p.bind(
-            *cond_consts, *body_consts, *_chosen(leaves, moving), cond_nconsts=len(cond_consts),
+            *cond_consts, *body_consts, *chosen(leaves, moving), cond_nconsts=len(cond_consts),
             cond_jaxpr=cond, body_nconsts=len(body_consts), body_jaxpr=body,
         )
     )  # fmt: skip
     return tree.unflatten(
         out_tree, [x if f else next(outs) for x, f in zip(leaves, fixed, strict=True)]
     )
-
-
-def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
-    return [x for x, flag in zip(values, flags, strict=True) if flag]
 
 
 def _fixed(
@@ -122,10 +119,10 @@ def _without_fixed(
         return found[1]  # type: ignore[no-any-return]
     moving = [not f for f in fixed]
     heads, carry = body.jaxpr.invars[:n_bc], body.jaxpr.invars[n_bc:]
-    invars = [*_chosen(carry, fixed), *heads, *_chosen(carry, moving)]
-    outvars = _chosen(body.jaxpr.outvars, moving)
+    invars = [*chosen(carry, fixed), *heads, *chosen(carry, moving)]
+    outvars = chosen(body.jaxpr.outvars, moving)
     shorter = body.replace(jaxpr=body.jaxpr.replace(invars=invars, outvars=outvars))
-    held = _chosen(carry, fixed)
+    held = chosen(carry, fixed)
     remember_held(shorter, [k for k, v in enumerate(held) if dtypes.is_inexact(v.aval.dtype)])
     alive = dce_closed(cond, [True], True)[0]
     made = narrow_cond(alive, n_cc, [k for k, m in enumerate(moving) if m]), shorter
@@ -452,16 +449,16 @@ def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
     if all(keep) and all(used_in):
         return eqn
     cc, bc, init = _split(eqn.invars, params)
-    chosen = [k for k, flag in enumerate(keep) if flag]
+    slots = [k for k, flag in enumerate(keep) if flag]
     bc = [v for v, u in zip(bc, used_in[:n_bc], strict=True) if u]
     lane_axes = lane_axes_of(body, n_bc)
     remember_lanes(new_body, [t for t, u in zip(lane_axes, used_in[:n_bc], strict=True) if u])
     return eqn.replace(
-        invars=[*cc, *bc, *(init[k] for k in chosen)],
-        outvars=[eqn.outvars[k] for k in chosen],
+        invars=[*cc, *bc, *(init[k] for k in slots)],
+        outvars=[eqn.outvars[k] for k in slots],
         params={
             "cond_nconsts": n_cc,
-            "cond_jaxpr": narrow_cond(cond, n_cc, chosen),
+            "cond_jaxpr": narrow_cond(cond, n_cc, slots),
             "body_nconsts": len(bc),
             "body_jaxpr": new_body,
         },

@@ -177,20 +177,13 @@ def _linear(p: Any, args: list[Series], params: dict[str, Any]) -> Series | None
     return out
 
 
-@_rule("add")
-def _add(p: Any, args: list[Series], params: dict[str, Any]) -> Series | None:
+@_rule("add", "sub")
+def _plus_or_minus(p: Any, args: list[Series], params: dict[str, Any]) -> Series | None:
     x, y = args
     if typeof(x[0]).shape != typeof(y[0]).shape:
         return _linear(p, args, params)
-    return [p.bind(x[0], y[0], **params), *map(_plus, x[1:], y[1:])]
-
-
-@_rule("sub")
-def _sub(p: Any, args: list[Series], params: dict[str, Any]) -> Series | None:
-    x, y = args
-    if typeof(x[0]).shape != typeof(y[0]).shape:
-        return _linear(p, args, params)
-    return [p.bind(x[0], y[0], **params), *map(minus, x[1:], y[1:])]
+    of_terms = _plus if p.name == "add" else minus
+    return [p.bind(x[0], y[0], **params), *map(of_terms, x[1:], y[1:])]
 
 
 @_rule("mul", "dot_general", "conv_general_dilated")

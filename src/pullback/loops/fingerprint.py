@@ -117,7 +117,6 @@ def fingerprint(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> str | None
     return "\n".join(writer.out)
 
 
-@lru_cache(maxsize=1)
 def source_stamp() -> str:
     """Identifies the code that lowers programs: the sizes and times of its files."""
     here = os.path.dirname(os.path.abspath(__file__))

@@ -31,6 +31,7 @@ from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, 
 from pullback.loops.nesting import deep
 from pullback.loops.schedule import LoopBuilder, emit_nest
 from pullback.primitives.keys import lower_keys
+from pullback.records import record
 from pullback.transforms.partial_eval import dce_closed
 
 __all__ = ["Options", "compile_jaxpr"]
@@ -95,13 +96,23 @@ def _ignore(_type: str, _work: float) -> None:
     pass
 
 
+@record
+class Cost:
+    """Estimates: the elementary operations and the seconds of a program, and the seconds of a run
+    of what a kernel of its was first written for."""
+
+    work: float
+    seconds: float
+    own: float
+
+
 @deep
 def compile_jaxpr(
     closed: Any,
     reference: Reference | None = None,
     donated: Sequence[bool] = (),
     check: bool = True,
-    ready: Callable[[Kernel, float, bool], None] | None = None,
+    ready: Callable[[Kernel, Cost, bool], None] | None = None,
     origins: bool = False,
     rolls: bool = True,
     foresee: Callable[[str, float], None] | None = None,
@@ -110,8 +121,8 @@ def compile_jaxpr(
 
     `reference(eqn)` gives, for an equation that has no lowering, a function from arrays to a list
     of arrays. `donated[i]` allows
-    input i's buffer to hold a result. `ready(kernel, work, alone)` hears of each kernel as soon as
-    it is written, with the work of the whole program and whether the program has no other: it may
+    input i's buffer to hold a result. `ready(kernel, cost, alone)` hears of each kernel as soon as
+    it is written, with what it and the program cost and whether the program has no other: it may
     be compiled while the rest is written. `foresee(type, work)` hears, before there is a kernel,
     that one will call the tile functions of a type.
     With `origins` the program tells which equations each kernel computes. `rolls` lowers a body
@@ -188,8 +199,10 @@ class _Assembler:
         self.ins, self.donated, self.check, self.flags = ins, list(donated), check, flags
         self.ledger = buffers.Ledger()
         self.kernels: list[Kernel] = []
-        self.ready: Callable[[Kernel, float, bool], None] | None = None
+        self.ready: Callable[[Kernel, Cost, bool], None] | None = None
         self.work = sum(_work(u) for u in units)
+        self.seconds = sum(map(seconds_of, units))
+        self.costs: list[float] = []
         self.keys: dict[str, int] = {}
         self.steps: list[Any] = []
         self.origins: list[tuple[int, ...]] | None = None
@@ -242,7 +255,8 @@ class _Assembler:
             peak,
             self.work,
             self.origins or [],
-            sum(map(seconds_of, self.units)),
+            self.seconds,
+            self.costs,
         )
 
     def _number(self, slot: Slot) -> int:
@@ -317,7 +331,9 @@ class _Assembler:
         units: Sequence[Any],
     ) -> None:
         bufs = tuple(s.number for s in keys)
-        number = self._intern(kernel)
+        # A loop of steps runs its kernels many times: they may take as long as all of it.
+        looping = self.prelude is not None
+        number = self._intern(kernel, self.seconds if looping else sum(map(seconds_of, units)))
         equation = _equation(units[0])
         self.steps.append(plan.KernelStep(number, bufs, tuple(dims), tuple(scalars), equation))
         if self.origins is not None:
@@ -480,7 +496,7 @@ class _Assembler:
             print(show.show_kernel(kernel), file=sys.stderr)
         return kernel, keys, dims, scalars
 
-    def _intern(self, kernel: Kernel) -> int:
+    def _intern(self, kernel: Kernel, seconds: float) -> int:
         key = canonical_text(kernel)
         number = self.keys.get(key)
         if number is None:
@@ -488,8 +504,10 @@ class _Assembler:
                 check_kernel(kernel)
             number = self.keys[key] = len(self.kernels)
             self.kernels.append(kernel)
+            self.costs.append(seconds)
             if self.ready is not None:
-                self.ready(kernel, self.work, len(self.units) == 1)
+                cost = Cost(self.work, self.seconds, seconds)
+                self.ready(kernel, cost, len(self.units) == 1)
         return number
 
     def _host(self, op: Opaque) -> None:

@@ -143,6 +143,7 @@ class Program:
     `donated` lists the inputs whose buffer the plan writes into: (input number, output number).
     `seconds` is how long a run takes, roughly.
     `origins` has, if that was asked for, the equations that each kernel step computes.
+    `costs` has, for each kernel, the seconds of a run of what it was first written for.
     """
 
     kernels: list[Kernel]
@@ -159,3 +160,4 @@ class Program:
     work: float = 0.0
     origins: list[tuple[int, ...]] = made(default_factory=list)
     seconds: float = 0.0
+    costs: list[float] = made(default_factory=list)

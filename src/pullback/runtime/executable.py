@@ -36,8 +36,6 @@ from .queue import Job, queue
 ASYNC_SECONDS = 1e-3
 # Plans with more work than this run without the GIL.
 GIL_WORK = 5e4
-# Programs with less work than this are compiled quickly, and well when they turn out to be used.
-QUICK_WORK = 1e6
 
 # NumPy's rules of every primitive: hardly any program has an equation without a lowering.
 reference: Any = config.lazy_module("pullback.backends.reference")
@@ -164,10 +162,9 @@ class NativeExecutable:
         """The program and the machine code of its kernels, from disk or made now."""
         llvm.prepare()
         start = time.perf_counter()
-        quick_work = QUICK_WORK if tier.enabled() else -1.0
         key = None if pipeline.debug() else programs.program_key(closed, donated)
         again = functools.partial(pipeline.compile_jaxpr, closed, reference_rule, donated)
-        known = None if key is None else programs.recall(key, closed, again, quick_work)
+        known = None if key is None else programs.recall(key, closed, again)
         if known is not None:
             self.program, self.kernels, self._unbounded = (
                 known.program, known.kernels, known.unbounded,
@@ -175,7 +172,7 @@ class NativeExecutable:
             entries = known.entries()
             lowered = time.perf_counter()
         else:
-            compilation, lowered = self._made(closed, donated, quick_work)
+            compilation, lowered = self._made(closed, donated)
             entries = compilation.entries()
             cache = disk_cache()
             if key is not None and cache is not None:
@@ -187,19 +184,17 @@ class NativeExecutable:
             compile_log.ProgramEntry(self.name, len(closed.eqns), traced, *times, entries)
         )
 
-    def _made(
-        self, closed: ClosedJaxpr, donated: Sequence[bool], quick_work: float
-    ) -> tuple[llvm.Compilation, float]:
+    def _made(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> tuple[llvm.Compilation, float]:
         """Lowers and compiles; the compilation, and when it had nothing more to wait for than
         LLVM."""
         compilation = llvm.Compilation()
 
-        def ready(kernel: Kernel, work: float, alone: bool = False) -> None:
-            compilation.add(kernel, work <= quick_work, alone)
+        def ready(kernel: Kernel, cost: pipeline.Cost, alone: bool = False) -> None:
+            compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own), alone)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
         def foresee(kind: str, work: float) -> None:
-            if work <= quick_work:
+            if tier.enabled() and work <= tier.QUICK_WORK:
                 compilation.foresee(kind)
 
         progress = compile_log.Progress(self.name)

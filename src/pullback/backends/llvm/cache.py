@@ -107,7 +107,7 @@ class DiskCache:
     def __init__(self, directory: str | os.PathLike[str], limit: int) -> None:
         self.directory = os.fspath(directory)
         self.limit = limit
-        self.hits = self.misses = self.writes = 0
+        self.writes = 0
         self._lock = renewed(threading.Lock())
         self._usable: bool | None = None
 
@@ -146,18 +146,18 @@ class DiskCache:
             if image is not None and time.time() - info.st_mtime > _TOUCH_AFTER:
                 os.utime(path)
         except (OSError, ValueError, KeyError, struct.error):
-            image = None
-        with self._lock:
-            if image is None:
-                self.misses += 1
-            else:
-                self.hits += 1
+            return None
         return image
 
     def put(self, key: str, image: Image) -> None:
-        """Stores an image; never raises."""
+        """Stores an image; never raises. Quick code is stored a while after it was made: where
+        there is good code by then, that stays."""
         if not self._ready():
             return
+        if image.quick:
+            known = self.get(key)
+            if known is not None and not known.quick:
+                return
         try:
             name = os.path.join(
                 self.directory, f".new-{os.getpid()}-{threading.get_ident()}-{key[:8]}"

@@ -20,6 +20,7 @@ from pullback.backends.llvm.emit_reduce import AllLoops
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import function_offset, provide
 from pullback.backends.llvm.target import Target, host_target
+from pullback.backends.llvm.tier import Haste
 from pullback.backends.llvm.tilecode import order_tile, provide_tile
 from pullback.backends.llvm.workshop import Job, Workshop, workshop_text
 from pullback.compile_log import KernelEntry, Progress
@@ -272,7 +273,7 @@ def _entered(
 
 
 def recalled_kernel(
-    key: str, name: str, needs: Sequence[str], again: Callable[[], Kernel], quick: bool
+    key: str, name: str, needs: Sequence[str], again: Callable[[], Kernel], haste: Haste
 ) -> tuple[CompiledKernel, str] | None:
     """The code of a kernel by its key, and whether this process or the disk had it; None if
     neither has any that does. `needs` are the tiles and routines it calls; `again` makes the
@@ -287,17 +288,21 @@ def recalled_kernel(
     if found is None:
         cache = disk_cache()
         image = cache.get(key) if cache is not None and not _debug() else None
-        code = None if image is None or (image.quick and not quick) else _loaded(image, "pb_kernel")
+        code = (
+            None
+            if image is None or (image.quick and not haste.kernel)
+            else _loaded(image, "pb_kernel")
+        )
         if image is None or code is None:
             return None
         found, origin = _entered(name, (again, target), key, image, code), "disk"
-    elif not quick:
+    elif not haste.kernel:
         found.improved()
     for needed in needs:
         if libraries.is_routine(needed):
             _provide_routine(needed)
         else:
-            provide_tile(needed, target, quick)
+            provide_tile(needed, target, haste.tiles)
     return found, origin
 
 
@@ -322,7 +327,9 @@ def compile_kernel(
     Raises CompileError or LinkError for what must not happen (internal errors), ValueError for
     a wrong PULLBACK_ISA.
     """
-    return _directly(_Ordered(kernel, quick), target or host_target(), later, disk_cache())
+    return _directly(
+        _Ordered(kernel, Haste(quick, quick)), target or host_target(), later, disk_cache()
+    )
 
 
 def _directly(
@@ -331,8 +338,8 @@ def _directly(
     """A kernel's code, made on this thread."""
     kernel = order.kernel
     for name in tiles_of(kernel):
-        provide_tile(name, target, order.quick)
-    key, found, order.origin = _known(kernel, target, order.quick, cache)
+        provide_tile(name, target, order.haste.tiles)
+    key, found, order.origin = _known(kernel, target, order.haste.kernel, cache)
     if found is None:
         ir, level = order.write(target)
         start = time.perf_counter()
@@ -366,7 +373,7 @@ class _Ordered:
     """A kernel of a compilation: what is known of its code so far."""
 
     kernel: Kernel
-    quick: bool
+    haste: Haste
     key: str = ""
     job: Job | None = None
     is_quick: bool = False
@@ -379,7 +386,7 @@ class _Ordered:
     def write(self, target: Target) -> tuple[str, int]:
         """The textual IR and the level it is to be compiled at."""
         start = time.perf_counter()
-        ir, level, self.is_quick = _emitted(self.kernel, target, self.quick)
+        ir, level, self.is_quick = _emitted(self.kernel, target, self.haste.kernel)
         self.text_seconds = time.perf_counter() - start
         self.lines = ir.count("\n")
         return ir, level
@@ -404,10 +411,9 @@ class Compilation:
         self.tiles: dict[str, bool] = {}  # called by these kernels: whether quick code does
         self.jobs: list[Job] = []
 
-    def add(self, kernel: Kernel, quick: bool = False, alone: bool = False) -> None:
-        """One more kernel; `quick` as in `compile_kernel`; `alone` if there will hardly be
-        another."""
-        self.orders.append(_Ordered(kernel, quick))
+    def add(self, kernel: Kernel, haste: Haste, alone: bool = False) -> None:
+        """One more kernel; `alone` if there will hardly be another."""
+        self.orders.append(_Ordered(kernel, haste))
         if alone and len(self.orders) == 1:
             return
         for order in self.orders[-2:]:
@@ -431,9 +437,9 @@ class Compilation:
         if shop is None:
             return
         for name in tiles_of(order.kernel):
-            self.tiles[name] = self.tiles.get(name, True) and order.quick
-            self._order(name, order.quick, shop)
-        known = _known(order.kernel, self.target, order.quick, self.cache)
+            self.tiles[name] = self.tiles.get(name, True) and order.haste.tiles
+            self._order(name, order.haste.tiles, shop)
+        known = _known(order.kernel, self.target, order.haste.kernel, self.cache)
         order.key, order.done, order.origin = known
         if order.done is None:
             ir, level = order.write(self.target)
@@ -520,7 +526,7 @@ def compile_kernels(
     """
     compilation = Compilation(target)
     for kernel in kernels:
-        compilation.add(kernel, quick, len(kernels) == 1)
+        compilation.add(kernel, Haste(quick, quick), len(kernels) == 1)
     return compilation.finish()
 
 

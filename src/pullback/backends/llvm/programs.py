@@ -11,6 +11,7 @@ import marshal
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, overload
 
+from pullback.backends.llvm import tier
 from pullback.backends.llvm.cache import DiskCache, disk_cache, kernel_key
 from pullback.backends.llvm.compiler import CompiledKernel, needs_of, recalled_kernel
 from pullback.backends.llvm.loader import Image
@@ -112,7 +113,7 @@ def remember(
     data = (
         made, list(program.keys), steps, slots, list(program.ins), consts, list(program.outs),
         [tuple(pair) for pair in program.donated], len(program.equations), program.peak_bytes,
-        program.work, program.seconds, unbounded,
+        program.work, program.seconds, program.costs, unbounded,
     )  # fmt: skip
     try:
         cache.put(key, Image(marshal.dumps(data), {}, (), "program"))
@@ -120,18 +121,16 @@ def remember(
         return
 
 
-def recall(
-    key: str, closed: Any, again: Callable[[], plan.Program], quick_work: float
-) -> Recalled | None:
+def recall(key: str, closed: Any, again: Callable[[], plan.Program]) -> Recalled | None:
     """A program from disk; None if it is not there, or not all of its kernels are. `again` lowers
-    the program; those of less work than `quick_work` do with quick code."""
+    the program."""
     cache = disk_cache()
     image = cache.get(key) if cache is not None else None
     if image is None or image.kind != "program":
         return None
     try:
         (made, keys, steps, slots, ins, consts, outs, donated, equations, peak, work,
-         seconds, unbounded) = marshal.loads(image.data)  # fmt: skip
+         seconds, costs, unbounded) = marshal.loads(image.data)  # fmt: skip
     except (ValueError, EOFError, TypeError):
         return None
     lowered: list[plan.Program] = []
@@ -147,7 +146,8 @@ def recall(
         def kernel_again(number: int = number) -> Kernel:
             return program_again().kernels[number]
 
-        found = recalled_kernel(kernel_name, name, needs, kernel_again, work <= quick_work)
+        haste = tier.haste(work, seconds, costs[number])
+        found = recalled_kernel(kernel_name, name, needs, kernel_again, haste)
         if found is None:
             return None
         kernels.append(found[0])
@@ -166,5 +166,6 @@ def recall(
         peak,
         work,
         seconds=seconds,
+        costs=costs,
     )
     return Recalled(program, kernels, origins, unbounded)

@@ -1,9 +1,10 @@
 """Better code for what runs often.
 
-A first call wants its kernels at once, so a program of little work is compiled by LLVM's quick
-path. Its plan counts the kernels it has run; a thread of ours looks at the counts, compiles the
-kernels of plans that are used again, and writes the new addresses into the plans' step tables. Both
-versions compute the same bits: the order of operations is the emitter's, LLVM changes none of it.
+A first call wants its kernels at once, so what takes less time to run than LLVM's good path takes
+to compile is compiled by its quick path. A plan counts the kernels it has run; a thread of ours
+looks at the counts, compiles the kernels of plans that are used again, and writes the new addresses
+into the plans' step tables. Both versions compute the same bits: the order of operations is the
+emitter's, LLVM changes none of it.
 The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
 """
 
@@ -17,10 +18,20 @@ import weakref
 from collections.abc import Iterator
 from typing import Protocol
 
-__all__ = ["enabled", "paused", "watch"]
+from pullback.records import record
+
+__all__ = ["QUICK_WORK", "Haste", "enabled", "haste", "paused", "watch"]
+
+# Quick code takes two to four times as long to run, a few milliseconds less to be made. By our
+# estimates of good code: programs and, in longer ones, kernels of fewer seconds than these are
+# compiled quickly.
+QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 2e-5
+# Quick code of tile functions takes fifty times as long: for programs of fewer operations only.
+QUICK_WORK = 1e6
 
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
+VERY_MUCH_WORK = 1e6  # and of one run that is enough
 FIRST_LOOK, LAST_LOOK = 0.01, 1.0  # seconds between two looks: doubled while nothing happens
 
 
@@ -34,9 +45,26 @@ class Watched(Protocol):
         """Compiles one more of its kernels well; False when there is none left."""
 
 
+@record(eq=True)
+class Haste:
+    """Whether quick code does: of a kernel, and of the tile functions that it calls."""
+
+    kernel: bool
+    tiles: bool
+
+
 def enabled() -> bool:
     """Whether kernels may be compiled quickly first."""
     return os.environ.get("PULLBACK_TIER", "1").strip().lower() not in ("0", "off", "false", "no")
+
+
+def haste(work: float, seconds: float, own: float) -> Haste:
+    """How a kernel is to be compiled that takes `own` seconds, in a program of `work` elementary
+    operations and so many seconds."""
+    if not enabled():
+        return Haste(False, False)
+    little = work <= QUICK_WORK
+    return Haste(little or seconds <= QUICK_PROGRAM or own <= QUICK_KERNEL, little)
 
 
 class _Watcher:
@@ -87,7 +115,7 @@ class _Watcher:
                 done.append(reference)
                 continue
             runs, work = plan.heat()
-            if runs < MANY_RUNS or work < MUCH_WORK:
+            if work < MUCH_WORK or (runs < MANY_RUNS and work < VERY_MUCH_WORK):
                 continue
             busy = True
             while not self.stopping and plan.improve():

@@ -55,13 +55,14 @@ class _Code:
         return self.code is not None
 
     def adopt(self, image: loader.Image) -> None:
-        self.code, self.job = loader.load_image(image), None
+        self.code = loader.load_image(image)
         self.code.keep_forever()  # somebody may be running it when better code is there
 
     def make(self, target: Target, later: list[Entry] | None) -> None:
         """Ends the job, if there is one that is done, or compiles here."""
-        if self.job is not None and self.job.done:
-            obj = self.job.take()
+        job, self.job = self.job, None
+        if job is not None and job.done:
+            obj = job.take()
         else:
             obj = link.assemble(self.text(), target, self.level)
         image = replaced(loader.link(obj), quick=self.quick)

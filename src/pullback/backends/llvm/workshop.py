@@ -254,7 +254,9 @@ class Job:
 
         Raises CompileError when LLVM refused the text.
         """
-        return link.taken(self.text, self.block[3], self.block[4])
+        buffer, message = self.block[3], self.block[4]
+        self.block[3] = self.block[4] = 0  # both are freed now
+        return link.taken(self.text, buffer, message)
 
 
 class Workshop(Gate):
