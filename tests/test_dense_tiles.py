@@ -4,6 +4,7 @@ instruction set, well made and quickly made."""
 from __future__ import annotations
 
 import ctypes
+from pathlib import Path
 
 import ml_dtypes
 import numpy as np
@@ -77,6 +78,26 @@ def test_quick_code_of_all_widths_is_one() -> None:
     assert tilecode._code("tile_f32_1", target, False) is not tilecode._code(
         "tile_f32_4", target, False
     )
+
+
+def test_good_code_on_disk_is_taken_though_quick_code_of_another_width_is_here(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    target = target_for(BEST)
+
+    def start() -> dict[tuple[str, str], bool]:
+        provided: dict[tuple[str, str], bool] = {}
+        monkeypatch.setattr(tilecode, "_codes", {})
+        monkeypatch.setattr(tilecode, "_provided", provided)
+        return provided
+
+    start()
+    tilecode.provide_tile("tile_f32_4", target, quick=False)
+    provided = start()
+    for name in ("tile_f32_1", "tile_f32_4"):
+        tilecode.provide_tile(name, target, quick=True)
+    assert provided == {("tile_f32_1", target.key): True, ("tile_f32_4", target.key): False}
 
 
 @pytest.mark.parametrize("level", [*LEVELS_HERE, "matrix"])

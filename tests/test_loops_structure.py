@@ -50,6 +50,24 @@ def test_softmax_is_one_kernel_without_temporaries():
     assert largest_temporary(compiled) == 0
 
 
+def test_costly_numbers_of_rows_are_computed_in_lanes_across_them():
+    """What follows a reduction of rows is a nest of its own, if nothing else of a row needs it."""
+
+    def f(x, w):
+        z = x @ w
+        return jnp.tanh(z) * jnp.exp(-z), z
+
+    x, w = np.random.default_rng(3).normal(size=(2, 1000, 24)).astype(F32)
+    w = w[0]
+    compiled = program(f, x, w)
+    assert [show_kernel(k).count("for vector") for k in compiled.kernels] == [0, 1]
+    wide = x.astype(np.float64) @ w.astype(np.float64)
+    for got, expected in zip(pb.jit(f)(x, w), (np.tanh(wide) * np.exp(-wide), wide), strict=True):
+        np.testing.assert_allclose(got, expected, rtol=2e-4, atol=1e-4)
+    assert len(program(f, x[:100], w).kernels) == 1
+    assert len(program(softmax, x).kernels) == 1  # the row needs its numbers
+
+
 def test_nbody_makes_no_pairs():
     compiled = program(nbody, np.zeros((1000, 3), F32))
     assert largest_temporary(compiled) <= 1000 * 3 * 4

@@ -37,6 +37,7 @@ COSTLY = 10.0  # a value cheaper than this is computed anew by each reader
 CHAIN = 200.0  # more than this in one element becomes a value of its own
 TOGETHER = 120_000.0  # the same for results without axes; less than a parallel nest has
 SHORT_ROW, MANY_ROWS = 16, 64  # elements that are unrolled, in so many lanes at least
+MUCH_ALONE = 10_000.0  # work on single values after reductions that is worth lanes, and a loop
 SMALL = 20_000.0  # work of a nest that is cheap enough to merge with others of any shape
 
 
@@ -366,6 +367,44 @@ def in_lanes_across(members: Sequence[Node], k: int) -> bool:
     )
 
 
+def _in_lanes_afterwards(units: list[Unit]) -> None:
+    """What is computed of each row's reductions, a number a row, and read by nothing in the nest
+    would be computed one number at a time: where that is much, it is a nest of its own, in lanes
+    across the rows."""
+    for place in range(len(units) - 1, -1, -1):
+        nest = units[place]
+        tail = _after_rows(nest) if isinstance(nest, Nest) else []
+        if not tail or sum(work_of(m) for m in tail) < MUCH_ALONE:
+            continue
+        later = Nest(place + 1)
+        later.k, later.members = nest.k, tail
+        nest.members = [m for m in nest.members if m not in tail]
+        for part in (nest, later):
+            part.work = sum(map(work_of, part.members))
+            part.leaves = set().union(*map(_leaves, part.members))
+        for m in tail:
+            m.nest = later
+        units.insert(place + 1, later)
+    for place, unit in enumerate(units):
+        unit.index = place
+
+
+def _after_rows(nest: Nest) -> list[Node]:
+    """The values of one number a row that no other value of the nest needs; none, if no reduction
+    walks the rows."""
+    members, k = nest.members, nest.k
+    rows = math.prod(members[0].shape[:k])
+    if k == 0 or rows < MANY_ROWS or nest.lanes or not any(m.kind == "red" for m in members):
+        return []
+    tail: list[Node] = []
+    for m in reversed(members):
+        readers = (n for n in members if any(root is m for root, _ in n.roots))
+        alone = m.kind == "pw" and m.red is None and m.size == rows and len(m.shape) == k
+        if alone and all(n in tail for n in readers):
+            tail.insert(0, m)
+    return tail
+
+
 def plan_units(graph: Graph, outputs: Sequence[Node], atoms: Sequence[Node] = ()) -> list[Unit]:
     """The units in execution order. `outputs` end in memory; `atoms` are scalars that are read once
     all units have run."""
@@ -391,6 +430,7 @@ def plan_units(graph: Graph, outputs: Sequence[Node], atoms: Sequence[Node] = ()
     for op in graph.effects:
         if op.index < 0:
             _place_opaque(planner, op)
+    _in_lanes_afterwards(planner.units)
     for node in graph.nodes:
         if node.live and node.root and node.kind in ("pw", "red"):
             node.stored = node.stored or node.wanted

@@ -40,6 +40,11 @@ class _Code:
     def level(self) -> int:
         return 0 if self.quick else 2
 
+    @property
+    def ready(self) -> bool:
+        """Whether it is here, or LLVM is done with it."""
+        return self.code is not None or (self.job is not None and self.job.done)
+
     def key(self, target: Target) -> str:
         """The name of the entry on disk: the compiler's own source is part of every key."""
         kind = "tile/quick" if self.quick else "tile"
@@ -132,8 +137,9 @@ def provide_tile(name: str, target: Target, quick: bool, later: list[Entry] | No
         if is_quick is not None and (quick or not is_quick):
             return
         codes = _good_enough(name, target, quick)
-        ready = [c for c in codes if c.code is not None or (c.job is not None and c.job.done)]
-        code = (ready or [c for c in codes if c.search(target)] or codes[-1:])[0]
+        # The disk is asked for good code though quick code is there: another width may have had
+        # it made, and kernels that are good already would never have it replaced.
+        code = next((c for c in codes if c.ready or c.search(target)), codes[-1])
         if code.code is None:
             code.make(target, later)
         assert code.code is not None
