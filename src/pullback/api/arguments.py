@@ -12,6 +12,7 @@ from typing import Any
 from .. import dtypes, tree
 from ..core.avals import ShapedArray, register_typeof, typeof
 from ..core.build import arg_names, fun_source_info
+from ..core.high import typeof_now
 from ..core.jaxpr import DebugInfo
 from ..core.refs import check_not_returned
 
@@ -201,7 +202,7 @@ def checked_avals(
 ) -> list[Any]:
     """The avals of the leaves of a call; TypeError naming the argument that no array can hold."""
     try:
-        return [typeof(x) for x in leaves]
+        return [typeof_now(x) for x in leaves]
     except TypeError:
         avals = []
         for k, x in enumerate(leaves):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from .. import config, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
 from ..core.build import close_jaxpr, count_trace, fun_source_info, trace_to_jaxpr
+from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
 from ..core.refs import Ref, is_ref, ref_effect
 from ..core.source import names_of
@@ -245,6 +246,7 @@ class JitWrapped:
         return (
             not call.consts
             and ref_effect not in call.closed.effects
+            and not call.closed.jaxpr.is_high
             and max(self._info.static_argnums, default=0) < 64
         )
 
@@ -298,14 +300,17 @@ class JitWrapped:
             raise ValueError("pjit does not support kwargs when in_shardings is specified.")
         statics, dynamic, dynamic_kw, static_kw = self._split(args, kwargs)
         leaves, in_tree = tree.flatten((tuple(dynamic), dynamic_kw))
-        leaves = [x.__jax_array__() if hasattr(x, "__jax_array__") else x for x in leaves]
+        leaves = [
+            x.__jax_array__() if hasattr(x, "__jax_array__") and not is_high_value(x) else x
+            for x in leaves
+        ]
         avals = checked_avals(self._fun, leaves, args, kwargs)
         refs = self._refs(leaves, args, kwargs)
         key = (statics, in_tree, tuple(avals), trace_context())
         call = self._cache.get(key) if not statics else self._known(key)
         if call is None:
             call = self._trace(args, kwargs, statics, static_kw, in_tree, avals)
-            if not any(isinstance(c, Tracer) for c in call.consts):
+            if not any(isinstance(c, Tracer) or is_high_value(c) for c in call.consts):
                 self._cache[key] = call
         if refs:
             self._check_closed_over(refs, call, args, kwargs)

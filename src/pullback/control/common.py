@@ -14,6 +14,7 @@ from ..config import lazy_module
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
+from ..core.high import is_high_value
 from ..core.jaxpr import (
     ClosedJaxpr,
     DebugInfo,
@@ -58,9 +59,20 @@ def trace_function(
 
     jaxpr, consts = trace_to_jaxpr(flat, in_avals, DebugInfo(name, fun_source_info(fun)))
     result = closed_without_consts(convert_constvars(jaxpr)), consts, out_trees[0]
-    if not any(isinstance(c, Tracer) for c in consts):
+    if not any(isinstance(c, Tracer) or is_high_value(c) for c in consts):
         known[key] = result
     return result
+
+
+def carry_type(x: Any) -> Any:
+    """The type of a value that a loop carries; TypeError if its state may change."""
+    aval = typeof(x)
+    if aval.has_qdd:
+        raise TypeError(
+            f"a value of type {aval}, whose state may change, cannot be carried by a loop. Fix: "
+            "close over it in the body instead."
+        )
+    return aval
 
 
 def check_result(leaf: Any, fun: Any, name: str) -> None:

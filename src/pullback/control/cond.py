@@ -15,6 +15,7 @@ from .. import config, dtypes, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
+from ..core.high import typeof_now
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero, instantiate_zeros
@@ -173,7 +174,7 @@ def _branch(
 ) -> Any:
     """Traces the branches (in the order users meet them in errors) and binds the primitive."""
     leaves, in_tree = tree.flatten(tuple(operands))
-    avals = [typeof(x) for x in leaves]
+    avals = [typeof_now(x) for x in leaves]
     traced = {k: trace_function(funs[k], in_tree, avals, name) for k in order}
     first = order[0]
     for k in order[1:]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.high import held_programs
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, closed_without_consts, eval_jaxpr, jaxprs_in_params
 from ..core.primitive import Primitive
 from ..core.trace import Trace, current_trace, use_trace
@@ -37,6 +38,9 @@ class ExpandTrace(Trace):
             return (
                 out if primitive.multiple_results or not isinstance(out, (list, tuple)) else out[0]
             )
+        if any(j.is_high for j, _ in held_programs(primitive, params)):
+            with use_trace(self):
+                return primitive.rules["lower"](tracers, params)
         if any(map(_needs, jaxprs_in_params(params))):
             params = {k: _expand_value(v) for k, v in params.items()}
         with use_trace(self.parent_trace):  # type: ignore[arg-type]
@@ -67,7 +71,7 @@ def _needs(jaxpr: Jaxpr) -> bool:
     """Does a program, or one that it holds, use such a primitive?"""
     found = jaxpr.derived.get("has inline")
     if found is None:
-        found = any(
+        found = jaxpr.is_high or any(
             "inline" in e.primitive.rules or any(map(_needs, jaxprs_in_params(e.params)))
             for e in jaxpr.eqns
         )

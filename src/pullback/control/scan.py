@@ -27,6 +27,7 @@ from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import backward_pass, holds_acting_on_zeros
 from .call import mentions_axis
 from .common import (
+    carry_type,
     check_carry,
     check_cotangents,
     check_effects,
@@ -71,7 +72,7 @@ def scan(
     x_avals = [_element(typeof(x)) for x in xs_leaves]
     in_tree = tree.treedef_tuple([init_tree, xs_tree])
     for _ in range(3):
-        carry_avals = [typeof(c) for c in init_leaves]
+        carry_avals = [carry_type(c) for c in init_leaves]
         closed, consts, out_tree = trace_function(f, in_tree, [*carry_avals, *x_avals], "scan")
         carry_tree, ys_tree = _split_out_tree(out_tree, closed)
         n_carry = carry_tree.num_leaves

@@ -26,6 +26,7 @@ from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from .call import mentions_axis
 from .common import (
+    carry_type,
     check_carry,
     check_effects,
     chosen,
@@ -63,7 +64,7 @@ def while_loop(
     leaves, val_tree = tree.flatten(init_val)
     in_tree = tree.treedef_tuple([val_tree])
     for _ in range(3):
-        avals = [typeof(x) for x in leaves]
+        avals = [carry_type(x) for x in leaves]
         body, body_consts, out_tree = trace_function(body_fun, in_tree, avals, "while_loop")
         if len(body.out_avals) != len(leaves):
             break

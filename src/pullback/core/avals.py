@@ -30,6 +30,17 @@ class AbstractValue:
     def normalize(self) -> AbstractValue:
         return self
 
+    # What a value of a high-level type is made of; others are what they are.
+    def lo_ty(self) -> list[Any]:
+        return [self]
+
+    def lower_val(self, val: Any) -> list[Any]:
+        return [val]
+
+    def raise_val(self, *vals: Any) -> Any:
+        (val,) = vals
+        return val
+
     def to_tangent_aval(self) -> AbstractValue:
         raise TypeError(f"values of type {self} have no tangents")
 
@@ -290,6 +301,8 @@ def intern(aval: ShapedArray) -> ShapedArray:
 
 
 _TYPEOF: dict[type, Callable[[Any], AbstractValue]] = {}
+# Classes of libraries whose values are of high-level types; they may look like arrays.
+high_types: set[type] = set()
 
 
 def register_typeof(cls: type, rule: Callable[[Any], AbstractValue]) -> None:
@@ -375,6 +388,8 @@ def typeof(x: Any) -> Any:
     >>> pb.typeof(jnp.zeros((2, 3))), pb.typeof(1.5)
     (ShapedArray(float32[2,3]), ShapedArray(float32[], weak_type=True))
     """
+    if high_types and type(x) in high_types:
+        return _TYPEOF[type(x)](x)
     aval = getattr(x, "aval", None)
     if aval.__class__ is ShapedArray or (aval is not None and isinstance(aval, AbstractValue)):
         return aval

@@ -10,8 +10,16 @@ import numpy as np
 
 from .. import dtypes
 from . import effects as fx, source
-from .avals import AbstractValue, ShapedArray, intern, plain_scalar, typeof
+from .avals import AbstractValue, ShapedArray, high_types, intern, plain_scalar, typeof
 from .dims import DimExpr
+from .high import (
+    AvalMutableQDD,
+    AvalQDD,
+    MutableQDD,
+    cur_qdd,
+    held_programs,
+    is_high_value,
+)
 from .jaxpr import ClosedJaxpr, DebugInfo, Jaxpr, JaxprEqn, Literal, Var
 from .refs import AbstractRef, Ref, ref_effect
 from .trace import (
@@ -109,6 +117,22 @@ class JaxprTracer(Tracer):
             )
 
 
+class HighTracer(JaxprTracer):
+    """A variable of a high-level type: it has no methods of arrays, but those of its type."""
+
+    __slots__ = ()
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("_") or name in ("aval", "source_info"):
+            return super().__getattribute__(name)
+        return self.__getattr__(name)
+
+
+def _tracer(trace: JaxprTrace, var: Var | Literal, source_info: Any) -> JaxprTracer:
+    kind = HighTracer if var.aval.is_high else JaxprTracer
+    return kind(trace, var, source_info)
+
+
 def _program_being_written() -> JaxprTrace | None:
     trace: Trace | None = current_trace()
     while trace is not None and not isinstance(trace, JaxprTrace):
@@ -133,7 +157,17 @@ class JaxprTrace(Trace):
     tracers of outer traces).
     """
 
-    __slots__ = ("const_ids", "consts", "constvars", "debug_info", "effects", "eqns", "invars")
+    __slots__ = (
+        "const_ids",
+        "consts",
+        "constvars",
+        "debug_info",
+        "effects",
+        "eqns",
+        "invars",
+        "is_high",
+        "qdds",
+    )
 
     def __init__(
         self, parent_trace: Trace | None = None, debug_info: DebugInfo | None = None
@@ -146,13 +180,15 @@ class JaxprTrace(Trace):
         self.const_ids: dict[int, Var] = {}
         self.effects: set[Any] = set()
         self.debug_info = debug_info
+        self.is_high = False
+        self.qdds: dict[Var, MutableQDD] = {}  # of variables whose values have a state
 
     def new_arg(self, aval: AbstractValue) -> JaxprTracer:
-        var = Var(aval)
+        var = self._high_var(aval) if aval.is_high else Var(aval)
         self.invars.append(var)
         if type(aval) is AbstractRef:
             self.effects.add(ref_effect)
-        return JaxprTracer(self, var, None)
+        return _tracer(self, var, None)
 
     def arguments_behind(self, var: Var | Literal) -> list[str]:
         """The names of the arguments that the value of `var` depends on."""
@@ -177,6 +213,8 @@ class JaxprTrace(Trace):
             check_live(x)
         elif x.__class__ in _NUMBERS:
             return Literal(x, _NUMBERS[x.__class__])
+        elif high_types and type(x) in high_types:
+            pass
         elif _is_scalar(x):
             return _literal(x)
         elif isinstance(x, DimExpr):
@@ -185,16 +223,56 @@ class JaxprTrace(Trace):
             return self.atom(x.__jax_array__())
         var = self.const_ids.get(id(x))
         if var is None:
-            if getattr(x, "has_no_value", False):
-                raise valueless_error(x)
-            var = self.const_ids[id(x)] = Var(typeof(x))
+            aval = typeof(x)
+            if aval.is_high:
+                var = self._high_var(AvalQDD(aval, cur_qdd(x)) if aval.has_qdd else aval)
+            else:
+                if getattr(x, "has_no_value", False):
+                    raise valueless_error(x)
+                var = Var(aval)
+            self.const_ids[id(x)] = var
             self.constvars.append(var)
             self.consts.append(x)
         return var
 
+    def _high_var(self, aval: Any) -> Var:
+        """A variable of a high-level type; `aval` says its state, if it has any."""
+        self.is_high = True
+        if aval.__class__ is not AvalQDD:
+            return Var(aval)
+        var = Var(aval.aval)
+        var.initial_qdd = var.final_qdd = aval.qdd
+        self.qdds[var] = MutableQDD(aval.qdd)
+        return var
+
+    def state_of(self, x: Any) -> MutableQDD | None:
+        """The holder of the state's type of a value that this program mentions."""
+        if not self.qdds:
+            return None
+        mine = isinstance(x, JaxprTracer) and x._trace is self
+        return self.qdds.get(x._var if mine else self.const_ids.get(id(x)))  # type: ignore[arg-type]
+
+    def _operand_types(self, primitive: Any, atoms: Sequence[Any]) -> list[Any]:
+        """What an operation's rule of types is told of its operands: those with a state come to
+        primitives of high-level types with its holder."""
+        if not self.qdds or "of_high_types" not in primitive.rules:
+            return [a.aval for a in atoms]
+        qdds = self.qdds
+        return [
+            AvalMutableQDD(a.aval, qdds[a]) if a.aval.has_qdd and a in qdds else a.aval
+            for a in atoms
+        ]
+
+    def _hand_states_on(self, primitive: Any, atoms: Sequence[Any], params: dict[str, Any]) -> None:
+        """The states that the programs of an operation leave its operands in are theirs now."""
+        for jaxpr, first in held_programs(primitive, params):
+            for v, a in zip(jaxpr.invars, atoms[first:], strict=False):
+                if a in self.qdds:
+                    self.qdds[a].update(v.final_qdd)
+
     def constant(self, x: Any) -> JaxprTracer:
         """A known value as a tracer of this trace: a literal, or a constant of the program."""
-        return JaxprTracer(self, self.atom(x), source.current())
+        return _tracer(self, self.atom(x), source.current())
 
     def lift(self, x: Any) -> JaxprTracer:
         """`x` as a tracer of this trace."""
@@ -205,7 +283,7 @@ class JaxprTrace(Trace):
             atom = self.const_ids[id(x)] = Var(atom.aval)
             self.constvars.append(atom)
             self.consts.append(x)
-        return JaxprTracer(self, atom, source.current())
+        return _tracer(self, atom, source.current())
 
     def process_primitive(
         self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
@@ -229,15 +307,28 @@ class JaxprTrace(Trace):
         atoms = [
             x._var if x.__class__ is JaxprTracer and x._trace is self else atom(x) for x in tracers
         ]
-        out_avals, effects = primitive.abstract_eval(*[a.aval for a in atoms], **params)
+        if self.is_high:
+            avals = self._operand_types(primitive, atoms)
+        else:
+            avals = [a.aval for a in atoms]
+        out_avals, effects = primitive.abstract_eval(*avals, **params)
         multiple = primitive.multiple_results
         outvars = list(map(Var, out_avals)) if multiple else [Var(out_avals)]
+        if high_types:
+            outvars = [self._high_var(v.aval) if v.aval.is_high else v for v in outvars]
+            if self.is_high:
+                self._hand_states_on(primitive, atoms, params)
+            elif any(j.is_high for j, _ in held_programs(primitive, params)):
+                self.is_high = True
         info = source_info or source.current(2)
         self.eqns.append(
             JaxprEqn(atoms, outvars, primitive, params, effects or fx.no_effects, info)
         )
         if effects:
             self.effects.update(effects)
+        if self.is_high:
+            made = [_tracer(self, v, info) for v in outvars]
+            return made if multiple else made[0]
         if multiple:
             return [JaxprTracer(self, v, info) for v in outvars]
         return JaxprTracer(self, outvars[0], info)
@@ -270,8 +361,11 @@ class JaxprTrace(Trace):
         if self.constvars:
             self._drop_unused_constants(outvars)
         jaxpr = Jaxpr(
-            self.constvars, self.invars, outvars, self.eqns, self.effects, self.debug_info
-        )
+            self.constvars, self.invars, outvars, self.eqns, self.effects, self.debug_info,
+            self.is_high,
+        )  # fmt: skip
+        for var, qdd in self.qdds.items():
+            var.final_qdd = qdd.cur_val
         self.invalidate()
         return jaxpr, self.consts
 
@@ -348,9 +442,9 @@ def trace_to_jaxpr(
 
 def close_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[ClosedJaxpr, list[Any]]:
     """A closed jaxpr, and the operands that must be passed before its arguments: the closed-over
-    tracers and references, if there are any.
+    tracers, references and high-level values, if there are any.
     """
-    is_tracer = [isinstance(c, Tracer) or type(c) is Ref for c in consts]
+    is_tracer = [isinstance(c, Tracer) or type(c) is Ref or is_high_value(c) for c in consts]
     if not any(is_tracer):
         return ClosedJaxpr(jaxpr, consts), []
     hoisted = [v for v, t in zip(jaxpr.constvars, is_tracer, strict=True) if t]

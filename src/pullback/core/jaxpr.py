@@ -17,6 +17,7 @@ import numpy as np
 from .. import config, dtypes
 from . import effects as fx, source
 from .avals import typeof
+from .high import var_type
 from .trace import Trace, use_trace
 
 # The printer knows the classes below; it is loaded when a program is printed.
@@ -32,6 +33,9 @@ class Var:
     """
 
     __slots__ = ("aval", "final_qdd", "initial_qdd")
+    # The types of the state when the program begins and ends, of values that have one.
+    initial_qdd: Any
+    final_qdd: Any
 
     def __init__(self, aval: Any) -> None:
         self.aval = aval
@@ -235,9 +239,15 @@ class ClosedJaxpr:
         self.jaxpr, self.consts = jaxpr, list(consts)
         self.derived: dict[Any, Any] = {}
 
-    in_avals = property(lambda self: [v.aval for v in self.jaxpr.invars])
     out_avals = property(lambda self: [v.aval for v in self.jaxpr.outvars])
     literals = property(lambda self: self.consts)
+
+    @property
+    def in_avals(self) -> list[Any]:
+        """The types of the arguments; of high-level ones with the types of their states."""
+        jaxpr = self.jaxpr
+        return [var_type(v) for v in jaxpr.invars] if jaxpr.is_high else jaxpr.in_avals
+
     eqns = property(lambda self: self.jaxpr.eqns)
     effects = property(lambda self: self.jaxpr.effects)
 

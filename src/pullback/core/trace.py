@@ -126,11 +126,13 @@ class Tracer:
     def __getattr__(self, name: str) -> Any:
         """What the class of the aval says that its tracers have."""
         if name not in ("aval", "_trace") and not name.startswith("__"):
-            held = getattr(type(self.aval), name, None)
+            held = getattr(self.aval, name, None)
             if type(held) is aval_property:
                 return held.fget(self)
             if type(held) is aval_method:
                 return functools.partial(held.fun, self)
+            if self.aval.is_high and hasattr(self.aval, name):
+                return held
         if name == "sharding":
             raise AttributeError(
                 "The 'sharding' attribute is not available on traced array with shape "
@@ -186,6 +188,9 @@ class Tracer:
         return reversed(list[Any](iter(self)))  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
+        own = getattr(self.aval, "_len", None)
+        if own is not None:
+            return own(self)  # type: ignore[no-any-return]
         if not self.aval.shape:
             raise TypeError("len() of unsized object")
         return self.aval.shape[0]  # type: ignore[no-any-return]

@@ -1,25 +1,30 @@
 """High-level types: values of a library's own types as operands of primitives.
 
 A library says with `register_hitype` what the type of its values is, and defines primitives on them
-by subclassing `HiPrimitive`. They are evaluated and traced as any other primitive; what a program
-that is compiled reads and gives are arrays, so that a high-level value does not cross the border of
-`jit`: it is made and read inside, or outside.
+by subclassing `HiPrimitive`, or `VJPHiPrimitive` with rules of differentiation and mapping of its
+own. They are evaluated and traced as any other primitive; what is compiled reads and gives the
+arrays that the values are made of (control/high.py).
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any
 
+from ..control import high  # noqa: F401  (the rules of the primitives that hold programs)
 from ..control.expand import register_inline
 from ..core.avals import (
     AbstractValue as AbstractValue,
     ShapedArray as ShapedArray,
+    high_types,
     register_typeof,
-    typeof,
 )
 from ..core.effects import control_flow_allowed_effects as control_flow_allowed_effects
+from ..core.high import (
+    AvalMutableQDD as AvalMutableQDD,
+    AvalQDD as AvalQDD,
+    cur_qdd as cur_qdd,
+)
 from ..core.primitive import Primitive
 from ..core.refs import AbstractRef as AbstractRef
 from ..core.symbolic import (
@@ -28,6 +33,7 @@ from ..core.symbolic import (
     is_undefined_primal as is_undefined_primal,
 )
 from ..core.trace import aval_method as aval_method, aval_property as aval_property
+from .vjp_primitive import VJPHiPrimitive as VJPHiPrimitive
 
 __all__ = [
     "AbstractRef",
@@ -38,6 +44,7 @@ __all__ = [
     "HiType",
     "MutableHiType",
     "ShapedArray",
+    "VJPHiPrimitive",
     "Zero",
     "aval_method",
     "aval_property",
@@ -97,9 +104,7 @@ class MutableHiType(AbstractValue):
     has_qdd = True
     is_writer = False
 
-    @property
-    def type_state(self) -> Any:
-        raise TypeError(f"{type(self).__name__} must define type_state")
+    type_state = aval_method(cur_qdd)
 
     def lo_ty_qdd(self, state: Any, /) -> list[AbstractValue]:
         raise TypeError(f"{type(self).__name__} must define lo_ty_qdd(state)")
@@ -112,40 +117,6 @@ class MutableHiType(AbstractValue):
 
     def update_from_loval(self, state: Any, val: Any, /, *lo_vals: Any) -> None:
         raise TypeError(f"{type(self).__name__} must define update_from_loval(state, value, ...)")
-
-
-@dataclasses.dataclass(frozen=True)
-class AvalQDD:
-    """A type with the type of its state.
-
-    >>> from pullback.experimental import hijax
-    >>> aval = pullback.typeof(1.0)
-    >>> hijax.AvalQDD(aval, None).aval is aval
-    True
-    """
-
-    aval: Any
-    qdd: Any
-
-    is_high = property(lambda self: self.aval.is_high)
-    has_qdd = True
-
-    def to_tangent_aval(self) -> AvalQDD:
-        return AvalQDD(self.aval.to_tangent_aval(), self.qdd.to_tangent_qdd())
-
-
-@dataclasses.dataclass(frozen=True)
-class AvalMutableQDD:
-    """A type with the holder of the type of its state, which an operation may update.
-
-    >>> from pullback.experimental import hijax
-    >>> aval = pullback.typeof(1.0)
-    >>> hijax.AvalMutableQDD(aval, None).aval is aval
-    True
-    """
-
-    aval: Any
-    mutable_qdd: Any
 
 
 class HiPrimitive(Primitive):
@@ -164,7 +135,7 @@ class HiPrimitive(Primitive):
     """
 
     def __init__(self, name: str) -> None:
-        super().__init__(name, register=False)
+        super().__init__(name, register=False, multiple_results=type(self).multiple_results)
         self.effectful = True
         cls = type(self)
         for kind in ("jvp", "transpose", "batch"):
@@ -174,6 +145,7 @@ class HiPrimitive(Primitive):
         self.rules["impl"] = self.impl if own else self.to_lojax
         register_inline(self, self.to_lojax)
         self.rules["abstract_eval"] = self.abstract_eval
+        self.rules["of_high_types"] = True
 
     def is_high(self, *avals: Any, **params: Any) -> bool:
         return False
@@ -210,28 +182,4 @@ def register_hitype(val_cls: type, typeof_fn: Callable[[Any], Any]) -> None:
     NameType()
     """
     register_typeof(val_cls, typeof_fn)
-
-
-def cur_qdd(x: Any) -> Any:
-    """The type of a value's state now.
-
-    Of values whose state may change: those that have a method `cur_qdd()`, and values of a type
-    with state (`MutableHiType`). Raises AttributeError for others.
-
-    >>> from pullback.experimental import cur_qdd
-    >>> class Box:
-    ...     def cur_qdd(self):
-    ...         return 'empty'
-    >>> cur_qdd(Box())
-    'empty'
-    """
-    state = getattr(x, "cur_qdd", None)
-    if callable(state):
-        return state()
-    aval: Any = typeof(x)
-    if not aval.has_qdd:
-        raise AttributeError(
-            f"'{type(x).__name__}' object has no attribute 'cur_qdd': values of type {aval} have "
-            "no state. Fix: ask values of a MutableHiType only."
-        )
-    return aval.type_state
+    high_types.add(val_cls)

@@ -14,7 +14,7 @@ from .. import lax
 from ..api.eager import eager
 from ..api.operators import native_getitem, native_operator
 from ..api.recording import LazyPair
-from ..core.avals import AbstractValue, typeof
+from ..core.avals import AbstractValue, high_types, typeof
 from ..core.trace import Tracer
 from ..runtime.array import ArrayImpl, set_operator
 from ..runtime.operands import Policy
@@ -30,8 +30,10 @@ def _accepts(other: Any) -> bool:
     reflected operator go first.
     """
     kind = type(other)
-    if kind in (int, float, bool, complex) or kind is ArrayImpl or isinstance(other, Tracer):
+    if kind in (int, float, bool, complex) or kind is ArrayImpl:
         return True
+    if isinstance(other, Tracer):  # those of high-level types have operators of their own
+        return not _is_high(other)
     if isinstance(other, _ACCEPTED):
         return True
     if hasattr(other, "__jax_array__"):  # asked first: proxies of arrays may forward an aval too
@@ -54,8 +56,23 @@ def _is_rejected(name: str, x: Any) -> bool:
     return getattr(type(x), own, None) is getattr(base, own, None)
 
 
+def _is_high(x: Any) -> bool:
+    """Is it a tracer of a high-level type?"""
+    return bool(high_types) and isinstance(x, Tracer) and bool(x.aval.is_high)
+
+
+def _own_operator(x: Any, name: str) -> Any:
+    """What the high-level type of a tracer says of an operator; None for other values."""
+    return getattr(x.aval, name, None) if _is_high(x) else None
+
+
 def _defer(name: str, x: Any, y: Any) -> Any:
     """An operand that is no array: its own operator may know, unless it is a container."""
+    if high_types:
+        for prefix, one, other in (("_", x, y), ("_r", y, x)):
+            own = _own_operator(one, prefix + _DUNDER.get(name, name))
+            if own is not None:
+                return own(one, other)
     if _is_rejected(name, x) or _is_rejected(name, y):
         raise TypeError(
             f"unsupported operand type(s) for {_SYMBOLS[name]}: {type(x).__name__!r} and "
@@ -159,7 +176,7 @@ def _contains(self: Any, other: Any) -> Any:
 
 def _reflected(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if not _accepts(other):
+        if not _accepts(other) or _is_high(self):
             return _defer(name, other, self)
         return fun(other, self)
 
@@ -168,7 +185,7 @@ def _reflected(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
 
 def _direct(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if not _accepts(other):
+        if not _accepts(other) or _is_high(self):
             return _defer(name, self, other)
         return fun(self, other)
 
@@ -183,13 +200,17 @@ def install(cls: Any) -> None:
     for name in _COMPARE:
         _set(cls, f"__{name}__", _direct(name, BINARY[name]))
     for name, dunder in _UNARY_DUNDER.items():
-        _set(cls, f"__{dunder}__", _unary(UNARY[name]))
+        _set(cls, f"__{dunder}__", _unary(dunder, UNARY[name]))
     _set(cls, "__getitem__", indexing.getitem)
     _install_others(cls)
 
 
-def _unary(fun: Callable[[Any], Any]) -> Callable[[Any], Any]:
-    return lambda self: fun(self)
+def _unary(dunder: str, fun: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def method(self: Any) -> Any:
+        own = _own_operator(self, f"_{dunder}") if high_types else None
+        return fun(self) if own is None else own(self)
+
+    return method
 
 
 def _set(cls: Any, name: str, function: Callable[..., Any]) -> None:
@@ -302,6 +323,9 @@ def _twin(fun: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _iterate(self: Any) -> Any:
+    own = _own_operator(self, "_iter") if high_types else None
+    if own is not None:
+        return own(self)
     if not self.shape:  # said by iter() itself, not by the first step
         raise TypeError("iteration over a 0-d array")
     return indexing.iterate(self)

@@ -18,7 +18,8 @@ from ..backends import interface
 from ..control.call import jit_p
 from ..control.expand import expand
 from ..control.extras import Token
-from ..core.avals import AbstractToken, typeof
+from ..core.avals import AbstractToken, high_types, typeof
+from ..core.high import held_programs
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
 from ..core.refs import holds_refs, ref_effect
 from ..core.source import current as current_source
@@ -64,6 +65,8 @@ class EvalTrace(Trace):
         if primitive is jit_p:
             if ref_effect in params["jaxpr"].effects:
                 return jit_p.rules["discharge"](tracers, params)
+            if params["jaxpr"].jaxpr.is_high:
+                return jit_p.rules["lower"](tracers, params)
             donated = params["donated_invars"]
             program = executable(params["jaxpr"], donated)
             asked = params["in_shardings"], params["out_shardings"]
@@ -74,6 +77,8 @@ class EvalTrace(Trace):
             return run(program, tracers, donated, *asked)
         if "discharge" in primitive.rules and holds_refs(primitive, params):
             return primitive.rules["discharge"](tracers, params)
+        if high_types and any(j.is_high for j, _ in held_programs(primitive, params)):
+            return primitive.rules["lower"](tracers, params)
         impl = primitive.rules.get("impl")
         if impl is not None:
             return impl(*tracers, **params)

@@ -28,6 +28,9 @@ class AxisData:
     def __init__(self, name: Any, size: int, spmd_name: Any = None) -> None:
         self.name, self.size, self.spmd_name = name, size, spmd_name
 
+    def __repr__(self) -> str:
+        return f"AxisData(name={self.name}, size={self.size}, spmd_name={self.spmd_name})"
+
     def key(self) -> tuple[Any, ...]:
         return (self.name, self.size, self.spmd_name)
 
