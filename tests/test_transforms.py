@@ -401,6 +401,27 @@ def test_staging() -> None:
     assert f(2.0) == 6.0
 
 
+def test_programs_of_mapped_custom_rules_hold_no_traces() -> None:
+    """A program keeps the functions of a custom rule for batches, and they no trace: it would be
+    taken for a leak, and its memory kept."""
+
+    @P.custom_jvp
+    def by_jvp(x: Any) -> Any:
+        return x * 2.0
+
+    by_jvp.defjvp(lambda primals, tangents: (by_jvp(*primals), tangents[0] * 2.0))
+
+    @P.custom_vjp
+    def by_vjp(x: Any) -> Any:
+        return x * 2.0
+
+    by_vjp.defvjp(lambda x: (by_vjp(x), None), lambda _, ct: (ct * 2.0,))
+    for fun in (by_jvp, by_vjp):
+        with P.checking_leaks():
+            f = P.jit(lambda x, fun=fun: P.jit(lambda y: P.vmap(fun)(y * x))(x))
+            np.testing.assert_array_equal(f(np.ones(3, np.float32)), np.full(3, 2.0))
+
+
 def test_leaks() -> None:
     """A tracer that outlives its trace is recognised wherever it is used."""
     kept: list[Any] = []

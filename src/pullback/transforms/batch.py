@@ -133,13 +133,13 @@ class BatchTrace(Trace):
         mapped, so that a function and its custom rule agree on where it is. `out_dims` is filled
         with where the axis was."""
         mapped = any(d is not None for d in dims)
+        axis = self.axis  # programs keep these functions: nothing in them may hold a trace
 
         def batched(*args: Any) -> list[Any]:
-            outs, found = batch_flat(fun, args, dims, self.axis)
+            outs, found = batch_flat(fun, args, dims, axis)
             out_dims[:] = [0] * len(outs) if mapped else found
             return [
-                matchaxis(self.axis.size, d, w, x)
-                for x, d, w in zip(outs, found, out_dims, strict=True)
+                matchaxis(axis.size, d, w, x) for x, d, w in zip(outs, found, out_dims, strict=True)
             ]
 
         return _named_as(fun, batched)
@@ -173,19 +173,19 @@ class BatchTrace(Trace):
         parent: Any = self.parent_trace
         out_dims: list[Any] = []
         fwd_dims: list[Any] = []
-        size = self.axis.size
+        axis, size = self.axis, self.axis.size
         # With symbolic zeros each operand is followed by a flag, which is never mapped.
         in_dims = [x for d in dims for x in (d, None)] if symbolic_zeros else dims
 
         # A result that does not depend on what is mapped is not mapped: the user's backward rule
         # then gets one cotangent, the sum over the batch, as in JAX.
         def batched_fun(*args: Any) -> list[Any]:
-            outs, found = batch_flat(fun, args, dims, self.axis)
+            outs, found = batch_flat(fun, args, dims, axis)
             out_dims[:] = [None if d is None else 0 for d in found]
             return [matchaxis(size, d, w, x) for x, d, w in zip(outs, found, out_dims, strict=True)]
 
         def batched_fwd(*args: Any) -> list[Any]:
-            outs, found = batch_flat(fwd, args, in_dims, self.axis)
+            outs, found = batch_flat(fwd, args, in_dims, axis)
             n = len(outs) - out_trees().num_residuals
             # What the function gave, if it ran before, tells which results are mapped.
             wanted = out_dims or [None if d is None else 0 for d in found[:n]]
@@ -199,9 +199,9 @@ class BatchTrace(Trace):
         def batched_bwd(*args: Any) -> list[Any]:
             # Residuals and cotangents have the dims that fwd found for residuals and results.
             n_out = len(fwd_dims) - out_trees().num_residuals
-            outs, found = batch_flat(bwd, args, [*fwd_dims[n_out:], *fwd_dims[:n_out]], self.axis)
+            outs, found = batch_flat(bwd, args, [*fwd_dims[n_out:], *fwd_dims[:n_out]], axis)
             return [
-                _sum_or_match(self.axis.size, d, want, x, aval)
+                _sum_or_match(size, d, want, x, aval)
                 for x, d, want, aval in zip(outs, found, dims, in_avals, strict=True)
             ]
 
