@@ -187,3 +187,26 @@ def test_fork_while_another_thread_computes_and_compiles() -> None:
     finally:
         stop.set()
         thread.join()
+
+
+def test_programs_that_prove_short_leave_the_queue() -> None:
+    """An estimate far too long holds until a few runs have been timed: then calls are native."""
+    f = jit(lambda x: jnp.sin(x) * 2)
+    x = jnp.ones(8)
+    compiled = f.lower(x).compile().runtime_executable()
+    compiled._seconds = 1.0
+    assert not compiled.nativable
+    for _ in range(3):
+        np.testing.assert_allclose(compiled([x])[0], np.sin(1.0) * 2 * np.ones(8), rtol=1e-6)
+    queue().drain()
+    assert compiled.nativable
+
+
+def test_programs_that_take_long_stay_on_the_queue() -> None:
+    f = jit(lambda x: jnp.sin(x) * 2)
+    x = jnp.ones(N)
+    compiled = f.lower(x).compile().runtime_executable()
+    compiled._seconds = 1.0
+    for _ in range(3):
+        compiled._learn(2e-3)
+    assert not compiled.nativable

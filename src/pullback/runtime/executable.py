@@ -31,9 +31,11 @@ from ..records import record
 from . import array as array_module, memory, native_layout as L
 from .queue import Job, queue
 
-# Plans that take longer than this by our estimate go to the queue: their caller gets pending arrays
-# at once. The way to the queue's thread and back costs 50 us.
-ASYNC_SECONDS = 1e-3
+# Plans that take longer than this go to the queue: their caller gets pending arrays at once. The
+# way to the queue's thread and back costs 50 us. Our estimate says how long a plan takes, until so
+# many runs on the queue have been timed, one of which took less than the second number.
+ASYNC_SECONDS, SURELY_SHORT, TIMED_RUNS = 1e-3, 5e-4, 3
+MOST_TIMED = 100
 # Plans with more work than this run without the GIL.
 GIL_WORK = 5e4
 
@@ -151,11 +153,14 @@ class NativeExecutable:
             isinstance(a.dtype, np.dtype) and a.dtype != dtypes.float0
             for a in (*self.in_avals, *self.out_avals)
         )
-        self.nativable = (
-            plain
-            and self.program.seconds <= ASYNC_SECONDS
-            and len(self.in_avals) == len(self.plan_ins)
-        )
+        self._plain = plain and len(self.in_avals) == len(self.plan_ins)
+        self._seconds = self.program.seconds
+        self._timed: list[float] = []  # runs on the queue, while the estimate is not settled
+
+    @property
+    def nativable(self) -> bool:
+        """Whether calls may run the plan at once, without Python."""
+        return self._plain and self._seconds <= ASYNC_SECONDS
 
     @deep
     def _compile(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> None:
@@ -228,7 +233,7 @@ class NativeExecutable:
     def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
         if any(donated):
             _check_donation(arrays, donated)
-        if self.program.seconds > ASYNC_SECONDS and not queue().is_current():
+        if self._seconds > ASYNC_SECONDS and not queue().is_current():
             outs = self._submit(arrays, donated)
         else:
             outs = self.run(arrays, None, donated)
@@ -303,8 +308,10 @@ class NativeExecutable:
         own = config.thread_counts.get(threading.get_ident())
 
         def work(job: Job) -> None:
+            start = time.perf_counter()
             with config.num_threads(own) if own else contextlib.nullcontext():
                 outs = self.run(held, job, donated)
+            self._learn(time.perf_counter() - start)
             held.clear()
             with job.lock:
                 for target in job.targets:
@@ -317,6 +324,13 @@ class NativeExecutable:
         if not config.cpu_enable_async_dispatch.get():
             job.wait()
         return outs
+
+    def _learn(self, seconds: float) -> None:
+        """What runs take says more than the estimate. The first ones may have met quick code."""
+        if len(self._timed) < MOST_TIMED:
+            self._timed.append(seconds)
+            if len(self._timed) >= TIMED_RUNS and min(self._timed) < SURELY_SHORT:
+                self._seconds = min(self._timed)
 
     def _share(self, x: Any, aval: Any) -> Any:
         """An output that is an input, a constant or another output: the same memory, as an array
