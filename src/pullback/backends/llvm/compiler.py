@@ -77,9 +77,7 @@ class CompiledKernel:
             if self.source is not None:
                 kernel, target = self.source
                 kernel = kernel() if callable(kernel) else kernel
-                for name in tiles_of(kernel):
-                    provide_tile(name, target, quick=False)
-                image = _machine_code(kernel, target, quick=False)
+                image = _well_made(kernel, target)
                 cache = disk_cache()
                 if cache is not None:
                     cache.put(self.key, image)
@@ -176,11 +174,17 @@ def _emitted(kernel: Kernel, target: Target, quick: bool) -> tuple[str, int, boo
     return ir, level, quick
 
 
-def _machine_code(kernel: Kernel, target: Target, quick: bool) -> loader.Image:
-    """A kernel through the emitter and LLVM."""
-    ir, level, quick = _emitted(kernel, target, quick)
-    image = loader.link(link.assemble(ir, target, level))
-    return replaced(image, quick=True) if quick else image
+def _well_made(kernel: Kernel, target: Target) -> loader.Image:
+    """Good code of a kernel, and of its tile functions, which native threads compile meanwhile."""
+    shop, tiles = _workshop(target), tiles_of(kernel)
+    jobs = [] if shop is None else [order_tile(n, target, False, shop.publish) for n in tiles]
+    ir, level, _ = _emitted(kernel, target, False)
+    obj = link.assemble(ir, target, level)
+    if shop is not None:
+        shop.finish([job for job in jobs if job is not None])
+    for name in tiles:
+        provide_tile(name, target, quick=False)
+    return loader.link(obj)
 
 
 def _options(kernel: Kernel, text: str) -> str:

@@ -10,6 +10,7 @@ caller puts the addresses of inputs, constants and outputs into `slots` (a ctype
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -110,7 +111,8 @@ class Plan:
         self.host: list[Callable[..., Any]] = []
         self.head: Any = None
         self.work = 0.0  # of one run
-        self.hasty: list[tuple[int, CompiledKernel]] = []  # steps whose code could be better
+        # What steps cost whose code could be better, their numbers and kernels.
+        self.hasty: list[tuple[float, int, CompiledKernel]] = []
         self.table: Any = None
         self.kernel_steps = 0
         self.count: Any = None  # the table's head; its last word counts the kernels that have run
@@ -140,8 +142,10 @@ class Plan:
         scalars: Sequence[int] = (),
         equation: int = -1,
         dim_slots: Sequence[tuple[int, int]] = (),
+        cost: float = 0.0,
     ) -> int:
-        """A kernel or library routine; `dim_slots` are (dim number, slot holding it as an i64)."""
+        """A kernel or library routine; `dim_slots` are (dim number, slot holding it as an i64),
+        `cost` the seconds that a run is expected to take."""
         address = function if isinstance(function, int) else function.address
         self.keep.append(function)
         self.max_bufs, self.max_dims = max(self.max_bufs, len(bufs)), max(self.max_dims, len(dims))
@@ -152,7 +156,7 @@ class Plan:
             )
         self.kernel_steps += 1
         if isinstance(function, CompiledKernel) and function.source is not None:
-            self.hasty.append((len(self.steps), function))
+            self.hasty.append((cost, len(self.steps), function))
         lists = self._words(bufs), len(bufs), self._words(dims), self._words(scalars)
         return self._add(KERNEL, address, *lists, patch, equation=equation)
 
@@ -196,6 +200,7 @@ class Plan:
         self.head = ctypes.c_void_p(self._words(words))
         self.count = self.keep[-1]
         if self.hasty:
+            self.hasty.sort(key=operator.itemgetter(0))
             tier.watch(self)
         return self
 
@@ -205,11 +210,12 @@ class Plan:
         return runs, runs * max(self.work, 1000.0)
 
     def improve(self) -> bool:
-        """Compiles one more of the kernels well that were compiled quickly; False when there is
-        none left. Runs go on meanwhile: a step takes the old address or the new one."""
+        """Compiles one more of the kernels well that were compiled quickly, that which takes
+        longest; False when there is none left. Runs go on meanwhile: a step takes the old address
+        or the new one."""
         if not self.hasty:
             return False
-        step, kernel = self.hasty.pop()
+        _, step, kernel = self.hasty.pop()
         self.table[8 * step + 1] = kernel.improved()
         return bool(self.hasty)
 
@@ -269,6 +275,7 @@ def encode(
     routine by name."""
     plan = Plan(len(program.slots))
     plan.work = program.work
+    costs = program.costs or [0.0] * len(kernels)
     for step in program.steps:
         if isinstance(step, (KernelStep, LibStep)):
             words = [
@@ -276,9 +283,11 @@ def encode(
             ]
             if isinstance(step, KernelStep):
                 target: CompiledKernel | int = kernels[step.kernel]
+                cost = costs[step.kernel]
             else:
                 target = library(step.name) if library is not None else table_address(step.name)
-            plan.kernel(target, step.bufs, step.dims, words, step.equation)
+                cost = 0.0
+            plan.kernel(target, step.bufs, step.dims, words, step.equation, cost=cost)
         elif isinstance(step, AllocStep):
             plan.alloc(step.slot, step.bytes)
         elif isinstance(step, FreeStep):
