@@ -92,7 +92,21 @@ SHORT = {  # a tenth of a millisecond or two: not worth what handing it to anoth
     "product": (jnp.dot, zeros(500, 500), zeros(500, 500)),
     "softmax": (softmax, zeros(1000, 1000)),
 }
+SHORT["rows in a loop"] = (
+    lambda x, y: lax.fori_loop(
+        0, 1000, lambda i, x: lax.dynamic_update_slice(x, y[i][None], (i % 100, 0)), x
+    ),
+    zeros(100, 128),
+    zeros(1000, 128),
+)
+SHORT["elements in a loop"] = (
+    lambda x: lax.fori_loop(0, 1000, lambda i, x: x.at[7 * i].add(1.0), x),
+    zeros(10_000),
+)
+SHORT["factorisation"] = (jnp.linalg.cholesky, zeros(200, 200))
+SHORT["system"] = (jnp.linalg.solve, zeros(200, 200), zeros(200, 1))
 LONG = {
+    "eigenvalues": (jnp.linalg.eigh, zeros(200, 200)),
     "pointwise": (lambda x: x * 2 + 1, zeros(10_000_000)),
     "product": (jnp.dot, zeros(1000, 1000), zeros(1000, 1000)),
     "transforms": (jnp.fft.fft, zeros(1000, 1024)),

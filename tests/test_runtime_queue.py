@@ -18,7 +18,7 @@ from pullback.errors import JaxRuntimeError
 from pullback.runtime import memory
 from pullback.runtime.queue import queue
 
-N = 2_000_000
+N = 8_000_000  # numbers, on which even little arithmetic takes longer than a millisecond
 KIND = pullback.ShapeDtypeStruct((), np.float32)
 
 

@@ -63,22 +63,36 @@ Unit = Any  # Nest | Opaque
 # Seconds: what a byte costs that comes from memory, and one that goes there; an operation in lanes;
 # one elsewhere; one of those whose work is done in lanes, or in part. The work of a product counts
 # ten operations as one.
-_READ, _WRITTEN, _IN_LANES, _ALONE = 2.5e-11, 5e-11, 1e-11, 5e-10
-_OF = {"dot": 6e-11, "conv": 6e-11, "fft": 5e-11, "cumulative": 1.5e-10}
+_READ, _WRITTEN, _IN_LANES, _ALONE = 1.8e-11, 4e-11, 6e-12, 5e-10
+_NEAR = (1 << 21, 0.2), (1 << 24, 0.5)  # what bytes cost that caches hold, where they are so few
+_OF = {
+    "dot": 6e-11,
+    "conv": 6e-11,
+    "fft": 5e-11,
+    "cumulative": 1e-10,
+    "scatter": 2.5e-10,
+    "select_and_scatter_add": 1e-10,
+    "update_slice": 1e-10,
+}
 
 
-def seconds_of(unit: Unit) -> float:
+def seconds_of(unit: Unit, repeated: bool = False) -> float:
     """How long a unit takes, roughly. What is worth another thread is decided by it: to hand work
-    over and to be told of its end takes a tenth of a millisecond."""
+    over and to be told of its end takes a tenth of a millisecond. What is `repeated`, in a loop,
+    updates arrays in place."""
     if not isinstance(unit, Nest):
-        return float(unit.seconds or max(float(unit.work), 1.0) * _OF.get(unit.name, _ALONE))
+        copied = unit.ins[0].size if repeated and unit.updates else 0
+        work = max(float(unit.work) - copied, 1.0)
+        return float(unit.seconds or work * _OF.get(unit.name, _ALONE))
     shapes = [
         m.red.shape if m.kind == "red" and m.red is not None else m.shape for m in unit.members
     ]
     most = max((math.prod(shape) for shape in shapes), default=0)
     read = sum(min(leaf.size, most) * _width(leaf) for leaf in unit.leaves)
     written = sum(m.size * _width(m) for m in unit.members)
-    return float(read * _READ + written * _WRITTEN + unit.work * _IN_LANES)
+    near = next((part for limit, part in _NEAR if read + written <= limit), 1.0)
+    moved = near * (read * _READ + written * _WRITTEN)
+    return float(moved + unit.work * _IN_LANES)
 
 
 def _width(node: Node) -> int:

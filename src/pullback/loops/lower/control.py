@@ -89,7 +89,7 @@ class Body:
     @property
     def seconds(self) -> float:
         """How long the body takes once; each unit at least as long as a loop takes to begin."""
-        return sum(max(1e-8, seconds_of(u)) for u in self.units)
+        return sum(max(1e-8, seconds_of(u, self.graph.repeats)) for u in self.units)
 
 
 class Cell:
@@ -417,6 +417,7 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         emit=emit,
         inplace=tuple((nc + nb + k, k) for k in arrays),
         work=64 * (body.work + cond.work),
+        seconds=64 * (body.seconds + cond.seconds),
     )
     _need_memory(op, [*cond_consts, *body_consts], ins)
     _ask(op, [cond, body])
@@ -789,7 +790,8 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
             store_slot(b, out.slot, (), out.dtype, (), cell.value)
 
     modes = ["scalar", *("scalar" if not n.shape else "buffer" for n in operands)]
-    op = Opaque("cond", list(ins), modes, emit=emit, work=max(body.work for body in bodies))
+    work, seconds = (max(getattr(body, k) for body in bodies) for k in ("work", "seconds"))
+    op = Opaque("cond", list(ins), modes, emit=emit, work=work, seconds=seconds)
     _ask(op, bodies)
     return g.opaque(op, outs)
 

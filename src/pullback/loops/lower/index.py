@@ -266,8 +266,10 @@ class _Scatter:
         """A row of neighbours costs little more than one element; a row that is not in the cache
         must be waited for."""
         if not self.flat:
-            return float(self.x.size + 8 * self.updates.size)
-        each = 4.0 if self.x.size <= NEAR else 16.0
+            rows = bool(self.window_shape) and self.window_shape[-1] > 8 and not self.strided
+            return float(self.x.size + (1 if rows else 8) * self.updates.size)
+        alone = self.count == self.updates.size
+        each = (2.0 if alone else 4.0) if self.x.size <= NEAR else 16.0
         return float(self.x.size + each * self.count + 0.5 * self.updates.size)
 
     def emit(self, b: Builder, op: Opaque) -> None:

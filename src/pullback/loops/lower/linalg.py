@@ -38,6 +38,10 @@ OWN_THREADS = 100  # rows or columns from which on LAPACK may use threads
 
 ZERO, ONE = Const(0, "i32"), Const(1, "i32")
 
+# Seconds of a call of the library, and of an entry of the matrix, in methods that iterate and in
+# others; and of an operation.
+ITERATIVE, DIRECT, LIBRARY = (5e-6, 4e-8), (1e-6, 2e-9), 2e-11
+
 
 def _stack_op(
     g: Graph,
@@ -62,7 +66,10 @@ def _stack_op(
     for n in batch:
         count *= n
     modes = list(modes or ["once"] * len(ins))
-    op = Opaque(name, list(ins), modes, emit=emit, work=count * (2000.0 + work))
+    call, entry = ITERATIVE if name in ("eigh", "eig", "svd") else DIRECT
+    seconds = count * (call + entry * largest**2 + LIBRARY * work)
+    work = count * (2000.0 + work)
+    op = Opaque(name, list(ins), modes, emit=emit, work=work, seconds=seconds)
     return g.opaque(op, outs)
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from pullback.loops import buffers, plan
 from pullback.loops.build import Builder, Index
 from pullback.loops.chains import Chain
-from pullback.loops.fuse import Nest, plan_units
+from pullback.loops.fuse import plan_units, seconds_of
 from pullback.loops.looping import last_uses
 from pullback.loops.lower.elementwise import literal, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, Slot, part_dtype
@@ -84,7 +84,8 @@ class _Body:
             slot.number = next(numbers)
             self.into.append(slot)
         self.units = plan_units(self.graph, self.outs)
-        self.work = sum(float(u.work) if isinstance(u, Nest) else u.work for u in self.units)
+        self.work = sum(float(u.work) for u in self.units)
+        self.seconds = sum(seconds_of(u, True) for u in self.units)
 
     @property
     def holds_host(self) -> bool:
@@ -235,7 +236,12 @@ def add_chain(
     ins = [[] if o.number else [node_of(v) for v in o.values] for o in chain.operands]
     flat = list(dict.fromkeys(n for nodes in ins for n in nodes))
     op = Opaque(
-        "repeat", flat, ["buffer"] * len(flat), work=chain.count * body.work, holds_host=True
+        "repeat",
+        flat,
+        ["buffer"] * len(flat),
+        work=chain.count * body.work,
+        seconds=chain.count * body.seconds,
+        holds_host=True,
     )
     wanted = [
         (j, t, v)
