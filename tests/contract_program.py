@@ -180,7 +180,7 @@ def bf16_kernel() -> None:
 
 def asynchronous_donation() -> None:
     """The argument is gone at once, the result comes later and is right; a pending one, too."""
-    n = 2_000_000
+    n = 8_000_000
     step = jit(lambda x: jnp.sin(x) * 2 + 1, donate_argnums=0)
     start = np.linspace(0, 1, n, dtype=np.float32)
     x = jnp.array(start)
@@ -299,7 +299,7 @@ def interrupted_compiles(count: int = 40) -> int:
 def fork() -> None:
     """The pool and the queue are warm; child and parent compute alike."""
     heavy = jit(lambda x: jnp.sin(x).sum() + x.max())
-    x = jnp.arange(3_000_000, dtype=jnp.float32) / 3e6
+    x = jnp.arange(12_000_000, dtype=jnp.float32) / 12e6
     expected = float(heavy(x))
     later = heavy(x)  # under way while the process forks
 

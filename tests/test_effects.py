@@ -256,7 +256,7 @@ def test_effects_barrier_waits_for_the_queue() -> None:
         debug_callback(lambda v: SEEN.append(float(v)), y.sum())
         return y
 
-    f(np.zeros(3_000_000, np.float32))
+    f(np.zeros(12_000_000, np.float32))
     pullback.effects_barrier()
     assert SEEN == [0.0]
 
