@@ -1,19 +1,23 @@
-"""`make bench`: every workload on every engine, each in a fresh process, one after the other.
+"""`make bench`: every workload on every engine, each in fresh processes in turn.
 
     python -m benchmarks --only loops,sorting --quick
-    python -m benchmarks --engines pullback,jax
+    python -m benchmarks --engines pullback,jax --rounds 5
 
-`--only` takes families or parts of names. Kernel caches are empty at the start of every process.
-Writes a table, `results.json` and `ratios.png` into benchmarks/results/.
+`--only` takes families or parts of names, `--rounds` how many processes of each engine. Kernel
+caches are empty at the start of every process, but for ours that measures a warm start. Ratios are
+medians, with 95% intervals. Writes tables, `results.json` and `ratios.png` into
+benchmarks/results/.
 """
 
 from __future__ import annotations
 
 import argparse
+import dataclasses
 import datetime
 import json
 import os
 import platform
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -25,7 +29,7 @@ import numpy as np
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from . import report
+from . import limits, report
 from .space import ENGINES, fresh_environment, installed
 from .workloads import FAMILIES, REGISTRY
 
@@ -33,17 +37,26 @@ TIMEOUT = 180
 
 
 def run_worker(name: str, engine: str, quick: bool, output: str) -> dict[str, Any]:
-    """One workload on one engine, with empty caches."""
+    """One workload on one engine, with empty caches; ours once more with those it has filled."""
     request = {"name": name, "engine": engine, "quick": quick, "output": output}
     with tempfile.TemporaryDirectory(prefix="pullback-bench-") as cache:
-        environment = fresh_environment(cache)
-        try:
-            done = subprocess.run(
-                [sys.executable, "-m", "benchmarks.worker", json.dumps(request)],
-                capture_output=True, text=True, env=environment, timeout=TIMEOUT,
-            )  # fmt: skip
-        except subprocess.TimeoutExpired:
-            return {"error": f"took more than {TIMEOUT} s"}
+        answer = ask(request, cache)
+        if engine == "pullback" and "first" in answer:
+            again = ask({**request, "only_first": True}, cache)
+            if "first" in again:
+                answer["warm"] = again["first"]
+    return answer
+
+
+def ask(request: dict[str, Any], cache: str) -> dict[str, Any]:
+    """What a worker answers; its error if it fails."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "benchmarks.worker", json.dumps(request)],
+            capture_output=True, text=True, env=fresh_environment(cache), timeout=TIMEOUT,
+        )  # fmt: skip
+    except subprocess.TimeoutExpired:
+        return {"error": f"took more than {TIMEOUT} s"}
     lines = done.stdout.strip().splitlines()
     if done.returncode or not lines:
         last = (done.stderr.strip().splitlines() or ["no output"])[-1]
@@ -84,25 +97,41 @@ def chosen(only: str | None) -> dict[str, list[str]]:
     return {family: picked[family] for family in FAMILIES if family in picked}
 
 
+def joined(answers: list[dict[str, Any]]) -> dict[str, Any]:
+    """Several processes' answers as one: the median of every number, all blocks of calls by
+    process; an error if there was one."""
+    wrong = next((a for a in answers if "error" in a), None)
+    if wrong is not None:
+        return wrong
+    numbers = {k for a in answers for k, v in a.items() if isinstance(v, float | int)}
+    out: dict[str, Any] = {
+        key: statistics.median(a[key] for a in answers if key in a) for key in sorted(numbers)
+    }
+    out["blocks"] = [a["blocks"] for a in answers]
+    return out
+
+
 def measure_all(
-    families: dict[str, list[str]], engines: list[str], quick: bool, console: Console
+    families: dict[str, list[str]], engines: list[str], quick: bool, rounds: int, console: Console
 ) -> report.Results:
     names = [n for group in families.values() for n in group]
     results: report.Results = {n: {} for n in names}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
                TimeElapsedColumn())  # fmt: skip
     with Progress(*columns, console=console) as bar, tempfile.TemporaryDirectory() as kept:
-        task = bar.add_task("", total=len(names) * len(engines))
+        task = bar.add_task("", total=len(names) * len(engines) * rounds)
         for name in names:
-            for engine in engines:
+            answers: dict[str, list[dict[str, Any]]] = {engine: [] for engine in engines}
+            for engine in engines * rounds:
                 bar.update(task, description=f"{engine:<9}{name[:40]:<40}")
                 output = os.path.join(kept, f"{engine}.npz")
                 if os.path.exists(output):
                     os.remove(output)
                 answer = run_worker(name, engine, quick, output)
                 if not answer.get("absent"):
-                    results[name][engine] = answer
+                    answers[engine].append(answer)
                 bar.advance(task)
+            results[name] = {engine: joined(found) for engine, found in answers.items() if found}
             work = REGISTRY[name]
             difference = differ(f"{kept}/pullback.npz", f"{kept}/jax.npz", work.tolerance)
             if difference and "pullback" in results[name]:
@@ -125,6 +154,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
     parser.add_argument("--only", help="families or parts of names, separated by commas")
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
+    parser.add_argument("--rounds", type=int, help="processes of each engine; 3, or 1 if --quick")
     parser.add_argument("--engines", help="of " + ", ".join(ENGINES) + "; those installed")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--list", action="store_true", help="names only")
@@ -140,8 +170,13 @@ def main() -> int:
     wanted = options.engines.split(",") if options.engines else list(ENGINES)
     engines = [e for e in wanted if installed(e)]
     start = time.monotonic()
-    results = measure_all(families, engines, options.quick, console)
-    console.print(report.table(results, families, engines))
+    rounds = max(1, options.rounds or (1 if options.quick else 3))
+    bounds = limits.measure()
+    results = measure_all(families, engines, options.quick, rounds, console)
+    console.print(report.steady_table(results, families, engines, bounds))
+    if "pullback" in engines:
+        console.print(report.first_table(results, families))
+    console.print(report.summary(results, families))
     failures = 0
     for name, figures in results.items():
         for engine, mine in figures.items():
@@ -155,7 +190,8 @@ def main() -> int:
         if times:
             console.print(f"import {engine}: {report.seconds_text(float(np.median(times)))}")
     options.output.mkdir(parents=True, exist_ok=True)
-    document = {"machine": machine(), "quick": options.quick, "results": results}
+    document = {"machine": machine(), "limits": dataclasses.asdict(bounds), "rounds": rounds,
+                "quick": options.quick, "results": results}  # fmt: skip
     (options.output / "results.json").write_text(json.dumps(document, indent=1))
     report.plot(results, families, options.output / "ratios.png")
     console.print(f"{options.output}/results.json and ratios.png, {time.monotonic() - start:.0f} s")

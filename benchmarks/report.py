@@ -7,7 +7,14 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from rich.table import Table
+
+from .limits import Limits
+
+STAGES = ("trace", "lower", "compile", "run")
+MOST = 20.0  # what a single ratio counts at most
+RESAMPLES = 300
 
 Results = dict[str, dict[str, dict[str, Any]]]  # workload, engine, figures
 
@@ -30,8 +37,7 @@ def ratio(figures: dict[str, dict[str, Any]], other: str, key: str = "steady") -
 
 def mean_ratio(results: Results, names: Iterable[str], other: str, key: str) -> float | None:
     """The geometric mean of the ratios of these workloads."""
-    logs = [math.log(r) for n in names if (r := ratio(results[n], other, key))]
-    return math.exp(sum(logs) / len(logs)) if logs else None
+    return geometric(ratio(results[n], other, key) for n in names)
 
 
 def ratio_text(value: float | None) -> str:
@@ -41,31 +47,59 @@ def ratio_text(value: float | None) -> str:
     return f"[{colour}]{value:.3g}x[/{colour}]"
 
 
-def table(results: Results, families: dict[str, list[str]], engines: list[str]) -> Table:
-    """Steady times of all engines and the ratios to Pullback's, then first calls."""
-    out = Table(title="Steady time a call, and the first call (trace + lower + compile + run)")
+def interval(figures: dict[str, dict[str, Any]], other: str) -> tuple[float, float] | None:
+    """Where the ratio of steady times lies, at 95%: from processes, and blocks of calls in them,
+    drawn again and again."""
+    ours, theirs = (figures.get(e, {}).get("blocks") for e in ("pullback", other))
+    if not ours or not theirs:
+        return None
+    random = np.random.default_rng(0)
+
+    def medians(processes: list[list[float]]) -> np.ndarray:
+        drawn = [
+            np.concatenate([random.choice(processes[k], len(processes[k])) for k in picked])
+            for picked in random.integers(0, len(processes), (RESAMPLES, len(processes)))
+        ]
+        return np.array([np.median(d) for d in drawn])
+
+    low, high = np.quantile(medians(theirs) / medians(ours), [0.025, 0.975])
+    return float(low), float(high)
+
+
+def interval_text(bounds: tuple[float, float] | None) -> str:
+    return "" if bounds is None else f"{bounds[0]:.3g}-{bounds[1]:.3g}"
+
+
+def steady_table(
+    results: Results, families: dict[str, list[str]], engines: list[str], bounds: Limits
+) -> Table:
+    """Steady times of all engines, the ratios to Pullback's, the interval of that to JAX's, and
+    which part of the machine's limit Pullback reaches."""
+    out = Table(title="Steady time a call")
     out.add_column("workload", overflow="fold", min_width=24)
     for engine in engines:
         out.add_column(engine, justify="right")
     others = [e for e in engines if e != "pullback"]
     for engine in others:
         out.add_column(f"/{engine}", justify="right")
-    out.add_column("first", justify="right")
-    out.add_column("jax's", justify="right")
-    out.add_column("ratio", justify="right")
+    out.add_column("95% of /jax", justify="right")
+    out.add_column("of limit", justify="right")
     for family, names in families.items():
         out.add_section()
         out.add_row(f"[bold]{family}")
         for name in names:
-            out.add_row(*row(name, results[name], engines, others))
+            out.add_row(*steady_row(name, results[name], engines, others, bounds))
         means = [ratio_text(mean_ratio(results, names, e, "steady")) for e in others]
-        first = ratio_text(mean_ratio(results, names, "jax", "first"))
-        out.add_row("  [italic]geometric mean", *[""] * len(engines), *means, "", "", first)
+        out.add_row("  [italic]geometric mean", *[""] * len(engines), *means, "", "")
     return out
 
 
-def row(
-    name: str, figures: dict[str, dict[str, Any]], engines: list[str], others: list[str]
+def steady_row(
+    name: str,
+    figures: dict[str, dict[str, Any]],
+    engines: list[str],
+    others: list[str],
+    bounds: Limits,
 ) -> list[str]:
     cells = []
     for engine in engines:
@@ -73,8 +107,66 @@ def row(
         text = "[red]error" if "error" in mine else seconds_text(mine.get("steady"))
         cells.append(text + (" [red]differs" if mine.get("differs") else ""))
     ratios = [ratio_text(ratio(figures, e)) for e in others]
-    first = [seconds_text(figures.get(e, {}).get("first")) for e in ("pullback", "jax")]
-    return [f"  {name}", *cells, *ratios, *first, ratio_text(ratio(figures, "jax", "first"))]
+    mine = figures.get("pullback", {})
+    part = ""
+    if mine.get("bytes") and mine.get("steady"):
+        part = f"{bounds.seconds(mine['bytes'], mine.get('flops', 0.0)) / mine['steady']:.0%}"
+    return [f"  {name}", *cells, *ratios, interval_text(interval(figures, "jax")), part]
+
+
+def first_table(results: Results, families: dict[str, list[str]]) -> Table:
+    """The first call by its stages, ten calls, and a start with what an earlier process left on
+    disk, beside JAX's first call and ten calls."""
+    out = Table(title="The first call, ten calls, and the first call of a warm start")
+    out.add_column("workload", overflow="fold", min_width=24)
+    for column in (*STAGES, "first", "jax's", "ratio", "ten", "jax's", "ratio", "warm", "ratio"):
+        out.add_column(column, justify="right")
+    for family, names in families.items():
+        out.add_section()
+        out.add_row(f"[bold]{family}")
+        for name in names:
+            mine, theirs = (results[name].get(e, {}) for e in ("pullback", "jax"))
+            cells = [seconds_text(mine.get(stage)) for stage in STAGES]
+            for key in ("first", "ten"):
+                cells += [seconds_text(mine.get(key)), seconds_text(theirs.get(key))]
+                cells.append(ratio_text(ratio(results[name], "jax", key)))
+            cells += [seconds_text(mine.get("warm")), ratio_text(warm_ratio(results[name]))]
+            out.add_row(f"  {name}", *cells)
+    return out
+
+
+def warm_ratio(figures: dict[str, dict[str, Any]]) -> float | None:
+    """JAX's first call over ours with the files of an earlier process."""
+    warm, first = figures.get("pullback", {}).get("warm"), figures.get("jax", {}).get("first")
+    return first / warm if warm and first else None
+
+
+def geometric(ratios: Iterable[float | None], most: float = math.inf) -> float | None:
+    """The geometric mean of those that are there, each counted as `most` at most."""
+    logs = [math.log(min(r, most)) for r in ratios if r]
+    return math.exp(sum(logs) / len(logs)) if logs else None
+
+
+def summary(results: Results, families: dict[str, list[str]]) -> Table:
+    """By family, and of all: the mean and the least of the steady ratios to JAX, how many
+    workloads may be slower than JAX, and the means of the first call, ten calls, a warm start."""
+    out = Table(title=f"Beside JAX; steady ratios count {MOST:g} at most")
+    for column in ("family", "steady", "least", "below 0.95", "first", "ten", "warm"):
+        out.add_column(column, justify="left" if column == "family" else "right")
+    groups = {**families, "all": [n for names in families.values() for n in names]}
+    for family, names in groups.items():
+        steady = [ratio(results[n], "jax") for n in names]
+        least = min((r for r in steady if r), default=None)
+        lows = [found[0] for n in names if (found := interval(results[n], "jax")) is not None]
+        starts = [
+            geometric(ratio(results[n], "jax", key) for n in names) for key in ("first", "ten")
+        ]
+        warm = geometric(warm_ratio(results[n]) for n in names)
+        out.add_row(
+            family, ratio_text(geometric(steady, MOST)), ratio_text(least),
+            str(sum(low < 0.95 for low in lows)), *map(ratio_text, (first, ten, warm)),
+        )  # fmt: skip
+    return out
 
 
 def plot(results: Results, families: dict[str, list[str]], path: Path) -> None:

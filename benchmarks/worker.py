@@ -1,7 +1,7 @@
 """Measures one workload on one engine, in a fresh process: `python -m benchmarks.worker JSON`.
 
-The request has `name`, `engine`, `quick` and `output` (a path for the results, so that engines can
-be compared). Prints one line of JSON.
+The request has `name`, `engine`, `quick`, `output` (a path for the results, so that engines can
+be compared) and `only_first` (nothing but the first call). Prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from .workloads import REGISTRY, Case
 BLOCK_SECONDS, BLOCKS, BUDGET = 0.02, 15, 2.0
 QUICK = (0.004, 5, 0.4)
 LARGEST_KEPT = 200_000
+CALLS = 10  # the first ones, which are timed together
 
 
 def clock(function: Callable[[], Any]) -> tuple[Any, float]:
@@ -31,7 +32,8 @@ def clock(function: Callable[[], Any]) -> tuple[Any, float]:
 
 
 def first_call(space: spaces.Space, case: Case) -> tuple[Callable[..., Any], dict[str, float]]:
-    """Compiles and calls once; gives what to time, and the seconds of every stage."""
+    """Compiles and calls once; gives what to time, the seconds of every stage, and the bytes and
+    operations that our own engine counts."""
     if case.eager or space.jax is None:
         _, seconds = clock(lambda: spaces.wait(case.function(*case.arguments)))
         return case.function, {"first": seconds}
@@ -41,11 +43,15 @@ def first_call(space: spaces.Space, case: Case) -> tuple[Callable[..., Any], dic
     compiled, compile_ = clock(lowered.compile)
     _, run = clock(lambda: spaces.wait(compiled(*case.arguments)))
     stages = {"trace": trace, "lower": lower, "compile": compile_, "run": run}
-    return jitted, {"first": sum(stages.values()), **stages}
+    counted = {}
+    if space.name == "pullback":
+        costs = compiled.cost_analysis()
+        counted = {"flops": costs["flops"], "bytes": costs["bytes accessed"]}
+    return jitted, {"first": sum(stages.values()), **stages, **counted}
 
 
-def steady(function: Callable[..., Any], case: Case, quick: bool) -> tuple[float, float]:
-    """Median seconds a call over blocks of calls, and the median's deviation within them."""
+def steady(function: Callable[..., Any], case: Case, quick: bool) -> list[float]:
+    """Seconds a call in each of several blocks of calls."""
     block_seconds, blocks, budget = QUICK if quick else (BLOCK_SECONDS, BLOCKS, BUDGET)
     arguments, wait = case.arguments, spaces.wait if case.wait_each else (lambda result: result)
 
@@ -64,8 +70,7 @@ def steady(function: Callable[..., Any], case: Case, quick: bool) -> tuple[float
     times, end = [], time.perf_counter() + budget
     while len(times) < blocks and (len(times) < 3 or time.perf_counter() < end):
         times.append(block(count))
-    middle = statistics.median(times)
-    return middle, statistics.median(abs(t - middle) for t in times)
+    return times
 
 
 def keep(result: Any, path: str) -> None:
@@ -85,12 +90,15 @@ def measure(request: dict[str, Any]) -> dict[str, Any]:
     except LookupError:
         return {"absent": True}
     function, stages = first_call(space, case)
-    seconds, deviation = steady(function, case, request["quick"])
+    if request.get("only_first"):
+        return stages
+    _, more = clock(lambda: [spaces.wait(function(*case.arguments)) for _ in range(CALLS - 1)])
+    blocks = steady(function, case, request["quick"])
     if request.get("output"):
         keep(function(*case.arguments), request["output"])
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    return {"steady": seconds, "deviation": deviation, "import": space.import_seconds,
-            "peak_bytes": peak, **stages}  # fmt: skip
+    return {"steady": statistics.median(blocks), "blocks": blocks, "ten": stages["first"] + more,
+            "import": space.import_seconds, "peak_bytes": peak, **stages}  # fmt: skip
 
 
 def main() -> None:

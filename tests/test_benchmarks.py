@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import __main__ as bench, report, space
+from benchmarks import __main__ as bench, limits, report, space
 from benchmarks.workloads import FAMILIES, REGISTRY
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -74,7 +74,10 @@ def test_report_of_made_up_figures(tmp_path: Path) -> None:
     assert report.mean_ratio(results, names, "jax", "first") == pytest.approx(4)
     assert report.seconds_text(1.5e-5) == "15 us"
     families = {"dispatch": names}
-    assert report.table(results, families, ["pullback", "jax"]).row_count == 5
+    bounds = limits.Limits(1e10, 1e11)
+    assert report.steady_table(results, families, ["pullback", "jax"], bounds).row_count == 5
+    assert report.first_table(results, families).row_count == 4
+    assert report.summary(results, families).row_count == 2
     pytest.importorskip("matplotlib")
     report.plot(results, families, tmp_path / "ratios.png")
     assert (tmp_path / "ratios.png").stat().st_size > 1000
@@ -83,3 +86,26 @@ def test_report_of_made_up_figures(tmp_path: Path) -> None:
 def test_numbers_of_nested_results() -> None:
     found = space.numbers({"b": (np.ones(2), None), "a": [np.float32(3)]})
     assert [a.tolist() for a in found] == [3.0, [1.0, 1.0]]
+
+
+def test_ratios_have_intervals() -> None:
+    random = np.random.default_rng(0)
+    ours = [list(1e-3 * (1 + 0.05 * random.standard_normal(15))) for _ in range(3)]
+    figures = {"pullback": {"blocks": ours}, "jax": {"blocks": [[4 * t for t in p] for p in ours]}}
+    low, high = report.interval(figures, "jax") or (0, 0)
+    assert 3.7 < low < 4 < high < 4.3
+    assert report.interval({"pullback": {"blocks": ours}}, "jax") is None
+
+
+def test_answers_of_several_processes_are_joined() -> None:
+    answers = [{"steady": s, "first": 10 * s, "blocks": [s, s]} for s in (1.0, 5.0, 2.0)]
+    both = bench.joined(answers)
+    assert (both["steady"], both["first"]) == (2.0, 20.0)
+    assert len(both["blocks"]) == 3
+    assert bench.joined([answers[0], {"error": "exit 1"}]) == {"error": "exit 1"}
+
+
+def test_a_limit_is_the_slower_of_two() -> None:
+    bounds = limits.Limits(bandwidth=1e10, flops=1e11)
+    assert bounds.seconds(1e7, 1e6) == pytest.approx(1e-3)
+    assert bounds.seconds(1e3, 1e9) == pytest.approx(1e-2)
