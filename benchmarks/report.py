@@ -158,9 +158,7 @@ def summary(results: Results, families: dict[str, list[str]]) -> Table:
         steady = [ratio(results[n], "jax") for n in names]
         least = min((r for r in steady if r), default=None)
         lows = [found[0] for n in names if (found := interval(results[n], "jax")) is not None]
-        starts = [
-            geometric(ratio(results[n], "jax", key) for n in names) for key in ("first", "ten")
-        ]
+        first, ten = (mean_ratio(results, names, "jax", key) for key in ("first", "ten"))
         warm = geometric(warm_ratio(results[n]) for n in names)
         out.add_row(
             family, ratio_text(geometric(steady, MOST)), ratio_text(least),
