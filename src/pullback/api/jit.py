@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
+from ..control.key_reuse import check_program
 from ..core.build import close_jaxpr, count_trace, fun_source_info, trace_to_jaxpr
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
@@ -390,6 +391,8 @@ class JitWrapped:
             jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
         closed, hoisted = close_jaxpr(jaxpr, consts)
         closed.derived["trace seconds"] = time.perf_counter() - start
+        if config.debug_key_reuse.get():
+            check_program(closed)
         donated = [False] * len(hoisted) + self._donated(args, kwargs, fixed, static_kw)
         params = call_params(
             closed,

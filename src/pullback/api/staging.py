@@ -8,7 +8,8 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import tree
+from .. import config, tree
+from ..control.key_reuse import check_program
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.source import extend_name_stack, take_names
@@ -61,6 +62,8 @@ def make_jaxpr(
                 debug_info("make_jaxpr", fun, dynamic, kwargs),
             )
         closed = ClosedJaxpr(jaxpr, consts)
+        if config.debug_key_reuse.get():
+            check_program(closed)
         if not return_shape:
             return closed
         shapes = [

@@ -165,12 +165,12 @@ class PRNGKeyArray:
     the keys, never on their words.
     """
 
-    __slots__ = ("__weakref__", "_base_array", "_consumed", "_impl", "aval")
+    __slots__ = ("__weakref__", "_base_array", "_cells", "_impl", "aval")
     __array_priority__ = 100
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, impl: PRNGImpl, base: Any) -> None:
-        self._impl, self._base_array, self._consumed = impl, base, False
+        self._impl, self._base_array, self._cells = impl, base, False
         self.aval = key_aval(impl, np.shape(base)[:-1])
 
     dtype = property(lambda self: self.aval.dtype)
@@ -258,7 +258,12 @@ class PRNGKeyArray:
 
     def __getitem__(self, index: Any) -> Any:
         base = self._base_array
-        if type(index) is int and trace_state_clean() and not isinstance(base, Tracer):
+        if (
+            type(index) is int
+            and trace_state_clean()
+            and not isinstance(base, Tracer)
+            and not config.debug_key_reuse.get()
+        ):
             if self.shape and -self.shape[0] <= index < self.shape[0]:
                 return PRNGKeyArray(self._impl, base[index])
         simple = _simple_index(self, index)

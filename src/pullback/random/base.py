@@ -13,7 +13,7 @@ import numpy as np
 from .. import config, dtypes
 from ..api.jit import jit
 from ..core.avals import typeof
-from ..errors import KeyReuseError, TypePromotionError
+from ..errors import TypePromotionError
 from ..primitives import keys as key_types, rng
 from ..primitives.common import as_array, canonical_shape, requested_dtype
 from ..primitives.convert import convert_element_type, convert_weak
@@ -125,7 +125,6 @@ def split(key: Any, num: int | tuple[int, ...] = 2) -> Any:
     (2, 3)
     """
     typed, raw = check_key("split", key)
-    _use_up("split", typed)
     shape = canonical_shape(num if isinstance(num, (tuple, list)) else (operator.index(num),))
     out = rng.random_split(typed, shape)
     return rng.random_unwrap(out) if raw else out
@@ -220,22 +219,9 @@ def clone(key: Any) -> Any:
 
 
 def consume(name: str, key: Any) -> Any:
-    """The typed form of a single key that is about to be used up; under jax_debug_key_reuse a
-    second use raises KeyReuseError.
-    """
+    """The typed form of a single key that is about to be used up."""
     typed, _ = check_key(name, key)
-    _use_up(name, typed)
     return typed
-
-
-def _use_up(name: str, typed: Any) -> None:
-    if config.debug_key_reuse.get() and isinstance(typed, key_types.PRNGKeyArray):
-        if typed._consumed:
-            raise KeyReuseError(
-                f"Previously-consumed key passed to {name}. Fix: split the key and use each part "
-                "once, or clone it."
-            )
-        typed._consumed = True
 
 
 # --- shapes and dtypes of distributions ---

@@ -115,7 +115,9 @@ def poisson(
 def _poisson(key: Any, lam: Any, shape: Any, dtype: Any) -> Any:
     small = bitwise_or(ne(lam, lam), lt(lam, np.float32(10)))
     few = _poisson_knuth(key, _where(small, lam, np.float32(0)), shape=shape, dtype=dtype)
-    many = _poisson_rejection(key, _where(small, np.float32(1e5), lam), shape=shape, dtype=dtype)
+    # Of each element one of both is used, so that the key is used once.
+    again = rng.random_clone(key)
+    many = _poisson_rejection(again, _where(small, np.float32(1e5), lam), shape=shape, dtype=dtype)
     out = select_n(small, many, few)
     return _where(eq(lam, np.float32(0)), scalar(0, dtype), out)
 
@@ -304,7 +306,9 @@ def _binomial_values(key: Any, n: Any, p: Any, shape: Any, dtype: Any) -> Any:
     few = bitwise_or(bad_n, le(mul(n, p), c(10)))
     n = floor(n)
     small = _binomial_inversion(key, _where(few, n, c(0)), p, shape, dtype)
-    large = _binomial_rejection(key, _where(few, c(1e4), n), _where(few, c(0.5), p), shape, dtype)
+    again = rng.random_clone(key)  # of each element one of both is used
+    trials, share = _where(few, c(1e4), n), _where(few, c(0.5), p)
+    large = _binomial_rejection(again, trials, share, shape, dtype)
     out = select_n(few, large, small)
     invalid = bitwise_or(bitwise_or(negative_p, bad_p), bad_n)
     out = _where(invalid, c(math.nan), out)

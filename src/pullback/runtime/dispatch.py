@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import config, dtypes, errors
 from ..backends import interface
+from ..control import key_reuse
 from ..control.call import jit_p
 from ..control.expand import expand
 from ..control.extras import Token
@@ -58,10 +59,24 @@ class EvalTrace(Trace):
     def process_primitive(
         self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
     ) -> Any:
+        holds_keys = False
         for x in tracers:
             if isinstance(x, Tracer):
                 with use_trace(owner(tracers)):
                     return primitive.bind(*tracers, **params)
+            if x.__class__ is keys.PRNGKeyArray:
+                holds_keys = True
+        watched = (holds_keys or primitive is jit_p) and config.debug_key_reuse.get()
+        if not watched:
+            return self.compute(primitive, tracers, params)
+        after = key_reuse.watched(primitive, tracers, params)
+        with config.debug_key_reuse(False):  # what it consists of was followed
+            outs = self.compute(primitive, tracers, params)
+        after(outs if primitive.multiple_results else [outs])
+        return outs
+
+    def compute(self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]) -> Any:
+        """What an operation on values gives."""
         if primitive is jit_p:
             if ref_effect in params["jaxpr"].effects:
                 return jit_p.rules["discharge"](tracers, params)

@@ -343,7 +343,7 @@ def rebuilding(x: Any) -> tuple[int, Any, list[Any], list[Any]] | None:
     cls = type(x)
     if cls is KeyResult:
         return _rebuilt(
-            PRNGKeyArray, ["_base_array", "_impl", "_consumed", "aval"],
+            PRNGKeyArray, ["_base_array", "_impl", "_cells", "aval"],
             [x.number, *map(Constant, (x.aval.dtype.impl, False, x.aval))],
         )  # fmt: skip
     if _is_made_by_items(cls):

@@ -614,6 +614,7 @@ _DEBUGGING = (
     config.debug_nans,
     config.debug_infs,
     config.disable_jit,
+    config.debug_key_reuse,
     config.check_tracer_leaks,
     config.enable_checks,
 )
