@@ -133,6 +133,26 @@ def f_fwd(x):
     return (x, x), None
 f.defvjp(f_fwd, lambda res, ct: (ct,))
 jax.jit(jax.grad(jax.jit(f)))(1.0)  # fault
+=== custom_vjp fwd type in a loop | f_fwd | output['p'] | float32[] | int32[]
+@jax.custom_vjp
+def f(x):
+    return {"p": x, "q": x}
+def f_fwd(x):
+    return {"p": 2, "q": x}, None
+f.defvjp(f_fwd, lambda res, ct: (ct["q"],))
+loop = lambda x: lax.scan(lambda c, _: (f(c)["q"], None), x, None, length=2)[0]
+jax.grad(loop)(jnp.float32(1))  # fault
+=== custom_vjp fwd shape in jit | f_fwd | output | float32[] | float32[3]
+@jax.custom_vjp
+def f(x):
+    return x * 2
+def f_fwd(x):
+    return jnp.ones(3), None
+f.defvjp(f_fwd, lambda res, ct: (ct,))
+jax.grad(lambda x: jax.jit(f)(x).sum())(1.0)  # fault
+=== all_to_all of what cannot be divided | divisible | 6 | 4
+f = lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True)  # fault
+jax.vmap(f, axis_name="i")(jnp.ones((4, 6)))
 === custom_vjp bwd arity | f_bwd
 @jax.custom_vjp
 def f(x, y):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import sys
 from typing import Any
 
@@ -198,6 +199,26 @@ def test_scan_over_a_scalar(xs: Any) -> None:
         with pytest.raises((ValueError, IndexError)) as error:
             m.lax.scan(lambda c, v: (c, v), 0.0, m.numpy.asarray(xs))
         assert m is jax or isinstance(error.value, IndexError | ValueError)
+
+
+Pair = collections.namedtuple("Pair", "carry y")
+PAIRS: dict[str, Any] = {
+    "list": lambda c, y: [c, y],
+    "named tuple": Pair,
+    "dict": lambda c, y: {"carry": c, "y": y},
+}
+
+
+@pytest.mark.parametrize("name", list(PAIRS))
+def test_scan_gives_the_pair_that_its_body_returns(name: str) -> None:
+    pair = PAIRS[name]
+    found = [
+        m.lax.scan(lambda c, x, m=m: pair(c + x, (c,)), 1.0, m.numpy.arange(3.0))
+        for m in (jax, pullback)
+    ]
+    assert str(jax.tree.structure(found[0])) == str(pullback.tree.structure(found[1]))
+    for a, b in zip(*map(jax.tree.leaves, found), strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 NOTHING = np.zeros((4, 3), pullback.dtypes.float0)

@@ -40,11 +40,12 @@ _tree_map = tree.tree_map
 class _Trees:
     """What is learnt about a rule's results when it runs."""
 
-    __slots__ = ("num_residuals", "numbers", "out_tree", "res_tree")
+    __slots__ = ("num_residuals", "numbers", "out_avals", "out_tree", "res_tree")
 
     def __init__(self) -> None:
         self.out_tree: Any = None
         self.res_tree: Any = None
+        self.out_avals: list[Any] = []  # of the function itself
         self.num_residuals = 0
         self.numbers: list[bool] = []  # which residuals the rule gave as Python's numbers
 
@@ -449,6 +450,7 @@ class _FlatVJP:
 
         def run(*flat: Any) -> list[Any]:
             outs, self.held.out_tree = tree.flatten(owner.fun(*self._args(flat)))
+            self.held.out_avals = [typeof(x) for x in outs]
             return outs
 
         def forward(*flat: Any) -> list[Any]:
@@ -494,13 +496,7 @@ class _FlatVJP:
             )
         outs, out_tree = tree.flatten(pair[0])
         res, res_tree = tree.flatten(pair[1])
-        if self.held.out_tree is not None and self.held.out_tree != out_tree:
-            raise TypeError(
-                f"Custom VJP fwd rule {fwd} for function {fun} must produce a pair (list or tuple "
-                "of length two) where the first element represents the primal output "
-                f"(equal to the output of the custom_vjp-decorated function {fun}), but instead "
-                f"its first element had structure {out_tree} while {fun} had {self.held.out_tree}."
-            )
+        self._check_outputs(outs, out_tree)
         self.held.out_tree, self.held.res_tree, self.held.num_residuals = (
             out_tree,
             res_tree,
@@ -508,6 +504,35 @@ class _FlatVJP:
         )
         self.held.numbers = [type(x) in (bool, int, float, complex) for x in res]
         return [*outs, *res]
+
+    def _check_outputs(self, outs: Sequence[Any], out_tree: Any) -> None:
+        """TypeError if the forward rule gives other outputs than the function did when it was
+        traced."""
+        held, owner = self.held, self.owner
+        if held.out_tree is None or (held.out_tree == out_tree and not held.out_avals):
+            return
+        fun, fwd = name_of(owner.fun), name_of(owner.fwd)
+        said = (
+            f"Custom VJP fwd rule {fwd} for function {fun} must produce a pair (list or tuple of "
+            "length two) where the first element represents the primal output (equal to the output "
+            f"of the custom_vjp-decorated function {fun}), but instead its first element had "
+        )
+        if held.out_tree != out_tree:
+            raise TypeError(
+                f"{said}structure {out_tree} while {fun} had {held.out_tree}. Fix: return in {fwd} "
+                f"what {fun} returns."
+            )
+        names = leaf_names(out_tree, "output")
+        wrong = [
+            f"at {name} it had {typeof(x).str_short()} while {fun} had {aval.str_short()}"
+            for name, x, aval in zip(names, outs, held.out_avals, strict=True)
+            if not typematch(typeof(x), aval)
+        ]
+        if wrong:
+            raise TypeError(
+                f"{said}other shapes or dtypes: {'; '.join(wrong)}. Fix: return in {fwd} what "
+                f"{fun} returns."
+            )
 
     def _backward(self, flat: Sequence[Any]) -> list[Any]:
         """The cotangent of each flat argument; Zero where the rule gives None."""

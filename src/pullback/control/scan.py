@@ -7,12 +7,14 @@ scan(f, c, xs):  for i: c, y[i] = f(consts, c, xs[i])          jaxpr: (consts, c
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tree
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, jaxpr_as_fun
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
@@ -74,7 +76,7 @@ def scan(
     for _ in range(3):
         carry_avals = [carry_type(c) for c in init_leaves]
         closed, consts, out_tree = trace_function(f, in_tree, [*carry_avals, *x_avals], "scan")
-        carry_tree, ys_tree = _split_out_tree(out_tree, closed)
+        carry_tree = _carry_tree(out_tree, closed)
         n_carry = carry_tree.num_leaves
         if n_carry != len(init_leaves):
             break
@@ -89,7 +91,8 @@ def scan(
     check_effects("scan", closed.effects)
     params = {"length": length, "reverse": bool(reverse), "unroll": _unroll(unroll, length)}
     outs = _bind_forwarding(closed, consts, init_leaves, xs_leaves, params)
-    return tree.unflatten(carry_tree, outs[:n_carry]), tree.unflatten(ys_tree, outs[n_carry:])
+    pair: tuple[Any, Any] = tree.unflatten(out_tree, outs)  # the body's own kind of pair
+    return pair
 
 
 def _bind_forwarding(
@@ -117,7 +120,9 @@ def _bind_forwarding(
     if any(fixed) or len(kept_ys) < len(ys_out):
         outvars = [*chosen(carry_out, moving), *kept_ys]
         closed = closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars))
-    init = [as_array(x) if f else x for x, f in zip(init, fixed, strict=True)]
+    init = [
+        as_array(x) if f and not is_high_value(x) else x for x, f in zip(init, fixed, strict=True)
+    ]
     consts = [*chosen(init, fixed), *consts]
     found = iter(
         scan_p.bind(
@@ -132,7 +137,7 @@ def _bind_forwarding(
 def _unroll(unroll: int | bool, length: int) -> int:
     if isinstance(unroll, bool):
         return max(length, 1) if unroll else 1
-    if unroll < 0:
+    if operator.index(unroll) < 0:
         raise ValueError("`unroll` must be a `bool` or a non-negative `int`.")
     return max(length, 1) if unroll == 0 else unroll
 
@@ -169,14 +174,15 @@ def _length(leaves: Sequence[Any], length: int | None) -> int:
     return lengths[0]  # type: ignore[no-any-return]
 
 
-def _split_out_tree(out_tree: Any, closed: ClosedJaxpr) -> tuple[Any, Any]:
+def _carry_tree(out_tree: Any, closed: ClosedJaxpr) -> Any:
+    """The structure of the carry; TypeError unless the body returns a pair."""
     children = tree.treedef_children(out_tree)
-    if out_tree.node_data() is None or out_tree.node_data()[0] is not tuple or len(children) != 2:
+    if len(children) != 2:
         shown = tree.unflatten(out_tree, [a.str_short() for a in closed.out_avals])
         raise TypeError(
             f"scan body output must be a pair, got {shown}. Fix: return (carry, y); y may be None."
         )
-    return children[0], children[1]
+    return children[0]
 
 
 def _element(aval: ShapedArray) -> ShapedArray:

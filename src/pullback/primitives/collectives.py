@@ -596,6 +596,14 @@ def psum_scatter(
     )  # fmt: skip
 
 
+def _check_divisible(size: int, n: int) -> None:
+    if size % n:
+        raise ValueError(
+            "all_to_all requires the size of split_axis to be divisible by the size of the mapped "
+            f"axis, got {size} and {n}. Fix: pad the array to a multiple of {n} along that axis."
+        )
+
+
 def _all_to_all_aval(
     x: Any,
     *,
@@ -607,12 +615,7 @@ def _all_to_all_aval(
 ) -> Any:
     n = axis_size(axis_name) if axis_index_groups is None else len(axis_index_groups[0])
     shape = list(x.shape)
-    if shape[split_axis] % n:
-        raise ValueError(
-            "all_to_all requires the size of split_axis to be divisible by the size of the "
-            "mapped axis, got "
-            f"{shape[split_axis]} and {n}"
-        )
+    _check_divisible(shape[split_axis], n)
     shape[split_axis] //= n
     shape[concat_axis] *= n
     return ShapedArray(tuple(shape), x.dtype, x.weak_type), _effects(_names(axis_name))
@@ -702,6 +705,7 @@ def all_to_all(
         ndim = typeof(leaf).ndim
         split, concat = canonical_axis(split_axis, ndim), canonical_axis(concat_axis, ndim)
         if tiled:
+            _check_divisible(typeof(leaf).shape[split], n)
             return bind(leaf, split, concat)
         if typeof(leaf).shape[split] != n:
             raise ValueError(
