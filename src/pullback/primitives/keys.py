@@ -389,7 +389,7 @@ def lower_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
         return closed
     found = closed.derived.get(_lowering())
     if found is None:
-        jaxpr = _lower_jaxpr(closed.jaxpr)
+        jaxpr = lower_keys_in(closed.jaxpr)
         found = ClosedJaxpr(jaxpr, [base_array(c) for c in closed.consts])
         if any(isinstance(c, Tracer) for c in closed.consts):
             return found
@@ -397,7 +397,8 @@ def lower_keys(closed: ClosedJaxpr) -> ClosedJaxpr:
     return found
 
 
-def _lower_jaxpr(jaxpr: Jaxpr) -> Jaxpr:
+def lower_keys_in(jaxpr: Jaxpr) -> Jaxpr:
+    """The same program with base arrays in place of key arrays, among constvars too. Remembered."""
     if not has_keys(jaxpr):
         return jaxpr
     found = jaxpr.derived.get(_lowering())
@@ -442,7 +443,7 @@ def _lower_param(val: Any) -> Any:
     if isinstance(val, ClosedJaxpr):
         return lower_keys(val)
     if isinstance(val, Jaxpr):
-        return _lower_jaxpr(val)
+        return lower_keys_in(val)
     if type(val) is tuple:
         return tuple(_lower_param(v) for v in val)
     return physical_aval(val) if is_key_aval(val) else val

@@ -1,0 +1,63 @@
+"""jaxlib's modules, loaded at their first use, with an error that says what to install."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+from types import ModuleType
+from typing import Any
+
+MISSING = (
+    "the xla backend needs jaxlib, which is not installed: {0}. Fix: pip install 'pullback[xla]'."
+)
+
+
+class _Library(ModuleType):
+    """Stands for a module of jaxlib until the first attribute is asked of it."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # what tools ask of modules
+            raise AttributeError(name)
+        # Else XLA tells on the standard error which devices it finds.
+        os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "1")
+        try:
+            module = importlib.import_module(self.__name__)
+        except ImportError as e:
+            raise ImportError(MISSING.format(e)) from None
+        self.__dict__.update({k: v for k, v in vars(module).items() if not k.startswith("__")})
+        return getattr(module, name)
+
+
+ir: Any = _Library("jaxlib.mlir.ir")
+hlo: Any = _Library("jaxlib.mlir.dialects.stablehlo")
+chlo: Any = _Library("jaxlib.mlir.dialects.chlo")
+func: Any = _Library("jaxlib.mlir.dialects.func")
+mhlo: Any = _Library("jaxlib.mlir.dialects.mhlo")
+sdy: Any = _Library("jaxlib.mlir.dialects.sdy")
+passmanager: Any = _Library("jaxlib.mlir.passmanager")
+mlir_api: Any = _Library("jaxlib._jax")
+xla_client: Any = _Library("jaxlib.xla_client")
+lapack: Any = _Library("jaxlib.lapack")
+lapack_kernels: Any = _Library("jaxlib.cpu._lapack")
+
+
+@functools.cache
+def upstream_dialects() -> Any:
+    """The registry of the dialects that come with MLIR itself: func, arith, scf and their kind."""
+    registry = ir.DialectRegistry()
+    importlib.import_module("jaxlib.mlir._mlir_libs._jax_mlir_ext").register_dialects(registry)
+    return registry
+
+
+def new_context() -> Any:
+    """An MLIR context with every dialect that programs are written in."""
+    context = ir.Context()
+    context.append_dialect_registry(upstream_dialects())
+    context.load_all_available_dialects()
+    context.enable_multithreading(False)
+    chlo.register_chlo_dialect(context)
+    mhlo.register_mhlo_dialect(context)
+    sdy.register_dialect(context)
+    hlo.register_dialect(context)
+    return context
