@@ -38,6 +38,7 @@ assert force(np.ones((4, 3))).shape == (4, 3)
     "docs/add_a_primitive.md": """
 assert jax.jit(cube)(jnp.array([2.0, -3.0])).tolist() == [8.0, -27.0]
 assert jax.jit(jax.grad(cube))(2.0) == 12.0
+assert jax.jit(cube).lower(2.0).as_text("stablehlo").count("multiply") == 2
 """,
     "docs/life_of_a_call.md": """
 (call,) = pullback.make_jaxpr(f)(np.arange(1000.0)).eqns

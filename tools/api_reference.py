@@ -105,16 +105,18 @@ def value_of(module: str, name: str) -> Any:
     return getattr(module_of(module), name)
 
 
-def is_numpys(value: Any) -> bool:
-    """Is it an object of NumPy's (or ml_dtypes'), shown under our name unchanged?"""
-    return str(getattr(value, "__module__", "")).partition(".")[0] in ("numpy", "ml_dtypes")
+def others(value: Any) -> str:
+    """Whose object it is, shown under our name unchanged: NumPy's (or ml_dtypes'), jaxlib's; or
+    nobody's but ours."""
+    package = str(getattr(value, "__module__", "")).partition(".")[0]
+    return {"numpy": "NumPy", "ml_dtypes": "NumPy", "jaxlib": "jaxlib"}.get(package, "")
 
 
 def docstring(module: str, name: str) -> str:
     """The docstring of a public name, without its indentation; empty if there is none."""
     value = value_of(module, name)
-    if is_numpys(value):
-        return f"NumPy's own `{value.__name__}`, unchanged: see NumPy's documentation."
+    if owner := others(value):
+        return f"{owner}'s own `{value.__name__}`, unchanged: see {owner}'s documentation."
     own = getattr(value, "__doc__", None)
     if isinstance(value, type | functools.partial):
         inherited = value.__base__ if isinstance(value, type) else type(value)
@@ -133,7 +135,7 @@ def without_example() -> list[str]:
         dotted(module, name)
         for module, names in public_names().items()
         for name in names
-        if not is_numpys(value_of(module, name)) and ">>> " not in docstring(module, name)
+        if not others(value_of(module, name)) and ">>> " not in docstring(module, name)
     )
 
 
@@ -190,7 +192,7 @@ def _counterpart(module: str, name: str) -> str:
     """
     if module.partition(".")[0] not in ("numpy", "scipy"):
         return ""
-    if is_numpys(value_of(module, name)) or isinstance(value_of(module, name), type):
+    if others(value_of(module, name)) or isinstance(value_of(module, name), type):
         return ""
     try:
         home: Any = importlib.import_module(module.split(".")[0])

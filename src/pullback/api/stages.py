@@ -19,6 +19,8 @@ from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct
 
 costs: Any = config.lazy_module("pullback.control.cost")
+modules: Any = config.lazy_module("pullback.backends.xla.module")
+xla_stage: Any = config.lazy_module("pullback.backends.xla.stage")
 
 
 def _compiled(call: Any) -> Any:
@@ -133,13 +135,38 @@ class Lowered(Stage):
     """
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The loop program ("loops", the default) or the jaxpr ("jaxpr")."""
+        """The loop program ("loops", the default), the jaxpr ("jaxpr"), or what the xla backend
+        makes of it: StableHLO ("stablehlo", with the user's lines if `debug_info`) or XLA's own
+        form ("hlo"); these need jaxlib. ValueError for other dialects.
+
+        >>> lowered = pb.jit(lambda x: x + 1).lower(jnp.zeros(3))
+        >>> "stablehlo.add" in lowered.as_text("stablehlo")
+        True
+        """
         if dialect == "jaxpr":
             return str(self._call.closed)
-        return str(_compiled(self._call).as_text())
+        if dialect == "stablehlo":
+            return str(modules.module_to_string(self._stablehlo(), debug_info))
+        if dialect == "hlo":
+            return str(modules.to_computation(self._stablehlo()).as_hlo_text())
+        return str(self.compiler_ir(dialect).as_text())
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
+        """The native executable (None or "loops"); the module of the xla backend ("stablehlo") or
+        XLA's computation ("hlo"). ValueError for other dialects."""
+        if dialect == "stablehlo":
+            return self._stablehlo()
+        if dialect == "hlo":
+            return modules.to_computation(self._stablehlo())
+        if dialect not in (None, "loops"):
+            raise ValueError(
+                f"unknown dialect: {dialect}. Fix: 'loops', 'jaxpr', 'stablehlo' or 'hlo'."
+            )
         return _compiled(self._call)
+
+    def _stablehlo(self) -> Any:
+        call = self._call
+        return xla_stage.lowered(call.closed, call.params, self.out_tree).module
 
     def cost_analysis(self) -> dict[str, float]:
         """As `Compiled.cost_analysis`."""

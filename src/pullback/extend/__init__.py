@@ -1,5 +1,5 @@
 """What libraries that extend Pullback use: programs and primitives, wrapped functions, generators
-of random bits, source locations.
+of random bits, source locations, the xla backend.
 """
 
 from __future__ import annotations
@@ -7,7 +7,9 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-_MODULES = frozenset({"backend", "core", "linear_util", "random", "source_info_util"})
+_MODULES = frozenset(
+    "backend core linear_util lowering mlir random sharding source_info_util xla".split()
+)
 
 
 def __getattr__(name: str) -> Any:

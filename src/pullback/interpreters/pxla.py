@@ -1,5 +1,5 @@
-"""Programs over meshes of devices: the mesh that is in force, and the names around meshes that JAX
-deprecates or has removed.
+"""Programs over meshes of devices: the mesh that is in force, how XLA compiles and cuts arrays, and
+the names around meshes that JAX deprecates or has removed.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Mapping
 from typing import Any
 
+from ..backends.xla import mesh as _xla
+from ..backends.xla.mesh import create_compile_options as create_compile_options
 from ..control.call import UNSPECIFIED
 from ..sharding import Mesh as Mesh, PartitionSpec, named_mesh
 
@@ -46,6 +48,14 @@ _DEPRECATED: dict[str, tuple[Any, str]] = {
     "_UNSPECIFIED": (UNSPECIFIED, ""),
     "array_mapping_to_axis_resources": (array_mapping_to_axis_resources, ""),
     "thread_resources": (_ThreadResources(), _MESH),
+    **{
+        name: (getattr(_xla, name), "")
+        for name in (
+            "MeshComputation MeshExecutable are_hlo_shardings_equal global_aval_to_result_handler "
+            "global_avals_to_results_handler global_result_handlers is_hlo_sharding_replicated "
+            "op_sharding_to_indices"
+        ).split()
+    },
 }
 del array_mapping_to_axis_resources
 _REMOVED = (

@@ -14,12 +14,11 @@ import numpy as np
 from ... import dtypes
 from ...core.avals import ShapedArray
 from ...core.jaxpr import ClosedJaxpr
-from ...primitives.keys import base_array, lower_keys
-from ...transforms.partial_eval import dce_closed
+from ...primitives.keys import base_array
 from .contexts import LoweringParameters, LoweringResult, ShardingContext
 from .library import lapack, lapack_kernels, xla_client
 from .lowering import ordered
-from .module import lower_jaxpr_to_module
+from .module import lower_jaxpr_to_module, prepared
 from .types import physical
 
 PLATFORM = "xla_cpu"
@@ -81,50 +80,71 @@ def from_device(x: Any) -> Any:
     return x._single_device_array_to_np_array_did_copy()[0]
 
 
-def compile_options(device_count: int = 1) -> Any:
+def compile_options(partitions: int = 1, overrides: dict[str, Any] | None = None) -> Any:
+    """Options of one compilation; `overrides` are flags of XLA's."""
     options = xla_client.CompileOptions()
-    options.num_replicas, options.num_partitions = 1, device_count
+    options.num_replicas, options.num_partitions = 1, partitions
+    options.env_option_overrides = list((overrides or {}).items())
     build = options.executable_build_options
-    build.num_replicas, build.num_partitions = 1, device_count
+    build.num_replicas, build.num_partitions = 1, partitions
+    build.use_shardy_partitioner = True
     return options
+
+
+class LoadedModule:
+    """A module that XLA compiled: call it with NumPy arrays, tokens left out."""
+
+    def __init__(
+        self,
+        module: Any,
+        out_avals: Sequence[Any],
+        tokens: int = 0,
+        host_callbacks: Sequence[Any] = (),
+        overrides: dict[str, Any] | None = None,
+    ) -> None:
+        client = cpu_client()
+        devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
+        self.executable = client.compile_and_load(
+            module, devices, compile_options(1, overrides), list(host_callbacks)
+        )
+        self.out_avals, self.tokens = list(out_avals), tokens
+
+    def __call__(self, *arrays: Any) -> list[Any]:
+        values = [*[np.zeros(0, bool)] * self.tokens, *arrays]
+        outs = self.executable.execute_sharded(list(map(to_device, values)))
+        parts = outs.disassemble_into_single_device_arrays()[self.tokens :]
+        found = [from_device(p[0]) for p in parts]
+        return [_result(x, aval) for x, aval in zip(found, self.out_avals, strict=True)]
 
 
 class XlaExecutable:
     """A program that XLA compiled: call it with arrays of its argument types."""
 
     def __init__(self, closed: ClosedJaxpr, name: str = "program") -> None:
-        closed = lower_keys(closed)
-        closed, _ = dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)
-        self.lowered = lower(closed, name)
+        closed = prepared(closed)
+        self.name, self.lowered = name, lower(closed, name)
         self.in_avals = [physical(a) for a in closed.in_avals]
         self.out_avals = [physical(a) for a in closed.out_avals]
-        self._tokens = len(ordered(closed.effects))
-        self.name, client = name, cpu_client()
-        devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
-        self._executable = client.compile_and_load(
-            self.lowered.module, devices, compile_options(),
+        self._run = LoadedModule(
+            self.lowered.module, self.out_avals, len(ordered(closed.effects)),
             self.lowered.host_callbacks,
         )  # fmt: skip
 
     def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
         """The results for arguments in the order of the program, as NumPy arrays."""
-        values = [np.zeros(0, bool)] * self._tokens
-        for x, aval in zip(arrays, self.in_avals, strict=True):
-            values.append(_argument(x, aval))
-        outs = self._executable.execute_sharded(list(map(to_device, values)))
-        parts = outs.disassemble_into_single_device_arrays()
-        found = [from_device(p[0]) for p in parts[self._tokens :]]
-        return [_result(x, aval) for x, aval in zip(found, self.out_avals, strict=True)]
+        return self._run(*map(argument, arrays, self.in_avals))
 
     def as_text(self) -> str:
         """XLA's program, as it was optimised."""
-        return str(self._executable.get_hlo_text())
+        return str(self._run.executable.get_hlo_text())
 
     def memory_analysis(self) -> Any:
-        return self._executable.get_compiled_memory_stats()
+        """Bytes of arguments, results and temporaries, as XLA counts them."""
+        return self._run.executable.get_compiled_memory_stats()
 
 
-def _argument(x: Any, aval: Any) -> Any:
+def argument(x: Any, aval: Any) -> Any:
+    """An argument as a NumPy array of the program's type."""
     if aval.dtype == dtypes.float0:
         return np.zeros(aval.shape, bool)
     return np.ascontiguousarray(np.asarray(base_array(x)).astype(aval.dtype, copy=False))

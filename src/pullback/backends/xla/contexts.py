@@ -176,7 +176,19 @@ class TokenSet:
 
 
 class ModuleContext(_Fields):
-    """The module that is being written, and what all of its functions share."""
+    """The module that is being written, and what all of its functions share.
+
+    >>> from pullback.extend import core
+    >>> from pullback.interpreters import mlir
+    >>> where_p = core.Primitive("example_where")
+    >>> _ = where_p.def_abstract_eval(lambda x: x)
+    >>> def rule(ctx, x):
+    ...     print(isinstance(ctx.module_context, mlir.ModuleContext), ctx.module_context.platforms)
+    ...     return [x]
+    >>> _ = mlir.register_lowering(where_p, rule)
+    >>> text = pb.jit(where_p.bind).lower(1.0).as_text("stablehlo")
+    True ('cpu',)
+    """
 
     def __init__(
         self,
@@ -275,6 +287,17 @@ def module_context(
 class LoweringRuleContext(_Fields):
     """What a lowering rule is told of its equation: the types of its operands and results, the
     module, the tokens of its ordered effects.
+
+    >>> from pullback.extend import core
+    >>> from pullback.interpreters import mlir
+    >>> twice_p = core.Primitive("example_twice")
+    >>> _ = twice_p.def_abstract_eval(lambda x: x)
+    >>> def rule(ctx, x):
+    ...     print(ctx.primitive, *ctx.avals_in, *ctx.avals_out)
+    ...     return [mlir.hlo.add(x, x)]
+    >>> _ = mlir.register_lowering(twice_p, rule)
+    >>> text = pb.jit(twice_p.bind).lower(jnp.ones(3)).as_text("stablehlo")
+    example_twice float32[3] float32[3]
     """
 
     def __init__(

@@ -37,6 +37,8 @@ mhlo: Any = _Library("jaxlib.mlir.dialects.mhlo")
 sdy: Any = _Library("jaxlib.mlir.dialects.sdy")
 passmanager: Any = _Library("jaxlib.mlir.passmanager")
 mlir_api: Any = _Library("jaxlib._jax")
+xla_transforms: Any = _Library("jaxlib._xla")
+hlo_api: Any = _Library("jaxlib._hlo")
 xla_client: Any = _Library("jaxlib.xla_client")
 lapack: Any = _Library("jaxlib.lapack")
 lapack_kernels: Any = _Library("jaxlib.cpu._lapack")
@@ -50,14 +52,30 @@ def upstream_dialects() -> Any:
     return registry
 
 
+@functools.cache
+def context_class() -> Any:
+    """The class of contexts: MLIR's, with every dialect that programs are written in."""
+
+    class JaxIrContext(ir.Context):  # type: ignore[misc]
+        """A context of MLIR that knows the dialects of programs.
+
+        >>> from pullback.extend import lowering
+        >>> with lowering.JaxIrContext():
+        ...     pass
+        """
+
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self.append_dialect_registry(upstream_dialects())
+            self.load_all_available_dialects()
+            self.enable_multithreading(False)
+            chlo.register_chlo_dialect(self)
+            mhlo.register_mhlo_dialect(self)
+            sdy.register_dialect(self)
+            hlo.register_dialect(self)
+
+    return JaxIrContext
+
+
 def new_context() -> Any:
-    """An MLIR context with every dialect that programs are written in."""
-    context = ir.Context()
-    context.append_dialect_registry(upstream_dialects())
-    context.load_all_available_dialects()
-    context.enable_multithreading(False)
-    chlo.register_chlo_dialect(context)
-    mhlo.register_mhlo_dialect(context)
-    sdy.register_dialect(context)
-    hlo.register_dialect(context)
-    return context
+    return context_class()()

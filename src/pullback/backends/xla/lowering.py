@@ -8,7 +8,6 @@ location, so that operations need none of them. The rules of this package's prim
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -22,6 +21,7 @@ from ...primitives.keys import lower_keys, lower_keys_in
 from ...transforms.partial_eval import dce_closed
 from .contexts import LoweringRuleContext, ModuleContext, TokenSet
 from .library import func, hlo, ir
+from .sharding import sharding_attr
 from .types import ir_constants, physical, tensor, types_of
 
 Rule = Callable[..., Any]
@@ -176,7 +176,7 @@ def _lower_eqn(ctx: LoweringRuleContext, eqn: JaxprEqn, args: list[Any]) -> list
     rules = [_rules_of(module, eqn.primitive, p) for p in ctx.platforms or module.platforms]
     operands = [x for v in args for x in (v if isinstance(v, tuple) and len(v) != 1 else (v,))]
     if all(r is rules[0] for r in rules):
-        outs = results(rules[0](ctx, *operands, **eqn.params))
+        outs = results(rules[0](ctx, *operands, **eqn.params), eqn.primitive)
     else:
         outs = _by_platform(ctx, rules, operands, eqn)
     if len(outs) != len(eqn.outvars):
@@ -195,17 +195,26 @@ def _by_platform(
     op = hlo.CaseOp(types, ctx.dim_var_values[0], len(rules))
     for place, fun, region in zip(ctx.module_context.platforms, rules, op.regions, strict=True):
         with ir.InsertionPoint(region.blocks.append()):
-            hlo.return_(results(fun(ctx.replace(platforms=[place]), *args, **eqn.params)))
+            out = fun(ctx.replace(platforms=[place]), *args, **eqn.params)
+            hlo.return_(results(out, eqn.primitive))
     return list(op.results)
 
 
-def results(out: Any) -> list[Any]:
-    """What a rule gave, as a list of values."""
+def results(out: Any, prim: Primitive) -> list[Any]:
+    """What a rule gave, as a list of values. ValueError if it is no value, or has one that is
+    none."""
     if isinstance(out, ir.Value):
         return [out]
     if isinstance(out, (ir.OpView, ir.Operation)):
         return list(out.results)
-    return [_single(tuple(x)) if isinstance(x, (tuple, list)) else x for x in out]
+    listed = list(out) if hasattr(out, "__iter__") else [out]
+    for x in flatten(listed):
+        if not isinstance(x, ir.Value):
+            raise ValueError(
+                f"The lowering rule of `{prim}` gave {x!r}, which is no value of MLIR. Fix: return "
+                "a list of one value for each result."
+            )
+    return [_single(tuple(x)) if isinstance(x, (tuple, list)) else x for x in listed]
 
 
 def _single(values: tuple[Any, ...]) -> Any:
@@ -314,7 +323,7 @@ def lower_jaxpr_to_fun(
     arguments.set(range(len(dims), plain), "jax.token", [bool_attr(True)] * len(tokens))
     users = range(plain, len(kind.inputs))
     arguments.set(users, "mhlo.is_same_data_across_replicas", map(_flag, replicated_args or ()))
-    arguments.set(users, "mhlo.sharding", _shardings(arg_shardings))
+    arguments.set(users, "sdy.sharding", _shardings(ctx, arg_shardings, in_avals))
     arguments.set(users, "tf.aliasing_output", map(_index_attr, input_output_aliases or ()))
     arguments.set(users, "jax.buffer_donor", map(_flag, xla_donated_args or ()))
     arguments.set(users, "mhlo.memory_kind", map(_text, arg_memory_kinds or ()))
@@ -323,7 +332,7 @@ def lower_jaxpr_to_fun(
     returned.set(range(len(tokens)), "jax.token", [bool_attr(True)] * len(tokens))
     users = range(len(tokens), len(kind.results))
     returned.set(users, "jax.result_info", map(_text, result_names or ()))
-    returned.set(users, "mhlo.sharding", _shardings(result_shardings))
+    returned.set(users, "sdy.sharding", _shardings(ctx, result_shardings, closed.out_avals))
     returned.set(users, "mhlo.memory_kind", map(_text, result_memory_kinds or ()))
     returned.set(users, "mhlo.layout_mode", map(_text, result_layouts or ()))
     op.arg_attrs, op.result_attrs = arguments.built(), returned.built()
@@ -402,12 +411,7 @@ def _index_attr(value: Any) -> Any:
     )
 
 
-def _shardings(shardings: Sequence[Any] | None) -> Iterable[Any]:
-    """Shardings as attributes, where they are protocol buffers of XLA or text."""
-    for s in shardings or ():
-        yield None if s is None else ir.StringAttr.get(str(s))
-
-
-@functools.cache
-def all_families() -> None:
-    families.load()
+def _shardings(ctx: ModuleContext, shardings: Sequence[Any] | None, avals: Any) -> Iterable[Any]:
+    """How arguments or results lie, where that is known."""
+    for s, aval in zip(shardings or (), avals, strict=False):
+        yield sharding_attr(ctx, s, len(getattr(aval, "shape", ())))

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 from collections.abc import Sequence
 from typing import Any
 
-from ...core.jaxpr import ClosedJaxpr
+from ...control.refs import discharge
+from ...core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
+from ...core.refs import is_ref_aval
 from ...primitives.keys import lower_keys
+from ...transforms.partial_eval import dce_closed
 from . import contexts
 from .contexts import LoweringParameters, LoweringResult
 from .library import ir, mlir_api
@@ -54,7 +58,7 @@ def lower_jaxpr_to_module(
     >>> "stablehlo.sine" in mlir.module_to_string(lowered.module)
     True
     """
-    closed = lower_keys(jaxpr)
+    closed = prepared(jaxpr)
     in_avals = [physical(a) for a in in_avals]
     ctx = contexts.module_context(
         platforms, lowering_parameters, axis_context, backend=backend,
@@ -62,10 +66,10 @@ def lower_jaxpr_to_module(
     )  # fmt: skip
     donors, aliases = list(donated_args), list(input_output_aliases or [None] * len(in_avals))
     if input_output_aliases is None and num_partitions == 1:
-        aliases, donors = _aliases(closed, in_avals, donated_args, num_const_args)
+        aliases, donors = _aliases(closed, in_avals, donated_args, num_const_args), []
     with ctx.context, ir.Location.unknown():
         attributes = ctx.module.operation.attributes
-        name = re.sub(r"[^\w.-]", "_", module_name)
+        name = re.sub(r"[^\w.-]", "_", module_name.rstrip(">"))
         attributes["sym_name"] = ir.StringAttr.get(name)
         attributes["mhlo.num_replicas"] = i32_attr(1)
         attributes["mhlo.num_partitions"] = i32_attr(num_partitions)
@@ -81,13 +85,36 @@ def lower_jaxpr_to_module(
     return LoweringResult(ctx.module, ctx.keepalives, ctx.host_callbacks, ctx.shape_poly_state)
 
 
+def prepared(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """The program as rules expect it: references are values, keys their words, what nothing needs
+    is gone. Raises the error of an effect that a transformation should have taken away."""
+    for effect in closed.effects:
+        if hasattr(effect, "not_lowered"):
+            raise effect.not_lowered()
+    if _has_refs(closed.jaxpr):
+        closed = discharge(closed)[0]
+    return lower_keys(dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0])
+
+
+def _has_refs(jaxpr: Jaxpr) -> bool:
+    """Are there references in a program, or in one that it holds?"""
+    found = jaxpr.derived.get("has refs")
+    if found is None:
+        found = jaxpr.derived["has refs"] = any(
+            any(is_ref_aval(v.aval) for v in e.outvars)
+            or any(map(_has_refs, jaxprs_in_params(e.params)))
+            for e in jaxpr.eqns
+        )
+    return bool(found)
+
+
 def _aliases(
     closed: ClosedJaxpr, in_avals: Sequence[Any], donated: Sequence[bool], num_const_args: int
-) -> tuple[list[int | None], list[bool]]:
-    """For each argument the result that takes its memory; and which lend it without one."""
+) -> list[int | None]:
+    """For each argument the result that takes its memory. Warns of what nothing takes."""
     free = [(a.shape, a.dtype) if hasattr(a, "shape") else None for a in closed.out_avals]
     aliases: list[int | None] = [None] * len(in_avals)
-    donors = [False] * len(in_avals)
+    unused: list[Any] = []
     for k, (aval, given) in enumerate(zip(in_avals[num_const_args:], donated, strict=False)):
         if not given:
             continue
@@ -96,8 +123,14 @@ def _aliases(
             at = free.index(wanted)
             aliases[num_const_args + k], free[at] = at, None
         else:
-            donors[num_const_args + k] = True
-    return aliases, donors
+            unused.append(aval)
+    if unused:
+        warnings.warn(
+            "Some donated buffers were not usable: "
+            f"{', '.join(a.str_short() for a in unused)}. No result has their type.",
+            stacklevel=3,
+        )
+    return aliases
 
 
 def _verified(module: Any) -> None:

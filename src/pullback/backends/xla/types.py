@@ -72,7 +72,12 @@ def _array_type(aval: Any) -> Any:
     aval = physical(aval)
     dynamic = ir.ShapedType.get_dynamic_size
     shape = [n if type(n) is int else dynamic() for n in aval.shape]
-    return ir.RankedTensorType.get(shape, dtype_to_ir_type(aval.dtype))
+    return ranked(shape, dtype_to_ir_type(aval.dtype))
+
+
+def ranked(shape: Sequence[int], element: Any) -> Any:
+    """The MLIR type of an array, wherever it is asked for."""
+    return ir.RankedTensorType.get(list(shape), element, loc=ir.Location.unknown())
 
 
 def _token_type(_: Any = None) -> Any:
@@ -104,7 +109,7 @@ def type_of(aval: Any) -> Any:
 
 def tensor(shape: Sequence[int], dtype: Any) -> Any:
     """The MLIR type of an array."""
-    return ir.RankedTensorType.get(list(shape), dtype_to_ir_type(dtype))
+    return ranked(shape, dtype_to_ir_type(dtype))
 
 
 # --- attributes ---
@@ -223,7 +228,14 @@ def get_constant_handler(type_: type) -> ConstantHandler | None:
 
 
 def ir_constants(val: Any, *, const_lowering: Any = None, aval: Any = None) -> tuple[Any, ...]:
-    """`ir_constant`, as a tuple: a value of an own type may be several of MLIR's."""
+    """`ir_constant`, as a tuple: a value of an own type may be several of MLIR's.
+
+    >>> from pullback.interpreters import mlir
+    >>> with mlir.make_ir_context(), mlir.ir.Location.unknown():
+    ...     with mlir.ir.InsertionPoint(mlir.ir.Module.create().body):
+    ...         print(len(mlir.ir_constants(np.ones(3))))
+    1
+    """
     if const_lowering and aval is not None:
         known = const_lowering.get((id(val), aval))
         if known is not None:

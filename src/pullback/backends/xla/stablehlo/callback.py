@@ -43,7 +43,7 @@ def emit_python_callback(
     ...     outs, _, _ = mlir.emit_python_callback(
     ...         ctx, lambda a: (a,), None, [x], ctx.avals_in, ctx.avals_out, has_side_effect=True)
     ...     return outs
-    >>> mlir.register_lowering(log_p, rule)
+    >>> _ = mlir.register_lowering(log_p, rule)
     >>> "python_cpu_callback" in pb.jit(log_p.bind).lower(1.0).as_text("stablehlo")
     True
     """
@@ -52,8 +52,11 @@ def emit_python_callback(
     if places:
         raise ValueError(f"`EmitPythonCallback` not supported on {places[0]} backend.")
     physical_avals = [physical(a) for a in result_avals]
-    module.add_host_callback(_checked(callback, physical_avals))
     tokens = [token] if token is not None else []
+    function = _checked(callback, physical_avals)
+    if tokens:
+        function = _with_token(function, returns_token)
+    module.add_host_callback(function)
     types = [t.type for t in tokens] if returns_token else []
     types += [type_of(a) for a in physical_avals]
     inputs = [*tokens, *operands]
@@ -67,6 +70,16 @@ def emit_python_callback(
     outs = list(call.results)
     after = outs.pop(0) if tokens and returns_token else None
     return outs, after, None
+
+
+def _with_token(function: Callable[..., Any], returned: bool) -> Callable[..., Any]:
+    """The function as the runtime calls it: the token is the first of its arguments and results."""
+
+    def call(token: Any, *args: Any) -> tuple[Any, ...]:
+        outs = function(*args)
+        return (token, *outs) if returned else outs
+
+    return call
 
 
 def layouts(types: Sequence[Any]) -> Any:

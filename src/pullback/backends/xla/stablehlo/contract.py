@@ -8,30 +8,52 @@ from typing import Any
 import numpy as np
 
 from .... import dtypes
+from ....primitives.contract import DotAlgorithm
 from ..contexts import LoweringRuleContext
 from ..library import hlo, ir
 from ..lowering import rule
-from ..types import i64_attr, ints, tensor, type_of
+from ..types import dtype_to_ir_type, i64_attr, ints, tensor, type_of
 from .build import converted, pairs
 
 
-def _precision(precision: Any, count: int = 2) -> Any:
+def _precision(precision: Any) -> Any:
     """The precision of each operand as an attribute."""
-    asked = precision if isinstance(precision, tuple) else (precision,) * count
-    names = [getattr(p, "name", None) or "DEFAULT" for p in asked]
-    return ir.ArrayAttr.get([hlo.PrecisionAttr.get(str(n)) for n in names])
+    asked = (precision,) * 2
+    if isinstance(precision, tuple) and not isinstance(precision, DotAlgorithm):
+        asked = precision
+    names = [str(getattr(p, "name", "DEFAULT")) for p in asked]
+    known = [n if n in ("HIGH", "HIGHEST") else "DEFAULT" for n in names]
+    return ir.ArrayAttr.get([hlo.PrecisionAttr.get(n) for n in known])
 
 
-def _levels(precision: Any) -> tuple[Any, Any]:
-    """Precision attributes, and the algorithm if one is asked for."""
-    if precision is None or isinstance(precision, tuple):
-        return _precision(precision), None
-    if getattr(precision, "name", "") in ("DEFAULT", "HIGH", "HIGHEST"):
-        return _precision(precision), None
-    return _precision(None), _ALGORITHMS.get(str(getattr(precision, "name", precision)))
+# Types of parts in the names of algorithms.
+_PARTS = {
+    "F16": "F16Type",
+    "BF16": "BF16Type",
+    "TF32": "FloatTF32Type",
+    "F32": "F32Type",
+    "F64": "F64Type",
+}
 
 
-_ALGORITHMS: dict[str, Any] = {}
+def _algorithm(precision: Any, dtype: Any) -> Any:
+    """How products are to be formed, as an attribute; None where the types of the operands say it.
+
+    CPUs form them in the types of operands and results: only what they know is asked of them.
+    """
+    if isinstance(precision, DotAlgorithm):
+        kinds = [dtype_to_ir_type(np.dtype(d)) for d in precision[:3]]
+        return hlo.DotAlgorithm.get(*kinds, *precision[3:])
+    words = str(getattr(precision, "name", "")).split("_")
+    if len(words) < 3 or any(w not in _PARTS for w in words[:3]):
+        return None
+    if dtype.name not in ("float32", "bfloat16") or not {*words[:3]} <= {"F32", "BF16"}:
+        return None
+    if words[2] == "BF16":
+        return None
+    kinds = [getattr(ir, _PARTS[w]).get() for w in words[:3]]
+    times = int(words[3][1:]) if len(words) > 3 else 1
+    return hlo.DotAlgorithm.get(*kinds, 1, 1, times, False)
 
 
 _WIDER = {"int4": "int8", "uint4": "uint8", "int2": "int8", "uint2": "uint8"}
@@ -42,7 +64,7 @@ def _dot_general(
     ctx: LoweringRuleContext, x: Any, y: Any, *_: Any, dimension_numbers: Any, precision: Any,
     **params: Any,
 ) -> list[Any]:  # fmt: skip
-    (lhs, rhs, *_), (out,) = ctx.avals_in, ctx.avals_out
+    (lhs, rhs, *_rest), (out,) = ctx.avals_in, ctx.avals_out
     (lc, rc), (lb, rb) = dimension_numbers
     if lhs.dtype != rhs.dtype:
         common = dtypes.result_type(lhs.dtype, rhs.dtype)
@@ -54,12 +76,14 @@ def _dot_general(
         kind = np.dtype(_WIDER[kind.name])
         x, y = converted(x, lhs.shape, kind), converted(y, rhs.shape, kind)
     numbers = hlo.DotDimensionNumbers.get(list(lb), list(rb), list(lc), list(rc))
-    levels, _ = _levels(precision)
     wide = out.dtype
     if dtypes.is_complex(out.dtype) and not dtypes.is_complex(kind):
         # A product of reals is real.
         wide = np.zeros((), out.dtype).real.dtype
-    found = hlo.dot_general(tensor(out.shape, wide), x, y, numbers, precision_config=levels)
+    found = hlo.dot_general(
+        tensor(out.shape, wide), x, y, numbers, precision_config=_precision(precision),
+        algorithm=_algorithm(precision, kind),
+    )  # fmt: skip
     return [found if wide == out.dtype else converted(found, out.shape, out.dtype)]
 
 

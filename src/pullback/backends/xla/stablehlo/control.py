@@ -150,23 +150,18 @@ def _with_tokens(ctx: LoweringRuleContext, effects: Sequence[Any], outs: list[An
 # --- loops ---
 @rule("while")
 def _while(
-    ctx: LoweringRuleContext, *args: Any, cond_jaxpr: ClosedJaxpr, body_jaxpr: ClosedJaxpr,
-    cond_nconsts: int, body_nconsts: int,
+    ctx: LoweringRuleContext, *args: Any, **params: Any
 ) -> list[Any]:  # fmt: skip
     """The constants are carried along, unchanged: regions of StableHLO may not need them, but
     tools expect a loop to hold all that it reads."""
-    params = {
-        "cond_jaxpr": cond_jaxpr, "body_jaxpr": body_jaxpr, "cond_nconsts": cond_nconsts,
-        "body_nconsts": body_nconsts,
-    }  # fmt: skip
-    args, params = one_predicate(args, params)  # lanes that stop one by one
+    operands, params = one_predicate(args, params)  # lanes that stop one by one
     cond_jaxpr, body_jaxpr = params["cond_jaxpr"], params["body_jaxpr"]
-    cond_nconsts, body_nconsts = params["cond_nconsts"], params["body_nconsts"]
+    cc, bc = params["cond_nconsts"], params["body_nconsts"]
     effects = sorted(ctx.tokens_in.effects(), key=str)
     tokens = [ctx.tokens_in.get(e) for e in effects]
-    operands = [*tokens, *args]
+    operands = [*tokens, *operands]
     op = hlo.WhileOp([x.type for x in operands], operands)
-    n, cc, bc = len(effects), cond_nconsts, body_nconsts
+    n = len(effects)
 
     def parts(place: Any) -> tuple[TokenSet, Any, Any, Any, Any]:
         block = place.blocks.append(*(x.type for x in operands))

@@ -10,6 +10,7 @@ from .... import dtypes
 from ..contexts import LoweringRuleContext
 from ..library import hlo
 from ..lowering import rule
+from ..sharding import constrained
 from ..types import type_of
 from .build import aval_of, compare, converted, full
 
@@ -46,7 +47,14 @@ def _optimization_barrier(ctx: LoweringRuleContext, *xs: Any) -> Any:
     return list(hlo.OptimizationBarrierOp(list(xs)).results) if xs else []
 
 
-@rule("copy", "stop_gradient", "stage", "name", "sharding_constraint")
+@rule("sharding_constraint")
+def _sharding_constraint(
+    ctx: LoweringRuleContext, x: Any, *, sharding: Any, **params: Any
+) -> list[Any]:
+    return [constrained(ctx.module_context, x, sharding, len(ctx.avals_in[0].shape))]
+
+
+@rule("copy", "stop_gradient", "stage", "name")
 def _identity(ctx: LoweringRuleContext, x: Any, *_: Any, **params: Any) -> list[Any]:
     return [x]
 

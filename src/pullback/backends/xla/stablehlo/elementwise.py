@@ -132,7 +132,7 @@ def _integer_pow(ctx: LoweringRuleContext, x: Any, *, y: int) -> list[Any]:
     out = None
     while n:
         if n & 1:
-            out = x if out is None else hlo.multiply(out, x)
+            out = x if out is None else hlo.multiply(x, out)
         n >>= 1
         if n:
             x = hlo.multiply(x, x)
@@ -151,13 +151,15 @@ def _pow(ctx: LoweringRuleContext, x: Any, y: Any) -> list[Any]:
 @rule("max")
 def _max(ctx: LoweringRuleContext, x: Any, y: Any) -> list[Any]:
     aval = ctx.avals_out[0]
-    return [extreme(*matched(ctx, (x, y), aval.shape), aval.dtype, True)]
+    x, y = matched(ctx, (x, y), aval.shape)
+    return [extreme(x, y, aval.dtype, True)]
 
 
 @rule("min")
 def _min(ctx: LoweringRuleContext, x: Any, y: Any) -> list[Any]:
     aval = ctx.avals_out[0]
-    return [extreme(*matched(ctx, (x, y), aval.shape), aval.dtype, False)]
+    x, y = matched(ctx, (x, y), aval.shape)
+    return [extreme(x, y, aval.dtype, False)]
 
 
 @rule("clamp")

@@ -72,7 +72,7 @@ def _gather(
     slice_sizes: Sequence[int], unique_indices: bool, indices_are_sorted: bool, mode: Any,
     fill_value: Any,
 ) -> list[Any]:  # fmt: skip
-    (aval, starts, *_), (out,), dn = ctx.avals_in, ctx.avals_out, dimension_numbers
+    (aval, starts, *_rest), (out,), dn = ctx.avals_in, ctx.avals_out, dimension_numbers
     mode = GatherScatterMode.from_any(mode)
     shape, axes = aval.shape, dn.start_index_map
     keep = None

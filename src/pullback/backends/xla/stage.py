@@ -1,0 +1,40 @@
+"""Jitted functions as modules: what `jit(f).lower(...)` shows of the xla backend."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ... import tree
+from ...core.jaxpr import ClosedJaxpr
+from ...transforms.partial_eval import dce_closed
+from .client import lower
+from .contexts import LoweringResult
+from .module import prepared
+
+
+def lowered(closed: ClosedJaxpr, params: dict[str, Any], out_tree: Any) -> LoweringResult:
+    """The program of a jitted function as a module; arguments that nobody reads are left out,
+    unless the parameters of the call say otherwise."""
+    keep_unused, donated = bool(params.get("keep_unused")), params["donated_invars"]
+    lies = params["in_shardings"]
+    closed = prepared(closed)
+    count = len(closed.in_avals)
+    every = [True] * len(closed.jaxpr.outvars)
+    closed, used = dce_closed(closed, every, True if keep_unused else [False] * count)
+    info = closed.jaxpr.debug_info
+    names: Sequence[str | None] = (info.arg_names if info else None) or ()
+    names = [*([None] * (count - len(names))), *names]  # operands that were closed over come first
+    kept = [True] * count if len(closed.in_avals) == count else used
+    return lower(
+        closed, f"jit_{params['name']}", [d for d, k in zip(donated, kept, strict=True) if k],
+        arg_names=[n for n, k in zip(names, kept, strict=True) if k],
+        arg_shardings=[s for s, k in zip(lies, kept, strict=True) if k],
+        result_names=result_names(out_tree), result_shardings=params["out_shardings"],
+    )  # fmt: skip
+
+
+def result_names(out_tree: Any) -> list[str]:
+    """What to call the results: where they stand in what the function returns."""
+    paths, _ = tree.flatten_with_path(tree.unflatten(out_tree, range(out_tree.num_leaves)))
+    return ["result" + tree.keystr(path) for path, _ in paths]
