@@ -150,6 +150,24 @@ def f_fwd(x):
     return jnp.ones(3), None
 f.defvjp(f_fwd, lambda res, ct: (ct,))
 jax.grad(lambda x: jax.jit(f)(x).sum())(1.0)  # fault
+=== custom_vmap rule in a loop | float32[3] | int32[3] | custom_vmap
+@jax.custom_batching.custom_vmap
+def f(x):
+    return x * 2
+@f.def_vmap
+def rule(size, batched, x):
+    return (x * 2).astype(int), True
+loop = lambda x: lax.scan(lambda c, _: (f(c), None), x, None, length=2)[0]  # fault
+jax.vmap(loop)(jnp.ones(3))
+=== float in a gradient | float | stop_gradient
+import math
+def f(x):
+    return x * math.sin(x)  # fault
+jax.grad(f)(2.0)
+=== tolist in a derivative | tolist | stop_gradient
+def f(x):
+    return x * sum(x.tolist())  # fault
+jax.jvp(f, (jnp.ones(3),), (jnp.ones(3),))
 === all_to_all of what cannot be divided | divisible | 6 | 4
 f = lambda x: lax.all_to_all(x, "i", 0, 0, tiled=True)  # fault
 jax.vmap(f, axis_name="i")(jnp.ones((4, 6)))

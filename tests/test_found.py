@@ -201,6 +201,43 @@ def test_scan_over_a_scalar(xs: Any) -> None:
         assert m is jax or isinstance(error.value, IndexError | ValueError)
 
 
+NUMBERS: dict[str, Any] = {
+    "float": lambda m, x: x * float(m.lax.stop_gradient(x)),
+    "array": lambda m, x: x * np.asarray(m.lax.stop_gradient(x)),
+    "list": lambda m, x: x * m.lax.stop_gradient(x).tolist(),
+    "int": lambda m, x: x * int(x),
+    "branch": lambda m, x: x * 2 if x > 1 else x,
+}
+
+
+@pytest.mark.parametrize("name", list(NUMBERS))
+def test_numbers_of_what_is_not_differentiated(name: str) -> None:
+    fun = NUMBERS[name]
+    for again in range(3):  # from the second call on a gradient may be recorded
+        x = np.float32(2 + again)
+        want, got = (
+            m.value_and_grad(lambda x, m=m: fun(m, x))(m.numpy.asarray(x)) for m in (jax, pullback)
+        )
+        np.testing.assert_array_equal(got, want)
+
+
+def test_custom_gradient_without_some_cotangents() -> None:
+    for m in (jax, pullback):
+        power = m.custom_gradient(lambda x, n: (x**n, lambda ct: (ct * x, None)))
+        assert m.grad(power)(m.numpy.float32(2), 3) == 2
+        nothing = m.custom_gradient(lambda x: (x**2, lambda ct: None))
+        assert m.grad(nothing)(m.numpy.float32(2)) == 0
+
+
+def test_linear_transpose_of_integers() -> None:
+    for m in (jax, pullback):
+        (out,) = m.linear_transpose(lambda x: 3 * x[1], m.numpy.arange(3))(m.numpy.int32(4))
+        assert out.dtype == np.int32
+        np.testing.assert_array_equal(out, [0, 12, 0])
+        with pytest.raises(TypeError, match="integer -> integer"):
+            m.linear_transpose(lambda x: x.astype("float32"), 3)
+
+
 Pair = collections.namedtuple("Pair", "carry y")
 PAIRS: dict[str, Any] = {
     "list": lambda c, y: [c, y],

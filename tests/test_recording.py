@@ -58,7 +58,7 @@ def branch(x: Any) -> Any:
 
 def loop(x: Any) -> Any:
     total = x.sum()
-    while float(total) < 20:
+    while total < 20:
         total = total * 2
     return total
 

@@ -777,12 +777,15 @@ def linear_transpose(
     avals = [abstractify(x) for x in leaves]
     out: dict[str, Any] = {}
     jaxpr, consts = trace_to_jaxpr(_flat(fun, in_tree, out, "linear_transpose", False), avals)
-    for a in (*avals, *(v.aval for v in jaxpr.outvars)):
-        if not dtypes.is_inexact(a.dtype):
-            raise TypeError(
-                "linear_transpose only supports [float or complex] -> [float or complex], but got "
-                f"input or output of type {a.str_short()}."
-            )
+    types = [*avals, *(v.aval for v in jaxpr.outvars)]
+    if not all(dtypes.is_integer(a.dtype) for a in types):
+        for a in types:
+            if not dtypes.is_inexact(a.dtype):
+                raise TypeError(
+                    "linear_transpose only supports [float or complex] -> [float or complex], and "
+                    "integer -> integer functions, but got input or output of type "
+                    f"{a.str_short()}. Fix: convert it with .astype('float32')."
+                )
 
     def transposed(ct: Any) -> Any:
         cts, ct_tree = tree.flatten(ct)

@@ -27,6 +27,7 @@ from ..core.avals import intern, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxprs_in_params
 from ..core.refs import holds_refs
+from ..core.symbolic import Zero
 from ..core.trace import Tracer, base_trace, escaped_tracer_error, trace_state_clean, use_trace
 from ..primitives.convert import convert_element_type_p
 from ..runtime import dispatch, stub
@@ -103,6 +104,22 @@ class LazyPair(JVPTracer):
         if self._tangent is _UNSET:
             self._perform()
         return self._tangent
+
+    # What does not depend on what is differentiated is an array, though it was written down as one
+    # of the others.
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        if type(self.tangent) is Zero:
+            return np.asarray(self.primal).__array__(*args, **kwargs)
+        return super().__array__(*args, **kwargs)
+
+    def __float__(self) -> float:
+        return float(self.primal) if type(self.tangent) is Zero else super().__float__()
+
+    def __complex__(self) -> complex:
+        return complex(self.primal) if type(self.tangent) is Zero else super().__complex__()
+
+    def tolist(self) -> Any:
+        return self.primal.tolist() if type(self.tangent) is Zero else super().tolist()
 
     def full_lower(self) -> Any:
         return self if self._tangent is _UNSET else super().full_lower()

@@ -240,6 +240,20 @@ def check_carry(
         )
 
 
+def check_mapped_carry(name: str, ins: Sequence[Any], outs: Sequence[Any]) -> None:
+    """TypeError if the carry of a mapped loop comes out with another type than it went in with:
+    batching rules of users may give any."""
+    for k, (a, b) in enumerate(zip(ins, outs, strict=True)):
+        if not typematch(a, b):
+            raise TypeError(
+                f"{name} body function carry input and carry output must have equal types, but "
+                f"under vmap the input carry component {k} has type {a.str_short()} and the output "
+                f"carry component {b.str_short()}, so {_mismatch(a, b)}. Fix: a function in the "
+                "body has a batching rule of its own (custom_vmap) that returns another type than "
+                "the function, or says wrongly what is batched."
+            )
+
+
 def _mismatch(a: Any, b: Any) -> str:
     parts = []
     if a.dtype != b.dtype:

@@ -788,15 +788,19 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
                 or isinstance(result, tuple)
                 else (result,)
             )
-            return tree.flatten(tuple(result))[0]
+            leaves, of_result = tree.flatten(tuple(result))
+            structure[:] = [of_result]
+            return leaves
 
+        structure: list[Any] = []  # None for an argument without cotangent is part of it
         avals = [typeof(x).to_ct_aval() for x in out_leaves]
         jaxpr, consts = trace_to_jaxpr(flat_rule, avals)
-        return out, _RuleResiduals(closed_without_consts(convert_constvars(jaxpr)), consts)
+        closed = closed_without_consts(convert_constvars(jaxpr))
+        return out, _RuleResiduals(closed, consts, structure[0])
 
     def bwd(res: Any, ct: Any) -> Any:
         leaves = tree.flatten(ct)[0]
-        return tuple(jaxpr_as_fun(res.closed)(*res.consts, *leaves))
+        return tree.unflatten(res.structure, jaxpr_as_fun(res.closed)(*res.consts, *leaves))
 
     wrapped_fun.defvjp(fwd, bwd)
     return wrapped_fun
@@ -807,14 +811,14 @@ class _RuleResiduals:
     residual.
     """
 
-    def __init__(self, closed: ClosedJaxpr, consts: Sequence[Any]) -> None:
-        self.closed, self.consts = closed, consts
+    def __init__(self, closed: ClosedJaxpr, consts: Sequence[Any], structure: Any) -> None:
+        self.closed, self.consts, self.structure = closed, consts, structure
 
 
 tree.register_pytree_node(
     _RuleResiduals,
-    lambda r: (r.consts, r.closed),
-    lambda closed, consts: _RuleResiduals(closed, consts),
+    lambda r: (r.consts, (r.closed, r.structure)),
+    lambda aux, consts: _RuleResiduals(aux[0], consts, aux[1]),
 )
 
 

@@ -33,6 +33,7 @@ from .common import (
     check_carry,
     check_cotangents,
     check_effects,
+    check_mapped_carry,
     chosen,
     discharging,
     permute,
@@ -521,6 +522,7 @@ def _batch(
         if joined == carry:
             break
         carry = joined
+    check_mapped_carry("scan", body.in_avals[num_consts:end], body.out_avals[:num_carry])
     args = []
     for k, (v, d) in enumerate(zip(vals, dims, strict=True)):
         if d is not None:

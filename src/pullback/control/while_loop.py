@@ -29,6 +29,7 @@ from .common import (
     carry_type,
     check_carry,
     check_effects,
+    check_mapped_carry,
     chosen,
     discharging,
     permute,
@@ -397,6 +398,7 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
         ]
     carry_dims = [at if b else None for b in carry_b]
     new_body, _ = batch_jaxpr_axes(body, axis, [*bc_dims, *carry_dims], carry_dims)
+    check_mapped_carry("while_loop", new_body.in_avals[len(bc_b) :], new_body.out_avals)
     new_cond, _ = batch_jaxpr_axes(cond, axis, [*cc_dims, *carry_dims], ["any"])
     if pred_b and effects:
         raise Exception(

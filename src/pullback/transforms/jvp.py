@@ -45,7 +45,13 @@ class JVPTracer(Tracer):
 
     def _origin_msg(self) -> str:
         origin = getattr(self.primal, "_origin_msg", None)
-        return origin() if origin else ""
+        if origin:
+            return origin()  # type: ignore[no-any-return]
+        return (
+            "The value is differentiated, and a Python number has no derivative. Fix: keep it an "
+            "array, with functions of jax.numpy rather than of math or numpy; or "
+            "jax.lax.stop_gradient(x) before, if there is to be none."
+        )
 
     def _leak_msg(self) -> str:
         return self.primal._leak_msg() if isinstance(self.primal, Tracer) else ""
@@ -54,26 +60,18 @@ class JVPTracer(Tracer):
         return not isinstance(self.primal, Tracer) or self.primal.is_concrete()
 
     # A pair whose primal is a plain array is as concrete as that array: Python may branch on it.
+    # It may not compute with it: the derivative would be lost without a word.
     def __bool__(self) -> bool:
         return bool(self.primal)
 
     def __int__(self) -> int:
         return int(self.primal)
 
-    def __float__(self) -> float:
-        return float(self.primal)
-
-    def __complex__(self) -> complex:
-        return complex(self.primal)
-
     def __index__(self) -> int:
         return self.primal.__index__()  # type: ignore[no-any-return]
 
     def item(self, *args: Any) -> Any:
         return self.primal.item(*args)
-
-    def tolist(self) -> Any:
-        return self.primal.tolist()
 
     def block_until_ready(self) -> JVPTracer:
         if hasattr(self.primal, "block_until_ready"):
