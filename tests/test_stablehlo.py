@@ -152,6 +152,30 @@ def test_a_rule_for_a_platform_goes_first() -> None:
     assert "abs" in lowered(p)
 
 
+def test_rules_apart_are_functions_of_the_module() -> None:
+    mlir, p = library(pb)["mlir"], primitive("apart")
+    mlir.register_lowering(p, lambda ctx, x, **_: [mlir.hlo.negate(x)], inline=False)
+    f = pb.jit(lambda x: p.bind(p.bind(x, k=1), k=1) + p.bind(x, k=2))
+    made = f.lower(1.0).as_text("stablehlo")
+    assert made.count("stablehlo.negate") == 2 and made.count(f"call @{p.name}") == 3
+
+
+def test_raw_rules_serve_native_programs() -> None:
+    """Without another implementation, XLA computes the operation between native kernels."""
+    mlir, p = library(pb)["mlir"], primitive("raw")
+    mlir.register_lowering(p, lambda ctx, x: [mlir.hlo.multiply(x, mlir.hlo.sine(x))])
+    f = pb.jit(lambda x: pb.lax.fori_loop(0, 3, lambda i, c: p.bind(c) + 1, x))
+    want = pb.jit(lambda x: pb.lax.fori_loop(0, 3, lambda i, c: c * pb.numpy.sin(c) + 1, x))(X)
+    np.testing.assert_allclose(f(X), want, rtol=1e-5)
+    assert isinstance(p.bind(X), pb.Array)
+    mlir.register_lowering(p, lambda ctx, x: [mlir.hlo.negate(x)])
+    np.testing.assert_array_equal(p.bind(X), -X)
+    q = primitive("elsewhere")
+    mlir.register_lowering(q, lambda ctx, x: [x], platform="tpu")
+    with pytest.raises(NotImplementedError, match="def_impl"):
+        pb.jit(q.bind)(X)
+
+
 def test_rules_that_are_functions() -> None:
     mlir, p = library(pb)["mlir"], primitive()
     inner = mlir.lower_fun(lambda x, k: pb.numpy.sin(x) * k, multiple_results=False)

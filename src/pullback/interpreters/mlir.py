@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ..backends.xla.client import evaluated_alone
 from ..backends.xla.contexts import (
     AxisContext as AxisContext,
     LoweringParameters as LoweringParameters,
@@ -287,7 +288,10 @@ def register_lowering(
     cacheable: bool = True,
 ) -> Any:
     """Registers how a primitive is compiled: `rule(ctx, *values, **params)` gives the values of its
-    results. A `lower_fun` rule is inlined by every backend; one that writes MLIR is for xla.
+    results. What is not `inline` is a function of the module.
+
+    A `lower_fun` rule is part of native programs. One that writes MLIR is for the xla backend:
+    native programs call it between their kernels, where jaxlib is installed.
 
     >>> from pullback.extend import core
     >>> from pullback.interpreters import mlir
@@ -299,21 +303,12 @@ def register_lowering(
     Array(1.5, dtype=float32, weak_type=True)
     """
     lowered = rule if isinstance(rule, LoweredFunction) else _call_lowered(prim, rule)
-    register(prim, rule if lowered is None else lowered, platform)
+    register(prim, rule if lowered is None else lowered, platform, inline)
     if lowered is not None:
         if platform in (None, "cpu"):
             register_inline(prim, lowered.fun)
         if not prim.has_rule("impl"):
             prim.rules["impl"] = lowered.fun
-    elif not prim.has_rule("impl"):
-
-        def impl(*args: Any, **params: Any) -> Any:
-            raise TypeError(
-                f"The primitive '{prim.name}' has a raw MLIR lowering only, which runs on the "
-                "xla backend. "
-                "Fix: register mlir.lower_fun(f) with a traceable function, or "
-                "primitive.def_impl(f)."
-            )
-
-        prim.rules["impl"] = impl
+    elif not prim.has_rule("impl") and platform in (None, "cpu"):
+        prim.rules["impl"] = functools.partial(evaluated_alone, prim)
     return rule

@@ -12,12 +12,14 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes
-from ...core.avals import ShapedArray
+from ...core.avals import ShapedArray, typeof
 from ...core.jaxpr import ClosedJaxpr
+from ...core.primitive import Primitive
+from ...primitives.common import array_maker
 from ...primitives.keys import base_array
 from .contexts import LoweringParameters, LoweringResult, ShardingContext
 from .library import lapack, lapack_kernels, xla_client
-from .lowering import ordered
+from .lowering import ordered, traced
 from .module import lower_jaxpr_to_module, prepared
 from .types import physical
 
@@ -141,6 +143,25 @@ class XlaExecutable:
     def memory_analysis(self) -> Any:
         """Bytes of arguments, results and temporaries, as XLA counts them."""
         return self._run.executable.get_compiled_memory_stats()
+
+
+def evaluated_alone(prim: Primitive, *args: Any, **params: Any) -> Any:
+    """A primitive of a library's that has a rule for this backend only, applied to arrays: a
+    program of one equation."""
+    avals = [typeof(x).strip_weak_type() for x in args]
+    key: Any = (tuple(avals), tuple(params.items()))
+    programs = prim.rules.setdefault("stablehlo programs", {})
+    try:
+        program = programs.get(key)
+    except TypeError:  # a parameter that is not hashable
+        key, program = None, None
+    if program is None:
+        closed = traced(prim.bind, avals, prim.multiple_results, **params)
+        program = XlaExecutable(closed, prim.name)
+        if key is not None:
+            programs[key] = program
+    outs = [array_maker[0](x) for x in program(args)]
+    return outs if prim.multiple_results else outs[0]
 
 
 def argument(x: Any, aval: Any) -> Any:

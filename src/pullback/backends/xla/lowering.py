@@ -42,9 +42,11 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
     return enter
 
 
-def register(prim: Primitive, fun: Rule, platform: str | None = None) -> None:
-    """A user's rule of a primitive, for one platform or for all."""
-    prim.rules.setdefault("stablehlo", {})[platform] = fun
+def register(prim: Primitive, fun: Rule, platform: str | None = None, inline: bool = True) -> None:
+    """A user's rule of a primitive, for one platform or for all. What is not `inline` is a function
+    of the module, written once for operands of the same types."""
+    prim.rules.setdefault("stablehlo", {})[platform] = fun if inline else apart(prim.name, fun)
+    prim.rules.pop("stablehlo programs", None)  # what was compiled by the rule before
 
 
 # --- functions as rules ---
@@ -200,7 +202,7 @@ def _by_platform(
     return list(op.results)
 
 
-def results(out: Any, prim: Primitive) -> list[Any]:
+def results(out: Any, prim: Any) -> list[Any]:
     """What a rule gave, as a list of values. ValueError if it is no value, or has one that is
     none."""
     if isinstance(out, ir.Value):
@@ -238,6 +240,45 @@ def location(eqn: JaxprEqn, name_stack: Any) -> Any:
 
 
 # --- functions of the module ---
+def apart(name: str, fun: Rule) -> Rule:
+    """The rule as a call of a function that it writes: once for the same types and parameters."""
+
+    def lower(ctx: LoweringRuleContext, *args: Any, **params: Any) -> Any:
+        module = ctx.module_context
+        key = fun, tuple(ctx.avals_in), tuple(params.items())
+        try:
+            known = module.cached_primitive_lowerings.get(key)
+        except TypeError:  # a parameter that is not hashable
+            return fun(ctx, *args, **params)
+        if len(ctx.tokens_in):
+            return fun(ctx, *args, **params)
+        if known is None:
+            known = _write_rule(ctx, name, fun, params, [v.type for v in flatten(args)])
+            module.cached_primitive_lowerings[key] = known
+        values = [*ctx.dim_var_values, *flatten(args)]
+        name_attr = ir.FlatSymbolRefAttr.get(known.name.value)
+        return list(func.CallOp(known.type.results, name_attr, values).results)
+
+    return lower
+
+
+def _write_rule(
+    ctx: LoweringRuleContext, name: str, fun: Rule, params: dict[str, Any], kinds: list[Any]
+) -> Any:
+    module, sizes = ctx.module_context, len(ctx.dim_var_values)
+    out_types = [t for a in ctx.avals_out for t in types_of(physical(a))]
+    with module.ip:
+        types = [*(v.type for v in ctx.dim_var_values), *kinds]
+        op = func.FuncOp(name, ir.FunctionType.get(types, out_types))
+    op.attributes["sym_visibility"] = ir.StringAttr.get("private")
+    module.symbol_table.insert(op)
+    with ir.InsertionPoint(op.add_entry_block()):
+        values = list(op.arguments)
+        inner = ctx.replace(dim_var_values=values[:sizes], tokens_out=None)
+        func.return_(flatten(results(fun(inner, *values[sizes:], **params), name)))
+    return op
+
+
 def call(
     ctx: LoweringRuleContext, name: str, closed: ClosedJaxpr, args: Sequence[Any]
 ) -> list[Any]:

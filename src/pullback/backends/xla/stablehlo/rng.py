@@ -14,7 +14,7 @@ from ....primitives.rng import (
 )
 from ..contexts import LoweringRuleContext
 from ..library import hlo
-from ..lowering import register, rule
+from ..lowering import apart, register, rule
 from ..types import dense_attr, tensor, type_of
 from .build import converted, full, matched
 
@@ -22,7 +22,6 @@ _ROTATIONS = ((13, 15, 26, 6), (17, 29, 16, 24))
 _PARITY = 0x1BD11BDA
 
 
-@rule("threefry2x32")
 def _threefry(ctx: LoweringRuleContext, *args: Any) -> list[Any]:
     """Threefry-2x32 with 20 rounds (Salmon et al., 2011)."""
     aval = ctx.avals_out[0]
@@ -38,6 +37,8 @@ def _threefry(ctx: LoweringRuleContext, *args: Any) -> list[Any]:
         b = hlo.add(hlo.add(b, keys[(turn + 2) % 3]), full(turn + 1, aval))
     return [a, b]
 
+
+rule("threefry2x32")(apart("threefry2x32", _threefry))  # it is long, and programs have many
 
 _NAMES = {
     RandomAlgorithm.RNG_DEFAULT: "DEFAULT",
