@@ -48,6 +48,15 @@ def test_a_worker_measures(name: str, tmp_path: Path) -> None:
         assert kept.files
 
 
+def test_products_are_measured() -> None:
+    options = ["--sizes", "8", "--square", "--rounds", "1", "--dtypes", "float64"]
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks.products", *options],
+        capture_output=True, text=True, cwd=ROOT, timeout=240, check=True,
+    )  # fmt: skip
+    assert "8 x 8 x 8" in done.stdout and "1 of 1" in done.stdout and not done.stderr
+
+
 def test_a_difference_is_found(tmp_path: Path) -> None:
     def keep(name: str, *arrays: np.ndarray) -> str:
         path = str(tmp_path / name)

@@ -51,6 +51,33 @@ def test_products_of_every_layout(m, k, n, left, right):
     same(lambda _, np_, a, b: np_.einsum(f"{left},{right}->mn", a, b), a, b)
 
 
+@pytest.mark.parametrize("m", [4, 7, 8, 13, 16])
+@pytest.mark.parametrize(
+    ("k", "n", "dtype"), [(500, 1024, F32), (200, 1000, F32), (130, 1024, "i4")]
+)
+def test_products_of_few_rows_read_the_other_operand_in_place(m, k, n, dtype):
+    """Where its rows begin whole pages apart, few of them at a time."""
+    a, b = numbers(m, k).astype(dtype), numbers(k, n).astype(dtype)
+    same(lambda _, np_, a, b: a @ b, a, b)
+    closed = pb.make_jaxpr(lambda a, b: a @ b)(a, b)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    text = show_kernel(kernel)
+    assert "alloc" not in text
+    assert ("for seq" in text) is (b.itemsize * n % 4096 == 0)
+
+
+@pytest.mark.parametrize("m", [24, 50, 100])
+@pytest.mark.parametrize("n", [1024, 1100])
+def test_a_large_operand_is_read_once(m, n):
+    """Each task has columns of its own; nothing of it is packed, unless its rows crowd the cache
+    and are used often."""
+    a, b = numbers(m, 1030), numbers(1030, n)
+    same(lambda _, np_, a, b: a @ b, a, b)
+    closed = pb.make_jaxpr(lambda a, b: a @ b)(a, b)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    assert ("alloc" in show_kernel(kernel)) is (n == 1024 and m > 48)
+
+
 @pytest.mark.parametrize("dtype", ["complex64", "int32", "int8", "uint16", "float16"])
 def test_products_of_every_type(dtype):
     tolerance = 2e-3 if dtype == "float16" else 3e-5

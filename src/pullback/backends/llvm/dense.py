@@ -19,6 +19,8 @@ TYPES = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
 TYPES |= dict.fromkeys(WORDS.values(), "i32")
 SIZES = {**TILE_TYPES, **dict.fromkeys(WORDS.values(), 4)}
 ROWS = 504  # of one table of row offsets
+ROWS_AHEAD = 24  # rows of a B that was not packed, between what is read and what is fetched
+LARGE = 1 << 17  # bytes of a B that does not stay in a core's caches
 AHEAD = 32  # bytes of the next panel that are fetched in a step of the contracted index
 ARGUMENTS = (
     "ptr %a, i64 %a0, i64 %r0, i64 %w, i64 %s0, i64 %s1, i64 %rows, "
@@ -245,7 +247,8 @@ class _Tile:
         def element(offset: Val, state: list[Val]) -> list[Val]:
             acc, source, ahead = state
             if not self.flat:
-                self.prefetch(ahead, 0, 2)
+                for k in range(self.width):
+                    self.prefetch(b.gep(ahead, apart * k), 0, 2)
             columns = [self.factor(self.column(source, k, masks)) for k in range(self.width)]
             regs: list[str] = []
             for i, pointer in enumerate(pointers):
@@ -253,7 +256,7 @@ class _Tile:
                 for k in range(self.width):
                     old = Val(b, self.sum, n, (acc.regs[i * self.width + k],))
                     regs += self.step(value, columns[k], old).regs
-            return [Val(b, self.sum, n, tuple(regs)), self.at(source, bs), b.gep(ahead, AHEAD)]
+            return [Val(b, self.sum, n, tuple(regs)), self.at(source, bs), b.gep(ahead, pace)]
 
         def outer(i: Val, state: list[Val]) -> list[Val]:
             def middle(j: Val, inside: list[Val]) -> list[Val]:
@@ -265,6 +268,11 @@ class _Tile:
             return b.loop(0, n2, 1, state, middle)
 
         ahead = self.next_panel(right, following, r, n1 * n2 * length)
+        # A B that lies in memory as it was is fetched by rows, a few steps before it is read.
+        lies = (bs > self.panel) & (bs * n1 * n2 * length > LARGE // self.size)
+        pace = b.select(lies, bs * self.size, b.lit(AHEAD, "i64"))
+        apart = b.select(lies, b.lit(n * self.size, "i64"), b.lit(0, "i64"))
+        ahead = b.select(lies, self.at(right, bs * ROWS_AHEAD), ahead)
         done = b.loop(0, n1, 1, [Val(b, self.sum, n, start), ahead], outer)[0]
 
         def added() -> list[Val]:

@@ -26,6 +26,11 @@ from pullback.records import record, replaced
 __all__ = ["InPlace", "Product", "emit_product", "in_place", "tile_type"]
 
 BLOCK_K = 1024  # of the contracted index: what is in use of both operands stays in the cache
+SHALLOW = 64  # of the contracted index, where rows of B share their places in the caches
+PAGE = 4096  # bytes
+FEW = 16  # rows, for which B is not packed
+FEW_OF_LARGE, FEW_CROWDED = 128, 48  # for which a large one is not; where its rows are pages apart
+LARGE = 4 << 20  # bytes
 BLOCK_ROWS = 252
 HALF_CACHE = 1 << 20  # bytes of one operand that stay in a core's cache
 DIRECT = 128 << 10  # bytes of a right operand that is read without packing
@@ -187,7 +192,10 @@ def _right_in_place(p: Product) -> bool:
     ):
         return False
     size = TILE_TYPES[_bits(p.acc)]
-    return p.depth * p.n * size <= DIRECT or p.m <= 16 or p.n <= 4 * LINE // size
+    few = FEW
+    if p.depth * p.n * size > LARGE:
+        few = FEW_CROWDED if _crowded(p) else FEW_OF_LARGE
+    return p.depth * p.n * size <= DIRECT or p.m <= few or p.n <= 4 * LINE // size
 
 
 def _left_in_place(p: Product) -> bool:
@@ -196,6 +204,12 @@ def _left_in_place(p: Product) -> bool:
     assert place is not None
     small = p.m * p.depth * TILE_TYPES[_bits(p.acc)] <= DIRECT // 2
     return place.depth[5] == 1 or small or p.n <= 32
+
+
+def _crowded(p: Product) -> bool:
+    """Whether the rows of a B that lies in memory begin whole pages apart."""
+    place, size = p.right_place, TILE_TYPES[_bits(p.acc)]
+    return place is not None and place.depth[5] >= p.n and place.depth[5] * size % PAGE == 0
 
 
 def _bits(acc: str) -> str:
@@ -215,9 +229,24 @@ class _Blocks:
         unit = 2 if p.pairs else 1
         self.m, self.n, self.depth = p.m, p.n * unit, p.depth * unit
         self.line = LINE // TILE_TYPES[_bits(p.acc)]
-        self.panel = self.line * min(4, -(-self.n // self.line))
+        self.panel = self.line * min(self._lines(), -(-self.n // self.line))
         self.rows, self.cols = self._block_sizes()
         self.tall, self.broad = -(-self.m // self.rows), -(-self.n // self.cols)
+
+    def _lines(self) -> int:
+        """Of a panel. Tiles of four lines are six rows high, others eight: where B is read once, in
+        place, those that need fewer rows."""
+        once = self.p.right_place is not None and self.m <= 16 and self.p.columns is None
+        return 3 if once and -(-self.m // 8) * 8 < -(-self.m // 6) * 6 else 4
+
+    def _depth_of_block(self) -> int:
+        """How much of the contracted index is multiplied at once. Rows of B that begin whole pages
+        apart share their places in the caches: where it is read in place, few of them, so that the
+        columns of a task are read in long stretches."""
+        lies = self.right is not None and self.right is self.p.right_place
+        if not lies or self.p.columns is not None or self.m > FEW_CROWDED:
+            return BLOCK_K
+        return SHALLOW if _crowded(self.p) else BLOCK_K
 
     def _block_sizes(self) -> tuple[int, int]:
         """Rows and columns of a task."""
@@ -245,6 +274,9 @@ class _Blocks:
             return self.m, min(-(-self.n // self.panel), parts) * self.panel
         if not self.parallel:
             return min(self.m, BLOCK_ROWS), self.n
+        if self.p.right_place is not None and self.depth * self.n * size > LARGE:
+            # A large B is read once: each task has columns of its own.
+            return self.m, -(-self.n // (TASKS * self.panel)) * self.panel
         height = 6 if self.panel == 4 * self.line else 8
         tall = max(1, min(TASKS * -(-self.m // (TASKS * BLOCK_ROWS)), self.m // 24))
         rows = min(self.m, -(-self.m // (tall * height)) * height)
@@ -622,11 +654,12 @@ class _Blocks:
         place = self.early or p.left_place
         n1, n2, length = self.levels
         counts, step = [1, 1, 1], length
-        if n1 * n2 * length > BLOCK_K:
-            if n1 * n2 > 1 and length <= BLOCK_K:
-                counts = [n1, 1 if n2 * length <= BLOCK_K else n2, 1]
+        most = self._depth_of_block()
+        if n1 * n2 * length > most:
+            if n1 * n2 > 1 and length <= most:
+                counts = [n1, 1 if n2 * length <= most else n2, 1]
             else:
-                step = -(-length // -(-length // BLOCK_K))
+                step = -(-length // -(-length // most))
                 step += step % 2  # a complex number is not torn apart
                 counts = [n1, n2, -(-length // step)]
 
