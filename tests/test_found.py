@@ -238,6 +238,15 @@ def test_linear_transpose_of_integers() -> None:
             m.linear_transpose(lambda x: x.astype("float32"), 3)
 
 
+def test_types_without_values_in_programs_that_do_not_run() -> None:
+    for m in (jax, pullback):
+        struct = m.ShapeDtypeStruct((3,), np.float32)
+        for fun in (lambda struct=struct: struct, m.jit(lambda struct=struct: struct)):
+            assert m.eval_shape(fun).shape == (3,)
+        with pytest.raises(TypeError, match="does not have a value"):
+            m.jit(lambda struct=struct: struct)()
+
+
 Pair = collections.namedtuple("Pair", "carry y")
 PAIRS: dict[str, Any] = {
     "list": lambda c, y: [c, y],

@@ -227,7 +227,8 @@ class JaxprTrace(Trace):
             if aval.is_high:
                 var = self._high_var(AvalQDD(aval, cur_qdd(x)) if aval.has_qdd else aval)
             else:
-                if getattr(x, "has_no_value", False):
+                # A program may mention a type without a value, as long as it does not run.
+                if isinstance(getattr(x, "has_no_value", False), str):
                     raise valueless_error(x)
                 var = Var(aval)
             self.const_ids[id(x)] = var

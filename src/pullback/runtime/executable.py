@@ -20,7 +20,7 @@ from ..backends.llvm.cache import disk_cache
 from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
-from ..core.trace import empty_context
+from ..core.trace import empty_context, valueless_error
 from ..garbage import uncollected
 from ..loops import pipeline
 from ..loops.canon import waits
@@ -220,6 +220,8 @@ class NativeExecutable:
     def _constant(self, value: Any, slot: int) -> Any:
         if isinstance(value, array_module.ArrayImpl):
             return value
+        if getattr(value, "has_no_value", False):
+            raise valueless_error(value)
         spec = self.program.slots[slot]
         base = getattr(value, "_base_array", value)
         if isinstance(base, array_module.ArrayImpl):
