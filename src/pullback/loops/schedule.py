@@ -31,6 +31,7 @@ from pullback.loops.lower.graph import (
     store_slot,
 )
 from pullback.loops.pieces import SPLIT_FROM, branches, lane_pieces
+from pullback.loops.turned import emit_turned, turned_reads
 
 __all__ = ["PARALLEL_WORK", "LoopBuilder", "emit_nest", "grouped", "open_rows"]
 
@@ -211,7 +212,12 @@ def emit_nest(b: Builder, nest: Nest) -> None:
 
     period = max((_period(m) for m in members), default=1) if lanes else 1
     simple = lanes and not any(p.tail or p.reds for p in phases)
-    open_rows(b, extents, lanes, parallel, body, period, simple)
+    turned = turned_reads(nest) if simple and period == 1 and not narrow else None
+    if turned is not None:
+        rows_at = lambda idx: _emit_rows(b, nest, phases, in_memory, idx, lanes, False)
+        emit_turned(b, nest, turned, parallel, rows_at)
+    else:
+        open_rows(b, extents, lanes, parallel, body, period, simple)
     for m in members:
         if m.stored:
             m.ready = True

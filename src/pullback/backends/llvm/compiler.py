@@ -306,7 +306,7 @@ def recalled_kernel(
         if libraries.is_routine(needed):
             _provide_routine(needed)
         else:
-            provide_tile(needed, target, haste.tiles)
+            provide_tile(needed, target, haste.of(needed))
     return found, origin
 
 
@@ -342,7 +342,7 @@ def _directly(
     """A kernel's code, made on this thread."""
     kernel = order.kernel
     for name in tiles_of(kernel):
-        provide_tile(name, target, order.haste.tiles)
+        provide_tile(name, target, order.haste.of(name))
     key, found, order.origin = _known(kernel, target, order.haste.kernel, cache)
     if found is None:
         ir, level = order.write(target)
@@ -441,8 +441,9 @@ class Compilation:
         if shop is None:
             return
         for name in tiles_of(order.kernel):
-            self.tiles[name] = self.tiles.get(name, True) and order.haste.tiles
-            self._order(name, order.haste.tiles, shop)
+            quick = order.haste.of(name)
+            self.tiles[name] = self.tiles.get(name, True) and quick
+            self._order(name, quick, shop)
         known = _known(order.kernel, self.target, order.haste.kernel, self.cache)
         order.key, order.done, order.origin = known
         if order.done is None:

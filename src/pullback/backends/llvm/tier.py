@@ -18,6 +18,7 @@ import weakref
 from collections.abc import Iterator
 from typing import Protocol
 
+from pullback.loops.tiles import panel_width
 from pullback.records import record
 
 __all__ = ["QUICK_WORK", "Haste", "enabled", "haste", "paused", "watch"]
@@ -51,6 +52,12 @@ class Haste:
 
     kernel: bool
     tiles: bool
+
+    def of(self, tile: str) -> bool:
+        """Whether it does for a tile function by this name: what only transposes is a few times
+        as slow, as kernels are."""
+        multiplies = panel_width(tile) > 0
+        return self.tiles if multiplies else self.kernel
 
 
 def enabled() -> bool:

@@ -1,0 +1,72 @@
+"""Values that are read across their rows: blocks are transposed in registers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback as pb
+from pullback import lax, numpy as jnp
+
+CASES: list[tuple[str, Callable[..., Any], tuple[int, ...]]] = [
+    ("plain", lambda x: x.T, (317, 401)),
+    ("whole blocks", lambda x: x.T, (512, 256)),
+    ("computed", lambda x: x.T * 2 + 1, (300, 333)),
+    ("both ways", lambda x: x + x.T, (301, 301)),
+    ("a row beside it", lambda x: x.T * x[0][:, None], (289, 289)),
+    ("batch", lambda x: x.transpose(0, 2, 1), (5, 130, 201)),
+    ("outer axis last", lambda x: x.transpose(1, 2, 0), (70, 33, 65)),
+    ("last axis first", lambda x: x.transpose(2, 0, 1), (70, 33, 65)),
+    ("reversed axes", lambda x: x.transpose(2, 1, 0) + 1, (70, 33, 65)),
+    ("features last", lambda x: x.transpose(0, 2, 3, 1), (3, 40, 33, 34)),
+    ("features first", lambda x: x.transpose(0, 3, 1, 2), (3, 33, 34, 40)),
+]
+
+
+def numbers(shape: tuple[int, ...], dtype: str) -> np.ndarray:
+    return (np.random.default_rng(0).standard_normal(shape) * 50).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int32", "uint32"])
+@pytest.mark.parametrize("name, f, shape", CASES, ids=[c[0] for c in CASES])
+def test_values(name: str, f: Callable[..., Any], shape: tuple[int, ...], dtype: str) -> None:
+    x = numbers(shape, dtype)
+    g = pb.jit(f)
+    np.testing.assert_array_equal(np.asarray(g(x)), f(x).astype(dtype))
+    assert "turn_" in g.lower(x).compile().as_text()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "int64", "uint64"])
+def test_wide_elements(dtype: str) -> None:
+    with pb.enable_x64(True):
+        x = numbers((257, 300), dtype)
+        g = pb.jit(lambda x: x.T - 1)
+        np.testing.assert_array_equal(np.asarray(g(x)), x.T - np.asarray(1, dtype))
+        assert "turn_" in g.lower(x).compile().as_text()
+
+
+def test_of_two_sizes_at_once() -> None:
+    with pb.enable_x64(True):
+        x, y = numbers((300, 257), "float32"), numbers((300, 257), "float64")
+        np.testing.assert_array_equal(pb.jit(lambda x, y: x.T + y.T)(x, y), x.T + y.T)
+
+
+def test_donated_arguments_are_not_overwritten_too_soon() -> None:
+    x = numbers((300, 300), "float32")
+    g = pb.jit(lambda x: x + x.T, donate_argnums=0)
+    np.testing.assert_array_equal(np.asarray(g(jnp.asarray(x))), x + x.T)
+
+
+def test_in_loops() -> None:
+    x = numbers((260, 260), "float32")
+    g = pb.jit(lambda x: lax.fori_loop(0, 3, lambda _, c: c.T + x, x))
+    np.testing.assert_allclose(np.asarray(g(x)), ((x.T + x).T + x).T + x, rtol=1e-6)
+
+
+def test_few_elements_are_read_one_by_one() -> None:
+    """What is near already needs no function of its own."""
+    text = pb.jit(lambda x: x.T + 1).lower(np.ones((50, 60), np.float32)).compile().as_text()
+    assert "turn_" not in text
