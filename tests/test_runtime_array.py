@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -498,3 +499,17 @@ def test_the_abstract_class_has_what_arrays_have() -> None:
         with pytest.raises(AttributeError, match=f"type object 'Array' has no attribute '{name}'"):
             getattr(pullback.Array, name)
     assert copy.deepcopy(pullback.Array) is pickle.loads(pickle.dumps(pullback.Array))
+
+
+def test_attributes_are_properties_of_the_class() -> None:
+    """Libraries copy an array's properties by asking for `property`, as JAX's are."""
+    array = A.make_array(np.zeros((2, 3)))
+    kind: Any = type(array)
+    for name, want in {"shape": (2, 3), "ndim": 2, "size": 6, "weak_type": False}.items():
+        attribute = getattr(kind, name)
+        assert isinstance(attribute, property)
+        assert attribute.fget(array) == want
+        assert attribute.__doc__
+    assert isinstance(kind.dtype, property)
+    with pytest.raises(AttributeError):
+        array.shape = (3, 2)

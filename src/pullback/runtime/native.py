@@ -300,7 +300,10 @@ class Native:
         ]  # fmt: skip
         slots += [(name, symbols["pb_op_" + name]) for name in (*L.BINARY[:13], *L.UNARY)]
         flags = _DEFAULT | _HAVE_GC | _NO_NEW
-        return self._type("pullback.runtime.array.ArrayImpl", L.ARRAY_BYTES, flags, slots)
+        cls = self._type("pullback.runtime.array.ArrayImpl", L.ARRAY_BYTES, flags, slots)
+        for name in names:  # libraries look for properties, and copy them
+            setattr(cls, name, property(vars(cls)[name].__get__, doc=L.DOCS[name]))
+        return cls
 
     def _function_type(self) -> Any:
         symbols = self.code.symbols
