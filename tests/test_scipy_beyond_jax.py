@@ -342,3 +342,16 @@ def test_the_density_of_nan_is_nan() -> None:
     x = np.array([np.nan, -1.0, 0.0, 0.7])
     want = scipy.stats.chi2.pdf(x, 3.0)
     np.testing.assert_allclose(np.asarray(chi2.pdf(x, 3.0)), want, rtol=1e-12)
+
+
+def test_scaled_bessel_functions_far_out() -> None:
+    """SciPy's kve is NaN there, its k0e is not."""
+    x = np.array([1e8, 1e10, 1e15, 1e100, np.inf])
+    for ours, scipys in (
+        (special.k0e, scipy.special.k0e),
+        (special.k1e, scipy.special.k1e),
+        (lambda x: special.ive(0, x), scipy.special.i0e),
+        (lambda x: special.ive(1, x), scipy.special.i1e),
+        (lambda x: special.kve(0.5, x), lambda x: np.sqrt(np.pi / 2 / x)),
+    ):
+        np.testing.assert_allclose(ours(x), scipys(x), rtol=1e-14)

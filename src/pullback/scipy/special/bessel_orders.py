@@ -32,12 +32,31 @@ def _on_host(name: str, v: Any, x: Any) -> Any:
     dtype = typeof(x).dtype
 
     def call(v: Any, x: Any) -> Any:
-        function = getattr(host_special, name)
-        return np.asarray(function(np.float64(v), np.float64(x))).astype(dtype)
+        v, x = np.float64(v), np.float64(x)
+        out = np.asarray(getattr(host_special, name)(v, x))
+        return (_far_out(name, v, x, out) if name in _FAR_OUT else out).astype(dtype)
 
     v, x = jnp.broadcast_arrays(v, x)
     wanted = ShapedArray(typeof(x).shape, dtype)
     return pure_callback(call, wanted, v, x, vmap_method="broadcast_all")
+
+
+# The scaled functions of large arguments, which Amos's code does not take: (the factor of
+# x**-1/2, the sign of the series in (4 v**2 - 1) / 8 x) of Abramowitz and Stegun 9.7.1 and 9.7.2.
+_FAR_OUT = {"ive": (1 / math.sqrt(2 * math.pi), -1), "kve": (math.sqrt(math.pi / 2), 1)}
+
+
+def _far_out(name: str, v: Any, x: Any, out: Any) -> Any:
+    """`out`, with values in place of NaN where x is so large that three terms are exact."""
+    with np.errstate(all="ignore"):
+        m = 4 * v * v
+        lost = np.isnan(out) & (x > 1e8) & (m < 1e-4 * x)
+        if not lost.any():
+            return out
+        factor, sign = _FAR_OUT[name]
+        term = sign * (m - 1) / (8 * x)
+        series = 1 + term * (1 + sign * (m - 9) / (16 * x))
+        return np.where(lost, factor / np.sqrt(x) * series, out)
 
 
 def _of_order(name: str, slope: Callable[[Any, Any, Any], Any]) -> Any:
