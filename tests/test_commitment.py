@@ -332,3 +332,24 @@ def test_a_result_lies_in_one_place() -> None:
     with pytest.raises(ValueError, match="Only one of `device` or `out_sharding`"):
         jnp.zeros(2, device=device, out_sharding=P())
     assert jnp.arange(3, device=device).committed
+
+
+def test_functions_that_take_a_device_lay_their_result_there() -> None:
+    device = pb.devices()[0]
+    made = {
+        "eye": lambda **o: jnp.eye(3, **o),
+        "linspace": lambda **o: jnp.linspace(0, 1, 3, **o),
+        "linspace and its step": lambda **o: jnp.linspace(0, 1, 3, retstep=True, **o)[0],
+        "zeros": lambda **o: jnp.zeros(3, **o),
+        "arange": lambda **o: jnp.arange(3, **o),
+    }
+    for name, make in made.items():
+        assert make(device=device).committed, name
+        assert not make().committed, name
+        with pytest.raises(ValueError, match="device"):
+            make(device=3)
+    text = str(
+        pb.make_jaxpr(lambda: (jnp.eye(2, device=device), jnp.linspace(0, 1, 3, device=device)))()
+    )
+    assert "device_put" in text
+    assert "sharding_constraint" in text

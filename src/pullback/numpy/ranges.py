@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
-from ..api.placement import check_one_place, device_put, lay_out
+from ..api.placement import check_one_place, device_put, lay_out, placed
 from ..api.vmap import vmap
 from ..core.avals import typeof
 from ..core.trace import Tracer
@@ -95,7 +95,14 @@ def _exact_div(a: Any, b: Any) -> Any:
 
 
 def _linspace(
-    start: Any, stop: Any, num: int, endpoint: bool, retstep: bool, dtype: Any, axis: int
+    start: Any,
+    stop: Any,
+    num: int,
+    endpoint: bool,
+    retstep: bool,
+    dtype: Any,
+    axis: int,
+    device: Any = None,
 ) -> Any:
     start, stop = unwrap(start), unwrap(stop)
     compute = inexact(
@@ -144,6 +151,7 @@ def _linspace(
     if dtypes.is_integer(result):
         out = lax.floor(out)
     out = out if typeof(out).dtype == result else convert_weak(out, result, False)
+    out = placed(out, device)
     return (out, step) if retstep else out
 
 
@@ -151,7 +159,9 @@ def _to(x: Any, dtype: Any) -> Any:
     return x if typeof(x).dtype == dtype else convert_weak(x, dtype, False)
 
 
-_linspace_jit = jit(_linspace, static_argnames=("num", "endpoint", "retstep", "dtype", "axis"))
+_linspace_jit = jit(
+    _linspace, static_argnames=("num", "endpoint", "retstep", "dtype", "axis", "device")
+)
 
 
 def _count(num: Any, name: str) -> int:
@@ -188,6 +198,7 @@ def linspace(
         retstep=retstep,
         dtype=user_dtype(dtype, "linspace"),
         axis=operator.index(axis),
+        device=device,
     )
 
 
@@ -298,7 +309,8 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     check_arraylike("eye", k)
     if dtypes.is_float(dtypes.result_type(k)):
         raise ValueError(f"k must be a scalar integer; got {k}")
-    return lax.convert_element_type(_diagonal_mask(shape, k), d)
+    out = lax.convert_element_type(_diagonal_mask(shape, k), d)
+    return out if device is None else device_put(out, device)
 
 
 def _matrix_shape(N: Any, M: Any, name: str) -> tuple[Any, ...]:
