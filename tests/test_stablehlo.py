@@ -152,6 +152,19 @@ def test_a_rule_for_a_platform_goes_first() -> None:
     assert "abs" in lowered(p)
 
 
+def test_rules_may_give_operations() -> None:
+    mlir = library(pb)["mlir"]
+    for give in (
+        lambda op: op,
+        lambda op: op.results,
+        lambda op: op.result,
+        lambda op: (op.result,),
+    ):
+        p = primitive()
+        mlir.register_lowering(p, lambda ctx, x, give=give: give(mlir.hlo.NegOp(x)))
+        assert "negate" in lowered(p)
+
+
 def test_rules_apart_are_functions_of_the_module() -> None:
     mlir, p = library(pb)["mlir"], primitive("apart")
     mlir.register_lowering(p, lambda ctx, x, **_: [mlir.hlo.negate(x)], inline=False)

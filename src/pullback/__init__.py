@@ -159,6 +159,7 @@ _LAZY_MODULES = frozenset(
         "custom_derivatives",
         "debug",
         "dlpack",
+        "ffi",
         "experimental",
         "extend",
         "flatten_util",

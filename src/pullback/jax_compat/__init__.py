@@ -34,6 +34,7 @@ _OWN = frozenset(
         "custom_derivatives",
         "debug",
         "dlpack",
+        "ffi",
         "dtypes",
         "errors",
         "export",

@@ -80,7 +80,7 @@ for _kind in (OrderedIOEffect, OrderedDebugEffect):
     fx.ordered_effects.add_type(_kind)
 
 logging = config.lazy_module("logging")
-_METHODS = (
+METHODS = (
     "sequential",
     "sequential_unrolled",
     "expand_dims",
@@ -227,6 +227,16 @@ def _pure_batch(args: Any, dims: Any, *, vmap_method: Any, result_avals: Any, **
         unroll = vmap_method == "sequential_unrolled"
         return _loops.sequentially(pure_callback_p, args, dims, same, unroll)
     n = batch_size(args, dims)
+    parts = batched_operands(args, dims, vmap_method)
+    avals = tuple(a.update(shape=(n, *a.shape)) for a in result_avals)
+    outs = pure_callback_p.bind(*parts, **{**same, "result_avals": avals})
+    return outs, [0] * len(outs)
+
+
+def batched_operands(args: Any, dims: Any, vmap_method: str) -> list[Any]:
+    """The operands of a call of a whole batch: the batch leads; what has none gets an axis of size
+    1, or is repeated, or stays as it is."""
+    n = batch_size(args, dims)
     parts = []
     for x, d in zip(args, dims, strict=True):
         if d is not None:
@@ -236,9 +246,7 @@ def _pure_batch(args: Any, dims: Any, *, vmap_method: Any, result_avals: Any, **
         else:
             lead = expand_dims(x, (0,))
             parts.append(lead if vmap_method == "expand_dims" else _repeat(lead, n))
-    avals = tuple(a.update(shape=(n, *a.shape)) for a in result_avals)
-    outs = pure_callback_p.bind(*parts, **{**same, "result_avals": avals})
-    return outs, [0] * len(outs)
+    return parts
 
 
 def _repeat(x: Any, n: int) -> Any:
@@ -274,10 +282,9 @@ def pure_callback(
     >>> pb.jit(lambda x: pb.pure_callback(double, shape, x))(jnp.ones(3))
     Array([2., 2., 2.], dtype=float32)
     """
-    if vmap_method not in _METHODS:
+    if vmap_method not in METHODS:
         raise ValueError(
-            f"vmap_method must be on of the allowed methods {list(_METHODS)}, but got: "
-            f"{vmap_method}"
+            f"vmap_method must be on of the allowed methods {list(METHODS)}, but got: {vmap_method}"
         )
     if not callable(callback):
         raise TypeError(f"pure_callback expects a callable, got {callback!r}")

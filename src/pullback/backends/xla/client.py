@@ -18,7 +18,7 @@ from ...core.primitive import Primitive
 from ...primitives.common import array_maker
 from ...primitives.keys import base_array
 from .contexts import LoweringParameters, LoweringResult, ShardingContext
-from .library import lapack, lapack_kernels, xla_client
+from .library import lapack, lapack_kernels, own_errors, xla_client
 from .lowering import ordered, traced
 from .module import lower_jaxpr_to_module, prepared
 from .types import physical
@@ -106,16 +106,19 @@ class LoadedModule:
     ) -> None:
         client = cpu_client()
         devices = xla_client.DeviceList(tuple(client.local_devices()[:1]))
-        self.executable = client.compile_and_load(
-            module, devices, compile_options(1, overrides), list(host_callbacks)
-        )
+        options = compile_options(1, overrides)
+        with own_errors():
+            self.executable = client.compile_and_load(
+                module, devices, options, list(host_callbacks)
+            )
         self.out_avals, self.tokens = list(out_avals), tokens
 
     def __call__(self, *arrays: Any) -> list[Any]:
         values = [*[np.zeros(0, bool)] * self.tokens, *arrays]
-        outs = self.executable.execute_sharded(list(map(to_device, values)))
-        parts = outs.disassemble_into_single_device_arrays()[self.tokens :]
-        found = [from_device(p[0]) for p in parts]
+        with own_errors():
+            outs = self.executable.execute_sharded(list(map(to_device, values)))
+            parts = outs.disassemble_into_single_device_arrays()[self.tokens :]
+            found = [from_device(p[0]) for p in parts]
         return [_result(x, aval) for x, aval in zip(found, self.out_avals, strict=True)]
 
 

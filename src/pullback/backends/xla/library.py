@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
+from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
+
+from ...errors import JaxRuntimeError
 
 MISSING = (
     "the xla backend needs jaxlib, which is not installed: {0}. Fix: pip install 'pullback[xla]'."
@@ -42,6 +46,31 @@ hlo_api: Any = _Library("jaxlib._hlo")
 xla_client: Any = _Library("jaxlib.xla_client")
 lapack: Any = _Library("jaxlib.lapack")
 lapack_kernels: Any = _Library("jaxlib.cpu._lapack")
+
+
+@contextlib.contextmanager
+def own_errors() -> Iterator[None]:
+    """What XLA raises inside is raised as this package's error of the same name."""
+    try:
+        yield
+    except RuntimeError as e:
+        if type(e).__name__ not in ("JaxRuntimeError", "XlaRuntimeError"):
+            raise
+        raise JaxRuntimeError(str(e)) from None
+
+
+def include_dir() -> str:
+    """The folder of the headers that foreign code is compiled with.
+
+    >>> import os
+    >>> os.path.exists(os.path.join(pb.ffi.include_dir(), "xla", "ffi", "api", "ffi.h"))
+    True
+    """
+    try:
+        package = importlib.import_module("jaxlib")
+    except ImportError as e:
+        raise ImportError(MISSING.format(e)) from None
+    return os.path.join(os.path.dirname(str(package.__file__)), "include")
 
 
 @functools.cache

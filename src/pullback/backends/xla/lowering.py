@@ -209,7 +209,10 @@ def results(out: Any, prim: Any) -> list[Any]:
         return [out]
     if isinstance(out, (ir.OpView, ir.Operation)):
         return list(out.results)
-    listed = list(out) if hasattr(out, "__iter__") else [out]
+    try:
+        listed = list(out)
+    except TypeError:
+        listed = [out]
     for x in flatten(listed):
         if not isinstance(x, ir.Value):
             raise ValueError(

@@ -11,6 +11,7 @@ from . import (  # noqa: F401  (their rules enter themselves)
     dynamic_slice,
     elementwise,
     fft,
+    foreign,
     index,
     linalg,
     reductions,
