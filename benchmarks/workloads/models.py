@@ -83,6 +83,65 @@ def attention(space: Space) -> Case:
     return Case(attend, tuple(space.array(data(2, 4, 256, 32, seed=s)) for s in range(3)))
 
 
+WIDTH, HEADS, LAYERS, VOCABULARY, LENGTH = 128, 4, 6, 256, 64
+
+
+def gpt_parameters(space: Space) -> dict[str, Any]:
+    def weight(*shape: int, seed: int) -> Any:
+        return space.array(data(*shape, seed=seed) / np.float32(np.sqrt(shape[0])))
+
+    one, zero = np.ones(WIDTH, np.float32), np.zeros(WIDTH, np.float32)
+    layers = [
+        {
+            "qkv": weight(WIDTH, 3 * WIDTH, seed=k), "out": weight(WIDTH, WIDTH, seed=k + 10),
+            "up": weight(WIDTH, 4 * WIDTH, seed=k + 20),
+            "down": weight(4 * WIDTH, WIDTH, seed=k + 30),
+            "norm1": (space.array(one), space.array(zero)),
+            "norm2": (space.array(one), space.array(zero)),
+        }
+        for k in range(LAYERS)
+    ]  # fmt: skip
+    embedding, places = weight(VOCABULARY, WIDTH, seed=50), weight(LENGTH, WIDTH, seed=51)
+    norm = space.array(one), space.array(zero)
+    return {"layers": layers, "embedding": embedding, "places": places, "norm": norm}
+
+
+def gpt(space: Space, params: dict[str, Any], tokens: Any) -> Any:
+    """Logits of a decoder whose layers are a Python loop, as users write it."""
+    jnp, nn = space.jnp, space.jax.nn
+
+    def norm(x: Any, scale: Any, bias: Any) -> Any:
+        mean = x.mean(-1, keepdims=True)
+        square = ((x - mean) ** 2).mean(-1, keepdims=True)
+        return (x - mean) * space.lax.rsqrt(square + 1e-5) * scale + bias
+
+    def attend(layer: Any, x: Any) -> Any:
+        b, t, _ = x.shape
+        q, k, v = jnp.split((x @ layer["qkv"]).reshape(b, t, HEADS, -1), 3, axis=-1)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", q, k) / np.sqrt(WIDTH / HEADS)
+        scores = jnp.where(jnp.tril(jnp.ones((t, t), bool)), scores, -1e9)
+        mixed = jnp.einsum("bhqk,bkhd->bqhd", nn.softmax(scores), v)
+        return mixed.reshape(b, t, -1) @ layer["out"]
+
+    x = params["embedding"][tokens] + params["places"]
+    for layer in params["layers"]:
+        x = x + attend(layer, norm(x, *layer["norm1"]))
+        x = x + nn.gelu(norm(x, *layer["norm2"]) @ layer["up"]) @ layer["down"]
+    return norm(x, *params["norm"]) @ params["embedding"].T
+
+
+@workload("models", "GPT of 6 layers, step on 8 x 64 tokens")
+def gpt_step(space: Space) -> Case:
+    def step(params: Any, tokens: Any, following: Any) -> Any:
+        loss = lambda p: cross_entropy(space, gpt(space, p, tokens), following)
+        value, slope = space.jax.value_and_grad(loss)(params)
+        return space.jax.tree.map(lambda p, g: p - 0.1 * g, params, slope), value
+
+    text = np.random.default_rng(0).integers(0, VOCABULARY, (8, LENGTH + 1), dtype=np.int32)
+    given, following = space.array(text[:, :-1]), space.array(text[:, 1:])
+    return Case(step, (gpt_parameters(space), given, following))
+
+
 @workload("models", "logistic regression, Hessian, 1000 x 20")
 def hessian(space: Space) -> Case:
     jnp = space.jnp

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Protocol
 
 from pullback.loops import buffers, plan
-from pullback.loops.fuse import plan_units
+from pullback.loops.fuse import plan_units, seconds_of
 from pullback.loops.lower.graph import Graph, Node, Slot
 
 __all__ = ["Label", "Looping", "last_uses", "resolve"]
@@ -63,6 +63,8 @@ class Assembler(Protocol):
     ledger: buffers.Ledger
     pinned: set[Slot]  # temporaries that are not to be given back
     origins: list[Any] | None  # of each kernel step, if anybody asked
+    budget: float  # the seconds that the loop of steps takes which is being written
+    scale: float  # how often its body runs
 
     def allocate(self, slots: list[Slot]) -> None: ...
 
@@ -119,8 +121,11 @@ class Looping:
         own = set(buffers.assign_slots(units, []))
         own.update(mutable)
         last = {s: k for s, k in last_uses(units, outs).items() if s in own}
+        scale, once = self.asm.scale, sum(seconds_of(u, True) for u in units)
+        self.asm.scale = self.asm.budget / once if once else 1.0
         for index, unit in enumerate(units):
             self.asm.unit(index, unit, last)
+        self.asm.scale = scale
         places: list[Slot] = []
         for n in outs:
             assert n.slot is not None

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -98,8 +99,8 @@ def _ignore(_type: str, _work: float) -> None:
 
 @record
 class Cost:
-    """Estimates: the elementary operations and the seconds of a program, and the seconds of a run
-    of what a kernel of its was first written for."""
+    """Estimates: the elementary operations and the seconds of a program, and the seconds of all
+    runs of a kernel of its."""
 
     work: float
     seconds: float
@@ -201,8 +202,12 @@ class _Assembler:
         self.kernels: list[Kernel] = []
         self.ready: Callable[[Kernel, Cost, bool], None] | None = None
         self.work = sum(_work(u) for u in units)
-        self.seconds = sum(map(seconds_of, units))
+        each = [seconds_of(u) for u in units]
+        self.seconds = sum(each)
+        self.repeats = Counter(each)  # what takes equally long is taken to be done by one kernel
         self.costs: list[float] = []
+        # The seconds of the loop of steps that is being written, and how often its body runs.
+        self.budget, self.scale = self.seconds, 1.0
         self.keys: dict[str, int] = {}
         self.steps: list[Any] = []
         self.origins: list[tuple[int, ...]] | None = None
@@ -333,7 +338,9 @@ class _Assembler:
         bufs = tuple(s.number for s in keys)
         # A loop of steps runs its kernels many times: they may take as long as all of it.
         looping = self.prelude is not None
-        number = self._intern(kernel, self.seconds if looping else sum(map(seconds_of, units)))
+        each = [seconds_of(u, looping) for u in units]
+        own = sum(s * self.scale if looping else s * max(1, self.repeats[s]) for s in each)
+        number = self._intern(kernel, own)
         equation = _equation(units[0])
         self.steps.append(plan.KernelStep(number, bufs, tuple(dims), tuple(scalars), equation))
         if self.origins is not None:
@@ -388,7 +395,9 @@ class _Assembler:
             op.dying, dying[:] = list(dying), []
         else:
             self.allocate(temps)
+        before, self.budget = self.budget, self.scale * seconds_of(op)
         op.steps(Looping(self))
+        self.budget = before
         for m in op.outs:
             m.ready = True
         if outermost:

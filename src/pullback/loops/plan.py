@@ -143,7 +143,7 @@ class Program:
     `donated` lists the inputs whose buffer the plan writes into: (input number, output number).
     `seconds` is how long a run takes, roughly.
     `origins` has, if that was asked for, the equations that each kernel step computes.
-    `costs` has, for each kernel, the seconds of a run of what it was first written for.
+    `costs` has, for each kernel, about how many seconds all its runs take.
     """
 
     kernels: list[Kernel]

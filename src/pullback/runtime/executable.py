@@ -195,7 +195,8 @@ class NativeExecutable:
         compilation = llvm.Compilation()
 
         def ready(kernel: Kernel, cost: pipeline.Cost, alone: bool = False) -> None:
-            compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own), alone)
+            tiles = bool(llvm.tiles_of(kernel))
+            compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own, tiles), alone)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
         def foresee(kind: str, work: float) -> None:

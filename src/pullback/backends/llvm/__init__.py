@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         emit_module,
         kernel_compile_count,
         prepare_workshop,
+        tiles_of,
     )
     from .driver import ERRORS, Plan, PlanError, encode, scalar_word
     from .single import run_kernel
@@ -75,6 +76,7 @@ __all__ = [
     "target_for",
     "thread_limit",
     "tier",
+    "tiles_of",
 ]
 
 # Loaded when they are asked for: who imports the package may need the loader and the cache only.
@@ -82,7 +84,7 @@ _late = LateNames(
     "pullback.backends.llvm",
     {
         "compiler": "Compilation CompiledKernel compile_kernel compile_kernels emit_module "
-        "kernel_compile_count prepare_workshop",
+        "kernel_compile_count prepare_workshop tiles_of",
         "driver": "ERRORS Plan PlanError encode scalar_word",
         "single": "run_kernel",
         "target": "Target host_target target_for",

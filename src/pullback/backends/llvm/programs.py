@@ -20,6 +20,7 @@ from pullback.compile_log import KernelEntry
 from pullback.loops import plan
 from pullback.loops.fingerprint import fingerprint, source_stamp
 from pullback.loops.ir import Const, Kernel
+from pullback.loops.tiles import is_tile
 from pullback.records import record
 
 __all__ = ["Recalled", "program_key", "recall", "remember"]
@@ -146,7 +147,7 @@ def recall(key: str, closed: Any, again: Callable[[], plan.Program]) -> Recalled
         def kernel_again(number: int = number) -> Kernel:
             return program_again().kernels[number]
 
-        haste = tier.haste(work, seconds, costs[number])
+        haste = tier.haste(work, seconds, costs[number], any(map(is_tile, needs)))
         found = recalled_kernel(kernel_name, name, needs, kernel_again, haste)
         if found is None:
             return None

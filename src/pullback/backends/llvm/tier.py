@@ -24,9 +24,10 @@ from pullback.records import record
 __all__ = ["QUICK_WORK", "Haste", "enabled", "haste", "paused", "watch"]
 
 # Quick code takes two to four times as long to run, a few milliseconds less to be made. By our
-# estimates of good code: programs and, in longer ones, kernels of fewer seconds than these are
-# compiled quickly.
-QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 2e-5
+# estimates of good code: programs and, in longer ones, all runs of a kernel of fewer seconds than
+# these are compiled quickly. Kernels that call tile functions spend most of their time there.
+QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 1e-3
+OUTSIDE_TILES = 0.2
 # Quick code of tile functions takes fifty times as long: for programs of fewer operations only.
 QUICK_WORK = 1e6
 
@@ -65,12 +66,13 @@ def enabled() -> bool:
     return os.environ.get("PULLBACK_TIER", "1").strip().lower() not in ("0", "off", "false", "no")
 
 
-def haste(work: float, seconds: float, own: float) -> Haste:
-    """How a kernel is to be compiled that takes `own` seconds, in a program of `work` elementary
-    operations and so many seconds."""
+def haste(work: float, seconds: float, own: float, tiles: bool) -> Haste:
+    """How a kernel is to be compiled all of whose runs take `own` seconds, in a program of `work`
+    elementary operations and so many seconds; whether it calls tile functions."""
     if not enabled():
         return Haste(False, False)
     little = work <= QUICK_WORK
+    own *= OUTSIDE_TILES if tiles else 1.0
     return Haste(little or seconds <= QUICK_PROGRAM or own <= QUICK_KERNEL, little)
 
 
