@@ -26,6 +26,7 @@ from pullback.records import record, replaced
 __all__ = ["InPlace", "Product", "emit_product", "in_place", "tile_type"]
 
 BLOCK_K = 1024  # of the contracted index: what is in use of both operands stays in the cache
+LOCAL_K = 256  # where a task packs several panels of B: they are read in longer stretches
 SHALLOW = 64  # of the contracted index, where rows of B share their places in the caches
 PAGE = 4096  # bytes
 FEW = 16  # rows, for which B is not packed
@@ -243,6 +244,8 @@ class _Blocks:
         """How much of the contracted index is multiplied at once. Rows of B that begin whole pages
         apart share their places in the caches: where it is read in place, few of them, so that the
         columns of a task are read in long stretches."""
+        if self.local and self.cols > self.panel:
+            return LOCAL_K
         lies = self.right is not None and self.right is self.p.right_place
         if not lies or self.p.columns is not None or self.m > FEW_CROWDED:
             return BLOCK_K
@@ -267,7 +270,7 @@ class _Blocks:
         if self.parallel and self.n < 4 * self.panel:
             self.local = False
         if self.local:  # each task packs its own columns
-            fit = HALF_CACHE // 2 // (min(max(1, self.depth), BLOCK_K) * size * self.panel)
+            fit = HALF_CACHE // 2 // (min(max(1, self.depth), LOCAL_K) * size * self.panel)
             parts = max(1, fit)
             if self.parallel:
                 parts = min(parts, -(-self.n // (TASKS * self.panel)))
@@ -357,7 +360,7 @@ class _Blocks:
                 row, col = b.linear([(k, 2), (r, 1)]), b.linear([(v, 2), (c, 1)])
                 self._store(buf, (jb, row, col), (blocks, deep, panel), x)
 
-        order = (0, 2, 1) if p.right_depth else (0, 1, 2)
+        order = (0, 2, 1) if p.right_depth else (1, 0, 2)
         shape, ends = (blocks, steps, wide), (None, length, None)
 
         def nest(level: int, place: tuple[Index, ...], parallel: bool) -> None:
