@@ -11,8 +11,10 @@ import pytest
 
 import pullback
 from pullback import lax, numpy as jnp
+from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.reference import eval_jaxpr_numpy
-from pullback.runtime.executable import NativeExecutable
+from pullback.loops import pipeline
+from pullback.runtime.executable import NativeExecutable, reference_rule
 
 F = np.float32
 X = np.linspace(0.0, 1.0, 40).astype(F)
@@ -317,3 +319,20 @@ def test_extremes_of_many_updates_keep_nan_and_the_sign_of_zero(name):
     assert np.isnan(found[1])
     assert found[2] == (np.float32(1e-40) if name == "max" else np.float32(-1e-40))
     assert found[3] == 0
+
+
+@pytest.mark.parametrize("op", ["max", "min"])
+@pytest.mark.parametrize("order", ["none", "rising", "falling"])
+def test_extremes_of_many_updates_are_found_without_branches(op, order):
+    """Whatever the values' order: LLVM would make a branch of plain integers."""
+    rng = np.random.default_rng(4)
+    x, ids = rng.standard_normal(150_000).astype(F), rng.integers(0, 500, 150_000).astype(np.int32)
+    x = {"none": x, "rising": np.sort(x), "falling": -np.sort(x)}[order]
+    f = getattr(pullback.ops, f"segment_{op}")
+    want = np.full(500, np.inf if op == "min" else -np.inf, F)
+    getattr(np, f"{op}imum").at(want, ids, x)
+    np.testing.assert_array_equal(pullback.jit(lambda x, i: f(x, i, 500))(x, ids), want)
+    closed = pullback.make_jaxpr(lambda x, i: f(x, i, 500))(x, ids)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    text, _ = emit_module(kernel)
+    assert f"@llvm.s{op}.v4i32" in text and f"@llvm.s{op}.i32" not in text

@@ -339,6 +339,10 @@ class Emitter:
             and self.lanes == 1
         ):
             old = load(b, dtype, base, at, mask, None)
+            if s.combine in ("max", "min") and dtype == "i32":
+                new = self.extreme(s.combine, old, value)
+                store(b, dtype, base, at, new, mask)
+                return
             new = self.combine(s.combine, [dtype], [old], [value])[0]
             store(b, dtype, base, at, new, mask)
             return
@@ -357,6 +361,16 @@ class Emitter:
                 new = self.combine(s.combine, [dtype], [old], [one])[0]
                 b.store(to_memory(b, dtype, new), pointer)
         self.lanes, self.width, self.mask = lanes, width, active
+
+    def extreme(self, op: str, x: Val, y: Val) -> Val:
+        """The extreme of two integers, in a vector register: of plain ones LLVM makes a branch,
+        which the processor foresees badly where values have no order."""
+        b, n = self.b, 4
+        wide = [Val(b, v.t, n, (b.impure_reg(
+            f"insertelement <{n} x i32> zeroinitializer, i32 {v.regs[0]}, i64 0"),))
+            for v in (x, y)]  # fmt: skip
+        best = arith.combine(b, op, "i32", *wide)
+        return Val(b, x.t, 1, (b.extract(best.regs[0], x.t, n, 0),))
 
     def branch(self, s: If) -> None:
         b = self.b

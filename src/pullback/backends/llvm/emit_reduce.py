@@ -172,7 +172,8 @@ class AllLoops(Loops):
         if masked and lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= step:
             return self.reduce_short(e, s, lo, hi, zero, lanes)
         # Where elements cost much, masks cost little, and one copy of the body is less code.
-        all_masked = masked and (e.module.brief or body_cost(s.body) >= MUCH)
+        cheap = not e.module.brief and body_cost(s.body) < MUCH
+        all_masked = masked and not cheap
         middle = hi if all_masked else hi - self.remainder(e, hi - lo, step)
 
         def wide(values: list[Val], width: int) -> list[Val]:
@@ -193,7 +194,7 @@ class AllLoops(Loops):
             return new
 
         start = wide(zero, ACCUMULATORS)
-        e.streaming = not (all_masked or e.ahead)
+        e.streaming = cheap and not e.ahead
         accs = b.loop(lo, middle, step, start, lambda i, accs: part(i, accs, all_masked))
         e.streaming = False
         if masked and not all_masked and not _whole(lo, hi, step):
