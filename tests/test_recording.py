@@ -8,6 +8,8 @@ import time
 from typing import Any
 from unittest import mock
 
+import jax
+import jax.numpy
 import numpy as np
 import pytest
 
@@ -232,3 +234,33 @@ def test_threads_record_apart() -> None:
     for t in threads:
         t.join()
     assert not wrong
+
+
+BY_VALUES: dict[str, Any] = {
+    "mask": lambda np_, x: x[x > 0].sum(),
+    "where": lambda np_, x: x[np_.where(x > 0)].prod(),
+    "nonzero": lambda np_, x: x[np_.nonzero(x > 0)[0]].sum(),
+    "argwhere": lambda np_, x: x[np_.argwhere(x > 0)].sum(),
+    "extract": lambda np_, x: (np_.extract(x > 0, x) ** 2).sum(),
+    "compress": lambda np_, x: np_.compress(x > 0, x).sum(),
+    "slice": lambda np_, x: x[: (x > 0).sum()].sum(),
+    "arange": lambda np_, x: (np_.arange((x > 0).sum()) * x[0]).sum(),
+    "shape": lambda np_, x: (np_.ones((x > 0).sum()) * x[0]).sum(),
+    "reshape": lambda np_, x: (x.reshape((x > -9).sum(), 1) ** 2).sum(),
+    "repeat": lambda np_, x: np_.repeat(x, (x > 0).astype(int)).sum(),
+    "delete": lambda np_, x: np_.delete(x, x > 0).sum(),
+    "split": lambda np_, x: np_.split(x, np_.array([(x > 0).sum()]))[0].sum(),
+    "format": lambda np_, x: x.sum() * int(f"{(x > 0).sum():d}"),
+    "two masks": lambda np_, x: (x[x > 0] * 2).sum() + np_.sin(x[x <= 0]).sum(),
+}
+
+
+@pytest.mark.parametrize("name", list(BY_VALUES))
+def test_sizes_that_depend_on_values(name: str) -> None:
+    """Of what has no derivative the values are there, outside of jit: as in JAX."""
+    fun = BY_VALUES[name]
+    for x in np.float32([[1, -2, 3, 0.5], [1, 2, -3, 0.5], [4, 1, 2, 3]]):
+        want = jax.value_and_grad(lambda y: fun(jax.numpy, y))(jax.numpy.asarray(x))
+        got = pullback.value_and_grad(lambda y: fun(jnp, y))(jnp.asarray(x))
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-6)

@@ -117,7 +117,8 @@ class EagerFunction:
             return None
         trace = current_trace()
         if type(trace) is Recording:
-            return trace.record(self, args, kwargs) if trace.live else None
+            found = trace.record(self, args, kwargs) if trace.live else None
+            return found or trace.call_with_values(self, args, kwargs)  # type: ignore[no-any-return]
         if stub.fast_path_open():
             key = stub.signature(self.function, args, kwargs)
             if key is not None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import enum
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
 from typing import Any
 
@@ -118,8 +118,16 @@ class LazyPair(JVPTracer):
     def __complex__(self) -> complex:
         return complex(self.primal) if type(self.tangent) is Zero else super().__complex__()
 
+    def __format__(self, spec: str) -> str:
+        if type(self.tangent) is Zero:
+            return format(self.primal, spec)
+        return super().__format__(spec)
+
     def tolist(self) -> Any:
         return self.primal.tolist() if type(self.tangent) is Zero else super().tolist()
+
+    def settled(self) -> Any:
+        return self.primal if type(self.tangent) is Zero else self
 
     def full_lower(self) -> Any:
         return self if self._tangent is _UNSET else super().full_lower()
@@ -212,6 +220,18 @@ class Recording(LinearizeTrace):
         self.shown.append((id(operation), references))
         self.calls.append((fun, args, kwargs, outs))
         return outs
+
+    def call_with_values(self, function: Any, args: Any, kwargs: Any) -> Any:
+        """The result, as a one-tuple, of a function that is not written down and may have to see
+        values, as sizes and masks are: what does not depend on what is differentiated comes to it
+        as arrays. None if nothing does; it is then to be called as it is."""
+        lazy = [x for x in _lazy_parts([*args, *kwargs.values()]) if x._trace is self]
+        if self.live and any(not dtypes.is_inexact(x._aval.dtype) for x in lazy):
+            self.perform()
+        if self.live or not any(type(x.tangent) is Zero for x in lazy):
+            return None
+        args = [_with_values(x) for x in args]
+        return (function.fun(*args, **{k: _with_values(x) for k, x in kwargs.items()}),)
 
     def record(self, function: Any, args: Any, kwargs: Any) -> Any:
         """The result of a public function, as a one-tuple; None if it is not written down."""
@@ -338,6 +358,26 @@ def _part(x: Any, static: bool, operands: list[Any], trace: Recording) -> Any:
     if isinstance(x, Tracer) or not isinstance(x, _STATIC):
         raise _Unrecordable
     return (kind, repr(x) if kind is float else x)  # 0.0 and -0.0 are equal
+
+
+def _lazy_parts(x: Any) -> Iterator[LazyPair]:
+    kind = type(x)
+    if kind is LazyPair:
+        yield x
+    elif kind is slice:
+        yield from _lazy_parts((x.start, x.stop, x.step))
+    elif kind is tuple or kind is list:
+        for part in x:
+            yield from _lazy_parts(part)
+
+
+def _with_values(x: Any) -> Any:
+    kind = type(x)
+    if kind is LazyPair:
+        return x.settled()
+    if kind is slice:
+        return slice(*map(_with_values, (x.start, x.stop, x.step)))
+    return kind(map(_with_values, x)) if kind is tuple or kind is list else x
 
 
 def _replaced(x: Any, static: bool, new: Callable[[Any], Any]) -> Any:

@@ -328,7 +328,7 @@ def eval_jaxpr(
 
     env.update(zip(jaxpr.constvars, consts, strict=True))
     if len(args) != len(jaxpr.invars):
-        raise TypeError(f"the program takes {len(jaxpr.invars)} arguments, got {len(args)}")
+        raise ValueError(f"the program takes {len(jaxpr.invars)} arguments, got {len(args)}")
     env.update(zip(jaxpr.invars, args, strict=True))
     last = last_uses(jaxpr)
     for eqn in jaxpr.eqns:

@@ -235,6 +235,10 @@ class Tracer:
     def full_lower(self) -> Any:
         return self
 
+    def settled(self) -> Any:
+        """The array that it is, if it is one that nothing transforms after all."""
+        return self
+
     def is_concrete(self) -> bool:
         return False
 

@@ -100,6 +100,8 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         )
     if size is None:
         if isinstance(a, Tracer):
+            a = a.settled()
+        if isinstance(a, Tracer):
             raise ConcretizationTypeError(
                 a,
                 "The size argument of jnp.nonzero must be statically specified to use jnp.nonzero "
@@ -422,6 +424,8 @@ def compress(
             "size must be positive and not greater than the size of the array axis; got "
             f"size={size} for a.shape[axis]={n}"
         )
+    if isinstance(condition, Tracer):
+        condition = condition.settled()
     if not isinstance(condition, Tracer) and np.asarray(condition)[n:].any():
         raise ValueError(
             f"condition contains entries that are out of bounds: it is true beyond {n}, the size "

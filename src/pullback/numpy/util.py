@@ -109,6 +109,8 @@ def is_concrete(x: Any) -> bool:
 def concrete(x: Any, what: str) -> Any:
     """`x`, which must not be traced; ConcretizationTypeError saying what needs it."""
     if isinstance(x, Tracer):
+        x = x.settled()
+    if isinstance(x, Tracer):
         raise ConcretizationTypeError(x, what)
     return x
 
