@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import itertools
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -380,3 +381,58 @@ def test_passes_of_ones_own() -> None:
     assert not xla.clear_hlo_module_transformation("look")
     with pytest.raises(TypeError, match="PipelineStage"):
         xla.clear_hlo_module_transformation("look", stage=0)
+
+
+# --- other platforms ---
+DEVICES: dict[str, Callable[..., Any]] = {
+    "cholesky": lambda linalg, x: linalg.cholesky(x, symmetrize_input=False),
+    "lu": lambda linalg, x: linalg.lu(x),
+    "triangular_solve": lambda linalg, x: linalg.triangular_solve(x, x, left_side=True),
+    "qr": lambda linalg, x: linalg.qr(x, full_matrices=False),
+    "eigh": lambda linalg, x: linalg.eigh(x, symmetrize_input=False),
+    "householder_product": lambda linalg, x: linalg.householder_product(x, x[..., 0]),
+}
+OWN = ("custom_call", "stablehlo.cholesky", "triangular_solve")
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("name", DEVICES)
+def test_linear_algebra_of_devices(name: str, platform: str) -> None:
+    """The calls of their libraries are JAX's; the permutation of `lu` we compute ourselves."""
+
+    def calls(m: Any, *dialect: str) -> list[str]:
+        f = m.jit(lambda x: DEVICES[name](m.lax.linalg, x))
+        made = f.trace(np.ones((5, 3, 3), np.float32)).lower(lowering_platforms=(platform,))
+        lines = [x for x in made.as_text(*dialect).splitlines() if any(k in x for k in OWN)]
+        lines = [re.sub(r", sdy.sharding_rule = .*?custom>", "", x.strip()) for x in lines]
+        return [x for x in lines if "pivots_to_permutation" not in x]
+
+    assert calls(pb, "stablehlo") == calls(jax)
+
+
+def test_what_stablehlo_has_is_right() -> None:
+    """The rules of platforms without a library of ours, compiled for this CPU."""
+    from pullback.backends.xla import client, lowering
+
+    a = X[:, :3] @ X[:, :3].T + np.eye(3, dtype=np.float32)
+
+    def f(a: Any) -> Any:
+        low = pb.lax.linalg.cholesky(a)
+        turned = pb.lax.linalg.triangular_solve(low, a, lower=True, transpose_a=True)
+        return low, turned, pb.lax.linalg.triangular_solve(low, a, left_side=True, lower=True)
+
+    closed = pb.make_jaxpr(f)(a)
+    lowering.families.load()
+    rules = {n: lowering.RULES[n] for n in ("cholesky", "triangular_solve")}
+    overrides = tuple((getattr(pb.lax.linalg, f"{n}_p"), r) for n, r in rules.items())
+    mlir = library(pb)["mlir"]
+    found = mlir.lower_jaxpr_to_module(
+        "m", closed, num_const_args=0, in_avals=closed.in_avals, ordered_effects=[],
+        platforms=["cpu"], backend=None, axis_context=mlir.ShardingContext(1),
+        donated_args=[False],
+        lowering_parameters=mlir.LoweringParameters(override_lowering_rules=overrides),
+    )  # fmt: skip
+    assert "lapack" not in mlir.module_to_string(found.module)
+    outs = client.LoadedModule(found.module, closed.out_avals)(a)
+    for got, want in zip(outs, pb.jit(f)(a), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)

@@ -122,8 +122,12 @@ class Traced(Stage):
     def eval_shape(self) -> Any:
         return self.out_info
 
-    def lower(self, *, lowering_platforms: Any = None, **options: Any) -> Lowered:
-        return Lowered(self._call, self.in_tree, self._fun, self._lies)
+    def lower(self, *, lowering_platforms: Sequence[str] | None = None, **options: Any) -> Lowered:
+        """The program in the compiler's form; `lowering_platforms` are those for which
+        `as_text("stablehlo")` writes it."""
+        lowered = Lowered(self._call, self.in_tree, self._fun, self._lies)
+        lowered._platforms = tuple(lowering_platforms or ("cpu",))
+        return lowered
 
 
 class Lowered(Stage):
@@ -133,6 +137,8 @@ class Lowered(Stage):
     >>> lowered.out_info.shape
     (3,)
     """
+
+    _platforms: tuple[str, ...] = ("cpu",)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """The loop program ("loops", the default), the jaxpr ("jaxpr"), or what the xla backend
@@ -166,7 +172,8 @@ class Lowered(Stage):
 
     def _stablehlo(self) -> Any:
         call = self._call
-        return xla_stage.lowered(call.closed, call.params, self.out_tree).module
+        made = xla_stage.lowered(call.closed, call.params, self.out_tree, self._platforms)
+        return made.module
 
     def cost_analysis(self) -> dict[str, float]:
         """As `Compiled.cost_analysis`."""

@@ -36,12 +36,13 @@ def cpu_client() -> Any:
 
 
 def lower(
-    closed: ClosedJaxpr, name: str = "program", donated: Sequence[bool] = (), **options: Any
-) -> LoweringResult:
-    """A program as a module for one CPU."""
+    closed: ClosedJaxpr, name: str = "program", donated: Sequence[bool] = (),
+    platforms: Sequence[str] = ("cpu",), **options: Any,
+) -> LoweringResult:  # fmt: skip
+    """A program as a module for one device."""
     return lower_jaxpr_to_module(
         name, closed, num_const_args=0, in_avals=closed.in_avals,
-        ordered_effects=ordered(closed.effects), platforms=["cpu"], backend=None,
+        ordered_effects=ordered(closed.effects), platforms=platforms, backend=None,
         axis_context=ShardingContext(1),
         donated_args=list(donated) or [False] * len(closed.in_avals),
         lowering_parameters=LoweringParameters(), **options,

@@ -26,17 +26,22 @@ from .types import ir_constants, physical, tensor, types_of
 
 Rule = Callable[..., Any]
 
-# The rules of this package's primitives, by name; `families` fills it when something is lowered.
+# The rules of this package's primitives, by name, and those for one platform; `families` fills
+# them when something is lowered.
 RULES: dict[str, Rule] = {}
+PLATFORM_RULES: dict[tuple[str, str], Rule] = {}
 families: Any = lazy_module("pullback.backends.xla.stablehlo.families")
 
 
-def rule(*names: str) -> Callable[[Rule], Rule]:
-    """Makes a function the rule of the primitives with these names."""
+def rule(*names: str, platforms: Sequence[str] = ()) -> Callable[[Rule], Rule]:
+    """Makes a function the rule of the primitives with these names, on some platforms or all."""
 
     def enter(fun: Rule) -> Rule:
         for name in names:
-            RULES[name] = fun
+            if not platforms:
+                RULES[name] = fun
+            for platform in platforms:
+                PLATFORM_RULES[name, platform] = fun
         return fun
 
     return enter
@@ -106,10 +111,11 @@ def _rules_of(ctx: ModuleContext, prim: Primitive, platform: str) -> Rule:
     for place in (platform, None):
         if place in own:
             return own[place]  # type: ignore[no-any-return]
-    if prim.name not in RULES:
-        families.load()
-    if prim.name in RULES and ALL.get(prim.name) is prim:
-        return RULES[prim.name]
+    families.load()
+    if ALL.get(prim.name) is prim:
+        found = PLATFORM_RULES.get((prim.name, platform)) or RULES.get(prim.name)
+        if found is not None:
+            return found
     if "inline" in prim.rules:
         return LoweredFunction(prim.rules["inline"], prim.multiple_results)
     raise NotImplementedError(

@@ -13,7 +13,9 @@ from .contexts import LoweringResult
 from .module import prepared
 
 
-def lowered(closed: ClosedJaxpr, params: dict[str, Any], out_tree: Any) -> LoweringResult:
+def lowered(
+    closed: ClosedJaxpr, params: dict[str, Any], out_tree: Any, platforms: Sequence[str]
+) -> LoweringResult:
     """The program of a jitted function as a module; arguments that nobody reads are left out,
     unless the parameters of the call say otherwise."""
     keep_unused, donated = bool(params.get("keep_unused")), params["donated_invars"]
@@ -30,7 +32,8 @@ def lowered(closed: ClosedJaxpr, params: dict[str, Any], out_tree: Any) -> Lower
         closed, f"jit_{params['name']}", [d for d, k in zip(donated, kept, strict=True) if k],
         arg_names=[n for n, k in zip(names, kept, strict=True) if k],
         arg_shardings=[s for s, k in zip(lies, kept, strict=True) if k],
-        result_names=result_names(out_tree), result_shardings=params["out_shardings"],
+        platforms=platforms, result_names=result_names(out_tree),
+        result_shardings=params["out_shardings"],
     )  # fmt: skip
 
 

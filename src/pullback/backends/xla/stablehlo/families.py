@@ -14,6 +14,7 @@ from . import (  # noqa: F401  (their rules enter themselves)
     foreign,
     index,
     linalg,
+    linalg_devices,
     reductions,
     rng,
     shape,

@@ -38,9 +38,11 @@ _PREFIX = {"float32": "s", "float64": "d", "complex64": "c", "complex128": "z"}
 _UNITARY = {"orgqr": "ungqr", "ormqr": "unmqr", "syevd": "heevd", "sytrd": "hetrd"}
 
 
-def rule(name: str) -> Callable[[Callable[..., list[Any]]], Callable[..., list[Any]]]:
-    """Makes a function the rule of a primitive. Matrices of types that LAPACK does not know are
-    converted to float32, and the results back."""
+def rule(
+    name: str, *platforms: str
+) -> Callable[[Callable[..., list[Any]]], Callable[..., list[Any]]]:
+    """Makes a function the rule of a primitive on CPUs, where LAPACK is, or on other platforms.
+    Matrices of types that libraries do not know are converted to float32, and the results back."""
 
     def enter(fun: Callable[..., list[Any]]) -> Callable[..., list[Any]]:
         def lower(ctx: LoweringRuleContext, *args: Any, **params: Any) -> list[Any]:
@@ -51,7 +53,7 @@ def rule(name: str) -> Callable[[Callable[..., list[Any]]], Callable[..., list[A
             found = fun(ctx.replace(avals_in=ins, avals_out=outs), *wide, **params)
             return [_as_type(x, w, a) for x, w, a in zip(found, outs, ctx.avals_out, strict=True)]
 
-        return plain_rule(name)(lower)
+        return plain_rule(name, platforms=platforms or ("cpu",))(lower)
 
     return enter
 
@@ -219,7 +221,7 @@ def _picked(x: Any, where: Any) -> Any:
     return broadcast_in_dim(total, typeof(x).shape, tuple(range(axis)))
 
 
-@rule("lu_pivots_to_permutation")
+@plain_rule("lu_pivots_to_permutation")
 def _pivots(ctx: LoweringRuleContext, pivots: Any, *, permutation_size: int) -> list[Any]:
     return composed(ctx, lambda p: _permutation(p, permutation_size), [pivots], ctx.avals_in)
 
@@ -435,7 +437,7 @@ def _tridiagonal_solve(
     return run.checked([found[3]], [right], found[4], "EQ")
 
 
-@rule("symmetric_product")
+@plain_rule("symmetric_product")
 def _symmetric_product(
     ctx: LoweringRuleContext, a: Any, c: Any, *, alpha: float, beta: float
 ) -> list[Any]:
@@ -452,7 +454,7 @@ def _scaled(x: Any, factor: float) -> Any:
     return mul(x, np.asarray(factor, typeof(x).dtype)[()])
 
 
-@rule("cholesky_update")
+@plain_rule("cholesky_update")
 def _cholesky_update(ctx: LoweringRuleContext, r: Any, w: Any) -> list[Any]:
     """Plane rotations that turn [R; w^T] into [S; 0], row by row."""
 
