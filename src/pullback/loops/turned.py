@@ -95,8 +95,11 @@ def emit_turned(
     parallel: bool,
     element: Callable[[tuple[Index, ...]], None],
 ) -> None:
-    """The loops of such a nest; `element` writes its members at an index."""
-    shape, axis, last = nest.members[0].shape, turned.axis, nest.k - 1
+    """The loops of such a nest; `element` writes its members at an index. What is nothing but
+    transposed goes to its place at once."""
+    whole = nest.members[0]
+    shape, axis, last = whole.shape, turned.axis, nest.k - 1
+    only = len(nest.members) == 1 and whole.permuted is not None
     rows = BLOCK_BYTES // (LANES * max(_BYTES[node.dtype] for node, _ in turned.reads))
     outer = [a for a in range(last) if a != axis]
 
@@ -104,7 +107,16 @@ def emit_turned(
         first, start = b.mul(rb, rows), b.mul(cb, LANES)
         height, width = _left(b, shape[axis], first, rows), _left(b, shape[last], start, LANES)
         at = {**idx, axis: first, last: start}
-        held = [_turn(b, node, axes, at, rows, width, height) for node, axes in turned.reads]
+        if only and whole.permuted[0] is turned.reads[0][0]:
+            assert whole.slot is not None
+            place = b.add(b.ravel([at[a] for a in range(last + 1)], shape), whole.slot.base(b))
+            target = whole.slot.buf(b), place, math.prod(shape[axis + 1 :])
+            _turn(b, *turned.reads[0], at, (width, height), target)
+            return ()
+        held = []
+        for node, axes in turned.reads:
+            held.append(b.scratch(node.dtype, rows * LANES, "turned"))
+            _turn(b, node, axes, at, (width, height), (held[-1], 0, LANES))
 
         def row(r: Index) -> Sequence[Atom]:
             def lane(c: Index) -> Sequence[Atom]:
@@ -149,19 +161,16 @@ def _turn(
     node: Node,
     axes: tuple[int, ...],
     at: dict[int, Index],
-    rows: int,
-    width: Atom,
-    height: Atom,
-) -> Buf:
-    """Scratch with a block of a value, transposed."""
+    block: tuple[Atom, Atom],
+    target: tuple[Buf, Index, int],
+) -> None:
+    """Transposes a block of a value, so wide and so high, to where a buffer has its rows."""
     assert node.slot is not None
     source = node.slot.buf(b)
     stride = math.prod(node.shape[axes.index(max(axes)) + 1 :])  # of the nest's last axis
     where = b.add(b.ravel([at[a] for a in axes], node.shape), node.slot.base(b))
-    buf = b.scratch(node.dtype, rows * LANES, "turned")
-    args = [source, where, stride, width, height, buf, 0, LANES]
+    args = [source, where, stride, *block, *target]
     given = tuple(x if isinstance(x, (Buf, Const, Var)) else b.atom(x) for x in args)
-    b.loaded.update((source, buf))
-    b.stored.add(buf)
+    b.loaded.update((source, target[0]))
+    b.stored.add(target[0])
     b.emit(Call((), turn_name(node.dtype), given))
-    return buf
