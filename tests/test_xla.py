@@ -172,6 +172,28 @@ def scans(x: Any) -> Any:
 
 
 @program
+def scans_of_nothing(x: Any) -> Any:
+    def step(c: Any, row: Any) -> Any:
+        pb.debug.print("never", ordered=True)
+        return c + row, (c, row.sum())
+
+    return lax.scan(step, x[0], x[:0])
+
+
+@program
+def edges(x: Any) -> Any:
+    """What XLA and native code must agree on without anybody rounding."""
+    i = jnp.array([1, -5, 2**31 - 1, -(2**31)], jnp.int32)
+    f = jnp.array([jnp.nan, jnp.inf, -jnp.inf, 3e9, -3e9, -1.5, 300.0, -0.0, 0.0])
+    return (
+        i << 40, i >> 33, lax.shift_right_logical(i, i * 0 + 35), i // 0, i % 0, i // -1,
+        f.astype("int32"), f.astype("uint8"), f.astype("int8"), f.astype(bool), jnp.sort(f),
+        f.max(), f.argmax(), jnp.sign(f), jnp.copysign(1.0, f), lax.top_k(f, 3), jnp.round(f),
+        jnp.cumsum(i.astype("int8")), f.astype("float8_e5m2"), f.view("int16"),
+    )  # fmt: skip
+
+
+@program
 def branches(x: Any) -> Any:
     picked = lax.switch(jnp.int32(7), [lambda x: x, lambda x: x + 1, lambda x: x * 5], x)
     return picked, pb.vmap(lambda r: lax.cond(r[0] > 0.5, jnp.sin, jnp.cos, r))(x)
@@ -288,6 +310,28 @@ def test_prints_come_in_order(capfd: pytest.CaptureFixture[str]) -> None:
 
     XlaExecutable(pb.make_jaxpr(f)(1.0))([1.0])
     assert capfd.readouterr().out.split() == ["i=0", "i=1", "i=2"]
+
+
+def test_threads_share_one_client() -> None:
+    """In a process of its own, whose first programs are several threads'."""
+    code = (
+        "import threading\n"
+        "import numpy as np\n"
+        "import pullback as pb\n"
+        "from pullback.backends.xla.client import XlaExecutable\n"
+        "x, done = np.ones(3, np.float32), []\n"
+        "gate = threading.Barrier(4)\n"
+        "def work(k):\n"
+        "    closed = pb.make_jaxpr(lambda x: x * k)(x)\n"
+        "    gate.wait()\n"
+        "    done.append(XlaExecutable(closed)([x])[0].sum() / k)\n"
+        "threads = [threading.Thread(target=work, args=(k + 1.0,)) for k in range(4)]\n"
+        "[t.start() for t in threads]\n"
+        "[t.join() for t in threads]\n"
+        "assert done == [3, 3, 3, 3], done\n"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=240)
+    assert done.returncode == 0, done.stderr
 
 
 def test_errors_of_callbacks_are_errors() -> None:

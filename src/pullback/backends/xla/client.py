@@ -6,6 +6,7 @@ The platform's name is `xla_cpu`: the CPU again, through XLA.
 from __future__ import annotations
 
 import functools
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,9 +27,17 @@ from .types import physical
 PLATFORM = "xla_cpu"
 
 
-@functools.cache
+_making = threading.Lock()
+
+
 def cpu_client() -> Any:
     """The process's client of XLA for CPUs; LAPACK's functions are registered with it."""
+    with _making:  # two clients would not know each other's arrays
+        return _cpu_client()
+
+
+@functools.cache
+def _cpu_client() -> Any:
     lapack_kernels.initialize()  # where SciPy keeps LAPACK's functions
     for name, target, api in lapack.registrations()["cpu"]:
         xla_client.register_custom_call_target(name, target, platform="cpu", api_version=api)

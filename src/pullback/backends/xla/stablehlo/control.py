@@ -214,6 +214,8 @@ def _scan(
             new = [_with_row(y, r, at) for y, r in zip(ys, outs[num_carry:], strict=True)]
             return add(i, counter(1)), outs[:num_carry], new
 
+        if not length:  # there are no rows to read
+            return [*init, *ys]
         state = counter(0), list(init), ys
         _, carry, ys = while_loop(lambda s: lt(s[0], counter(length)), step, state)
         return [*carry, *ys]
