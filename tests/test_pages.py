@@ -30,6 +30,7 @@ import pullback.numpy as np
 train_step, params, batch = (lambda p, b: (p * b).sum()), np.ones(1000), np.ones(1000)
 """,
     "docs/reverse_through_while.md": "import jax\nfrom jax import lax\n",
+    "docs/xla.md": "import jax, jax.numpy as jnp\n",
 }
 HOLDS = {
     "README.md": """
@@ -53,6 +54,9 @@ assert "<html" in pathlib.Path("train_step.html").read_text().lower()
 promised = float(re.search(r"grad\\(root\\)\\(2.0\\)  # (\\S+)", PAGE)[1])
 assert abs(jax.grad(root)(2.0) - promised) < 1e-6
 assert jax.config.pullback_while_tape_bytes == 64 << 20
+""",
+    "docs/xla.md": """
+assert "stablehlo.dot_general" in lowered.as_text("stablehlo")
 """,
 }
 

@@ -75,6 +75,16 @@ def test_dialects() -> None:
             ask("foo")
 
 
+def test_symbolic_sizes_are_refused() -> None:
+    from pullback.backends.xla.client import lower
+    from pullback.core.dims import symbolic_shape
+
+    rows = pb.ShapeDtypeStruct(symbolic_shape("n, 4"), "float32")
+    closed = pb.make_jaxpr(lambda x: x + 1)(rows)
+    with pytest.raises(TypeError, match="over symbolic sizes are not lowered"):
+        lower(closed)
+
+
 def test_donation_that_helps_nobody_warns() -> None:
     lowered = pb.jit(lambda x: x.sum(), donate_argnums=0).lower(X)
     with pytest.warns(UserWarning, match=r"Some donated buffers were not usable: float32\[3,4\]"):

@@ -11,6 +11,7 @@ from typing import Any
 from ...control.refs import discharge
 from ...core.jaxpr import ClosedJaxpr, Jaxpr, jaxprs_in_params
 from ...core.refs import is_ref_aval
+from ...primitives.common import is_symbolic
 from ...primitives.keys import lower_keys
 from ...transforms.partial_eval import dce_closed
 from . import contexts
@@ -87,10 +88,17 @@ def lower_jaxpr_to_module(
 
 def prepared(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program as rules expect it: references are values, keys their words, what nothing needs
-    is gone. Raises the error of an effect that a transformation should have taken away."""
+    is gone. Raises the error of an effect that a transformation should have taken away, and
+    TypeError for symbolic sizes."""
     for effect in closed.effects:
         if hasattr(effect, "not_lowered"):
             raise effect.not_lowered()
+    open_sizes = [a for a in closed.in_avals if any(map(is_symbolic, getattr(a, "shape", ())))]
+    if open_sizes:
+        raise TypeError(
+            "programs over symbolic sizes are not lowered to StableHLO, and this one takes "
+            f"{open_sizes[0].str_short()}. Fix: trace it with numbers for the sizes."
+        )
     if _has_refs(closed.jaxpr):
         closed = discharge(closed)[0]
     return lower_keys(dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0])
