@@ -164,6 +164,10 @@ import math
 def f(x):
     return x * math.sin(x)  # fault
 jax.grad(f)(2.0)
+=== devices of a traced array | devices | traced
+jax.jit(lambda x: x.devices())(1.0)  # fault
+=== committed of a traced array | committed | traced
+jax.vmap(lambda x: x * x.committed)(jnp.ones(3))  # fault
 === tolist in a derivative | tolist | stop_gradient
 def f(x):
     return x * sum(x.tolist())  # fault

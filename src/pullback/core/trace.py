@@ -107,6 +107,35 @@ class aval_method:
         self.fun = fun
 
 
+# What arrays in memory have, and traced ones have not: a property, or a method.
+_OF_BUFFERS = frozenset(
+    {
+        "addressable_shards",
+        "committed",
+        "global_shards",
+        "is_fully_addressable",
+        "is_fully_replicated",
+        "traceback",
+    }
+)
+_CALLS_OF_BUFFERS = frozenset(
+    {
+        "addressable_data",
+        "delete",
+        "devices",
+        "is_deleted",
+        "on_device_size_in_bytes",
+        "unsafe_buffer_pointer",
+    }
+)
+
+
+def _refuse_call(tracer: Tracer, name: str, *args: Any) -> Any:
+    raise errors.ConcretizationTypeError(
+        tracer, f"The {name}() method of arrays in memory was called on a traced array."
+    )
+
+
 class Tracer:
     """A value under a trace. Upper layers fill in the operators and array methods.
 
@@ -133,6 +162,12 @@ class Tracer:
                 return functools.partial(held.fun, self)
             if self.aval.is_high and hasattr(self.aval, name):
                 return held
+        if name in _OF_BUFFERS:
+            raise errors.ConcretizationTypeError(
+                self, f"The {name} attribute of arrays in memory was asked of a traced array."
+            )
+        if name in _CALLS_OF_BUFFERS:
+            return functools.partial(_refuse_call, self, name)
         if name == "sharding":
             raise AttributeError(
                 "The 'sharding' attribute is not available on traced array with shape "
