@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-ENGINES = ("pullback", "jax", "numpy", "torch")
+ENGINES = ("pullback", "jax", "numpy", "torch", "torch.compile", "numba")
 
 
 @dataclass(frozen=True)
@@ -33,12 +33,12 @@ class Space:
 
 
 def installed(name: str) -> bool:
-    return importlib.util.find_spec(name) is not None
+    return importlib.util.find_spec(name.partition(".")[0]) is not None
 
 
 def load(name: str, x64: bool = False) -> Space:
     """Imports an engine, timed."""
-    if name in ("numpy", "torch"):
+    if name not in ("pullback", "jax"):
         return Space(name, None, np, None, None, 0.0)
     start = time.perf_counter()
     module = importlib.import_module(name)

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import __main__ as bench, limits, report, space
+from benchmarks import __main__ as bench, limits, report, space, worker
 from benchmarks.workloads import FAMILIES, REGISTRY
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -118,3 +118,17 @@ def test_a_limit_is_the_slower_of_two() -> None:
     bounds = limits.Limits(bandwidth=1e10, flops=1e11)
     assert bounds.seconds(1e7, 1e6) == pytest.approx(1e-3)
     assert bounds.seconds(1e3, 1e9) == pytest.approx(1e-2)
+
+
+@pytest.mark.parametrize(
+    "name", ["vmapped while with a cond, 1000 starts", "Hamiltonian dynamics, 50 leapfrog steps"]
+)
+def test_versions_for_numba_compute_the_same(name: str, tmp_path: Path) -> None:
+    """As plain Python, which is what they are without Numba."""
+    work = REGISTRY[name]
+    ours = work.make(space.load("pullback"))
+    theirs = work.make(space.load("numpy"))
+    assert work.numba is not None
+    worker.keep(ours.function(*ours.arguments), str(tmp_path / "a.npz"))
+    worker.keep(work.numba(*theirs.arguments), str(tmp_path / "b.npz"))
+    assert bench.differ(str(tmp_path / "a.npz"), str(tmp_path / "b.npz"), 1e-3) is None

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..space import Space
+from . import numba_loops
 from .registry import Case, data, workload
 
 
@@ -72,7 +73,7 @@ def embedding(space: Space) -> Case:
     return Case(space.jax.grad(lambda t, i: (t[i] ** 2).sum()), (table, i))
 
 
-@workload("indexing", "ring buffer, 1000 slice updates")
+@workload("indexing", "ring buffer, 1000 slice updates", numba=numba_loops.ring)
 def ring(space: Space) -> Case:
     def run(buffer: Any, rows: Any) -> Any:
         def step(i: Any, buffer: Any) -> Any:

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..space import Space
+from . import numba_loops
 from .registry import Case, data, workload
 
 
-@workload("loops", "scan with a 3x3 carry in float64, 2000", x64=True, source="jax#36799")
+@workload("loops", "scan with a 3x3 carry in float64, 2000", x64=True, source="jax#36799",
+          numba=numba_loops.small_carry)  # fmt: skip
 def small_carry(space: Space) -> Case:
     matrices = 0.5 * data(2000, 3, 3).astype(np.float64)
 
@@ -46,7 +48,8 @@ def numpy_while(limit: float) -> float:
     return x
 
 
-@workload("loops", "scalar while, 100000 rounds", source="jax#25190", numpy=numpy_while)
+@workload("loops", "scalar while, 100000 rounds", source="jax#25190", numpy=numpy_while,
+          numba=numba_loops.scalar_while)  # fmt: skip
 def scalar_while(space: Space) -> Case:
     limit = np.float32(100_000)
 
@@ -81,7 +84,8 @@ def numpy_heat(u: np.ndarray) -> np.ndarray:
     return u
 
 
-@workload("loops", "heat equation, 128 x 128, 100 steps", numpy=numpy_heat)
+@workload("loops", "heat equation, 128 x 128, 100 steps", numpy=numpy_heat,
+          numba=numba_loops.heat)  # fmt: skip
 def heat(space: Space) -> Case:
     def step(_: Any, u: Any) -> Any:
         inner = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1]
@@ -106,7 +110,8 @@ def recurrent(space: Space) -> Case:
     return Case(space.jax.grad(loss, argnums=(0, 1)), tuple(map(space.array, args)))
 
 
-@workload("loops", "vmapped while with a cond, 1000 starts", source="jax#2947")
+@workload("loops", "vmapped while with a cond, 1000 starts", source="jax#2947",
+          numba=numba_loops.collatz)  # fmt: skip
 def collatz(space: Space) -> Case:
     def length(n: Any) -> Any:
         def step(state: Any) -> Any:
@@ -117,7 +122,7 @@ def collatz(space: Space) -> Case:
         return space.lax.while_loop(lambda s: s[0] > 1, step, (n, 0))[1]
 
     starts = np.arange(1, 1001, dtype=np.int32)
-    return Case(space.jax.vmap(length), (space.array(starts),))
+    return Case(lambda starts: space.jax.vmap(length)(starts), (space.array(starts),))
 
 
 @workload("loops", "forward kinematics and its Jacobian, 24 joints", source="jax#26021")
@@ -152,14 +157,15 @@ def regulariser(space: Space) -> Case:
     return Case(space.jax.value_and_grad(roughness), (space.array(data(64, 64, 64)),))
 
 
-@workload("loops", "Hamiltonian dynamics, 50 leapfrog steps")
+@workload("loops", "Hamiltonian dynamics, 50 leapfrog steps", numba=numba_loops.leapfrog)
 def leapfrog(space: Space) -> Case:
     jnp = space.jnp
-    force = space.jax.grad(lambda q: -(jnp.log1p(q * q).sum() + 0.5 * (q[1:] * q[:-1]).sum()))
+    energy = lambda q: -(jnp.log1p(q * q).sum() + 0.5 * (q[1:] * q[:-1]).sum())
 
     def run(q: Any, p: Any) -> Any:
         def step(_: Any, state: Any) -> Any:
             q, p = state
+            force = space.jax.grad(energy)
             p = p + 0.01 * force(q)
             q = q + 0.02 * p
             return q, p + 0.01 * force(q)

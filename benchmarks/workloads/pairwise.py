@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..space import Space
+from . import numba_loops
 from .registry import Case, data, workload
 
 
@@ -19,7 +20,8 @@ def n_body(space: Space, count: int) -> Case:
     return Case(forces, (space.array(data(count, 3)), space.array(data(count, low=0.5))))
 
 
-@workload("pairwise", "n-body forces, 1000", numpy=True, source="xla#49131")
+@workload("pairwise", "n-body forces, 1000", numpy=True, source="xla#49131",
+          numba=numba_loops.bodies)  # fmt: skip
 def bodies(space: Space) -> Case:
     return n_body(space, 1000)
 

@@ -33,13 +33,15 @@ class Case:
 
 @dataclass(frozen=True)
 class Workload:
-    """A named workload; `numpy` and `torch` are its versions for those, True meaning the same."""
+    """A named workload; `numpy`, `torch` and `numba` are its versions for those: True means the
+    same; torch's takes the module first and is compiled too, Numba's is plain Python."""
 
     name: str
     family: str
     make: Callable[[Space], Case]
     numpy: bool | Callable[..., Any]
     torch: Callable[..., Any] | None
+    numba: Callable[..., Any] | None
     x64: bool
     source: str
     tolerance: float
@@ -48,15 +50,20 @@ class Workload:
         """The case on this engine; raises LookupError where the engine has none."""
         if space.jax is not None or (space.name == "numpy" and self.numpy is True):
             return self.make(space)
-        other = self.torch if space.name == "torch" else self.numpy
+        engine, _, how = space.name.partition(".")
+        other = getattr(self, engine)
         if not callable(other):
             raise LookupError(f"{self.name} has no version for {space.name}")
         case = self.make(Space("numpy", None, np, None, None, 0.0))
-        if space.name == "torch":
+        function, arguments = other, case.arguments
+        if engine == "torch":
             torch = importlib.import_module("torch")
-            arguments = tuple(torch.as_tensor(a) for a in case.arguments)
-            return Case(lambda *args: other(torch, *args), arguments, case.eager, case.wait_each)
-        return Case(other, case.arguments, case.eager, case.wait_each)
+            arguments = tuple(torch.as_tensor(a) for a in arguments)
+            function = lambda *args: other(torch, *args)
+            function = torch.compile(function) if how else function
+        elif engine == "numba":
+            function = importlib.import_module("numba").njit(other)
+        return Case(function, arguments, case.eager, case.wait_each)
 
 
 REGISTRY: dict[str, Workload] = {}
@@ -64,14 +71,14 @@ REGISTRY: dict[str, Workload] = {}
 
 def workload(
     family: str, name: str, *, numpy: bool | Callable[..., Any] = False,
-    torch: Callable[..., Any] | None = None, x64: bool = False, source: str = "",
-    tolerance: float = 1e-3,
+    torch: Callable[..., Any] | None = None, numba: Callable[..., Any] | None = None,
+    x64: bool = False, source: str = "", tolerance: float = 1e-3,
 ) -> Callable[[Callable[[Space], Case]], Callable[[Space], Case]]:  # fmt: skip
     """Registers the decorated `make(space) -> Case` under a name."""
     assert family in FAMILIES and name not in REGISTRY, name
 
     def register(make: Callable[[Space], Case]) -> Callable[[Space], Case]:
-        REGISTRY[name] = Workload(name, family, make, numpy, torch, x64, source, tolerance)
+        REGISTRY[name] = Workload(name, family, make, numpy, torch, numba, x64, source, tolerance)
         return make
 
     return register
