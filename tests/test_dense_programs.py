@@ -66,6 +66,24 @@ def test_products_of_few_rows_read_the_other_operand_in_place(m, k, n, dtype):
     assert ("for seq" in text) is (b.itemsize * n % 4096 == 0)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "int32", "int8", "bfloat16"])
+@pytest.mark.parametrize("shape", [(3, 37, 11, 16), (9, 20, 70, 3), (2, 64, 1, 80)])
+def test_rows_around_a_contracted_axis_are_copied_whole(shape, dtype):
+    """What lies outside of it is a batch: no element's place is divided out of a number."""
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    x, w, c = (numbers(*s, dtype=dtype if dtype[0] == "c" else "float32").astype(kind)
+               for s in (shape, (shape[1], 24), (24,)))  # fmt: skip
+
+    def f(_, np_, x, w, c):
+        return np_.einsum("bhwc,hk->bwck", x, w), np_.einsum("bhwc,hk->bwck", x, w) * c + 1
+
+    same(f, x, w, c, tolerance=2e-2 if dtype == "bfloat16" else 3e-5)
+    if dtype == "float32":
+        closed = pb.make_jaxpr(lambda x, w: jnp.einsum("bhwc,hk->bwck", x, w))(x, w)
+        for kernel in pipeline.compile_jaxpr(closed, reference_rule).kernels:
+            assert "irem" not in show_kernel(kernel)
+
+
 @pytest.mark.parametrize("m", [24, 50, 100])
 @pytest.mark.parametrize("n", [1024, 1100])
 def test_a_large_operand_is_read_once(m, n):

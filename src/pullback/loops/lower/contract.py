@@ -30,6 +30,7 @@ from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.shape import broadcast, transposed
 from pullback.loops.ops import FLOATS
 from pullback.loops.tiles import WORDS, takes_pairs
+from pullback.records import replaced
 
 
 def term(b: Builder, x: Any, y: Any, xt: str, yt: str, acc: str) -> list[Atom]:
@@ -226,6 +227,7 @@ def _places(x: Node, own: Sequence[int], target: Sequence[int]) -> tuple[int, ..
 
 Split = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 PER_WORD = {"i8": 4, "u8": 4, "bf16": 2}  # elements of a word
+WHOLE_ROWS = 64
 SUMS_OF_WORDS = {"i8": ("i32", "u32"), "u8": ("i32", "u32"), "bf16": ("f32",)}
 
 
@@ -276,6 +278,23 @@ def _neighbours(x: Node) -> int | None:
     return real[-1] if axes is None else axes[real[-1]]
 
 
+def _outer_rows(x: Node, free: tuple[int, ...]) -> tuple[int, ...]:
+    """The free axes of an operand outside of those along which its elements are neighbours, where
+    contracted ones lie between: they are a batch, so that rows are copied whole."""
+    if _neighbours(x) not in free:
+        return ()
+    inner = len(free) - 1
+    while inner and free[inner - 1] == free[inner] - 1:
+        inner -= 1
+    rows = math.prod(x.shape[k] for k in free[inner:])
+    return free[:inner] if rows >= WHOLE_ROWS else ()
+
+
+def _for_all(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of a batch index that is the same for all."""
+    return lambda b, _bi, *rest: f(b, 0, *rest)
+
+
 def _blocked_dot(
     g: Graph, x: Node, y: Node, shape: Any, dtype: str, acc: str, xs: Split, ys: Split
 ) -> Node:
@@ -284,10 +303,15 @@ def _blocked_dot(
     part = part_dtype(acc)
     kind = tile_type(part)
     assert kind is not None
+    free = () if xs[0] else _outer_rows(x, xs[1])
+    if free:
+        xs = free, tuple(k for k in xs[1] if k not in free), xs[2]
     batch = math.prod(x.shape[k] for k in xs[0])
     m, n = math.prod(x.shape[k] for k in xs[1]), math.prod(y.shape[k] for k in ys[1])
     depth = math.prod(x.shape[k] for k in xs[2])
     left, right = _reader(x, xs), _reader(y, ys)
+    if free:  # the right operand is the same for all of them
+        right = _for_all(right)
     words = x.dtype == y.dtype and kind in SUMS_OF_WORDS.get(x.dtype, ())
     words = words and (x.dtype != "bf16" or takes_pairs())
     work = (0.4 if pairs else 0.1) * batch * m * n * depth  # many at once
@@ -308,6 +332,9 @@ def _blocked_dot(
             idx = [v for k, e in zip((bi, i, j), splits, strict=True) for v in b.unravel(k, e)]
             finish.put(b, tuple(idx), convert(b, value, acc if pairs else kind, dtype))
 
+        place = in_place(y, *ys, pairs)
+        if free and place is not None:
+            place = replaced(place, base=_for_all(place.base))
         product = Product(
             kind,
             batch,
@@ -318,14 +345,15 @@ def _blocked_dot(
             lambda b, bi, k, j: whole(b, right(b, bi, j, k), y.dtype),
             put,
             in_place(x, *xs, pairs) if x.dtype == acc == (acc if pairs else kind) else None,
-            in_place(y, *ys, pairs) if y.dtype == acc == (acc if pairs else kind) else None,
+            place if y.dtype == acc == (acc if pairs else kind) else None,
             _neighbours(x) in xs[1],
             _neighbours(y) in ys[2],
             into if dtype == acc == (acc if pairs else kind) and finish.into else None,
             pairs,
+            shared=bool(free),
         )
         if words:
-            _in_words(product, x.dtype, in_place(x, *xs, False), in_place(y, *ys, False))
+            _in_words(product, x.dtype, in_place(x, *xs, False), place)
         emit_product(b, product)
 
     if words:
