@@ -21,6 +21,7 @@ from .workloads import REGISTRY, Case
 
 BLOCK_SECONDS, BLOCKS, BUDGET = 0.02, 15, 2.0
 QUICK = (0.004, 5, 0.4)
+WARM = 0.3  # seconds of calls before what is called steady: better code may be on its way
 LARGEST_KEPT = 200_000
 CALLS = 10  # the first ones, which are timed together
 
@@ -67,6 +68,9 @@ def steady(function: Callable[..., Any], case: Case, quick: bool) -> list[float]
     count = max(1, int(block_seconds / max(per_call, 1e-8)))
     if count > 1:
         count = max(1, int(block_seconds / max(block(min(count, 1000)), 1e-8)))
+    end = time.perf_counter() + WARM
+    while time.perf_counter() < end:
+        block(count)
     times, end = [], time.perf_counter() + budget
     while len(times) < blocks and (len(times) < 3 or time.perf_counter() < end):
         times.append(block(count))
