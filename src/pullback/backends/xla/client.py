@@ -25,6 +25,7 @@ from .module import lower_jaxpr_to_module, prepared
 from .types import physical
 
 PLATFORM = "xla_cpu"
+_MOST_PROGRAMS = 256  # of a primitive
 
 
 _making = threading.Lock()
@@ -172,6 +173,8 @@ def evaluated_alone(prim: Primitive, *args: Any, **params: Any) -> Any:
         closed = traced(prim.bind, avals, prim.multiple_results, **params)
         program = XlaExecutable(closed, prim.name)
         if key is not None:
+            if len(programs) >= _MOST_PROGRAMS:
+                programs.clear()
             programs[key] = program
     outs = [array_maker[0](x) for x in program(args)]
     return outs if prim.multiple_results else outs[0]

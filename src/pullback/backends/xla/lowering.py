@@ -240,7 +240,7 @@ def ordered(effects: Iterable[Any]) -> list[Any]:
 def location(eqn: JaxprEqn, name_stack: Any) -> Any:
     """Where an equation comes from: its name under its scopes, the user's file and line."""
     info = eqn.source_info
-    stack = getattr(name_stack, "stack", ())
+    stack = getattr(name_stack, "stack", name_stack) or ()
     name = "/".join([*stack, *getattr(info, "name_stack", ()), eqn.primitive.name])
     if not isinstance(info, source.SourceInfo) or info.code is None:
         return ir.Location.name(name)
@@ -414,7 +414,7 @@ def _write_body(
     for c, v in list(zip(closed.consts, closed.jaxpr.constvars, strict=True))[num_const_args:]:
         consts.append(_single(ir_constants(c, aval=physical(v.aval))))
     outs, after = jaxpr_subcomp(
-        ctx, closed.jaxpr, None, tokens, consts, *args[num_const_args:],
+        ctx, closed.jaxpr, source.Names(), tokens, consts, *args[num_const_args:],
         dim_var_values=dims, const_lowering={}, outer_traceback=None,
     )  # fmt: skip
     func.return_([*(after.get(e) for e in effects), *flatten(outs)])
