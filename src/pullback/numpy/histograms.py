@@ -115,11 +115,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     array = manipulation.ravel(creation.asarray(array))
     edges = creation.asarray(bins)
     if typeof(edges).ndim == 1:
-        return (
-            edges.astype(typeof(array).dtype)
-            if not dtypes.is_inexact(typeof(edges).dtype)
-            else edges
-        )
+        return edges.astype(typeof(array).dtype)
     count = operator.index(bins) if not hasattr(bins, "aval") else int(bins)
     low, high = _range(array, range)
     return ranges.linspace(low, high, count + 1, dtype=typeof(array).dtype)

@@ -315,10 +315,10 @@ def _roots_padded(p: Any) -> Any:
     n = typeof(p).shape[0]
     leading = reductions.sum(cumulative.cumsum(p != 0) == 0)
     found = _companion_roots(manipulation.roll(p, -leading))
-    # The roll appended as many roots 0 as there were leading zeros: the smallest in size.
-    order = sorting.argsort(ufuncs.abs(found), descending=True)
-    found = found[order]
-    return index_functions.where(ranges.arange(n - 1) < n - 1 - leading, found, np.nan)
+    # The roll appended as many roots 0 as there were leading zeros: zeros go last.
+    found = found[sorting.argsort(found == 0)]
+    nothing = complex(np.nan, np.nan)
+    return index_functions.where(ranges.arange(n - 1) < n - 1 - leading, found, nothing)
 
 
 def roots(p: Any, *, strip_zeros: bool = True) -> Any:
@@ -351,8 +351,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     held = np.flatnonzero(host)
     if not held.size:
         return creation.zeros((0,), _complex(typeof(p).dtype))
-    found = _companion_roots(creation.asarray(host[held[0] : held[-1] + 1]))
-    return joining.concatenate([found, creation.zeros((n - 1 - held[-1],), typeof(found).dtype)])
+    return _companion_roots(creation.asarray(host[held[0] :]))
 
 
 # --- windows ---

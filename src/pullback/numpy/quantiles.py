@@ -16,8 +16,10 @@ from .selecting import number, select_where
 from .util import (
     canonical_axes,
     check_arraylike,
+    dtype_of,
     literal,
     ndim_of,
+    promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
     to_type,
@@ -180,7 +182,10 @@ def _weighted(a: Any, q: Any, k: int, weights: Any, method: str, squash_nans: bo
             f"jnp.quantile: weights are supported only for method='inverted_cdf', got {method!r}."
         )
     n = shape_of(a)[k]
+    if dtypes.is_inexact(dtype_of(weights)):
+        a, weights = promote_dtypes(a, weights)
     d = typeof(a).dtype
+    q = to_type(q, d, False)
     w = to_type(as_array(weights), d, False)
     if ndim_of(w) == 1 and shape_of(w)[0] == n:
         w = lax.broadcast_in_dim(w, shape_of(a), (k,))

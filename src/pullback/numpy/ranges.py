@@ -105,14 +105,8 @@ def _linspace(
     device: Any = None,
 ) -> Any:
     start, stop = unwrap(start), unwrap(stop)
-    compute = inexact(
-        dtypes.result_type(
-            start, stop, *([dtype] if dtype is not None and dtypes.is_inexact(dtype) else [])
-        )
-    )
-    result = compute if dtype is None else dtype
-    if dtypes.is_inexact(result):
-        compute = result
+    result = inexact(dtypes.result_type(start, stop)) if dtype is None else dtype
+    compute = inexact(result)
     start, stop = to_type(start, compute, False), to_type(stop, compute, False)
     shape = lax.broadcast_shapes(shape_of(start), shape_of(stop))
     b_start, b_stop = (

@@ -348,7 +348,7 @@ def _gradient_along(a: Any, h: Any, k: int) -> Any:
 
 
 def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = None) -> Any:
-    (a,) = promote_dtypes_inexact(f)
+    a, *given = promote_dtypes_inexact(f, *varargs)
     a = as_array(a)
     axes = canonical_axes(axis, ndim_of(a))
     if any(shape_of(a)[k] < 2 for k in axes):
@@ -358,14 +358,14 @@ def _gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: Any = None) -
         )
     if not axes:
         return []
-    if not varargs:
+    if not given:
         steps: list[Any] = [1.0] * len(axes)
-    elif len(varargs) == 1:
-        steps = list(varargs) * len(axes)
-    elif len(varargs) == len(axes):
-        steps = list(varargs)
+    elif len(given) == 1:
+        steps = list(given) * len(axes)
+    elif len(given) == len(axes):
+        steps = list(given)
     else:
-        raise TypeError(f"Invalid number of spacing arguments {len(varargs)} for axis={axis}")
+        raise TypeError(f"Invalid number of spacing arguments {len(given)} for axis={axis}")
     for h, k in zip(steps, axes, strict=True):
         if ndim_of(h) > 1 or (ndim_of(h) == 1 and shape_of(h)[0] != shape_of(a)[k]):
             raise ValueError(
@@ -449,26 +449,19 @@ def _unwrap(p: Any, discont: Any = None, axis: int = -1, period: Any = 2 * np.pi
     if not dtypes.is_inexact(typeof(p).dtype) and not (
         isinstance(period, int) or dtypes.is_integer(dtype_of(period))
     ):
-        (p,) = promote_dtypes_inexact(p)
-    elif dtypes.is_bool(typeof(p).dtype):
-        p, _ = promote_dtypes(p, period)
+        p, period = promote_dtypes_inexact(p, period)
+    elif dtypes.is_bool(typeof(p).dtype) or not dtypes.is_integer(typeof(p).dtype):
+        p, period = promote_dtypes(p, period)
     d = typeof(p).dtype
     period = to_type(period, d, False)
     k = canonical_axis(axis, ndim_of(p))
     if shape_of(p)[k] == 0:
         return p
-    if dtypes.is_integer(d):
-        half = lax.div(period, literal(p, 2))
-        even = lax.eq(lax.rem(as_array(period), literal(p, 2)), literal(p, 0))
-        ambiguous: Any = even
-    else:
-        half, ambiguous = lax.div(period, literal(p, 2)), None
+    half = lax.div(period, literal(p, 2))
     limit = half if discont is None else discont
     step = diff(p, axis=k)
     reduced = subtract(mod(add(step, half), period), half)
     at_edge = lax.bitwise_and(_eq(reduced, lax.neg(half)), lax.gt(step, literal(step, 0)))
-    if ambiguous is not None:
-        at_edge = lax.bitwise_and(at_edge, lax.broadcast_in_dim(ambiguous, shape_of(at_edge), ()))
     reduced = select_where(at_edge, half, reduced)
     size = step if d.kind == "u" else lax.abs(step)
     correction = select_where(_lt(size, limit), 0, subtract(reduced, step))
@@ -534,7 +527,7 @@ def _cov(
         scale = subtract(
             total, true_divide(multiply(ddof, reductions.sum_reduce(multiply(w, aweights))), total)
         )
-    x = lax.sub(x, lax.expand_dims(avg, (1,)))
+    x = subtract(x, lax.expand_dims(avg, (1,)))  # weights may be of a wider type
     other = transpose(x if w is None else multiply(x, w))
     if dtypes.is_complex(d):
         other = lax.conj(other)

@@ -932,7 +932,7 @@ def _angle(z: Any, deg: bool = False) -> Any:
     else:
         (re,) = promote_dtypes_inexact(z)
         if not dtypes.is_inexact(typeof(z).dtype):
-            re = to_type(re, typeof(re).dtype, False)
+            re = to_type(re, dtypes.default_float(), False)
         if not ndim_of(re):  # as in JAX, a scalar meets the zero of the default type
             re = to_type(re, dtypes.promote_types(typeof(re).dtype, np.dtype("float32")), False)
         out = lax.atan2(lax.full_like(re, 0), re)

@@ -71,7 +71,7 @@ def _row_mode(row: Any) -> tuple[Any, Any]:
     last = jnp.searchsorted(ordered, ordered, side="right")
     first = jnp.searchsorted(ordered, ordered, side="left")
     place = jnp.argmax(last - first)
-    return ordered[place], (last - first)[place]
+    return ordered[place], (last - first)[place].astype(int)
 
 
 @functools.partial(jit, static_argnames=("method", "axis", "nan_policy"))
