@@ -241,6 +241,165 @@ def test_methods_of_the_type(lib: Any) -> None:
     assert seen == [(("a copy", {"deep": True}), "of the type", True)]
 
 
+def pair_library(jx: Any) -> Any:
+    """Pairs of arrays, which never change, and operations on them."""
+    hj, jnp = jx.experimental.hijax, jx.numpy
+
+    class Pair:
+        def __init__(self, a: Any, b: Any) -> None:
+            self.a, self.b = a, b
+
+    @dataclasses.dataclass(frozen=True)
+    class PairType(hj.HiType):  # type: ignore[misc]
+        aval: Any
+
+        def lo_ty(self) -> list[Any]:
+            return [self.aval, self.aval]
+
+        def lower_val(self, pair: Any) -> list[Any]:
+            return [pair.a, pair.b]
+
+        def raise_val(self, a: Any, b: Any) -> Any:
+            return Pair(a, b)
+
+        def to_tangent_aval(self) -> Any:
+            return PairType(self.aval.to_tangent_aval())
+
+        to_ct_aval = to_tangent_aval
+
+        def vspace_zero(self) -> Any:
+            return Pair(*[jnp.zeros(self.aval.shape, self.aval.dtype)] * 2)
+
+        def vspace_add(self, p: Any, q: Any) -> Any:
+            return add(p, q)
+
+        def str_short(self, short_dtypes: bool = False, **_: Any) -> str:
+            return f"Pair({self.aval.str_short()})"
+
+        def dec_rank(self, size: Any, spec: Any) -> Any:
+            return PairType(self.aval.update(shape=self.aval.shape[1:]))
+
+        def inc_rank(self, size: Any, spec: Any) -> Any:
+            return PairType(self.aval.update(shape=(size, *self.aval.shape)))
+
+        def leading_axis_spec(self) -> Any:
+            return 0
+
+    hj.register_hitype(Pair, lambda pair: PairType(jx.typeof(pair.a)))
+
+    class Linear(hj.VJPHiPrimitive):  # type: ignore[misc]
+        def __init__(self, ins: Any, out: Any) -> None:
+            self.in_avals, self.out_aval, self.params = ins, out, {}
+            super().__init__()
+
+        def vjp_fwd(self, nzs_in: Any, *args: Any) -> Any:
+            return self(*args), None
+
+        def jvp(self, primals: Any, tangents: Any) -> Any:
+            return self(*primals), self(*map(hj.instantiate_zeros, tangents))
+
+    class Make(Linear):
+        def expand(self, a: Any, b: Any) -> Any:
+            return Pair(a, b)
+
+        def vjp_bwd_retval(self, res: Any, ct: Any) -> Any:
+            return first(ct), second(ct)
+
+    class First(Linear):
+        def expand(self, pair: Any) -> Any:
+            return pair.a
+
+        def vjp_bwd_retval(self, res: Any, ct: Any) -> Any:
+            return (make(ct, jnp.zeros_like(ct)),)
+
+    class Second(Linear):
+        def expand(self, pair: Any) -> Any:
+            return pair.b
+
+        def vjp_bwd_retval(self, res: Any, ct: Any) -> Any:
+            return (make(jnp.zeros_like(ct), ct),)
+
+    class Add(Linear):
+        def expand(self, p: Any, q: Any) -> Any:
+            return Pair(p.a + q.a, p.b + q.b)
+
+        def vjp_bwd_retval(self, res: Any, ct: Any) -> Any:
+            return ct, ct
+
+    def make(a: Any, b: Any) -> Any:
+        aval = jx.typeof(a)
+        return Make((aval, aval), PairType(aval))(a, b)
+
+    def first(pair: Any) -> Any:
+        return First((jx.typeof(pair),), jx.typeof(pair).aval)(pair)
+
+    def second(pair: Any) -> Any:
+        return Second((jx.typeof(pair),), jx.typeof(pair).aval)(pair)
+
+    def add(p: Any, q: Any) -> Any:
+        return Add((jx.typeof(p),) * 2, jx.typeof(p))(p, q)
+
+    def value(x: Any) -> Any:
+        return [np.asarray(x.a), np.asarray(x.b)] if isinstance(x, Pair) else [np.asarray(x)]
+
+    return SimpleNamespace(
+        jx=jx, lax=jx.lax, make=make, first=first, second=second, add=add, Pair=Pair, value=value
+    )
+
+
+PAIRS: dict[str, Any] = {
+    "eager": lambda o, p, x: o.add(p, o.make(x, x)),
+    "jit": lambda o, p, x: o.jx.jit(lambda q: o.jx.jit(lambda r: o.add(r, q))(q))(p),
+    "jit gives an array": lambda o, p, x: o.jx.jit(lambda q: o.first(q) * o.second(q))(p),
+    "jit takes an array": lambda o, p, x: o.jx.jit(lambda a: o.make(a, a * 2))(x),
+    "grad inside": lambda o, p, x: o.jx.grad(
+        lambda a: o.first(o.add(o.make(a, a * a), o.make(a, a))) * a
+    )(x),
+    "grad": lambda o, p, x: o.jx.grad(lambda q: o.first(q) * o.second(q) ** 2)(p),
+    "grad of jit": lambda o, p, x: o.jx.grad(o.jx.jit(lambda q: o.first(q) * o.second(q)))(p),
+    "grad of a sum": lambda o, p, x: o.jx.grad(lambda q: o.first(q) ** 2 + o.second(q))(p),
+    "grad of nothing": lambda o, p, x: o.jx.grad(lambda q, a: a * 1.0)(p, x),
+    "vjp": lambda o, p, x: o.jx.vjp(lambda q: o.first(q) * o.second(q), p)[1](x)[0],
+    "jvp": lambda o, p, x: o.jx.jvp(lambda q: o.first(q) * o.second(q), (p,), (p,))[1],
+    "scan": lambda o, p, x: o.lax.scan(lambda q, _: (o.add(q, p), None), p, None, length=3)[0],
+    "scan stacks": lambda o, p, x: o.lax.scan(
+        lambda c, a: (c, o.make(a, c)), x, o.jx.numpy.arange(3.0)
+    )[1],
+    "cond": lambda o, p, x: o.lax.cond(x > 1, lambda q: o.add(q, q), lambda q: q, p),
+    "while": lambda o, p, x: o.lax.while_loop(lambda q: o.first(q) < 9, lambda q: o.add(q, q), p),
+}
+
+
+@pytest.mark.parametrize("name", list(PAIRS))
+def test_pairs(name: str) -> None:
+    found = []
+    for jx in LIBRARIES.values():
+        o = pair_library(jx)
+        x = jx.numpy.float32(2)
+        found.append(o.value(PAIRS[name](o, o.Pair(x, jx.numpy.float32(5)), x)))
+    want, got = found
+    assert len(want) == len(got)
+    for a, b in zip(want, got, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_pairs_beyond_jax() -> None:
+    """What JAX 0.10.2 refuses: programs that it lowers before it differentiates them."""
+    o = pair_library(pullback)
+    x = pullback.numpy.float32(2)
+    p = o.Pair(x, pullback.numpy.float32(5))
+    f = lambda a: o.first(o.add(o.make(a, a * a), o.make(a, a))) * o.second(o.make(a, a * a))
+    assert pullback.jit(pullback.grad(f))(x) == 24
+    assert pullback.jit(lambda a: o.first(p) * a)(x) == 4
+    looped = lambda q: o.first(o.lax.scan(lambda r, _: (o.add(r, q), None), q, None, length=3)[0])
+    assert [float(v) for v in o.value(pullback.grad(looped)(p))] == [4, 0]
+    ys = pullback.numpy.arange(3.0)
+    total = o.lax.scan(lambda c, q: (c + o.first(q), None), x, o.Pair(ys, ys), length=3)[0]
+    assert total == 5
+    with pytest.raises(TypeError, match="has tangents of type"):
+        pullback.jvp(o.first, (p,), (x,))
+
+
 def operations(jx: Any) -> Any:
     """Operations as classes: (x, y) -> {"product": x * y, "scaled": (k * x,)}."""
     hj = jx.experimental.hijax

@@ -149,8 +149,9 @@ def _as_result(x: Any) -> Any:
     """A tangent or cotangent as what users get: zeros are arrays, those of scalars too."""
     if type(x) is not Zero:
         return x
-    zeros = instantiate_zero(x.aval)
-    return zeros if x.aval.dtype == dtypes.float0 else as_array(zeros)  # type: ignore[attr-defined]
+    aval: Any = x.aval
+    zeros = instantiate_zero(aval)
+    return zeros if aval.is_high or aval.dtype == dtypes.float0 else as_array(zeros)
 
 
 def _stop(x: Any) -> Any:
@@ -232,7 +233,7 @@ class VJP:
             raise ValueError(self._structure_error(ct))
         for k, (x, aval) in enumerate(zip(leaves, self.out_avals, strict=True)):
             have, want = typeof(x), aval.to_ct_aval()
-            if want.dtype == dtypes.float0 and have.shape == want.shape:
+            if not want.is_high and want.dtype == dtypes.float0 and have.shape == want.shape:
                 leaves[k] = Zero(want)  # integers have no cotangents: any of the shape will do
             elif not typematch(have, want):
                 raise ValueError(
@@ -568,12 +569,15 @@ def _check_grad_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> 
             "with new_ref."
         )
     try:
-        dtype = typeof(x).dtype
+        aval = typeof(x)
     except TypeError:
         raise TypeError(
             f"Argument {x!r} of type {type(x)} is not a valid JAX type. Fix: pass {name} arrays or "
             "floats to differentiate with respect to, and name them in argnums."
         ) from None
+    if aval.is_high:  # a library's own type says itself what its tangents are
+        return
+    dtype = aval.dtype
     if holomorphic and not dtypes.is_complex(dtype):
         raise TypeError(
             f"{name} with holomorphic=True requires inputs with complex dtype, but got "
@@ -676,6 +680,14 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
 
 def _check_tangent(x: Any, t: Any) -> None:
     want, have = typeof(x).to_tangent_aval(), typeof(t)
+    if want.is_high or have.is_high:
+        if want != have:
+            raise TypeError(
+                "primal and tangent arguments to jax.jvp do not match: a primal value of type "
+                f"{typeof(x)} has tangents of type {want}, but got one of type {have}. Fix: pass "
+                "a tangent of that type."
+            )
+        return
     if want.dtype != have.dtype:
         raise TypeError(
             "primal and tangent arguments to jax.jvp do not match; dtypes must be equal, or in "

@@ -23,7 +23,7 @@ from .cond import cond_p
 from .custom import custom_jvp_call_p, custom_vjp_call_p
 from .expand import ExpandTrace
 from .remat import hoist, remat_p
-from .scan import scan_p
+from .scan import scan_p, stacked
 from .while_loop import one_predicate, while_p
 
 
@@ -181,18 +181,13 @@ def _lower_scan(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     rest = iter([*outs[: len(carry)], *outs[last:]])
     length = params["length"]
     return _put_together(
-        [*low.out_types[:n_carry], *(stacked_type(t, length) for t in low.out_types[n_carry:])],
+        [*low.out_types[:n_carry], *(stacked(t, length) for t in low.out_types[n_carry:])],
         rest,
     )
 
 
 def _arrays_of(x: Any, inner: Any) -> list[Any]:
     return _arrays(typeof_now(x), x) if inner.is_high else [x]
-
-
-def stacked_type(aval: Any, length: int) -> Any:
-    """The type of `length` values of a high-level type, stacked."""
-    return aval.inc_rank(length, aval.leading_axis_spec()) if aval.is_high else aval
 
 
 def _identity(x: Any) -> Any:

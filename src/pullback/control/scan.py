@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tree
-from ..core.avals import ShapedArray, typeof
+from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, jaxpr_as_fun
@@ -72,7 +72,7 @@ def scan(
     xs_leaves, xs_tree = tree.flatten(xs)
     length = _length(xs_leaves, length)
     init_leaves, init_tree = tree.flatten(init)
-    x_avals = [_element(typeof(x)) for x in xs_leaves]
+    x_avals = [_element(typeof(x), length) for x in xs_leaves]
     in_tree = tree.treedef_tuple([init_tree, xs_tree])
     for _ in range(3):
         carry_avals = [carry_type(c) for c in init_leaves]
@@ -145,7 +145,8 @@ def _unroll(unroll: int | bool, length: int) -> int:
 
 def _length(leaves: Sequence[Any], length: int | None) -> int:
     try:
-        lengths = [typeof(x).shape[0] for x in leaves]
+        avals: list[Any] = [typeof(x) for x in leaves]
+        lengths = [a.shape[0] for a in avals if not a.is_high]
     except IndexError:
         # JAX raises IndexError for arrays and ValueError for numbers.
         raise AxisError(
@@ -186,12 +187,16 @@ def _carry_tree(out_tree: Any, closed: ClosedJaxpr) -> Any:
     return children[0]
 
 
-def _element(aval: ShapedArray) -> ShapedArray:
+def _element(aval: Any, length: int) -> Any:
+    if aval.is_high:
+        return aval.dec_rank(length, aval.leading_axis_spec())
     return aval.update(shape=aval.shape[1:])
 
 
-def stacked(aval: ShapedArray, length: int) -> ShapedArray:
+def stacked(aval: Any, length: int) -> Any:
     """The type of `length` values along a new leading axis."""
+    if aval.is_high:
+        return aval.inc_rank(length, aval.leading_axis_spec())
     return aval.update(shape=(length, *aval.shape))
 
 

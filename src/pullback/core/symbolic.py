@@ -103,6 +103,8 @@ _make_zeros: list[Any] = [lambda aval: np.zeros(aval.shape, aval.dtype)]
 
 def instantiate_zero(aval: Any) -> Any:
     """An array of zeros of a type (float0 for types without tangents)."""
+    if aval.is_high:
+        return aval.vspace_zero()
     if getattr(aval, "dtype", None) == dtypes.float0:
         return np.zeros(aval.shape, dtypes.float0)
     return _make_zeros[0](aval)

@@ -104,7 +104,10 @@ def add_jaxvals(x: Any, y: Any) -> Any:
     >>> pb.interpreters.ad.add_jaxvals(jnp.array(1.0), jnp.array(2.0))
     Array(3., dtype=float32, weak_type=True)
     """
-    if typeof(x).dtype == dtypes.float0:
+    aval = typeof(x)
+    if aval.is_high:
+        return aval.vspace_add(x, y)
+    if aval.dtype == dtypes.float0:
         return x
     return add_any_p.bind(x, y)
 

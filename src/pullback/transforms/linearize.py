@@ -52,7 +52,11 @@ def linearize_flat(
             aval = typeof(x).to_tangent_aval()
             tangent = pe.new_unknown(aval) if nz else Zero(aval)
             # The tangent of an integer is an argument of the linear program that nothing reads.
-            ins.append(trace.pair(x, Zero(aval) if aval.dtype == dtypes.float0 else tangent))
+            ins.append(
+                trace.pair(
+                    x, tangent if getattr(aval, "dtype", None) != dtypes.float0 else Zero(aval)
+                )
+            )
         outs = [trace.split(x) for x in fun(*ins)]
     trace.invalidate()
     ins.clear()
