@@ -34,7 +34,7 @@ QUICK_WORK = 1e6
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
-FIRST_LOOK, LAST_LOOK = 0.01, 1.0  # seconds between two looks: doubled while nothing happens
+FIRST_LOOK, LAST_LOOK = 0.002, 1.0  # seconds between two looks: doubled while nothing happens
 
 
 class Watched(Protocol):
