@@ -248,7 +248,7 @@ for name, (f, make) in WORK.items():
     compiled = pullback.jit(f)
     for n in (100, 1000, 2000):
         x = pullback.numpy.asarray(make(n))
-        if n == 1000:
+        for _ in range(2 if n == 1000 else 0):  # the second call may wait for better code
             compiled(x).block_until_ready()
         with open("/proc/self/clear_refs", "w") as reset:
             reset.write("5")

@@ -512,7 +512,7 @@ def native_entry(
 ) -> Any:
     """The native entry of calls like this one; None if they cannot be native."""
     program = dispatch.executable(call.closed, call.params["donated_invars"])
-    if not program.nativable:
+    if not program.nativable or not program.settled():
         return None
     order = stub.leaf_order(lambda t: tree.flatten(t)[0], args, kwargs, statics)
     if len(order) != len(program.plan_ins):

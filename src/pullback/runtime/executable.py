@@ -162,6 +162,10 @@ class NativeExecutable:
         """Whether calls may run the plan at once, without Python."""
         return self._plain and self._seconds <= ASYNC_SECONDS
 
+    def settled(self) -> bool:
+        """Whether runs are as fast as they will soon be: the second may wait for better code."""
+        return not self.plan.hasty or tier.settled(self.plan)
+
     @deep
     def _compile(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> None:
         """The program and the machine code of its kernels, from disk or made now."""
@@ -236,6 +240,7 @@ class NativeExecutable:
     def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
         if any(donated):
             _check_donation(arrays, donated)
+        self.settled()
         if self._seconds > ASYNC_SECONDS and not queue().is_current():
             outs = self._submit(arrays, donated)
         else:

@@ -213,9 +213,10 @@ class Plan:
         """Compiles one more of the kernels well that were compiled quickly, that which takes
         longest; False when there is none left. Runs go on meanwhile: a step takes the old address
         or the new one."""
-        if not self.hasty:
+        try:
+            _, step, kernel = self.hasty.pop()
+        except IndexError:
             return False
-        _, step, kernel = self.hasty.pop()
         self.table[8 * step + 1] = kernel.improved()
         return bool(self.hasty)
 

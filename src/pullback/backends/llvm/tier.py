@@ -4,7 +4,8 @@ A first call wants its kernels at once, so what takes less time to run than LLVM
 to compile is compiled by its quick path. A plan counts the kernels it has run; a thread of ours
 looks at the counts, compiles the kernels of plans that are used again, and writes the new addresses
 into the plans' step tables. Both versions compute the same bits: the order of operations is the
-emitter's, LLVM changes none of it.
+emitter's, LLVM changes none of it. Where few kernels have much to do, the second run waits for good
+code: from then on all are as fast as they can be.
 The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
 """
 
@@ -16,12 +17,12 @@ import os
 import threading
 import weakref
 from collections.abc import Iterator
-from typing import Protocol
+from typing import Any, Protocol
 
 from pullback.loops.tiles import panel_width
 from pullback.records import record
 
-__all__ = ["QUICK_WORK", "Haste", "enabled", "haste", "paused", "watch"]
+__all__ = ["QUICK_WORK", "Haste", "enabled", "haste", "paused", "settled", "watch"]
 
 # Quick code takes two to four times as long to run, a few milliseconds less to be made. By our
 # estimates of good code: programs and, in longer ones, all runs of a kernel of fewer seconds than
@@ -34,11 +35,15 @@ QUICK_WORK = 1e6
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
+FEW_KERNELS = 4  # that such a plan's second run waits for
 FIRST_LOOK, LAST_LOOK = 0.002, 1.0  # seconds between two looks: doubled while nothing happens
 
 
 class Watched(Protocol):
     """A plan, as this module sees it."""
+
+    hasty: list[Any]  # steps whose code could be better
+    work: float  # of one run
 
     def heat(self) -> tuple[float, float]:
         """How often each of its kernels has run on average, and the work done."""
@@ -59,6 +64,18 @@ class Haste:
         as slow, as kernels are."""
         multiplies = panel_width(tile) > 0
         return self.tiles if multiplies else self.kernel
+
+
+def settled(plan: Watched) -> bool:
+    """Whether the runs of a plan are as fast as they will soon be. What has run once and is worth
+    waiting for is compiled now."""
+    if not 0 < len(plan.hasty) <= FEW_KERNELS or plan.work < VERY_MUCH_WORK:
+        return True
+    if not plan.heat()[0]:
+        return False
+    while plan.improve():
+        pass
+    return True
 
 
 def enabled() -> bool:
