@@ -9,6 +9,7 @@ caller puts the addresses of inputs, constants and outputs into `slots` (a ctype
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import operator
 import struct
@@ -214,10 +215,13 @@ class Plan:
         longest; False when there is none left. Runs go on meanwhile: a step takes the old address
         or the new one."""
         try:
-            _, step, kernel = self.hasty.pop()
+            entry = _, step, kernel = self.hasty[-1]
         except IndexError:
             return False
+        # Another thread may be at it: then this one waits for the same code.
         self.table[8 * step + 1] = kernel.improved()
+        with contextlib.suppress(ValueError):
+            self.hasty.remove(entry)
         return bool(self.hasty)
 
     def run(
