@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from pullback.backends.llvm import dense, link, loader, tilecode
+from pullback.backends.llvm.driver import table_address
 from pullback.backends.llvm.target import LEVELS, detect_level, matrix_units, target_for
 from pullback.loops.tiles import TILE_NAMES, parse_tile, tile_reference
 
@@ -86,8 +87,8 @@ def test_good_code_on_disk_is_taken_though_quick_code_of_another_width_is_here(
     monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
     target = target_for(BEST)
 
-    def start() -> dict[tuple[str, str], bool]:
-        provided: dict[tuple[str, str], bool] = {}
+    def start() -> dict[str, tuple[str, bool]]:
+        provided: dict[str, tuple[str, bool]] = {}
         monkeypatch.setattr(tilecode, "_codes", {})
         monkeypatch.setattr(tilecode, "_provided", provided)
         return provided
@@ -97,7 +98,18 @@ def test_good_code_on_disk_is_taken_though_quick_code_of_another_width_is_here(
     provided = start()
     for name in ("tile_f32_1", "tile_f32_4"):
         tilecode.provide_tile(name, target, quick=True)
-    assert provided == {("tile_f32_1", target.key): True, ("tile_f32_4", target.key): False}
+    assert provided == {"tile_f32_1": (target.key, True), "tile_f32_4": (target.key, False)}
+
+
+def test_the_table_has_the_code_of_the_target_that_asked_last() -> None:
+    """Targets with and without fused multiplication do not compute the same bits."""
+    kinds = [target_for(BEST), target_for("sse2" if BEST != "neon" else BEST)]
+    addresses = []
+    for target in (*kinds, kinds[0]):
+        tilecode.provide_tile("tile_f32_1", target, quick=False)
+        addresses.append(table_address("tile_f32_1"))
+    assert addresses[0] == addresses[2]
+    assert (addresses[0] != addresses[1]) == (kinds[0].key != kinds[1].key)
 
 
 @pytest.mark.parametrize("level", [*LEVELS_HERE, "matrix"])

@@ -14,6 +14,7 @@ import pullback
 import pullback.numpy as jnp
 from pullback import lax
 from pullback.backends.llvm.compiler import emit_module
+from pullback.backends.llvm.target import host_target
 from pullback.loops import pipeline
 from pullback.runtime.executable import reference_rule
 
@@ -204,13 +205,15 @@ def test_reductions_of_long_operands_look_ahead(
 
 
 def test_heavy_loops_are_scheduled_well() -> None:
-    """Code of much arithmetic is worth LLVM's second level; a first run of little work is not."""
+    """Code of much arithmetic is worth LLVM's second level; a first run of little work is not, nor
+    is little arithmetic where masks make it one straight loop."""
     x = _rows(8000, 1)[0]
-    for function, level in ((lambda x: x + 1, 0), (lambda x: jnp.tanh(x) * jnp.sin(x), 2)):
+    light = 0 if host_target().masks else 2
+    for function, level in ((lambda x: x + 1, light), (lambda x: jnp.tanh(x) * jnp.sin(x), 2)):
         closed = pullback.make_jaxpr(function)(x)
         (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
         assert emit_module(kernel)[1] == level
-        assert emit_module(kernel, brief=True)[1] == 0
+        assert emit_module(kernel, brief=True)[1] == light
 
 
 def test_factors_of_one_are_left_out() -> None:

@@ -80,7 +80,8 @@ class _Code:
 
 
 _codes: dict[tuple[str, str, bool], _Code] = {}
-_provided: dict[tuple[str, str], bool] = {}  # whether the table has quick code of a function
+# Of each function, for which target the table has code, and whether it is quick.
+_provided: dict[str, tuple[str, bool]] = {}
 _lock = renewed(threading.RLock())
 
 
@@ -133,8 +134,8 @@ def provide_tile(name: str, target: Target, quick: bool, later: list[Entry] | No
     """Makes a tile function callable; well made unless `quick`. What is to be stored on disk is
     stored, or put into `later`."""
     with _lock:
-        is_quick = _provided.get((name, target.key))
-        if is_quick is not None and (quick or not is_quick):
+        made_for, is_quick = _provided.get(name, ("", True))
+        if made_for == target.key and (quick or not is_quick):
             return
         codes = _good_enough(name, target, quick)
         # The disk is asked for good code though quick code is there: another width may have had
@@ -144,7 +145,7 @@ def provide_tile(name: str, target: Target, quick: bool, later: list[Entry] | No
             code.make(target, later)
         assert code.code is not None
         provide(name, code.code.symbols["pb_tile"])
-        _provided[name, target.key] = code.quick
+        _provided[name] = target.key, code.quick
 
 
 def _after_fork() -> None:
