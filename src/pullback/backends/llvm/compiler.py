@@ -176,7 +176,8 @@ def _emitted(kernel: Kernel, target: Target, quick: bool) -> tuple[str, int, boo
 
 def _well_made(kernel: Kernel, target: Target) -> loader.Image:
     """Good code of a kernel, and of its tile functions, which native threads compile meanwhile."""
-    shop, tiles = _workshop(target), tiles_of(kernel)
+    tiles = tiles_of(kernel)
+    shop = _workshop(target) if tiles else None
     jobs = [] if shop is None else [order_tile(n, target, False, shop.publish) for n in tiles]
     ir, level, _ = _emitted(kernel, target, False)
     obj = link.assemble(ir, target, level)
