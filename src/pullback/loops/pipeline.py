@@ -336,7 +336,7 @@ class _Assembler:
         units: Sequence[Any],
     ) -> None:
         bufs = tuple(s.number for s in keys)
-        # A loop of steps runs its kernels many times: they may take as long as all of it.
+        # Inside a loop of steps what equal units take in all is not known; how often it runs is.
         looping = self.prelude is not None
         each = [seconds_of(u, looping) for u in units]
         own = sum(s * self.scale if looping else s * max(1, self.repeats[s]) for s in each)
