@@ -316,6 +316,8 @@ def test_special_functions(isa, name, reference, low, high):
         "float8_e5m2fnuz",
         "float8_e8m0fnu",
         "float4_e2m1fn",
+        "float6_e2m3fn",
+        "float6_e3m2fn",
         "bf16",
         "f16",
     ],

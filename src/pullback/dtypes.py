@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from typing import Any
 
 import ml_dtypes
@@ -52,12 +53,17 @@ float0: np.dtype[Any] = np.dtype([("float0", np.void, 0)])
 bfloat16 = ml_dtypes.bfloat16
 
 _NARROW_NAMES = (
-    "float4_e2m1fn", "float8_e3m4", "float8_e4m3", "float8_e8m0fnu", "float8_e4m3b11fnuz",
-    "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz",
+    "float4_e2m1fn", "float6_e2m3fn", "float6_e3m2fn", "float8_e3m4", "float8_e4m3",
+    "float8_e8m0fnu", "float8_e4m3b11fnuz", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2",
+    "float8_e5m2fnuz",
 )  # fmt: skip
 _NARROW_FLOATS = tuple(np.dtype(getattr(ml_dtypes, n)) for n in _NARROW_NAMES)
 _BF16 = np.dtype(bfloat16)
-_SMALL_INTS = tuple(np.dtype(getattr(ml_dtypes, n)) for n in ("uint2", "int2", "uint4", "int4"))
+_SMALL_INTS = tuple(
+    np.dtype(getattr(ml_dtypes, n))
+    for n in ("uint1", "int1", "uint2", "int2", "uint4", "int4")
+    if hasattr(ml_dtypes, n)  # ml_dtypes has one bit since 0.6
+)
 _BOOL = np.dtype("bool")
 _UINTS = tuple(np.dtype(n) for n in ("uint8", "uint16", "uint32", "uint64"))
 _INTS = tuple(np.dtype(n) for n in ("int8", "int16", "int32", "int64"))
@@ -264,12 +270,9 @@ def itemsize_bits(dtype: Any) -> int:
 
 @functools.lru_cache(maxsize=256)
 def _bits_of(d: Any) -> int:
-    for prefix, bits in (("uint2", 2), ("int2", 2), ("uint4", 4), ("int4", 4), ("float4", 4)):
-        if d.name.startswith(prefix) and d.name[len(prefix) : len(prefix) + 1] not in set(
-            "0123456789"
-        ):
-            return bits
-    return int(d.itemsize * 8)
+    # What is narrower than a byte says so in its name: int4, float6_e2m3fn.
+    narrow = re.fullmatch(r"u?(?:int|float)([1-7])(?:_\w+)?", d.name)
+    return int(narrow[1]) if narrow else int(d.itemsize * 8)
 
 
 # --- the lattice: each type's immediate superiors; a string is a weak type (int, float or complex
@@ -321,9 +324,9 @@ def _lub(nodes: frozenset[Any]) -> Any:
         return least[0]
     names = ", ".join(sorted(repr(_node_name(n)) for n in nodes))
     if any(n in _SMALL_INTS for n in nodes):
-        why = "4-bit integers and narrower ones do not promote implicitly"
+        why = "integers of 4 bits and fewer do not promote implicitly"
     elif any(n in _NARROW_FLOATS for n in nodes):
-        why = "8-bit floats and narrower ones do not promote implicitly"
+        why = "floats of 8 bits and fewer do not promote implicitly"
     else:
         why = "the promotion lattice has no type above both"
     raise TypePromotionError(

@@ -51,7 +51,8 @@ _PLAIN = {
         for d in ("i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64")
     },
 }
-_SMALL = {"bf16": "bfloat16", "i4": "int4", "u4": "uint4", "i2": "int2", "u2": "uint2"}
+_SUB_BYTE = {f"{s[0]}{n}": f"{s}{n}" for s in ("int", "uint") for n in (1, 2, 4)}
+_SMALL = {"bf16": "bfloat16", **_SUB_BYTE}
 _cache: dict[str, np.dtype[Any]] = {}
 
 
@@ -272,7 +273,7 @@ def _convert(x: Any, dtype: str) -> Any:
     if (
         dtype not in FLOATS
         and np.asarray(x).dtype.kind not in "iub"
-        and str(x.dtype) not in ("int4", "uint4")
+        and str(x.dtype) not in _SUB_BYTE.values()
     ):
         wide = np.trunc(np.asarray(x, np.float64))
         bits = BITS[dtype]

@@ -30,8 +30,8 @@ from pullback.loops.ir import Atom, Const, Let
 from pullback.records import record
 
 BOOL = ("bool",)
-SIGNED = ("i4", "i8", "i16", "i32", "i64", "i2")
-UNSIGNED = ("u4", "u8", "u16", "u32", "u64", "u2")
+SIGNED = ("i4", "i8", "i16", "i32", "i64", "i2", "i1")
+UNSIGNED = ("u4", "u8", "u16", "u32", "u64", "u2", "u1")
 INTS = SIGNED + UNSIGNED
 NARROW_FLOATS = (
     "f16",
@@ -45,6 +45,8 @@ NARROW_FLOATS = (
     "float8_e5m2fnuz",
     "float8_e8m0fnu",
     "float4_e2m1fn",
+    "float6_e2m3fn",
+    "float6_e3m2fn",
 )
 # The largest values of floats that have no infinities.
 NO_INFINITIES = {
@@ -53,12 +55,16 @@ NO_INFINITIES = {
     "float8_e4m3fnuz": 240.0,
     "float8_e5m2fnuz": 57344.0,
     "float4_e2m1fn": 6.0,
+    "float6_e2m3fn": 7.5,
+    "float6_e3m2fn": 28.0,
 }
 FLOATS = ("f32", "f64", *NARROW_FLOATS)
 ALL = BOOL + INTS + FLOATS
 
 BITS = {
     "bool": 8,
+    "i1": 1,
+    "u1": 1,
     "i2": 2,
     "u2": 2,
     "i4": 4,
@@ -76,6 +82,8 @@ BITS = {
     "f32": 32,
     "f64": 64,
     "float4_e2m1fn": 4,
+    "float6_e2m3fn": 6,
+    "float6_e3m2fn": 6,
     **{name: 8 for name in NARROW_FLOATS if name.startswith("float8")},
 }
 

@@ -272,6 +272,8 @@ if _TYPE_CHECKING:
         finfo as finfo,
         flexible as flexible,
         float4_e2m1fn as float4_e2m1fn,
+        float6_e2m3fn as float6_e2m3fn,
+        float6_e3m2fn as float6_e3m2fn,
         float8_e3m4 as float8_e3m4,
         float8_e4m3 as float8_e4m3,
         float8_e4m3b11fnuz as float8_e4m3b11fnuz,
@@ -288,6 +290,7 @@ if _TYPE_CHECKING:
         generic as generic,
         iinfo as iinfo,
         inexact as inexact,
+        int1 as int1,
         int2 as int2,
         int4 as int4,
         int8 as int8,
@@ -305,6 +308,7 @@ if _TYPE_CHECKING:
         signedinteger as signedinteger,
         single as single,
         uint as uint,
+        uint1 as uint1,
         uint2 as uint2,
         uint4 as uint4,
         uint8 as uint8,
@@ -540,11 +544,12 @@ _late = _LateNames(
         "scalar_types": (
             "ComplexWarning bfloat16 bool=bool_ bool_ can_cast cdouble character complex128 "
             "complex64 complex_ complexfloating csingle double dtype finfo flexible float16 "
-            "float32 float4_e2m1fn float64 float8_e3m4 float8_e4m3 float8_e4m3b11fnuz "
+            "float32 float4_e2m1fn float64 float6_e2m3fn float6_e3m2fn "
+            "float8_e3m4 float8_e4m3 float8_e4m3b11fnuz "
             "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu float_ "
-            "floating generic iinfo inexact int16 int2 int32 int4 int64 int8 int_ integer isdtype "
-            "issubdtype number object_ promote_types result_type signedinteger single uint uint16 "
-            "uint2 uint32 uint4 uint64 uint8 unsignedinteger"
+            "floating generic iinfo inexact int1 int16 int2 int32 int4 int64 int8 int_ integer "
+            "isdtype issubdtype number object_ promote_types result_type signedinteger single uint "
+            "uint1 uint16 uint2 uint32 uint4 uint64 uint8 unsignedinteger"
         ),
         "sets": (
             "intersect1d isin setdiff1d setxor1d union1d unique unique_all unique_counts "

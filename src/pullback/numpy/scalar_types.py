@@ -81,6 +81,9 @@ float8_e3m4, float8_e4m3, float8_e8m0fnu = (
 float8_e4m3fn, float8_e4m3fnuz, float8_e5m2 = (
     _make(getattr(ml_dtypes, n)) for n in ("float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2")
 )
+float6_e2m3fn, float6_e3m2fn = (_make(ml_dtypes.float6_e2m3fn), _make(ml_dtypes.float6_e3m2fn))
+if hasattr(ml_dtypes, "int1"):  # since ml_dtypes 0.6
+    int1, uint1 = _make(ml_dtypes.int1), _make(ml_dtypes.uint1)
 float8_e5m2fnuz, float8_e4m3b11fnuz, float4_e2m1fn = (
     _make(getattr(ml_dtypes, n)) for n in ("float8_e5m2fnuz", "float8_e4m3b11fnuz", "float4_e2m1fn")
 )

@@ -8,7 +8,16 @@ from typing import Any
 
 from pullback.backends.llvm import maths, maths_special
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
-from pullback.backends.llvm.convert import FORMATS, bitcast, convert, narrow, wrap
+from pullback.backends.llvm.convert import (
+    FORMATS,
+    bitcast,
+    convert,
+    from_memory,
+    memory_type,
+    narrow,
+    to_memory,
+    wrap,
+)
 from pullback.loops.ops import BITS, FLOATS, SIGNED
 
 __all__ = ["combine", "emit_op", "minmax"]
@@ -178,10 +187,8 @@ def _nextafter(b: Builder, dtype: str, x: Val, y: Val) -> Val:
     """One step of the integer that orders the dtype's floats."""
     if dtype in FORMATS:
         f = FORMATS[dtype]
-        t, sign_bit, top = "i32", 1 << (f.bits - 1), f.bits
-        code = b.cast(
-            "zext", bitcast(b, x, dtype, f"u{max(8, top)}") if top >= 8 else _code4(b, x), "i32"
-        )
+        t, sign_bit = "i32", 1 << (f.bits - 1)
+        code = b.cast("zext", to_memory(b, dtype, x), "i32")
     else:
         t = "i32" if dtype == "f32" else "i64"
         sign_bit = 1 << (TYPE_BITS[t] - 1)
@@ -194,15 +201,10 @@ def _nextafter(b: Builder, dtype: str, x: Val, y: Val) -> Val:
     moved = b.select(x.eq(0.0), least, stepped)
     moved = b.select(x.eq(y), code, moved)
     if dtype in FORMATS:
-        store = "i16" if FORMATS[dtype].bits == 16 else "i8"
-        value = bitcast(b, b.cast("trunc", moved, store), f"u{FORMATS[dtype].bits}", dtype)
+        value = from_memory(b, dtype, b.cast("trunc", moved, memory_type(dtype)))
     else:
         value = b.bitcast(moved, x.t)
     return b.select(x.is_nan() | y.is_nan(), x + y, b.select(x.eq(y), y, value))
-
-
-def _code4(b: Builder, x: Val) -> Val:
-    return bitcast(b, x, "float4_e2m1fn", "u4")
 
 
 # ---- integers

@@ -62,9 +62,11 @@ FORMATS: dict[str, Format] = {
     "float8_e5m2": Format(5, 2, 15),
     "float8_e5m2fnuz": Format(5, 2, 16, "fnuz"),
     "float4_e2m1fn": Format(2, 1, 1, "sat"),
+    "float6_e2m3fn": Format(2, 3, 1, "sat"),
+    "float6_e3m2fn": Format(3, 2, 3, "sat"),
 }
 
-_INT = {2: "i8", 4: "i8", 8: "i8", 16: "i16", 32: "i32", 64: "i64"}
+_INT = {1: "i8", 2: "i8", 4: "i8", 6: "i8", 8: "i8", 16: "i16", 32: "i32", 64: "i64"}
 
 
 def register_type(dtype: str) -> str:
@@ -303,11 +305,7 @@ def _float_to_int(b: Builder, x: Val, dest: str) -> Val:
 
 def _int_to_int(b: Builder, value: Val, source: str, dest: str) -> Val:
     if source == "bool":
-        return (
-            b.cast("zext", value, _INT[BITS[dest]])
-            if dest != "i2"
-            else wrap(b, dest, b.cast("zext", value, "i8"))
-        )
+        return wrap(b, dest, b.cast("zext", value, _INT[BITS[dest]]))
     have, want = max(8, BITS[source]), max(8, BITS[dest])
     if want < have:
         value = b.cast("trunc", value, _INT[want])

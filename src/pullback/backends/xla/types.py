@@ -32,6 +32,8 @@ _FLOATS = {
     "float8_e5m2fnuz": "Float8E5M2FNUZType",
     "float8_e8m0fnu": "Float8E8M0FNUType",
     "float4_e2m1fn": "Float4E2M1FNType",
+    "float6_e2m3fn": "Float6E2M3FNType",
+    "float6_e3m2fn": "Float6E3M2FNType",
 }
 _COMPLEX = {"complex64": "F32Type", "complex128": "F64Type"}
 

@@ -125,7 +125,7 @@ RULES["round"] = op_rule("round", _round_mode)
 def _population_count(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     """The bits of a byte at least: a narrower negative number is widened by its sign."""
     shape, dtype = outs[0]
-    byte = {"i2": "i8", "i4": "i8", "u2": "u8", "u4": "u8"}.get(dtype, dtype)
+    byte = f"{dtype[0]}8" if BITS[dtype] < 8 else dtype
 
     def count(b: Builder, x: Atom) -> Atom:
         wide = scalar_convert(b, x, byte)

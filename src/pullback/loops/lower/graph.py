@@ -57,7 +57,7 @@ _NAMES = {
     "float64": "f64",
     "complex64": "c64",
     "complex128": "c128",
-    **{f"{p}int{n}": f"{s}{n}" for p, s in (("", "i"), ("u", "u")) for n in (2, 4, 8, 16, 32, 64)},
+    **{f"{p}int{2**n}": f"{s}{2**n}" for p, s in (("", "i"), ("u", "u")) for n in range(7)},
 }
 _known: dict[Any, str] = {}
 

@@ -1,5 +1,7 @@
 """Special functions, under the names of `scipy.special`."""
 
+from typing import Any
+
 from .basic import (
     boxcox,
     boxcox1p,
@@ -164,3 +166,12 @@ __all__ = [
     "yvp",
     "zeta",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "sph_harm":
+        raise AttributeError(
+            "jax.scipy.special.sph_harm was deprecated in v0.7.0 and removed in v0.10.0. Use "
+            "jax.scipy.special.sph_harm_y instead."
+        )
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
