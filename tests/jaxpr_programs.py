@@ -373,6 +373,19 @@ def _custom_vjp(P: Any) -> Any:
 add("custom_jvp", _custom_jvp, V)
 add("custom_vjp", _custom_vjp, V)
 add("grad custom_vjp", lambda P: (lambda g: P.grad(lambda x: g(x).sum()))(_custom_vjp(P)), V)
+# checkpoint: what a policy keeps, and which arguments have a barrier
+for _n in ("everything_saveable", "nothing_saveable", "dots_saveable",
+           "checkpoint_dots_with_no_batch_dims"):  # fmt: skip
+    add(f"checkpoint {_n}", lambda P, n=_n: P.grad(P.checkpoint(
+        lambda x: P.numpy.sin(P.lax.dot(P.numpy.sin(x), x)).sum(),
+        policy=getattr(P.checkpoint_policies, n))), V)  # fmt: skip
+add("checkpoint names", lambda P: P.checkpoint(
+    P.numpy.sin, policy=P.checkpoint_policies.save_only_these_names("a")), V)  # fmt: skip
+add("checkpoint any but names", lambda P: P.checkpoint(
+    P.numpy.sin, policy=P.checkpoint_policies.save_any_names_but_these("a")), V)  # fmt: skip
+add("checkpoint barriers", lambda P: P.grad(P.checkpoint(
+    lambda x, y: P.numpy.sin(P.numpy.sin(x["a"]) * y).sum(),
+    prevent_cse=({"a": True, "b": False}, False))), {"a": V, "b": V}, V)  # fmt: skip
 # numpy and nn
 for _n in "sin sum max mean cumsum flip ravel sort argsort square sign log1p".split():
     add(f"jnp.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy, n)(x), M)

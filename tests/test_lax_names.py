@@ -449,3 +449,57 @@ def test_operand_by_name() -> None:
             m.checkpoint(lambda x: x, concrete=True)(1.0)
     static = pb.checkpoint(lambda x, flag: x * 2 if flag else x, static_argnames="flag")
     assert float(pb.grad(static)(1.0, flag=True)) == 2.0
+
+
+# Over two axes at once: with JAX, or where it refuses, with NumPy. Instance (i, j) is 3 * i + j.
+_WHOLE = np.arange(2 * 3 * 12 * 2, dtype=np.float32).reshape(2, 3, 12, 2)
+TWO_AXES: dict[str, Any] = {
+    "all_to_all": lambda m: lambda y: m.all_to_all(y[:6], ("i", "j"), 0, 1),
+    "all_to_all tiled": lambda m: lambda y: m.all_to_all(y, ("i", "j"), 0, 1, tiled=True),
+    "all_to_all along one": lambda m: lambda y: m.all_to_all(y, ("i", "j"), 0, 0, tiled=True),
+    "all_to_all back": lambda m: lambda y: m.all_to_all(y.T, ("i", "j"), 1, 0, tiled=True),
+    "axis_index": lambda m: lambda y: y[0] * m.axis_index(("i", "j")),
+}
+_FLAT = _WHOLE.reshape(6, 12, 2)
+BY_NUMPY: dict[str, Any] = {
+    "all_gather": (lambda y: lax.all_gather(y, ("i", "j")), np.stack([_FLAT] * 6)),
+    "all_gather tiled": (
+        lambda y: lax.all_gather(y, ("i", "j"), axis=1, tiled=True),
+        np.stack([np.concatenate(list(_FLAT), 1)] * 6),
+    ),
+    "psum_scatter": (lambda y: lax.psum_scatter(y[:6], ("i", "j")), _FLAT[:, :6].sum(0)),
+    "psum_scatter tiled": (
+        lambda y: lax.psum_scatter(y, ("i", "j"), tiled=True),
+        _FLAT.sum(0).reshape(6, 2, 2),
+    ),
+    "ppermute": (
+        lambda y: lax.ppermute(y, ("i", "j"), [(0, 5), (1, 2), (2, 1), (5, 3)]),
+        np.stack([0 * _FLAT[0], _FLAT[2], _FLAT[1], _FLAT[5], 0 * _FLAT[0], _FLAT[0]]),
+    ),
+    "pbroadcast": (lambda y: lax.pbroadcast(y, ("i", "j"), 4), np.stack([_FLAT[4]] * 6)),
+}
+
+
+@pytest.mark.parametrize("outer", "ij")
+@pytest.mark.parametrize("name", [*TWO_AXES, *BY_NUMPY])
+def test_exchanges_over_two_mapped_axes(name: str, outer: str) -> None:
+    inner = "j" if outer == "i" else "i"
+    x = _WHOLE if outer == "i" else _WHOLE.swapaxes(0, 1)
+
+    def run(m: Any, f: Any) -> Any:
+        each = m.vmap(m.vmap(f, axis_name=inner), axis_name=outer)
+        back = m.vjp(each, x)[1]
+        found = np.asarray(each(x))
+        return found, np.asarray(
+            back(np.cos(np.arange(found.size, dtype=np.float32)).reshape(found.shape))[0]
+        )
+
+    if name in TWO_AXES:
+        ours, theirs = run(pb, TWO_AXES[name](lax)), run(jax, TWO_AXES[name](jlax))
+        np.testing.assert_array_equal(ours[0], theirs[0])
+        np.testing.assert_allclose(ours[1], theirs[1], rtol=1e-5, atol=1e-5)
+        return
+    found, slope = run(pb, BY_NUMPY[name][0])
+    found = found if outer == "i" else found.swapaxes(0, 1)
+    np.testing.assert_array_equal(found.reshape(6, *found.shape[2:]), BY_NUMPY[name][1])
+    assert slope.shape == x.shape and np.isfinite(slope).all()

@@ -630,3 +630,27 @@ def test_arrays_made_while_tracing_are_no_conditions(ns: Any) -> None:
         ns.jit(lambda: 1 if ns.numpy.asarray(False) else 2)()
     with ns.ensure_compile_time_eval():
         assert not ns.numpy.asarray(False)
+
+
+def test_derivatives_of_integers() -> None:
+    """Rows of a Jacobian for an input without derivatives are zeros of its dtype; linear functions
+    of integers have transposes through jitted functions, too."""
+    for lib in (pullback, jax):
+        x = lib.numpy.arange(3)
+        rows = lib.jacrev(lambda x, y: x * y, argnums=(0, 1), allow_int=True)(x, lib.numpy.ones(3))
+        assert [r.dtype for r in rows] == [np.int32, np.float32] and not rows[0].any()
+        (back,) = lib.linear_transpose(lib.numpy.cumsum, x)(x)
+        assert back.dtype == np.int32 and back.tolist() == [3, 3, 2]
+
+
+def test_arguments_that_are_not_there() -> None:
+    for lib in (pullback, jax):
+        for kind, rule in (("custom_jvp", "defjvp"), ("custom_vjp", "defvjp")):
+            f = getattr(lib, kind)(lambda x, y: x, nondiff_argnums=(5,))
+            getattr(f, rule)(*[lambda *args: args] * (1 + (kind == "custom_vjp")))
+            with pytest.raises(IndexError, match="tuple index out of range"):
+                f(1.0, 2.0)
+        with pytest.raises(ValueError, match="different lengths of tuple"):
+            lib.checkpoint(lambda x, y: x * y, prevent_cse=(True,))(1.0, 2.0)
+        with pytest.raises(TypeError, match="prevent_cse must be a bool or"):
+            lib.checkpoint(lambda x, y: x * y, prevent_cse=3)(1.0, 2.0)

@@ -185,6 +185,34 @@ def test_lanes_that_have_stopped_have_no_derivative(name: str) -> None:
     close(together, wanted, 1e-6)
 
 
+SHARED: dict[str, Callable[..., Any]] = {
+    "division": lambda x, c: lax.while_loop(lambda y: y > 1.0, lambda y: y - c / (y - 1.0), x),
+    "root": lambda x, c: lax.while_loop(
+        lambda s: s[0] > 0, lambda s: (s[0] - 1, jnp.sqrt(s[1] * c)), (x, x)
+    )[1],
+    "count": lambda x, c: lax.fori_loop(
+        0, x.astype(int), lambda i, s: s + c / (x.astype(int) - i), x
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SHARED)
+def test_what_lanes_share_has_no_derivative_of_those_that_have_stopped(name: str) -> None:
+    """Their cotangents are 0, their factors infinite; the sum over the lanes is finite."""
+    f = SHARED[name]
+    x, c = jnp.array([0.0, 1.0, 2.0, 4.0, 9.0]), 2.0
+    alone = sum(pullback.grad(f, 1)(lane, c) for lane in x)
+    assert np.isfinite(alone)
+    every = pullback.vmap(f, (0, None))
+    close(pullback.grad(lambda c: every(x, c).sum())(c), alone, 1e-6)
+    outer = pullback.vmap(every, (0, None))
+    rows = jnp.stack([jnp.zeros(5), x, jnp.ones(5)])
+    ends = pullback.grad(lambda c: f(x[0], c))(c) * 5 + pullback.grad(lambda c: f(x[1], c))(c) * 5
+    close(pullback.grad(lambda c: outer(rows, c).sum())(c), alone + ends, 1e-6)
+    second = pullback.grad(pullback.grad(lambda c: every(x, c).sum()))(c)
+    close(second, sum(pullback.grad(pullback.grad(f, 1), 1)(lane, c) for lane in x), 1e-5)
+
+
 def test_the_longest_kernels_are_compiled_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
     """LLVM's time for good code grows faster than a text: second derivatives must end."""
     f = pullback.grad(lambda x: lax.while_loop(lambda c: c < 9.0, lambda c: c * 1.7 + x, x))

@@ -101,11 +101,8 @@ if TYPE_CHECKING:
         freeze as freeze,
         new_ref as new_ref,
     )
-    from .control.remat import (
-        checkpoint as checkpoint,
-        checkpoint as remat,
-        checkpoint_policies as checkpoint_policies,
-    )
+    from .control.remat import checkpoint as checkpoint, checkpoint as remat
+    from .control.remat_policies import checkpoint_policies as checkpoint_policies
 
 Array = _array.Array
 host_count, host_id, host_ids = process_count, process_index, process_indices
@@ -188,7 +185,7 @@ _LAZY_NAMES = {
     ),
     "explain_compile": "compile_log",
     "checkpoint": "control.remat",
-    "checkpoint_policies": "control.remat",
+    "checkpoint_policies": "control.remat_policies",
     "remat": "control.remat",
     **dict.fromkeys("ds empty_ref free_ref freeze new_ref".split(), "control.refs"),
     "live_arrays": "runtime.live",

@@ -1,11 +1,11 @@
 """Rematerialisation."""
 
 from .api.residuals import print_saved_residuals as print_saved_residuals
-from .control.remat import (
+from .control.remat import checkpoint_name as checkpoint_name
+from .control.remat_policies import (
     Offloadable as Offloadable,
     Recompute as Recompute,
     Saveable as Saveable,
-    checkpoint_name as checkpoint_name,
     checkpoint_policies as checkpoint_policies,
 )
 

@@ -921,11 +921,22 @@ def jacrev(
         jac = vmap(pull)(_std_basis(y))
         jac = jac[0] if single else jac
         example = chosen[0] if single else chosen
-        by_input = tree.map(lambda j, x: _unravel(y, j, 0, typeof(x).shape), jac, example)
+        by_input = tree.map(functools.partial(_rows, y), jac, example)
         result = tree.transpose(tree.structure(example), tree.structure(y), by_input)
         return (result, aux) if has_aux else result
 
     return jacfun
+
+
+def _rows(outputs: Any, jac: Any, x: Any) -> Any:
+    """The parts of `jac` that belong to the leaves of `outputs`. As in JAX, those of an input
+    without derivatives are zeros of its dtype.
+    """
+    parts = _unravel(outputs, jac, 0, typeof(x).shape)
+    dtype = typeof(x).dtype
+    if typeof(jac).dtype != dtypes.float0 or dtypes.is_extended(dtype):
+        return parts
+    return tree.map(lambda part: convert_element_type(part, dtype), parts)
 
 
 def _check_jacrev_output(aval: Any, holomorphic: bool) -> None:

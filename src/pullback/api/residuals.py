@@ -10,6 +10,7 @@ from ..core.avals import typeof
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import Jaxpr, JaxprEqn, Literal, Var
 from ..core.trace import Tracer
+from ..primitives.convert import reduce_precision_p
 from ..transforms.linearize import linearize_flat
 from .arguments import check_callable, debug_info
 
@@ -48,8 +49,9 @@ def _origins(jaxpr: Jaxpr, names: Any) -> dict[Any, str]:
     for k, v in enumerate(jaxpr.invars):
         origin[v] = f"from the argument {names[k]}" if names and k < len(names) else "from an input"
     for eqn in jaxpr.eqns:
+        stored = eqn.primitive is reduce_precision_p and isinstance(eqn.invars[0], Var)
         for v in eqn.outvars:
-            origin[v] = _made_by(eqn)
+            origin[v] = origin[eqn.invars[0]] if stored else _made_by(eqn)
     return origin
 
 

@@ -128,7 +128,13 @@ class _CustomDerivative:
         """(static arguments by position, differentiated arguments, number of all)."""
         full = resolve_kwargs(self.fun, args, kwargs)
         n = len(full)
-        static = {k % n if k < 0 else k: full[k] for k in self.nondiff_argnums if -n <= k < n}
+        for k in self.nondiff_argnums:
+            if not -n <= k < n:
+                raise IndexError(
+                    f"tuple index out of range: nondiff_argnums of {name_of(self.fun)} has {k}, "
+                    f"and the call has {n} arguments. Fix: number the arguments from 0."
+                )
+        static = {k % n: full[k] for k in self.nondiff_argnums}
         for k, x in static.items():
             if isinstance(x, Tracer) and self._kind == "custom_vjp":
                 raise_nondiff_tracer(self.fun, k, x)

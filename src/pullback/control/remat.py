@@ -4,10 +4,11 @@ passes respect."""
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
-from .. import tree
+from .. import dtypes, tree
 from ..core import effects as fx
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
@@ -24,6 +25,7 @@ from ..core.primitive import Primitive
 from ..core.source import take_names
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
+from ..primitives.convert import reduce_precision_p
 from ..primitives.elementwise import optimization_barrier
 from ..transforms.batch import batch_jaxpr, moveaxis
 from ..transforms.jvp import jvp_jaxpr
@@ -40,7 +42,7 @@ class Deprecated:
 def checkpoint(
     fun: Callable[..., Any],
     *,
-    prevent_cse: bool = True,
+    prevent_cse: bool | Sequence[bool] = True,
     policy: Callable[..., bool] | None = None,
     static_argnums: int | Sequence[int] = (),
     static_argnames: str | Sequence[str] = (),
@@ -49,7 +51,8 @@ def checkpoint(
     """`fun`, whose intermediate values are recomputed in the backward pass instead of kept.
 
     `policy(primitive, *avals, **params)` is true for operations whose results are kept all the same
-    (see `checkpoint_policies`).
+    (see `checkpoint_policies`). `prevent_cse`, for all arguments or a tuple with an entry for each,
+    puts a barrier between what is computed again and the first computation.
 
     >>> pb.grad(pb.checkpoint(lambda x: jnp.sin(jnp.sin(x))))(1.0)
     Array(0.36003944, dtype=float32, weak_type=True)
@@ -59,11 +62,19 @@ def checkpoint(
             "The `concrete` option of checkpoint was removed in JAX 0.10.0. Fix: mark the "
             "arguments with static_argnums."
         )
+    if not isinstance(prevent_cse, (bool, tuple, list)):
+        raise TypeError(
+            "prevent_cse must be a bool or a tuple of bools, one for each argument, got "
+            f"{prevent_cse!r} of {type(prevent_cse)}. Fix: prevent_cse=True."
+        )
     names = {static_argnames} if isinstance(static_argnames, str) else set(static_argnames)
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @take_names(fun)
     def remat_fun(*args: Any, **kwargs: Any) -> Any:
+        if kwargs and not isinstance(prevent_cse, bool) and not names:
+            bound = inspect.signature(fun).bind(*args, **kwargs)  # its entries count arguments
+            args, kwargs = bound.args, bound.kwargs
         n = len(args)
         if not all(-n <= k < n for k in static):
             raise ValueError(
@@ -89,7 +100,7 @@ def checkpoint(
             *consts,
             *leaves,
             jaxpr=closed.jaxpr,
-            prevent_cse=prevent_cse,
+            prevent_cse=_spread(prevent_cse, rest, kwargs, names, len(consts)),
             differentiated=False,
             policy=policy,
         )
@@ -98,18 +109,43 @@ def checkpoint(
     return remat_fun
 
 
+def _spread(
+    prevent_cse: Any, args: tuple[Any, ...], kwargs: dict[str, Any], names: set[str], n_consts: int
+) -> Any:
+    """`prevent_cse` of each operand: one flag for all of them, or a prefix of the arguments."""
+    if isinstance(prevent_cse, bool):
+        return prevent_cse
+    flags = tree.broadcast_prefix(tuple(prevent_cse), args)
+    n_named = len(tree.leaves({k: v for k, v in kwargs.items() if k not in names}))
+    return _as_one((*[True] * n_consts, *flags, *[True] * n_named))
+
+
+def _as_one(flags: tuple[Any, ...]) -> Any:
+    return flags if not all(flags) else True
+
+
+def _among(prevent_cse: Any, before: int, which: Sequence[bool], after: int) -> Any:
+    """`prevent_cse` of some of the operands, behind new ones and before new ones."""
+    if isinstance(prevent_cse, bool):
+        return prevent_cse
+    kept = [flag for flag, w in zip(prevent_cse, which, strict=True) if w]
+    return (*[True] * before, *kept, *[True] * after)
+
+
 def _abstract_eval(*avals: Any, jaxpr: Jaxpr, **params: Any) -> Any:
     return jaxpr.out_avals, jaxpr.effects
 
 
 def evaluate(
-    *args: Any, jaxpr: Jaxpr, prevent_cse: bool, differentiated: bool, policy: Any
+    *args: Any, jaxpr: Jaxpr, prevent_cse: Any, differentiated: bool, policy: Any
 ) -> list[Any]:
     """What a remat call is: its program, with a barrier before it in a backward pass, so that
     nothing merges it with the forward pass.
     """
     if differentiated and prevent_cse:
-        args = tuple(optimization_barrier(tuple(args)))
+        kept = (True,) * len(args) if isinstance(prevent_cse, bool) else prevent_cse
+        held = iter(optimization_barrier(tuple(x for x, k in zip(args, kept, strict=True) if k)))
+        args = tuple(next(held) if k else x for x, k in zip(args, kept, strict=True))
     return eval_jaxpr(jaxpr, (), *args)
 
 
@@ -117,12 +153,13 @@ def _jvp(primals: Any, tangents: Any, *, jaxpr: Jaxpr, **params: Any) -> Any:
     nonzeros = [type(t) is not Zero for t in tangents]
     jvp, out_nz = jvp_jaxpr(closed_without_consts(jaxpr), nonzeros, False)
     jvp, consts = hoist(jvp)
+    cse = _among(params["prevent_cse"], len(consts), [True] * len(primals), sum(nonzeros))
     outs = remat_p.bind(
         *consts,
         *primals,
         *(t for t, nz in zip(tangents, nonzeros, strict=True) if nz),
         jaxpr=jvp.jaxpr,
-        **params,
+        **{**params, "prevent_cse": cse},
     )
     n = len(jaxpr.outvars)
     rest = iter(outs[n:])
@@ -157,21 +194,24 @@ def _partial_eval(
     closed = closed_without_consts(inline_calls(params["jaxpr"]))
     out_unknown = partial_eval_jaxpr(closed, unknown)[2]
     n_known = len(out_unknown) - sum(out_unknown)
-    saved_vars = _saved(closed.jaxpr, unknown, params["policy"])
+    saved_vars = _by_first_use(
+        _saved(closed.jaxpr, unknown, params["policy"]), closed.jaxpr, unknown
+    )
     known_closed, recompute = _split_saved(closed, unknown, out_unknown, saved_vars)
     staged, used = dce_closed(recompute, [True] * len(recompute.jaxpr.outvars))
     # What the policy keeps but nothing reads is not computed: its derivative may not exist.
     wanted = [True] * n_known + used[: len(saved_vars)]
-    known_closed = dce_closed(known_closed, wanted, True)[0]
+    known_closed = _as_stored(dce_closed(known_closed, wanted, True)[0], n_known)
     known_args = [x for x, u in zip(tracers, unknown, strict=True) if not u]
     with use_trace(trace.parent_trace):
         outs = eval_jaxpr(known_closed.jaxpr, known_closed.consts, *known_args)
     saved = outs[n_known:]
-    operands = saved + [x for x, u in zip(tracers, used[len(saved_vars) :], strict=True) if u]
+    used_args = used[len(saved_vars) :]
+    operands = saved + [x for x, u in zip(tracers, used_args, strict=True) if u]
+    cse = _among(params["prevent_cse"], len(saved), used_args, 0)
+    params = {**params, "jaxpr": staged.jaxpr, "differentiated": True, "prevent_cse": cse}
     with use_trace(trace.staged):
-        staged_outs = iter(
-            remat_p.bind(*operands, **{**params, "jaxpr": staged.jaxpr, "differentiated": True})
-        )
+        staged_outs = iter(remat_p.bind(*operands, **params))
     known_outs = iter(outs[:n_known])
     return [next(staged_outs) if u else next(known_outs) for u in out_unknown]
 
@@ -198,6 +238,15 @@ def _saved(jaxpr: Jaxpr, unknown: Sequence[bool], policy: Any) -> list[Var]:
     return kept
 
 
+def _by_first_use(saved: Sequence[Var], jaxpr: Jaxpr, unknown: Sequence[bool]) -> list[Var]:
+    """In the order in which the operations that are not known read them."""
+    depends = _unknown_vars(jaxpr, unknown)
+    later = [e for e in jaxpr.eqns if not depends.isdisjoint(e.outvars)]
+    read = dict.fromkeys(v for e in later for v in e.invars if isinstance(v, Var))
+    place = {v: k for k, v in enumerate(read)}
+    return sorted(saved, key=lambda v: place.get(v, len(place)))
+
+
 def _split_saved(
     closed: ClosedJaxpr, unknown: Sequence[bool], out_unknown: Sequence[bool], saved: Sequence[Var]
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
@@ -218,6 +267,36 @@ def _split_saved(
     outvars = [sub(v) for v, u in zip(jaxpr.outvars, out_unknown, strict=True) if u]
     again = jaxpr.replace(invars=[*stand_ins.values(), *jaxpr.invars], eqns=eqns, outvars=outvars)
     return known, ClosedJaxpr(again, closed.consts)
+
+
+def _as_stored(closed: ClosedJaxpr, n_known: int) -> ClosedJaxpr:
+    """The program whose other operations read what is saved as memory will hold it: a compiler
+    that computes more digits must not go on with them, or what is computed again would differ.
+    """
+    jaxpr = closed.jaxpr
+    saved = {v for v in jaxpr.outvars[n_known:] if isinstance(v, Var)} - set(jaxpr.invars)
+    read = {v for e in jaxpr.eqns for v in e.invars if isinstance(v, Var)}
+    read.update(v for v in jaxpr.outvars[:n_known] if isinstance(v, Var))
+    rounded: dict[Any, Var] = {}
+    eqns: list[JaxprEqn] = []
+    for eqn in jaxpr.eqns:
+        eqns.append(eqn.replace(invars=[rounded.get(v, v) for v in eqn.invars]))
+        for v in eqn.outvars:
+            if v in saved and v in read and dtypes.is_float(v.aval.dtype):
+                rounded[v] = Var(v.aval)
+                eqns.append(_rounding(eqn, v, rounded[v]))
+    if not rounded:
+        return closed
+    outvars = [rounded.get(v, v) for v in jaxpr.outvars]
+    return ClosedJaxpr(jaxpr.replace(eqns=eqns, outvars=outvars), closed.consts)
+
+
+def _rounding(eqn: JaxprEqn, x: Var, y: Var) -> JaxprEqn:
+    info = dtypes.finfo(x.aval.dtype)
+    params = {"exponent_bits": int(info.nexp), "mantissa_bits": int(info.nmant)}
+    return eqn.replace(
+        primitive=reduce_precision_p, params=params, invars=[x], outvars=[y], effects=fx.no_effects
+    )
 
 
 def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
@@ -284,7 +363,10 @@ def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
     operands += [ct for ct, z in zip(cts, ct_zeros, strict=True) if not z]
     body = close_jaxpr(*trace_to_jaxpr(fun, [typeof(x) for x in operands], jaxpr.debug_info))[0]
     body, consts = hoist(body)
-    outs = iter(remat_p.bind(*consts, *operands, jaxpr=body.jaxpr, **params))
+    known_in = [not lin for lin in linear]
+    cse = _among(params["prevent_cse"], len(consts), known_in, len(operands) - n_known_in)
+    params = {**params, "jaxpr": body.jaxpr, "prevent_cse": cse}
+    outs = iter(remat_p.bind(*consts, *operands, **params))
     zeros = iter(out_zeros)
     return [
         (Zero(x.aval.to_ct_aval()) if next(zeros) else next(outs)) if lin else None
@@ -298,9 +380,9 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> A
     moved = [v if d is None else moveaxis(v, d, 0) for v, d in zip(vals, dims, strict=True)]
     batched, out_b = batch_jaxpr(closed_without_consts(jaxpr), axis, [d is not None for d in dims])
     batched, consts = hoist(batched)
-    return remat_p.bind(*consts, *moved, jaxpr=batched.jaxpr, **params), [
-        0 if b else None for b in out_b
-    ]
+    cse = _among(params["prevent_cse"], len(consts), [True] * len(vals), 0)
+    params = {**params, "jaxpr": batched.jaxpr, "prevent_cse": cse}
+    return remat_p.bind(*consts, *moved, **params), [0 if b else None for b in out_b]
 
 
 def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
@@ -308,7 +390,11 @@ def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
     return eqn.replace(
         invars=[v for v, u in zip(eqn.invars, used_in, strict=True) if u],
         outvars=[v for v, u in zip(eqn.outvars, used, strict=True) if u],
-        params={**eqn.params, "jaxpr": closed.jaxpr},
+        params={
+            **eqn.params,
+            "jaxpr": closed.jaxpr,
+            "prevent_cse": _among(eqn.params["prevent_cse"], 0, used_in, 0),
+        },
     )
 
 
@@ -325,113 +411,6 @@ remat_p = Primitive(
     dce=_dce,
     discharge=lambda args, params: discharging.discharge_remat(args, params),
 )
-
-
-class RecomputeType:
-    """What a policy may answer: compute it again."""
-
-    def __bool__(self) -> bool:
-        return False
-
-
-class SaveableType:
-    """What a policy may answer: keep it."""
-
-
-class Offloadable(NamedTuple):
-    """What a policy may answer: keep it, moved from one memory to another meanwhile. There is one
-    memory here, so that it is kept where it is.
-
-    >>> pb.ad_checkpoint.Offloadable(src="device", dst="pinned_host").dst
-    'pinned_host'
-    """
-
-    src: Any
-    dst: Any
-
-
-Recompute, Saveable = RecomputeType(), SaveableType()
-
-
-class _Policies:
-    """What to keep instead of recomputing; pass one as `policy`."""
-
-    @staticmethod
-    def everything_saveable(*_: Any, **__: Any) -> bool:
-        return True
-
-    @staticmethod
-    def nothing_saveable(*_: Any, **__: Any) -> bool:
-        return False
-
-    @staticmethod
-    def dots_saveable(primitive: Any, *_: Any, **__: Any) -> bool:
-        return primitive.name in ("dot_general", "conv_general_dilated")
-
-    checkpoint_dots = dots_saveable
-
-    @staticmethod
-    def dots_with_no_batch_dims_saveable(primitive: Any, *_: Any, **params: Any) -> bool:
-        return primitive.name == "dot_general" and not any(params["dimension_numbers"][1])
-
-    checkpoint_dots_with_no_batch_dims = dots_with_no_batch_dims_saveable
-
-    @staticmethod
-    def save_only_these_names(*names: str) -> Callable[..., bool]:
-        return lambda primitive, *_, **params: primitive.name == "name" and params["name"] in names
-
-    @staticmethod
-    def save_any_names_but_these(*names: str) -> Callable[..., bool]:
-        return lambda primitive, *_, **params: (
-            primitive.name == "name" and params["name"] not in names
-        )
-
-    @staticmethod
-    def save_anything_except_these_names(*names: str) -> Callable[..., bool]:
-        return lambda primitive, *_, **params: (
-            not (primitive.name == "name" and params["name"] in names)
-        )
-
-    @staticmethod
-    def offload_dot_with_no_batch_dims(offload_src: Any, offload_dst: Any) -> Callable[..., Any]:
-        def policy(primitive: Any, *_: Any, **params: Any) -> Any:
-            if _Policies.dots_with_no_batch_dims_saveable(primitive, **params):
-                return Offloadable(offload_src, offload_dst)
-            return Recompute
-
-        return policy
-
-    @staticmethod
-    def save_and_offload_only_these_names(
-        *,
-        names_which_can_be_saved: Sequence[str],
-        names_which_can_be_offloaded: Sequence[str],
-        offload_src: Any,
-        offload_dst: Any,
-    ) -> Callable[..., Any]:
-        saved, offloaded = set(names_which_can_be_saved), set(names_which_can_be_offloaded)
-        if saved & offloaded:
-            raise ValueError(
-                f"The names should be exclusive and should not intersect, but both sets have "
-                f"{sorted(saved & offloaded)}."
-            )
-
-        def policy(primitive: Any, *_: Any, **params: Any) -> Any:
-            name = params["name"] if primitive.name == "name" else None
-            if name in saved:
-                return Saveable
-            return Offloadable(offload_src, offload_dst) if name in offloaded else Recompute
-
-        return policy
-
-    @staticmethod
-    def save_from_both_policies(
-        a: Callable[..., bool], b: Callable[..., bool]
-    ) -> Callable[..., bool]:
-        return lambda *args, **params: a(*args, **params) or b(*args, **params)
-
-
-checkpoint_policies = _Policies()
 
 
 def _name_rule(primals: Any, tangents: Any, *, name: str) -> Any:

@@ -268,7 +268,8 @@ class _Lanes:
         body = batch_jaxpr(body, self.axis, [*const_b, *carry_b], carry_b)[0]
         cond = batch_jaxpr(cond, self.axis, [*self.cc_b, *carry_b], False)[0]
         if self.pred_b:
-            return masked(cond, body, self.n_cc, [(0,) if b else () for b in const_b])
+            lane_axes = [(0,) if b else () for b in const_b]
+            return masked(cond, body, self.n_cc, lane_axes, for_reverse=True)
         return cond, body
 
     def params(self, p: dict[str, Any]) -> dict[str, Any]:

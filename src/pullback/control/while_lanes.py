@@ -7,6 +7,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from .. import dtypes
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
@@ -14,17 +16,16 @@ from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.primitive import Primitive
 from ..core.refs import is_ref_aval
 from ..core.symbolic import Zero, instantiate_zeros
-from ..primitives.elementwise import select_n
-from ..primitives.reductions import reduce_or
+from ..primitives.elementwise import bitwise_and, eq, select_n
+from ..primitives.layout import broadcasted_iota
+from ..primitives.reductions import argmax, reduce_or, reduce_sum
 from ..primitives.shape import broadcast_in_dim
 from ..transforms.batch import matchaxis
 from .expand import register_inline
 
 __all__ = [
-    "held_of",
     "lane_axes_of",
     "masked",
-    "remember_held",
     "remember_lanes",
     "select_lanes",
 ]
@@ -43,28 +44,24 @@ def remember_lanes(body: ClosedJaxpr, lane_axes: Sequence[tuple[int, ...]]) -> N
         body.derived["lane axes"] = list(lane_axes)
 
 
-def held_of(body: ClosedJaxpr) -> tuple[int, ...]:
-    """Which constants of a body were carries that it hands on: each lane has its own of them, so
-    that a derivative which is NaN in one that has stopped does not reach the others.
-    """
-    found: tuple[int, ...] = body.derived.get("held", ())
-    return found
-
-
-def remember_held(body: ClosedJaxpr, held: Sequence[int]) -> None:
-    if held:
-        body.derived["held"] = tuple(held)
-
-
 def masked(
-    cond: ClosedJaxpr, body: ClosedJaxpr, n_cc: int, lane_axes: Sequence[tuple[int, ...]]
+    cond: ClosedJaxpr,
+    body: ClosedJaxpr,
+    n_cc: int,
+    lane_axes: Sequence[tuple[int, ...]],
+    *,
+    for_reverse: bool = False,
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """The condition and the body of a loop whose lanes stop one by one; the body's first constants
-    are the condition's. The body runs on lanes that have stopped all the same, and its derivative
-    there may be NaN: it reaches neither the carry nor the constants that are mapped (`lane_axes`).
+    are the condition's. The body runs on lanes that have stopped all the same, and what it gives
+    there reaches neither the carry nor the constants that are mapped (`lane_axes`).
+
+    `for_reverse` lets it run there on the values of a lane that goes on: at its own, where it was
+    never meant to be evaluated, its derivative may be infinite, and times a cotangent of 0 that
+    would be NaN in the sums over all lanes which the constants that are not mapped get.
     """
     n_bc = len(lane_axes)
-    key = "masked", n_cc, tuple(lane_axes)
+    key = "masked", n_cc, tuple(lane_axes), for_reverse
     found = body.derived.get(key)
     if found is not None and found[0] is cond:
         return found[1]  # type: ignore[no-any-return]
@@ -74,8 +71,8 @@ def masked(
     def new_body(*args: Any) -> list[Any]:
         cc, bc, carry = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
         (pred,) = eval_jaxpr(cond.jaxpr, cond.consts, *cc, *carry)
-        alive = [_alive(pred, x, t) for x, t in zip(bc, lane_axes, strict=True)]
-        alive += [_alive(pred, x, every) for x in carry]
+        alive = [_alive(pred, x, t, for_reverse) for x, t in zip(bc, lane_axes, strict=True)]
+        alive += [_alive(pred, x, every, for_reverse) for x in carry]
         new = eval_jaxpr(body.jaxpr, body.consts, *alive)
         return [select_lanes(pred, old, x) for old, x in zip(carry, new, strict=True)]
 
@@ -92,13 +89,33 @@ def masked(
     return made
 
 
-def _alive(pred: Any, x: Any, axes: tuple[int, ...]) -> Any:
+def _alive(pred: Any, x: Any, axes: tuple[int, ...], borrow: bool) -> Any:
     """The value, with a derivative in the lanes that go on; `axes` of the predicate lead it."""
     aval = typeof(x)
-    if not axes or is_ref_aval(aval) or not dtypes.is_inexact(getattr(aval, "dtype", None)):
+    if not axes or is_ref_aval(aval) or dtypes.is_extended(aval.dtype):
+        return x
+    if not borrow and not dtypes.is_inexact(aval.dtype):
         return x
     others = tuple(k for k in range(typeof(pred).ndim) if k not in axes)
-    return alive_p.bind(reduce_or(pred, others) if others else pred, x)
+    return alive_p.bind(reduce_or(pred, others) if others else pred, x, borrow=borrow)
+
+
+def _borrowed(pred: Any, x: Any) -> Any:
+    """The values, with those of a lane that goes on in the place of those of the others: of the
+    first one along the last axis, and where a whole row has stopped, of the first row."""
+    zeros = instantiate_zeros(Zero(typeof(x)))
+    total = reduce_or if typeof(x).dtype == bool else reduce_sum
+    for axis in reversed(range(typeof(pred).ndim)):
+        shape = typeof(pred).shape
+        kept = tuple(k for k in range(len(shape)) if k != axis)
+        first = broadcast_in_dim(argmax(pred, axis, np.int32), shape, kept)
+        is_first = bitwise_and(pred, eq(broadcasted_iota(np.int32, shape, axis), first))
+        whole = typeof(x).shape
+        places = tuple(k for k in range(len(whole)) if k != axis)
+        lent = total(select_lanes(is_first, zeros, x), (axis,))
+        x = select_lanes(pred, broadcast_in_dim(lent, whole, places), x)
+        pred = broadcast_in_dim(reduce_or(pred, (axis,)), shape, kept)
+    return x
 
 
 def select_lanes(pred: Any, on_false: Any, on_true: Any) -> Any:
@@ -115,27 +132,28 @@ def _gated(pred: Any, t: Any) -> Any:
     return select_lanes(pred, instantiate_zeros(Zero(typeof(t))), t)
 
 
-def _jvp(primals: Any, tangents: Any) -> Any:
+def _jvp(primals: Any, tangents: Any, *, borrow: bool) -> Any:
     pred, x = primals
-    return alive_p.bind(pred, x), _gated(pred, tangents[1])
+    return alive_p.bind(pred, x, borrow=borrow), _gated(pred, tangents[1])
 
 
-def _transpose(ct: Any, pred: Any, x: Any) -> Any:
+def _transpose(ct: Any, pred: Any, x: Any, *, borrow: bool) -> Any:
     return [None, _gated(pred, ct)]
 
 
-def _batch(axis: Any, vals: Any, dims: Any) -> Any:
+def _batch(axis: Any, vals: Any, dims: Any, *, borrow: bool) -> Any:
     pred, x = (matchaxis(axis.size, d, 0, v) for v, d in zip(vals, dims, strict=True))
-    return alive_p.bind(pred, x), 0
+    return alive_p.bind(pred, x, borrow=borrow), 0
 
 
-# alive(pred, x) is x, whose derivative is 0 in the lanes whose predicate is false. It may be among
-# what is linear or not: which of the two a value is, is not known where loops are masked.
+# alive(pred, x) is x in the lanes whose predicate is true. What it is in the others is never
+# looked at, and has the derivative 0. It may be among what is linear or not: which of the two a
+# value is, is not known where loops are masked.
 alive_p = Primitive(
     "alive",
-    abstract_eval=lambda pred, x: x,
+    abstract_eval=lambda pred, x, borrow: x,
     jvp=_jvp,
     transpose=_transpose,
     axis_batch=_batch,
 )
-register_inline(alive_p, lambda pred, x: x)
+register_inline(alive_p, lambda pred, x, borrow: _borrowed(pred, x) if borrow else x)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, tree
+from .. import tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typeof
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn
@@ -39,7 +39,7 @@ from .common import (
 )
 from .scan import scan
 from .while_adjoint import set_loop, transpose_while
-from .while_lanes import held_of, lane_axes_of, masked, remember_held, remember_lanes
+from .while_lanes import lane_axes_of, masked, remember_lanes
 
 
 def while_loop(
@@ -124,8 +124,6 @@ def _without_fixed(
     invars = [*chosen(carry, fixed), *heads, *chosen(carry, moving)]
     outvars = chosen(body.jaxpr.outvars, moving)
     shorter = body.replace(jaxpr=body.jaxpr.replace(invars=invars, outvars=outvars))
-    held = chosen(carry, fixed)
-    remember_held(shorter, [k for k, v in enumerate(held) if dtypes.is_inexact(v.aval.dtype)])
     alive = dce_closed(cond, [True], True)[0]
     made = narrow_cond(alive, n_cc, [k for k, m in enumerate(moving) if m]), shorter
     body.derived[key] = cond, made
@@ -276,8 +274,6 @@ def _jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     jvp = permute(jvp, ins, range(n_carry + n_cd))
     lane_axes = lane_axes_of(body, n_bc)
     remember_lanes(jvp, [*lane_axes, *(t for t, nz in zip(lane_axes, bc_nz, strict=True) if nz)])
-    held = held_of(body)
-    remember_held(jvp, [*held, *(n_bc + sum(bc_nz[:k]) for k in held if bc_nz[k])])
     dots = [instantiate_zeros(t) for t, nz in zip(init_dot, carry_nz, strict=True) if nz]
     wide = widen_cond(cond, len(cc), jvp.out_avals)
     outs = while_p.bind(
@@ -353,7 +349,7 @@ def narrow_cond(cond: ClosedJaxpr, n_consts: int, keep: Sequence[int]) -> Closed
 def _transpose(cts: Any, *args: Any, **params: Any) -> Any:
     n_cc = params["cond_nconsts"]
     n = 0 if not params["cond_jaxpr"].out_avals[0].ndim else n_cc
-    found = transpose_while(cts, *one_predicate(args, params))
+    found = transpose_while(cts, *one_predicate(args, params, for_reverse=True))
     return [*found[:n_cc], *found[n_cc + n :]]
 
 
@@ -388,9 +384,7 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
             break
         carry_b = joined
     at = 0 if pred_b else lanes
-    held = held_of(body)
     if pred_b:
-        bc_b = [b or k in held for k, b in enumerate(bc_b)]
         bc_dims = [0 if b else None for b in bc_b]
         lane_axes = [
             (*((0,) if b else ()), *(k + 1 for k in t))
@@ -407,7 +401,6 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
         )
     if pred_b or lanes:
         remember_lanes(new_body, lane_axes)
-    remember_held(new_body, held)
     init_dims = _split(dims, params)[2]
     consts = [
         v if to is None else matchaxis(axis.size, d, to, v)
@@ -423,15 +416,18 @@ def _batch(axis: Any, vals: Any, dims: Any, **params: Any) -> Any:
     return outs, carry_dims
 
 
-def one_predicate(args: Sequence[Any], params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+def one_predicate(
+    args: Sequence[Any], params: dict[str, Any], *, for_reverse: bool = False
+) -> tuple[list[Any], dict[str, Any]]:
     """The operands and parameters of the same loop with a predicate without axes: the loop goes on
-    while any lane does, and a lane that has stopped keeps its values.
+    while any lane does, and a lane that has stopped keeps its values. `for_reverse`: see `masked`.
     """
     cond, body = params["cond_jaxpr"], params["body_jaxpr"]
     if not cond.out_avals[0].ndim:
         return list(args), params
     cc, bc, init = _split(args, params)
-    new_cond, new_body = masked(cond, body, len(cc), lane_axes_of(body, len(bc)))
+    lane_axes = lane_axes_of(body, len(bc))
+    new_cond, new_body = masked(cond, body, len(cc), lane_axes, for_reverse=for_reverse)
     more = {"cond_jaxpr": new_cond, "body_jaxpr": new_body, "body_nconsts": len(cc) + len(bc)}
     return [*cc, *cc, *bc, *init], {**params, **more}
 

@@ -19,6 +19,12 @@ from .builders import full_batch
 from .common import NUMBER, canonical_axis, check_dtype, const, zero_of
 from .dynamic_slice import index_take
 from .elementwise import add, convert_element_type, div, eq, mul, select
+from .exchange_steps import (
+    all_to_all_in_turn,
+    gather_in_turn,
+    permute_in_turn,
+    scatter_in_turn,
+)
 from .layout import (
     expand_dims,
     full_as,
@@ -296,18 +302,12 @@ def axis_index(axis_name: Any) -> Any:
 
 # --- exchanges ---
 def _own(axis: Any, names: Any) -> bool:
-    """Is this axis the one that an exchange is over? Over several at once an exchange cannot be an
-    operation along one.
-    """
-    names = _names(names)
-    if axis.name is None or axis.name not in names:
-        return False
-    if len(names) > 1:
-        raise NotImplementedError(
-            f"a collective over the axes {names} cannot be vmapped over one of them. Fix: map one "
-            "axis of the product of their sizes."
-        )
-    return True
+    """Is this axis one of those that an exchange is over?"""
+    return axis.name is not None and axis.name in _names(names)
+
+
+def _several(names: Any) -> bool:
+    return isinstance(names, (tuple, list)) and len(names) > 1
 
 
 def _check_permutation(perm: Any, n: int) -> None:
@@ -335,6 +335,8 @@ def _ppermute_batch(axis: Any, args: Any, dims: Any, *, axis_name: Any, perm: An
     (x,), (d,) = args, dims
     if not _own(axis, axis_name):
         return None if d is None else (ppermute_p.bind(x, axis_name=axis_name, perm=perm), d)
+    if _several(axis_name):
+        return permute_in_turn(all_gather_p, axis_index_p, axis, (x, d), axis_name, perm)
     x = full_batch(x, d, axis.size)
     source = np.full(axis.size, -1, np.int32)
     for s, t in perm:
@@ -439,6 +441,8 @@ def _all_gather_batch(
             **params,
         ), 0
     _refuse_groups("all_gather", params["axis_index_groups"])
+    if _several(axis_name):
+        return gather_in_turn(all_gather_p, axis, (x, d), axis_name, all_gather_dimension, tiled)
     out = _moved(full_batch(x, d, axis.size), 0, all_gather_dimension)
     return (_joined(out, all_gather_dimension) if tiled else out), None
 
@@ -554,6 +558,8 @@ def _reduce_scatter_batch(
             x, axis_name=axis_name, scatter_dimension=scatter_dimension + 1, tiled=tiled, **params
         ), 0
     _refuse_groups("reduce_scatter", params["axis_index_groups"])
+    if _several(axis_name):
+        return scatter_in_turn(reduce_scatter_p, axis, (x, d), axis_name, scatter_dimension, tiled)
     total = mul(const(x, axis.size), x) if d is None else reduce_sum(x, (d,))
     return (_parted(total, scatter_dimension, axis.size) if tiled else total), scatter_dimension
 
@@ -648,6 +654,9 @@ def _all_to_all_batch(
             x, split_axis=split_axis + 1, concat_axis=concat_axis + 1, axis_name=axis_name, **params
         ), 0
     _refuse_groups("all_to_all", params["axis_index_groups"])
+    if _several(axis_name):
+        where = axis_name, split_axis, concat_axis, params["tiled"]
+        return all_to_all_in_turn(all_to_all_p, axis, (x, d), *where)
     # (sender, ..., split, ...) -> (receiver, sender, ...), then the sender joins the concatenated
     # axis.
     x = _parted(full_batch(x, d, axis.size), split_axis + 1, axis.size)
@@ -756,7 +765,13 @@ def _pbroadcast_batch(axis: Any, args: Any, dims: Any, *, axis_name: Any, source
     (x,), (d,) = args, dims
     if not _own(axis, axis_name):
         return None if d is None else (pbroadcast_p.bind(x, axis_name=axis_name, source=source), d)
-    return (x if d is None else index_in_dim(x, source, d, keepdims=False)), None
+    for name in reversed(_names(axis_name)):  # `source` has a digit for each
+        source, digit = divmod(source, _axis_size(name))
+        if name != axis.name:
+            x = pbroadcast_p.bind(x, axis_name=name, source=digit)
+        elif d is not None:
+            x, d = index_in_dim(x, digit, d, keepdims=False), None
+    return x, None
 
 
 pbroadcast_p: Primitive = Primitive(

@@ -150,6 +150,8 @@ def _reduce_sum_aval(operand: Any, *, axes: Any, out_sharding: Any) -> ShapedArr
 def _reduce_sum_transpose(ct: Any, operand: Any, *, axes: Any, out_sharding: Any) -> list[Any]:
     if type(ct) is Zero:
         return [Zero(operand.aval)]
+    if not axes:
+        return [ct]
     shape = operand.aval.shape
     kept = tuple(k for k in range(len(shape)) if k not in axes)
     return [broadcast_in_dim_p.bind(ct, shape=shape, broadcast_dimensions=kept, sharding=None)]

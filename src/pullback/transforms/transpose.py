@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from .. import dtypes
 from ..core import source
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
@@ -127,6 +128,13 @@ def _forward(jaxpr: Jaxpr, env: dict[Var, Any], linear: set[Var]) -> list[JaxprE
     return rest
 
 
+def _given_ct_aval(aval: Any) -> Any:
+    """The type of a cotangent that is not zero: derivatives of integers are, so that where there is
+    one, a linear function of integers is being transposed."""
+    ct_aval = aval.to_ct_aval()
+    return aval if getattr(ct_aval, "dtype", None) == dtypes.float0 else ct_aval
+
+
 def transpose_jaxpr(
     closed: ClosedJaxpr, linear: Sequence[bool], ct_zeros: Sequence[bool]
 ) -> tuple[ClosedJaxpr, list[bool]]:
@@ -158,7 +166,7 @@ def transpose_jaxpr(
         return [ct for ct in wanted if type(ct) is not Zero]
 
     avals = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
-    avals += [a.to_ct_aval() for a, z in zip(closed.out_avals, ct_zeros, strict=True) if not z]
+    avals += [_given_ct_aval(a) for a, z in zip(closed.out_avals, ct_zeros, strict=True) if not z]
     result = close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.debug_info))[0], out_zeros
     closed.derived[key] = result
     return result

@@ -251,9 +251,14 @@ def _identity(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> 
     return list(ins)
 
 
+PRECISION = {"bf16": (8, 7), "f16": (5, 10), "f32": (8, 23), "f64": (11, 52)}
+
+
 @rule("reduce_precision")
 def _reduce_precision(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     shape, dtype = outs[0]
+    if (params["exponent_bits"], params["mantissa_bits"]) == PRECISION.get(dtype):
+        return ins[0]  # values are rounded to their dtype anyway
     attrs = (
         ("exponent_bits", int(params["exponent_bits"])),
         ("mantissa_bits", int(params["mantissa_bits"])),
