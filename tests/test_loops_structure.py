@@ -362,3 +362,44 @@ def test_the_canonical_text_tells_what_a_kernel_calls_and_whether_it_waits(name)
     for kernel in program(function, x).kernels:
         assert called_by(kernel) == {s.name for s in walk(kernel.body) if isinstance(s, Call)}
         assert waits(kernel) == has(kernel.body, While)
+
+
+def test_columns_that_lanes_read_at_a_stride_are_copied_once():
+    """Every body meets every other: what lanes read of rows is taken apart before the outer loop,
+    inside the loop that writes it."""
+
+    def squares(x, y):
+        return ((x[:, None] - y[None]) ** 2).sum(-1)
+
+    x, y = np.random.default_rng(3).normal(size=(2, 67, 5)).astype(F32)
+    (kernel,) = program(lambda x, y: squares(x, y).argmin(1), x, y).kernels
+    shown = show_kernel(kernel)
+    outer = shown.index("for parallel" if "for parallel" in shown else "for seq")
+    assert shown.count("mul %c", 0, outer) == 5  # one load for each column, and none at a stride
+    np.testing.assert_array_equal(
+        pb.jit(lambda x, y: squares(x, y).argmin(1))(x, y), squares(x, y).argmin(1)
+    )
+
+    def steps(x):
+        return lax.fori_loop(0, 3, lambda _, x: x + 1e-2 * nbody(x), x)
+
+    want = x[:, :3]
+    for _ in range(3):
+        want = want + 1e-2 * np.asarray(nbody(want))
+    np.testing.assert_allclose(pb.jit(steps)(x[:, :3]), want, rtol=1e-4)
+
+
+def test_columns_of_a_value_that_the_loop_writes_are_read_where_they_are():
+    """A row that is written between its reads."""
+
+    def f(x):
+        def step(i, x):
+            return x.at[i, 1].set((x[:, 1] * x[:, 2]).sum())
+
+        return lax.fori_loop(0, 40, step, x)
+
+    x = np.linspace(0.0, 0.2, 50 * 3, dtype=F32).reshape(50, 3)
+    want = x.copy()
+    for i in range(40):
+        want[i, 1] = (want[:, 1] * want[:, 2]).sum()
+    np.testing.assert_allclose(pb.jit(f)(x), want, rtol=1e-5)

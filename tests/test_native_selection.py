@@ -162,7 +162,9 @@ def largest(x: Any, k: int) -> tuple[Any, Any]:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint32", "int8", "bool"])
-@pytest.mark.parametrize(("shape", "k"), [((5, 33), 33), ((3, 1000), 10), ((70_000,), 100)])
+@pytest.mark.parametrize(
+    ("shape", "k"), [((5, 33), 33), ((3, 1000), 10), ((3, 259), 17), ((70_000,), 100)]
+)
 @pytest.mark.parametrize("arranged", ["random", "ascending", "equal"])
 def test_top_k(dtype: str, shape: tuple[int, ...], k: int, arranged: str) -> None:
     x = data(*shape) * 50

@@ -23,6 +23,7 @@ from pullback.loops import buffers, plan
 from pullback.loops.build import kernel_of
 from pullback.loops.canon import canonical_text
 from pullback.loops.check import check_kernel
+from pullback.loops.columns import columns_first
 from pullback.loops.fuse import Nest, plan_units, seconds_of
 from pullback.loops.ir import Kernel
 from pullback.loops.lending import Lender, renamed
@@ -32,7 +33,7 @@ from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, 
 from pullback.loops.nesting import deep
 from pullback.loops.schedule import LoopBuilder, emit_nest
 from pullback.primitives.keys import lower_keys
-from pullback.records import record
+from pullback.records import record, replaced
 from pullback.transforms.partial_eval import dce_closed
 
 __all__ = ["Options", "compile_jaxpr"]
@@ -501,6 +502,9 @@ class _Assembler:
     def _close(self, b: LoopBuilder, name: str, work: float) -> Any:
         """The finished kernel of a builder, and what it is called with."""
         kernel, keys, dims, scalars = kernel_of(b, f"{name}{len(self.kernels)}", {"work": work})
+        body = columns_first(kernel.body, {v: n for n, v in b.dims.items()})
+        if body is not kernel.body:
+            kernel = replaced(kernel, body=body)
         if "loops" in self.flags:
             print(show.show_kernel(kernel), file=sys.stderr)
         return kernel, keys, dims, scalars

@@ -15,6 +15,7 @@ from pullback.runtime.native_build import Fn
 __all__ = ["memory_functions"]
 
 _PROT_RW, _PRIVATE_ANONYMOUS, _MADV_HUGEPAGE = 3, 0x22, 14
+_PAST_END = 255  # as far as vectors of a loop reach
 _HUGE_ALIGN = 2 << 20
 
 
@@ -145,13 +146,17 @@ def _page_round(f: Fn, size: str) -> str:
 
 def _grow_small() -> Fn:
     """ptr carve(ptr state, i64 size): a fresh small block; called with the lock held, which it
-    keeps."""
+    keeps. Some bytes after the block are touched: masked loads that point there, behind an array's
+    last element, cost hundreds of cycles where a page is not in memory yet."""
     f = Fn("pb_carve", "ptr", "ptr s, i64 size", internal=True)
     at = f.ld("i64", "%s", L.SLAB)
-    end = f.op("add", at, "%size")
-    f.br(f.cmp("ule", end, f.ld("i64", "%s", L.SLAB_END)), "fits", "new")
+    end, limit = f.op("add", at, "%size"), f.ld("i64", "%s", L.SLAB_END)
+    f.br(f.cmp("ule", end, limit), "fits", "new")
     f.at("fits")
     f.st("i64", end, "%s", L.SLAB)
+    last, past = f.op("sub", limit, 1), f.op("add", end, _PAST_END)
+    near = f.v(f"call i64 @llvm.umin.i64(i64 {last}, i64 {past})")
+    f.st("i8", 0, f.v(f"inttoptr i64 {near} to ptr"))
     f.ret("ptr " + f.v(f"inttoptr i64 {at} to ptr"))
     f.at("new")
     p = f.own("ptr", "pb_map", f"i64 {L.SLAB_BYTES - 4096}")  # just below HUGE: plain pages

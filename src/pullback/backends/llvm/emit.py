@@ -63,6 +63,7 @@ from pullback.records import made, record
 __all__ = ["STACK_LIMIT", "Emitter", "Module"]
 
 STACK_LIMIT = 64 << 10
+PAST_END = 256  # bytes after scratch that lanes outside of their masks point at
 
 
 class LoopRules(Protocol):
@@ -439,6 +440,7 @@ class Emitter:
                 break
             size = self.size_of(s.buf)
             if size.c is None:
+                size = size + PAST_END
                 pointer = self.buffers[s.buf] = self.take(size)
                 self.ready.add(s.buf)
                 taken.append((s.buf, pointer, size))
@@ -459,19 +461,25 @@ class Emitter:
             self.buffers[s.buf] = b.alloca(max(64, size.c))
             self.statements(s.body)
             return
+        size = size + PAST_END
         pointer = self.take(size)
         self.buffers[s.buf] = pointer
         self.statements(s.body)
         self.release(pointer, size)
 
     def take(self, size: Val) -> Val:
-        """Scratch from ctx.alloc; out of memory leaves the kernel with code 2."""
+        """Scratch from ctx.alloc; out of memory leaves the kernel with code 2.
+
+        Its last byte is written: a load or store whose lanes are all masked, behind the last
+        element, costs hundreds of cycles where it points at a page that nobody has touched.
+        """
         b = self.b
         f = b.load("ptr", self.ctx)
         pointer = b.impure(f"call ptr {f.regs[0]}(i64 {size.regs[0]})", "ptr")
         empty = Val(b, "ptr", 1, ("null",))
-        self.fail_if(b.compare("eq", pointer, empty) & size.ne(0), 2)
+        self.fail_if(b.compare("eq", pointer, empty), 2)
         self.heap.append((pointer, size))
+        b.store(b.lit(0, "i8"), b.gep(b.gep(pointer, size, 1), b.lit(-1, "i64")))
         return pointer
 
     def release(self, pointer: Val, size: Val) -> None:

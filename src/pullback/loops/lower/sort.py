@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index
-from pullback.loops.ir import Atom, Const
+from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
 from pullback.loops.lower.index import Pinned
@@ -25,6 +25,9 @@ INSIDE = 256  # inside a loop, where a host step makes the whole loop steps
 SCANNED = 32  # rows longer than this are scanned for their largest elements,
 KEPT = 128  # if so many are wanted at most
 LOOKED_AT = 64  # elements that are looked at together
+BOUNDED = 32  # so many are wanted at most where a bound is found first,
+TIMES = 4  # in rows so many times longer than what the bound is found among,
+GLANCED = 16  # and then so many elements are looked at together
 PARTS = 8  # of a row that is alone, each of
 PART = 1 << 14  # so many elements at least
 
@@ -146,6 +149,10 @@ def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
 # An element is one word: its rank, in the order of top_k, above the complement of its place, so
 # that words order as results do and no two are equal. The largest words so far are kept in order.
 # Most elements are below all of them, which is found out for many at once.
+#
+# In a row of some hundreds a block would often have one that is larger than those so far. There a
+# bound comes first: elements are dealt to columns like cards, lanes find every column's maximum,
+# and the k-th largest maximum is exceeded by hardly more than the k elements that are wanted.
 
 
 def scannable(dtype: str) -> bool:
@@ -162,17 +169,18 @@ def _rank(b: Builder, value: Atom) -> Atom:
 
 
 LOW = (1 << 32) - 1
+LEAST = Const(-(1 << 63), "i64")
 
 
 class _Kept:
     """The largest words so far, in descending order, after one that is larger than all."""
 
-    def __init__(self, b: Builder, k: int) -> None:
+    def __init__(self, b: Builder, k: int, least: Atom = LEAST) -> None:
         self.b, self.k = b, k
         self.words, self.other = (b.scratch("i64", k + 1) for _ in range(2))
 
         def clear(t: Index) -> Sequence[Atom]:
-            b.store(self.words, b.atom(t), Const(-(1 << 63), "i64"))
+            b.store(self.words, b.atom(t), least)
             return ()
 
         b.loop(k + 1, "vector", clear)
@@ -236,9 +244,101 @@ class _Scan:
         self.b, self.x, self.axis, self.k, self.n = b, x, axis, k, x.shape[axis]
 
     def whole(self, row: tuple[Index, ...], targets: Targets) -> None:
-        kept = _Kept(self.b, self.k)
-        self.scan(row, 0, self.n, kept)
+        columns = 16
+        while columns < 3 * self.k:
+            columns *= 2
+        if self.k <= BOUNDED and self.n >= TIMES * columns:
+            kept = _Kept(self.b, self.k, self.high(self.bound(row, columns)))
+            self.glance(row, kept)
+        else:
+            kept = _Kept(self.b, self.k)
+            self.scan(row, 0, self.n, kept)
         self.write(row, kept, targets)
+
+    def bound(self, row: tuple[Index, ...], columns: int) -> Atom:
+        """The k-th largest rank of the columns' maxima: at least k elements are not below it."""
+        b, rows = self.b, self.n // columns
+        least, maxima = Const(-(1 << 31), "i32"), b.scratch("i32", columns)
+
+        def maximum(t: Index) -> Sequence[Atom]:
+            carry = [(least, b.var("i32", b.depth + 1, "m"))]
+
+            def element(r: Index) -> list[Atom]:
+                rank = self.rank(row, b.add(b.mul(r, columns), t))
+                return [b.let("max", (carry[0][1], rank), "i32")]
+
+            b.store(maxima, b.atom(t), b.loop(rows, "seq", element, carry)[0])
+            return ()
+
+        def rest(t: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                so_far = b.load(maxima, b.atom(t))
+            rank = self.rank(row, b.add(t, rows * columns))
+            b.store(maxima, b.atom(t), b.let("max", (so_far, rank), "i32"))
+            return ()
+
+        b.loop(columns, "vector", maximum)
+        if self.n % columns:
+            b.loop(self.n % columns, "vector", rest)
+        return self.nth(maxima, columns)
+
+    def nth(self, maxima: Buf, count: int) -> Atom:
+        """The k-th largest of so many integers: the least that fewer than k exceed."""
+        b, found = self.b, self.b.scratch("i32", count)
+
+        def one(t: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                mine = b.load(maxima, b.atom(t))
+            carry = [(Const(0, "i32"), b.var("i32", b.depth + 1, "r"))]
+
+            def larger(u: Index) -> list[Atom]:
+                with Pinned(b):
+                    other = b.load(maxima, b.atom(u))
+                more = b.let("convert", (b.let("gt", (other, mine), "bool"),), "i32")
+                return [b.let("add", (carry[0][1], more), "i32")]
+
+            above = b.loop(count, "seq", larger, carry)[0]
+            few = b.let("lt", (above, Const(self.k, "i32")), "bool")
+            b.store(found, b.atom(t), b.select(few, mine, Const((1 << 31) - 1, "i32")))
+            return ()
+
+        def least(t: Index) -> list[Atom]:
+            with Pinned(b):
+                return [b.load(found, b.atom(t))]
+
+        b.loop(count, "vector", one)
+        carry = [(Const((1 << 31) - 1, "i32"), b.var("i32", b.depth + 1, "m"))]
+        return b.loop(count, "reduce", least, carry, ("min",))[0]
+
+    def glance(self, row: tuple[Index, ...], kept: _Kept) -> None:
+        """Offers all elements, most of which are below what is kept already."""
+        b, last = self.b, self.n - self.n % GLANCED
+
+        def offer(i: Index) -> Sequence[Atom]:
+            kept.offer(self.word(row, i))
+            return ()
+
+        def block(c: Index) -> Sequence[Atom]:
+            start = b.mul(c, GLANCED)
+            enough = b.let("shr_arith", (kept.last(), Const(32, "i64")), "i64")
+            bound = b.let("convert", (enough,), "i32")
+            carry = [(Const(False, "bool"), b.var("bool", b.depth + 1, "m"))]
+
+            def reaches(t: Index) -> list[Atom]:
+                return [b.let("ge", (self.rank(row, b.add(start, t)), bound), "bool")]
+
+            (some,) = b.loop(GLANCED, "reduce", reaches, carry, ("or",))
+
+            def look() -> list[Atom]:
+                b.loop(GLANCED, "seq", lambda t: offer(b.add(start, t)))
+                return []
+
+            b.branch(some, look, list)
+            return ()
+
+        b.loop(last // GLANCED, "seq", block)
+        if self.n > last:
+            b.loop(self.n - last, "seq", lambda t: offer(b.add(t, last)))
 
     def in_parts(self, row: tuple[Index, ...], parts: int, targets: Targets) -> None:
         """The largest of each part, in parallel, then the largest of those."""
