@@ -4,6 +4,9 @@ instruction set, well made and quickly made."""
 from __future__ import annotations
 
 import ctypes
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import ml_dtypes
@@ -99,6 +102,32 @@ def test_good_code_on_disk_is_taken_though_quick_code_of_another_width_is_here(
     for name in ("tile_f32_1", "tile_f32_4"):
         tilecode.provide_tile(name, target, quick=True)
     assert provided == {"tile_f32_1": (target.key, True), "tile_f32_4": (target.key, False)}
+
+
+PRODUCT = """
+import numpy as np
+import pullback as pb
+import pullback.numpy as jnp
+x = np.ones((300, 300), np.float32)
+assert float((pb.jit(jnp.matmul)(x, x) == 300).all())
+print([tile.name for p in pb.explain_compile().programs for tile in p.tiles])
+"""
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="made on other processors only")
+def test_the_first_import_makes_the_usual_tile_functions(tmp_path: Path) -> None:
+    environment = {**os.environ, "PULLBACK_CACHE_DIR": str(tmp_path)}
+
+    def tiles_compiled(**more: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-c", PRODUCT], env=environment | more, capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout.strip()
+
+    assert tiles_compiled() == "[]"
+    assert tiles_compiled() == "[]"
+    assert tiles_compiled(PULLBACK_CACHE="0").startswith("['tile_f32_")
 
 
 def test_the_table_has_the_code_of_the_target_that_asked_last() -> None:

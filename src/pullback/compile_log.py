@@ -38,7 +38,8 @@ class KernelEntry:
 @record
 class ProgramEntry:
     """One compilation. LLVM works beside lowering, so that `compile_seconds` is what was waited
-    for after lowering; lowering includes the writing of kernels' texts."""
+    for after lowering; lowering includes the writing of kernels' texts. `tiles` are the blocks of
+    matrix products that the kernels call, so far as LLVM had to be asked for them."""
 
     name: str
     equations: int
@@ -46,6 +47,7 @@ class ProgramEntry:
     lower_seconds: float
     compile_seconds: float
     kernels: tuple[KernelEntry, ...]
+    tiles: tuple[KernelEntry, ...] = ()
 
     @property
     def seconds(self) -> float:
@@ -90,7 +92,9 @@ class CompileReport:
         kernels = [
             [k.name, k.origin, "quick" if k.quick else "good", duration(k.text_seconds),
              duration(k.llvm_seconds), k.lines]
-            for k in sorted(slowest.kernels, key=lambda k: -k.text_seconds - k.llvm_seconds)
+            for k in sorted(
+                slowest.kernels + slowest.tiles, key=lambda k: -k.text_seconds - k.llvm_seconds
+            )
         ]  # fmt: skip
         columns = ["kernel", "from", "code", "text", "LLVM", "lines"]
         return f"{text}\n\nkernels of {slowest.name}:\n{table([columns, *kernels])}"

@@ -178,11 +178,11 @@ class NativeExecutable:
             self.program, self.kernels, self._unbounded = (
                 known.program, known.kernels, known.unbounded,
             )  # fmt: skip
-            entries = known.entries()
+            entries, tiles = known.entries(), known.tile_entries()
             lowered = time.perf_counter()
         else:
             compilation, lowered = self._made(closed, donated)
-            entries = compilation.entries()
+            entries, tiles = compilation.entries(), compilation.tile_entries()
             cache = disk_cache()
             if key is not None and cache is not None:
                 keep = closed, self.program, self.kernels, self._unbounded
@@ -190,7 +190,7 @@ class NativeExecutable:
         traced = float(closed.derived.get("trace seconds", 0.0))
         times = lowered - start, time.perf_counter() - lowered
         compile_log.note(
-            compile_log.ProgramEntry(self.name, len(closed.eqns), traced, *times, entries)
+            compile_log.ProgramEntry(self.name, len(closed.eqns), traced, *times, entries, tiles)
         )
 
     def _made(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> tuple[llvm.Compilation, float]:

@@ -159,12 +159,14 @@ def _image() -> Image:
     key = image_key(_source_key(), target.key)
     image = cache.get(key) if cache is not None else None
     if image is None or image.data.count(struct.pack("<2Q", *MAGIC)) != 1 or not image.symbols:
+        # As long as this import compiles what is compiled once, all of it.
+        end_tiles = llvm.prepare_tiles()
         text = build.module_text(_functions(), target.triple)
         image = link_elf(link.assemble(text, target, 2, build.PASSES))
         if cache is not None:
             cache.put(key, image)
-        llvm.runtime()  # as long as this import compiles what is compiled once, all of it
-        llvm.prepare_workshop()
+        llvm.runtime()
+        end_tiles()
     return image
 
 

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
         compile_kernels,
         emit_module,
         kernel_compile_count,
-        prepare_workshop,
+        prepare_tiles,
         tiles_of,
     )
     from .driver import ERRORS, Plan, PlanError, encode, scalar_word
@@ -67,7 +67,7 @@ __all__ = [
     "kernel_compile_count",
     "num_threads",
     "prepare",
-    "prepare_workshop",
+    "prepare_tiles",
     "run_kernel",
     "runtime",
     "scalar_word",
@@ -84,7 +84,7 @@ _late = LateNames(
     "pullback.backends.llvm",
     {
         "compiler": "Compilation CompiledKernel compile_kernel compile_kernels emit_module "
-        "kernel_compile_count prepare_workshop tiles_of",
+        "kernel_compile_count prepare_tiles tiles_of",
         "driver": "ERRORS Plan PlanError encode scalar_word",
         "single": "run_kernel",
         "target": "Target host_target target_for",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import struct
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import function_offset, provide
 from pullback.backends.llvm.target import Target, host_target
 from pullback.backends.llvm.tier import Haste
-from pullback.backends.llvm.tilecode import order_tile, provide_tile
+from pullback.backends.llvm.tilecode import USUAL_TILES, order_tile, provide_tile
 from pullback.backends.llvm.workshop import Job, Workshop, workshop_text
 from pullback.compile_log import KernelEntry, Progress
 from pullback.forking import renewed
@@ -34,7 +33,7 @@ from pullback.records import made, record, replaced
 
 __all__ = [
     "Compilation", "CompiledKernel", "compile_kernel", "compile_kernels", "emit_module",
-    "kernel_compile_count", "load_text", "prepare_workshop",
+    "kernel_compile_count", "load_text", "prepare_tiles",
 ]  # fmt: skip
 
 STORE_AFTER = 0.02  # seconds
@@ -130,25 +129,14 @@ def load_text(text: str, target: Target, level: int, key: str) -> loader.Code | 
     """Code of a module of hand-written IR (the runtime), through the disk cache; not counted as a
     kernel."""
     cache = disk_cache()
-    code = _loaded(cache.get(key) if cache is not None else None)
+    code: loader.Code | JitCode | None = loader.load_entry(
+        cache.get(key) if cache is not None else None
+    )
     if code is None:
         image = loader.link(link.assemble(text, target, level))
         if cache is not None:
             cache.put(key, image)
         code = loader.load_image(image)
-    return code
-
-
-def _loaded(image: loader.Image | None, *needed: str) -> loader.Code | JitCode | None:
-    """The code of an entry of the disk cache; None if it cannot be what we stored."""
-    if image is None:
-        return None
-    try:
-        code: loader.Code | JitCode = loader.load_image(image)
-        for name in needed:
-            code.symbols[name]
-    except (ValueError, KeyError, TypeError, RuntimeError, MemoryError, struct.error):
-        return None
     return code
 
 
@@ -242,7 +230,11 @@ def _known(
             found.improved()
         return key, found, "process"
     image = cache.get(key) if cache is not None and not _debug() else None
-    code = None if image is not None and image.quick and not quick else _loaded(image, "pb_kernel")
+    code = (
+        None
+        if image is not None and image.quick and not quick
+        else loader.load_entry(image, "pb_kernel")
+    )
     if image is None or code is None:
         return key, None, "LLVM"
     return key, _registered(kernel, target, key, image, code), "disk"
@@ -296,7 +288,7 @@ def recalled_kernel(
         code = (
             None
             if image is None or (image.quick and not haste.kernel)
-            else _loaded(image, "pb_kernel")
+            else loader.load_entry(image, "pb_kernel")
         )
         if image is None or code is None:
             return None
@@ -415,11 +407,14 @@ class Compilation:
         self.later: list[Entry] = []
         self.tiles: dict[str, bool] = {}  # called by these kernels: whether quick code does
         self.jobs: list[Job] = []
+        self.tile_jobs: dict[str, Job] = {}
 
     def add(self, kernel: Kernel, haste: Haste, alone: bool = False) -> None:
-        """One more kernel; `alone` if there will hardly be another."""
+        """One more kernel; `alone` if there will hardly be another: its tile functions only are
+        compiled beside it."""
         self.orders.append(_Ordered(kernel, haste))
         if alone and len(self.orders) == 1:
+            self._begin_tiles(self.orders[0])
             return
         for order in self.orders[-2:]:
             if not order.key:
@@ -436,15 +431,23 @@ class Compilation:
         job = order_tile(tile, self.target, quick, shop.publish)
         if job is not None and job not in self.jobs:
             self.jobs.append(job)
+            self.tile_jobs[tile] = job
+
+    def _begin_tiles(self, order: _Ordered) -> None:
+        tiles = tiles_of(order.kernel)
+        shop = _workshop(self.target) if tiles else None
+        if shop is None:
+            return
+        for name in tiles:
+            quick = order.haste.of(name)
+            self.tiles[name] = self.tiles.get(name, True) and quick
+            self._order(name, quick, shop)
 
     def _begin(self, order: _Ordered) -> None:
         shop = _workshop(self.target)
         if shop is None:
             return
-        for name in tiles_of(order.kernel):
-            quick = order.haste.of(name)
-            self.tiles[name] = self.tiles.get(name, True) and quick
-            self._order(name, quick, shop)
+        self._begin_tiles(order)
         known = _known(order.kernel, self.target, order.haste.kernel, self.cache)
         order.key, order.done, order.origin = known
         if order.done is None:
@@ -464,6 +467,9 @@ class Compilation:
 
         shop = _workshop(self.target) if self.jobs else None
         if shop is not None:
+            for order in self.orders:
+                if not order.key:
+                    self._begin(order)
             shop.finish(self.jobs, tell, self._end_one)
         for name, quick in self.tiles.items():
             provide_tile(name, self.target, quick, self.later)
@@ -496,6 +502,13 @@ class Compilation:
         """How each kernel was made."""
         return tuple(order.entry() for order in self.orders)
 
+    def tile_entries(self) -> tuple[KernelEntry, ...]:
+        """How the tile functions were made that no other program had called for."""
+        return tuple(
+            KernelEntry(name, "LLVM", job.level == 0, 0.0, job.seconds, job.lines)
+            for name, job in self.tile_jobs.items()
+        )
+
 
 _shop: Workshop | None = None
 _building = renewed(threading.Lock())
@@ -518,9 +531,23 @@ def _workshop(target: Target) -> Workshop | None:
     return shop
 
 
-def prepare_workshop() -> None:
-    """Makes the code of the native threads, from disk or through LLVM; starts none of them."""
-    _workshop(host_target())
+def prepare_tiles() -> Callable[[], None]:
+    """Has native threads compile the usual tile functions, for the disk; what is returned waits for
+    them. Where there are no such threads, or nothing is kept, they are compiled when they are
+    called for."""
+    target = host_target()
+    shop = _workshop(target)
+    if shop is None or disk_cache() is None:
+        return lambda: None
+    jobs = [(name, order_tile(name, target, False, shop.publish)) for name in USUAL_TILES]
+
+    def end() -> None:
+        begun = {name: job for name, job in jobs if job is not None}
+        shop.finish(list(begun.values()))
+        for name in begun:
+            provide_tile(name, target, quick=False)
+
+    return end
 
 
 def compile_kernels(

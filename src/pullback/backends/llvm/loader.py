@@ -23,7 +23,7 @@ from pullback.config import lazy_module
 from pullback.forking import renewed
 from pullback.records import record
 
-__all__ = ["Code", "Image", "LinkError", "link", "link_elf", "load_image"]
+__all__ = ["Code", "Image", "LinkError", "link", "link_elf", "load_entry", "load_image"]
 
 jit: Any = lazy_module("pullback.backends.llvm.jit")
 
@@ -229,6 +229,20 @@ def load_image(image: Image) -> Any:
     Raises MemoryError where the system gives no executable memory.
     """
     return jit.JitCode(image.data) if image.kind == "object" else Code(image)
+
+
+def load_entry(image: Image | None, *needed: str) -> Any:
+    """The code of an entry of the disk cache; None if it cannot be what we stored, with the
+    functions needed."""
+    if image is None:
+        return None
+    try:
+        code = load_image(image)
+        for name in needed:
+            code.symbols[name]
+    except (ValueError, KeyError, TypeError, RuntimeError, MemoryError, struct.error):
+        return None
+    return code
 
 
 def link(obj: bytes) -> Image:

@@ -70,6 +70,10 @@ class Recalled:
         pairs = zip(self.kernels, self.origins, strict=True)
         return tuple(KernelEntry(k.name, o, k.source is not None, 0.0, 0.0, 0) for k, o in pairs)
 
+    def tile_entries(self) -> tuple[KernelEntry, ...]:
+        """None: they are on disk, too."""
+        return ()
+
 
 def program_key(closed: Any, donated: Sequence[bool]) -> str | None:
     """The name of a program's entry; None for one that is not kept."""

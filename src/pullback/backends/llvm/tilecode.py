@@ -22,7 +22,14 @@ from pullback.forking import renewed
 from pullback.loops.tiles import WORDS, parse_tile, set_pairs
 from pullback.records import record, replaced
 
-__all__ = ["order_tile", "provide_tile"]
+__all__ = ["USUAL_TILES", "order_tile", "provide_tile"]
+
+# What most products of matrices call. Good code of one takes LLVM 20 ms: that of these is part of
+# what the first import on a machine compiles, on processors that have nothing to do meanwhile.
+USUAL_TILES = (
+    "tile_f32_4", "tile_f32_2", "turn_f32", "tile_f32_1", "tile_f32_3", "flat_f32_1",
+    "tile_f64_4", "tile_f64_2", "turn_f64", "tile_f64_1", "tile_f64_3", "flat_f64_1",
+)  # fmt: skip
 
 
 @record(eq=True, frozen=False)
@@ -55,13 +62,13 @@ class _Code:
         if self.code is None:
             cache = disk_cache()
             image = cache.get(self.key(target)) if cache is not None else None
-            if image is not None:
-                self.adopt(image)
+            self.adopt(loader.load_entry(image, "pb_tile"))
         return self.code is not None
 
-    def adopt(self, image: loader.Image) -> None:
-        self.code = loader.load_image(image)
-        self.code.keep_forever()  # somebody may be running it when better code is there
+    def adopt(self, code: loader.Code | JitCode | None) -> None:
+        self.code = code
+        if code is not None:
+            code.keep_forever()  # somebody may be running it when better code is there
 
     def make(self, target: Target, later: list[Entry] | None) -> None:
         """Ends the job, if there is one that is done, or compiles here."""
@@ -76,7 +83,7 @@ class _Code:
             later.append((cache, self.key(target), image))
         elif cache is not None:
             cache.put(self.key(target), image)
-        self.adopt(image)
+        self.adopt(loader.load_image(image))
 
 
 _codes: dict[tuple[str, str, bool], _Code] = {}

@@ -245,6 +245,11 @@ class Job:
         return self.block[0] == DONE
 
     @property
+    def lines(self) -> int:
+        """How long its text is."""
+        return self.text.count(b"\n")
+
+    @property
     def seconds(self) -> float:
         """How long LLVM took."""
         return self.block[5] * 1e-9
