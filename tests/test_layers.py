@@ -14,7 +14,17 @@ PACKAGE = Path(__file__).resolve().parent.parent / "src" / "pullback"
 
 # From the bottom up: a module imports from its own layer and from those above it in this list.
 LAYERS = (
-    ("version", "errors", "config", "forking", "garbage", "records", "formatting", "compile_log"),
+    (
+        "version",
+        "errors",
+        "config",
+        "forking",
+        "garbage",
+        "records",
+        "removed",
+        "formatting",
+        "compile_log",
+    ),
     ("dtypes", "tree", "tree_util"),
     ("core",),
     ("primitives",),

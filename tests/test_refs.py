@@ -45,6 +45,20 @@ def operations(j: Any, np_: Any) -> Any:
     return f(x), j.jit(f)(x)
 
 
+def views(j: Any, np_: Any) -> Any:
+    """Parts of references are references; JAX has views inside of programs alone, of one index."""
+
+    def f(x: Any, k: Any) -> Any:
+        r = j.new_ref(x)
+        r.at[k].set(np_.full(3, 3.0))
+        r.at[:, k].set(np_.ones(2))
+        j.ref.addupdate(r.at[1], None, np_.full(3, 0.5))
+        y = j.ref.swap(r.at[0], None, np_.full(3, 9.0))
+        return y, r.bitcast(np_.int32)[...], r[...]
+
+    return j.jit(f)(np_.arange(6.0).reshape(2, 3), 1)
+
+
 def accumulate(j: Any, np_: Any) -> Any:
     def k(x: Any) -> Any:
         acc = j.new_ref(0.0)
@@ -146,7 +160,7 @@ def empty(j: Any, np_: Any) -> Any:
     return j.jit(f)()
 
 
-PROGRAMS = [operations, accumulate, captured, batched, positions, checkpointed, empty]
+PROGRAMS = [operations, views, accumulate, captured, batched, positions, checkpointed, empty]
 
 
 @pytest.mark.parametrize("program", PROGRAMS, ids=lambda p: p.__name__)
@@ -320,3 +334,68 @@ def test_methods_of_traced_references() -> None:
 
     for ours, theirs in zip(run(pb), run(jax), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
+
+
+def chained(j: Any, v: Any) -> Any:
+    """Views of views: written, read, added to."""
+    r = j.new_ref(v)
+    r.at[0][1] = 7.0
+    part = r.at[0].at[1:]
+    part[...] = part[...] * 2
+    r.at[:].T.at[2].set(v[:, 0] + 1)
+    j.ref.addupdate(r.at[1].reshape(3, 1), (0, 0), 3.0)
+    w = j.ref.swap(r.at[:].transpose((1, 0)).at[0], 0, 9.0)
+    return r[...], w
+
+
+def chained_plainly(v: Any) -> Any:
+    r = np.array(v)
+    r[0, 1] = 14.0
+    r[:, 2] = v[:, 0] + 1
+    r[1, 0] += 3.0
+    w, r[0, 0] = r[0, 0], 9.0
+    return r, w
+
+
+@pytest.mark.parametrize("how", ["eager", "jit", "vmap", "grad"])
+def test_views_of_views(how: str) -> None:
+    v = np.arange(6, dtype=np.float32).reshape(2, 3)
+    f = lambda v: chained(pb, v)
+    if how == "grad":
+        slope = pb.grad(lambda v: f(v)[0].sum() * 2 + f(v)[1])(v)
+        np.testing.assert_array_equal(slope, [[3, 0, 0], [4, 2, 0]])
+        return
+    if how == "vmap":
+        got = [x[1] for x in pb.vmap(f)(np.stack([v + 1, v]))]
+    else:
+        got = (pb.jit(f) if how == "jit" else f)(pnp.asarray(v))
+    for a, b in zip(got, chained_plainly(v), strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+def test_programs_with_views_are_shown_as_jaxs() -> None:
+    def f(j: Any) -> Any:
+        def g(v: Any, k: Any) -> Any:
+            r = j.new_ref(v)
+            r.at[k].at[1:][...] = r.at[:].T.at[0][...]
+            r.at[1].at[0].set(3.0)
+            return r.reshape(6)[...], r.bitcast("int32").at[0][1]
+
+        return str(j.make_jaxpr(g)(np.ones((2, 3), np.float32), 1))
+
+    assert f(pb) == f(jax)
+
+
+def test_what_a_view_is() -> None:
+    r = pb.new_ref(pnp.arange(6.0).reshape(2, 3))
+    view = r.at[pnp.array([1, 0]), 1:]
+    assert (view.shape, view.dtype, view.ndim, view.size) == ((2, 2), np.float32, 2, 4)
+    assert str(view.type) == "Ref{float32[2,2]}" and view.at[0].shape == (2,)
+    np.testing.assert_array_equal(view[...], [[4, 5], [1, 2]])
+    for wrong in (lambda: r.at[None], lambda: r.at[::-1], lambda: r.at[0, 0, 0],
+                  lambda: r.at[0].reshape(2), lambda: r.at[:].transpose((0, 0)),
+                  lambda: r.at[0].bitcast("int8"), lambda: r.at[0].set(1.0)):  # fmt: skip
+        with pytest.raises(ValueError, match=r"indices|reshape|permutation|width|shape|steps"):
+            wrong()
+    with pytest.raises(TypeError):
+        iter(view)

@@ -16,6 +16,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from .garbage import settle as _settle, uncollected as _uncollected
+from .removed import no_attribute as _no_attribute
 
 with _uncollected:  # an import makes many objects, hardly any of which is garbage
     from . import (
@@ -293,7 +294,7 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(f"{__name__}.{_LAZY_NAMES[name]}")
         value = globals()[name] = getattr(module, _RENAMED.get(name, name))
         return value
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(__name__, name)
 
 
 def __dir__() -> list[str]:

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from types import ModuleType
 from typing import Any
 
+from .removed import no_attribute
+
 
 class _LazyModule(ModuleType):
     """Stands for a module until the first attribute is asked of it."""
@@ -57,7 +59,7 @@ class LateNames:
 
     def __call__(self, name: str) -> Any:
         if name not in self.where:
-            raise AttributeError(f"module {self.package!r} has no attribute {name!r}")
+            raise no_attribute(self.package, name)
         family, other = self.where[name]
         relative = family if family.startswith(".") else f".{family}"
         module = importlib.import_module(relative, self.package)

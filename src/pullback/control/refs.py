@@ -25,6 +25,7 @@ from ..core.primitive import Primitive
 from ..core.refs import (
     AbstractRef,
     Ref,
+    TransformedRef,
     holds_refs,
     is_ref,
     is_ref_aval,
@@ -35,157 +36,28 @@ from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Trace, Tracer, current_trace, use_trace
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type
-from ..primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from ..primitives.shape import broadcast
 from ..transforms.batch import batch_flat, matchaxis
 from .call import call_params, jit_p
-
-# How arrays are indexed, from the numpy layer.
-_places: Any = config.lazy_module("pullback.numpy.scatter")
-unflatten = tree.unflatten  # the rules below have a parameter `tree`
-_EFFECTS = frozenset({ref_effect})
-
-
-# --- indices ---
-class RefSlice:
-    """`size` elements from `start` (which may be traced) by `stride`."""
-
-    __slots__ = ("size", "start", "stride")
-
-    def __init__(self, start: Any, size: int, stride: int = 1) -> None:
-        self.start, self.size, self.stride = start, size, stride
-
-    def __repr__(self) -> str:
-        return f"Slice(start={self.start}, size={self.size}, stride={self.stride})"
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, RefSlice) and (self.start, self.size, self.stride) == (
-            other.start,
-            other.size,
-            other.stride,
-        )
-
-    def __hash__(self) -> int:
-        return hash((self.start, self.size, self.stride))
-
-
-def _flatten_slice(s: RefSlice) -> Any:
-    if type(s.start) is int:
-        return (), (s.start, s.size, s.stride)
-    return (s.start,), (None, s.size, s.stride)
-
-
-tree.register_pytree_node(
+from .ref_places import (
+    Indexer,
     RefSlice,
-    _flatten_slice,
-    lambda aux, children: RefSlice(children[0] if children else aux[0], *aux[1:]),
+    Steps,
+    cast,
+    ds as ds,
+    entries_of,
+    indexed,
+    is_whole,
+    place_of,
+    read,
+    reshaped,
+    transposed,
+    write,
 )
 
-
-def ds(start: Any, size: int | None = None, stride: int | None = None) -> RefSlice | slice:
-    """A slice for indexing references: `size` elements from `start`, which may be traced, by
-    `stride`. With one argument, `ds(n)` is the first n elements.
-
-    >>> pb.ds(1, 2)
-    Slice(start=1, size=2, stride=1)
-
-    Raises ValueError if `stride` is below 1.
-    """
-    if start is None:
-        return slice(None, size, stride)
-    step = 1 if stride is None else stride
-    if size is None:
-        start, size = 0, start
-    if step < 1:
-        raise ValueError(f"ds: the stride must be at least 1, got {step}.")
-    return RefSlice(start, size, step)
-
-
-def _entries(idx: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
-    """An index as one integer, integer array or RefSlice an axis; None if it is another kind of
-    index (with masks, new axes, steps backwards).
-    """
-    given = idx if isinstance(idx, tuple) else (idx,)
-    dots = sum(e is Ellipsis for e in given)
-    n = len(given) - dots
-    if n > len(shape):
-        raise ValueError(f"`indices` must not be longer than `shape`: {idx=}, {shape=}")
-    full = [slice(None)] * (len(shape) - n)
-    flat: list[Any] = []
-    for e in given:
-        flat += full if e is Ellipsis else [e]
-    flat += full if not dots else []
-    if len(flat) != len(shape):
-        return None
-    done = [_entry(e, k, n) for k, (e, n) in enumerate(zip(flat, shape, strict=True))]
-    return None if any(e is None for e in done) else tuple(done)
-
-
-def _entry(e: Any, axis: int, size: int) -> Any:
-    if isinstance(e, slice):
-        start, stop, step = e.indices(size)
-        if step < 1:
-            return None
-        return RefSlice(start, max(0, -(-(stop - start) // step)), step)
-    if isinstance(e, RefSlice):
-        return e
-    if e is None or isinstance(e, (bool, np.bool_, list)):
-        return None
-    aval = typeof(e)
-    if not dtypes.is_integer(aval.dtype):
-        return None
-    if not isinstance(e, Tracer) and aval.shape == ():
-        k = int(e)
-        if not -size <= k < size:
-            raise ValueError(f"Out of bound indexer: idx={k}, dim={size} of axis {axis}.")
-        return np.int32(k % size)
-    return e
-
-
-def _place(value: Any, entries: Sequence[Any]) -> tuple[Any, list[Any], Any]:
-    """(the part of a value that an index touches, NumPy's index into it, where the part starts).
-
-    Slices whose start is traced are taken first, so that the rest is an index as NumPy knows them.
-    """
-    shape = typeof(value).shape
-    sizes, starts, rest, moved = list(shape), [0] * len(shape), [], False
-    for k, e in enumerate(entries):
-        if not isinstance(e, RefSlice):
-            rest.append(e)
-            continue
-        span = (e.size - 1) * e.stride + 1 if e.size else 0
-        if type(e.start) is int:
-            rest.append(slice(e.start, e.start + span, e.stride))
-        else:
-            sizes[k], starts[k], moved = span, e.start, True
-            rest.append(slice(0, span, e.stride))
-    return (dynamic_slice(value, starts, sizes), rest, starts) if moved else (value, rest, None)
-
-
-def _whole(entries: Sequence[Any], shape: Sequence[int]) -> bool:
-    return all(
-        isinstance(e, RefSlice)
-        and type(e.start) is int
-        and (e.start, e.size, e.stride) == (0, n, 1)
-        for e, n in zip(entries, shape, strict=True)
-    )
-
-
-def _read(value: Any, entries: Sequence[Any]) -> Any:
-    """The elements of an array at an index."""
-    if _whole(entries, typeof(value).shape):
-        return value
-    part, rest, _ = _place(value, entries)
-    return _places.ref_get(part, tuple(rest))
-
-
-def _write(value: Any, entries: Sequence[Any], new: Any, how: str) -> Any:
-    """The array with the elements at an index set, or added to."""
-    if how == "set" and _whole(entries, typeof(value).shape):
-        return new
-    part, rest, starts = _place(value, entries)
-    changed = getattr(_places, f"ref_{how}")(part, tuple(rest), new)
-    return changed if starts is None else dynamic_update_slice(value, changed, starts)
+_places: Any = config.lazy_module("pullback.numpy.scatter")  # how arrays are indexed
+unflatten = tree.unflatten  # the rules below have a parameter `tree`
+_EFFECTS = frozenset({ref_effect})
 
 
 # --- the primitives ---
@@ -202,11 +74,11 @@ def _program(kind: str, inner: Any, avals: Sequence[Any], treedef: Any) -> Close
 
         def fun(value: Any, *rest: Any) -> list[Any]:
             if kind == "get":
-                return [_read(value, tree.unflatten(treedef, rest))]
+                return [read(value, tree.unflatten(treedef, rest))]
             entries = tree.unflatten(treedef, rest[1:])
             if kind == "swap":
-                return [_read(value, entries), _write(value, entries, rest[0], "set")]
-            return [_write(value, entries, rest[0], "add")]
+                return [read(value, entries), write(value, entries, rest[0], "set")]
+            return [write(value, entries, rest[0], "add")]
 
         found = _programs[key] = close_jaxpr(*trace_to_jaxpr(fun, [inner, *avals]))[0]
     return found
@@ -273,7 +145,7 @@ def _get_impl(ref: Any, *idx: Any, tree: Any) -> Any:
 
 def treedef_is_whole(treedef: Any, shape: Any) -> bool:
     """Does an index without operands take the whole array?"""
-    return not treedef.num_leaves and _whole(tree.unflatten(treedef, ()), shape)
+    return not treedef.num_leaves and is_whole(tree.unflatten(treedef, ()), shape)
 
 
 def _swap_impl(ref: Any, new: Any, *idx: Any, tree: Any) -> Any:
@@ -329,7 +201,7 @@ def _get_batch(axis: Any, args: Any, dims: Any, *, tree: Any) -> Any:
         return None
     value = read_ref(args[0])
     (out,), (dim,) = batch_flat(
-        lambda v, *idx: [_read(v, unflatten(tree, idx))], [value, *args[1:]], dims, axis
+        lambda v, *idx: [read(v, unflatten(tree, idx))], [value, *args[1:]], dims, axis
     )
     return out, dim
 
@@ -347,7 +219,7 @@ def _update_batch(name: str, how: str) -> Callable[..., Any]:
 
         def fun(value: Any, x: Any, *idx: Any) -> list[Any]:
             entries = unflatten(tree, idx)
-            return [_write(value, entries, x, how), _read(value, entries)]
+            return [write(value, entries, x, how), read(value, entries)]
 
         (new, old), (dim, old_dim) = batch_flat(fun, [read_ref(args[0]), *args[1:]], dims, axis)
         write_ref(args[0], matchaxis(axis.size, dim, dims[0], new))
@@ -568,14 +440,23 @@ def _aval_of(ref: Any) -> Any:
         return type(ref)
 
 
-def _parts(ref: Any, idx: Any, name: str) -> tuple[list[Any], Any]:
-    """The operands of an index, and its structure; TypeError if `ref` is no reference."""
-    aval = _aval_of(ref)
-    _check_is_ref(aval, name)
-    entries = _entries(Ellipsis if idx is None else idx, aval.shape)
+def _parts(ref: Any, idx: Any, name: str) -> tuple[Any, list[Any], Any]:
+    """The reference, the operands of a place in it, and its structure (None: another kind of
+    index); TypeError if `ref` is no reference."""
+    if type(ref) is TransformedRef:
+        base, transforms, shape = ref.ref, ref.transforms, ref.shape
+    else:
+        base, transforms, shape = ref, (), None
+        aval = _aval_of(ref)
+        _check_is_ref(aval, name)
+        shape = aval.shape
+    entries = entries_of(Ellipsis if idx is None else idx, shape)
     if entries is None:
-        return [], None
-    return tree.flatten(entries)
+        return base, [], None
+    if transforms:
+        more = () if is_whole(entries, shape) else (Indexer(entries, shape),)
+        entries = place_of((*transforms, *more))
+    return base, *tree.flatten(entries)
 
 
 def get(ref: Any, idx: Any = None) -> Any:
@@ -585,15 +466,15 @@ def get(ref: Any, idx: Any = None) -> Any:
     >>> pb.ref.get(ref, 1)
     Array(1, dtype=int32)
     """
-    leaves, treedef = _parts(ref, idx, "`get`")
+    base, leaves, treedef = _parts(ref, idx, "`get`")
     if treedef is None:
         return _places.ref_get(get(ref), idx)
-    return get_p.bind(ref, *leaves, tree=treedef)
+    return get_p.bind(base, *leaves, tree=treedef)
 
 
 def _cast(ref: Any, value: Any) -> Any:
     """A value for a reference: numbers without a firm type take the reference's."""
-    aval, dtype = typeof(value), typeof(ref).dtype
+    aval, dtype = typeof(value), ref.dtype
     if aval.dtype == dtype and not aval.weak_type:
         return value
     if (
@@ -620,14 +501,14 @@ def swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -> An
     >>> ref[...]
     Array([ 0, 10,  2], dtype=int32)
     """
-    leaves, treedef = _parts(ref, idx, f"`{_function_name}`")
+    base, leaves, treedef = _parts(ref, idx, f"`{_function_name}`")
     value = _cast(ref, value)
     if treedef is None:
         whole = get(ref)
         swap(ref, None, _places.ref_set(whole, idx, value))
         return _places.ref_get(whole, idx)
-    _swap_aval(typeof(ref), typeof(value), *map(typeof, leaves), tree=treedef)
-    return swap_p.bind(ref, value, *leaves, tree=treedef)
+    _swap_aval(typeof(base), typeof(value), *map(typeof, leaves), tree=treedef)
+    return swap_p.bind(base, value, *leaves, tree=treedef)
 
 
 def set_ref(ref: Any, idx: Any, value: Any) -> None:
@@ -649,20 +530,35 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     >>> ref[...]
     Array([ 0, 11,  2], dtype=int32)
     """
-    leaves, treedef = _parts(ref, idx, "`addupdate`")
+    base, leaves, treedef = _parts(ref, idx, "`addupdate`")
     x = _cast(ref, x)
     if treedef is None:
         swap(ref, None, _places.ref_add(get(ref), idx, x))
         return
-    _add_aval(typeof(ref), typeof(x), *map(typeof, leaves), tree=treedef)
-    addupdate_p.bind(ref, x, *leaves, tree=treedef)
+    _add_aval(typeof(base), typeof(x), *map(typeof, leaves), tree=treedef)
+    addupdate_p.bind(base, x, *leaves, tree=treedef)
 
 
-operations.update(get=get, set=set_ref, swap=swap, addupdate=addupdate)
+def _view(ref: Any, transform: Any) -> TransformedRef:
+    if type(ref) is TransformedRef:
+        return TransformedRef(ref.ref, (*ref.transforms, transform))
+    return TransformedRef(ref, (transform,))
+
+
+operations.update(
+    get=get,
+    set=set_ref,
+    swap=swap,
+    addupdate=addupdate,
+    index=lambda ref, idx: _view(ref, indexed(ref.shape, idx)),
+    reshape=lambda ref, *shape: _view(ref, reshaped(ref.shape, shape)),
+    transpose=lambda ref, permutation=None: _view(ref, transposed(ref.shape, permutation)),
+    bitcast=lambda ref, dtype: _view(ref, cast(ref.dtype, dtype)),
+)
 
 
 def _whole_tree(ref: Any) -> Any:
-    return tree.flatten(_entries(Ellipsis, typeof(ref).shape))[1]
+    return tree.flatten(entries_of(Ellipsis, typeof(ref).shape))[1]
 
 
 def read_ref(ref: Any) -> Any:
@@ -753,17 +649,17 @@ class DischargeTrace(Trace):
 
 
 def _cell_get(trace: Any, ref: Any, *idx: Any, tree: Any) -> Any:
-    return _read(ref.value, unflatten(tree, idx))
+    return read(ref.value, unflatten(tree, idx))
 
 
 def _cell_swap(trace: Any, ref: Any, new: Any, *idx: Any, tree: Any) -> Any:
     entries = unflatten(tree, idx)
-    old, ref.value = _read(ref.value, entries), _write(ref.value, entries, new, "set")
+    old, ref.value = read(ref.value, entries), write(ref.value, entries, new, "set")
     return old
 
 
 def _cell_add(trace: Any, ref: Any, x: Any, *idx: Any, tree: Any) -> Any:
-    ref.value = _write(ref.value, unflatten(tree, idx), x, "add")
+    ref.value = write(ref.value, unflatten(tree, idx), x, "add")
     return []
 
 
@@ -880,12 +776,19 @@ jit_p.rules["discharge"] = _discharge_call
 
 
 # --- printing: `y <- r[0]`, `r[0] <- x` and `r[0] += x` ---
-def _index_text(ref: Any, atoms: Sequence[str], treedef: Any) -> str:
+def _place_text(ref: Any, atoms: Sequence[str], treedef: Any) -> str:
     names = iter(atoms)
+    place = tree.unflatten(treedef, [None] * treedef.num_leaves)
+    if type(place) is Steps:
+        return "".join(
+            f"[{_index_text(t.indices, t.shape, names)}]" if type(t) is Indexer else repr(t)
+            for t in place.transforms
+        )
     shape = ref.aval.shape
-    entries = tree.unflatten(treedef, [None] * treedef.num_leaves)
-    if _whole(entries, shape):
-        return "..."
+    return "[...]" if is_whole(place, shape) else f"[{_index_text(place, shape, names)}]"
+
+
+def _index_text(entries: Sequence[Any], shape: Sequence[int], names: Any) -> str:
     return ",".join(_entry_text(e, n, names) for e, n in zip(entries, shape, strict=True))
 
 
@@ -901,18 +804,18 @@ def _entry_text(e: Any, n: int, names: Any) -> str:
 
 
 def _show_get(eqn: Any, outs: Sequence[str], ins: Sequence[str]) -> str:
-    return f"{outs[0]} <- {ins[0]}[{_index_text(eqn.invars[0], ins[1:], eqn.params['tree'])}]"
+    return f"{outs[0]} <- {ins[0]}{_place_text(eqn.invars[0], ins[1:], eqn.params['tree'])}"
 
 
 def _show_swap(eqn: Any, outs: Sequence[str], ins: Sequence[str]) -> str:
-    place = f"{ins[0]}[{_index_text(eqn.invars[0], ins[2:], eqn.params['tree'])}]"
+    place = f"{ins[0]}{_place_text(eqn.invars[0], ins[2:], eqn.params['tree'])}"
     if outs[0].startswith("_"):  # nobody reads it
         return f"{place} <- {ins[1]}"
     return f"{outs[0]}, {place} <- {place}, {ins[1]}"
 
 
 def _show_add(eqn: Any, outs: Sequence[str], ins: Sequence[str]) -> str:
-    return f"{ins[0]}[{_index_text(eqn.invars[0], ins[2:], eqn.params['tree'])}] += {ins[1]}"
+    return f"{ins[0]}{_place_text(eqn.invars[0], ins[2:], eqn.params['tree'])} += {ins[1]}"
 
 
 show.line_rules.update(get=_show_get, swap=_show_swap, addupdate=_show_add)

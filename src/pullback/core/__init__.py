@@ -5,6 +5,7 @@ The names that users see (`pullback.core.Tracer` and so on) are those of core/pu
 
 from typing import Any
 
+from ..removed import no_attribute as _no_attribute
 from . import public as public
 
 
@@ -14,4 +15,4 @@ def __getattr__(name: str) -> Any:
             return getattr(public, name)
         except AttributeError:
             pass
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    raise _no_attribute(__name__, name)

@@ -10,9 +10,11 @@ passed in and handed out.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from .. import tree
 from . import effects as fx
 from .avals import AbstractValue, typeof
 from .jaxpr import jaxprs_in_params
@@ -92,6 +94,10 @@ class AbstractRef(AbstractValue):
     def addupdate(self: Any, value: Any, idx: Any = ...) -> None:
         operations["addupdate"](self, idx, value)
 
+    @aval_method
+    def bitcast(self: Any, dtype: Any) -> Any:
+        return operations["bitcast"](self, dtype)
+
     # What a tracer of this type does when it is indexed.
     def _getitem(self, tracer: Any, idx: Any) -> Any:
         return operations["get"](tracer, idx)
@@ -132,9 +138,9 @@ def is_ref(x: Any) -> bool:
 
 
 class _Operations(dict[str, Callable[..., Any]]):
-    """get(ref, index), set(ref, index, value), swap and addupdate like set, and discharge(jaxpr,
-    consts) for programs whose references are their own. control/refs enters them: few programs
-    need it.
+    """get(ref, index), set(ref, index, value), swap and addupdate like set; views: index(ref,
+    index), reshape, transpose and bitcast; and discharge(jaxpr, consts) for programs whose
+    references are their own. control/refs enters them: few programs need it.
     """
 
     def __missing__(self, name: str) -> Callable[..., Any]:
@@ -189,9 +195,13 @@ class Ref(metaclass=_RefMeta):
 
     @property
     def at(self) -> Any:
-        raise NotImplementedError(
-            "references have no `.at`. Fix: assign to the elements, ref[idx] = value."
-        )
+        """`ref.at[idx]`: a view of a part, which is read and written as a reference is.
+
+        >>> r = pb.new_ref(jnp.zeros((2, 2))); r.at[0][1] = 5.0; r[...]
+        Array([[0., 5.],
+               [0., 0.]], dtype=float32)
+        """
+        return RefIndexer(self)
 
     def __getitem__(self, idx: Any) -> Any:
         return operations["get"](self, idx)
@@ -212,6 +222,108 @@ class Ref(metaclass=_RefMeta):
 
     def __repr__(self) -> str:
         return "Ref" + repr(self._value).removeprefix("Array")
+
+
+class RefIndexer:
+    """`ref.at`: indexed, it is a view of a part of the reference."""
+
+    __slots__ = ("ref",)
+
+    def __init__(self, ref: Any) -> None:
+        self.ref = ref
+
+    def __getitem__(self, idx: Any) -> TransformedRef:
+        return operations["index"](self.ref, idx)  # type: ignore[no-any-return]
+
+
+class TransformedRef:
+    """A view of a reference: a part of it (`ref.at[idx]`), or the whole in another shape, order or
+    dtype. What is written into it is written into the reference. A pytree of the reference and of
+    the indices that are not slices.
+
+    `transforms`: what the view does, one after the other. Raises ValueError for indices that are
+    not made of integers, integer arrays and slices.
+
+    >>> r = pb.new_ref(jnp.arange(6.0).reshape(2, 3)); r.at[1].at[1:].set(jnp.zeros(2)); r[1]
+    Array([3., 0., 0.], dtype=float32)
+    >>> r.at[:].T[0]
+    Array([0., 3.], dtype=float32)
+    """
+
+    __slots__ = ("ref", "transforms")
+
+    is_dynamic_size = property(lambda self: False)
+    multiref = property(lambda self: False)
+    dtype = property(lambda self: self._type()[1])
+    shape = property(lambda self: self._type()[0])
+    ndim = property(lambda self: len(self.shape))
+    size = property(lambda self: math.prod(self.shape))
+    at = property(lambda self: RefIndexer(self))
+    T = property(lambda self: operations["transpose"](self))
+
+    def __init__(self, ref: Any, transforms: tuple[Any, ...]) -> None:
+        self.ref, self.transforms = ref, transforms
+
+    def _type(self) -> tuple[tuple[int, ...], Any]:
+        shape, dtype = self.ref.shape, self.ref.dtype
+        for transform in self.transforms:
+            shape, dtype = transform.type_of(shape, dtype)
+        return shape, dtype
+
+    @property
+    def type(self) -> Any:
+        """The type of a reference like the view."""
+        aval = typeof(self.ref)
+        shape, dtype = self._type()
+        return aval.update(shape=shape, dtype=dtype)
+
+    def get(self, idx: Any = ()) -> Any:
+        return operations["get"](self, idx)
+
+    def set(self, value: Any, idx: Any = ()) -> None:
+        operations["set"](self, idx, value)
+
+    def swap(self, value: Any, idx: Any = ()) -> Any:
+        return operations["swap"](self, idx, value)
+
+    def addupdate(self, value: Any, idx: Any = ()) -> None:
+        operations["addupdate"](self, idx, value)
+
+    def reshape(self, *shape: Any) -> TransformedRef:
+        return operations["reshape"](self, *shape)  # type: ignore[no-any-return]
+
+    def transpose(self, permutation: Sequence[int]) -> TransformedRef:
+        return operations["transpose"](self, permutation)  # type: ignore[no-any-return]
+
+    def bitcast(self, dtype: Any) -> TransformedRef:
+        return operations["bitcast"](self, dtype)  # type: ignore[no-any-return]
+
+    def __getitem__(self, idx: Any) -> Any:
+        return operations["get"](self, idx)
+
+    def __setitem__(self, idx: Any, value: Any) -> None:
+        operations["set"](self, idx, value)
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is TransformedRef and (self.ref, self.transforms) == (
+            other.ref,
+            other.transforms,
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __iter__(self) -> Iterator[Any]:
+        raise TypeError(
+            f"a view of type {self.type} cannot be iterated over. Fix: read it, view[...]."
+        )
+
+    def __repr__(self) -> str:
+        return f"TransformedRef(ref={self.ref!r}, transforms={self.transforms!r})"
+
+
+tree.register_pytree_node(
+    TransformedRef, lambda v: ((v.ref, v.transforms), None), lambda _, xs: TransformedRef(*xs)
+)
 
 
 def ref_value_aval(x: Any) -> Any:

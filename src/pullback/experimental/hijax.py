@@ -26,7 +26,7 @@ from ..core.high import (
     cur_qdd as cur_qdd,
 )
 from ..core.primitive import Primitive
-from ..core.refs import AbstractRef as AbstractRef
+from ..core.refs import AbstractRef as AbstractRef, TransformedRef as TransformedRef
 from ..core.symbolic import (
     Zero as Zero,
     instantiate_zeros as instantiate_zeros,
@@ -41,9 +41,11 @@ __all__ = [
     "AvalMutableQDD",
     "AvalQDD",
     "HiPrimitive",
+    "HiPspec",
     "HiType",
     "MutableHiType",
     "ShapedArray",
+    "TransformedRef",
     "VJPHiPrimitive",
     "Zero",
     "aval_method",
@@ -53,6 +55,28 @@ __all__ = [
     "is_undefined_primal",
     "register_hitype",
 ]
+
+
+class HiPspec:
+    """How a library's values lie on a mesh, as `in_specs` and `out_specs` name it: the base class
+    of such specs. `to_lo()` gives a PartitionSpec for each of the arrays that a value is made of;
+    `to_tangent_spec()` and `to_ct_spec()` say how tangents and cotangents lie.
+
+    >>> from pullback.experimental import hijax
+    >>> class Pair(hijax.HiPspec):
+    ...     to_lo = lambda self: (pullback.P('x'), pullback.P())
+    >>> Pair().to_lo()
+    (P('x',), P())
+    """
+
+    def to_lo(self) -> tuple[Any, ...]:
+        raise AssertionError(f"{type(self).__name__} must override to_lo()")
+
+    def to_tangent_spec(self) -> HiPspec:
+        raise AssertionError(f"{type(self).__name__} must override to_tangent_spec()")
+
+    def to_ct_spec(self) -> HiPspec:
+        raise AssertionError(f"{type(self).__name__} must override to_ct_spec()")
 
 
 class HiType(AbstractValue):

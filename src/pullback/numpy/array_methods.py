@@ -16,6 +16,7 @@ from ..api.eager import methods
 from ..api.placement import device_put
 from ..api.recording import LazyPair
 from ..config import lazy_module
+from ..core.refs import RefIndexer, is_ref_aval, operations
 from ..core.trace import Tracer
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import ArrayImpl
@@ -445,11 +446,34 @@ def _install_on_keys() -> None:
             setattr(PRNGKeyArray, name, property(_refused(name)))
 
 
+def _view_or(name: str, plain: Callable[..., Any]) -> Callable[..., Any]:
+    """What a traced array does; a traced reference gives a view of itself."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if is_ref_aval(self.aval):
+            return operations[name](self, *args, **kwargs)
+        return plain(self, *args, **kwargs)
+
+    method.__name__, method.__doc__ = name, plain.__doc__
+    return method
+
+
+def _install_views() -> None:
+    """Tracers may be of references, whose views are not arrays."""
+    for name in ("reshape", "transpose"):
+        setattr(Tracer, name, _view_or(name, getattr(Tracer, name)))
+    at, swapped = PROPERTIES["at"], _view_or("transpose", _swapped)
+    either = lambda self: (RefIndexer if is_ref_aval(self.aval) else at)(self)
+    for name, getter in (("at", either), ("T", swapped)):
+        setattr(Tracer, name, property(getter, doc=PROPERTY_DOCS[name]))
+
+
 def install_all() -> None:
     """Methods and operators on tracers and on arrays."""
     for name, getter in FACTS.items():
         setattr(Tracer, name, property(getter, doc=f"`{name}` of the aval."))
     install(Tracer)
+    _install_views()
     install(ArrayImpl, native=True)
     install(LazyPair, native=True)
     _install_on_keys()
