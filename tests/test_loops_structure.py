@@ -158,6 +158,17 @@ PROGRAMS = [
     (lambda x, y: x.T @ y, [RANDOM.normal(size=s) for s in ((64, 70), (64, 20))]),
     (lambda x: lax.cumsum(x), [RANDOM.normal(size=1000).astype(F32)]),
     (lambda x: (x > 3).any(), [RANDOM.integers(0, 5, 700)]),
+    *[
+        (lambda x: (x.max(-1), x.argmin(-1), jnp.exp(x).sum(-1), (x > 1).all(-1)), [x])
+        for n in (1, 63, 64, 65, 4095, 4097, 9000)
+        for x in [RANDOM.normal(size=(3, n)).astype(F32)]
+    ],
+    (lambda x: jnp.cos(x).sum(), [RANDOM.normal(size=70_001).astype(F32)]),
+    (
+        lambda x: (jnp.nansum(x, -1), x.min(-1)),
+        [np.where(RANDOM.random((5, 777)) < 0.1, np.nan, -0.0)],
+    ),
+    (lambda x: x.astype(jnp.bfloat16).sum(-1), [RANDOM.normal(size=(4, 1001)).astype(F32)]),
 ]
 
 
