@@ -414,3 +414,20 @@ def test_columns_of_a_value_that_the_loop_writes_are_read_where_they_are():
     for i in range(40):
         want[i, 1] = (want[:, 1] * want[:, 2]).sum()
     np.testing.assert_allclose(pb.jit(f)(x), want, rtol=1e-5)
+
+
+def test_what_reductions_of_different_axes_read_is_computed_in_each():
+    """Gradients by both of a pair of bodies: rows of three numbers a pair are never stored."""
+
+    def energy(p):
+        d = p[:, None] - p[None]
+        return jnp.log1p((d * d).sum(-1)).sum()
+
+    p = np.random.default_rng(3).normal(size=(123, 3)).astype(F32)
+    assert largest_temporary(program(pb.grad(energy), p)) == 4 * 123 * 123
+    d = p[:, None].astype(np.float64) - p[None]
+    want = 4 * (d / (1 + (d * d).sum(-1, keepdims=True))).sum(1)
+    np.testing.assert_allclose(pb.jit(pb.grad(energy))(p), want, rtol=1e-4, atol=1e-4)
+    x = np.zeros((100, 100), F32)
+    costly = program(lambda x: [e.sum(k) for e in [jnp.exp(x)] for k in (0, 1)], x)
+    assert largest_temporary(costly) == x.nbytes

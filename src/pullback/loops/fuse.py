@@ -37,6 +37,7 @@ COSTLY = 10.0  # a value cheaper than this is computed anew by each reader
 CHAIN = 200.0  # more than this in one element becomes a value of its own
 TOGETHER = 120_000.0  # the same for results without axes; less than a parallel nest has
 SHORT_ROW, MANY_ROWS = 16, 64  # elements that are unrolled, in so many lanes at least
+SHORT_TAIL = 8  # elements that leave lanes idle
 MUCH_ALONE = 10_000.0  # work on single values after reductions that is worth lanes, and a loop
 SMALL = 20_000.0  # work of a nest that is cheap enough to merge with others of any shape
 
@@ -142,6 +143,7 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
         for n, mode in zip(op.ins, op.modes, strict=True)
         if mode.startswith("many")
     }
+    ends: dict[Node, set[Any]] = {}
     for node in graph.nodes:
         if not node.live or node.kind == "leaf":
             continue
@@ -171,11 +173,54 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
         if (
             node.wanted
             or (node.reuse > 8 and cost > 1.5)
-            or (node.users > 1 and cost > COSTLY)
+            or (node.users > 1 and cost > COSTLY and not _anew(graph, node, ends))
             or (node in many and cost > 4)
             or cost > 4 * CHAIN
         ):
             node.root = True
+
+
+def _anew(graph: Graph, node: Node, ends: dict[Node, set[Any]]) -> bool:
+    """Whether a value is only read by reductions of different axes, which cannot share a loop, and
+    costs less to compute in each than to be stored and read. `ends` remembers who reads what."""
+    rows = [n for n in node.shape if n != 1]
+    if not rows or node.red is not None:
+        return False
+    size = node.size * _width(node)
+    near = next((part for limit, part in _NEAR if size <= limit), 1.0)
+    memory = near * 4 * (_WRITTEN + node.users * _READ) / _IN_LANES / (node.users - 1)
+    if rows[-1] <= SHORT_TAIL:  # few lanes are busy where such rows are stored
+        memory = max(memory, 2 * COSTLY)
+    if node.cost > memory:
+        return False
+    if not ends:
+        _find_ends(graph, ends)
+    kept = ends.get(node, set())
+    return None not in kept and len(kept) == node.users
+
+
+def _find_ends(graph: Graph, ends: dict[Node, set[Any]]) -> None:
+    """For every value the reductions, by the axes that they keep, in which its elements end; None
+    among them if it is read otherwise, too."""
+    for node in reversed(graph.nodes):
+        if not node.live:
+            continue
+        if node.kind == "red" and node.red is not None:
+            red = node.red
+            for dep, axes in red.deps:
+                plain = _identity(axes, dep) and dep.shape == red.shape
+                ends.setdefault(dep, set()).add(red.kept if plain else None)
+            continue
+        mine = ends.setdefault(node, set())
+        if node.wanted or node.kind != "pw" or not mine:
+            mine.add(None)
+        for dep, axes in node.deps:
+            same = _identity(axes, dep) and dep.shape == node.shape
+            ends.setdefault(dep, set()).update(mine if same else (None,))
+
+
+def _identity(axes: Axes, dep: Node) -> bool:
+    return axes is None or axes == tuple(range(len(dep.shape)))
 
 
 def _reads_once(node: Node) -> bool:
