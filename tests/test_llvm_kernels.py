@@ -8,6 +8,7 @@ import pytest
 from llvm_kernels import ONE, ZERO, columnwise, elementwise, i64, loop, reduction, rowwise, var
 
 from pullback.backends.llvm import PlanError, run_kernel, target_for, thread_limit
+from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.target import detect_level
 from pullback.loops.interpret import interpret
 from pullback.loops.ir import (
@@ -545,3 +546,35 @@ def test_random_elementwise_chains(isa, seed):
     k = elementwise(ops, ["f64", "f64"], "f64")
     x, y = rng.normal(size=(2, 101))
     check(k, [x, y, np.zeros(101)], [101], isa, 1e-9)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
+@pytest.mark.parametrize("width", [3, 5, 8])
+def test_numbers_side_by_side_are_stored_as_vectors(isa, width, dtype):
+    """Columns become rows: what lanes have is interleaved, not put down one by one."""
+    n, m, i, row = var("n"), var("m"), var("i"), var("row")
+    a, o = Buf("a", dtype, (width, n), "in"), Buf("o", dtype, (m,), "out")
+    body = [Let(row, "mul", (i, i64(width)))]
+    for k in (*range(1, width), 0):
+        x, at = var(f"x{k}", dtype), var(f"at{k}")
+        body += [Load(x, a, (i64(k), i)), Let(at, "add", (i64(k), row)), Store(o, (at,), x)]
+    kernel = Kernel("rows", (a, o), (n, m), (), (loop(i, n, "vector", *body),))
+    kinds = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
+    for count in (0, 3, 37, 513):
+        x = np.arange(width * count).reshape(width, count).astype(kinds[dtype])
+        check(kernel, [x, np.zeros(count * width, x.dtype)], [count, count * width], isa)
+    assert emit_module(kernel, isa)[0].count(" store <") >= width
+
+
+def test_a_read_between_neighbouring_stores_sees_the_first(isa):
+    n, m, i, row = var("n"), var("m"), var("i"), var("row")
+    a, o = Buf("a", "f32", (n,), "in"), Buf("o", "f32", (m,), "inout")
+    x, y, one, two = var("x", "f32"), var("y", "f32"), var("one"), var("two")
+    body = [
+        Let(row, "mul", (i, i64(3))), Let(one, "add", (i64(1), row)),
+        Let(two, "add", (i64(2), row)),
+        Load(x, a, (i,)), Store(o, (row,), x), Store(o, (one,), x),
+        Load(y, o, (row,)), Store(o, (two,), y),
+    ]  # fmt: skip
+    kernel = Kernel("between", (a, o), (n, m), (), (loop(i, n, "vector", *body),))
+    check(kernel, [np.arange(100, dtype="f4"), np.zeros(300, "f4")], [100, 300], isa)

@@ -15,7 +15,9 @@ from pullback.loops.ops import storage_bytes
 
 WIDEST_STRIDE = 8  # elements; lanes further apart are loaded one by one
 
-__all__ = ["Index", "Lin", "index_binary", "load", "materialise", "store", "store_pairs"]
+__all__ = [
+    "Index", "Lin", "index_binary", "load", "materialise", "store", "store_pairs", "store_rows",
+]  # fmt: skip
 
 
 class Lin:
@@ -138,6 +140,29 @@ def store_pairs(b: Builder, dtype: str, base: Val, at: Lin, x: Val, y: Val) -> N
             value = b.impure_reg(f"shufflevector {pair}, <{n} x i32> <{', '.join(picks)}>")
             pointer = _vector_pointer(b, base, at.base, (2 * u + half) * n, size).regs[0]
             b.line(f"store {vt} {value}, ptr {pointer}, align {size}")
+
+
+def store_rows(b: Builder, dtype: str, base: Val, at: Lin, columns: list[Val]) -> None:
+    """As many values for each lane as the stride is long, one beside the other: each vector of
+    memory is put together by shuffles."""
+    t, size, n, stride = memory_type(dtype), storage_bytes(dtype), at.n, len(columns)
+    vt = f"<{n} x {t}>"
+    regs = [b.spread(to_memory(b, dtype, v), n) for v in columns]
+    for u in range(at.width):
+        lanes = [r[u % len(r)] for r in regs]
+        for part in range(stride):
+            wanted = [divmod(part * n + k, stride) for k in range(n)]
+            whole = lanes[0]
+            for column in range(1, stride):
+                picks = [
+                    n + row if c == column else (row if column == 1 and c == 0 else k)
+                    for k, (row, c) in enumerate(wanted)
+                ]
+                order = ", ".join(f"i32 {p}" for p in picks)
+                pair = f"{vt} {whole}, {vt} {lanes[column]}"
+                whole = b.impure_reg(f"shufflevector {pair}, <{n} x i32> <{order}>")
+            pointer = _vector_pointer(b, base, at.base, (u * stride + part) * n, size).regs[0]
+            b.line(f"store {vt} {whole}, ptr {pointer}, align {size}")
 
 
 def _from_below(at: Lin) -> Lin:

@@ -24,8 +24,10 @@ from pullback.backends.llvm.access import (
     offset,
     store,
     store_pairs,
+    store_rows,
 )
 from pullback.backends.llvm.ahead import FAR, Ahead, Step, fetch
+from pullback.backends.llvm.beside import side_by_side, successor
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import (
     from_memory,
@@ -122,7 +124,7 @@ class Emitter:
         self.ctx = Val(self.b, "ptr", 1, ("%ctx",))
         self.hot = False  # has loops of its own, not outlined ones
         self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
-        self.successors: dict[Atom, Atom] = {}  # indices that are one more than others
+        self.sums: dict[Atom, tuple[Atom, int]] = {}  # indices that are others and a literal
         self.kept: dict[Buf, tuple[Any, Val]] = {}  # what scratch was last given, and where
         self.pointers: list[Val] = []  # extra pointers of an outlined function
         self.ahead: Ahead = {}  # by loop, the buffers that are fetched a row ahead, and how far
@@ -176,8 +178,16 @@ class Emitter:
 
     def statements(self, stmts: Iterable[Stmt]) -> None:
         waiting: Store | None = None  # the first of two parts that are stored side by side
+        wide = self.lanes > 1 and self.mask is None
+        rows = side_by_side(stmts, self.sums) if wide else {}  # type: ignore[arg-type]
+        late: set[Store] = set()
         for s in ordered(stmts) if self.lanes == 1 else stmts:  # type: ignore[arg-type]
             kind = type(s)
+            if rows and kind is Store and s in rows:
+                late.add(s)
+                if late.issuperset(rows[s]):
+                    self.rows(rows[s])
+                continue
             if isinstance(s, tuple):
                 self.together(s)
                 continue
@@ -232,7 +242,7 @@ class Emitter:
         """Stores a real and an imaginary part together, where that is what two statements do."""
         if other.buf is not s.buf or other.mask is not None or len(s.index) != 1:
             return False
-        if self.successors.get(other.index[0]) is not s.index[0]:
+        if self.sums.get(other.index[0]) != (s.index[0], 1):
             return False
         base, at = self.place(s.buf, s.index)
         if not isinstance(at, Lin) or at.stride.c != 2:
@@ -240,6 +250,17 @@ class Emitter:
         self.kept.pop(s.buf, None)
         store_pairs(self.b, s.buf.dtype, base, at, self.val(s.value), self.val(other.value))
         return True
+
+    def rows(self, group: Sequence[Store]) -> None:
+        """Stores to neighbouring places: as vectors of memory, where they fill the stride."""
+        first = group[0]
+        base, at = self.place(first.buf, first.index)
+        if not isinstance(at, Lin) or at.n == 1 or at.stride.c != len(group):
+            for s in group:
+                self.statement(s)
+            return
+        self.kept.pop(first.buf, None)
+        store_rows(self.b, first.buf.dtype, base, at, [self.val(s.value) for s in group])
 
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Let):
@@ -268,8 +289,9 @@ class Emitter:
 
     def let(self, s: Let) -> Index:
         if s.out.dtype == "i64" and s.op in ("add", "sub", "mul"):
-            if s.op == "add" and isinstance(s.args[0], Const) and s.args[0].value == 1:
-                self.successors[s.out] = s.args[1]
+            total = successor(s)
+            if total is not None:
+                self.sums[s.out] = total
             args = [self.atom(a) for a in s.args]
             if isinstance(args[0], Lin) or isinstance(args[1], Lin):
                 return index_binary(self.b, s.op, args[0], args[1])
