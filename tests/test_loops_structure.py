@@ -229,6 +229,23 @@ def test_what_runs_often_gets_good_code(monkeypatch):
     assert all(k.source is None for k in kernels)
 
 
+def test_quick_code_goes_on_where_good_code_cannot_be_had(monkeypatch, caplog):
+    monkeypatch.setenv("PULLBACK_CACHE", "0")
+    if not tier.enabled():
+        pytest.skip("PULLBACK_TIER=0")
+
+    def refused(*_):
+        raise llvm.link.CompileError("LLVM has had enough")
+
+    monkeypatch.setattr(llvm.compiler, "_well_made", refused)
+    x = RANDOM.normal(size=(2000, 601)).astype(F32)
+    f = pb.jit(lambda x: jnp.cos(x * 1.4375).sum(0))
+    expected = np.asarray(f(x))
+    for _ in range(3):
+        assert np.array_equal(f(x), expected)
+    assert [r.getMessage().count("keeps its quick code") for r in caplog.records] == [1]
+
+
 def test_threads_do_not_change_bits():
     x = RANDOM.normal(size=300_000).astype(F32)
     y = RANDOM.normal(size=(700, 301)).astype(F32)

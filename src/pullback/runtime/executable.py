@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
+import math
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -155,7 +156,7 @@ class NativeExecutable:
         )
         self._plain = plain and len(self.in_avals) == len(self.plan_ins)
         self._seconds = self.program.seconds
-        self._timed: list[float] = []  # runs on the queue, while the estimate is not settled
+        self._timed, self._fastest = 0, math.inf  # runs on the queue
 
     @property
     def nativable(self) -> bool:
@@ -204,7 +205,7 @@ class NativeExecutable:
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
         def foresee(kind: str, work: float) -> None:
-            if tier.enabled() and work <= tier.QUICK_WORK:
+            if tier.haste(work, math.inf, math.inf, tiles=True).tiles:
                 compilation.foresee(kind)
 
         progress = compile_log.Progress(self.name)
@@ -335,10 +336,9 @@ class NativeExecutable:
 
     def _learn(self, seconds: float) -> None:
         """What runs take says more than the estimate. The first ones may have met quick code."""
-        if len(self._timed) < MOST_TIMED:
-            self._timed.append(seconds)
-            if len(self._timed) >= TIMED_RUNS and min(self._timed) < SURELY_SHORT:
-                self._seconds = min(self._timed)
+        self._timed, self._fastest = self._timed + 1, min(self._fastest, seconds)
+        if TIMED_RUNS <= self._timed <= MOST_TIMED and self._fastest < SURELY_SHORT:
+            self._seconds = self._fastest
 
     def _share(self, x: Any, aval: Any) -> Any:
         """An output that is an input, a constant or another output: the same memory, as an array

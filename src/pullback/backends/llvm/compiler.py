@@ -214,30 +214,42 @@ def _store(entries: Sequence[Entry]) -> None:
         cache.put(key, image)
 
 
+def _in_process(key: str) -> CompiledKernel | None:
+    """A kernel that this process has."""
+    with _lock:
+        found = _live.get(key)
+        if found is not None:
+            _recent[key] = found
+            _recent.move_to_end(key)
+    return found
+
+
+def _on_disk(
+    key: str, quick: bool, cache: DiskCache | None
+) -> tuple[loader.Image, loader.Code | JitCode] | None:
+    """An image and its code, if the disk has one that does: quick code only where that does."""
+    image = cache.get(key) if cache is not None and not _debug() else None
+    if image is None or (image.quick and not quick):
+        return None
+    code = loader.load_entry(image, "pb_kernel")
+    return None if code is None else (image, code)
+
+
 def _known(
     kernel: Kernel, target: Target, quick: bool, cache: DiskCache | None
 ) -> tuple[str, CompiledKernel | None, str]:
     """The key of a kernel; its code if this process or the disk has it; where it comes from."""
     text = canonical_text(kernel)
     key = kernel_key(text, target.key, _options(kernel, text))
-    with _lock:
-        found = _live.get(key)
-        if found is not None:
-            _recent[key] = found
-            _recent.move_to_end(key)
+    found = _in_process(key)
     if found is not None:
         if not quick:
             found.improved()
         return key, found, "process"
-    image = cache.get(key) if cache is not None and not _debug() else None
-    code = (
-        None
-        if image is not None and image.quick and not quick
-        else loader.load_entry(image, "pb_kernel")
-    )
-    if image is None or code is None:
+    entry = _on_disk(key, quick, cache)
+    if entry is None:
         return key, None, "LLVM"
-    return key, _registered(kernel, target, key, image, code), "disk"
+    return key, _registered(kernel, target, key, *entry), "disk"
 
 
 def _registered(
@@ -276,23 +288,12 @@ def recalled_kernel(
     neither has any that does. `needs` are the tiles and routines it calls; `again` makes the
     kernel, should better code be wanted."""
     target = host_target()
-    with _lock:
-        found = _live.get(key)
-        if found is not None:
-            _recent[key] = found
-            _recent.move_to_end(key)
-    origin = "process"
+    found, origin = _in_process(key), "process"
     if found is None:
-        cache = disk_cache()
-        image = cache.get(key) if cache is not None and not _debug() else None
-        code = (
-            None
-            if image is None or (image.quick and not haste.kernel)
-            else loader.load_entry(image, "pb_kernel")
-        )
-        if image is None or code is None:
+        entry = _on_disk(key, haste.kernel, disk_cache())
+        if entry is None:
             return None
-        found, origin = _entered(name, (again, target), key, image, code), "disk"
+        found, origin = _entered(name, (again, target), key, *entry), "disk"
     elif not haste.kernel:
         found.improved()
     for needed in needs:

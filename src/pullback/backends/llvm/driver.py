@@ -40,6 +40,7 @@ from pullback.loops.plan import (
 )  # fmt: skip
 
 ml_dtypes = lazy_module("ml_dtypes")
+logging: Any = lazy_module("logging")
 
 __all__ = ["ERRORS", "Plan", "PlanError", "encode", "scalar_word"]
 
@@ -213,13 +214,20 @@ class Plan:
     def improve(self) -> bool:
         """Compiles one more of the kernels well that were compiled quickly, that which takes
         longest; False when there is none left. Runs go on meanwhile: a step takes the old address
-        or the new one."""
+        or the new one. What cannot be compiled keeps its quick code, which computes the same."""
         try:
             entry = _, step, kernel = self.hasty[-1]
         except IndexError:
             return False
         # Another thread may be at it: then this one waits for the same code.
-        self.table[8 * step + 1] = kernel.improved()
+        try:
+            self.table[8 * step + 1] = kernel.improved()
+        except Exception as error:
+            logging.getLogger("pullback").warning(  # on a thread of ours, more often than not
+                "%s keeps its quick code: better code could not be made. Fix: report this. %s",
+                kernel.name,
+                error,
+            )
         with contextlib.suppress(ValueError):
             self.hasty.remove(entry)
         return bool(self.hasty)

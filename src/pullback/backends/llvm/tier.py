@@ -22,7 +22,7 @@ from typing import Any, Protocol
 from pullback.loops.tiles import panel_width
 from pullback.records import record
 
-__all__ = ["QUICK_WORK", "Haste", "enabled", "haste", "paused", "settled", "watch"]
+__all__ = ["Haste", "enabled", "haste", "paused", "settled", "watch"]
 
 # Quick code takes two to four times as long to run, a few milliseconds less to be made. By our
 # estimates of good code: programs and, in longer ones, all runs of a kernel of fewer seconds than
@@ -35,7 +35,7 @@ QUICK_WORK = 1e6
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
-FEW_KERNELS = 4  # that such a plan's second run waits for
+FEW_STEPS = 4  # whose kernels such a plan's second run waits for
 FIRST_LOOK, LAST_LOOK = 0.002, 1.0  # seconds between two looks: doubled while nothing happens
 
 
@@ -69,7 +69,7 @@ class Haste:
 def settled(plan: Watched) -> bool:
     """Whether the runs of a plan are as fast as they will soon be. What has run once and is worth
     waiting for is compiled now."""
-    if not 0 < len(plan.hasty) <= FEW_KERNELS or plan.work < VERY_MUCH_WORK:
+    if not 0 < len(plan.hasty) <= FEW_STEPS or plan.work < VERY_MUCH_WORK:
         return True
     if not plan.heat()[0]:
         return False
