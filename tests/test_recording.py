@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Callable
 from typing import Any
 from unittest import mock
 
@@ -264,3 +265,25 @@ def test_sizes_that_depend_on_values(name: str) -> None:
         got = pullback.value_and_grad(lambda y: fun(jnp, y))(jnp.asarray(x))
         for a, b in zip(got, want, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-6)
+
+
+SETS: dict[str, Callable[..., Any]] = {
+    "unique": lambda np_, x: np_.unique(x).sum() + x[0],
+    "unique with inverse": lambda np_, x: (np_.unique(x, return_inverse=True)[0] ** 2).sum(),
+    "union1d": lambda np_, x: np_.union1d(x, x[:1]).sum() * x[1],
+    "intersect1d": lambda np_, x: np_.intersect1d(x, x).sum(),
+    "setdiff1d": lambda np_, x: np_.setdiff1d(x, x[:1]).sum(),
+    "setxor1d": lambda np_, x: np_.setxor1d(x, x[1:2]).sum(),
+}
+
+
+@pytest.mark.parametrize("name", SETS)
+def test_sets_of_values_that_are_differentiated(name: str) -> None:
+    """What is distinct jumps: its derivative is zero, as in JAX."""
+    x = np.array([1.0, 2.0, 1.0], np.float32)
+    f = SETS[name]
+    wanted = jax.grad(lambda x: f(jax.numpy, x))(x)
+    for _ in range(2):
+        np.testing.assert_array_equal(pullback.grad(lambda x: f(pullback.numpy, x))(x), wanted)
+    _, slope = pullback.jvp(lambda x: f(pullback.numpy, x), (x,), (np.ones_like(x),))
+    np.testing.assert_array_equal(slope, wanted.sum())

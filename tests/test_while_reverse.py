@@ -312,3 +312,21 @@ def test_mixed_modes_of_second_order() -> None:
             pullback.tree.leaves(make(f)(x, w)), pullback.tree.leaves(make(g)(x, w)), strict=True
         ):
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=1e-6)
+
+
+def test_second_derivatives_where_users_gave_backward_rules() -> None:
+    """What is linear in the body cannot be carried forwards; the loops of its transpose can."""
+    f = pullback.custom_vjp(jnp.tanh)
+    f.defvjp(lambda x: (jnp.tanh(x), x), lambda x, ct: (ct * (1 - jnp.tanh(x) ** 2),))
+
+    def repeated(g: Any) -> Any:
+        step = lambda x: lambda s: (s[0] + 1, g(s[1]) * x)
+        return lambda x, n: lax.while_loop(lambda s: s[0] < n, step(x), (0, x))[1]
+
+    ours, plain = repeated(f), repeated(jnp.tanh)
+    x = np.float32(1.3)
+    for _ in range(2):
+        ours, plain = pullback.grad(ours), pullback.grad(plain)
+        close(ours(x, 3), plain(x, 3), 1e-6)
+    along = lambda g: pullback.jvp(lambda x: pullback.grad(repeated(g))(x, 3), (x,), (x,))[1]
+    close(along(f), along(jnp.tanh), 1e-6)

@@ -24,14 +24,15 @@ from typing import Any
 from ..core import effects as fx
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, subjaxprs
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..primitives.common import as_array
 from ..transforms.batch import batch_jaxpr, matchaxis
-from ..transforms.jvp import jvp_jaxpr_fixpoint
+from ..transforms.jvp import jvp_flat, jvp_jaxpr_fixpoint
 from .call import mentions_axis, move_to_front
 from .common import chosen, permute, widen_cond
+from .custom import custom_lin_p
 from .expand import register_inline
 from .while_lanes import masked
 from .while_reverse import adjoint_of_loop, check_effects, split_loop
@@ -120,11 +121,25 @@ def _run(*args: Any, **p: Any) -> list[Any]:
     )
 
 
+def _goes_one_way(jaxpr: Jaxpr) -> bool:
+    """Does the body, linear as it is, hold functions whose users gave backward rules alone? What
+    they are linear in cannot be carried forwards, so that the loop of tangents has no body."""
+    found = jaxpr.derived.get("goes one way")
+    if found is None:
+        found = any(e.primitive is custom_lin_p for e in jaxpr.eqns) or any(
+            map(_goes_one_way, subjaxprs(jaxpr))
+        )
+        jaxpr.derived["goes one way"] = found
+    return bool(found)
+
+
 def _given(t: Any) -> bool:
     return type(t) is not Zero
 
 
 def _jvp(primals: Any, tangents: Any, **p: Any) -> Any:
+    if _goes_one_way(p["body_jaxpr"].jaxpr):
+        return jvp_flat(functools.partial(_run, **p), primals, tangents)
     outs = while_adjoint_p.bind(*primals, **p)
     cc, known, start, cts = _parts(primals, p)
     _, known_dot, start_dot, cts_dot = _parts(tangents, p)

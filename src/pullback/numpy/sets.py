@@ -14,7 +14,7 @@ from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..primitives.convert import convert_weak
+from ..primitives.convert import convert_weak, stop_gradient
 from . import (
     creation,
     cumulative,
@@ -29,6 +29,14 @@ from . import (
 )
 from .sorting import lexsort
 from .util import canonical_axis, check_arraylike, default_int, promote_dtypes
+
+
+def _value(x: Any) -> Any:
+    """The value, without its derivative: an array, where only derivatives are asked for."""
+    if isinstance(x, Tracer):
+        x = stop_gradient(x)
+        x = x.settled() if isinstance(x, Tracer) else x
+    return x
 
 
 def _concrete(x: Any, name: str) -> None:
@@ -102,6 +110,9 @@ def unique(
     """
     check_arraylike("unique", ar)
     if size is None:
+        # The places of distinct elements jump: as in JAX the derivative is zero, and a value that
+        # is differentiated is as good as another.
+        ar = _value(ar)
         _concrete(ar, "unique")
     array = creation.asarray(ar)
     shape = typeof(array).shape
@@ -319,6 +330,7 @@ def isin(
 def _pair(name: str, ar1: Any, ar2: Any, size: int | None) -> tuple[Any, Any]:
     check_arraylike(name, ar1, ar2)
     if size is None:
+        ar1, ar2 = _value(ar1), _value(ar2)
         _concrete(ar1, name)
         _concrete(ar2, name)
     a, b = promote_dtypes(ar1, ar2)
