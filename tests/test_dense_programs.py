@@ -66,6 +66,38 @@ def test_products_of_few_rows_read_the_other_operand_in_place(m, k, n, dtype):
     assert ("for seq" in text) is (b.itemsize * n % 4096 == 0)
 
 
+@pytest.mark.parametrize(("m", "k", "n"), [(2, 300, 260), (3, 1100, 130), (4, 200, 700)])
+def test_products_of_two_to_four_rows_compute_no_others(m, k, n):
+    a, b = numbers(m, k), numbers(k, n)
+    same(lambda _, np_, a, b: np_.tanh(a @ b / 50) + 1, a, b)
+    same(lambda _, np_, a, b: a @ b, a.astype("i4"), b.astype("i4"))
+    text = tiles_text(lambda a, b: a @ b, a, b)
+    assert f"call flat_f32_{m}" in text and "alloc" not in text
+
+
+@pytest.mark.parametrize(("n", "dtype"), [(2, F32), (3, "i4"), (5, F32), (8, F32), (8, "bfloat16")])
+def test_products_of_few_columns_run_along_the_contracted_index(n, dtype):
+    """Its lanes are busy, where those along the columns would mostly idle."""
+    kind = ml_dtypes.bfloat16 if dtype == "bfloat16" else dtype
+    for m, k, batch in [(300, 70, ()), (41, 2500, ()), (70, 130, (3,)), (30, 70, (9,))]:
+        a, b = numbers(*batch, m, k).astype(kind), numbers(*batch, k, n).astype(kind)
+        wide = kind if dtype != "bfloat16" else None  # its products are of words, or converted
+        same(lambda _, np_, a, b: a @ b, a, b, tolerance=3e-5 if wide else 2e-2)
+        if wide:
+            same(lambda _, np_, a, b: np_.abs(a @ b)[..., ::2, :] + 1, a, b)
+            turned = np.ascontiguousarray(np.swapaxes(b, -1, -2))
+            same(lambda _, np_, a, b: a @ np_.swapaxes(b, -1, -2), a, turned)
+            text = tiles_text(lambda a, b: a @ b, a, b)
+            assert f"call dots_{'i32' if dtype == 'i4' else 'f32'}_{n}" in text
+
+
+def tiles_text(function, *arguments):
+    """The only kernel of a program."""
+    closed = pb.make_jaxpr(function)(*arguments)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    return show_kernel(kernel)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "complex64", "int32", "int8", "bfloat16"])
 @pytest.mark.parametrize("shape", [(3, 37, 11, 16), (9, 20, 70, 3), (2, 64, 1, 80)])
 def test_rows_around_a_contracted_axis_are_copied_whole(shape, dtype):

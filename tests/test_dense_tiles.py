@@ -73,6 +73,38 @@ def test_tile_computes_its_definition(name: str, level: str, brief: bool) -> Non
             np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-3)
 
 
+@pytest.mark.parametrize("level", LEVELS_HERE)
+@pytest.mark.parametrize("name", ["dots_f32_8", "dots_f32_5", "dots_f64_3", "dots_i32_2"])
+def test_dots_compute_their_definition_and_quick_code_the_same_bits(name: str, level: str) -> None:
+    target = target_for(level)
+    dtype, columns = parse_tile(name)
+    d = NUMPY[dtype]
+    p, i = ctypes.c_void_p, ctypes.c_int64
+    kinds = [p, p, i, i, i, i, p, i, i, p, i, i, i, i]
+    functions, codes = [], []
+    for brief in (False, True):
+        text = dense.tile_text(target, name, brief)
+        codes.append(loader.load_image(loader.link(link.assemble(text, target, 0 if brief else 2))))
+        kind = ctypes.CFUNCTYPE(ctypes.c_int32, *kinds)
+        functions.append(kind(codes[-1].symbols["pb_tile"]))
+    rng = np.random.default_rng(9)
+    for rows, length in [(1, 1), (3, 16), (7, 37), (25, 0), (26, 130)]:
+        a, b = ((rng.standard_normal(9000) * 8).astype(d) for _ in range(2))
+        c = (rng.standard_normal(rows * (columns + 2) + 9) * 8).astype(d)
+        for more in (0, 1):
+            given = [a, 3, length + 5, rows, length, b, 7, length + 2]
+            want = c.copy()
+            tile_reference(name, [*given, want, 4, columns + 2, more])
+            results = []
+            for function in functions:
+                results.append(c.copy())
+                args = [*given, results[-1], 4, columns + 2, more, columns]
+                raw = [x.ctypes.data if isinstance(x, np.ndarray) else int(x) for x in args]
+                assert function(None, *raw) == 0
+            np.testing.assert_allclose(results[0], want, rtol=2e-5, atol=2e-3)
+            np.testing.assert_array_equal(results[0], results[1])
+
+
 def test_quick_code_of_all_widths_is_one() -> None:
     """It reads the panel's width from its arguments, so that LLVM sees it once."""
     target = target_for(BEST)

@@ -78,6 +78,16 @@ def test_sibling_reductions_share_a_kernel():
     assert len(compiled.kernels) == 1
 
 
+def test_only_short_axes_of_a_row_have_accumulators_of_their_own():
+    """A row of results is as long as it likes: what is unrolled is its last, short axis."""
+    f = lambda a, b: (a + 1) @ (b * 2)
+    short, long = (program(f, zeros(9, m, 70), zeros(9, 70, 3)) for m in (20, 2000))
+    texts = [show_kernel(kernel) for c in (short, long) for kernel in c.kernels]
+    assert len(texts[0].splitlines()) == len(texts[1].splitlines()) < 60
+    a, b = np.arange(9.0 * 20 * 70, dtype=F32).reshape(9, 20, 70) % 7, np.ones((9, 70, 3), F32)
+    np.testing.assert_allclose(pb.jit(f)(a, b), (a + 1) @ (b * 2), rtol=1e-6)
+
+
 def zeros(*shape):
     return np.zeros(shape, F32)
 

@@ -439,7 +439,7 @@ def _emit_phase(
         _walk(b, phase.tail, broken, "vector", values)
         return
     kept_tail = phase.reds[0].nodes[0].shape[k:]
-    targets: list[tuple[Reduction, tuple[Index, ...]]]
+    targets: Targets
 
     def finish(accs: list[Atom]) -> None:
         for red, kept in targets:
@@ -451,20 +451,26 @@ def _emit_phase(
                     _remember(b, m, kept, results[m.out])
                     put(m, kept, results[m.out])
 
-    if kept_tail and not phase.reds[0].small_tail and not lanes:
+    # The last of a row's kept axes may be so small that each index has accumulators of its own.
+    outer = len(kept_tail) - phase.reds[0].small_tail
+
+    def at_once(row: tuple[Index, ...], small: tuple[int, ...]) -> Targets:
+        return [
+            (red, (*row, *b.unravel(flat, small)))
+            for red in phase.reds
+            for flat in range(math.prod(small))
+        ]
+
+    if outer > 0 and not lanes:
 
         def run(inner: tuple[Index, ...]) -> None:
             nonlocal targets
-            targets = [(red, (*idx, *inner)) for red in phase.reds]
+            targets = at_once((*idx, *inner), kept_tail[outer:])
             finish(_reduce_loops(b, targets, [], (), lanes))
 
-        _walk(b, kept_tail, set(range(len(kept_tail))), "seq", run)
+        _walk(b, kept_tail[:outer], set(range(outer)), "seq", run)
         return
-    targets = [
-        (red, (*idx, *b.unravel(flat, kept_tail)))
-        for red in phase.reds
-        for flat in range(math.prod(kept_tail))
-    ]
+    targets = at_once(idx, kept_tail)
     work = sum(work_of(n) for r in phase.reds for n in r.nodes[:1])
     if parallel and work > PARALLEL_WORK and not phase.values:
         accs = _parallel_reduce(b, targets, phase.tail)

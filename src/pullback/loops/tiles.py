@@ -18,6 +18,10 @@ in f32.
 `flat_<dtype>_<rows>` does the same for blocks of few rows, one to four: a tile is as many rows high
 and wider instead. The columns of B lie side by side, `bp` is not read.
 
+`dots_<dtype>_<columns>` multiplies a block of A with few columns of B, both contiguous along the
+contracted index: `a a0 sa rows len b b0 sb c c0 ldc more`, where `sa` is from row to row of A and
+`sb` from column to column of B.
+
 `turn_<dtype>` copies a block transposed: `a a0 sa rows cols b b0 sb`, element (r, c) from
 a0 + r * sa + c to b0 + c * sb + r.
 """
@@ -40,6 +44,7 @@ TILE_TYPES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8}
 WORDS = {"i8": "w8", "u8": "z8", "bf16": "b16"}  # elements that are multiplied a word at a time
 _LINES = (1, 2, 3, 4)
 FLAT = 4  # rows that a flat tile has at most
+DOTS = 8  # columns that are multiplied along the contracted index at most
 
 
 def tile_name(dtype: str, lines: int) -> str:
@@ -58,12 +63,27 @@ def flat_name(dtype: str, rows: int) -> str:
     return f"flat_{dtype.replace('u', 'i')}_{rows}"
 
 
+def dots_name(dtype: str, columns: int) -> str:
+    """The function for so few columns."""
+    return f"dots_{dtype.replace('u', 'i')}_{columns}"
+
+
 TILE_NAMES = tuple(tile_name(t, n) for t in TILE_TYPES for n in _LINES)
 TILE_NAMES += tuple(map(turn_name, TILE_TYPES))
 TILE_NAMES += tuple(tile_name(t, n) for t in WORDS.values() for n in _LINES)
 TILE_NAMES += tuple(flat_name(t, n) for t in TILE_TYPES for n in range(1, FLAT + 1))
+TILE_NAMES += tuple(dots_name(t, n) for t in TILE_TYPES for n in range(1, DOTS + 1))
 _KNOWN = frozenset(TILE_NAMES)
-__all__ += ["FLAT", "TILE_NAMES", "flat_name", "set_pairs", "takes_pairs", "turn_name"]
+__all__ += [
+    "DOTS",
+    "FLAT",
+    "TILE_NAMES",
+    "dots_name",
+    "flat_name",
+    "set_pairs",
+    "takes_pairs",
+    "turn_name",
+]
 _pairs: list[Callable[[], bool]] = []
 
 
@@ -87,8 +107,8 @@ def panel_width(name: str) -> int:
     """Columns of a panel, which the machine code is told as its last argument; zero for a function
     that does not multiply. A flat tile has one panel, as wide as its block: told as one column."""
     dtype, lines = parse_tile(name)
-    if not lines:
-        return 0
+    if not lines or name.startswith("dots"):
+        return lines
     return 1 if name.startswith("flat") else lines * (LINE // TILE_TYPES.get(dtype, 4))
 
 
@@ -103,6 +123,8 @@ def tile_reference(name: str, args: list[Any]) -> None:
     dtype, lines = parse_tile(name)
     if not lines:
         return _turn_reference(dtype, args)
+    if name.startswith("dots"):
+        return _dots_reference(lines, args)
     a, b, c = args[0], args[13], args[20]
     words = dtype in WORDS.values()
     if words:  # two or four elements along the contracted index
@@ -126,6 +148,17 @@ def tile_reference(name: str, args: list[Any]) -> None:
     places = c0 + np.arange(rows)[:, None] * ldc + j
     product = (left @ right).astype(target.dtype)
     target[places] = product + target[places] if more else product
+
+
+def _dots_reference(columns: int, args: list[Any]) -> None:
+    a, b, c = (args[k].reshape(-1) for k in (0, 5, 8))
+    a0, sa, rows, length, b0, sb, c0, ldc, more = (
+        int(args[k]) for k in (1, 2, 3, 4, 6, 7, 9, 10, 11)
+    )
+    r, j, k = np.arange(rows)[:, None], np.arange(columns), np.arange(length)
+    places = c0 + r * ldc + j
+    product = (a[a0 + r * sa + k] @ b[b0 + j[:, None] * sb + k].T).astype(c.dtype)
+    c[places] = product + c[places] if more else product
 
 
 def _turn_reference(dtype: str, args: list[Any]) -> None:

@@ -10,6 +10,7 @@ product) stay small.
 from __future__ import annotations
 
 from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.dots import dots_text
 from pullback.backends.llvm.target import Target
 from pullback.loops.tiles import LINE, TILE_TYPES, WORDS, parse_tile
 
@@ -41,7 +42,7 @@ def _shape(target: Target, lines: int) -> tuple[int, int]:
 
 def _flat_shape(target: Target, rows: int) -> tuple[int, int]:
     """Vectors across and rows of a tile of few rows."""
-    many = (8, 8, 6, 5) if target.registers >= 32 else (6, 5, 4, 3)
+    many = (8, 8, 8, 4) if target.registers >= 32 else (6, 5, 4, 3)
     return many[rows - 1], rows
 
 
@@ -246,9 +247,8 @@ class _Tile:
 
         def element(offset: Val, state: list[Val]) -> list[Val]:
             acc, source, ahead = state
-            if not self.flat:
-                for k in range(self.width):
-                    self.prefetch(b.gep(ahead, apart * k), 0, 2)
+            for k in range(self.width):
+                self.prefetch(b.gep(ahead, apart * k), 0, 2)
             columns = [self.factor(self.column(source, k, masks)) for k in range(self.width)]
             regs: list[str] = []
             for i, pointer in enumerate(pointers):
@@ -694,6 +694,8 @@ def tile_text(target: Target, name: str, brief: bool = False, matrix: bool = Fal
     dtype, lines = parse_tile(name)
     if not lines:
         return _Turn(target, dtype).text(brief)
+    if name.startswith("dots"):
+        return dots_text(target, dtype, lines, brief)
     if matrix and dtype in WORDS.values():
         return _Matrix(target, dtype, lines).text(brief)
     flat = name.startswith("flat")

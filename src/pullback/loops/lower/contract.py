@@ -25,6 +25,7 @@ from pullback.loops.lower.graph import (
     read,
 )
 from pullback.loops.lower.masked import bare_mask, masked_term
+from pullback.loops.lower.narrow import DEEP, emit_narrow, is_narrow
 from pullback.loops.lower.product import InPlace, Product, emit_product, in_place, tile_type
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.shape import broadcast, transposed
@@ -104,7 +105,9 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     acc = accumulator_type(x.dtype, dtype)
     m, n = math.prod(x.shape[k] for k in xf), math.prod(y.shape[k] for k in yf)
     depth = math.prod(x.shape[k] for k in xc)
-    if tile_type(part_dtype(acc)) and _worth_blocks(math.prod(x.shape[k] for k in xb), m, n, depth):
+    worth = _worth_blocks(math.prod(x.shape[k] for k in xb), m, n, depth)
+    worth = worth or _thin(x, (xb, xf, xc), y, (yb, yc, yf), acc)
+    if tile_type(part_dtype(acc)) and worth:
         return _blocked_dot(g, x, y, shape, dtype, acc, (xb, xf, xc), (yb, yf, yc))
     for operand, reuse in ((x, n), (y, m)):
         operand.reuse = max(operand.reuse, reuse)
@@ -228,6 +231,7 @@ def _places(x: Node, own: Sequence[int], target: Sequence[int]) -> tuple[int, ..
 Split = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 PER_WORD = {"i8": 4, "u8": 4, "bf16": 2}  # elements of a word
 WHOLE_ROWS = 64
+WIDE = 1 << 16  # elements of a matrix that two or three rows are multiplied with by blocks
 SUMS_OF_WORDS = {"i8": ("i32", "u32"), "u8": ("i32", "u32"), "bf16": ("f32",)}
 
 
@@ -258,6 +262,24 @@ def _worth_blocks(batch: int, m: int, n: int, depth: int) -> bool:
     """Whether a product is done by blocks, not unrolled among its neighbours."""
     one = m * n * depth
     return min(m, n, depth) >= 4 and one >= 512 and one * min(batch, 64) >= 8192
+
+
+def _thin(x: Node, left: Split, y: Node, right: Split, acc: str) -> bool:
+    """Whether a product of two or three rows or columns is done by blocks: of a matrix that lies in
+    memory with rows that are read whole. (Axes in the order of memory then.)"""
+    batch, m, depth = (math.prod(x.shape[k] for k in part) for part in left)
+    n = math.prod(y.shape[k] for k in right[2])
+    if n < 4:
+        deep = n > 1 and depth >= DEEP
+        return deep and _worth_blocks(batch, m, 4, depth) and _lies(x, left, acc)
+    return 1 < m < 4 and n * depth >= WIDE and _lies(y, right, acc)
+
+
+def _lies(x: Node, order: Split, acc: str) -> bool:
+    """Whether an operand is an array in memory, of the accumulator's type, its axes in an order."""
+    axes = tuple(k for part in order for k in part)
+    stored = x.kind in ("opq", "red", "leaf") and x.dtype == acc
+    return stored and axes == tuple(range(len(x.shape)))
 
 
 def _neighbours(x: Node) -> int | None:
@@ -354,7 +376,7 @@ def _blocked_dot(
         )
         if words:
             _in_words(product, x.dtype, in_place(x, *xs, False), place)
-        emit_product(b, product)
+        (emit_narrow if is_narrow(product) else emit_product)(b, product)
 
     if words:
         work /= PER_WORD[x.dtype]

@@ -20,10 +20,10 @@ from pullback.loops.ir import Atom, Buf, Call, Const, Var
 from pullback.loops.lower.graph import Node
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import FLOATS
-from pullback.loops.tiles import LINE, TILE_TYPES, tile_name, turn_name
+from pullback.loops.tiles import FLAT, LINE, TILE_TYPES, flat_name, tile_name, turn_name
 from pullback.records import record, replaced
 
-__all__ = ["InPlace", "Product", "emit_product", "in_place", "tile_type"]
+__all__ = ["PARALLEL", "Blocks", "InPlace", "Product", "emit_product", "in_place", "tile_type"]
 
 BLOCK_K = 1024  # of the contracted index: what is in use of both operands stays in the cache
 LOCAL_K = 256  # where a task packs several panels of B: they are read in longer stretches
@@ -163,7 +163,7 @@ def emit_product(b: Builder, p: Product) -> None:
     wide = p.batch * p.stacked * p.m * p.n * p.depth > PARALLEL
     many = p.batch >= 8 or (p.batch > 1 and p.m * p.n * p.depth <= PARALLEL)
     if p.shared and p.right_place is None and p.batch > 1:
-        blocks = _Blocks(b, p, 0, wide)
+        blocks = Blocks(b, p, 0, wide)
         p.right_place = blocks.pack_right((0, blocks.n), (0, blocks.depth, None), wide)
 
     def one(idx: tuple[Index, ...]) -> None:
@@ -174,7 +174,7 @@ def emit_product(b: Builder, p: Product) -> None:
             mine = replaced(
                 p, left_place=replaced(p.left_place, buf=lambda _b: buf, base=lambda _b, _i: 0)
             )
-        _Blocks(b, mine, idx[0], parallel).emit()
+        Blocks(b, mine, idx[0], parallel).emit()
 
     box(b, (p.batch,), one, "seq", parallel=wide and many)
 
@@ -222,7 +222,7 @@ def _packed(p: Product) -> str:
     return "u32" if p.words and p.acc in FLOATS else p.acc
 
 
-class _Blocks:
+class Blocks:
     """The product of one batch index."""
 
     def __init__(self, b: Builder, p: Product, bi: Index, parallel: bool) -> None:
@@ -233,6 +233,14 @@ class _Blocks:
         self.panel = self.line * min(self._lines(), -(-self.n // self.line))
         self.rows, self.cols = self._block_sizes()
         self.tall, self.broad = -(-self.m // self.rows), -(-self.n // self.cols)
+        self.flat = (
+            self.m <= FLAT
+            and p.right_place is not None
+            and p.columns is None
+            and p.right_place.panel == 0
+            and not p.words
+            and p.near is None
+        )
 
     def _lines(self) -> int:
         """Of a panel. Tiles of four lines are six rows high, others eight: where B is read once, in
@@ -718,7 +726,8 @@ class _Blocks:
         split = self.broad == 1 and rest and lines < panel // self.line and self.n > panel
         split = split and (p.lines is None or p.columns is None)
         spans = [(0, cols, panel // self.line)]
-        if split:
+        flat = self.flat
+        if split and not flat:
             spans = [(0, self.n - rest, panel // self.line), (self.n - rest, rest, lines)]
         bp, panels = right.panel or panel, right.buf(b)
         for j, width, lines in spans:
@@ -727,7 +736,8 @@ class _Blocks:
                 panels, b.add(b0, j // panel * bp), *self.strides(right), bp, width,
                 buf, b.add(c0, j), ldc, more,
             ]  # fmt: skip
-            name, reads = tile_name(p.words or p.acc, lines), (a.buf(b), panels)
+            name = flat_name(p.acc, self.m) if flat else tile_name(p.words or p.acc, lines)
+            reads = a.buf(b), panels
             if p.stacked == 1:
                 self._call(name, args, reads, buf)
                 continue
