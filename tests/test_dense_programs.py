@@ -531,3 +531,29 @@ def test_products_are_foreseen_before_there_is_a_kernel() -> None:
     )
     assert heard[0] == "f32"
     assert len(heard) > 1
+
+
+@pytest.mark.parametrize("layout", ["NHWC", "NCHW"])
+@pytest.mark.parametrize(("c", "f", "groups"), [(8, 16, 2), (12, 12, 3), (16, 4, 1)])
+def test_gradients_by_grouped_filters_are_products(layout, c, f, groups):
+    """Their groups have images of their own, which are read where they lie."""
+    pictures, filters = {"NHWC": ((3, 11, 9, c), (3, 3, c // groups, f)),
+                         "NCHW": ((3, c, 11, 9), (f, c // groups, 3, 3))}[layout]  # fmt: skip
+    numbering = layout, {"NHWC": "HWIO", "NCHW": "OIHW"}[layout], layout
+    x, w = numbers(*pictures), numbers(*filters)
+
+    def gradient(package, x, w):
+        def loss(w):
+            y = package.lax.conv_general_dilated(
+                x, w, (1, 2), ((1, 1), (0, 1)), dimension_numbers=numbering,
+                feature_group_count=groups,
+            )  # fmt: skip
+            return (y * y).sum()
+
+        return package.grad(loss)(w)
+
+    same(lambda package, _, x, w: gradient(package, x, w), x, w)
+    closed = pb.make_jaxpr(lambda x, w: gradient(pb, x, w))(x, w)
+    kernels = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    text = show_kernel(kernels[-1])
+    assert "call tile_f32" in text or "call flat_f32" in text  # the latter for few features

@@ -32,7 +32,9 @@ class Geometry:
         self.strides = tuple(params["window_strides"])
         self.lows = tuple(int(p[0]) for p in params["padding"])
         self.base, self.dilation = tuple(params["lhs_dilation"]), tuple(params["rhs_dilation"])
-        self.groups, self.batch_groups = params["feature_group_count"], params["batch_group_count"]
+        # Groups have features of their own, or images of their own; never both.
+        self.batch_groups = params["batch_group_count"]
+        self.groups = params["feature_group_count"] * self.batch_groups
         self.batch = shape[self.out[0]]
         self.features = shape[self.out[1]]
         self.space = tuple(shape[k] for k in self.out[2:])
@@ -46,11 +48,10 @@ class Geometry:
         """The operand's index and whether it is inside (not padding)."""
         idx: list[Index] = [0] * len(self.lhs)
         if self.batch_groups > 1:
-            n = b.add(b.mul(b.div(c, self.features // self.batch_groups), self.batch), n)
-        idx[self.lhs[0]] = n
-        idx[self.lhs[1]] = (
-            f if self.groups == 1 else b.add(b.mul(b.div(c, self.per_group), self.depth), f)
-        )
+            n = b.add(b.mul(b.div(c, self.per_group), self.batch), n)
+        elif self.groups > 1:
+            f = b.add(b.mul(b.div(c, self.per_group), self.depth), f)
+        idx[self.lhs[0]], idx[self.lhs[1]] = n, f
         inside: Atom = TRUE
         for axis, oo, kk, s, lo, gap, dil in zip(
             self.lhs[2:], o, k, self.strides, self.lows, self.base, self.dilation, strict=True

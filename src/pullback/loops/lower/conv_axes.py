@@ -118,7 +118,8 @@ class Form:
         self.out_base = sum(v.start * so[o] for v, o in zip(lines, out[2:], strict=True))
         # The contracted index in the order of the weights' memory.
         self.deep.sort(key=lambda a: -a.w)
-        self.group_x = conv.depth * sx[lhs[1]]
+        images = conv.batch_groups > 1
+        self.group_x = conv.batch * sx[lhs[0]] if images else conv.depth * sx[lhs[1]]
         self.feature = Axis(conv.per_group, 0, sw[rhs[0]], so[out[1]], out[1])
         self.depth = math.prod(a.extent for a in self.deep)
 

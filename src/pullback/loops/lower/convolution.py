@@ -35,11 +35,12 @@ __all__ = ["product_convolution", "without_padding", "worth_a_product"]
 LONG = 1024  # columns of a product whose columns are positions
 IMAGES = 8  # parts that such a convolution is cut into for threads
 SMALL = 400_000  # multiplications
+FEW_ROWS = 48  # of a product, with which its columns are read too often
 
 
 def worth_a_product(conv: Any, acc: str) -> bool:
     """Whether a convolution is done by products: not where a result feature reads few elements."""
-    if tile_type(acc) != acc or conv.batch_groups != 1:
+    if tile_type(acc) != acc:
         return False
     if not (conv.x.size and conv.w.size and math.prod(conv.shape)):
         return False
@@ -136,10 +137,9 @@ def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
     groups = Axis(
         conv.groups, f.group_x, conv.per_group * f.feature.w, conv.per_group * f.feature.out
     )
-    rows = sorted((a for a in [f.image, *f.space] if a.extent > 1), key=lambda a: -a.x)
-    inner: list[Axis] = []
-    while rows and len(merged([rows[-1], *inner], "x")) <= 2:
-        inner.insert(0, rows.pop())
+    rows, inner = _rows_of(
+        sorted((a for a in [f.image, *f.space] if a.extent > 1), key=lambda a: -a.x)
+    )
     if len(inner) > 1 and rows == [] and _many(inner[0].extent, f, inner):
         rows = [inner.pop(0)]
     outer = [groups, *rows]
@@ -223,6 +223,24 @@ def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
         shared=conv.groups == 1,
         fixed=True,
     )
+
+
+def _rows_of(axes: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
+    """Axes of positions that are a batch, and those that are the rows of its products, which lie at
+    two strides: the innermost ones, or where these are few, as windows are in a gradient, those
+    that make most rows: columns are read again for each product."""
+    best: tuple[int, list[Axis]] = 0, []
+    for count in range(len(axes) + 1):
+        inner = list(axes[len(axes) - count :])
+        if len(merged(inner, "x")) <= 2:
+            best = math.prod(a.extent for a in inner), inner
+    if best[0] < FEW_ROWS:
+        for count in range(1, len(axes)):
+            for chosen in itertools.combinations(axes, count):
+                if len(merged(chosen, "x")) <= 2:
+                    m = math.prod(a.extent for a in chosen)
+                    best = max(best, (m, list(chosen)), key=lambda e: e[0])
+    return [a for a in axes if a not in best[1]], best[1]
 
 
 def _many(count: int, f: Form, inner: Sequence[Axis]) -> bool:
