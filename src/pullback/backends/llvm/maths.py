@@ -399,6 +399,24 @@ def cbrt(b: Builder, x: Val) -> Val:
     return b.select(ordinary, b.copysign(t, x), x)
 
 
+def _cbrt_f32(b: Builder, x: Val) -> Val:
+    """The reciprocal cube root by Newton's steps, which need no division; the root's own in f64."""
+    a = b.fabs(x)
+    tiny = a < 2.0**-126
+    a = b.select(tiny, a * 2.0**24, a)
+    third = b.cast("fptosi", b.cast("sitofp", b.bitcast(a, "i32"), "float") * (1.0 / 3.0), "i32")
+    r = b.bitcast(b.lit(0x54A21D2A, "i32") - third, "float")  # within a few hundredths
+    for _ in range(3):
+        r = r * b.fma((a * r) * (r * r), -1.0 / 3.0, 4.0 / 3.0)
+    a64, r64 = (b.cast("fpext", v, "double") for v in (a, r))
+    square = r64 * r64
+    t = a64 * square
+    t = b.fma(b.fma(t * t, t, -a64), square * (-1.0 / 3.0), t)
+    root = b.cast("fptrunc", t, "float")
+    root = b.select(tiny, root * 2.0**-8, root)
+    return b.select((a > 0.0) & (a < INF), b.copysign(root, x), x)
+
+
 # ---- rounding, remainder
 
 
@@ -747,7 +765,7 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
     "pow": pow_,
     "sqrt": sqrt,
     "rsqrt": rsqrt,
-    "cbrt": widened(cbrt),
+    "cbrt": lambda b, x: _cbrt_f32(b, x) if x.t == "float" else cbrt(b, x),
     "sin": sin,
     "cos": cos,
     "tan": widened(tan),
