@@ -458,3 +458,49 @@ def test_what_reductions_of_different_axes_read_is_computed_in_each():
     x = np.zeros((100, 100), F32)
     costly = program(lambda x: [e.sum(k) for e in [jnp.exp(x)] for k in (0, 1)], x)
     assert largest_temporary(costly) == x.nbytes
+
+
+def escape(c):
+    """How many steps of z * z + c stay near: carries of three dtypes, and a number of each step."""
+
+    def step(i, s):
+        a, b, n = s
+        a2, b2 = a * a - b * b + c, 2 * a * b + 0.01 * i
+        near = a2 * a2 + b2 * b2 < 4
+        return jnp.where(near, a2, a), jnp.where(near, b2, b), n + near
+
+    zero = jnp.zeros_like(c)
+    return lax.fori_loop(0, 30, step, (zero, zero, jnp.zeros(c.shape, "int32")))
+
+
+@pytest.mark.parametrize("dtype", [F32, np.float16])
+@pytest.mark.parametrize("n", [9000, 20_001])
+def test_steps_of_elements_that_do_not_meet_are_made_in_registers(n, dtype):
+    c = np.random.default_rng(3).normal(size=n).astype(dtype)
+    shown = "\n".join(map(show_kernel, program(escape, c).kernels))
+    loop = next(line for line in shown.splitlines() if "for seq" in line)
+    assert loop.index("for") > 4 and loop.count("<-") == 3
+    parts = [pb.jit(escape)(part) for part in np.array_split(c, n // 500)]
+    for mine, *want in zip(pb.jit(escape)(c), *parts, strict=True):
+        np.testing.assert_array_equal(mine, np.concatenate(want))
+
+
+def test_steps_whose_elements_meet_stay_outside():
+    x = np.random.default_rng(3).normal(size=20_000).astype(F32)
+
+    def smoothed(x):
+        return lax.fori_loop(0, 5, lambda _, x: 0.5 * (x + jnp.roll(x, 1)), x)
+
+    want = x
+    for _ in range(5):
+        want = F32(0.5) * (want + np.roll(want, 1))
+    np.testing.assert_array_equal(pb.jit(smoothed)(x), want)
+
+    def weighted(x, w):  # what is read for a step is the same for all elements
+        return lax.scan(lambda c, w: (c * w + x, None), x, w)[0]
+
+    w = np.linspace(0.5, 1.5, 20, dtype=F32)
+    want = x.astype(np.float64)
+    for one in w:
+        want = want * one + x
+    np.testing.assert_allclose(pb.jit(weighted)(x, w), want, rtol=1e-4, atol=1e-3)

@@ -32,6 +32,7 @@ from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
 from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, spec_of
 from pullback.loops.nesting import deep
 from pullback.loops.schedule import LoopBuilder, emit_nest
+from pullback.loops.stepping import steps_inside
 from pullback.primitives.keys import lower_keys
 from pullback.records import record, replaced
 from pullback.transforms.partial_eval import dce_closed
@@ -502,7 +503,8 @@ class _Assembler:
     def _close(self, b: LoopBuilder, name: str, work: float) -> Any:
         """The finished kernel of a builder, and what it is called with."""
         kernel, keys, dims, scalars = kernel_of(b, f"{name}{len(self.kernels)}", {"work": work})
-        body = columns_first(kernel.body, {v: n for n, v in b.dims.items()})
+        known = {v: n for n, v in b.dims.items()}
+        body = columns_first(steps_inside(kernel.body, known), known)
         if body is not kernel.body:
             kernel = replaced(kernel, body=body)
         if "loops" in self.flags:
