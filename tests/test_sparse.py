@@ -281,9 +281,8 @@ def test_index_vectors_and_sampled_products_in_batches() -> None:
     m = sparse.BCOO.fromdense(X3)
     picked = np.array([2, 0, -1, 2])
     same(m[:, picked], X3[:, picked])
-    same(m[1:, :, [1, 0]], X3[1:, :, [1, 0]])
-    with pytest.raises(NotImplementedError, match="index arrays"):
-        m[picked, picked]
+    same(m[1:, :, np.array([1, 0])], X3[1:, :, np.array([1, 0])])
+    same(m[np.abs(picked), picked], X3[np.abs(picked), picked])
     left, right = RNG.normal(size=(3, 4, 2)), RNG.normal(size=(3, 2, 5))
     where = sparse.BCOO.fromdense(X3, n_batch=1)
     got = sparse.bcoo_dot_general_sampled(
@@ -613,3 +612,38 @@ def test_programs_of_buffers() -> None:
         env.indices(values[2])
     with pytest.raises(ValueError, match="either data or data_ref"):
         env.sparse((2, 2))
+
+
+MASK4, MASK6 = np.array([True, False, True, True]), np.array([True, False, True, True, False, True])
+KEYS = [
+    MASK4, (slice(None), MASK6), (np.array([0, 3]), np.array([2, -1])), np.array([[0, 1], [1, 0]]),
+    (np.array([[0], [3]]), np.array([2, 3])), (1, np.array([0, 3])), (None, np.array([2]), None),
+    True, (Ellipsis, MASK6), np.arange(24).reshape(4, 6) % 5 == 3,
+    (slice(None, None, -1), np.array([5, 0])),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("n_batch", (0, 1))
+def test_index_arrays_and_masks(n_batch: int) -> None:
+    dense = jnp.asarray(np.where(np.arange(24) % 3, 0, np.arange(24.0)).reshape(4, 6))
+    mat = sparse.BCOO.fromdense(dense, n_batch=n_batch)
+    for key in KEYS:
+        got = mat[key]
+        want = np.asarray(dense)[key]
+        assert got.shape == want.shape, key
+        np.testing.assert_array_equal(got.todense(), want)
+    cube = jnp.stack([dense, 2 * dense])
+    got = sparse.BCOO.fromdense(cube)[1, :, np.array([0, 3])]
+    np.testing.assert_array_equal(got.todense(), cube[1, :, np.array([0, 3])])
+    got = sparse.BCOO.fromdense(cube)[np.array([0, 1]), :, np.array([0, 3])]
+    np.testing.assert_array_equal(got.todense(), cube[np.array([0, 1]), :, np.array([0, 3])])
+    for error, key in (
+        (IndexError, MASK6),
+        (TypeError, 0.5),
+        (TypeError, "a"),
+        (TypeError, [0, 2]),
+    ):
+        with pytest.raises(error):
+            mat[key]
+    with pytest.raises(pullback.errors.NonConcreteBooleanIndexError):
+        pullback.jit(lambda m, k: m[k])(mat, MASK4)

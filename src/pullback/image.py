@@ -11,6 +11,7 @@ import numpy as np
 
 from . import dtypes, lax, numpy as jnp
 from .api.jit import jit
+from .numpy.util import promote_dtypes_inexact
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
@@ -199,8 +200,7 @@ def scale_and_translate(
                 f"scale_and_translate: axis {d} is not in spatial_dims, so its size must stay "
                 f"{image.shape[d]}, got {shape[d]}"
             )
-    if not dtypes.is_inexact(image.dtype):
-        image = image.astype(dtypes.result_type(image.dtype, np.float32))
+    (image,) = promote_dtypes_inexact(image)
     matrices = [
         _matrix(image.shape[d], shape[d], scale[k], translation[k], kind, antialias)
         for k, d in enumerate(dims)
@@ -242,8 +242,8 @@ def _resize(
                 at = np.floor((np.arange(out_size, dtype=np.float32) + 0.5) * size / out_size)
                 x = jnp.take(x, at.astype(np.int32), axis=axis)
         return x
-    if not dtypes.is_inexact(x.dtype):
-        x = x.astype(dtypes.result_type(x.dtype, np.float32))
+    (x,) = promote_dtypes_inexact(x)
+    number = dtypes.default_float().type  # weights are as exact as numbers can be
     axes = [d for d in range(x.ndim) if x.shape[d] != shape[d]]
     if method is ResizeMethod.AREA:
         matrices = [_area_weights(x.shape[d], shape[d], x.dtype) for d in axes]
@@ -252,8 +252,8 @@ def _resize(
             _matrix(
                 x.shape[d],
                 shape[d],
-                np.float32(shape[d] / x.shape[d]),
-                np.float32(0),
+                number(shape[d] / x.shape[d]),
+                number(0),
                 method,
                 antialias,
             ).astype(x.dtype)

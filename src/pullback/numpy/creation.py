@@ -180,6 +180,8 @@ def _of_numpy(x: Any, dtype: Any, copy: bool) -> Any:
     x = np.asarray(x)
     if x.dtype == dtypes.float0 and dtype in (None, dtypes.float0):
         return x.copy() if copy else x  # tangents of integers stay NumPy's
+    if x.dtype.kind in "OSUMm" and dtype is not None and not dtypes.is_extended(dtype):
+        x = x.astype(dtype)  # NumPy reads numbers from text, dates and objects
     if x.dtype.kind in "OSUMm" or (x.dtype.kind == "V" and x.dtype.names):
         raise TypeError(
             f"Value {x.tolist()!r} with dtype {x.dtype} is not a valid JAX array type. Only arrays "
@@ -275,6 +277,8 @@ def _leaves(x: Any, out: list[Any]) -> list[Any]:
 
 def _of_sequence(x: Any, dtype: Any) -> Any:
     leaves = [unwrap(e) if hasattr(e, "__jax_array__") else e for e in _leaves(x, [])]
+    if any(e is None for e in leaves):
+        raise ValueError("None is not a valid value for jnp.array. Fix: write jnp.nan for it.")
     if dtype is None and leaves:
         dtype = _sequence_dtype(leaves)
     if any(isinstance(e, Tracer) for e in leaves) or dtypes.is_extended(dtype):
@@ -308,8 +312,6 @@ def _hosted(x: Any) -> Any:
 
 def _sequence_dtype(leaves: list[Any]) -> Any:
     for e in leaves:
-        if e is None:
-            raise ValueError("None is not a valid value for jnp.array")
         if not is_arraylike(e):
             made = np.asarray(e)
             if made.dtype.kind not in "biufcV":

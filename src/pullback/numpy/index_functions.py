@@ -426,7 +426,9 @@ def compress(
         )
     if isinstance(condition, Tracer):
         condition = condition.settled()
-    if not isinstance(condition, Tracer) and np.asarray(condition)[n:].any():
+    # With a size, JAX leaves out what lies beyond, since it could not see it under jit.
+    beyond = size is None and not isinstance(condition, Tracer)
+    if beyond and np.asarray(condition)[n:].any():
         raise ValueError(
             f"condition contains entries that are out of bounds: it is true beyond {n}, the size "
             "of the array's axis"
@@ -638,8 +640,8 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     >>> jnp.place(x, x > 2, jnp.array([0]), inplace=False)
     Array([0, 1, 2, 0, 0], dtype=int32)
     """
-    _refuse_inplace("place", inplace, "place(x, mask, vals, inplace=False)")
     check_arraylike("place", arr, mask, vals)
+    _refuse_inplace("place", inplace, "place(x, mask, vals, inplace=False)")
     arr, mask, vals = as_array(unwrap(arr)), as_array(unwrap(mask)), ravel(vals)
     if _count(shape_of(arr)) != _count(shape_of(mask)):
         raise ValueError("place: arr and mask must be the same size")
@@ -952,7 +954,7 @@ def ix_(*args: Any) -> tuple[Any, ...]:
         if dtypes.is_bool(typeof(a).dtype):
             (a,) = nonzero(a)
         if not shape_of(a)[0]:
-            a = to_type(a, np.dtype("int32"), False)
+            a = to_type(a, default_int(), False)
         out.append(lax.reshape(a, tuple(shape_of(a)[0] if j == k else 1 for j in range(len(args)))))
     return tuple(out)
 

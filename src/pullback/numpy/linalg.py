@@ -870,6 +870,13 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     check_arraylike("jnp.linalg.vector_norm", x)
     x = creation.asarray(x)
     ndim = typeof(x).ndim
+    if not dtypes.is_inexact(typeof(x).dtype):
+        if not isinstance(ord, str) and ord in (1, np.inf, -np.inf):  # exact: whole numbers
+            size, keep = ufuncs.abs(x), {"axis": axis, "keepdims": keepdims}
+            if ord == 1:
+                return reductions.sum(size, **keep)
+            return (reductions.max if ord > 0 else reductions.min)(size, **keep)
+        x = x.astype(dtypes.default_float())
     if axis is None or isinstance(axis, tuple):
         axes = canonical_axes(axis, ndim)
         rest = tuple(k for k in range(ndim) if k not in axes)

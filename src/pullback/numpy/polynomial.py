@@ -146,11 +146,10 @@ def polyder(p: Any, m: int = 1) -> Any:
     if m == 0:
         return p
     n = typeof(p).shape[0]
-    if m >= n:
-        return creation.zeros(0, typeof(p).dtype)
-    factors = np.ones(n - m)
+    left = max(n - m, 0)
+    factors = np.ones(left)
     for k in range(m):
-        factors *= np.arange(n - m, 0, -1) + m - 1 - k
+        factors *= np.arange(left, 0, -1) + m - 1 - k
     return p[:-m] * creation.asarray(factors, typeof(p).dtype)
 
 

@@ -516,11 +516,12 @@ def fromfunction(
            [1, 2, 3]], dtype=int32)
     """
     shape = canonical_shape(shape)
+    d = default_int() if dtype is None else user_dtype(dtype, "fromfunction")
     call: Any = lambda *args: function(*args, **kwargs)
     for k in reversed(range(len(shape))):
         axes = [0 if j == k else None for j in range(len(shape))]
         call = vmap(call, in_axes=tuple(axes))
-    return call(*(lax.iota(user_dtype(dtype, "fromfunction"), n) for n in shape))
+    return call(*(lax.iota(d, n) for n in shape))
 
 
 class _Grid:

@@ -162,6 +162,11 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(sorted(axes))
 
 
+def _unpromoted(a: Any, promote_integers: bool) -> Any:
+    """Truth values are counted in 32 bits where integers keep their width; else None."""
+    return np.int32 if not promote_integers and dtypes.is_bool(dtype_of(a)) else None
+
+
 def _dtypes(
     a: Any, name: str, dtype: Any, to_bool: bool, upcast: bool, promote_integers: bool
 ) -> tuple[Any, Any]:
@@ -255,13 +260,13 @@ def sum_reduce(
         lax.reduce_sum,
         lambda d: number(0, d),
         axis=axis,
-        dtype=dtype,
+        dtype=_unpromoted(a, promote_integers) if dtype is None else dtype,
         keepdims=keepdims,
         initial=initial,
         where=where,
         upcast=True,
         combine=lax.add,
-        promote_integers=promote_integers or dtypes.is_bool(dtype_of(a)),
+        promote_integers=promote_integers,
     )
 
 
@@ -303,13 +308,13 @@ def prod_reduce(
         lax.reduce_prod,
         lambda d: number(1, d),
         axis=axis,
-        dtype=dtype,
+        dtype=_unpromoted(a, promote_integers) if dtype is None else dtype,
         keepdims=keepdims,
         initial=initial,
         where=where,
         upcast=True,
         combine=lax.mul,
-        promote_integers=promote_integers or dtypes.is_bool(dtype_of(a)),
+        promote_integers=promote_integers,
     )
 
 

@@ -344,6 +344,15 @@ def _filler(value: Any, dtype: Any) -> Any:
     )
 
 
+def _filled(values: Any, real: Any, fill_value: Any) -> Any:
+    """The values where they are real, else `fill_value`, if there is one; its dtype counts as an
+    operand's does.
+    """
+    if fill_value is None:
+        return values
+    return index_functions.where(real, values, fill_value)
+
+
 def _like(values: Any, found: Any) -> Any:
     """Some of the values, of their dtype and as weak (sorted complex numbers are not, in JAX)."""
     aval = typeof(values)
@@ -419,22 +428,27 @@ def setxor1d(
     Array([1, 3], dtype=int32)
     """
     a, b = _pair("setxor1d", ar1, ar2, size)
-    if not assume_unique:
+    if assume_unique:  # what equals no neighbour, whatever the caller promised
+        values = sorting.sort(joining.concatenate([a, b]))
+        end = creation.ones((min(1, typeof(values).shape[0]),), bool)
+        differs = lax.ne(values[1:], values[:-1])
+        alone = joining.concatenate([end, differs]) & joining.concatenate([differs, end])
+    else:
         a_rows, a_first, _ = _sorted_mask(a, 0, True)
         b_rows, b_first, _ = _sorted_mask(b, 0, True)
-    else:
-        a_rows, b_rows = a, b
-        a_first, b_first = (creation.ones(typeof(x).shape, bool) for x in (a, b))
-    values = joining.concatenate([a_rows, b_rows])
-    alone = joining.concatenate(
-        [a_first & isin(a_rows, b_rows, invert=True), b_first & isin(b_rows, a_rows, invert=True)]
-    )
-    order = sorting.argsort(values)
-    values, alone = values[order], alone[order]
-    if size is None or fill_value is not None or not size:
-        return _select(values, alone, size, fill_value)
-    padded = _select(values, alone, size, None)  # sorted: the least is the first, 0 if none is
-    return index_functions.where(ranges.arange(size) < reductions.sum(alone), padded, padded[0])
+        values = joining.concatenate([a_rows, b_rows])
+        alone = joining.concatenate([
+            a_first & isin(a_rows, b_rows, invert=True),
+            b_first & isin(b_rows, a_rows, invert=True),
+        ])  # fmt: skip
+        order = sorting.argsort(values)
+        values, alone = values[order], alone[order]
+    found = _select(values, alone, size, None)
+    if size is None or (not size and fill_value is None):
+        return found
+    real = ranges.arange(size) < reductions.sum(alone)
+    # Sorted: the least is the first, 0 if none is.
+    return _filled(found, real, found[0] if fill_value is None else fill_value)
 
 
 def intersect1d(
@@ -472,19 +486,18 @@ def intersect1d(
     a = convert_weak(a, typeof(a).dtype, False)
     if not (n and m and size):
         none = [lax.full((size,), k, default_int()) for k in (n, m)]
-        values = lax.full_like(a, 0 if fill_value is None else fill_value, shape=(size,))
+        values = _filled(lax.full_like(a, 0, shape=(size,)), False, fill_value)
         return (values, *none) if return_indices else values
     rows, new, order = _sorted_mask(a, 0, True)
     mask = isin(rows, b) & new
     places = index_functions.nonzero(mask, size=size)[0]
     real = ranges.arange(size) < reductions.sum(mask)
-    values = rows[places]
-    least = values[0] if fill_value is None else _filler(fill_value, typeof(values).dtype)
-    values = index_functions.where(real, values, least)
+    found = rows[places]
+    values = _filled(found, real, found[0] if fill_value is None else fill_value)
     if not return_indices:
         return values
     b_rows, _, b_order = _sorted_mask(b, 0, True)
-    where_b = b_order[ufuncs_more.clip(sorting.searchsorted(b_rows, values), 0, max(m - 1, 0))]
+    where_b = b_order[ufuncs_more.clip(sorting.searchsorted(b_rows, found), 0, max(m - 1, 0))]
     return (
         values,
         index_functions.where(real, order[places], n),

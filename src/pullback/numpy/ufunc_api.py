@@ -20,7 +20,15 @@ from ..config import lazy_module
 from ..core.avals import typeof
 from ..runtime.operands import Policy
 from . import indexing
-from .util import canonical_axis, check_arraylike, ndim_of, shape_of, to_type, user_dtype
+from .util import (
+    canonical_axes,
+    canonical_axis,
+    check_arraylike,
+    ndim_of,
+    shape_of,
+    to_type,
+    user_dtype,
+)
 
 scatter: Any = lazy_module("pullback.numpy.scatter")
 
@@ -121,7 +129,7 @@ class ufunc:
     def reduce(
         self,
         a: Any,
-        axis: int | None = 0,
+        axis: Any = 0,
         dtype: Any = None,
         out: None = None,
         keepdims: bool = False,
@@ -149,10 +157,10 @@ class ufunc:
                     "where mask one has to specify 'initial'."
                 )
         given = self._given["reduce"]
-        if given is None and isinstance(axis, tuple):
+        if given is None and isinstance(axis, tuple) and self.identity is None:
             raise NotImplementedError(
-                f"{self.__name__}.reduce() over several axes, got axis={axis}. "
-                "Fix: one axis at a time, or None."
+                f"{self.__name__}.reduce() over several axes, got axis={axis}: their order would "
+                "matter. Fix: one axis at a time, or None."
             )
         call = self._jit("reduce", given or self._reduce, ("axis", "dtype", "out", "keepdims"))
         return call(
@@ -174,6 +182,11 @@ class ufunc:
                 else lax.reshape(_broadcast(where, shape), (int(np.prod(shape)),))
             )
             k, kept = 0, (1,) * len(shape)
+        elif isinstance(axis, tuple):
+            axes = canonical_axes(axis, len(shape))
+            kept = tuple(1 if j in axes else m for j, m in enumerate(shape))
+            where = None if where is None else _gathered(_broadcast(where, shape), axes)
+            a, k = _gathered(a, axes), len(shape) - len(axes)
         else:
             k = canonical_axis(axis, len(shape))
             kept = (*shape[:k], 1, *shape[k + 1 :])
@@ -396,6 +409,14 @@ def _broadcast(x: Any, shape: tuple[int, ...]) -> Any:
     if lax.broadcast_shapes(shape_of(x), shape) != shape:
         raise ValueError(f"an array of shape {shape_of(x)} cannot be broadcast to {shape}")
     return lax.broadcast_in_dim(x, shape, tuple(range(len(shape) - ndim_of(x), len(shape))))
+
+
+def _gathered(x: Any, axes: tuple[int, ...]) -> Any:
+    """`x` with some of its axes as one, behind the others."""
+    rest = [k for k in range(ndim_of(x)) if k not in axes]
+    x = lax.transpose(x, (*rest, *axes))
+    shape = shape_of(x)
+    return lax.reshape(x, (*shape[: len(rest)], int(np.prod(shape[len(rest) :]))))
 
 
 def _unit(a: Any, n: int) -> list[Any]:

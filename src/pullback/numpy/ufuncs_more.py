@@ -25,6 +25,7 @@ from .util import (
     promote_args,
     promote_args_inexact,
     promote_dtypes_inexact,
+    promote_shapes,
     shape_of,
     to_type,
     unwrap,
@@ -409,7 +410,8 @@ def ldexp(x1: Any, x2: Any, /) -> Any:
             f"ldexp not supported for input types {(dtype_of(x1), dtype_of(x2))}. Fix: x1 must be "
             "real."
         )
-    x1, x2 = promote_args_inexact("ldexp", x1, x2)
+    (x1,) = promote_args_inexact("ldexp", x1)
+    x1, x2 = promote_shapes("ldexp", x1, to_type(x2, typeof(x1).dtype, False))
     mantissa, exponent = frexp(x1)
     total = lax.add(lax.convert_element_type(exponent, typeof(x1).dtype), x2)
     # A mantissa in [1, 2) and an exponent one smaller: 2**total itself may overflow where the

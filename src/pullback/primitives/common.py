@@ -248,6 +248,11 @@ def canonical_shape(shape: Any, what: str = "Shapes") -> tuple[Any, ...]:
         return tuple(canonical_size(n) for n in shape)
     except TypeError:
         pass
+    if getattr(shape, "shape", None) == () and not isinstance(shape, Tracer):
+        try:
+            return (operator.index(shape),)
+        except TypeError:
+            pass
     if isinstance(shape, (tuple, list)) and any(isinstance(n, Tracer) for n in shape):
         origins = "".join(dict.fromkeys(errors.origin(n) for n in shape if isinstance(n, Tracer)))
         raise TypeError(

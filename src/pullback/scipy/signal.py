@@ -644,5 +644,5 @@ def istft(
         x, weight = x[..., cut : length - cut], weight[cut : length - cut]
     x = x / jnp.where(weight > 1e-10, weight, 1.0)
     times = jnp.arange(typeof(x).shape[-1], dtype=real) / fs
-    target = min(t_axis, f_axis)
+    target = t_axis - (f_axis < t_axis)  # the axis of frequencies is no more
     return times, x if typeof(x).ndim == 1 else jnp.moveaxis(x, -1, target)

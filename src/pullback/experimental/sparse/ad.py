@@ -12,7 +12,7 @@ from ...api.derivatives import (
     jacrev as dense_jacrev,
     value_and_grad as dense_value_and_grad,
 )
-from .base import is_sparse
+from .base import JAXSparse as JAXSparse, is_sparse
 from .bcoo import BCOO
 from .bcsr import BCSR
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from ... import dtypes, numpy as jnp
 from ...api.vmap import mapped_types
+from ...lax import DotDimensionNumbers as DotDimensionNumbers
 from .base import JAXSparse, register
 from .bcoo import (
     BCOO,
@@ -28,6 +29,12 @@ from .bcoo.dot import matmul
 from .bcoo.storage import batched, full, make
 from .composed import SparseInfo, composed, info, numbers
 from .csr import csr_rows
+from .util import (
+    CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
+    Shape as Shape,
+    SparseEfficiencyWarning as SparseEfficiencyWarning,
+    nfold_vmap as nfold_vmap,
+)
 
 
 class BCSRProperties(NamedTuple):

@@ -14,6 +14,7 @@ import numpy as np
 from ... import numpy as jnp
 from .base import JAXSparse, nonzero_size, register
 from .composed import COOInfo, composed
+from .util import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning, Shape as Shape
 
 
 def product_with_dense(

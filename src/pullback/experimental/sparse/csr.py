@@ -9,8 +9,9 @@ import numpy as np
 
 from ... import numpy as jnp
 from .base import JAXSparse, nonzero_size, register
-from .composed import composed
+from .composed import COOInfo as COOInfo, composed
 from .coo import check_operand, coo_elements, product_with_dense, times, two_axes
+from .util import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning, Shape as Shape
 
 
 def csr_rows(indptr: Any, nse: int) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ... import numpy as jnp
 from ...api.vmap import vmap
+from ...lax import DotDimensionNumbers as DotDimensionNumbers
 from .base import CuSparseEfficiencyWarning, SparseEfficiencyError, SparseEfficiencyWarning
 from .composed import SparseInfo
 

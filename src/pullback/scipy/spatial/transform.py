@@ -340,7 +340,7 @@ class Slerp(NamedTuple):
             0,
             typeof(self.timedelta).shape[0] - 1,
         )
-        fraction = (t - self.times[k]) / self.timedelta[k]
+        fraction = ((t - self.times[k]) / self.timedelta[k]).astype(typeof(self.rotvecs).dtype)
         out = Rotation(self.rotations.quat[k]) * Rotation.from_rotvec(
             self.rotvecs[k] * fraction[:, None]
         )

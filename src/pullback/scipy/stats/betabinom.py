@@ -22,7 +22,7 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     Array(-1.253, dtype=float32, weak_type=True)
     """
     k, n, a, b, loc = strong("betabinom.logpmf", k, n, a, b, loc)
-    y = jnp.floor(k - loc)
+    y = jnp.floor(k) - loc
     inside = (y >= 0) & (y <= n)
     y = jnp.where(inside, y, 0)
     log = -jnp.log1p(n) - betaln(n - y + 1, y + 1) + betaln(y + a, n - y + b) - betaln(a, b)

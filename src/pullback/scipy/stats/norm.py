@@ -104,7 +104,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-0.674, dtype=float32)
     """
     (q,) = inexact("norm.ppf", q)
-    return ndtri(q) * scale + loc
+    return jnp.asarray(ndtri(q), float) * scale + loc
 
 
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -118,7 +118,7 @@ def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.674, dtype=float32)
     """
     (q,) = inexact("norm.isf", q)
-    return ndtri(1 - q) * scale + loc
+    return jnp.asarray(ndtri(1 - q), float) * scale + loc
 
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

@@ -4,6 +4,20 @@ The names of `jax.experimental.sparse.bcoo`: the class, its operations and their
 for each family; `storage` says what an array is made of.
 """
 
+from ....lax import (
+    DotDimensionNumbers as DotDimensionNumbers,
+    GatherDimensionNumbers as GatherDimensionNumbers,
+    GatherScatterMode as GatherScatterMode,
+)
+from ..base import JAXSparse as JAXSparse
+from ..util import (
+    CuSparseEfficiencyWarning as CuSparseEfficiencyWarning,
+    Shape as Shape,
+    SparseEfficiencyError as SparseEfficiencyError,
+    SparseEfficiencyWarning as SparseEfficiencyWarning,
+    SparseInfo as SparseInfo,
+    nfold_vmap as nfold_vmap,
+)
 from .arithmetic import (
     bcoo_multiply_dense,
     bcoo_multiply_sparse,

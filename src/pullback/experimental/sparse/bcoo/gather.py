@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .... import dtypes, lax, numpy as jnp
+from ....core.trace import Tracer
+from ....errors import NonConcreteBooleanIndexError
 from .order import fitting
 from .shape import (
     bcoo_broadcast_in_dim,
@@ -95,7 +97,7 @@ def _starts(starts: Any, numbers: Any) -> tuple[Any, tuple[int, ...], tuple[int,
 def getitem(mat: BCOO, key: Any) -> BCOO:
     """mat[key]: as of arrays, integers beyond the last are the last."""
     keys = _without_dots(mat, list(key) if isinstance(key, tuple) else [key])
-    mat, keys = _take_arrays(mat, keys)
+    mat, keys = _take_arrays(mat, _without_masks(mat, keys))
     bounds: list[tuple[int, int, int]] = []
     gone: list[int] = []
     back: list[int] = []
@@ -111,15 +113,10 @@ def getitem(mat: BCOO, key: Any) -> BCOO:
                 back.append(axis)
                 start, stop, step = start + (count - 1) * step, start + 1, -step
             bounds.append((start, max(start, stop), step) if count else (0, 0, 1))
-        elif isinstance(k, int | np.integer):
+        else:
             at = min(max(int(k) + (n if k < 0 else 0), 0), max(n - 1, 0))
             bounds.append((at, min(at + 1, n), 1))
             gone.append(axis)
-        else:
-            raise NotImplementedError(
-                f"indexing of a sparse array with {type(k).__name__}. Fix: integers and slices, or "
-                "todense()."
-            )
     starts, stops, steps = zip(*bounds, strict=True) if bounds else ((), (), ())
     out = mat
     if bounds != [(0, n, 1) for n in mat.shape]:
@@ -133,11 +130,20 @@ def _without_dots(mat: BCOO, keys: list[Any]) -> list[Any]:
     dots = [at for at, k in enumerate(keys) if k is Ellipsis]
     if len(dots) > 1:
         raise IndexError("an index can only have a single ellipsis ('...')")
-    missing = mat.ndim - sum(k is not None and k is not Ellipsis for k in keys)
+    missing = mat.ndim - sum(map(_axes_of, keys))
     if missing < 0:
         raise IndexError(f"too many indices for an array of {mat.ndim} axes")
     at = dots[0] if dots else len(keys)
     return [*keys[:at], *[slice(None)] * missing, *keys[at + 1 :]]
+
+
+def _axes_of(key: Any) -> int:
+    """How many axes a key indexes: a mask as many as it has."""
+    if key is None or key is Ellipsis:
+        return 0
+    if isinstance(key, slice | str | list):
+        return 1
+    return jnp.ndim(key) if dtypes.is_bool(jnp.asarray(key).dtype) else 1
 
 
 def _with_new_axes(mat: BCOO, keys: list[Any]) -> BCOO:
@@ -152,20 +158,64 @@ def _with_new_axes(mat: BCOO, keys: list[Any]) -> BCOO:
 
 
 def _take_arrays(mat: BCOO, keys: list[Any]) -> tuple[BCOO, list[Any]]:
-    """An index array of one axis is done, the other keys are left."""
-    arrays = [k for k, key in enumerate(keys) if isinstance(key, list) or jnp.ndim(key)]
-    if not arrays:
+    """Index arrays are done, and integers beside them; the other keys are left. What they index is
+    where they stand if they stand together, else in front, as in NumPy.
+    """
+    if not any(jnp.ndim(k) for k in keys):
         return mat, keys
-    at = arrays[0]
-    kind = jnp.asarray(keys[at])
-    if len(arrays) > 1 or kind.ndim != 1 or not dtypes.is_integer(kind.dtype):
-        raise NotImplementedError(
-            "indexing of a sparse array with several index arrays, with one of several axes or of "
-            "bools. Fix: one vector of integers, slices and integers, or todense()."
-        )
-    axis = sum(k is not None for k in keys[:at])
-    others = tuple(d for d in range(mat.ndim) if d != axis)
-    numbers = lax.GatherDimensionNumbers(others, (axis,), (axis,))
-    sizes = [1 if d == axis else n for d, n in enumerate(mat.shape)]
-    taken = bcoo_gather(mat, kind[:, None], numbers, sizes)
-    return taken, [*keys[:at], slice(None), *keys[at + 1 :]]
+    places = [at for at, k in enumerate(keys) if not (k is None or isinstance(k, slice))]
+    axes = tuple(sum(k is not None for k in keys[:at]) for at in places)
+    arrays = jnp.broadcast_arrays(*(jnp.asarray(keys[at]) for at in places))
+    n = arrays[0].ndim
+    together = places[-1] - places[0] == len(places) - 1
+    first = axes[0] if together else 0
+    kept = mat.ndim - len(axes)
+    offsets = tuple(d if d < first else d + n for d in range(kept))
+    numbers = lax.GatherDimensionNumbers(offsets, axes, axes)
+    sizes = [1 if d in axes else size for d, size in enumerate(mat.shape)]
+    taken = bcoo_gather(mat, jnp.stack(arrays, -1), numbers, sizes)
+    at = places[0] if together else 0
+    left = [k for j, k in enumerate(keys) if j not in places]
+    return taken, [*left[:at], *[slice(None)] * n, *left[at:]]
+
+
+def _without_masks(mat: BCOO, keys: list[Any]) -> list[Any]:
+    """The keys, each mask as the positions where it is true. TypeError for what is no key."""
+    out: list[Any] = []
+    axis = 0
+    for k in keys:
+        if isinstance(k, list):
+            raise TypeError(
+                "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
+                f"`arr[array(seq)]` instead of `arr[seq]`; got {k}"
+            )
+        if isinstance(k, str):
+            raise TypeError(f"JAX does not support string indexing; got idx={k!r}")
+        if k is None or k is Ellipsis or isinstance(k, slice):
+            out.append(k)
+            axis += isinstance(k, slice)
+            continue
+        kind = jnp.asarray(k).dtype
+        if dtypes.is_bool(kind) and jnp.ndim(k):
+            if isinstance(k, Tracer):
+                raise NonConcreteBooleanIndexError(k)
+            found = np.nonzero(np.asarray(k))
+            here = mat.shape[axis : axis + len(found)]
+            if jnp.shape(k) != here:
+                raise IndexError(
+                    f"boolean index did not match shape of indexed array in index {axis}: got "
+                    f"{jnp.shape(k)}, expected {list(here)}"
+                )
+            out.extend(found)
+        elif dtypes.is_bool(kind) and bool(k):
+            out.append(None)
+            continue
+        elif dtypes.is_integer(kind):
+            found = (k,)
+            out.append(k)
+        else:
+            raise TypeError(
+                f"Indexer must have integer or boolean type, got indexer with type {kind}"
+            )
+        axis += len(found)
+    return out
