@@ -140,3 +140,20 @@ def test_a_half_of_a_list() -> None:
     close(pb.numpy.fft.ihfft([1.0, 2.0, 4.0]), jnp.fft.ihfft([1.0, 2.0, 4.0]))
     with pytest.raises(ValueError, match="None"):
         pb.numpy.fft.ihfft(None)
+
+
+def test_dtypes_that_transforms_compute_in() -> None:
+    """64-bit integers are computed in doubles, shorter ones in single precision; half precision is
+    not transformed from real numbers."""
+    for x64 in (False, True):
+        for kind in ("FFT", "RFFT", "IRFFT"):
+            for dtype in ("bool", "int8", "int32", "int64", "float32"):
+                found = []
+                for j in (jax, pb):
+                    with j.enable_x64(x64):
+                        x = j.numpy.ones(3 if kind == "IRFFT" else 4, dtype)
+                        found.append(j.lax.fft(x, kind, (4,)).dtype)
+                assert found[0] == found[1], (x64, kind, dtype, found)
+    for j in (jax, pb):
+        with pytest.raises(ValueError, match="RFFT input must be float32 or float64, got float16"):
+            j.lax.fft(j.numpy.ones(4, "float16"), "RFFT", (4,))

@@ -301,3 +301,28 @@ def test_weak_types_that_end() -> None:
         assert not j.lax.full((2,), 1, sharding=device).weak_type
         assert j.lax.full((2,), 1).weak_type
         assert j.lax.broadcast_to_rank(n.ones((2, 3)), 0).shape == (2, 3)
+
+
+def test_products_and_convolutions_of_booleans() -> None:
+    """Sums of products are disjunctions of conjunctions; padding is False."""
+    rng = np.random.default_rng(0)
+    x, k = rng.random((1, 5, 2)) > 0.5, rng.random((3, 2, 2)) > 0.5
+    a, b, sizes = rng.random((4, 3)) > 0.5, rng.random((2, 3, 2)) > 0.5, np.array([1, 2], np.int32)
+    layout = ("NHC", "HIO", "NHC")
+    for f in (
+        lambda m: m.conv_transpose(x, k, (2,), "SAME"),
+        lambda m: m.conv_general_dilated(x, k, (1,), [(1, 1)], dimension_numbers=layout),
+        lambda m: m.ragged_dot(a, b, sizes),
+    ):
+        got, want = f(pb.lax), f(jax.lax)
+        assert got.dtype == bool
+        np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("part", ["real", "imag"])
+def test_weak_types_of_parts_of_complex_numbers(part: str) -> None:
+    def slope(j: Any) -> Any:
+        return j.grad(lambda z: getattr(j.numpy, part)(z * z))(1.0 + 2.0j)
+
+    assert not slope(jax).weak_type and not slope(pb).weak_type
+    assert complex(slope(pb)) == complex(slope(jax))

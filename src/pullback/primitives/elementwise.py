@@ -291,10 +291,16 @@ pow_p: Primitive = Primitive(
 )
 pow_p.remember_types()
 
+
 # --- complex numbers ---
-real_p = linear_unary("real", (COMPLEX,), lambda ct: complex(ct, const(ct, 0)), result=real_dtype)
+def _zero_part(ct: Any) -> Any:
+    """The other part of a complex cotangent: of a firm type, and so the whole is, as in JAX."""
+    return typeof(ct).dtype.type(0)
+
+
+real_p = linear_unary("real", (COMPLEX,), lambda ct: complex(ct, _zero_part(ct)), result=real_dtype)
 imag_p = linear_unary(
-    "imag", (COMPLEX,), lambda ct: complex(const(ct, 0), neg(ct)), result=real_dtype
+    "imag", (COMPLEX,), lambda ct: complex(_zero_part(ct), neg(ct)), result=real_dtype
 )
 
 

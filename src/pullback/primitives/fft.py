@@ -148,10 +148,13 @@ def fft(x: Any, fft_type: Any, fft_lengths: Any) -> Any:
     if fft_type == FftType.RFFT:
         if dtypes.is_complex(d):
             raise ValueError("only real valued inputs supported for rfft")
-        if d not in (np.dtype("float32"), np.dtype("float64")):
-            x = convert_element_type(x, dtypes.default_float())
+        if dtypes.is_float(d) and d not in (np.dtype("float32"), np.dtype("float64")):
+            raise ValueError(
+                f"RFFT input must be float32 or float64, got {d}. Fix: x.astype('float32')."
+            )
+        x = convert_element_type(x, np.float64 if d.itemsize == 8 else np.float32)
     elif not dtypes.is_complex(d):
-        x = convert_element_type(x, np.complex128 if d == np.float64 else np.complex64)
+        x = convert_element_type(x, np.complex128 if d.itemsize == 8 else np.complex64)
     lengths = canonical_shape(fft_lengths)
     if not lengths:
         return x

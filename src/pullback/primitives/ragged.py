@@ -147,7 +147,8 @@ def ragged_dot_general(
     member = convert_element_type(_member(group_sizes, aval.shape[axis]), aval.dtype)
     groups = typeof(member).shape[0]
     shape = (groups, *aval.shape)
-    split = mul(broadcast(lhs, (groups,)), broadcast_in_dim(member, shape, (0, axis + 1)))
+    keep = bitwise_and if aval.dtype == bool else mul
+    split = keep(broadcast(lhs, (groups,)), broadcast_in_dim(member, shape, (0, axis + 1)))
     lc, lb = tuple(d + 1 for d in lc), tuple(d + 1 for d in lb)
     if axis + 1 in lc:
         out = dot_general(split, rhs, ((lc, rc), (lb, rb)), **options)

@@ -29,7 +29,7 @@ from pullback.loops.lower.narrow import DEEP, emit_narrow, is_narrow
 from pullback.loops.lower.product import InPlace, Product, emit_product, in_place, tile_type
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.shape import broadcast, transposed
-from pullback.loops.ops import FLOATS
+from pullback.loops.ops import FLOATS, identity_of
 from pullback.loops.tiles import WORDS, takes_pairs
 from pullback.records import replaced
 
@@ -412,7 +412,7 @@ def _in_words(p: Product, dtype: str, x: InPlace | None, y: InPlace | None) -> N
             b.mask = None if (both := b.both(saved, inside)) == TRUE else both
             v = part(b, q, value(at))
             b.mask = saved
-            v = b.select(inside, v, Const(0, kind))
+            v = b.select(inside, v, identity_of("add", kind))
             total = v if total is None else b.let("or", (total, v), kind)
         assert total is not None
         return total

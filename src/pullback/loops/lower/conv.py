@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from pullback.loops.build import TRUE, Builder, Index
-from pullback.loops.ir import Atom, Const
+from pullback.loops.ir import Atom
 from pullback.loops.lower.contract import accumulator_type, contraction, term
 from pullback.loops.lower.convolution import (
     product_convolution,
@@ -18,7 +18,7 @@ from pullback.loops.lower.convolution import (
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, part_dtype, read
 from pullback.loops.lower.shape import masked_read
-from pullback.loops.ops import FLOATS
+from pullback.loops.ops import identity_of
 
 
 class Geometry:
@@ -96,7 +96,7 @@ def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node
     first = rank - 1
     space = (*shape[:-1], *conv.window, conv.depth, shape[-1])
     axes = tuple(range(first, first + spatial + 1))
-    zero = Const(0.0 if part_dtype(x.dtype) in FLOATS else 0, part_dtype(x.dtype))
+    zero = identity_of("add", part_dtype(x.dtype))
     outside = (zero, zero) if x.dtype in COMPLEX else zero
 
     def element(b: Builder, idx: tuple[Index, ...]) -> list[Atom]:

@@ -26,7 +26,7 @@ from pullback.loops.lower.conv_axes import Axis, Form, Line, lines_of, strides_o
 from pullback.loops.lower.elementwise import scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Opaque
 from pullback.loops.lower.statements import box
-from pullback.loops.ops import FLOATS
+from pullback.loops.ops import identity_of
 from pullback.loops.tiles import FLAT, LINE, TILE_TYPES, flat_name, tile_name, turn_name
 
 __all__ = ["emit_in_lanes", "in_lanes"]
@@ -152,7 +152,7 @@ class _Lines:
 
     def zeros(self, b: Builder, buf: Buf, at: Index, count: int) -> None:
         """So many zeros in the line of every feature."""
-        zero = Const(0.0 if self.acc in FLOATS else 0, self.acc)
+        zero = identity_of("add", self.acc)
 
         def feature(c: Index) -> Sequence[Atom]:
             def one(i: Index) -> Sequence[Atom]:

@@ -21,7 +21,7 @@ from pullback.loops.lower.elementwise import scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Node, Opaque
 from pullback.loops.lower.product import InPlace, Product
 from pullback.loops.lower.statements import box
-from pullback.loops.ops import FLOATS, storage_bytes
+from pullback.loops.ops import identity_of, storage_bytes
 from pullback.loops.tiles import turn_name
 
 __all__ = ["brought_near", "near_product", "without_taps"]
@@ -177,7 +177,7 @@ class _Near:
         return buf
 
     def zeros(self, b: Builder, buf: Buf, at: Index, count: int) -> None:
-        zero = Const(0.0 if self.acc in FLOATS else 0, self.acc)
+        zero = identity_of("add", self.acc)
 
         def one(i: Index) -> Sequence[Atom]:
             b.store(buf, b.atom(b.add(at, i)), zero)
@@ -316,7 +316,7 @@ def without_taps(b: Builder, f: Form, op: Opaque, dtype: str) -> None:
     extents = [f.image.extent, *(a.extent for a in f.space), f.conv.features]
     places = [f.image.place, *(a.place for a in f.space), f.feature.place]
     order = sorted(range(len(extents)), key=lambda k: places[k])
-    zero = Const(0.0 if dtype in FLOATS else 0, dtype)
+    zero = identity_of("add", dtype)
     scale = {a.place: a for a in f.space}
 
     def one(at: tuple[Index, ...]) -> None:

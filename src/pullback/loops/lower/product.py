@@ -19,7 +19,7 @@ from pullback.loops.build import TRUE, Builder, Index
 from pullback.loops.ir import Atom, Buf, Call, Const, Var
 from pullback.loops.lower.graph import Node
 from pullback.loops.lower.statements import box
-from pullback.loops.ops import FLOATS
+from pullback.loops.ops import FLOATS, identity_of
 from pullback.loops.tiles import FLAT, LINE, TILE_TYPES, flat_name, tile_name, turn_name
 from pullback.records import record, replaced
 
@@ -350,7 +350,7 @@ class Blocks:
         if p.right_depth and not p.pairs and p.words is None:
             self.turn_read(buf, columns, depth, parallel)
             return made
-        zero = Const(0.0 if kind in FLOATS else 0, kind)
+        zero = identity_of("add", kind)
 
         def put(jb: Index, k: Index, v: Index) -> None:
             j = b.linear([(self._part(j0), 1), (jb, wide), (v, 1)])
