@@ -27,9 +27,23 @@ _Form = dict[Var | None, int]  # coefficients of variables; of None, the constan
 
 def columns_first(body: tuple[Stmt, ...], dims: Mapping[Var, int]) -> tuple[Stmt, ...]:
     """The same statements with such columns in scratch. `dims`: the extents that are known."""
-    if not any(isinstance(s, (For, Alloc)) for s in body):
-        return body
-    return _Columns(dims).block(body)
+    return _Columns(dims).block(body) if _strides(body) else body
+
+
+def _strides(body: tuple[Stmt, ...]) -> bool:
+    """Whether any index is multiplied by what may be such a stride."""
+    stack = [body]
+    while stack:
+        for s in stack.pop():
+            kind = type(s)
+            if kind is Let:
+                if s.op == "mul" and s.out.dtype == "i64":  # type: ignore[union-attr]
+                    factors = (a.value for a in s.args if type(a) is Const)  # type: ignore[union-attr]
+                    if any(NARROWEST <= c <= WIDEST for c in factors):
+                        return True
+            elif kind is For or kind is Alloc:
+                stack.append(s.body)  # type: ignore[union-attr,arg-type]
+    return False
 
 
 class _Columns:
