@@ -192,3 +192,11 @@ def test_flax_trains_as_under_jax(trained: tuple[dict, dict], model: str) -> Non
     assert list(our_params) == list(params)
     for name, values in params.items():
         np.testing.assert_allclose(our_params[name], values, rtol=1e-4, atol=5e-6, err_msg=name)
+
+
+def test_tests_in_the_form_of_those_of_jax_pass_here_and_there() -> None:
+    """`jax._src.test_util` and the private modules that such tests import."""
+    program = str(HERE / "jtu_program.py")
+    for how in ([program], ["-m", "pullback", "run", program]):
+        said = run(*how).stderr
+        assert "Ran 29 tests" in said and "OK (skipped=3)" in said, said[-2000:]

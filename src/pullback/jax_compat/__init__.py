@@ -12,6 +12,7 @@ libraries' guards rely on it.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import importlib.machinery
 import importlib.util
@@ -63,6 +64,57 @@ _OWN = frozenset(
     }
 )
 _MODULES = __name__ + ".modules"
+# Private modules whose names are those of a public one.
+_PUBLIC = {
+    "_src.ad_checkpoint": "ad_checkpoint",
+    "_src.custom_batching": "custom_batching",
+    "_src.custom_derivatives": "custom_derivatives",
+    "_src.dlpack": "dlpack",
+    "_src.effects": "core.effects",
+    "_src.errors": "errors",
+    "_src.ffi": "ffi",
+    "_src.image.scale": "image",
+    "_src.interpreters.ad": "interpreters.ad",
+    "_src.interpreters.batching": "interpreters.batching",
+    "_src.interpreters.mlir": "interpreters.mlir",
+    "_src.interpreters.partial_eval": "interpreters.partial_eval",
+    "_src.interpreters.pxla": "interpreters.pxla",
+    "_src.interpreters.xla": "interpreters.xla",
+    "_src.lax.control_flow": "lax",
+    "_src.lax.convolution": "lax",
+    "_src.lax.lax": "lax",
+    "_src.lax.linalg": "lax.linalg",
+    "_src.lax.parallel": "lax",
+    "_src.lax.slicing": "lax",
+    "_src.lax.special": "lax",
+    "_src.lax.windowed_reductions": "lax",
+    "_src.linear_util": "extend.linear_util",
+    "_src.mesh": "sharding",
+    "_src.monitoring": "monitoring",
+    "_src.named_sharding": "sharding",
+    "_src.nn.functions": "nn",
+    "_src.nn.initializers": "nn.initializers",
+    "_src.numpy.fft": "numpy.fft",
+    "_src.numpy.lax_numpy": "numpy",
+    "_src.numpy.linalg": "numpy.linalg",
+    "_src.numpy.reductions": "numpy",
+    "_src.numpy.ufuncs": "numpy",
+    "_src.numpy.util": "numpy.util",
+    "_src.ops.scatter": "ops",
+    "_src.partition_spec": "sharding",
+    "_src.scipy.linalg": "scipy.linalg",
+    "_src.scipy.signal": "scipy.signal",
+    "_src.scipy.special": "scipy.special",
+    "_src.sharding": "sharding",
+    "_src.sharding_impls": "sharding",
+    "_src.source_info_util": "extend.source_info_util",
+    "_src.stages": "stages",
+}
+# Private packages that are nothing beside their modules, and what their own names are.
+_PACKAGES = {path.rpartition(".")[0]: None for path in _PUBLIC if path.count(".") > 1} | {
+    "_src.lax": "lax",
+    "_src.numpy": "numpy",
+}
 # Modules of Pullback that are called as JAX calls them while they stand for it: libraries of the
 # array API tell by its name whose namespace they hold.
 _KNOWN_BY_NAME = frozenset({"jax.numpy"})
@@ -76,6 +128,10 @@ def target_name(fullname: str) -> str | None:
     curated = f"{_MODULES}.{path}"
     if _exists(curated):
         return curated
+    if path in _PUBLIC:
+        return f"pullback.{_PUBLIC[path]}"
+    if path in _PACKAGES:
+        return fullname
     own = f"pullback.{path}"
     if path.split(".")[0] in _OWN and _exists(own):
         return own
@@ -89,6 +145,22 @@ def _exists(name: str) -> bool:
         return False
 
 
+def _of_package(package: str, name: str) -> Any:
+    """A module of a private package that nobody has imported yet, or a name that is public."""
+    if not name.startswith("__"):
+        try:
+            return importlib.import_module(f"{package}.{name}")
+        except ModuleNotFoundError as e:
+            if e.name != f"{package}.{name}":
+                raise
+        public = _PACKAGES[package.removeprefix("jax.")]
+        if public is not None and hasattr(
+            module := importlib.import_module(f"pullback.{public}"), name
+        ):
+            return getattr(module, name)
+    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+
+
 class _Loader:
     """Loads a module of JAX by putting Pullback's in its place."""
 
@@ -100,6 +172,9 @@ class _Loader:
 
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
+        if name == self.target:
+            module.__getattr__ = functools.partial(_of_package, name)  # type: ignore[method-assign]
+            return
         target = importlib.import_module(self.target)
         if self.target.startswith(_MODULES + ".") or name in _KNOWN_BY_NAME:
             target.__name__ = name

@@ -12,11 +12,11 @@ from ....dtypes import (
     ExtendedDType as ExtendedDType,
     bfloat16 as bfloat16,
     canonicalize_dtype as canonicalize_dtype,
-    dtype as dtype,
     extended as extended,
     finfo as finfo,
     float0 as float0,
     iinfo as iinfo,
+    is_extended as is_extended,
     issubdtype as issubdtype,
     prng_key as prng_key,
     promote_types as promote_types,
@@ -26,6 +26,16 @@ from ....dtypes import (
 from ....errors import TypePromotionError as TypePromotionError
 
 DType = np.dtype
+
+
+def dtype(x: Any) -> Any:  # type: ignore[no-redef]
+    """The dtype that a value has as an array; of a dtype, or of what names one, that dtype."""
+    if isinstance(x, (str, type, np.dtype)) or is_extended(x):
+        return _dtypes.dtype(x)
+    if type(x) in _dtypes.python_scalar_dtypes:
+        return canonicalize_dtype(_dtypes.python_scalar_dtypes[type(x)])
+    found = x.dtype if hasattr(x, "dtype") else np.asarray(x).dtype
+    return found if is_extended(found) else canonicalize_dtype(found)
 
 
 def supports_inf(dtype: Any) -> bool:

@@ -1,0 +1,13 @@
+"""`jax._src.api`: the transformations."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pullback
+
+
+def __getattr__(name: str) -> Any:
+    if name in pullback.__all__:
+        return getattr(pullback, name)
+    raise AttributeError(f"module 'jax._src.api' has no attribute {name!r}")

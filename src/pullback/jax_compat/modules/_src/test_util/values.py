@@ -1,0 +1,395 @@
+"""Shapes, dtypes and random arrays for tests."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ..... import config, dtypes as _dtypes
+
+Random = np.random.RandomState
+Factory = Callable[..., Any]
+
+
+class ScalarShape:
+    """Stands for the shape of a scalar that is no array."""
+
+    def __len__(self) -> int:
+        return 0
+
+    def __getitem__(self, i: int) -> Any:
+        raise IndexError(f"index {i} out of range.")
+
+
+class _NumpyScalar(ScalarShape):
+    pass
+
+
+class _PythonScalar(ScalarShape):
+    pass
+
+
+NUMPY_SCALAR_SHAPE, PYTHON_SCALAR_SHAPE = _NumpyScalar(), _PythonScalar()
+
+
+def dims_of(shape: Any) -> tuple[int, ...]:
+    """A shape's sizes: none for the scalars."""
+    return () if isinstance(shape, ScalarShape) else tuple(shape)
+
+
+def _python_type(dtype: Any) -> type | None:
+    """The Python type whose values get this dtype, if there is one."""
+    kind: type = _dtypes.scalar_type_of(dtype)
+    return kind if np.dtype(_dtypes.dtype(kind)) == _dtypes.canonicalize_dtype(dtype) else None
+
+
+def is_valid_shape(shape: Any, dtype: Any) -> bool:
+    """Whether values of that shape and dtype can be: Python has scalars of four types only."""
+    if shape is not PYTHON_SCALAR_SHAPE:
+        return True
+    return np.dtype(dtype).name in (
+        "bool", "int32", "int64", "float32", "float64", "complex64", "complex128",
+    ) and (np.dtype(dtype) in {np.dtype(_dtypes.dtype(t)) for t in (bool, int, float, complex)}
+           or np.dtype(dtype) in {np.dtype(t) for t in (bool, int, float, complex)})  # fmt: skip
+
+
+def cast_to_shape(value: Any, shape: Any, dtype: Any) -> Any:
+    """A NumPy array as an array, a NumPy scalar or a Python scalar, as the shape says."""
+    if shape is NUMPY_SCALAR_SHAPE:
+        return np.dtype(dtype).type(value)
+    if shape is PYTHON_SCALAR_SHAPE:
+        return _dtypes.scalar_type_of(dtype)(np.asarray(value).item())
+    out = np.asarray(value, dtype=dtype)
+    assert out.shape == dims_of(shape), (out.shape, shape)
+    return out
+
+
+def dtype_str(dtype: Any) -> str:
+    """A dtype's name."""
+    return dtype.name if isinstance(dtype, np.dtype) else np.dtype(dtype).name
+
+
+def format_shape_dtype_string(shape: Any, dtype: Any) -> str:
+    """As in `float32[2,3]`, for names of tests."""
+    if dtype is None:
+        return str(dims_of(shape)).replace(" ", "")
+    if isinstance(shape, (list, tuple)) and shape and isinstance(shape[0], (list, tuple)):
+        pairs = zip(shape, [dtype] * len(shape), strict=True)
+        return ",".join(format_shape_dtype_string(s, d) for s, d in pairs)
+    if shape is NUMPY_SCALAR_SHAPE:
+        return dtype_str(dtype)
+    if shape is PYTHON_SCALAR_SHAPE:
+        return "py" + dtype_str(dtype)
+    dims = shape if isinstance(shape, (list, tuple)) else (shape,)
+    return f"{dtype_str(dtype)}[{','.join(map(str, dims))}]"
+
+
+class _Dtypes:
+    """Groups of dtypes; those of 64 bits only where they are enabled."""
+
+    def supported(self, dtypes: Sequence[Any]) -> list[Any]:
+        """Those that there are as arrays now."""
+        return [d for d in dtypes if np.dtype(d) == _dtypes.canonicalize_dtype(d)]
+
+    @property
+    def floating(self) -> list[Any]:
+        return self.supported([np.float32, np.float64])
+
+    @property
+    def all_floating(self) -> list[Any]:
+        return self.supported([_dtypes.bfloat16, np.float16, np.float32, np.float64])
+
+    @property
+    def custom_floats(self) -> list[Any]:
+        return [_dtypes.bfloat16]
+
+    @property
+    def integer(self) -> list[Any]:
+        return self.supported([np.int32, np.int64])
+
+    @property
+    def all_integer(self) -> list[Any]:
+        return self.supported([np.int8, np.int16, np.int32, np.int64])
+
+    @property
+    def unsigned(self) -> list[Any]:
+        return self.supported([np.uint32, np.uint64])
+
+    @property
+    def all_unsigned(self) -> list[Any]:
+        return self.supported([np.uint8, np.uint16, np.uint32, np.uint64])
+
+    @property
+    def complex(self) -> list[Any]:
+        return self.supported([np.complex64, np.complex128])
+
+    @property
+    def boolean(self) -> list[Any]:
+        return self.supported([np.bool_])
+
+    @property
+    def inexact(self) -> list[Any]:
+        return self.floating + self.complex
+
+    @property
+    def all_inexact(self) -> list[Any]:
+        return self.all_floating + self.complex
+
+    @property
+    def numeric(self) -> list[Any]:
+        return self.floating + self.integer + self.unsigned + self.complex
+
+    @property
+    def all(self) -> list[Any]:
+        return (
+            self.all_floating + self.all_integer + self.all_unsigned + self.complex + self.boolean
+        )
+
+
+dtypes = _Dtypes()
+
+
+def supported_dtypes() -> set[Any]:
+    """The types of elements that arrays have here."""
+    kinds = {ml_dtypes.int4, ml_dtypes.uint4, ml_dtypes.bfloat16}
+    return kinds | {d for d in dtypes.all if np.dtype(d) != ml_dtypes.bfloat16}
+
+
+def num_float_bits(dtype: Any) -> int:
+    """Bits of a floating-point number, or of a part of a complex one."""
+    return int(_dtypes.finfo(_dtypes.canonicalize_dtype(dtype)).bits)
+
+
+def to_default_dtype(arr: Any) -> Any:
+    """As an array of the dtype that Python's numbers of its kind have."""
+    arr = np.asarray(arr)
+    kinds = {"i": int, "u": int, "f": float, "c": complex, "b": bool}
+    kind = kinds.get(arr.dtype.kind)
+    return arr if kind is None else arr.astype(_dtypes.dtype(kind))
+
+
+def with_jax_dtype_defaults(func: Callable[..., Any], use_defaults: bool = True) -> Any:
+    """A function of NumPy's, its results in the default dtypes."""
+
+    @functools.wraps(func)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        out = func(*args, **kwargs)
+        if not use_defaults:
+            return out
+        if isinstance(out, (list, tuple)):
+            return type(out)(map(to_default_dtype, out))
+        return to_default_dtype(out)
+
+    return wrapped
+
+
+# ---- random arrays: each function takes a generator and gives one of (shape, dtype)
+
+
+def _identity(x: Any) -> Any:
+    return x
+
+
+def _of(draw: Callable[..., Any], shape: Any, dtype: Any, scale: Any, post: Any) -> Any:
+    """Numbers of a distribution, in the shape and dtype; both parts where it is complex."""
+    sizes = dims_of(shape)
+    values = np.asarray(scale * np.asarray(draw(*sizes)))
+    if np.dtype(dtype).kind == "u":
+        values = np.abs(values)
+    if _dtypes.is_complex(np.dtype(dtype)):
+        values = values + 1j * np.asarray(scale * np.asarray(draw(*sizes)))
+    with np.errstate(invalid="ignore"):
+        return cast_to_shape(np.asarray(post(values.astype(dtype)), dtype=dtype), shape, dtype)
+
+
+def _factory(draw: Callable[..., Any], scale: Any, post: Any = _identity) -> Factory:
+    return functools.partial(_of, draw, scale=scale, post=post)
+
+
+def rand_default(rng: Random, scale: Any = 3) -> Factory:
+    """Normal numbers."""
+    return _factory(rng.randn, scale)
+
+
+def rand_small(rng: Random) -> Factory:
+    """Normal numbers around a thousandth."""
+    return _factory(rng.randn, 1e-3)
+
+
+def rand_nonzero(rng: Random) -> Factory:
+    """Normal numbers, no zeros."""
+    return _factory(rng.randn, 3, lambda x: np.where(x == 0, np.array(1, x.dtype), x))
+
+
+def rand_not_small(rng: Random, offset: float = 10.0) -> Factory:
+    """Numbers away from zero, of both signs."""
+    return _factory(rng.randn, 3.0, lambda x: x + np.where(x > 0, offset, -offset).astype(x.dtype))
+
+
+def rand_positive(rng: Random) -> Factory:
+    """Numbers between one and three."""
+    return _factory(rng.rand, 2, lambda x: x + np.array(1, x.dtype))
+
+
+def rand_small_positive(rng: Random) -> Factory:
+    """Positive numbers below 2e-5."""
+    return _factory(rng.rand, 2e-5)
+
+
+def rand_uniform(rng: Random, low: float = 0.0, high: float = 1.0) -> Factory:
+    """Numbers from an interval."""
+    assert low < high, (low, high)
+
+    def make(shape: Any, dtype: Any) -> Any:
+        post = lambda x: (x * (high - low) + low).astype(dtype)
+        return _of(rng.rand, shape, dtype, 1.0, post)
+
+    return make
+
+
+def rand_fullrange(rng: Random, standardize_nans: bool = False) -> Factory:
+    """Random bits."""
+
+    def make(shape: Any, dtype: Any) -> Any:
+        sizes, kind = dims_of(shape), np.dtype(dtype)
+        if kind == np.bool_:
+            return cast_to_shape(rng.rand(*sizes) < 0.5, shape, dtype)
+        count = int(np.prod(sizes, dtype=int)) * kind.itemsize
+        values = np.frombuffer(rng.bytes(count), dtype=kind).reshape(sizes)
+        if standardize_nans:
+            values = np.where(np.isnan(values), np.array(np.nan, kind), values)
+        return cast_to_shape(values, shape, dtype)
+
+    return make
+
+
+def _some(make: Factory, share: float, rng: Random, specials: Sequence[float]) -> Factory:
+    """With some elements replaced by special values, where the dtype has them."""
+
+    def with_specials(shape: Any, dtype: Any) -> Any:
+        base = make(shape, dtype)
+        if not _dtypes.is_inexact(np.dtype(dtype)):
+            return base
+        out = np.array(base, dtype=dtype)
+        parts = [out.real, out.imag] if np.iscomplexobj(out) else [out]
+        for part in parts:
+            for value in specials:
+                where = rng.rand(*dims_of(shape)) < share
+                part[...] = np.where(where, np.array(value, part.dtype), part)
+        return cast_to_shape(out, shape, dtype)
+
+    return with_specials
+
+
+def rand_some_inf(rng: Random) -> Factory:
+    """Normal numbers and infinities."""
+    return _some(rand_default(rng), 0.1, rng, (np.inf, -np.inf))
+
+
+def rand_some_nan(rng: Random) -> Factory:
+    """Normal numbers and NaN of both signs."""
+    return _some(rand_default(rng), 0.1, rng, (np.nan, -np.nan))
+
+
+def rand_some_inf_and_nan(rng: Random) -> Factory:
+    """Normal numbers, infinities and NaN."""
+    return _some(rand_default(rng), 0.1, rng, (np.inf, -np.inf, np.nan))
+
+
+def rand_some_equal(rng: Random) -> Factory:
+    """Numbers of which some are alike."""
+
+    def make(shape: Any, dtype: Any) -> Any:
+        def post(x: Any) -> Any:
+            if not x.size:
+                return x
+            return np.where(np.asarray(rng.rand(*x.shape) < 0.5), x.reshape(-1)[0], x)
+
+        return _of(rng.randn, shape, dtype, 100.0, post)
+
+    return make
+
+
+def rand_some_zero(rng: Random) -> Factory:
+    """Numbers and zeros."""
+    base = rand_default(rng)
+
+    def make(shape: Any, dtype: Any) -> Any:
+        x = np.asarray(base(shape, dtype))
+        return cast_to_shape(
+            np.where(rng.rand(*dims_of(shape)) < 0.5, np.array(0, x.dtype), x), shape, dtype
+        )
+
+    return make
+
+
+def rand_int(rng: Random, low: int = 0, high: int | None = None) -> Factory:
+    """Integers from a range; those of the dtype where there is no upper bound."""
+
+    def make(shape: Any, dtype: Any) -> Any:
+        kind, top = np.dtype(dtype), high
+        if top is None:
+            if kind.kind not in "iu":
+                raise ValueError(
+                    "rand_int requires an explicit `high` value for non-integer types."
+                )
+            top = np.iinfo(kind).max
+        return rng.randint(low, high=top, size=dims_of(shape), dtype=kind)
+
+    return make
+
+
+def rand_unique_int(rng: Random, high: int | None = None) -> Factory:
+    """Integers that are all different."""
+
+    def make(shape: Any, dtype: Any) -> Any:
+        count = int(np.prod(dims_of(shape), dtype=int))
+        values = rng.choice(count if high is None else high, size=count, replace=False)
+        return values.reshape(dims_of(shape)).astype(dtype)
+
+    return make
+
+
+def rand_indices_unique_along_axis(rng: Random) -> Callable[..., Any]:
+    """Of (dim, shape, axis): indices below `dim` that are all different along an axis."""
+
+    def make(dim: int, shape: Sequence[int], axis: int) -> Any:
+        lines = [s for k, s in enumerate(shape) if k != axis % len(shape)]
+        count = shape[axis]
+        found = [rng.choice(dim, size=count, replace=False) for _ in range(int(np.prod(lines)))]
+        table = np.array(found).reshape(*lines, count)
+        return np.moveaxis(table, -1, axis).astype(np.int32)
+
+    return make
+
+
+def rand_bool(rng: Random) -> Factory:
+    """Truth values, as numbers of the dtype."""
+    return lambda shape, dtype: cast_to_shape(rng.rand(*dims_of(shape)) < 0.5, shape, dtype)
+
+
+def complex_plane_sample(dtype: Any, size_re: int = 10, size_im: int | None = None) -> np.ndarray:
+    """Complex numbers on a grid whose lines are logarithmic, with zeros and infinities of both
+    signs: 2 * size + 3 values to an axis."""
+    kind = np.dtype(dtype)
+    part = np.finfo(kind).dtype
+    info = np.finfo(part)
+
+    def axis(size: int) -> np.ndarray:
+        steps = np.geomspace(info.tiny, info.max, size).astype(part)
+        return np.concatenate([[-np.inf], -steps[::-1], [0.0], steps, [np.inf]], dtype=part)
+
+    re, im = axis(size_re), axis(size_re if size_im is None else size_im)
+    out = np.zeros((len(im), len(re)), kind)
+    out.real, out.imag = re[None, :], im[:, None]
+    return out
+
+
+def strict_promotion_if_dtypes_match(types: Sequence[Any]) -> Any:
+    """Strict promotion for operands of one dtype, the usual one for others."""
+    alike = all(np.dtype(d) == np.dtype(types[0]) for d in types)
+    return config.numpy_dtype_promotion("strict" if alike else "standard")
