@@ -326,3 +326,10 @@ def test_weak_types_of_parts_of_complex_numbers(part: str) -> None:
 
     assert not slope(jax).weak_type and not slope(pb).weak_type
     assert complex(slope(pb)) == complex(slope(jax))
+
+
+def test_symmetrized_booleans_are_weak() -> None:
+    for f in (lambda j, x: j.lax.linalg.cholesky(x), lambda j, x: j.lax.linalg.eigh(x)[1]):
+        for dtype in (bool, "int8"):
+            ours, theirs = (f(j, j.numpy.eye(3, dtype=dtype)) for j in (pb, jax))
+            assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)

@@ -19,7 +19,7 @@ from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import add_tangents, batch_size, full_batch
 from .common import COMPLEX, FLOAT, as_array, check_dtype, check_same_dtypes, const, zero_of
 from .contract import Precision, dot_general
-from .convert import convert_element_type
+from .convert import convert_element_type, convert_weak
 from .elementwise import add, bitwise_or, conj, div, eq, ge, mul, neg, select_n
 from .index import GatherDimensionNumbers, GatherScatterMode, gather
 from .layout import (
@@ -134,7 +134,7 @@ def symmetrized(x: Any) -> Any:
         )
     total = (bitwise_or if aval.dtype == bool else add)(x, adjoint(x))
     if not dtypes.is_inexact(aval.dtype):
-        total = convert_element_type(total, dtypes.default_float())
+        total = convert_weak(total, dtypes.default_float(), aval.dtype == bool)
     return div(total, const(total, 2))
 
 
