@@ -293,9 +293,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     side = "right" if not right else "left"
     how = "scan" if method is None else method
     up = searchsorted(edges, x, side=side, method=how)
-    down = n - searchsorted(
-        manipulation.flip(edges), x, side="left" if not right else "right", method=how
-    )
+    down = n - searchsorted(manipulation.flip(edges), x, side=side, method=how)
     return index_functions.where(edges[-1] >= edges[0], up, down)
 
 
