@@ -3,6 +3,7 @@ checkpoint and custom rules, as in JAX; and what they do when the program runs."
 
 from __future__ import annotations
 
+import importlib
 import re
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
@@ -321,3 +322,38 @@ def test_callbacks_as_in_jax(case: str, ordered: bool) -> None:
         except Exception as error:
             results.append(type(error).__name__)
     assert results[0] == results[1]
+
+
+def test_an_eager_debug_callback_raises_what_it_raised() -> None:
+    """Outside of programs the exception is the callback's own (tinygp's checks rely on it); inside,
+    that of a runtime."""
+
+    def fails(x: Any) -> None:
+        raise KeyError("unsorted")
+
+    for m in (OURS, JAX):
+        lib: Any = m.lib
+        debug: Any = importlib.import_module(f"{lib.__name__}.debug").callback
+        for call in (
+            lambda d=debug, m=m: d(fails, m.np.ones(3)),
+            lambda d=debug, m=m: d(fails, m.np.ones(3), ordered=True),
+            lambda d=debug, m=m: m.lib.vmap(lambda x: d(fails, x))(m.np.ones(3)),
+            lambda d=debug, m=m: m.lib.grad(lambda x: (d(fails, x), x)[1])(1.0),
+        ):
+            with pytest.raises(KeyError, match="unsorted"):
+                call()
+        with pytest.raises(lib.errors.JaxRuntimeError, match="unsorted"):
+            lib.jit(lambda x, d=debug: d(fails, x))(m.np.ones(3))
+            lib.effects_barrier()
+
+
+def test_debug_callbacks_see_keys() -> None:
+    """Themselves outside of programs, their words inside: once."""
+    for m in (OURS, JAX):
+        key, seen = m.lib.random.key(1), []
+        debug = importlib.import_module(f"{m.lib.__name__}.debug").callback
+        debug(lambda x, k, seen=seen: seen.append((type(x), type(k))), 3, key)
+        assert seen == [(type(m.np.ones(1)), type(key))]
+        m.lib.jit(lambda k, d=debug, s=seen: d(lambda x: s.append(x.tolist()), k))(key)
+        m.lib.effects_barrier()
+        assert seen[1:] == [[0, 1]]

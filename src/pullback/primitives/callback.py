@@ -24,6 +24,7 @@ from ..core.trace import empty_context
 from ..errors import JaxRuntimeError
 from .builders import batch_size
 from .common import array_maker
+from .keys import PRNGKeyArray
 from .layout import expand_dims, move_batch_front, squeeze
 from .shape import concatenate, slice as lax_slice
 
@@ -389,8 +390,17 @@ def _debug_callback_aval(*avals: Any, callback: Any, effect: Any, partitioned: b
     return [], frozenset({effect})
 
 
+def _debug_callback_now(*args: Any, callback: Any, **_: Any) -> list[Any]:
+    """A call outside of programs: what the callback raises goes to the caller as it is."""
+    arrays = [x if isinstance(x, PRNGKeyArray) else array_maker[0](x) for x in args]
+    with empty_context():
+        callback(*arrays)
+    return []
+
+
 debug_callback_p: Primitive = Primitive(
     "debug_callback",
+    impl=_debug_callback_now,
     abstract_eval=_debug_callback_aval,
     jvp=_debug_jvp(lambda: debug_callback_p),
     transpose=_debug_transpose,

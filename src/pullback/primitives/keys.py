@@ -456,7 +456,7 @@ def _lower_eqn(eqn: JaxprEqn, args: list[Any]) -> list[Any]:
         out = rule([v.aval for v in eqn.invars], *args, **params)
     elif not _eqn_has_keys(eqn):
         out = current_trace().emit(p, args, params)  # type: ignore[attr-defined]
-    elif any(True for _ in jaxprs_in_params(params)) or "result_avals" in params:
+    elif _is_opaque(eqn):
         lowered = {k: _lower_param(v) for k, v in params.items()}
         out = current_trace().emit(p, args, lowered)  # type: ignore[attr-defined]
     elif p is eq_p or p is ne_p:
@@ -466,6 +466,12 @@ def _lower_eqn(eqn: JaxprEqn, args: list[Any]) -> list[Any]:
     else:
         out = _move_elements(eqn, args)
     return list(out) if p.multiple_results else [out]
+
+
+def _is_opaque(eqn: JaxprEqn) -> bool:
+    """Does it take the words of keys as they are: programs and callbacks?"""
+    held = any(True for _ in jaxprs_in_params(eqn.params))
+    return held or "result_avals" in eqn.params or not eqn.outvars
 
 
 def _compare(p: Any, x: Any, y: Any) -> Any:
