@@ -433,3 +433,55 @@ def test_mapped_outputs_that_should_not_be_are_named() -> None:
                 m.vmap(f, **options)(m.numpy.ones(3))
             said.append(str(e.value))
         assert said[1].startswith(said[0])
+
+
+def test_callables_whose_names_are_no_text() -> None:
+    """tinygp: modules of whose attributes every one is an array."""
+
+    class Model:
+        def __getattr__(self, name: str) -> Any:
+            if name in ("__name__", "__qualname__", "__annotations__"):
+                return 3
+            raise AttributeError(name)
+
+        def __call__(self, x: Any) -> Any:
+            return x * x
+
+    for m in (jax, pullback):
+        x, f = m.numpy.arange(3.0), Model()
+        assert m.vmap(f)(x).tolist() == m.jit(m.vmap(f))(x).tolist() == [0, 1, 4]
+        assert m.grad(f)(3.0) == 6 and m.checkpoint(f)(3.0) == 9 and m.hessian(f)(3.0) == 2
+
+
+def test_functions_can_be_given_signatures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """objax documents functions of numpy anew."""
+    given = inspect.signature(lambda a, *, b=2: None)
+    for m in (jax, pullback):
+        f = m.numpy.pad
+        before = inspect.signature(f)
+        with monkeypatch.context() as patch:
+            patch.setattr(f, "__signature__", given, raising=False)
+            assert inspect.signature(f) == f.__signature__ == given
+            assert f(m.numpy.ones(1), 1).tolist() == [0, 1, 0]
+        assert inspect.signature(f) == before
+
+
+def test_closed_programs_have_the_variables_of_theirs() -> None:
+    for m in (jax, pullback):
+        closed = m.make_jaxpr(lambda x, m=m: x + m.numpy.arange(3.0))(1.0)
+        jaxpr = closed.jaxpr
+        assert closed.invars == jaxpr.invars and closed.outvars == jaxpr.outvars
+        assert closed.constvars == jaxpr.constvars and closed.is_high is jaxpr.is_high is False
+        assert closed.debug_info is jaxpr.debug_info
+
+
+def test_shardings_know_the_order_of_their_devices() -> None:
+    """orbax reads the parts of an array in this order."""
+    for m in (jax, pullback):
+        devices: Any = tuple(m.devices()[:1])
+        for sharding in (
+            m.sharding.SingleDeviceSharding(devices[0]),
+            m.NamedSharding(m.make_mesh((1,), ("i",)), m.P("i")),
+        ):
+            assert sharding._device_assignment == devices
+            assert sharding._addressable_device_assignment == devices

@@ -76,6 +76,9 @@ def _class_of(native: Any) -> type:
 
 def _signature_of(native: Any) -> inspect.Signature:
     """What `inspect` asks jitted functions for; plain functions have no such attribute."""
+    given = native.__dict__.get("__signature__")  # by a library that documents functions anew
+    if given is not None:
+        return given  # type: ignore[no-any-return]
     fun = native.__dict__.get("__wrapped__")
     if fun is None or native.__dict__.get(_PLAIN):
         raise AttributeError(
@@ -84,6 +87,14 @@ def _signature_of(native: Any) -> inspect.Signature:
             obj=native,
         )
     return inspect.signature(fun)
+
+
+def _set_signature(native: Any, signature: inspect.Signature | None) -> None:
+    native.__dict__["__signature__"] = signature
+
+
+def _forget_signature(native: Any) -> None:
+    del native.__dict__["__signature__"]
 
 
 def _of_function(name: str) -> property:
@@ -103,7 +114,7 @@ def _of_function(name: str) -> property:
 def _install() -> None:
     cls: Any = stub.JitFunction
     cls._class = property(_class_of)
-    cls.__signature__ = property(_signature_of)
+    cls.__signature__ = property(_signature_of, _set_signature, _forget_signature)
     for name in ("__code__", "__defaults__", "__kwdefaults__", "__globals__", "__closure__"):
         setattr(cls, name, _of_function(name))
 

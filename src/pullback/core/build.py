@@ -464,7 +464,9 @@ def fun_source_info(fun: Any) -> str:
     if (info := getattr(fun, "func_src_info", None)) is not None:  # the function of a program
         return str(info)
     code = getattr(fun, "__code__", None)
-    name = getattr(fun, "__name__", type(fun).__name__)
+    name = getattr(fun, "__name__", None)
+    if not isinstance(name, str):  # a callable may answer for any attribute
+        name = type(fun).__name__
     return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
 
 

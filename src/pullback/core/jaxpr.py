@@ -250,6 +250,11 @@ class ClosedJaxpr:
 
     eqns = property(lambda self: self.jaxpr.eqns)
     effects = property(lambda self: self.jaxpr.effects)
+    constvars = property(lambda self: self.jaxpr.constvars)
+    invars = property(lambda self: self.jaxpr.invars)
+    outvars = property(lambda self: self.jaxpr.outvars)
+    debug_info = property(lambda self: self.jaxpr.debug_info)
+    is_high = property(lambda self: self.jaxpr.is_high)
 
     def replace(
         self, *, jaxpr: Jaxpr | None = None, consts: Sequence[Any] | None = None

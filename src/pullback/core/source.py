@@ -177,12 +177,20 @@ def user_summary() -> str:
 
 def names_of(fun: Any) -> tuple[str, str]:
     """The name and the qualified name of a callable: a partial has those of its function, and what
-    has none is said to be unnamed.
+    has none is said to be unnamed. Callables that answer for any attribute (a model whose fields
+    are computed from its names, say) have no name that is not text.
     """
     while isinstance(fun, functools.partial) and not hasattr(fun, "__name__"):
         fun = fun.func
-    name = getattr(fun, "__name__", "<unnamed function>")
-    return name, getattr(fun, "__qualname__", name)
+    name = getattr(fun, "__name__", None)
+    if not isinstance(name, str):
+        name = "<unnamed function>"
+    qualified = getattr(fun, "__qualname__", name)
+    return name, qualified if isinstance(qualified, str) else name
+
+
+# What a wrapper takes over, besides its names.
+_ASSIGNED = tuple(a for a in functools.WRAPPER_ASSIGNMENTS if a not in ("__name__", "__qualname__"))
 
 
 def take_names(
@@ -193,7 +201,10 @@ def take_names(
     """
 
     def named(wrapper: Any) -> Any:
-        functools.update_wrapper(wrapper, fun, updated=updated)
+        try:
+            functools.update_wrapper(wrapper, fun, _ASSIGNED, updated)
+        except (AttributeError, TypeError):  # attributes of the wrong kind, such as annotations
+            wrapper.__wrapped__ = fun
         wrapper.__name__, wrapper.__qualname__ = names_of(fun)
         return wrapper
 

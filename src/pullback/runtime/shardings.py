@@ -388,6 +388,9 @@ class Sharding:
     addressable_devices = property(lambda self: self.device_set)
     is_fully_addressable = property(lambda self: True)
     num_devices = property(lambda self: len(self.device_set))
+    # The devices in the order of an array's parts: what libraries read and write by.
+    _device_assignment = property(lambda self: tuple(self.devices_indices_map(())))
+    _addressable_device_assignment = property(lambda self: self._device_assignment)
 
     @property
     def is_fully_replicated(self) -> bool:
