@@ -42,3 +42,29 @@ def test_meshes_and_agreement() -> None:
         with pytest.raises(AssertionError, match="differs"):
             utils.assert_equal(np.array([np.nan]), "differs")
         assert not utils.reached_preemption_sync_point(3)
+
+
+def test_a_process_is_one_of_one() -> None:
+    """`distributed`: what must be said, in JAX's order and words."""
+    distributed = importlib.import_module("pullback.distributed")
+    theirs = importlib.import_module("jax.distributed")
+    assert distributed.shutdown() is None and not distributed.is_initialized()
+    for options in ({}, {"coordinator_address": "localhost:12355"},
+                    {"coordinator_address": "localhost:12355", "num_processes": 1}):  # fmt: skip
+        said = []
+        for module in (theirs, distributed):
+            # JAX looks for clusters only before it computes; this process may have computed.
+            with pytest.raises((ValueError, RuntimeError)) as e:
+                module.initialize(**options)
+            said.append(str(e.value))
+        assert said[1].startswith(said[0]) or "must be called before any JAX calls" in said[0]
+    with pytest.raises(ValueError, match="process_id < num_processes"):
+        distributed.initialize("localhost:12355", 1, 3)
+    with pytest.raises(ValueError, match="one process"):
+        distributed.initialize("localhost:12355", 2, 1)
+    distributed.initialize("localhost:12355", 1, 0)
+    assert distributed.is_initialized()
+    with pytest.raises(RuntimeError, match="only be called once"):
+        distributed.initialize("localhost:12355", 1, 0)
+    distributed.shutdown()
+    assert not distributed.is_initialized()

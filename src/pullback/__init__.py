@@ -156,6 +156,7 @@ _LAZY_MODULES = frozenset(
         "custom_batching",
         "custom_derivatives",
         "debug",
+        "distributed",
         "dlpack",
         "ffi",
         "experimental",

@@ -34,6 +34,7 @@ _OWN = frozenset(
         "custom_batching",
         "custom_derivatives",
         "debug",
+        "distributed",
         "dlpack",
         "ffi",
         "dtypes",

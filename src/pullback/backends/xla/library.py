@@ -44,6 +44,7 @@ mlir_api: Any = _Library("jaxlib._jax")
 xla_transforms: Any = _Library("jaxlib._xla")
 hlo_api: Any = _Library("jaxlib._hlo")
 xla_client: Any = _Library("jaxlib.xla_client")
+ifrt_programs: Any = _Library("jaxlib._jax.ifrt_programs")
 lapack: Any = _Library("jaxlib.lapack")
 lapack_kernels: Any = _Library("jaxlib.cpu._lapack")
 
