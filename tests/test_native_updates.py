@@ -156,6 +156,20 @@ def test_updates_in_loops(name: str) -> None:
     assert len(check(in_loop(name), a).program.kernels) == 1
 
 
+def test_a_scan_that_gives_what_it_is_about_to_change_works_in_place() -> None:
+    """The old element is read before the new one is written: no copy of the array is kept."""
+
+    def body(a: Any, i: Any) -> Any:
+        old = a[i]
+        return a.at[i].add(old + 1), (old, a[i + 1, 2:4] * 2)
+
+    f = lambda a: lax.scan(body, a, jnp.arange(20) % 7)
+    a = np.random.default_rng(6).standard_normal((400, 10)).astype(F)
+    check(f, a)
+    donating = pullback.jit(f, donate_argnums=0)
+    assert donating.lower(a).compile().memory_analysis().temp_size_in_bytes < 200
+
+
 @pytest.mark.parametrize("name", ["element", "own row"])
 def test_updates_in_loops_do_not_copy(name: str) -> None:
     """A step costs what it writes, however large the array is."""

@@ -253,9 +253,10 @@ def _beside(op: Opaque, pair: int) -> Opaque:
     return Opaque("", [n for k, n in enumerate(op.ins) if k != pair], [])
 
 
-def separate(leaf: Node, out: Node) -> None:
+def separate(leaf: Node, out: Node, outs: Sequence[Node]) -> None:
     """Before planning: what updates of a carry read of the carry itself is computed before them,
-    so that they may work in its buffer: to copy the carry there and back costs more."""
+    so that they may work in its buffer: to copy the carry there and back costs more. So is what
+    little the loop's other results read of it."""
     node = out
     while node is not leaf:
         op = node.source
@@ -269,6 +270,11 @@ def separate(leaf: Node, out: Node) -> None:
                 reads(n, set(), found)
                 if before in found and n.size <= before.size:
                     n.wanted = True
+        for n in outs:
+            if n.kind == "pw" and n is not out and LITTLE * n.size <= before.size:
+                found = set()
+                reads(n, set(), found)
+                n.wanted = n.wanted or before in found
         node = before
 
 
@@ -367,7 +373,7 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         frozen if batched else None,
     )
     for leaf, out in zip(body.leaves[nb:], body.outs, strict=True):
-        separate(leaf, out)
+        separate(leaf, out, body.outs)
     if _host_if(g, [cond, body], programs):
         return while_steps(g, ins, outs, params, cond.work + body.work)
     scalars = [k for k, n in enumerate(init) if in_register(n)]
@@ -549,6 +555,7 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     return [*found[:nc], *(found[nc + k] for k in place)]
 
 
+LITTLE = 16  # a result that is so many times smaller than the carry that it reads
 UNROLLED = 256  # values of a loop that is unrolled because its program asks for that, at most
 LARGE = 4096  # elements of a carry from which on it is worth a pass over memory less
 
@@ -626,7 +633,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
 
     body = Body(g, params["jaxpr"], leaves)
     for leaf, out in zip(body.leaves[nk : nk + nc], body.outs, strict=False):
-        separate(leaf, out)
+        separate(leaf, out, body.outs)
     if length <= int(params.get("unroll", 1)) and nc == len(outs) and _by_element(body, length):
         return _unrolled(g, params["jaxpr"], consts, init, xs, range(length)[:: 1 - 2 * reverse])
     if _host_if(g, [body], [params["jaxpr"]]):
