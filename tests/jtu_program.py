@@ -6,6 +6,7 @@ import numpy as np
 from absl.testing import absltest, parameterized
 from jax import lax
 from jax._src import api, config, core, dtypes, test_util as jtu, tree_util
+from jax._src.ad_checkpoint import saved_residuals
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.lax import lax as lax_internal
 from jax._src.numpy.util import promote_dtypes
@@ -117,6 +118,10 @@ class CountsTest(jtu.JaxTestCase):
         self.assertEqual(partition_list([True, False, True], [1, 2, 3]), ([2], [1, 3]))
         self.assertEqual(merge_lists([True, False, True], [2], [1, 3]), [1, 2, 3])
         self.assertEqual(unzip2([(1, 2), (3, 4)]), ((1, 3), (2, 4)))
+
+    def test_saved_residuals(self):
+        found = saved_residuals(lambda x: jnp.sin(jnp.sin(x)), 1.0)
+        self.assertTrue(all(isinstance(aval, core.ShapedArray) for aval, _ in found))
 
     def test_gradients(self):
         jtu.check_grads(jnp.sin, (1.0,), order=2)

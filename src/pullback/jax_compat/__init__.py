@@ -65,23 +65,32 @@ _OWN = frozenset(
     }
 )
 _MODULES = __name__ + ".modules"
-# Private modules whose names are those of a public one.
-_PUBLIC = {
-    "_src.ad_checkpoint": "ad_checkpoint",
+# Private modules, and where the names in them are public, or are ours: one module stands for a
+# private one, several are searched in their order.
+_SOURCES = {
+    "_src.callback": "primitives.callback pullback",
     "_src.custom_batching": "custom_batching",
     "_src.custom_derivatives": "custom_derivatives",
+    "_src.debugging": "debug primitives.callback",
     "_src.dlpack": "dlpack",
     "_src.effects": "core.effects",
     "_src.errors": "errors",
     "_src.ffi": "ffi",
+    "_src.hijax": "experimental.hijax",
+    "_src.image": "image",
     "_src.image.scale": "image",
-    "_src.interpreters.ad": "interpreters.ad",
+    "_src.interpreters": "interpreters",
+    "_src.interpreters.ad": "interpreters.ad primitives.layout",
     "_src.interpreters.batching": "interpreters.batching",
     "_src.interpreters.mlir": "interpreters.mlir",
-    "_src.interpreters.partial_eval": "interpreters.partial_eval",
+    "_src.interpreters.partial_eval": "interpreters.partial_eval core.build",
     "_src.interpreters.pxla": "interpreters.pxla",
     "_src.interpreters.xla": "interpreters.xla",
+    "_src.lax": "lax",
     "_src.lax.control_flow": "lax",
+    "_src.lax.control_flow.conditionals": "lax",
+    "_src.lax.control_flow.loops": "lax",
+    "_src.lax.control_flow.solves": "lax",
     "_src.lax.convolution": "lax",
     "_src.lax.lax": "lax",
     "_src.lax.linalg": "lax.linalg",
@@ -93,29 +102,34 @@ _PUBLIC = {
     "_src.mesh": "sharding",
     "_src.monitoring": "monitoring",
     "_src.named_sharding": "sharding",
+    "_src.nn": "nn",
     "_src.nn.functions": "nn",
     "_src.nn.initializers": "nn.initializers",
+    "_src.numpy": "numpy",
+    "_src.numpy.array_methods": "runtime.array_methods",
     "_src.numpy.fft": "numpy.fft",
+    "_src.numpy.indexing": "numpy.indexing",
     "_src.numpy.lax_numpy": "numpy",
     "_src.numpy.linalg": "numpy.linalg",
     "_src.numpy.reductions": "numpy",
     "_src.numpy.ufuncs": "numpy",
     "_src.numpy.util": "numpy.util",
+    "_src.numpy.vectorize": "numpy",
+    "_src.ops": "ops",
     "_src.ops.scatter": "ops",
     "_src.partition_spec": "sharding",
+    "_src.scipy": "scipy",
     "_src.scipy.linalg": "scipy.linalg",
     "_src.scipy.signal": "scipy.signal",
     "_src.scipy.special": "scipy.special",
+    "_src.shard_map": "pullback",
     "_src.sharding": "sharding",
-    "_src.sharding_impls": "sharding",
+    "_src.sharding_impls": "sharding control.call",
     "_src.source_info_util": "extend.source_info_util",
     "_src.stages": "stages",
+    "_src.state.primitives": "ref control.refs",
 }
-# Private packages that are nothing beside their modules, and what their own names are.
-_PACKAGES = {path.rpartition(".")[0]: None for path in _PUBLIC if path.count(".") > 1} | {
-    "_src.lax": "lax",
-    "_src.numpy": "numpy",
-}
+_PACKAGES = {path.rpartition(".")[0] for path in _SOURCES} - {"_src"}
 # Modules of Pullback that are called as JAX calls them while they stand for it: libraries of the
 # array API tell by its name whose namespace they hold.
 _KNOWN_BY_NAME = frozenset({"jax.numpy"})
@@ -129,10 +143,9 @@ def target_name(fullname: str) -> str | None:
     curated = f"{_MODULES}.{path}"
     if _exists(curated):
         return curated
-    if path in _PUBLIC:
-        return f"pullback.{_PUBLIC[path]}"
-    if path in _PACKAGES:
-        return fullname
+    if path in _SOURCES:
+        several = path in _PACKAGES or " " in _SOURCES[path]
+        return fullname if several else _own(_SOURCES[path])
     own = f"pullback.{path}"
     if path.split(".")[0] in _OWN and _exists(own):
         return own
@@ -146,20 +159,21 @@ def _exists(name: str) -> bool:
         return False
 
 
-def _of_package(package: str, name: str) -> Any:
-    """A module of a private package that nobody has imported yet, or a name that is public."""
+def _own(name: str) -> str:
+    return name if name == "pullback" else f"pullback.{name}"
+
+
+def _of_private(module: str, name: str) -> Any:
+    """A name of a private module that is several of ours, or a package: a module in it that nobody
+    has imported yet, or what one of ours has."""
+    path = module.removeprefix("jax.")
     if not name.startswith("__"):
-        try:
-            return importlib.import_module(f"{package}.{name}")
-        except ModuleNotFoundError as e:
-            if e.name != f"{package}.{name}":
-                raise
-        public = _PACKAGES[package.removeprefix("jax.")]
-        if public is not None and hasattr(
-            module := importlib.import_module(f"pullback.{public}"), name
-        ):
-            return getattr(module, name)
-    raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if f"{path}.{name}" in _SOURCES:
+            return importlib.import_module(f"{module}.{name}")
+        for source in map(importlib.import_module, map(_own, _SOURCES[path].split())):
+            if hasattr(source, name):
+                return getattr(source, name)
+    raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
 class _Loader:
@@ -174,7 +188,7 @@ class _Loader:
     def exec_module(self, module: ModuleType) -> None:
         name = module.__name__
         if name == self.target:
-            module.__getattr__ = functools.partial(_of_package, name)  # type: ignore[method-assign]
+            module.__getattr__ = functools.partial(_of_private, name)  # type: ignore[method-assign]
             return
         target = importlib.import_module(self.target)
         if self.target.startswith(_MODULES + ".") or name in _KNOWN_BY_NAME:

@@ -1,5 +1,6 @@
 """`jax._src.ad_util`: zeros, and the primitives that derivatives are made of."""
 
+from ....core.avals import zeros_like_aval as zeros_like_aval
 from ....core.symbolic import (
     SymbolicZero as SymbolicZero,
     Zero as Zero,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import Any
 
 from ....core.avals import (
@@ -9,13 +10,19 @@ from ....core.avals import (
     typeof as get_aval,  # noqa: F401
     typeof as typeof,
 )
+from ....core.refs import AbstractRef as AbstractRef
 from ....core.trace import (
     axis_env as get_axis_env,  # noqa: F401
     eval_context as eval_context,
 )
 from ....dtypes import is_extended
+from ....extend.core import Token as Token
+from ....ref import Ref as Ref, new_ref as new_ref
+from ....runtime.dispatch import EvalTrace as EvalTrace
 from ..core import *  # noqa: F403
 from ..core import OpaqueTraceState as OpaqueTraceState, gensym as gensym
+
+AxisName = Hashable
 
 
 def physical_aval(aval: Any) -> Any:

@@ -75,3 +75,11 @@ def to_numeric_dtype(dtype: Any) -> Any:
     """int32 for bools; any other dtype itself."""
     d = _dtypes.dtype(dtype)
     return np.dtype("int32") if d == np.bool_ else d
+
+
+def __getattr__(name: str) -> Any:
+    """The types of narrow elements: `int4`, `float8_e4m3fn` and others."""
+    for kind in _dtypes.ALL_DTYPES:
+        if kind.name == name:
+            return kind.type
+    raise AttributeError(f"module 'jax._src.dtypes' has no attribute {name!r}")

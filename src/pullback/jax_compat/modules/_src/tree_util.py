@@ -5,5 +5,9 @@ from ....tree.operations import (
     flatten_one_level as flatten_one_level,
     flatten_one_level_with_keys as flatten_one_level_with_keys,
 )
-from ....tree.prefix import prefix_errors as prefix_errors
+from ....tree.prefix import (
+    broadcast_prefix as broadcast_prefix,
+    equality_errors as equality_errors,
+    prefix_errors as prefix_errors,
+)
 from ....tree_util import *  # noqa: F403

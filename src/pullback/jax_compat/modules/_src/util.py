@@ -260,3 +260,27 @@ class HashablePartial:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.f(*self.args, *args, **self.kwargs, **kwargs)
+
+
+class OrderedSet:
+    """A set that is walked in the order in which its items came."""
+
+    def __init__(self, items: Iterable[Any] = ()) -> None:
+        self._items = dict.fromkeys(items)
+
+    def add(self, item: Any) -> None:
+        """Puts an item at the end, if it is new."""
+        self._items[item] = None
+
+    def update(self, items: Iterable[Any]) -> None:
+        """Puts items at the end, those that are new."""
+        self._items.update(dict.fromkeys(items))
+
+    def __iter__(self) -> Any:
+        return iter(self._items)
+
+    def __len__(self) -> int:
+        return len(self._items)
+
+    def __contains__(self, item: Any) -> bool:
+        return item in self._items

@@ -1,1 +1,3 @@
 """`jax._src.state`: mutable references."""
+
+from .....core.refs import AbstractRef as AbstractRef
