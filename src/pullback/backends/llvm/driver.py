@@ -9,7 +9,6 @@ caller puts the addresses of inputs, constants and outputs into `slots` (a ctype
 
 from __future__ import annotations
 
-import contextlib
 import ctypes
 import operator
 import struct
@@ -220,16 +219,21 @@ class Plan:
         except IndexError:
             return False
         # Another thread may be at it: then this one waits for the same code.
+        failed: Exception | None = None
         try:
             self.table[8 * step + 1] = kernel.improved()
         except Exception as error:
-            logging.getLogger("pullback").warning(  # on a thread of ours, more often than not
+            failed = error
+        try:
+            self.hasty.remove(entry)
+        except ValueError:  # the other thread has, and has said so
+            return bool(self.hasty)
+        if failed is not None:
+            logging.getLogger("pullback").warning(
                 "%s keeps its quick code: better code could not be made. Fix: report this. %s",
                 kernel.name,
-                error,
+                failed,
             )
-        with contextlib.suppress(ValueError):
-            self.hasty.remove(entry)
         return bool(self.hasty)
 
     def run(
