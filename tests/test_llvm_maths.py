@@ -304,6 +304,22 @@ def test_special_functions(isa, name, reference, low, high):
     np.testing.assert_allclose(run(name, "f32", y, target=isa), reference(at), rtol=5e-7, atol=1e-7)
 
 
+def test_erf_inv_is_the_same_beside_the_tails(isa):
+    """Vectors without large arguments go another way: what they give is that of vectors with one,
+    to the bit, up to where the ways part and beyond."""
+    edge = np.nextafter(np.sqrt(0.993).astype("f4"), np.arange(2, dtype="f4"))
+    x = np.linspace(-0.997, 0.997, 960, dtype="f4")
+    x[::160], x[1::160], x[2::160], x[3::160] = edge[0], -edge[1], 0.0, -0.0
+    alone = run("erf_inv", "f32", x, target=isa)
+    for large in (1.0, -1.0, np.nan, 2.0, np.inf, 0.9999):
+        beside = np.stack((x, np.full_like(x, large)), 1).ravel()
+        got = run("erf_inv", "f32", beside, target=isa).reshape(-1, 2)
+        np.testing.assert_array_equal(got[:, 0].view("u4"), alone.view("u4"))
+        at = np.sqrt(np.float64(np.float32(large) ** 2)) * np.sign(large)
+        want = scipy_special.erfinv(at)
+        np.testing.assert_allclose(got[:, 1], np.full(960, want), rtol=5e-7)
+
+
 @pytest.mark.parametrize(
     "dtype",
     [

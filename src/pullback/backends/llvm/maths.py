@@ -268,16 +268,24 @@ def log(b: Builder, x: Val) -> Val:
 
 def log1p(b: Builder, x: Val) -> Val:
     """log of u = 1 + x; in float64 corrected by what the addition lost."""
+    return log1p_anywhere(b, x, log1p_inside(b, x))
+
+
+def log1p_inside(b: Builder, x: Val) -> Val:
+    """log1p of a finite x above -1; a zero may lose its sign."""
     u = x + 1.0
     e, m = _log_split(b, u)
     if x.t == "float":
         small = b.fabs(x) < math.sqrt(2) - 1
-        result = b.select(small, _log1p_small_f32(b, x), _log_sum_f32(b, e, m))
-    else:
-        lost = b.select(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) / u
-        result = _log_sum(b, e, m, lost)
+        return b.select(small, _log1p_small_f32(b, x), _log_sum_f32(b, e, m))
+    lost = b.select(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) / u
+    return _log_sum(b, e, m, lost)
+
+
+def log1p_anywhere(b: Builder, x: Val, inside: Val) -> Val:
+    """log1p of any x, given what log1p_inside makes of it."""
     odd = b.select(x.eq(-1.0), -INF, b.select(x.eq(INF), INF, NAN, like=x.t), like=x.t)
-    result = b.select((x > -1.0) & (x < INF), result, odd)
+    result = b.select((x > -1.0) & (x < INF), inside, odd)
     return b.select(x.eq(0.0), x, result)
 
 
