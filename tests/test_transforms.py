@@ -654,3 +654,18 @@ def test_arguments_that_are_not_there() -> None:
             lib.checkpoint(lambda x, y: x * y, prevent_cse=(True,))(1.0, 2.0)
         with pytest.raises(TypeError, match="prevent_cse must be a bool or"):
             lib.checkpoint(lambda x, y: x * y, prevent_cse=3)(1.0, 2.0)
+
+
+def test_keywords_only_of_custom_rules_keep_their_defaults() -> None:
+    def seen(m: Any) -> Any:
+        f = m.custom_jvp(lambda x, *, scale=3.0: x * scale)
+        f.defjvp(lambda primals, tangents: (f(*primals), 5.0 * tangents[0]))
+        g = m.custom_vjp(lambda x, n=2.0, *, scale=3.0: x * n * scale)
+        g.defvjp(lambda x, n: (g(x, n), n), lambda n, ct: (7.0 * ct * n, None))
+        found = [f(2.0), m.grad(f)(2.0), g(2.0), m.grad(g)(2.0), m.grad(g)(2.0, n=4.0)]
+        for h in (f, g):
+            with pytest.raises(TypeError, match="could not be resolved"):
+                h(2.0, scale=4.0)
+        return [float(x) for x in found]
+
+    assert seen(P) == seen(J)

@@ -58,7 +58,7 @@ def resolve_kwargs(
     fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> tuple[Any, ...]:
     """All arguments as positional ones, defaults filled in. TypeError if they do not fit the
-    signature.
+    signature. Parameters that are keywords only keep their own defaults: rules never see them.
     """
     try:
         signature = inspect.signature(fun)
@@ -69,13 +69,13 @@ def resolve_kwargs(
             ) from None
         return tuple(args)
     bound = signature.bind(*args, **kwargs)
-    bound.apply_defaults()
     if bound.kwargs:
         raise TypeError(
             f"keyword arguments {sorted(bound.kwargs)} could not be resolved to positions for the "
             f"function {name_of(fun)} with custom derivatives. "
             "Fix: make them ordinary parameters."
         )
+    bound.apply_defaults()
     return bound.args
 
 
