@@ -148,6 +148,19 @@ def test_tracing(name: str) -> None:
     assert canonical(str(P.make_jaxpr(fun)(*args))) == canonical(expected)
 
 
+def test_numbers_are_shown_as_they_were_written() -> None:
+    """Python's numbers in full, those that have a dtype as they are in it."""
+
+    def seen(m: Any) -> str:
+        def f(x: Any, z: Any, h: Any) -> Any:
+            y = m.numpy.where(x > 0.1, x * 1e-30, np.float32(0.3) - x)
+            return m.jit(m.numpy.multiply)(y, 0.7), z * (0.1 + 0.2j), h * 0.1, 0.044715, x + 3
+
+        return canonical(str(m.make_jaxpr(f)(1.0, np.complex64(1), np.float16(1))))
+
+    assert seen(_pullback()) == seen(jax)
+
+
 def test_options() -> None:
     """`pretty_print` without shapes, with sources, and with name stacks."""
     x = Var(ShapedArray((3,), np.dtype("float32")))

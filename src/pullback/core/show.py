@@ -236,9 +236,16 @@ def aval_text(aval: Any) -> str:
     return aval.str_short(short_dtypes=True) if isinstance(aval, AbstractValue) else str(aval)
 
 
+# Python's numbers whose text is shown as the user wrote it (0.1, not its value in 32 bits), by the
+# kind of dtype that they have to have.
+_WRITTEN = {float: "f", complex: "c"}
+
+
 def literal_text(lit: Any) -> str:
-    """The value of a literal, as it is in the literal's own dtype."""
+    """The value of a literal, as it is in the literal's own dtype; Python's numbers as written."""
     val, d = lit.val, getattr(lit.aval, "dtype", None)
+    if getattr(d, "kind", "") == _WRITTEN.get(type(val)):
+        return str(val)
     if isinstance(d, np.dtype) and getattr(lit.aval, "shape", None) == () and d != dtypes.float0:
         val = (
             np.asarray(val, d).item()
