@@ -508,7 +508,7 @@ def standardize(
     >>> nn.standardize(jnp.array([1., 2., 3.])).round(3)
     Array([-1.225,  0.   ,  1.225], dtype=float32)
     """
-    if algorithm not in ("fast", "stable"):
+    if variance is None and algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")
     check_arraylike("standardize", x)
     x = jnp.asarray(x)

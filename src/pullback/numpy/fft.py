@@ -95,7 +95,9 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
     out = _along(a, kind, axes, tuple(sizes))
     real = np.zeros((), typeof(out).dtype).real.dtype
     factor = _norm_factor(norm, sizes, kind in (lax.FftType.FFT, lax.FftType.RFFT), real, name)
-    return out if factor is None else out * factor
+    return (
+        out if factor is None else lax.mul(out, lax.convert_element_type(factor, typeof(out).dtype))
+    )
 
 
 def _along(a: Any, kind: lax.FftType, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Any:

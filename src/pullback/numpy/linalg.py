@@ -31,7 +31,7 @@ from . import (
     ufuncs,
 )
 from .einsums import einsum
-from .util import canonical_axes, check_arraylike, promote_dtypes_inexact
+from .util import canonical_axes, check_arraylike, promote_dtypes_inexact, promotes_freely
 
 
 class EighResult(NamedTuple):
@@ -314,6 +314,7 @@ def inv(a: Any) -> Any:
 
 
 # --- determinants ---
+@promotes_freely
 def _parity(pivots: Any) -> Any:
     """How many rows LAPACK's pivots exchange."""
     n = typeof(pivots).shape[-1]
@@ -493,6 +494,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
 
 
 @custom_jvp
+@promotes_freely
 def _pinv_fixed(a: Any, rtol: Any) -> Any:
     u, s, vh = svd(a, full_matrices=False)
     limit = creation.asarray(rtol)[..., None] * s[..., 0:1]
@@ -501,6 +503,7 @@ def _pinv_fixed(a: Any, rtol: Any) -> Any:
 
 
 @_pinv_fixed.defjvp
+@promotes_freely
 def _pinv_jvp(primals: Any, tangents: Any) -> Any:
     # Golub and Pereyra (1973), equation 4.12.
     a, rtol = primals

@@ -38,9 +38,9 @@ def _operands(name: str, a: Any, b: Any, preferred: Any) -> tuple[Any, Any, Any,
     check_arraylike(name, a, b)
     a, b = unwrap(a), unwrap(b)
     x, y = as_array(a), as_array(b)
-    d, weak = dtypes.result_type(a, b, return_weak_type_flag=True)
     if preferred is not None:
         return x, y, user_dtype(preferred, name), False
+    d, weak = dtypes.result_type(a, b, return_weak_type_flag=True)
     return x, y, d, weak
 
 

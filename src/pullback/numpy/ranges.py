@@ -29,6 +29,7 @@ from .util import (
     ndim_of,
     promote_dtypes_inexact,
     promote_shapes,
+    promotes_freely,
     shape_of,
     to_type,
     unwrap,
@@ -545,6 +546,7 @@ class _Grid:
     def __repr__(self) -> str:
         return f"<jax.numpy.{self.name}>"
 
+    @promotes_freely
     def __getitem__(self, key: Any) -> Any:
         if isinstance(key, slice):
             return _range(key, self.name)

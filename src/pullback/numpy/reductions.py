@@ -28,6 +28,7 @@ from .util import (
     literal,
     ndim_of,
     promote_dtypes_inexact,
+    promotes_freely,
     refuse_out,
     shape_of,
     to_type,
@@ -668,6 +669,7 @@ def _same_shape(x: Any, y: Any) -> list[Any]:
     ]
 
 
+@promotes_freely
 def _var_dtypes(a: Any, dtype: Any) -> tuple[Any, Any]:
     """(dtype of the computation, dtype of the result)."""
     own = dtype_of(a)

@@ -398,10 +398,12 @@ def setdiff1d(
     >>> jnp.setdiff1d(jnp.array([1, 2, 3]), jnp.array([2]))
     Array([1, 3], dtype=int32)
     """
-    _, b = _pair("setdiff1d", ar1, ar2, size)
+    check_arraylike("setdiff1d", ar1, ar2)
     a = manipulation.ravel(ar1)  # the result is made of its elements, in its own dtype
     n = typeof(a).shape[0]
-    if not n:
+    if n:
+        _, b = _pair("setdiff1d", ar1, ar2, size)
+    else:
         return lax.full_like(a, 0 if fill_value is None else fill_value, shape=(size or 0,))
     if size is None:
         if not assume_unique:

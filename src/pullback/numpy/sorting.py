@@ -12,7 +12,14 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from . import creation, index_functions, joining, manipulation, reductions, ufuncs
-from .util import canonical_axis, check_arraylike, default_int, index_dtype, promote_dtypes
+from .util import (
+    canonical_axis,
+    check_arraylike,
+    default_int,
+    index_dtype,
+    promote_dtypes,
+    promotes_freely,
+)
 
 
 def _checked(name: str, a: Any, kind: Any, order: Any) -> Any:
@@ -86,6 +93,7 @@ def argsort(
 
 
 @jit
+@promotes_freely
 def sort_complex(a: Any) -> Any:
     """The array sorted along its last axis, as complex numbers: by real part, then by imaginary
     part.

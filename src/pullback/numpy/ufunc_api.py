@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, lax
+from .. import config, dtypes, lax
 from ..api.eager import eager
 from ..api.jit import jit
 from ..api.vmap import vmap
@@ -390,7 +390,8 @@ class ufunc:
         if not nb and not ndim_of(A):
             return self._call(A, B)
         left = lax.expand_dims(A, tuple(range(ndim_of(A), ndim_of(A) + nb))) if nb else A
-        return self._call(left, B)
+        with config.numpy_rank_promotion("allow"):
+            return self._call(left, B)
 
 
 def _named(fun: Any, name: str) -> Any:

@@ -26,6 +26,7 @@ from .util import (
     promote_args_inexact,
     promote_dtypes_inexact,
     promote_shapes,
+    promotes_freely,
     shape_of,
     to_type,
     unwrap,
@@ -197,8 +198,12 @@ def array_equiv(a1: Any, a2: Any) -> Any:
         lax.broadcast_shapes(shape_of(a1), shape_of(a2))
     except ValueError:
         return as_array(np.bool_(False))
-    same = lax.eq(*promote_args("array_equiv", a1, a2))
-    return reductions.all_reduce(same)
+    return reductions.all_reduce(_same(a1, a2))
+
+
+@promotes_freely
+def _same(a1: Any, a2: Any) -> Any:
+    return lax.eq(*promote_args("array_equiv", a1, a2))
 
 
 def _tolerant(x: Any) -> Any:

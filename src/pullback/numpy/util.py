@@ -4,6 +4,7 @@ dtypes, aligns their ranks.
 
 from __future__ import annotations
 
+import functools
 import operator
 import warnings
 from collections.abc import Callable, Sequence
@@ -146,6 +147,21 @@ def _convert_number(x: Any, kind: type, dtype: Any, weak: bool) -> Any:
         if dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[scalar]) == dtype:
             return x if kind is scalar else scalar(x)
     return convert_weak(as_array(x), dtype, True)
+
+
+def promotes_freely(f: Any) -> Any:
+    """A function whose own steps mix dtypes and ranks, whatever the flags allow its caller: they
+    are about the arguments, which the function checks where it should."""
+
+    @functools.wraps(f)
+    def freely(*args: Any, **kwargs: Any) -> Any:
+        strict = config.numpy_dtype_promotion.get() != "standard"
+        if not strict and config.numpy_rank_promotion.get() == "allow":
+            return f(*args, **kwargs)
+        with config.numpy_dtype_promotion("standard"), config.numpy_rank_promotion("allow"):
+            return f(*args, **kwargs)
+
+    return freely
 
 
 def promote_dtypes(*args: Any) -> list[Any]:

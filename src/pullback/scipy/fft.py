@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes, lax, numpy as jnp
 from ..core.avals import typeof
-from ..numpy.util import canonical_axis, promote_args_inexact
+from ..numpy.util import canonical_axis, promote_args_inexact, promotes_freely
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
@@ -93,6 +93,7 @@ def _idct(x: Any, axis: int, norm: str | None) -> Any:
     return jnp.take(order, places, axis=axis)
 
 
+@promotes_freely
 def dct(
     x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
@@ -114,6 +115,7 @@ def dct(
     return _dct(_sized(x, axis, n), axis, norm)
 
 
+@promotes_freely
 def idct(
     x: Any, type: int = 2, n: int | None = None, axis: int = -1, norm: str | None = None
 ) -> Any:
@@ -148,6 +150,7 @@ def _many(x: Any, one: Any, s: Any, axes: Any, norm: str | None) -> Any:
     return x
 
 
+@promotes_freely
 def dctn(
     x: Any,
     type: int = 2,
@@ -168,6 +171,7 @@ def dctn(
     return _many(_checked("dctn", x, type, norm), _dct, s, axes, norm)
 
 
+@promotes_freely
 def idctn(
     x: Any,
     type: int = 2,

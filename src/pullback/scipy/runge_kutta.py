@@ -23,6 +23,7 @@ from ..api.vmap import vmap
 from ..control.custom import custom_vjp
 from ..core.avals import is_valid_value
 from ..flatten_util import ravel_pytree
+from ..numpy.util import promotes_freely
 
 # Dormand and Prince's coefficients: times, stages, fifth order, its error, the middle of the step.
 _ALPHA = np.array([1 / 5, 3 / 10, 4 / 5, 8 / 9, 1.0, 1.0])
@@ -263,6 +264,12 @@ def _odeint_wrapper(
     return vmap(unravel)(out)
 
 
+@promotes_freely
+def _fewer(count: Any, limit: Any) -> Any:
+    """Whether a limit, infinity perhaps, is not reached."""
+    return count < limit
+
+
 @functools.partial(custom_vjp, nondiff_argnums=(0, 1, 2, 3, 4))
 def _odeint(
     func: Any, rtol: Any, atol: Any, mxstep: Any, hmax: Any, y0: Any, ts: Any, *args: Any
@@ -273,7 +280,7 @@ def _odeint(
     def advance(carry: Any, target: Any) -> Any:
         def unfinished(state: Any) -> Any:
             count, (_, _, t, dt, _, _) = state
-            return (t < target) & (count < mxstep) & (dt > 0)
+            return (t < target) & _fewer(count, mxstep) & (dt > 0)
 
         def step(state: Any) -> Any:
             count, (y, slope, t, dt, last_t, coeff) = state

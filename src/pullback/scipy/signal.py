@@ -13,7 +13,7 @@ import numpy as np
 from .. import dtypes, lax, numpy as jnp
 from ..config import lazy_module
 from ..core.avals import typeof
-from ..numpy.util import canonical_axis, check_arraylike, promote_dtypes_inexact
+from ..numpy.util import canonical_axis, check_arraylike, promote_dtypes_inexact, promotes_freely
 
 host_signal = lazy_module("scipy.signal")
 
@@ -439,6 +439,7 @@ def _spectrum(
     return frequencies, times, jnp.moveaxis(spectra, -1, -2)
 
 
+@promotes_freely
 def stft(
     x: Any,
     fs: Any = 1.0,
@@ -491,6 +492,7 @@ def _place(z: Any, axis: int) -> Any:
     )
 
 
+@promotes_freely
 def csd(
     x: Any,
     y: Any,
@@ -537,6 +539,7 @@ def csd(
     return f, jnp.moveaxis(out, -1, canonical_axis(axis, typeof(out).ndim))
 
 
+@promotes_freely
 def welch(
     x: Any,
     fs: Any = 1.0,
@@ -577,6 +580,7 @@ def welch(
     return f, p.real
 
 
+@promotes_freely
 def istft(
     Zxx: Any,
     fs: Any = 1.0,

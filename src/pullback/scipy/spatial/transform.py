@@ -11,6 +11,7 @@ import numpy as np
 
 from ... import dtypes, lax, numpy as jnp, random
 from ...core.avals import typeof
+from ...numpy.util import promotes_freely
 
 __all__ = ["Rotation", "Slerp"]
 
@@ -306,6 +307,7 @@ class Slerp(NamedTuple):
     rotvecs: Any
 
     @classmethod
+    @promotes_freely
     def init(cls, times: Any, rotations: Rotation) -> Slerp:
         """From increasing times (n,) and as many rotations.
 
@@ -328,6 +330,7 @@ class Slerp(NamedTuple):
         change = start.inv() * Rotation(rotations.quat[1:])
         return cls(t, jnp.diff(t), start, change.as_rotvec())
 
+    @promotes_freely
     def __call__(self, times: Any) -> Rotation:
         """The rotations at these times."""
         t = _float(times)

@@ -11,6 +11,7 @@ from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...control.scan import scan
 from ...core.avals import typeof
+from ...numpy.util import promotes_freely
 from .basic import real
 
 
@@ -72,6 +73,7 @@ def _shrink(z: Any, k: Any) -> Any:
 
 
 @functools.partial(custom_jvp, nondiff_argnums=(1, 2))
+@promotes_freely
 def _miller(z: Any, v: int, n_iter: int) -> Any:
     """J_0 ... J_v at z, along a new first axis."""
     zero = z == 0
@@ -101,6 +103,7 @@ def _miller(z: Any, v: int, n_iter: int) -> Any:
     return jnp.where(zero, at_zero, values)
 
 
+@promotes_freely
 def _miller_jvp(v: int, n_iter: int, primals: Any, tangents: Any) -> Any:
     """J_k' = (J_{k-1} - J_{k+1}) / 2, where J_{-1} is -J_1 (Abramowitz and Stegun 9.1.27)."""
     wide = _miller(*primals, v + 1, max(n_iter, v + 1))

@@ -13,7 +13,7 @@ from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...core.avals import typeof
-from ...numpy.util import check_arraylike
+from ...numpy.util import check_arraylike, promotes_freely
 from .basic import horner, inexact, real
 
 
@@ -182,6 +182,7 @@ def gammaincc(a: Any, x: Any) -> Any:
     return lax.igammac(a, x)
 
 
+@promotes_freely
 def multigammaln(a: Any, d: Any) -> Any:
     """The logarithm of the d-variate gamma function.
 

@@ -14,7 +14,7 @@ from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
-from ...numpy.util import check_arraylike, default_float, to_type
+from ...numpy.util import check_arraylike, default_float, promotes_freely, to_type
 from .basic import _ndtr, horner, inexact, real
 
 _STEPS = 500
@@ -105,6 +105,7 @@ def _ei_asymptotic(x: Any) -> Any:
 
 
 @jit
+@promotes_freely
 def _expi_value(x: Any) -> Any:
     negative = x < 0
     size = jnp.abs(x)
@@ -177,6 +178,7 @@ def _expn_series(n: Any, x: Any) -> Any:
 
 
 @jit
+@promotes_freely
 def _expn_value(n: Any, x: Any) -> Any:
     wrong = (n < 0) | (x < 0) | jnp.isnan(x) | (n != jnp.floor(n))
     edge = wrong | (x == 0) | jnp.isinf(x) | (n == 0)
@@ -208,6 +210,7 @@ def expn(n: Any, x: Any) -> Any:
 
 
 @expn.defjvp
+@promotes_freely
 def _expn_jvp(primals: Any, tangents: Any) -> Any:
     n, x = primals
     out = expn(n, x)
@@ -240,6 +243,7 @@ def _faddeeva_upper(z: Any) -> Any:
 
 
 @jit
+@promotes_freely
 def _wofz_value(z: Any) -> Any:
     below = z.imag < 0
     w = _faddeeva_upper(jnp.where(below, -z, z))
@@ -276,6 +280,7 @@ def _complex_of(x: Any, re: Any, im: Any) -> Any:
 
 
 @custom_jvp
+@promotes_freely
 def _erfcx(x: Any) -> Any:
     wide = typeof(x).dtype if typeof(x).dtype.itemsize >= 4 else np.dtype(np.float32)
     y = x.astype(wide)
@@ -304,6 +309,7 @@ def erfcx(x: Any) -> Any:
 
 
 @custom_jvp
+@promotes_freely
 def _dawsn(x: Any) -> Any:
     wide = typeof(x).dtype if typeof(x).dtype.itemsize >= 4 else np.dtype(np.float32)
     y = x.astype(wide)
@@ -348,6 +354,7 @@ def _in_single(f: Any, x: Any) -> tuple[Any, Any]:
 
 
 @jit
+@promotes_freely
 def _fresnel_value(x: Any) -> tuple[Any, Any]:
     # Beyond this the oscillation is below the precision.
     size = jnp.abs(x)
@@ -397,6 +404,7 @@ def fresnel(x: Any) -> tuple[Any, Any]:
 
 
 @fresnel.defjvp
+@promotes_freely
 def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     angle = np.pi / 2 * x * x
@@ -404,6 +412,7 @@ def _fresnel_jvp(primals: Any, tangents: Any) -> Any:
 
 
 @jit
+@promotes_freely
 def _sici_value(x: Any) -> tuple[Any, Any]:
     size = jnp.abs(x)
     near_x = jnp.where((size <= 4) & (size > 0), size, 1)
@@ -459,6 +468,7 @@ def sici(x: Any) -> tuple[Any, Any]:
 
 
 @sici.defjvp
+@promotes_freely
 def _sici_jvp(primals: Any, tangents: Any) -> Any:
     (x,), (t,) = primals, tangents
     return sici(x), (jnp.sinc(x / np.pi) * t, jnp.cos(x) / x * t)
@@ -466,6 +476,7 @@ def _sici_jvp(primals: Any, tangents: Any) -> Any:
 
 # --- Owen's T ---
 @jit
+@promotes_freely
 def _owens_t(h: Any, a: Any) -> Any:
     nodes, weights = np.polynomial.legendre.leggauss(48)
     size_h, size_a = jnp.abs(h), jnp.abs(a)

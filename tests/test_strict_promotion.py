@@ -1,0 +1,74 @@
+"""Under strict promotion of dtypes and without promotion of ranks, as the tests of JAX run: what
+JAX computes there is computed here, and with the same numbers as without the flags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import pullback as pb
+import pullback.numpy as jnp
+from pullback import scipy as sp
+from pullback.experimental.ode import odeint
+from pullback.scipy.spatial import transform
+
+RANDOM = np.random.default_rng(3)
+X, M = RANDOM.normal(size=7).astype(np.float32), RANDOM.normal(size=(2, 3, 3)).astype(np.float32)
+I, LONG = np.arange(6, dtype=np.int32).reshape(2, 3), RANDOM.normal(size=300).astype(np.float32)
+TURNS = RANDOM.normal(size=(3, 3)).astype(np.float32)
+
+CALLS: dict[str, Callable[[], Any]] = {
+    "mgrid": lambda: jnp.mgrid[0:2:0.5, 0:3],
+    "ogrid": lambda: jnp.ogrid[0:3, 0:1:4j],
+    "array_equiv": lambda: jnp.array_equiv(I, I[0]),
+    "setdiff1d": lambda: jnp.setdiff1d(jnp.zeros(0), I),
+    "rfftn": lambda: jnp.fft.rfftn(I, norm="ortho"),
+    "ihfft": lambda: jnp.fft.ihfft(M, axis=-1),
+    "dct": lambda: sp.fft.dct(X),
+    "idct": lambda: sp.fft.idct(I),
+    "std": lambda: jnp.asarray(X).std(dtype=complex),
+    "stft": lambda: sp.signal.stft(LONG),
+    "istft": lambda: sp.signal.istft(sp.signal.stft(LONG)[2]),
+    "welch": lambda: sp.signal.welch(LONG),
+    "csd": lambda: sp.signal.csd(LONG, LONG[::-1]),
+    "slerp": lambda: transform.Slerp.init(
+        jnp.arange(3.0), transform.Rotation.from_rotvec(jnp.asarray(TURNS))
+    )(jnp.array([0.5, 1.5])).as_quat(),
+    "dawsn": lambda: sp.special.dawsn(X),
+    "erfcx": lambda: sp.special.erfcx(X),
+    "fresnel": lambda: sp.special.fresnel(X),
+    "sici": lambda: sp.special.sici(X),
+    "wofz": lambda: sp.special.wofz(X + 1j * X[::-1]),
+    "grad dawsn": lambda: pb.vmap(pb.grad(sp.special.dawsn))(X),
+    "bessel_jn": lambda: sp.special.bessel_jn(jnp.abs(M), v=2),
+    "multigammaln": lambda: sp.special.multigammaln(np.abs(M) + 3, 2),
+    "outer": lambda: jnp.maximum.outer(I[0], I),
+    "pinv": lambda: jnp.linalg.pinv(M),
+    "jvp pinv": lambda: pb.jvp(jnp.linalg.pinv, (M,), (M,)),
+    "slogdet": lambda: jnp.linalg.slogdet(M),
+    "sort_complex": lambda: jnp.sort_complex(I),
+    "tensordot": lambda: jnp.tensordot(I, M[0], 1, preferred_element_type=np.float32),
+    "odeint": lambda: odeint(lambda y, t: -y, jnp.ones(2), jnp.linspace(0.0, 1.0, 3)),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_what_functions_do_inside_mixes_freely(name: str) -> None:
+    free = CALLS[name]()
+    with pb.config.numpy_dtype_promotion("strict"), pb.config.numpy_rank_promotion("raise"):
+        strict = CALLS[name]()
+    for x, y in zip(pb.tree.leaves(free), pb.tree.leaves(strict), strict=True):
+        assert x.dtype == y.dtype
+        np.testing.assert_array_equal(x, y)
+
+
+def test_arguments_do_not_mix() -> None:
+    with pb.config.numpy_dtype_promotion("strict"), pytest.raises(ValueError, match="promotion"):
+        jnp.add(X, np.int32(1))
+    with pb.config.numpy_dtype_promotion("strict"), pytest.raises(ValueError, match="promotion"):
+        jnp.maximum.outer(X, I)
+    with pb.config.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="promotion"):
+        jnp.add(M, M[0])
