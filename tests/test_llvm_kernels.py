@@ -3,6 +3,8 @@ scatter, scratch, threads."""
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 from llvm_kernels import ONE, ZERO, columnwise, elementwise, i64, loop, reduction, rowwise, var
@@ -564,6 +566,37 @@ def test_numbers_side_by_side_are_stored_as_vectors(isa, width, dtype):
         x = np.arange(width * count).reshape(width, count).astype(kinds[dtype])
         check(kernel, [x, np.zeros(count * width, x.dtype)], [count, count * width], isa)
     assert emit_module(kernel, isa)[0].count(" store <") >= width
+
+
+@pytest.mark.parametrize("kept", [1, 12])
+def test_chains_of_integers_run_four_abreast(isa, kept):
+    """Where each operation waits for the one before, as in random bits, two vectors leave units
+    idle. Not where many values would have to stay in registers."""
+    n, i, rounds = var("n"), var("i"), 24
+    a, o = Buf("a", "u32", (n,), "in"), Buf("o", "u32", (n,), "out")
+    values = [var("v0", "u32")]
+    body = [Load(values[0], a, (i,))]
+
+    def then(op, *args):
+        values.append(var(f"v{len(values)}", "u32"))
+        body.append(Let(values[-1], op, args))
+
+    for k in range(rounds):
+        then("add", values[-1], values[-min(k + 1, kept)])
+        then("xor", values[-1], values[max(0, len(values) - 2 * kept)])
+    for old in values[: kept - 1]:
+        then("xor", values[-1], old)
+    body.append(Store(o, (i,), values[-1]))
+    kernel = Kernel("chain", (a, o), (n,), (), (loop(i, n, "vector", *body),))
+    for count in (0, 5, 64, 1000):
+        x = np.random.default_rng(count).integers(0, 2**32, count, np.uint32)
+        check(kernel, [x, np.zeros_like(x)], [count], isa)
+    if isa.registers >= 32:
+        text, _ = emit_module(kernel, isa)
+        abreast = len(re.findall(r" = add <\d+ x i32> ", text)) // rounds
+        assert abreast == (4 if kept == 1 else 2)
+        brief, _ = emit_module(kernel, isa, brief=True)
+        assert len(re.findall(r" = add <\d+ x i32> ", brief)) // rounds == 2
 
 
 def test_a_read_between_neighbouring_stores_sees_the_first(isa):

@@ -24,10 +24,13 @@ from pullback.loops.ir import (
     Var,
     While,
 )  # fmt: skip
-from pullback.loops.ops import FLOATS, OPS, storage_bytes
+from pullback.loops.ops import FLOATS, INTS, OPS, storage_bytes
 from pullback.loops.tiles import is_tile
 
-__all__ = ["body_cost", "children", "data_bytes", "free_names", "has", "walk", "widenable"]
+__all__ = [
+    "body_cost", "children", "data_bytes", "free_names", "has", "integer_chain", "values_alive",
+    "walk", "widenable",
+]  # fmt: skip
 
 LOOP_GUESS = 64  # iterations of a loop whose bounds are not literals
 
@@ -183,6 +186,46 @@ def body_cost(stmts: Iterable[Stmt]) -> float:
             tile = isinstance(s, Call) and is_tile(s.name)
             total += 20_000.0 if tile else 2000.0 if library else 100.0
     return total
+
+
+def integer_chain(stmts: Iterable[Stmt]) -> int:
+    """The largest number of operations on integers each of which waits for the one before."""
+    depths: dict[Var, int] = {}
+    for s in stmts:
+        if isinstance(s, Let):
+            before = max((depths.get(a, 0) for a in s.args if isinstance(a, Var)), default=0)
+            depths[s.out] = before + (s.out.dtype in INTS)
+    return max(depths.values(), default=0)
+
+
+def values_alive(stmts: Iterable[Stmt]) -> int:
+    """The largest number of a body's own values that are read later on, at any one place."""
+    made: dict[Var, int] = {}
+    read: dict[Var, int] = {}
+    for at, s in enumerate(stmts):
+        for a in _reads(s):
+            if a in made:
+                read[a] = at
+        if isinstance(s, (Let, Load)):
+            made[s.out] = at
+    changes = sorted([(made[v], 1) for v in read] + [(at, -1) for at in read.values()])
+    alive = most = 0
+    for _, change in changes:
+        alive += change
+        most = max(most, alive)
+    return most
+
+
+def _reads(s: Stmt) -> Iterator[Var]:
+    if isinstance(s, Let):
+        atoms: tuple[Atom | None, ...] = s.args
+    elif isinstance(s, Load):
+        atoms = (*s.index, s.mask, s.other)
+    elif isinstance(s, Store):
+        atoms = (*s.index, s.value, s.mask)
+    else:
+        atoms = ()
+    return (a for a in atoms if isinstance(a, Var))
 
 
 def widenable(stmts: Iterable[Stmt]) -> bool:

@@ -20,7 +20,9 @@ from pullback.backends.llvm.analysis import (
     data_bytes,
     free_names,
     has,
+    integer_chain,
     trip,
+    values_alive,
     walk,
     widenable,
 )
@@ -241,8 +243,10 @@ class Loops:
         lanes = lane_count(e, s)
         inner = has(s.body, For, While)
         cost = body_cost(x for x in walk(s.body) if isinstance(x, Let))
-        width = 4 if inner else 2 if cost >= 40 and e.target.registers >= 32 else 1
         brief = e.module.brief
+        width = 4 if inner else 1
+        if not inner and cost >= 40 and e.target.registers >= 32:
+            width = 2 if brief else vectors_abreast(s.body, e.target.registers)
         if has(s.body, While) or (inner and (cost >= 40 or brief)):
             width = 1
         scattered = lane_by_lane(s)
@@ -485,7 +489,17 @@ class Loops:
 
 UNROLLED = 4  # iterations of a loop of updates in one turn
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
+CHAIN = 32  # integer operations one after the other, beyond what the next iteration's can hide
 FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
+
+
+def vectors_abreast(body: Sequence[Stmt], registers: int) -> int:
+    """How many vectors a loop of much arithmetic computes side by side: two; four where most of it
+    is one chain of integers, as random bits are. Such operations take a cycle or two, and there
+    are units for three or four at a time: two chains leave half of them idle."""
+    stmts = tuple(walk(body))
+    chained = integer_chain(stmts) >= CHAIN
+    return 4 if chained and 4 * values_alive(stmts) <= registers else 2
 
 
 def _inner_loops(body: Sequence[Stmt]) -> list[For]:
