@@ -330,3 +330,21 @@ def test_second_derivatives_where_users_gave_backward_rules() -> None:
         close(ours(x, 3), plain(x, 3), 1e-6)
     along = lambda g: pullback.jvp(lambda x: pullback.grad(repeated(g))(x, 3), (x,), (x,))[1]
     close(along(f), along(jnp.tanh), 1e-6)
+
+
+def test_batches_of_derivatives_where_users_gave_backward_rules() -> None:
+    """Their rules are followed backwards and then mapped, as in loops of known length."""
+    f = pullback.custom_vjp(jnp.sin)
+    f.defvjp(lambda x: (f(x), x), lambda x, ct: (2 * jnp.cos(x) * ct,))
+
+    def loop(x: Any, n: Any) -> Any:
+        return lax.fori_loop(0, n, lambda i, c: f(c), x)
+
+    x, lengths = jnp.array([1.0, 0.5, 2.0]), [0, 2, 3]
+    d = pullback.grad(loop)
+    expected = [[d(a, n), pullback.grad(d)(a, n)] for a, n in zip(x, lengths, strict=True)]
+    mapped = pullback.vmap(d)
+    summed = pullback.grad(lambda x, n: mapped(x, n).sum())  # reverse over a batch of reverses
+    for g in (lambda g: g, pullback.jit):
+        found = [g(h)(x, jnp.array(lengths)) for h in (mapped, summed)]
+        np.testing.assert_allclose(np.stack(found, 1), expected, rtol=1e-5)

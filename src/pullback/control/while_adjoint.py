@@ -232,7 +232,7 @@ def _batch(axis: Any, vals: Any, dims: Any, *, tangent_of: Any, **p: Any) -> Any
     its own.
     """
     cond, body = p["cond_jaxpr"], p["body_jaxpr"]
-    if mentions_axis(fx.join(cond.effects, body.effects), axis.name):
+    if mentions_axis(fx.join(cond.effects, body.effects), axis.name) or _goes_one_way(body.jaxpr):
         return _batch_program(axis, vals, dims, p)
     mapped = [d is not None for d in dims]
     if not any(mapped):
@@ -308,7 +308,7 @@ class _Lanes:
 
 
 def _batch_program(axis: Any, vals: Any, dims: Any, p: dict[str, Any]) -> Any:
-    """Where lanes meet inside the loop, it is its program."""
+    """Where lanes meet inside the loop, or its body goes one way, it is its program."""
     avals = [typeof(v) for v in vals]
     avals = [
         a if d is None else a.update(shape=a.shape[:d] + a.shape[d + 1 :])
