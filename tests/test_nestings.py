@@ -20,3 +20,9 @@ def test_nestings(chunk):
     ]
     differing = [report["differs"] for report in found if report["differs"]]
     assert not differing, "\n".join(differing)
+
+
+@pytest.mark.parametrize("draw", [47, 55])
+def test_found_past_loops_of_unknown_length(draw):
+    """JAX stops at the loop; what lies past it is judged by the same loop of known length."""
+    assert not nestings_run.report(1123641, draw)["differs"]
