@@ -444,3 +444,18 @@ def test_functions_of_empty_matrices():
         want = getattr(jax.scipy.linalg, name)(*[empty] * args)
         for x, y in zip(jax.tree.leaves(got), jax.tree.leaves(want), strict=True):
             assert (x.shape, x.dtype) == (y.shape, y.dtype)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda s: s.special.expn(np.float32([-2.5, -1, 0.5, 1.5, 60.5]), np.float32(1.5)),
+        lambda s: s.special.expn(1.5, np.float32([0.5, 1, 1.25, 3, 60])),
+        lambda s: s.special.expn(-1.0, np.float32([0, 0.5, 1.5])),
+        lambda s: s.stats.binom.pmf(np.arange(-1, 6), 2.5, 0.3),
+        lambda s: s.stats.binom.pmf(np.float32([3, 3.2, 3.9, 4]), 3, 0.3),
+        lambda s: s.stats.binom.logpmf(3.6, 2.5, 0.3, loc=0.5),
+    ],
+)
+def test_orders_and_counts_that_are_no_integers(f):
+    same(f, "scipy", 1e-5)

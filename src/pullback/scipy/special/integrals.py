@@ -180,7 +180,9 @@ def _expn_series(n: Any, x: Any) -> Any:
 @jit
 @promotes_freely
 def _expn_value(n: Any, x: Any) -> Any:
-    wrong = (n < 0) | (x < 0) | jnp.isnan(x) | (n != jnp.floor(n))
+    # The series is of integers n from 0; the fraction and the value at 0 are of every n.
+    orders = (n >= 0) & (n == jnp.floor(n))
+    wrong = (x < 0) | jnp.isnan(x) | jnp.isnan(n) | ((x > 0) & (x <= 1) & ~orders)
     edge = wrong | (x == 0) | jnp.isinf(x) | (n == 0)
     x1, n1 = jnp.where(edge, 1, x), jnp.where(edge, 1, n)
     series = _expn_series(jnp.where(x1 <= 1, n1, 1), jnp.where(x1 <= 1, x1, 0.5))
