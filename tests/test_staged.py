@@ -205,4 +205,12 @@ def test_device_put_errors() -> None:
 @pytest.mark.parametrize("name", ["sin", "asarray", "sum"])
 def test_masked_arrays_are_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"Use arr\.filled"):
-        getattr(pb.numpy, name)(np.ma.ones(3))
+        getattr(pb.numpy, name)(np.ma.array([1.0, 2.0], mask=[False, True]))
+
+
+def test_arrays_of_a_masked_array_that_masks_nothing() -> None:
+    for make in (pb.numpy.array, pb.numpy.asarray):
+        for given in (np.ma.ones(3), np.ma.array([1.0, 1.0, 1.0], mask=[False, False, False])):
+            assert make(given).tolist() == jax.numpy.array(given).tolist() == [1.0, 1.0, 1.0]
+    with pytest.raises(ValueError, match=r"Use arr\.filled"):
+        pb.numpy.sum(np.ma.ones(3))

@@ -139,8 +139,8 @@ def _array(x: Any, dtype: Any, copy: bool) -> Any:
     if kind in (bool, int, float, complex):
         return _of_number(x, kind, dtype)
     if isinstance(x, np.ndarray | np.generic):
-        if kind is not np.ndarray:
-            typeof(x)  # ValueError for masked arrays
+        if kind is not np.ndarray and np.ma.is_masked(x):
+            typeof(x)  # ValueError: one that masks nothing is its numbers
         return _of_numpy(x, dtype, copy)
     if x is None:
         raise ValueError("None is not a valid value for jnp.array")
