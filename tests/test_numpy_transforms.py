@@ -489,3 +489,11 @@ def test_sequences_that_hold_traced_numbers() -> None:
         ours.jit(lambda t: jnp.array([t, "a"]))(1)
     with pytest.raises(ValueError, match="None is not a valid value"):
         ours.jit(lambda t: jnp.array([t, None]))(1)
+
+
+def test_powers_of_ten_in_64_bits() -> None:
+    """log10 of 100 is 2, and the numbers between 1 and 100 are no 9.99 that becomes an int 9."""
+    with ours.enable_x64(True):
+        assert float(ours.numpy.log10(100.0)) == 2.0
+        assert ours.numpy.geomspace(1, 100, 3, dtype="int64").tolist() == [1, 10, 100]
+        assert ours.numpy.geomspace(1, 100, dtype="int8").tolist()[-1] == 100

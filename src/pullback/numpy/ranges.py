@@ -18,7 +18,7 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak
-from .selecting import number, select_where
+from .selecting import LOG10_E, number, select_where
 from .util import (
     canonical_axis,
     check_arraylike,
@@ -253,7 +253,7 @@ def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis
         # Both on one ray: the magnitudes are interpolated, and the angle kept.
         sign = lax.div(start, _to(lax.abs(start), d))
     logs = [
-        lax.mul(lax.log(lax.div(v, s)), number(1 / np.log(10), d))
+        lax.mul(lax.log(lax.div(v, s)), number(LOG10_E, d))
         for v, s in ((start, sign), (stop, sign))
     ]
     out = logspace(logs[0], logs[1], num, endpoint, 10.0, None, 0)

@@ -36,6 +36,10 @@ def select_where(condition: Any, x: Any, y: Any) -> Any:
     return _where_jit(condition, x, y)
 
 
+# 1 / log(10), rounded once: the quotient of the rounded log is a unit off, and log10(100) no 2.
+LOG10_E = np.log10(np.e)
+
+
 def number(value: Any, dtype: Any) -> Any:
     """A host scalar of exactly this dtype."""
     return np.asarray(value).astype(dtype)[()]

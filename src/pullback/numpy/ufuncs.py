@@ -23,7 +23,7 @@ from ..core.trace import Tracer
 from ..primitives.common import as_array
 from ..runtime.array import Array
 from . import reductions
-from .selecting import number, select_where
+from .selecting import LOG10_E, number, select_where
 from .ufunc_api import BuiltinUfunc as ufunc
 from .util import (
     check_arraylike,
@@ -327,9 +327,9 @@ def _log2(x: Any) -> Any:
 def _log10(x: Any) -> Any:
     y = lax.log(x)
     if not dtypes.is_complex(typeof(y).dtype):
-        return lax.mul(y, number(1 / np.log(10), typeof(y).dtype))
+        return lax.mul(y, number(LOG10_E, typeof(y).dtype))
     re, im = lax.real(y), lax.imag(y)
-    scale = number(1 / np.log(10), typeof(re).dtype)
+    scale = number(LOG10_E, typeof(re).dtype)
     return lax.complex(lax.mul(re, scale), lax.mul(im, scale))
 
 
