@@ -81,3 +81,14 @@ def test_map(batch_size):
     got = pullback.lax.map(lambda v: (v * 2, v.sum()), x, batch_size=batch_size)
     np.testing.assert_array_equal(np.asarray(got[0]), x * 2)
     np.testing.assert_array_equal(np.asarray(got[1]), x.sum(1))
+
+
+@pytest.mark.parametrize("name", ["negative", "add", "logaddexp", "subtract"])
+def test_ufunc_at_counts_every_occurrence_and_nothing_beyond_the_ends(name: str) -> None:
+    x, places = np.array([1.0, 2.0, 3.0], np.float32), np.array([0, 0, 5, -1, -9])
+    rest = () if name == "negative" else (np.arange(5, dtype=np.float32),)
+    found, want = (
+        getattr(numpy, name).at(numpy.asarray(x), places, *rest, inplace=False)
+        for numpy in (pullback.numpy, jax.numpy)
+    )
+    np.testing.assert_allclose(found, want, rtol=1e-6)

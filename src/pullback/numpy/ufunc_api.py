@@ -289,29 +289,21 @@ class ufunc:
             units.append(_unit(b, 1)[0] if ndim_of(b) else b)
         dtype = typeof(self._call(*units)).dtype
         a = to_type(a, dtype, False)
-        if self.nin == 1:
-            return scatter.update(
-                a,
-                indices,
-                to_type(self._call(indexing.take_index(a, indices)), dtype, False),
-                "set",
-            )
         shape = shape_of(indexing.take_index(a, indices))
         order = lax.reshape(lax.iota(np.int32, int(np.prod(a.shape))), a.shape)
-        where = lax.reshape(indexing.take_index(order, indices), (int(np.prod(shape)),))
-        values = (
-            lax.reshape(_broadcast(b, shape), (int(np.prod(shape)),))
-            if shape_of(b) != shape
-            else lax.reshape(b, (int(np.prod(shape)),))
-        )
+        where = order.at[indices].get(mode="fill", fill_value=-1)  # places of what there is
+        where = lax.reshape(where, (int(np.prod(shape)),))
+        others = []
+        if self.nin == 2:
+            b = _broadcast(b, shape) if shape_of(b) != shape else b
+            others.append(lax.reshape(b, (int(np.prod(shape)),)))
 
         def step(k: Any, flat: Any) -> Any:
             i = lax.dynamic_index_in_dim(where, k, 0, keepdims=False)
-            new = self._call(
-                lax.dynamic_index_in_dim(flat, i, 0, False),
-                lax.dynamic_index_in_dim(values, k, 0, False),
-            )
-            return lax.dynamic_update_index_in_dim(flat, to_type(new, dtype, False), i, 0)
+            old = lax.dynamic_index_in_dim(flat, i, 0, False)
+            new = self._call(old, *[lax.dynamic_index_in_dim(x, k, 0, False) for x in others])
+            kept = lax.select(lax.ge(i, np.int32(0)), to_type(new, dtype, False), old)
+            return lax.dynamic_update_index_in_dim(flat, kept, i, 0)
 
         flat = lax.fori_loop(0, int(np.prod(shape)), step, lax.reshape(a, (int(np.prod(a.shape)),)))
         return lax.reshape(flat, a.shape)
