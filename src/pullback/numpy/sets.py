@@ -401,10 +401,9 @@ def setdiff1d(
     check_arraylike("setdiff1d", ar1, ar2)
     a = manipulation.ravel(ar1)  # the result is made of its elements, in its own dtype
     n = typeof(a).shape[0]
-    if n:
-        _, b = _pair("setdiff1d", ar1, ar2, size)
-    else:
+    if not n:
         return lax.full_like(a, 0 if fill_value is None else fill_value, shape=(size or 0,))
+    _, b = _pair("setdiff1d", ar1, ar2, size)
     if size is None:
         if not assume_unique:
             a = unique(a)

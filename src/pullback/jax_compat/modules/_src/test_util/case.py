@@ -60,7 +60,6 @@ class JaxTestCase(parameterized.TestCase):
 
     def setUp(self) -> None:
         super().setUp()
-        self._stack = contextlib.ExitStack()
         self.enter_context(global_config_context(**self._default_global_config))
         self.enter_context(thread_local_config_context(**self._default_thread_local_config))
         self._rng = np.random.RandomState(zlib.adler32(self._testMethodName.encode()))

@@ -41,20 +41,12 @@ def dims_of(shape: Any) -> tuple[int, ...]:
     return () if isinstance(shape, ScalarShape) else tuple(shape)
 
 
-def _python_type(dtype: Any) -> type | None:
-    """The Python type whose values get this dtype, if there is one."""
-    kind: type = _dtypes.scalar_type_of(dtype)
-    return kind if np.dtype(_dtypes.dtype(kind)) == _dtypes.canonicalize_dtype(dtype) else None
-
-
 def is_valid_shape(shape: Any, dtype: Any) -> bool:
     """Whether values of that shape and dtype can be: Python has scalars of four types only."""
     if shape is not PYTHON_SCALAR_SHAPE:
         return True
-    return np.dtype(dtype).name in (
-        "bool", "int32", "int64", "float32", "float64", "complex64", "complex128",
-    ) and (np.dtype(dtype) in {np.dtype(_dtypes.dtype(t)) for t in (bool, int, float, complex)}
-           or np.dtype(dtype) in {np.dtype(t) for t in (bool, int, float, complex)})  # fmt: skip
+    kinds = (bool, int, float, complex)
+    return np.dtype(dtype) in {np.dtype(d) for k in kinds for d in (k, _dtypes.dtype(k))}
 
 
 def cast_to_shape(value: Any, shape: Any, dtype: Any) -> Any:
