@@ -373,6 +373,11 @@ def _custom_vjp(P: Any) -> Any:
 add("custom_jvp", _custom_jvp, V)
 add("custom_vjp", _custom_vjp, V)
 add("grad custom_vjp", lambda P: (lambda g: P.grad(lambda x: g(x).sum()))(_custom_vjp(P)), V)
+add("checkpoint of jit", lambda P: P.grad(P.checkpoint(
+    P.jit(lambda y: P.lax.sin(P.lax.sin(y))))), 1.0)  # fmt: skip
+add("checkpoint, pulled back", lambda P: lambda x: P.vjp(P.checkpoint(
+    P.jit(lambda y: P.lax.sin(P.lax.sin(y)))), x)[1](1.0), 1.0)  # fmt: skip
+add("map in batches", lambda P: lambda x: P.lax.map(P.lax.sin, x, batch_size=2), V)
 # checkpoint: what a policy keeps, and which arguments have a barrier
 for _n in ("everything_saveable", "nothing_saveable", "dots_saveable",
            "checkpoint_dots_with_no_batch_dims"):  # fmt: skip

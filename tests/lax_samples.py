@@ -232,7 +232,9 @@ sample("argmax, argmin", lambda lax, op, x: get(lax, op)(x, 1, np.int32), A(3, 5
        only=("bool", *REALS))  # fmt: skip
 sample("cumsum, cumprod", lambda lax, op, x: get(lax, op)(x, 1), A(2, 5, **POS))
 sample("cummax, cummin", lambda lax, op, x: get(lax, op)(x, 0, reverse=True), A(5, 2, form="apart"))
-sample("cumlogsumexp", lambda lax, x: lax.cumlogsumexp(x, 1), A(2, 5))
+# JAX starts from -inf, which float8_e4m3fn lacks: it has NaN throughout.
+sample("cumlogsumexp", lambda lax, x: lax.cumlogsumexp(x, 1), A(2, 5),
+       only=[d for d in DTYPES if d != "float8_e4m3fn"])  # fmt: skip
 sample("reduce", lambda lax, x, i: lax.reduce(x, i, lambda a, b: a * b + a, (1,)), A(2, 4), A(),
        order=0, batch=False)  # fmt: skip
 sample(

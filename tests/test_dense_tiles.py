@@ -15,8 +15,14 @@ import pytest
 
 from pullback.backends.llvm import dense, link, loader, tilecode
 from pullback.backends.llvm.driver import table_address
-from pullback.backends.llvm.target import LEVELS, detect_level, matrix_units, target_for
-from pullback.loops.tiles import TILE_NAMES, parse_tile, tile_reference
+from pullback.backends.llvm.target import (
+    LEVELS,
+    detect_level,
+    matrix_units,
+    multiplies_bytes,
+    target_for,
+)
+from pullback.loops.tiles import TILE_NAMES, panel_width, parse_tile, tile_reference
 
 ORDER = ["sse2", "avx2", "avx512"]
 BEST = detect_level()
@@ -29,6 +35,8 @@ SHAPES = [
     (13, 0, (2, 3, 5)),
     (25, -3, (1, 2, 9)),
     (510, 1, (1, 1, 2)),
+    (17, 2, (1, 2, 5)),
+    (22, 0, (2, 1, 4)),
     (8, 9, (0, 1, 4)),
 ]
 
@@ -46,7 +54,7 @@ def _function(name: str, level: str, brief: bool):
 @pytest.mark.parametrize("brief", [False, True])
 @pytest.mark.parametrize(
     "name",
-    [n for n in TILE_NAMES if n in ("tile_f32_4", "tile_f64_1", "tile_i32_3")]
+    [n for n in TILE_NAMES if n in ("tile_f32_2", "tile_f32_4", "tile_f64_1", "tile_i32_3")]
     + ["flat_f32_1", "flat_f32_3", "flat_f64_4", "flat_i64_2"],
 )
 def test_tile_computes_its_definition(name: str, level: str, brief: bool) -> None:
@@ -105,6 +113,28 @@ def test_dots_compute_their_definition_and_quick_code_the_same_bits(name: str, l
             np.testing.assert_array_equal(results[0], results[1])
 
 
+@pytest.mark.parametrize("level", LEVELS_HERE)
+@pytest.mark.parametrize("brief", [False, True])
+@pytest.mark.parametrize("name", ["pack_f32_2", "pack_f64_3", "pack_i32_1", "pack_i64_2"])
+def test_rows_are_copied_into_panels(name: str, level: str, brief: bool) -> None:
+    target, (dtype, _) = target_for(level), parse_tile(name)
+    text = dense.tile_text(target, name, brief)
+    code = loader.load_image(loader.link(link.assemble(text, target, 0 if brief else 2)))
+    p, i = ctypes.c_void_p, ctypes.c_int64
+    kind = ctypes.CFUNCTYPE(ctypes.c_int32, p, p, i, i, i, i, p, i, i, i)
+    function, d, panel = kind(code.symbols["pb_tile"]), NUMPY[dtype], panel_width(name)
+    for rows, cols in [(1, 1), (3, panel), (2, 2 * panel + 3), (5, panel - 1), (0, 4), (4, 0)]:
+        # What is after the last element is another's, and may not be there.
+        source = np.arange(7, 7 + 3 + max(0, rows - 1) * (cols + 2) + cols).astype(d)
+        want = np.full(4 + 3 * (rows * panel + 1), -1, d)
+        got = want.copy()
+        args = [3, cols + 2, rows, cols]
+        tile_reference(name, [source, *args, want, 4, rows * panel + 1])
+        ends = [4, rows * panel + 1, panel]
+        assert function(None, source.ctypes.data, *args, got.ctypes.data, *ends) == 0
+        np.testing.assert_array_equal(got, want)
+
+
 def test_quick_code_of_all_widths_is_one() -> None:
     """It reads the panel's width from its arguments, so that LLVM sees it once."""
     target = target_for(BEST)
@@ -159,7 +189,7 @@ def test_the_first_import_makes_the_usual_tile_functions(tmp_path: Path) -> None
 
     assert tiles_compiled() == "[]"
     assert tiles_compiled() == "[]"
-    assert tiles_compiled(PULLBACK_CACHE="0").startswith("['tile_f32_")
+    assert "'tile_f32_" in tiles_compiled(PULLBACK_CACHE="0")
 
 
 def test_the_table_has_the_code_of_the_target_that_asked_last(
@@ -176,14 +206,17 @@ def test_the_table_has_the_code_of_the_target_that_asked_last(
     assert (addresses[0] != addresses[1]) == (kinds[0].key != kinds[1].key)
 
 
-@pytest.mark.parametrize("level", [*LEVELS_HERE, "matrix"])
-@pytest.mark.parametrize("name", ["tile_w8_4", "tile_z8_1"])
+@pytest.mark.parametrize("level", [*LEVELS_HERE, "matrix", "bytes"])
+@pytest.mark.parametrize("name", ["tile_w8_4", "tile_z8_4", "tile_w8_3", "tile_w8_2", "tile_z8_1"])
 def test_words_of_bytes_are_multiplied_exactly(name: str, level: str) -> None:
-    matrix = level == "matrix"
+    matrix, bytewise = level == "matrix", level == "bytes"
     if matrix and not (BEST == "avx512" and matrix_units()):
         pytest.skip("this processor has no matrix registers")
-    target = target_for(BEST if matrix else level)
-    text = dense.tile_text(target, name, matrix=matrix)
+    if bytewise and not (BEST == "avx512" and multiplies_bytes()):
+        pytest.skip("this processor does not multiply bytes")
+    target = target_for(BEST if matrix or bytewise else level)
+    text = dense.tile_text(target, name, matrix=matrix, bytewise=bytewise)
+    assert ("vpdpbusd" in text) is bytewise
     code = loader.load_image(loader.link(link.assemble(text, target, 2)))
     p, i = ctypes.c_void_p, ctypes.c_int64
     kinds = [p, p, *[i] * 12, p, *[i] * 6, p, *[i] * 4]

@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.experimental.jet
+import jax.extend.linear_util
 import numpy as np
 import pytest
 
@@ -172,6 +173,31 @@ def test_the_cost_of_jet_is_polynomial() -> None:
         return len(pb.make_jaxpr(f)(0.5).eqns)
 
     assert size(12) < 8 * size(6)
+
+
+def test_jet_of_functions_of_linear_util_is_jaxs() -> None:
+    """Taylor coefficients, not derivatives, and zeros for results that do not move."""
+
+    def answers(jet_: Any, lu: Any, tree_: Any, np_: Any, info: Any) -> Any:
+        fun = lu.wrap_init(lambda x, y: [np_.sin(x) * y, x, np_.ones(2)], debug_info=info)
+        one, series = np_.float32(1), [[2.0, 0.5], [1.0, 1.0]]
+        series = [[np_.float32(t) for t in ts] for ts in series]
+        found = [jet_.jet_fun(jet_.jet_subtrace(fun)).call_wrapped(2, [one, one], series)]
+        found += [jet_.jet_fun(jet_.jet_subtrace(fun), 2).call_wrapped([one, one], series)]
+        still = [jet_.zero_series, [one, jet_.zero_term]]
+        found += [jet_.jet_fun(jet_.jet_subtrace(fun), 2).call_wrapped([one, one], still)]
+        leaves, shape = tree_.flatten(([one, one], series))
+        flat, out = jet_.traceable(jet_.jet_fun(jet_.jet_subtrace(fun), 2), shape)
+        return [*found, flat.call_wrapped(*leaves), str(out())]
+
+    info = jax.api_util.debug_info("jet", lambda x, y: x, (1.0, 1.0), {})
+    theirs = (jax.experimental.jet, jax.extend.linear_util, jax.tree, jax.numpy, info)
+    *got, shape = answers(jet, pb.extend.linear_util, pb.tree, jnp, None)
+    *want, wanted_shape = answers(*theirs)
+    assert shape == wanted_shape
+    assert str(pb.tree.structure(got)) == str(jax.tree.structure(want))
+    for x, y in zip(pb.tree.leaves(got), jax.tree.leaves(want), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-6, atol=1e-7)
 
 
 def test_jet_types_and_refusals() -> None:

@@ -123,7 +123,15 @@ STATEMENTS = {
         lambda x: lax.scan(lambda c, a: (jnp.sort(c + a) * 0.5, jnp.argsort(a)[0]), x[0], x),
         f(20, 100),
     ),
-    "sortlong": (lambda x: jnp.sort(x), f(200)),
+    "sortlong": (lambda x: jnp.sort(x), f(3000)),
+    "sortdigits": (
+        lambda x: (jnp.sort(x), jnp.argsort(x), jnp.lexsort((x, np.round(x)))),
+        np.where(np.abs(f(200)) < 0.2, np.float32(-0.0), f(200)),
+    ),
+    "sortrows": (
+        lambda x: (jnp.sort(x, axis=0), jnp.argsort(x.at[1, 3].set(jnp.nan), axis=0)),
+        np.where(np.abs(f(9, 70)) < 0.2, np.float32(-0.0), f(9, 70)),
+    ),
     "topn": (lambda x: lax.top_k(x.at[:, 3].set(jnp.nan), 3), f(5, 20)),
     "sort3": (lambda x, y: lax.sort((x, y), dimension=0, num_keys=1), np.round(f(30, 4)), f(30, 4)),
     "jvpmax": (

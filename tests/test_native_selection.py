@@ -48,6 +48,9 @@ def segments(kind: str, x: Any, ids: Any, count: int) -> Any:
         (9_000, 16, 50, False),  # rows in blocks
         (3_000, 70, 2_000, False),  # strips of columns
         (2_000, 3, 2_000, False),
+        (9_000, 16, 50, True),  # ranges of rows, by bisection
+        (3_000, 70, 2_000, True),
+        (5_000, 33, 3, True),
     ],
 )
 def test_segments(kind: str, n: int, width: int | None, count: int, ordered: bool) -> None:
@@ -67,6 +70,23 @@ def test_unsorted_runs_are_no_fault() -> None:
     x, ids = data(140_000), RANDOM.integers(0, 3, 140_000).astype(np.int32)
     got = ops.segment_sum(x, ids, 3, indices_are_sorted=True)
     np.testing.assert_allclose(got, segments("sum", x, ids, 3), rtol=1e-3, atol=1e-2)
+
+
+def test_unsorted_rows_are_no_fault() -> None:
+    x, ids = data(4_000, 40), RANDOM.integers(-1, 70, 4_000).astype(np.int32)
+    got = ops.segment_sum(x, ids, 70, indices_are_sorted=True)
+    np.testing.assert_allclose(got, segments("sum", x, ids, 70), rtol=1e-3, atol=1e-3)
+
+
+def test_sorted_rows_are_added_by_threads() -> None:
+    """Each takes rows of the result, which is then what it is in one thread, to the bit."""
+    x, ids = data(4_000, 40), np.sort(RANDOM.integers(0, 70, 4_000)).astype(np.int32)
+    f = pullback.jit(lambda x, i: ops.segment_sum(x, i, 70, indices_are_sorted=True))
+    compiled = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(x, ids), reference_rule)
+    assert any("scatter" in k.name and "parallel" in show_kernel(k) for k in compiled.kernels)
+    want = np.zeros((70, 40), np.float32)
+    np.add.at(want, ids, x)
+    assert np.array_equal(f(x, ids), want)
 
 
 @pytest.mark.parametrize("width", [1, 2, 3, 5, 8, 13, 16, 50, 64, 70, 130])

@@ -61,6 +61,7 @@ LINALG = {
     "vn": lambda L: [
         L.vector_norm(B, axis=(0, 2)),
         L.vector_norm(B),
+        L.vector_norm(np.zeros((1, 0, 3)), axis=(0,), ord=-np.inf, keepdims=True),
         L.vector_norm(B, axis=1, ord=1, keepdims=True),
     ],
     "mn": lambda L: L.matrix_norm(B),

@@ -63,6 +63,8 @@ def test_unravel_checks_what_it_is_given():
         unravel(np.arange(4))
     with pytest.raises(ValueError):
         unravel(np.ones(3, "float32"))
+    with pytest.raises(TypeError, match="key_data"):
+        pullback.flatten_util.ravel_pytree([pullback.random.key(0)])
 
 
 @pytest.mark.parametrize("n", [0, 1, 2, 3, 5, 8, 13])

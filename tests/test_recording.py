@@ -16,6 +16,8 @@ import pytest
 
 import pullback
 from pullback import (
+    checkpoint,
+    checkpoint_policies,
     custom_jvp,
     custom_vjp,
     errors,
@@ -66,6 +68,12 @@ def loop(x: Any) -> Any:
     return total
 
 
+saved = checkpoint(
+    lambda x: jnp.sin(jnp.sin(x) @ jnp.outer(x, x)).sum(),
+    policy=checkpoint_policies.dots_saveable,
+)
+again = checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())
+
 FUNCTIONS: dict[str, Any] = {
     "three operations": lambda x: jnp.sum(jnp.sin(x) * x),
     "operators": lambda x: ((2.0 * x - 1) / (x + 3) + x**2 - -x).mean(),
@@ -85,6 +93,9 @@ FUNCTIONS: dict[str, Any] = {
     "cond": lambda x: lax.cond(x[0] > 0, lambda y: y.sum(), lambda y: y.max(), x),
     "custom jvp": lambda x: cube(x).sum() * x[0],
     "custom vjp": lambda x: halved(x).sum() * x[0],
+    "checkpoint": lambda x: again(x) * x[0],
+    "checkpoint with a policy": lambda x: saved(x * 2),
+    "checkpoint made anew": lambda x: checkpoint(lambda y: jnp.cos(y).sum())(x),
     # First of all, on arrays that nothing is differentiated by.
     "custom jvp of a constant": lambda x: (cube(jnp.ones(6)) * x).sum(),
     "custom vjp of a constant": lambda x: (halved(jnp.ones(6)) * x).sum(),
@@ -204,9 +215,10 @@ def test_under_transformations() -> None:
 
 
 @native_only
-def test_repeated_gradients_are_fast() -> None:
+@pytest.mark.parametrize("name", ["three operations", "checkpoint"])
+def test_repeated_gradients_are_fast(name: str) -> None:
     """No operation is done by Python: far below what one traced operation takes."""
-    g = grad(FUNCTIONS["three operations"])
+    g = grad(FUNCTIONS[name])
     for _ in range(2 * N):
         g(X)
     best = min(_seconds(g) for _ in range(20))

@@ -693,6 +693,21 @@ def test_after_a_fork() -> None:
 
 
 @native_only
+def test_blocks_that_set_a_flag_to_what_it_is_leave_the_native_path_open() -> None:
+    with config.enable_x64(config.enable_x64.value), config.debug_nans(False):
+        assert stub.fast_path_open()
+        with config.enable_x64(not config.enable_x64.value):
+            assert not stub.fast_path_open()
+        assert stub.fast_path_open()
+        try:
+            config.update("jax_debug_nans", True)  # for others: this thread has its own value
+            assert not stub.fast_path_open() and not config.debug_nans.get()
+        finally:
+            config.update("jax_debug_nans", False)
+        assert stub.fast_path_open()
+
+
+@native_only
 def test_what_make_entry_refuses() -> None:
     a, b = full(1), full(2)
     key = stub.signature(0, (a, b), {})

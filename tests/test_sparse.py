@@ -14,6 +14,7 @@ import pullback
 import pullback.numpy as jnp
 from pullback.experimental import sparse
 from pullback.experimental.sparse import transform
+from pullback.extend import linear_util
 
 RNG = np.random.default_rng(0)
 M = np.where(RNG.random((5, 7)) < 0.4, RNG.normal(size=(5, 7)), 0).astype(np.float32)
@@ -647,3 +648,54 @@ def test_index_arrays_and_masks(n_batch: int) -> None:
             mat[key]
     with pytest.raises(pullback.errors.NonConcreteBooleanIndexError):
         pullback.jit(lambda m, k: m[k])(mat, MASK4)
+
+
+def _arguments() -> list[Any]:
+    return [sparse.random_bcoo(pullback.random.key(1), (3, 4), nse=5), np.ones((4,), np.float32)]
+
+
+def test_derivatives_of_trees_and_of_batched_and_dense_axes() -> None:
+    """Trees that hold sparse arrays have sparse derivatives in them; results may be trees, too."""
+    dense = jnp.array([[1.0, 0.0], [0.0, 2.0]])
+    m, x = sparse.BCOO.fromdense(dense), jnp.array([1.0, 2.0])
+    by_tree = sparse.jacrev(lambda d: {"a": d["m"] @ d["x"], "b": d["m"].sum()})({"m": m, "x": x})
+    assert by_tree["a"]["m"].shape == (2, 2, 2) and by_tree["b"]["m"].shape == (2, 2)
+    np.testing.assert_array_equal(by_tree["a"]["m"].todense(), [[[1, 0], [0, 0]], [[0, 0], [0, 2]]])
+    np.testing.assert_array_equal(by_tree["a"]["x"], dense)
+    for layout in ({"n_batch": 1}, {"n_dense": 1}, {"n_batch": 1, "n_dense": 1}):
+        m = sparse.BCOO.fromdense(dense, **layout)
+        jac = sparse.jacfwd(lambda m: m.sum(1).todense())(m)
+        assert jac.shape == (2, 2, 2) and jac.n_batch == m.n_batch + 1 and jac.n_dense == m.n_dense
+        full = np.array([[[1, 1], [0, 0]], [[0, 0], [1, 1]]]) * (1 if m.n_dense else dense != 0)
+        np.testing.assert_array_equal(jac.todense(), full)
+    with pytest.raises(ValueError, match="2 positional"):
+        sparse.grad(lambda m, x: (m @ x).sum(), argnums=2)(m, x)
+
+
+def test_the_class_of_tests_finds_what_differs() -> None:
+    case = sparse.test_util.SparseTestCase()
+    product = lambda m, x: m @ x
+    case._CheckAgainstDense(product, product, _arguments)
+    case._CheckGradsSparse(product, product, _arguments)
+    for bdims in ((0, None), (None, 0), (0, 1), None):
+        case._CheckBatchingSparse(product, product, _arguments, bdims=bdims)
+    m = _arguments()[0]
+    case.assertSparseArraysEquivalent(m, m)
+    twice = lambda m, x: 2 * (m @ x)
+    for check in (case._CheckAgainstDense, case._CheckGradsSparse, case._CheckBatchingSparse):
+        with pytest.raises(AssertionError):
+            check(product, twice, _arguments)
+    with pytest.raises(AssertionError):
+        case.assertSparseArraysEquivalent(m, 2 * m)
+
+
+def test_a_function_of_buffers_by_sparsify_subtrace() -> None:
+    m = sparse.BCSR.fromdense(jnp.eye(3))
+    env = transform.SparsifyEnv()
+    values = transform.arrays_to_spvalues(env, [m, jnp.ones(3)])
+    fun, out = transform.sparsify_subtrace(
+        linear_util.wrap_init(lambda m, x: [m @ x]), None, env, values
+    )
+    buffers = fun.call_wrapped(*env._buffers)
+    result = buffers[out()[0].data_ref]
+    np.testing.assert_array_equal(result, np.ones(3))

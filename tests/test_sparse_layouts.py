@@ -100,6 +100,12 @@ def test_results_have_jaxs_layout(name: str) -> None:
             assert (out.n_batch, out.n_sparse, out.n_dense, out.nse) == want, (n_batch, n_dense)
 
 
+def test_a_reshape_to_its_own_shape_keeps_the_layout() -> None:
+    """An axis of one beside the batch is no part of it; what is known of the order stays known."""
+    out = sparse.BCOO.fromdense(jnp.eye(2)[:, :1], n_batch=1).reshape(2, -1)
+    assert (out.n_batch, out.n_sparse, out.indices_sorted, out.unique_indices) == (1, 1, True, True)
+
+
 def test_what_a_slice_leaves_out_is_no_part_of_rows() -> None:
     """Padding stands between elements then: the array is not called sorted."""
     m = sparse.BCOO.fromdense(X[0])[1:, 1:]

@@ -101,6 +101,7 @@ WIDE = (
     "jnp.linalg.vector_norm(i4(3), ord=1)",
     "jnp.intersect1d(i4(3), i4(3), size=4, fill_value=0.5)",
     "jnp.zeros((), sp.stats.norm.ppf(f4(3, lo=0, hi=1), loc=0.5).dtype)",
+    "sp.stats.gaussian_kde(f4(6)).logpdf(f4(3))",
     "jnp.zeros((), sp.stats.norm.isf(f4(3, lo=0, hi=1)).dtype)",
     "sp.spatial.transform.Slerp.init(jnp.arange(3.), sp.spatial.transform.Rotation.from_rotvec("
     "f4(3, 3)))(jnp.array([0.5, 1.5])).as_quat()",

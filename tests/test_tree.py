@@ -365,3 +365,24 @@ def test_nothing_keeps_the_leaves_in_a_cycle():
 
 def test_a_dict_is_no_leaf_whatever_its_keys() -> None:
     assert not tree_util.all_leaves([{"a": 1, 2: 3}]) and tree_util.all_leaves([1, "a"])
+
+
+Pair = namedtuple("Pair", "a b")
+Twin = namedtuple("Twin", "a b")
+NOT_PREFIXES = (
+    ([1, 2], [1]), ([1, 2], (1, 2)), ((1, 2), (1,)), ((1, 2), [1, 2]), ({"a": 1}, {"b": 1}),
+    ({"a": 1}, [1]), (Pair(1, 2), (1, 2)), (Pair(1, 2), Twin(1, 2)), ((1,), Pair(1, 2)), (None, 1),
+    (OrderedDict(a=1), {"a": 1}), ({"a": 1}, OrderedDict(a=1)), ([1, [2]], [1, 2]),
+    (defaultdict(int, a=1), defaultdict(float, a=1)),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(NOT_PREFIXES)))
+def test_what_is_no_prefix_is_told_in_jaxs_words(at: int) -> None:
+    """Tests of libraries look for them."""
+    jax_util = pytest.importorskip("jax.tree_util")
+    of, full = NOT_PREFIXES[at]
+    with pytest.raises(ValueError, match=r"\w") as theirs:
+        jax_util.tree_structure(of).flatten_up_to(full)
+    with pytest.raises(ValueError, match=re.escape(str(theirs.value).splitlines()[0])):
+        tree_util.tree_structure(of).flatten_up_to(full)

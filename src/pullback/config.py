@@ -132,12 +132,13 @@ class Flag:
         absent = object()
         before = getattr(self._local, "value", absent)
         self._local.value = value
-        _overrides.append(self)
+        entry = self, value
+        _overrides.append(entry)
         _bump()
         try:
             yield
         finally:
-            _overrides.pop()
+            _overrides.remove(entry)  # or an equal one, which is as good
             if before is absent:
                 del self._local.value
             else:
@@ -147,12 +148,12 @@ class Flag:
 
 # One item for each thread-local override in force in any thread: fast paths that know global values
 # only stand back.
-_overrides: list[Flag] = []
+_overrides: list[tuple[Flag, Any]] = []
 
 
 def overridden() -> bool:
     """Does any thread see a flag's value that is not the process's?"""
-    return bool(_overrides)
+    return any(value != flag.value for flag, value in list(_overrides))
 
 
 # Called whenever a flag that tracing depends on may have changed: the runtime's native fast paths
@@ -398,7 +399,7 @@ disable_jit = _flag(
     "jax_disable_jit",
     False,
     _bool,
-    "run jitted functions operation by operation",
+    "run jitted functions operation by operation, loops and branches in Python",
     True,
     _Disabling,
 )

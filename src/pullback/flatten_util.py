@@ -69,13 +69,19 @@ def ravel_pytree(pytree: Any) -> tuple[Any, Callable[[Any], Any]]:
     >>> flat.shape, unravel(flat)["a"].shape
     ((5,), (2, 2))
 
-    The inverse raises ValueError for a vector of another size and, if dtypes were mixed, TypeError
-    for one of another dtype.
+    Raises TypeError for leaves that are no numbers. The inverse raises ValueError for a vector of
+    another size and, if dtypes were mixed, TypeError for one of another dtype.
     """
     leaves, treedef = tree.flatten(pytree)
     if not leaves:
         return array_maker[0](np.zeros(0, dtypes.default_float())), _Unravel(treedef, (), (), None)
     avals = [typeof(x) for x in leaves]
+    for a in avals:
+        if dtypes.is_extended(a.dtype):
+            raise TypeError(
+                f"ravel_pytree: a leaf of dtype {a.dtype} is no array of numbers. "
+                "Fix: random.key_data(keys)."
+            )
     kind, weak = dtypes.join_types([(a.dtype, a.weak_type) for a in avals])
     dtype = dtypes.canonicalize_dtype(kind)
     parts = []

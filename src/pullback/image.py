@@ -12,6 +12,7 @@ import numpy as np
 from . import dtypes, lax, numpy as jnp
 from .api.jit import jit
 from .numpy.util import promote_dtypes_inexact
+from .primitives.common import canonical_shape
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
@@ -174,7 +175,7 @@ def scale_and_translate(
     """
     image, scale, translation = jnp.asarray(image), jnp.asarray(scale), jnp.asarray(translation)
     kind = _method(method)
-    shape, dims = tuple(shape), tuple(d % max(image.ndim, 1) for d in spatial_dims)
+    shape, dims = canonical_shape(shape), tuple(d % max(image.ndim, 1) for d in spatial_dims)
     if len(shape) != image.ndim:
         raise ValueError(
             f"shape must have length equal to the number of dimensions of x;  {shape} vs "
@@ -223,7 +224,7 @@ def resize(
 
     ValueError for a shape of another rank or an unknown method.
     """
-    image, shape = jnp.asarray(image), tuple(shape)
+    image, shape = jnp.asarray(image), canonical_shape(shape)
     if len(shape) != image.ndim:
         raise ValueError(
             f"shape must have length equal to the number of dimensions of x;  {shape} vs "

@@ -6,15 +6,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from types import FunctionType
 from typing import Any
 
 from .. import dtypes, tree
+from ..control.common import check_results
 from ..core.avals import ShapedArray, register_typeof, typeof
-from ..core.build import arg_names, fun_source_info
 from ..core.high import typeof_now
 from ..core.jaxpr import DebugInfo
-from ..core.refs import check_not_returned
+from ..core.naming import arg_names, fun_source_info
 
 
 class ShapeDtypeStruct:
@@ -153,48 +152,12 @@ def as_names(x: Any, what: str) -> tuple[str, ...]:
     return out
 
 
-class Parameters:
-    """The parameters of a function, by kind. Functions as `def` makes them are read from their
-    code: `inspect.signature` takes twenty times as long."""
-
-    __slots__ = ("keyword_only", "positional", "positional_only", "var_keyword", "var_positional")
-
-    def __init__(self, fun: Any) -> None:
-        code = getattr(fun, "__code__", None)
-        if type(fun) is FunctionType and not fun.__dict__ and code is not None:
-            count = code.co_argcount
-            self.positional = code.co_varnames[:count]
-            self.positional_only = code.co_posonlyargcount
-            self.keyword_only = code.co_varnames[count : count + code.co_kwonlyargcount]
-            self.var_positional = bool(code.co_flags & inspect.CO_VARARGS)
-            self.var_keyword = bool(code.co_flags & inspect.CO_VARKEYWORDS)
-            return
-        kinds = [(p.name, p.kind) for p in inspect.signature(fun).parameters.values()]
-        only, both = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
-        self.positional = tuple([n for n, k in kinds if k in (only, both)])
-        self.positional_only = sum(k == only for _, k in kinds)
-        self.keyword_only = tuple([n for n, k in kinds if k == inspect.Parameter.KEYWORD_ONLY])
-        self.var_positional = any(k == inspect.Parameter.VAR_POSITIONAL for _, k in kinds)
-        self.var_keyword = any(k == inspect.Parameter.VAR_KEYWORD for _, k in kinds)
-
-
-def parameters_of(fun: Any) -> Parameters | None:
-    """The parameters of a callable, or None if it has no signature."""
-    try:
-        return Parameters(fun)
-    except (TypeError, ValueError):
-        return None
-
-
 def debug_info(
     name: str, fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> DebugInfo:
     """What to call the arguments in messages."""
 
-    def paths(x: Any) -> list[str]:
-        return [tree.keystr(path) for path, _ in tree.flatten_with_path(x)[0]]
-
-    return DebugInfo(name, fun_source_info(fun), arg_names(fun, args, kwargs, paths))
+    return DebugInfo(name, fun_source_info(fun), arg_names(fun, args, kwargs))
 
 
 def checked_avals(
@@ -236,21 +199,7 @@ def flat_function(
     def flat(*leaves: Any) -> list[Any]:
         args, kwargs = tree.unflatten(in_tree, leaves)
         results, out["tree"] = tree.flatten(fun(*args, **kwargs))
-        for x in results:
-            check_output(x, fun, name)
+        check_results(results, out["tree"], fun, name)
         return results
 
     return flat
-
-
-def check_output(x: Any, fun: Any, name: str) -> None:
-    """TypeError if a function returned what no array can hold."""
-    check_not_returned(x, lambda: f"{fun_source_info(fun)} traced for {name}")
-    try:
-        typeof(x)
-    except TypeError:
-        raise TypeError(
-            f"function {fun_source_info(fun)} traced for {name} returned a value of type "
-            f"{type(x)}, which is not a valid JAX type. "
-            "Fix: return arrays, numbers, or pytrees of them."
-        ) from None

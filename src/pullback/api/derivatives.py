@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, tree
-from ..control.common import leaf_place
+from ..control.common import check_results, leaf_place
 from ..core.avals import ShapedArray, typematch, typeof
-from ..core.build import fun_source_info, trace_to_jaxpr
+from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
+from ..core.naming import fun_source_info
 from ..core.refs import AbstractRef, is_ref, operations
 from ..core.source import take_names
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
@@ -32,7 +33,7 @@ from ..transforms.linearize import linearize_flat
 from ..transforms.partial_eval import dce_closed
 from ..transforms.transpose import backward_pass
 from . import recording
-from .arguments import abstractify, check_callable, check_output
+from .arguments import abstractify, check_callable
 from .jit import jit
 from .vmap import vmap
 
@@ -57,8 +58,7 @@ def _flat(
             result, aux = result
             aux_leaves, out["aux_tree"] = tree.flatten(aux)
         results, out["tree"] = tree.flatten(result)
-        for x in results:
-            check_output(x, fun, name)
+        check_results(results, out["tree"], fun, name)
         out["count"] = len(results)
         return [*results, *aux_leaves]
 
@@ -480,7 +480,7 @@ def fwd_and_bwd(
     jitted: bool = True,
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """(forward, backward) of `fun`: `forward(*args)` gives (output, residuals) (with `has_aux`,
-    (output, aux, residuals)), `backward(residuals, cotangent)` the cotangents of the arguments at
+    (output, residuals, aux)), `backward(residuals, cotangent)` the cotangents of the arguments at
     `argnums`. Both are jitted unless told otherwise.
 
     >>> fwd, bwd = pb.fwd_and_bwd(lambda x, y: x * y, argnums=(0, 1))
@@ -492,8 +492,7 @@ def fwd_and_bwd(
 
     def forward(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen, _ = _partial(fun, argnums, args, kwargs, "fwd_and_bwd")
-        value, pull, *aux = vjp(of_chosen, *chosen, has_aux=has_aux)
-        return (value, *aux, pull)
+        return vjp(of_chosen, *chosen, has_aux=has_aux)
 
     def backward(residuals: VJP, ct: Any) -> Any:
         cts = residuals(ct)
@@ -821,7 +820,7 @@ def linear_transpose(
                 f"linear_transpose: {fun_source_info(fun)} is not linear in its arguments. "
                 "Fix: transpose a linear function, or differentiate with vjp."
             ) from None
-        return tree.unflatten(in_tree, [_as_result(x) for x in found])
+        return tree.unflatten(in_tree, [as_array(_as_result(x)) for x in found])
 
     return transposed
 

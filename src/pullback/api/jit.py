@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 from .. import config, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
 from ..control.key_reuse import check_program
-from ..core.build import close_jaxpr, count_trace, fun_source_info, trace_to_jaxpr
+from ..core.build import close_jaxpr, count_trace, trace_to_jaxpr
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
+from ..core.naming import fun_source_info, parameters_of, result_names
 from ..core.refs import Ref, is_ref, ref_effect
 from ..core.source import names_of
 from ..core.trace import Tracer, trace_context
@@ -36,7 +37,6 @@ from .arguments import (
     checked_avals,
     debug_info,
     flat_function,
-    parameters_of,
 )
 
 if TYPE_CHECKING:
@@ -389,6 +389,7 @@ class JitWrapped:
         info = self._debug_info(args, kwargs, fixed, static_kw)
         with uncollected:
             jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
+        info.set_names(info.arg_names, lambda: result_names(out["tree"]))
         closed, hoisted = close_jaxpr(jaxpr, consts)
         closed.derived["trace seconds"] = time.perf_counter() - start
         if config.debug_key_reuse.get():
@@ -435,9 +436,8 @@ class JitWrapped:
         named = debug_info("jit", self._fun, holder, kw)
         flat = list(tree.flatten((holder, kw))[0])
         if named.arg_names and len(named.arg_names) == len(flat):
-            info.arg_names = tuple(
-                n for n, x in zip(named.arg_names, flat, strict=True) if not isinstance(x, _Static)
-            )
+            pairs = zip(named.arg_names, flat, strict=True)
+            info.set_names(tuple([n for n, x in pairs if not isinstance(x, _Static)]))
         return info
 
     def _donated(self, args: Any, kwargs: Any, fixed: Any, static_kw: Any) -> list[bool]:

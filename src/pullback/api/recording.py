@@ -23,6 +23,7 @@ import numpy as np
 
 from .. import dtypes, tree
 from ..control.call import APART, call_params, jit_p
+from ..control.remat import remat_p
 from ..core.avals import intern, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxprs_in_params
@@ -293,7 +294,7 @@ class Recording(LinearizeTrace):
     def _primitive(self, primitive: Any, tracers: Any, params: dict[str, Any]) -> Any:
         """The results of a primitive, or None if it is not written down."""
         rules = primitive.rules
-        if "impl" in rules or "always_jvp" in rules:
+        if ("impl" in rules and primitive is not remat_p) or "always_jvp" in rules:
             return None
         if not any(type(x) is LazyPair for x in tracers):
             return None

@@ -16,7 +16,7 @@ from ..runtime.layouts import Format, Layout
 from ..runtime.options import checked, threads_of
 from ..runtime.shardings import Sharding, SingleDeviceSharding
 from ..transforms.partial_eval import dce_closed
-from .arguments import ShapeDtypeStruct
+from .arguments import ShapeDtypeStruct, argument_name
 
 costs: Any = config.lazy_module("pullback.control.cost")
 modules: Any = config.lazy_module("pullback.backends.xla.module")
@@ -203,27 +203,45 @@ class Compiled(Stage):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))
         if in_tree != self.in_tree:
-            raise TypeError(
-                "Function compiled with input pytree does not match the input pytree it was "
-                f"called with: compiled for {self.in_tree}, called with {in_tree}."
-            )
+            raise TypeError(self._other_tree(in_tree))
         n = len(self._call.consts)
-        bad = [
-            (k, want, typeof(x))
-            for k, (x, want) in enumerate(zip(leaves, self._call.closed.in_avals[n:], strict=True))
-            if not typematch(typeof(x), want)
-        ]
-        if bad:
-            lines = "\n".join(
-                f"Argument {k} compiled with {w.str_short()} and called with {h.str_short()}"
-                for k, w, h in bad
-            )
-            raise TypeError(
-                "Argument types differ from the types for which this computation was compiled. "
-                f"The mismatches are:\n{lines}"
-            )
+        wanted, found = self._call.closed.in_avals[n:], [typeof(x) for x in leaves]
+        if not all(map(typematch, found, wanted)):
+            raise TypeError(self._other_types(wanted, found))
         return tree.unflatten(
             self.out_tree, jit_p.bind(*self._call.consts, *leaves, **self._call.params)
+        )
+
+    def _other_tree(self, in_tree: Any) -> str:
+        """What is said of a call with another structure."""
+        kept, given = (tree.unflatten(t, range(t.num_leaves)) for t in (self.in_tree, in_tree))
+        lines = [
+            f"    * at {where}{tree.keystr(path)}, compiled for {want} but now given {have}, so "
+            f"{why}"
+            for where, a, b in zip(("args", "kwargs"), kept, given, strict=True)
+            for path, want, have, why in tree.equality_errors(a, b)
+        ]
+        return (
+            "Function compiled with input pytree does not match the input pytree it was called "
+            f"with. There are {len(lines)} mismatches, including:\n"
+            + "\n".join(lines)
+            + "\nFix: pass arguments of the structure that `lower` was given, without those that "
+            "are static."
+        )
+
+    def _other_types(self, wanted: Sequence[Any], found: Sequence[Any]) -> str:
+        """What is said of a call with other types."""
+        info = self._call.closed.jaxpr.debug_info
+        lines = [
+            f"Argument '{argument_name(info, k)}' compiled with {want.str_short()} and called with "
+            f"{have.str_short()}"
+            for k, (want, have) in enumerate(zip(wanted, found, strict=True))
+            if not typematch(want, have)
+        ]
+        return (
+            "Argument types differ from the types for which this computation was compiled. "
+            "Perhaps you are calling the compiled executable with a different enable_x64 mode than "
+            "when it was AOT compiled? The mismatches are:\n" + "\n".join(lines)
         )
 
     def as_text(self) -> str:

@@ -12,6 +12,7 @@ from .. import config, tree
 from ..control.key_reuse import check_program
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
+from ..core.naming import result_names
 from ..core.source import extend_name_stack, take_names
 from ..core.trace import Tracer, eval_context, extend_axis_env
 from .arguments import (
@@ -55,12 +56,10 @@ def make_jaxpr(
         leaves, in_tree = tree.flatten((dynamic, kwargs))
         avals = checked_avals(fun, leaves, args, kwargs)
         out: dict[str, Any] = {}
+        info = debug_info("jit", fun, dynamic, kwargs)
         with extend_axis_env(axis_env or ()):
-            jaxpr, consts = trace_to_jaxpr(
-                flat_function(call, in_tree, out, "make_jaxpr"),
-                avals,
-                debug_info("make_jaxpr", fun, dynamic, kwargs),
-            )
+            jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
+        info.set_names(info.arg_names, lambda: result_names(out["tree"]))
         closed = ClosedJaxpr(jaxpr, consts)
         if config.debug_key_reuse.get():
             check_program(closed)
@@ -141,6 +140,7 @@ def named_call(fun: Callable[..., Any], *, name: str | None = None) -> Callable[
     >>> double(3)
     6
     """
+    check_callable(fun)
     label = str(name or getattr(fun, "__name__", "function"))
 
     @functools.wraps(fun)

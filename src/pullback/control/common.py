@@ -4,7 +4,9 @@ carry.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import re
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,7 +15,7 @@ from .. import dtypes, tree
 from ..config import lazy_module
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
-from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
+from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.high import is_high_value
 from ..core.jaxpr import (
     ClosedJaxpr,
@@ -23,6 +25,7 @@ from ..core.jaxpr import (
     convert_constvars,
     eval_jaxpr,
 )
+from ..core.naming import fun_source_info, names_of_arguments, result_names
 from ..core.refs import check_not_returned
 from ..core.trace import Tracer, trace_context
 from ..primitives.elementwise import convert_element_type
@@ -34,34 +37,66 @@ _traced: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDiction
 
 
 def trace_function(
-    fun: Callable[..., Any], in_tree: Any, in_avals: Sequence[Any], name: str
+    fun: Callable[..., Any],
+    in_tree: Any,
+    in_avals: Sequence[Any],
+    name: str,
+    *,
+    owner: Any = None,
+    fixed: Any = None,
+    names: Any = None,
 ) -> tuple[ClosedJaxpr, list[Any], Any]:
     """Traces `fun` called with the tree of these types: its program without constants, the values
     that it closed over (the program's first operands), and the tree of its results. Traces that
-    closed over no tracer are remembered, by the function's identity.
+    closed over no tracer are remembered, by the function's identity; or by that of its `owner`,
+    if `fun` is one with `fixed` arguments, which can be hashed. `names` gives those of the leaves.
     """
-    key = (in_tree, tuple(in_avals), trace_context())
+    if owner is None:
+        owner, fixed = getattr(fun, "remembered", (fun, None))
+    key = (name, in_tree, tuple(in_avals), trace_context(), fixed)
     try:
-        known = _traced.setdefault(fun, {})
-    except TypeError:
+        known = _traced.setdefault(owner, {})
+        if key in known:
+            return known[key]  # type: ignore[no-any-return]
+    except TypeError:  # of the function, or of what is fixed
         known = {}
-    if key in known:
-        return known[key]  # type: ignore[no-any-return]
     out_trees: list[Any] = []
 
     def flat(*args: Any) -> list[Any]:
         out = fun(*tree.unflatten(in_tree, args))
         leaves, out_tree = tree.flatten(out)
         out_trees.append(out_tree)
-        for leaf in leaves:
-            check_result(leaf, fun, name)
+        check_results(leaves, out_tree, fun, name)
         return leaves
 
-    jaxpr, consts = trace_to_jaxpr(flat, in_avals, DebugInfo(name, fun_source_info(fun)))
-    result = closed_without_consts(convert_constvars(jaxpr)), consts, out_trees[0]
+    if names is None:
+        places = getattr(fun, "places", None)
+        named = fun if places is None else fun.__wrapped__  # type: ignore[attr-defined]
+        names = names_of_arguments(named, in_tree, places)
+    info = DebugInfo(name, fun_source_info(fun), names)
+    jaxpr, consts = trace_to_jaxpr(flat, in_avals, info)
+    n_consts, out_tree = len(consts), out_trees[0]
+    info.set_names(lambda: _behind(n_consts, names()), lambda: result_names(out_tree))
+    result = closed_without_consts(convert_constvars(jaxpr)), consts, out_tree
     if not any(isinstance(c, Tracer) or is_high_value(c) for c in consts):
-        known[key] = result
+        with contextlib.suppress(TypeError):
+            known[key] = result
     return result
+
+
+def stands_for(step: Any, fun: Any, places: Any, remembered: bool = False) -> None:
+    """Messages about `step`, which calls a user's function, name that one and its arguments:
+    `places` is as in `names_of_arguments`. `remembered`: nothing else than the function makes it,
+    so that its traces serve other steps with the same function.
+    """
+    step.__wrapped__, step.places = fun, places
+    if remembered:
+        step.remembered = fun, step.__code__
+
+
+def _behind(count: int, names: tuple[str, ...] | None) -> tuple[str, ...] | None:
+    """The names of a program's arguments behind those of what its function closed over."""
+    return names and ("",) * count + names
 
 
 def carry_type(x: Any) -> Any:
@@ -75,17 +110,20 @@ def carry_type(x: Any) -> Any:
     return aval
 
 
-def check_result(leaf: Any, fun: Any, name: str) -> None:
-    """TypeError if a traced function returns what no array can hold."""
-    check_not_returned(leaf, lambda: f"{fun_source_info(fun)} traced for {name}")
-    try:
-        typeof(leaf)
-    except TypeError:
-        raise TypeError(
-            f"function {fun_source_info(fun)} traced for {name} returned a value of type "
-            f"{type(leaf)}, which is not a valid JAX type. "
-            "Fix: return arrays, numbers, or pytrees of them."
-        ) from None
+def check_results(leaves: Sequence[Any], out_tree: Any, fun: Any, name: str) -> None:
+    """TypeError, naming the component, if a traced function returned what no array can hold."""
+    for k, leaf in enumerate(leaves):
+        check_not_returned(leaf, lambda: f"{fun_source_info(fun)} traced for {name}")
+        try:
+            typeof(leaf)
+        except TypeError:
+            path = leaf_names(out_tree, "")[k]
+            place = f" at output component {path}" if path else ""
+            raise TypeError(
+                f"function {fun_source_info(fun)} traced for {name} returned a value of type "
+                f"{type(leaf)}{place}, which is not a valid JAX type. "
+                "Fix: return arrays, numbers, or pytrees of them."
+            ) from None
 
 
 def check_effects(name: str, effects: Any) -> None:
@@ -168,14 +206,9 @@ def promote_weak_carry(
         if dtype == a.dtype and weak == a.weak_type:
             new.append(x)
             continue
-        new.append(convert_element_type(x, dtype) if not weak else _convert_weak(x, dtype))
+        new.append(convert_element_type(x, dtype))
         changed = True
     return new, changed
-
-
-def _convert_weak(x: Any, dtype: Any) -> Any:
-    kind = dtypes.scalar_type_of(dtype)
-    return convert_element_type(x, kind)
 
 
 def leaf_names(treedef: Any, root: str) -> list[str]:
@@ -192,52 +225,73 @@ def leaf_place(treedef: Any, k: int, root: str) -> str:
 
 
 def check_carry(
-    name: str, body: str, in_tree: Any, in_avals: Any, out_tree: Any, out_avals: Any
+    name: str,
+    body: ClosedJaxpr,
+    n_consts: int,
+    in_tree: Any,
+    in_avals: Any,
+    out_tree: Any,
+    out_avals: Any,
 ) -> None:
     """TypeError, naming the component and the fix, unless a loop's carry comes out with the type it
     went in with.
     """
-    if in_tree != out_tree:
+    same = in_tree == out_tree
+    if same and all(map(typematch, in_avals, out_avals)):
+        return
+    root, parts = _carry_names(body, n_consts, in_tree)
+    if not same:
         ins = tree.unflatten(in_tree, in_avals)
         outs = tree.unflatten(out_tree, out_avals)
         details = []
         for path, what_in, what_out, why in tree.equality_errors(ins, outs):
             part = tree.keystr(path)
             details.append(
-                f"The input carry {'component ' if part else ''}c{part} is {what_in} but the "
+                f"The input carry {'component ' if part else ''}{root}{part} is {what_in} but the "
                 f"corresponding component of the carry output is {what_out}, so {why}."
             )
         raise TypeError(
-            f"{name} {body} carry input and carry output must have the same pytree structure, but "
-            "they differ:\n\n"
+            f"{name} body function carry input and carry output must have the same pytree "
+            "structure, but they differ:\n\n"
             + "\n".join(details)
             + "\n\nRevise the function so that the carry output has the same pytree structure as "
             "the carry input."
         )
     bad = [
         (part, a, b)
-        for part, a, b in zip(leaf_names(in_tree, "c"), in_avals, out_avals, strict=True)
+        for part, a, b in zip(parts, in_avals, out_avals, strict=True)
         if not typematch(a, b)
     ]
-    if bad:
-        lines = [
-            f"The input carry {part} has type {a.str_short()} but the corresponding output carry "
-            f"component has type {b.str_short()}, so {_mismatch(a, b)}."
-            for part, a, b in bad
-        ]
-        fixes = [
-            f" Fix: convert it, such as `{part}.astype('{a.dtype.name}')`, in the value that the "
-            "body returns or in the initial carry."
-            for part, a, b in bad[:1]
-            if a.dtype != b.dtype
-        ]
-        raise TypeError(
-            f"{name} {body} carry input and carry output must have equal types, but they "
-            "differ:\n\n"
-            + "\n".join(lines)
-            + "\n\nRevise the function so that all output types match the corresponding input "
-            "types." + "".join(fixes)
-        )
+    lines = [
+        f"The input carry {'' if part == root else 'component '}{part} has type {a.str_short()} "
+        f"but the corresponding output carry component has type {b.str_short()}, so "
+        f"{_mismatch(a, b)}."
+        for part, a, b in bad
+    ]
+    fixes = [
+        f" Fix: convert it, such as `{part}.astype('{a.dtype.name}')`, in the value that the "
+        "body returns or in the initial carry."
+        for part, a, b in bad[:1]
+        if a.dtype != b.dtype
+    ]
+    raise TypeError(
+        f"{name} body function carry input and carry output must have equal types, but they "
+        "differ:\n\n"
+        + "\n".join(lines)
+        + "\n\nRevise the function so that all output types match the corresponding input "
+        "types." + "".join(fixes)
+    )
+
+
+def _carry_names(body: ClosedJaxpr, n_consts: int, in_tree: Any) -> tuple[str, list[str]]:
+    """What the user's function calls its carry, and the leaves of it."""
+    info = body.jaxpr.debug_info
+    names = ((info and info.arg_names) or ())[n_consts:][: in_tree.num_leaves]
+    if len(names) < in_tree.num_leaves:
+        return "c", leaf_names(in_tree, "c")
+    roots = {re.split(r"[.\[]", name)[0] for name in names}
+    root = roots.pop() if len(roots) == 1 else "loop_carry"
+    return root, [name or path for name, path in zip(names, leaf_names(in_tree, root), strict=True)]
 
 
 def check_mapped_carry(name: str, ins: Sequence[Any], outs: Sequence[Any]) -> None:

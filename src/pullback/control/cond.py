@@ -14,9 +14,10 @@ import numpy as np
 from .. import config, dtypes, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
-from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
+from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.high import typeof_now
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
+from ..core.naming import fun_source_info
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero, instantiate_zeros
 from ..core.trace import Tracer, use_trace

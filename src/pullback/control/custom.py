@@ -18,7 +18,7 @@ import numpy as np
 
 from .. import dtypes, tree
 from ..core.avals import typematch, typeof
-from ..core.build import fun_source_info, trace_to_jaxpr
+from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import (
     ClosedJaxpr,
     DebugInfo,
@@ -26,12 +26,13 @@ from ..core.jaxpr import (
     convert_constvars,
     jaxpr_as_fun,
 )
+from ..core.naming import fun_source_info
 from ..core.primitive import Primitive
 from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer, current_trace, use_trace
 from ..errors import ForwardDerivativeError, UnexpectedTracerError
 from ..primitives.common import as_array
-from .common import leaf_names
+from .common import leaf_names, leaf_place
 from .remat_opt import forward_or_primal
 
 _tree_map = tree.tree_map
@@ -55,7 +56,7 @@ def name_of(fun: Any) -> str:
 
 
 def resolve_kwargs(
-    fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    fun: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any], kind: str
 ) -> tuple[Any, ...]:
     """All arguments as positional ones, defaults filled in. TypeError if they do not fit the
     signature. Parameters that are keywords only keep their own defaults: rules never see them.
@@ -68,7 +69,14 @@ def resolve_kwargs(
                 f"{name_of(fun)} has no signature, so it must be called with positional arguments"
             ) from None
         return tuple(args)
-    bound = signature.bind(*args, **kwargs)
+    try:
+        bound = signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(
+            f"The input arguments to the {kind}-decorated function {name_of(fun)} could not be "
+            f"resolved to positional-only arguments. Binding failed with the error:\n{error}. "
+            f"Fix: call {name_of(fun)}{signature}."
+        ) from None
     if bound.kwargs:
         raise TypeError(
             f"keyword arguments {sorted(bound.kwargs)} could not be resolved to positions for the "
@@ -126,7 +134,7 @@ class _CustomDerivative:
         self, args: Sequence[Any], kwargs: dict[str, Any]
     ) -> tuple[dict[int, Any], list[Any], int]:
         """(static arguments by position, differentiated arguments, number of all)."""
-        full = resolve_kwargs(self.fun, args, kwargs)
+        full = resolve_kwargs(self.fun, args, kwargs, self._kind)
         n = len(full)
         for k in self.nondiff_argnums:
             if not -n <= k < n:
@@ -197,6 +205,12 @@ class custom_jvp(_CustomDerivative):
 
         def jvp(primals: Any, tangents: Any) -> Any:
             out = self(*primals)
+            if len(jvps) != len(tangents):
+                raise ValueError(
+                    f"defjvps of the custom_jvp function {name_of(self.fun)} was given "
+                    f"{len(jvps)} rules, but the function is called with {len(tangents)} "
+                    "arguments. Fix: give a rule for each argument, or None."
+                )
             terms = [
                 rule(t, out, *primals)
                 for rule, t in zip(jvps, tangents, strict=True)
@@ -222,26 +236,47 @@ class custom_jvp(_CustomDerivative):
         leaves, in_tree = tree.flatten(tuple(dynamic))
         held = _Trees()
         fun, rule = self.fun, self.jvp
+        # What is traced is an operand, if one without derivative: it may be of this very trace.
+        traced, static_of = _traced_parts(static)
+        first = len(traced)
 
         def flat_fun(*flat: Any) -> list[Any]:
-            outs, held.out_tree = tree.flatten(
-                fun(*_assemble(static, tree.unflatten(in_tree, arrays_of(flat)), n))
-            )
+            given = arrays_of(flat)
+            rest = tree.unflatten(in_tree, given[first:])
+            outs, held.out_tree = tree.flatten(fun(*_assemble(static_of(given), rest, n)))
             return outs
 
         def flat_jvp(*flat: Any) -> list[Any]:
             half = len(flat) // 2
-            parts = (arrays_of(flat[:half]), arrays_of(flat[half:]))
-            primals, tangents = (tree.unflatten(in_tree, x) for x in parts)
-            pair = rule(*(static[k] for k in sorted(static)), primals, tangents)
+            given, parts = arrays_of(flat[:half]), arrays_of(flat[half:])
+            primals, tangents = (tree.unflatten(in_tree, x[first:]) for x in (given, parts))
+            fixed = static_of(given)
+            pair = rule(*(fixed[k] for k in sorted(fixed)), primals, tangents)
             return _check_jvp_result(pair, name_of(rule), name_of(fun), held)
 
         flat_fun.__wrapped__ = fun  # type: ignore[attr-defined]
         flat_jvp.__name__ = name_of(rule)
         outs = custom_jvp_call_p.bind(
-            flat_fun, flat_jvp, *leaves, symbolic_zeros=self.symbolic_zeros
+            flat_fun, flat_jvp, *traced, *leaves, symbolic_zeros=self.symbolic_zeros
         )
         return tree.unflatten(held.out_tree, outs)
+
+
+def _traced_parts(static: dict[int, Any]) -> tuple[list[Tracer], Any]:
+    """The traced values among arguments, and what makes the arguments of operands of which the
+    first are these."""
+    leaves, structure = tree.flatten(static)
+    at = [k for k, x in enumerate(leaves) if isinstance(x, Tracer)]
+
+    def static_of(flat: Sequence[Any]) -> dict[int, Any]:
+        if not at:
+            return static
+        filled = list(leaves)
+        for k, x in zip(at, flat, strict=False):
+            filled[k] = x
+        return tree.unflatten(structure, filled)  # type: ignore[no-any-return]
+
+    return [leaves[k] for k in at], static_of
 
 
 def _check_jvp_result(pair: Any, rule: str, fun: str, held: _Trees) -> list[Any]:
@@ -270,7 +305,7 @@ def _check_jvp_result(pair: Any, rule: str, fun: str, held: _Trees) -> list[Any]
             f"container/pytree structure:\n    {held.out_tree}."
         )
     held.out_tree = out_tree
-    for x, t in zip(outs, dots, strict=True):
+    for k, (x, t) in enumerate(zip(outs, dots, strict=True)):
         want, have = (
             typeof(x).to_tangent_aval(),
             t.aval if isinstance(t, SymbolicZero) else typeof(t),
@@ -280,7 +315,7 @@ def _check_jvp_result(pair: Any, rule: str, fun: str, held: _Trees) -> list[Any]
                 "Custom JVP rule must produce primal and tangent outputs with corresponding shapes "
                 "and dtypes. "
                 f"Expected {want.str_short()} (tangent type of {typeof(x).str_short()}) but got "
-                f"{have.str_short()}. Fix it in {rule}."
+                f"{have.str_short()}{leaf_place(out_tree, k, 'the output')}. Fix it in {rule}."
             )
     return [*outs, *dots]
 
@@ -780,10 +815,10 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     @custom_vjp
     def wrapped_fun(*args: Any, **kwargs: Any) -> Any:
-        return fun(*args, **kwargs)[0]
+        return _pair_of(fun, fun(*args, **kwargs))[0]
 
     def fwd(*args: Any, **kwargs: Any) -> Any:
-        out, rule = fun(*args, **kwargs)
+        out, rule = _pair_of(fun, fun(*args, **kwargs))
         out_leaves, out_tree = tree.flatten(out)
 
         def flat_rule(*cts: Any) -> list[Any]:
@@ -810,6 +845,16 @@ def custom_gradient(fun: Callable[..., Any]) -> Callable[..., Any]:
 
     wrapped_fun.defvjp(fwd, bwd)
     return wrapped_fun
+
+
+def _pair_of(fun: Any, result: Any) -> Any:
+    """What a function of `custom_gradient` returned; TypeError unless it is a pair."""
+    if not isinstance(result, tuple | list) or len(result) != 2 or not callable(result[1]):
+        raise TypeError(
+            f"The function {name_of(fun)} of custom_gradient must return a pair (output, backward "
+            f"function), but returned {result}. Fix: return y, lambda g: ..."
+        )
+    return result
 
 
 class _RuleResiduals:

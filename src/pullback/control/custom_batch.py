@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import tree
 from ..core.avals import typematch, typeof
-from ..core.build import fun_source_info, trace_to_jaxpr
+from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import (
     ClosedJaxpr,
     DebugInfo,
@@ -18,6 +18,7 @@ from ..core.jaxpr import (
     convert_constvars,
     eval_jaxpr,
 )
+from ..core.naming import fun_source_info
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import use_trace
@@ -26,7 +27,7 @@ from ..primitives.shape import broadcast
 from ..transforms.batch import batch_flat, batch_jaxpr, matchaxis
 from ..transforms.jvp import jvp_flat, jvp_jaxpr
 from .call import move_to_front
-from .common import check_result
+from .common import check_results
 from .custom import name_of, resolve_kwargs
 from .mapped import map_elements
 
@@ -38,8 +39,7 @@ def _trace(fun: Callable[..., Any], in_tree: Any, leaves: Sequence[Any], name: s
     def flat(*xs: Any) -> list[Any]:
         outs, out_tree = tree.flatten(fun(*tree.unflatten(in_tree, xs)))
         out.append(out_tree)
-        for x in outs:
-            check_result(x, fun, name)
+        check_results(outs, out_tree, fun, name)
         return outs
 
     info = DebugInfo(name, fun_source_info(fun))
@@ -78,7 +78,7 @@ class custom_vmap:
                 f"No batching rule defined for custom_vmap function {name_of(self.fun)} using "
                 f"def_vmap. Fix: add `@{name_of(self.fun)}.def_vmap`."
             )
-        full = resolve_kwargs(self.fun, args, kwargs)
+        full = resolve_kwargs(self.fun, args, kwargs, "custom_vmap")
         leaves, in_tree = tree.flatten(full)
         closed, consts, out_tree = _trace(self.fun, in_tree, leaves, "custom_vmap")
         rule = _FlatRule(self.vmap_rule, name_of(self.fun), in_tree, out_tree, len(consts))

@@ -11,7 +11,7 @@ from typing import Any
 from .. import dtypes, tree
 from ..core import effects as fx
 from ..core.avals import typeof
-from ..core.build import close_jaxpr, fun_source_info, trace_to_jaxpr
+from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import (
     ClosedJaxpr,
     Jaxpr,
@@ -21,6 +21,7 @@ from ..core.jaxpr import (
     closed_without_consts,
     eval_jaxpr,
 )
+from ..core.naming import fun_source_info, names_of_arguments
 from ..core.primitive import Primitive
 from ..core.source import take_names
 from ..core.symbolic import UndefinedPrimal, Zero
@@ -84,17 +85,24 @@ def checkpoint(
                 f"{fun_source_info(fun)} is called with from 0."
             )
         fixed = {k % n: args[k] for k in static}
-        rest = tuple(x for k, x in enumerate(args) if k not in fixed)
+        dynamic = [k for k in range(n) if k not in fixed]
+        rest = tuple([args[k] for k in dynamic])
         named = {k: v for k, v in kwargs.items() if k in names}
         leaves, in_tree = tree.flatten((rest, {k: kwargs[k] for k in kwargs if k not in names}))
 
-        def call(dynamic: Any, kw: Any) -> Any:
-            it = iter(dynamic)
+        def call(rest: Any, kw: Any) -> Any:
+            it = iter(rest)
             return fun(*(fixed[k] if k in fixed else next(it) for k in range(n)), **kw, **named)
 
         call.__wrapped__ = fun  # type: ignore[attr-defined]
         closed, consts, out_tree = trace_function(
-            call, in_tree, [typeof(x) for x in leaves], "checkpoint"
+            call,
+            in_tree,
+            [typeof(x) for x in leaves],
+            "checkpoint / remat",
+            owner=fun,
+            fixed=(n, *_by_type(fixed), *_by_type(named)),
+            names=names_of_arguments(fun, in_tree, lambda xs, kw: (dict(zip(dynamic, xs)), kw)),
         )
         outs = remat_p.bind(
             *consts,
@@ -107,6 +115,11 @@ def checkpoint(
         return tree.unflatten(out_tree, outs)
 
     return remat_fun
+
+
+def _by_type(values: dict[Any, Any]) -> list[Any]:
+    """Arguments as parts of a key: 1 and True are equal, but other programs."""
+    return [(k, type(v), v) for k, v in sorted(values.items())]
 
 
 def _spread(
@@ -191,7 +204,8 @@ def _partial_eval(
             f"Effects not supported in partial-eval of `checkpoint`/`remat`: {refused}. "
             "Fix: move the effect out of the checkpointed function."
         )
-    closed = closed_without_consts(inline_calls(params["jaxpr"]))
+    jaxpr = params["jaxpr"]
+    closed = closed_without_consts(jaxpr if params["policy"] is None else inline_calls(jaxpr))
     out_unknown = partial_eval_jaxpr(closed, unknown)[2]
     n_known = len(out_unknown) - sum(out_unknown)
     saved_vars = _by_first_use(
@@ -361,7 +375,9 @@ def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
 
     operands = [x for x, lin in zip(args, linear, strict=True) if not lin]
     operands += [ct for ct, z in zip(cts, ct_zeros, strict=True) if not z]
-    body = close_jaxpr(*trace_to_jaxpr(fun, [typeof(x) for x in operands], jaxpr.debug_info))[0]
+    body = close_jaxpr(*trace_to_jaxpr(fun, [typeof(x) for x in operands], jaxpr.transformed_info))[
+        0
+    ]
     body, consts = hoist(body)
     known_in = [not lin for lin in linear]
     cse = _among(params["prevent_cse"], len(consts), known_in, len(operands) - n_known_in)
@@ -437,4 +453,10 @@ def checkpoint_name(x: Any, name: str) -> Any:
     >>> pb.grad(f)(1.0)
     Array(0.36003944, dtype=float32, weak_type=True)
     """
-    return tree.tree_map(lambda leaf: name_p.bind(leaf, name=name), x)
+    return tree.tree_map(lambda leaf: _checked_name(leaf, name), x)
+
+
+def _checked_name(x: Any, name: str) -> Any:
+    """A named value; TypeError if it is none that an array can hold."""
+    typeof(x)
+    return name_p.bind(x, name=name)

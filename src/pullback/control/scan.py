@@ -11,7 +11,7 @@ import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import tree
+from .. import config, tree
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.high import is_high_value
@@ -21,8 +21,9 @@ from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import use_trace
 from ..errors import AxisError
 from ..primitives.common import as_array
+from ..primitives.convert import convert_weak
 from ..primitives.elementwise import add_jaxvals
-from ..primitives.shape import broadcast
+from ..primitives.shape import broadcast, concatenate
 from ..transforms.batch import batch_jaxpr, moveaxis
 from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
@@ -72,6 +73,8 @@ def scan(
     xs_leaves, xs_tree = tree.flatten(xs)
     length = _length(xs_leaves, length)
     init_leaves, init_tree = tree.flatten(init)
+    if config.disable_jit.get():
+        return _in_python(f, init, xs_leaves, xs_tree, range(length)[:: -1 if reverse else 1])
     x_avals = [_element(typeof(x), length) for x in xs_leaves]
     in_tree = tree.treedef_tuple([init_tree, xs_tree])
     for _ in range(3):
@@ -87,13 +90,39 @@ def scan(
         if not changed:
             break
     check_carry(
-        "scan", "body function", init_tree, carry_avals, carry_tree, closed.out_avals[:n_carry]
+        "scan", closed, len(consts), init_tree, carry_avals, carry_tree, closed.out_avals[:n_carry]
     )
     check_effects("scan", closed.effects)
     params = {"length": length, "reverse": bool(reverse), "unroll": _unroll(unroll, length)}
     outs = _bind_forwarding(closed, consts, init_leaves, xs_leaves, params)
     pair: tuple[Any, Any] = tree.unflatten(out_tree, outs)  # the body's own kind of pair
     return pair
+
+
+def _in_python(
+    f: Callable[[Any, Any], Any], carry: Any, xs: Sequence[Any], xs_tree: Any, steps: Sequence[int]
+) -> tuple[Any, Any]:
+    """The loop as `disable_jit` has it: a call of the body for each step."""
+    if not steps:
+        raise ValueError(
+            "zero-length scan is not supported in disable_jit() mode because the output type is "
+            "unknown. Fix: leave out the scan, or disable_jit."
+        )
+    arrays, ys, trees = [as_array(x) for x in xs], {}, []
+    for k in steps:
+        result = f(carry, tree.unflatten(xs_tree, [x[k] for x in arrays]))
+        try:
+            carry, y = result
+        except (TypeError, ValueError):
+            raise TypeError(
+                f"scan body output must be a pair, got {result}. Fix: return (carry, y); y may be "
+                "None."
+            ) from None
+        ys[k], y_tree = tree.flatten(y)
+        trees.append(y_tree)
+    columns = zip(*(ys[k] for k in sorted(ys)), strict=True)
+    stacked = [concatenate([broadcast(as_array(y), (1,)) for y in column], 0) for column in columns]
+    return carry, tree.unflatten(trees[0], stacked)
 
 
 def _bind_forwarding(
@@ -395,12 +424,13 @@ def _transpose(
             return _transpose_mixed(cts, args, linear, held)
         linear = [*linear[:num_consts], *([True] * num_carry), *linear[end:]]
     ct_zeros = [type(ct) is Zero for ct in cts]
-    body, n_acc = _transposed_body(jaxpr, linear, ct_zeros, num_consts, num_carry)
+    ct_carry = [instantiate_zeros(ct) for ct in cts[:num_carry]]
+    ct_ys = [ct for ct in cts[num_carry:] if type(ct) is not Zero]
+    ct_avals = [typeof(ct) for ct in [*ct_carry, *ct_ys]]
+    body, n_acc = _transposed_body(jaxpr, linear, ct_zeros[num_carry:], ct_avals, num_consts)
     lin_consts = [x for x, lin in zip(args[:num_consts], linear, strict=False) if lin]
     res_consts = [x for x, lin in zip(args[:num_consts], linear, strict=False) if not lin]
     res_xs = [x for x, lin in zip(args[end:], linear[end:], strict=True) if not lin]
-    ct_carry = [instantiate_zeros(ct) for ct in cts[:num_carry]]
-    ct_ys = [ct for ct in cts[num_carry:] if type(ct) is not Zero]
     acc = [instantiate_zeros(Zero(x.aval.to_ct_aval())) for x in lin_consts]
     params = {**params, "reverse": not params["reverse"]}
     outs = scan_p.bind(
@@ -426,20 +456,21 @@ def _strongly_carried(jaxpr: ClosedJaxpr, num_consts: int, num_carry: int) -> Cl
     ]
     if avals == list(jaxpr.in_avals):
         return jaxpr
-    return close_jaxpr(*trace_to_jaxpr(jaxpr_as_fun(jaxpr), avals, jaxpr.jaxpr.debug_info))[0]
+    return close_jaxpr(*trace_to_jaxpr(jaxpr_as_fun(jaxpr), avals, jaxpr.jaxpr.transformed_info))[0]
 
 
 def _transposed_body(
     jaxpr: ClosedJaxpr,
     linear: Sequence[bool],
-    ct_zeros: Sequence[bool],
+    y_zeros: Sequence[bool],
+    ct_avals: Sequence[Any],
     num_consts: int,
-    num_carry: int,
 ) -> tuple[ClosedJaxpr, int]:
     """(residual consts, accumulated const cts, carry cts, y cts, residual xs) -> (accumulated,
-    carry cts, x cts).
+    carry cts, x cts). The cotangents are as weak as the ones that the loop is given.
     """
-    key = ("scan transpose", tuple(linear), tuple(ct_zeros[num_carry:]), num_consts, num_carry)
+    num_carry = len(jaxpr.out_avals) - len(y_zeros)
+    key = "scan transpose", tuple(linear), tuple(y_zeros), tuple(ct_avals), num_consts
     if key in jaxpr.derived:
         return jaxpr.derived[key]  # type: ignore[no-any-return]
     end = num_consts + num_carry
@@ -448,12 +479,8 @@ def _transposed_body(
     lin_consts = [a for a, lin in zip(avals[:num_consts], linear, strict=False) if lin]
     res_consts = [a for a, lin in zip(avals[:num_consts], linear, strict=False) if not lin]
     res_xs = [a for a, lin in zip(avals[end:], linear[end:], strict=True) if not lin]
-    y_avals = [
-        a.to_ct_aval()
-        for a, z in zip(out_avals[num_carry:], ct_zeros[num_carry:], strict=True)
-        if not z
-    ]
-    carry_avals = [a.to_ct_aval() for a in avals[num_consts:end]]
+    carry_avals = ct_avals[:num_carry]
+    y_avals = [a.update(shape=a.shape[1:]) for a in ct_avals[num_carry:]]
 
     def fun(*flat: Any) -> list[Any]:
         rc, acc, carry, ys, rx = _split(
@@ -465,7 +492,7 @@ def _transposed_body(
         ]
         y_cts = [
             Zero(a.to_ct_aval()) if z else next(ys_iter)
-            for a, z in zip(out_avals[num_carry:], ct_zeros[num_carry:], strict=True)
+            for a, z in zip(out_avals[num_carry:], y_zeros, strict=True)
         ]
         found = backward_pass(jaxpr.jaxpr, jaxpr.consts, ins, [*carry, *y_cts])
         consts_ct, carry_ct, xs_ct = _split(found, num_consts, num_carry)
@@ -475,14 +502,25 @@ def _transposed_body(
             for a, ct in zip(acc, consts_ct, strict=True)
         ]
         xs_out = [instantiate_zeros(ct) for ct, lin in zip(xs_ct, linear[end:], strict=True) if lin]
-        new_carry = list(map(instantiate_zeros, carry_ct))
-        check_cotangents("scan", carry_avals, [typeof(ct) for ct in new_carry])
+        new_carry = list(map(_as_weak, map(instantiate_zeros, carry_ct), carry_avals))
+        wanted = [a.to_ct_aval() for a in avals[num_consts:end]]
+        check_cotangents("scan", wanted, [typeof(ct) for ct in new_carry])
         return [*new_acc, *new_carry, *xs_out]
 
     in_avals = [*res_consts, *(a.to_ct_aval() for a in lin_consts), *carry_avals, *y_avals, *res_xs]
-    result = close_jaxpr(*trace_to_jaxpr(fun, in_avals, jaxpr.jaxpr.debug_info))[0], len(lin_consts)
+    result = (
+        close_jaxpr(*trace_to_jaxpr(fun, in_avals, jaxpr.jaxpr.transformed_info))[0],
+        len(lin_consts),
+    )
     jaxpr.derived[key] = result
     return result
+
+
+def _as_weak(ct: Any, aval: Any) -> Any:
+    """A cotangent, weak where the one of the step after it was."""
+    if getattr(aval, "weak_type", False) and not typeof(ct).weak_type:
+        return convert_weak(ct, None, True)
+    return ct
 
 
 def _transpose_mixed(cts: Any, args: Any, linear: list[bool], params: dict[str, Any]) -> Any:

@@ -5,19 +5,21 @@ while cond(cond_consts, c): c = body(body_consts, c)
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import tree
+from .. import config, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typeof
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Tracer, base_trace, current_trace, use_trace
+from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type
 from ..primitives.elementwise import lt
@@ -34,6 +36,7 @@ from .common import (
     discharging,
     permute,
     promote_weak_carry,
+    stands_for,
     trace_function,
     widen_cond,
 )
@@ -63,10 +66,13 @@ def while_loop(
             "functions of one value."
         )
     leaves, val_tree = tree.flatten(init_val)
+    if config.disable_jit.get():
+        with contextlib.suppress(ConcretizationTypeError):  # of a batch: lanes need the primitive
+            return _in_python(cond_fun, body_fun, tree.unflatten(val_tree, map(as_array, leaves)))
     in_tree = tree.treedef_tuple([val_tree])
     for _ in range(3):
         avals = [carry_type(x) for x in leaves]
-        body, body_consts, out_tree = trace_function(body_fun, in_tree, avals, "while_loop")
+        body, body_consts, out_tree = trace_function(body_fun, in_tree, avals, "while_body")
         if len(body.out_avals) != len(leaves):
             break
         leaves, changed = promote_weak_carry(leaves, avals, body.out_avals)
@@ -74,7 +80,7 @@ def while_loop(
             break
     cond, cond_consts, cond_tree = trace_function(cond_fun, in_tree, avals, "while_cond")
     _check_cond(cond, cond_tree)
-    check_carry("while_loop", "body function", val_tree, avals, out_tree, body.out_avals)
+    check_carry("while_loop", body, len(body_consts), val_tree, avals, out_tree, body.out_avals)
     check_effects("while", fx.join(cond.effects, body.effects))
     fixed = _fixed(cond, body, len(cond_consts), len(body_consts), leaves)
     moving = [not f for f in fixed]
@@ -91,6 +97,13 @@ def while_loop(
     return tree.unflatten(
         out_tree, [x if f else next(outs) for x, f in zip(leaves, fixed, strict=True)]
     )
+
+
+def _in_python(cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], val: Any) -> Any:
+    """The loop as `disable_jit` has it."""
+    while cond_fun(val):
+        val = body_fun(val)
+    return val
 
 
 def _fixed(
@@ -167,6 +180,8 @@ def fori_loop(
     lower, upper = _bounds_of_one_type(lower, upper)
     if static:
         length = max(int(given[1]) - int(given[0]), 0)
+        if not length and config.disable_jit.get():
+            return init_val
         start = _start(given, typeof(lower))
 
         def step(carry: Any, _: Any) -> Any:
@@ -174,25 +189,23 @@ def fori_loop(
             return (i + 1, body_fun(i, val)), None
 
         unroll_by = 1 if unroll is None else unroll
-        return scan(
-            _named(step, body_fun), (start, init_val), None, length=length, unroll=unroll_by
-        )[0][1]
+        stands_for(step, body_fun, lambda carry, _: (dict(enumerate(carry)), {}), remembered=True)
+        return scan(step, (start, init_val), None, length=length, unroll=unroll_by)[0][1]
     if unroll is not None and unroll is not False and unroll != 1:
         raise ValueError(
             "Can only use `unroll` in `fori_loop` if the loop bounds are statically known. Fix: "
             "drop `unroll`, or make the bounds static."
         )
-    _, _, result = while_loop(
-        lambda c: lt(c[0], c[1]),
-        lambda c: (c[0] + 1, c[1], body_fun(c[0], c[2])),
-        (lower, upper, init_val),
-    )
-    return result
+
+    def body(c: Any) -> Any:
+        return c[0] + 1, c[1], body_fun(c[0], c[2])
+
+    stands_for(body, body_fun, lambda c: ({0: c[0], 1: c[2]}, {}), remembered=True)
+    return while_loop(_goes_on, body, (lower, upper, init_val))[2]
 
 
-def _named(step: Any, body: Any) -> Any:
-    step.__wrapped__ = body
-    return step
+def _goes_on(loop_carry: Any) -> Any:
+    return lt(loop_carry[0], loop_carry[1])
 
 
 def _start(bounds: tuple[Any, Any], aval: ShapedArray) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -455,41 +454,3 @@ def close_jaxpr(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[ClosedJaxpr, list[
         [c for c, t in zip(consts, is_tracer, strict=True) if not t],
     )
     return closed, [c for c, t in zip(consts, is_tracer, strict=True) if t]
-
-
-def fun_source_info(fun: Any) -> str:
-    """`name at file:line` of a Python function."""
-    while hasattr(fun, "__wrapped__") or hasattr(fun, "func"):
-        fun = getattr(fun, "__wrapped__", None) or fun.func
-    if (info := getattr(fun, "func_src_info", None)) is not None:  # the function of a program
-        return str(info)
-    code = getattr(fun, "__code__", None)
-    name = getattr(fun, "__name__", None)
-    if not isinstance(name, str):  # a callable may answer for any attribute
-        name = type(fun).__name__
-    return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
-
-
-def arg_names(
-    fun: Any, args: Sequence[Any], kwargs: dict[str, Any], flatten_with_path: Any
-) -> tuple[str, ...] | None:
-    """A name for each leaf of (args, kwargs), such as `params['w']`, or None if the signature
-    cannot be had.
-    """
-    try:
-        bound = inspect.signature(fun).bind(*args, **kwargs)
-    except (TypeError, ValueError):
-        return None
-    names: list[str] = []
-    signature = inspect.signature(fun)
-    for name, value in bound.arguments.items():
-        kind = signature.parameters[name].kind
-        if kind == inspect.Parameter.VAR_POSITIONAL:
-            for k, v in enumerate(value):
-                names += [f"{name}[{k}]{path}" for path in flatten_with_path(v)]
-        elif kind == inspect.Parameter.VAR_KEYWORD:
-            for k in sorted(value):
-                names += [f"{name}['{k}']{path}" for path in flatten_with_path(value[k])]
-        else:
-            names += [f"{name}{path}" for path in flatten_with_path(value)]
-    return tuple(names)

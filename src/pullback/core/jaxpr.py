@@ -130,6 +130,9 @@ def new_jaxpr_eqn(
     )
 
 
+_Names = tuple[str, ...] | Callable[[], tuple[str, ...] | None] | None
+
+
 class DebugInfo:
     """What to call a program's parts in messages: the function, its arguments and its results.
 
@@ -137,17 +140,37 @@ class DebugInfo:
     ('x', 'y')
     """
 
-    __slots__ = ("arg_names", "func_src_info", "result_paths", "traced_for")
+    __slots__ = ("_arg_names", "_result_paths", "func_src_info", "traced_for")
 
     def __init__(
         self,
         traced_for: str,
         func_src_info: str,
-        arg_names: tuple[str, ...] | None = None,
-        result_paths: tuple[str, ...] | None = None,
+        arg_names: _Names = None,
+        result_paths: _Names = None,
     ) -> None:
         self.traced_for, self.func_src_info = traced_for, func_src_info
-        self.arg_names, self.result_paths = arg_names, result_paths
+        self._arg_names, self._result_paths = arg_names, result_paths
+
+    @property
+    def arg_names(self) -> tuple[str, ...] | None:
+        if callable(self._arg_names):  # few are ever asked for
+            self._arg_names = self._arg_names()
+        return self._arg_names
+
+    @property
+    def result_paths(self) -> tuple[str, ...] | None:
+        if callable(self._result_paths):
+            self._result_paths = self._result_paths()
+        return self._result_paths
+
+    def set_names(self, arg_names: _Names, result_paths: _Names = None) -> None:
+        """Gives the names, or what makes them when they are asked for."""
+        self._arg_names, self._result_paths = arg_names, result_paths
+
+    def transformed(self) -> DebugInfo:
+        """What a program made of this one is called: its arguments are others."""
+        return DebugInfo(self.traced_for, self.func_src_info)
 
     @property
     def func_name(self) -> str:
@@ -156,7 +179,7 @@ class DebugInfo:
     def replace_func_name(self, name: str) -> DebugInfo:
         rest = self.func_src_info.split(" ")[1:]
         return DebugInfo(
-            self.traced_for, " ".join([name, *rest]), self.arg_names, self.result_paths
+            self.traced_for, " ".join([name, *rest]), self._arg_names, self._result_paths
         )
 
 
@@ -203,6 +226,10 @@ class Jaxpr:
     @property
     def out_avals(self) -> list[Any]:
         return [v.aval for v in self.outvars]
+
+    @property
+    def transformed_info(self) -> DebugInfo | None:
+        return self.debug_info.transformed() if self.debug_info else None
 
     def replace(self, **changes: Any) -> Jaxpr:
         names = ("constvars", "invars", "outvars", "eqns", "effects", "debug_info", "is_high")

@@ -24,6 +24,7 @@ from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, closed_without_consts, eval_jaxpr
 from ..core.symbolic import Zero
 from ..core.trace import Trace, Tracer, current_trace, trace_context, use_trace
+from ..extend import linear_util as lu
 from ..transforms.jvp import jvp_flat
 from ..transforms.partial_eval import dce_closed
 from . import taylor
@@ -126,11 +127,13 @@ class JetTrace(Trace):
         return self._custom("process_custom_vjp_call", head, tracers, options)
 
 
-def _run(fun: Callable[..., Sequence[Any]], args: Sequence[Series], order: int) -> list[Series]:
+def _run(
+    fun: Callable[..., Sequence[Any]], args: Sequence[Series], order: int, tag: Any = None
+) -> list[Series]:
     """The series of the results of a flat function."""
     if not order:
         return [[x] for x in fun(*(x[0] for x in args))]
-    trace = JetTrace(None, current_trace(), order)
+    trace = JetTrace(tag, current_trace(), order)
     try:
         with use_trace(trace):
             return [trace.series(x) for x in fun(*map(trace.value, args))]
@@ -648,6 +651,63 @@ def jet(
     return tree.unflatten(store[-1], [x[0] for x in outs]), tree.unflatten(store[-1], terms)
 
 
+@lu.transformation2
+def jet_subtrace(
+    f: Any, tag: Any, order: int, primals: Sequence[Any], series: Sequence[Any]
+) -> tuple[tuple[Any, ...], list[Any]]:
+    """A function of arrays in lists, as one of Taylor polynomials: (results, their coefficients
+    after the first), of which some may be `zero_term`.
+
+    `tag`: whatever tells traces apart to their users; `order`: how many coefficients each series
+    has; a series may be `zero_series`.
+
+    >>> from pullback.experimental import jet
+    >>> from pullback.extend import linear_util
+    >>> f = jet.jet_subtrace(linear_util.wrap_init(lambda x: [x, jnp.float32(3)]))
+    >>> f.call_wrapped(None, 1, [jnp.float32(2)], [[jnp.float32(1)]])[1]
+    [[Array(1., dtype=float32)], [ZeroTerm]]
+    """
+    still = [zero_term] * order
+    args = [
+        [x, *(still if ts is zero_series else ts)] for x, ts in zip(primals, series, strict=True)
+    ]
+    outs = _run(f, args, order, tag)
+    return tuple(x[0] for x in outs), [list(x[1:]) for x in outs]
+
+
+@lu.transformation2
+def jet_fun(
+    f: Any, order: int, primals: Sequence[Any], series: Sequence[Any]
+) -> tuple[tuple[Any, ...], list[Any]]:
+    """What `jet_subtrace` makes, in a trace of its own, with arrays of zeros for what does not
+    move.
+
+    >>> from pullback.experimental import jet
+    >>> from pullback.extend import linear_util
+    >>> f = jet.jet_fun(jet.jet_subtrace(linear_util.wrap_init(lambda x: [2 * x])), 1)
+    >>> f.call_wrapped([jnp.float32(2)], [[jnp.float32(1)]])
+    ((Array(4., dtype=float32),), [[Array(2., dtype=float32)]])
+    """
+    outs, terms = f(object(), order, primals, series)
+    return outs, [[instantiate(t, x) for t in ts] for x, ts in zip(outs, terms, strict=True)]
+
+
+@lu.transformation_with_aux2
+def traceable(f: Any, store: Any, in_tree_def: Any, *primals_and_series: Any) -> list[Any]:
+    """A function of (primals, series), as one of leaves; the results' tree is left behind.
+
+    >>> from pullback.experimental import jet
+    >>> from pullback.extend import linear_util
+    >>> f = jet.jet_fun(jet.jet_subtrace(linear_util.wrap_init(lambda x: [2 * x])), 1)
+    >>> flat, out_tree = jet.traceable(f, pb.tree.structure(([0], [[0]])))
+    >>> flat.call_wrapped(jnp.float32(2), jnp.float32(1)), out_tree()
+    ([Array(4., dtype=float32), Array(2., dtype=float32)], PyTreeDef(((*,), [[*]])))
+    """
+    leaves, out_tree = tree.flatten(f(*tree.unflatten(in_tree_def, primals_and_series)))
+    store.store(out_tree)
+    return leaves
+
+
 jet2 = functools.partial(jet, factorial_scaled=False)
 
 
@@ -710,8 +770,11 @@ __all__ = [
     "fact",
     "jet",
     "jet2",
+    "jet_fun",
     "jet_rules",
+    "jet_subtrace",
     "linear_prop",
+    "traceable",
     "zero_prop",
     "zero_series",
     "zero_term",

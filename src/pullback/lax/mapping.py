@@ -10,6 +10,7 @@ from typing import Any
 
 from .. import dtypes, tree
 from ..api.vmap import vmap
+from ..control.common import stands_for
 from ..control.scan import scan
 from ..core.avals import typeof
 from ..primitives.common import as_array, canonical_axis
@@ -34,6 +35,7 @@ def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any
         def body(_: tuple[()], x: Any) -> tuple[tuple[()], Any]:
             return (), f(x)
 
+        stands_for(body, f, lambda _, x: ({0: x}, {}))
         return scan(body, (), xs)[1]
     batch_size = operator.index(batch_size)
     if batch_size < 0:
@@ -52,12 +54,14 @@ def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any
             reshape(_head(x, n - remainder), (batches, batch_size, *typeof(x).shape[1:]))
             for x in leaves
         ]
+        rest = [_tail(x, n - remainder) for x in leaves] if remainder else []
 
         def step(_: tuple[()], x: Any) -> tuple[tuple[()], Any]:
             return (), g(x)
 
         stacked = scan(step, (), tree.unflatten(treedef, whole))[1]
-    rest = [_tail(x, n - remainder) for x in leaves] if remainder and batches else leaves
+    else:
+        rest = leaves
     if remainder or not batches:
         parts = [g(tree.unflatten(treedef, rest))]
     if not batches:
@@ -137,6 +141,14 @@ def associative_scan(
                 f"{len(leaves)}: what the function of associative_scan returns has the structure "
                 f"{out_tree}, but must have that of the elements, {treedef}."
             )
+        for x, y in zip(a, leaves, strict=True):
+            want, have = typeof(x), typeof(y)
+            if have.ndim <= axis:
+                raise IndexError(
+                    f"the function of associative_scan returned {have.str_short()} for elements of "
+                    f"type {want.str_short()}: axis {axis}, along which it scans, is missing. Fix: "
+                    "combine elementwise; reduce no axis that is scanned."
+                )
         return leaves
 
     scanned = _prefixes(combine, flat, axis)

@@ -23,6 +23,7 @@ from pullback.loops.ir import (
     Alloc,
     Atom,
     Buf,
+    Call,
     Carry,
     Const,
     For,
@@ -312,6 +313,11 @@ class Builder:
         if mask == FALSE:
             return
         self.emit(Update(buf, (index,), value, how, None if mask == TRUE else mask))
+
+    def prefetch(self, buf: Buf, index: Atom) -> None:
+        """Asks for the memory of an element that will be written soon; one past the end does no
+        harm."""
+        self.emit(Call((), "prefetch", (buf, index)))
 
     def emit(self, s: Stmt) -> None:
         self.scopes[-1].stmts.append(s)

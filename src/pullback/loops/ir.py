@@ -19,7 +19,8 @@
            else_yields)
            | Alloc(Buf buf, stmt* body)                           -- scratch that lives for the body
            | Call(Var* outs, str name, (atom|Buf)* args, attrs)   -- through the context's function
-               table
+               table; raise_if(bool), and prefetch(Buf, index), the memory of an element that will
+               be written soon, are the emitter's own
     carry  = Carry(Var out, Var var, atom init)                   -- var inside the body, out after
            it
     Region = Region(Var* params, stmt* body, atom* yields)

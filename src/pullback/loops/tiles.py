@@ -22,6 +22,9 @@ and wider instead. The columns of B lie side by side, `bp` is not read.
 contracted index: `a a0 sa rows len b b0 sb c c0 ldc more`, where `sa` is from row to row of A and
 `sb` from column to column of B.
 
+`pack_<dtype>_<lines>` copies rows of a B into panels: `b b0 sb rows cols c c0 bp`, element (k, j)
+from b0 + k * sb + j to c0 + (j / width) * bp + k * width + j % width; zeros fill the last panel.
+
 `turn_<dtype>` copies a block transposed: `a a0 sa rows cols b b0 sb`, element (r, c) from
 a0 + r * sa + c to b0 + c * sb + r.
 """
@@ -58,6 +61,11 @@ def turn_name(dtype: str) -> str:
     return f"turn_{dtype.replace('u', 'i')}"
 
 
+def pack_name(dtype: str, lines: int) -> str:
+    """The function that copies rows into panels of a width."""
+    return f"pack_{dtype.replace('u', 'i')}_{lines}"
+
+
 def flat_name(dtype: str, rows: int) -> str:
     """The function for blocks of so few rows."""
     return f"flat_{dtype.replace('u', 'i')}_{rows}"
@@ -70,6 +78,7 @@ def dots_name(dtype: str, columns: int) -> str:
 
 TILE_NAMES = tuple(tile_name(t, n) for t in TILE_TYPES for n in _LINES)
 TILE_NAMES += tuple(map(turn_name, TILE_TYPES))
+TILE_NAMES += tuple(pack_name(t, n) for t in TILE_TYPES for n in _LINES)
 TILE_NAMES += tuple(tile_name(t, n) for t in WORDS.values() for n in _LINES)
 TILE_NAMES += tuple(flat_name(t, n) for t in TILE_TYPES for n in range(1, FLAT + 1))
 TILE_NAMES += tuple(dots_name(t, n) for t in TILE_TYPES for n in range(1, DOTS + 1))
@@ -80,6 +89,7 @@ __all__ += [
     "TILE_NAMES",
     "dots_name",
     "flat_name",
+    "pack_name",
     "set_pairs",
     "takes_pairs",
     "turn_name",
@@ -125,6 +135,8 @@ def tile_reference(name: str, args: list[Any]) -> None:
         return _turn_reference(dtype, args)
     if name.startswith("dots"):
         return _dots_reference(lines, args)
+    if name.startswith("pack"):
+        return _pack_reference(panel_width(name), args)
     a, b, c = args[0], args[13], args[20]
     words = dtype in WORDS.values()
     if words:  # two or four elements along the contracted index
@@ -159,6 +171,15 @@ def _dots_reference(columns: int, args: list[Any]) -> None:
     places = c0 + r * ldc + j
     product = (a[a0 + r * sa + k] @ b[b0 + j[:, None] * sb + k].T).astype(c.dtype)
     c[places] = product + c[places] if more else product
+
+
+def _pack_reference(panel: int, args: list[Any]) -> None:
+    b, c = args[0].reshape(-1), args[5].reshape(-1)
+    b0, sb, rows, cols = (int(x) for x in args[1:5])
+    c0, bp = int(args[6]), int(args[7])
+    k, j = np.arange(rows)[:, None], np.arange(-(-cols // panel) * panel)
+    values = b[b0 + k * sb + np.minimum(j, cols - 1)] if cols else b[:0]
+    c[c0 + j // panel * bp + k * panel + j % panel] = np.where(j < cols, values, 0)
 
 
 def _turn_reference(dtype: str, args: list[Any]) -> None:

@@ -325,6 +325,8 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, places: Any
         )
     if d is None:
         raise TypeError(f"The d argument of jnp.fft.{name} must be a number, got None.")
+    if dtypes.is_complex(dtypes.result_type(d)):
+        raise TypeError(f"The d argument of jnp.fft.{name} must be real, got {d!r}.")
     kind = dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
     if name == "rfftfreq" and not dtypes.is_inexact(kind):
         if dtypes.is_bool(kind):

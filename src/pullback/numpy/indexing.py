@@ -183,7 +183,8 @@ def _slice(e: slice, n: Any, position: int) -> Slice:
     parts = []
     for p in (e.start, e.stop, e.step):
         if isinstance(p, Tracer) or (p is not None and not hasattr(p, "__index__")):
-            raise IndexError(
+            # As NumPy and JAX: TypeError for what no integer is, IndexError for traced ones.
+            raise (IndexError if hasattr(p, "aval") else TypeError)(
                 f"Slice entries must be static integers. Got {e} at position {position}. "
                 "Fix: lax.dynamic_slice(x, starts, sizes) takes traced starts; the sizes must be "
                 "static."

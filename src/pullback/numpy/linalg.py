@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -222,8 +223,8 @@ def eigvals(a: Any) -> Any:
 
 @functools.partial(jit, static_argnames=("mode",))
 def qr(a: Any, mode: str = "reduced") -> Any:
-    """a = Q R, Q with orthonormal columns, R upper triangular; `mode`: "reduced", "complete", "r"
-    (R alone), "raw" (LAPACK's form).
+    """a = Q R, Q with orthonormal columns, R upper triangular; `mode`: "reduced" (its old name:
+    "full"), "complete", "r" (R alone), "raw" (LAPACK's form).
 
     Raises ValueError for another mode.
 
@@ -238,7 +239,7 @@ def qr(a: Any, mode: str = "reduced") -> Any:
         return QRResult(_t(reflectors), taus)
     if mode not in ("reduced", "r", "full", "complete"):
         raise ValueError(f"Unsupported QR decomposition mode '{mode}'")
-    q, r = lax_linalg.qr(a, full_matrices=mode in ("full", "complete"))
+    q, r = lax_linalg.qr(a, full_matrices=mode == "complete")
     return r if mode == "r" else QRResult(q, r)
 
 
@@ -884,7 +885,8 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
         axes = canonical_axes(axis, ndim)
         rest = tuple(k for k in range(ndim) if k not in axes)
         flat = manipulation.reshape(
-            manipulation.transpose(x, (*rest, *axes)), (*(typeof(x).shape[k] for k in rest), -1)
+            manipulation.transpose(x, (*rest, *axes)),
+            (*(typeof(x).shape[k] for k in rest), math.prod(typeof(x).shape[k] for k in axes)),
         )
         out = norm(flat, ord=ord, axis=len(rest))
         return manipulation.expand_dims(out, axes) if keepdims and ndim else out

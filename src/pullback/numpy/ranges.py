@@ -246,8 +246,8 @@ def logspace(
 
 def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     start, stop = promote_shapes("geomspace", *promote_dtypes_inexact(start, stop))
-    d = typeof(start).dtype
-    start, stop = to_type(start, d, False), to_type(stop, d, False)
+    d = typeof(start).dtype if dtype is None else inexact(dtype)
+    start, stop = (convert_weak(x, d, False) for x in (start, stop))
     sign = lax.sign(start)
     if dtypes.is_complex(d):
         # Both on one ray: the magnitudes are interpolated, and the angle kept.

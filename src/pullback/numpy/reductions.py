@@ -80,7 +80,9 @@ def _reduction(
             )
     result_dtype, compute = _dtypes(a, name, dtype, to_bool, upcast, promote_integers)
     if dtypes.is_complex(dtype_of(a)) and not dtypes.is_complex(compute):
-        a = lax.real(a)
+        a = as_array(a)
+        # Numbers without real part are true too: as NumPy and the array API standard have it.
+        a = lax.ne(a, np.zeros((), typeof(a).dtype)) if to_bool else lax.real(a)
     a = (
         to_type(a, compute, False)
         if type(a) in (bool, int, float, complex) or isinstance(a, np.ndarray | np.generic)

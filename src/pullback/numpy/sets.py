@@ -28,7 +28,7 @@ from . import (
     ufuncs_more,
 )
 from .sorting import lexsort
-from .util import canonical_axis, check_arraylike, default_int, promote_dtypes
+from .util import canonical_axis, check_arraylike, default_int, literal, promote_dtypes
 
 
 def _value(x: Any) -> Any:
@@ -465,7 +465,7 @@ def intersect1d(
     in each.
 
     `size` fixes the number of results (needed under jit): padded with `fill_value` (by default the
-    least of the result), and the indices with the length of their array.
+    least of the result, 0 if it is empty), and the indices with the length of their array.
 
     >>> jnp.intersect1d(jnp.array([1, 2, 3]), jnp.array([3, 2, 7]))
     Array([2, 3], dtype=int32)
@@ -494,7 +494,8 @@ def intersect1d(
     places = index_functions.nonzero(mask, size=size)[0]
     real = ranges.arange(size) < reductions.sum(mask)
     found = rows[places]
-    values = _filled(found, real, found[0] if fill_value is None else fill_value)
+    least = index_functions.where(real[0], found[0], literal(found, 0))
+    values = _filled(found, real, least if fill_value is None else fill_value)
     if not return_indices:
         return values
     b_rows, _, b_order = _sorted_mask(b, 0, True)

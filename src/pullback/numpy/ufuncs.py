@@ -39,6 +39,7 @@ from .util import (
     shape_of,
     to_type,
     unwrap,
+    user_dtype,
 )
 
 cumulative: Any = lazy_module("pullback.numpy.cumulative")
@@ -1315,6 +1316,34 @@ def _reduce_by(fun: Any) -> Any:
     return reduce
 
 
+def _logical_reduce_by(fun: Any) -> Any:
+    """Of truth values; a dtype, of integers or bools, is that of the result."""
+
+    def reduce(
+        a: Any,
+        axis: Any = 0,
+        dtype: Any = None,
+        out: None = None,
+        keepdims: bool = False,
+        initial: Any = None,
+        where: Any = None,
+    ) -> Any:
+        result = fun(a, axis=axis, keepdims=keepdims, initial=initial, where=where)
+        return result if dtype is None else to_type(result, _of_truth_values(dtype), False)
+
+    return reduce
+
+
+def _of_truth_values(dtype: Any) -> Any:
+    kind = user_dtype(dtype, "reduce")
+    if dtypes.is_bool(kind) or dtypes.is_integer(kind):
+        return kind
+    raise TypeError(
+        f"reductions by logical functions give bools or integers, got dtype={kind}. Fix: "
+        "convert the result."
+    )
+
+
 def _accumulate_by(name: str) -> Any:
     def accumulate(a: Any, axis: int = 0, dtype: Any = None, out: None = None) -> Any:
         return getattr(cumulative, name)(a, axis=axis, dtype=dtype)
@@ -1408,7 +1437,7 @@ logical_and = ufunc(
     name="logical_and",
     nargs=2,
     identity=True,
-    reduce=_reduce_by(reductions.all_reduce),
+    reduce=_logical_reduce_by(reductions.all_reduce),
 )
 logical_or = ufunc(
     _logical_or2,
@@ -1417,7 +1446,7 @@ logical_or = ufunc(
     name="logical_or",
     nargs=2,
     identity=False,
-    reduce=_reduce_by(reductions.any_reduce),
+    reduce=_logical_reduce_by(reductions.any_reduce),
 )
 logical_xor = ufunc(_logical_xor2, 2, 1, name="logical_xor", nargs=2, identity=False)
 

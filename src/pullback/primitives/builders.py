@@ -89,9 +89,17 @@ def _add_any_batch(args: Sequence[Any], dims: Sequence[int | None]) -> Any:
     return add_any_p.bind(*(full_batch(x, d, size) for x, d in zip(args, dims, strict=True))), 0
 
 
+_add_any_types = nary_aval("add_any", (("number", "bool", "extended"),) * 2)
+
+
+def _add_any_aval(x: Any, y: Any) -> Any:
+    """The type of the first: the two differ in nothing but weakness."""
+    return _add_any_types(x, y).update(weak_type=x.weak_type)
+
+
 add_any_p: Primitive = Primitive(
     "add_any",
-    abstract_eval=nary_aval("add_any", (("number", "bool", "extended"),) * 2),
+    abstract_eval=_add_any_aval,
     jvp=_add_any_jvp,
     transpose=_add_any_transpose,
     batch=_add_any_batch,

@@ -207,7 +207,9 @@ stop_gradient_p: Primitive = Primitive(
     "stop_gradient",
     abstract_eval=lambda x: x.update(),
     jvp=jvp_of(lambda: stop_gradient_p, None),
-    transpose=No.NOT_LINEAR,
+    # Linear programs hold one where lanes of a batch take different branches: what a lane does not
+    # take gets nothing.
+    transpose=lambda ct, x: [None],
     batch=lambda args, dims: (stop_gradient_p.bind(args[0]), dims[0]),
 )
 stop_gradient_p.remember_types()

@@ -25,7 +25,7 @@ from ..lax.mapping import map as lax_map
 from ..lax.special import random_gamma_grad
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_shape, size_of, zero_of
-from ..primitives.convert import stop_gradient
+from ..primitives.convert import convert_weak, stop_gradient
 from ..primitives.elementwise import (
     abs as lax_abs,
     add,
@@ -51,7 +51,7 @@ from ..primitives.layout import (
     reduce_sum,
     reshape,
 )
-from ..primitives.maths import exp, sqrt
+from ..primitives.maths import exp, rsqrt, sqrt
 from ..primitives.reductions import reduce_max
 from .base import (
     as_dtype,
@@ -108,12 +108,22 @@ def _boost(key: Any, a: Any, large: Any, log_space: bool, dtype: Any) -> Any:
     return select_n(none, mul(log_u, div(one, a)), zero)
 
 
+def _over_root(x: Any, d: Any) -> Any:
+    """x / sqrt(d), rounded as JAX's compiler does it: but for bfloat16 it multiplies by the
+    reciprocal of the root, which is rounded once.
+    """
+    dtype = typeof(d).dtype
+    if dtype == dtypes.bfloat16:
+        return div(x, sqrt(d))
+    return mul(x, convert_weak(rsqrt(convert_weak(d, np.dtype(np.float64))), dtype))
+
+
 def _gamma_one(key: Any, a: Any, log_space: bool) -> Any:
     dtype = typeof(a).dtype
     one, third = scalar(1, dtype), scalar(1 / 3, dtype)
     large = ge(a, one)
     d = sub(select_n(large, add(a, one), a), third)
-    c = mul(third, div(one, sqrt(d)))
+    c = _over_root(third, d)
     key, boost_key = split_list(key, 2)
 
     def step(state: Any) -> Any:

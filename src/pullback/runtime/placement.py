@@ -99,12 +99,13 @@ def devices(self: Any) -> set[Device]:
 
 
 def addressable_data(self: Any, index: int) -> Any:
-    """The array that the device number `index` of this process holds.
+    """The array that the device number `index` of this process holds: where each holds all of it,
+    whatever the number.
 
     >>> jnp.arange(3).addressable_data(0)
     Array([0, 1, 2], dtype=int32)
     """
-    return _shards(self)[index].data
+    return _shards(self)[0 if self.is_fully_replicated else index].data
 
 
 def to_device(self: Any, device: Any, *, stream: Any = None) -> Any:

@@ -236,7 +236,10 @@ def jvp_jaxpr(
         *closed.in_avals,
         *(a.to_tangent_aval() for a, nz in zip(closed.in_avals, nonzeros, strict=True) if nz),
     ]
-    result = close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.debug_info))[0], out_nonzeros
+    result = (
+        close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.transformed_info))[0],
+        out_nonzeros,
+    )
     closed.derived[key] = result
     return result
 

@@ -123,7 +123,7 @@ def partial_eval_jaxpr(
 
     def known_fun(*known_args: Any) -> list[Any]:
         outer = current_trace()
-        trace = PartialEvalTrace(outer, closed.jaxpr.debug_info)
+        trace = PartialEvalTrace(outer, closed.jaxpr.transformed_info)
         rest = iter(known_args)
         args = [
             trace.new_unknown(aval) if uk else next(rest)
@@ -143,7 +143,7 @@ def partial_eval_jaxpr(
         return [*known_outs, *(r for r, t in zip(residuals, traced, strict=True) if t)]
 
     known_avals = [a for a, uk in zip(closed.in_avals, unknown, strict=True) if not uk]
-    known = close_jaxpr(*trace_to_jaxpr(known_fun, known_avals, closed.jaxpr.debug_info))[0]
+    known = close_jaxpr(*trace_to_jaxpr(known_fun, known_avals, closed.jaxpr.transformed_info))[0]
     # What nothing needs goes here, as in JAX: a second derivative never meets its rules.
     known = dce_closed(known, [True] * len(known.jaxpr.outvars), True)[0]
     jaxpr, traced = held["jaxpr"], held["traced"]

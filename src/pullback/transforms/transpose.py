@@ -167,7 +167,7 @@ def transpose_jaxpr(
 
     avals = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
     avals += [_given_ct_aval(a) for a, z in zip(closed.out_avals, ct_zeros, strict=True) if not z]
-    result = close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.debug_info))[0], out_zeros
+    result = close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.transformed_info))[0], out_zeros
     closed.derived[key] = result
     return result
 

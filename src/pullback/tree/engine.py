@@ -593,13 +593,7 @@ def _up_to(node: Node, tree: Any, out: list[Any]) -> None:
         return
     cls, data, kids = node
     if type(tree) is not cls:
-        hint = (
-            " None is a node without leaves, not a leaf: to keep it as one, pass "
-            "is_leaf=lambda x: x is None."
-            if cls is NoneType
-            else ""
-        )
-        raise ValueError(f"expected {_a(cls)}, got {tree!r}.{hint}")
+        raise ValueError(_other_type(cls, tree))
     level = one_level(tree)
     assert level is not None
     _, found, children = level
@@ -607,19 +601,33 @@ def _up_to(node: Node, tree: Any, out: list[Any]) -> None:
         raise ValueError(
             f"Dict key mismatch; expected keys: {list(data)}; present keys: {list(found)}."
         )
-    if len(children) != len(kids):
-        raise ValueError(
-            f"expected {_a(cls)} of length {len(kids)}, got length {len(children)}: {tree!r}."
-        )
     if cls is not dict and not _same_data(data, found, cls):
+        raise ValueError(f"Mismatch custom node data: {data!r} != {found!r}; value: {tree!r}.")
+    if len(children) != len(kids):
+        name = cls.__name__ if cls in (list, tuple) else ""
+        what, value = (name.capitalize(), name) if name else ("Custom type", "value")
         raise ValueError(
-            f"expected {_a(cls)} with static data {data!r}, got {found!r}, in {tree!r}."
+            f"{what} arity mismatch: {len(children)} != {len(kids)}; {value}: {tree!r}."
         )
     for kid, child in zip(kids, children, strict=True):
         if kid is None:
             out.append(child)
         else:
             _up_to(kid, child, out)
+
+
+def _other_type(cls: type, tree: Any) -> str:
+    """What is wrong with a tree where a prefix has a node of type `cls`."""
+    if cls is NoneType:
+        hint = "None is a node without leaves, not a leaf: to keep it as one, pass is_leaf=lambda "
+        return f"Expected None, got {tree!r}. {hint}x: x is None."
+    if cls in (list, tuple, dict):
+        return f"Expected {cls.__name__}, got {tree!r}."
+    if cls in _entries:
+        return f"Custom node type mismatch: expected type: {cls}, value: {tree!r}."
+    if isinstance(tree, tuple) and hasattr(tree, "_fields"):
+        return f"Named tuple type mismatch: expected type: {cls}, tuple: {tree!r}."
+    return f"Expected named tuple, got {tree!r}."
 
 
 def _a(cls: type) -> str:

@@ -180,7 +180,7 @@ def _options(kernel: Kernel, text: str) -> str:
     """What else determines the code: the places in the context's table of what it calls, which
     routines of LAPACK and BLAS take now."""
     loader_name = os.environ.get("PULLBACK_LOADER", "")
-    names = called_by(kernel) - {"raise_if"}
+    names = called_by(kernel) - {"raise_if", "prefetch"}
     if not names:
         return loader_name
     for name in names:

@@ -9,8 +9,11 @@ product) stay small.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.dots import dots_text
+from pullback.backends.llvm.panels import Pack, Turn
 from pullback.backends.llvm.target import Target
 from pullback.loops.tiles import LINE, TILE_TYPES, WORDS, parse_tile
 
@@ -22,6 +25,9 @@ SIZES = {**TILE_TYPES, **dict.fromkeys(WORDS.values(), 4)}
 ROWS = 504  # of one table of row offsets
 ROWS_AHEAD = 24  # rows of a B that was not packed, between what is read and what is fetched
 LARGE = 1 << 17  # bytes of a B that does not stay in a core's caches
+BYTE_FEATURES = "+avx512vnni"
+FLIPPED, ONES = -0x7F7F7F80, 0x01010101  # of four bytes: the first bits, ones
+TALL, SHORT = 12, 8  # rows of tiles two vectors across, and of those that end a block
 AHEAD = 32  # bytes of the next panel that are fetched in a step of the contracted index
 ARGUMENTS = (
     "ptr %a, i64 %a0, i64 %r0, i64 %w, i64 %s0, i64 %s1, i64 %rows, "
@@ -32,9 +38,11 @@ ARGUMENTS = (
 
 
 def _shape(target: Target, lines: int) -> tuple[int, int]:
-    """Vectors across and rows of a tile: as many accumulators as there are registers for."""
+    """Vectors across and rows of a tile: as many accumulators as there are registers for. Of those
+    two vectors across a panel's part stays closest to the units: half as much of it comes from the
+    second cache as of four."""
     if target.vector_bytes == LINE:
-        return lines, (8, 8, 8, 6)[lines - 1]  # more rows have no registers for their addresses
+        return lines, (8, TALL, 8, 6)[lines - 1]
     if target.registers >= 32:
         return 4, 6
     return 2, 6 if target.fma else 4
@@ -62,7 +70,9 @@ class _Tile:
         brief: bool = False,
         rows: int = 0,
         named: str = "i32 @pb_tile",
+        bytewise: bool = False,
     ) -> None:
+        self.bytewise = bytewise
         self.t, self.size, self.kind = TYPES[dtype], SIZES[dtype], dtype
         self.sum = _type_of_sums(dtype)
         self.lanes = target.lanes(self.size)
@@ -73,6 +83,10 @@ class _Tile:
         self.target = target
         self.declarations: dict[str, str] = {}
         head = f"define {named}(ptr %ctx, {ARGUMENTS}) nounwind"
+        if bytewise:
+            self.width, self.height = (3, SHORT) if lines == 3 else (min(2, lines), TALL)
+            features = ",".join(x for x in (target.features, BYTE_FEATURES) if x)
+            head += f' "target-features"="{features}"'
         self.b = Builder(target, head, self.declarations)
 
     def arg(self, name: str) -> Val:
@@ -177,6 +191,7 @@ class _Tile:
         left = self.at(self.arg("a"), self.arg("a0"))
         right = self.at(self.arg("b"), self.arg("b0"))
         out = self.at(self.at(self.arg("c"), self.arg("c0")), first * ldc)
+        tall = self.in_tall_tiles(count) if self.height == TALL else count
 
         def across(j: Val, _: list[Val]) -> list[Val]:
             source = self.columns(right, j)
@@ -186,11 +201,17 @@ class _Tile:
                 more = b.select(inside > self.panel, bp, more)  # else the panel itself
 
             def run(masks: list[str]) -> list[Val]:
-                def down(r: Val, _: list[Val]) -> list[Val]:
-                    self.tile(left, source, more, self.at(out, j), r, count, table, masks)
-                    return []
+                def down(height: int) -> Callable[[Val, list[Val]], list[Val]]:
+                    def tile(r: Val, _: list[Val]) -> list[Val]:
+                        place = self.at(out, j)
+                        self.tile(left, source, more, place, r, height, count, table, masks)
+                        return []
 
-                b.loop(0, count, self.height, [], down)
+                    return tile
+
+                b.loop(0, tall, self.height, [], down(self.height))
+                if self.height == TALL:
+                    b.loop(tall, count, SHORT, [], down(SHORT))
                 return []
 
             if self.target.masks:
@@ -200,6 +221,15 @@ class _Tile:
             return []
 
         b.loop(0, cols, step, [], across)
+
+    def in_tall_tiles(self, count: Val) -> Val:
+        """How many of the rows are in tall tiles, so that the least is computed in vain: the rest
+        is one or two short tiles."""
+        b = self.b
+        rest = count - b.pure("udiv {T} {0}, {1}", (count, b.lit(TALL, "i64")), "i64") * TALL
+        two = (rest > 0) & (rest <= 2 * SHORT - TALL)
+        less = b.select(two, rest + TALL, b.select(rest > SHORT, b.lit(0, "i64"), rest))
+        return b.call("smax", count - less, 0)
 
     def columns(self, right: Val, j: Val, panel: Val | None = None) -> Val:
         """Where B's columns from j on begin; `panel` is a width that is not known here."""
@@ -225,22 +255,24 @@ class _Tile:
         following: Val,
         out: Val,
         r: Val,
+        height: int,
         rows: Val,
         table: Val,
         masks: list[str],
     ) -> None:
         b, n = self.b, self.lanes
         pointers = []
-        for i in range(self.height):
+        for i in range(height):
             pointers.append(self.at(left, b.load("i64", b.gep(b.gep(table, r, 8), 8 * i))))
         last = rows - 1
         targets = [
-            self.at(out, b.call("smin", r + i, last) * self.arg("ldc")) for i in range(self.height)
+            self.at(out, b.call("smin", r + i, last) * self.arg("ldc")) for i in range(height)
         ]
         for row in targets:
             for k in range(self.width):
                 self.prefetch(self.at(row, k * n), 1, 3)
-        start = b.splat(b.lit(0, self.sum), n).regs * (self.height * self.width)
+        sums = height + self.bytewise  # a row more: sums of columns
+        start = b.splat(b.lit(0, self.sum), n).regs * (sums * self.width)
         n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
         t1, t2, ks = self.arg("t1"), self.arg("t2"), self.arg("ks")
         u1, u2, bs = self.arg("u1"), self.arg("u2"), self.arg("bs")
@@ -252,17 +284,28 @@ class _Tile:
             columns = [self.factor(self.column(source, k, masks)) for k in range(self.width)]
             regs: list[str] = []
             for i, pointer in enumerate(pointers):
-                value = self.factor(b.splat(b.load(self.t, self.at(pointer, offset)), n))
+                word = b.load(self.t, self.at(pointer, offset))
+                value = self.factor(b.splat(word ^ FLIPPED if self.bytewise else word, n))
                 for k in range(self.width):
                     old = Val(b, self.sum, n, (acc.regs[i * self.width + k],))
                     regs += self.step(value, columns[k], old).regs
+            for k in range(self.width if self.bytewise else 0):
+                old = Val(b, self.sum, n, (acc.regs[height * self.width + k],))
+                regs += self.step(b.splat(b.lit(ONES, "i32"), n), columns[k], old).regs
             return [Val(b, self.sum, n, tuple(regs)), self.at(source, bs), b.gep(ahead, pace)]
 
         def outer(i: Val, state: list[Val]) -> list[Val]:
             def middle(j: Val, inside: list[Val]) -> list[Val]:
                 base, source = i * t1 + j * t2, self.at(right, i * u1 + j * u2)
-                carries = [inside[0], source, inside[1]]
-                out = b.loop(0, length, 1, carries, lambda k, s: element(base + k * ks, s))
+                state, paired = [inside[0], source, inside[1]], b.lit(0, "i64")
+
+                def single(k: Val, state: list[Val]) -> list[Val]:
+                    return element(base + k * ks, state)
+
+                if height == TALL:  # two steps at a time: counting takes the units' time too
+                    paired = length & -2
+                    state = b.loop(0, paired, 2, state, lambda k, s: single(k + 1, single(k, s)))
+                out = b.loop(paired, length, 1, state, single)
                 return [out[0], out[2]]
 
             return b.loop(0, n2, 1, state, middle)
@@ -274,6 +317,8 @@ class _Tile:
         apart = b.select(lies, b.lit(n * self.size, "i64"), b.lit(0, "i64"))
         ahead = b.select(lies, self.at(right, bs * ROWS_AHEAD), ahead)
         done = b.loop(0, n1, 1, [Val(b, self.sum, n, start), ahead], outer)[0]
+        if self.bytewise:
+            done = self.without_flips(done, height)
 
         def added() -> list[Val]:
             regs: list[str] = []
@@ -305,7 +350,7 @@ class _Tile:
     def factor(self, x: Val) -> Val:
         """What `step` multiplies. Of words: their first and third bytes as numbers of 16 bits, and
         their second and fourth ones. Of pairs of bf16 numbers: the first ones and the second."""
-        if self.kind not in WORDS.values():
+        if self.kind not in WORDS.values() or self.bytewise:
             return x
         n = x.n
         if self.kind == "b16":
@@ -329,11 +374,33 @@ class _Tile:
                 first, second = (Val(self.b, "float", acc.n, (reg,)) for reg in (u, v))
                 acc = self.b.fma(first, second, acc)
             return acc
+        if self.bytewise:
+            return self.four(x, y, acc)
         if self.kind in WORDS.values():
             for u, v in zip(x.regs, y.regs, strict=True):
                 acc = acc + self.pairs(u, v, acc.n)
             return acc
         return self.b.fma(x, y, acc) if self.t in ("float", "double") else acc + x * y
+
+    def four(self, x: Val, y: Val, acc: Val) -> Val:
+        """Sums of four products of bytes. The instruction multiplies unsigned with signed ones:
+        those of A have their first bits flipped, which adds 128 to signed ones, and takes it from
+        unsigned ones."""
+        vt, name = f"<{acc.n} x i32>", f"llvm.x86.avx512.vpdpbusd.{32 * acc.n}"
+        self.declarations[name] = f"declare {vt} @{name}({vt}, {vt}, {vt})"
+        unsigned, signed = (x, y) if self.kind == "w8" else (y, x)
+        args = ", ".join(f"{vt} {v.regs[0]}" for v in (acc, unsigned, signed))
+        return self.b.impure(f"call {vt} @{name}({args})", "i32", acc.n)
+
+    def without_flips(self, done: Val, height: int) -> Val:
+        """What flipped bits have added: 128 times the sums of columns, which follow the tile's."""
+        b, n = self.b, done.n
+        sums = [Val(b, self.sum, n, (reg,)) << 7 for reg in done.regs[height * self.width :]]
+        regs: list[str] = []
+        for i in range(height * self.width):
+            part, more = Val(b, self.sum, n, (done.regs[i],)), sums[i % self.width]
+            regs += (part - more if self.kind == "w8" else part + more).regs
+        return Val(b, self.sum, n, tuple(regs))
 
     def pairs(self, x: str, y: str, n: int) -> Val:
         """Sums of two products of neighbours of 16 bits."""
@@ -610,94 +677,21 @@ class _Matrix:
         b.loop(0, count, 1, [], row)
 
 
-TURN_ARGUMENTS = "ptr %a, i64 %a0, i64 %sa, i64 %rows, i64 %cols, ptr %b, i64 %b0, i64 %sb"
-
-
-class _Turn:
-    """Emits the function that transposes a block: squares in registers, the rest one by one."""
-
-    def __init__(self, target: Target, dtype: str) -> None:
-        self.t, self.size = TYPES[dtype], TILE_TYPES[dtype]
-        self.n, self.target = target.lanes(self.size), target
-        head = f"define i32 @pb_tile(ptr %ctx, {TURN_ARGUMENTS}) nounwind"
-        self.b = Builder(target, head, {})
-
-    def arg(self, name: str) -> Val:
-        return Val(self.b, "ptr" if name in "ab" else "i64", 1, (f"%{name}",))
-
-    def text(self, brief: bool) -> str:
-        b, n = self.b, self.n
-        rows, cols, zero = self.arg("rows"), self.arg("cols"), b.lit(0, "i64")
-        if brief:
-            self.single(zero, rows, zero, cols)
-        else:
-            whole_rows, whole_cols = (v & b.lit(-n, "i64") for v in (rows, cols))
-            b.loop(0, whole_rows, n, [], lambda r, _: self.squares(r, whole_cols))
-            self.single(zero, whole_rows, whole_cols, cols)
-            self.single(whole_rows, rows, zero, cols)
-        b.line("ret i32 0")
-        return f'target triple = "{self.target.triple}"\n' + b.text()
-
-    def place(self, name: str, at: Val) -> Val:
-        base = self.b.gep(self.arg(name), self.arg(name + "0"), self.size)
-        return self.b.gep(base, at, self.size)
-
-    def squares(self, r: Val, cols: Val) -> list[Val]:
-        self.b.loop(0, cols, self.n, [], lambda c, _: self.square(r, c))
-        return []
-
-    def square(self, r: Val, c: Val) -> list[Val]:
-        b, n = self.b, self.n
-        vt, sa, sb = f"<{n} x {self.t}>", self.arg("sa"), self.arg("sb")
-        lines = []
-        for i in range(n):
-            p = self.place("a", (r + i) * sa + c).regs[0]
-            lines.append(b.impure_reg(f"load {vt}, ptr {p}, align {self.size}"))
-        half = n // 2
-        while half:  # blocks off the diagonal change places, ever smaller ones
-            for i in range(n):
-                if i & half:
-                    continue
-                x, y = lines[i], lines[i + half]
-                low = [k if not k & half else n + k - half for k in range(n)]
-                high = [k + half if not k & half else n + k for k in range(n)]
-                lines[i], lines[i + half] = (
-                    b.impure_reg(
-                        f"shufflevector {vt} {x}, {vt} {y}, <{n} x i32> "
-                        f"<{', '.join(f'i32 {k}' for k in picks)}>"
-                    )
-                    for picks in (low, high)
-                )
-            half //= 2
-        for i, line in enumerate(lines):
-            p = self.place("b", (c + i) * sb + r).regs[0]
-            b.line(f"store {vt} {line}, ptr {p}, align {self.size}")
-        return []
-
-    def single(self, r0: Val, r1: Val, c0: Val, c1: Val) -> None:
-        b, sa, sb = self.b, self.arg("sa"), self.arg("sb")
-
-        def one(r: Val, c: Val) -> list[Val]:
-            b.store(b.load(self.t, self.place("a", r * sa + c)), self.place("b", c * sb + r))
-            return []
-
-        def column(c: Val, _: list[Val]) -> list[Val]:
-            b.loop(r0, r1, 1, [], lambda r, _: one(r, c))
-            return []
-
-        b.loop(c0, c1, 1, [], column)
-
-
-def tile_text(target: Target, name: str, brief: bool = False, matrix: bool = False) -> str:
+def tile_text(
+    target: Target, name: str, brief: bool = False, matrix: bool = False, bytewise: bool = False
+) -> str:
     """The module of the tile function of a name; `brief` writes the least code, not the fastest;
-    `matrix` says that the processor has matrix registers."""
+    `matrix` says that the processor has matrix registers, `bytewise` that it multiplies bytes."""
     dtype, lines = parse_tile(name)
     if not lines:
-        return _Turn(target, dtype).text(brief)
+        return Turn(target, dtype).text(brief)
     if name.startswith("dots"):
         return dots_text(target, dtype, lines, brief)
+    if name.startswith("pack"):
+        return Pack(target, dtype, lines).text(brief)
     if matrix and dtype in WORDS.values():
         return _Matrix(target, dtype, lines).text(brief)
     flat = name.startswith("flat")
-    tile = _Tile(target, dtype, 1 if flat else lines, brief, lines if flat else 0)
-    return tile.text(brief)
+    bytewise = bytewise and not brief and dtype in ("w8", "z8")
+    rows = lines if flat else 0
+    return _Tile(target, dtype, 1 if flat else lines, brief, rows, bytewise=bytewise).text(brief)

@@ -7,7 +7,8 @@ argument is huge
 in two or three parts,
 a near-minimax polynomial (coefficients.py, from tools/derive_maths.py), reconstruction with one
 rounding at the end where it
-matters. Rare functions of f32 are computed in f64. Accuracy is tested in tests/test_llvm_maths.py.
+matters. Functions of f32 that end in f64 are in maths_float.py. Accuracy is tested in
+tests/test_llvm_maths.py.
 """
 
 from __future__ import annotations
@@ -191,7 +192,7 @@ def logistic(b: Builder, x: Val) -> Val:
 # ---- logarithms
 
 
-def _log_split(b: Builder, x: Val) -> tuple[Val, Val]:
+def log_split(b: Builder, x: Val) -> tuple[Val, Val]:
     """(e, m) with x = 2**e m, m in [sqrt(1/2), sqrt(2)), for normal x; e as a float."""
     s = SHAPES[x.t]
     root = 0x3F3504F3 if x.t == "float" else 0x3FE6A09E667F3BCD
@@ -259,7 +260,7 @@ def log(b: Builder, x: Val) -> Val:
     s = SHAPES[x.t]
     tiny = x < s.least
     up = float(s.mantissa + 2)
-    e, m = _log_split(b, b.select(tiny, x * 2.0**up, x))
+    e, m = log_split(b, b.select(tiny, x * 2.0**up, x))
     total = _log_sum_f32 if x.t == "float" else _log_sum
     result = total(b, b.select(tiny, e - up, e), m)
     odd = b.select(x.eq(0.0), -INF, b.select(x.eq(INF), INF, NAN, like=x.t), like=x.t)
@@ -274,7 +275,7 @@ def log1p(b: Builder, x: Val) -> Val:
 def log1p_inside(b: Builder, x: Val) -> Val:
     """log1p of a finite x above -1; a zero may lose its sign."""
     u = x + 1.0
-    e, m = _log_split(b, u)
+    e, m = log_split(b, u)
     if x.t == "float":
         small = b.fabs(x) < math.sqrt(2) - 1
         return b.select(small, _log1p_small_f32(b, x), _log_sum_f32(b, e, m))
@@ -319,7 +320,7 @@ def _log_double(b: Builder, x: Val) -> tuple[Val, Val]:
     """log(x) for positive finite doubles as a sum of two: about 2**-66 relative."""
     s_ = SHAPES["double"]
     tiny = x < s_.least
-    e, m = _log_split(b, b.select(tiny, x * 2.0**54, x))
+    e, m = log_split(b, b.select(tiny, x * 2.0**54, x))
     e = b.select(tiny, e - 54.0, e)
     f = m - 1.0
     d = f + 2.0
@@ -344,7 +345,7 @@ def _log_double(b: Builder, x: Val) -> tuple[Val, Val]:
     return _fast_two_sum(a, low)
 
 
-def _pow_double(b: Builder, x: Val, y: Val) -> Val:
+def pow_(b: Builder, x: Val, y: Val) -> Val:
     a = b.fabs(x)
     l_hi, l_lo = _log_double(b, b.select((a > 0.0) & (a < INF), a, 1.0))
     p, p_low = two_prod(b, y, l_hi)
@@ -353,21 +354,10 @@ def _pow_double(b: Builder, x: Val, y: Val) -> Val:
     p_low = b.select(fits, p_low, 0.0)
     q = clamp(b, p, -746.0, 710.0)
     r, k = exp_parts(b, q, b.select(q.eq(p), p_low, 0.0))
-    return _pow_specials(b, x, y, a, scale_by(b, r + 1.0, k))
+    return pow_specials(b, x, y, a, scale_by(b, r + 1.0, k))
 
 
-def _pow_float(b: Builder, x: Val, y: Val) -> Val:
-    """Through f64, whose base-2 logarithm has all the bits that a result below 2**128 needs; exact
-    for powers of two."""
-    xd, yd = b.cast("fpext", x, "double"), b.cast("fpext", y, "double")
-    a = b.fabs(xd)
-    e, m = _log_split(b, b.select((a > 0.0) & (a < INF), a, 1.0))
-    l = b.fma(_log_sum(b, b.lit(0.0, "double"), m), K.LOG2E[0], e)
-    value = exp2(b, clamp(b, yd * l, -300.0, 300.0))
-    return b.cast("fptrunc", _pow_specials(b, xd, yd, a, value), "float")
-
-
-def _pow_specials(b: Builder, x: Val, y: Val, a: Val, value: Val) -> Val:
+def pow_specials(b: Builder, x: Val, y: Val, a: Val, value: Val) -> Val:
     """C's pow: zeros, infinities, negative bases, 1 ** NaN and NaN ** 0."""
     whole = rint(b, y).eq(y) | b.fabs(y).eq(INF)
     half = y * 0.5
@@ -376,15 +366,11 @@ def _pow_specials(b: Builder, x: Val, y: Val, a: Val, value: Val) -> Val:
     limit = b.select(grows, INF, 0.0, like=x.t)
     edge = a.eq(0.0) | a.eq(INF) | b.fabs(y).eq(INF)
     value = b.select(edge, b.select(a.eq(1.0), 1.0, limit, like=x.t), value)
-    negative = b.bitcast(x, "i64") < 0
+    negative = b.bitcast(x, SHAPES[x.t].i) < 0
     value = b.select(negative & odd, -value, value)
     value = b.select((x < 0.0) & ~whole & a.ne(INF), NAN, value, like=x.t)
     value = b.select(x.is_nan() | y.is_nan(), NAN, value, like=x.t)
     return b.select(y.eq(0.0) | x.eq(1.0), 1.0, value, like=x.t)
-
-
-def pow_(b: Builder, x: Val, y: Val) -> Val:
-    return _pow_double(b, x, y) if x.t == "double" else _pow_float(b, x, y)
 
 
 def cbrt(b: Builder, x: Val) -> Val:
@@ -405,24 +391,6 @@ def cbrt(b: Builder, x: Val) -> Val:
     t = b.select(tiny, t * 2.0**-18, b.select(huge, t * 2.0**18, t))
     ordinary = (a > 0.0) & (a < INF)
     return b.select(ordinary, b.copysign(t, x), x)
-
-
-def _cbrt_f32(b: Builder, x: Val) -> Val:
-    """The reciprocal cube root by Newton's steps, which need no division; the root's own in f64."""
-    a = b.fabs(x)
-    tiny = a < 2.0**-126
-    a = b.select(tiny, a * 2.0**24, a)
-    third = b.cast("fptosi", b.cast("sitofp", b.bitcast(a, "i32"), "float") * (1.0 / 3.0), "i32")
-    r = b.bitcast(b.lit(0x54A21D2A, "i32") - third, "float")  # within a few hundredths
-    for _ in range(3):
-        r = r * b.fma((a * r) * (r * r), -1.0 / 3.0, 4.0 / 3.0)
-    a64, r64 = (b.cast("fpext", v, "double") for v in (a, r))
-    square = r64 * r64
-    t = a64 * square
-    t = b.fma(b.fma(t * t, t, -a64), square * (-1.0 / 3.0), t)
-    root = b.cast("fptrunc", t, "float")
-    root = b.select(tiny, root * 2.0**-8, root)
-    return b.select((a > 0.0) & (a < INF), b.copysign(root, x), x)
 
 
 # ---- rounding, remainder
@@ -773,7 +741,7 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
     "pow": pow_,
     "sqrt": sqrt,
     "rsqrt": rsqrt,
-    "cbrt": lambda b, x: _cbrt_f32(b, x) if x.t == "float" else cbrt(b, x),
+    "cbrt": cbrt,
     "sin": sin,
     "cos": cos,
     "tan": widened(tan),
@@ -784,9 +752,9 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
     "sinh": sinh,
     "cosh": cosh,
     "tanh": tanh,
-    "asinh": widened(_asinh),
-    "acosh": widened(_acosh),
-    "atanh": widened(_atanh),
+    "asinh": _asinh,
+    "acosh": _acosh,
+    "atanh": _atanh,
     "floor": floor,
     "ceil": ceil,
     "trunc": trunc,

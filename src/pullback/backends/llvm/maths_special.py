@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from pullback.backends.llvm import coefficients as K, maths
+from pullback.backends.llvm import coefficients as K, maths, maths_float
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.maths import (
     INF,
@@ -242,4 +242,6 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
 
 def emit(b: Builder, op: str, args: Sequence[Val]) -> Val:
     """A function by its operator name."""
+    if args[0].t == "float" and op in maths_float.FUNCTIONS:
+        return maths_float.FUNCTIONS[op](b, *args)
     return FUNCTIONS[op](b, *args)

@@ -117,6 +117,12 @@ def _gathers_well() -> bool:
         return False
 
 
+@lru_cache(maxsize=1)
+def multiplies_bytes() -> bool:
+    """Whether the processor has instructions that add products of four bytes to a sum."""
+    return "avx512_vnni" in _linux_flags() or bool(_numpy_features().get("AVX512VNNI"))
+
+
 _ARCH_PRCTL, _REQUEST_STATE, _MATRIX_STATE = 158, 0x1023, 18  # of Linux on x86-64
 
 

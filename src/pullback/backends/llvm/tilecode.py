@@ -16,7 +16,7 @@ from pullback.backends.llvm import dense, link, loader
 from pullback.backends.llvm.cache import Entry, disk_cache, kernel_key
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.table import provide
-from pullback.backends.llvm.target import Target, host_target, matrix_units
+from pullback.backends.llvm.target import Target, host_target, matrix_units, multiplies_bytes
 from pullback.backends.llvm.workshop import Job
 from pullback.forking import renewed
 from pullback.loops.tiles import WORDS, parse_tile, set_pairs
@@ -27,8 +27,8 @@ __all__ = ["USUAL_TILES", "order_tile", "provide_tile"]
 # What most products of matrices call. Good code of one takes LLVM 20 ms: that of these is part of
 # what the first import on a machine compiles, on processors that have nothing to do meanwhile.
 USUAL_TILES = (
-    "tile_f32_4", "tile_f32_2", "turn_f32", "tile_f32_1", "tile_f32_3", "flat_f32_1",
-    "tile_f64_4", "tile_f64_2", "turn_f64", "tile_f64_1", "tile_f64_3", "flat_f64_1",
+    "tile_f32_2", "pack_f32_2", "tile_f32_1", "turn_f32", "tile_f32_3", "flat_f32_1",
+    "tile_f64_2", "pack_f64_2", "tile_f64_1", "turn_f64", "tile_f64_3", "flat_f64_1",
 )  # fmt: skip
 
 
@@ -105,13 +105,20 @@ def _on_matrix(name: str, target: Target) -> bool:
 set_pairs(lambda: _on_matrix("tile_b16_4", host_target()))
 
 
+def _bytewise(name: str, target: Target, quick: bool) -> bool:
+    """Whether a tile function uses instructions that multiply bytes: what they give is exact."""
+    words = parse_tile(name)[0] in ("w8", "z8") and not quick
+    return words and target.level == "avx512" and multiplies_bytes()
+
+
 def _code(name: str, target: Target, quick: bool) -> _Code:
     matrix = _on_matrix(name, target)
+    bytewise = not matrix and _bytewise(name, target, quick)
     shared = quick and not matrix and parse_tile(name)[1] > 0
-    own = name.rpartition("_")[0] if shared else name + "/matrix" if matrix else name
+    own = name.rpartition("_")[0] if shared else name + "/matrix" * matrix + "/bytes" * bytewise
     known = _codes.get((own, target.key, quick))
     if known is None:
-        text = functools.partial(dense.tile_text, target, name, quick, matrix)
+        text = functools.partial(dense.tile_text, target, name, quick, matrix, bytewise)
         known = _codes[own, target.key, quick] = _Code(own, text, quick)
     return known
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,28 +18,60 @@ from .bcoo import BCOO
 from .bcsr import BCSR
 
 
-def _on_data(
-    fun: Callable[..., Any], argnums: Any, args: Sequence[Any]
-) -> tuple[Callable[..., Any], tuple[Any, ...], list[Any]]:
-    """(the function of the data of its sparse arguments, those arguments' data, the arguments)."""
+def flatten_fun_for_sparse_ad(
+    fun: Callable[..., Any], argnums: int | tuple[int, ...], args: tuple[Any, ...]
+) -> tuple[Callable[..., Any], tuple[int, ...], list[Any], Callable[[Sequence[Any]], Any]]:
+    """What derivatives with respect to sparse arguments are made of.
+
+    Gives `fun` as a function of its arguments' buffers; the positions, among those, of what is
+    differentiated: the data of sparse arrays, and dense ones; the buffers; and a function that
+    makes of derivatives at these positions what belongs to `argnums`, sparse at the same places.
+    Raises ValueError for an argument that is not there.
+
+    >>> from pullback.experimental.sparse import BCOO, ad
+    >>> m = BCOO.fromdense(jnp.array([2., 0.]))
+    >>> flat, argnums, buffers, unflat = ad.flatten_fun_for_sparse_ad(lambda m: m.sum(), 0, (m,))
+    >>> argnums, len(buffers), unflat([jnp.ones(1)])
+    ((0,), 2, BCOO(float32[2], nse=1))
+    """
     nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    chosen = [args[k] for k in nums]
+    for k in nums:
+        if not -len(args) <= k < len(args):
+            raise ValueError(f"argnums={argnums}: the call has {len(args)} positional arguments")
+    buffers, structure = tree.flatten(tuple(args))
+    starts = list(itertools.accumulate((tree.structure(x).num_leaves for x in args), initial=0))
+    chosen = [tree.flatten(args[k], is_leaf=is_sparse) for k in nums]
+    positions: list[int] = []
+    for k, (leaves, _) in zip(nums, chosen, strict=True):
+        sizes = (tree.structure(x).num_leaves for x in leaves)
+        at = itertools.accumulate(sizes, initial=starts[k % len(args)])
+        positions.extend(list(at)[:-1])  # a sparse array's data come first among its buffers
 
-    def inner(*data: Any, **kwargs: Any) -> Any:
-        full = list(args)
-        for k, x, d in zip(nums, chosen, data, strict=True):
-            full[k] = _with(x, d)
-        return fun(*full, **kwargs)
+    def flat(*values: Any, **kwargs: Any) -> Any:
+        return fun(*tree.unflatten(structure, values), **kwargs)
 
-    return inner, tuple(_data(x) for x in chosen), chosen
+    def postprocess(derivatives: Sequence[Any]) -> Any:
+        rest = iter(derivatives)
+        found = [
+            tree.unflatten(shape, [_derivative(x, next(rest)) for x in leaves])
+            for leaves, shape in chosen
+        ]
+        return found[0] if isinstance(argnums, int) else tuple(found)
+
+    return flat, tuple(positions), buffers, postprocess
 
 
-def _data(x: Any) -> Any:
-    return tree.map(lambda v: v.data if is_sparse(v) else v, x, is_leaf=is_sparse)
-
-
-def _with(x: Any, data: Any) -> Any:
-    return tree.map(lambda v, d: v._with_data(d) if is_sparse(v) else d, x, data, is_leaf=is_sparse)
+def _derivative(x: Any, by_data: Any) -> Any:
+    """The derivative by `x`, (*results, *x.shape), from that by its data: x's places in each."""
+    if not is_sparse(x):
+        return by_data
+    lead = by_data.ndim - x.data.ndim
+    if not lead:
+        return x._with_data(by_data)
+    if not isinstance(x, BCOO | BCSR):
+        return by_data
+    places = [jnp.broadcast_to(part, (*[1] * lead, *part.shape)) for part in x._bufs[1:]]
+    return type(x)((by_data, *places), shape=(*by_data.shape[:lead], *x.shape))
 
 
 def value_and_grad(
@@ -55,11 +88,9 @@ def value_and_grad(
 
     @functools.wraps(fun)
     def wrapped(*args: Any, **kw: Any) -> tuple[Any, Any]:
-        inner, data, chosen = _on_data(fun, argnums, args)
-        count = tuple(range(len(data)))
-        value, grads = dense_value_and_grad(inner, count, has_aux=has_aux, **kwargs)(*data, **kw)
-        out = tuple(_with(x, g) for x, g in zip(chosen, grads, strict=True))
-        return value, out[0] if isinstance(argnums, int) else out
+        flat, nums, buffers, unflat = flatten_fun_for_sparse_ad(fun, argnums, args)
+        value, grads = dense_value_and_grad(flat, nums, has_aux=has_aux, **kwargs)(*buffers, **kw)
+        return value, unflat(grads)
 
     return wrapped
 
@@ -87,30 +118,21 @@ def grad(
 def _jacobian(dense: Any, fun: Any, argnums: Any, has_aux: bool, kwargs: Any) -> Any:
     @functools.wraps(fun)
     def wrapped(*args: Any, **kw: Any) -> Any:
-        inner, data, chosen = _on_data(fun, argnums, args)
-        jac = dense(inner, tuple(range(len(data))), has_aux=has_aux, **kwargs)(*data, **kw)
+        flat, nums, buffers, unflat = flatten_fun_for_sparse_ad(fun, argnums, args)
+        found: list[Any] = []
+
+        def noting_structure(*values: Any, **kw: Any) -> Any:
+            out = flat(*values, **kw)
+            found.append(tree.structure(out[0] if has_aux else out))
+            return out
+
+        jac = dense(noting_structure, nums, has_aux=has_aux, **kwargs)(*buffers, **kw)
         jac, aux = jac if has_aux else (jac, None)
-        out = tuple(_jacobian_of(x, j) for x, j in zip(chosen, jac, strict=True))
-        result = out[0] if isinstance(argnums, int) else out
-        return (result, aux) if has_aux else result
+        structure = found[-1]
+        out = tree.unflatten(structure, [unflat(j) for j in structure.flatten_up_to(jac)])
+        return (out, aux) if has_aux else out
 
     return wrapped
-
-
-def _jacobian_of(x: Any, jac: Any) -> Any:
-    """The derivatives by the data, (*out, nse), as an array that is sparse in the last axes."""
-    if not isinstance(x, BCOO | BCSR):
-        return jac
-    if x.n_batch or x.n_dense:
-        raise NotImplementedError("Jacobians by arrays with batch or dense axes")
-    lead = (1,) * (jac.ndim - 1)
-    shape = (*jac.shape[:-1], *x.shape)
-    places = [jnp.broadcast_to(part, (*lead, *part.shape)) for part in x.tree_flatten()[0][1:]]
-    return (
-        BCOO((jac, *places), shape=shape)
-        if isinstance(x, BCOO)
-        else BCSR((jac, *places), shape=shape)
-    )
 
 
 def jacfwd(
@@ -144,4 +166,12 @@ def jacrev(
 jacobian = jacrev
 
 
-__all__ = ["grad", "is_sparse", "jacfwd", "jacobian", "jacrev", "value_and_grad"]
+__all__ = [
+    "flatten_fun_for_sparse_ad",
+    "grad",
+    "is_sparse",
+    "jacfwd",
+    "jacobian",
+    "jacrev",
+    "value_and_grad",
+]

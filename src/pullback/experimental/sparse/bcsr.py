@@ -25,7 +25,7 @@ from .bcoo import (
     bcoo_sum_duplicates,
 )
 from .bcoo.array import check_batch_axis
-from .bcoo.dot import matmul
+from .bcoo.dot import check_sizes, dense_sums, matmul
 from .bcoo.storage import batched, full, make
 from .composed import SparseInfo, composed, info, numbers
 from .csr import csr_rows
@@ -354,12 +354,14 @@ def bcsr_dot_general(
         return bcoo_dot_general(
             lhs, rhs, dimension_numbers=dimension_numbers, preferred_element_type=wanted
         )
+    rhs, axes = jnp.asarray(rhs), numbers(dimension_numbers)
+    check_sizes("bcsr_dot_general", lhs.shape, rhs.shape, axes)
     return bcsr_dot_general_p.bind(
         lhs.data,
         lhs.indices,
         lhs.indptr,
-        jnp.asarray(rhs),
-        dimension_numbers=numbers(dimension_numbers),
+        rhs,
+        dimension_numbers=axes,
         preferred_element_type=wanted,
         lhs_spinfo=info(lhs),
     )
@@ -375,8 +377,15 @@ def _product(
     preferred_element_type: Any,
     lhs_spinfo: SparseInfo,
 ) -> Any:
+    lhs = _of_info(lhs_data, lhs_indices, lhs_indptr, lhs_spinfo)
+    if not lhs.n_batch and not lhs.n_dense:
+        rows = csr_rows(lhs_indptr, lhs.nse)
+        out = dense_sums(
+            lhs_data, (rows, lhs_indices), lhs.shape, rhs, dimension_numbers, in_order=True
+        )
+        return out if preferred_element_type is None else out.astype(preferred_element_type)
     return bcoo_dot_general(
-        _of_info(lhs_data, lhs_indices, lhs_indptr, lhs_spinfo).to_bcoo(),
+        lhs.to_bcoo(),
         rhs,
         dimension_numbers=dimension_numbers,
         preferred_element_type=preferred_element_type,

@@ -13,28 +13,31 @@ import numpy as np
 
 from ... import numpy as jnp
 from .base import JAXSparse, nonzero_size, register
+from .bcoo.storage import scattered
 from .composed import COOInfo, composed
 from .util import CuSparseEfficiencyWarning as CuSparseEfficiencyWarning, Shape as Shape
 
 
 def product_with_dense(
-    data: Any, row: Any, col: Any, dense: Any, shape: Any, transpose: bool
+    data: Any, row: Any, col: Any, dense: Any, shape: Any, transpose: bool, in_order: bool
 ) -> Any:
     """sum over elements of data * dense[col], into row; `dense` is a vector or a matrix. Elements
-    whose place is outside the matrix count as none.
+    whose place is outside the matrix count as none. `in_order`: what is added into does not
+    decrease.
     """
     out_at, read_at = (col, row) if transpose else (row, col)
     n = shape[1] if transpose else shape[0]
     terms = dense.at[read_at].get(mode="fill", fill_value=0)
     dtype = jnp.result_type(data, dense)
     terms = terms.astype(dtype) * (data[:, None] if dense.ndim == 2 else data).astype(dtype)
-    return jnp.zeros((n, *dense.shape[1:]), dtype).at[out_at].add(terms, mode="drop")
+    return scattered((n, *dense.shape[1:]), (out_at,), terms, in_order)
 
 
 def _coo_product(
     data: Any, row: Any, col: Any, dense: Any, *, spinfo: COOInfo, transpose: bool
 ) -> Any:
-    return product_with_dense(data, row, col, dense, spinfo.shape, transpose)
+    in_order = spinfo.cols_sorted if transpose else spinfo.rows_sorted
+    return product_with_dense(data, row, col, dense, spinfo.shape, transpose, in_order)
 
 
 coo_matvec_p = composed("coo_matvec", _coo_product, ("spinfo", "transpose"))

@@ -26,7 +26,7 @@ def _csr_product(
     data: Any, indices: Any, indptr: Any, dense: Any, *, shape: tuple[int, int], transpose: bool
 ) -> Any:
     rows = csr_rows(indptr, data.shape[0])
-    return product_with_dense(data, rows, indices, dense, shape, transpose)
+    return product_with_dense(data, rows, indices, dense, shape, transpose, not transpose)
 
 
 csr_matvec_p = composed("csr_matvec", _csr_product, ("shape", "transpose"))

@@ -1,13 +1,22 @@
-"""Random sparse arrays, and the layouts of a shape, for tests of one's own functions."""
+"""Random sparse arrays, the layouts of a shape, and a class of tests that compare functions of
+sparse arrays with functions of dense ones: for tests of one's own functions.
+"""
 
 from __future__ import annotations
 
 import itertools
+import unittest
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from ... import numpy as jnp, tree
+from ...api.derivatives import jacfwd, jacrev
+from ...api.jit import jit
+from ...api.vmap import vmap
+from .api import todense
 from .base import is_sparse
 from .bcoo import BCOO
 from .bcsr import BCSR
@@ -136,10 +145,169 @@ def rand_bcsr(
     return lambda shape, dtype: BCSR.fromdense(dense(shape, dtype), **axes)
 
 
+class SparseTestCase(unittest.TestCase):
+    """A test of functions of sparse arrays, beside the same functions of dense ones.
+
+    >>> from pullback.experimental import sparse
+    >>> make = lambda: [sparse.BCOO.fromdense(jnp.eye(2)), jnp.ones(2)]
+    >>> sparse.test_util.SparseTestCase()._CheckAgainstDense(jnp.matmul, lambda m, x: m @ x, make)
+    """
+
+    def rng(self) -> np.random.RandomState:
+        """The test's generator: every call gives the same one, and every run the same numbers."""
+        if not hasattr(self, "_rng"):
+            self._rng = np.random.RandomState(zlib.crc32(self._testMethodName.encode()))
+        return self._rng
+
+    def assertAllClose(
+        self,
+        actual: Any,
+        desired: Any,
+        *,
+        check_dtypes: bool = True,
+        atol: float | None = None,
+        rtol: float | None = None,
+        canonicalize_dtypes: bool = True,
+        err_msg: str = "",
+    ) -> None:
+        """Trees of one structure, of arrays of one shape and dtype, close to each other."""
+        leaves, structure = tree.flatten(actual)
+        wanted, wanted_structure = tree.flatten(desired)
+        self.assertEqual(structure, wanted_structure, err_msg)
+        for x, y in zip(leaves, wanted, strict=True):
+            if check_dtypes:
+                self.assertEqual(jnp.result_type(x), jnp.result_type(y), err_msg)
+            x, y = np.asarray(x), np.asarray(y)
+            self.assertEqual(x.shape, y.shape, err_msg)
+            near = MATMUL_TOL.get(np.dtype(y.real.dtype), 1e-6)
+            np.testing.assert_allclose(
+                x, y, near if rtol is None else rtol, near if atol is None else atol,
+                err_msg=err_msg,
+            )  # fmt: skip
+
+    def assertSparseArraysEquivalent(
+        self,
+        x: Any,
+        y: Any,
+        *,
+        check_dtypes: bool = True,
+        atol: float | None = None,
+        rtol: float | None = None,
+        canonicalize_dtypes: bool = True,
+        err_msg: str = "",
+    ) -> None:
+        """Sparse arrays of one class, shape and number of stored elements, close to each other."""
+        self.assertIs(type(x), type(y), err_msg)
+        self.assertEqual(x.shape, y.shape, err_msg)
+        self.assertEqual(x.nse, y.nse, err_msg)
+        limits = {"atol": atol, "rtol": rtol, "err_msg": err_msg}
+        options: dict[str, Any] = {**limits, "canonicalize_dtypes": canonicalize_dtypes}
+        self.assertAllClose(todense(x), todense(y), check_dtypes=check_dtypes, **options)
+
+    def _CheckAgainstDense(
+        self,
+        dense_op: Callable[..., Any],
+        sparse_op: Callable[..., Any],
+        args_maker: Callable[[], Sequence[Any]],
+        check_jit: bool = True,
+        check_dtypes: bool = True,
+        tol: float | None = None,
+        atol: float | None = None,
+        rtol: float | None = None,
+        canonicalize_dtypes: bool = True,
+    ) -> None:
+        """`sparse_op` of some arrays is `dense_op` of the dense ones, compiled or not."""
+        args = args_maker()
+        wanted = dense_op(*todense(args))
+        limits = {"atol": tol if atol is None else atol, "rtol": tol if rtol is None else rtol}
+        options: dict[str, Any] = {**limits, "canonicalize_dtypes": canonicalize_dtypes}
+        for op in (sparse_op, jit(sparse_op)) if check_jit else (sparse_op,):
+            found = todense(op(*args))
+            self.assertAllClose(found, wanted, check_dtypes=check_dtypes, **options)
+
+    def _CheckGradsSparse(
+        self,
+        dense_fun: Callable[..., Any],
+        sparse_fun: Callable[..., Any],
+        args_maker: Callable[[], Sequence[Any]],
+        *,
+        argnums: Sequence[int] | None = None,
+        modes: Sequence[str] = ("fwd", "rev"),
+        atol: float | None = None,
+        rtol: float | None = None,
+    ) -> None:
+        """The derivatives by what is stored are those of the dense function."""
+        args = list(args_maker())
+        nums = range(len(args)) if argnums is None else argnums
+        data = [args[k].data if is_sparse(args[k]) else args[k] for k in nums]
+
+        def of_data(fun: Callable[..., Any], *data: Any) -> Any:
+            full = list(args)
+            for k, x in zip(nums, data, strict=True):
+                full[k] = args[k]._with_data(x) if is_sparse(args[k]) else x
+            return todense(fun(*full))
+
+        for mode in modes:
+            jacobian = {"fwd": jacfwd, "rev": jacrev}[mode]
+            found, wanted = (
+                jacobian(lambda *d, f=f: of_data(f, *d), tuple(range(len(data))))(*data)
+                for f in (sparse_fun, lambda *xs: dense_fun(*todense(xs)))
+            )
+            self.assertAllClose(found, wanted, atol=atol, rtol=rtol)
+
+    def _random_bdims(self, *args: int) -> list[int | None]:
+        """An axis to map over for each argument, of which so many there are, or None; some is."""
+        while True:
+            found = [[None, *range(n + 1)][self.rng().randint(n + 2)] for n in args]
+            if not args or any(axis is not None for axis in found):
+                return found
+
+    def _CheckBatchingSparse(
+        self,
+        dense_fun: Callable[..., Any],
+        sparse_fun: Callable[..., Any],
+        args_maker: Callable[[], Sequence[Any]],
+        *,
+        batch_size: int = 3,
+        bdims: Sequence[int | None] | None = None,
+        check_jit: bool = False,
+        check_dtypes: bool = True,
+        tol: float | None = None,
+        atol: float | None = None,
+        rtol: float | None = None,
+        canonicalize_dtypes: bool = True,
+    ) -> None:
+        """`vmap` of the function is `vmap` of the dense one, over any axis that is a batch one."""
+        groups = list(zip(*(args_maker() for _ in range(batch_size)), strict=True))
+        if bdims is None:
+            axes = [getattr(g[0], "n_batch", None) for g in groups]
+            given = zip(axes, groups, strict=True)
+            bdims = self._random_bdims(*(jnp.ndim(g[0]) if n is None else n for n, g in given))
+        args = [g[0] if k is None else _stacked(g, k) for g, k in zip(groups, bdims, strict=True)]
+        self._CheckAgainstDense(
+            vmap(dense_fun, in_axes=tuple(bdims)), vmap(sparse_fun, in_axes=tuple(bdims)),
+            lambda: args, check_jit, check_dtypes, tol, atol, rtol, canonicalize_dtypes,
+        )  # fmt: skip
+
+
+def _stacked(xs: Sequence[Any], axis: int) -> Any:
+    """Arrays along a new axis, sparse ones with as much place each as the largest needs."""
+    if is_sparse(xs[0]):
+        nse = max(x.nse for x in xs)
+        kinds = {"n_batch": xs[0].n_batch, "n_dense": xs[0].n_dense}
+        xs = [type(x).fromdense(x.todense(), nse=nse, **kinds) for x in xs]
+        parts = [jnp.stack(column, axis) for column in zip(*(x._bufs for x in xs), strict=True)]
+        shape = list(xs[0].shape)
+        shape.insert(axis, len(xs))
+        return type(xs[0])(tuple(parts), shape=tuple(shape))
+    return jnp.stack(xs, axis)
+
+
 __all__ = [
     "MATMUL_TOL",
     "BatchedDotGeneralProperties",
     "SparseLayout",
+    "SparseTestCase",
     "is_sparse",
     "iter_bcsr_layouts",
     "iter_sparse_layouts",

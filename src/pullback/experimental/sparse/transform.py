@@ -13,6 +13,7 @@ from ...core.avals import typeof
 from ...core.build import trace_to_jaxpr
 from ...core.jaxpr import ClosedJaxpr, Literal
 from ...core.trace import Trace, Tracer, current_trace, use_trace
+from ...extend import linear_util as lu
 from .api import todense_p
 from .base import is_sparse
 from .bcoo import (
@@ -527,5 +528,37 @@ def sparsify_fun(wrapped_fun: Any, args: Sequence[Any]) -> list[Any]:
     >>> transform.sparsify_fun(linear_util.wrap_init(lambda x: [2 * x]), [m])
     [BCOO(float32[2, 2], nse=2)]
     """
+    env = SparsifyEnv()
+    values = arrays_to_spvalues(env, list(args))
+    fun, out_values = sparsify_subtrace(wrapped_fun, None, env, values)
+    fun.call_wrapped(*env._buffers)
+    return list(spvalues_to_arrays(env, out_values()))
+
+
+@lu.transformation_with_aux2
+def sparsify_subtrace(
+    f: Any, store: Any, tag: Any, spenv: SparsifyEnv, spvalues: Sequence[SparsifyValue], *bufs: Any
+) -> list[Any]:
+    """A function of arrays in lists, for dense ones, as one of the buffers of `spenv`, which gives
+    all buffers there are in the end; the results' SparsifyValues are left behind.
+
+    `tag`: whatever tells traces apart to their users; `spvalues`: the operands, of `spenv`.
+    Raises NotImplementedError for an operation that has no sparse form.
+
+    >>> from pullback.experimental import sparse
+    >>> from pullback.experimental.sparse import transform
+    >>> from pullback.extend import linear_util
+    >>> env = transform.SparsifyEnv()
+    >>> values = transform.arrays_to_spvalues(env, [sparse.BCOO.fromdense(jnp.eye(2))])
+    >>> f = linear_util.wrap_init(lambda x: [2 * x])
+    >>> doubled, out_values = transform.sparsify_subtrace(f, None, env, values)
+    >>> buffers = doubled.call_wrapped(*env._buffers)
+    >>> buffers[out_values()[0].data_ref]
+    Array([2., 2.], dtype=float32)
+    """
+    args = spvalues_to_arrays(SparsifyEnv(bufs), list(spvalues))
     leaves, structure = tree.flatten((tuple(args), {}), is_leaf=is_sparse)
-    return list(_traced(wrapped_fun.call_wrapped, structure, leaves, range(len(leaves))))
+    outs = _traced(f, structure, leaves, range(len(leaves)))
+    spenv._buffers[: len(bufs)] = bufs
+    store.store(list(arrays_to_spvalues(spenv, list(outs))))
+    return list(spenv._buffers)

@@ -260,7 +260,17 @@ class _Scatter:
         # Whether neighbours of an update lie far from each other in memory.
         widest = [k for k in range(rank) if x.shape[k] > 1]
         self.strided = bool(widest) and sizes[widest[-1]] == 1
-        self.long = bool(params.get("indices_are_sorted")) and self.count >= LONG * x.size
+        in_order = bool(params.get("indices_are_sorted"))
+        self.long = in_order and self.count >= LONG * x.size
+        self.by_range = (  # whether the updates of some rows of the array follow each other
+            in_order
+            and combine is not None
+            and self.flat
+            and not self.clip
+            and self.places == (0,)
+            and len(self.batch_shape) == len(self.parts) == 1
+            and 4.0 * updates.size >= PARALLEL_WORK
+        )
 
     def work(self) -> float:
         """A row of neighbours costs little more than one element; a row that is not in the cache
@@ -286,6 +296,8 @@ class _Scatter:
             box(b, self.batch_shape, lambda spot: self.row(b, slot, spot), "seq", parallel=False)
         elif self.strided:
             self.by_windows(b, slot)
+        elif self.by_range:
+            self.by_ranges(b, slot)
         elif self.blocks > 1:
             _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, self.rows, 0)
         elif (strips := 1 if self.broken else _strips(self.wide, self.updates)) > 1:
@@ -383,6 +395,60 @@ class _Scatter:
             return ()
 
         b.loop(self.count, "seq", step, lo=low, hi=high)
+
+    def by_ranges(self, b: Builder, slot: Slot) -> None:
+        """Updates in the order of their places: threads take rows of the array, and look for the
+        updates of these. Every row sees its own in order, whatever the number of threads."""
+        rows = self.x.shape[0]
+        blocks = min(RANGES, rows)
+        each = -(-rows // blocks)
+        ((where, axis),) = self.parts
+
+        def place(i: Atom) -> Atom:
+            found = read(where, b, (b.leaf_of(i, 0, self.count - 1), axis))
+            return found if found.dtype == "i64" else b.let("convert", (found,), "i64")
+
+        def lowest(row: Atom) -> Atom:
+            """The first update at this row or a later one, by bisection."""
+
+            def halve(_: Index) -> Sequence[Atom]:
+                middle = b.let("shr_arith", (b.let("add", (low, high), "i64"), i64(1)), "i64")
+                here = b.let("min", (middle, b.dim(self.count - 1)), "i64")
+                left = b.let("lt", (low, high), "bool")
+                before = b.both(left, b.let("lt", (place(here), row), "bool"))
+                after = b.let("add", (middle, i64(1)), "i64")
+                # Once both meet nothing moves: the middle is there too.
+                return b.select(before, after, low), b.select(before, high, middle)
+
+            low, high = b.var("i64", b.depth + 1, "a"), b.var("i64", b.depth + 1, "a")
+            carry = [(i64(0), low), (b.dim(self.count), high)]
+            return b.loop(self.count.bit_length(), "seq", halve, carry)[0]
+
+        def block(k: Index) -> Sequence[Atom]:
+            start = b.atom(b.mul(k, each))
+            end = b.let("add", (start, b.dim(each)), "i64")
+            low = lowest(start)
+            high = lowest(b.let("min", (end, b.dim(rows)), "i64"))
+            self.rows(b, low, high, slot)
+            return ()
+
+        def ranges() -> list[Atom]:
+            b.loop(-(-rows // each), "parallel", block)
+            return []
+
+        def in_turn() -> list[Atom]:
+            self.rows(b, i64(0), b.dim(self.count), slot)
+            return []
+
+        def falls(i: Index) -> Sequence[Atom]:
+            now = b.atom(i)
+            before = place(b.let("sub", (now, i64(1)), "i64"))
+            return [b.select(b.let("gt", (before, place(now)), "bool"), i64(1), i64(0))]
+
+        # That they are in order was only said. To look is cheap beside rows of updates.
+        start = [(i64(0), b.var("i64", b.depth + 1, "a"))]
+        (wrong,) = b.loop(self.count, "reduce", falls, start, ("max",), lo=i64(1))
+        b.branch(b.let("eq", (wrong, i64(0)), "bool"), ranges, in_turn)
 
     def neighbours(
         self, b: Builder, slot: Slot, spot: tuple[Index, ...], first: Sequence[Index],
@@ -491,6 +557,7 @@ def _whole_vectors(count: int) -> list[int]:
 
 
 WRITTEN = 64  # elements of an update that is written out
+RANGES = 32  # parts that the rows of an array are cut in whose updates are in order, at most
 BLOCKS = 8  # parts of many updates that are combined apart from each other, at most
 EACH = 1 << 15  # updates in such a part, at least
 

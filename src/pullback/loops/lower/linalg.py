@@ -10,7 +10,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.libraries import routine
-from pullback.loops.lower import complex_math as cm, small
+from pullback.loops.lower import complex_math as cm, eigen, small
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.lapack import (
@@ -34,6 +34,7 @@ __all__: list[str] = []
 
 # Matrices up to so many rows are done in lanes where there are several: LAPACK is faster beyond.
 CHOLESKY_MOST, LU_MOST, SOLVE_MOST, QR_MOST = 16, 16, 16, 16
+EIGH_MOST, LEAST = 8, 4  # rows of matrices whose eigenvectors are; matrices
 OWN_THREADS = 100  # rows or columns from which on LAPACK may use threads
 
 ZERO, ONE = Const(0, "i32"), Const(1, "i32")
@@ -86,9 +87,9 @@ def _lanes_op(
     return g.opaque(op, outs)
 
 
-def _entries(b: Builder, x: Node) -> Callable[[Where], small.Entry]:
-    """The entries of the matrix at a place of a stack."""
-    return lambda where: lambda i, j: read(x, b, (*where, i, j))
+def _entries(b: Builder, x: Node, turned: bool = False) -> Callable[[Where], small.Entry]:
+    """The entries of the matrix at a place of a stack, or of its transpose."""
+    return lambda where: lambda i, j: read(x, b, (*where, *((j, i) if turned else (i, j))))
 
 
 def _fits(ins: Sequence[Node], rank: int = 2) -> bool:
@@ -520,6 +521,10 @@ def _eigh(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     (x,) = ins
     *batch, n, _ = x.shape
     first = _kept(params["subset_by_index"], n)
+    plain = x.dtype not in COMPLEX and params["lower"] and params["subset_by_index"] is None
+    if plain and n <= EIGH_MOST and x.size >= LEAST * n * n:
+        in_lanes = lambda b, op: eigen.eigh(b, _entries(b, x), *op.outs)
+        return _lanes_op(g, "eigh", ins, outs, x.size * (40.0 * n + 8.0), in_lanes)
     side = "L" if params["lower"] else "U"
     complex_ = x.dtype in COMPLEX
     part = part_dtype(x.dtype)
@@ -610,6 +615,12 @@ def _svd(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     first = _kept(params["subset_by_index"], small)
     vectors, full = params["compute_uv"], params["full_matrices"]
     part, complex_ = part_dtype(x.dtype), x.dtype in COMPLEX
+    if not (vectors or complex_) and params["subset_by_index"] is None and large <= EIGH_MOST:
+        if x.size >= LEAST * m * n:
+            in_lanes = lambda b, op: eigen.singular_values(
+                b, _entries(b, x, m < n), op.outs[0], large, small
+            )
+            return _lanes_op(g, "svd", ins, outs, x.size * (60.0 * small + 8.0), in_lanes)
     by_qr = algorithm == "QR"
     job = ("A" if full else "S") if vectors else "N"
     name = routine(x.dtype, "gesvd" if by_qr else "gesdd")

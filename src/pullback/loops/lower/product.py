@@ -20,7 +20,7 @@ from pullback.loops.ir import Atom, Buf, Call, Const, Var
 from pullback.loops.lower.graph import Node
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import FLOATS, identity_of
-from pullback.loops.tiles import FLAT, LINE, TILE_TYPES, flat_name, tile_name, turn_name
+from pullback.loops.tiles import FLAT, LINE, TILE_TYPES, flat_name, pack_name, tile_name, turn_name
 from pullback.records import record, replaced
 
 __all__ = ["PARALLEL", "Blocks", "InPlace", "Product", "emit_product", "in_place", "tile_type"]
@@ -30,7 +30,6 @@ LOCAL_K = 256  # where a task packs several panels of B: they are read in longer
 SHALLOW = 64  # of the contracted index, where rows of B share their places in the caches
 PAGE = 4096  # bytes
 FEW = 16  # rows, for which B is not packed
-FEW_OF_LARGE, FEW_CROWDED = 128, 48  # for which a large one is not; where its rows are pages apart
 LARGE = 4 << 20  # bytes
 BLOCK_ROWS = 252
 HALF_CACHE = 1 << 20  # bytes of one operand that stay in a core's cache
@@ -157,8 +156,8 @@ def emit_product(b: Builder, p: Product) -> None:
         p.left_place = None
     if p.right_place is not None and (p.words or not _right_in_place(p)):
         place, p.right_place = p.right_place, None
-        if place.depth[:2] == (1, 1) and place.depth[5] == 1 and not p.pairs:
-            if place.rows[0] >= p.n and place.rows[1] > 1:  # its columns are contiguous
+        if place.depth[:2] == (1, 1) and not (p.pairs or p.words) and place.rows[0] >= p.n:
+            if place.rows[1] == 1 or place.depth[5] == 1:  # its rows or columns are contiguous
                 p.right_source = place
     wide = p.batch * p.stacked * p.m * p.n * p.depth > PARALLEL
     many = p.batch >= 8 or (p.batch > 1 and p.m * p.n * p.depth <= PARALLEL)
@@ -193,10 +192,7 @@ def _right_in_place(p: Product) -> bool:
     ):
         return False
     size = TILE_TYPES[_bits(p.acc)]
-    few = FEW
-    if p.depth * p.n * size > LARGE:
-        few = FEW_CROWDED if _crowded(p) else FEW_OF_LARGE
-    return p.depth * p.n * size <= DIRECT or p.m <= few or p.n <= 4 * LINE // size
+    return p.depth * p.n * size <= DIRECT or p.m <= FEW or p.n <= 4 * LINE // size
 
 
 def _left_in_place(p: Product) -> bool:
@@ -243,10 +239,14 @@ class Blocks:
         )
 
     def _lines(self) -> int:
-        """Of a panel. Tiles of four lines are six rows high, others eight: where B is read once, in
-        place, those that need fewer rows."""
-        once = self.p.right_place is not None and self.m <= 16 and self.p.columns is None
-        return 3 if once and -(-self.m // 8) * 8 < -(-self.m // 6) * 6 else 4
+        """Of a panel. Two are what tall tiles are made for. Where B is read once, in place, four
+        or three are read in longer stretches: tiles of four are six rows high, those of three
+        eight, and the choice is that which needs fewer rows."""
+        if self.p.words:
+            return 4
+        if self.p.right_place is not None and self.m <= FEW and self.p.columns is None:
+            return 3 if -(-self.m // 8) * 8 < -(-self.m // 6) * 6 else 4
+        return 3 if 2 * self.line < self.n <= 3 * self.line else 2
 
     def _depth_of_block(self) -> int:
         """How much of the contracted index is multiplied at once. Rows of B that begin whole pages
@@ -255,7 +255,7 @@ class Blocks:
         if self.local and self.cols > self.panel:
             return LOCAL_K
         lies = self.right is not None and self.right is self.p.right_place
-        if not lies or self.p.columns is not None or self.m > FEW_CROWDED:
+        if not lies or self.p.columns is not None or self.m > FEW:
             return BLOCK_K
         return SHALLOW if _crowded(self.p) else BLOCK_K
 
@@ -288,7 +288,7 @@ class Blocks:
         if self.p.right_place is not None and self.depth * self.n * size > LARGE:
             # A large B is read once: each task has columns of its own.
             return self.m, -(-self.n // (TASKS * self.panel)) * self.panel
-        height = 6 if self.panel == 4 * self.line else 8
+        height = {2: 12, 4: 6}.get(self.panel // self.line, 8)
         tall = max(1, min(TASKS * -(-self.m // (TASKS * BLOCK_ROWS)), self.m // 24))
         rows = min(self.m, -(-self.m // (tall * height)) * height)
         tall = -(-self.m // rows)
@@ -345,7 +345,8 @@ class Blocks:
             form = (n1, n2, inner, t1 * panel, t2 * panel, ks * panel)
         made = InPlace(lambda _b: buf, lambda _b, _i: 0, (panel, 1, 0), form, deep * panel)
         if p.right_source is not None:
-            self.turn_right(p.right_source, buf, columns, depth, parallel)
+            copy = self.lay_right if p.right_source.rows[1] == 1 else self.turn_right
+            copy(p.right_source, buf, columns, depth, parallel)
             return made
         if p.right_depth and not p.pairs and p.words is None:
             self.turn_read(buf, columns, depth, parallel)
@@ -369,7 +370,9 @@ class Blocks:
                 self._store(buf, (jb, row, col), (blocks, deep, panel), x)
 
         order = (0, 2, 1) if p.right_depth else (1, 0, 2)
-        shape, ends = (blocks, steps, wide), (None, length, None)
+        # A panel's width is the same in all products: a literal, so that its lines are copied
+        # without counting.
+        shape, ends = (blocks, steps, wide), (None, length, Const(wide, "i64"))
 
         def nest(level: int, place: tuple[Index, ...], parallel: bool) -> None:
             if level == 3:
@@ -388,6 +391,40 @@ class Blocks:
 
         nest(0, (), parallel)
         return made
+
+    def lay_right(
+        self,
+        source: InPlace,
+        buf: Buf,
+        columns: tuple[Index, int],
+        depth: tuple[Index, int, Any],
+        parallel: bool,
+    ) -> None:
+        """Panels of a B whose rows are contiguous in memory, some of them by a task."""
+        b, panel = self.b, self.panel
+        j0, cols = columns
+        k0, deep, length = depth
+        stride, base = source.depth[5], source.base(b, self.bi)
+        blocks = -(-cols // panel)
+        parts = min(TASKS, blocks) if parallel else 1
+        most = -(-blocks // parts) * panel
+
+        def part(t: Index) -> Sequence[Atom]:
+            first = b.linear([(j0, 1), (t, most)])
+            ends = first if isinstance(first, int) else None
+            count: Atom | int = most
+            if ends is None or ends + most > self.n or most > cols:
+                left = b.atom(b.linear([(first, -1), (self.n, 1)]))
+                count = b.let("clamp", (b.dim(0), left, b.dim(min(most, cols))), "i64")
+            at = b.linear([(base, 1), (first, 1), (k0, stride)])
+            rows = deep if length is None else length
+            to = b.mul(t, most * deep)
+            args = [source.buf(b), at, stride, rows, count, buf, to, deep * panel]
+            name = pack_name(self.p.acc, panel // self.line)
+            self._call(name, args, (source.buf(b), buf), buf)
+            return ()
+
+        b.loop(-(-blocks * panel // most), "parallel" if parts > 3 else "seq", part)
 
     def turn_right(
         self,

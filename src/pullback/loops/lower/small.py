@@ -18,7 +18,10 @@ from pullback.loops.lower.graph import COMPLEX, Node, part_dtype, store_slot
 from pullback.loops.lower.lapack import Pinned, Where, each, room, width_of
 from pullback.loops.lower.statements import box
 
-__all__ = ["cholesky", "in_lanes", "lu", "qr", "triangular"]
+__all__ = [
+    "TINY", "Entry", "Field", "Run", "as_i32", "cholesky", "fill", "in_lanes", "lu", "qr",
+    "reflect", "reflector", "stack_of", "triangular",
+]  # fmt: skip
 
 STRAIGHT = 4  # rows and columns of a matrix that is kept in registers
 LANES = {"f32": 16, "f64": 8}  # of a block
@@ -206,10 +209,11 @@ def stack_of(
     load: Callable[[Any, Where, Run], None],
     work: Callable[[Any, Run], None],
     store: Callable[[Any, Where, Run], None],
+    straight: int = STRAIGHT,
 ) -> None:
     """Runs `load`, `work` and `store` for every matrix of a stack; `make` reserves what they
     share."""
-    if size <= STRAIGHT:
+    if size <= straight:
 
         def one(where: Where) -> None:
             run = Straight(b)
@@ -244,7 +248,7 @@ def stack_of(
     b.loop(-(-count // lanes), "parallel", block)
 
 
-def _fill(m: Any, entry: Entry, rows: int, columns: int, run: Run) -> None:
+def fill(m: Any, entry: Entry, rows: int, columns: int, run: Run) -> None:
     run.loop(0, rows, lambda i: run.loop(0, columns, lambda j: m.put(i, j, entry(i, j))))
 
 
@@ -269,7 +273,7 @@ def cholesky(b: Builder, x: Callable[[Where], Entry], out: Node) -> None:
         return run.matrix(out.dtype, n, n), run.matrix(f.part, 1)
 
     def load(state: Any, where: Where, run: Run) -> None:
-        _fill(state[0], x(where), n, n, run)
+        fill(state[0], x(where), n, n, run)
 
     def work(state: Any, run: Run) -> None:
         a, failed = state
@@ -321,8 +325,8 @@ def lu(b: Builder, x: Callable[[Where], Entry], packed: Node, pivots: Node, orde
 
     def load(state: Any, where: Where, run: Run) -> None:
         a, _, rows = state
-        _fill(a, x(where), m, n, run)
-        run.loop(0, m, lambda i: rows.put(i, 0, _i32(b, i)))
+        fill(a, x(where), m, n, run)
+        run.loop(0, m, lambda i: rows.put(i, 0, as_i32(b, i)))
 
     def work(state: Any, run: Run) -> None:
         a, chosen, rows = state
@@ -331,10 +335,10 @@ def lu(b: Builder, x: Callable[[Where], Entry], packed: Node, pivots: Node, orde
             def larger(i: Index, best: list[Atom]) -> Sequence[Atom]:
                 size = f.size(a.get(i, k))
                 more = b.let("gt", (size, best[0]), "bool")
-                return b.select(more, size, best[0]), b.select(more, _i32(b, i), best[1])
+                return b.select(more, size, best[0]), b.select(more, as_i32(b, i), best[1])
 
             below = b.add(k, 1)
-            where = run.fold(below, m, [f.size(a.get(k, k)), _i32(b, k)], larger)[1]
+            where = run.fold(below, m, [f.size(a.get(k, k)), as_i32(b, k)], larger)[1]
             chosen.put(k, 0, where)
 
             def exchanged(matrix: Any, j: Index) -> None:
@@ -343,7 +347,7 @@ def lu(b: Builder, x: Callable[[Where], Entry], packed: Node, pivots: Node, orde
                 parts = old if isinstance(old, tuple) else (old,)
 
                 def step(i: Index, found: list[Atom]) -> Sequence[Atom]:
-                    here = b.let("eq", (where, _i32(b, i)), "bool")
+                    here = b.let("eq", (where, as_i32(b, i)), "bool")
                     value = matrix.get(i, j)
                     matrix.put(i, j, f.where(here, old, value))
                     new = value if isinstance(value, tuple) else (value,)
@@ -385,7 +389,7 @@ def lu(b: Builder, x: Callable[[Where], Entry], packed: Node, pivots: Node, orde
     stack_of(b, batch, packed.dtype, max(m, n), cost, make, load, work, store)
 
 
-def _i32(b: Builder, i: Index) -> Atom:
+def as_i32(b: Builder, i: Index) -> Atom:
     if isinstance(i, int):
         return Const(i, "i32")
     return b.let("convert", (b.atom(i),), "i32")
@@ -395,12 +399,15 @@ def _i32(b: Builder, i: Index) -> Atom:
 TINY = {"f32": 2.0**-126, "f64": 2.0**-1022}  # the least number that is not denormal
 
 
-def _reflector(b: Builder, f: Field, a: Any, j: Index, m: int, run: Run) -> Value:
-    """The reflector that takes column j of real numbers to a multiple of the j-th unit vector, as
-    LAPACK chooses it: beta has the other sign than the diagonal's entry, and a column that is done
-    is left. Its vector (1 above it) replaces the column, beta the diagonal; its factor."""
+def reflector(b: Builder, f: Field, a: Any, j: Index, m: int, run: Run,
+              top: Index | None = None) -> Value:  # fmt: skip
+    """The reflector that takes column j of real numbers, from row `top` on (the diagonal's), to a
+    multiple of a unit vector, as LAPACK chooses it: beta has the other sign than the top entry, and
+    a column that is done is left. Its vector (1 above it) replaces the column, beta the top entry;
+    its factor."""
     zero, one, tiny = f.number(0.0), f.number(1.0), f.number(TINY[f.part])
-    below, alpha = b.add(j, 1), a.get(j, j)
+    top = j if top is None else top
+    below, alpha = b.add(top, 1), a.get(top, j)
 
     def larger(i: Index, best: list[Atom]) -> Sequence[Atom]:
         return [f.real("max", best[0], f.real("abs", a.get(i, j)))]
@@ -421,20 +428,21 @@ def _reflector(b: Builder, f: Field, a: Any, j: Index, m: int, run: Run) -> Valu
     tau = f.div(f.sub(beta, alpha), f.where(done, one, beta))
     scale = f.div(one, f.where(done, one, f.sub(alpha, beta)))
     run.loop(below, m, lambda i: a.put(i, j, f.mul(a.get(i, j), scale)))
-    a.put(j, j, f.where(done, alpha, beta))
+    a.put(top, j, f.where(done, alpha, beta))
     return f.where(done, zero, tau)
 
 
-def _reflect(b: Builder, f: Field, a: Any, j: Index, tau: Value, y: Any, c: Index, m: int,
-             run: Run) -> None:  # fmt: skip
-    """Column c of y, reflected by what `_reflector` left in column j of a."""
-    below, top = b.add(j, 1), y.get(j, c)
+def reflect(b: Builder, f: Field, a: Any, j: Index, tau: Value, y: Any, c: Index, m: int,
+            run: Run, first: Index | None = None) -> None:  # fmt: skip
+    """Column c of y, reflected by what `reflector` left in column j of a, from row `first` on."""
+    first = j if first is None else first
+    below, top = b.add(first, 1), y.get(first, c)
 
     def step(i: Index, total: list[Atom]) -> Sequence[Atom]:
         return [f.real("add", total[0], f.mul(a.get(i, j), y.get(i, c)))]
 
     by = f.mul(tau, run.fold(below, m, [top], step)[0])
-    y.put(j, c, f.sub(top, by))
+    y.put(first, c, f.sub(top, by))
     run.loop(below, m, lambda i: y.put(i, c, f.less(y.get(i, c), a.get(i, j), by)))
 
 
@@ -448,21 +456,21 @@ def qr(b: Builder, x: Callable[[Where], Entry], q_out: Node, r_out: Node) -> Non
         return run.matrix(f.part, m, n), run.matrix(f.part, m, k), run.matrix(f.part, least)
 
     def load(state: Any, where: Where, run: Run) -> None:
-        _fill(state[0], x(where), m, n, run)
-        _fill(state[1], lambda i, j: _when(b, "eq", i, j, f, f.number(1.0)), m, k, run)
+        fill(state[0], x(where), m, n, run)
+        fill(state[1], lambda i, j: _when(b, "eq", i, j, f, f.number(1.0)), m, k, run)
 
     def work(state: Any, run: Run) -> None:
         a, q, taus = state
 
         def eliminate(j: Index) -> None:
-            tau = _reflector(b, f, a, j, m, run)
+            tau = reflector(b, f, a, j, m, run)
             taus.put(j, 0, tau)
-            run.loop(b.add(j, 1), n, lambda c: _reflect(b, f, a, j, tau, a, c, m, run))
+            run.loop(b.add(j, 1), n, lambda c: reflect(b, f, a, j, tau, a, c, m, run))
 
         def build(t: Index) -> None:
             j = b.sub(least - 1, t)
             tau = taus.get(j, 0)
-            run.loop(j, k, lambda c: _reflect(b, f, a, j, tau, q, c, m, run))
+            run.loop(j, k, lambda c: reflect(b, f, a, j, tau, q, c, m, run))
 
         run.loop(0, least, eliminate)
         run.loop(0, least, build)

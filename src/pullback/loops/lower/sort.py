@@ -1,8 +1,9 @@
-"""Sorting inside kernels, by counting: an element's place is the number of elements before it.
+"""Sorting inside kernels.
 
-Quadratic, but lanes count for many elements at once, so short rows beat a call of a library; inside
-loops it keeps the loop one kernel. Longer arrays are sorted by a host step. The largest few of a
-long row are found by one pass over it.
+A few short rows are sorted by counting: an element's place is the number of elements before it.
+Quadratic, but lanes count for many elements at once. Many short rows take a network
+(network.py), longer ones passes over digits (radix.py); one long operand outside of loops, and
+complex keys, a host step. The largest few of a long row are found by one pass over it.
 """
 
 from __future__ import annotations
@@ -16,12 +17,15 @@ from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
 from pullback.loops.lower.index import Pinned
+from pullback.loops.lower.network import comparisons, sort_lanes, suits
+from pullback.loops.lower.radix import ordered_bits, sort_rows
 from pullback.loops.lower.statements import box
-from pullback.loops.ops import BITS, FLOATS
+from pullback.loops.ops import BITS
 
-SHORT = 64  # rows up to here are counted; longer ones are left to NumPy's vectorised sort
+SHORT = 64  # rows up to here are counted
+ALONE = 1 << 11  # elements of one operand: of more, NumPy's sort in vectors takes less
 FEW = 1 << 15  # comparisons that take no longer than calling Python
-INSIDE = 256  # inside a loop, where a host step makes the whole loop steps
+INSIDE = 128  # inside a loop, where a row that is alone is as quickly counted as moved by digits
 SCANNED = 32  # rows longer than this are scanned for their largest elements,
 KEPT = 128  # if so many are wanted at most
 LOOKED_AT = 64  # elements that are looked at together
@@ -37,19 +41,6 @@ def counted(g: Graph, n: int, size: int) -> bool:
     if g.parent is None:
         return n <= SHORT and n * size <= FEW
     return n <= INSIDE
-
-
-def _ordered_bits(b: Builder, value: Atom) -> Atom:
-    """An integer that orders floats by their bits: -NaN < -inf < ... < -0.0 < 0.0 < ... < NaN."""
-    if value.dtype not in FLOATS:
-        return value
-    wide = value if value.dtype in ("f32", "f64") else scalar_convert(b, value, "f32")
-    size = BITS[wide.dtype]
-    kind = f"i{size}"
-    bits = b.let("bitcast", (wide,), kind)
-    sign = b.let("shr_arith", (bits, Const(size - 1, kind)), kind)
-    flip = b.let("and", (sign, Const((1 << (size - 1)) - 1, kind)), kind)
-    return b.let("xor", (bits, flip), kind)
 
 
 def _place(
@@ -68,7 +59,7 @@ def _place(
 
     def key(x: Node, where: tuple[Index, ...]) -> Atom:
         value = read(x, b, where)
-        return _ordered_bits(b, value) if largest else value
+        return ordered_bits(b, value) if largest else value
 
     less_than, equal = ("lt", "eq") if largest else ("lt_total", "eq_total")
     at_i = (*row[:axis], i, *row[axis:])
@@ -96,8 +87,20 @@ def _sort(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     n = shape[axis]
     if n <= 1:
         return list(ins)
-    if not counted(g, n, ins[0].size) or any(x.dtype in COMPLEX for x in keys):
+    if any(x.dtype in COMPLEX for x in keys):
         return NotImplemented
+    if suits(ins, axis, len(keys), g.parent is not None):
+        lanes = lambda b, op: sort_lanes(b, op, axis)
+        work = float(comparisons(n)) * ins[0].size / n / 4
+        return g.opaque(Opaque("sort", list(ins), ["many"] * len(ins), emit=lanes, work=work), outs)
+    if not counted(g, n, ins[0].size):
+        if n >= 1 << 31 or (len(ins) == 1 and g.parent is None and ins[0].size > ALONE):
+            return NotImplemented
+        passes = lambda b, op: sort_rows(b, op, axis, len(keys))
+        work = 16.0 * ins[0].size
+        return g.opaque(
+            Opaque("sort", list(ins), ["many"] * len(ins), emit=passes, work=work), outs
+        )
     rows = (*shape[:axis], *shape[axis + 1 :])
 
     def emit(b: Builder, op: Opaque) -> None:
@@ -164,7 +167,7 @@ def _rank(b: Builder, value: Atom) -> Atom:
     """An i32 that orders as top_k does."""
     if value.dtype == "u32":
         return b.let("xor", (b.let("bitcast", (value,), "i32"), Const(-(1 << 31), "i32")), "i32")
-    rank = _ordered_bits(b, value)
+    rank = ordered_bits(b, value)
     return rank if rank.dtype == "i32" else b.let("convert", (rank,), "i32")
 
 

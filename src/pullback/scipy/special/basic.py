@@ -19,11 +19,13 @@ def inexact(name: str, *args: Any) -> list[Any]:
     return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
 
 
-def strong(name: str, *args: Any, like: tuple[int, ...] = (0,)) -> list[Any]:
+def strong(
+    name: str, *args: Any, like: tuple[int, ...] = (0,), compared: bool = False
+) -> list[Any]:
     """As `inexact`, for a formula whose constants take the dtypes of the arguments `like`: beside
     one that is weak and no scalar they are strong, as `numpy.util.literal` says, and then so is
-    the result."""
-    arrays = inexact(name, *args)
+    the result. `compared`: TypeError for complex ones."""
+    arrays = ordered(name, *args) if compared else inexact(name, *args)
     if any((aval := typeof(arrays[k])).weak_type and aval.shape for k in like):
         return [to_type(x, typeof(x).dtype, False) for x in arrays]
     return arrays

@@ -20,7 +20,7 @@ def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     >>> bernoulli.logpmf(1, 0.25).round(3)
     Array(-1.386, dtype=float32, weak_type=True)
     """
-    k, p, loc = strong("bernoulli.logpmf", k, p, loc)
+    k, p, loc = strong("bernoulli.logpmf", k, p, loc, compared=True)
     x = k - loc
     return jnp.where((x < 0) | (x > 1), -np.inf, xlogy(x, p) + xlog1py(1 - x, -p))
 
@@ -48,7 +48,7 @@ def cdf(k: Any, p: Any) -> Any:
     >>> bernoulli.cdf(0, 0.25).round(3)
     Array(0.75, dtype=float32, weak_type=True)
     """
-    k, p = strong("bernoulli.cdf", k, p)
+    k, p = strong("bernoulli.cdf", k, p, compared=True)
     inside = jnp.where(k < 0, 0, jnp.where(k < 1, 1 - p, 1))
     return jnp.where(jnp.isnan(k) | jnp.isnan(p) | (p < 0) | (p > 1), np.nan, inside)
 
@@ -63,7 +63,7 @@ def ppf(q: Any, p: Any) -> Any:
     >>> bernoulli.ppf(0.9, 0.25).round(3)
     Array(1., dtype=float32, weak_type=True)
     """
-    q, p = strong("bernoulli.ppf", q, p)
+    q, p = strong("bernoulli.ppf", q, p, compared=True)
     value = jnp.where(q <= 1 - p, 0 * q, 1)
     return jnp.where(
         jnp.isnan(q) | jnp.isnan(p) | (p < 0) | (p > 1) | (q < 0) | (q > 1), np.nan, value

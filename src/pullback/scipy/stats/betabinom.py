@@ -21,7 +21,7 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     >>> betabinom.logpmf(1, 4, 2., 3.).round(3)
     Array(-1.253, dtype=float32, weak_type=True)
     """
-    k, n, a, b, loc = strong("betabinom.logpmf", k, n, a, b, loc)
+    k, n, a, b, loc = strong("betabinom.logpmf", k, n, a, b, loc, like=(0, 4))
     y = jnp.floor(k) - loc
     inside = (y >= 0) & (y <= n)
     y = jnp.where(inside, y, 0)

@@ -20,7 +20,7 @@ def logpmf(k: Any, p: Any, loc: Any = 0) -> Any:
     >>> geom.logpmf(2, 0.5).round(3)
     Array(-1.386, dtype=float32, weak_type=True)
     """
-    k, p, loc = strong("geom.logpmf", k, p, loc)
+    k, p, loc = strong("geom.logpmf", k, p, loc, compared=True)
     y = k - loc
     log = xlog1py(y - 1, -p) + jnp.log(p)
     return jnp.where(y <= 0, -np.inf, log)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -107,7 +108,7 @@ class gaussian_kde:
         b = linalg.solve_triangular(factor, points, lower=True)
         distance = jnp.sum((a[:, :, None] - b[:, None, :]) ** 2, axis=0)
         logdet = 2 * jnp.sum(jnp.log(jnp.diag(factor)))
-        return -0.5 * (distance + logdet + self.d * np.log(2 * np.pi))
+        return -0.5 * (distance + logdet + self.d * math.log(2 * math.pi))
 
     def logpdf(self, x: Any) -> Any:
         """The logarithm of the density at the points x (d, m)."""

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact, strong
+from ..special.basic import ordered, strong
 
 
 def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -20,7 +20,7 @@ def logpdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> pareto.logpdf(2., 2.).round(3)
     Array(-1.386, dtype=float32, weak_type=True)
     """
-    x, b, loc, scale = strong("pareto.logpdf", x, b, loc, scale)
+    x, b, loc, scale = strong("pareto.logpdf", x, b, loc, scale, compared=True)
     z = (x - loc) / scale
     outside = x < loc + scale
     log = jnp.log(b / scale) - (b + 1) * jnp.log(jnp.where(outside, 1, z))
@@ -50,7 +50,7 @@ def cdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> pareto.cdf(2., 2.).round(3)
     Array(0.75, dtype=float32, weak_type=True)
     """
-    x, b, loc, scale = strong("pareto.cdf", x, b, loc, scale)
+    x, b, loc, scale = strong("pareto.cdf", x, b, loc, scale, compared=True)
     z = (x - loc) / scale
     outside = x < loc + scale
     return jnp.where(outside, 0, 1 - jnp.where(outside, 1, z) ** (-b))
@@ -66,7 +66,7 @@ def logcdf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> pareto.logcdf(2., 2.).round(3)
     Array(-0.288, dtype=float32, weak_type=True)
     """
-    x, b, loc, scale = inexact("pareto.logcdf", x, b, loc, scale)
+    x, b, loc, scale = ordered("pareto.logcdf", x, b, loc, scale)
     z = (x - loc) / scale
     outside = x < loc + scale
     return jnp.where(outside, -np.inf, jnp.log1p(-(jnp.where(outside, 1, z) ** (-b))))
@@ -82,7 +82,7 @@ def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> pareto.sf(2., 2.).round(3)
     Array(0.25, dtype=float32, weak_type=True)
     """
-    x, b, loc, scale = strong("pareto.sf", x, b, loc, scale)
+    x, b, loc, scale = strong("pareto.sf", x, b, loc, scale, compared=True)
     z = (x - loc) / scale
     outside = x < loc + scale
     return jnp.where(outside, 1, jnp.where(outside, 1, z) ** (-b))
@@ -98,7 +98,7 @@ def logsf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> pareto.logsf(2., 2.).round(3)
     Array(-1.386, dtype=float32, weak_type=True)
     """
-    x, b, loc, scale = strong("pareto.logsf", x, b, loc, scale)
+    x, b, loc, scale = strong("pareto.logsf", x, b, loc, scale, compared=True)
     z = (x - loc) / scale
     outside = x < loc + scale
     return jnp.where(outside, 0, -b * jnp.log(jnp.where(outside, 1, z)))
@@ -114,7 +114,7 @@ def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> pareto.ppf(0.25, 2.).round(3)
     Array(1.155, dtype=float32, weak_type=True)
     """
-    q, b, loc, scale = strong("pareto.ppf", q, b, loc, scale)
+    q, b, loc, scale = strong("pareto.ppf", q, b, loc, scale, compared=True)
     return jnp.where((q >= 0) & (q <= 1), (1 - q) ** (-1 / b) * scale + loc, np.nan)
 
 

@@ -28,7 +28,8 @@ def _policy(name: str, nan_policy: str, allowed: tuple[str, ...] = ("propagate",
             f"{{'propagate', 'omit', 'raise'}}"
         )
     if nan_policy not in allowed:
-        raise NotImplementedError(
+        # JAX says of sem that it supports no others, of mode that it has none yet.
+        raise (NotImplementedError if allowed == ("propagate",) else ValueError)(
             f"{name}: Logic for `nan_policy` of {nan_policy} is not implemented"
         )
 

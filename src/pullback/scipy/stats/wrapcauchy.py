@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import inexact
+from ..special.basic import ordered
 
 
 def logpdf(x: Any, c: Any) -> Any:
@@ -21,7 +21,7 @@ def logpdf(x: Any, c: Any) -> Any:
     >>> wrapcauchy.logpdf(0.5, 0.5).round(3)
     Array(-1.138, dtype=float32, weak_type=True)
     """
-    x, c = inexact("wrapcauchy.logpdf", x, c)
+    x, c = ordered("wrapcauchy.logpdf", x, c)
     log = jnp.log1p(-(c * c)) - math.log(2 * math.pi) - jnp.log1p(c * c - 2 * c * jnp.cos(x))
     inside = (x >= 0) & (x <= 2 * math.pi)
     return jnp.where((c > 0) & (c < 1), jnp.where(inside, log, -np.inf), np.nan)

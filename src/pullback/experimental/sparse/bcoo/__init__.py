@@ -4,6 +4,8 @@ The names of `jax.experimental.sparse.bcoo`: the class, its operations and their
 for each family; `storage` says what an array is made of.
 """
 
+import numpy as np
+
 from ....lax import (
     DotDimensionNumbers as DotDimensionNumbers,
     GatherDimensionNumbers as GatherDimensionNumbers,
@@ -66,11 +68,18 @@ from .shape import (
     bcoo_transpose,
     bcoo_transpose_p,
 )
-from .storage import BCOOProperties
+from .storage import BCOOProperties, Buffer
+
+# What NVIDIA's library of sparse products takes: for programs that ask before they call it.
+CUSPARSE_DATA_DTYPES = [np.float32, np.float64, np.complex64, np.complex128]
+CUSPARSE_INDEX_DTYPES = [np.int32]
 
 __all__ = [
     "BCOO",
+    "CUSPARSE_DATA_DTYPES",
+    "CUSPARSE_INDEX_DTYPES",
     "BCOOProperties",
+    "Buffer",
     "bcoo_broadcast_in_dim",
     "bcoo_concatenate",
     "bcoo_conv_general_dilated",

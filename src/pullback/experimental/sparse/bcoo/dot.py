@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from .array import BCOO
 
 
+def check_sizes(name: str, left: Any, right: Any, dimension_numbers: Any) -> None:
+    """TypeError unless axes that are multiplied have one size; `left`, `right`: shapes."""
+    for axes in dimension_numbers:
+        for i, j in zip(*axes, strict=True):
+            if left[i] != right[j]:
+                raise TypeError(
+                    f"{name}: axis {i} of shape {left} and axis {j} of shape {right} differ"
+                )
+
+
 def bcoo_dot_general(
     lhs: Any,
     rhs: Any,
@@ -40,12 +50,7 @@ def bcoo_dot_general(
     """
     (lc, rc), (lb, rb) = dimension_numbers = numbers(dimension_numbers)
     left, right = is_bcoo(lhs), is_bcoo(rhs)
-    for i, j in (*zip(lc, rc, strict=True), *zip(lb, rb, strict=True)):
-        if lhs.shape[i] != rhs.shape[j]:
-            raise TypeError(
-                f"bcoo_dot_general: axis {i} of shape {lhs.shape} and axis {j} of shape "
-                f"{rhs.shape} differ"
-            )
+    check_sizes("bcoo_dot_general", lhs.shape, rhs.shape, dimension_numbers)
     wanted = None if preferred_element_type is None else np.dtype(preferred_element_type)
     if left and right:
         return _product(lhs, rhs, dimension_numbers, wanted)
@@ -88,22 +93,36 @@ def _dense_dot(
 
 def _dense_sums(sparse: BCOO, dense: Any, dimension_numbers: Any) -> Any:
     """Each stored element times a slice of the dense array, added into the result."""
-    (sc, dc), (sb, db) = dimension_numbers
     flat = all_sparse(sparse)
-    free = [d for d in range(flat.ndim) if d not in (*sc, *sb)]
+    columns, data, shape = columns_of(flat.indices), flat.data, flat.shape
+    return dense_sums(data, columns, shape, dense, dimension_numbers, sparse.indices_sorted)
+
+
+def dense_sums(
+    data: Any,
+    columns: Sequence[Any],
+    of_shape: Sequence[int],
+    dense: Any,
+    dimension_numbers: Any,
+    in_order: bool,
+) -> Any:
+    """The same of elements (nse,) at places: their indices along each axis. `in_order`: the first
+    of them do not decrease.
+    """
+    (sc, dc), (sb, db) = dimension_numbers
+    free = [d for d in range(len(of_shape)) if d not in (*sc, *sb)]
     others = [d for d in range(dense.ndim) if d not in (*dc, *db)]
     dense = dense.transpose((*db, *dc, *others))
-    columns = columns_of(flat.indices)
     read = tuple(columns[d] for d in (*sb, *sc))
     terms = dense.at[read].get(mode="fill", fill_value=0) if read else dense[None]
-    dtype = jnp.result_type(flat.data, dense)
-    own = flat.data.astype(dtype).reshape((-1,) + (1,) * len(others))
+    dtype = jnp.result_type(data, dense)
+    own = data.astype(dtype).reshape((-1,) + (1,) * len(others))
     terms = own * terms.astype(dtype)
     write = tuple(columns[d] for d in (*sb, *free))
-    shape = (*(flat.shape[d] for d in (*sb, *free)), *dense.shape[len(db) + len(dc) :])
+    shape = (*(of_shape[d] for d in (*sb, *free)), *dense.shape[len(db) + len(dc) :])
     if not write:
         return terms.sum(0, dtype=dtype)
-    return scattered(shape, write, terms)
+    return scattered(shape, write, terms, in_order and (*sb, *free) == (0,))
 
 
 bcoo_dot_general_p = composed(

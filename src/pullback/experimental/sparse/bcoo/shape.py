@@ -115,6 +115,8 @@ def bcoo_reshape(
             f"cannot reshape array of shape {mat.shape} (size {mat.size}) into shape {new} "
             f"(size {math.prod(new)})"
         )
+    if new == tuple(mat.shape):
+        return mat
     batch, sparse, dense = sizes_of(mat)
     first = _boundary(new, math.prod(batch))
     last = _boundary(new, math.prod((*batch, *sparse)))

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 from .... import dtypes, lax, numpy as jnp
 from ....api.vmap import vmap
@@ -81,6 +81,25 @@ class Stored(JAXSparse):
 
     def _with_data(self, data: Any) -> BCOO:
         return make(data, self.indices, self.shape, cast("BCOO", self))
+
+
+class Buffer(Protocol):
+    """What is taken for a part of a sparse array: anything that has a shape and a dtype.
+
+    >>> from pullback.experimental.sparse import bcoo
+    >>> def size(part: bcoo.Buffer) -> int:
+    ...     return math.prod(part.shape)
+    >>> size(jnp.ones((2, 3)))
+    6
+    """
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How long each axis is."""
+
+    @property
+    def dtype(self) -> Any:
+        """The type of an element."""
 
 
 class BCOOProperties(NamedTuple):
@@ -206,10 +225,14 @@ def kept(ok: Any, data: Any, indices: Any, sparse: Sequence[int]) -> tuple[Any, 
     return jnp.where(beside(ok, data), data, 0), jnp.where(ok[..., None], indices, pad)
 
 
-def scattered(shape: Sequence[int], at: Sequence[Any], values: Any) -> Any:
-    """Zeros of this shape, to which values are added at places; those outside of it are dropped."""
+def scattered(shape: Sequence[int], at: Sequence[Any], values: Any, in_order: bool = False) -> Any:
+    """Zeros of this shape, to which values are added at places; those outside of it are dropped.
+    `in_order`: the places follow each other.
+    """
     zeros = jnp.zeros(tuple(shape), values.dtype)
-    return zeros.at[tuple(at)].add(values, mode="drop") if 0 not in zeros.shape else zeros
+    if 0 in zeros.shape:
+        return zeros
+    return zeros.at[tuple(at)].add(values, mode="drop", indices_are_sorted=in_order)
 
 
 def all_sparse(mat: BCOO) -> BCOO:

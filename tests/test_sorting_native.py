@@ -1,0 +1,107 @@
+"""Sorts as native code: the stable order, zeros and NaNs as they were, without Python."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import pullback as pb
+import pullback.numpy as jnp
+from pullback import lax
+
+TYPES = (
+    np.float32, np.float16, ml_dtypes.bfloat16, np.int8, np.int32, np.uint8, np.uint32, bool,
+)  # fmt: skip
+SHAPES = ((2, 1), (65, 1), (200, 1), (257, 3), (70000, 1), (3, 40), (16, 70), (64, 17), (130, 16))
+
+
+def numbers(shape, dtype, seed):
+    rng = np.random.default_rng(seed)
+    dtype = np.dtype(dtype)
+    if dtype.kind == "b":
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind in "iu":
+        bounds = np.iinfo(dtype)
+        return rng.integers(bounds.min, bounds.max, shape, dtype=dtype, endpoint=True)
+    x, u = rng.standard_normal(shape), rng.random(shape)
+    x = np.where(u < 0.1, 0.0, x)
+    for low, value in (
+        (0.0, -0.0),
+        (0.9, np.nan),
+        (0.94, -np.nan),
+        (0.96, np.inf),
+        (0.98, -np.inf),
+    ):
+        x = np.where((low <= u) & (u < low + 0.04), value, x)
+    return x.astype(dtype)
+
+
+def bits(x):
+    x = np.asarray(x)
+    return x.view(f"u{x.dtype.itemsize}")
+
+
+def stable_order(x, axis):
+    if np.asarray(x).dtype.kind in "iub":
+        return np.argsort(x, axis=axis, kind="stable")
+    x = np.asarray(x, np.float32) + np.float32(0)
+    return np.argsort(np.where(np.isnan(x), np.float32(np.nan), x), axis=axis, kind="stable")
+
+
+@pytest.mark.parametrize("dtype", TYPES, ids=lambda d: np.dtype(d).name)
+@pytest.mark.parametrize("axis", [0, 1])
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_sorts_are_stable_to_the_bit(shape, axis, dtype):
+    shape = shape if axis == 0 else shape[::-1]
+    x = numbers(shape, dtype, 1)
+    order = stable_order(x, axis)
+    sorted_x, places = pb.jit(lambda x: (jnp.sort(x, axis), jnp.argsort(x, axis)))(x)
+    assert (bits(sorted_x) == bits(np.take_along_axis(x, order, axis))).all()
+    assert (np.asarray(places) == order).all()
+
+
+@pytest.mark.parametrize("n", [100, 300, 3000])
+def test_sorts_inside_loops(n):
+    x, y = numbers((3, n), np.float32, 2), numbers((3, n), np.int32, 3)
+    rows = lambda c, row: (c, tuple(lax.sort(row, num_keys=1)) + (jnp.sort(row[0]),))
+    out = pb.jit(lambda x, y: lax.scan(rows, 0, (x, y))[1])(x, y)
+    order = stable_order(x, 1)
+    for found, source in zip(out, (x, y, x), strict=True):
+        assert (bits(found) == bits(np.take_along_axis(source, order, 1))).all()
+
+
+@pytest.mark.parametrize("n", [90, 70000])
+def test_sorts_by_several_keys_of_64_bits(n):
+    with pb.enable_x64(True):
+        rng = np.random.default_rng(4)
+        keys = [
+            rng.integers(-2, 2, n),
+            np.round(rng.standard_normal(n) * 2),
+            rng.integers(0, 3, n).astype(np.uint8),
+        ]
+        keys[0][:50] <<= 60
+        order = pb.jit(lambda *ks: jnp.lexsort(ks))(*keys)
+        assert (np.asarray(order) == np.lexsort(keys)).all()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_parts_of_a_long_row_do_not_show(threads):
+    x = numbers((300_000,), np.float32, 5)
+    with pb.num_threads(threads):
+        assert (np.asarray(pb.jit(jnp.argsort)(x)) == stable_order(x, 0)).all()
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        jnp.argsort,
+        lambda x: lax.sort((x, x), num_keys=1),
+        lambda x: lax.scan(lambda c, r: (c, jnp.sort(r)), 0, x.reshape(4, -1))[1],
+        lambda x: jnp.sort(x.reshape(-1, 50), 1),
+        lambda x: jnp.argsort(x.reshape(-1, 50), 0),
+    ],
+)
+def test_sorts_need_no_python(f):
+    plan = pb.jit(f).lower(np.zeros(100_000, np.float32)).as_text()
+    assert "KernelStep" in plan and "HostStep" not in plan
