@@ -1316,25 +1316,17 @@ def _reduce_by(fun: Any) -> Any:
     return reduce
 
 
-def _logical_reduce_by(fun: Any) -> Any:
-    """Of truth values; a dtype, of integers or bools, is that of the result."""
+def _of_truth_values(fun: Any) -> Any:
+    """A reduction of truth values; a dtype, of integers or bools, is that of the result."""
 
-    def reduce(
-        a: Any,
-        axis: Any = 0,
-        dtype: Any = None,
-        out: None = None,
-        keepdims: bool = False,
-        initial: Any = None,
-        where: Any = None,
-    ) -> Any:
-        result = fun(a, axis=axis, keepdims=keepdims, initial=initial, where=where)
-        return result if dtype is None else to_type(result, _of_truth_values(dtype), False)
+    def reduce(a: Any, dtype: Any = None, **more: Any) -> Any:
+        result = fun(a, **more)
+        return result if dtype is None else to_type(result, _logical_dtype(dtype), False)
 
     return reduce
 
 
-def _of_truth_values(dtype: Any) -> Any:
+def _logical_dtype(dtype: Any) -> Any:
     kind = user_dtype(dtype, "reduce")
     if dtypes.is_bool(kind) or dtypes.is_integer(kind):
         return kind
@@ -1437,7 +1429,7 @@ logical_and = ufunc(
     name="logical_and",
     nargs=2,
     identity=True,
-    reduce=_logical_reduce_by(reductions.all_reduce),
+    reduce=_reduce_by(_of_truth_values(reductions.all_reduce)),
 )
 logical_or = ufunc(
     _logical_or2,
@@ -1446,7 +1438,7 @@ logical_or = ufunc(
     name="logical_or",
     nargs=2,
     identity=False,
-    reduce=_logical_reduce_by(reductions.any_reduce),
+    reduce=_reduce_by(_of_truth_values(reductions.any_reduce)),
 )
 logical_xor = ufunc(_logical_xor2, 2, 1, name="logical_xor", nargs=2, identity=False)
 

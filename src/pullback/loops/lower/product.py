@@ -392,6 +392,11 @@ class Blocks:
         nest(0, (), parallel)
         return made
 
+    def _columns_from(self, first: Index, most: int) -> Atom:
+        """How many columns a part has that begins at column `first`: `most`, fewer at the end."""
+        rest = self.b.atom(self.b.linear([(first, -1), (self.n, 1)]))
+        return self.b.let("clamp", (self.b.dim(0), rest, self.b.dim(most)), "i64")
+
     def lay_right(
         self,
         source: InPlace,
@@ -414,8 +419,7 @@ class Blocks:
             ends = first if isinstance(first, int) else None
             count: Atom | int = most
             if ends is None or ends + most > self.n or most > cols:
-                left = b.atom(b.linear([(first, -1), (self.n, 1)]))
-                count = b.let("clamp", (b.dim(0), left, b.dim(min(most, cols))), "i64")
+                count = self._columns_from(first, min(most, cols))
             at = b.linear([(base, 1), (first, 1), (k0, stride)])
             rows = deep if length is None else length
             to = b.mul(t, most * deep)
@@ -443,8 +447,7 @@ class Blocks:
 
         def block(jb: Index) -> Sequence[Atom]:
             first = b.linear([(j0, 1), (jb, panel)])
-            rest = b.atom(b.linear([(first, -1), (self.n, 1)]))
-            left = b.let("clamp", (b.dim(0), rest, b.dim(panel)), "i64")
+            left = self._columns_from(first, panel)
             at = b.linear([(base, 1), (first, stride), (k0, 1)])
             args = [source.buf(b), at, stride, left, length or deep,
                     buf, b.mul(jb, deep * panel), panel]  # fmt: skip
@@ -470,8 +473,7 @@ class Blocks:
 
         def block(jb: Index) -> Sequence[Atom]:
             first = b.linear([(j0, 1), (jb, panel)])
-            rest = b.atom(b.linear([(first, -1), (self.n, 1)]))
-            left = b.let("clamp", (b.dim(0), rest, b.dim(panel)), "i64")
+            left = self._columns_from(first, panel)
             some = b.scratch(p.acc, panel * most, "read")
 
             def chunk(kb: Index) -> Sequence[Atom]:
