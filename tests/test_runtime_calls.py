@@ -19,6 +19,7 @@ from forked import in_child
 
 import pullback
 from pullback import config
+from pullback.api import jit
 from pullback.backends import llvm
 from pullback.backends.llvm.cache import kernel_key
 from pullback.backends.llvm.compiler import load_text
@@ -558,8 +559,12 @@ def test_the_fast_path_stands_back() -> None:
             assert not is_slow(f(a, b))
     assert not is_slow(f(a, b))
     with config.enable_x64(True):
-        assert is_slow(f(a, b)) and stub.config_key() < 0
+        assert is_slow(f(a, b)) and stub.fast_path_open()
     assert not is_slow(f(a, b))
+    for stands_back in (config.debug_nans(True), config.transfer_guard("log")):
+        with stands_back:
+            assert is_slow(f(a, b)) and stub.config_key() < 0
+        assert not is_slow(f(a, b))
     config.update("jax_enable_x64", True)
     try:
         assert is_slow(f(a, b)) and stub.fast_path_open()
@@ -575,6 +580,73 @@ def test_the_fast_path_stands_back() -> None:
     finally:
         config.update("jax_debug_nans", False)
     assert not is_slow(f(a, b))
+
+
+@native_only
+def test_a_block_with_flags_of_its_own_has_native_calls_of_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    calls, call = [], jit.JitWrapped.__call__
+
+    @pullback.jit
+    def f(x: Any) -> Any:
+        return x * 1.5 + 1
+
+    def python(*args: Any) -> Any:
+        calls.append(args)
+        return call(*args)
+
+    a = full(1)
+    monkeypatch.setattr(jit.JitWrapped, "__call__", python)
+    for name, value in (
+        ("enable_x64", True), ("default_matmul_precision", "highest"),
+        ("numpy_dtype_promotion", "strict"), ("enable_x64", True),
+    ):  # fmt: skip
+        calls.clear()
+        with getattr(config, name)(value):
+            for x, k in ((a, 3), (2.0, 3), (2**20, 3)):
+                for _ in range(k):
+                    out = f(x)
+            wide = value is True
+            assert len(calls) <= 3 and out.dtype == ("float64" if wide else "float32")
+            np.testing.assert_allclose(f(0.1), 1.15, rtol=1e-15 if wide else 1e-6)
+        assert f(2.0).dtype == np.float32
+    assert not calls  # the last block is the first one again
+
+
+@native_only
+def test_flags_of_one_thread_are_not_those_of_another() -> None:
+    f = pullback.jit(lambda x: x + 1.5)
+    inside, leave, seen = threading.Event(), threading.Event(), []
+
+    def work(flag: Any, value: Any) -> None:
+        with flag(value):
+            for _ in range(3):
+                seen.append(f(1).dtype)
+            inside.set()
+            leave.wait(10)
+            seen.append(f(1).dtype)
+
+    def beside(flag: Any, value: Any) -> list[bool]:
+        """Is the fast path open in this thread, while another has a flag, and has it no more?"""
+        thread = threading.Thread(target=work, args=(flag, value))
+        thread.start()
+        assert inside.wait(10)
+        found = [stub.fast_path_open()]
+        assert all(f(1).dtype == np.float32 for _ in range(3))
+        with config.default_matmul_precision("highest"):  # two threads with flags of their own
+            found.append(stub.fast_path_open())
+            assert f(1).dtype == np.float32
+        leave.set()
+        thread.join()
+        inside.clear()
+        leave.clear()
+        return [*found, stub.fast_path_open()]
+
+    assert beside(config.enable_x64, True) == [False, False, True]
+    assert seen == [np.dtype("float64")] * 4
+    assert beside(config.numpy_rank_promotion, "raise") == [True, False, True]
+    assert f(1).dtype == np.float32
 
 
 @native_only
@@ -696,12 +768,12 @@ def test_after_a_fork() -> None:
 def test_blocks_that_set_a_flag_to_what_it_is_leave_the_native_path_open() -> None:
     with config.enable_x64(config.enable_x64.value), config.debug_nans(False):
         assert stub.fast_path_open()
-        with config.enable_x64(not config.enable_x64.value):
+        with config.debug_infs(True):
             assert not stub.fast_path_open()
         assert stub.fast_path_open()
         try:
             config.update("jax_debug_nans", True)  # for others: this thread has its own value
-            assert not stub.fast_path_open() and not config.debug_nans.get()
+            assert stub.fast_path_open() and not config.debug_nans.get()
         finally:
             config.update("jax_debug_nans", False)
         assert stub.fast_path_open()

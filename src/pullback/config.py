@@ -9,8 +9,9 @@ import importlib
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from types import ModuleType
+import weakref
+from collections.abc import Callable, Iterator, Mapping
+from types import MappingProxyType, ModuleType
 from typing import Any
 
 from .removed import no_attribute
@@ -100,11 +101,29 @@ class _Complete(ModuleType):
         return sorted({*names, *_complete[names["__package__"]].where})
 
 
+class _Overrides(dict["Flag", Any]):
+    # The flags that one thread has values of its own for.
+
+    __slots__ = ("__weakref__",)
+
+
+class _Mine(threading.local):
+    def __init__(self) -> None:
+        self.values = _Overrides()
+        _overrides_of[threading.get_ident()] = weakref.ref(self.values)
+
+
+# By thread; what a thread overrides goes with it.
+_overrides_of: dict[int, weakref.ref[_Overrides]] = {}
+_mine = _Mine()
+_ABSENT: Any = object()
+
+
 class Flag:
     # A flag: `value` is the process's, `get()` the one in force in this thread; call it as a
     # context manager. A comment, since every flag has a docstring of its own.
 
-    __slots__ = ("_local", "default", "doc", "in_context", "name", "parse", "value")
+    __slots__ = ("default", "doc", "in_context", "name", "parse", "value")
 
     def __init__(
         self, name: str, default: Any, parse: Callable[[Any], Any], doc: str, in_context: bool
@@ -115,45 +134,49 @@ class Flag:
             name.upper(), os.environ.get(name.upper().replace("JAX_", "PULLBACK_", 1))
         )
         self.value = default if env is None else parse(env)
-        self._local = threading.local()
 
     def get(self) -> Any:
-        return getattr(self._local, "value", self.value)
+        return _mine.values.get(self, self.value)
 
     def set_global(self, value: Any) -> None:
         self.value = self.parse(value)
-        _bump()
+        _process_changed()
 
     __doc__ = property(lambda self: _described(self))
 
     @contextlib.contextmanager
     def __call__(self, value: Any = True) -> Iterator[None]:
         value = self.parse(value)
-        absent = object()
-        before = getattr(self._local, "value", absent)
-        self._local.value = value
-        entry = self, value
-        _overrides.append(entry)
+        mine = _mine.values
+        before = mine.get(self, _ABSENT)
+        mine[self] = value
         _bump()
         try:
             yield
         finally:
-            _overrides.remove(entry)  # or an equal one, which is as good
-            if before is absent:
-                del self._local.value
+            if before is _ABSENT:
+                mine.pop(self, None)
             else:
-                self._local.value = before
+                mine[self] = before
             _bump()
 
 
-# One item for each thread-local override in force in any thread: fast paths that know global values
-# only stand back.
-_overrides: list[tuple[Flag, Any]] = []
-
-
-def overridden() -> bool:
-    """Does any thread see a flag's value that is not the process's?"""
-    return any(value != flag.value for flag, value in list(_overrides))
+def overrides() -> dict[int, dict[Flag, Any]]:
+    """By thread, the flags whose values there are not the process's. The number of threads is none
+    of them.
+    """
+    found = {}
+    for thread, of in list(_overrides_of.items()):
+        values = of()
+        if values is None:
+            _overrides_of.pop(thread, None)
+        if not values:
+            continue
+        own = {flag: value for flag, value in list(values.items()) if value != flag.value}
+        own.pop(num_threads, None)
+        if own:
+            found[thread] = own
+    return found
 
 
 # Called whenever a flag that tracing depends on may have changed: the runtime's native fast paths
@@ -163,6 +186,15 @@ on_change: list[Callable[[], None]] = []
 
 def traces_changed() -> None:
     """Something else that traces and results depend on has changed: the mesh in force."""
+    _bump()
+
+
+process_epoch = 0  # how often the process's value of a flag has changed
+
+
+def _process_changed() -> None:
+    global process_epoch
+    process_epoch += 1
     _bump()
 
 
@@ -230,7 +262,7 @@ class _Threads(Flag):
 
     @contextlib.contextmanager
     def __call__(self, value: Any = None) -> Iterator[None]:
-        before = getattr(self._local, "value", None)
+        before = _mine.values.get(self)
         self._own(self.parse(value))
         try:
             yield
@@ -240,10 +272,10 @@ class _Threads(Flag):
     def _own(self, value: int | None) -> None:
         me = threading.get_ident()
         if value is None:
-            self._local.__dict__.pop("value", None)
+            _mine.values.pop(self, None)
             thread_counts.pop(me, None)
         else:
-            self._local.value = thread_counts[me] = value
+            _mine.values[self] = thread_counts[me] = value
         _tell_threads()
 
 
@@ -634,7 +666,7 @@ class UserContext:
         global _TRACE_FLAGS
         self._flag = Flag("pullback_user_context", default, _same, "the user's", True)
         _TRACE_FLAGS = (*_TRACE_FLAGS, self._flag)
-        _bump()
+        _process_changed()
 
     value = property(lambda self: self._flag.get())
 
@@ -678,11 +710,11 @@ class _Values(threading.local):
 _values = _Values()
 
 
-def global_trace_values() -> tuple[Any, ...]:
-    """The process's values of every flag that tracing depends on, whatever this thread
-    overrides.
+def global_trace_values(own: Mapping[Flag, Any] = MappingProxyType({})) -> tuple[Any, ...]:
+    """The process's values of every flag that tracing depends on, but those that a thread has of
+    its `own`.
     """
-    return tuple(flag.value for flag in _TRACE_FLAGS)
+    return tuple(own.get(flag, flag.value) for flag in _TRACE_FLAGS)
 
 
 def trace_values() -> tuple[Any, ...]:

@@ -150,8 +150,11 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
             raise TypeError(
                 f"JAX only supports number, bool, and string dtypes, got dtype {d.name}"
             )
-    if config.enable_x64.get():
-        return d
+    return d if config.enable_x64.get() else narrowed(d)
+
+
+def narrowed(d: Any) -> Any:
+    """A dtype as it is while x64 is off."""
     return _NARROWED.get(d, d)
 
 

@@ -351,7 +351,17 @@ def _scalar_aval(x: Any) -> ShapedArray:
     if aval is None:
         if kind not in dtypes.python_scalar_dtypes:  # a class derived from one of them
             return _scalar_aval(plain_scalar(x))
-        d = dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind])
+        aval = aval_of_numbers(kind, x64)
+    return aval
+
+
+def aval_of_numbers(kind: type, x64: bool) -> ShapedArray:
+    """The aval of Python's numbers of a type: bool, int, float or complex."""
+    aval = _scalar_avals.get((kind, x64))
+    if aval is None:
+        d = dtypes.python_scalar_dtypes[kind]
+        if not x64:
+            d = dtypes.narrowed(d)
         aval = _scalar_avals[kind, x64] = intern(ShapedArray((), d, weak_type=kind is not bool))
     return aval
 

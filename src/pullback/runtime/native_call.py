@@ -500,13 +500,13 @@ def _config() -> Fn:
     """i64 config(): the number of the flags' values, and of the mesh in force, for this thread."""
     f = Fn("pb_config", "i64", "", inline=True)
     s = f.state()
-    config, thread = f.ld("i64", s, L.CONFIG_KEY), f.ld("i64", s, L.MESH_THREAD)
-    f.br(f.cmp("eq", thread, 0), "usual", "mesh")
+    config, thread = f.ld("i64", s, L.CONFIG_KEY), f.ld("i64", s, L.OWN_THREAD)
+    f.br(f.cmp("eq", thread, 0), "usual", "own")
     f.at("usual")
     f.ret("i64 " + config)
-    f.at("mesh")
+    f.at("own")
     mine = f.cmp("eq", f.call("i64", "PyThread_get_thread_ident"), thread)
-    f.ret("i64 " + f.v(f"select i1 {mine}, i64 {f.ld('i64', s, L.MESH_CONFIG)}, i64 {config}"))
+    f.ret("i64 " + f.v(f"select i1 {mine}, i64 {f.ld('i64', s, L.OWN_CONFIG)}, i64 {config}"))
     return f
 
 

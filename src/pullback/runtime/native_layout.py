@@ -46,9 +46,9 @@ NDARRAY_TYPE, TYPES, TYPES_MASK = range(240, 264, 8)
 # null, or the threads whose calls use a number of threads of their own: how many they are, the
 # pool, then for each its identity and the number
 THREAD_COUNTS = 264
-# Where a mesh is in force: the identity of the main thread (0: there is none), and the number of
-# the flags' values with that mesh, which serves that thread in place of CONFIG_KEY.
-MESH_THREAD, MESH_CONFIG = 272, 280
+# The identity of the one thread that has flags, or a mesh, of its own (0: there is none), and the
+# number of its flags' values and mesh, which serves that thread in place of CONFIG_KEY.
+OWN_THREAD, OWN_CONFIG = 272, 280
 # Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
 # The first four lie as in a JitFunction from TABLE on.
 OPERATORS = 512

@@ -12,11 +12,11 @@ For the layers above:
 * `leaf_order(flatten, args, kwargs, statics)`: for each leaf that `flatten((args, kwargs))` gives,
   its number in native order.
 * `result_of(tree_of_numbers, unflatten)`: how outputs become the Python result.
-* `fast_path_open()`: may entries be added now (no trace, no thread-local flag, nothing to debug)?
+* `fast_path_open()`: may entries be added now (no trace, nothing to debug)?
 
-An entry serves while the global flags are what they were when it was made: `config_key()` numbers
-their values. While a thread overrides a flag, or traces, in any thread, every call takes the slow
-way.
+An entry serves while the flags are what they were when it was made: `config_key()` numbers their
+values. One thread may have values of its own, as in `with enable_x64():`; while two have, or a
+trace is in progress in any thread, every call takes the slow way.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import alloc_address, engine, free_address
 from pullback.runtime.native import Native
 from pullback.runtime.operands import Policy
-from pullback.runtime.shardings import Mesh, any_mesh_chosen, get_mesh, mesh_of_main_thread
+from pullback.runtime.shardings import Mesh, any_mesh_chosen, mesh_of_main_thread
 
 __all__ = [
     "Entry", "JitFunction", "add_entry", "add_operator_entry", "add_row_entry", "clear_entries",
@@ -620,30 +620,35 @@ _DEBUGGING = (
 )
 
 
+def _word(offset: int) -> Any:
+    return _native.word(offset) if _native is not None else ctypes.c_int64(-1)
+
+
+_shared_config, _own_config, _own_thread = map(_word, (L.CONFIG_KEY, L.OWN_CONFIG, L.OWN_THREAD))
+
+
 def config_key() -> int:
-    """The number of the flags' global values and of the mesh in force in this thread, negative
-    while the fast path stands back."""
-    mesh = get_mesh()
-    return _number(None if mesh.empty else mesh)
-
-
-def _number(mesh: Mesh | None) -> int:
-    overridden = config.overridden() or config.transfers_guarded()
-    if overridden or any(flag.value for flag in _DEBUGGING):
-        return -1
-    if any_mesh_chosen() and mesh_of_main_thread() is None:
-        return -1  # two threads have meshes
-    values = (*config.global_trace_values(), mesh)
-    return _configurations.setdefault(values, len(_configurations))
-
-
-_config_word = _native.word(L.CONFIG_KEY) if _native is not None else None
+    """The number of the flags' values and of the mesh in force in this thread, negative while the
+    fast path stands back."""
+    mine = _own_thread.value == threading.get_ident()
+    return int((_own_config if mine else _shared_config).value)
 
 
 def native_config() -> int:
-    """`config_key()` as the native side has it where no mesh is in force; negative with a mesh, and
-    without a native side too."""
-    return -1 if _config_word is None or any_mesh_chosen() else _config_word.value
+    """`config_key()` where no mesh is in force; negative with a mesh."""
+    return -1 if any_mesh_chosen() else config_key()
+
+
+@functools.lru_cache(256)
+def _number(process: int, own: frozenset[tuple[config.Flag, Any]], mesh: Mesh | None) -> int:
+    """The number of a thread's values: those of the process, which have changed so often, but
+    `own`."""
+    values = dict(own)
+    debugging = any(values.get(flag, flag.value) for flag in _DEBUGGING)
+    if debugging or config.transfers_guarded() or not all(flag.in_context for flag in values):
+        return -1
+    key = (*config.global_trace_values(values), mesh)
+    return _configurations.setdefault(key, len(_configurations))
 
 
 def fast_path_open() -> bool:
@@ -652,26 +657,48 @@ def fast_path_open() -> bool:
 
 
 def _configure() -> None:
-    """After a flag has changed, or the mesh in force."""
+    """After a flag has changed, or the mesh in force.
+
+    One thread may have flags, or a mesh, of its own: it has a number of its own. Python's numbers
+    have one type at a time on the native side: a thread for which they have the other one stands
+    back."""
     if _native is None:
         return
-    set_word, set_object = _native.functions["set_word"], _native.functions["set_object"]
+    set_word = _native.functions["set_word"]
     with _lock:
         set_word(L.CONFIG_KEY, -1)
-        set_word(L.MESH_CONFIG, -1)
-        mesh = mesh_of_main_thread()
-        set_word(L.MESH_THREAD, 0 if mesh is None else threading.main_thread().ident)
-        key = _number(None)
-        if key < 0:
+        set_word(L.OWN_CONFIG, -1)
+        own, mesh = config.overrides(), mesh_of_main_thread()
+        owners = set(own) if mesh is None else {*own, threading.main_thread().ident or 0}
+        if len(owners) > 1 or (any_mesh_chosen() and mesh is None):
+            set_word(L.OWN_THREAD, 0)
             return
-        for offset, scalar in (
-            (L.SCALAR_FLOAT, 0.0), (L.SCALAR_INT, 0), (L.SCALAR_BOOL, False), (L.SCALAR_COMPLEX, 0j)
-        ):  # fmt: skip
-            set_object(offset, avals.intern(avals.typeof(scalar)))
-        set_word(L.INT_BITS, 8 * avals.typeof(0).dtype.itemsize)
-        if mesh is not None:
-            set_word(L.MESH_CONFIG, _number(mesh))
-        set_word(L.CONFIG_KEY, key)
+        thread = next(iter(owners), 0)
+        set_word(L.OWN_THREAD, thread)
+        changed = own.get(thread, {})
+        process = config.process_epoch
+        shared = _number(process, frozenset(), None)
+        mine = _number(process, frozenset(changed.items()), mesh) if thread else -1
+        wide = config.enable_x64.value
+        if mine >= 0 and changed.get(config.enable_x64, wide) != wide:
+            wide, shared = not wide, -1
+        _set_scalars(wide)
+        set_word(L.OWN_CONFIG, mine)
+        set_word(L.CONFIG_KEY, shared)
+
+
+def _set_scalars(wide: bool) -> None:
+    """Tells the native side the types of Python's numbers, with or without x64."""
+    assert _native is not None
+    bits = 64 if wide else 32
+    if _native.word(L.INT_BITS).value == bits and _native.word(L.SCALAR_FLOAT).value:
+        return
+    for offset, kind in (
+        (L.SCALAR_FLOAT, float), (L.SCALAR_INT, int), (L.SCALAR_BOOL, bool),
+        (L.SCALAR_COMPLEX, complex),
+    ):  # fmt: skip
+        _native.functions["set_object"](offset, avals.aval_of_numbers(kind, wide))
+    _native.functions["set_word"](L.INT_BITS, bits)
 
 
 def _on_error(entry: Entry, pc: int, code: int, equation: int) -> None:
