@@ -12,9 +12,11 @@ import time
 import weakref
 from collections import OrderedDict, defaultdict, deque, namedtuple
 
+import numpy as np
 import pytest
 from hypothesis import given, settings, strategies as st
 
+import pullback as pb
 from pullback import jit, tree, tree_util
 from pullback.tree import engine, prefix
 
@@ -231,7 +233,7 @@ def test_flatten_axes():
     assert prefix.flatten_axes("in_axes", treedef, ((0, 1), {"k": None}, None)) == [0, 1, None]
     assert prefix.flatten_axes("in_axes", treedef, None) == [None] * 3
     for bad, place in [
-        ((0, 1), "in_axes it"),
+        ((0, 1), r"at key path\n    in_axes\n"),
         ((0, [1], 1), r"in_axes\[1\]"),
         (([0],) * 3, "tuple"),
     ]:
@@ -386,3 +388,28 @@ def test_what_is_no_prefix_is_told_in_jaxs_words(at: int) -> None:
         jax_util.tree_structure(of).flatten_up_to(full)
     with pytest.raises(ValueError, match=re.escape(str(theirs.value).splitlines()[0])):
         tree_util.tree_structure(of).flatten_up_to(full)
+
+
+PREFIX_FAULTS = (
+    ({"in_axes": ({"a": 0}, [0, 0])}, ([1], [1])),
+    ({"in_axes": ({"a": 0},)}, ({"b": 1},)),
+    ({"in_axes": ({"a": 0, "b": 1},)}, ({"a": 1},)),
+    ({"in_axes": ((0,),)}, (np.ones(3),)),
+    ({"out_axes": {"a": 0}}, (np.ones(3),)),
+    ({}, ([np.ones(3), np.ones(4), np.ones(4)], np.ones(5))),
+    ({"axis_size": 4}, (np.ones(3), np.ones(3))),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(PREFIX_FAULTS)))
+def test_axes_that_fit_no_argument_are_told_in_jaxs_words(at: int) -> None:
+    """Every line of JAX's message is in ours, but for its class of leaves and its diff's text."""
+    jax = pytest.importorskip("jax")
+    options, args = PREFIX_FAULTS[at]
+    with pytest.raises(ValueError, match=r"\w") as theirs:
+        jax.vmap(lambda x, y=None: x, **options)(*args)
+    with pytest.raises(ValueError, match=r"\w") as ours:
+        pb.vmap(lambda x, y=None: x, **options)(*args)
+    for line in str(theirs.value).partition("so the diff")[0].splitlines():
+        if "jax._src" not in line:
+            assert line in str(ours.value)

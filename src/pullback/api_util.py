@@ -84,10 +84,7 @@ def flatten_axes(
     >>> pb.api_util.flatten_axes("in_axes", structure, (0, None))
     [0, None, None]
     """
-    if not kws:
-        return _flatten_axes(name, treedef, axis_tree)
-    args_def, kwargs_def = treedef.children()
-    return [*_flatten_axes(name, args_def, axis_tree), *([0] * kwargs_def.num_leaves)]
+    return _flatten_axes(name, treedef, axis_tree, kws=kws)
 
 
 def shaped_abstractify(x: Any) -> Any:

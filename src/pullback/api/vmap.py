@@ -62,7 +62,7 @@ def vmap(
         # None where no type is registered, as nearly always.
         leaf = vmappable.is_registered if vmappable.registered else None
         leaves, in_tree = tree.flatten((args, kwargs), is_leaf=leaf)
-        axes = tree.flatten_axes("vmap in_axes", in_tree, (in_axes, 0))
+        axes = tree.flatten_axes("vmap in_axes", in_tree, in_axes, kws=True)
         dims = [
             None if leaf is not None and leaf(x) else _canonical(fun, k, x, a, args, kwargs)
             for k, (x, a) in enumerate(zip(leaves, axes, strict=True))
@@ -170,24 +170,46 @@ def _mapped_size(
                 "array or axis_size must be specified, got empty *args=() and **kwargs={}"
             )
         return axis_size
-    if len(sizes) == 1:
-        raise ValueError(
-            "vmap got inconsistent sizes for array axes to be mapped:\n"
-            f"  * axis_size is {axis_size};\n  * the mapped axes have size {next(iter(sizes))}.\n"
-            "Fix: leave out axis_size."
-        )
+    raise _inconsistent_sizes(fun, leaves, dims, axis_size, args, kwargs)
+
+
+def _inconsistent_sizes(
+    fun: Any, leaves: Any, dims: Any, axis_size: int | None, args: Any, kwargs: Any
+) -> ValueError:
+    """Says which sizes there are, the most frequent first, with an argument that has each."""
     info = debug_info("vmap", fun, args, kwargs)
-    lines = []
+    paths = [path for path, _ in tree.flatten_with_path(kwargs)[0]]
+    by_size: dict[int, list[str]] = {}
     for k, (x, d) in enumerate(zip(leaves, dims, strict=True)):
-        if d is not None:
-            lines.append(
-                f"  * one axis had size {typeof(x).shape[d]}: axis {d} of argument "
-                f"{argument_name(info, k)} of type {typeof(x).str_short()}"
-            )
-    raise ValueError(
+        if d is None:
+            continue
+        keyword = k - (len(leaves) - len(paths))
+        name = (
+            f"argument {argument_name(info, k)}"
+            if keyword < 0
+            else f"kwargs{tree.keystr(paths[keyword])}"
+        )
+        aval = typeof(x)
+        by_size.setdefault(aval.shape[d], []).append(
+            f"axis {d} of {name} of type {aval.str_short()}"
+        )
+    lines = [] if axis_size is None else [f"  * the `axis_size` argument was {axis_size}"]
+    many = "most"
+    for size, axes in sorted(by_size.items(), key=lambda item: -len(item[1])):
+        if len(axes) == 1:
+            lines.append(f"  * one axis had size {size}: {axes[0]}")
+        else:
+            lines.append(f"  * {many} axes ({len(axes)} of them) had size {size}, e.g. {axes[0]}")
+        many = "some"
+    fix = (
+        "mapped axes must be equally long; in_axes=None passes an argument whole."
+        if len(by_size) > 1
+        else "leave out axis_size."
+    )
+    return ValueError(
         "vmap got inconsistent sizes for array axes to be mapped:\n"
         + ";\n".join(lines)
-        + "\nFix: mapped axes must be equally long; in_axes=None passes an argument whole."
+        + f"\nFix: {fix}"
     )
 
 

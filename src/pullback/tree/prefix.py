@@ -19,7 +19,7 @@ from pullback.tree.engine import (
     one_level,
     one_level_with_keys,
 )
-from pullback.tree.keys import KeyPath, keystr
+from pullback.tree.keys import DictKey, KeyPath, SequenceKey, keystr
 
 IsLeaf = Callable[[Any], bool] | None
 
@@ -41,52 +41,54 @@ def broadcast_prefix(prefix_tree: Any, full_tree: Any, is_leaf: IsLeaf = None) -
     return out
 
 
-def flatten_axes(name: str, treedef: PyTreeDef, axis_tree: Any) -> list[Any]:
+def flatten_axes(name: str, treedef: PyTreeDef, axis_tree: Any, *, kws: bool = False) -> list[Any]:
     """`axis_tree` (in_axes, out_axes, a sharding tree...) as one entry per leaf of `treedef`.
 
-    None is an entry like any other here, not an empty node. ValueError, naming `name`, the key path
-    and both structures, when `axis_tree` is not a prefix.
+    None is an entry like any other here, not an empty node. With `kws`, `treedef` is that of
+    `(args, kwargs)` and `axis_tree` one of args: keyword arguments have 0. ValueError, naming
+    `name`, the key path and what stands there, when `axis_tree` is not a prefix.
     """
+    if kws:
+        args, kwargs = treedef.children()
+        return [*flatten_axes(name, args, axis_tree), *([0] * kwargs.num_leaves)]
     out: list[Any] = []
-    _spread(name, (), axis_tree, treedef, treedef.node, out)
-    return out
+    if _spread(axis_tree, treedef.node, out):
+        return out
+    places = [str(e(name)) for e in _differences((), axis_tree, treedef.node, _axis_level, _level)]
+    told = "\n".join(f"  {place}" for place in places)
+    raise ValueError(
+        f"{name} specification must be a tree prefix of the corresponding value; \n  Mismatch "
+        f"details ({len(places)} found):\n{told}\nFix: each leaf of {name} stands for the whole "
+        f"subtree at its place, so {name} must be one value or follow the structure of the values "
+        f"from the root: {treedef}."
+    )
 
 
-def _spread(
-    name: str, path: KeyPath, axes: Any, treedef: PyTreeDef, node: Node, out: list[Any]
-) -> None:
-    level = None if axes is None else one_level_with_keys(axes)
+def _spread(axes: Any, node: Node, out: list[Any]) -> bool:
+    """Append an entry per leaf of `node`; False where the axes are no prefix of it."""
+    level = None if axes is None else one_level(axes)
     if level is None:
         out += [axes] * count_leaves(node)
-        return
-    cls, data, pairs = level
-    where = f"{name}{keystr(path)}"
-    fix = (
-        f"Each leaf of {name} stands for the whole subtree at its place, so {name} must be one "
-        f"value or follow the structure of the values from the root: {treedef}."
-    )
-    if node is None or node[0] is not cls:
-        got = "a leaf" if node is None else "None" if node[0] is NoneType else node[0].__name__
-        raise ValueError(
-            f"{name} is not a tree prefix of the corresponding values: at {where} it has "
-            f"a {cls.__name__} ({axes!r}), where the values have {got}. {fix}"
-        )
-    same = len(pairs) == len(node[2]) and _same_data(data, node[1], cls)
-    if not same:
-        raise ValueError(
-            f"{name} is not a tree prefix of the corresponding values: at {where} it has "
-            f"a {cls.__name__} with {_contents(cls, data, len(pairs))}, where the values have "
-            f"{_contents(cls, node[1], len(node[2]))}. {fix}"
-        )
-    for (key, child), kid in zip(pairs, node[2], strict=True):
-        _spread(name, (*path, key), child, treedef, kid, out)
+        return True
+    cls, data, children = level
+    if node is None or node[0] is not cls or len(children) != len(node[2]):
+        return False
+    if not _same_data(data, node[1], cls):
+        return False
+    return all(_spread(x, kid, out) for x, kid in zip(children, node[2], strict=True))
 
 
-def _contents(cls: type, data: Any, count: int) -> str:
-    if cls is dict:
-        return f"keys {list(data)}"
-    size = f"{count} element" + ("" if count == 1 else "s")
-    return size if data is None else f"{size} and static data {data!r}"
+def _axis_level(axes: Any) -> Any:
+    return None if axes is None else one_level_with_keys(axes)
+
+
+def _level(node: Node) -> Any:
+    """Of a structure what `one_level_with_keys` gives of a tree."""
+    if node is None:
+        return None
+    cls, data, kids = node
+    keys = map(DictKey, data) if cls is dict else map(SequenceKey, range(len(kids)))
+    return cls, data, list(zip(keys, kids, strict=True))
 
 
 def raise_prefix_error(
@@ -106,58 +108,73 @@ def prefix_errors(
     Each is a function that takes the name the user knows the prefix by (``"in_axes"``) and returns
     the ValueError to raise.
     """
-    return list(_prefix_errors((), prefix_tree, full_tree, is_leaf))
+
+    def level(prefix: Any) -> Any:
+        if is_leaf is not None and _says_leaf(is_leaf(prefix)):
+            return None
+        return one_level_with_keys(prefix)
+
+    return list(_differences((), prefix_tree, full_tree, level, one_level_with_keys))
 
 
 def _error(kind: str, path: KeyPath, detail: str) -> Callable[[str], ValueError]:
+    """`detail` begins with what the prefix has, as in "a subtree of type list of length 1"."""
+
     def make(name: str) -> ValueError:
         return ValueError(
-            f"pytree structure error: {kind} at key path\n    {name}{keystr(path)}\n{detail}"
+            f"pytree structure error: {kind} at key path\n    {name}{keystr(path)}\n"
+            f"At that key path, the prefix pytree {name} has {detail}"
         )
 
     return make
 
 
-def _prefix_errors(
-    path: KeyPath, prefix: Any, full: Any, is_leaf: IsLeaf
+def _differences(
+    path: KeyPath,
+    prefix: Any,
+    full: Any,
+    level: Callable[[Any], Any],
+    full_level: Callable[[Any], Any],
 ) -> Iterator[Callable[[str], ValueError]]:
-    if is_leaf is not None and _says_leaf(is_leaf(prefix)):
-        return
-    expected = one_level_with_keys(prefix)
+    """The places where `prefix` is none; the levels give a node's class, data and children with
+    their keys, or None for a leaf."""
+    expected = level(prefix)
     if expected is None:
         return
     cls, data, pairs = expected
-    if type(full) is not cls:
-        hint = (
-            "\nNone is a node without leaves, not a leaf: to keep it as one, pass "
-            "is_leaf=lambda x: x is None."
-            if prefix is None
-            else "\nGive both trees the same containers there."
-        )
-        yield _error(
-            "different types",
-            path,
-            f"There the prefix tree has\n    {cls}\nbut the full tree has\n    {type(full)}.{hint}",
-        )
+    found = full_level(full)
+    if found is None or found[0] is not cls:
+        yield _type_error(path, cls, found[0] if found else None if full is None else type(full))
         return
-    found = one_level_with_keys(full)
-    assert found is not None
     _, full_data, full_pairs = found
     if len(pairs) != len(full_pairs):
         yield _length_error(path, cls, pairs, full_pairs)
-        return
-    same = _same_data(data, full_data, cls)
-    if not same:
+    elif not _same_data(data, full_data, cls):
         yield _error(
             "different pytree metadata",
             path,
-            f"Both trees have\n    {cls}\nthere, the prefix tree with static data\n    {data!r}\n"
-            f"but the full tree with\n    {full_data!r}\nFix: the keys or static fields must be "
-            "equal.",
+            f"a subtree of type\n    {cls}\nwith metadata\n    {data!r}\nbut at the same key path "
+            f"the full pytree has a subtree of the same type but with metadata\n    {full_data!r}\n"
+            "Fix: the keys or static fields must be equal.",
         )
-        return
-    for (key, child), (_, full_child) in zip(pairs, full_pairs, strict=True):
-        yield from _prefix_errors((*path, key), child, full_child, is_leaf)
+    else:
+        for (key, child), (_, full_child) in zip(pairs, full_pairs, strict=True):
+            yield from _differences((*path, key), child, full_child, level, full_level)
+
+
+def _type_error(path: KeyPath, cls: type, other: Any) -> Callable[[str], ValueError]:
+    hint = (
+        "None is a node without leaves, not a leaf: to keep it as one, pass "
+        "is_leaf=lambda x: x is None."
+        if cls is NoneType
+        else "Give both trees the same containers there."
+    )
+    return _error(
+        "different types",
+        path,
+        f"a subtree of type\n    {cls}\nbut at the same key path the full pytree has a subtree of "
+        f"different type\n    {'a leaf' if other is None else other}.\n{hint}",
+    )
 
 
 def _length_error(path: KeyPath, cls: type, pairs: Any, full_pairs: Any) -> Any:
@@ -165,20 +182,20 @@ def _length_error(path: KeyPath, cls: type, pairs: Any, full_pairs: Any) -> Any:
         return _error(
             f"different lengths of {cls.__name__}",
             path,
-            f"There the prefix tree has a {cls.__name__} of length {len(pairs)}, but the full tree "
-            f"has a {cls.__name__} of length {len(full_pairs)}. Make the lengths equal, or put one "
-            f"leaf in the place of the {cls.__name__} where a prefix is allowed.",
+            f"a subtree of type {cls.__name__} of length {len(pairs)}, but the full pytree has a "
+            f"subtree of the same type but of length {len(full_pairs)}.\nMake the lengths equal, "
+            f"or put one leaf in the place of the {cls.__name__} where a prefix is allowed.",
         )
     mine = [keystr((k,), simple=True) for k, _ in pairs]
     other = [keystr((k,), simple=True) for k, _ in full_pairs]
-    only = [k for k in mine if k not in other], [k for k in other if k not in mine]
+    only = [k for k in mine if k not in other] + [k for k in other if k not in mine]
     return _error(
         "different numbers of pytree children",
         path,
-        f"Both trees have\n    {cls}\nthere, the prefix tree with {len(mine)} children\n"
-        f"    {' '.join(mine)}\nbut the full tree with {len(other)} children\n"
-        f"    {' '.join(other)}\nOnly in the prefix tree: {' '.join(only[0]) or 'none'}; only in "
-        f"the full tree: {' '.join(only[1]) or 'none'}.",
+        f"a subtree of type\n    {cls}\nwith {len(mine)} child keys\n    {' '.join(mine)}\nbut at "
+        "the same key path the full pytree has a subtree of the same type but with "
+        f"{len(other)} child keys\n    {' '.join(other)}\nso the symmetric difference on key sets "
+        f"is\n    {' '.join(only)}",
     )
 
 
