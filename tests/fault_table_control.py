@@ -281,7 +281,7 @@ f.defvjp(lambda x: (x, None), lambda res, ct: (jnp.float32(1),))
 jax.grad(lambda x: lax.fori_loop(0, 3, lambda i, c: f(c), x))(jnp.bfloat16(1))  # fault
 === custom_root aux | has_aux
 lax.custom_root(lambda x: x, 1.0, lambda f, x: x, lambda g, y: y, has_aux=True)  # fault
-=== vmap in_axes prefix | in_axes | ['a']
+=== vmap in_axes prefix | in_axes[0] | child keys
 jax.vmap(lambda p: p["a"], in_axes=({"a": 0, "b": 0},))({"a": jnp.ones(3)})  # fault
 === vmap in_axes list | in_axes
 jax.vmap(lambda x, y: x, in_axes=[0, (0, 0)])(jnp.ones(3), jnp.ones(3))  # fault
@@ -289,7 +289,7 @@ jax.vmap(lambda x, y: x, in_axes=[0, (0, 0)])(jnp.ones(3), jnp.ones(3))  # fault
 jax.vmap(lambda x, y: x, in_axes=(0, 0, 0))(jnp.ones(3), jnp.ones(3))  # fault
 === vmap in_axes leaf | in_axes
 jax.vmap(lambda p: p, in_axes=({"a": 0.5},))({"a": jnp.ones(3)})  # fault
-=== vmap sizes in trees | ['w'] | 3 | 4
+=== vmap sizes in trees | ['b'] | 3 | 4
 jax.vmap(lambda p, y: y)({"w": jnp.ones(3), "b": jnp.ones(3)}, jnp.ones(4))  # fault
 === vmap axis_size | axis_size
 jax.vmap(lambda x: x, axis_size=4)(jnp.ones(3))  # fault
