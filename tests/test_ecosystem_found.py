@@ -5,6 +5,7 @@ flax, haiku, numpyro); each made small.
 from __future__ import annotations
 
 import enum
+import importlib
 import inspect
 import re
 from typing import Any
@@ -14,16 +15,19 @@ import jax._src.api_util as their_api_util
 import jax._src.dtypes as their_dtypes
 import jax._src.public_test_util as theirs
 import jax.experimental.checkify
+import jax.experimental.shard_map
 import numpy as np
 import pytest
 
 import pullback
 import pullback.experimental.checkify
+import pullback.experimental.shard_map
 import pullback.jax_compat.modules._src.api_util as our_api_util
 import pullback.jax_compat.modules._src.array as our_array
 import pullback.jax_compat.modules._src.dtypes as our_dtypes
 import pullback.jax_compat.modules._src.public_test_util as ours
 import pullback.jax_compat.modules._src.typing as our_typing
+import pullback.scipy.fft
 from pullback.jax_compat.modules._src.tree_util import prefix_errors
 
 I = np.arange(4, dtype="int32").reshape(2, 2)
@@ -486,3 +490,54 @@ def test_shardings_know_the_order_of_their_devices() -> None:
         ):
             assert sharding._device_assignment == devices
             assert sharding._addressable_device_assignment == devices
+
+
+@pytest.mark.parametrize(
+    "axes",
+    [
+        lambda: (k for k in (0, 2)),
+        lambda: range(0, 3, 2),
+        lambda: np.array([0, 2]),
+        lambda: {0: 0, 2: 0}.keys(),
+    ],
+)
+def test_axes_are_any_iterable(axes: Any) -> None:
+    jnp, nn, x = pullback.numpy, pullback.nn, np.arange(24, dtype="f").reshape(2, 3, 4)
+    a = jnp.asarray(x)
+    for name in "sum mean std ptp flip nanmax nanvar count_nonzero median".split():
+        got, want = getattr(jnp, name)(a, axis=axes()), getattr(np, name)(x, axis=(0, 2))
+        np.testing.assert_allclose(got, want, rtol=1e-6, err_msg=name)
+    norm = np.sqrt((x * x).sum((0, 2)))
+    np.testing.assert_allclose(jnp.linalg.vector_norm(a, axis=axes()), norm, rtol=1e-6)
+    for f in (nn.softmax, nn.logsumexp):
+        np.testing.assert_array_equal(f(a, axis=axes()), f(a, axis=(0, 2)))
+    places = pullback.scipy.fft.dctn(a, axes=axes()), pullback.scipy.fft.dctn(a, axes=(0, 2))
+    np.testing.assert_array_equal(*places)
+
+
+def test_one_axis_as_an_array_of_no_axes() -> None:
+    jnp, x = pullback.numpy, np.arange(6, dtype="f").reshape(2, 3)
+    for axis in (np.array(0), jnp.array(0), np.int64(0)):
+        assert jnp.var(x, axis=axis).shape == jnp.ptp(x, axis=axis).shape == (3,)
+        assert jnp.asarray(x).transpose(axis, 1).shape == (2, 3)
+    assert jnp.asarray(x).transpose(range(2)).shape == (2, 3)
+
+
+@pytest.mark.parametrize("name", "exp expm1 log log1p sqrt sin cos tan tanh logistic".split())
+def test_elementary_primitives_bound_without_an_accuracy(name: str) -> None:
+    p, f = getattr(pullback.lax, f"{name}_p"), getattr(pullback.lax, name)
+    for order in (pullback.grad, lambda g: pullback.grad(pullback.grad(g))):
+        assert order(p.bind)(0.3) == order(f)(0.3)
+    want = str(jax.make_jaxpr(lambda x: getattr(jax.lax, f"{name}_p").bind(x))(0.3))
+    assert str(pullback.make_jaxpr(p.bind)(0.3)) == want
+
+
+def test_modules_that_jax_keeps_for_older_programs() -> None:
+    old = pullback.experimental.shard_map.shard_map
+    with pytest.deprecated_call():
+        theirs = inspect.signature(jax.experimental.shard_map.shard_map)
+    assert list(inspect.signature(old).parameters) == list(theirs.parameters)
+    mesh, spec = pullback.make_mesh((1,), ("i",)), pullback.P("i")
+    run = old(lambda x: 2 * x, mesh, spec, spec, check_rep=False)
+    np.testing.assert_array_equal(run(F), 2 * F)
+    assert importlib.import_module("pullback.jax_compat.modules.lib").__version__ == jax.__version__

@@ -14,8 +14,8 @@ from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..numpy.reductions import axes_size
-from ..numpy.util import check_arraylike, promote_args_inexact
+from ..numpy.reductions import axes_size, split_axes
+from ..numpy.util import check_arraylike, promote_args_inexact, static_axes
 
 _static_axis = functools.partial(jit, static_argnames=("axis",))
 
@@ -378,7 +378,7 @@ def logsumexp(
         a = jnp.where(b != 0, a, -np.inf)
     else:
         a = jnp.asarray(promote_args_inexact("logsumexp", a)[0])
-    dims, named = _reduction_axes(axis, jnp.ndim(a))
+    dims, named = split_axes(axis, jnp.ndim(a))
     if where is not None:
         a = jnp.where(where, a, 0)
     top = jnp.max(a.real, axis=dims + named, keepdims=keepdims, where=where, initial=-np.inf)
@@ -414,19 +414,6 @@ def _same(x: Any, y: Any) -> tuple[Any, Any]:
     return x, y
 
 
-def _reduction_axes(axis: Any, ndim: int) -> tuple[tuple[int, ...], tuple[Any, ...]]:
-    """(positions, names) among the axes."""
-    if axis is None:
-        return tuple(range(ndim)), ()
-    axis = (axis,) if isinstance(axis, (int, np.integer, str)) else tuple(axis)
-    named = tuple(a for a in axis if isinstance(a, str))
-    positions = [a for a in axis if not isinstance(a, str)]
-    for a in positions:
-        if not -ndim <= a < ndim:
-            raise ValueError(f"axis {a} is out of bounds for array of dimension {ndim}")
-    return tuple(operator.index(a) % ndim for a in positions), named
-
-
 def _least(x: Any) -> Any:
     """What every element exceeds: -inf, or the least integer."""
     dtype = typeof(x).dtype
@@ -442,7 +429,7 @@ def log_softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     Array([-0.6931472, -0.6931472], dtype=float32)
     """
     check_arraylike("log_softmax", x)
-    x = jnp.asarray(x)
+    x, axis = jnp.asarray(x), static_axes(axis)
     top = jnp.max(x, axis, where=where, initial=_least(x), keepdims=True)
     kept = x if where is None else jnp.where(where, x, -np.inf)
     shifted = kept - lax.stop_gradient(top)
@@ -458,6 +445,7 @@ def softmax(x: Any, axis: Any = -1, where: Any = None) -> Any:
     >>> nn.softmax(jnp.zeros(2))
     Array([0.5, 0.5], dtype=float32)
     """
+    axis = static_axes(axis)
     if config.softmax_custom_jvp.get():
         return _softmax(x, axis, where)
     return _softmax_formula(x, axis, where)
@@ -511,7 +499,7 @@ def standardize(
     if variance is None and algorithm not in ("fast", "stable"):
         raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")
     check_arraylike("standardize", x)
-    x = jnp.asarray(x)
+    x, axis = jnp.asarray(x), static_axes(axis)
     if mean is None:
         mean = jnp.mean(x, axis, keepdims=True, where=where)
     if variance is None:

@@ -28,7 +28,7 @@ from . import (
     reductions,
     ufuncs,
 )
-from .util import user_dtype
+from .util import static_axes, user_dtype
 
 _index_functions: Any = lazy_module("pullback.numpy.index_functions")
 _scatter: Any = lazy_module("pullback.numpy.scatter")
@@ -57,9 +57,8 @@ def transpose(self: Any, *args: Any) -> Any:
     """
     if not args or (len(args) == 1 and args[0] is None):
         return manipulation.transpose(self)
-    return manipulation.transpose(
-        self, args[0] if len(args) == 1 and isinstance(args[0], tuple | list) else args
-    )
+    axes = static_axes(args[0] if len(args) == 1 else args)
+    return manipulation.transpose(self, axes if isinstance(axes, tuple) else (axes,))
 
 
 def flatten(self: Any, order: str = "C", *, out_sharding: Any = None) -> Any:

@@ -32,7 +32,13 @@ from . import (
     ufuncs,
 )
 from .einsums import einsum
-from .util import canonical_axes, check_arraylike, promote_dtypes_inexact, promotes_freely
+from .util import (
+    canonical_axes,
+    check_arraylike,
+    promote_dtypes_inexact,
+    promotes_freely,
+    static_axes,
+)
 
 
 class EighResult(NamedTuple):
@@ -872,7 +878,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     Array([ 5., 10.], dtype=float32)
     """
     check_arraylike("jnp.linalg.vector_norm", x)
-    x = creation.asarray(x)
+    x, axis = creation.asarray(x), static_axes(axis)
     ndim = typeof(x).ndim
     if not dtypes.is_inexact(typeof(x).dtype):
         if not isinstance(ord, str) and ord in (1, np.inf, -np.inf):  # exact: whole numbers

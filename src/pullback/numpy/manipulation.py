@@ -27,6 +27,7 @@ from .util import (
     dtype_of,
     ndim_of,
     shape_of,
+    static_axes,
     to_type,
     unwrap,
 )
@@ -470,12 +471,7 @@ def flip(m: Any, axis: Any = None) -> Any:
            [4, 3]], dtype=int32)
     """
     check_arraylike("flip", m)
-    axis = (
-        tuple(canonical_axis(k, ndim_of(m)) for k in axis)
-        if isinstance(axis, list | tuple)
-        else axis
-    )
-    return _flip_jit(m, axis=axis)
+    return _flip_jit(m, axis=static_axes(axis))
 
 
 def fliplr(m: Any) -> Any:

@@ -18,16 +18,13 @@ from .util import (
     dtype_of,
     inexact,
     refuse_out,
+    static_axes,
     to_type,
     unwrap,
     user_dtype,
 )
 
 _STATIC = ("axis", "dtype", "keepdims")
-
-
-def _static(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, list) else axis
 
 
 def _nan_reduce(
@@ -108,7 +105,7 @@ def nansum(
     check_arraylike("nansum", a)
     return _sum(
         a,
-        axis=_static(axis),
+        axis=static_axes(axis),
         dtype=dtype,
         keepdims=keepdims,
         **_given(initial=initial, where=where),
@@ -135,7 +132,7 @@ def nanprod(
     check_arraylike("nanprod", a)
     return _prod(
         a,
-        axis=_static(axis),
+        axis=static_axes(axis),
         dtype=dtype,
         keepdims=keepdims,
         **_given(initial=initial, where=where),
@@ -159,7 +156,9 @@ def nanmax(
     """
     refuse_out("nanmax", out)
     check_arraylike("nanmax", a)
-    return _max(a, axis=_static(axis), keepdims=keepdims, **_given(initial=initial, where=where))
+    return _max(
+        a, axis=static_axes(axis), keepdims=keepdims, **_given(initial=initial, where=where)
+    )
 
 
 def nanmin(
@@ -179,7 +178,9 @@ def nanmin(
     """
     refuse_out("nanmin", out)
     check_arraylike("nanmin", a)
-    return _min(a, axis=_static(axis), keepdims=keepdims, **_given(initial=initial, where=where))
+    return _min(
+        a, axis=static_axes(axis), keepdims=keepdims, **_given(initial=initial, where=where)
+    )
 
 
 def _mean(
@@ -217,7 +218,9 @@ def nanmean(
     """
     refuse_out("nanmean", out)
     check_arraylike("nanmean", a)
-    return _mean_jit(a, axis=_static(axis), dtype=dtype, keepdims=keepdims, **_given(where=where))
+    return _mean_jit(
+        a, axis=static_axes(axis), dtype=dtype, keepdims=keepdims, **_given(where=where)
+    )
 
 
 def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, mean: Any) -> Any:
@@ -311,7 +314,7 @@ def nanvar(
     more = {"ddof": ddof} if not (isinstance(ddof, int) and ddof == 0) else {}
     return _nanvar_jit(
         a,
-        axis=_static(axis),
+        axis=static_axes(axis),
         dtype=dtype,
         keepdims=keepdims,
         **more,
@@ -341,7 +344,7 @@ def nanstd(
     more = {"ddof": ddof} if not (isinstance(ddof, int) and ddof == 0) else {}
     return _nanstd_jit(
         a,
-        axis=_static(axis),
+        axis=static_axes(axis),
         dtype=dtype,
         keepdims=keepdims,
         **more,
@@ -363,7 +366,7 @@ def _nanarg(name: str, arg: Any, fill: float) -> Any:
     def f(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
         refuse_out(name, out)
         check_arraylike(name, a)
-        return call(a, axis=axis, keepdims=bool(keepdims))
+        return call(a, axis=static_axes(axis), keepdims=bool(keepdims))
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = f"""`{name[3:]}`, passing over NaN; -1 where all are NaN.

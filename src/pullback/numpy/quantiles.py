@@ -22,6 +22,7 @@ from .util import (
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
+    static_axes,
     to_type,
 )
 
@@ -258,7 +259,7 @@ def _checked(
             "method can only be 'linear', 'lower', 'higher', 'midpoint', 'nearest' or "
             f"'inverted_cdf', got {method!r}"
         )
-    return tuple(axis) if isinstance(axis, list) else axis
+    return static_axes(axis)
 
 
 def quantile(
@@ -398,7 +399,7 @@ def _middle(name: str, quantile_of: Any, doc: str) -> Any:
     ) -> Any:
         _refuse_places(name, out, overwrite_input)
         check_arraylike(name, a)
-        return call(a, axis=tuple(axis) if isinstance(axis, list) else axis, keepdims=keepdims)
+        return call(a, axis=static_axes(axis), keepdims=keepdims)
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc

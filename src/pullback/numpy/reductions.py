@@ -31,6 +31,7 @@ from .util import (
     promotes_freely,
     refuse_out,
     shape_of,
+    static_axes,
     to_type,
     unwrap,
     user_dtype,
@@ -125,9 +126,10 @@ _ACROSS: dict[Any, str] = {
 
 def split_axes(axis: Any, ndim: int) -> tuple[tuple[int, ...], tuple[str, ...]]:
     """(the positions, the names) among the axes of a reduction."""
+    axis = static_axes(axis)
     if isinstance(axis, str):
         return (), (axis,)
-    if isinstance(axis, tuple | list) and builtins.any(isinstance(k, str) for k in axis):
+    if isinstance(axis, tuple) and builtins.any(isinstance(k, str) for k in axis):
         named = tuple(k for k in axis if isinstance(k, str))
         return _axes(tuple(k for k in axis if not isinstance(k, str)), ndim), named
     return _axes(axis, ndim), ()
@@ -584,7 +586,7 @@ def mean(
     check_arraylike("mean", a)
     if where is not None:
         check_where("mean", where)
-    return _mean(a, axis, dtype, keepdims, where)
+    return _mean(a, static_axes(axis), dtype, keepdims, where)
 
 
 def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
@@ -618,6 +620,7 @@ def average(
     Array(1.25, dtype=float32)
     """
     check_arraylike("average", a) if weights is None else check_arraylike("average", a, weights)
+    axis = static_axes(axis)
     if weights is None:
         (a,) = promote_dtypes_inexact(a)
         avg = _mean(a, axis, None, keepdims, None)
@@ -778,7 +781,7 @@ def var(
         _correction("var", ddof, correction),
         where,
         mean,
-        axis=_static(axis),
+        axis=static_axes(axis),
         dtype=dtype,
         keepdims=keepdims,
     )
@@ -810,14 +813,10 @@ def std(
         _correction("std", ddof, correction),
         where,
         mean,
-        axis=_static(axis),
+        axis=static_axes(axis),
         dtype=dtype,
         keepdims=keepdims,
     )
-
-
-def _static(axis: Any) -> Any:
-    return tuple(axis) if isinstance(axis, list) else axis
 
 
 def _count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -837,7 +836,7 @@ def count_nonzero(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
     Array([1, 2], dtype=int32)
     """
     check_arraylike("count_nonzero", a)
-    return _count_nonzero_jit(a, axis=_static(axis), keepdims=keepdims)
+    return _count_nonzero_jit(a, axis=static_axes(axis), keepdims=keepdims)
 
 
 def _ptp(a: Any, axis: Any = None, keepdims: bool = False) -> Any:
@@ -857,7 +856,7 @@ def ptp(a: Any, axis: Any = None, out: None = None, keepdims: bool = False) -> A
     """
     refuse_out("ptp", out)
     check_arraylike("ptp", a)
-    return _ptp_jit(a, axis=_static(axis), keepdims=keepdims)
+    return _ptp_jit(a, axis=static_axes(axis), keepdims=keepdims)
 
 
 # --- positions ---

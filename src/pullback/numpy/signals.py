@@ -32,6 +32,7 @@ from .util import (
     promote_dtypes,
     promote_dtypes_inexact,
     shape_of,
+    static_axes,
     to_type,
     unwrap,
     user_dtype,
@@ -400,7 +401,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
             "The 'edge_order' argument to jnp.gradient is not supported. Fix: leave it out."
         )
     check_arraylike("gradient", f, *varargs)
-    return _gradient_jit(f, *varargs, axis=tuple(axis) if isinstance(axis, list) else axis)
+    return _gradient_jit(f, *varargs, axis=static_axes(axis))
 
 
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:

@@ -26,6 +26,7 @@ from .util import (
     check_arraylike,
     ndim_of,
     shape_of,
+    static_axes,
     to_type,
     user_dtype,
 )
@@ -156,7 +157,7 @@ class ufunc:
                     f"reduction operation {self.__name__!r} does not have an identity, so to use a "
                     "where mask one has to specify 'initial'."
                 )
-        given = self._given["reduce"]
+        axis, given = static_axes(axis), self._given["reduce"]
         if given is None and isinstance(axis, tuple) and self.identity is None:
             raise NotImplementedError(
                 f"{self.__name__}.reduce() over several axes, got axis={axis}: their order would "

@@ -7,7 +7,7 @@ from __future__ import annotations
 import functools
 import operator
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -362,11 +362,21 @@ def canonical_axes(axis: Any, ndim: int) -> tuple[int, ...]:
     """An axis, a sequence of axes, or None for all, as non-negative ints."""
     if axis is None:
         return tuple(range(ndim))
-    if isinstance(axis, (list, tuple, np.ndarray)) and not (
-        isinstance(axis, np.ndarray) and not axis.ndim
-    ):
+    axis = static_axes(axis)
+    if isinstance(axis, tuple):
         return tuple(canonical_axis(a, ndim) for a in axis)
     return (canonical_axis(axis, ndim),)
+
+
+def static_axes(axis: Any) -> Any:
+    """One axis as an int, any iterable of axes as a tuple of ints, read once and hashable; None,
+    names of mapped axes and tracers, which others refuse, stay."""
+    if axis is None or type(axis) is int or isinstance(axis, str | Tracer):
+        return axis
+    try:
+        return operator.index(axis)
+    except TypeError:
+        return tuple(map(static_axes, axis)) if isinstance(axis, Iterable) else axis
 
 
 def user_dtype(dtype: Any, name: str) -> Any:

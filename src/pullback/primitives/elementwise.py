@@ -280,7 +280,7 @@ def _pow_d1(t: Any, z: Any, x: Any, y: Any) -> Any:
     return mul(t, mul(log(select(eq(x, const(x, 0)), full_as(x, 1), x)), z))
 
 
-log_p = unary("log", (FLOAT, COMPLEX), lambda t, y, x, *, accuracy: div(t, x))
+log_p = unary("log", (FLOAT, COMPLEX), lambda t, y, x, *, accuracy=None: div(t, x))
 _pow_any = nary_aval("pow", ((FLOAT, COMPLEX), (INT, FLOAT, COMPLEX)), same_dtypes=False)
 pow_p: Primitive = Primitive(
     "pow",

@@ -73,25 +73,29 @@ def _bessel_i1e_derivative(t: Any, y: Any, x: Any) -> Any:
     return mul(t, select(away, slope, full_as(x, 0.5)))
 
 
-exp_p = unary("exp", _INEXACT, lambda t, y, x, *, accuracy: mul(t, y))
-exp2_p = unary("exp2", _INEXACT, lambda t, y, x, *, accuracy: mul(log(const(x, 2)), mul(t, y)))
-log1p_p = unary("log1p", _INEXACT, lambda t, y, x, *, accuracy: div(t, add(x, const(x, 1))))
-expm1_p = unary("expm1", _INEXACT, lambda t, y, x, *, accuracy: mul(t, add(y, const(y, 1))))
-sqrt_p = unary("sqrt", _INEXACT, lambda t, y, x, *, accuracy: mul(t, div(const(x, 0.5), y)))
+exp_p = unary("exp", _INEXACT, lambda t, y, x, *, accuracy=None: mul(t, y))
+exp2_p = unary("exp2", _INEXACT, lambda t, y, x, *, accuracy=None: mul(log(const(x, 2)), mul(t, y)))
+log1p_p = unary("log1p", _INEXACT, lambda t, y, x, *, accuracy=None: div(t, add(x, const(x, 1))))
+expm1_p = unary("expm1", _INEXACT, lambda t, y, x, *, accuracy=None: mul(t, add(y, const(y, 1))))
+sqrt_p = unary("sqrt", _INEXACT, lambda t, y, x, *, accuracy=None: mul(t, div(const(x, 0.5), y)))
 rsqrt_p = unary(
-    "rsqrt", _INEXACT, lambda t, y, x, *, accuracy: mul(t, mul(const(x, -0.5), div(y, x)))
+    "rsqrt", _INEXACT, lambda t, y, x, *, accuracy=None: mul(t, mul(const(x, -0.5), div(y, x)))
 )
 cbrt_p = unary(
-    "cbrt", _REAL, lambda t, y, x, *, accuracy: mul(t, mul(const(x, 1 / 3), integer_pow(y, -2)))
+    "cbrt",
+    _REAL,
+    lambda t, y, x, *, accuracy=None: mul(t, mul(const(x, 1 / 3), integer_pow(y, -2))),
 )
-sin_p = unary("sin", _INEXACT, lambda t, y, x, *, accuracy: mul(t, cos(x)))
-cos_p = unary("cos", _INEXACT, lambda t, y, x, *, accuracy: neg(mul(t, sin(x))))
-tan_p = unary("tan", _INEXACT, lambda t, y, x, *, accuracy: mul(t, add(const(x, 1), square(y))))
+sin_p = unary("sin", _INEXACT, lambda t, y, x, *, accuracy=None: mul(t, cos(x)))
+cos_p = unary("cos", _INEXACT, lambda t, y, x, *, accuracy=None: neg(mul(t, sin(x))))
+tan_p = unary(
+    "tan", _INEXACT, lambda t, y, x, *, accuracy=None: mul(t, add(const(x, 1), square(y)))
+)
 tanh_p = unary(
-    "tanh", _INEXACT, lambda t, y, x, *, accuracy: mul(add(t, mul(t, y)), sub(const(x, 1), y))
+    "tanh", _INEXACT, lambda t, y, x, *, accuracy=None: mul(add(t, mul(t, y)), sub(const(x, 1), y))
 )
 logistic_p = unary(
-    "logistic", _INEXACT, lambda t, y, x, *, accuracy: mul(t, mul(y, sub(const(x, 1), y)))
+    "logistic", _INEXACT, lambda t, y, x, *, accuracy=None: mul(t, mul(y, sub(const(x, 1), y)))
 )
 asin_p = unary("asin", _INEXACT, lambda t, y, x: mul(t, rsqrt(sub(const(x, 1), square(x)))))
 acos_p = unary("acos", _INEXACT, lambda t, y, x: mul(t, neg(rsqrt(sub(const(x, 1), square(x))))))

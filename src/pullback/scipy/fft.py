@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes, lax, numpy as jnp
 from ..core.avals import typeof
-from ..numpy.util import canonical_axis, promote_args_inexact, promotes_freely
+from ..numpy.util import canonical_axis, promote_args_inexact, promotes_freely, static_axes
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
@@ -137,7 +137,7 @@ def idct(
 
 def _many(x: Any, one: Any, s: Any, axes: Any, norm: str | None) -> Any:
     ndim = typeof(x).ndim
-    axes, s = ((v,) if isinstance(v, int | np.integer) else v for v in (axes, s))
+    axes, s = ((v,) if isinstance(v, int) else v for v in map(static_axes, (axes, s)))
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     places = [canonical_axis(a, ndim) for a in axes]

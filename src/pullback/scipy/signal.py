@@ -13,7 +13,13 @@ import numpy as np
 from .. import dtypes, lax, numpy as jnp
 from ..config import lazy_module
 from ..core.avals import typeof
-from ..numpy.util import canonical_axis, check_arraylike, promote_dtypes_inexact, promotes_freely
+from ..numpy.util import (
+    canonical_axes,
+    canonical_axis,
+    check_arraylike,
+    promote_dtypes_inexact,
+    promotes_freely,
+)
 
 host_signal = lazy_module("scipy.signal")
 
@@ -51,11 +57,7 @@ def fftconvolve(in1: Any, in2: Any, mode: str = "full", axes: Sequence[int] | No
     if mode not in ("same", "full", "valid"):
         raise ValueError("mode must be one of ['same', 'full', 'valid']")
     ndim = typeof(a).ndim
-    places = (
-        list(range(ndim))
-        if axes is None
-        else [canonical_axis(k, ndim) for k in ([axes] if isinstance(axes, int) else axes)]
-    )
+    places = canonical_axes(axes, ndim)
     if len(set(places)) != len(places):
         raise ValueError("all axes must be unique")
     sa, sb = typeof(a).shape, typeof(b).shape
