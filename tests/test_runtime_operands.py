@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 
 from pullback import device_put, disable_jit, enable_x64, grad, jit, numpy as jnp, tree_util, vmap
+from pullback.backends.llvm import aside
 from pullback.runtime import memory, stub
 from pullback.runtime.native import Native
 from pullback.tree_util import tree_map
@@ -237,6 +238,7 @@ def test_containers_do_not_leak() -> None:
 
 
 @native_only
+@pytest.mark.usefixtures("at_rest")
 def test_calls_leave_no_garbage() -> None:
     """No call of a wrapper leaves cycles for the collector."""
     mapped = vmap(lambda x: x * 2.0 + 1)
@@ -244,13 +246,13 @@ def test_calls_leave_no_garbage() -> None:
     for f in (mapped, jit(mapped), grad(lambda x: (x * x).sum()), lambda x: jnp.exp(x)[2:].sum()):
         for _ in range(12):
             f(x)
-        time.sleep(0.05)
+        assert aside.settle(60.0)
         gc.collect()
         gc.disable()
         try:
             for _ in range(1000):
                 f(x)
-            assert gc.collect() < 1000  # what is compiled beside leaves some
+            assert gc.collect() < 100
         finally:
             gc.enable()
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ import pytest
 import pullback as pb
 import pullback.numpy as jnp
 from pullback import lax
-from pullback.backends.llvm import aside, compiler, programs
+from pullback.backends.llvm import aside, compiler
 from pullback.loops import pipeline
 from pullback.loops.fingerprint import fingerprint
 
@@ -194,6 +195,26 @@ def test_a_program_goes_where_its_kernels_go(
     assert len(kept_programs(first)) == 1 and not kept_programs(second)
 
 
+def test_what_was_done_aside_is_let_go() -> None:
+    """A program and its constants die with their last user, not a second later."""
+    value = np.zeros(3)
+    watch = weakref.ref(value)
+    aside.aside(np.sum, value)
+    del value
+    assert aside.settle(90.0) and watch() is None
+
+
+def test_short_programs_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """And found again by another function of the same equations."""
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    first = pb.jit(lambda x: jnp.sin(x) + 0.375)(X)
+    assert aside.settle(90.0) and len(kept_programs(tmp_path)) == 1
+    forget_kernels()
+    monkeypatch.setattr(pipeline, "compile_jaxpr", lowered := Counted(pipeline.compile_jaxpr))
+    again = pb.jit(lambda x: jnp.sin(x) + 0.375)(X)
+    assert lowered.calls == 0 and np.array_equal(first, again)
+
+
 def test_a_missing_kernel_means_lowering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
     f = lambda x, y: body(x, y, 1.125)
@@ -204,4 +225,3 @@ def test_a_missing_kernel_means_lowering(monkeypatch: pytest.MonkeyPatch, tmp_pa
         p.unlink()
     again = pb.jit(lambda x, y: f(x, y))(X, X)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
-    assert programs.WORTHWHILE > 0

@@ -328,10 +328,10 @@ def clear_caches() -> None:
 
 
 def load_compiler() -> None:
-    """Imports the compiler: with the first array, so that no first call waits for it, nor a program
-    that makes no arrays."""
+    """Imports the compiler and makes the runtime of what it compiles: with the first array, so that
+    no first call waits for them, nor a program that makes no arrays."""
     with uncollected:
-        _ = native.NativeExecutable
+        native.llvm.prepare()
     settle()
 
 

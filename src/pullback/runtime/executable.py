@@ -170,7 +170,6 @@ class NativeExecutable:
     @deep
     def _compile(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> None:
         """The program and the machine code of its kernels, from disk or made now."""
-        llvm.prepare()
         start = time.perf_counter()
         key = None if pipeline.debug() else programs.program_key(closed, donated)
         again = functools.partial(pipeline.compile_jaxpr, closed, reference_rule, donated)

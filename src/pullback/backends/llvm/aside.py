@@ -57,6 +57,7 @@ class _Aside:
                 function, arguments = self.work[0]
             with contextlib.suppress(Exception):  # who needs the result meets the error
                 function(*arguments)
+            del function, arguments  # a program and its constants, while there is nothing to do
             with self.changed:
                 self.work.popleft()
                 if not self.work:

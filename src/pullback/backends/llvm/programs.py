@@ -29,7 +29,6 @@ STEPS = (
     plan.KernelStep, plan.AllocStep, plan.FreeStep, plan.CopyStep, plan.SwapStep, plan.JumpStep,
     plan.JumpIfNotStep, plan.LibStep, plan.RetStep,
 )  # fmt: skip
-WORTHWHILE = 600  # characters of a program's text: what is shorter is lowered as fast as read
 _NUMBER = {kind: k for k, kind in enumerate(STEPS)}
 _STAMP = source_stamp()  # of the files as they were when their code was loaded
 
@@ -80,7 +79,7 @@ def program_key(closed: Any, donated: Sequence[bool]) -> str | None:
     if disk_cache() is None:
         return None
     text = fingerprint(closed, donated)
-    if text is None or len(text) < WORTHWHILE:
+    if text is None:
         return None
     return kernel_key(text, host_target().key, "program " + _STAMP)
 

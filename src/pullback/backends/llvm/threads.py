@@ -17,7 +17,6 @@ from collections.abc import Callable
 
 from pullback import config
 from pullback.backends.llvm import native, os_shim
-from pullback.backends.llvm.aside import aside
 from pullback.backends.llvm.cache import kernel_key
 from pullback.backends.llvm.compiler import load_text
 from pullback.backends.llvm.rem_pio2 import REM_PIO2
@@ -168,9 +167,10 @@ def runtime() -> Runtime:
 
 
 def prepare() -> None:
-    """Begins to make the native runtime, on a compiler's thread: whoever needs it waits less."""
-    if _runtime is None:
-        aside(runtime)
+    """Makes the native runtime, so that no first call waits for it. Where that fails, who needs it
+    meets the error."""
+    with contextlib.suppress(Exception):
+        runtime()
 
 
 def set_function(name: str, address: int) -> None:

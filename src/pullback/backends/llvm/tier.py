@@ -36,7 +36,9 @@ MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
 FEW_STEPS = 4  # whose kernels such a plan's second run waits for
-FIRST_LOOK, LAST_LOOK = 0.002, 1.0  # seconds between two looks: doubled while nothing happens
+# Seconds between two looks: doubled while nothing happens. The first call and what follows it at
+# once are over by the first: who runs code waits for the interpreter while its kernels are written.
+FIRST_LOOK, LAST_LOOK = 0.02, 1.0
 
 
 class Watched(Protocol):
@@ -141,7 +143,7 @@ class _Watcher:
                 done.append(reference)
                 continue
             runs, work = plan.heat()
-            if work < MUCH_WORK or (runs < MANY_RUNS and work < VERY_MUCH_WORK):
+            if runs < 1 or work < MUCH_WORK or (runs < MANY_RUNS and work < VERY_MUCH_WORK):
                 continue
             busy = True
             while not self.stopping and plan.improve():
