@@ -151,12 +151,12 @@ class DiskCache:
 
     def put(self, key: str, image: Image) -> None:
         """Stores an image; never raises. Quick code is stored a while after it was made: where
-        there is good code by then, that stays."""
+        there is good code of the same functions by then, that stays."""
         if not self._ready():
             return
         if image.quick:
             known = self.get(key)
-            if known is not None and not known.quick:
+            if known and not known.quick and image.symbols.keys() <= known.symbols.keys():
                 return
         try:
             name = os.path.join(

@@ -98,8 +98,8 @@ def _debug() -> frozenset[str]:
 def emit_module(
     kernel: Kernel, target: Target | None = None, brief: bool = False
 ) -> tuple[str, int]:
-    """The textual IR of a kernel's module and the code generation level it wants. `brief` writes
-    the least code, not the fastest."""
+    """The textual IR of a kernel's module and the code generation level that good code of it wants.
+    `brief` writes the least code, not the fastest."""
     target = target or host_target()
     streamed = frozenset(kernel.params[k] for k in kernel.attrs.get("streamed", ()))
     module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)

@@ -250,7 +250,7 @@ class Loops:
         if has(s.body, While) or (inner and (cost >= 40 or brief)):
             width = 1
         scattered = lane_by_lane(s)
-        if inner or has(s.body, If) or (cost >= HEAVY and not brief):
+        if inner or has(s.body, If) or cost >= HEAVY:
             e.module.straight = False
         count = hi.c - lo.c if hi.c is not None and lo.c is not None else 0
         if count > 0:  # a literal number of iterations
