@@ -37,7 +37,7 @@ import pullback
 import pullback as pb
 import pullback.numpy as jnp
 from pullback import lax, nn, random, tree
-from pullback.experimental import sparse
+from pullback.experimental import pallas as pl, sparse
 """
 
 

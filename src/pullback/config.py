@@ -362,6 +362,12 @@ _EXAMPLES = {
     "num_threads": """>>> with pb.num_threads(1):
     ...     jnp.arange(3.0).sum()
     Array(3., dtype=float32)""",
+    "pallas_enable_debug_checks": """>>> with pl.enable_debug_checks(True):
+    ...     print(pl.enable_debug_checks.get())
+    True""",
+    "pallas_poison_buffers": """>>> with pl.enable_poison_buffers(True):
+    ...     print(pl.enable_poison_buffers.get())
+    True""",
     "check_tracer_leaks": True,
     "enable_checks": True,
     "threefry_partitionable": False,
@@ -450,6 +456,15 @@ check_tracer_leaks = _flag(
     "jax_check_tracer_leaks", False, _bool, "raise when a tracer outlives its trace", True
 )
 enable_checks = _flag("jax_enable_checks", False, _bool, "check every intermediate program", True)
+pallas_enable_debug_checks = _flag(
+    "jax_pallas_enable_debug_checks", False, _bool, "kernels' debug checks are checks", True
+)
+pallas_poison_buffers = _flag(
+    "jax_pallas_poison_buffers",
+    False,
+    _bool,
+    "kernels' scratch memory holds NaN at first, as it always does here",
+)
 default_prng_impl = _flag(
     "jax_default_prng_impl", "threefry2x32", _same, "the PRNG of new keys", True
 )
@@ -634,8 +649,6 @@ for _name, _default in {
     "jax_debug_leaked_clients_on_clear_backends": False,
     "jax_mosaic_allow_hlo": False,
     "jax_oneapi_visible_devices": "all",
-    "jax_pallas_enable_debug_checks": False,
-    "jax_pallas_poison_buffers": False,
     "jax_pallas_use_mosaic_gpu": True,
     "jax_pallas_verbose_errors": False,
     "jax_ragged_dot_use_gpu_pallas_triton_lowering": False,

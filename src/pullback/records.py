@@ -125,7 +125,8 @@ def record(cls: Any = None, /, *, eq: bool = False, frozen: bool = True, weak: b
         for gone in ("__dict__", "__weakref__"):
             space.pop(gone, None)
         space.update(
-            __slots__=(*names, "__weakref__") if weak else (*names,), __repr__=_repr,
+            __slots__=(*names, "__weakref__") if weak else (*names,),
+            __repr__=space.get("__repr__", _repr),
             __reduce__=_reduce, __match_args__=(*names,), __init__=_init(cls, names, defaults),
             **(_by_value(names) if eq else {}),
         )  # fmt: skip

@@ -25,7 +25,12 @@ _places: Any = config.lazy_module("pullback.numpy.scatter")
 
 
 class RefSlice:
-    """`size` elements from `start` (which may be traced) by `stride`."""
+    """`size` elements from `start` (which may be traced) by `stride`: an index of references.
+
+    >>> ref = pb.new_ref(jnp.arange(6))
+    >>> ref[pl.Slice(1, 2, 3)]
+    Array([1, 4], dtype=int32)
+    """
 
     __slots__ = ("size", "start", "stride")
 

@@ -118,7 +118,8 @@ class AbstractRef(AbstractValue):
         return hash((AbstractRef, self.inner_aval, self.memory_space))
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
-        return f"Ref{{{self.inner_aval.str_short(short_dtypes=short_dtypes)}}}"
+        space = "" if self.memory_space is None else f"<{self.memory_space}>"
+        return f"Ref{space}{{{self.inner_aval.str_short(short_dtypes=short_dtypes)}}}"
 
     def __repr__(self) -> str:
         return self.str_short()

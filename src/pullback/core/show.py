@@ -533,7 +533,7 @@ def _count(jaxpr: Jaxpr, counts: dict[Jaxpr, int], wishes: dict[Jaxpr, str]) -> 
                 if inner is None or counts.get(inner, 0) >= 2:
                     continue
                 counts[inner] = counts.get(inner, 0) + 1
-                wishes.setdefault(inner, str(e.params.get("name", "jaxpr")))
+                wishes.setdefault(inner, str(e.params.get("name") or "jaxpr"))
                 _count(inner, counts, wishes)
 
 

@@ -375,9 +375,12 @@ def axis_env() -> tuple[tuple[Any, int], ...]:
 
 
 @contextlib.contextmanager
-def extend_axis_env(pairs: Sequence[tuple[Any, int]]) -> Iterator[None]:
+def extend_axis_env(pairs: Sequence[tuple[Any, int]], only: bool = False) -> Iterator[None]:
+    """These named axes, besides those of enclosing transformations unless they are the `only`
+    ones."""
     before = _context.axis_env
-    _context.axis_env = (*before, *((n, s) for n, s in pairs if n is not None))
+    held = () if only else before
+    _context.axis_env = (*held, *((n, s) for n, s in pairs if n is not None))
     try:
         yield
     finally:

@@ -8,7 +8,7 @@ import importlib
 from typing import Any
 
 _MODULES = frozenset(
-    "backend core linear_util lowering mlir random sharding source_info_util xla".split()
+    "backend core linear_util lowering mlir pallas random sharding source_info_util xla".split()
 )
 
 
