@@ -246,3 +246,31 @@ def test_heavy_code_for_a_first_run_does_not_stay(
         assert np.array_equal(_bits(f(x)), _bits(first))
     kernel.improved()  # or waits for the thread that is at it
     assert kernel.source is None and np.array_equal(_bits(f(x)), _bits(first))
+
+
+def test_quick_code_of_long_runs_is_for_several_threads() -> None:
+    """A first run that lasts is cut for threads; one that does not is not worth the code."""
+    for rows, shared in ((200, False), (4000, True)):
+        haste = tier.haste(1e9, 1e-3, 1e-7 * rows * 2, tiles=False)
+        assert not tier.enabled() or (haste.kernel and haste.shared is shared)
+    x = _rows(1000, 2000)
+    closed = pullback.make_jaxpr(_softmax)(x)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    for shared in (False, True):
+        text, _ = emit_module(kernel, brief=True, shared=shared)
+        assert ("define internal void @pb_1" in text) is shared
+
+
+@pytest.mark.parametrize("function", [_softmax, _normalised, lambda x: x.sum(0), jnp.tanh])
+def test_threads_change_no_bit_of_quick_code(
+    function: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("PULLBACK_CACHE", "0")
+    x, seen = _rows(1000, 700), []
+    for haste in (tier.Haste(False, False), tier.Haste(True, True), tier.Haste(True, True, True)):
+        monkeypatch.setattr(tier, "haste", lambda *_, h=haste, **__: h)
+        compiler._live.clear()
+        compiler._recent.clear()
+        with tier.paused():
+            seen.append(_bits(pullback.jit(lambda x: function(x))(x)))
+    assert np.array_equal(seen[0], seen[1]) and np.array_equal(seen[0], seen[2])

@@ -96,10 +96,10 @@ def _debug() -> frozenset[str]:
 
 
 def emit_module(
-    kernel: Kernel, target: Target | None = None, brief: bool = False
+    kernel: Kernel, target: Target | None = None, brief: bool = False, shared: bool = False
 ) -> tuple[str, int]:
     """The textual IR of a kernel's module and the code generation level that good code of it wants.
-    `brief` writes the least code, not the fastest."""
+    `brief` writes the least code, not the fastest, for one thread unless it is `shared`."""
     target = target or host_target()
     streamed = frozenset(kernel.params[k] for k in kernel.attrs.get("streamed", ()))
     module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)
@@ -108,7 +108,7 @@ def emit_module(
         f"{FUNCTION_ATTRIBUTES}"
     )
     e = Emitter(module, head, loops=AllLoops())
-    e.parallel = brief  # a run is too short to be shared out
+    e.parallel = brief and not shared
     b = e.b
     for k, d in enumerate(kernel.dims):
         e.env[d] = b.argument("dims", k, "i64")
@@ -145,12 +145,14 @@ def load_text(text: str, target: Target, level: int, key: str) -> loader.Code | 
 LONG = 50_000
 
 
-def _emitted(kernel: Kernel, target: Target, quick: bool) -> tuple[str, int, bool]:
+def _emitted(
+    kernel: Kernel, target: Target, quick: bool, shared: bool = False
+) -> tuple[str, int, bool]:
     """A kernel as textual IR, the level it is compiled at, and whether that is the quick one
     where good code would differ."""
     debug = _debug()
     quick = quick and not waits(kernel)
-    ir, level = emit_module(kernel, target, quick)
+    ir, level = emit_module(kernel, target, quick, shared)
     level = 0 if ir.count("\n") > LONG else level
     quick = quick and (level > 0 or bool(tiles_of(kernel)))  # whose tiles may be quick as well
     if quick:
@@ -384,7 +386,9 @@ class _Ordered:
     def write(self, target: Target) -> tuple[str, int]:
         """The textual IR and the level it is to be compiled at."""
         start = time.perf_counter()
-        ir, level, self.is_quick = _emitted(self.kernel, target, self.haste.kernel)
+        ir, level, self.is_quick = _emitted(
+            self.kernel, target, self.haste.kernel, self.haste.shared
+        )
         self.text_seconds = time.perf_counter() - start
         self.lines = ir.count("\n")
         return ir, level

@@ -29,6 +29,8 @@ __all__ = ["Haste", "enabled", "haste", "paused", "settled", "watch"]
 # these are compiled quickly. Kernels that call tile functions spend most of their time there.
 QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 1e-3
 OUTSIDE_TILES = 0.2
+# Cutting loops for threads is more code; quick code of kernels that run so long is cut.
+SHARED = 5e-4
 # Quick code of tile functions takes fifty times as long: for programs of fewer operations only.
 QUICK_WORK = 1e6
 
@@ -56,10 +58,12 @@ class Watched(Protocol):
 
 @record(eq=True)
 class Haste:
-    """Whether quick code does: of a kernel, and of the tile functions that it calls."""
+    """Whether quick code does: of a kernel, and of the tile functions that it calls; and whether
+    quick code of the kernel is for several threads, as good code is."""
 
     kernel: bool
     tiles: bool
+    shared: bool = False
 
     def of(self, tile: str) -> bool:
         """Whether it does for a tile function by this name: what only transposes is a few times
@@ -91,8 +95,9 @@ def haste(work: float, seconds: float, own: float, tiles: bool) -> Haste:
     if not enabled():
         return Haste(False, False)
     little = work <= QUICK_WORK
+    shared = own > SHARED
     own *= OUTSIDE_TILES if tiles else 1.0
-    return Haste(little or seconds <= QUICK_PROGRAM or own <= QUICK_KERNEL, little)
+    return Haste(little or seconds <= QUICK_PROGRAM or own <= QUICK_KERNEL, little, shared)
 
 
 class _Watcher:
