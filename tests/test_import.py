@@ -200,3 +200,24 @@ def test_records() -> None:
 
 def test_the_top_keeps_its_names() -> None:
     assert set(pullback.__all__) <= set(dir(pullback))
+
+
+def test_a_reference_rule_that_is_asked_for_alone_comes_alone() -> None:
+    """A program that sorts on the host imports NumPy's rule for that, and no other family."""
+    text = """
+import sys
+import numpy as np
+import pullback as pb
+import pullback.numpy as jnp
+from pullback.backends import reference
+for primitive, family in ((pb.lax.sort_p, "sort"), (pb.lax.top_k_p, "sort")):
+    assert reference.rule_of(primitive)
+name = "pullback.backends.reference."
+print(sorted(m.removeprefix(name) for m in sys.modules if m.startswith(name)))
+assert set(reference.ALONE) <= {f.__name__.removeprefix(name) for f in reference.families.FAMILIES}
+known = {p.name for p in reference.RULES}
+assert all(set(names.split()) <= known for names in reference.ALONE.values()), known
+"""
+    done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split("\n")[0] == "['sort', 'table']"

@@ -7,33 +7,47 @@ the primitive's type rule says)
 
 from __future__ import annotations
 
+import functools
+import importlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from ...config import lazy_module
 from ...core.avals import typeof
 from ...core.jaxpr import Jaxpr, Literal
 from ...primitives.common import as_array
-from . import (
-    callback,
-    contract,
-    cumulative,
-    elementwise,
-    fft,
-    index,
-    linalg,
-    maths,
-    rng,
-    shape,
-    sort,
-    windows,
-)
-from .control import control_rules
-from .reduction import reduction_rules
-from .table import RULES, fitted
+from . import table
+from .table import fitted
+
+if TYPE_CHECKING:
+    from .table import RULES
 
 __all__ = ["RULES", "eval_jaxpr_numpy", "evaluate", "rule_of"]
+
+families: Any = lazy_module("pullback.backends.reference.families")
+
+# Primitives that programs have NumPy compute between their kernels, by the module of their rules: a
+# first call that needs one imports no others.
+ALONE = {
+    "sort": "sort top_k",
+    "callback": "pure_callback io_callback debug_callback debug_print",
+}
+_ALONE = {name: module for module, names in ALONE.items() for name in names.split()}
+
+
+@functools.cache
+def _every_rule() -> dict[Any, Callable[..., Any]]:
+    """The table with the rules of all families."""
+    families.enter(eval_jaxpr_numpy)
+    return table.RULES
+
+
+def __getattr__(name: str) -> Any:
+    if name == "RULES":
+        return _every_rule()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def to_numpy(x: Any) -> np.ndarray[Any, Any]:
@@ -48,7 +62,10 @@ def rule_of(primitive: Any) -> Callable[..., Any]:
     """How a primitive is applied to NumPy arrays: our rule, or what a library gave it to evaluate
     with. Raises NotImplementedError, naming it, if there is neither.
     """
-    rule = RULES.get(primitive)
+    module = _ALONE.get(primitive.name)
+    if module is not None:
+        importlib.import_module(f"{__name__}.{module}")
+    rule = table.RULES.get(primitive) or _every_rule().get(primitive)
     if rule is not None:
         return rule
     impl = primitive.rules.get("impl")
@@ -94,22 +111,3 @@ def eval_jaxpr_numpy(jaxpr: Jaxpr, consts: Sequence[Any], args: Sequence[Any]) -
         out = evaluate(eqn.primitive, [read(v) for v in eqn.invars], eqn.params)
         env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
     return [read(v) for v in jaxpr.outvars]
-
-
-_FAMILIES = (
-    callback,
-    contract,
-    cumulative,
-    elementwise,
-    fft,
-    index,
-    linalg,
-    maths,
-    rng,
-    shape,
-    sort,
-    windows,
-)
-RULES.update(control_rules(eval_jaxpr_numpy))
-RULES.update(reduction_rules(eval_jaxpr_numpy))
-RULES.update(index.index_rules(eval_jaxpr_numpy))
