@@ -16,7 +16,7 @@ from jax.experimental import pallas as jpl
 import pullback as pb
 import pullback.numpy as pnp
 from pullback import lax
-from pullback.experimental import pallas as ppl
+from pullback.experimental import checkify, pallas as ppl
 from pullback.extend import pallas as extend_pallas
 
 Program = Callable[[Any, Any, Any], Any]
@@ -329,7 +329,7 @@ def test_text_is_jaxs() -> None:
 
             @pl.when(pl.program_id(0) == 0)
             def _() -> None:
-                o_ref[...] = pl.run_scoped(lambda r: r[...], pl.ANY((2,), np.float32))
+                o_ref[...] = pl.run_scoped(lambda r: r[...] + s_ref[...], pl.ANY((2,), np.float32))
 
         block = pl.BlockSpec((2,), lambda i, k: i)
         f = pl.pallas_call(
@@ -475,6 +475,49 @@ def test_gradients() -> None:
     np.testing.assert_allclose(
         np.asarray(hessian), np.asarray(pb.hessian(lambda x: g(x).sum())(x)), rtol=2e-4, atol=1e-5
     )
+
+
+def test_results_that_do_not_depend_on_the_batch() -> None:
+    """So that the primal results of `jacfwd` are not batched."""
+    block = ppl.BlockSpec((2,), lambda i: i)
+
+    def kernel(x_ref: Any, y_ref: Any, o_ref: Any, p_ref: Any) -> None:
+        o_ref[...] = x_ref[...] * 2
+
+        @ppl.when(ppl.program_id(0) > 0)
+        def _() -> None:
+            p_ref[...] = x_ref[...] * y_ref[...]
+
+    f = ppl.pallas_call(kernel, [X, X], grid=4, in_specs=[block, block], out_specs=[block, block])
+    got = pb.vmap(f, (None, 0), (None, 0))(X, np.stack([X, X + 1]))
+    np.testing.assert_array_equal(np.asarray(got[0]), 2 * X)
+    np.testing.assert_array_equal(np.asarray(got[1])[:, 2:], np.stack([X * X, X * (X + 1)])[:, 2:])
+    double = ppl.pallas_call(lambda x, o: o.set(x[...] * 2), X)
+    np.testing.assert_array_equal(np.asarray(pb.jacfwd(double)(X)), 2 * np.eye(8))
+
+
+def test_custom_rules_ask_for_the_place() -> None:
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        @pb.custom_jvp
+        def g(v: Any) -> Any:
+            return v * ppl.program_id(0)
+
+        g.defjvp(lambda primals, tangents: (g(*primals), tangents[0] * (7 + ppl.program_id(0))))
+        o_ref[...] = g(x_ref[...])
+
+    primal, tangent = pb.jvp(ppl.pallas_call(kernel, X, grid=3), (X,), (X,))
+    np.testing.assert_array_equal(np.asarray(primal), 2 * X)
+    np.testing.assert_array_equal(np.asarray(tangent), 9 * X)
+
+
+def test_checks_in_kernels() -> None:
+    def kernel(x_ref: Any, o_ref: Any) -> None:
+        checkify.check(x_ref[0] < ppl.program_id(0) + 2, "too large: {}", x_ref[0])
+        o_ref[...] = x_ref[...]
+
+    f = checkify.checkify(ppl.pallas_call(kernel, X, grid=3))
+    assert f(X)[0].get() is None
+    assert "too large: 3.0" in f(X + 3)[0].get()
 
 
 def test_debugging(capfd: pytest.CaptureFixture[str]) -> None:

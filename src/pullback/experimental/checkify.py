@@ -604,6 +604,16 @@ _HOLDERS: dict[Primitive, Callable[..., Any]] = {
 }
 
 
+def check_inside(primitive: Primitive, meaning: Callable[..., Any]) -> None:
+    """Checks in what a primitive holds are found in what it means: `meaning(*args, **params)`."""
+
+    def rule(trace: CheckTrace, args: Any, params: Any) -> Any:
+        with use_trace(trace):
+            return meaning(*args, **params)
+
+    _HOLDERS[primitive] = rule
+
+
 def _payload_keys(jaxpr: Any) -> dict[Any, None]:
     """The types of the values in messages of a program's checks, by site."""
     found: dict[Any, None] = {}

@@ -16,12 +16,14 @@ from ...core.primitive import No, Primitive
 from ...core.refs import ref_effect
 from ...core.symbolic import Zero, instantiate_zeros
 from ...core.trace import use_trace
+from ...errors import MissingRuleError
 from ...interpreters import mlir
 from ...primitives.common import as_array
-from ...transforms.batch import matchaxis
+from ...transforms.batch import AxisData, batch_jaxpr, matchaxis
 from ...transforms.jvp import jvp_jaxpr
+from ..checkify import check_inside
 from .ids import tracing_for
-from .lower import run_grid
+from .lower import globals_as_scratch, kernel_program, run_grid
 from .mapping import grid_mapping, kernel_grid, mapped_over, scratch_tree
 from .specs import (
     CompilerParams,
@@ -53,7 +55,8 @@ def _jvp(primals: Sequence[Any], tangents: Sequence[Any], **params: Any) -> Any:
     refs = mapping.scratch_avals
     moves_scratch = [r.to_tangent_aval().dtype == r.dtype for r in refs]
     closed = closed_without_consts(params["jaxpr"])
-    program, _ = jvp_jaxpr(closed, [*moves_in, *moves_out, *moves_scratch], False)
+    with tracing_for(kernel_grid(mapping)):  # custom rules may ask for the place
+        program, _ = jvp_jaxpr(closed, [*moves_in, *moves_out, *moves_scratch], False)
     n, total = [n_in, n_out, len(refs)], n_in + n_out + len(refs)
     counts = [sum(moves_in), sum(moves_out), sum(moves_scratch)]
     order: list[int] = []
@@ -95,11 +98,36 @@ def _chosen(values: Sequence[Any], flags: Sequence[bool]) -> list[Any]:
     return [v for v, f in zip(values, flags, strict=True) if f]
 
 
-def _batch(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
+def _depends(params: dict[str, Any], mapped: Sequence[bool], axis: AxisData) -> list[bool]:
+    """Which results depend on mapped inputs: those into whose blocks, at some step, something goes
+    that does."""
+    mapping = params["grid_mapping"]
+    program, written = kernel_program(globals_as_scratch(params["jaxpr"])[0], mapping)
+    n_place = 2 * len(mapping.kernel_axes)
+    held = [False] * (len(program.in_avals) - n_place)
+    held[: len(mapped)] = mapped
+    lent = dict(params["input_output_aliases"])
+    for i, o in lent.items():
+        held[mapping.num_inputs + o] |= mapped[i]
+    while True:
+        try:
+            found = batch_jaxpr(program, axis, [False] * n_place + held)[1]
+        except MissingRuleError:  # an axis of the grid needs no batching rules
+            return [True] * mapping.num_outputs
+        new = [h or (k in written and found[written.index(k)]) for k, h in enumerate(held)]
+        if new == held:
+            return held[mapping.num_inputs : len(mapping.block_mappings)]
+        held = new
+
+
+def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
     """The same call over a grid with one more axis in front."""
     mapping = params["grid_mapping"]
     n_dyn, cost = mapping.num_dynamic_grid_bounds, params["cost_estimate"]
-    size = next(x.shape[d] for x, d in zip(args, dims, strict=True) if d is not None)
+    if all(d is None for d in dims):
+        return None
+    size = axis.size
+    depends = _depends(params, [d is not None for d in dims[n_dyn:]], axis)
     if any(d is not None for d in dims[:n_dyn]):  # grids of different sizes
         moved = [
             x if d is None else matchaxis(size, d, 0, x) for x, d in zip(args, dims, strict=True)
@@ -135,7 +163,9 @@ def _batch(args: Sequence[Any], dims: Sequence[Any], **params: Any) -> Any:
             "cost_estimate": cost and CostEstimate(*(size * n for n in cost.values())),
         },
     )
-    return outs, [0] * len(outs)
+    return [x if d else x[0] for x, d in zip(outs, depends, strict=True)], [
+        0 if d else None for d in depends
+    ]
 
 
 def _partial_eval(
@@ -153,7 +183,8 @@ pallas_call_p = Primitive(
     abstract_eval=_type,
     jvp=_jvp,
     transpose=No.NOT_LINEAR,
-    batch=_batch,
+    batch=No.BY_TRACE,
+    axis_batch=_batch,
     partial_eval=_partial_eval,
     register=False,
 )
@@ -197,6 +228,7 @@ def _compiled(*args: Any, **params: Any) -> Any:
 
 
 register_inline(pallas_call_p, _compiled)
+check_inside(pallas_call_p, run_grid)
 
 
 # --- the user's function ---

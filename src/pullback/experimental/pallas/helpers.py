@@ -216,7 +216,7 @@ def debug_check(condition: Any, message: str) -> None:
     >>> pl.debug_check(False, "never seen")
     """
     if enable_debug_checks.get():
-        _debug_check(condition, message)
+        _debug_check(condition, message.replace("{", "{{").replace("}", "}}"))
 
 
 def debug_checks_enabled() -> bool:
