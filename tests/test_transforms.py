@@ -669,3 +669,62 @@ def test_keywords_only_of_custom_rules_keep_their_defaults() -> None:
         return [float(x) for x in found]
 
     assert seen(P) == seen(J)
+
+
+_OPERANDS = {"number": 1.5, "int": 2, "array": None, "numpy": np.float32(1.5), "wide": np.ones(2)}
+
+
+@pytest.mark.parametrize("operand", _OPERANDS)
+def test_what_is_handed_on_comes_back_as_it_was_given(operand: str) -> None:
+    def run(P: Any) -> list[Any]:
+        N = P.numpy
+        x = N.float32(1.5) if operand == "array" else _OPERANDS[operand]
+        f = lambda y: (N.sum(y * y) * 1.0, (y, 3.0, np.float32(2)))
+        y, _, aux = P.vjp(f, x, has_aux=True)
+        out = [y, aux, P.vjp(lambda y: (y, 2), x)[0]]
+        if operand == "int":
+            return out
+        ct = N.ones_like(x)
+        _, _, aux = P.linearize(f, x, has_aux=True)
+        out += [aux, P.linearize(lambda y: y, x)[0], P.linearize(lambda y: y, x)[1](ct) is ct]
+        out += [*P.jvp(f, (x,), (ct,), has_aux=True), P.jvp(lambda y: y, (x,), (x,))]
+        out += [P.grad(f, has_aux=True)(x), P.value_and_grad(f, has_aux=True)(x)]
+        return [*out, P.jit(P.grad(f, has_aux=True))(x), P.jacrev(f, has_aux=True)(x)]
+
+    def kind(x: Any) -> str:
+        # JAX's vjp hands on floats and arrays of classes of its own
+        plain = next((t for t in (bool, int) if isinstance(x, t)), None)
+        if plain is None and isinstance(x, float) and not isinstance(x, np.generic):
+            plain = float
+        numpys = isinstance(x, np.generic) or type(x) is np.ndarray
+        what = plain or (type(x) if numpys else "array")
+        return f"{what} {getattr(x, 'weak_type', None) if what == 'array' else ''}"
+
+    want, got = (J.tree.map(kind, run(package)) for package in (J, P))
+    assert got == want
+
+
+@pytest.mark.parametrize("x", [1.5, np.float32(1.5)])
+def test_derivatives_are_as_weak_as_jaxs(x: Any) -> None:
+    def run(P: Any) -> list[Any]:
+        N = P.numpy
+        functions = [
+            lambda x: P.lax.cond(x > 0, lambda x: x * x, lambda x: x, x),
+            lambda x: P.lax.switch(1, [P.lax.sin, P.lax.cos], x),
+            lambda x: P.jit(lambda x: x * x)(x),
+            lambda x: P.checkpoint(lambda x: P.lax.sin(x) * x)(x),
+            lambda x: N.where(x > 0, x * x, x),
+            lambda x: N.broadcast_to(x, (3,))[1],
+            lambda x: x**2.5,
+            lambda x: N.float32(2) * x,
+        ]
+        out = []
+        for f in functions:
+            pull = P.vjp(f, x)[1]
+            out += [P.grad(f)(x), P.jit(P.grad(f))(x), *pull(N.asarray(f(x)))]
+            out += [P.jacfwd(f)(x), P.jacrev(f)(x), P.hessian(f)(x), P.jvp(f, (x,), (x,))[1]]
+        for f in functions[:6]:  # a firm cotangent of a weak result
+            out += P.vjp(f, x)[1](N.float32(1))
+        return [y.weak_type for y in out]
+
+    assert run(P) == run(J)

@@ -22,7 +22,7 @@ from ..core.source import take_names
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.trace import current_trace, use_trace
 from ..primitives.common import as_array
-from ..primitives.convert import convert_element_type, convert_element_type_p
+from ..primitives.convert import convert_element_type, convert_element_type_p, convert_weak
 from ..primitives.elementwise import add, eq
 from ..primitives.layout import reshape
 from ..primitives.shape import broadcasted_iota, split
@@ -87,7 +87,7 @@ def _vjp(
     leaves, in_tree = tree.flatten(primals)
     for x in leaves:
         _check_input(x, "vjp")
-    leaves = [_as_operand(x) for x in leaves]
+    given, leaves = leaves, [_as_operand(x) for x in leaves]
     out: dict[str, Any] = {}
     flat = _flat(fun, in_tree, out, "vjp", has_aux)
     if recorded is not None:
@@ -105,6 +105,8 @@ def _vjp(
         jaxpr,
         residuals,
     )
+    given = [as_array(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in given]
+    outs = _as_given(outs, leaves, given)
     result = tree.unflatten(out["tree"], outs[:n])
     return (
         (result, pullback, tree.unflatten(out["aux_tree"], outs[n:]))
@@ -141,8 +143,14 @@ def _is_array(x: Any) -> bool:
 
 
 def _as_operand(x: Any) -> Any:
-    """Numbers are arrays inside a function that is differentiated, and as its results."""
+    """Numbers are arrays inside a function that is differentiated."""
     return as_array(x) if type(x) in (bool, int, float, complex) else x
+
+
+def _as_given(outs: Sequence[Any], operands: Sequence[Any], given: Sequence[Any]) -> list[Any]:
+    """What a function hands on of its operands comes back as it was given: numbers as numbers."""
+    numbers = {id(x): number for x, number in zip(operands, given, strict=True) if x is not number}
+    return [numbers.get(id(x), x) for x in outs] if numbers else list(outs)
 
 
 def _as_result(x: Any) -> Any:
@@ -655,7 +663,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         except (TypeError, ValueError) as e:
             where = leaf_place(in_tree, k, "the primals") if len(leaves) > 1 else ""
             raise type(e)(f"{e}{where}") from None
-    leaves = [_as_operand(x) for x in leaves]
+    given, leaves = leaves, [_as_operand(x) for x in leaves]
     dots = [
         Zero.from_primal_value(x) if getattr(t, "dtype", None) == dtypes.float0 else t
         for x, t in zip(leaves, dots, strict=True)
@@ -670,6 +678,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
         return results[: out["count"]]
 
     outs, out_dots = jvp_flat(main, leaves, dots)
+    outs, aux = _as_given(outs, leaves, given), _as_given(aux, leaves, given)
     pair = (
         tree.unflatten(out["tree"], outs),
         tree.unflatten(out["tree"], [_as_result(t) for t in out_dots]),
@@ -714,10 +723,11 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     leaves, in_tree = tree.flatten(primals)
     for x in leaves:
         _check_input(x, "linearize")
-    leaves = [_as_operand(x) for x in leaves]
+    given, leaves = leaves, [_as_operand(x) for x in leaves]
     out: dict[str, Any] = {}
     flat = _flat(fun, in_tree, out, "linearize", has_aux)
     outs, zeros, jaxpr, residuals = _linearize_with_aux(flat, leaves, out, has_aux)
+    outs = _as_given(outs, leaves, given)
     n = out["count"]
     program, _ = dce_closed(ClosedJaxpr(jaxpr, residuals), [True] * len(jaxpr.outvars), True)
     linear = _Linearized(
@@ -756,11 +766,12 @@ class _Linearized:
                     f"{leaf_place(self.in_tree, k, 'the arguments')}. "
                     "Fix: tangents must have the primals' shapes and dtypes."
                 )
-        outs = iter(eval_jaxpr(self.jaxpr, self.residuals, *leaves))
+        outs = eval_jaxpr(self.jaxpr, self.residuals, *leaves)
+        # A derivative that is the same everywhere is a number in the program.
+        handed_on = set(map(id, leaves))
+        found = iter([y if id(y) in handed_on else as_array(y) for y in outs])
         return tree.unflatten(
-            self.out_tree,
-            # A derivative that is the same everywhere is a number in the program.
-            [as_array(next(outs)) if z is None else _as_result(z) for z in self.zeros],
+            self.out_tree, [next(found) if z is None else _as_result(z) for z in self.zeros]
         )
 
 
@@ -867,10 +878,15 @@ def _columns(example: Any, jac: Any, out: Any) -> Any:
     without derivatives are zeros of its dtype.
     """
     parts = _unravel(example, jac, -1, typeof(out).shape)
-    dtype = typeof(out).dtype
-    if typeof(jac).dtype != dtypes.float0 or dtypes.is_extended(dtype):
-        return parts
-    return tree.map(lambda part: convert_element_type(part, dtype), parts)
+    return tree.map(functools.partial(_derivative_like, typeof(out)), parts)
+
+
+def _derivative_like(aval: Any, part: Any) -> Any:
+    """A part of a Jacobian, as weak as `aval`; of float0, zeros of its dtype."""
+    if dtypes.is_extended(aval.dtype):
+        return part
+    dtype = aval.dtype if typeof(part).dtype == dtypes.float0 else typeof(part).dtype
+    return convert_weak(part, dtype, aval.weak_type)
 
 
 def _check_jacfwd_input(x: Any, holomorphic: bool) -> None:
@@ -932,10 +948,7 @@ def _rows(outputs: Any, jac: Any, x: Any) -> Any:
     without derivatives are zeros of its dtype.
     """
     parts = _unravel(outputs, jac, 0, typeof(x).shape)
-    dtype = typeof(x).dtype
-    if typeof(jac).dtype != dtypes.float0 or dtypes.is_extended(dtype):
-        return parts
-    return tree.map(lambda part: convert_element_type(part, dtype), parts)
+    return tree.map(functools.partial(_derivative_like, typeof(x)), parts)
 
 
 def _check_jacrev_output(aval: Any, holomorphic: bool) -> None:

@@ -127,7 +127,7 @@ def _partial_eval(
 def _transpose(cts: Any, *args: Any, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     linear = [type(x) is UndefinedPrimal for x in args]
     ct_zeros = [type(ct) is Zero for ct in cts]
-    transposed, out_zeros = transpose_jaxpr(jaxpr, linear, ct_zeros)
+    transposed, out_zeros = transpose_jaxpr(jaxpr, linear, ct_zeros, cts)
     operands = [x for x, lin in zip(args, linear, strict=True) if not lin]
     operands += [ct for ct, z in zip(cts, ct_zeros, strict=True) if not z]
     outs = iter(bind_call(transposed, operands, params))

@@ -403,7 +403,7 @@ def _transpose(
     no_zeros = [False] * len(cts)
     transposed = []
     for b in branches:
-        closed, out_zeros = transpose_jaxpr(b, linear, no_zeros)
+        closed, out_zeros = transpose_jaxpr(b, linear, no_zeros, cts)
         wanted = [a.to_ct_aval() for a, lin in zip(b.in_avals, linear, strict=True) if lin]
         given = [a for a, zero in zip(wanted, out_zeros, strict=True) if not zero]
         check_cotangents("branch of a cond", given, closed.out_avals, ValueError)

@@ -35,7 +35,7 @@ from ..core.refs import (
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Trace, Tracer, current_trace, use_trace
 from ..primitives.common import as_array
-from ..primitives.convert import convert_element_type
+from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.shape import broadcast
 from ..transforms.batch import batch_flat, matchaxis
 from .call import call_params, jit_p
@@ -137,10 +137,16 @@ def _own(x: Any) -> Any:
     return as_array(x).copy()
 
 
+def _read(ref: Any, x: Any) -> Any:
+    """What a reference shows of its array."""
+    return convert_weak(x, None, True) if ref._weak else x
+
+
 def _get_impl(ref: Any, *idx: Any, tree: Any) -> Any:
     if treedef_is_whole(tree, ref.shape):
-        return _own(ref._held())  # the reference's own array is changed in place
-    return _run("get", ref, idx, tree)[0]
+        # the reference's own array is changed in place
+        return _read(ref, _own(ref._held()))
+    return _read(ref, _run("get", ref, idx, tree)[0])
 
 
 def treedef_is_whole(treedef: Any, shape: Any) -> bool:
@@ -151,9 +157,9 @@ def treedef_is_whole(treedef: Any, shape: Any) -> bool:
 def _swap_impl(ref: Any, new: Any, *idx: Any, tree: Any) -> Any:
     if treedef_is_whole(tree, ref.shape):
         old, ref._value = ref._held(), _own(new)
-        return old
+        return _read(ref, old)
     old, ref._value = _run("swap", ref, [new, *idx], tree)
-    return old
+    return _read(ref, old)
 
 
 def _add_impl(ref: Any, x: Any, *idx: Any, tree: Any) -> Any:
@@ -200,6 +206,8 @@ def _get_batch(axis: Any, args: Any, dims: Any, *, tree: Any) -> Any:
     if all(d is None for d in dims):
         return None
     value = read_ref(args[0])
+    if type(args[0]) is Ref:
+        value = _read(args[0], value)
     (out,), (dim,) = batch_flat(
         lambda v, *idx: [read(v, unflatten(tree, idx))], [value, *args[1:]], dims, axis
     )
@@ -261,10 +269,11 @@ def _new_aval(aval: Any, *, kind: Any, memory_space: Any) -> Any:
 
 def _new_impl(x: Any, *, kind: Any, memory_space: Any) -> Any:
     value = _own(x)
-    aval = typeof(value).strip_weak_type()
-    if typeof(value).weak_type:
+    given = typeof(value)
+    aval = given.strip_weak_type()
+    if given.weak_type:
         value = convert_element_type(value, aval.dtype)
-    return Ref(AbstractRef(aval, memory_space, kind), value)
+    return Ref(AbstractRef(aval, memory_space, kind), value, given.weak_type)
 
 
 def _new_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
@@ -343,7 +352,7 @@ freeze_p: Primitive = Primitive(
     "freeze",
     effectful=True,
     abstract_eval=_freeze_aval,
-    impl=lambda ref: _own(ref._held()),
+    impl=lambda ref: _read(ref, _own(ref._held())),
     jvp=_freeze_jvp,
     batch=lambda args, dims: (freeze_p.bind(*args), dims[0]),
 )

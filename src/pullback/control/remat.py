@@ -365,7 +365,7 @@ def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
     ct_zeros = [type(ct) is Zero for ct in cts]
     known, staged, _, n_res = partial_eval_jaxpr(closed, linear, True)
     n_lin = sum(linear)
-    transposed, out_zeros = transpose_jaxpr(staged, [False] * n_res + [True] * n_lin, ct_zeros)
+    transposed, out_zeros = transpose_jaxpr(staged, [False] * n_res + [True] * n_lin, ct_zeros, cts)
     n_known_in = len(linear) - n_lin
 
     def fun(*flat: Any) -> list[Any]:

@@ -164,10 +164,12 @@ class Ref(metaclass=_RefMeta):
     Array([5., 0., 0.], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_aval", "_value")
+    __slots__ = ("__weakref__", "_aval", "_value", "_weak")
 
-    def __init__(self, aval: AbstractRef, value: Any) -> None:
-        self._aval, self._value = aval, value
+    def __init__(self, aval: AbstractRef, value: Any, weak: bool = False) -> None:
+        # `weak`: what is read is weakly typed, as the array was that the reference was made of;
+        # the array in here never is.
+        self._aval, self._value, self._weak = aval, value, weak
 
     aval = property(lambda self: self._aval)
     shape = property(lambda self: self._aval.shape)
@@ -222,7 +224,8 @@ class Ref(metaclass=_RefMeta):
         )
 
     def __repr__(self) -> str:
-        return "Ref" + repr(self._value).removeprefix("Array")
+        shown = repr(self._value).removeprefix("Array")
+        return f"Ref{shown[:-1]}, weak_type=True)" if self._weak else f"Ref{shown}"
 
 
 class RefIndexer:

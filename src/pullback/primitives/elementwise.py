@@ -272,6 +272,7 @@ def _pow_d0(t: Any, z: Any, x: Any, y: Any) -> Any:
         shape = typeof(z).shape
         factor, is_zero = broadcast_to_shape(factor, shape), broadcast_to_shape(is_zero, shape)
         return mul(t, select(is_zero, full_as(factor, 0), factor))
+    x, y = (convert_element_type(v, typeof(v).dtype) for v in (x, y))  # not weakly typed
     return mul(t, mul(y, pow(x, sub(y, full_as(y, 1)))))
 
 

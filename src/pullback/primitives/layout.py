@@ -348,12 +348,17 @@ def _squeeze_batch(args: Any, dims: Any, *, dimensions: Any) -> Any:
     return squeeze_p.bind(args[0], dimensions=moved), out
 
 
+def _unsqueezed(ct: Any, shape: Any, dimensions: Any) -> Any:
+    kept = [d for d in range(len(shape)) if d not in dimensions]
+    return broadcast_in_dim(ct, shape, kept)
+
+
 squeeze_p: Primitive = Primitive(
     "squeeze",
     abstract_eval=_squeeze_aval,
     jvp=linear_jvp(lambda: squeeze_p),
     transpose=lambda ct, x, *, dimensions: [
-        Zero(x.aval) if type(ct) is Zero else reshape(ct, x.aval.shape)
+        Zero(x.aval) if type(ct) is Zero else _unsqueezed(ct, x.aval.shape, dimensions)
     ],
     batch=_squeeze_batch,
 )

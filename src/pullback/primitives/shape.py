@@ -137,7 +137,7 @@ def _slice_transpose(
 
 
 def _zero_scalar(like: Any) -> Any:
-    return full_of(typeof(like).update(shape=()), 0)
+    return full_of(typeof(like).update(shape=(), weak_type=False), 0)
 
 
 def _slice_batch(

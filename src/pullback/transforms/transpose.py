@@ -9,6 +9,7 @@ from typing import Any
 
 from .. import dtypes
 from ..core import source
+from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
@@ -135,16 +136,30 @@ def _given_ct_aval(aval: Any) -> Any:
     return aval if getattr(ct_aval, "dtype", None) == dtypes.float0 else ct_aval
 
 
+def _as_weak_as(aval: Any, ct: Any) -> Any:
+    weak = type(ct) is not Zero and getattr(typeof(ct), "weak_type", None)
+    if type(aval) is not ShapedArray or type(weak) is not bool or aval.weak_type == weak:
+        return aval
+    return aval.update(weak_type=weak)
+
+
 def transpose_jaxpr(
-    closed: ClosedJaxpr, linear: Sequence[bool], ct_zeros: Sequence[bool]
+    closed: ClosedJaxpr,
+    linear: Sequence[bool],
+    ct_zeros: Sequence[bool],
+    cts: Sequence[Any] | None = None,
 ) -> tuple[ClosedJaxpr, list[bool]]:
     """The program (non-linear arguments, non-zero cotangents) -> non-zero cotangents of the linear
-    arguments.
+    arguments. The cotangents are as weak as `cts`, else as the results.
 
     Also returns, for each linear argument, whether its cotangent is zero (and so is not among the
     results). Remembered.
     """
-    key = ("transpose", tuple(linear), tuple(ct_zeros))
+    given = [_given_ct_aval(a) for a in closed.out_avals]
+    if cts is not None:
+        given = list(map(_as_weak_as, given, cts))
+    ct_avals = tuple(a for a, zero in zip(given, ct_zeros, strict=True) if not zero)
+    key = ("transpose", tuple(linear), tuple(ct_zeros), ct_avals)
     if key in closed.derived:
         return closed.derived[key]  # type: ignore[no-any-return]
     n = sum(not lin for lin in linear)
@@ -166,7 +181,7 @@ def transpose_jaxpr(
         return [ct for ct in wanted if type(ct) is not Zero]
 
     avals = [a for a, lin in zip(closed.in_avals, linear, strict=True) if not lin]
-    avals += [_given_ct_aval(a) for a, z in zip(closed.out_avals, ct_zeros, strict=True) if not z]
+    avals += ct_avals
     result = close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.transformed_info))[0], out_zeros
     closed.derived[key] = result
     return result
