@@ -541,3 +541,11 @@ def test_modules_that_jax_keeps_for_older_programs() -> None:
     run = old(lambda x: 2 * x, mesh, spec, spec, check_rep=False)
     np.testing.assert_array_equal(run(F), 2 * F)
     assert importlib.import_module("pullback.jax_compat.modules.lib").__version__ == jax.__version__
+
+
+def test_core_dimensions_that_are_numbers_are_names() -> None:
+    for m in (jax, pullback):
+        f = m.numpy.vectorize(lambda a, b: a.sum() + b.sum(), signature="(3),(2)->()")
+        np.testing.assert_array_equal(f(np.ones((5, 4)), np.ones(3)), np.full(5, 7.0))
+        with pytest.raises(ValueError, match="inconsistent size for core dimension '2'"):
+            m.numpy.vectorize(lambda a, b: a, signature="(2),(2)->()")(np.ones(2), np.ones(3))

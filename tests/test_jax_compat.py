@@ -124,6 +124,36 @@ def test_run_a_module(tmp_path: Path) -> None:
     assert out == "[0 1 2] ['a']\n"
 
 
+def test_children_of_a_script_get_pullback_too(tmp_path: Path) -> None:
+    script(tmp_path, "import sys\nsys.theirs = True\n", "sitecustomize.py")
+    path = script(
+        tmp_path,
+        "import multiprocessing, subprocess, sys\n"
+        "def name(_):\n"
+        "    import jax\n"
+        "    return jax.jit.__module__.split('.')[0]\n"
+        "if __name__ == '__main__':\n"
+        "    with multiprocessing.get_context('spawn').Pool(1) as p: print(p.map(name, [0]))\n"
+        "    code = 'import sys; print(sys.theirs, \"pullback\" in sys.modules)'\n"
+        "    print(subprocess.check_output([sys.executable, '-c', code], text=True))\n",
+    )
+    environment = {**ENV, "PYTHONPATH": os.pathsep.join([ENV["PYTHONPATH"], str(tmp_path)])}
+    done = subprocess.run(
+        [sys.executable, "-m", "pullback", "run", path],
+        capture_output=True,
+        text=True,
+        env=environment,
+    )
+    assert done.stdout.split("\n")[:2] == ["['pullback']", "True False"], done
+
+
+def test_distributed_tests_run_on_pullback(tmp_path: Path) -> None:
+    code = "import jax\ndef test_it(): assert jax.jit.__module__.startswith('pullback')\n"
+    script(tmp_path, code, "test_it.py")
+    options = ["-p", "no:cacheprovider", "--rootdir", str(tmp_path), "-q", "-n", "1"]
+    run("-m", "pullback", "run", "-m", "pytest", *options, str(tmp_path), cwd=tmp_path)
+
+
 def test_run_reports_errors_of_the_script(tmp_path: Path) -> None:
     path = script(tmp_path, "import jax\njax.nothing\n")
     done = subprocess.run(

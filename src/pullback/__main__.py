@@ -5,6 +5,7 @@ Pullback.
 from __future__ import annotations
 
 import argparse
+import os
 import runpy
 import sys
 from pathlib import Path
@@ -31,6 +32,7 @@ def main(argv: list[str] | None = None) -> int:
     run.add_argument("args", nargs=argparse.REMAINDER, help="the script's own arguments")
     options = parser.parse_args(argv)
     jax_compat.install()
+    _reach_children()
     sys.argv = [options.script, *options.args]
     if options.module:
         runpy.run_module(options.script, run_name="__main__", alter_sys=True)
@@ -41,6 +43,13 @@ def main(argv: list[str] | None = None) -> int:
     sys.path.insert(0, str(path.resolve().parent))
     runpy.run_path(str(path.absolute()), run_name="__main__")  # absolute, as Python's own __file__
     return 0
+
+
+def _reach_children() -> None:
+    """Python processes that the script starts find Pullback in place of JAX too."""
+    folder = str(Path(jax_compat.__file__).resolve().parent / "children")
+    given = [p for p in os.environ.get("PYTHONPATH", "").split(os.pathsep) if p and p != folder]
+    os.environ["PYTHONPATH"] = os.pathsep.join([folder, *given])
 
 
 if __name__ == "__main__":

@@ -53,9 +53,10 @@ def _sizes(
             )
         own = shape[len(shape) - len(names) :]
         for name, n in zip(names, own, strict=True):
-            wanted = int(name) if name.isdigit() else sizes.setdefault(name, n)
-            if wanted != n:
-                raise ValueError(f"inconsistent size for core dimension {name!r}: {n} vs {wanted}")
+            if sizes.setdefault(name, n) != n:
+                raise ValueError(
+                    f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}"
+                )
         loops.append(shape[: len(shape) - len(names)])
     return loops, sizes
 
