@@ -32,27 +32,40 @@ def _array_text(shape: tuple[Any, ...], dtype: Any, weak: bool) -> str:
         raise _UntoldError
     if not all(type(n) is int for n in shape):
         raise _UntoldError
-    return f"{dtype.name}{shape}{'~' if weak else ''}"
+    return f"{_name(dtype)}{shape}{'~' if weak else ''}"
+
+
+@lru_cache(maxsize=256)
+def _name(dtype: Any) -> str:
+    """A dtype's name, which NumPy puts together anew each time."""
+    return str(dtype.name)
 
 
 class _Writer:
-    def __init__(self) -> None:
-        self.names: dict[Any, str] = {}
+    """The lines of one program. `told` and `types`: the texts of the programs inside and of the
+    types that have been met, by `id`: what is told lives as long as the program."""
+
+    def __init__(self, told: dict[int, str], types: dict[int, str]) -> None:
+        self.names: dict[int, str] = {}  # of variables, by `id`
         self.out: list[str] = []
+        self.told, self.types = told, types
 
     def aval(self, a: Any) -> str:
-        if type(a) is not ShapedArray:
-            raise _UntoldError
-        return _array_text(a.shape, a.dtype, a.weak_type)
+        text = self.types.get(id(a))
+        if text is None:
+            if type(a) is not ShapedArray:
+                raise _UntoldError
+            text = self.types[id(a)] = _array_text(a.shape, a.dtype, a.weak_type)
+        return text
 
     def define(self, v: Any) -> str:
-        name = self.names[v] = f"v{len(self.names)}"
+        name = self.names[id(v)] = f"v{len(self.names)}"
         return f"{name}:{self.aval(v.aval)}"
 
     def atom(self, v: Any) -> str:
         if hasattr(v, "val"):
             return f"{self.value(v.val)}:{self.aval(v.aval)}"
-        return self.names[v]
+        return self.names[id(v)]
 
     def value(self, v: Any) -> str:
         kind = type(v)
@@ -61,11 +74,11 @@ class _Writer:
         if kind is float:
             return str(v.hex())
         if kind is tuple or kind is list:
-            return "(" + ",".join([self.value(x) for x in v]) + ")"
+            return "(" + ",".join([self.value(x) for x in v]) + ")" if v else "()"
         if isinstance(v, np.dtype) and not v.names:
-            return f"dtype {v.name}"
+            return f"dtype {_name(v)}"
         if isinstance(v, np.generic | np.ndarray) and v.size == 1 and v.dtype.kind in "biufc":
-            return f"{v.dtype.name}{v.shape} {v.tobytes().hex()}"
+            return f"{_name(v.dtype)}{v.shape} {v.tobytes().hex()}"
         if isinstance(v, enum.Enum):
             return f"{kind.__name__}.{v.name}"
         if isinstance(v, tuple) and hasattr(v, "_fields"):
@@ -75,7 +88,13 @@ class _Writer:
         raise _UntoldError
 
     def inner(self, program: Any) -> str:
-        writer = _Writer()
+        text = self.told.get(id(program))
+        if text is None:
+            text = self.told[id(program)] = self.inner_text(program)
+        return text
+
+    def inner_text(self, program: Any) -> str:
+        writer = _Writer(self.told, self.types)
         consts = ""
         if isinstance(program, ClosedJaxpr):
             consts = ",".join([self.value(c) for c in program.consts])
@@ -89,23 +108,24 @@ class _Writer:
             raise _UntoldError
         for group in (jaxpr.constvars, jaxpr.invars):
             put(",".join([self.define(v) for v in group]))
+        names = self.names
         for e in jaxpr.eqns:
             if e.effects:
                 raise _UntoldError
-            name = e.primitive.name
+            name, params = e.primitive.name, ""
             called = CALLS.get(name)
             if called in e.params:  # nothing but the program matters: it is put in place
                 params = self.value(e.params[called])
-            else:
+            elif e.params:
                 params = ",".join([f"{k}={self.value(v)}" for k, v in sorted(e.params.items())])
-            ins = " ".join([self.atom(v) for v in e.invars])
+            ins = " ".join([names.get(id(v)) or self.atom(v) for v in e.invars])
             put(f"{' '.join([self.define(v) for v in e.outvars])}={name}[{params}] {ins}")
         put(" ".join([self.atom(v) for v in jaxpr.outvars]))
 
 
 def fingerprint(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> str | None:
     """The text of a program and of which arguments it may overwrite; None if it has none."""
-    writer = _Writer()
+    writer = _Writer({}, {})
     try:
         writer.jaxpr(closed.jaxpr)
         for c in closed.consts:  # scalars become literals, arrays stay operands
