@@ -280,6 +280,7 @@ def _bits_of(d: Any) -> int:
 
 # --- the lattice: each type's immediate superiors; a string is a weak type (int, float or complex
 #  of no width) ---
+@functools.lru_cache(maxsize=1)
 def _edges() -> dict[Any, tuple[Any, ...]]:
     u8, u16, u32, u64 = _UINTS
     i8, i16, i32, i64 = _INTS
@@ -300,29 +301,16 @@ def _edges() -> dict[Any, tuple[Any, ...]]:
     return table
 
 
-@functools.lru_cache(maxsize=1)
-def _superiors() -> dict[Any, frozenset[Any]]:
-    """Each type with all that are above it."""
-    edges = _edges()
-    closure: dict[Any, frozenset[Any]] = {}
-
-    def above(node: Any) -> frozenset[Any]:
-        found = closure.get(node)
-        if found is None:
-            up = edges[node]
-            found = closure[node] = frozenset((node,)).union(*[above(n) for n in up])
-        return found
-
-    for node in edges:
-        above(node)
-    return closure
+@functools.lru_cache(maxsize=256)
+def _above(node: Any) -> frozenset[Any]:
+    """A type with all that are above it: of those types only that a process joins."""
+    return frozenset((node,)).union(*map(_above, _edges()[node]))
 
 
 @functools.lru_cache(maxsize=4096)
 def _lub(nodes: frozenset[Any]) -> Any:
-    closure = _superiors()
-    common = frozenset.intersection(*(closure[n] for n in nodes))
-    least = [n for n in common if common <= closure[n]]
+    common = frozenset.intersection(*map(_above, nodes))
+    least = [n for n in common if common <= _above(n)]
     if len(least) == 1:
         return least[0]
     names = ", ".join(sorted(repr(_node_name(n)) for n in nodes))

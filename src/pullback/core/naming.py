@@ -27,14 +27,19 @@ def arg_names(fun: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[st
     """A name for each leaf of (args, kwargs), such as `params['w']`, or None if the signature
     cannot be had.
     """
+    names: list[str] = []
+    if _is_plain(fun) and not kwargs:
+        found = Parameters(fun)
+        if len(args) == len(found.positional) and not found.keyword_only:
+            for name, value in zip(found.positional, args, strict=True):
+                names += [f"{name}{path}" for path in leaf_paths(value)]
+            return tuple(names)
     try:
         bound = inspect.signature(fun).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return None
-    names: list[str] = []
-    signature = inspect.signature(fun)
     for name, value in bound.arguments.items():
-        kind = signature.parameters[name].kind
+        kind = bound.signature.parameters[name].kind
         if kind == inspect.Parameter.VAR_POSITIONAL:
             for k, v in enumerate(value):
                 names += [f"{name}[{k}]{path}" for path in leaf_paths(v)]
@@ -46,6 +51,11 @@ def arg_names(fun: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[st
     return tuple(names)
 
 
+def _is_plain(fun: Any) -> bool:
+    """Whether a function is as `def` makes it: nobody says that its signature is another."""
+    return type(fun) is FunctionType and not fun.__dict__
+
+
 class Parameters:
     """The parameters of a function, by kind. Functions as `def` makes them are read from their
     code: `inspect.signature` takes twenty times as long."""
@@ -55,8 +65,8 @@ class Parameters:
     )  # fmt: skip
 
     def __init__(self, fun: Any) -> None:
-        code = getattr(fun, "__code__", None)
-        if type(fun) is FunctionType and not fun.__dict__ and code is not None:
+        if _is_plain(fun):
+            code = fun.__code__
             count = code.co_argcount
             self.positional = code.co_varnames[:count]
             self.positional_only = code.co_posonlyargcount
