@@ -427,6 +427,8 @@ add("random.fold_in", lambda P: lambda s: P.random.fold_in(P.random.key(s), 5), 
 add("random.bits", lambda P: lambda s: P.random.bits(P.random.key(s), (3,)), 3)
 add("random.uniform", lambda P: lambda s: P.random.uniform(P.random.key(s), (3,)), 3)
 add("random.normal", lambda P: lambda s: P.random.normal(P.random.key(s), (3,)), 3)
+add("random.key_data raw", lambda P: P.random.key_data, np.array([0, 1], np.uint32))
+add("one_hot", lambda P: lambda x: P.nn.one_hot(x, 4), np.arange(3))
 add("random.normal raw", lambda P: lambda k: P.random.normal(k, (3,)), np.array([0, 1], np.uint32))
 add("random.bernoulli", lambda P: lambda s: P.random.bernoulli(P.random.key(s), 0.3, (3,)), 3)
 add("random.split raw", lambda P: lambda k: P.random.split(k), np.array([0, 1], np.uint32))

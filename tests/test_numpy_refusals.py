@@ -25,6 +25,11 @@ REFUSED = {
     "take, dropping": lambda j, n: n.take(n.arange(3), n.array([5]), mode="drop"),
     "float positions": lambda j, n: n.ravel_multi_index(([1], [2]), (2, 3), dtype="float32"),
     "list for a mask": lambda j, n: n.max(n.arange(3.0), where=[True, False, True]),
+    "mean of another shape's mask": lambda j, n: n.mean(n.ones((2, 6)), where=n.arange(3) > 0),
+    "std of another shape's mask": lambda j, n: n.std(n.ones((2, 6)), where=n.arange(3) > 0),
+    "float seed": lambda j, n: j.random.key(np.array(3.0)),
+    "seed of one bit": lambda j, n: j.random.key(np.array(True)),
+    "unknown generator": lambda j, n: j.default_prng_impl("nope").__enter__(),
     "size of an axis twice": lambda j, n: n.size(n.ones((2, 3)), (0, -2)),
     "zeros of an axis twice": lambda j, n: n.trim_zeros(n.ones((2, 3)), axis=(0, 0)),
     "one axis of rotation": lambda j, n: n.rot90(n.ones((2, 3)), axes=(0,)),
@@ -48,6 +53,15 @@ GIVEN = {
     "unique, filled": lambda j, n: n.unique(n.array([1, 1], "uint8"), size=3, fill_value=-7),
     "scalars have no zeros": lambda j, n: n.trim_zeros(0.0),
     "complex lognormal": lambda j, n: j.random.lognormal(j.random.key(0), 0.5, (3,), "complex64"),
+    "buckets of a number": lambda j, n: j.ops.segment_max(
+        1.0, n.array([0, 0, 1, 3, -1]), 4, bucket_size=2
+    ),
+    "buckets of one row": lambda j, n: j.ops.segment_sum(
+        n.ones((1, 2)), n.array([0, 0, 1, 3, 2]), 4, bucket_size=2
+    ),
+    "orthogonal, of no columns": lambda j, n: j.nn.initializers.orthogonal(1.0, 0)(
+        j.random.key(0), (0, 2)
+    ),
     "wald of mean 0": lambda j, n: j.random.wald(j.random.key(0), n.array([0.0, 2.0])),
     "narrow segment ids": lambda j, n: j.ops.segment_prod(
         n.arange(1.0, 4.0), n.array([0, 1, 0], "int8"), 3, bucket_size=1

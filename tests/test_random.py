@@ -340,6 +340,25 @@ def test_float16_numbers_in_a_range_are_rounded_once() -> None:
     assert np.array_equal(got, (unit * np.float32(7) - np.float32(2)).astype(np.float16))
 
 
+def test_placed_keys_stay_keys() -> None:
+    """In trees too, copied, with a sharding; back on the host they are keys as well."""
+    ks = pullback.random.split(pullback.random.key(0, impl="rbg"), 3)
+    mesh = pullback.make_mesh((1,), ("x",))
+    sharding = pullback.NamedSharding(mesh, pullback.P("x"))
+    for placed in (
+        pullback.device_put(ks),
+        pullback.device_put([ks])[0],
+        pullback.device_put(ks, pullback.devices()[0]),
+        pullback.device_put(ks, may_alias=False),
+        pullback.device_put(ks, sharding),
+        pullback.device_get({"a": ks})["a"],
+    ):
+        assert placed.dtype == ks.dtype and bool((placed == ks).all())
+    assert pullback.device_put(ks, sharding).sharding == sharding
+    copied = pullback.device_put(ks, may_alias=False)
+    assert copied.unsafe_buffer_pointer() != ks.unsafe_buffer_pointer()
+
+
 def test_split_uses_a_key_up() -> None:
     with pullback.debug_key_reuse(True):
         key = pullback.random.key(0)

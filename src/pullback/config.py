@@ -466,7 +466,11 @@ pallas_poison_buffers = _flag(
     "kernels' scratch memory holds NaN at first, as it always does here",
 )
 default_prng_impl = _flag(
-    "jax_default_prng_impl", "threefry2x32", _same, "the PRNG of new keys", True
+    "jax_default_prng_impl",
+    "threefry2x32",
+    _choice("threefry2x32", "rbg", "unsafe_rbg"),
+    "the PRNG of new keys",
+    True,
 )
 enable_custom_prng = _flag("jax_enable_custom_prng", False, _bool, "PRNGKey makes typed keys", True)
 threefry_partitionable = _flag(

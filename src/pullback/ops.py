@@ -91,11 +91,11 @@ def _segment(
     if bucket_size is None:
         operand = lax.full((n, *rest), fill, aval.dtype)
         return _scatter(scatter, operand, [ids], updates, indices_are_sorted, unique_indices, mode)
-    buckets = -(-int(aval.shape[0]) // bucket_size) if aval.shape[0] else 0
+    buckets = -(-int(wanted[0]) // bucket_size) if wanted[0] else 0
     operand = lax.full((buckets, n, *rest), fill, aval.dtype)
     if typeof(ids).dtype.itemsize < 4:  # the two indices are concatenated
         ids = lax.convert_element_type(ids, np.int32)
-    which = lax.iota(typeof(ids).dtype, aval.shape[0])
+    which = lax.iota(typeof(ids).dtype, wanted[0])
     which = lax.div(which, typeof(ids).dtype.type(bucket_size))
     partial = _scatter(
         scatter, operand, [which, ids], updates, indices_are_sorted, unique_indices, mode

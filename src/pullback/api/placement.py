@@ -16,6 +16,7 @@ from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer
 from ..primitives.common import layers, zero_of
+from ..primitives.keys import PRNGKeyArray
 from ..primitives.sharding import sharding_constraint_p
 from ..runtime.array import ArrayImpl, make_array
 from ..runtime.commitment import name_shardings
@@ -147,8 +148,12 @@ def _target(device: Any) -> Any:
 
 
 def _put_now(leaf: Any, device: Any, semantics: Any) -> Any:
-    x = to_array(leaf, True)
-    if semantics == ArrayCopySemantics.ALWAYS_COPY and type(leaf) is ArrayImpl:
+    # An array of keys stays one: as an operand it would be its words.
+    keys = isinstance(leaf, PRNGKeyArray)
+    x = leaf if keys else to_array(leaf, True)
+    if semantics == ArrayCopySemantics.ALWAYS_COPY and keys:
+        x = x.copy()
+    elif semantics == ArrayCopySemantics.ALWAYS_COPY and type(leaf) is ArrayImpl:
         x = make_array(np.asarray(x), x.aval, True)
     sharding = _sharding(device)
     if sharding is None:
@@ -281,14 +286,14 @@ def make_array_from_process_local_data(
 
 
 def device_get(x: Any) -> Any:
-    """The arrays of a pytree as NumPy arrays; other leaves, traced values too, as they are.
+    """The arrays of a pytree as NumPy arrays; other leaves as they are, keys and traced values too.
 
     >>> pb.device_get({"a": jnp.arange(3), "b": "text"})
     {'a': array([0, 1, 2], dtype=int32), 'b': 'text'}
     """
 
     def get(leaf: Any) -> Any:
-        if isinstance(leaf, Tracer):
+        if isinstance(leaf, Tracer | PRNGKeyArray):
             return leaf
         return np.asarray(leaf) if hasattr(leaf, "__array__") else leaf
 

@@ -353,7 +353,7 @@ def logmeanexp(x: Any, axis: Any = None, where: Any = None, keepdims: bool = Fal
     if where is None:
         count = int(axes_size(axis, jnp.shape(x)))
         return lse - lax.log(np.asarray(count).astype(typeof(lse).dtype)[()])
-    weights = jnp.broadcast_to(where, jnp.shape(x))
+    weights = jnp.broadcast_to(where, jnp.shape(x)).astype(np.int32)
     return lse - jnp.log(jnp.sum(weights, axis=axis, keepdims=keepdims, dtype=typeof(lse).dtype))
 
 
@@ -530,8 +530,9 @@ def _one_hot(x: Any, num_classes: int, *, dtype: Any, axis: Any) -> Any:
     position %= ndim + 1
     shape = [1] * (ndim + 1)
     shape[position] = num_classes
+    wanted = lax.expand_dims(x, (position,))
     classes = lax.broadcasted_iota(typeof(x).dtype, tuple(shape), position)
-    return (lax.expand_dims(x, (position,)) == classes).astype(dtype)
+    return (wanted == classes).astype(dtype)
 
 
 def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> Any:

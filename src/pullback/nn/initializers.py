@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
@@ -373,7 +374,8 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
         if len(shape) < 2:
             raise ValueError("orthogonal initializer requires at least a 2D shape")
         columns = shape[column_axis]
-        rows = int(np.prod(shape, dtype=np.int64)) // columns
+        others = np.delete(shape, column_axis).tolist()
+        rows = math.prod(others)
         tall = (rows, columns) if rows > columns else (columns, rows)
         q, r = jnp.linalg.qr(random.normal(key, tall, d))
         diagonal = jnp.diag(r)
@@ -381,7 +383,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
         q = q * jnp.expand_dims(jnp.sign(diagonal), range(typeof(q).ndim - 1))
         if rows < columns:
             q = q.T
-        q = jnp.reshape(q, (*np.delete(shape, column_axis).tolist(), columns))
+        q = jnp.reshape(q, (*others, columns))
         q = jnp.moveaxis(q, -1, column_axis)
         return jnp.array(scale, d) * q
 

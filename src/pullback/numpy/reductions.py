@@ -22,6 +22,7 @@ from .util import (
     canonical_axes,
     canonical_axis,
     check_arraylike,
+    check_broadcast,
     default_int,
     dtype_of,
     inexact,
@@ -556,11 +557,11 @@ def _count(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
         return (
             number(total, dtype) if type(total) is int else to_type(as_array(total), dtype, False)
         )
-    mask = (
-        lax.broadcast_in_dim(where, shape, tuple(range(len(shape) - ndim_of(where), len(shape))))
-        if (shape_of(where) != shape)
-        else where
-    )
+    mask = where
+    if shape_of(where) != shape:
+        axes = tuple(range(len(shape) - ndim_of(where), len(shape)))
+        check_broadcast([shape_of(where), shape])
+        mask = lax.broadcast_in_dim(where, shape, axes)
     ones = lax.convert_element_type(mask, default_int())
     return sum_reduce(ones, axis, dtype, keepdims)
 

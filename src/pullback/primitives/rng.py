@@ -161,7 +161,7 @@ def random_seed(seeds: Any, impl: Any) -> Any:
     x64 is on.
     """
     impl = find_impl(impl)
-    if isinstance(seeds, int) and not isinstance(seeds, bool):
+    if isinstance(seeds, int):
         if not -(2**63) <= seeds < 2**63:
             raise OverflowError(
                 f"Python int too large to convert to C long: seed {seeds} has more than 64 bits"
@@ -172,6 +172,7 @@ def random_seed(seeds: Any, impl: Any) -> Any:
         seeds = seeds + config.random_seed_offset.get()
     if (
         isinstance(seeds, np.ndarray | np.generic)
+        and seeds.dtype.kind in "iu"
         and seeds.dtype.itemsize == 8
         and not config.enable_x64.get()
     ):
@@ -183,7 +184,7 @@ def random_seed(seeds: Any, impl: Any) -> Any:
 
 def _seed_physical(avals: Any, seeds: Any, *, impl: PRNGImpl) -> Any:
     # Only now, as in JAX: a program whose keys nobody reads may make them of anything.
-    if not (dtypes.is_integer(avals[0].dtype) or dtypes.is_bool(avals[0].dtype)):
+    if not dtypes.is_integer(avals[0].dtype):
         raise TypeError(
             f"PRNG key seed must be an integer; got {avals[0].str_short()}. Fix: convert it, "
             "such as seed.astype('int32')."

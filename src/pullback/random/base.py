@@ -164,8 +164,7 @@ def key_data(keys: Any) -> Any:
     >>> random.key_data(random.key(7))
     Array([0, 7], dtype=uint32)
     """
-    typed, raw = check_key("key_data", keys, batched=True)
-    return keys if raw else rng.random_unwrap(typed)
+    return rng.random_unwrap(check_key("key_data", keys, batched=True)[0])
 
 
 def wrap_key_data(key_bits_array: Any, *, impl: Any = None, dtype: Any = None) -> Any:
