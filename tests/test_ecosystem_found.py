@@ -549,3 +549,13 @@ def test_core_dimensions_that_are_numbers_are_names() -> None:
         np.testing.assert_array_equal(f(np.ones((5, 4)), np.ones(3)), np.full(5, 7.0))
         with pytest.raises(ValueError, match="inconsistent size for core dimension '2'"):
             m.numpy.vectorize(lambda a, b: a, signature="(2),(2)->()")(np.ones(2), np.ones(3))
+
+
+def test_private_core_has_the_maps_that_check_lengths() -> None:
+    core = importlib.import_module("pullback.jax_compat.modules._src.core")
+    util = importlib.import_module("pullback.jax_compat.modules._src.util")
+    assert (core.safe_map, core.safe_zip) == (util.safe_map, util.safe_zip)
+    for m in (core, jax._src.core):
+        assert list(m.safe_zip([1, 2], [3, 4])) == [(1, 3), (2, 4)]
+        with pytest.raises(ValueError):
+            m.safe_map(max, [1, 2], [3])

@@ -21,6 +21,7 @@ from ....ref import Ref as Ref, new_ref as new_ref
 from ....runtime.dispatch import EvalTrace as EvalTrace
 from ..core import *  # noqa: F403
 from ..core import OpaqueTraceState as OpaqueTraceState, gensym as gensym
+from .util import safe_map as safe_map, safe_zip as safe_zip
 
 AxisName = Hashable
 
