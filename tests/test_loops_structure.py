@@ -92,6 +92,92 @@ def zeros(*shape):
     return np.zeros(shape, F32)
 
 
+def numbers(*shape):
+    return np.random.default_rng(0).standard_normal(shape).astype(F32)
+
+
+def text_of(f, *arguments):
+    return "\n".join(show_kernel(kernel) for kernel in program(f, *arguments).kernels)
+
+
+@pytest.mark.parametrize("shape", [(9000, 50), (20001, 128), (2, 6000, 33)])
+def test_tall_columns_are_reduced_by_blocks_of_rows_on_all_threads(shape):
+    """Two passes over an array need two kernels then; what is a number a column follows there."""
+    axes, x = tuple(range(len(shape) - 1)), numbers(*shape)
+    f = lambda x: (jnp.exp(x).max(axes) * 2, x.var(axes), (x * x).sum(axes))
+    compiled = program(f, x)
+    text = text_of(f, x)
+    assert len(compiled.kernels) == 2
+    assert text.count("@partial") == 3 * text.count("alloc @partial") >= 9
+    assert largest_temporary(compiled) <= 4 * shape[-1]
+    expected = (np.exp(x).max(axes) * 2, x.astype(float).var(axes), (x * x.astype(float)).sum(axes))
+    for a, b in zip(pb.jit(f)(x), expected, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    best = pb.jit(lambda x: x.reshape(-1, shape[-1]).argmax(0))(x)
+    np.testing.assert_array_equal(best, x.reshape(-1, shape[-1]).argmax(0))
+
+
+def test_columns_that_are_long_are_shared_out_by_few():
+    assert "parallel" in text_of(lambda x: x.sum(0), zeros(2000, 1000))
+    assert "parallel" not in text_of(lambda x: x.sum(0), zeros(20, 1000))
+
+
+@pytest.mark.parametrize("dtype", [F32, np.int32, np.float16])
+def test_short_last_axes_are_reduced_after_the_others(dtype):
+    x = (numbers(50, 300, 3) * 10).astype(dtype)
+    for f in (lambda x: x.sum((0, 2), dtype=dtype), lambda x: x.max((0, 2))):
+        assert "reduce" not in text_of(f, x)  # no vector of three
+        np.testing.assert_allclose(pb.jit(f)(x), f(x), rtol=1e-3, atol=1e-3 if dtype is F32 else 1)
+
+
+def test_a_mean_and_a_variance_ask_for_one_sum():
+    f = lambda x: (x.mean(1), x.var(1), x.sum(1))
+    assert text_of(f, zeros(500, 600)).count("combine") == 2
+
+
+def test_batches_that_are_contiguous_run_in_lanes():
+    f = lambda x, y: jnp.einsum("ij,ij->j", x, y)
+    x, y = numbers(2, 300, 70)
+    assert "vector" in text_of(f, x, y) and "reduce" not in text_of(f, x, y)
+    np.testing.assert_allclose(pb.jit(f)(x, y), np.einsum("ij,ij->j", x, y), rtol=1e-3, atol=1e-4)
+
+
+def test_what_holds_everywhere_is_not_computed_again_where_a_condition_holds():
+    f = lambda x: jnp.pad(x, 4, mode="mean")
+    assert text_of(f, zeros(300, 300)).count("for reduce") <= 1
+    x = numbers(300, 301)
+    np.testing.assert_allclose(pb.jit(f)(x), np.pad(x, 4, mode="mean"), rtol=1e-4, atol=1e-5)
+
+
+MERGED = {
+    "tile": lambda x: jnp.tile(x, (3, 2)),
+    "repeat": lambda x: jnp.repeat(x, 3, 1),
+    "side by side": lambda x: jnp.stack([x, x * 2], -1).reshape(-1),
+    "kron": lambda x: jnp.kron(x, x[:3, :5]),
+    "depth": lambda x: x.reshape(20, 2, 25, 4).transpose(0, 2, 1, 3).reshape(500, 8),
+    "bits": lambda x: jnp.unpackbits(x.astype(np.uint8)),
+}
+
+
+@pytest.mark.parametrize("name", MERGED)
+def test_merged_axes_are_walked_one_by_one(name):
+    """No index is divided where an array is stored with axes merged."""
+    f, x = MERGED[name], numbers(40, 100) + 5
+    text = text_of(f, x)
+    assert text.count("kernel") == 1 and " idiv " not in text and " irem " not in text
+    np.testing.assert_array_equal(pb.jit(f)(x), f(jnp.asarray(x)))
+    np.testing.assert_array_equal(pb.jit(f)(x), pb.jit(lambda x: f(x) + 0)(x))
+
+
+@pytest.mark.parametrize("n", [2, 3, 5, 7])
+def test_rows_that_fill_no_vector_run_in_lanes_across(n):
+    f = lambda x, b, w: jnp.exp(x * b[:, None]) * w
+    x, b, w = numbers(1000, n), numbers(1000), numbers(n)
+    text = text_of(f, x, b, w)
+    assert text.count("for vector") == 1 and text.count("exp") == n
+    np.testing.assert_allclose(pb.jit(f)(x, b, w), np.exp(x * b[:, None]) * w, rtol=1e-5)
+
+
 SHORT = {  # a tenth of a millisecond or two: not worth what handing it to another thread takes
     "transforms": (jnp.fft.fft, zeros(1000, 128)),
     "search": (jnp.searchsorted, zeros(10_000), zeros(20_000)),

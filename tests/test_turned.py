@@ -39,6 +39,22 @@ def test_values(name: str, f: Callable[..., Any], shape: tuple[int, ...], dtype:
     assert "turn_" in g.lower(x).compile().as_text()
 
 
+@pytest.mark.parametrize(
+    "dtype", ["bool", "int8", "uint8", "float8_e4m3fn", "int16", "float16", "bfloat16"]
+)
+@pytest.mark.parametrize("shape", [(300, 333), (512, 256)])
+def test_narrow_elements(dtype: str, shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng(0).integers(0, 100, shape).astype(jnp.dtype(dtype))
+    g = pb.jit(lambda x: x.T)
+    np.testing.assert_array_equal(np.asarray(g(x)), x.T)
+    assert "turn_i" in g.lower(x).compile().as_text()
+
+
+def test_complex_elements() -> None:
+    x = numbers((300, 257), "float32") + 1j * numbers((300, 257), "float32")
+    np.testing.assert_array_equal(np.asarray(pb.jit(lambda x: x.T)(x)), x.T)
+
+
 @pytest.mark.parametrize("dtype", ["float64", "int64", "uint64"])
 def test_wide_elements(dtype: str) -> None:
     with pb.enable_x64(True):

@@ -30,6 +30,7 @@ from pullback.loops.lower.graph import (
 )
 from pullback.loops.ops import storage_bytes
 from pullback.loops.pieces import SPLIT_FROM
+from pullback.loops.tall import is_tall
 
 __all__ = ["Nest", "plan_units", "seconds_of", "work_of"]
 
@@ -366,6 +367,8 @@ class _Planner:
                 m.kind == "red" and m.red is not None and not m.red.lanes
                 for m in [*nest.members, node]
             )
+            if lanes and self._tall_again(nest, node):
+                return None
             return k if same and not inner and k > 0 else None
         if k == 0:
             # Scalars that follow one another are one kernel until threads are worth waking.
@@ -385,6 +388,12 @@ class _Planner:
                 return None
             return k if rows >= 8 or small else None
         return k
+
+    def _tall_again(self, nest: Nest, node: Node) -> bool:
+        """Whether a reduction down a few long columns needs what the nest computes of them: blocks
+        of rows (tall.py) cannot do both in one pass."""
+        tall = node.red is not None and is_tall([node.red], node.red.count)
+        return tall and any(root.nest is nest for root, _ in node.roots)
 
     def _short_rows(self, nest: Nest, node: Node, k: int) -> bool:
         """Whether a value needs whole rows of the nest's, which are short and many: lanes then run

@@ -12,6 +12,7 @@ lanes; otherwise lanes run inside a phase. The shape of a sum depends on extents
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -23,6 +24,7 @@ from pullback.loops.lower.graph import (
     COMPLEX,
     Node,
     Reduction,
+    RegisterSlot,
     Slot,
     combine_step,
     load_slot,
@@ -30,17 +32,20 @@ from pullback.loops.lower.graph import (
     red_index,
     store_slot,
 )
+from pullback.loops.lower.shape import merges
+from pullback.loops.ops import storage_bytes
 from pullback.loops.pieces import SPLIT_FROM, branches, lane_pieces
-from pullback.loops.turned import emit_turned, turned_reads
+from pullback.loops.tall import CHUNK, ROWS, chunk_of_columns, is_tall
+from pullback.loops.turned import emit_turned, places_read, turned_reads
 
 __all__ = ["PARALLEL_WORK", "LoopBuilder", "emit_nest", "grouped", "open_rows"]
 
 PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth waking anyone
 BLOCK = 4096  # of a sum; docs/contract.md
-CHUNK = 8192  # of a flat parallel loop
 SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
 SHORT_ROW, MANY_ROWS = 64, 256
+Targets = Sequence[tuple[Reduction, tuple[Index, ...]]]
 
 
 class LoopBuilder(Builder):
@@ -178,6 +183,11 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         for m in members:
             m.ready = m.slot is not None
         return
+    before = _before_reshape(members[0]) if len(members) == 1 else None
+    if before is not None:
+        emit_nest(b, _nest_of(nest, before))
+        members[0].ready = True
+        return
     narrow = _narrow(nest)
     if narrow:  # the last axis is too short for lanes: they run along the one before it
         nest.k = k = k - 1
@@ -213,14 +223,37 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     period = max((_period(m) for m in members), default=1) if lanes else 1
     simple = lanes and not any(p.tail or p.reds for p in phases)
     turned = turned_reads(nest) if simple and period == 1 and not narrow else None
-    if turned is not None:
+    if parallel and len(groups) == 1 and not narrow and _is_tall(nest, phases):
+        _emit_tall(b, phases)
+    elif turned is not None:
         rows_at = lambda idx: _emit_rows(b, nest, phases, in_memory, idx, lanes, False)
         emit_turned(b, nest, turned, parallel, rows_at)
     else:
-        open_rows(b, extents, lanes, parallel, body, period, simple)
+        open_rows(b, extents, lanes, parallel, body, period, simple, chunk_of_columns(members))
     for m in members:
         if m.stored:
             m.ready = True
+
+
+def _before_reshape(m: Node) -> Node | None:
+    """What a stored value that merges axes was computed as: the elements lie in memory in the same
+    order, and indices of that shape need not be divided. None if it is none."""
+    x = m.reshaped
+    if not m.stored or m.slot is None or x is None or isinstance(m.slot, RegisterSlot):
+        return None
+    if x.kind != "pw" or x.root or x.slot is not None or not merges(x.shape, m.shape):
+        return None
+    same = copy.copy(x)
+    same.slot, same.stored, same.root = m.slot, True, True
+    return same
+
+
+def _nest_of(nest: Nest, m: Node) -> Nest:
+    """A nest of one value, that does the work of another."""
+    alone = Nest(nest.index)
+    alone.k, alone.members, alone.leaves, alone.work = len(m.shape), [m], nest.leaves, nest.work
+    m.nest = alone
+    return alone
 
 
 def _short(nest: Nest, rows: int) -> set[int]:
@@ -232,16 +265,28 @@ def _short(nest: Nest, rows: int) -> set[int]:
 
 
 def _narrow(nest: Nest) -> bool:
-    """Whether a nest that reduces leading axes, lane by lane, or one that joins values along the
-    last axis, has a last axis so short that its indices get accumulators (or code) of their own,
-    and lanes cannot run along it and the one before it as if they were one."""
+    """Whether a nest that reduces leading axes, lane by lane, or one of values element by element,
+    has a last axis so short that its indices get accumulators (or code) of their own, and lanes
+    cannot run along it and the one before it as if they were one."""
     k, members = nest.k, nest.members
-    joined = all(m.kind == "pw" for m in members) and any(map(_joined, members))
-    if not (nest.lanes or joined) or k < 2 or any(len(m.shape) != k for m in members):
+    if k < 2 or any(len(m.shape) != k for m in members):
         return False
     shape = members[0].shape
     short = 1 < shape[-1] <= 8 and shape[-2] >= 16
-    return short and any(k - 2 in _row_breaks(m, k) for m in members)
+    if not short or not any(k - 2 in _row_breaks(m, k) for m in members):
+        return False
+    alike = all(m.kind == "pw" for m in members)
+    return nest.lanes or (alike and (any(map(_joined, members)) or _apart(nest)))
+
+
+def _apart(nest: Nest) -> bool:
+    """Whether values with a short last axis are better computed an index of that axis at a time:
+    all, where none of what they read is as large; else those that fill no vector as they lie."""
+    whole = nest.members[0]
+    found = [places_read(m, nest) for m in nest.members]
+    large = [node for reads in found for node, _ in reads or () if node.size == whole.size]
+    wide = all(storage_bytes(part_dtype(m.dtype)) >= 4 for m in [*nest.members, *large])
+    return None not in found and (not large or (wide and whole.shape[-1] not in (1, 4, 8)))
 
 
 def _joined(m: Node) -> bool:
@@ -291,10 +336,12 @@ def open_rows(
     body: Callable[[list[Index]], None],
     period: int = 1,
     pieces: bool = False,
+    chunk: int = CHUNK,
 ) -> None:
     """The row loops: the first long one parallel, the last one in lanes if asked. With a period, a
     lane computes so many neighbours, each by code of its own. With `pieces`, where conditions on
-    an index change, loops may be cut (`body` can be written more than once)."""
+    an index change, loops may be cut (`body` can be written more than once). Threads take lanes by
+    the `chunk`."""
     pieces = pieces and math.prod(extents) >= SPLIT_FROM
 
     def descend(level: int, indices: list[Index], parallel: bool) -> None:
@@ -315,8 +362,8 @@ def open_rows(
             for k in range(rest, n):
                 body([*indices, k])
             return
-        if lanes and last and parallel and n > CHUNK:
-            _chunked(b, n, lambda ix: descend(level + 1, [*indices, ix], False), pieces)
+        if lanes and last and parallel and n > chunk:
+            _chunked(b, n, chunk, lambda ix: descend(level + 1, [*indices, ix], False), pieces)
             return
         kind = "vector" if lanes and last else "parallel" if parallel and n >= 4 else "seq"
 
@@ -334,13 +381,12 @@ def open_rows(
     descend(0, [], parallel)
 
 
-def _chunked(b: Builder, n: int, body: Callable[[Index], None], pieces: bool) -> None:
+def _chunked(b: Builder, n: int, size: int, body: Callable[[Index], None], pieces: bool) -> None:
     """A flat loop as parallel chunks of vector loops."""
-    chunks = -(-n // CHUNK)
 
     def chunk(c: Index) -> Sequence[Atom]:
-        lo = b.atom(b.mul(c, CHUNK))
-        hi = b.let("min", (b.let("add", (lo, b.dim(CHUNK)), "i64"), b.dim(n)), "i64")
+        lo = b.atom(b.mul(c, size))
+        hi = b.let("min", (b.let("add", (lo, b.dim(size)), "i64"), b.dim(n)), "i64")
 
         def run(ix: Index) -> Sequence[Atom]:
             body(ix)
@@ -352,7 +398,7 @@ def _chunked(b: Builder, n: int, body: Callable[[Index], None], pieces: bool) ->
             b.loop(n, "vector", run, lo=lo, hi=hi)
         return ()
 
-    b.loop(chunks, "parallel", chunk)
+    b.loop(-(-n // size), "parallel", chunk)
 
 
 def _emit_rows(
@@ -384,6 +430,77 @@ def _emit_rows(
                 m.ready = True
     for m in nest.members:
         m.at, m.out_scratch = own_at[m], None
+
+
+def _is_tall(nest: Nest, phases: Sequence[_Phase]) -> bool:
+    """Whether a nest is reductions down a few long columns, followed by single values only."""
+    first, *rest = phases
+    alone = first.reds and not first.values and not any(p.reds or p.tail for p in rest)
+    return bool(alone) and nest.lanes and is_tall(first.reds, _outermost(first.reds))
+
+
+def _outermost(reds: Sequence[Reduction]) -> int:
+    """The rows that the outermost loop of reductions over the same extents runs over."""
+    group = _groups_of([(red, ()) for red in reds], reds[0].extents)[0]
+    return math.prod(reds[0].extents[a] for a in group)
+
+
+def _emit_tall(b: Builder, phases: Sequence[_Phase]) -> None:
+    """Reductions in lanes, blocks of rows first (tall.py)."""
+    reds = phases[0].reds
+    shape, rows = reds[0].nodes[0].shape, _outermost(reds)
+    width, blocks = math.prod(shape), -(-rows // ROWS)
+    inits = _inits(b, [(red, ()) for red in reds])
+    partial = [b.scratch(a.dtype, blocks * width, "partial") for a in inits]
+
+    def place(c: Index, ix: Index) -> Atom:
+        return b.atom(b.linear([(c, width), (ix, 1)]))
+
+    def targets_at(ix: Index) -> Targets:
+        return [(red, tuple(b.unravel(ix, shape))) for red in reds]
+
+    def block(c: Index) -> Sequence[Atom]:
+        lo = b.atom(b.mul(c, ROWS))
+        hi = b.let("min", (b.let("add", (lo, b.dim(ROWS)), "i64"), b.dim(rows)), "i64")
+
+        def lane(ix: Index) -> Sequence[Atom]:
+            accs = _reduce_loops(b, targets_at(ix), [], (), True, part=(lo, hi))
+            for buf, a in zip(partial, accs, strict=True):
+                b.store(buf, place(c, ix), a)
+            return ()
+
+        b.loop(width, "vector", lane)
+        return ()
+
+    def combined(ix: Index) -> Sequence[Atom]:
+        targets, carry = targets_at(ix), _carry(b, inits)
+
+        def add(c: Index) -> list[Atom]:
+            new = [b.load(buf, place(c, ix)) for buf in partial]
+            return _combine_targets(b, targets, [v for _, v in carry], new)
+
+        _finish(b, targets, list(b.loop(blocks, "seq", add, carry)))
+        for m in (m for p in phases[1:] for m in p.values):
+            value = _value(b, m, targets[0][1], m.at)
+            if m.stored:
+                assert m.slot is not None
+                store_slot(b, m.slot, m.shape, m.dtype, targets[0][1], value)
+        return ()
+
+    b.loop(blocks, "parallel", block)
+    b.loop(width, "vector", combined)
+
+
+def _finish(b: Builder, targets: Targets, accs: list[Atom]) -> None:
+    """The results of reductions in lanes, from their accumulators."""
+    for red, kept in targets:
+        results = red.finish(b, accs[: len(red.dtypes)])
+        del accs[: len(red.dtypes)]
+        for m in (m for m in red.nodes if m.live):
+            _remember(b, m, kept, results[m.out])
+            if m.stored:
+                assert m.slot is not None
+                store_slot(b, m.slot, m.shape, m.dtype, kept, results[m.out])
 
 
 def _value(b: Builder, m: Node, idx: tuple[Index, ...], at: Any) -> Any:
@@ -512,9 +629,6 @@ def _walk(
     descend(0, ())
 
 
-Targets = Sequence[tuple[Reduction, tuple[Index, ...]]]
-
-
 def _combiner(b: Builder, targets: Targets) -> Any:
     """Operator names, or one region over every accumulator where a reduction has its own
     combiner."""
@@ -561,14 +675,17 @@ def _reduce_loops(
     idx: tuple[Index, ...],
     lanes: bool,
     also: Callable[[tuple[Index, ...]], None] | None = None,
+    part: tuple[Atom, Atom] | None = None,
 ) -> list[Atom]:
-    """Loops that run every target's reduction together; the accumulators."""
+    """Loops that run every target's reduction together; the accumulators. In lanes, the outermost
+    of them may be told to run over a part."""
     extents = targets[0][0].extents
     groups = _groups_of(targets, extents)
     for m in values:
         k = len(idx)
         groups = [h for g in groups for h in _cut(g, {a - k for a in breaks_of(m)})]
     sizes = [math.prod(extents[a] for a in g) for g in groups]
+    limits = part or (None, None)
 
     def element(inner: tuple[Index, ...]) -> list[Atom]:
         if also is not None and values:
@@ -586,6 +703,8 @@ def _reduce_loops(
                     level + 1, (*inner, *b.unravel(ix, shape)), [v for _, v in carry]
                 ),
                 carry,
+                lo=limits[0] if not level else None,
+                hi=limits[1] if not level else None,
             )
             return list(outs)
         return _innermost(
@@ -595,6 +714,7 @@ def _reduce_loops(
             accs,
             lanes,
             lambda ix: element((*inner, *b.unravel(ix, shape))),
+            part if not level else None,
         )
 
     return descend(0, (), _inits(b, targets)) if groups else combine_all(b, targets, element(()))
@@ -620,8 +740,9 @@ def _innermost(
     accs: list[Atom],
     lanes: bool,
     element: Callable[[Index], list[Atom]],
+    part: tuple[Atom, Atom] | None = None,
 ) -> list[Atom]:
-    """One loop of n elements into the accumulators, in blocks."""
+    """One loop of n elements into the accumulators, in blocks; in lanes, over all or a part."""
     if lanes:
         carry = _carry(b, accs)
 
@@ -633,7 +754,8 @@ def _innermost(
                 del old[:m], new[:m]
             return out
 
-        return list(b.loop(n, "seq", step, carry))
+        lo, hi = part or (None, None)
+        return list(b.loop(n, "seq", step, carry, lo=lo, hi=hi))
     if n <= BLOCK:
         carry = _carry(b, accs)
         return list(b.loop(n, "reduce", element, carry, _combiner(b, targets)))
@@ -656,7 +778,9 @@ def _block(
     return list(b.loop(n, "reduce", element, carry, _combiner(b, targets), lo=lo, hi=hi))
 
 
-def _combine_targets(b: Builder, targets: Targets, old: list[Atom], new: list[Atom]) -> list[Atom]:
+def _combine_targets(
+    b: Builder, targets: Targets, old: Sequence[Atom], new: Sequence[Atom]
+) -> list[Atom]:
     out: list[Atom] = []
     old, new = list(old), list(new)
     for red, _ in targets:

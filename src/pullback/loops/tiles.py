@@ -26,7 +26,8 @@ contracted index: `a a0 sa rows len b b0 sb c c0 ldc more`, where `sa` is from r
 from b0 + k * sb + j to c0 + (j / width) * bp + k * width + j % width; zeros fill the last panel.
 
 `turn_<dtype>` copies a block transposed: `a a0 sa rows cols b b0 sb`, element (r, c) from
-a0 + r * sa + c to b0 + c * sb + r.
+a0 + r * sa + c to b0 + c * sb + r. What is narrower than a word goes by its bytes: `turn_i8`,
+`turn_i16`.
 """
 
 from __future__ import annotations
@@ -37,13 +38,16 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from pullback.loops.ops import storage_bytes
+
 __all__ = [
-    "LINE", "TILE_TYPES", "WORDS", "is_tile", "panel_width", "parse_tile", "tile_name",
-    "tile_reference",
+    "LINE", "TILE_TYPES", "TURN_TYPES", "WORDS", "is_tile", "panel_width", "parse_tile",
+    "tile_name", "tile_reference",
 ]  # fmt: skip
 
 LINE = 64  # bytes
 TILE_TYPES = {"f32": 4, "f64": 8, "i32": 4, "i64": 8}
+TURN_TYPES = {**TILE_TYPES, "i16": 2, "i8": 1}  # that blocks are transposed in
 WORDS = {"i8": "w8", "u8": "z8", "bf16": "b16"}  # elements that are multiplied a word at a time
 _LINES = (1, 2, 3, 4)
 FLAT = 4  # rows that a flat tile has at most
@@ -58,7 +62,8 @@ def tile_name(dtype: str, lines: int) -> str:
 
 def turn_name(dtype: str) -> str:
     """The function that transposes blocks of a type."""
-    return f"turn_{dtype.replace('u', 'i')}"
+    narrow = {1: "i8", 2: "i16"}.get(storage_bytes(dtype))
+    return f"turn_{narrow or dtype.replace('u', 'i')}"
 
 
 def pack_name(dtype: str, lines: int) -> str:
@@ -77,7 +82,7 @@ def dots_name(dtype: str, columns: int) -> str:
 
 
 TILE_NAMES = tuple(tile_name(t, n) for t in TILE_TYPES for n in _LINES)
-TILE_NAMES += tuple(map(turn_name, TILE_TYPES))
+TILE_NAMES += tuple(map(turn_name, TURN_TYPES))
 TILE_NAMES += tuple(pack_name(t, n) for t in TILE_TYPES for n in _LINES)
 TILE_NAMES += tuple(tile_name(t, n) for t in WORDS.values() for n in _LINES)
 TILE_NAMES += tuple(flat_name(t, n) for t in TILE_TYPES for n in range(1, FLAT + 1))
@@ -184,7 +189,7 @@ def _pack_reference(panel: int, args: list[Any]) -> None:
 
 def _turn_reference(dtype: str, args: list[Any]) -> None:
     a, b = args[0].reshape(-1), args[5].reshape(-1)
-    if a.itemsize < TILE_TYPES[dtype]:  # words of narrow elements
+    if a.itemsize < TURN_TYPES[dtype]:  # words of narrow elements
         a = a.view(b.dtype)
     a0, sa, rows, cols = (int(x) for x in args[1:5])
     b0, sb = int(args[6]), int(args[7])

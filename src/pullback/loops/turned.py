@@ -13,17 +13,17 @@ from collections.abc import Callable, Sequence
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import Nest
 from pullback.loops.ir import Atom, Buf, Call, Const, Var
-from pullback.loops.lower.graph import Node, RegisterSlot, level_at
-from pullback.loops.tiles import TILE_TYPES, turn_name
+from pullback.loops.lower.graph import COMPLEX, Node, RegisterSlot, level_at
+from pullback.loops.ops import storage_bytes
+from pullback.loops.tiles import is_tile, turn_name
 from pullback.records import record
 
-__all__ = ["Turned", "emit_turned", "turned_reads"]
+__all__ = ["Turned", "emit_turned", "places_read", "turned_reads"]
 
 WORTHWHILE = 1 << 16  # elements: fewer are near, and the function that transposes must be compiled
 SHORTEST = 32  # rows, and elements in each
 BLOCK_BYTES = 8192  # of scratch: with what is read and written it stays in the nearest cache
 LANES = 64  # elements of a block in the direction of lanes
-_BYTES = {**TILE_TYPES, "u32": 4, "u64": 8}
 
 
 @record
@@ -46,13 +46,14 @@ def turned_reads(nest: Nest) -> Turned | None:
         return None
     found: dict[tuple[Node, tuple[int, ...]], None] = {}
     for m in members:
-        reads = _reads(m, nest)
+        reads = places_read(m, nest)
         if reads is None:
             return None
         for node, places in reads:
             axes = tuple(a for a in places if a is not None)
             plain = len(axes) == len(places) and node.shape == tuple(shape[a] for a in axes)
-            turned = plain and k - 1 in axes[:-1] and node.dtype in _BYTES
+            turned = plain and k - 1 in axes[:-1] and node.dtype not in COMPLEX
+            turned = turned and is_tile(turn_name(node.dtype))
             if turned and not isinstance(node.slot, RegisterSlot):
                 found[node, axes] = None
     inner = {axes[-1] for _, axes in found}
@@ -61,7 +62,7 @@ def turned_reads(nest: Nest) -> Turned | None:
     return Turned(min(inner), list(found))
 
 
-def _reads(member: Node, nest: Nest) -> list[tuple[Node, tuple[int | None, ...]]] | None:
+def places_read(member: Node, nest: Nest) -> list[tuple[Node, tuple[int | None, ...]]] | None:
     """What a member reads from memory, through the values that are computed inside it, with the
     member's axis for each of theirs: None for one that is walked in another way. None if parts of
     it are computed each in its own way: its loops are cut there."""
@@ -100,7 +101,7 @@ def emit_turned(
     whole = nest.members[0]
     shape, axis, last = whole.shape, turned.axis, nest.k - 1
     only = len(nest.members) == 1 and whole.permuted is not None
-    rows = BLOCK_BYTES // (LANES * max(_BYTES[node.dtype] for node, _ in turned.reads))
+    rows = BLOCK_BYTES // (LANES * max(storage_bytes(node.dtype) for node, _ in turned.reads))
     outer = [a for a in range(last) if a != axis]
 
     def block(idx: dict[int, Index], rb: Index, cb: Index) -> Sequence[Atom]:

@@ -6,11 +6,12 @@ from __future__ import annotations
 
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.target import Target
-from pullback.loops.tiles import LINE, TILE_TYPES
+from pullback.loops.tiles import LINE, TILE_TYPES, TURN_TYPES
 
 __all__ = ["Pack", "Turn"]
 
-TYPES = {"f32": "float", "f64": "double", "i32": "i32", "i64": "i64"}
+TYPES = {"f32": "float", "f64": "double", "i64": "i64", "i32": "i32", "i16": "i16", "i8": "i8"}
+SQUARE = 16  # rows and columns at most that registers hold to transpose
 PACK_ARGUMENTS = (
     "ptr %b, i64 %b0, i64 %sb, i64 %rows, i64 %cols, ptr %c, i64 %c0, i64 %bp, i64 %panel"
 )
@@ -126,8 +127,8 @@ class Turn:
     """Emits the function that transposes a block: squares in registers, the rest one by one."""
 
     def __init__(self, target: Target, dtype: str) -> None:
-        self.t, self.size = TYPES[dtype], TILE_TYPES[dtype]
-        self.n, self.target = target.lanes(self.size), target
+        self.t, self.size = TYPES[dtype], TURN_TYPES[dtype]
+        self.n, self.target = min(SQUARE, target.lanes(self.size)), target
         head = f"define i32 @pb_tile(ptr %ctx, {TURN_ARGUMENTS}) nounwind"
         self.b = Builder(target, head, {})
 

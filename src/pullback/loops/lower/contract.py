@@ -139,10 +139,15 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         if across
         else tuple(range(first, first + nn))
     )
+    b_axes = tuple(range(nb))
+    if not xf and not yf and _batch_last(x, xb) and _batch_last(y, yb):
+        b_axes = (*range(nb - 1), nb - 1 + len(xc))
+        k_axes = tuple(range(nb - 1, nb - 1 + len(xc)))
+    m_axes = tuple(range(nb, first))
     space = [0] * (first + nn + len(xc))
     xa, ya = (
-        _places(x, (*xb, *xf, *xc), (*range(first), *k_axes)),
-        _places(y, (*yb, *yf, *yc), (*range(nb), *n_axes, *k_axes)),
+        _places(x, (*xb, *xf, *xc), (*b_axes, *m_axes, *k_axes)),
+        _places(y, (*yb, *yf, *yc), (*b_axes, *n_axes, *k_axes)),
     )
     for source, places in ((x, xa), (y, ya)):
         for axis, where in enumerate(places):
@@ -156,6 +161,12 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
         return term(b, u, v, x.dtype, y.dtype, acc)
 
     return contraction(g, tuple(space), k_axes, dtype, acc, element, [(x, xa), (y, ya)])
+
+
+def _batch_last(x: Node, batch: Sequence[int]) -> bool:
+    """Whether neighbours in memory are along the last axis of a product's batch: lanes then run
+    along it, and the contracted index outside."""
+    return bool(batch) and batch[-1] == len(x.shape) - 1 and x.shape[-1] >= LANES
 
 
 def _of_vectors(x: Node, y: Node, xc: Sequence[int], xf: Any, yf: Any) -> bool:
@@ -231,6 +242,7 @@ def _places(x: Node, own: Sequence[int], target: Sequence[int]) -> tuple[int, ..
 Split = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 PER_WORD = {"i8": 4, "u8": 4, "bf16": 2}  # elements of a word
 WHOLE_ROWS = 64
+LANES = 8  # elements side by side that are worth lanes
 WIDE = 1 << 16  # elements of a matrix that two or three rows are multiplied with by blocks
 SUMS_OF_WORDS = {"i8": ("i32", "u32"), "u8": ("i32", "u32"), "bf16": ("f32",)}
 

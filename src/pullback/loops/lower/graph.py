@@ -343,6 +343,8 @@ class Graph:
         self.options: Any = None if parent is None else parent.options
         self.repeats = False  # the body of a loop
         self.hoisted: list[Node] = []  # values that a body has asked its surroundings for
+        # (operator, value, axes, dtype) -> the reduction: a mean and a variance ask for the same.
+        self.reduced: dict[tuple[str, Node, tuple[int, ...], str], Node] = {}
         self._turned: dict[tuple[Node, tuple[int, ...]], Node] = {}
 
     def add(self, node: Node) -> Node:
@@ -497,6 +499,8 @@ def read(node: Node, b: Builder, idx: tuple[Index, ...]) -> Value:
     key = (node, idx, b.mask)
     memo = b.scopes[level_at(b, idx)].memo
     found = memo.get(key)
+    if found is None and b.mask is not None:
+        found = _known_everywhere(node, b, idx)
     if found is None:
         if 0 in node.shape:
             found = no_value(node.dtype)  # inside a loop that never runs
@@ -510,6 +514,14 @@ def read(node: Node, b: Builder, idx: tuple[Index, ...]) -> Value:
             )
             found = node.at(b, idx)
         memo[key] = found
+    return found
+
+
+def _known_everywhere(node: Node, b: Builder, idx: tuple[Index, ...]) -> Value:
+    """What is read where a condition holds, if it was computed before without that condition."""
+    mask, b.mask = b.mask, None
+    found = b.scopes[level_at(b, idx)].memo.get((node, idx, None))
+    b.mask = mask
     return found
 
 

@@ -3,6 +3,7 @@ combiner of its own."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read
 from pullback.loops.ops import FLOATS, NARROW_FLOATS, identity_of, limits
 
 SHORT = 16  # elements of a reduction that is unrolled
+END = 8  # elements that are fewer than lanes
+LANES = 64  # elements that are worth lanes
 
 
 def accumulator(dtype: str) -> str:
@@ -28,15 +31,27 @@ def simple(op: str) -> Rule:
     return lower
 
 
-def reduce_one(g: Graph, op: str, x: Node, axes: tuple[int, ...]) -> Node:
-    """x reduced over axes by a named combiner."""
+def reduce_one(g: Graph, op: str, x: Node, axes: tuple[int, ...], dtype: str | None = None) -> Node:
+    """x reduced over axes by a named combiner, in its own dtype or another."""
     if x.dtype in COMPLEX:
         return _reduce_complex(g, op, x, axes)
     acc = accumulator(x.dtype) if op in ("add", "mul") else x.dtype
-    dtype = x.dtype
+    dtype = dtype or x.dtype
+    key = op, x, tuple(sorted(axes)), dtype
+    if key not in g.reduced:
+        g.reduced[key] = _reduce_real(g, op, x, key[2], acc, dtype)
+    return g.reduced[key]
+
+
+def _reduce_real(g: Graph, op: str, x: Node, axes: tuple[int, ...], acc: str, dtype: str) -> Node:
+    end = _short_end(x.shape, axes)
+    if end:
+        lanes = reduce_one(g, op, x, tuple(a for a in axes if a < end), acc)
+        rank = len(lanes.shape)
+        return reduce_one(g, op, lanes, tuple(range(rank - len(x.shape) + end, rank)), dtype)
     red = Reduction(
         x.shape,
-        tuple(sorted(axes)),
+        axes,
         (acc,),
         lambda b, idx: (scalar_convert(b, read(x, b, idx), acc),),
         lambda b: (Const(0.0, acc) if op == "add" and acc[0] == "f" else identity_of(op, acc),),
@@ -45,6 +60,17 @@ def reduce_one(g: Graph, op: str, x: Node, axes: tuple[int, ...]) -> Node:
         [(x, None)],
     )
     return g.reduction(red, [dtype])[0]
+
+
+def _short_end(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
+    """Where the reduced axes begin that are last in memory, if they are so short that lanes had
+    better run along them and the kept axis before: the others are reduced first. 0 if not."""
+    first = len(shape)
+    while first - 1 in axes:
+        first -= 1
+    rest = math.prod(shape[a] for a in axes if a < first)
+    wide = 0 < first < len(shape) and shape[first - 1] * math.prod(shape[first:]) >= LANES
+    return first if wide and rest > SHORT and math.prod(shape[first:]) <= END else 0
 
 
 def _reduce_complex(g: Graph, op: str, x: Node, axes: tuple[int, ...]) -> Node:

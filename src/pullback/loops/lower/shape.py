@@ -12,7 +12,7 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, part_dtype, read
 
-__all__ = ["around", "broadcast", "masked_read", "reshape", "sliced"]
+__all__ = ["around", "broadcast", "masked_read", "merges", "reshape", "sliced"]
 
 
 def around(axes: Sequence[int], rank: int) -> frozenset[int]:
@@ -88,6 +88,11 @@ def reshape(g: Graph, x: Node, shape: tuple[int, ...]) -> Node:
     )
     node.reshaped = x
     return node
+
+
+def merges(old: Sequence[int], new: Sequence[int]) -> bool:
+    """Whether a reshape makes one axis of several, so that its index must be divided."""
+    return any(len(o) > 1 and n for o, n in _groups(old, new))
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
@@ -331,19 +336,14 @@ def _concatenate(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
 
 @rule("tile")
 def _tile(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
+    """Axes of repetitions before those that repeat, and both as one."""
     x, shape = ins[0], outs[0][0]
-    reps = [m // n if n else 1 for m, n in zip(shape, x.shape, strict=True)]
-
-    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
-        return read(
-            x,
-            b,
-            tuple(i if r == 1 else b.mod(i, n) for i, r, n in zip(idx, reps, x.shape, strict=True)),
-        )
-
-    changed = [k for k, r in enumerate(reps) if r != 1]
-    axes = tuple(k if r == 1 else None for k, r in enumerate(reps))
-    return g.pointwise(shape, x.dtype, [(x, axes)], at, 0.0, around(changed, len(shape)))
+    wide: list[int] = []
+    places: list[int] = []
+    for m, n in zip(shape, x.shape, strict=True):
+        wide += [n] if m == n or not n else [m // n, n]
+        places.append(len(wide) - 1)
+    return reshape(g, broadcast(g, x, tuple(wide), places), shape)
 
 
 @rule("stack")
