@@ -93,7 +93,8 @@ def placed(j: Any, np_: Any, pl: Any) -> Any:
 def kinds_of_axes(j: Any, np_: Any, pl: Any) -> Any:
     side, x, out = (j, np_, pl), np_.arange(8.0), []
     rows = pl.BlockSpec((None, 4), lambda i: (i, 0))
-    for dim, step in ((pl.Element(4), 2), (pl.Element(4, (2, 2)), 4), (pl.Element(4), 3)):
+    dims = (pl.Element(4), 2), (pl.Element(4, (2, 2)), 4), (pl.Element(4), 3), (pl.Element(4), -1)
+    for dim, step in (*dims, (pl.Element(4, (1, 2)), -1)):
         spec = pl.BlockSpec((dim,), lambda i, step=step: (i * step,))
         out.append(
             call(side, copy_kernel, ((3, 4), np.float32), x, grid=3, in_specs=[spec],

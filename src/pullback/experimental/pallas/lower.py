@@ -79,13 +79,11 @@ def _margins(mapping: BlockMapping) -> list[tuple[int, int]]:
     """How many elements each axis is padded by, before and behind."""
     margins = []
     for dim, n in zip(mapping.block_shape, mapping.array_aval.shape, strict=True):
-        if isinstance(dim, Element):
-            margins.append(tuple(dim.padding))
-        elif isinstance(dim, (Squeezed, Indirect)):
-            margins.append((0, 0))
-        else:
-            margins.append((0, -n % dim.block_size))
-    return margins  # type: ignore[return-value]
+        before, behind = dim.padding if isinstance(dim, Element) else (0, 0)
+        if not isinstance(dim, (Squeezed, Indirect)):  # whole blocks, those of `Element` too
+            behind += -(before + n + behind) % dim.block_size
+        margins.append((before, behind))
+    return margins
 
 
 def _padded(x: Any, mapping: BlockMapping) -> Any:
