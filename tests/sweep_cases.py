@@ -307,7 +307,7 @@ SCALED = ("products", "linalg", "scipy_linalg", "signal", "nn")
 # Where we do more than JAX on purpose, or say the same with another class of error: (what an
 # expression looks like, why). Only JAX's errors are excused, never its values.
 MORE = [
-    (r"order='?[CA]", "arrays are in C order: both names are true of them"),
+    (r"order='?[CA]|array\(.*, 'C'", "arrays are in C order: both names are true of them"),
     (r"split\(.*, 0[,)]|\[2, 10\]", "0 parts are a ValueError; cuts beyond the end as in NumPy"),
     (r"ravel_multi_index|unravel_index", "a ValueError where JAX asserts"),
     (r"jnp.ix_|mask_indices", "masks, as in NumPy"),

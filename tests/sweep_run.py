@@ -31,11 +31,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", default="", help="families, with commas between")
     parser.add_argument("--match", default="", help="templates that hold this regular expression")
     parser.add_argument("--x64", action="store_true", help="64-bit types are on")
+    parser.add_argument("--strict", action="store_true", help="no promotion of dtypes and ranks")
     parser.add_argument("--case", default="", help="one expression alone")
     return parser.parse_args()
 
 
-def modules(x64: bool) -> tuple[dict[str, Any], dict[str, Any]]:
+def modules(x64: bool, strict: bool = False) -> tuple[dict[str, Any], dict[str, Any]]:
     """The names of expressions, for Pullback and for JAX."""
     import sweep_cases
 
@@ -44,6 +45,9 @@ def modules(x64: bool) -> tuple[dict[str, Any], dict[str, Any]]:
         lib = importlib.import_module(root)
         lib.config.update("jax_enable_x64", x64)
         found.append(sweep_cases.environment(root))
+        if strict:
+            lib.config.update("jax_numpy_dtype_promotion", "strict")
+            lib.config.update("jax_numpy_rank_promotion", "raise")
     return found[0], found[1]
 
 
@@ -53,7 +57,7 @@ def main() -> int:
     import sweep_cases
 
     warnings.simplefilter("ignore")
-    ours, jax = modules(options.x64)
+    ours, jax = modules(options.x64, options.strict)
     if options.case:
         got, wanted = (sweep_cases.evaluated(options.case, names) for names in (ours, jax))
         print(sweep_cases.difference("", "", got, wanted) or "the same")

@@ -51,6 +51,14 @@ CALLS: dict[str, Callable[[], Any]] = {
     "slogdet": lambda: jnp.linalg.slogdet(M),
     "sort_complex": lambda: jnp.sort_complex(I),
     "tensordot": lambda: jnp.tensordot(I, M[0], 1, preferred_element_type=np.float32),
+    "quantile": lambda: jnp.quantile(X, np.array([0.25, 0.5], np.float16)),
+    "percentile": lambda: jnp.percentile(X.astype(np.float16), np.float32([10, 90])),
+    "nanquantile": lambda: jnp.nanquantile(X.astype(np.float16), np.float32(0.3)),
+    "l-bfgs": lambda: (
+        sp.optimize.minimize(
+            lambda x: jnp.sum((x - 1) ** 2), X, method="l-bfgs-experimental-do-not-rely-on-this"
+        ).x
+    ),
     "odeint": lambda: odeint(lambda y, t: -y, jnp.ones(2), jnp.linspace(0.0, 1.0, 3)),
 }
 
@@ -72,3 +80,6 @@ def test_arguments_do_not_mix() -> None:
         jnp.maximum.outer(X, I)
     with pb.config.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="promotion"):
         jnp.add(M, M[0])
+    for signature in (None, "(n),(n)->(n)"):
+        with pb.config.numpy_rank_promotion("raise"), pytest.raises(ValueError, match="promotion"):
+            jnp.vectorize(lambda x, y: x + y, signature=signature)(M, M[0, 0])

@@ -622,6 +622,10 @@ def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = Tr
             lax.select(lax.lt(r, lax.full_like(r, 0)), lax.add(r, lax.full_like(r, n)), r),
             "drop",
         )
+    elif mode == "raise":
+        raise NotImplementedError(
+            "The 'raise' mode to jnp.put is not supported. Fix: use mode='clip' or 'wrap'."
+        )
     else:
         raise ValueError(f"mode should be one of 'wrap' or 'clip'; got mode={mode!r}")
     if mode is None:

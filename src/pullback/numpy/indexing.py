@@ -86,8 +86,12 @@ def _entry(e: Any) -> Any:
     if not hasattr(e, "dtype") or not hasattr(e, "shape"):
         if hasattr(e, "__index__"):
             return operator.index(e)
-        typeof_name = type(e).__name__
-        d = np.asarray(e).dtype if isinstance(e, float | complex) else typeof_name
+        if not isinstance(e, float | complex | str | bytes):
+            raise IndexError(
+                "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or "
+                f"boolean arrays are valid indices. Got {e}"
+            )
+        d = type(e).__name__ if isinstance(e, str | bytes) else np.asarray(e).dtype
         raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {d}")
     return _checked(e)
 
@@ -402,7 +406,7 @@ def plan(shape: tuple[Any, ...], entries: list[Any], added: list[int], wrap: boo
         k += 1
     arrays = [a for a in axes if a.axis is not None and not isinstance(a.entry, Slice)]
     for a in arrays:
-        if type(a.size) is int and a.size == 0 and 0 not in shape_of(a.entry):
+        if type(a.size) is int and a.size == 0 and _is_scalar(a.entry):
             raise IndexError(f"index is out of bounds for axis {a.axis} with size 0")
     is_advanced = any(not _is_scalar(a.entry) for a in arrays)
     return _layout(tuple(full), tuple(expanded), axes, arrays, is_advanced, wrap)

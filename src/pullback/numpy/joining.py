@@ -23,6 +23,7 @@ from .manipulation import atleast_1d, atleast_2d, atleast_3d, moveaxis, ravel, t
 from .util import (
     canonical_axis,
     check_arraylike,
+    check_broadcast,
     dtype_of,
     ndim_of,
     promote_dtypes,
@@ -500,6 +501,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         v = moveaxis(v, 0, k)
     count = (shape_of(v)[k] if ndim_of(v) == ndim_of(a) else 1) if scalar else shape_of(where)[0]
     shape = (*shape_of(a)[:k], count, *shape_of(a)[k + 1 :])
+    if ndim_of(v) > len(shape) or check_broadcast([shape_of(v), shape]) != shape:
+        raise ValueError(f"insert: values of shape {shape_of(v)} do not fit into {shape}")
     v = (
         lax.broadcast_in_dim(v, shape, tuple(range(len(shape) - ndim_of(v), len(shape))))
         if shape_of(v) != shape

@@ -106,6 +106,8 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
            [0., 3.]], dtype=float32)
     """
     (a,) = _inexact("cholesky", a)
+    if typeof(a).ndim < 2:
+        raise TypeError(f"cholesky: a must have rank at least 2, got shape={typeof(a).shape}")
     factor = lax_linalg.cholesky(_h(a) if upper else a, symmetrize_input=symmetrize_input)
     return _h(factor) if upper else factor
 

@@ -533,7 +533,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     plane: tuple[int, ...] = tuple(axes)
     if len(plane) != 2:
         raise ValueError(f"rot90: axes must be two axes, got {plane}")
-    return _rot90_jit(m, k=operator.index(k), axes=plane)
+    return _rot90_jit(m, k=k if isinstance(k, float) else operator.index(k), axes=plane)
 
 
 def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
@@ -668,7 +668,7 @@ def repeat(
 
 def _repeat_each(a: Any, times: int, k: int) -> Any:
     if times < 0:
-        raise ValueError(f"repeat: repeats must not be negative, got {times}")
+        raise TypeError(f"repeat: repeats must not be negative, got {times}")
     own = shape_of(a)
     wide = (*own[: k + 1], times, *own[k + 1 :])
     out = lax.broadcast_in_dim(a, wide, tuple(j for j in range(len(wide)) if j != k + 1))

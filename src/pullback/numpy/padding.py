@@ -224,9 +224,9 @@ def _pad_stat(a: Any, widths: Any, stat_length: Any, stat: Callable[..., Any]) -
         if lengths is None:
             left = right = stat(a, axis=k, keepdims=True)
         else:
-            sizes = [min(int(m), n) for m in lengths[k]]
-            if any(m <= 0 for m in sizes):
+            if any(int(m) <= 0 for m in lengths[k]):
                 raise ValueError("stat_length of 0 yields no value for padding")
+            sizes = [min(int(m), n) for m in lengths[k]]
             left = stat(lax.slice_in_dim(a, 0, sizes[0], axis=k), axis=k, keepdims=True)
             right = stat(lax.slice_in_dim(a, n - sizes[1], n, axis=k), axis=k, keepdims=True)
         if dtypes.is_integer(d):

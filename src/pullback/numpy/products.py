@@ -472,12 +472,17 @@ _diagonal_jit = jit(_diagonal, static_argnames=("offset", "axis1", "axis2"))
 def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     """The diagonal of matrices in two axes, as a last axis.
 
-    The other axes stay in front. ValueError for fewer than two axes, or one axis named twice.
+    The other axes stay in front. ValueError for fewer than two axes, TypeError for one named twice.
 
     >>> jnp.diagonal(jnp.array([[1, 2, 3], [4, 5, 6]]), offset=1)
     Array([2, 6], dtype=int32)
     """
     check_arraylike("diagonal", a)
+    if (n := ndim_of(a)) > 1 and canonical_axis(axis1, n) == canonical_axis(axis2, n):
+        raise TypeError(
+            f"diagonal: axis1 and axis2 must be two axes, got {axis1} and {axis2} of shape "
+            f"{shape_of(a)}"
+        )
     return _diagonal_jit(
         a,
         **_nonzero(offset=offset),

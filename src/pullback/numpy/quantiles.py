@@ -21,6 +21,7 @@ from .util import (
     ndim_of,
     promote_dtypes,
     promote_dtypes_inexact,
+    promotes_freely,
     shape_of,
     static_axes,
     to_type,
@@ -62,7 +63,7 @@ def _quantile(
     a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool, weights: Any
 ) -> Any:
     (a,) = promote_dtypes_inexact(a)
-    wide, q = promote_dtypes_inexact(a, q)
+    wide, q = promotes_freely(promote_dtypes_inexact)(a, q)  # levels are of any float type
     d = typeof(wide).dtype  # of the ranks; the result has the values' own dtype
     if dtypes.is_complex(d):
         raise ValueError(

@@ -201,6 +201,8 @@ def _logspace(
     start: Any, stop: Any, base: Any, num: int, endpoint: bool, dtype: Any, axis: int
 ) -> Any:
     start, stop = promote_dtypes_inexact(start, stop)
+    if dtype is not None:  # exponents are of the kind of the result: a real one drops angles
+        start, stop = (_to(as_array(x), inexact(dtype)) for x in (start, stop))
     exponents = linspace(start, stop, num, endpoint, False, None, axis)
     (base,) = promote_dtypes_inexact(base)
     d = dtypes.result_type(base, exponents)

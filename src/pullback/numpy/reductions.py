@@ -552,6 +552,10 @@ bitwise_xor_reduce = _bitwise("bitwise_xor", lax.reduce_xor, 0, lax.bitwise_xor)
 def _count(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
     """How many elements each result is made of, as a number of `dtype`."""
     shape = shape_of(a)
+    if where is not None and (
+        ndim_of(where) > len(shape) or check_broadcast([shape_of(where), shape]) != shape
+    ):
+        raise ValueError(f"where of shape {shape_of(where)} cannot be broadcast to shape {shape}")
     if where is None:
         total = axes_size(axis, shape)
         return (

@@ -174,7 +174,7 @@ def _some_unique(
         places = index_functions.nonzero(first, size=size)[0]
         values = rows[places]
     else:
-        places = creation.zeros((size,), default_int())
+        nothing = creation.zeros((0,), default_int())  # the fill has no index, and no count
         fill = 0 if fill_value is None else fill_value
         values = lax.full_like(rows, fill, shape=(size, *typeof(rows).shape[1:]))
     if padded and fill_value is not None and n:
@@ -183,14 +183,14 @@ def _some_unique(
         values = index_functions.where(real, values, _filler(fill_value, dtype))
     results = [manipulation.moveaxis(values, 0, along)]
     if wanted[0]:
-        results.append(order[places] if n else places)
+        results.append(order[places] if n else nothing)
     if wanted[1]:
         way = creation.zeros((n,), default_int())
         if n:
             way = way.at[order].set(cumulative.cumsum(first, dtype=default_int()) - 1)
         results.append(manipulation.reshape(way, inverse_shape))
     if wanted[2] and not n:
-        results.append(creation.zeros((size,), default_int()))
+        results.append(nothing)
     elif wanted[2]:
         starts = (
             index_functions.nonzero(first, size=size + 1, fill_value=n)[0]

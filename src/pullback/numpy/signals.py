@@ -505,7 +505,8 @@ def _cov(
     if shape_of(x)[0] == 0 or shape_of(x)[1] == 0:
         n_rows = shape_of(x)[0]
         square = () if n_rows == 1 else (n_rows, n_rows)
-        return lax.full(square, np.nan, typeof(x).dtype)
+        own = [m] if y is None else [m, y]  # as in JAX, `dtype` says nothing of nothing
+        return lax.full(square, np.nan, typeof(promote_dtypes_inexact(*own)[0]).dtype)
     if ddof is None:
         ddof = 1 if not bias else 0
     d = typeof(x).dtype

@@ -866,8 +866,9 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     Array([0.5, 1.5, 2.2], dtype=float32)
     """
     check_arraylike("round", a)
+    decimals = operator.index(decimals)
     refuse_out("round", out)
-    return _round_jit(a, operator.index(decimals), None)
+    return _round_jit(a, decimals, None)
 
 
 def around(a: Any, decimals: int = 0, out: None = None) -> Any:

@@ -221,7 +221,7 @@ def promote_shapes(name: str, *args: Any) -> list[Any]:
     if len(ranks) < 2:
         return list(args)
     rank = max(ranks)
-    _check_rank_promotion(name, shapes)
+    check_rank_promotion(name, shapes)
     check_broadcast(shapes)
     return [broadcast_to_rank(x, rank) if s and len(s) != rank else x for x, s in zip(args, shapes)]
 
@@ -238,7 +238,8 @@ def check_broadcast(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(out)
 
 
-def _check_rank_promotion(name: str, shapes: Sequence[tuple[Any, ...]]) -> None:
+def check_rank_promotion(name: str, shapes: Sequence[tuple[Any, ...]]) -> None:
+    """Raises or warns, as the flag says, of operands of several ranks."""
     mode = config.numpy_rank_promotion.get()
     if mode == "allow":
         return

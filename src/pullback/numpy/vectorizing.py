@@ -12,7 +12,15 @@ from typing import Any
 from .. import lax
 from ..api.vmap import vmap
 from ..primitives.common import as_array
-from .util import canonical_axis, check_arraylike, ndim_of, shape_of, unwrap
+from .creation import asarray
+from .util import (
+    canonical_axis,
+    check_arraylike,
+    check_rank_promotion,
+    ndim_of,
+    shape_of,
+    unwrap,
+)
 
 _NAME = r"\w+"
 _DIMS = rf"(?:{_NAME}(?:,{_NAME})*,?)?"
@@ -132,9 +140,8 @@ def vectorize(pyfunc: Any, *, excluded: Any = frozenset(), signature: str | None
 
 
 def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None) -> Any:
-    check_arraylike("vectorize", *(v for v in values if v is not None))
     none_at = [k for k, v in enumerate(values) if v is None]
-    given = [as_array(unwrap(v)) for v in values if v is not None]
+    given = [asarray(v) for v in values if v is not None]  # lists too, as NumPy's takes them
     if none_at:
         inner = fun
 
@@ -154,6 +161,10 @@ def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None) ->
     loops, sizes = _sizes(given, core_in)
     if signature is not None:
         checked = _check_outputs(fun, core_out, sizes)
+    if len({len(s) for s in map(shape_of, given) if s}) > 1:
+        name = getattr(fun, "__name__", "function")
+        how = f" of signature {signature}" if signature else ""
+        check_rank_promotion(f"vectorized {name}{how}", [shape_of(a) for a in given])
     target = lax.broadcast_shapes(*loops) if loops else ()
     return _mapped(checked, given, loops, target)
 

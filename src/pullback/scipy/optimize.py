@@ -237,7 +237,8 @@ def _lbfgs(
 ) -> OptimizeResults:
     n = typeof(x0).shape[0]
     maxiter = n * 200 if maxiter is None else maxiter
-    limit = np.inf if maxfun is None else maxfun
+    most = int(np.iinfo(np.int32).max)
+    limit = most if maxfun is None else int(min(np.ceil(maxfun), most))
     evaluate = value_and_grad(fun)
     f0, g0 = evaluate(x0)
     dtype = typeof(x0).dtype

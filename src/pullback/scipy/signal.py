@@ -316,6 +316,10 @@ def _window(window: Any, nperseg: int | None, length: int, dtype: Any) -> tuple[
     win = jnp.asarray(window, dtype=dtype)
     if typeof(win).ndim != 1:
         raise ValueError("window must be 1-D")
+    if typeof(win).shape[0] > length:
+        raise ValueError(
+            f"window is longer than input signal: {typeof(win).shape[0]} elements, of {length}"
+        )
     if nperseg is not None and nperseg != typeof(win).shape[0]:
         raise ValueError("value specified for nperseg is different from length of window")
     return win, int(typeof(win).shape[0])
@@ -531,7 +535,7 @@ def csd(
     elif average == "median":
         n = typeof(p).shape[-1]
         even = 2 * np.arange(1, (n - 1) // 2 + 1, dtype=np.float64)
-        bias = 1 + np.sum(1 / (even + 1) - 1 / even)
+        bias = float(1 + np.sum(1 / (even + 1) - 1 / even))
         if dtypes.is_complex(typeof(p).dtype):
             out = lax.complex(jnp.median(p.real, axis=-1), jnp.median(p.imag, axis=-1)) / bias
         else:
@@ -649,6 +653,6 @@ def istft(
         cut = nperseg // 2
         x, weight = x[..., cut : length - cut], weight[cut : length - cut]
     x = x / jnp.where(weight > 1e-10, weight, 1.0)
-    times = jnp.arange(typeof(x).shape[-1], dtype=real) / fs
+    times = jnp.arange(typeof(x).shape[0], dtype=real) / fs  # of stacks too, as in SciPy
     target = t_axis - (f_axis < t_axis)  # the axis of frequencies is no more
     return times, x if typeof(x).ndim == 1 else jnp.moveaxis(x, -1, target)

@@ -10,12 +10,13 @@ from ... import dtypes, lax, numpy as jnp
 from ...control.custom import custom_jvp
 from ...core.avals import typeof
 from ...nn import functions as nn
-from ...numpy.util import check_arraylike, promote_dtypes_inexact, to_type
+from ...numpy.util import check_arraylike, promote_dtypes_inexact, promote_shapes, to_type
 
 
 def inexact(name: str, *args: Any) -> list[Any]:
     """The arguments as float or complex arrays of one dtype."""
     check_arraylike(name, *args)
+    promote_shapes(name, *args)  # of several ranks they must fit, and be allowed to
     return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
 
 

@@ -195,7 +195,10 @@ def multigammaln(a: Any, d: Any) -> Any:
     Array(1.55, dtype=float32)
     """
     d = int(d) if not hasattr(d, "aval") else int(np.asarray(d))
+    of_bools = dtypes.is_bool(dtypes.result_type(a))
     (a,) = real("multigammaln", a, error=TypeError)
+    if of_bools:  # the constant of bools is of the default type, and decides
+        a = a.astype(dtypes.default_float())
     constant = 0.25 * d * (d - 1) * math.log(math.pi)
     steps = jnp.arange(d, dtype=typeof(a).dtype) / 2
     return jnp.sum(lax.lgamma(a[..., None] - steps), axis=-1) + jnp.asarray(
