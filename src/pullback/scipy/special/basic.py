@@ -16,7 +16,6 @@ from ...numpy.util import check_arraylike, promote_dtypes_inexact, promote_shape
 def inexact(name: str, *args: Any) -> list[Any]:
     """The arguments as float or complex arrays of one dtype."""
     check_arraylike(name, *args)
-    promote_shapes(name, *args)  # of several ranks they must fit, and be allowed to
     return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
 
 
@@ -27,6 +26,7 @@ def strong(
     one that is weak and no scalar they are strong, as `numpy.util.literal` says, and then so is
     the result. `compared`: TypeError for complex ones."""
     arrays = ordered(name, *args) if compared else inexact(name, *args)
+    promote_shapes(name, *arrays)  # of several ranks they must fit, and be allowed to
     if any((aval := typeof(arrays[k])).weak_type and aval.shape for k in like):
         return [to_type(x, typeof(x).dtype, False) for x in arrays]
     return arrays
