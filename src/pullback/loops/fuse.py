@@ -15,7 +15,7 @@ is one loop over rows with phases inside, and row-sized values stay in registers
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.epilogue import join_epilogues
@@ -32,7 +32,10 @@ from pullback.loops.ops import storage_bytes
 from pullback.loops.pieces import SPLIT_FROM
 from pullback.loops.tall import is_tall
 
-__all__ = ["Nest", "plan_units", "seconds_of", "work_of"]
+__all__ = [
+    "Nest", "breaks_of", "grouped", "in_lanes_across", "plan_units", "reduction_breaks",
+    "seconds_of", "work_of",
+]  # fmt: skip
 
 COSTLY = 10.0  # a value cheaper than this is computed anew by each reader
 CHAIN = 200.0  # more than this in one element becomes a value of its own
@@ -535,6 +538,18 @@ def breaks_of(node: Node) -> frozenset[int]:
     return node.breaks  # type: ignore[no-any-return]
 
 
+def grouped(extents: Sequence[int], broken: Callable[[int], bool]) -> list[list[int]]:
+    """Runs of neighbouring axes that one loop can walk: broken(k) forbids merging axis k with k +
+    1."""
+    groups: list[list[int]] = []
+    for k in range(len(extents)):
+        if groups and not broken(k - 1):
+            groups[-1].append(k)
+        else:
+            groups.append([k])
+    return groups
+
+
 def reduction_breaks(red: Reduction) -> frozenset[int]:
     """The same for the iteration space of a reduction."""
     return _breaks(red.deps, red.shape, red.own_breaks)
@@ -562,6 +577,3 @@ def _breaks(
             if (p is None) != (q is None) or (p is not None and (q != p + 1 or p in inner)):
                 out.add(a)
     return frozenset(a for a in out if shape[a] != 1 and shape[a + 1] != 1)
-
-
-__all__ += ["breaks_of", "in_lanes_across", "reduction_breaks"]

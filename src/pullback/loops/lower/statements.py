@@ -8,10 +8,10 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index
-from pullback.loops.fuse import Nest, breaks_of
+from pullback.loops.fuse import Nest, breaks_of, grouped
 from pullback.loops.ir import Atom
 from pullback.loops.lower.graph import Node, RegisterSlot, Slot, part_dtype, read, store_slot
-from pullback.loops.schedule import PARALLEL_WORK, emit_nest, grouped, open_rows
+from pullback.loops.schedule import PARALLEL_WORK, emit_nest, open_rows
 
 __all__ = ["box", "copy_into", "emit_units", "give_scratch"]
 
