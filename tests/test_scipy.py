@@ -459,3 +459,10 @@ def test_functions_of_empty_matrices():
 )
 def test_orders_and_counts_that_are_no_integers(f):
     same(f, "scipy", 1e-5)
+
+
+def test_ranks_are_checked_without_a_trace() -> None:
+    text = str(pullback.make_jaxpr(pullback.scipy.stats.norm.logpdf)(np.ones((2, 3)), np.ones(3)))
+    assert text.count("broadcast_in_dim") == 1
+    with pytest.raises(ValueError, match=r"\(2,\)"):
+        pullback.scipy.stats.norm.logpdf(np.ones((2, 3)), np.ones(2))

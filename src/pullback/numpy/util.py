@@ -217,13 +217,20 @@ def promote_dtypes_numeric(*args: Any) -> list[Any]:
 def promote_shapes(name: str, *args: Any) -> list[Any]:
     """Gives every operand that is not a scalar the same rank, by leading axes of size 1."""
     shapes = [shape_of(x) for x in args]
-    ranks = {len(s) for s in shapes if s}
-    if len(ranks) < 2:
+    if not check_ranks(name, shapes):
         return list(args)
-    rank = max(ranks)
+    rank = max(map(len, shapes))
+    return [broadcast_to_rank(x, rank) if s and len(s) != rank else x for x, s in zip(args, shapes)]
+
+
+def check_ranks(name: str, shapes: Sequence[tuple[Any, ...]]) -> bool:
+    """Whether operands that are no scalars have several ranks. Raises ValueError where these do not
+    fit, or as the flag says."""
+    if len({len(s) for s in shapes if s}) < 2:
+        return False
     check_rank_promotion(name, shapes)
     check_broadcast(shapes)
-    return [broadcast_to_rank(x, rank) if s and len(s) != rank else x for x, s in zip(args, shapes)]
+    return True
 
 
 def check_broadcast(shapes: Sequence[tuple[Any, ...]]) -> tuple[Any, ...]:

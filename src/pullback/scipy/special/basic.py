@@ -10,7 +10,7 @@ from ... import dtypes, lax, numpy as jnp
 from ...control.custom import custom_jvp
 from ...core.avals import typeof
 from ...nn import functions as nn
-from ...numpy.util import check_arraylike, promote_dtypes_inexact, promote_shapes, to_type
+from ...numpy.util import check_arraylike, check_ranks, promote_dtypes_inexact, to_type
 
 
 def inexact(name: str, *args: Any) -> list[Any]:
@@ -26,7 +26,7 @@ def strong(
     one that is weak and no scalar they are strong, as `numpy.util.literal` says, and then so is
     the result. `compared`: TypeError for complex ones."""
     arrays = ordered(name, *args) if compared else inexact(name, *args)
-    promote_shapes(name, *arrays)  # of several ranks they must fit, and be allowed to
+    check_ranks(name, [typeof(x).shape for x in arrays])
     if any((aval := typeof(arrays[k])).weak_type and aval.shape for k in like):
         return [to_type(x, typeof(x).dtype, False) for x in arrays]
     return arrays
