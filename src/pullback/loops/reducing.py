@@ -13,11 +13,10 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import breaks_of, grouped, reduction_breaks
 from pullback.loops.ir import Atom, Var
 from pullback.loops.lower.graph import Node, Reduction, combine_step, red_index
-from pullback.loops.tall import ROWS
+from pullback.loops.tall import BLOCK
 
 __all__ = ["Targets", "parallel_reduce", "reduce_loops", "reduce_tall", "rows_of"]
 
-BLOCK = 4096  # of a sum; docs/contract.md
 Targets = Sequence[tuple[Reduction, tuple[Index, ...]]]  # with the indices that each keeps
 
 
@@ -251,7 +250,7 @@ def reduce_tall(
     """Reductions in lanes: of blocks of rows, on all threads (tall.py); then of each column the
     blocks' results in order, which `finish` is given."""
     shape, rows = reds[0].nodes[0].shape, rows_of(reds)
-    width, blocks = math.prod(shape), -(-rows // ROWS)
+    width, blocks = math.prod(shape), -(-rows // BLOCK)
     begun = _inits(b, [(red, ()) for red in reds])
     partial = [b.scratch(a.dtype, blocks * width, "partial") for a in begun]
 
@@ -262,8 +261,8 @@ def reduce_tall(
         return [(red, tuple(b.unravel(ix, shape))) for red in reds]
 
     def block(c: Index) -> Sequence[Atom]:
-        lo = b.atom(b.mul(c, ROWS))
-        hi = b.let("min", (b.let("add", (lo, b.dim(ROWS)), "i64"), b.dim(rows)), "i64")
+        lo = b.atom(b.mul(c, BLOCK))
+        hi = b.let("min", (b.let("add", (lo, b.dim(BLOCK)), "i64"), b.dim(rows)), "i64")
 
         def lane(ix: Index) -> Sequence[Atom]:
             accs = reduce_loops(b, targets_at(ix), [], (), True, part=(lo, hi))

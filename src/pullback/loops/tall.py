@@ -12,9 +12,9 @@ from collections.abc import Sequence
 
 from pullback.loops.lower.graph import Node, Reduction
 
-__all__ = ["CHUNK", "ROWS", "chunk_of_columns", "is_tall"]
+__all__ = ["BLOCK", "CHUNK", "chunk_of_columns", "is_tall"]
 
-ROWS = 4096  # of a block; docs/contract.md
+BLOCK = 4096  # elements of a sum, rows of a tall array; docs/contract.md
 WIDE = 128  # columns that are cut into chunks instead
 TASK = 1 << 15  # elements that are worth handing to a thread
 TASKS = 8  # chunks of columns that are enough
@@ -24,7 +24,7 @@ NARROWEST, CHUNK = 64, 8192  # columns of a chunk
 def is_tall(reds: Sequence[Reduction], rows: int) -> bool:
     """Whether reductions run down columns that are few, and all that they keep. `rows` are those
     that the outermost loop runs over."""
-    return rows > 2 * ROWS and all(
+    return rows > 2 * BLOCK and all(
         red.lanes
         and red.axes == tuple(range(len(red.axes)))
         and math.prod(red.shape[k] for k in red.kept) <= WIDE

@@ -93,11 +93,4 @@ def fetch(b: Builder, base: Val, at: Lin, step: Val, always: bool, size: int) ->
         step = b.select(step > SHORT // size, 0, step, like=step.t)
     first = b.gep(b.gep(base, step, size), at.base, size)
     for offset in range(0, at.width * at.n * size, max(LINE, at.n * size)):
-        fetch_line(b, b.gep(first, b.lit(offset, "i64")), writes=False)
-
-
-def fetch_line(b: Builder, pointer: Val, writes: bool = True) -> None:
-    """Asks for a line of memory, to write it or to read it."""
-    name = "llvm.prefetch.p0"
-    b.declarations[name] = f"declare void @{name}(ptr, i32, i32, i32)"
-    b.line(f"call void @{name}(ptr {pointer.regs[0]}, i32 {int(writes)}, i32 3, i32 1)")
+        b.prefetch(b.gep(first, b.lit(offset, "i64")))

@@ -545,6 +545,13 @@ class Builder:
         size = max(1, BITS[value.t] // 8)
         self.line(f"store {value.t} {value.regs[0]}, ptr {pointer.regs[0]}, align {size}")
 
+    def prefetch(self, pointer: Val, level: int = 3, writes: bool = False) -> None:
+        """Asks for a line of memory, to read or to write it; 3 is the level nearest to the core."""
+        name = "llvm.prefetch.p0"
+        self.declarations[name] = f"declare void @{name}(ptr, i32, i32, i32)"
+        args = f"ptr {pointer.regs[0]}, i32 {int(writes)}, i32 {level}, i32 1"
+        self.line(f"call void @{name}({args})")
+
     def nowhere(self) -> Val:
         """Memory that masked lanes may touch."""
         if self.dummy is None:

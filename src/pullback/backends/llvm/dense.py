@@ -270,7 +270,7 @@ class _Tile:
         ]
         for row in targets:
             for k in range(self.width):
-                self.prefetch(self.at(row, k * n), 1, 3)
+                self.b.prefetch(self.at(row, k * n), writes=True)
         sums = height + self.bytewise  # a row more: sums of columns
         start = b.splat(b.lit(0, self.sum), n).regs * (sums * self.width)
         n1, n2, length = self.arg("n1"), self.arg("n2"), self.arg("len")
@@ -280,7 +280,7 @@ class _Tile:
         def element(offset: Val, state: list[Val]) -> list[Val]:
             acc, source, ahead = state
             for k in range(self.width):
-                self.prefetch(b.gep(ahead, apart * k), 0, 2)
+                b.prefetch(b.gep(ahead, apart * k), 2)
             columns = [self.factor(self.column(source, k, masks)) for k in range(self.width)]
             regs: list[str] = []
             for i, pointer in enumerate(pointers):
@@ -340,12 +340,6 @@ class _Tile:
         share, whole = depth * AHEAD, self.arg("bp") * self.size
         at = b.call("smax", b.call("smin", number * share, whole - share), 0)
         return b.gep(self.at(right, following), at)
-
-    def prefetch(self, pointer: Val, write: int, level: int) -> None:
-        name = "llvm.prefetch.p0"
-        self.declarations[name] = f"declare void @{name}(ptr, i32, i32, i32)"
-        line = f"call void @{name}(ptr {pointer.regs[0]}, i32 {write}, i32 {level}, i32 1)"
-        self.b.line(line)
 
     def factor(self, x: Val) -> Val:
         """What `step` multiplies. Of words: their first and third bytes as numbers of 16 bits, and

@@ -82,7 +82,7 @@ class _Dots:
         def step(k: Val, state: list[Val], mask: str = "") -> list[Val]:
             regs = list(state[0].regs)
             for line in lines if not mask and self.columns else ():
-                self.prefetch(self.at(b.gep(line, ahead), k))
+                b.prefetch(self.at(b.gep(line, ahead), k), 2)
             rows = [self.fetch(line, k, mask) for line in lines]
             for j, source in enumerate(columns):
                 column = self.fetch(source, k, mask)
@@ -109,11 +109,6 @@ class _Dots:
         )
         for place, value in zip(places, total, strict=True):
             b.store(value, place)
-
-    def prefetch(self, pointer: Val) -> None:
-        name = "llvm.prefetch.p0"
-        self.declarations[name] = f"declare void @{name}(ptr, i32, i32, i32)"
-        self.b.line(f"call void @{name}(ptr {pointer.regs[0]}, i32 0, i32 2, i32 1)")
 
     def added(self, x: Val, y: Val, acc: Val) -> Val:
         return self.b.fma(x, y, acc) if self.t in ("float", "double") else acc + x * y

@@ -26,7 +26,7 @@ from pullback.backends.llvm.access import (
     store_pairs,
     store_rows,
 )
-from pullback.backends.llvm.ahead import FAR, Ahead, Step, fetch, fetch_line
+from pullback.backends.llvm.ahead import FAR, Ahead, Step, fetch
 from pullback.backends.llvm.beside import side_by_side, successor
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import (
@@ -581,7 +581,8 @@ class Emitter:
         if s.name == "prefetch":
             buf, at = s.args
             assert isinstance(buf, Buf) and not isinstance(at, Buf)
-            fetch_line(b, b.gep(self.buffers[buf], self.val(at), storage_bytes(buf.dtype)))
+            place = b.gep(self.buffers[buf], self.val(at), storage_bytes(buf.dtype))
+            b.prefetch(place, writes=True)
             return
         self.kept.clear()
         attrs = dict(s.attrs)

@@ -74,14 +74,11 @@ class Pack:
     def copy(self, here: Val, ahead: Val, there: Val, rest: Val | str) -> None:
         """A row of a panel: all of it, or `rest` elements and zeros."""
         b, n, vt = self.b, self.n, f"<{self.n} x {self.t}>"
-        name = "llvm.prefetch.p0"
-        self.declarations[name] = f"declare void @{name}(ptr, i32, i32, i32)"
         found = []
         for k in range(0, self.panel, n):
             place = self.at(here, k)
             if k * self.size % LINE == 0:
-                far = self.at(place, ahead).regs[0]
-                b.line(f"call void @{name}(ptr {far}, i32 0, i32 2, i32 1)")
+                b.prefetch(self.at(place, ahead), 2)
             found.append(self.fetch(place, k, rest))
         for k, reg in enumerate(found):
             p = self.at(there, k * n).regs[0]

@@ -7,39 +7,24 @@ from collections.abc import Callable
 from typing import Any
 
 from . import (
-    callback,
-    contract,
-    cumulative,
-    elementwise,
-    fft,
-    index,
-    linalg,
-    maths,
-    rng,
-    shape,
-    sort,
-    windows,
+    callback as callback,
+    contract as contract,
+    cumulative as cumulative,
+    elementwise as elementwise,
+    fft as fft,
+    index as index,
+    linalg as linalg,
+    maths as maths,
+    rng as rng,
+    shape as shape,
+    sort as sort,
+    windows as windows,
 )
 from .control import control_rules
 from .reduction import reduction_rules
 from .table import RULES
 
-__all__ = ["FAMILIES", "enter"]
-
-FAMILIES = (
-    callback,
-    contract,
-    cumulative,
-    elementwise,
-    fft,
-    index,
-    linalg,
-    maths,
-    rng,
-    shape,
-    sort,
-    windows,
-)
+__all__ = ["enter"]
 
 
 def enter(evaluate: Callable[..., Any]) -> None:

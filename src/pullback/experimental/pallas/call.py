@@ -15,7 +15,6 @@ from ...core.naming import fun_source_info
 from ...core.primitive import No, Primitive
 from ...core.refs import ref_effect
 from ...core.symbolic import Zero, instantiate_zeros
-from ...core.trace import use_trace
 from ...errors import MissingRuleError
 from ...interpreters import mlir
 from ...primitives.common import as_array
@@ -23,7 +22,7 @@ from ...transforms.batch import AxisData, batch_jaxpr, matchaxis
 from ...transforms.jvp import jvp_jaxpr
 from ..checkify import check_inside
 from .ids import tracing_for
-from .lower import globals_as_scratch, kernel_program, run_grid
+from .lower import globals_as_scratch, kernel_program, run_grid, split_as
 from .mapping import grid_mapping, kernel_grid, mapped_over, scratch_tree
 from .specs import (
     CompilerParams,
@@ -168,14 +167,6 @@ def _batch(axis: AxisData, args: Sequence[Any], dims: Sequence[Any], **params: A
     ]
 
 
-def _partial_eval(
-    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
-) -> Any:
-    """The loop over the grid is split as other loops are: kernels have gradients."""
-    with use_trace(trace):
-        return run_grid(*tracers, **params)
-
-
 pallas_call_p = Primitive(
     "pallas_call",
     multiple_results=True,
@@ -185,7 +176,7 @@ pallas_call_p = Primitive(
     transpose=No.NOT_LINEAR,
     batch=No.BY_TRACE,
     axis_batch=_batch,
-    partial_eval=_partial_eval,
+    partial_eval=split_as(run_grid),  # as other loops are: kernels have gradients
     register=False,
 )
 
@@ -358,11 +349,7 @@ def pallas_call(
             f"pallas_call: the first argument must be callable, got {kernel!r}. Fix: pass the "
             "kernel, a function of references."
         )
-    if grid_spec is None:
-        grid_spec = GridSpec(grid, in_specs, out_specs, scratch_shapes)
-    else:
-        _only_in_spec(grid=(grid, ()), scratch_shapes=(scratch_shapes, ()),
-                      in_specs=(in_specs, None), out_specs=(out_specs, None))  # fmt: skip
+    spec = _spec_of(grid_spec, grid, in_specs, out_specs, scratch_shapes)
     shapes = as_tuples(out_shape)
     many = isinstance(shapes, tuple) and not hasattr(shapes, "_fields")
     out_paths, out_tree = tree.flatten_with_path(shapes)
@@ -374,10 +361,10 @@ def pallas_call(
         flat = [as_array(x) for _, x in paths]
         ins = [typeof(x).strip_weak_type() for x in flat]
         mapping, bounds = grid_mapping(
-            grid_spec, ins, in_tree, [f"args{tree.keystr(p)}" for p, _ in paths],
+            spec, ins, in_tree, [f"args{tree.keystr(p)}" for p, _ in paths],
             outs, out_tree, origins, debug,
         )  # fmt: skip
-        held_tree, by_name = scratch_tree(grid_spec)
+        held_tree, by_name = scratch_tree(spec)
         jaxpr = _traced_kernel(kernel, mapping, (in_tree, out_tree, held_tree), by_name, many)
         if debug:
             print(f"\nJaxpr of the kernel in pallas_call {fun_source_info(kernel)}:\n{jaxpr}")
@@ -399,6 +386,21 @@ def pallas_call(
         return tree.unflatten(out_tree, found)
 
     return wrapped
+
+
+def _spec_of(
+    grid_spec: GridSpec | None, grid: Any, in_specs: Any, out_specs: Any, scratch_shapes: Any
+) -> GridSpec:
+    """The one specification, given whole or by its parts; ValueError if it is given by both."""
+    if grid_spec is None:
+        return GridSpec(grid, in_specs, out_specs, scratch_shapes)
+    _only_in_spec(
+        grid=(grid, ()),
+        scratch_shapes=(scratch_shapes, ()),
+        in_specs=(in_specs, None),
+        out_specs=(out_specs, None),
+    )
+    return grid_spec
 
 
 def _only_in_spec(**given: tuple[Any, Any]) -> None:

@@ -9,7 +9,7 @@ least integer or False.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,9 +21,20 @@ from ...core.avals import ShapedArray, typeof
 from ...core.jaxpr import ClosedJaxpr, Jaxpr, closed_without_consts, eval_jaxpr
 from ...core.primitive import No, Primitive
 from ...core.refs import ref_effect
+from ...core.trace import use_trace
 from .ids import taking_place
 from .mapping import BlockMapping, GridMapping, dynamic_grid_dim
 from .specs import SEMAPHORE, BoundedSlice, Element, Indirect, Squeezed
+
+
+def split_as(program: Callable[..., Any]) -> Callable[..., Any]:
+    """Partial evaluation of a primitive that means `program(*args, **params)`: the program's."""
+
+    def rule(trace: Any, unknown: Any, tracers: Sequence[Any], params: dict[str, Any]) -> Any:
+        with use_trace(trace):
+            return program(*tracers, **params)
+
+    return rule
 
 
 def nothing_yet(aval: Any) -> Any:

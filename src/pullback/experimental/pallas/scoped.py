@@ -18,10 +18,9 @@ from ...core.avals import ShapedArray
 from ...core.jaxpr import Jaxpr, eval_jaxpr
 from ...core.primitive import No, Primitive
 from ...core.refs import is_ref_aval, ref_effect
-from ...core.trace import use_trace
 from ...transforms.batch import batch_flat
 from ...transforms.jvp import jvp_flat
-from .lower import get_global_p, scratch_value
+from .lower import get_global_p, scratch_value, split_as
 from .specs import MemoryRef
 
 
@@ -62,11 +61,6 @@ def _scoped_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
     return batch_flat(lambda *xs: _scoped(*xs, **params), args, dims, axis)
 
 
-def _scoped_partial_eval(trace: Any, unknown: Any, tracers: Any, params: dict[str, Any]) -> Any:
-    with use_trace(trace):
-        return _scoped(*tracers, **params)
-
-
 run_scoped_p = Primitive(
     "run_scoped",
     multiple_results=True,
@@ -75,7 +69,7 @@ run_scoped_p = Primitive(
     jvp=_scoped_jvp,
     transpose=No.NOT_LINEAR,
     axis_batch=_scoped_batch,
-    partial_eval=_scoped_partial_eval,
+    partial_eval=split_as(_scoped),
     discharge=lambda args, params: _scoped(*args, **params),
     register=False,
 )
