@@ -25,7 +25,9 @@ import numpy as np
 from pullback.config import lazy_module
 from pullback.forking import renewed
 
-__all__ = ["NAMES", "address", "call", "is_routine", "library_threads", "routine"]
+__all__ = ["NAMES", "OWN_THREADS", "address", "call", "is_routine", "library_threads", "routine"]
+
+OWN_THREADS = 512  # rows or columns from which on the library's own threads are left to it
 
 _lapack: Any = lazy_module("scipy.linalg.cython_lapack")
 _blas: Any = lazy_module("scipy.linalg.cython_blas")

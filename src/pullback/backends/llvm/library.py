@@ -4,7 +4,7 @@ Compilers of Fortran pass the lengths of characters as further arguments after a
 we, because routines may rely on the room that these take.
 
 The library has threads of its own. They gain nothing on small matrices, they spin while they wait
-for each other, and inside a loop over matrices they would fight ours: there, below LARGE, and in
+for each other, and inside a loop over matrices they would fight ours: there, for few rows, and in
 a call of one thread, it is told to use one while the call lasts. The number is the library's, not
 the thread's, so calls are counted, and the last one to leave puts it back.
 """
@@ -17,14 +17,13 @@ from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.convert import from_memory, memory_type, to_memory
 from pullback.backends.llvm.table import NUM_THREADS, TABLE, function_offset
 from pullback.loops.ir import Buf, Call
+from pullback.loops.libraries import OWN_THREADS
 from pullback.loops.ops import storage_bytes
 
 if TYPE_CHECKING:
     from pullback.backends.llvm.emit import Emitter
 
 __all__ = ["emit_library_call"]
-
-LARGE = 512  # rows from which on the library's own threads are left to it
 
 
 def emit_library_call(e: Emitter, s: Call, form: str) -> None:
@@ -54,7 +53,7 @@ def emit_library_call(e: Emitter, s: Call, form: str) -> None:
     parts += [f"ptr {slot.regs[0]}" for slot in slots]
     parts += ["i64 1"] * form.count("c")
     size = _first_size(e, s, form)
-    alone = b.lit(True, "i1") if e.parallel or size is None else size < LARGE
+    alone = b.lit(True, "i1") if e.parallel or size is None else size < OWN_THREADS
     if alone.c is None:
         alone = alone | (b.load("i64", b.gep(e.ctx, NUM_THREADS)) < 2)
     limit = b.load("ptr", b.gep(table, function_offset("library_threads")))

@@ -4,12 +4,13 @@ small matrices have code of their own in small.py."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
-from pullback.loops.libraries import routine
+from pullback.loops.libraries import OWN_THREADS, routine
 from pullback.loops.lower import complex_math as cm, eigen, small
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read
@@ -35,7 +36,7 @@ __all__: list[str] = []
 # Matrices up to so many rows are done in lanes where there are several: LAPACK is faster beyond.
 CHOLESKY_MOST, LU_MOST, SOLVE_MOST, QR_MOST = 16, 16, 16, 16
 EIGH_MOST, LEAST = 8, 4  # rows of matrices whose eigenvectors are; matrices
-OWN_THREADS = 100  # rows or columns from which on LAPACK may use threads
+MANY = 8  # matrices, which are always shared among our threads
 
 ZERO, ONE = Const(0, "i32"), Const(1, "i32")
 
@@ -57,15 +58,12 @@ def _stack_op(
     """An operation that does `one` matrix of a stack after the other. `work` is that of one."""
 
     # The library has threads of its own for large matrices; they must not meet ours.
-    largest = max(n for x in ins for n in x.shape[-2:])
-    kind = "parallel" if largest < OWN_THREADS else "seq"
+    count, largest = math.prod(batch), max(n for x in ins for n in x.shape[-2:])
+    kind = "parallel" if largest < OWN_THREADS or count >= MANY else "seq"
 
     def emit(b: Builder, op: Opaque) -> None:
         stacked(b, batch, lambda where: one(b, op, where), kind)
 
-    count = 1
-    for n in batch:
-        count *= n
     modes = list(modes or ["once"] * len(ins))
     call, entry = ITERATIVE if name in ("eigh", "eig", "svd") else DIRECT
     seconds = count * (call + entry * largest**2 + LIBRARY * work)
