@@ -9,6 +9,7 @@ from llvm_kernels import elementwise
 
 from pullback.backends.llvm import run_kernel, target_for
 from pullback.backends.llvm.target import detect_level
+from pullback.loops import zetas
 from pullback.loops.ir import Const
 from pullback.loops.ops import BITS, NARROW_FLOATS, SIGNED
 
@@ -302,6 +303,46 @@ def test_special_functions(isa, name, reference, low, high):
     if name == "erf_inv":  # of the number whose square is the rounded one: JAX's function
         at = np.copysign(np.sqrt((y * y).astype("f8")), at)
     np.testing.assert_allclose(run(name, "f32", y, target=isa), reference(at), rtol=5e-7, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "first", "last", "whole"),
+    [(1.01, 12, 0.01, 20, False), (1.5, 40, 0.3, 100, False), (2, 12, -30, 30, True)],
+)
+def test_zeta(isa, low, high, first, last, whole):
+    draw = np.random.default_rng(8)
+    x, q = draw.uniform(low, high, 500), draw.uniform(first, last, 500)
+    x = np.floor(x) if whole else x
+    want = scipy_special.zeta(x, q)
+    np.testing.assert_allclose(run("zeta", "f64", x, q, target=isa), want, rtol=2e-14, atol=1e-300)
+    x, q = x.astype("f4"), q.astype("f4")
+    want = scipy_special.zeta(x.astype("f8"), q.astype("f8"))
+    some = (np.abs(want) < 1e38) & (np.abs(want) > 1e-37)
+    got = run("zeta", "f32", x, q, target=isa)
+    np.testing.assert_allclose(got[some], want[some], rtol=1.2e-7)
+
+
+def test_polygamma(isa):
+    draw = np.random.default_rng(9)
+    m, x = np.floor(draw.uniform(0, 12, 500)), draw.uniform(0.1, 30, 500)
+    want = scipy_special.polygamma(m.astype(int), x)
+    np.testing.assert_allclose(run("polygamma", "f64", m, x, target=isa), want, rtol=2e-13)
+    m, x = m.astype("f4"), x.astype("f4")
+    want = scipy_special.polygamma(m.astype(int), x.astype("f8"))
+    got = run("polygamma", "f32", m, x, target=isa)
+    np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("name", ["zeta", "polygamma"])
+def test_edges_of_zeta(isa, name):
+    some = [-3.0, -2.0, -0.5, 0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 20.0, np.inf, np.nan]
+    x, q = (v.ravel() for v in np.meshgrid([*some, -np.inf], [*some, 1e10, -np.inf, -2.25]))
+    reference = {"zeta": zetas.zeta, "polygamma": zetas.polygamma}[name]
+    for kind in ("f4", "f8"):
+        with np.errstate(all="ignore"):
+            want = reference(x.astype(kind), q.astype(kind))
+        got = run(name, f"f{8 * int(kind[1])}", x.astype(kind), q.astype(kind), target=isa)
+        np.testing.assert_allclose(got, want, rtol=2e-6, atol=1e-36)
 
 
 def test_erf_inv_is_the_same_beside_the_tails(isa):

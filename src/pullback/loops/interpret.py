@@ -35,6 +35,7 @@ from pullback.loops.ir import (
 )
 from pullback.loops.ops import BITS, FLOATS, NARROW_FLOATS, SIGNED, UNSIGNED
 from pullback.loops.tiles import is_tile, tile_reference
+from pullback.loops.zetas import digamma, polygamma, zeta
 
 __all__ = ["apply_op", "interpret", "numpy_dtype"]
 
@@ -225,7 +226,9 @@ _OPS: dict[str, Fn] = {
     "erfc": lambda x: special.erfc(x),
     "erf_inv": lambda x: special.erfinv(x),
     "lgamma": lambda x: special.gammaln(x),
-    "digamma": lambda x: special.psi(x),
+    "digamma": digamma,
+    "zeta": zeta,
+    "polygamma": polygamma,
     "bessel_i0e": lambda x: special.i0e(x),
     "bessel_i1e": lambda x: special.i1e(x),
     "logistic": _logistic,

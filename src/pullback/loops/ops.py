@@ -139,6 +139,7 @@ _def("asin acos atan sinh cosh tanh asinh acosh atanh", 1, "same", FLOATS, cost=
 _def("atan2 nextafter copysign", 2, "same", FLOATS, cost=20)
 _def("erf erfc erf_inv", 1, "same", FLOATS, cost=20)
 _def("lgamma digamma bessel_i0e bessel_i1e", 1, "same", FLOATS, cost=40)
+_def("zeta polygamma", 2, "same", FLOATS, cost=200)
 _def("floor ceil trunc", 1, "same", FLOATS)
 _def("round", 1, "same", FLOATS, attrs=("mode",))
 _def("reduce_precision", 1, "same", FLOATS, cost=4, attrs=("exponent_bits", "mantissa_bits"))

@@ -345,16 +345,22 @@ def _log_double(b: Builder, x: Val) -> tuple[Val, Val]:
     return _fast_two_sum(a, low)
 
 
-def pow_(b: Builder, x: Val, y: Val) -> Val:
-    a = b.fabs(x)
-    l_hi, l_lo = _log_double(b, b.select((a > 0.0) & (a < INF), a, 1.0))
+def pow_usual(b: Builder, x: Val, y: Val) -> Val:
+    """x**y for finite x > 0."""
+    l_hi, l_lo = _log_double(b, x)
     p, p_low = two_prod(b, y, l_hi)
     p_low = b.fma(y, l_lo, p_low)
     fits = b.fabs(p) < 800.0
     p_low = b.select(fits, p_low, 0.0)
     q = clamp(b, p, -746.0, 710.0)
     r, k = exp_parts(b, q, b.select(q.eq(p), p_low, 0.0))
-    return pow_specials(b, x, y, a, scale_by(b, r + 1.0, k))
+    return scale_by(b, r + 1.0, k)
+
+
+def pow_(b: Builder, x: Val, y: Val) -> Val:
+    a = b.fabs(x)
+    value = pow_usual(b, b.select((a > 0.0) & (a < INF), a, 1.0), y)
+    return pow_specials(b, x, y, a, value)
 
 
 def pow_specials(b: Builder, x: Val, y: Val, a: Val, value: Val) -> Val:

@@ -20,7 +20,7 @@ from pullback.backends.llvm.maths import (
     pow_specials,
 )
 
-__all__ = ["FUNCTIONS"]
+__all__ = ["FUNCTIONS", "pow_wide"]
 
 
 def _quotient(b: Builder, x: Val, y: Val) -> Val:
@@ -71,6 +71,17 @@ def pow_(b: Builder, x: Val, y: Val) -> Val:
     power = b.fma(r * r, horner(b, r, K.EXP_F32), r) + 1.0
     value = b.cast("fptrunc", power * pow2(b, k, SHAPES["double"]), "float")
     return pow_specials(b, x, y, a, value)
+
+
+def pow_wide(b: Builder, x: Val, y: Val) -> Val:
+    """x**y for doubles, x > 0, as exactly as a float needs it: to 2**-43 of the exponent."""
+    e, m = log_split(b, x)
+    l = b.fma(_log_float(b, m, b.lit(1.0, "double")), K.LOG2E[0], e)
+    t = clamp(b, y * l, -1022.0, 1023.0)
+    n, k = nearest(b, t, 1.0)
+    r = (t - n) * K.LN2[0]
+    power = b.fma(r * r, horner(b, r, K.EXP_F32), r) + 1.0
+    return power * pow2(b, k, SHAPES["double"])
 
 
 def cbrt(b: Builder, x: Val) -> Val:

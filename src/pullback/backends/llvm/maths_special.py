@@ -3,6 +3,7 @@ elementary functions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from pullback.backends.llvm import coefficients as K, maths, maths_float
@@ -228,6 +229,144 @@ def _bessel(b: Builder, x: Val, order: int) -> Val:
     return b.copysign(value, x) if order else value
 
 
+# ---- Hurwitz's zeta function, and the derivatives of digamma, which are made of it
+
+# B_2k / (2k)!, the coefficients of the Euler-Maclaurin formula.
+_EULER_MACLAURIN = (
+    1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000,
+    1 / 74724249600, -3617 / 10670622842880000, 43867 / 5109094217170944000,
+    -174611 / 802857662698291200000, 77683 / 14101100039391805440000,
+    -236364091 / 1693824136731743669452800000,
+)  # fmt: skip
+_VANISHED = 500.0  # exponents from here on: what follows the first terms is zero
+
+Power = Callable[[Builder, Val, Val], Val]
+
+
+class _Series:
+    """How a zeta function is summed: so many terms one by one, the rest by so many terms of the
+    Euler-Maclaurin formula."""
+
+    def __init__(self, power: Power, alone: int, formula: int) -> None:
+        self.power, self.alone, self.formula = power, alone, formula
+
+    def positive(self, b: Builder, x: Val, q: Val) -> Val:
+        """The sum of (q + k)**-x over k = 0, 1, ..., for x > 1, q > 0."""
+        zero, at = _as_wide(b, b.lit(0.0, x.t), x, q), _as_wide(b, q, x, q)
+
+        def term(_: Val, so_far: list[Val]) -> list[Val]:
+            a, total, _ = so_far
+            now = self.power(b, a, -x)
+            return [a + 1.0, total + now, now]
+
+        a, total, last = b.loop(0, self.alone + 1, 1, [at, zero, zero], term)
+        a, y = a - 1.0, b.select(x > _VANISHED, _VANISHED, x, like=x.t)
+        inverse = 1.0 / a
+        squared = inverse * inverse
+        rest: Val = b.lit(_EULER_MACLAURIN[self.formula - 1], x.t)
+        for k in range(self.formula - 1, 0, -1):
+            factor = (y + float(2 * k - 1)) * (y + float(2 * k)) * squared
+            rest = b.fma(rest, factor, _EULER_MACLAURIN[k - 1])
+        return b.fma(last, b.fma(rest * y, inverse, a / (x - 1.0)) - 0.5, total)
+
+    def anywhere(self, b: Builder, x: Val, q: Val) -> Val:
+        """The same for q < 0 too, where x must be whole: the terms before q + k > 0 are, but for
+        their sign, those of a sum that begins at 1 - q + floor(q), less those from 1 - q on."""
+        below = q < 0.0
+        first = self.positive(b, x, b.select(below, q - maths.floor(b, q), q))
+
+        def reflected() -> list[Val]:
+            near = b.select(below, maths.ceil(b, q) - q, 1.0, like=x.t)
+            far = b.select(below, 1.0 - q, 1.0, like=x.t)
+
+            def add(_: Val, so_far: list[Val]) -> list[Val]:
+                q, sign, total = so_far
+                return [far, -sign, b.fma(sign, self.positive(b, x, q), total)]
+
+            sign = b.select(_is_odd(b, x), -1.0, 1.0, like=x.t)
+            start = [_as_wide(b, v, x, q) for v in (near, sign, first)]
+            return [b.select(below, b.loop(0, 2, 1, start, add)[2], first)]
+
+        return b.if_else(b.any_lane(below), reflected, lambda: [first])[0]
+
+
+def _as_wide(b: Builder, v: Val, *like: Val) -> Val:
+    """A value in as many lanes as the widest of some others have."""
+    width, count = max(x.n for x in like), max(len(x.regs) for x in like)
+    regs = b.spread(v, width)
+    return Val(b, v.t, width, tuple(regs[k % len(regs)] for k in range(count)))
+
+
+def _is_odd(b: Builder, x: Val) -> Val:
+    """Of whole numbers."""
+    half = x * 0.5
+    return rint(b, half).ne(half)
+
+
+def _zeta(b: Builder, x: Val, q: Val, how: _Series) -> Val:
+    whole = rint(b, x).eq(x)
+    fine = (x > 1.0) & (x < INF) & (q > -INF) & (q < INF)
+    pole = (q <= 0.0) & maths.floor(b, q).eq(q)
+    usual = fine & ~pole & (whole | (q > 0.0))
+    value = how.anywhere(b, b.select(usual, x, 2.0), b.select(usual, q, 1.0))
+    value = b.select(usual, value, NAN, like=x.t)
+    infinite = pole & (x >= 0.0) & (x < INF) & whole & ~_is_odd(b, x)
+    return b.select(infinite | x.eq(1.0), INF, value, like=x.t)
+
+
+_FACTORS = 10  # of a factorial, multiplied one by one
+
+
+def _factorial(b: Builder, m: Val) -> Val:
+    """m! of a whole number."""
+    product, y = b.lit(1.0, m.t), m
+    for _ in range(_FACTORS):
+        more = y > 1.0
+        product = b.select(more, product * y, product)
+        y = b.select(more, y - 1.0, y)
+
+    def rest() -> list[Val]:
+        return [product * maths.exp(b, _lgamma(b, y + 1.0))]
+
+    return b.if_else(b.any_lane(y > 1.0), rest, lambda: [product])[0]
+
+
+def _polygamma(b: Builder, m: Val, x: Val, how: _Series) -> Val:
+    """(-1)**(m + 1) m! zeta(m + 1, x) for whole m above 0, digamma(x) for m = 0."""
+    if m.c is not None and m.c >= 1.0 and m.c == int(m.c) < _FACTORS:
+        known = int(m.c)
+        factor = float(math.factorial(known)) * (1 if known % 2 else -1)
+        return _zeta(b, b.lit(known + 1.0, m.t), x, how) * factor
+    whole = (m >= 0.0) & (m < INF) & rint(b, m).eq(m)
+    order = b.select(whole, m, 1.0, like=m.t)
+    value = _factorial(b, order) * _zeta(b, order + 1.0, x, how)
+    value = b.select(_is_odd(b, order), value, -value)
+    none = order.eq(0.0)
+    value = b.if_else(
+        b.any_lane(none), lambda: [b.select(none, _digamma(b, x), value)], lambda: [value]
+    )[0]
+    return b.select(whole, value, NAN, like=m.t)
+
+
+def _as_double(b: Builder, x: Val) -> Val:
+    return b.lit(x.c, "double") if x.c is not None else b.cast("fpext", x, "double")
+
+
+def _summed(f: Callable[..., Val]) -> Callable[..., Val]:
+    """A function of zeta sums in the precision that its type needs."""
+
+    def both(b: Builder, x: Val, y: Val) -> Val:
+        if x.t == "double":
+            return f(b, x, y, _EXACT)
+        wide = [_as_double(b, v) for v in (x, y)]
+        return b.cast("fptrunc", f(b, *wide, _FLOAT), "float")
+
+    return both
+
+
+_EXACT = _Series(maths.pow_usual, 10, 12)
+_FLOAT = _Series(maths_float.pow_wide, 6, 5)
+
 FUNCTIONS: dict[str, Callable[..., Val]] = {
     **maths.FUNCTIONS,
     "erf": erf,
@@ -237,6 +376,8 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
     "digamma": widened(_digamma),
     "bessel_i0e": widened(lambda b, x: _bessel(b, x, 0)),
     "bessel_i1e": widened(lambda b, x: _bessel(b, x, 1)),
+    "zeta": _summed(_zeta),
+    "polygamma": _summed(_polygamma),
 }
 
 

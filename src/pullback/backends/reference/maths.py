@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...config import lazy_module
+from ...loops.zetas import digamma, polygamma, zeta
 from ...primitives import maths as p
 from .table import RULES, computed
 
@@ -28,31 +29,6 @@ def _scalar_of(x: Any, value: float) -> Any:
 
 def _lgamma(x: Any) -> Any:
     return np.where(np.isneginf(x), _scalar_of(x, np.inf), special.gammaln(x))
-
-
-def _digamma(x: Any) -> Any:
-    """SciPy's is -inf at 0 and NaN at negative whole numbers; NaN at both here."""
-    return np.where((x == 0) | np.isneginf(x), _scalar_of(x, np.nan), special.psi(x))
-
-
-def _zeta(x: Any, q: Any) -> Any:
-    """SciPy's, but at its edges XLA's: infinite at whole q up to 0 if x is even, NaN there if it is
-    not, and NaN at infinities that are not such a pole."""
-    out = special.zeta(x, q)
-    pole = (q <= 0) & (q == np.floor(q))
-    lost = np.isposinf(q) | np.isinf(x) | np.isnan(x) | np.isnan(q)
-    out = np.where(pole | lost, _scalar_of(out, np.nan), out)
-    infinite = pole & (np.fmod(x, 2) == 0) & (x >= 0)
-    return np.where(infinite | (x == 1), _scalar_of(out, np.inf), out)
-
-
-def _polygamma(m: Any, x: Any) -> Any:
-    whole = (m >= 0) & (m == np.floor(m)) & np.isfinite(m)
-    order = np.where(whole, m, 0)
-    sign = np.where(order % 2 == 0, -1.0, 1.0)
-    positive = sign * special.gamma(order + 1.0) * _zeta(order + 1.0, x)
-    out = np.where(order == 0, _digamma(x), positive)
-    return np.where(whole, out, np.nan).astype(x.dtype)
 
 
 _RULES: dict[Any, Callable[..., Any]] = {
@@ -81,11 +57,11 @@ _RULES: dict[Any, Callable[..., Any]] = {
     p.erfc_p: lambda x: special.erfc(x),
     p.erf_inv_p: lambda x: special.erfinv(x),
     p.lgamma_p: _lgamma,
-    p.digamma_p: _digamma,
+    p.digamma_p: digamma,
     p.bessel_i0e_p: lambda x: special.i0e(x),
     p.bessel_i1e_p: lambda x: special.i1e(x),
-    p.polygamma_p: _polygamma,
-    p.zeta_p: _zeta,
+    p.polygamma_p: polygamma,
+    p.zeta_p: zeta,
 }
 
 

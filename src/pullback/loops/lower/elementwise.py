@@ -98,7 +98,7 @@ def op_rule(
 for _name in (
     "add sub mul div rem neg sign max min exp exp2 log log1p expm1 logistic sqrt rsqrt cbrt sin "
     "cos tan asin acos atan sinh cosh tanh asinh acosh atanh atan2 nextafter erf erfc erf_inv "
-    "lgamma digamma bessel_i0e bessel_i1e floor ceil is_finite "
+    "lgamma digamma bessel_i0e bessel_i1e zeta polygamma floor ceil is_finite "
     "and or xor not clz eq ne lt le gt ge mulhi"
 ).split():
     RULES[_name] = op_rule(_name)
