@@ -582,9 +582,28 @@ def _float_divmod(x1: Any, x2: Any) -> tuple[Any, Any]:
     whole = select_where(lax.eq(x2, literal(x2, 0)), x1, lax.sub(x1, mod))
     div = lax.div(whole, x2)
     wrong = lax.bitwise_and(lax.ne(mod, literal(mod, 0)), lax.ne(lax.sign(x2), lax.sign(mod)))
-    mod = _select(wrong, lax.add(mod, x2), mod)
+    mod = _zero_signed_as(_select(wrong, lax.add(mod, x2), mod), x2)
     div = _select(wrong, lax.sub(div, to_type(1.0, typeof(div).dtype, typeof(div).weak_type)), div)
-    return lax.round(div), mod
+    div = lax.round(div)
+    # A quotient of 0 is signed as x1 / x2 is, which `whole` (x1 - x1 there) has forgotten.
+    zero = lax.mul(lax.mul(lax.sign(x1), lax.sign(x2)), _zero_of(div))
+    return _select(lax.eq(div, _zero_of(div)), zero, div), mod
+
+
+def _zero_of(x: Any) -> Any:
+    """A zero as weakly typed as x: what is made with it is of x's type."""
+    return to_type(0.0, typeof(x).dtype, typeof(x).weak_type)
+
+
+def _zero_signed_as(r: Any, divisor: Any) -> Any:
+    """The remainder r, a zero with the sign of the divisor: as in Python, NumPy and the array API
+    standard (JAX keeps the dividend's). Sums with zeros, so that the derivative stays what it is.
+    """
+    zero, shape = _zero_of(r), shape_of(r)
+    below = lax.lt(divisor, literal(divisor, 0))
+    if shape_of(below) not in ((), shape):
+        below = lax.broadcast_in_dim(below, shape, tuple(range(len(shape))))
+    return _select(below, lax.neg(lax.sub(zero, r)), lax.add(r, zero))
 
 
 def _select(mask: Any, x: Any, y: Any) -> Any:
@@ -637,7 +656,8 @@ def _remainder(x1: Any, x2: Any) -> Any:
     r = lax.rem(x1, x2)
     not_zero = lax.ne(r, literal(r, 0))
     differ = lax.ne(lax.lt(r, literal(r, 0)), lax.lt(x2, literal(x2, 0)))
-    return lax.select(lax.bitwise_and(differ, not_zero), lax.add(r, x2), r)
+    r = lax.select(lax.bitwise_and(differ, not_zero), lax.add(r, x2), r)
+    return _zero_signed_as(r, x2) if dtypes.is_float(dtype) else r
 
 
 _remainder.__name__ = "remainder"
