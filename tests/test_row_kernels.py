@@ -248,6 +248,60 @@ def test_heavy_code_for_a_first_run_does_not_stay(
     assert kernel.source is None and np.array_equal(_bits(f(x)), _bits(first))
 
 
+def test_quick_code_divides_lanes_by_one_number() -> None:
+    """Good code multiplies by the reciprocal and corrects; the bits are the same (above)."""
+    closed = pullback.make_jaxpr(_softmax)(_rows(1000, 20))
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    quick, good = (emit_module(kernel, brief=brief)[0] for brief in (True, False))
+    assert quick.count("fdiv") == 1
+    if host_target().masks:
+        assert good.count("fdiv") > 1 and quick.count("fneg") < good.count("fneg")
+
+
+class _Plan:
+    """A plan of one quick kernel that has run once, of much work."""
+
+    work, hasty_costs = 1e7, 8e-3
+
+    def __init__(self, spent: float) -> None:
+        self.spent, self.hasty, self.improved = spent, ["a step"], 0
+
+    def price(self) -> float:
+        return tier.GOOD_COSTS * self.hasty_costs
+
+    def heat(self) -> tuple[float, float]:
+        return 1.0, self.work
+
+    def improve(self) -> bool:
+        self.improved += 1
+        self.hasty.clear()
+        return False
+
+
+@pytest.mark.parametrize(("spent", "waits"), [(2e-3, 0), (0.1, 1)])
+def test_the_second_run_waits_for_good_code_that_is_sooner_made_than_it_runs(
+    spent: float, waits: int
+) -> None:
+    plan = _Plan(spent)
+    assert tier.settled(plan) and plan.improved == waits
+
+
+def test_runs_of_quick_code_are_timed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    if not tier.enabled():
+        pytest.skip("PULLBACK_TIER=0")
+    compiler._live.clear()
+    compiler._recent.clear()
+    f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
+    x = jnp.asarray(_rows(1000))
+    with tier.paused():
+        f(x).block_until_ready()
+        program = f.lower(x).compiler_ir()
+        (kernel,) = compiler._live.values()
+        assert 0 < kernel.seconds and 0 < program.plan.spent
+        assert program.plan.price() == pytest.approx(tier.GOOD_COSTS * kernel.seconds)
+
+
 def test_quick_code_of_long_runs_is_for_several_threads() -> None:
     """A first run that lasts is cut for threads; one that does not is not worth the code."""
     for rows, shared in ((200, False), (4000, True)):

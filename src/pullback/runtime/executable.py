@@ -164,7 +164,7 @@ class NativeExecutable:
         return self._plain and self._seconds <= ASYNC_SECONDS
 
     def settled(self) -> bool:
-        """Whether runs are as fast as they will soon be: the second may wait for better code."""
+        """Whether runs need not be looked after: the second may wait for better code."""
         return not self.plan.hasty or tier.settled(self.plan)
 
     @deep
@@ -352,6 +352,7 @@ class NativeExecutable:
         with _context() as ctx:
             if job is not None:
                 job.hook(ctx.cancel)
+            start = time.perf_counter()
             try:
                 self.plan.run(
                     slots, ctx, lambda k: self.run_host(k, slots), release_gil=self.releases_gil
@@ -359,6 +360,8 @@ class NativeExecutable:
             except driver.PlanError as error:
                 raise self._explain(error) from None
             finally:
+                if self.plan.hasty:
+                    self.plan.spent += time.perf_counter() - start
                 if job is not None:
                     job.unhook(ctx.cancel)
 

@@ -116,8 +116,8 @@ _FLOAT_PLAIN = {"add": "fadd", "sub": "fsub", "mul": "fmul", "div": "fdiv"}
 
 def _by_one(b: Builder, x: Val, y: Val) -> bool:
     """Whether a loop divides lanes of float32 by one number, on a machine whose division of whole
-    vectors is slow."""
-    if not b.target.masks or x.n < 8 or y.n != 1 or len(y.regs) != 1 or y.c is not None:
+    vectors is slow. Quick code divides: thirty lines less, and the same bits."""
+    if b.brief or not b.target.masks or x.n < 8 or y.n != 1 or len(y.regs) != 1 or y.c is not None:
         return False
     return any(scope.is_loop for scope in b.scopes[b.depth.get(y.regs[0], 0) + 1 :])
 

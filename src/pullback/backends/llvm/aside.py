@@ -6,6 +6,7 @@ whole package may take.
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
 import os
@@ -25,22 +26,22 @@ class _Aside:
     def __init__(self) -> None:
         self.work: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
         self.changed = threading.Condition()
-        self.thread: threading.Thread | None = None
+        self.thread = False  # whether there is one
         self.closed = False
 
     def add(self, function: Callable[..., Any], *arguments: Any) -> None:
         with self.changed:
             if not self.closed:
                 self.work.append((function, arguments))
-                if self.thread is not None:
+                if self.thread:
                     self.changed.notify_all()
                     return
-                self.thread = threading.Thread(target=self.run, name="pullback-aside", daemon=True)
                 try:
-                    self.thread.start()
+                    # `Thread.start` would wait until the new thread has had the interpreter.
+                    _thread.start_new_thread(self.run, ())
+                    self.thread = True
                     return
                 except RuntimeError:  # no thread can be had, as while the interpreter ends
-                    self.thread = None
                     self.work.pop()
         function(*arguments)
 
@@ -51,7 +52,7 @@ class _Aside:
                     self.changed.notify_all()
                     self.changed.wait_for(lambda: self.work or self.closed, LINGER)
                 if not self.work:
-                    self.thread = None
+                    self.thread = False
                     self.changed.notify_all()
                     return
                 function, arguments = self.work[0]
@@ -69,12 +70,12 @@ class _Aside:
         with self.changed:
             self.closed = True
             self.changed.notify_all()
-            while self.work and self.thread is not None and time.monotonic() < end:
+            while self.work and self.thread and time.monotonic() < end:
                 self.changed.wait(0.05)
 
     def after_fork(self) -> None:
         """The child has no thread; the parent's work is the parent's."""
-        self.changed, self.thread = threading.Condition(), None
+        self.changed, self.thread = threading.Condition(), False
         self.work.clear()
 
 

@@ -157,8 +157,11 @@ class Scope:
 class Builder:
     """One LLVM function under construction. Modules are several builders sharing `declarations`."""
 
-    def __init__(self, target: Target, head: str, declarations: dict[str, str]) -> None:
+    def __init__(
+        self, target: Target, head: str, declarations: dict[str, str], brief: bool = False
+    ) -> None:
         self.target = target
+        self.brief = brief  # the least code, not the fastest
         self.head = head
         self.declarations = declarations
         self.entry: list[Any] = []  # allocas

@@ -109,7 +109,7 @@ class Emitter:
     def __init__(self, module: Module, head: str, *, void: bool = False, loops: LoopRules) -> None:
         self.module = module
         self.target = module.target
-        self.b = Builder(module.target, head, module.declarations)
+        self.b = Builder(module.target, head, module.declarations, module.brief)
         self.void = void
         self.loops = loops
         self.env: dict[Var, Index] = {}

@@ -4,13 +4,14 @@ A first call wants its kernels at once, so what takes less time to run than LLVM
 to compile is compiled by its quick path. A plan counts the kernels it has run; a thread of ours
 looks at the counts, compiles the kernels of plans that are used again, and writes the new addresses
 into the plans' step tables. Both versions compute the same bits: the order of operations is the
-emitter's, LLVM changes none of it. Where few kernels have much to do, the second run waits for good
-code: from then on all are as fast as they can be.
+emitter's, LLVM changes none of it. Where few kernels have much to do, and a run of quick code has
+taken longer than good code takes to be made, the next run waits for that; others never wait.
 The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
 """
 
 from __future__ import annotations
 
+import _thread
 import atexit
 import contextlib
 import os
@@ -37,10 +38,13 @@ QUICK_WORK = 1e6
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
-FEW_STEPS = 4  # whose kernels such a plan's second run waits for
+FEW_STEPS = 4  # whose kernels such a plan's second run may wait for
+# Good code takes three to five times as long to be made as quick code does: text, and LLVM.
+GOOD_COSTS = 4.0
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
 FIRST_LOOK, LAST_LOOK = 0.02, 1.0
+PATIENCE = 10.0  # that the end of the process has with the thread
 
 
 class Watched(Protocol):
@@ -48,6 +52,10 @@ class Watched(Protocol):
 
     hasty: list[Any]  # steps whose code could be better
     work: float  # of one run
+    spent: float  # seconds that runs have taken with quick code
+
+    def price(self) -> float:
+        """How many seconds good code of its kernels will take to be made."""
 
     def heat(self) -> tuple[float, float]:
         """How often each of its kernels has run on average, and the work done."""
@@ -73,14 +81,16 @@ class Haste:
 
 
 def settled(plan: Watched) -> bool:
-    """Whether the runs of a plan are as fast as they will soon be. What has run once and is worth
-    waiting for is compiled now."""
+    """Whether runs of a plan need not be looked after. What has run once, for longer than good code
+    takes to be made, is compiled now; what has taken less is left to the watcher: ten calls of
+    quick code that takes a millisecond are over before good code would be there."""
     if not 0 < len(plan.hasty) <= FEW_STEPS or plan.work < VERY_MUCH_WORK:
         return True
     if not plan.heat()[0]:
         return False
-    while plan.improve():
-        pass
+    if plan.spent >= plan.price():
+        while plan.improve():
+            pass
     return True
 
 
@@ -105,7 +115,7 @@ class _Watcher:
 
     def __init__(self) -> None:
         self.plans: list[weakref.ref[Watched]] = []
-        self.thread: threading.Thread | None = None
+        self.thread = False  # whether there is one
         self.news = threading.Condition()
         self.working = threading.Lock()  # whoever holds it keeps the thread from compiling
         self.stopping = False
@@ -115,14 +125,22 @@ class _Watcher:
         with self.news:
             self.plans.append(weakref.ref(plan))
             self.fresh = True
-            if self.thread is None and not self.stopping:
-                self.thread = threading.Thread(
-                    target=self.run, name="pullback-compiler", daemon=True
-                )
-                self.thread.start()
+            if not self.thread and not self.stopping:
+                # `Thread.start` would wait until the new thread has had the interpreter.
+                _thread.start_new_thread(self.run, ())
+                self.thread = True
             self.news.notify()
 
     def run(self) -> None:
+        try:
+            self.look_now_and_then()
+        finally:
+            with self.news:
+                self.thread = False
+                self.news.notify_all()
+
+    def look_now_and_then(self) -> None:
+        """Until the process ends."""
         pause = FIRST_LOOK
         while True:
             with self.news:
@@ -164,15 +182,13 @@ class _Watcher:
         """At exit: LLVM must not be at work while its library is torn down."""
         with self.news:
             self.stopping = True
-            self.news.notify()
-            thread = self.thread
-        if thread is not None and thread.is_alive():
-            thread.join(10.0)
+            self.news.notify_all()
+            self.news.wait_for(lambda: not self.thread, PATIENCE)
 
     def after_fork(self) -> None:
         """The child has no thread; the next plan starts one."""
         self.news, self.working = threading.Condition(), threading.Lock()
-        self.thread = None
+        self.thread = False
 
 
 _watcher = _Watcher()
