@@ -413,6 +413,47 @@ add("convert twice", lambda P: lambda x: x * P.lax.convert_element_type(
 add("convert weak", lambda P: lambda x: P.grad(lambda v: (x * v).sum())(0.5), V)
 add("vmap of grad", lambda P: lambda c, x: P.vmap(
     lambda y: P.grad(lambda v: v * y + v * c)(0.5))(x), 2.0, V)  # fmt: skip
+# what functions close over: arrays are constants, numbers of Python and NumPy literals
+CLOSED = {
+    "array": lambda P: P.numpy.float32(2),
+    "weak array": lambda P: P.numpy.asarray(2.0),
+    "integer array": lambda P: P.numpy.array(2),
+    "NumPy number": lambda P: np.float64(2),
+    "NumPy array": lambda P: np.arange(3.0),
+    "NumPy integers": lambda P: np.arange(3),
+}
+for _n, _c in CLOSED.items():
+    add(f"closed, {_n}", lambda P, c=_c: (lambda c: lambda x: x * c)(c(P)), V)
+    add(f"closed and handed on, {_n}", lambda P, c=_c: (lambda c: lambda x: (x, c))(c(P)), V)
+    add(f"closed, vmap, {_n}", lambda P, c=_c: (lambda c: P.vmap(lambda x: x * c))(c(P)), V)
+    add(
+        f"closed twice, {_n}",
+        lambda P, c=_c: (lambda c: lambda x: x * c + P.numpy.sum(P.numpy.asarray(c)))(c(P)),
+        V,
+    )
+    add(
+        f"closed, jit, {_n}",
+        lambda P, c=_c: (lambda c: lambda x: P.jit(lambda y: y * c)(x))(c(P)),
+        V,
+    )
+    add(f"closed, loop, {_n}", lambda P, c=_c: (lambda c: lambda x: P.lax.fori_loop(
+        0, 3, lambda i, k: k + x * c, x * c))(c(P)), V)  # fmt: skip
+    add(f"closed, branches, {_n}", lambda P, c=_c: (lambda c: lambda x: P.lax.cond(
+        x.sum() > 0, lambda x: x * c, lambda x: x + c, x))(c(P)), V)  # fmt: skip
+    add(f"closed, gradient, {_n}", lambda P, c=_c: (lambda c: P.grad(lambda x: P.checkpoint(
+        lambda y: P.numpy.sin(y * c))(x).sum()))(c(P)), V)  # fmt: skip
+# indices keep their dtype until they are counted from the start
+for _i in (np.int8(1), np.uint32(1), 1, np.array([1, 2], np.int8), np.array([1, 2], np.uint8)):
+    _n = f"{type(_i).__name__} {getattr(_i, 'dtype', '')}"
+    add(f"index {_n}", lambda P: lambda x, i: x[i], M, _i)
+    add(f"index twice {_n}", lambda P: lambda x, i: x[i, i], M, _i)
+    add(f"index and stride {_n}", lambda P: lambda x, i: x[i, ::2], M, _i)
+    add(f"set at {_n}", lambda P: lambda x, i: x.at[i, -1].set(1.0), M, _i)
+    add(f"take_along_axis {_n}", lambda P: lambda x, i: P.numpy.take_along_axis(
+        x, P.numpy.broadcast_to(i, (3, 2)), 1), M, _i)  # fmt: skip
+add("vmap of ranks", lambda P: P.vmap(lambda x, y: x * y, in_axes=(0, None)), V, V)
+add("reshape of a number", lambda P: lambda x: P.lax.reshape(x, ()), 1.0)
+add("random.uniform of one", lambda P: lambda s: P.random.uniform(P.random.key(s)), 3)
 # linear algebra and fft
 add("linalg.cholesky", lambda P: lambda x: P.lax.linalg.cholesky(x, symmetrize_input=False), S)
 add("linalg.lu", lambda P: lambda x: P.lax.linalg.lu(x), S)

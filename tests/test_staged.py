@@ -214,3 +214,29 @@ def test_arrays_of_a_masked_array_that_masks_nothing() -> None:
             assert make(given).tolist() == jax.numpy.array(given).tolist() == [1.0, 1.0, 1.0]
     with pytest.raises(ValueError, match=r"Use arr\.filled"):
         pb.numpy.sum(np.ma.ones(3))
+
+
+def test_an_array_that_numpy_changes_while_a_program_is_written_is_read_each_time() -> None:
+    """A program has one constant for an array of NumPy's, but what it reads is what was there."""
+
+    def f(x: Any) -> Any:
+        a = np.arange(3.0, dtype=np.float32)
+        first = x + a
+        a[0] = 100
+        return first, x + a
+
+    first, second = pb.jit(f)(np.zeros(3, np.float32))
+    assert (float(first[0]), float(second[0])) == (0, 100)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int16"])
+def test_narrow_indices_of_long_axes_count_from_the_end(dtype: str) -> None:
+    """Indices whose dtype cannot hold the size of the axis."""
+    jnp = pb.numpy
+    x, i = jnp.arange(40000.0), np.array([-1], dtype)
+    for run in (lambda f: f, pb.jit):
+        assert float(run(lambda x, i: x[i])(x, i)[0]) == 39999
+        assert float(run(lambda x, i: x[i[0]])(x, i)) == 39999
+        assert float(run(lambda x, i: jnp.take(x, i))(x, i)[0]) == 39999
+        assert float(run(lambda x, i: jnp.take_along_axis(x, i, 0))(x, i)[0]) == 39999
+        assert float(run(lambda x, i: x.at[i].set(5))(x, i)[-1]) == 5

@@ -14,7 +14,7 @@ import numpy as np
 from .. import dtypes, tree
 from ..control.common import check_results, leaf_place
 from ..core.avals import ShapedArray, typematch, typeof
-from ..core.build import trace_to_jaxpr
+from ..core.build import array_of, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ..core.naming import fun_source_info
 from ..core.refs import AbstractRef, is_ref, operations
@@ -478,7 +478,7 @@ def _run_recorded(trace: recording.Recording, fun: Any, args: Any, kwargs: Any) 
 def _one(aval: Any) -> Any:
     # A weakly typed one keeps the gradient's type as weak as the function's.
     one = np.ones((), aval.dtype)
-    return make_array(one, ShapedArray((), aval.dtype, aval.weak_type))
+    return array_of(one, lambda x: make_array(x, ShapedArray((), aval.dtype, aval.weak_type)))
 
 
 def fwd_and_bwd(

@@ -208,7 +208,7 @@ def device_put(
     """
     plain = device is None and may_alias is None and not donate
     if plain and isinstance(x, np.ndarray | np.generic):
-        return staged(to_array(x, True))
+        return staged(to_array(x, True), new=True)
     writes = is_staged()
     if plain and not writes and type(x) is ArrayImpl:
         return x

@@ -132,11 +132,14 @@ def _tracer(trace: JaxprTrace, var: Var | Literal, source_info: Any) -> JaxprTra
     return kind(trace, var, source_info)
 
 
-def _program_being_written() -> JaxprTrace | None:
-    trace: Trace | None = current_trace()
+def _nearest_program(trace: Trace | None) -> JaxprTrace | None:
     while trace is not None and not isinstance(trace, JaxprTrace):
         trace = trace.parent_trace
     return trace
+
+
+def _program_being_written() -> JaxprTrace | None:
+    return _nearest_program(current_trace())
 
 
 def is_staged() -> bool:
@@ -144,11 +147,32 @@ def is_staged() -> bool:
     return _program_being_written() is not None
 
 
-def staged(x: Any) -> Any:
-    """An array that has just been made, as what this thread binds is: traced, if it becomes part of
-    a program."""
+def staged(x: Any, new: bool = False) -> Any:
+    """An array as what this thread binds is: traced, if it becomes part of a program. One that is
+    `new`, made by what is staged, is a literal if it is a number."""
     trace = _program_being_written()
-    return x if trace is None or isinstance(x, Tracer) else trace.constant(x)
+    return x if trace is None or isinstance(x, Tracer) else trace.constant(x, new)
+
+
+def array_of(x: Any, make: Callable[[Any], Any]) -> Any:
+    """`make(x)`: the array of a number or of an array of NumPy's. A program that is being written
+    remembers what it is of: numbers are literals, and an array of NumPy's is one constant however
+    often it is mentioned."""
+    trace = _program_being_written()
+    return make(x) if trace is None else trace.array_of(x, make)
+
+
+def mention(operands: Sequence[Any]) -> None:
+    """Makes what a program closes over its constants in this order, before some are converted."""
+    trace = current_trace()
+    if isinstance(trace, JaxprTrace):
+        for x in operands:
+            if isinstance(x, Tracer) and x._trace is not trace:
+                trace.atom(x)
+
+
+def _bits(x: Any) -> Any:
+    return np.ascontiguousarray(np.asarray(x)).reshape(-1).view(np.uint8)
 
 
 class JaxprTrace(Trace):
@@ -165,6 +189,8 @@ class JaxprTrace(Trace):
         "eqns",
         "invars",
         "is_high",
+        "made",
+        "numbers",
         "qdds",
     )
 
@@ -181,6 +207,11 @@ class JaxprTrace(Trace):
         self.debug_info = debug_info
         self.is_high = False
         self.qdds: dict[Var, MutableQDD] = {}  # of variables whose values have a state
+        # What array_of made, by identity: of arrays of NumPy's (with those), and of numbers. Shared
+        # by all programs that are written inside of one.
+        around = _nearest_program(parent_trace)
+        self.made: dict[int, tuple[Any, Any]] = around.made if around else {}
+        self.numbers: dict[int, Any] = around.numbers if around else {}
 
     def new_arg(self, aval: AbstractValue) -> JaxprTracer:
         var = self._high_var(aval) if aval.is_high else Var(aval)
@@ -214,7 +245,7 @@ class JaxprTrace(Trace):
             return Literal(x, _NUMBERS[x.__class__])
         elif high_types and type(x) in high_types:
             pass
-        elif _is_scalar(x):
+        elif _is_scalar(x) or id(x) in self.numbers:
             return _literal(x)
         elif isinstance(x, DimExpr):
             return self.atom(dim_value[0](self, x))
@@ -270,9 +301,21 @@ class JaxprTrace(Trace):
                 if a in self.qdds:
                     self.qdds[a].update(v.final_qdd)
 
-    def constant(self, x: Any) -> JaxprTracer:
-        """A known value as a tracer of this trace: a literal, or a constant of the program."""
-        return _tracer(self, self.atom(x), source.current())
+    def constant(self, x: Any, new: bool = False) -> JaxprTracer:
+        """A known value as a tracer of this trace: a constant of the program, or a literal if it
+        is a number or a `new` array of one."""
+        atom = _literal(x) if new and _is_number_array(x) else self.atom(x)
+        return _tracer(self, atom, source.current())
+
+    def array_of(self, x: Any, make: Callable[[Any], Any]) -> Any:
+        """See the function of this name."""
+        out = make(x)
+        if isinstance(x, np.ndarray) and x.shape:
+            held = self.made.setdefault(id(x), (x, out))[1]
+            return held if held is out or np.array_equal(_bits(held), _bits(out)) else out
+        if _is_number_array(out):
+            self.numbers[id(out)] = out
+        return out
 
     def lift(self, x: Any) -> JaxprTracer:
         """`x` as a tracer of this trace."""
@@ -392,17 +435,25 @@ def _listed(names: Sequence[str]) -> str:
 
 
 def _is_scalar(x: Any) -> bool:
-    """Is `x` one concrete number: of Python, of NumPy, or an array without axes?"""
+    """Is `x` a number that programs write out: of Python, of NumPy, or an array without axes of
+    NumPy's? Arrays of ours, which a function closed over, are constants of the program instead."""
     if type(x) in (bool, int, float, complex):
         return True
     dtype = getattr(x, "dtype", None)
     if dtype is None and isinstance(x, (int, float, complex)):
         return True  # of a class derived from them, such as a member of an enum.IntEnum
+    return _is_number_array(x) and not hasattr(x, "aval")
+
+
+def _is_number_array(x: Any) -> bool:
+    """Is `x` a concrete array, or number of NumPy's, without axes?"""
+    dtype = getattr(x, "dtype", None)
     return (
         isinstance(dtype, np.dtype)
         and dtype.names is None
         and getattr(x, "shape", None) == ()
         and hasattr(x, "__array__")  # not so: references, types that stand for arrays
+        and not isinstance(x, Tracer)
     )
 
 

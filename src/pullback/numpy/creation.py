@@ -12,7 +12,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.placement import check_one_place, lay_out, placed
 from ..core.avals import ShapedArray, typeof
-from ..core.build import staged
+from ..core.build import array_of, staged
 from ..core.trace import Tracer
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak, copy_p
@@ -87,7 +87,9 @@ def array(
     if out is None:
         out = _array(object, dtype, copy)
     if type(out) is ArrayImpl and out is not object:
-        out = staged(out)
+        if dtype is None and type(object) is np.ndarray:
+            out = array_of(object, lambda _: out)
+        out = staged(out, new=True)
     if ndmin and ndmin > ndim_of(out):
         out = lax.expand_dims(out, tuple(range(ndmin - ndim_of(out))))
     return placed(out, device)

@@ -258,7 +258,10 @@ def _take(
         how: Any = lax.GatherScatterMode.PROMISE_IN_BOUNDS
     elif mode in ("fill", None):
         how = lax.GatherScatterMode.FILL_OR_DROP
-        if not dtypes.is_unsigned(typeof(indices).dtype):
+        own = typeof(indices).dtype
+        if not dtypes.is_unsigned(own):
+            if type(n) is int and n > np.iinfo(own).max:
+                indices = lax.convert_element_type(indices, np.int32)
             negative = lax.lt(indices, literal(indices, 0))
             indices = select_where(negative, lax.add(indices, literal(indices, n)), indices)
     elif mode == "clip":
@@ -315,6 +318,8 @@ def _take_along_axis(
         lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
     )
     if wrap and dtypes.is_signed(typeof(indices).dtype):
+        if dtypes.itemsize_bits(typeof(indices).dtype) < 32:  # they may not hold n
+            indices = lax.convert_element_type(indices, np.int32)
         negative = lax.lt(indices, literal(indices, 0))
         indices = lax.select(negative, lax.add(indices, literal(indices, n)), indices)
     if how == lax.GatherScatterMode.FILL_OR_DROP and fill_value is None:

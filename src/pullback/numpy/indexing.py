@@ -279,13 +279,34 @@ def _static(x: Any, entries: list[Any], shape: tuple[Any, ...]) -> Any:
 def _wrap(i: Any, n: Any) -> Any:
     """A negative index counted from the end."""
     dtype = typeof(i).dtype
-    size = dtype.type(n) if type(n) is int else n
-    zero = dtype.type(0)
+    size: Any = n
+    zero: Any = 0
+    if not typeof(i).weak_type:
+        size, zero = dtype.type(n) if type(n) is int else n, dtype.type(0)
     if isinstance(i, np.ndarray) and i.ndim:
         if trace_state_clean():
             return np.where(i < 0, i + size, i)
         return lax.select_n(i < 0, i, lax.add(i, size))
     return lax.select_n(lax.lt(i, zero), i, lax.add(i, size))
+
+
+def _counted(i: Any, n: Any, dtype: Any) -> Any:
+    """An index counted from the start of an axis of size n: in its own dtype where that holds n,
+    else in `dtype`."""
+    own = typeof(i).dtype
+    if not dtypes.is_signed(own):
+        return i
+    if type(n) is not int or n > np.iinfo(own).max:
+        i = _to_int(i, dtype)
+    return _wrap(i, n)
+
+
+def _dynamic_start(i: Any, n: Any, dtype: Any) -> Any:
+    """The start of the one window that an index reads: as `_counted`, but not weakly typed."""
+    if type(i) is int or not typeof(i).weak_type or type(n) is not int:
+        return _wrap(_to_int(i, dtype), n) if type(i) is int else _counted(i, n, dtype)
+    zero = dtype.type(0)
+    return lax.select_n(lax.lt(i, zero), i, lax.add(_to_int(i, dtype), dtype.type(n)))
 
 
 def _index_dtype(values: Sequence[Any]) -> Any:
@@ -342,9 +363,12 @@ def _dynamic(x: Any, entries: list[Any], shape: tuple[Any, ...], wrap: bool) -> 
     if any(shape[k] == 0 for k in squeeze):
         return NotImplemented
     dtype = _index_dtype(starts)
-    positions = [_to_int(i, dtype) for i in starts]
-    if wrap:
-        positions = [_wrap(i, n) for i, n in zip(positions, shape, strict=True)]
+    if len(starts) == 1 and wrap:
+        positions = [_dynamic_start(starts[0], shape[0], dtype)]
+    else:
+        positions = [_to_int(i, dtype) for i in starts]
+        if wrap:
+            positions = [_wrap(i, n) for i, n in zip(positions, shape, strict=True)]
     x = lax.dynamic_slice(x, positions, tuple(sizes), allow_negative_indices=False)
     if reverse:
         x = lax.rev(x, tuple(reverse))
@@ -480,8 +504,7 @@ def _positions(arrays: list[_Axis], dtype: Any, wrap: bool, is_advanced: bool) -
             exact = _to_int(i, dtype)  # raises OverflowError
             values[id(a)] = i if is_advanced and not trace_state_clean() else exact
         else:
-            i = _to_int(i, dtype)
-            values[id(a)] = _wrap(i, a.size) if wrap else i
+            values[id(a)] = _counted(i, a.size, dtype) if wrap else i
     return values
 
 
@@ -498,10 +521,11 @@ def _add_arrays(
     for a in arrays:
         v = values[id(a)]
         if len(adv_shape) and shape_of(v) != tuple(adv_shape):
-            v = lax.broadcast_in_dim(
+            values[id(a)] = lax.broadcast_in_dim(
                 v, adv_shape, tuple(range(len(adv_shape) - len(shape_of(v)), len(adv_shape)))
             )
-            v = _to_int(v, dtype)
+    for a in arrays:
+        v = _to_int(values[id(a)], dtype)
         assert a.axis is not None
         components.append((a.axis, v, tuple(range(first, first + len(adv_shape)))))
         collapsed.append(a.axis)

@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import config, dtypes
 from ..core.avals import ShapedArray, typeof
+from ..core.build import is_staged, mention
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, TypePromotionError
 from ..primitives.common import as_array, axis_error, requested_dtype
@@ -118,8 +119,8 @@ def concrete(x: Any, what: str) -> Any:
 
 # --- dtypes ---
 def to_type(x: Any, dtype: Any, weak: bool) -> Any:
-    """An array-like as an operand of exactly this type. Numbers and NumPy arrays are converted on
-    the host.
+    """An array-like as an operand of exactly this type. Numbers are converted on the host, and
+    NumPy arrays too unless a program is being written: that mentions them as they are.
     """
     kind = type(x)
     if kind in _SIMPLE:
@@ -127,6 +128,8 @@ def to_type(x: Any, dtype: Any, weak: bool) -> Any:
     if isinstance(x, np.generic) and not weak:
         return x if x.dtype == dtype else np.asarray(x).astype(dtype)[()]
     if isinstance(x, np.ndarray) and not weak and not dtypes.is_extended(dtype):
+        if x.ndim and is_staged():
+            return convert_weak(as_array(x), dtype, False)
         y = x if x.dtype == dtype else x.astype(dtype)
         return y[()] if not y.ndim else y
     x = unwrap(x)
@@ -177,6 +180,7 @@ def promote_dtypes(*args: Any) -> list[Any]:
             return list(args)
     args = tuple(unwrap(x) for x in args)
     dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
+    mention(args)
     return [to_type(x, dtype, weak) for x in args]
 
 
@@ -201,6 +205,7 @@ def promote_dtypes_inexact(*args: Any) -> list[Any]:
     args = tuple(unwrap(x) for x in args)
     dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
     weak = weak and not dtypes.is_bool(dtype)
+    mention(args)
     return [to_type(x, inexact(dtype), weak) for x in args]
 
 
@@ -210,6 +215,7 @@ def promote_dtypes_numeric(*args: Any) -> list[Any]:
     dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
     if dtypes.is_bool(dtype):
         dtype = np.dtype(np.int32)
+    mention(args)
     return [to_type(x, dtype, weak) for x in args]
 
 

@@ -27,7 +27,7 @@ from .layout import (
 
 def nary_batch(get: Callable[[], Primitive]) -> Callable[..., Any]:
     """The batch rule of an elementwise operation: brings the batch axes together, keeps unmapped
-    scalars scalar.
+    scalars scalar. Axes are added last to what has fewer, as in JAX's programs.
     """
 
     def batch(args: Sequence[Any], dims: Sequence[int | None], **params: Any) -> Any:
@@ -37,6 +37,10 @@ def nary_batch(get: Callable[[], Primitive]) -> Callable[..., Any]:
         if len(places) == 1:
             return p.bind(*args, **params), places.pop()[1]
         rank = max(a.ndim - (d is not None) for a, d in zip(avals, dims))
+        ranks = {a.ndim - (d is not None) for a, d in zip(avals, dims) if d is not None or a.ndim}
+        if len(ranks) > 1:
+            args = [align_batch(x, d, 0) for x, d in zip(args, dims)]
+            dims = [d if d is None and not a.ndim else 0 for a, d in zip(avals, dims)]
         return p.bind(*(align_batch(x, d, rank) for x, d in zip(args, dims)), **params), 0
 
     return batch

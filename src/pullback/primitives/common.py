@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import config, dtypes, errors
 from ..core.avals import ShapedArray, typeof
+from ..core.build import array_of
 from ..core.symbolic import Zero
 from ..core.trace import Tracer
 
@@ -62,7 +63,7 @@ def as_array(x: Any) -> Any:
     """`x` if it is an array or a tracer, else the array of it."""
     if isinstance(x, Tracer) or (hasattr(x, "aval") and not hasattr(x, "__jax_array__")):
         return x
-    return array_maker[0](x)
+    return array_of(x, array_maker[0])
 
 
 @functools.lru_cache(maxsize=4096)

@@ -461,9 +461,7 @@ def reshape(
     same_order = order is None or order == tuple(range(aval.ndim))
     if new and aval.shape == new and same_order and hasattr(operand, "aval"):
         return operand
-    if not new and not aval.shape and hasattr(operand, "aval"):
-        return operand
-    return reshape_p.bind(
+    return reshape_p.bind(  # a number too: JAX writes an equation for it
         operand, new_sizes=new, dimensions=None if same_order else order, sharding=None
     )
 

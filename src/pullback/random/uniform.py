@@ -121,7 +121,8 @@ def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
         bitwise_or(shift_right_logical(words, as_uint.type(drawn - mantissa)), one), dtype
     )
     unit = sub(floats, scalar(1, dtype))
-    return max(minval, rng.contracted_add_p.bind(mul(unit, sub(maxval, minval)), minval))
+    scaled = rng.contracted_add_p.bind(mul(unit, sub(maxval, minval)), minval)
+    return max(minval, reshape(scaled, shape))
 
 
 # --- integers ---
