@@ -618,36 +618,40 @@ _PADE: dict[int, tuple[float, ...]] = {
 }
 
 
-def _pade(a: Any, order: int) -> tuple[Any, Any]:
-    """The odd and even parts (U, V) of the diagonal Pade approximant of exp (Higham 2005)."""
-    b = [float(c) for c in _PADE[order]]
-    eye = jnp.eye(typeof(a).shape[-1], dtype=typeof(a).dtype)
-    a2 = _mm(a, a)
-    if order == 13:
-        a4 = _mm(a2, a2)
-        a6 = _mm(a4, a2)
-        u = _mm(
-            a,
-            _mm(a6, b[13] * a6 + b[11] * a4 + b[9] * a2)
-            + b[7] * a6
-            + b[5] * a4
-            + b[3] * a2
-            + b[1] * eye,
-        )
-        v = (
-            _mm(a6, b[12] * a6 + b[10] * a4 + b[8] * a2)
-            + b[6] * a6
-            + b[4] * a4
-            + b[2] * a2
-            + b[0] * eye
-        )
+def _pade(a: Any, norm: Any, theta: dict[int, float]) -> tuple[Any, Any]:
+    """The odd and even parts (U, V) of the diagonal Pade approximant of exp (Higham 2005), of the
+    least order that suffices for the norm. Those of orders below 13 are sums of the same powers,
+    with other coefficients."""
+    orders = [order for order in theta if order < 13]
+    powers = [jnp.eye(typeof(a).shape[-1], dtype=typeof(a).dtype), _mm(a, a)]
+    while len(powers) <= max(orders) // 2:
+        powers.append(_mm(powers[-1], powers[1]))
+
+    def coefficient(k: int) -> Any:
+        found: Any = float(_PADE[max(orders)][k])
+        for order in sorted(orders)[-2::-1]:
+            own = float(_PADE[order][k]) if k <= order else 0.0
+            found = jnp.where(norm < theta[order], own, found)
+        return jnp.asarray(found).astype(typeof(a).dtype)
+
+    even = [coefficient(2 * k) * power for k, power in enumerate(powers)]
+    odd = [coefficient(2 * k + 1) * power for k, power in enumerate(powers)]
+    u, v = _mm(a, functools.reduce(operator.add, odd)), functools.reduce(operator.add, even)
+    if 13 not in theta:
         return u, v
-    u, v, power = b[1] * eye, b[0] * eye, eye
-    for k in range(2, order + 1, 2):
-        power = _mm(power, a2)
-        v = v + b[k] * power
-        u = u + b[k + 1] * power
-    return _mm(a, u), v
+    u2, v2 = _pade_13(a, powers)
+    small = norm < theta[max(orders)]
+    return jnp.where(small, u, u2), jnp.where(small, v, v2)
+
+
+def _pade_13(a: Any, powers: list[Any]) -> tuple[Any, Any]:
+    """Those of order 13, in fewer products than it has powers."""
+    b = [float(c) for c in _PADE[13]]
+    eye, a2, a4, a6 = powers[:4]
+    high = _mm(a6, b[13] * a6 + b[11] * a4 + b[9] * a2)
+    u = _mm(a, high + b[7] * a6 + b[5] * a4 + b[3] * a2 + b[1] * eye)
+    v = _mm(a6, b[12] * a6 + b[10] * a4 + b[8] * a2)
+    return u, v + b[6] * a6 + b[4] * a4 + b[2] * a2 + b[0] * eye
 
 
 _THETA = {
@@ -670,17 +674,13 @@ def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
     squarings = jnp.maximum(0, jnp.ceil(jnp.log2(norm / theta[top])))
     squarings = jnp.where(jnp.isfinite(squarings), squarings, 0)
     scaled = a / (2.0**squarings).astype(typeof(a).dtype)
-    u, v = _pade(scaled, top)
-    for order in sorted(theta, reverse=True)[1:]:
-        small = norm < theta[order]
-        u2, v2 = _pade(scaled, order)
-        u, v = jnp.where(small, u2, u), jnp.where(small, v2, v)
+    u, v = _pade(scaled, norm, theta)
     p, q = u + v, v - u
     r = solve_triangular(q, p) if upper_triangular else np_linalg.solve(q, p)
     steps = squarings.astype(np.int32)
 
     def square(k: Any, held: Any) -> Any:
-        return jnp.where(k < steps, _mm(held, held), held)
+        return lax.cond(k < steps, lambda x: _mm(x, x), lambda x: x, held)
 
     r = fori_loop(0, max_squarings, square, r)
     return jnp.where(squarings > max_squarings, jnp.nan, r)

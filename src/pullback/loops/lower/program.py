@@ -23,6 +23,7 @@ from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, ir_dtype, n
 from pullback.loops.lower.masked import apart
 from pullback.loops.lower.program_hook import set_adder
 from pullback.loops.lower.repeated import add_chain
+from pullback.loops.once import once
 
 __all__ = ["CALLS", "add_jaxpr", "host_node", "spec_of"]
 
@@ -120,6 +121,7 @@ def spec_of(aval: Any) -> Spec | None:
 
 def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]) -> list[Node]:
     """Adds a program's equations to a graph; the nodes of its results."""
+    jaxpr = once(jaxpr, _is_pure)
     env: dict[Any, Any] = {}
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
@@ -145,6 +147,12 @@ def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]
         outs = add_eqn(g, eqn, [node_of(v) for v in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
     return [_literal(g, v) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
+
+
+def _is_pure(name: str) -> bool:
+    """Whether a primitive's results depend on its operands and parameters alone: those of what
+    Python does may not."""
+    return name in CALLS or rule_of(name) is not None
 
 
 def _chains(g: Graph, jaxpr: Any) -> dict[int, Chain]:
