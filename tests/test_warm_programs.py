@@ -20,7 +20,7 @@ import pullback.numpy as jnp
 from pullback import lax
 from pullback.backends.llvm import aside, compiler
 from pullback.loops import pipeline
-from pullback.loops.fingerprint import fingerprint
+from pullback.loops.fingerprint import equations, fingerprint
 
 SCRIPT = """
 import sys
@@ -213,6 +213,59 @@ def test_short_programs_are_kept(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     monkeypatch.setattr(pipeline, "compile_jaxpr", lowered := Counted(pipeline.compile_jaxpr))
     again = pb.jit(lambda x: jnp.sin(x) + 0.375)(X)
     assert lowered.calls == 0 and np.array_equal(first, again)
+
+
+def _sorted_alone(x: Any) -> Any:
+    return jnp.sort(jnp.sin(x).ravel()) + 1
+
+
+def _sorted_in_loops(x: Any) -> Any:
+    """Complex numbers, which NumPy sorts wherever they are."""
+
+    def step(total: Any, row: Any) -> Any:
+        z = jnp.sort(row * 1j + 1)
+        return total + z[0].real, z
+
+    branch = lax.cond(x[0, 0] > 0, lambda x: jnp.sort(x[0] + 0j), lambda x: x[0] * 1j, x)
+    return lax.scan(step, jnp.float32(0), x), branch
+
+
+@pytest.mark.parametrize("function", [_sorted_alone, _sorted_in_loops])
+def test_programs_with_steps_in_python_are_kept(
+    function: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """What Python does is found again as an equation of the new program, loops' and branches'
+    too."""
+    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    x = np.random.default_rng(0).normal(size=(60, 50)).astype(np.float32)
+    first = pb.tree.leaves(pb.jit(lambda x: function(x))(x))
+    assert aside.settle(90.0) and kept_programs(tmp_path)
+    forget_kernels()
+    monkeypatch.setattr(pipeline, "compile_jaxpr", lowered := Counted(pipeline.compile_jaxpr))
+    again = pb.jit(lambda x: function(x))
+    for value in (x, x[::-1].copy()):
+        for a, b in zip(first, pb.tree.leaves(again(value)), strict=True):
+            assert value is not x or np.array_equal(a, b)
+    assert lowered.calls == 0
+    program = again.lower(x).compiler_ir()
+    assert program.has_host
+    assert [h.name for h in program.program.host] == [
+        program.program.equations[h.equation].primitive.name for h in program.program.host
+    ]
+
+
+def test_equations_are_told_in_order() -> None:
+    """Those of programs with equal texts are equal one by one, whatever order parameters have."""
+    x = np.ones((3, 4), np.float32)
+
+    def program(c: float) -> Any:
+        step = lambda t, r: (t + r.sum() * c, jnp.sin(r))
+        f = lambda x: lax.cond(x[0, 0] > c, jnp.cos, lambda x: lax.scan(step, c, x)[1], x)
+        return pb.make_jaxpr(f)(x)
+
+    names = [e.primitive.name for e in equations(program(2.0))]
+    assert names == [e.primitive.name for e in equations(program(3.0))]
+    assert {"cond", "scan", "cos", "sin", "reduce_sum"} <= set(names)
 
 
 def test_a_missing_kernel_means_lowering(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 import enum
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from pullback.core.avals import ShapedArray
-from pullback.core.jaxpr import ClosedJaxpr, Jaxpr
+from pullback.core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn
 from pullback.loops.lower.program import CALLS
 
-__all__ = ["fingerprint", "source_stamp"]
+__all__ = ["equations", "fingerprint", "source_stamp"]
 
 
 class _UntoldError(Exception):
@@ -135,6 +135,23 @@ def fingerprint(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> str | None
         return None
     writer.out.append("".join("d" if d else "-" for d in donated).rstrip("-"))
     return "\n".join(writer.out)
+
+
+def equations(program: Any) -> Iterator[JaxprEqn]:
+    """The equations of a program and of the programs that these hold, in the order in which its
+    text has them: those of equal texts are equal, one by one."""
+    if isinstance(program, ClosedJaxpr):
+        program = program.jaxpr
+    if isinstance(program, tuple | list):
+        for part in program:
+            yield from equations(part)
+    elif isinstance(program, Jaxpr):
+        for e in program.eqns:
+            yield e
+            called = CALLS.get(e.primitive.name)
+            inside = [called] if called in e.params else sorted(e.params)
+            for name in inside:
+                yield from equations(e.params[name])
 
 
 def source_stamp() -> str:

@@ -173,7 +173,7 @@ class NativeExecutable:
         start = time.perf_counter()
         key = None if pipeline.debug() else programs.program_key(closed, donated)
         again = functools.partial(pipeline.compile_jaxpr, closed, reference_rule, donated)
-        known = None if key is None else programs.recall(key, closed, again)
+        known = None if key is None else programs.recall(key, closed, again, reference_rule)
         if known is not None:
             self.program, self.kernels, self._unbounded = (
                 known.program, known.kernels, known.unbounded,

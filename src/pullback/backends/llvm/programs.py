@@ -18,8 +18,9 @@ from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.target import host_target
 from pullback.compile_log import KernelEntry
 from pullback.loops import plan
-from pullback.loops.fingerprint import fingerprint, source_stamp
+from pullback.loops.fingerprint import equations, fingerprint, source_stamp
 from pullback.loops.ir import Const, Kernel
+from pullback.loops.lower.program import spec_of
 from pullback.loops.tiles import is_tile
 from pullback.records import record
 
@@ -27,7 +28,7 @@ __all__ = ["Recalled", "program_key", "recall", "remember"]
 
 STEPS = (
     plan.KernelStep, plan.AllocStep, plan.FreeStep, plan.CopyStep, plan.SwapStep, plan.JumpStep,
-    plan.JumpIfNotStep, plan.LibStep, plan.RetStep,
+    plan.JumpIfNotStep, plan.LibStep, plan.RetStep, plan.HostStep,
 )  # fmt: skip
 _NUMBER = {kind: k for k, kind in enumerate(STEPS)}
 _STAMP = source_stamp()  # of the files as they were when their code was loaded
@@ -88,6 +89,49 @@ def _packed_scalars(scalars: Any) -> tuple[Any, ...]:
     return tuple((v.value if isinstance(v, Const) else v, d) for v, d in scalars)
 
 
+Host = tuple[int, str, int, list[tuple[int, tuple[int, ...]]], list[tuple[int, tuple[int, ...]]]]
+
+
+def _packed_host(closed: Any, program: plan.Program) -> list[Host] | None:
+    """What Python does between the kernels: the place of its equation among those of the program,
+    whose rule does it, and the slots; None if one is no equation of the program's own."""
+    if not program.host:
+        return []
+    where: dict[int, int] = {}
+    for k, eqn in enumerate(equations(closed)):
+        where.setdefault(id(eqn), k)
+    packed: list[Host] = []
+    for h in program.host:
+        number = where.get(id(program.equations[h.equation])) if h.equation >= 0 else None
+        if number is None:
+            return None
+        ins, outs = ([(slot, shape) for slot, shape, _ in views] for views in (h.ins, h.outs))
+        packed.append((number, h.name, h.equation, ins, outs))
+    return packed
+
+
+def _host_calls(
+    closed: Any, packed: Sequence[Host], reference: Callable[[Any], Callable[..., Any]]
+) -> list[plan.HostCall] | None:
+    """The same, done by the rules of this process; None if an equation is not what it was."""
+    if not packed:
+        return []
+    eqns, calls = list(equations(closed)), []
+    for number, name, equation, *views in packed:
+        eqn = eqns[number] if number < len(eqns) else None
+        if eqn is None or eqn.primitive.name != name:
+            return None
+        avals = [[v.aval for v in vs if spec_of(v.aval)] for vs in (eqn.invars, eqn.outvars)]
+        if [len(a) for a in avals] != [len(v) for v in views]:
+            return None
+        ins, outs = (
+            tuple((*view, aval) for view, aval in zip(v, a, strict=True))
+            for v, a in zip(views, avals, strict=True)
+        )
+        calls.append(plan.HostCall(reference(eqn), ins, outs, name, equation))
+    return calls
+
+
 def remember(
     cache: DiskCache,
     key: str,
@@ -98,7 +142,8 @@ def remember(
 ) -> None:
     """Puts a program on disk, where its kernels go, if all of it can be told."""
     where = {id(c): k for k, c in enumerate(closed.consts)}
-    if program.host or any(id(v) not in where for _, v in program.consts):
+    host = _packed_host(closed, program)
+    if host is None or any(id(v) not in where for _, v in program.consts):
         return
     steps = []
     for step in program.steps:
@@ -117,7 +162,7 @@ def remember(
     data = (
         made, list(program.keys), steps, slots, list(program.ins), consts, list(program.outs),
         [tuple(pair) for pair in program.donated], len(program.equations), program.peak_bytes,
-        program.work, program.seconds, program.costs, unbounded,
+        program.work, program.seconds, program.costs, unbounded, host,
     )  # fmt: skip
     try:
         cache.put(key, Image(marshal.dumps(data), {}, (), "program"))
@@ -125,17 +170,25 @@ def remember(
         return
 
 
-def recall(key: str, closed: Any, again: Callable[[], plan.Program]) -> Recalled | None:
+def recall(
+    key: str,
+    closed: Any,
+    again: Callable[[], plan.Program],
+    reference: Callable[[Any], Callable[..., Any]],
+) -> Recalled | None:
     """A program from disk; None if it is not there, or not all of its kernels are. `again` lowers
-    the program."""
+    the program, `reference` gives the rule by which Python evaluates an equation."""
     cache = disk_cache()
     image = cache.get(key) if cache is not None else None
     if image is None or image.kind != "program":
         return None
     try:
         (made, keys, steps, slots, ins, consts, outs, donated, equations, peak, work,
-         seconds, costs, unbounded) = marshal.loads(image.data)  # fmt: skip
+         seconds, costs, unbounded, packed) = marshal.loads(image.data)  # fmt: skip
     except (ValueError, EOFError, TypeError):
+        return None
+    host = _host_calls(closed, packed, reference)
+    if host is None:
         return None
     lowered: list[plan.Program] = []
 
@@ -164,7 +217,7 @@ def recall(key: str, closed: Any, again: Callable[[], plan.Program]) -> Recalled
         ins,
         [(slot, closed.consts[k]) for slot, k in consts],
         outs,
-        [],
+        host,
         donated,
         _Later(lambda: program_again().equations, equations),  # type: ignore[arg-type]
         peak,
