@@ -61,7 +61,7 @@ def test_keys(seed: int, partitionable: bool) -> None:
         same(a, b)
 
 
-@pytest.mark.parametrize("impl", ("rbg", "unsafe_rbg"))
+@pytest.mark.parametrize("impl", ("rbg", "unsafe_rbg", "philox2x32", "philox4x32", "threefry4x32"))
 def test_generators(impl: str) -> None:
     out = []
     for P in (pullback, jax):
@@ -70,8 +70,33 @@ def test_generators(impl: str) -> None:
         out.append(
             [R.key_data(x) for x in (k, R.split(k, 3), R.fold_in(k, 2))]
             + [R.bits(k, (5,)), R.bits(k, (3,), "uint8")]
+            + [R.randint(k, (4,), -3, 9), R.uniform(k, (2,)), R.permutation(k, 5)]
         )
-        assert R.key_impl(k) == impl
+        assert R.key_impl(k) == impl and repr(R.split(k)) == repr(R.split(R.clone(k)))
+    for a, b in zip(*out, strict=True):
+        same(a, b)
+
+
+@pytest.mark.parametrize("impl", ("philox2x32", "philox4x32", "threefry4x32"))
+def test_ciphers(impl: str) -> None:
+    """Wide seeds and numbers, arrays of keys, and the flag that names the generator of new keys."""
+    out = []
+    for P in (pullback, jax):
+        R, np_ = P.random, P.numpy
+        with P.enable_x64(True):
+            keys = [R.key(seed, impl=impl) for seed in (0, -5, 2**40 + 3, np.uint32(2**32 - 1))]
+            got = [R.key_data(k) for k in keys] + [R.bits(k, (2, 3), "uint64") for k in keys]
+        many = R.split(R.key(1, impl=impl), (2, 3))
+        got.append(R.key_data(many))
+        got.append(P.vmap(lambda k, R=R: R.bits(k, (3,), "uint16"))(many[0]))
+        got.append(R.key_data(P.vmap(R.fold_in)(many[1], np_.arange(3))))
+        got.append(R.key_data(P.vmap(R.fold_in, (None, 0))(many[1, 0], np_.arange(3))))
+        got.append(P.jit(lambda s, R=R: R.bits(R.key(s, impl=impl), (5,)))(np.int32(7)))
+        with P.default_prng_impl(impl):
+            got += [R.PRNGKey(3), R.bits(R.PRNGKey(3), (2,)), R.split(R.PRNGKey(3))]
+        with P.threefry_partitionable(False):
+            got.append(R.bits(R.key(9, impl=impl), (3,)))
+        out.append(got)
     for a, b in zip(*out, strict=True):
         same(a, b)
 

@@ -468,7 +468,7 @@ pallas_poison_buffers = _flag(
 default_prng_impl = _flag(
     "jax_default_prng_impl",
     "threefry2x32",
-    _choice("threefry2x32", "rbg", "unsafe_rbg"),
+    _choice("threefry2x32", "rbg", "unsafe_rbg", "philox2x32", "philox4x32", "threefry4x32"),
     "the PRNG of new keys",
     True,
 )

@@ -71,6 +71,9 @@ class PRNGImpl:
 
 
 prngs: dict[str, PRNGImpl] = {}
+# The generators, which are registered when these modules are imported.
+_rng: Any = config.lazy_module("pullback.primitives.rng")
+_ciphers: Any = config.lazy_module("pullback.primitives.ciphers")
 
 
 def register_prng(impl: PRNGImpl) -> None:
@@ -90,6 +93,8 @@ def find_impl(spec: Any) -> PRNGImpl:
     if isinstance(name, PRNGImpl):
         return name
     if isinstance(spec, str):
+        if spec not in prngs:
+            assert _rng.threefry_prng_impl and _ciphers.philox2x32_prng_impl  # both are loaded now
         if spec in prngs:
             return prngs[spec]
         known = ", ".join(f'"{n}"' for n in prngs)
@@ -336,7 +341,7 @@ def _simple_index(x: Any, index: Any) -> Any:
 
 
 def _rebuild(name: str, base: Any) -> PRNGKeyArray:
-    return PRNGKeyArray(prngs[name], base)
+    return PRNGKeyArray(find_impl(name), base)
 
 
 def base_array(x: Any) -> Any:

@@ -322,7 +322,7 @@ def _zeros(shape: Any) -> Any:
     return broadcast_in_dim(np.uint32(0), shape, ())
 
 
-def _words(base: Any, ndim: int) -> list[Any]:
+def key_words(base: Any, ndim: int) -> list[Any]:
     """Each word of the keys of a base array, with `ndim` axes of size 1 behind the axes of the
     keys.
     """
@@ -331,7 +331,7 @@ def _words(base: Any, ndim: int) -> list[Any]:
     return [expand_dims(w, tuple(range(rank, rank + ndim))) if rank and ndim else w for w in out]
 
 
-def _positions(shape: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
+def positions(shape: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
     """High and low words of each element's position in an array, with `rank` axes of size 1 before
     it.
     """
@@ -351,8 +351,8 @@ def _positions(shape: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
 
 def _threefry_blocks(base: Any, shape: tuple[Any, ...]) -> list[Any]:
     rank = typeof(base).ndim - 1
-    k1, k2 = _words(base, len(shape))
-    high, low = _positions(shape, rank)
+    k1, k2 = key_words(base, len(shape))
+    high, low = positions(shape, rank)
     return threefry2x32_p.bind(k1, k2, high, low)  # type: ignore[no-any-return]
 
 
@@ -360,7 +360,7 @@ def _threefry_stream(base: Any, n: int) -> Any:
     """`n` words for each key: the cipher of the two halves of 0 ... n-1, the older order."""
     rank = typeof(base).ndim - 1
     half = (n + 1) // 2
-    k1, k2 = _words(base, 1)
+    k1, k2 = key_words(base, 1)
     first = iota(_U32, half)
     second = add(first, np.uint32(half))
     if n % 2:
@@ -408,7 +408,7 @@ def _threefry_split(base: Any, shape: Any) -> Any:
     return reshape(_threefry_stream(base, 2 * size_of(shape)), (*keys, *shape, 2))
 
 
-def _threefry_seed(seeds: Any) -> Any:
+def integer_words(seeds: Any) -> tuple[Any, Any]:
     """The words of an integer: high, low."""
     aval = typeof(seeds)
     low = convert_element_type(seeds, _U32)
@@ -417,14 +417,19 @@ def _threefry_seed(seeds: Any) -> Any:
         high = convert_element_type(shift_right_logical(wide, np.uint64(32)), _U32)
     else:
         high = _zeros(aval.shape)
-    return concatenate([expand_dims(x, (aval.ndim,)) for x in (high, low)], aval.ndim)
+    return high, low
+
+
+def _threefry_seed(seeds: Any) -> Any:
+    rank = typeof(seeds).ndim
+    return concatenate([expand_dims(x, (rank,)) for x in integer_words(seeds)], rank)
 
 
 def _threefry_fold_in(base: Any, data: Any) -> Any:
     """The cipher of an integer's words. Keys and integers have one shape, or one of the two has
     none.
     """
-    k, x = _words(base, 0), _words(_threefry_seed(data), 0)
+    k, x = key_words(base, 0), key_words(_threefry_seed(data), 0)
     a, b = threefry2x32_p.bind(*k, *x)
     rank = typeof(a).ndim
     return concatenate([expand_dims(a, (rank,)), expand_dims(b, (rank,))], rank)
