@@ -130,6 +130,15 @@ def test_short_last_axes_are_reduced_after_the_others(dtype):
         np.testing.assert_allclose(pb.jit(f)(x), f(x), rtol=1e-3, atol=1e-3 if dtype is F32 else 1)
 
 
+@pytest.mark.parametrize("axis", [0, -1])
+@pytest.mark.parametrize("order", [(1, 0), (1, 2, 0), (2, 0, 1), (0, 2, 1)])
+def test_transposed_arrays_are_reduced_as_they_lie(order, axis):
+    x = numbers(*(40, 50, 60)[: len(order)])
+    f = lambda x: x.transpose(order).sum(axis) - x.transpose(order).max(axis)
+    assert ("reduce" in text_of(f, x)) == ("reduce" in text_of(lambda x: x.sum(order[axis]), x))
+    np.testing.assert_allclose(pb.jit(f)(x), f(x), rtol=1e-4, atol=1e-4)
+
+
 def test_a_mean_and_a_variance_ask_for_one_sum():
     f = lambda x: (x.mean(1), x.var(1), x.sum(1))
     assert text_of(f, zeros(500, 600)).count("combine") == 2

@@ -105,3 +105,62 @@ def test_parts_of_a_long_row_do_not_show(threads):
 def test_sorts_need_no_python(f):
     plan = pb.jit(f).lower(np.zeros(100_000, np.float32)).as_text()
     assert "KernelStep" in plan and "HostStep" not in plan
+
+
+def largest(x, k, sign=1):
+    """Places of the k largest of each row, equal ones in order: of numbers without NaN."""
+    return np.argsort(-sign * x.astype(np.float64), axis=-1, kind="stable")[..., :k]
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64, np.int64, np.uint32, np.int8, bool])
+@pytest.mark.parametrize(
+    ("shape", "k"),
+    [
+        ((5000,), 33),
+        ((3, 3000), 40),
+        ((200_001,), 200),
+        ((2, 3000), 5),
+        ((500,), 129),
+        ((3, 90), 4),
+    ],
+)
+def test_the_largest_need_no_python(kind, shape, k):
+    x = np.random.default_rng(6).integers(0, 100, shape).astype(kind)
+    if x.ndim > 1:
+        x[0] = x[0, 0]  # a row of equal elements
+    with pb.enable_x64(True):
+        found = pb.jit(lambda x: lax.top_k(x, k))
+        assert "HostStep" not in found.lower(x).as_text()
+        values, places = found(x)
+    assert (np.asarray(places) == largest(x, k)).all()
+    assert (np.asarray(values) == np.take_along_axis(x, largest(x, k), -1)).all()
+
+
+def test_the_largest_by_their_bits():
+    """NaN is the largest, and -0.0 is less than 0.0."""
+    x = np.random.default_rng(7).standard_normal(20_000).astype(np.float32)
+    x[7::50], x[::3], x[1::3], x[5], x[9] = np.nan, 0.0, -0.0, np.inf, -np.nan
+    values, places = pb.jit(lambda x: lax.top_k(x, 7500))(x)
+    ranks = x.view(np.int32)
+    ranks = ranks ^ ((ranks >> 31) & 0x7FFFFFFF)
+    order = largest(ranks, 7500)
+    assert (np.asarray(places) == order).all()
+    assert (bits(values) == bits(x[order])).all()
+
+
+@pytest.mark.parametrize("aggregate", [True, False])
+@pytest.mark.parametrize("f", [lax.approx_max_k, lax.approx_min_k])
+def test_approximate_ones_are_exact(f, aggregate):
+    x = np.random.default_rng(8).integers(-999, 999, (2, 4000)).astype(np.float32)
+    found = pb.jit(lambda x: f(x, 10, aggregate_to_topk=aggregate))
+    assert "HostStep" not in found.lower(x).as_text()
+    values, places = found(x)
+    order = largest(x, values.shape[1], 1 if f is lax.approx_max_k else -1)
+    assert (np.asarray(places) == order).all()
+    assert (np.asarray(values) == np.take_along_axis(x, order, -1)).all()
+
+
+def test_the_largest_inside_loops():
+    x = np.random.default_rng(9).integers(0, 99, (3, 3000)).astype(np.float32)
+    rows = pb.jit(lambda x: lax.scan(lambda c, r: (c, lax.top_k(r, 60)[1]), 0, x)[1])
+    assert (np.asarray(rows(x)) == largest(x, 60)).all()

@@ -223,12 +223,12 @@ def sets() -> dict[str, tuple[F, Any, Any, int, int]]:
         "DIGAMMA": (lambda t: digamma_ratio(t + mpf("1.5"), root), mpf("-0.5"), mpf("0.5"), 12, 24),
         # exp(-x) I_0(x) and exp(-x) I_1(x) / x on [0, 8], over x/4 - 1; sqrt(x) exp(-x)
         # I(x) over 1/x beyond
-        "I0_SMALL": (lambda t: mp.exp(-4 * t - 4) * mp.besseli(0, 4 * t + 4), -1, 1, 16, 32),
+        "I0_SMALL": (lambda t: mp.exp(-4 * t - 4) * mp.besseli(0, 4 * t + 4), -1, 1, 20, 32),
         "I1_SMALL": (
             lambda t: mp.exp(-4 * t - 4) * mp.besseli(1, 4 * t + 4) / (4 * t + 4),
             -1,
             1,
-            16,
+            20,
             32,
         ),
         "I0_LARGE": (

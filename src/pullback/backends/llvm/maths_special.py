@@ -215,18 +215,27 @@ def _digamma(b: Builder, x: Val) -> Val:
     return b.select(pole | x.eq(0.0), NAN, b.select(negative, reflected, value), like=x.t)
 
 
-def _bessel(b: Builder, x: Val, order: int) -> Val:
-    """exp(-|x|) I_n(x)."""
+def _bessel(b: Builder, x: Val, order: int, kind: str) -> Val:
+    """exp(-|x|) I_n(x), as exactly as a type needs it."""
+    small, large = (getattr(K, f"I{order}_{part}_{kind}") for part in ("SMALL", "LARGE"))
     a = b.fabs(x)
-    near = horner(b, a * 0.25 - 1.0, K.I1_SMALL_F64 if order else K.I0_SMALL_F64)
+    near = horner(b, b.select(a > 8.0, 0.0, a, like=x.t) * 0.25 - 1.0, small)
     if order:
         near = near * a
-    large = b.select(a > 8.0, a, 8.0)
-    u = 1.0 / large
-    far = horner(b, u, K.I1_LARGE_F64 if order else K.I0_LARGE_F64) * b.sqrt(u)
-    value = b.select(a > 8.0, far, near)
+
+    def anywhere() -> list[Val]:
+        u = 1.0 / b.select(a > 8.0, a, 8.0)
+        return [b.select(a > 8.0, horner(b, u, large) * b.sqrt(u), near)]
+
+    value = b.if_else(b.any_lane(a > 8.0), anywhere, lambda: [near])[0]
     value = b.select(x.is_nan(), NAN, value, like=x.t)
     return b.copysign(value, x) if order else value
+
+
+def _bessel_of(order: int) -> Callable[..., Val]:
+    """In f64 for f32 too, with as many terms as that needs."""
+    rough = widened(lambda b, x: _bessel(b, x, order, "F32"))
+    return lambda b, x: _bessel(b, x, order, "F64") if x.t == "double" else rough(b, x)
 
 
 # ---- Hurwitz's zeta function, and the derivatives of digamma, which are made of it
@@ -374,8 +383,8 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
     "erf_inv": erf_inv,
     "lgamma": widened(_lgamma),
     "digamma": widened(_digamma),
-    "bessel_i0e": widened(lambda b, x: _bessel(b, x, 0)),
-    "bessel_i1e": widened(lambda b, x: _bessel(b, x, 1)),
+    "bessel_i0e": _bessel_of(0),
+    "bessel_i1e": _bessel_of(1),
     "zeta": _summed(_zeta),
     "polygamma": _summed(_polygamma),
 }

@@ -12,6 +12,7 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read
+from pullback.loops.lower.shape import transposed
 from pullback.loops.ops import FLOATS, NARROW_FLOATS, identity_of, limits
 
 SHORT = 16  # elements of a reduction that is unrolled
@@ -33,6 +34,8 @@ def simple(op: str) -> Rule:
 
 def reduce_one(g: Graph, op: str, x: Node, axes: tuple[int, ...], dtype: str | None = None) -> Node:
     """x reduced over axes by a named combiner, in its own dtype or another."""
+    if x.permuted is not None and axes:
+        return _as_it_lies(g, op, x, axes, dtype)
     if x.dtype in COMPLEX:
         return _reduce_complex(g, op, x, axes)
     acc = accumulator(x.dtype) if op in ("add", "mul") else x.dtype
@@ -41,6 +44,18 @@ def reduce_one(g: Graph, op: str, x: Node, axes: tuple[int, ...], dtype: str | N
     if key not in g.reduced:
         g.reduced[key] = _reduce_real(g, op, x, key[2], acc, dtype)
     return g.reduced[key]
+
+
+def _as_it_lies(
+    g: Graph, op: str, x: Node, axes: tuple[int, ...], dtype: str | None = None
+) -> Node:
+    """A transposed value reduced over the axes that it has in memory, where it is read in order."""
+    assert x.permuted is not None
+    inner, perm = x.permuted
+    kept = [perm[a] for a in range(len(perm)) if a not in axes]
+    found = reduce_one(g, op, inner, tuple(perm[a] for a in axes), dtype)
+    order = [sorted(kept).index(a) for a in kept]
+    return found if order == sorted(order) else transposed(g, found, order)
 
 
 def _reduce_real(g: Graph, op: str, x: Node, axes: tuple[int, ...], acc: str, dtype: str) -> Node:

@@ -17,6 +17,7 @@ from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
 from pullback.loops.lower.index import Pinned
+from pullback.loops.lower.largest import largest_of, selectable
 from pullback.loops.lower.network import comparisons, sort_lanes, suits
 from pullback.loops.lower.radix import ordered_bits, sort_rows
 from pullback.loops.lower.statements import box
@@ -118,15 +119,28 @@ def _sort(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     return g.opaque(op, outs)
 
 
+@rule("approx_top_k")
+def _approx_top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
+    """Exact; with more results than are asked for, if candidates are."""
+    axis = int(params["reduction_dimension"]) % len(ins[0].shape)
+    k, largest = outs[0][0][axis], bool(params["is_max_k"])
+    if largest:
+        return _top_k(g, ins, outs, {"k": k, "axis": axis})
+    return largest_of(g, ins[0], axis, k, outs, largest=False)
+
+
 @rule("top_k")
 def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     x, k = ins[0], int(params["k"])
     axis = int(params.get("axis", len(x.shape) - 1)) % len(x.shape)
     n, index = x.shape[axis], outs[1][1]
-    if SCANNED < n < 1 << 31 and 0 < k <= min(KEPT, n) and scannable(x.dtype):
-        return _scanned(g, x, axis, k, outs)
-    if not counted(g, n, x.size) or x.dtype in COMPLEX or not k:
+    if x.dtype in COMPLEX or not x.size or not k or n >= 1 << 31:
         return NotImplemented
+    few = k <= BOUNDED or not selectable(n, k)
+    if SCANNED < n and k <= min(KEPT, n) and scannable(x.dtype) and few:
+        return _scanned(g, x, axis, k, outs)
+    if not counted(g, n, x.size):
+        return largest_of(g, x, axis, k, outs)
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
     shape = outs[0][0]
 

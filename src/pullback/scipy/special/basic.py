@@ -458,12 +458,13 @@ def _log_ndtr_value(x: Any, order: int) -> Any:
         term = double_factorial / power
         even, odd = (even, odd + term) if k % 2 else (even + term, odd)
         power = power * square
-    log_scale = -0.5 * square - jnp.log(-tail) - 0.5 * float(np.log(2.0 * np.pi))
-    series = log_scale + jnp.log(1 + even - odd)
-    # Above 0 ndtr is 1 less something, and rounding leaves little of that.
-    above = jnp.log1p(-_ndtr(-lax.max(x, lax.full_like(x, 0))))
-    middle = jnp.where(x > 0, above, jnp.log(_ndtr(lax.max(x, far))))
-    return jnp.where(x > upper, -_ndtr(-x), jnp.where(x > lower, middle, series))
+    # Above 0 ndtr is 1 less what it is at -x, and rounding leaves little of that.
+    beyond = _ndtr(-lax.abs(lax.max(x, far)))
+    near = x > lower
+    log_scale = -0.5 * square - 0.5 * float(np.log(2.0 * np.pi))
+    below = jnp.log(jnp.where(near, beyond, (1 + even - odd) / -tail))
+    below = jnp.where(near, below, log_scale + below)
+    return jnp.where(x > upper, -beyond, jnp.where(x > 0, jnp.log1p(-beyond), below))
 
 
 def _log_ndtr(x: Any, order: int) -> Any:
