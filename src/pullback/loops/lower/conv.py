@@ -21,6 +21,9 @@ from pullback.loops.lower.shape import masked_read
 from pullback.loops.ops import identity_of
 
 
+LANES = 8  # elements side by side that are worth lanes
+
+
 class Geometry:
     """The geometry of a convolution: where output (n, o, c) at window w and input feature f reads
     its operands."""
@@ -77,6 +80,14 @@ class Geometry:
         return tuple(idx)
 
 
+def _along_window(conv: Geometry) -> bool:
+    """Whether lanes run along the last axis of the window: it is long and contiguous, and the last
+    of the result is short, as in the gradient by a filter of features that are convolved apart."""
+    last = (conv.lhs[-1], conv.rhs[-1]) == (len(conv.lhs) - 1, len(conv.rhs) - 1)
+    narrow = conv.shape[-1] < LANES <= conv.window[-1] and conv.out[-1] == len(conv.out) - 1
+    return last and narrow and conv.dilation[-1] == 1
+
+
 @rule("conv_general_dilated")
 def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     (x, w), (shape, dtype) = ins, outs[0]
@@ -90,19 +101,21 @@ def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node
         x, params = without_padding(g, x, params)
         x.reuse = 64
         conv = Geometry(x, w, shape, params)
-    spatial, rank = len(conv.space), len(shape)
+    rank = len(shape)
     # Iteration space: the result's axes in the order of memory, the window and the input feature
-    # before the last of them, along which lanes run.
-    first = rank - 1
-    space = (*shape[:-1], *conv.window, conv.depth, shape[-1])
-    axes = tuple(range(first, first + spatial + 1))
+    # before the last of them, along which lanes run; or behind it, and lanes run along the window.
+    inner = _along_window(conv)
+    first = rank if inner else rank - 1
+    reduced = (conv.depth, *conv.window) if inner else (*conv.window, conv.depth)
+    space = (*shape[:first], *reduced, *shape[first:])
+    axes = tuple(range(first, first + len(reduced)))
     zero = identity_of("add", part_dtype(x.dtype))
     outside = (zero, zero) if x.dtype in COMPLEX else zero
 
     def element(b: Builder, idx: tuple[Index, ...]) -> list[Atom]:
-        at = (*idx[:first], idx[-1])
+        at, part = (*idx[:first], *idx[axes[-1] + 1 :]), idx[first : axes[-1] + 1]
         n, c, *o = (at[k] for k in conv.out)
-        k, f = idx[first : first + spatial], idx[first + spatial]
+        f, k = (part[0], part[1:]) if inner else (part[-1], part[:-1])
         place, inside = conv.place(b, n, o, c, f, k)
         value = masked_read(b, x, place, inside, outside)
         return term(b, value, read(w, b, conv.weight(c, f, k)), x.dtype, w.dtype, acc)
@@ -110,7 +123,8 @@ def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node
     none_x: list[int | None] = [None] * len(x.shape)
     weights: list[int | None] = [0] * len(w.shape)
     feature = conv.out[1] if conv.out[1] < first else len(space) - 1
-    for axis, where in zip(conv.rhs, (feature, axes[-1], *axes[:-1]), strict=True):
+    deep = axes if inner else (axes[-1], *axes[:-1])
+    for axis, where in zip(conv.rhs, (feature, *deep), strict=True):
         weights[axis] = where
     node = contraction(
         g, space, axes, dtype, acc, element, [(x, tuple(none_x)), (w, tuple(weights))]
