@@ -15,13 +15,13 @@ from pullback.loops.lower.convolution import (
     without_padding,
     worth_a_product,
 )
-from pullback.loops.lower.elementwise import Outs, rule
+from pullback.loops.lower.elementwise import RULES, Outs, rule
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, part_dtype, read
 from pullback.loops.lower.shape import masked_read
 from pullback.loops.ops import identity_of
 
-
 LANES = 8  # elements side by side that are worth lanes
+FEW_POSITIONS = 8  # of a window for each of the result, where the two may change places
 
 
 class Geometry:
@@ -88,10 +88,43 @@ def _along_window(conv: Geometry) -> bool:
     return last and narrow and conv.dilation[-1] == 1
 
 
+def _better_turned(conv: Geometry) -> bool:
+    """Whether the operand would do better as the window: a product of many images with few output
+    features, at few positions, as in the gradient by a filter with few output features, leaves most
+    lanes idle; images then become the features."""
+    plain = all(s == 1 for s in (*conv.strides, *conv.base, *conv.dilation))
+    few = conv.per_group < LANES and 2 * conv.per_group <= conv.batch
+    return (
+        plain
+        and few
+        and conv.groups == 1
+        and 0 < FEW_POSITIONS * math.prod(conv.space) <= math.prod(conv.window)
+    )
+
+
+def _turned(g: Graph, conv: Geometry, dtype: str, params: dict[str, Any]) -> Node:
+    """The convolution with its operands exchanged. At position o it reads element q of the operand
+    and element q - o + low of the window: with the operand as the window, that is position
+    last - o where padding is last - low."""
+    d, x, w = params["dimension_numbers"], conv.x, conv.w
+    padding = []
+    for n, low, a, r in zip(conv.space, conv.lows, conv.lhs[2:], conv.rhs[2:], strict=True):
+        before = n - 1 - low
+        padding.append((before, n - 1 + x.shape[a] - w.shape[r] - before))
+    numbers = type(d)(d.rhs_spec, d.lhs_spec, (conv.out[1], conv.out[0], *conv.out[2:]))
+    given = {**params, "padding": tuple(padding), "dimension_numbers": numbers}
+    found: Node = _conv(g, [w, x], [(conv.shape, dtype)], given)
+    axes = tuple(a for a in conv.out[2:] if conv.shape[a] > 1)
+    result: Node = RULES["rev"](g, [found], [(conv.shape, dtype)], {"dimensions": axes})
+    return result
+
+
 @rule("conv_general_dilated")
 def _conv(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     (x, w), (shape, dtype) = ins, outs[0]
     conv, acc = Geometry(x, w, shape, params), accumulator_type(x.dtype, dtype)
+    if _better_turned(conv):
+        return _turned(g, conv, dtype, params)
     x.reuse, w.reuse = max(x.reuse, 64), max(w.reuse, 64)
     if worth_a_product(conv, acc):
         make = lambda x, params: Geometry(x, w, shape, params)

@@ -3,13 +3,14 @@ to scratch that stays in a core's cache, with their padding, converted, features
 
 So padding, narrow types and features that lie apart in memory (NCHW) cost a copy within the cache,
 not one through memory, and a product reads rows of features whatever the layout. A result with
-positions last is transposed in the cache as well.
+positions last is transposed in the cache as well. Of three spatial axes the first one is taken
+apart: what a position's windows read of several planes lies side by side, as more features do.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -29,16 +30,17 @@ __all__ = ["brought_near", "near_product", "without_taps"]
 NEAR = 1 << 20  # bytes of scratch that a block's lines may take
 FEW, MANY = 64, 512  # rows of a block
 TASKS = 16
+UNIT = Line(1, 0, 1, 1, 1, 0, 1, 1, 0)
 STRIDED = 16  # features from which on weights may be read in strides
 
 
 def brought_near(
     conv: Any, x: Node, config: Sequence[tuple[int, int, int]], choices: Sequence[Any], acc: str
 ) -> bool:
-    """Whether a convolution is done this way: one or two spatial axes, side by side in memory with
+    """Whether a convolution is done this way: up to three spatial axes, side by side in memory with
     the features before or behind them, something to be padded, converted or transposed, and a
     single line that fits."""
-    if conv.groups != 1 or len(conv.space) not in (1, 2) or x.dtype in COMPLEX:
+    if conv.groups != 1 or len(conv.space) not in (1, 2, 3) or x.dtype in COMPLEX:
         return False
     order = (*conv.lhs[2:], conv.lhs[1])
     last = order == tuple(range(len(x.shape) - len(order), len(x.shape)))
@@ -54,8 +56,9 @@ def brought_near(
     plain = not any(any(c) for c in config)
     if plain and ((last and x.dtype == acc) or math.prod(conv.window) == 1):
         return False
-    tall, wide = _two([max(c, key=_reach) for c in choices], last)
-    return _lines_bytes(1, tall, wide, conv.depth, acc) <= NEAR
+    longest = [max(c, key=_reach) for c in choices]
+    tall, wide = _two(longest, last)
+    return _lines_bytes(1, tall, wide, conv.depth * _planes(longest).taps, acc) <= NEAR
 
 
 def _reach(v: Line) -> int:
@@ -68,25 +71,34 @@ def _cover(count: int, v: Line) -> int:
 
 
 def _two(lines: Sequence[Any], last: bool, single: Any = None) -> tuple[Any, Any]:
-    """Two spatial axes. A lone one is that of lines where features are last, else that of the
-    positions of a line; the other has a single position."""
-    if len(lines) == 2:
-        return lines[0], lines[1]
-    other = Line(1, 0, 1, 1, 1, 0, 1, 1, 0) if single is None else single
+    """The last two spatial axes. A lone one is that of lines where features are last, else that of
+    the positions of a line; the other has a single position."""
+    if len(lines) >= 2:
+        return lines[-2], lines[-1]
+    other = UNIT if single is None else single
     return (lines[0], other) if last else (other, lines[0])
+
+
+def _planes(lines: Sequence[Any], single: Any = None) -> Any:
+    """The first of three spatial axes; else one with a single position."""
+    if len(lines) == 3:
+        return lines[0]
+    return UNIT if single is None else single
 
 
 def _lines_bytes(count: int, tall: Line, wide: Line, depth: int, acc: str) -> int:
     return _cover(count, tall) * _reach(wide) * depth * storage_bytes(acc)
 
 
-def _blocks(f: Form, tall: Line, wide: Line, acc: str) -> tuple[int, int]:
+def _blocks(f: Form, tall: Line, wide: Line, depth: int, acc: str) -> tuple[int, int]:
     """How many images and how many lines of positions are a block: enough rows for the weights to
     be read seldom, few enough for all threads to have blocks and for the scratch."""
     batch, area = f.conv.batch, tall.count * wide.count
+    if len(f.lines) == 3:  # planes of an image are blocks of their own
+        batch = 1
 
     def fits(images: int, count: int) -> bool:
-        return images * _lines_bytes(count, tall, wide, f.conv.depth, acc) <= NEAR
+        return images * _lines_bytes(count, tall, wide, depth, acc) <= NEAR
 
     if batch * area <= MANY and f.conv.per_group >= 256 and fits(batch, tall.count):
         return batch, tall.count  # threads share the features
@@ -113,11 +125,17 @@ class _Near:
         self.last = last
         self.tall, self.wide = _two(f.lines, last)
         self.tall_axis, self.wide_axis = _two(f.space, last, Axis(1, 0))
-        self.images, self.lines = _blocks(f, self.tall, self.wide, acc)
+        self.planes, self.plane_axis = _planes(f.lines), _planes(f.space, Axis(1, 0))
+        self.plane, self.thick = (
+            _planes(strides[2:], 0),
+            _planes([shape[a] for a in conv.lhs[2:]], 1),
+        )
+        # Of a position: those of every plane that its windows reach.
+        self.own, self.features = conv.depth, conv.depth * self.planes.taps
+        self.images, self.lines = _blocks(f, self.tall, self.wide, self.features, acc)
         self.blocks = -(-self.tall.count // self.lines)
-        self.extents = (conv.batch // self.images, self.blocks)
+        self.extents = (conv.batch // self.images, self.planes.count, self.blocks)
         self.high, self.broad = _cover(self.lines, self.tall), _reach(self.wide)
-        self.features = conv.depth
         self.height, self.width = _two([shape[a] for a in conv.lhs[2:]], last, 1)
         self.line, self.step = _two(strides[2:], last, 0)
         # Of a line: places of padding, of elements from `start` on, and of padding again.
@@ -145,7 +163,7 @@ class _Near:
         f, c = self.f, self.features
         assert f.x.slot is not None
         slot = f.x.slot
-        image, block = b.unravel(bi, self.extents)
+        image, plane, block = b.unravel(bi, self.extents)
         buf = b.scratch(self.acc, self.images * self.high * self.broad * c, "near")
 
         def line(idx: tuple[Index, ...]) -> None:
@@ -159,7 +177,7 @@ class _Near:
             def copy() -> Sequence[Atom]:
                 level, b.region_level = b.region_level, b.depth
                 self.zeros(b, buf, to, self.left * c)
-                self.copy(b, buf, b.add(to, self.left * c), slot.buf(b), source)
+                self.copy_planes(b, buf, b.add(to, self.left * c), slot.buf(b), source, plane)
                 self.zeros(b, buf, b.add(to, (self.left + self.count) * c), self.right * c)
                 b.region_level = level
                 return ()
@@ -185,18 +203,67 @@ class _Near:
 
         b.loop(count, "vector", one)
 
+    def copy_planes(
+        self, b: Builder, buf: Buf, at: Index, x: Buf, source: Index, plane: Index
+    ) -> None:
+        """The elements of a line, in every plane that is reached from one."""
+        if len(self.f.lines) != 3:
+            self.copy(b, buf, at, x, source)
+            return
+        planes, own = self.planes, self.own
+
+        def tap(p: Index) -> Sequence[Atom]:
+            z = b.linear([(plane, planes.stride), (p, planes.dilation), (planes.begin, 1)])
+            to = b.linear([(at, 1), (p, own)])
+
+            def some() -> Sequence[Atom]:
+                self.copy(b, buf, to, x, b.linear([(source, 1), (z, self.plane)]))
+                return ()
+
+            def none() -> Sequence[Atom]:
+                zero = identity_of("add", self.acc)
+                self.positions(b, buf, to, lambda i, k: zero)
+                return ()
+
+            b.branch(b.in_range(z, 0, self.thick), some, none)
+            return ()
+
+        b.loop(planes.taps, "seq", tap)
+
+    def positions(
+        self, b: Builder, buf: Buf, at: Index, value: Callable[[Index, Index], Atom]
+    ) -> None:
+        """A plane's features of each position of a line."""
+
+        def position(i: Index) -> Sequence[Atom]:
+            def one(k: Index) -> Sequence[Atom]:
+                to = b.linear([(at, 1), (i, self.features), (k, 1)])
+                b.store(buf, b.atom(to), value(i, k))
+                return ()
+
+            b.loop(self.own, "vector", one)
+            return ()
+
+        b.loop(self.count, "seq", position)
+
     def copy(self, b: Builder, buf: Buf, at: Index, x: Buf, source: Index) -> None:
-        c = self.features
-        if self.last:
+        own, c = self.own, self.features
+
+        def element(place: Index) -> Atom:
+            return scalar_convert(b, b.load(x, b.atom(b.add(source, place))), self.acc)
+
+        if self.last and own == c:
 
             def one(i: Index) -> Sequence[Atom]:
-                value = b.load(x, b.atom(b.add(source, i)))
-                b.store(buf, b.atom(b.add(at, i)), scalar_convert(b, value, self.acc))
+                b.store(buf, b.atom(b.add(at, i)), element(i))
                 return ()
 
             b.loop(self.count * c, "vector", one)
             return
-        args = [x, source, self.feature, c, self.count, buf, at, c]
+        if self.last:
+            self.positions(b, buf, at, lambda i, k: element(b.linear([(i, own), (k, 1)])))
+            return
+        args = [x, source, self.feature, own, self.count, buf, at, c]
         given = tuple(v if isinstance(v, (Buf, Const, Var)) else b.atom(v) for v in args)
         for touched in (x, buf):
             b.loaded.add(touched)
@@ -207,7 +274,7 @@ class _Near:
 def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
     """The product of a convolution whose operand is brought near."""
     conv, finish, near = f.conv, Finish(op), _Near(f, acc)
-    n, c = conv.per_group, conv.depth
+    n, c = conv.per_group, near.features
     rows, t1, t2, apart = near.place()
     m, last = near.lines * near.wide.count, near.last
     turned, by_feature = f.feature.out != 1, f.feature.w == 1
@@ -220,6 +287,9 @@ def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
     n1, n2 = order[0].extent, order[1].extent
     packed = f.deep if c >= STRIDED else order
     own = f.w.slot is not None and f.w.dtype == acc and by_feature
+    if len(window) == 3:  # features of several planes are read as those of one
+        order = packed = [*order[:2], window[0], feature]
+        own = False
     natural = _real(packed) == _real(order)
     right_form = None if natural else (n1, n2, c, *_packed_strides(packed, order))
     form = (n1, n2, c, t1, t2, 1)
@@ -237,12 +307,12 @@ def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
         return f.weight(b, j, k, acc, packed)
 
     def put(b: Builder, bi: Index, i: Index, j: Index, value: Any) -> None:
-        image, block = b.unravel(bi, near.extents)
+        image, plane, block = b.unravel(bi, near.extents)
         t, line, column = b.unravel(i, (near.images, near.lines, near.wide.count))
         idx: list[Index] = [0] * len(f.shape)
         idx[f.image.place] = b.linear([(image, near.images), (t, 1)])
         line = b.linear([(block, near.lines), (line, 1)])
-        for axis, at in ((tall, line), (wide, column)):
+        for axis, at in ((near.plane_axis, plane), (tall, line), (wide, column)):
             if axis.place >= 0:
                 idx[axis.place] = axis.index(b, at)
         idx[f.feature.place] = j
@@ -259,12 +329,13 @@ def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
 
     def into(b: Builder, bi: Index) -> tuple[Buf, Index, int]:
         buf, base = finish.into(b)
-        image, block = b.unravel(bi, near.extents)
+        image, plane, block = b.unravel(bi, near.extents)
         far = b.linear([(image, near.images * f.image.out), (block, near.lines * tall.out)])
+        far = b.linear([(far, 1), (plane, near.plane_axis.out)])
         return buf, b.linear([(base, 1), (far, 1), (f.out_base, 1)]), ldc
 
     def count(b: Builder, bi: Index) -> Atom:
-        rest = b.linear([(b.unravel(bi, near.extents)[1], -near.lines), (tall.extent, 1)])
+        rest = b.linear([(b.unravel(bi, near.extents)[2], -near.lines), (tall.extent, 1)])
         return b.let("min", (b.dim(near.lines), b.atom(rest)), "i64")
 
     def nowhere(*_: Any) -> Any:
