@@ -119,3 +119,23 @@ def test_gradients_by_filters_of_features_apart_run_along_lines(stride):
         innermost = [line for line in text.splitlines() if "for reduce" in line]
         assert innermost
         assert not any("0:i64..3:i64" in line for line in innermost)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+@pytest.mark.parametrize("window", [1, 3])
+def test_gradients_by_filters_first_are_packed_from_where_they_lie(groups, window):
+    """Cotangents of NCHW are contiguous along images' planes only: each plane is transposed into
+    panels, and no place is found by dividing."""
+    x, w = numbers(5, 8, 13, 12), numbers(20, 8 // groups, window, window)
+
+    def gradient(module, x, ct):
+        f = lambda w: module.lax.conv_general_dilated(
+            x, w, (1, 1), "SAME", feature_group_count=groups)  # fmt: skip
+        return module.vjp(f, w)[1](ct)[0]
+
+    ct = numbers(5, 20, 13, 12)
+    same(lambda module, _, x, ct: gradient(module, x, ct), x, ct, tolerance=1e-4)
+    compiled = program(lambda x, ct: gradient(pb, x, ct), x, ct)
+    text = "".join(map(show_kernel, compiled.kernels))
+    assert "call turn_f32(@in1" in text
+    assert "@read" not in text

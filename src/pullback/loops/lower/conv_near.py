@@ -17,7 +17,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.epilogue import Finish
 from pullback.loops.ir import Atom, Buf, Call, Const, Var
-from pullback.loops.lower.conv_axes import Axis, Form, Line, merged
+from pullback.loops.lower.conv_axes import Axis, Form, Line, levels, merged
 from pullback.loops.lower.elementwise import scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Node, Opaque
 from pullback.loops.lower.product import InPlace, Product
@@ -25,7 +25,7 @@ from pullback.loops.lower.statements import box
 from pullback.loops.ops import identity_of, storage_bytes
 from pullback.loops.tiles import turn_name
 
-__all__ = ["brought_near", "near_product", "without_taps"]
+__all__ = ["brought_near", "near_product", "weights_in_columns", "without_taps"]
 
 NEAR = 1 << 20  # bytes of scratch that a block's lines may take
 FEW, MANY = 64, 512  # rows of a block
@@ -271,6 +271,20 @@ class _Near:
         b.emit(Call((), turn_name(self.acc), given))
 
 
+def weights_in_columns(f: Form, acc: str, base: Callable[..., Index]) -> InPlace | None:
+    """Weights whose contracted index is contiguous, or in stretches: where they are to be packed
+    from. `base` is where those of a batch index begin."""
+    deep = levels(merged(f.deep, "w"), 2)
+    there = f.w.slot is not None and f.w.dtype == acc and f.feature.w != 1
+    if not there or len(deep) != 2 or deep[1][1] != 1:
+        return None
+    assert f.w.slot is not None
+    (count, apart), (length, _) = deep
+    return InPlace(
+        f.w.slot.buf, base, (f.conv.per_group, f.feature.w, 0), (1, count, length, 0, apart, 1)
+    )
+
+
 def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
     """The product of a convolution whose operand is brought near."""
     conv, finish, near = f.conv, Finish(op), _Near(f, acc)
@@ -296,11 +310,11 @@ def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
     there = (n1, n2, c, *(a.w for a in order))
     if natural and t2 == c and not (own and there[4] != c * there[5]):
         form, there = (1, n1, n2 * c, 0, t1, 1), (1, n1, n2 * c, 0, there[3], there[5])
-    right_place = None
+    slot, right_place = f.w.slot, None
+    base = lambda b, bi: b.add(slot.base(b), f.w_base)  # type: ignore[union-attr]
+    source = weights_in_columns(f, acc, base) if packed is f.deep else None
     if own:
-        slot = f.w.slot
         assert slot is not None
-        base = lambda b, bi: b.add(slot.base(b), f.w_base)
         right_place = InPlace(slot.buf, base, (n, 1, 0), there)
 
     def right(b: Builder, bi: Index, k: Index, j: Index) -> Any:
@@ -364,6 +378,7 @@ def near_product(f: Form, op: Opaque, dtype: str, acc: str) -> Product:
         line=near.wide.count,
         turned=(m if len(lines) <= 1 else near.wide.count) if turned else 0,
         right_form=right_form,
+        right_source=source,
     )
 
 

@@ -23,7 +23,12 @@ from pullback.loops.epilogue import Finish
 from pullback.loops.ir import Atom, Buf
 from pullback.loops.lower.conv_axes import Axis, Form, levels, lines_of, merged
 from pullback.loops.lower.conv_lanes import emit_in_lanes, in_lanes
-from pullback.loops.lower.conv_near import brought_near, near_product, without_taps
+from pullback.loops.lower.conv_near import (
+    brought_near,
+    near_product,
+    weights_in_columns,
+    without_taps,
+)
 from pullback.loops.lower.elementwise import RULES, literal, scalar_convert
 from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read
 from pullback.loops.lower.product import InPlace, Product, emit_product, tile_type
@@ -164,15 +169,16 @@ def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
             )
 
         left_place = InPlace(slot.buf, base, (wide, s0, s1), form)
+    there = f.w.slot
+
+    def weights(b: Builder, bi: Index) -> Index:
+        assert there is not None
+        group = b.unravel(bi, [a.extent for a in outer])[0]
+        return b.linear([(group, groups.w), (there.base(b), 1), (f.w_base, 1)])
+
     right_place = None
     if own and left_place is not None:
-        assert f.w.slot is not None
-        there = f.w.slot
-
-        def weights(b: Builder, bi: Index) -> Index:
-            group = b.unravel(bi, [a.extent for a in outer])[0]
-            return b.linear([(group, groups.w), (there.base(b), 1), (f.w_base, 1)])
-
+        assert there is not None
         form = (n1, n2, length, u1[0], u2[0], bs[0])
         right_place = InPlace(there.buf, weights, (n, 1, 0), form)
 
@@ -222,6 +228,7 @@ def _positions_by_features(b: Builder, f: Form, op: Opaque, dtype: str, acc: str
         into if straight and finish.into else None,
         shared=conv.groups == 1,
         fixed=True,
+        right_source=weights_in_columns(f, acc, weights),
     )
 
 

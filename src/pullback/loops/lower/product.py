@@ -77,7 +77,8 @@ class Product:
     C has `stacked` blocks of m rows each, from `left_apart` to the next in A and from `into_apart`
     to the next in the buffer of C. `lines` says how many lines a batch index has: rows are lines of
     `line` rows each, or the groups of `columns` are lines. With `turned`, elements are put along
-    rows, in lines of so many, and `into` is C transposed. `right_form` is the form of the packed B.
+    rows, in lines of so many, and `into` is C transposed. `right_source` is where a B that is to be
+    packed lies, `right_form` the form of the packed B.
     """
 
     acc: str
@@ -156,8 +157,9 @@ def emit_product(b: Builder, p: Product) -> None:
         p.left_place = None
     if p.right_place is not None and (p.words or not _right_in_place(p)):
         place, p.right_place = p.right_place, None
-        if place.depth[:2] == (1, 1) and not (p.pairs or p.words) and place.rows[0] >= p.n:
-            if place.rows[1] == 1 or place.depth[5] == 1:  # its rows or columns are contiguous
+        if place.depth[0] == 1 and not (p.pairs or p.words) and place.rows[0] >= p.n:
+            # Its rows are contiguous, or its columns, or stretches of these.
+            if place.depth[5] == 1 or (place.depth[1] == 1 and place.rows[1] == 1):
                 p.right_source = place
     wide = p.batch * p.stacked * p.m * p.n * p.depth > PARALLEL
     many = p.batch >= 8 or (p.batch > 1 and p.m * p.n * p.depth <= PARALLEL)
@@ -345,7 +347,8 @@ class Blocks:
             form = (n1, n2, inner, t1 * panel, t2 * panel, ks * panel)
         made = InPlace(lambda _b: buf, lambda _b, _i: 0, (panel, 1, 0), form, deep * panel)
         if p.right_source is not None:
-            copy = self.lay_right if p.right_source.rows[1] == 1 else self.turn_right
+            along = p.right_source.depth[5] == 1 and p.right_source.rows[1] != 1
+            copy = self.turn_right if along else self.lay_right
             copy(p.right_source, buf, columns, depth, parallel)
             return made
         if p.right_depth and not p.pairs and p.words is None:
@@ -438,9 +441,10 @@ class Blocks:
         depth: tuple[Index, int, Any],
         parallel: bool,
     ) -> None:
-        """Panels of a B whose columns are contiguous in memory: transposed, block by block. What
-        lies beyond the last column is never read."""
+        """Panels of a B whose columns are contiguous in memory, or in stretches of it: transposed,
+        block by block. What lies beyond the last column is never read."""
         b, panel, stride = self.b, self.panel, source.rows[1]
+        name, buffer = turn_name(_packed(self.p)), source.buf(b)
         j0, cols = columns
         k0, deep, length = depth
         base = source.base(b, self.bi)
@@ -448,12 +452,32 @@ class Blocks:
         def block(jb: Index) -> Sequence[Atom]:
             first = b.linear([(j0, 1), (jb, panel)])
             left = self._columns_from(first, panel)
-            at = b.linear([(base, 1), (first, stride), (k0, 1)])
-            args = [source.buf(b), at, stride, left, length or deep,
-                    buf, b.mul(jb, deep * panel), panel]  # fmt: skip
-            self._call(turn_name(_packed(self.p)), args, (source.buf(b), buf), buf)
+            at, to = b.linear([(base, 1), (first, stride)]), b.mul(jb, deep * panel)
+            if stretches == 1:
+                args = [buffer, b.add(at, k0), stride, left, length or deep, buf, to, panel]
+                self._call(name, args, (buffer, buf), buf)
+                return ()
+
+            def stretch(s: Index) -> Sequence[Atom]:
+                begin = b.let("max", (b.atom(b.mul(s, most)), b.atom(k0)), "i64")
+                stop = b.let("min", (b.atom(b.linear([(s, most), (most, 1)])), b.atom(end)), "i64")
+                count = b.let("sub", (stop, begin), "i64")
+                k = b.to_index(begin, 0, stretches * most)
+                inside = b.linear([(at, 1), (k, 1), (s, apart - most)])
+                done = b.linear([(to, 1), (k, panel), (k0, -panel)])
+                args = [buffer, inside, stride, left, count, buf, done, panel]
+                self._call(name, args, (buffer, buf), buf)
+                return ()
+
+            b.loop(stretches, "seq", stretch, lo=lo, hi=hi)
             return ()
 
+        # The contracted index runs over stretches of `most` elements, `apart` from each other.
+        _, stretches, most, _, apart, _ = source.depth
+        some = deep if length is None else b.to_index(length, 0, deep)
+        end = b.linear([(k0, 1), (some, 1)])
+        lo = b.atom(b.div(k0, most))
+        hi = b.atom(b.div(b.linear([(end, 1), (most - 1, 1)]), most))
         blocks = -(-cols // panel)
         b.loop(blocks, "parallel" if parallel and blocks >= 4 else "seq", block)
 
