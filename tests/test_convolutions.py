@@ -137,5 +137,5 @@ def test_gradients_by_filters_first_are_packed_from_where_they_lie(groups, windo
     same(lambda module, _, x, ct: gradient(module, x, ct), x, ct, tolerance=1e-4)
     compiled = program(lambda x, ct: gradient(pb, x, ct), x, ct)
     text = "".join(map(show_kernel, compiled.kernels))
-    assert "call turn_f32(@in1" in text
+    assert "call turn_f32(@in" in text
     assert "@read" not in text
