@@ -72,6 +72,46 @@ def test_a_warm_start_lowers_nothing(tmp_path: Path) -> None:
     assert run_script("cold", tmp_path) == cold
 
 
+PRELOADED = """
+import os, sys, threading
+import numpy as np
+import pullback as pb
+import pullback.numpy as jnp
+from pullback.backends.llvm import aside, link, os_shim, preload
+
+kind, x = sys.argv[1], jnp.asarray(np.linspace(0, 1, 50, dtype=np.float32))
+assert not (kind == "first" and preload._begun)
+if kind == "fork":  # while the thread is at it
+    from pullback.backends.llvm import compiler
+    compiler.foresee_llvm()
+    pid = os.fork()
+    if pid:
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+name = {"first": "cos", "same": "cos", "other": "sin", "fork": "exp"}[kind]
+out = pb.jit(lambda x: jnp.tanh(x) + getattr(jnp, name)(x))(x)
+np.testing.assert_allclose(out, np.tanh(x) + getattr(np, name)(x), rtol=1e-5)
+threads = os_shim.sleep_kind() == "futex" and os_shim.cpu_count() > 1
+if kind == "same":
+    assert not preload._begun
+elif kind != "first" and threads:
+    (one,) = preload._begun
+    assert one.mapped() and (link.loaded() or kind == "fork")
+assert aside.settle(90.0)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="threads that map are for Linux")
+def test_the_library_is_mapped_while_a_new_program_is_lowered(tmp_path: Path) -> None:
+    """By a native thread, once, and not for programs that are on disk; a fork waits for it."""
+    environment = {**os.environ, "PULLBACK_CACHE_DIR": str(tmp_path)}
+    environment.pop("PULLBACK_CACHE", None)
+    for kind in ("first", "same", "other", "fork"):
+        done = subprocess.run(
+            [sys.executable, "-c", PRELOADED, kind], capture_output=True, text=True, env=environment
+        )
+        assert done.returncode == 0, done.stderr
+
+
 def body(x: Any, y: Any, c: float = 2.5) -> Any:
     for k in range(8):
         x = jnp.sin(x) * c + jnp.cumsum(x, 0) - jnp.where(x > 0.25 * k, x, y)

@@ -181,6 +181,8 @@ class NativeExecutable:
             entries, tiles = known.entries(), known.tile_entries()
             lowered = time.perf_counter()
         else:
+            if key is not None:
+                llvm.foresee_llvm()
             compilation, lowered = self._made(closed, donated)
             entries, tiles = compilation.entries(), compilation.tile_entries()
             cache = disk_cache()

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         compile_kernel,
         compile_kernels,
         emit_module,
+        foresee_llvm,
         kernel_compile_count,
         prepare_tiles,
         tiles_of,
@@ -63,6 +64,7 @@ __all__ = [
     "compile_kernels",
     "emit_module",
     "encode",
+    "foresee_llvm",
     "host_target",
     "kernel_compile_count",
     "num_threads",
@@ -84,7 +86,7 @@ _late = LateNames(
     "pullback.backends.llvm",
     {
         "compiler": "Compilation CompiledKernel compile_kernel compile_kernels emit_module "
-        "kernel_compile_count prepare_tiles tiles_of",
+        "foresee_llvm kernel_compile_count prepare_tiles tiles_of",
         "driver": "ERRORS Plan PlanError encode scalar_word",
         "single": "run_kernel",
         "target": "Target host_target target_for",

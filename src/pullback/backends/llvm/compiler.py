@@ -33,7 +33,7 @@ from pullback.records import made, record, replaced
 
 __all__ = [
     "Compilation", "CompiledKernel", "compile_kernel", "compile_kernels", "emit_module",
-    "kernel_compile_count", "load_text", "prepare_tiles",
+    "foresee_llvm", "kernel_compile_count", "load_text", "prepare_tiles",
 ]  # fmt: skip
 
 STORE_AFTER = 0.02  # seconds
@@ -538,6 +538,15 @@ def _workshop(target: Target) -> Workshop | None:
                 code = load_text(text, target, 0, kernel_key(text, target.key, name))
                 shop = _shop = Workshop(target, code)
     return shop
+
+
+def foresee_llvm() -> None:
+    """A program is about to be lowered that is not on disk: LLVM will be asked for soon, unless
+    each of its kernels is."""
+    if not link.loaded():
+        shop = _workshop(host_target())
+        if shop is not None:
+            shop.foresee()
 
 
 def prepare_tiles() -> Callable[[], None]:

@@ -19,12 +19,13 @@ import threading
 from collections.abc import Sequence
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_void_p
 
+from pullback.backends.llvm import preload
 from pullback.backends.llvm.target import Target, llvmlite_directory
 from pullback.forking import Gate, renewed
 
 __all__ = [
-    "LEVELS", "CompileError", "assemble", "assembly", "desk", "llvm_library",
-    "taken",
+    "LEVELS", "CompileError", "assemble", "assembly", "desk", "library_path", "llvm_library",
+    "loaded", "taken",
 ]  # fmt: skip
 
 _FILE = {"win32": "llvmlite.dll", "darwin": "libllvmlite.dylib"}.get(sys.platform, "libllvmlite.so")
@@ -88,16 +89,28 @@ def _declare_passes(lib: ctypes.CDLL) -> bool:
     return True
 
 
+def library_path() -> str:
+    """Where llvmlite's shared library is."""
+    return os.path.join(llvmlite_directory(), _FILE)
+
+
+def loaded() -> bool:
+    """Whether this process has the library."""
+    return _library is not None
+
+
 def llvm_library() -> ctypes.CDLL:
     """The shared library of llvmlite, initialised for the native target."""
     global _library
     if _library is None:
         with _lock:
             if _library is None:
-                lib = ctypes.CDLL(os.path.join(llvmlite_directory(), _FILE))
+                initialised = preload.mapped()
+                lib = ctypes.CDLL(library_path())
                 _declare(lib, ctypes.PyDLL(lib._name))
-                lib.LLVMPY_InitializeNativeTarget()
-                lib.LLVMPY_InitializeNativeAsmPrinter()
+                if not initialised:
+                    lib.LLVMPY_InitializeNativeTarget()
+                    lib.LLVMPY_InitializeNativeAsmPrinter()
                 _library = lib
     return _library
 

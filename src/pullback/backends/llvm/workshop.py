@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from ctypes import c_int64, c_void_p
 from typing import Any
 
-from pullback.backends.llvm import link, os_shim
+from pullback.backends.llvm import link, os_shim, preload
 from pullback.backends.llvm.jit import JitCode
 from pullback.backends.llvm.loader import Code
 from pullback.backends.llvm.target import Target
@@ -224,7 +224,7 @@ def workshop_text(target: Target) -> str:
         "last": str(RING - 1),
         "nap": str(int(NAP * 1e9)),
     }
-    text = _TEXT
+    text = _TEXT + preload.NATIVE_TEXT
     for name, value in values.items():
         text = text.replace("{" + name + "}", value)
     return f'target triple = "{target.triple}"\n{text}'
@@ -353,6 +353,11 @@ class Workshop(Gate):
         end = time.monotonic() + patience
         while self._shop[5] > 0 and time.monotonic() < end:
             time.sleep(0.0005)
+
+    def foresee(self) -> None:
+        """LLVM will be asked for: its library is mapped meanwhile, where that can be."""
+        if not link.loaded() and self._most > 0:
+            preload.begin(link.library_path(), self.code.symbols["pb_preload"], self._wait)
 
     def close(self) -> None:
         """Before a fork."""
