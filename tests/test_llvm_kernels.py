@@ -550,8 +550,8 @@ def test_random_elementwise_chains(isa, seed):
     check(k, [x, y, np.zeros(101)], [101], isa, 1e-9)
 
 
-@pytest.mark.parametrize("dtype", ["f32", "f64", "i32"])
-@pytest.mark.parametrize("width", [3, 5, 8])
+@pytest.mark.parametrize("dtype", ["f32", "f64", "i32", "u8", "i16"])
+@pytest.mark.parametrize("width", [3, 4, 5, 8])
 def test_numbers_side_by_side_are_stored_as_vectors(isa, width, dtype):
     """Columns become rows: what lanes have is interleaved, not put down one by one."""
     n, m, i, row = var("n"), var("m"), var("i"), var("row")
@@ -561,11 +561,43 @@ def test_numbers_side_by_side_are_stored_as_vectors(isa, width, dtype):
         x, at = var(f"x{k}", dtype), var(f"at{k}")
         body += [Load(x, a, (i64(k), i)), Let(at, "add", (i64(k), row)), Store(o, (at,), x)]
     kernel = Kernel("rows", (a, o), (n, m), (), (loop(i, n, "vector", *body),))
-    kinds = {"f32": np.float32, "f64": np.float64, "i32": np.int32}
     for count in (0, 3, 37, 513):
-        x = np.arange(width * count).reshape(width, count).astype(kinds[dtype])
+        x = np.arange(width * count).reshape(width, count).astype(SOME_KINDS[dtype])
         check(kernel, [x, np.zeros(count * width, x.dtype)], [count, count * width], isa)
     assert emit_module(kernel, isa)[0].count(" store <") >= width
+
+
+SOME_KINDS = {
+    "f32": np.float32, "f64": np.float64, "i32": np.int32, "u8": np.uint8, "i16": np.int16,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", SOME_KINDS)
+@pytest.mark.parametrize("width", [4, 8])
+def test_numbers_side_by_side_are_loaded_as_vectors(isa, width, dtype):
+    """Rows become columns: vectors of memory are loaded once, in whatever order the columns are
+    asked for, and not across a write."""
+    n, m, i, row = var("n"), var("m"), var("i"), var("row")
+    a, o = Buf("a", dtype, (m,), "inout"), Buf("o", dtype, (n,), "out")
+    for write in (False, True):
+        body, total = [Let(row, "mul", (i, i64(width)))], None
+        for k in (*range(1, width), 0):
+            x, at = var(f"x{k}", dtype), var(f"at{k}")
+            body += [Let(at, "add", (i64(k), row)), Load(x, a, (at,))]
+            more = var(f"t{k}", dtype)
+            body.append(Let(more, "sub", (x, x if total is None else total)))
+            if write and k == 2:
+                body.append(Store(a, (row,), more))
+            total = more
+        body.append(Store(o, (i,), total))
+        kernel = Kernel("columns", (a, o), (n, m), (), (loop(i, n, "vector", *body),))
+        for count in (0, 3, 37, 513):
+            x = (np.arange(width * count) * 37).astype(SOME_KINDS[dtype])
+            check(kernel, [x, np.zeros(count, x.dtype)], [count, count * width], isa)
+        if not write:
+            lanes = isa.vector_bytes // np.dtype(SOME_KINDS[dtype]).itemsize
+            text = emit_module(kernel, isa)[0]
+            assert lanes < 4 or text.count(" = load <") == width * text.count(" store <")
 
 
 @pytest.mark.parametrize("kept", [1, 12])

@@ -139,6 +139,17 @@ def test_transposed_arrays_are_reduced_as_they_lie(order, axis):
     np.testing.assert_allclose(pb.jit(f)(x), f(x), rtol=1e-4, atol=1e-4)
 
 
+def test_sums_of_bytes_that_become_bytes_stay_bytes():
+    f = lambda x: x.sum(1).astype(np.uint8)
+    x = np.arange(9000, dtype=np.uint8).reshape(-1, 9)
+    assert "u32" not in text_of(f, x)
+    np.testing.assert_array_equal(pb.jit(f)(x), f(x))
+    np.testing.assert_array_equal(pb.jit(jnp.packbits)(x & 1), np.packbits(x & 1))
+    both = lambda x: (f(x), x.sum(1))
+    for got, want in zip(pb.jit(both)(x), both(x), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
 def test_a_mean_and_a_variance_ask_for_one_sum():
     f = lambda x: (x.mean(1), x.var(1), x.sum(1))
     assert text_of(f, zeros(500, 600)).count("combine") == 2

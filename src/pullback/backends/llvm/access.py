@@ -16,7 +16,8 @@ from pullback.loops.ops import storage_bytes
 WIDEST_STRIDE = 8  # elements; lanes further apart are loaded one by one
 
 __all__ = [
-    "Index", "Lin", "index_binary", "load", "materialise", "store", "store_pairs", "store_rows",
+    "Index", "Lin", "index_binary", "load", "load_rows", "materialise", "store", "store_pairs",
+    "store_rows",
 ]  # fmt: skip
 
 
@@ -148,21 +149,72 @@ def store_rows(b: Builder, dtype: str, base: Val, at: Lin, columns: list[Val]) -
     t, size, n, stride = memory_type(dtype), storage_bytes(dtype), at.n, len(columns)
     vt = f"<{n} x {t}>"
     regs = [b.spread(to_memory(b, dtype, v), n) for v in columns]
+    doubling = size < 4 and stride & (stride - 1) == 0
+    put_together = _interleaved if doubling else _picked
     for u in range(at.width):
         lanes = [r[u % len(r)] for r in regs]
-        for part in range(stride):
-            wanted = [divmod(part * n + k, stride) for k in range(n)]
-            whole = lanes[0]
-            for column in range(1, stride):
-                picks = [
-                    n + row if c == column else (row if column == 1 and c == 0 else k)
-                    for k, (row, c) in enumerate(wanted)
-                ]
-                order = ", ".join(f"i32 {p}" for p in picks)
-                pair = f"{vt} {whole}, {vt} {lanes[column]}"
-                whole = b.impure_reg(f"shufflevector {pair}, <{n} x i32> <{order}>")
+        for part, whole in enumerate(put_together(b, t, n, lanes)):
             pointer = _vector_pointer(b, base, at.base, (u * stride + part) * n, size).regs[0]
             b.line(f"store {vt} {whole}, ptr {pointer}, align {size}")
+
+
+def _picked(b: Builder, t: str, n: int, lanes: list[str]) -> list[str]:
+    """The elements of some columns, row by row: each vector takes from all of them."""
+    stride, vt, vectors = len(lanes), f"<{n} x {t}>", []
+    for part in range(stride):
+        wanted = [divmod(part * n + k, stride) for k in range(n)]
+        whole = lanes[0]
+        for column in range(1, stride):
+            picks = [
+                n + row if c == column else (row if column == 1 and c == 0 else k)
+                for k, (row, c) in enumerate(wanted)
+            ]
+            whole = _shuffled(b, vt, whole, lanes[column], picks)
+        vectors.append(whole)
+    return vectors
+
+
+def _interleaved(b: Builder, t: str, n: int, lanes: list[str]) -> list[str]:
+    """The same for a power of two: two columns become one of pairs, and so on."""
+    if len(lanes) == 1:
+        return lanes
+    even, odd = (_interleaved(b, t, n, lanes[k::2]) for k in (0, 1))
+    return [
+        _shuffled(b, f"<{n} x {t}>", x, y, [half * n // 2 + k // 2 + k % 2 * n for k in range(n)])
+        for x, y in zip(even, odd, strict=True)
+        for half in (0, 1)
+    ]
+
+
+def load_rows(b: Builder, dtype: str, base: Val, at: Lin, stride: int) -> list[Val]:
+    """The values of all places from `at` on that lanes, a stride apart, have before the next one:
+    whole vectors are loaded and taken apart, halving the stride each time. A power of two."""
+    t, size, n = memory_type(dtype), storage_bytes(dtype), at.n
+    vt = f"<{n} x {t}>"
+    columns: list[list[str]] = [[] for _ in range(stride)]
+
+    def split(vectors: list[str], first: int, step: int) -> None:
+        if len(vectors) == 1:
+            columns[first].append(vectors[0])
+            return
+        for k in (0, 1):
+            picks = list(range(k, 2 * n, 2))
+            pairs = zip(vectors[::2], vectors[1::2], strict=True)
+            half = [_shuffled(b, vt, x, y, picks) for x, y in pairs]
+            split(half, first + k * step, 2 * step)
+
+    for u in range(at.width):
+        vectors = []
+        for part in range(stride):
+            pointer = _vector_pointer(b, base, at.base, (u * stride + part) * n, size).regs[0]
+            vectors.append(b.impure_reg(f"load {vt}, ptr {pointer}, align {size}"))
+        split(vectors, 0, 1)
+    return [from_memory(b, dtype, Val(b, t, n, tuple(column))) for column in columns]
+
+
+def _shuffled(b: Builder, vt: str, x: str, y: str, picks: list[int]) -> str:
+    order = ", ".join(f"i32 {k}" for k in picks)
+    return b.impure_reg(f"shufflevector {vt} {x}, {vt} {y}, <{len(picks)} x i32> <{order}>")
 
 
 def _from_below(at: Lin) -> Lin:

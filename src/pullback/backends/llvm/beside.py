@@ -1,7 +1,9 @@
-"""Numbers that lanes store side by side: rows of three or more, an element of each by a statement.
+"""Numbers that lanes store, or load, side by side: rows of three or more, an element of each by a
+statement.
 
 Every statement alone would put its lanes to places a stride apart, one by one. Where statements of
-a block fill the whole stride, their vectors are interleaved in registers and stored as they lie.
+a block fill the whole stride, their vectors are interleaved in registers and stored as they lie;
+where the loads of a block read the whole stride, its vectors are loaded once and taken apart.
 """
 
 from __future__ import annotations
@@ -10,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pullback.loops.ir import Atom, Const, Let, Load, Store
-from pullback.loops.ops import storage_bytes
 
-__all__ = ["side_by_side", "successor"]
+__all__ = ["read_side_by_side", "side_by_side", "successor"]
 
 NARROWEST, WIDEST = 3, 8  # elements of a row
+TAKEN_APART = (4, 8)  # elements of a row that is loaded whole
 
 
 def successor(s: Let) -> tuple[Atom, int] | None:
@@ -56,11 +58,47 @@ def side_by_side(
         elif kind is Store and s.mask is None and len(s.index) == 1:
             base, place = sums.get(s.index[0], (s.index[0], 0))
             close([k for k in runs if k[0] is s.buf and (k[1] is not base or place in runs[k])])
-            if storage_bytes(s.buf.dtype) in (4, 8):
-                runs.setdefault((s.buf, base), {})[place] = s
+            runs.setdefault((s.buf, base), {})[place] = s
         elif kind is Load or kind is Store:
             close([k for k in runs if k[0] is s.buf])
         else:
+            close(list(runs))
+    close(list(runs))
+    return found
+
+
+def read_side_by_side(
+    stmts: Sequence[Any], known: Mapping[Atom, tuple[Atom, int]]
+) -> dict[Load, tuple[Load, ...]]:
+    """Of a block, the loads of neighbouring places that may be one, in the order of places: by each
+    of them, with nothing between that could write there."""
+    if sum(type(s) is Load for s in stmts) < TAKEN_APART[0]:
+        return {}
+    sums = dict(known)
+    runs: dict[Any, dict[int, Load]] = {}
+    found: dict[Load, tuple[Load, ...]] = {}
+
+    def close(keys: Sequence[Any]) -> None:
+        for key in keys:
+            run = runs.pop(key)
+            order = sorted(run)
+            whole = order == list(range(order[0], order[0] + len(order)))
+            if whole and len(order) in TAKEN_APART:
+                group = tuple(run[k] for k in order)
+                found.update(dict.fromkeys(group, group))
+
+    for s in stmts:
+        kind = type(s)
+        if kind is Let:
+            one = successor(s)
+            if one is not None:
+                sums[s.out] = one
+        elif kind is Load and s.mask is None and len(s.index) == 1:
+            base, place = sums.get(s.index[0], (s.index[0], 0))
+            runs.setdefault((s.buf, base), {})[place] = s
+        elif kind is Store:
+            close([k for k in runs if k[0] is s.buf])
+        elif kind is not Load:
             close(list(runs))
     close(list(runs))
     return found

@@ -20,6 +20,7 @@ from pullback.backends.llvm.access import (
     index_binary,
     lane_pointers,
     load,
+    load_rows,
     materialise,
     offset,
     store,
@@ -27,7 +28,7 @@ from pullback.backends.llvm.access import (
     store_rows,
 )
 from pullback.backends.llvm.ahead import FAR, Ahead, Step, fetch
-from pullback.backends.llvm.beside import side_by_side, successor
+from pullback.backends.llvm.beside import read_side_by_side, side_by_side, successor
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import (
     from_memory,
@@ -180,7 +181,9 @@ class Emitter:
         waiting: Store | None = None  # the first of two parts that are stored side by side
         wide = self.lanes > 1 and self.mask is None
         rows = side_by_side(stmts, self.sums) if wide else {}  # type: ignore[arg-type]
+        read = read_side_by_side(stmts, self.sums) if wide else {}  # type: ignore[arg-type]
         late: set[Store] = set()
+        taken: set[Load] = set()
         for s in ordered(stmts) if self.lanes == 1 else stmts:  # type: ignore[arg-type]
             kind = type(s)
             if rows and kind is Store and s in rows:
@@ -200,7 +203,8 @@ class Emitter:
                     continue
                 self.statement(first)
             if kind is Load:
-                self.load(s)  # type: ignore[arg-type]
+                if s not in taken:
+                    taken |= self.row(read.get(s, ()), s)  # type: ignore[arg-type]
             elif kind is Store and self.lanes > 1 and self.mask is None and s.mask is None:  # type: ignore[union-attr]
                 waiting = s  # type: ignore[assignment]
             else:
@@ -261,6 +265,19 @@ class Emitter:
             return
         self.kept.pop(first.buf, None)
         store_rows(self.b, first.buf.dtype, base, at, [self.val(s.value) for s in group])
+
+    def row(self, group: Sequence[Load], s: Load) -> set[Load]:
+        """A load; with it those of neighbouring places, where they fill the stride: whole vectors
+        of memory are taken apart. Which were done."""
+        if group:
+            base, at = self.place(s.buf, s.index)
+            if isinstance(at, Lin) and at.n >= 4 and at.stride.c == len(group):
+                begin = Lin(at.base - group.index(s), at.stride, at.n, at.width)
+                values = load_rows(self.b, s.buf.dtype, base, begin, len(group))
+                self.env.update(zip((one.out for one in group), values, strict=True))
+                return set(group)
+        self.load(s)
+        return {s}
 
     def statement(self, s: Stmt) -> None:
         if isinstance(s, Let):

@@ -177,9 +177,11 @@ class Node:
         "source",
         "spread",
         "stored",
+        "summed",
         "truth",
         "users",
         "wanted",
+        "widened",
     )
 
     def __init__(self, shape: tuple[int, ...], dtype: str, kind: str) -> None:
@@ -208,6 +210,8 @@ class Node:
         self.spread: Any = None  # (value, its axes here), where a value is one, repeated
         self.reshaped: Node | None = None  # the value, where that is all it is
         self.truth: Node | None = None  # the booleans, where they as numbers are all a value is
+        self.widened: Node | None = None  # the integers, where they in a wider dtype are all it is
+        self.summed: Any = None  # (value, axes), of whose integers it is the sum
         self.parts: Sequence[Node] | None = None  # what it joins along its last axis
         self.padded: Any = None  # (value, configuration, filling), where that is all a value is
 

@@ -16,7 +16,9 @@ from pullback.loops.build import Builder
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import RULES, Outs, rule, to_dtype, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, OuterSlot, part_dtype
+from pullback.loops.lower.reduce import narrowed
 from pullback.loops.lower.shape import broadcast, reshape, transposed
+from pullback.loops.ops import BITS, INTS
 
 __all__ = ["apart", "bare_mask", "masked_term", "nonzero"]
 
@@ -48,6 +50,12 @@ def _mul(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
 @rule("convert_element_type")
 def _convert(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     dtype, p = outs[0][1], ins[0]
+    if p.dtype in INTS and dtype in INTS and p.dtype != dtype:
+        found = narrowed(g, p, dtype)
+        if found is None:
+            found = to_dtype(g, p, dtype)
+            found.widened = p if BITS[dtype] > BITS[p.dtype] else None
+        return found
     if p.dtype != "bool" or dtype not in _SELECTED:
         return to_dtype(g, p, dtype)
     if dtype not in COMPLEX and _is_constant(p):  # the compiler sees numbers, and multiplies

@@ -13,7 +13,7 @@ from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read
 from pullback.loops.lower.shape import transposed
-from pullback.loops.ops import FLOATS, NARROW_FLOATS, identity_of, limits
+from pullback.loops.ops import BITS, FLOATS, INTS, NARROW_FLOATS, identity_of, limits
 
 SHORT = 16  # elements of a reduction that is unrolled
 END = 8  # elements that are fewer than lanes
@@ -43,7 +43,21 @@ def reduce_one(g: Graph, op: str, x: Node, axes: tuple[int, ...], dtype: str | N
     key = op, x, tuple(sorted(axes)), dtype
     if key not in g.reduced:
         g.reduced[key] = _reduce_real(g, op, x, key[2], acc, dtype)
+        if op == "add" and dtype in INTS:
+            g.reduced[key].summed = (x, axes)
     return g.reduced[key]
+
+
+def narrowed(g: Graph, x: Node, dtype: str) -> Node | None:
+    """Integers that fewer bits of are wanted, without the others, where they need not be computed:
+    widened ones, and sums of these, which wrap."""
+    if dtype not in INTS or x.dtype not in INTS or BITS[dtype] >= BITS[x.dtype]:
+        return None
+    if x.widened is not None:
+        return x.widened if x.widened.dtype == dtype else None
+    if x.summed is None or x.summed[0].widened is None or x.summed[0].widened.dtype != dtype:
+        return None
+    return reduce_one(g, "add", x.summed[0].widened, x.summed[1])
 
 
 def _as_it_lies(
