@@ -164,3 +164,17 @@ def test_the_largest_inside_loops():
     x = np.random.default_rng(9).integers(0, 99, (3, 3000)).astype(np.float32)
     rows = pb.jit(lambda x: lax.scan(lambda c, r: (c, lax.top_k(r, 60)[1]), 0, x)[1])
     assert (np.asarray(rows(x)) == largest(x, 60)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.uint8, np.int8, bool, ml_dtypes.int4])
+@pytest.mark.parametrize(("shape", "axis"), [((70_001,), 0), ((5, 300), 1), ((1001, 3), 0)])
+def test_bytes_are_counted(shape, axis, dtype):
+    x = np.random.default_rng(10).integers(-8, 8, shape).astype(dtype)
+    f = pb.jit(lambda x: jnp.sort(x, axis))
+    assert "HostStep" not in f.lower(x).as_text()
+    found = np.asarray(f(x))
+    assert found.dtype == x.dtype
+    assert (found.astype(int) == np.sort(x.astype(int), axis)).all()
+    rows = pb.jit(lambda x: lax.scan(lambda c, r: (c, jnp.sort(r)), 0, x)[1])
+    whole = np.moveaxis(x, axis, -1).reshape(-1, shape[axis])
+    assert (np.asarray(rows(whole)).astype(int) == np.sort(whole.astype(int), 1)).all()

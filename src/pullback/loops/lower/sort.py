@@ -1,9 +1,10 @@
 """Sorting inside kernels.
 
 A few short rows are sorted by counting: an element's place is the number of elements before it.
-Quadratic, but lanes count for many elements at once. Many short rows take a network
-(network.py), longer ones passes over digits (radix.py); one long operand outside of loops, and
-complex keys, a host step. The largest few of a long row are found by one pass over it.
+Quadratic, but lanes count for many elements at once. Many short rows take a network (network.py),
+bytes the counts of their values (counting.py), longer rows passes over digits (radix.py); one long
+operand outside of loops, and complex keys, a host step. The largest few of a long row are found by
+one pass over it, more of them by largest.py.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
+from pullback.loops.lower.counting import countable, sort_by_counts
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
 from pullback.loops.lower.index import Pinned
@@ -94,6 +96,10 @@ def _sort(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         lanes = lambda b, op: sort_lanes(b, op, axis)
         work = float(comparisons(n)) * ins[0].size / n / 4
         return g.opaque(Opaque("sort", list(ins), ["many"] * len(ins), emit=lanes, work=work), outs)
+    if len(ins) == 1 and countable(ins[0].dtype, n) and n < 1 << 31:
+        tables = lambda b, op: sort_by_counts(b, op, axis)
+        op = Opaque("sort", list(ins), ["buffer"], emit=tables, work=2.0 * ins[0].size)
+        return g.opaque(op, outs)
     if not counted(g, n, ins[0].size):
         if n >= 1 << 31 or (len(ins) == 1 and g.parent is None and ins[0].size > ALONE):
             return NotImplemented
