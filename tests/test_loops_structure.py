@@ -150,6 +150,22 @@ def test_sums_of_bytes_that_become_bytes_stay_bytes():
         np.testing.assert_array_equal(got, want)
 
 
+def test_fewer_elements_than_there_are_are_taken_where_they_lie():
+    """One choice of another is no array of its own; one that repeats elements is."""
+    x = numbers(3, 90, 80, 3)
+    few, many = np.arange(0, 80, 2), np.arange(200) // 3
+    twice = lambda i: lambda x: (jnp.tanh(x) * 2)[:, :, i][:, i]
+    few_of, many_of = (program(twice(i), x) for i in (few, many))
+    assert largest_temporary(few_of) == 0 < largest_temporary(many_of)
+    for i in (few, many, np.array([1, -1, 99, -99, 5])):
+        out = pb.jit(lambda x, i=i: x.at[:, i].get(mode="fill").at[:, :, i].get(mode="fill"))(x)
+        inside = lambda n, i=i: (i >= -n) & (i < n)
+        rows, columns = inside(90), inside(80)
+        want = x[:, np.where(rows, i, 0)][:, :, np.where(columns, i, 0)]
+        want[:, ~rows] = want[:, :, ~columns] = np.nan
+        np.testing.assert_array_equal(out, want)
+
+
 def test_a_mean_and_a_variance_ask_for_one_sum():
     f = lambda x: (x.mean(1), x.var(1), x.sum(1))
     assert text_of(f, zeros(500, 600)).count("combine") == 2

@@ -227,22 +227,26 @@ def _identity(axes: Axes, dep: Node) -> bool:
     return axes is None or axes == tuple(range(len(dep.shape)))
 
 
-def _reads_once(node: Node) -> bool:
+def _reads_once(node: Node) -> bool | Node:
     """Whether a value reads each element of its operands once, if at computed places: a slice of
     them does, and several side by side, where they are stored in pieces (pieces.py) and no element
-    computes more than its own."""
+    computes more than its own. Or the operand of which it reads no more elements than there are."""
     how = getattr(node.at, "once", None)
+    if isinstance(how, Node):
+        return how
     return how == "alone" or (how == "joined" and node.wanted and node.size >= SPLIT_FROM)
 
 
-def _expand(deps: Sequence[tuple[Node, Axes]], shape: tuple[int, ...], once: bool = False) -> None:
+def _expand(
+    deps: Sequence[tuple[Node, Axes]], shape: tuple[int, ...], once: bool | Node = False
+) -> None:
     """A costly operand that is stretched along an axis, or read at computed places, is a root;
     unless each of its elements is read `once`, and by nothing else."""
     rank = len(shape)
     for dep, axes in deps:
         if axes is None or dep.kind != "pw" or dep.root or dep.cost <= COSTLY:
             continue
-        if once and dep.users == 1:
+        if (once is True or once is dep) and dep.users == 1:
             continue
         computed = any(a is None and dep.shape[k] != 1 for k, a in enumerate(axes))
         stretched = any(a not in axes and shape[a] != 1 for a in range(rank))

@@ -113,6 +113,8 @@ def _gather(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> No
             inside = b.both(inside, ok)
         return masked_read(b, x, tuple(out), inside, other)
 
+    if math.prod(shape) <= x.size:
+        at.once = x  # type: ignore[attr-defined]
     mapped = set(d.start_index_map)
     axes: list[int | None] = [None] * len(x.shape)
     for k, j in zip(window, offset, strict=True):
