@@ -108,6 +108,11 @@ def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     worth = _worth_blocks(math.prod(x.shape[k] for k in xb), m, n, depth)
     worth = worth or _thin(x, (xb, xf, xc), y, (yb, yc, yf), acc)
     if tile_type(part_dtype(acc)) and worth:
+        if m <= ROWS_OF_A_STEP and y.dtype == acc and yc and max(yc) == len(y.shape) - 1:
+            # Few rows leave a step of a loop little to do but to turn the other operand.
+            found = g.turned(y, (*yb, *yc, *yf))
+            if found is not None:
+                y, (yb, yc, yf) = found, _in_order(len(yb), len(yc), len(yf))
         return _blocked_dot(g, x, y, shape, dtype, acc, (xb, xf, xc), (yb, yf, yc))
     for operand, reuse in ((x, n), (y, m)):
         operand.reuse = max(operand.reuse, reuse)
@@ -242,6 +247,7 @@ def _places(x: Node, own: Sequence[int], target: Sequence[int]) -> tuple[int, ..
 Split = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 PER_WORD = {"i8": 4, "u8": 4, "bf16": 2}  # elements of a word
 WHOLE_ROWS = 64
+ROWS_OF_A_STEP = 128
 LANES = 8  # elements side by side that are worth lanes
 WIDE = 1 << 16  # elements of a matrix that two or three rows are multiplied with by blocks
 SUMS_OF_WORDS = {"i8": ("i32", "u32"), "u8": ("i32", "u32"), "bf16": ("f32",)}

@@ -24,6 +24,7 @@ from pullback.loops.lower.masked import apart
 from pullback.loops.lower.program_hook import set_adder
 from pullback.loops.lower.repeated import add_chain
 from pullback.loops.once import once
+from pullback.loops.sums_of_products import products_after_loops
 
 __all__ = ["CALLS", "add_jaxpr", "host_node", "spec_of"]
 
@@ -121,7 +122,7 @@ def spec_of(aval: Any) -> Spec | None:
 
 def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]) -> list[Node]:
     """Adds a program's equations to a graph; the nodes of its results."""
-    jaxpr = once(jaxpr, _is_pure)
+    jaxpr = once(products_after_loops(jaxpr), _is_pure)
     env: dict[Any, Any] = {}
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
