@@ -3,6 +3,7 @@ quickly compiled kernels compute the bits of well compiled ones."""
 
 from __future__ import annotations
 
+import re
 import time
 
 import numpy as np
@@ -164,6 +165,24 @@ def test_fewer_elements_than_there_are_are_taken_where_they_lie():
         want = x[:, np.where(rows, i, 0)][:, :, np.where(columns, i, 0)]
         want[:, ~rows] = want[:, :, ~columns] = np.nan
         np.testing.assert_array_equal(out, want)
+
+
+def test_branches_that_only_choose_do_not_branch():
+    """Nor does a chain of steps go through memory for what a branch gave."""
+    pick = lambda c, x: (lax.cond(x > 0, lambda c: c + 1, lambda c: c * 0.5, c), c)
+    f = lambda x: lax.scan(pick, 0.0, x)
+    x, text = numbers(100), text_of(f, numbers(100))
+    assert "if " not in text and "select" in text
+    assert re.search(r"yield %(v\d+)\n  @", text).group(1) in re.findall(
+        r"%(v\d+):f32 = select", text
+    )
+    last, steps = pb.jit(f)(x)
+    c, want = F32(0), []
+    for v in x:
+        want.append(c)
+        c = F32(c + 1 if v > 0 else c * F32(0.5))
+    np.testing.assert_array_equal(steps, want)
+    assert last == c
 
 
 def test_a_mean_and_a_variance_ask_for_one_sum():

@@ -43,6 +43,7 @@ from pullback.loops.ops import storage_bytes
 __all__ = ["TRUE", "Builder", "Index", "Ix", "Scope", "i64", "kernel_of"]
 
 HOIST_FROM = 17  # integers from here on are kernel arguments
+LOOKED_BACK = 16  # statements
 LONG = 1 << 21  # bytes of an operand that does not stay in a core's caches
 TRUE = Const(True, "bool")
 FALSE = Const(False, "bool")
@@ -290,12 +291,30 @@ class Builder:
                     False if buf.dtype == "bool" else 0 if buf.dtype[0] in "iu" else 0.0, buf.dtype
                 )
             level = max(level, self.level_of(other))
+        if mask is None and level == self.depth and type(index) is Const:
+            stored = self._just_stored(buf, index)
+            if stored is not None:
+                return stored  # type: ignore[return-value]
         v = self.var(buf.dtype, level)
         self.loaded.add(buf)
         self.scopes[level].stmts.append(
             Load(v, buf, (index,), mask, other if mask is not None else None)
         )
         return v
+
+    def _just_stored(self, buf: Buf, index: Const) -> Atom | None:
+        """What was stored in this block at a literal place of scratch, if nothing since could have
+        changed it: a chain of steps need not wait for memory."""
+        if buf.role != "temp":
+            return None
+        for s in self.scopes[-1].stmts[: -LOOKED_BACK - 1 : -1]:
+            kind = type(s)
+            if kind is Store and s.buf is buf:  # type: ignore[union-attr]
+                same = s.mask is None and s.index == (index,)  # type: ignore[union-attr]
+                return s.value if same else None  # type: ignore[union-attr]
+            if kind is not Let and kind is not Load and kind is not Store:
+                return None
+        return None
 
     def store(self, buf: Buf, index: Atom, value: Atom, mask: Atom | None = None) -> None:
         self.stored.add(buf)
@@ -414,6 +433,8 @@ class Builder:
             self.open("if")
             yields = tuple(side())
             sides.append((self.close(), yields))
+        if not sides[0][0] and not sides[1][0]:  # what is known on both sides is chosen
+            return [self.select(pred, x, y) for x, y in zip(sides[0][1], sides[1][1], strict=True)]
         outs = tuple(self.var(a.dtype, self.depth) for a in sides[0][1])
         self.emit(If(pred, sides[0][0], sides[1][0], outs, sides[0][1], sides[1][1]))
         return list(outs)
