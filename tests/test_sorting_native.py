@@ -71,6 +71,11 @@ def test_sorts_inside_loops(n):
         assert (bits(found) == bits(np.take_along_axis(source, order, 1))).all()
 
 
+def test_sorts_inside_loops_compare_integers():
+    rows = lambda x: lax.scan(lambda c, r: (c, jnp.sort(r)), 0, x)[1]
+    assert "total" not in pb.jit(rows).lower(np.zeros((3, 100), np.float32)).compile().as_text()
+
+
 @pytest.mark.parametrize("n", [90, 70000])
 def test_sorts_by_several_keys_of_64_bits(n):
     with pb.enable_x64(True):

@@ -21,12 +21,13 @@ from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store
 from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.largest import largest_of, selectable
 from pullback.loops.lower.network import comparisons, sort_lanes, suits
-from pullback.loops.lower.radix import ordered_bits, sort_rows
+from pullback.loops.lower.radix import ordered_bits, signed_key, sort_rows
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import BITS
 
 SHORT = 64  # rows up to here are counted
 ALONE = 1 << 11  # elements of one operand: of more, NumPy's sort in vectors takes less
+AS_INTEGERS = 16  # elements of a row whose keys become integers first
 FEW = 1 << 15  # comparisons that take no longer than calling Python
 INSIDE = 128  # inside a loop, where a row that is alone is as quickly counted as moved by digits
 SCANNED = 32  # rows longer than this are scanned for their largest elements,
@@ -83,6 +84,43 @@ def _place(
     return b.loop(n, "seq", count, carry)[0]
 
 
+def _as_integers(
+    b: Builder, keys: Sequence[Node], row: tuple[Index, ...], axis: int, n: int
+) -> list[Buf]:
+    """Integers that order as the keys of a row do: they are compared in fewer operations."""
+    found = []
+    for x in keys:
+        buf = b.scratch("i64" if x.dtype != "bool" and BITS[x.dtype] == 64 else "i32", n)
+
+        def fill(i: Index, x: Node = x, buf: Buf = buf) -> Sequence[Atom]:
+            b.store(buf, b.atom(i), signed_key(b, read(x, b, (*row[:axis], i, *row[axis:]))))
+            return ()
+
+        b.loop(n, "vector", fill)
+        found.append(buf)
+    return found
+
+
+def _place_among(b: Builder, keys: Sequence[Buf], i: Index, n: int) -> Atom:
+    """How many elements of a row of integers come before element i."""
+    carry = [(Const(0, "i32"), b.var("i32", b.depth + 1, "r"))]
+    here = b.atom(i)
+    with Pinned(b):
+        mine = [b.load(buf, here) for buf in keys]
+
+    def count(j: Index) -> list[Atom]:
+        other = b.atom(j)
+        before: Atom = b.let("lt", (other, here), "bool")
+        for buf, v in zip(reversed(keys), reversed(mine), strict=True):
+            with Pinned(b):
+                w = b.load(buf, other)
+            less, same = (b.let(op, (w, v), "bool") for op in ("lt", "eq"))
+            before = b.let("or", (less, b.let("and", (same, before), "bool")), "bool")
+        return [b.let("add", (carry[0][1], b.let("convert", (before,), "i32")), "i32")]
+
+    return b.loop(n, "seq", count, carry)[0]
+
+
 @rule("sort")
 def _sort(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     axis, keys = params["dimension"], ins[: params["num_keys"]]
@@ -111,15 +149,29 @@ def _sort(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     rows = (*shape[:axis], *shape[axis + 1 :])
 
     def emit(b: Builder, op: Opaque) -> None:
-        def one(idx: tuple[Index, ...]) -> None:
-            row, i = idx[:-1], idx[-1]
-            place = b.to_index(_place(b, keys, row, i, axis, n, False), 0, n - 1)
+        def put(row: tuple[Index, ...], i: Index, rank: Atom) -> None:
+            place = b.to_index(rank, 0, n - 1)
             source, target = (*row[:axis], i, *row[axis:]), (*row[:axis], place, *row[axis:])
             for x, out in zip(ins, op.outs, strict=True):
                 assert out.slot is not None
                 store_slot(b, out.slot, shape, x.dtype, target, read(x, b, source))
 
-        box(b, (*rows, n), one, "vector", {len(rows) - 1}, cost=4.0 * n)
+        def one(idx: tuple[Index, ...]) -> None:
+            put(idx[:-1], idx[-1], _place(b, keys, idx[:-1], idx[-1], axis, n, False))
+
+        def whole(row: tuple[Index, ...]) -> None:
+            integers = _as_integers(b, keys, row, axis, n)
+
+            def element(i: Index) -> Sequence[Atom]:
+                put(row, i, _place_among(b, integers, i, n))
+                return ()
+
+            b.loop(n, "vector", element)
+
+        if n < AS_INTEGERS or b.unrolling:
+            box(b, (*rows, n), one, "vector", {len(rows) - 1}, cost=4.0 * n)
+        else:
+            box(b, rows, whole, "seq", range(len(rows)), cost=4.0 * n * n)
 
     op = Opaque("sort", list(ins), ["buffer"] * len(ins), emit=emit, work=4.0 * ins[0].size * n)
     return g.opaque(op, outs)
