@@ -511,7 +511,9 @@ def native_entry(
     key: bytes, call: TracedCall, args: Any, kwargs: Any, statics: int | Policy = 0
 ) -> Any:
     """The native entry of calls like this one; None if they cannot be native."""
-    program = dispatch.executable(call.closed, call.params["donated_invars"])
+    asked = call.params["compiler_options_kvs"]
+    limit = options.memory_limit_of(asked)
+    program = dispatch.executable(call.closed, call.params["donated_invars"], limit)
     if not program.nativable or not program.settled():
         return None
     order = stub.leaf_order(lambda t: tree.flatten(t)[0], args, kwargs, statics)
@@ -535,7 +537,7 @@ def native_entry(
         ),
         in_avals=program.in_avals,
         release_gil=program.releases_gil,
-        threads=options.threads_of(call.params["compiler_options_kvs"]),
+        threads=options.threads_of(asked),
         keep=(program,),
         on_error=program.raise_error,
         on_host=program.run_host if program.has_host else None,
@@ -599,8 +601,10 @@ def jit(
     arguments whose memory may be reused. `in_shardings` and `out_shardings` (a Sharding, a
     PartitionSpec for the mesh that `set_mesh` put in force, None, or a pytree prefix of them) say
     how positional arguments and results lie on devices. `compiler_options={"num_threads": n}` has
-    calls of the function computed by n threads, wherever they are made; inside of another jitted
-    function that one's number is used.
+    calls of the function computed by n threads, wherever they are made; `{"memory_limit": n}` has
+    values computed again rather than kept until arguments, results and temporaries take n bytes at
+    most, and raises JaxRuntimeError if that cannot be. Inside of another jitted function that one's
+    options are used.
 
     >>> @pb.jit
     ... def f(x): return jnp.sin(x) ** 2

@@ -13,7 +13,7 @@ from ..runtime import dispatch
 from ..runtime.commitment import lie
 from ..runtime.devices import default_device_or_first
 from ..runtime.layouts import Format, Layout
-from ..runtime.options import checked, threads_of
+from ..runtime.options import checked, memory_limit_of, threads_of
 from ..runtime.shardings import Sharding, SingleDeviceSharding
 from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct, argument_name
@@ -25,7 +25,8 @@ xla_stage: Any = config.lazy_module("pullback.backends.xla.stage")
 
 def _compiled(call: Any) -> Any:
     """The executable of a traced call."""
-    return dispatch.executable(call.closed, call.params["donated_invars"])
+    limit = memory_limit_of(call.params["compiler_options_kvs"])
+    return dispatch.executable(call.closed, call.params["donated_invars"], limit)
 
 
 class ArgInfo:

@@ -31,8 +31,8 @@ _default: list[str] = []
 
 
 def register_backend(name: str, compiler: Callable[..., Executable], default: bool = False) -> None:
-    """Makes a backend known: `compiler(closed, donated)` compiles a program, in the knowledge of
-    which arguments may be overwritten."""
+    """Makes a backend known: `compiler(closed, donated, memory_limit)` compiles a program, in the
+    knowledge of which arguments may be overwritten and how many bytes it may take (or None)."""
     compilers[name] = compiler
     if default or not _default:
         _default[:] = [name]
@@ -51,6 +51,8 @@ def wrap_extended(dtype: Any, base: Any) -> Any:
     return _wrappers[-1](dtype, base)
 
 
-def compile_program(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Executable:
+def compile_program(
+    closed: ClosedJaxpr, donated: Sequence[bool] = (), memory_limit: int | None = None
+) -> Executable:
     """Compiles with the default backend."""
-    return compilers[_default[0]](closed, donated)
+    return compilers[_default[0]](closed, donated, memory_limit)

@@ -102,6 +102,7 @@ class Ledger:
         self.free: list[Slot] = []
         self.live = 0
         self.peak = 0
+        self.thrifty = False  # memory counts more than finding it again where it was
 
     def add(self, slot: Slot) -> int:
         slot.number = len(self.table)
@@ -110,9 +111,8 @@ class Ledger:
 
     def take(self, slot: Slot) -> bool:
         """Gives a temporary a number; true if its memory is new and must be allocated."""
-        fits = [s for s in self.free if slot.bytes <= s.bytes <= 2 * slot.bytes + 4096]
-        if fits:
-            best = min(fits, key=lambda s: s.bytes)
+        best = self._idle(slot)
+        if best is not None:
             self.free.remove(best)
             slot.number = best.number
             slot.alias = best
@@ -121,6 +121,25 @@ class Ledger:
         self.live += slot.bytes
         self.peak = max(self.peak, self.live)
         return True
+
+    def _idle(self, slot: Slot) -> Slot | None:
+        """The smallest idle memory that a slot fits in without much waste."""
+        most = slot.bytes + slot.bytes // (8 if self.thrifty else 1) + 4096
+        fits = [s for s in self.free if slot.bytes <= s.bytes <= most]
+        return min(fits, key=lambda s: s.bytes, default=None)
+
+    def drop(self, slot: Slot, room: int) -> list[int]:
+        """Forgets idle memory, the largest first, until a slot that needs new memory has room; the
+        numbers of what is to be freed."""
+        gone: list[int] = []
+        if self._idle(slot) is not None:
+            return gone
+        while self.live + slot.bytes > room and self.free:
+            idle = max(self.free, key=lambda s: s.bytes)
+            self.free.remove(idle)
+            self.live -= idle.bytes
+            gone.append(idle.number)
+        return gone
 
     def give(self, slot: Slot) -> None:
         """A dead temporary's memory becomes available."""

@@ -15,7 +15,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from pullback.config import lazy_module
 from pullback.core.jaxpr import ClosedJaxpr
@@ -36,6 +36,9 @@ from pullback.loops.stepping import steps_inside
 from pullback.primitives.keys import lower_keys
 from pullback.records import record, replaced
 from pullback.transforms.partial_eval import dce_closed
+
+if TYPE_CHECKING:
+    from pullback.loops.memory_limit import Survey
 
 __all__ = ["Options", "compile_jaxpr"]
 
@@ -64,8 +67,12 @@ class Options:
         reference: Reference | None,
         rolls: bool = False,
         foresee: Callable[[str, float], None] | None = None,
+        values: dict[Any, Node] | None = None,
+        repeats: bool = False,
     ) -> None:
         self.reference = reference or no_reference
+        self.values = values  # of the program's variables, if anybody asked
+        self.repeats = repeats  # what the program does twice it is to do twice
         self.foresee = foresee or _ignore
         self.equations: list[Any] = []
         self.consts: list[tuple[Slot, Any]] = []
@@ -119,6 +126,8 @@ def compile_jaxpr(
     origins: bool = False,
     rolls: bool = True,
     foresee: Callable[[str, float], None] | None = None,
+    room: int | None = None,
+    survey: Survey | None = None,
 ) -> plan.Program:
     """A closed jaxpr as kernels and a plan.
 
@@ -129,12 +138,15 @@ def compile_jaxpr(
     be compiled while the rest is written. `foresee(type, work)` hears, before there is a kernel,
     that one will call the tile functions of a type.
     With `origins` the program tells which equations each kernel computes. `rolls` lowers a body
-    that the program repeats once (chains.py); the results are the same.
+    that the program repeats once (chains.py); the results are the same. Where temporaries would
+    take more than `room` bytes, idle ones are freed. `survey` hears what the plan is made of.
     """
     if isinstance(closed, ClosedJaxpr):
         closed = lower_keys(closed)
         closed = dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0]
-    options, jaxpr = Options(reference, rolls, foresee), closed.jaxpr
+    values = None if survey is None else survey.values
+    repeats = room is not None  # rather than keep values
+    options, jaxpr = Options(reference, rolls, foresee, values, repeats), closed.jaxpr
     g = Graph()
     g.options = options
     ins: list[Any] = []
@@ -162,7 +174,11 @@ def compile_jaxpr(
     assembler = _Assembler(g, options, units, in_slots, outs, given, check, flags)
     assembler.ready = ready
     assembler.origins = [] if origins else None
-    return assembler.program()
+    assembler.room, assembler.ledger.thrifty = room, room is not None
+    program = assembler.program()
+    if survey is not None:
+        survey.units, survey.outs, survey.lent = units, outs, frozenset(assembler.names)
+    return program
 
 
 def show_units(units: Sequence[Any]) -> str:
@@ -203,6 +219,7 @@ class _Assembler:
         self.ledger = buffers.Ledger()
         self.kernels: list[Kernel] = []
         self.ready: Callable[[Kernel, Cost, bool], None] | None = None
+        self.room: int | None = None  # what temporaries may take before idle ones are freed
         self.work = sum(_work(u) for u in units)
         each = [seconds_of(u) for u in units]
         self.seconds = sum(each)
@@ -482,10 +499,14 @@ class _Assembler:
 
     def allocate(self, slots: list[Slot]) -> None:
         """Gives temporaries buffers: free ones, or new ones."""
+        steps = self.steps if self.prelude is None else self.prelude
         for slot in slots:
-            if slot.number < 0 and self.ledger.take(slot):
-                step = plan.AllocStep(slot.number, max(64, slot.bytes))
-                (self.steps if self.prelude is None else self.prelude).append(step)
+            if slot.number >= 0:
+                continue
+            if self.room is not None and self.prelude is None:
+                steps += [plan.FreeStep(n) for n in self.ledger.drop(slot, self.room)]
+            if self.ledger.take(slot):
+                steps.append(plan.AllocStep(slot.number, max(64, slot.bytes)))
 
     def _kernel(self, unit: Any) -> Any:
         b = LoopBuilder(self.extents)

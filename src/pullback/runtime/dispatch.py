@@ -37,7 +37,7 @@ from ..primitives import common, keys
 from ..transforms.partial_eval import dce_closed
 from . import array as array_module
 from .commitment import commit, results_lie
-from .options import in_force
+from .options import in_force, memory_limit_of
 from .shardings import default_sharding
 
 # Traced values and keys are arrays to users: isinstance(x, Array) holds for them.
@@ -83,9 +83,9 @@ class EvalTrace(Trace):
             if params["jaxpr"].jaxpr.is_high:
                 return jit_p.rules["lower"](tracers, params)
             donated = params["donated_invars"]
-            program = executable(params["jaxpr"], donated)
-            asked = params["in_shardings"], params["out_shardings"]
             options = params["compiler_options_kvs"]
+            program = executable(params["jaxpr"], donated, memory_limit_of(options))
+            asked = params["in_shardings"], params["out_shardings"]
             if options:
                 with in_force(options):
                     return run(program, tracers, donated, *asked)
@@ -176,17 +176,21 @@ def one_equation(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) -
     return ClosedJaxpr(Jaxpr([], ins, outs, [eqn], effects), [])
 
 
-def executable(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
-    """The compiled form of a program (for calls that donate those arguments); compiled at the first
-    request, and remembered by the program."""
-    which = ("executable", tuple(donated)) if any(donated) else "executable"
+def executable(
+    closed: ClosedJaxpr, donated: Sequence[bool] = (), memory_limit: int | None = None
+) -> Any:
+    """The compiled form of a program (for calls that donate those arguments, in so many bytes);
+    compiled at the first request, and remembered by the program."""
+    which: Any = ("executable", tuple(donated)) if any(donated) else "executable"
+    if memory_limit is not None:
+        which = "executable", tuple(donated), memory_limit
     found = closed.derived.get(which)
     if found is None:
         for effect in closed.effects:
             if hasattr(effect, "not_lowered"):  # an effect that some transformation takes away
                 raise effect.not_lowered()
         arrays = _without_tokens(closed)
-        found = interface.compile_program(physical(arrays), donated)
+        found = interface.compile_program(physical(arrays), donated, memory_limit)
         if any(keys.is_key_aval(a) for a in arrays.out_avals):
             found = KeyedProgram(found, arrays.out_avals)
         if arrays is not closed:
@@ -335,9 +339,11 @@ def load_compiler() -> None:
     settle()
 
 
-def compile_native(closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> Any:
+def compile_native(
+    closed: ClosedJaxpr, donated: Sequence[bool] = (), memory_limit: int | None = None
+) -> Any:
     """The native executable of a program."""
-    return native.NativeExecutable(closed, donated)
+    return native.NativeExecutable(closed, donated, memory_limit)
 
 
 interface.register_backend("native", compile_native, default=True)

@@ -42,6 +42,7 @@ GIL_WORK = 5e4
 
 # NumPy's rules of every primitive: hardly any program has an equation without a lowering.
 reference: Any = config.lazy_module("pullback.backends.reference")
+memory_limit: Any = config.lazy_module("pullback.loops.memory_limit")
 scratch: Any = config.lazy_module("pullback.loops.scratch")
 show: Any = config.lazy_module("pullback.loops.show")
 
@@ -116,7 +117,9 @@ def _context() -> Iterator[llvm.Context]:
 class NativeExecutable:
     """A compiled program: call it with Arrays of its argument types."""
 
-    def __init__(self, closed: ClosedJaxpr, donated: Sequence[bool] = ()) -> None:
+    def __init__(
+        self, closed: ClosedJaxpr, donated: Sequence[bool] = (), limit: int | None = None
+    ) -> None:
         unknown = fx.lowerable_effects.filter_not_in(closed.effects)
         if unknown:
             raise ValueError(
@@ -129,6 +132,9 @@ class NativeExecutable:
             if info is not None
             else (closed.eqns[0].primitive.name if closed.eqns else "identity")
         )
+        self._room: int | None = None  # bytes of temporaries, if they are limited
+        if limit is not None:
+            closed = self._fitted(closed, donated, limit)
         self._compile(closed, donated)
         self.plan = driver.encode(self.program, self.kernels)
         self.in_avals, self.out_avals = closed.in_avals, closed.out_avals
@@ -171,8 +177,10 @@ class NativeExecutable:
     def _compile(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> None:
         """The program and the machine code of its kernels, from disk or made now."""
         start = time.perf_counter()
-        key = None if pipeline.debug() else programs.program_key(closed, donated)
+        key = None if pipeline.debug() else programs.program_key(closed, donated, self._room)
         again = functools.partial(pipeline.compile_jaxpr, closed, reference_rule, donated)
+        if self._room is not None:
+            again = functools.partial(again, room=self._room, rolls=False)
         known = None if key is None else programs.recall(key, closed, again, reference_rule)
         if known is not None:
             self.program, self.kernels, self._unbounded = (
@@ -195,6 +203,31 @@ class NativeExecutable:
             compile_log.ProgramEntry(self.name, len(closed.eqns), traced, *times, entries, tiles)
         )
 
+    def _fitted(self, closed: ClosedJaxpr, donated: Sequence[bool], limit: int) -> ClosedJaxpr:
+        """The program, if its plan takes `limit` bytes or less, else one that does for the same
+        results; JaxRuntimeError if there is none."""
+        plan = functools.partial(pipeline.compile_jaxpr, reference=reference_rule, donated=donated)
+        threads = llvm.num_threads()
+        with uncollected:
+            if memory_limit.peak_bytes(plan(closed), threads) <= limit:
+                return closed
+            planned = lambda c, room, survey: plan(c, rolls=False, room=room, survey=survey)
+            progress = compile_log.Progress(self.name)
+            try:
+                found = memory_limit.within(closed, limit, planned, threads, progress.tell)
+            finally:
+                progress.done()
+        fitted: ClosedJaxpr = found[0]
+        self._room, peak = found[1:]
+        if peak > limit:
+            args, outs = (sum(map(_nbytes, avals)) for avals in (closed.in_avals, closed.out_avals))
+            raise errors.JaxRuntimeError(
+                f"RESOURCE_EXHAUSTED: {self.name} takes {peak:,} bytes at least, {args:,} of them "
+                f"arguments and {outs:,} results, and its memory_limit is {limit:,}. Fix: a larger "
+                "limit, smaller batches, donated arguments, or checkpoint in the bodies of loops."
+            )
+        return fitted
+
     def _made(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> tuple[llvm.Compilation, float]:
         """Lowers and compiles; the compilation, and when it had nothing more to wait for than
         LLVM."""
@@ -213,8 +246,9 @@ class NativeExecutable:
         try:
             with uncollected:
                 self.program = pipeline.compile_jaxpr(
-                    closed, reference_rule, donated, ready=ready, foresee=foresee
-                )
+                    closed, reference_rule, donated, ready=ready, foresee=foresee,
+                    room=self._room, rolls=self._room is None,
+                )  # fmt: skip
                 lowered = time.perf_counter()
                 self.kernels = compilation.finish(progress)
         finally:

@@ -1,4 +1,5 @@
-"""What `compiler_options` of a jitted function say: the number of its threads."""
+"""What `compiler_options` of a jitted function say: the number of its threads, and how much memory
+it may take."""
 
 from __future__ import annotations
 
@@ -8,16 +9,17 @@ from typing import Any
 
 from .. import config, errors
 
-__all__ = ["Options", "checked", "in_force", "threads_of"]
+__all__ = ["Options", "checked", "in_force", "memory_limit_of", "threads_of"]
 
+OURS = "num_threads", "memory_limit"  # the latter in bytes
 Options = tuple[tuple[str, Any], ...]  # the parameter `compiler_options_kvs` of a call
 
 
 def checked(options: Any) -> Options:
     """The options as a call keeps them.
 
-    TypeError for what is no dict, ValueError for a number of threads that is not positive. Names
-    are looked at when the program is run, as in JAX.
+    TypeError for what is no dict, ValueError for a number of threads or of bytes that is not
+    positive. Names are looked at when the program is run, as in JAX.
     """
     if options is None:
         return ()
@@ -28,11 +30,12 @@ def checked(options: Any) -> Options:
             f"compiler_options must be a dict of names and values, got {options!r}. "
             'Fix: compiler_options={"num_threads": 1}'
         )
-    threads = options.get("num_threads")
-    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int)):
-        raise ValueError(f'compiler_options["num_threads"] must be an int, got {threads!r}')
-    if threads is not None and threads < 1:
-        raise ValueError(f'compiler_options["num_threads"] must be positive, got {threads!r}')
+    for name in OURS:
+        value = options.get(name)
+        if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
+            raise ValueError(f'compiler_options["{name}"] must be an int, got {value!r}')
+        if value is not None and value < 1:
+            raise ValueError(f'compiler_options["{name}"] must be positive, got {value!r}')
     return tuple(sorted((str(name), value) for name, value in options.items()))
 
 
@@ -41,16 +44,18 @@ def threads_of(options: Sequence[tuple[str, Any]]) -> int | None:
 
     JaxRuntimeError for a name that is none of them.
     """
-    threads = None
-    for name, value in options:
-        if name == "num_threads":
-            threads = value
-        elif not name.startswith("xla_"):
+    for name, _ in options:
+        if name not in OURS and not name.startswith("xla_"):
             raise errors.JaxRuntimeError(
-                f"INVALID_ARGUMENT: No such compile option: '{name}'. Fix: 'num_threads' is one; "
-                "options whose names begin with 'xla_' are accepted."
+                f"INVALID_ARGUMENT: No such compile option: '{name}'. Fix: 'num_threads' and "
+                "'memory_limit' are; options whose names begin with 'xla_' are accepted."
             )
-    return threads
+    return dict(options).get("num_threads")
+
+
+def memory_limit_of(options: Sequence[tuple[str, Any]]) -> int | None:
+    """The bytes that a call's options allow its program, with arguments and results."""
+    return dict(options).get("memory_limit") if options else None
 
 
 def in_force(options: Sequence[tuple[str, Any]]) -> contextlib.AbstractContextManager[None]:

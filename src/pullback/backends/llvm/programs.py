@@ -75,14 +75,16 @@ class Recalled:
         return ()
 
 
-def program_key(closed: Any, donated: Sequence[bool]) -> str | None:
-    """The name of a program's entry; None for one that is not kept."""
+def program_key(closed: Any, donated: Sequence[bool], room: int | None = None) -> str | None:
+    """The name of a program's entry, planned for so many bytes of temporaries; None for one that is
+    not kept."""
     if disk_cache() is None:
         return None
     text = fingerprint(closed, donated)
     if text is None:
         return None
-    return kernel_key(text, host_target().key, "program " + _STAMP)
+    what = "program " if room is None else f"program in {room} "
+    return kernel_key(text, host_target().key, what + _STAMP)
 
 
 def _packed_scalars(scalars: Any) -> tuple[Any, ...]:

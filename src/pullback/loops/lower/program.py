@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pullback.control.call import APART
-from pullback.core.jaxpr import jaxprs_in_params
+from pullback.core.jaxpr import ClosedJaxpr, jaxprs_in_params
 from pullback.loops.chains import Chain, chains_of
 from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
@@ -26,7 +26,7 @@ from pullback.loops.lower.repeated import add_chain
 from pullback.loops.once import once
 from pullback.loops.sums_of_products import products_after_loops
 
-__all__ = ["CALLS", "add_jaxpr", "host_node", "spec_of"]
+__all__ = ["CALLS", "add_jaxpr", "host_node", "inlined", "spec_of"]
 
 # Primitives that hold one program and mean a call of it: the parameter with the program.
 CALLS = {
@@ -122,7 +122,8 @@ def spec_of(aval: Any) -> Spec | None:
 
 def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]) -> list[Node]:
     """Adds a program's equations to a graph; the nodes of its results."""
-    jaxpr = once(products_after_loops(jaxpr), _is_pure)
+    if g.parent is not None or not g.options.repeats:
+        jaxpr = once(products_after_loops(jaxpr), _is_pure)
     env: dict[Any, Any] = {}
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
@@ -147,6 +148,8 @@ def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]
             continue
         outs = add_eqn(g, eqn, [node_of(v) for v in eqn.invars])
         env.update(zip(eqn.outvars, outs, strict=True))
+    if g.options.values is not None and g.parent is None:
+        g.options.values.update(env)
     return [_literal(g, v) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
 
 
@@ -154,6 +157,48 @@ def _is_pure(name: str) -> bool:
     """Whether a primitive's results depend on its operands and parameters alone: those of what
     Python does may not."""
     return name in CALLS or rule_of(name) is not None
+
+
+def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """A program with the bodies of its calls in their place, as lowering reads them."""
+    eqns: list[Any] = []
+    constvars, consts = list(closed.jaxpr.constvars), list(closed.consts)
+
+    def put(jaxpr: Any, env: dict[Any, Any], fresh: bool) -> list[Any]:
+        def get(v: Any) -> Any:
+            return v if hasattr(v, "val") else env.get(v, v)
+
+        jaxpr = once(products_after_loops(jaxpr), _is_pure)
+        for eqn in jaxpr.eqns:
+            ins = [get(v) for v in eqn.invars]
+            program = _called(eqn)
+            if program is None:
+                outs = [type(v)(v.aval) for v in eqn.outvars] if fresh else list(eqn.outvars)
+                eqns.append(eqn.replace(invars=ins, outvars=outs))
+            else:
+                outs = called(program, ins)
+            env.update(zip(eqn.outvars, outs, strict=True))
+        return [get(v) for v in jaxpr.outvars]
+
+    def called(program: Any, ins: list[Any]) -> list[Any]:
+        body = program
+        if hasattr(program, "jaxpr"):
+            body = program.jaxpr
+            own = [type(v)(v.aval) for v in body.constvars]
+            constvars.extend(own)
+            consts.extend(program.consts)
+            ins = [*own, *ins]
+        return put(body, dict(zip((*body.constvars, *body.invars), ins, strict=True)), True)
+
+    outvars = put(closed.jaxpr, {}, False)
+    jaxpr = closed.jaxpr.replace(constvars=constvars, eqns=eqns, outvars=outvars)
+    return ClosedJaxpr(jaxpr, consts)
+
+
+def _called(eqn: Any) -> Any:
+    """The program that an equation is a call of, where its body may stand in its place."""
+    inner = CALLS.get(eqn.primitive.name)
+    return None if inner is None or eqn.params.get("name") == APART else eqn.params.get(inner)
 
 
 def _chains(g: Graph, jaxpr: Any) -> dict[int, Chain]:
