@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ import pullback.numpy as pnp
 from pullback.core.avals import ShapedArray
 from pullback.core.primitive import Primitive
 from pullback.loops import chains
+from pullback.primitives import builders
 
 
 def calls_of(function: Callable[[], Any]) -> int:
@@ -85,3 +87,32 @@ def test_remembered_types_are_forgotten_with_their_rule() -> None:
     other = ShapedArray((), np.dtype("int32"))
     p.def_abstract_eval(lambda x: other)
     assert p.abstract_eval(x)[0] is other
+
+
+def test_types_of_sums_of_cotangents_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules, asked = builders.add_any_p.rules, []
+    rule = rules["abstract_eval"]
+    monkeypatch.setitem(rules, "abstract_eval", lambda *a: asked.append(a) or rule(*a))
+    branching = lambda x: sum((pnp.sin(x) * pnp.cos(x) for _ in range(9)), x).sum()
+    program = pb.make_jaxpr(pb.grad(branching))(np.ones((3, 7, 1), np.float32))
+    assert str(program).count("add_any") > 9 and len(asked) <= 1
+
+
+def test_nothing_is_collected_while_a_function_is_traced() -> None:
+    """Nor switched on for who had switched it off."""
+    seen = []
+
+    def f(x: Any) -> Any:
+        seen.append(gc.isenabled())
+        return x
+
+    before = gc.isenabled()
+    try:
+        for enabled in (True, False):
+            (gc.enable if enabled else gc.disable)()
+            pb.make_jaxpr(f)(1.0)
+            pb.eval_shape(f, 1.0)
+            assert gc.isenabled() is enabled
+    finally:
+        (gc.enable if before else gc.disable)()
+    assert seen == [False] * 4

@@ -15,6 +15,7 @@ from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.naming import result_names
 from ..core.source import extend_name_stack, take_names
 from ..core.trace import Tracer, eval_context, extend_axis_env
+from ..garbage import uncollected
 from .arguments import (
     ShapeDtypeStruct,
     abstractify,
@@ -57,7 +58,7 @@ def make_jaxpr(
         avals = checked_avals(fun, leaves, args, kwargs)
         out: dict[str, Any] = {}
         info = debug_info("jit", fun, dynamic, kwargs)
-        with extend_axis_env(axis_env or ()):
+        with uncollected, extend_axis_env(axis_env or ()):
             jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
         info.set_names(info.arg_names, lambda: result_names(out["tree"]))
         closed = ClosedJaxpr(jaxpr, consts)
@@ -89,11 +90,9 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     leaves, in_tree = tree.flatten((args, kwargs))
     avals = checked_avals(fun, leaves, args, kwargs)
     out: dict[str, Any] = {}
-    jaxpr, _ = trace_to_jaxpr(
-        flat_function(fun, in_tree, out, "eval_shape"),
-        avals,
-        debug_info("eval_shape", fun, args, kwargs),
-    )
+    info = debug_info("eval_shape", fun, args, kwargs)
+    with uncollected:
+        jaxpr, _ = trace_to_jaxpr(flat_function(fun, in_tree, out, "eval_shape"), avals, info)
     return tree.unflatten(
         out["tree"],
         [

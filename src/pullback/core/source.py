@@ -132,15 +132,21 @@ def current(depth: int = 1) -> SourceInfo:
     return SourceInfo(None, 0, _local.name_stack)
 
 
-@contextlib.contextmanager
-def using(info: SourceInfo | None) -> Iterator[None]:
-    """Equations made inside get this source info (used when a program is replayed)."""
-    before = _local.override
-    _local.override = info
-    try:
-        yield
-    finally:
-        _local.override = before
+class using:
+    """Equations made inside get this source info (used when a program is replayed): a class, since
+    a program is transposed with one for each equation."""
+
+    __slots__ = ("before", "info")
+
+    def __init__(self, info: SourceInfo | None) -> None:
+        self.info = info
+
+    def __enter__(self) -> None:
+        self.before = _local.override
+        _local.override = self.info
+
+    def __exit__(self, *_: object) -> None:
+        _local.override = self.before
 
 
 @contextlib.contextmanager

@@ -108,6 +108,7 @@ add_any_p: Primitive = Primitive(
     transpose=_add_any_transpose,
     batch=_add_any_batch,
 )
+add_any_p.remember_types()
 
 
 def add_jaxvals(x: Any, y: Any) -> Any:

@@ -35,9 +35,9 @@ class PartialEvalTrace(Trace):
     def process_primitive(
         self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
     ) -> Any:
-        unknown = [self.is_unknown(x) for x in tracers]
-        rules = primitive.rules
-        if not any(unknown):
+        staged, rules = self.staged, primitive.rules
+        unknown = [isinstance(x, JaxprTracer) and x._trace is staged for x in tracers]
+        if True not in unknown:
             if "always_staged" in rules and rules["always_staged"](self, tracers, params):
                 return self.stage(primitive, tracers, params)
             with use_trace(self.parent_trace):  # type: ignore[arg-type]
