@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from pullback.backends.llvm import threads
+
 PROGRAM = Path(__file__).with_name("contract_program.py")
 
 
@@ -51,3 +53,30 @@ def test_interrupted_compiles(tmp_path: Path) -> None:
     """Ctrl-C at forty moments between the first line traced and the last kernel loaded."""
     report = run(tmp_path, "--compiles", PULLBACK_CACHE="0")
     assert int(str(report["struck"])) >= 10
+
+
+FLUSHED = """
+import numpy as np
+import pullback as pb
+import pullback.numpy as jnp
+small = np.full(300_000, 1e-40, np.float32)
+x = jnp.asarray(small)
+print(float((x + 0).max() > 0), float(pb.jit(lambda x: (x * 1.5).max())(x) > 0), end=" ")
+print(float((jnp.full((64, 64), 1e-20) @ jnp.full((64, 64), 1e-20)).max() > 0), end=" ")
+print(float((small * np.float32(1.5)).max() > 0))
+"""
+
+
+def test_denormals_are_taken_for_zeros_where_the_environment_asks() -> None:
+    """On every thread of a kernel, and only there: NumPy keeps them in the same process."""
+    for flush, want in (("0", "1.0 1.0 1.0 1.0"), ("1", "0.0 0.0 0.0 1.0")):
+        environment = {**os.environ, "PULLBACK_FLUSH_DENORMALS": flush}
+        done = subprocess.run(
+            [sys.executable, "-c", FLUSHED],
+            capture_output=True, text=True, check=False, env=environment,
+        )  # fmt: skip
+        assert done.stdout.strip() == want, done.stderr
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PULLBACK_FLUSH_DENORMALS", "maybe")
+        with pytest.raises(ValueError, match="PULLBACK_FLUSH_DENORMALS"):
+            threads.flushes_denormals()

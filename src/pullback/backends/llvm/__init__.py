@@ -17,7 +17,7 @@
 `run_kernel` does all that for NumPy arrays in one call. Function calls from kernels (`Call`) go
 through `set_function`.
 Knobs: PULLBACK_ISA, PULLBACK_NUM_THREADS, PULLBACK_CACHE, PULLBACK_CACHE_DIR, PULLBACK_CACHE_SIZE,
-PULLBACK_DEBUG=llvm,asm.
+PULLBACK_FLUSH_DENORMALS, PULLBACK_DEBUG=llvm,asm.
 """
 
 from __future__ import annotations

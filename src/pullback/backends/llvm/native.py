@@ -676,22 +676,22 @@ fail:
 """
 
 
-def _fp_state(target: Target) -> dict[str, str]:
-    """Lines that set round to nearest, no flushing of denormals, no traps; and put back what was
-    there.
+def _fp_state(target: Target, flush: bool) -> dict[str, str]:
+    """Lines that set round to nearest, no traps, denormals kept or taken for zeros; and put back
+    what was there.
     """
     if target.level == "neon":
+        state = 1 << 24 if flush else 0
         return {
             "declare": "declare i64 @llvm.aarch64.get.fpcr()\ndeclare void "
             "@llvm.aarch64.set.fpcr(i64)\n",
             "save_fp": " %fpcr = call i64 @llvm.aarch64.get.fpcr()\n call void "
-            "@llvm.aarch64.set.fpcr(i64 0)",
+            f"@llvm.aarch64.set.fpcr(i64 {state})",
             "restore_fp": " call void @llvm.aarch64.set.fpcr(i64 %fpcr)",
-            "set_fp": " call void @llvm.aarch64.set.fpcr(i64 0)",
+            "set_fp": f" call void @llvm.aarch64.set.fpcr(i64 {state})",
         }
-    setting = (
-        " store i32 8064, ptr %new_fp\n call void @llvm.x86.sse.ldmxcsr(ptr %new_fp)"  # 0x1F80
-    )
+    state = 0x9FC0 if flush else 0x1F80
+    setting = f" store i32 {state}, ptr %new_fp\n call void @llvm.x86.sse.ldmxcsr(ptr %new_fp)"
     return {
         "declare": "declare void @llvm.x86.sse.ldmxcsr(ptr)\ndeclare void "
         "@llvm.x86.sse.stmxcsr(ptr)\n",
@@ -701,9 +701,12 @@ def _fp_state(target: Target) -> dict[str, str]:
     }
 
 
-def runtime_text(target: Target, sleep: str, memmove_offset: int, extra: str = "") -> str:
-    """The module's text for a target and a way to sleep (futex or condition)."""
-    fp = _fp_state(target)
+def runtime_text(
+    target: Target, sleep: str, memmove_offset: int, extra: str = "", flush: bool = False
+) -> str:
+    """The module's text for a target, a way to sleep (futex or condition), and whether denormals
+    are taken for zeros."""
+    fp = _fp_state(target, flush)
     parts = [
         f'target triple = "{target.triple}"\n',
         "declare i64 @llvm.readcyclecounter()\n",

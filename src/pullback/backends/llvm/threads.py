@@ -62,7 +62,8 @@ class Runtime:
     def __init__(self) -> None:
         target = host_target()
         self.kind = os_shim.sleep_kind()
-        text = native.runtime_text(target, self.kind, function_offset("memmove"), REM_PIO2)
+        flush = flushes_denormals()
+        text = native.runtime_text(target, self.kind, function_offset("memmove"), REM_PIO2, flush)
         loader_kind = os.environ.get("PULLBACK_LOADER", "")
         self.code = load_text(
             text, target, 0, kernel_key(text, target.key, "runtime" + loader_kind)
@@ -164,6 +165,17 @@ def runtime() -> Runtime:
             if _runtime is None:
                 _runtime = Runtime()
     return _runtime
+
+
+def flushes_denormals() -> bool:
+    """Whether PULLBACK_FLUSH_DENORMALS asks kernels to take denormals for zeros.
+
+    Raises ValueError for a value that says neither yes nor no.
+    """
+    text = os.environ.get("PULLBACK_FLUSH_DENORMALS", "0").strip().lower()
+    if text not in ("0", "1", "false", "true", ""):
+        raise ValueError(f"PULLBACK_FLUSH_DENORMALS={text!r}: say 1 (zeros) or 0 (kept)")
+    return text in ("1", "true")
 
 
 def prepare() -> None:
