@@ -30,6 +30,7 @@ def identity_times(x):
 ONCE = {
     "products": lambda x: (jnp.exp(x @ x), (x @ x).sum()),
     "of equal operands": lambda x: (jnp.exp(identity_times(x)), identity_times(x) + 1),
+    "beside a number": lambda x: (jnp.exp(x @ x), 2.0 - x @ x),
     "of literals": lambda x: (jnp.exp((2.0 * x) @ x), jnp.sin((2.0 * x) @ x)),
     "in a loop": lambda x: lax.scan(lambda c, _: (c @ x + jnp.tanh(c @ x), None), x, None, 3)[0],
 }

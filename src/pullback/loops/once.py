@@ -72,7 +72,7 @@ def _key(e: Any, numbers: dict[Any, tuple[int, int]]) -> Any:
         return None
     params = tuple(sorted((name, _exactly(v)) for name, v in e.params.items()))
     operands = tuple(_number(v, numbers) for v in e.invars)
-    results = tuple((str(getattr(v.aval, "dtype", None)), v.aval.shape) for v in e.outvars)
+    results = tuple((getattr(v.aval, "dtype", None), v.aval.shape) for v in e.outvars)
     key = e.primitive, params, operands, results
     try:
         hash(key)
@@ -93,7 +93,7 @@ def _number(v: Any, numbers: dict[Any, tuple[int, int]]) -> Any:
     value = np.asarray(v.val)
     if value.dtype == object or value.nbytes > SMALL:
         return id(v.val), None  # of something that the program keeps
-    return str(v.aval.dtype), value.dtype.str, value.shape, value.tobytes()
+    return v.aval.dtype, value.dtype, value.shape, value.tobytes()
 
 
 def _without(jaxpr: Jaxpr, eqns: list[Any], instead: dict[Any, Any]) -> Jaxpr:
@@ -105,7 +105,7 @@ def _without(jaxpr: Jaxpr, eqns: list[Any], instead: dict[Any, Any]) -> Jaxpr:
     outvars, kept = put(jaxpr.outvars), []
     read = {v for v in outvars if not hasattr(v, "val")}
     for e in reversed(eqns):
-        e = e.replace(invars=put(e.invars)) if any(v in instead for v in e.invars) else e
+        e = e.replace(invars=put(e.invars))
         if e.effects or any(v in read for v in e.outvars):
             kept.append(e)
             read.update(v for v in e.invars if not hasattr(v, "val"))
