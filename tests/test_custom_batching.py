@@ -204,3 +204,26 @@ def test_vmap_uses_what_is_registered() -> None:
     assert seen["pullback"] == seen["jax"]
     for ours, theirs in zip(*results, strict=True):
         np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+
+
+def test_types_registered_with_ints_leave_axes_of_arrays_alone() -> None:
+    batching = pb.interpreters.batching
+
+    class Signal:
+        def __init__(self, samples: Any) -> None:
+            self.samples = samples
+
+    batching.register_vmappable(
+        Signal,
+        int,
+        int,
+        lambda handler, x, spec: handler(x.samples, spec),
+        lambda handler, n, x, spec: Signal(handler(n, x, spec)),
+        None,
+    )
+    try:
+        x = pb.numpy.arange(6.0).reshape(2, 3)
+        got = pb.vmap(lambda r: r * r.sum(), 0, 1)(x)
+        np.testing.assert_array_equal(got, (x * x.sum(1, keepdims=True)).T)
+    finally:
+        batching.unregister_vmappable(Signal)

@@ -61,8 +61,10 @@ def is_registered(x: Any) -> bool:
 
 
 def is_spec(axis: Any) -> bool:
-    """Whether this says how a registered type is mapped."""
-    return type(axis) in specs
+    """Whether this says how a registered type is mapped. An int says it of arrays too, also where
+    a type was registered with ints as its specs.
+    """
+    return type(axis) in specs and not isinstance(axis, int)
 
 
 def elements(axis: AxisData, leaves: Sequence[Any], along: Sequence[Any]) -> list[Any]:
