@@ -1,0 +1,1 @@
+"""Operations that JAX writes as kernels, by the device that they are written for."""

@@ -1,0 +1,1 @@
+"""Operations that JAX writes as kernels for TPUs: here they are ordinary programs."""
