@@ -20,7 +20,7 @@ from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Tracer
 from ..primitives import elementwise as e
 from ..primitives.builders import batch_size, full_batch
-from ..primitives.common import int_tuple, zero_of
+from ..primitives.common import canonical_size, int_tuple, zero_of
 from ..primitives.convert import convert_weak
 from ..primitives.convolution import dilated, padtype_to_pads
 from ..primitives.layout import broadcast_in_dim, reduce_sum, reduced_aval, reshape, shifted_axes
@@ -487,7 +487,7 @@ def reduce_window(
             f"reduce_window: padding must have a pair (low, high) for each of the {len(sizes)} "
             f"axes of the window, got {padding}"
         )
-    pads = tuple((int(lo), int(hi)) for lo, hi in pads)
+    pads = tuple((canonical_size(lo), canonical_size(hi)) for lo, hi in pads)
     window = dict(zip(_WINDOW, (sizes, strides, pads, base, dilation)))
     closed, consts = _scalar_program("reduce_window", computation, leaves, treedef)
     kind = _monoid(closed, consts) if len(leaves) == 1 else None

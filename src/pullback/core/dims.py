@@ -12,8 +12,9 @@ InconclusiveDimensionOperation.
 from __future__ import annotations
 
 import math
-import re
+import operator
 from collections.abc import Sequence
+from operator import floordiv
 from typing import Any, Union
 
 import numpy as np
@@ -25,12 +26,15 @@ from .avals import ShapedArray
 __all__ = [
     "Dim",
     "DimExpr",
+    "Scope",
+    "as_number",
+    "bounds",
     "evaluate",
     "is_constant_dim",
     "max_dim",
     "min_dim",
     "symbolic_dims",
-    "symbolic_shape",
+    "terms_of",
 ]
 
 Dim = Union[int, "DimExpr"]
@@ -43,7 +47,9 @@ class Atom:
     __slots__ = ("args", "key", "name", "scope")
 
     def __init__(self, name: str, args: tuple[Dim, ...] = (), scope: Scope | None = None) -> None:
-        self.name, self.args, self.scope = name, args, scope
+        self.name, self.args = name, args
+        scopes = (a.scope for a in args if isinstance(a, DimExpr))
+        self.scope: Scope | None = scope or next(scopes, None)
         self.key = f"{name}({', '.join(map(str, args))})" if args else name
 
     def __repr__(self) -> str:
@@ -58,8 +64,8 @@ class Atom:
     def bounds(self) -> tuple[Bound, Bound]:
         """(least, greatest) value."""
         if not self.args:
-            return (self.scope.lower.get(self.name, 1) if self.scope else 1), (
-                self.scope.upper.get(self.name, math.inf) if self.scope else math.inf
+            return (self.scope._lower.get(self.name, 1) if self.scope else 1), (
+                self.scope._upper.get(self.name, math.inf) if self.scope else math.inf
             )
         (alo, ahi), (blo, bhi) = bounds(self.args[0]), bounds(self.args[1])
         if self.name == "max":
@@ -83,9 +89,13 @@ def _floordiv(x: Bound, y: Bound) -> Bound:
 class Scope:
     """The sizes that were named together, and what is promised of them."""
 
+    __slots__ = ("_equal", "_lower", "_promises", "_upper")
+
     def __init__(self) -> None:
-        self.lower: dict[str, int] = {}
-        self.upper: dict[str, int] = {}
+        self._lower: dict[str, int] = {}
+        self._upper: dict[str, int] = {}
+        self._equal: dict[str, Any] = {}  # what stands in place of an atom, by the atom's key
+        self._promises: list[DimExpr] = []  # expressions that are at least 0
 
 
 Monomial = tuple[tuple[Atom, int], ...]
@@ -94,11 +104,12 @@ Monomial = tuple[tuple[Atom, int], ...]
 class DimExpr:
     """A symbolic size. Arithmetic gives sizes; a constant result is an int."""
 
-    __slots__ = ("_hash", "terms")
+    __slots__ = ("_hash", "scope", "terms")
     is_symbolic_dim = True
     __array_priority__ = 1000
 
-    def __init__(self, terms: dict[Monomial, int]) -> None:
+    def __init__(self, terms: dict[Monomial, int], scope: Scope | None = None) -> None:
+        self.scope = scope or next((a.scope for m in terms for a, _ in m if a.scope), None)
         self.terms = tuple(sorted(terms.items(), key=lambda t: _order(t[0]), reverse=True))
         self._hash = hash(frozenset(self.terms))
 
@@ -123,56 +134,70 @@ class DimExpr:
         return self._hash
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DimExpr) and self.terms == other.terms
+        return (
+            isinstance(other, DimExpr) and self.terms == other.terms and self.scope is other.scope
+        )
 
-    # --- arithmetic ---
+    # --- arithmetic: with integers a size, with other numbers the number that the size has ---
     def __add__(self, other: Any) -> Any:
-        return _combine(self, other, 1) if _is_dim(other) else NotImplemented
+        return _combine(self, other, 1) if _is_dim(other) else _number(operator.add, self, other)
 
     __radd__ = __add__
 
     def __sub__(self, other: Any) -> Any:
-        return _combine(self, other, -1) if _is_dim(other) else NotImplemented
+        return _combine(self, other, -1) if _is_dim(other) else _number(operator.sub, self, other)
 
     def __rsub__(self, other: Any) -> Any:
-        return _combine(-self, other, 1) if _is_dim(other) else NotImplemented
+        return _combine(-self, other, 1) if _is_dim(other) else _number(operator.sub, other, self)
 
     def __neg__(self) -> Any:
         return _make({m: -c for m, c in self.terms})
 
     def __mul__(self, other: Any) -> Any:
         if not _is_dim(other):
-            return NotImplemented
+            return _number(operator.mul, self, other)
+        _check_scopes(self, other)
         total: dict[Monomial, int] = {}
         for m1, c1 in self.terms:
-            for m2, c2 in _terms(other):
+            for m2, c2 in terms_of(other):
                 m = _times(m1, m2)
                 total[m] = total.get(m, 0) + c1 * c2
         return _make(total)
 
     __rmul__ = __mul__
 
-    def __pow__(self, power: int) -> Any:
-        if not isinstance(power, int) or power < 0:
-            raise InconclusiveDimensionOperation(
-                f"Symbolic dimension cannot be raised to the power {power!r}"
+    def __pow__(self, power: Any) -> Any:
+        if not isinstance(power, int):
+            return _number(operator.pow, self, power)
+        if power < 0:
+            raise ValueError(
+                f"Symbolic dimension cannot be raised to negative powers: '{self}' ** '{power}'"
             )
         out: Any = 1
         for _ in range(power):
             out = out * self
         return out
 
+    def __rpow__(self, base: Any) -> Any:
+        return _number(operator.pow, base, self, of_any=True)
+
+    def __truediv__(self, other: Any) -> Any:
+        return _number(operator.truediv, self, other, of_any=True)
+
+    def __rtruediv__(self, other: Any) -> Any:
+        return _number(operator.truediv, other, self, of_any=True)
+
     def __floordiv__(self, other: Any) -> Any:
-        return _divide(self, other)[0] if _is_dim(other) else NotImplemented
+        return _divide(self, other)[0] if _is_dim(other) else _number(floordiv, self, other)
 
     def __rfloordiv__(self, other: Any) -> Any:
-        return _divide(other, self)[0] if _is_dim(other) else NotImplemented
+        return _divide(other, self)[0] if _is_dim(other) else _number(floordiv, other, self)
 
     def __mod__(self, other: Any) -> Any:
-        return _divide(self, other)[1] if _is_dim(other) else NotImplemented
+        return _divide(self, other)[1] if _is_dim(other) else _number(operator.mod, self, other)
 
     def __rmod__(self, other: Any) -> Any:
-        return _divide(other, self)[1] if _is_dim(other) else NotImplemented
+        return _divide(other, self)[1] if _is_dim(other) else _number(operator.mod, other, self)
 
     def __divmod__(self, other: Any) -> Any:
         return _divide(self, other) if _is_dim(other) else NotImplemented
@@ -182,10 +207,12 @@ class DimExpr:
 
     # --- order: decided by bounds, or not at all ---
     def __ge__(self, other: Any) -> bool:
+        if not _is_dim(other):
+            return NotImplemented
         low, high = bounds(self - other)
-        if low >= 0:
+        if low >= 0 or _promised(self - other):
             return True
-        if high < 0:
+        if high < 0 or _promised(other - self - 1):
             return False
         raise InconclusiveDimensionOperation(
             f"Symbolic dimension comparison '{self}' >= '{other}' is inconclusive: it holds for "
@@ -195,13 +222,13 @@ class DimExpr:
         )
 
     def __gt__(self, other: Any) -> bool:
-        return self >= other + 1  # type: ignore[no-any-return]
+        return self >= other + 1 if _is_dim(other) else NotImplemented
 
     def __le__(self, other: Any) -> bool:
-        return bool(-self >= -other)
+        return bool(-self >= -other) if _is_dim(other) else NotImplemented
 
     def __lt__(self, other: Any) -> bool:
-        return self <= other - 1  # type: ignore[no-any-return]
+        return self <= other - 1 if _is_dim(other) else NotImplemented
 
     def __bool__(self) -> bool:
         low, high = bounds(self)
@@ -222,11 +249,32 @@ def _is_dim(x: Any) -> bool:
     return isinstance(x, (int, DimExpr, np.integer))
 
 
+as_number: list[Any] = []  # what writes the number that a size has into the program at hand
+
+
+def _number(op: Any, a: Any, b: Any, of_any: bool = False) -> Any:
+    """Arithmetic of sizes that gives no size: on the numbers that they have."""
+    other = b if isinstance(a, DimExpr) else a
+    if not isinstance(other, (float, complex, np.inexact)) and not (of_any and _is_dim(other)):
+        return NotImplemented
+    return op(*(as_number[0](x) if isinstance(x, DimExpr) else x for x in (a, b)))
+
+
+def _check_scopes(a: Any, b: Any) -> None:
+    if not (isinstance(a, DimExpr) and isinstance(b, DimExpr)) or a.scope is b.scope:
+        return
+    raise ValueError(
+        f"Invalid mixing of symbolic scopes for linear combination.\nExpected scope {a.scope}\n"
+        f"and found for '{b}' scope {b.scope}\n"
+        "Fix: name the sizes in one call of symbolic_shape, or pass it `scope`."
+    )
+
+
 def _order(monomial: Monomial) -> tuple[int, tuple[str, ...]]:
     return sum(p for _, p in monomial), tuple(a.key for a, p in monomial for _ in range(p))
 
 
-def _terms(x: Any) -> Sequence[tuple[Monomial, int]]:
+def terms_of(x: Any) -> Sequence[tuple[Monomial, int]]:
     return x.terms if isinstance(x, DimExpr) else (((), int(x)),)
 
 
@@ -240,8 +288,9 @@ def _make(terms: dict[Monomial, int]) -> Any:
 
 
 def _combine(a: Any, b: Any, sign: int) -> Any:
-    total = dict(_terms(a))
-    for m, c in _terms(b):
+    _check_scopes(a, b)
+    total = dict(terms_of(a))
+    for m, c in terms_of(b):
         total[m] = total.get(m, 0) + sign * c
     return _make(total)
 
@@ -256,7 +305,8 @@ def _times(a: Monomial, b: Monomial) -> Monomial:
 def _divide(a: Any, b: Any) -> tuple[Any, Any]:
     """(a // b, a % b): terms that b divides come out, the rest stays under the operation."""
     if isinstance(b, int) and b == 0:
-        raise ZeroDivisionError("symbolic dimension divided by zero")
+        raise ZeroDivisionError("integer division or modulo by zero")
+    _check_scopes(a, b)
     quotient, rest = _split_multiples(a, b)
     if not isinstance(rest, DimExpr) and not isinstance(b, DimExpr):
         q, r = divmod(rest, b)
@@ -272,13 +322,13 @@ def _divide(a: Any, b: Any) -> tuple[Any, Any]:
 
 def _split_multiples(a: Any, b: Any) -> tuple[Any, Any]:
     """a = quotient * b + rest, with every term that a one-term b divides in the quotient."""
-    divisor = _terms(b)
+    divisor = terms_of(b)
     if len(divisor) != 1:
         return (1, 0) if a == b else (0, a)
     (monomial, c) = divisor[0]
     quotient: dict[Monomial, int] = {}
     rest: dict[Monomial, int] = {}
-    for m, k in _terms(a):
+    for m, k in terms_of(a):
         powers = dict(m)
         fits = all(powers.get(atom, 0) >= p for atom, p in monomial)
         if not fits:
@@ -302,14 +352,59 @@ def _split_multiples(a: Any, b: Any) -> tuple[Any, Any]:
 
 
 def _atom(name: str, *args: Any) -> Any:
-    return DimExpr({((Atom(name, args), 1),): 1})
+    atom = Atom(name, args)
+    if atom.scope is not None and atom.key in atom.scope._equal:
+        return atom.scope._equal[atom.key]
+    return DimExpr({((atom, 1),): 1})
 
 
 def bounds(x: Any) -> tuple[Bound, Bound]:
     """(least, greatest) value that a size can have."""
+    low, high = _bounds(x)
+    for monomial, c in terms_of(x):
+        if len(monomial) == 1 and monomial[0][1] == 1 and monomial[0][0].args:
+            other = _bounds_by(x, monomial, c)
+            if other:
+                return max(low, other[0]), min(high, other[1])
+    return low, high
+
+
+def _bounds_by(x: Any, monomial: Monomial, c: int) -> tuple[Bound, Bound] | None:
+    """Bounds that are tighter because an operation's operands stand beside it: k * floordiv(e, k)
+    is e - mod(e, k), and a maximum is one of its operands.
+    """
+    a, b = monomial[0][0].args
+    rest = _make({m: d for m, d in terms_of(x) if m != monomial})
+    match monomial[0][0].name:
+        case "floordiv" if isinstance(b, int) and b > 0:
+            low, high = bounds(b * rest + c * (a - a % b))
+            return low if math.isinf(low) else -(-low // b), high if math.isinf(high) else high // b
+        case "max" | "min" as name:
+            (alow, ahigh), (blow, bhigh) = bounds(rest + c * a), bounds(rest + c * b)
+            best = max if (name == "max") == (c > 0) else min
+            return best(alow, blow), best(ahigh, bhigh)
+    return None
+
+
+def _promised(x: Any, depth: int = 2) -> bool:
+    """Do the promises of its scope make an expression at least 0?"""
+    if not isinstance(x, DimExpr) or x.scope is None or not depth:
+        return False
+    terms = dict(x.terms)
+    for p in x.scope._promises:
+        for monomial, c in p.terms:
+            d = terms.get(monomial, 0)
+            if monomial and d and d % c == 0 and d // c > 0:
+                rest = x - (d // c) * p
+                if bounds(rest)[0] >= 0 or _promised(rest, depth - 1):
+                    return True
+    return False
+
+
+def _bounds(x: Any) -> tuple[Bound, Bound]:
     low: Bound = 0
     high: Bound = 0
-    for monomial, c in _terms(x):
+    for monomial, c in terms_of(x):
         mlow: Bound = 1
         mhigh: Bound = 1
         for atom, p in monomial:
@@ -355,149 +450,10 @@ def is_constant_dim(d: Any) -> bool:
 def symbolic_dims(*names: str, scope: Scope | None = None) -> tuple[DimExpr, ...]:
     """Named sizes, each at least 1."""
     scope = scope or Scope()
-    return tuple(DimExpr({((Atom(name, (), scope), 1),): 1}) for name in names)
-
-
-_TOKEN = r"\s*(?:(\d+)|([A-Za-z_][A-Za-z_0-9]*)|(\.\.\.|[-+*^(),]))"
-
-
-class _Parser:
-    """Reads `2*n, floordiv(m, 2) + 1` as sizes."""
-
-    def __init__(self, text: str, scope: Scope) -> None:
-        self.text, self.scope, self.at = text, scope, 0
-
-    def peek(self) -> str:
-        found = re.match(_TOKEN, self.text[self.at :])
-        return found.group().strip() if found else ""
-
-    def next(self) -> str:
-        found = re.match(_TOKEN, self.text[self.at :])
-        if not found:
-            left = self.text[self.at :].strip()
-            raise ValueError(
-                f"syntax error in symbolic shape {self.text!r}: unexpected {left or 'end'!r}"
-            )
-        self.at += found.end()
-        return found.group().strip()
-
-    def expect(self, token: str) -> None:
-        got = self.peek()
-        if got != token:
-            raise ValueError(
-                f"syntax error in symbolic shape {self.text!r}: expected {token!r}, found "
-                f"{got or 'the end'!r}"
-            )
-        self.next()
-
-    def shape(self, like: Sequence[Any] | None) -> tuple[Any, ...]:
-        sizes: list[Any] = []
-        closing = self.peek() == "("
-        if closing:
-            self.next()
-        while self.peek() not in ("", ")"):
-            if self.peek() == "...":
-                self.next()
-                if like is None:
-                    raise ValueError(
-                        f"symbolic shape {self.text!r} has '...' but no `like` to fill it from"
-                    )
-                sizes += like[len(sizes) :]
-            elif self.peek() == "_":
-                self.next()
-                if like is None:
-                    raise ValueError(
-                        f"symbolic shape {self.text!r} has '_' but no `like` to fill it from"
-                    )
-                sizes.append(like[len(sizes)])
-            else:
-                sizes.append(self.sum())
-            if self.peek() != ",":
-                break
-            self.next()
-        if closing:
-            self.expect(")")
-        if self.peek() or self.text[self.at :].strip():
-            raise ValueError(
-                f"syntax error in symbolic shape {self.text!r}: unexpected "
-                f"{self.text[self.at :].strip()!r}"
-            )
-        return tuple(sizes)
-
-    def sum(self) -> Any:
-        negative = self.peek() == "-"
-        if negative:
-            self.next()
-        total = -self.product() if negative else self.product()
-        while self.peek() in ("+", "-"):
-            sign = self.next()
-            term = self.product()
-            total = total + term if sign == "+" else total - term
-        return total
-
-    def product(self) -> Any:
-        total = self.power()
-        while self.peek() == "*":
-            self.next()
-            total = total * self.power()
-        return total
-
-    def power(self) -> Any:
-        base = self.factor()
-        if self.peek() == "^":
-            self.next()
-            return base ** int(self.next())
-        return base
-
-    def factor(self) -> Any:
-        token = self.next()
-        if token.isdigit():
-            return int(token)
-        if token in ("floordiv", "mod", "max", "min"):
-            self.expect("(")
-            a = self.sum()
-            self.expect(",")
-            b = self.sum()
-            self.expect(")")
-            return {"floordiv": lambda: a // b, "mod": lambda: a % b, "max": lambda: max_dim(a, b),
-                    "min": lambda: min_dim(a, b)}[token]()  # fmt: skip
-        if not token.isidentifier():
-            raise ValueError(f"syntax error in symbolic shape {self.text!r}: unexpected {token!r}")
-        return symbolic_dims(token, scope=self.scope)[0]
-
-
-def symbolic_shape(
-    text: str | None,
-    *,
-    constraints: Sequence[str] = (),
-    scope: Scope | None = None,
-    like: Sequence[Any] | None = None,
-) -> tuple[Any, ...]:
-    """The sizes that a text names: `symbolic_shape("b, 2*n")`. `constraints` are promises such as
-    `"b >= 8"`.
-
-    >>> symbolic_shape("b, 2*n")
-    (b, 2*n)
-
-    Raises ValueError for text that is no list of sizes.
-    """
-    scope = scope or Scope()
-    for c in constraints:
-        _promise(c, scope)
-    return _Parser("..." if text is None else text, scope).shape(like)
-
-
-def _promise(text: str, scope: Scope) -> None:
-    found = re.fullmatch(r"\s*([A-Za-z_]\w*)\s*(>=|<=|==)\s*(\d+)\s*", text)
-    if not found:
-        raise ValueError(
-            f"a constraint compares a named size with a number, such as 'n >= 8'; got {text!r}"
-        )
-    name, op, number = found.group(1), found.group(2), int(found.group(3))
-    if op in (">=", "=="):
-        scope.lower[name] = max(scope.lower.get(name, 1), number)
-    if op in ("<=", "=="):
-        scope.upper[name] = min(scope.upper.get(name, number), number)
+    return tuple(
+        scope._equal.get(name, None) or DimExpr({((Atom(name, (), scope), 1),): 1})
+        for name in names
+    )
 
 
 def evaluate(d: Any, sizes: dict[str, int]) -> int:

@@ -13,9 +13,11 @@ from .. import dtypes, lax
 from ..api.placement import check_one_place, lay_out, placed
 from ..core.avals import ShapedArray, typeof
 from ..core.build import array_of, staged
+from ..core.dims import DimExpr
 from ..core.trace import Tracer
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak, copy_p
+from ..primitives.dims import dim_as_value_p
 from ..primitives.keys import is_key_dtype
 from ..runtime.array import ArrayImpl, make_array
 from ..runtime.capsules import view_of
@@ -148,6 +150,8 @@ def _array(x: Any, dtype: Any, copy: bool) -> Any:
         raise ValueError("None is not a valid value for jnp.array")
     if isinstance(x, list | tuple):
         return _of_sequence(x, dtype)
+    if isinstance(x, DimExpr):
+        return _of_array(dim_as_value_p.bind(dim=x), dtype, copy)
     if isinstance(x, bool | int | float | complex):
         return _of_number(
             x, next(t for t in (bool, int, float, complex) if isinstance(x, t)), dtype
@@ -282,8 +286,8 @@ def _of_sequence(x: Any, dtype: Any) -> Any:
     if any(e is None for e in leaves):
         raise ValueError("None is not a valid value for jnp.array. Fix: write jnp.nan for it.")
     if dtype is None and leaves:
-        dtype = _sequence_dtype(leaves)
-    if any(isinstance(e, Tracer) for e in leaves) or dtypes.is_extended(dtype):
+        dtype = _sequence_dtype([0 if isinstance(e, DimExpr) else e for e in leaves])
+    if any(isinstance(e, Tracer | DimExpr) for e in leaves) or dtypes.is_extended(dtype):
         return _joined(x, dtype)
     d = default_float() if dtype is None else dtype
     _check_real(leaves, d)

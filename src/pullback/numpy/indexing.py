@@ -18,6 +18,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..core.avals import typeof
+from ..core.dims import DimExpr, bounds, max_dim, min_dim
 from ..core.trace import Tracer, trace_state_clean
 from ..errors import NonConcreteBooleanIndexError
 from ..primitives import keys
@@ -33,7 +34,7 @@ INT32 = np.dtype("int32")
 class Slice:
     """A slice with all known: `size` elements from `start` by `step` (not 0)."""
 
-    start: int
+    start: Any
     step: int
     size: Any
     whole: bool  # the axis itself, unchanged
@@ -184,8 +185,11 @@ def _slice(e: slice, n: Any, position: int) -> Slice:
     """A slice against an axis of size n."""
     if e.start is None and e.stop is None and e.step is None:
         return Slice(0, 1, n, True)
-    parts = []
+    parts: list[Any] = []
     for p in (e.start, e.stop, e.step):
+        if isinstance(p, DimExpr):
+            parts.append(p)
+            continue
         if isinstance(p, Tracer) or (p is not None and not hasattr(p, "__index__")):
             # As NumPy and JAX: TypeError for what no integer is, IndexError for traced ones.
             raise (IndexError if hasattr(p, "aval") else TypeError)(
@@ -194,15 +198,32 @@ def _slice(e: slice, n: Any, position: int) -> Slice:
                 "static."
             )
         parts.append(None if p is None else operator.index(p))
-    if type(n) is not int:
-        if parts[2] in (None, 1) and parts[0] in (None, 0) and parts[1] is None:
-            return Slice(0, 1, n, True)
-        n = int(n)
     if parts[2] == 0:
         raise ValueError("slice step cannot be zero")
+    if any(isinstance(p, DimExpr) for p in (n, *parts)):
+        start, stop, step = parts
+        return _symbolic_slice(start, stop, step, n)
+    n = int(n)
     start, stop, step = slice(*parts).indices(n)
     size = len(range(start, stop, step))
     return Slice(start, step, size, step == 1 and size == n)
+
+
+def _symbolic_slice(start: Any, stop: Any, step: Any, n: Any) -> Slice:
+    """A slice of symbolic ends, or against an axis of symbolic size."""
+    step = 1 if step is None else step
+    forward = step > 0
+    least, most = (0, n) if forward else (-1, n - 1)
+
+    def end(p: Any, default: Any) -> Any:
+        if p is None:
+            return default
+        return min_dim(most, p) if p >= 0 else max_dim(n + p, least)
+
+    start = end(start, 0 if forward else n - 1)
+    stop = end(stop, n if forward else -1)
+    size = max_dim((stop - start + step - (1 if forward else -1)) // step, 0)
+    return Slice(start, step, size, type(step) is int and step == 1 and size == n)
 
 
 # --- known now ---
@@ -225,9 +246,9 @@ def _static(x: Any, entries: list[Any], shape: tuple[Any, ...]) -> Any:
         k = len(starts)
         n = shape[k]
         if type(e) is int:
-            if type(n) is not int or not -n <= e < n:
+            if not _within(e, n):
                 return NotImplemented
-            i = e % n
+            i = e if e >= 0 else n + e
             starts.append(i)
             limits.append(i + 1)
             strides.append(1)
@@ -243,6 +264,13 @@ def _static(x: Any, entries: list[Any], shape: tuple[Any, ...]) -> Any:
             strides.append(1)
             continue
         low, step = (s.start, s.step) if s.step > 0 else (s.start + (s.size - 1) * s.step, -s.step)
+        if isinstance(s.size, DimExpr) or isinstance(s.start, DimExpr):
+            if s.step < 0:
+                reverse.append(k)
+            starts.append(low)
+            limits.append(low + max_dim((s.size - 1) * step + 1, 0))
+            strides.append(step)
+            continue
         if not s.size:
             low = s.start if s.step > 0 else min(max(s.start, 0), n)
         if s.step < 0:
@@ -275,6 +303,13 @@ def _static(x: Any, entries: list[Any], shape: tuple[Any, ...]) -> Any:
     return lax.expand_dims(x, tuple(new_axes)) if new_axes else x
 
 
+def _within(i: int, n: Any) -> bool:
+    """Is a position within an axis, whatever size that has?"""
+    if type(n) is int:
+        return -n <= i < n
+    return bool(bounds(n)[0] >= (i + 1 if i >= 0 else -i))
+
+
 # --- scalar positions ---
 def _wrap(i: Any, n: Any) -> Any:
     """A negative index counted from the end."""
@@ -282,7 +317,8 @@ def _wrap(i: Any, n: Any) -> Any:
     size: Any = n
     zero: Any = 0
     if not typeof(i).weak_type:
-        size, zero = dtype.type(n) if type(n) is int else n, dtype.type(0)
+        size = dtype.type(n) if type(n) is int else convert_weak(n, dtype, False)
+        zero = dtype.type(0)
     if isinstance(i, np.ndarray) and i.ndim:
         if trace_state_clean():
             return np.where(i < 0, i + size, i)
@@ -316,6 +352,8 @@ def _index_dtype(values: Sequence[Any]) -> Any:
 
 
 def _to_int(i: Any, dtype: Any) -> Any:
+    if isinstance(i, DimExpr):
+        return convert_weak(i, dtype, False)
     if isinstance(i, int):
         if not np.iinfo(dtype).min <= i <= np.iinfo(dtype).max:
             raise OverflowError(f"Python int {i} too large to convert to {dtype.name}")
@@ -654,6 +692,7 @@ def take_index(
         type(idx) is int
         and clamping
         and shape
+        and type(shape[0]) is int
         and -shape[0] <= idx < shape[0]
         and (idx >= 0 or wrap_negative_indices)
     ):

@@ -16,7 +16,7 @@ from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.build import staged
 from ..core.trace import Tracer
-from ..errors import ConcretizationTypeError
+from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
 from ..primitives.common import as_array, canonical_shape
 from . import indexing
 from .util import (
@@ -146,7 +146,13 @@ def _new_shape(old: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
             )
         rest = total // known if known else 0
     else:
-        rest = total // known
+        rest, left = divmod(total, known)
+        if type(left) is not int or left:
+            raise InconclusiveDimensionOperation(
+                f"Cannot divide evenly the sizes of shapes {old} and {sizes}. "
+                f"The remainder {left} should be 0. Fix: promise it, "
+                f"symbolic_shape(..., constraints=['{left} == 0'])."
+            )
     return (*sizes[: unknown[0]], rest, *sizes[unknown[0] + 1 :])
 
 

@@ -14,9 +14,10 @@ from ..api.jit import jit
 from ..api.placement import check_one_place, device_put, lay_out, placed
 from ..api.vmap import vmap
 from ..core.avals import typeof
+from ..core.dims import DimExpr, max_dim
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..primitives.common import as_array, canonical_shape
+from ..primitives.common import as_array, canonical_shape, canonical_size
 from ..primitives.convert import convert_weak
 from .selecting import LOG10_E, number, select_where
 from .util import (
@@ -76,6 +77,8 @@ def arange(
                 f"jnp.arange: arguments must be scalars, got shape {shape_of(x)} for '{name}'"
             )
     given = [x for x in (start, stop, step) if x is not None]
+    if any(isinstance(x, DimExpr) for x in given):
+        return _symbolic_arange(start, stop, step, dtype)
     d = dtypes.result_type(*given) if dtype is None else user_dtype(dtype, "arange")
     values = [
         np.asarray(x).item() if not isinstance(x, int | float | complex) else x for x in given
@@ -89,6 +92,22 @@ def arange(
     if step is not None:
         out = lax.mul(number(by, d), out)
     return lax.add(number(lo, d), out)
+
+
+def _symbolic_arange(start: Any, stop: Any, step: Any, dtype: Any) -> Any:
+    """A range with a symbolic end: all ends must be sizes or integers."""
+    lo, hi = (0, start) if stop is None else (start, stop)
+    by = 1 if step is None else step
+    for name, x in (("start", lo), ("stop", hi), ("step", by)):
+        if not isinstance(x, int | np.integer | DimExpr):
+            raise ValueError(
+                f"jnp.arange: with symbolic dimensions, '{name}' must be an integer, got {x!r}."
+            )
+    if by == 0:
+        raise ValueError("jnp.arange: step must be nonzero.")
+    d = dtypes.default_int() if dtype is None else user_dtype(dtype, "arange")
+    n = max_dim(0, (hi - lo + by - (1 if by > 0 else -1)) // by)
+    return lax.add(number(lo, d), lax.mul(number(by, d), lax.iota(d, n)))
 
 
 def _exact_div(a: Any, b: Any) -> Any:
@@ -159,10 +178,10 @@ _linspace_jit = jit(
 )
 
 
-def _count(num: Any, name: str) -> int:
+def _count(num: Any, name: str) -> Any:
     if isinstance(num, Tracer):
         raise ConcretizationTypeError(num, f"It arose in the 'num' argument of jnp.{name}")
-    n = operator.index(num)
+    n = canonical_size(num)
     if n < 0:
         raise ValueError(f"Number of samples, {n}, must be non-negative.")
     return n

@@ -9,6 +9,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
+from ..core.dims import DimExpr
 from .util import broadcast_all, check_arraylike, literal, promote_dtypes, shape_of
 
 
@@ -41,5 +42,7 @@ LOG10_E = np.log10(np.e)
 
 
 def number(value: Any, dtype: Any) -> Any:
-    """A host scalar of exactly this dtype."""
+    """A host scalar of exactly this dtype; of a symbolic size, its value in the program."""
+    if isinstance(value, DimExpr):
+        return lax.convert_element_type(value, dtype)
     return np.asarray(value).astype(dtype)[()]

@@ -13,12 +13,12 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
-from ..primitives.common import as_array
+from ..primitives.common import as_array, is_symbolic
 from . import cumulative, indexing, reductions
 from .joining import concatenate
 from .manipulation import atleast_2d, flip, moveaxis, ravel, transpose
 from .products import dot
-from .selecting import select_where
+from .selecting import number, select_where
 from .sorting import argsort, searchsorted
 from .ufuncs import add, mod, multiply, subtract, true_divide
 from .util import (
@@ -520,7 +520,8 @@ def _cov(
     avg, total = reductions.average(x, axis=1, weights=w, returned=True)
     total = indexing.take_index(total, 0)
     if w is None:
-        scale: Any = literal(x, float(shape_of(x)[1] - ddof))
+        n = shape_of(x)[1] - ddof
+        scale: Any = number(n, d) if is_symbolic(n) else literal(x, float(n))
     elif ddof == 0:
         scale = total
     elif aweights is None:

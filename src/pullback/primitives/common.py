@@ -245,6 +245,8 @@ def canonical_shape(shape: Any, what: str = "Shapes") -> tuple[Any, ...]:
     """A shape as a tuple of ints (symbolic sizes pass). Raises TypeError for anything else."""
     if isinstance(shape, (int, np.integer)):
         return (int(shape),)
+    if is_symbolic(shape):
+        return (shape,)
     try:
         return tuple(canonical_size(n) for n in shape)
     except TypeError:

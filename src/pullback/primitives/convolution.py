@@ -16,11 +16,13 @@ import numpy as np
 
 from .. import dtypes
 from ..core.avals import ShapedArray, typeof
+from ..core.dims import max_dim
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import add_tangents
 from .common import (
     ANY,
+    canonical_size,
     check_dtype,
     check_same_dtypes,
     int_tuple,
@@ -104,7 +106,7 @@ def padtype_to_pads(
     pads = []
     for n, k, s in zip(in_shape, window_shape, window_strides):
         out = -(-n // s) if s else 1
-        total = max((out - 1) * s + k - n, 0)
+        total = max_dim((out - 1) * s + k - n, 0)
         small, large = total // 2, total - total // 2
         pads.append((small, large) if kind == "SAME" else (large, small))
     return pads
@@ -643,7 +645,7 @@ def conv_general_dilated(
             padding,
         )
     try:
-        padding = tuple((int(lo), int(hi)) for lo, hi in padding)
+        padding = tuple((canonical_size(lo), canonical_size(hi)) for lo, hi in padding)
     except (ValueError, TypeError):
         raise ValueError(
             "padding argument to conv_general_dilated should be a string or a sequence of (low, "

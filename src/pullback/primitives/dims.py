@@ -10,7 +10,7 @@ import numpy as np
 
 from ..core.avals import ShapedArray
 from ..core.build import dim_value
-from ..core.dims import DimExpr
+from ..core.dims import DimExpr, as_number
 from ..core.primitive import No, Primitive
 from ..dtypes import default_int
 from ..errors import InconclusiveDimensionOperation
@@ -44,3 +44,4 @@ def _write(trace: Any, dim: DimExpr) -> Any:
 
 
 dim_value[:] = [_write]
+as_number[:] = [lambda dim: dim_as_value_p.bind(dim=dim)]

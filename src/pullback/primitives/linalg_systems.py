@@ -14,6 +14,7 @@ import numpy as np
 
 from .. import dtypes
 from ..core.avals import ShapedArray, typeof
+from ..core.dims import min_dim
 from ..core.primitive import No, Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import add_tangents, batch_size, full_batch
@@ -154,7 +155,7 @@ def matrix_aval(
 
 def smaller(m: Any, n: Any) -> Any:
     """min, of sizes that may be symbolic."""
-    return m if m is n or m == n else min(m, n)
+    return m if m is n or m == n else min_dim(m, n)
 
 
 def check_batches(name: str, avals: Sequence[Any], cores: Sequence[int]) -> None:
