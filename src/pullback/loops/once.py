@@ -41,18 +41,23 @@ SMALL = 64  # bytes of a literal that is compared
 def once(jaxpr: Any, known: Callable[[str], bool]) -> Any:
     """A program without its repeated costly operations. `known` says of a primitive's name whether
     its results depend on its operands and parameters alone."""
-    if sum(_costly(e) for e in jaxpr.eqns) < 2:
+    costly = [_costly(e) for e in jaxpr.eqns]
+    if sum(costly) < 2:
         return jaxpr
     places: dict[Any, int] = {}  # what tells an equation from others -> the first such equation
-    numbers: dict[Any, tuple[int, int]] = {}  # of values: that equation, and which of its results
+    numbers: dict[Any, Any] = {}  # of values: that equation, and which of its results if several
     instead: dict[Any, Any] = {}
     eqns: list[Any] = []
     for place, e in enumerate(jaxpr.eqns):
-        key = _key(e, numbers) if not e.effects and known(e.primitive.name) else None
-        if key is not None:
-            first = places.setdefault(key, place)
-            numbers.update((v, (first, k)) for k, v in enumerate(e.outvars))
-            if first != place and _costly(e):
+        first = None
+        if not e.effects and e.primitive.name not in APART and known(e.primitive.name):
+            first = _first(e, place, places, numbers, jaxpr.eqns)
+        if first is not None:
+            if len(e.outvars) == 1:
+                numbers[e.outvars[0]] = first
+            else:
+                numbers.update((v, (first, k)) for k, v in enumerate(e.outvars))
+            if first != place and costly[place]:
                 instead.update(zip(e.outvars, jaxpr.eqns[first].outvars, strict=True))
                 continue
         eqns.append(e)
@@ -62,34 +67,31 @@ def once(jaxpr: Any, known: Callable[[str], bool]) -> Any:
 def _costly(e: Any) -> bool:
     if e.primitive.name in COSTLY:
         return True
-    inner = jaxprs_in_params(e.params) if e.primitive.name in ("jit", "closed_call") else ()
-    return any(_costly(x) for program in inner for x in program.eqns)
+    if e.primitive.name not in ("jit", "closed_call"):
+        return False
+    return any(_costly(x) for program in jaxprs_in_params(e.params) for x in program.eqns)
 
 
-def _key(e: Any, numbers: dict[Any, tuple[int, int]]) -> Any:
-    """What tells an equation from others; None if that cannot be told."""
-    if e.primitive.name in APART:
-        return None
-    params = tuple(sorted((name, _exactly(v)) for name, v in e.params.items()))
-    operands = tuple(_number(v, numbers) for v in e.invars)
-    results = tuple((getattr(v.aval, "dtype", None), v.aval.shape) for v in e.outvars)
-    key = e.primitive, params, operands, results
+def _first(
+    e: Any, place: int, places: dict[Any, int], numbers: dict[Any, Any], eqns: list[Any]
+) -> int | None:
+    """The place of the first equation that is equal to the one at a place; None if that cannot be
+    told."""
+    operands = [_literal(v) if hasattr(v, "val") else numbers.get(v, v) for v in e.invars]
+    key = e.primitive, tuple(e.params.items()), tuple(operands)
     try:
-        hash(key)
+        first = places.setdefault(key, place)
     except TypeError:  # a parameter without a hash
         return None
-    return key
+    if first == place:
+        return place
+    # Equal parameters may still differ: 0.0 from -0.0, and 1 from True.
+    pairs = zip(e.params.values(), eqns[first].params.values(), strict=True)
+    return first if all(a is b or repr(a) == repr(b) for a, b in pairs) else None
 
 
-def _exactly(value: Any) -> Any:
-    """A parameter with its type: 0.0 is not -0.0, and 1 not True."""
-    return (type(value), value.hex() if isinstance(value, float) else value)
-
-
-def _number(v: Any, numbers: dict[Any, tuple[int, int]]) -> Any:
-    """What an operand is known by: a literal by its bits."""
-    if not hasattr(v, "val"):
-        return numbers.get(v, v)
+def _literal(v: Any) -> Any:
+    """What a literal is known by: its bits."""
     value = np.asarray(v.val)
     if value.dtype == object or value.nbytes > SMALL:
         return id(v.val), None  # of something that the program keeps
