@@ -355,4 +355,26 @@ f(1.0, Odd())
 f(1.0, Odd())  # fault
 === jit argument leaf | ['name'][1]
 jax.jit(lambda p: p["x"])({"x": 1.0, "name": (1, "text")})  # fault
+=== argnums below the first | Positional argument indices | -2
+jax.grad(lambda x: x, argnums=-2)(1.0)  # fault
+=== argnums of a Jacobian | Positional argument indices | 2
+jax.jacfwd(lambda x: x, argnums=2)(1.0)  # fault
+=== no reference read | Can only call `ref_get` on a `Ref`
+jax.ref.get(1.0, ...)  # fault
+=== no reference written | Can only call `ref_swap` on a `Ref`
+jax.ref.swap(1.0, ..., 2.0)  # fault
+=== no predicate | cond predicate is None
+lax.cond(None, lambda: 1, lambda: 2)  # fault
+=== switch at a string | Index type must be an integer, got a
+lax.switch("a", [lambda x: x, lambda x: x], 1.0)  # fault
+=== custom_jvp of a string | Error interpreting argument to custom_jvp_call | position 0
+f = jax.custom_jvp(lambda x: x)
+f.defjvp(lambda p, t: (p[0], t[0]))
+f("a")  # fault
+=== custom_jvp gives a string | is not a valid JAX type
+f = jax.custom_jvp(lambda x: "a")
+f.defjvp(lambda p, t: (p[0], t[0]))
+f(1.0)  # fault
+=== linear tangents' structure | expected PyTreeDef
+jax.linearize(lambda x: x, 1.0)[1]({"a": 1.0})  # fault
 """

@@ -187,3 +187,55 @@ def test_options() -> None:
 
 def test_letters() -> None:
     assert [show.letters(k) for k in (0, 25, 26, 27, 676)] == ["a", "z", "ba", "bb", "baa"]
+
+
+def _names(jaxpr: Any) -> list[tuple[str, str]]:
+    """The primitives of a program and of those that it holds, each with its names as text."""
+    found = []
+    for eqn in jaxpr.eqns:
+        found.append((eqn.primitive.name, str(eqn.source_info.name_stack)))
+        for value in eqn.params.values():
+            for inner in value if isinstance(value, tuple) else (value,):
+                inner = getattr(inner, "jaxpr", inner)
+                found += _names(inner) if hasattr(inner, "eqns") else []
+    return found
+
+
+def _scoped(P: Any, name: str, f: Any) -> Any:
+    def g(*args: Any) -> Any:
+        with P.named_scope(name):
+            return f(*args)
+
+    return g
+
+
+# Of a library and a function of a vector in the scope "inner".
+NAMED: dict[str, Any] = {
+    "grad": lambda P, g: P.grad(g),
+    "vmap": lambda P, g: P.vmap(g),
+    "jvp": lambda P, g: lambda x: P.jvp(g, (x,), (x,)),
+    "linearize": lambda P, g: lambda x: P.linearize(g, x)[1](x),
+    "vjp": lambda P, g: lambda x: P.vjp(g, x)[1](P.numpy.float32(1)),
+    "vmap of grad": lambda P, g: P.vmap(P.grad(g)),
+    "grad of vmap": lambda P, g: P.grad(lambda x: P.vmap(g)(x).sum()),
+    "grad of jit": lambda P, g: P.grad(P.jit(g)),
+    "scope around": lambda P, g: _scoped(P, "outer", P.grad(_scoped(P, "middle", P.jit(g)))),
+    "scope around vmap": lambda P, g: P.grad(lambda x: _scoped(P, "outer", P.vmap(g))(x).sum()),
+    "scope around jit": lambda P, g: _scoped(P, "outer", P.jit(g)),
+    "scan": lambda P, g: _scoped(P, "outer", P.grad(
+        lambda x: P.lax.scan(lambda c, y: (g(y) + c, c), 0.0, x)[0])),
+    "cond": lambda P, g: P.grad(lambda x: P.lax.cond(x.sum() > 0, g, g, x)),
+    "while": lambda P, g: _scoped(P, "outer", lambda x: P.lax.while_loop(
+        lambda c: g(c) < 3, lambda c: c + g(c), x)),
+    "named_call": lambda P, g: P.grad(P.named_call(g, name="called")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_names_of_scopes_and_transformations(name: str) -> None:
+    """Equations carry the scopes and the transformations that they were made under."""
+    texts = []
+    for P in (jax, _pullback()):
+        inner = _scoped(P, "inner", lambda x, P=P: P.numpy.sin(x).sum())
+        texts.append(_names(P.make_jaxpr(NAMED[name](P, inner))(np.ones(3, np.float32)).jaxpr))
+    assert texts[0] == texts[1]

@@ -240,3 +240,39 @@ def test_narrow_indices_of_long_axes_count_from_the_end(dtype: str) -> None:
         assert float(run(lambda x, i: jnp.take(x, i))(x, i)[0]) == 39999
         assert float(run(lambda x, i: jnp.take_along_axis(x, i, 0))(x, i)[0]) == 39999
         assert float(run(lambda x, i: x.at[i].set(5))(x, i)[-1]) == 5
+
+
+# Each on `(library)`: what loops, checkpoints and derivatives hand on, outside of programs.
+AS_GIVEN: dict[str, Any] = {
+    "scan": lambda m: m.lax.scan(lambda c, x: (c, x), 1.0, m.numpy.arange(3.0))[0],
+    "scan, array": lambda m: m.lax.scan(lambda c, x: (c, x), np.arange(2.0), np.arange(3.0))[0],
+    "while": lambda m: m.lax.while_loop(lambda x: x[0] < 3, lambda x: (x[0] + 1, x[1]), (0, 1.0)),
+    "fori": lambda m: m.lax.fori_loop(0, 3, lambda i, x: x, np.float64(1)),
+    "checkpoint": lambda m: m.checkpoint(lambda x: (x, 3, np.arange(3.0)))(1.0),
+    "vjp": lambda m: m.vjp(lambda x: (x * 2, x), 1.0)[0],
+    "aux": lambda m: m.grad(lambda x, y: (x * 2, (x, y)), has_aux=True)(1.0, 2.0)[1],
+    "sum of cotangents": lambda m: m.vjp(lambda x: x + x * x, m.numpy.float32(1))[1](1.0),
+}
+
+
+@pytest.mark.parametrize("name", AS_GIVEN)
+def test_what_is_handed_on_outside_of_programs(name: str) -> None:
+    """Numbers, NumPy's arrays and weak types come back where JAX gives them back."""
+
+    def kinds(m: Any) -> list[Any]:
+        leaves = m.tree.leaves(AS_GIVEN[name](m))
+        return [
+            str(x.aval)
+            if isinstance(x, m.Array)
+            else (isinstance(x, float), np.asarray(x).tolist())
+            for x in leaves
+        ]
+
+    assert kinds(pb) == [
+        k.replace("ShapedArray", "") if isinstance(k, str) else k for k in kinds(jax)
+    ]
+
+
+def test_ppermute_with_a_source_twice_is_refused() -> None:
+    with pytest.raises(ValueError, match="must be unique"):
+        pb.vmap(lambda x: pb.lax.ppermute(x, "i", [(0, 1), (0, 2)]), axis_name="i")(np.arange(3))

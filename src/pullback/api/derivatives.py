@@ -18,7 +18,7 @@ from ..core.build import array_of, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ..core.naming import fun_source_info
 from ..core.refs import AbstractRef, is_ref, operations
-from ..core.source import take_names
+from ..core.source import take_names, transformed
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.trace import current_trace, use_trace
 from ..primitives.common import as_array
@@ -46,7 +46,8 @@ def _flat(
     """
 
     def flat(*leaves: Any) -> list[Any]:
-        result = fun(*tree.unflatten(in_tree, leaves))
+        with transformed("jvp"):
+            result = fun(*tree.unflatten(in_tree, leaves))
         aux_leaves: list[Any] = []
         if has_aux:
             if not isinstance(result, (tuple, list)) or len(result) != 2:
@@ -175,8 +176,8 @@ def _check_input(x: Any, name: str) -> None:
         typeof(x)
     except TypeError:
         raise TypeError(
-            f"Argument '{x}' of type {type(x)} to {name} is not a valid JAX type. Fix: pass arrays "
-            "or numbers."
+            f"Argument '{x}' of type {type(x)} is not a valid JAX type. Fix: pass arrays or "
+            f"numbers to {name}."
         ) from None
 
 
@@ -289,7 +290,8 @@ class VJP:
     def flat(self, leaves: Sequence[Any]) -> list[Any]:
         cts = [ct for ct, z in zip(leaves, self.zeros, strict=True) if z is None]
         linear = [UndefinedPrimal(v.aval) for v in self.jaxpr.invars]
-        found = backward_pass(self.jaxpr, self.residuals, linear, cts)
+        with transformed("transpose"):
+            found = backward_pass(self.jaxpr, self.residuals, linear, cts)
         return [_as_result(ct) for ct in found]
 
     def _structure_error(self, ct: Any) -> str:
@@ -349,10 +351,17 @@ def _partial(
     """`fun` of the arguments at `argnums` only; their values; whether there is just one."""
     nums, single = _argnums(argnums)
     n = len(args)
-    if nums and (max(nums) >= n or min(nums) < -n):
+    wrong = next((k for k in nums if not -n <= k < n), None)
+    if wrong is not None and (wrong < 0 or name in ("jacfwd", "jacrev")):
+        raise ValueError(
+            "Positional argument indices, e.g. for `static_argnums`, must have value greater than "
+            f"or equal to -len(args) and less than len(args), but got value {wrong} for len(args) "
+            f"== {n}. Fix: number the positional arguments of {name} from 0."
+        )
+    if wrong is not None:
         raise TypeError(
             f"differentiating with respect to argnums={argnums} requires at least "
-            f"{max(max(nums) + 1, -min(nums))} positional arguments to be passed by the caller, "
+            f"{max(nums) + 1} positional arguments to be passed by the caller, "
             f"but got only {n} positional arguments. Fix: pass them by position, or lower argnums."
         )
     where = [k % n for k in nums]
@@ -579,7 +588,7 @@ def _check_grad_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> 
         aval = typeof(x)
     except TypeError:
         raise TypeError(
-            f"Argument {x!r} of type {type(x)} is not a valid JAX type. Fix: pass {name} arrays or "
+            f"Argument '{x}' of type {type(x)} is not a valid JAX type. Fix: pass {name} arrays or "
             "floats to differentiate with respect to, and name them in argnums."
         ) from None
     if aval.is_high:  # a library's own type says itself what its tangents are
@@ -752,8 +761,8 @@ class _Linearized:
         leaves, dot_tree = tree.flatten(tangents)
         if dot_tree != self.in_tree:
             raise TypeError(
-                f"linearized function called with tangents of another structure than the primals: "
-                f"expected {self.in_tree}, got {dot_tree}."
+                f"expected {self.in_tree}, got {dot_tree}: the linearized function was called with "
+                "tangents of another structure than the primals."
             )
         for k, (t, aval) in enumerate(zip(leaves, self.in_avals, strict=True)):
             want = aval.to_tangent_aval()
@@ -823,7 +832,8 @@ def linear_transpose(
                     f"but got {typeof(x).str_short()}"
                 )
         try:
-            found = backward_pass(jaxpr, consts, [UndefinedPrimal(a) for a in avals], cts)
+            with transformed("transpose"):
+                found = backward_pass(jaxpr, consts, [UndefinedPrimal(a) for a in avals], cts)
         except TypeError as error:
             if "UndefinedPrimal" not in str(error):
                 raise

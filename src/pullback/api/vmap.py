@@ -7,7 +7,7 @@ from typing import Any
 
 from .. import tree
 from ..core.avals import typeof
-from ..core.source import take_names
+from ..core.source import take_names, transformed
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from . import vmappable
 from .arguments import argument_name, check_callable, debug_info
@@ -84,7 +84,8 @@ def vmap(
                 return vmappable.wholes(axis, results, wanted)
             return results
 
-        outs, found = batch_flat(flat, leaves, dims, axis)
+        with transformed("vmap"):
+            outs, found = batch_flat(flat, leaves, dims, axis)
         wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
         final = [
             x if leaf is not None and leaf(x) else _place(axis, x, d, w, out["tree"], k)

@@ -119,10 +119,15 @@ def check_results(leaves: Sequence[Any], out_tree: Any, fun: Any, name: str) -> 
         except TypeError:
             path = leaf_names(out_tree, "")[k]
             place = f" at output component {path}" if path else ""
+            said = f"function {fun_source_info(fun)} traced for {name} returned"
+            fix = "Fix: return arrays, numbers, or pytrees of them."
+            if name in ("jvp", "vjp", "linearize"):  # in JAX's words, which differ
+                raise TypeError(
+                    f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type: {said} "
+                    f"it{place}. {fix}"
+                ) from None
             raise TypeError(
-                f"function {fun_source_info(fun)} traced for {name} returned a value of type "
-                f"{type(leaf)}{place}, which is not a valid JAX type. "
-                "Fix: return arrays, numbers, or pytrees of them."
+                f"{said} a value of type {type(leaf)}{place}, which is not a valid JAX type. {fix}"
             ) from None
 
 

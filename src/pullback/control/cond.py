@@ -114,6 +114,8 @@ def _pred_aval(pred: Any) -> Any:
     try:
         aval = typeof(pred)
     except TypeError:
+        if pred is None:
+            raise TypeError("cond predicate is None. Fix: pass a boolean.") from None
         raise TypeError(f"Pred must be a scalar, got {pred} of type {type(pred)}") from None
     if aval.shape != ():
         raise TypeError(
@@ -145,7 +147,12 @@ def switch(
     branches = tuple(branches)
     if not all(callable(b) for b in branches):
         raise TypeError("lax.switch: branches argument should be a sequence of callables.")
-    aval = typeof(index)
+    try:
+        aval = typeof(index)
+    except TypeError:
+        raise TypeError(
+            f"Index type must be an integer, got {index}. Fix: pass an integer scalar."
+        ) from None
     if aval.shape != ():
         raise TypeError(f"Branch index must be scalar, got {index} of shape {aval.shape}.")
     if not dtypes.is_integer(aval.dtype):

@@ -32,7 +32,7 @@ from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zer
 from ..core.trace import Tracer, current_trace, use_trace
 from ..errors import ForwardDerivativeError, UnexpectedTracerError
 from ..primitives.common import as_array
-from .common import leaf_names, leaf_place
+from .common import check_results, leaf_names, leaf_place
 from .remat_opt import forward_or_primal
 
 _tree_map = tree.tree_map
@@ -149,6 +149,20 @@ class _CustomDerivative:
         return static, [x for k, x in enumerate(full) if k not in static], n
 
 
+def _check_operand(x: Any, name: str, position: int) -> None:
+    """TypeError for an argument that no array can hold."""
+    if hasattr(x, "aval"):
+        return
+    try:
+        typeof(x)
+    except TypeError:
+        raise TypeError(
+            f"Error interpreting argument to {name} as a JAX value. The problematic value is of "
+            f"type {type(x)} and was passed to {name} at position {position}. Fix: pass arrays or "
+            "numbers, or name the argument in nondiff_argnums."
+        ) from None
+
+
 def raise_nondiff_tracer(fun: Any, k: int, x: Any) -> None:
     """A traced value may not be a nondiff argument of a custom_vjp function."""
     raise UnexpectedTracerError(
@@ -234,6 +248,8 @@ class custom_jvp(_CustomDerivative):
             )
         static, dynamic, n = self._split_args(args, kwargs)
         leaves, in_tree = tree.flatten(tuple(dynamic))
+        for k, x in enumerate(leaves):
+            _check_operand(x, "custom_jvp_call", k)
         held = _Trees()
         fun, rule = self.fun, self.jvp
         # What is traced is an operand, if one without derivative: it may be of this very trace.
@@ -244,6 +260,7 @@ class custom_jvp(_CustomDerivative):
             given = arrays_of(flat)
             rest = tree.unflatten(in_tree, given[first:])
             outs, held.out_tree = tree.flatten(fun(*_assemble(static_of(given), rest, n)))
+            check_results(outs, held.out_tree, fun, "jvp")
             return outs
 
         def flat_jvp(*flat: Any) -> list[Any]:

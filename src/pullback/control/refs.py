@@ -451,13 +451,16 @@ def _aval_of(ref: Any) -> Any:
 
 def _parts(ref: Any, idx: Any, name: str) -> tuple[Any, list[Any], Any]:
     """The reference, the operands of a place in it, and its structure (None: another kind of
-    index); TypeError if `ref` is no reference."""
+    index); ValueError if `ref` is no reference."""
     if type(ref) is TransformedRef:
         base, transforms, shape = ref.ref, ref.transforms, ref.shape
     else:
         base, transforms, shape = ref, (), None
         aval = _aval_of(ref)
-        _check_is_ref(aval, name)
+        if not is_ref_aval(aval):
+            raise ValueError(
+                f"Can only call `{name}` on a `Ref`: {ref}. Fix: make one with new_ref."
+            )
         shape = aval.shape
     entries = entries_of(Ellipsis if idx is None else idx, shape)
     if entries is None:
@@ -475,7 +478,7 @@ def get(ref: Any, idx: Any = None) -> Any:
     >>> pb.ref.get(ref, 1)
     Array(1, dtype=int32)
     """
-    base, leaves, treedef = _parts(ref, idx, "`get`")
+    base, leaves, treedef = _parts(ref, idx, "ref_get")
     if treedef is None:
         return _places.ref_get(get(ref), idx)
     return get_p.bind(base, *leaves, tree=treedef)
@@ -510,7 +513,7 @@ def swap(ref: Any, idx: Any, value: Any, _function_name: str = "ref_swap") -> An
     >>> ref[...]
     Array([ 0, 10,  2], dtype=int32)
     """
-    base, leaves, treedef = _parts(ref, idx, f"`{_function_name}`")
+    base, leaves, treedef = _parts(ref, idx, _function_name)
     value = _cast(ref, value)
     if treedef is None:
         whole = get(ref)
@@ -539,7 +542,7 @@ def addupdate(ref: Any, idx: Any, x: Any) -> None:
     >>> ref[...]
     Array([ 0, 11,  2], dtype=int32)
     """
-    base, leaves, treedef = _parts(ref, idx, "`addupdate`")
+    base, leaves, treedef = _parts(ref, idx, "ref_addupdate")
     x = _cast(ref, x)
     if treedef is None:
         swap(ref, None, _places.ref_add(get(ref), idx, x))

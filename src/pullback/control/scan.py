@@ -13,7 +13,7 @@ from typing import Any
 
 from .. import config, tree
 from ..core.avals import typeof
-from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.build import close_jaxpr, is_staged, trace_to_jaxpr
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, jaxpr_as_fun
 from ..core.primitive import Primitive
@@ -133,7 +133,8 @@ def _bind_forwarding(
     params: dict[str, Any],
 ) -> list[Any]:
     """Binds a scan. A carry that the body hands on unchanged becomes a constant, and what it stacks
-    of an `xs` as it is, is that `xs`: neither is a result of the loop."""
+    of an `xs` as it is, is that `xs`: neither is a result of the loop. Such a carry comes back as
+    it was given, a number as a number."""
     jaxpr = closed.jaxpr
     n_consts, n_carry = len(consts), len(init)
     heads, carry_in, xs_in = _split(jaxpr.invars, n_consts, n_carry)
@@ -150,6 +151,7 @@ def _bind_forwarding(
     if any(fixed) or len(kept_ys) < len(ys_out):
         outvars = [*chosen(carry_out, moving), *kept_ys]
         closed = closed.replace(jaxpr=jaxpr.replace(invars=invars, outvars=outvars))
+    given = init
     init = [
         as_array(x) if f and not is_high_value(x) else x for x, f in zip(init, fixed, strict=True)
     ]
@@ -160,7 +162,8 @@ def _bind_forwarding(
             num_carry=sum(moving), **params,
         )
     )  # fmt: skip
-    carry = [x if f else next(found) for x, f in zip(init, fixed, strict=True)]
+    given = init if is_staged() else given
+    carry = [x if f else next(found) for x, f in zip(given, fixed, strict=True)]
     return [*carry, *(next(found) if k is None else as_array(xs[k]) for k in source)]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from .. import config, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typeof
+from ..core.build import is_staged
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
@@ -86,6 +87,7 @@ def while_loop(
     moving = [not f for f in fixed]
     if any(fixed):
         cond, body = _without_fixed(cond, body, len(cond_consts), len(body_consts), fixed)
+    given = leaves  # what the body hands on comes back as it was, a number as a number
     leaves = [as_array(x) if f else x for x, f in zip(leaves, fixed, strict=True)]
     body_consts = [*chosen(leaves, fixed), *body_consts]
     outs = iter(
@@ -95,7 +97,11 @@ def while_loop(
         )
     )  # fmt: skip
     return tree.unflatten(
-        out_tree, [x if f else next(outs) for x, f in zip(leaves, fixed, strict=True)]
+        out_tree,
+        [
+            x if f else next(outs)
+            for x, f in zip(leaves if is_staged() else given, fixed, strict=True)
+        ],
     )
 
 

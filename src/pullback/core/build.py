@@ -185,6 +185,7 @@ class JaxprTrace(Trace):
         "consts",
         "constvars",
         "debug_info",
+        "depth",
         "effects",
         "eqns",
         "invars",
@@ -205,6 +206,7 @@ class JaxprTrace(Trace):
         self.const_ids: dict[int, Var] = {}
         self.effects: set[Any] = set()
         self.debug_info = debug_info
+        self.depth = len(source.name_stack())  # names around the program, which are not its own
         self.is_high = False
         self.qdds: dict[Var, MutableQDD] = {}  # of variables whose values have a state
         # What array_of made, by identity: of arrays of NumPy's (with those), and of numbers. Shared
@@ -364,6 +366,8 @@ class JaxprTrace(Trace):
             elif any(j.is_high for j, _ in held_programs(primitive, params)):
                 self.is_high = True
         info = source_info or source.current(2)
+        if self.depth:
+            info = source.inner(info, self.depth)
         self.eqns.append(
             JaxprEqn(atoms, outvars, primitive, params, effects or fx.no_effects, info)
         )
@@ -480,10 +484,11 @@ def trace_to_jaxpr(
     The closed-over values may be tracers of outer, live traces: whoever binds the program passes
     them as operands (`convert_constvars`), and such a program must not be cached.
     """
-    trace = JaxprTrace(current_trace(), debug_info)
-    args = [trace.new_arg(a) for a in in_avals]
-    with use_trace(trace):
-        outs = fun(*args)
+    with source.set_name_stack(()):
+        trace = JaxprTrace(current_trace(), debug_info)
+        args = [trace.new_arg(a) for a in in_avals]
+        with use_trace(trace):
+            outs = fun(*args)
     jaxpr, consts = trace.finish(outs)
     args.clear()
     del outs

@@ -186,14 +186,18 @@ _TABLES = {
     "transpose": "interpreters.ad.primitive_transposes",
     "batch": "interpreters.batching.primitive_batchers",
 }
-_NAMES = {"jvp": "Differentiation", "transpose": "Transpose", "batch": "Batching"}
+_NAMES = {
+    "jvp": "Differentiation rule",
+    "transpose": "Transpose rule (for reverse-mode differentiation)",
+    "batch": "Batching rule",
+}
 
 
 def _explain(name: str, kind: str, why: No) -> str:
-    title = _NAMES.get(kind, kind.replace("_", " ").capitalize())
+    title = _NAMES.get(kind, kind.replace("_", " ").capitalize() + " rule")
     where = _TABLES.get(kind)
     fix = f" Fix: {where}[primitive] = rule." if where and why is No.UNDEFINED else ""
-    return f"{title} rule for '{name}' not implemented: {why.value}.{fix}"
+    return f"{title} for '{name}' not implemented: {why.value}.{fix}"
 
 
 class RuleTable(MutableMapping[Primitive, Callable[..., Any]]):

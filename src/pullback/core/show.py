@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
+from . import source
 from .avals import AbstractValue
 from .jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
@@ -340,7 +341,7 @@ def _note(eqn: JaxprEqn, settings: Settings) -> list[str]:
     if settings.source_info:
         notes.append(eqn.source_info.summary())
     if settings.name_stack:
-        notes.append(f"[{'/'.join(eqn.source_info.name_stack)}]")
+        notes.append(f"[{source.names_text(eqn.source_info.name_stack)}]")
     return notes
 
 

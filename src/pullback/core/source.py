@@ -7,7 +7,7 @@ import functools
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from types import CodeType, FrameType
 from typing import Any
 
@@ -89,13 +89,35 @@ class SourceInfo:
         return f"SourceInfo({self.summary()})"
 
 
+class Transform(str):
+    """The name of a transformation among those of scopes: it is written around what follows."""
+
+    __slots__ = ()
+
+
+def names_text(names: Iterable[str]) -> str:
+    """Names as a path, the outermost first; `outer/jvp(vmap(inner))` for the scopes `outer` and
+    `inner` with two transformations between them."""
+    parts: list[str] = []
+    around: list[str] = []
+    for name in names:
+        if isinstance(name, Transform):
+            around.append(name)
+        else:
+            parts.append(f"{'('.join([*around, name])}{')' * len(around)}")
+            around = []
+    if around:
+        parts.append(f"{'('.join([*around, ''])}{')' * len(around)}")
+    return "/".join(parts)
+
+
 class Names(tuple[str, ...]):
-    """Names of scopes, the outermost first; as text, a path."""
+    """Names of scopes and transformations, the outermost first; as text, a path."""
 
     __slots__ = ()
 
     def __str__(self) -> str:
-        return "/".join(self)
+        return names_text(self)
 
 
 class _Local(threading.local):
@@ -118,35 +140,71 @@ def user_frame(frame: FrameType | None = None) -> FrameType | None:
 def current(depth: int = 1) -> SourceInfo:
     """The source info of whatever is being traced now; at least `depth` frames are not the
     user's."""
-    override = _local.override
+    override, names = _local.override, _local.name_stack
     if override is not None:
-        return override
+        if override.name_stack == names:
+            return override
+        return SourceInfo(override.code, override.lasti, names)
     frame: FrameType | None = sys._getframe(depth)
     internal, users = _internal, _users
     while frame is not None:
         code = frame.f_code
         name = code.co_filename
         if name in users or (name not in internal and not is_internal(code)):
-            return SourceInfo(code, frame.f_lasti, _local.name_stack)
+            return SourceInfo(code, frame.f_lasti, names)
         frame = frame.f_back
-    return SourceInfo(None, 0, _local.name_stack)
+    return SourceInfo(None, 0, names)
+
+
+def inner(info: SourceInfo, depth: int) -> SourceInfo:
+    """The same place without its `depth` outermost names."""
+    return SourceInfo(info.code, info.lasti, Names(info.name_stack[depth:]))
 
 
 class using:
-    """Equations made inside get this source info (used when a program is replayed): a class, since
-    a program is transposed with one for each equation."""
+    """Equations made inside belong to this place, and their names follow those in force (used when
+    a program is replayed): a class, since a program is transposed with one for each equation."""
 
-    __slots__ = ("before", "info")
+    __slots__ = ("before", "info", "names")
 
     def __init__(self, info: SourceInfo | None) -> None:
         self.info = info
 
     def __enter__(self) -> None:
-        self.before = _local.override
-        _local.override = self.info
+        self.before, self.names = _local.override, _local.name_stack
+        info = _local.override = self.info
+        if info is not None and info.name_stack:
+            _local.name_stack = Names((*self.names, *info.name_stack))
 
     def __exit__(self, *_: object) -> None:
-        _local.override = self.before
+        _local.override, _local.name_stack = self.before, self.names
+
+
+@contextlib.contextmanager
+def pinned() -> Iterator[None]:
+    """Equations made inside belong to the place that is current."""
+    before = _local.override
+    _local.override = current(2)
+    try:
+        yield
+    finally:
+        _local.override = before
+
+
+class transformed:
+    """`with transformed("jvp"):` equations made inside are those of a transformed function."""
+
+    __slots__ = ("before", "name")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __enter__(self) -> None:
+        self.before = _local.name_stack
+        _local.name_stack = Names((*self.before, Transform(self.name)))
+
+    def __exit__(self, *exc: Any) -> None:
+        _local.name_stack = self.before
 
 
 @contextlib.contextmanager

@@ -26,7 +26,7 @@ class NameStack:
         return NameStack((*self.stack, name))
 
     def transform(self, transform_name: str) -> NameStack:
-        return NameStack((*self.stack, f"{transform_name}()"))
+        return NameStack((*self.stack, source.Transform(transform_name)))
 
     def __getitem__(self, idx: slice) -> NameStack:
         return NameStack(self.stack[idx])
@@ -44,7 +44,7 @@ class NameStack:
         return hash(self.stack)
 
     def __str__(self) -> str:
-        return "/".join(self.stack)
+        return source.names_text(self.stack)
 
     def __repr__(self) -> str:
         return f"NameStack(stack={self.stack})"
@@ -110,7 +110,7 @@ def transform_name_stack(name: str) -> Any:
     ...     print(source_info_util.current_name_stack())
     layer/vmap()
     """
-    return source.extend_name_stack(f"{name}()")
+    return source.transformed(name)
 
 
 def set_name_stack(name_stack: NameStack) -> Any:

@@ -101,8 +101,16 @@ def _add_any_aval(x: Any, y: Any) -> Any:
     return _add_any_types(x, y).update(weak_type=x.weak_type)
 
 
+def _add_any_now(x: Any, y: Any) -> Any:
+    """Outside of programs the sum is weakly typed if both are, not if the first is."""
+    if typeof(x).weak_type and not typeof(y).weak_type:
+        return add_any_p.bind(y, x)
+    return NotImplemented
+
+
 add_any_p: Primitive = Primitive(
     "add_any",
+    impl=_add_any_now,
     abstract_eval=_add_any_aval,
     jvp=_add_any_jvp,
     transpose=_add_any_transpose,

@@ -337,6 +337,7 @@ def _ppermute_batch(axis: Any, args: Any, dims: Any, *, axis_name: Any, perm: An
         return None if d is None else (ppermute_p.bind(x, axis_name=axis_name, perm=perm), d)
     if _several(axis_name):
         return permute_in_turn(all_gather_p, axis_index_p, axis, (x, d), axis_name, perm)
+    _check_permutation(perm, axis.size)
     x = full_batch(x, d, axis.size)
     source = np.full(axis.size, -1, np.int32)
     for s, t in perm:

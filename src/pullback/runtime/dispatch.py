@@ -96,7 +96,9 @@ class EvalTrace(Trace):
             return primitive.rules["lower"](tracers, params)
         impl = primitive.rules.get("impl")
         if impl is not None:
-            return impl(*tracers, **params)
+            out = impl(*tracers, **params)
+            if out is not NotImplemented:
+                return out
         return apply(primitive, tracers, params)
 
     def process_custom_jvp_call(

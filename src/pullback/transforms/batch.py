@@ -115,7 +115,7 @@ class BatchTrace(Trace):
             elif all(d is None for d in dims):
                 return primitive.bind(*vals, **params)
             else:
-                with source.using(source.current()):
+                with source.pinned():
                     out, out_dims = primitive.rule("batch")(vals, dims, **params)
         if primitive.multiple_results:
             if not isinstance(out_dims, (list, tuple)):

@@ -241,7 +241,7 @@ def location(eqn: JaxprEqn, name_stack: Any) -> Any:
     """Where an equation comes from: its name under its scopes, the user's file and line."""
     info = eqn.source_info
     stack = getattr(name_stack, "stack", name_stack) or ()
-    name = "/".join([*stack, *getattr(info, "name_stack", ()), eqn.primitive.name])
+    name = source.names_text([*stack, *getattr(info, "name_stack", ()), eqn.primitive.name])
     if not isinstance(info, source.SourceInfo) or info.code is None:
         return ir.Location.name(name)
     line, column = info.position()
