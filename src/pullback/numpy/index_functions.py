@@ -317,9 +317,9 @@ def _take_along_axis(
     how = (
         lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
     )
-    if wrap and dtypes.is_signed(typeof(indices).dtype):
-        if dtypes.itemsize_bits(typeof(indices).dtype) < 32:  # they may not hold n
-            indices = lax.convert_element_type(indices, np.int32)
+    wide = dtypes.itemsize_bits(typeof(indices).dtype) == 64
+    indices = convert_weak(indices, np.dtype("int64" if wide else "int32"), False)
+    if wrap:
         negative = lax.lt(indices, literal(indices, 0))
         indices = lax.select(negative, lax.add(indices, literal(indices, n)), indices)
     if how == lax.GatherScatterMode.FILL_OR_DROP and fill_value is None:
