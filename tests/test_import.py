@@ -67,6 +67,21 @@ def test_what_an_import_leaves_for_later(loaded: Any) -> None:
     assert not wrong, f"imported at start, though few programs use them: {wrong}"
 
 
+def test_scipys_modules_are_imported_one_by_one() -> None:
+    """A convolution has no use for optimisers and integrals; who asks for all names has them."""
+    code = """
+import sys
+import pullback as pb
+assert callable(pb.scipy.signal.convolve2d) and "stats" in dir(pb.scipy)
+late = "optimize integrate stats special sparse cluster spatial interpolate".split()
+print(*[n for n in late if f"pullback.scipy.{n}" in sys.modules])
+assert set(late) <= set(vars(pb.scipy)) and callable(pb.scipy.stats.norm.pdf)
+from pullback.scipy import fft, integrate
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not done.stdout.split()
+
+
 def _of_numpy() -> set[str]:
     """What `import numpy, ml_dtypes` loads is not ours to leave."""
     code = "import sys, numpy, ml_dtypes; print(*sys.modules)"
