@@ -157,8 +157,19 @@ class _Passes:
 
     def sort(self, low: int, high: int) -> None:
         """By the bits from `low` on, below `high`."""
-        passes = -(-(high - low) // DIGIT)
+        b, passes = self.b, -(-(high - low) // DIGIT)
         width = -(-(high - low) // passes)
+        whole = (high - low) // width
+        if whole > 1:  # written once
+            carry = [(self.at, b.var("i64", b.depth + 1, "p"))]
+
+            def digit(i: Index) -> list[Atom]:
+                self.at = carry[0][1]
+                first = scalar_convert(b, b.atom(b.add(b.mul(i, width), low)), self.dtype)
+                return [self.one(first, width)]
+
+            (self.at,) = b.loop(whole, "seq", digit, carry)
+            low += whole * width
         for first in range(low, high, width):
             self.at = self.one(Const(first, self.dtype), min(width, high - first))
 
