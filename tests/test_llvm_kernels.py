@@ -9,7 +9,13 @@ import numpy as np
 import pytest
 from llvm_kernels import ONE, ZERO, columnwise, elementwise, i64, loop, reduction, rowwise, var
 
-from pullback.backends.llvm import PlanError, run_kernel, target_for, thread_limit
+from pullback.backends.llvm import (
+    PlanError,
+    run_kernel,
+    target as llvm_target,
+    target_for,
+    thread_limit,
+)
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.target import detect_level
 from pullback.loops.interpret import interpret
@@ -643,3 +649,12 @@ def test_a_read_between_neighbouring_stores_sees_the_first(isa):
     ]  # fmt: skip
     kernel = Kernel("between", (a, o), (n, m), (), (loop(i, n, "vector", *body),))
     check(kernel, [np.arange(100, dtype="f4"), np.zeros(300, "f4")], [100, 300], isa)
+
+
+def test_bytes_are_permuted_by_instructions_where_there_are_some():
+    """Other levels are compiled for as they are, whatever the machine has."""
+    best = llvm_target.target_for("host")
+    wanted = best.level == "avx512" and llvm_target.permutes_bytes()
+    assert ("avx512vbmi" in best.features) == wanted
+    if best.level in ("avx2", "avx512"):
+        assert "vbmi" not in llvm_target.target_for("avx2").features

@@ -118,6 +118,12 @@ def _gathers_well() -> bool:
 
 
 @lru_cache(maxsize=1)
+def permutes_bytes() -> bool:
+    """Whether the processor has instructions that put the bytes of vectors into any order."""
+    return "avx512_vbmi" in _linux_flags() or "avx512vbmi" in _linux_flags()
+
+
+@lru_cache(maxsize=1)
 def multiplies_bytes() -> bool:
     """Whether the processor has instructions that add products of four bytes to a sum."""
     return "avx512_vnni" in _linux_flags() or bool(_numpy_features().get("AVX512VNNI"))
@@ -176,6 +182,8 @@ def target_for(level: str) -> Target:
             f"PULLBACK_ISA={level!r}: this machine runs {best!r} at best; unset PULLBACK_ISA"
         )
     cpu, features, width, masks, fma, f16, rounding, registers = LEVELS[level]
+    if level == "avx512" and permutes_bytes():
+        features += ",+avx512vbmi"
     gathers = masks and _gathers_well()
     return Target(
         level, _triple(), cpu, features, width, masks, fma, f16, rounding, registers, gathers
