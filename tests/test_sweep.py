@@ -60,7 +60,7 @@ def recorded() -> dict[str, Answer]:
     return read(ANSWERS)
 
 
-@pytest.mark.parametrize("start", range(0, 280, CHUNK))
+@pytest.mark.parametrize("start", range(0, 320, CHUNK))
 def test_found(start: int) -> None:
     chunk = expressions()[start : start + CHUNK]
     ours = names("pullback")

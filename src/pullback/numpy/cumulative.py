@@ -71,7 +71,8 @@ def _define(name: str, op: Any, fill: Any, doc: str) -> Any:
     def f(a: Any, axis: int | None = None, dtype: Any = None, out: None = None) -> Any:
         refuse_out(name, out)
         check_arraylike(name, a)
-        if axis in (0, -1) and np.isscalar(a):  # of Python or NumPy: an array of one element
+        # As in JAX a number, or what is as weakly typed as one, is an array of one element.
+        if axis in (0, -1) and (np.isscalar(a) or (not shape_of(a) and typeof(a).weak_type)):
             axis = None
         return call(a, axis=axis, dtype=dtype)
 

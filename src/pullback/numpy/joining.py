@@ -43,7 +43,9 @@ def _is_array(x: Any) -> bool:
 def _sequence(name: str, arrays: Any) -> list[Any]:
     if _is_array(arrays):
         if not shape_of(arrays):
-            raise TypeError(f"{name} takes a sequence of arrays, got an array without axes")
+            kind = ValueError if name == "concatenate" else TypeError
+            what = "Need at least one array to concatenate: it" if kind is ValueError else name
+            raise kind(f"{what} takes a sequence of arrays, got an array without axes")
         return list(indexing.iterate(as_array(arrays)))
     once = isinstance(arrays, Iterator)  # generators are refused, as NumPy and JAX do
     try:
@@ -89,6 +91,8 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
 
 def _concatenate_parts(a: Any, axis: int) -> Any:
     n = ndim_of(a)
+    if shape_of(a)[0] == 0:
+        raise ValueError("Need at least one array to concatenate.")
     if n < 2:
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
     k = canonical_axis(axis, n - 1)
@@ -125,6 +129,8 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     if _is_array(arrays):
         whole = asarray(arrays, dtype)
         if not ndim_of(whole):
+            raise TypeError("stack takes a sequence of arrays, got an array without axes")
+        if shape_of(whole)[0] == 0:
             raise ValueError("Need at least one array to stack.")
         return moveaxis(whole, 0, axis)
     parts = _sequence("stack", arrays)

@@ -79,6 +79,11 @@ def arange(
     given = [x for x in (start, stop, step) if x is not None]
     if any(isinstance(x, DimExpr) for x in given):
         return _symbolic_arange(start, stop, step, dtype)
+    if any(dtypes.is_complex(dtypes.result_type(x)) for x in given):
+        raise ValueError(
+            "Passing complex start/stop/step to jnp.arange is no longer supported starting in JAX "
+            "v0.10.0. Fix: jnp.arange(n) * step + start."
+        )
     d = dtypes.result_type(*given) if dtype is None else user_dtype(dtype, "arange")
     values = [
         np.asarray(x).item() if not isinstance(x, int | float | complex) else x for x in given

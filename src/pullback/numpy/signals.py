@@ -542,6 +542,7 @@ def _observations(m: Any, y: Any, rowvar: bool, dtype: Any) -> Any:
     """The variables as rows."""
     if dtype is not None:
         m = lax.convert_element_type(as_array(m), dtype)
+        y = None if y is None else lax.convert_element_type(as_array(y), dtype)
     (m, *rest) = promote_dtypes_inexact(m) if y is None else promote_dtypes_inexact(m, y)
     if ndim_of(m) > 2:
         raise ValueError("m has more than 2 dimensions")

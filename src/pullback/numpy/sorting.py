@@ -18,6 +18,7 @@ from .util import (
     default_int,
     index_dtype,
     promote_dtypes,
+    promote_dtypes_inexact,
     promotes_freely,
 )
 
@@ -103,7 +104,8 @@ def sort_complex(a: Any) -> Any:
     """
     check_arraylike("sort_complex", a)
     x = sort(a)
-    return lax.convert_element_type(x, dtypes.result_type(x, np.complex64))
+    (inexact,) = promote_dtypes_inexact(x)  # integers become the default float first
+    return lax.convert_element_type(inexact, dtypes.result_type(inexact, np.complex64))
 
 
 @functools.partial(jit, static_argnames=("axis",))

@@ -198,6 +198,9 @@ class ufunc:
                 f"zero-size array to reduction operation {self.__name__} which has no identity"
             )
         rest = (*shape_of(a)[:k], *shape_of(a)[k + 1 :])
+        if initial is not None and not dtypes.is_inexact(dtype):
+            # As in JAX `dtype` is the operand's: what follows an initial value may be a float.
+            dtype = dtypes.result_type(dtype, typeof(self._call(initial, _unit(a, 1)[0])).dtype)
         if initial is None:
             start, carry = 1, lax.index_in_dim(a, 0, k, keepdims=False)
         else:

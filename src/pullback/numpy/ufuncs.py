@@ -732,6 +732,8 @@ def pow(x1: Any, x2: Any, /) -> Any:
 
 def _power(x1: Any, x2: Any) -> Any:
     d1, d2 = typeof(x1).dtype, typeof(x2).dtype
+    if dtypes.is_bool(d2) and typeof(x1).weak_type and dtypes.is_integer(d1):
+        x1 = to_type(x1, d1, False)  # what a bool is promoted to is not weak
     if not dtypes.is_inexact(d2) and dtypes.is_inexact(d1) and not dtypes.is_bool(d2):
         # Integer exponents keep their derivative (and their sign) exact.
         x1_, _ = promote_args_numeric("power", x1, x2)
@@ -1364,12 +1366,22 @@ def _accumulate_by(name: str) -> Any:
     return accumulate
 
 
+# Bools are added by "or" and multiplied by "and": the largest and the smallest.
+_OF_BOOLS = {"add": "max", "multiply": "min"}
+
+
+def is_bools(a: Any) -> bool:
+    """Has an array the dtype bool?"""
+    return dtypes.is_bool(typeof(a).dtype)
+
+
 def _at_by(how: str, promote: bool = False) -> Any:
     def at(a: Any, indices: Any, b: Any = None) -> Any:
         if promote:
             a, b = promote_args(how, a, b)
             a = to_type(a, typeof(a).dtype, False)
-        return scatter.update(a, indices, to_type(b, typeof(a).dtype, False), how)
+        b = to_type(b, typeof(a).dtype, False)
+        return scatter.update(a, indices, b, _OF_BOOLS.get(how, how) if is_bools(a) else how)
 
     return at
 

@@ -14,7 +14,7 @@ from ..api.jit import jit
 from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..primitives.common import as_array
-from . import reductions
+from . import creation, reductions
 from .selecting import select_where
 from .ufuncs import equal, exp2, greater, isinf, isnan, less, maximum, minimum
 from .util import (
@@ -166,15 +166,16 @@ allclose.__doc__ = """Are all elements close? See `isclose`.
 def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> Any:
     """Have both the same shape and the same elements?
 
-    With `equal_nan`, NaNs are equal. What cannot be made an array is not equal.
+    With `equal_nan`, NaNs are equal. Raises ValueError or TypeError for what cannot be made an
+    array.
 
     >>> jnp.array_equal(jnp.array([1, 2]), [1, 2])
     Array(True, dtype=bool)
     >>> jnp.array_equal(jnp.array([1, 2]), [[1, 2]])
     Array(False, dtype=bool)
     """
-    a1, a2 = _tolerant(a1), _tolerant(a2)
-    if a1 is None or a2 is None or shape_of(a1) != shape_of(a2):
+    a1, a2 = _made_array(a1), _made_array(a2)
+    if shape_of(a1) != shape_of(a2):
         return as_array(np.bool_(False))
     x, y = promote_args("array_equal", a1, a2)
     same = lax.eq(x, y)
@@ -191,9 +192,7 @@ def array_equiv(a1: Any, a2: Any) -> Any:
     >>> jnp.array_equiv(jnp.array([1, 2]), jnp.array([[1, 2], [1, 2]]))
     Array(True, dtype=bool)
     """
-    a1, a2 = _tolerant(a1), _tolerant(a2)
-    if a1 is None or a2 is None:
-        return as_array(np.bool_(False))
+    a1, a2 = _made_array(a1), _made_array(a2)
     try:
         lax.broadcast_shapes(shape_of(a1), shape_of(a2))
     except ValueError:
@@ -206,18 +205,13 @@ def _same(a1: Any, a2: Any) -> Any:
     return lax.eq(*promote_args("array_equiv", a1, a2))
 
 
-def _tolerant(x: Any) -> Any:
-    """`x` as an array, or None if it is none."""
+def _made_array(x: Any) -> Any:
+    """`x`, made an array if it is a container of numbers."""
     try:
         check_arraylike("array_equal", x)
         return unwrap(x)
     except TypeError:
-        pass
-    try:
-        made = np.asarray(x)
-    except ValueError:
-        return None
-    return made if made.dtype.kind in "biufc" else None
+        return creation.asarray(x)
 
 
 def _nan_to_num(

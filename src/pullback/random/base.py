@@ -53,6 +53,11 @@ def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
 def _key(name: str, seed: Any, impl: Any) -> Any:
     if hasattr(seed, "dtype") and dtypes.is_extended(seed.dtype):
         raise TypeError(f"{name} accepts a scalar seed, but was given a PRNG key.")
+    if seed is None:
+        raise ValueError(
+            f"None is not a valid value for jnp.array: {name} takes an integer seed. "
+            f"Fix: random.{name}(0)."
+        )
     if isinstance(seed, (str, bytes)):
         raise TypeError(
             f"Value {seed!r} is not a valid JAX array type: {name} takes an integer seed."

@@ -103,12 +103,33 @@ def _to_rank(x: Any, rank: int) -> Any:
     )
 
 
+def _check_bound(name: str, bound: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
+    """TypeError unless a bound of uniform numbers broadcasts to their shape; ValueError where the
+    numbers would have to.
+    """
+    fix = f"Fix: {name} broadcasts to the shape of the numbers, or vmap over it."
+    if len(bound) > len(shape) > 0 and name == "minval":
+        raise TypeError(
+            "max: arrays must have the same number of dimensions, got "
+            f"{set(map(len, (shape, bound)))}: uniform has {name} of shape {bound} for numbers of "
+            f"shape {shape}. {fix}"
+        )
+    if len(bound) <= len(shape) and any(
+        1 != n != m != 1 for n, m in zip(reversed(bound), reversed(shape), strict=False)
+    ):
+        raise TypeError(
+            f"mul got incompatible shapes for broadcasting: {shape}, {bound}: uniform has {name} "
+            f"of the second shape. {fix}"
+        )
+    result_shape("uniform", shape, np.broadcast_to(np.uint8(0), bound))
+
+
 @static_jit("shape", "dtype")
 def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
     # Random bits become the mantissa of numbers in [1, 2).
     minval, maxval = as_dtype(minval, dtype), as_dtype(maxval, dtype)
-    for bound in (minval, maxval):
-        result_shape("uniform", shape, bound)
+    for name, bound in (("minval", minval), ("maxval", maxval)):
+        _check_bound(name, typeof(bound).shape, shape)
     minval, maxval = _to_rank(minval, len(shape)), _to_rank(maxval, len(shape))
     mantissa, width = dtypes.finfo(dtype).nmant, dtypes.itemsize_bits(dtype)
     drawn = 8 if mantissa < 8 else width

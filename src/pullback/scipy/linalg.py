@@ -175,6 +175,11 @@ def lu_solve(
     m = typeof(lu).shape[-2]
     permutation = lax_linalg.lu_pivots_to_permutation(jnp.asarray(pivots), m)
     b, vector = _as_columns(b, lu)
+    if typeof(b).shape[-2] != m:
+        raise ValueError(
+            f"inconsistent size for core dimension 'n': {typeof(b).shape[-2]} vs {m}: lu_solve got "
+            f"b of shape {typeof(b).shape} for a matrix of {m} rows"
+        )
     batch = jnp.broadcast_shapes(typeof(lu).shape[:-2], typeof(b).shape[:-2])
     lu = jnp.broadcast_to(lu, (*batch, m, m))
     b = jnp.broadcast_to(b, (*batch, *typeof(b).shape[-2:]))

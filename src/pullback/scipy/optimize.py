@@ -344,6 +344,12 @@ def minimize(
     x0 = jnp.asarray(x0)
     if not jnp.issubdtype(typeof(x0).dtype, np.inexact):
         x0 = x0.astype(jnp.result_type(float))
+    if typeof(x0).ndim != 1:
+        kind = IndexError if method.lower() == "bfgs" and not typeof(x0).ndim else TypeError
+        raise kind(
+            f"minimize: x0 must be a vector, got shape {typeof(x0).shape}. Fix: "
+            "x0.ravel(), and fun reshapes its argument."
+        )
     if method.lower() == "bfgs":
         gtol = options.pop("gtol", 1e-5 if tol is None else tol)
         return _bfgs(

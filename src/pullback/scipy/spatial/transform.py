@@ -124,11 +124,7 @@ class Rotation(NamedTuple):
             raise ValueError(f"Expected consecutive axes to be different, got {seq}")
         a = _float(angles)
         a = jnp.deg2rad(a) if degrees else a
-        a = (
-            a[..., None]
-            if len(seq) == 1 and (typeof(a).ndim == 0 or typeof(a).shape[-1] != 1)
-            else a
-        )
+        a = a[..., None] if len(seq) == 1 and typeof(a).ndim <= 1 and typeof(a).shape != (1,) else a
         if typeof(a).shape[-1] != len(seq):
             raise ValueError(
                 f"Expected angles to have {len(seq)} columns, got shape {typeof(a).shape}"

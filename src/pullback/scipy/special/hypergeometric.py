@@ -72,6 +72,11 @@ def _hyp1f1_value(a: Any, b: Any, x: Any) -> Any:
     return jnp.where(x == 0, 1, out)
 
 
+def _array(x: Any) -> Any:
+    """A list as an array: these two functions take lists, as in JAX."""
+    return jnp.asarray(x) if isinstance(x, list | tuple) else x
+
+
 @custom_jvp
 def hyp1f1(a: Any, b: Any, x: Any) -> Any:
     """Kummer's confluent hypergeometric function 1F1(a; b; x).
@@ -83,7 +88,7 @@ def hyp1f1(a: Any, b: Any, x: Any) -> Any:
     >>> special.hyp1f1(1., 1., 1.).round(3)
     Array(2.718, dtype=float32)
     """
-    a, b, x = jnp.broadcast_arrays(*real("hyp1f1", a, b, x))
+    a, b, x = jnp.broadcast_arrays(*real("hyp1f1", *map(_array, (a, b, x))))
     return _hyp1f1_value(a, b, x)
 
 
@@ -152,7 +157,7 @@ def hyp2f1(a: Any, b: Any, c: Any, x: Any) -> Any:
     >>> special.hyp2f1(1., 1., 2., 0.5).round(3)
     Array(1.386, dtype=float32)
     """
-    a, b, c, x = jnp.broadcast_arrays(*real("hyp2f1", a, b, c, x, error=TypeError))
+    a, b, c, x = jnp.broadcast_arrays(*real("hyp2f1", *map(_array, (a, b, c, x)), error=TypeError))
     return _hyp2f1_value(a, b, c, x)
 
 

@@ -216,7 +216,8 @@ def expn(n: Any, x: Any) -> Any:
 def _expn_jvp(primals: Any, tangents: Any) -> Any:
     n, x = primals
     out = expn(n, x)
-    return out, (-tangents[1] * expn(jnp.asarray(n) - 1, x)).astype(typeof(out).dtype)
+    tangent = -tangents[1] * expn(jnp.asarray(n) - 1, x)
+    return out, to_type(tangent, typeof(out).dtype, False)
 
 
 # --- the Faddeeva function ---

@@ -50,8 +50,10 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.5, dtype=float32)
     """
     x, loc, scale = ordered("uniform.cdf", x, loc, scale)
-    out = jnp.where(x > loc + scale, 1, (x - loc) / scale)
-    out = jnp.where(x < loc, 0, out)
+    inside = (x >= loc) & (x <= loc + scale)
+    out = jnp.where(
+        inside, (x - loc) / scale, jnp.where((x >= loc) & (x > loc + scale), 1, 0)
+    )  # of NaN, 0
     return to_type(out, typeof(out).dtype, False)
 
 
