@@ -263,14 +263,14 @@ class _Plan:
 
     work, hasty_costs = 1e7, 8e-3
 
-    def __init__(self, spent: float) -> None:
-        self.spent, self.hasty, self.improved = spent, ["a step"], 0
+    def __init__(self, spent: float, runs: float) -> None:
+        self.spent, self.runs, self.hasty, self.improved = spent, runs, ["a step"], 0
 
     def price(self) -> float:
         return tier.GOOD_COSTS * self.hasty_costs
 
     def heat(self) -> tuple[float, float]:
-        return 1.0, self.work
+        return self.runs, self.work
 
     def improve(self) -> bool:
         self.improved += 1
@@ -278,11 +278,11 @@ class _Plan:
         return False
 
 
-@pytest.mark.parametrize(("spent", "waits"), [(2e-3, 0), (0.1, 1)])
+@pytest.mark.parametrize(("spent", "runs", "waits"), [(2e-3, 1, 0), (0.1, 1, 1), (0.1, 9, 0)])
 def test_the_second_run_waits_for_good_code_that_is_sooner_made_than_it_runs(
-    spent: float, waits: int
+    spent: float, runs: float, waits: int
 ) -> None:
-    plan = _Plan(spent)
+    plan = _Plan(spent, runs)
     assert tier.settled(plan) and plan.improved == waits
 
 

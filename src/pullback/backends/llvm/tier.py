@@ -43,7 +43,7 @@ FEW_STEPS = 4  # whose kernels such a plan's second run may wait for
 GOOD_COSTS = 4.0
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
-FIRST_LOOK, LAST_LOOK = 0.02, 1.0
+FIRST_LOOK, LAST_LOOK = 0.1, 1.0
 PATIENCE = 10.0  # that the end of the process has with the thread
 
 
@@ -86,9 +86,10 @@ def settled(plan: Watched) -> bool:
     quick code that takes a millisecond are over before good code would be there."""
     if not 0 < len(plan.hasty) <= FEW_STEPS or plan.work < VERY_MUCH_WORK:
         return True
-    if not plan.heat()[0]:
+    runs = plan.heat()[0]
+    if not runs:
         return False
-    if plan.spent >= plan.price():
+    if runs <= 1 and plan.spent >= plan.price():  # later the watcher is at it
         while plan.improve():
             pass
     return True
