@@ -378,9 +378,9 @@ def logsumexp(
         a = jnp.where(b != 0, a, -np.inf)
     else:
         a = jnp.asarray(promote_args_inexact("logsumexp", a)[0])
-    dims, named = split_axes(axis, jnp.ndim(a))
     if where is not None:
-        a = jnp.where(where, a, 0)
+        a = jnp.where(where, a, 0)  # the mask may have axes that `a` lacks: they count
+    dims, named = split_axes(axis, jnp.ndim(a))
     top = jnp.max(a.real, axis=dims + named, keepdims=keepdims, where=where, initial=-np.inf)
     top = lax.stop_gradient(lax.select(jnp.isfinite(top), top, lax.full_like(top, 0)))
     wide = top if keepdims else lax.expand_dims(top, dims)
