@@ -66,7 +66,7 @@ LATE = {
         "tridiagonal"
     ),
     "rng": "threefry2x32 fused_multiply_add",
-    "sort": "sort top_k",
+    "sort": "sort top_k approx_top_k",
     "special": (
         "igamma igammac igamma_grad_a regularized_incomplete_beta special_derivative "
         "select_and_scatter"
