@@ -399,3 +399,34 @@ def test_traced_values_without_derivatives_in_jitted_gradients() -> None:
     f.defjvp(lambda a, p, t: (p[0] * a, t[0] * a * 10))
     assert float(pullback.jit(pullback.grad(lambda a: f(a, a)))(2.0)) == 20.0
     assert float(pullback.grad(pullback.jit(lambda a: f(a, a)))(2.0)) == 20.0
+
+
+@pytest.mark.parametrize("n", [3, 40, 1000])
+def test_a_carry_is_read_after_its_next_value_is_known(n: int) -> None:
+    """A next value that does not depend on the carry, beside one that needs both: it must not be
+    written in the carry's place before that is read."""
+    numpy, lax = pullback.numpy, pullback.lax
+    rows = numpy.asarray(np.random.RandomState(n).randn(4, n).astype("f4"))
+    start = numpy.full(n, 100.0), numpy.zeros(n), numpy.ones(n)
+
+    def body(carry: Any, row: Any) -> Any:
+        old, _, seen = carry
+        new = row * 2.0
+        return (new, new - old, seen + old * new), None
+
+    def by_number(k: Any, carry: Any) -> Any:
+        return body(carry, rows[k])[0]
+
+    wanted = start
+    for row in np.asarray(rows):
+        wanted = tuple(np.asarray(x) for x in body(wanted, row)[0])
+    loops = {
+        "scan": lambda start: lax.scan(body, start, rows)[0],
+        "fori_loop": lambda start: lax.fori_loop(0, 4, by_number, start),
+        "while_loop": lambda start: lax.while_loop(
+            lambda c: c[0] < 4, lambda c: (c[0] + 1, by_number(c[0], c[1])), (0, start)
+        )[1],
+    }
+    for name, loop in loops.items():
+        for x, y in zip(pullback.jit(loop)(start), wanted, strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-6, err_msg=name)

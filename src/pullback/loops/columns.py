@@ -104,7 +104,7 @@ class _Columns:
             else:
                 inside.update((v, None) for v in getattr(s, "outs", ()))
                 inside.update((c.out, None) for c in getattr(s, "carry", ()))
-        written = {s.buf: any(w for *_, w in touches(outer, s.buf)) for s in found}
+        written = {s.buf: any(w for _, _, w, _ in touches(outer, s.buf)) for s in found}
         found = {s: v for s, v in found.items() if not written[s.buf]}
         columns = {
             _key(s, v): self.trips(v[0]) * storage_bytes(s.buf.dtype) for s, v in found.items()

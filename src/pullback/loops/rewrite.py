@@ -36,15 +36,16 @@ def _one(s: Stmt, bufs: Mapping[Buf, Buf]) -> Stmt:
     return s
 
 
-def touches(s: Any, buf: Buf) -> list[tuple[Any, int, bool]]:
-    """Every access of a statement to a buffer: (index, innermost loop, is a store)."""
-    found: list[tuple[Any, int, bool]] = []
+def touches(s: Any, *bufs: Buf) -> list[tuple[Any, int, bool, Buf]]:
+    """Every access of a statement to buffers, in the order of its text: (index, innermost loop, is
+    a store, buffer)."""
+    found: list[tuple[Any, int, bool, Buf]] = []
 
     def visit(stmts: Iterable[Stmt], loop: int) -> None:
         for t in stmts:
             if isinstance(t, (Load, Store, Update)):
-                if t.buf is buf:
-                    found.append((t.index, loop, not isinstance(t, Load)))
+                if any(t.buf is buf for buf in bufs):
+                    found.append((t.index, loop, not isinstance(t, Load), t.buf))
             elif isinstance(t, For):
                 visit(t.body, id(t))
             elif isinstance(t, Alloc):
@@ -55,8 +56,8 @@ def touches(s: Any, buf: Buf) -> list[tuple[Any, int, bool]]:
             elif isinstance(t, If):
                 visit(t.then, id(t.then))
                 visit(t.orelse, id(t.orelse))
-            elif isinstance(t, Call) and buf in t.args:
-                found.append((None, 0, True))
+            elif isinstance(t, Call):
+                found.extend((None, 0, True, buf) for buf in bufs if buf in t.args)
 
     visit([s], 0)
     return found
@@ -64,17 +65,20 @@ def touches(s: Any, buf: Buf) -> list[tuple[Any, int, bool]]:
 
 def may_share(stmts: Sequence[Stmt], old: Buf, new: Buf) -> bool:
     """Whether `new` may be the same memory as `old`: it is written by one statement, which reads
-    `old` at the written element only,
-    and nothing reads `old` afterwards; before that statement `old` is read freely."""
+    `old` at the written element only, and before it writes that; nothing reads `old` afterwards,
+    and before that statement `old` is read freely."""
     if old.dtype != new.dtype or old.shape != new.shape:
         return False
-    writers = [k for k, s in enumerate(stmts) if any(w for _, _, w in touches(s, new))]
+    writers = [k for k, s in enumerate(stmts) if any(w for _, _, w, _ in touches(s, new))]
     if len(writers) != 1:
         return False
     at = writers[0]
     if any(touches(s, old) for s in stmts[at + 1 :]) or any(
-        w for s in stmts for _, _, w in touches(s, old)
+        w for s in stmts for _, _, w, _ in touches(s, old)
     ):
         return False
-    here = touches(stmts[at], new) + touches(stmts[at], old)
-    return len({(index, loop) for index, loop, _ in here}) == 1
+    here = touches(stmts[at], old, new)
+    if len({(index, loop) for index, loop, _, _ in here}) != 1:
+        return False
+    written = next(k for k, (_, _, writes, _) in enumerate(here) if writes)
+    return not any(buf is old for *_, buf in here[written:])
