@@ -77,7 +77,7 @@ def test_dialects() -> None:
 
 def test_symbolic_sizes_are_refused() -> None:
     from pullback.backends.xla.client import lower
-    from pullback.core.dims import symbolic_shape
+    from pullback.export import symbolic_shape
 
     rows = pb.ShapeDtypeStruct(symbolic_shape("n, 4"), "float32")
     closed = pb.make_jaxpr(lambda x: x + 1)(rows)

@@ -302,7 +302,14 @@ def _of_sequence(x: Any, dtype: Any) -> Any:
 
 
 def _joined(x: Any, dtype: Any) -> Any:
-    return lax.concatenate([lax.expand_dims(_array(e, dtype, False), (0,)) for e in x], 0)
+    return lax.concatenate([lax.expand_dims(_element(e, dtype), (0,)) for e in x], 0)
+
+
+def _element(x: Any, dtype: Any) -> Any:
+    """An element of a sequence as an array: a number stays one, which programs write out."""
+    made = _array(x, dtype, False)
+    is_number = isinstance(x, bool | int | float | complex) and not dtypes.is_extended(made.dtype)
+    return np.asarray(made)[()] if is_number else made
 
 
 def _all_python_ints(leaves: list[Any]) -> bool:
