@@ -1,9 +1,9 @@
 """Rematerialisation: a program rewritten so that its plan fits a memory limit.
 
-Before: calls inlined. After: the same results, bit for bit; values that were held over the place
-where most memory is used, and that nothing reads there, are computed again behind it, from what is
-held anyway. Of all such values those go first that give most bytes for the seconds of computing
-them again. A new plan shows what that has gained; this is repeated until the plan fits.
+Before: calls inlined. After: the same operations on the same values; those that were held over the
+place where most memory is used, and that nothing reads there, are computed again behind it, from
+what is held anyway. Of all such values those go first that give most bytes for the seconds of
+computing them again. A new plan shows what that has gained; this is repeated until the plan fits.
 """
 
 from __future__ import annotations
