@@ -170,7 +170,7 @@ class NativeExecutable:
         return self._plain and self._seconds <= ASYNC_SECONDS
 
     def settled(self) -> bool:
-        """Whether runs need not be looked after: the second may wait for better code."""
+        """Whether runs are as fast as they will soon be: the second may wait for better code."""
         return not self.plan.hasty or tier.settled(self.plan)
 
     @deep
@@ -388,7 +388,6 @@ class NativeExecutable:
         with _context() as ctx:
             if job is not None:
                 job.hook(ctx.cancel)
-            start = time.perf_counter()
             try:
                 self.plan.run(
                     slots, ctx, lambda k: self.run_host(k, slots), release_gil=self.releases_gil
@@ -396,8 +395,6 @@ class NativeExecutable:
             except driver.PlanError as error:
                 raise self._explain(error) from None
             finally:
-                if self.plan.hasty:
-                    self.plan.spent += time.perf_counter() - start
                 if job is not None:
                     job.unhook(ctx.cancel)
 

@@ -37,7 +37,6 @@ __all__ = [
 ]  # fmt: skip
 
 STORE_AFTER = 0.02  # seconds
-USUAL_SECONDS = 4e-3  # that quick code takes to be made: what we think of code from disk
 _KEEP = 256  # kernels that stay loaded although no executable holds them
 _lock = threading.Lock()
 _improving = threading.Lock()
@@ -69,7 +68,6 @@ class CompiledKernel:
     key: str
     source: tuple[Kernel | Callable[[], Kernel], Target] | None = None
     outdated: list[loader.Code | JitCode] = made(default_factory=list)
-    seconds: float = USUAL_SECONDS  # that the quick code took to be made
 
     def improved(self) -> int:
         """The address of the best code, which is compiled if need be. What `address` was stays
@@ -367,9 +365,7 @@ def _finished(
         later.append((cache, key, image))
     elif cache is not None:
         cache.put(key, image)
-    done = _registered(order.kernel, target, key, image)
-    done.seconds = order.text_seconds + order.llvm_seconds
-    return done
+    return _registered(order.kernel, target, key, image)
 
 
 @record(eq=True, frozen=False)

@@ -112,7 +112,6 @@ class Plan:
         self.host: list[Callable[..., Any]] = []
         self.head: Any = None
         self.work = 0.0  # of one run
-        self.spent = 0.0  # seconds that runs have taken while there was quick code
         # What steps cost whose code could be better, their numbers and kernels.
         self.hasty: list[tuple[float, int, CompiledKernel]] = []
         self.table: Any = None
@@ -210,11 +209,6 @@ class Plan:
         """How often each of its kernels has run on average, and the work done (see tier.py)."""
         runs = self.count[6] / max(1, self.kernel_steps)
         return runs, runs * max(self.work, 1000.0)
-
-    def price(self) -> float:
-        """How many seconds good code of its hasty kernels is expected to take to be made."""
-        kernels = {id(k): k for _, _, k in self.hasty}
-        return tier.GOOD_COSTS * sum(k.seconds for k in kernels.values())
 
     def improve(self) -> bool:
         """Compiles one more of the kernels well that were compiled quickly, that which takes

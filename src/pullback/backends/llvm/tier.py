@@ -4,8 +4,8 @@ A first call wants its kernels at once, so what takes less time to run than LLVM
 to compile is compiled by its quick path. A plan counts the kernels it has run; a thread of ours
 looks at the counts, compiles the kernels of plans that are used again, and writes the new addresses
 into the plans' step tables. Both versions compute the same bits: the order of operations is the
-emitter's, LLVM changes none of it. Where few kernels have much to do, and a run of quick code has
-taken longer than good code takes to be made, the next run waits for that; others never wait.
+emitter's, LLVM changes none of it. Where few kernels have much to do, the second run waits for good
+code: from then on all are as fast as they can be.
 The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
 """
 
@@ -38,12 +38,10 @@ QUICK_WORK = 1e6
 MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
-FEW_STEPS = 4  # whose kernels such a plan's second run may wait for
-# Good code takes three to five times as long to be made as quick code does: text, and LLVM.
-GOOD_COSTS = 4.0
+FEW_STEPS = 4  # whose kernels such a plan's second run waits for
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
-FIRST_LOOK, LAST_LOOK = 0.1, 1.0
+FIRST_LOOK, LAST_LOOK = 0.02, 1.0
 PATIENCE = 10.0  # that the end of the process has with the thread
 
 
@@ -52,10 +50,6 @@ class Watched(Protocol):
 
     hasty: list[Any]  # steps whose code could be better
     work: float  # of one run
-    spent: float  # seconds that runs have taken with quick code
-
-    def price(self) -> float:
-        """How many seconds good code of its kernels will take to be made."""
 
     def heat(self) -> tuple[float, float]:
         """How often each of its kernels has run on average, and the work done."""
@@ -81,17 +75,14 @@ class Haste:
 
 
 def settled(plan: Watched) -> bool:
-    """Whether runs of a plan need not be looked after. What has run once, for longer than good code
-    takes to be made, is compiled now; what has taken less is left to the watcher: ten calls of
-    quick code that takes a millisecond are over before good code would be there."""
+    """Whether the runs of a plan are as fast as they will soon be. What has run once and is worth
+    waiting for is compiled now: who calls twice calls often."""
     if not 0 < len(plan.hasty) <= FEW_STEPS or plan.work < VERY_MUCH_WORK:
         return True
-    runs = plan.heat()[0]
-    if not runs:
+    if not plan.heat()[0]:
         return False
-    if runs <= 1 and plan.spent >= plan.price():  # later the watcher is at it
-        while plan.improve():
-            pass
+    while plan.improve():
+        pass
     return True
 
 
