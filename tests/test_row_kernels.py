@@ -253,8 +253,8 @@ def test_quick_code_divides_lanes_by_one_number() -> None:
     closed = pullback.make_jaxpr(_softmax)(_rows(1000, 20))
     (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
     quick, good = (emit_module(kernel, brief=brief)[0] for brief in (True, False))
-    assert quick.count("fdiv") == 1
     if host_target().masks:
+        assert quick.count("fdiv") == 1
         assert good.count("fdiv") > 1 and quick.count("fneg") < good.count("fneg")
 
 

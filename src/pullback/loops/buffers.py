@@ -146,9 +146,9 @@ class Ledger:
         self.free.append(base_of(slot))
 
 
-def reads_of(unit: Any) -> set[Node]:
-    """The values in memory that a unit reads."""
-    found: set[Node] = set()
+def reads_of(unit: Any) -> dict[Node, None]:
+    """The values in memory that a unit reads; in order, so that equal programs have equal plans."""
+    found: dict[Node, None] = {}
     roots = unit.members if isinstance(unit, Nest) else unit.ins
     stack: list[Node] = list(roots)
     seen: set[Node] = set()
@@ -159,7 +159,7 @@ def reads_of(unit: Any) -> set[Node]:
             continue
         seen.add(node)
         if node.slot is not None and node not in first:
-            found.add(node)
+            found[node] = None
             continue
         for dep, _ in node.red.deps if node.kind == "red" and node.red is not None else node.deps:
             stack.append(dep)
