@@ -246,6 +246,16 @@ def test_errors(call: Any, error: type[Exception]) -> None:
             call(P.random)
 
 
+def test_numbers_out_of_range_stay_errors_when_calls_are_native() -> None:
+    key = pullback.random.key(0)
+    for k in range(12):
+        pullback.random.fold_in(key, k)
+    for data in (-1, -(2**40), 2**32):
+        with pytest.raises(OverflowError, match="out of bounds for uint32"):
+            pullback.random.fold_in(key, data)
+    assert pullback.random.fold_in(key, 2**32 - 1) == pullback.random.fold_in(key, np.int32(-1))
+
+
 # The first words of SHA-256 sums of what JAX 0.10.2 gives, compiled as users have it: the tests'
 # own JAX runs with flags that round otherwise.
 DIGESTS = {

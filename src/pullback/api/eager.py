@@ -44,7 +44,7 @@ NUMBERS_ARE_STATIC = frozenset("power pow float_power left_shift right_shift int
 # Operands that other functions have as parts of the program, by function.
 OPERANDS_OF = {
     "array": "object",
-    "fold_in": "data",
+    "_fold_in": "data",
     "key": "seed",
     "PRNGKey": "seed",
     "dynamic_slice": "start_indices",

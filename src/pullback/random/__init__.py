@@ -2,10 +2,20 @@
 of JAX.
 """
 
-from .. import config as _config
 from ..api.eager import eager as _eager
 from ..api.kinds import make_public as _make_public
-from .base import PRNGKey, clone, fold_in, key, key_data, key_dtype, key_impl, split, wrap_key_data
+from .base import (
+    PRNGKey,
+    clone,
+    fold_in,
+    key,
+    key_data,
+    key_dtype,
+    key_impl,
+    split,
+    unwatched as _unwatched,
+    wrap_key_data,
+)
 from .continuous import (
     cauchy,
     double_sided_maxwell,
@@ -100,18 +110,13 @@ __all__ = [
 ]
 
 
-def _unwatched(*_args: object, **_kwargs: object) -> bool:
-    """Nobody counts how often keys are used."""
-    return not _config.debug_key_reuse.get()
-
-
 # Called outside of transformations these are native programs, as the functions of arrays are.
-(bernoulli, bits, categorical, exponential, fold_in, gumbel, laplace, normal, rademacher, randint,
- split, truncated_normal, uniform) = (
+(bernoulli, bits, categorical, exponential, gumbel, laplace, normal, rademacher, randint, split,
+ truncated_normal, uniform) = (
     _make_public(_eager(_f, accepts=_unwatched), _f.__name__, __name__)
     for _f in (
-        bernoulli, bits, categorical, exponential, fold_in, gumbel, laplace, normal, rademacher,
-        randint, split, truncated_normal, uniform,
+        bernoulli, bits, categorical, exponential, gumbel, laplace, normal, rademacher, randint,
+        split, truncated_normal, uniform,
     )
 )  # fmt: skip
 

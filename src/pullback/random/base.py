@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import config, dtypes
+from ..api.eager import eager
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..errors import TypePromotionError
@@ -150,6 +151,14 @@ def fold_in(key: Any, data: Any) -> Any:
     >>> random.fold_in(key, 1) == random.fold_in(key, 2)
     Array(False, dtype=bool)
     """
+    # Natively, integers of Python are int32: that a negative one has no place in uint32 is told
+    # here.
+    if type(data) is int and data < 0:
+        raise OverflowError(f"Python integer {data} out of bounds for uint32")
+    return _fold_in(key, data)
+
+
+def _fold_in(key: Any, data: Any) -> Any:
     typed, raw = check_key("fold_in", key)
     shape = np.shape(data) if not hasattr(data, "aval") else data.aval.shape
     if shape:
@@ -159,6 +168,14 @@ def fold_in(key: Any, data: Any) -> Any:
         )
     out = rng.random_fold_in(typed, data)
     return rng.random_unwrap(out) if raw else out
+
+
+def unwatched(*_args: object, **_kwargs: object) -> bool:
+    """Nobody counts how often keys are used: calls with them may become native."""
+    return not config.debug_key_reuse.get()
+
+
+_fold_in = eager(_fold_in, accepts=unwatched)
 
 
 def key_data(keys: Any) -> Any:
