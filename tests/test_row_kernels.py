@@ -227,15 +227,19 @@ def test_factors_of_one_are_left_out() -> None:
     assert "fmul" not in text and "fdiv" not in text and "fadd" in text
 
 
-def test_heavy_code_for_a_first_run_does_not_stay(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    """One straight loop is compiled by LLVM's quick path at first, as all are, and known to be."""
+@pytest.fixture
+def nothing_compiled(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Neither in this process nor on disk; quick code comes first."""
     monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
     if not tier.enabled():
         pytest.skip("PULLBACK_TIER=0")
     compiler._live.clear()
     compiler._recent.clear()
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_heavy_code_for_a_first_run_does_not_stay() -> None:
+    """One straight loop is compiled by LLVM's quick path at first, as all are, and known to be."""
     x = _rows(8000, 1)[0]
     f = pullback.jit(lambda x: jnp.tanh(x) * jnp.sin(x))
     with tier.paused():
@@ -258,15 +262,9 @@ def test_quick_code_divides_lanes_by_one_number() -> None:
         assert good.count("fdiv") > 1 and quick.count("fneg") < good.count("fneg")
 
 
-def test_the_second_run_waits_for_good_code(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+@pytest.mark.usefixtures("nothing_compiled")
+def test_the_second_run_waits_for_good_code() -> None:
     """Where few kernels have much to do."""
-    monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
-    if not tier.enabled():
-        pytest.skip("PULLBACK_TIER=0")
-    compiler._live.clear()
-    compiler._recent.clear()
     f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
     x = jnp.asarray(_rows(1000, 1000))
     with tier.paused():

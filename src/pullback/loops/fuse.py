@@ -33,7 +33,7 @@ from pullback.loops.pieces import SPLIT_FROM
 from pullback.loops.tall import is_tall
 
 __all__ = [
-    "Nest", "breaks_of", "grouped", "in_lanes_across", "plan_units", "reduction_breaks",
+    "IN_LANES", "Nest", "breaks_of", "grouped", "in_lanes_across", "plan_units", "reduction_breaks",
     "seconds_of", "work_of",
 ]  # fmt: skip
 
@@ -68,7 +68,7 @@ Unit = Any  # Nest | Opaque
 # Seconds: what a byte costs that comes from memory, and one that goes there; an operation in lanes;
 # one elsewhere; one of those whose work is done in lanes, or in part. The work of a product counts
 # ten operations as one.
-_READ, _WRITTEN, _IN_LANES, _ALONE = 1.8e-11, 4e-11, 6e-12, 5e-10
+_READ, _WRITTEN, IN_LANES, _ALONE = 1.8e-11, 4e-11, 6e-12, 5e-10
 _NEAR = (1 << 21, 0.2), (1 << 24, 0.5)  # what bytes cost that caches hold, where they are so few
 _OF = {
     "dot": 6e-11,
@@ -97,7 +97,7 @@ def seconds_of(unit: Unit, repeated: bool = False) -> float:
     written = sum(m.size * _width(m) for m in unit.members)
     near = next((part for limit, part in _NEAR if read + written <= limit), 1.0)
     moved = near * (read * _READ + written * _WRITTEN)
-    return float(moved + unit.work * _IN_LANES)
+    return float(moved + unit.work * IN_LANES)
 
 
 def _width(node: Node) -> int:
@@ -192,7 +192,7 @@ def _anew(graph: Graph, node: Node, ends: dict[Node, set[Any]]) -> bool:
         return False
     size = node.size * _width(node)
     near = next((part for limit, part in _NEAR if size <= limit), 1.0)
-    memory = near * 4 * (_WRITTEN + node.users * _READ) / _IN_LANES / (node.users - 1)
+    memory = near * 4 * (_WRITTEN + node.users * _READ) / IN_LANES / (node.users - 1)
     if rows[-1] <= SHORT_TAIL:  # few lanes are busy where such rows are stored
         memory = max(memory, 2 * COSTLY)
     if node.cost > memory:

@@ -13,7 +13,7 @@ from typing import Any
 
 from pullback.core.jaxpr import ClosedJaxpr, JaxprEqn, Var
 from pullback.loops import buffers, plan
-from pullback.loops.fuse import Nest, seconds_of, work_of
+from pullback.loops.fuse import IN_LANES, Nest, seconds_of, work_of
 from pullback.loops.looping import last_uses
 from pullback.loops.lower.graph import Node, Opaque, Slot
 from pullback.loops.lower.program import inlined
@@ -22,11 +22,10 @@ from pullback.primitives.keys import lower_keys
 from pullback.records import made, record
 from pullback.transforms.partial_eval import dce_closed
 
-__all__ = ["Survey", "peak_bytes", "within"]
+__all__ = ["Survey", "fixed_bytes", "peak_bytes", "within"]
 
 ROUNDS = 64  # plans that are tried
 MOST = 256  # operations that one value is computed again with; values of a round
-IN_LANES = 6e-12  # seconds of an operation
 
 
 @record(frozen=False)
@@ -40,27 +39,31 @@ class Survey:
     lent: frozenset[int] = frozenset()
 
 
+def fixed_bytes(program: plan.Program) -> int:
+    """The bytes of a plan's arguments and results, however they are computed."""
+    given = sum(s.bytes for s in program.slots if s.role in ("in", "out"))
+    shared = sum(program.slots[program.ins[k]].bytes for k, _ in program.donated)
+    return given - shared
+
+
 def peak_bytes(program: plan.Program, threads: int) -> int:
     """The bytes of a plan's arguments, its results and, where most, its temporaries."""
-    fixed = sum(s.bytes for s in program.slots if s.role in ("in", "out"))
-    shared = sum(program.slots[program.ins[k]].bytes for k, _ in program.donated)
-    return fixed - shared + temporary_bytes(program, threads)
+    return fixed_bytes(program) + temporary_bytes(program, threads)
 
 
 def within(
     closed: ClosedJaxpr,
     limit: int,
+    room: int,
     planned: Callable[[ClosedJaxpr, int, Survey], plan.Program],
     threads: int,
     tell: Callable[[str], None],
 ) -> tuple[ClosedJaxpr, int, int]:
     """The program so rewritten that its peak is `limit` bytes or less, or as near as that comes;
-    the bytes that its temporaries may take, and its peak. `planned(closed, room, survey)` plans
-    it."""
+    the bytes that its temporaries may take (`room` to begin with), and its peak.
+    `planned(closed, room, survey)` plans it."""
     closed = inlined(lower_keys(closed))
     now = dce_closed(closed, [True] * len(closed.jaxpr.outvars), True)[0]
-    program = planned(now, limit, Survey())
-    room = max(0, limit - (peak_bytes(program, threads) - temporary_bytes(program, threads)))
     program = planned(now, room, survey := Survey())
     best = now, room, peak_bytes(program, threads)
     spare, lives, count = room, _Lives(survey), MOST
@@ -232,7 +235,7 @@ class _Rewriting:
         if not late:
             return None
         first = min(min(self.runs[k]) for k in late)
-        again = _Again(v, carried, late, first)
+        again = _Again(v, late, first)
         position = min(late)
 
         def anew(x: Any) -> Any:
@@ -325,8 +328,8 @@ class _CannotBe(Exception):
 class _Again:
     """A value that is computed again: for which equations, with which, from what."""
 
-    def __init__(self, var: Any, carried: set[Any], late: set[int], first: int) -> None:
-        self.var, self.carried, self.late, self.first = var, carried, late, first
+    def __init__(self, var: Any, late: set[int], first: int) -> None:
+        self.var, self.late, self.first = var, late, first
         self.eqns: list[JaxprEqn] = []
         self.names: dict[Any, Any] = {}
         self.needs: set[Any] = set()

@@ -209,12 +209,14 @@ class NativeExecutable:
         plan = functools.partial(pipeline.compile_jaxpr, reference=reference_rule, donated=donated)
         threads = llvm.num_threads()
         with uncollected:
-            if memory_limit.peak_bytes(plan(closed), threads) <= limit:
+            first = plan(closed)
+            if memory_limit.peak_bytes(first, threads) <= limit:
                 return closed
+            room = max(0, limit - memory_limit.fixed_bytes(first))
             planned = lambda c, room, survey: plan(c, rolls=False, room=room, survey=survey)
             progress = compile_log.Progress(self.name)
             try:
-                found = memory_limit.within(closed, limit, planned, threads, progress.tell)
+                found = memory_limit.within(closed, limit, room, planned, threads, progress.tell)
             finally:
                 progress.done()
         fitted: ClosedJaxpr = found[0]

@@ -8,15 +8,18 @@ where the loads of a block read the whole stride, its vectors are loaded once an
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import Any, Generic, TypeVar
 
 from pullback.loops.ir import Atom, Const, Let, Load, Store
 
 __all__ = ["read_side_by_side", "side_by_side", "successor"]
 
-NARROWEST, WIDEST = 3, 8  # elements of a row
-TAKEN_APART = (4, 8)  # elements of a row that is loaded whole
+WRITTEN = range(3, 9)  # elements of a row that is stored whole
+TAKEN_APART = (4, 8)  # and of one that is loaded whole
+
+
+Access = TypeVar("Access", Store, Load)
 
 
 def successor(s: Let) -> tuple[Atom, int] | None:
@@ -29,25 +32,38 @@ def successor(s: Let) -> tuple[Atom, int] | None:
     return None
 
 
+class _Runs(Generic[Access]):
+    """Accesses of a block by what they add to one index of one buffer. A run is closed where what
+    follows could not change places with it."""
+
+    def __init__(self, lengths: Container[int]) -> None:
+        self.lengths = lengths
+        self.open: dict[Any, dict[int, Access]] = {}
+        self.found: dict[Access, tuple[Access, ...]] = {}
+
+    def add(self, access: Access, base: Atom, place: int) -> None:
+        self.open.setdefault((access.buf, base), {})[place] = access
+
+    def close(self, keys: Iterable[Any]) -> None:
+        """Ends runs: those without a gap, and of a good length, are found."""
+        for key in list(keys):
+            run = self.open.pop(key)
+            order = sorted(run)
+            whole = order == list(range(order[0], order[0] + len(order)))
+            if whole and len(order) in self.lengths:
+                group = tuple(run[k] for k in order)
+                self.found.update(dict.fromkeys(group, group))
+
+
 def side_by_side(
     stmts: Sequence[Any], known: Mapping[Atom, tuple[Atom, int]]
 ) -> dict[Store, tuple[Store, ...]]:
     """Of a block, the stores to neighbouring places that may be one, in the order of places: by
     each of them, with nothing between that could tell. `known`: sums from outside of the block."""
-    if sum(type(s) is Store for s in stmts) < NARROWEST:
+    if sum(type(s) is Store for s in stmts) < WRITTEN[0]:
         return {}
     sums = dict(known)
-    runs: dict[Any, dict[int, Store]] = {}
-    found: dict[Store, tuple[Store, ...]] = {}
-
-    def close(keys: Sequence[Any]) -> None:
-        for key in keys:
-            run = runs.pop(key)
-            order = sorted(run)
-            whole = order == list(range(order[0], order[0] + len(order)))
-            if whole and NARROWEST <= len(order) <= WIDEST:
-                group = tuple(run[k] for k in order)
-                found.update(dict.fromkeys(group, group))
+    runs: _Runs[Store] = _Runs(WRITTEN)
 
     for s in stmts:
         kind = type(s)
@@ -57,14 +73,18 @@ def side_by_side(
                 sums[s.out] = one
         elif kind is Store and s.mask is None and len(s.index) == 1:
             base, place = sums.get(s.index[0], (s.index[0], 0))
-            close([k for k in runs if k[0] is s.buf and (k[1] is not base or place in runs[k])])
-            runs.setdefault((s.buf, base), {})[place] = s
+            runs.close(
+                k
+                for k, run in runs.open.items()
+                if k[0] is s.buf and (k[1] is not base or place in run)
+            )
+            runs.add(s, base, place)
         elif kind is Load or kind is Store:
-            close([k for k in runs if k[0] is s.buf])
+            runs.close(k for k in runs.open if k[0] is s.buf)
         else:
-            close(list(runs))
-    close(list(runs))
-    return found
+            runs.close(runs.open)
+    runs.close(runs.open)
+    return runs.found
 
 
 def read_side_by_side(
@@ -75,17 +95,7 @@ def read_side_by_side(
     if sum(type(s) is Load for s in stmts) < TAKEN_APART[0]:
         return {}
     sums = dict(known)
-    runs: dict[Any, dict[int, Load]] = {}
-    found: dict[Load, tuple[Load, ...]] = {}
-
-    def close(keys: Sequence[Any]) -> None:
-        for key in keys:
-            run = runs.pop(key)
-            order = sorted(run)
-            whole = order == list(range(order[0], order[0] + len(order)))
-            if whole and len(order) in TAKEN_APART:
-                group = tuple(run[k] for k in order)
-                found.update(dict.fromkeys(group, group))
+    runs: _Runs[Load] = _Runs(TAKEN_APART)
 
     for s in stmts:
         kind = type(s)
@@ -95,10 +105,10 @@ def read_side_by_side(
                 sums[s.out] = one
         elif kind is Load and s.mask is None and len(s.index) == 1:
             base, place = sums.get(s.index[0], (s.index[0], 0))
-            runs.setdefault((s.buf, base), {})[place] = s
+            runs.add(s, base, place)
         elif kind is Store:
-            close([k for k in runs if k[0] is s.buf])
+            runs.close(k for k in runs.open if k[0] is s.buf)
         elif kind is not Load:
-            close(list(runs))
-    close(list(runs))
-    return found
+            runs.close(runs.open)
+    runs.close(runs.open)
+    return runs.found
