@@ -473,3 +473,66 @@ add("one_hot", lambda P: lambda x: P.nn.one_hot(x, 4), np.arange(3))
 add("random.normal raw", lambda P: lambda k: P.random.normal(k, (3,)), np.array([0, 1], np.uint32))
 add("random.bernoulli", lambda P: lambda s: P.random.bernoulli(P.random.key(s), 0.3, (3,)), 3)
 add("random.split raw", lambda P: lambda k: P.random.split(k), np.array([0, 1], np.uint32))
+
+
+def add_random(name: str, **more: Any) -> None:
+    """A distribution's program: static arguments by name, `args` of arrays."""
+    args = more.pop("args", ())
+    title = f"random.{name} {sorted(more.items())} of {len(args)}"
+    add(
+        title,
+        lambda P: lambda s, *a: getattr(P.random, name)(P.random.key(s), *a, **more),
+        3,
+        *args,
+    )
+
+
+add_random("randint", shape=(3,), minval=0, maxval=10)
+add_random("randint", shape=(3,), minval=0, maxval=10, dtype="uint8")
+add("random.randint of arrays", lambda P: lambda s, a, b: P.random.randint(
+    P.random.key(s), (3,), a, b), 3, np.arange(3, dtype=np.uint8), np.uint32(7))  # fmt: skip
+add_random("choice", args=(V,), shape=(2,))
+add_random("choice", args=(M,), shape=(2,), axis=1)
+add_random("choice", args=(V,), shape=(2,), replace=False)
+add_random("choice", args=(V,), shape=(2,), p=np.float32([0.2, 0.3, 0.5]))
+add_random("choice", args=(V,), shape=(2,), p=np.float32([0.2, 0.3, 0.5]), replace=False)
+add_random("permutation", args=(M,), axis=1)
+add_random("maxwell", shape=(3,))
+add_random("double_sided_maxwell", args=(V, V), shape=(3,))
+add_random("multivariate_normal", args=(V, S))
+add_random("multivariate_normal", args=(V, S), shape=(2,))
+add_random("multivariate_normal", args=(V, S), method="eigh")
+add_random("truncated_normal", lower=-1.0, upper=1.0, shape=(3,))
+add_random("truncated_normal", args=(V, V + 1))
+add_random("geometric", args=(V,))
+add_random("wald", args=(V,))
+add_random("triangular", args=(V, V, V))
+add_random("triangular", left=0.0, mode=0.5, right=1.0)
+add_random("generalized_normal", p=1.5, shape=(3,))
+add_random("ball", d=3, shape=(2,))
+add_random("gumbel", shape=(3,), mode="high")
+add_random("bernoulli", args=(V,), mode="high")
+# search in sorted arrays, and what is made of it
+for _m in ("scan", "scan_unrolled", "sort"):
+    for _x in (V, I3):
+        add(f"searchsorted {_m} {_x.dtype}", lambda P, m=_m: lambda x: P.numpy.searchsorted(
+            x, x, side="right", method=m), _x)  # fmt: skip
+add("searchsorted of one", lambda P: lambda x: P.numpy.searchsorted(x, 2.5), V)
+add("digitize", lambda P: lambda x: P.numpy.digitize(x, x), V)
+add("interp", lambda P: lambda x: P.numpy.interp(x, x, x), V)
+add("histogram", lambda P: lambda x: P.numpy.histogram(x), V)
+# what only indices of examples read may be the same places
+add("vmap of dynamic_slice", lambda P: P.vmap(
+    lambda x, i: P.lax.dynamic_slice(x, (i,), (1,)), in_axes=(None, 0)), V, I3)  # fmt: skip
+
+
+def _levels(P: Any) -> Callable[[Any], Any]:
+    """Long functions of one name at several depths."""
+    f = [P.jit(chain(P, n)) for n in (11, 12, 13)]
+    below = P.jit(lambda x: f[0](x))
+    a, b = P.jit(lambda x: P.lax.cos(below(x))), P.jit(lambda x: f[1](x))
+    c = P.jit(lambda x: f[2](x) + f[1](x))
+    return lambda x: a(x) + b(x) * c(x)
+
+
+add("functions of one name at several depths", _levels, 1.0)

@@ -523,26 +523,25 @@ def _adopt_jit(eqn: JaxprEqn, context: Context) -> None:
 _adopts: dict[str, Callable[[JaxprEqn, Context], None]] = {"jit": _adopt_jit}
 
 
-def _count(jaxpr: Jaxpr, counts: dict[Jaxpr, int], wishes: dict[Jaxpr, str]) -> None:
-    """Counts how often each jaxpr occurs in the parameters of equations, with the name to give it.
-    Two is as good as many.
-    """
-    for e in jaxpr.eqns:
-        for val in (v for _, v in sorted(e.params.items())):
-            for x in val if type(val) is tuple else (val,):
-                inner = _held(x)
-                if inner is None or counts.get(inner, 0) >= 2:
-                    continue
-                counts[inner] = counts.get(inner, 0) + 1
-                wishes.setdefault(inner, str(e.params.get("name") or "jaxpr"))
-                _count(inner, counts, wishes)
-
-
 def _shared(jaxpr: Jaxpr) -> dict[Jaxpr, str]:
-    """The jaxprs to write before the program, in order, with the names to give them."""
+    """The jaxprs to write before the program, in order, with the names to give them: all of a
+    level before those that they hold, as in JAX. Two occurrences are as good as many.
+    """
     counts: dict[Jaxpr, int] = {}
     wishes: dict[Jaxpr, str] = {}
-    _count(jaxpr, counts, wishes)
+    level = [jaxpr]
+    while level:
+        below = []
+        for e in (e for j in level for e in j.eqns):
+            for val in (v for _, v in sorted(e.params.items())):
+                for x in val if type(val) is tuple else (val,):
+                    inner = _held(x)
+                    if inner is None or counts.get(inner, 0) >= 2:
+                        continue
+                    counts[inner] = counts.get(inner, 0) + 1
+                    wishes.setdefault(inner, str(e.params.get("name") or "jaxpr"))
+                    below.append(inner)
+        level = below
     return {j: wishes[j] for j, n in counts.items() if n > 1 or len(j.eqns) > _LONG}
 
 

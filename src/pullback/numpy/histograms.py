@@ -86,15 +86,12 @@ def _range(a: Any, bounds: Any) -> tuple[Any, Any]:
     if bounds is None:
         if typeof(a).size == 0:
             return creation.array(0, typeof(a).dtype), creation.array(1, typeof(a).dtype)
-        low, high = reductions.min(a), reductions.max(a)
-    else:
-        if len(bounds) != 2:
-            raise ValueError(f"`range` must be either None or a sequence of scalars, got {bounds}")
-        low, high = (creation.asarray(v, dtype=typeof(a).dtype) for v in bounds)
-    flat = high - low == 0
-    return index_functions.where(flat, low - 0.5, low), index_functions.where(
-        flat, high + 0.5, high
-    )
+        bounds = reductions.min(a), reductions.max(a)
+    if len(bounds) != 2:
+        raise ValueError(f"`range` must be either None or a sequence of scalars, got {bounds}")
+    ends = creation.asarray(bounds, dtype=typeof(a).dtype)
+    low = index_functions.where(reductions.ptp(ends) == 0, ends[0] - 0.5, ends[0])
+    return low, index_functions.where(reductions.ptp(ends) == 0, ends[1] + 0.5, ends[1])
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:

@@ -21,6 +21,7 @@ from .products import dot
 from .selecting import number, select_where
 from .sorting import argsort, searchsorted
 from .ufuncs import add, mod, multiply, subtract, true_divide
+from .ufuncs_more import clip_jit
 from .util import (
     canonical_axes,
     canonical_axis,
@@ -158,33 +159,19 @@ def _interp(
     if period is not None:
         x, xp, fp = _periodic(x, xp, fp, period)
     n = shape_of(xp)[0]
-    i = searchsorted(xp, x, side="right")
-    i = lax.clamp(literal(i, 1), i, literal(i, n - 1))
-    before = lax.sub(i, literal(i, 1))
-    fp_lo, fp_hi = indexing.take_index(fp, before), indexing.take_index(fp, i)
-    xp_lo, xp_hi = indexing.take_index(xp, before), indexing.take_index(xp, i)
-    df, dx, delta = lax.sub(fp_hi, fp_lo), lax.sub(xp_hi, xp_lo), lax.sub(x, xp_lo)
+    i = clip_jit(searchsorted(xp, x, side="right"), 1, n - 1)
+    df, dx, delta = fp[i] - fp[i - 1], xp[i] - xp[i - 1], x - xp[i - 1]
     tiny = float(np.spacing(dtypes.finfo(typeof(xp).dtype).eps))
     flat = lax.le(lax.abs(dx), literal(dx, tiny))
-    slope = lax.div(delta, select_where(flat, 1, dx))
-    start, slope, df = promote_dtypes(fp_lo, slope, df)
-    out = select_where(flat, fp_lo, lax.add(start, lax.mul(slope, df)))
+    start, line = fp[i - 1], fp[i - 1] + delta / select_where(flat, 1, dx) * df
+    out = select_where(flat, start, line)
     if period is None:
-        first, last = indexing.take_index(fp, 0), indexing.take_index(fp, -1)
         if left != "extrapolate" if isinstance(left, str) else True:
-            value = first if left is None else left
-            out = select_where(
-                lax.lt(x, lax.broadcast_in_dim(indexing.take_index(xp, 0), shape_of(x), ())),
-                value,
-                out,
-            )
+            value = fp[0] if left is None else left
+            out = select_where(x < xp[0], value, out)
         if right != "extrapolate" if isinstance(right, str) else True:
-            value = last if right is None else right
-            out = select_where(
-                lax.gt(x, lax.broadcast_in_dim(indexing.take_index(xp, -1), shape_of(x), ())),
-                value,
-                out,
-            )
+            value = fp[-1] if right is None else right
+            out = select_where(x > xp[-1], value, out)
     return out
 
 

@@ -10,8 +10,10 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..api.vmap import vmap
 from ..core.avals import typeof
 from . import creation, index_functions, joining, manipulation, reductions, ufuncs
+from .selecting import number
 from .util import (
     canonical_axis,
     check_arraylike,
@@ -186,45 +188,50 @@ def _before(a: Any, b: Any, equal: bool) -> Any:
     """a < b (a <= b with `equal`) in the order in which arrays are sorted: -0 equals 0, NaN is
     greatest and equals itself.
     """
-    d = typeof(a).dtype
-    if dtypes.is_float(d):
-        a, b = _canonical(a), _canonical(b)
-        return (lax.le_to_p if equal else lax.lt_to_p).bind(*manipulation.broadcast_arrays(a, b))
-    return ufuncs.less_equal(a, b) if equal else ufuncs.less(a, b)
+    if dtypes.is_complex(typeof(a).dtype):
+        return ufuncs.less_equal(a, b) if equal else ufuncs.less(a, b)
+    return (lax.le_to_p if equal else lax.lt_to_p).bind(_canonical(a), _canonical(b))
 
 
 def _canonical(x: Any) -> Any:
-    x = lax.select(lax.eq(x, lax.full_like(x, 0)), lax.full_like(x, 0), x)
-    return lax.select(lax.ne(x, x), lax.full_like(x, np.nan), x)
+    d = typeof(x).dtype
+    if not dtypes.is_float(d):
+        return x
+    one_zero = lax.select(lax.eq(x, number(0, d)), lax.full_like(x, 0), x)
+    return lax.select(lax.ne(x, x), lax.full_like(x, np.nan), one_zero)
 
 
-def _search_scan(a: Any, v: Any, side: str, dtype: Any, unroll: bool) -> Any:
+@functools.partial(jit, static_argnames=("side", "dtype", "unroll"))
+def _searchsorted_scan_impl(a: Any, v: Any, side: str, dtype: Any, unroll: bool) -> Any:
+    if typeof(v).ndim:  # each value alone
+        return vmap(lambda x: _searchsorted_scan_impl(a, x, side, dtype, unroll))(v)
     n = typeof(a).shape[0]
     word = np.dtype("uint32") if n < 2**32 - 1 else np.dtype("uint64")
-    low, high = creation.zeros(typeof(v).shape, word), creation.full(typeof(v).shape, n, word)
 
     def halve(state: Any, _: Any) -> Any:
         low, high = state
-        middle = low + lax.div(high - low, lax.full_like(low, 2))
-        value = index_functions.take(a, middle.astype(dtype), axis=0, mode="clip")
-        left = _before(v, value, True) if side == "left" else _before(v, value, False)
-        return (
-            index_functions.where(left, low, middle),
-            index_functions.where(left, middle, high),
-        ), ()
+        middle = lax.add(low, ufuncs.floor_divide(lax.sub(high, low), 2))
+        left = _before(v, a[middle], side == "left")
+        return (lax.select(left, low, middle), lax.select(left, middle, high)), ()
 
     steps = int(np.ceil(np.log2(n + 1)))
-    (_, found), _ = lax.scan(halve, (low, high), (), steps, unroll=steps if unroll else 1)
-    return found.astype(dtype)
+    start = (word.type(0), word.type(n))
+    (_, found), _ = lax.scan(halve, start, (), steps, unroll=steps if unroll else 1)
+    return lax.convert_element_type(found, dtype)
 
 
-def _search_compare(a: Any, v: Any, side: str, dtype: Any) -> Any:
-    table = lax.expand_dims(a, tuple(range(1, typeof(v).ndim + 1)))
-    less = _before(*manipulation.broadcast_arrays(table, v[None]), side != "left")  # type: ignore[call-arg]
-    return reductions.sum(less.astype(dtype), axis=0, dtype=dtype)
+@functools.partial(jit, static_argnames=("side", "dtype"))
+def _searchsorted_compare_all_impl(a: Any, v: Any, side: str, dtype: Any) -> Any:
+    v = lax.expand_dims(_canonical(v), (0,))
+    a = lax.expand_dims(_canonical(a), tuple(range(1, typeof(v).ndim)))
+    compare = (lax.lt_to_p, lax.le_to_p)[side != "left"].bind
+    if dtypes.is_complex(typeof(a).dtype):
+        compare = ufuncs.less if side == "left" else ufuncs.less_equal
+    return reductions.sum(compare(a, v).astype(dtype), axis=0, dtype=dtype)
 
 
-def _search_sort(a: Any, v: Any, side: str, dtype: Any) -> Any:
+@functools.partial(jit, static_argnames=("side", "dtype"))
+def _searchsorted_sort_impl(a: Any, v: Any, side: str, dtype: Any) -> Any:
     flat = manipulation.ravel(v)
     n, m = typeof(a).shape[0], typeof(flat).shape[0]
     # Ranks among both, less ranks among the queries alone, are counts of table elements.
@@ -235,8 +242,9 @@ def _search_sort(a: Any, v: Any, side: str, dtype: Any) -> Any:
 
 
 def _rank(x: Any, dtype: Any) -> Any:
-    order = argsort(x, dtype=dtype)
-    return creation.zeros_like(order).at[order].set(lax.iota(dtype, typeof(x).shape[0]))
+    places = lax.iota(dtype, typeof(x).shape[0])
+    zeros = lax.full_like(places, 0)
+    return zeros.at[lax.sort_key_val(x, places)[1]].set(places)
 
 
 @functools.partial(jit, static_argnames=("side", "method"))
@@ -277,10 +285,10 @@ def searchsorted(
     if n == 0:
         return creation.zeros(typeof(v).shape, dtype)
     if method == "sort":
-        return _search_sort(a, v, side, dtype)
+        return _searchsorted_sort_impl(a, v, side=side, dtype=dtype)
     if method == "compare_all":
-        return _search_compare(a, v, side, dtype)
-    return _search_scan(a, v, side, dtype, method == "scan_unrolled")
+        return _searchsorted_compare_all_impl(a, v, side=side, dtype=dtype)
+    return _searchsorted_scan_impl(a, v, side=side, dtype=dtype, unroll=method == "scan_unrolled")
 
 
 @functools.partial(jit, static_argnames=("right", "method"))
@@ -302,9 +310,10 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
         return creation.zeros(typeof(x).shape, np.int32)
     side = "right" if not right else "left"
     how = "scan" if method is None else method
+    rises = edges[-1] >= edges[0]
     up = searchsorted(edges, x, side=side, method=how)
-    down = n - searchsorted(manipulation.flip(edges), x, side=side, method=how)
-    return index_functions.where(edges[-1] >= edges[0], up, down)
+    down = n - searchsorted(edges[::-1], x, side=side, method=how)
+    return index_functions.where(rises, up, down)
 
 
 __all__ = [

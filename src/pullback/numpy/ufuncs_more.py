@@ -45,7 +45,7 @@ def _clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
 
 
 _clip.__name__ = "clip"
-_clip_jit = jit(_clip)
+clip_jit = jit(_clip)  # without the checks of arguments
 
 
 def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
@@ -70,7 +70,7 @@ def clip(arr: Any = None, /, min: Any = None, max: Any = None) -> Any:
         )
     kwargs = {k: v for k, v in (("min", min), ("max", max)) if v is not None}
     positional = [kwargs.pop("min")] if "min" in kwargs else []
-    return _clip_jit(arr, *positional, **kwargs)
+    return clip_jit(arr, *positional, **kwargs)
 
 
 @jit

@@ -356,10 +356,10 @@ lt_p = binary("lt", (INT, FLOAT, BOOL), None, None, result=_TO_BOOL)
 le_p = binary("le", (INT, FLOAT, BOOL), None, None, result=_TO_BOOL)
 gt_p = binary("gt", (INT, FLOAT, BOOL), None, None, result=_TO_BOOL)
 ge_p = binary("ge", (INT, FLOAT, BOOL), None, None, result=_TO_BOOL)
-# The total order of IEEE 754: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN.
-eq_to_p = binary("eq_to", (FLOAT,), None, None, result=_TO_BOOL)
-le_to_p = binary("le_to", (FLOAT,), None, None, result=_TO_BOOL)
-lt_to_p = binary("lt_to", (FLOAT,), None, None, result=_TO_BOOL)
+# The total order of IEEE 754: -NaN < -inf < ... < -0 < 0 < ... < inf < NaN; that of other numbers.
+eq_to_p = binary("eq_to", (INT, FLOAT, BOOL), None, None, result=_TO_BOOL)
+le_to_p = binary("le_to", (INT, FLOAT, BOOL), None, None, result=_TO_BOOL)
+lt_to_p = binary("lt_to", (INT, FLOAT, BOOL), None, None, result=_TO_BOOL)
 
 
 # --- selection ---

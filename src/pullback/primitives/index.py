@@ -250,6 +250,8 @@ def _gather_batch(
             start_indices_batching_dims=_shift(dn.start_indices_batching_dims),
         )
         sizes = slice_sizes
+        # Examples may read the same places, and are in no order.
+        params |= {"indices_are_sorted": False, "unique_indices": False}
     else:
         operand, indices = move_batch_front(operand, od), move_batch_front(indices, sd)
         n = typeof(operand).shape[0]

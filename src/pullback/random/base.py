@@ -15,6 +15,7 @@ from ..api.eager import eager
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..errors import TypePromotionError
+from ..numpy.util import promote_shapes
 from ..primitives import keys as key_types, rng
 from ..primitives.common import as_array, canonical_shape, requested_dtype
 from ..primitives.convert import convert_element_type, convert_weak
@@ -291,15 +292,11 @@ def as_dtype(x: Any, dtype: Any) -> Any:
 
 
 def promoted(x: Any, y: Any) -> tuple[Any, Any]:
-    """Two values in their common dtype; the second, a parameter, and the first in their common
-    shape, unless the parameter is a number.
-    """
+    """Two values in their common dtype and rank."""
     d = dtypes.result_type(x, y)
     x, y = convert_element_type(x, d), convert_element_type(y, d)
-    if not typeof(y).ndim:
-        return x, y
-    shape = broadcast_shapes(typeof(x).shape, typeof(y).shape)
-    return spread(x, shape), spread(y, shape)
+    x, y = promote_shapes("multiply", x, y)
+    return x, y
 
 
 def reciprocal(p: Any) -> Any:

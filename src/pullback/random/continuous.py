@@ -10,27 +10,26 @@ import numpy as np
 from .. import dtypes
 from ..api.placement import lay_out
 from ..core.avals import typeof
+from ..numpy.linalg import norm
+from ..numpy.ufuncs_more import clip_jit
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_element_type, stop_gradient
 from ..primitives.elementwise import (
     abs as lax_abs,
     add,
     div,
+    integer_pow,
     le,
     log,
     lt,
-    max,
-    min,
     mul,
     neg,
     nextafter,
     pow,
     select_n,
     sign,
-    square,
     sub,
 )  # fmt: skip
-from ..primitives.layout import reduce_sum
 from ..primitives.maths import erf, erf_inv, exp, log1p, sqrt, tan
 from .base import (
     as_dtype,
@@ -125,7 +124,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) 
     # Rounding must not reach the bounds.
     low = nextafter(stop_gradient(lower), scalar(np.inf, dtype))
     high = nextafter(stop_gradient(upper), scalar(-np.inf, dtype))
-    return min(_like(high, shape), max(_like(low, shape), out))
+    return clip_jit(out, _like(low, shape), _like(high, shape))
 
 
 def _like(x: Any, shape: Any) -> Any:
@@ -317,7 +316,7 @@ def maxwell(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any =
 @static_jit("shape", "dtype")
 def _maxwell(key: Any, shape: Any, dtype: Any) -> Any:
     x = _normal(key, shape=(*shape, 3), dtype=dtype)
-    return sqrt(reduce_sum(mul(x, x), (len(shape),)))
+    return norm(x, axis=-1)
 
 
 def double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any = (), dtype: Any = None) -> Any:
@@ -347,7 +346,7 @@ def _double_sided_maxwell(key: Any, loc: Any, scale: Any, shape: Any, dtype: Any
     full = (*(shape or sizes), *sizes)  # as JAX's: the default shape is that of the parameters
     first, second = split_list(key, 2)
     lengths = _maxwell(first, shape=full, dtype=dtype)
-    signs = as_dtype(_rademacher(second, shape=full, dtype=dtypes.default_int()), dtype)
+    signs = _rademacher(second, shape=full, dtype=dtype)
     moved = mul(*promoted(mul(signs, lengths), scale))
     return add(*promoted(moved, loc))
 
@@ -406,7 +405,7 @@ def triangular(
     d = float_dtype("triangular", dtype)
     check_safe("triangular", d, *map(as_array, (left, mode, right)))
     shape = result_shape("triangular", shape, *map(as_array, (left, mode, right)))
-    left, mode, right = (spread(as_dtype(x, d), shape) for x in (left, mode, right))
+    left, right, mode = (spread(as_dtype(x, d), shape) for x in (left, right, mode))
     fall = div(sub(mode, left), sub(right, left))
     u = _uniform(typed, 0.0, 1.0, shape=shape, dtype=d)
     rising = add(left, sqrt(mul(mul(u, sub(right, left)), sub(mode, left))))
@@ -442,9 +441,9 @@ def _wald(key: Any, mean: Any, shape: Any, dtype: Any) -> Any:
         _normal(first, shape=shape, dtype=dtype),
         _uniform(second, 0.0, 1.0, shape=shape, dtype=dtype),
     )
-    y = square(v)
+    y = integer_pow(v, 2)
     four, two = scalar(4, dtype), scalar(2, dtype)
-    mean_sq, y_sq = square(mean), square(y)
+    y_sq, mean_sq = integer_pow(y, 2), integer_pow(mean, 2)
     root = sqrt(add(mul(mul(four, mean), y), mul(mean_sq, y_sq)))
     x = sub(add(mean, div(mul(mean_sq, y), two)), mul(div(mean, two), root))
     return select_n(le(z, div(mean, add(mean, x))), div(mean_sq, x), x)

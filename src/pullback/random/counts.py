@@ -16,6 +16,8 @@ from ..api.placement import lay_out
 from ..control.scan import scan
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
+from ..numpy.index_functions import take
+from ..numpy.selecting import select_where
 from ..numpy.util import check_arraylike, promote_dtypes_inexact
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype
@@ -49,7 +51,7 @@ from ..primitives.layout import broadcast_in_dim, transpose
 from ..primitives.maths import lgamma, log1p, sqrt
 from ..primitives.reductions import reduce_or
 from .base import consume, float_dtype, result_shape, scalar, split_list, spread, static_jit
-from .uniform import _uniform, take
+from .uniform import _uniform
 
 
 def _full(value: Any, shape: Any) -> Any:
@@ -429,7 +431,7 @@ def geometric(
 def _geometric(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     real = typeof(p).dtype
     u = _uniform(key, 0.0, 1.0, shape=shape, dtype=real)
-    u = _where(eq(u, scalar(0, real)), scalar(1, real), u)
+    log_u = log(select_where(eq(u, scalar(0, real)), 1, u))
     log_q = spread(log1p(neg(p)), shape)
-    k = add(floor(div(log(u), log_q)), scalar(1, real))
+    k = add(floor(div(log_u, log_q)), scalar(1, real))
     return convert_element_type(k, dtype)

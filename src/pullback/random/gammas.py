@@ -23,6 +23,7 @@ from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from ..lax.mapping import map as lax_map
 from ..lax.special import random_gamma_grad
+from ..numpy.ufuncs import power
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_shape, size_of, zero_of
 from ..primitives.convert import convert_weak, stop_gradient
@@ -469,12 +470,11 @@ def generalized_normal(
 
 @static_jit("shape", "dtype")
 def _generalized_normal(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
-    key_g, key_r = split_list(key, 2)
-    inverse = reciprocal(p)
-    g = _gamma(key_g, inverse, shape=shape, dtype=dtype, log_space=False)
-    signs = _rademacher(key_r, shape=shape, dtype=dtype)
-    power = pow(*promoted(g, inverse))
-    return mul(*promoted(power, signs))
+    keys = rng.random_split(key, (2,))
+    g = _gamma(keys[0], reciprocal(p), shape=shape, dtype=dtype, log_space=False)
+    signs = _rademacher(keys[1], shape=shape, dtype=dtype)
+    powers = pow(*promoted(g, reciprocal(p)))
+    return mul(*promoted(signs, powers))
 
 
 def ball(
@@ -512,7 +512,7 @@ def _ball(key: Any, p: Any, shape: Any, dtype: Any) -> Any:
     last = len(shape) - 1
     g = _generalized_normal(key_g, p, shape=shape, dtype=dtype)
     e = _exponential(key_e, shape=shape[:-1], dtype=dtype)
-    powers = pow(*promoted(lax_abs(g), p))
+    powers = power(lax_abs(g), p)
     total = add(*promoted(reduce_sum(powers, (last,)), e))
     norm = pow(*promoted(total, reciprocal(p)))
     return div(g, _keep(norm, shape, last))

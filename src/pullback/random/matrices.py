@@ -86,14 +86,15 @@ def _multivariate_normal(key: Any, mean: Any, cov: Any, shape: Any, dtype: Any, 
         factor = np_linalg.cholesky(cov)
     elif method == "svd":
         vectors, values, _ = np_linalg.svd(cov)
-        factor = mul(vectors, _rows(sqrt(_middle(values)), typeof(vectors).shape))
+        factor = mul(vectors, sqrt(_middle(values)))
     else:
         values, vectors = np_linalg.eigh(cov)
-        factor = mul(vectors, _rows(sqrt(_middle(values)), typeof(vectors).shape))
+        factor = mul(vectors, sqrt(_middle(values)))
     n = typeof(mean).shape[-1]
     normals = _normal(key, shape=(*shape, n), dtype=dtype)
     out = einsum("...ij,...j->...i", factor, normals)
-    return add(*promoted(out, mean))
+    mean, out = promoted(mean, out)
+    return add(mean, out)
 
 
 def _middle(x: Any) -> Any:
@@ -101,11 +102,6 @@ def _middle(x: Any) -> Any:
     shape = typeof(x).shape
     last = len(shape) - 1
     return broadcast_in_dim(x, (*shape[:-1], 1, shape[-1]), (*range(last), last + 1))
-
-
-def _rows(x: Any, shape: Any) -> Any:
-    """(..., 1, n) spread over the rows of (..., m, n)."""
-    return broadcast_in_dim(x, shape, tuple(range(len(shape))))
 
 
 def orthogonal(
@@ -146,6 +142,6 @@ def _orthogonal(key: Any, n: int, m: int, shape: Any, dtype: Any) -> Any:
     size = (*shape, n, m) if n > m else (*shape, m, n)
     q, r = np_linalg.qr(_normal(key, shape=size, dtype=dtype))
     signs = sign(diagonal(r, 0, -2, -1))
-    out = mul(q, _rows(_middle(signs), size))
+    out = mul(q, _middle(signs))
     lead = len(shape)
     return transpose(out, (*range(lead), lead + 1, lead)) if m > n else out

@@ -13,14 +13,18 @@ import numpy as np
 from .. import config, dtypes
 from ..api.placement import lay_out
 from ..core.avals import typeof
+from ..numpy.cumulative import cumsum
+from ..numpy.index_functions import take
+from ..numpy.selecting import select_where
+from ..numpy.sorting import searchsorted
+from ..numpy.ufuncs_more import clip_jit
+from ..numpy.util import literal
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype, size_of
 from ..primitives.convert import bitcast_convert_type, convert_element_type
-from ..primitives.cumulative import cumsum
 from ..primitives.elementwise import (
     add,
     bitwise_and,
-    bitwise_not,
     bitwise_or,
     ge,
     gt,
@@ -28,7 +32,6 @@ from ..primitives.elementwise import (
     log,
     lt,
     max,
-    min,
     mul,
     neg,
     rem,
@@ -36,11 +39,10 @@ from ..primitives.elementwise import (
     shift_right_logical,
     sub,
 )  # fmt: skip
-from ..primitives.index import GatherDimensionNumbers, gather
-from ..primitives.layout import broadcast_in_dim, expand_dims, iota, reshape, transpose
+from ..primitives.layout import broadcast_in_dim, expand_dims, iota, reshape, squeeze, transpose
 from ..primitives.maths import log1p
 from ..primitives.reductions import argmax
-from ..primitives.shape import full, slice_in_dim, unstack
+from ..primitives.shape import full, slice_in_dim
 from ..primitives.sort import sort_key_val, top_k
 from .base import (
     as_dtype,
@@ -170,8 +172,8 @@ def randint(
     if d.itemsize >= 4:
         return _randint(typed, minval, maxval, shape=shape, dtype=d)
     info, wide = dtypes.iinfo(d), np.dtype("int32")
-    low = _clip(as_dtype(minval, wide), wide.type(info.min), wide.type(info.max))
-    high = _clip(as_dtype(maxval, wide), wide.type(info.min), wide.type(info.max + 1))
+    low = clip_jit(as_dtype(minval, wide), min=info.min, max=info.max)
+    high = clip_jit(as_dtype(maxval, wide), min=info.min, max=info.max + 1)
     return convert_element_type(_randint(typed, low, high, shape=shape, dtype=wide), d)
 
 
@@ -181,33 +183,26 @@ def _integer(x: Any, dtype: Any) -> Any:
     return x if dtypes.is_integer(typeof(x).dtype) else convert_element_type(x, dtype)
 
 
-def _clip(x: Any, low: Any, high: Any) -> Any:
-    return min(high, max(low, x))
-
-
-def _bounds(x: Any, dtype: Any) -> tuple[Any, Any]:
-    """The range of `dtype` in the dtype of `x`, as far as it reaches."""
-    own = typeof(x).dtype
-    inner, outer = dtypes.iinfo(dtype), dtypes.iinfo(own)
-    return own.type(max_int(inner.min, outer.min)), own.type(min_int(inner.max, outer.max))
+def _within(x: Any, dtype: Any) -> Any:
+    """Integers in another integer dtype, those beyond it at its ends."""
+    own, to = dtypes.iinfo(typeof(x).dtype), dtypes.iinfo(dtype)
+    low = literal(x, own.min if own.min > to.min else to.min)
+    high = literal(x, own.max if own.max < to.max else to.max)
+    return convert_element_type(clip_jit(x, low, high), dtype)
 
 
 def max_int(a: int, b: int) -> int:
     return a if a > b else b
 
 
-def min_int(a: int, b: int) -> int:
-    return a if a < b else b
-
-
 @static_jit("shape", "dtype")
 def _randint(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
     # Two words a number make the bias of the remainder negligible: (high * 2**n + low) mod span,
     # with 2**n mod span found by squaring.
-    low_of, high_of = _bounds(minval, dtype), _bounds(maxval, dtype)
-    above = gt(maxval, high_of[1])
-    low = _to_rank(convert_element_type(_clip(minval, *low_of), dtype), len(shape))
-    high = _to_rank(convert_element_type(_clip(maxval, *high_of), dtype), len(shape))
+    last = dtype.type(dtypes.iinfo(dtype).max)
+    above = gt(maxval, _within(last, typeof(maxval).dtype))
+    low, high = _within(minval, dtype), _within(maxval, dtype)
+    low, high = _to_rank(low, len(shape)), _to_rank(high, len(shape))
     width = dtype.itemsize * 8
     uint = np.dtype(f"uint{width}")
     first, second = split_list(key, 2)
@@ -263,7 +258,7 @@ def _spread_array(x: Any, shape: Any) -> Any:
 
 
 def _halves(x: Any) -> Any:
-    first, second = unstack(x, 0)
+    first, second = (squeeze(slice_in_dim(x, k, k + 1), (0,)) for k in (0, 1))
     return first, second
 
 
@@ -336,18 +331,7 @@ def permutation(
     if not aval.shape[axis]:
         return x
     order = _shuffle(typed, iota(dtypes.default_int(), aval.shape[axis]), axis=0)
-    return take(x, order, axis)
-
-
-def take(x: Any, order: Any, axis: int) -> Any:
-    """The slices of `x` along an axis at indices that are within bounds; the axes of `order` take
-    the place of the axis.
-    """
-    aval, rank = typeof(x), typeof(order).ndim
-    offset = tuple(d if d < axis else d + rank - 1 for d in range(aval.ndim) if d != axis)
-    sizes = tuple(1 if d == axis else n for d, n in enumerate(aval.shape))
-    numbers = GatherDimensionNumbers(offset, (axis,), (axis,))
-    return gather(x, expand_dims(order, (rank,)), numbers, sizes, mode="clip")
+    return take(x, order, axis, unique_indices=True)
 
 
 def choice(
@@ -393,7 +377,7 @@ def choice(
         )
     if p is None and not replace:
         chosen = permutation(typed, n if whole else a, axis)
-        chosen = slice_in_dim(chosen, 0, draws, axis=0 if whole else axis)
+        chosen = chosen[(*[slice(None)] * (0 if whole else axis), slice(draws))]
         to = shape if whole else (*typeof(a).shape[:axis], *shape, *typeof(a).shape[axis + 1 :])
         return chosen if typeof(chosen).shape == to else reshape(chosen, to)
     if p is None:
@@ -417,28 +401,11 @@ def _weighted(
             f"{typeof(p).shape} and a has {n}."
         )
     if replace:
-        total = cumsum(p, axis=0)
-        last = reshape(slice_in_dim(total, n - 1, n), ())
-        draw = mul(last, sub(scalar(1, d), _uniform(key, 0.0, 1.0, shape=shape, dtype=d)))
-        return _search(total, draw)
+        total = cumsum(p)
+        draw = mul(total[-1], sub(scalar(1, d), _uniform(key, 0.0, 1.0, shape=shape, dtype=d)))
+        return searchsorted(total, draw)
     noise = add(gumbel(key, (n,), d, mode), log(p))
     return reshape(top_k(noise, draws)[1], shape)
-
-
-def _search(sorted_values: Any, queries: Any) -> Any:
-    """How many of `sorted_values` are less than each query, by bisection."""
-    n, shape = typeof(sorted_values).shape[0], typeof(queries).shape
-    int_ = dtypes.default_int()
-    low = broadcast_in_dim(int_.type(0), shape, ())
-    high = broadcast_in_dim(int_.type(n), shape, ())
-    for _ in range(math.ceil(math.log2(n + 1))):
-        middle = add(low, shift_right_logical(sub(high, low), int_.type(1)))
-        at = take(sorted_values, middle, 0)
-        goes_right = lt(at, queries)
-        open_ = lt(low, high)
-        low = select_n(bitwise_and(goes_right, open_), low, add(middle, int_.type(1)))
-        high = select_n(bitwise_and(bitwise_not(goes_right), open_), high, middle)
-    return low
 
 
 def categorical(
@@ -545,7 +512,7 @@ def _gumbel(key: Any, shape: Any, dtype: Any, mode: str) -> Any:
     high, low = _halves(_uniform(key, minval=0.0, maxval=1.0, shape=(2, *shape), dtype=dtype))
     eps = scalar(dtypes.finfo(dtype).eps, dtype)
     # Numbers near 0 get the bits that the mantissa of uniform cannot hold.
-    x = select_n(
-        ge(high, scalar(0.5, dtype)), add(add(high, mul(eps, low)), scalar(tiny, dtype)), high
+    x = select_where(
+        ge(high, scalar(0.5, dtype)), high, add(add(high, mul(eps, low)), scalar(tiny, dtype))
     )
     return neg(log(neg(log1p(neg(x)))))

@@ -169,6 +169,8 @@ def _clz(x: Any) -> Any:
 
 def _order_key(x: Any) -> Any:
     """An integer that is ordered as the floats are in the total order."""
+    if x.dtype.kind in "iub":
+        return x
     bits = x.dtype.itemsize * 8
     u = x.view(np.dtype(f"i{x.dtype.itemsize}"))
     return np.where(
@@ -181,7 +183,7 @@ def _order_key(x: Any) -> Any:
 def _total(fn: Callable[..., Any]) -> Callable[..., Any]:
     def compare(x: Any, y: Any, **params: Any) -> Any:
         kx, ky = _order_key(x), _order_key(y)
-        return fn(np.where(kx < 0, kx, kx), ky)
+        return fn(kx, ky)
 
     return compare
 
