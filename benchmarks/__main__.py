@@ -6,7 +6,9 @@
 `--only` takes families or parts of names, `--rounds` how many processes of each engine. Kernel
 caches are empty at the start of every process, but for ours that measures a warm start. Ratios are
 medians, with 95% intervals. Writes tables, `results.json` and `ratios.png` into
-benchmarks/results/.
+benchmarks/results/. Every engine's results are compared with JAX's.
+
+    python -m benchmarks --quick --page docs/peers.md
 """
 
 from __future__ import annotations
@@ -132,11 +134,22 @@ def measure_all(
                     answers[engine].append(answer)
                 bar.advance(task)
             results[name] = {engine: joined(found) for engine, found in answers.items() if found}
-            work = REGISTRY[name]
-            difference = differ(f"{kept}/pullback.npz", f"{kept}/jax.npz", work.tolerance)
-            if difference and "pullback" in results[name]:
-                results[name]["pullback"]["differs"] = difference
+            for engine, figures in results[name].items():
+                tolerance = REGISTRY[name].tolerance
+                difference = differ(f"{kept}/{engine}.npz", f"{kept}/jax.npz", tolerance)
+                if difference:
+                    figures["differs"] = difference
     return results
+
+
+def processor() -> str:
+    """The processor's name where the system tells it, and its widest vectors."""
+    known = Path("/proc/cpuinfo")
+    lines = known.read_text().splitlines() if known.exists() else []
+    facts = {k.strip(): v.strip() for k, _, v in (line.partition(":") for line in lines)}
+    flags = facts.get("flags", "").split()
+    widest = [f for f in ("avx2", "avx512f", "amx_tile") if f in flags]
+    return " ".join([facts.get("model name", platform.processor()), *widest[-2:]])
 
 
 def machine() -> dict[str, Any]:
@@ -146,6 +159,7 @@ def machine() -> dict[str, Any]:
         "python": platform.python_version(),
         "processors": os.cpu_count(),
         "machine": platform.machine(),
+        "processor": processor(),
         "system": platform.system(),
     }
 
@@ -157,6 +171,7 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, help="processes of each engine; 3, or 1 if --quick")
     parser.add_argument("--engines", help="of " + ", ".join(ENGINES) + "; those installed")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
+    parser.add_argument("--page", type=Path, help="a page of the documentation to be renewed")
     parser.add_argument("--list", action="store_true", help="names only")
     options = parser.parse_args()
     console = Console(width=max(Console().width, 150) if not sys.stdout.isatty() else None)
@@ -194,6 +209,9 @@ def main() -> int:
                 "quick": options.quick, "results": results}  # fmt: skip
     (options.output / "results.json").write_text(json.dumps(document, indent=1))
     report.plot(results, families, options.output / "ratios.png")
+    if options.page:
+        text = report.page(results, families, engines, bounds, document["machine"])
+        report.replace_measured(options.page, text)
     console.print(f"{options.output}/results.json and ratios.png, {time.monotonic() - start:.0f} s")
     return 1 if failures else 0
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 from rich.table import Table
+from rich.text import Text
 
 from .limits import Limits
 
@@ -165,6 +166,49 @@ def summary(results: Results, families: dict[str, list[str]]) -> Table:
             str(sum(low < 0.95 for low in lows)), *map(ratio_text, (first, ten, warm)),
         )  # fmt: skip
     return out
+
+
+MEASURED = "<!-- measured: what follows is written by `python -m benchmarks --page` -->"
+
+
+def page(
+    results: Results,
+    families: dict[str, list[str]],
+    engines: list[str],
+    bounds: Limits,
+    machine: dict[str, Any],
+) -> str:
+    """The tables as Markdown, and where they come from."""
+    facts = ", ".join(f"{key} {value}" for key, value in machine.items())
+    parts = [f"Measured: {facts}.", "", "## Summary", "", markdown(summary(results, families))]
+    steady = steady_table(results, families, engines, bounds)
+    parts += ["", "## Steady time of a call", "", markdown(steady)]
+    if "pullback" in engines:
+        parts += ["", "## First calls", "", markdown(first_table(results, families))]
+    wrong = [
+        f"* {name} on {engine}: {figures.get('error') or figures['differs']}"
+        for name, found in results.items()
+        for engine, figures in found.items()
+        if "error" in figures or "differs" in figures
+    ]
+    if wrong:
+        parts += ["", "## What failed, or differs from JAX's result", "", *wrong]
+    return "\n".join(parts) + "\n"
+
+
+def markdown(table: Table) -> str:
+    """A table of the terminal as one of Markdown."""
+    columns = [[Text.from_markup(str(cell)).plain for cell in c.cells] for c in table.columns]
+    heads = [str(c.header) for c in table.columns]
+    rules = [":--" if c.justify == "left" else "--:" for c in table.columns]
+    rows = [heads, rules, *zip(*columns, strict=True)]
+    return "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in row)} |" for row in rows)
+
+
+def replace_measured(path: Path, text: str) -> None:
+    """Renews what was measured in a page; what people wrote before it stays."""
+    written = path.read_text().partition(MEASURED)[0] if path.exists() else ""
+    path.write_text(f"{written}{MEASURED}\n\n{text}")
 
 
 def plot(results: Results, families: dict[str, list[str]], path: Path) -> None:

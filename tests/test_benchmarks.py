@@ -87,6 +87,14 @@ def test_report_of_made_up_figures(tmp_path: Path) -> None:
     assert report.steady_table(results, families, ["pullback", "jax"], bounds).row_count == 5
     assert report.first_table(results, families).row_count == 4
     assert report.summary(results, families).row_count == 2
+    page, engines = tmp_path / "page.md", ["pullback", "jax"]
+    page.write_text(f"Why.\n\n{report.MEASURED}\n\nold figures")
+    machine = {"processors": 2}
+    report.replace_measured(page, report.page(results, families, engines, bounds, machine))
+    text = page.read_text()
+    assert text.startswith("Why.") and "processors 2" in text and "old" not in text
+    row = next(line for line in text.splitlines() if line.startswith(f"|   {names[0]} |"))
+    assert "8x" in row and "[" not in row
     pytest.importorskip("matplotlib")
     report.plot(results, families, tmp_path / "ratios.png")
     assert (tmp_path / "ratios.png").stat().st_size > 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ..space import Space
+from . import torch_peers
 from .registry import Case, data, workload
 
 
@@ -48,7 +49,7 @@ def to_numpy(space: Space) -> Case:
     return Case(lambda: np.asarray(x), (), eager=True)
 
 
-@workload("dispatch", "ten eager operations, 100 floats", numpy=True)
+@workload("dispatch", "ten eager operations, 100 floats", numpy=True, torch=torch_peers.eager_chain)
 def eager_chain(space: Space) -> Case:
     jnp, x = space.jnp, space.array(data(100))
 

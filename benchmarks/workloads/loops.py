@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..space import Space
-from . import numba_loops
+from . import numba_loops, torch_peers
 from .registry import Case, data, workload
 
 
@@ -85,7 +85,7 @@ def numpy_heat(u: np.ndarray) -> np.ndarray:
 
 
 @workload("loops", "heat equation, 128 x 128, 100 steps", numpy=numpy_heat,
-          numba=numba_loops.heat)  # fmt: skip
+          numba=numba_loops.heat, torch=torch_peers.heat)  # fmt: skip
 def heat(space: Space) -> Case:
     def step(_: Any, u: Any) -> Any:
         inner = u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1]
@@ -94,7 +94,7 @@ def heat(space: Space) -> Case:
     return Case(lambda u: space.lax.fori_loop(0, 100, step, u), (space.array(data(128, 128)),))
 
 
-@workload("loops", "gradient of a recurrent network, 100 steps")
+@workload("loops", "gradient of a recurrent network, 100 steps", torch=torch_peers.recurrent)
 def recurrent(space: Space) -> Case:
     jnp = space.jnp
 
@@ -107,7 +107,8 @@ def recurrent(space: Space) -> Case:
         return (hs * hs).mean()
 
     args = (0.1 * data(32, 32), data(32, 8, seed=1), data(100, 8, seed=2))
-    return Case(space.jax.grad(loss, argnums=(0, 1)), tuple(map(space.array, args)))
+    slope = lambda *args: space.jax.grad(loss, argnums=(0, 1))(*args)
+    return Case(slope, tuple(map(space.array, args)))
 
 
 @workload("loops", "vmapped while with a cond, 1000 starts", source="jax#2947",
@@ -175,7 +176,8 @@ def leapfrog(space: Space) -> Case:
     return Case(run, (space.array(data(10)), space.array(data(10, seed=1))))
 
 
-@workload("loops", "100 unrolled steps and gradient", source="jax#2777, jax#4924")
+@workload("loops", "100 unrolled steps and gradient", source="jax#2777, jax#4924",
+          torch=torch_peers.unrolled)  # fmt: skip
 def unrolled(space: Space) -> Case:
     jnp = space.jnp
 
@@ -184,4 +186,5 @@ def unrolled(space: Space) -> Case:
             x = x + 0.05 * jnp.sin(a * x)
         return (x * x).sum()
 
-    return Case(space.jax.grad(loss), (space.array(data(1000)), np.float32(1.5)))
+    slope = lambda x, a: space.jax.grad(loss)(x, a)
+    return Case(slope, (space.array(data(1000)), np.float32(1.5)))

@@ -44,7 +44,12 @@ def vector(space: Space) -> Case:
     return product(space, (2000, 2000), (2000,))
 
 
-@workload("matmul", "attention scores by einsum", numpy=True)
+@workload(
+    "matmul",
+    "attention scores by einsum",
+    numpy=True,
+    torch=lambda torch, q, k: q @ k.transpose(-1, -2),
+)
 def scores(space: Space) -> Case:
     q, k = (space.array(data(4, 8, 128, 64, seed=s)) for s in (0, 1))
     return Case(lambda q, k: space.jnp.einsum("bhqd,bhkd->bhqk", q, k), (q, k))

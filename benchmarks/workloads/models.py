@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ..space import Space
+from . import torch_peers
 from .registry import Case, data, workload
 
 
@@ -29,7 +30,7 @@ def cross_entropy(space: Space, logits: Any, labels: Any) -> Any:
     return -(chances * space.jax.nn.one_hot(labels, logits.shape[-1])).sum(-1).mean()
 
 
-@workload("models", "MLP 784-512-512-10, step on 128")
+@workload("models", "MLP 784-512-512-10, step on 128", torch=torch_peers.mlp_step)
 def mlp_step(space: Space) -> Case:
     labels = np.arange(128, dtype=np.int32) % 10
 
@@ -42,13 +43,13 @@ def mlp_step(space: Space) -> Case:
     return Case(step, (params, space.array(data(128, 784)), space.array(labels)))
 
 
-@workload("models", "MLP 8-16-16-1, one example")
+@workload("models", "MLP 8-16-16-1, one example", torch=torch_peers.mlp)
 def small_mlp(space: Space) -> Case:
     params = mlp_parameters(space, 8, 16, 16, 1)
     return Case(lambda p, x: mlp(space, p, x), (params, space.array(data(8))))
 
 
-@workload("models", "CNN on 8x8 digits, step on 64")
+@workload("models", "CNN on 8x8 digits, step on 64", torch=torch_peers.cnn_step)
 def cnn_step(space: Space) -> Case:
     layout = ("NHWC", "HWIO", "NHWC")
     params = {
@@ -71,7 +72,7 @@ def cnn_step(space: Space) -> Case:
     return Case(step, (params, space.array(data(64, 8, 8, 1)), space.array(labels)))
 
 
-@workload("models", "attention, 2 x 4 heads x 256 x 32")
+@workload("models", "attention, 2 x 4 heads x 256 x 32", torch=torch_peers.attention)
 def attention(space: Space) -> Case:
     jnp = space.jnp
 
@@ -130,7 +131,7 @@ def gpt(space: Space, params: dict[str, Any], tokens: Any) -> Any:
     return norm(x, *params["norm"]) @ params["embedding"].T
 
 
-@workload("models", "GPT of 6 layers, step on 8 x 64 tokens")
+@workload("models", "GPT of 6 layers, step on 8 x 64 tokens", torch=torch_peers.gpt_step(HEADS))
 def gpt_step(space: Space) -> Case:
     def step(params: Any, tokens: Any, following: Any) -> Any:
         loss = lambda p: cross_entropy(space, gpt(space, p, tokens), following)
@@ -142,7 +143,7 @@ def gpt_step(space: Space) -> Case:
     return Case(step, (gpt_parameters(space), given, following))
 
 
-@workload("models", "logistic regression, Hessian, 1000 x 20")
+@workload("models", "logistic regression, Hessian, 1000 x 20", torch=torch_peers.hessian)
 def hessian(space: Space) -> Case:
     jnp = space.jnp
 
@@ -151,10 +152,10 @@ def hessian(space: Space) -> Case:
 
     y = np.where(data(1000, seed=2) > 0, 1, -1).astype(np.float32)
     arguments = (data(20), data(1000, 20, seed=1), y)
-    return Case(space.jax.hessian(loss), tuple(map(space.array, arguments)))
+    return Case(lambda *args: space.jax.hessian(loss)(*args), tuple(map(space.array, arguments)))
 
 
-@workload("models", "Adam on 100 leaves of 1000")
+@workload("models", "Adam on 100 leaves of 1000", torch=torch_peers.adam)
 def adam(space: Space) -> Case:
     leaves = [space.array(data(1000, seed=i)) for i in range(100)]
 
@@ -169,7 +170,9 @@ def adam(space: Space) -> Case:
     return Case(update, (leaves, leaves, square, leaves))
 
 
-@workload("models", "Gaussian process, likelihood and gradient, 300")
+@workload(
+    "models", "Gaussian process, likelihood and gradient, 300", torch=torch_peers.gaussian_process
+)
 def gaussian_process(space: Space) -> Case:
     jnp = space.jnp
 
@@ -181,4 +184,7 @@ def gaussian_process(space: Space) -> Case:
         return 0.5 * alpha @ alpha + jnp.log(jnp.diag(lower)).sum()
 
     arguments = (np.float32(0.0), data(300), data(300, seed=1))
-    return Case(space.jax.value_and_grad(likelihood), tuple(map(space.array, arguments)))
+    return Case(
+        lambda *args: space.jax.value_and_grad(likelihood)(*args),
+        tuple(map(space.array, arguments)),
+    )

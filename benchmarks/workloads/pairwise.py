@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..space import Space
-from . import numba_loops
+from . import numba_loops, torch_peers
 from .registry import Case, data, workload
 
 
@@ -21,12 +21,18 @@ def n_body(space: Space, count: int) -> Case:
 
 
 @workload("pairwise", "n-body forces, 1000", numpy=True, source="xla#49131",
-          numba=numba_loops.bodies)  # fmt: skip
+          numba=numba_loops.bodies, torch=torch_peers.bodies)  # fmt: skip
 def bodies(space: Space) -> Case:
     return n_body(space, 1000)
 
 
-@workload("pairwise", "RBF kernel times a vector, 2000", numpy=True, source="xla#49131")
+@workload(
+    "pairwise",
+    "RBF kernel times a vector, 2000",
+    numpy=True,
+    source="xla#49131",
+    torch=torch_peers.rbf,
+)
 def rbf(space: Space) -> Case:
     jnp = space.jnp
 
@@ -37,7 +43,13 @@ def rbf(space: Space) -> Case:
     return Case(apply, (space.array(data(2000, 3)), space.array(data(2000, seed=1))))
 
 
-@workload("pairwise", "nearest neighbours, 1000 in 8-d", numpy=True, source="xla#49131")
+@workload(
+    "pairwise",
+    "nearest neighbours, 1000 in 8-d",
+    numpy=True,
+    source="xla#49131",
+    torch=torch_peers.nearest,
+)
 def nearest(space: Space) -> Case:
     def nearest(x: Any, y: Any) -> Any:
         return ((x[:, None] - y[None]) ** 2).sum(-1).argmin(1)
@@ -45,7 +57,7 @@ def nearest(space: Space) -> Case:
     return Case(nearest, (space.array(data(1000, 8)), space.array(data(1000, 8, seed=1))))
 
 
-@workload("pairwise", "gradient of the pair energy, 500")
+@workload("pairwise", "gradient of the pair energy, 500", torch=torch_peers.energy)
 def energy(space: Space) -> Case:
     jnp = space.jnp
 
@@ -53,4 +65,4 @@ def energy(space: Space) -> Case:
         d = p[:, None] - p[None]
         return jnp.log1p((d * d).sum(-1)).sum()
 
-    return Case(space.jax.grad(energy), (space.array(data(500, 3)),))
+    return Case(lambda p: space.jax.grad(energy)(p), (space.array(data(500, 3)),))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ..space import Space
+from . import torch_peers
 from .registry import Case, data, workload
 
 
@@ -13,7 +14,13 @@ def total(space: Space) -> Case:
     return Case(lambda x: x.sum(), (space.array(data(10_000_000, low=0)),))
 
 
-@workload("reductions", "sum of cos, 1e6", numpy=True, source="xla#16792")
+@workload(
+    "reductions",
+    "sum of cos, 1e6",
+    numpy=True,
+    source="xla#16792",
+    torch=lambda torch, x: torch.cos(x).sum(),
+)
 def sum_cos(space: Space) -> Case:
     return Case(lambda x: space.jnp.cos(x).sum(), (space.array(data(1_000_000)),))
 
@@ -30,7 +37,7 @@ def softmax(space: Space) -> Case:
     return Case(softmax, (space.array(data(1000, 1000)),))
 
 
-@workload("reductions", "layer norm, 1000 x 1000", numpy=True)
+@workload("reductions", "layer norm, 1000 x 1000", numpy=True, torch=torch_peers.layer_norm)
 def layer_norm(space: Space) -> Case:
     jnp = space.jnp
 
@@ -41,7 +48,12 @@ def layer_norm(space: Space) -> Case:
     return Case(norm, (space.array(data(1000, 1000)),))
 
 
-@workload("reductions", "logsumexp down columns, 2000 x 500", numpy=True)
+@workload(
+    "reductions",
+    "logsumexp down columns, 2000 x 500",
+    numpy=True,
+    torch=lambda torch, x: torch.logsumexp(x, 0),
+)
 def logsumexp(space: Space) -> Case:
     jnp = space.jnp
 
@@ -52,7 +64,9 @@ def logsumexp(space: Space) -> Case:
     return Case(lse, (space.array(data(2000, 500)),))
 
 
-@workload("reductions", "argmax of rows, 1000 x 1000", numpy=True)
+@workload(
+    "reductions", "argmax of rows, 1000 x 1000", numpy=True, torch=lambda torch, x: x.argmax(1)
+)
 def argmax(space: Space) -> Case:
     return Case(lambda x: x.argmax(axis=1), (space.array(data(1000, 1000)),))
 

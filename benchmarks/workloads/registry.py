@@ -31,6 +31,15 @@ class Case:
     wait_each: bool = True
 
 
+def mapped(function: Callable[..., Any], value: Any) -> Any:
+    """Nested tuples, lists and dicts, the function called on what they hold."""
+    if isinstance(value, dict):
+        return {key: mapped(function, part) for key, part in value.items()}
+    if isinstance(value, tuple | list):
+        return type(value)(mapped(function, part) for part in value)
+    return function(value)
+
+
 @dataclass(frozen=True)
 class Workload:
     """A named workload; `numpy`, `torch` and `numba` are its versions for those: True means the
@@ -58,7 +67,7 @@ class Workload:
         function, arguments = other, case.arguments
         if engine == "torch":
             torch = importlib.import_module("torch")
-            arguments = tuple(torch.as_tensor(a) for a in arguments)
+            arguments = mapped(torch.as_tensor, arguments)
             function = lambda *args: other(torch, *args)
             function = torch.compile(function) if how else function
         elif engine == "numba":
