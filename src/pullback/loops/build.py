@@ -18,6 +18,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+from pullback.loops.bounds import ALWAYS_NEVER, RANGED, narrowed, note_cut, once_round
 from pullback.loops.identities import is_known, simpler
 from pullback.loops.ir import (
     Alloc,
@@ -38,7 +39,7 @@ from pullback.loops.ir import (
     Var,
     While,
 )
-from pullback.loops.ops import storage_bytes
+from pullback.loops.ops import BOOL, INTS, limits, storage_bytes
 
 __all__ = ["TRUE", "Builder", "Index", "Ix", "Scope", "i64", "kernel_of"]
 
@@ -96,10 +97,11 @@ class Scope:
     """An open block: its statements so far, what it remembers, and the scratch that its end
     releases."""
 
-    __slots__ = ("allocs", "kind", "level", "memo", "stmts")
+    __slots__ = ("allocs", "facts", "kind", "level", "memo", "stmts")
 
     def __init__(self, level: int, kind: str) -> None:
         self.level, self.kind = level, kind
+        self.facts: dict[Var, Index] = {}  # what holds of integer atoms in this block only
         self.stmts: list[Stmt] = []
         self.memo: dict[Any, Any] = {}
         self.allocs: list[Buf] = []
@@ -131,7 +133,10 @@ class Builder:
         self.count = 0
         self.unrolling = False  # loops without carries become their iterations
         self.reduces = False  # whether there is a loop that combines elements in lanes
-        self.known: dict[Any, Any] = {}  # integer atoms whose value is an index with bounds
+        # Integer atoms whose value is an index with bounds: everywhere, or in a block only.
+        self.facts: dict[Var, Index] = {}
+        self._any_facts = False
+        self._gaps: dict[Var, tuple[str, Ix]] = {}  # comparisons of an index with 0
         self.made: dict[Var, tuple[str, tuple[Atom, ...]]] = {}  # definitions of some atoms
         # Where conditions on a loop's variable change, for those that were asked for.
         self.cuts: dict[_Leaf, set[int]] = {}
@@ -214,6 +219,11 @@ class Builder:
         self, op: str, args: Sequence[Atom], dtype: str, attrs: tuple[tuple[str, Any], ...] = ()
     ) -> Atom:
         """op(args), emitted at most once, as far out as it can be."""
+        value = None
+        if self._any_facts and op in RANGED and dtype in _WHOLE and args[-1].dtype in INTS:
+            value = self._ranged(op, args, dtype)
+            if type(value) is Const or type(value) is Var:
+                return value
         key = (op, *args, dtype, attrs)
         level = 0
         for a in args:
@@ -225,60 +235,87 @@ class Builder:
         found = scope.memo.get(key)
         if found is None:
             found = _fold(op, args)
-            value = None
-            if found is None and self.known:
-                value = self._ranged(op, args, dtype)
-                if type(value) is Const:
-                    found = value
             if found is None:
                 less = simpler(op, tuple(args), dtype, self.made)
                 found = self.let(*less) if isinstance(less, tuple) else less
             if found is None:
                 self.count += 1
                 found = Var(f"v{self.count}", dtype)
-                if value is not None:
-                    self.known[found] = value
                 if is_known(op, args):
                     self.made[found] = op, tuple(args)
                 self.levels[found] = level
                 scope.stmts.append(Let(found, op, tuple(args), attrs))
             scope.memo[key] = found
+        if value is not None and type(found) is Var:
+            self._note(found, value)
         return found
 
-    def _value_of(self, a: Atom) -> Any:
+    # ---- what is known of integers
+
+    def know(self, atom: Atom, x: Index) -> None:
+        """From now on an integer atom is known to be this index; `x` fits its dtype."""
+        if type(atom) is Var:
+            self._any_facts = True
+            place = self.scopes[-1].facts if narrowed(x) else self.facts
+            place[atom] = x
+
+    def is_counted(self, shape: Sequence[int], at: Callable[[Any, tuple[Index, ...]], Any]) -> bool:
+        """Whether elements, computed from their indices alone, are indices themselves: in all of
+        an array, or in pieces of it. For a builder that makes nothing else."""
+        idx: list[Index] = []
+        for n in shape:
+            self.open("seq")
+            idx.append(self.loop_index(0, max(0, n - 1)))
+        value = at(self, tuple(idx))
+        known = not isinstance(value, tuple) and self.known_index(value) is not None
+        return known or any(self.cuts.values())
+
+    def known_index(self, a: Atom) -> Index | None:
         """An integer atom as an index with bounds, where that is known."""
         if type(a) is Const:
-            return a.value if a.dtype[0] in "iu" else None
-        found = self.known.get(a)
+            return int(a.value) if a.dtype[0] in "iu" else None
+        for scope in reversed(self.scopes):
+            if scope.facts and a in scope.facts:
+                return scope.facts[a]  # type: ignore[index]
+        found: Any = self.facts.get(a)  # type: ignore[arg-type]
         if found is None and self.levels[a] == 0:  # type: ignore[index]
             found = next((n for n, v in self.dims.items() if v is a), None)
             if found is None:
                 found = next((n for (n, d), v in self.scalars.items() if v is a), None)
         return found if isinstance(found, Ix) or type(found) is int else None
 
-    def _ranged(self, op: str, args: Sequence[Atom], dtype: str) -> Any:
-        """What the bounds of indices say about a comparison (a literal), or about the result of
-        integer arithmetic (an index, if it cannot overflow)."""
-        if op not in _RANGED:
-            return None
-        values = [self._value_of(a) for a in args]
-        if None in values or not any(isinstance(v, Ix) for v in values):
-            return None
-        if op == "convert":
-            result = values[0]
-        elif op in ("add", "sub"):
-            result = (self.add if op == "add" else self.sub)(*values)
+    def _note(self, atom: Var, value: tuple[str, Any]) -> None:
+        how, what = value
+        if how == "is":
+            self.know(atom, what)
         else:
-            gap = self.sub(*values)
-            low, high = (gap, gap) if isinstance(gap, int) else (gap.lo, gap.hi)
-            always, never = _RANGED[op]
-            if always(low, high):
-                return TRUE
-            return FALSE if never(low, high) else None
-        if isinstance(result, int) or dtype not in _INT_BITS:
+            self._gaps[atom] = how, what
+
+    def _ranged(self, op: str, args: Sequence[Atom], dtype: str) -> Any:
+        """What the bounds of indices say about an operation: its result in fewer operations, ("is",
+        the index that it gives), or for a comparison that depends on the element (its name, what
+        it compares with 0). None if nothing is known."""
+        if op == "select":
+            gap = self._gaps.get(args[0])  # type: ignore[arg-type]
+            if gap is not None and None not in map(self.known_index, args[1:]):
+                note_cut(self, *gap)
             return None
-        top = 1 << (_INT_BITS[dtype] - 1)
-        return result if -top <= result.lo and result.hi < top else None
+        values = [self.known_index(a) for a in args]
+        if None in values:
+            return None
+        if op not in ALWAYS_NEVER and not any(isinstance(v, Ix) for v in values):
+            return None
+        if op == "rem" and once_round(*values):
+            above = self.let("ge", args, "bool")
+            return self.select(above, self.let("sub", args, dtype), args[0])
+        result = RANGED[op](self, op, values)
+        if result is None or type(result) is Const or type(result) is tuple:
+            return result
+        if dtype == "bool":
+            return None
+        low, high = (result, result) if isinstance(result, int) else (result.lo, result.hi)
+        least, most = limits(dtype)
+        return ("is", result) if least <= low and high <= most else None
 
     def load(self, buf: Buf, index: Atom, other: Atom | None = None) -> Var:
         """buf[index] under the current mask."""
@@ -698,26 +735,16 @@ class Builder:
             return min(max(int(a.value), lo), hi)
         if hi <= lo:
             return lo
-        ix = self.known.get(a)
-        if ix is not None and lo <= ix.lo and ix.hi <= hi:
-            return ix  # type: ignore[no-any-return]
+        ix = self.known_index(a)
+        if ix is not None:
+            inside = RANGED["clamp"](self, "clamp", (lo, ix, hi))
+            if inside is not None:
+                return inside  # type: ignore[no-any-return]
         wide = a if a.dtype == "i64" else self.let("convert", (a,), "i64")
         return self.leaf_of(self.let("clamp", (self.dim(lo), wide, self.dim(hi)), "i64"), lo, hi)
 
 
-# Of a comparison x op y: whether it always holds, or never, by the bounds of x - y.
-_RANGED: dict[str, Any] = {
-    "lt": (lambda lo, hi: hi < 0, lambda lo, hi: lo >= 0),
-    "le": (lambda lo, hi: hi <= 0, lambda lo, hi: lo > 0),
-    "gt": (lambda lo, hi: lo > 0, lambda lo, hi: hi <= 0),
-    "ge": (lambda lo, hi: lo >= 0, lambda lo, hi: hi < 0),
-    "eq": (lambda lo, hi: lo == hi == 0, lambda lo, hi: lo > 0 or hi < 0),
-    "ne": (lambda lo, hi: lo > 0 or hi < 0, lambda lo, hi: lo == hi == 0),
-    "add": None,
-    "sub": None,
-    "convert": None,
-}
-_INT_BITS = {"i32": 32, "i64": 64}
+_WHOLE = frozenset((*INTS, *BOOL))
 _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     "lt": operator.lt,
     "le": operator.le,
@@ -748,7 +775,7 @@ def _fold(op: str, args: Sequence[Atom]) -> Atom | None:
             return y
     if op == "select" and isinstance(args[0], Const):
         return args[1] if args[0].value else args[2]
-    if op in _COMPARED and all(type(a) is Const and a.dtype[0] in "iu" for a in args):
+    if op in _COMPARED and all(type(a) is Const and a.dtype in _WHOLE for a in args):
         return Const(bool(_COMPARED[op](args[0].value, args[1].value)), "bool")  # type: ignore[union-attr]
     return None
 

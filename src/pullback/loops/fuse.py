@@ -18,6 +18,7 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from pullback.loops.build import Builder
 from pullback.loops.epilogue import join_epilogues
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -28,7 +29,7 @@ from pullback.loops.lower.graph import (
     Reduction,
     part_dtype,
 )
-from pullback.loops.ops import storage_bytes
+from pullback.loops.ops import INTS, storage_bytes
 from pullback.loops.pieces import SPLIT_FROM
 from pullback.loops.tall import is_tall
 
@@ -173,6 +174,8 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
                 if dep.kind == "pw" and dep.cost > COSTLY:
                     dep.root = True
             cost = node.own + repeat * sum(1.0 if d.root else d.cost for d, _ in node.deps)
+        if (cost > COSTLY or (node.reuse > 8 and cost > 1.5)) and _is_counted(node):
+            cost = 1.0
         node.cost = cost
         if (
             node.wanted
@@ -182,6 +185,22 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
             or cost > 4 * CHAIN
         ):
             node.root = True
+
+
+def _is_counted(node: Node) -> bool:
+    """Whether a value is an index that is computed from indices alone (iota, shifted or clipped):
+    where it says what is read, addresses are known, which they would not be from memory."""
+    if node.dtype not in INTS or node.red is not None or node.kind != "pw":
+        return False
+    stack, seen = [node], {node}
+    while stack:
+        n = stack.pop()
+        if n.kind != "pw" or n.red is not None or n.slot is not None or n.at is None:
+            return False
+        stack += [dep for dep, _ in n.deps if dep not in seen]
+        seen.update(dep for dep, _ in n.deps)
+    assert node.at is not None
+    return Builder().is_counted(node.shape, node.at)
 
 
 def _anew(graph: Graph, node: Node, ends: dict[Node, set[Any]]) -> bool:

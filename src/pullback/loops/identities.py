@@ -18,6 +18,7 @@ TRUE, FALSE = Const(True, "bool"), Const(False, "bool")
 _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")
 }
+_OF_LITERALS = {**_COMPARED, "and": operator.and_, "or": operator.or_}
 _ASKED = frozenset((*_COMPARED, "convert", "sign", "and", "or", "not", "select"))
 _KEPT = frozenset(("convert", "not", "lt", "ne", "sign", "rem", "div", "sub", "add"))
 _WHOLE = frozenset((*INTS, *BOOL))
@@ -79,10 +80,10 @@ def _of_booleans(op: str, args: tuple[Atom, ...], made: Made) -> Simpler | None:
         inner = _definition(x, "not", made)
         return inner[0] if inner else None
     y = args[1]
+    if isinstance(x, Const) and isinstance(y, Const):
+        return Const(bool(_OF_LITERALS[op](x.value, y.value)), "bool")
     if isinstance(x, Const):
         x, y = y, x
-    if isinstance(x, Const):
-        return None
     if op in ("eq", "ne") and isinstance(y, Const):
         return x if bool(y.value) == (op == "eq") else ("not", (x,), "bool")
     if op in ("and", "or") and isinstance(y, Const):

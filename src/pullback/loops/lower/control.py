@@ -18,7 +18,7 @@ from typing import Any
 from pullback.loops import rewrite
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import Nest, plan_units, seconds_of
-from pullback.loops.ir import Atom, Const, Var
+from pullback.loops.ir import Atom, Var
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -491,8 +491,8 @@ def _registers(init: Sequence[Node]) -> list[int]:
 def _know(b: Builder, ix: Index) -> Atom:
     """An index as an atom whose bounds the builder keeps in mind."""
     atom = b.atom(ix)
-    if not isinstance(ix, int) and not isinstance(atom, Const):
-        b.known[atom] = ix
+    if not isinstance(ix, int):
+        b.know(atom, ix)
     return atom
 
 

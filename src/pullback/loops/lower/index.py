@@ -53,9 +53,11 @@ def start_index(b: Builder, atom: Atom, limit: int, clip: bool) -> tuple[Index, 
     if isinstance(atom, Const):
         value = int(atom.value)
         return min(max(value, 0), limit), Const(clip or 0 <= value <= limit, "bool")
-    known = b.known.get(atom)
-    if clip or (known is not None and known.lo >= 0 and known.hi <= limit):
+    if clip:
         return b.to_index(atom, 0, limit), TRUE
+    known = b.known_index(atom)
+    if known is not None:
+        return known, b.in_range(known, 0, limit + 1)
     wide = atom if atom.dtype == "i64" else b.let("convert", (atom,), "i64")
     # One comparison for both ends: as an unsigned number, what is negative is large.
     ends = [b.let("convert", (x,), "u64") for x in (wide, b.dim(limit))]

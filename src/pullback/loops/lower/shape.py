@@ -11,6 +11,7 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, part_dtype, read
+from pullback.loops.ops import INTS, limits
 
 __all__ = ["around", "broadcast", "masked_read", "merges", "reshape", "sliced"]
 
@@ -222,6 +223,8 @@ def _iota(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node
 
     def at(b: Builder, idx: tuple[Index, ...]) -> Any:
         v = scalar_convert(b, b.atom(idx[axis]), part)
+        if part in INTS and shape[axis] - 1 <= limits(part)[1]:
+            b.know(v, idx[axis])
         return (v, Const(0.0, part)) if dtype in COMPLEX else v
 
     return g.pointwise(shape, dtype, [], at, 1.0, around([axis], len(shape)))
