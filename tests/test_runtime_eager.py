@@ -450,3 +450,106 @@ def test_keys_that_are_used_twice() -> None:
         random.normal(watched, (3,))
         with pytest.raises(errors.KeyReuseError):
             random.normal(watched, (3,))
+
+
+class Wide(int):
+    """An integer of a class of its own."""
+
+
+NUMBERS: dict[str, tuple[Any, Any, dict[Any, Any]]] = {  # call, what warms it, answers of JAX
+    "add": (lambda v: jnp.add(X, v), 2, {2**31: OverflowError, 2**100: OverflowError}),
+    "maximum": (lambda v: jnp.maximum(BYTES, v), 2, {2**31: OverflowError, 300: [44] * 3}),
+    "less": (lambda v: jnp.less(I, v), 2, {-(2**31) - 1: OverflowError, 2: [1, 1, 0, 0]}),
+    "set": (lambda v: BYTES.at[0].set(v), 2, {2**32: OverflowError, 300: [44, 2, 3]}),
+    "set of half": (lambda v: HALVES.at[0].set(v), 2, {2**31: OverflowError, 300: [300, 2]}),
+    "full": (lambda v: jnp.full(2, v), 2, {2**31: [-(2**31)] * 2, 2**64: OverflowError}),
+    "full of floats": (lambda v: lax.full((2,), v, "float32"), 2, {2**100: [2.0**100] * 2}),
+    "full of bytes": (
+        lambda v: jnp.full(2, v, "uint8"),
+        1.5,
+        {1e300: [255] * 2, -1.0: [0, 0], np.inf: [255] * 2, np.nan: [0, 0]},
+    ),
+    "full_like": (lambda v: jnp.full_like(I, v), 1.5, {1e300: [2**31 - 1] * 4, np.nan: [0] * 4}),
+    "full, NumPy's": (
+        lambda v: jnp.full(2, v, "float32"),
+        np.int64(2),
+        {np.int64(2**40): [2.0**40] * 2},
+    ),
+    "full, derived": (lambda v: jnp.full(2, v), Wide(1), {Wide(2**31): OverflowError}),
+    "full, derived, of floats": (
+        lambda v: jnp.full(2, v, "float32"),
+        Wide(1),
+        {Wide(2**31): [2.0**31] * 2},
+    ),
+    "NumPy's": (lambda v: jnp.add(I, v), np.int64(2), {np.int64(2**40 + 1): [1, 2, 3, 4]}),
+    "index": (lambda v: I[v], np.int64(2), {np.int64(2**40 + 1): 1}),
+    "dynamic_slice": (
+        lambda v: lax.dynamic_slice(I, (v,), (2,)),
+        1,
+        {2**31: [0, 1], 2**32: [0, 1], -(2**31) - 1: [0, 1], 2**64: OverflowError, 300: [2, 3]},
+    ),
+    "array": (
+        lambda v: jnp.array(v, "uint8"),
+        1.5,
+        {1e300: OverflowError, np.nan: ValueError, 2.5: 2, 300: OverflowError},
+    ),
+    "array of a list": (lambda v: jnp.array([v], "int32"), 1.5, {1e300: OverflowError, 2.5: [2]}),
+    "roll": (lambda v: jnp.roll(I, v), 1.5, {1e300: [1, 2, 3, 0], np.nan: [0, 1, 2, 3]}),
+    "fold_in": (
+        lambda v: random.key_data(random.fold_in(random.key(0), v)),
+        1.5,
+        {1e300: OverflowError, np.nan: ValueError, 1j: TypeError, 2**32: OverflowError},
+    ),
+}  # fmt: skip
+BYTES = jnp.array([1, 2, 3], jnp.uint8)
+HALVES = jnp.array([1, 2], jnp.float16)
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_out_of_range(name: str) -> None:
+    """Python's numbers that a dtype does not hold wrap, saturate or are refused, as in JAX, by the
+    function as it is written and by the native program alike."""
+    call, usual, answers = NUMBERS[name]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for _ in range(2):
+            for number, wanted in answers.items():
+                if isinstance(wanted, type):
+                    with pytest.raises(wanted):
+                        call(number)
+                else:
+                    np.testing.assert_array_equal(np.asarray(call(number)), wanted)
+            for _ in range(TENTH + 2):
+                call(usual)
+
+
+def test_numbers_that_become_infinite_warn_each_time() -> None:
+    for number in (1e300, np.float64(-1e300), 1e300j, np.complex128(1e300)):
+        for _ in range(TENTH + 2):
+            jnp.add(X, type(number)(1.5))
+        for _ in range(3):
+            with pytest.warns(RuntimeWarning, match="overflow"):
+                assert np.isinf(np.asarray(jnp.add(X, number))).all()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for number in (np.inf, -np.inf, np.nan, 3e38, complex(np.inf, 1)):
+            jnp.add(X, number)
+
+
+def test_numbers_out_of_range_in_64_bits() -> None:
+    huge = np.float64(1e300)
+    with pullback.enable_x64(True):
+        for _ in range(TENTH + 2):
+            assert int(I[2**40]) == 3 and int(I[-(2**40)]) == 0  # clamped, as all indices
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # as NumPy converts, and warns
+                assert jnp.full(2, huge, "int32")[0] == huge.astype(np.int32)
+            np.testing.assert_array_equal(lax.dynamic_slice(I, (2**40,), (2,)), [2, 3])
+            for wrong in (
+                lambda: jnp.add(X, 2**63),
+                lambda: random.fold_in(random.key(0), 2**32),
+                lambda: I[2**63],
+            ):
+                with pytest.raises(OverflowError):
+                    wrong()
+            random.fold_in(random.key(0), 2**31)

@@ -18,6 +18,8 @@ from collections.abc import Callable, Iterable
 from types import FunctionType
 from typing import Any
 
+import numpy as np
+
 from .. import tree
 from ..control.custom import custom_jvp
 from ..core.avals import typeof
@@ -59,6 +61,9 @@ ITSELF = frozenset(
 )
 # Functions whose results lie as the array does that they are like.
 LIKE = frozenset("zeros_like ones_like empty_like full_like".split())
+# Functions that convert NumPy's numbers to the dtype of their result as NumPy does: programs take
+# them in 32 bits, and their floats saturate.
+EXACT = frozenset("full full_like".split())
 SECOND = 2  # the call with known types that makes a small program native
 TENTH = 10  # and a large one: compiling it costs as much as many calls
 SMALL = 4  # equations
@@ -206,6 +211,10 @@ class EagerFunction:
     def _trace(self, args: Any, kwargs: Any) -> tuple[Any, Any]:
         """The program of a call, and the tree of its results."""
         leaves, _ = stub.native_leaves(args, kwargs, self.policy)
+        if self.fun.__name__ in EXACT and any(
+            isinstance(x, np.ndarray | np.generic) for x in leaves
+        ):
+            raise _Refused
         out: list[Any] = []
 
         def flat(*tracers: Any) -> list[Any]:

@@ -172,10 +172,8 @@ def _of_array(x: Any, dtype: Any, copy: bool) -> Any:
 
 def _of_number(x: Any, kind: type, dtype: Any) -> Any:
     if dtype is not None:
-        if dtypes.is_integer(dtype) and kind is int:
-            return make_array(np.array(x, dtype), ShapedArray((), dtype))  # raises OverflowError
         _check_real([x], dtype)
-        return make_array(np.asarray(x).astype(dtype), ShapedArray((), dtype))
+        return make_array(_of_python([x], x, dtype), ShapedArray((), dtype))
     d = dtypes.canonicalize_dtype(dtypes.python_scalar_dtypes[kind])
     if kind is int and not np.iinfo(d).min <= x <= np.iinfo(d).max:
         raise OverflowError(f"Python int {x} too large to convert to {d.name}")
@@ -293,7 +291,7 @@ def _of_sequence(x: Any, dtype: Any) -> Any:
     _check_real(leaves, d)
     plain = _hosted(x)
     try:
-        values = np.array(plain, dtype=d) if _all_python_ints(leaves) else np.array(plain).astype(d)
+        values = _of_python(leaves, plain, d)
     except ValueError:  # of several shapes: among arrays the shapes are to be named
         if any(isinstance(e, ArrayImpl) for e in leaves):
             return _joined(x, dtype)
@@ -312,9 +310,12 @@ def _element(x: Any, dtype: Any) -> Any:
     return np.asarray(made)[()] if is_number else made
 
 
-def _all_python_ints(leaves: list[Any]) -> bool:
-    # Then NumPy itself raises OverflowError for what does not fit.
-    return all(type(e) is int for e in leaves)
+def _of_python(leaves: list[Any], x: Any, dtype: Any) -> Any:
+    """NumPy's array of `x`, whose numbers are `leaves`. As NumPy, raises OverflowError for one of
+    Python's that integers of the dtype do not hold, ValueError for NaN."""
+    if dtypes.is_integer(dtype) and any(isinstance(e, int | float) for e in leaves):
+        return np.array(x, dtype)
+    return np.array(x).astype(dtype)
 
 
 def _hosted(x: Any) -> Any:

@@ -25,7 +25,7 @@ from ..primitives import keys
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..records import record
-from .util import check_broadcast, shape_of, unwrap
+from .util import canonical, check_broadcast, shape_of, unwrap
 
 INT32 = np.dtype("int32")
 
@@ -73,7 +73,7 @@ def _is_int(e: Any) -> bool:
 def _entry(e: Any) -> Any:
     """An entry in one of the forms None, Ellipsis, slice, int, or array (NumPy or traced)."""
     if e is None or e is Ellipsis or isinstance(e, slice) or _is_int(e):
-        return int(e) if _is_int(e) else e
+        return int(canonical(e)) if isinstance(e, np.integer) else int(e) if _is_int(e) else e
     if isinstance(e, bool | np.bool_):
         return np.asarray(e)
     if isinstance(e, list | tuple):
@@ -355,9 +355,10 @@ def _to_int(i: Any, dtype: Any) -> Any:
     if isinstance(i, DimExpr):
         return convert_weak(i, dtype, False)
     if isinstance(i, int):
-        if not np.iinfo(dtype).min <= i <= np.iinfo(dtype).max:
-            raise OverflowError(f"Python int {i} too large to convert to {dtype.name}")
-        return dtype.type(i)
+        info, widest = np.iinfo(dtype), np.iinfo(dtypes.default_int())
+        if not widest.min <= i <= widest.max:
+            raise OverflowError(f"Python int {i} too large to convert to {widest.dtype.name}")
+        return dtype.type(min(max(i, info.min), info.max))  # out of bounds, as it was
     if isinstance(i, np.ndarray | np.generic):
         return i if i.dtype == dtype else np.asarray(i).astype(dtype)
     return convert_weak(i, dtype, False)

@@ -18,6 +18,7 @@ from ..core.build import staged
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
 from ..primitives.common import as_array, canonical_shape
+from ..primitives.layout import converted
 from . import indexing
 from .util import (
     canonical_axes,
@@ -603,7 +604,10 @@ def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     axes = tuple(canonical_axis(k, ndim_of(a)) for k in axes)
     if isinstance(shift, Tracer):
         return _roll_dynamic_jit(a, shift, axis=axes)
-    by = tuple(int(s) for s in np.broadcast_to(np.asarray(shift), (len(axes),)))
+    shifts = np.asarray(shift)
+    if shifts.dtype.kind in "fcV":
+        shifts = converted(shifts.real, np.dtype("int32"))
+    by = tuple(int(s) for s in np.broadcast_to(shifts, (len(axes),)))
     return _roll_static_jit(a, shift=by, axis=axes)
 
 

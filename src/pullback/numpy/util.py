@@ -19,7 +19,7 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, TypePromotionError
 from ..primitives.common import as_array, axis_error, requested_dtype
 from ..primitives.convert import convert_weak
-from ..primitives.layout import broadcast_to, broadcast_to_rank
+from ..primitives.layout import broadcast_to, broadcast_to_rank, converted
 from ..runtime.array import ArrayImpl
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -86,8 +86,8 @@ def shape_of(x: Any) -> tuple[Any, ...]:
         return ()
     shape = getattr(x, "shape", None)
     if shape is None:
-        shape = typeof(unwrap(x)).shape
-    return shape  # type: ignore[no-any-return]
+        shape = () if isinstance(x, PYTHON_SCALARS) else typeof(unwrap(x)).shape
+    return shape
 
 
 def ndim_of(x: Any) -> int:
@@ -125,12 +125,10 @@ def to_type(x: Any, dtype: Any, weak: bool) -> Any:
     kind = type(x)
     if kind in _SIMPLE:
         return _convert_number(x, kind, dtype, weak)
-    if isinstance(x, np.generic) and not weak:
-        return x if x.dtype == dtype else np.asarray(x).astype(dtype)[()]
-    if isinstance(x, np.ndarray) and not weak and not dtypes.is_extended(dtype):
+    if isinstance(x, np.generic | np.ndarray) and not weak and not dtypes.is_extended(dtype):
         if x.ndim and is_staged():
             return convert_weak(as_array(x), dtype, False)
-        y = x if x.dtype == dtype else x.astype(dtype)
+        y: Any = x if x.dtype == dtype else converted(canonical(x), dtype)
         return y[()] if not y.ndim else y
     x = unwrap(x)
     aval = typeof(x)
@@ -139,11 +137,22 @@ def to_type(x: Any, dtype: Any, weak: bool) -> Any:
     return convert_weak(x, dtype, weak)
 
 
+def canonical(x: Any) -> Any:
+    """An array or number of NumPy's as a program takes it: 64 bits only where x64 is on."""
+    dtype = dtypes.canonicalize_dtype(x.dtype)
+    return x if x.dtype == dtype else x.astype(dtype)
+
+
 def _convert_number(x: Any, kind: type, dtype: Any, weak: bool) -> Any:
     if not weak:
         if kind is float and -1e30 < x < 1e30 and type(dtype) is _FLOAT32:
             return np.float32(x)
-        return np.asarray(x).astype(dtype)[()]  # integers wrap around, as everywhere else
+        if kind is not int:
+            return converted(canonical(np.asarray(x)), dtype)[()]
+        if not -(2**31) <= x < 2**31:
+            typeof(x)  # OverflowError: programs take no such number, whatever becomes of it
+        with np.errstate(all="ignore"):
+            return np.asarray(x).astype(dtype)[()]  # integers wrap around, as everywhere else
     if dtypes.is_bool(dtype):
         return bool(x)
     for scalar in (int, float, complex):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..core.avals import ShapedArray, typeof
+from ..core.avals import ShapedArray, is_valid_value, typeof
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from .builders import batch_size
@@ -230,11 +230,24 @@ def _starts(
     allowed = (
         [allow_negative] * aval.ndim if isinstance(allow_negative, bool) else list(allow_negative)
     )
+    parts = [
+        _brought_in(p, n, ok) if type(p) is int and not is_valid_value(p) else p
+        for p, n, ok in zip(parts, aval.shape, allowed, strict=True)
+    ]
     dtype = _index_dtype(parts)
     return [
         _from_end(_as_index(p, dtype), n, ok)
         for p, n, ok in zip(parts, aval.shape, allowed, strict=True)
     ]
+
+
+def _brought_in(p: int, n: Any, allowed: bool) -> int:
+    """An index that is no operand, for it is too large: it wraps around, as if it were an array's.
+
+    Raises OverflowError beyond 64 bits.
+    """
+    counted = p + n if p < 0 and allowed and type(n) is int else p
+    return int(np.asarray(counted).astype(dtypes.default_int()))
 
 
 def _index_dtype(parts: Sequence[Any]) -> Any:

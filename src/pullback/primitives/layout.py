@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import config, dtypes
 from ..core import symbolic
 from ..core.avals import ShapedArray, typeof
 from ..core.build import staged
@@ -639,8 +639,35 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
 
 
 def scalar_constant(value: Any, dtype: Any) -> Any:
-    """A concrete number converted to a dtype on the host."""
-    return np.asarray(value).astype(dtype)[()]
+    """A concrete number converted to a dtype on the host: Python's floats as a program converts
+    them, NumPy's as NumPy does."""
+    if type(value) is not float:
+        return np.asarray(value).astype(dtype)[()]
+    narrow = value if config.enable_x64.get() else np.float32(value)  # warns if it becomes infinite
+    return converted(np.asarray(narrow if dtypes.is_integer(dtype) else value), dtype)[()]
+
+
+def converted(x: Any, dtype: Any) -> Any:
+    """NumPy's array in another dtype, as a program converts: without warnings, and floats become
+    the nearest integers towards zero that there are, NaN zero."""
+    with np.errstate(all="ignore"):
+        if not dtypes.is_integer(dtype) or not dtypes.is_float(x.dtype):
+            return x.astype(dtype)
+        return saturated(x, dtype)
+
+
+def saturated(x: Any, dtype: Any) -> Any:
+    """NumPy's array of floats as integers: toward zero, clamped to the range; NaN gives 0."""
+    info = dtypes.iinfo(dtype)
+    wide = x.astype(np.float64)
+    low, high = float(info.min), float(int(info.max) + 1)
+    whole = np.trunc(np.where(np.isnan(wide), 0.0, wide))
+    inside = (whole >= low) & (whole < high)
+    target = np.uint64 if dtypes.is_unsigned(dtype) else np.int64
+    out = np.where(inside, whole, 0.0).astype(target)
+    out = np.where(whole >= high, np.asarray(int(info.max), target), out)
+    out = np.where(whole < low, np.asarray(int(info.min), target), out)
+    return out.astype(dtype)
 
 
 def _full_zeros(aval: Any) -> Any:

@@ -619,6 +619,7 @@ def full(shape: Any, fill_value: Any, dtype: Any = None, *, sharding: Any = None
     shape = canonical_shape(shape)
     if sharding is not None:
         return _with_sharding(full(shape, fill_value, dtype), sharding)
+    fill_value = _in_reach(fill_value, dtype)
     aval = typeof(fill_value)
     if aval.shape:
         raise TypeError(
@@ -643,6 +644,18 @@ def _no_keys(shape: Any, value: Any, dtype: Any) -> Any:
 
 # Keys whose words are all one number: `(shape, number, dtype) -> array`; primitives/rng sets it.
 key_filler: list[Any] = [_no_keys]
+
+
+def _in_reach(value: Any, dtype: Any) -> Any:
+    """A number that arrays are filled with: Python's integers that are no operands, for they are
+    too large, wrap around in the dtype of the array (None: in the default one)."""
+    if not isinstance(value, int) or is_valid_value(value):
+        return value
+    want = dtypes.default_int() if dtype is None else requested_dtype(dtype, "full")
+    if type(value) is not int:  # numbers of derived classes must fit: OverflowError
+        return np.array(value, want)[()]
+    made = np.asarray(value).astype(want)[()]  # OverflowError beyond 64 bits
+    return int(made) if dtype is None else made
 
 
 def _fill(value: Any, dtype: Any, weak: bool) -> Any:
@@ -675,6 +688,7 @@ def full_like(
     x_shape = x.shape if known is None else known.shape
     x_dtype = x.dtype if known is None else known.dtype
     weak = dtype is None and (dtypes.is_weakly_typed(x) if known is None else known.weak_type)
+    fill_value = _in_reach(fill_value, x_dtype if dtype is None else dtype)
     value = typeof(fill_value)
     if value.shape:
         raise TypeError(

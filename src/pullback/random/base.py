@@ -154,8 +154,13 @@ def fold_in(key: Any, data: Any) -> Any:
     """
     # Natively, integers of Python are int32: that a negative one has no place in uint32 is told
     # here.
-    if type(data) is int and data < 0:
-        raise OverflowError(f"Python integer {data} out of bounds for uint32")
+    if type(data) is int:
+        if not 0 <= data < 2**32:
+            raise OverflowError(f"Python integer {data} out of bounds for uint32")
+    elif isinstance(data, np.generic) and data.dtype.kind in "biufV":
+        data = data.astype(np.uint32)  # NumPy's numbers wrap around
+    elif isinstance(data, int | float | complex | np.generic):
+        data = np.array(data, np.uint32)[()]  # OverflowError, or ValueError for NaN
     return _fold_in(key, data)
 
 

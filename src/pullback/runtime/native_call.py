@@ -174,6 +174,12 @@ def _flat_other() -> Fn:
     f.when(f.is_null(cell), "no")
     value = f.gep("%o", L.NUMBER_VALUE)
     f.call("ptr", "memcpy", f"ptr {cell}", f"ptr {value}", f"i64 {f.ld('i64', '%info', 8)}")
+    doubles = f.ld("i64", "%info", 16)
+    f.when(f.cmp("eq", doubles, 0), "yes")
+    f.unless(f.cmp("eq", f.ld("i64", f.state(), L.INT_BITS), 32), "yes")
+    _narrowed(f, f.ld("double", cell))
+    f.when(f.cmp("eq", doubles, 1), "yes")
+    _narrowed(f, f.ld("double", cell, 8))
     f.go("yes")
     f.at("named")
     f.when(f.cmp("eq", "%depth", 0), "no")
@@ -232,6 +238,16 @@ def _container(f: Fn, name: str, word: int, items: str, size: str, index: str) -
     f.when(f.cmp("eq", ok, 0), "no")
     f.bump(index, 0, 1)
     f.go(name + "_loop")
+
+
+def _narrowed(f: Fn, x: str) -> str:
+    """A double as a float; leaves by "no" if it becomes infinite, of which Python's path warns."""
+    narrow = f.v(f"fptrunc double {x} to float")
+    low = f.op("and", f.v(f"bitcast float {narrow} to i32"), 2**31 - 1, "i32")
+    exact = f.op("and", f.v(f"bitcast double {x} to i64"), 2**63 - 1)
+    was_finite = f.cmp("ne", exact, 0x7FF << 52)
+    f.when(f.op("and", f.cmp("eq", low, 0xFF << 23, "i32"), was_finite, "i1"), "no")
+    return narrow
 
 
 def _flat() -> Fn:
@@ -305,7 +321,7 @@ def _flat() -> Fn:
             x = f.call("double", "PyFloat_AsDouble", "ptr %o")
             f.br(f.cmp("eq", f.ld("i64", s, L.INT_BITS), 32), "float32", "float64")
             f.at("float32")
-            f.st("float", f.v(f"fptrunc double {x} to float"), cell)
+            f.st("float", _narrowed(f, x), cell)
             f.go("yes")
             f.at("float64")
             f.st("double", x, cell)
@@ -320,8 +336,8 @@ def _flat() -> Fn:
             imag = f.call("double", "PyComplex_ImagAsDouble", "ptr %o")
             f.br(f.cmp("eq", f.ld("i64", s, L.INT_BITS), 32), "complex64", "complex128")
             f.at("complex64")
-            f.st("float", f.v(f"fptrunc double {real} to float"), cell)
-            f.st("float", f.v(f"fptrunc double {imag} to float"), cell, 4)
+            f.st("float", _narrowed(f, real), cell)
+            f.st("float", _narrowed(f, imag), cell, 4)
             f.go("yes")
             f.at("complex128")
             f.st("double", real, cell)

@@ -103,7 +103,8 @@ def _information(x: Any) -> Any:
     if isinstance(x, np.generic):
         d = x.dtype
         if d.kind in "biufc" and d.num < 256 and d.itemsize <= 16 and d.char not in "gG":
-            return L.T_NUMBER, _block([L.T_NUMBER, d.itemsize]), ()
+            doubles = {"d": 1, "D": 2}.get(d.char, 0)
+            return L.T_NUMBER, _block([L.T_NUMBER, d.itemsize, doubles]), ()
         return None
     if isinstance(x, _STATIC) or getattr(cls, "_pb_static_operand", False):
         return L.T_STATIC, _block([L.T_STATIC]), ()

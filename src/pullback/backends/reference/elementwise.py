@@ -9,6 +9,7 @@ import numpy as np
 
 from ... import dtypes
 from ...primitives import builders, convert, elementwise
+from ...primitives.layout import saturated
 from .table import RULES, computed, is_narrow, is_tiny_int, rule, widened
 
 p = elementwise
@@ -256,23 +257,6 @@ def _clamp(low: Any, x: Any, high: Any) -> Any:
 
 
 # --- conversion ---
-_FLOAT_TO_INT_BOUNDS: dict[Any, tuple[float, float]] = {}
-
-
-def _saturate(x: Any, dtype: Any) -> Any:
-    """Toward zero, clamped to the range of the integer type; NaN gives 0."""
-    info = dtypes.iinfo(dtype)
-    wide = x.astype(np.float64)
-    low, high = float(info.min), float(int(info.max) + 1)
-    whole = np.trunc(np.where(np.isnan(wide), 0.0, wide))
-    inside = (whole >= low) & (whole < high)
-    target = np.uint64 if dtypes.is_unsigned(dtype) else np.int64
-    out = np.where(inside, whole, 0.0).astype(target)
-    out = np.where(whole >= high, np.asarray(int(info.max), target), out)
-    out = np.where(whole < low, np.asarray(int(info.min), target), out)
-    return _wrap(out, dtype)
-
-
 def _wrap(x: Any, dtype: Any) -> Any:
     """An integer modulo the range of a narrower type."""
     if not is_tiny_int(dtype):
@@ -294,7 +278,7 @@ def _convert(x: Any, *, new_dtype: Any, weak_type: bool, sharding: Any) -> Any:
         return widened(x) != 0
     if dtypes.is_integer(new_dtype):
         if dtypes.is_float(x.dtype):
-            return _saturate(x, new_dtype)
+            return saturated(x, new_dtype)
         return _wrap(widened(x), new_dtype)
     if is_narrow(new_dtype):
         return widened(x).astype(np.float32).astype(new_dtype)
