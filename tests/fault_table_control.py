@@ -367,6 +367,18 @@ jax.ref.swap(1.0, ..., 2.0)  # fault
 lax.cond(None, lambda: 1, lambda: 2)  # fault
 === switch at a string | Index type must be an integer, got a
 lax.switch("a", [lambda x: x, lambda x: x], 1.0)  # fault
+=== an operand of text | Error interpreting argument to sin as a JAX value | position 0
+lax.sin("a")  # fault
+=== a second operand of None | Error interpreting argument to add as a JAX value | position 1
+lax.add(1.0, None)  # fault
+=== a sink of text | Error interpreting argument to dce_sink as a JAX value
+lax.dce_sink("a")  # fault
+=== a derivative twice | argnums=(0, 0) | twice
+jax.grad(lambda x, y: x * y, argnums=(0, 0))(2.0, 3.0)  # fault
+=== a derivative twice, once from the end | argnums=(1, -1) | twice
+jax.jacfwd(lambda x, y: x * y, argnums=(1, -1))(2.0, 3.0)  # fault
+=== a sum over one axis twice | duplicate value in 'axes' of reduction
+jax.vmap(lambda x: lax.psum(x, ("i", "i")), axis_name="i")(jnp.ones(3))  # fault
 === custom_jvp of a string | Error interpreting argument to custom_jvp_call | position 0
 f = jax.custom_jvp(lambda x: x)
 f.defjvp(lambda p, t: (p[0], t[0]))

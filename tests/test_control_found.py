@@ -430,3 +430,34 @@ def test_a_carry_is_read_after_its_next_value_is_known(n: int) -> None:
     for name, loop in loops.items():
         for x, y in zip(pullback.jit(loop)(start), wanted, strict=True):
             np.testing.assert_allclose(x, y, rtol=1e-6, err_msg=name)
+
+
+def linear_calls(m: Any) -> list[str]:
+    @m.custom_vjp
+    def product(x: Any, y: Any) -> Any:
+        return x * y
+
+    def backward(res: Any, g: Any) -> Any:
+        return g * res[1], g * res[0]
+
+    product.defvjp(lambda x, y: (x * y, (x, y)), backward)
+
+    def tangent(f: Any) -> str:
+        return str(m.make_jaxpr(lambda x: m.jvp(f, (x,), (x,)))(A))
+
+    return [tangent(lambda x: product(x, m.numpy.cos(x))), tangent(lambda x: product(x, 2.0))]
+
+
+def test_linear_calls_are_written_as_in_jax() -> None:
+    """The operands without tangents are named, and no zeros are made for them."""
+    assert linear_calls(pullback) == linear_calls(jax)
+
+
+def test_sums_of_what_is_the_same_everywhere_and_effects_are_as_in_jax() -> None:
+    found = []
+    for m in (jax, pullback):
+        count = m.vmap(lambda x, m=m: m.lax.psum(True, "i"), axis_name="i")(A)
+        inner = m.make_jaxpr(lambda x, m=m: m.jit(m.numpy.sin)(x))(A)
+        text = inner.pretty_print(use_color=False, print_effects=True)
+        found.append((count.weak_type, count.tolist(), text))
+    assert found[0] == found[1]

@@ -421,3 +421,34 @@ def test_references_show_what_they_hold_as_weakly_as_they_were_made(dtype: Any) 
         found.append([(x.weak_type, np.asarray(x).tolist()) for x in seen])
     assert found[0] == found[1]
     assert "weak_type=True" in repr(pb.new_ref(1.5)) and "weak" not in repr(pb.new_ref(pnp.ones(2)))
+
+
+def test_references_in_programs_are_read_as_weakly_as_they_were_made() -> None:
+    found = []
+    for P, N in ((jax, jnp), (pb, pnp)):
+
+        def summed(x: Any, P: Any = P) -> Any:
+            ref = P.new_ref(0.0)
+
+            def step(c: Any, y: Any) -> Any:
+                ref[...] += y
+                return c + ref[...], ref[...]
+
+            return *P.lax.scan(step, 0.0, x), ref[...]
+
+        def set_anew(ref: Any, N: Any = N) -> Any:
+            before = ref[...]
+            ref[...] = N.int32(5)
+            return before, ref[...]
+
+        seen = [
+            P.jit(lambda P=P: P.new_ref(1.0)[...])(),
+            P.jit(lambda P=P: P.freeze(P.new_ref(1)))(),
+            P.jit(lambda ref, N=N: ref[...] + N.int8(1))(P.new_ref(1)),
+            P.jit(lambda ref: ref[...])(P.new_ref(N.float32(1))),
+            *P.jit(set_anew)(P.new_ref(1)),
+            *P.jit(summed)(N.arange(3.0)),
+            P.vmap(lambda x, P=P: P.new_ref(x)[...])(N.arange(3)),
+        ]
+        found.append([(str(x.dtype), x.weak_type, np.asarray(x).tolist()) for x in seen])
+    assert found[0] == found[1]

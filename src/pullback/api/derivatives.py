@@ -345,6 +345,14 @@ def _argnums(argnums: int | Sequence[int]) -> tuple[tuple[int, ...], bool]:
     return nums, False
 
 
+def _refuse_repeated(argnums: Any, positions: Sequence[int]) -> None:
+    """Two derivatives with respect to one argument: each call has one value of it."""
+    if len(set(positions)) != len(positions):
+        raise TypeError(
+            f"argnums={argnums!r} names an argument twice. Fix: name each argument once."
+        )
+
+
 def _partial(
     fun: Any, argnums: Any, args: Any, kwargs: Any, name: str
 ) -> tuple[Any, tuple[Any, ...], bool]:
@@ -365,6 +373,7 @@ def _partial(
             f"but got only {n} positional arguments. Fix: pass them by position, or lower argnums."
         )
     where = [k % n for k in nums]
+    _refuse_repeated(argnums, where)
 
     def of_chosen(*chosen: Any) -> Any:
         full = list(args)

@@ -726,25 +726,21 @@ def _linear_call(
     outs, res = results[: len(results) - n_res], results[len(results) - n_res :]
     tangent_avals = [typeof(x).to_tangent_aval() for x in outs]
     real_out = [_has_tangent(a) for a in tangent_avals]
-    ins = [instantiate_zeros(t) for t in tangents if _has_tangent(_aval(t))]
-    keep = [_has_tangent(_aval(t)) for t in tangents]
+    keep = [type(t) is not Zero and _has_tangent(typeof(t)) for t in tangents]
+    ins = [t for t, k in zip(tangents, keep, strict=True) if k]
     dots = iter(
         custom_lin_p.bind(
             *res,
             *ins,
             num_res=n_res,
             bwd=_Backward(bwd, tangent_avals, keep),
+            in_zeros=[not k for k in keep],
             symbolic_zeros=symbolic_zeros,
-            out_avals=tuple(a for a, r in zip(tangent_avals, real_out, strict=True) if r),
         )
     )
     return list(outs), [
         next(dots) if r else Zero(a) for a, r in zip(tangent_avals, real_out, strict=True)
     ]
-
-
-def _aval(t: Any) -> Any:
-    return t.aval if type(t) is Zero else typeof(t)
 
 
 def _has_tangent(aval: Any) -> bool:
@@ -759,6 +755,10 @@ class _Backward:
     def __init__(self, bwd: Any, out_avals: Sequence[Any], keep: Sequence[bool]) -> None:
         self.bwd, self.out_avals, self.keep = bwd, out_avals, keep
         self.__name__ = name_of(bwd)
+
+    def real_avals(self) -> list[Any]:
+        """The types of the outputs' tangents, of those that have one."""
+        return [a for a in self.out_avals if _has_tangent(a)]
 
     def __call__(self, res: Sequence[Any], cts: Sequence[Any], symbolic_zeros: bool) -> list[Any]:
         rest = iter(cts)
@@ -812,7 +812,7 @@ def _lin_batch(vals: Any, dims: Any, **params: Any) -> Any:
 custom_lin_p = Primitive(
     "custom_lin",
     multiple_results=True,
-    abstract_eval=lambda *avals, out_avals, **params: list(out_avals),
+    abstract_eval=lambda *avals, bwd, **params: bwd.real_avals(),
     impl=_lin_forward,
     computable=_lin_forward,  # not even without elements
     # A derivative of the linear call would be the forward derivative that there is not.

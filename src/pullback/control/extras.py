@@ -11,7 +11,7 @@ from typing import Any
 from .. import tree
 from ..core import effects as fx
 from ..core.avals import AbstractToken, abstract_token, register_typeof, typeof
-from ..core.primitive import Primitive
+from ..core.primitive import Primitive, name_operand
 from ..core.symbolic import Zero
 from .call import _CallPrimitive, call_params, jit_p
 from .common import trace_function
@@ -139,7 +139,12 @@ def dce_sink(val: Any, *, prevent_mlir_dce: bool = False) -> None:
     >>> 'sin' in str(pullback.make_jaxpr(f)(1.))
     True
     """
-    tree.tree_map(lambda x: dce_sink_p.bind(x, prevent_mlir_dce=prevent_mlir_dce) and None, val)
+
+    def keep(x: Any) -> None:
+        name_operand("dce_sink", (x,))
+        dce_sink_p.bind(x, prevent_mlir_dce=prevent_mlir_dce)
+
+    tree.tree_map(keep, val)
 
 
 # --- tokens ---

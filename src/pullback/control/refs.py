@@ -94,7 +94,8 @@ def _check_is_ref(aval: Any, name: str) -> None:
 
 def _get_aval(ref: Any, *avals: Any, tree: Any) -> Any:
     _check_is_ref(ref, "`get`")
-    return _program("get", ref.inner_aval, avals, tree).out_avals[0].strip_weak_type(), _EFFECTS
+    out = _program("get", ref.inner_aval, avals, tree).out_avals[0]
+    return out.update(weak_type=ref.weak_type), _EFFECTS
 
 
 def _swap_aval(ref: Any, new: Any, *avals: Any, tree: Any) -> Any:
@@ -139,7 +140,7 @@ def _own(x: Any) -> Any:
 
 def _read(ref: Any, x: Any) -> Any:
     """What a reference shows of its array."""
-    return convert_weak(x, None, True) if ref._weak else x
+    return convert_weak(x, None, True) if ref.aval.weak_type else x
 
 
 def _get_impl(ref: Any, *idx: Any, tree: Any) -> Any:
@@ -264,7 +265,7 @@ addupdate_p = Primitive(
 
 
 def _new_aval(aval: Any, *, kind: Any, memory_space: Any) -> Any:
-    return AbstractRef(aval.strip_weak_type(), memory_space, kind), _EFFECTS
+    return AbstractRef(aval.strip_weak_type(), memory_space, kind, aval.weak_type), _EFFECTS
 
 
 def _new_impl(x: Any, *, kind: Any, memory_space: Any) -> Any:
@@ -273,7 +274,7 @@ def _new_impl(x: Any, *, kind: Any, memory_space: Any) -> Any:
     aval = given.strip_weak_type()
     if given.weak_type:
         value = convert_element_type(value, aval.dtype)
-    return Ref(AbstractRef(aval, memory_space, kind), value, given.weak_type)
+    return Ref(AbstractRef(aval, memory_space, kind, given.weak_type), value)
 
 
 def _new_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
@@ -338,7 +339,7 @@ empty_ref_p = Primitive(
 
 def _freeze_aval(ref: Any) -> Any:
     _check_is_ref(ref, "`freeze`")
-    return ref.inner_aval, _EFFECTS
+    return ref.inner_aval.update(weak_type=ref.weak_type), _EFFECTS
 
 
 def _freeze_jvp(primals: Any, tangents: Any) -> Any:
@@ -577,6 +578,8 @@ def read_ref(ref: Any) -> Any:
     """The whole value; of a reference that is not traced, its own array."""
     if type(ref) is Ref:
         return ref._held()
+    if type(ref) is RefCell:
+        return ref.value
     return get_p.bind(ref, tree=_whole_tree(ref))
 
 
@@ -590,13 +593,21 @@ def write_ref(ref: Any, value: Any) -> None:
 
 # --- discharging ---
 class RefCell(Tracer):
-    """A reference inside a program that is being discharged: a name for its current value."""
+    """A reference inside a program that is being discharged: a name for its current value, which
+    is read as `weak` as the reference is until something else is written.
+    """
 
-    __slots__ = ("aval", "value")
+    __slots__ = ("aval", "value", "weak")
 
     def __init__(self, trace: Trace, aval: Any, value: Any) -> None:
         self._trace = trace
-        self.aval, self.value = aval, value
+        self.aval, self.value, self.weak = aval, value, aval.weak_type
+
+    def read(self, value: Any) -> Any:
+        return convert_weak(value, None, True) if self.weak else value
+
+    def write(self, value: Any) -> None:
+        self.value, self.weak = value, False
 
 
 class DischargeTrace(Trace):
@@ -661,17 +672,18 @@ class DischargeTrace(Trace):
 
 
 def _cell_get(trace: Any, ref: Any, *idx: Any, tree: Any) -> Any:
-    return read(ref.value, unflatten(tree, idx))
+    return ref.read(read(ref.value, unflatten(tree, idx)))
 
 
 def _cell_swap(trace: Any, ref: Any, new: Any, *idx: Any, tree: Any) -> Any:
     entries = unflatten(tree, idx)
-    old, ref.value = read(ref.value, entries), write(ref.value, entries, new, "set")
+    old = ref.read(read(ref.value, entries))
+    ref.write(write(ref.value, entries, new, "set"))
     return old
 
 
 def _cell_add(trace: Any, ref: Any, x: Any, *idx: Any, tree: Any) -> Any:
-    ref.value = write(ref.value, unflatten(tree, idx), x, "add")
+    ref.write(write(ref.value, unflatten(tree, idx), x, "add"))
     return []
 
 
@@ -690,7 +702,7 @@ _CELLS: dict[Primitive, Callable[..., Any]] = {
     empty_ref_p: lambda trace, *, ty, memory_space: RefCell(
         trace, AbstractRef(ty, memory_space), instantiate_zeros(Zero(ty))
     ),
-    freeze_p: lambda trace, ref: ref.value,
+    freeze_p: lambda trace, ref: ref.read(ref.value),
     free_ref_p: lambda trace, ref: [],
 }
 

@@ -428,6 +428,19 @@ def _find_rule(x: Any) -> Callable[[Any], AbstractValue]:
     )
 
 
+def is_operand(x: Any) -> bool:
+    """Has `x` a type that primitives know? Symbolic zeros and what else has an aval included."""
+    if hasattr(x, "aval"):
+        return True
+    try:
+        typeof(x)
+    except TypeError:
+        return False
+    except Exception:  # a number out of range, a masked array: they say themselves what is wrong
+        return True
+    return True
+
+
 def is_valid_value(x: Any) -> bool:
     """Can `x` be an operand of a primitive?
 

@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator, MutableMapping
 from typing import Any
 
 from ..errors import MissingRuleError
-from .avals import ShapedArray, intern
+from .avals import ShapedArray, intern, is_operand
 from .trace import current_trace, use_trace
 
 
@@ -103,7 +103,11 @@ class Primitive:
 
     def bind(self, *args: Any, **params: Any) -> Any:
         """Applies the primitive to arrays or tracers, under the current trace."""
-        return current_trace().process_primitive(self, args, params)
+        try:
+            return current_trace().process_primitive(self, args, params)
+        except TypeError:
+            name_operand(self.name, args)
+            raise
 
     def bind_with_trace(self, trace: Any, args: Any, avals: Any, params: Any = None) -> Any:
         """`bind` under a given trace; the operands' types may be given before the parameters."""
@@ -179,6 +183,17 @@ class Primitive:
 
     def impl(self, *args: Any, **params: Any) -> Any:
         return self.rule("impl")(*args, **params)
+
+
+def name_operand(name: str, args: tuple[Any, ...]) -> None:
+    """TypeError for the first of the operands of a primitive that no array can hold."""
+    for position, x in enumerate(args):
+        if not is_operand(x):
+            raise TypeError(
+                f"Error interpreting argument to {name} as a JAX value. The problematic value is "
+                f"of type {type(x)} and was passed to {name} at position {position}. Fix: pass "
+                "arrays or numbers."
+            ) from None
 
 
 _TABLES = {

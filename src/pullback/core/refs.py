@@ -54,16 +54,20 @@ class AbstractRef(AbstractValue):
     Ref{float32[3]}
     """
 
-    __slots__ = ("inner_aval", "kind", "memory_space")
+    __slots__ = ("inner_aval", "kind", "memory_space", "weak_type")
 
-    def __init__(self, inner_aval: Any, memory_space: Any = None, kind: Any = None) -> None:
+    def __init__(
+        self, inner_aval: Any, memory_space: Any = None, kind: Any = None, weak_type: bool = False
+    ) -> None:
+        # `weak_type`: what is read is weakly typed, as the array was that the reference was made
+        # of; `inner_aval`, the type of the array in it, never is.
         self.inner_aval, self.memory_space, self.kind = inner_aval, memory_space, kind
+        self.weak_type = weak_type
 
     shape = property(lambda self: self.inner_aval.shape)
     dtype = property(lambda self: self.inner_aval.dtype)
     ndim = property(lambda self: len(self.inner_aval.shape))
     size = property(lambda self: self.inner_aval.size)
-    weak_type = property(lambda self: False)
     sharding = property(lambda self: self.inner_aval.sharding)
     vma = property(lambda self: self.inner_aval.vma)
 
@@ -75,6 +79,7 @@ class AbstractRef(AbstractValue):
             inner.update(**changes) if changes else inner,
             self.memory_space if memory_space is None else memory_space,
             self.kind if kind is None else kind,
+            self.weak_type,
         )
 
     # The methods of a tracer of this type.
@@ -109,13 +114,13 @@ class AbstractRef(AbstractValue):
         return AbstractRef(self.inner_aval.to_tangent_aval(), self.memory_space, self.kind)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, AbstractRef) and (self.inner_aval, self.memory_space) == (
-            other.inner_aval,
-            other.memory_space,
-        )
+        return isinstance(other, AbstractRef) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((AbstractRef, self.inner_aval, self.memory_space))
+        return hash((AbstractRef, *self._key()))
+
+    def _key(self) -> tuple[Any, ...]:
+        return self.inner_aval, self.memory_space, self.weak_type
 
     def str_short(self, short_dtypes: bool = False, mesh_axis_types: bool = False) -> str:
         space = "" if self.memory_space is None else f"<{self.memory_space}>"
@@ -164,12 +169,10 @@ class Ref(metaclass=_RefMeta):
     Array([5., 0., 0.], dtype=float32)
     """
 
-    __slots__ = ("__weakref__", "_aval", "_value", "_weak")
+    __slots__ = ("__weakref__", "_aval", "_value")
 
-    def __init__(self, aval: AbstractRef, value: Any, weak: bool = False) -> None:
-        # `weak`: what is read is weakly typed, as the array was that the reference was made of;
-        # the array in here never is.
-        self._aval, self._value, self._weak = aval, value, weak
+    def __init__(self, aval: AbstractRef, value: Any) -> None:
+        self._aval, self._value = aval, value
 
     aval = property(lambda self: self._aval)
     shape = property(lambda self: self._aval.shape)
@@ -225,7 +228,7 @@ class Ref(metaclass=_RefMeta):
 
     def __repr__(self) -> str:
         shown = repr(self._value).removeprefix("Array")
-        return f"Ref{shown[:-1]}, weak_type=True)" if self._weak else f"Ref{shown}"
+        return f"Ref{shown[:-1]}, weak_type=True)" if self._aval.weak_type else f"Ref{shown}"
 
 
 class RefIndexer:

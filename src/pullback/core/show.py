@@ -288,7 +288,7 @@ def jaxpr_doc(jaxpr: Jaxpr, context: Context, settings: Settings) -> Doc:
     eqns = [eqn_doc(e, context, settings) for e in jaxpr.eqns]
     outs = Nest(2, join(Concat([text(","), _fill]), [_atom(v, context) for v in jaxpr.outvars]))
     tail = [text("in ", "keyword"), text("("), outs, text(",)" if len(jaxpr.outvars) == 1 else ")")]
-    if settings.print_effects and jaxpr.effects:
+    if settings.print_effects:
         names = ", ".join(sorted(map(str, jaxpr.effects)))
         tail.append(text(f" : {{ {names} }}"))
     body = Nest(2, Concat([Break(), join(Break("; "), eqns)]))
@@ -495,6 +495,13 @@ def _custom_vjp_params(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     yield "symbolic_zeros", params["symbolic_zeros"]
 
 
+def _custom_lin_params(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    yield "bwd", _function_name(params["bwd"])
+    for name in ("in_zeros", "num_res", "symbolic_zeros"):
+        yield name, params[name]
+
+
+param_rules["custom_lin"] = _custom_lin_params
 param_rules["broadcast_in_dim"] = _broadcast_params
 param_rules["dot_general"] = _dot_params
 param_rules["jit"] = _jit_params

@@ -174,7 +174,7 @@ class Tracer:
                 f"{self.aval.str_short()}. To query sharding information on tracers, use "
                 "`jax.typeof(x)`."
             )
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+        raise AttributeError(f"{type(self).__name__} has no attribute {name}")
 
     # --- what Python may not ask of a traced value ---
     def __array__(self, *args: Any, **kwargs: Any) -> Any:

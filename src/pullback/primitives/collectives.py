@@ -175,6 +175,10 @@ def _groups(axis_index_groups: Any) -> Any:
 def _over_axes(p: Primitive, along: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
     """Reduces one leaf: positional axes (ints) at once, named ones by the primitive."""
     names = _names(axis_name)
+    if len(set(names)) != len(names):
+        raise ValueError(
+            f"duplicate value in 'axes' of reduction: {names}. Fix: name each axis once."
+        )
     positional = tuple(canonical_axis(n, typeof(x).ndim) for n in names if isinstance(n, int))
     named = tuple(n for n in names if not isinstance(n, int))
     if positional:
@@ -192,6 +196,8 @@ def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
 
     def one(leaf: Any) -> Any:
         if type(leaf) in (int, float, complex, bool) and axis_index_groups is None:
+            if type(leaf) is bool:  # not weakly typed, and so is the count
+                leaf = np.int32(leaf)
             return leaf * axis_size(tuple(n for n in _names(axis_name) if not isinstance(n, int)))
         if dtypes.is_bool(typeof(leaf).dtype):
             leaf = convert_element_type(leaf, np.int32)
@@ -292,7 +298,7 @@ def axis_index(axis_name: Any) -> Any:
     """
     if not isinstance(axis_name, (tuple, list)):
         return axis_index_p.bind(axis_name=axis_name)
-    total: Any = np.int32(0)
+    total: Any = 0
     step = 1
     for name in reversed(axis_name):
         total = add(total, mul(axis_index_p.bind(axis_name=name), np.int32(step)))
