@@ -536,3 +536,11 @@ def _levels(P: Any) -> Callable[[Any], Any]:
 
 
 add("functions of one name at several depths", _levels, 1.0)
+# linear algebra and transforms of numpy and scipy
+for _n in ("svd", "svdvals", "cond", "cholesky", "eigh", "det", "qr"):
+    add(f"jnp.linalg.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy.linalg, n)(x), S)
+for _n in ("cholesky", "cho_factor", "schur"):
+    add(f"scipy.linalg.{_n}", lambda P, n=_n: lambda x: getattr(P.scipy.linalg, n)(x), S)
+for _n in ("fft", "ifft", "irfft", "fft2", "ifftn", "hfft"):
+    add(f"jnp.fft.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy.fft, n)(x), M)
+add("jnp.fft.rfft of more", lambda P: lambda x: P.numpy.fft.rfft(x, n=6), V)

@@ -248,3 +248,23 @@ def test_largest_eigenpairs_by_products() -> None:
     for bad in (start[:, 0], start[:, :0], np.ones((30, 6), np.float32)):
         with pytest.raises(ValueError, match="X"):
             lobpcg_standard(a, bad)
+
+
+def test_rows_with_more_batch_axes() -> None:
+    """`m[None]` of a BCSR, as in JAX; whole slices change nothing, other indices are refused."""
+    m = sparse.BCSR.fromdense(X[0])
+    for key, batch in ((None, 1), ((None, None), 2), ((None, ...), 1), (slice(None), 0), (..., 0)):
+        out = m[key]
+        assert (out.n_batch, out.shape) == (batch, (1,) * batch + m.shape)
+        assert np.array_equal(out.todense(), X[0][key])
+    for bad in (0, slice(2), (None, 0), (slice(None), None)):
+        with pytest.raises(NotImplementedError, match="use a BCOO"):
+            m[bad]
+
+
+def test_squares_of_unique_elements_stay_unique() -> None:
+    """A sparse array times itself has its indices, as in JAX."""
+    m = sparse.BCOO.fromdense(X[0])
+    out = sparse.sparsify(lambda x: x * x)(m)
+    assert (out.nse, out.indices_sorted, out.unique_indices) == (m.nse, True, True)
+    assert np.allclose(out.todense(), X[0] ** 2)

@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..core.avals import typeof
 from ..primitives.convert import convert_weak
-from . import creation, manipulation, ufuncs
+from . import creation, manipulation, padding, ufuncs
 from .util import canonical_axis, check_arraylike
 
 
@@ -39,10 +39,8 @@ def _resize(a: Any, sizes: dict[int, int]) -> Any:
     )
     if any(k in sizes and sizes[k] < shape[k] for k in range(len(shape))):
         a = a[keep]
-    config = [(0, max(sizes.get(k, n) - n, 0), 0) for k, n in enumerate(shape)]
-    if any(high for _, high, _ in config):
-        a = lax.pad(a, np.zeros((), typeof(a).dtype)[()], config)
-    return a
+    widths = [(0, max(sizes.get(k, n) - n, 0)) for k, n in enumerate(shape)]
+    return padding.pad(a, widths) if any(high for _, high in widths) else a
 
 
 def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: str | None) -> Any:
@@ -83,8 +81,8 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
         if real_in
         else np.dtype("complex128" if wide else "complex64")
     )
-    if dtype != wanted:
-        a = lax.convert_element_type(a, wanted)
+    if dtype != wanted and (real_in or not axes):
+        a = lax.convert_element_type(a, wanted)  # the transform itself makes numbers complex
     if not axes:
         _norm_factor(norm, (), True, np.dtype(np.float32), name)  # ValueError for an unknown one
         return convert_weak(a, wanted, False)

@@ -112,9 +112,6 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     return _h(factor) if upper else factor
 
 
-@functools.partial(
-    jit, static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index")
-)
 def _svd(
     a: Any, full_matrices: bool, compute_uv: bool, hermitian: bool, subset_by_index: Any
 ) -> Any:
@@ -131,6 +128,12 @@ def _svd(
     v = index_functions.take_along_axis(v, order[..., None, :], axis=-1)
     sign = index_functions.take_along_axis(ufuncs.sign(w), order, axis=-1).astype(typeof(v).dtype)
     return v, s, _h(v * sign[..., None, :])
+
+
+_svd.__name__ = "svd"
+_svd_jit = jit(
+    _svd, static_argnames=("full_matrices", "compute_uv", "hermitian", "subset_by_index")
+)
 
 
 def svd(
@@ -159,7 +162,7 @@ def svd(
     if full_matrices and subset_by_index is not None and compute_uv:
         raise ValueError("full_matrices and subset_by_index cannot both be set")
     subset = None if subset_by_index is None else tuple(int(k) for k in subset_by_index)
-    out = _svd(a, full_matrices and subset is None, compute_uv, hermitian, subset)
+    out = _svd_jit(a, full_matrices and subset is None, compute_uv, hermitian, subset)
     return SVDResult(*out) if compute_uv else out
 
 
@@ -570,12 +573,12 @@ def lstsq(
     """
     check_arraylike("jnp.linalg.lstsq", a, b)
     x, residuals, rank, s = (
-        _lstsq(a, b, rcond, numpy_resid) if numpy_resid else _lstsq_jit(a, b, rcond)
+        _least_squares(a, b, rcond, numpy_resid) if numpy_resid else _lstsq(a, b, rcond)
     )
     return x, residuals, rank, s
 
 
-def _lstsq(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> Any:
+def _least_squares(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> Any:
     a, b = _inexact("lstsq", a, b)
     if typeof(a).ndim != 2:
         raise TypeError(f"{typeof(a).ndim}-dimensional array given. Array must be two-dimensional")
@@ -618,8 +621,8 @@ def _lstsq(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> Any:
 
 
 @jit
-def _lstsq_jit(a: Any, b: Any, rcond: Any = None) -> Any:
-    return _lstsq(a, b, rcond, False)
+def _lstsq(a: Any, b: Any, rcond: Any = None) -> Any:
+    return _least_squares(a, b, rcond, False)
 
 
 # --- powers and products ---
@@ -763,7 +766,8 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
 
 
 def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
-    """The x with tensordot(a, x, x.ndim) = b; `axes` of `a` are moved to its end first.
+    """The x with tensordot(a, x, x.ndim) = b; `axes` of `a` are moved to its end first, in the
+    order that they have in `a`.
 
     >>> a = 2.0 * jnp.eye(6).reshape(2, 3, 6)
     >>> jnp.linalg.tensorsolve(a, jnp.ones((2, 3)))
@@ -771,10 +775,10 @@ def tensorsolve(a: Any, b: Any, axes: tuple[int, ...] | None = None) -> Any:
     """
     check_arraylike("jnp.linalg.tensorsolve", a, b)
     a, b = creation.asarray(a), creation.asarray(b)
-    if axes is not None:
-        a = manipulation.moveaxis(
-            a, axes, tuple(typeof(a).ndim - len(axes) + k for k in range(len(axes)))
-        )
+    if axes is not None:  # in the order that they have in `a`, however they are listed
+        ndim = typeof(a).ndim
+        axes = tuple(sorted(canonical_axes(axes, ndim)))
+        a = manipulation.moveaxis(a, axes, tuple(range(ndim - len(axes), ndim)))
     out = typeof(a).shape[typeof(b).ndim :]
     if typeof(a).shape[: typeof(b).ndim] != typeof(b).shape:
         raise ValueError(

@@ -68,6 +68,11 @@ def cholesky(
     >>> pb.scipy.linalg.cholesky(jnp.array([[4.]]))
     Array([[2.]], dtype=float32)
     """
+    return _cholesky(a, lower)
+
+
+@functools.partial(jit, static_argnames=("lower",))
+def _cholesky(a: Any, lower: bool) -> Any:
     (a,) = _from_lists(a)
     factor = lax_linalg.cholesky(a if lower else _h(a), symmetrize_input=False)
     return factor if lower else _h(factor)
@@ -458,10 +463,15 @@ def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
         raise ValueError(
             f"Expected 'output' to be either 'real' or 'complex', got output={output}."
         )
+    return _schur(a, output)  # type: ignore[no-any-return]
+
+
+@functools.partial(jit, static_argnames=("output",))
+def _schur(a: Any, output: str) -> Any:
     (a,) = _arrays("schur", a)
     if output == "complex" and not dtypes.is_complex(typeof(a).dtype):
         a = a.astype(np.complex128 if typeof(a).dtype == np.float64 else np.complex64)
-    return lax_linalg.schur(a)  # type: ignore[return-value]
+    return lax_linalg.schur(a)
 
 
 def hessenberg(

@@ -653,6 +653,7 @@ def istft(
         cut = nperseg // 2
         x, weight = x[..., cut : length - cut], weight[cut : length - cut]
     x = x / jnp.where(weight > 1e-10, weight, 1.0)
+    if typeof(x).ndim > 1:
+        x = jnp.moveaxis(x, -1, t_axis - (f_axis < t_axis))  # the axis of frequencies is no more
     times = jnp.arange(typeof(x).shape[0], dtype=real) / fs  # of stacks too, as in SciPy
-    target = t_axis - (f_axis < t_axis)  # the axis of frequencies is no more
-    return times, x if typeof(x).ndim == 1 else jnp.moveaxis(x, -1, target)
+    return times, x

@@ -205,6 +205,19 @@ class BCSR(JAXSparse):
     def todense(self) -> Any:
         return bcsr_todense(self)
 
+    def __getitem__(self, key: Any) -> BCSR:
+        """The array with more batch axes in front: `m[None]`; no other index chooses anything."""
+        keys = key if isinstance(key, tuple) else (key,)
+        new = next((k for k, i in enumerate(keys) if i is not None), len(keys))
+        whole = slice(None)
+        if any(i is not Ellipsis and not (type(i) is slice and i == whole) for i in keys[new:]):
+            raise NotImplementedError("BCSR.__getitem__. Fix: use a BCOO (m.to_bcoo()).")
+        if not new:
+            return self
+        parts = (self.data, self.indices, self.indptr)
+        parts = tuple(jnp.expand_dims(x, tuple(range(new))) for x in parts)
+        return BCSR(parts, shape=(*(1,) * new, *self.shape))
+
     def transpose(self, axes: Sequence[int] | None = None) -> Any:
         raise NotImplementedError("Transpose of BCSR. Fix: m.to_bcoo().T.")
 

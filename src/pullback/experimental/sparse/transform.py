@@ -101,6 +101,8 @@ def _sub(x: Any, y: Any, **_: Any) -> Any:
 @_rule("mul")
 def _mul(x: Any, y: Any, **_: Any) -> Any:
     if isinstance(x, BCOO) and isinstance(y, BCOO):
+        if x.indices is y.indices and x.data.ndim == y.data.ndim and x.unique_indices:
+            return x._with_data(x.data * y.data)
         return bcoo_multiply_sparse(x, y)
     x, y = (x, y) if isinstance(x, BCOO) else (y, x)
     return x._with_data(bcoo_multiply_dense(x, y))

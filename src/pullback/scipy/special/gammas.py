@@ -14,6 +14,7 @@ from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...core.avals import typeof
 from ...numpy.util import check_arraylike, promotes_freely
+from ...primitives.convert import convert_weak
 from .basic import horner, inexact, real
 
 
@@ -410,4 +411,4 @@ def spence(x: Any) -> Any:
             "float32 or float64."
         )
     (x,) = inexact("spence", x)
-    return _spence(x)
+    return _spence(convert_weak(x, dtype, False))
