@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import doctest
+import enum
+import inspect
 import math
 import re
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -18,6 +22,9 @@ NUMBER = re.compile(r"(?<![\w.])[-+]?(?:\d+\.\d*|\.\d+|\d+)(?:[eE][-+]?\d+)?")
 FLAGS = doctest.NORMALIZE_WHITESPACE | doctest.ELLIPSIS
 # Examples of large modules run in parts, so that workers share them.
 PART = 40
+
+# Function -> the parameters that its docstring does not name yet.
+NOT_NAMED = Path(__file__).parent / "data" / "parameters_not_named.csv"
 
 
 class Checker(doctest.OutputChecker):
@@ -135,3 +142,54 @@ def test_prose_is_escaped_and_examples_are_fenced() -> None:
     assert api_reference.markdown(doc) == (
         "The \\*args of `f(*args)` in \\<angles>.\n\nUse:\n\n```pycon\n>>> 1 + 1\n2\n```"
     )
+
+
+def parameters(module: str, name: str) -> list[str]:
+    """The names that a caller may give; of a class, those of its constructor."""
+    value = value_of(module, name)
+    if inspect.isclass(value) and issubclass(value, enum.Enum):
+        return []  # Python's own, which differ between its versions
+    try:
+        signature = inspect.signature(value)
+    except (TypeError, ValueError):
+        return []
+    gathered = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return [
+        p.name
+        for p in signature.parameters.values()
+        if p.kind not in gathered and p.name not in ("self", "cls") and not p.name.startswith("_")
+    ]
+
+
+def not_named() -> dict[str, str]:
+    """Function -> the parameters that do not occur in its docstring, with blanks between."""
+    found = {}
+    for module, names in public_names().items():
+        for name in names:
+            words = set(re.findall(r"\w+", docstring(module, name) or ""))
+            if missing := [p for p in parameters(module, name) if p not in words]:
+                found[dotted(module, name)] = " ".join(missing)
+    return found
+
+
+def test_docstrings_name_parameters() -> None:
+    """The list of parameters that are not named only shrinks: new ones come with a word."""
+    with NOT_NAMED.open() as file:
+        listed = {row["name"]: row["parameters"].split() for row in csv.DictReader(file)}
+    found = {name: text.split() for name, text in not_named().items()}
+    new = {n: [p for p in ps if p not in listed.get(n, ())] for n, ps in found.items()}
+    new = {n: ps for n, ps in new.items() if ps}
+    assert not new, f"name these parameters in the docstrings: {new}"
+    done = {n: [p for p in ps if p not in found.get(n, ())] for n, ps in listed.items()}
+    done = {n: ps for n, ps in done.items() if ps}
+    assert not done, f"these are named now; take them off {NOT_NAMED.name}: {done}"
+
+
+def test_docstrings_of_the_most_used_functions_name_all() -> None:
+    found = not_named()
+    used = "array zeros ones arange asarray sum max mean reshape stack einsum dot take split sort"
+    names = [f"numpy.{n}" for n in used.split()]
+    names += ["vmap", "grad", "value_and_grad", "random.normal", "random.uniform", "lax.cond"]
+    known = {dotted(module, n) for module, ns in public_names().items() for n in ns}
+    assert known.issuperset(dotted("", n) for n in names)
+    assert [n for n in names if dotted("", n) in found] == []

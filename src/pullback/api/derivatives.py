@@ -74,6 +74,8 @@ def vjp(
 
     With `has_aux`, `fun` returns (output, aux) and aux comes back third.
 
+    `reduce_axes` has no effect.
+
     >>> y, f_vjp = pb.vjp(jnp.sin, 0.5); f_vjp(1.0)
     (Array(0.87758255, dtype=float32, weak_type=True),)
     """
@@ -397,6 +399,9 @@ def value_and_grad(
 
     `fun` must return a real scalar (or, with `has_aux`, a pair of one and anything).
 
+    `holomorphic`: of complex arguments and results; `allow_int`: integer arguments have
+    gradients of dtype float0; `reduce_axes` has no effect.
+
     >>> pb.value_and_grad(lambda x: x ** 2)(3.0)
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
 
@@ -536,6 +541,11 @@ def grad(
     reduce_axes: Sequence[Any] = (),
 ) -> Callable[..., Any]:
     """The gradient of a function of arrays that returns a scalar. See `value_and_grad`.
+
+    `fun`: gives a number, with `has_aux` a pair of it and anything; `argnums`: which
+    arguments, an int or several; `holomorphic`: of complex arguments and results;
+    `allow_int`: integer arguments have gradients of dtype float0; `reduce_axes` has no
+    effect.
 
     >>> pb.grad(jnp.tanh)(0.2)
     Array(0.961043, dtype=float32, weak_type=True)
@@ -863,6 +873,9 @@ def jacfwd(
 ) -> Callable[..., Any]:
     """The Jacobian, column by column (forward mode). Its leaves have shape output.shape +
     input.shape.
+
+    `fun`: a function of arrays, with `has_aux` of pairs; `argnums`: which arguments, an int
+    or several; `holomorphic`: of complex arguments and results.
 
     >>> pb.jacfwd(lambda x: x ** 2)(jnp.array([1.0, 2.0]))
     Array([[2., 0.],

@@ -200,6 +200,8 @@ def device_put(
     one machine's memory nothing is copied, unless `may_alias=False` asks for it. `src`, `donate`
     and `may_alias` may be pytree prefixes too.
 
+    `x`: a pytree of arrays.
+
     >>> pb.device_put(np.arange(3))
     Array([0, 1, 2], dtype=int32)
 
@@ -287,6 +289,8 @@ def make_array_from_process_local_data(
 
 def device_get(x: Any) -> Any:
     """The arrays of a pytree as NumPy arrays; other leaves as they are, keys and traced values too.
+
+    `x`: a pytree of arrays.
 
     >>> pb.device_get({"a": jnp.arange(3), "b": "text"})
     {'a': array([0, 1, 2], dtype=int32), 'b': 'text'}

@@ -33,6 +33,9 @@ def vmap(
     arguments are mapped over axis 0); `out_axes` the same for the results. `axis_name` lets
     collectives refer to the axis.
 
+    `axis_size`: the size of the mapped axes, where no argument has one; `spmd_axis_name`: the
+    axis of the mesh that they lie on; `sum_match` has no effect.
+
     >>> pb.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))
     Array([3., 3.], dtype=float32)
 

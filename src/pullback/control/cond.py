@@ -62,6 +62,8 @@ def cond(
 
     The two functions must return pytrees of equal structure and types.
 
+    `operand`: the only operand, by its name.
+
     >>> lax.cond(True, lambda x: x + 1, lambda x: x - 1, 3)
     Array(4, dtype=int32, weak_type=True)
 
@@ -136,6 +138,8 @@ def switch(
     operand: Any = _NOT_GIVEN,
 ) -> Any:
     """`branches[index](*operands)`, with the index clamped into range.
+
+    `operand`: the only operand, by its name.
 
     >>> lax.switch(1, [lambda x: x, lambda x: -x], 3)
     Array(-3, dtype=int32, weak_type=True)

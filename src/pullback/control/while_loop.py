@@ -55,6 +55,8 @@ def while_loop(
     some of the values that the loop goes through and computes the others again: the flag
     `pullback_while_tape_bytes` says how much memory that may take.
 
+    `init_val`: a pytree, of whose types every state is.
+
     >>> lax.while_loop(lambda x: x < 10, lambda x: 2 * x, 1)
     Array(16, dtype=int32, weak_type=True)
 
@@ -170,6 +172,9 @@ def fori_loop(
 ) -> Any:
     """`for i in range(lower, upper): val = body_fun(i, val)`, as one loop. It can be differentiated
     in reverse with bounds that are traced, too; with static ones that is faster.
+
+    `init_val`: a pytree, of whose types every state is; `unroll`: iterations in a step (True:
+    all), for bounds that are known.
 
     >>> lax.fori_loop(0, 3, lambda i, x: x + i, 10)
     Array(13, dtype=int32, weak_type=True)

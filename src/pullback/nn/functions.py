@@ -539,6 +539,8 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
     """1 at the place that each index names, 0 elsewhere; the new axis of size num_classes is at
     `axis`. Out of range: all 0.
 
+    `x`: integers.
+
     >>> nn.one_hot(jnp.array([0, 2]), 3)
     Array([[1., 0., 0.],
            [0., 0., 1.]], dtype=float32)

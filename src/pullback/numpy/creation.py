@@ -49,6 +49,11 @@ def array(
     """An array of a number, a nested sequence of numbers and arrays, an array, or a buffer.
     `copy=False` shares memory where it can.
 
+    `object`: what becomes an array; `order`: "K", "C" or "A", all of them C order;
+    `ndmin`: axes of size 1
+    are put in front up to as many. `device`: where the result lies, a device or a sharding;
+    `out_sharding`: the sharding of the result.
+
     >>> jnp.array([[1, 2], [3, 4]])
     Array([[1, 2],
            [3, 4]], dtype=int32)
@@ -390,6 +395,10 @@ def asarray(
     `dtype`: by default that of `a`, 64-bit types as 32-bit ones unless x64 is on. Raises TypeError
     for what is no array and cannot be made one.
 
+    `order`: "K", "C" or "A", all of them C order. `device`: where the result lies, a device or
+    a sharding;
+    `out_sharding`: the sharding of the result.
+
     >>> jnp.asarray([1, 2.5])
     Array([1. , 2.5], dtype=float32)
     """
@@ -453,6 +462,9 @@ def _shape(shape: Any) -> tuple[Any, ...]:
 def zeros(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any = None) -> Any:
     """Zeros. `shape` is an int or a tuple of ints.
 
+    `device`: where the result lies, a device or a sharding; `out_sharding`: the sharding of
+    the result.
+
     >>> jnp.zeros((2, 2), dtype=int)
     Array([[0, 0],
            [0, 0]], dtype=int32)
@@ -468,6 +480,9 @@ def ones(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: Any
 
     `shape`: an int or a tuple; `dtype`: by default the float type.
 
+    `device`: where the result lies, a device or a sharding; `out_sharding`: the sharding of
+    the result.
+
     >>> jnp.ones((2, 2))
     Array([[1., 1.],
            [1., 1.]], dtype=float32)
@@ -482,6 +497,9 @@ def empty(shape: Any, dtype: Any = None, *, device: Any = None, out_sharding: An
     """An array of no particular values: zeros.
 
     `shape`: an int or a tuple; `dtype`: by default the float type.
+
+    `device`: where the result lies, a device or a sharding; `out_sharding`: the sharding of
+    the result.
 
     >>> jnp.empty((2, 0)).shape
     (2, 0)
@@ -502,6 +520,9 @@ def full(
     """`fill_value`, which may be an array, broadcast to `shape`.
 
     `shape`: an int or a tuple; `dtype`: by default that of `fill_value`.
+
+    `device`: where the result lies, a device or a sharding; `out_sharding`: the sharding of
+    the result.
 
     >>> jnp.full((2, 3), jnp.array([1, 2, 3]))
     Array([[1, 2, 3],
@@ -545,6 +566,9 @@ def zeros_like(
 
     `dtype` and `shape` replace those of `a`.
 
+    `device`: where the result lies, a device or a sharding; `out_sharding`: the sharding of
+    the result.
+
     >>> jnp.zeros_like(jnp.array([1.5, 2.5]), dtype=jnp.int32)
     Array([0, 0], dtype=int32)
     """
@@ -560,6 +584,9 @@ def ones_like(
     """Ones of the shape and dtype of `a`.
 
     `dtype` and `shape` replace those of `a`.
+
+    `device`: where the result lies, a device or a sharding; `out_sharding`: the sharding of
+    the result.
 
     >>> jnp.ones_like(jnp.array([[1.5, 2.5]]))
     Array([[1., 1.]], dtype=float32)
@@ -594,6 +621,9 @@ def full_like(
 
     `dtype` and `shape` replace those of `a`; `fill_value` is converted to the dtype of `a`
     otherwise.
+
+    `device`: where the result lies, a device or a sharding; `out_sharding`: the sharding of
+    the result.
 
     >>> jnp.full_like(jnp.array([1, 2, 3]), 7)
     Array([7, 7, 7], dtype=int32)

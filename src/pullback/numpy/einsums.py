@@ -416,6 +416,9 @@ def einsum(
     "->" the result has, in order, the labels that occur once. The other form is `einsum(a, [0, 1],
     b, [1, 2], [0, 2])`. `optimize` chooses the order of contractions, or gives it.
 
+    `precision`: of the products; `preferred_element_type`: the dtype that they are summed in,
+    and of the result; `out_sharding`: the sharding of the result. `out` must be None.
+
     >>> jnp.einsum("ij,j->i", jnp.eye(2), jnp.arange(2.))
     Array([0., 1.], dtype=float32)
 

@@ -199,6 +199,9 @@ def take(
     """Elements (slices along `axis`) at `indices`. Out of range: `mode` 'fill' (the default: NaN,
     or the lowest integer), 'clip' or 'wrap'.
 
+    `a`: an array. `unique_indices`, `indices_are_sorted`: promises about `indices`;
+    `fill_value`: what stands for an element out of range. `out` must be None.
+
     >>> jnp.take(jnp.array([1., 2., 3.]), jnp.array([0, 5]))
     Array([ 1., nan], dtype=float32)
     """

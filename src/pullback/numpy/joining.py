@@ -118,6 +118,8 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
 
     Raises ValueError if the shapes differ.
 
+    `arrays`: of one shape. `out` must be None.
+
     >>> jnp.stack([jnp.array([1, 2]), jnp.array([3, 4])], axis=1)
     Array([[1, 3],
            [2, 4]], dtype=int32)
@@ -320,6 +322,9 @@ def _split(name: str, ary: Any, sections: Any, axis: Any, even: bool) -> list[An
 def split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts along `axis`: so many of equal size, or cut at these indices. Raises ValueError if the
     size does not divide.
+
+    `ary`: an array; `indices_or_sections`: into how many equal parts, or at which indices it
+    is cut.
 
     >>> jnp.split(jnp.arange(6), 3)
     [Array([0, 1], dtype=int32), Array([2, 3], dtype=int32), Array([4, 5], dtype=int32)]

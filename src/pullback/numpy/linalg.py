@@ -101,6 +101,8 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     """The lower triangular L with a = L L^H (with `upper`, U with a = U^H U); NaN where `a` is not
     positive definite.
 
+    `symmetrize_input`: the mean of `a` and its conjugate transpose is factored.
+
     >>> pb.numpy.linalg.cholesky(jnp.array([[4., 0.], [0., 9.]]))
     Array([[2., 0.],
            [0., 3.]], dtype=float32)
@@ -181,6 +183,8 @@ def svdvals(x: Any, /) -> Any:
 def eigh(a: Any, UPLO: str | None = None, symmetrize_input: bool = True) -> EighResult:
     """(eigenvalues ascending, eigenvectors as columns) of a symmetric or Hermitian matrix; `UPLO`
     names the triangle that is read.
+
+    `symmetrize_input`: the mean of `a` and its conjugate transpose is taken.
 
     >>> pb.numpy.linalg.eigh(jnp.array([[2., 0.], [0., 1.]])).eigenvalues
     Array([1., 2.], dtype=float32)
@@ -389,6 +393,8 @@ def det(a: Any) -> Any:
 
     Shape (..., n, n) gives (...); integers become floats. ValueError unless the matrices are
     square.
+
+    `a`: (..., n, n).
 
     >>> pb.numpy.linalg.det(jnp.array([[1., 2.], [3., 4.]]))
     Array(-2., dtype=float32)
@@ -802,6 +808,8 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
     Vectors: any number, inf, -inf, 0 (how many are not 0). Matrices: "fro", "nuc", 1, -1, 2, -2,
     inf, -inf.
+
+    `x`: an array; `ord`: which norm; `keepdims` keeps the axes with size 1.
 
     >>> pb.numpy.linalg.norm(jnp.array([3., 4.]))
     Array(5., dtype=float32)

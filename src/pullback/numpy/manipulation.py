@@ -55,6 +55,8 @@ def shape(a: Any) -> tuple[Any, ...]:
 
     Of anything that is an array or can be made one.
 
+    `a`: an array, or what can become one.
+
     >>> jnp.shape(jnp.zeros((2, 3))), jnp.shape(1.0)
     ((2, 3), ())
     """
@@ -66,6 +68,8 @@ def ndim(a: Any) -> int:
 
     A Python int, known while tracing.
 
+    `a`: an array, or what can become one.
+
     >>> jnp.ndim(jnp.zeros((2, 3))), jnp.ndim(1.0)
     (2, 0)
     """
@@ -76,6 +80,8 @@ def size(a: Any, axis: Any = None) -> Any:
     """The number of elements, of the array or along axes.
 
     A Python int, known while tracing.
+
+    `a`: an array, or what can become one.
 
     >>> jnp.size(jnp.zeros((2, 3))), jnp.size(jnp.zeros((2, 3)), axis=1)
     (6, 3)
@@ -163,6 +169,9 @@ def reshape(
     """The same elements in another shape; one size may be -1. `order` 'F' counts the first axis
     fastest.
 
+    `a`: an array. `copy` has no effect: arrays do not change; `out_sharding`: the
+    sharding of the result.
+
     >>> jnp.reshape(jnp.arange(6), (2, -1))
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
@@ -244,6 +253,8 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
 
     ValueError for an axis out of range.
 
+    `a`: an array; `axis1`, `axis2`: ints.
+
     >>> jnp.swapaxes(jnp.zeros((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
@@ -258,6 +269,8 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     """Axes moved to other places; the others keep their order.
 
     Raises ValueError if there are not as many sources as destinations, or one twice.
+
+    `a`: an array; `source`, `destination`: ints or tuples of as many.
 
     >>> jnp.moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
@@ -322,6 +335,8 @@ def expand_dims(a: Any, axis: Any) -> Any:
 
 def squeeze(a: Any, axis: Any = None) -> Any:
     """Without axes of size 1 (all of them, or those named). Raises ValueError for another size.
+
+    `a`: an array; `axis`: an int or a tuple, by default every axis of size 1.
 
     >>> jnp.squeeze(jnp.zeros((1, 3, 1))).shape, jnp.squeeze(jnp.zeros((1, 3, 1)), 0).shape
     ((3,), (3, 1))
@@ -407,6 +422,8 @@ atleast_3d = _atleast(
 def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
     """`array` repeated to `shape`. Raises ValueError if it does not fit.
 
+    `out_sharding`: the sharding of the result.
+
     >>> jnp.broadcast_to(jnp.array([1, 2]), (2, 2))
     Array([[1, 2],
            [1, 2]], dtype=int32)
@@ -472,6 +489,8 @@ def flip(m: Any, axis: Any = None) -> Any:
     """The order of elements reversed, along `axis` (all by default).
 
     `axis`: an int, a tuple, or None for all. Shape and dtype stay.
+
+    `m`: an array.
 
     >>> jnp.flip(jnp.array([[1, 2], [3, 4]]), axis=1)
     Array([[2, 1],
@@ -580,6 +599,9 @@ _roll_dynamic_jit = jit(_roll_dynamic, static_argnames=("axis",))
 def roll(a: Any, shift: Any, axis: Any = None) -> Any:
     """Elements shifted along axes; those that leave one end come in at the other.
 
+    `a`: an array; `shift`, `axis`: ints or tuples of as many; without `axis` the flattened
+    array is rolled.
+
     >>> jnp.roll(jnp.arange(4), 1)
     Array([3, 0, 1, 2], dtype=int32)
     """
@@ -640,6 +662,8 @@ def repeat(
 ) -> Any:
     """Each element (or slice along `axis`) repeated. Traced `repeats` need `total_repeat_length`,
     which cuts or pads with the last.
+
+    `a`: an array. `out_sharding`: the sharding of the result.
 
     >>> jnp.repeat(jnp.array([1, 2]), 2)
     Array([1, 1, 2, 2], dtype=int32)

@@ -59,6 +59,9 @@ def dot(
     """The sum over the last axis of `a` and the second last of `b` (the only one of a vector); a
     scalar multiplies.
 
+    `precision`: of the products; `preferred_element_type`: the dtype that they are summed in,
+    and of the result; `out_sharding`: the sharding of the result.
+
     >>> jnp.dot(jnp.array([1., 2.]), jnp.array([3., 4.]))
     Array(11., dtype=float32)
     """
@@ -91,6 +94,9 @@ def matmul(
 
     The dtype is the promoted one, or `preferred_element_type`. Raises TypeError or ValueError if
     the shapes do not fit.
+
+    `b`: an array too. `precision`: of the products; `out_sharding`: the sharding of the
+    result.
 
     >>> jnp.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
     Array([3, 7], dtype=int32)
@@ -196,6 +202,9 @@ def tensordot(
     """The sum over pairs of axes: so many last of `a` with first of `b`, or two lists of axes.
 
     Raises TypeError or ValueError if the sizes do not fit.
+
+    `precision`: of the products; `preferred_element_type`: the dtype that they are summed in,
+    and of the result; `out_sharding`: the sharding of the result.
 
     >>> jnp.tensordot(jnp.ones((2, 3, 4)), jnp.ones((3, 4, 5)), axes=2).shape
     (2, 5)
@@ -361,6 +370,8 @@ def inner(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any 
 
 def outer(a: Any, b: Any, out: None = None) -> Any:
     """Every product of an element of `a` and one of `b`, both flattened: a matrix.
+
+    `out` must be None.
 
     >>> jnp.outer(jnp.array([1, 2]), jnp.array([10, 20, 30]))
     Array([[10, 20, 30],
@@ -575,6 +586,8 @@ def trace(
 
     The matrix lies in `axis1` and `axis2`; the other axes stay. `offset` as for `diagonal`;
     integers that are short are summed in the default width. ValueError for fewer than two axes.
+
+    `a`: an array of two axes at least. `out` must be None.
 
     >>> jnp.trace(jnp.array([[1, 2], [3, 4]]))
     Array(5, dtype=int32)

@@ -51,6 +51,9 @@ def arange(
     """start, start + step, ... below stop; `arange(stop)` starts at 0. All must be known now (not
     traced).
 
+    `device`: where the result lies, a device or a sharding; `out_sharding`: the sharding of
+    the result.
+
     >>> jnp.arange(2, 8, 3)
     Array([2, 5], dtype=int32)
     """
@@ -205,6 +208,9 @@ def linspace(
 ) -> Any:
     """`num` evenly spaced numbers from start to stop (included if `endpoint`), along a new `axis`.
 
+    With `retstep` the step comes too. `device`: where the result lies, a device or a
+    sharding.
+
     >>> jnp.linspace(0, 1, 5)
     Array([0.  , 0.25, 0.5 , 0.75, 1.  ], dtype=float32)
     """
@@ -320,6 +326,8 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     """Ones on the k-th diagonal of an N x M matrix of zeros.
 
     `dtype`: by default the float type. Sizes are Python ints, known while tracing.
+
+    `device`: where the result lies, a device or a sharding.
 
     >>> jnp.eye(2, 3, k=1)
     Array([[0., 1., 0.],

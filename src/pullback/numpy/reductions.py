@@ -242,6 +242,10 @@ def sum(
     """The sum over `axis` (an int, a tuple, or None for all). Short integers are summed in the
     default width.
 
+    `keepdims` keeps the reduced axes with size 1; `initial` is added; `where`: a mask of what
+    counts; without `promote_integers` short integers are summed as they are. `out` must be
+    None.
+
     >>> jnp.sum(jnp.ones((2, 3)), axis=1)
     Array([3., 3.], dtype=float32)
     """
@@ -290,6 +294,10 @@ def prod(
 
     Short integers are multiplied in the default width.
 
+    `a`: an array; `keepdims` keeps the reduced axes with size 1; `initial` is a factor;
+    `where`: a mask of what counts; without `promote_integers` short integers are multiplied
+    as they are. `out` must be None.
+
     >>> jnp.prod(jnp.array([[1, 2], [3, 4]]), axis=1)
     Array([ 2, 12], dtype=int32)
     """
@@ -337,6 +345,8 @@ def max(
     `axis`: an int, a tuple, or None for all. With `where`, only the elements that it marks, and
     `initial` is needed.
 
+    `keepdims` keeps the reduced axes with size 1. `out` must be None.
+
     >>> jnp.max(jnp.array([[1, 5], [7, 3]]), axis=0)
     Array([7, 5], dtype=int32)
     """
@@ -380,6 +390,8 @@ def min(
 
     `axis`: an int, a tuple, or None for all. With `where`, only the elements that it marks, and
     `initial` is needed.
+
+    `keepdims` keeps the reduced axes with size 1. `out` must be None.
 
     >>> jnp.min(jnp.array([[1, 5], [7, 3]]), axis=0)
     Array([1, 3], dtype=int32)
@@ -451,6 +463,9 @@ def all(
 
     `axis`: an int, a tuple, or None for all. True over nothing.
 
+    `keepdims` keeps the reduced axes with size 1; `where`: a mask of what counts. `out` must
+    be None.
+
     >>> jnp.all(jnp.array([[True, False], [True, True]]), axis=1)
     Array([False,  True], dtype=bool)
     """
@@ -487,6 +502,9 @@ def any(
     """Is one element true (not 0)?
 
     `axis`: an int, a tuple, or None for all. False over nothing.
+
+    `keepdims` keeps the reduced axes with size 1; `where`: a mask of what counts. `out` must
+    be None.
 
     >>> jnp.any(jnp.array([[0, 0], [0, 3]]), axis=1)
     Array([False,  True], dtype=bool)
@@ -583,6 +601,8 @@ def mean(
 
     `axis`: an int, a tuple, or None for all; `dtype`: in which the sum is made and returned. Over
     nothing: NaN. `where` marks what counts.
+
+    `keepdims` keeps the reduced axes with size 1. `out` must be None.
 
     >>> jnp.mean(jnp.arange(4))
     Array(1.5, dtype=float32)
@@ -776,6 +796,8 @@ def var(
 
     Integers give floats. With `where`, only the elements that it marks; `mean` saves computing it.
 
+    `a`: an array; `keepdims` keeps the reduced axes with size 1. `out` must be None.
+
     >>> jnp.var(jnp.array([1.0, 2.0, 3.0, 4.0]))
     Array(1.25, dtype=float32)
     """
@@ -895,6 +917,8 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
     """The index of the first largest element (of the first NaN), over `axis` or over the flattened
     array.
 
+    `a`: an array; `keepdims` keeps the axis with size 1. `out` must be None.
+
     >>> jnp.argmax(jnp.array([[1, 5, 2], [7, 3, 7]]), axis=1)
     Array([1, 0], dtype=int32)
     """
@@ -905,6 +929,8 @@ def argmax(a: Any, axis: int | None = None, out: None = None, keepdims: bool | N
 def argmin(a: Any, axis: int | None = None, out: None = None, keepdims: bool | None = None) -> Any:
     """The index of the first smallest element (of the first NaN), over `axis` or over the flattened
     array.
+
+    `a`: an array; `keepdims` keeps the axis with size 1. `out` must be None.
 
     >>> jnp.argmin(jnp.array([[1, 5, 2], [7, 3, 9]]))
     Array(0, dtype=int32)

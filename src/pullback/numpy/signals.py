@@ -264,6 +264,8 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     The size along `axis` falls by n; `prepend` and `append` are put before and after first. Bools
     are compared instead of subtracted.
 
+    `a`: an array.
+
     >>> jnp.diff(jnp.array([1, 4, 9, 16]))
     Array([3, 5, 7], dtype=int32)
     """

@@ -56,6 +56,8 @@ def sort(
     """A sorted copy of an array along `axis` (None: of all elements). NaN is last; with
     `descending`, first.
 
+    `a`: an array; `stable`: equal elements keep their order.
+
     >>> jnp.sort(jnp.array([3, 1, 2]))
     Array([1, 2, 3], dtype=int32)
 
@@ -78,6 +80,8 @@ def argsort(
     dtype: Any = None,
 ) -> Any:
     """The indices that sort an array along `axis`, equal elements in their order if `stable`.
+
+    `a`: an array. `kind` must be None; with `descending` the largest comes first.
 
     >>> jnp.argsort(jnp.array([3, 1, 2]))
     Array([1, 2, 0], dtype=int32)

@@ -669,6 +669,8 @@ def mod(x1: Any, x2: Any, /) -> Any:
 
     The same as `remainder`.
 
+    `x1`, `x2`: real numbers that broadcast.
+
     >>> jnp.mod(-1.5, 1.0)
     Array(0.5, dtype=float32, weak_type=True)
     """
@@ -884,6 +886,8 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
 
     The dtype is that of `a`, but for Python numbers.
 
+    `out` must be None.
+
     >>> jnp.round(jnp.array([0.5, 1.5, 2.25]), 1)
     Array([0.5, 1.5, 2.2], dtype=float32)
     """
@@ -919,6 +923,8 @@ def conjugate(x: Any, /) -> Any:
 
 def conj(x: Any, /) -> Any:
     """The complex conjugate; real arrays unchanged.
+
+    `x`: any numbers.
 
     >>> jnp.conj(1 + 2j)
     Array(1.-2.j, dtype=complex64, weak_type=True)

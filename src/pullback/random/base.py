@@ -43,6 +43,9 @@ def _resolve(impl: Any) -> Any:
 def key(seed: Any, *, impl: Any = None, dtype: Any = None) -> Any:
     """A PRNG key made from an integer.
 
+    `seed`: an integer; `impl`: the generator, by default that of the flag
+    `jax_default_prng_impl`.
+
     >>> random.key(0)
     Array((), dtype=key<fry>) overlaying:
     [0 0]

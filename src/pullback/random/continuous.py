@@ -60,6 +60,8 @@ def normal(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = 
     `key`: of `random.key`; `shape`: a tuple of ints; `dtype`: a float dtype, float32 by default
     (float64 under x64).
 
+    `out_sharding`: the sharding of the result.
+
     >>> random.normal(random.key(0), (2,)).round(3)
     Array([1.623, 2.025], dtype=float32)
     """

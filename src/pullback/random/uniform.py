@@ -86,6 +86,8 @@ def uniform(
 ) -> Any:
     """Uniform numbers in [minval, maxval).
 
+    `shape`: a tuple of ints; `out_sharding`: the sharding of the result.
+
     >>> random.uniform(random.key(0), (3,))
     Array([0.947667  , 0.9785799 , 0.33229148], dtype=float32)
     """
@@ -157,6 +159,8 @@ def randint(
     `minval`, `maxval`: numbers, broadcast to `shape`; `dtype`: an integer one, int32 by default
     (int64 under x64): TypeError for another. As `numpy.random.Generator.integers`.
 
+    `out_sharding`: the sharding of the result.
+
     >>> random.randint(random.key(0), (4,), 0, 10)
     Array([9, 0, 2, 3], dtype=int32)
     """
@@ -227,6 +231,8 @@ def bernoulli(
 
     `p`: floats, broadcast to `shape`; the result is bool. Raises TypeError for a `p` that is not
     float.
+
+    `out_sharding`: the sharding of the result.
 
     >>> random.bernoulli(random.key(0), 0.5, (4,))
     Array([False, False,  True,  True], dtype=bool)
@@ -312,6 +318,8 @@ def permutation(
     `x`: an array or an int; the result has its shape and dtype. Raises ValueError for an axis out
     of bounds. As `numpy.random.Generator.permutation`.
 
+    `out_sharding`: the sharding of the result.
+
     >>> random.permutation(random.key(0), 5)
     Array([0, 1, 4, 3, 2], dtype=int32)
     """
@@ -348,6 +356,8 @@ def choice(
 
     `p`: (size of the axis,). Raises ValueError for more draws than elements without replacement, or
     a `p` of another shape. As `numpy.random.Generator.choice`.
+
+    `mode`: "low" or "high", of the Gumbel numbers of a choice without replacement.
 
     >>> random.choice(random.key(0), jnp.array([10, 20, 30]), (2,), replace=False)
     Array([10, 20], dtype=int32)
@@ -423,6 +433,9 @@ def categorical(
     `logits`: floats (..., k, ...), k at `axis`; the result is int32, of the batch's shape unless
     `shape` says more. Without `replace` each batch draws no index twice. Raises ValueError for
     shapes that do not fit.
+
+    `mode`: "low" or "high", of the Gumbel numbers; `out_sharding`: the sharding of the
+    result.
 
     >>> random.categorical(random.key(0), jnp.log(jnp.array([0.1, 0.9])), shape=(5,))
     Array([1, 1, 1, 1, 1], dtype=int32)

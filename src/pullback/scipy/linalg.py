@@ -126,6 +126,8 @@ def cho_solve(
 
     `b`: (n,) or (n, k). Raises ValueError for shapes that do not fit. As `scipy.linalg.cho_solve`.
 
+    `c_and_lower`: what `cho_factor` gives. `overwrite_b` and `check_finite` have no effect.
+
     >>> from pullback.scipy import linalg
     >>> factor = linalg.cho_factor(jnp.array([[4., 2.], [2., 5.]]))
     >>> linalg.cho_solve(factor, jnp.array([6., 7.])).round(3)
@@ -280,6 +282,9 @@ def solve_triangular(
 
     `a`: (..., n, n), of which one triangle is read, `b`: (n,) or (..., n, k). As
     `scipy.linalg.solve_triangular`.
+
+    `unit_diagonal`: the diagonal is taken for ones. `overwrite_b`, `debug` and `check_finite`
+    have no effect.
 
     >>> from pullback.scipy import linalg
     >>> linalg.solve_triangular(jnp.array([[2., 0.], [1., 4.]]), jnp.array([2., 5.]), lower=True)

@@ -50,6 +50,8 @@ def tree_unflatten(treedef: PyTreeDef, leaves: Iterable[Any]) -> Any:
 def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
     """The leaves of `tree`, in order. None and empty containers have none.
 
+    `is_leaf(x)`: whether `x` is taken for a leaf.
+
     >>> tree.leaves([1, (2, None)])
     [1, 2]
     """
@@ -58,6 +60,8 @@ def tree_leaves(tree: Any, is_leaf: IsLeaf = None) -> list[Any]:
 
 def tree_structure(tree: Any, is_leaf: IsLeaf = None) -> PyTreeDef:
     """The structure of `tree`: hashable and comparable.
+
+    `is_leaf(x)`: whether `x` is taken for a leaf.
 
     >>> tree.structure([1, {"a": 2}])
     PyTreeDef([*, {'a': *}])
@@ -69,6 +73,8 @@ def tree_map(f: Callable[..., Any], tree: Any, *rest: Any, is_leaf: IsLeaf = Non
     """`f` over the leaves: `f(leaf, *subtrees of rest at the same place)`.
 
     Each tree of `rest` must have `tree` as a prefix, else ValueError naming the key path.
+
+    `is_leaf(x)`: whether `x` is taken for a leaf.
 
     >>> tree.map(lambda x, y: x + y, {"a": 1, "b": 2}, {"a": 10, "b": 20})
     {'a': 11, 'b': 22}
@@ -179,6 +185,8 @@ def tree_reduce(
     is_leaf: IsLeaf = None,
 ) -> Any:
     """Left fold over the leaves; TypeError without leaves and initializer.
+
+    `is_leaf(x)`: whether `x` is taken for a leaf.
 
     >>> tree.reduce(lambda total, x: total + x, {"a": 1, "b": [2, 3]}, 0)
     6
