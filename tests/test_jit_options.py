@@ -149,3 +149,22 @@ def test_stages_of_public_functions() -> None:
     text = "{ lambda ; a:f32[]. let b:f32[] = sin a in (b,) }"
     assert str(pb.numpy.sin.trace(1.0).jaxpr) == text
     assert pb.numpy.sign.lower(s).compile()(np.float32([2, -3, 0, 1])).tolist() == [1, -1, 0, 1]
+
+
+def test_overridden_flags_are_managers_and_decorators() -> None:
+    for m in (jax, pb):
+
+        @m.numpy_rank_promotion("raise")
+        def strict(n: int, m: Any = m) -> list[Any]:
+            with m.numpy_rank_promotion("warn"):
+                within = m.config.jax_numpy_rank_promotion
+            inner = strict(n - 1) if n else []
+            return [within, m.config.jax_numpy_rank_promotion, *inner]
+
+        assert strict(2) == ["warn", "raise"] * 3
+        assert m.config.jax_numpy_rank_promotion == "allow"
+        with pytest.raises(ValueError, match="new enum value must be"):
+            m.numpy_rank_promotion("foo")  # at once, not when it is entered
+        with pytest.raises(KeyError), m.numpy_rank_promotion("raise"):
+            raise KeyError("x")
+        assert m.config.jax_numpy_rank_promotion == "allow"

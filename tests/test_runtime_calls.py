@@ -398,13 +398,11 @@ def test_python_scalars() -> None:
     f = stub.new_function(slow)
     a = full(1)
     add(f, a, 2.5, plan=add_plan(step=0))
+    assert values(f(a, 2.5)) == [3.5] * N and values(f(a, -1.0)) == [0.0] * N
+    assert values(f(a, np.inf)) == [np.inf] * N
     assert (
-        values(f(a, 2.5)) == [3.5] * N
-        and values(f(a, -1.0)) == [0.0] * N
-        and values(f(a, 1e300)) == [np.inf] * N
-    )
-    assert (
-        is_slow(f(a, 2))
+        is_slow(f(a, 1e300))  # no float32: Python takes it as JAX does
+        and is_slow(f(a, 2))
         and is_slow(f(a, True))
         and is_slow(f(a, 2j))
         and is_slow(f(a, np.float32(2)))

@@ -144,21 +144,31 @@ class Flag:
 
     __doc__ = property(lambda self: _described(self))
 
-    @contextlib.contextmanager
-    def __call__(self, value: Any = True) -> Iterator[None]:
-        value = self.parse(value)
+    def __call__(self, value: Any = True) -> contextlib.AbstractContextManager[None]:
+        return _Override(self, self.parse(value))
+
+
+class _Override(contextlib.ContextDecorator, contextlib.AbstractContextManager[None]):
+    # `with flag(value):`, and a decorator of functions. A class: a generator costs a microsecond.
+
+    def __init__(self, flag: Flag, value: Any) -> None:
+        self.flag, self.value = flag, value
+
+    def _recreate_cm(self) -> _Override:  # each call of a decorated function has its own
+        return _Override(self.flag, self.value)
+
+    def __enter__(self) -> None:
         mine = _mine.values
-        before = mine.get(self, _ABSENT)
-        mine[self] = value
+        self.before = mine.get(self.flag, _ABSENT)
+        mine[self.flag] = self.value
         _bump()
-        try:
-            yield
-        finally:
-            if before is _ABSENT:
-                mine.pop(self, None)
-            else:
-                mine[self] = before
-            _bump()
+
+    def __exit__(self, *exc: Any) -> None:
+        if self.before is _ABSENT:
+            _mine.values.pop(self.flag, None)
+        else:
+            _mine.values[self.flag] = self.before
+        _bump()
 
 
 def overrides() -> dict[int, dict[Flag, Any]]:

@@ -27,7 +27,7 @@ import os
 import struct
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from types import FunctionType
 from typing import Any
 
@@ -625,6 +625,7 @@ def _word(offset: int) -> Any:
 
 
 _shared_config, _own_config, _own_thread = map(_word, (L.CONFIG_KEY, L.OWN_CONFIG, L.OWN_THREAD))
+_int_bits, _scalar_float = map(_word, (L.INT_BITS, L.SCALAR_FLOAT))
 
 
 def config_key() -> int:
@@ -651,6 +652,20 @@ def _number(process: int, own: frozenset[tuple[config.Flag, Any]], mesh: Mesh | 
     return _configurations.setdefault(key, len(_configurations))
 
 
+@functools.lru_cache(256)
+def _numbers(
+    process: int, owned: bool, mesh: Mesh | None, *own: tuple[config.Flag, Any]
+) -> tuple[int, int, bool]:
+    """The number of the process's values, that of the thread's that has `own` ones (-1: there is
+    none), and whether Python's numbers are wide."""
+    shared = _number(process, frozenset(), None)
+    mine = _number(process, frozenset(own), mesh) if owned else -1
+    wide = config.enable_x64.value
+    if mine >= 0 and dict(own).get(config.enable_x64, wide) != wide:
+        wide, shared = not wide, -1
+    return shared, mine, wide
+
+
 def fast_path_open() -> bool:
     """May entries be made and used now?"""
     return _native is not None and trace.trace_state_clean() and config_key() >= 0
@@ -668,20 +683,18 @@ def _configure() -> None:
     with _lock:
         set_word(L.CONFIG_KEY, -1)
         set_word(L.OWN_CONFIG, -1)
-        own, mesh = config.overrides(), mesh_of_main_thread()
-        owners = set(own) if mesh is None else {*own, threading.main_thread().ident or 0}
-        if len(owners) > 1 or (any_mesh_chosen() and mesh is None):
+        own, mesh = config.overrides(), None
+        owners: Collection[int] = own
+        if any_mesh_chosen():
+            mesh = mesh_of_main_thread()
+            owners = {*own, threading.main_thread().ident or 0}
+        if len(owners) > 1 or (mesh is None and any_mesh_chosen()):
             set_word(L.OWN_THREAD, 0)
             return
         thread = next(iter(owners), 0)
         set_word(L.OWN_THREAD, thread)
-        changed = own.get(thread, {})
-        process = config.process_epoch
-        shared = _number(process, frozenset(), None)
-        mine = _number(process, frozenset(changed.items()), mesh) if thread else -1
-        wide = config.enable_x64.value
-        if mine >= 0 and changed.get(config.enable_x64, wide) != wide:
-            wide, shared = not wide, -1
+        changed = own[thread].items() if thread in own else ()
+        shared, mine, wide = _numbers(config.process_epoch, thread != 0, mesh, *changed)
         _set_scalars(wide)
         set_word(L.OWN_CONFIG, mine)
         set_word(L.CONFIG_KEY, shared)
@@ -691,7 +704,7 @@ def _set_scalars(wide: bool) -> None:
     """Tells the native side the types of Python's numbers, with or without x64."""
     assert _native is not None
     bits = 64 if wide else 32
-    if _native.word(L.INT_BITS).value == bits and _native.word(L.SCALAR_FLOAT).value:
+    if _int_bits.value == bits and _scalar_float.value:
         return
     for offset, kind in (
         (L.SCALAR_FLOAT, float), (L.SCALAR_INT, int), (L.SCALAR_BOOL, bool),
