@@ -559,3 +559,35 @@ def test_private_core_has_the_maps_that_check_lengths() -> None:
         assert list(m.safe_zip([1, 2], [3, 4])) == [(1, 3), (2, 4)]
         with pytest.raises(ValueError):
             m.safe_map(max, [1, 2], [3])
+
+
+def bind_params(m: Any) -> list[Any]:
+    """What interpreters of programs find: `bind`'s parameters as one dict, functions among them
+    with `call_wrapped` (Equinox's finalise_jaxpr runs rules' primal functions so).
+    """
+
+    @m.custom_jvp
+    def f(x, y):
+        return x * y
+
+    f.defjvp(lambda p, t: (p[0] * p[1], t[0]))
+
+    @m.custom_vjp
+    def g(x, y):
+        return x - y
+
+    g.defvjp(lambda x, y: (x - y, y), lambda r, c: (c, c))
+    found = []
+    for fun in (f, g, m.numpy.sin, lambda x, y: m.lax.cond(x > 0, lambda: x, lambda: y)):
+        operands = (3.0,) if fun is m.numpy.sin else (3.0, 2.0)
+        eqn = m.make_jaxpr(fun)(*operands).jaxpr.eqns[-1]
+        params = eqn.primitive.get_bind_params(eqn.params)
+        found.append((type(params).__name__, sorted(params)))
+        if "subfuns" in params:
+            found.append([float(x) for x in params["subfuns"][0].call_wrapped(*operands)])
+            found.append([float(x) for x in eqn.primitive.bind(*operands, **params)])
+    return found
+
+
+def test_bind_params_are_one_dict_with_functions_that_can_be_called():
+    assert bind_params(pullback) == bind_params(jax)

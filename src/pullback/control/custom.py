@@ -30,6 +30,7 @@ from ..core.naming import fun_source_info
 from ..core.primitive import Primitive
 from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer, current_trace, use_trace
+from ..core.wrapped import WrappedFun
 from ..errors import ForwardDerivativeError, UnexpectedTracerError
 from ..primitives.common import as_array
 from .common import check_results, leaf_names, leaf_place
@@ -274,7 +275,10 @@ class custom_jvp(_CustomDerivative):
         flat_fun.__wrapped__ = fun  # type: ignore[attr-defined]
         flat_jvp.__name__ = name_of(rule)
         outs = custom_jvp_call_p.bind(
-            flat_fun, flat_jvp, *traced, *leaves, symbolic_zeros=self.symbolic_zeros
+            *traced,
+            *leaves,
+            subfuns=(WrappedFun(flat_fun), WrappedFun(flat_jvp)),
+            symbolic_zeros=self.symbolic_zeros,
         )
         return tree.unflatten(held.out_tree, outs)
 
@@ -338,20 +342,12 @@ def _check_jvp_result(pair: Any, rule: str, fun: str, held: _Trees) -> list[Any]
 
 
 class _CustomCallPrimitive(Primitive):
-    """A primitive whose first operands are functions; traces handle it through their own
-    methods.
-    """
+    """A primitive that calls functions; traces handle it through their own methods."""
 
-    num_funs = 2
     protocol = "process_custom_jvp_call"
 
-    def bind(self, *args: Any, **params: Any) -> Any:
-        funs, tracers = args[: self.num_funs], args[self.num_funs :]
-        return getattr(current_trace(), self.protocol)(self, *funs, tracers, **params)
-
-    def _bind_parts(self, args: Any, params: dict[str, Any]) -> Any:
-        rest = {k: v for k, v in params.items() if k != "subfuns"}
-        return self.bind(*params.get("subfuns", ()), *args, **rest)
+    def bind(self, *args: Any, subfuns: Sequence[Any], **params: Any) -> Any:
+        return getattr(current_trace(), self.protocol)(self, *subfuns, args, **params)
 
 
 def _call_abstract_eval(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
@@ -359,7 +355,7 @@ def _call_abstract_eval(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> 
 
 
 class CustomJVPCallPrimitive(_CustomCallPrimitive):
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         n, jvp = params["num_consts"], params["jvp_jaxpr_fun"]
 
         def late_jvp(*args: Any) -> list[Any]:
@@ -367,8 +363,10 @@ class CustomJVPCallPrimitive(_CustomCallPrimitive):
             return jvp(*args[n:half], *args[half + n :])  # type: ignore[no-any-return]
 
         late_jvp.__name__ = name_of(jvp)
-        return [jaxpr_as_fun(params["call_jaxpr"]), late_jvp], {
-            "symbolic_zeros": params["symbolic_zeros"]
+        subfuns = (jaxpr_as_fun(params["call_jaxpr"]), late_jvp)
+        return {
+            "symbolic_zeros": params["symbolic_zeros"],
+            "subfuns": tuple(map(WrappedFun, subfuns)),
         }
 
 
@@ -459,10 +457,8 @@ class custom_vjp(_CustomDerivative):
         leaves, in_tree = tree.flatten(tuple(dynamic))
         flat = _FlatVJP(self, static, n, in_tree, [typeof(x) for x in leaves])
         outs = custom_vjp_call_p.bind(
-            flat.run,
-            flat.forward,
-            flat.backward,
             *leaves,
+            subfuns=(flat.run, flat.forward, flat.backward),
             out_trees=lambda: flat.held,
             symbolic_zeros=self.symbolic_zeros,
         )
@@ -519,14 +515,14 @@ class _FlatVJP:
 
         run.__wrapped__ = owner.fun  # type: ignore[attr-defined]
         forward.__name__, backward.__name__ = name_of(owner.fwd), name_of(owner.bwd)
-        self.run, self.forward, self.backward = run, forward, backward
+        self.run, self.forward, self.backward = map(WrappedFun, (run, forward, backward))
         if owner.optimize_remat:
             if owner.symbolic_zeros:
                 raise NotImplementedError(
                     "custom_vjp: optimize_remat and symbolic_zeros cannot be used together. Fix: "
                     f"leave out one of them in {name_of(owner.fun)}.defvjp(...)."
                 )
-            forward.primal = run  # type: ignore[attr-defined]
+            self.forward.primal = run  # type: ignore[attr-defined]
 
     def _args(self, flat: Sequence[Any]) -> list[Any]:
         return _assemble(self.static, tree.unflatten(self.in_tree, arrays_of(flat)), self.n)
@@ -661,10 +657,9 @@ class _FlatVJP:
 
 
 class CustomVJPCallPrimitive(_CustomCallPrimitive):
-    num_funs = 3
     protocol = "process_custom_vjp_call"
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
         n, fwd, bwd = params["num_consts"], params["fwd_jaxpr_thunk"], params["bwd"]
         symbolic = params["symbolic_zeros"]
 
@@ -676,10 +671,14 @@ class CustomVJPCallPrimitive(_CustomCallPrimitive):
             return [*zeros, *bwd(*args)]
 
         late_fwd.__name__, late_bwd.__name__ = name_of(fwd), name_of(bwd)
+        plain, forward = jaxpr_as_fun(params["call_jaxpr"]), WrappedFun(late_fwd)
         if hasattr(fwd, "primal"):
-            late_fwd.primal = jaxpr_as_fun(params["call_jaxpr"])  # type: ignore[attr-defined]
-        rest = {"out_trees": params["out_trees"], "symbolic_zeros": symbolic}
-        return [jaxpr_as_fun(params["call_jaxpr"]), late_fwd, late_bwd], rest
+            forward.primal = plain  # type: ignore[attr-defined]
+        return {
+            "out_trees": params["out_trees"],
+            "symbolic_zeros": symbolic,
+            "subfuns": (WrappedFun(plain), forward, WrappedFun(late_bwd)),
+        }
 
 
 def _stage_vjp_call(

@@ -365,9 +365,9 @@ def eval_jaxpr(
     last = last_uses(jaxpr)
     for eqn in jaxpr.eqns:
         operands = [read(v) for v in eqn.invars]
-        subfuns, params = eqn.primitive.get_bind_params(eqn.params)
+        params = eqn.primitive.get_bind_params(eqn.params)
         with source.using(eqn.source_info if propagate_source_info else None):
-            out = eqn.primitive.bind(*subfuns, *operands, **params)
+            out = eqn.primitive.bind(*operands, **params)
         if eqn.primitive.multiple_results:
             env.update(zip(eqn.outvars, out, strict=True))
         else:

@@ -163,8 +163,9 @@ class Primitive:
         programs and no functions."""
         self.known_types = {}
 
-    def get_bind_params(self, params: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
-        return [], params
+    def get_bind_params(self, params: dict[str, Any]) -> dict[str, Any]:
+        """What `bind` takes, made of an equation's parameters; functions under `subfuns`."""
+        return params
 
     # The registration methods that libraries call.
     def def_impl(self, impl: Callable[..., Any]) -> Callable[..., Any]:

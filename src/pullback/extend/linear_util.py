@@ -6,6 +6,8 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from ..core.wrapped import WrappedFun as WrappedFun
+
 
 class StoreException(Exception):
     """A Store was read before it was written, or written twice.
@@ -38,41 +40,6 @@ class Store:
 
     def __bool__(self) -> bool:
         return self._set
-
-
-class WrappedFun:
-    """A function under a stack of transformations.
-
-    >>> from pullback.extend import linear_util
-    >>> f = linear_util.WrappedFun(lambda x: x + 1)
-    >>> f.call_wrapped(2)
-    3
-    """
-
-    def __init__(
-        self,
-        f: Callable[..., Any],
-        transforms: tuple[Any, ...] = (),
-        params: Any = (),
-        debug_info: Any = None,
-    ) -> None:
-        self.f, self.transforms, self.params, self.debug_info = f, transforms, params, debug_info
-
-    @property
-    def __name__(self) -> str:
-        return getattr(self.f, "__name__", "<unnamed wrapped function>")
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.call_wrapped(*args, **kwargs)
-
-    def wrap(self, transform: Any) -> WrappedFun:
-        return WrappedFun(self.f, (transform, *self.transforms), self.params, self.debug_info)
-
-    def call_wrapped(self, *args: Any, **kwargs: Any) -> Any:
-        call = functools.partial(self.f, **dict(self.params))
-        for transform in reversed(self.transforms):
-            call = functools.partial(transform, call)
-        return call(*args, **kwargs)
 
 
 def wrap_init(f: Callable[..., Any], params: Any = None, *, debug_info: Any = None) -> WrappedFun:

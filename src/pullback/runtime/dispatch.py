@@ -106,7 +106,7 @@ class EvalTrace(Trace):
     ) -> Any:
         if any(isinstance(x, Tracer) for x in tracers):
             with use_trace(owner(tracers)):
-                return primitive.bind(fun, jvp, *tracers, symbolic_zeros=symbolic_zeros)
+                return primitive.bind(*tracers, subfuns=(fun, jvp), symbolic_zeros=symbolic_zeros)
         return fun(*tracers)
 
     def process_custom_vjp_call(
@@ -123,7 +123,10 @@ class EvalTrace(Trace):
         if any(isinstance(x, Tracer) for x in tracers):
             with use_trace(owner(tracers)):
                 return primitive.bind(
-                    fun, fwd, bwd, *tracers, out_trees=out_trees, symbolic_zeros=symbolic_zeros
+                    *tracers,
+                    subfuns=(fun, fwd, bwd),
+                    out_trees=out_trees,
+                    symbolic_zeros=symbolic_zeros,
                 )
         return fun(*tracers)
 

@@ -122,9 +122,9 @@ def _forward(jaxpr: Jaxpr, env: dict[Var, Any], linear: set[Var]) -> list[JaxprE
             rest.append(eqn)
             continue
         operands = [v.val if isinstance(v, Literal) else env[v] for v in eqn.invars]
-        subfuns, params = eqn.primitive.get_bind_params(eqn.params)
+        params = eqn.primitive.get_bind_params(eqn.params)
         with source.using(eqn.source_info):
-            out = eqn.primitive.bind(*subfuns, *operands, **params)
+            out = eqn.primitive.bind(*operands, **params)
         env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
     return rest
 
