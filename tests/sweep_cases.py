@@ -318,6 +318,19 @@ MORE = [
     (r"quantile|percentile", "levels that are integers"),
     (r"\.(reduce|accumulate|reduceat)\(", "any dtype of the result"),
     (r"scaled_|sph_harm_y|bessel_jn|lpmn", "what JAX has for GPUs only; scalars"),
+    (r"\.at\(.*b1\(|intersect1d|partition\(b1|fill_diagonal", "masks; nothing; bools"),
+    (
+        r"poly(add|sub|int)\(|linspace\(0|triu\(",
+        "nothing; one number of an axis; classes of errors",
+    ),
+    (
+        r"zeta\(|schur\(b1|linalg\.lu\(|dctn\(f4\(0\)|correlate\(f4\(0\)",
+        "Riemann's; bools; stacks; nothing",
+    ),
+    (
+        r"map_coordinates|minimize\(|gmres\(|norm\.isf",
+        "an array as cval; integers; shapes told first",
+    ),
     (r"\.var\(|\.std\(|compress|\[1\]|\[1, 2\]", "methods take what functions take"),
     (r"object\(\)|'abc'|None|\(1\.0, 2\.0\)", "what is no array: a TypeError"),
 ]
