@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import warnings
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,17 @@ import pullback.numpy as pnp
 BOTH = [(jax, jnp), (pb, pnp)]
 
 REFUSED = {
+    "array for a dtype": lambda j, n: n.ones(3).astype(n.ones(2)),
+    "array for a dtype of zeros": lambda j, n: n.zeros(3, n.ones(2)),
+    "array for a dtype of a range": lambda j, n: j.lax.iota(n.ones(2), 3),
+    "array for a dtype of bits": lambda j, n: n.ones(3).view(n.array(1)),
+    "NumPy's array for a dtype": lambda j, n: n.zeros(3, np.ones(2)),
+    "array for a draw's dtype": lambda j, n: j.random.normal(j.random.key(0), (2,), n.ones(2)),
+    "map of a number": lambda j, n: j.lax.map(0, n.ones(3)),
+    "checkpoint of a tuple": lambda j, n: j.checkpoint(())(n.ones(3)),
+    "array for a mode": lambda j, n: j.nn.initializers.variance_scaling(1.0, n.ones(2), "normal")(
+        j.random.key(0), (3, 4)
+    ),
     "meshgrid of scalars": lambda j, n: n.meshgrid(n.arange(3), 2.0),
     "indices of an int": lambda j, n: n.indices(2),
     "pads that are no pairs": lambda j, n: n.pad(n.ones((2, 3)), ((1,), (2,))),
@@ -80,3 +92,19 @@ def test_given_as_in_jax(name: str) -> None:
         theirs.weak_type,
     )
     np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: pnp.zeros((2**40, 2**40)),
+        lambda: pnp.bincount(pnp.arange(3), length=2**70),
+        lambda: pnp.tile(pnp.ones((3, 4)), (2**40, 2**40)),
+        lambda: pnp.broadcast_to(1.0, (2**62, 2**10)),
+    ],
+)
+def test_more_bytes_than_there_are(call: Any) -> None:
+    """Arrays whose bytes 64 bits cannot count are refused in words of memory."""
+    for _ in range(3):
+        with pytest.raises(pb.errors.JaxRuntimeError, match="RESOURCE_EXHAUSTED"):
+            call()

@@ -12,8 +12,8 @@ from .. import tree
 
 def fun_source_info(fun: Any) -> str:
     """`name at file:line` of a Python function."""
-    while hasattr(fun, "__wrapped__") or hasattr(fun, "func"):
-        fun = getattr(fun, "__wrapped__", None) or fun.func
+    while (inner := getattr(fun, "__wrapped__", getattr(fun, "func", fun))) is not fun:
+        fun = inner
     if (info := getattr(fun, "func_src_info", None)) is not None:  # the function of a program
         return str(info)
     code = getattr(fun, "__code__", None)

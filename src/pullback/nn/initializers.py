@@ -213,7 +213,7 @@ def variance_scaling(
             "fan_avg": (fan_in + fan_out) / 2,
             "fan_geo_avg": (fan_in * fan_out) ** 0.5,
         }
-        if mode not in choices:
+        if not isinstance(mode, str) or mode not in choices:
             raise ValueError(
                 f"invalid mode for variance scaling initializer: {mode}. Fix: one of "
                 f"{', '.join(choices)}."

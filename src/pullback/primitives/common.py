@@ -222,6 +222,13 @@ def requested_dtype(dtype: Any, where: str) -> Any:
     """
     if dtype is None:
         raise ValueError("dtype must be specified.")
+    if isinstance(dtype, np.ndarray):
+        raise TypeError("Cannot construct a dtype from an array. Fix: dtype=arr.dtype.")
+    if isinstance(getattr(dtype, "aval", None), ShapedArray):
+        raise ValueError(
+            "Passing an array as a dtype argument is no longer supported; instead of dtype=arr use "
+            "dtype=arr.dtype."
+        )
     if dtype in (int, float, complex, bool):
         return dtypes.canonicalize_dtype(dtype)
     asked = dtypes.dtype(dtype)

@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback import errors
 from pullback.backends.llvm import tier
 from pullback.backends.llvm.compiler import CompiledKernel
 from pullback.backends.llvm.table import function_offset
@@ -125,6 +126,11 @@ class Plan:
 
     def _words(self, values: Sequence[int]) -> int:
         words = [v - (1 << 64) if v >> 63 > 0 else v for v in values]
+        if any(not -(1 << 63) <= v < 1 << 63 for v in words):
+            raise errors.JaxRuntimeError(
+                f"RESOURCE_EXHAUSTED: Out of memory: an array of {max(map(abs, values)):,} "
+                "elements or bytes, more than 64 bits can count. Fix: a smaller shape."
+            )
         array = (ctypes.c_int64 * max(1, len(words))).from_buffer_copy(
             struct.pack(f"<{len(words)}q", *words) if words else bytes(8)
         )
