@@ -25,6 +25,7 @@ from recorded_answers import Answer, failures, read, write
 from test_public_api import dotted, wanted
 
 import pullback
+from pullback.api.eager import EagerFunction
 
 ROOTS = ("numpy", "scipy", "nn", "image", "ops")
 FOUND = sweep_cases.FOLDER / "found.list"
@@ -234,3 +235,20 @@ def test_generated_calls(fuzz_seed: int) -> None:
         if different := sweep_cases.difference(template.family, source, ours, jax):
             wrong.append(f"{source}\n    {different[:300]}")
     assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("start", range(4))
+def test_native_calls_are_as_the_functions(start: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls of a tenth of the templates, as the functions are written and after fourteen calls,
+    when they may be native: the same bits, types and errors."""
+    ours, wrong = names("pullback"), []
+    for template in list(sweep_cases.templates())[start * 10 :: 40]:
+        source = sweep_cases.draw(template, 0, 1, False)
+        with monkeypatch.context() as patch:
+            patch.setattr(EagerFunction, "_count", lambda *_: None)
+            first = sweep_cases.evaluated(source, ours)
+        for _ in range(14):
+            last = sweep_cases.evaluated(source, ours)
+        if first != last:
+            wrong.append((source, first, last))
+    assert not wrong, wrong
