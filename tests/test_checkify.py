@@ -211,3 +211,13 @@ def test_arguments_that_are_no_arrays_stay_what_they_are() -> None:
 def test_messages_show_keys() -> None:
     error, _ = checkify.checkify(lambda k: checkify.check(False, "key {k}", k=k))(pb.random.key(0))
     assert error.get().startswith("key ")
+
+
+def _divided(x: Any) -> Any:
+    return 1 / x
+
+
+def test_places_under_vmap_are_the_users() -> None:
+    """Not the library that enters the package's own contexts."""
+    error, _ = checkify.checkify(pb.vmap(_divided), errors=checkify.all_checks)(pnp.arange(3.0))
+    assert "test_checkify.py" in error.get() and "contextlib" not in error.get()

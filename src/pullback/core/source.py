@@ -12,7 +12,8 @@ from types import CodeType, FrameType
 from typing import Any
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_excluded: list[str] = [PACKAGE_DIR]
+# contextlib enters the package's own generators, and no user means it.
+_excluded: list[str] = [PACKAGE_DIR, contextlib.__file__]
 # By file: code objects are hashed by all that they hold.
 _internal: set[str] = set()
 _users: set[str] = set()
