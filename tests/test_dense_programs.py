@@ -559,3 +559,41 @@ def test_gradients_by_grouped_filters_are_products(layout, c, f, groups):
     kernels = pipeline.compile_jaxpr(closed, reference_rule).kernels
     text = show_kernel(kernels[-1])
     assert "call tile_f32" in text or "call flat_f32" in text  # the latter for few features
+
+
+# Products whose transposes alone are read: contracted and batch axes, permutation.
+TURNED = {
+    "scores": ((2, 20, 3, 32), (2, 24, 3, 1, 32), ((3,), (4,)), ((0, 2), (0, 2)), (0, 1, 4, 3, 2)),
+    "values": ((2, 20, 3, 16), (2, 3, 1, 24, 20), ((1,), (4,)), ((0, 2), (0, 1)), (0, 4, 1, 3, 2)),
+    "plain": ((24, 32), (32, 20), ((1,), (0,)), ((), ()), (1, 0)),
+    "rows apart": ((24, 32), (32, 20, 5), ((1,), (0,)), ((), ()), (2, 1, 0)),
+    "batch inside": ((3, 24, 32), (3, 32, 20), ((2,), (1,)), ((0,), (0,)), (2, 0, 1)),
+    "batch last": ((3, 24, 32), (3, 32, 20), ((2,), (1,)), ((0,), (0,)), (2, 1, 0)),
+    "mixed": ((4, 24, 32), (32, 20), ((2,), (0,)), ((), ()), (2, 0, 1)),
+    "left halves": ((4, 24, 32), (32, 20), ((2,), (0,)), ((), ()), (0, 2, 1)),
+    "one row": ((1, 32), (32, 20), ((1,), (0,)), ((), ()), (1, 0)),
+}
+
+
+@pytest.mark.parametrize("case", TURNED)
+def test_transposes_of_products_are_products_of_the_transposes(case):
+    left, right, contracted, batch, order = TURNED[case]
+    x, y = numbers(*left), numbers(*right)
+
+    def program(lax_, x, y):
+        z = lax_.transpose(lax_.dot_general(x, y, (contracted, batch)), order)
+        return z, z.sum(-1), z.max(-1)
+
+    got = pb.jit(lambda x, y: program(lax, x, y))(x, y)
+    for g, w in zip(got, program(jax.lax, x, y), strict=True):
+        np.testing.assert_allclose(np.asarray(g), np.asarray(w), rtol=2e-5, atol=2e-3)
+
+
+def test_softmax_of_turned_scores_walks_rows():
+    """What einsum writes as keys . queries is computed in rows of keys, which softmax walks."""
+    q = np.ones((2, 64, 4, 16), F32)
+    f = lambda q: pb.nn.dot_product_attention(q, q, q)
+    text = pb.jit(f).lower(q).as_text()
+    softmax = next(part for part in text.split("kernel ") if " exp " in part)
+    walked = softmax[softmax.index("for reduce") :].split("yield")[0]
+    assert "mul %i" not in walked

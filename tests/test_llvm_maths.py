@@ -517,3 +517,29 @@ def test_constants_are_rounded_to_their_dtype(isa):
     kernel = elementwise([("bf16", "add", (0, Const(1.00390626, "bf16")))], ["bf16"], "bf16")
     run_kernel(kernel, [np.zeros(3, ml_dtypes.bfloat16), out], [3], target=isa)
     np.testing.assert_array_equal(out.astype("f4"), np.full(3, 1.0078125, "f4"))
+
+
+@pytest.mark.skipif(np.finfo(WIDE).nmant < 60, reason="needs extended precision")
+@pytest.mark.parametrize(("dtype", "last"), [("f32", 150), ("f64", 1075)])
+def test_exponentials_end_where_half_of_the_least_denormal_is_more(isa, dtype, last):
+    """Denormals are kept down to the last; below, results are 0 without being computed."""
+    kind = KINDS[dtype]
+    log2 = np.log(WIDE(2))
+    edge = kind(-last * log2)
+    near = [edge, np.nextafter(edge, kind(0)), np.nextafter(edge, kind(-np.inf))]
+    x = np.array([*near, *np.linspace(edge - 3, edge * 0.8, 400), -1e9, -1e37, -np.inf], kind)
+    want = np.exp(x.astype(WIDE)).astype(kind)
+    got = run("exp", dtype, x, target=isa)
+    info = np.finfo(kind)
+    assert (np.abs(got - want) <= info.smallest_subnormal + info.eps * want).all()
+    np.testing.assert_array_equal(got[x < edge * (1 + 1e-5)], 0)
+    y = np.array([-last - 1.0, -last, -last + 1, -1e9, -np.inf, -last + 0.75], kind)
+    want = np.exp2(y.astype(WIDE)).astype(kind)
+    np.testing.assert_array_equal(run("exp2", dtype, y, target=isa), want)
+
+
+def test_logarithms_of_one_and_little_more_are_that_little(isa):
+    x = np.array([2.0**-k for k in (29, 30, 31, 40, 63, 64, 75, 100, 126, 149)], np.float32)
+    got = run("log1p", "f32", np.r_[x, -x], target=isa)
+    want = np.log1p(np.r_[x, -x].astype(np.float64)).astype(np.float32)
+    np.testing.assert_array_equal(got, want)

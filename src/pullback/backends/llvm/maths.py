@@ -22,9 +22,11 @@ from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.table import TABLE, function_offset
 
 __all__ = [
+    "EXP_ZERO",
     "FUNCTIONS",
     "exp_parts",
     "horner",
+    "nothing_below",
     "rint",
     "round_away",
     "scale_by",
@@ -157,21 +159,29 @@ def _exp_parts_f32(b: Builder, x: Val) -> tuple[Val, Val, Val]:
 
 
 _EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
+EXP_ZERO = {"float": -103.9721, "double": -745.1333}  # below, half of the least denormal is more
+_EXP2_ZERO = {"float": -150.0, "double": -1075.0}
+
+
+def nothing_below(b: Builder, bound: float, x: Val, value: Val) -> Val:
+    """The value, or 0 where x is below the bound: what underflows would cost Intel's processors a
+    hundred times an operation's time, and masked elements (exp of -1e9) are many."""
+    return b.select(x < bound, 0.0, value, like=x.t)
 
 
 def exp(b: Builder, x: Val) -> Val:
     parts = _exp_parts_f32 if x.t == "float" else _exp_parts
     p, k, n = parts(b, clamp(b, x, *_EXP_RANGE[x.t]))
-    return scale_by(b, p + 1.0, k, n)
+    return scale_by(b, nothing_below(b, EXP_ZERO[x.t], x, p + 1.0), k, n)
 
 
 def exp2(b: Builder, x: Val) -> Val:
     lo, hi = (-151.0, 129.0) if x.t == "float" else (-1076.0, 1025.0)
-    x = clamp(b, x, lo, hi)
-    n, k = nearest(b, x, 1.0)
-    r = (x - n) * K.LN2[0]
-    p = b.fma(r * r, horner(b, r, table("EXP", x)), r)
-    return scale_by(b, p + 1.0, k, n)
+    y = clamp(b, x, lo, hi)
+    n, k = nearest(b, y, 1.0)
+    r = (y - n) * K.LN2[0]
+    p = b.fma(r * r, horner(b, r, table("EXP", y)), r)
+    return scale_by(b, nothing_below(b, _EXP2_ZERO[x.t], x, p + 1.0), k, n)
 
 
 def expm1(b: Builder, x: Val) -> Val:
@@ -250,10 +260,11 @@ def _log_sum_f32(b: Builder, e: Val, m: Val) -> Val:
 
 
 def _log1p_small_f32(b: Builder, x: Val) -> Val:
-    """log(1 + x) for |x| < sqrt(2) - 1."""
-    z = x * x
-    ratio = horner(b, x, _LOG1P_P) / horner(b, x, _LOG1P_Q)
-    return x + b.fma(z, -0.5, (x * z) * ratio)
+    """log(1 + x) for |x| < sqrt(2) - 1. What is tiny is its own result: its powers underflow."""
+    y = b.select(b.fabs(x) < 2.0**-30, 0.0, x, like=x.t)
+    z = y * y
+    ratio = horner(b, y, _LOG1P_P) / horner(b, y, _LOG1P_Q)
+    return x + b.fma(z, -0.5, (y * z) * ratio)
 
 
 def log(b: Builder, x: Val) -> Val:
@@ -354,7 +365,7 @@ def pow_usual(b: Builder, x: Val, y: Val) -> Val:
     p_low = b.select(fits, p_low, 0.0)
     q = clamp(b, p, -746.0, 710.0)
     r, k = exp_parts(b, q, b.select(q.eq(p), p_low, 0.0))
-    return scale_by(b, r + 1.0, k)
+    return scale_by(b, nothing_below(b, -745.5, p, r + 1.0), k)
 
 
 def pow_(b: Builder, x: Val, y: Val) -> Val:

@@ -9,11 +9,13 @@ from collections.abc import Callable, Sequence
 from pullback.backends.llvm import coefficients as K, maths, maths_float
 from pullback.backends.llvm.build import Builder, Val
 from pullback.backends.llvm.maths import (
+    EXP_ZERO,
     INF,
     NAN,
     exp_parts,
     horner,
     log,
+    nothing_below,
     rint,
     scale_by,
     table,
@@ -31,7 +33,8 @@ def _exp_minus_square(b: Builder, a: Val) -> Val:
     """exp(-a^2), with the square's rounding error put into the exponent."""
     p, low = two_prod(b, a, a)
     r, k = exp_parts(b, -p)
-    return scale_by(b, b.fma(r + 1.0, -low, r) + 1.0, k)
+    value = b.fma(r + 1.0, -low, r) + 1.0
+    return scale_by(b, nothing_below(b, EXP_ZERO[a.t] - 0.1, -p, value), k)
 
 
 def _erfc_positive(b: Builder, a: Val) -> Val:

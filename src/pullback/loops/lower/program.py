@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from pullback.control.call import APART
-from pullback.core.jaxpr import ClosedJaxpr, jaxprs_in_params
+from pullback.core.jaxpr import ClosedJaxpr, Var, jaxprs_in_params
 from pullback.loops.chains import Chain, chains_of
 from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
@@ -238,9 +238,11 @@ def _is_copy(jaxpr: Any, v: Any) -> bool:
 
 
 def turned_products(jaxpr: Any, chains: Mapping[int, Chain]) -> dict[Any, Any]:
-    """Transposed products, as derivatives with respect to weights are: the transpose of x . y is
-    y . x, if nobody else reads it. Result of the product -> the equation in its place; result of
-    the transpose -> None. What chains hold is seen to when their bodies are lowered."""
+    """Transposed products, as derivatives with respect to weights are, and what einsum makes of
+    scores of attention: the transpose of x . y is y . x, if nobody else reads it; or a transpose
+    of it that leaves the last axis in its place, whose rows are whole. Result of the product ->
+    the equation in its place; result of the transpose -> what is left of it, or None. What chains
+    hold is seen to when their bodies are lowered."""
     if not any(e.primitive.name == "transpose" for e in jaxpr.eqns):
         return {}
     products = {
@@ -261,16 +263,29 @@ def turned_products(jaxpr: Any, chains: Mapping[int, Chain]) -> dict[Any, Any]:
         (xc, yc), (xb, yb) = product.params["dimension_numbers"]
         x, y = product.invars
         first, m = len(xb), len(x.aval.shape) - len(xb) - len(xc)
-        rank = len(e.outvars[0].aval.shape)
+        sizes, rank = e.invars[0].aval.shape, len(e.invars[0].aval.shape)
         order = (*range(first), *range(first + m, rank), *range(first, first + m))
-        if tuple(e.params["permutation"]) == order:
-            found[e.invars[0]] = product.replace(
-                invars=[y, x],
-                outvars=list(e.outvars),
-                params={**product.params, "dimension_numbers": ((yc, xc), (yb, xb))},
-            )
-            found[e.outvars[0]] = None
+        perm = tuple(e.params["permutation"])
+        here, there, before = (_last(axes, sizes) for axes in (perm, order, range(rank)))
+        if perm != order and (here != there or here == before):
+            continue
+        rest = tuple(map(order.index, perm))
+        done = rest == tuple(range(rank))
+        turned = e.invars[0].aval.update(shape=tuple(sizes[k] for k in order))
+        out = e.outvars[0] if done else Var(turned)
+        found[e.invars[0]] = product.replace(
+            invars=[y, x],
+            outvars=[out],
+            params={**product.params, "dimension_numbers": ((yc, xc), (yb, xb))},
+        )
+        left = e.replace(invars=[out], params={**e.params, "permutation": rest})
+        found[e.outvars[0]] = None if done else left
     return found
+
+
+def _last(order: Sequence[int], sizes: Sequence[int]) -> int | None:
+    """The last of these axes that is longer than 1."""
+    return next((k for k in reversed(order) if sizes[k] != 1), None)
 
 
 def _literal(g: Graph, v: Any) -> Any:
