@@ -236,3 +236,20 @@ assert all(set(names.split()) <= known for names in reference.ALONE.values()), k
     done = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split("\n")[0] == "['sort', 'table']"
+
+
+@pytest.mark.parametrize("filtering", ["auto", "off"])
+def test_what_ends_a_program_is_shown_without_internal_frames(
+    tmp_path: Path, filtering: str
+) -> None:
+    script = tmp_path / "wrong.py"
+    script.write_text(
+        "import pullback as pb\nimport pullback.numpy as jnp\n\n\n@pb.jit\ndef f(x):\n"
+        "    return jnp.dot(x, jnp.ones(3))\n\n\npb.grad(lambda x: f(x).sum())(jnp.ones((2, 2)))\n"
+    )
+    env = {**os.environ, "JAX_TRACEBACK_FILTERING": filtering}
+    done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, env=env)
+    files = [line.split('"')[1] for line in done.stderr.splitlines() if '  File "' in line]
+    assert done.returncode == 1 and "TypeError: dot_general requires" in done.stderr
+    assert (set(files) == {str(script)}) == (filtering == "auto")
+    assert ("removed its internal frames" in done.stderr) == (filtering == "auto")
