@@ -60,7 +60,9 @@ class _Noise:
 
     def on(self, x, units, whole=False):
         """`x` with each element moved by up to so many units of rounding, up or down."""
-        if not hasattr(x, "dtype") or not _is_float(x) or not x.size:
+        if not hasattr(x, "shape"):  # a literal, exact as it stands
+            return x
+        if not _is_float(x) or not x.size:
             return x
         real = np.dtype(x.dtype)
         real = (
