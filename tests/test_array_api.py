@@ -4,6 +4,7 @@ functions test: inspection, versions, special values of complex functions.
 
 from __future__ import annotations
 
+import inspect
 import math
 import operator
 from collections.abc import Iterator
@@ -98,11 +99,89 @@ def test_complex_special_values(name: str, dtype: type) -> None:
         got = np.asarray(getattr(jnp, name)(z))
     # Beside a NaN, of the operand or the result, C and XLA leave other signs and parts open.
     known = ~(np.isnan(z.real) | np.isnan(z.imag) | np.isnan(want.real) | np.isnan(want.imag))
-    same = _same_part(got.real, want.real, known) & _same_part(got.imag, want.imag, known)
-    if name in ("exp", "log1p", "sqrt"):  # of infinities XLA's parts, which JAX has
+    signs = known & (np.isfinite(z.imag) | (name != "exp"))  # of exp's zeros at infinite angles
+    same = _same_part(got.real, want.real, signs) & _same_part(got.imag, want.imag, signs)
+    if name in ("log1p", "sqrt"):  # of infinities XLA's parts, which JAX has
         same |= ~np.isfinite(z.real) | ~np.isfinite(z.imag)
     bad = known & ~same
     assert not bad.any(), [(z[k], got[k], want[k]) for k in zip(*np.nonzero(bad), strict=True)][:5]
+
+
+INF, NAN = math.inf, math.nan
+# What the standard says of operands without an angle, or with a zero beside a NaN.
+UNANGLED = [
+    ("exp", complex(-INF, INF), 0.0, 0.0, False),
+    ("exp", complex(-INF, NAN), 0.0, 0.0, False),
+    ("exp", complex(INF, INF), INF, NAN, False),
+    ("exp", complex(INF, NAN), INF, NAN, False),
+    ("expm1", complex(-INF, INF), -1.0, 0.0, False),
+    ("expm1", complex(-INF, NAN), -1.0, 0.0, False),
+    ("expm1", complex(INF, INF), INF, NAN, False),
+    ("expm1", complex(INF, NAN), INF, NAN, False),
+    ("sinh", complex(INF, INF), INF, NAN, False),
+    ("sinh", complex(INF, NAN), INF, NAN, False),
+    ("cosh", complex(INF, INF), INF, NAN, False),
+    ("cosh", complex(INF, NAN), INF, NAN, False),
+    ("tanh", complex(0, INF), 0.0, NAN, True),
+    ("tanh", complex(0, NAN), 0.0, NAN, True),
+    ("tanh", complex(-0.0, NAN), -0.0, NAN, True),
+]
+
+
+@pytest.mark.parametrize("dtype", (np.complex64, np.complex128))
+@pytest.mark.parametrize("name, z, re, im, signed", UNANGLED)
+def test_complex_without_angle(
+    name: str, z: complex, re: float, im: float, signed: bool, dtype: type
+) -> None:
+    """The signs of zeros and infinities are open except where `signed` says otherwise."""
+    with pullback.enable_x64(True):
+        got = np.asarray(getattr(jnp, name)(np.full(5, z, dtype)))
+    for found, wanted in ((got.real, re), (got.imag, im)):
+        if signed:
+            np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(wanted))
+        np.testing.assert_array_equal(np.abs(found), np.abs(wanted))
+    assert name != "expm1" or z.real > 0 or (got.real == -1).all()
+
+
+@pytest.mark.parametrize("name", ("add", "multiply", "maximum", "logaddexp", "bitwise_and"))
+def test_operands_have_places(name: str) -> None:
+    """Functions with NumPy's methods say how many operands they take, by place only."""
+    found = inspect.signature(getattr(jnp, name)).parameters
+    assert [p.kind for p in found.values()] == [inspect.Parameter.POSITIONAL_ONLY] * 2 + [
+        inspect.Parameter.KEYWORD_ONLY
+    ] * 2
+    assert list(inspect.signature(jnp.negative).parameters) == ["x", "out", "where"]
+
+
+def test_large_integers_fill() -> None:
+    """A Python integer fills every array that has an element for it."""
+    with pullback.enable_x64(True):
+        for d in ("uint64", "float32", "float64", "complex128"):
+            like = jnp.zeros(2, d)
+            for k in range(12):  # before and after calls become native
+                value = 2**63 + 2**40 * k
+                for x in (jnp.full((2,), value, d), jnp.full_like(like, value)):
+                    np.testing.assert_array_equal(x, np.full(2, value, d))
+
+
+BASES = (np.int8(3), np.full(2, 3, np.int8), np.uint32(3), np.float32(1.5), np.bool_(True))
+POWERS = (np.int16(2), np.int64(1), np.uint8(3), np.uint32(0))
+
+
+@pytest.mark.parametrize("how", ("operator", "power", "pow", "scalar"))
+def test_one_integer_is_a_static_power(how: str) -> None:
+    """It leaves the dtype as it is, as in JAX, in the first call and in those after many."""
+    function = operator.pow if how in ("operator", "scalar") else getattr(jnp, how)
+    with pullback.enable_x64(True):
+        for base in BASES:
+            x = jnp.asarray(base)
+            for power in POWERS:
+                y = power if how == "scalar" else jnp.asarray(power)
+                out = {(function(x, y).dtype, function(x, y).weak_type) for _ in range(12)}
+                want = np.dtype(np.int32) if base.dtype == bool else base.dtype
+                assert out == {(want, False)}, (base, power)
+        weak = {(2.5 ** jnp.asarray(k % 3, jnp.int8)).weak_type for k in range(12)}
+        assert weak == {True}
 
 
 # Every elementwise function of the standard, by the dtypes that it takes.

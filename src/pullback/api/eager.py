@@ -35,7 +35,7 @@ from .jit import jit
 from .kinds import is_jitted, make_public
 from .recording import Recording
 
-__all__ = ["eager", "install", "made_eager", "methods"]
+__all__ = ["eager", "install", "is_lone_integer", "made_eager", "methods"]
 
 # Parameters whose Python numbers are operands, by name.
 OPERANDS = frozenset(
@@ -43,6 +43,9 @@ OPERANDS = frozenset(
 )
 # Functions that treat a Python number in such a place as a part of the program.
 NUMBERS_ARE_STATIC = frozenset("power pow float_power left_shift right_shift integer_pow".split())
+# Functions that look at the value of their second operand where it is one integer: an array of it
+# is part of the program too, and such calls stay as they are.
+LOOK_AT_INTEGERS = frozenset({"power", "pow"})
 # Operands that other functions have as parts of the program, by function.
 OPERANDS_OF = {
     "array": "object",
@@ -100,6 +103,13 @@ def _policy(fun: Callable[..., Any], name: str) -> Policy:
 _policies: dict[Any, Policy] = {}
 
 
+def is_lone_integer(x: Any) -> bool:
+    """Is `x` one integer of ours or of NumPy's, with a dtype and a value?"""
+    if type(x) is not ArrayImpl and not isinstance(x, np.integer | np.ndarray):
+        return False
+    return bool(x.ndim == 0 and x.dtype.kind in "iu")
+
+
 class EagerFunction:
     """What stands behind the native function: calls that it does not know yet."""
 
@@ -112,6 +122,7 @@ class EagerFunction:
         self.operations: dict[Any, Any] = {}  # what recordings know of it
         self.programs: dict[tuple[int, bytes], Any] = {}  # traced, but too large to be compiled yet
         self.forwards = accepts is not None or fun.__name__ in ITSELF
+        self.looks = fun.__name__ in LOOK_AT_INTEGERS
         self.function = stub.new_function(self, policy.statics, fun, policy.named, self.forwards)
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[Any] | None:
@@ -120,11 +131,12 @@ class EagerFunction:
         of."""
         if self.accepts is not None and not self.accepts(*args, **kwargs):
             return None
+        looks = self.looks and len(args) > 1 and is_lone_integer(args[1])
         trace = current_trace()
         if type(trace) is Recording:
-            found = trace.record(self, args, kwargs) if trace.live else None
+            found = trace.record(self, args, kwargs) if trace.live and not looks else None
             return found or trace.call_with_values(self, args, kwargs)  # type: ignore[no-any-return]
-        if stub.fast_path_open():
+        if not looks and stub.fast_path_open():
             key = stub.signature(self.function, args, kwargs)
             if key is not None:
                 self._count(key, args, kwargs)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .. import lax
-from ..api.eager import eager
+from ..api.eager import eager, is_lone_integer
 from ..api.operators import native_getitem, native_operator
 from ..api.recording import LazyPair
 from ..core.avals import AbstractValue, high_types, typeof
@@ -234,17 +234,15 @@ def install_native() -> None:
     """Gives the Array its operators: what runs when no native entry applies."""
     for name, fun in BINARY.items():
         set_operator(name, native_operator(name, fun, _deferring_lazily(name)))
-    # A Python integer is a static power: part of the program, not one of its operands. One integer
-    # to the power of one is entered elsewhere, since the sign must be looked at.
+    # A Python integer is a static power: part of the program, not one of its operands. So is the
+    # integer that an array holds alone, whose value is looked at in each call.
     entered = native_operator("power", ufuncs.power, _deferring_lazily("power"))
     lazily = _lazy("power")
 
     def power(x: Any, y: Any) -> Any:
         if type(y) in (int, bool):
             return lazily(x, y)
-        if _is_signed_scalar(y) and not _is_inexact(x):
-            return ufuncs.power(x, y) if y < 0 else lazily(x, y)
-        return entered(x, y)
+        return lazily(x, y) if is_lone_integer(y) else entered(x, y)
 
     set_operator("power", power)
     for name, one in UNARY.items():
@@ -252,14 +250,6 @@ def install_native() -> None:
     # Integers in an index are operands, slices are part of the program.
     set_operator("getitem", eager(native_getitem(indexing.getitem), Policy(0, (), True)))
     _install_others(ArrayImpl)
-
-
-def _is_signed_scalar(y: Any) -> bool:
-    return type(y) in (ArrayImpl, np.ndarray) and y.ndim == 0 and y.dtype.kind == "i"
-
-
-def _is_inexact(x: Any) -> bool:
-    return not (isinstance(x, int) or getattr(getattr(x, "dtype", None), "kind", "f") in "iub")
 
 
 _PLAIN: tuple[type, ...] = (LazyPair, ArrayImpl, float, int)

@@ -713,12 +713,12 @@ def power(x1: Any, x2: Any, /) -> Any:
 
 
 def _is_known_integer(x: Any) -> bool:
-    if isinstance(x, (int, np.integer, np.bool_)):
+    if isinstance(x, (int, np.integer)):
         return True
     if isinstance(x, Tracer) or not isinstance(x, np.ndarray | Array):
         return False
     array: Any = x
-    return bool(array.ndim == 0 and array.dtype.kind in "iub")
+    return bool(array.ndim == 0 and array.dtype.kind in "iu")
 
 
 def pow(x1: Any, x2: Any, /) -> Any:

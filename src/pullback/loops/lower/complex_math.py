@@ -148,11 +148,24 @@ def sign(b: Builder, x: Pair) -> Pair:
     return r.where(zero, 0.0, r.div(x[0], size)), r.where(zero, 0.0, r.div(x[1], size))
 
 
-def exp(b: Builder, x: Pair) -> Pair:
+def _without_angle(b: Builder, x: Pair) -> Atom:
+    """Where re is infinite and im is infinite or NaN: there is a size, but no direction."""
     r = _r(b, x)
-    size = r.exp(x[0])
-    real = r.test("eq", x[1], 0.0)
-    return r.mul(size, r.cos(x[1])), r.where(real, x[1], r.mul(size, r.sin(x[1])))
+    astray = r.test("ne", r.sub(x[1], x[1]), 0.0)
+    return b.let("and", (r.test("eq", r.abs(x[0]), math.inf), astray), "bool")
+
+
+def exp(b: Builder, x: Pair) -> Pair:
+    """exp(re) (cos(im) + i sin(im)); where im has no angle, 0 at re = -inf, and an infinite real
+    part at inf (C99, G.6.3.1)."""
+    r = _r(b, x)
+    size, lost = r.exp(x[0]), _without_angle(b, x)
+    nothing = b.let("and", (lost, r.test("lt", x[0], 0.0)), "bool")
+    still = b.let("or", (nothing, r.test("eq", x[1], 0.0)), "bool")
+    im = r.where(nothing, 0.0, x[1])
+    return r.mul(size, r.where(lost, 1.0, r.cos(x[1]))), r.where(
+        still, im, r.mul(size, r.sin(x[1]))
+    )
 
 
 def _exact_square(r: _Real, x: Atom) -> tuple[Atom, Atom]:
@@ -219,7 +232,8 @@ def expm1(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
     half = r.sin(r.mul(0.5, x[1]))
     re = r.sub(r.mul(r.expm1(x[0]), r.cos(x[1])), r.mul(2.0, r.mul(half, half)))
-    return re, r.where(r.test("eq", x[1], 0.0), x[1], r.mul(r.exp(x[0]), r.sin(x[1])))
+    re = r.where(_without_angle(b, x), r.expm1(x[0]), re)
+    return re, exp(b, x)[1]
 
 
 def sqrt(b: Builder, x: Pair) -> Pair:
@@ -258,7 +272,8 @@ def _zero_stays(b: Builder, value: Atom, part: Atom, zero: Atom) -> Atom:
 
 def sinh(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
-    re, im = r.mul(r.sinh(x[0]), r.cos(x[1])), r.mul(r.cosh(x[0]), r.sin(x[1]))
+    c = r.where(_without_angle(b, x), 1.0, r.cos(x[1]))
+    re, im = r.mul(r.sinh(x[0]), c), r.mul(r.cosh(x[0]), r.sin(x[1]))
     return _zero_stays(b, re, x[0], x[0]), _zero_stays(b, im, x[1], x[1])
 
 
@@ -267,7 +282,7 @@ def cosh(b: Builder, x: Pair) -> Pair:
     im = r.mul(r.sinh(x[0]), r.sin(x[1]))
     zero = r.mul(r.copysign(r.c(0.0), x[0]), r.copysign(r.c(1.0), x[1]))
     im = _zero_stays(b, _zero_stays(b, im, x[0], zero), x[1], zero)
-    return r.mul(r.cosh(x[0]), r.cos(x[1])), im
+    return r.mul(r.cosh(x[0]), r.where(_without_angle(b, x), 1.0, r.cos(x[1]))), im
 
 
 def tanh(b: Builder, x: Pair) -> Pair:
@@ -288,7 +303,7 @@ def tanh(b: Builder, x: Pair) -> Pair:
     re = r.where(big, limit, r.mul(re, r.add(r.mul(c, c), r.mul(s, s))))
     lost = b.let("and", (end, r.test("ne", im, im)), "bool")
     im = r.where(lost, r.copysign(r.c(0.0), x[1]), im)
-    return re, _zero_stays(b, im, x[1], x[1])
+    return _zero_stays(b, re, x[0], x[0]), _zero_stays(b, im, x[1], x[1])
 
 
 def _rotate(f: Callable[[Builder, Pair], Pair]) -> Callable[[Builder, Pair], Pair]:
