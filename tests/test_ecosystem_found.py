@@ -591,3 +591,23 @@ def bind_params(m: Any) -> list[Any]:
 
 def test_bind_params_are_one_dict_with_functions_that_can_be_called():
     assert bind_params(pullback) == bind_params(jax)
+
+
+@pytest.mark.parametrize("kind", ["custom_jvp", "custom_vjp"])
+def test_keywords_after_a_parameter_that_keeps_its_default(kind):
+    """ott-jax calls its logsumexp without `b`, but with `return_sign`, which comes after it."""
+
+    def of(m: Any) -> list[float]:
+        def f(x, a=2.0, b=3.0, s=1.0):
+            return x * a + b * s
+
+        g = getattr(m, kind)(f, nondiff_argnums=(1, 3))
+        if kind == "custom_jvp":
+            g.defjvp(lambda a, s, p, t: (f(p[0], a, p[1], s), t[0] * 7 * s))
+        else:
+            g.defvjp(
+                lambda x, a, b, s: (f(x, a, b, s), None), lambda a, s, r, c: (c * 7 * s, c * a)
+            )
+        return [float(g(5.0, s=4.0)), float(m.grad(lambda x: g(x, s=4.0))(5.0))]
+
+    assert of(pullback) == of(jax) == [22.0, 28.0]

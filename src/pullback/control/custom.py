@@ -78,13 +78,14 @@ def resolve_kwargs(
             f"resolved to positional-only arguments. Binding failed with the error:\n{error}. "
             f"Fix: call {name_of(fun)}{signature}."
         ) from None
-    if bound.kwargs:
+    # Defaults first: `bound.args` ends where the first argument is missing.
+    bound.apply_defaults()
+    if named := sorted(bound.kwargs.keys() & kwargs.keys()):
         raise TypeError(
-            f"keyword arguments {sorted(bound.kwargs)} could not be resolved to positions for the "
+            f"keyword arguments {named} could not be resolved to positions for the "
             f"function {name_of(fun)} with custom derivatives. "
             "Fix: make them ordinary parameters."
         )
-    bound.apply_defaults()
     return bound.args
 
 
