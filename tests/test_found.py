@@ -819,3 +819,25 @@ def test_unwrap_of_unsigned_numbers_and_truth_values() -> None:
     for bad, kind in ((np.array([1.5], np.float32), ValueError), (np.array([True]), TypeError)):
         with pytest.raises(kind, match="int indices"):
             pullback.numpy.ravel_multi_index((bad,), (9,), mode="clip")
+
+
+@pytest.mark.parametrize("name", ["all_gather", "psum_scatter", "psum", "pmax"])
+def test_collectives_over_no_axis_change_nothing(name: str) -> None:
+    x = np.arange(6.0, dtype=np.float32).reshape(2, 3)
+    for P in (jax, pullback):
+        collective = getattr(P.lax, name)
+        found = P.vmap(lambda v, f=collective: f(v, ()), axis_name="i")(x)
+        assert np.array_equal(found, x)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "bool", "int32", "uint8"])
+@pytest.mark.parametrize("number", [2**31, -(2**40), 2**70])
+def test_integers_of_any_size_are_converted(number: int, dtype: str) -> None:
+    results = []
+    for P in (jax, pullback):
+        try:
+            found = P.lax.convert_element_type(number, dtype)
+            results.append((found.dtype, found.weak_type, np.asarray(found).tolist()))
+        except OverflowError:
+            results.append("OverflowError")
+    assert results[0] == results[1]

@@ -496,6 +496,8 @@ def all_gather(
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
+    if not _names(axis_name):
+        return x
     groups = _groups(axis_index_groups)
     size = axis_size(axis_name) if groups is None else len(groups[0])
 
@@ -600,6 +602,8 @@ def psum_scatter(
     >>> pullback.vmap(f, axis_name='i')(jnp.array([[1, 2], [30, 40]]))
     Array([31, 42], dtype=int32)
     """
+    if not _names(axis_name):
+        return x
     groups = _groups(axis_index_groups)
     size = axis_size(axis_name) if groups is None else len(groups[0])
     return tree.tree_map(

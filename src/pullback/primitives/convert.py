@@ -106,7 +106,10 @@ def convert_element_type(operand: Any, new_dtype: Any) -> Any:
     >>> lax.convert_element_type(1.5, 'int32')
     Array(1, dtype=int32)
     """
-    return convert_weak(operand, requested_dtype(new_dtype, "convert_element_type"), False)
+    dtype = requested_dtype(new_dtype, "convert_element_type")
+    if type(operand) is int and dtype is not None and not dtypes.is_extended(dtype):
+        return staged(as_array(scalar_constant(operand, dtype)))  # of any size, as NumPy converts
+    return convert_weak(operand, dtype, False)
 
 
 def _defined(number: Any, old: Any, new: Any) -> bool:
