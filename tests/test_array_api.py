@@ -4,7 +4,6 @@ functions test: inspection, versions, special values of complex functions.
 
 from __future__ import annotations
 
-import inspect
 import math
 import operator
 from collections.abc import Iterator
@@ -141,16 +140,6 @@ def test_complex_without_angle(
             np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(wanted))
         np.testing.assert_array_equal(np.abs(found), np.abs(wanted))
     assert name != "expm1" or z.real > 0 or (got.real == -1).all()
-
-
-@pytest.mark.parametrize("name", ("add", "multiply", "maximum", "logaddexp", "bitwise_and"))
-def test_operands_have_places(name: str) -> None:
-    """Functions with NumPy's methods say how many operands they take, by place only."""
-    found = inspect.signature(getattr(jnp, name)).parameters
-    assert [p.kind for p in found.values()] == [inspect.Parameter.POSITIONAL_ONLY] * 2 + [
-        inspect.Parameter.KEYWORD_ONLY
-    ] * 2
-    assert list(inspect.signature(jnp.negative).parameters) == ["x", "out", "where"]
 
 
 def test_large_integers_fill() -> None:

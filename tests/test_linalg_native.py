@@ -24,6 +24,13 @@ from pullback.loops.show import show_kernel
 
 RNG = np.random.default_rng(3)
 LINALG = lax.linalg
+_STATE = RNG.bit_generator.state
+
+
+@pytest.fixture(autouse=True)
+def the_same_numbers_in_any_order() -> None:
+    """What a test draws does not depend on the tests that ran before it in the process."""
+    RNG.bit_generator.state = _STATE
 
 
 def normal(*shape: int, dtype: str = "f") -> Any:

@@ -277,6 +277,7 @@ def test_programs_with_steps_in_python_are_kept(
     """What Python does is found again as an equation of the new program, loops' and branches'
     too."""
     monkeypatch.setenv("PULLBACK_CACHE_DIR", str(tmp_path))
+    forget_kernels()
     x = np.random.default_rng(0).normal(size=(60, 50)).astype(np.float32)
     first = pb.tree.leaves(pb.jit(lambda x: function(x))(x))
     assert aside.settle(90.0) and kept_programs(tmp_path)

@@ -133,7 +133,7 @@ def _cumsum_with_promotion(a: Any, axis: Any = None, dtype: Any = None) -> Any:
 
 
 def _cumprod_with_promotion(a: Any, axis: Any = None, dtype: Any = None) -> Any:
-    return _cumulative(a, "cumulative_prod", lax.cumprod, axis, dtype, None, False)
+    return _cumulative(a, "cumulative_prod", lax.cumprod, axis, dtype, None, True)
 
 
 _sum_jit = jit(_cumsum_with_promotion, static_argnames=("axis", "dtype"))

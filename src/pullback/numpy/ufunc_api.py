@@ -34,16 +34,11 @@ from .util import (
 scatter: Any = lazy_module("pullback.numpy.scatter")
 
 
-@functools.cache
-def _signature(nin: int) -> inspect.Signature:
-    """What a ufunc of `nin` operands takes: these by place only, as the array API has it."""
-    kind = inspect.Parameter
-    names = [f"x{k + 1}" for k in range(nin)] if nin > 1 else ["x"]
-    operands = [kind(name, kind.POSITIONAL_ONLY, annotation="Any") for name in names]
-    options = [
-        kind(name, kind.KEYWORD_ONLY, default=None, annotation="None") for name in ("out", "where")
-    ]
-    return inspect.Signature([*operands, *options], return_annotation="Any")
+def _call_signature(*args: Any, out: None = None, where: None = None) -> Any:
+    """What every ufunc takes."""
+
+
+_SIGNATURE = inspect.signature(_call_signature)
 
 
 class ufunc:
@@ -80,7 +75,7 @@ class ufunc:
         self._func, self._call = func, call or func
         self._given = {"reduce": reduce, "accumulate": accumulate, "at": at, "reduceat": reduceat}
         self._jitted: dict[str, Any] = {}
-        self.__signature__ = _signature(self.nin)
+        self.__signature__ = _SIGNATURE
 
     def __repr__(self) -> str:
         return f"<jnp.ufunc '{self.__name__}'>"
