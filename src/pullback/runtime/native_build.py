@@ -10,6 +10,7 @@ it before the pages are sealed.
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 
 from pullback.runtime.native_table import EXTERNALS, MAGIC, STATE_ENTRY, TABLE_WORDS
 
@@ -81,6 +82,22 @@ class Fn:
         self._count += 1
         self.br(condition, f"on{self._count}", target)
         self.at(f"on{self._count}")
+
+    def loop(self, name: str, n: str, body: Callable[[str], None]) -> None:
+        """for i < n; the body may `go` to `<name>_next`."""
+        i = self.local("i64")
+        self.st("i64", 0, i)
+        self.go(name)
+        self.at(name)
+        k = self.ld("i64", i)
+        self.br(self.cmp("slt", k, n), name + "_body", name + "_end")
+        self.at(name + "_body")
+        body(k)
+        self.go(name + "_next")
+        self.at(name + "_next")
+        self.bump(i, 0, 1)
+        self.go(name)
+        self.at(name + "_end")
 
     def ret(self, value: str = "void") -> None:
         self.do(f"ret {value}")

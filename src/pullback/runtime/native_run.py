@@ -7,42 +7,17 @@ argument's address and using it. While the GIL is released, or Python may run fo
 arguments are held and pinned.
 """
 
-# Longer than other files: one native program, read from its top to its end.
-
 from __future__ import annotations
-
-from collections.abc import Callable
 
 from pullback.backends.llvm.table import CANCEL, CONTEXT_BYTES, NUM_THREADS, POOL
 from pullback.runtime import native_layout as L
 from pullback.runtime.native_build import Fn, string
+from pullback.runtime.native_operands import only_array
+from pullback.runtime.native_results import result_functions
 
 __all__ = ["SLOW", "run_functions"]
 
 SLOW = -1  # as a result pointer: Python must handle this call
-
-
-def _loop(f: Fn, name: str, n: str, body: Callable[[str], None]) -> None:
-    """for i < n; the body may `go` to `<name>_next`."""
-    i = f.local("i64")
-    f.st("i64", 0, i)
-    f.go(name)
-    f.at(name)
-    k = f.ld("i64", i)
-    f.br(f.cmp("slt", k, n), name + "_body", name + "_end")
-    f.at(name + "_body")
-    body(k)
-    f.go(name + "_next")
-    f.at(name + "_next")
-    f.bump(i, 0, 1)
-    f.go(name)
-    f.at(name + "_end")
-
-
-def _only_array(f: Fn, o: str) -> str:
-    """`o`, or null if it is marked as no Array."""
-    bit = f.op("and", f.v(f"ptrtoint ptr {o} to i64"), 1)
-    return f.v(f"select i1 {f.cmp('ne', bit, 0)}, ptr null, ptr {o}")
 
 
 # An array of NumPy in a wider type than the program's: how its elements are narrowed, the bytes of
@@ -98,8 +73,8 @@ def _convert() -> Fn:
             f.go(f"loop{c}")
 
     n = f.ld("i64", "%e", L.E_NLEAVES)
-    _loop(f, "clear", n, lambda k: f.st("ptr", "null", f.idx("%temps", k)))
-    _loop(f, "one", n, one)
+    f.loop("clear", n, lambda k: f.st("ptr", "null", f.idx("%temps", k)))
+    f.loop("one", n, one)
     f.ret("i64 1")
     f.at("failed")
     f.own("void", "pb_free_temps", "ptr %e", "ptr %cells", "ptr %temps")
@@ -117,7 +92,7 @@ def _free_temps() -> Fn:
         size = _narrowed_bytes(f, f.ld("i64", f.idx(codes, k)), f.gep("%cells", f.op("shl", k, 4)))
         f.own("void", "pb_free_held", f"ptr {block}", f"i64 {size}")
 
-    _loop(f, "one", f.ld("i64", "%e", L.E_NLEAVES), one)
+    f.loop("one", f.ld("i64", "%e", L.E_NLEAVES), one)
     f.ret()
     return f
 
@@ -131,7 +106,7 @@ def _fill() -> Fn:
     def copy(k: str) -> None:
         f.st("i64", f.ld("i64", f.idx(template, k)), f.idx("%slots", k))
 
-    _loop(f, "template", f.ld("i64", "%e", L.E_NSLOTS), copy)
+    f.loop("template", f.ld("i64", "%e", L.E_NSLOTS), copy)
     slots, codes = f.ld("ptr", "%e", L.E_ARG_SLOTS), f.ld("ptr", "%e", L.E_ARG_CODES)
     plain = f.is_null(codes)
 
@@ -155,7 +130,7 @@ def _fill() -> Fn:
         f.at("f32")
         f.st("float", f.v(f"fptrunc double {f.ld('double', data)} to float"), data)
 
-    _loop(f, "argument", f.ld("i64", "%e", L.E_NLEAVES), argument)
+    f.loop("argument", f.ld("i64", "%e", L.E_NLEAVES), argument)
     f.ret()
     return f
 
@@ -166,7 +141,7 @@ def _outputs() -> Fn:
     f = Fn("pb_outputs", "i64", "ptr e, ptr slots, ptr saved", inline=True)
     n, outs = f.ld("i64", "%e", L.E_NOUTS), f.ld("ptr", "%e", L.E_OUTS)
     sizes = f.ld("i64", "%e", L.E_SIZES)  # where a plan's slot table keeps sizes, or -1
-    _loop(f, "clear", n, lambda k: f.st("ptr", "null", f.idx("%saved", k)))
+    f.loop("clear", n, lambda k: f.st("ptr", "null", f.idx("%saved", k)))
 
     def one(k: str) -> None:
         o = f.gep(outs, f.op("shl", k, 5))
@@ -181,7 +156,7 @@ def _outputs() -> Fn:
         f.at("sized")
         f.st("i64", size, f.idx("%slots", f.op("add", slot, sizes)))
 
-    _loop(f, "one", n, one)
+    f.loop("one", n, one)
     f.ret("i64 1")
     f.at("failed")
     f.own("void", "pb_free_saved", "ptr %e", "ptr %saved", "i64 1")
@@ -202,7 +177,7 @@ def _free_saved() -> Fn:
         f.at("free")
         f.own("void", "pb_free_held", f"ptr {f.ld('ptr', f.idx('%saved', k))}", f"i64 {size}")
 
-    _loop(f, "one", f.ld("i64", "%e", L.E_NOUTS), one)
+    f.loop("one", f.ld("i64", "%e", L.E_NOUTS), one)
     f.ret()
     return f
 
@@ -227,7 +202,7 @@ def _hold() -> list[Fn]:
             else:
                 f.decref(o)
 
-        _loop(f, "one", f.ld("i64", "%e", L.E_NLEAVES), one)
+        f.loop("one", f.ld("i64", "%e", L.E_NLEAVES), one)
         f.ret()
         out.append(f)
     return out
@@ -242,7 +217,7 @@ def _donate() -> Fn:
 
     def one(k: str) -> None:
         o = f.ld("ptr", f.idx("%objs", f.ld("i64", f.gep(list_, f.op("shl", k, 4)))))
-        o = _only_array(f, o)
+        o = only_array(f, o)
         f.when(f.is_null(o), "revert")
         f.unless(f.cmp("eq", f.ld("i64", o, L.STATE), L.READY), "revert")
         f.unless(f.cmp("eq", f.ld("i64", o, L.PINS), 0), "revert")
@@ -250,18 +225,18 @@ def _donate() -> Fn:
         f.st("i64", L.DELETED, o, L.STATE)
         f.bump(done, 0, 1)
 
-    _loop(f, "one", n, one)
+    f.loop("one", n, one)
 
     # The same array given again where it is not donated: its values are still needed.
     def count(k: str) -> None:
-        o = _only_array(f, f.ld("ptr", f.idx("%objs", k)))
+        o = only_array(f, f.ld("ptr", f.idx("%objs", k)))
         f.br(f.is_null(o), "count_next", "array")
         f.at("array")
         f.br(f.cmp("eq", f.ld("i64", o, L.STATE), L.DELETED), "gone", "count_next")
         f.at("gone")
         f.bump(deleted, 0, 1)
 
-    _loop(f, "count", f.ld("i64", "%e", L.E_NLEAVES), count)
+    f.loop("count", f.ld("i64", "%e", L.E_NLEAVES), count)
     f.unless(f.cmp("eq", f.ld("i64", deleted), n), "revert")
 
     def take(k: str) -> None:
@@ -270,7 +245,7 @@ def _donate() -> Fn:
         f.st("i64", f.ld("i64", o, L.NBYTES), f.gep("%blocks", f.op("shl", k, 4)), 8)
         f.st("ptr", "null", o, L.DATA)
 
-    _loop(f, "take", n, take)
+    f.loop("take", n, take)
     f.ret("i64 1")
     f.at("revert")
 
@@ -278,7 +253,7 @@ def _donate() -> Fn:
         o = f.ld("ptr", f.idx("%objs", f.ld("i64", f.gep(list_, f.op("shl", k, 4)))))
         f.st("i64", L.READY, o, L.STATE)
 
-    _loop(f, "undo", f.ld("i64", done), undo)
+    f.loop("undo", f.ld("i64", done), undo)
     f.ret("i64 0")
     return f
 
@@ -300,7 +275,7 @@ def _free_donated() -> Fn:
         b = f.gep("%blocks", pair)
         f.own("void", "pb_free_held", f"ptr {f.ld('ptr', b)}", f"i64 {f.ld('i64', b, 8)}")
 
-    _loop(f, "one", f.ld("i64", "%e", L.E_NDONATED), one)
+    f.loop("one", f.ld("i64", "%e", L.E_NDONATED), one)
     f.ret()
     return f
 
@@ -322,7 +297,7 @@ def _thread_count() -> Fn:
         f.ret()
         f.at("never")
 
-    _loop(f, "one", f.ld("i64", "%counts"), one)
+    f.loop("one", f.ld("i64", "%counts"), one)
     f.ret()
     return f
 
@@ -415,270 +390,6 @@ def _execute() -> Fn:
     f.go("failed")
     f.at("failed")
     f.ret("i64 -1")
-    return f
-
-
-def _results() -> Fn:
-    """i64 results(e, slots, objs, results): makes the output objects; on failure what was made is
-    gone, -1."""
-    f = Fn("pb_results", "i64", "ptr e, ptr slots, ptr objs, ptr results", inline=True)
-    n, outs = f.ld("i64", "%e", L.E_NOUTS), f.ld("ptr", "%e", L.E_OUTS)
-    bad, source = f.var("i64", 0), f.var("ptr", "null")
-    sizes = f.ld("i64", "%e", L.E_SIZES)
-
-    def one(k: str) -> None:
-        o = f.gep(outs, f.op("shl", k, 5))
-        where = f.ld("i64", o)
-        f.st("ptr", "null", f.idx("%results", k))
-        cases = f"i64 {L.OUT_ARGUMENT}, label %alias i64 {L.OUT_OF_ARGUMENT}, label %alias "
-        cases += f"i64 {L.OUT_OF_CONST}, label %const i64 {L.OUT_OF_OUTPUT}, label %twin"
-        f.do(f"switch i64 {f.ld('i64', o, 24)}, label %make [{cases}]")
-        f.at("const")
-        f.st("ptr", f.ld("ptr", o), source)
-        f.go("share")
-        f.at("twin")
-        f.st("ptr", f.ld("ptr", f.idx("%results", where)), source)
-        f.br(f.is_null(f.ld("ptr", source)), "one_next", "share")
-        f.at("alias")
-        a = _only_array(f, f.ld("ptr", f.idx("%objs", where)))
-        f.br(f.is_null(a), "scalar", "aliased")
-        f.at("scalar")
-        f.fail("SystemError", "internal error in pullback: an output that is a Python scalar")
-        f.st("i64", 1, bad)
-        f.go("one_next")
-        f.at("aliased")
-        f.st("ptr", a, source)
-        f.br(f.cmp("eq", f.ld("i64", o, 24), L.OUT_ARGUMENT), "itself", "share")
-        f.at("itself")
-        f.incref(a)
-        f.st("ptr", a, f.idx("%results", k))
-        f.go("one_next")
-        f.at("share")  # an array of its own: the other may be deleted or donated
-        shared = f.own("ptr", "pb_twin", f"ptr {f.ld('ptr', source)}")
-        f.st("ptr", shared, f.idx("%results", k))
-        f.br(f.is_null(shared), "not_shared", "one_next")
-        f.at("not_shared")
-        f.st("i64", 1, bad)
-        f.go("one_next")
-        f.at("make")
-        data, asked = f.ld("ptr", f.idx("%slots", where)), f.ld("i64", o, 8)
-        made_by_plan = f.cmp("eq", f.ld("i64", o, 24), L.OUT_FROM_PLAN)
-        offset = f.v(f"select i1 {made_by_plan}, i64 {sizes}, i64 0")
-        planned = f.ld("i64", f.idx("%slots", f.op("add", where, offset)))
-        size = f.v(f"select i1 {made_by_plan}, i64 {planned}, i64 {asked}")
-        x = f.own("ptr", "pb_make", f"ptr {f.ld('ptr', o, 16)}", f"ptr {data}", f"i64 {size}")
-        f.br(f.is_null(x), "lost", "made")
-        f.at("lost")
-        f.own("void", "pb_free_held", f"ptr {data}", f"i64 {size}")
-        f.st("i64", 1, bad)
-        f.go("one_next")
-        f.at("made")
-        f.st("ptr", x, f.idx("%results", k))
-
-    _loop(f, "one", n, one)
-    f.br(f.cmp("eq", f.ld("i64", bad), 0), "good", "undo_all")
-    f.at("good")
-    committed = f.ld("ptr", "%e", L.E_COMMITTED)
-    f.br(f.is_null(committed), "free", "commit")
-    f.at("free")
-    f.ret("i64 0")
-    f.at("commit")
-
-    def commit(k: str) -> None:
-        x = f.ld("ptr", f.idx("%results", k))
-        sharding, before = f.ld("ptr", f.idx(committed, k)), f.ld("ptr", x, L.COMMITTED)
-        f.when(f.is_null(sharding), "commit_one_next")
-        f.incref(sharding)
-        f.st("ptr", sharding, x, L.COMMITTED)
-        f.xdecref(before)
-
-    _loop(f, "commit_one", n, commit)
-    f.ret("i64 0")
-    f.at("undo_all")
-    _loop(f, "undo", n, lambda k: f.xdecref(f.ld("ptr", f.idx("%results", k))))
-    f.ret("i64 -1")
-    return f
-
-
-def _sequence() -> Fn:
-    """ptr sequence(items, n, list?): a tuple or list that takes over the items' references; they
-    are dropped on failure."""
-    f = Fn("pb_sequence", "ptr", "ptr items, i64 n, i64 kind", inline=True)
-    made, place = f.var("ptr", "null"), f.var("ptr", "null")
-    f.br(f.cmp("eq", "%kind", 0), "tuple", "list")
-    f.at("tuple")
-    t = f.call("ptr", "PyTuple_New", "i64 %n")
-    f.when(f.is_null(t), "failed")
-    f.st("ptr", t, made)
-    f.st("ptr", f.gep(t, L.TUPLE_ITEMS), place)
-    f.go("fill")
-    f.at("list")
-    x = f.call("ptr", "PyList_New", "i64 %n")
-    f.when(f.is_null(x), "failed")
-    f.st("ptr", x, made)
-    f.st("ptr", f.ld("ptr", x, 24), place)
-    f.go("fill")
-    f.at("fill")
-    at = f.ld("ptr", place)
-    _loop(f, "item", "%n", lambda k: f.st("ptr", f.ld("ptr", f.idx("%items", k)), f.idx(at, k)))
-    f.ret("ptr " + f.ld("ptr", made))
-    f.at("failed")
-    _loop(f, "drop", "%n", lambda k: f.decref(f.ld("ptr", f.idx("%items", k))))
-    f.ret("ptr null")
-    return f
-
-
-def _build() -> Fn:
-    """ptr build(e, results): the Python result; takes over the references in `results`."""
-    f = Fn("pb_build", "ptr", "ptr e, ptr results", inline=True)
-    kind, n = f.ld("i64", "%e", L.E_RESULT), f.ld("i64", "%e", L.E_NOUTS)
-    f.br(f.cmp("eq", kind, L.RESULT_SINGLE), "single", "other")
-    f.at("single")
-    f.ret("ptr " + f.ld("ptr", "%results"))
-    f.at("other")
-    argument = f.ld("ptr", "%e", L.E_RESULT_ARG)
-    f.when(f.cmp("eq", kind, L.RESULT_PROGRAM), "program")
-    islist = f.v(f"zext i1 {f.cmp('eq', kind, L.RESULT_LIST)} to i64")
-    t = f.own("ptr", "pb_sequence", "ptr %results", f"i64 {n}", f"i64 {islist}")
-    f.when(f.is_null(t), "failed")
-    f.br(f.cmp("eq", kind, L.RESULT_CALL), "call", "plain")
-    f.at("plain")
-    f.ret("ptr " + t)
-    f.at("call")
-    r = f.call("ptr", "PyObject_CallOneArg", f"ptr {argument}", f"ptr {t}")
-    f.decref(t)
-    f.ret("ptr " + r)
-    f.at("failed")
-    f.ret("ptr null")
-    f.at("program")
-    f.ret("ptr " + f.own("ptr", "pb_program", f"ptr {argument}", "ptr %results", f"i64 {n}"))
-    return f
-
-
-def _program() -> Fn:
-    """ptr program(code, results, n): a postfix program over a stack builds nested tuples, lists
-    and dicts."""
-    f = Fn("pb_program", "ptr", "ptr code, ptr results, i64 n", internal=True)
-    stack = f.local(f"[{L.MAX_RESULT_STACK} x ptr], align 16")
-    top, at, made = f.var("i64", 0), f.var("ptr", "%code"), f.var("ptr", "null")
-    f.go("step")
-    f.at("step")
-    p = f.ld("ptr", at)
-    code, arg = f.ld("i64", p), f.ld("i64", p, 8)
-    f.st("ptr", f.gep(p, 16), at)
-    sp = f.ld("i64", top)
-    names = {
-        L.P_LEAF: "leaf",
-        L.P_TUPLE: "seq",
-        L.P_LIST: "seq",
-        L.P_DICT: "dict",
-        L.P_CONST: "const",
-        L.P_NAMED: "named",
-        L.P_FIELDS: "fields",
-    }
-    cases = " ".join(f"i64 {k}, label %{v}" for k, v in names.items())
-    f.do(f"switch i64 {code}, label %finish [{cases}]")
-    f.at("leaf")
-    x = f.ld("ptr", f.idx("%results", arg))
-    f.incref(x)
-    f.st("ptr", x, made)
-    f.go("push")
-    f.at("const")
-    x = f.v(f"inttoptr i64 {arg} to ptr")
-    f.incref(x)
-    f.st("ptr", x, made)
-    f.go("push")
-    f.at("push")
-    f.st("ptr", f.ld("ptr", made), f.idx(stack, f.ld("i64", top)))
-    f.bump(top, 0, 1)
-    f.go("step")
-    f.at("seq")
-    base = f.op("sub", sp, arg)
-    islist = f.v(f"zext i1 {f.cmp('eq', code, L.P_LIST)} to i64")
-    f.st("i64", base, top)
-    t = f.own("ptr", "pb_sequence", f"ptr {f.idx(stack, base)}", f"i64 {arg}", f"i64 {islist}")
-    f.when(f.is_null(t), "drop")
-    f.st("ptr", t, made)
-    f.go("push")
-    f.at("named")  # (type, length): what tuple.__new__(type, items) makes
-    kind = f.v(f"inttoptr i64 {arg} to ptr")
-    size = f.ld("i64", kind, 8)
-    t = f.call("ptr", "PyType_GenericAlloc", f"ptr {f.ld('ptr', kind)}", f"i64 {size}")
-    f.when(f.is_null(t), "drop")
-    first = f.op("sub", sp, size)
-
-    def put(k: str) -> None:
-        value = f.ld("ptr", f.idx(stack, f.op("add", first, k)))
-        f.st("ptr", value, f.idx(f.gep(t, L.TUPLE_ITEMS), k))
-
-    _loop(f, "put", size, put)
-    f.st("i64", first, top)
-    f.st("ptr", t, made)
-    f.go("push")
-    f.at("fields")  # (type, number, object's tp_new, (), names): object.__new__(type), attributes
-    kind = f.v(f"inttoptr i64 {arg} to ptr")
-    total = f.ld("i64", kind, 8)
-    new, nothing = f.ld("ptr", kind, 16), f.ld("ptr", kind, 24)
-    o = f.v(f"call ptr {new}(ptr {f.ld('ptr', kind)}, ptr {nothing}, ptr null)")
-    f.when(f.is_null(o), "drop")
-    lowest = f.op("sub", sp, total)
-
-    def attribute(k: str) -> None:
-        value = f.ld("ptr", f.idx(stack, f.op("add", lowest, k)))
-        name = f.ld("ptr", f.idx(f.gep(kind, 32), k))
-        r = f.call("i32", "PyObject_GenericSetAttr", f"ptr {o}", f"ptr {name}", f"ptr {value}")
-        f.when(f.cmp("ne", r, 0, "i32"), "bad_object")
-
-    _loop(f, "attribute", total, attribute)
-    _loop(f, "held", total, lambda k: f.decref(f.ld("ptr", f.idx(stack, f.op("add", lowest, k)))))
-    f.st("i64", lowest, top)
-    f.st("ptr", o, made)
-    f.go("push")
-    f.at("bad_object")
-    f.decref(o)
-    f.go("drop")
-    f.at("dict")  # (keys, dict of these keys or null)
-    kind = f.v(f"inttoptr i64 {arg} to ptr")
-    keys, pattern = f.ld("ptr", kind), f.ld("ptr", kind, 8)
-    count = f.ld("i64", keys, 16)
-    f.br(f.is_null(pattern), "dict_new", "dict_copy")
-    f.at("dict_new")
-    fresh = f.call("ptr", "PyDict_New")
-    f.go("dict_made")
-    f.at("dict_copy")
-    copied = f.call("ptr", "PyDict_Copy", f"ptr {pattern}")
-    f.go("dict_made")
-    f.at("dict_made")
-    d = f.v(f"phi ptr [{fresh}, %dict_new], [{copied}, %dict_copy]")
-    f.when(f.is_null(d), "drop")
-    start = f.op("sub", sp, count)
-
-    def item(k: str) -> None:
-        value = f.ld("ptr", f.idx(stack, f.op("add", start, k)))
-        r = f.call(
-            "i32",
-            "PyDict_SetItem",
-            f"ptr {d}",
-            f"ptr {f.ld('ptr', f.idx(f.gep(keys, L.TUPLE_ITEMS), k))}",
-            f"ptr {value}",
-        )
-        f.when(f.cmp("ne", r, 0, "i32"), "bad_dict")
-
-    _loop(f, "item", count, item)
-    _loop(f, "given", count, lambda k: f.decref(f.ld("ptr", f.idx(stack, f.op("add", start, k)))))
-    f.st("i64", start, top)
-    f.st("ptr", d, made)
-    f.go("push")
-    f.at("bad_dict")
-    f.decref(d)
-    f.go("drop")
-    f.at("drop")
-    _loop(f, "dropped", f.ld("i64", top), lambda k: f.decref(f.ld("ptr", f.idx(stack, k))))
-    f.st("ptr", "null", stack)
-    f.go("finish")
-    f.at("finish")
-    _loop(f, "end", "%n", lambda k: f.decref(f.ld("ptr", f.idx("%results", k))))
-    f.ret("ptr " + f.ld("ptr", stack))
     return f
 
 
@@ -775,7 +486,7 @@ def _run() -> Fn:
 def _serial() -> Fn:
     """parallel_for of the default context: one chunk after the other."""
     f = Fn("pb_serial_for", "void", "ptr ctx, ptr fn, ptr closure, i64 n")
-    _loop(f, "chunk", "%n", lambda k: f.do(f"call void %fn(ptr %ctx, ptr %closure, i64 {k})"))
+    f.loop("chunk", "%n", lambda k: f.do(f"call void %fn(ptr %ctx, ptr %closure, i64 {k})"))
     f.ret()
     return f
 
@@ -784,6 +495,6 @@ def run_functions() -> list[Fn]:
     """Everything that runs entries."""
     return [
         _fill(), _convert(), _free_temps(), _outputs(), _free_saved(), *_hold(), _donate(),
-        _free_donated(), _thread_count(), _execute(), _results(), _sequence(),
-        _program(), _build(), _run(), _serial(),
+        _free_donated(), _thread_count(), _execute(), *result_functions(),
+        _run(), _serial(),
     ]  # fmt: skip

@@ -1,5 +1,5 @@
-"""What the operands of native calls may be, as Python sees it: the same walk as `native_call.py`'s
-`pb_flat`, in the same order.
+"""What the operands of native calls may be, as Python sees it: the same walk as
+`native_operands.py`'s `pb_flat`, in the same order.
 
 Operands are arrays (ours, and NumPy's that are contiguous), numbers (Python's and NumPy's), and
 tuples, lists, dicts, named tuples and registered dataclasses of them. In eager functions some
