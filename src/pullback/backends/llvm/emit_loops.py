@@ -247,8 +247,10 @@ class Loops:
         width = 4 if inner else 1
         if not inner and cost >= 40 and e.target.registers >= 32:
             width = 2 if brief else vectors_abreast(s.body, e.target.registers)
-        if has(s.body, While) or (inner and (cost >= 40 or brief)):
+        if has(s.body, While) or (inner and brief):
             width = 1
+        elif inner and cost >= MUCH_AROUND:
+            width = 2 if _light_inside(s.body) and e.target.registers >= 32 else 1
         scattered = lane_by_lane(s)
         if inner or has(s.body, If) or cost >= HEAVY:
             e.module.straight = False
@@ -275,7 +277,7 @@ class Loops:
             middle = hi - self.remainder(e, hi - lo, lanes * width)
             self.lane_loop(e, s, lo, middle, lanes, width, None)
         if e.target.masks and not scattered:
-            self.masked_lanes(e, s, middle, hi, lanes, 1)
+            self.rest_in_lanes(e, s, middle, hi, lanes, width if inner else 1)
             return
         e.in_lanes, before = True, e.in_lanes
 
@@ -288,6 +290,17 @@ class Loops:
         e.b.loop(middle, hi, 1, [], alone)
         e.depth -= 1
         e.in_lanes = before
+
+    def rest_in_lanes(self, e: Emitter, s: For, lo: Val, hi: Val, lanes: int, width: int) -> None:
+        """What fills no turn of a loop over `width` vectors. The loops inside wait for one addition
+        after the other, so that a few vectors together take as long as one alone: they go together
+        if they are more than half of a turn."""
+        if width > 1:
+            several = hi - lo > lanes * width // 2
+            together = e.b.select(several, hi, lo)
+            self.masked_lanes(e, s, lo, together, lanes, width)
+            lo = together
+        self.masked_lanes(e, s, lo, hi, lanes, 1)
 
     def remainder(self, e: Emitter, n: Val, step: int) -> Val:
         positive = e.b.call("smax", n, 0)
@@ -489,6 +502,7 @@ class Loops:
 
 UNROLLED = 4  # iterations of a loop of updates in one turn
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
+MUCH_AROUND = 40.0  # arithmetic of an iteration that holds a loop, beyond which registers are few
 CHAIN = 32  # integer operations one after the other, beyond what the next iteration's can hide
 FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
 
@@ -500,6 +514,13 @@ def vectors_abreast(body: Sequence[Stmt], registers: int) -> int:
     stmts = tuple(walk(body))
     chained = integer_chain(stmts) >= CHAIN
     return 4 if chained and 4 * values_alive(stmts) <= registers else 2
+
+
+def _light_inside(body: Sequence[Stmt]) -> bool:
+    """Whether the loops of a body do little each time around: its arithmetic comes before or after
+    them, where more vectors side by side hide how long each operation takes."""
+    inner = _inner_loops(body)
+    return all(body_cost(walk(x.body)) <= FEW and not has(x.body, For) for x in inner)
 
 
 def _inner_loops(body: Sequence[Stmt]) -> list[For]:

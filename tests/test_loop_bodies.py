@@ -1,0 +1,52 @@
+"""Bodies of loops over arrays that are several kernels: what their loops cost, in structure, and
+that no structure shows in a value."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import pullback
+from pullback import lax, numpy as jnp
+
+
+def columns(n: int, rows: int = 37) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(n)
+    return (
+        rng.standard_normal((rows, n)).astype(np.float32),
+        rng.standard_normal(rows).astype(np.float32),
+    )
+
+
+def descend(x: np.ndarray, t: np.ndarray) -> np.ndarray:
+    """Three steps down the columns of a matrix: sums in lanes, and much arithmetic after sums."""
+
+    def step(_: int, w: pullback.Array) -> pullback.Array:
+        p = 1 / (1 + jnp.exp(jnp.tanh(jnp.log1p(jnp.exp(-(x @ w))))))
+        return w - 0.1 * (x.T @ (p - t))
+
+    return np.asarray(pullback.jit(lambda: lax.fori_loop(0, 3, step, jnp.zeros(x.shape[1])))())
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 31, 33, 47, 48, 49, 63, 64, 65, 100, 129])
+def test_sums_in_lanes_of_every_number_of_columns(n: int) -> None:
+    x, t = columns(n)
+    w = np.zeros(n)
+    for _ in range(3):
+        z = x.astype(float) @ w
+        p = 1 / (1 + np.exp(np.tanh(np.log1p(np.exp(-z)))))
+        w = w - 0.1 * (x.T.astype(float) @ (p - t))
+    np.testing.assert_allclose(descend(x, t), w, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("n", [33, 50, 63, 100])
+def test_the_place_of_a_column_shows_in_no_bit(n: int) -> None:
+    """Columns that fill no turn of a loop are summed as those that do; but for very few ones."""
+    x, t = columns(n)
+    total = pullback.jit(
+        lambda x: lax.fori_loop(0, 2, lambda _, s: s + (t[:, None] * x).sum(0), 0 * x[0])
+    )
+    whole = np.asarray(total(x))
+    for k in (17, 20, 32, n - 1):
+        np.testing.assert_array_equal(np.asarray(total(x[:, :k])), whole[:k])
+        np.testing.assert_array_equal(np.asarray(total(x[:, n - k :])), whole[n - k :])
