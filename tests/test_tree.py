@@ -299,9 +299,9 @@ def test_partial():
     assert p(0) == 2 and tree.leaves(p) == [2]
     assert tree.map(lambda x: 10 * x, p)(0) == 20
     assert tree.structure(p) == tree.structure(tree.map(lambda x: x, p))
-    assert (
-        repr(tree_util.Partial(max, 1, key=None)) == "Partial(<built-in function max>, 1, key=None)"
-    )
+    shown = repr(tree_util.Partial(max, 1, key=None))  # Python 3.13 shows the module too
+    shown = shown.removeprefix("pullback.tree_util.")
+    assert shown == "Partial(<built-in function max>, 1, key=None)"
 
 
 @pytest.mark.parametrize("t", [1, None, (), [1, (2,)], {"b": 1, "a": (2, None)}, {}])

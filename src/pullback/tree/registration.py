@@ -240,6 +240,9 @@ class Partial(functools.partial):  # type: ignore[type-arg]
     Array(3., dtype=float32, weak_type=True)
     """
 
+    # Where users find it, as pickles and, from Python 3.13 on, `repr` say.
+    __module__ = "pullback.tree_util"
+
     def __new__(cls, func: Callable[..., Any], *args: Any, **kw: Any) -> Partial:
         if isinstance(func, functools.partial):
             func = _WholeCallable(func)
