@@ -50,3 +50,35 @@ def test_the_place_of_a_column_shows_in_no_bit(n: int) -> None:
     for k in (17, 20, 32, n - 1):
         np.testing.assert_array_equal(np.asarray(total(x[:, :k])), whole[:k])
         np.testing.assert_array_equal(np.asarray(total(x[:, n - k :])), whole[n - k :])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("how", ["min", "max"])
+@pytest.mark.parametrize("size, count", [(1, 300), (77, 256), (100, 1025), (1000, 1001)])
+def test_extremes_of_many_updates_in_a_loop(dtype: str, how: str, size: int, count: int) -> None:
+    """Relaxations: the elements are integers while they are updated. Zeros keep their signs, what
+    is not a number stays so, places that are outside are left out."""
+    rng = np.random.default_rng(size)
+    d = rng.choice([-0.0, 0.0, 1.5, -2.5, np.inf, -np.inf], size).astype(dtype)
+    d[rng.random(size) < 0.02] = np.nan
+    w = rng.choice([-0.0, 0.0, 0.25, -0.5, 1.0], count).astype(dtype)
+    w[rng.random(count) < 0.005] = np.nan
+    to, start = rng.integers(-size - 3, size + 3, count), rng.integers(0, size, count)
+
+    def relax(_: int, d: pullback.Array) -> pullback.Array:
+        return getattr(d.at[to], how)(d[start] + w)
+
+    with pullback.enable_x64(True):
+        relaxed = pullback.jit(lambda d: lax.fori_loop(0, 3, relax, d))
+        got = np.asarray(relaxed(d))
+        assert f"{how}= " in relaxed.lower(d).as_text()
+    inside = (-size <= to) & (to < size)
+    ordered = lambda x: np.where(x == 0, np.copysign(1e-300, x.astype(float)), x.astype(float))
+    for _ in range(3):
+        new = ordered(d)
+        with np.errstate(invalid="ignore"):
+            values = ordered(d[start] + w)
+            getattr(np, how + "imum").at(new, to[inside], values[inside])
+        d = np.where(abs(new) == 1e-300, np.copysign(0.0, new), new).astype(dtype)
+    np.testing.assert_array_equal(got, d)
+    np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(d[d == 0]))

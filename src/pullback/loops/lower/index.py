@@ -365,11 +365,44 @@ class _Scatter:
             visit = _in_runs if self.long else _in_turn
             visit(b, self.combine, item, row.dtype, self.count, (low, high), row)
 
+        kind = KEYS.get(self.x.dtype) if self.keys else None
         if self.blocks > 1 and not together:
-            kind = KEYS.get(self.x.dtype) if self.keys else None
             _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, block, 1, kind)
+        elif kind is not None and self.count >= max(MANY, self.x.size) and not together:
+            self.by_keys(b, slot, kind, block)
         else:
             box(b, self.batch_shape, one, "vector", parallel=False)
+
+    def by_keys(
+        self,
+        b: Builder,
+        slot: Slot,
+        kind: str,
+        visit: Callable[[Builder, Atom, Atom, Slot], None],
+    ) -> None:
+        """Extremes of floats: the array's elements are integers that order alike while they are
+        updated."""
+        assert self.combine is not None
+        size, dtype = self.x.size, self.x.dtype
+        own = Slot(kind, (size + 1,), "temp")  # the last element takes what is outside
+        b.bound[own] = b.scratch(kind, own.size)
+
+        def enter(i: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                value = load_slot(b, slot, (size,), dtype, (i,))
+            store_slot(b, own, own.shape, kind, (i,), _key(b, value, self.combine))
+            return ()
+
+        def leave(i: Index) -> Sequence[Atom]:
+            with Pinned(b):
+                key = load_slot(b, own, own.shape, kind, (i,))
+            store_slot(b, slot, (size,), dtype, (i,), _unkey(b, key, dtype))
+            return ()
+
+        b.loop(size, "vector", enter)
+        b.store(own.buf(b), b.dim(size), Const(0, kind))
+        visit(b, i64(0), b.dim(self.count), own)
+        b.loop(size, "vector", leave)
 
     def row(self, b: Builder, slot: Slot, spot: tuple[Index, ...]) -> None:
         """One update of many elements, masked. No two of them are at one place, so that lanes may
@@ -566,6 +599,7 @@ BLOCKS = 8  # parts of many updates that are combined apart from each other, at 
 EACH = 1 << 15  # updates in such a part, at least
 
 
+MANY = 256  # updates from which on an array of extremes is worth being made integers
 LONG = 128  # updates of one element in a row, from which on they are combined in a register
 STRETCH = 64  # of them at a time
 KEYS = {"f32": "i32", "f64": "i64"}  # integers in place of floats that are compared
