@@ -82,3 +82,53 @@ def test_extremes_of_many_updates_in_a_loop(dtype: str, how: str, size: int, cou
         d = np.where(abs(new) == 1e-300, np.copysign(0.0, new), new).astype(dtype)
     np.testing.assert_array_equal(got, d)
     np.testing.assert_array_equal(np.signbit(got[got == 0]), np.signbit(d[d == 0]))
+
+
+def spread(u: pullback.Array) -> pullback.Array:
+    """A next value that reads its neighbours: it cannot be made where it reads."""
+    return 0.5 * u + 0.25 * (jnp.roll(u, 1, 0) + jnp.roll(u, -1, -1)) + 0.1
+
+
+def spread_in_numpy(u: np.ndarray, steps: int) -> np.ndarray:
+    for _ in range(steps):
+        u = 0.5 * u + 0.25 * (np.roll(u, 1, 0) + np.roll(u, -1, -1)) + 0.1
+    return u
+
+
+@pytest.mark.parametrize("steps", [0, 1, 2, 3, 8])
+@pytest.mark.parametrize("shape", [(23, 29), (1, 700), (513, 2)])
+@pytest.mark.parametrize("form", ["fori", "scan", "while", "lanes", "inside", "backwards"])
+def test_carries_take_turns(form: str, shape: tuple[int, int], steps: int) -> None:
+    u = np.random.default_rng(steps).standard_normal(shape).astype(np.float32)
+
+    def run(u: pullback.Array) -> pullback.Array:
+        if form == "fori":
+            return lax.fori_loop(0, steps, lambda _, u: spread(u), u)
+        if form in ("scan", "backwards"):
+            step = lambda c, k: ((spread(c[0]), c[0][0, 0] + k), c[0].sum())
+            start = (u, jnp.float32(0))
+            reverse = form == "backwards"
+            return lax.scan(step, start, jnp.arange(float(steps)), reverse=reverse)[0][0]
+        going, step = (lambda s: s[0] < steps), (lambda s: (s[0] + 1, spread(s[1])))
+        if form == "while":
+            return lax.while_loop(going, step, (0, u))[1]
+        if form == "lanes":
+            many = lambda n, u: lax.while_loop(lambda s: s[0] < n, step, (0, u))[1]
+            return pullback.vmap(many)(jnp.array([steps, 1]), jnp.stack([u, u]))[0]
+        twice = lambda _, u: lax.fori_loop(0, steps, lambda _, u: spread(u), spread(u))
+        return lax.fori_loop(0, 2, twice, u)
+
+    want = spread_in_numpy(u, 2 * steps + 2 if form == "inside" else steps)
+    compiled = pullback.jit(run)
+    np.testing.assert_allclose(np.asarray(compiled(u)), want, rtol=2e-5, atol=2e-5)
+    if steps > 1 and form == "fori":
+        assert compiled.lower(u).as_text().count("= turn ") == 1
+
+
+def test_the_condition_of_a_loop_reads_the_present_turn() -> None:
+    u = np.random.default_rng(0).standard_normal((31, 33)).astype(np.float32)
+    got = pullback.jit(lambda u: lax.while_loop(lambda u: u.max() < 7.5, spread, u))(u)
+    want = u
+    while want.max() < 7.5:
+        want = spread_in_numpy(want, 1).astype(np.float32)
+    np.testing.assert_allclose(np.asarray(got), want, rtol=1e-4)

@@ -14,7 +14,20 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from pullback.loops.fuse import Nest
-from pullback.loops.ir import Alloc, Buf, Call, For, If, Load, Stmt, Store, Update, Var, While
+from pullback.loops.ir import (
+    Alloc,
+    Buf,
+    Call,
+    For,
+    If,
+    Load,
+    Stmt,
+    Store,
+    Turn,
+    Update,
+    Var,
+    While,
+)
 from pullback.loops.lower.graph import Node, Slot
 
 __all__ = [
@@ -75,8 +88,8 @@ def accesses(stmts: Iterable[Stmt]) -> dict[Buf, list[Access]]:
                 visit(s.orelse, id(s))
             elif isinstance(s, Alloc):
                 visit(s.body, loop)
-            elif isinstance(s, Call):  # anywhere, and in no order
-                for a in s.args:
+            elif isinstance(s, (Call, Turn)):  # anywhere, and in no order
+                for a in s.args if isinstance(s, Call) else s.bufs:
                     if isinstance(a, Buf):
                         found.setdefault(a, []).append(((object(),), id(s), True, next(places)))
 

@@ -19,6 +19,7 @@ from pullback.loops.ir import (
     Region,
     Stmt,
     Store,
+    Turn,
     Update,
     Var,
     While,
@@ -110,6 +111,9 @@ class _Printer:
             out.append(f"alloc {self.define(s.buf)}" + "{")
             self.block(s.body)
             out.append("}")
+        elif isinstance(s, Turn):
+            turns = f"turn {self.atom(s.turned)} {self.atoms(s.bufs)} "
+            out.append(turns + ",".join([self.define(b) for b in s.outs]))
         elif isinstance(s, Call):
             outs = ",".join([self.define(o) for o in s.outs])
             out.append(f"{outs}=call {s.name} {self.atoms(s.args)} {s.attrs}")

@@ -22,6 +22,7 @@ from pullback.loops.ir import (
     Region,
     Stmt,
     Store,
+    Turn,
     Update,
     Var,
     While,
@@ -199,6 +200,15 @@ class _Checker:
         self.block(s.body)  # its values stay: the body always runs, only the scratch ends with it
         self.bufs.discard(s.buf)
 
+    def _turn(self, s: Turn) -> None:
+        self.use(s.turned, s, "bool")
+        if len({(b.dtype, b.shape) for b in (*s.bufs, *s.outs)}) != 1:
+            self.fail("buffers that take turns are alike", s)
+        for b in s.bufs:
+            if b not in self.bufs:
+                self.fail(f"buffer {b.name} is not in scope", s)
+        self.bufs.update(s.outs)
+
     def shape(self, b: Buf, s: Any) -> None:
         for d in b.shape:
             if isinstance(d, Var):
@@ -220,7 +230,7 @@ class _Checker:
 _RULES: dict[type, Callable[[_Checker, Any], None]] = {
     Let: _Checker._let, Load: _Checker._load, Store: _Checker._store, Update: _Checker._update,
     For: _Checker._for, While: _Checker._while, If: _Checker._if, Alloc: _Checker._alloc,
-    Call: _Checker._call,
+    Turn: _Checker._turn, Call: _Checker._call,
 }  # fmt: skip
 
 

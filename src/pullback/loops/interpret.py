@@ -29,6 +29,7 @@ from pullback.loops.ir import (
     Region,
     Stmt,
     Store,
+    Turn,
     Update,
     Var,
     While,
@@ -524,6 +525,10 @@ class _Machine:
         shape = [d if isinstance(d, int) else int(self.get(d)) for d in s.buf.shape]
         self.mem[s.buf] = _garbage(math.prod(shape), numpy_dtype(s.buf.dtype)).reshape(shape)
         self.block(s.body)
+
+    def _turn(self, s: Turn) -> None:
+        bufs = reversed(s.bufs) if bool(self.get(s.turned)) else s.bufs
+        self.mem.update([(out, self.mem[b]) for out, b in zip(s.outs, bufs, strict=True)])
 
     def _call(self, s: Call) -> None:
         if s.name == "raise_if":

@@ -18,6 +18,8 @@
            | If(atom pred, stmt* then, stmt* orelse, Var* outs, atom* then_yields, atom*
            else_yields)
            | Alloc(Buf buf, stmt* body)                           -- scratch that lives for the body
+           | Turn(Buf* outs, atom turned, Buf* bufs)              -- until its block ends, both outs
+               name these two buffers; in the other order where turned
            | Call(Var* outs, str name, (atom|Buf)* args, attrs)   -- through the context's function
                table; raise_if(bool), and prefetch(Buf, index), the memory of an element that will
                be written soon, are the emitter's own
@@ -178,6 +180,13 @@ class Alloc:
 
 
 @record
+class Turn:
+    outs: tuple[Buf, Buf]
+    turned: Atom
+    bufs: tuple[Buf, Buf]
+
+
+@record
 class Call:
     outs: tuple[Var, ...]
     name: str
@@ -185,7 +194,7 @@ class Call:
     attrs: tuple[tuple[str, Any], ...] = ()
 
 
-Stmt = Let | Load | Store | Update | For | While | If | Alloc | Call
+Stmt = Let | Load | Store | Update | For | While | If | Alloc | Turn | Call
 
 
 @record

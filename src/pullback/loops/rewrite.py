@@ -5,7 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from pullback.loops.ir import Alloc, Buf, Call, For, If, Load, Region, Stmt, Store, Update, While
+from pullback.loops.ir import (
+    Alloc,
+    Buf,
+    Call,
+    For,
+    If,
+    Load,
+    Region,
+    Stmt,
+    Store,
+    Turn,
+    Update,
+    While,
+)
 from pullback.records import replaced
 
 __all__ = ["may_share", "substitute", "touches"]
@@ -31,6 +44,9 @@ def _one(s: Stmt, bufs: Mapping[Buf, Buf]) -> Stmt:
         return replaced(
             s, then=tuple(substitute(s.then, bufs)), orelse=tuple(substitute(s.orelse, bufs))
         )
+    if isinstance(s, Turn):
+        first, second = s.bufs
+        return replaced(s, bufs=(bufs.get(first, first), bufs.get(second, second)))
     if isinstance(s, Call):
         return replaced(s, args=tuple(bufs.get(a, a) if isinstance(a, Buf) else a for a in s.args))
     return s
@@ -56,8 +72,9 @@ def touches(s: Any, *bufs: Buf) -> list[tuple[Any, int, bool, Buf]]:
             elif isinstance(t, If):
                 visit(t.then, id(t.then))
                 visit(t.orelse, id(t.orelse))
-            elif isinstance(t, Call):
-                found.extend((None, 0, True, buf) for buf in bufs if buf in t.args)
+            elif isinstance(t, (Call, Turn)):
+                named = t.args if isinstance(t, Call) else t.bufs
+                found.extend((None, 0, True, buf) for buf in bufs if buf in named)
 
     visit([s], 0)
     return found

@@ -20,6 +20,7 @@ from pullback.loops.ir import (
     Region,
     Stmt,
     Store,
+    Turn,
     Update,
     Var,
     While,
@@ -132,6 +133,9 @@ class _Printer:
         elif isinstance(s, Alloc):
             self.put(depth, f"alloc {self.buf(s.buf)}:")
             self.block(s.body, depth)
+        elif isinstance(s, Turn):
+            outs, bufs = (", ".join(map(self.buf, x)) for x in (s.outs, s.bufs))
+            self.put(depth, f"{outs} = turn {self.atom(s.turned)} of {bufs}")
         elif isinstance(s, Call):
             self.put(
                 depth, f"{self.typed(s.outs)} = call {s.name}({self.atoms(s.args)}) {s.attrs or ''}"

@@ -20,6 +20,7 @@ from pullback.loops.ir import (
     Region,
     Stmt,
     Store,
+    Turn,
     Update,
     Var,
     While,
@@ -104,6 +105,9 @@ def _uses(s: Stmt) -> Iterator[Any]:
         yield from s.body.yields
     elif isinstance(s, If):
         yield from (s.pred, *s.then_yields, *s.else_yields)
+    elif isinstance(s, Turn):
+        yield s.turned
+        yield from s.bufs
     elif isinstance(s, Call):
         yield from s.args
 
@@ -120,7 +124,7 @@ def _defines(s: Stmt) -> Iterator[Any]:
                 yield from s.combine.params
         else:
             yield from (*s.cond.params, *s.body.params)
-    elif isinstance(s, (If, Call)):
+    elif isinstance(s, (If, Call, Turn)):
         yield from s.outs
     elif isinstance(s, Alloc):
         yield s.buf
@@ -181,6 +185,8 @@ def body_cost(stmts: Iterable[Stmt]) -> float:
             total += 1.0 + max(body_cost(s.then), body_cost(s.orelse))
         elif isinstance(s, Alloc):
             total += 1.0 + body_cost(s.body)
+        elif isinstance(s, Turn):
+            total += 2.0
         else:
             library = isinstance(s, Call) and any(k == "fortran" for k, _ in s.attrs)
             tile = isinstance(s, Call) and is_tile(s.name)

@@ -55,6 +55,7 @@ from pullback.loops.ir import (
     Region,
     Stmt,
     Store,
+    Turn,
     Update,
     Var,
     While,
@@ -299,6 +300,8 @@ class Emitter:
             self.branch(s)
         elif isinstance(s, Alloc):
             self.alloc(s)
+        elif isinstance(s, Turn):
+            self.turn(s)
         elif isinstance(s, Call):
             self.call(s)
         else:
@@ -505,6 +508,13 @@ class Emitter:
         self.buffers[s.buf] = pointer
         self.statements(s.body)
         self.release(pointer, size)
+
+    def turn(self, s: Turn) -> None:
+        turned = self.val(s.turned)
+        first, second = (self.buffers[buf] for buf in s.bufs)
+        pairs = ((second, first), (first, second))
+        for out, (there, here) in zip(s.outs, pairs, strict=True):
+            self.buffers[out] = self.b.select(turned, there, here)
 
     def take(self, size: Val) -> Val:
         """Scratch from ctx.alloc; out of memory leaves the kernel with code 2.

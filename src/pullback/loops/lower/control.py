@@ -18,7 +18,7 @@ from typing import Any
 from pullback.loops import rewrite
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import Nest, plan_units, seconds_of
-from pullback.loops.ir import Atom, Var
+from pullback.loops.ir import Atom, Buf, Var
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -34,6 +34,7 @@ from pullback.loops.lower.graph import (
     read,
     store_slot,
 )
+from pullback.loops.lower.pairs import TURNED_FROM, take_turns
 from pullback.loops.lower.program_hook import add_program
 from pullback.loops.lower.reduce import reduce_one
 from pullback.loops.lower.registers import (
@@ -163,6 +164,7 @@ class Carry:
     ) -> None:
         self.body, self.leaves, self.outs, self.slots = body, list(leaves), list(outs), list(slots)
         self.copies: list[tuple[Node, Slot, bool]] = []
+        self.turns: list[tuple[Node, Slot]] = []  # values whose buffer takes turns with the carry's
         self.direct: dict[Node, Slot] = {}
 
     def bind(self) -> None:
@@ -298,6 +300,41 @@ def _in_place(b: Builder, body: Body, carry: Carry, start: int) -> None:
             scope.allocs.remove(new)
             out.slot = slot
             b.bound[out.slot] = old
+        elif _may_turn(b, carry, out, slot):
+            carry.turns.append((out, slot))
+            carry.copies = [c for c in carry.copies if c[1] is not slot]
+
+
+def _may_turn(b: Builder, carry: Carry, out: Node, slot: Slot) -> bool:
+    """Whether a carry and its next value, which lies in scratch that the loop keeps, may exchange
+    their buffers."""
+    assert out.slot is not None
+    new, old = out.slot.buf(b), slot.buf(b)
+    kept = any(new in s.allocs for s in b.scopes[:-1])
+    wanted = sum(n is out for n in carry.outs)
+    return kept and wanted == 1 and slot.bytes >= TURNED_FROM and _alike(new, old)
+
+
+def _alike(x: Buf, y: Buf) -> bool:
+    return (x.dtype, x.shape) == (y.dtype, y.shape)
+
+
+def _after_turns(b: Builder, carry: Carry) -> None:
+    """After a loop: values that are in their second buffers move to the first."""
+    if not carry.turns:
+        return
+    pairs = [(slot.buf(b), out.slot.buf(b)) for out, slot in carry.turns if out.slot is not None]
+    turned = take_turns(b, pairs)
+
+    def move() -> list[Atom]:
+        for out, slot in carry.turns:
+            node = Node(out.shape, out.dtype, "leaf")
+            node.slot, node.ready = out.slot, True
+            with _Entered(b):
+                copy_into(b, node, slot)
+        return []
+
+    b.branch(turned, move, list)
 
 
 def _host_if(g: Graph, bodies: Sequence[Body], programs: Sequence[Any]) -> bool:
@@ -413,6 +450,7 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
 
         # The registers hold the loop's own variables while its regions are written.
         finals = b.while_loop(start, test, step)
+        _after_turns(b, carry)
         _store_scalars(b, op, scalars, cells, finals)
         _spill_arrays(b, op, kept.carries, finals)
 
@@ -682,6 +720,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
                 return _run_body(b, body, carry, scalars, rows, kept)
 
         finals = b.loop(length, "seq", step, carries) if length else list(start)
+        _after_turns(b, carry)
         _store_scalars(b, op, scalars, cells, finals)  # type: ignore[arg-type]
         _spill_arrays(b, op, kept.carries, finals)
         for k, (first, by) in counters.items():
