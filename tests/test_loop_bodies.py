@@ -3,6 +3,8 @@ that no structure shows in a value."""
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 import pytest
 
@@ -132,3 +134,77 @@ def test_the_condition_of_a_loop_reads_the_present_turn() -> None:
     while want.max() < 7.5:
         want = spread_in_numpy(want, 1).astype(np.float32)
     np.testing.assert_allclose(np.asarray(got), want, rtol=1e-4)
+
+
+BOXES = {
+    "set": lambda u, box, x: u.at[box].set(u[box] + x),
+    "add": lambda u, box, x: u.at[box].add(x),
+    "mul": lambda u, box, x: u.at[box].multiply(1 + 0.1 * x),
+    "min": lambda u, box, x: u.at[box].min(u[box] + x),
+    "slice": lambda u, box, x: lax.dynamic_update_slice(u, u[box] + x, [k.start for k in box]),
+}
+
+
+@pytest.mark.parametrize(
+    "how, dtype",
+    [
+        *((how, dtype) for how in BOXES for dtype in ("float32", "float64")),
+        *((how, "complex64") for how in ("set", "add", "slice")),
+    ],
+)
+@pytest.mark.parametrize("shape", [(45, 47), (128, 33), (3, 700)])
+def test_a_box_of_a_carry_is_updated_across(how: str, shape: tuple[int, int], dtype: str) -> None:
+    """As finite differences are written: the inside changes, the boundary stays. No array but the
+    second buffer is made, and nothing is copied back."""
+    u = np.random.default_rng(0).standard_normal(shape).astype(dtype)
+    box = slice(1, shape[0] - 1), slice(1, shape[1] - 1)
+
+    def step(u: pullback.Array) -> pullback.Array:
+        x = 0.1 * (u[:-2, 1:-1] + u[2:, 1:-1] + u[1:-1, :-2] + u[1:-1, 2:] - 4 * u[1:-1, 1:-1])
+        return BOXES[how](u, box, x)
+
+    with pullback.enable_x64(True):
+        for steps in (1, 5, 2):
+            run = pullback.jit(partial(lax.fori_loop, 0, steps, lambda _, u: step(u)))
+            want = jnp.asarray(u)
+            for _ in range(steps):
+                want = step(want)
+            tolerance = {"rtol": 1e-5, "atol": 1e-6}
+            np.testing.assert_allclose(np.asarray(run(u)), np.asarray(want), **tolerance)
+        text = run.lower(u).as_text()
+    assert text.count("= turn ") == 1
+    assert text.count("alloc ") == 1
+    # Into both buffers, what the box becomes, and, after an odd number of steps, into the first.
+    assert text.count("for vector") == 4
+
+
+def test_boxes_that_move_and_carries_that_pass_on_are_as_in_a_python_loop() -> None:
+    rng = np.random.default_rng(1)
+    u, v = (rng.standard_normal((40, 41)).astype(np.float32) for _ in range(2))
+
+    def step(k: object, s: tuple[pullback.Array, ...]) -> tuple[pullback.Array, ...]:
+        u, v, w = s
+        moved = lax.dynamic_update_slice(u, u[1:-1, 1:-1] * 0.5 + v[2:, 2:], (k % 3, k % 2))
+        inside = v.at[1:-1, 2:-2].add(0.1 * (v[2:, 2:-2] - v[:-2, 2:-2]) + u[1:-1, 2:-2])
+        return moved, inside, u + v[0, 0] * w
+
+    got = pullback.jit(lambda u, v: lax.fori_loop(0, 5, step, (u, v, u)))(u, v)
+    state = tuple(map(jnp.asarray, (u, v, u)))
+    for k in range(5):
+        state = step(k, state)
+    for x, y in zip(got, state, strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-5, atol=1e-6)
+
+
+def test_gradients_through_boxes_updated_across() -> None:
+    u = np.random.default_rng(2).standard_normal((33, 35))
+
+    def loss(u: pullback.Array) -> pullback.Array:
+        step = lambda _, u: u.at[1:-1, 1:-1].add(0.1 * jnp.sin(u[2:, 1:-1] * u[1:-1, :-2]))
+        return (lax.fori_loop(0, 4, step, u) ** 2).sum()
+
+    with pullback.enable_x64(True):
+        slope = np.asarray(pullback.jit(pullback.grad(loss))(u))
+        way = np.random.default_rng(3).standard_normal(u.shape)
+        ends = [float(loss(jnp.asarray(u + h * way))) for h in (1e-6, -1e-6)]
+    np.testing.assert_allclose((slope * way).sum(), (ends[0] - ends[1]) / 2e-6, rtol=1e-6)

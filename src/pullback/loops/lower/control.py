@@ -160,22 +160,37 @@ class Carry:
     """The array carries of a loop: where each lives and how its next value gets there."""
 
     def __init__(
-        self, body: Body, leaves: Sequence[Node], outs: Sequence[Node], slots: Sequence[Slot]
+        self,
+        body: Body,
+        leaves: Sequence[Node],
+        outs: Sequence[Node],
+        slots: Sequence[Slot],
+        repeats: bool = True,
     ) -> None:
+        self.repeats = repeats  # a loop of one step is no loop: nothing takes turns
         self.body, self.leaves, self.outs, self.slots = body, list(leaves), list(outs), list(slots)
         self.copies: list[tuple[Node, Slot, bool]] = []
         self.turns: list[tuple[Node, Slot]] = []  # values whose buffer takes turns with the carry's
         self.direct: dict[Node, Slot] = {}
 
-    def bind(self) -> None:
+    def bind(self, b: Builder) -> None:
         """Leaves read their slot; results that can be made in place get it, the others scratch of
-        their own."""
+        their own. What is updated across has its second buffer now, which holds what the first
+        does."""
         taken: set[Node] = set()
         for leaf, slot in zip(self.leaves, self.slots, strict=True):
             leaf.slot, leaf.ready = slot, True
         last = _last_readers(self.body)
         for leaf, out, slot in zip(self.leaves, self.outs, self.slots, strict=True):
             if out is leaf:
+                continue
+            if out.source is not None and out.source.across:
+                out.slot = Slot(out.dtype, out.shape, "temp")
+                b.bound[out.slot] = b.scratch(part_dtype(out.dtype), out.slot.size)
+                out.source.reused.add(out.out)
+                copy_into(b, _leaf_of(out, slot), out.slot)
+                self.turns.append((out, slot))
+                taken.add(out)
                 continue
             chain = _update_chain(self.body, leaf, out, last)
             if chain and out not in taken:
@@ -203,9 +218,14 @@ class Carry:
             if not is_leaf and out.slot is not slot:
                 copy_into(b, out, slot)
         for out, stage, slot in staged:
-            node = Node(out.shape, out.dtype, "leaf")
-            node.slot, node.ready = stage, True
-            copy_into(b, node, slot)
+            copy_into(b, _leaf_of(out, stage), slot)
+
+
+def _leaf_of(x: Node, slot: Slot) -> Node:
+    """A value like another, in a buffer."""
+    node = Node(x.shape, x.dtype, "leaf")
+    node.slot, node.ready = slot, True
+    return node
 
 
 def _last_readers(body: Body) -> dict[Node, int]:
@@ -255,10 +275,14 @@ def _beside(op: Opaque, pair: int) -> Opaque:
     return Opaque("", [n for k, n in enumerate(op.ins) if k != pair], [])
 
 
-def separate(leaf: Node, out: Node, outs: Sequence[Node]) -> None:
+def separate(leaf: Node, out: Node, outs: Sequence[Node], repeats: bool = True) -> None:
     """Before planning: what updates of a carry read of the carry itself is computed before them,
     so that they may work in its buffer: to copy the carry there and back costs more. So is what
     little the loop's other results read of it."""
+    if repeats and _is_across(leaf, out, outs):
+        assert out.source is not None
+        out.source.across = True
+        return
     node = out
     while node is not leaf:
         op = node.source
@@ -278,6 +302,21 @@ def separate(leaf: Node, out: Node, outs: Sequence[Node]) -> None:
                 reads(n, set(), found)
                 n.wanted = n.wanted or before in found
         node = before
+
+
+def _is_across(leaf: Node, out: Node, outs: Sequence[Node]) -> bool:
+    """Whether a carry's next value differs from it in a large box, whose place is fixed, and reads
+    it there: the box is written in a second buffer, and the two take turns."""
+    op = out.source
+    if op is None or op.fixed is None or op.inplace != ((0, 0),) or op.ins[0] is not leaf:
+        return False
+    if LITTLE * op.updates < leaf.size or op.updates < TURNED_FROM // 4:
+        return False
+    found: set[Node] = set()
+    for n in op.ins[1:]:
+        found |= {n}
+        reads(n, set(), found)
+    return leaf in found and leaf not in outs and sum(n is out for n in outs) == 1 and op.fixed()
 
 
 def _in_place(b: Builder, body: Body, carry: Carry, start: int) -> None:
@@ -312,7 +351,7 @@ def _may_turn(b: Builder, carry: Carry, out: Node, slot: Slot) -> bool:
     new, old = out.slot.buf(b), slot.buf(b)
     kept = any(new in s.allocs for s in b.scopes[:-1])
     wanted = sum(n is out for n in carry.outs)
-    return kept and wanted == 1 and slot.bytes >= TURNED_FROM and _alike(new, old)
+    return kept and wanted == 1 and carry.repeats and slot.bytes >= TURNED_FROM and _alike(new, old)
 
 
 def _alike(x: Buf, y: Buf) -> bool:
@@ -328,10 +367,9 @@ def _after_turns(b: Builder, carry: Carry) -> None:
 
     def move() -> list[Atom]:
         for out, slot in carry.turns:
-            node = Node(out.shape, out.dtype, "leaf")
-            node.slot, node.ready = out.slot, True
+            assert out.slot is not None
             with _Entered(b):
-                copy_into(b, node, slot)
+                copy_into(b, _leaf_of(out, out.slot), slot)
         return []
 
     b.branch(turned, move, list)
@@ -431,7 +469,7 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         for k, slot in zip(arrays, slots, strict=True):
             cond_leaves[k].slot, cond_leaves[k].ready = slot, True
         carry = Carry(body, [body_leaves[k] for k in arrays], [body.outs[k] for k in arrays], slots)
-        carry.bind()
+        carry.bind(b)
         give_scratch(b, cond.units, tests.values)
         give_scratch(b, body.units, kept.values)
 
@@ -671,7 +709,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
 
     body = Body(g, params["jaxpr"], leaves)
     for leaf, out in zip(body.leaves[nk : nk + nc], body.outs, strict=False):
-        separate(leaf, out, body.outs)
+        separate(leaf, out, body.outs, length > 1)
     if length <= int(params.get("unroll", 1)) and nc == len(outs) and _by_element(body, length):
         return _unrolled(g, params["jaxpr"], consts, init, xs, range(length)[:: 1 - 2 * reverse])
     if _host_if(g, [body], [params["jaxpr"]]):
@@ -698,9 +736,13 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
         for k in kept.carries:
             start += elements(b, init[k])
         carry = Carry(
-            body, [body.leaves[nk + k] for k in arrays], [body.outs[k] for k in arrays], slots
+            body,
+            [body.leaves[nk + k] for k in arrays],
+            [body.outs[k] for k in arrays],
+            slots,
+            length > 1,
         )
-        carry.bind()
+        carry.bind(b)
         rows = _stacked(body, op, ys, place, kept)
         give_scratch(b, body.units, kept.values)
         carries = [(a, b.var(a.dtype, b.depth + 1, "c")) for a in start]

@@ -314,6 +314,8 @@ class Opaque:
     work: float = 0.0
     seconds: float = 0.0  # how long it takes; 0: as its work says
     updates: int = 0  # how many elements it writes in place, for those that write few
+    fixed: Callable[[], bool] | None = None  # whether it writes the same places each time
+    across: bool = False  # it reads its operand's buffer, and writes one that is equal elsewhere
     equation: int = -1
     effect: bool = False
     holds_host: bool = False

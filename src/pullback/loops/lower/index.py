@@ -160,6 +160,11 @@ def apart(part: Sequence[int], whole: Sequence[int]) -> set[int]:
     return {k for k in range(len(part) - 1) if part[k + 1] != whole[k + 1]}
 
 
+def _literal_index(x: Node) -> bool:
+    """Whether an index is written in the program: it is computed of nothing."""
+    return x.kind == "pw" and all(_literal_index(dep) for dep, _ in x.deps)
+
+
 @rule("dynamic_update_slice")
 def _dynamic_update_slice(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     x, update, starts = ins[0], ins[1], ins[2:]
@@ -192,6 +197,7 @@ def _dynamic_update_slice(g: Graph, ins: list[Node], outs: Outs, params: dict[st
         inplace=((0, 0),),
         work=float(x.size + update.size),
         updates=update.size,
+        fixed=lambda: all(map(_literal_index, starts)),
     )
     return g.opaque(op, outs)[0]
 
@@ -222,6 +228,7 @@ def _scatter_node(
         inplace=((0, 0),),
         work=how.work(),
         updates=updates.size,
+        fixed=how.fixed,
     )
     return g.opaque(op, [(x.shape, x.dtype)])[0]
 
@@ -253,6 +260,7 @@ class _Scatter:
         self.count, self.wide = math.prod(self.batch_shape), math.prod(self.window_shape)
         self.broken = apart(self.window_shape, [x.shape[k] for k in self.window])
         self.blocks = _blocks(x, updates, combine)
+        self.across = False
         self.keys = combine in ("min", "max") and x.dtype in KEYS
         rank, last = len(x.shape), len(updates.shape)
         behind = len(self.window)
@@ -286,7 +294,15 @@ class _Scatter:
         each = (2.0 if alone else 4.0) if self.x.size <= NEAR else 16.0
         return float(self.x.size + each * self.count + 0.5 * self.updates.size)
 
+    def fixed(self) -> bool:
+        """Whether there is one update, of a place that the program says."""
+        if self.count != 1 or self.pairs or not all(_literal_index(part) for part, _ in self.parts):
+            return False
+        first, inside = self.start(Builder(), (0,) * len(self.batch_shape))
+        return inside == TRUE and all(isinstance(k, int) for k in first)
+
     def emit(self, b: Builder, op: Opaque) -> None:
+        self.across = op.across
         slot = op.outs[0].slot
         assert slot is not None
         if 0 not in op.reused:
@@ -343,7 +359,8 @@ class _Scatter:
         for k, i in zip(self.window, inner, strict=True):
             place[k] = b.add(place[k], i)
         value = self.value(b, spot, inner)
-        _write(b, self.combine, slot, self.x, place, value, inside, alone)
+        before = self.x if self.across else None
+        _write(b, self.combine, slot, self.x, place, value, inside, alone, before=before)
 
     def elements(self, b: Builder, slot: Slot, together: bool) -> None:
         """Updates of single elements."""
@@ -847,8 +864,10 @@ def _write(
     inside: Atom,
     alone: bool,
     flat: bool = False,
+    before: Node | None = None,
 ) -> None:
-    """One element; `alone` where no other lane writes to its place; a `flat` place is an offset."""
+    """One element; `alone` where no other lane writes to its place; a `flat` place is an offset.
+    What it was is read there, or in the value `before`."""
     shape = (x.size,) if flat else x.shape
     if combine is None:
         store_slot(b, slot, shape, x.dtype, place, value, inside)
@@ -859,7 +878,11 @@ def _write(
             b.mask = b.both(inside, mask)
             b.mask = None if b.mask == TRUE else b.mask
             b.region_level = b.depth  # an iteration reads what the one before has written
-        old = load_slot(b, slot, shape, x.dtype, place)
+        old = (
+            load_slot(b, slot, shape, x.dtype, place)
+            if before is None
+            else read(before, b, tuple(place))
+        )
         b.mask, b.region_level = mask, level
         pairs = zip(old, value, strict=True) if x.dtype in COMPLEX else [(old, value)]
         new = tuple(b.let(combine, pair, pair[0].dtype) for pair in pairs)
