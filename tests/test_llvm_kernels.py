@@ -634,7 +634,47 @@ def test_chains_of_integers_run_four_abreast(isa, kept):
         abreast = len(re.findall(r" = add <\d+ x i32> ", text)) // rounds
         assert abreast == (4 if kept == 1 else 2)
         brief, _ = emit_module(kernel, isa, brief=True)
-        assert len(re.findall(r" = add <\d+ x i32> ", brief)) // rounds == 2
+        assert len(re.findall(r" = add <\d+ x i32> ", brief)) == rounds  # which runs but once
+
+
+def test_what_literals_make_is_a_literal(isa):
+    """A shift by a literal asks for no comparison, a literal's bits are a literal."""
+    n, i = var("n"), var("i")
+    a, o = Buf("a", "i32", (n,), "in"), Buf("o", "i32", (n,), "out")
+    x, bits, moved, y = var("x", "i32"), var("bits", "i32"), var("moved", "i32"), var("y", "i32")
+    body = (
+        Load(x, a, (i,)),
+        Let(bits, "bitcast", (Const(-1.5, "f32"),)),
+        Let(moved, "shr_arith", (bits, Const(7, "i32"))),
+        Let(y, "xor", (x, moved)),
+        Store(o, (i,), y),
+    )
+    kernel = Kernel("literals", (a, o), (n,), (), (loop(i, n, "vector", *body),))
+    x0 = np.arange(-50, 50, dtype=np.int32)
+    out = np.zeros_like(x0)
+    run_kernel(kernel, [x0, out], [100], (), isa)
+    np.testing.assert_array_equal(out, x0 ^ (np.float32(-1.5).view(np.int32) >> 7))
+    text, _ = emit_module(kernel, isa)
+    assert "bitcast float" not in text and "icmp ult" not in text and "ashr" not in text
+
+
+def test_quick_code_takes_rows_apart_element_by_element(isa):
+    """Columns of rows of eight numbers: shuffles of eight vectors for each are good code's."""
+    n, m, i = var("n"), var("m"), var("i")
+    a = Buf("a", "f32", (m,), "in")
+    columns = [Buf(f"o{k}", "f32", (n,), "out") for k in range(8)]
+    body = []
+    for k, column in enumerate(columns):
+        at, here, x = var(f"at{k}"), var(f"here{k}"), var(f"x{k}", "f32")
+        body += [
+            Let(at, "mul", (i, i64(8))),
+            Let(here, "add", (at, i64(k))),
+            Load(x, a, (here,)),
+            Store(column, (i,), x),
+        ]
+    kernel = Kernel("apart", (a, *columns), (n, m), (), (loop(i, n, "vector", *body),))
+    brief, _ = emit_module(kernel, isa, brief=True)
+    assert "shufflevector" not in brief and brief.count("load float") == 8
 
 
 def test_a_read_between_neighbouring_stores_sees_the_first(isa):

@@ -320,6 +320,15 @@ PROGRAMS = [
         [np.where(RANDOM.random((5, 777)) < 0.1, np.nan, -0.0)],
     ),
     (lambda x: x.astype(jnp.bfloat16).sum(-1), [RANDOM.normal(size=(4, 1001)).astype(F32)]),
+    *[
+        (
+            lambda x: ((x[:, None] - x[None]) ** 2).sum(-1).argmin(-1),
+            [RANDOM.normal(size=(n, 8)).astype(F32)],
+        )
+        for n in (1, 15, 101)
+    ],
+    (lambda x: jnp.stack([x[::2] * 2, x[1::2] + 1]), [RANDOM.normal(size=1002).astype(F32)]),
+    (lambda x: jnp.power(jnp.exp(-x * x), 1.7) / jnp.log1p(x * x), [RANDOM.normal(size=501)]),
 ]
 
 

@@ -11,6 +11,7 @@ chains are hidden. Scalars meet vectors by splatting.
 
 from __future__ import annotations
 
+import operator
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from functools import lru_cache
@@ -35,6 +36,7 @@ BITS = {
 SUFFIX = {"float": "f32", "double": "f64"}
 _ELEMENTS = {1: "i8", 2: "i16", 4: "i32", 8: "i64"}  # by size, for addresses
 FLOATS = ("float", "double")
+_INTEGERS = ("i8", "i16", "i32", "i64")
 _SIGN = 1 << 63
 
 
@@ -360,6 +362,8 @@ class Builder:
             a, b = x, y if type(y) is Val else self.lit(y, x.t)  # type: ignore[arg-type]
         else:
             a, b = self.lit(x, y.t), y  # type: ignore[arg-type,assignment,union-attr]
+        if a.c is not None and b.c is not None and a.t in _INTEGERS:
+            return self.lit(_literals_compare(how, a, b, unsigned), "i1")
         if a.t in FLOATS:
             code = "fcmp " + ("une" if how == "ne" else "o" + how)
         elif how in ("eq", "ne"):
@@ -399,6 +403,8 @@ class Builder:
         if x.c is not None and op in ("sext", "zext", "trunc") and x.t != "i1":
             value = x.c if op != "zext" else x.c & ((1 << BITS[x.t]) - 1)
             return self.lit(value, t)
+        if op == "bitcast" and x.c is not None and x.t in FLOATS and x.c == x.c:
+            return self.lit(_word(x), t)
         return self.pure(op + " {T} {0} to {R}", (x,), t, cheap=x.n == 1)
 
     def bitcast(self, x: Val, t: str) -> Val:
@@ -749,13 +755,44 @@ def _flat(lines: list[Any]) -> str:
     return "\n".join([_flat(x) if type(x) is list else x for x in lines if x])
 
 
+def _word(x: Val) -> int:
+    """The bits of a literal float."""
+    if x.t == "float":
+        return int(struct.unpack("<i", struct.pack("<f", round_f32(x.c)))[0])
+    return int(struct.unpack("<q", struct.pack("<d", x.c))[0])
+
+
+def _literals_compare(how: str, x: Val, y: Val, unsigned: bool) -> bool:
+    """Of integers, which literals keep with their sign."""
+    p, q = (int(v.c) & ((1 << BITS[v.t]) - 1) if unsigned else int(v.c) for v in (x, y))
+    return bool(getattr(operator, how)(p, q))
+
+
+_ON_LITERALS: dict[str, Callable[[int, int], int]] = {
+    "add": operator.add,
+    "sub": operator.sub,
+    "mul": operator.mul,
+    "and": operator.and_,
+    "or": operator.or_,
+    "xor": operator.xor,
+}
+_SHIFTS_OF_LITERALS: dict[str, Callable[[int, int, int], int]] = {
+    "shl": lambda p, q, _: p << q,
+    "lshr": lambda p, q, bits: (p & ((1 << bits) - 1)) >> q,
+    "ashr": lambda p, q, _: p >> q,
+}
+
+
 def _fold(b: Builder, name: str, x: Val, y: Val) -> Val | None:
     """Integer identities and literals: what index arithmetic is full of."""
     if x.t in FLOATS or x.t == "ptr":
         return None
-    if x.c is not None and y.c is not None and name in ("add", "sub", "mul"):
-        p, q = int(x.c), int(y.c)
-        return b.lit(p + q if name == "add" else p - q if name == "sub" else p * q, x.t)
+    if x.c is not None and y.c is not None and x.t in _INTEGERS:
+        p, q, bits = int(x.c), int(y.c), BITS[x.t]
+        if name in _ON_LITERALS:
+            return b.lit(_ON_LITERALS[name](p, q), x.t)
+        if name in _SHIFTS_OF_LITERALS and 0 <= q < bits:
+            return b.lit(_SHIFTS_OF_LITERALS[name](p, q, bits), x.t)
     if x.t == "i1":
         if name == "and":
             const, other = (x, y) if x.c is not None else (y, x)

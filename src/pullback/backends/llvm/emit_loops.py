@@ -245,8 +245,8 @@ class Loops:
         cost = body_cost(x for x in walk(s.body) if isinstance(x, Let))
         brief = e.module.brief
         width = 4 if inner else 1
-        if not inner and cost >= 40 and e.target.registers >= 32:
-            width = 2 if brief else vectors_abreast(s.body, e.target.registers)
+        if not inner and cost >= 40 and e.target.registers >= 32 and not brief:
+            width = vectors_abreast(s.body, e.target.registers)
         if has(s.body, While) or (inner and brief):
             width = 1
         elif inner and cost >= MUCH_AROUND:
@@ -273,7 +273,7 @@ class Loops:
         if scattered and not inner:
             width = 1
         middle = lo
-        if not (brief and scattered and cost < 10):
+        if not (brief and scattered and _arithmetic(s.body) < BRIEFLY):
             middle = hi - self.remainder(e, hi - lo, lanes * width)
             self.lane_loop(e, s, lo, middle, lanes, width, None)
         if e.target.masks and not scattered:
@@ -504,6 +504,7 @@ UNROLLED = 4  # iterations of a loop of updates in one turn
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
 MUCH_AROUND = 40.0  # arithmetic of an iteration that holds a loop, beyond which registers are few
 CHAIN = 32  # integer operations one after the other, beyond what the next iteration's can hide
+BRIEFLY = 10.0  # arithmetic of an iteration that quick code does element by element
 FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
 
 
@@ -550,6 +551,11 @@ def _updates_cheaply(body: Sequence[Stmt]) -> bool:
     if not has(body, Update) or has(body, For, While, If):
         return False
     return body_cost(x for x in body if isinstance(x, Let)) <= FEW
+
+
+def _arithmetic(body: Sequence[Stmt]) -> float:
+    """What a body computes but addresses."""
+    return body_cost(x for x in walk(body) if isinstance(x, Let) and x.out.dtype != "i64")
 
 
 def _updates_shared(body: Sequence[Stmt]) -> bool:
