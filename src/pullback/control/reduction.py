@@ -371,7 +371,8 @@ def _window_aval(*args: Any, jaxpr: Any, consts: Any, **window: Any) -> list[Sha
     for x, i in zip(xs, inits):
         if x.dtype != i.dtype:
             raise TypeError(
-                f"operand and init_value dtypes must match: got {x.dtype.name} and {i.dtype.name}"
+                "reduce_window got inconsistent dtypes for operands and init_values: got operand "
+                f"dtypes {[x.dtype for x in xs]} and init_value dtypes {[i.dtype for i in inits]}."
             )
         if x.shape != xs[0].shape:
             raise ValueError(
@@ -389,12 +390,22 @@ def _window_program(jaxpr: Any, consts: Any) -> ClosedJaxpr:
 def _fold_windows(
     closed: ClosedJaxpr, xs: Sequence[Any], inits: Sequence[Any], window: dict[str, Any]
 ) -> list[Any]:
-    """The positions of the window combined one after another."""
-    shape = reduce_window_shape_tuple(typeof(xs[0]).shape, **window)
+    """The positions of the window combined one after another; what lies outside of the operand is
+    left out, for the initial values need not be neutral.
+    """
+    full = typeof(xs[0]).shape
+    shape = reduce_window_shape_tuple(full, **window)
     total = [broadcast_in_dim(i, shape, ()) if shape else i for i in inits]
     parts = [window_slices(x, i, window) for x, i in zip(xs, inits)]
-    for at in zip(*parts):
-        total = _elementwise(closed, [*total, *at])
+    outside = any(p != (0, 0) for p in window["padding"]) or any(
+        d != 1 for d in window["base_dilation"]
+    )
+    inside: Sequence[Any] = [None] * len(parts[0])
+    if outside:
+        inside = window_slices(broadcast_in_dim(np.True_, full, ()), np.False_, window)
+    for at, where in zip(zip(*parts), inside):
+        both = _elementwise(closed, [*total, *at])
+        total = [e.select_n(where, t, b) for t, b in zip(total, both)] if outside else both
     return total
 
 

@@ -405,8 +405,8 @@ def axis_size(name: Any) -> int:
         if n == name:
             return int(size)
     raise NameError(
-        f"unbound axis name: {name}. Fix: run the function under `vmap(f, axis_name={name!r})` or "
-        "a map that names that axis."
+        f"Found an unbound axis name: {name}. Fix: run the function under "
+        f"`vmap(f, axis_name={name!r})` or a map that names that axis."
     )
 
 

@@ -608,7 +608,8 @@ def psum_scatter(
     size = axis_size(axis_name) if groups is None else len(groups[0])
     return tree.tree_map(
         lambda leaf: reduce_scatter_p.bind( leaf, axis_name=_names(axis_name),
-        scatter_dimension=scatter_dimension, axis_index_groups=groups, axis_size=size,
+        scatter_dimension=canonical_axis(scatter_dimension, typeof(leaf).ndim),
+        axis_index_groups=groups, axis_size=size,
         tiled=bool(tiled), ), x,
     )  # fmt: skip
 

@@ -14,7 +14,7 @@ from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import add_tangents
 from .common import ANY, check_dtype, int_tuple, laid_out, requested_dtype
-from .convert import convert_weak
+from .convert import convert_element_type_p
 from .layout import transpose
 
 __all__ = [
@@ -288,14 +288,13 @@ def _dot_transpose_lhs(
         else range(n_batch + len(x_kept), n_batch + len(x_kept) + len(y_kept))
     )
     dims = ((tuple(ct_y), y_kept), (tuple(range(n_batch)), tuple(yb)))
-    preferred = params.get("preferred_element_type")
-    kept = {"precision": _swapped(params["precision"], swapped), "out_sharding": None}
     out = dot_general_p.bind(
         ct,
         y,
         dimension_numbers=dims,
-        preferred_element_type=None if preferred is None else aval.dtype,
-        **kept,
+        precision=_swapped(params["precision"], swapped),
+        preferred_element_type=params.get("preferred_element_type"),
+        out_sharding=None,
     )
     # The product has axes (batch, x_kept, y's contracted axes in order); put each where x has it.
     order = sorted(range(len(yc)), key=lambda k: yc[k])
@@ -304,7 +303,12 @@ def _dot_transpose_lhs(
     for k, d in enumerate(places):
         permutation[d] = k
     out = transpose(out, permutation)
-    return out if typeof(out).dtype == aval.dtype else convert_weak(out, aval.dtype, aval.weak_type)
+    if typeof(out).dtype == aval.dtype:
+        return out
+    # Without the warning that a user's conversion of complex numbers to real ones gives.
+    return convert_element_type_p.bind(
+        out, new_dtype=aval.dtype, weak_type=aval.weak_type, sharding=None
+    )
 
 
 def _swapped(precision: Any, swapped: bool) -> Any:

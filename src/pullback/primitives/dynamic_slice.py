@@ -52,8 +52,9 @@ def _check_dynamic(name: str, operand: Any, starts: Sequence[Any]) -> None:
         not dtypes.is_integer(starts[0].dtype) or any(s.dtype != starts[0].dtype for s in starts)
     ):
         kinds = ", ".join(str(s.dtype) for s in starts)
+        colon = ":" if name == "dynamic_slice" else ""  # as JAX prints it
         raise TypeError(
-            f"index arguments to {name} must be integers of the same type, got: {kinds}"
+            f"index arguments to {name} must be integers of the same type, got{colon} {kinds}"
         )
 
 
@@ -79,10 +80,11 @@ def _dynamic_slice_aval(operand: Any, *starts: Any, slice_sizes: Any) -> ShapedA
 
 
 def _dynamic_slice_jvp(primals: Any, tangents: Any, *, slice_sizes: Any) -> Any:
-    out = dynamic_slice_p.bind(*primals, slice_sizes=slice_sizes)
     if type(tangents[0]) is Zero:
+        out = dynamic_slice_p.bind(*primals, slice_sizes=slice_sizes)
         return out, zero_of(out)
-    return out, dynamic_slice_p.bind(tangents[0], *primals[1:], slice_sizes=slice_sizes)
+    t_out = dynamic_slice_p.bind(tangents[0], *primals[1:], slice_sizes=slice_sizes)
+    return dynamic_slice_p.bind(*primals, slice_sizes=slice_sizes), t_out
 
 
 def _dynamic_slice_transpose(ct: Any, operand: Any, *starts: Any, slice_sizes: Any) -> list[Any]:
@@ -231,7 +233,7 @@ def _starts(
         [allow_negative] * aval.ndim if isinstance(allow_negative, bool) else list(allow_negative)
     )
     parts = [
-        _brought_in(p, n, ok) if type(p) is int and not is_valid_value(p) else p
+        _brought_in(p, n, ok) if type(p) is int else p
         for p, n, ok in zip(parts, aval.shape, allowed, strict=True)
     ]
     dtype = _index_dtype(parts)
@@ -242,10 +244,17 @@ def _starts(
 
 
 def _brought_in(p: int, n: Any, allowed: bool) -> int:
-    """An index that is no operand, for it is too large: it wraps around, as if it were an array's.
+    """A number of Python's as an index: one that is too large for an operand wraps around, as if it
+    were an array's.
 
-    Raises OverflowError beyond 64 bits.
+    Raises OverflowError beyond 64 bits, ValueError for a negative one where none is allowed.
     """
+    if p < 0 and not allowed:
+        raise ValueError(
+            f"Index {p} is out of bounds for dimension {n} if allow_negative_indices=False"
+        )
+    if is_valid_value(p):
+        return p
     counted = p + n if p < 0 and allowed and type(n) is int else p
     return int(np.asarray(counted).astype(dtypes.default_int()))
 
@@ -259,7 +268,7 @@ def _index_dtype(parts: Sequence[Any]) -> Any:
 
 
 def _as_index(p: Any, dtype: Any) -> Any:
-    if isinstance(p, int) and dtypes.is_integer(dtype):
+    if type(p) is int and dtypes.is_integer(dtype):
         return dtype.type(p)
     if isinstance(p, np.ndarray) and p.ndim == 0:
         return p[()]

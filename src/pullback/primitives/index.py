@@ -33,6 +33,7 @@ from .common import (
     zero_of,
 )
 from .elementwise import add, div, eq, max, min, mul, neg, select_n, sub
+from .index_checks import check_gather, check_scatter
 from .layout import broadcast_in_dim, full_of, iota, move_batch_front, reshape
 from .shape import full_like, index_in_dim, slice as slice, slice_in_dim
 
@@ -110,25 +111,6 @@ def _shift(dims: Sequence[int]) -> tuple[int, ...]:
     return tuple(d + 1 for d in dims)
 
 
-def _check_starts(name: str, indices: Any, n: int, ndim: int, dims: Sequence[int]) -> None:
-    if not dtypes.is_integer(indices.dtype):
-        raise ValueError(f"{name}: start indices must have an integer dtype, got {indices.dtype}")
-    if indices.ndim < 1:
-        raise TypeError(
-            f"{name}: indices must have at least one axis, whose size is the number of indexed axes"
-        )
-    if indices.shape[-1] != n:
-        raise TypeError(
-            f"{name} op needs one index component per indexed axis; got indices of shape "
-            f"{indices.shape} for {n} indexed axes."
-        )
-    for d in dims:
-        if not 0 <= d < ndim:
-            raise TypeError(
-                f"{name}: dimension {d} is out of bounds for an operand of rank {ndim}."
-            )
-
-
 # --- gather ---
 def _gather_aval(
     operand: Any,
@@ -142,31 +124,9 @@ def _gather_aval(
     fill_value: Any,
 ) -> ShapedArray:
     dn = dimension_numbers
-    _check_starts("Gather", indices, len(dn.start_index_map), operand.ndim, dn.start_index_map)
-    if len(slice_sizes) != operand.ndim:
-        raise TypeError(
-            f"Gather op must have one slice size for every input dimension; got {slice_sizes} for "
-            f"{operand.shape}."
-        )
-    for k, (size, n) in enumerate(zip(slice_sizes, operand.shape)):
-        if type(size) is int and type(n) is int and not 0 <= size <= n:
-            raise TypeError(
-                f"Slice size at index {k} in gather op is out of range, must be within [0, "
-                f"{n + 1}), got {size}."
-            )
+    check_gather(dn, operand, indices, slice_sizes)
     hidden = {*dn.collapsed_slice_dims, *dn.operand_batching_dims}
-    for d in hidden:
-        if slice_sizes[d] not in (0, 1) and slice_sizes[d] != 1:
-            raise TypeError(
-                f"Gather op can only collapse slice dims with bound 1, got {slice_sizes[d]} at "
-                f"dimension {d}."
-            )
     window = [n for d, n in enumerate(slice_sizes) if d not in hidden]
-    if len(window) != len(dn.offset_dims):
-        raise TypeError(
-            f"Gather op has {len(dn.offset_dims)} offset_dims for a window of {len(window)} axes: "
-            f"{dn}, slice_sizes={slice_sizes}."
-        )
     return ShapedArray(
         _merged(indices.shape[:-1], window, dn.offset_dims), operand.dtype, operand.weak_type
     )
@@ -299,7 +259,9 @@ def gather(
     Array([30, 10], dtype=int32)
     """
     mode = GatherScatterMode.from_any(mode)
-    if fill_value is None and mode is GatherScatterMode.FILL_OR_DROP:
+    if mode is not GatherScatterMode.FILL_OR_DROP:
+        fill_value = None
+    elif fill_value is None:
         fill_value = _fill_of(typeof(operand).dtype)
     return gather_p.bind(
         operand,
@@ -337,42 +299,8 @@ def _scatter_aval(
     unique_indices: bool,
     mode: Any,
 ) -> ShapedArray:
-    dn = dimension_numbers
+    check_scatter(dimension_numbers, operand, indices, updates)
     check_same_dtypes("scatter", [operand, updates])
-    _check_starts(
-        "Scatter",
-        indices,
-        len(dn.scatter_dims_to_operand_dims),
-        operand.ndim,
-        dn.scatter_dims_to_operand_dims,
-    )
-    hidden = {*dn.inserted_window_dims, *dn.operand_batching_dims}
-    bounds = [n for d, n in enumerate(operand.shape) if d not in hidden]
-    if len(dn.update_window_dims) != len(bounds):
-        raise TypeError(
-            f"Scatter op has window of size {len(bounds)}; instead, "
-            f"update_window_dims={tuple(dn.update_window_dims)} has "
-            f"{len(dn.update_window_dims)} axes."
-        )
-    if updates.ndim != indices.ndim - 1 + len(dn.update_window_dims):
-        raise TypeError(
-            f"Updates tensor must be of rank {indices.ndim - 1 + len(dn.update_window_dims)}; got "
-            f"{updates.ndim}."
-        )
-    window = [updates.shape[d] for d in dn.update_window_dims]
-    for k, (n, bound) in enumerate(zip(window, bounds)):
-        if type(n) is int and type(bound) is int and n > bound:
-            raise TypeError(
-                "Bounds of the window dimensions of updates must not exceed the bounds of the "
-                "corresponding dimensions of operand. "
-                f"For dimension {k}, updates bound is {n}, operand bound is {bound}."
-            )
-    if _merged(indices.shape[:-1], window, dn.update_window_dims) != updates.shape:
-        raise TypeError(
-            "Bounds of the scatter dimensions of updates must be the same as the bounds of the "
-            "corresponding dimensions of scatter "
-            f"indices: updates have shape {updates.shape}, indices {indices.shape}."
-        )
     return ShapedArray(operand.shape, operand.dtype, operand.weak_type and updates.weak_type)
 
 
@@ -538,20 +466,23 @@ def _extreme_jvp(get: Callable[[], Primitive]) -> Callable[..., Any]:
         def read(x: Any) -> Any:
             return gather(x, indices, numbers, sizes)
 
-        def count(x: Any) -> Any:
-            zeros = full_of(typeof(operand), 0)
+        def count(zeros: Any, x: Any) -> Any:
             return read(scatter_add(zeros, indices, x, params["dimension_numbers"], **how))
 
+        def filled(value: int) -> Any:
+            return full_of(typeof(updates).update(weak_type=False), value)
+
         one = const(operand, 1)
-        like = typeof(updates).update(weak_type=False)
         old, new = read(operand), read(out)
         from_update, from_operand = eq(updates, new), eq(old, new)
-        zeros, ones = full_of(like, 0), full_of(like, 1)
-        winners = count(select_n(from_update, zeros, ones))
-        refs = count(ones)
-        share = select_n(from_operand, div(one, winners), div(one, add(winners, one)))
-        to_update = select_n(from_update, zeros, share)
-        kept = select_n(from_operand, zeros, div(one, add(winners, one)))
+        nothing, ones = full_of(typeof(operand), 0), filled(1)
+        winners = count(nothing, select_n(from_update, filled(0), ones))
+        refs = count(full_of(typeof(operand), 0), filled(1))
+        both = div(one, add(winners, one))
+        share = select_n(from_operand, div(one, winners), both)
+        to_update = select_n(from_update, filled(0), share)
+        both = div(one, add(winners, one))
+        kept = select_n(from_operand, filled(0), both)
         # Every window loses the operand's tangent once per reference and keeps its share.
         to_operand = div(add(const(operand, -1), kept), refs)
         change = add(mul(read(t_operand), to_operand), mul(t_updates, to_update))
@@ -615,11 +546,8 @@ def _scatter_jvp_by_owner(
         kept_x = select_n(free, full_of(typeof(x).strip_weak_type(), 0), x)
         return kept_x, select_n(eq(ids, seen), full_of(typeof(u).strip_weak_type(), 0), u)
 
-    outs = []
-    for x, u in ((operand, updates), (t_operand, t_updates)):
-        kept_x, kept_u = masked(x, u)
-        outs.append(scatter_add(kept_x, indices, kept_u, dn, **how))
-    return tuple(outs)
+    kept = [masked(operand, updates), masked(t_operand, t_updates)]
+    return tuple(scatter_add(x, indices, u, dn, **how) for x, u in kept)
 
 
 def _scatter_transpose(

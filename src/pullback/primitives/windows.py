@@ -71,6 +71,11 @@ def check_window(
     window_dilation: Any,
 ) -> None:
     """Raises TypeError, naming the argument, unless the window fits an operand of this shape."""
+    if len(shape) != len(window_dimensions):
+        raise TypeError(
+            f"{name} got the wrong number of window_dimensions for operand: "
+            f"got operand shape {tuple(shape)} with window_dimensions {tuple(window_dimensions)}."
+        )
     for what, given in (
         ("window_dimensions", window_dimensions),
         ("window_strides", window_strides),
@@ -86,11 +91,6 @@ def check_window(
                 f"{name} got inconsistent {what} and window_dimensions: "
                 f"got {what} {tuple(given)} and window_dimensions {tuple(window_dimensions)}."
             )
-    if len(shape) != len(window_dimensions):
-        raise TypeError(
-            f"{name} got the wrong number of window_dimensions for operand: "
-            f"got operand shape {tuple(shape)} with window_dimensions {tuple(window_dimensions)}."
-        )
     if len(padding) != len(window_dimensions):
         raise TypeError(
             f"{name} got the wrong number of padding pairs: got padding {tuple(padding)} "

@@ -44,10 +44,14 @@ def reduction_rules(evaluate: Evaluate) -> dict[Primitive, Callable[..., Any]]:
         n = len(args) // 2
         closed = ClosedJaxpr(jaxpr, consts) if consts else closed_without_consts(jaxpr)
         total: list[Any] | None = None
-        for at in zip(*(positions(x, i, window) for x, i in zip(args[:n], args[n:]))):
+        inside = positions(np.ones(args[0].shape, bool), np.False_, window)
+        places = zip(*(positions(x, i, window) for x, i in zip(args[:n], args[n:])))
+        for where, at in zip(inside, places):
             if total is None:
                 total = [np.full(at[0].shape, i, i.dtype) for i in args[n:]]
-            total = combine(closed, total, at)
+            both = combine(closed, total, at)
+            # What lies outside is left out: the initial value need not be neutral.
+            total = [np.where(where, b, t) for b, t in zip(both, total)]
         return total or []
 
     return {reduce_p: reduce, reduce_window_p: reduce_window}

@@ -83,6 +83,8 @@ class Geometry:
 def _along_window(conv: Geometry) -> bool:
     """Whether lanes run along the last axis of the window: it is long and contiguous, and the last
     of the result is short, as in the gradient by a filter of features that are convolved apart."""
+    if not conv.window:
+        return False  # no spatial axes: a product of matrices
     last = (conv.lhs[-1], conv.rhs[-1]) == (len(conv.lhs) - 1, len(conv.rhs) - 1)
     narrow = conv.shape[-1] < LANES <= conv.window[-1] and conv.out[-1] == len(conv.out) - 1
     return last and narrow and conv.dilation[-1] == 1

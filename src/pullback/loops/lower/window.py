@@ -296,7 +296,13 @@ def _reduce_window(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]
                     b, idx, b.unravel(k, dims), xs[0].shape, strides, lows, base, dilation
                 )
                 new = [masked_read(b, x, place, inside, s) for x, s in zip(xs, start, strict=True)]
-                return list(combine(b, [v for _, v in carry], new))
+                old = [v for _, v in carry]
+                both = combine(b, old, new)
+                if inside == TRUE:
+                    return list(both)
+                # The initial value need not be neutral: it is combined once, not for each place
+                # outside.
+                return [b.select(inside, c, v) for c, v in zip(both, old, strict=True)]
 
             for out, v in zip(op.outs, b.loop(math.prod(dims), "seq", body, carry), strict=True):
                 assert out.slot is not None
