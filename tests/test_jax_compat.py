@@ -53,6 +53,23 @@ def test_imports_resolve_to_pullback() -> None:
     assert out == "ok\n"
 
 
+def test_jax_is_imported_lazily() -> None:
+    """As `lazy_loader` does for libraries: the module that it hands out first is the one that
+    stays."""
+    run(
+        "-c",
+        "import pullback.jax_compat as c; c.install()\n"
+        "import importlib.util as u, sys\n"
+        "spec = u.find_spec('jax'); spec.loader = u.LazyLoader(spec.loader)\n"
+        "lazy = sys.modules['jax'] = u.module_from_spec(spec); spec.loader.exec_module(lazy)\n"
+        "import jax.numpy as jnp, jax.scipy.linalg\n"
+        "import jax, pullback\n"
+        "assert jax is lazy and jax.grad is pullback.grad and jax.numpy is jnp\n"
+        "assert 'vmap' in dir(jax) and jax.__version__ == '0.10.2'\n"
+        "jax.mine = 1; assert jax.mine == 1; del jax.mine; assert not hasattr(jax, 'mine')\n",
+    )
+
+
 def test_modules_that_come_with_jax_are_found_without_an_import() -> None:
     """Libraries look in `sys.modules`, as for `jax.tree_util`, which JAX itself has imported."""
     run(

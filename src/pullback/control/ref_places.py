@@ -65,8 +65,8 @@ tree.register_pytree_node(
 
 
 def ds(start: Any, size: int | None = None, stride: int | None = None) -> RefSlice | slice:
-    """A slice for indexing references: `size` elements from `start`, which may be traced, by
-    `stride`. With one argument, `ds(n)` is the first n elements.
+    """A slice for indexing arrays and references: `size` elements from `start`, which may be
+    traced, by `stride`. With one argument, `ds(n)` is the first n elements.
 
     >>> pb.ds(1, 2)
     Slice(start=1, size=2, stride=1)
@@ -110,6 +110,7 @@ def _entry(e: Any, axis: int, size: int) -> Any:
             return None
         return RefSlice(start, max(0, -(-(stop - start) // step)), step)
     if isinstance(e, RefSlice):
+        _check_slice(e, size)
         return e
     if e is None or isinstance(e, (bool, np.bool_, list)):
         return None
@@ -122,6 +123,18 @@ def _entry(e: Any, axis: int, size: int) -> Any:
             raise ValueError(f"Out of bound indexer: idx={k}, dim={size} of axis {axis}.")
         return np.int32(k % size)
     return e
+
+
+def _check_slice(s: RefSlice, dim: int) -> None:
+    """Raises for a slice that leaves its axis, where it starts being known."""
+    if isinstance(s.start, Tracer):
+        return
+    start = int(s.start)
+    said = f"Out of bound slice: start={start}, size={s.size}, stride={s.stride}, dim={dim}."
+    if start + s.size > dim:
+        raise ValueError(said)
+    if s.size and (start < 0 or start + (s.size - 1) * s.stride >= dim):
+        raise TypeError(said)
 
 
 def _place(value: Any, entries: Sequence[Any]) -> tuple[Any, list[Any], Any]:

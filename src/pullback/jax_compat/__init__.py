@@ -176,6 +176,23 @@ def _of_private(module: str, name: str) -> Any:
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
 
 
+class _StandIn(ModuleType):
+    """A module that was handed out before it was loaded: what is read from it and written to it
+    is the module's that it stands for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_stands_for"], name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.__dict__["_stands_for"], name, value)
+
+    def __delattr__(self, name: str) -> None:
+        delattr(self.__dict__["_stands_for"], name)
+
+    def __dir__(self) -> list[str]:
+        return dir(self.__dict__["_stands_for"])
+
+
 class _Loader:
     """Loads a module of JAX by putting Pullback's in its place."""
 
@@ -193,7 +210,12 @@ class _Loader:
         target = importlib.import_module(self.target)
         if self.target.startswith(_MODULES + ".") or name in _KNOWN_BY_NAME:
             target.__name__ = name
-        sys.modules[name] = target
+        if module.__spec__ is not None and module.__spec__.loader_state is not None:
+            # `importlib.util.LazyLoader` has handed `module` out and lets none take its place.
+            module.__dict__["_stands_for"] = target
+            module.__class__ = _StandIn
+        else:
+            sys.modules[name] = target
         if name == "jax":  # libraries look in sys.modules, not importing what is there with JAX
             for own in _OWN:
                 if f"pullback.{own}" in sys.modules:

@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes, lax
+from ..control.ref_places import RefSlice
 from ..core.avals import typeof
 from ..core.dims import DimExpr, bounds, max_dim, min_dim
 from ..core.trace import Tracer, trace_state_clean
@@ -32,7 +33,8 @@ INT32 = np.dtype("int32")
 
 @record(eq=True)
 class Slice:
-    """A slice with all known: `size` elements from `start` by `step` (not 0)."""
+    """`size` elements from `start` by `step` (not 0). The start may be an array, where the user
+    wrote `ds(start, size)`."""
 
     start: Any
     step: int
@@ -71,7 +73,8 @@ def _is_int(e: Any) -> bool:
 
 
 def _entry(e: Any) -> Any:
-    """An entry in one of the forms None, Ellipsis, slice, int, or array (NumPy or traced)."""
+    """An entry in one of the forms None, Ellipsis, slice, Slice, int, or array (NumPy or
+    traced)."""
     if e is None or e is Ellipsis or isinstance(e, slice) or _is_int(e):
         return int(canonical(e)) if isinstance(e, np.integer) else int(e) if _is_int(e) else e
     if isinstance(e, bool | np.bool_):
@@ -83,6 +86,8 @@ def _entry(e: Any) -> Any:
         if not e.size:
             e = e.astype(np.int32)
         return as_array(_checked(e))
+    if isinstance(e, RefSlice):
+        return Slice(e.start, e.stride, e.size, False)
     e = unwrap(e)
     if not hasattr(e, "dtype") or not hasattr(e, "shape"):
         if hasattr(e, "__index__"):
@@ -397,6 +402,10 @@ def _dynamic(x: Any, entries: list[Any], shape: tuple[Any, ...], wrap: bool) -> 
             if s.step == -1:
                 reverse.append(k)
             kept += 1
+        elif isinstance(e, Slice) and e.step == 1:
+            starts.append(e.start)
+            sizes.append(e.size)
+            kept += 1
         else:
             return NotImplemented
     if any(shape[k] == 0 for k in squeeze):
@@ -590,10 +599,10 @@ def _add_slice(
         sizes[a.axis] = s.size
         # An empty window starts nowhere.
         if s.size != 0:
-            components.append((a.axis, dtype.type(s.start), ()))
+            components.append((a.axis, _to_int(s.start, dtype), ()))
         result.append(("window", s.size))
         return
-    steps = lax.add(dtype.type(s.start), lax.mul(dtype.type(s.step), lax.iota(dtype, s.size)))
+    steps = lax.add(_to_int(s.start, dtype), lax.mul(dtype.type(s.step), lax.iota(dtype, s.size)))
     if s.step < 0:
         steps = lax.rev(steps, (0,))
         reverse.append(len(result))
@@ -706,7 +715,9 @@ def take_index(
             out = _dynamic(x, entries, shape, wrap_negative_indices)
         if out is not NotImplemented:
             return out
-    elif not added and not any(hasattr(e, "shape") or type(e) is int for e in entries):
+    elif not added and not any(
+        hasattr(e, "shape") or type(e) is int or isinstance(e, Slice) for e in entries
+    ):
         return _static(x, entries, shape)
     p = plan(shape, entries, added, wrap_negative_indices)
     chosen = lax.GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode
