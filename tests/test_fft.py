@@ -157,3 +157,16 @@ def test_dtypes_that_transforms_compute_in() -> None:
     for j in (jax, pb):
         with pytest.raises(ValueError, match="RFFT input must be float32 or float64, got float16"):
             j.lax.fft(j.numpy.ones(4, "float16"), "RFFT", (4,))
+
+
+def test_an_axis_that_is_brought_to_the_end_is_transformed_where_it_lies() -> None:
+    """Nothing is transposed, and both parts of numbers are loaded and stored together."""
+    rng = np.random.default_rng(0)
+    x = (rng.normal(size=(3, 96, 40)) + 1j * rng.normal(size=(3, 96, 40))).astype(np.complex64)
+    f = pb.jit(lambda x: pb.numpy.fft.fft(x, axis=1))
+    text = f.lower(x).as_text()
+    assert text.count("kernel ") == 1, text
+    np.testing.assert_allclose(np.asarray(f(x)), np.fft.fft(x, axis=1), rtol=1e-4, atol=1e-4)
+    over_two = pb.jit(lambda x: pb.numpy.fft.ifftn(x.transpose(1, 2, 0), axes=(0, 2)))
+    want = np.fft.ifftn(x.transpose(1, 2, 0), axes=(0, 2))
+    np.testing.assert_allclose(np.asarray(over_two(x)), want, rtol=1e-4, atol=1e-4)

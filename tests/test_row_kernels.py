@@ -301,3 +301,14 @@ def test_threads_change_no_bit_of_quick_code(
         with tier.paused():
             seen.append(_bits(pullback.jit(lambda x: function(x))(x)))
     assert np.array_equal(seen[0], seen[1]) and np.array_equal(seen[0], seen[2])
+
+
+@pytest.mark.parametrize("axis", (0, 1, 2))
+def test_parts_of_complex_numbers_move_together(axis: int) -> None:
+    """Real and imaginary parts are loaded and stored as whole vectors, wherever the literals of
+    their places stand: none is stored around the other, under a mask."""
+    x = np.ones((40, 48, 64), np.complex64)
+    closed = pullback.make_jaxpr(lambda x: jnp.fft.fft(x, axis=axis))(x)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    text, _ = emit_module(kernel)
+    assert "masked.store" not in text

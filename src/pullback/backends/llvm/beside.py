@@ -1,4 +1,4 @@
-"""Numbers that lanes store, or load, side by side: rows of three or more, an element of each by a
+"""Numbers that lanes store, or load, side by side: rows of some numbers, an element of each by a
 statement.
 
 Every statement alone would put its lanes to places a stride apart, one by one. Where statements of
@@ -13,23 +13,35 @@ from typing import Any, Generic, TypeVar
 
 from pullback.loops.ir import Atom, Const, Let, Load, Store
 
-__all__ = ["read_side_by_side", "side_by_side", "successor"]
+__all__ = ["Total", "follows", "read_side_by_side", "side_by_side", "sum_of"]
 
-WRITTEN = range(3, 9)  # elements of a row that is stored whole
-TAKEN_APART = (4, 8)  # and of one that is loaded whole
+WRITTEN = range(3, 9)  # elements of a row that is stored whole; of two see `both_parts` in emit.py
+TAKEN_APART = (2, 4, 8)  # and of one that is loaded whole
 
 
 Access = TypeVar("Access", Store, Load)
+Total = tuple[tuple[Atom, ...], int]  # what an index is the sum of, in one order; a literal
 
 
-def successor(s: Let) -> tuple[Atom, int] | None:
-    """What a sum of an index and a literal is, if a statement is one."""
+def sum_of(s: Let, known: Mapping[Atom, Total]) -> Total | None:
+    """What a sum of indices is the sum of, if a statement is one: whatever the order in which its
+    terms were added, a literal among them, and wherever that was done."""
     if s.op != "add" or s.out.dtype != "i64":
         return None
-    for x, y in (s.args, s.args[::-1]):
-        if isinstance(x, Const) and not isinstance(y, Const):
-            return y, int(x.value)
-    return None
+    (x, i), (y, k) = (_total(a, known) for a in s.args)
+    return tuple(sorted((*x, *y), key=id)), i + k
+
+
+def _total(a: Atom, known: Mapping[Atom, Total]) -> Total:
+    if isinstance(a, Const):
+        return (), int(a.value)
+    return known.get(a) or ((a,), 0)
+
+
+def follows(index: Atom, other: Atom, known: Mapping[Atom, Total]) -> bool:
+    """Whether an index is the next one after another."""
+    terms, literal = _total(other, known)
+    return _total(index, known) == (terms, literal + 1)
 
 
 class _Runs(Generic[Access]):
@@ -41,7 +53,7 @@ class _Runs(Generic[Access]):
         self.open: dict[Any, dict[int, Access]] = {}
         self.found: dict[Access, tuple[Access, ...]] = {}
 
-    def add(self, access: Access, base: Atom, place: int) -> None:
+    def add(self, access: Access, base: tuple[Atom, ...], place: int) -> None:
         self.open.setdefault((access.buf, base), {})[place] = access
 
     def close(self, keys: Iterable[Any]) -> None:
@@ -56,7 +68,7 @@ class _Runs(Generic[Access]):
 
 
 def side_by_side(
-    stmts: Sequence[Any], known: Mapping[Atom, tuple[Atom, int]]
+    stmts: Sequence[Any], known: Mapping[Atom, Total]
 ) -> dict[Store, tuple[Store, ...]]:
     """Of a block, the stores to neighbouring places that may be one, in the order of places: by
     each of them, with nothing between that could tell. `known`: sums from outside of the block."""
@@ -68,15 +80,15 @@ def side_by_side(
     for s in stmts:
         kind = type(s)
         if kind is Let:
-            one = successor(s)
+            one = sum_of(s, sums)
             if one is not None:
                 sums[s.out] = one
         elif kind is Store and s.mask is None and len(s.index) == 1:
-            base, place = sums.get(s.index[0], (s.index[0], 0))
+            base, place = _total(s.index[0], sums)
             runs.close(
                 k
                 for k, run in runs.open.items()
-                if k[0] is s.buf and (k[1] is not base or place in run)
+                if k[0] is s.buf and (k[1] != base or place in run)
             )
             runs.add(s, base, place)
         elif kind is Load or kind is Store:
@@ -88,7 +100,7 @@ def side_by_side(
 
 
 def read_side_by_side(
-    stmts: Sequence[Any], known: Mapping[Atom, tuple[Atom, int]]
+    stmts: Sequence[Any], known: Mapping[Atom, Total]
 ) -> dict[Load, tuple[Load, ...]]:
     """Of a block, the loads of neighbouring places that may be one, in the order of places: by each
     of them, with nothing between that could write there."""
@@ -100,11 +112,11 @@ def read_side_by_side(
     for s in stmts:
         kind = type(s)
         if kind is Let:
-            one = successor(s)
+            one = sum_of(s, sums)
             if one is not None:
                 sums[s.out] = one
         elif kind is Load and s.mask is None and len(s.index) == 1:
-            base, place = sums.get(s.index[0], (s.index[0], 0))
+            base, place = _total(s.index[0], sums)
             runs.add(s, base, place)
         elif kind is Store:
             runs.close(k for k in runs.open if k[0] is s.buf)

@@ -28,7 +28,7 @@ from pullback.backends.llvm.access import (
     store_rows,
 )
 from pullback.backends.llvm.ahead import FAR, Ahead, Step, fetch
-from pullback.backends.llvm.beside import read_side_by_side, side_by_side, successor
+from pullback.backends.llvm.beside import Total, follows, read_side_by_side, side_by_side, sum_of
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import (
     from_memory,
@@ -126,7 +126,7 @@ class Emitter:
         self.ctx = Val(self.b, "ptr", 1, ("%ctx",))
         self.hot = False  # has loops of its own, not outlined ones
         self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
-        self.sums: dict[Atom, tuple[Atom, int]] = {}  # indices that are others and a literal
+        self.sums: dict[Atom, Total] = {}  # of indices that are sums: their terms
         self.kept: dict[Buf, tuple[Any, Val]] = {}  # what scratch was last given, and where
         self.pointers: list[Val] = []  # extra pointers of an outlined function
         self.ahead: Ahead = {}  # by loop, the buffers that are fetched a row ahead, and how far
@@ -247,7 +247,7 @@ class Emitter:
         """Stores a real and an imaginary part together, where that is what two statements do."""
         if other.buf is not s.buf or other.mask is not None or len(s.index) != 1:
             return False
-        if self.sums.get(other.index[0]) != (s.index[0], 1):
+        if not follows(other.index[0], s.index[0], self.sums):
             return False
         base, at = self.place(s.buf, s.index)
         if not isinstance(at, Lin) or at.stride.c != 2:
@@ -309,7 +309,7 @@ class Emitter:
 
     def let(self, s: Let) -> Index:
         if s.out.dtype == "i64" and s.op in ("add", "sub", "mul"):
-            total = successor(s)
+            total = sum_of(s, self.sums)
             if total is not None:
                 self.sums[s.out] = total
             args = [self.atom(a) for a in s.args]

@@ -27,6 +27,7 @@ from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import Graph, Node, Opaque, part_dtype, read, store_slot
 from pullback.loops.lower.lapack import Pinned, each, room
+from pullback.loops.lower.shape import transposed
 from pullback.loops.lower.small import LANES, Lanes
 from pullback.loops.lower.statements import box
 
@@ -114,6 +115,20 @@ def _turned(b: Builder, x: Pair, quarter: int) -> Pair:
     return (minus, x[0]) if quarter > 0 else (x[1], minus)
 
 
+def _rotated(b: Builder, x: Pair, root: Pair) -> Pair:
+    """x times a root of unity; products and sums may be one operation."""
+    t, (c, d) = x[0].dtype, root
+    minus = b.let("neg", (b.let("mul", (x[1], d), t),), t)
+    return b.let("fma", (x[0], c, minus), t), b.let("fma", (x[0], d, b.let("mul", (x[1], c), t)), t)
+
+
+def _more(b: Builder, total: Pair, x: Pair, c: float) -> Pair:
+    """total + c x, likewise."""
+    k = Const(c, x[0].dtype)
+    re, im = (b.let("fma", (part, k, whole), k.dtype) for part, whole in zip(x, total, strict=True))
+    return re, im
+
+
 def _times(b: Builder, x: Pair, c: float) -> Pair:
     k = Const(c, x[0].dtype)
     return b.let("mul", (x[0], k), k.dtype), b.let("mul", (x[1], k), k.dtype)
@@ -158,14 +173,13 @@ def butterfly(b: Builder, a: list[Pair], sign: int) -> list[Pair]:
         first = cm.add(b, first, s)
     out = [first] * r
     for k in range(1, half + 1):
-        whole, parts = a[0], []
+        whole = a[0]
+        total = _times(b, gaps[0], math.sin(2 * math.pi * k / r))
         for j in range(1, half + 1):
             angle = 2 * math.pi * (j * k % r) / r
-            whole = cm.add(b, whole, _times(b, sums[j - 1], math.cos(angle)))
-            parts.append(_times(b, gaps[j - 1], math.sin(angle)))
-        total = parts[0]
-        for part in parts[1:]:
-            total = cm.add(b, total, part)
+            whole = _more(b, whole, sums[j - 1], math.cos(angle))
+            if j > 1:
+                total = _more(b, total, gaps[j - 1], math.sin(angle))
         turned = _turned(b, total, sign)
         out[k], out[r - k] = cm.add(b, whole, turned), cm.sub(b, whole, turned)
     return out
@@ -214,8 +228,7 @@ def _wide_stage(
                 for c in range(count):
                     root = circle(b.add(start, c), j)
                     for x, way in values:
-                        product = b.let("mul", (x, root[way]), x.dtype)
-                        new.append(b.let("add", (sofar[len(new)], product), x.dtype))
+                        new.append(b.let("fma", (x, root[way], sofar[len(new)]), x.dtype))
                 return new
 
             sums = _fold(b, half, [*first[:parts], *[zero] * parts] * count, term)
@@ -230,7 +243,7 @@ def _wide_stage(
                 ):
                     if m > 1:
                         root = roots(b.linear([(p, r - 1), (k_out, 1), (-1, 1)]))
-                        value = cm.mul(b, value, root)
+                        value = _rotated(b, value, root)
                     out(k_out, value)
 
         each(b, half // TOGETHER, "seq", lambda k: some(b.mul(k, TOGETHER), TOGETHER))
@@ -276,7 +289,7 @@ def _stage(
             values = butterfly(b, [get(i) for i in spots], sign)
             for k, value in enumerate(values):
                 at = b.linear([(q, 1), (p, s * r), (k * s, 1)])
-                put(at, cm.mul(b, value, turns[k - 1]) if turns and k else value)
+                put(at, _rotated(b, value, turns[k - 1]) if turns and k else value)
 
         each(b, s, "seq", one)
 
@@ -528,7 +541,7 @@ def _as_matrix(
 
     def turned(b: Builder, k1: Index, j2: Index, value: Pair) -> Pair:
         root = read(turns, b, (0, k1, j2)), read(turns, b, (1, k1, j2))
-        return cm.mul(b, value, root)
+        return _rotated(b, value, root)
 
     def spread(put: Store) -> Store:
         def store(b: Builder, o: Index, k2: Index, k1: Index, v: Pair) -> None:
@@ -744,11 +757,21 @@ def _fft(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     scale = 1.0 / math.prod(lengths) if kind in (IFFT, IRFFT) else 1.0
     sign = 1 if kind in (IFFT, IRFFT) else -1
     axes = list(range(first, rank - 1 if real else rank))[::-1]
+    if not real and x.permuted is not None:
+        # Axes are transformed where they lie, the result is permuted: most often back.
+        source, order = x.permuted
+        found = _along(g, source, [order[a] for a in axes], sign, scale, dtype)
+        return transposed(g, found, order)
     if kind == RFFT:
         x = _real_axis(g, x, dtype)
-    for axis in axes:
-        last = scale if axis == axes[-1] and kind != IRFFT else 1.0
-        x = _complex_axis(g, x, axis, sign, last, dtype)
+    x = _along(g, x, axes, sign, 1.0 if kind == IRFFT else scale, dtype)
     if kind == IRFFT:
         x = _real_inverse(g, x, lengths[-1], dtype, scale)
+    return x
+
+
+def _along(g: Graph, x: Node, axes: Sequence[int], sign: int, scale: float, dtype: str) -> Node:
+    """One axis after the other; the last one scales."""
+    for axis in axes:
+        x = _complex_axis(g, x, axis, sign, scale if axis == axes[-1] else 1.0, dtype)
     return x

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.loops.build import Builder, Index
+from pullback.loops.build import Builder, Index, i64
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.ops import storage_bytes
 from pullback.records import made, record
@@ -544,8 +544,16 @@ def load_slot(
     buf = slot.buf(b)
     if dtype not in COMPLEX:
         return b.load(buf, b.atom(b.add(offset, slot.base(b))))
-    offset = b.add(b.mul(offset, 2), slot.base(b))
-    return b.load(buf, b.atom(offset)), b.load(buf, b.atom(b.add(offset, 1)))
+    first = b.atom(b.add(b.mul(offset, 2), slot.base(b)))
+    return b.load(buf, first), b.load(buf, _next(b, first))
+
+
+def _next(b: Builder, first: Atom) -> Atom:
+    """The place of an imaginary part: one from the real part's, whatever of that is an argument of
+    the kernel, so that both are seen to be neighbours and move as one vector."""
+    if isinstance(first, Const):
+        return b.dim(int(first.value) + 1)
+    return b.let("add", (first, i64(1)), "i64")
 
 
 def store_slot(
@@ -571,6 +579,6 @@ def store_slot(
     if dtype not in COMPLEX:
         b.store(buf, b.atom(b.add(offset, slot.base(b))), value, mask)
         return
-    offset = b.add(b.mul(offset, 2), slot.base(b))
-    b.store(buf, b.atom(offset), value[0], mask)
-    b.store(buf, b.atom(b.add(offset, 1)), value[1], mask)
+    first = b.atom(b.add(b.mul(offset, 2), slot.base(b)))
+    b.store(buf, first, value[0], mask)
+    b.store(buf, _next(b, first), value[1], mask)

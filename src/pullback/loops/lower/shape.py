@@ -138,6 +138,11 @@ def _transpose(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
 def transposed(g: Graph, x: Node, permutation: Sequence[int]) -> Node:
     """x with its axes permuted: axis k of the result is axis permutation[k]."""
     perm = tuple(permutation)
+    if x.permuted is not None:  # of what was permuted before; nothing is left of there and back
+        x, before = x.permuted
+        perm = tuple(before[p] for p in perm)
+    if perm == tuple(range(len(perm))):
+        return x
     back = tuple(sorted(range(len(perm)), key=perm.__getitem__))
 
     def at(b: Builder, idx: tuple[Index, ...]) -> Any:
