@@ -312,3 +312,49 @@ def test_parts_of_complex_numbers_move_together(axis: int) -> None:
     (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
     text, _ = emit_module(kernel)
     assert "masked.store" not in text
+
+
+@pytest.mark.parametrize("mode", ("reflect", "symmetric", "wrap"))
+def test_rows_of_one_array_are_found_before_they_are_read(mode: str) -> None:
+    """Edges that mirror an array, however many pieces they take, are one pass over it: no array
+    between its axes, no condition on a row's elements."""
+    x = np.arange(70 * 100, dtype=np.float32).reshape(70, 100)
+    closed = pullback.make_jaxpr(lambda x: jnp.pad(x, 9, mode=mode))(x)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    assert len([b for b in kernel.params if b.role in ("in", "out")]) == 2
+    for y in (x, x[:, :7], x[3:4]):
+        want = np.pad(y, 9, mode=mode)
+        np.testing.assert_array_equal(np.asarray(jnp.pad(y, 9, mode=mode)), want)
+
+
+def test_rows_that_are_joined_many_times_over() -> None:
+    """How a row is found stays short, however often rows of one array are joined anew."""
+    x = np.arange(5 * 64, dtype=np.float32).reshape(5, 64)
+
+    def turned(x: Any) -> Any:
+        for _ in range(40):
+            x = jnp.concatenate([x[1:], x[:1]])
+        return x
+
+    np.testing.assert_array_equal(np.asarray(pullback.jit(turned)(x)), x)
+    back = pullback.jit(lambda x: jnp.concatenate([x[::-1], x[1::2], x]).T)
+    np.testing.assert_array_equal(np.asarray(back(x)), np.concatenate([x[::-1], x[1::2], x]).T)
+
+
+@pytest.mark.parametrize("function", (jnp.sin, jnp.cos))
+def test_arguments_of_sines_are_reduced_in_floats(function: Any) -> None:
+    """In doubles only where one is large, and there for that one alone: the others' bits do not
+    depend on their neighbours."""
+    closed = pullback.make_jaxpr(function)(np.zeros(4000, np.float32))
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    text, _ = emit_module(kernel)
+    assert "fpext" not in text.split("fcmp ogt", 1)[0]
+    x = np.linspace(-4000, 4000, 999).astype(np.float32)
+    x = np.concatenate([x, np.float32([0.0, -0.0, 1e-40, np.inf, np.nan, 4096, 4097, 1e30])])
+    alone = np.asarray(function(x))
+    want = getattr(np, function.__name__)(x.astype(np.float64))
+    np.testing.assert_allclose(alone, want, rtol=2.5e-7, atol=1e-12)
+    mixed = x.copy()
+    mixed[::3] = 1e8
+    beside = np.asarray(function(mixed))
+    np.testing.assert_array_equal(beside[1::3], alone[1::3])

@@ -86,6 +86,15 @@ def _split(value: float, keep: int) -> float:
     return float(struct.unpack("<d", struct.pack("<Q", bits & -(1 << (53 - keep))))[0])
 
 
+def _floats_of(parts: Sequence[float], count: int) -> tuple[float, ...]:
+    """So many floats, each the nearest to what is left of a sum of doubles."""
+    found: list[float] = []
+    for _ in range(count):
+        left = math.fsum((*parts, *(-f for f in found)))
+        found.append(struct.unpack("<f", struct.pack("<f", left))[0])
+    return tuple(found)
+
+
 _LN2 = {
     "float": (_split(K.LN2[0], 15), K.LN2[0] - _split(K.LN2[0], 15)),
     "double": (_split(K.LN2[0], 40), (K.LN2[0] - _split(K.LN2[0], 40)) + K.LN2[1]),
@@ -504,6 +513,8 @@ _BIG = 2.0**19
 _A = _split(K.PIO2[0], 33)
 _B = _split((K.PIO2[0] - _A) + K.PIO2[1], 33)
 _C = ((K.PIO2[0] - _A) - _B) + K.PIO2[1]
+_LARGE = 2.0**12  # of floats: up to here the quadrant is found in floats
+_PIO2_FLOATS = _floats_of(K.PIO2[:2], 3)
 
 
 def _reduce(b: Builder, x: Val) -> tuple[Val, Val, Val]:
@@ -564,15 +575,38 @@ def _reduce_slowly(b: Builder, x: Val, big: Val) -> list[Val]:
     return outs
 
 
+def _reduce_float(b: Builder, x: Val) -> tuple[Val, Val]:
+    """(quadrant, argument) of a float modulo pi/2: in floats where it is not large and the machine
+    fuses. The first difference is exact then, so one rounding is left, as of a double's."""
+
+    def in_doubles() -> list[Val]:
+        q, hi, _ = _reduce(b, b.cast("fpext", x, "double"))
+        return [b.cast("trunc", q, "i32"), b.cast("fptrunc", hi, "float")]
+
+    if not b.target.fma:
+        q, r = in_doubles()
+        return q, r
+    n, q = nearest(b, x, 2.0 / 3.141592653589793)
+    r = x
+    for part in _PIO2_FLOATS:
+        r = b.fma(-n, part, r)
+    large = b.fabs(x) > _LARGE
+
+    def careful() -> list[Val]:
+        return [b.select(large, d, f) for d, f in zip(in_doubles(), (q, r), strict=True)]
+
+    outs = b.if_else(b.any_lane(large), careful, lambda: [q, r])
+    return outs[0], outs[1]
+
+
 def _sin_cos_pieces(b: Builder, x: Val) -> tuple[Val, Val, Val]:
     """(quadrant as an integer of x's width, sine, cosine) of the reduced argument."""
     if x.t == "float":
-        q, hi, _ = _reduce(b, b.cast("fpext", x, "double"))
-        r = b.cast("fptrunc", hi, "float")
+        q, r = _reduce_float(b, x)
         z = r * r
         sine = b.fma(r * z, horner(b, z, K.SIN_F32), r)
         cosine = b.fma(z * z, horner(b, z, K.COS_F32), b.fma(z, -0.5, 1.0))
-        return b.cast("trunc", q, "i32"), sine, cosine
+        return q, sine, cosine
     q, hi, lo = _reduce(b, x)
     return (q, *_sin_cos_double(b, hi, lo))
 

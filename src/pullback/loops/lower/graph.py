@@ -172,6 +172,7 @@ class Node:
         "reuse",
         "root",
         "roots",
+        "rows",
         "shape",
         "slot",
         "source",
@@ -208,6 +209,7 @@ class Node:
         self.out_scratch: Slot | None = None
         self.permuted: Any = None  # (value, permutation), where that is all a value is
         self.spread: Any = None  # (value, its axes here), where a value is one, repeated
+        self.rows: Any = None  # (value, axis, place), where a value is one's rows, picked
         self.reshaped: Node | None = None  # the value, where that is all it is
         self.truth: Node | None = None  # the booleans, where they as numbers are all a value is
         self.widened: Node | None = None  # the integers, where they in a wider dtype are all it is

@@ -24,8 +24,9 @@ from pullback.loops.ops import BITS, FLOATS, SIGNED
 
 __all__ = ["columns_for", "largest_of", "selectable"]
 
-TIMES = 4  # so many elements to a column at least
-DEALT = 4  # columns for each element that is wanted
+TIMES = 2  # so many elements to a column at least
+DEALT = 4  # columns for each element that is wanted,
+SPARED = 2  # or so many where a row is not long enough for more
 FEWEST, MOST = 128, 4096  # columns, however few are wanted
 LONG = 256  # elements to a column, of which there may be more then
 LOOKED_AT = 32  # elements that are looked at together
@@ -37,7 +38,9 @@ Place = tuple[Index, ...]
 
 def columns_for(n: int, k: int) -> int:
     """How many columns a row is dealt to: a power of two, more where the row is long."""
-    columns: int = max(FEWEST, 1 << (DEALT * k - 1).bit_length())
+    few, columns = (max(FEWEST, 1 << (d * k - 1).bit_length()) for d in (SPARED, DEALT))
+    if n < 2 * TIMES * columns:
+        columns = few
     while columns < MOST and n >= LONG * columns:
         columns *= 2
     return columns

@@ -3,8 +3,9 @@ reverse, iota, split, tile."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index
@@ -180,14 +181,12 @@ def sliced(
 
     at.once = "alone"  # type: ignore[attr-defined]
     axes = tuple(k if w else None for k, w in enumerate(whole))
-    return g.pointwise(
-        shape,
-        x.dtype,
-        [(x, axes)],
-        at,
-        0.0,
-        around([k for k, w in enumerate(whole) if not w], len(shape)),
-    )
+    cut = [k for k, w in enumerate(whole) if not w]
+    node = g.pointwise(shape, x.dtype, [(x, axes)], at, 0.0, around(cut, len(shape)))
+    if len(cut) == 1:
+        (k,) = cut
+        node.rows = _rows_of(x, k, lambda b, i: b.add(b.mul(i, step[k]), first[k]))
+    return node
 
 
 @rule("split")
@@ -218,7 +217,64 @@ def _rev(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
 
     at.once = "alone"  # type: ignore[attr-defined]
     axes = tuple(None if k in dims else k for k in range(len(shape)))
-    return g.pointwise(shape, x.dtype, [(x, axes)], at, 0.0, around(sorted(dims), len(shape)))
+    node = g.pointwise(shape, x.dtype, [(x, axes)], at, 0.0, around(sorted(dims), len(shape)))
+    if len(dims) == 1:
+        (k,) = dims
+        node.rows = _rows_of(x, k, lambda b, i: b.sub(shape[k] - 1, i))
+    return node
+
+
+Place = Callable[[Builder, Index], Index]
+
+
+Rows = tuple[Node, int, Place, int]
+
+
+def _rows_of(x: Node, axis: int, place: Place) -> Rows:
+    """The value whose rows along an axis are picked, the axis, and which row stands at a place: of
+    x, or of what the rows of x are picked from in their turn; the choices that a place takes."""
+    if x.rows is None or x.rows[1] != axis:
+        return x, axis, place, 1
+    source, _, inner, choices = x.rows
+    return source, axis, lambda b, i: inner(b, place(b, i)), choices
+
+
+CHOICES = 12  # that finding a row may take
+LONG_ROWS = 64  # elements from which on a row is worth finding out where it lies
+
+
+def _picked(g: Graph, parts: Sequence[Node], shape: tuple[int, ...], axis: int) -> Node | None:
+    """What joins rows of one array (mirrored or wrapped edges, rolls), where rows are long: for
+    each the row of that array is found first, then it is read once, without a condition."""
+    picks: list[Rows] = [_rows_of(n, axis, lambda b, i: i) for n in parts]
+    source, choices = picks[0][0], sum(pick[3] for pick in picks)
+    short = math.prod(shape[axis + 1 :]) < LONG_ROWS
+    if short or choices > CHOICES or any(pick[0] is not source for pick in picks):
+        return None
+    ends = list(itertools.accumulate(n.shape[axis] for n in parts))
+
+    def place(b: Builder, i: Index) -> Index:
+        if isinstance(i, int):
+            k = next(k for k, end in enumerate(ends) if i < end)
+            return picks[k][2](b, i - (ends[k - 1] if k else 0))
+        found = None
+        for (_, _, row, _), start, end in reversed(
+            list(zip(picks, [0, *ends], ends, strict=False))
+        ):
+            here = b.atom(row(b, b.add(i, -start)))
+            before = b.let("lt", (b.atom(i), b.dim(end)), "bool")
+            found = here if found is None else b.select(before, here, found)
+        assert found is not None
+        return b.leaf_of(found, 0, source.shape[axis] - 1)
+
+    def at(b: Builder, idx: tuple[Index, ...]) -> Any:
+        return read(source, b, (*idx[:axis], place(b, idx[axis]), *idx[axis + 1 :]))
+
+    at.once = "alone"  # type: ignore[attr-defined]
+    axes = tuple(None if k == axis else k for k in range(len(shape)))
+    node = g.pointwise(shape, source.dtype, [(source, axes)], at, 0.0, around([axis], len(shape)))
+    node.rows = (source, axis, place, choices)
+    return node
 
 
 @rule("iota")
@@ -307,6 +363,9 @@ def _concatenate(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     parts = [n for n in ins if n.shape[axis]] or ins[:1]
     if len(parts) == 1:
         return parts[0]
+    picked = _picked(g, parts, shape, axis)
+    if picked is not None:
+        return picked
     starts = [0]
     for n in parts:
         starts.append(starts[-1] + n.shape[axis])

@@ -33,6 +33,7 @@ INSIDE = 128  # inside a loop, where a row that is alone is as quickly counted a
 SCANNED = 32  # rows longer than this are scanned for their largest elements,
 KEPT = 128  # if so many are wanted at most
 LOOKED_AT = 64  # elements that are looked at together
+NETWORK, SEVERAL = 128, 16  # many rows up to here are sorted whole where several are wanted
 BOUNDED = 32  # so many are wanted at most where a bound is found first,
 TIMES = 4  # in rows so many times longer than what the bound is found among,
 GLANCED = 16  # and then so many elements are looked at together
@@ -194,6 +195,8 @@ def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
     n, index = x.shape[axis], outs[1][1]
     if x.dtype in COMPLEX or not x.size or not k or n >= 1 << 31:
         return NotImplemented
+    if n <= NETWORK and k >= SEVERAL and suits([x], axis, 1, True):
+        return largest_of(g, x, axis, k, outs)
     few = k <= BOUNDED or not selectable(n, k)
     if SCANNED < n and k <= min(KEPT, n) and scannable(x.dtype) and few:
         return _scanned(g, x, axis, k, outs)
