@@ -352,7 +352,8 @@ def test_arguments_of_sines_are_reduced_in_floats(function: Any) -> None:
     x = np.linspace(-4000, 4000, 999).astype(np.float32)
     x = np.concatenate([x, np.float32([0.0, -0.0, 1e-40, np.inf, np.nan, 4096, 4097, 1e30])])
     alone = np.asarray(function(x))
-    want = getattr(np, function.__name__)(x.astype(np.float64))
+    with np.errstate(invalid="ignore"):
+        want = getattr(np, function.__name__)(x.astype(np.float64))
     np.testing.assert_allclose(alone, want, rtol=2.5e-7, atol=1e-12)
     mixed = x.copy()
     mixed[::3] = 1e8
