@@ -22,7 +22,7 @@ from forked import in_child
 import pullback
 from pullback import errors
 from pullback.core.avals import ShapedArray, intern
-from pullback.runtime import array as A, array_methods, memory
+from pullback.runtime import array as A, array_methods, memory, native_layout as L
 from pullback.runtime.native import Native
 
 NATIVE = isinstance(memory.engine, Native)
@@ -376,6 +376,28 @@ def test_cache_is_bounded() -> None:
         memory.set_cache_limit(limit)
     with pytest.raises(ValueError, match="negative"):
         memory.set_cache_limit(-1)
+
+
+@native_only
+@pytest.mark.usefixtures("at_rest")
+def test_blocks_do_without_huge_pages_for_a_while_where_those_are_slow() -> None:
+    """A pause counts maps down, and what is mapped meanwhile is as good; what the first huge page
+    takes after it says whether there is another one."""
+    assert isinstance(memory.engine, Native)
+    pause = memory.engine.word(L.HUGE_PAUSE)
+    before, limit = pause.value, memory.set_cache_limit(0)  # what is freed is mapped anew
+    try:
+        pause.value = 2
+        for left in (1, 0):
+            block = A.empty(ShapedArray((64 << 20,), np.dtype("uint8")))
+            ctypes.memset(block._data, 7, 64 << 20)
+            assert pause.value == left and np.asarray(block).min() == 7
+            del block
+        A.empty(ShapedArray((64 << 20,), np.dtype("uint8")))
+        assert pause.value in (0, L.HUGE_PAUSED_MAPS)
+    finally:
+        pause.value = before
+        memory.set_cache_limit(limit)
 
 
 @native_only

@@ -49,6 +49,7 @@ THREAD_COUNTS = 264
 # The identity of the one thread that has flags, or a mesh, of its own (0: there is none), and the
 # number of its flags' values and mesh, which serves that thread in place of CONFIG_KEY.
 OWN_THREAD, OWN_CONFIG = 272, 280
+HUGE_PAUSE = 288  # maps that do not ask for huge pages, because those were slow to come
 # Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
 # The first four lie as in a JitFunction from TABLE on.
 OPERATORS = 512
@@ -120,6 +121,9 @@ SMALL = 32 << 10  # blocks up to here are carved from slabs and stay ours
 SLAB_BYTES = 1 << 20
 HELD_LIMIT = 1 << 20  # bytes kept in the lists of the GIL's holder
 HUGE = 1 << 20  # blocks from here on lie on 2 MiB boundaries and ask for huge pages
+# A huge page is there in a quarter of a millisecond of the thread's time. Where the system has none
+# free and moves other pages to make one, it takes eight: then so many maps do without.
+HUGE_SLOW, HUGE_PAUSED_MAPS = 1_000_000, 32
 CLASSES = 160
 LARGEST = 1 << 46
 

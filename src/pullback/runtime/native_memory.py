@@ -3,8 +3,9 @@
 Blocks are 64-byte aligned. Classes: multiples of 64 bytes up to 512, then four steps per doubling.
 A free block's first word links it to the next of its class. Blocks up to 32 KiB are carved from
 slabs and stay ours; larger ones are mapped one by one, kept when freed up to a bound, and given
-back to the system above it. One spin lock guards everything: the critical sections are a few
-instructions, system calls are made outside it.
+back to the system above it. Huge pages are asked for unless the system was slow to make one. One
+spin lock guards everything: the critical sections are a few instructions, system calls are made
+outside it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pullback.runtime.native_build import Fn
 
 __all__ = ["memory_functions"]
 
-_PROT_RW, _PRIVATE_ANONYMOUS, _MADV_HUGEPAGE = 3, 0x22, 14
+_PROT_RW, _PRIVATE_ANONYMOUS, _MADV_HUGEPAGE, _MADV_NOHUGEPAGE = 3, 0x22, 14, 15
+_THREAD_TIME = 3  # CLOCK_THREAD_CPUTIME_ID
 _PAST_END = 255  # as far as vectors of a loop reach
 _HUGE_ALIGN = 2 << 20
 
@@ -100,6 +102,42 @@ def _count_use(f: Fn, s: str, size: str, label: str) -> None:
     f.at(label)
 
 
+def _thread_time() -> Fn:
+    """i64 nanoseconds of the processor that this thread has had; 0 where nobody tells."""
+    f = Fn("pb_thread_time", "i64", "", internal=True)
+    t = f.local("[2 x i64]")
+    f.st("i64", 0, t)
+    f.st("i64", 0, t, 8)
+    f.call("i32", "clock_gettime", f"i32 {_THREAD_TIME}", f"ptr {t}")
+    f.ret("i64 " + f.op("add", f.op("mul", f.ld("i64", t), 1_000_000_000), f.ld("i64", t, 8)))
+    return f
+
+
+def _advise() -> Fn:
+    """void advise(ptr state, ptr p, i64 size): huge pages for a new block, unless they are slow to
+    come; what the first one takes tells."""
+    f = Fn("pb_advise", "void", "ptr s, ptr p, i64 size", internal=True)
+    pause = f.gep("%s", L.HUGE_PAUSE)
+    left = f.v(f"load atomic i64, ptr {pause} monotonic, align 8")
+    f.br(f.cmp("sgt", left, 0), "without", "ask")
+    f.at("without")
+    f.v(f"atomicrmw sub ptr {pause}, i64 1 monotonic")
+    f.ret()
+    f.at("ask")
+    f.call("i32", "madvise", "ptr %p", "i64 %size", f"i32 {_MADV_HUGEPAGE}")
+    begin = f.own("i64", "pb_thread_time")
+    f.do("store volatile i8 0, ptr %p")
+    took = f.op("sub", f.own("i64", "pb_thread_time"), begin)
+    f.br(f.cmp("sgt", took, L.HUGE_SLOW), "slow", "done")
+    f.at("slow")
+    f.call("i32", "madvise", "ptr %p", "i64 %size", f"i32 {_MADV_NOHUGEPAGE}")
+    f.do(f"store atomic i64 {L.HUGE_PAUSED_MAPS}, ptr {pause} monotonic, align 8")
+    f.go("done")
+    f.at("done")
+    f.ret()
+    return f
+
+
 def _map() -> Fn:
     """ptr map(i64 size): pages from the system; huge ones on 2 MiB boundaries. Null on failure."""
     f = Fn("pb_map", "ptr", "i64 size", internal=True)
@@ -132,7 +170,7 @@ def _map() -> Fn:
     f.call("i32", "munmap", f"ptr {f.v(f'inttoptr i64 {end} to ptr')}", f"i64 {rest}")
     f.go("advise")
     f.at("advise")
-    f.call("i32", "madvise", f"ptr {p}", "i64 %size", f"i32 {_MADV_HUGEPAGE}")
+    f.own("void", "pb_advise", f"ptr {s}", f"ptr {p}", "i64 %size")
     f.v(f"atomicrmw add ptr {f.gep(s, L.MAPPED)}, i64 %size monotonic")
     f.ret("ptr " + p)
     f.at("failed")
@@ -351,6 +389,6 @@ def memory_functions() -> list[Fn]:
     """Every function of the allocator; `pb_alloc`, `pb_free`, `pb_trim`, `pb_fork_begins`,
     `pb_fork_ends` are called from outside."""
     return [
-        _class_of(), _size_of(), _lock(), _unlock(), *_forks(), _map(), _unmap(), _grow_small(),
-        _alloc(), _free(), *_held(), _trim(),
+        _class_of(), _size_of(), _lock(), _unlock(), *_forks(), _thread_time(), _advise(), _map(),
+        _unmap(), _grow_small(), _alloc(), _free(), *_held(), _trim(),
     ]  # fmt: skip

@@ -35,7 +35,8 @@ EXTERNALS = (
     "&PyDict_Type "
     "&_Py_NoneStruct &_Py_TrueStruct &_Py_NotImplementedStruct *PyExc_TypeError "
     "*PyExc_SystemError *PyExc_BufferError "
-    "*PyExc_RuntimeError memcpy mmap munmap madvise sched_yield"
+    "*PyExc_RuntimeError memcpy mmap munmap madvise sched_yield "
+    "clock_gettime"
 ).split()
 STATE_ENTRY = 2 + len(
     EXTERNALS
