@@ -16,7 +16,7 @@ from pullback.backends.llvm import tier
 from pullback.backends.llvm.analysis import has, walk
 from pullback.backends.reference import RULES
 from pullback.loops import pipeline
-from pullback.loops.canon import called_by, waits
+from pullback.loops.canon import called_by, canonical_text, waits
 from pullback.loops.ir import Call, While
 from pullback.loops.show import show_kernel
 from pullback.runtime.executable import ASYNC_SECONDS, reference_rule
@@ -657,3 +657,13 @@ def test_steps_whose_elements_meet_stay_outside():
     for one in w:
         want = want * one + x
     np.testing.assert_allclose(pb.jit(weighted)(x, w), want, rtol=1e-4, atol=1e-3)
+
+
+def test_parts_of_updates_are_combined_by_a_loop():
+    """However many parts there are, the kernel is as long."""
+    lines = []
+    for count in (1 << 16, 1 << 18):
+        v, i = np.ones(count, F32), np.arange(count, dtype=np.int32) % 10
+        (kernel,) = program(lambda v, i: jnp.zeros(10, F32).at[i].add(v), v, i).kernels
+        lines.append(canonical_text(kernel).count("\n"))
+    assert lines[0] == lines[1]

@@ -704,12 +704,17 @@ def _by_blocks(
     b.loop(blocks, "parallel", block)
 
     def add(i: Index) -> Sequence[Atom]:
-        total = load_slot(b, slot, (x.size,), x.dtype, (i,))
-        for k in range(int(direct), blocks):
+        total = b.var(x.dtype, b.depth + 1, "a")
+
+        def one(k: Index) -> Sequence[Atom]:
             more = load_slot(b, rows, rows.shape, dtype, (k, i))
             more = more if kind is None else _unkey(b, more, x.dtype)
-            total = b.let(combine, (total, more), x.dtype)
-        store_slot(b, slot, (x.size,), x.dtype, (i,), total)
+            return [b.let(combine, (total, more), x.dtype)]
+
+        start = load_slot(b, slot, (x.size,), x.dtype, (i,))
+        first = int(direct)
+        (out,) = b.loop(blocks, "seq", one, [(start, total)], lo=i64(first), first=first)
+        store_slot(b, slot, (x.size,), x.dtype, (i,), out)
         return ()
 
     with Pinned(b):
