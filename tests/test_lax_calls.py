@@ -56,6 +56,10 @@ VALUES = [
     "lax.reduce_window(c8(4), jnp.complex64(2), lax.mul, (2,), (1,), ((1, 2),))",
     "jax.jvp(lambda x: lax.reduce_window(x, 2., lax.mul, (2,), (1,), ((1, 2),)), (f4(4),), "
     "(f4(4, s=2),))",
+    # The computation's results say the structure.
+    "lax.reduce((f4(3), f4(3, s=2)), (0., 0.), lambda a, b: [a[0] + b[0], a[1] * b[1]], (0,))",
+    "jax.tree.structure(lax.reduce([f4(3)], [0.], lambda a, b: (a[0] * b[0],), (0,))) "
+    "== jax.tree.structure((0,))",
     # Cotangents of products of real numbers in complex ones.
     "jax.grad(lambda x: lax.dot_general(x, f4(3, 2, s=2), (((1,), (0,)), ((), ())), "
     "preferred_element_type='complex64').real.sum())(f4(2, 3))",
@@ -78,6 +82,7 @@ REFUSED = [
     "lax.reduce_window(f2(4), np.float32(0), lambda a, b: a * b, (2,))",
     "lax.reduce_window(f4(4, 5), 0., lax.mul, (2,), (2, 1), 'VALID')",
     "jax.jit(lambda x: lax.axis_index('i'))(f4(3))",
+    "lax.reduce_window([f4(3)], [0.], lambda a, b: (a[0] * b[0],), (2,))",
 ]
 
 
@@ -163,6 +168,19 @@ def test_scattered_axis_is_checked_under_vmap() -> None:
         pullback.vmap(f, axis_name="i")(pullback.numpy.ones(4))
 
 
+NAMED = [
+    ("jax.jit(lambda x, y: y, static_argnums=0)(1, 's')", "path y."),
+    ("jax.jit(lambda x: x)(1, {'q': 's'})", "path args[1]['q']."),
+    ("jax.jit(lambda x: x)(1, z='s')", "path kwargs['z']."),
+]
+
+
+@pytest.mark.parametrize("call, path", NAMED)
+def test_the_argument_that_is_no_array_is_named(call: str, path: str) -> None:
+    for root in ("pullback", "jax"):
+        assert path in error(call, root)[1]
+
+
 # (a function, its arguments): its program, and those of its derivatives, are JAX's.
 PROGRAMS = [
     (
@@ -186,6 +204,17 @@ PROGRAMS = [
     (
         "lambda x, u: lax.scatter(x, jnp.array([[0], [1]]), u, SDN((1,), (0,), (0,)))",
         "f4(3, 4), f4(2, 4)",
+    ),
+]
+CONVOLVED = [
+    (
+        "lambda x, w: lax.conv_general_dilated(x, w, (2, 1), 'SAME')",
+        "f4(2, 4, 5, 6), f4(3, 4, 2, 3)",
+    ),
+    (
+        "lambda x, w: lax.conv_general_dilated(x, w, (1,), 'SAME', "
+        "dimension_numbers=('NHC', 'HIO', 'NHC'), preferred_element_type='float32')",
+        "bf(2, 5, 3), bf(2, 3, 4)",
     ),
 ]
 FORWARD = [
@@ -229,6 +258,7 @@ def program(function: str, arguments: str, mode: str, root: str) -> str:
     [
         *((*p, m) for p, m in itertools.product(PROGRAMS, ("call", "jvp", "vjp"))),
         *((*p, m) for p, m in itertools.product(FORWARD, ("call", "jvp"))),
+        *((*p, m) for p, m in itertools.product(CONVOLVED, ("vjp", "vmap0", "vmap-1"))),
     ],
 )
 def test_programs(function: str, arguments: str, mode: str) -> None:

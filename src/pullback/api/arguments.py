@@ -13,7 +13,7 @@ from ..control.common import check_results
 from ..core.avals import ShapedArray, register_typeof, typeof
 from ..core.high import typeof_now
 from ..core.jaxpr import DebugInfo
-from ..core.naming import arg_names, fun_source_info
+from ..core.naming import arg_names, fun_source_info, leaf_paths
 
 
 class ShapeDtypeStruct:
@@ -160,6 +160,18 @@ def debug_info(
     return DebugInfo(name, fun_source_info(fun), arg_names(fun, args, kwargs))
 
 
+def _path_of(x: Any, k: int, leaves: Sequence[Any], fun: Any, args: Any, kwargs: Any) -> str:
+    """What messages call leaf `k` of those arguments that are not static."""
+    everything = tree.leaves((args, kwargs))
+    if len(everything) != len(leaves):
+        k = next((j for j, y in enumerate(everything) if y is x), k)
+    names = arg_names(fun, args, kwargs)
+    if names is None:  # the call does not fit the signature
+        names = tuple(f"args{p}" for p in leaf_paths(args))
+        names += tuple(f"kwargs{p}" for p in leaf_paths(kwargs))
+    return names[k]
+
+
 def checked_avals(
     fun: Any, leaves: Sequence[Any], args: Sequence[Any], kwargs: dict[str, Any]
 ) -> list[Any]:
@@ -174,8 +186,7 @@ def checked_avals(
             except TypeError as e:
                 if "is not a valid JAX" not in str(e):
                     raise
-                info = debug_info("jit", fun, args, kwargs)
-                name = argument_name(info, k)
+                name = _path_of(x, k, leaves, fun, args, kwargs)
                 raise TypeError(
                     f"Error interpreting argument to {fun} as an abstract array. The problematic "
                     f"value is of type {type(x)} and was passed to the function at path {name}.\n"

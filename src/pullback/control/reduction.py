@@ -73,14 +73,14 @@ def _prepare(name: str, operands: Any, init_values: Any) -> tuple[list[Any], lis
 
 def _scalar_program(
     name: str, fun: Callable[..., Any], leaves: Sequence[Any], treedef: Any
-) -> tuple[ClosedJaxpr, list[Any]]:
-    """The computation on scalars (accumulator leaves, then element leaves), and what it closes
-    over.
+) -> tuple[ClosedJaxpr, list[Any], Any]:
+    """The computation on scalars (accumulator leaves, then element leaves), what it closes over,
+    and the structure of its results.
     """
     scalars = [ShapedArray((), typeof(x).dtype) for x in leaves]
     in_tree = tree.treedef_tuple([treedef, treedef])
     closed, consts, out_tree = trace_function(fun, in_tree, [*scalars, *scalars], name)
-    if out_tree != treedef:
+    if out_tree.num_leaves != len(leaves):
         raise ValueError(
             f"{name} got mismatched shape/tree from its computation: it must return {treedef} as "
             f"its operands, got {out_tree}."
@@ -92,7 +92,7 @@ def _scalar_program(
                 f"scalar {want.dtype.name} for each operand of that dtype, got "
                 f"{out.str_short()}. Fix: convert the result, or the operand."
             )
-    return closed, consts
+    return closed, consts, out_tree
 
 
 _MONOIDS = {
@@ -327,7 +327,7 @@ def reduce(
     """
     leaves, inits, treedef = _prepare("reduce", operands, init_values)
     axes = int_tuple(dimensions)
-    closed, consts = _scalar_program("reduce", computation, leaves, treedef)
+    closed, consts, out_tree = _scalar_program("reduce", computation, leaves, treedef)
     kind = _monoid(closed, consts) if len(leaves) == 1 else None
     if kind is not None:
         if _is_identity(inits[0], kind, computation, leaves[0]):
@@ -342,10 +342,10 @@ def reduce(
                 out = _REDUCERS[kind].bind(leaves[0], axes=axes)
             aval = typeof(out)
             weak = aval.weak_type and typeof(inits[0]).weak_type
-            return tree.unflatten(treedef, [convert_weak(out, aval.dtype, weak)])
+            return tree.unflatten(out_tree, [convert_weak(out, aval.dtype, weak)])
     closed = _close_over("reduce", closed, consts)
     outs = reduce_p.bind(*leaves, *inits, computation=computation, jaxpr=closed, dimensions=axes)
-    return tree.unflatten(treedef, outs)
+    return tree.unflatten(out_tree, outs)
 
 
 def _close_over(name: str, closed: ClosedJaxpr, consts: Sequence[Any]) -> ClosedJaxpr:
@@ -500,13 +500,18 @@ def reduce_window(
         )
     pads = tuple((canonical_size(lo), canonical_size(hi)) for lo, hi in pads)
     window = dict(zip(_WINDOW, (sizes, strides, pads, base, dilation)))
-    closed, consts = _scalar_program("reduce_window", computation, leaves, treedef)
+    closed, consts, out_tree = _scalar_program("reduce_window", computation, leaves, treedef)
+    if out_tree != treedef:
+        raise ValueError(
+            "reduce_window output must have the same tree structure as the operands "
+            f"{treedef} vs. {out_tree}"
+        )
     kind = _monoid(closed, consts) if len(leaves) == 1 else None
     if kind in _WINDOW_REDUCERS:
         if _is_identity(inits[0], kind, computation, leaves[0]):
-            return tree.unflatten(treedef, [_WINDOW_REDUCERS[kind].bind(leaves[0], **window)])
+            return tree.unflatten(out_tree, [_WINDOW_REDUCERS[kind].bind(leaves[0], **window)])
     closed = _close_over("reduce_window", closed, consts)
     outs = reduce_window_p.bind(
         *leaves, *inits, jaxpr=closed.jaxpr, consts=tuple(closed.consts), **window
     )
-    return tree.unflatten(treedef, outs)
+    return tree.unflatten(out_tree, outs)

@@ -440,9 +440,6 @@ def _conv_transpose_rule(ct: Any, x: Any, w: Any, **params: Any) -> list[Any]:
         zero = Zero(linear.aval)
         return [zero, None] if to_x else [None, zero]
     other = w if to_x else x
-    dtype = typeof(ct).dtype
-    if typeof(other).dtype != dtype:
-        other = convert_element_type(other, dtype)
     out = (
         _transpose_lhs(ct, x.aval, other, params)
         if to_x
@@ -452,6 +449,12 @@ def _conv_transpose_rule(ct: Any, x: Any, w: Any, **params: Any) -> list[Any]:
     if typeof(out).dtype != aval.dtype:
         out = convert_weak(out, aval.dtype, aval.weak_type)
     return [out, None] if to_x else [None, out]
+
+
+def _as_wide(x: Any, ct: Any) -> Any:
+    """An operand in the dtype of the cotangent, which `preferred_element_type` made a wider one."""
+    dtype = typeof(ct).dtype
+    return x if typeof(x).dtype == dtype else convert_element_type(x, dtype)
 
 
 def _transpose_lhs(ct: Any, aval: Any, w: Any, params: dict[str, Any]) -> Any:
@@ -472,7 +475,7 @@ def _transpose_lhs(ct: Any, aval: Any, w: Any, params: dict[str, Any]) -> Any:
         padding.append((start, n + k - 1 - m - start))
     out = conv_general_dilated_p.bind(
         ct,
-        rev(w, specs.rhs_spec[2:]),
+        _as_wide(rev(w, specs.rhs_spec[2:]), ct),
         window_strides=params["lhs_dilation"],
         padding=tuple(padding),
         lhs_dilation=params["window_strides"],
@@ -483,7 +486,7 @@ def _transpose_lhs(ct: Any, aval: Any, w: Any, params: dict[str, Any]) -> Any:
         feature_group_count=both,
         batch_group_count=1,
         precision=params["precision"],
-        preferred_element_type=None,
+        preferred_element_type=params["preferred_element_type"],
         out_sharding=None,
     )
     if batch_groups > 1:
@@ -505,7 +508,7 @@ def _transpose_rhs(ct: Any, x: Any, aval: Any, params: dict[str, Any]) -> Any:
         (low, m + k - 1 - n - low) for (n, k, m), (low, _) in zip(sizes, params["padding"])
     )
     return conv_general_dilated_p.bind(
-        x,
+        _as_wide(x, ct),
         ct,
         window_strides=params["rhs_dilation"],
         padding=padding,
@@ -517,7 +520,7 @@ def _transpose_rhs(ct: Any, x: Any, aval: Any, params: dict[str, Any]) -> Any:
         feature_group_count=batch_groups,
         batch_group_count=groups,
         precision=params["precision"],
-        preferred_element_type=None,
+        preferred_element_type=params["preferred_element_type"],
         out_sharding=None,
     )
 
@@ -537,9 +540,8 @@ def _merge_axis(x: Any, source: int, target: int) -> Any:
     order = [d for d in range(ndim) if d != source]
     at = order.index(target)
     order.insert(at, source)
-    x = transpose(x, order)
-    shape = typeof(x).shape
-    return reshape(x, (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :]))
+    shape = [typeof(x).shape[d] for d in order]
+    return reshape(x, (*shape[:at], shape[at] * shape[at + 1], *shape[at + 2 :]), order)
 
 
 def _without(axis: int, dim: int) -> int:
@@ -555,9 +557,9 @@ def _conv_batch(args: Any, dims: Any, **params: Any) -> Any:
     out_n, out_c = specs.out_spec[:2]
     if dx is not None and dw is not None:
         size = typeof(x).shape[dx]
-        w = _merge_axis(w, dw, _without(specs.rhs_spec[0], dw))
         target = specs.lhs_spec[0] if batch_groups > 1 else specs.lhs_spec[1]
         x = _merge_axis(x, dx, _without(target, dx))
+        w = _merge_axis(w, dw, _without(specs.rhs_spec[0], dw))
         name = "batch_group_count" if batch_groups > 1 else "feature_group_count"
         out = conv_general_dilated_p.bind(x, w, **{**params, name: params[name] * size})
         return _split_axis(out, out_c, size), out_c
