@@ -208,3 +208,40 @@ def test_gradients_through_boxes_updated_across() -> None:
         way = np.random.default_rng(3).standard_normal(u.shape)
         ends = [float(loss(jnp.asarray(u + h * way))) for h in (1e-6, -1e-6)]
     np.testing.assert_allclose((slope * way).sum(), (ends[0] - ends[1]) / 2e-6, rtol=1e-6)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 18])
+@pytest.mark.parametrize("size", [100, 1000, 1023])
+@pytest.mark.parametrize("form", ["fori", "while", "stacked"])
+def test_recurrences_of_two_terms_exchange_their_buffers(form: str, size: int, steps: int) -> None:
+    """Waves: the next value is made where the last but one was."""
+    u, v = np.random.default_rng(size).standard_normal((2, size))
+
+    def step(s: tuple[pullback.Array, ...]) -> tuple[pullback.Array, ...]:
+        u, before = s
+        return 2 * u - before + 0.2 * (jnp.roll(u, 1) - 2 * u + jnp.roll(u, -1)), u
+
+    def run(u: pullback.Array, v: pullback.Array) -> object:
+        if form == "fori":
+            return lax.fori_loop(0, steps, lambda _, s: step(s), (u, v))
+        if form == "stacked":
+            return lax.scan(lambda s, _: (step(s), s[1]), (u, v), None, length=steps)
+        going, count = (lambda s: s[0] < steps), (lambda s: (s[0] + 1, step(s[1])))
+        return lax.while_loop(going, count, (0, (u, v)))[1]
+
+    with pullback.enable_x64(True):
+        compiled = pullback.jit(run)
+        got = compiled(u, v)
+        text = compiled.lower(u, v).as_text()
+    carries, rows = got if form == "stacked" else (got, ())
+    want = u, v
+    for k in range(steps):
+        if form == "stacked":
+            np.testing.assert_allclose(np.asarray(rows[k]), want[1], rtol=1e-10, atol=1e-10)
+        around = np.roll(want[0], 1) - 2 * want[0] + np.roll(want[0], -1)
+        want = 2 * want[0] - want[1] + 0.2 * around, want[0]
+    for x, y in zip(carries, want, strict=True):
+        np.testing.assert_allclose(np.asarray(x), y, rtol=1e-10, atol=1e-10)
+    if size == 1000 and steps == 18 and form != "stacked":
+        assert text.count("= turn ") == 1
+        assert "alloc " not in text

@@ -81,21 +81,27 @@ def touches(s: Any, *bufs: Buf) -> list[tuple[Any, int, bool, Buf]]:
 
 
 def may_share(stmts: Sequence[Stmt], old: Buf, new: Buf) -> bool:
-    """Whether `new` may be the same memory as `old`: it is written by one statement, which reads
-    `old` at the written element only, and before it writes that; nothing reads `old` afterwards,
-    and before that statement `old` is read freely."""
+    """Whether `new`, each of whose elements is written once, may be the same memory as `old`. From
+    the first write on (a value may be written in pieces) `old` is read at elements only that are
+    written next; before, it is read freely."""
     if old.dtype != new.dtype or old.shape != new.shape:
         return False
     writers = [k for k, s in enumerate(stmts) if any(w for _, _, w, _ in touches(s, new))]
-    if len(writers) != 1:
+    if not writers or any(w for s in stmts for _, _, w, _ in touches(s, old)):
         return False
-    at = writers[0]
-    if any(touches(s, old) for s in stmts[at + 1 :]) or any(
-        w for s in stmts for _, _, w, _ in touches(s, old)
-    ):
+    first, last = writers[0], writers[-1]
+    if any(touches(s, old) for s in stmts[last + 1 :]):
         return False
-    here = touches(stmts[at], old, new)
-    if len({(index, loop) for index, loop, _, _ in here}) != 1:
+    here = [access for s in stmts[first : last + 1] for access in touches(s, old, new)]
+    if len(writers) > 1 and any(buf is new and not writes for _, _, writes, buf in here):
         return False
-    written = next(k for k, (_, _, writes, _) in enumerate(here) if writes)
-    return not any(buf is old for *_, buf in here[written:])
+    if len(writers) == 1 and len({(index, loop) for index, loop, _, _ in here}) != 1:
+        return False
+    written: dict[tuple[object, int], int] = {}
+    for k, (index, loop, writes, _) in enumerate(here):
+        if writes and (index is None or (index, loop) in written):
+            return False
+        if writes:
+            written[index, loop] = k
+    reads = ((k, (index, loop)) for k, (index, loop, _, buf) in enumerate(here) if buf is old)
+    return all(k < written.get(place, -1) for k, place in reads)

@@ -1,12 +1,9 @@
 """Control flow as regions: `while`, `scan` and `cond` are one kernel each, with native loops and
 branches inside.
 
-Scalar carries live in registers. An array carry lives in the buffer of its result; the body
-computes the next value in place
-where every read is of the element being written (or by an update of a slice), else beside it, and
-copies it over. Rows of a
-scan's stacked results are written where they belong. A body that needs Python or a library becomes
-steps of the plan instead (stepwise.py).
+Scalar carries live in registers. An array carry lives in the buffer of its result (carries.py).
+Rows of a scan's stacked results are written where they belong. A body that needs Python or a
+library becomes steps of the plan instead (stepwise.py).
 """
 
 from __future__ import annotations
@@ -15,10 +12,9 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-from pullback.loops import rewrite
 from pullback.loops.build import Builder, Index
-from pullback.loops.fuse import Nest, plan_units, seconds_of
-from pullback.loops.ir import Atom, Buf, Var
+from pullback.loops.ir import Atom, Var
+from pullback.loops.lower.carries import Carry, separate, settle_turns, take_in_place
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -26,25 +22,21 @@ from pullback.loops.lower.graph import (
     Node,
     Opaque,
     OuterSlot,
-    RegisterSlot,
     Slot,
     load_slot,
     no_value,
-    part_dtype,
     read,
     store_slot,
 )
-from pullback.loops.lower.pairs import TURNED_FROM, take_turns
 from pullback.loops.lower.program_hook import add_program
 from pullback.loops.lower.reduce import reduce_one
+from pullback.loops.lower.regions import Body, Entered, RowSlot
 from pullback.loops.lower.registers import (
     Registers,
     atoms_of,
     elements,
     hold,
-    reads,
     spill,
-    unit_reads,
 )
 from pullback.loops.lower.shape import reshape, sliced
 from pullback.loops.lower.statements import copy_into, emit_units, give_scratch, value_at
@@ -54,43 +46,6 @@ from pullback.loops.lower.stepwise import choose, cond_steps, scan_steps, while_
 def in_register(node: Node) -> bool:
     """Whether a carry is a scalar kept in a register."""
     return not node.shape
-
-
-class Body:
-    """A program inside a region. `leaves` are its operands as nodes of its own graph."""
-
-    def __init__(
-        self,
-        g: Graph,
-        closed: Any,
-        make: Callable[[Graph], list[Node]],
-        then: Callable[[Body], list[Node]] | None = None,
-        repeats: bool = True,
-    ) -> None:
-        self.graph = Graph(parent=g)
-        self.graph.repeats = repeats
-        self.graph.options, self.graph.equation = g.options, g.equation
-        self.leaves = make(self.graph)
-        self.outs: list[Node] = add_program(self.graph, closed, self.leaves)
-        if then is not None:
-            self.outs = then(self)
-        self.units: list[Any] = []
-
-    def plan(self) -> bool:
-        """Plans the units; false if the body needs Python."""
-        arrays = [n for n in self.outs if n.shape]
-        scalars = [n for n in self.outs if not n.shape]
-        self.units = plan_units(self.graph, arrays, scalars)
-        return not any(isinstance(u, Opaque) and u.holds_host for u in self.units)
-
-    @property
-    def work(self) -> float:
-        return 1.0 + sum(float(u.work) for u in self.units)
-
-    @property
-    def seconds(self) -> float:
-        """How long the body takes once; each unit at least as long as a loop takes to begin."""
-        return sum(max(1e-8, seconds_of(u, self.graph.repeats)) for u in self.units)
 
 
 class Cell:
@@ -139,240 +94,6 @@ def outer_leaf(g: Graph, x: Node, held: Held) -> Node:
         held.append((cell, x))
         return cell.leaf(g)
     return g.leaf(OuterSlot(x), x.shape, x.dtype)
-
-
-class _Entered:
-    """Inside a region: loads stay inside it, and masks start anew."""
-
-    def __init__(self, b: Builder) -> None:
-        self.b = b
-
-    def __enter__(self) -> None:
-        b = self.b
-        self.saved = b.region_level, b.mask
-        b.region_level, b.mask = b.depth, None
-
-    def __exit__(self, *_: Any) -> None:
-        self.b.region_level, self.b.mask = self.saved
-
-
-class Carry:
-    """The array carries of a loop: where each lives and how its next value gets there."""
-
-    def __init__(
-        self,
-        body: Body,
-        leaves: Sequence[Node],
-        outs: Sequence[Node],
-        slots: Sequence[Slot],
-        repeats: bool = True,
-    ) -> None:
-        self.repeats = repeats  # a loop of one step is no loop: nothing takes turns
-        self.body, self.leaves, self.outs, self.slots = body, list(leaves), list(outs), list(slots)
-        self.copies: list[tuple[Node, Slot, bool]] = []
-        self.turns: list[tuple[Node, Slot]] = []  # values whose buffer takes turns with the carry's
-        self.direct: dict[Node, Slot] = {}
-
-    def bind(self, b: Builder) -> None:
-        """Leaves read their slot; results that can be made in place get it, the others scratch of
-        their own. What is updated across has its second buffer now, which holds what the first
-        does."""
-        taken: set[Node] = set()
-        for leaf, slot in zip(self.leaves, self.slots, strict=True):
-            leaf.slot, leaf.ready = slot, True
-        last = _last_readers(self.body)
-        for leaf, out, slot in zip(self.leaves, self.outs, self.slots, strict=True):
-            if out is leaf:
-                continue
-            if out.source is not None and out.source.across:
-                out.slot = Slot(out.dtype, out.shape, "temp")
-                b.bound[out.slot] = b.scratch(part_dtype(out.dtype), out.slot.size)
-                out.source.reused.add(out.out)
-                copy_into(b, _leaf_of(out, slot), out.slot)
-                self.turns.append((out, slot))
-                taken.add(out)
-                continue
-            chain = _update_chain(self.body, leaf, out, last)
-            if chain and out not in taken:
-                for op, k in chain:
-                    op.outs[k].slot = slot
-                    op.reused.add(k)
-                taken.add(out)
-                continue
-            if out.kind in ("pw", "red") and out not in taken and isinstance(out.nest, Nest):
-                self.direct[out] = slot
-                taken.add(out)
-            self.copies.append((out, slot, out.kind == "leaf"))
-
-    def finish(self, b: Builder) -> None:
-        """After the body: what was not made in place moves to its carry. Values that are carries
-        themselves move last, through scratch."""
-        staged = []
-        for out, slot, is_leaf in self.copies:
-            if is_leaf:
-                stage = Slot(out.dtype, out.shape, "temp")
-                b.bound[stage] = b.scratch(part_dtype(out.dtype), stage.size)
-                copy_into(b, out, stage)
-                staged.append((out, stage, slot))
-        for out, slot, is_leaf in self.copies:
-            if not is_leaf and out.slot is not slot:
-                copy_into(b, out, slot)
-        for out, stage, slot in staged:
-            copy_into(b, _leaf_of(out, stage), slot)
-
-
-def _leaf_of(x: Node, slot: Slot) -> Node:
-    """A value like another, in a buffer."""
-    node = Node(x.shape, x.dtype, "leaf")
-    node.slot, node.ready = slot, True
-    return node
-
-
-def _last_readers(body: Body) -> dict[Node, int]:
-    last: dict[Node, int] = {}
-    for k, unit in enumerate(body.units):
-        for n in unit_reads(unit):
-            last[n] = k
-    end = len(body.units)
-    for n in body.outs:
-        last[n] = end
-        if not n.shape and not n.root:
-            found: set[Node] = set()
-            reads(n, set(), found)
-            for m in found:
-                last[m] = end
-    return last
-
-
-def _update_chain(
-    body: Body, leaf: Node, out: Node, last: dict[Node, int]
-) -> list[tuple[Opaque, int]]:
-    """The operations from a carry to its next value if each may work in the carry's own buffer;
-    else nothing."""
-    chain: list[tuple[Opaque, int]] = []
-    node = out
-    end = len(body.units)
-    while node is not leaf:
-        op = node.source
-        if op is None or not op.live:
-            return []
-        pair = next((i for i, o in op.inplace if o == node.out), None)
-        if pair is None or (node is not out and last.get(node) == end):
-            return []
-        before = op.ins[pair]
-        if last.get(before, -1) != op.index:
-            return []
-        # One element is written after everything that decides it has been read.
-        if op.updates != 1 and before in unit_reads(_beside(op, pair)):
-            return []
-        chain.append((op, node.out))
-        node = before
-    return chain if chain and sum(o is out for o in body.outs) == 1 else []
-
-
-def _beside(op: Opaque, pair: int) -> Opaque:
-    """An operation's operands without the one that it updates."""
-    return Opaque("", [n for k, n in enumerate(op.ins) if k != pair], [])
-
-
-def separate(leaf: Node, out: Node, outs: Sequence[Node], repeats: bool = True) -> None:
-    """Before planning: what updates of a carry read of the carry itself is computed before them,
-    so that they may work in its buffer: to copy the carry there and back costs more. So is what
-    little the loop's other results read of it."""
-    if repeats and _is_across(leaf, out, outs):
-        assert out.source is not None
-        out.source.across = True
-        return
-    node = out
-    while node is not leaf:
-        op = node.source
-        pair = None if op is None else next((i for i, o in op.inplace if o == node.out), None)
-        if op is None or pair is None:
-            return
-        before = op.ins[pair]
-        for k, n in enumerate(op.ins):
-            if k != pair and n.kind == "pw" and n.shape and op.updates != 1:
-                found: set[Node] = set()
-                reads(n, set(), found)
-                if before in found and n.size <= before.size:
-                    n.wanted = True
-        for n in outs:
-            if n.kind == "pw" and n is not out and LITTLE * n.size <= before.size:
-                found = set()
-                reads(n, set(), found)
-                n.wanted = n.wanted or before in found
-        node = before
-
-
-def _is_across(leaf: Node, out: Node, outs: Sequence[Node]) -> bool:
-    """Whether a carry's next value differs from it in a large box, whose place is fixed, and reads
-    it there: the box is written in a second buffer, and the two take turns."""
-    op = out.source
-    if op is None or op.fixed is None or op.inplace != ((0, 0),) or op.ins[0] is not leaf:
-        return False
-    if LITTLE * op.updates < leaf.size or op.updates < TURNED_FROM // 4:
-        return False
-    found: set[Node] = set()
-    for n in op.ins[1:]:
-        found |= {n}
-        reads(n, set(), found)
-    return leaf in found and leaf not in outs and sum(n is out for n in outs) == 1 and op.fixed()
-
-
-def _in_place(b: Builder, body: Body, carry: Carry, start: int) -> None:
-    """Statements just emitted: a result beside its carry moves into the carry's buffer if all
-    accesses are to one element."""
-    stmts = b.scopes[-1].stmts
-    read_last = {
-        out.slot for out, _, is_leaf in carry.copies if is_leaf
-    }  # carries that are other carries' next values
-    for out, slot in carry.direct.items():
-        if slot in read_last:
-            continue
-        if out.slot is None or out.slot is slot or isinstance(out.slot, (RowSlot, RegisterSlot)):
-            continue
-        new, old = out.slot.buf(b), slot.buf(b)
-        if rewrite.may_share(stmts[start:], old, new):
-            stmts[start:] = rewrite.substitute(stmts[start:], {new: old})
-            b.stored.add(old)
-            scope = next(s for s in b.scopes if new in s.allocs)
-            scope.allocs.remove(new)
-            out.slot = slot
-            b.bound[out.slot] = old
-        elif _may_turn(b, carry, out, slot):
-            carry.turns.append((out, slot))
-            carry.copies = [c for c in carry.copies if c[1] is not slot]
-
-
-def _may_turn(b: Builder, carry: Carry, out: Node, slot: Slot) -> bool:
-    """Whether a carry and its next value, which lies in scratch that the loop keeps, may exchange
-    their buffers."""
-    assert out.slot is not None
-    new, old = out.slot.buf(b), slot.buf(b)
-    kept = any(new in s.allocs for s in b.scopes[:-1])
-    wanted = sum(n is out for n in carry.outs)
-    return kept and wanted == 1 and carry.repeats and slot.bytes >= TURNED_FROM and _alike(new, old)
-
-
-def _alike(x: Buf, y: Buf) -> bool:
-    return (x.dtype, x.shape) == (y.dtype, y.shape)
-
-
-def _after_turns(b: Builder, carry: Carry) -> None:
-    """After a loop: values that are in their second buffers move to the first."""
-    if not carry.turns:
-        return
-    pairs = [(slot.buf(b), out.slot.buf(b)) for out, slot in carry.turns if out.slot is not None]
-    turned = take_turns(b, pairs)
-
-    def move() -> list[Atom]:
-        for out, slot in carry.turns:
-            assert out.slot is not None
-            with _Entered(b):
-                copy_into(b, _leaf_of(out, out.slot), slot)
-        return []
-
-    b.branch(turned, move, list)
 
 
 def _host_if(g: Graph, bodies: Sequence[Body], programs: Sequence[Any]) -> bool:
@@ -476,19 +197,19 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         def test(atoms: list[Atom]) -> Atom:
             _regroup(cells, atoms)
             _hold_arrays(cond_leaves, kept.carries, atoms)
-            with _Entered(b):
+            with Entered(b):
                 emit_units(b, cond.units, tests.short)
                 return value_at(cond.outs[0], b)
 
         def step(atoms: list[Atom]) -> list[Atom]:
             _regroup(cells, atoms)
             _hold_arrays(body_leaves, kept.carries, atoms)
-            with _Entered(b):
+            with Entered(b):
                 return _run_body(b, body, carry, scalars, [], kept)
 
         # The registers hold the loop's own variables while its regions are written.
         finals = b.while_loop(start, test, step)
-        _after_turns(b, carry)
+        settle_turns(b, carry)
         _store_scalars(b, op, scalars, cells, finals)
         _spill_arrays(b, op, kept.carries, finals)
 
@@ -537,7 +258,7 @@ def _run_body(
         results += elements(b, body.outs[k])
     for row in rows:
         row(b)
-    _in_place(b, body, carry, start)
+    take_in_place(b, body, carry, start)
     carry.finish(b)
     return results
 
@@ -631,7 +352,6 @@ def _scan(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     return [*found[:nc], *(found[nc + k] for k in place)]
 
 
-LITTLE = 16  # a result that is so many times smaller than the carry that it reads
 UNROLLED = 256  # values of a loop that is unrolled because its program asks for that, at most
 LARGE = 4096  # elements of a carry from which on it is worth a pass over memory less
 
@@ -751,7 +471,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
             place[0] = b.sub(length - 1, ix) if reverse else ix
             _regroup(cells, [v for _, v in carries])
             _hold_arrays(body.leaves[nk:], kept.carries, [v for _, v in carries])
-            with _Entered(b):
+            with Entered(b):
                 _know(b, place[0])
                 for cell, dtype, first, by in counting:
                     cell.value = (
@@ -762,7 +482,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
                 return _run_body(b, body, carry, scalars, rows, kept)
 
         finals = b.loop(length, "seq", step, carries) if length else list(start)
-        _after_turns(b, carry)
+        settle_turns(b, carry)
         _store_scalars(b, op, scalars, cells, finals)  # type: ignore[arg-type]
         _spill_arrays(b, op, kept.carries, finals)
         for k, (first, by) in counters.items():
@@ -813,22 +533,6 @@ def _stacked(
     return rows
 
 
-class RowSlot(Slot):
-    """One row of a stacked array, as a buffer: its elements start at row number * row size."""
-
-    __slots__ = ("parent", "place")
-
-    def __init__(self, parent: Slot, node: Node, place: list[Index]) -> None:
-        super().__init__(node.dtype, node.shape, "temp")
-        self.parent, self.place = parent, place
-
-    def buf(self, b: Builder) -> Any:
-        return self.parent.buf(b)
-
-    def base(self, b: Builder) -> Index:
-        return b.add(b.mul(self.place[0], self.size), self.parent.base(b))
-
-
 @rule("cond")
 def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     which, operands = ins[0], ins[1:]
@@ -851,7 +555,7 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         def branch(k: int) -> Callable[[], list[Atom]]:
             def run() -> list[Atom]:
                 body = bodies[k]
-                with _Entered(b):
+                with Entered(b):
                     copies = _branch_slots(body, op, arrays)
                     give_scratch(b, body.units)
                     emit_units(b, body.units)

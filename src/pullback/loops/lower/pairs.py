@@ -68,6 +68,8 @@ def _turning(
     names: dict[Buf, Buf] = {}
     turns: list[Stmt] = []
     for pair in pairs:
+        if not any(rewrite.touches(s, *pair) for s in body):
+            continue
         b.count += 1
         now, following = (
             Buf(f"{name}{b.count}", pair[0].dtype, pair[0].shape, "temp")
