@@ -13,6 +13,7 @@ from typing import Any, Protocol
 from pullback.loops import buffers, plan
 from pullback.loops.fuse import plan_units, seconds_of
 from pullback.loops.lower.graph import Graph, Node, Slot
+from pullback.loops.stacked import whole_slot
 
 __all__ = ["Label", "Looping", "last_uses", "resolve"]
 
@@ -24,12 +25,13 @@ class Label:
 
 
 def last_uses(units: Sequence[Any], outs: Sequence[Node]) -> dict[Slot, int]:
-    """The number of the last unit that touches each slot; of results, one past the last unit."""
+    """The number of the last unit that touches each slot's memory; of results, one past the last
+    unit."""
     last: dict[Slot, int] = {}
     for index, unit in enumerate(units):
         for node in [*buffers.reads_of(unit), *buffers.unit_values(unit)]:
             if node.slot is not None:
-                last[node.slot] = index
+                last[whole_slot(node.slot)] = index
     for n in outs:
         if n.slot is not None:
             last[n.slot] = len(units)

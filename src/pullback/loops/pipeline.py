@@ -32,6 +32,7 @@ from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
 from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, spec_of
 from pullback.loops.nesting import deep
 from pullback.loops.schedule import LoopBuilder, emit_nest
+from pullback.loops.stacked import share_rows, whole_slot
 from pullback.loops.stepping import steps_inside
 from pullback.primitives.keys import lower_keys
 from pullback.records import record, replaced
@@ -175,6 +176,7 @@ def compile_jaxpr(
     assembler.ready = ready
     assembler.origins = [] if origins else None
     assembler.room, assembler.ledger.thrifty = room, room is not None
+    assembler.shares = room is None and survey is None
     program = assembler.program()
     if survey is not None:
         survey.units, survey.outs, survey.lent = units, outs, frozenset(assembler.names)
@@ -220,6 +222,7 @@ class _Assembler:
         self.kernels: list[Kernel] = []
         self.ready: Callable[[Kernel, Cost, bool], None] | None = None
         self.room: int | None = None  # what temporaries may take before idle ones are freed
+        self.shares = True  # whether values may share memory, none of which is given up alone
         self.work = sum(_work(u) for u in units)
         each = [seconds_of(u) for u in units]
         self.seconds = sum(each)
@@ -238,6 +241,8 @@ class _Assembler:
 
     def program(self) -> plan.Program:
         made = buffers.assign_slots(self.units, self.outs)
+        if self.shares:
+            share_rows(self.units)
         for slot in self.ins:
             self.ledger.add(slot)
         self.number_constants()
@@ -324,7 +329,7 @@ class _Assembler:
             for m in (buffers.unit_values(unit) if isinstance(unit, Nest) else unit.outs)
             if m.slot is not None
         ]
-        temps = [s for s in new if s.role == "temp"]
+        temps = list(dict.fromkeys(whole_slot(s) for s in new if s.role == "temp"))
         dying = self._dying(index, unit, last)
         if isinstance(unit, Opaque) and unit.steps is not None:
             self._stepwise(unit, temps, dying)
@@ -344,7 +349,8 @@ class _Assembler:
     def _dying(self, index: int, unit: Any, last: dict[Slot, int]) -> list[Slot]:
         """What a unit is the last to read."""
         reads = (n.slot for n in buffers.reads_of(unit))
-        return [s for s in reads if s is not None and last.get(s) == index]
+        slots = dict.fromkeys(whole_slot(s) for s in reads if s is not None)
+        return [s for s in slots if last.get(s) == index]
 
     def _kernel_step(
         self,

@@ -501,6 +501,8 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
         inplace=tuple((nk + k, k) for k in arrays),
         work=length * body.work,
         seconds=length * body.seconds,
+        rows_in=range(nk + nc, len(ins)),
+        rows_out=range(nc, len(outs)),
     )
     _ask(op, [body])
     return g.opaque(op, outs)

@@ -93,6 +93,10 @@ class Slot:
         """The element of the buffer at which this slot starts."""
         return 0
 
+    def element(self, b: Builder, offset: Index) -> Index:
+        """Where in the buffer an element of this slot is."""
+        return b.add(offset, self.base(b))
+
     def buf(self, b: Builder) -> Buf:
         """The flat buffer of this slot in a kernel."""
         found = b.bound.get(self)
@@ -335,6 +339,9 @@ class Opaque:
     joins: bool = False
     joined: Node | None = None
     last: Any = None
+    # Which of its operands a loop reads, which of its results it writes, a row a step.
+    rows_in: range = range(0)
+    rows_out: range = range(0)
 
 
 class Graph:
@@ -545,7 +552,7 @@ def load_slot(
         return slot.get(b, offset), slot.get(b, b.add(offset, 1))
     buf = slot.buf(b)
     if dtype not in COMPLEX:
-        return b.load(buf, b.atom(b.add(offset, slot.base(b))))
+        return b.load(buf, b.atom(slot.element(b, offset)))
     first = b.atom(b.add(b.mul(offset, 2), slot.base(b)))
     return b.load(buf, first), b.load(buf, _next(b, first))
 
@@ -579,7 +586,7 @@ def store_slot(
         return
     buf = slot.buf(b)
     if dtype not in COMPLEX:
-        b.store(buf, b.atom(b.add(offset, slot.base(b))), value, mask)
+        b.store(buf, b.atom(slot.element(b, offset)), value, mask)
         return
     first = b.atom(b.add(b.mul(offset, 2), slot.base(b)))
     b.store(buf, first, value[0], mask)
