@@ -53,3 +53,6 @@ def test_bad_arguments() -> None:
         pullback.image.scale_and_translate(x, (5, 4), (0,), one, jnp.ones(2), "linear")
     with pytest.raises(ValueError, match="axis 1 is not in spatial_dims"):
         pullback.image.scale_and_translate(x, (5, 5), (0,), one, one, "linear")
+    for axes in ((0, 2), (0, -3)):
+        with pytest.raises(ValueError, match=f"axis {axes[1]} is out of bounds"):
+            pullback.image.scale_and_translate(x, (5, 5), axes, jnp.ones(2), jnp.ones(2), "linear")

@@ -104,3 +104,25 @@ def test_activations_of_integers_are_typed_as_jaxs(name, dtype):
         got = getattr(pullback.nn, name)(x)
         assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type)
         np.testing.assert_allclose(np.asarray(got), np.asarray(want), rtol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "f",
+    [
+        lambda ones, a: a(ones(2, 4, 2, 3), ones(3, 5, 2, 3), ones(3, 5, 2, 3)),
+        lambda ones, a: a(ones(2, 4, 2, 3), ones(5, 2, 3), ones(5, 2, 3)),
+        lambda ones, a: a(ones(2, 4, 2, 3), ones(2, 5, 2, 3), ones(2, 6, 2, 3)),
+        lambda ones, a: a(ones(2, 4, 2, 4), ones(2, 5, 2, 3), ones(2, 5, 2, 3)),
+        lambda ones, a: a(ones(2, 4, 2, 3), ones(2, 5, 2, 3).astype("bfloat16"), ones(2, 5, 2, 3)),
+        lambda ones, a: a(*[ones(2, 4, 2, 3)] * 3, query_seq_lengths=ones(2)),
+        lambda ones, a: a(*[ones(2, 4, 2, 3)] * 3, key_value_seq_lengths=ones(3).astype("int32")),
+        lambda ones, a: a(*[ones(2, 4, 2, 3)] * 3, key_value_seq_lengths=ones(2, 1)),
+    ],
+)
+def test_attention_refuses_in_jaxs_words(f):
+    def refusal(lib):
+        with pytest.raises(ValueError) as info:
+            f(lambda *shape: lib.numpy.ones(shape), lib.nn.dot_product_attention)
+        return str(info.value)
+
+    assert refusal(jax) == refusal(pullback)

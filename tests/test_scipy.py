@@ -466,3 +466,19 @@ def test_ranks_are_checked_without_a_trace() -> None:
     assert text.count("broadcast_in_dim") == 1
     with pytest.raises(ValueError, match=r"\(2,\)"):
         pullback.scipy.stats.norm.logpdf(np.ones((2, 3)), np.ones(2))
+
+
+@pytest.mark.parametrize("scale", [1.0, -1.0, 2.0])
+def test_gamma_density_of_any_scale(scale):
+    x = np.array([-1.0, 0.5, 2.0], "float32")
+    same(
+        lambda s: (s.gamma.pdf(x, 2.0, 0.0, scale), s.gamma.logpdf(x, 2.0, 0.3, scale)),
+        "scipy.stats",
+    )
+
+
+@pytest.mark.parametrize("name", ["dctn", "idctn"])
+@pytest.mark.parametrize(("s", "axes"), [((2,), (0, 1)), ((2, 3), (0,)), ((2, 5), (1, 0))])
+def test_cosine_transforms_with_more_axes_than_sizes(name, s, axes):
+    x = np.arange(12, dtype="float32").reshape(3, 4)
+    same(lambda f: getattr(f, name)(x, s=s, axes=axes), "scipy.fft", 1e-4)

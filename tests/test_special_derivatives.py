@@ -126,3 +126,40 @@ def test_edges_of_zeta_and_polygamma() -> None:
             np.testing.assert_allclose(ours, theirs, rtol=2e-4, err_msg=f"{name} {order}")
     ours = pullback.vmap(pullback.grad(pullback.grad(lax.digamma)))(at)
     np.testing.assert_allclose(ours, jax.vmap(jax.grad(jax.grad(jax.lax.digamma)))(at), rtol=2e-4)
+
+
+@pytest.mark.parametrize("at", [(2.0, 3.0), (1.1, 0.3), (5.0, 10.0), (20.0, 1.0), (1.01, 200.0)])
+def test_zeta_by_its_exponent(at: tuple[float, float]) -> None:
+    """The sum of -log(k + q) (k + q)^-x, by Euler and Maclaurin; and its own derivatives."""
+    mpmath = pytest.importorskip("mpmath")
+    zeta = pullback.scipy.special.zeta
+    with pullback.enable_x64(True):
+        with mpmath.workprec(120):
+            exact = mpmath.diff(lambda x: mpmath.zeta(x, at[1]), at[0])
+        np.testing.assert_allclose(pullback.grad(zeta)(*at), float(exact), rtol=2e-15)
+        for k in (0, 1):
+            slope = pullback.grad(zeta, k)
+            for n in (0, 1):
+                second = pullback.grad(slope, n)(*at)
+                np.testing.assert_allclose(second, _difference(slope, at, n), rtol=1e-5)
+
+
+def test_zeta_by_its_exponent_as_jax() -> None:
+    x, q = np.array([1.0, 1.5, 2.0, 8.0], "float32"), np.array([[3.0], [0.5]], "float32")
+    every = [
+        m.vmap(m.vmap(m.grad(m.scipy.special.zeta), (0, None)), (None, 0))(x, q[:, 0])
+        for m in (pullback, jax)
+    ]
+    np.testing.assert_allclose(*every, rtol=1e-6)
+    assert np.isnan(pullback.grad(pullback.scipy.special.zeta)(2.0, -1.5))
+
+
+@pytest.mark.parametrize("x", [-30.0, 0.5, 20.0])
+def test_gradients_of_numbers_are_as_strong_as_jaxs(x: float) -> None:
+    for f in (
+        lambda m: m.scipy.special.log_ndtr,
+        lambda m: lambda x: m.scipy.special.expn(2, x * x),
+        lambda m: lambda x: m.scipy.special.expn(2, x),
+    ):
+        ours, theirs = (m.grad(f(m))(x) for m in (pullback, jax))
+        assert ours.weak_type == theirs.weak_type

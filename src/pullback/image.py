@@ -11,7 +11,7 @@ import numpy as np
 
 from . import dtypes, lax, numpy as jnp
 from .api.jit import jit
-from .numpy.util import promote_dtypes_inexact
+from .numpy.util import canonical_axis, promote_dtypes_inexact
 from .primitives.common import canonical_shape
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
@@ -175,7 +175,8 @@ def scale_and_translate(
     """
     image, scale, translation = jnp.asarray(image), jnp.asarray(scale), jnp.asarray(translation)
     kind = _method(method)
-    shape, dims = canonical_shape(shape), tuple(d % max(image.ndim, 1) for d in spatial_dims)
+    shape = canonical_shape(shape)
+    dims = tuple(canonical_axis(d, image.ndim) for d in spatial_dims)
     if len(shape) != image.ndim:
         raise ValueError(
             f"shape must have length equal to the number of dimensions of x;  {shape} vs "

@@ -79,20 +79,19 @@ def vmap(
                 xs = tuple(vmappable.elements(axis, xs, axes))
             call_args, call_kwargs = tree.unflatten(in_tree, xs)
             results, out["tree"] = tree.flatten(fun(*call_args, **call_kwargs), is_leaf=leaf)
+            wanted = out["axes"] = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
             for x in results:
                 if leaf is None or not leaf(x):
                     _check_result(x)
             if leaf is not None:
-                wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
                 return vmappable.wholes(axis, results, wanted)
             return results
 
         with transformed("vmap"):
             outs, found = batch_flat(flat, leaves, dims, axis)
-        wanted = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
         final = [
             x if leaf is not None and leaf(x) else _place(axis, x, d, w, out["tree"], k)
-            for k, (x, d, w) in enumerate(zip(outs, found, wanted, strict=True))
+            for k, (x, d, w) in enumerate(zip(outs, found, out["axes"], strict=True))
         ]
         result = tree.unflatten(out["tree"], final)
         return _restated("vmap out_axes", 1, result, out_axes, size) if mapped_types else result
@@ -171,7 +170,8 @@ def _mapped_size(
                 "specified"
                 if leaves
                 else "vmap wrapped function must be passed at least one argument containing an "
-                "array or axis_size must be specified, got empty *args=() and **kwargs={}"
+                f"array or axis_size must be specified, got empty *args={args} and "
+                f"**kwargs={kwargs}"
             )
         return axis_size
     raise _inconsistent_sizes(fun, leaves, dims, axis_size, args, kwargs)

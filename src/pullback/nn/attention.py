@@ -47,13 +47,8 @@ def dot_product_attention(
     query, key, value = (_batched(jnp.asarray(x)) for x in (query, key, value))
     bias = None if bias is None else _batched(jnp.asarray(bias))
     mask = None if mask is None else _batched(jnp.asarray(mask))
-    q_lengths = (
-        None if query_seq_lengths is None else jnp.asarray(query_seq_lengths, dtype=np.int32)
-    )
-    k_lengths = (
-        None
-        if key_value_seq_lengths is None
-        else jnp.asarray(key_value_seq_lengths, dtype=np.int32)
+    q_lengths, k_lengths = (
+        None if x is None else jnp.asarray(x) for x in (query_seq_lengths, key_value_seq_lengths)
     )
     window = (
         (local_window_size, local_window_size)
@@ -160,15 +155,10 @@ def _check(
                 f"{name} ndim should be 3 or 4, but got {typeof(x).ndim}: give (batch, length, "
                 "heads, head size)"
             )
-    batch, t, n, h = typeof(query).shape
-    s, k = typeof(key).shape[1:3]
-    _check_shape("key", key, (batch, s, k, h))
-    _check_shape("value", value, (batch, s, k, h))
-    for name, x in (("query", query), ("value", value)):
-        if typeof(x).dtype != typeof(key).dtype:
-            raise ValueError(
-                f"{name} dtype should be {typeof(key).dtype.name}, but got {typeof(x).dtype.name}"
-            )
+    batch, s, k, h = typeof(key).shape
+    t, n = typeof(query).shape[1:3]
+    _check_like("value", value, (batch, s, k, h), typeof(key).dtype)
+    _check_like("query", query, (batch, -1, -1, h), typeof(key).dtype)
     if n % k:
         raise ValueError(
             f"The number of query heads must be a multiple of key/value heads, but got {n} vs {k}"
@@ -187,12 +177,16 @@ def _check(
                 f"{name} shape should broadcast to {(batch, n, t, s)}, but got {shape}"
             )
     for name, x in (("query_seq_lengths", q_lengths), ("key_value_seq_lengths", k_lengths)):
-        if x is not None and typeof(x).ndim != 1:
-            raise ValueError(f"{name} ndim should be 1, but got {typeof(x).ndim}")
         if x is not None:
-            _check_shape(name, x, (batch,))
+            _check_like(name, x, (batch,), np.dtype(np.int32))
 
 
-def _check_shape(name: str, x: Any, want: tuple[int, ...]) -> None:
-    if typeof(x).shape != want:
-        raise ValueError(f"{name} shape should be {list(want)}: but got {typeof(x).shape}")
+def _check_like(name: str, x: Any, want: tuple[int, ...], dtype: Any) -> None:
+    """ValueError unless x is of this dtype and shape; a size of -1 may be any."""
+    aval = typeof(x)
+    if aval.ndim != len(want):
+        raise ValueError(f"{name} ndim should be {len(want)}, but got {aval.ndim}")
+    if aval.dtype != dtype:
+        raise ValueError(f"{name} dtype should be {dtype.name}, but got {aval.dtype.name}")
+    if any(n not in (-1, m) for n, m in zip(want, aval.shape, strict=True)):
+        raise ValueError(f"{name} shape should be {list(want)}: but got {aval.shape}")

@@ -22,7 +22,7 @@ def _norm_factor(
     for 1.
     """
     if norm not in (None, "backward", "ortho", "forward"):
-        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+        raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward".')
     if norm in (None, "backward"):
         return None
     n = creation.asarray(np.prod(np.asarray(sizes, np.float64)), dtype=dtype)
@@ -50,9 +50,7 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
     if s is not None:
         s = tuple(operator.index(n) for n in s)
         if any(n <= 0 for n in s):
-            raise ValueError(
-                f"Shape should be non-negative and nonzero; got s={s} for jnp.fft.{name}."
-            )
+            raise ValueError(f"Shape should be positive. jnp.fft.{name} was given s={s}.")
     if s is not None and axes is not None and len(s) != len(axes):
         raise ValueError("Shape and axes have different lengths.")
     given = axes
@@ -60,13 +58,13 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     axes = tuple(canonical_axis(k, ndim) for k in axes)
     if len(axes) != len(set(axes)):
-        raise ValueError(f"{name} does not support repeated axes. Got axes {given}.")
+        raise ValueError(f"jax.numpy.fft.{name} does not support repeated axes. Got axes {given}.")
     real_in, real_out = kind == lax.FftType.RFFT, kind == lax.FftType.IRFFT
     dtype = typeof(a).dtype
     if real_in and dtypes.is_complex(dtype):
         raise ValueError(
-            f"jnp.fft.{name} does not accept complex input: its dtype is {dtype.name}. Fix: "
-            f"jnp.fft.{name[1:]}."
+            f"only real valued inputs supported for rfft: jnp.fft.{name} was given {dtype.name}. "
+            f"Fix: jnp.fft.{name[1:]}."
         )
     sizes = list(s) if s is not None else [typeof(a).shape[k] for k in axes]
     if s is None and real_out and axes:
@@ -229,7 +227,7 @@ _OPPOSITE = {None: "forward", "backward": "forward", "ortho": "ortho", "forward"
 
 def _opposite(norm: str | None) -> str:
     if norm not in _OPPOSITE:
-        raise ValueError(f'Invalid norm value {norm}; should be "backward", "ortho" or "forward".')
+        raise ValueError(f'Invalid norm value {norm}; should be "backward","ortho" or "forward".')
     return _OPPOSITE[norm]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import operator
 from collections.abc import Sequence
@@ -141,12 +142,12 @@ def _many(x: Any, one: Any, s: Any, axes: Any, norm: str | None) -> Any:
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     places = [canonical_axis(a, ndim) for a in axes]
-    if s is not None and len(s) != len(places):
-        raise ValueError("Shape and axes have different lengths.")
     if s is not None and any(operator.index(n) <= 0 for n in s):
         raise ValueError(f"jax.scipy.fft: invalid number of data points in s={s}")
-    for k, axis in enumerate(places):
-        x = one(_sized(x, axis, None if s is None else operator.index(s[k])), axis, norm)
+    # Sizes without an axis, and axes without a size, are as if not given.
+    sizes = () if s is None else map(operator.index, s)
+    for axis, n in itertools.zip_longest(places, itertools.islice(sizes, len(places))):
+        x = one(_sized(x, axis, n), axis, norm)
     return x
 
 

@@ -520,11 +520,15 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
     Array([1., 1.], dtype=float32)
     """
     T, Z = _from_lists(T, Z)
-    n = _square("rsf2csf", T)
-    if _square("rsf2csf", Z) != n:
+    for name, x in (("T", T), ("Z", Z)):
+        shape = typeof(x).shape
+        if len(shape) != 2 or shape[0] != shape[1]:
+            raise ValueError(f"Input '{name}' must be square. Its shape is {shape}.")
+    n = typeof(T).shape[0]
+    if typeof(Z).shape[0] != n:
         raise ValueError(
-            f"rsf2csf: T and Z must be matrices of one size, got {typeof(T).shape} and "
-            f"{typeof(Z).shape}. Fix: T, Z = schur(a)."
+            f"Input array shapes must match: Z: {typeof(Z).shape} vs. T: {typeof(T).shape}. "
+            "Fix: T, Z = schur(a)."
         )
     kind = (
         np.complex128
@@ -719,7 +723,7 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     (A,) = _arrays("expm", A)
     shape = typeof(A).shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"Expected A to be a (batched) square matrix, got {shape=}.")
+        raise ValueError(f"Expected A to be a (batched) square matrix, got A.{shape=}.")
     if 0 in shape:
         return A
     if dtypes.itemsize_bits(typeof(A).dtype) < 32:

@@ -602,7 +602,8 @@ def _up_to(node: Node, tree: Any, out: list[Any]) -> None:
             f"Dict key mismatch; expected keys: {list(data)}; present keys: {list(found)}."
         )
     if cls is not dict and not _same_data(data, found, cls):
-        raise ValueError(f"Mismatch custom node data: {data!r} != {found!r}; value: {tree!r}.")
+        what = "custom dataclass" if cls in _dataclass_fields else "custom"
+        raise ValueError(f"Mismatch {what} node data: {data!r} != {found!r}; value: {tree!r}.")
     if len(children) != len(kids):
         name = cls.__name__ if cls in (list, tuple) else ""
         what, value = (name.capitalize(), name) if name else ("Custom type", "value")

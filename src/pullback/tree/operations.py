@@ -149,7 +149,8 @@ def tree_transpose(
 ) -> Any:
     """A tree of `inner`-shaped trees turned into an `inner`-shaped tree of trees.
 
-    TypeError when the structure is not outer-of-inner.
+    Leaves are taken in order: the tree may have other containers than outer-of-inner, but TypeError
+    when it has another number of leaves.
 
     >>> outer, inner = tree.structure([0, 0]), tree.structure({"a": 0, "b": 0})
     >>> tree.transpose(outer, inner, [{"a": 1, "b": 2}, {"a": 3, "b": 4}])
@@ -166,11 +167,8 @@ def tree_transpose(
         inner_treedef = flatten(subtrees[0])[1]
     inner, outer = inner_treedef.num_leaves, outer_treedef.num_leaves
     expected = outer_treedef.compose(inner_treedef)
-    if treedef != expected:
-        raise TypeError(
-            f"tree_transpose: the tree's structure\n    {treedef}\nis not the outer structure with "
-            f"the inner one at every leaf:\n    {expected}"
-        )
+    if treedef.num_leaves != expected.num_leaves:
+        raise TypeError(f"Mismatch\n{treedef}\n != \n{expected}")
     if inner and not outer:
         # There is no leaf to place: say it as unflatten would.
         raise ValueError(f"Too few leaves for PyTreeDef; expected {inner}, got 0")
@@ -214,7 +212,7 @@ def tree_reduce_associative(
     leaves = flatten_leaves(tree, is_leaf)
     if not leaves:
         if isinstance(identity, Unspecified):
-            raise TypeError("tree_reduce_associative: a tree without leaves needs `identity`")
+            raise TypeError("Must specify identity for parallel reduction of empty sequence.")
         return identity
     return _fold(operation, leaves, 0, len(leaves))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import difflib
+import textwrap
 from collections.abc import Callable, Iterator
 from types import NoneType
 from typing import Any
@@ -150,13 +152,7 @@ def _differences(
     if len(pairs) != len(full_pairs):
         yield _length_error(path, cls, pairs, full_pairs)
     elif not _same_data(data, full_data, cls):
-        yield _error(
-            "different pytree metadata",
-            path,
-            f"a subtree of type\n    {cls}\nwith metadata\n    {data!r}\nbut at the same key path "
-            f"the full pytree has a subtree of the same type but with metadata\n    {full_data!r}\n"
-            "Fix: the keys or static fields must be equal.",
-        )
+        yield _metadata_error(path, cls, data, full_data)
     else:
         for (key, child), (_, full_child) in zip(pairs, full_pairs, strict=True):
             yield from _differences((*path, key), child, full_child, level, full_level)
@@ -177,6 +173,21 @@ def _type_error(path: KeyPath, cls: type, other: Any) -> Callable[[str], ValueEr
     )
 
 
+def _metadata_error(
+    path: KeyPath, cls: type, data: Any, full_data: Any
+) -> Callable[[str], ValueError]:
+    lines = difflib.ndiff(str(data).splitlines(), str(full_data).splitlines())
+    difference = textwrap.indent("\n".join(lines), "    ")
+    return _error(
+        "different pytree metadata",
+        path,
+        f"a subtree of type\n    {cls}\nwith metadata\n    {data}\nbut at the same key path the "
+        f"full pytree has a subtree of the same type but with metadata\n    {full_data}\nso the "
+        f"diff in the metadata at these pytree nodes is\n{difference}\n"
+        "Fix: the keys or static fields must be equal.",
+    )
+
+
 def _length_error(path: KeyPath, cls: type, pairs: Any, full_pairs: Any) -> Any:
     if cls in (tuple, list):
         return _error(
@@ -188,7 +199,7 @@ def _length_error(path: KeyPath, cls: type, pairs: Any, full_pairs: Any) -> Any:
         )
     mine = [keystr((k,), simple=True) for k, _ in pairs]
     other = [keystr((k,), simple=True) for k, _ in full_pairs]
-    only = [k for k in mine if k not in other] + [k for k in other if k not in mine]
+    only = sorted(set(mine) ^ set(other))
     return _error(
         "different numbers of pytree children",
         path,

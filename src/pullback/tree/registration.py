@@ -138,15 +138,15 @@ def register_dataclass(
     """
     if (data_fields is None) != (meta_fields is None):
         raise TypeError(
-            "register_dataclass: give both data_fields and meta_fields, or neither; got "
-            f"data_fields={data_fields!r}, meta_fields={meta_fields!r}"
+            "register_dataclass: data_fields and meta_fields must both be specified when either is "
+            f"specified. Got data_fields={data_fields!r} meta_fields={meta_fields!r}."
         )
     is_dataclass = isinstance(nodetype, type) and dataclasses.is_dataclass(nodetype)
     if data_fields is None or meta_fields is None:
         if not is_dataclass:
             raise TypeError(
                 "register_dataclass: data_fields and meta_fields are required when nodetype is not "
-                f"a dataclass; got {nodetype!r}"
+                f"a dataclass. Got nodetype={nodetype!r}."
             )
         fields = [f for f in dataclasses.fields(nodetype) if f.init and f.name not in drop_fields]
         meta_fields = [f.name for f in fields if f.metadata.get("static", False)]
@@ -155,7 +155,7 @@ def register_dataclass(
     both = set(data_fields) & set(meta_fields)
     if both:
         raise ValueError(
-            f"register_dataclass: data_fields and meta_fields overlap in {sorted(both)}"
+            f"data_fields and meta_fields must not overlap. Overlapping fields: {both}."
         )
     if is_dataclass:
         _check_fields(nodetype, {*data_fields, *meta_fields}, set(drop_fields))
@@ -166,16 +166,16 @@ def register_dataclass(
 def _check_fields(nodetype: Any, listed: set[str], dropped: set[str]) -> None:
     present = {f.name for f in dataclasses.fields(nodetype) if f.init} - dropped
     missing, unexpected = present - listed, listed - present
+    demand = (
+        "data_fields and meta_fields must include all dataclass fields with ``init=True`` and only "
+        "them."
+    )
     if missing:
         raise ValueError(
-            "data_fields and meta_fields must include all dataclass fields with ``init=True``, but "
-            f"leave out {sorted(missing)} of {nodetype.__name__}; list these fields, or name them "
-            "in drop_fields."
+            f"{demand} Missing fields: {missing}. Add them to drop_fields to suppress this error."
         )
     if unexpected:
-        raise ValueError(
-            f"register_dataclass: {sorted(unexpected)} are not init fields of {nodetype.__name__}"
-        )
+        raise ValueError(f"{demand} Unexpected fields: {unexpected}.")
 
 
 def register_static(cls: Cls) -> Cls:

@@ -443,7 +443,8 @@ def log_ndtr(x: Any, series_order: int = 3) -> Any:
         raise ValueError("series_order must be non-negative.")
     if series_order > 30:
         raise ValueError("series_order must be <= 30.")
-    return _log_ndtr(_normal_dtype("log_ndtr", x), int(series_order))
+    _normal_dtype("log_ndtr", x)
+    return _log_ndtr(jnp.asarray(x), int(series_order))
 
 
 def _log_ndtr_value(x: Any, order: int) -> Any:
@@ -470,9 +471,9 @@ def _log_ndtr_value(x: Any, order: int) -> Any:
 def _log_ndtr(x: Any, order: int) -> Any:
     @custom_jvp
     def log_ndtr(x: Any) -> Any:
-        return _log_ndtr_value(x, order)
+        return _log_ndtr_value(_normal_dtype("log_ndtr", x), order)
 
     log_ndtr.defjvps(
-        lambda t, out, x: t * jnp.exp(-0.5 * x * x - out - 0.5 * float(np.log(2 * np.pi)))
+        lambda t, out, x: lax.mul(t, jnp.exp(-0.5 * x * x - out - 0.5 * float(np.log(2 * np.pi))))
     )
     return log_ndtr(x)

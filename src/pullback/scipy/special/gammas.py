@@ -152,7 +152,57 @@ def zeta(x: Any, q: Any = None) -> Any:
         q = lax.full_like(x, 1)
     else:
         x, q = real("zeta", x, q, error=TypeError)
-    return lax.zeta(*jnp.broadcast_arrays(x, q))
+    return _zeta(*jnp.broadcast_arrays(x, q))
+
+
+def _zeta_value(x: Any, q: Any) -> Any:
+    return lax.zeta(x, q)
+
+
+_zeta_value.__name__ = "zeta"  # as programs name it
+_zeta = custom_jvp(_zeta_value)
+
+
+def _bernoulli_numbers(n: int) -> list[Fraction]:
+    numbers = [Fraction(1)]
+    for k in range(1, n + 1):
+        numbers.append(
+            -sum((math.comb(k + 1, j) * numbers[j] for j in range(k)), Fraction(0)) / (k + 1)
+        )
+    return numbers
+
+
+_ZETA_TERMS = 10  # that are added one by one, before Euler and Maclaurin's formula for the rest
+# B(2j) / (2j)! for j = 1, 2, ... 12
+_MACLAURIN = [
+    float(b / math.factorial(2 * j)) for j, b in enumerate(_bernoulli_numbers(24)[::2]) if j
+]
+
+
+def _zeta_slope(x: Any, q: Any) -> Any:
+    """The derivative by x of the sum of (k + q)^-x, for x above 1 and positive q; else NaN."""
+    wide = x.dtype if x.dtype.itemsize >= 4 else np.dtype(np.float32)
+    defined = (x > 1) & (q > 0) & (x < np.inf) & (q < np.inf)
+    s, q = (jnp.where(defined, v, 2).astype(wide)[..., None] for v in (x, q))
+    base = q + np.arange(_ZETA_TERMS, dtype=wide)
+    first = -(jnp.log(base) * base**-s).sum(-1)
+    a = q + np.array(_ZETA_TERMS, wide)
+    # B(2j)/(2j)! s (s + 1) ... (s + 2j - 2) / a^(2j - 1): a product and the sum of its slopes.
+    rising = s + np.arange(2 * len(_MACLAURIN) - 1, dtype=wide)
+    terms = jnp.cumprod(rising / a, axis=-1)[..., ::2] * np.array(_MACLAURIN, wide)
+    slopes = terms * jnp.cumsum(1 / rising, axis=-1)[..., ::2]
+    a, s = a[..., 0], s[..., 0]
+    rest = a / (s - 1) + 0.5 + terms.sum(-1)
+    rest_slope = slopes.sum(-1) - a / (s - 1) ** 2
+    slope = first + a**-s * (rest_slope - jnp.log(a) * rest)
+    beyond = jnp.where((x == 1) & (q[..., 0] > 0), -np.inf, np.nan)
+    return jnp.where(defined, slope, beyond).astype(x.dtype)
+
+
+_zeta.defjvps(
+    lambda t, z, x, q: t * _zeta_slope(x, q),
+    lambda t, z, x, q: t * (-x * zeta(x + 1, q)),
+)
 
 
 def gammainc(a: Any, x: Any) -> Any:
@@ -342,12 +392,8 @@ def bernoulli(n: int) -> Any:
     n = operator.index(n)
     if n < 0:
         raise ValueError("n must be a non-negative integer.")
-    numbers = [Fraction(1)]
-    for k in range(1, n + 1):
-        numbers.append(
-            -sum((math.comb(k + 1, j) * numbers[j] for j in range(k)), Fraction(0)) / (k + 1)
-        )
-    return jnp.asarray(np.array([float(b) for b in numbers]), dtype=dtypes.default_float())
+    numbers = np.array([float(b) for b in _bernoulli_numbers(n)])
+    return jnp.asarray(numbers, dtype=dtypes.default_float())
 
 
 # Coefficients of the Cephes library's approximation of the dilogarithm (S. Moshier).

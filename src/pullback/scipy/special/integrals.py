@@ -216,8 +216,12 @@ def expn(n: Any, x: Any) -> Any:
 def _expn_jvp(primals: Any, tangents: Any) -> Any:
     n, x = primals
     out = expn(n, x)
-    tangent = -tangents[1] * expn(jnp.asarray(n) - 1, x)
-    return out, to_type(tangent, typeof(out).dtype, False)
+    slope = -expn(jnp.asarray(n) - 1, x)
+    tangent, dtype = tangents[1], typeof(slope).dtype
+    if typeof(tangent).dtype != dtype:
+        tangent = lax.convert_element_type(tangent, dtype)
+    # Not promoted any further: cotangents are then as strongly typed as the slope.
+    return out, lax.mul(jnp.broadcast_to(tangent, typeof(slope).shape), slope)
 
 
 # --- the Faddeeva function ---

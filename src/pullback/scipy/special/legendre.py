@@ -16,7 +16,7 @@ def _check(name: str, m: int, n: int, z: Any) -> Any:
         raise ValueError(f"{name}: z must be a 1D array, got shape {z.shape}.")
     if m != n:
         raise NotImplementedError(
-            f"{name}: computations for m != n are not supported, got {m}, {n}."
+            f"Computations for m!=n are not yet supported. {name} was given {m} and {n}."
         )
     (z,) = promote_args_inexact(name, z)
     return z

@@ -23,7 +23,7 @@ def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, a, loc, scale = strong("gamma.logpdf", x, a, loc, scale)
     y = (x - loc) / scale
-    inside = y >= 0
+    inside = x >= loc  # a negative scale has no density: NaN from its logarithm
     log = xlogy(a - 1, jnp.where(inside, y, 1)) - y - gammaln(a) - jnp.log(scale)
     return jnp.where(inside, log, -np.inf)
 
