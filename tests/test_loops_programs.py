@@ -344,6 +344,30 @@ STATEMENTS = {
     "hist": (lambda x: jnp.histogram(x, bins=5)[0], f(100)),
     "interp": (lambda x, a, b: jnp.interp(x, a, b), f(10), np.sort(f(9)), f(9)),
     "logit": (lambda x: jax.nn.log_softmax(x), f(4, 30)),
+    "turns": (lambda u: lax.fori_loop(0, 3, lambda _, u: jnp.roll(u, 1) + 0.5 * u, u), f(23, 29)),
+    "box": (
+        lambda u: lax.fori_loop(
+            0, 3, lambda _, u: u.at[1:-1].add(0.1 * (u[2:] - 2 * u[1:-1] + u[:-2])), u
+        ),
+        f(31, 33),
+    ),
+    "wave": (
+        lambda u, v: lax.fori_loop(
+            0, 3, lambda _, s: (s[0] - s[1] + 0.1 * jnp.roll(s[0], 1), s[0]), (u, v)
+        ),
+        f(600),
+        f(600),
+    ),
+    "turnswhile": (
+        lambda u: lax.while_loop(lambda u: u.max() < 50.0, lambda u: jnp.roll(u, 1) + u + 1, u),
+        f(700),
+    ),
+    "extremes": (
+        lambda u, k, w: lax.fori_loop(0, 2, lambda _, u: u.at[k].min(u[k[::-1]] + w), u),
+        f(50),
+        np.arange(300, dtype=np.int32) * 7 % 53,
+        f(300),
+    ),
 }
 
 HOST = {"fft", "ig", "sortlong", "hostloop"}
