@@ -181,6 +181,23 @@ def test_the_argument_that_is_no_array_is_named(call: str, path: str) -> None:
         assert path in error(call, root)[1]
 
 
+@pytest.mark.parametrize("root", ["pullback", "jax"])
+def test_the_operation_that_gives_nan_is_named_inside_of_jit(root: str) -> None:
+    lib = pullback if root == "pullback" else jax
+    inner = lib.jit(lambda x: lib.numpy.sqrt(x) * 2)
+    x = lib.numpy.array([-1.0, 2.0])
+    for f, operation in (
+        (lambda x: lib.numpy.log(x) + 1, "log"),
+        (lambda x: inner(x) + 1, "sqrt"),
+        (lib.grad(lambda x: (lib.numpy.sqrt(x) * 0).sum()), "mul"),
+    ):
+        argument = x * 0 if operation == "mul" else x
+        with lib.debug_nans(True), pytest.raises(FloatingPointError, match="in " + operation):
+            lib.jit(f)(argument)
+    with lib.debug_infs(True), pytest.raises(FloatingPointError, match="in div"):
+        lib.jit(lambda x: (1 / x + 1, x))(x * 0)
+
+
 # (a function, its arguments): its program, and those of its derivatives, are JAX's.
 PROGRAMS = [
     (

@@ -21,7 +21,7 @@ from ..control.expand import expand
 from ..control.extras import Token
 from ..core.avals import AbstractToken, high_types, typeof
 from ..core.high import held_programs
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
 from ..core.refs import holds_refs, ref_effect
 from ..core.source import current as current_source
 from ..core.trace import (
@@ -86,10 +86,13 @@ class EvalTrace(Trace):
             options = params["compiler_options_kvs"]
             program = executable(params["jaxpr"], donated, memory_limit_of(options))
             asked = params["in_shardings"], params["out_shardings"]
-            if options:
-                with in_force(options):
-                    return run(program, tracers, donated, *asked)
-            return run(program, tracers, donated, *asked)
+            try:
+                if options:
+                    with in_force(options):
+                        return run(program, tracers, donated, *asked)
+                return run(program, tracers, donated, *asked)
+            except FloatingPointError as fault:
+                raise _first_fault(params["jaxpr"], tracers, donated) or fault from None
         if "discharge" in primitive.rules and holds_refs(primitive, params):
             return primitive.rules["discharge"](tracers, params)
         if high_types and any(j.is_high for j, _ in held_programs(primitive, params)):
@@ -329,6 +332,21 @@ def check_special(outs: Sequence[Any], program: Any) -> None:
                     f"Fix: look at the operation on that line; unset jax_debug_{name}s to let it "
                     "pass."
                 )
+
+
+def _first_fault(
+    closed: ClosedJaxpr, args: Sequence[Any], donated: Sequence[bool]
+) -> FloatingPointError | None:
+    """The error of the first operation of a program whose result is not finite: it is run again,
+    operation by operation. None if none has one, or it cannot be run twice.
+    """
+    if any(donated) or closed.effects:
+        return None
+    try:
+        eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    except FloatingPointError as fault:
+        return fault
+    return None
 
 
 def clear_caches() -> None:
