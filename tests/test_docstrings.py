@@ -8,6 +8,7 @@ import enum
 import inspect
 import math
 import re
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -180,6 +181,8 @@ def test_docstrings_name_parameters() -> None:
     new = {n: [p for p in ps if p not in listed.get(n, ())] for n, ps in found.items()}
     new = {n: ps for n, ps in new.items() if ps}
     assert not new, f"name these parameters in the docstrings: {new}"
+    if sys.version_info[:2] != (3, 11):
+        return  # whose signatures `inspect` finds differs from Python to Python
     done = {n: [p for p in ps if p not in found.get(n, ())] for n, ps in listed.items()}
     done = {n: ps for n, ps in done.items() if ps}
     assert not done, f"these are named now; take them off {NOT_NAMED.name}: {done}"

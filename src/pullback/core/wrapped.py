@@ -10,6 +10,10 @@ from typing import Any
 class WrappedFun:
     """A function under a stack of transformations.
 
+    `f`: the function. `transforms`: functions of the function below them and of its arguments,
+    outermost first. `params`: keywords for `f`. `debug_info`: where the function and its arguments
+    come from, for messages.
+
     >>> from pullback.extend import linear_util
     >>> f = linear_util.WrappedFun(lambda x: x + 1)
     >>> f.call_wrapped(2)

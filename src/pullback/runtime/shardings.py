@@ -227,8 +227,8 @@ class Mesh(_MeshBase):
 class AbstractMesh(_MeshBase):
     """A mesh without devices: names, sizes and types of its axes.
 
-    >>> pb.sharding.AbstractMesh((2, 4), ("data", "model")).shape
-    OrderedDict([('data', 2), ('model', 4)])
+    >>> dict(pb.sharding.AbstractMesh((2, 4), ("data", "model")).shape)
+    {'data': 2, 'model': 4}
     """
 
     def __init__(
@@ -612,8 +612,8 @@ def make_mesh(
 ) -> Mesh:
     """A mesh of the first devices. ValueError if there are not enough.
 
-    >>> pb.make_mesh((1, 1), ("data", "model")).shape
-    OrderedDict([('data', 1), ('model', 1)])
+    >>> dict(pb.make_mesh((1, 1), ("data", "model")).shape)
+    {'data': 1, 'model': 1}
     """
     chosen = _all_devices() if devices is None else list(devices)
     need = int(np.prod(axis_shapes, dtype=int))
