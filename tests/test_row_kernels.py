@@ -275,6 +275,22 @@ def test_the_second_run_waits_for_good_code() -> None:
         assert not plan.hasty and tier.settled(plan)
 
 
+@pytest.mark.usefixtures("nothing_compiled")
+def test_no_run_waits_for_long_code_that_runs_for_a_moment() -> None:
+    """A transform's: some thousand lines, a fraction of a millisecond."""
+    f = pullback.jit(lambda x: jnp.fft.rfft2(x).real.sum())
+    x = jnp.asarray(_rows(255, 255))
+    with tier.paused():
+        f(x).block_until_ready()
+        plan = f.lower(x).compiler_ir().plan
+        assert plan.hasty and plan.work > tier.VERY_MUCH_WORK
+        f(x).block_until_ready()
+        assert plan.hasty and tier.settled(plan)
+    while plan.improve():
+        pass
+    assert not plan.hasty
+
+
 def test_quick_code_of_long_runs_is_for_several_threads() -> None:
     """A first run that lasts is cut for threads; one that does not is not worth the code."""
     for rows, shared in ((200, False), (4000, True)):

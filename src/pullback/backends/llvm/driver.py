@@ -112,7 +112,7 @@ class Plan:
         self.max_bufs = self.max_dims = 1
         self.host: list[Callable[..., Any]] = []
         self.head: Any = None
-        self.work = 0.0  # of one run
+        self.work = self.seconds = 0.0  # of one run
         # What steps cost whose code could be better, their numbers and kernels.
         self.hasty: list[tuple[float, int, CompiledKernel]] = []
         self.table: Any = None
@@ -216,6 +216,10 @@ class Plan:
         runs = self.count[6] / max(1, self.kernel_steps)
         return runs, runs * max(self.work, 1000.0)
 
+    def effort(self) -> float:
+        """The seconds that good code of its kernels takes LLVM, roughly: by quick code's length."""
+        return tier.GOOD_SECONDS * sum(kernel.code.nbytes for _, _, kernel in self.hasty)
+
     def improve(self) -> bool:
         """Compiles one more of the kernels well that were compiled quickly, that which takes
         longest; False when there is none left. Runs go on meanwhile: a step takes the old address
@@ -297,7 +301,7 @@ def encode(
     """Packs a Program whose kernels have been compiled; `library` gives the address of a LIB
     routine by name."""
     plan = Plan(len(program.slots))
-    plan.work = program.work
+    plan.work, plan.seconds = program.work, program.seconds
     costs = program.costs or [0.0] * len(kernels)
     for step in program.steps:
         if isinstance(step, (KernelStep, LibStep)):

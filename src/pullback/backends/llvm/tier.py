@@ -39,6 +39,9 @@ MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
 FEW_STEPS = 4  # whose kernels such a plan's second run waits for
+# LLVM's seconds for good code, a byte of quick code; and in how many runs, which quick code makes
+# longer by about twice the time of good code, they must come back to be waited for.
+GOOD_SECONDS, REPAID_RUNS = 6e-6, 100
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
 FIRST_LOOK, LAST_LOOK = 0.02, 1.0
@@ -50,6 +53,10 @@ class Watched(Protocol):
 
     hasty: list[Any]  # steps whose code could be better
     work: float  # of one run
+    seconds: float  # that good code takes for one
+
+    def effort(self) -> float:
+        """The seconds that good code takes to be made."""
 
     def heat(self) -> tuple[float, float]:
         """How often each of its kernels has run on average, and the work done."""
@@ -76,8 +83,11 @@ class Haste:
 
 def settled(plan: Watched) -> bool:
     """Whether the runs of a plan are as fast as they will soon be. What has run once and is worth
-    waiting for is compiled now: who calls twice calls often."""
+    waiting for is compiled now: who calls twice calls often. Long code that runs for a moment is
+    not worth it: a thread makes it meanwhile."""
     if not 0 < len(plan.hasty) <= FEW_STEPS or plan.work < VERY_MUCH_WORK:
+        return True
+    if plan.effort() > REPAID_RUNS * 2 * plan.seconds:
         return True
     if not plan.heat()[0]:
         return False
