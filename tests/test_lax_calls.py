@@ -83,6 +83,8 @@ REFUSED = [
     "lax.reduce_window(f4(4, 5), 0., lax.mul, (2,), (2, 1), 'VALID')",
     "jax.jit(lambda x: lax.axis_index('i'))(f4(3))",
     "lax.reduce_window([f4(3)], [0.], lambda a, b: (a[0] * b[0],), (2,))",
+    "jax.linear_transpose(lambda x: x * 2, b1(3))",
+    "jax.linear_transpose(lambda x: x.astype(int), f4(3))",
 ]
 
 

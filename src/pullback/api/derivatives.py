@@ -790,9 +790,8 @@ class _Linearized:
                     "linearized function called on tangent values inconsistent with the original "
                     "primal values:\n"
                     f"Got tangent aval {typeof(t).str_short()} for primal aval {aval.str_short()} "
-                    f"but expected {want.str_short()}"
-                    f"{leaf_place(self.in_tree, k, 'the arguments')}. "
-                    "Fix: tangents must have the primals' shapes and dtypes."
+                    f"but expected {want.str_short()}. Fix: tangents must have the primals' shapes "
+                    f"and dtypes{leaf_place(self.in_tree, k, 'the arguments')}."
                 )
         outs = eval_jaxpr(self.jaxpr, self.residuals, *leaves)
         # A derivative that is the same everywhere is a number in the program.
@@ -827,15 +826,15 @@ def linear_transpose(
     avals = [abstractify(x) for x in leaves]
     out: dict[str, Any] = {}
     jaxpr, consts = trace_to_jaxpr(_flat(fun, in_tree, out, "linear_transpose", False), avals)
-    types = [*avals, *(v.aval for v in jaxpr.outvars)]
-    if not all(dtypes.is_integer(a.dtype) for a in types):
-        for a in types:
-            if not dtypes.is_inexact(a.dtype):
-                raise TypeError(
-                    "linear_transpose only supports [float or complex] -> [float or complex], and "
-                    "integer -> integer functions, but got input or output of type "
-                    f"{a.str_short()}. Fix: convert it with .astype('float32')."
-                )
+    kinds, out_kinds = [a.dtype for a in avals], [v.aval.dtype for v in jaxpr.outvars]
+    if not any(
+        all(map(fits, kinds + out_kinds)) for fits in (dtypes.is_inexact, dtypes.is_integer)
+    ):
+        raise TypeError(
+            "linear_transpose only supports [float or complex] -> [float or complex], and "
+            f"integer -> integer functions, but got {kinds} -> {out_kinds}. "
+            "Fix: convert with .astype('float32')."
+        )
 
     def transposed(ct: Any) -> Any:
         cts, ct_tree = tree.flatten(ct)
