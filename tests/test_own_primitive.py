@@ -117,3 +117,24 @@ p.def_abstract_eval(lambda x: x)
 print(jax.jit(lambda x: p.bind(x * 2) + 1)(jnp.array([3.0, 1.0, 2.0])))
 """
     assert run(tmp_path, program, "-m", "pullback", "run") == "[3. 5. 7.]\n"
+
+
+def test_results_have_the_weak_type_that_the_program_says(tmp_path: Path) -> None:
+    """Lineax counts steps so: the function gives a weak number, the abstract value is firm."""
+    program = """
+import jax
+from jax.extend.core import Primitive
+from jax.interpreters import mlir
+for weak in (False, True):
+    def counted(x):
+        n = jax.lax.while_loop(lambda c: c < 3, lambda c: c + 1, 0)
+        return jax.lax.convert_element_type(n, "int32") if weak else n
+    p = Primitive(f"counted_{weak}")
+    p.def_abstract_eval(lambda x: jax.core.ShapedArray((), "int32", weak_type=weak))
+    mlir.register_lowering(p, mlir.lower_fun(counted, multiple_results=False))
+    repeated = lambda x: jax.lax.scan(lambda c, _: (p.bind(x), c), p.bind(x), None, length=2)
+    for y in jax.tree.leaves([jax.jit(p.bind)(1.0), jax.jit(repeated)(1.0)]):
+        print(y.weak_type, y.dtype, y)
+"""
+    expected, got = both(tmp_path, program)
+    assert got == expected

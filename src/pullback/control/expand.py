@@ -7,11 +7,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.high import held_programs
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, closed_without_consts, eval_jaxpr, jaxprs_in_params
 from ..core.primitive import Primitive
 from ..core.trace import Trace, current_trace, use_trace
+from ..primitives.convert import convert_weak
 
 # Are there any such primitives? Programs need not be searched before.
 _registered: list[Primitive] = []
@@ -91,6 +93,15 @@ def _expand_value(value: Any) -> Any:
     return value
 
 
+def _as_typed(value: Any, aval: Any) -> Any:
+    """A result with the type that the program says: a primitive's function may return another
+    weak type than its abstract evaluation has."""
+    weak = getattr(aval, "weak_type", None)
+    if weak is None or getattr(typeof(value), "weak_type", weak) == weak:
+        return value
+    return convert_weak(value, aval.dtype, weak)
+
+
 def expand(closed: ClosedJaxpr) -> ClosedJaxpr:
     """The program with the functions of libraries' primitives in their places. Remembered."""
     if not _registered or not _needs(closed.jaxpr):
@@ -100,7 +111,8 @@ def expand(closed: ClosedJaxpr) -> ClosedJaxpr:
 
         def fun(*args: Any) -> list[Any]:
             with use_trace(ExpandTrace(current_trace())):
-                return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+                outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
+            return list(map(_as_typed, outs, closed.out_avals))
 
         jaxpr, consts = trace_to_jaxpr(fun, closed.in_avals, closed.jaxpr.debug_info)
         found = closed.derived["expanded"] = close_jaxpr(jaxpr, consts)[0]
