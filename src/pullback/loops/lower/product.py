@@ -29,7 +29,10 @@ BLOCK_K = 1024  # of the contracted index: what is in use of both operands stays
 LOCAL_K = 256  # where a task packs several panels of B: they are read in longer stretches
 SHALLOW = 64  # of the contracted index, where rows of B share their places in the caches
 PAGE = 4096  # bytes
-FEW = 16  # rows, for which B is not packed
+STORED_ROWS = 12  # of a task that stores more than it computes,
+STORED_DEPTH = 32  # of the contracted index at most,
+STORED_LINE = 2048  # bytes of a row at least
+FEW = 32  # rows, for which B is not packed
 LARGE = 4 << 20  # bytes
 BLOCK_ROWS = 252
 HALF_CACHE = 1 << 20  # bytes of one operand that stay in a core's cache
@@ -246,7 +249,9 @@ class Blocks:
         eight, and the choice is that which needs fewer rows."""
         if self.p.words:
             return 4
-        if self.p.right_place is not None and self.m <= FEW and self.p.columns is None:
+        place = self.p.right_place
+        lies = place is not None and place.panel == 0  # not in panels, whose width is given
+        if lies and self.m <= FEW and self.p.columns is None:
             return 3 if -(-self.m // 8) * 8 < -(-self.m // 6) * 6 else 4
         return 3 if 2 * self.line < self.n <= 3 * self.line else 2
 
@@ -267,6 +272,8 @@ class Blocks:
         self.local = False
         if self.p.columns is not None:
             return min(self.m, BLOCK_ROWS), self.n
+        if self._mostly_stores():
+            return min(self.m, STORED_ROWS), self.n
         if self.p.near is not None:
             tile = HALF_CACHE // 4 // (max(1, self.m * self.p.stacked) * self.panel * size)
             parts = max(1, tile)
@@ -299,6 +306,19 @@ class Blocks:
             parts = min(-(-TASKS // tall), self.n // self.panel)
             cols = -(-self.n // (parts * self.panel)) * self.panel
         return rows, cols
+
+    def _mostly_stores(self) -> bool:
+        """Whether C is long and takes little to compute: it is written row by row then, as memory
+        lies, not panel by panel."""
+        size = TILE_TYPES[_bits(self.p.acc)]
+        return (
+            self.p.near is None
+            and self.m > FEW
+            and self.depth <= STORED_DEPTH
+            and self.depth * self.n * size <= DIRECT
+            and self.n * size >= STORED_LINE
+            and self.m * self.n * size > HALF_CACHE
+        )
 
     def _levels(self) -> tuple[int, int, int]:
         """The loops over the contracted index that both operands can follow."""
