@@ -15,7 +15,7 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..numpy.reductions import axes_size, split_axes
-from ..numpy.util import check_arraylike, promote_args_inexact, static_axes
+from ..numpy.util import check_arraylike, promote_args_inexact, static_axes, user_dtype
 
 _static_axis = functools.partial(jit, static_argnames=("axis",))
 
@@ -549,6 +549,6 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
         raise ConcretizationTypeError(
             num_classes, "The error arose in jax.nn.one_hot argument `num_classes`."
         )
-    dtype = dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
+    dtype = dtypes.default_float() if dtype is None else user_dtype(dtype, "astype")
     x = jnp.asarray(x)
     return _one_hot(x, operator.index(num_classes), dtype=dtype, axis=axis)

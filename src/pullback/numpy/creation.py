@@ -16,7 +16,7 @@ from ..core.build import array_of, staged
 from ..core.dims import DimExpr
 from ..core.trace import Tracer
 from ..primitives.common import as_array, canonical_shape
-from ..primitives.convert import convert_weak, copy_p
+from ..primitives.convert import convert_weak, copy_p, warn_of_real_parts
 from ..primitives.dims import dim_as_value_p
 from ..primitives.keys import is_key_dtype
 from ..runtime.array import ArrayImpl, make_array
@@ -28,6 +28,7 @@ from .util import (
     default_float,
     is_arraylike,
     ndim_of,
+    real_where_asked,
     shape_of,
     to_type,
     unwrap,
@@ -106,14 +107,14 @@ def array(
 _CHECKED: dict[Any, Any] = {}
 
 
-def _checked_dtype(dtype: Any) -> Any:
+def _checked_dtype(dtype: Any, name: str = "array") -> Any:
     """The dtype that a user means. TypeError for what is none that arrays have."""
     try:
         found = _CHECKED.get(dtype)
     except TypeError:  # an array, in place of its dtype
-        return _user_dtype(dtype)
+        return _user_dtype(dtype, name)
     if found is None:
-        found = _user_dtype(dtype)
+        found = _user_dtype(dtype, name)
         if found == dtypes.dtype(dtype) and found.name in _NARROW:
             _CHECKED[dtype] = found
     return found
@@ -123,7 +124,7 @@ _NARROW = frozenset("bool int8 int16 int32 uint8 uint16 uint32 float16 bfloat16 
 _SAME = frozenset(map(dtypes.dtype, _NARROW))
 
 
-def _user_dtype(dtype: Any) -> Any:
+def _user_dtype(dtype: Any, name: str) -> Any:
     try:
         d = dtypes.dtype(dtype)
     except TypeError:
@@ -132,9 +133,9 @@ def _user_dtype(dtype: Any) -> Any:
         ) from None
     if isinstance(d, np.dtype) and d.kind in "OSUMm":
         raise TypeError(
-            f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in array"
+            f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in {name}"
         )
-    return user_dtype(dtype, "array")
+    return user_dtype(dtype, name)
 
 
 def _array(x: Any, dtype: Any, copy: bool) -> Any:
@@ -202,11 +203,7 @@ def _of_numpy(x: Any, dtype: Any, copy: bool) -> Any:
             f"a NumPy array cannot be converted to {d.name}; use random.wrap_key_data for keys"
         )
     if dtypes.is_complex(x.dtype) and not dtypes.is_complex(d):
-        warnings.warn(
-            "Casting complex values to real discards the imaginary part",
-            np.exceptions.ComplexWarning,
-            stacklevel=4,
-        )
+        warn_of_real_parts()
         x = x.real
     if x.dtype != d:
         x, copy = x.astype(d), False
@@ -402,6 +399,8 @@ def asarray(
     >>> jnp.asarray([1, 2.5])
     Array([1. , 2.5], dtype=float32)
     """
+    if dtype is not None:
+        dtype = _checked_dtype(dtype, "asarray")
     return array(
         a, dtype=dtype, copy=bool(copy), order=order, device=device, out_sharding=out_sharding
     )
@@ -436,14 +435,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = False, device: Any = None) -> 
         if dtypes.is_bool(d):
             zero = to_type(0j, own, False)
             return placed(lax.ne(x, zero), device)
-        warnings.warn(
-            "Casting from complex to real dtypes will soon raise a ValueError. Please first use "
-            "jnp.real or jnp.imag to take the "
-            "real/imaginary component of your input.",
-            DeprecationWarning,
-            stacklevel=3,
-        )
-        x = lax.real(x)
+        x = real_where_asked(x, d)
     out = convert_weak(x, d, False)
     return placed(array(out, copy=True) if copy and out is x else out, device)
 

@@ -12,7 +12,7 @@ from .. import dtypes, lax
 from ..core.avals import typeof
 from ..primitives.convert import convert_weak
 from . import creation, manipulation, padding, ufuncs
-from .util import canonical_axis, check_arraylike
+from .util import canonical_axis, check_arraylike, user_dtype
 
 
 def _norm_factor(
@@ -323,7 +323,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, places: Any
         raise TypeError(f"The d argument of jnp.fft.{name} must be a number, got None.")
     if dtypes.is_complex(dtypes.result_type(d)):
         raise TypeError(f"The d argument of jnp.fft.{name} must be real, got {d!r}.")
-    kind = dtypes.default_float() if dtype is None else dtypes.canonicalize_dtype(dtype)
+    kind = dtypes.default_float() if dtype is None else user_dtype(dtype, "arange")
     if name == "rfftfreq" and not dtypes.is_inexact(kind):
         if dtypes.is_bool(kind):
             raise TypeError("jnp.fft.rfftfreq: dtype must be a number's, got bool.")

@@ -467,6 +467,7 @@ def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: An
     >>> jnp.extract(x % 2 == 1, x)
     Array([1, 3, 5], dtype=int32)
     """
+    check_arraylike("extract", condition, arr)
     return compress(ravel(condition), ravel(arr), size=size, fill_value=fill_value)
 
 
@@ -534,6 +535,7 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     check_arraylike("select", *condlist, *choicelist, default)
     default, *choices = promote_dtypes(default, *choicelist)
     conditions = [as_array(unwrap(c)) for c in condlist]
+    dtypes.result_type(np.dtype(bool), *conditions)  # refused by strict promotion
     conditions = [
         c if dtypes.is_bool(typeof(c).dtype) else lax.ne(c, literal(c, 0)) for c in conditions
     ]
@@ -668,6 +670,7 @@ def place(arr: Any, mask: Any, vals: Any, *, inplace: bool = True) -> Any:
     which = lax.rem(
         lax.max(order, lax.full_like(order, 0)), lax.full_like(order, shape_of(vals)[0])
     )
+    scatter.warn_unsafe(arr, vals)
     values = to_type(take(vals, which, mode="clip"), typeof(arr).dtype, False)
     return reshape(lax.select(hit, values, ravel(arr)), shape_of(arr))
 

@@ -356,6 +356,14 @@ def _index_dtype(values: Sequence[Any]) -> Any:
     return np.dtype("int64") if wide else INT32
 
 
+def within_reach(entries: list[Any]) -> list[Any]:
+    """The entries of an index that may lie out of bounds: integers beyond the default width do,
+    and become its first or last.
+    """
+    info = np.iinfo(dtypes.default_int())
+    return [min(max(e, info.min), info.max) if type(e) is int else e for e in entries]
+
+
 def _to_int(i: Any, dtype: Any) -> Any:
     if isinstance(i, DimExpr):
         return convert_weak(i, dtype, False)
@@ -708,6 +716,8 @@ def take_index(
     ):
         return _static(x, [idx, *[slice(None)] * (len(shape) - 1)], shape)
     entries, added = parse(shape, idx)
+    if mode in (lax.GatherScatterMode.FILL_OR_DROP, lax.GatherScatterMode.CLIP):
+        entries = within_reach(entries)
     if not added and clamping:
         negative = not wrap_negative_indices and any(type(e) is int and e < 0 for e in entries)
         out = NotImplemented if negative else _static(x, entries, shape)

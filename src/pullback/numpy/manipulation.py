@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -118,6 +118,8 @@ def iscomplexobj(x: Any) -> bool:
         return bool(dtypes.is_complex(scalar_type))
     try:
         return bool(dtypes.is_complex(typeof(x).dtype))
+    except OverflowError:  # an integer beyond every dtype
+        return False
     except TypeError:
         host = np.asarray(x)
         if host.dtype == object:
@@ -644,7 +646,9 @@ def tile(A: Any, reps: Any) -> Any:
            [1, 2, 1, 2]], dtype=int32)
     """
     A = _arr("tile", A)
-    times = tuple(reps) if isinstance(reps, list | tuple | np.ndarray) else (reps,)
+    if hasattr(reps, "ndim") and not isinstance(reps, Tracer):
+        reps = np.asarray(reps).tolist()  # of 0 axes too
+    times = tuple(reps) if isinstance(reps, Iterable) else (reps,)
     times = tuple(t if not hasattr(t, "__index__") else operator.index(t) for t in times)
     n = max(len(times), ndim_of(A))
     times = (1,) * (n - len(times)) + times

@@ -431,7 +431,7 @@ def kaiser(M: int, beta: Any) -> Any:
         M,
         lambda n: (
             _i0(beta * ufuncs.sqrt(1 - ((n - middle) / middle) ** 2))
-            / _i0(creation.asarray(beta, dtypes.default_float()))
+            / _i0(creation.asarray(creation.asarray(beta), dtypes.default_float()))
         ),
     )
 

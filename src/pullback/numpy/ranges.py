@@ -31,6 +31,7 @@ from .util import (
     promote_dtypes_inexact,
     promote_shapes,
     promotes_freely,
+    real_where_asked,
     shape_of,
     to_type,
     unwrap,
@@ -135,7 +136,7 @@ def _linspace(
     start, stop = unwrap(start), unwrap(stop)
     result = inexact(dtypes.result_type(start, stop)) if dtype is None else dtype
     compute = inexact(result)
-    start, stop = to_type(start, compute, False), to_type(stop, compute, False)
+    start, stop = (to_type(real_where_asked(x, compute), compute, False) for x in (start, stop))
     shape = lax.broadcast_shapes(shape_of(start), shape_of(stop))
     b_start, b_stop = (
         v
@@ -165,10 +166,10 @@ def _linspace(
         if endpoint:
             out = lax.concatenate([out, lax.expand_dims(b_stop, (k,))], k)
     elif num == 1:
-        step = lax.full_like(b_stop, np.nan) if endpoint else lax.sub(b_stop, b_start)
+        step = number(np.nan, compute) if endpoint else lax.sub(b_stop, b_start)
         out = lax.reshape(b_start, lifted)
     else:
-        step = lax.full_like(b_stop, np.nan)
+        step = number(np.nan, compute)
         out = lax.full((*shape[:k], 0, *shape[k:]), 0, compute)
     if dtypes.is_integer(result):
         out = lax.floor(out)
@@ -232,7 +233,8 @@ def _logspace(
 ) -> Any:
     start, stop = promote_dtypes_inexact(start, stop)
     if dtype is not None:  # exponents are of the kind of the result: a real one drops angles
-        start, stop = (_to(as_array(x), inexact(dtype)) for x in (start, stop))
+        d = inexact(dtype)
+        start, stop = (_to(real_where_asked(as_array(x), d), d) for x in (start, stop))
     exponents = linspace(start, stop, num, endpoint, False, None, axis)
     (base,) = promote_dtypes_inexact(base)
     d = dtypes.result_type(base, exponents)
@@ -279,7 +281,7 @@ def logspace(
 def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
     start, stop = promote_shapes("geomspace", *promote_dtypes_inexact(start, stop))
     d = typeof(start).dtype if dtype is None else inexact(dtype)
-    start, stop = (convert_weak(x, d, False) for x in (start, stop))
+    start, stop = (convert_weak(real_where_asked(x, d), d, False) for x in (start, stop))
     sign = lax.sign(start)
     if dtypes.is_complex(d):
         # Both on one ray: the magnitudes are interpolated, and the angle kept.

@@ -16,7 +16,7 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array
-from ..primitives.convert import convert_weak
+from ..primitives.convert import convert_weak, warn_of_real_parts
 from .selecting import number, select_where
 from .util import (
     canonical_axes,
@@ -84,7 +84,11 @@ def _reduction(
     if dtypes.is_complex(dtype_of(a)) and not dtypes.is_complex(compute):
         a = as_array(a)
         # Numbers without real part are true too: as NumPy and the array API standard have it.
-        a = lax.ne(a, np.zeros((), typeof(a).dtype)) if to_bool else lax.real(a)
+        if to_bool:
+            a = lax.ne(a, np.zeros((), typeof(a).dtype))
+        else:
+            warn_of_real_parts()
+            a = lax.real(a)
     a = (
         to_type(a, compute, False)
         if type(a) in (bool, int, float, complex) or isinstance(a, np.ndarray | np.generic)

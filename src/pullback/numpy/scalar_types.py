@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes
 from ..core.trace import Tracer
-from .creation import array
+from .creation import asarray
 
 
 class _ScalarMeta(type):
@@ -38,7 +38,7 @@ class _ScalarMeta(type):
         return not cls == other
 
     def __call__(cls, x: Any) -> Any:
-        return array(x, dtype=cls.dtype, copy=not isinstance(x, Tracer))
+        return asarray(x, dtype=cls.dtype, copy=not isinstance(x, Tracer))
 
     def __instancecheck__(cls, instance: Any) -> bool:
         return isinstance(instance, cls.dtype.type)

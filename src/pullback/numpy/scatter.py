@@ -19,7 +19,7 @@ from ..errors import NonConcreteBooleanIndexError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..runtime.operands import Policy
-from .indexing import Plan, as_tuple, gather_mode, parse, plan, take_index
+from .indexing import Plan, as_tuple, gather_mode, parse, plan, take_index, within_reach
 from .selecting import select_where
 from .util import check_arraylike, promote_dtypes, shape_of, to_type, unwrap
 
@@ -70,12 +70,12 @@ def update(
     shape = x.shape
     mask = _traced_mask(idx)
     dtype, weak = typeof(x).dtype, typeof(x).weak_type
-    _warn_unsafe(x, y)
+    warn_unsafe(x, y)
     if mask is not None:
         x, y = promote_dtypes(x, y)
         return _restore(_by_mask(x, mask, y, _OPS[how][1]), dtype, weak)
     entries, added = parse(shape, idx)
-    p = plan(shape, entries, added, wrap_negative_indices)
+    p = plan(shape, within_reach(entries), added, wrap_negative_indices)
     if p.empty:
         return x
     x, y = promote_dtypes(x, y)
@@ -136,7 +136,8 @@ def _check_fits(shape: tuple[Any, ...], target: tuple[Any, ...], dtype: Any) -> 
         )
 
 
-def _warn_unsafe(x: Any, y: Any) -> None:
+def warn_unsafe(x: Any, y: Any) -> None:
+    """FutureWarning if values `y` set in `x` might not be those that come out."""
     dx = typeof(x).dtype
     if dtypes.is_extended(dx):
         if typeof(y).dtype != dx:
@@ -150,7 +151,7 @@ def _warn_unsafe(x: Any, y: Any) -> None:
     if joined != dx:
         warnings.warn(
             "scatter inputs have incompatible types: cannot safely cast value from dtype="
-            f"{typeof(y).dtype.name} to dtype={dx.name} with jax_numpy_dtype_promotion='standard'. "
+            f"{typeof(y).dtype.name} to dtype={dx.name} with jax_numpy_dtype_promotion=standard. "
             "In future JAX releases this will result in an error.",
             FutureWarning,
             stacklevel=4,

@@ -279,6 +279,11 @@ class ufunc:
                 "JAX arrays are immutable, so jnp.ufunc.at cannot change its argument. "
                 f"Fix: a = jnp.{self.__name__}.at(a, indices, b, inplace=False)."
             )
+        if (b is None) != (self.nin == 1):
+            raise TypeError(
+                f"{self.__name__}() takes {self.nin} positional arguments but {3 - self.nin} were "
+                "given"
+            )
         if b is not None:
             check_arraylike(f"{self.__name__}.at", b)
         given = self._given["at"]

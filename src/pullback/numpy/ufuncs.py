@@ -1386,8 +1386,9 @@ def _at_by(how: str, promote: bool = False) -> Any:
         if promote:
             a, b = promote_args(how, a, b)
             a = to_type(a, typeof(a).dtype, False)
-        b = to_type(b, typeof(a).dtype, False)
-        return scatter.update(a, indices, b, _OF_BOOLS.get(how, how) if is_bools(a) else how)
+        if how in _OF_BOOLS and is_bools(a):
+            return scatter.update(a, indices, to_type(b, np.dtype(bool), False), _OF_BOOLS[how])
+        return scatter.update(a, indices, b, how)
 
     return at
 

@@ -19,6 +19,7 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, TypePromotionError
 from ..primitives.common import as_array, axis_error, requested_dtype
 from ..primitives.convert import convert_weak
+from ..primitives.elementwise import real
 from ..primitives.layout import broadcast_to, broadcast_to_rank, converted
 from ..runtime.array import ArrayImpl
 
@@ -411,6 +412,19 @@ def user_dtype(dtype: Any, name: str) -> Any:
             f"JAX only supports number, bool, and string dtypes, got dtype {dtype} in {name}"
         )
     return requested_dtype(dtype, name)
+
+
+def real_where_asked(x: Any, dtype: Any) -> Any:
+    """`x`, of complex numbers the real part, with a warning, if `dtype` is not complex."""
+    if dtypes.is_complex(dtype) or not dtypes.is_complex(typeof(x).dtype):
+        return x
+    warnings.warn(
+        "Casting from complex to real dtypes will soon raise a ValueError. Please first use "
+        "jnp.real or jnp.imag to take the real/imaginary component of your input.",
+        DeprecationWarning,
+        stacklevel=4,
+    )
+    return real(x)
 
 
 def refuse_out(name: str, out: Any) -> None:

@@ -229,7 +229,7 @@ def requested_dtype(dtype: Any, where: str) -> Any:
             "Passing an array as a dtype argument is no longer supported; instead of dtype=arr use "
             "dtype=arr.dtype."
         )
-    if dtype in (int, float, complex, bool):
+    if dtype is int or dtype is float or dtype is complex or dtype is bool:
         return dtypes.canonicalize_dtype(dtype)
     asked = dtypes.dtype(dtype)
     if dtypes.is_extended(asked):

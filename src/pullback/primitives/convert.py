@@ -117,6 +117,15 @@ def _defined(number: Any, old: Any, new: Any) -> bool:
     return not dtypes.is_integer(new) or not dtypes.is_inexact(old) or bool(abs(number) < 32768)
 
 
+def warn_of_real_parts() -> None:
+    """ComplexWarning: of complex numbers the real parts are taken."""
+    warnings.warn(
+        "Casting complex values to real discards the imaginary part",
+        np.exceptions.ComplexWarning,
+        stacklevel=4,
+    )
+
+
 def convert_weak(operand: Any, new_dtype: Any = None, weak_type: bool = False) -> Any:
     """`convert_element_type` to a canonical dtype (None: keep it) and weakness."""
     aval = typeof(operand)
@@ -124,11 +133,7 @@ def convert_weak(operand: Any, new_dtype: Any = None, weak_type: bool = False) -
     if aval.dtype == dtype and aval.weak_type == weak_type and hasattr(operand, "aval"):
         return operand
     if dtypes.is_complex(aval.dtype) and not dtypes.is_complex(dtype) and not dtypes.is_bool(dtype):
-        warnings.warn(
-            "Casting complex values to real discards the imaginary part",
-            np.exceptions.ComplexWarning,
-            stacklevel=3,
-        )
+        warn_of_real_parts()
     if is_python_scalar(operand) and not weak_type and not dtypes.is_extended(dtype):
         if _defined(operand, aval.dtype, dtype):
             return staged(as_array(scalar_constant(operand, dtype)))

@@ -684,6 +684,7 @@ def full_like(
     """
     if sharding is not None:
         return _with_sharding(full_like(x, fill_value, dtype, shape), sharding)
+    x = 0 if type(x) is int else x  # of any size
     known = typeof(x) if not hasattr(x, "shape") or hasattr(x, "aval") else None
     x_shape = x.shape if known is None else known.shape
     x_dtype = x.dtype if known is None else known.dtype
