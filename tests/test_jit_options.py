@@ -151,6 +151,19 @@ def test_stages_of_public_functions() -> None:
     assert pb.numpy.sign.lower(s).compile()(np.float32([2, -3, 0, 1])).tolist() == [1, -1, 0, 1]
 
 
+def test_types_of_a_stages_results() -> None:
+    traced = pb.jit(lambda x, y=2: {"a": x + y}).trace(jnp.ones(2))
+    theirs = jax.jit(lambda x, y=2: {"a": x + y}).trace(np.ones(2, np.float32))
+    assert str(traced.out_avals) == str(theirs.out_avals)
+
+
+def test_the_zero_tangent_of_a_value() -> None:
+    for value in (1.0, 3, np.ones(2, np.complex64), np.arange(3)):
+        ours = pb.custom_derivatives.SymbolicZero.from_primal_value(value)
+        theirs = jax.custom_derivatives.SymbolicZero.from_primal_value(value)
+        assert (ours.shape, str(ours.dtype)) == (theirs.shape, str(theirs.dtype))
+
+
 def test_overridden_flags_are_managers_and_decorators() -> None:
     for m in (jax, pb):
 

@@ -67,6 +67,19 @@ def test_device_put_of_trees_and_bad_targets() -> None:
         pb.device_put({"a": "text"})
 
 
+def test_layouts() -> None:
+    def program(package: str) -> list[Any]:
+        layout = importlib.import_module(f"{package}.experimental.layout")
+        rows = layout.Layout((0, 1))
+        with pytest.raises(ValueError, match="rank of the value") as refused:
+            rows.check_compatible_aval((3,))
+        turned = rows.update(major_to_minor=(1, 0), tiling=())
+        return [repr(rows), repr(turned), rows == layout.Layout((0, 1), ()), str(refused.value)]
+
+    assert program("pullback") == program("jax")
+    assert repr(pb.numpy.ones((2, 3)).format.layout) == repr(jax.numpy.ones((2, 3)).format.layout)
+
+
 def test_arrays_from_parts() -> None:
     sharding = SingleDeviceSharding(pb.devices()[0])
     made = pb.make_array_from_callback((4,), sharding, lambda index: np.arange(4.0)[index])

@@ -120,6 +120,8 @@ class Traced(Stage):
         lies = [getattr(x, "_committed", None) or getattr(x, "sharding", None) for x in examples]
         super().__init__(call, in_tree, fun, lies)
 
+    out_avals = property(lambda self: tree.unflatten(self.out_tree, self._call.closed.out_avals))
+
     def eval_shape(self) -> Any:
         return self.out_info
 
@@ -302,7 +304,7 @@ class Compiled(Stage):
 
 
 def _format(aval: Any, sharding: Any) -> Format:
-    return Format(Layout(tuple(range(len(aval.shape)))), sharding)
+    return Format(Layout(tuple(range(len(aval.shape))), ()), sharding)
 
 
 def known(sharding: Any) -> bool:

@@ -74,6 +74,11 @@ class SymbolicZero:
     def __init__(self, aval: AbstractValue) -> None:
         self.aval = aval
 
+    @staticmethod
+    def from_primal_value(val: Any) -> SymbolicZero:
+        """The zero tangent of a value."""
+        return SymbolicZero(typeof(val).to_tangent_aval())
+
     shape = property(lambda self: self.aval.shape)
     dtype = property(lambda self: self.aval.dtype)
     ndim = property(lambda self: self.aval.ndim)

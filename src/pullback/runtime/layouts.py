@@ -12,8 +12,11 @@ __all__ = ["Format", "Layout", "with_layout_constraint"]
 class Layout:
     """The order of an array's axes in memory, from the slowest to the fastest.
 
+    `major_to_minor`: the axes in that order. `tiling`: the sizes of tiles, for devices that store
+    arrays in tiles. `sub_byte_element_size_in_bits`: of elements that are less than a byte.
+
     >>> pb.experimental.layout.Layout((0, 1))
-    Layout(major_to_minor=(0, 1), tiling=(), sub_byte_element_size_in_bits=0)
+    Layout(major_to_minor=(0, 1), tiling=None, sub_byte_element_size_in_bits=0)
     """
 
     AUTO: Any = None
@@ -21,7 +24,7 @@ class Layout:
     def __init__(
         self,
         major_to_minor: tuple[int, ...],
-        tiling: tuple[tuple[int, ...], ...] | None = (),
+        tiling: tuple[tuple[int, ...], ...] | None = None,
         sub_byte_element_size_in_bits: int = 0,
     ) -> None:
         self.major_to_minor, self.tiling = tuple(major_to_minor), tiling
@@ -29,6 +32,19 @@ class Layout:
 
     def _key(self) -> tuple[Any, ...]:
         return self.major_to_minor, self.tiling, self.sub_byte_element_size_in_bits
+
+    def update(self, **kwargs: Any) -> Layout:
+        """The same layout but for what the keywords, named as the parameters, say."""
+        names = ("major_to_minor", "tiling", "sub_byte_element_size_in_bits")
+        return Layout(**{**dict(zip(names, self._key(), strict=True)), **kwargs})
+
+    def check_compatible_aval(self, aval_shape: tuple[int, ...]) -> None:
+        """ValueError unless the layout is one of arrays of so many axes."""
+        if len(self.major_to_minor) != len(aval_shape):
+            raise ValueError(
+                "Length of major_to_minor and the rank of the value should match. Got "
+                f"major_to_minor={self.major_to_minor} and shape={aval_shape}"
+            )
 
     def __repr__(self) -> str:
         order, tiling, bits = self._key()
@@ -92,9 +108,5 @@ def with_layout_constraint(x: Any, layout: Layout) -> Any:
     >>> layout.with_layout_constraint(jnp.ones((2, 3)), rows).shape
     (2, 3)
     """
-    if len(layout.major_to_minor) != x.ndim:
-        raise ValueError(
-            "Length of major_to_minor and the rank of the value should match: got "
-            f"major_to_minor={layout.major_to_minor} for a value of rank {x.ndim}."
-        )
+    layout.check_compatible_aval(x.shape)
     return x

@@ -157,7 +157,7 @@ _PROPERTIES = {
     """,
     ),
     "format": (
-        lambda self: Format(Layout(tuple(range(len(self.aval.shape)))), sharding_of(self)),
+        lambda self: Format(Layout(tuple(range(len(self.aval.shape))), ()), sharding_of(self)),
         """The order of the axes in memory, and the sharding.
 
     >>> jnp.zeros((2, 3)).format.layout.major_to_minor
