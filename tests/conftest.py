@@ -84,7 +84,16 @@ def _draws_of_its_own(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture
-def at_rest() -> Iterator[None]:
+def few_objects() -> Iterator[None]:
+    """For tests that walk all objects again and again: those of the tests before are left out."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
+
+
+@pytest.fixture
+def at_rest(few_objects: None) -> Iterator[None]:
     """For tests that count what the whole process does: until the test ends nothing is collected,
     compiled or freed behind its back on account of the tests before it."""
     # Not imported above: under the oracle these names are not ours.
@@ -93,7 +102,6 @@ def at_rest() -> Iterator[None]:
     tier = importlib.import_module("pullback.backends.llvm.tier")
     queue.drain()
     assert aside.settle(60), "the thread aside hangs"
-    gc.collect()
     gc.disable()
     try:
         with tier.paused():

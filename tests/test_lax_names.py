@@ -310,6 +310,7 @@ def test_optimize_remat() -> None:
 
 
 # --- what else extends the package ---
+@pytest.mark.usefixtures("few_objects")
 def test_live_arrays() -> None:
     x, held = jnp.arange(3), {"inner": (jnp.ones(2),)}
     live = pb.live_arrays()

@@ -239,6 +239,7 @@ def test_containers_do_not_leak() -> None:
 
 @native_only
 @pytest.mark.usefixtures("at_rest")
+@pytest.mark.usefixtures("few_objects")
 def test_calls_leave_no_garbage() -> None:
     """No call of a wrapper leaves cycles for the collector."""
     mapped = vmap(lambda x: x * 2.0 + 1)

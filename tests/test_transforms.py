@@ -401,6 +401,7 @@ def test_staging() -> None:
     assert f(2.0) == 6.0
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_programs_of_mapped_custom_rules_hold_no_traces() -> None:
     """A program keeps the functions of a custom rule for batches, and they no trace: it would be
     taken for a leak, and its memory kept."""
@@ -422,6 +423,7 @@ def test_programs_of_mapped_custom_rules_hold_no_traces() -> None:
             np.testing.assert_array_equal(f(np.ones(3, np.float32)), np.full(3, 2.0))
 
 
+@pytest.mark.usefixtures("few_objects")
 def test_leaks() -> None:
     """A tracer that outlives its trace is recognised wherever it is used."""
     kept: list[Any] = []

@@ -522,10 +522,9 @@ def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
     T, Z = _from_lists(T, Z)
     for name, x in (("T", T), ("Z", Z)):
         shape = typeof(x).shape
-        if len(shape) != 2 or shape[0] != shape[1]:
+        if len(shape) < 2 or shape[-2] != shape[-1]:
             raise ValueError(f"Input '{name}' must be square. Its shape is {shape}.")
-    n = typeof(T).shape[0]
-    if typeof(Z).shape[0] != n:
+    if typeof(Z).shape[-1] != typeof(T).shape[-1]:
         raise ValueError(
             f"Input array shapes must match: Z: {typeof(Z).shape} vs. T: {typeof(T).shape}. "
             "Fix: T, Z = schur(a)."
