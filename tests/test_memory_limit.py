@@ -140,3 +140,21 @@ def test_donated_arguments_count_once() -> None:
     want = pb.jit(step)(*args)
     for a, b in zip(want, fitted(*fresh), strict=True):
         np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
+
+
+@pytest.mark.parametrize(
+    "program",
+    [
+        lambda: jnp.zeros((1 << 42,)),
+        lambda: jnp.zeros((1 << 62, 4)),  # more bytes than 64 bits can count
+        lambda: jnp.zeros((1 << 70,)),
+        lambda: pb.jit(lambda x: jnp.sort(x * jnp.ones((1 << 40, 4)))[0, 0])(1.0),
+        lambda: jnp.ones((1 << 20, 1)) @ jnp.ones((1, 1 << 22)),
+        lambda: lax.scan(lambda c, _: (c, c), jnp.ones(1000), None, length=1 << 36),
+    ],
+    ids=["array", "overflow", "beyond", "temporary", "product", "stacked"],
+)
+def test_too_little_memory_says_how_much_and_what_to_do(program: Any) -> None:
+    with pytest.raises(JaxRuntimeError, match=r"RESOURCE_EXHAUSTED: .*allocating \d+ bytes") as e:
+        pb.block_until_ready(program())
+    assert isinstance(e.value, MemoryError) and "Fix: smaller" in str(e.value)

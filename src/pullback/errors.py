@@ -164,6 +164,28 @@ class JaxRuntimeError(RuntimeError):
     """
 
 
+class OutOfMemoryError(JaxRuntimeError, MemoryError):
+    """There is not enough memory for an array or a computation: a `JaxRuntimeError`, as in JAX, and
+    a `MemoryError`, as everywhere else in Python.
+
+    >>> try:
+    ...     jnp.zeros((2**31, 2**31)).block_until_ready()
+    ... except MemoryError as e:
+    ...     print(e)
+    RESOURCE_EXHAUSTED: Out of memory allocating 18446744073709551616 bytes. Fix: ...
+    """
+
+    @classmethod
+    def allocating(cls, nbytes: int, where: str = "") -> OutOfMemoryError:
+        """The error for a request of `nbytes` bytes; `where` says who asked, if that helps."""
+        return cls(
+            f"RESOURCE_EXHAUSTED: Out of memory allocating {nbytes} bytes{where}. Fix: smaller "
+            "shapes or dtypes, parts one after the other (`lax.map` with batch_size), donated "
+            "arguments, or `checkpoint` under `grad`; `jit(f).lower(...).compile()."
+            "memory_analysis()` tells a computation's need before it runs."
+        )
+
+
 class JaxprTypeError(TypeError):
     """A jaxpr broke the grammar: an internal error, or a wrong custom rule.
 

@@ -189,9 +189,13 @@ def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
 
 
 def empty(aval: Any) -> Any:
-    """A ready array of uninitialised memory. MemoryError if there is none."""
+    """A ready array of uninitialised memory. OutOfMemoryError if there is none."""
     aval = _intern(aval) if type(aval) is _ShapedArray else aval
-    return _alloc_array(aval, aval.size * aval.dtype.itemsize)
+    nbytes = aval.size * aval.dtype.itemsize
+    try:
+        return _alloc_array(aval, nbytes)
+    except (MemoryError, OverflowError):
+        raise errors.OutOfMemoryError.allocating(nbytes) from None
 
 
 def adopt(aval: Any, address: int, nbytes: int) -> Any:

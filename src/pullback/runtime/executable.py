@@ -419,10 +419,8 @@ class NativeExecutable:
             raised.add_note(text)
             return raised
         if error.code == 2:
-            return MemoryError(
-                f"out of memory in {self.name}{where}: it needs up to "
-                f"{self.program.peak_bytes:,} bytes"
-            )
+            peak = self.program.peak_bytes
+            return errors.OutOfMemoryError.allocating(peak, f", the peak of {self.name}{where}")
         return errors.JaxRuntimeError(f"{self.name} failed{where}: {error}")
 
     def run_host(self, number: int, slots: Any) -> None:
@@ -514,7 +512,7 @@ def _move(out: Any, target: Any) -> None:
         capacity = max(_nbytes(out.aval), 1)
         address = memory.alloc(capacity)  # type: ignore[assignment]
         if not address:
-            raise MemoryError(f"out of memory: {capacity:,} bytes for a result")
+            raise errors.OutOfMemoryError.allocating(capacity, " for a result")
         ctypes.memmove(address, array_module.data_address(out), _nbytes(out.aval))  # type: ignore[unreachable]
     array_module.fulfil(target, address, capacity)
 

@@ -127,10 +127,8 @@ class Plan:
     def _words(self, values: Sequence[int]) -> int:
         words = [v - (1 << 64) if v >> 63 > 0 else v for v in values]
         if any(not -(1 << 63) <= v < 1 << 63 for v in words):
-            raise errors.JaxRuntimeError(
-                f"RESOURCE_EXHAUSTED: Out of memory: an array of {max(map(abs, values)):,} "
-                "elements or bytes, more than 64 bits can count. Fix: a smaller shape."
-            )
+            largest = max(map(abs, values))
+            raise errors.OutOfMemoryError.allocating(largest, ", more than 64 bits can count")
         array = (ctypes.c_int64 * max(1, len(words))).from_buffer_copy(
             struct.pack(f"<{len(words)}q", *words) if words else bytes(8)
         )
