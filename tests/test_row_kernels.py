@@ -16,7 +16,7 @@ import pullback.numpy as jnp
 from pullback import lax
 from pullback.backends.llvm import compiler, tier
 from pullback.backends.llvm.compiler import emit_module
-from pullback.backends.llvm.target import host_target
+from pullback.backends.llvm.target import detect_level, host_target
 from pullback.loops import pipeline
 from pullback.runtime.executable import reference_rule
 
@@ -375,3 +375,25 @@ def test_arguments_of_sines_are_reduced_in_floats(function: Any) -> None:
     mixed[::3] = 1e8
     beside = np.asarray(function(mixed))
     np.testing.assert_array_equal(beside[1::3], alone[1::3])
+
+
+@pytest.mark.parametrize("dtype", (np.float32, np.float64))
+@pytest.mark.parametrize(
+    "function", (lambda a, x: a @ x, lambda a, x: x @ a, lambda a, x: _softmax(a))
+)
+def test_what_fills_no_turn_of_a_loop_runs_in_lanes(
+    function: Any, dtype: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where loads can be masked, on AVX2 too, the end of a row is not computed one element after
+    the other."""
+    if detect_level() == "avx512":
+        monkeypatch.setenv("PULLBACK_ISA", "avx2")
+    elif detect_level() != "avx2":
+        pytest.skip("for AVX2")
+    with pullback.enable_x64(True):
+        a, x = np.ones((45, 45), dtype), np.ones(45, dtype)
+        closed = pullback.make_jaxpr(function)(a, x)
+        (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    text, _ = emit_module(kernel)
+    letter = "f32" if dtype == np.float32 else "f64"
+    assert f"llvm.masked.load.v{32 // np.dtype(dtype).itemsize}{letter}" in text

@@ -45,8 +45,9 @@ from pullback.loops.ir import (
     Var,
     While,
 )
+from pullback.loops.ops import storage_bytes
 
-__all__ = ["Loops", "is_unit", "lane_by_lane", "lane_count", "tail_mask"]
+__all__ = ["Loops", "is_unit", "lane_by_lane", "lane_count", "maskable", "tail_mask"]
 
 
 def check_mask(s: While) -> int:
@@ -272,11 +273,12 @@ class Loops:
         e.module.straight = e.module.straight and e.target.masks
         if scattered and not inner:
             width = 1
+        rest_masked = e.target.masks or ((inner or cost >= HEAVY) and maskable(e, s.body))
         middle = lo
         if not (brief and scattered and _arithmetic(s.body) < BRIEFLY):
             middle = hi - self.remainder(e, hi - lo, lanes * width)
             self.lane_loop(e, s, lo, middle, lanes, width, None)
-        if e.target.masks and not scattered:
+        if rest_masked and not scattered:
             self.rest_in_lanes(e, s, middle, hi, lanes, width if inner else 1)
             return
         e.in_lanes, before = True, e.in_lanes
@@ -595,6 +597,18 @@ def tail_mask(e: Emitter, i: Val, hi: Val, lanes: int, width: int) -> Val:
         regs += b.compare("lt", b.lanes_of("i32", lanes), left - u * lanes).regs
     b.some.add(regs[0])  # the loop has not ended: lane 0 is below hi
     return Val(b, "i1", lanes, tuple(regs))
+
+
+def maskable(e: Emitter, body: Sequence[Stmt]) -> bool:
+    """Whether lanes can be left out of what a body loads and stores: on AVX2, those of numbers of
+    four and eight bytes."""
+    if e.target.masks:
+        return True
+    return not has(body, Update) and all(
+        e.target.can_mask(storage_bytes(x.buf.dtype))
+        for x in walk(body)
+        if isinstance(x, (Load, Store))
+    )
 
 
 def is_unit(s: For) -> bool:

@@ -12,7 +12,14 @@ from pullback.backends.llvm.analysis import body_cost, free_names, has, trip
 from pullback.backends.llvm.build import BITS as TYPE_BITS, FLOATS as FLOAT_TYPES, Val
 from pullback.backends.llvm.convert import literal, register_type
 from pullback.backends.llvm.emit import Emitter
-from pullback.backends.llvm.emit_loops import Loops, is_unit, lane_by_lane, lane_count, tail_mask
+from pullback.backends.llvm.emit_loops import (
+    Loops,
+    is_unit,
+    lane_by_lane,
+    lane_count,
+    maskable,
+    tail_mask,
+)
 from pullback.loops.ir import (
     Alloc,
     Call,
@@ -168,14 +175,15 @@ class AllLoops(Loops):
         zero = self.identities(e, s)
         assert zero is not None
         step = lanes * ACCUMULATORS
-        masked = e.target.masks and not lane_by_lane(s)
+        masked = maskable(e, s.body) and not lane_by_lane(s)
         if masked and lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= step:
             return self.reduce_short(e, s, lo, hi, zero, lanes)
         if masked and e.module.brief and all(z.t != "i1" for z in zero):
-            return self.reduce_rolled(e, s, lo, hi, zero, lanes)
+            start = [Val(b, z.t, lanes, b.spread(z, lanes) * ACCUMULATORS) for z in zero]
+            return self.fold(e, s, self.reduce_in_memory(e, s, lo, hi, start, zero, lanes), lanes)
         # Where elements cost much, masks cost little, and one copy of the body is less code.
         cheap = not e.module.brief and body_cost(s.body) < MUCH
-        all_masked = masked and not cheap
+        all_masked = masked and not cheap and (e.target.masks or e.module.brief)
         middle = hi if all_masked else hi - self.remainder(e, hi - lo, step)
 
         def wide(values: list[Val], width: int) -> list[Val]:
@@ -201,7 +209,13 @@ class AllLoops(Loops):
         e.streaming = False
         if masked and not all_masked and not _whole(lo, hi, step):
             before = accs
-            accs = b.if_else(middle < hi, lambda: part(middle, before, True), lambda: before)
+
+            def rest() -> list[Val]:
+                if cheap or any(z.t == "i1" for z in zero):
+                    return part(middle, before, True)
+                return self.reduce_in_memory(e, s, middle, hi, before, zero, lanes)
+
+            accs = b.if_else(middle < hi, rest, lambda: before)
         elif not masked:
             accs = self.reduce_rest_alone(e, s, middle, hi, accs, zero, lanes)
         return self.fold(e, s, accs, lanes)
@@ -226,11 +240,12 @@ class AllLoops(Loops):
         e.lanes, e.width, e.mask = 1, 1, None
         return self.fold(e, s, values, lanes)
 
-    def reduce_rolled(
-        self, e: Emitter, s: For, lo: Val, hi: Val, zero: list[Val], lanes: int
+    def reduce_in_memory(
+        self, e: Emitter, s: For, lo: Val, hi: Val, accs: list[Val], zero: list[Val], lanes: int
     ) -> list[Val]:
-        """A block as a loop over single vectors, the four accumulators in memory: the same bits
-        from a quarter of the text. Quick code keeps nothing in registers around a loop anyway."""
+        """A block, or the rest of one, as a loop over single vectors, the four accumulators in
+        memory: the same bits from a quarter of the text. Quick code keeps nothing in registers
+        around a loop anyway."""
         b, step = e.b, lanes * ACCUMULATORS
         sizes = [TYPE_BITS[z.t] // 8 for z in zero]
         slots = [b.alloca(step * size) for size in sizes]
@@ -238,9 +253,9 @@ class AllLoops(Loops):
         def place(slot: Val, z: Val, size: int, at: Val | int) -> str:
             return f"ptr {b.gep(slot, at, size).regs[0]}, align {min(lanes * size, 64)}"
 
-        def put(values: list[Val], at: Val | int) -> None:
+        def put(values: list[Val], at: Val | int, which: int = 0) -> None:
             for slot, z, size, v in zip(slots, zero, sizes, values, strict=True):
-                (raw,) = b.spread(v, lanes)
+                raw = b.spread(v, lanes)[which]
                 b.line(f"store <{lanes} x {z.t}> {raw}, {place(slot, z, size, at)}")
 
         def get(at: Val | int) -> list[Val]:
@@ -262,12 +277,11 @@ class AllLoops(Loops):
             e.lanes, e.width, e.mask = 1, 1, None
             return []
 
-        for k in range(0, step, lanes):
-            put(zero, k)
+        for k in range(ACCUMULATORS):
+            put(accs, k * lanes, k)
         b.loop(lo, hi, lanes, [], part)
         parts = [get(k) for k in range(0, step, lanes)]
-        accs = [Val(b, z.t, lanes, tuple(p[n].regs[0] for p in parts)) for n, z in enumerate(zero)]
-        return self.fold(e, s, accs, lanes)
+        return [Val(b, z.t, lanes, tuple(p[n].regs[0] for p in parts)) for n, z in enumerate(zero)]
 
     def reduce_rest_alone(
         self, e: Emitter, s: For, lo: Val, hi: Val, accs: list[Val], zero: list[Val], lanes: int

@@ -28,7 +28,7 @@ __all__ = [
 @record(eq=True)
 class Target:
     """An instruction set level. `vector_bytes` is the width of a register, `masks` says that lanes
-    can be masked freely."""
+    of any type can be masked, and that it costs nothing."""
 
     level: str
     triple: str
@@ -47,6 +47,10 @@ class Target:
         """What names this target in cache keys."""
         key = f"{self.triple}/{self.cpu}/{self.features}/{self.vector_bytes}"
         return key + "/gathers" if self.gathers else key
+
+    def can_mask(self, bytes_per_element: int) -> bool:
+        """Whether lanes of elements of that many bytes can be left out of loads and stores."""
+        return self.masks or (self.level == "avx2" and bytes_per_element >= 4)
 
     def lanes(self, bytes_per_lane: int) -> int:
         """Lanes of one register for elements of that many bytes."""
