@@ -6,6 +6,7 @@ from __future__ import annotations
 import copy
 import ctypes
 import gc
+import math
 import os
 import pickle
 import subprocess
@@ -266,6 +267,31 @@ def test_buffer_protocol() -> None:
     a.delete()
     with pytest.raises(BufferError, match="deleted"):
         memoryview(a)
+
+
+@pytest.mark.skipif(not NATIVE, reason="the native runtime exports buffers without NumPy's help")
+@pytest.mark.parametrize("shape", [(), (5,), (2, 3, 4)])
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint32", "float16", "float32", "complex64"])
+def test_buffers_are_the_arrays_own(shape: tuple[int, ...], dtype: str) -> None:
+    want = np.arange(math.prod(shape)).reshape(shape).astype(dtype)
+    a = A.make_array(want, copy=True)
+    m, theirs = memoryview(a), memoryview(want)
+    assert m.obj is a and a._pins == 1 and m.readonly
+    for name in ("nbytes", "itemsize", "format", "ndim", "shape", "strides"):
+        assert getattr(m, name) == getattr(theirs, name)
+    view = np.asarray(a)
+    assert view.base.obj is a and a._pins == 2 and view.dtype == want.dtype
+    a.delete()  # what views hold stays
+    np.testing.assert_array_equal(view, want)
+    m.release()
+    del view
+    assert a._pins == 0
+    references = sys.getrefcount(a.aval.buffer_layout)
+    b = A.make_array(want, copy=True)
+    for _ in range(10):
+        np.asarray(b), bytes(b)
+    after = sys.getrefcount(a.aval.buffer_layout)  # outside of the assertion, which holds its parts
+    assert b._pins == 0 and after == references
 
 
 def test_numpy_conversion() -> None:

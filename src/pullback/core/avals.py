@@ -164,6 +164,7 @@ class ShapedArray(UnshapedArray):
         "__weakref__",
         "_hash",
         "_sharding",
+        "buffer_layout",  # set by the runtime: how a buffer of such an array lies
         "dtype",
         "manual_axis_type",
         "memory_space",
@@ -171,6 +172,7 @@ class ShapedArray(UnshapedArray):
         "weak_type",
     )
     array_abstraction_level = 2
+    buffer_layout: bytes
 
     def __init__(
         self,

@@ -25,6 +25,7 @@ or failed, and raises the computation's error in the second case.
 from __future__ import annotations
 
 import operator
+import struct
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -320,7 +321,17 @@ def _export(a: Any) -> Any:
             f"arrays of {dtype.name} have no format in Python's buffer protocol; use "
             "numpy.asarray(x) or x.view(...)"
         )
+    if type(aval) is _ShapedArray and view.size and not hasattr(aval, "buffer_layout"):
+        aval.buffer_layout = _buffer_layout(view)  # the next such array needs no NumPy view
     return view
+
+
+def _buffer_layout(view: np.ndarray[Any, Any]) -> bytes:
+    """How the buffer of such a view lies, in the words of `native_layout.LAYOUT_...`."""
+    shape_and_strides = view.shape + view.strides
+    code = memoryview(view).format.encode()  # type: ignore[arg-type]
+    head = struct.pack("<3q8s", view.nbytes, view.itemsize, view.ndim, code)
+    return head + struct.pack(f"<{len(shape_and_strides)}q", *shape_and_strides)
 
 
 def set_operator(name: str, function: Callable[..., Any], fast: Any = None) -> None:

@@ -82,7 +82,8 @@ class _Method(ctypes.Structure):
 
 # The numbers of CPython's typeslots.h; they are part of the stable ABI.
 _SLOTS = {
-    "getbuffer": 1, "mp_subscript": 5, "absolute": 6, "add": 7, "and": 8, "floor_divide": 12,
+    "getbuffer": 1, "releasebuffer": 2, "mp_subscript": 5, "absolute": 6, "add": 7, "and": 8,
+    "floor_divide": 12,
     "invert": 27, "lshift": 28,
     "multiply": 29, "negative": 30, "or": 31, "positive": 32, "power": 33, "remainder": 34,
     "rshift": 35, "subtract": 36,
@@ -235,6 +236,7 @@ class Native:
         set_object(L.PIN_TYPE, self.Pin)
         set_object(L.ARRAY_TYPE, self.ArrayImpl)
         set_object(L.FUNCTION_TYPE, self.JitFunction)
+        set_object(L.BUFFER_LAYOUT_NAME, "buffer_layout")
         symbols = self.code.symbols
         self.alloc_address: int = symbols["pb_alloc"]
         self.free_address: int = symbols["pb_free"]
@@ -297,7 +299,9 @@ class Native:
         slots = [
             ("dealloc", symbols["pb_array_dealloc"]), ("traverse", symbols["pb_array_traverse"]),
             ("clear", symbols["pb_array_clear"]), ("setattro", symbols["pb_array_setattro"]),
-            ("getbuffer", symbols["pb_array_getbuffer"]), ("members", members), ("getset", getset),
+            ("getbuffer", symbols["pb_array_getbuffer"]),
+            ("releasebuffer", symbols["pb_array_releasebuffer"]),
+            ("members", members), ("getset", getset),
             ("richcompare", symbols["pb_richcompare"]), ("mp_subscript", symbols["pb_subscript"]),
         ]  # fmt: skip
         slots += [(name, symbols["pb_op_" + name]) for name in (*L.BINARY[:13], *L.UNARY)]
@@ -342,6 +346,7 @@ class _Aval:
     """Stands for an aval in the self-test."""
 
     shape, dtype, ndim, size, weak_type = (3,), "f", 1, 3, False
+    buffer_layout = b""
 
 
 def _self_test(native: Native) -> None:
@@ -353,6 +358,11 @@ def _self_test(native: Native) -> None:
     pin = f["pin"](a)
     checks += [a._pins == 1, memoryview(pin).nbytes == 12]
     del pin
+    aval.buffer_layout = struct.pack("<3q8s2q", 12, 4, 1, b"f", 3, 4)
+    with memoryview(a) as m:
+        checks += [a._pins == 1, (m.obj, m.nbytes, m.format) == (a, 12, "f")]
+        checks += [m.shape == (3,), m.strides == (4,), m.readonly]
+    checks += [a._pins == 0]
     link = ctypes.c_uint64.from_address(id(a) + L.GC_NEXT)
     checks += [link.value == 0 and not gc.is_tracked(a)]
     a.note, watch = [a], weakref.ref(a)

@@ -155,18 +155,77 @@ def _setattro() -> Fn:
     return f
 
 
+# Py_buffer, and what CPython's object.h asks of it: format, shape and strides, not writable.
+_BUF, _OBJ, _LEN, _ITEMSIZE, _READONLY, _NDIM, _FORMAT, _SHAPE, _STRIDES, _SUBOFFSETS, _INTERNAL = (
+    0, 8, 16, 24, 32, 36, 40, 48, 56, 64, 72
+)  # fmt: skip
+_WRITABLE, _FULL = 0x01, 0x1C
+
+
 def _getbuffer() -> Fn:
-    """Python makes a read-only NumPy view (which pins), and its buffer is exported in our place."""
+    """Exports a ready array whose aval has a buffer's layout (`array._buffer_layout`). Else Python
+    makes a read-only NumPy view (which pins), gives the aval a layout if there is one, and if there
+    is none or it is not all asked for, the view's buffer is exported in our place."""
     f = Fn("pb_array_getbuffer", "i32", "ptr o, ptr view, i32 flags")
-    f.st("ptr", "null", "%view", 0)
+    f.st("ptr", "null", "%view", _OBJ)
+    theirs = f.var("ptr", "null")
+    asked = f.op("and", "%flags", _WRITABLE | _FULL, "i32")
+    full = f.cmp("eq", asked, _FULL, "i32")
+    ready = f.cmp("eq", f.op("and", f.ld("i64", "%o", L.STATE), 3), 0)
+    f.br(f.op("and", full, ready, "i1"), "ours", "python")
+    f.at("ours")
+    aval, name = f.ld("ptr", "%o", L.AVAL), f.ld("ptr", f.state(), L.BUFFER_LAYOUT_NAME)
+    layout = f.call("ptr", "PyObject_GetAttr", f"ptr {aval}", f"ptr {name}")
+    f.br(f.is_null(layout), "unmet", "export")
+    f.at("export")
+    _fill_view(f, layout)
+    f.xdecref(f.ld("ptr", theirs))
+    f.ret("i32 0")
+    f.at("unmet")
+    f.call("void", "PyErr_Clear")
+    f.br(f.is_null(f.ld("ptr", theirs)), "python", "borrow")
+    f.at("python")
     hook = f.ld("ptr", f.state(), L.BUFFER_HOOK)
     n = f.call("ptr", "PyObject_CallOneArg", f"ptr {hook}", "ptr %o")
     f.when(f.is_null(n), "failed")
+    f.st("ptr", n, theirs)
+    f.br(full, "ours", "borrow")
+    f.at("borrow")
+    n = f.ld("ptr", theirs)
     r = f.call("i32", "PyObject_GetBuffer", f"ptr {n}", "ptr %view", "i32 %flags")
     f.decref(n)
     f.ret("i32 " + r)
     f.at("failed")
     f.ret("i32 -1")
+    return f
+
+
+def _fill_view(f: Fn, layout: str) -> None:
+    """A Py_buffer of %o in %view, which takes over the reference to the layout."""
+    words = f.gep(layout, L.BYTES_ITEMS)
+    ndim = f.ld("i64", words, L.LAYOUT_NDIM)
+    shape = f.gep(words, L.LAYOUT_SHAPE)
+    f.st("ptr", f.ld("ptr", "%o", L.DATA), "%view", _BUF)
+    f.st("i64", f.ld("i64", words, L.LAYOUT_BYTES), "%view", _LEN)
+    f.st("i64", f.ld("i64", words, L.LAYOUT_ITEMSIZE), "%view", _ITEMSIZE)
+    f.st("i32", 1, "%view", _READONLY)
+    f.st("i32", f.v(f"trunc i64 {ndim} to i32"), "%view", _NDIM)
+    f.st("ptr", f.gep(words, L.LAYOUT_FORMAT), "%view", _FORMAT)
+    f.st("ptr", shape, "%view", _SHAPE)
+    f.st("ptr", f.idx(shape, ndim), "%view", _STRIDES)
+    f.st("ptr", "null", "%view", _SUBOFFSETS)
+    f.st("ptr", layout, "%view", _INTERNAL)
+    f.incref("%o")
+    f.st("ptr", "%o", "%view", _OBJ)
+    f.bump("%o", L.PINS, 1)
+
+
+def _releasebuffer() -> Fn:
+    """Gives back what `_getbuffer` exported itself."""
+    f = Fn("pb_array_releasebuffer", "void", "ptr o, ptr view")
+    f.bump("%o", L.PINS, -1)
+    f.decref(f.ld("ptr", "%view", _INTERNAL))
+    f.ret()
     return f
 
 
@@ -551,6 +610,7 @@ def array_functions() -> list[Fn]:
     """Everything about arrays that is native."""
     return [
         _object(), _make(), _dealloc(), _drop_data(), _clear(), _setattro(), _getbuffer(),
+        _releasebuffer(),
         _attribute(),
         _traverse("pb_array_traverse", (*_REFS, L.AVAL)), _pin_dealloc(), _pin_getbuffer(),
         _alloc_array(), _wrap_array(), _from_buffer(), _release(), _steal(), _fulfil(), _pin(),

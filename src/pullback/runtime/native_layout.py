@@ -9,6 +9,7 @@ from __future__ import annotations
 
 # --- CPython's own objects: where a tuple's items start (3.14 has a word more before them) ---
 TUPLE_ITEMS = tuple.__basicsize__
+BYTES_ITEMS = bytes.__basicsize__ - 1  # of bytes (the NUL after them is counted)
 GC_NEXT = -16  # the garbage collector's first link; zero in objects that it does not track
 
 # --- ArrayImpl (the contract's table; `dict` is ours) ---
@@ -22,6 +23,9 @@ READY, PENDING, FAILED, DELETED, EXTERNAL = range(5)
 SCALAR_CODES = {
     name: code for code, name in enumerate("i8 i16 i32 i64 u8 u16 u32 u64 f32 f64 bool".split())
 }
+
+# --- how an exported buffer lies: bytes of these words, the shape's and the strides' after it ---
+LAYOUT_BYTES, LAYOUT_ITEMSIZE, LAYOUT_NDIM, LAYOUT_FORMAT, LAYOUT_SHAPE = range(0, 40, 8)
 
 # --- Pin: what an exported view holds on to ---
 PIN_ARRAY, PIN_BYTES = 16, 24
@@ -49,6 +53,8 @@ THREAD_COUNTS = 264
 # The identity of the one thread that has flags, or a mesh, of its own (0: there is none), and the
 # number of its flags' values and mesh, which serves that thread in place of CONFIG_KEY.
 OWN_THREAD, OWN_CONFIG = 272, 280
+# The attribute of avals (a string) that says how a buffer of such an array lies.
+BUFFER_LAYOUT_NAME = 296
 HUGE_PAUSE = 288  # maps that do not ask for huge pages, because those were slow to come
 # Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
 # The first four lie as in a JitFunction from TABLE on.
