@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import itertools
+import resource
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from forked import in_child
 
 import pullback as pb
 import pullback.numpy as jnp
 from pullback import lax
 from pullback.errors import JaxRuntimeError
+from pullback.runtime import memory
 
 
 def _perceptron(weights: Any, x: Any) -> Any:
@@ -158,3 +162,25 @@ def test_too_little_memory_says_how_much_and_what_to_do(program: Any) -> None:
     with pytest.raises(JaxRuntimeError, match=r"RESOURCE_EXHAUSTED: .*allocating \d+ bytes") as e:
         pb.block_until_ready(program())
     assert isinstance(e.value, MemoryError) and "Fix: smaller" in str(e.value)
+
+
+def test_calls_that_have_run_before_say_it_too() -> None:
+    n = 1 << 18
+    x, mine, theirs = jnp.zeros(n, jnp.int8), np.zeros(n, np.int8), np.zeros(n, np.float64)
+    f = pb.jit(lambda x: x + 1)
+    runs = [lambda: f(x), lambda: x + x, lambda: f(theirs), lambda: jnp.array(mine)]
+    for run in runs * 3:
+        run()
+
+    def with_little_memory() -> None:
+        memory.trim()
+        pages = int(Path("/proc/self/statm").read_text().split()[0])
+        limit = pages * resource.getpagesize() + (32 << 20)
+        resource.setrlimit(resource.RLIMIT_AS, (limit, resource.getrlimit(resource.RLIMIT_AS)[1]))
+        for run in runs:
+            kept = []
+            with pytest.raises(JaxRuntimeError, match=r"Out of memory allocating \d+ bytes"):
+                while True:
+                    kept.append(run())
+
+    in_child(with_little_memory)

@@ -195,8 +195,12 @@ def empty(aval: Any) -> Any:
     nbytes = aval.size * aval.dtype.itemsize
     try:
         return _alloc_array(aval, nbytes)
-    except (MemoryError, OverflowError):
+    except OverflowError:  # more bytes than 64 bits count
         raise errors.OutOfMemoryError.allocating(nbytes) from None
+
+
+def _out_of_memory(nbytes: int) -> None:
+    raise errors.OutOfMemoryError.allocating(nbytes)
 
 
 def adopt(aval: Any, address: int, nbytes: int) -> Any:
@@ -359,3 +363,4 @@ if not isinstance(engine, Native):
     engine.set_export(_export)
 else:
     engine.functions["set_object"](L.BUFFER_HOOK, _export)
+    engine.functions["set_object"](L.MEMORY_HOOK, _out_of_memory)

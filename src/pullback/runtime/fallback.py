@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 
+from pullback.errors import OutOfMemoryError
 from pullback.forking import renewed
 from pullback.runtime import native_layout as L
 
@@ -228,7 +229,7 @@ def _check(array: Any) -> ArrayImpl:
 def alloc_array(aval: Any, nbytes: int) -> ArrayImpl:
     data = blocks.alloc(nbytes)
     if not data:
-        raise MemoryError
+        raise OutOfMemoryError.allocating(nbytes)
     return _make(aval, data, nbytes)
 
 

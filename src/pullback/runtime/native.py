@@ -346,7 +346,7 @@ class _Aval:
     """Stands for an aval in the self-test."""
 
     shape, dtype, ndim, size, weak_type = (3,), "f", 1, 3, False
-    buffer_layout = b""
+    buffer_layout = struct.pack("<3q8s2q", 12, 4, 1, b"f", 3, 4)
 
 
 def _self_test(native: Native) -> None:
@@ -358,7 +358,6 @@ def _self_test(native: Native) -> None:
     pin = f["pin"](a)
     checks += [a._pins == 1, memoryview(pin).nbytes == 12]
     del pin
-    aval.buffer_layout = struct.pack("<3q8s2q", 12, 4, 1, b"f", 3, 4)
     with memoryview(a) as m:
         checks += [a._pins == 1, (m.obj, m.nbytes, m.format) == (a, 12, "f")]
         checks += [m.shape == (3,), m.strides == (4,), m.readonly]

@@ -53,9 +53,9 @@ THREAD_COUNTS = 264
 # The identity of the one thread that has flags, or a mesh, of its own (0: there is none), and the
 # number of its flags' values and mesh, which serves that thread in place of CONFIG_KEY.
 OWN_THREAD, OWN_CONFIG = 272, 280
-# The attribute of avals (a string) that says how a buffer of such an array lies.
-BUFFER_LAYOUT_NAME = 296
 HUGE_PAUSE = 288  # maps that do not ask for huge pages, because those were slow to come
+BUFFER_LAYOUT_NAME = 296  # the attribute of avals (a string) that says how a buffer of theirs lies
+MEMORY_HOOK = 304  # called with the bytes that there is no memory for, raises
 # Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
 # The first four lie as in a JitFunction from TABLE on.
 OPERATORS = 512

@@ -405,7 +405,7 @@ def _run() -> Fn:
     f.own("void", "pb_fill", "ptr %e", f"ptr {slots}", "ptr %datas")
     f.unless(
         f.cmp("ne", f.own("i64", "pb_outputs", "ptr %e", f"ptr {slots}", f"ptr {saved}"), 0),
-        "memory",
+        "slowly",  # Python says how much memory there is not
     )
     flags = f.ld("i64", "%e", L.E_FLAGS)
     converts = f.cmp("ne", f.op("and", flags, L.FLAG_CONVERT), 0)
@@ -466,12 +466,9 @@ def _run() -> Fn:
     f.at("failed")
     f.decref(owner)
     f.ret("ptr null")
-    f.at("memory")
-    f.call("ptr", "PyErr_NoMemory")
-    f.ret("ptr null")
     f.at("unsaved")
     f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
-    f.go("memory")
+    f.go("slowly")
     f.at("refused")
     f.own("void", "pb_free_saved", "ptr %e", f"ptr {saved}", "i64 1")
     f.br(converts, "unconverted", "slowly")

@@ -20,7 +20,7 @@ EXTERNALS = (
     "PyObject_GenericSetAttr "
     "PyObject_Vectorcall PyObject_CallFunctionObjArgs PyObject_CallFunction PyObject_GetBuffer "
     "PyBuffer_FillInfo PyBuffer_Release "
-    "PyErr_SetString PyErr_NoMemory PyErr_Occurred PyLong_AsLongLong PyLong_AsLongLongAndOverflow "
+    "PyErr_SetString PyErr_Occurred PyLong_AsLongLong PyLong_AsLongLongAndOverflow "
     "PyLong_FromLongLong "
     "PyLong_FromUnsignedLongLong PyLong_FromVoidPtr PyFloat_FromDouble PyFloat_AsDouble "
     "PyBool_FromLong PyComplex_FromDoubles "

@@ -178,16 +178,14 @@ class AllLoops(Loops):
         masked = maskable(e, s.body) and not lane_by_lane(s)
         if masked and lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= step:
             return self.reduce_short(e, s, lo, hi, zero, lanes)
-        if masked and e.module.brief and all(z.t != "i1" for z in zero):
-            start = [Val(b, z.t, lanes, b.spread(z, lanes) * ACCUMULATORS) for z in zero]
+        start = [Val(b, z.t, lanes, b.spread(z, lanes) * ACCUMULATORS) for z in zero]
+        storable = all(z.t != "i1" for z in zero)
+        if masked and storable and e.module.brief:
             return self.fold(e, s, self.reduce_in_memory(e, s, lo, hi, start, zero, lanes), lanes)
         # Where elements cost much, masks cost little, and one copy of the body is less code.
         cheap = not e.module.brief and body_cost(s.body) < MUCH
         all_masked = masked and not cheap and (e.target.masks or e.module.brief)
         middle = hi if all_masked else hi - self.remainder(e, hi - lo, step)
-
-        def wide(values: list[Val], width: int) -> list[Val]:
-            return [Val(b, v.t, lanes, b.spread(v, lanes) * width) for v in values]
 
         def part(i: Val, accs: list[Val], mask: bool) -> list[Val]:
             """Four vectors from i on. What is masked adds nothing: the bits are the same."""
@@ -203,7 +201,6 @@ class AllLoops(Loops):
             e.lanes, e.width, e.mask = 1, 1, None
             return new
 
-        start = wide(zero, ACCUMULATORS)
         e.streaming = cheap and not e.ahead
         accs = b.loop(lo, middle, step, start, lambda i, accs: part(i, accs, all_masked))
         e.streaming = False
@@ -211,7 +208,7 @@ class AllLoops(Loops):
             before = accs
 
             def rest() -> list[Val]:
-                if cheap or any(z.t == "i1" for z in zero):
+                if cheap or not storable:
                     return part(middle, before, True)
                 return self.reduce_in_memory(e, s, middle, hi, before, zero, lanes)
 
