@@ -9,6 +9,11 @@ medians, with 95% intervals. Writes tables, `results.json` and `ratios.png` into
 benchmarks/results/. Every engine's results are compared with JAX's.
 
     python -m benchmarks --quick --page docs/peers.md
+
+`--newest` takes another interpreter that has a newer JAX (and NumPy, SciPy): one engine more, and
+the summary compares with whichever JAX is the faster in each workload.
+
+    python -m benchmarks --newest ~/jax-newest/bin/python --engines pullback,jax
 """
 
 from __future__ import annotations
@@ -19,6 +24,7 @@ import datetime
 import json
 import os
 import platform
+import shutil
 import statistics
 import subprocess
 import sys
@@ -32,29 +38,30 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
 from . import limits, report
-from .space import ENGINES, fresh_environment, installed
+from .space import ENGINES, NEWEST, fresh_environment, installed
 from .workloads import FAMILIES, REGISTRY
 
 TIMEOUT = 180
 
 
-def run_worker(name: str, engine: str, quick: bool, output: str) -> dict[str, Any]:
+def run_worker(name: str, engine: str, python: str, quick: bool, output: str) -> dict[str, Any]:
     """One workload on one engine, with empty caches; ours once more with those it has filled."""
-    request = {"name": name, "engine": engine, "quick": quick, "output": output}
+    module = "jax" if engine == NEWEST else engine
+    request = {"name": name, "engine": module, "quick": quick, "output": output}
     with tempfile.TemporaryDirectory(prefix="pullback-bench-") as cache:
-        answer = ask(request, cache)
+        answer = ask(request, cache, python)
         if engine == "pullback" and "first" in answer:
-            again = ask({**request, "only_first": True}, cache)
+            again = ask({**request, "only_first": True}, cache, python)
             if "first" in again:
                 answer["warm"] = again["first"]
     return answer
 
 
-def ask(request: dict[str, Any], cache: str) -> dict[str, Any]:
+def ask(request: dict[str, Any], cache: str, python: str) -> dict[str, Any]:
     """What a worker answers; its error if it fails."""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "benchmarks.worker", json.dumps(request)],
+            [python, "-m", "benchmarks.worker", json.dumps(request)],
             capture_output=True, text=True, env=fresh_environment(cache), timeout=TIMEOUT,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
@@ -114,8 +121,13 @@ def joined(answers: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def measure_all(
-    families: dict[str, list[str]], engines: list[str], quick: bool, rounds: int, console: Console
+    families: dict[str, list[str]],
+    engines: dict[str, str],
+    quick: bool,
+    rounds: int,
+    console: Console,
 ) -> report.Results:
+    """Every workload on every engine, each by the interpreter that has it."""
     names = [n for group in families.values() for n in group]
     results: report.Results = {n: {} for n in names}
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(),
@@ -124,12 +136,12 @@ def measure_all(
         task = bar.add_task("", total=len(names) * len(engines) * rounds)
         for name in names:
             answers: dict[str, list[dict[str, Any]]] = {engine: [] for engine in engines}
-            for engine in engines * rounds:
-                bar.update(task, description=f"{engine:<9}{name[:40]:<40}")
+            for engine in list(engines) * rounds:
+                bar.update(task, description=f"{engine:<11}{name[:40]:<40}")
                 output = os.path.join(kept, f"{engine}.npz")
                 if os.path.exists(output):
                     os.remove(output)
-                answer = run_worker(name, engine, quick, output)
+                answer = run_worker(name, engine, engines[engine], quick, output)
                 if not answer.get("absent"):
                     answers[engine].append(answer)
                 bar.advance(task)
@@ -170,6 +182,7 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="fewer repetitions")
     parser.add_argument("--rounds", type=int, help="processes of each engine; 3, or 1 if --quick")
     parser.add_argument("--engines", help="of " + ", ".join(ENGINES) + "; those installed")
+    parser.add_argument("--newest", help="another Python interpreter, with a newer JAX")
     parser.add_argument("--output", type=Path, default=Path("benchmarks/results"))
     parser.add_argument("--page", type=Path, help="a page of the documentation to be renewed")
     parser.add_argument("--list", action="store_true", help="names only")
@@ -182,13 +195,17 @@ def main() -> int:
         for family, names in families.items():
             console.print(f"{family}: " + "; ".join(names), markup=False)
         return 0
+    if options.newest and not shutil.which(options.newest):
+        parser.error(f"--newest {options.newest}: no such program")
     wanted = options.engines.split(",") if options.engines else list(ENGINES)
-    engines = [e for e in wanted if installed(e)]
+    engines = {e: sys.executable for e in wanted if installed(e)}
+    if options.newest:
+        engines[NEWEST] = options.newest
     start = time.monotonic()
     rounds = max(1, options.rounds or (1 if options.quick else 3))
     bounds = limits.measure()
     results = measure_all(families, engines, options.quick, rounds, console)
-    console.print(report.steady_table(results, families, engines, bounds))
+    console.print(report.steady_table(results, families, list(engines), bounds))
     if "pullback" in engines:
         console.print(report.first_table(results, families))
     console.print(report.summary(results, families))
@@ -210,7 +227,7 @@ def main() -> int:
     (options.output / "results.json").write_text(json.dumps(document, indent=1))
     report.plot(results, families, options.output / "ratios.png")
     if options.page:
-        text = report.page(results, families, engines, bounds, document["machine"])
+        text = report.page(results, families, list(engines), bounds, document["machine"])
         report.replace_measured(options.page, text)
     console.print(f"{options.output}/results.json and ratios.png, {time.monotonic() - start:.0f} s")
     return 1 if failures else 0

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 ENGINES = ("pullback", "jax", "numpy", "torch", "torch.compile", "numba")
+NEWEST = "jax-newest"  # the JAX of another interpreter: its newest release wants a newer Python
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,17 @@ def test_ratios_have_intervals() -> None:
     assert report.interval({"pullback": {"blocks": ours}}, "jax") is None
 
 
+def test_the_faster_of_two_jax_versions_is_the_rival() -> None:
+    old = {"steady": 2.0, "first": 1.0, "ten": 9.0, "blocks": [[2.0, 2.0]]}
+    new = {"steady": 1.0, "first": 3.0, "ten": 8.0, "blocks": [[1.0, 1.0]]}
+    ours = {"steady": 0.5}
+    best = report.beside_the_faster({"pullback": ours, "jax": old, space.NEWEST: new})
+    assert best["jax"] == {"steady": 1.0, "first": 1.0, "ten": 8.0, "blocks": [[1.0, 1.0]]}
+    assert best["pullback"] == ours
+    failed = {"pullback": ours, "jax": old, space.NEWEST: {"error": "exit 1"}}
+    assert report.beside_the_faster(failed) == failed
+
+
 def test_answers_of_several_processes_are_joined() -> None:
     answers = [{"steady": s, "first": 10 * s, "blocks": [s, s]} for s in (1.0, 5.0, 2.0)]
     both = bench.joined(answers)
