@@ -206,6 +206,44 @@ def test_random() -> None:
     assert len({tuple(p) for p in np.asarray(m.indices[0])}) == 9
 
 
+@pytest.mark.parametrize("sort", (False, True))
+@pytest.mark.parametrize("unique", (False, True))
+@pytest.mark.parametrize(
+    "form",
+    (
+        {"shape": (6, 7)},
+        {"shape": (3, 4, 5), "n_batch": 1, "nse": 0.4},
+        {"shape": (3, 4, 5), "n_batch": 1, "n_dense": 1, "nse": 2},
+        {"shape": (2, 3), "n_batch": 2, "indices_dtype": "int8"},
+    ),
+)
+def test_random_arrays_are_jaxs_for_the_same_key(
+    form: dict[str, Any], unique: bool, sort: bool
+) -> None:
+    import jax.experimental.sparse
+
+    options = {**form, "dtype": "float32", "unique_indices": unique, "sorted_indices": sort}
+    got = sparse.random_bcoo(pullback.random.key(3), **options)
+    want = jax.experimental.sparse.random_bcoo(jax.random.key(3), **options)
+    assert np.array_equal(got.indices, want.indices)
+    assert np.array_equal(got.data, want.data)
+    assert (got.indices.dtype, got.indices_sorted, got.unique_indices) == (
+        want.indices.dtype, want.indices_sorted, want.unique_indices,
+    )  # fmt: skip
+
+
+def test_random_arrays_refuse_numbers_that_are_no_share() -> None:
+    key = pullback.random.key(0)
+    for nse in (1.0, 2.5, 0.0):
+        with pytest.raises(AssertionError, match=f"nse={nse}, expected an integer, or a share"):
+            sparse.random_bcoo(key, (6, 7), nse=nse, dtype="float32")
+    for many in (42, 50, -1, -0.5):
+        with pytest.raises(ValueError, match="expected to be between 0 and 42"):
+            sparse.random_bcoo(key, (6, 7), nse=many, dtype="float32")
+    with pytest.raises(ValueError, match="does not have enough range"):
+        sparse.random_bcoo(key, (300, 9), indices_dtype="uint8", dtype="float32")
+
+
 def test_dense_times_sparse_is_the_sparse_arrays_operator() -> None:
     dense = np.array([[1, 0, 2], [0, 3, 0]], np.float32)
     m, x = sparse.BCOO.fromdense(dense), np.array([1, 2], np.float32)
