@@ -170,3 +170,23 @@ def test_an_axis_that_is_brought_to_the_end_is_transformed_where_it_lies() -> No
     over_two = pb.jit(lambda x: pb.numpy.fft.ifftn(x.transpose(1, 2, 0), axes=(0, 2)))
     want = np.fft.ifftn(x.transpose(1, 2, 0), axes=(0, 2))
     np.testing.assert_allclose(np.asarray(over_two(x)), want, rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("n", (4, 8, 12, 16, 32, 64, 256))
+def test_sines_and_cosines_have_jaxs_zeros(n: int) -> None:
+    """Roots of unity are exact at quarter turns, so that what should cancel does."""
+    t = np.arange(n)
+    for x in (np.cos(2 * np.pi * t * (n // 4) / n), (-1.0) ** t, t == 1, np.ones(n)):
+        x = np.round(x).astype(np.float32)
+        for name in ("fft", "ifft", "rfft"):
+            got, want = (np.asarray(getattr(f, name)(x)) for f in (pb.numpy.fft, jnp.fft))
+            assert np.array_equal(got.real == 0, want.real == 0), name
+            assert np.array_equal(got.imag == 0, want.imag == 0), name
+
+
+def test_zeros_of_ihfft_have_jaxs_signs() -> None:
+    for x in (np.ones(4), np.eye(4)[0], np.arange(6.0)):
+        for norm in (None, "ortho", "forward"):
+            got, want = (f.ihfft(x.astype(np.float32), norm=norm) for f in (pb.numpy.fft, jnp.fft))
+            close(got, want)
+            assert np.array_equal(np.signbit(got.imag), np.signbit(want.imag))

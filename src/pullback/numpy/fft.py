@@ -91,9 +91,14 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
     out = _along(a, kind, axes, tuple(sizes))
     real = np.zeros((), typeof(out).dtype).real.dtype
     factor = _norm_factor(norm, sizes, kind in (lax.FftType.FFT, lax.FftType.RFFT), real, name)
-    return (
-        out if factor is None else lax.mul(out, lax.convert_element_type(factor, typeof(out).dtype))
-    )
+    return _scaled(out, factor)
+
+
+def _scaled(out: Any, factor: Any) -> Any:
+    """The transform times what `_norm_factor` found."""
+    if factor is None:
+        return out
+    return lax.mul(out, lax.convert_element_type(factor, typeof(out).dtype))
 
 
 def _along(a: Any, kind: lax.FftType, axes: tuple[int, ...], sizes: tuple[int, ...]) -> Any:
@@ -252,7 +257,13 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     Array([0., 2., 4.], dtype=float32)
     """
     a = creation.asarray(a)
-    return ufuncs.conj(_one_axis("rfft", lax.FftType.RFFT, a, n, axis, _opposite(norm)))
+    out = _one_axis("rfft", lax.FftType.RFFT, a, n, axis, None)
+    size = typeof(a).shape[axis] if n is None else n
+    real = np.zeros((), typeof(out).dtype).real.dtype
+    factor = _norm_factor(norm, (size,), False, real, "ihfft")
+    # The last scale is a complex number, as in JAX: the conjugates of zeros become positive.
+    out = ufuncs.conj(_scaled(out, factor))
+    return _scaled(out, 1 / creation.asarray(size, dtype=real))
 
 
 def _two_axes(

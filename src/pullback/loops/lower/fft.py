@@ -67,7 +67,14 @@ def halves(n: int) -> tuple[int, int]:
 
 
 def _roots(order: int, powers: Any, sign: int) -> Any:
-    return np.exp(sign * 2j * np.pi * ((powers % order) / order))
+    """exp(sign 2 pi i powers / order), exact at quarter turns and as symmetric as the circle: each
+    is an angle of at most an eighth of a turn, mirrored and turned. What should cancel does."""
+    quarter, rest = np.divmod(4 * (powers % order), order)  # rest / order: part of a quarter
+    upper = 2 * rest > order
+    angle = (np.pi / 2) * (np.where(upper, order - rest, rest) / order)
+    one, other = np.cos(angle), np.sin(angle)
+    root = np.where(upper, other, one) + sign * 1j * np.where(upper, one, other)
+    return root * np.array([1, sign * 1j, -1, -sign * 1j])[quarter]
 
 
 @functools.lru_cache(maxsize=256)
