@@ -87,3 +87,46 @@ A = np.ones((2, 3), "float32")
 )
 def test_forms_and_errors(f):
     same(f, "numpy")
+
+
+@pytest.mark.parametrize(
+    ("subscripts", "optimize"),
+    [
+        ("ij,jk,kl,lm->im", "auto"),
+        ("ij,jk,kl,lm->im", False),
+        ("ij,jk,kl->il", "greedy"),
+        ("ij,jk,kl->il", [(0, 1, 2)]),
+        ("ij->", "auto"),
+        ("ii->i", "auto"),
+        ("ab,cd,ef->", "auto"),
+        ("ijk,jil,kl->", "auto"),
+        ("jk,ikj->i", "auto"),
+        (",ij->ij", "auto"),
+        ("...ij,...jk->...ik", "auto"),
+        ("abcdefghij,jklmnopqr->abcdefghiklmnopqr", "auto"),
+        (",".join(f"{chr(97 + k)}{chr(98 + k)}" for k in range(22)), False),
+    ],
+)
+def test_paths_and_their_tables_are_jaxs(subscripts, optimize):
+    terms = subscripts.split("->")[0].split(",")
+    arrays = [np.ones((2,) * len(t.replace("...", "xy")), np.float32) for t in terms]
+    (got, table), (want, wanted) = (
+        lib.einsum_path(subscripts, *arrays, optimize=optimize)
+        for lib in (pullback.numpy, jax.numpy)
+    )
+    assert got == want
+    assert str(table) == str(wanted)
+    assert table.contraction_list == wanted.contraction_list
+    assert (table.opt_cost, table.speedup, table.shapes) == (
+        wanted.opt_cost, wanted.speedup, wanted.shapes,
+    )  # fmt: skip
+
+
+def test_without_a_search_operands_are_contracted_from_the_left():
+    arrays = [np.ones(s, np.float32) for s in ((2, 3), (3, 4), (4, 5), (5, 2))]
+
+    def text(lib):
+        f = lambda *x: lib.numpy.einsum("ij,jk,kl,lm->im", *x, optimize=False)
+        return str(lib.make_jaxpr(f)(*arrays))
+
+    assert text(pullback) == text(jax)

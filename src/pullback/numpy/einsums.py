@@ -4,9 +4,11 @@ through dot_general.
 
 from __future__ import annotations
 
+import decimal
 import functools
 import itertools
 import math
+import operator
 from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -85,7 +87,9 @@ def _parse(subscripts: str, shapes: Sequence[tuple[Any, ...]]) -> tuple[list[str
             raise ValueError("Invalid Ellipses.")
         if "..." in term:
             longest = max(longest, len(shape) - (len(term) - 3))
-    extra = "".join(itertools.islice(fresh, longest))
+    # As many labels as any operand has axes are set aside; ellipses take the last of them.
+    most = max(map(len, shapes), default=0)
+    extra = "".join(itertools.islice(fresh, most))[most - longest :] if longest else ""
     expanded = []
     for k, (term, shape) in enumerate(zip(terms, shapes, strict=True)):
         n = len(shape) - (len(term) - 3)
@@ -128,6 +132,12 @@ def _sizes(terms: Sequence[str], shapes: Sequence[tuple[Any, ...]]) -> dict[str,
 
 
 # --- the order of contractions ---
+_SEARCHES = (
+    "auto", "auto-hq", "optimal", "greedy", "eager", "opportunistic", "dp", "dynamic-programming",
+    "branch-all", "branch-2", "branch-1", "random-greedy", "random-greedy-128",
+)  # fmt: skip
+
+
 def _cost(
     a: frozenset[str], b: frozenset[str], keep: frozenset[str], sizes: dict[str, Any]
 ) -> tuple[int, frozenset[str]]:
@@ -191,25 +201,15 @@ def _path(
     n = len(terms)
     if isinstance(optimize, (list, tuple)) and not isinstance(optimize, str):  # type: ignore[unreachable]
         steps = optimize[1:] if optimize and optimize[0] == "einsum_path" else optimize
-        return [tuple(int(k) for k in step) for step in steps]
-    if isinstance(optimize, str) and optimize not in (
-        "optimal",
-        "greedy",
-        "auto",
-        "auto-hq",
-        "dp",
-        "eager",
-        "branch-all",
-        "branch-2",
-        "branch-1",
-        "random-greedy",
-    ):
+        return [tuple(operator.index(k) for k in step) for step in steps]
+    if isinstance(optimize, str) and optimize not in _SEARCHES:
         raise KeyError(
-            f"Path optimizer '{optimize}' not found, valid options are 'auto', 'optimal', "
-            "'greedy', 'dp', 'branch-all', 'branch-2', 'branch-1'."
+            f"Path optimizer '{optimize}' not found, valid options are {', '.join(_SEARCHES)}."
         )
     if n < 3:
         return [tuple(range(n))]
+    if optimize is False:
+        return [(0, 1)] * (n - 1)  # the first two, as they come
     numbers = {s: size if type(size) is int else 64 for s, size in sizes.items()}
     labels = [frozenset(t) for t in terms]
     search = _greedy if optimize == "greedy" or n > 6 else _optimal
@@ -217,33 +217,94 @@ def _path(
 
 
 class PathInfo:
-    """What a contraction path costs; prints as a table."""
+    """What a contraction path costs; prints as a table.
+
+    `contraction_list` has, for each step: the positions that are contracted, the labels that are
+    summed, the step's subscripts, what is left afterwards, and the kind of product.
+    """
 
     def __init__(
-        self, eq: str, steps: list[str], naive: float, optimized: float, largest: float
+        self, terms: Sequence[str], out: str, path: list[tuple[int, ...]], shapes: Sequence[Any]
     ) -> None:
-        self.eq, self.steps, self.naive_cost, self.opt_cost, self.largest_intermediate = (
-            eq,
-            steps,
-            naive,
-            optimized,
-            largest,
-        )
+        self.input_subscripts, self.output_subscript = ",".join(terms), out
+        self.eq = f"{self.input_subscripts}->{out}"
+        self.path, self.shapes = path, list(shapes)
+        self.size_dict = _sizes(terms, shapes)
+        self.indices = frozenset("".join(terms))
+        self.scale_list: list[int] = []
+        self.size_list: list[int] = []
+        self.contraction_list: list[Any] = []
+        left, total = list(terms), 0
+        for places in path:
+            total += self._step(left, places)
+        many = math.prod(self.size_dict[s] for s in self.indices)
+        # Every operand is multiplied in, and added where a label is met twice.
+        inner = sum(len(set(t)) for t in terms) > len(self.indices)
+        self.naive_cost = decimal.Decimal(many * (max(1, len(terms) - 1) + inner))
+        self.opt_cost = decimal.Decimal(total)
+        self.speedup = self.naive_cost / self.opt_cost if total else decimal.Decimal(1)
+        self.largest_intermediate = decimal.Decimal(max(self.size_list, default=1))
 
-    @property
-    def speedup(self) -> float:
-        return self.naive_cost / max(self.opt_cost, 1)
+    def _step(self, terms: list[str], places: tuple[int, ...]) -> int:
+        """Contracts `terms` in place; the step's cost."""
+        order = tuple(sorted(places, reverse=True))
+        popped = [terms.pop(k) for k in order]
+        joined = frozenset("".join(popped))
+        kept = joined & set(self.output_subscript).union(*terms)
+        result = "".join(s for s in dict.fromkeys("".join(popped)) if s in kept)
+        result = result if terms else self.output_subscript
+        terms.append(result)
+        step = f"{','.join(popped)}->{result}"
+        product = _kind_of_product(popped, joined - kept, kept)
+        rest = tuple(terms) if len(terms) <= 20 else None
+        self.contraction_list.append((order, joined - kept, step, rest, product))
+        self.scale_list.append(len(joined))
+        self.size_list.append(math.prod(self.size_dict[s] for s in kept))
+        factor = max(1, len(popped) - 1) + bool(joined - kept)
+        cost: int = math.prod(self.size_dict[s] for s in joined) * factor
+        return cost
 
     def __repr__(self) -> str:
+        rule = "-" * 80
         lines = [
             f"  Complete contraction:  {self.eq}",
+            f"         Naive scaling:  {len(self.indices)}",
+            f"     Optimized scaling:  {max(self.scale_list, default=0)}",
             f"      Naive FLOP count:  {self.naive_cost:.3e}",
             f"  Optimized FLOP count:  {self.opt_cost:.3e}",
             f"   Theoretical speedup:  {self.speedup:.3e}",
             f"  Largest intermediate:  {self.largest_intermediate:.3e} elements",
-            *(f"    {step}" for step in self.steps),
+            rule,
+            f"scaling{'BLAS':>12}{'current':>23}{'remaining':>38}",
+            rule,
         ]
+        for scale, (_, _, step, rest, product) in zip(
+            self.scale_list, self.contraction_list, strict=True
+        ):
+            left = "..." if rest is None else f"{','.join(rest)}->{self.output_subscript}"
+            width = max(0, 56 - max(22, len(step)))
+            lines.append(f"{scale:4d} {product or 0:>14} {step:>22}    {left:>{width}}")
         return "\n".join(lines)
+
+
+def _kind_of_product(
+    terms: Sequence[str], gone: frozenset[str], kept: frozenset[str]
+) -> str | bool:
+    """The library's product that a contraction of two operands is; False: none, it takes a loop."""
+    if len(terms) != 2:
+        return False
+    a, b = terms
+    both = set(a) & set(b)
+    if len(set(a)) < len(a) or len(set(b)) < len(b) or gone != both or both & kept:
+        return False
+    if not gone:
+        return "OUTER/EINSUM"
+    if set(a) == set(b):
+        return "DOT" if a == b else "DOT/EINSUM"
+    n = len(gone)
+    if {a[:n], a[-n:]} & {b[:n], b[-n:]}:
+        return "GEMM"
+    return "TDOT" if set(a) - gone and set(b) - gone else "GEMV/EINSUM"
 
 
 # --- the contraction ---
@@ -414,7 +475,8 @@ def einsum(
 
     A label repeated in one operand takes a diagonal, "..." stands for axes that broadcast; without
     "->" the result has, in order, the labels that occur once. The other form is `einsum(a, [0, 1],
-    b, [1, 2], [0, 2])`. `optimize` chooses the order of contractions, or gives it.
+    b, [1, 2], [0, 2])`. `optimize` chooses the order of contractions, or gives it
+    (False: from the left).
 
     `precision`: of the products; `preferred_element_type`: the dtype that they are summed in,
     and of the result; `out_sharding`: the sharding of the result. `out` must be None.
@@ -469,29 +531,17 @@ def einsum_path(
     """The order in which `einsum` would contract these operands, and what it costs (prints as a
     table); computes nothing.
 
+    `subscripts`, `operands` and `optimize` as for `einsum`: "optimal", "greedy" and so on search,
+    False contracts from the left, a list of positions is taken as it is. The order is one too:
+    the positions that each step contracts; its result goes to the end of the list.
+
     >>> a, b, c = jnp.ones((2, 9)), jnp.ones((9, 9)), jnp.ones((9, 3))
     >>> jnp.einsum_path("ij,jk,kl->il", a, b, c)[0]
     [(0, 1), (0, 1)]
     """
-    terms, out, sizes, _ = _prepare(subscripts, operands)
+    terms, out, sizes, arrays = _prepare(subscripts, operands)
     path = _path(terms, out, sizes, optimize)
-    labels, steps, total, largest = list(terms), [], 0, math.prod(sizes[s] for s in out)
-    for places in path:
-        popped = [labels.pop(k) for k in sorted(places, reverse=True)]
-        keep = set(out).union(*labels)
-        cost, left = _cost(
-            frozenset(popped[0]), frozenset().union(*popped[1:]), frozenset(keep), sizes
-        )
-        result = "".join(s for s in dict.fromkeys("".join(popped)) if s in left) if labels else out
-        steps.append(f"{','.join(popped)}->{result}")
-        largest = max(largest, math.prod(sizes[s] for s in left))
-        total += cost
-        labels.append(result)
-    every = frozenset("".join(terms))
-    naive = math.prod(sizes[s] for s in every) * (max(1, len(terms) - 1) + bool(every - set(out)))
-    return path, PathInfo(
-        f"{','.join(terms)}->{out}", steps, float(naive), float(total), float(largest)
-    )
+    return path, PathInfo(terms, out, path, [typeof(x).shape for x in arrays])
 
 
 __all__ = ["einsum", "einsum_path"]
