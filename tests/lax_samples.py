@@ -183,6 +183,9 @@ sample("optimization_barrier", lambda lax, x, y: lax.optimization_barrier((x, y)
 # --- shapes ---
 sample("broadcast", lambda lax, x: lax.broadcast(x, (2, 1)), A(*X))
 sample("broadcast_in_dim", lambda lax, x: lax.broadcast_in_dim(x, (2, 4, 3), (0, 2)), A(2, 1))
+sample(
+    "broadcast_in_dim turned", lambda lax, x: lax.broadcast_in_dim(x, (3, 4, 2), (2, 0)), A(1, 3)
+)
 sample("broadcast_to_rank", lambda lax, x: lax.broadcast_to_rank(x, 4), A(*X))
 sample("broadcast_like", lambda lax, x, y: lax.broadcast_like(x, y), A(3), A(3))
 sample("reshape", lambda lax, x: lax.reshape(x, (3, 2)), A(*X))

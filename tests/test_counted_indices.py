@@ -97,7 +97,7 @@ def test_computed_indices_read_what_jaxs_do(function):
 
 @pytest.mark.parametrize("function", [windows, bytes_equal, wrapped, clipped, backwards, strided])
 def test_computed_indices_are_addresses(function):
-    text = pb.jit(lambda x: function(jnp, x)).lower(DATA).as_text()
+    text = pb.jit(lambda x: function(jnp, x)).lower(DATA).as_text("loops")
     assert "clamp" not in text
 
 
@@ -106,6 +106,6 @@ def test_indices_of_loops_are_known_through_arithmetic():
         return x + lax.dynamic_slice(jnp.asarray(DATA), (i * 8 + 4,), (8,))
 
     f = lambda x: lax.fori_loop(0, 20, step, x)
-    assert "clamp" not in pb.jit(f).lower(np.zeros(8, np.float32)).as_text()
+    assert "clamp" not in pb.jit(f).lower(np.zeros(8, np.float32)).as_text("loops")
     want = sum(DATA[8 * k + 4 : 8 * k + 12] for k in range(20))
     np.testing.assert_allclose(np.asarray(pb.jit(f)(np.zeros(8, np.float32))), want, rtol=1e-5)

@@ -73,7 +73,7 @@ def test_extremes_of_many_updates_in_a_loop(dtype: str, how: str, size: int, cou
     with pullback.enable_x64(True):
         relaxed = pullback.jit(lambda d: lax.fori_loop(0, 3, relax, d))
         got = np.asarray(relaxed(d))
-        assert f"{how}= " in relaxed.lower(d).as_text()
+        assert f"{how}= " in relaxed.lower(d).as_text("loops")
     inside = (-size <= to) & (to < size)
     ordered = lambda x: np.where(x == 0, np.copysign(1e-300, x.astype(float)), x.astype(float))
     for _ in range(3):
@@ -124,7 +124,7 @@ def test_carries_take_turns(form: str, shape: tuple[int, int], steps: int) -> No
     compiled = pullback.jit(run)
     np.testing.assert_allclose(np.asarray(compiled(u)), want, rtol=2e-5, atol=2e-5)
     if steps > 1 and form == "fori":
-        assert compiled.lower(u).as_text().count("= turn ") == 1
+        assert compiled.lower(u).as_text("loops").count("= turn ") == 1
 
 
 def test_the_condition_of_a_loop_reads_the_present_turn() -> None:
@@ -171,7 +171,7 @@ def test_a_box_of_a_carry_is_updated_across(how: str, shape: tuple[int, int], dt
                 want = step(want)
             tolerance = {"rtol": 1e-5, "atol": 1e-6}
             np.testing.assert_allclose(np.asarray(run(u)), np.asarray(want), **tolerance)
-        text = run.lower(u).as_text()
+        text = run.lower(u).as_text("loops")
     assert text.count("= turn ") == 1
     assert text.count("alloc ") == 1
     # Into both buffers, what the box becomes, and, after an odd number of steps, into the first.
@@ -232,7 +232,7 @@ def test_recurrences_of_two_terms_exchange_their_buffers(form: str, size: int, s
     with pullback.enable_x64(True):
         compiled = pullback.jit(run)
         got = compiled(u, v)
-        text = compiled.lower(u, v).as_text()
+        text = compiled.lower(u, v).as_text("loops")
     carries, rows = got if form == "stacked" else (got, ())
     want = u, v
     for k in range(steps):

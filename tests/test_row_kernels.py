@@ -269,7 +269,7 @@ def test_the_second_run_waits_for_good_code() -> None:
     x = jnp.asarray(_rows(1000, 1000))
     with tier.paused():
         f(x).block_until_ready()
-        plan = f.lower(x).compiler_ir().plan
+        plan = f.lower(x).compiler_ir("loops").plan
         assert plan.hasty
         f(x).block_until_ready()
         assert not plan.hasty and tier.settled(plan)
@@ -282,7 +282,7 @@ def test_no_run_waits_for_long_code_that_runs_for_a_moment() -> None:
     x = jnp.asarray(_rows(255, 255))
     with tier.paused():
         f(x).block_until_ready()
-        plan = f.lower(x).compiler_ir().plan
+        plan = f.lower(x).compiler_ir("loops").plan
         assert plan.hasty and plan.work > tier.VERY_MUCH_WORK
         f(x).block_until_ready()
         assert plan.hasty and tier.settled(plan)

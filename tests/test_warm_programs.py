@@ -288,7 +288,7 @@ def test_programs_with_steps_in_python_are_kept(
         for a, b in zip(first, pb.tree.leaves(again(value)), strict=True):
             assert value is not x or np.array_equal(a, b)
     assert lowered.calls == 0
-    program = again.lower(x).compiler_ir()
+    program = again.lower(x).compiler_ir("loops")
     assert program.has_host
     assert [h.name for h in program.program.host] == [
         program.program.equations[h.equation].primitive.name for h in program.program.host

@@ -10,24 +10,45 @@ from typing import Any
 
 from .. import dtypes, tree
 from ..control.common import check_results
-from ..core.avals import ShapedArray, register_typeof, typeof
+from ..core.avals import ManualAxisType, ShapedArray, register_typeof, typeof
 from ..core.high import typeof_now
 from ..core.jaxpr import DebugInfo
 from ..core.naming import arg_names, fun_source_info, leaf_paths
+from ..core.refs import AbstractRef
+from ..core.trace import Tracer
+from ..runtime.layouts import Format
+from ..runtime.shardings import NamedSharding, PartitionSpec, Sharding, get_mesh
 
 
 class ShapeDtypeStruct:
     """A shape and a dtype, where an array's value does not matter (`eval_shape`,
     `jit(f).lower`).
 
-    `dtype`: anything that names one. Raises ValueError if it is None.
+    `dtype`: anything that names one. `sharding`: how the array lies, a sharding, a spec over the
+    mesh in context, or a `Format`, whose layout it has, too. `is_ref`: for a mutable reference to
+    such an array. Raises ValueError if the dtype is None, and for a sharding that is none or is of
+    more axes.
 
     >>> pb.eval_shape(jnp.sum, pb.ShapeDtypeStruct((2, 3), jnp.float32))
     ShapeDtypeStruct(shape=(), dtype=float32)
     """
 
-    __slots__ = ("_weak_type", "dtype", "shape", "sharding", "vma")
+    __slots__ = (
+        "_layout",
+        "_weak_type",
+        "dtype",
+        "is_ref",
+        "manual_axis_type",
+        "shape",
+        "sharding",
+    )
     has_no_value = True
+
+    dtype: Any
+    is_ref: bool
+    manual_axis_type: Any
+    shape: tuple[Any, ...]
+    sharding: Any
 
     def __init__(
         self,
@@ -36,28 +57,90 @@ class ShapeDtypeStruct:
         *,
         sharding: Any = None,
         weak_type: bool = False,
-        vma: Any = None,
+        manual_axis_type: Any = None,
         is_ref: bool = False,
     ) -> None:
-        self.shape = tuple(shape)
         if dtype is None:
             raise ValueError("ShapeDtypeStruct: dtype must be specified.")
-        self.dtype = dtypes.dtype(dtype)
-        self.sharding, self._weak_type, self.vma = sharding, weak_type, vma
+        if manual_axis_type is not None and not isinstance(manual_axis_type, ManualAxisType):
+            raise TypeError(
+                "`manual_axis_type` argument passed to ShapeDtypeStruct should be of type "
+                f"`jax.sharding.ManualAxisType`. Got type {type(manual_axis_type)}"
+            )
+        put = object.__setattr__
+        shape, layout = tuple(shape), None
+        if sharding is not None:
+            sharding, layout = _placed(sharding, shape)
+        put(self, "shape", shape)
+        put(self, "dtype", dtypes.dtype(dtype))
+        put(self, "sharding", sharding)
+        put(self, "_layout", layout)
+        put(self, "_weak_type", weak_type)
+        put(self, "manual_axis_type", manual_axis_type)
+        put(self, "is_ref", is_ref)
 
     size = property(lambda self: ShapedArray(self.shape, self.dtype).size)
     ndim = property(lambda self: len(self.shape))
     weak_type = property(lambda self: self._weak_type)
+    format = property(lambda self: Format(self._layout, self.sharding))
 
-    def update(self, **changes: Any) -> ShapeDtypeStruct:
+    @classmethod
+    def like(cls, x: Any) -> ShapeDtypeStruct:
+        """That of `x`, an array, a type, or whatever has a shape and a dtype; where `x` was put
+        says where it lies. TypeError for what has no dtype.
+
+        >>> pb.ShapeDtypeStruct.like(jnp.ones((2, 3)))
+        ShapeDtypeStruct(shape=(2, 3), dtype=float32)
+        """
+        if isinstance(x, ShapeDtypeStruct):
+            return x
+        try:
+            aval = x if isinstance(x, ShapedArray) else abstractify(x)
+        except TypeError:
+            raise TypeError(
+                f"Cannot interpret value of type {type(x)} as an abstract array; it does not have "
+                "a dtype attribute. Fix: pass an array, or what has a shape and a dtype."
+            ) from None
+        put = not isinstance(x, Tracer) and getattr(x, "committed", False) is True
+        lies = x.format if put else None
+        if isinstance(aval, AbstractRef):
+            inner = aval.inner_aval
+            return cls(inner.shape, inner.dtype, weak_type=aval.weak_type, is_ref=True)
+        manual = aval.manual_axis_type or None
+        return cls(
+            aval.shape, aval.dtype, sharding=lies, weak_type=aval.weak_type, manual_axis_type=manual
+        )
+
+    def update(self, **kwargs: Any) -> ShapeDtypeStruct:
+        """The same but for what the keywords, named as the parameters, say."""
         fields = {
             "shape": self.shape,
             "dtype": self.dtype,
-            "sharding": self.sharding,
+            "sharding": self.sharding if self._layout is None else self.format,
             "weak_type": self._weak_type,
+            "manual_axis_type": self.manual_axis_type,
+            "is_ref": self.is_ref,
         }
-        fields.update(changes)
+        fields.update(kwargs)
         return ShapeDtypeStruct(fields.pop("shape"), fields.pop("dtype"), **fields)
+
+    def _key(self) -> tuple[Any, ...]:
+        more = self._weak_type, self.manual_axis_type, self.is_ref
+        return (self.shape, self.dtype, self.sharding, self._layout, *more)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not hasattr(type(self), name):
+            raise AttributeError(f"'ShapeDtypeStruct' object has no attribute '{name}'")
+        raise RuntimeError(
+            f"Cannot reassign attributes ({name}) of immutable ShapeDtypeStruct objects. Fix: "
+            f"x.update({name}=...) makes another."
+        )
+
+    def __reduce__(self) -> Any:
+        return _unpickled, (
+            self.shape, self.dtype, self.sharding if self._layout is None else self.format,
+            self._weak_type, self.manual_axis_type, self.is_ref,
+        )  # fmt: skip
 
     def __len__(self) -> int:
         if not self.shape:
@@ -65,31 +148,65 @@ class ShapeDtypeStruct:
         return self.shape[0]  # type: ignore[no-any-return]
 
     def __repr__(self) -> str:
-        weak = ", weak_type=True" if self._weak_type else ""
-        sharding = f", sharding={self.sharding}" if self.sharding is not None else ""
-        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{sharding}{weak})"
+        more = {
+            "sharding": self.sharding,
+            "format": self._layout,
+            "weak_type": self._weak_type or None,
+            "manual_axis_type": self.manual_axis_type,
+            "is_ref": self.is_ref or None,
+        }
+        text = "".join(f", {k}={v}" for k, v in more.items() if v is not None)
+        return f"ShapeDtypeStruct(shape={self.shape}, dtype={self.dtype.name}{text})"
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ShapeDtypeStruct) and (
-            self.shape,
-            self.dtype,
-            self.sharding,
-            self._weak_type,
-        ) == (
-            other.shape,
-            other.dtype,
-            other.sharding,
-            other._weak_type,
-        )
+        return isinstance(other, ShapeDtypeStruct) and self._key() == other._key()
 
     def __hash__(self) -> int:
-        return hash((self.shape, self.dtype, self._weak_type))
+        return hash(self._key())
+
+
+def _unpickled(
+    shape: Any, dtype: Any, sharding: Any, weak_type: bool, manual: Any, is_ref: bool
+) -> ShapeDtypeStruct:
+    return ShapeDtypeStruct(
+        shape, dtype, sharding=sharding, weak_type=weak_type, manual_axis_type=manual, is_ref=is_ref
+    )
+
+
+def _placed(sharding: Any, shape: tuple[Any, ...]) -> tuple[Any, Any]:
+    """What a ShapeDtypeStruct is given as its sharding, as a sharding and a layout, checked."""
+    layout = None
+    if isinstance(sharding, Format):
+        sharding, layout = sharding.sharding, sharding.layout
+    elif isinstance(sharding, PartitionSpec):
+        mesh = get_mesh()
+        if mesh.empty:
+            raise TypeError(
+                "When specifying PartitionSpec to `ShapeDtypeStruct`, the context mesh cannot be "
+                "empty. Please use `jax.set_mesh` to set the mesh context."
+            )
+        sharding = NamedSharding(mesh, sharding)
+    elif not isinstance(sharding, Sharding):
+        raise ValueError(
+            "sharding should be an instance of `jax.sharding.Sharding`, "
+            "`jax.sharding.PartitionSpec` or `jax.experimental.layout.Format`. Got "
+            f"{sharding} of type {type(sharding)}."
+        )
+    if isinstance(sharding, NamedSharding) and len(sharding.spec) > len(shape):
+        raise ValueError(
+            f"Sharding {sharding} is only valid for values of rank at least {len(sharding.spec)}, "
+            f"but was applied to a value of rank {len(shape)}."
+        )
+    return sharding, layout
+
+
+def _type_of_struct(x: ShapeDtypeStruct) -> Any:
+    aval = ShapedArray(x.shape, x.dtype, x.weak_type, sharding=None)
+    return AbstractRef(aval) if x.is_ref else aval
 
 
 # A program may mention one: only running it needs values.
-register_typeof(
-    ShapeDtypeStruct, lambda x: ShapedArray(x.shape, x.dtype, x.weak_type, sharding=None)
-)
+register_typeof(ShapeDtypeStruct, _type_of_struct)
 
 
 def argument_name(info: DebugInfo, k: int) -> str:

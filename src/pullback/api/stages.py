@@ -9,6 +9,7 @@ from .. import config, tree
 from ..control.call import jit_p
 from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr
+from ..core.trace import Tracer
 from ..runtime import dispatch
 from ..runtime.commitment import lie
 from ..runtime.devices import default_device_or_first
@@ -126,15 +127,15 @@ class Traced(Stage):
         return self.out_info
 
     def lower(self, *, lowering_platforms: Sequence[str] | None = None, **options: Any) -> Lowered:
-        """The program in the compiler's form; `lowering_platforms` are those for which
-        `as_text("stablehlo")` writes it."""
+        """The program on its way to a compiler; `lowering_platforms` are those for which
+        `as_text()` writes it as StableHLO."""
         lowered = Lowered(self._call, self.in_tree, self._fun, self._lies)
         lowered._platforms = tuple(lowering_platforms or ("cpu",))
         return lowered
 
 
 class Lowered(Stage):
-    """A program in the compiler's own form: `.as_text()`, `.compile()`.
+    """A program on its way to a compiler: `.as_text()`, `.compile()`.
 
     >>> lowered = pb.jit(lambda x: x + 1).lower(jnp.zeros(3))
     >>> lowered.out_info.shape
@@ -144,30 +145,33 @@ class Lowered(Stage):
     _platforms: tuple[str, ...] = ("cpu",)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
-        """The loop program ("loops", the default), the jaxpr ("jaxpr"), or what the xla backend
-        makes of it: StableHLO ("stablehlo", with the user's lines if `debug_info`) or XLA's own
-        form ("hlo"); these need jaxlib. ValueError for other dialects.
+        """What the xla backend makes of the program: StableHLO ("stablehlo", the default; with the
+        user's lines if `debug_info`) or XLA's own form ("hlo"), which need jaxlib; or what our own
+        compiler compiles, as loops ("loops"), or the jaxpr ("jaxpr"). ValueError for other
+        dialects.
 
         >>> lowered = pb.jit(lambda x: x + 1).lower(jnp.zeros(3))
-        >>> "stablehlo.add" in lowered.as_text("stablehlo")
+        >>> "stablehlo.add" in lowered.as_text()
+        True
+        >>> "for vector" in lowered.as_text("loops")
         True
         """
         if dialect == "jaxpr":
             return str(self._call.closed)
-        if dialect == "stablehlo":
+        if dialect in (None, "stablehlo"):
             return str(modules.module_to_string(self._stablehlo(), debug_info))
         if dialect == "hlo":
             return str(modules.to_computation(self._stablehlo()).as_hlo_text())
         return str(self.compiler_ir(dialect).as_text())
 
     def compiler_ir(self, dialect: str | None = None) -> Any:
-        """The native executable (None or "loops"); the module of the xla backend ("stablehlo") or
-        XLA's computation ("hlo"). ValueError for other dialects."""
-        if dialect == "stablehlo":
+        """The module of the xla backend (None or "stablehlo"), XLA's computation ("hlo"), or the
+        native executable ("loops"). ValueError for other dialects."""
+        if dialect in (None, "stablehlo"):
             return self._stablehlo()
         if dialect == "hlo":
             return modules.to_computation(self._stablehlo())
-        if dialect not in (None, "loops"):
+        if dialect != "loops":
             raise ValueError(
                 f"unknown dialect: {dialect}. Fix: 'loops', 'jaxpr', 'stablehlo' or 'hlo'."
             )
@@ -207,6 +211,13 @@ class Compiled(Stage):
         leaves, in_tree = tree.flatten((args, kwargs))
         if in_tree != self.in_tree:
             raise TypeError(self._other_tree(in_tree))
+        for x in leaves:
+            if isinstance(x, Tracer):
+                raise TypeError(
+                    "Cannot apply JAX transformations to a function lowered and compiled for a "
+                    "particular signature. Detected argument of Tracer type "
+                    f"{type(x)}. Fix: transform the jitted function instead, then lower it."
+                )
         n = len(self._call.consts)
         wanted, found = self._call.closed.in_avals[n:], [typeof(x) for x in leaves]
         if not all(map(typematch, found, wanted)):
@@ -245,6 +256,15 @@ class Compiled(Stage):
             "Argument types differ from the types for which this computation was compiled. "
             "Perhaps you are calling the compiled executable with a different enable_x64 mode than "
             "when it was AOT compiled? The mismatches are:\n" + "\n".join(lines)
+        )
+
+    @property
+    def out_info(self) -> Any:
+        """The types of results, and how they lie."""
+        infos = tree.leaves(super().out_info)
+        lies = map(_format, self._call.closed.out_avals, self._results_lie())
+        return tree.unflatten(
+            self.out_tree, [x.update(sharding=f) for x, f in zip(infos, lies, strict=True)]
         )
 
     def as_text(self) -> str:

@@ -73,10 +73,11 @@ def _slice(ins: Sequence[Cells], p: Any, _: Any) -> Cells:
 
 
 def _broadcast(ins: Sequence[Cells], p: Any, aval: Any) -> Cells:
-    sizes = [1] * aval.ndim
-    for n, d in zip(ins[0].shape, p["broadcast_dimensions"], strict=True):
+    sizes, dims = [1] * aval.ndim, p["broadcast_dimensions"]
+    for n, d in zip(ins[0].shape, dims, strict=True):
         sizes[d] = n
-    return np.broadcast_to(ins[0].reshape(sizes), aval.shape)
+    order = sorted(range(len(dims)), key=dims.__getitem__)
+    return np.broadcast_to(ins[0].transpose(order).reshape(sizes), aval.shape)
 
 
 _MOVES: dict[str, Callable[[Sequence[Cells], Any, Any], Cells]] = {

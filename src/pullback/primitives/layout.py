@@ -7,7 +7,6 @@ The base of the families: the rules of all others broadcast, transpose and sum.
 from __future__ import annotations
 
 import enum
-import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -90,9 +89,9 @@ def _broadcast_in_dim_aval(
             f"shape {shape}, "
             f"broadcast_dimensions {broadcast_dimensions} "
         )
-    if any(a >= b for a, b in itertools.pairwise(broadcast_dimensions)):
+    if len(set(broadcast_dimensions)) != ndim:
         raise TypeError(
-            "broadcast_in_dim broadcast_dimensions must be strictly increasing; got "
+            "broadcast_in_dim broadcast_dimensions must not contain duplicates, got "
             f"broadcast_dimensions {broadcast_dimensions}"
         )
     return ShapedArray(shape, operand.dtype, operand.weak_type, memory_space=operand.memory_space)
@@ -105,9 +104,13 @@ def _broadcast_in_dim_transpose(
         return [Zero(operand.aval)]
     small = operand.aval.shape
     unit = tuple(k for k, d in enumerate(broadcast_dimensions) if small[k] == 1 and shape[d] != 1)
-    kept = {d for k, d in enumerate(broadcast_dimensions) if k not in unit}
+    kept = [d for k, d in enumerate(broadcast_dimensions) if k not in unit]
     summed = tuple(d for d in range(len(shape)) if d not in kept)
-    return [expand_dims(reduce_sum(ct, summed) if summed else ct, unit)]
+    out = reduce_sum(ct, summed) if summed else ct
+    order = sorted(kept)
+    if order != kept:  # the operand's axes went elsewhere
+        out = transpose(out, [order.index(d) for d in kept])
+    return [expand_dims(out, unit)]
 
 
 def _broadcast_in_dim_batch(
@@ -196,12 +199,14 @@ def broadcast_in_dim(
     operand: Any, shape: Any, broadcast_dimensions: Sequence[int], *, out_sharding: Any = None
 ) -> Any:
     """Broadcasts: axis k of the operand becomes axis `broadcast_dimensions[k]` of the result; sizes
-    are equal or 1.
+    are equal or 1. The axes may come in any order.
 
     >>> lax.broadcast_in_dim(jnp.arange(3), (3, 2), (0,)).shape
     (3, 2)
+    >>> lax.broadcast_in_dim(jnp.ones((2, 3)), (3, 4, 2), (2, 0)).shape
+    (3, 4, 2)
 
-    Raises TypeError if the shapes do not fit.
+    Raises TypeError if the shapes do not fit, and for an axis that is named twice.
     """
     if out_sharding is not None:
         out = broadcast_in_dim(operand, shape, broadcast_dimensions)

@@ -14,10 +14,12 @@ from .table import RULES, computed, rule, widened
 
 @rule(layout.broadcast_in_dim_p)
 def _broadcast_in_dim(x: Any, *, shape: Any, broadcast_dimensions: Any, sharding: Any) -> Any:
-    inner = [1] * len(shape)
+    inner, rank = [1] * len(shape), len(broadcast_dimensions)
     for k, d in enumerate(broadcast_dimensions):
         inner[d] = x.shape[k]
-    extra = x.shape[len(broadcast_dimensions) :]
+    extra = x.shape[rank:]
+    order = sorted(range(rank), key=broadcast_dimensions.__getitem__)
+    x = x.transpose(*order, *range(rank, x.ndim))
     return np.broadcast_to(x.reshape(*inner, *extra), (*shape, *extra)).copy()
 
 

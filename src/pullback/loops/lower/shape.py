@@ -42,7 +42,9 @@ def broadcast(g: Graph, x: Node, shape: tuple[int, ...], dims: Sequence[int]) ->
 
 @rule("broadcast_in_dim")
 def _broadcast_in_dim(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
-    return broadcast(g, ins[0], outs[0][0], params["broadcast_dimensions"])
+    x, dims = ins[0], params["broadcast_dimensions"]
+    order = sorted(range(len(dims)), key=dims.__getitem__)
+    return broadcast(g, transposed(g, x, order), outs[0][0], [dims[k] for k in order])
 
 
 @rule("reshape")
