@@ -115,3 +115,77 @@ def test_errors() -> None:
             side.pmap(lambda: 1.0)()
         with pytest.raises(ValueError, match="at least one argument with a mapped axis"):
             side.pmap(lambda x: x)(3.0)
+
+
+# What real JAX gives on four devices, for the groups in which instances see each other.
+GROUPS = {"two": [[0, 2], [3, 1]], "one": [[1, 0, 3, 2]], "each": [[0], [1], [2], [3]]}
+ROWS = np.arange(64, dtype=np.float32).reshape(4, 4, 4) ** 1.5
+
+
+def _together(name: str, rows: Any, k: int) -> Any:
+    """What instance k of a group has, whose members have `rows`."""
+    n, parts = len(rows), [np.split(x, len(rows), 1) for x in rows]
+    return {
+        "psum": lambda: rows.sum(0),
+        "pmean": lambda: rows.mean(0),
+        "pmax": lambda: rows.max(0),
+        "pmin": lambda: rows.min(0),
+        "all_gather": lambda: rows,
+        "all_gather tiled": lambda: np.concatenate(rows, 1),
+        "psum_scatter tiled": lambda: np.split(rows.sum(0), n, 1)[k],
+        "all_to_all tiled": lambda: np.concatenate([p[k] for p in parts], 0),
+        "grad": lambda: 2 * n * rows.sum(0),
+    }[name]()
+
+
+EXCHANGES: dict[str, Callable[..., Any]] = {
+    "psum": lambda x, a, g: pb.lax.psum(x, a, axis_index_groups=g),
+    "pmean": lambda x, a, g: pb.lax.pmean(x, a, axis_index_groups=g),
+    "pmax": lambda x, a, g: pb.lax.pmax(x, a, axis_index_groups=g),
+    "pmin": lambda x, a, g: pb.lax.pmin(x, a, axis_index_groups=g),
+    "all_gather": lambda x, a, g: pb.lax.all_gather(x, a, axis_index_groups=g),
+    "all_gather tiled": lambda x, a, g: pb.lax.all_gather(
+        x, a, axis_index_groups=g, axis=1, tiled=True
+    ),
+    "psum_scatter tiled": lambda x, a, g: pb.lax.psum_scatter(
+        x, a, axis_index_groups=g, scatter_dimension=1, tiled=True
+    ),
+    "all_to_all tiled": lambda x, a, g: pb.lax.all_to_all(
+        x, a, 1, 0, axis_index_groups=g, tiled=True
+    ),
+    "grad": lambda x, a, g: pb.grad(lambda x: (pb.lax.psum(x, a, axis_index_groups=g) ** 2).sum())(
+        x
+    ),
+}
+
+
+@pytest.mark.parametrize("groups", GROUPS)
+@pytest.mark.parametrize("name", EXCHANGES)
+def test_groups_of_instances(name: str, groups: str) -> None:
+    found = GROUPS[groups]
+    exchange = EXCHANGES[name]
+    want: list[Any] = [None] * 4
+    for group in found:
+        for k, instance in enumerate(group):
+            want[instance] = _together(name, ROWS[group], k)
+    one = pb.vmap(lambda x: exchange(x, "i", found), axis_name="i")
+    np.testing.assert_allclose(one(ROWS), want, rtol=1e-6)
+    two = lambda x: exchange(x, ("i", "j"), found)  # numbered row-major over both
+    both = pb.jit(pb.vmap(pb.vmap(two, axis_name="j"), axis_name="i"))(ROWS.reshape(2, 2, 4, 4))
+    np.testing.assert_allclose(both, np.reshape(want, (2, 2, *np.shape(want)[1:])), rtol=1e-6)
+
+
+def test_groups_of_several_sizes_and_wrong_ones() -> None:
+    def mapped(f: Callable[..., Any]) -> Any:
+        return pb.vmap(f, axis_name="i")(np.arange(4.0, dtype=np.float32))
+
+    sizes = [[0], [1, 2, 3]]
+    for op, want in (("psum", [0, 6, 6, 6]), ("pmax", [0, 3, 3, 3]), ("pmean", [0, 2, 2, 2])):
+        exchange = getattr(pb.lax, op)
+        out = mapped(lambda x, e=exchange: e(x, "i", axis_index_groups=sizes))
+        assert out.tolist() == want
+    for wrong in ([[0, 1], [1, 2]], [[0, 1]], [[0, 1], [2, 7]], []):
+        with pytest.raises(ValueError, match="must cover all indices exactly once"):
+            mapped(lambda x, w=wrong: pb.lax.psum(x, "i", axis_index_groups=w))
+    with pytest.raises(ValueError, match="of one size"):
+        mapped(lambda x: pb.lax.all_gather(x, "i", axis_index_groups=sizes))

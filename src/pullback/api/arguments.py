@@ -24,10 +24,11 @@ class ShapeDtypeStruct:
     """A shape and a dtype, where an array's value does not matter (`eval_shape`,
     `jit(f).lower`).
 
-    `dtype`: anything that names one. `sharding`: how the array lies, a sharding, a spec over the
-    mesh in context, or a `Format`, whose layout it has, too. `is_ref`: for a mutable reference to
-    such an array. Raises ValueError if the dtype is None, and for a sharding that is none or is of
-    more axes.
+    `dtype`: anything that names one. `weak_type`: whether it yields to those of other operands.
+    `sharding`: how the array lies, a sharding, a spec over the
+    mesh in context, or a `Format`, whose layout it has, too. `manual_axis_type`: how it varies
+    over the manual axes of a mesh. `is_ref`: for a mutable reference to such an array.
+    Raises ValueError if the dtype is None, and for a sharding that is none or is of more axes.
 
     >>> pb.eval_shape(jnp.sum, pb.ShapeDtypeStruct((2, 3), jnp.float32))
     ShapeDtypeStruct(shape=(), dtype=float32)
@@ -44,6 +45,8 @@ class ShapeDtypeStruct:
     )
     has_no_value = True
 
+    _layout: Any
+    _weak_type: bool
     dtype: Any
     is_ref: bool
     manual_axis_type: Any

@@ -20,7 +20,9 @@ from .common import NUMBER, canonical_axis, check_dtype, const, zero_of
 from .dynamic_slice import index_take
 from .elementwise import add, convert_element_type, div, eq, mul, select
 from .exchange_steps import (
+    Group,
     all_to_all_in_turn,
+    check_groups,
     gather_in_turn,
     permute_in_turn,
     scatter_in_turn,
@@ -97,9 +99,13 @@ def _reducer_aval(name: str) -> Callable[..., Any]:
 
 
 def _reducer_batch(
-    get: Callable[[], Primitive], along: Callable[..., Any], alone: Callable[[Any, int], Any]
+    get: Callable[[], Primitive],
+    along: Callable[..., Any],
+    alone: Callable[[Any, int], Any],
+    grouped: Callable[[Group], Any],
 ) -> Callable[..., Any]:
-    """`along` reduces a batch over an axis; `alone` is the reduction of copies of one value."""
+    """`along` reduces a batch over an axis; `alone` is the reduction of copies of one value;
+    `grouped` reduces over groups."""
 
     def batch(axis: Any, args: Any, dims: Any, *, axes: Any, axis_index_groups: Any) -> Any:
         (x,), (d,) = args, dims
@@ -109,7 +115,9 @@ def _reducer_batch(
                 if d is None
                 else (get().bind(x, axes=axes, axis_index_groups=axis_index_groups), d)
             )
-        _refuse_groups(get().name, axis_index_groups)
+        if axis_index_groups is not None:
+            group = Group(axis, (x, d), axes, axis_index_groups, all_gather_p, axis_index_p)
+            return grouped(group), 0
         rest = tuple(n for n in axes if n != axis.name)
         out = alone(x, axis.size) if d is None else along(x, (d,))
         return (get().bind(out, axes=rest, axis_index_groups=None) if rest else out), None
@@ -145,7 +153,9 @@ psum_p: Primitive = Primitive(
     jvp=linear_jvp(lambda: psum_p),
     transpose=_psum_transpose,
     batch=No.BY_TRACE,
-    axis_batch=_reducer_batch(lambda: psum_p, reduce_sum, lambda x, n: mul(const(x, n), x)),
+    axis_batch=_reducer_batch(
+        lambda: psum_p, reduce_sum, lambda x, n: mul(const(x, n), x), Group.total
+    ),
     effectful=True,
 )
 pmax_p: Primitive = Primitive(
@@ -154,7 +164,9 @@ pmax_p: Primitive = Primitive(
     jvp=_extreme_jvp(lambda: pmax_p),
     transpose=No.NOT_LINEAR,
     batch=No.BY_TRACE,
-    axis_batch=_reducer_batch(lambda: pmax_p, reduce_max, lambda x, n: x),
+    axis_batch=_reducer_batch(
+        lambda: pmax_p, reduce_max, lambda x, n: x, lambda g: reduce_max(g.values(), (1,))
+    ),
     effectful=True,
 )
 pmin_p: Primitive = Primitive(
@@ -163,13 +175,22 @@ pmin_p: Primitive = Primitive(
     jvp=_extreme_jvp(lambda: pmin_p),
     transpose=No.NOT_LINEAR,
     batch=No.BY_TRACE,
-    axis_batch=_reducer_batch(lambda: pmin_p, reduce_min, lambda x, n: x),
+    axis_batch=_reducer_batch(
+        lambda: pmin_p, reduce_min, lambda x, n: x, lambda g: reduce_min(g.values(), (1,))
+    ),
     effectful=True,
 )
 
 
-def _groups(axis_index_groups: Any) -> Any:
-    return None if axis_index_groups is None else tuple(map(tuple, axis_index_groups))
+def _groups(axis_index_groups: Any, axis_name: Any = None, alike: bool = True) -> Any:
+    """The groups as tuples, checked if the axis is named."""
+    if axis_index_groups is None:
+        return None
+    groups = tuple(map(tuple, axis_index_groups))
+    if axis_name is not None:
+        names = tuple(n for n in _names(axis_name) if not isinstance(n, int))
+        check_groups(groups, axis_size(names), alike)
+    return groups
 
 
 def _over_axes(p: Primitive, along: Callable[..., Any], x: Any, axis_name: Any, groups: Any) -> Any:
@@ -183,7 +204,9 @@ def _over_axes(p: Primitive, along: Callable[..., Any], x: Any, axis_name: Any, 
     named = tuple(n for n in names if not isinstance(n, int))
     if positional:
         x = along(x, positional)
-    return p.bind(x, axes=named, axis_index_groups=_groups(groups)) if named else x
+    if not named:
+        return x
+    return p.bind(x, axes=named, axis_index_groups=_groups(groups, axis_name, alike=False))
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -215,15 +238,23 @@ def pmean(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
     >>> pullback.vmap(f, axis_name='i')(jnp.array([1., 2., 6.]))
     Array([-2., -1.,  3.], dtype=float32)
     """
-    groups = _groups(axis_index_groups)
+    groups = _groups(axis_index_groups, axis_name, alike=False)
     n = (
         axis_size(tuple(a for a in _names(axis_name) if not isinstance(a, int)))
         if groups is None
         else len(groups[0])
     )
+    uneven = groups is not None and len({len(g) for g in groups}) > 1
 
     def one(leaf: Any) -> Any:
         total = psum(leaf, axis_name, axis_index_groups=axis_index_groups)
+        if uneven:  # each instance counts its own group
+            counts = psum(full_as(leaf, 1), axis_name, axis_index_groups=groups)
+            if not dtypes.is_inexact(typeof(total).dtype):
+                total, counts = (
+                    convert_element_type(v, dtypes.default_float()) for v in (total, counts)
+                )
+            return div(total, counts)
         count = n
         for a in _names(axis_name):
             count *= typeof(leaf).shape[a] if isinstance(a, int) else 1
@@ -447,7 +478,11 @@ def _all_gather_batch(
             tiled=tiled,
             **params,
         ), 0
-    _refuse_groups("all_gather", params["axis_index_groups"])
+    if params["axis_index_groups"] is not None:
+        names, groups = _names(axis_name), params["axis_index_groups"]
+        group = Group(axis, (x, d), names, groups, all_gather_p, axis_index_p)
+        out = _moved(group.values(), 1, all_gather_dimension + 1)
+        return (_joined(out, all_gather_dimension + 1) if tiled else out), 0
     if _several(axis_name):
         return gather_in_turn(all_gather_p, axis, (x, d), axis_name, all_gather_dimension, tiled)
     out = _moved(full_batch(x, d, axis.size), 0, all_gather_dimension)
@@ -498,7 +533,7 @@ def all_gather(
     """
     if not _names(axis_name):
         return x
-    groups = _groups(axis_index_groups)
+    groups = _groups(axis_index_groups, axis_name)
     size = axis_size(axis_name) if groups is None else len(groups[0])
 
     def one(leaf: Any) -> Any:
@@ -512,6 +547,21 @@ def all_gather(
     return tree.tree_map(one, x)
 
 
+def _scattered(shape: Sequence[int], at: int, count: int, tiled: bool) -> tuple[int, ...]:
+    """The shape of each of `count` parts along axis `at`; ValueError if it does not divide."""
+    if tiled and shape[at] % count:
+        raise ValueError(
+            f"tiled reduce_scatter operand scatter dimension size {shape[at]} must be divisible by "
+            f"shard count {count}"
+        )
+    if not tiled and shape[at] != count:
+        raise ValueError(
+            f"reduce_scatter operand scatter dimension size {shape[at]} must match shard count "
+            f"{count}"
+        )
+    return (*shape[:at], *((shape[at] // count,) if tiled else ()), *shape[at + 1 :])
+
+
 def _reduce_scatter_aval(
     x: Any,
     *,
@@ -521,23 +571,8 @@ def _reduce_scatter_aval(
     axis_size: int,
     tiled: bool,
 ) -> Any:
-    shape = list(x.shape)
-    if tiled:
-        if shape[scatter_dimension] % axis_size:
-            raise ValueError(
-                f"tiled reduce_scatter operand scatter dimension size {shape[scatter_dimension]} "
-                "must be divisible by "
-                f"shard count {axis_size}"
-            )
-        shape[scatter_dimension] //= axis_size
-    else:
-        if shape[scatter_dimension] != axis_size:
-            raise ValueError(
-                f"reduce_scatter operand scatter dimension size {shape[scatter_dimension]} must "
-                f"match shard count {axis_size}"
-            )
-        del shape[scatter_dimension]
-    return ShapedArray(tuple(shape), x.dtype, x.weak_type), _effects(_names(axis_name))
+    shape = _scattered(x.shape, scatter_dimension, axis_size, tiled)
+    return ShapedArray(shape, x.dtype, x.weak_type), _effects(_names(axis_name))
 
 
 def _reduce_scatter_transpose(
@@ -566,7 +601,11 @@ def _reduce_scatter_batch(
         return reduce_scatter_p.bind(
             x, axis_name=axis_name, scatter_dimension=scatter_dimension + 1, tiled=tiled, **params
         ), 0
-    _refuse_groups("reduce_scatter", params["axis_index_groups"])
+    if params["axis_index_groups"] is not None:
+        names, groups = _names(axis_name), params["axis_index_groups"]
+        group = Group(axis, (x, d), names, groups, all_gather_p, axis_index_p)
+        out = group.part(group.total(), scatter_dimension + 1)
+        return (out if tiled else squeeze(out, (scatter_dimension + 1,))), 0
     if _several(axis_name):
         return scatter_in_turn(reduce_scatter_p, axis, (x, d), axis_name, scatter_dimension, tiled)
     total = mul(const(x, axis.size), x) if d is None else reduce_sum(x, (d,))
@@ -604,14 +643,18 @@ def psum_scatter(
     """
     if not _names(axis_name):
         return x
-    groups = _groups(axis_index_groups)
+    groups = _groups(axis_index_groups, axis_name)
     size = axis_size(axis_name) if groups is None else len(groups[0])
-    return tree.tree_map(
-        lambda leaf: reduce_scatter_p.bind( leaf, axis_name=_names(axis_name),
-        scatter_dimension=canonical_axis(scatter_dimension, typeof(leaf).ndim),
-        axis_index_groups=groups, axis_size=size,
-        tiled=bool(tiled), ), x,
-    )  # fmt: skip
+
+    def one(leaf: Any) -> Any:
+        at = canonical_axis(scatter_dimension, typeof(leaf).ndim)
+        _scattered(typeof(leaf).shape, at, size, tiled)
+        return reduce_scatter_p.bind(
+            leaf, axis_name=_names(axis_name), scatter_dimension=at,
+            axis_index_groups=groups, axis_size=size, tiled=bool(tiled),
+        )  # fmt: skip
+
+    return tree.tree_map(one, x)
 
 
 def _check_divisible(size: int, n: int) -> None:
@@ -665,7 +708,11 @@ def _all_to_all_batch(
         return all_to_all_p.bind(
             x, split_axis=split_axis + 1, concat_axis=concat_axis + 1, axis_name=axis_name, **params
         ), 0
-    _refuse_groups("all_to_all", params["axis_index_groups"])
+    if params["axis_index_groups"] is not None:
+        names, groups = _names(axis_name), params["axis_index_groups"]
+        group = Group(axis, (x, d), names, groups, all_gather_p, axis_index_p)
+        out = group.sent(split_axis + 1)
+        return _joined(_moved(out, 1, concat_axis + 1), concat_axis + 1), 0
     if _several(axis_name):
         where = axis_name, split_axis, concat_axis, params["tiled"]
         return all_to_all_in_turn(all_to_all_p, axis, (x, d), *where)
@@ -709,7 +756,7 @@ def all_to_all(
     Array([[1, 3],
            [2, 4]], dtype=int32)
     """
-    groups = _groups(axis_index_groups)
+    groups = _groups(axis_index_groups, axis_name)
     n = axis_size(axis_name) if groups is None else len(groups[0])
 
     def bind(leaf: Any, split: int, concat: int) -> Any:
