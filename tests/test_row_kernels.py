@@ -263,8 +263,9 @@ def test_quick_code_divides_lanes_by_one_number() -> None:
 
 
 @pytest.mark.usefixtures("nothing_compiled")
-def test_the_second_run_waits_for_good_code() -> None:
-    """Where few kernels have much to do."""
+def test_the_second_run_waits_for_good_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where few kernels have so much to do that a few runs repay it."""
+    monkeypatch.setattr(tier, "REPAID_RUNS", 100)
     f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
     x = jnp.asarray(_rows(1000, 1000))
     with tier.paused():
@@ -276,10 +277,15 @@ def test_the_second_run_waits_for_good_code() -> None:
 
 
 @pytest.mark.usefixtures("nothing_compiled")
-def test_no_run_waits_for_long_code_that_runs_for_a_moment() -> None:
-    """A transform's: some thousand lines, a fraction of a millisecond."""
-    f = pullback.jit(lambda x: jnp.fft.rfft2(x).real.sum())
-    x = jnp.asarray(_rows(255, 255))
+@pytest.mark.parametrize(
+    ("function", "size"),
+    [(lambda x: jnp.fft.rfft2(x).real.sum(), 255), (lambda x: jnp.cosh(x) * 0.75, 1000)],
+)
+def test_no_run_waits_for_code_that_a_few_runs_do_not_repay(function: Any, size: int) -> None:
+    """A transform's: some thousand lines, a fraction of a millisecond; and LLVM takes as long for a
+    hundred lines as a million numbers do a hundred times."""
+    f = pullback.jit(function)
+    x = jnp.asarray(_rows(size, size))
     with tier.paused():
         f(x).block_until_ready()
         plan = f.lower(x).compiler_ir("loops").plan
@@ -289,6 +295,13 @@ def test_no_run_waits_for_long_code_that_runs_for_a_moment() -> None:
     while plan.improve():
         pass
     assert not plan.hasty
+
+
+def test_long_code_is_quick_at_first_also_where_runs_last() -> None:
+    """Good code of a transform in three dimensions takes a hundred milliseconds, a run five."""
+    if tier.enabled():
+        assert tier.haste(1e8, 1.5e-2, 5e-3, False, statements=400).kernel
+        assert not tier.haste(1e8, 1.5e-2, 5e-3, False, statements=100).kernel
 
 
 def test_quick_code_of_long_runs_is_for_several_threads() -> None:

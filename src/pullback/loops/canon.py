@@ -25,7 +25,7 @@ from pullback.loops.ir import (
     While,
 )
 
-__all__ = ["CODE_ATTRS", "called_by", "canonical_text", "waits"]
+__all__ = ["CODE_ATTRS", "called_by", "canonical_text", "statements", "waits"]
 
 # The attributes of a kernel that the emitter reads.
 CODE_ATTRS = frozenset({"cost_per_iteration", "codegen", "streamed"})
@@ -154,6 +154,11 @@ def called_by(kernel: Kernel) -> frozenset[str]:
     """The names of the functions that a kernel calls."""
     parts = canonical_text(kernel).split("=call ")[1:]
     return frozenset([part.split(" ", 1)[0] for part in parts])
+
+
+def statements(kernel: Kernel) -> int:
+    """How many statements a kernel has, roughly: the lines of its text."""
+    return canonical_text(kernel).count("\n")
 
 
 def waits(kernel: Kernel) -> bool:

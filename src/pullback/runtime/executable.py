@@ -24,7 +24,7 @@ from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import empty_context, valueless_error
 from ..garbage import uncollected
 from ..loops import pipeline
-from ..loops.canon import waits
+from ..loops.canon import statements, waits
 from ..loops.ir import Kernel
 from ..loops.nesting import deep
 from ..loops.plan import JumpStep
@@ -236,8 +236,8 @@ class NativeExecutable:
         compilation = llvm.Compilation()
 
         def ready(kernel: Kernel, cost: pipeline.Cost, alone: bool = False) -> None:
-            tiles = bool(llvm.tiles_of(kernel))
-            compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own, tiles), alone)
+            what = bool(llvm.tiles_of(kernel)), statements(kernel)
+            compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own, *what), alone)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 
         def foresee(kind: str, work: float) -> None:

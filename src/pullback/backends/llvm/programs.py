@@ -18,6 +18,7 @@ from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.target import host_target
 from pullback.compile_log import KernelEntry
 from pullback.loops import plan
+from pullback.loops.canon import statements
 from pullback.loops.fingerprint import equations, fingerprint, source_stamp
 from pullback.loops.ir import Const, Kernel
 from pullback.loops.lower.program import spec_of
@@ -158,7 +159,8 @@ def remember(
         steps.append((number, *fields))
     slots = [(s.number, s.role, s.dtype, s.shape, s.bytes) for s in program.slots]
     made = [
-        (k.key, k.name, sorted(needs_of(b))) for k, b in zip(kernels, program.kernels, strict=True)
+        (k.key, k.name, sorted(needs_of(b)), statements(b))
+        for k, b in zip(kernels, program.kernels, strict=True)
     ]
     consts = [(slot, where[id(v)]) for slot, v in program.consts]
     data = (
@@ -200,12 +202,12 @@ def recall(
         return lowered[0]
 
     kernels, origins = [], []
-    for number, (kernel_name, name, needs) in enumerate(made):
+    for number, (kernel_name, name, needs, length) in enumerate(made):
 
         def kernel_again(number: int = number) -> Kernel:
             return program_again().kernels[number]
 
-        haste = tier.haste(work, seconds, costs[number], any(map(is_tile, needs)))
+        haste = tier.haste(work, seconds, costs[number], any(map(is_tile, needs)), length)
         found = recalled_kernel(kernel_name, name, needs, kernel_again, haste)
         if found is None:
             return None

@@ -4,8 +4,8 @@ A first call wants its kernels at once, so what takes less time to run than LLVM
 to compile is compiled by its quick path. A plan counts the kernels it has run; a thread of ours
 looks at the counts, compiles the kernels of plans that are used again, and writes the new addresses
 into the plans' step tables. Both versions compute the same bits: the order of operations is the
-emitter's, LLVM changes none of it. Where few kernels have much to do, the second run waits for good
-code: from then on all are as fast as they can be.
+emitter's, LLVM changes none of it. Runs go on with quick code meanwhile; where few kernels have so
+much to do that a few runs repay good code, the second run waits for it.
 The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
 """
 
@@ -29,6 +29,9 @@ __all__ = ["Haste", "enabled", "haste", "paused", "settled", "watch"]
 # estimates of good code: programs and, in longer ones, all runs of a kernel of fewer seconds than
 # these are compiled quickly. Kernels that call tile functions spend most of their time there.
 QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 1e-3
+# What good code of a kernel takes more than quick code, seconds a statement, and what a run of
+# quick code loses beside good code, in runs of that.
+GOOD_STATEMENT, LOST = 6e-5, 2.0
 OUTSIDE_TILES = 0.2
 # Cutting loops for threads is more code; quick code of kernels that run so long is cut.
 SHARED = 5e-4
@@ -39,9 +42,9 @@ MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
 FEW_STEPS = 4  # whose kernels such a plan's second run waits for
-# LLVM's seconds for good code, a byte of quick code; and in how many runs, which quick code makes
-# longer by about twice the time of good code, they must come back to be waited for.
-GOOD_SECONDS, REPAID_RUNS = 6e-6, 100
+# LLVM's seconds for good code, a byte of quick code; and in how many runs they must come back to be
+# waited for. Good code is made beside the runs, which lose less than who waits for it.
+GOOD_SECONDS, REPAID_RUNS = 6e-6, 4
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
 FIRST_LOOK, LAST_LOOK = 0.02, 1.0
@@ -83,11 +86,11 @@ class Haste:
 
 def settled(plan: Watched) -> bool:
     """Whether the runs of a plan are as fast as they will soon be. What has run once and is worth
-    waiting for is compiled now: who calls twice calls often. Long code that runs for a moment is
-    not worth it: a thread makes it meanwhile."""
+    waiting for is compiled now: who calls twice calls often. What takes LLVM longer than a few runs
+    is not worth it: a thread makes it meanwhile."""
     if not 0 < len(plan.hasty) <= FEW_STEPS or plan.work < VERY_MUCH_WORK:
         return True
-    if plan.effort() > REPAID_RUNS * 2 * plan.seconds:
+    if plan.effort() > REPAID_RUNS * LOST * plan.seconds:
         return True
     if not plan.heat()[0]:
         return False
@@ -101,15 +104,17 @@ def enabled() -> bool:
     return os.environ.get("PULLBACK_TIER", "1").strip().lower() not in ("0", "off", "false", "no")
 
 
-def haste(work: float, seconds: float, own: float, tiles: bool) -> Haste:
-    """How a kernel is to be compiled all of whose runs take `own` seconds, in a program of `work`
-    elementary operations and so many seconds; whether it calls tile functions."""
+def haste(work: float, seconds: float, own: float, tiles: bool, statements: int = 0) -> Haste:
+    """How a kernel of so many statements is to be compiled all of whose runs take `own` seconds, in
+    a program of `work` elementary operations and so many seconds; whether it calls tile
+    functions."""
     if not enabled():
         return Haste(False, False)
     little = work <= QUICK_WORK
     shared = own > SHARED
     own *= OUTSIDE_TILES if tiles else 1.0
-    return Haste(little or seconds <= QUICK_PROGRAM or own <= QUICK_KERNEL, little, shared)
+    quick = little or seconds <= QUICK_PROGRAM or own <= QUICK_KERNEL
+    return Haste(quick or own * LOST <= statements * GOOD_STATEMENT, little, shared)
 
 
 class _Watcher:
