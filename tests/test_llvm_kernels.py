@@ -332,6 +332,36 @@ def test_strided_and_broadcast_access(isa):
         check(k, [x, np.asarray(2.5, "f4"), np.zeros_like(x)], [size], isa)
 
 
+def _divided_by_each(dtype, op):
+    """Every row r of the result: x op y[r]."""
+    m, n, r, i = var("m"), var("n"), var("r"), var("i")
+    x, y = Buf("x", dtype, (n,), "in"), Buf("y", dtype, (m,), "in")
+    o = Buf("o", dtype, (m, n), "out")
+    p, d, q = (var(k, dtype) for k in "pdq")
+    row = loop(i, n, "vector", Load(p, x, (i,)), Let(q, op, (p, d)), Store(o, (r, i), q))
+    return Kernel("quotients", (x, y, o), (m, n), (), (loop(r, m, "seq", Load(d, y, (r,)), row),))
+
+
+@pytest.mark.parametrize("op", ["div", "rem"])
+@pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64", "u8", "u16", "u32", "u64"])
+def test_integers_in_lanes_are_divided_by_one_number(isa, dtype, op):
+    t = np.dtype(dtype[0] + str(int(dtype[1:]) // 8))
+    info, rng = np.iinfo(t), np.random.default_rng(0)
+    powers = [1 << k for k in range(info.bits)]
+    edges = [s * (p + e) for p in powers for e in (-1, 0, 1) for s in (1, -1)]
+    edges += [info.min, info.min + 1, info.max // 3]
+    y = np.array(sorted({e for e in edges if info.min <= e <= info.max}), t)
+    near = rng.integers(info.min, info.max, 50, t) // 7 * 7
+    x = np.concatenate([y, near, near - 1, near + 1, rng.integers(info.min, info.max, 50, t)])
+    kernel = _divided_by_each(dtype, op)
+    check(kernel, [x, y, np.zeros((len(y), len(x)), t)], [len(y), len(x)], isa)
+
+
+def test_what_is_odd_about_one_divisor_is_asked_before_its_loop():
+    text, _ = emit_module(_divided_by_each("i32", "div"))
+    assert "fdiv double" in text and "fdiv <" not in text
+
+
 def test_collapsed_index_reverse_and_iota(isa):
     n, i = var("n"), var("i")
     a, o = Buf("a", "f32", (7,), "in"), Buf("o", "f32", (n,), "out")

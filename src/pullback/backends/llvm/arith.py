@@ -318,6 +318,8 @@ def _division(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
     if y.c not in (None, 0, -1) and BITS[dtype] >= 8:  # nothing is odd about a literal
         q = _quotient(b, signed, x, y)
         return q if op == "div" else x - q * y
+    if _by_one_integer(x, y) and BITS[dtype] >= 8:
+        return _division_by_one(b, op, signed, x, y)
     zero = y.eq(0)
     lowest = -(1 << (BITS[dtype] - 1))
     odd = zero | (x.eq(lowest) & y.eq(-1)) if signed and BITS[dtype] >= 8 else zero
@@ -326,6 +328,25 @@ def _division(b: Builder, op: str, dtype: str, x: Val, y: Val) -> Val:
     if op == "div":
         return b.select(zero, -1, q, like=x.t)
     return b.select(zero, x, x - q * divisor)
+
+
+def _by_one_integer(x: Val, y: Val) -> bool:
+    """Whether lanes are divided by one number of the same loop or an outer one."""
+    return x.n > 1 and y.n == 1 and len(y.regs) == 1 and TYPE_BITS[x.t] < 64
+
+
+def _division_by_one(b: Builder, op: str, signed: bool, x: Val, y: Val) -> Val:
+    """The same where all lanes have one divisor: what is odd about it is asked once, before the
+    loop, and so is its reciprocal computed. INT_MIN / -1 is -INT_MIN, which wraps."""
+    zero, minus = y.eq(0), y.eq(-1)
+    odd = zero | minus if signed else zero
+    divisor = b.select(odd, 1, y, like=y.t)
+    q = _quotient(b, signed, x, divisor)
+    if op == "div":
+        q = b.select(minus, 0 - q, q, like=x.t) if signed else q
+        return b.select(zero, -1, q, like=x.t)
+    rest = x - q * divisor  # 0 where the divisor is -1
+    return b.select(zero, x, rest, like=x.t)
 
 
 def _is_power(y: Val) -> bool:
@@ -348,15 +369,16 @@ def _quotient(b: Builder, signed: bool, x: Val, y: Val) -> Val:
     bits = TYPE_BITS[x.t]
     if (x.n == 1 and y.n == 1) or bits == 64 or y.c is not None:
         return b.binary("sdiv" if signed else "udiv", x, y)
-    extend, wide = ("sext", "sitofp") if signed else ("zext", "sitofp")
+    extend = "sext" if signed else "zext"
     middle = "i64" if bits == 32 and not signed else "i32"
-    p, q = (b.cast(wide, b.cast(extend, v, middle), "double") for v in (x, y))
+    real, larger = ("double", 2.0**-50) if bits == 32 else ("float", 2.0**-20)
+    p, q = (b.cast("sitofp", b.cast(extend, v, middle), real) for v in (x, y))
     if y.n == 1 and len(y.regs) == 1:
         # One divisor for all lanes: its reciprocal, made larger by more than all roundings. The
         # product never falls below x / y, and is below the next integer: the quotient's distance
-        # from that is 1 / y at least, and x < 2**32.
-        quotient = p * (b.lit(1.0 + 2.0**-50, "double") / q)
-    else:
+        # from that is 1 / y at least, and x < 2**32 (2**16 for floats).
+        quotient = p * (b.lit(1.0 + larger, real) / q)
+    else:  # the rounded quotient is no integer that the exact one is not: it would be that near
         quotient = p / q
     return b.cast("trunc", b.cast("fptosi", quotient, middle), x.t)
 
