@@ -479,6 +479,26 @@ def test_pieces_meet_without_gaps(n):
         np.testing.assert_array_equal(found, ours(np, x, m))
 
 
+def _heat_edges(p, u):
+    d = p.diff(u)
+    inner = u[1:-1] + 0.25 * (d[1:] - d[:-1])
+    return p.concatenate([u[-1:], inner, u[:1]])
+
+
+@pytest.mark.parametrize("n", [256, 300, 1001])
+def test_rows_in_loops_are_joined_piece_by_piece(n):
+    x = np.random.default_rng(n).integers(-9, 9, n).astype(F32)
+    for step in (
+        lambda p, u: u + 0.5 * p.pad(u[2:] - u[:-2], 1),
+        lambda p, u: 0.5 * (p.roll(u, 7) - p.roll(u, -5)),
+        _heat_edges,
+    ):
+        f = lambda x: pb.lax.fori_loop(0, 3, lambda _, u: step(jnp, u), x)  # noqa: B023
+        assert masked_loads(program(f, x)) == 0
+        want = step(np, step(np, step(np, x)))
+        np.testing.assert_array_equal(pb.jit(f)(x), want)
+
+
 def test_short_last_axes_that_are_joined_run_in_lanes_along_the_one_before():
     x, y = (np.random.default_rng(s).standard_normal((1003, 3)).astype(F32) for s in (1, 2))
     for function in (

@@ -215,6 +215,11 @@ class Builder:
     def depth(self) -> int:
         return len(self.scopes) - 1
 
+    @property
+    def repeated(self) -> bool:
+        """Whether what is emitted now is inside of a loop whose iterations run one by one."""
+        return any(scope.kind in ("seq", "while") for scope in self.scopes)
+
     def let(
         self, op: str, args: Sequence[Atom], dtype: str, attrs: tuple[tuple[str, Any], ...] = ()
     ) -> Atom:

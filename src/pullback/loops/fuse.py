@@ -30,7 +30,7 @@ from pullback.loops.lower.graph import (
     part_dtype,
 )
 from pullback.loops.ops import INTS, storage_bytes
-from pullback.loops.pieces import SPLIT_FROM
+from pullback.loops.pieces import worth_pieces
 from pullback.loops.tall import is_tall
 
 __all__ = [
@@ -165,7 +165,7 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
                 node.red.shape[: len(node.red.shape) - tail] if tail else node.red.shape,
             )
             continue
-        _expand(node.deps, node.shape, _reads_once(node))
+        _expand(node.deps, node.shape, _reads_once(node, graph.repeats))
         repeat = node.red.count if node.red is not None else 1
         for dep, _ in node.deps:
             cost += repeat * (1.0 if dep.root else dep.cost)
@@ -246,14 +246,16 @@ def _identity(axes: Axes, dep: Node) -> bool:
     return axes is None or axes == tuple(range(len(dep.shape)))
 
 
-def _reads_once(node: Node) -> bool | Node:
+def _reads_once(node: Node, repeated: bool) -> bool | Node:
     """Whether a value reads each element of its operands once, if at computed places: a slice of
     them does, and several side by side, where they are stored in pieces (pieces.py) and no element
     computes more than its own. Or the operand of which it reads no more elements than there are."""
     how = getattr(node.at, "once", None)
     if isinstance(how, Node):
         return how
-    return how == "alone" or (how == "joined" and node.wanted and node.size >= SPLIT_FROM)
+    return how == "alone" or (
+        how == "joined" and node.wanted and worth_pieces(node.shape, repeated)
+    )
 
 
 def _expand(

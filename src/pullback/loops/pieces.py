@@ -9,18 +9,28 @@ lanes become several; others keep their form and choose by a branch, long pieces
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from pullback.loops.build import TRUE, Builder, Index, Ix
 from pullback.loops.ir import Atom, For, If, Stmt
 
-__all__ = ["SPLIT_FROM", "branches", "lane_pieces"]
+__all__ = ["branches", "lane_pieces", "worth_pieces"]
 
 SPLIT_FROM = 4096  # elements below which loops are not worth more code
+ROW_FROM = 256  # the same of a last axis that an outer loop walks again and again
 SHORT = 64  # a loop in lanes that is not worth it
 MOST = 24  # pieces of a loop in lanes
 GROWTH = 4  # how many times the statements may become
 CHOICES = 4  # pieces of any other loop
+
+
+def worth_pieces(extents: Sequence[int], repeated: bool) -> bool:
+    """Whether loops over a box are worth the code of pieces; `repeated` inside of a loop."""
+    return math.prod(extents) >= SPLIT_FROM or (
+        repeated and len(extents) > 0 and extents[-1] >= ROW_FROM
+    )
+
 
 Body = Callable[[Index], Sequence[Atom]]
 

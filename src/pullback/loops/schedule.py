@@ -39,7 +39,7 @@ from pullback.loops.lower.graph import (
 )
 from pullback.loops.lower.shape import merges
 from pullback.loops.ops import storage_bytes
-from pullback.loops.pieces import SPLIT_FROM, branches, lane_pieces
+from pullback.loops.pieces import branches, lane_pieces, worth_pieces
 from pullback.loops.reducing import (
     Targets,
     parallel_reduce,
@@ -340,7 +340,7 @@ def open_rows(
     lane computes so many neighbours, each by code of its own. With `pieces`, where conditions on
     an index change, loops may be cut (`body` can be written more than once). Threads take lanes by
     the `chunk`."""
-    pieces = pieces and math.prod(extents) >= SPLIT_FROM
+    pieces = pieces and worth_pieces(extents, b.repeated)
 
     def descend(level: int, indices: list[Index], parallel: bool) -> None:
         if level == len(extents):
