@@ -13,6 +13,7 @@ import numpy as np
 from pullback.control.call import APART
 from pullback.core.jaxpr import ClosedJaxpr, Var, jaxprs_in_params
 from pullback.loops.chains import Chain, chains_of
+from pullback.loops.invariant import invariants_first
 from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
     reduce,
@@ -123,7 +124,7 @@ def spec_of(aval: Any) -> Spec | None:
 def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]) -> list[Node]:
     """Adds a program's equations to a graph; the nodes of its results."""
     if g.parent is not None or not g.options.repeats:
-        jaxpr = once(products_after_loops(jaxpr), _is_pure)
+        jaxpr = _rearranged(jaxpr)
     env: dict[Any, Any] = {}
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
@@ -153,6 +154,13 @@ def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]
     return [_literal(g, v) if hasattr(v, "val") else env[v] for v in jaxpr.outvars]
 
 
+def _rearranged(jaxpr: Any) -> Any:
+    """The same program, with what need not be in loops outside of them, and nothing costly done
+    twice."""
+    jaxpr = products_after_loops(jaxpr)
+    return once(invariants_first(jaxpr, inlined, _is_pure), _is_pure)
+
+
 def _is_pure(name: str) -> bool:
     """Whether a primitive's results depend on its operands and parameters alone: those of what
     Python does may not."""
@@ -168,7 +176,7 @@ def inlined(closed: ClosedJaxpr) -> ClosedJaxpr:
         def get(v: Any) -> Any:
             return v if hasattr(v, "val") else env.get(v, v)
 
-        jaxpr = once(products_after_loops(jaxpr), _is_pure)
+        jaxpr = _rearranged(jaxpr)
         for eqn in jaxpr.eqns:
             ins = [get(v) for v in eqn.invars]
             program = _called(eqn)
