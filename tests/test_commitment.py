@@ -353,3 +353,41 @@ def test_functions_that_take_a_device_lay_their_result_there() -> None:
     )
     assert "device_put" in text
     assert "sharding_constraint" in text
+
+
+def _on(k: int) -> SingleDeviceSharding:
+    """The whole on device k. There may be fewer: a device is where an array says that it is."""
+    first = pb.devices()[0]
+    return SingleDeviceSharding(first if k == 0 else type(first)(k, first.client))
+
+
+ELSEWHERE: dict[str, Callable[[Any, Any], Any]] = {
+    "operator": lambda a, b: a + b,
+    "eager": lambda a, b: jnp.concatenate([a, b]),
+    "primitive": lambda a, b: lax.add(a, b),
+    "jit": lambda a, b: pb.jit(lambda x, y: x * y)(a, b),
+    "grad": lambda a, b: pb.grad(lambda x: (x * b).sum())(a),
+    "vmap": lambda a, b: pb.vmap(lambda x, y: x + y)(a, b),
+    "index": lambda a, b: a[b.astype(int)],
+    "scan": lambda a, b: lax.scan(lambda c, x: (c + x, c), a[0], b),
+    "result": lambda a, b: pb.jit(lambda x: x * 2, out_shardings=b.sharding)(a),
+    "lowered": lambda a, b: pb.jit(lambda x, y: x * y).lower(a, b),
+}
+
+
+@pytest.mark.parametrize("name", ELSEWHERE)
+def test_arrays_on_different_devices_are_refused(name: str) -> None:
+    a, b = (pb.device_put(np.arange(4.0, dtype=np.float32), _on(k)) for k in (0, 1))
+    with pytest.raises(ValueError, match=r"Received incompatible devices .* ids \[0\] .* \[1\] on"):
+        ELSEWHERE[name](a, b)
+
+
+def test_arrays_that_are_nowhere_in_particular_go_with_others() -> None:
+    a, b = (pb.device_put(np.arange(4.0, dtype=np.float32), _on(k)) for k in (0, 1))
+    free = jnp.arange(4.0)
+    assert (b + free).sharding == b.sharding
+    assert pb.jit(lambda x, y: x * 2)(a, b).sharding == a.sharding
+    compiled = pb.jit(lambda x: x + 1).lower(a).compile()
+    assert compiled(a).tolist() == compiled(free).tolist()
+    with pytest.raises(ValueError, match="compiled for input shardings that disagree"):
+        compiled(b)

@@ -11,7 +11,7 @@ from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
 from ..runtime import dispatch
-from ..runtime.commitment import lie
+from ..runtime.commitment import Flow, check_devices, held, lie
 from ..runtime.devices import default_device_or_first
 from ..runtime.layouts import Format, Layout
 from ..runtime.options import checked, memory_limit_of, threads_of
@@ -118,8 +118,10 @@ class Traced(Stage):
     """
 
     def __init__(self, call: Any, in_tree: Any, examples: Sequence[Any], fun: Any) -> None:
-        lies = [getattr(x, "_committed", None) or getattr(x, "sharding", None) for x in examples]
+        placed = [_where_put(x) for x in examples]
+        lies = [p or getattr(x, "sharding", None) for p, x in zip(placed, examples, strict=True)]
         super().__init__(call, in_tree, fun, lies)
+        self._placed = placed
 
     out_avals = property(lambda self: tree.unflatten(self.out_tree, self._call.closed.out_avals))
 
@@ -129,6 +131,14 @@ class Traced(Stage):
     def lower(self, *, lowering_platforms: Sequence[str] | None = None, **options: Any) -> Lowered:
         """The program on its way to a compiler; `lowering_platforms` are those for which
         `as_text()` writes it as StableHLO."""
+        params, n = self._call.params, len(self._call.consts)
+        placed = [
+            asked if known(asked) else given
+            for asked, given in zip(params["in_shardings"][n:], self._placed, strict=True)
+        ]
+        if any(p is not None for p in placed):
+            flow = Flow(self._call.closed.jaxpr)
+            check_devices(flow, [*[None] * n, *placed], params["out_shardings"])
         lowered = Lowered(self._call, self.in_tree, self._fun, self._lies)
         lowered._platforms = tuple(lowering_platforms or ("cpu",))
         return lowered
@@ -222,9 +232,31 @@ class Compiled(Stage):
         wanted, found = self._call.closed.in_avals[n:], [typeof(x) for x in leaves]
         if not all(map(typematch, found, wanted)):
             raise TypeError(self._other_types(wanted, found))
+        if any(_where_put(x) is not None for x in leaves):
+            self._check_places(leaves)
         return tree.unflatten(
             self.out_tree, jit_p.bind(*self._call.consts, *leaves, **self._call.params)
         )
+
+    def _check_places(self, leaves: Sequence[Any]) -> None:
+        """ValueError for arrays that were put elsewhere than the program was compiled for."""
+        info, n = self._call.closed.jaxpr.debug_info, len(self._call.consts)
+        used = Flow(self._call.closed.jaxpr).used >> n
+        wrong = [
+            f"Argument {argument_name(info, k)} with shape {typeof(x).str_short()}:\n"
+            f"  Passed sharding: {put}\n  Required sharding: {want}"
+            for k, (x, want) in enumerate(zip(leaves, self._arguments_lie(), strict=True))
+            for put in (_where_put(x),)
+            if put is not None and used >> k & 1
+            if not (put is want or put.is_equivalent_to(want, len(x.shape)))
+        ]
+        if wrong:
+            raise ValueError(
+                "Computation was compiled for input shardings that disagree with the shardings of "
+                f"arguments passed to it. Here are the {len(wrong)} mismatches:\n"
+                + "\n".join(wrong)
+                + "\nFix: jax.device_put(x, compiled.input_shardings...) puts an array there."
+            )
 
     def _other_tree(self, in_tree: Any) -> str:
         """What is said of a call with another structure."""
@@ -321,6 +353,14 @@ class Compiled(Stage):
         found = lie(_compiled(self._call), given if any(self._lies) else None, len(given), *asked)
         place = SingleDeviceSharding(default_device_or_first())
         return found or [place] * len(self._call.closed.out_avals)
+
+
+def _where_put(x: Any) -> Any:
+    """The sharding that an array is committed to, or that a type has; None if there is none."""
+    if isinstance(x, ShapeDtypeStruct):
+        return x.sharding
+    found = held([x])
+    return None if found is None else found[0]
 
 
 def _format(aval: Any, sharding: Any) -> Format:

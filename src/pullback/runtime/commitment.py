@@ -12,7 +12,8 @@ a sharding was named; how it then lies follows from the program, read forwards o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..control.call import UNSPECIFIED
@@ -28,7 +29,7 @@ from .shardings import (
 )
 from .spreading import spec_of, spread, trimmed
 
-__all__ = ["commit", "held", "lie", "name_shardings", "results_lie"]
+__all__ = ["Flow", "check_devices", "commit", "held", "lie", "name_shardings", "results_lie"]
 
 
 class Flow:
@@ -128,7 +129,8 @@ def lie(
     ins: Sequence[Any] = (),
     outs: Sequence[Any] = (),
 ) -> list[Sharding] | None:
-    """`results_lie` for arguments that are committed to the shardings `given`."""
+    """`results_lie` for arguments that are committed to the shardings `given`. ValueError if they
+    are on different devices."""
     mesh = get_mesh()
     if given is None and mesh.empty and not _named[0]:
         return None
@@ -140,6 +142,7 @@ def lie(
     for k, s in enumerate(ins):
         if isinstance(s, Sharding):
             lies[k] = s
+    check_devices(flow, lies, outs)
     found = _inferred(flow, lies, given, [*asked, *flow.named], mesh)
     if found is None:
         return None
@@ -148,6 +151,57 @@ def lie(
         interned(on_devices(s if isinstance(s, Sharding) else f))
         for s, f in zip(wanted, found, strict=True)
     ]
+
+
+def check_devices(flow: Flow, lies: Sequence[Sharding | None], outs: Sequence[Any] = ()) -> None:
+    """ValueError unless all that a program uses is on the same devices: its arguments, the
+    shardings that are asked for its results, and those that it names itself.
+    """
+    first: Any = None
+    places: Any = None
+    for what, sharding in _placed(flow, lies, outs):
+        own = _devices(sharding)
+        if places is None:
+            first, places = what, own
+        elif own is not None and own != places:
+            there, here = ([d.id for d in devices] for devices in (places, own))
+            platform = own[0].platform.upper()
+            raise ValueError(
+                f"Received incompatible devices for jitted computation. Got {first()} with "
+                f"device ids {there} on platform {platform} and {what()} with device ids {here} on "
+                f"platform {platform}. Fix: jax.device_put(x, device) copies an array to where the "
+                "others are."
+            )
+
+
+def _placed(
+    flow: Flow, lies: Sequence[Sharding | None], outs: Sequence[Any]
+) -> Iterator[tuple[Callable[[], str], Sharding]]:
+    """What a call has to do with that is on devices, and a text for each."""
+    for k, sharding in enumerate(lies):
+        if sharding is not None and flow.used >> k & 1:
+            yield functools.partial(_argument, flow, k), sharding
+    for sharding in outs:
+        if isinstance(sharding, Sharding):
+            yield lambda: "explicit output sharding", sharding
+    for sharding in flow.named:
+        yield lambda: "sharding_constraint inside jit", sharding
+
+
+def _argument(flow: Flow, k: int) -> str:
+    info = flow.jaxpr.debug_info
+    names = info.arg_names if info else None
+    name = names[k] if names and k < len(names) else f"args[{k}]"
+    fun = f" of {info.func_src_info.split(' at ')[0]}" if info else ""
+    return f"argument {name}{fun} with shape {flow.jaxpr.invars[k].aval.str_short()} and"
+
+
+def _devices(sharding: Sharding) -> tuple[Any, ...] | None:
+    """The devices in their order; None for a mesh without devices."""
+    if isinstance(sharding, NamedSharding):
+        mesh = sharding.mesh
+        return tuple(mesh.devices.flat) if isinstance(mesh, Mesh) else None
+    return sharding._device_assignment  # type: ignore[no-any-return]
 
 
 def _inferred(
