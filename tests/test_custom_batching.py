@@ -227,3 +227,27 @@ def test_types_registered_with_ints_leave_axes_of_arrays_alone() -> None:
         np.testing.assert_array_equal(got, (x * x.sum(1, keepdims=True)).T)
     finally:
         batching.unregister_vmappable(Signal)
+
+
+def test_wrappers_pass_on_what_gives_rules() -> None:
+    """A rule can be given through another wrapper, as `functools.wraps` chains are written."""
+    names = ("defjvp", "defjvps", "defvjp", "def_vmap")
+    found = []
+    for lib, _, batching, _ in BOTH:
+        v, j, m = lib.custom_vjp, lib.custom_jvp, batching.custom_vmap
+        f = lambda x: x * 2.0
+        forms = (v(f), v(j(f)), j(v(f)), m(v(f)), m(j(v(f))), v(m(f)), v(lib.jit(m(f))), v(v(f)))
+        found.append([[n for n in names if hasattr(g, n)] for g in forms])
+    assert found[0] == found[1]
+
+    @pb.custom_vjp
+    @custom_batching.custom_vmap
+    def f(x: Any) -> Any:
+        return x + 1.0
+
+    f.def_vmap(lambda size, batched, x: (x + 100.0, batched[0]))
+    f.defvjp(lambda x: (f(x), None), lambda _, g: (7.0 * g,))
+    assert np.array_equal(pb.vmap(f)(np.zeros(2, np.float32)), [100, 100])
+    assert pb.grad(f)(1.0) == 7
+    with pytest.raises(AttributeError, match="object has no attribute 'defjvp'"):
+        _ = f.defjvp

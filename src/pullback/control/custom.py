@@ -110,7 +110,19 @@ def arrays_of(flat: Sequence[Any]) -> list[Any]:
     return [as_array(x) if isinstance(x, _NUMBERS) else x for x in flat]
 
 
-class _CustomDerivative:
+class RulesPassedOn:
+    """What gives rules to the wrapped function, if it takes some, is found on the wrapper too."""
+
+    def __getattr__(self, name: str) -> Any:
+        fun = self.__dict__.get("fun")
+        if name in ("defjvp", "defjvps", "defvjp", "def_vmap") and isinstance(fun, RulesPassedOn):
+            return getattr(fun, name)
+        raise AttributeError(
+            f"'{type(self).__name__}' object has no attribute '{name}'", name=name, obj=self
+        )
+
+
+class _CustomDerivative(RulesPassedOn):
     """What custom_jvp and custom_vjp share: the function, which arguments are not differentiated,
     and binding as a method.
     """

@@ -28,7 +28,7 @@ from ..transforms.batch import batch_flat, batch_jaxpr, matchaxis
 from ..transforms.jvp import jvp_flat, jvp_jaxpr
 from .call import move_to_front
 from .common import check_results
-from .custom import name_of, resolve_kwargs
+from .custom import RulesPassedOn, name_of, resolve_kwargs
 from .mapped import map_elements
 
 
@@ -47,7 +47,7 @@ def _trace(fun: Callable[..., Any], in_tree: Any, leaves: Sequence[Any], name: s
     return closed_without_consts(convert_constvars(jaxpr)), consts, out[0]
 
 
-class custom_vmap:
+class custom_vmap(RulesPassedOn):
     """A function with its own batching rule.
 
     >>> @pb.custom_batching.custom_vmap
