@@ -63,7 +63,6 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
         custom_jvp as custom_jvp,
         custom_vjp as custom_vjp,
     )
-    from .core.avals import typeof as typeof
     from .core.build import trace_count as trace_count
     from .core.refs import Ref as Ref
     from .dtypes import float0 as float0
@@ -77,6 +76,7 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
         process_index as process_index,
         process_indices as process_indices,
     )
+    from .runtime.placement import typeof as typeof
 
     _settle()
 

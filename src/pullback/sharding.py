@@ -6,8 +6,11 @@ transformations keep what is written here.
 
 from __future__ import annotations
 
-from typing import Any
-
+from .api.explicit import (
+    auto_axes as auto_axes,
+    explicit_axes as explicit_axes,
+    reshard as reshard,
+)
 from .runtime.shardings import (
     AbstractDevice as AbstractDevice,
     AbstractMesh as AbstractMesh,
@@ -46,46 +49,3 @@ __all__ = [
     "set_mesh",
     "use_abstract_mesh",
 ]
-
-
-def reshard(xs: Any, out_shardings: Any) -> Any:
-    """`xs`, laid out as asked; on one device, `xs`.
-
-    >>> mesh = pb.make_mesh((1,), ("i",))
-    >>> pb.reshard(jnp.arange(3), pb.NamedSharding(mesh, pb.P("i")))
-    Array([0, 1, 2], dtype=int32)
-    """
-    return xs
-
-
-def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
-    """`f`, whose mesh axes the compiler decides; on one device, `f`.
-
-    >>> pb.sharding.auto_axes(lambda x: x + 1, out_sharding=None)(1)
-    2
-    """
-    return (
-        (lambda g: auto_axes(g, axes=axes, out_sharding=out_sharding))
-        if f is None
-        else _drop_sharding(f)
-    )
-
-
-def explicit_axes(f: Any = None, /, *, axes: Any = None, in_sharding: Any = None) -> Any:
-    """`f`, whose mesh axes are part of types; on one device, `f`.
-
-    >>> pb.sharding.explicit_axes(lambda x: x + 1, in_sharding=None)(1)
-    2
-    """
-    return (
-        (lambda g: explicit_axes(g, axes=axes, in_sharding=in_sharding))
-        if f is None
-        else _drop_sharding(f)
-    )
-
-
-def _drop_sharding(f: Any) -> Any:
-    def call(*args: Any, out_sharding: Any = None, in_sharding: Any = None, **kwargs: Any) -> Any:
-        return f(*args, **kwargs)
-
-    return call

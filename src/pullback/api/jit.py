@@ -25,7 +25,7 @@ from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
 from ..runtime import dispatch, options, stub
 from ..runtime.array import at_first_array
-from ..runtime.commitment import name_shardings, results_lie
+from ..runtime.commitment import name_shardings, results_lie, types_lie
 from ..runtime.devices import local_devices
 from ..runtime.operands import Policy
 from . import asked
@@ -465,14 +465,16 @@ class JitWrapped:
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the results for arguments of these types."""
-        call, _, _ = self._infer(args, kwargs)
+        call, leaves, _ = self._infer(args, kwargs)
+        inferred = types_lie(call.closed.jaxpr, [*call.consts, *leaves])
+        asked = call.params["out_shardings"]
         return tree.unflatten(
             call.out_tree,
             [
                 ShapeDtypeStruct(
-                    a.shape, a.dtype, weak_type=a.weak_type, sharding=s if stages.known(s) else None
+                    a.shape, a.dtype, weak_type=a.weak_type, sharding=s if stages.known(s) else t
                 )
-                for a, s in zip(call.closed.out_avals, call.params["out_shardings"], strict=True)
+                for a, s, t in zip(call.closed.out_avals, asked, inferred, strict=True)
             ],
         )
 

@@ -16,6 +16,7 @@ from ..core.naming import result_names
 from ..core.source import extend_name_stack, take_names
 from ..core.trace import Tracer, eval_context, extend_axis_env
 from ..garbage import uncollected
+from ..runtime.commitment import types_lie
 from .arguments import (
     ShapeDtypeStruct,
     abstractify,
@@ -96,8 +97,8 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return tree.unflatten(
         out["tree"],
         [
-            ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type)
-            for v in jaxpr.outvars
+            ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type, sharding=s)
+            for v, s in zip(jaxpr.outvars, types_lie(jaxpr, leaves), strict=True)
         ],
     )
 

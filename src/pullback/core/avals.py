@@ -268,7 +268,16 @@ class ShapedArray(UnshapedArray):
         )
         if self.dtype == dtypes.float0:
             name = "float0"
-        return f"{name}[{','.join(map(str, self.shape))}]"
+        return f"{name}[{','.join(self._axes())}]"
+
+    def _axes(self) -> list[str]:
+        """The axes' sizes, with `@` and the axes of the mesh over which a type says they lie."""
+        out = [str(n) for n in self.shape]
+        for k, part in enumerate(getattr(self._sharding, "spec", ())[: len(out)]):
+            if part is not None and part != ():
+                over = f"({','.join(map(str, part))})" if isinstance(part, tuple) else part
+                out[k] += f"@{over}"
+        return out
 
     def __repr__(self) -> str:
         weak = ", weak_type=True" if self.weak_type else ""

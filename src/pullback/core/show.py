@@ -414,6 +414,7 @@ for _name in (
     param_rules[_name] = _without_defaults(accuracy=None)
 param_rules["mul"] = _without_defaults(out_dtype=None)
 param_rules["convert_element_type"] = _without_defaults(sharding=None)
+param_rules["reshard"] = lambda params: iter(())  # the type of the result says it
 
 
 def _broadcast_params(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.eager import eager
-from ..api.placement import asked_sharding, lay_out
+from ..api.placement import lay_out
 from ..api.vmap import vmap
 from ..config import lazy_module
 from ..core.avals import typeof
@@ -239,9 +239,7 @@ class _IndexUpdateRef:
         """`x[idx]`, with a mode out of bounds: 'clip', 'fill' (with `fill_value`) or
         'promise_in_bounds'.
         """
-        if out_sharding is not None:
-            asked_sharding(".get", out_sharding)
-        return take_index(
+        out = take_index(
             self.array,
             self.index,
             indices_are_sorted=indices_are_sorted,
@@ -250,6 +248,7 @@ class _IndexUpdateRef:
             fill_value=fill_value,
             wrap_negative_indices=wrap_negative_indices,
         )
+        return out if out_sharding is None else lay_out(out, ".get", out_sharding)
 
     def set(
         self,

@@ -27,9 +27,18 @@ from .shardings import (
     interned,
     on_devices,
 )
-from .spreading import spec_of, spread, trimmed
+from .spreading import spec_of, spread, trimmed, type_sharding
 
-__all__ = ["Flow", "check_devices", "commit", "held", "lie", "name_shardings", "results_lie"]
+__all__ = [
+    "Flow",
+    "check_devices",
+    "commit",
+    "held",
+    "lie",
+    "name_shardings",
+    "results_lie",
+    "types_lie",
+]
 
 
 class Flow:
@@ -74,6 +83,8 @@ def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding]) -> list[int
         name = eqn.primitive.name
         if name == "sharding_constraint" and isinstance(eqn.params["sharding"], Sharding):
             named.append(eqn.params["sharding"])
+        if name == "reshard":
+            named.append(eqn.params["dst_sharding"])
         if name == "jit":
             asked = (*eqn.params["in_shardings"], *eqn.params["out_shardings"])
             named += [s for s in asked if isinstance(s, Sharding)]
@@ -202,6 +213,20 @@ def _devices(sharding: Sharding) -> tuple[Any, ...] | None:
         mesh = sharding.mesh
         return tuple(mesh.devices.flat) if isinstance(mesh, Mesh) else None
     return sharding._device_assignment  # type: ignore[no-any-return]
+
+
+def types_lie(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Sharding | None]:
+    """What the types of a program's results say about axes of explicit type."""
+    found = [getattr(x, "_committed", None) or getattr(x, "sharding", None) for x in args]
+    given = [s if isinstance(s, NamedSharding) and s.mesh.explicit_axes else None for s in found]
+    known = any(s is not None for s in given)
+    if not known and not _named[0]:
+        return [None] * len(jaxpr.outvars)
+    flow = Flow(jaxpr)
+    outs = _inferred(flow, given, given if known else None, flow.named, get_mesh())
+    if outs is None or not (known or flow.named):
+        return [None] * len(jaxpr.outvars)
+    return [type_sharding(s, n) for s, n in zip(outs, flow.ranks, strict=True)]
 
 
 def _inferred(

@@ -7,18 +7,20 @@ sharding noted. Installed on ArrayImpl when this module is imported.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from ..core.avals import typeof
+from ..core.avals import ShapedArray, typeof as aval_of
 from ..primitives.keys import PRNGKeyArray, wrap_results
 from .array import ArrayImpl, make_array, np_view, twin, wait
 from .devices import Device, default_device_or_first
 from .layouts import Format, Layout
 from .shardings import Sharding, SingleDeviceSharding, interned, on_devices
+from .spreading import type_sharding
 
-__all__ = ["Shard", "place", "sharding_of"]
+__all__ = ["Shard", "place", "sharding_of", "typeof"]
 
 
 class Shard:
@@ -55,12 +57,34 @@ def sharding_of(x: Any) -> Sharding:
     return SingleDeviceSharding(default_device_or_first())
 
 
+def typeof(x: Any) -> Any:
+    """The aval of any value that a primitive accepts: array, tracer, NumPy array or scalar, Python
+    scalar. That of an array on axes of explicit type says over which of them it lies.
+
+    Raises TypeError for anything else.
+
+    >>> pb.typeof(jnp.zeros((2, 3))), pb.typeof(1.5)
+    (ShapedArray(float32[2,3]), ShapedArray(float32[], weak_type=True))
+    """
+    aval = aval_of(x)
+    lies = getattr(x, "_committed", None)
+    if lies is None or not isinstance(aval, ShapedArray):
+        return aval
+    return _laid_out(aval, sharding_of(x))
+
+
+@functools.lru_cache(1024)
+def _laid_out(aval: ShapedArray, sharding: Sharding) -> ShapedArray:
+    lies = type_sharding(sharding, len(aval.shape))
+    return aval if lies is None else aval.update(sharding=lies)
+
+
 def place(x: Any, sharding: Sharding) -> Any:
     """The same values as another Array, committed to a sharding. ValueError if the shape cannot be
     divided so.
     """
     sharding = on_devices(sharding, sharding_of(x))
-    sharding.shard_shape(typeof(x).shape)
+    sharding.shard_shape(aval_of(x).shape)
     if isinstance(x, PRNGKeyArray):
         words = place(x._base_array, sharding)
         return wrap_results([words], [x.aval])[0]

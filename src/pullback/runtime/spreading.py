@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.jaxpr import Jaxpr, JaxprEqn, Literal
-from .shardings import PartitionSpec, Sharding
+from .shardings import NamedSharding, PartitionSpec, Sharding
 
-__all__ = ["Spec", "equation", "spec_of", "spread", "trimmed"]
+__all__ = ["Spec", "equation", "spec_of", "spread", "trimmed", "type_sharding"]
 
 Spec = tuple[Any, ...]
 
@@ -23,6 +23,19 @@ def spec_of(sharding: Any, ndim: int) -> Spec:
     parts = getattr(sharding, "spec", ())
     known = [None if p is PartitionSpec.UNCONSTRAINED or p == () else p for p in parts][:ndim]
     return (*known, *[None] * (ndim - len(known)))
+
+
+def type_sharding(sharding: Any, ndim: int) -> NamedSharding | None:
+    """What the type of an array with this sharding says: how it lies over the axes of explicit
+    type. None if the mesh has none."""
+    if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit_axes:
+        return None
+    mesh = sharding.mesh
+    parts = [
+        _joined([n for n in _names(part) if n in mesh.explicit_axes] or [None])
+        for part in spec_of(sharding, ndim)
+    ]
+    return NamedSharding(mesh.abstract_mesh, PartitionSpec(*parts))
 
 
 def trimmed(spec: Spec) -> PartitionSpec:
@@ -69,8 +82,8 @@ def _dividing(spec: Spec, aval: Any, mesh: Any) -> Spec:
     for part, n in zip(spec, aval.shape, strict=True):
         names, parts = _names(part), 1
         for name in names:
-            parts *= sizes[name]
-        fits = isinstance(n, int) and n % parts == 0 and used.isdisjoint(names)
+            parts *= sizes.get(name, 0)  # an axis of another mesh
+        fits = isinstance(n, int) and parts > 0 and n % parts == 0 and used.isdisjoint(names)
         used.update(names if fits else ())
         out.append(part if fits else None)
     return tuple(out)
@@ -140,30 +153,49 @@ def _expanded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 
 def _reshaped(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
-    """Axes that are split or joined keep what their first part has."""
+    """Axes that are split keep what they had in their first part; those that are joined lie over
+    all that they lay over, up to the first that is whole. Axes of size 1 come and go."""
     old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     out: list[Any] = [None] * len(new)
     if 0 in old:
         return [None]
-    i = j = 0
-    while i < len(old) and j < len(new):
-        if ins[0][i] is not None:
-            out[j] = ins[0][i]
-        m, n, i, j = old[i], new[j], i + 1, j + 1
+    left = [k for k, n in enumerate(old) if n != 1]
+    right = [k for k, n in enumerate(new) if n != 1]
+    while left and right:
+        group, first = [left.pop(0)], right.pop(0)
+        m, n = old[group[0]], new[first]
         while m != n:
-            if m < n and i < len(old):
-                m, i = m * old[i], i + 1
-            elif n < m and j < len(new):
-                n, j = n * new[j], j + 1
+            if m < n and left:
+                group.append(left.pop(0))
+                m *= old[group[-1]]
+            elif n < m and right:
+                n *= new[right.pop(0)]
             else:
                 return [tuple(out)]
+        out[first] = _joined([ins[0][k] for k in group])
     return [tuple(out)]
+
+
+def _joined(parts: Sequence[Any]) -> Any:
+    """What an axis made of others lies over."""
+    names: list[Any] = []
+    for part in parts:
+        if part is None:
+            break
+        names += _names(part)
+    return tuple(names) if len(names) > 1 else names[0] if names else None
 
 
 def _cut(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     """Parts of an array: an axis that is whole stays as it is; one that is cut, too, where the rest
     can be divided."""
     return [ins[0]]
+
+
+def _stacked(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    spec = list(_merged(ins, len(ins[0])))
+    spec.insert(eqn.params["axis"], None)
+    return [tuple(spec)]
 
 
 def _concatenated(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
@@ -174,6 +206,19 @@ def _constraint(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     wanted, free = eqn.params["sharding"], eqn.params["unconstrained_dims"]
     spec = spec_of(wanted, len(ins[0]))
     return [tuple(ins[0][k] if k in free else p for k, p in enumerate(spec))]
+
+
+def _resharded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    return [spec_of(eqn.params["dst_sharding"], len(ins[0]))]
+
+
+def _convolved(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    """Along the batch as the operand lies, along the features as the kernel does."""
+    numbers, ndim = eqn.params["dimension_numbers"], len(ins[0])
+    out: list[Any] = [None] * ndim
+    out[numbers.out_spec[0]] = ins[0][numbers.lhs_spec[0]]
+    out[numbers.out_spec[1]] = ins[1][numbers.rhs_spec[0]]
+    return [tuple(out)]
 
 
 def _called(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
@@ -232,7 +277,9 @@ _RULES: dict[str, _Rule] = {
     "dynamic_slice": _cut,
     "pad": _cut,
     "concatenate": _concatenated,
+    "stack": _stacked,
     "sharding_constraint": _constraint,
+    "reshard": _resharded,
     "jit": _called,
     "custom_jvp_call": _custom,
     "custom_vjp_call": _custom,
@@ -243,5 +290,5 @@ _RULES: dict[str, _Rule] = {
     "scan": _scan,
     "iota": _nothing,
     "gather": _nothing,
-    "conv_general_dilated": _nothing,
+    "conv_general_dilated": _convolved,
 }

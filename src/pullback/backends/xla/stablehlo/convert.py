@@ -54,6 +54,11 @@ def _sharding_constraint(
     return [constrained(ctx.module_context, x, sharding, len(ctx.avals_in[0].shape))]
 
 
+@rule("reshard")
+def _reshard(ctx: LoweringRuleContext, x: Any, *, dst_sharding: Any, **params: Any) -> list[Any]:
+    return [constrained(ctx.module_context, x, dst_sharding, len(ctx.avals_in[0].shape))]
+
+
 @rule("copy", "stop_gradient", "stage", "name")
 def _identity(ctx: LoweringRuleContext, x: Any, *_: Any, **params: Any) -> list[Any]:
     return [x]

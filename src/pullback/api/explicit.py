@@ -1,0 +1,191 @@
+"""Axes of meshes whose use is part of types: arrays laid out over them anew, and functions that
+leave such axes to the compiler, or take them from it.
+
+All devices of a process share its memory: what changes is how results say that they lie.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+from collections.abc import Callable
+from typing import Any
+
+from .. import tree
+from ..core.avals import typeof
+from ..core.build import is_staged
+from ..core.trace import Tracer
+from ..primitives.sharding import reshard_p
+from ..runtime.commitment import name_shardings
+from ..runtime.dispatch import to_array
+from ..runtime.placement import place, sharding_of
+from ..runtime.shardings import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    get_abstract_mesh,
+    get_mesh,
+    set_mesh,
+    use_abstract_mesh,
+)
+from .asked import check_fits
+from .placement import asked_sharding
+
+__all__ = ["auto_axes", "explicit_axes", "reshard"]
+
+
+def reshard(xs: Any, out_shardings: Any) -> Any:
+    """The arrays of a pytree, laid out anew over mesh axes of explicit type.
+
+    `out_shardings`: a NamedSharding, a PartitionSpec for the mesh in force, or a pytree prefix of
+    them.
+
+    ValueError for None, a PartitionSpec without a mesh, axes that the compiler places, or a shape
+    that cannot be divided; TypeError for what is no such sharding.
+
+    >>> mesh = pb.make_mesh((1,), ("i",))
+    >>> x = pb.reshard(jnp.arange(3), pb.NamedSharding(mesh, pb.P("i")))
+    >>> x.sharding.spec, pb.typeof(x)
+    (P('i',), ShapedArray(int32[3@i]))
+    """
+    leaves, structure = tree.flatten(xs)
+    wanted = tree.flatten_axes("reshard out_shardings", structure, out_shardings)
+    return tree.unflatten(structure, list(map(_resharded, leaves, wanted)))
+
+
+def _resharded(x: Any, wanted: Any) -> Any:
+    if wanted is None:
+        raise ValueError(
+            "Reshard should only be used with out_shardings which are non-None and have a "
+            "non-empty mesh. Got sharding None. Fix: a PartitionSpec under set_mesh, or a "
+            "NamedSharding."
+        )
+    sharding, aval = asked_sharding("reshard", wanted), typeof(x)
+    if len(sharding.spec) > aval.ndim:
+        raise ValueError(
+            f"reshard: out_shardings {sharding.spec} has {len(sharding.spec)} entries, the array "
+            f"{aval.ndim} axes. Fix: an entry for each axis at most."
+        )
+    if PartitionSpec.UNCONSTRAINED in sharding.spec and not sharding.mesh.auto_axes:
+        raise ValueError(
+            f"{sharding.spec} cannot contain `P.UNCONSTRAINED` when no mesh axis_types are `Auto`. "
+            f"Got mesh axis_types: {sharding.mesh.axis_types}. Fix: None, or the name of an axis."
+        )
+    parts = (*sharding.spec, *([None] * (aval.ndim - len(sharding.spec))))
+    target = sharding.update(spec=PartitionSpec(*parts))
+    check_fits([target], [aval], lambda k: "", "reshard arguments")
+    if not isinstance(x, Tracer) and not is_staged():
+        return place(to_array(x, True), target)
+    name_shardings()
+    return reshard_p.bind(x, dst_sharding=target, concrete_mesh=get_mesh())
+
+
+def _reshard_now(x: Any, *, dst_sharding: NamedSharding, **params: Any) -> Any:
+    return place(to_array(x, True), dst_sharding)
+
+
+reshard_p.def_impl(_reshard_now)
+
+
+def auto_axes(f: Any = None, /, *, axes: Any = None, out_sharding: Any = None) -> Any:
+    """`f`, inside which the mesh axes `axes` (None: all) are left to the compiler: types say
+    nothing of them. Its results lie as `out_sharding` says, a pytree prefix of shardings, given
+    here or to the call.
+
+    TypeError if it is given in neither place.
+
+    >>> double = pb.sharding.auto_axes(lambda x: x * 2, out_sharding=pb.P("i"))
+    >>> with pb.set_mesh(pb.make_mesh((1,), ("i",))):
+    ...     pb.typeof(double(jnp.ones(3)))
+    ShapedArray(float32[3@i])
+    """
+    if f is None:
+        return functools.partial(auto_axes, axes=axes, out_sharding=out_sharding)
+    named = out_sharding
+
+    @functools.wraps(f)
+    def call(*args: Any, out_sharding: Any = None, **kwargs: Any) -> Any:
+        wanted = _given("out_sharding", named if out_sharding is None else out_sharding)
+        before = get_abstract_mesh()
+        if before.empty:
+            return f(*args, **kwargs)
+        with _axes_of_type(before, axes, AxisType.Auto):
+            outs = f(*_moved(args), **_moved(kwargs))
+        return reshard(outs, wanted)
+
+    return call
+
+
+def explicit_axes(f: Any = None, /, *, axes: Any = None, in_sharding: Any = None) -> Any:
+    """`f`, inside which the mesh axes `axes` (None: all) are part of types. Its arguments lie as
+    `in_sharding` says, a pytree prefix of shardings, given here or to the call.
+
+    TypeError if it is given in neither place.
+
+    >>> kind = pb.sharding.explicit_axes(pb.typeof, in_sharding=pb.P("i"))
+    >>> with pb.set_mesh(pb.make_mesh((1,), ("i",), (pb.sharding.AxisType.Auto,))):
+    ...     kind(jnp.ones(3))
+    ShapedArray(float32[3@i])
+    """
+    if f is None:
+        return functools.partial(explicit_axes, axes=axes, in_sharding=in_sharding)
+    named = in_sharding
+
+    @functools.wraps(f)
+    def call(*args: Any, in_sharding: Any = None, **kwargs: Any) -> Any:
+        wanted = _given("in_sharding", named if in_sharding is None else in_sharding)
+        before = get_abstract_mesh()
+        if before.empty:
+            return f(*args, **kwargs)
+        with _axes_of_type(before, axes, AxisType.Explicit):
+            # One sharding stands for all arguments; a tuple has one for each.
+            outs = f(*reshard(args, wanted), **kwargs)
+        return _moved(outs)
+
+    return call
+
+
+def _given(name: str, value: Any) -> Any:
+    if value is None:
+        raise TypeError(f"Missing required keyword argument: '{name}'")
+    return value
+
+
+def _axes_of_type(mesh: AbstractMesh, axes: Any, kind: AxisType) -> Any:
+    """A context in which axes of the mesh in force have another type."""
+    if axes is None:
+        chosen = mesh.axis_names
+    else:
+        chosen = (axes,) if isinstance(axes, str) else tuple(axes)
+    changed = mesh.update_axis_types(dict.fromkeys(chosen, kind))
+    stack, concrete = contextlib.ExitStack(), get_mesh()
+    if concrete.shape_tuple == changed.shape_tuple:
+        stack.enter_context(_set(concrete, changed.axis_types))
+    else:
+        stack.enter_context(use_abstract_mesh(changed))
+    return stack
+
+
+@contextlib.contextmanager
+def _set(mesh: Mesh, axis_types: Any) -> Any:
+    with set_mesh(Mesh(mesh.devices, mesh.axis_names, axis_types)):
+        yield
+
+
+def _moved(xs: Any) -> Any:
+    """Arrays that lie on a mesh with the types that the axes have now."""
+    mesh = get_mesh()
+    move: Callable[[Any], Any] = functools.partial(_moved_one, mesh)
+    return xs if mesh.empty else tree.map(move, xs)
+
+
+def _moved_one(mesh: Mesh, x: Any) -> Any:
+    if getattr(x, "_committed", None) is None or isinstance(x, Tracer):
+        return x
+    lies = sharding_of(x)
+    if not isinstance(lies, NamedSharding) or lies.mesh == mesh:
+        return x
+    same = isinstance(lies.mesh, Mesh) and lies.mesh.shape_tuple == mesh.shape_tuple
+    return place(x, lies.update(mesh=mesh)) if same else x
