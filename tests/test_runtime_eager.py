@@ -10,6 +10,7 @@ import inspect
 import pickle
 import sys
 import threading
+import time
 import warnings
 from typing import Any
 
@@ -553,3 +554,23 @@ def test_numbers_out_of_range_in_64_bits() -> None:
                 with pytest.raises(OverflowError):
                     wrong()
             random.fold_in(random.key(0), 2**31)
+
+
+@pytest.mark.parametrize("axis", [0, 1])
+def test_thousands_of_arrays_are_joined_in_groups(axis: int) -> None:
+    """A program of thousands of operands takes a compiler minutes."""
+    parts = [np.full((2, 1 + k % 2), k, "float32") for k in range(3000)]
+    rows = [p.T for p in parts] if axis == 0 else parts
+    arrays = [jnp.asarray(r) for r in rows]
+    begun = time.perf_counter()
+    np.testing.assert_array_equal(jnp.concatenate(arrays, axis), np.concatenate(rows, axis))
+    even = arrays[::2]
+    np.testing.assert_array_equal(jnp.stack(even, axis), np.stack(rows[::2], axis))
+    assert time.perf_counter() - begun < 20  # it was 100 s
+    weak = jnp.stack([jnp.asarray(1.0)] * 300)
+    assert weak.weak_type and jnp.stack([*[jnp.asarray(1.0)] * 300, weak[0]]).shape == (301,)
+    with pytest.raises(TypeError, match="Cannot concatenate arrays with shapes that differ"):
+        jnp.concatenate([*arrays, jnp.ones((9, 9))], axis)
+    grown = grad(lambda xs: jnp.concatenate(xs).sum())([jnp.ones(2)] * 200)
+    assert len(grown) == 200
+    assert len(make_jaxpr(lambda xs: jnp.stack(xs))(even[:200]).eqns) == 1

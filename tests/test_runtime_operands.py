@@ -339,6 +339,21 @@ def test_containers_of_users_are_opened() -> None:
         assert f(Opened(1.0, 2)).a == 2.0
 
 
+@pytest.mark.parametrize("function", [lambda x: x, lambda x: (x, x + 1, {"a": x})])
+def test_bools_that_are_returned(function: Any) -> None:
+    """A Python bool after an array of its type, which is not weak: it is returned as an array."""
+    f, x = jit(function), jnp.array(True)
+    for value in (x, x, x, False, True, x, False, np.bool_(True), np.array(False), True):
+        for _ in range(3):
+            for out in (f(value), jnp.squeeze(value), jnp.conj(value)):
+                first = out[0] if isinstance(out, tuple) else out
+                assert type(first) is type(x) and bool(first) == bool(value)
+                assert first.aval is x.aval
+    held = jnp.arange(3.0)
+    for value in (held, held, held, np.ones(3, "float32"), held):
+        np.testing.assert_array_equal(jnp.squeeze(value), value)
+
+
 def test_numbers_that_are_returned() -> None:
     """A Python number after an array of its type, returned as it came."""
     f = jit(lambda x, y: (x, y + 1))

@@ -13,6 +13,7 @@ import numpy as np
 
 from .. import dtypes
 from ..core.avals import ShapedArray, is_valid_value, typeof
+from ..core.build import is_staged
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from .builders import batch_size, full_batch
@@ -416,7 +417,23 @@ def concatenate(operands: Any, dimension: int) -> Any:
         and 0 <= dimension < operands[0].aval.ndim
     ):
         return operands[0]
-    return concatenate_p.bind(*operands, dimension=operator.index(dimension))
+    dimension = operator.index(dimension)
+    if len(operands) > _MANY and not is_staged():
+        _concatenate_aval(*map(typeof, operands), dimension=dimension)  # what is wrong with all
+        return _joined_in_groups(operands, dimension)
+    return concatenate_p.bind(*operands, dimension=dimension)
+
+
+# A program of thousands of operands is long to compile: where nobody reads it, more than so many
+# are joined in groups, whose programs are alike.
+_MANY, _GROUP = 128, 64
+
+
+def _joined_in_groups(operands: list[Any], dimension: int) -> Any:
+    while len(operands) > _MANY:
+        groups = [operands[k : k + _GROUP] for k in range(0, len(operands), _GROUP)]
+        operands = [concatenate_p.bind(*group, dimension=dimension) for group in groups]
+    return concatenate_p.bind(*operands, dimension=dimension)
 
 
 def _split_aval(operand: Any, *, sizes: Any, axis: int) -> list[ShapedArray]:
@@ -521,7 +538,12 @@ def stack(operands: Sequence[Any], axis: int = 0) -> Any:
     operands = list(operands)
     if not operands:
         raise IndexError("lax.stack needs at least one array; got an empty sequence for `operands`")
-    return stack_p.bind(*operands, axis=canonical_axis(axis, typeof(operands[0]).ndim + 1))
+    axis = canonical_axis(axis, typeof(operands[0]).ndim + 1)
+    if len(operands) > _MANY and not is_staged():
+        _stack_aval(*map(typeof, operands), axis=axis)  # what is wrong with all of them
+        groups = [operands[k : k + _GROUP] for k in range(0, len(operands), _GROUP)]
+        return _joined_in_groups([stack_p.bind(*group, axis=axis) for group in groups], axis)
+    return stack_p.bind(*operands, axis=axis)
 
 
 def _unstack_aval(operand: Any, *, axis: int) -> list[ShapedArray]:

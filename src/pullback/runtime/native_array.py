@@ -315,7 +315,7 @@ def _return_none(f: Fn) -> None:
     f.ret("ptr " + none)
 
 
-def _out_of_memory(f: Fn, n: str) -> None:
+def out_of_memory(f: Fn, n: str) -> None:
     """Sets the exception of a request for n bytes that failed: Python says it."""
     hook = f.ld("ptr", f.state(), L.MEMORY_HOOK)
     f.call("ptr", "PyObject_CallFunction", f"ptr {hook}", f"ptr {string('L')}", f"i64 {n}")
@@ -328,7 +328,7 @@ def _alloc_array() -> Fn:
     data = f.own("ptr", "pb_alloc_held", f"i64 {n}")
     f.br(f.is_null(data), "memory", "made")
     f.at("memory")
-    _out_of_memory(f, n)
+    out_of_memory(f, n)
     f.go("failed")
     f.at("made")
     o = f.own("ptr", "pb_make", f"ptr {f.ld('ptr', '%args')}", f"ptr {data}", f"i64 {n}")
@@ -387,7 +387,7 @@ def _from_buffer() -> Fn:
     block = f.own("ptr", "pb_alloc_held", f"i64 {n}")
     f.br(f.is_null(block), "memory", "filled")
     f.at("memory")
-    _out_of_memory(f, n)
+    out_of_memory(f, n)
     f.go("done")
     f.at("filled")
     f.call("ptr", "memcpy", f"ptr {block}", f"ptr {data}", f"i64 {n}")

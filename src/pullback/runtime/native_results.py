@@ -5,8 +5,9 @@ from __future__ import annotations
 
 from pullback.records import record
 from pullback.runtime import native_layout as L
+from pullback.runtime.native_array import out_of_memory
 from pullback.runtime.native_build import Fn
-from pullback.runtime.native_operands import only_array
+from pullback.runtime.native_operands import DATAS, OBJS, only_array
 
 __all__ = ["result_functions"]
 
@@ -35,10 +36,8 @@ def _results() -> Fn:
         f.at("alias")
         a = only_array(f, f.ld("ptr", f.idx("%objs", where)))
         f.br(f.is_null(a), "scalar", "aliased")
-        f.at("scalar")
-        f.fail("SystemError", "internal error in pullback: an output that is a Python scalar")
-        f.st("i64", 1, bad)
-        f.go("one_next")
+        f.at("scalar")  # Python's bool came where an Array of bool did when the entry was made
+        _copied_number(f, o, where, k, bad)
         f.at("aliased")
         f.st("ptr", a, source)
         f.br(f.cmp("eq", f.ld("i64", o, 24), L.OUT_ARGUMENT), "itself", "share")
@@ -91,6 +90,27 @@ def _results() -> Fn:
     f.loop("undo", n, lambda k: f.xdecref(f.ld("ptr", f.idx("%results", k))))
     f.ret("i64 -1")
     return f
+
+
+def _copied_number(f: Fn, o: str, where: str, k: str, bad: str) -> None:
+    """An output that is an argument, but no Array: one with the value in its leaf's cell."""
+    cell = f.ld("ptr", f.idx(f.gep("%objs", DATAS - OBJS), where))
+    size = f.ld("i64", o, 8)
+    block = f.own("ptr", "pb_alloc_held", f"i64 {size}")
+    f.br(f.is_null(block), "no_block", "copied")
+    f.at("no_block")
+    out_of_memory(f, size)
+    f.st("i64", 1, bad)
+    f.go("one_next")
+    f.at("copied")
+    f.call("ptr", "memcpy", f"ptr {block}", f"ptr {cell}", f"i64 {size}")
+    x = f.own("ptr", "pb_make", f"ptr {f.ld('ptr', o, 16)}", f"ptr {block}", f"i64 {size}")
+    f.st("ptr", x, f.idx("%results", k))
+    f.br(f.is_null(x), "no_number", "one_next")
+    f.at("no_number")
+    f.own("void", "pb_free_held", f"ptr {block}", f"i64 {size}")
+    f.st("i64", 1, bad)
+    f.go("one_next")
 
 
 def _sequence() -> Fn:
