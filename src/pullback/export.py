@@ -1,5 +1,5 @@
-"""Sizes with names: symbolic shapes for `eval_shape`, `make_jaxpr` and whatever else looks at the
-types of arguments only.
+"""Programs that outlive their process (`export`, `deserialize`), and sizes with names: symbolic
+shapes for them, for `eval_shape`, `make_jaxpr` and whatever else looks at types only.
 """
 
 from __future__ import annotations
@@ -9,11 +9,41 @@ from typing import Any
 
 from . import tree
 from .api.arguments import ShapeDtypeStruct
+from .api.export_trees import (
+    register_namedtuple_serialization as register_namedtuple_serialization,
+    register_pytree_node_serialization as register_pytree_node_serialization,
+)
+from .api.exported import (
+    CALLING_CONVENTION,
+    DisabledSafetyCheck as DisabledSafetyCheck,
+    Exported as Exported,
+    default_export_platform as default_export_platform,
+    deserialize as deserialize,
+    export as export,
+)
 from .core.avals import typeof
 from .core.dim_text import SymbolicScope, is_symbolic_dim, symbolic_shape
 from .tree.prefix import broadcast_prefix, raise_prefix_error
 
-__all__ = ["SymbolicScope", "is_symbolic_dim", "symbolic_args_specs", "symbolic_shape"]
+__all__ = [
+    "DisabledSafetyCheck",
+    "Exported",
+    "SymbolicScope",
+    "default_export_platform",
+    "deserialize",
+    "export",
+    "is_symbolic_dim",
+    "maximum_supported_calling_convention_version",
+    "minimum_supported_calling_convention_version",
+    "register_namedtuple_serialization",
+    "register_pytree_node_serialization",
+    "symbolic_args_specs",
+    "symbolic_shape",
+]
+
+# What programs for other platforms are called like; files of ours are of the newest kind.
+maximum_supported_calling_convention_version = CALLING_CONVENTION
+minimum_supported_calling_convention_version = CALLING_CONVENTION - 1
 
 
 def symbolic_args_specs(
