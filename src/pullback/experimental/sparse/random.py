@@ -7,7 +7,8 @@ import operator
 from collections.abc import Sequence
 from typing import Any
 
-from ... import dtypes, numpy as jnp, random, vmap
+from ... import dtypes, numpy as jnp, random
+from ...api.vmap import vmap
 from .bcoo import BCOO
 
 
