@@ -171,3 +171,18 @@ def test_another_process_calls_it(tmp_path: Any) -> None:
     )
     out = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True)
     assert out.stdout.strip() == "[2.0, 4.0, 6.0]", out.stderr
+
+
+def test_keys_and_custom_operations_are_written() -> None:
+    key = pb.random.key(3)
+    root = lambda y, x: y * y * y - x
+    solve = lambda g, x: pb.lax.fori_loop(0, 30, lambda _, y: y - g(y) / (3 * y * y), x + 1)
+
+    def f(x: Any) -> Any:
+        found = pb.lax.custom_root(lambda y: root(y, x[1]), x[1], solve, lambda g, y: y / g(1.0))
+        return pb.random.normal(key, (3,)) + found
+
+    made = pb.export.export(pb.jit(f))(X)
+    read = pb.export.deserialize(made.serialize(vjp_order=1))
+    np.testing.assert_array_equal(read.call(X), pb.jit(f)(X))
+    np.testing.assert_allclose(pb.grad(lambda x: read.call(x).sum())(X)[1], 1.0, rtol=1e-5)

@@ -24,12 +24,14 @@ from ..core.dim_text import SymbolicScope, symbolic_shape
 from ..core.dims import DimExpr
 from ..core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from ..core.primitive import Primitive
-from ..primitives.keys import KeyDType, PRNGImpl, find_impl
+from ..primitives.keys import KeyDType, PRNGImpl, PRNGKeyArray, find_impl
 from ..runtime.array import ArrayImpl
+from ..runtime.dispatch import to_array
 from ..runtime.shardings import Sharding
 from .export_trees import read_tree, write_tree
 from .exported import DisabledSafetyCheck, Exported
 
+_CONTAINERS = {cls.__name__: cls for cls in (tuple, list, dict)}  # as which results come
 MAGIC = b"pullback exported 1\n"
 
 
@@ -141,6 +143,10 @@ class _Writer:
 
     def object(self, x: Any) -> Any:
         cls = type(x)
+        if isinstance(x, PRNGKeyArray):
+            return ["keys", x._impl.name, self.array(x._base_array)]
+        if x in _CONTAINERS.values():
+            return ["container", x.__name__]
         if isinstance(x, complex):
             return ["complex", x.real, x.imag]
         if isinstance(x, (set, frozenset)):
@@ -285,6 +291,12 @@ class _Reader:
 
     def _scalar(self, dtype: str, shape: Any, data: str) -> Any:
         return self._array(dtype, shape, data)[()]
+
+    def _keys(self, impl: str, words: Any) -> Any:
+        return PRNGKeyArray(find_impl(impl), to_array(self.value(words)))
+
+    def _container(self, name: str) -> Any:
+        return _CONTAINERS[name]
 
     def _enum(self, module: str, name: str, member: str) -> Any:
         return getattr(self._class(module, name, enum.Enum), member)
