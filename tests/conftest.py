@@ -60,7 +60,7 @@ if os.environ.get(ORACLE_VARIABLE) == "jax":
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("pullback")
-    group.addoption("--fuzz-draws", type=int, default=500, help="random programs to draw")
+    group.addoption("--fuzz-draws", type=int, default=300, help="random programs to draw")
     group.addoption("--fuzz-seed", type=int, default=0, help="seed of the random programs")
     group.addoption("--fuzz-only", type=int, default=None, help="one random program alone")
     group.addoption("--regenerate", action="store_true", help="rewrite the golden text files")

@@ -33,15 +33,25 @@ def machine(program):
     return lambda k, bufs, dims, scalars: run_kernel(program.kernels[k], bufs, dims, scalars)
 
 
-def check(f, *args, rtol=2e-5, atol=2e-6, host=False, kernels=None, native=False):
-    """Compiles f, runs it, compares with JAX; the program."""
+def check(f, *args, rtol=2e-5, atol=2e-6, host=False, kernels=None, native=(False,)):
+    """Compiles f, runs it on the interpreter (False in `native`) or as machine code (True), or on
+    one after the other, compares with JAX; the program."""
     args = [np.asarray(a) for a in args]
     program = compile_fun(f, *args)
     names = [h.name for h in program.host]
     assert host or not names, f"host steps: {names}"
     leaves = jax.tree_util.tree_leaves(args)
-    got = run_program(program, leaves, kernel=machine(program) if native else None)
     want = [np.asarray(x) for x in jax.tree_util.tree_leaves(f(*[jnp.asarray(a) for a in args]))]
+    for compiled in native:
+        got = run_program(program, leaves, kernel=machine(program) if compiled else None)
+        compare(got, want, rtol, atol)
+    if kernels is not None:
+        assert len(program.steps) - 1 == kernels or len(program.kernels) == kernels, program.steps
+    return program
+
+
+def compare(got, want, rtol, atol):
+    """Dtypes are equal, and values: those of floats nearly."""
     assert len(got) == len(want)
     for g, w in zip(got, want, strict=True):
         assert g.dtype == w.dtype, (g.dtype, w.dtype)
@@ -50,6 +60,3 @@ def check(f, *args, rtol=2e-5, atol=2e-6, host=False, kernels=None, native=False
             np.testing.assert_allclose(g.astype(wide), w.astype(wide), rtol=rtol, atol=atol)
         else:
             np.testing.assert_array_equal(g, w)
-    if kernels is not None:
-        assert len(program.steps) - 1 == kernels or len(program.kernels) == kernels, program.steps
-    return program

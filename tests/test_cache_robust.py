@@ -156,6 +156,7 @@ def test_a_readable_directory_is_made_private(tmp_path: Path) -> None:
     assert tmp_path.stat().st_mode & 0o077 == 0
 
 
+@pytest.mark.slow
 def test_directories_that_cannot_be_written(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("not a directory")

@@ -69,7 +69,9 @@ LOOPS = {
 }
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(
+    "seed", [0, pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow)]
+)
 @pytest.mark.parametrize("kind", LOOPS)
 def test_random_bodies(kind: str, seed: int) -> None:
     rng = np.random.RandomState(1000 + seed)

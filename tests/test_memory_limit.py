@@ -61,7 +61,10 @@ def _peak(f: Any, args: Any) -> int:
     return int(f.lower(*args).compile().memory_analysis().peak_memory_in_bytes)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(n, marks=[pytest.mark.slow] if k % 2 else []) for k, n in enumerate(CASES)],
+)
 def test_a_gradient_fits_its_limit_with_the_same_bits(name: str) -> None:
     function, args, part = CASES[name]
     plain = pb.jit(pb.grad(function))

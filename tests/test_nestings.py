@@ -10,7 +10,7 @@ pytest.importorskip("jax")
 
 import nestings_run
 
-SEED, DRAWS, CHUNKS = 7, 60, 12
+SEED, DRAWS, CHUNKS = 7, 40, 8
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))

@@ -396,7 +396,7 @@ def _listed(x: Any) -> list[Any]:
     return list(x) if isinstance(x, (tuple, list)) else [x]
 
 
-@pytest.mark.parametrize("complex_", (False, True))
+@pytest.mark.parametrize("complex_", (pytest.param(False, marks=pytest.mark.slow), True))
 @pytest.mark.parametrize("left", (True, False))
 @pytest.mark.parametrize("lower", (True, False))
 @pytest.mark.parametrize("trans", (True, False))

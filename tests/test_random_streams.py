@@ -54,7 +54,16 @@ def check(stream: Stream, got: Any, want: Any) -> None:
     assert ulps(got, want, sizes) <= limit, (got, want)
 
 
-@pytest.mark.parametrize("stream", [s for name in SAMPLERS for s in streams(name)], ids=str)
+def marked(name: str) -> list[Any]:
+    """A sampler's streams: its first dtype and every third; others are for `make test-all`."""
+    every = list(streams(name))
+    return [
+        pytest.param(s, id=str(s), marks=[pytest.mark.slow] if k and (k + len(name)) % 3 else [])
+        for k, s in enumerate(every)
+    ]
+
+
+@pytest.mark.parametrize("stream", [s for name in SAMPLERS for s in marked(name)])
 def test_stream(stream: Stream) -> None:
     """All keys and shapes."""
     for ours, theirs in zip(stream.draws(pullback), jaxs()[str(stream)], strict=True):

@@ -108,7 +108,7 @@ def test_running_logsumexp_of_equal_and_of_infinite_numbers(
 
     def all_of(m: Any) -> Any:
         f = lambda x: (m.lax.cumlogsumexp(x, 0, reverse) * weights).sum()
-        return f(x), m.grad(f)(x), m.hessian(f)(x), m.jit(m.hessian(f))(x)
+        return f(x), m.grad(f)(x), m.jit(m.hessian(f))(x)
 
     for ours, theirs in zip(all_of(pullback), all_of(jax), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-6, atol=2e-6)

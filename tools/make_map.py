@@ -7,8 +7,12 @@ python3 tools/make_map.py --check    # says what is missing or stale; changes no
 from __future__ import annotations
 
 import ast
+import functools
+import inspect
+import io
 import subprocess
 import sys
+import tokenize
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -65,13 +69,24 @@ def summary(docstring: str) -> str:
     return paragraph if len(paragraph) <= LONGEST else paragraph.split(". ")[0].rstrip(".") + "."
 
 
+def docstring_of(text: str) -> str | None:
+    """A module's docstring: its first statement alone is read, not all of the module."""
+    skipped = (tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT)
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type == tokenize.STRING:
+            return inspect.cleandoc(ast.literal_eval(token.string))
+        if token.type not in skipped:
+            return None
+    return None
+
+
 def first_line(name: str) -> str | None:
     """What a file says of itself: its docstring, its title or its first comment."""
     if name in DESCRIBED:
         return DESCRIBED[name]
     text = (ROOT / name).read_text(errors="replace")
     if name.endswith(".py"):
-        docstring = ast.get_docstring(ast.parse(text))
+        docstring = docstring_of(text)
         return summary(docstring) if docstring else None
     lines = (line.strip() for line in text.splitlines())
     for line in lines:
@@ -80,6 +95,7 @@ def first_line(name: str) -> str | None:
     return None
 
 
+@functools.cache
 def described() -> tuple[dict[str, dict[str, str]], list[str]]:
     """Every folder's files with their lines, and the files that say nothing."""
     folders: dict[str, dict[str, str]] = {}
