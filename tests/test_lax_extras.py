@@ -79,7 +79,7 @@ def test_scaled_dot(batch: bool) -> None:
         ]  # fmt: skip
         assert found[0].dtype == found[1].dtype and found[0].shape == found[1].shape
         np.testing.assert_allclose(*(np.asarray(x, np.float32) for x in found), rtol=2e-2)
-    with pytest.raises(ValueError, match="does not divide"):
+    with pytest.raises(TypeError, match="must be divisible"):
         pb.lax.scaled_dot(pnp.ones((2, 6)), pnp.ones((6, 2)), lhs_scale=pnp.ones((2, 4)))
 
 
@@ -333,3 +333,44 @@ def test_symmetrized_booleans_are_weak() -> None:
         for dtype in (bool, "int8"):
             ours, theirs = (f(j, j.numpy.eye(3, dtype=dtype)) for j in (pb, jax))
             assert (ours.dtype, ours.weak_type) == (theirs.dtype, theirs.weak_type)
+
+
+_SQUARE, _STACK = np.ones((2, 2), np.float32), np.ones((1, 2, 3), np.float32)
+_SUMS, _FREE = (((0,), (0,)), ((), ())), (((1,), (1,)), ((), ()))
+
+
+def _ragged(m: Any, x: Any, sizes: Any, *axes: Any) -> Any:
+    numbers = m.lax.RaggedDotDimensionNumbers(*axes)
+    return m.lax.ragged_dot_general(_SQUARE, x, np.array(sizes), numbers)
+
+
+WRONG_PRODUCTS = {
+    "sizes that are floats": lambda m: m.lax.ragged_dot(_SQUARE, _STACK, np.float32([2])),
+    "a ragged axis that is none": lambda m: _ragged(m, _STACK, [2], _FREE, [5], [0]),
+    "no ragged axis": lambda m: _ragged(m, _STACK, [2], _FREE, [], [0]),
+    "a group axis that is none": lambda m: _ragged(m, _STACK, [2], _FREE, [0], [-1]),
+    "a group axis that is summed": lambda m: _ragged(m, _STACK, [2], _FREE, [0], [1]),
+    "groups of what is summed": lambda m: _ragged(m, _SQUARE, [1, 1], _SUMS, [0], [1]),
+    "two group axes": lambda m: _ragged(m, _STACK, [2], _FREE, [0], [0, 2]),
+    "a scale for each element": lambda m: m.lax.scaled_dot(_SQUARE, _SQUARE, lhs_scale=_SQUARE),
+    "a scale for all rows": lambda m: m.lax.scaled_dot(_SQUARE, _SQUARE, lhs_scale=_SQUARE[:1, :1]),
+    "an axis past the end": lambda m: m.lax.cumsum(_SQUARE, 2.0),
+}
+
+
+@pytest.mark.parametrize("name", WRONG_PRODUCTS)
+def test_wrong_axes_are_refused_as_in_jax(name: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        WRONG_PRODUCTS[name](jax)
+    with pytest.raises(theirs.type, match=re.escape(str(theirs.value)[:40])):
+        WRONG_PRODUCTS[name](pb)
+
+
+def test_axes_that_are_whole_floats() -> None:
+    x = np.arange(4, dtype=np.float32)
+    assert pb.lax.cumsum(x, 0.0).tolist() == jax.lax.cumsum(x, 0.0).tolist()
+
+
+def test_broadcasts_come_from_an_instance() -> None:
+    with pytest.raises(ValueError, match="source must be in"):
+        pb.vmap(lambda x: pb.lax.pbroadcast(x, "i", 5), axis_name="i")(_SQUARE)

@@ -22,17 +22,25 @@ def _scaled(x: Any, scale: Any, name: str, contract: Sequence[int]) -> Any:
         return x
     shape, scales = typeof(x).shape, typeof(scale).shape
     if len(shape) != len(scales):
-        raise ValueError(
+        raise TypeError(
             f"scaled_dot: {name} has shape {scales} for an operand of shape {shape}. Fix: a scale "
             "for each block of the contracted axis, and for each element of the others."
         )
     split: list[int] = []
     places: list[int] = []
     for axis, (n, s) in enumerate(zip(shape, scales, strict=True)):
-        if s == 0 or n % s or (axis not in contract and s not in (1, n)):
-            raise ValueError(
-                f"scaled_dot: {name} of shape {scales} does not divide an operand of shape {shape} "
-                f"evenly along axis {axis}."
+        side = name[:3].upper()
+        if axis not in contract and s != n:
+            raise TypeError(f"{side} dim {axis} of size {n} does not match scale dim size {s}.")
+        if axis in contract and (s == 0 or n % s):
+            raise TypeError(
+                f"{side} contracting dim {axis} of size {n} must be divisible by its scale's dim "
+                f"size {s}."
+            )
+        if axis in contract and n // s < 2:
+            raise TypeError(
+                f"The ratio of {side} contracting dim {axis} to its scale's dim size ({n // s}) "
+                "must be at least 2. Fix: multiply the operand by a scale for each element."
             )
         places.append(len(split))
         split += [s, n // s]
@@ -58,7 +66,8 @@ def scaled_dot(
     >>> lax.scaled_dot(jnp.ones((1, 4)), jnp.ones((4, 1)), lhs_scale=jnp.full((1, 2), 3.0))
     Array([[12]], dtype=bfloat16)
 
-    Raises ValueError if a scale's shape does not divide its operand's.
+    Raises TypeError if a scale's shape does not fit its operand's: blocks of two or more along the
+    contracted axis, an element for each along the others.
     """
     if dimension_numbers is None:
         rank = typeof(lhs).ndim

@@ -803,13 +803,18 @@ def pswapaxes(x: Any, axis_name: Any, axis: int, *, axis_index_groups: Any = Non
     return all_to_all(x, axis_name, axis, axis, axis_index_groups=axis_index_groups)
 
 
-def _pbroadcast_aval(x: Any, *, axis_name: Any, source: int) -> Any:
+def _checked_source(axis_name: Any, source: int) -> int:
     n = axis_size(axis_name)
     if not 0 <= source < n:
         raise ValueError(
             f"pbroadcast: source must be in [0, {n}), the size of the axis {axis_name!r}; got "
             f"{source}"
         )
+    return source
+
+
+def _pbroadcast_aval(x: Any, *, axis_name: Any, source: int) -> Any:
+    _checked_source(axis_name, source)
     return ShapedArray(x.shape, x.dtype, x.weak_type), _effects(_names(axis_name))
 
 
@@ -853,8 +858,9 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     >>> pullback.vmap(f, axis_name='i')(jnp.array([5, 6, 7]))
     Array([6, 6, 6], dtype=int32)
     """
+    source = _checked_source(axis_name, int(source))
     return tree.tree_map(
-        lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=int(source)), x
+        lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=source), x
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -164,13 +163,19 @@ cummin_p = _running("cummin", _extreme(min))
 cumlogsumexp_p = _running("cumlogsumexp", _logsumexp, computable=_has_start)
 
 
+def _whole(axis: Any) -> int:
+    """An axis as lax takes them, whole floats too; TypeError for what is no number, ValueError for
+    a text that names none."""
+    return int(axis)
+
+
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     """The sums of the elements up to each one along an axis (from each one on, if `reverse`).
 
     >>> lax.cumsum(jnp.array([1, 2, 3]))
     Array([1, 3, 6], dtype=int32)
     """
-    return cumsum_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cumsum_p.bind(operand, axis=_whole(axis), reverse=bool(reverse))
 
 
 def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
@@ -182,7 +187,7 @@ def cumprod(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     >>> lax.cumprod(jnp.array([1, 2, 3, 4]))
     Array([ 1,  2,  6, 24], dtype=int32)
     """
-    return cumprod_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cumprod_p.bind(operand, axis=_whole(axis), reverse=bool(reverse))
 
 
 def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
@@ -194,7 +199,7 @@ def cummax(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     >>> lax.cummax(jnp.array([2, 1, 5, 3]))
     Array([2, 2, 5, 5], dtype=int32)
     """
-    return cummax_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cummax_p.bind(operand, axis=_whole(axis), reverse=bool(reverse))
 
 
 def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
@@ -206,7 +211,7 @@ def cummin(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     >>> lax.cummin(jnp.array([2, 1, 5, 3]))
     Array([2, 1, 1, 1], dtype=int32)
     """
-    return cummin_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cummin_p.bind(operand, axis=_whole(axis), reverse=bool(reverse))
 
 
 def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
@@ -219,4 +224,4 @@ def cumlogsumexp(operand: Any, axis: int = 0, reverse: bool = False) -> Any:
     >>> jnp.exp(lax.cumlogsumexp(jnp.log(jnp.array([1., 2., 3.])))).round(3)
     Array([1., 3., 6.], dtype=float32)
     """
-    return cumlogsumexp_p.bind(operand, axis=operator.index(axis), reverse=bool(reverse))
+    return cumlogsumexp_p.bind(operand, axis=_whole(axis), reverse=bool(reverse))

@@ -11,7 +11,7 @@ import numpy as np
 
 from ..core.avals import typeof
 from .common import int_tuple
-from .contract import dot_general, free_dims
+from .contract import dot_general
 from .convert import convert_element_type
 from .cumulative import cumsum
 from .elementwise import bitwise_and, ge, lt, mul, sub
@@ -102,6 +102,43 @@ def _member(group_sizes: Any, n: int) -> Any:
     return bitwise_and(after, lt(place, broadcast_in_dim(ends, (groups, n), (0,))))
 
 
+def _check_ragged(lhs: Any, rhs: Any, sizes: Any, numbers: RaggedDotDimensionNumbers) -> None:
+    """TypeError for axes and groups that do not fit."""
+
+    def check(fits: bool, text: str) -> None:
+        if not fits:
+            raise TypeError(f"ragged_dot_general {text}")
+
+    def axis_of(aval: Any, axis: int, what: str, side: str) -> None:
+        check(
+            0 <= axis < aval.ndim,
+            f"requires {side} {what} dimension numbers to be nonnegative and less than the number "
+            f"of axes of the {side} value, got {axis} for {side} of rank {aval.ndim}.",
+        )
+
+    ragged, group_axes = numbers.lhs_ragged_dimensions, numbers.rhs_group_dimensions
+    (lc, rc), (lb, rb) = numbers.dot_dimension_numbers
+    integers = "requires that group_sizes.dtype is subtype of np.integer."
+    check(np.issubdtype(sizes.dtype, np.integer), integers)
+    check(len(ragged) == 1, f"expects exactly one lhs ragged dimension, got {ragged}.")
+    axis_of(lhs, ragged[0], "ragged", "lhs")
+    for axis in group_axes:
+        axis_of(rhs, axis, "group", "rhs")
+    apart = "requires rhs group dimension numbers to be distinct from contracting and batch "
+    check(not set(group_axes) & {*rc, *rb}, f"{apart}dimensions, got {group_axes}.")
+    if sizes.ndim != 1:
+        raise TypeError(f"expected group_sizes to have rank 1, got shape {sizes.shape}.")
+    if ragged[0] in (*lc, *lb):
+        none = "requires zero group dimensions in the rhs when lhs ragged dimension is contracting"
+        check(not group_axes, f"{none} or batch, got {group_axes}.")
+        return
+    one = "requires exactly one rhs group dimension when lhs ragged dimension is noncontracting"
+    check(len(group_axes) == 1, f"{one}, got {group_axes}.")
+    groups, found = sizes.shape[0], rhs.shape[group_axes[0]]
+    if groups != found:
+        raise TypeError(f"expected rhs group dimension size to be {groups}, got {found}.")
+
+
 def ragged_dot_general(
     lhs: Any,
     rhs: Any,
@@ -116,8 +153,8 @@ def ragged_dot_general(
 
     The ragged axis is a free axis of lhs (then each group has its own rhs), a contracted one (then
     the result has a leading group axis), or
-    a batch axis (then groups do not matter). Raises TypeError for sizes that are not a vector,
-    ValueError for other numbers of axes.
+    a batch axis (then groups do not matter). Raises TypeError for sizes that are no integers or not
+    a vector, and for axes that do not fit.
 
     >>> numbers = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
     >>> sizes = jnp.array([1, 2])
@@ -129,15 +166,7 @@ def ragged_dot_general(
             "group_offset is not supported: got a value. Fix: slice rhs and group_sizes first."
         )
     numbers = ragged_dot_dimension_numbers
-    if len(numbers.lhs_ragged_dimensions) != 1:
-        raise ValueError(
-            "ragged_dot_general expects exactly one lhs ragged dimension, got "
-            f"{numbers.lhs_ragged_dimensions}."
-        )
-    if typeof(group_sizes).ndim != 1:
-        raise TypeError(
-            f"expected group_sizes to have rank 1, got shape {typeof(group_sizes).shape}."
-        )
+    _check_ragged(typeof(lhs), typeof(rhs), typeof(group_sizes), numbers)
     (axis,) = numbers.lhs_ragged_dimensions
     (lc, rc), (lb, rb) = numbers.dot_dimension_numbers
     options = {"precision": precision, "preferred_element_type": preferred_element_type}
@@ -155,20 +184,5 @@ def ragged_dot_general(
         # (batch, group, free...): the group goes first.
         n = len(lb)
         return transpose(out, (n, *range(n), *range(n + 1, typeof(out).ndim)))
-    if len(numbers.rhs_group_dimensions) != 1:
-        raise ValueError(
-            "ragged_dot_general with a free ragged dimension expects exactly one rhs group "
-            "dimension, "
-            f"got {numbers.rhs_group_dimensions}."
-        )
     (group_axis,) = numbers.rhs_group_dimensions
-    if group_axis in (*rc, *rb) or group_axis not in free_dims(typeof(rhs).ndim, rc, rb):
-        raise ValueError(
-            f"the rhs group dimension {group_axis} must be neither batch nor contracting."
-        )
-    if typeof(rhs).shape[group_axis] != groups:
-        raise TypeError(
-            f"rhs group dimension size must be the number of groups, {groups}, got "
-            f"{typeof(rhs).shape[group_axis]}."
-        )
     return dot_general(split, rhs, (((0, *lc), (group_axis, *rc)), (lb, rb)), **options)
