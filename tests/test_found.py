@@ -142,6 +142,22 @@ def test_reduce_from(start: Any, dtype: str) -> None:
         assert results[0] == results[1]
 
 
+@pytest.mark.parametrize("op", ["add", "mul", "max", "bitwise_and", "bitwise_xor"])
+def test_reduce_from_a_traced_start_runs_in_lanes(op: str) -> None:
+    """Any start counts once (in JAX, once a lane), also beside a second operand."""
+    x = np.random.default_rng(0).integers(0, 1 << 30, (70, 33)).astype(np.int32)
+    start, call = np.int32(12345677), getattr(pullback.lax, op)
+    names = {"mul": "multiply", "max": "maximum"}
+    plain = getattr(np, names.get(op, op))
+    both = lambda a, b: (call(a[0], b[0]), pullback.lax.max(b[1], a[1]))
+    f = pullback.jit(lambda x, s: pullback.lax.reduce((x, x), (s, s), both, (0, 1)))
+    want = plain(plain.reduce(x, (0, 1), dtype=np.int32), start)
+    assert f(x, start) == (want, x.max())
+    columns = pullback.jit(lambda x, s: pullback.lax.reduce(x, s, call, (0,)))(x, start)
+    np.testing.assert_array_equal(columns, plain(plain.reduce(x, 0, dtype=np.int32), start))
+    assert "for reduce" in f.lower(x, start).as_text()
+
+
 def test_small() -> None:
     cases = {
         "window of a scalar": lambda m, x: m.lax.reduce_window(

@@ -721,10 +721,12 @@ def test_a_read_between_neighbouring_stores_sees_the_first(isa):
     check(kernel, [np.arange(100, dtype="f4"), np.zeros(300, "f4")], [100, 300], isa)
 
 
-def test_bytes_are_permuted_by_instructions_where_there_are_some():
+def test_bytes_are_permuted_and_bits_counted_by_instructions_where_there_are_some():
     """Other levels are compiled for as they are, whatever the machine has."""
     best = llvm_target.target_for("host")
     wanted = best.level == "avx512" and llvm_target.permutes_bytes()
     assert ("avx512vbmi" in best.features) == wanted
+    counts = best.level == "avx512" and "avx512_vpopcntdq" in llvm_target._linux_flags()
+    assert ("avx512vpopcntdq" in best.features) == counts
     if best.level in ("avx2", "avx512"):
         assert "vbmi" not in llvm_target.target_for("avx2").features

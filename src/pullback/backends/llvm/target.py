@@ -71,6 +71,7 @@ _LINUX_V3 = "avx avx2 bmi1 bmi2 f16c fma movbe xsave abm".split()
 _LINUX_V4 = "avx512f avx512bw avx512cd avx512dq avx512vl".split()
 _NUMPY_V3 = "AVX AVX2 F16C FMA3".split()
 _NUMPY_V4 = ["AVX512_SKX"]
+_COUNTING = ("avx512_vpopcntdq", "avx512_bitalg")  # the bits of lanes, which take 15 steps without
 
 
 def _linux_flags() -> set[str]:
@@ -186,8 +187,9 @@ def target_for(level: str) -> Target:
             f"PULLBACK_ISA={level!r}: this machine runs {best!r} at best; unset PULLBACK_ISA"
         )
     cpu, features, width, masks, fma, f16, rounding, registers = LEVELS[level]
-    if level == "avx512" and permutes_bytes():
-        features += ",+avx512vbmi"
+    if level == "avx512":
+        features += ",+avx512vbmi" if permutes_bytes() else ""
+        features += "".join(f",+{f.replace('_', '')}" for f in _COUNTING if f in _linux_flags())
     gathers = masks and _gathers_well()
     return Target(
         level, _triple(), cpu, features, width, masks, fma, f16, rounding, registers, gathers

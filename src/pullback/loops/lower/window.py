@@ -21,10 +21,12 @@ from pullback.loops.lower.graph import (
     store_slot,
 )
 from pullback.loops.lower.program_hook import add_program
-from pullback.loops.lower.reduce import accumulator
+from pullback.loops.lower.reduce import accumulator, reduce_one
 from pullback.loops.lower.shape import masked_read
 from pullback.loops.lower.statements import box
 from pullback.loops.ops import FLOATS, identity_of
+
+FREE = frozenset(("add", "mul", "max", "min", "and", "or", "xor"))  # in any order, in lanes
 
 
 def window_place(
@@ -225,11 +227,31 @@ def plain_program(g: Graph, program: Any, dtypes: Sequence[str]) -> bool:
     return all(n.kind in ("pw", "leaf") and not n.shape and n.slot is None for n in graph.nodes)
 
 
+def _one_each(jaxpr: Any) -> list[str] | None:
+    """What a combiner does with each pair of its operands, where that is one operation each whose
+    order is free; None if it does anything else."""
+    half, made = len(jaxpr.invars) // 2, {e.outvars[0]: e for e in jaxpr.eqns}
+    ops = []
+    for k, out in enumerate(jaxpr.outvars):
+        eqn = made.get(out)
+        pair = {jaxpr.invars[k], jaxpr.invars[half + k]}
+        if eqn is None or eqn.primitive.name not in FREE or {*eqn.invars} != pair:
+            return None
+        ops.append(eqn.primitive.name)
+    return None if jaxpr.constvars else ops
+
+
 @rule("reduce")
 def _reduce(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
     half = len(ins) // 2
     xs, inits = ins[:half], ins[half:]
     dtypes = [x.dtype for x in xs]
+    ops = _one_each(params["jaxpr"].jaxpr)
+    if ops is not None:
+        axes = tuple(sorted(params["dimensions"]))
+        sums = [reduce_one(g, op, x, axes) for op, x in zip(ops, xs, strict=True)]
+        each = zip(ops, inits, sums, outs, strict=True)
+        return [RULES[op](g, [init, x], [out], {}) for op, init, x, out in each]
     if not plain_program(g, params["jaxpr"], dtypes):
         return NotImplemented
     combine = program_combiner(g, params["jaxpr"])
