@@ -3,6 +3,7 @@ divisions by one number, NaN and signed zeros, and window sums of stretched oper
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from itertools import product
 from pathlib import Path
@@ -410,3 +411,39 @@ def test_what_fills_no_turn_of_a_loop_runs_in_lanes(
     text, _ = emit_module(kernel)
     letter = "f32" if dtype == np.float32 else "f64"
     assert f"llvm.masked.load.v{32 // np.dtype(dtype).itemsize}{letter}" in text
+
+
+@pytest.mark.parametrize("dtype", ["float32", "complex64", "bool", "int8"])
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_hundreds_of_arrays_joined(axis: int, dtype: str) -> None:
+    """They are joined in groups: a loop that asks for each of them is long to compile."""
+    shape = [2, 3, 2]
+    parts = []
+    for k in range(150):
+        shape[axis] = k % 3
+        parts.append((np.arange(np.prod(shape)).reshape(shape) + k).astype(dtype))
+    joined = pullback.jit(
+        lambda xs: jnp.concatenate([x * x for x in xs], axis) + jnp.ones((), dtype)
+    )
+    want = np.concatenate([p * p for p in parts], axis) + np.ones((), dtype)
+    np.testing.assert_array_equal(joined(parts), want)
+    even = parts[2::3] * 3
+    np.testing.assert_array_equal(
+        pullback.jit(jnp.stack, static_argnums=1)(even, axis), np.stack(even, axis)
+    )
+
+
+def test_hundreds_of_arrays_joined_in_a_loop() -> None:
+    def step(c: Any, x: Any) -> Any:
+        rows = jnp.stack([c * k + x for k in range(200)])
+        return rows[-1] / 200, rows.sum(0)
+
+    xs = np.linspace(0, 1, 12, dtype="float32").reshape(4, 3)
+    got = pullback.jit(lambda c: pullback.lax.scan(step, c, xs))(jnp.ones(3))
+    with pullback.disable_jit():
+        want = pullback.lax.scan(step, jnp.ones(3), xs)
+    for a, b in zip(got, want, strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5)
+    begun = time.perf_counter()
+    pullback.jit(lambda rows: jnp.stack(rows))([np.ones(7, "float32")] * 1000)
+    assert time.perf_counter() - begun < 12  # it was 22 s, of 2000 rows 108 s

@@ -359,12 +359,33 @@ def _pad(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     return node
 
 
+# A loop that asks of every element which of thousands of arrays it comes from is long to compile:
+# where there are more than so many they are joined in groups, which are stored.
+MOST_PARTS, PART_GROUP = 32, 16
+
+
+def _in_groups(g: Graph, parts: list[Node], out: Any, axis: int) -> Node:
+    shape, dtype = out
+    groups = []
+    for k in range(0, len(parts), PART_GROUP):
+        some = parts[k : k + PART_GROUP]
+        size = sum(n.shape[axis] for n in some)
+        own = (*shape[:axis], size, *shape[axis + 1 :])
+        group: Node = _concatenate(g, some, [(own, dtype)], {"dimension": axis})
+        group.wanted = True
+        groups.append(group)
+    whole: Node = _concatenate(g, groups, [out], {"dimension": axis})
+    return whole
+
+
 @rule("concatenate")
 def _concatenate(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     (shape, dtype), axis = outs[0], params["dimension"]
     parts = [n for n in ins if n.shape[axis]] or ins[:1]
     if len(parts) == 1:
         return parts[0]
+    if len(parts) > MOST_PARTS:
+        return _in_groups(g, parts, outs[0], axis)
     picked = _picked(g, parts, shape, axis)
     if picked is not None:
         return picked
