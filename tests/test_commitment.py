@@ -3,6 +3,7 @@ eager functions give back is never the argument itself where JAX's is not."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from typing import Any
 
@@ -137,7 +138,10 @@ def test_under_a_mesh_results_lie_on_it() -> None:
         seen = pb.jit(lambda a: (a, pb.sharding.get_abstract_mesh().axis_names)[0])(free)
         assert seen.committed
     assert not double(free).committed and not (free + 1).committed
-    with grid:  # names axes, says nothing of results
+    with pytest.warns(DeprecationWarning, match="set_mesh"):
+        grid.__enter__()
+    with contextlib.ExitStack() as stack:  # names axes, says nothing of results
+        stack.push(grid)
         assert not double(free).committed and pb.sharding.get_abstract_mesh().empty
 
 

@@ -86,7 +86,7 @@ def test_arrays_from_parts() -> None:
     assert made.tolist() == [0, 1, 2, 3] and made.sharding == sharding
     joined = pb.make_array_from_single_device_arrays((2,), sharding, [jnp.ones(2)])
     assert joined.tolist() == [1, 1]
-    with pytest.raises(ValueError, match="1 devices, but 2 arrays"):
+    with pytest.raises(ValueError, match="Expected 1 per-device arrays"):
         pb.make_array_from_single_device_arrays((2,), sharding, [jnp.ones(1), jnp.ones(1)])
 
 

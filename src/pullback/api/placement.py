@@ -251,22 +251,36 @@ def make_array_from_callback(
     target = _sharding(sharding)
     if target is None:
         raise TypeError("make_array_from_callback: sharding must be given")
-    parts = [data_callback(i) for i in target.devices_indices_map(tuple(shape)).values()]
-    return make_array_from_single_device_arrays(shape, target, parts, dtype=dtype)
+    parts = []
+    for device, index in target.devices_indices_map(tuple(shape)).items():
+        part = data_callback(index)
+        part = to_array(part if dtype is None else np.asarray(part, dtype))
+        parts.append(place(part, SingleDeviceSharding(device)))
+    return from_shards(shape, target, parts)
 
 
 def make_array_from_single_device_arrays(
     shape: Any, sharding: Any, arrays: Sequence[Any], *, dtype: Any = None
 ) -> Any:
-    """An Array made of the parts that the devices of a sharding hold. ValueError if the parts do
-    not fit.
+    """An Array made of the parts that the devices of a sharding hold, in any order. TypeError if
+    they are no list or tuple of arrays, ValueError if they do not fit, or lie on other devices.
 
     >>> sharding = pb.sharding.SingleDeviceSharding(pb.devices()[0])
     >>> pb.make_array_from_single_device_arrays((3,), sharding, [jnp.arange(3)])
     Array([0, 1, 2], dtype=int32)
     """
-    parts = [to_array(a if dtype is None else np.asarray(a, dtype)) for a in arrays]
-    return from_shards(shape, sharding, parts)
+    if not isinstance(arrays, (list, tuple)):
+        raise TypeError(
+            "jax.make_array_from_single_device_arrays `arrays` argument must be a list or tuple, "
+            f"but got {type(arrays)}."
+        )
+    for part in arrays:
+        if not isinstance(part, ArrayImpl | PRNGKeyArray):
+            raise TypeError(
+                f"Unsupported type for elements in `arrays`: {type(part)}. Fix: "
+                "jax.device_put(part, device)"
+            )
+    return from_shards(shape, sharding, arrays)
 
 
 def make_array_from_process_local_data(

@@ -19,7 +19,14 @@ from ..core.trace import Tracer
 from ..primitives.layout import reshape
 from ..primitives.shape import index_in_dim, transpose
 from ..runtime.devices import local_devices
-from ..runtime.shardings import Mesh, NamedSharding, PartitionSpec, named_mesh
+from ..runtime.shardings import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    named_mesh,
+)
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from .arguments import as_tuple, check_callable
 from .jit import jit
@@ -50,6 +57,9 @@ def pmap(
     Raises ValueError if the axis is longer than there are devices.
     """
     check_callable(fun)
+    if devices is not None and not len(devices):
+        raise ValueError("'devices' argument to pmap must be non-empty, or None.")
+    available = list(local_devices() if devices is None else devices)
     static = as_tuple(static_broadcasted_argnums, "static_broadcasted_argnums")
     donated = as_tuple(donate_argnums, "donate_argnums")
 
@@ -67,7 +77,11 @@ def pmap(
             return fun(*(fixed[k] if k in fixed else next(given) for k in range(n)), **kw)
 
         _name_arguments(call, fun, fixed)
-        return vmap(call, axes, out_axes, axis_name, axis_size)(*dynamic, **kwargs)
+        # What has no axis in the result is the first device's.
+        whole = tree.tree_map(lambda a: 0 if a is None else a, out_axes, is_leaf=_is_none)
+        outs = vmap(call, axes, whole, axis_name, axis_size)(*dynamic, **kwargs)
+        size = axis_size or _axis_length(dynamic, kwargs, axes, ())
+        return _on_each(outs, out_axes, axis_name, available[: size or 0])
 
     compiled = jit(mapped, static_argnums=static, donate_argnums=donated)
 
@@ -80,17 +94,37 @@ def pmap(
                 "pmap requires at least one argument with a mapped axis. Fix: pass an array with "
                 "an axis of one element a device, or axis_size."
             )
-        available = len(devices) if devices is not None else len(local_devices())
-        if size is not None and size > available:
+        if size is not None and size > len(available):
             raise ValueError(
                 f"compiling computation `{getattr(fun, '__name__', fun)}` that requires {size} "
-                f"logical devices, but only {available} devices are available (num_replicas="
+                f"logical devices, but only {len(available)} devices are available (num_replicas="
                 f"{size}). Fix: vmap instead of pmap, or a shorter mapped axis."
             )
         return compiled(*args, **kwargs)
 
     pmap_f.lower = compiled.lower
     return pmap_f
+
+
+def _is_none(axis: Any) -> bool:
+    return axis is None
+
+
+def _on_each(outs: Any, out_axes: Any, axis_name: Any, devices: Sequence[Any]) -> Any:
+    """The results of a `pmap`: each device holds its own element of the mapped axis."""
+    name = "_internal_pmap_axis_name" if axis_name is None else axis_name
+    mesh = Mesh(list(devices), (name,))
+    leaves, structure = tree.flatten(outs)
+    laid = []
+    for x, axis in zip(
+        leaves, tree.flatten_axes("pmap out_axes", structure, out_axes), strict=True
+    ):
+        if axis is None:
+            x, spec = index_in_dim(x, 0, 0, keepdims=False), PartitionSpec()
+        else:
+            spec = PartitionSpec(*[None] * (axis % typeof(x).ndim), name)
+        laid.append(_lying(x, mesh, spec))
+    return tree.unflatten(structure, laid)
 
 
 def _name_arguments(call: Any, fun: Any, fixed: Mapping[int, Any]) -> None:
@@ -183,7 +217,8 @@ def shard_map(
     def sharded(*args: Any) -> Any:
         sizes = _mesh_sizes(mesh, axis_names)
         leaves, in_tree = tree.flatten(args)
-        if in_specs is Infer:
+        if in_specs is Infer or in_specs is None:
+            _check_explicit(mesh, sizes)
             specs = [_spec_of(x) for x in leaves]
         else:
             given = tuple(in_specs) if type(in_specs) is list else in_specs
@@ -240,8 +275,13 @@ def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: An
 
 def _mesh_sizes(mesh: Any, axis_names: Any) -> dict[Any, int]:
     """The manual axes of the mesh and their sizes, in the mesh's order."""
-    found: Mesh = mesh if mesh is not None else named_mesh()
-    if found is None or found.empty:
+    found: Any = mesh if mesh is not None else named_mesh()
+    if not isinstance(found, (Mesh, AbstractMesh)):
+        raise TypeError(
+            "shard_map requires a `jax.sharding.Mesh` or a `jax.sharding.AbstractMesh` instance "
+            f"for its second argument, but got {mesh} of type {type(mesh)}."
+        )
+    if found.empty:
         raise ValueError(
             "The context mesh cannot be empty. Fix: pass mesh=, or use jax.set_mesh(mesh) to enter "
             "into a mesh context."
@@ -253,6 +293,18 @@ def _mesh_sizes(mesh: Any, axis_names: Any) -> dict[Any, int]:
     return {name: int(found.shape[name]) for name in found.axis_names if name in wanted}
 
 
+def _check_explicit(mesh: Any, names: Iterable[Any]) -> None:
+    """TypeError unless arguments say how they lie on these axes."""
+    found = mesh if mesh is not None else named_mesh()
+    kinds = dict(zip(found.axis_names, found.axis_types, strict=True))
+    if any(kinds[n] is not AxisType.Explicit for n in names):
+        raise TypeError(
+            "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` "
+            f"instances, but it was `None` when axis_names={frozenset(names)} are of type "
+            f"{', '.join(str(kinds[n]) for n in names)}. Fix: give in_specs."
+        )
+
+
 def _is_spec(x: Any) -> bool:
     return isinstance(x, PartitionSpec) or x is None
 
@@ -261,6 +313,13 @@ def _specs(what: str, treedef: Any, prefix: Any) -> list[Any]:
     """A spec for each leaf, from a pytree prefix of them."""
     if _is_spec(prefix):
         return [prefix or PartitionSpec()] * treedef.num_leaves
+    wrong = [s for s in tree.leaves(prefix, is_leaf=_is_spec) if not _is_spec(s)]
+    if wrong:
+        raise TypeError(
+            f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` "
+            f"instances, but:\n\n  {what} is or has {wrong[0]!r} of type "
+            f"{type(wrong[0]).__name__}, which is not a `jax.sharding.PartitionSpec`. Fix: P(...)"
+        )
     holder = tree.unflatten(treedef, range(treedef.num_leaves))
     found: list[Any] = []
     try:

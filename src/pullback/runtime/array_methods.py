@@ -431,15 +431,6 @@ is_fully_addressable = property(
     True
     """,
 )
-is_fully_replicated = property(
-    lambda self: True,
-    doc="""Has every device every element?
-
-    >>> jnp.zeros(3).is_fully_replicated
-    True
-    """,
-)
-
 _INSTALLED = (
     __bool__, __float__, __int__, __complex__, __index__, item, tolist, tobytes, __len__, __iter__,
     __reversed__,
@@ -454,7 +445,7 @@ def _install() -> None:
     for function in _INSTALLED:
         function.__qualname__ = f"ArrayImpl.{function.__name__}"
         setattr(ArrayImpl, function.__name__, function)
-    for name in ("nbytes", "itemsize", "committed", "is_fully_addressable", "is_fully_replicated"):
+    for name in ("nbytes", "itemsize", "committed", "is_fully_addressable"):
         setattr(ArrayImpl, name, globals()[name])
     ArrayImpl.delete = lambda self: delete(self)
     ArrayImpl.delete.__doc__ = """Gives the memory back; the array cannot be used afterwards.

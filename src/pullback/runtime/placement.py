@@ -103,11 +103,15 @@ def _device(self: Any) -> Any:
 def _shards(self: Any) -> list[Shard]:
     sharding = sharding_of(self)
     shape = self.aval.shape
+    alone = self if len(sharding.device_set) == 1 else None
     shards, copies = [], {}  # type: ignore[var-annotated]
     for device, index in sharding.devices_indices_map(shape).items():
         key = tuple((s.start, s.stop) for s in index)
-        whole = all(s == slice(None) for s in index)
-        data = self if whole else make_array(np_view(self)[index], copy=True)
+        data = self
+        if alone is None:
+            whole = all(s == slice(None) for s in index)
+            part = self if whole else make_array(np_view(self)[index], copy=True)
+            data = place(part, SingleDeviceSharding(device, memory_kind=sharding.memory_kind))
         shards.append(Shard(device, sharding, shape, data, copies.get(key, 0)))
         copies[key] = copies.get(key, 0) + 1
     return shards
@@ -213,17 +217,36 @@ _install()
 
 
 def from_shards(shape: Any, sharding: Sharding, arrays: Any) -> Any:
-    """One array of the parts that devices hold, in the order of the sharding's devices."""
+    """One array of the parts that devices hold, each of them the part of its own device."""
     shape = tuple(shape)
-    places = list(sharding.devices_indices_map(shape).values())
+    places = sharding.devices_indices_map(shape)
     if len(places) != len(arrays):
         raise ValueError(
-            f"the sharding has {len(places)} devices, but {len(arrays)} arrays were given"
+            f"Expected {len(places)} per-device arrays (this is how many devices are addressable "
+            f"by the sharding), but got {len(arrays)}"
         )
-    parts = [np.asarray(a) for a in arrays]
+    by_device = {d: a for a in arrays for d in a.devices()}
+    if len(by_device) != len(arrays):
+        ids = [d.id for a in arrays for d in a.devices()]
+        raise ValueError(
+            "When making an array from single-device arrays, the input arrays must be from "
+            f"distinct devices, but got device IDs {ids}. Fix: jax.device_put(part, device) "
+            "for each device of the sharding."
+        )
+    if by_device.keys() != places.keys():
+        raise ValueError(
+            "Addressable devices and per-device arrays devices do not match. Sharding contains "
+            f"devices {sorted(d.id for d in places)}, but the arrays lie on "
+            f"{sorted(d.id for d in by_device)}."
+        )
+    if any(isinstance(a, PRNGKeyArray) for a in arrays):
+        words = [a._base_array for a in arrays]
+        whole = from_shards((*shape, *words[0].shape[len(shape) :]), sharding, words)
+        return wrap_results([whole], [arrays[0].aval.update(shape=shape)])[0]
     want = sharding.shard_shape(shape)
-    whole = np.empty(shape, parts[0].dtype if parts else np.float32)
-    for index, part in zip(places, parts, strict=True):
+    whole = np.empty(shape, by_device[next(iter(places))].dtype)
+    for device, index in places.items():
+        part = np.asarray(by_device[device])
         if part.shape != want:
             raise ValueError(
                 f"the sharding divides {shape} into arrays of shape {want}, got one of shape "

@@ -10,6 +10,7 @@ import contextlib
 import enum
 import functools
 import threading
+import warnings
 import weakref
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -51,28 +52,75 @@ class Space(enum.Enum):
     __str__ = __repr__
 
 
-class PartitionSpec(tuple):  # type: ignore[type-arg]
+class PartitionSpec:
     """For each array axis: the mesh axis (or tuple of them) that it is divided over, or None.
+
+    `unreduced` and `reduced` are sets of mesh axes over which sums are, or were, still to come.
 
     >>> pb.sharding.PartitionSpec("x", None)
     P('x', None)
+
+    A sequence, but no tuple: `tuple(spec)` is one. TypeError for sets that are none, ValueError
+    if they name an axis that divides the array.
     """
 
+    __slots__ = ("__weakref__", "_partitions", "_reduced", "_unreduced")
     UNCONSTRAINED: Any
-    unreduced: frozenset[Any]
-    reduced: frozenset[Any]
+    _partitions: tuple[Any, ...]
+    _unreduced: frozenset[Any]
+    _reduced: frozenset[Any]
 
-    def __new__(
-        cls, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()
-    ) -> PartitionSpec:
-        spec = super().__new__(
-            cls, tuple(tuple(p) if isinstance(p, list) else p for p in partitions)
+    def __init__(
+        self, *partitions: Any, unreduced: Any = frozenset(), reduced: Any = frozenset()
+    ) -> None:
+        put = object.__setattr__
+        put(self, "_partitions", tuple(map(_part, partitions)))
+        put(self, "_unreduced", frozenset(unreduced) if unreduced else frozenset())
+        put(self, "_reduced", frozenset(reduced) if reduced else frozenset())
+        if unreduced or reduced:
+            self._check_sums(unreduced, reduced)
+
+    partitions = property(lambda self: self._partitions)
+    unreduced = property(lambda self: self._unreduced)
+    reduced = property(lambda self: self._reduced)
+
+    def _check_sums(self, unreduced: Any, reduced: Any) -> None:
+        own = {n for part in self._partitions for n in _names(part)}
+        for name, given in (("unreduced", unreduced), ("reduced", reduced)):
+            if not isinstance(given, (set, frozenset)):
+                raise TypeError(
+                    f"{name} argument of PartitionSpec should of type `frozenset` or `set`. Got "
+                    f"type {given}"
+                )
+            if None in given:
+                raise ValueError(
+                    f"{name} cannot contain None. All elements in {name} should refer to the mesh "
+                    "axes."
+                )
+            if own & given:
+                raise ValueError(
+                    f"partitions cannot overlap with {name} axes passed to PartitionSpec. Got "
+                    f"partitions: {self._partitions} and {name} axes: {frozenset(given)}"
+                )
+        if self._unreduced & self._reduced:
+            raise ValueError(
+                "`unreduced` and `reduced` argument to PartitionSpec cannot overlap. Got "
+                f"unreduced: {self._unreduced} and reduced: {self._reduced}"
+            )
+
+    def update(self, partitions: Any = None, unreduced: Any = None, reduced: Any = None) -> Any:
+        """This spec with some of its fields exchanged."""
+        return PartitionSpec(
+            *(self._partitions if partitions is None else partitions),
+            unreduced=self._unreduced if unreduced is None else unreduced,
+            reduced=self._reduced if reduced is None else reduced,
         )
-        spec.unreduced, spec.reduced = frozenset(unreduced), frozenset(reduced)
-        return spec
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise AttributeError(f"cannot assign to field {name!r}")
 
     def __repr__(self) -> str:
-        inner = ", ".join(repr(p) for p in self) + ("," if len(self) == 1 else "")
+        inner = ", ".join(map(repr, self._partitions)) + ("," if len(self) == 1 else "")
         for name in ("unreduced", "reduced"):
             if names := getattr(self, name):
                 gap = ", " if inner and not inner.endswith(",") else " " if inner else ""
@@ -80,18 +128,72 @@ class PartitionSpec(tuple):  # type: ignore[type-arg]
         return f"P({inner})"
 
     def __reduce__(self) -> Any:
-        return PartitionSpec, tuple(self)
+        return _spec, (self._partitions, self._unreduced, self._reduced)
+
+    def __iter__(self) -> Iterator[Any]:
+        return iter(self._partitions)
+
+    def __len__(self) -> int:
+        return len(self._partitions)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self._partitions[k]
 
     def __add__(self, other: Any) -> PartitionSpec:
-        return PartitionSpec(*tuple.__add__(self, tuple(other)))
+        if isinstance(other, PartitionSpec):
+            return _spec(
+                (*self, *other), self._unreduced | other.unreduced, self._reduced | other.reduced
+            )
+        if isinstance(other, tuple):
+            return _spec((*self, *other), self._unreduced, self._reduced)
+        return NotImplemented
+
+    def __radd__(self, other: Any) -> PartitionSpec:
+        if not isinstance(other, tuple):
+            return NotImplemented
+        return _spec((*other, *self), self._unreduced, self._reduced)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, PartitionSpec) and (
+            self._partitions == other._partitions
+            and self._unreduced == other._unreduced
+            and self._reduced == other._reduced
+        )
+
+    def __hash__(self) -> int:
+        return hash(("PartitionSpec", self._partitions))
 
     def index(self, value: Any, *rest: Any) -> int:
-        return super().index(value, *rest)
+        return self._partitions.index(value, *rest)
+
+    def count(self, value: Any) -> int:
+        return self._partitions.count(value)
+
+
+def _part(part: Any) -> Any:
+    """An entry of a spec: one axis is no tuple of one, and no axis is None."""
+    if isinstance(part, (list, tuple)):
+        return None if not part else part[0] if len(part) == 1 else tuple(part)
+    return part
+
+
+def _spec(partitions: Any, unreduced: Any, reduced: Any) -> PartitionSpec:
+    return PartitionSpec(*partitions, unreduced=unreduced, reduced=reduced)
 
 
 class _Unconstrained:
     def __repr__(self) -> str:
         return "UNCONSTRAINED"
+
+    def __reduce__(self) -> Any:
+        return _unconstrained, ()
+
+    def __deepcopy__(self, memo: Any) -> _Unconstrained:
+        return self
+
+
+def _unconstrained() -> Any:
+    return PartitionSpec.UNCONSTRAINED
 
 
 PartitionSpec.UNCONSTRAINED = _Unconstrained()
@@ -144,12 +246,16 @@ class _MeshBase:
     )
 
 
-def _types(axis_types: Any, n: int) -> tuple[AxisType, ...]:
+def _types(axis_types: Any, names: Sequence[Any]) -> tuple[AxisType, ...]:
+    n = len(names)
     if axis_types is None:
         return (AxisType.Auto,) * n
     types = (axis_types,) * n if isinstance(axis_types, AxisType) else tuple(axis_types)
     if len(types) != n:
-        raise ValueError(f"the mesh has {n} axes, axis_types has {len(types)} entries")
+        raise ValueError(
+            "Number of axis names should match the number of axis_types. Got "
+            f"axis_names={tuple(names)} and axis_types={types}"
+        )
     return types
 
 
@@ -166,6 +272,8 @@ class Mesh(_MeshBase):
         if not isinstance(devices, np.ndarray):
             devices = np.array(devices, dtype=object)
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
+        if None in names:
+            raise ValueError(f"Mesh axis names cannot be None. Got: {names}")
         if devices.ndim != len(names):
             raise ValueError(
                 "Mesh requires the ndim of its first argument (`devices`) to equal the length of "
@@ -173,8 +281,9 @@ class Mesh(_MeshBase):
                 f"len(axis_names) == {len(names)}."
             )
         self.devices, self.axis_names = devices.copy(), names
+        self.devices.flags.writeable = False
         self.axis_sizes = devices.shape
-        self.axis_types = _types(axis_types, len(names))
+        self.axis_types = _types(axis_types, names)
 
     device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
     local_mesh = property(lambda self: self)
@@ -217,6 +326,12 @@ class Mesh(_MeshBase):
         )
 
     def __enter__(self) -> Mesh:
+        warnings.warn(
+            "`with mesh:` context manager has been deprecated. Please use `with "
+            "jax.set_mesh(mesh):` instead.",
+            DeprecationWarning,
+            stacklevel=2,
+        )
         _local.stack.append(self)
         return self
 
@@ -243,7 +358,7 @@ class AbstractMesh(_MeshBase):
             pairs = tuple(axis_sizes)
             axis_names, axis_sizes = tuple(n for n, _ in pairs), tuple(s for _, s in pairs)
         self.axis_names, self.axis_sizes = tuple(axis_names), tuple(axis_sizes)
-        self.axis_types = _types(axis_types, len(self.axis_names))
+        self.axis_types = _types(axis_types, self.axis_names)
         self.abstract_device = abstract_device
 
     abstract_mesh = property(lambda self: self)
@@ -404,15 +519,44 @@ class Sharding:
 
     addressable_devices_indices_map = devices_indices_map
 
+    def _blocks(self, ndim: int) -> dict[Device, tuple[tuple[int, int], ...]]:
+        """Which block of how many each device holds, axis by axis."""
+        return dict.fromkeys(self.device_set, ((0, 1),) * ndim)
+
     def is_equivalent_to(self, other: Any, ndim: int) -> bool:
+        """Do arrays of `ndim` axes lie alike in both: each device holds the same elements?
+
+        >>> mesh = pb.make_mesh((1,), ("x",))
+        >>> pb.NamedSharding(mesh, pb.P("x")).is_equivalent_to(pb.NamedSharding(mesh, pb.P()), 2)
+        True
+        """
         return self == other or (
-            self.is_fully_replicated
-            and other.is_fully_replicated
-            and self.device_set == other.device_set
+            isinstance(other, Sharding)
+            and self.memory_kind == other.memory_kind
+            and self._blocks(ndim) == other._blocks(ndim)
         )
 
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        """ValueError if arrays of this shape have too few axes for this sharding."""
+
     def with_memory_kind(self, kind: str) -> Sharding:
+        """This sharding in another kind of memory."""
         return self
+
+
+_MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
+
+
+def _memory_kind(kind: str | None) -> str:
+    """The kind of memory that is meant. ValueError if devices have none such."""
+    if kind is None:
+        return "device"
+    if kind not in _MEMORY_KINDS:
+        raise ValueError(
+            "Could not find memory addressable by device cpu. Device cpu can address the following "
+            f"memory kinds: {', '.join(_MEMORY_KINDS)}. Got memory kind: {kind}"
+        )
+    return kind
 
 
 class SingleDeviceSharding(Sharding):
@@ -424,17 +568,17 @@ class SingleDeviceSharding(Sharding):
     """
 
     def __init__(self, device: Device, *, memory_kind: str | None = None) -> None:
-        self._device, self.memory_kind = device, memory_kind
+        self._device, self.memory_kind = device, _memory_kind(memory_kind)
+
+    def with_memory_kind(self, kind: str) -> SingleDeviceSharding:
+        return SingleDeviceSharding(self._device, memory_kind=kind)
 
     @property
     def device_set(self) -> set[Device]:
         return {self._device}
 
     def __repr__(self) -> str:
-        return (
-            f"SingleDeviceSharding(device={self._device!r}, "
-            f"memory_kind={self.memory_kind or 'device'})"
-        )
+        return f"SingleDeviceSharding(device={self._device!r}, memory_kind={self.memory_kind})"
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SingleDeviceSharding) and (self._device, self.memory_kind) == (
@@ -448,7 +592,7 @@ class SingleDeviceSharding(Sharding):
 
 def _names(part: Any) -> tuple[Any, ...]:
     """The mesh axes of one entry of a spec."""
-    return part if isinstance(part, tuple) else (part,)
+    return part if isinstance(part, tuple) else () if part is None else (part,)
 
 
 class NamedSharding(Sharding):
@@ -473,7 +617,8 @@ class NamedSharding(Sharding):
             mesh,
             spec if isinstance(spec, PartitionSpec) else PartitionSpec(*(spec or ())),
         )
-        self.memory_kind = memory_kind
+        abstract = isinstance(mesh, AbstractMesh)
+        self.memory_kind = memory_kind if abstract else _memory_kind(memory_kind)
         used: list[Any] = []
         for part in self.spec:
             if part is None or part is PartitionSpec.UNCONSTRAINED:
@@ -491,10 +636,24 @@ class NamedSharding(Sharding):
                         f"`{name}`"
                     )
                 used.append(name)
+        self._check_sums()
+
+    def _check_sums(self) -> None:
+        for kind in ("unreduced", "reduced"):
+            names = getattr(self.spec, kind)
+            if names - set(self.mesh.explicit_axes):
+                raise ValueError(
+                    f"{kind.capitalize()} axes can only refer to mesh axes that is of type "
+                    f"`Explicit`. Got {kind} axes: {names} and mesh: {self.mesh}"
+                )
 
     @property
     def device_set(self) -> set[Device]:
+        if isinstance(self.mesh, AbstractMesh):
+            raise ValueError("device_set is not implemented for `jax.sharding.AbstractMesh`.")
         return set(self.mesh.devices.flat)
+
+    num_devices = property(lambda self: self.mesh.size)
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -515,6 +674,14 @@ class NamedSharding(Sharding):
             )
         )
 
+    def check_compatible_aval(self, aval_shape: Sequence[int]) -> None:
+        if len(self.spec) > len(aval_shape):
+            scalar = "" if aval_shape else " For scalars the PartitionSpec should be P()"
+            raise ValueError(
+                f"Sharding {self} is only valid for values of rank at least {len(self.spec)}, but "
+                f"was applied to a value of rank {len(aval_shape)}.{scalar}"
+            )
+
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         for k, n in enumerate(global_shape):
             if n % self._divisor(k):
@@ -525,23 +692,34 @@ class NamedSharding(Sharding):
                 )
         return tuple(n // self._divisor(k) for k, n in enumerate(global_shape))
 
-    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
-        local = self.shard_shape(global_shape)
-        names = list(self.mesh.axis_names)
-        indices = {}
+    def _blocks(self, ndim: int) -> dict[Device, tuple[tuple[int, int], ...]]:
+        if isinstance(self.mesh, AbstractMesh):
+            raise ValueError(
+                "_device_assignment is not implemented for `jax.sharding.AbstractMesh`."
+            )
+        names, sizes = list(self.mesh.axis_names), self.mesh.devices.shape
+        cut = [(k, self._divisor(k)) for k in range(ndim)]
+        blocks = {}
         for position, device in np.ndenumerate(self.mesh.devices):
             place = []
-            for k, size in enumerate(local):
-                if size == global_shape[k]:
-                    place.append(slice(None))
-                    continue
+            for k, count in cut:
                 number = 0
-                for name in _names(self.spec[k]):
+                for name in _names(self.spec[k]) if count > 1 else ():
                     axis = names.index(name)
-                    number = number * self.mesh.devices.shape[axis] + position[axis]
-                place.append(slice(number * size, (number + 1) * size))
-            indices[device] = tuple(place)
-        return indices
+                    number = number * sizes[axis] + position[axis]
+                place.append((number, count))
+            blocks[device] = tuple(place)
+        return blocks
+
+    def devices_indices_map(self, global_shape: Sequence[int]) -> dict[Device, tuple[slice, ...]]:
+        local = self.shard_shape(global_shape)
+        return {
+            device: tuple(
+                slice(None) if count == 1 or size == n else slice(at * size, (at + 1) * size)
+                for (at, count), size, n in zip(place, local, global_shape, strict=True)
+            )
+            for device, place in self._blocks(len(local)).items()
+        }
 
     addressable_devices_indices_map = devices_indices_map
 
@@ -553,9 +731,7 @@ class NamedSharding(Sharding):
         return self.update(memory_kind=kind)
 
     def __repr__(self) -> str:
-        abstract = isinstance(self.mesh, AbstractMesh)
-        kind = self.memory_kind or (None if abstract else "device")
-        memory = f", memory_kind={kind}" if kind else ""
+        memory = f", memory_kind={self.memory_kind}" if self.memory_kind else ""
         return f"NamedSharding(mesh={self.mesh}, spec={self.spec!r}{memory})"
 
     def __eq__(self, other: object) -> bool:

@@ -39,8 +39,11 @@ def type_sharding(sharding: Any, ndim: int) -> NamedSharding | None:
 
 
 def trimmed(spec: Spec) -> PartitionSpec:
-    """The PartitionSpec that a compiler reports: nothing for an array that lies whole."""
-    return PartitionSpec(*spec) if any(p is not None for p in spec) else PartitionSpec()
+    """The PartitionSpec that a compiler reports: nothing after the last axis that is divided."""
+    parts = list(spec)
+    while parts and parts[-1] is None:
+        parts.pop()
+    return PartitionSpec(*parts)
 
 
 def spread(jaxpr: Jaxpr, ins: Sequence[Spec], mesh: Any) -> list[Spec]:
