@@ -37,7 +37,7 @@ __all__ = ["auto_axes", "explicit_axes", "reshard"]
 
 
 def reshard(xs: Any, out_shardings: Any) -> Any:
-    """The arrays of a pytree, laid out anew over mesh axes of explicit type.
+    """The arrays of the pytree `xs`, laid out anew over mesh axes of explicit type.
 
     `out_shardings`: a NamedSharding, a PartitionSpec for the mesh in force, or a pytree prefix of
     them.
