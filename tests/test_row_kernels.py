@@ -3,6 +3,7 @@ divisions by one number, NaN and signed zeros, and window sums of stretched oper
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from itertools import product
@@ -318,19 +319,43 @@ def test_quick_code_of_long_runs_is_for_several_threads() -> None:
         assert ("define internal void @pb_1" in text) is shared
 
 
-@pytest.mark.parametrize("function", [_softmax, _normalised, lambda x: x.sum(0), jnp.tanh])
-def test_threads_change_no_bit_of_quick_code(
+@pytest.mark.parametrize(
+    "function",
+    [
+        _softmax,
+        _normalised,
+        lambda x: x.sum(0),
+        jnp.tanh,
+        lambda x: (x * x).sum(),
+        lambda x: x[3, :77].sum(),
+        lambda x: x.astype(jnp.bfloat16).mean(),
+        jnp.argmax,
+        lambda x: (x < -4).any(),
+        lambda x: jnp.cumsum(x, 1),
+    ],
+)
+def test_threads_and_lanes_change_no_bit_of_quick_code(
     function: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv("PULLBACK_CACHE", "0")
     x, seen = _rows(1000, 700), []
-    for haste in (tier.Haste(False, False), tier.Haste(True, True), tier.Haste(True, True, True)):
+    kinds = [tier.Haste(False, False), tier.Haste(True, True), tier.Haste(True, True, True)]
+    for haste in (*kinds, tier.Haste(True, True, alone=True)):
         monkeypatch.setattr(tier, "haste", lambda *_, h=haste, **__: h)
         compiler._live.clear()
         compiler._recent.clear()
         with tier.paused():
             seen.append(_bits(pullback.jit(lambda x: function(x))(x)))
-    assert np.array_equal(seen[0], seen[1]) and np.array_equal(seen[0], seen[2])
+    assert all(np.array_equal(seen[0], other) for other in seen[1:])
+
+
+def test_quick_code_of_what_runs_for_a_moment_has_no_vectors() -> None:
+    """LLVM's quick path selects vectors from a graph, single numbers at once."""
+    closed = pullback.make_jaxpr(lambda x: (jnp.tanh(x), jnp.sum(x * x)))(_rows(10, 10))
+    for kernel in pipeline.compile_jaxpr(closed, reference_rule).kernels:
+        assert not re.search(r"<\d+ x ", emit_module(kernel, brief=True, alone=True)[0])
+    assert not tier.enabled() or tier.haste(1e4, 1e-5, 1e-6, False, statements=20).alone
+    assert not tier.haste(1e4, 1e-5, 1e-5, False, statements=20).alone
 
 
 @pytest.mark.parametrize("axis", (0, 1, 2))

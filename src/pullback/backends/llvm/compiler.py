@@ -96,13 +96,19 @@ def _debug() -> frozenset[str]:
 
 
 def emit_module(
-    kernel: Kernel, target: Target | None = None, brief: bool = False, shared: bool = False
+    kernel: Kernel,
+    target: Target | None = None,
+    brief: bool = False,
+    shared: bool = False,
+    alone: bool = False,
 ) -> tuple[str, int]:
     """The textual IR of a kernel's module and the code generation level that good code of it wants.
-    `brief` writes the least code, not the fastest, for one thread unless it is `shared`."""
+    `brief` writes the least code, not the fastest, for one thread unless it is `shared`; `alone`
+    without lanes."""
     target = target or host_target()
     streamed = frozenset(kernel.params[k] for k in kernel.attrs.get("streamed", ()))
     module = Module(target, "pb", attrs=dict(kernel.attrs), streamed=streamed, brief=brief)
+    module.alone = brief and alone
     head = (
         "define i32 @pb_kernel(ptr %ctx, ptr %buffers, ptr %dims, ptr %scalars) "
         f"{FUNCTION_ATTRIBUTES}"
@@ -146,13 +152,13 @@ LONG = 50_000
 
 
 def _emitted(
-    kernel: Kernel, target: Target, quick: bool, shared: bool = False
+    kernel: Kernel, target: Target, quick: bool, shared: bool = False, alone: bool = False
 ) -> tuple[str, int, bool]:
     """A kernel as textual IR, the level it is compiled at, and whether that is the quick one
     where good code would differ."""
     debug = _debug()
     quick = quick and not waits(kernel)
-    ir, level = emit_module(kernel, target, quick, shared)
+    ir, level = emit_module(kernel, target, quick, shared, alone)
     level = 0 if ir.count("\n") > LONG else level
     quick = quick and (level > 0 or bool(tiles_of(kernel)))  # whose tiles may be quick as well
     if quick:
@@ -387,7 +393,7 @@ class _Ordered:
         """The textual IR and the level it is to be compiled at."""
         start = time.perf_counter()
         ir, level, self.is_quick = _emitted(
-            self.kernel, target, self.haste.kernel, self.haste.shared
+            self.kernel, target, self.haste.kernel, self.haste.shared, self.haste.alone
         )
         self.text_seconds = time.perf_counter() - start
         self.lines = ir.count("\n")

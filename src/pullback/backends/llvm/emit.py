@@ -95,6 +95,7 @@ class Module:
     streamed: frozenset[Buf] = frozenset()  # operands that are too long for a core's caches
     straight: bool = True  # nothing but straight vector loops: code generation level 0 does
     brief: bool = False  # the least code, for a first run: see tier.py
+    alone: bool = False  # no lanes: LLVM's quick path takes half as long for single numbers
 
     def text(self) -> str:
         head = f'target triple = "{self.target.triple}"\n'

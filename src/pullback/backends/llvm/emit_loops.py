@@ -203,7 +203,7 @@ class Loops:
 
     def vector(self, e: Emitter, s: For) -> None:
         lo, hi = e.index(s.lo), e.index(s.hi)
-        if not is_unit(s) or not widenable(s.body):
+        if e.module.alone or not is_unit(s) or not widenable(s.body):
             e.in_lanes, before = True, e.in_lanes
             self.serial(e, s)
             e.in_lanes = before

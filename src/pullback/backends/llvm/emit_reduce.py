@@ -175,11 +175,13 @@ class AllLoops(Loops):
         zero = self.identities(e, s)
         assert zero is not None
         step = lanes * ACCUMULATORS
+        storable = all(z.t != "i1" for z in zero)
+        if e.module.alone and storable and e.depth == 1:
+            return self.reduce_alone(e, s, lo, hi, zero, lanes)
         masked = maskable(e, s.body) and not lane_by_lane(s)
         if masked and lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= step:
             return self.reduce_short(e, s, lo, hi, zero, lanes)
         start = [Val(b, z.t, lanes, b.spread(z, lanes) * ACCUMULATORS) for z in zero]
-        storable = all(z.t != "i1" for z in zero)
         if masked and storable and e.module.brief:
             return self.fold(e, s, self.reduce_in_memory(e, s, lo, hi, start, zero, lanes), lanes)
         # Where elements cost much, masks cost little, and one copy of the body is less code.
@@ -279,6 +281,50 @@ class AllLoops(Loops):
         b.loop(lo, hi, lanes, [], part)
         parts = [get(k) for k in range(0, step, lanes)]
         return [Val(b, z.t, lanes, tuple(p[n].regs[0] for p in parts)) for n, z in enumerate(zero)]
+
+    def reduce_alone(
+        self, e: Emitter, s: For, lo: Val, hi: Val, zero: list[Val], lanes: int
+    ) -> list[Val]:
+        """A block one element after the other, what would be the accumulators' lanes in memory: the
+        same bits, and no vector in the text."""
+        b, step = e.b, lanes * ACCUMULATORS
+        sizes = [TYPE_BITS[z.t] // 8 for z in zero]
+        slots = [b.alloca(step * size) for size in sizes]
+
+        def put(at: Val, values: list[Val]) -> list[Val]:
+            for slot, size, v in zip(slots, sizes, values, strict=True):
+                b.store(v, b.gep(slot, at, size))
+            return []
+
+        def get(at: Val) -> list[Val]:
+            places = [b.gep(slot, at, size) for slot, size in zip(slots, sizes, strict=True)]
+            return [b.load(z.t, place) for z, place in zip(zero, places, strict=True)]
+
+        def body(i: Val, _: list[Val]) -> list[Val]:
+            e.env[s.index] = b.cast("trunc", i, register_type(s.index.dtype))
+            e.in_lanes, before = True, e.in_lanes
+            e.statements(s.body)
+            e.in_lanes = before
+            at = (i - lo) & (step - 1)
+            return put(at, self.merge(e, s, get(at), self.yielded(e, s.yields)))
+
+        def onto(count: Val, distance: Val) -> None:
+            """The first `count` lanes take what lies a distance behind them."""
+            b.loop(
+                0, count, 1, [], lambda k, _: put(k, self.merge(e, s, get(k), get(k + distance)))
+            )
+
+        def halve(_: Val, carries: list[Val]) -> list[Val]:
+            onto(carries[0], carries[0])
+            return [carries[0] >> 1]
+
+        b.loop(0, step, 1, [], lambda k, _: put(k, zero))
+        b.loop(lo, hi, 1, [], body)
+        size = b.lit(lanes, "i64")
+        onto(size * (ACCUMULATORS - 1), size)  # 0 + 1, 2 + 3; the second is not looked at again
+        onto(size, size * 2)
+        b.loop(0, lanes.bit_length() - 1, 1, [size >> 1], halve)
+        return get(b.lit(0, "i64"))
 
     def reduce_rest_alone(
         self, e: Emitter, s: For, lo: Val, hi: Val, accs: list[Val], zero: list[Val], lanes: int

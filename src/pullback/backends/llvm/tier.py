@@ -33,6 +33,10 @@ QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 1e-3
 # quick code loses beside good code, in runs of that.
 GOOD_STATEMENT, LOST = 6e-5, 2.0
 OUTSIDE_TILES = 0.2
+# Quick code without lanes takes LLVM half the time, about 30 us a statement less, and runs ten to
+# twenty times as long: ten runs of what takes good code so many seconds a statement still gain. Of
+# few statements there is nothing to gain.
+ALONE, FEW_STATEMENTS = 2e-7, 10
 # Cutting loops for threads is more code; quick code of kernels that run so long is cut.
 SHARED = 5e-4
 # Quick code of tile functions takes fifty times as long: for programs of fewer operations only.
@@ -71,11 +75,12 @@ class Watched(Protocol):
 @record(eq=True)
 class Haste:
     """Whether quick code does: of a kernel, and of the tile functions that it calls; and whether
-    quick code of the kernel is for several threads, as good code is."""
+    quick code of the kernel is for several threads, as good code is, or without lanes."""
 
     kernel: bool
     tiles: bool
     shared: bool = False
+    alone: bool = False
 
     def of(self, tile: str) -> bool:
         """Whether it does for a tile function by this name: what only transposes is a few times
@@ -114,7 +119,9 @@ def haste(work: float, seconds: float, own: float, tiles: bool, statements: int 
     shared = own > SHARED
     own *= OUTSIDE_TILES if tiles else 1.0
     quick = little or seconds <= QUICK_PROGRAM or own <= QUICK_KERNEL
-    return Haste(quick or own * LOST <= statements * GOOD_STATEMENT, little, shared)
+    quick = quick or own * LOST <= statements * GOOD_STATEMENT
+    alone = statements >= FEW_STATEMENTS and own <= statements * ALONE
+    return Haste(quick, little, shared, quick and alone and not shared)
 
 
 class _Watcher:
