@@ -85,6 +85,7 @@ for _k in (25, 26, 27, 60, 700):
     add(f"chain {_k}", lambda P, k=_k: chain(P, k), V)
 # shapes
 add("lax.broadcast_in_dim", lambda P: lambda x: P.lax.broadcast_in_dim(x, (3, 4), (0,)), V)
+add("vmap of jit, last axis", lambda P: P.vmap(P.jit(lambda x: P.lax.sin(x) * 2), 1), M)
 add("lax.broadcast", lambda P: lambda x: P.lax.broadcast(x, (2,)), V)
 add("lax.full", lambda P: lambda x: P.lax.full((2, 3), 7.0) + x, V)
 add("lax.rev", lambda P: lambda x: P.lax.rev(x, (0,)), V)

@@ -14,7 +14,7 @@ from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_under
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
-from ..transforms.batch import batch_jaxpr, moveaxis
+from ..transforms.batch import batch_jaxpr_axes, moveaxis
 from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, forward_residuals, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
@@ -148,10 +148,9 @@ def mentions_axis(effects: Any, name: Any) -> bool:
 def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: ClosedJaxpr, **params: Any) -> Any:
     if all(d is None for d in dims) and not mentions_axis(jaxpr.effects, axis.name):
         return None
-    moved = move_to_front(vals, dims)
-    batched, out_batched = batch_jaxpr(jaxpr, axis, [d is not None for d in dims])
-    outs = bind_call(batched, moved, params)
-    return outs, [0 if b else None for b in out_batched]
+    found = ["found"] * len(jaxpr.out_avals)  # axes stay where they are, as far as they can
+    batched, out_dims = batch_jaxpr_axes(jaxpr, axis, dims, found)
+    return bind_call(batched, vals, params), list(out_dims)
 
 
 def move_to_front(vals: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:

@@ -310,7 +310,7 @@ def batch_jaxpr_axes(
     closed: ClosedJaxpr, axis: AxisData, in_dims: Sequence[int | None], want: Sequence[Any]
 ) -> tuple[ClosedJaxpr, list[int | None]]:
     """The program on batches with the given dims. `want` has, per result, a dim, or "any": 0 if it
-    is mapped, else None.
+    is mapped, else None; or "found": wherever it comes.
     """
     key = ("batch", axis.key(), tuple(in_dims), tuple(want))
     if key in closed.derived:
@@ -322,7 +322,7 @@ def batch_jaxpr_axes(
             lambda *xs: eval_jaxpr(closed.jaxpr, closed.consts, *xs), args, in_dims, axis
         )
         out_dims[:] = [
-            (None if d is None else 0) if w == "any" else w
+            d if w == "found" else (None if d is None else 0) if w == "any" else w
             for d, w in zip(found, want, strict=True)
         ]
         return [
