@@ -517,6 +517,23 @@ def test_short_last_axes_that_are_joined_run_in_lanes_along_the_one_before():
     np.testing.assert_allclose(pb.jit(jnp.cross)(x, y), np.cross(x, y), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("dtype", ["uint8", "bool", "int16", "bfloat16", "float32"])
+@pytest.mark.parametrize("few", [2, 3, 5, 7])
+def test_short_rows_of_any_type_run_in_lanes_across_them(dtype, few):
+    """Pixels: reversed, turned from features first, with a number of each feature."""
+    x = jnp.asarray(np.random.default_rng(0).integers(0, 99, (1003, few))).astype(dtype)
+    row = jnp.arange(few, dtype=F32)
+    (kernel,) = program(lambda x: x[:, ::-1], x).kernels
+    assert f"0:i64..{few}:i64" not in show_kernel(kernel)  # no loop along a row
+    plain = np.asarray(x)
+    np.testing.assert_array_equal(pb.jit(lambda x: x[:, ::-1])(x), plain[:, ::-1])
+    np.testing.assert_array_equal(pb.jit(lambda x: x.T)(jnp.asarray(plain.T.copy())), plain)
+    affine = pb.jit(lambda x, row: x.astype(F32) * 2 + row)
+    np.testing.assert_array_equal(affine(x, row), plain.astype(F32) * 2 + np.arange(few, dtype=F32))
+    above = pb.jit(lambda x, row: x > row.astype(x.dtype))
+    np.testing.assert_array_equal(above(x, row), plain > np.arange(few).astype(plain.dtype))
+
+
 def test_a_short_loop_that_is_to_be_unrolled_is_one_pass_over_memory():
     p, x = np.arange(10, dtype=F32), np.linspace(-1, 1, 5000, dtype=F32)
 

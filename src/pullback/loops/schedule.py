@@ -38,7 +38,6 @@ from pullback.loops.lower.graph import (
     store_slot,
 )
 from pullback.loops.lower.shape import merges
-from pullback.loops.ops import storage_bytes
 from pullback.loops.pieces import branches, lane_pieces, worth_pieces
 from pullback.loops.reducing import (
     Targets,
@@ -283,8 +282,7 @@ def _apart(nest: Nest) -> bool:
     whole = nest.members[0]
     found = [places_read(m, nest) for m in nest.members]
     large = [node for reads in found for node, _ in reads or () if node.size == whole.size]
-    wide = all(storage_bytes(part_dtype(m.dtype)) >= 4 for m in [*nest.members, *large])
-    return None not in found and (not large or (wide and whole.shape[-1] not in (1, 4, 8)))
+    return None not in found and (not large or whole.shape[-1] not in (4, 8))
 
 
 def _joined(m: Node) -> bool:
