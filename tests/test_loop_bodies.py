@@ -245,3 +245,36 @@ def test_recurrences_of_two_terms_exchange_their_buffers(form: str, size: int, s
     if size == 1000 and steps == 18 and form != "stacked":
         assert text.count("= turn ") == 1
         assert "alloc " not in text
+
+
+@pytest.mark.parametrize("n", [17, 20, 32, 47])
+def test_first_of_the_best_in_columns_that_fill_no_turn(n: int) -> None:
+    """Viterbi's step: lanes run along columns although what follows is read at a stride."""
+    rng = np.random.default_rng(n)
+    t, e = (rng.integers(-3, 3, (n, k)).astype(np.float32) for k in (n, 10))
+    t[rng.random((n, n)) < 0.01] = np.nan
+    t[:, 3], t[:, 5] = -np.inf, np.inf
+
+    def step(d: pullback.Array, o: pullback.Array) -> tuple[pullback.Array, ...]:
+        s = d[:, None] + t
+        return jnp.nan_to_num(s.max(0) + jnp.asarray(e)[:, o]) % 7, (s.argmax(0), s.argmin(0))
+
+    places = rng.integers(0, 10, 5)
+    found = pullback.jit(lambda d: lax.scan(step, d, jnp.asarray(places)))(e[:, 0])[1]
+    d = e[:, 0]
+    for k, o in enumerate(places):
+        s = d[:, None] + t
+        np.testing.assert_array_equal(found[0][k], s.argmax(0))
+        np.testing.assert_array_equal(found[1][k], s.argmin(0))
+        d = np.nan_to_num(s.max(0) + e[:, o]) % np.float32(7)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int32", "float16", "float32"])
+def test_columns_of_the_worst_value_have_it_first_at_0(dtype: str) -> None:
+    whole = dtype[-1] != "6" and dtype != "float32"
+    low, high = (np.iinfo(dtype).min, np.iinfo(dtype).max) if whole else (-np.inf, np.inf)
+    x = np.full((40, 20), low, dtype)
+    x[:, 10:] = high
+    x[7, 1], x[7, 11] = 1, 1
+    for how, f in (("argmax", np.argmax), ("argmin", np.argmin)):
+        np.testing.assert_array_equal(getattr(jnp, how)(x, 0), f(x, 0))

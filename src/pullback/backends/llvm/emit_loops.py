@@ -11,12 +11,13 @@ iteration runs in a lane or alone, so that the place of an element never shows i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from pullback.backends.llvm.access import Lin
 from pullback.backends.llvm.ahead import rows_ahead
 from pullback.backends.llvm.analysis import (
     body_cost,
+    children,
     data_bytes,
     free_names,
     has,
@@ -278,9 +279,12 @@ class Loops:
         if not (brief and scattered and _arithmetic(s.body) < BRIEFLY):
             middle = hi - self.remainder(e, hi - lo, lanes * width)
             self.lane_loop(e, s, lo, middle, lanes, width, None)
-        if rest_masked and not scattered:
+        if rest_masked and (not scattered or (inner and not scattered_inside(s))):
             self.rest_in_lanes(e, s, middle, hi, lanes, width if inner else 1)
             return
+        if inner and width > 1 and not brief:
+            turned, middle = middle, hi - self.remainder(e, hi - middle, lanes)
+            self.lane_loop(e, s, turned, middle, lanes, 1, None)
         e.in_lanes, before = True, e.in_lanes
 
         def alone(i: Val, _: list[Val]) -> list[Val]:
@@ -623,6 +627,18 @@ def lane_by_lane(s: For) -> bool:
     """Whether the body addresses memory other than by the index itself, uniformly, or
     contiguously.
     """
+    return next(_scattered(s), None) is not None
+
+
+def scattered_inside(s: For) -> bool:
+    """Whether loops inside of the body do."""
+    loops = (x for x in walk(s.body) if isinstance(x, (For, While)))
+    inside = {id(x) for loop in loops for block in children(loop) for x in walk(block)}
+    return any(id(x) in inside for x in _scattered(s))
+
+
+def _scattered(s: For) -> Iterator[Stmt]:
+    """The statements that do."""
     linear: dict[object, int | None] = {s.index: 1}  # stride by the index; None: not linear
 
     def stride(a: object) -> int | None:
@@ -653,11 +669,11 @@ def lane_by_lane(s: For) -> bool:
                 linear[carry.var] = linear[carry.out] = None
         elif isinstance(stmt, If):
             linear.update((o, None) for o in stmt.outs)
-        if isinstance(stmt, Update):
-            return True
-        if isinstance(stmt, (Load, Store)) and _offset_stride(stmt, stride) not in (0, 1, -1):
-            return True
-    return False
+        strided = isinstance(stmt, (Load, Store)) and (
+            _offset_stride(stmt, stride) not in (0, 1, -1)
+        )
+        if isinstance(stmt, Update) or strided:
+            yield stmt
 
 
 def _offset_stride(s: Load | Store, stride: Callable[[object], int | None]) -> int | None:

@@ -175,27 +175,22 @@ def _arg(is_max: bool) -> Rule:
             return read(x, b, idx), scalar_convert(b, b.atom(idx[axis]), index)
 
         def combine(b: Builder, old: list[Atom], new: list[Atom]) -> list[Atom]:
-            """The better value, NaN best of all, the first index among equals."""
+            """The better value, NaN best of all, the first index among equals: the old one, as
+            elements come in order."""
             (v, i), (w, j) = old, new
-            better = b.let("gt" if is_max else "lt", (v, w), "bool")
-            same, first = b.let("eq", (v, w), "bool"), b.let("lt", (i, j), "bool")
-            if x.dtype[0] == "f" or x.dtype == "bf16":
-                v_nan, w_nan = b.let("ne", (v, v), "bool"), b.let("ne", (w, w), "bool")
-                both = b.let("and", (v_nan, w_nan), "bool")
-                same = b.let("or", (same, both), "bool")
-                better = b.let(
-                    "or",
-                    (better, b.let("and", (v_nan, b.let("not", (w_nan,), "bool")), "bool")),
-                    "bool",
-                )
-            keep = b.let("or", (better, b.let("and", (same, first), "bool")), "bool")
+            keep = b.let("ge" if is_max else "le", (v, w), "bool")
+            if x.dtype in FLOATS:
+                keep = b.let("or", (keep, b.let("ne", (v, v), "bool")), "bool")
             return [b.select(keep, v, w), b.select(keep, i, j)]
 
-        # The identity loses every tie, so that a row of identities still gives index 0.
-        start = (
-            Const(worst, x.dtype),
-            Const(int(limits(index)[1]) if index[0] in "iu" else float("inf"), index),
-        )
+        def finish(b: Builder, accs: Sequence[Atom]) -> Sequence[Atom]:
+            """Where the best value is the worst there is, all are: nothing has been better than
+            the start, and the first index is 0."""
+            none = b.let("eq", (accs[0], Const(worst, x.dtype)), "bool")
+            return (b.select(none, Const(zero, index), accs[1]),)
+
+        zero = 0 if index in INTS else 0.0
+        start = Const(worst, x.dtype), Const(zero, index)
         red = Reduction(
             x.shape,
             (axis,),
@@ -203,7 +198,7 @@ def _arg(is_max: bool) -> Rule:
             element,
             lambda b: start,
             combine,
-            lambda b, accs: (accs[1],),
+            finish,
             [(x, None)],
             own=4.0,
         )
