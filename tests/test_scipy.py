@@ -184,6 +184,7 @@ LINALG = {
     "comp": lambda L: L.companion(v),
     "fied": lambda L: [L.fiedler(v), L.fiedler_companion(v)],
     "leslie": lambda L: L.leslie(v, v[1:]),
+    "leslie of integers": lambda L: L.leslie(np.arange(3), np.array([True, False])),
     "cm": lambda L: [L.convolution_matrix(v, 3, m) for m in ("full", "same", "valid")],
     "dft": lambda L: [L.dft(4), L.dft(3, "sqrtn")],
     "had": lambda L: L.hadamard(4),
@@ -297,6 +298,17 @@ def test_regular_grid(method):
         ),
         "scipy.interpolate",
         1e-4,
+    )
+
+
+@pytest.mark.parametrize("shape", [(2,), (4,), (0,), (1, 2), (2, 1, 2)])
+def test_flat_points_of_a_grid(shape):
+    same(
+        lambda i: i.RegularGridInterpolator((np.arange(4.0), np.arange(5.0)), np.ones((4, 5)))(
+            np.ones(shape)
+        ),
+        "scipy.interpolate",
+        1e-6,
     )
 
 

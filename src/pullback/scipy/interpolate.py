@@ -66,16 +66,20 @@ class RegularGridInterpolator:
                 )
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
-        """The values at the points xi (..., number of axes), or a tuple of coordinate arrays."""
+        """The values at the points xi (..., number of axes), or a tuple of coordinate arrays.
+
+        A flat xi holds the coordinates of point after point: on two axes, (2,) is one point.
+        """
         method = self.method if method is None else method
         if method not in ("linear", "nearest"):
             raise ValueError(f"method {method!r} is not defined")
         ndim = len(self.grid)
         if isinstance(xi, tuple):
             xi = jnp.stack(jnp.broadcast_arrays(*(jnp.asarray(x) for x in xi)), axis=-1)
-        xi = jnp.asarray(xi)
-        if typeof(xi).ndim == 1 and ndim == 1:
-            xi = xi[:, None]
+        else:
+            xi = jnp.asarray(xi)
+            if typeof(xi).ndim == 1 and typeof(xi).shape[0] % ndim == 0:
+                xi = jnp.reshape(xi, (-1, ndim))
         if typeof(xi).shape[-1] != ndim:
             raise ValueError(
                 f"the requested sample points xi have dimension {typeof(xi).shape[-1]} but this "

@@ -21,7 +21,7 @@ from ..api.vmap import vmap
 from ..control.while_loop import fori_loop
 from ..core.avals import typeof
 from ..numpy import linalg as np_linalg
-from ..numpy.util import check_arraylike, promote_dtypes_inexact
+from ..numpy.util import check_arraylike, promote_dtypes, promote_dtypes_inexact
 from ..primitives import linalg as lax_linalg
 
 
@@ -1170,7 +1170,8 @@ def leslie(f: Any, s: Any) -> Any:
     Array([[0. , 2. ],
            [0.5, 0. ]], dtype=float32)
     """
-    f, s = (jnp.atleast_1d(v) for v in _arrays("leslie", f, s))
+    check_arraylike("leslie", f, s)
+    f, s = (jnp.atleast_1d(v) for v in promote_dtypes(f, s))
     n = typeof(f).shape[-1]
     if n < 2:
         raise ValueError(
