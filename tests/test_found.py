@@ -155,7 +155,7 @@ def test_reduce_from_a_traced_start_runs_in_lanes(op: str) -> None:
     assert f(x, start) == (want, x.max())
     columns = pullback.jit(lambda x, s: pullback.lax.reduce(x, s, call, (0,)))(x, start)
     np.testing.assert_array_equal(columns, plain(plain.reduce(x, 0, dtype=np.int32), start))
-    assert "for reduce" in f.lower(x, start).as_text()
+    assert "for reduce" in f.lower(x, start).as_text("loops")
 
 
 def test_small() -> None:

@@ -201,7 +201,6 @@ def test_default_device():
         assert jnp.ones(3).devices() == {jax.devices("cpu")[0]}
 
 
-@pytest.mark.xfail(strict=True, reason="capability: several devices")
 def test_incompatible_devices():
     # The document has a GPU beside its CPU; here a process asks for two CPU devices at its start.
     program = (
