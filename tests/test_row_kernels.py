@@ -265,10 +265,10 @@ def test_quick_code_divides_lanes_by_one_number() -> None:
 
 
 @pytest.mark.usefixtures("nothing_compiled")
-def test_the_second_run_waits_for_good_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where few kernels have so much to do that a few runs repay it."""
-    monkeypatch.setattr(tier, "REPAID_RUNS", 100)
-    f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
+@pytest.mark.parametrize("function", [lambda x: jnp.cosh(x) * 0.75, _softmax])
+def test_the_second_run_waits_for_good_code(function: Any) -> None:
+    """Where few kernels have so much to do that some runs repay what is soon made."""
+    f = pullback.jit(function)
     x = jnp.asarray(_rows(1000, 1000))
     with tier.paused():
         f(x).block_until_ready()
@@ -281,11 +281,11 @@ def test_the_second_run_waits_for_good_code(monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.mark.usefixtures("nothing_compiled")
 @pytest.mark.parametrize(
     ("function", "size"),
-    [(lambda x: jnp.fft.rfft2(x).real.sum(), 255), (lambda x: jnp.cosh(x) * 0.75, 1000)],
+    [(lambda x: jnp.fft.rfft2(x).real.sum(), 255), (lambda x: jnp.cosh(x) * 0.75, 400)],
 )
 def test_no_run_waits_for_code_that_a_few_runs_do_not_repay(function: Any, size: int) -> None:
     """A transform's: some thousand lines, a fraction of a millisecond; and LLVM takes as long for a
-    hundred lines as a million numbers do a hundred times."""
+    hundred lines as a hundred runs on a hundred thousand numbers."""
     f = pullback.jit(function)
     x = jnp.asarray(_rows(size, size))
     with tier.paused():
@@ -296,6 +296,22 @@ def test_no_run_waits_for_code_that_a_few_runs_do_not_repay(function: Any, size:
         assert plan.hasty and tier.settled(plan)
     while plan.improve():
         pass
+    assert not plan.hasty
+
+
+@pytest.mark.usefixtures("nothing_compiled")
+def test_what_has_run_for_long_is_looked_at_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when the thread looks next: what is called some ten times meets good code, too."""
+    monkeypatch.setattr(tier, "FIRST_LOOK", 1e3)
+    monkeypatch.setattr(tier, "_watcher", watcher := tier._Watcher())
+    f = pullback.jit(lambda x: jnp.cosh(x) * 0.75)
+    x = jnp.asarray(_rows(400, 400))
+    f(x).block_until_ready()
+    plan = f.lower(x).compiler_ir("loops").plan
+    end = time.monotonic() + 30
+    while plan.hasty and time.monotonic() < end:
+        time.sleep(1e-3)
+    watcher.stop()
     assert not plan.hasty
 
 

@@ -216,7 +216,9 @@ class Plan:
 
     def effort(self) -> float:
         """The seconds that good code of its kernels takes LLVM, roughly: by quick code's length."""
-        return tier.GOOD_SECONDS * sum(kernel.code.nbytes for _, _, kernel in self.hasty)
+        return sum(
+            tier.GOOD_KERNEL + tier.GOOD_SECONDS * kernel.code.length for _, _, kernel in self.hasty
+        )
 
     def improve(self) -> bool:
         """Compiles one more of the kernels well that were compiled quickly, that which takes

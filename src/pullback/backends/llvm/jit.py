@@ -36,7 +36,7 @@ class _Symbols:
 class JitCode:
     """An object file in memory, with the interface of loader.Code."""
 
-    __slots__ = ("__weakref__", "_forever", "nbytes", "symbols")
+    __slots__ = ("__weakref__", "_forever", "length", "symbols")
     _kept: list[Any] = []
 
     def __init__(self, obj: bytes) -> None:
@@ -52,7 +52,7 @@ class JitCode:
             engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
             engine.add_object_file(binding.ObjectFileRef.from_data(obj))
             engine.finalize_object()
-        self.nbytes = len(obj)
+        self.length = len(obj)
         self.symbols = _Symbols(engine)
 
     def keep_forever(self) -> None:

@@ -194,11 +194,12 @@ class Code:
     """Executable memory holding one image; unmapped when this object dies, so whoever calls into it
     must hold it."""
 
-    __slots__ = ("__weakref__", "_unmap", "address", "nbytes", "symbols")
+    __slots__ = ("__weakref__", "_unmap", "address", "length", "nbytes", "symbols")
 
     def __init__(self, image: Image) -> None:
         pages = _pages()
-        self.nbytes = (len(image.data) + 4095) & ~4095
+        self.length = len(image.data)
+        self.nbytes = (self.length + 4095) & ~4095
         self.address = pages.reserve(self.nbytes)
         data = image.data
         if image.absolute:

@@ -4,8 +4,9 @@ A first call wants its kernels at once, so what takes less time to run than LLVM
 to compile is compiled by its quick path. A plan counts the kernels it has run; a thread of ours
 looks at the counts, compiles the kernels of plans that are used again, and writes the new addresses
 into the plans' step tables. Both versions compute the same bits: the order of operations is the
-emitter's, LLVM changes none of it. Runs go on with quick code meanwhile; where few kernels have so
-much to do that a few runs repay good code, the second run waits for it.
+emitter's, LLVM changes none of it. A plan with much to do wakes the thread when it has run, and
+others are looked at now and then. Runs go on with quick code meanwhile; where few kernels have so
+much to do that some runs repay good code that is soon made, the second run waits for it.
 The thread sleeps while nothing waits for it. `PULLBACK_TIER=0` compiles everything well at once.
 """
 
@@ -23,7 +24,7 @@ from typing import Any, Protocol
 from pullback.loops.tiles import panel_width
 from pullback.records import record
 
-__all__ = ["Haste", "enabled", "haste", "paused", "settled", "watch"]
+__all__ = ["Haste", "enabled", "haste", "paused", "ran", "settled", "watch"]
 
 # Quick code takes two to four times as long to run, a few milliseconds less to be made. By our
 # estimates of good code: programs and, in longer ones, all runs of a kernel of fewer seconds than
@@ -46,9 +47,11 @@ MANY_RUNS = 3  # runs of a plan's kernels before it is worth anything
 MUCH_WORK = 30_000.0  # elementary operations that they have done by then
 VERY_MUCH_WORK = 1e6  # and of one run that is enough
 FEW_STEPS = 4  # whose kernels such a plan's second run waits for
-# LLVM's seconds for good code, a byte of quick code; and in how many runs they must come back to be
-# waited for. Good code is made beside the runs, which lose less than who waits for it.
-GOOD_SECONDS, REPAID_RUNS = 6e-6, 4
+# Seconds that good code takes, a kernel and a byte of its quick code. The second run waits for so
+# many at most, if so many runs repay them, and for any number that a few runs repay: good code is
+# made beside the runs, and the first ten lose less with quick code than by waiting for more.
+GOOD_KERNEL, GOOD_SECONDS = 3e-3, 8e-6
+WAITED, WAITED_RUNS, REPAID_RUNS = 0.025, 30, 4
 # Seconds between two looks: doubled while nothing happens. The first call and what follows it at
 # once are over by the first: who runs code waits for the interpreter while its kernels are written.
 FIRST_LOOK, LAST_LOOK = 0.02, 1.0
@@ -91,17 +94,24 @@ class Haste:
 
 def settled(plan: Watched) -> bool:
     """Whether the runs of a plan are as fast as they will soon be. What has run once and is worth
-    waiting for is compiled now: who calls twice calls often. What takes LLVM longer than a few runs
-    is not worth it: a thread makes it meanwhile."""
+    waiting for is compiled now: who calls twice calls often. What takes LLVM longer is not worth
+    it: a thread makes it meanwhile."""
     if not 0 < len(plan.hasty) <= FEW_STEPS or plan.work < VERY_MUCH_WORK:
         return True
-    if plan.effort() > REPAID_RUNS * LOST * plan.seconds:
+    runs = WAITED_RUNS if plan.effort() <= WAITED else REPAID_RUNS
+    if plan.effort() > runs * LOST * plan.seconds:
         return True
     if not plan.heat()[0]:
         return False
     while plan.improve():
         pass
     return True
+
+
+def _is_hot(plan: Watched) -> bool:
+    """Whether a plan has run so much that good code of its kernels is worth being made."""
+    runs, work = plan.heat()
+    return runs >= 1 and (work >= VERY_MUCH_WORK or (runs >= MANY_RUNS and work >= MUCH_WORK))
 
 
 def enabled() -> bool:
@@ -134,6 +144,7 @@ class _Watcher:
         self.working = threading.Lock()  # whoever holds it keeps the thread from compiling
         self.stopping = False
         self.fresh = False
+        self.hot = False  # whether something has run that is worth good code
 
     def watch(self, plan: Watched) -> None:
         with self.news:
@@ -143,6 +154,11 @@ class _Watcher:
                 # `Thread.start` would wait until the new thread has had the interpreter.
                 _thread.start_new_thread(self.run, ())
                 self.thread = True
+            self.news.notify()
+
+    def ran(self) -> None:
+        with self.news:
+            self.hot = True
             self.news.notify()
 
     def run(self) -> None:
@@ -161,11 +177,11 @@ class _Watcher:
                 while not self.plans and not self.stopping:
                     self.news.wait()
                 if not self.stopping:
-                    self.news.wait_for(lambda: self.stopping, pause)
+                    self.news.wait_for(lambda: self.stopping or self.hot, pause)
                 if self.stopping:
                     return
                 waiting, fresh = list(self.plans), self.fresh
-                self.fresh = False
+                self.fresh = self.hot = False
             with self.working:
                 busy = self.look(waiting)
             pause = FIRST_LOOK if busy or fresh else min(2 * pause, LAST_LOOK)
@@ -179,8 +195,7 @@ class _Watcher:
             if plan is None:
                 done.append(reference)
                 continue
-            runs, work = plan.heat()
-            if runs < 1 or work < MUCH_WORK or (runs < MANY_RUNS and work < VERY_MUCH_WORK):
+            if not _is_hot(plan):
                 continue
             busy = True
             while not self.stopping and plan.improve():
@@ -214,6 +229,13 @@ if hasattr(os, "register_at_fork"):
 def watch(plan: Watched) -> None:
     """Looks after a plan for as long as it lives."""
     _watcher.watch(plan)
+
+
+def ran(plan: Watched) -> None:
+    """A plan whose code could be better has run: the thread looks at it now if that was much work.
+    What takes long soon runs on good code although no run waits for it."""
+    if plan.work >= VERY_MUCH_WORK and _is_hot(plan):
+        _watcher.ran()
 
 
 @contextlib.contextmanager
