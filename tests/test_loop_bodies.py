@@ -247,6 +247,24 @@ def test_recurrences_of_two_terms_exchange_their_buffers(form: str, size: int, s
         assert "alloc " not in text
 
 
+def test_short_values_that_pass_on_stay_in_registers() -> None:
+    """A carry of three numbers that other loops read, and whose next value only short code does:
+    L-BFGS keeps its last parameters so."""
+
+    def step(k: object, s: tuple[pullback.Array, ...]) -> tuple[pullback.Array, ...]:
+        u, before, table = s
+        small = lambda t: (t[1] @ u[:, None])[0] * t[0] < 5.0
+        grown = lax.while_loop(small, lambda t: (t[0] + 1.0, jnp.sort(t[1] + u)), (1.0, before))
+        return 0.5 * u - 0.1 * grown[1], u, table.at[k].set(u - before)
+
+    state = jnp.array([1.0, 2.0, 3.0]), jnp.array([0.5, 0.2, 0.1]), jnp.zeros((10, 3))
+    got = pullback.jit(lambda *s: lax.fori_loop(0, jnp.argmax(s[0]) + 5, step, s))(*state)
+    for k in range(7):
+        state = step(k, state)
+    for x, y in zip(got, state, strict=True):
+        np.testing.assert_allclose(np.asarray(x), np.asarray(y), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("n", [17, 20, 32, 47])
 def test_first_of_the_best_in_columns_that_fill_no_turn(n: int) -> None:
     """Viterbi's step: lanes run along columns although what follows is read at a stride."""

@@ -197,10 +197,10 @@ def take_in_place(b: Builder, body: Body, carry: Carry, start: int) -> None:
         out.slot for out, _, is_leaf in carry.copies if is_leaf
     }  # carries that are other carries' next values
     for out, slot in carry.direct.items():
+        if out.slot is None or out.slot is slot or isinstance(out.slot, (RowSlot, RegisterSlot)):
+            continue  # no buffer of its own that the carry could take
         if slot in read_last:
             _exchange(b, carry, out, slot, start)
-            continue
-        if out.slot is None or out.slot is slot or isinstance(out.slot, (RowSlot, RegisterSlot)):
             continue
         new, old = out.slot.buf(b), slot.buf(b)
         if rewrite.may_share(stmts[start:], old, new):
