@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import itertools
+import os
 import resource
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +17,14 @@ import pullback as pb
 import pullback.numpy as jnp
 from pullback import lax
 from pullback.errors import JaxRuntimeError
-from pullback.runtime import memory
+from pullback.runtime import memory, native_layout
+
+
+@pytest.fixture(autouse=True)
+def _two_threads() -> Iterator[None]:
+    """Each thread has scratch memory of its own, which counts."""
+    with pb.num_threads(2):
+        yield
 
 
 def _perceptron(weights: Any, x: Any) -> Any:
@@ -165,6 +174,21 @@ def test_too_little_memory_says_how_much_and_what_to_do(program: Any) -> None:
     with pytest.raises(JaxRuntimeError, match=r"RESOURCE_EXHAUSTED: .*allocating \d+ bytes") as e:
         pb.block_until_ready(program())
     assert isinstance(e.value, MemoryError) and "Fix: smaller" in str(e.value)
+
+
+def test_no_block_is_larger_than_the_machines_memory() -> None:
+    """Also where the system promises any amount, and ends the process when it is written to."""
+    total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    word = memory.engine.word(native_layout.MEMORY_TOTAL)
+    assert total <= word.value < 1 << 46
+    f, before = pb.jit(lambda x: jnp.zeros(1 << 20) + x), word.value
+    try:
+        word.value = 1 << 20
+        with pytest.raises(JaxRuntimeError, match=r"Out of memory allocating 4194304 bytes"):
+            f(1.0)
+    finally:
+        word.value = before
+    assert f(1.0).sum() == 1 << 20
 
 
 def test_calls_that_have_run_before_say_it_too() -> None:

@@ -182,7 +182,8 @@ def peak_of_network(case: str) -> float:
 
 def test_checkpoint_lowers_the_peak() -> None:
     """Rematerialisation, and each policy, keep what they say: the peak of the plan shows it."""
-    peaks = {case: peak_of_network(case) for case in REMAT}
+    with pullback.num_threads(2):  # each has scratch memory of its own, which counts
+        peaks = {case: peak_of_network(case) for case in REMAT}
     for case, (_, _, most) in REMAT.items():
         assert peaks[case] <= most, peaks
     assert peaks["three layers"] < peaks["each layer"] < peaks["a name"] < peaks["plain"] / 1.5

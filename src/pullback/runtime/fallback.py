@@ -39,10 +39,11 @@ class _Blocks:
         self.alloc_address: int = ctypes.cast(libc.malloc, ctypes.c_void_p).value or 0
         self.free_address: int = ctypes.cast(libc.free, ctypes.c_void_p).value or 0
         self.in_use = self.peak = self.allocations = 0
+        self.largest = L.LARGEST
         self._lock = renewed(threading.Lock())
 
     def alloc(self, n: int) -> int | None:
-        address: int | None = self._malloc(max(n, 64)) if 0 <= n <= L.LARGEST else None
+        address: int | None = self._malloc(max(n, 64)) if 0 <= n <= self.largest else None
         if address:
             with self._lock:
                 self.in_use += n

@@ -38,14 +38,37 @@ alloc = engine.alloc
 free = engine.free
 
 
+def _physical() -> int:
+    """Bytes of memory that the machine has; 0 where the system does not say."""
+    with contextlib.suppress(ValueError, OSError, AttributeError):
+        return max(0, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    return 0
+
+
+def _swap() -> int:
+    """Bytes of swap space; 0 where the system does not say."""
+    with contextlib.suppress(OSError, ValueError), open("/proc/meminfo") as lines:
+        return sum(int(line.split()[1]) << 10 for line in lines if line.startswith("SwapTotal:"))
+    return 0
+
+
 def _default_limit() -> int:
     text = os.environ.get("PULLBACK_MEMORY_CACHE", "").strip()
     if text.isdigit():
         return int(text)
-    total = 8 << 30
-    with contextlib.suppress(ValueError, OSError, AttributeError):
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    total = _physical() or 8 << 30
     return min(max(total // 8, 64 << 20), 8 << 30)
+
+
+def bound_blocks() -> None:
+    """No block is larger than memory and swap space together. Some systems promise any amount
+    (`vm.overcommit_memory=1`) and end the process when it is written to."""
+    total = _physical()
+    most = min(total + _swap(), L.LARGEST) if total else L.LARGEST
+    if isinstance(engine, Native):
+        engine.word(L.MEMORY_TOTAL).value = most
+    else:
+        fallback.blocks.largest = most
 
 
 def set_cache_limit(nbytes: int) -> int:
@@ -93,3 +116,4 @@ def memory_stats() -> dict[str, int]:
 
 
 set_cache_limit(_default_limit())
+bound_blocks()

@@ -220,8 +220,10 @@ class Native:
         self.state: int = (raw + 63) & ~63
         self.code = _load_code(self.state)
         self._keep: list[Any] = []
-        for offset in (L.OBJECT_LIMIT, L.INT_BITS):
-            self.word(offset).value = 256 if offset == L.OBJECT_LIMIT else 32
+        for offset, value in (
+            (L.OBJECT_LIMIT, 256), (L.INT_BITS, 32), (L.MEMORY_TOTAL, L.LARGEST),
+        ):  # fmt: skip
+            self.word(offset).value = value
         self.functions: dict[str, Callable[..., Any]] = {
             symbol[3:]: self._function(
                 symbol[3:], _FASTCALL | (_KEYWORDS if symbol == "py_signature" else 0)

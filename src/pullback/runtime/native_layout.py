@@ -56,6 +56,7 @@ OWN_THREAD, OWN_CONFIG = 272, 280
 HUGE_PAUSE = 288  # maps that do not ask for huge pages, because those were slow to come
 BUFFER_LAYOUT_NAME = 296  # the attribute of avals (a string) that says how a buffer of theirs lies
 MEMORY_HOOK = 304  # called with the bytes that there is no memory for, raises
+MEMORY_TOTAL = 312  # the bytes that the machine has: no block is larger, whatever is promised
 # Per operator: table, mask, last entry, slow function, JitFunction whose entries serve instead.
 # The first four lie as in a JitFunction from TABLE on.
 OPERATORS = 512

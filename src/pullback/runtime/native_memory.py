@@ -210,9 +210,9 @@ def _grow_small() -> Fn:
 
 def _alloc() -> Fn:
     f = Fn("pb_alloc", "ptr", "i64 n")
-    f.when(f.cmp("ugt", "%n", L.LARGEST), "failed")
-    n = f.v(f"call i64 @llvm.umax.i64(i64 {'%n'}, i64 1)")
     s = f.state()
+    f.when(f.cmp("ugt", "%n", f.ld("i64", s, L.MEMORY_TOTAL)), "failed")
+    n = f.v(f"call i64 @llvm.umax.i64(i64 {'%n'}, i64 1)")
     c = f.own("i64", "pb_class", f"i64 {n}")
     size = f.own("i64", "pb_size", f"i64 {c}")
     head = f.idx(f.gep(s, L.FREE_LISTS), c)
