@@ -365,3 +365,38 @@ def test_numbers_that_are_returned() -> None:
             assert float(out) == float(value) and (out.aval is x.aval) == (
                 type(value) is not int and type(value) is not bool
             )
+
+
+@native_only
+def test_arguments_that_are_no_arrays_are_returned_natively() -> None:
+    """Numbers and arrays of NumPy in a structure that comes back: as arrays of their own."""
+    f = jit(lambda d, k: ({"sum": d["a"] + k, "a": d["a"], "k": k}, d["b"]))
+    own = np.ones(3, np.float32)
+    calls = [
+        ({"a": np.float32(1.5), "b": 2.5}, 3),
+        ({"a": own, "b": np.bool_(True)}, np.int32(7)),
+        ({"a": jnp.ones(3), "b": 1}, 2.5),
+    ]
+    for count, (d, k) in enumerate(calls, 1):
+        for _ in range(3):
+            out, b = f(d, k)
+            assert stub.entry_count(f) == count
+            for given, x in ((d["a"], out["a"]), (d["b"], b), (k, out["k"])):
+                assert np.array_equal(x, given) and x.aval == jnp.asarray(given).aval
+                assert x is not given
+    out, _ = f(calls[1][0], np.int32(7))
+    own[:] = 5.0
+    assert out["a"].tolist() == [1.0] * 3
+
+
+@native_only
+def test_arrays_that_lie_otherwise_are_copied_and_read_natively() -> None:
+    """Transposed, in steps, not aligned: an entry is made for them as for others."""
+    f = jit(lambda d: d["x"] * 2)
+    a = np.arange(12, dtype=np.float32).reshape(3, 4)
+    odd = np.frombuffer(bytes(1) + a.tobytes(), np.float32, 12, 1)
+    for count, x in enumerate((a.T, a[:, ::2], odd), 1):
+        assert not (x.flags.c_contiguous and x.flags.aligned)
+        for _ in range(2):
+            np.testing.assert_array_equal(f({"x": x}), x * 2)
+            assert stub.entry_count(f) == count

@@ -23,7 +23,7 @@ from ..core.refs import Ref, is_ref, ref_effect
 from ..core.source import names_of
 from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
-from ..runtime import dispatch, options, stub
+from ..runtime import dispatch, operands, options, stub
 from ..runtime.array import at_first_array
 from ..runtime.commitment import name_shardings, results_lie, types_lie
 from ..runtime.devices import local_devices
@@ -207,9 +207,14 @@ class JitWrapped:
             result = self._call_by_leaves(args, kwargs)
             if result is not None:
                 return result
+        is_open = stub.fast_path_open()
+        if is_open:
+            copied = operands.readable(args, kwargs)
+            if copied is not None:
+                return self.function(*copied[0], **copied[1])
         call, leaves, in_tree = self._infer(args, kwargs)
         function, entry = self.function, None
-        if stub.fast_path_open() and self._nativable(call):
+        if is_open and self._nativable(call):
             key = stub.signature(function, args, kwargs)
             if key is not None:
                 entry = native_entry(key, call, args, kwargs, self._policy)

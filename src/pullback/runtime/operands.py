@@ -30,7 +30,9 @@ from pullback.runtime.memory import engine
 from pullback.runtime.native import Native
 from pullback.tree import engine as tree
 
-__all__ = ["Policy", "conversion", "know", "learn", "leaves_of", "rebuilding", "replaced"]
+__all__ = [
+    "Policy", "conversion", "know", "learn", "leaves_of", "readable", "rebuilding", "replaced",
+]  # fmt: skip
 
 rng: Any = lazy_module("pullback.primitives.rng")
 
@@ -164,6 +166,31 @@ def learn(args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
             elif found is not None and found[0] == L.T_FIELDS:
                 todo += [getattr(x, name, None) for names in found[2] for name in names]
     return new
+
+
+def readable(args: Any, kwargs: Any) -> tuple[Any, Any] | None:
+    """The operands of a call, with copies of the arrays of NumPy that native code cannot read where
+    they lie (transposed, in steps, not aligned); None if there is no such array. To copy them takes
+    less than a call through Python."""
+    found: tuple[Any, Any] | None = _readable((args, kwargs), L.MAX_NESTING + 2)
+    return found
+
+
+def _readable(x: Any, depth: int) -> Any:
+    """A copy of an operand; None if it needs none."""
+    kind = type(x)
+    if kind is np.ndarray:
+        if x.dtype.isnative and not (x.flags.c_contiguous and x.flags.aligned):
+            return np.array(x, order="C")
+        return None
+    if not depth or (kind is not dict and kind is not tuple and kind is not list):
+        return None
+    items = list(x.values()) if kind is dict else x
+    made = [_readable(item, depth - 1) for item in items]
+    if all(item is None for item in made):
+        return None
+    new = [old if copy is None else copy for old, copy in zip(items, made, strict=True)]
+    return dict(zip(x, new, strict=True)) if kind is dict else kind(new)
 
 
 # --- the walk ---

@@ -411,7 +411,9 @@ def plan_entry(
         table[slot] = array._data
     gone = {slot: leaf for slot, leaf, d in zip(ins, order, donated, strict=False) if d}
     argument = L.OUT_ARGUMENT if forwards else L.OUT_OF_ARGUMENT
-    rows = _describe_outputs(plan, outs, where, const_at, leaves, set(gone.values()), argument)
+    raw = [k for k, (_, code) in enumerate(described) if code == L.CODE_RAW]
+    held_as = {k: leaves[k] for k in raw}  # whose memory or cell is of the argument's type
+    rows = _describe_outputs(plan, outs, where, const_at, held_as, set(gone.values()), argument)
     if rows is None:
         return None
     owned = set(plan.owned)
@@ -453,10 +455,11 @@ def _describe_outputs(
     outs: Sequence[tuple[int, Any]],
     where: dict[int, int],
     consts: dict[int, Any],
-    leaves: Sequence[Any],
+    leaves: dict[int, Any],
     gone: set[int],
     argument: int,
 ) -> list[tuple[int, int, int, Any]] | None:
+    """The outputs' kinds; None if one is an argument whose memory (`leaves`) holds another type."""
     owned = set(plan.owned)
     first: dict[int, int] = {}
     rows: list[tuple[int, int, int, Any]] = []
@@ -467,14 +470,14 @@ def _describe_outputs(
                 return None
             rows.append((L.OUT_OF_OUTPUT, first[slot], nbytes, aval))
         elif slot in where:
-            leaf = leaves[where[slot]]
+            leaf = leaves.get(where[slot])
             if where[slot] in gone and type(leaf) is ArrayImpl and nbytes:
                 rows.append((L.OUT_DONATED, slot, nbytes, aval))
                 first[slot] = number
                 continue
-            if type(leaf) is not ArrayImpl or leaf.aval is not aval or where[slot] in gone:
+            if leaf is None or where[slot] in gone:
                 return None
-            if aval.weak_type and not aval.shape:  # a Python number may come in its place
+            if type(leaf) is ArrayImpl and leaf.aval is not aval:
                 return None
             rows.append((argument, where[slot], nbytes, aval))
         elif slot in consts:
