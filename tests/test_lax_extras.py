@@ -10,7 +10,7 @@ import jax.ad_checkpoint
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from oracle_compare import refused
+from oracle_compare import refused, same
 
 import pullback as pb
 import pullback.ad_checkpoint
@@ -36,6 +36,12 @@ def test_composite() -> None:
     # JAX has neither rule.
     assert float(pb.grad(lambda x: f(x, k=2.0))(1.0)) == pytest.approx(2 * np.cos(1.0))
     np.testing.assert_allclose(pb.vmap(lambda x: f(x, k=2.0))(pnp.ones(2)), [want] * 2, rtol=1e-6)
+
+
+def test_traced_attributes_of_composites() -> None:
+    for j, n in BOTH:
+        with pytest.raises(j.errors.UnexpectedTracerError, match="as an attribute"):
+            j.jit(lambda x: j.lax.composite(lambda x, *, k: x, "mine")(x, k=n.zeros(2)))(1.0)  # noqa: B023
 
 
 def test_dce_sink() -> None:
@@ -278,6 +284,27 @@ REFUSED = {
     "no window": lambda j, n: j.lax.conv_general_dilated_patches(
         n.ones((1, 1, 4, 4)), (0, 2), (1, 1), "VALID"
     ),
+    "bits of a nibble": lambda j, n: j.lax.reduce_or(n.ones(2, "int4"), (0,)),
+    "the size of a nibble": lambda j, n: j.lax.abs(n.ones(2, "int4")),
+    "ranks of a convolution": lambda j, n: j.lax.conv_general_dilated(
+        n.ones((1, 1, 1)),
+        n.ones((1, 1, 1, 1)),
+        (1,),
+        [(0, 0)],
+        dimension_numbers=j.lax.ConvDimensionNumbers((0, 1, 2), (0, 1, 2), (0, 1, 2)),
+    ),
+    "sizes of groups": lambda j, n: j.lax.ragged_dot_general(
+        n.ones((2, 11, 5)),
+        n.ones((2, 5, 7)),
+        n.ones((3, 3), int),
+        j.lax.RaggedDotDimensionNumbers((((2,), (1,)), ((0,), (0,))), [2], []),
+    ),
+    "more than int32 counts": lambda j, n: j.eval_shape(
+        lambda x: j.lax.top_k(x, 9), j.ShapeDtypeStruct((2**31 + 1,), np.dtype("float32"))
+    ),
+    "a start for each window": lambda j, n: j.lax.reduce_window(
+        n.ones(3), n.zeros(1), j.lax.max, (1,), (1,), "VALID"
+    ),
     "sizes, not shapes": lambda j, n: j.lax.broadcast_shapes(3, 2),
     "full(sharding=3)": lambda j, n: j.lax.full((2,), 1, sharding=3),
     "full_like(sharding=3)": lambda j, n: j.lax.full_like(n.ones(2), 1, sharding=3),
@@ -374,3 +401,82 @@ def test_axes_that_are_whole_floats() -> None:
 def test_broadcasts_come_from_an_instance() -> None:
     with pytest.raises(ValueError, match="source must be in"):
         pb.vmap(lambda x: pb.lax.pbroadcast(x, "i", 5), axis_name="i")(_SQUARE)
+
+
+DRAWN = np.random.RandomState(5).randn(2, 4, 6, 5).astype(np.float32)
+GROUPS = {
+    # (lhs, rhs, sizes, contracting and batch axes, ragged axis, group axes)
+    "rows": ((2, 4, 6, 5), (3, 4, 2, 5, 6), (4, 2, 3), ((3,), (3,), (1, 0), (1, 2)), 2, [0]),
+    "free axes before": ((2, 4, 6, 5), (3, 4, 5), (2, 4, 3), ((3,), (2,), (), ()), 2, [0]),
+    "sums of a batch": ((2, 6, 5), (2, 6, 4), (2, 3), ((1,), (1,), (0,), (0,)), 1, []),
+    "sums inside of sums": ((2, 6, 5), (6, 2, 4), (2, 3), ((0, 1), (1, 0), (), ()), 1, []),
+    "batch in a batch": ((2, 6, 5), (2, 6, 5), (2, 3), ((2,), (2,), (0, 1), (0, 1)), 1, []),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", GROUPS)
+def test_groups_have_sizes_of_their_own_in_each_part(name: str) -> None:
+    lhs, rhs, sizes, (lc, rc, lb, rb), axis, groups = GROUPS[name]
+    rng = np.random.RandomState(1)
+    x, y = (rng.randn(*shape).astype(np.float32) for shape in (lhs, rhs))
+    counts = rng.randint(0, 3, sizes).astype(np.int32)
+
+    def product(lax: Any) -> Any:
+        numbers = lax.RaggedDotDimensionNumbers(((lc, rc), (lb, rb)), [axis], groups)
+        return lax.ragged_dot_general(x, y, counts, numbers)
+
+    same(product, "lax")
+
+
+@pytest.mark.parametrize("mode", [None, "clip"])
+def test_slices_that_nobody_reads_may_be_larger(mode: Any) -> None:
+    """Without indices a slice does not have to lie in the operand; gradients gather so, too."""
+
+    def program(lib: Any) -> Any:
+        lax = lib.lax
+        numbers = lax.GatherDimensionNumbers((1,), (), (0,))
+        read = lambda x, i: lax.gather(x, i, numbers, (5,), mode=mode)
+        x, none = np.zeros(3, np.float32), np.zeros((0, 1), np.int32)
+        mapped = lib.vmap(read)(np.zeros((2, 0), np.float32), np.zeros((2, 0, 1), np.int32))
+        return lib.jit(read)(x, none), lib.grad(lambda x: read(x, none).sum())(x), mapped
+
+    same(program, "")
+
+
+@pytest.mark.parametrize("layouts", [("CHN", "HOI", "HNC"), ("NHC", "HIO", "CNH")])
+def test_local_convolutions_in_any_layout(layouts: Any) -> None:
+    lhs, rhs, _ = layouts
+    x = np.moveaxis(DRAWN[:, :, :, 0], range(3), [lhs.index(c) for c in "NCH"])
+    y = np.random.RandomState(0).randn(3, 8, 5).astype(np.float32)
+    y = np.moveaxis(y, range(3), [rhs.index(c) for c in "OIH"])
+    same(
+        lambda m: m.conv_general_dilated_local(
+            x, y, (1,), "VALID", (2,), dimension_numbers=layouts
+        ),
+        "lax",
+    )
+
+
+def test_convolutions_without_space() -> None:
+    x, y = DRAWN[0, :, :3, 0], DRAWN[0, :3, :2, 0]
+    same(lambda m: m.conv_transpose(x, y, (), "SAME"), "lax")
+    low, high = pb.lax.padtype_to_pads(*np.array([[8], [3], [2]]), "SAME")[0]
+    assert type(low) is type(high) is int
+
+
+def test_the_next_power_of_two() -> None:
+    """JAX's answers of this dtype, which has nothing but powers of two, are not the next ones."""
+    x, y = (
+        pnp.array(v, "float8_e8m0fnu") for v in ([1, 2, 0.5, np.nan, 2**-126], [2, 1, 0.5, 1, 1])
+    )
+    assert (
+        str(pb.lax.nextafter(x, y).astype("float32").tolist())
+        == f"[2.0, 1.0, 0.5, nan, {2.0**-125}]"
+    )
+
+
+@pytest.mark.parametrize("shape", [(), (7,), (4, 3), (5, 3), (5, 7), (7, 2, 5), (3, 5, 5), (0, 3)])
+def test_threefry_words_lie_as_in_xla(shape: Any) -> None:
+    state = np.uint32([1, 2, 3, 4])
+    bits = lambda m: [m.rng_bit_generator(state, shape, dtype, 1) for dtype in ("uint8", "uint32")]
+    same(bits, "lax")

@@ -452,3 +452,79 @@ def test_references_in_programs_are_read_as_weakly_as_they_were_made() -> None:
         ]
         found.append([(str(x.dtype), x.weak_type, np.asarray(x).tolist()) for x in seen])
     assert found[0] == found[1]
+
+
+def rows(j: Any, n: Any, **options: Any) -> Any:
+    """A loop over the rows of references, which are references."""
+
+    def f(x: Any) -> Any:
+        r, s, t = j.new_ref(x), j.new_ref(n.zeros(())), j.new_ref(n.ones((3, 2)))
+
+        def body(c: Any, parts: Any) -> Any:
+            one, two = parts
+            one[...] = one[...] * c
+            s[...] += one[...] * 2
+            two[0] += one[...]
+            return c + one[...], two[1] + c
+
+        c, ys = j.lax.scan(body, x[0], (r, t), **options)
+        return r[...], s[...], t[...], c, ys
+
+    return f
+
+
+@pytest.mark.parametrize("options", [{}, {"reverse": True}, {"unroll": 2}, {"unroll": True}])
+def test_loops_over_references(options: dict[str, Any]) -> None:
+    x = np.arange(1.0, 4, dtype=np.float32)
+    same(lambda j, n: rows(j, n, **options)(x))
+    same(lambda j, n: j.jit(rows(j, n, **options))(x))
+
+
+def test_derivatives_of_loops_over_references() -> None:
+    """JAX differentiates them, and maps none: its gradients are ours, row by row of a batch."""
+    x = np.arange(1.0, 4, dtype=np.float32)
+    loss = lambda j, n: lambda x: sum(n.sum(n.sin(y)) for y in rows(j, n)(x))
+    same(lambda j, n: j.grad(loss(j, n))(x))
+    found = pb.vmap(pb.grad(loss(pb, pnp)))(np.stack([x, 2 * x]))
+    np.testing.assert_allclose(found[1], jax.grad(loss(jax, jnp))(2 * x), rtol=1e-5)
+
+
+@pytest.mark.parametrize("written", [False, True])
+def test_rows_of_a_reference_that_is_an_argument(written: bool) -> None:
+    def program(j: Any, n: Any) -> Any:
+        def body(c: Any, row: Any) -> Any:
+            if written:
+                row[...] = row[...] + c
+            return c + 1, row[...] * 2
+
+        r = j.new_ref(n.arange(3))
+        return j.jit(lambda r: j.lax.scan(body, 1, r))(r), r[...]
+
+    same(program)
+
+
+TWICE = {
+    "scan": lambda j, r: j.lax.scan(lambda c, x: (c, None), 0, (r, r)),
+    "scan, closed over": lambda j, r: j.lax.scan(lambda c, x: (c, r[0] + x[...]), 0, r),
+    "cond": lambda j, r: j.lax.cond(True, lambda a, b: 1, lambda a, b: 1, r, r),
+    "cond, closed over": lambda j, r: j.lax.cond(True, lambda a: r[0], lambda a: r[1], r),
+    "switch": lambda j, r: j.lax.switch(1, [lambda a, b: 1, lambda a, b: 1], r, r),
+}
+
+
+@pytest.mark.parametrize("name", TWICE)
+def test_a_reference_that_comes_twice_is_refused(name: str) -> None:
+    for j, n in BOTH:
+        with pytest.raises(
+            ValueError, match=r"closed over and passed|at both (x\[0\] and x\[1\]|a and b)"
+        ):
+            TWICE[name](j, j.new_ref(n.arange(3)))
+
+
+def test_a_custom_rule_is_refused_one_reference_twice() -> None:
+    for j, _ in BOTH:
+        f = j.custom_vjp(lambda k, a, b: None, nondiff_argnums=0)
+        f.defvjp(lambda k, a, b: (None, None), lambda k, _, ct: (None, None))
+        r = j.new_ref(0.0)
+        with pytest.raises(ValueError, match=r"at (both )?a and b"):
+            f(3, r, r)

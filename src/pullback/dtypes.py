@@ -196,6 +196,11 @@ def is_signed(d: Any) -> bool:
     return is_integer(d) and not is_unsigned(d)
 
 
+def is_narrow(d: Any) -> bool:
+    """Is it an integer dtype of less than a byte?"""
+    return is_integer(d) and itemsize_bits(d) < 8
+
+
 def is_bool(d: Any) -> bool:
     return d == _BOOL  # type: ignore[no-any-return]
 

@@ -19,7 +19,7 @@ from ..core.build import close_jaxpr, count_trace, trace_to_jaxpr
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
 from ..core.naming import fun_source_info, parameters_of, result_names
-from ..core.refs import Ref, is_ref, ref_effect
+from ..core.refs import check_not_closed_over, name_of_argument, ref_effect, ref_places
 from ..core.source import names_of
 from ..core.trace import Tracer, trace_context
 from ..garbage import uncollected
@@ -311,7 +311,8 @@ class JitWrapped:
             for x in leaves
         ]
         avals = checked_avals(self._fun, leaves, args, kwargs)
-        refs = self._refs(leaves, args, kwargs)
+        what, names = self._said(args, kwargs)
+        refs = ref_places(leaves, what, names)
         key = (statics, in_tree, tuple(avals), trace_context())
         call = self._cache.get(key) if not statics else self._known(key)
         if call is None:
@@ -319,8 +320,16 @@ class JitWrapped:
             if not any(isinstance(c, Tracer) or is_high_value(c) for c in call.consts):
                 self._cache[key] = call
         if refs:
-            self._check_closed_over(refs, call, args, kwargs)
+            check_not_closed_over(refs, call.consts, what, names)
         return call, leaves, in_tree
+
+    def _said(self, args: Any, kwargs: Any) -> tuple[Callable[[], str], Callable[[], Any]]:
+        """How messages call the function, and the leaves of its arguments."""
+        fun = self._fun
+        return (
+            lambda: f"{fun_source_info(fun)} for jit",
+            lambda: debug_info("jit", fun, args, kwargs).arg_names,
+        )
 
     def _known(self, key: Any) -> TracedCall | None:
         """The call that was traced for a key with static arguments, which are compared here."""
@@ -333,40 +342,6 @@ class JitWrapped:
                 f"raised when comparing objects of types {kinds}: {type(e).__name__}: {e}. Fix: "
                 "define __eq__ and __hash__ of that class, or do not mark the argument static."
             ) from e
-
-    def _name_of(self, k: int, args: Any, kwargs: Any) -> str:
-        """What to call the k-th leaf of a call's arguments."""
-        names = debug_info("jit", self._fun, args, kwargs).arg_names
-        return names[k] if names and k < len(names) else f"number {k}"
-
-    def _refs(self, leaves: Sequence[Any], args: Any, kwargs: Any) -> dict[int, int]:
-        """The references among the arguments: identity -> position; ValueError if one comes
-        twice.
-        """
-        found: dict[int, int] = {}
-        for k, x in enumerate(leaves):
-            if type(x) is not Ref and not (isinstance(x, Tracer) and is_ref(x)):
-                continue
-            first = found.setdefault(id(x), k)
-            if first != k:
-                a, b = (self._name_of(n, args, kwargs) for n in (first, k))
-                raise ValueError(
-                    "only one reference to a mutable array may be passed as an argument to a "
-                    f"function, but when tracing {fun_source_info(self._fun)} for jit the mutable "
-                    f"array reference of type {x.aval} appeared at both {a} and {b}. "
-                    "Fix: pass it once."
-                )
-        return found
-
-    def _check_closed_over(self, refs: dict[int, int], call: Any, args: Any, kwargs: Any) -> None:
-        """ValueError if a reference that is an argument is closed over as well."""
-        for c in call.consts:
-            if is_ref(c) and id(c) in refs:
-                raise ValueError(
-                    f"when tracing {fun_source_info(self._fun)} for jit, a mutable array reference "
-                    f"of type {c.aval} was both closed over and passed as the argument "
-                    f"{self._name_of(refs[id(c)], args, kwargs)}. Fix: use one of them."
-                )
 
     def _trace(
         self,
@@ -422,7 +397,8 @@ class JitWrapped:
         n_in, n_out = len(closed.in_avals) - hoisted, len(closed.out_avals)
         ins = asked.of_arguments(info.in_shardings, dynamic, n_in)
         outs = asked.of_results(info.out_shardings, out_tree, n_out)
-        name = lambda k: self._name_of(k, args, kwargs)
+        names = self._said(args, kwargs)[1]
+        name = lambda k: name_of_argument(names, k)
         asked.check_fits(ins, closed.in_avals[hoisted:], name, "pjit arguments")
         leaves = tree.flatten_with_path(tree.unflatten(out_tree, range(n_out)))[0]
         paths = lambda k: "result" + tree.keystr(leaves[k][0])

@@ -26,7 +26,7 @@ from ..core.jaxpr import (
     eval_jaxpr,
 )
 from ..core.naming import fun_source_info, names_of_arguments, result_names
-from ..core.refs import check_not_returned
+from ..core.refs import check_not_closed_over, check_not_returned, ref_places
 from ..core.trace import Tracer, trace_context
 from ..primitives.elementwise import convert_element_type
 
@@ -82,6 +82,33 @@ def trace_function(
         with contextlib.suppress(TypeError):
             known[key] = result
     return result
+
+
+class ArgumentRefs:
+    """The references among a traced function's arguments. ValueError if one comes twice, or is
+    closed over as well (`check`): the program would have two cells for it.
+    """
+
+    __slots__ = ("found", "fun", "in_tree", "name", "places")
+
+    def __init__(
+        self, fun: Any, in_tree: Any, leaves: Sequence[Any], name: str, places: Any = None
+    ) -> None:
+        self.fun, self.in_tree, self.name = fun, in_tree, name
+        self.places = places  # as in `names_of_arguments`
+        self.found = ref_places(leaves, self._said, self._names)
+
+    def check(self, consts: Sequence[Any]) -> None:
+        if self.found:
+            check_not_closed_over(self.found, consts, self._said, self._names)
+
+    def _said(self) -> str:
+        return f"{fun_source_info(self.fun)} for {self.name}"
+
+    def _names(self) -> Sequence[str] | None:
+        step = getattr(self.fun, "places", None)
+        named = self.fun if step is None else self.fun.__wrapped__
+        return names_of_arguments(named, self.in_tree, step or self.places)()
 
 
 def stands_for(step: Any, fun: Any, places: Any, remembered: bool = False) -> None:

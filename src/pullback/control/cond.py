@@ -32,7 +32,14 @@ from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
 from .call import mentions_axis
-from .common import check_cotangents, check_effects, discharging, leaf_names, trace_function
+from .common import (
+    ArgumentRefs,
+    check_cotangents,
+    check_effects,
+    discharging,
+    leaf_names,
+    trace_function,
+)
 
 # What `operand` is when it is not given: None is an operand.
 _NOT_GIVEN = object()
@@ -187,8 +194,11 @@ def _branch(
     """Traces the branches (in the order users meet them in errors) and binds the primitive."""
     leaves, in_tree = tree.flatten(tuple(operands))
     avals = [typeof_now(x) for x in leaves]
-    traced = {k: trace_function(funs[k], in_tree, avals, name) for k in order}
     first = order[0]
+    traced, refs = {}, ArgumentRefs(funs[first], in_tree, leaves, name)
+    for k in order:
+        traced[k] = trace_function(funs[k], in_tree, avals, name)
+        refs.check(traced[k][1])
     for k in order[1:]:
         _check_equal(name, [(names[j], funs[j], traced[j]) for j in (first, k)])
     closed, consts = _share_consts(

@@ -33,7 +33,7 @@ from ..core.trace import Tracer, current_trace, use_trace
 from ..core.wrapped import WrappedFun
 from ..errors import ForwardDerivativeError, UnexpectedTracerError
 from ..primitives.common import as_array
-from .common import check_results, leaf_names, leaf_place
+from .common import ArgumentRefs, check_results, leaf_names, leaf_place
 from .remat_opt import forward_or_primal
 
 _tree_map = tree.tree_map
@@ -468,6 +468,8 @@ class custom_vjp(_CustomDerivative):
             )
         static, dynamic, n = self._split_args(args, kwargs)
         leaves, in_tree = tree.flatten(tuple(dynamic))
+        others = [k for k in range(n) if k not in static]
+        ArgumentRefs(self.fun, in_tree, leaves, "custom_vjp", _placed_at(others))
         flat = _FlatVJP(self, static, n, in_tree, [typeof(x) for x in leaves])
         outs = custom_vjp_call_p.bind(
             *leaves,
@@ -498,6 +500,11 @@ class CustomVJPPrimal:
 
     def __init__(self, value: Any, perturbed: bool) -> None:
         self.value, self.perturbed = value, perturbed
+
+
+def _placed_at(positions: Sequence[int]) -> Callable[..., Any]:
+    """Says that arguments are those at these positions, as `names_of_arguments` takes it."""
+    return lambda *given: (dict(zip(positions, given, strict=True)), {})
 
 
 class _FlatVJP:

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, closed_without_consts, eval_jaxpr
-from ..core.refs import is_ref, is_ref_aval
+from ..core.refs import is_ref, is_ref_aval, ref_identity
 from .call import closed_call_p
 from .common import permute
 from .cond import cond_p
@@ -36,17 +36,26 @@ def _refuse(avals: Sequence[Any], what: str) -> None:
 
 
 def discharge_scan(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
-    """(consts, carry, xs) with the written references of consts moved to the end of the carry."""
+    """(consts, carry, xs) with the written references of consts moved to the end of the carry. A
+    reference that is scanned over is its rows: what a step makes of its row is stacked, as ys are.
+    """
     closed: ClosedJaxpr = params["jaxpr"]
     n_consts, n_carry = params["num_consts"], params["num_carry"]
     end = n_consts + n_carry
     _refuse(closed.in_avals[n_consts:end], "the carry of a loop")
-    _refuse(closed.in_avals[end:], "scanned over")
-    pure, written = discharge(closed)
+    pure, changed = discharge(closed)
+    written = [k for k in changed if k < n_consts]
+    rows = [k for k in changed if k >= end]
     consts = [k for k in range(n_consts) if k not in written]
     n_out = len(closed.jaxpr.outvars)
+    new = {k: n_out + i for i, k in enumerate(changed)}
     ins = [*consts, *range(n_consts, end), *written, *range(end, len(args))]
-    outs = [*range(n_carry), *range(n_out, n_out + len(written)), *range(n_carry, n_out)]
+    outs = [
+        *range(n_carry),
+        *(new[k] for k in written),
+        *range(n_carry, n_out),
+        *(new[k] for k in rows),
+    ]
     values = values_of(args)
     found = scan_p.bind(
         *(values[k] for k in ins),
@@ -58,13 +67,10 @@ def discharge_scan(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
         },
     )
     last = n_carry + len(written)
+    end_of_ys = last + n_out - n_carry
     _write_back([args[k] for k in written], found[n_carry:last])
-    return [*found[:n_carry], *found[last:]]
-
-
-def _identity(x: Any) -> Any:
-    """What tells references apart: tracers of one variable are one reference."""
-    return id(getattr(x, "_var", x))
+    _write_back([args[k] for k in rows], found[end_of_ys:])
+    return [*found[:n_carry], *found[last:end_of_ys]]
 
 
 def discharge_while(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
@@ -81,9 +87,9 @@ def discharge_while(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
     pure_body, written = discharge(body)
     cond_args, body_args, init = args[:n_cc], args[n_cc : n_cc + n_bc], args[n_cc + n_bc :]
     refs = [body_args[k] for k in written]
-    at = {_identity(r): k for k, r in enumerate(refs)}
+    at = {ref_identity(r): k for k, r in enumerate(refs)}
     # The condition reads from the carry what the body writes.
-    source = [at.get(_identity(x)) if is_ref(x) else None for x in cond_args]
+    source = [at.get(ref_identity(x)) if is_ref(x) else None for x in cond_args]
     n = len(init)
 
     def new_cond(*flat: Any) -> list[Any]:

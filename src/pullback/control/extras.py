@@ -13,6 +13,8 @@ from ..core import effects as fx
 from ..core.avals import AbstractToken, abstract_token, register_typeof, typeof
 from ..core.primitive import Primitive, name_operand
 from ..core.symbolic import Zero
+from ..core.trace import Tracer
+from ..errors import UnexpectedTracerError
 from .call import _CallPrimitive, call_params, jit_p
 from .common import trace_function
 
@@ -58,7 +60,7 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
     """A function that does what `decomposition` does, and stands in programs under a name.
 
     Positional arguments are pytrees of arrays; keyword arguments are attributes, which must be
-    static.
+    static: UnexpectedTracerError if one is traced.
 
     >>> lax.composite(lambda x, *, k: x * k, "my.scale")(2.0, k=3.0)
     Array(6., dtype=float32, weak_type=True)
@@ -76,6 +78,13 @@ def composite(decomposition: Callable[..., Any], name: str, version: int = 0) ->
         )
         flat = ((k, tree.flatten(v)) for k, v in kwargs.items())
         attributes = tuple((k, tuple(values), treedef) for k, (values, treedef) in flat)
+        for k, values, _ in attributes:
+            if any(isinstance(x, Tracer) for x in values):
+                raise UnexpectedTracerError(
+                    "Found a JAX Tracer as an attribute in the decomposition for the composite op "
+                    f"'{name}': {k}. Attributes are part of the program, and must be known. Fix: "
+                    "make it with NumPy, or pass it by position."
+                )
         outs = composite_p.bind(
             *consts, *leaves, jaxpr=closed, name=name, version=version, attributes=attributes
         )

@@ -64,10 +64,14 @@ def _prepare(name: str, operands: Any, init_values: Any) -> tuple[list[Any], lis
             f"Must have same total number of operands as init_values: {len(leaves)} vs. "
             f"{len(inits)}"
         )
-    if any(typeof(i).shape for i in inits):
-        raise ValueError(
-            f"{name} found non-scalar initial value: {[typeof(i).shape for i in inits]}"
-        )
+    shapes = [typeof(i).shape for i in inits]
+    if any(shapes):
+        if name == "reduce_window":  # the classes are JAX's
+            raise TypeError(
+                "reduce_window expected init_values to be scalars but init_values have shapes "
+                f"{shapes}."
+            )
+        raise ValueError(f"{name} found non-scalar initial value: {shapes}")
     return leaves, inits, treedef
 
 

@@ -30,6 +30,7 @@ from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import backward_pass, holds_acting_on_zeros
 from .call import mentions_axis
 from .common import (
+    ArgumentRefs,
     carry_type,
     check_carry,
     check_cotangents,
@@ -77,9 +78,11 @@ def scan(
         return _in_python(f, init, xs_leaves, xs_tree, range(length)[:: -1 if reverse else 1])
     x_avals = [_element(typeof(x), length) for x in xs_leaves]
     in_tree = tree.treedef_tuple([init_tree, xs_tree])
+    refs = ArgumentRefs(f, in_tree, [*init_leaves, *xs_leaves], "scan")
     for _ in range(3):
         carry_avals = [carry_type(c) for c in init_leaves]
         closed, consts, out_tree = trace_function(f, in_tree, [*carry_avals, *x_avals], "scan")
+        refs.check(consts)
         carry_tree = _carry_tree(out_tree, closed)
         n_carry = carry_tree.num_leaves
         if n_carry != len(init_leaves):

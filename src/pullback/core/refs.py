@@ -353,3 +353,52 @@ def check_not_returned(x: Any, what: Callable[[], str]) -> None:
             "array references cannot be returned. Fix: return its value, ref[...]; a reference "
             "that the function is given is changed in place, and need not be returned."
         )
+
+
+def ref_identity(x: Any) -> int:
+    """What tells references apart: tracers of one variable are one reference."""
+    return id(getattr(x, "_var", x))
+
+
+def ref_places(
+    values: Sequence[Any], what: Callable[[], str], names: Callable[[], Sequence[str] | None]
+) -> dict[int, int]:
+    """The references among the flat arguments of a traced function: identity -> position.
+    ValueError if one comes twice: the program would have two cells for it.
+    """
+    found: dict[int, int] = {}
+    for k, x in enumerate(values):
+        if type(x) is not Ref and not (isinstance(x, Tracer) and is_ref(x)):
+            continue
+        first = found.setdefault(ref_identity(x), k)
+        if first != k:
+            a, b = (name_of_argument(names, n) for n in (first, k))
+            raise ValueError(
+                "only one reference to a mutable array may be passed as an argument to a function, "
+                f"but when tracing {what()} the mutable array reference of type {x.aval} appeared "
+                f"at both {a} and {b}. Fix: pass it once."
+            )
+    return found
+
+
+def check_not_closed_over(
+    found: dict[int, int],
+    consts: Sequence[Any],
+    what: Callable[[], str],
+    names: Callable[[], Sequence[str] | None],
+) -> None:
+    """ValueError if a reference that is an argument is closed over as well."""
+    for c in consts:
+        at = found.get(ref_identity(c)) if is_ref(c) else None
+        if at is not None:
+            raise ValueError(
+                f"when tracing {what()}, a mutable array reference of type {c.aval} was both "
+                f"closed over and passed as the argument {name_of_argument(names, at)}. Fix: use "
+                "one of them."
+            )
+
+
+def name_of_argument(names: Callable[[], Sequence[str] | None], k: int) -> str:
+    """What to call the k-th leaf of a call's arguments."""
+    given = names()
+    return given[k] if given and k < len(given) else f"number {k}"

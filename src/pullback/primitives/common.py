@@ -47,7 +47,7 @@ _IS: dict[str, Callable[[Any], bool]] = {
     FLOAT: dtypes.is_float,
     COMPLEX: dtypes.is_complex,
     INT: dtypes.is_integer,
-    SIGNED: dtypes.is_signed,
+    SIGNED: lambda d: dtypes.is_signed(d) and not dtypes.is_narrow(d),
     UNSIGNED: dtypes.is_unsigned,
     BOOL: dtypes.is_bool,
     F32: lambda d: d == np.float32,

@@ -107,6 +107,7 @@ def padtype_to_pads(
     for n, k, s in zip(in_shape, window_shape, window_strides):
         out = -(-n // s) if s else 1
         total = max_dim((out - 1) * s + k - n, 0)
+        total = int(total) if isinstance(total, np.integer) else total  # symbolic ones stay
         small, large = total // 2, total - total // 2
         pads.append((small, large) if kind == "SAME" else (large, small))
     return pads
@@ -359,8 +360,9 @@ def _conv_aval(
     check_same_dtypes("conv_general_dilated", (lhs, rhs))
     check_dtype("conv_general_dilated", lhs.dtype, ANY, 0)
     if lhs.ndim != rhs.ndim:
-        raise TypeError(
-            f"convolution requires lhs and rhs ndim to be equal, got {lhs.ndim} and {rhs.ndim}."
+        raise ValueError(
+            "conv_general_dilated lhs and rhs must have the same number of dimensions, got "
+            f"{lhs.shape} and {rhs.shape}."
         )
     specs = dimension_numbers
     x, w = _permuted(lhs.shape, specs.lhs_spec), _permuted(rhs.shape, specs.rhs_spec)
@@ -748,6 +750,7 @@ def _transpose_padding(k: int, s: int, padding: str) -> tuple[int, int]:
 
 
 _DEFAULT_NUMBERS = {
+    2: ("NC", "IO", "NC"),
     3: ("NHC", "HIO", "NHC"),
     4: ("NHWC", "HWIO", "NHWC"),
     5: ("NHWDC", "HWDIO", "NHWDC"),
@@ -780,10 +783,10 @@ def conv_transpose(
     Array([1., 1., 2., 2.], dtype=float32)
     """
     xs, ws = typeof(lhs).shape, typeof(rhs).shape
-    if len(xs) != len(ws) or len(xs) <= 2:
+    if len(xs) != len(ws) or len(xs) < 2:
         raise TypeError(
-            f"conv_transpose needs lhs and rhs of equal rank, more than 2; got ranks {len(xs)} "
-            f"and {len(ws)}."
+            f"conv_transpose needs lhs and rhs of equal rank, 2 or more; got ranks {len(xs)} and "
+            f"{len(ws)}."
         )
     n = len(xs) - 2
     if dimension_numbers is None:
@@ -910,8 +913,8 @@ def conv_general_dilated_local(
     specs = conv_dimension_numbers(
         typeof(lhs).shape, (1, 1, *int_tuple(filter_shape)), dimension_numbers
     )
-    (_, lc, *ls), (_, rc, *rs), (on, oc, *os) = specs
-    out = dot_general(patches, rhs, (((lc,), (rc,)), (tuple(ls), tuple(rs))), precision=pair)
+    _, (_, rc, *rs), (on, oc, *os) = specs  # patches are laid out as results are
+    out = dot_general(patches, rhs, (((oc,), (rc,)), (tuple(os), tuple(rs))), precision=pair)
     order = [0] * len(specs.out_spec)
     # dot_general gives (spatial..., batch, out feature).
     for k, d in enumerate([*os, on, oc]):

@@ -37,11 +37,12 @@ def check_gather(dn: Any, operand: Any, indices: Any, slice_sizes: Sequence[Any]
     _check_disjoint(op, dn, "collapsed_slice_dims")
     _check_disjoint(op, dn, "start_index_map")
     _check_batching(op, dn, "start_indices_batching_dims", operand, indices)
-    _check_slice_sizes(dn, operand, slice_sizes)
+    _check_slice_sizes(dn, operand, slice_sizes, nothing_read=0 in indices.shape[:-1])
     _check_integers(indices)
 
 
-def _check_slice_sizes(dn: Any, operand: Any, sizes: Sequence[Any]) -> None:
+def _check_slice_sizes(dn: Any, operand: Any, sizes: Sequence[Any], nothing_read: bool) -> None:
+    """Slices must lie in the operand, unless there are none: no indices, no reads."""
     if len(sizes) != operand.ndim:
         raise TypeError(
             "Gather op must have one slice size for every input dimension; got: "
@@ -57,7 +58,9 @@ def _check_slice_sizes(dn: Any, operand: Any, sizes: Sequence[Any]) -> None:
             f"operand_batching_dims={tuple(dn.operand_batching_dims)}."
         )
     for k, (size, n) in enumerate(zip(sizes, operand.shape)):
-        if type(size) is int and type(n) is int and not 0 <= size <= n:
+        if type(size) is not int or type(n) is not int:
+            continue
+        if size < 0 or (size > n and not nothing_read):
             raise TypeError(
                 f"Slice size at index {k} in gather op is out of range, must be within "
                 f"[0, {n} + 1), got {size}."

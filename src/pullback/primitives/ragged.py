@@ -92,14 +92,28 @@ def ragged_dot(
 
 
 def _member(group_sizes: Any, n: int) -> Any:
-    """(groups, n): does element k belong to group g?"""
+    """(..., groups, n) of sizes (..., groups): does element k belong to group g?"""
     sizes = convert_element_type(group_sizes, np.int32)
-    (groups,) = typeof(sizes).shape
-    ends = cumsum(sizes, 0)
+    shape = typeof(sizes).shape
+    axes = tuple(range(len(shape)))
+    ends = cumsum(sizes, len(shape) - 1)
     starts = sub(ends, sizes)
-    place = broadcast_in_dim(iota(np.int32, n), (groups, n), (1,))
-    after = ge(place, broadcast_in_dim(starts, (groups, n), (0,)))
-    return bitwise_and(after, lt(place, broadcast_in_dim(ends, (groups, n), (0,))))
+    place = broadcast_in_dim(iota(np.int32, n), (*shape, n), (len(shape),))
+    after = ge(place, broadcast_in_dim(starts, (*shape, n), axes))
+    return bitwise_and(after, lt(place, broadcast_in_dim(ends, (*shape, n), axes)))
+
+
+def _before_ragged(lhs: Any, numbers: RaggedDotDimensionNumbers) -> tuple[int, ...]:
+    """The axes of lhs that may have group sizes of their own: batch axes, then those of the ragged
+    axis's kind, as far as they come before it.
+    """
+    (axis,) = numbers.lhs_ragged_dimensions
+    (lc, _), (lb, _) = numbers.dot_dimension_numbers
+    if axis in lb:
+        return lb[: lb.index(axis)]
+    if axis in lc:
+        return (*lb, *lc[: lc.index(axis)])
+    return (*lb, *(d for d in range(axis) if d not in lc and d not in lb))
 
 
 def _check_ragged(lhs: Any, rhs: Any, sizes: Any, numbers: RaggedDotDimensionNumbers) -> None:
@@ -126,15 +140,19 @@ def _check_ragged(lhs: Any, rhs: Any, sizes: Any, numbers: RaggedDotDimensionNum
         axis_of(rhs, axis, "group", "rhs")
     apart = "requires rhs group dimension numbers to be distinct from contracting and batch "
     check(not set(group_axes) & {*rc, *rb}, f"{apart}dimensions, got {group_axes}.")
-    if sizes.ndim != 1:
-        raise TypeError(f"expected group_sizes to have rank 1, got shape {sizes.shape}.")
+    if sizes.ndim == 0:
+        raise TypeError(f"expected rank of group_sizes to be >=1, got shape {sizes.shape}.")
+    if sizes.ndim > 1:
+        want = (*(lhs.shape[d] for d in _before_ragged(lhs, numbers)), sizes.shape[-1])
+        if sizes.shape != want:
+            raise TypeError(f"expected group_sizes to have shape {want}, got {sizes.shape}.")
     if ragged[0] in (*lc, *lb):
         none = "requires zero group dimensions in the rhs when lhs ragged dimension is contracting"
         check(not group_axes, f"{none} or batch, got {group_axes}.")
         return
     one = "requires exactly one rhs group dimension when lhs ragged dimension is noncontracting"
     check(len(group_axes) == 1, f"{one}, got {group_axes}.")
-    groups, found = sizes.shape[0], rhs.shape[group_axes[0]]
+    groups, found = sizes.shape[-1], rhs.shape[group_axes[0]]
     if groups != found:
         raise TypeError(f"expected rhs group dimension size to be {groups}, got {found}.")
 
@@ -153,8 +171,10 @@ def ragged_dot_general(
 
     The ragged axis is a free axis of lhs (then each group has its own rhs), a contracted one (then
     the result has a leading group axis), or
-    a batch axis (then groups do not matter). Raises TypeError for sizes that are no integers or not
-    a vector, and for axes that do not fit.
+    a batch axis (then groups do not matter). `group_sizes`: integers (groups,), or with leading
+    axes, where parts of lhs have sizes of their own: its batch axes and the axes of the ragged
+    axis's kind that come before it. Raises TypeError for sizes that are no integers or of another
+    shape, and for axes that do not fit.
 
     >>> numbers = lax.RaggedDotDimensionNumbers((((1,), (1,)), ((), ())), [0], [0])
     >>> sizes = jnp.array([1, 2])
@@ -173,11 +193,18 @@ def ragged_dot_general(
     if axis in lb:
         return dot_general(lhs, rhs, ((lc, rc), (lb, rb)), **options)
     aval = typeof(lhs)
+    sizes = typeof(group_sizes)
+    groups = sizes.shape[-1]
     member = convert_element_type(_member(group_sizes, aval.shape[axis]), aval.dtype)
-    groups = typeof(member).shape[0]
-    shape = (groups, *aval.shape)
+    # Which axis of (groups, *lhs.shape) each axis of `member` is; they are brought in order.
+    own = _before_ragged(aval, numbers)[: sizes.ndim - 1]
+    places = (*(d + 1 for d in own), 0, axis + 1)
+    order = tuple(sorted(range(len(places)), key=places.__getitem__))
+    member = broadcast_in_dim(
+        transpose(member, order), (groups, *aval.shape), tuple(sorted(places))
+    )
     keep = bitwise_and if aval.dtype == bool else mul
-    split = keep(broadcast(lhs, (groups,)), broadcast_in_dim(member, shape, (0, axis + 1)))
+    split = keep(broadcast(lhs, (groups,)), member)
     lc, lb = tuple(d + 1 for d in lc), tuple(d + 1 for d in lb)
     if axis + 1 in lc:
         out = dot_general(split, rhs, ((lc, rc), (lb, rb)), **options)

@@ -35,7 +35,7 @@ def _reduction_aval(name: str, kinds: tuple[str, ...]) -> Callable[..., ShapedAr
 
 def _logical_aval(name: str) -> Callable[..., ShapedArray]:
     def rule(operand: Any, *, axes: Any) -> ShapedArray:
-        if not accepts(operand.dtype, (BOOL, INT)):
+        if not accepts(operand.dtype, (BOOL, INT)) or dtypes.is_narrow(operand.dtype):
             raise TypeError(
                 f"logical reduction requires operand dtype bool or int, got {operand.dtype}."
             )

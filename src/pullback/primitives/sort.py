@@ -149,8 +149,18 @@ def _check_k(name: str, operand: Any, k: int, axis: int) -> None:
         )
 
 
+_INT32_MAX = 2**31 - 1
+
+
 def _top_k_aval(operand: Any, *, k: int, axis: int) -> list[ShapedArray]:
     _check_k("top_k", operand, k, axis)
+    n = operand.shape[axis]
+    if type(n) is int and n > _INT32_MAX + 1:
+        raise ValueError(
+            "top_k returns int32 indices, which will overflow for array dimensions larger than "
+            f"the maximum int32 ({_INT32_MAX}). Got operand.shape={operand.shape}. Fix: take the "
+            "best of parts, and then of these."
+        )
     shape = (*operand.shape[:axis], k, *operand.shape[axis + 1 :])
     return [
         ShapedArray(shape, operand.dtype, operand.weak_type),

@@ -185,9 +185,10 @@ def _reduce_precision(b: Builder, x: Val, exponent: int, mantissa: int) -> Val:
 
 def _nextafter(b: Builder, dtype: str, x: Val, y: Val) -> Val:
     """One step of the integer that orders the dtype's floats."""
-    if dtype in FORMATS:
-        f = FORMATS[dtype]
-        t, sign_bit = "i32", 1 << (f.bits - 1)
+    powers = dtype == "float8_e8m0fnu"  # powers of two, all positive: its codes have no sign
+    narrow_float = powers or dtype in FORMATS
+    if narrow_float:
+        t, sign_bit = "i32", 1 << (8 if powers else FORMATS[dtype].bits - 1)
         code = b.cast("zext", to_memory(b, dtype, x), "i32")
     else:
         t = "i32" if dtype == "f32" else "i64"
@@ -200,7 +201,7 @@ def _nextafter(b: Builder, dtype: str, x: Val, y: Val) -> Val:
     least = b.select(y < 0.0, sign_bit | 1, 1, like=t)
     moved = b.select(x.eq(0.0), least, stepped)
     moved = b.select(x.eq(y), code, moved)
-    if dtype in FORMATS:
+    if narrow_float:
         value = from_memory(b, dtype, b.cast("trunc", moved, memory_type(dtype)))
     else:
         value = b.bitcast(moved, x.t)

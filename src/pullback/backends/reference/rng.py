@@ -73,7 +73,7 @@ def rng_bit_generator(
     key = int(words[0]), int(words[1])
     counter = int(words[2]) | int(words[3]) << 32 if len(words) >= 4 else 0
     if rng.is_threefry(algorithm):
-        bits, step = _counter_stream(key, counter, n), -(-n // 2)
+        bits, step = _counter_stream(key, counter, shape, wide=out.itemsize == 8)
     else:
         bits, step = philox4x32(key, counter, -(-n // 4))[:n], -(-n // 4)
     counter = (counter + step) & (2**64 - 1)
@@ -84,12 +84,27 @@ def rng_bit_generator(
     return [after.view(flat.dtype).reshape(flat.shape), result.reshape(shape)]
 
 
-def _counter_stream(key: tuple[int, int], counter: int, n: int) -> Any:
-    half = np.arange(-(-n // 2), dtype=np.uint64) + np.uint64(counter)
-    a, b = threefry2x32(
-        key[0], key[1], half.astype(np.uint32), (half >> np.uint64(32)).astype(np.uint32)
+def _counter_stream(
+    key: tuple[int, int], counter: int, shape: tuple[int, ...], wide: bool
+) -> tuple[Any, int]:
+    """The flat words, low before high, of the 64-bit numbers that an array takes, and how many of
+    these. Words of 32 bits lie as XLA lays them: low and high ones in turn along the first axis of
+    even size, else along the first of the largest, whose last one is then left out.
+    """
+    shape = shape or (1,)
+    even = [k for k, n in enumerate(shape) if n % 2 == 0]
+    axis = even[0] if even else shape.index(max(shape))
+    half = shape if wide else (*shape[:axis], -(-shape[axis] // 2), *shape[axis + 1 :])
+    count = _size(half)
+    number = np.arange(count, dtype=np.uint64) + np.uint64(counter)
+    pair = threefry2x32(
+        key[0], key[1], number.astype(np.uint32), (number >> np.uint64(32)).astype(np.uint32)
     )
-    return np.stack([a, b], axis=1).reshape(-1)[:n]
+    if wide:
+        return np.stack(pair, axis=1).reshape(-1), count
+    words = np.stack([x.reshape(half) for x in pair], axis=axis + 1)
+    words = words.reshape(*half[:axis], 2 * half[axis], *half[axis + 1 :])
+    return words[tuple(slice(n) for n in shape)].reshape(-1), count
 
 
 @rule(rng.rng_uniform_p)
