@@ -357,3 +357,16 @@ def test_debug_callbacks_see_keys() -> None:
         m.lib.jit(lambda k, d=debug, s=seen: d(lambda x: s.append(x.tolist()), k))(key)
         m.lib.effects_barrier()
         assert seen[1:] == [[0, 1]]
+
+
+def test_printed_values_are_arrays(capsys: pytest.CaptureFixture[str]) -> None:
+    """`{!r}`, and what stands in containers, says which arrays they are."""
+    shown = []
+    for m in (OURS, JAX):
+        show = importlib.import_module(f"{m.lib.__name__}.debug").print
+        x, y = m.np.float32(2), m.np.arange(2)
+        for run in (lambda f: f, m.lib.jit):
+            run(lambda x, y, f=show: f("{x!r} {x:.1f} {y[1]} {z}", x=x, y=y, z=[x, {"a": y}]))(x, y)
+        m.lib.effects_barrier()
+        shown.append(capsys.readouterr().out)
+    assert shown[0] == shown[1]

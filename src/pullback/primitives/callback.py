@@ -548,10 +548,13 @@ def print_now(
     logging_record: Any = None,
     **_: Any,
 ) -> None:
-    """What debug_print does when the program reaches it."""
-    args, kwargs = tree.unflatten(in_tree, _join_static(arrays, static_args))
+    """What debug_print does when the program reaches it. Values are Arrays, as users know them:
+    `{!r}` and values inside of containers show it.
+    """
     options = {k: v for k, v in np_printoptions if k != "override_repr"}
-    with np.printoptions(**options):
+    with empty_context(), np.printoptions(**options):
+        values = [x if isinstance(x, PRNGKeyArray) else array_maker[0](x) for x in arrays]
+        args, kwargs = tree.unflatten(in_tree, _join_static(values, static_args))
         line = fmt.format(*args, **kwargs) if has_placeholders or args or kwargs else fmt
     if logging_record is None:
         sys.stdout.write(line + "\n")
