@@ -110,8 +110,8 @@ def test_nothing_is_collected_while_a_function_is_traced() -> None:
     try:
         for enabled in (True, False):
             (gc.enable if enabled else gc.disable)()
-            pb.make_jaxpr(f)(1.0)
-            pb.eval_shape(f, 1.0)
+            pb.make_jaxpr(lambda x: f(x))(1.0)  # functions of their own: f's traces are remembered
+            pb.eval_shape(lambda x: f(x), 1.0)
             assert gc.isenabled() is enabled
     finally:
         (gc.enable if before else gc.disable)()

@@ -730,3 +730,129 @@ def test_derivatives_are_as_weak_as_jaxs(x: Any) -> None:
         return [y.weak_type for y in out]
 
     assert run(P) == run(J)
+
+
+# ---- the functions that derivatives return are pytrees
+
+
+def test_linear_functions_pass_through_jit() -> None:
+    f = lambda x: 2.0 * P.numpy.sin(x)
+    apply = P.jit(lambda g, x: g(x))
+    made = P.jit(lambda x: (P.linearize(f, x)[1], P.vjp(f, x)[1]))(1.0)
+    lin, pull = made
+    np.testing.assert_allclose(apply(lin, 3.0), 6.0 * np.cos(1.0), rtol=1e-6)
+    np.testing.assert_allclose(apply(pull, 3.0)[0], 6.0 * np.cos(1.0), rtol=1e-6)
+    turned = P.jit(lambda a: P.linear_transpose(lambda x: a * x, 1.0))(2.0)
+    assert apply(turned, 3.0) == (6.0,)
+    for g in (lin, turned):
+        assert isinstance(g, P.tree_util.Partial) and len(P.tree.leaves(g)) == 1
+    assert "mul" in str(lin.func.args[0])
+
+
+def test_what_a_vjp_keeps_can_be_looked_at_and_replaced() -> None:
+    x, w = P.numpy.arange(3.0), P.numpy.arange(3.0) + 1
+    _, pull = P.vjp(lambda d, w: P.numpy.sin(d["x"]) * w + d["b"], {"x": x, "b": 1.0}, w)
+    jaxs = J.vjp(
+        lambda d, w: J.numpy.sin(d["x"]) * w + d["b"],
+        {"x": J.numpy.ones(3), "b": 1.0},
+        J.numpy.ones(3),
+    )[1]
+    assert pull.args_res[1] is w and len(pull.opaque_residuals) == 2
+    assert len(jaxs.opaque_residuals) == 2 and len(P.tree.leaves(pull)) == 3
+    _, pull = P.vjp(lambda x, w: x * w, x, w)
+    assert [r is a for r, a in zip(pull.args_res, (x, w), strict=True)] == [True, True]
+    pull.args_res[0] = x * 0 + 5
+    np.testing.assert_array_equal(pull(x)[1], 5 * np.arange(3.0))
+    doubled = P.tree.map(lambda r: 2 * r, pull)
+    np.testing.assert_array_equal(doubled(x)[0], 2 * np.arange(3.0) * w)
+
+
+# ---- conversions, leaks, rules that are missing
+
+
+@pytest.mark.parametrize("convert", [int, float, complex, bool])
+def test_conversions_of_traced_arrays_fail_as_those_of_arrays_do(convert: Any) -> None:
+    for shape in ((2,), (0,)):
+        texts = []
+        for traced in (False, True):
+            call = P.jit(convert) if traced else convert
+            with pytest.raises((TypeError, ValueError)) as caught:
+                call(P.numpy.ones(shape))
+            texts.append((type(caught.value), str(caught.value).split(" Fix")[0]))
+        assert texts[0] == texts[1]
+
+
+def test_a_leak_is_traced_to_who_holds_it() -> None:
+    class Model:
+        def __init__(self) -> None:
+            self.cache: dict[str, Any] = {}
+
+    model = Model()
+
+    def sketch(x):
+        def later():
+            return x
+
+        model.cache["hi"] = [later]
+        return x
+
+    with P.checking_leaks(), pytest.raises(Exception, match="Leaked trace BatchTrace") as caught:
+        P.vmap(sketch)(P.numpy.arange(3))
+    text = str(caught.value)
+    assert "(later) closed-over variable x" in text and "['hi']" in text and ">.cache" in text
+
+
+def test_rules_that_a_primitive_does_not_have() -> None:
+    foo = P.extend.core.Primitive("foo")
+    call = lambda x: foo.bind(x)
+    for run, said in (
+        (call, "Evaluation rule for 'foo' not implemented"),
+        (P.jit(call), "Abstract evaluation for 'foo' not implemented"),
+        (P.grad(call), "Differentiation rule for 'foo' not implemented"),
+        (P.vmap(call), "Batching rule for 'foo' not implemented"),
+    ):
+        with pytest.raises(NotImplementedError) as caught:
+            run(P.numpy.ones(1)) if said.startswith("B") else run(1.0)
+        assert str(caught.value).startswith(said)
+    foo.def_abstract_eval(lambda x: x)
+    with pytest.raises(NotImplementedError, match=" rule for primitive 'foo' not found"):
+        P.jit(call)(1.0)
+    foo.def_abstract_eval(lambda x: [x])
+    with pytest.raises(ValueError, match=r"should return a tuple or a list iff foo"):
+        P.jit(lambda x: foo.bind(x))(1.0)
+
+
+def _asked(ask: Any, x: Any) -> Any:
+    try:
+        return ask(x)
+    except RuntimeError as error:
+        return type(error).__name__, "deleted" in str(error)
+
+
+def test_deleted_arrays_lie_nowhere() -> None:
+    ask = [
+        lambda x: x.devices(), lambda x: x.device, lambda x: x.addressable_shards,
+        lambda x: x.addressable_data(0), lambda x: x.is_ready(), lambda x: x.block_until_ready(),
+        lambda x: x.is_fully_replicated, lambda x: x.shape, lambda x: x.nbytes,
+    ]  # fmt: skip
+    found = []
+    for m in (J, P):
+        x = m.numpy.arange(3.0)
+        m.jit(lambda x: x * 2, donate_argnums=0)(x)  # what `delete` deleted kills JAX's process
+        found.append([_asked(a, x) for a in ask])
+    assert found[0] == found[1]
+
+
+def test_arrays_of_objects_that_stand_for_arrays() -> None:
+    class Held:
+        def __init__(self, value: Any) -> None:
+            self.value = value
+
+        def __jax_array__(self) -> Any:
+            return self.value
+
+        dtype = property(lambda self: self.value.dtype)
+        shape = property(lambda self: self.value.shape)
+
+    x = Held(P.numpy.array(1))
+    np.testing.assert_array_equal(P.numpy.array(((x, x), [x, x])), np.ones((2, 2)))

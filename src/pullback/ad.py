@@ -1,6 +1,6 @@
 """What becomes of cotangents: the wishes that `VJP.with_refs` takes, and its answers."""
 
-from .api.derivatives import (
+from .api.linear import (
     DidntWant as DidntWant,
     DontWant as DontWant,
     GradRef as GradRef,

@@ -10,12 +10,16 @@ import os
 import sys
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from pullback import config
 from pullback.formatting import duration, table
 from pullback.records import record
 
-__all__ = ["CompileReport", "KernelEntry", "ProgramEntry", "Progress", "explain_compile", "note"]
+__all__ = [
+    "CompileReport", "KernelEntry", "ProgramEntry", "Progress", "explain_compile", "note", "say",
+]  # fmt: skip
 
 KEPT = 256  # programs
 PATIENCE = 1.0  # seconds before a compilation says that it is at work
@@ -60,11 +64,30 @@ class ProgramEntry:
 
 
 _programs: deque[ProgramEntry] = deque(maxlen=KEPT)
+logging: Any = config.lazy_module("logging")
 
 
 def note(entry: ProgramEntry) -> None:
     """A program has been compiled."""
     _programs.append(entry)
+    name = f"jit({entry.name})"
+    say(lambda: f"Compiling {name}, {entry.equations} equations, {len(entry.kernels)} kernels.")
+    say(lambda: f"Finished lowering of jaxpr to loops of {name}", entry.lower_seconds)
+    # What tools look for in the logs of programs written for JAX.
+    say(lambda: f"Finished XLA compilation of {name}", entry.compile_seconds)
+
+
+def say(what: Callable[[], str], seconds: float | None = None) -> None:
+    """A line in the log of what is traced and compiled: a warning if the flag `log_compiles` is
+    set, else for those who debug."""
+    warn = config.log_compiles.get()
+    if not warn and "logging" not in sys.modules:
+        return
+    level = logging.WARNING if warn else logging.DEBUG
+    logger = logging.getLogger("pullback.compile")
+    if logger.isEnabledFor(level):
+        took = "" if seconds is None else f" in {seconds:.6f} sec"
+        logger.log(level, f"{what()}{took}")
 
 
 class CompileReport:

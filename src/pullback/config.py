@@ -139,7 +139,13 @@ class Flag:
         return _mine.values.get(self, self.value)
 
     def set_global(self, value: Any) -> None:
-        self.value = self.parse(value)
+        value = self.parse(value)
+        if self in settled and value != self.value:
+            raise RuntimeError(
+                f"{self.name} config should be updated before backends are initialized, that is "
+                "before there are arrays or anybody has asked for devices. Fix: set it first."
+            )
+        self.value = value
         _process_changed()
 
     __doc__ = property(lambda self: _described(self))
@@ -255,7 +261,20 @@ def _count(value: Any) -> int | None:
     return value
 
 
+_PLATFORMS = ("cpu", "gpu", "tpu", "cuda", "rocm", "metal", "xla_cpu")
+
+
+def _device(value: Any) -> Any:
+    if value is None or hasattr(value, "platform") or value in _PLATFORMS:
+        return value
+    raise ValueError(
+        "default_device must be passed either a Device object (e.g. `jax.devices('cpu')[0]`) or "
+        f"the name of a platform like 'cpu' or 'gpu', got: {value!r}"
+    )
+
+
 FLAGS: dict[str, Flag] = {}
+settled: set[Flag] = set()  # those that have been acted upon, once and for all
 
 
 class _Threads(Flag):
@@ -458,14 +477,12 @@ finite_degenerate_derivatives = _flag(
     "derivatives of eigenvectors and singular vectors leave out pairs of equal values",
     True,
 )
-debug_nans = _flag("jax_debug_nans", False, _bool, "raise at the operation that makes a NaN", True)
-debug_infs = _flag(
-    "jax_debug_infs", False, _bool, "raise at the operation that makes an infinity", True
-)
+debug_nans = _flag("jax_debug_nans", False, _bool, "raise at the operation that makes a NaN")
+debug_infs = _flag("jax_debug_infs", False, _bool, "raise at the operation that makes an infinity")
 check_tracer_leaks = _flag(
-    "jax_check_tracer_leaks", False, _bool, "raise when a tracer outlives its trace", True
+    "jax_check_tracer_leaks", False, _bool, "raise when a tracer outlives its trace"
 )
-enable_checks = _flag("jax_enable_checks", False, _bool, "check every intermediate program", True)
+enable_checks = _flag("jax_enable_checks", False, _bool, "check every intermediate program")
 pallas_enable_debug_checks = _flag(
     "jax_pallas_enable_debug_checks", False, _bool, "kernels' debug checks are checks", True
 )
@@ -493,7 +510,7 @@ threefry_partitionable = _flag(
 softmax_custom_jvp = _flag(
     "jax_softmax_custom_jvp", False, _bool, "softmax has its own derivative rule", True
 )
-default_device = _flag("jax_default_device", None, _same, "where new arrays go", True)
+default_device = _flag("jax_default_device", None, _device, "where new arrays go", True)
 legacy_prng_key = _flag(
     "jax_legacy_prng_key", "allow", _choice("allow", "warn", "error"), "raw uint32 keys", True
 )
@@ -519,6 +536,7 @@ log_compiles = _flag("jax_log_compiles", False, _bool, "say what is compiled and
 explain_cache_misses = _flag(
     "jax_explain_cache_misses", False, _bool, "say why a function is traced again"
 )
+no_tracing = _flag("jax_no_tracing", False, _bool, "raise when a function would be traced")
 traceback_filtering = _flag(
     "jax_traceback_filtering", "auto", _same, "how internal frames are hidden"
 )
@@ -618,7 +636,6 @@ for _name, _default in {
     "jax_mock_gpu_topology": "",
     "jax_mutable_array_checks": True,
     "jax_no_execution": False,
-    "jax_no_tracing": False,
     "jax_num_generated_cases": 10,
     "jax_optimization_level": "UNKNOWN",
     "jax_persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",
@@ -742,6 +759,11 @@ def global_trace_values(own: Mapping[Flag, Any] = MappingProxyType({})) -> tuple
     its `own`.
     """
     return tuple(own.get(flag, flag.value) for flag in _TRACE_FLAGS)
+
+
+def trace_flags() -> tuple[Flag, ...]:
+    """The flags whose values `trace_values` gives."""
+    return _TRACE_FLAGS
 
 
 def trace_values() -> tuple[Any, ...]:

@@ -10,12 +10,20 @@ import numpy as np
 
 from . import config
 from .runtime.devices import devices
-from .version import __version__
+from .version import JAX_VERSION, __version__
 
 __all__ = ["print_environment_info"]
 
 scipy = config.lazy_module("scipy")
 llvmlite = config.lazy_module("llvmlite")
+metadata = config.lazy_module("importlib.metadata")
+
+
+def _version_of(package: str) -> str:
+    try:
+        return str(metadata.version(package))
+    except metadata.PackageNotFoundError:
+        return "not installed"
 
 
 def print_environment_info(return_string: bool = False) -> str | None:
@@ -32,10 +40,12 @@ def print_environment_info(return_string: bool = False) -> str | None:
     }
     lines = [
         f"pullback: {__version__}",
-        f"numpy:    {np.__version__}",
-        f"scipy:    {scipy.__version__}",
+        f"jax:    {JAX_VERSION} (the version whose API this is)",
+        f"jaxlib: {_version_of('jaxlib')}",
+        f"numpy:  {np.__version__}",
+        f"scipy:  {scipy.__version__}",
         f"llvmlite: {llvmlite.__version__}",
-        f"python:   {sys.version}",
+        f"python: {sys.version}",
         f"device info: {devices()[0].device_kind}-{len(devices())}, {len(devices())} local devices",
         "process_count: 1",
         f"platform: {platform.uname()}",

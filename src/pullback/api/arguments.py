@@ -236,6 +236,11 @@ def abstractify(x: Any) -> Any:
 
 def check_callable(fun: Any) -> None:
     """TypeError unless `fun` can be called (generators cannot be traced)."""
+    if isinstance(fun, staticmethod):
+        raise TypeError(
+            f"staticmethod arguments are not supported, got {fun}. Fix: transform the function, "
+            "then make it a staticmethod."
+        )
     if not callable(fun):
         raise TypeError(f"Expected a callable value, got {fun}. Fix: pass the function itself.")
     if inspect.isgeneratorfunction(fun):

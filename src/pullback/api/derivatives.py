@@ -13,28 +13,26 @@ import numpy as np
 
 from .. import dtypes, tree
 from ..control.common import check_results, leaf_place
-from ..core.avals import ShapedArray, typematch, typeof
+from ..core.avals import ShapedArray, typeof
 from ..core.build import array_of, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
-from ..core.naming import fun_source_info
-from ..core.refs import AbstractRef, is_ref, operations
+from ..core.jaxpr import ClosedJaxpr
+from ..core.refs import is_ref
 from ..core.source import take_names, transformed
-from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
+from ..core.symbolic import Zero
 from ..core.trace import current_trace, use_trace
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type, convert_element_type_p, convert_weak
 from ..primitives.elementwise import add, eq
 from ..primitives.layout import reshape
 from ..primitives.shape import broadcasted_iota, split
-from ..records import record
 from ..runtime.array import ArrayImpl, make_array
 from ..transforms.jvp import JVPTrace, jvp_flat
 from ..transforms.linearize import linearize_flat
 from ..transforms.partial_eval import dce_closed
-from ..transforms.transpose import backward_pass
 from . import recording
 from .arguments import abstractify, check_callable
 from .jit import jit
+from .linear import VJP, VJPStatic, as_result, linearized, places, transposed
 from .vmap import vmap
 
 
@@ -98,16 +96,10 @@ def _vjp(
     else:
         outs, zeros, jaxpr, residuals = _linearize_with_aux(flat, leaves, out, has_aux)
     n = out["count"]
-    pullback = VJP(
-        fun,
-        in_tree,
-        out["tree"],
-        [typeof(x) for x in leaves],
-        [typeof(x) for x in outs[:n]],
-        zeros[:n],
-        jaxpr,
-        residuals,
-    )
+    in_avals, out_avals = [typeof(x) for x in leaves], [typeof(x) for x in outs[:n]]
+    kept = places(residuals, leaves)
+    static = VJPStatic(fun, in_tree, out["tree"], in_avals, out_avals, zeros[:n], jaxpr, kept)
+    pullback = VJP(static, residuals)
     given = [as_array(x) if isinstance(x, (np.ndarray, np.generic)) else x for x in given]
     outs = _as_given(outs, leaves, given)
     result = tree.unflatten(out["tree"], outs[:n])
@@ -156,15 +148,6 @@ def _as_given(outs: Sequence[Any], operands: Sequence[Any], given: Sequence[Any]
     return [numbers.get(id(x), x) for x in outs] if numbers else list(outs)
 
 
-def _as_result(x: Any) -> Any:
-    """A tangent or cotangent as what users get: zeros are arrays, those of scalars too."""
-    if type(x) is not Zero:
-        return x
-    aval: Any = x.aval
-    zeros = instantiate_zero(aval)
-    return zeros if aval.is_high or aval.dtype == dtypes.float0 else as_array(zeros)
-
-
 def _stop(x: Any) -> Any:
     """The primal of a value that is being differentiated here; derivatives taken outside go on
     through it.
@@ -181,158 +164,6 @@ def _check_input(x: Any, name: str) -> None:
             f"Argument '{x}' of type {type(x)} is not a valid JAX type. Fix: pass arrays or "
             f"numbers to {name}."
         ) from None
-
-
-@record(eq=True)
-class GradValue:
-    """Asks `VJP.with_refs` for a cotangent as a value."""
-
-
-@record(eq=True)
-class DontWant:
-    """Tells `VJP.with_refs` that nobody needs a cotangent."""
-
-
-@record(eq=True)
-class GradRef:
-    """Stands where a cotangent was added to a reference."""
-
-
-@record(eq=True)
-class DidntWant:
-    """Stands where a cotangent was not asked for."""
-
-
-def _deliver(wish: Any, ct: Any) -> Any:
-    if isinstance(wish, GradValue):
-        return ct
-    if isinstance(wish, DontWant):
-        return DidntWant()
-    operations["addupdate"](wish, ..., ct)
-    return GradRef()
-
-
-class VJP:
-    """The function that `vjp` returns: cotangents in, cotangents out. A pytree of its residuals."""
-
-    def __init__(
-        self,
-        fun: Any,
-        in_tree: Any,
-        out_tree: Any,
-        in_avals: Any,
-        out_avals: Any,
-        zeros: Any,
-        jaxpr: Jaxpr,
-        residuals: Any,
-    ) -> None:
-        self.fun, self.in_tree, self.out_tree = fun, in_tree, out_tree
-        self.in_avals, self.out_avals, self.zeros = in_avals, out_avals, zeros
-        self.jaxpr, self.residuals = jaxpr, residuals
-
-    def __call__(self, ct: Any, /, *more: Any) -> Any:
-        if more:
-            raise TypeError(
-                f"The function returned by `jax.vjp` applied to {fun_source_info(self.fun)} was "
-                f"called with {1 + len(more)} arguments, but functions returned by `jax.vjp` must "
-                "be called with a single argument corresponding to the single value returned by "
-                "the function being differentiated (even if that returned value is a tuple or "
-                "other container). Fix: pass one tuple, f_vjp((a, b))."
-            )
-        leaves, ct_tree = tree.flatten(ct)
-        if ct_tree != self.out_tree:
-            raise ValueError(self._structure_error(ct))
-        for k, (x, aval) in enumerate(zip(leaves, self.out_avals, strict=True)):
-            have, want = typeof(x), aval.to_ct_aval()
-            if not want.is_high and want.dtype == dtypes.float0 and have.shape == want.shape:
-                leaves[k] = Zero(want)  # integers have no cotangents: any of the shape will do
-            elif not typematch(have, want):
-                raise ValueError(
-                    "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
-                    f"{have.str_short()}, but expected {want.str_short()} "
-                    "because the corresponding output of the differentiated function had JAX type "
-                    f"{aval.str_short()}{leaf_place(self.out_tree, k, 'the output')}. "
-                    "Fix: pass a cotangent of the output's shape and dtype."
-                )
-        return tree.unflatten(self.in_tree, self.flat(leaves))
-
-    def with_refs(self, *maybe_ct_refs: Any) -> Callable[[Any], Any]:
-        """This function, with a say in what becomes of the cotangents: for each leaf of the
-        arguments a reference, to which its cotangent is added; `ad.GradValue()`, for which it is
-        returned as ever; or `ad.DontWant()`. Where nothing is returned stands `ad.GradRef()` or
-        `ad.DidntWant()`.
-
-        Raises ValueError if the structure is not that of the arguments.
-
-        >>> _, f_vjp = vjp(lambda x, y: x * y, 3.0, 4.0)
-        >>> total = new_ref(jnp.array(10.0))
-        >>> f_vjp.with_refs(total, ad.DontWant())(1.0), total[...]
-        ((GradRef(), DidntWant()), Array(14., dtype=float32))
-        """
-        wishes, structure = tree.flatten(maybe_ct_refs)
-        if structure != self.in_tree:
-            raise ValueError(
-                f"with_refs was given {structure}, but the differentiated function "
-                f"{fun_source_info(self.fun)} takes {self.in_tree}. Fix: give a reference, "
-                "ad.GradValue() or ad.DontWant() for every array among the arguments."
-            )
-        for k, x in enumerate(wishes):
-            if not isinstance(x, (GradValue, DontWant)) and not isinstance(typeof(x), AbstractRef):
-                raise TypeError(
-                    f"with_refs takes references, ad.GradValue() and ad.DontWant(); leaf {k} is "
-                    f"{x} of type {type(x)}."
-                )
-
-        def vjp_with_refs(ct: Any) -> Any:
-            found = tree.flatten(self(ct))[0]
-            return tree.unflatten(self.in_tree, list(map(_deliver, wishes, found)))
-
-        return vjp_with_refs
-
-    def flat(self, leaves: Sequence[Any]) -> list[Any]:
-        cts = [ct for ct, z in zip(leaves, self.zeros, strict=True) if z is None]
-        linear = [UndefinedPrimal(v.aval) for v in self.jaxpr.invars]
-        with transformed("transpose"):
-            found = backward_pass(self.jaxpr, self.residuals, linear, cts)
-        return [_as_result(ct) for ct in found]
-
-    def _structure_error(self, ct: Any) -> str:
-        holder = tree.unflatten(self.out_tree, range(self.out_tree.num_leaves))
-        lines = [
-            f"  * out{tree.keystr(p)} was {a} in the original output, but {b} here, so {why}."
-            for p, a, b, why in tree.equality_errors(holder, ct)
-        ]
-        return (
-            "unexpected tree structure.\n\nThe argument to a VJP function returned by `jax.vjp` "
-            "must match the pytree\n"
-            f"structure of the differentiated function {fun_source_info(self.fun)}.\n\nBut the "
-            "tree structures differ:\n" + "\n".join(lines)
-        )
-
-
-tree.register_pytree_node(
-    VJP,
-    lambda v: (tuple(v.residuals), _VJPStatic(v)),
-    lambda static, residuals: static.rebuild(residuals),
-)
-
-
-class _VJPStatic:
-    """All of a VJP but its residuals."""
-
-    def __init__(self, v: VJP) -> None:
-        self.fields = (v.fun, v.in_tree, v.out_tree, v.in_avals, v.out_avals, v.zeros, v.jaxpr)
-
-    def rebuild(self, residuals: Any) -> VJP:
-        return VJP(*self.fields, list(residuals))
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _VJPStatic) and all(
-            a is b for a, b in zip(self.fields, other.fields, strict=True)
-        )
-
-    def __hash__(self) -> int:
-        return hash(id(self.fields[-1]))
 
 
 def _argnums(argnums: int | Sequence[int]) -> tuple[tuple[int, ...], bool]:
@@ -416,7 +247,7 @@ def _value_and_grad(
     check_callable(fun)
     nums, single = _argnums(argnums)
 
-    @_wraps(fun, name)
+    @_wraps(fun, "Value of {}, and its gradient", argnums)
     def value_and_grad_f(*args: Any, **kwargs: Any) -> Any:
         trace = None if has_aux or holomorphic else recording.start()
         inputs = _recorded_inputs(trace, args, nums) if trace is not None else None
@@ -552,7 +383,7 @@ def grad(
     """
     both = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "grad")
 
-    @_wraps(fun, "grad")
+    @_wraps(fun, "Gradient of {}", argnums)
     def grad_f(*args: Any, **kwargs: Any) -> Any:
         value, g = both(*args, **kwargs)
         return (g, value[1]) if has_aux else g
@@ -560,13 +391,11 @@ def grad(
     return grad_f
 
 
-def _wraps(fun: Any, name: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    def wrap(wrapped: Callable[..., Any]) -> Callable[..., Any]:
-        take_names(fun)(wrapped)
-        wrapped.__doc__ = getattr(fun, "__doc__", None)
-        return wrapped
-
-    return wrap
+def _wraps(fun: Any, what: str, argnums: Any) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Gives a derivative of a function the function's names, and says what it is."""
+    many = "" if isinstance(argnums, int) else "s"
+    about = f"{what} with respect to positional argument{many} {argnums}."
+    return take_names(fun, about=about)
 
 
 def _check_scalar(x: Any, name: str) -> None:
@@ -709,7 +538,7 @@ def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = Fa
     outs, aux = _as_given(outs, leaves, given), _as_given(aux, leaves, given)
     pair = (
         tree.unflatten(out["tree"], outs),
-        tree.unflatten(out["tree"], [_as_result(t) for t in out_dots]),
+        tree.unflatten(out["tree"], [as_result(t) for t in out_dots]),
     )
     return (*pair, tree.unflatten(out["aux_tree"], aux)) if has_aux else pair
 
@@ -758,58 +587,12 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     outs = _as_given(outs, leaves, given)
     n = out["count"]
     program, _ = dce_closed(ClosedJaxpr(jaxpr, residuals), [True] * len(jaxpr.outvars), True)
-    linear = _Linearized(
-        in_tree, out["tree"], [typeof(x) for x in leaves], zeros[:n], program.jaxpr, program.consts
-    )
+    in_avals = [typeof(x) for x in leaves]
+    linear = linearized(program, in_tree, in_avals, out["tree"], zeros[:n])
     result = tree.unflatten(out["tree"], outs[:n])
     return (
         (result, linear, tree.unflatten(out["aux_tree"], outs[n:])) if has_aux else (result, linear)
     )
-
-
-class _Linearized:
-    """The linear function that `linearize` returns."""
-
-    def __init__(
-        self, in_tree: Any, out_tree: Any, in_avals: Any, zeros: Any, jaxpr: Jaxpr, residuals: Any
-    ) -> None:
-        self.in_tree, self.out_tree, self.in_avals = in_tree, out_tree, in_avals
-        self.zeros, self.jaxpr, self.residuals = zeros, jaxpr, residuals
-
-    def __call__(self, *tangents: Any) -> Any:
-        leaves, dot_tree = tree.flatten(tangents)
-        if dot_tree != self.in_tree:
-            raise TypeError(
-                f"expected {self.in_tree}, got {dot_tree}: the linearized function was called with "
-                "tangents of another structure than the primals."
-            )
-        for k, (t, aval) in enumerate(zip(leaves, self.in_avals, strict=True)):
-            want = aval.to_tangent_aval()
-            if not typematch(typeof(t), want):
-                raise ValueError(
-                    "linearized function called on tangent values inconsistent with the original "
-                    "primal values:\n"
-                    f"Got tangent aval {typeof(t).str_short()} for primal aval {aval.str_short()} "
-                    f"but expected {want.str_short()}. Fix: tangents must have the primals' shapes "
-                    f"and dtypes{leaf_place(self.in_tree, k, 'the arguments')}."
-                )
-        outs = eval_jaxpr(self.jaxpr, self.residuals, *leaves)
-        # A derivative that is the same everywhere is a number in the program.
-        handed_on = set(map(id, leaves))
-        found = iter([y if id(y) in handed_on else as_array(y) for y in outs])
-        return tree.unflatten(
-            self.out_tree, [next(found) if z is None else _as_result(z) for z in self.zeros]
-        )
-
-
-tree.register_pytree_node(
-    _Linearized,
-    lambda v: (
-        tuple(v.residuals),
-        (v.in_tree, v.out_tree, tuple(v.in_avals), tuple(v.zeros), v.jaxpr),
-    ),
-    lambda static, residuals: _Linearized(*(*static, list(residuals))),
-)
 
 
 def linear_transpose(
@@ -836,32 +619,7 @@ def linear_transpose(
             "Fix: convert with .astype('float32')."
         )
 
-    def transposed(ct: Any) -> Any:
-        cts, ct_tree = tree.flatten(ct)
-        if ct_tree != out["tree"]:
-            raise TypeError(
-                f"cotangent tree does not match function output, expected {out['tree']} but got "
-                f"{ct_tree}"
-            )
-        for x, v in zip(cts, jaxpr.outvars, strict=True):
-            if not typematch(typeof(x), v.aval):
-                raise TypeError(
-                    f"cotangent type does not match function output, expected {v.aval.str_short()} "
-                    f"but got {typeof(x).str_short()}"
-                )
-        try:
-            with transformed("transpose"):
-                found = backward_pass(jaxpr, consts, [UndefinedPrimal(a) for a in avals], cts)
-        except TypeError as error:
-            if "UndefinedPrimal" not in str(error):
-                raise
-            raise TypeError(
-                f"linear_transpose: {fun_source_info(fun)} is not linear in its arguments. "
-                "Fix: transpose a linear function, or differentiate with vjp."
-            ) from None
-        return tree.unflatten(in_tree, [as_array(_as_result(x)) for x in found])
-
-    return transposed
+    return transposed(fun, jaxpr, consts, in_tree, avals, out["tree"])
 
 
 def jacfwd(
@@ -883,7 +641,7 @@ def jacfwd(
     check_callable(fun)
     _argnums(argnums)
 
-    @_wraps(fun, "jacfwd")
+    @_wraps(fun, "Jacobian of {}, by forward differentiation,", argnums)
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, "jacfwd")
         for x in tree.flatten(chosen)[0]:
@@ -954,7 +712,7 @@ def jacrev(
     check_callable(fun)
     _argnums(argnums)
 
-    @_wraps(fun, "jacrev")
+    @_wraps(fun, "Jacobian of {}, by reverse differentiation,", argnums)
     def jacfun(*args: Any, **kwargs: Any) -> Any:
         of_chosen, chosen, single = _partial(fun, argnums, args, kwargs, "jacrev")
         _check_grad_inputs(chosen, holomorphic, allow_int, "jacrev")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copyreg
 import functools
 import sys
-import time
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -14,21 +13,19 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
-from ..control.key_reuse import check_program
-from ..core.build import close_jaxpr, count_trace, trace_to_jaxpr
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
-from ..core.naming import fun_source_info, parameters_of, result_names
+from ..core.naming import fun_source_info, parameters_of
 from ..core.refs import check_not_closed_over, name_of_argument, ref_effect, ref_places
 from ..core.source import names_of
 from ..core.trace import Tracer, trace_context
-from ..garbage import uncollected
 from ..runtime import dispatch, operands, options, stub
 from ..runtime.array import at_first_array
 from ..runtime.commitment import name_shardings, results_lie, types_lie
 from ..runtime.devices import local_devices
+from ..runtime.donation import donation
 from ..runtime.operands import Policy
-from . import asked
+from . import asked, programs
 from .arguments import (
     ShapeDtypeStruct,
     as_names,
@@ -36,7 +33,6 @@ from .arguments import (
     check_callable,
     checked_avals,
     debug_info,
-    flat_function,
 )
 
 if TYPE_CHECKING:
@@ -92,15 +88,14 @@ class JitInfo:
         self.donate_argnums, self.donate_argnames = self._complete(
             fun, nums, names, donate_argnums, donate_argnames, "donate"
         )
-        both = set(self.static_argnums) & set(self.donate_argnums) or set(
-            self.static_argnames
-        ) & set(self.donate_argnames)
-        if both:
-            raise ValueError(
-                "static_argnums and donate_argnums cannot intersect, but both name "
-                f"{sorted(both, key=str)}. Fix: donate arrays only; static arguments have no "
-                "memory."
-            )
+        by_name = static_argnames is not None and donate_argnames is not None
+        for kind in ("argnames", "argnums") if by_name else ("argnums", "argnames"):
+            both = set(getattr(self, f"static_{kind}")) & set(getattr(self, f"donate_{kind}"))
+            if both:
+                raise ValueError(
+                    f"static_{kind} and donate_{kind} cannot intersect, but both name "
+                    f"{sorted(both)}. Fix: donate arrays only; static arguments have no memory."
+                )
         self.keep_unused, self.inline = keep_unused, inline
 
     def _complete(
@@ -132,6 +127,12 @@ class JitInfo:
                 f"Jitted function has invalid argnames {invalid} in {kind}_argnames. Function does "
                 f"not take these args. Fix: use names among {sorted(known)}."
             )
+        unnamed = {*positional[: parameters.positional_only], *parameters.rest} & set(names)
+        if unnamed:
+            raise ValueError(
+                f"Jitted function has invalid argnames {unnamed} in {kind}_argnames. These are "
+                f"positional-only. Fix: {kind}_argnums."
+            )
         position = {name: k for k, name in enumerate(positional)}
         nums = tuple(
             [k % len(positional) if k < 0 and not parameters.var_positional else k for k in nums]
@@ -144,9 +145,6 @@ class JitInfo:
                 positional[k] for k in nums if parameters.positional_only <= k < len(positional)
             )
         return tuple(sorted(set(all_nums))), tuple(sorted(set(all_names)))
-
-
-_caches: weakref.WeakKeyDictionary[Any, dict[Any, Any]] = weakref.WeakKeyDictionary()
 
 
 class TracedCall:
@@ -177,11 +175,13 @@ class JitWrapped:
             sum(1 << k for k in info.static_argnums if 0 <= k < 64),
             tuple(map(sys.intern, info.static_argnames)),
         )
+        self._known = programs.known_of(fun)
         try:
-            self._cache = _caches.setdefault(fun, {}).setdefault(self._options(), {})
+            self._cache = self._known.calls.setdefault(self._options(), {})
         except TypeError:
             self._cache = {}
         self._by_leaves: dict[Any, Any] = {}
+        self._function: Callable[[], Any] = lambda: None
 
     def _options(self) -> Any:
         i = self._info
@@ -256,9 +256,13 @@ class JitWrapped:
             and max(self._info.static_argnums, default=0) < 64
         )
 
-    @functools.cached_property
+    @property
     def function(self) -> Any:
-        """The callable that users hold: a native function in front of this object."""
+        """The callable that users hold: a native function in front of this object, which it keeps
+        alive and not the other way round: what only it holds goes when it does."""
+        return self._function() or self._new_function()
+
+    def _new_function(self) -> Any:
         native = stub.new_function(self, self._policy.statics, named=self._policy.named)
         native.__dict__.update(
             trace=self.trace, lower=self.lower, eval_shape=self.eval_shape,
@@ -268,6 +272,7 @@ class JitWrapped:
         stub.wraps(native, self._fun)
         if not {"__name__", "__qualname__"} <= native.__dict__.keys():
             native.__name__, native.__qualname__ = names_of(self._fun)
+        self._function = weakref.ref(native)
         return native
 
     def reduce(self) -> tuple[Any, ...]:
@@ -314,10 +319,10 @@ class JitWrapped:
         what, names = self._said(args, kwargs)
         refs = ref_places(leaves, what, names)
         key = (statics, in_tree, tuple(avals), trace_context())
-        call = self._cache.get(key) if not statics else self._known(key)
+        call = self._cache.get(key) if not statics else self._compared(key)
         if call is None:
-            call = self._trace(args, kwargs, statics, static_kw, in_tree, avals)
-            if not any(isinstance(c, Tracer) or is_high_value(c) for c in call.consts):
+            call, reusable = self._call_of(args, kwargs, statics, static_kw, in_tree, avals)
+            if reusable:
                 self._cache[key] = call
         if refs:
             check_not_closed_over(refs, call.consts, what, names)
@@ -331,10 +336,10 @@ class JitWrapped:
             lambda: debug_info("jit", fun, args, kwargs).arg_names,
         )
 
-    def _known(self, key: Any) -> TracedCall | None:
+    def _compared(self, key: Any) -> TracedCall | None:
         """The call that was traced for a key with static arguments, which are compared here."""
         try:
-            return self._cache.get(key)  # type: ignore[no-any-return]
+            return self._cache.get(key)
         except Exception as e:
             kinds = ", ".join(str(kind) for _, kind, _ in key[0])
             raise ValueError(
@@ -343,48 +348,24 @@ class JitWrapped:
                 "define __eq__ and __hash__ of that class, or do not mark the argument static."
             ) from e
 
-    def _trace(
-        self,
-        args: Any,
-        kwargs: Any,
-        statics: Any,
-        static_kw: dict[str, Any],
-        in_tree: Any,
-        avals: Any,
-    ) -> TracedCall:
+    def _call_of(
+        self, args: Any, kwargs: Any, statics: Any, static_kw: Any, in_tree: Any, avals: Any
+    ) -> tuple[TracedCall, bool]:
+        """The call for arguments of these types, and whether others may use it."""
+        program = programs.traced(self._fun, args, kwargs, statics, in_tree, avals, self._known)
         fixed = {k: x for k, _, x in statics if isinstance(k, int)}
-        n = len(args)
-        fun = self._fun
-
-        def call(*dynamic: Any, **kw: Any) -> Any:
-            rest = iter(dynamic)
-            return fun(
-                *(fixed[k] if k in fixed else next(rest) for k in range(n)), **kw, **static_kw
-            )
-
-        call.__wrapped__ = fun  # type: ignore[attr-defined]
-        out: dict[str, Any] = {}
-        count_trace()
-        start = time.perf_counter()
-        info = self._debug_info(args, kwargs, fixed, static_kw)
-        with uncollected:
-            jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
-        info.set_names(info.arg_names, lambda: result_names(out["tree"]))
-        closed, hoisted = close_jaxpr(jaxpr, consts)
-        closed.derived["trace seconds"] = time.perf_counter() - start
-        if config.debug_key_reuse.get():
-            check_program(closed)
+        closed, hoisted = program.parts
         donated = [False] * len(hoisted) + self._donated(args, kwargs, fixed, static_kw)
         params = call_params(
             closed,
-            _name_of(fun),
+            _name_of(self._fun),
             donated_invars=donated,
             keep_unused=self._info.keep_unused,
             inline=self._info.inline,
-            **self._asked(args, kwargs, fixed, closed, len(hoisted), out["tree"]),
+            **self._asked(args, kwargs, fixed, closed, len(hoisted), program.out_tree),
         )
         params["compiler_options_kvs"] = self._info.compiler_options
-        return TracedCall(closed, hoisted, out["tree"], params)
+        return TracedCall(closed, hoisted, program.out_tree, params), program.reusable()
 
     def _asked(
         self, args: Any, kwargs: Any, fixed: Any, closed: ClosedJaxpr, hoisted: int, out_tree: Any
@@ -405,21 +386,6 @@ class JitWrapped:
         asked.check_fits(outs, closed.out_avals, paths, "pjit outputs")
         name_shardings()
         return {"in_shardings": [UNSPECIFIED] * hoisted + ins, "out_shardings": outs}
-
-    def _debug_info(self, args: Any, kwargs: Any, fixed: Any, static_kw: Any) -> Any:
-        info = debug_info("jit", self._fun, args, kwargs)
-        if not fixed and not static_kw:
-            return info
-        # Names of the dynamic leaves only: static arguments may be anything, so each is counted as
-        # its leaves.
-        holder = tuple(_Static() if k in fixed else x for k, x in enumerate(args))
-        kw = {k: (_Static() if k in static_kw else v) for k, v in kwargs.items()}
-        named = debug_info("jit", self._fun, holder, kw)
-        flat = list(tree.flatten((holder, kw))[0])
-        if named.arg_names and len(named.arg_names) == len(flat):
-            pairs = zip(named.arg_names, flat, strict=True)
-            info.set_names(tuple([n for n, x in pairs if not isinstance(x, _Static)]))
-        return info
 
     def _donated(self, args: Any, kwargs: Any, fixed: Any, static_kw: Any) -> list[bool]:
         info, n = self._info, len(args)
@@ -462,15 +428,12 @@ class JitWrapped:
     def clear_cache(self) -> None:
         """Forgets every traced program of this function."""
         self._cache.clear()
+        self._known.programs.clear()
         self._by_leaves.clear()
         stub.clear_entries(self.function)
 
     def _cache_size(self) -> int:
         return len(self._cache)
-
-
-class _Static:
-    """Stands for a static argument among names."""
 
 
 def _check_hashable(x: Any) -> None:
@@ -496,7 +459,9 @@ def native_entry(
     """The native entry of calls like this one; None if they cannot be native."""
     asked = call.params["compiler_options_kvs"]
     limit = options.memory_limit_of(asked)
-    program = dispatch.executable(call.closed, call.params["donated_invars"], limit)
+    params = call.params
+    donated = donation(call.closed, params["donated_invars"], params["keep_unused"]).taken
+    program = dispatch.executable(call.closed, donated, limit)
     if not program.nativable or not program.settled():
         return None
     order = stub.leaf_order(lambda t: tree.flatten(t)[0], args, kwargs, statics)
@@ -514,9 +479,9 @@ def native_entry(
         program.plan_outs,
         result,
         statics=statics,
-        donated=call.params["donated_invars"],
+        donated=donated,
         lie=lambda args: results_lie(
-            program, args, call.params["in_shardings"], call.params["out_shardings"]
+            program, args, params["in_shardings"], params["out_shardings"]
         ),
         in_avals=program.in_avals,
         release_gil=program.releases_gil,
@@ -553,11 +518,19 @@ def _rebuild_plain(fun: Any) -> Any:
 def _text(f: Any) -> str:
     if isinstance(f, FunctionType):  # a public function that JAX does not jit: api/kinds.py
         return f"<function {f.__qualname__} at {id(f):#x}>"
-    return f"<PjitFunction of {getattr(f, '__wrapped__', f._slow)!r}>"
+    try:
+        return f"<PjitFunction of {f.__wrapped__!r}>"
+    except Exception:  # of what it wraps, or because somebody took that away
+        return "<PjitFunction>"
+
+
+def _state(f: Any) -> dict[str, Any]:
+    return {**f.__dict__, "function_name": names_of(getattr(f, "__wrapped__", f))[0]}
 
 
 copyreg.pickle(stub.JitFunction, _reduce)
 stub.JitFunction.__repr__ = _text
+stub.JitFunction.__getstate__ = _state
 
 
 def jit(
@@ -636,7 +609,5 @@ def clear_caches() -> None:
 
     >>> pb.clear_caches()
     """
-    for cache in list(_caches.values()):
-        for entries in cache.values():
-            entries.clear()
+    programs.clear()
     dispatch.clear_caches()

@@ -333,11 +333,15 @@ def block_until_ready(x: Any) -> Any:
 
 
 def copy_to_host_async(x: Any) -> Any:
-    """`x`; host and device share memory.
+    """`x`, after the `copy_to_host_async` of each leaf that has one. Arrays have nothing to do:
+    host and device share memory.
 
     >>> pb.copy_to_host_async([jnp.arange(2)])
     [Array([0, 1], dtype=int32)]
     """
+    for leaf in tree.leaves(x):
+        if hasattr(leaf, "copy_to_host_async"):
+            leaf.copy_to_host_async()
     return x
 
 

@@ -57,6 +57,12 @@ def pmap(
     Raises ValueError if the axis is longer than there are devices.
     """
     check_callable(fun)
+    for name, axes in (("in_axes", in_axes), ("out_axes", out_axes)):
+        if not all(type(a) is int or a is None for a in tree.leaves(axes)):
+            raise TypeError(
+                f"pmap {name} must be an int, None, or (nested) container with those types as "
+                f"leaves, but got {axes}."
+            )
     if devices is not None and not len(devices):
         raise ValueError("'devices' argument to pmap must be non-empty, or None.")
     available = list(local_devices() if devices is None else devices)
@@ -87,6 +93,12 @@ def pmap(
 
     @take_names(fun, ())
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
+        if static and max(static) >= len(args):
+            raise ValueError(
+                f"pmapped function has static_broadcasted_argnums={static} but was called with "
+                f"only {len(args)} positional argument{'s' if len(args) > 1 else ''}. All static "
+                "broadcasted arguments must be passed positionally."
+            )
         _check_static(fun, args, static)
         size = axis_size or _axis_length(args, kwargs, in_axes, static)
         if size is None:

@@ -13,6 +13,7 @@ from ..core.trace import Tracer
 from ..runtime import dispatch
 from ..runtime.commitment import Flow, check_devices, held, lie
 from ..runtime.devices import default_device_or_first
+from ..runtime.donation import donation
 from ..runtime.layouts import Format, Layout
 from ..runtime.options import checked, memory_limit_of, threads_of
 from ..runtime.shardings import Sharding, SingleDeviceSharding
@@ -27,7 +28,11 @@ xla_stage: Any = config.lazy_module("pullback.backends.xla.stage")
 def _compiled(call: Any) -> Any:
     """The executable of a traced call."""
     limit = memory_limit_of(call.params["compiler_options_kvs"])
-    return dispatch.executable(call.closed, call.params["donated_invars"], limit)
+    return dispatch.executable(call.closed, _donation(call).taken, limit)
+
+
+def _donation(call: Any) -> Any:
+    return donation(call.closed, call.params["donated_invars"], call.params["keep_unused"])
 
 
 class ArgInfo:
@@ -139,6 +144,7 @@ class Traced(Stage):
         if any(p is not None for p in placed):
             flow = Flow(self._call.closed.jaxpr)
             check_devices(flow, [*[None] * n, *placed], params["out_shardings"])
+        _donation(self._call)  # warns of what no result can use
         lowered = Lowered(self._call, self.in_tree, self._fun, self._lies)
         lowered._platforms = tuple(lowering_platforms or ("cpu",))
         return lowered
@@ -153,6 +159,10 @@ class Lowered(Stage):
     """
 
     _platforms: tuple[str, ...] = ("cpu",)
+
+    @property
+    def out_info(self) -> Any:
+        return tree.map(lambda x: x.update(weak_type=False), super().out_info)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """What the xla backend makes of the program: StableHLO ("stablehlo", the default; with the
@@ -296,7 +306,8 @@ class Compiled(Stage):
         infos = tree.leaves(super().out_info)
         lies = map(_format, self._call.closed.out_avals, self._results_lie())
         return tree.unflatten(
-            self.out_tree, [x.update(sharding=f) for x, f in zip(infos, lies, strict=True)]
+            self.out_tree,
+            [x.update(sharding=f, weak_type=False) for x, f in zip(infos, lies, strict=True)],
         )
 
     def as_text(self) -> str:

@@ -8,22 +8,19 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import config, tree
-from ..control.key_reuse import check_program
+from .. import tree
 from ..core.build import trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
-from ..core.naming import result_names
+from ..core.jaxpr import eval_jaxpr
 from ..core.source import extend_name_stack, take_names
 from ..core.trace import Tracer, eval_context, extend_axis_env
-from ..garbage import uncollected
 from ..runtime.commitment import types_lie
+from . import programs
 from .arguments import (
     ShapeDtypeStruct,
     abstractify,
     as_tuple,
     check_callable,
     checked_avals,
-    debug_info,
     flat_function,
 )
 
@@ -49,28 +46,19 @@ def make_jaxpr(
         n = len(args)
         fixed = {k % n: args[k] for k in nums if -n <= k < n}
 
-        def call(*dynamic: Any, **kw: Any) -> Any:
-            rest = iter(dynamic)
-            return fun(*(fixed[k] if k in fixed else next(rest) for k in range(n)), **kw)
-
-        call.__wrapped__ = fun  # type: ignore[attr-defined]
+        statics = tuple((k, type(x), x) for k, x in sorted(fixed.items()))
         dynamic = tuple(x for k, x in enumerate(args) if k not in fixed)
         leaves, in_tree = tree.flatten((dynamic, kwargs))
         avals = checked_avals(fun, leaves, args, kwargs)
-        out: dict[str, Any] = {}
-        info = debug_info("jit", fun, dynamic, kwargs)
-        with uncollected, extend_axis_env(axis_env or ()):
-            jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
-        info.set_names(info.arg_names, lambda: result_names(out["tree"]))
-        closed = ClosedJaxpr(jaxpr, consts)
-        if config.debug_key_reuse.get():
-            check_program(closed)
+        with extend_axis_env(axis_env or ()):
+            program = programs.traced(fun, args, kwargs, statics, in_tree, avals)
+        closed = program.whole
         if not return_shape:
             return closed
         shapes = [
             ShapeDtypeStruct(a.shape, a.dtype, weak_type=a.weak_type) for a in closed.out_avals
         ]
-        return closed, tree.unflatten(out["tree"], shapes)
+        return closed, tree.unflatten(program.out_tree, shapes)
 
     for name in ("__name__", "__qualname__"):
         if hasattr(fun, name):
@@ -90,12 +78,10 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     check_callable(fun)
     leaves, in_tree = tree.flatten((args, kwargs))
     avals = checked_avals(fun, leaves, args, kwargs)
-    out: dict[str, Any] = {}
-    info = debug_info("eval_shape", fun, args, kwargs)
-    with uncollected:
-        jaxpr, _ = trace_to_jaxpr(flat_function(fun, in_tree, out, "eval_shape"), avals, info)
+    program = programs.traced(fun, args, kwargs, (), in_tree, avals)
+    jaxpr = program.jaxpr
     return tree.unflatten(
-        out["tree"],
+        program.out_tree,
         [
             ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type, sharding=s)
             for v, s in zip(jaxpr.outvars, types_lie(jaxpr, leaves), strict=True)

@@ -96,7 +96,8 @@ def vmap(
         result = tree.unflatten(out["tree"], final)
         return _restated("vmap out_axes", 1, result, out_axes, size) if mapped_types else result
 
-    take_names(fun)(vmap_f)
+    about = "Vectorized version of {}: takes arguments with one more axis, over which it maps."
+    take_names(fun, about=about)(vmap_f)
     return vmap_f
 
 

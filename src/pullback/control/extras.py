@@ -20,9 +20,20 @@ from .common import trace_function
 
 
 class Token:
-    """A value that orders effects and holds nothing."""
+    """A value that orders effects; `buf` is what must be there before it is.
+
+    >>> from pullback.extend import core
+    >>> token = core.Token(jnp.zeros(()))
+    >>> token.block_until_ready() is token
+    True
+    """
+
+    def __init__(self, buf: Any = None) -> None:
+        self._buf = buf
 
     def block_until_ready(self) -> Token:
+        if hasattr(self._buf, "block_until_ready"):
+            self._buf.block_until_ready()
         return self
 
 

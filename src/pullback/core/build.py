@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes
+from .. import config, dtypes
 from . import effects as fx, source
 from .avals import AbstractValue, ShapedArray, high_types, intern, plain_scalar, typeof
 from .dims import DimExpr
@@ -484,6 +484,11 @@ def trace_to_jaxpr(
     The closed-over values may be tracers of outer, live traces: whoever binds the program passes
     them as operands (`convert_constvars`), and such a program must not be cached.
     """
+    if config.no_tracing.get() and debug_info is not None:
+        raise RuntimeError(
+            f"re-tracing function {debug_info.func_src_info} for `{debug_info.traced_for}`, but "
+            "'no_tracing' is set. Fix: call it with such arguments before, or outside of the block."
+        )
     with source.set_name_stack(()):
         trace = JaxprTrace(current_trace(), debug_info)
         args = [trace.new_arg(a) for a in in_avals]

@@ -173,8 +173,17 @@ class Primitive:
         return impl
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
+        def checked(*avals: Any, **params: Any) -> Any:
+            out = rule(*avals, **params)
+            if isinstance(out, (list, tuple)) is not bool(self.multiple_results):
+                raise ValueError(
+                    f"{self.name}.abstract_eval() method should return a tuple or a list iff "
+                    f"{self.name}.multiple_results. Fix: it returned {out!r}."
+                )
+            return out
+
         self.known_types = None
-        self.rules["abstract_eval"] = rule
+        self.rules["abstract_eval"] = checked
         return rule
 
     def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
@@ -206,6 +215,8 @@ _NAMES = {
     "jvp": "Differentiation rule",
     "transpose": "Transpose rule (for reverse-mode differentiation)",
     "batch": "Batching rule",
+    "impl": "Evaluation rule",
+    "abstract_eval": "Abstract evaluation",
 }
 
 

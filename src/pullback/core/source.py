@@ -261,10 +261,10 @@ _ASSIGNED = tuple(a for a in functools.WRAPPER_ASSIGNMENTS if a not in ("__name_
 
 
 def take_names(
-    fun: Any, updated: tuple[str, ...] = functools.WRAPPER_UPDATES
+    fun: Any, updated: tuple[str, ...] = functools.WRAPPER_UPDATES, about: str = ""
 ) -> Callable[[Any], Any]:
     """`functools.wraps(fun)`, for callables without names too: transformed, they are called as
-    `names_of` says.
+    `names_of` says. `about`, with the name in the place of `{}`, opens the docstring.
     """
 
     def named(wrapper: Any) -> Any:
@@ -273,6 +273,10 @@ def take_names(
         except (AttributeError, TypeError):  # attributes of the wrong kind, such as annotations
             wrapper.__wrapped__ = fun
         wrapper.__name__, wrapper.__qualname__ = names_of(fun)
+        if about:
+            own = getattr(fun, "__doc__", None)
+            said = about.format(wrapper.__name__)
+            wrapper.__doc__ = f"{said}\n\nOriginal documentation:\n\n{own}" if own else said
         return wrapper
 
     return named

@@ -14,6 +14,7 @@ import gc
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from types import CellType, FunctionType, ModuleType
 from typing import Any
 
 from .. import config, errors
@@ -198,6 +199,11 @@ class Tracer:
         return None
 
     def __bool__(self) -> bool:
+        if getattr(self.aval, "size", 1) == 0:
+            raise ValueError(
+                "The truth value of an empty array is ambiguous. Use `array.size > 0` to check "
+                "that an array is not empty."
+            )
         if getattr(self.aval, "shape", ()) != () and getattr(self.aval, "size", 1) != 1:
             raise ValueError(
                 "The truth value of an array with more than one element is ambiguous. Use a.any() "
@@ -423,7 +429,13 @@ class empty_context:
         _context.trace, _context.axis_env = self.trace, self.axis_env
 
 
-def _conversion_error(tracer: Tracer, name: str) -> errors.ConcretizationTypeError:
+def _conversion_error(tracer: Tracer, name: str) -> TypeError:
+    ndim = len(getattr(tracer.aval, "shape", ()))
+    if ndim:
+        return TypeError(
+            f"Only scalar arrays can be converted to Python scalars; got arr.ndim={ndim}. "
+            f"Fix: take one element, x[0], or use x.astype({name})."
+        )
     return errors.ConcretizationTypeError(
         tracer,
         f"The problem arose with the `{name}` function. If trying to convert the data type of a "
@@ -477,7 +489,75 @@ def check_leaks(trace: Trace) -> None:
     gc.collect()
     leaked = [x for x in gc.get_objects() if isinstance(x, Tracer) and x._trace is trace]
     if leaked:
+        chain = "\n".join(_referrers(leaked[0], leaked))
         raise Exception(
-            f"Leaked trace {trace}. Leaked tracer: {leaked[0]}. {leaked[0]._leak_msg()}"
+            f"Leaked trace {trace}. Leaked tracer(s):\n\n{leaked[0]}\n{leaked[0]._leak_msg()}"
+            f"{chain}\n"
             "Fix: return the value instead of storing it in a list, a global or an attribute."
         )
+
+
+def _referrers(tracer: Tracer, leaked: list[Tracer]) -> Iterator[str]:
+    """Lines that lead from a tracer to what keeps it alive."""
+    held: Any = tracer
+    seen = {id(leaked), id(held)}
+    for _ in range(10):
+        holder, how = _holder_of(held, seen)
+        if not how:
+            return
+        yield (
+            f"<{type(held).__name__} {id(held)}> is referred to by <{type(holder).__name__} "
+            f"{id(holder)}>{how}"
+        )
+        held = holder
+
+
+def _holder_of(held: Any, seen: set[int]) -> tuple[Any, str]:
+    """Somebody who holds an object and was not `seen`, and how. A loop: what is in a comprehension
+    is held by it."""
+    found = gc.get_referrers(held)
+    for holder in found:
+        if id(holder) not in seen:
+            seen.add(id(holder))
+            if isinstance(holder, CellType):
+                holder = _function_of(holder)
+            how = _holds(holder, held)
+            if how:
+                return holder, how
+    return None, ""
+
+
+def _function_of(cell: CellType) -> Any:
+    """A function that closes over the cell."""
+    for closure in gc.get_referrers(cell):
+        if isinstance(closure, tuple):
+            for function in gc.get_referrers(closure):
+                if isinstance(function, FunctionType) and function.__closure__ is closure:
+                    return function
+    return None
+
+
+def _holds(holder: Any, held: Any) -> str:
+    """How an object holds another one, as messages say it; empty for what is of no interest:
+    frames, modules, what is in the middle of its own work."""
+    if isinstance(holder, FunctionType):
+        names = holder.__code__.co_freevars
+        cells = zip(names, holder.__closure__ or (), strict=False)
+        name = next((n for n, c in cells if _content(c) is held), "")
+        return f" ({holder.__name__})" + (f" closed-over variable {name}" if name else "")
+    if isinstance(holder, dict):
+        key = next((k for k, v in holder.items() if v is held), None)
+        return "" if "__builtins__" in holder else f"[{key!r}]"
+    if isinstance(holder, (list, tuple)):
+        return f"[{next((k for k, v in enumerate(holder) if v is held), '?')}]"
+    if hasattr(holder, "__dict__") and not isinstance(holder, (ModuleType, Trace)):
+        field = next((n for n, v in vars(holder).items() if v is held), None)
+        return f".{field}" if field else " in its attributes"
+    return ""
+
+
+def _content(cell: CellType) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # of a variable that has no value yet
+        return None

@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from ..version import JAX_VERSION as JAX_VERSION  # what libraries compare with what they need
+
 __all__ = ["install", "is_installed", "uninstall"]
 
-# The version that libraries see, and compare with what they need.
-JAX_VERSION = "0.10.2"
 
 # Public modules that are Pullback's own, by the first part of their name.
 _OWN = frozenset(

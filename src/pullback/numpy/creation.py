@@ -323,7 +323,7 @@ def _of_python(leaves: list[Any], x: Any, dtype: Any) -> Any:
 def _hosted(x: Any) -> Any:
     if isinstance(x, list | tuple):
         return [_hosted(e) for e in x]
-    return np.asarray(x) if hasattr(x, "shape") else x
+    return np.asarray(unwrap(x)) if hasattr(x, "shape") else x
 
 
 def _sequence_dtype(leaves: list[Any]) -> Any:

@@ -301,7 +301,7 @@ def is_ready(self: Any) -> bool:
     True
     """
     if self._state == L.DELETED:
-        raise deleted_error(self)
+        raise errors.JaxRuntimeError(f"INVALID_ARGUMENT: {deleted_error(self)}")
     return bool(self._state != L.PENDING)
 
 
@@ -332,7 +332,7 @@ def unsafe_buffer_pointer(self: Any) -> int:
     """
     if self._state == L.DELETED:
         raise errors.JaxRuntimeError(
-            "INVALID_ARGUMENT: unsafe_buffer_pointer() called on deleted or donated buffer"
+            "INVALID_ARGUMENT: Buffer has been deleted or donated: it has no address."
         )
     return data_address(self)
 

@@ -105,6 +105,7 @@ class Client:
 
     def __init__(self) -> None:
         n = config.num_cpu_devices.get()
+        config.settled.add(config.num_cpu_devices)
         flags = os.environ.get("XLA_FLAGS", "")
         marker = "--xla_force_host_platform_device_count="
         if n < 1 and marker in flags:

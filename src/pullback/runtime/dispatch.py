@@ -18,7 +18,8 @@ from ..backends import interface
 from ..control import key_reuse
 from ..control.call import jit_p
 from ..control.expand import expand
-from ..control.extras import Token
+from ..control.extras import Token, create_token_p
+from ..core import effects as fx
 from ..core.avals import AbstractToken, high_types, typeof
 from ..core.high import held_programs
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
@@ -35,7 +36,7 @@ from ..core.trace import (
 from ..garbage import settle, uncollected
 from ..primitives import common, keys
 from ..transforms.partial_eval import dce_closed
-from . import array as array_module
+from . import array as array_module, donation
 from .commitment import commit, results_lie
 from .options import in_force, memory_limit_of
 from .shardings import default_sharding
@@ -83,6 +84,8 @@ class EvalTrace(Trace):
             if params["jaxpr"].jaxpr.is_high:
                 return jit_p.rules["lower"](tracers, params)
             donated = params["donated_invars"]
+            if True in donated:
+                donated = donation.honoured(params, tracers)
             options = params["compiler_options_kvs"]
             program = executable(params["jaxpr"], donated, memory_limit_of(options))
             asked = params["in_shardings"], params["out_shardings"]
@@ -102,6 +105,8 @@ class EvalTrace(Trace):
             out = impl(*tracers, **params)
             if out is not NotImplemented:
                 return out
+        elif not primitive.has_rule("abstract_eval"):
+            primitive.rule("impl")  # raises: there is no way to evaluate it
         return apply(primitive, tracers, params)
 
     def process_custom_jvp_call(
@@ -198,7 +203,11 @@ def executable(
             if hasattr(effect, "not_lowered"):  # an effect that some transformation takes away
                 raise effect.not_lowered()
         arrays = _without_tokens(closed)
-        found = interface.compile_program(physical(arrays), donated, memory_limit)
+        given = donated
+        if arrays is not closed:
+            named = zip(donated, closed.jaxpr.invars, strict=False)
+            given = [d for d, v in named if not _is_token(v)]
+        found = interface.compile_program(physical(arrays), given, memory_limit)
         if any(keys.is_key_aval(a) for a in arrays.out_avals):
             found = KeyedProgram(found, arrays.out_avals)
         if arrays is not closed:
@@ -218,16 +227,31 @@ def physical(closed: ClosedJaxpr) -> ClosedJaxpr:
     return keys.lower_keys(closed)
 
 
+def _is_token(v: Any) -> bool:
+    return type(v.aval) is AbstractToken
+
+
 def _without_tokens(closed: ClosedJaxpr) -> ClosedJaxpr:
-    """The program without the tokens among its results, which nothing computes."""
-    kept = [v for v in closed.jaxpr.outvars if type(v.aval) is not AbstractToken]
-    if len(kept) == len(closed.jaxpr.outvars):
+    """The program without the tokens among its results, which nothing computes, and with tokens of
+    its own in the place of those among its arguments."""
+    jaxpr = closed.jaxpr
+    if not any(map(_is_token, (*jaxpr.invars, *jaxpr.outvars, *jaxpr.constvars))):
         return closed
-    return closed.replace(jaxpr=closed.jaxpr.replace(outvars=kept))
+    made = [
+        JaxprEqn([], [v], create_token_p, {}, fx.no_effects, current_source())
+        for v in (*jaxpr.constvars, *jaxpr.invars)
+        if _is_token(v)
+    ]
+    parts = jaxpr.constvars, jaxpr.invars, jaxpr.outvars
+    constvars, invars, outvars = ([v for v in p if not _is_token(v)] for p in parts)
+    consts = [c for c in closed.consts if type(c) is not Token]
+    eqns = [*made, *jaxpr.eqns]
+    without = jaxpr.replace(constvars=constvars, invars=invars, outvars=outvars, eqns=eqns)
+    return ClosedJaxpr(without, consts)
 
 
 class TokenProgram:
-    """An executable whose program has tokens among its results."""
+    """An executable whose program has tokens among its arguments or results."""
 
     __slots__ = ("__weakref__", "avals", "flow", "program", "source")
     nativable = False
@@ -236,7 +260,9 @@ class TokenProgram:
         self.program, self.avals = program, avals
 
     def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
-        outs = iter(self.program(arrays, donated))
+        kept = [k for k, x in enumerate(arrays) if type(x) is not Token]
+        given = [donated[k] for k in kept] if donated else ()
+        outs = iter(self.program([arrays[k] for k in kept], given))
         return [Token() if type(a) is AbstractToken else next(outs) for a in self.avals]
 
     def __getattr__(self, name: str) -> Any:
@@ -268,7 +294,7 @@ def run(
     """Runs an executable on any values of its argument types; checks for NaN and infinity if asked
     to. `ins` and `outs_at`: the shardings that the call asks for.
     """
-    arrays = [to_array(x) for x in args]
+    arrays = [x if type(x) is Token else to_array(x) for x in args]
     lie = results_lie(program, arrays, ins, outs_at)
     outs: list[Any] = program(arrays, donated)
     if lie is not None:
@@ -308,6 +334,11 @@ def to_array(x: Any, explicit: bool = False) -> Any:
     physical = getattr(x, "_base_array", None)
     if physical is not None:
         return to_array(physical)
+    return host_array(x, explicit)
+
+
+def host_array(x: Any, explicit: bool = False) -> Any:
+    """A number, or an array of NumPy's, as an Array."""
     aval = typeof(x)
     _guard_transfer(aval, explicit)
     if getattr(x, "has_no_value", False):

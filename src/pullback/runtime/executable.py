@@ -178,7 +178,10 @@ class NativeExecutable:
         """The program and the machine code of its kernels, from disk or made now."""
         start = time.perf_counter()
         key = None if pipeline.debug() else programs.program_key(closed, donated, self._room)
-        again = functools.partial(pipeline.compile_jaxpr, closed, reference_rule, donated)
+        # A copy: the program keeps what was made of it, this executable too, which is to go at once
+        # when nobody holds the program any more.
+        copy = ClosedJaxpr(closed.jaxpr, closed.consts)
+        again = functools.partial(pipeline.compile_jaxpr, copy, reference_rule, donated)
         if self._room is not None:
             again = functools.partial(again, room=self._room, rolls=False)
         known = None if key is None else programs.recall(key, closed, again, reference_rule)
@@ -276,8 +279,6 @@ class NativeExecutable:
         return array_module.make_array(x.astype(d, copy=False).reshape(x.shape), copy=True)
 
     def __call__(self, arrays: Sequence[Any], donated: Sequence[bool] = ()) -> list[Any]:
-        if any(donated):
-            _check_donation(arrays, donated)
         self.settled()
         if self._seconds > ASYNC_SECONDS and not queue().is_current():
             outs = self._submit(arrays, donated)
@@ -453,15 +454,6 @@ class NativeExecutable:
 def _nbytes(aval: Any) -> int:
     p = physical(aval)
     return int(p.size) * int(p.dtype.itemsize)  # type: ignore[union-attr]
-
-
-def _check_donation(arrays: Sequence[Any], donated: Sequence[bool]) -> None:
-    given = [id(x) for x, d in zip(arrays, donated, strict=False) if d]
-    if len(set(given)) != len(given):
-        raise errors.JaxRuntimeError(
-            "INVALID_ARGUMENT: Donation requested for the same buffer twice: one array was passed "
-            "as two donated arguments. Fix: pass a copy (`x.copy()`), or donate only one."
-        )
 
 
 def _fail_targets(job: Job) -> None:

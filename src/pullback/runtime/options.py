@@ -12,6 +12,11 @@ from .. import config, errors
 __all__ = ["Options", "checked", "in_force", "memory_limit_of", "threads_of"]
 
 OURS = "num_threads", "memory_limit"  # the latter in bytes
+# What jit's options may be besides those of XLA, all of them of no consequence here.
+_EFFORTS = (
+    "exec_time_optimization_effort", "memory_fitting_effort", "optimization_level",
+    "memory_fitting_level",
+)  # fmt: skip
 Options = tuple[tuple[str, Any], ...]  # the parameter `compiler_options_kvs` of a call
 
 
@@ -45,7 +50,7 @@ def threads_of(options: Sequence[tuple[str, Any]]) -> int | None:
     JaxRuntimeError for a name that is none of them.
     """
     for name, _ in options:
-        if name not in OURS and not name.startswith("xla_"):
+        if name not in (*OURS, *_EFFORTS) and not name.startswith("xla_"):
             raise errors.JaxRuntimeError(
                 f"INVALID_ARGUMENT: No such compile option: '{name}'. Fix: 'num_threads' and "
                 "'memory_limit' are; options whose names begin with 'xla_' are accepted."

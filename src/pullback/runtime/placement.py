@@ -14,7 +14,8 @@ import numpy as np
 
 from ..core.avals import ShapedArray, typeof as aval_of
 from ..primitives.keys import PRNGKeyArray, wrap_results
-from .array import ArrayImpl, make_array, np_view, twin, wait
+from . import native_layout as L
+from .array import ArrayImpl, deleted_error, make_array, np_view, twin, wait
 from .devices import Device, default_device_or_first
 from .layouts import Format, Layout
 from .shardings import Sharding, SingleDeviceSharding, interned, on_devices
@@ -95,12 +96,14 @@ def place(x: Any, sharding: Sharding) -> Any:
 
 
 def _device(self: Any) -> Any:
+    _check_there(self)
     sharding = sharding_of(self)
     devices = sharding.device_set
     return next(iter(devices)) if len(devices) == 1 else sharding
 
 
 def _shards(self: Any) -> list[Shard]:
+    _check_there(self)
     sharding = sharding_of(self)
     shape = self.aval.shape
     alone = self if len(sharding.device_set) == 1 else None
@@ -123,7 +126,15 @@ def devices(self: Any) -> set[Device]:
     >>> jnp.zeros(3).devices()
     {CpuDevice(id=0)}
     """
+    _check_there(self)
     return sharding_of(self).device_set
+
+
+def _check_there(x: Any) -> None:
+    """RuntimeError for a deleted array, which lies nowhere."""
+    held = x._base_array if isinstance(x, PRNGKeyArray) else x
+    if getattr(held, "_state", None) == L.DELETED:
+        raise deleted_error(held)
 
 
 def addressable_data(self: Any, index: int) -> Any:

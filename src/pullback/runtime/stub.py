@@ -649,7 +649,8 @@ def _number(process: int, own: frozenset[tuple[config.Flag, Any]], mesh: Mesh | 
     `own`."""
     values = dict(own)
     debugging = any(values.get(flag, flag.value) for flag in _DEBUGGING)
-    if debugging or config.transfers_guarded() or not all(flag.in_context for flag in values):
+    known = all(flag.in_context or flag in _DEBUGGING for flag in values)
+    if debugging or config.transfers_guarded() or not known:
         return -1
     key = (*config.global_trace_values(values), mesh)
     return _configurations.setdefault(key, len(_configurations))

@@ -50,7 +50,8 @@ class BatchTracer(Tracer):
         return f"This BatchTracer was made at {self.source_info.summary()}."
 
     def _leak_msg(self) -> str:
-        return f"{self._origin_msg()}\n"
+        where = self.source_info.summary()
+        return f"This BatchTracer with object id {id(self)} was created on line:\n  {where}\n"
 
     def full_lower(self) -> Any:
         return self

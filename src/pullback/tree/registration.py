@@ -216,6 +216,10 @@ class _WholeCallable:
     def __init__(self, fun: Callable[..., Any]) -> None:
         self.fun = fun
 
+    func = property(lambda self: self.fun.func)
+    args = property(lambda self: self.fun.args)
+    keywords = property(lambda self: self.fun.keywords)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.fun(*args, **kwargs)
 

@@ -71,8 +71,9 @@ def rule_of(primitive: Any) -> Callable[..., Any]:
     impl = primitive.rules.get("impl")
     if not callable(impl):
         raise NotImplementedError(
-            f"Evaluation rule for '{primitive.name}' not implemented. Fix: "
-            "primitive.def_impl(rule), or register a lowering."
+            f"Evaluation rule for '{primitive.name}' not implemented, and lowering rule for "
+            f"primitive '{primitive.name}' not found. Fix: primitive.def_impl(rule), or register "
+            "a lowering."
         )
 
     def call(*arrays: Any, **params: Any) -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -119,25 +118,14 @@ def _has_refs(jaxpr: Jaxpr) -> bool:
 def _aliases(
     closed: ClosedJaxpr, in_avals: Sequence[Any], donated: Sequence[bool], num_const_args: int
 ) -> list[int | None]:
-    """For each argument the result that takes its memory. Warns of what nothing takes."""
+    """For each argument the result that takes its memory."""
     free = [(a.shape, a.dtype) if hasattr(a, "shape") else None for a in closed.out_avals]
     aliases: list[int | None] = [None] * len(in_avals)
-    unused: list[Any] = []
     for k, (aval, given) in enumerate(zip(in_avals[num_const_args:], donated, strict=False)):
-        if not given:
-            continue
-        wanted = aval.shape, aval.dtype
-        if wanted in free:
+        wanted = (aval.shape, aval.dtype) if given else None
+        if wanted is not None and wanted in free:
             at = free.index(wanted)
             aliases[num_const_args + k], free[at] = at, None
-        else:
-            unused.append(aval)
-    if unused:
-        warnings.warn(
-            "Some donated buffers were not usable: "
-            f"{', '.join(a.str_short() for a in unused)}. No result has their type.",
-            stacklevel=3,
-        )
     return aliases
 
 

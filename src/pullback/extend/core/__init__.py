@@ -7,6 +7,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from ...control.extras import Token as Token
 from ...core import public
 from ...core.public import *  # noqa: F403
 from ...core.public import (
@@ -34,21 +35,3 @@ array_types |= {
     getattr(ml_dtypes, name)
     for name in ("bfloat16", "int4", "uint4", "float8_e4m3fn", "float8_e5m2", "float8_e4m3b11fnuz")
 }
-
-
-class Token:
-    """A value that orders effects; `buf` is what must be there before it is.
-
-    >>> from pullback.extend import core
-    >>> token = core.Token(jnp.zeros(()))
-    >>> token.block_until_ready() is not None
-    True
-    """
-
-    def __init__(self, buf: Any) -> None:
-        self._buf = buf
-
-    def block_until_ready(self) -> Token:
-        if hasattr(self._buf, "block_until_ready"):
-            self._buf.block_until_ready()
-        return self

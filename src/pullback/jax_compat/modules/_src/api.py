@@ -6,6 +6,8 @@ from typing import Any
 
 import pullback
 
+from ....api.derivatives import _std_basis as _std_basis
+
 
 def __getattr__(name: str) -> Any:
     if name in pullback.__all__:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Iterable
+from typing import Any
 
 from ....api_util import *  # noqa: F403
 from ....api_util import (
@@ -17,6 +18,25 @@ from ....api_util import (
 )
 
 _EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
+
+
+def resolve_argnums(
+    fun: Any,
+    signature: inspect.Signature | None,
+    donate_argnums: Any,
+    donate_argnames: Any,
+    static_argnums: Any,
+    static_argnames: Any,
+) -> tuple[Any, ...]:
+    """(donated positions and names, static positions and names) of a function's arguments, those
+    completed that the signature tells."""
+    if signature is None:
+        given = (donate_argnums, donate_argnames, static_argnums, static_argnames)
+        return tuple(
+            [() if x is None else (x,) if isinstance(x, (int, str)) else tuple(x) for x in given]
+        )
+    donated = infer_argnums_and_argnames(signature, donate_argnums, donate_argnames)
+    return (*donated, *infer_argnums_and_argnames(signature, static_argnums, static_argnames))
 
 
 def infer_argnums_and_argnames(

@@ -15,10 +15,10 @@ from typing import Any, TextIO
 import numpy as np
 
 from ..... import config, monitoring, sharding, tree
-from .....api import jit as jit_module
+from .....api import jit as jit_module, programs
 from .....api.staging import make_jaxpr
 from .....core.jaxpr import ClosedJaxpr, subjaxprs
-from .....runtime import executable
+from .....runtime import dispatch, executable
 from .....runtime.devices import devices
 
 
@@ -40,7 +40,12 @@ def _counted(owner: Any, name: str) -> Iterator[Callable[[], int]]:
 
 def count_jit_tracing_cache_miss() -> Any:
     """How many functions are traced by jit in the block."""
-    return _counted(jit_module.JitWrapped, "_trace")
+    return _counted(programs, "trace")
+
+
+def count_device_put() -> Any:
+    """How many values of the host become arrays in the block."""
+    return _counted(dispatch, "host_array")
 
 
 def count_pjit_cpp_cache_miss() -> Any:
