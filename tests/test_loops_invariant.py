@@ -41,6 +41,8 @@ COSTLY: dict[str, tuple[Callable[..., Any], str]] = {
     "function": (lambda w, c, i: c * 0.5 + jnp.exp(-w), "exp"),
     "of a broadcast": (lambda w, c, i: c * jnp.tanh(w[0])[:, None], "tanh"),
     "sum": (lambda w, c, i: c / w.sum(0), "reduce_sum"),
+    "instead of its operand": (lambda w, c, i: jnp.maximum(c * 0.5, -w / 3), "neg"),
+    "the same twice": (lambda w, c, i: jnp.maximum(c * 0.5, -w / 3) - (-w / 3), "neg"),
     "sort": (lambda w, c, i: 0.5 * (c + jnp.sort(w, axis=1)), "sort"),
     "gather": (lambda w, c, i: 0.5 * (c + w[(100 * w[0]).astype(int) % 40]), "rem"),
     "in a call": (lambda w, c, i: pullback.jit(lambda w, c: 0.5 * (c + jnp.log(w)))(w, c), "log"),
@@ -64,6 +66,7 @@ def test_costly_values_are_computed_before_the_loop(what: str) -> None:
 
 CHEAP: dict[str, tuple[Callable[..., Any], str]] = {
     "sum of two": (lambda w, c, i: c * 0.5 + (w - 1), "sub"),
+    "beside its operand": (lambda w, c, i: jnp.maximum(c * w, w / 3), "div"),
     "number": (lambda w, c, i: c * jnp.exp(-w[0, 0]), "exp"),
     "index from literals": (lambda w, c, i: c[(jnp.arange(40) + 1) % 40] * w, "rem"),
     "what varies": (lambda w, c, i: jnp.tanh(c + i * w), "tanh"),

@@ -704,3 +704,26 @@ def test_parts_of_updates_are_combined_by_a_loop():
         (kernel,) = program(lambda v, i: jnp.zeros(10, F32).at[i].add(v), v, i).kernels
         lines.append(canonical_text(kernel).count("\n"))
     assert lines[0] == lines[1]
+
+
+@pytest.mark.parametrize("how", ["scan", "while", "cond"])
+def test_loops_count_what_is_counted_outside(how):
+    """Indices from arange, shifted or wrapped: not from memory, so that neighbours are known."""
+
+    def f(u, k):
+        i = jnp.arange(64)
+        left, right = (i - 1) % 64, jnp.minimum(i + 1, 63)
+        step = lambda u: jnp.where(i < k, u[left] + u[right], u)
+        if how == "scan":
+            return lax.scan(lambda u, _: (step(u), u[left][0]), u, None, length=5)
+        if how == "while":
+            return lax.while_loop(lambda c: c[1] < 5, lambda c: (step(c[0]), c[1] + 1), (u, 0))
+        return lax.cond(k > 2, step, lambda u: u[left] * 2, u)
+
+    u = np.arange(64, dtype=F32)
+    compiled = program(f, u, 7)
+    assert not [s for s in compiled.slots if s.role == "temp" and s.dtype == "i32" and s.shape]
+    with pb.disable_jit():
+        expected = pb.tree_util.tree_leaves(f(jnp.asarray(u), 7))
+    for x, y in zip(pb.tree_util.tree_leaves(pb.jit(f)(u, 7)), expected, strict=True):
+        np.testing.assert_array_equal(x, y)

@@ -34,11 +34,12 @@ from pullback.loops.pieces import worth_pieces
 from pullback.loops.tall import is_tall
 
 __all__ = [
-    "IN_LANES", "Nest", "breaks_of", "grouped", "in_lanes_across", "plan_units", "reduction_breaks",
-    "seconds_of", "work_of",
+    "IN_LANES", "Nest", "breaks_of", "counted_cheaply", "grouped", "in_lanes_across", "plan_units",
+    "reduction_breaks", "seconds_of", "work_of",
 ]  # fmt: skip
 
 COSTLY = 10.0  # a value cheaper than this is computed anew by each reader
+CHEAP = 24.0  # indices that cost less are counted anew in loops
 CHAIN = 200.0  # more than this in one element becomes a value of its own
 TOGETHER = 120_000.0  # the same for results without axes; less than a parallel nest has
 SHORT_ROW, MANY_ROWS = 16, 64  # elements that are unrolled, in so many lanes at least
@@ -174,7 +175,7 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
                 if dep.kind == "pw" and dep.cost > COSTLY:
                     dep.root = True
             cost = node.own + repeat * sum(1.0 if d.root else d.cost for d, _ in node.deps)
-        if (cost > COSTLY or (node.reuse > 8 and cost > 1.5)) and _is_counted(node):
+        if (cost > COSTLY or (node.reuse > 8 and cost > 1.5)) and is_counted(node):
             cost = 1.0
         node.cost = cost
         if (
@@ -187,7 +188,7 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
             node.root = True
 
 
-def _is_counted(node: Node) -> bool:
+def is_counted(node: Node) -> bool:
     """Whether a value is an index that is computed from indices alone (iota, shifted or clipped):
     where it says what is read, addresses are known, which they would not be from memory."""
     if node.dtype not in INTS or node.red is not None or node.kind != "pw":
@@ -201,6 +202,20 @@ def _is_counted(node: Node) -> bool:
         seen.update(dep for dep, _ in n.deps)
     assert node.at is not None
     return Builder().is_counted(node.shape, node.at)
+
+
+def counted_cheaply(node: Node) -> bool:
+    """Whether a value is such an index and of little cost: a loop that is given one counts itself,
+    and knows what it reads there."""
+    stack, seen, cost = [node], {node}, 0.0
+    while stack:
+        n = stack.pop()
+        cost += n.own
+        stack += [dep for dep, _ in n.deps if dep not in seen]
+        seen.update(dep for dep, _ in n.deps)
+        if n.kind != "pw" or cost > CHEAP:
+            return False
+    return is_counted(node)
 
 
 def _anew(graph: Graph, node: Node, ends: dict[Node, set[Any]]) -> bool:

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from pullback.core.jaxpr import ClosedJaxpr, Literal, Var
-from pullback.loops.once import APART, COSTLY
+from pullback.loops.once import APART, COSTLY, merged
 
 __all__ = ["invariants_first"]
 
@@ -47,6 +47,7 @@ SUMS = frozenset(
 LEAST = 8.0  # what an element must cost to be worth a load from a cache,
 FAR = 20.0  # or from memory
 CHAIN = 24.0  # cheap operations that together are worth a load
+INSTEAD = 4.0  # or worth being stored, if that is loaded instead of what they are computed from
 CACHED = 1 << 21  # bytes
 SHORT = 8  # steps of a loop whose elements are all computed before the next one's
 ROOM = 1 << 24  # bytes of what is stored, beyond what the loop has in use
@@ -114,6 +115,7 @@ def _taken_out(
         return None
     closed = inline(closed)  # whose own loops are seen to
     jaxpr = closed.jaxpr
+    jaxpr = merged(jaxpr, known, _unchanging(jaxpr, len(consts)))
     values = _Values(jaxpr, len(consts), brief)
     cut = values.cut(held + ROOM)
     if not cut:
@@ -140,6 +142,17 @@ def _taken_out(
     own = [v for v in (*jaxpr.invars[:n], *cut) if v in needed]
     body = jaxpr.replace(invars=[*own, *jaxpr.invars[n:]], eqns=eqns)
     return before, [outer[v] for v in own], ClosedJaxpr(body, closed.consts)
+
+
+def _unchanging(jaxpr: Any, consts: int) -> list[bool]:
+    """Of each equation whether its results are the same in every step."""
+    same, found = {*jaxpr.constvars, *jaxpr.invars[:consts]}, []
+    for e in jaxpr.eqns:
+        stays = e.effects or e.primitive.name in STAYS
+        found.append(not stays and all(v in same for v in e.invars if not hasattr(v, "val")))
+        if found[-1]:
+            same.update(e.outvars)
+    return found
 
 
 def _all_in(vs: Sequence[Any], made: dict[Any, Any]) -> bool:
@@ -180,6 +193,7 @@ class _Values:
         self.brief = brief
         costs: dict[Any, float] = dict.fromkeys([*jaxpr.constvars, *jaxpr.invars[:consts]], 0.0)
         counted: set[Any] = set()  # integers that are computed from literals alone
+        alone: dict[Any, int] = _read_once(jaxpr, costs)
         ends: list[Any] = [v for v in jaxpr.outvars if not hasattr(v, "val")]
         for place, e in enumerate(jaxpr.eqns):
             operands = [v for v in e.invars if not hasattr(v, "val")]
@@ -195,6 +209,10 @@ class _Values:
             total = max(0.0, own + sum(costs[v] for v in set(operands)))
             least = _least(e.outvars)
             worth = own >= least or (total >= max(CHAIN, least) and not brief)
+            size = _instead_of(operands, alone)
+            if size and not brief and all(_bytes(v.aval) <= size for v in e.outvars):
+                alone.update(dict.fromkeys(e.outvars, size))
+                worth = worth or total >= INSTEAD
             for v in e.outvars:
                 self.made[v] = place, e
                 costs[v] = 0.0 if worth else total
@@ -299,6 +317,25 @@ class _Flow:
             path.append((came[sink], sink))
             sink = came[sink]
         return path
+
+
+def _read_once(jaxpr: Any, given: Iterable[Any]) -> dict[Any, int]:
+    """Of the arrays that a body is given those that one equation reads, with their bytes."""
+    count: dict[Any, int] = {}
+    for e in jaxpr.eqns:
+        for v in {v for v in e.invars if not hasattr(v, "val")}:
+            count[v] = count.get(v, 0) + 1
+    ends = {v for v in jaxpr.outvars if not hasattr(v, "val")}
+    return {
+        v: _bytes(v.aval) for v in given if count.get(v) == 1 and v not in ends and v.aval.shape
+    }
+
+
+def _instead_of(operands: Sequence[Any], alone: dict[Any, int]) -> int:
+    """The bytes of the only array that an equation's operands come from, which is read nowhere
+    else; 0 if there are others."""
+    arrays = {v for v in operands if v.aval.shape}
+    return alone.get(arrays.pop(), 0) if len(arrays) == 1 else 0
 
 
 def _least(vs: Sequence[Any]) -> float:

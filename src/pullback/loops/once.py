@@ -16,14 +16,14 @@ nothing is known of. Inner programs are seen to when they are lowered.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from pullback.core.jaxpr import Jaxpr, jaxprs_in_params
 
-__all__ = ["once"]
+__all__ = ["merged", "once"]
 
 COSTLY = frozenset(
     "dot_general conv_general_dilated cholesky triangular_solve lu qr eigh eig svd schur "
@@ -42,8 +42,11 @@ def once(jaxpr: Any, known: Callable[[str], bool]) -> Any:
     """A program without its repeated costly operations. `known` says of a primitive's name whether
     its results depend on its operands and parameters alone."""
     costly = [_costly(e) for e in jaxpr.eqns]
-    if sum(costly) < 2:
-        return jaxpr
+    return merged(jaxpr, known, costly) if sum(costly) > 1 else jaxpr
+
+
+def merged(jaxpr: Any, known: Callable[[str], bool], chosen: Sequence[bool]) -> Any:
+    """A program whose `chosen` equations take their results from earlier ones that are equal."""
     places: dict[Any, int] = {}  # what tells an equation from others -> the first such equation
     numbers: dict[Any, Any] = {}  # of values: that equation, and which of its results if several
     instead: dict[Any, Any] = {}
@@ -57,7 +60,7 @@ def once(jaxpr: Any, known: Callable[[str], bool]) -> Any:
                 numbers[e.outvars[0]] = first
             else:
                 numbers.update((v, (first, k)) for k, v in enumerate(e.outvars))
-            if first != place and costly[place]:
+            if first != place and chosen[place]:
                 instead.update(zip(e.outvars, jaxpr.eqns[first].outvars, strict=True))
                 continue
         eqns.append(e)

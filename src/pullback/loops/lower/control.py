@@ -13,6 +13,7 @@ from functools import partial
 from typing import Any
 
 from pullback.loops.build import Builder, Index
+from pullback.loops.fuse import counted_cheaply
 from pullback.loops.ir import Atom, Var
 from pullback.loops.lower.carries import Carry, separate, settle_turns, take_in_place
 from pullback.loops.lower.elementwise import Outs, rule
@@ -93,7 +94,17 @@ def outer_leaf(g: Graph, x: Node, held: Held) -> Node:
         cell = Cell(x.dtype)
         held.append((cell, x))
         return cell.leaf(g)
+    if counted_cheaply(x):
+        return g.pointwise(x.shape, x.dtype, [], lambda b, idx: read(x, b, idx))
     return g.leaf(OuterSlot(x), x.shape, x.dtype)
+
+
+def _mode(x: Node) -> str:
+    """How a region takes a value of the surrounding program: arrays must be in memory, unless they
+    only count."""
+    if not x.shape:
+        return "scalar"
+    return "once" if counted_cheaply(x) else "buffer"
 
 
 def _host_if(g: Graph, bodies: Sequence[Body], programs: Sequence[Any]) -> bool:
@@ -231,7 +242,7 @@ def _need_memory(op: Opaque, nodes: Sequence[Node], ins: Sequence[Node]) -> None
     """Arrays that a region reads over and over must be in memory."""
     for k, n in enumerate(ins):
         if n.shape and any(n is m for m in nodes):
-            op.modes[k] = "buffer"
+            op.modes[k] = _mode(n)
 
 
 def _ask(op: Opaque, bodies: Sequence[Body]) -> None:
@@ -490,7 +501,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
             assert slot is not None
             store_slot(b, slot, (), init[k].dtype, (), b.const(first + by * length, init[k].dtype))
 
-    modes = ["scalar" if not n.shape else "buffer" for n in consts]
+    modes = [_mode(n) for n in consts]
     modes += ["scalar" if not n.shape else "once" for n in init]
     modes += ["buffer" if n.cost > 40 or n.users > 1 or n.kind == "red" else "once" for n in xs]
     op = Opaque(
@@ -583,7 +594,7 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
             assert out.slot is not None
             store_slot(b, out.slot, (), out.dtype, (), cell.value)
 
-    modes = ["scalar", *("scalar" if not n.shape else "buffer" for n in operands)]
+    modes = ["scalar", *map(_mode, operands)]
     work, seconds = (max(getattr(body, k) for body in bodies) for k in ("work", "seconds"))
     op = Opaque("cond", list(ins), modes, emit=emit, work=work, seconds=seconds)
     _ask(op, bodies)
