@@ -54,6 +54,12 @@ CALLS: dict[str, Callable[[], Any]] = {
     "quantile": lambda: jnp.quantile(X, np.array([0.25, 0.5], np.float16)),
     "percentile": lambda: jnp.percentile(X.astype(np.float16), np.float32([10, 90])),
     "nanquantile": lambda: jnp.nanquantile(X.astype(np.float16), np.float32(0.3)),
+    "polyfit": lambda: jnp.polyfit(LONG[:6], TURNS[[0, 1, 2, 2, 1, 0]], 2),
+    "polyfit cov": lambda: jnp.polyfit(LONG[:6], TURNS[[0, 1, 2, 2, 1, 0]], 2, cov=True),
+    "histogramdd": lambda: jnp.histogramdd(TURNS, bins=2, density=True),
+    "compress": lambda: jnp.compress(I[0] > 0, I, axis=1, size=3, fill_value=2.5),
+    "geomspace": lambda: jnp.geomspace(np.int8(1), np.float16(3), 3, dtype=np.float32),
+    "logspace": lambda: jnp.logspace(np.int8(1), np.float16(3), 3, dtype=np.float32),
     "l-bfgs": lambda: (
         sp.optimize.minimize(
             lambda x: jnp.sum((x - 1) ** 2), X, method="l-bfgs-experimental-do-not-rely-on-this"

@@ -111,6 +111,7 @@ if _TYPE_CHECKING:
         tril_indices_from as tril_indices_from,
         triu_indices as triu_indices,
         triu_indices_from as triu_indices_from,
+        unravel_index as unravel_index,
         where as where,
     )
     from .joining import (
@@ -163,7 +164,6 @@ if _TYPE_CHECKING:
         swapaxes as swapaxes,
         tile as tile,
         transpose as transpose,
-        unravel_index as unravel_index,
     )
     from .nan_reductions import (
         nanargmax as nanargmax,
@@ -507,7 +507,7 @@ _late = _LateNames(
             "argwhere c_ choose compress diag_indices diag_indices_from extract fill_diagonal "
             "flatnonzero index_exp ix_ mask_indices nonzero piecewise place put put_along_axis r_ "
             "ravel_multi_index s_ select take take_along_axis tril_indices tril_indices_from "
-            "triu_indices triu_indices_from where"
+            "triu_indices triu_indices_from unravel_index where"
         ),
         "joining": (
             "append array_split block column_stack concat concatenate delete dsplit dstack hsplit "
@@ -518,7 +518,7 @@ _late = _LateNames(
             "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to "
             "expand_dims flip fliplr flipud iscomplexobj isrealobj matrix_transpose moveaxis ndim "
             "permute_dims ravel repeat reshape resize roll rollaxis rot90 shape size squeeze "
-            "swapaxes tile transpose unravel_index"
+            "swapaxes tile transpose"
         ),
         "nan_reductions": (
             "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar"

@@ -202,7 +202,7 @@ def _of_numpy(x: Any, dtype: Any, copy: bool) -> Any:
         raise TypeError(
             f"a NumPy array cannot be converted to {d.name}; use random.wrap_key_data for keys"
         )
-    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(d):
+    if dtypes.is_complex(x.dtype) and not dtypes.is_complex(d) and not dtypes.is_bool(d):
         warn_of_real_parts()
         x = x.real
     if x.dtype != d:
@@ -315,15 +315,17 @@ def _element(x: Any, dtype: Any) -> Any:
 def _of_python(leaves: list[Any], x: Any, dtype: Any) -> Any:
     """NumPy's array of `x`, whose numbers are `leaves`. As NumPy, raises OverflowError for one of
     Python's that integers of the dtype do not hold, ValueError for NaN."""
-    if dtypes.is_integer(dtype) and any(isinstance(e, int | float) for e in leaves):
+    numbers = (int, float, np.integer, np.floating)
+    if dtypes.is_integer(dtype) and any(isinstance(e, numbers) for e in leaves):
         return np.array(x, dtype)
     return np.array(x).astype(dtype)
 
 
 def _hosted(x: Any) -> Any:
+    """`x` with NumPy's arrays in place of others; scalars stay, as NumPy checks that they fit."""
     if isinstance(x, list | tuple):
         return [_hosted(e) for e in x]
-    return np.asarray(unwrap(x)) if hasattr(x, "shape") else x
+    return np.asarray(unwrap(x)) if hasattr(x, "shape") and not isinstance(x, np.generic) else x
 
 
 def _sequence_dtype(leaves: list[Any]) -> Any:

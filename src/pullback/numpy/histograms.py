@@ -236,7 +236,8 @@ def histogramdd(
     counts = bincount(flat, weights, length=int(np.prod(sizes, dtype=np.int64)))
     counts = manipulation.reshape(counts, sizes)[(slice(1, -1),) * d]
     if density:
-        counts = counts.astype(typeof(points).dtype) / reductions.sum(counts)
+        counts = counts.astype(typeof(points).dtype)
+        counts = counts / reductions.sum(counts)
         for k, edge in enumerate(edges):
             widths = signals.diff(edge)
             counts = counts / manipulation.reshape(widths, [-1 if j == k else 1 for j in _upto(d)])

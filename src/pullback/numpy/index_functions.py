@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
@@ -30,7 +31,6 @@ from .manipulation import (
     reshape,
     tile,
     transpose,
-    unravel_index,
 )
 from .ranges import arange
 from .selecting import number, select_where
@@ -49,6 +49,8 @@ from .util import (
     unwrap,
     user_dtype,
 )
+
+ufuncs: Any = lazy_module("pullback.numpy.ufuncs")
 
 
 def _count(shape: Sequence[Any]) -> Any:
@@ -453,9 +455,8 @@ def compress(
     picked = take(a, keep, axis=k, mode="clip")
     missing = lax.ge(keep, literal(keep, n))
     shape = tuple(size if j == k else 1 for j in range(ndim_of(a)))
-    return lax.convert_element_type(
-        select_where(lax.reshape(missing, shape), fill_value, picked), typeof(a).dtype
-    )
+    fill = lax.convert_element_type(as_array(unwrap(fill_value)), typeof(a).dtype)
+    return to_type(select_where(lax.reshape(missing, shape), fill, picked), typeof(a).dtype, False)
 
 
 def extract(condition: Any, arr: Any, *, size: int | None = None, fill_value: Any = 0) -> Any:
@@ -602,6 +603,38 @@ def _refuse_inplace(
             f"jnp.{name}: arrays are immutable, so it cannot change its argument. Fix: pass "
             f"inplace=False and use the result: x = jnp.{call}."
         )
+
+
+def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
+    """The positions along each axis of flat positions in an array of `shape`; out of range, the
+    nearest valid.
+
+    A tuple of arrays of the shape of `indices`. Sizes may be traced.
+
+    >>> jnp.unravel_index(jnp.array([4, 1]), (2, 3))
+    (Array([1, 0], dtype=int32), Array([1, 1], dtype=int32))
+    """
+    check_arraylike("unravel_index", indices)
+    sizes = tuple(shape) if isinstance(shape, Sequence) or ndim_of(shape) else (shape,)
+    rest = as_array(unwrap(indices))
+    own = typeof(rest).dtype
+    short = dtypes.is_integer(own) and own.itemsize < 4
+    wide = short and any(type(n) is int and n > dtypes.iinfo(own).max for n in sizes)
+    if wide:
+        rest = lax.convert_element_type(rest, np.dtype("int32"))
+    positions = []
+    for n in reversed(sizes):
+        rest, position = ufuncs.divmod(rest, n)
+        positions.append(position)
+    if not sizes:
+        return ()
+    over = ufuncs.greater(rest, 0)
+    under = False if dtypes.is_unsigned(typeof(rest).dtype) else ufuncs.less(rest, -1)
+    clamped = (
+        select_where(over, n - 1, select_where(under, 0, i))
+        for n, i in zip(sizes, reversed(positions), strict=True)
+    )
+    return tuple(lax.convert_element_type(i, own) if wide else i for i in clamped)
 
 
 def put(a: Any, ind: Any, v: Any, mode: str | None = None, *, inplace: bool = True) -> Any:

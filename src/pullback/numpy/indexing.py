@@ -26,7 +26,7 @@ from ..primitives import keys
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..records import record
-from .util import canonical, check_broadcast, shape_of, unwrap
+from .util import check_broadcast, shape_of, unwrap
 
 INT32 = np.dtype("int32")
 
@@ -75,8 +75,10 @@ def _is_int(e: Any) -> bool:
 def _entry(e: Any) -> Any:
     """An entry in one of the forms None, Ellipsis, slice, Slice, int, or array (NumPy or
     traced)."""
+    if isinstance(e, np.integer):
+        return within_reach([int(e)])[0]
     if e is None or e is Ellipsis or isinstance(e, slice) or _is_int(e):
-        return int(canonical(e)) if isinstance(e, np.integer) else int(e) if _is_int(e) else e
+        return int(e) if _is_int(e) else e
     if isinstance(e, bool | np.bool_):
         return np.asarray(e)
     if isinstance(e, list | tuple):
@@ -115,6 +117,10 @@ def _checked(e: Any) -> Any:
     if not (dtypes.is_integer(d) or dtypes.is_bool(d)):
         name = getattr(d, "name", d)
         raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {name}")
+    if isinstance(e, np.ndarray) and e.dtype.itemsize == 8:
+        info = np.iinfo(dtypes.canonicalize_dtype(d))
+        if info.bits == 32 and np.any((e < info.min) | (e > info.max)):
+            return np.clip(e, info.min, info.max).astype(info.dtype)  # out of bounds, as it was
     return e
 
 
@@ -704,11 +710,9 @@ def take_index(
     """`x[idx]`, with what to do out of bounds: clip (the default), fill, or promise_in_bounds."""
     x = as_array(unwrap(x))
     shape = x.shape
-    mode = gather_mode(mode)
-    clamping = mode is None or mode != lax.GatherScatterMode.FILL_OR_DROP
     if (
         type(idx) is int
-        and clamping
+        and mode is None
         and shape
         and type(shape[0]) is int
         and -shape[0] <= idx < shape[0]
@@ -716,9 +720,13 @@ def take_index(
     ):
         return _static(x, [idx, *[slice(None)] * (len(shape) - 1)], shape)
     entries, added = parse(shape, idx)
+    if mode is not None:
+        if not added and all(e is None or (type(e) is slice and e == slice(None)) for e in entries):
+            return _static(x, entries, shape)  # whatever the mode is called
+        mode = gather_mode(mode)
     if mode in (lax.GatherScatterMode.FILL_OR_DROP, lax.GatherScatterMode.CLIP):
         entries = within_reach(entries)
-    if not added and clamping:
+    if not added and mode != lax.GatherScatterMode.FILL_OR_DROP:
         negative = not wrap_negative_indices and any(type(e) is int and e < 0 for e in entries)
         out = NotImplemented if negative else _static(x, entries, shape)
         if out is NotImplemented:

@@ -24,7 +24,6 @@ from .util import (
     canonical_axes,
     canonical_axis,
     check_arraylike,
-    default_int,
     dtype_of,
     ndim_of,
     shape_of,
@@ -760,40 +759,3 @@ def resize(a: Any, new_shape: Any) -> Any:
     if any(n < 0 for n in shape):
         raise ValueError("all elements of `new_shape` must be non-negative")
     return _resize_jit(a, new_shape=shape)
-
-
-def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
-    """The positions along each axis of flat positions in an array of `shape`; out of range, the
-    nearest valid.
-
-    A tuple of arrays of the shape of `indices`.
-
-    >>> jnp.unravel_index(jnp.array([4, 1]), (2, 3))
-    (Array([1, 0], dtype=int32), Array([1, 1], dtype=int32))
-    """
-    check_arraylike("unravel_index", indices)
-    sizes = canonical_shape(shape)
-    rest = as_array(unwrap(indices))
-    if dtypes.is_bool(typeof(rest).dtype):
-        rest = to_type(rest, default_int(), True)
-    own = typeof(rest).dtype
-    if dtypes.is_integer(own) and own.itemsize < 4:  # sizes may be beyond short integers
-        rest = lax.convert_element_type(rest, np.dtype("int32"))
-    out: list[Any] = []
-    for n in reversed(sizes):
-        size = lax.full_like(rest, max(n, 1))
-        r = lax.rem(rest, size)
-        q = lax.div(rest if dtypes.is_integer(typeof(rest).dtype) else lax.sub(rest, r), size)
-        low = lax.lt(r, lax.full_like(r, 0))
-        out.append(lax.select(low, lax.add(r, lax.full_like(r, n)), r))
-        rest = lax.select(low, lax.sub(q, lax.full_like(q, 1)), q)
-    zero = lax.full_like(rest, 0)
-    over = lax.gt(rest, zero)
-    under = lax.lt(lax.add(rest, lax.full_like(rest, 1)), zero)
-    back = typeof(rest).dtype != own
-    clamped = []
-    for n, i in zip(reversed(sizes), out, strict=True):
-        i = lax.select(under, lax.full_like(i, 0), i)
-        i = lax.select(over, lax.full_like(i, n - 1), i)
-        clamped.append(lax.convert_element_type(i, own) if back else i)
-    return tuple(reversed(clamped))

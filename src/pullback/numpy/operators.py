@@ -4,7 +4,6 @@ operands.
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any
 
@@ -171,7 +170,7 @@ def _contains(self: Any, other: Any) -> Any:
             "Array.__contains__: query value must be a scalar, got query.shape="
             f"{typeof(y).shape}. Fix: jnp.isin(value, x)"
         )
-    return builtins.bool(lax.reduce_or(lax.eq(x, y), (0,)))
+    return lax.reduce_or(lax.eq(x, y), (0,))  # an array: `in` itself asks for its bool
 
 
 def _reflected(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

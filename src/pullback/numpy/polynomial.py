@@ -222,7 +222,7 @@ def _polyfit(
     scale = ufuncs.sqrt((lhs * lhs).sum(axis=0))
     lhs = lhs / scale[None, :]
     c, resids, rank, s = linalg.lstsq(lhs, rhs, rcond)
-    c = (c.T / scale).T
+    c = (c.T / (scale if typeof(c).ndim == 1 else scale[None, :])).T
     if full:
         return c, resids, rank, s, rcond
     if not cov:
@@ -238,7 +238,9 @@ def _polyfit(
             )
         factor = resids / (n - order)
         factor = manipulation.squeeze(factor) if typeof(y).ndim == 1 else factor
-    return c, base * factor if typeof(y).ndim == 1 else base[:, :, None] * factor
+    if typeof(y).ndim == 1:
+        return c, base * factor
+    return c, base[:, :, None] * (factor if isinstance(factor, int) else factor[None, None, :])
 
 
 def polyfit(

@@ -231,8 +231,9 @@ def linspace(
 def _logspace(
     start: Any, stop: Any, base: Any, num: int, endpoint: bool, dtype: Any, axis: int
 ) -> Any:
-    start, stop = promote_dtypes_inexact(start, stop)
-    if dtype is not None:  # exponents are of the kind of the result: a real one drops angles
+    if dtype is None:
+        start, stop = promote_dtypes_inexact(start, stop)
+    else:  # exponents are of the kind of the result: a real one drops angles
         d = inexact(dtype)
         start, stop = (_to(real_where_asked(as_array(x), d), d) for x in (start, stop))
     exponents = linspace(start, stop, num, endpoint, False, None, axis)
@@ -279,7 +280,9 @@ def logspace(
 
 
 def _geomspace(start: Any, stop: Any, num: int, endpoint: bool, dtype: Any, axis: int) -> Any:
-    start, stop = promote_shapes("geomspace", *promote_dtypes_inexact(start, stop))
+    if dtype is None:
+        start, stop = promote_dtypes_inexact(start, stop)
+    start, stop = promote_shapes("geomspace", start, stop)
     d = typeof(start).dtype if dtype is None else inexact(dtype)
     start, stop = (convert_weak(real_where_asked(x, d), d, False) for x in (start, stop))
     sign = lax.sign(start)
@@ -340,6 +343,8 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     check_arraylike("eye", k)
     if dtypes.is_float(dtypes.result_type(k)):
         raise ValueError(f"k must be a scalar integer; got {k}")
+    if isinstance(k, int) and not -(2**31) <= k < 2**31:
+        k = 2**31 - 1  # as every diagonal beyond the matrix: empty
     out = lax.convert_element_type(_diagonal_mask(shape, k), d)
     return out if device is None else device_put(out, device)
 

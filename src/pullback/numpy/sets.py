@@ -28,7 +28,14 @@ from . import (
     ufuncs_more,
 )
 from .sorting import lexsort
-from .util import canonical_axis, check_arraylike, default_int, literal, promote_dtypes
+from .util import (
+    canonical_axis,
+    check_arraylike,
+    default_int,
+    literal,
+    promote_dtypes,
+    to_type,
+)
 
 
 def _value(x: Any) -> Any:
@@ -120,6 +127,8 @@ def unique(
         flat, along = manipulation.ravel(array), 0
     else:
         flat, along = array, canonical_axis(axis, len(shape))
+    if dtypes.is_complex(typeof(flat).dtype):
+        flat = to_type(flat, typeof(flat).dtype, False)  # only those in parts are
     n = typeof(flat).shape[along]
     plain = typeof(flat).ndim == 1 and not (return_index or return_inverse)
     rows, first, order = (

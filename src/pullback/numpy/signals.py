@@ -396,17 +396,20 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int | None = N
 def _trapezoid(y: Any, x: Any = None, dx: Any = 1.0, axis: int = -1) -> Any:
     if x is None:
         (y,) = promote_dtypes_inexact(y)
+        steps = dx
+        if ndim_of(dx):  # aligned with y's axes, as in NumPy
+            steps = moveaxis(lax.broadcast_to_rank(as_array(dx), ndim_of(y)), axis, -1)
         y = moveaxis(y, axis, -1)
-        edges = add(indexing.take_index(y, (..., 0)), indexing.take_index(y, (..., -1)))
-        total = reductions.sum_reduce(y, -1)
-        return multiply(dx, lax.sub(total, lax.mul(literal(edges, 0.5), edges)))
-    y, x = promote_dtypes_inexact(y, x)
-    y, x = as_array(y), as_array(x)
-    if ndim_of(x) == 1:
-        steps = _diff(x)
+        if not ndim_of(dx) or shape_of(steps)[-1] == 1:
+            steps = lax.squeeze(steps, (ndim_of(steps) - 1,)) if ndim_of(dx) else steps
+            total = reductions.sum_reduce(y, -1)
+            edges = add(indexing.take_index(y, (..., 0)), indexing.take_index(y, (..., -1)))
+            return multiply(steps, lax.sub(total, lax.mul(literal(edges, 0.5), edges)))
     else:
-        steps = moveaxis(_diff(x, axis=axis), axis, -1)
-    y = moveaxis(y, axis, -1)
+        y, x = promote_dtypes_inexact(y, x)
+        y, x = as_array(y), as_array(x)
+        steps = diff(x) if ndim_of(x) == 1 else moveaxis(diff(x, axis=axis), axis, -1)
+        y = moveaxis(y, axis, -1)
     pairs = add(
         indexing.take_index(y, (..., slice(1, None))),
         indexing.take_index(y, (..., slice(None, -1))),

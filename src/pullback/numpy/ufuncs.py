@@ -709,7 +709,7 @@ def power(x1: Any, x2: Any, /) -> Any:
     if _is_known_integer(x2):
         x1 = promote_dtypes_numeric(x1)[0]
         return lax.integer_pow(x1, operator.index(int(x2)))
-    return _power(x1, x2)
+    return _power(x1, as_array(x2) if isinstance(x2, np.ndarray) else x2)  # one constant
 
 
 def _is_known_integer(x: Any) -> bool:
@@ -755,7 +755,9 @@ def _power_shapes(x1: Any, x2: Any) -> Any:
 def _integer_power(x1: Any, x2: Any) -> Any:
     # Squaring, bit by bit of the exponent; 0 to a negative power is 0 (there is no infinity).
     zero, one = literal(x1, 0), literal(x1, 1)
-    acc = select_where(lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero)), zero, one)
+    kind = typeof(x1).dtype.type
+    is_zero = lax.bitwise_and(lax.eq(x1, zero), lax.ne(x2, zero))
+    acc = select_where(is_zero, kind(0), kind(1))  # never weak, and so no result is
     # Six bits reach every power of an integer other than 0, 1 and -1 that does not overflow 64
     # bits.
     for _ in range(6):
@@ -861,8 +863,10 @@ def _round(a: Any, decimals: int = 0, out: None = None) -> Any:
     def real_round(x: Any) -> Any:
         if decimals == 0:
             return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN)
-        scale = literal(x, 10.0**decimals)
         wide = typeof(x).dtype
+        if decimals > np.log10(float(dtypes.finfo(max(wide, np.dtype("float32"))).max)):
+            return x  # no digit of any number is as far behind the point
+        scale = literal(x, 10.0**decimals)
         if wide == np.float16:
             y = lax.div(
                 lax.round(
@@ -964,7 +968,7 @@ def _angle(z: Any, deg: bool = False) -> Any:
         if not dtypes.is_inexact(typeof(z).dtype):
             re = to_type(re, dtypes.default_float(), False)
         if not ndim_of(re):  # as in JAX, a scalar meets the zero of the default type
-            re = to_type(re, dtypes.promote_types(typeof(re).dtype, np.dtype("float32")), False)
+            re = to_type(re, dtypes.promote_types(typeof(re).dtype, dtypes.default_float()), False)
         out = lax.atan2(lax.full_like(re, 0), re)
     return rad2deg(out) if deg else out
 

@@ -263,6 +263,9 @@ def gather(
         fill_value = None
     elif fill_value is None:
         fill_value = _fill_of(typeof(operand).dtype)
+    elif isinstance(fill_value, float) and dtypes.is_integer(typeof(operand).dtype):
+        with np.errstate(all="ignore"):  # integers have no NaN: a number for it, as NumPy's casts
+            fill_value = int(np.asarray(fill_value).astype(typeof(operand).dtype))
     return gather_p.bind(
         operand,
         start_indices,
