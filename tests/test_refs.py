@@ -528,3 +528,27 @@ def test_a_custom_rule_is_refused_one_reference_twice() -> None:
         r = j.new_ref(0.0)
         with pytest.raises(ValueError, match=r"at (both )?a and b"):
             f(3, r, r)
+
+
+UNREAD = {
+    "an operation": lambda j, n, r: j.lax.sin(r),
+    "an operation under jit": lambda j, n, r: j.jit(j.lax.sin)(r),
+    "a slice": lambda j, n, r: j.lax.dynamic_slice(r, (0,), (1,)),
+    "a function": lambda j, n, r: n.sin(r),
+    "a sum": lambda j, n, r: n.sum(r),
+    "an operand": lambda j, n, r: n.zeros(3) + r,
+    "a choice": lambda j, n, r: n.where(r, 1, 2),
+    "a mapped function": lambda j, n, r: n.stack([r, r]),
+}
+
+
+@pytest.mark.parametrize("name", UNREAD)
+def test_a_reference_is_no_array(name: str) -> None:
+    """What is needed is its value: the message says so, and the class is JAX's."""
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        UNREAD[name](jax, jnp, jax.new_ref(jnp.arange(3.0)))
+    r = pb.new_ref(pnp.arange(3.0))
+    with pytest.raises(theirs.type, match=r"ref\[\.\.\.\]"):
+        UNREAD[name](pb, pnp, r)
+    with pytest.raises(TypeError, match=r"ref\[\.\.\.\]"):
+        pnp.asarray(r)

@@ -26,6 +26,7 @@ class AbstractValue:
     __slots__ = ()
     is_high = False
     has_qdd = False
+    is_reference = False
 
     def normalize(self) -> AbstractValue:
         return self

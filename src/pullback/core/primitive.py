@@ -14,7 +14,7 @@ Rule signatures (arrays are positional, metadata is keyword):
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable, Iterator, MutableMapping
+from collections.abc import Callable, Iterator, MutableMapping, Sequence
 from typing import Any
 
 from ..errors import MissingRuleError
@@ -141,6 +141,7 @@ class Primitive:
         except TypeError:  # a parameter that is not hashable
             return self.rule("abstract_eval")(*avals, **params), _NO_EFFECTS
         if found is None:
+            _refuse_references(self.name, avals)
             out = self.rule("abstract_eval")(*avals, **params)
             # One object for all equal types: to compare them costs nothing.
             if type(out) is ShapedArray and all(type(n) is int for n in out.shape):
@@ -193,6 +194,16 @@ class Primitive:
 
     def impl(self, *args: Any, **params: Any) -> Any:
         return self.rule("impl")(*args, **params)
+
+
+def _refuse_references(name: str, avals: Sequence[Any]) -> None:
+    """ValueError if an operation on arrays is given a mutable reference."""
+    for aval in avals:
+        if aval.is_reference:
+            raise ValueError(
+                f"Attempting to pass a Ref {aval} to a primitive: {name} -- did you forget to "
+                "unpack ([...]) the ref? Fix: read it first, ref[...]."
+            )
 
 
 def name_operand(name: str, args: tuple[Any, ...]) -> None:

@@ -55,6 +55,7 @@ class AbstractRef(AbstractValue):
     """
 
     __slots__ = ("inner_aval", "kind", "memory_space", "weak_type")
+    is_reference = True
 
     def __init__(
         self, inner_aval: Any, memory_space: Any = None, kind: Any = None, weak_type: bool = False

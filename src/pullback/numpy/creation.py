@@ -144,6 +144,7 @@ def _array(x: Any, dtype: Any, copy: bool) -> Any:
     if getattr(x, "aval", None) is not None:
         if isinstance(getattr(x, "has_no_value", None), str):  # a sparse array
             raise ValueError(f"setting an array element with a sequence. {x.has_no_value}")
+        check_arraylike("array", x)
         return _of_array(x, dtype, copy)
     kind = type(x)
     if kind in (bool, int, float, complex):

@@ -44,12 +44,12 @@ def is_arraylike(x: Any) -> bool:
     """Is `x` an array, a tracer, a NumPy array or scalar, a Python number, or something with
     `__jax_array__`?
     """
-    return (
-        type(x) in _SIMPLE
-        or isinstance(x, (np.ndarray, np.generic, *PYTHON_SCALARS))
-        or getattr(x, "aval", None) is not None
-        or hasattr(x, "__jax_array__")
-    )
+    if type(x) in _SIMPLE or isinstance(x, (np.ndarray, np.generic, *PYTHON_SCALARS)):
+        return True
+    aval = getattr(x, "aval", None)
+    if aval is not None:
+        return not getattr(aval, "is_reference", False)
+    return hasattr(x, "__jax_array__")
 
 
 def check_arraylike(name: str, *args: Any, none_ok: bool = False) -> None:
@@ -65,7 +65,9 @@ def check_arraylike(name: str, *args: Any, none_ok: bool = False) -> None:
                 )
             continue
         fix = " Fix: pass an array or a number."
-        if isinstance(x, (list, tuple)):
+        if hasattr(x, "aval"):
+            fix = " Fix: read the reference, ref[...]."
+        elif isinstance(x, (list, tuple)):
             fix = " Fix: convert it with jnp.asarray(...)."
         raise TypeError(
             f"{name} requires ndarray or scalar arguments, got {type(x)} at position {k}.{fix}"
