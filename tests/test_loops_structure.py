@@ -727,3 +727,26 @@ def test_loops_count_what_is_counted_outside(how):
         expected = pb.tree_util.tree_leaves(f(jnp.asarray(u), 7))
     for x, y in zip(pb.tree_util.tree_leaves(pb.jit(f)(u, 7)), expected, strict=True):
         np.testing.assert_array_equal(x, y)
+
+
+@pytest.mark.parametrize(("n", "lanes"), [(16, True), (8, True), (3, False)])
+def test_elements_that_do_not_meet_are_worth_lanes(n, lanes):
+    """A carry of some elements, each computed of its own with much arithmetic: in lanes, not one by
+    one in registers, unless there are only a few."""
+
+    def f(x, g):
+        def step(s, g):
+            x, m, v = s
+            m, v = 0.9 * m + 0.1 * g, 0.99 * v + 0.01 * g * g
+            return (x - 0.01 * m / (jnp.sqrt(v) + 1e-8), m, v), x
+
+        return lax.scan(step, (x, jnp.zeros(n), jnp.zeros(n)), g)
+
+    rng = np.random.default_rng(n)
+    x, g = rng.normal(size=n).astype(F32), rng.normal(size=(20, n)).astype(F32)
+    (kernel,) = program(f, x, g).kernels
+    assert ("sqrt" in show_kernel(kernel)) and (show_kernel(kernel).count("sqrt") == 1) is lanes
+    xs = np.asarray(pb.jit(f)(x, g)[1])
+    alone = np.asarray(pb.jit(f)(np.repeat(x[:1], n), np.repeat(g[:, :1], n, 1))[1])
+    np.testing.assert_array_equal(xs[:, 0], alone[:, n - 1])
+    np.testing.assert_array_equal(xs, f(x, g)[1])

@@ -26,6 +26,9 @@ FEW = 16  # elements of an array in registers
 UNROLLED = 1500.0  # work of one unit, in scalar operations
 LANES = 4  # elements from which on costly operations are better done in lanes
 COSTLY = 30.0  # what costs more is worth lanes
+# Operations and loads of a unit that are worth lanes, if each element is computed of its own alone;
+# in registers a step waits for arithmetic only, in lanes for the memory that the carry is in, too.
+MUCH = 200.0
 TOTAL = 64  # registers that one loop carries
 
 
@@ -72,7 +75,34 @@ def _is_short(unit: Any) -> bool:
         return False
     if any(m.size > LANES and m.cost > COSTLY for m in unit.members):
         return False
+    if _element_by_element(unit) and sum(map(_work, unit.members)) >= MUCH:
+        return False
     return bool(sum(m.size * max(m.cost, 1.0) for m in unit.members) <= UNROLLED)
+
+
+def _work(m: Node) -> float:
+    """Operations and loads of a value."""
+    found: set[Node] = set()
+    reads(m, set(), found)
+    return m.size * (m.cost + sum(bool(n.shape) for n in found))
+
+
+def _element_by_element(unit: Nest) -> bool:
+    """Whether a unit's values have more elements than a few, and compute each of them from that
+    element of what they read, or from single numbers."""
+    stack, seen = list(unit.members), set(unit.members)
+    while stack:
+        node = stack.pop()
+        joined = node.parts is not None or node.padded is not None or node.own_breaks
+        if node.size > 1 and (node.size <= LANES or len(node.shape) != 1 or joined):
+            return False
+        for dep, axes in node.deps:
+            if dep.size > 1 and axes not in (None, (0,)):
+                return False
+            if dep not in seen and dep.kind == "pw":
+                seen.add(dep)
+                stack.append(dep)
+    return True
 
 
 class Registers:
