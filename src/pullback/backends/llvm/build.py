@@ -495,7 +495,20 @@ class Builder:
     def ranged(self, x: Val, y: Val, largest: bool) -> Val | None:
         """The larger (or smaller) of x and y, zeros by their sign; of a number and a NaN the
         number. None where the machine has it not."""
-        return self._avx512_pair("range", x, y, f"i32 {5 if largest else 4}, ")
+        option = f"i32 {5 if largest else 4}, "
+        if x.n > 1 or y.n > 1:
+            return self._avx512_pair("range", x, y, option)
+        few = 4 if x.t == "float" else 2
+        wide = self._avx512_pair("range", self._first_of(x, few), self._first_of(y, few), option)
+        if wide is None:
+            return None
+        return Val(self, x.t, 1, tuple(self.extract(r, x.t, few, 0) for r in wide.regs))
+
+    def _first_of(self, x: Val, n: int) -> Val:
+        """Registers that have single numbers as the first of their lanes."""
+        form = f"insertelement <{n} x {x.t}> poison, {x.t} "
+        regs = (self._place(f"{form}{r}, i64 0", (r,), False) for r in x.regs)
+        return Val(self, x.t, n, tuple(regs))
 
     def lanes_of(self, t: str, n: int) -> Val:
         """<0, 1, 2, ..>."""
