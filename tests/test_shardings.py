@@ -7,6 +7,7 @@ import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -148,9 +149,70 @@ for error, match, wrong in [
 """
 
 
+WHAT_IS_REFUSED = """
+from pullback.errors import DuplicateSpecError, IndivisibleError
+from pullback.experimental import mesh_utils
+grid = pb.make_mesh((4, 2), ("a", "b"), (pb.sharding.AxisType.Auto,) * 2)
+rows = NamedSharding(grid, P("a"))
+with pytest.raises(DuplicateSpecError):
+    NamedSharding(grid, P("a", "a"))
+for wrong in [lambda: rows.shard_shape((6,)), lambda: pb.device_put(np.ones(6), rows),
+              lambda: pb.jit(lambda x: x, out_shardings=rows)(np.ones(3))]:
+    with pytest.raises(IndivisibleError):
+        wrong()
+put = pb.device_put(np.ones((8, 4)), rows)
+double = lambda x: x * 2
+assert pb.jit(double, in_shardings=rows)(put).sharding == rows
+with pytest.raises(ValueError, match="does not match the sharding on the respective arg"):
+    pb.jit(double, in_shardings=NamedSharding(grid, P("b")))(put)
+with pytest.raises(ValueError, match="must equal the product"):
+    mesh_utils.create_device_mesh((3, 2))
+with pytest.raises(ValueError, match="slice_index"):
+    mesh_utils.create_hybrid_device_mesh((4, 1), (2, 1))
+"""
+
+PROGRAMS_TELL_HOW_VALUES_LIE = """
+seen = []
+def told(x):
+    pb.debug.inspect_array_sharding(pb.numpy.sin(x).T, callback=lambda s: seen.append(s.spec))
+    return x * 2
+f = pb.jit(told)
+compiled = f.lower(put).compile()
+assert seen == [P(None, "a")], seen
+f(put), f(put)
+assert seen == [P(None, "a")], seen  # once for arguments that lie so
+f(pb.device_put(np.ones((8, 4)), NamedSharding(grid, P("a", "b"))))
+assert seen[1:] == [P("b", "a")], seen
+"""
+
+EXPORTED_PROGRAMS_KNOW_THEIR_DEVICES = """
+from pullback import export
+columns = NamedSharding(grid, P(None, "b"))
+whole = export.export(pb.jit(double, in_shardings=rows, out_shardings=columns))(np.ones((8, 4)))
+for exported in [whole, export.deserialize(whole.serialize())]:
+    assert exported.nr_devices == 8
+    assert exported.call(put).sharding.spec == P(None, "b")
+    with pytest.raises(ValueError, match="exported for 8 devices and is called in a context with"):
+        exported.call(np.ones((8, 4), np.float32))
+    assert exported.in_shardings_jax(grid)[0].spec == P("a")
+total = pb.shard_map(lambda a: pb.lax.psum(a, "a"), mesh=grid, in_specs=P("a"), out_specs=P())
+blocks = export.export(pb.jit(total))(np.ones((8, 4), np.float32))
+assert blocks.nr_devices == 8
+np.testing.assert_array_equal(export.deserialize(blocks.serialize()).call(put), np.full((2, 4), 4))
+with pb.set_mesh(pb.make_mesh((4, 2), ("a", "b"))):
+    x = pb.device_put(np.ones((8, 4), np.float32), P("a", "b"))
+    typed = export.export(pb.jit(lambda x: x.sum(1)))(x)
+    again = export.deserialize(typed.serialize())
+    assert str(again.in_avals[0]) == "float32[8@a,4@b]" and again.call(x).sharding.spec == P("a")
+"""
+
+
 def test_eight_devices() -> None:
     program = HEAD + PARTS_AND_THEIR_DEVICES + SHARDINGS_THAT_LAY_ARRAYS_ALIKE + RESHARD
     program += RESULTS_OF_PMAP_LIE_ON_THEIR_DEVICES + SHARD_MAP_SAYS_WHAT_IT_CANNOT_TAKE
+    program += WHAT_IS_REFUSED + PROGRAMS_TELL_HOW_VALUES_LIE + EXPORTED_PROGRAMS_KNOW_THEIR_DEVICES
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    here = str(Path(pb.__file__).parents[1])
+    env["PYTHONPATH"] = os.pathsep.join([here, env.get("PYTHONPATH", "")])
     done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -93,7 +93,7 @@ def test_donation_that_helps_nobody_warns() -> None:
 
 
 def test_shardings() -> None:
-    mesh = pb.make_mesh((1,), ("rows",))
+    mesh = pb.make_mesh((1,), ("rows",), (pb.sharding.AxisType.Auto,))
     rows = pb.sharding.NamedSharding(mesh, pb.sharding.PartitionSpec("rows"))
     f = pb.jit(lambda x: pb.lax.with_sharding_constraint(x + 1, rows), out_shardings=rows)
     made = f.lower(X).as_text("stablehlo")

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from .control.expand import register_inline
 from .core.avals import is_valid_value
 from .core.source import is_internal
 from .core.trace import Tracer
@@ -22,8 +23,9 @@ from .primitives.callback import (
     debug_callback,
     debug_print,
 )
-from .runtime.devices import default_device_or_first
-from .sharding import Sharding, SingleDeviceSharding
+from .primitives.sharding import inspect_sharding_p
+from .runtime.commitment import name_shardings
+from .sharding import Sharding
 
 __all__ = [
     "DebugEffect",
@@ -103,7 +105,7 @@ log.__doc__ = """`print`, whose lines go to the log `pullback.debug`, at level I
 
 def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], None]) -> None:
     """Calls `callback` with the sharding of an array: at once, or when the program that computes it
-    runs.
+    is compiled for arguments that lie so.
 
     >>> pb.debug.inspect_array_sharding(
     ...     jnp.zeros(3), callback=lambda sharding: print(sharding.num_devices))
@@ -112,7 +114,9 @@ def inspect_array_sharding(value: Any, *, callback: Callable[[Sharding], None]) 
     if not isinstance(value, Tracer):
         callback(value.sharding)
         return
-    debug_callback(lambda _: callback(SingleDeviceSharding(default_device_or_first())), value)
+    name_shardings()
+    register_inline(inspect_sharding_p, inspect_sharding_p.rules["inline"])
+    inspect_sharding_p.bind(value, callback=callback)
 
 
 # --- pictures ---

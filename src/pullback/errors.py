@@ -152,6 +152,41 @@ class KeyReuseError(RuntimeError):
     """
 
 
+class IndivisibleError(ValueError):
+    """The axis of an array cannot be divided over the axes of a mesh as a sharding says.
+
+    >>> mesh = pb.sharding.AbstractMesh((2,), ("i",))
+    >>> pb.NamedSharding(mesh, pb.P("i")).shard_shape((3,))
+    Traceback (most recent call last):
+        ...
+    pullback.errors.IndivisibleError: ...
+    """
+
+
+class DuplicateSpecError(Exception):
+    """A spec names one axis of a mesh for two axes of an array.
+
+    >>> mesh = pb.make_mesh((1,), ("i",))
+    >>> pb.NamedSharding(mesh, pb.P("i", "i"))
+    Traceback (most recent call last):
+        ...
+    pullback.errors.DuplicateSpecError: ...
+    """
+
+
+class ShardingTypeError(Exception):
+    """Arrays lie over mesh axes of explicit type in ways that do not go together, or a result could
+    lie in more than one way.
+
+    >>> mesh = pb.make_mesh((1, 1), ("i", "j"))
+    >>> x = pb.reshard(jnp.ones((2, 2)), pb.NamedSharding(mesh, pb.P("i", "j")))
+    >>> jnp.add(x, x.T)
+    Traceback (most recent call last):
+        ...
+    pullback.errors.ShardingTypeError: ...
+    """
+
+
 class JaxRuntimeError(RuntimeError):
     """A computation failed while it ran.
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from .. import dtypes, tree
 from ..control.common import check_results
-from ..core.avals import ManualAxisType, ShapedArray, register_typeof, typeof
+from ..core.avals import ManualAxisType, ShapedArray, no_manual_axes, register_typeof, typeof
 from ..core.high import typeof_now
 from ..core.jaxpr import DebugInfo
 from ..core.naming import arg_names, fun_source_info, leaf_paths
@@ -18,6 +18,7 @@ from ..core.refs import AbstractRef
 from ..core.trace import Tracer
 from ..runtime.layouts import Format
 from ..runtime.shardings import NamedSharding, PartitionSpec, Sharding, get_mesh
+from ..runtime.spreading import type_sharding
 
 
 class ShapeDtypeStruct:
@@ -204,7 +205,11 @@ def _placed(sharding: Any, shape: tuple[Any, ...]) -> tuple[Any, Any]:
 
 
 def _type_of_struct(x: ShapeDtypeStruct) -> Any:
-    aval = ShapedArray(x.shape, x.dtype, x.weak_type, sharding=None)
+    lies = None if x.sharding is None else type_sharding(x.sharding, len(x.shape))
+    aval = ShapedArray(
+        x.shape, x.dtype, x.weak_type, sharding=lies,
+        manual_axis_type=x.manual_axis_type or no_manual_axes,
+    )  # fmt: skip
     return AbstractRef(aval) if x.is_ref else aval
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 from .. import tree
 from ..control.call import UNSPECIFIED, UnspecifiedValue
+from ..errors import IndivisibleError
 from ..runtime.devices import Device
 from ..runtime.layouts import Format
 from ..runtime.shardings import (
@@ -108,7 +109,7 @@ def check_fits(shardings: Sequence[Any], avals: Sequence[Any], names: Any, what:
         try:
             sharding.shard_shape(aval.shape)
         except ValueError as e:
-            raise ValueError(
+            raise IndivisibleError(
                 f"One of {what}{where} was given the sharding of {sharding}, which cannot divide "
                 f"it: {e}"
             ) from None

@@ -14,9 +14,9 @@ from typing import Any
 from .. import tree
 from ..core.avals import typeof
 from ..core.build import is_staged
+from ..core.explicit import names_in
 from ..core.trace import Tracer
 from ..primitives.sharding import reshard_p
-from ..runtime.commitment import name_shardings
 from ..runtime.dispatch import to_array
 from ..runtime.placement import place, sharding_of
 from ..runtime.shardings import (
@@ -31,7 +31,7 @@ from ..runtime.shardings import (
     use_abstract_mesh,
 )
 from .asked import check_fits
-from .placement import asked_sharding
+from .placement import asked_sharding, resharded
 
 __all__ = ["auto_axes", "explicit_axes", "reshard"]
 
@@ -78,8 +78,7 @@ def _resharded(x: Any, wanted: Any) -> Any:
     check_fits([target], [aval], lambda k: "", "reshard arguments")
     if not isinstance(x, Tracer) and not is_staged():
         return place(to_array(x, True), target)
-    name_shardings()
-    return reshard_p.bind(x, dst_sharding=target, concrete_mesh=get_mesh())
+    return resharded(x, target)
 
 
 def _reshard_now(x: Any, *, dst_sharding: NamedSharding, **params: Any) -> Any:
@@ -181,8 +180,22 @@ def _moved(xs: Any) -> Any:
     return xs if mesh.empty else tree.map(move, xs)
 
 
+def _retyped(x: Tracer) -> Any:
+    """A traced array whose type says what it lies over of the axes that are explicit now."""
+    lies, mesh = x.aval._sharding, get_abstract_mesh()
+    if lies is None or lies.mesh == mesh or lies.mesh.shape_tuple != mesh.shape_tuple:
+        return x
+    named = set(mesh.explicit_axes)
+    parts = [tuple(n for n in names_in(p) if n in named) for p in lies.spec]
+    return reshard_p.bind(
+        x, dst_sharding=NamedSharding(mesh, PartitionSpec(*parts)), concrete_mesh=get_mesh()
+    )
+
+
 def _moved_one(mesh: Mesh, x: Any) -> Any:
-    if getattr(x, "_committed", None) is None or isinstance(x, Tracer):
+    if isinstance(x, Tracer):
+        return _retyped(x)
+    if getattr(x, "_committed", None) is None:
         return x
     lies = sharding_of(x)
     if not isinstance(lies, NamedSharding) or lies.mesh == mesh:

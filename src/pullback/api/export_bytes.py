@@ -19,6 +19,7 @@ import numpy as np
 
 from .. import dtypes
 from ..control.call import UNSPECIFIED, UnspecifiedValue, call_params, jit_p
+from ..control.expand import expand
 from ..core.avals import ShapedArray
 from ..core.dim_text import SymbolicScope, symbolic_shape
 from ..core.dims import DimExpr
@@ -27,12 +28,19 @@ from ..core.primitive import Primitive
 from ..primitives.keys import KeyDType, PRNGImpl, PRNGKeyArray, find_impl
 from ..runtime.array import ArrayImpl
 from ..runtime.dispatch import to_array
-from ..runtime.shardings import Sharding
+from ..runtime.shardings import (
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+)
 from .export_trees import read_tree, write_tree
 from .exported import DisabledSafetyCheck, Exported
 
 _CONTAINERS = {cls.__name__: cls for cls in (tuple, list, dict)}  # as which results come
-MAGIC = b"pullback exported 1\n"
+MAGIC = b"pullback exported 2\n"
 
 
 def dumps(exported: Exported, vjp_order: int) -> bytes:
@@ -51,7 +59,7 @@ def dumps(exported: Exported, vjp_order: int) -> bytes:
 
 def _fields(e: Exported, writer: _Writer) -> dict[str, Any]:
     return {
-        "closed": writer.value(e._closed),
+        "closed": writer.value(expand(e._closed)),
         "in_tree": write_tree(e.in_tree.node),
         "out_tree": write_tree(e.out_tree.node),
         "in_avals": writer.value(e.in_avals),
@@ -59,6 +67,9 @@ def _fields(e: Exported, writer: _Writer) -> dict[str, Any]:
         "fun_name": e.fun_name,
         "platforms": list(e.platforms),
         "disabled": [check._impl for check in e.disabled_safety_checks],
+        "devices": e.nr_devices,
+        "in_shardings": writer.value(e._in_named_shardings),
+        "out_shardings": writer.value(e._out_named_shardings),
     }
 
 
@@ -91,6 +102,8 @@ def loads(blob: Any) -> Exported:
             fun_name=fields["fun_name"],
             platforms=fields["platforms"],
             disabled_safety_checks=[DisabledSafetyCheck(c) for c in fields["disabled"]],
+            shardings=(reader.value(fields["in_shardings"]), reader.value(fields["out_shardings"])),
+            nr_devices=fields["devices"],
             get_vjp=None if after is None else _giving(after),
         )
     assert following is not None
@@ -126,7 +139,8 @@ class _Writer:
         if isinstance(x, (ClosedJaxpr, Jaxpr)):
             return self.program(x)
         if isinstance(x, ShapedArray) and type(x) is ShapedArray:
-            return ["aval", self.value(x.shape), self.value(x.dtype), bool(x.weak_type)]
+            said = [] if x._sharding is None else [self.value(x._sharding)]
+            return ["aval", self.value(x.shape), self.value(x.dtype), bool(x.weak_type), *said]
         if isinstance(x, DimExpr):
             return ["dim", self.scope(x.scope), str(x)]
         if isinstance(x, KeyDType):
@@ -137,8 +151,17 @@ class _Writer:
             return ["float0"] if x == dtypes.float0 else ["dtype", x.name]
         if isinstance(x, (np.ndarray, np.generic, ArrayImpl)):
             return self.array(x)
+        if isinstance(x, NamedSharding):
+            return ["named", self.value(x.mesh), self.value(x.spec), x.memory_kind]
         if isinstance(x, UnspecifiedValue) or isinstance(x, Sharding):
             return ["unspecified"]  # all devices that programs are read for share one memory
+        if isinstance(x, (Mesh, AbstractMesh)):
+            types = [t.name for t in x.axis_types]
+            return ["mesh", list(x.axis_sizes), list(map(self.value, x.axis_names)), types]
+        if isinstance(x, PartitionSpec):
+            parts = ["free" if p is PartitionSpec.UNCONSTRAINED else [self.value(p)] for p in x]
+            sums = [list(map(self.value, names)) for names in (x.unreduced, x.reduced)]
+            return ["spec", parts, *sums]
         return self.object(x)
 
     def object(self, x: Any) -> Any:
@@ -261,8 +284,22 @@ class _Reader:
     def _dict(self, *pairs: Any) -> Any:
         return {self.value(k): self.value(v) for k, v in pairs}
 
-    def _aval(self, shape: Any, dtype: Any, weak: bool) -> Any:
-        return ShapedArray(self.value(shape), self.value(dtype), weak)
+    def _aval(self, shape: Any, dtype: Any, weak: bool, sharding: Any = None) -> Any:
+        lies = self.value(sharding)
+        return ShapedArray(self.value(shape), self.value(dtype), weak, sharding=lies)
+
+    def _mesh(self, sizes: Any, names: Any, types: Any) -> Any:
+        kinds = tuple(AxisType[t] for t in types)
+        return AbstractMesh(tuple(sizes), tuple(map(self.value, names)), kinds)
+
+    def _spec(self, parts: Any, unreduced: Any, reduced: Any) -> Any:
+        free = PartitionSpec.UNCONSTRAINED
+        made = [free if p == "free" else self.value(p[0]) for p in parts]
+        sums = [frozenset(map(self.value, names)) for names in (unreduced, reduced)]
+        return PartitionSpec(*made, unreduced=sums[0], reduced=sums[1])
+
+    def _named(self, mesh: Any, spec: Any, memory_kind: Any) -> Any:
+        return NamedSharding(self.value(mesh), self.value(spec), memory_kind=memory_kind)
 
     def _dim(self, scope: int, text: str) -> Any:
         return symbolic_shape(text, scope=self.scopes[scope])[0]

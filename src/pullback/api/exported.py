@@ -12,15 +12,18 @@ from typing import Any
 import numpy as np
 
 from .. import config, dtypes, tree
-from ..control.call import call_params, jit_p
+from ..control.call import UNSPECIFIED, call_params, jit_p
 from ..control.custom import custom_vjp
 from ..core.avals import ShapedArray, typeof
+from ..core.build import is_staged
 from ..core.dim_programs import of_sizes, sizes_from
 from ..core.dims import DimExpr
 from ..core.effects import ordered_effects
 from ..core.jaxpr import ClosedJaxpr
+from ..core.trace import Tracer
+from ..runtime.commitment import Flow, held, name_shardings
 from ..runtime.devices import default_backend
-from ..runtime.shardings import NamedSharding
+from ..runtime.shardings import NamedSharding, get_mesh
 from ..runtime.stub import JitFunction
 from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct
@@ -78,8 +81,8 @@ class Exported:
     `export` and `deserialize` make these. `in_avals` and `out_avals`: the types of arguments and
     results, flat, as `in_tree` and `out_tree` hold them; sizes may be symbolic. `fun_name`,
     `platforms`, `disabled_safety_checks`: as `export` was told. Those two functions give also
-    `closed`, the program; `shardings`, those asked for arguments and results; and `get_vjp`, which
-    makes the reverse derivative.
+    `closed`, the program; `shardings`, those asked for arguments and results; `nr_devices`, on how
+    many devices it runs; and `get_vjp`, which makes the reverse derivative.
 
     >>> from pullback import export
     >>> sizes = export.symbolic_shape("n")
@@ -102,6 +105,7 @@ class Exported:
         platforms: Sequence[str],
         disabled_safety_checks: Sequence[DisabledSafetyCheck] = (),
         shardings: tuple[Sequence[Any], Sequence[Any]] = ((), ()),
+        nr_devices: int = 1,
         get_vjp: Callable[[Exported], Exported] | None = None,
     ) -> None:
         """`closed` is on the arguments and results that are no float0."""
@@ -114,7 +118,7 @@ class Exported:
         self.calling_convention_version = CALLING_CONVENTION
         self._in_named_shardings = _named(shardings[0], len(self.in_avals))
         self._out_named_shardings = _named(shardings[1], len(self.out_avals))
-        self._has_named_shardings = True
+        self._has_named_shardings, self.nr_devices = True, nr_devices
         self._calls: dict[Any, Any] = {}  # by the sizes
 
     @property
@@ -141,11 +145,6 @@ class Exported:
 
     in_shardings_hlo = property(lambda self: self._in_named_shardings)
     out_shardings_hlo = property(lambda self: self._out_named_shardings)
-
-    @property
-    def nr_devices(self) -> int:
-        every = (*self._in_named_shardings, *self._out_named_shardings)
-        return next((s.mesh.size for s in every if s is not None), 1)
 
     def in_shardings_jax(self, mesh: Any) -> tuple[Any, ...]:
         """The shardings that were asked for the arguments, over `mesh`; None where none was."""
@@ -212,10 +211,26 @@ class Exported:
                 f"Function '{self.fun_name}' was exported for platforms '{self.platforms}' but it "
                 f"is used on '{(here,)}'. Fix: export(f, platforms=[{here!r}, ...])."
             )
+        self._check_devices(leaves)
         shapes = self._shapes(leaves)
         wanted = [a.shape for a in self.in_avals]
         sizes = sizes_from(wanted, shapes, self._names()) if wanted != shapes else {}
         return tree.unflatten(self.out_tree, self._called(sizes)(*leaves))
+
+    def _check_devices(self, leaves: Sequence[Any]) -> None:
+        """ValueError if the program of several devices is called on another number of them. A
+        program of one device runs anywhere; where traced values will be is not known."""
+        if self.nr_devices == 1 or any(isinstance(x, Tracer) for x in leaves) or is_staged():
+            return
+        lies, mesh = held(leaves), get_mesh()
+        found = [len(s.device_set) for s in lies or () if s is not None]
+        here = found[0] if found else 1 if mesh.empty else mesh.size
+        if here != self.nr_devices:
+            raise ValueError(
+                f"Function {self.fun_name} was exported for {self.nr_devices} devices and is "
+                f"called in a context with {here} devices, which is not allowed. Fix: "
+                "jax.device_put(x, sharding) on as many devices."
+            )
 
     def _names(self) -> list[str]:
         """What messages call the arguments."""
@@ -297,17 +312,30 @@ def _named(shardings: Sequence[Any], count: int) -> tuple[Any, ...]:
     return tuple(found or [None] * count)
 
 
-def _run(closed: ClosedJaxpr, name: str, args: Sequence[Any]) -> list[Any]:
-    return jit_p.bind(*args, **call_params(closed, name))  # type: ignore[no-any-return]
+def _run(
+    closed: ClosedJaxpr, name: str, args: Sequence[Any], asked: Sequence[Any] = ()
+) -> list[Any]:
+    """`asked`: the shardings that were asked for the results, as far as any were."""
+    outs = None
+    if any(s is not None for s in asked):
+        name_shardings()
+        outs = [UNSPECIFIED if s is None else s for s in asked]
+    params = call_params(closed, name, out_shardings=outs)
+    return jit_p.bind(*args, **params)  # type: ignore[no-any-return]
 
 
 def _differentiable(exported: Exported, closed: ClosedJaxpr) -> Any:
     """A function on leaves, flat, whose reverse derivative is the exported one."""
     ins, outs = exported.in_avals, exported.out_avals
+    asked = [
+        s
+        for s, a in zip(exported._out_named_shardings, outs, strict=True)
+        if a.dtype != dtypes.float0
+    ]
 
     def run(*leaves: Any) -> list[Any]:
         kept = [x for x, a in zip(leaves, ins, strict=True) if a.dtype != dtypes.float0]
-        found = iter(_run(closed, exported.fun_name, kept))
+        found = iter(_run(closed, exported.fun_name, kept, asked))
         return [
             np.zeros(a.shape, dtypes.float0) if a.dtype == dtypes.float0 else next(found)
             for a in outs
@@ -360,8 +388,24 @@ def _vjp_of(exported: Exported) -> Exported:
         fun_name="fun_vjp_jax",
         platforms=exported.platforms,
         disabled_safety_checks=exported.disabled_safety_checks,
+        nr_devices=exported.nr_devices,
         get_vjp=_vjp_of,
     )
+
+
+def _asked_or_typed(asked: Any, avals: Any, placed: Any = None) -> list[Any]:
+    """For each argument or result the sharding that was asked for, or that its type says."""
+    given = placed or [None] * len(avals)
+    found = zip(asked, avals, given, strict=True)
+    return [s if isinstance(s, NamedSharding) else p or a._sharding for s, a, p in found]
+
+
+def _devices_of(jaxpr: Any, shardings: Sequence[Any]) -> int:
+    """On how many devices a program runs that names these shardings, and others inside."""
+    for s in (*shardings, *Flow(jaxpr).named):
+        if s is not None:
+            return int(s.mesh.size if isinstance(s, NamedSharding) else s.num_devices)
+    return 1
 
 
 def export(
@@ -402,6 +446,8 @@ def export(
                 "transformation traces. Fix: pass them as arguments, or export outside of it."
             )
         params = traced._call.params
+        ins = _asked_or_typed(params["in_shardings"], traced.jaxpr.in_avals, traced._placed)
+        outs = _asked_or_typed(params["out_shardings"], traced.jaxpr.out_avals)
         return Exported(
             traced.jaxpr,
             traced.in_tree,
@@ -411,7 +457,8 @@ def export(
             fun_name=traced.fun_name,
             platforms=tuple(platforms or (default_export_platform(),)),
             disabled_safety_checks=disabled_checks,
-            shardings=(params["in_shardings"], params["out_shardings"]),
+            shardings=(ins, outs),
+            nr_devices=_devices_of(traced.jaxpr.jaxpr, [*ins, *outs, *traced._placed]),
             get_vjp=_vjp_of,
         )
 

@@ -25,6 +25,7 @@ from ..runtime.commitment import name_shardings, results_lie, types_lie
 from ..runtime.devices import local_devices
 from ..runtime.donation import donation
 from ..runtime.operands import Policy
+from ..runtime.shardings import get_mesh
 from . import asked, programs
 from .arguments import (
     ShapeDtypeStruct,
@@ -365,6 +366,8 @@ class JitWrapped:
             **self._asked(args, kwargs, fixed, closed, len(hoisted), program.out_tree),
         )
         params["compiler_options_kvs"] = self._info.compiler_options
+        mesh = get_mesh()
+        params["ctx_mesh"] = None if mesh.empty else mesh
         return TracedCall(closed, hoisted, program.out_tree, params), program.reusable()
 
     def _asked(
@@ -412,8 +415,8 @@ class JitWrapped:
 
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the results for arguments of these types."""
-        call, leaves, _ = self._infer(args, kwargs)
-        inferred = types_lie(call.closed.jaxpr, [*call.consts, *leaves])
+        call, _, _ = self._infer(args, kwargs)
+        inferred = types_lie(call.closed.jaxpr)
         asked = call.params["out_shardings"]
         return tree.unflatten(
             call.out_tree,

@@ -17,7 +17,7 @@ from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer
 from ..primitives.common import layers, zero_of
 from ..primitives.keys import PRNGKeyArray
-from ..primitives.sharding import sharding_constraint_p
+from ..primitives.sharding import reshard_p, sharding_constraint_p
 from ..runtime.array import ArrayImpl, make_array
 from ..runtime.commitment import name_shardings
 from ..runtime.devices import Device, default_backend
@@ -372,10 +372,17 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     check_fits(
         targets, list(map(typeof, leaves)), lambda k: "", "with_sharding_constraint arguments"
     )
-    return tree.unflatten(
-        structure,
-        [_constrained(leaf, target) for leaf, target in zip(leaves, targets, strict=True)],
-    )
+    explicit = get_abstract_mesh().are_all_axes_explicit
+    made = []
+    for leaf, target in zip(leaves, targets, strict=True):
+        if isinstance(target, NamedSharding):
+            if explicit and target.mesh.are_all_axes_explicit:
+                _check_lies(leaf, target)
+                made.append(leaf)
+                continue
+            _check_auto(target)
+        made.append(_constrained(leaf, target))
+    return tree.unflatten(structure, made)
 
 
 def _constrained(leaf: Any, target: Sharding | None) -> Any:
@@ -394,6 +401,36 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
             k for k, part in enumerate(getattr(target, "spec", ())) if part is free
         ),
     )
+
+
+def laid_as(x: Any, target: Sharding) -> Any:
+    """`x`, laid out so: what a function's results are by definition, and no user's wish."""
+    return _constrained(x, target)
+
+
+def _check_auto(target: NamedSharding) -> None:
+    """ValueError if a constraint is about axes that the compiler does not place."""
+    auto = set(target.mesh.auto_axes)
+    for part in target.spec:
+        for name in part if isinstance(part, tuple) else (part,):
+            if name is not None and name is not PartitionSpec.UNCONSTRAINED and name not in auto:
+                raise ValueError(
+                    "The spec of NamedSharding passed to with_sharding_constraint can only refer "
+                    f"to Auto axes of the mesh. Got spec={target.spec} and "
+                    f"mesh={target.mesh.abstract_mesh}. Fix: jax.sharding.reshard(x, sharding)."
+                )
+
+
+def _check_lies(x: Any, target: NamedSharding) -> None:
+    """AssertionError unless an array lies as a sharding over explicit axes says."""
+    aval = typeof(x)
+    have, want = aval.sharding.spec, _for_rank(target, aval.ndim).spec
+    if have != want:
+        raise AssertionError(
+            "`with_sharding_constraint` acts as an assert when all axes of mesh are of type "
+            f"`Explicit`. The array sharding: {have} did not match the sharding provided: {want}. "
+            "Fix: jax.sharding.reshard changes it."
+        )
 
 
 def _context_mesh() -> Any:
@@ -428,10 +465,53 @@ def lay_out(x: Any, name: str, out_sharding: Any, *, follows: bool = False) -> A
     if follows and get_mesh().empty:
         return x
     aval = typeof(x)
-    parts = (*sharding.spec, *([None] * aval.ndim))[: aval.ndim]
-    target = NamedSharding(sharding.mesh, PartitionSpec(*parts), memory_kind=sharding.memory_kind)
+    target = _for_rank(sharding, aval.ndim)
     check_fits([target], [aval], lambda k: "", f"{name} results")
-    return _constrained(x, target)
+    if not target.mesh.explicit_axes or not (isinstance(x, Tracer) or is_staged()):
+        return _constrained(x, target)
+    return resharded(x, target)
+
+
+def _for_rank(sharding: NamedSharding, ndim: int) -> NamedSharding:
+    spec = sharding.spec
+    parts = (*spec, *([None] * ndim))[:ndim]
+    return sharding.update(spec=spec.update(partitions=parts))
+
+
+def resharded(x: Any, target: NamedSharding) -> Any:
+    """An array that becomes part of a program, laid out anew over axes of explicit type."""
+    name_shardings()
+    lies = target.update(mesh=target.mesh.abstract_mesh, memory_kind=None)
+    return reshard_p.bind(x, dst_sharding=lies, concrete_mesh=get_mesh())
+
+
+def _asked(name: str, out_sharding: Any, shape: Any, follows: bool, what: str) -> Any:
+    """What a parameter of an operation says for its argument `out_sharding`; None where no mesh of
+    explicit axes is meant."""
+    sharding = asked_sharding(name, out_sharding)
+    mesh = sharding.mesh
+    if not mesh.explicit_axes or (follows and get_mesh().empty and mesh.size == 1):
+        return None
+    target = _for_rank(sharding, len(shape))
+    name_shardings()
+    return target.update(mesh=mesh.abstract_mesh, memory_kind=None)
+
+
+def freely(out_sharding: Any, *operands: Any) -> Any:
+    """The operands of a function whose result is asked to lie in some way, lying whole: what it
+    does with them need not say how its intermediates lie."""
+    return [tree.tree_map(lying_whole, x) for x in operands]
+
+
+def lying_whole(x: Any) -> Any:
+    """An array on every device of its mesh."""
+    known = type(x) is ArrayImpl and not is_staged()
+    if known and isinstance(x._committed, NamedSharding):
+        return place(x, x._committed.update(spec=PartitionSpec(*[None] * x.ndim)))
+    lies = typeof(x)._sharding if hasattr(x, "aval") else None
+    if lies is None:
+        return x
+    return resharded(x, lies.update(spec=PartitionSpec(*[None] * x.aval.ndim)))
 
 
 def placed(x: Any, device: Any, *, filled: bool = False) -> Any:
@@ -465,7 +545,7 @@ def _place_as(x: Any, sharding: Any) -> Any:
     return _constrained(x, sharding)
 
 
-layers.update(out_sharding=_lay_out, sharding=_place_as)
+layers.update(out_sharding=_lay_out, sharding=_place_as, asked=_asked)
 
 
 def asked_sharding(name: str, out_sharding: Any) -> NamedSharding:

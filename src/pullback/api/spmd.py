@@ -9,28 +9,48 @@ from __future__ import annotations
 
 import functools
 import inspect
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from .. import tree
+from ..control.shard_map import (
+    bind,
+    block_type,
+    compute,
+    freed,
+    inside,
+    names_of,
+    parts,
+    shard_map_p,
+    sizes_of,
+    start,
+    variance_left,
+    whole_type,
+)
 from ..core.avals import typeof
+from ..core.build import trace_to_jaxpr
+from ..core.jaxpr import convert_constvars
 from ..core.source import take_names
 from ..core.trace import Tracer
-from ..primitives.layout import reshape
-from ..primitives.shape import index_in_dim, transpose
+from ..errors import DuplicateSpecError
+from ..primitives.collectives import pcast
+from ..primitives.shape import index_in_dim
+from ..runtime.commitment import name_shardings
 from ..runtime.devices import local_devices
+from ..runtime.placement import place
 from ..runtime.shardings import (
     AbstractMesh,
     AxisType,
     Mesh,
     NamedSharding,
     PartitionSpec,
+    get_abstract_mesh,
     named_mesh,
 )
-from ..transforms.batch import AxisData, batch_flat, matchaxis
-from .arguments import as_tuple, check_callable
+from .arguments import as_tuple, check_callable, debug_info
 from .jit import jit
-from .placement import with_sharding_constraint
+from .placement import laid_as, lying_whole
 from .vmap import vmap
 
 
@@ -224,44 +244,105 @@ def shard_map(
             check_vma=check_vma,
         )
     check_callable(f)
+    start()
 
     @take_names(f, ())
     def sharded(*args: Any) -> Any:
-        sizes = _mesh_sizes(mesh, axis_names)
+        on, sizes = _mesh_in_use(mesh, axis_names)
         leaves, in_tree = tree.flatten(args)
-        if in_specs is Infer or in_specs is None:
-            _check_explicit(mesh, sizes)
-            specs = [_spec_of(x) for x in leaves]
+        if in_specs is Infer:
+            _check_explicit(on, sizes)
+            specs = [_spec_of(x, sizes) for x in leaves]
         else:
             given = tuple(in_specs) if type(in_specs) is list else in_specs
             specs = _specs("in_specs", in_tree, given)
         _check_names("in_specs", specs, sizes)
-        blocks = [_cut(x, s, sizes, "in_specs") for x, s in zip(leaves, specs, strict=True)]
-        out: dict[str, Any] = {}
-
-        def local(*xs: Any) -> list[Any]:
-            outs, out["tree"] = tree.flatten(f(*tree.unflatten(in_tree, xs)))
-            out["specs"] = _specs("out_specs", out["tree"], out_specs)
-            _check_names("out_specs", out["specs"], sizes)
-            for x, spec in zip(outs, out["specs"], strict=True):
-                _check_rank("out_specs", spec, typeof(x).shape)
-            return outs
-
-        outs = _nest(local, [_names(s) for s in specs], sizes, out, check_vma)(*blocks)
-        joined = [_join(x, s, sizes) for x, s in zip(outs, out["specs"], strict=True)]
-        on = mesh if mesh is not None else named_mesh()
+        for x, spec in zip(leaves, specs, strict=True):
+            _check_cut("in_specs", typeof(x).shape, spec, sizes)
+        params = {
+            "mesh": _shown(on), "check_vma": check_vma, "newly_manual_axes": frozenset(sizes)
+        }  # fmt: skip
+        body = _Body(f, in_tree, out_specs, params)
+        avals = [block_type(typeof(x), s, params) for x, s in zip(leaves, specs, strict=True)]
+        with inside(params):
+            jaxpr, consts = trace_to_jaxpr(body, avals, debug_info("shard_map", f, args, {}))
+        specs = [PartitionSpec()] * len(consts) + specs
         if isinstance(on, Mesh):
-            joined = [_lying(x, on, s) for x, s in zip(joined, out["specs"], strict=True)]
-        return tree.unflatten(out["tree"], joined)
+            name_shardings()
+        outs = bind([*consts, *leaves], convert_constvars(jaxpr), params, specs, body.specs)
+        return tree.unflatten(body.tree, outs)
 
     return sharded
+
+
+def _now(*args: Any, **params: Any) -> list[Any]:
+    """The results of a `shard_map` of arrays, laid out as their specs say."""
+    outs, mesh = compute(*args, **params), params["mesh"]
+    if not isinstance(mesh, Mesh):
+        return outs
+    laid = []
+    for x, v, spec in zip(outs, params["jaxpr"].outvars, params["out_specs"], strict=True):
+        said = whole_type(v.aval, spec, params)._sharding  # of axes that are not manual, too
+        lies = NamedSharding(mesh, spec if said is None else said.spec)
+        laid.append(place(x, lies) if hasattr(x, "_committed") else x)
+    return laid
+
+
+shard_map_p.def_impl(_now)
+freed[0] = lying_whole
+
+
+def _shown(mesh: Any) -> Any:
+    """The mesh that an equation names: what is in force, if some of its axes are manual already."""
+    before = get_abstract_mesh()
+    return before if before.manual_axes and before.shape_tuple == mesh.shape_tuple else mesh
+
+
+class _Body:
+    """The program of one device, as it is traced: a function of flat blocks."""
+
+    def __init__(self, fun: Any, in_tree: Any, out_specs: Any, params: dict[str, Any]) -> None:
+        self.fun, self.in_tree, self.out_specs, self.params = fun, in_tree, out_specs, params
+        self.tree: Any = None
+        self.specs: list[Any] = []
+
+    def __call__(self, *xs: Any) -> list[Any]:
+        outs, self.tree = tree.flatten(self.fun(*tree.unflatten(self.in_tree, xs)))
+        self.specs = _specs("out_specs", self.tree, self.out_specs)
+        _check_names("out_specs", self.specs, sizes_of(self.params))
+        made = []
+        for x, spec in zip(outs, self.specs, strict=True):
+            _check_rank("out_specs", spec, typeof(x).shape)
+            made.append(self._result(x, spec) if self.params["check_vma"] else x)
+        return made
+
+    def _result(self, x: Any, spec: Any) -> Any:
+        """A result that varies over what its spec says. ValueError if it varies over more."""
+        more = variance_left(typeof(x), spec, self.params)
+        if more:
+            mesh, name = self.params["mesh"], getattr(self.fun, "__name__", str(self.fun))
+            over = ",".join(str(n) for n in mesh.axis_names if n in more)
+            raise ValueError(
+                f"shard_map applied to the function {name!r} was given out_specs which require "
+                "replication which can't be statically inferred given the mesh:\n\nThe mesh given "
+                f"has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
+                f"out_specs is {spec}, which says that the value does not vary over {{{over}}}, "
+                "but it was inferred to be possibly varying over it.\n\nFix: reduce it (lax.psum), "
+                "name the axis in out_specs, or pass check_vma=False if it does not vary."
+            )
+        missing = names_of(spec) - typeof(x).vma
+        return (
+            pcast(x, tuple(n for n in sizes_of(self.params) if n in missing), to="varying")
+            if (missing)
+            else x
+        )
 
 
 def _lying(x: Any, mesh: Mesh, spec: Any) -> Any:
     """A result, laid out as its spec says. On one device a traced one may lie as it likes."""
     if isinstance(x, Tracer) and mesh.size == 1:
         return x
-    return with_sharding_constraint(x, NamedSharding(mesh, spec))
+    return laid_as(x, NamedSharding(mesh, spec))
 
 
 def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:
@@ -285,9 +366,14 @@ def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: An
     return shard_map(f, in_specs=ins, out_specs=specs(out_axes), axis_names={axis_name})
 
 
-def _mesh_sizes(mesh: Any, axis_names: Any) -> dict[Any, int]:
-    """The manual axes of the mesh and their sizes, in the mesh's order."""
-    found: Any = mesh if mesh is not None else named_mesh()
+def _mesh_in_use(mesh: Any, axis_names: Any) -> tuple[Any, dict[Any, int]]:
+    """The mesh, and its axes that become manual and their sizes, in the mesh's order."""
+    context = get_abstract_mesh()
+    found: Any = mesh
+    if found is None:
+        found = named_mesh() if context.empty or not context.manual_axes else context
+        if found.empty and not context.empty:
+            found = context
     if not isinstance(found, (Mesh, AbstractMesh)):
         raise TypeError(
             "shard_map requires a `jax.sharding.Mesh` or a `jax.sharding.AbstractMesh` instance "
@@ -298,16 +384,17 @@ def _mesh_sizes(mesh: Any, axis_names: Any) -> dict[Any, int]:
             "The context mesh cannot be empty. Fix: pass mesh=, or use jax.set_mesh(mesh) to enter "
             "into a mesh context."
         )
-    wanted = set(axis_names) or set(found.axis_names)
+    known = context if context.shape_tuple == found.shape_tuple else found
+    wanted = set(axis_names) or set(found.axis_names) - set(known.manual_axes)
     missing = wanted - set(found.axis_names)
     if missing:
         raise ValueError(f"axis_names {missing} are not axes of the mesh {found.axis_names}.")
-    return {name: int(found.shape[name]) for name in found.axis_names if name in wanted}
+    return found, {name: int(found.shape[name]) for name in found.axis_names if name in wanted}
 
 
 def _check_explicit(mesh: Any, names: Iterable[Any]) -> None:
     """TypeError unless arguments say how they lie on these axes."""
-    found = mesh if mesh is not None else named_mesh()
+    found = mesh
     kinds = dict(zip(found.axis_names, found.axis_types, strict=True))
     if any(kinds[n] is not AxisType.Explicit for n in names):
         raise TypeError(
@@ -349,25 +436,17 @@ def _specs(what: str, treedef: Any, prefix: Any) -> list[Any]:
     return found
 
 
-def _spec_of(x: Any) -> PartitionSpec:
-    sharding = getattr(x, "sharding", None)
-    return sharding.spec if isinstance(sharding, NamedSharding) else PartitionSpec()
-
-
-def _parts(spec: Any, ndim: int) -> list[tuple[Any, ...]]:
-    """The names of each axis of an array."""
-    parts = [p if isinstance(p, tuple) else () if p is None else (p,) for p in spec]
-    return parts + [()] * (ndim - len(parts))
-
-
-def _names(spec: Any) -> set[Any]:
-    return {n for part in _parts(spec, len(spec)) for n in part}
+def _spec_of(x: Any, sizes: dict[Any, int]) -> PartitionSpec:
+    """How an argument lies over the axes that become manual."""
+    found = parts(typeof(x).sharding.spec, typeof(x).ndim)
+    return PartitionSpec(*[tuple(n for n in names if n in sizes) for names in found])
 
 
 def _check_names(what: str, specs: Sequence[Any], sizes: dict[Any, int]) -> None:
-    """ValueError if a spec names what is no axis of the mesh, or an axis twice."""
+    """ValueError if a spec names what is no axis of the mesh, DuplicateSpecError if it names one
+    twice."""
     for spec in specs:
-        names = [n for part in _parts(spec, len(spec)) for n in part]
+        names = [n for part in parts(spec, len(spec)) for n in part]
         for name in names:
             if name not in sizes:
                 raise ValueError(
@@ -375,10 +454,22 @@ def _check_names(what: str, specs: Sequence[Any], sizes: dict[Any, int]) -> None
                     f"({list(sizes)}), but {what} refers to {name!r} in {spec}."
                 )
             if names.count(name) > 1:
-                raise ValueError(
+                raise DuplicateSpecError(
                     f"shard_map {what} {spec} has duplicate entries for `{name}`: an axis of the "
                     "mesh can cut one axis of an array."
                 )
+
+
+def _check_cut(what: str, shape: Any, spec: Any, sizes: dict[Any, int]) -> None:
+    """ValueError if an array cannot be cut into the blocks that its spec says."""
+    _check_rank(what, spec, shape)
+    for n, names in zip(shape, parts(spec, len(shape)), strict=True):
+        blocks = math.prod([sizes[name] for name in names])
+        if n % blocks:
+            raise ValueError(
+                f"shard_map applied to an array of shape {shape}: {what} {spec} cuts an axis of "
+                f"size {n} into {blocks} blocks, which does not divide it evenly."
+            )
 
 
 def _check_rank(what: str, spec: Any, shape: Any) -> None:
@@ -388,81 +479,3 @@ def _check_rank(what: str, spec: Any, shape: Any) -> None:
             f"array: {spec} has length {len(spec)}, but the array has shape {shape}, which has "
             f"rank {len(shape)}. Fix: one entry an axis; add an axis to scalars with x[None]."
         )
-
-
-def _cut(x: Any, spec: Any, sizes: dict[Any, int], what: str) -> Any:
-    """An array with an axis for each name in its spec in front, in the mesh's order."""
-    shape = typeof(x).shape
-    _check_rank(what, spec, shape)
-    split: list[int] = []
-    place: dict[Any, int] = {}
-    rest: list[int] = []
-    for n, names in zip(shape, _parts(spec, len(shape)), strict=True):
-        blocks = 1
-        for name in names:
-            place[name] = len(split)
-            split.append(sizes[name])
-            blocks *= sizes[name]
-        if n % blocks:
-            raise ValueError(
-                f"shard_map applied to an array of shape {shape}: {what} {spec} cuts an axis of "
-                f"size {n} into {blocks} blocks, which does not divide it evenly."
-            )
-        rest.append(len(split))
-        split.append(n // blocks)
-    order = [place[name] for name in sizes if name in place] + rest
-    return transpose(reshape(x, split), order)
-
-
-def _join(x: Any, spec: Any, sizes: dict[Any, int]) -> Any:
-    """The inverse of `_cut`."""
-    names = [name for name in sizes if name in _names(spec)]
-    at = {name: k for k, name in enumerate(names)}
-    local = typeof(x).shape[len(names) :]
-    order: list[int] = []
-    shape: list[int] = []
-    for k, (n, part) in enumerate(zip(local, _parts(spec, len(local)), strict=True)):
-        order += [at[name] for name in part] + [len(names) + k]
-        total = n
-        for name in part:
-            total *= sizes[name]
-        shape.append(total)
-    return reshape(transpose(x, order), shape)
-
-
-def _nest(
-    local: Callable[..., Any],
-    names: Sequence[set[Any]],
-    sizes: dict[Any, int],
-    out: dict[str, Any],
-    check_vma: bool,
-) -> Callable[..., Any]:
-    """`local` mapped over the axes of the mesh, the first one outermost."""
-    run = local
-    for axis, size in reversed(list(sizes.items())):
-        run = _mapped(run, axis, size, [0 if axis in n else None for n in names], out, check_vma)
-    return run
-
-
-def _mapped(
-    run: Any, axis: Any, size: int, in_axes: list[Any], out: dict[str, Any], check_vma: bool
-) -> Callable[..., Any]:
-    def call(*xs: Any) -> list[Any]:
-        outs, dims = batch_flat(run, xs, in_axes, AxisData(axis, size))
-        done = []
-        for x, d, spec in zip(outs, dims, out["specs"], strict=True):
-            if axis in _names(spec):
-                done.append(matchaxis(size, d, 0, x))
-            elif d is None:
-                done.append(x)
-            elif check_vma:
-                raise ValueError(
-                    f"shard_map's out_specs {spec} says that a result does not vary over the mesh "
-                    f"axis {axis!r}, but it does. Fix: reduce it (lax.psum), name the axis in "
-                    "out_specs, or pass check_vma=False."
-                )
-            else:
-                done.append(index_in_dim(x, 0, d, keepdims=False))
-        return done
-
-    return call

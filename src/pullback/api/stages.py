@@ -10,6 +10,7 @@ from ..control.call import jit_p
 from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
+from ..primitives.sharding import inspect_effect
 from ..runtime import dispatch
 from ..runtime.commitment import Flow, check_devices, held, lie
 from ..runtime.devices import default_device_or_first
@@ -62,6 +63,7 @@ class Stage:
     def __init__(self, call: Any, in_tree: Any, fun: Any, lies: Sequence[Any] = ()) -> None:
         self._call, self.in_tree, self._fun = call, in_tree, fun
         self._lies = list(lies)  # how the example arguments lie; None where that is open
+        self._placed = self._lies  # as far as they must
 
     @property
     def out_tree(self) -> Any:
@@ -146,6 +148,7 @@ class Traced(Stage):
             check_devices(flow, [*[None] * n, *placed], params["out_shardings"])
         _donation(self._call)  # warns of what no result can use
         lowered = Lowered(self._call, self.in_tree, self._fun, self._lies)
+        lowered._placed = self._placed
         lowered._platforms = tuple(lowering_platforms or ("cpu",))
         return lowered
 
@@ -216,7 +219,11 @@ class Lowered(Stage):
             params = {**call.params, "compiler_options_kvs": asked}
             call = type(call)(call.closed, call.consts, call.out_tree, params)
         _compiled(call)
-        return Compiled(call, self.in_tree, self._fun, self._lies)
+        compiled = Compiled(call, self.in_tree, self._fun, self._lies)
+        compiled._placed = self._placed
+        if inspect_effect in call.closed.effects:
+            compiled._results_lie()
+        return compiled
 
 
 class Compiled(Stage):
@@ -359,9 +366,9 @@ class Compiled(Stage):
 
     def _results_lie(self) -> list[Any]:
         params, consts = self._call.params, len(self._call.consts)
-        given = [*[None] * consts, *self._lies]
+        given = [*[None] * consts, *self._placed]
         asked = params["in_shardings"], params["out_shardings"]
-        found = lie(_compiled(self._call), given if any(self._lies) else None, len(given), *asked)
+        found = lie(_compiled(self._call), given if any(self._placed) else None, len(given), *asked)
         place = SingleDeviceSharding(default_device_or_first())
         return found or [place] * len(self._call.closed.out_avals)
 

@@ -84,7 +84,7 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         program.out_tree,
         [
             ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type, sharding=s)
-            for v, s in zip(jaxpr.outvars, types_lie(jaxpr, leaves), strict=True)
+            for v, s in zip(jaxpr.outvars, types_lie(jaxpr), strict=True)
         ],
     )
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tree
 from ..core.avals import typeof
+from ..core.explicit import parts_of, said, said_by
 from ..core.source import take_names, transformed
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from . import vmappable
@@ -71,7 +72,7 @@ def vmap(
             for k, (x, a) in enumerate(zip(leaves, axes, strict=True))
         ]
         size = _mapped_size(fun, leaves, dims, axis_size, args, kwargs)
-        axis = AxisData(axis_name, size, spmd_axis_name)
+        axis = AxisData(axis_name, size, spmd_axis_name, _lying(leaves, dims))
         out: dict[str, Any] = {}
 
         def flat(*xs: Any) -> Any:
@@ -99,6 +100,31 @@ def vmap(
     about = "Vectorized version of {}: takes arguments with one more axis, over which it maps."
     take_names(fun, about=about)(vmap_f)
     return vmap_f
+
+
+def _lying(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
+    """How the mapped axes lie over mesh axes of explicit type, as AxisData has it. ValueError if
+    they lie differently."""
+    if not said[0]:
+        return None
+    mapped = [
+        (typeof(x), d) for x, d in zip(leaves, dims, strict=True) if d is not None and _has_axes(x)
+    ]
+    found = said_by([a for a, _ in mapped])
+    if found is None:
+        return None
+    parts = [parts_of(a)[d] for a, d in mapped]
+    for part in parts:
+        if part != parts[0]:
+            raise ValueError(
+                "Mapped away dimension of inputs passed to vmap should be sharded the same. Got "
+                f"inconsistent axis specs: {parts[0]} vs {part}. Fix: jax.reshard one of them."
+            )
+    return None if parts[0] is None else (found, parts[0])
+
+
+def _has_axes(x: Any) -> bool:
+    return hasattr(typeof(x), "shape")
 
 
 def _restated(name: str, way: int, values: Any, axes: Any, *size: int) -> Any:
@@ -242,4 +268,4 @@ def _place(axis: AxisData, x: Any, have: int | None, want: Any, out_tree: Any, k
             f"axis {want} is out of bounds for array of dimension {ndim}: vmap out_axes does not "
             f"fit an output of rank {ndim - 1}. Fix: use an axis from {-ndim} to {ndim - 1}."
         )
-    return matchaxis(axis.size, have, want % ndim, x)
+    return matchaxis(axis.size, have, want % ndim, x, axis.lies)

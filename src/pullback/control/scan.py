@@ -24,7 +24,7 @@ from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..primitives.elementwise import add_jaxvals
 from ..primitives.shape import broadcast, concatenate
-from ..transforms.batch import batch_jaxpr, moveaxis
+from ..transforms.batch import batch_jaxpr, batched_aval, moveaxis, unbatched_aval
 from ..transforms.jvp import jvp_jaxpr_fixpoint
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import backward_pass, holds_acting_on_zeros
@@ -225,6 +225,13 @@ def _carry_tree(out_tree: Any, closed: ClosedJaxpr) -> Any:
 def _element(aval: Any, length: int) -> Any:
     if aval.is_high:
         return aval.dec_rank(length, aval.leading_axis_spec())
+    if aval._sharding is not None:
+        if aval._sharding.spec[0] is not None:
+            raise ValueError(
+                f"0th dimension of all xs should be replicated. Got {aval._sharding.spec}. Fix: "
+                "jax.reshard them."
+            )
+        return unbatched_aval(aval, 0)
     return aval.update(shape=aval.shape[1:])
 
 
@@ -232,7 +239,7 @@ def stacked(aval: Any, length: int) -> Any:
     """The type of `length` values along a new leading axis."""
     if aval.is_high:
         return aval.inc_rank(length, aval.leading_axis_spec())
-    return aval.update(shape=(length, *aval.shape))
+    return batched_aval(aval, 0, length)
 
 
 def _abstract_eval(
@@ -486,7 +493,7 @@ def _transposed_body(
     res_consts = [a for a, lin in zip(avals[:num_consts], linear, strict=False) if not lin]
     res_xs = [a for a, lin in zip(avals[end:], linear[end:], strict=True) if not lin]
     carry_avals = ct_avals[:num_carry]
-    y_avals = [a.update(shape=a.shape[1:]) for a in ct_avals[num_carry:]]
+    y_avals = [unbatched_aval(a, 0) for a in ct_avals[num_carry:]]
 
     def fun(*flat: Any) -> list[Any]:
         rc, acc, carry, ys, rx = _split(

@@ -24,6 +24,10 @@ class AbstractValue:
     """
 
     __slots__ = ()
+    # What types of arrays may say of meshes; others say nothing.
+    _sharding: Any = None
+    manual_axis_type: Any = None
+    vma: Any = frozenset()
     is_high = False
     has_qdd = False
     is_reference = False
@@ -134,6 +138,20 @@ class ManualAxisType:
 no_manual_axes = ManualAxisType()
 
 
+# Has any type said that it lies over axes of a mesh, or that it varies over some?
+said = [False]
+
+
+def _says_something(sharding: Any) -> bool:
+    """Does a type with this sharding lie over any axis of a mesh?"""
+    spec = getattr(sharding, "spec", None)
+    if spec is None:
+        return False
+    found = any(p is not None for p in spec) or bool(spec.unreduced or spec.reduced)
+    said[0] = found or said[0]
+    return found
+
+
 class UnshapedArray(AbstractValue):
     """A dtype and a weakness, without a shape: the base of ShapedArray."""
 
@@ -191,7 +209,7 @@ class ShapedArray(UnshapedArray):
         )
         self.weak_type = weak_type
         self._sharding = sharding
-        if sharding is not None and sharding == unsharded(len(self.shape)):
+        if sharding is not None and not _says_something(sharding):
             self._sharding = None  # equal avals are equal, however their sharding was given
         self.manual_axis_type = manual_axis_type
         self.memory_space = memory_space
@@ -215,7 +233,8 @@ class ShapedArray(UnshapedArray):
 
     @property
     def vma(self) -> frozenset[Any]:
-        return self.manual_axis_type.varying
+        """The manual axes over which a value varies."""
+        return self.manual_axis_type.varying  # type: ignore[no-any-return]
 
     def __len__(self) -> int:
         if not self.shape:
@@ -249,6 +268,9 @@ class ShapedArray(UnshapedArray):
             "memory_space": self.memory_space,
         }
         fields.update(changes)
+        if self._sharding is not None and "sharding" not in changes:
+            if len(fields["shape"]) != len(self.shape):
+                fields["sharding"] = None  # what it said was of other axes
         return type(self)(
             fields.pop("shape"), fields.pop("dtype"), fields.pop("weak_type"), **fields
         )
@@ -269,7 +291,23 @@ class ShapedArray(UnshapedArray):
         )
         if self.dtype == dtypes.float0:
             name = "float0"
-        return f"{name}[{','.join(self._axes())}]"
+        said = f"{name}[{','.join(self._axes())}]"
+        if self._sharding is None and self.manual_axis_type is no_manual_axes:
+            return said
+        if mesh_axis_types and self._sharding is not None:
+            said += _axis_types(self._sharding.mesh)
+        return said + self._variance()
+
+    def _variance(self) -> str:
+        """Over which manual axes a value varies, and over which sums are to come or were done."""
+        spec, manual = getattr(self._sharding, "spec", None), self.manual_axis_type
+        parts = []
+        for letter, name in (("V", "varying"), ("U", "unreduced"), ("R", "reduced")):
+            axes = sorted(getattr(manual, name) | getattr(spec, name, frozenset()), key=_place)
+            if axes:
+                listed = ",".join(map(str, axes))
+                parts.append(f"{letter}:{listed if len(axes) == 1 else f'({listed})'}")
+        return f"{{{', '.join(parts)}}}" if parts else ""
 
     def _axes(self) -> list[str]:
         """The axes' sizes, with `@` and the axes of the mesh over which a type says they lie."""
@@ -288,15 +326,38 @@ class ShapedArray(UnshapedArray):
         return f"{'~' if self.weak_type else ''}{self.str_short()}"
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self.shape, self.dtype, self.weak_type, self._sharding, self.memory_space)
+        return _rebuild, (
+            self.shape, self.dtype, self.weak_type, self._sharding, self.memory_space,
+            self.manual_axis_type,
+        )  # fmt: skip
 
     # The attributes that arrays and tracers share are read through the aval by upper layers.
 
 
 def _rebuild(
-    shape: Any, dtype: Any, weak_type: bool, sharding: Any, memory_space: Any
+    shape: Any, dtype: Any, weak_type: bool, sharding: Any, memory_space: Any, manual: Any = None
 ) -> ShapedArray:
-    return ShapedArray(shape, dtype, weak_type, sharding=sharding, memory_space=memory_space)
+    return ShapedArray(
+        shape, dtype, weak_type, sharding=sharding, memory_space=memory_space,
+        manual_axis_type=manual or no_manual_axes,
+    )  # fmt: skip
+
+
+# The order of the axes of the mesh in force: what the layer that knows meshes says.
+order_of_axes: list[Callable[[], Any]] = [lambda: ()]
+
+
+def _place(name: Any) -> Any:
+    names = order_of_axes[0]()
+    return (names.index(name), "") if name in names else (len(names), str(name))
+
+
+def _axis_types(mesh: Any) -> str:
+    """The axes of a mesh by their types, as messages show them."""
+    kinds: dict[str, list[Any]] = {}
+    for name, kind in zip(mesh.axis_names, mesh.axis_types, strict=True):
+        kinds.setdefault(kind.name, []).append(name)
+    return f"({{{', '.join(f'{kind}: {tuple(names)}' for kind, names in kinds.items())}}})"
 
 
 _interned: dict[ShapedArray, ShapedArray] = {}
@@ -468,9 +529,14 @@ def is_valid_value(x: Any) -> bool:
 
 
 def typematch(a: AbstractValue, b: AbstractValue) -> bool:
-    """Equal up to weak type (and sharding)."""
+    """Equal up to weak type."""
     if isinstance(a, ShapedArray) and isinstance(b, ShapedArray):
-        return a.shape == b.shape and a.dtype == b.dtype
+        return (
+            a.shape == b.shape
+            and a.dtype == b.dtype
+            and (a._sharding is b._sharding or a._sharding == b._sharding)
+            and a.manual_axis_type == b.manual_axis_type
+        )
     return bool(a == b)
 
 

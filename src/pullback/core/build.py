@@ -11,6 +11,7 @@ from .. import config, dtypes
 from . import effects as fx, source
 from .avals import AbstractValue, ShapedArray, high_types, intern, plain_scalar, typeof
 from .dims import DimExpr
+from .explicit import match_operands, said
 from .high import (
     AvalMutableQDD,
     AvalQDD,
@@ -26,6 +27,7 @@ from .trace import (
     Tracer,
     check_leaks,
     check_live,
+    checked_axes,
     current_trace,
     use_trace,
     valueless_error,
@@ -348,6 +350,8 @@ class JaxprTrace(Trace):
         source_info: Any = None,
     ) -> Any:
         """Writes one equation and returns its results."""
+        if said[0] and checked_axes():
+            tracers = match_operands[0](primitive, tracers)
         atom = self.atom
         atoms = [
             x._var if x.__class__ is JaxprTracer and x._trace is self else atom(x) for x in tracers

@@ -19,6 +19,7 @@ from typing import Any
 
 from ..errors import MissingRuleError
 from .avals import ShapedArray, intern, is_operand
+from .explicit import laid, said
 from .trace import current_trace, use_trace
 
 
@@ -131,25 +132,28 @@ class Primitive:
 
     def abstract_eval(self, *avals: Any, **params: Any) -> tuple[Any, frozenset[Any]]:
         """(avals of the results, effects)."""
-        known = self.known_types
-        if known is None:
-            out = self.rule("abstract_eval")(*avals, **params)
-            return out if self.effectful else (out, _NO_EFFECTS)
-        key = (avals, *params.items())
-        try:
-            found = known.get(key)
-        except TypeError:  # a parameter that is not hashable
-            return self.rule("abstract_eval")(*avals, **params), _NO_EFFECTS
+        known, found = self.known_types, None
+        if known is not None:
+            key = (avals, *params.items())
+            try:
+                found = known.get(key)
+            except TypeError:  # a parameter that is not hashable
+                known = None
         if found is None:
             _refuse_references(self.name, avals)
             out = self.rule("abstract_eval")(*avals, **params)
-            # One object for all equal types: to compare them costs nothing.
-            if type(out) is ShapedArray and all(type(n) is int for n in out.shape):
-                out = intern(out)
-            found = out, _NO_EFFECTS
-            if len(known) >= _MOST_TYPES:
-                known.clear()
-            known[key] = found
+            if known is None:
+                found = out if self.effectful else (out, _NO_EFFECTS)
+            else:
+                # One object for all equal types: to compare them costs nothing.
+                if type(out) is ShapedArray and all(type(n) is int for n in out.shape):
+                    out = intern(out)
+                found = out, _NO_EFFECTS
+                if len(known) >= _MOST_TYPES:
+                    known.clear()
+                known[key] = found
+        if said[0]:  # types say something of meshes
+            return laid(self, avals, params, found[0]), found[1]
         return found
 
     def check_computable(self, *avals: Any, **params: Any) -> None:

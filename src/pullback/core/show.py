@@ -418,13 +418,9 @@ param_rules["reshard"] = lambda params: iter(())  # the type of the result says 
 
 
 def _broadcast_params(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    # The shape is that of the result.
+    # The shape and the sharding are those of the result.
     for k, v in sorted(params.items()):
-        if (
-            k != "shape"
-            and not (k == "sharding" and v is None)
-            and not (k == "broadcast_dimensions" and v == ())
-        ):
+        if k != "shape" and k != "sharding" and not (k == "broadcast_dimensions" and v == ()):
             yield k, v
 
 

@@ -291,6 +291,7 @@ class _Context(threading.local):
     trace: Trace | None = None
     axis_env: tuple[tuple[Any, int], ...] = ()
     mesh: Any = None
+    checked: frozenset[Any] = frozenset()
 
 
 _context = _Context()
@@ -397,12 +398,40 @@ def trace_context() -> tuple[Any, ...]:
     """Everything besides a function and its arguments that a trace depends on: part of every cache
     key.
     """
-    return (config.trace_values(), _context.axis_env, _context.mesh)
+    return (config.trace_values(), _context.axis_env, _context.mesh, _context.checked)
 
 
 def set_mesh_of_traces(mesh: Any) -> None:
     """What traces of this thread depend on besides: the mesh in force (None: none is)."""
     _context.mesh = mesh
+
+
+def mesh_of_traces() -> Any:
+    """The abstract mesh in force in this thread; None if none is."""
+    return _context.mesh
+
+
+def checked_axes() -> frozenset[Any]:
+    """The manual axes of a mesh over which types say whether values vary: those of enclosing
+    `shard_map`s that check it."""
+    return _context.checked
+
+
+@contextlib.contextmanager
+def manual_axes(
+    pairs: Sequence[tuple[Any, int]], checked: bool, mesh: Any = None
+) -> Iterator[None]:
+    """In the body of a `shard_map`: these named axes, and whether types say what varies over
+    them."""
+    before, mesh_before = _context.checked, _context.mesh
+    names = frozenset(name for name, _ in pairs)
+    _context.checked = before | names if checked else before - names
+    _context.mesh = mesh_before if mesh is None else mesh
+    try:
+        with extend_axis_env(pairs):
+            yield
+    finally:
+        _context.checked, _context.mesh = before, mesh_before
 
 
 def axis_size(name: Any) -> int:

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from .. import dtypes
-from ..api.placement import lay_out
-from ..core.avals import typeof
-from ..primitives.common import as_array
+from ..api.placement import freely, lay_out
+from ..core.avals import ShapedArray, typeof
+from ..primitives.common import as_array, asked_layout
 from ..primitives.contract import canonicalize_precision, dot_general
 from ..primitives.convert import convert_weak
 from ..primitives.elementwise import bitwise_and, eq, select
@@ -313,6 +313,7 @@ class _Contraction:
 
     def __init__(self, out: str, dtype: Any, precision: Any, dot: Callable[..., Any]) -> None:
         self.out, self.dtype, self.precision, self.dot = out, dtype, precision, dot
+        self.lies: Any = None  # how the result of two operands is asked to lie, and its labels
 
     def _sum(self, x: Any, axes: Sequence[int]) -> Any:
         if not axes:
@@ -367,10 +368,15 @@ class _Contraction:
             (places(a_names, contracted), places(b_names, contracted)),
             (places(a_names, batch), places(b_names, batch)),
         )
+        names, asked = "".join(batch) + a_free + b_free, {}
+        if self.lies is not None and self.lies[0] is not None:
+            lies, result = self.lies
+            spec = [lies.spec[result.index(s)] if s in result else None for s in names]
+            asked = {"out_sharding": lies.update(spec=lies.spec.update(partitions=spec))}
         product = self.dot(
-            a, b, numbers, precision=self.precision, preferred_element_type=self.dtype
+            a, b, numbers, precision=self.precision, preferred_element_type=self.dtype, **asked
         )
-        return product, "".join(batch) + a_free + b_free
+        return product, names
 
 
 def _drop_ones(a: Any, a_names: str, b: Any, b_names: str) -> tuple[Any, str, Any, str]:
@@ -486,21 +492,6 @@ def einsum(
 
     Raises ValueError for subscripts that do not fit the operands.
     """
-    if out_sharding is not None:
-        return lay_out(
-            einsum(
-                subscripts,
-                *operands,
-                out=out,
-                optimize=optimize,
-                precision=precision,
-                preferred_element_type=preferred_element_type,
-                _dot_general=_dot_general,
-            ),
-            "einsum",
-            out_sharding,
-            follows=True,
-        )
     if out is not None:
         raise NotImplementedError(
             "The 'out' argument to jnp.einsum is not supported. Fix: use the returned value."
@@ -516,13 +507,33 @@ def einsum(
         dtype, weak = user_dtype(preferred_element_type, "einsum"), False
     held = [as_array(x) for x in arrays]
     how = _Contraction(result, dtype, precision, _dot_general)
+    if out_sharding is not None:
+        if len(held) == 2:
+            shape = [sizes[s] for s in result]
+            how.lies = asked_layout("einsum", out_sharding, shape, True), result
+        else:
+            held = freely(out_sharding, *held)
     value = _contract(held, terms, result, path, how)
+    if out_sharding is not None and (how.lies is None or how.lies[0] is not None):
+        value = _lying(value, out_sharding)
     aval = typeof(value)
     return (
         value
         if aval.dtype == dtype and aval.weak_type == weak
         else convert_weak(value, dtype, weak)
     )
+
+
+def _lying(value: Any, out_sharding: Any) -> Any:
+    """The result of a contraction, laid out as asked if it does not lie so already."""
+    lies = asked_layout("einsum", out_sharding, typeof(value).shape, True)
+    if lies is None or type_of_layout(lies) == typeof(value)._sharding:
+        return value
+    return lay_out(value, "einsum", out_sharding, follows=True)
+
+
+def type_of_layout(lies: Any) -> Any:
+    return ShapedArray((1,) * len(lies.spec), np.float32, sharding=lies)._sharding
 
 
 def einsum_path(

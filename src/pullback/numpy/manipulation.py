@@ -11,10 +11,11 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
-from ..api.placement import lay_out
+from ..api.placement import freely, lay_out
 from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.build import staged
+from ..core.explicit import parts_of, said
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
 from ..primitives.common import as_array, canonical_shape
@@ -177,12 +178,13 @@ def reshape(
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
-    if out_sharding is not None:
+    if out_sharding is not None and order != "C":
+        (a,) = freely(out_sharding, a)
         return lay_out(reshape(a, shape, order, copy=copy), "reshape", out_sharding, follows=True)
     a = _arr("reshape", a)
     new = _new_shape(shape_of(a), shape)
     if order == "C":
-        out = lax.reshape(a, new)
+        out = lax.reshape(a, new, out_sharding=out_sharding)
     elif order == "F":
         axes = tuple(range(ndim_of(a)))[::-1]
         out = lax.transpose(lax.reshape(a, new[::-1], axes), tuple(range(len(new)))[::-1])
@@ -202,7 +204,7 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
     Array([1, 3, 2, 4], dtype=int32)
     """
     if out_sharding is not None:
-        return lay_out(ravel(a, order), "reshape", out_sharding, follows=True)
+        return reshape(a, (-1,), order, out_sharding=out_sharding)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'. Fix: use order='C'.")
     a = _arr("ravel", a)
@@ -430,7 +432,10 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
            [1, 2]], dtype=int32)
     """
     if out_sharding is not None:
-        return lay_out(broadcast_to(array, shape), "jnp.broadcast_to", out_sharding)
+        array = _arr("broadcast_to", array)
+        target, ndim = canonical_shape(shape), ndim_of(array)
+        last = tuple(range(len(target) - ndim, len(target)))
+        return lax.broadcast_in_dim(array, target, last, out_sharding=out_sharding)
     array = _arr("broadcast_to", array)
     target = canonical_shape(shape)
     own = shape_of(array)
@@ -672,6 +677,7 @@ def repeat(
     Array([1, 1, 2, 2], dtype=int32)
     """
     if out_sharding is not None:
+        a, repeats = freely(out_sharding, a, repeats)
         return lay_out(
             repeat(a, repeats, axis, total_repeat_length=total_repeat_length),
             "repeat",
@@ -689,6 +695,11 @@ def repeat(
     if not ndim_of(a):
         a = lax.reshape(a, (1,))
     k = canonical_axis(axis, ndim_of(a))
+    if said[0] and parts_of(typeof(a))[k] is not None:
+        raise ValueError(
+            "Please pass sharding to `jnp.repeat` via `out_sharding` parameter: the axis that is "
+            f"repeated lies over {parts_of(typeof(a))[k]!r}."
+        )
     if total_repeat_length is None:
         if isinstance(repeats, Tracer):
             raise ConcretizationTypeError(

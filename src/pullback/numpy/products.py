@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
-from ..api.placement import lay_out
+from ..api.placement import freely, lay_out
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
@@ -65,19 +65,15 @@ def dot(
     >>> jnp.dot(jnp.array([1., 2.]), jnp.array([3., 4.]))
     Array(11., dtype=float32)
     """
-    if out_sharding is not None:
-        return lay_out(
-            dot(a, b, precision=precision, preferred_element_type=preferred_element_type),
-            "dot_general",
-            out_sharding,
-            follows=True,
-        )
     a, b, d, weak = _operands("dot", a, b, preferred_element_type)
     na, nb = ndim_of(a), ndim_of(b)
     contract: tuple[Any, Any] = ((), ())
     if na and nb:
         contract = ((na - 1,), (0,) if nb == 1 else (nb - 2,))
-    out = lax.dot_general(a, b, (contract, ((), ())), precision=precision, preferred_element_type=d)
+    out = lax.dot_general(
+        a, b, (contract, ((), ())), precision=precision, preferred_element_type=d,
+        out_sharding=out_sharding,
+    )  # fmt: skip
     return _finish(out, weak)
 
 
@@ -101,13 +97,10 @@ def matmul(
     >>> jnp.matmul(jnp.array([[1, 2], [3, 4]]), jnp.array([1, 1]))
     Array([3, 7], dtype=int32)
     """
-    if out_sharding is not None:
-        return lay_out(
-            matmul(a, b, precision=precision, preferred_element_type=preferred_element_type),
-            "dot_general",
-            out_sharding,
-            follows=True,
-        )
+    if out_sharding is not None and (ndim_of(b) != 2 or ndim_of(a) < 2):
+        a, b = freely(out_sharding, a, b)
+        out = matmul(a, b, precision=precision, preferred_element_type=preferred_element_type)
+        return lay_out(out, "dot_general", out_sharding, follows=True)
     check_arraylike("matmul", a, b)
     for k, x in enumerate((a, b)):
         if ndim_of(x) < 1:
@@ -118,7 +111,9 @@ def matmul(
     na, nb = ndim_of(a), ndim_of(b)
     if nb == 2 and na > 1:  # nothing broadcasts, and every axis is where it belongs
         plain = (((na - 1,), (0,)), ((), ()))
-        out = lax.dot_general(a, b, plain, precision=precision, preferred_element_type=d)
+        out = lax.dot_general(
+            a, b, plain, precision=precision, preferred_element_type=d, out_sharding=out_sharding
+        )
         return _finish(out, weak)
     batch_a, batch_b = shape_of(a)[:-2], shape_of(b)[:-2]
     n = max(len(batch_a), len(batch_b))
@@ -211,21 +206,13 @@ def tensordot(
     >>> jnp.tensordot(jnp.ones((2, 3)), jnp.ones((5, 3)), axes=([1], [1])).shape
     (2, 5)
     """
-    if out_sharding is not None:
-        return lay_out(
-            tensordot(
-                a, b, axes, precision=precision, preferred_element_type=preferred_element_type
-            ),
-            "dot_general",
-            out_sharding,
-            follows=True,
-        )
     a, b, d, weak = _operands("tensordot", a, b, preferred_element_type)
     contract = _contracted(axes, ndim_of(a), ndim_of(b))
-    return _finish(
-        lax.dot_general(a, b, (contract, ((), ())), precision=precision, preferred_element_type=d),
-        weak,
-    )
+    out = lax.dot_general(
+        a, b, (contract, ((), ())), precision=precision, preferred_element_type=d,
+        out_sharding=out_sharding,
+    )  # fmt: skip
+    return _finish(out, weak)
 
 
 def vdot(a: Any, b: Any, *, precision: Any = None, preferred_element_type: Any = None) -> Any:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
-from ..api.placement import check_one_place, device_put, lay_out, placed
+from ..api.placement import check_one_place, device_put, lay_out, placed, resharded
 from ..api.vmap import vmap
 from ..core.avals import typeof
 from ..core.dims import DimExpr, max_dim
@@ -408,6 +408,9 @@ def _triangle(name: str, lower: bool, doc: str) -> Any:
         mask = _below(shape_of(m)[-2:], k if lower else k - 1)
         if ndim_of(m) > 2:
             mask = lax.broadcast_in_dim(mask, shape_of(m), (ndim_of(m) - 2, ndim_of(m) - 1))
+        lies = typeof(m)._sharding
+        if lies is not None:
+            mask = resharded(mask, lies)
         zeros = lax.full_like(m, 0)
         return lax.select(mask, m, zeros) if lower else lax.select(mask, zeros, m)
 

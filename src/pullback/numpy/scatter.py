@@ -10,7 +10,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.eager import eager
-from ..api.placement import lay_out
+from ..api.placement import freely, lay_out
 from ..api.vmap import vmap
 from ..config import lazy_module
 from ..core.avals import typeof
@@ -226,6 +226,11 @@ class _IndexUpdateRef:
     def __repr__(self) -> str:
         return f"_IndexUpdateRef({self.array!r}, {self.index!r})"
 
+    def _freely(self, out_sharding: Any, *values: Any) -> tuple[Any, Any]:
+        """This place, and values for it, in arrays that lie whole."""
+        array, index, *rest = freely(out_sharding, self.array, self.index, *values)
+        return _IndexUpdateRef(array, index), rest
+
     def get(
         self,
         *,
@@ -239,9 +244,12 @@ class _IndexUpdateRef:
         """`x[idx]`, with a mode out of bounds: 'clip', 'fill' (with `fill_value`) or
         'promise_in_bounds'.
         """
+        array, index = self.array, self.index
+        if out_sharding is not None:
+            array, index = freely(out_sharding, array, index)
         out = take_index(
-            self.array,
-            self.index,
+            array,
+            index,
             indices_are_sorted=indices_are_sorted,
             unique_indices=unique_indices,
             mode=mode,
@@ -266,7 +274,8 @@ class _IndexUpdateRef:
         Array([0., 5., 0.], dtype=float32)
         """
         if out_sharding is not None:
-            out = self.set(
+            at, (values,) = self._freely(out_sharding, values)
+            out = at.set(
                 values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -290,7 +299,8 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] += values`; repeated places count each time."""
         if out_sharding is not None:
-            out = self.add(
+            at, (values,) = self._freely(out_sharding, values)
+            out = at.add(
                 values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -314,7 +324,8 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] -= values`."""
         if out_sharding is not None:
-            out = self.subtract(
+            at, (values,) = self._freely(out_sharding, values)
+            out = at.subtract(
                 values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -338,7 +349,8 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] *= values`."""
         if out_sharding is not None:
-            out = self.multiply(
+            at, (values,) = self._freely(out_sharding, values)
+            out = at.multiply(
                 values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -364,7 +376,8 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] = minimum(x[idx], values)`."""
         if out_sharding is not None:
-            out = self.min(
+            at, (values,) = self._freely(out_sharding, values)
+            out = at.min(
                 values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -388,7 +401,8 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] = maximum(x[idx], values)`."""
         if out_sharding is not None:
-            out = self.max(
+            at, (values,) = self._freely(out_sharding, values)
+            out = at.max(
                 values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -412,7 +426,8 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] /= values`."""
         if out_sharding is not None:
-            out = self.divide(
+            at, (values,) = self._freely(out_sharding, values)
+            out = at.divide(
                 values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -449,7 +464,8 @@ class _IndexUpdateRef:
     ) -> Any:
         """`x` with `x[idx] **= values`."""
         if out_sharding is not None:
-            out = self.power(
+            at, (values,) = self._freely(out_sharding, values)
+            out = at.power(
                 values,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,
@@ -484,7 +500,7 @@ class _IndexUpdateRef:
         repetition of a place.
         """
         if out_sharding is not None:
-            out = self.apply(
+            out = self._freely(out_sharding)[0].apply(
                 func,
                 indices_are_sorted=indices_are_sorted,
                 unique_indices=unique_indices,

@@ -12,6 +12,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.vmap import vmap
 from ..core.avals import typeof
+from ..primitives.layout import iota_like
 from . import creation, index_functions, joining, manipulation, reductions, ufuncs
 from .selecting import number
 from .util import (
@@ -87,9 +88,8 @@ def argsort(
     Array([1, 2, 0], dtype=int32)
     """
     x, axis = _whole(_checked("argsort", a, kind, order), axis)
-    shape = typeof(x).shape
     kind_of_index = default_int() if dtype is None else dtypes.canonicalize_dtype(dtype)
-    places = lax.broadcasted_iota(kind_of_index, shape, axis)
+    places = iota_like(x, kind_of_index, axis)
     # Descending and stable: sort the reversed array, so that reversing the result puts equal
     # elements back in order.
     turn = descending and stable
@@ -136,7 +136,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
     if not shape:
         return creation.array(0, dtype=np.int32)
     axis = canonical_axis(axis, len(shape))
-    places = lax.broadcasted_iota(default_int(), shape, axis)
+    places = iota_like(keys[0], default_int(), axis)
     return lax.sort((*keys[::-1], places), dimension=axis, num_keys=len(keys))[-1]
 
 

@@ -15,12 +15,13 @@ import numpy as np
 from .. import config, dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.build import is_staged, mention
+from ..core.explicit import parts_of, said, said_by
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, TypePromotionError
 from ..primitives.common import as_array, axis_error, requested_dtype
 from ..primitives.convert import convert_weak
 from ..primitives.elementwise import real
-from ..primitives.layout import broadcast_to, broadcast_to_rank, converted
+from ..primitives.layout import broadcast_in_dim_p, broadcast_to, broadcast_to_rank, converted
 from ..runtime.array import ArrayImpl
 
 PYTHON_SCALARS = (bool, int, float, complex)
@@ -369,7 +370,35 @@ def broadcast_all(*args: Any) -> list[Any]:
     if len({*shapes}) <= 1:
         return [as_array(x) for x in args]
     shape = check_broadcast(shapes)
+    if said[0]:
+        lies = _layout_of_all(args, shape)
+        if lies is not None:
+            return [_broadcast_lying(x, shape, lies) for x in args]
     return [broadcast_to(x, shape) for x in args]
+
+
+def _layout_of_all(args: Sequence[Any], shape: Any) -> Any:
+    """How operands lie together over mesh axes of explicit type: for each axis as the first that
+    says so and is not stretched. None if none says anything."""
+    avals = [typeof(x) for x in args]
+    found = said_by(avals)
+    if found is None:
+        return None
+    parts: list[Any] = [None] * len(shape)
+    for aval in avals:
+        start = len(shape) - len(aval.shape)
+        for k, (n, part) in enumerate(zip(aval.shape, parts_of(aval), strict=True), start):
+            if n == shape[k] and parts[k] is None:
+                parts[k] = part
+    return found.update(spec=found.spec.update(partitions=parts, unreduced=(), reduced=()))
+
+
+def _broadcast_lying(x: Any, shape: Any, lies: Any) -> Any:
+    ndim = len(shape_of(x))
+    if shape_of(x) == shape and parts_of(typeof(x)) == tuple(lies.spec):
+        return as_array(x)
+    last = tuple(range(len(shape) - ndim, len(shape)))
+    return broadcast_in_dim_p.bind(x, shape=shape, broadcast_dimensions=last, sharding=lies)
 
 
 def canonical_axis(axis: Any, ndim: int, what: str = "axis") -> int:

@@ -19,9 +19,11 @@ from .layout import (
     broadcast_in_dim,
     broadcast_in_dim_p,
     broadcast_to,
+    layout_of,
     move_batch_front,
     reduce_sum,
     reshape,
+    reshape_p,
 )
 
 
@@ -154,7 +156,11 @@ def unbroadcast(aval: Any, x: Any) -> Any:
     if not aval.shape:
         return reduce_sum(x, tuple(range(len(shape))))
     summed = tuple(k for k, (n, m) in enumerate(zip(aval.shape, shape)) if n is not m and n != m)
-    return reshape(reduce_sum(x, summed), aval.shape)
+    total = reduce_sum(x, summed)
+    lies = layout_of(aval, total)
+    if lies is not None:
+        return reshape_p.bind(total, new_sizes=aval.shape, dimensions=None, sharding=lies)
+    return reshape(total, aval.shape)
 
 
 def jvp_of(

@@ -4,6 +4,7 @@ collective is an operation along it.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -12,12 +13,13 @@ import numpy as np
 from .. import dtypes, tree
 from ..core.avals import ShapedArray, typeof
 from ..core.effects import NamedAxisEffect
+from ..core.explicit import match_varying
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
-from ..core.trace import axis_size as _axis_size
+from ..core.trace import axis_size as _axis_size, checked_axes, mesh_of_traces
 from .builders import full_batch
 from .common import NUMBER, canonical_axis, check_dtype, const, zero_of
-from .dynamic_slice import index_take
+from .dynamic_slice import dynamic_index_in_dim, dynamic_slice_in_dim, index_take
 from .elementwise import add, convert_element_type, div, eq, mul, select
 from .exchange_steps import (
     Group,
@@ -158,6 +160,91 @@ psum_p: Primitive = Primitive(
     ),
     effectful=True,
 )
+
+
+# --- in the body of a shard_map that checks over what values vary ---
+def _pvary_transpose(ct: Any, x: Any, *, axes: Any) -> list[Any]:
+    return [Zero(x.aval) if type(ct) is Zero else psum_invariant_p.bind(ct, axes=axes)]
+
+
+pvary_p: Primitive = Primitive(
+    "pvary",
+    abstract_eval=lambda x, *, axes: (ShapedArray(x.shape, x.dtype, x.weak_type), _effects(axes)),
+    jvp=linear_jvp(lambda: pvary_p),
+    transpose=_pvary_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=lambda axis, args, dims, *, axes: _varying_batch(axis, args, dims, axes),
+    effectful=True,
+)
+
+
+def _varying_batch(axis: Any, args: Any, dims: Any, axes: Any) -> Any:
+    """Where an axis is one of a batch nothing needs to be said of it."""
+    (x,), (d,) = args, dims
+    if axis.name is not None and axis.name in axes:
+        rest = tuple(n for n in axes if n != axis.name)
+        return (pvary_p.bind(x, axes=rest) if rest else x), d
+    return None if d is None else (pvary_p.bind(x, axes=axes), d)
+
+
+def _invariant_transpose(ct: Any, x: Any, *, axes: Any) -> list[Any]:
+    return [Zero(x.aval) if type(ct) is Zero else pvary_p.bind(ct, axes=axes)]
+
+
+def _invariant_batch(axis: Any, args: Any, dims: Any, *, axes: Any) -> Any:
+    if axis.name is None or axis.name not in axes:
+        (x,), (d,) = args, dims
+        return None if d is None else (psum_invariant_p.bind(x, axes=axes), d)
+    return psum_p.rules["axis_batch"](axis, args, dims, axes=axes, axis_index_groups=None)
+
+
+psum_invariant_p: Primitive = Primitive(
+    "psum_invariant",
+    abstract_eval=lambda x, *, axes: _reducer_aval("psum")(x, axes=axes, axis_index_groups=None),
+    jvp=linear_jvp(lambda: psum_invariant_p),
+    transpose=_invariant_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=_invariant_batch,
+    effectful=True,
+)
+
+
+def pvary(x: Any, axes: Any) -> Any:
+    """`x`, marked as varying over these axes of the mesh, in the mesh's order."""
+    own = getattr(mesh_of_traces(), "axis_names", ())
+    return pvary_p.bind(x, axes=tuple(sorted(axes, key=lambda n: own.index(n) if n in own else 0)))
+
+
+def varied(x: Any, names: Any) -> Any:
+    """An operand of a collective over these names: where types say what values vary over, it
+    varies over them."""
+    checked = checked_axes()
+    if not checked:
+        return x
+    missing = checked.intersection(names) - typeof(x).vma
+    return pvary(x, missing) if missing else x
+
+
+def _sum_over(x: Any, names: tuple[Any, ...], groups: Any) -> Any:
+    if groups is not None and checked_axes().issuperset(names):
+        raise NotImplementedError(
+            "axis_index_groups are not supported where a shard_map checks over what values vary. "
+            "Fix: jax.shard_map(..., check_vma=False)."
+        )
+    if groups is not None or not checked_axes().issuperset(names):
+        return psum_p.bind(varied(x, names), axes=names, axis_index_groups=groups)
+    aval = typeof(x)
+    here = aval.vma.intersection(names)
+    if here and len(here) < len(names):
+        raise ValueError(
+            "jax.lax.psum can only accept axis_name which corresponds to one of varying, "
+            "unreduced, reduced or invarying state of the input. Got input type: "
+            f"{aval.str_short()}, axes: {names} and input state: {{'varying', 'invarying'}}. Fix: "
+            f"lax.pcast(x, {tuple(n for n in names if n not in here)}, to='varying')"
+        )
+    return psum_invariant_p.bind(varied(x, names), axes=names)
+
+
 pmax_p: Primitive = Primitive(
     "pmax",
     abstract_eval=_reducer_aval("pmax"),
@@ -206,7 +293,10 @@ def _over_axes(p: Primitive, along: Callable[..., Any], x: Any, axis_name: Any, 
         x = along(x, positional)
     if not named:
         return x
-    return p.bind(x, axes=named, axis_index_groups=_groups(groups, axis_name, alike=False))
+    groups = _groups(groups, axis_name, alike=False)
+    if p is psum_p:
+        return _sum_over(x, named, groups)
+    return p.bind(varied(x, named), axes=named, axis_index_groups=groups)
 
 
 def psum(x: Any, axis_name: Any, *, axis_index_groups: Any = None) -> Any:
@@ -413,7 +503,9 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
     """
     pairs = tuple((int(s), int(t)) for s, t in perm)
     names = _names(axis_name)
-    return tree.tree_map(lambda leaf: ppermute_p.bind(leaf, axis_name=names, perm=pairs), x)
+    return tree.tree_map(
+        lambda leaf: ppermute_p.bind(varied(leaf, names), axis_name=names, perm=pairs), x
+    )
 
 
 def pshuffle(x: Any, axis_name: Any, perm: Sequence[int]) -> Any:
@@ -511,6 +603,31 @@ all_gather_p: Primitive = Primitive(
 )
 
 
+def _gather_invariant_transpose(
+    ct: Any, x: Any, *, all_gather_dimension: int, axis_name: Any, axis_size: int, tiled: bool,
+    **params: Any,
+) -> list[Any]:  # fmt: skip
+    """The cotangent is the same on all instances: each takes its own part."""
+    if type(ct) is Zero:
+        return [Zero(x.aval)]
+    ct, at = pvary(ct, axis_name), axis_index(axis_name)
+    if tiled:
+        n = x.aval.shape[all_gather_dimension]
+        return [dynamic_slice_in_dim(ct, mul(at, np.int32(n)), n, all_gather_dimension)]
+    return [dynamic_index_in_dim(ct, at, all_gather_dimension, keepdims=False)]
+
+
+all_gather_invariant_p: Primitive = Primitive(
+    "all_gather_invariant",
+    abstract_eval=functools.partial(_all_gather_aval, axis_index_groups=None),
+    jvp=linear_jvp(lambda: all_gather_invariant_p),
+    transpose=_gather_invariant_transpose,
+    batch=No.BY_TRACE,
+    axis_batch=functools.partial(_all_gather_batch, axis_index_groups=None),
+    effectful=True,
+)
+
+
 def all_gather(
     x: Any,
     axis_name: Any,
@@ -524,13 +641,20 @@ def all_gather(
     axis), of every leaf.
 
     `x`: a pytree of arrays, of one shape on every instance; NameError if nothing binds the axis.
-    With `axis_index_groups` only the instances of a group exchange values.
+    With `axis_index_groups` only the instances of a group exchange values. `to`: in a `shard_map`,
+    whether the type of the result says that it varies ("varying") or is the same on all instances
+    ("invarying"); ValueError for another word.
 
     >>> f = lambda x: lax.all_gather(x, 'i')
     >>> pullback.vmap(f, axis_name='i')(jnp.array([1, 2]))
     Array([[1, 2],
            [1, 2]], dtype=int32)
     """
+    if to not in ("varying", "invarying", "reduced"):
+        raise ValueError(
+            f"Got unexpected `to` value for `jax.lax.all_gather`. Allowed `to` values are: "
+            f"{{'varying', 'invarying', 'reduced'}}, got {to!r}"
+        )
     if not _names(axis_name):
         return x
     groups = _groups(axis_index_groups, axis_name)
@@ -538,11 +662,14 @@ def all_gather(
 
     def one(leaf: Any) -> Any:
         ndim = typeof(leaf).ndim
-        return all_gather_p.bind(
-            leaf, all_gather_dimension=canonical_axis(axis, ndim if tiled else ndim + 1),
-            axis_name=_names(axis_name), axis_index_groups=groups, axis_size=size,
-            tiled=bool(tiled),
-        )  # fmt: skip
+        names = _names(axis_name)
+        params = {
+            "all_gather_dimension": canonical_axis(axis, ndim if tiled else ndim + 1),
+            "axis_name": names, "axis_size": size, "tiled": bool(tiled),
+        }  # fmt: skip
+        if to == "invarying" and groups is None and checked_axes().issuperset(names):
+            return all_gather_invariant_p.bind(varied(leaf, names), **params)
+        return all_gather_p.bind(varied(leaf, names), axis_index_groups=groups, **params)
 
     return tree.tree_map(one, x)
 
@@ -650,7 +777,7 @@ def psum_scatter(
         at = canonical_axis(scatter_dimension, typeof(leaf).ndim)
         _scattered(typeof(leaf).shape, at, size, tiled)
         return reduce_scatter_p.bind(
-            leaf, axis_name=_names(axis_name), scatter_dimension=at,
+            varied(leaf, _names(axis_name)), axis_name=_names(axis_name), scatter_dimension=at,
             axis_index_groups=groups, axis_size=size, tiled=bool(tiled),
         )  # fmt: skip
 
@@ -761,7 +888,7 @@ def all_to_all(
 
     def bind(leaf: Any, split: int, concat: int) -> Any:
         return all_to_all_p.bind(
-            leaf,
+            varied(leaf, _names(axis_name)),
             split_axis=split,
             concat_axis=concat,
             axis_name=axis_name,
@@ -860,7 +987,10 @@ def pbroadcast(x: Any, axis_name: Any, source: int) -> Any:
     """
     source = _checked_source(axis_name, int(source))
     return tree.tree_map(
-        lambda leaf: pbroadcast_p.bind(leaf, axis_name=axis_name, source=source), x
+        lambda leaf: pbroadcast_p.bind(
+            varied(leaf, _names(axis_name)), axis_name=axis_name, source=source
+        ),
+        x,
     )
 
 
@@ -880,4 +1010,19 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     if to not in ("varying", "unreduced", "reduced"):
         raise ValueError(f"pcast: `to` must be 'varying', 'unreduced' or 'reduced', got {to!r}")
     axis_size(axis_name)
-    return x
+    names = _names(axis_name)
+    if to != "varying" or not checked_axes().issuperset(names):
+        return x
+    return tree.tree_map(lambda leaf: _made_to_vary(leaf, names), x)
+
+
+def _made_to_vary(x: Any, names: tuple[Any, ...]) -> Any:
+    if not typeof(x).vma.isdisjoint(names):
+        raise ValueError(
+            f"Unsupported pcast from=varying, to='varying': a value of type {typeof(x).str_short()}"
+            f" varies over {names} already."
+        )
+    return pvary(x, names)
+
+
+match_varying.append(pvary)

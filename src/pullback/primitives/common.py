@@ -34,6 +34,16 @@ def laid_out(x: Any, name: str, out_sharding: Any, follows: bool = False) -> Any
     return layers["out_sharding"](x, name, out_sharding, follows)
 
 
+def asked_layout(
+    name: str, out_sharding: Any, shape: Any, follows: bool = False, what: str = ""
+) -> Any:
+    """What an operation's parameter says for `out_sharding`: how its result lies over axes of
+    explicit type, for each of its axes; None if nothing is asked for."""
+    if out_sharding is None:
+        return None
+    return layers["asked"](name, out_sharding, tuple(shape), follows, what)
+
+
 FLOAT, COMPLEX, INT, SIGNED, UNSIGNED, BOOL = (
     "floating",
     "complexfloating",

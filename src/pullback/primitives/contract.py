@@ -10,12 +10,13 @@ from typing import Any, NamedTuple
 
 from .. import config, dtypes
 from ..core.avals import ShapedArray, typeof
+from ..core.explicit import parts_of
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import add_tangents
-from .common import ANY, check_dtype, int_tuple, laid_out, requested_dtype
+from .common import ANY, asked_layout, check_dtype, int_tuple, requested_dtype
 from .convert import convert_element_type_p
-from .layout import transpose
+from .layout import layout_of, transpose
 
 __all__ = [
     "DotAlgorithm", "DotAlgorithmPreset", "DotDimensionNumbers", "Precision", "PrecisionLike",
@@ -288,17 +289,21 @@ def _dot_transpose_lhs(
         else range(n_batch + len(x_kept), n_batch + len(x_kept) + len(y_kept))
     )
     dims = ((tuple(ct_y), y_kept), (tuple(range(n_batch)), tuple(yb)))
+    # The product has axes (batch, x_kept, y's contracted axes in order); put each where x has it.
+    order = sorted(range(len(yc)), key=lambda k: yc[k])
+    places = [*xb, *x_kept, *(xc[k] for k in order)]
+    lies = layout_of(aval, ct, y)
+    if lies is not None:
+        spec = lies.spec
+        lies = lies.update(spec=type(spec)(*[spec[d] for d in places]))
     out = dot_general_p.bind(
         ct,
         y,
         dimension_numbers=dims,
         precision=_swapped(params["precision"], swapped),
         preferred_element_type=params.get("preferred_element_type"),
-        out_sharding=None,
+        out_sharding=lies,
     )
-    # The product has axes (batch, x_kept, y's contracted axes in order); put each where x has it.
-    order = sorted(range(len(yc)), key=lambda k: yc[k])
-    places = [*xb, *x_kept, *(xc[k] for k in order)]
     permutation = [0] * ndim
     for k, d in enumerate(places):
         permutation[d] = k
@@ -331,6 +336,12 @@ def _dot_batch(args: Any, dims: Any, *, dimension_numbers: Any, **params: Any) -
         rc, rb = _shift(rc, rd), _shift(rb, rd)
         left = typeof(lhs).ndim - len(lc)
         out_dim = left + free_dims(typeof(rhs).ndim, rc, rb).index(rd)
+    lies = params["out_sharding"]
+    if lies is not None:
+        x, d = (lhs, ld) if ld is not None else (rhs, rd)
+        spec = [*lies.spec]
+        spec.insert(out_dim, parts_of(typeof(x))[d])
+        params = {**params, "out_sharding": lies.update(spec=type(lies.spec)(*spec))}
     return dot_general_p.bind(lhs, rhs, dimension_numbers=((lc, rc), (lb, rb)), **params), out_dim
 
 
@@ -373,11 +384,21 @@ def dot_general(
     preferred = None
     if preferred_element_type is not None:
         preferred = requested_dtype(preferred_element_type, "dot_general")
-    out = dot_general_p.bind(
+    lies = out_sharding
+    if lies is not None:
+        ls, rs = typeof(lhs).shape, typeof(rhs).shape
+        shape = [ls[k] for k in dims[1][0]] + [ls[k] for k in free_dims(len(ls), *_left(dims))]
+        shape += [rs[k] for k in free_dims(len(rs), dims[0][1], dims[1][1])]
+        lies = asked_layout("dot_general", out_sharding, shape, True)
+    return dot_general_p.bind(
         lhs, rhs, dimension_numbers=dims, precision=canonicalize_precision(precision),
-        preferred_element_type=preferred, out_sharding=None,
+        preferred_element_type=preferred, out_sharding=lies,
     )  # fmt: skip
-    return out if out_sharding is None else laid_out(out, "dot_general", out_sharding, True)
+
+
+def _left(dims: Any) -> tuple[Any, Any]:
+    """The axes of the left factor that are summed over, and those of the batch."""
+    return dims[0][0], dims[1][0]
 
 
 def dot(

@@ -22,11 +22,11 @@ from ..core.symbolic import UndefinedPrimal, Zero
 from .builders import add_tangents
 from .common import (
     ANY,
+    asked_layout,
     canonical_size,
     check_dtype,
     check_same_dtypes,
     int_tuple,
-    laid_out,
     requested_dtype,
     size_of,
 )
@@ -658,7 +658,10 @@ def conv_general_dilated(
     preferred = None
     if preferred_element_type is not None:
         preferred = requested_dtype(preferred_element_type, "conv_general_dilated")
-    out = conv_general_dilated_p.bind(
+    lies = out_sharding
+    if lies is not None:
+        lies = asked_layout("conv_general_dilated", out_sharding, typeof(lhs).shape, True)
+    return conv_general_dilated_p.bind(
         lhs,
         rhs,
         window_strides=strides,
@@ -670,9 +673,8 @@ def conv_general_dilated(
         batch_group_count=batch_group_count,
         precision=canonicalize_precision(precision),
         preferred_element_type=preferred,
-        out_sharding=None,
+        out_sharding=lies,
     )
-    return out if out_sharding is None else laid_out(out, "dot_general", out_sharding, True)
 
 
 def conv(

@@ -349,12 +349,17 @@ def base_array(x: Any) -> Any:
     return x._base_array if isinstance(x, PRNGKeyArray) else x
 
 
+def _key_array(aval: Any, words: Any) -> PRNGKeyArray:
+    """Keys of a type, which may say how they lie over a mesh."""
+    made = PRNGKeyArray(aval.dtype.impl, words)
+    if aval._sharding is not None:
+        made.aval = aval
+    return made
+
+
 def wrap_results(outs: Sequence[Any], avals: Sequence[Any]) -> list[Any]:
     """Results of a lowered program: those that are keys by `avals` become key arrays."""
-    return [
-        PRNGKeyArray(a.dtype.impl, x) if is_key_aval(a) else x
-        for x, a in zip(outs, avals, strict=True)
-    ]
+    return [_key_array(a, x) if is_key_aval(a) else x for x, a in zip(outs, avals, strict=True)]
 
 
 # --- lowering ---

@@ -16,14 +16,17 @@ from .. import config, dtypes
 from ..core import symbolic
 from ..core.avals import ShapedArray, typeof
 from ..core.build import staged
+from ..core.explicit import match_varying, parts_of, said, said_by
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
+from ..core.trace import checked_axes
 from .common import (
     COMPLEX,
     FLOAT,
     INT,
     NUMBER,
     as_array,
+    asked_layout,
     canonical_axis,
     canonical_shape,
     check_dtype,
@@ -31,7 +34,6 @@ from .common import (
     const,
     int_tuple,
     is_symbolic,
-    laid_out,
     requested_dtype,
     size_of,
 )  # fmt: skip
@@ -54,6 +56,23 @@ def move_batch_front(x: Any, dim: int) -> Any:
         return x
     ndim = typeof(x).ndim
     return transpose(x, (dim, *(k for k in range(ndim) if k != dim)))
+
+
+def layout_of(aval: Any, *like: Any) -> Any:
+    """The parameter that makes a result lie as this type says, if it or other operands' types say
+    anything."""
+    if not said[0]:
+        return None
+    found = said_by([aval, *map(typeof, like)])
+    return None if found is None else found.update(spec=type(found.spec)(*parts_of(aval)))
+
+
+def with_axis(sharding: Any, x: Any, dim: int) -> Any:
+    """A layout with an axis of a batch in front, which lies as axis `dim` of the operand does."""
+    if sharding is None:
+        return None
+    part = parts_of(typeof(x))[dim]
+    return sharding.update(spec=type(sharding.spec)(part, *sharding.spec))
 
 
 # --- broadcast_in_dim and reduce_sum ---
@@ -119,7 +138,8 @@ def _broadcast_in_dim_batch(
     x = move_batch_front(args[0], dims[0])
     new = (typeof(x).shape[0], *shape)
     moved = (0, *(d + 1 for d in broadcast_dimensions))
-    return broadcast_in_dim_p.bind(x, shape=new, broadcast_dimensions=moved, sharding=sharding), 0
+    lies = with_axis(sharding, x, 0)
+    return broadcast_in_dim_p.bind(x, shape=new, broadcast_dimensions=moved, sharding=lies), 0
 
 
 broadcast_in_dim_p: Primitive = Primitive(
@@ -157,7 +177,8 @@ def _reduce_sum_transpose(ct: Any, operand: Any, *, axes: Any, out_sharding: Any
         return [ct]
     shape = operand.aval.shape
     kept = tuple(k for k in range(len(shape)) if k not in axes)
-    return [broadcast_in_dim_p.bind(ct, shape=shape, broadcast_dimensions=kept, sharding=None)]
+    lies = layout_of(operand.aval, ct)
+    return [broadcast_in_dim_p.bind(ct, shape=shape, broadcast_dimensions=kept, sharding=lies)]
 
 
 def shifted_axes(axes: Sequence[int], dim: int) -> tuple[tuple[int, ...], int]:
@@ -191,8 +212,12 @@ def reduce_sum(operand: Any, axes: Sequence[int], *, out_sharding: Any = None) -
     >>> lax.reduce_sum(jnp.ones((2, 3)), (0,))
     Array([2., 2., 2.], dtype=float32)
     """
-    out = reduce_sum_p.bind(operand, axes=int_tuple(axes), out_sharding=None)
-    return out if out_sharding is None else laid_out(out, "reduce_sum", out_sharding, True)
+    axes = int_tuple(axes)
+    lies = out_sharding
+    if lies is not None:
+        left = [n for k, n in enumerate(typeof(operand).shape) if k not in axes]
+        lies = asked_layout("reduce_sum", out_sharding, left, True)
+    return reduce_sum_p.bind(operand, axes=axes, out_sharding=lies)
 
 
 def broadcast_in_dim(
@@ -208,19 +233,18 @@ def broadcast_in_dim(
 
     Raises TypeError if the shapes do not fit, and for an axis that is named twice.
     """
-    if out_sharding is not None:
-        out = broadcast_in_dim(operand, shape, broadcast_dimensions)
-        return laid_out(out, "broadcast_in_dim", out_sharding)
     aval = typeof(operand)
     shape = canonical_shape(shape)
+    lies = asked_layout("broadcast_in_dim", out_sharding, shape)
     if (
         aval.ndim == len(shape)
+        and lies is None
         and aval.shape == shape
         and _is_range(broadcast_dimensions, len(shape))
     ):
         return staged(as_array(operand))
     dims = int_tuple(broadcast_dimensions)
-    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=None)
+    return broadcast_in_dim_p.bind(operand, shape=shape, broadcast_dimensions=dims, sharding=lies)
 
 
 def _is_range(dims: Sequence[int], n: int) -> bool:
@@ -416,7 +440,10 @@ def _reshape_transpose(
     shape = operand.aval.shape
     if type(ct) is Zero:
         return [Zero(operand.aval)]
+    lies = layout_of(operand.aval, ct)
     if dimensions is None:
+        if lies is not None:
+            return [reshape_p.bind(ct, new_sizes=shape, dimensions=None, sharding=lies)]
         return [reshape(ct, shape)]
     return [transpose(reshape(ct, tuple(shape[d] for d in dimensions)), _inverse(dimensions))]
 
@@ -425,8 +452,8 @@ def _reshape_batch(args: Any, dims: Any, *, new_sizes: Any, dimensions: Any, sha
     x = move_batch_front(args[0], dims[0])
     if dimensions is not None:
         dimensions = (0, *(d + 1 for d in dimensions))
-    new = (typeof(x).shape[0], *new_sizes)
-    return reshape_p.bind(x, new_sizes=new, dimensions=dimensions, sharding=sharding), 0
+    new, lies = (typeof(x).shape[0], *new_sizes), with_axis(sharding, x, 0)
+    return reshape_p.bind(x, new_sizes=new, dimensions=dimensions, sharding=lies), 0
 
 
 reshape_p: Primitive = Primitive(
@@ -457,17 +484,15 @@ def reshape(
     Array([[0, 1, 2],
            [3, 4, 5]], dtype=int32)
     """
-    if out_sharding is not None:
-        out = reshape(operand, new_sizes, dimensions)
-        return laid_out(out, "reshape", out_sharding, True)
     new = canonical_shape(new_sizes)
     aval = typeof(operand)
+    lies = asked_layout("reshape", out_sharding, new, True)
     order = None if dimensions is None else int_tuple(dimensions)
     same_order = order is None or order == tuple(range(aval.ndim))
-    if new and aval.shape == new and same_order and hasattr(operand, "aval"):
+    if new and aval.shape == new and same_order and lies is None and hasattr(operand, "aval"):
         return operand
     return reshape_p.bind(  # a number too: JAX writes an equation for it
-        operand, new_sizes=new, dimensions=None if same_order else order, sharding=None
+        operand, new_sizes=new, dimensions=None if same_order else order, sharding=lies
     )
 
 
@@ -639,8 +664,16 @@ def broadcasted_iota(dtype: Any, shape: Any, dimension: int, *, out_sharding: An
     """
     d = requested_dtype(dtype, "broadcasted_iota")
     shape = canonical_shape(shape)
-    out = iota_p.bind(dtype=d, shape=shape, dimension=int(dimension), sharding=None)
-    return out if out_sharding is None else laid_out(out, "broadcasted_iota", out_sharding)
+    lies = asked_layout("broadcasted_iota", out_sharding, shape)
+    return iota_p.bind(dtype=d, shape=shape, dimension=int(dimension), sharding=lies)
+
+
+def iota_like(x: Any, dtype: Any, dimension: int) -> Any:
+    """The index along `dimension`, in the shape of `x`, and lying as it does."""
+    aval = typeof(x)
+    return iota_p.bind(
+        dtype=dtypes.dtype(dtype), shape=aval.shape, dimension=dimension, sharding=aval._sharding
+    )
 
 
 def scalar_constant(value: Any, dtype: Any) -> Any:
@@ -676,12 +709,7 @@ def saturated(x: Any, dtype: Any) -> Any:
 
 
 def _full_zeros(aval: Any) -> Any:
-    zero = const(aval_like(aval), 0)
-    return (
-        zero
-        if not aval.shape
-        else broadcast_in_dim_p.bind(zero, shape=aval.shape, broadcast_dimensions=(), sharding=None)
-    )
+    return full_of(aval, 0)
 
 
 class aval_like:
@@ -701,9 +729,17 @@ def full_of(aval: Any, value: Any) -> Any:
     the shape is ().
     """
     fill = const(aval_like(aval), value)
-    if not aval.shape:
-        return fill
-    return broadcast_in_dim_p.bind(fill, shape=aval.shape, broadcast_dimensions=(), sharding=None)
+    if aval.shape:
+        fill = broadcast_in_dim_p.bind(
+            fill, shape=aval.shape, broadcast_dimensions=(), sharding=aval._sharding
+        )
+    return as_varying(fill, aval)
+
+
+def as_varying(x: Any, aval: Any) -> Any:
+    """A new array, made to vary over the manual axes that this type varies over."""
+    axes = aval.vma & checked_axes() if said[0] else None
+    return match_varying[0](x, axes) if axes else x
 
 
 def full_as(x: Any, value: Any) -> Any:

@@ -34,6 +34,7 @@ from .common import (
 )  # fmt: skip
 from .elementwise import convert_weak, select, sub
 from .layout import (
+    as_varying,
     broadcast,
     broadcast_in_dim,
     broadcast_in_dim_p,
@@ -721,7 +722,13 @@ def full_like(
     to_shape = x_shape if shape is None else canonical_shape(shape)
     if dtypes.is_extended(want) and value.dtype != want:
         return key_filler[0](to_shape, fill_value, want)
-    return broadcast(_fill(fill_value, want, weak), to_shape)
+    lies = known._sharding if known is not None and to_shape == x_shape else None
+    if lies is not None:  # as `x` does
+        return broadcast_in_dim_p.bind(
+            _fill(fill_value, want, weak), shape=to_shape, broadcast_dimensions=(), sharding=lies
+        )
+    made = broadcast(_fill(fill_value, want, weak), to_shape)
+    return made if known is None else as_varying(made, known)
 
 
 def empty(shape: Any, dtype: Any, *, out_sharding: Any = None) -> Any:

@@ -6,12 +6,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from .. import config
+from ..core import effects as fx
 from ..core.avals import ShapedArray
+from ..core.explicit import match_operands, rules
 from ..core.primitive import Primitive
-from ..core.symbolic import Zero
+from ..core.symbolic import UndefinedPrimal, Zero
 from .layout import linear_jvp
 
-__all__ = ["reshard_p", "sharding_constraint_p"]
+__all__ = ["inspect_sharding_p", "reshard_p", "sharding_constraint_p"]
+
+# The rules of types that say something of meshes: programs on one device need none.
+_explicit: Any = config.lazy_module("pullback.primitives.explicit")
+_manual: Any = config.lazy_module("pullback.primitives.manual")
+rules.append(lambda: _explicit.apply)
+match_operands.append(lambda primitive, operands: _manual.alike(primitive, operands))
 
 
 def _aval(x: Any, *, sharding: Any, **params: Any) -> ShapedArray:
@@ -67,4 +76,42 @@ reshard_p: Primitive = Primitive(
     jvp=linear_jvp(lambda: reshard_p),
     transpose=_reshard_transpose,
     batch=_reshard_batch,
+)
+
+
+class InspectEffect(fx.Effect):
+    """A program tells its user, once it is compiled, how values in it lie."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, InspectEffect)
+
+    def __hash__(self) -> int:
+        return hash(InspectEffect)
+
+
+inspect_effect = InspectEffect()
+for _allowed in (
+    fx.control_flow_allowed_effects, fx.remat_allowed_effects, fx.custom_derivatives_allowed_effects
+):  # fmt: skip
+    _allowed.add_type(InspectEffect)
+
+
+def _inspect_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
+    inspect_sharding_p.bind(*primals, **params)
+    return [], []
+
+
+# Who compiles a program tells `callback` the sharding of the operand; nothing is computed.
+inspect_sharding_p: Primitive = Primitive(
+    "inspect_sharding",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=lambda x, *, callback: ([], frozenset({inspect_effect})),
+    impl=lambda x, *, callback: callback(x.sharding) or [],
+    jvp=_inspect_jvp,
+    transpose=lambda cts, x, **_: [Zero(x.aval) if type(x) is UndefinedPrimal else None],
+    batch=lambda args, dims, **params: (inspect_sharding_p.bind(*args, **params), []),
+    inline=lambda x, *, callback: [],
 )

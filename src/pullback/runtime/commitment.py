@@ -17,17 +17,22 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..control.call import UNSPECIFIED
+from ..core.avals import intern
 from ..core.jaxpr import Jaxpr, Literal
+from ..primitives.sharding import inspect_effect
+from .devices import default_device_or_first
 from .shardings import (
     Mesh,
     NamedSharding,
     PartitionSpec,
     Sharding,
+    SingleDeviceSharding,
+    get_abstract_mesh,
     get_mesh,
     interned,
     on_devices,
 )
-from .spreading import spec_of, spread, trimmed, type_sharding
+from .spreading import inspected, spec_of, spread, trimmed, type_sharding
 
 __all__ = [
     "Flow",
@@ -45,11 +50,17 @@ class Flow:
     """What a program says about its results: which arguments it uses, which results are arguments
     themselves, which follow from which arguments; and the shardings that it names."""
 
-    __slots__ = ("arg_ranks", "follows", "forwarded", "jaxpr", "named", "ranks", "used")
+    __slots__ = (
+        "arg_ranks", "follows", "forwarded", "inspected", "inspects", "jaxpr", "named", "ranks",
+        "used",
+    )  # fmt: skip
 
     def __init__(self, jaxpr: Jaxpr) -> None:
         self.jaxpr = jaxpr
         place = {v: k for k, v in enumerate(jaxpr.invars)}
+        # Does it tell how values in it lie, and for which arguments has it done so?
+        self.inspects = inspect_effect in jaxpr.effects
+        self.inspected: set[Any] = set()
         self.named: list[Sharding] = []
         bits = _bits(jaxpr, [1 << k for k in range(len(jaxpr.invars))], self.named)
         self.follows = bits
@@ -83,8 +94,13 @@ def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding]) -> list[int
         name = eqn.primitive.name
         if name == "sharding_constraint" and isinstance(eqn.params["sharding"], Sharding):
             named.append(eqn.params["sharding"])
-        if name == "reshard":
-            named.append(eqn.params["dst_sharding"])
+        for key in ("dst_sharding", "out_sharding"):
+            if isinstance(eqn.params.get(key), Sharding):
+                named.append(eqn.params[key])
+        if name in ("iota", "broadcast_in_dim", "reshape") and eqn.params["sharding"] is not None:
+            named.append(eqn.params["sharding"])
+        if name == "shard_map" and isinstance(eqn.params["mesh"], Mesh):
+            named.append(NamedSharding(eqn.params["mesh"], PartitionSpec()))
         if name == "jit":
             asked = (*eqn.params["in_shardings"], *eqn.params["out_shardings"])
             named += [s for s in asked if isinstance(s, Sharding)]
@@ -147,11 +163,14 @@ def lie(
         return None
     asked = [s for s in (*ins, *outs) if isinstance(s, Sharding)]
     flow = _flow(program)
+    if flow is not None and flow.inspects:
+        _inspect(flow, given, n_args, [*asked, *flow.named], ins, mesh)
     if flow is None or (given is None and not asked and not flow.named and mesh.empty):
         return None
     lies = list(given or [None] * n_args)
     for k, s in enumerate(ins):
         if isinstance(s, Sharding):
+            _check_as_asked(flow, k, lies[k], s)
             lies[k] = s
     check_devices(flow, lies, outs)
     found = _inferred(flow, lies, given, [*asked, *flow.named], mesh)
@@ -159,9 +178,40 @@ def lie(
         return None
     wanted = outs or [UNSPECIFIED] * len(found)
     return [
-        interned(on_devices(s if isinstance(s, Sharding) else f))
+        interned(on_devices(s if isinstance(s, Sharding) else f, f))
         for s, f in zip(wanted, found, strict=True)
     ]
+
+
+def _inspect(
+    flow: Flow, given: Any, n_args: int, asked: Sequence[Sharding], ins: Any, mesh: Mesh
+) -> None:
+    """Tells the user how values in a program lie, once for arguments that lie so."""
+    lies = list(given or [None] * n_args)
+    for k, s in enumerate(ins):
+        lies[k] = s if isinstance(s, Sharding) else lies[k]
+    key = tuple(map(id, map(interned, [s for s in lies if s is not None]))), mesh
+    if key in flow.inspected:
+        return
+    flow.inspected.add(key)
+    named = [s for s in (*lies, *asked) if isinstance(s, NamedSharding)]
+    on = next((s.mesh for s in named if isinstance(s.mesh, Mesh)), mesh)
+    specs = [spec_of(s, n) for s, n in zip(lies, flow.arg_ranks, strict=True)]
+    for callback, spec in inspected(lambda: spread(flow.jaxpr, specs, on)):
+        place = SingleDeviceSharding(default_device_or_first()) if on.empty else None
+        callback(place or NamedSharding(on, trimmed(spec)))
+
+
+def _check_as_asked(flow: Flow, k: int, have: Sharding | None, asked: Sharding) -> None:
+    """ValueError if an argument is committed to another sharding than the call asks for."""
+    if have is None or have == asked or not flow.used >> k & 1:
+        return
+    if not have.is_equivalent_to(asked, flow.arg_ranks[k]):
+        raise ValueError(
+            "Sharding passed to jit does not match the sharding on the respective arg. Got jit "
+            f"sharding: {asked},\narg sharding: {have} for {_argument(flow, k)[:-4]}. Fix: "
+            "jax.device_put(x, sharding) lays it out so."
+        )
 
 
 def check_devices(flow: Flow, lies: Sequence[Sharding | None], outs: Sequence[Any] = ()) -> None:
@@ -215,18 +265,14 @@ def _devices(sharding: Sharding) -> tuple[Any, ...] | None:
     return sharding._device_assignment  # type: ignore[no-any-return]
 
 
-def types_lie(jaxpr: Jaxpr, args: Sequence[Any]) -> list[Sharding | None]:
+def types_lie(jaxpr: Jaxpr) -> list[Sharding | None]:
     """What the types of a program's results say about axes of explicit type."""
-    found = [getattr(x, "_committed", None) or getattr(x, "sharding", None) for x in args]
-    given = [s if isinstance(s, NamedSharding) and s.mesh.explicit_axes else None for s in found]
-    known = any(s is not None for s in given)
-    if not known and not _named[0]:
-        return [None] * len(jaxpr.outvars)
-    flow = Flow(jaxpr)
-    outs = _inferred(flow, given, given if known else None, flow.named, get_mesh())
-    if outs is None or not (known or flow.named):
-        return [None] * len(jaxpr.outvars)
-    return [type_sharding(s, n) for s, n in zip(outs, flow.ranks, strict=True)]
+    explicit = bool(get_abstract_mesh().explicit_axes)
+    avals = [v.aval for v in jaxpr.outvars]
+    return [
+        a.sharding if explicit and hasattr(a, "sharding") else getattr(a, "_sharding", None)
+        for a in avals
+    ]
 
 
 def _inferred(
@@ -279,12 +325,40 @@ def _spread(
     ins = [spec_of(s, n) for s, n in zip(lies, flow.arg_ranks, strict=True)]
     outs = spread(flow.jaxpr, ins, mesh)
     made = [NamedSharding(mesh, PartitionSpec(*s) if explicit else trimmed(s)) for s in outs]
+    if explicit:
+        made = [_as_typed(s, v.aval) for s, v in zip(made, flow.jaxpr.outvars, strict=True)]
     return [_own(flow, lies, k) or s for k, s in enumerate(made)]
 
 
+def _as_typed(sharding: NamedSharding, aval: Any) -> NamedSharding:
+    """A sharding that says of axes of explicit type what the type of the result says."""
+    ndim = len(getattr(aval, "shape", ()))
+    want, have = getattr(aval, "_sharding", None), type_sharding(sharding, ndim)
+    if want is None or want == have:
+        return sharding
+    return sharding.update(spec=want.spec)
+
+
 def commit(outs: Sequence[Any], shardings: Sequence[Sharding]) -> None:
-    """Notes how results lie."""
+    """Notes how results lie; their types say it of axes of explicit type."""
     for x, sharding in zip(outs, shardings, strict=True):
         array = getattr(x, "_base_array", x)
         if hasattr(array, "_committed"):  # a token has no place
             array._committed = sharding
+            aval = x.aval
+            said = laid_out(aval, sharding)
+            if said is aval:
+                continue
+            if array is x:
+                x._aval = said
+            else:
+                x.aval = said
+
+
+@functools.lru_cache(1024)
+def laid_out(aval: Any, sharding: Sharding) -> Any:
+    """The type of an array that lies so."""
+    lies = type_sharding(sharding, len(aval.shape))
+    if lies == aval._sharding:
+        return aval
+    return intern(aval.update(sharding=lies))

@@ -106,6 +106,7 @@ class ArrayImpl:
     def __init_subclass__(cls, **kwargs: Any) -> None:
         raise TypeError("type 'pullback.runtime.array.ArrayImpl' is not an acceptable base type")
 
+    _aval = property(lambda self: self.aval, lambda self, aval: setattr(self, "aval", aval))
     shape = property(lambda self: self.aval.shape, doc=L.DOCS["shape"])
     dtype = property(lambda self: self.aval.dtype, doc=L.DOCS["dtype"])
     ndim = property(lambda self: self.aval.ndim, doc=L.DOCS["ndim"])

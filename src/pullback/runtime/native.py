@@ -284,6 +284,7 @@ class Native:
             (b"_data", _T_ULONGLONG, L.DATA, _READONLY, None),
             (b"_capacity", _T_LONGLONG, L.NBYTES, _READONLY, None),
             (b"aval", _T_OBJECT_EX, L.AVAL, _READONLY, L.DOCS["aval"].encode()),
+            (b"_aval", _T_OBJECT_EX, L.AVAL, 0, None),  # for who lays it out anew
             (b"_owner", _T_OBJECT, L.OWNER, _READONLY, None),
             (b"_pins", _T_LONGLONG, L.PINS, _READONLY, None),
             (b"_event", _T_OBJECT, L.EVENT, 0, None),

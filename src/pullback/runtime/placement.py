@@ -7,19 +7,18 @@ sharding noted. Installed on ArrayImpl when this module is imported.
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
 
-from ..core.avals import ShapedArray, typeof as aval_of
+from ..core.avals import typeof as aval_of
 from ..primitives.keys import PRNGKeyArray, wrap_results
 from . import native_layout as L
 from .array import ArrayImpl, deleted_error, make_array, np_view, twin, wait
+from .commitment import commit, laid_out
 from .devices import Device, default_device_or_first
 from .layouts import Format, Layout
 from .shardings import Sharding, SingleDeviceSharding, interned, on_devices
-from .spreading import type_sharding
 
 __all__ = ["Shard", "place", "sharding_of", "typeof"]
 
@@ -67,17 +66,7 @@ def typeof(x: Any) -> Any:
     >>> pb.typeof(jnp.zeros((2, 3))), pb.typeof(1.5)
     (ShapedArray(float32[2,3]), ShapedArray(float32[], weak_type=True))
     """
-    aval = aval_of(x)
-    lies = getattr(x, "_committed", None)
-    if lies is None or not isinstance(aval, ShapedArray):
-        return aval
-    return _laid_out(aval, sharding_of(x))
-
-
-@functools.lru_cache(1024)
-def _laid_out(aval: ShapedArray, sharding: Sharding) -> ShapedArray:
-    lies = type_sharding(sharding, len(aval.shape))
-    return aval if lies is None else aval.update(sharding=lies)
+    return aval_of(x)
 
 
 def place(x: Any, sharding: Sharding) -> Any:
@@ -88,10 +77,10 @@ def place(x: Any, sharding: Sharding) -> Any:
     sharding.shard_shape(aval_of(x).shape)
     if isinstance(x, PRNGKeyArray):
         words = place(x._base_array, sharding)
-        return wrap_results([words], [x.aval])[0]
+        return wrap_results([words], [laid_out(x.aval, sharding)])[0]
     wait(x)
     placed = twin(x)
-    placed._committed = interned(sharding)
+    commit([placed], [interned(sharding)])
     return placed
 
 

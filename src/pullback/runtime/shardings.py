@@ -19,8 +19,9 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..core.avals import ManualAxisType as ManualAxisType, set_unsharded
-from ..core.trace import set_mesh_of_traces
+from ..core.avals import ManualAxisType as ManualAxisType, order_of_axes, set_unsharded
+from ..core.trace import mesh_of_traces, set_mesh_of_traces
+from ..errors import DuplicateSpecError, IndivisibleError
 from .devices import Device, default_device_or_first, devices
 
 
@@ -209,6 +210,10 @@ class AbstractDevice:
     def __init__(self, device_kind: str = "cpu", num_cores: int | None = None) -> None:
         self.device_kind, self.num_cores = device_kind, num_cores
 
+    def __repr__(self) -> str:
+        kind, cores = self.device_kind, self.num_cores
+        return f"device_kind={kind}, num_cores={cores}, platform={kind}"
+
 
 class _MeshBase:
     axis_names: tuple[Any, ...]
@@ -290,9 +295,14 @@ class Mesh(_MeshBase):
     local_devices = property(lambda self: list(self.devices.flat))
     is_multi_process = property(lambda self: False)
 
-    @property
+    @functools.cached_property
     def abstract_mesh(self) -> AbstractMesh:
-        return AbstractMesh(self.axis_sizes, self.axis_names, self.axis_types)
+        kind = AbstractDevice(self.devices.flat[0].device_kind) if self.devices.size else None
+        found = AbstractMesh(
+            self.axis_sizes, self.axis_names, self.axis_types, abstract_device=kind
+        )
+        _concrete[found] = self
+        return found
 
     def __eq__(self, other: object) -> bool:
         return self is other or (
@@ -339,6 +349,10 @@ class Mesh(_MeshBase):
         _local.stack.pop()
 
 
+# The last mesh of devices that each abstract mesh was made of.
+_concrete: weakref.WeakValueDictionary[AbstractMesh, Mesh] = weakref.WeakValueDictionary()
+
+
 class AbstractMesh(_MeshBase):
     """A mesh without devices: names, sizes and types of its axes.
 
@@ -365,7 +379,9 @@ class AbstractMesh(_MeshBase):
 
     def update_axis_types(self, changes: dict[Any, AxisType]) -> AbstractMesh:
         types = [changes.get(n, t) for n, t in zip(self.axis_names, self.axis_types, strict=True)]
-        return AbstractMesh(self.axis_sizes, self.axis_names, types)
+        return AbstractMesh(
+            self.axis_sizes, self.axis_names, types, abstract_device=self.abstract_device
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, AbstractMesh) and (self.shape_tuple, self.axis_types) == (
@@ -380,7 +396,8 @@ class AbstractMesh(_MeshBase):
         sizes = ", ".join(f"{n!r}: {s}" for n, s in self.shape_tuple)
         return (
             f"AbstractMesh({sizes or '()'}, axis_types=("
-            f"{', '.join(map(repr, self.axis_types))}{',' if len(self.axis_types) == 1 else ''}))"
+            f"{', '.join(map(repr, self.axis_types))}{',' if len(self.axis_types) == 1 else ''})"
+            f"{'' if self.abstract_device is None else f', {self.abstract_device!r}'})"
         )
 
 
@@ -415,7 +432,7 @@ def _choose(meshes: Sequence[Mesh]) -> None:
     _chosen.extend(meshes)
     if threading.current_thread() is threading.main_thread():
         _chosen_by_main[:] = meshes
-    set_mesh_of_traces(get_abstract_mesh() if meshes or _local.abstract else None)
+    set_mesh_of_traces(_mesh_in_force())
     config.traces_changed()
 
 
@@ -444,9 +461,14 @@ def get_abstract_mesh() -> AbstractMesh:
     >>> pb.sharding.get_abstract_mesh().empty
     True
     """
+    return mesh_of_traces() or _EMPTY_ABSTRACT
+
+
+def _mesh_in_force() -> AbstractMesh | None:
+    """What `set_mesh` and `use_abstract_mesh` say; the bodies of `shard_map` change it."""
     if _local.abstract:
         return _local.abstract[-1]
-    return _local.chosen[-1].abstract_mesh if _local.chosen else _EMPTY_ABSTRACT
+    return _local.chosen[-1].abstract_mesh if _local.chosen else None
 
 
 class set_mesh:
@@ -484,7 +506,7 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
         yield
     finally:
         _local.abstract.pop()
-        set_mesh_of_traces(get_abstract_mesh() if _local.chosen or _local.abstract else None)
+        set_mesh_of_traces(_mesh_in_force())
 
 
 class Sharding:
@@ -602,7 +624,8 @@ class NamedSharding(Sharding):
     >>> pb.NamedSharding(mesh, pb.P("x")).shard_shape((4,))
     (4,)
 
-    Raises ValueError if the spec names an axis that the mesh lacks, or one twice.
+    Raises ValueError if the spec names an axis that the mesh lacks, DuplicateSpecError if it names
+    one twice.
     """
 
     def __init__(
@@ -630,7 +653,7 @@ class NamedSharding(Sharding):
                         f"{tuple(mesh.axis_names)}."
                     )
                 if name in used:
-                    raise ValueError(
+                    raise DuplicateSpecError(
                         "A single NamedSharding spec specification can map every mesh axis to at "
                         f"most one positional dimension, but {self.spec} has duplicate entries for "
                         f"`{name}`"
@@ -685,7 +708,7 @@ class NamedSharding(Sharding):
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
         for k, n in enumerate(global_shape):
             if n % self._divisor(k):
-                raise ValueError(
+                raise IndivisibleError(
                     f"Sharding {self} implies that array axis {k} is partitioned "
                     f"{self._divisor(k)} times, but the dimension size is {n} (full shape: "
                     f"{tuple(global_shape)})"
@@ -757,7 +780,7 @@ def on_devices(sharding: Any, like: Any = None) -> Any:
     """A sharding over a mesh without devices as one over the mesh in force, or over that of the
     sharding `like`, if it has the same axes."""
     if isinstance(sharding, NamedSharding) and isinstance(sharding.mesh, AbstractMesh):
-        for mesh in (get_mesh(), getattr(like, "mesh", None)):
+        for mesh in (get_mesh(), getattr(like, "mesh", None), _concrete.get(sharding.mesh)):
             if isinstance(mesh, Mesh) and mesh.shape_tuple == sharding.mesh.shape_tuple:
                 return NamedSharding(mesh, sharding.spec, memory_kind=sharding.memory_kind)
     return sharding
@@ -809,9 +832,10 @@ def _all_devices() -> list[Device]:
     return devices()
 
 
-@functools.cache
-def _on_no_mesh(ndim: int) -> NamedSharding:
-    return NamedSharding(AbstractMesh((), ()), PartitionSpec(*(None,) * ndim))
+@functools.lru_cache(1024)
+def _whole(ndim: int, mesh: AbstractMesh) -> NamedSharding:
+    return NamedSharding(mesh, PartitionSpec(*(None,) * ndim))
 
 
-set_unsharded(_on_no_mesh)
+set_unsharded(lambda ndim: _whole(ndim, get_abstract_mesh()))
+order_of_axes[0] = lambda: get_abstract_mesh().axis_names

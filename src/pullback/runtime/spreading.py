@@ -7,6 +7,7 @@ of names. Where an operation says nothing its results are replicated.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -27,15 +28,21 @@ def spec_of(sharding: Any, ndim: int) -> Spec:
 
 def type_sharding(sharding: Any, ndim: int) -> NamedSharding | None:
     """What the type of an array with this sharding says: how it lies over the axes of explicit
-    type. None if the mesh has none."""
+    type. None if over none."""
     if not isinstance(sharding, NamedSharding) or not sharding.mesh.explicit_axes:
         return None
     mesh = sharding.mesh
+    spec, named = sharding.spec, mesh.explicit_axes
     parts = [
-        _joined([n for n in _names(part) if n in mesh.explicit_axes] or [None])
+        _joined([n for n in _names(part) if n in named] or [None])
         for part in spec_of(sharding, ndim)
     ]
-    return NamedSharding(mesh.abstract_mesh, PartitionSpec(*parts))
+    if not any(parts) and not spec.unreduced and not spec.reduced:
+        return None
+    return NamedSharding(
+        mesh.abstract_mesh,
+        PartitionSpec(*parts, unreduced=spec.unreduced, reduced=spec.reduced),
+    )
 
 
 def trimmed(spec: Spec) -> PartitionSpec:
@@ -44,6 +51,32 @@ def trimmed(spec: Spec) -> PartitionSpec:
     while parts and parts[-1] is None:
         parts.pop()
     return PartitionSpec(*parts)
+
+
+class _Asked(threading.local):
+    """Where the program that is being read has told how its values lie, if somebody listens."""
+
+    found: list[tuple[Any, Spec]] | None = None
+
+
+_asked = _Asked()
+
+
+def inspected(read: Callable[[], Any]) -> list[tuple[Any, Spec]]:
+    """The callbacks of the `inspect_sharding`s that `read`, which spreads specs through a program,
+    comes by, with the specs of their operands."""
+    _asked.found = []
+    try:
+        read()
+        return _asked.found
+    finally:
+        _asked.found = None
+
+
+def _inspected(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    if _asked.found is not None:
+        _asked.found.append((eqn.params["callback"], ins[0]))
+    return []
 
 
 def spread(jaxpr: Jaxpr, ins: Sequence[Spec], mesh: Any) -> list[Spec]:
@@ -132,8 +165,30 @@ def _reduced(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 
 def _sorted(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
-    axis = eqn.params["dimension"]
-    return [tuple(None if k == axis else p for k, p in enumerate(s)) for s in ins]
+    return list(ins)
+
+
+def _taken(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    """Slices of an array: along the axes that they have whole they lie as it does."""
+    numbers, sizes = eqn.params["dimension_numbers"], eqn.params["slice_sizes"]
+    shape = eqn.invars[0].aval.shape
+    gone = {*numbers.collapsed_slice_dims, *numbers.operand_batching_dims}
+    kept = iter(
+        [p if sizes[k] == shape[k] else None for k, p in enumerate(ins[0]) if k not in gone]
+    )
+    ndim, offsets = len(eqn.outvars[0].aval.shape), set(numbers.offset_dims)
+    return [tuple(next(kept) if k in offsets else None for k in range(ndim))]
+
+
+def _dynamic_slice(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
+    pairs = zip(ins[0], old, new, strict=True)
+    return [tuple(p if n == m else None for p, n, m in pairs)]
+
+
+def _tiled(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    reps = eqn.params["reps"]
+    return [tuple(p if n == 1 else None for p, n in zip(ins[0], reps, strict=True))]
 
 
 def _dot_general(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
@@ -156,8 +211,8 @@ def _expanded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 
 def _reshaped(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
-    """Axes that are split keep what they had in their first part; those that are joined lie over
-    all that they lay over, up to the first that is whole. Axes of size 1 come and go."""
+    """Axes that are split keep what they had in their first part; those that are joined lie as the
+    first of them did. Axes of size 1 come and go."""
     old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     out: list[Any] = [None] * len(new)
     if 0 in old:
@@ -175,7 +230,7 @@ def _reshaped(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
                 n *= new[right.pop(0)]
             else:
                 return [tuple(out)]
-        out[first] = _joined([ins[0][k] for k in group])
+        out[first] = ins[0][group[0]]
     return [tuple(out)]
 
 
@@ -213,6 +268,13 @@ def _constraint(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 def _resharded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     return [spec_of(eqn.params["dst_sharding"], len(ins[0]))]
+
+
+def _of_blocks(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    return [
+        (*spec, *[None] * (len(v.aval.shape) - len(spec)))
+        for spec, v in zip(eqn.params["out_specs"], eqn.outvars, strict=True)
+    ]
 
 
 def _convolved(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
@@ -253,14 +315,22 @@ def _branches(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 def _while(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     n = eqn.params["cond_nconsts"] + eqn.params["body_nconsts"]
-    return list(ins[n:])
+    given = ins[eqn.params["cond_nconsts"] :]
+    outs = spread(eqn.params["body_jaxpr"].jaxpr, given, mesh)
+    return [_merged(pair, len(pair[0])) for pair in zip(ins[n:], outs, strict=True)]
 
 
 def _scan(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
+    body = eqn.params["jaxpr"].jaxpr
     given = [s if k < consts + carries else s[1:] for k, s in enumerate(ins)]
-    outs = spread(eqn.params["jaxpr"].jaxpr, given, mesh)
-    return [*ins[consts : consts + carries], *[(None, *s) for s in outs[carries:]]]
+    outs = spread(body, given, mesh)
+    start, end = given[consts : consts + carries], outs[:carries]
+    carry = [_merged(pair, len(pair[0])) for pair in zip(start, end, strict=True)]
+    if carry != start:  # what the body makes of it says more
+        given[consts : consts + carries] = carry
+        outs = spread(body, given, mesh)
+    return [*carry, *[(None, *s) for s in outs[carries:]]]
 
 
 _Rule = Callable[[JaxprEqn, Sequence[Spec], Any], Sequence[Spec | None]]
@@ -277,7 +347,8 @@ _RULES: dict[str, _Rule] = {
     "expand_dims": _expanded,
     "reshape": _reshaped,
     "slice": _cut,
-    "dynamic_slice": _cut,
+    "dynamic_slice": _dynamic_slice,
+    "tile": _tiled,
     "pad": _cut,
     "concatenate": _concatenated,
     "stack": _stacked,
@@ -292,6 +363,8 @@ _RULES: dict[str, _Rule] = {
     "while": _while,
     "scan": _scan,
     "iota": _nothing,
-    "gather": _nothing,
+    "gather": _taken,
+    "shard_map": _of_blocks,
+    "inspect_sharding": _inspected,
     "conv_general_dilated": _convolved,
 }

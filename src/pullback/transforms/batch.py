@@ -10,11 +10,12 @@ from typing import Any
 from ..core import source
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.explicit import parts_of, typed
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.refs import holds_refs
 from ..core.symbolic import SymbolicZero, Zero
 from ..core.trace import Trace, Tracer, check_leaks, current_trace, extend_axis_env, use_trace
-from ..primitives.layout import squeeze
+from ..primitives.layout import broadcast_in_dim_p, squeeze
 from ..primitives.shape import broadcast, reduce_sum, slice_in_dim, transpose
 
 not_mapped = None
@@ -23,16 +24,19 @@ not_mapped = None
 class AxisData:
     """The mapped axis: its name (None if it has none), size, and how spmd programs name it."""
 
-    __slots__ = ("name", "size", "spmd_name")
+    __slots__ = ("lies", "name", "size", "spmd_name")
 
-    def __init__(self, name: Any, size: int, spmd_name: Any = None) -> None:
+    def __init__(self, name: Any, size: int, spmd_name: Any = None, lies: Any = None) -> None:
         self.name, self.size, self.spmd_name = name, size, spmd_name
+        # How the mapped axes lie over mesh axes of explicit type: (a sharding over the mesh, an
+        # entry of a spec).
+        self.lies = lies
 
     def __repr__(self) -> str:
         return f"AxisData(name={self.name}, size={self.size}, spmd_name={self.spmd_name})"
 
     def key(self) -> tuple[Any, ...]:
-        return (self.name, self.size, self.spmd_name)
+        return (self.name, self.size, self.spmd_name, self.lies)
 
 
 class BatchTracer(Tracer):
@@ -67,15 +71,25 @@ def unbatched_aval(aval: Any, dim: int) -> Any:
         raise ValueError(
             f"internal error in pullback: batch dimension {dim} of a value of shape {shape}"
         )
-    return aval.update(shape=shape[:dim] + shape[dim + 1 :])
+    new = shape[:dim] + shape[dim + 1 :]
+    if aval._sharding is not None:
+        parts = parts_of(aval)
+        return typed(aval.update(shape=new), aval._sharding, parts[:dim] + parts[dim + 1 :])
+    return aval.update(shape=new)
 
 
-def batched_aval(aval: Any, dim: int | None, size: int) -> Any:
-    """The type of a batch of values (of the value itself if dim is None)."""
+def batched_aval(aval: Any, dim: int | None, size: int, lies: Any = None) -> Any:
+    """The type of a batch of values (of the value itself if dim is None); `lies` is as in
+    AxisData."""
     if dim is None:
         return aval
     shape = aval.shape
-    return aval.update(shape=(*shape[:dim], size, *shape[dim:]))
+    new = (*shape[:dim], size, *shape[dim:])
+    if aval._sharding is not None or lies is not None:
+        like, part = lies or (aval._sharding, None)
+        parts = parts_of(aval)
+        return typed(aval.update(shape=new), like, (*parts[:dim], part, *parts[dim:]))
+    return aval.update(shape=new)
 
 
 class BatchTrace(Trace):
@@ -140,7 +154,8 @@ class BatchTrace(Trace):
             outs, found = batch_flat(fun, args, dims, axis)
             out_dims[:] = [0] * len(outs) if mapped else found
             return [
-                matchaxis(axis.size, d, w, x) for x, d, w in zip(outs, found, out_dims, strict=True)
+                matchaxis(axis.size, d, w, x, axis.lies)
+                for x, d, w in zip(outs, found, out_dims, strict=True)
             ]
 
         return _named_as(fun, batched)
@@ -244,12 +259,12 @@ def _sum_or_match(size: int, have: int | None, want: int | None, x: Any, aval: A
     return matchaxis(size, have, want, x)
 
 
-def matchaxis(size: int, have: int | None, want: int | None, x: Any) -> Any:
-    """Moves (or makes) the batch axis of `x` from `have` to `want`."""
+def matchaxis(size: int, have: int | None, want: int | None, x: Any, lies: Any = None) -> Any:
+    """Moves (or makes) the batch axis of `x` from `have` to `want`. `lies` is as in AxisData."""
     if have == want:
         return x
     if have is None:
-        return _broadcast_at(x, size, want)  # type: ignore[arg-type]
+        return _broadcast_at(x, size, want, lies)  # type: ignore[arg-type]
     if want is None:
         raise ValueError(
             "vmap has mapped output but out_axes is None. Fix: give that output an out_axes, or "
@@ -267,8 +282,16 @@ def moveaxis(x: Any, source_axis: int, destination: int) -> Any:
     return transpose(x, tuple(order))
 
 
-def _broadcast_at(x: Any, size: int, dim: int) -> Any:
-    return moveaxis(broadcast(x, (size,)), 0, dim)
+def _broadcast_at(x: Any, size: int, dim: int, lies: Any = None) -> Any:
+    if lies is None:
+        return moveaxis(broadcast(x, (size,)), 0, dim)
+    (like, part), aval = lies, typeof(x)
+    spec = like.spec.update(partitions=(part, *parts_of(aval)))
+    shape, behind = (size, *aval.shape), tuple(range(1, 1 + aval.ndim))
+    out = broadcast_in_dim_p.bind(
+        x, shape=shape, broadcast_dimensions=behind, sharding=like.update(spec=spec)
+    )
+    return moveaxis(out, 0, dim)
 
 
 def batch_flat(
@@ -327,11 +350,13 @@ def batch_jaxpr_axes(
             for d, w in zip(found, want, strict=True)
         ]
         return [
-            matchaxis(axis.size, d, w, x) for x, d, w in zip(outs, found, out_dims, strict=True)
+            matchaxis(axis.size, d, w, x, axis.lies)
+            for x, d, w in zip(outs, found, out_dims, strict=True)
         ]
 
     avals: list[ShapedArray] = [
-        batched_aval(a, d, axis.size) for a, d in zip(closed.in_avals, in_dims, strict=True)
+        batched_aval(a, d, axis.size, axis.lies)
+        for a, d in zip(closed.in_avals, in_dims, strict=True)
     ]
     result = close_jaxpr(*trace_to_jaxpr(fun, avals, closed.jaxpr.debug_info))[0], out_dims
     closed.derived[key] = result

@@ -1,0 +1,117 @@
+"""`shard_map` as an operation, on eight devices beside real JAX: its program, over what values
+vary, what it refuses, and values, derivatives and batches."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pullback
+
+# `sm(function, in_specs, out_specs)`; `x` is of shape (8, 4), the mesh of four times two devices.
+PROGRAMS = """
+sm(lambda a: n.sin(a) + 1, P('x', 'y'), P('x', 'y'))
+sm(lambda a: lax.psum(a, 'x'), P('x', 'y'), P(None, 'y'))
+sm(lambda a: lax.psum(a, 'x'), P('x', 'y'), P(None, 'y'), check_vma=False)
+sm(lambda a: lax.psum(a, 'y'), P('x'), P('x'))
+sm(lambda a: a * n.ones(()) + n.arange(2.0), P('x', 'y'), P('x', 'y'))
+sm(lambda a: a + lax.axis_index('x'), P('y'), P(('y', 'x')))
+sm(lambda a: lax.all_gather(a, 'x'), P('x'), P('x'))
+sm(lambda a: lax.all_gather(a, 'x', tiled=True, to='invarying'), P('x'), P())
+sm(lambda a: lax.ppermute(a, 'x', [(0, 1), (1, 0)]), P('x'), P('x'))
+sm(lambda a: lax.all_to_all(a, 'x', 1, 0, tiled=True), P('x'), P('x'))
+sm(lambda a: lax.psum_scatter(a, 'x', scatter_dimension=1, tiled=True), P('x'), P('x'))
+sm(lambda a: lax.pmax(a, 'x'), P('x'), P())
+sm(lambda a: lax.pmean(a, 'x'), P('x'), P())
+sm(j.jit(lambda a: a * 2), P('x'), P('x'))
+sm(lambda a: lax.cond(a.sum() > 0, lambda v: v, lambda v: n.zeros_like(v), a), P('x'), P('x'))
+sm(lambda a: lax.scan(lambda c, y: (c + y, y), lax.pcast(n.zeros(4), 'x', to='varying'), a)[0],
+ P('x'), P('x'))
+sm(lambda a: a + x[0], P('x'), P('x'))
+sm(lambda a: n.ones(3), P('x'), P('x'))
+sm(j.nn.relu, P('x'), P('x'))
+sm(lambda a: j.checkpoint(n.sin)(a), P('x'), P('x'))
+lambda x: j.jvp(sm(lambda a: n.sin(a), P('x'), P('x')), (x,), (x,))
+j.vmap(sm(lambda a: n.sin(a), P('x'), P('x')))
+j.vmap(sm(lambda a: n.sin(a), P('x'), P('x')), spmd_axis_name='y')
+j.shard_map(lambda a: lax.psum(a, 'x'), mesh=m, in_specs=P('x'), out_specs=P(), axis_names={'x'})
+j.shard_map(lambda a: j.shard_map(lambda b: b * 2, in_specs=P('y'), out_specs=P('y'),
+ axis_names={'y'})(a), mesh=m, in_specs=P('x'), out_specs=P('x'), axis_names={'x'})
+"""
+
+# The class of the error counts.
+REFUSED = """
+sm(lambda a: a, P('x', 'y'), P())
+sm(lambda a: lax.all_gather(a, 'x'), P('x'), P())
+sm(lambda a: lax.psum(a, ('x', 'y')), P('x'), P())
+sm(lambda a: lax.pcast(a, 'x', to='varying'), P('x'), P('x'))
+sm(lambda a: lax.psum(a, 'x', axis_index_groups=[[0, 1], [2, 3]]), P('x'), P('x'))
+sm(lambda a: lax.scan(lambda c, y: (c + y, y), n.zeros(4), a)[0], P('x'), P('x'))
+sm(lambda a: lax.fori_loop(0, 3, lambda i, c: c + a, n.zeros((2, 4))), P('x'), P('x'))
+sm(lambda a: lax.while_loop(lambda c: c.sum() < 1, lambda c: c + a, n.zeros((2, 4))), P('x'), P())
+sm(lambda a: lax.cond(True, lambda v: v, lambda v: n.zeros(v.shape), a), P('x'), P('x'))
+j.shard_map(lambda a: a, mesh=m, in_specs=P('x', 'y'), out_specs=P('x'), axis_names={'x'})
+"""
+
+VALUES = """
+lambda x: j.grad(lambda w: (sm(lambda a, b: n.tanh(a @ b), (P('x'), P()), P('x'))(x, w)).sum())(x.T)
+lambda x: j.grad(lambda x: sm(lambda a: n.sin(lax.psum(a.sum(), 'x')), P('x'), P())(x))(x)
+lambda x: j.grad(lambda x: sm(lambda a: n.sin(a.sum())[None], P('x'), P('x'))(x).sum())(x)
+lambda x: j.grad(lambda b: sm(lambda a, b: lax.psum((a * b).sum(), 'x'), (P('x'), P()), P(),
+ check_vma=False)(x, b))(x[0])
+lambda x: j.vmap(sm(lambda a: a * 2 + lax.axis_index('x'), P('x'), P('x')), spmd_axis_name='y')(x)
+"""
+
+PROGRAM = f"""
+import warnings
+warnings.simplefilter("ignore")
+import jax, numpy as np, pullback
+
+def lines(text):
+    return text.strip().replace("\\n ", " ").splitlines()
+
+def found(j):
+    P, n, lax = j.P, j.numpy, j.lax
+    m = j.make_mesh((4, 2), ("x", "y"), axis_types=(j.sharding.AxisType.Auto,) * 2)
+    def sm(f, i, o, **options):
+        return j.shard_map(f, mesh=m, in_specs=i, out_specs=o, **options)
+    x, scope = n.arange(32.0).reshape(8, 4) / 30, dict(j=j, P=P, n=n, lax=lax, m=m, sm=sm)
+    scope["x"] = x
+    def text(line):  # the order of a set of names is a matter of chance
+        program = str(j.make_jaxpr(eval(line, scope))(x))
+        return program.replace("frozenset({{'y', 'x'}})", "frozenset({{'x', 'y'}})")
+    out = {{line: text(line) for line in lines('''{PROGRAMS}''')}}
+    for line in lines('''{REFUSED}'''):
+        try:
+            eval(line, scope)(x)
+            out[line] = "no error"
+        except Exception as e:
+            out[line] = type(e).__name__
+    values = {{line: np.asarray(j.jit(eval(line, scope))(x)) for line in lines('''{VALUES}''')}}
+    laid = sm(lambda a: a * 2, P("x"), P(None, "y"), check_vma=False)(x)
+    out["results"] = str(laid.sharding.spec), laid.committed
+    lowered = j.jit(sm(lambda a: lax.psum(a, "x"), P("x"), P())).lower(x)
+    out["compiled"] = str(lowered.compile().output_shardings)
+    seen = []
+    sm(lambda a: seen.append([str(j.typeof(a)), str(j.sharding.get_abstract_mesh()),
+                              str(j.typeof(a).manual_axis_type)]) or a, P("x"), P("x"))(x)
+    out["inside"] = seen
+    return out, values
+
+(expected, values), (got, own) = found(jax), found(pullback)
+wrong = {{k: (v, got[k]) for k, v in expected.items() if got[k] != v}}
+said = (f"{{k}}:\\n{{a}}\\nin JAX, here\\n{{b}}" for k, (a, b) in wrong.items())
+assert not wrong, "\\n".join(said)
+for k, v in values.items():
+    np.testing.assert_allclose(own[k], v, rtol=1e-5, atol=1e-6, err_msg=k)
+"""
+
+
+def test_programs_and_values_are_jaxs() -> None:
+    here = str(Path(pullback.__file__).parents[1])
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    env["PYTHONPATH"] = os.pathsep.join([here, env.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-6000:]
