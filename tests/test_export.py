@@ -186,3 +186,24 @@ def test_keys_and_custom_operations_are_written() -> None:
     read = pb.export.deserialize(made.serialize(vjp_order=1))
     np.testing.assert_array_equal(read.call(X), pb.jit(f)(X))
     np.testing.assert_allclose(pb.grad(lambda x: read.call(x).sum())(X)[1], 1.0, rtol=1e-5)
+
+
+OF_NAMED_SIZES: dict[str, Any] = {
+    "take": lambda n, lax, a: n.take(a, np.array([0]), 0),
+    "roll": lambda n, lax, a: n.roll(a, -7, 0),
+    "insert": lambda n, lax, a: n.insert(a, 1, 3.0, axis=0),
+    "delete": lambda n, lax, a: n.delete(a, 0, axis=0),
+    "fori_loop": lambda n, lax, a: lax.fori_loop(0, a.shape[0], lambda i, c: c + a[i], n.zeros(4)),
+}
+
+
+@pytest.mark.parametrize("name", OF_NAMED_SIZES)
+def test_sizes_with_names_take_what_jax_takes(name: str) -> None:
+    x, found = np.arange(20.0, dtype=np.float32).reshape(5, 4), []
+    for j in (jax, pb):
+        size = j.export.symbolic_shape("b, 4")
+        f = j.jit(lambda a, j=j: OF_NAMED_SIZES[name](j.numpy, j.lax, a))
+        exported = j.export.export(f)(j.ShapeDtypeStruct(size, np.float32))
+        found.append((str(exported.out_avals), np.asarray(exported.call(x))))
+    assert found[0][0] == found[1][0]
+    np.testing.assert_allclose(found[1][1], found[0][1])

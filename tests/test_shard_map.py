@@ -56,6 +56,13 @@ j.shard_map(lambda a: a, mesh=m, in_specs=P('x', 'y'), out_specs=P('x'), axis_na
 """
 
 VALUES = """
+sm(j.grad(lambda a: (a**2).sum()), P('x'), P('x'))
+sm(j.grad(lambda a: lax.psum((a**2).sum(), 'x')), P('x'), P('x'))
+sm(lambda a: j.grad(lambda w: (a @ w).sum())(n.ones((4, 2))), P('x'), P())
+sm(lambda a: j.pure_callback(lambda v: np.asarray(v) * 2, j.ShapeDtypeStruct(a.shape, a.dtype), a),
+ P('x'), P('x'))
+lambda x: lax.scan(lambda c, _: (sm(lambda a: a * 2, P('x'), P('x'))(c), None), x, None,
+ length=3)[0]
 lambda x: j.grad(lambda w: (sm(lambda a, b: n.tanh(a @ b), (P('x'), P()), P('x'))(x, w)).sum())(x.T)
 lambda x: j.grad(lambda x: sm(lambda a: n.sin(lax.psum(a.sum(), 'x')), P('x'), P())(x))(x)
 lambda x: j.grad(lambda x: sm(lambda a: n.sin(a.sum())[None], P('x'), P('x'))(x).sum())(x)
@@ -77,7 +84,7 @@ def found(j):
     m = j.make_mesh((4, 2), ("x", "y"), axis_types=(j.sharding.AxisType.Auto,) * 2)
     def sm(f, i, o, **options):
         return j.shard_map(f, mesh=m, in_specs=i, out_specs=o, **options)
-    x, scope = n.arange(32.0).reshape(8, 4) / 30, dict(j=j, P=P, n=n, lax=lax, m=m, sm=sm)
+    x, scope = n.arange(32.0).reshape(8, 4) / 30, dict(j=j, P=P, n=n, np=np, lax=lax, m=m, sm=sm)
     scope["x"] = x
     def text(line):  # the order of a set of names is a matter of chance
         program = str(j.make_jaxpr(eval(line, scope))(x))
@@ -90,6 +97,9 @@ def found(j):
         except Exception as e:
             out[line] = type(e).__name__
     values = {{line: np.asarray(j.jit(eval(line, scope))(x)) for line in lines('''{VALUES}''')}}
+    place = lambda a: lax.with_sharding_constraint(a * 2, P(None, "y"))
+    mixed = j.shard_map(place, mesh=m, in_specs=P("x"), out_specs=P("x"), axis_names={{"x"}})
+    out["an axis left to the compiler"] = str(j.jit(mixed)(x).sharding.spec)
     laid = sm(lambda a: a * 2, P("x"), P(None, "y"), check_vma=False)(x)
     out["results"] = str(laid.sharding.spec), laid.committed
     lowered = j.jit(sm(lambda a: lax.psum(a, "x"), P("x"), P())).lower(x)

@@ -13,6 +13,7 @@ import pytest
 import pullback as pb
 import pullback.numpy as pnp
 from pullback import sharding as pb_sharding
+from pullback.errors import DuplicateSpecError
 
 BOTH = [(jax, jnp, jax.sharding), (pb, pnp, pb_sharding)]
 
@@ -98,7 +99,7 @@ def test_errors() -> None:
         blocks(lambda a: a, P("z"), P())(x)
     with pytest.raises(ValueError, match="out_specs refers to 'z'"):
         blocks(lambda a: a, P(), P("z"))(x)
-    with pytest.raises(ValueError, match="duplicate entries for `i`"):
+    with pytest.raises(DuplicateSpecError, match="duplicate entries for `i`"):
         blocks(lambda a: a, P("i", "i"), P())(x)
     with pytest.raises(ValueError, match="entry of out_specs which is too long"):
         blocks(lambda a: a.sum(), P("i"), P("i"))(x)

@@ -12,7 +12,7 @@ import numpy as np
 from . import dtypes, lax, numpy as jnp
 from .api.jit import jit
 from .numpy.util import canonical_axis, promote_dtypes_inexact
-from .primitives.common import canonical_shape
+from .primitives.common import canonical_shape, is_symbolic
 
 __all__ = ["ResizeMethod", "resize", "scale_and_translate"]
 
@@ -240,7 +240,12 @@ def _resize(
 ) -> Any:
     if method is ResizeMethod.NEAREST:
         for axis, (size, out_size) in enumerate(zip(x.shape, shape, strict=True)):
-            if size != out_size:
+            if any(is_symbolic(n) for n in (size, out_size)):
+                sizes = [lax.convert_element_type(n, np.float32) for n in (size, out_size)]
+                middles = jnp.arange(out_size, dtype=np.float32) + np.float32(0.5)
+                at = jnp.floor(middles * sizes[0] / sizes[1])
+                x = jnp.take(x, at.astype(np.int32), axis=axis)
+            elif size != out_size:
                 at = np.floor((np.arange(out_size, dtype=np.float32) + 0.5) * size / out_size)
                 x = jnp.take(x, at.astype(np.int32), axis=axis)
         return x

@@ -23,7 +23,7 @@ from ..core.trace import current_trace, use_trace
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type, convert_element_type_p, convert_weak
 from ..primitives.elementwise import add, eq
-from ..primitives.layout import reshape
+from ..primitives.layout import as_varying, reshape
 from ..primitives.shape import broadcasted_iota, split
 from ..runtime.array import ArrayImpl, make_array
 from ..transforms.jvp import JVPTrace, jvp_flat
@@ -33,6 +33,7 @@ from . import recording
 from .arguments import abstractify, check_callable
 from .jit import jit
 from .linear import VJP, VJPStatic, as_result, linearized, places, transposed
+from .placement import laid_anew
 from .vmap import vmap
 
 
@@ -332,7 +333,8 @@ def _run_recorded(trace: recording.Recording, fun: Any, args: Any, kwargs: Any) 
 def _one(aval: Any) -> Any:
     # A weakly typed one keeps the gradient's type as weak as the function's.
     one = np.ones((), aval.dtype)
-    return array_of(one, lambda x: make_array(x, ShapedArray((), aval.dtype, aval.weak_type)))
+    made = array_of(one, lambda x: make_array(x, ShapedArray((), aval.dtype, aval.weak_type)))
+    return as_varying(made, aval)
 
 
 def fwd_and_bwd(
@@ -789,7 +791,11 @@ def _std_basis(pytree: Any) -> Any:
     for a, block in zip(avals, split(unit, sizes, axis=1) if sizes else [], strict=True):
         shaped = block if len(a.shape) == 1 else reshape(block, (total, *a.shape))
         params = {"new_dtype": a.dtype, "weak_type": a.weak_type, "sharding": None}
-        parts.append(convert_element_type_p.bind(shaped, **params))
+        vectors = convert_element_type_p.bind(shaped, **params)
+        if a._sharding is not None:
+            spec = a._sharding.spec
+            vectors = laid_anew(vectors, a._sharding.update(spec=type(spec)(None, *spec)))
+        parts.append(as_varying(vectors, a))
     return tree.unflatten(treedef, parts)
 
 

@@ -485,6 +485,13 @@ def resharded(x: Any, target: NamedSharding) -> Any:
     return reshard_p.bind(x, dst_sharding=lies, concrete_mesh=get_mesh())
 
 
+def laid_anew(x: Any, target: NamedSharding) -> Any:
+    """An array, laid out anew over axes of explicit type: now, or by the program that makes it."""
+    if isinstance(x, Tracer) or is_staged():
+        return resharded(x, target)
+    return place(x, target)
+
+
 def _asked(name: str, out_sharding: Any, shape: Any, follows: bool, what: str) -> Any:
     """What a parameter of an operation says for its argument `out_sharding`; None where no mesh of
     explicit axes is meant."""

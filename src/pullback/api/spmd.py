@@ -234,6 +234,11 @@ def shard_map(
     Raises ValueError if an axis does not divide into its blocks, or a result that varies over the
     devices has a spec that says it does not.
     """
+    if not isinstance(axis_names, (set, frozenset)):
+        raise TypeError(
+            "`axis_names` argument of shard_map should be of type `frozenset` or `set`. Got type: "
+            f"{type(axis_names)}"
+        )
     if f is None:
         return functools.partial(
             shard_map,

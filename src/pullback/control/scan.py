@@ -14,6 +14,7 @@ from typing import Any
 from .. import config, tree
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, is_staged, trace_to_jaxpr
+from ..core.dims import DimExpr
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, jaxpr_as_fun
 from ..core.primitive import Primitive
@@ -190,13 +191,14 @@ def _length(leaves: Sequence[Any], length: int | None) -> int:
             "or add an axis with x[None]."
         ) from None
     if length is not None:
-        length = int(length)
+        size: Any = length
+        length = size if isinstance(size, DimExpr) else int(size)  # type: ignore[assignment]
         if any(n != length for n in lengths):
             raise ValueError(
                 f"scan got `length` argument of {length} which disagrees with leading axis sizes "
                 f"{lengths}. Fix: leave out `length`."
             )
-        if length < 0:
+        if not isinstance(size, DimExpr) and length < 0:
             raise ValueError(f"scan got a negative `length`: {length}")
         return length
     if not lengths:

@@ -16,6 +16,7 @@ from .. import config, tree
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typeof
 from ..core.build import is_staged
+from ..core.dims import DimExpr, max_dim
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
@@ -190,8 +191,11 @@ def fori_loop(
     given = lower, upper
     lower, upper = _bounds_of_one_type(lower, upper)
     if static:
-        length = max(int(given[1]) - int(given[0]), 0)
-        if not length and config.disable_jit.get():
+        if any(isinstance(b, DimExpr) for b in given):  # as long as an argument's axis says
+            length = max_dim(given[1] - given[0], 0)
+        else:
+            length = max(int(given[1]) - int(given[0]), 0)
+        if not isinstance(length, DimExpr) and not length and config.disable_jit.get():
             return init_val
         start = _start(given, typeof(lower))
 
@@ -223,6 +227,8 @@ def _start(bounds: tuple[Any, Any], aval: ShapedArray) -> Any:
     """Where a known range starts: at a weakly typed integer, as in JAX. Arrays made inside a
     program are known here and traced there: with them it has the bounds' type.
     """
+    if isinstance(bounds[0], DimExpr):
+        return bounds[0]
     first = int(bounds[0])
     arrays = any(hasattr(b, "aval") for b in bounds)
     if aval.weak_type or not arrays or current_trace() is base_trace():

@@ -45,6 +45,8 @@ def _untyped(jaxpr: Jaxpr) -> Jaxpr:
             env[eqn.outvars[0]] = ins[0]
             continue
         params = {k: _value(k, v) for k, v in eqn.params.items()}
+        if params.get("vmap_method", "") is None:  # each device calls: that is no vmap
+            params["vmap_method"] = "sequential"
         outs = list(map(made, eqn.outvars))
         eqns.append(eqn.replace(invars=ins, outvars=outs, params=params))
     outvars = list(map(read, jaxpr.outvars))

@@ -14,6 +14,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
+from ..core.dims import DimExpr
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array
@@ -25,6 +26,7 @@ from .util import (
     check_arraylike,
     check_broadcast,
     dtype_of,
+    literal,
     ndim_of,
     promote_dtypes,
     shape_of,
@@ -430,6 +432,11 @@ def delete(
                 "np.delete(arr, obj): for array argument, obj must be an integer or boolean dtype."
             )
         where = where.astype(int)
+        if isinstance(n, DimExpr) and where.ndim == 0:
+            size: Any = n
+            i = size + int(where) if where < 0 else int(where)
+            parts = [lax.slice_in_dim(arr, a, b, axis=k) for a, b in ((0, i), (i + 1, size))]
+            return lax.concatenate(parts, k)
         if (where < -n).any() or (where >= n).any():
             if where.ndim == 0:
                 raise ValueError(
@@ -519,6 +526,8 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Any:
         if shape_of(v) != shape
         else v
     )
+    if isinstance(n, DimExpr):
+        where = as_array(where)
     if isinstance(where, np.ndarray):
         order = _insert_order(where, n, count, scalar)
         both = lax.concatenate([a, v], k)
@@ -539,8 +548,8 @@ def _insert_traced(a: Any, v: Any, where: Any, k: int, n: int, count: int, scala
     d = typeof(at).dtype
     at = lax.clamp(
         d.type(0),
-        lax.select(lax.lt(at, lax.full_like(at, 0)), lax.add(at, lax.full_like(at, n)), at),
-        d.type(n),
+        lax.select(lax.lt(at, lax.full_like(at, 0)), lax.add(at, literal(at, n)), at),
+        literal(at, n),
     )
     # Keys 2i + 1 for the elements and 2p for what goes before position p; a stable sort interleaves
     # them.

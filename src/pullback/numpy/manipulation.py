@@ -15,6 +15,7 @@ from ..api.placement import freely, lay_out
 from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.build import staged
+from ..core.dims import DimExpr
 from ..core.explicit import parts_of, said
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
@@ -26,6 +27,7 @@ from .util import (
     canonical_axis,
     check_arraylike,
     dtype_of,
+    literal,
     ndim_of,
     shape_of,
     static_axes,
@@ -571,6 +573,9 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
 def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
     for k, by in zip(axis, shift, strict=True):
         n = shape_of(a)[k]
+        if isinstance(n, DimExpr):
+            a = indexing.take_index(a, (*(slice(None),) * k, _rolled_places(n, by)))
+            continue
         by = by % n if n else 0
         if not by:
             continue
@@ -578,6 +583,14 @@ def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
             [lax.slice_in_dim(a, n - by, n, axis=k), lax.slice_in_dim(a, 0, n - by, axis=k)], k
         )
     return a
+
+
+def _rolled_places(n: Any, by: int) -> Any:
+    """Which element each place of an axis gets, of a size that is known by name only."""
+    places = lax.iota(np.int32, n)
+    size = lax.broadcast(literal(places, n), (n,))
+    moved = lax.sub(lax.add(places, size), lax.rem(lax.full_like(places, by), size))
+    return lax.rem(moved, size)
 
 
 def _roll_dynamic(a: Any, shift: Any, axis: tuple[int, ...]) -> Any:

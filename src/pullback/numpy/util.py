@@ -15,11 +15,12 @@ import numpy as np
 from .. import config, dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.build import is_staged, mention
+from ..core.dims import DimExpr
 from ..core.explicit import parts_of, said, said_by
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, TypePromotionError
 from ..primitives.common import as_array, axis_error, requested_dtype
-from ..primitives.convert import convert_weak
+from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.elementwise import real
 from ..primitives.layout import broadcast_in_dim_p, broadcast_to, broadcast_to_rank, converted
 from ..runtime.array import ArrayImpl
@@ -499,6 +500,8 @@ def literal(like: Any, value: Any) -> Any:
     it decides the type).
     """
     aval = typeof(like)
+    if isinstance(value, DimExpr):  # its value in the program
+        return convert_element_type(value, aval.dtype)
     if not aval.weak_type or aval.shape:
         return np.asarray(value).astype(aval.dtype)[()]
     return to_type(value.item() if isinstance(value, np.generic) else value, aval.dtype, True)

@@ -18,7 +18,7 @@ from typing import Any
 
 from ..control.call import UNSPECIFIED
 from ..core.avals import intern
-from ..core.jaxpr import Jaxpr, Literal
+from ..core.jaxpr import Jaxpr, Literal, jaxprs_in_params
 from ..primitives.sharding import inspect_effect
 from .devices import default_device_or_first
 from .shardings import (
@@ -106,6 +106,8 @@ def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding]) -> list[int
             named += [s for s in asked if isinstance(s, Sharding)]
             outs = _bits(eqn.params["jaxpr"].jaxpr, ins, named)
         else:
+            for inner in jaxprs_in_params(eqn.params):
+                _bits(inner, [0] * len(inner.invars), named)
             outs = [_union(ins)] * len(eqn.outvars)
         known.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]

@@ -271,10 +271,26 @@ def _resharded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 
 def _of_blocks(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    """Over the manual axes as the specs say, over the others as the program of one device does."""
+    params = eqn.params
+    outs = [spec_of_parts(s, len(v.aval.shape)) for s, v in _results(eqn)]
+    own = params["newly_manual_axes"]
+    if own.issuperset(mesh.axis_names):
+        return outs  # type: ignore[return-value]
+    given = [tuple(_joined([n for n in _names(p) if n not in own]) for p in s) for s in ins]
+    inner = spread(params["jaxpr"], given, mesh)
     return [
-        (*spec, *[None] * (len(v.aval.shape) - len(spec)))
-        for spec, v in zip(eqn.params["out_specs"], eqn.outvars, strict=True)
+        tuple(_joined([*_names(p), *_names(q)]) for p, q in zip(out, body, strict=True))
+        for out, body in zip(outs, inner, strict=True)
     ]
+
+
+def _results(eqn: JaxprEqn) -> Any:
+    return zip(eqn.params["out_specs"], eqn.outvars, strict=True)
+
+
+def spec_of_parts(spec: Any, ndim: int) -> Spec:
+    return (*spec, *[None] * (ndim - len(spec)))
 
 
 def _convolved(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
@@ -358,7 +374,7 @@ _RULES: dict[str, _Rule] = {
     "custom_jvp_call": _custom,
     "custom_vjp_call": _custom,
     "checkpoint": _custom,
-    "remat": _custom,
+    "remat2": _custom,
     "cond": _branches,
     "while": _while,
     "scan": _scan,
