@@ -186,3 +186,29 @@ def test_every_flag_of_jax_is_known() -> None:
     with (Path(__file__).parent / "data" / "config_flags.csv").open() as file:
         names = [row["flag"] for row in csv.DictReader(file)]
     assert len(names) > 100 and not [n for n in names if n not in pb.config.FLAGS]
+
+
+# What each gives, for a module, an array in the host's memory and one in the device's.
+MEMORIES: dict[str, Any] = {
+    "put": lambda j, h, x: h,
+    "computed": lambda j, h, x: j.numpy.sin(h) * 2 + h,
+    "a part": lambda j, h, x: h[0],
+    "back": lambda j, h, x: j.device_put(h, j.memory.Space.Device) + x,
+    "compiled": lambda j, h, x: j.jit(lambda v: j.device_put(v * 2, j.memory.Space.Host))(x),
+    "of a compiled program": lambda j, h, x: j.jit(lambda v: v * 2)(h),
+    "both": lambda j, h, x: h + x,
+}
+
+
+@pytest.mark.parametrize("name", MEMORIES)
+def test_types_say_in_which_memory_arrays_are(name: str) -> None:
+    found: list[Any] = []
+    for j in (jax, pb):
+        x = j.numpy.arange(6.0).reshape(2, 3)
+        try:
+            out = MEMORIES[name](j, j.device_put(x, j.memory.Space.Host), x)
+            found.append((str(j.typeof(out)), out.sharding.memory_kind, np.asarray(out)))
+        except ValueError as e:
+            found.append((type(e), None, 0))
+    assert found[0][:2] == found[1][:2]
+    np.testing.assert_allclose(found[1][2], found[0][2], rtol=1e-6)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from .. import config, dtypes, tree
-from ..core.avals import typeof
+from ..core.avals import said, typeof
 from ..core.build import is_staged, staged
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
@@ -23,7 +23,7 @@ from ..runtime.commitment import name_shardings
 from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
 from ..runtime.layouts import Format
-from ..runtime.placement import from_shards, place
+from ..runtime.placement import from_shards, place, sharding_of
 from ..runtime.shardings import (
     AxisType,
     NamedSharding,
@@ -155,6 +155,9 @@ def _put_now(leaf: Any, device: Any, semantics: Any) -> Any:
         x = x.copy()
     elif semantics == ArrayCopySemantics.ALWAYS_COPY and type(leaf) is ArrayImpl:
         x = make_array(np.asarray(x), x.aval, True)
+    if isinstance(device, Space):
+        kind = "pinned_host" if device is Space.Host else "device"
+        return place(x, sharding_of(x).with_memory_kind(kind))
     sharding = _sharding(device)
     if sharding is None:
         return x
@@ -226,6 +229,9 @@ def device_put(
         _check_value(leaf)
     if plain and writes and leaves:  # what is NumPy's is made an array as in any other place
         writes = not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves)
+    if any(t is Space.Host or getattr(t, "memory_kind", "") == "pinned_host" for t in targets):
+        said[0] = True
+        name_shardings()
     if writes or any(isinstance(leaf, Tracer) for leaf in leaves):
         outs = device_put_p.bind(
             *leaves,

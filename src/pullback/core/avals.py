@@ -138,6 +138,9 @@ class ManualAxisType:
 no_manual_axes = ManualAxisType()
 
 
+# The memory of the host, as types name it: the layer that knows memories says what it is.
+host_memory: list[Any] = [None]
+
 # Has any type said that it lies over axes of a mesh, or that it varies over some?
 said = [False]
 
@@ -213,6 +216,8 @@ class ShapedArray(UnshapedArray):
             self._sharding = None  # equal avals are equal, however their sharding was given
         self.manual_axis_type = manual_axis_type
         self.memory_space = memory_space
+        if memory_space is not None:
+            said[0] = True
         self._hash = hash((self.shape, self.dtype, weak_type))
 
     @property
@@ -291,7 +296,8 @@ class ShapedArray(UnshapedArray):
         )
         if self.dtype == dtypes.float0:
             name = "float0"
-        said = f"{name}[{','.join(self._axes())}]"
+        kind = "" if self.memory_space is None else f"<{self.memory_space.name.lower()}>"
+        said = f"{name}{kind}[{','.join(self._axes())}]"
         if self._sharding is None and self.manual_axis_type is no_manual_axes:
             return said
         if mesh_axis_types and self._sharding is not None:

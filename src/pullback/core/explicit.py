@@ -62,7 +62,9 @@ def laid(primitive: Any, avals: Sequence[Any], params: dict[str, Any], out: Any)
     layout that its parameters ask for. ShardingTypeError if that does not go together."""
     for a in avals:
         if type(a) is ShapedArray and (
-            a._sharding is not None or a.manual_axis_type is not no_manual_axes
+            a._sharding is not None
+            or a.manual_axis_type is not no_manual_axes
+            or a.memory_space is not None
         ):
             break
     else:

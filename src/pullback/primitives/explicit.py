@@ -8,9 +8,11 @@ where operands do not go together, or where a result could lie in more than one 
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from ..core.avals import ShapedArray, host_memory
 from ..core.explicit import Parts, check_legal, names_in, parts_of, said_by, typed, whole
 from ..errors import ShardingTypeError
 from .manual import vary
@@ -35,8 +37,40 @@ def apply(primitive: Any, avals: Sequence[Any], params: dict[str, Any], out: Any
             like = like.update(mesh=like.mesh.abstract_mesh, memory_kind=None)
     if like is not None:
         outs = _lying(name, avals, params, outs, like, asked, several)
-    outs = vary(name, avals, params, outs)
+    outs = _in_memory(name, avals, params, vary(name, avals, params, outs))
     return outs if several else outs[0]
+
+
+def _in_memory(name: str, avals: Any, params: Any, outs: list[Any]) -> list[Any]:
+    """The types of results, in the memory that operands are in. ValueError if they are in
+    several."""
+    if name == "device_put":
+        spaces = [_space_of(d, a) for d, a in zip(params["devices"], avals, strict=True)]
+    else:
+        arrays = [a for a in avals if getattr(a, "shape", ())] or avals
+        found = [getattr(a, "memory_space", None) for a in arrays]
+        for a, space in zip(arrays, found, strict=True):
+            if space is not found[0]:
+                raise ValueError(
+                    f"memory_space of all inputs passed to `{name}` must be the same. Got one "
+                    f"operand with type: {arrays[0].str_short()} and another operand with type: "
+                    f"{a.str_short()}. Fix: jax.device_put(x, jax.memory.Space.Device)"
+                )
+        spaces = [found[0] if found else None] * len(outs)
+    return [
+        o.update(memory_space=s) if isinstance(o, ShapedArray) and o.memory_space is not s else o
+        for o, s in zip(outs, spaces, strict=True)
+    ]
+
+
+def _space_of(device: Any, aval: Any) -> Any:
+    """The memory that a `device_put` moves to; None is that of the device."""
+    if isinstance(device, enum.Enum):
+        return None if device.name == "Device" else device
+    kind = getattr(device, "memory_kind", None)
+    if kind is None and device is None:
+        return aval.memory_space
+    return host_memory[0] if kind == "pinned_host" else None
 
 
 def _lying(

@@ -27,6 +27,7 @@ from .shardings import (
     PartitionSpec,
     Sharding,
     SingleDeviceSharding,
+    Space,
     get_abstract_mesh,
     get_mesh,
     interned,
@@ -51,8 +52,8 @@ class Flow:
     themselves, which follow from which arguments; and the shardings that it names."""
 
     __slots__ = (
-        "arg_ranks", "follows", "forwarded", "inspected", "inspects", "jaxpr", "named", "ranks",
-        "used",
+        "arg_ranks", "follows", "forwarded", "hosts", "inspected", "inspects", "jaxpr", "named",
+        "ranks", "used",
     )  # fmt: skip
 
     def __init__(self, jaxpr: Jaxpr) -> None:
@@ -61,6 +62,8 @@ class Flow:
         # Does it tell how values in it lie, and for which arguments has it done so?
         self.inspects = inspect_effect in jaxpr.effects
         self.inspected: set[Any] = set()
+        # Are results in the host's memory?
+        self.hosts = any(getattr(v.aval, "memory_space", None) is not None for v in jaxpr.outvars)
         self.named: list[Sharding] = []
         bits = _bits(jaxpr, [1 << k for k in range(len(jaxpr.invars))], self.named)
         self.follows = bits
@@ -167,7 +170,8 @@ def lie(
     flow = _flow(program)
     if flow is not None and flow.inspects:
         _inspect(flow, given, n_args, [*asked, *flow.named], ins, mesh)
-    if flow is None or (given is None and not asked and not flow.named and mesh.empty):
+    nothing = given is None and not asked and mesh.empty
+    if flow is None or (nothing and not flow.named and not flow.hosts):
         return None
     lies = list(given or [None] * n_args)
     for k, s in enumerate(ins):
@@ -176,13 +180,21 @@ def lie(
             lies[k] = s
     check_devices(flow, lies, outs)
     found = _inferred(flow, lies, given, [*asked, *flow.named], mesh)
-    if found is None:
+    if found is None and not flow.hosts:
         return None
+    if found is None:
+        found = [SingleDeviceSharding(default_device_or_first())] * len(flow.ranks)
     wanted = outs or [UNSPECIFIED] * len(found)
     return [
-        interned(on_devices(s if isinstance(s, Sharding) else f, f))
-        for s, f in zip(wanted, found, strict=True)
+        interned(on_devices(s if isinstance(s, Sharding) else _in_memory(f, v.aval), f))
+        for s, f, v in zip(wanted, found, flow.jaxpr.outvars, strict=True)
     ]
+
+
+def _in_memory(sharding: Sharding, aval: Any) -> Sharding:
+    """A sharding in the memory that a type says."""
+    kind = "pinned_host" if getattr(aval, "memory_space", None) is Space.Host else "device"
+    return sharding if sharding.memory_kind in (kind, None) else sharding.with_memory_kind(kind)
 
 
 def _inspect(
@@ -361,6 +373,7 @@ def commit(outs: Sequence[Any], shardings: Sequence[Sharding]) -> None:
 def laid_out(aval: Any, sharding: Sharding) -> Any:
     """The type of an array that lies so."""
     lies = type_sharding(sharding, len(aval.shape))
-    if lies == aval._sharding:
+    space = Space.Host if sharding.memory_kind == "pinned_host" else None
+    if lies == aval._sharding and space is aval.memory_space:
         return aval
-    return intern(aval.update(sharding=lies))
+    return intern(aval.update(sharding=lies, memory_space=space))

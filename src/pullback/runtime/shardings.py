@@ -19,7 +19,12 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..core.avals import ManualAxisType as ManualAxisType, order_of_axes, set_unsharded
+from ..core.avals import (
+    ManualAxisType as ManualAxisType,
+    host_memory,
+    order_of_axes,
+    set_unsharded,
+)
 from ..core.trace import mesh_of_traces, set_mesh_of_traces
 from ..errors import DuplicateSpecError, IndivisibleError
 from .devices import Device, default_device_or_first, devices
@@ -51,6 +56,9 @@ class Space(enum.Enum):
         return f"MemorySpace.{self.name}"
 
     __str__ = __repr__
+
+
+host_memory[0] = Space.Host
 
 
 class PartitionSpec:
