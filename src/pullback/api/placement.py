@@ -409,11 +409,6 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
     )
 
 
-def laid_as(x: Any, target: Sharding) -> Any:
-    """`x`, laid out so: what a function's results are by definition, and no user's wish."""
-    return _constrained(x, target)
-
-
 def _check_auto(target: NamedSharding) -> None:
     """ValueError if a constraint is about axes that the compiler does not place."""
     auto = set(target.mesh.auto_axes)

@@ -32,10 +32,9 @@ from ..core.avals import typeof
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import convert_constvars
 from ..core.source import take_names
-from ..core.trace import Tracer
 from ..errors import DuplicateSpecError
 from ..primitives.collectives import pcast
-from ..primitives.shape import index_in_dim
+from ..primitives.layout import expand_dims, squeeze
 from ..runtime.commitment import name_shardings
 from ..runtime.devices import local_devices
 from ..runtime.placement import place
@@ -50,8 +49,8 @@ from ..runtime.shardings import (
 )
 from .arguments import as_tuple, check_callable, debug_info
 from .jit import jit
-from .placement import laid_as, lying_whole
-from .vmap import vmap
+from .placement import lying_whole
+from .vmap import canonical_mapped, mapped_size
 
 
 def pmap(
@@ -103,11 +102,10 @@ def pmap(
             return fun(*(fixed[k] if k in fixed else next(given) for k in range(n)), **kw)
 
         _name_arguments(call, fun, fixed)
-        # What has no axis in the result is the first device's.
-        whole = tree.tree_map(lambda a: 0 if a is None else a, out_axes, is_leaf=_is_none)
-        outs = vmap(call, axes, whole, axis_name, axis_size)(*dynamic, **kwargs)
         size = axis_size or _axis_length(dynamic, kwargs, axes, ())
-        return _on_each(outs, out_axes, axis_name, available[: size or 0])
+        return _on_each(
+            call, tuple(dynamic), kwargs, (axes, out_axes), axis_name, available[: size or 0]
+        )
 
     compiled = jit(mapped, static_argnums=static, donate_argnums=donated)
 
@@ -138,25 +136,72 @@ def pmap(
     return pmap_f
 
 
-def _is_none(axis: Any) -> bool:
-    return axis is None
-
-
-def _on_each(outs: Any, out_axes: Any, axis_name: Any, devices: Sequence[Any]) -> Any:
-    """The results of a `pmap`: each device holds its own element of the mapped axis."""
+def _on_each(
+    fun: Any,
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    axes: tuple[Any, Any],
+    axis_name: Any,
+    devices: Sequence[Any],
+) -> Any:
+    """`fun` on each device, which holds its own element of the mapped axes."""
     name = "_internal_pmap_axis_name" if axis_name is None else axis_name
-    mesh = Mesh(list(devices), (name,))
-    leaves, structure = tree.flatten(outs)
-    laid = []
-    for x, axis in zip(
-        leaves, tree.flatten_axes("pmap out_axes", structure, out_axes), strict=True
-    ):
-        if axis is None:
-            x, spec = index_in_dim(x, 0, 0, keepdims=False), PartitionSpec()
-        else:
-            spec = PartitionSpec(*[None] * (axis % typeof(x).ndim), name)
-        laid.append(_lying(x, mesh, spec))
-    return tree.unflatten(structure, laid)
+    mesh, (in_axes, out_axes) = Mesh(list(devices), (name,)), axes
+    leaves, in_tree = tree.flatten((args, kwargs))
+    each = in_axes if isinstance(in_axes, (tuple, list)) else (in_axes,) * len(args)
+    if len(each) != len(args):
+        raise ValueError(
+            "pmap in_axes must be an int, None, or a tuple of entries corresponding to the "
+            f"positional arguments passed to the function, but got len(in_axes)={len(each)}, "
+            f"len(args)={len(args)}"
+        )
+    found = tree.flatten_axes("pmap in_axes", in_tree, tuple(each), kws=True)
+    dims = [
+        canonical_mapped(fun, k, x, a, args, kwargs)
+        for k, (x, a) in enumerate(zip(leaves, found, strict=True))
+    ]
+    mapped_size(fun, leaves, dims, len(devices), args, kwargs)
+    context = get_abstract_mesh()
+    if context.manual_axes:
+        raise ValueError(
+            f"The context mesh {context} should match the mesh passed to shard_map {mesh}: pmap "
+            "inside of pmap or shard_map needs devices that are taken. Fix: vmap inside."
+        )
+    params = {"mesh": mesh, "check_vma": False, "newly_manual_axes": frozenset((name,))}
+    out: dict[str, Any] = {}
+
+    def body(*blocks: Any) -> list[Any]:
+        own = [x if d is None else squeeze(x, (d,)) for x, d in zip(blocks, dims, strict=True)]
+        given, named = tree.unflatten(in_tree, own)
+        results, out["tree"] = tree.flatten(fun(*given, **named))
+        wanted = tree.flatten_axes("pmap out_axes", out["tree"], out_axes)
+        out["specs"] = [_along(a, typeof(x).ndim + 1, name) for x, a in zip(results, wanted)]
+        return [
+            x if a is None else expand_dims(x, (a % (typeof(x).ndim + 1),))
+            for x, a in zip(results, wanted, strict=True)
+        ]
+
+    ins = [_along(d, typeof(x).ndim, name) for x, d in zip(leaves, dims, strict=True)]
+    avals = [block_type(typeof(x), s, params) for x, s in zip(leaves, ins, strict=True)]
+    start()
+    with inside(params):
+        jaxpr, consts = trace_to_jaxpr(body, avals, debug_info("pmap", fun, args, kwargs))
+    name_shardings()
+    ins = [PartitionSpec()] * len(consts) + ins
+    outs = bind([*consts, *leaves], convert_constvars(jaxpr), params, ins, out["specs"])
+    return tree.unflatten(out["tree"], outs)
+
+
+def _along(axis: int | None, ndim: int, name: Any) -> PartitionSpec:
+    """The spec of an array with a mapped axis; ValueError if it has no such axis."""
+    if axis is None:
+        return PartitionSpec()
+    if not -ndim <= axis < ndim:
+        raise ValueError(
+            f"axis {axis} is out of bounds for array of dimension {ndim}. Fix: use an axis from "
+            f"{-ndim} to {ndim - 1}."
+        )
+    return PartitionSpec(*[None] * (axis % ndim), name)
 
 
 def _name_arguments(call: Any, fun: Any, fixed: Mapping[int, Any]) -> None:
@@ -343,13 +388,6 @@ class _Body:
         )
 
 
-def _lying(x: Any, mesh: Mesh, spec: Any) -> Any:
-    """A result, laid out as its spec says. On one device a traced one may lie as it likes."""
-    if isinstance(x, Tracer) and mesh.size == 1:
-        return x
-    return laid_as(x, NamedSharding(mesh, spec))
-
-
 def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:
     """`shard_map` over one axis of the mesh, with axes of arrays (or None) in place of specs.
 
@@ -389,7 +427,12 @@ def _mesh_in_use(mesh: Any, axis_names: Any) -> tuple[Any, dict[Any, int]]:
             "The context mesh cannot be empty. Fix: pass mesh=, or use jax.set_mesh(mesh) to enter "
             "into a mesh context."
         )
-    known = context if context.shape_tuple == found.shape_tuple else found
+    if not context.empty and context.shape_tuple != found.shape_tuple:
+        raise ValueError(
+            f"The context mesh {context} should match the mesh passed to shard_map {found}. Fix: "
+            "leave out mesh=, or call it under that mesh."
+        )
+    known = found if context.empty else context
     wanted = set(axis_names) or set(found.axis_names) - set(known.manual_axes)
     missing = wanted - set(found.axis_names)
     if missing:

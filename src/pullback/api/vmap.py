@@ -68,10 +68,10 @@ def vmap(
         leaves, in_tree = tree.flatten((args, kwargs), is_leaf=leaf)
         axes = tree.flatten_axes("vmap in_axes", in_tree, in_axes, kws=True)
         dims = [
-            None if leaf is not None and leaf(x) else _canonical(fun, k, x, a, args, kwargs)
+            None if leaf is not None and leaf(x) else canonical_mapped(fun, k, x, a, args, kwargs)
             for k, (x, a) in enumerate(zip(leaves, axes, strict=True))
         ]
-        size = _mapped_size(fun, leaves, dims, axis_size, args, kwargs)
+        size = mapped_size(fun, leaves, dims, axis_size, args, kwargs)
         axis = AxisData(axis_name, size, spmd_axis_name, _lying(leaves, dims))
         out: dict[str, Any] = {}
 
@@ -158,7 +158,7 @@ def _check_result(x: Any) -> None:
         ) from None
 
 
-def _canonical(fun: Any, k: int, x: Any, axis: Any, args: Any, kwargs: Any) -> int | None:
+def canonical_mapped(fun: Any, k: int, x: Any, axis: Any, args: Any, kwargs: Any) -> int | None:
     """The mapped axis of a leaf, from the front."""
     if axis is None:
         return None
@@ -184,7 +184,7 @@ def _wrong_axis(which: str, axes: Any) -> TypeError:
     )
 
 
-def _mapped_size(
+def mapped_size(
     fun: Any, leaves: Any, dims: Any, axis_size: int | None, args: Any, kwargs: Any
 ) -> int:
     sizes = {typeof(x).shape[d] for x, d in zip(leaves, dims, strict=True) if d is not None}
