@@ -9,7 +9,7 @@ from typing import Any
 from .. import config
 from ..core import effects as fx
 from ..core.avals import ShapedArray
-from ..core.explicit import match_operands, rules
+from ..core.explicit import match_operands, parts_of, rules
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .layout import linear_jvp
@@ -56,8 +56,12 @@ sharding_constraint_p: Primitive = Primitive(
 )
 
 
-def _reshard_transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
-    return [ct if type(ct) is Zero else reshard_p.bind(ct, **params)]
+def _reshard_transpose(ct: Any, x: Any, *, dst_sharding: Any, **params: Any) -> list[Any]:
+    """Back to where the operand lies."""
+    if type(ct) is Zero:
+        return [ct]
+    spec = type(dst_sharding.spec)(*parts_of(x.aval))
+    return [reshard_p.bind(ct, dst_sharding=dst_sharding.update(spec=spec), **params)]
 
 
 def _reshard_batch(args: Any, dims: Any, *, dst_sharding: Any, **params: Any) -> Any:

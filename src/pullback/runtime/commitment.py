@@ -18,6 +18,7 @@ from typing import Any
 
 from ..control.call import UNSPECIFIED
 from ..core.avals import intern
+from ..core.explicit import names_in
 from ..core.jaxpr import Jaxpr, Literal, jaxprs_in_params
 from ..primitives.sharding import inspect_effect
 from .devices import default_device_or_first
@@ -340,16 +341,22 @@ def _spread(
     outs = spread(flow.jaxpr, ins, mesh)
     made = [NamedSharding(mesh, PartitionSpec(*s) if explicit else trimmed(s)) for s in outs]
     if explicit:
-        made = [_as_typed(s, v.aval) for s, v in zip(made, flow.jaxpr.outvars, strict=True)]
+        typed = any(getattr(v.aval, "_sharding", None) is not None for v in flow.jaxpr.invars)
+        made = [_as_typed(s, v.aval, typed) for s, v in zip(made, flow.jaxpr.outvars, strict=True)]
     return [_own(flow, lies, k) or s for k, s in enumerate(made)]
 
 
-def _as_typed(sharding: NamedSharding, aval: Any) -> NamedSharding:
-    """A sharding that says of axes of explicit type what the type of the result says."""
+def _as_typed(sharding: NamedSharding, aval: Any, typed: bool) -> NamedSharding:
+    """A sharding that says of axes of explicit type what the type of the result says; where the
+    types of arguments say nothing (`typed`) nor does the result's, it stays as it is."""
     ndim = len(getattr(aval, "shape", ()))
     want, have = getattr(aval, "_sharding", None), type_sharding(sharding, ndim)
-    if want is None or want == have:
+    if want == have or (want is None and not typed):
         return sharding
+    if want is None:
+        own = set(sharding.mesh.explicit_axes)
+        spec = [None if own.intersection(names_in(p)) else p for p in spec_of(sharding, ndim)]
+        return sharding.update(spec=PartitionSpec(*spec))
     return sharding.update(spec=want.spec)
 
 
