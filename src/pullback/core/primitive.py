@@ -140,7 +140,8 @@ class Primitive:
             except TypeError:  # a parameter that is not hashable
                 known = None
         if found is None:
-            _refuse_references(self.name, avals)
+            if known is not None:
+                _refuse_references(self.name, avals)
             out = self.rule("abstract_eval")(*avals, **params)
             if known is None:
                 found = out if self.effectful else (out, _NO_EFFECTS)
