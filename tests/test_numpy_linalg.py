@@ -2,6 +2,8 @@
 derivatives.
 """
 
+import re
+
 import jax
 import numpy as np
 import pytest
@@ -200,3 +202,58 @@ def test_det_has_a_derivative_where_the_inverse_does_not_exist():
     singular = np.diag(np.array([1, 2, 3, 0], "float32"))
     got = pullback.grad(pullback.numpy.linalg.det)(singular)
     np.testing.assert_allclose(np.asarray(got), np.diag([0, 0, 0, 6.0]), atol=1e-5)
+
+
+def test_determinants_whose_factors_leave_the_range() -> None:
+    for m in (
+        np.diag([1e30, 1e30, 1e-30, -1e-30]),
+        np.diag([1e-30, 1e-30, 1e30, 1e30]),
+        np.diag([1e30, 1e30, 1e-30, 1e-30]) * np.exp(0.3j),
+        np.diag([1e30, 1e30, 1e30, 1e30]),
+        np.diag([1.0, np.inf, 0.0, 1.0]),
+        np.zeros((4, 4)),
+        np.full((4, 4), np.nan),
+    ):
+        m = m.astype(np.complex64 if np.iscomplexobj(m) else np.float32)
+        same(lambda P, m=m: P.linalg.det(m), "numpy", 1e-4)
+
+
+def test_transposed_systems_spread_no_nan() -> None:
+    """Row exchanges move rows: they add no products of zeros with what is infinite."""
+    a = np.array([[0, 2, 1], [1, 0, 3], [0, 0, 0]], np.float32)
+    b = np.array([1, 2, 3], np.float32)
+    for P in (pullback, jax):
+        factors = P.scipy.linalg.lu_factor(a)
+        x = P.scipy.linalg.lu_solve(factors, b, trans=1)
+        np.testing.assert_array_equal(x, [np.nan, np.nan, -np.inf])
+        (ct,) = P.vjp(lambda b, P=P: P.numpy.linalg.solve(a, b), b)[1](P.numpy.asarray(b))
+        np.testing.assert_array_equal(ct, [np.nan, np.nan, -np.inf])
+
+
+def test_factorisations_give_jaxs_containers_and_shapes() -> None:
+    tall = np.arange(15, dtype=np.float32).reshape(5, 3) ** 2
+    for P in (pullback, jax):
+        L = P.lax.linalg
+        assert all(type(f(S)) is list for f in (L.lu, L.hessenberg, L.tridiagonal))
+        r, order = P.scipy.linalg.qr(tall, mode="r", pivoting=True)
+        assert r.shape == (5, 3) and order.shape == (3,)
+        same(lambda s: s.expm_frechet(A, S, method="blockEnlarge"), "scipy.linalg", 1e-3)
+
+
+TEXTS = {
+    "vector_norm": lambda L, x: L.vector_norm(x),
+    "vector_norm of axes": lambda L, x: L.vector_norm(x, axis=(0, 2), keepdims=True),
+    "vector_norm 3": lambda L, x: L.vector_norm(x, ord=3, keepdims=True),
+    "norm 2.5": lambda L, x: L.norm(x[0, 0], ord=2.5),
+    "matrix_rank": lambda L, x: L.matrix_rank(x),
+    "matrix_power": lambda L, x: L.matrix_power(x @ x.mT, 5),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_programs_are_jaxs(name: str) -> None:
+    x = np.ones((2, 3, 4), np.float32)
+    texts = [
+        str(P.make_jaxpr(lambda x, P=P: TEXTS[name](P.numpy.linalg, x))(x)) for P in (pullback, jax)
+    ]
+    assert texts[0] == re.sub(r"np\.int64\((\d+)\)", r"\1", texts[1])

@@ -15,6 +15,7 @@ import pullback
 import pullback.lax
 import pullback.random
 from pullback.backends.llvm.target import host_target
+from pullback.extend.random import threefry2x32_p
 
 SEEDS = (0, 1, 42, -1, 2**31, 2**40 + 3)
 P5 = np.array([0.1, 0.2, 0.4, 0.05, 0.25], np.float32)
@@ -430,3 +431,26 @@ def test_arguments_mean_what_they_mean_to_jax(name: str) -> None:
         got = f(pullback.random, pullback.numpy)
         assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type)
         np.testing.assert_allclose(np.asarray(got, float), np.asarray(want, float), rtol=2e-2)
+
+
+def test_bits_beyond_positions_of_32_bits() -> None:
+    """The last elements of arrays of more than 2**32 elements: the high words of their places
+    count."""
+    key = pullback.random.key(3)
+    k0, k1 = pullback.random.key_data(key)
+    for shape in ((2**16 + 2, 2**16), (2**32 + 5,)):
+        last = pullback.jit(lambda k, s=shape: pullback.random.bits(k, s)[..., -3:])
+        got = np.asarray(last(key)).reshape(-1, 3)[-1]
+        places = np.prod(shape) - 3 + np.arange(3)
+        high, low = (places >> 32).astype(np.uint32), (places & 0xFFFFFFFF).astype(np.uint32)
+        a, b = threefry2x32_p.bind(k0, k1, high, low)
+        np.testing.assert_array_equal(got, a ^ b)
+
+
+def test_keys_are_not_compared_with_numbers() -> None:
+    for P in (pullback, jax):
+        key = P.random.key(0)
+        for compared in (lambda k: k == 3, lambda k: k != 1.0, lambda k: True == k):  # noqa: E712
+            with pytest.raises(TypeError, match="does not accept dtypes"):
+                compared(key)
+        assert not key == None and not key == "a"  # noqa: E711

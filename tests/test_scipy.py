@@ -494,3 +494,23 @@ def test_gamma_density_of_any_scale(scale):
 def test_cosine_transforms_with_more_axes_than_sizes(name, s, axes):
     x = np.arange(12, dtype="float32").reshape(3, 4)
     same(lambda f: getattr(f, name)(x, s=s, axes=axes), "scipy.fft", 1e-4)
+
+
+DENSITIES = (
+    "norm.pdf norm.logpdf norm.cdf norm.sf expon.pdf expon.logpdf cauchy.pdf cauchy.logpdf "
+    "cauchy.cdf cauchy.logcdf cauchy.sf cauchy.ppf cauchy.isf laplace.pdf laplace.logpdf "
+    "logistic.pdf logistic.logpdf logistic.cdf logistic.sf logistic.ppf logistic.isf "
+    "uniform.logpdf uniform.ppf t.pdf t.logpdf gumbel_l.sf gumbel_r.cdf gumbel_r.logcdf"
+).split()
+
+
+@pytest.mark.parametrize("name", DENSITIES)
+def test_programs_of_densities_are_jaxs(name):
+    """Their operations come in JAX's order, so that roundings agree as well."""
+    family, f = name.split(".")
+    args = (np.array([0.3, 0.6], "float32"), *((2.0,) if family == "t" else ()))
+    ours, theirs = (
+        str(P.make_jaxpr(getattr(getattr(P.scipy.stats, family), f))(*args))
+        for P in (pullback, jax)
+    )
+    assert ours == theirs

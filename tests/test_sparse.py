@@ -737,3 +737,9 @@ def test_a_function_of_buffers_by_sparsify_subtrace() -> None:
     buffers = fun.call_wrapped(*env._buffers)
     result = buffers[out()[0].data_ref]
     np.testing.assert_array_equal(result, np.ones(3))
+
+
+def test_a_number_of_elements_is_an_integer() -> None:
+    for make in (sparse.BCOO.fromdense, sparse.BCSR.fromdense):
+        with pytest.raises(TypeError):
+            make(jnp.eye(3), nse=2.5)

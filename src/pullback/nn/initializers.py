@@ -10,7 +10,6 @@ import numpy as np
 
 from .. import dtypes, lax, numpy as jnp, random
 from ..api.placement import lay_out
-from ..core.avals import typeof
 
 
 @runtime_checkable
@@ -376,14 +375,7 @@ def orthogonal(scale: Any = 1.0, column_axis: int = -1, dtype: Any = None) -> In
         columns = shape[column_axis]
         others = np.delete(shape, column_axis).tolist()
         rows = math.prod(others)
-        tall = (rows, columns) if rows > columns else (columns, rows)
-        q, r = jnp.linalg.qr(random.normal(key, tall, d))
-        diagonal = jnp.diag(r)
-        # A unique factorisation has a positive diagonal: only then is q uniformly distributed.
-        q = q * jnp.expand_dims(jnp.sign(diagonal), range(typeof(q).ndim - 1))
-        if rows < columns:
-            q = q.T
-        q = jnp.reshape(q, (*others, columns))
+        q = jnp.reshape(random.orthogonal(key, rows, (), d, columns), (*others, columns))
         q = jnp.moveaxis(q, -1, column_axis)
         return jnp.array(scale, d) * q
 

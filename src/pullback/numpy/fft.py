@@ -323,6 +323,14 @@ def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | No
     return _two_axes("irfft2", lax.FftType.IRFFT, a, s, axes, norm)
 
 
+def _size(n: Any) -> int:
+    """A number of samples, which may be given as a float that is whole."""
+    if isinstance(n, (list, tuple)):
+        return 1  # refused by name in `_frequencies`
+    whole = isinstance(n, (float, np.floating)) and float(n).is_integer()
+    return int(n) if whole else operator.index(n)
+
+
 def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, places: Any) -> Any:
     if isinstance(n, (list, tuple)):
         raise ValueError(f"The n argument of jnp.fft.{name} only takes an int. Got n = {list(n)}.")
@@ -352,7 +360,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     >>> pb.numpy.fft.fftfreq(4)
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
-    count = operator.index(n) if not isinstance(n, (list, tuple)) else 1  # type: ignore[unreachable]
+    count = _size(n)
     places = np.concatenate([np.arange((count + 1) // 2), np.arange(-(count // 2), 0)])
     return _frequencies("fftfreq", n, d, dtype, device, places)
 
@@ -365,7 +373,7 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     >>> jnp.fft.rfftfreq(6, d=0.5)
     Array([0.        , 0.33333334, 0.6666667 , 1.        ], dtype=float32)
     """
-    count = operator.index(n) if not isinstance(n, (list, tuple)) else 1  # type: ignore[unreachable]
+    count = _size(n)
     return _frequencies("rfftfreq", n, d, dtype, device, np.arange(count // 2 + 1))
 
 

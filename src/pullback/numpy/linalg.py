@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import itertools
-import math
 import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -358,8 +357,19 @@ def _det_small(a: Any) -> Any:
 @custom_jvp
 def _det(a: Any) -> Any:
     lu, pivots, _ = lax_linalg.lu(a)
+    diagonal = _diagonal(lu)
     sign = index_functions.where(_parity(pivots) % 2 == 1, -1, 1).astype(typeof(a).dtype)
-    return sign * reductions.prod(_diagonal(lu), axis=-1)
+    product = reductions.prod(diagonal, axis=-1)
+    # A product of many factors may leave the range of the dtype on the way to a result inside it:
+    # then the size is found through logarithms, whose sum is less exact.
+    size = ufuncs.abs(diagonal)
+    inside = (ufuncs.abs(product) > 0) & ufuncs.isfinite(product)
+    units = diagonal / index_functions.where(size == 0, 1, size).astype(typeof(a).dtype)
+    by_logs = ufuncs.exp(reductions.sum(ufuncs.log(size), axis=-1)).astype(typeof(a).dtype)
+    by_logs = by_logs * reductions.prod(units, axis=-1)
+    singular = reductions.any(diagonal == 0, axis=-1)
+    other = index_functions.where(singular, 0, by_logs)
+    return sign * index_functions.where(inside, product, other)
 
 
 @_det.defjvp
@@ -503,9 +513,10 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
     s = svd(M, full_matrices=False, compute_uv=False, hermitian=hermitian)
     given = tol if rtol is None else rtol
     if given is None:
-        limit = s.max(axis=-1, keepdims=True, initial=0) * (
-            max(shape[-2:]) * scalar_types.finfo(typeof(s).dtype).eps
-        )
+        if 0 in shape[-2:]:
+            return creation.zeros(shape[:-2], dtypes.default_int())
+        largest = s.max(axis=-1) * max(shape[-2:])
+        limit = (largest * scalar_types.finfo(typeof(s).dtype).eps)[..., None]
     else:
         limit = creation.asarray(given)[..., None]
     return reductions.sum(s > limit, axis=-1)
@@ -663,9 +674,9 @@ def matrix_power(a: Any, n: int) -> Any:
     while n:
         n, bit = divmod(n, 2)
         if bit:
-            out = square if out is None else _mm(out, square)
+            out = square if out is None else products.matmul(out, square)
         if n:
-            square = _mm(square, square)
+            square = products.matmul(square, square)
     return out
 
 
@@ -847,15 +858,14 @@ def _vector_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any
     if ord == -np.inf:
         return reductions.min(ufuncs.abs(x), axis=axis, keepdims=keepdims)
     if ord == 0:
-        return reductions.sum(
-            x != 0, dtype=typeof(ufuncs.abs(x)).dtype, axis=axis, keepdims=keepdims
-        )
+        real = np.zeros((), typeof(x).dtype).real.dtype
+        return reductions.sum(x != 0, dtype=real, axis=axis, keepdims=keepdims)
     if ord == 1:
         return reductions.sum(ufuncs.abs(x), axis=axis, keepdims=keepdims)
     size = ufuncs.abs(x)
-    power = creation.asarray(ord, typeof(size).dtype)
-    total = reductions.sum(size**power, axis=axis, keepdims=keepdims)
-    return ufuncs.power(total, creation.asarray(1.0 / power, typeof(size).dtype))
+    dtype = typeof(size).dtype
+    total = reductions.sum(size ** creation.asarray(ord, dtype), axis=axis, keepdims=keepdims)
+    return ufuncs.power(total, creation.asarray(1.0 / ord, dtype))
 
 
 def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
@@ -901,16 +911,10 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
                 return reductions.sum(size, **keep)
             return (reductions.max if ord > 0 else reductions.min)(size, **keep)
         x = x.astype(dtypes.default_float())
-    if axis is None or isinstance(axis, tuple):
-        axes = canonical_axes(axis, ndim)
-        rest = tuple(k for k in range(ndim) if k not in axes)
-        flat = manipulation.reshape(
-            manipulation.transpose(x, (*rest, *axes)),
-            (*(typeof(x).shape[k] for k in rest), math.prod(typeof(x).shape[k] for k in axes)),
-        )
-        out = norm(flat, ord=ord, axis=len(rest))
-        return manipulation.expand_dims(out, axes) if keepdims and ndim else out
-    return norm(x, ord=ord, axis=axis, keepdims=keepdims)
+    axes = canonical_axes(axis, ndim)
+    if len(axes) != len(set(axes)):
+        raise ValueError(f"duplicate value in 'axis': {axes}")
+    return _vector_norm(x, ord, axes, keepdims)
 
 
 def matrix_norm(x: Any, /, *, keepdims: bool = False, ord: Any = "fro") -> Any:

@@ -237,14 +237,20 @@ class PRNGKeyArray:
         )
 
     def __eq__(self, other: object) -> Any:
-        return (
-            eq_p.bind(self, other) if is_key_aval(getattr(other, "aval", None)) else NotImplemented
-        )
+        return self._compared("equal", eq_p, other)
 
     def __ne__(self, other: object) -> Any:
-        return (
-            ne_p.bind(self, other) if is_key_aval(getattr(other, "aval", None)) else NotImplemented
-        )
+        return self._compared("not_equal", ne_p, other)
+
+    def _compared(self, name: str, primitive: Any, other: object) -> Any:
+        if is_key_aval(getattr(other, "aval", None)):
+            return primitive.bind(self, other)
+        if isinstance(other, (bool, int, float, complex)):
+            raise TypeError(
+                f"{name} does not accept dtypes {self.dtype}, {type(other).__name__}. Fix: compare "
+                "a key with a key, or its words: random.key_data(key)."
+            )
+        return NotImplemented
 
     def __len__(self) -> int:
         if not self.shape:

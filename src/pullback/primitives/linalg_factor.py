@@ -779,8 +779,8 @@ hessenberg_p: Primitive = Primitive(
 )
 
 
-def hessenberg(a: Any) -> tuple[Any, Any]:
-    """(H above the Householder vectors, their factors): x = Q H Q^H with H zero below its first
+def hessenberg(a: Any) -> list[Any]:
+    """[H above the Householder vectors, their factors]: x = Q H Q^H with H zero below its first
     subdiagonal.
 
     Raises ValueError unless the matrices are square and not empty.
@@ -792,8 +792,7 @@ def hessenberg(a: Any) -> tuple[Any, Any]:
     (Array([[1., 2.],
            [3., 4.]], dtype=float32), Array([0.], dtype=float32))
     """
-    packed, taus = hessenberg_p.bind(as_array(a))
-    return packed, taus
+    return list(hessenberg_p.bind(as_array(a)))
 
 
 @weak_as_operands
@@ -820,8 +819,8 @@ tridiagonal_p: Primitive = Primitive(
 )
 
 
-def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
-    """(Householder vectors, diagonal, off-diagonal, factors) of Hermitian matrices: x = Q T Q^H
+def tridiagonal(a: Any, *, lower: bool = True) -> list[Any]:
+    """[Householder vectors, diagonal, off-diagonal, factors] of Hermitian matrices: x = Q T Q^H
     with T real and tridiagonal.
 
     Raises ValueError unless the matrices are square and not empty.
@@ -833,5 +832,4 @@ def tridiagonal(a: Any, *, lower: bool = True) -> tuple[Any, Any, Any, Any]:
     >>> d, jnp.abs(e)
     (Array([2., 3.], dtype=float32), Array([1.], dtype=float32))
     """
-    packed, diag, off, taus = tridiagonal_p.bind(as_array(a), lower=lower)
-    return packed, diag, off, taus
+    return list(tridiagonal_p.bind(as_array(a), lower=lower))

@@ -22,7 +22,13 @@ from .common import COMPLEX, FLOAT, as_array, check_dtype, check_same_dtypes, co
 from .contract import Precision, dot_general
 from .convert import convert_element_type, convert_weak
 from .elementwise import add, bitwise_or, conj, div, eq, ge, mul, neg, select_n
-from .index import GatherDimensionNumbers, GatherScatterMode, gather
+from .index import (
+    GatherDimensionNumbers,
+    GatherScatterMode,
+    ScatterDimensionNumbers,
+    gather,
+    scatter,
+)  # fmt: skip
 from .layout import (
     broadcast_in_dim,
     broadcast_to,
@@ -458,8 +464,8 @@ lu_p: Primitive = Primitive(
 )
 
 
-def lu(x: Any) -> tuple[Any, Any, Any]:
-    """(L and U in one matrix, pivots, permutation): x[permutation] = L U, with partial pivoting; L
+def lu(x: Any) -> list[Any]:
+    """[L and U in one matrix, pivots, permutation]: x[permutation] = L U, with partial pivoting; L
     has ones on its diagonal.
 
     Row k was exchanged with row pivots[k]. A singular matrix has zeros on the diagonal of U.
@@ -472,8 +478,7 @@ def lu(x: Any) -> tuple[Any, Any, Any]:
     (Array([[4.  , 4.  ],
            [0.25, 1.  ]], dtype=float32), Array([1, 1], dtype=int32), Array([1, 0], dtype=int32))
     """
-    packed, pivots, order = lu_p.bind(as_array(x))
-    return packed, pivots, order
+    return list(lu_p.bind(as_array(x)))
 
 
 @weak_as_operands
@@ -544,15 +549,24 @@ def lu_solve(packed: Any, order: Any, b: Any, trans: int = 0) -> Any:
     y = solve(
         packed, y, left_side=True, lower=True, unit_diagonal=True, transpose_a=True, conjugate_a=c
     )
-    # The inverse permutation, as a product with the permutation's matrix, which is transposable.
-    n = typeof(order).shape[-1]
-    shape = (*typeof(order).shape[:-1], n, n)
-    columns = broadcasted_iota(np.int32, shape, len(shape) - 2)
-    ones = convert_element_type(
-        eq(broadcast_in_dim(order, shape, (*range(len(shape) - 2), len(shape) - 1)), columns),
-        typeof(y).dtype,
+    return take_rows(y, _inverse(order))
+
+
+def _inverse(order: Any) -> Any:
+    """The inverse of each of a stack of permutations."""
+    shape = typeof(order).shape
+    last = len(shape) - 1
+    places = broadcasted_iota(typeof(order).dtype, shape, last)
+    batch = tuple(range(last))
+    numbers = ScatterDimensionNumbers((), (last,), (last,), batch, batch)
+    return scatter(
+        places,
+        expand_dims(order, (last + 1,)),
+        places,
+        numbers,
+        unique_indices=True,
+        mode=GatherScatterMode.PROMISE_IN_BOUNDS,
     )
-    return matmul(ones, y)
 
 
 # --- cholesky_update, symmetric_product ---

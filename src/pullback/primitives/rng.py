@@ -17,7 +17,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from .builders import align_batch, jvp_of, nary_batch
 from .common import broadcast_dims, canonical_shape, requested_dtype, size_of, zero_of
-from .convert import convert_element_type
+from .convert import bitcast_convert_type, convert_element_type
 from .elementwise import add, add_p, bitwise_or, bitwise_xor, mul, shift_left, shift_right_logical
 from .keys import (
     PRNGImpl,
@@ -33,6 +33,7 @@ from .layout import (
     broadcasted_iota,
     expand_dims,
     iota,
+    iota_p,
     move_batch_front,
     reshape,
 )  # fmt: skip
@@ -340,11 +341,12 @@ def positions(shape: tuple[Any, ...], rank: int) -> tuple[Any, Any]:
     if not shape:
         zero = _zeros(full) if rank else np.uint32(0)
         return zero, zero
-    if n >= 2**32:
-        raise ValueError(
-            f"an array of random bits has fewer than 2**32 elements; got shape {shape}. Fix: draw "
-            "it in parts."
-        )
+    if type(n) is int and n > 2**32:
+        # Positions of 64 bits, whether x64 is on or off.
+        place = iota_p.bind(dtype=_U64, shape=(n,), dimension=0, sharding=None)
+        place = reshape(place, full)
+        words = bitcast_convert_type(place, _U32)
+        return tuple(index_in_dim(words, k, len(full), keepdims=False) for k in (1, 0))
     low = reshape(iota(_U32, n), full) if len(full) > 1 else iota(_U32, n)
     return _zeros(full), low
 

@@ -418,7 +418,7 @@ def eigh(
 def _qr(a: Any, mode: str, pivoting: bool) -> Any:
     (a,) = _from_lists(a)
     if pivoting:
-        q, r, p = lax_linalg.qr(a, pivoting=True, full_matrices=mode != "economic" and mode != "r")
+        q, r, p = lax_linalg.qr(a, pivoting=True, full_matrices=mode != "economic")
         return (r, p) if mode == "r" else (q, r, p)
     q, r = lax_linalg.qr(a, full_matrices=mode != "economic")
     return (r,) if mode == "r" else (q, r)
@@ -759,8 +759,8 @@ def expm_frechet(A: Any, E: Any, *, method: str | None = None, compute_expm: boo
             f"expected A and E to be the same shape, got A.shape={typeof(A).shape} "
             f"E.shape={typeof(E).shape}"
         )
-    if method is not None and method != "SPS":
-        raise ValueError(f"only method='SPS' supported, got {method=}")
+    if method not in (None, "SPS", "blockEnlarge"):
+        raise ValueError(f"expm_frechet: method is 'SPS' or 'blockEnlarge', got {method=}")
     value, change = jvp(expm, (A,), (E,))
     return (value, change) if compute_expm else change
 

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -271,7 +272,7 @@ def bcsr_fromdense(
     if nse is None:
         nse = bcoo_fromdense(mat, n_batch=n_batch, n_dense=n_dense).nse
     parts = bcsr_fromdense_p.bind(
-        mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
+        mat, nse=operator.index(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
     )
     return BCSR(tuple(parts), shape=mat.shape)
 

@@ -97,7 +97,7 @@ def logit(x: Any) -> Any:
     Array([ -inf, 0.   , 1.099], dtype=float32)
     """
     (x,) = inexact("logit", x)
-    return lax.log(lax.div(x, lax.sub(lax.full_like(x, 1), x)))
+    return lax.log(lax.div(x, 1 - x))
 
 
 logit.defjvps(lambda t, out, x: t / (x * (1 - x)))
@@ -305,11 +305,11 @@ def ndtr(x: Any) -> Any:
 
 
 def _ndtr(x: Any) -> Any:
-    half = lax.full_like(x, 0.5 * np.sqrt(2.0))
+    half = float(0.5 * np.sqrt(2.0))
     w = x * half
     z = lax.abs(w)
-    upper = lax.select(lax.gt(w, lax.full_like(w, 0)), 2 - lax.erfc(z), lax.erfc(z))
-    return 0.5 * lax.select(lax.lt(z, half), 1 + lax.erf(w), upper)
+    small, middle = z < half, 1 + lax.erf(w)
+    return 0.5 * lax.select(small, middle, lax.select(w > 0, 2 - lax.erfc(z), lax.erfc(z)))
 
 
 # Coefficients of the Cephes library's approximations of the normal quantile (S. Moshier), for the

@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import numpy as jnp
+from ... import lax, numpy as jnp
+from ...numpy.util import literal
 from ..special.basic import strong, xlog1py, xlogy
 from ..special.gammas import betainc, betaln
 
@@ -58,7 +59,12 @@ def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.262, dtype=float32, weak_type=True)
     """
     x, a, b, loc, scale = strong("beta.cdf", x, a, b, loc, scale)
-    return betainc(a, b, jnp.clip((x - loc) / scale, 0, 1))
+    return betainc(a, b, _inside(x, loc, scale))
+
+
+def _inside(x: Any, loc: Any, scale: Any) -> Any:
+    z = (x - loc) / scale
+    return lax.clamp(literal(z, 0), z, literal(z, 1))
 
 
 def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -85,7 +91,7 @@ def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.738, dtype=float32, weak_type=True)
     """
     x, a, b, loc, scale = strong("beta.sf", x, a, b, loc, scale)
-    return betainc(b, a, 1 - jnp.clip((x - loc) / scale, 0, 1))
+    return betainc(b, a, 1 - _inside(x, loc, scale))
 
 
 def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:

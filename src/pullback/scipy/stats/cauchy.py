@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ... import numpy as jnp
+from ... import lax, numpy as jnp
+from ...numpy.util import literal
 from ..special.basic import strong
 
 
@@ -21,7 +22,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, loc, scale = strong("cauchy.logpdf", x, loc, scale)
     z = (x - loc) / scale
-    return -jnp.log(math.pi * scale) - jnp.log1p(z * z)
+    return -(jnp.log(math.pi * scale) + jnp.log1p(z * z))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -47,8 +48,12 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> cauchy.cdf(0.5).round(3)
     Array(0.648, dtype=float32, weak_type=True)
     """
-    x, loc, scale = strong("cauchy.cdf", x, loc, scale)
-    return 0.5 + jnp.arctan((x - loc) / scale) / math.pi
+    return _cdf(*strong("cauchy.cdf", x, loc, scale))
+
+
+def _cdf(x: Any, loc: Any, scale: Any) -> Any:
+    z = (x - loc) / scale
+    return 0.5 + lax.div(literal(x, 1), literal(x, math.pi)) * jnp.arctan(z)
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -75,7 +80,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.352, dtype=float32, weak_type=True)
     """
     x, loc, scale = strong("cauchy.sf", x, loc, scale)
-    return 0.5 - jnp.arctan((x - loc) / scale) / math.pi
+    return _cdf(-x, -loc, scale)
 
 
 def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -102,7 +107,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-1., dtype=float32, weak_type=True)
     """
     q, loc, scale = strong("cauchy.ppf", q, loc, scale)
-    return jnp.tan(math.pi * (q - 0.5)) * scale + loc
+    return jnp.tan(math.pi * q - math.pi / 2) * scale + loc
 
 
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -116,7 +121,7 @@ def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(1., dtype=float32, weak_type=True)
     """
     q, loc, scale = strong("cauchy.isf", q, loc, scale)
-    return jnp.tan(math.pi * (0.5 - q)) * scale + loc
+    return jnp.tan(math.pi / 2 - math.pi * q) * scale + loc
 
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import numpy as jnp
+from ... import lax, numpy as jnp
+from ...numpy.util import literal
 from ..special.basic import strong, xlogy
 from ..special.gammas import gammainc, gammaincc, gammaln
 
@@ -60,7 +61,12 @@ def cdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.081, dtype=float32, weak_type=True)
     """
     x, df, loc, scale = strong("chi2.cdf", x, df, loc, scale, like=(0, 3))
-    return gammainc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
+    return gammainc(df / 2, _halved(x, loc, scale))
+
+
+def _halved(x: Any, loc: Any, scale: Any) -> Any:
+    z = (x - loc) / (scale * 2)
+    return lax.clamp(literal(z, 0), z, literal(z, np.inf))
 
 
 def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -87,7 +93,7 @@ def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.919, dtype=float32, weak_type=True)
     """
     x, df, loc, scale = strong("chi2.sf", x, df, loc, scale, like=(0, 3))
-    return gammaincc(df / 2, jnp.maximum((x - loc) / scale, 0) / 2)
+    return gammaincc(df / 2, _halved(x, loc, scale))
 
 
 def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -27,7 +27,9 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-0.5, dtype=float32, weak_type=True)
     """
     x, loc, scale = ordered("expon.logpdf", x, loc, scale)
-    return jnp.where(x < loc, -np.inf, -(x - loc) / scale - jnp.log(scale))
+    size = jnp.log(scale)
+    log = -((x - loc) / scale + size)
+    return jnp.where(x < loc, -np.inf, log)
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

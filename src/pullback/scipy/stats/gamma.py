@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from ... import numpy as jnp
+from ... import lax, numpy as jnp
+from ...numpy.util import literal
 from ..special.basic import inexact, strong, xlogy
 from ..special.gammas import gammainc, gammaincc, gammaln
 
@@ -22,9 +23,10 @@ def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-1.193, dtype=float32, weak_type=True)
     """
     x, a, loc, scale = strong("gamma.logpdf", x, a, loc, scale)
-    y = (x - loc) / scale
     inside = x >= loc  # a negative scale has no density: NaN from its logarithm
-    log = xlogy(a - 1, jnp.where(inside, y, 1)) - y - gammaln(a) - jnp.log(scale)
+    y = (x - loc) / scale
+    y = jnp.where(inside, y, 1)
+    log = xlogy(a - 1, y) - y - (gammaln(a) + jnp.log(scale))
     return jnp.where(inside, log, -np.inf)
 
 
@@ -52,7 +54,8 @@ def cdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.09, dtype=float32, weak_type=True)
     """
     x, a, loc, scale = strong("gamma.cdf", x, a, loc, scale)
-    return gammainc(a, jnp.maximum((x - loc) / scale, 0))
+    z = (x - loc) / scale
+    return gammainc(a, lax.clamp(literal(z, 0), z, literal(z, np.inf)))
 
 
 def logcdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:

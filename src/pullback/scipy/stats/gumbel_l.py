@@ -77,7 +77,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.192, dtype=float32, weak_type=True)
     """
     x, loc, scale = ordered("gumbel_l.sf", x, loc, scale)
-    return jnp.where(scale > 0, jnp.exp(-jnp.exp((x - loc) / scale)), np.nan)
+    return jnp.exp(logsf(x, loc, scale))
 
 
 def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -50,7 +50,7 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.545, dtype=float32, weak_type=True)
     """
     x, loc, scale = ordered("gumbel_r.cdf", x, loc, scale)
-    return jnp.where(scale > 0, jnp.exp(-jnp.exp(-(x - loc) / scale)), np.nan)
+    return jnp.exp(logcdf(x, loc, scale))
 
 
 def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -64,7 +64,8 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-0.607, dtype=float32, weak_type=True)
     """
     x, loc, scale = ordered("gumbel_r.logcdf", x, loc, scale)
-    return jnp.where(scale > 0, -jnp.exp(-(x - loc) / scale), np.nan)
+    positive = scale > 0
+    return jnp.where(positive, -jnp.exp(-((x - loc) / scale)), np.nan)
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -20,7 +20,7 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     ordered("laplace.logpdf", x, loc, scale)
     x, loc, scale = strong("laplace.logpdf", x, loc, scale)
-    return -jnp.abs(x - loc) / scale - jnp.log(2 * scale)
+    return -(jnp.abs(x - loc) / scale + jnp.log(2 * scale))
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ... import numpy as jnp
+from ... import lax, numpy as jnp
+from ...numpy.util import literal
 from ..special.basic import expit, inexact, logit, strong
 
 
@@ -19,8 +20,9 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-1.448, dtype=float32, weak_type=True)
     """
     x, loc, scale = strong("logistic.logpdf", x, loc, scale, like=(0, 1, 2))
-    half = (x - loc) / (2 * scale)
-    return -2 * jnp.logaddexp(half, -half) - jnp.log(scale)
+    two = literal(x, 2)
+    half = lax.div((x - loc) / scale, two)
+    return lax.neg(two) * jnp.logaddexp(half, -half) - jnp.log(scale)
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -61,7 +63,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.378, dtype=float32, weak_type=True)
     """
     x, loc, scale = inexact("logistic.sf", x, loc, scale)
-    return expit(-(x - loc) / scale)
+    return expit(-((x - loc) / scale))
 
 
 def ppf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

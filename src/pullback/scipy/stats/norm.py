@@ -21,7 +21,8 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, loc, scale = strong("norm.logpdf", x, loc, scale)
     variance = jnp.square(scale)
-    return -0.5 * (jnp.square(x - loc) / variance + jnp.log(2 * math.pi * variance))
+    normaliser = jnp.log(2 * math.pi * variance)
+    return (normaliser + jnp.square(x - loc) / variance) / -2
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -76,7 +77,7 @@ def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.309, dtype=float32)
     """
     x, loc, scale = inexact("norm.sf", x, loc, scale)
-    return ndtr(-(x - loc) / scale)
+    return ndtr((-x - -loc) / scale)
 
 
 def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -90,7 +91,7 @@ def logsf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-1.176, dtype=float32)
     """
     x, loc, scale = inexact("norm.logsf", x, loc, scale)
-    return log_ndtr(-(x - loc) / scale)
+    return log_ndtr((-x - -loc) / scale)
 
 
 def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -23,8 +23,10 @@ def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     x, df, loc, scale = strong("t.logpdf", x, df, loc, scale)
     z = (x - loc) / scale
     half = df / 2
-    log = gammaln(half + 0.5) - gammaln(half) - 0.5 * jnp.log(df * scale**2 * math.pi)
-    return log - (half + 0.5) * jnp.log1p(z * z / df)
+    above = half + 0.5
+    root = jnp.log(scale * scale * math.pi * df) / 2
+    normaliser = gammaln(half) + root - gammaln(above)
+    return -(normaliser + above * jnp.log1p(z * z / df))
 
 
 def pdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:

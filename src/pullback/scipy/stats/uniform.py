@@ -23,7 +23,8 @@ def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-0., dtype=float32, weak_type=True)
     """
     x, loc, scale = ordered("uniform.logpdf", x, loc, scale)
-    return jnp.where((x < loc) | (x > loc + scale), -np.inf, -jnp.log(scale))
+    log = -jnp.log(scale)
+    return jnp.where((x > loc + scale) | (x < loc), -np.inf, log)
 
 
 def pdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -68,7 +69,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.25, dtype=float32, weak_type=True)
     """
     q, loc, scale = ordered("uniform.ppf", q, loc, scale)
-    return jnp.where(jnp.isnan(q) | (q < 0) | (q > 1), np.nan, q * scale + loc)
+    return jnp.where(jnp.isnan(q) | (q < 0) | (q > 1), np.nan, loc + scale * q)
 
 
 __all__ = ["cdf", "logpdf", "pdf", "ppf"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from typing import TYPE_CHECKING, Any
 
 from .... import errors, numpy as jnp
@@ -56,7 +57,7 @@ def bcoo_fromdense(
         counts = mask.sum(axis=tuple(range(n_batch, mask.ndim)))
         nse = int(counts.max()) if counts.size else 0
     data, indices = bcoo_fromdense_p.bind(
-        mat, nse=int(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
+        mat, nse=operator.index(nse), n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype
     )
     return of_info(data, indices, SparseInfo(mat.shape, True, True))
 
