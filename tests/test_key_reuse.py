@@ -253,3 +253,11 @@ def test_a_generator_with_a_state() -> None:
         StatefulPRNG(0, pullback.new_ref(0))  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="seed"):
         pullback.jit(lambda: stateful_rng().uniform())()
+
+
+def test_the_error_is_a_type_error() -> None:
+    assert [c.__name__ for c in pullback.errors.KeyReuseError.__mro__[:3]] == [
+        "KeyReuseError",
+        "JAXTypeError",
+        "TypeError",
+    ]

@@ -454,3 +454,5 @@ def test_keys_are_not_compared_with_numbers() -> None:
             with pytest.raises(TypeError, match="does not accept dtypes"):
                 compared(key)
         assert not key == None and not key == "a"  # noqa: E711
+        with pytest.raises(TypeError, match="immutable"):
+            P.random.split(key)[0] = key

@@ -139,7 +139,7 @@ class UnexpectedTracerError(JAXTypeError):
     """
 
 
-class KeyReuseError(RuntimeError):
+class KeyReuseError(JAXTypeError):
     """A PRNG key was consumed twice.
 
     >>> key = random.key(0)

@@ -267,6 +267,12 @@ class PRNGKeyArray:
             return (PRNGKeyArray(self._impl, words) for words in list(self._base_array))
         return (index_in_dim(self, k, 0, keepdims=False) for k in range(self.shape[0]))
 
+    def __setitem__(self, index: Any, value: Any) -> None:
+        raise TypeError(
+            "JAX arrays are immutable and do not support in-place item assignment. Fix: "
+            "keys = keys.at[index].set(key)"
+        )
+
     def __getitem__(self, index: Any) -> Any:
         base = self._base_array
         if (
