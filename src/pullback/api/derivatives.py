@@ -73,12 +73,20 @@ def vjp(
 
     With `has_aux`, `fun` returns (output, aux) and aux comes back third.
 
-    `reduce_axes` has no effect.
+    `reduce_axes` is JAX's past: NotImplementedError for any.
 
     >>> y, f_vjp = pb.vjp(jnp.sin, 0.5); f_vjp(1.0)
     (Array(0.87758255, dtype=float32, weak_type=True),)
     """
+    _no_reduce_axes(reduce_axes, "vjp")
     return _vjp(fun, primals, has_aux, None)
+
+
+def _no_reduce_axes(reduce_axes: Any, name: str) -> None:
+    if reduce_axes:
+        raise NotImplementedError(
+            f"reduce_axes argument to {name} is deprecated. Fix: lax.psum(gradient, axis_name)."
+        )
 
 
 def _vjp(
@@ -232,13 +240,14 @@ def value_and_grad(
     `fun` must return a real scalar (or, with `has_aux`, a pair of one and anything).
 
     `holomorphic`: of complex arguments and results; `allow_int`: integer arguments have
-    gradients of dtype float0; `reduce_axes` has no effect.
+    gradients of dtype float0; `reduce_axes` is JAX's past: NotImplementedError for any.
 
     >>> pb.value_and_grad(lambda x: x ** 2)(3.0)
     (Array(9., dtype=float32, weak_type=True), Array(6., dtype=float32, weak_type=True))
 
     Raises TypeError if the output is not a scalar or an input is not inexact.
     """
+    _no_reduce_axes(reduce_axes, "value_and_grad")
     return _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "value_and_grad")
 
 
@@ -377,12 +386,13 @@ def grad(
 
     `fun`: gives a number, with `has_aux` a pair of it and anything; `argnums`: which
     arguments, an int or several; `holomorphic`: of complex arguments and results;
-    `allow_int`: integer arguments have gradients of dtype float0; `reduce_axes` has no
-    effect.
+    `allow_int`: integer arguments have gradients of dtype float0; `reduce_axes` is JAX's
+    past: NotImplementedError for any.
 
     >>> pb.grad(jnp.tanh)(0.2)
     Array(0.961043, dtype=float32, weak_type=True)
     """
+    _no_reduce_axes(reduce_axes, "grad")
     both = _value_and_grad(fun, argnums, has_aux, holomorphic, allow_int, "grad")
 
     @_wraps(fun, "Gradient of {}", argnums)
@@ -607,6 +617,7 @@ def linear_transpose(
     (Array(6., dtype=float32, weak_type=True),)
     """
     check_callable(fun)
+    _no_reduce_axes(reduce_axes, "linear_transpose")
     leaves, in_tree = tree.flatten(primals)
     avals = [abstractify(x) for x in leaves]
     out: dict[str, Any] = {}

@@ -286,6 +286,11 @@ def make_array_from_single_device_arrays(
                 f"Unsupported type for elements in `arrays`: {type(part)}. Fix: "
                 "jax.device_put(part, device)"
             )
+        if dtype is not None and part.dtype != dtype:
+            raise ValueError(
+                "make_array_from_single_device_arrays: `dtype` must be that of the parts. Got "
+                f"dtype={np.dtype(dtype)} and a part of dtype {part.dtype}. Fix: leave it out."
+            )
     return from_shards(shape, sharding, arrays)
 
 

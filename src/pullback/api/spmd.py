@@ -84,7 +84,7 @@ def pmap(
             )
     if devices is not None and not len(devices):
         raise ValueError("'devices' argument to pmap must be non-empty, or None.")
-    available = list(local_devices() if devices is None else devices)
+    available = list(local_devices(backend=backend) if devices is None else devices)
     static = as_tuple(static_broadcasted_argnums, "static_broadcasted_argnums")
     donated = as_tuple(donate_argnums, "donate_argnums")
 

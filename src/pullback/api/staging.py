@@ -30,7 +30,6 @@ def make_jaxpr(
     static_argnums: int | Sequence[int] = (),
     axis_env: Sequence[tuple[Any, int]] | None = None,
     return_shape: bool = False,
-    abstracted_axes: Any = None,
 ) -> Callable[..., Any]:
     """A function that gives the jaxpr of `fun` for its arguments' types (with `return_shape`, also
     the results' types).

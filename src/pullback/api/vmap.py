@@ -9,6 +9,7 @@ from .. import tree
 from ..core.avals import typeof
 from ..core.explicit import parts_of, said, said_by
 from ..core.source import take_names, transformed
+from ..primitives.shape import reduce_sum
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from . import vmappable
 from .arguments import argument_name, check_callable, debug_info
@@ -35,7 +36,8 @@ def vmap(
     collectives refer to the axis.
 
     `axis_size`: the size of the mapped axes, where no argument has one; `spmd_axis_name`: the
-    axis of the mesh that they lie on; `sum_match` has no effect.
+    axis of the mesh that they lie on; `sum_match`: results whose `out_axes` is None are summed
+    over the axis, instead of refused, if they depend on it.
 
     >>> pb.vmap(jnp.dot)(jnp.ones((2, 3)), jnp.ones((2, 3)))
     Array([3., 3.], dtype=float32)
@@ -91,7 +93,11 @@ def vmap(
         with transformed("vmap"):
             outs, found = batch_flat(flat, leaves, dims, axis)
         final = [
-            x if leaf is not None and leaf(x) else _place(axis, x, d, w, out["tree"], k)
+            x
+            if leaf is not None and leaf(x)
+            else reduce_sum(x, (d,))
+            if sum_match and w is None and d is not None
+            else _place(axis, x, d, w, out["tree"], k)
             for k, (x, d, w) in enumerate(zip(outs, found, out["axes"], strict=True))
         ]
         result = tree.unflatten(out["tree"], final)

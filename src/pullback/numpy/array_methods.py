@@ -217,11 +217,13 @@ def __array_module__(self: Any, types: Any) -> Any:
 def to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     """The array on another device.
 
-    `device`: a device or a sharding.
+    `device`: a device or a sharding. NotImplementedError for a `stream`: CPUs have none.
 
     >>> jnp.zeros(3).to_device(pb.devices()[0]).device
     CpuDevice(id=0)
     """
+    if stream is not None:
+        raise NotImplementedError("stream argument of array.to_device(). Fix: leave it out.")
     return device_put(self, device)
 
 

@@ -1040,7 +1040,12 @@ def tensordot(
     """
     check_arraylike("jnp.linalg.tensordot", x1, x2)
     return products.tensordot(
-        x1, x2, axes=axes, precision=precision, preferred_element_type=preferred_element_type
+        x1,
+        x2,
+        axes=axes,
+        precision=precision,
+        preferred_element_type=preferred_element_type,
+        out_sharding=out_sharding,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import os
 import platform as host_platform
+import warnings
 from typing import Any
 
 from .. import config, errors
@@ -171,7 +172,8 @@ def devices(backend: str | None = None) -> list[Device]:
 def local_devices(
     process_index: int | None = None, backend: str | None = None, host_id: int | None = None
 ) -> list[Device]:
-    """The devices of this process (or of the given one).
+    """The devices of this process (or of the given one). `host_id` is an old name of
+    `process_index`.
 
     Raises ValueError for a process that does not exist, RuntimeError for a platform that is not
     present.
@@ -180,6 +182,13 @@ def local_devices(
     [CpuDevice(id=0)]
     """
     _check_backend(backend)
+    if host_id is not None:
+        process_index = host_id
+        warnings.warn(
+            "The argument to jax.local_devices has been renamed from `host_id` to "
+            "`process_index`. Fix: local_devices(process_index=...).",
+            stacklevel=2,
+        )
     if process_index not in (None, 0):
         raise ValueError(f"Unknown process_index {process_index}")
     return list(client().devices())
@@ -229,6 +238,7 @@ def process_indices(backend: str | None = None) -> list[int]:
     >>> pb.process_indices()
     [0]
     """
+    _check_backend(backend)
     return [0]
 
 
