@@ -24,8 +24,8 @@ _SAID = {
 
 
 def no_attribute(module: str, name: str) -> AttributeError:
-    """The error for a name that the module (as `pullback.lax`) does not have."""
-    said = _SAID.get(f"{module}.{name}".removeprefix("pullback."))
+    """The error for a name that the module (as `pullback.lax`, `jax`) does not have."""
+    said = _SAID.get(f"{module}.{name}".partition(".")[2])
     if said is None:
         return AttributeError(f"module {module!r} has no attribute {name!r}")
     return AttributeError(f"{module}.{name}".replace("pullback", "jax", 1) + f" {said}")

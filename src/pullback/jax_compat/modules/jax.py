@@ -8,6 +8,7 @@ from typing import Any
 
 import pullback
 
+from ...removed import no_attribute
 from .. import JAX_VERSION
 
 __version__ = JAX_VERSION
@@ -31,7 +32,7 @@ def __getattr__(name: str) -> Any:
         except ModuleNotFoundError as e:
             if e.name != f"jax.{name}":
                 raise
-    raise AttributeError(f"module 'jax' has no attribute {name!r}")
+    raise no_attribute("jax", name)
 
 
 def __dir__() -> list[str]:
