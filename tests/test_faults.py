@@ -81,3 +81,71 @@ def test_the_tables_are_large() -> None:
     for table, least in ((rows(), 60), (CONTROL, 80)):
         names = [fault.name for fault in table]
         assert len(names) == len(set(names)) >= least
+
+
+# ---- which frames of a traceback are left
+
+
+def _wrong(*_: Any) -> Any:
+    raise AssertionError("wrong")
+
+
+def _nested(m: Any) -> Any:
+    @m.jit
+    def innermost(x):
+        raise AssertionError("wrong")
+
+    @m.jit
+    def inbetween(x):
+        return 1 + m.vmap(innermost)(x)
+
+    return m.jit(lambda x: 2 + inbetween(x))(m.numpy.arange(2))
+
+
+def _forward(m: Any) -> Any:
+    f = m.custom_jvp(lambda x: x)
+    f.defjvp(_wrong)
+    return m.jvp(f, (1.0,), (1.0,))
+
+
+_FAILING: dict[str, Any] = {
+    "jit and vmap": _nested,
+    "cond": lambda m: m.lax.cond(True, _wrong, lambda: (), *()),
+    "scan": lambda m: m.lax.scan(_wrong, (), (), 3),
+    "while": lambda m: m.lax.while_loop(lambda _: True, _wrong, ()),
+    "map": lambda m: m.lax.map(_wrong, m.numpy.ones(3)),
+    "root": lambda m: m.lax.custom_root(_wrong, 0.0, _wrong, _wrong),
+    "associative": lambda m: m.lax.associative_scan(_wrong, m.numpy.ones(3)),
+    "custom_jvp": _forward,
+    "checkpoint": lambda m: m.checkpoint(_wrong)(1.0),
+    "linearize": lambda m: m.linearize(_wrong, 1.0),
+    "lower": lambda m: m.jit(_wrong).lower(1.0),
+    "no array": lambda m: m.jit(lambda x: x)(object()),
+}
+
+
+@pytest.mark.parametrize("name", _FAILING)
+@pytest.mark.parametrize("mode", ["quiet_remove_frames", "remove_frames", "tracebackhide"])
+def test_frames_that_are_left(name: str, mode: str) -> None:
+    seen = []
+    for m, flag in (
+        (jax, jax._src.config.traceback_filtering),
+        (pullback, pullback.config.traceback_filtering),
+    ):
+        with flag(mode), pytest.raises((AssertionError, TypeError)) as caught:
+            _FAILING[name](m)
+        error = caught.value
+        frames = [f for f, _ in traceback.walk_tb(error.__traceback__)]
+        shown = [f.f_code.co_name for f in frames if "__tracebackhide__" not in f.f_locals]
+        removed = any("For simplicity" in n for n in getattr(error, "__notes__", ()))
+        seen.append((shown, type(error.__cause__).__name__, removed))
+    assert seen[0] == seen[1]
+
+
+def test_internal_faults_keep_their_frames() -> None:
+    def fault(x):
+        raise RuntimeError("internal error in pullback: none")
+
+    with pullback.config.traceback_filtering("auto"), pytest.raises(RuntimeError) as caught:
+        pullback.jit(fault)(1.0)
+    assert len(list(traceback.walk_tb(caught.value.__traceback__))) > 3

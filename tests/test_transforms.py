@@ -856,3 +856,36 @@ def test_arrays_of_objects_that_stand_for_arrays() -> None:
 
     x = Held(P.numpy.array(1))
     np.testing.assert_array_equal(P.numpy.array(((x, x), [x, x])), np.ones((2, 2)))
+
+
+REST = {"t": 7.0, "x": 5.0, "u": 6.0}
+NAMED: dict[str, tuple[dict[str, Any], tuple[Any, ...], dict[str, Any]]] = {
+    "out of order": ({}, (1.0, 2.0), {**REST, "y": {"b": 1.0, "a": 2.0}, "z": 3.0}),
+    "static number": ({"static_argnums": 0}, (1.0, 2.0, 3.0), {"y": 4.0, **REST}),
+    "static name": ({"static_argnames": "y"}, (1.0, 2.0, 3.0), {**REST, "y": 4.0}),
+    "static both": (
+        {"static_argnums": 0, "static_argnames": ("y", "t")},
+        (1.0,),
+        {"y": 4.0, **REST, "b": 2.0, "z": 1.0},
+    ),
+}
+
+
+@pytest.mark.parametrize("what", NAMED)
+def test_names_of_arguments(what: str) -> None:
+    """Those given by keyword are in the order of the leaves, whatever the order of the call."""
+    options, args, kwargs = NAMED[what]
+    names = []
+    for m in (J, P):
+
+        def f(a: Any, b: Any, z: Any, y: Any, x: Any, *, u: Any, t: Any) -> Any:
+            return b
+
+        def loose(a: Any, *rest: Any, **others: Any) -> Any:
+            return a
+
+        infos = [
+            m.jit(g, **options).trace(*args, **kwargs).jaxpr.jaxpr.debug_info for g in (f, loose)
+        ]
+        names.append([(i.traced_for, i.func_name, tuple(i.arg_names)) for i in infos])
+    assert names[0] == names[1]

@@ -30,12 +30,13 @@ def debug_info(
     >>> info.arg_names
     ('x', 'y')
     """
-    static = {k % len(args) for k in static_argnums} if args else set[int]()
+    n = len(args)
+    static = {k % n for k in static_argnums if -n <= k < n}
     found = _debug_info(
         traced_for,
         fun,
         [None if k in static else x for k, x in enumerate(args)],
-        {k: v for k, v in kwargs.items() if k not in static_argnames},
+        {k: None if k in static_argnames else v for k, v in kwargs.items()},
     )
     paths = result_paths_thunk() if callable(result_paths_thunk) else result_paths_thunk
     return DebugInfo(traced_for, sourceinfo or found.func_src_info, found.arg_names, paths)

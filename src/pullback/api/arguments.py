@@ -13,7 +13,7 @@ from ..control.common import check_results
 from ..core.avals import ManualAxisType, ShapedArray, no_manual_axes, register_typeof, typeof
 from ..core.high import typeof_now
 from ..core.jaxpr import DebugInfo
-from ..core.naming import arg_names, fun_source_info, leaf_paths
+from ..core.naming import arg_names, fun_source_info
 from ..core.refs import AbstractRef
 from ..core.trace import Tracer
 from ..runtime.layouts import Format
@@ -295,11 +295,7 @@ def _path_of(x: Any, k: int, leaves: Sequence[Any], fun: Any, args: Any, kwargs:
     everything = tree.leaves((args, kwargs))
     if len(everything) != len(leaves):
         k = next((j for j, y in enumerate(everything) if y is x), k)
-    names = arg_names(fun, args, kwargs)
-    if names is None:  # the call does not fit the signature
-        names = tuple(f"args{p}" for p in leaf_paths(args))
-        names += tuple(f"kwargs{p}" for p in leaf_paths(kwargs))
-    return names[k]
+    return arg_names(fun, args, kwargs)[k]
 
 
 def checked_avals(

@@ -20,6 +20,7 @@ from ..core.refs import is_ref
 from ..core.source import take_names, transformed
 from ..core.symbolic import Zero
 from ..core.trace import current_trace, use_trace
+from ..core.tracebacks import boundary
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type, convert_element_type_p, convert_weak
 from ..primitives.elementwise import add, eq
@@ -65,6 +66,7 @@ def _flat(
     return flat
 
 
+@boundary
 def vjp(
     fun: Callable[..., Any], *primals: Any, has_aux: bool = False, reduce_axes: Sequence[Any] = ()
 ) -> Any:
@@ -407,7 +409,8 @@ def _wraps(fun: Any, what: str, argnums: Any) -> Callable[[Callable[..., Any]], 
     """Gives a derivative of a function the function's names, and says what it is."""
     many = "" if isinstance(argnums, int) else "s"
     about = f"{what} with respect to positional argument{many} {argnums}."
-    return take_names(fun, about=about)
+    named = take_names(fun, about=about)
+    return lambda wrapped: named(boundary(wrapped))
 
 
 def _check_scalar(x: Any, name: str) -> None:
@@ -501,6 +504,7 @@ def _check_grad_output(aval: Any, holomorphic: bool, name: str) -> None:
         )
 
 
+@boundary
 def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
     """(fun(*primals), its directional derivative along `tangents`). With `has_aux`, aux comes
     third.
@@ -581,6 +585,7 @@ def _check_tangent(x: Any, t: Any) -> None:
         )
 
 
+@boundary
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """(fun(*primals), the linear function of tangents at that point). With `has_aux`, aux comes
     third.
@@ -607,6 +612,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     )
 
 
+@boundary
 def linear_transpose(
     fun: Callable[..., Any], *primals: Any, reduce_axes: Sequence[Any] = ()
 ) -> Callable[..., Any]:

@@ -19,6 +19,7 @@ from ..core.naming import fun_source_info, parameters_of
 from ..core.refs import check_not_closed_over, name_of_argument, ref_effect, ref_places
 from ..core.source import names_of
 from ..core.trace import Tracer, trace_context
+from ..core.tracebacks import boundary, filter_traceback
 from ..runtime import dispatch, operands, options, stub
 from ..runtime.array import at_first_array
 from ..runtime.commitment import name_shardings, results_lie, types_lie
@@ -202,6 +203,13 @@ class JitWrapped:
         """A call that the native fast path does not know: trace if need be, run, and make such
         calls native.
         """
+        try:
+            return self._called(args, kwargs)
+        except Exception as error:
+            filter_traceback(error)
+            raise  # as it is now
+
+    def _called(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if config.disable_jit.get():
             return self._fun(*args, **kwargs)
         if self._by_leaves:
@@ -403,16 +411,19 @@ class JitWrapped:
         return flags
 
     # --- ahead of time ---
+    @boundary
     def trace(self, *args: Any, **kwargs: Any) -> Traced:
         """The traced program for arguments of these types (arrays or ShapeDtypeStructs)."""
         call, leaves, in_tree = self._infer(args, kwargs)
         traced: Traced = stages.Traced(call, in_tree, leaves, self._fun)
         return traced
 
+    @boundary
     def lower(self, *args: Any, lowering_platforms: Any = None, **kwargs: Any) -> Lowered:
         """The lowered program for arguments of these types; `.compile()` gives what runs."""
         return self.trace(*args, **kwargs).lower(lowering_platforms=lowering_platforms)
 
+    @boundary
     def eval_shape(self, *args: Any, **kwargs: Any) -> Any:
         """The shapes and dtypes of the results for arguments of these types."""
         call, _, _ = self._infer(args, kwargs)

@@ -16,6 +16,7 @@ from ..core.naming import fun_source_info
 from ..core.refs import AbstractRef, operations
 from ..core.source import transformed
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
+from ..core.tracebacks import boundary
 from ..primitives.common import as_array
 from ..records import record
 from ..transforms.transpose import backward_pass
@@ -166,6 +167,7 @@ class VJP:
             f"args_res={self.args_res}, opaque_residuals={self.opaque_residuals})"
         )
 
+    @boundary
     def __call__(self, ct: Any, /, *more: Any) -> Any:
         if more:
             raise TypeError(
@@ -264,6 +266,7 @@ def linearized(
     return Partial(fun, list(program.consts))
 
 
+@boundary
 def _apply_linear(
     jaxpr: Jaxpr,
     in_tree: Any,
@@ -306,6 +309,7 @@ def transposed(
     return Partial(call, tuple(consts))
 
 
+@boundary
 def _apply_transposed(
     name: str, jaxpr: Jaxpr, in_tree: Any, avals: Any, out_tree: Any, consts: Any, ct: Any
 ) -> Any:

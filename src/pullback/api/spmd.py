@@ -32,6 +32,7 @@ from ..core.avals import typeof
 from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import convert_constvars
 from ..core.source import take_names
+from ..core.tracebacks import boundary
 from ..errors import DuplicateSpecError
 from ..primitives.collectives import pcast
 from ..primitives.layout import expand_dims, squeeze
@@ -110,6 +111,7 @@ def pmap(
     compiled = jit(mapped, static_argnums=static, donate_argnums=donated)
 
     @take_names(fun, ())
+    @boundary
     def pmap_f(*args: Any, **kwargs: Any) -> Any:
         if static and max(static) >= len(args):
             raise ValueError(

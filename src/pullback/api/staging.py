@@ -13,6 +13,7 @@ from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import eval_jaxpr
 from ..core.source import extend_name_stack, take_names
 from ..core.trace import Tracer, eval_context, extend_axis_env
+from ..core.tracebacks import boundary
 from ..runtime.commitment import types_lie
 from . import programs
 from .arguments import (
@@ -41,6 +42,7 @@ def make_jaxpr(
     nums = as_tuple(static_argnums, "static_argnums")
 
     @take_names(fun)
+    @boundary
     def jaxpr_of(*args: Any, **kwargs: Any) -> Any:
         n = len(args)
         fixed = {k % n: args[k] for k in nums if -n <= k < n}
@@ -66,6 +68,7 @@ def make_jaxpr(
     return made
 
 
+@boundary
 def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """The shapes and dtypes of `fun(*args, **kwargs)`, without computing it. Arguments may be
     ShapeDtypeStructs.

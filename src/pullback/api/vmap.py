@@ -9,6 +9,7 @@ from .. import tree
 from ..core.avals import typeof
 from ..core.explicit import parts_of, said, said_by
 from ..core.source import take_names, transformed
+from ..core.tracebacks import boundary
 from ..primitives.shape import reduce_sum
 from ..transforms.batch import AxisData, batch_flat, matchaxis
 from . import vmappable
@@ -56,6 +57,7 @@ def vmap(
         if any(_is_value(x) for x in tree.flatten(axes)[0]):
             raise _wrong_axis(which, axes)
 
+    @boundary
     def vmap_f(*args: Any, **kwargs: Any) -> Any:
         if isinstance(in_axes, tuple) and len(in_axes) != len(args):
             raise ValueError(

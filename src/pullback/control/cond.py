@@ -21,6 +21,7 @@ from ..core.naming import fun_source_info
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero, instantiate_zeros
 from ..core.trace import Tracer, use_trace
+from ..core.tracebacks import boundary
 from ..primitives.builders import full_batch
 from ..primitives.common import as_array
 from ..primitives.convert import stop_gradient
@@ -57,6 +58,7 @@ def _one_way(operands: tuple[Any, ...], operand: Any) -> tuple[Any, ...]:
     return (operand,)
 
 
+@boundary
 def cond(
     pred: Any,
     true_fun: Any,
@@ -138,6 +140,7 @@ def _pred_aval(pred: Any) -> Any:
     return aval
 
 
+@boundary
 def switch(
     index: Any,
     branches: Sequence[Callable[..., Any]],

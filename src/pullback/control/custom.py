@@ -26,10 +26,11 @@ from ..core.jaxpr import (
     convert_constvars,
     jaxpr_as_fun,
 )
-from ..core.naming import fun_source_info
+from ..core.naming import fun_source_info, names_of_arguments
 from ..core.primitive import Primitive
 from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer, current_trace, use_trace
+from ..core.tracebacks import boundary
 from ..core.wrapped import WrappedFun
 from ..errors import ForwardDerivativeError, UnexpectedTracerError
 from ..primitives.common import as_array
@@ -254,6 +255,7 @@ class custom_jvp(_CustomDerivative):
 
         self.defjvp(jvp)
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if self.jvp is None:
             raise AttributeError(
@@ -286,6 +288,7 @@ class custom_jvp(_CustomDerivative):
             return _check_jvp_result(pair, name_of(rule), name_of(fun), held)
 
         flat_fun.__wrapped__ = fun  # type: ignore[attr-defined]
+        flat_fun.leaf_names = _leaf_names(fun, in_tree, static, n, first)  # type: ignore[attr-defined]
         flat_jvp.__name__ = name_of(rule)
         outs = custom_jvp_call_p.bind(
             *traced,
@@ -294,6 +297,23 @@ class custom_jvp(_CustomDerivative):
             symbolic_zeros=self.symbolic_zeros,
         )
         return tree.unflatten(held.out_tree, outs)
+
+
+def _leaf_names(fun: Any, in_tree: Any, static: dict[int, Any], n: int, first: int = 0) -> Any:
+    """What gives, when asked, the names of a custom function's flat arguments, `first` of which
+    are not its own."""
+    positions = [k for k in range(n) if k not in static]
+
+    def places(*given: Any) -> tuple[dict[int, Any], dict[str, Any]]:
+        return dict(zip(positions, given, strict=True)), {}
+
+    names = names_of_arguments(fun, in_tree, places)
+
+    def leaf_names() -> tuple[str, ...] | None:
+        found = names()
+        return found and ("",) * first + found
+
+    return leaf_names
 
 
 def _traced_parts(static: dict[int, Any]) -> tuple[list[Tracer], Any]:
@@ -399,7 +419,9 @@ def _stage_jvp_call(
 def _trace_primal(trace: Any, fun: Any, tracers: Any, kind: str) -> tuple[ClosedJaxpr, list[Any]]:
     avals = [typeof(x) for x in tracers]
     with use_trace(trace):
-        jaxpr, consts = trace_to_jaxpr(fun, avals, DebugInfo(kind, fun_source_info(fun)))
+        names = getattr(getattr(fun, "f", fun), "leaf_names", None)
+        info = DebugInfo(f"{kind} fun", fun_source_info(fun), names)
+        jaxpr, consts = trace_to_jaxpr(fun, avals, info)
     return closed_without_consts(convert_constvars(jaxpr)), consts
 
 
@@ -459,6 +481,7 @@ class custom_vjp(_CustomDerivative):
         self.fwd, self.bwd = fwd, bwd
         self.symbolic_zeros, self.optimize_remat = symbolic_zeros, optimize_remat
 
+    @boundary
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = name_of(self.fun)
         if self.fwd is None or self.bwd is None:
@@ -526,6 +549,8 @@ class _FlatVJP:
             outs, self.held.out_tree = tree.flatten(owner.fun(*self._args(flat)))
             self.held.out_avals = [typeof(x) for x in outs]
             return outs
+
+        run.leaf_names = _leaf_names(owner.fun, in_tree, static, n)  # type: ignore[attr-defined]
 
         def forward(*flat: Any) -> list[Any]:
             return self._forward(flat)

@@ -18,7 +18,7 @@ from ..core.jaxpr import (
     convert_constvars,
     eval_jaxpr,
 )
-from ..core.naming import fun_source_info
+from ..core.naming import fun_source_info, names_of_arguments
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import use_trace
@@ -42,7 +42,7 @@ def _trace(fun: Callable[..., Any], in_tree: Any, leaves: Sequence[Any], name: s
         check_results(outs, out_tree, fun, name)
         return outs
 
-    info = DebugInfo(name, fun_source_info(fun))
+    info = DebugInfo(f"{name} fun", fun_source_info(fun), names_of_arguments(fun, in_tree))
     jaxpr, consts = trace_to_jaxpr(flat, [typeof(x) for x in leaves], info)
     return closed_without_consts(convert_constvars(jaxpr)), consts, out[0]
 

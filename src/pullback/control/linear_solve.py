@@ -15,6 +15,7 @@ from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
+from ..core.tracebacks import boundary
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type
 from ..primitives.elementwise import neg, sub
@@ -217,6 +218,7 @@ def _shown(structure: Any, avals: Sequence[Any]) -> str:
     return str(tree.unflatten(structure, [a.str_short() for a in avals])).replace("'", "")
 
 
+@boundary
 def custom_linear_solve(
     matvec: Callable[[Any], Any],
     b: Any,
@@ -307,6 +309,7 @@ def _transposed(
     return program, product
 
 
+@boundary
 def custom_root(
     f: Callable[[Any], Any],
     initial_guess: Any,

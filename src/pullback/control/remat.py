@@ -26,6 +26,7 @@ from ..core.primitive import Primitive
 from ..core.source import take_names
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
+from ..core.tracebacks import boundary
 from ..primitives.convert import reduce_precision_p
 from ..primitives.elementwise import optimization_barrier
 from ..transforms.batch import batch_jaxpr, moveaxis
@@ -72,6 +73,7 @@ def checkpoint(
     static = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
 
     @take_names(fun)
+    @boundary
     def remat_fun(*args: Any, **kwargs: Any) -> Any:
         if kwargs and not isinstance(prevent_cse, bool) and not names:
             bound = inspect.signature(fun).bind(*args, **kwargs)  # its entries count arguments

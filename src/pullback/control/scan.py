@@ -20,6 +20,7 @@ from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Var, jaxpr_as_fun
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import use_trace
+from ..core.tracebacks import boundary
 from ..errors import AxisError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
@@ -45,6 +46,7 @@ from .common import (
 )
 
 
+@boundary
 def scan(
     f: Callable[[Any, Any], tuple[Any, Any]],
     init: Any,

@@ -21,6 +21,7 @@ from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
 from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Tracer, base_trace, current_trace, use_trace
+from ..core.tracebacks import boundary
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type
@@ -47,6 +48,7 @@ from .while_adjoint import set_loop, transpose_while
 from .while_lanes import lane_axes_of, masked, remember_lanes
 
 
+@boundary
 def while_loop(
     cond_fun: Callable[[Any], Any], body_fun: Callable[[Any], Any], init_val: Any
 ) -> Any:
@@ -163,6 +165,7 @@ def _check_cond(cond: ClosedJaxpr, cond_tree: Any) -> None:
         )
 
 
+@boundary
 def fori_loop(
     lower: Any,
     upper: Any,

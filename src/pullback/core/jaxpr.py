@@ -8,6 +8,7 @@ atom        = Var | Literal;   an outvar that nobody reads may be a DropVar
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -175,6 +176,20 @@ class DebugInfo:
     @property
     def func_name(self) -> str:
         return self.func_src_info.split(" ")[0]
+
+    @property
+    def func_filename(self) -> str | None:
+        """The file that the function is defined in, if that is known."""
+        return self._defined_at()[0]
+
+    @property
+    def func_lineno(self) -> int | None:
+        """The line that the function is defined on, if that is known."""
+        return self._defined_at()[1]
+
+    def _defined_at(self) -> tuple[str | None, int | None]:
+        found = re.fullmatch(r".*? at (.*):(\d+)", self.func_src_info)
+        return (found[1], int(found[2])) if found else (None, None)
 
     def replace_func_name(self, name: str) -> DebugInfo:
         rest = self.func_src_info.split(" ")[1:]

@@ -23,32 +23,34 @@ def fun_source_info(fun: Any) -> str:
     return f"{name} at {code.co_filename}:{code.co_firstlineno}" if code else name
 
 
-def arg_names(fun: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[str, ...] | None:
-    """A name for each leaf of (args, kwargs), such as `params['w']`, or None if the signature
-    cannot be had.
+def arg_names(fun: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[str, ...]:
+    """A name for each leaf of (args, kwargs), in their order, such as `params['w']`; of the kind of
+    `args[0]['w']` if the signature cannot be had, or the call does not fit it.
     """
+    found = _fitting(fun, args, kwargs)
     names: list[str] = []
+    for k, value in enumerate(args):
+        name = _positional(found, k) or f"args[{k}]"
+        names += [f"{name}{path}" for path in leaf_paths(value)]
+    known = () if found is None else (*found.positional, *found.keyword_only)
+    rest = "kwargs" if found is None else found.keywords
+    for key in sorted(kwargs):  # as the leaves of a dict stand
+        name = key if key in known else f"{rest}['{key}']"
+        names += [f"{name}{path}" for path in leaf_paths(kwargs[key])]
+    return tuple(names)
+
+
+def _fitting(fun: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Parameters | None:
+    """The parameters of a callable that can be called so; None otherwise."""
     if _is_plain(fun) and not kwargs:
         found = Parameters(fun)
         if len(args) == len(found.positional) and not found.keyword_only:
-            for name, value in zip(found.positional, args, strict=True):
-                names += [f"{name}{path}" for path in leaf_paths(value)]
-            return tuple(names)
+            return found
     try:
-        bound = inspect.signature(fun).bind(*args, **kwargs)
+        inspect.signature(fun).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return None
-    for name, value in bound.arguments.items():
-        kind = bound.signature.parameters[name].kind
-        if kind == inspect.Parameter.VAR_POSITIONAL:
-            for k, v in enumerate(value):
-                names += [f"{name}[{k}]{path}" for path in leaf_paths(v)]
-        elif kind == inspect.Parameter.VAR_KEYWORD:
-            for k in sorted(value):
-                names += [f"{name}['{k}']{path}" for path in leaf_paths(value[k])]
-        else:
-            names += [f"{name}{path}" for path in leaf_paths(value)]
-    return tuple(names)
+    return parameters_of(fun)
 
 
 def _is_plain(fun: Any) -> bool:
@@ -61,7 +63,8 @@ class Parameters:
     code: `inspect.signature` takes twenty times as long."""
 
     __slots__ = (
-        "keyword_only", "positional", "positional_only", "rest", "var_keyword", "var_positional",
+        "keyword_only", "keywords", "positional", "positional_only", "rest", "var_keyword",
+        "var_positional",
     )  # fmt: skip
 
     def __init__(self, fun: Any) -> None:
@@ -75,6 +78,8 @@ class Parameters:
             self.var_keyword = bool(code.co_flags & inspect.CO_VARKEYWORDS)
             past = count + code.co_kwonlyargcount
             self.rest = code.co_varnames[past : past + self.var_positional]
+            past += self.var_positional
+            self.keywords = code.co_varnames[past] if self.var_keyword else ""
             return
         kinds = [(p.name, p.kind) for p in inspect.signature(fun).parameters.values()]
         only, both = inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -83,7 +88,8 @@ class Parameters:
         self.keyword_only = tuple([n for n, k in kinds if k == inspect.Parameter.KEYWORD_ONLY])
         self.rest = tuple([n for n, k in kinds if k == inspect.Parameter.VAR_POSITIONAL])
         self.var_positional = bool(self.rest)
-        self.var_keyword = any(k == inspect.Parameter.VAR_KEYWORD for _, k in kinds)
+        self.keywords = next((n for n, k in kinds if k == inspect.Parameter.VAR_KEYWORD), "")
+        self.var_keyword = bool(self.keywords)
 
 
 def parameters_of(fun: Any) -> Parameters | None:

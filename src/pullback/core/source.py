@@ -8,10 +8,8 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from types import CodeType, FrameType, TracebackType
+from types import CodeType, FrameType
 from typing import Any
-
-from .. import config
 
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # contextlib enters the package's own generators, and no user means it.
@@ -280,59 +278,3 @@ def take_names(
         return wrapper
 
     return named
-
-
-# --- tracebacks ---
-_REMOVED = (
-    "For simplicity, Pullback has removed its internal frames from the traceback. Set "
-    "JAX_TRACEBACK_FILTERING=off to include these."
-)
-
-
-def _users_frames(tb: TracebackType | None) -> TracebackType | None:
-    """A traceback without internal frames; as it is if there are no others."""
-    frames = []
-    while tb is not None:
-        frames.append(tb)
-        tb = tb.tb_next
-    kept = [t for t in frames if not is_internal(t.tb_frame.f_code)]
-    if not kept or len(kept) == len(frames):
-        return frames[0] if frames else None
-    found = None
-    for t in reversed(kept):
-        found = TracebackType(found, t.tb_frame, t.tb_lasti, t.tb_lineno)
-    return found
-
-
-def hide_internal_frames(error: BaseException) -> None:
-    """Leaves the user's frames in the traceback of an error that nobody has caught, and of those
-    that led to it. Our own faults keep all frames."""
-    found: BaseException | None = error
-    seen: set[int] = set()
-    shortened = False
-    while found is not None and id(found) not in seen:
-        seen.add(id(found))
-        if "internal error in pullback" not in str(found):
-            before = found.__traceback__
-            found.__traceback__ = _users_frames(before)
-            shortened = shortened or found.__traceback__ is not before
-        found = found.__cause__ or (None if found.__suppress_context__ else found.__context__)
-    if shortened:
-        error.add_note("--------------------\n" + _REMOVED)
-
-
-def _install_hook() -> None:
-    """What Python prints of an error that ends the program has no frames of ours."""
-    show = sys.excepthook
-
-    def excepthook(kind: type[BaseException], error: BaseException, tb: Any) -> None:
-        if config.traceback_filtering.get() != "off":
-            with contextlib.suppress(Exception):  # rather a long traceback than none
-                hide_internal_frames(error)
-                tb = error.__traceback__
-        show(kind, error, tb)
-
-    sys.excepthook = excepthook
-
-
-_install_hook()

@@ -13,12 +13,14 @@ from ..api.vmap import vmap
 from ..control.common import stands_for
 from ..control.scan import scan
 from ..core.avals import typeof
+from ..core.tracebacks import boundary
 from ..primitives.common import as_array, canonical_axis
 from ..primitives.elementwise import add, bitwise_or
 from ..primitives.layout import reshape, rev
 from ..primitives.shape import concatenate, pad, slice as lax_slice, slice_in_dim
 
 
+@boundary
 def map(f: Callable[..., Any], xs: Any, *, batch_size: int | None = None) -> Any:
     """`f` of each element along the leading axes of the arrays in `xs`, in order, the results
     stacked: Python's map as a compiled loop.
@@ -98,6 +100,7 @@ def _tail(x: Any, start: int) -> Any:
     return lax_slice(x, (start, *(0,) * (len(shape) - 1)), shape)
 
 
+@boundary
 def associative_scan(
     fn: Callable[[Any, Any], Any], elems: Any, reverse: bool = False, axis: int = 0
 ) -> Any:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from ....core import source as _source
+from ....core.tracebacks import UnfilteredStackTrace as UnfilteredStackTrace, boundary
 
 # The list itself is public to libraries: they add and remove paths.
 _exclude_paths: list[str] = _source._excluded
@@ -18,10 +19,8 @@ def register_exclusion(path: str) -> None:
 
 
 def api_boundary(fun: Callable[..., Any], **options: Any) -> Callable[..., Any]:
-    """`fun` itself: errors keep every frame of the caller's libraries, and our own are hidden where
-    they are raised.
-    """
-    return fun
+    """`fun`, which errors leave without internal frames."""
+    return boundary(fun)
 
 
 def include_frame(frame: Any) -> bool:
