@@ -99,3 +99,20 @@ def test_matrix_exponentials_square_as_often_as_they_must():
     text = str(pb.make_jaxpr(pb.scipy.linalg.expm)(X))
     assert "cond[" in text
     assert text.count("dot_general[") <= 8
+
+
+def test_in_several_calls() -> None:
+    """A matrix is factored once for its determinant and for what is solved with it, and their
+    gradients; other matrices of its type are factored themselves."""
+    a = X[:20, :20] + 20 * np.eye(20, dtype=np.float32)
+
+    def f(a, y):
+        return y @ jnp.linalg.solve(a, y) + jnp.linalg.slogdet(a)[1]
+
+    assert steps(f, a, a[0]).count("lu") == 1
+    assert steps(pb.grad(f), a, a[0]).count("lu") == 1
+    other = lambda a, y: jnp.linalg.solve(a, y).sum() + jnp.linalg.slogdet(2 * a)[1]
+    assert steps(other, a, a[0]).count("lu") == 2
+    d = a.astype(np.float64)
+    expected = np.linalg.inv(d).T - np.outer(np.linalg.solve(d.T, d[0]), np.linalg.solve(d, d[0]))
+    np.testing.assert_allclose(pb.jit(pb.grad(f))(a, a[0]), expected, rtol=1e-3, atol=1e-5)

@@ -16,14 +16,14 @@ nothing is known of. Inner programs are seen to when they are lowered.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from pullback.core.jaxpr import Jaxpr, jaxprs_in_params
 
-__all__ = ["merged", "once"]
+__all__ = ["merged", "met_again", "once"]
 
 COSTLY = frozenset(
     "dot_general conv_general_dilated cholesky triangular_solve lu qr eigh eig svd schur "
@@ -31,6 +31,8 @@ COSTLY = frozenset(
     "tridiagonal_solve fft sort top_k threefry2x32 cumsum cumprod cummax cummin "
     "cumlogsumexp".split()
 )
+PRODUCTS = frozenset({"dot_general", "conv_general_dilated", "threefry2x32"})
+OPENED = frozenset("jit closed_call custom_jvp_call custom_vjp_call".split())
 # Whose results are not to be taken for equal: barriers, memory of its own, numbers from outside.
 APART = frozenset(
     "optimization_barrier copy copy_p rng_uniform remat checkpoint remat2 remat_opt".split()
@@ -53,6 +55,10 @@ def merged(jaxpr: Any, known: Callable[[str], bool], chosen: Sequence[bool]) -> 
     eqns: list[Any] = []
     for place, e in enumerate(jaxpr.eqns):
         first = None
+        if e.primitive.name == "stop_gradient" and not hasattr(e.invars[0], "val"):
+            numbers[e.outvars[0]] = numbers.get(e.invars[0], e.invars[0])
+            eqns.append(e)
+            continue
         if not e.effects and e.primitive.name not in APART and known(e.primitive.name):
             first = _first(e, place, places, numbers, jaxpr.eqns)
         if first is not None:
@@ -73,6 +79,29 @@ def _costly(e: Any) -> bool:
     if e.primitive.name not in ("jit", "closed_call"):
         return False
     return any(_costly(x) for program in jaxprs_in_params(e.params) for x in program.eqns)
+
+
+def met_again(jaxpr: Any) -> bool:
+    """Whether a costly operation other than a product is met again, on operands of the same types,
+    by another equation of a program of which one is a call: then they may be equal."""
+    seen: set[Any] = set()
+    again = False
+    for e in jaxpr.eqns:
+        mine = set(_met(e))
+        again = again or not seen.isdisjoint(mine)
+        seen |= mine
+    return again
+
+
+def _met(e: Any) -> Iterator[Any]:
+    """The costly operations of an equation or of what it calls, and their operands' types."""
+    name = e.primitive.name
+    if name in COSTLY and name not in PRODUCTS:
+        yield (name, *(v.aval for v in e.invars))
+    elif name in OPENED:
+        for program in jaxprs_in_params(e.params):
+            for x in program.eqns:
+                yield from _met(x)
 
 
 def _first(

@@ -24,7 +24,7 @@ from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, ir_dtype, n
 from pullback.loops.lower.masked import apart
 from pullback.loops.lower.program_hook import set_adder
 from pullback.loops.lower.repeated import add_chain
-from pullback.loops.once import once
+from pullback.loops.once import met_again, once
 from pullback.loops.sums_of_products import products_after_loops
 
 __all__ = ["CALLS", "add_jaxpr", "host_node", "inlined", "spec_of"]
@@ -124,7 +124,7 @@ def spec_of(aval: Any) -> Spec | None:
 def add_jaxpr(g: Graph, jaxpr: Any, consts: Sequence[Node], args: Sequence[Node]) -> list[Node]:
     """Adds a program's equations to a graph; the nodes of its results."""
     if g.parent is not None or not g.options.repeats:
-        jaxpr = _rearranged(jaxpr)
+        jaxpr = _rearranged(_opened(jaxpr) if g.parent is None else jaxpr)
     env: dict[Any, Any] = {}
     env.update(zip(jaxpr.constvars, consts, strict=True))
     env.update(zip(jaxpr.invars, args, strict=True))
@@ -159,6 +159,18 @@ def _rearranged(jaxpr: Any) -> Any:
     twice."""
     jaxpr = products_after_loops(jaxpr)
     return once(invariants_first(jaxpr, inlined, _is_pure), _is_pure)
+
+
+def _opened(jaxpr: Any) -> Any:
+    """The program with the bodies of its calls in their place, if something costly is in several of
+    them and on the same operands: the factors of a matrix that is solved for and whose determinant
+    is taken, each by a call."""
+    if not met_again(jaxpr):
+        return jaxpr
+    closed = inlined(ClosedJaxpr(jaxpr, [None] * len(jaxpr.constvars)))
+    if len(closed.consts) > len(jaxpr.constvars):
+        return jaxpr
+    return closed.jaxpr if once(closed.jaxpr, _is_pure) is not closed.jaxpr else jaxpr
 
 
 def _is_pure(name: str) -> bool:
