@@ -11,9 +11,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import pullback
+from pullback import config
 from pullback.backends.llvm import cache as cache_module
 from pullback.backends.llvm.cache import DiskCache, _pack, _unpack
 from pullback.backends.llvm.loader import Image
+from pullback.experimental.compilation_cache import compilation_cache
 
 PROGRAM = """
 import sys
@@ -214,3 +217,26 @@ def test_quick_code_that_is_stored_late_leaves_good_code(tmp_path: Path) -> None
     entry.write_bytes(flip(entry.read_bytes()))
     cache.put("k", quick)
     assert cache.get("k").data == b"quick"  # type: ignore[union-attr]
+
+
+def test_flags_name_the_directory_and_switch_it_off(tmp_path: Path) -> None:
+    """`jax_compilation_cache_dir` and `jax_enable_compilation_cache` had no effect."""
+    usual = cache_module.disk_cache()
+    compilation_cache.set_cache_dir(tmp_path)
+    try:
+        found = cache_module.disk_cache()
+        assert found is not None and Path(found.directory) == tmp_path / "pullback"
+        pullback.jit(lambda x: x * 3.25 + float(os.getpid()))(np.ones(3, np.float32))
+        image = Image(b"\0" * 64, {}, {})
+        found.put("a" * 64, image)
+        assert found.get("a" * 64) is not None
+        assert (tmp_path / "pullback").stat().st_mode & 0o077 == 0
+        compilation_cache.set_cache_dir("gs://bucket/place")  # no path: as without it
+        assert cache_module.disk_cache() is usual
+    finally:
+        compilation_cache.set_cache_dir(None)
+    with config.enable_compilation_cache(False):
+        assert cache_module.disk_cache() is None
+    compilation_cache.reset_cache()
+    again = cache_module.disk_cache()
+    assert usual is not None and again is not None and again.directory == usual.directory

@@ -450,3 +450,23 @@ def test_tokens_pass_through_jit() -> None:
     np.testing.assert_array_equal(x, np.full(3, 2.0))
     assert type(pb.jit(lambda x: (x, token))(1.0)[1]) is type(token)
     assert isinstance(out, pb.extend.core.Token)
+
+
+def test_large_constants_are_told() -> None:
+    """Once for a program, at the call or at lowering; -1 allows any number of bytes."""
+    held, words = jnp.ones(1000), "captured during lowering"
+    with config.captured_constants_warn_bytes(3999):
+        f = pb.jit(lambda x: x + held)
+        with pytest.warns(UserWarning, match=words):
+            f(1.0)
+        g = pb.jit(lambda x: x * held)
+        with pytest.warns(UserWarning, match=words):
+            g.lower(1.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            f(1.0)
+            g.lower(1.0).compile()
+            with config.captured_constants_warn_bytes(-1):
+                pb.jit(lambda x: x - held)(1.0)
+            with config.captured_constants_warn_bytes(4000):
+                pb.jit(lambda x: x / held)(1.0)

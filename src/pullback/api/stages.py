@@ -12,6 +12,7 @@ from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
 from ..primitives.sharding import inspect_effect
 from ..runtime import dispatch
+from ..runtime.captured import warn_of_constants
 from ..runtime.commitment import Flow, check_devices, held, lie
 from ..runtime.devices import default_device_or_first
 from ..runtime.donation import donation
@@ -147,6 +148,7 @@ class Traced(Stage):
             flow = Flow(self._call.closed.jaxpr)
             check_devices(flow, [*[None] * n, *placed], params["out_shardings"])
         _donation(self._call)  # warns of what no result can use
+        warn_of_constants(self._call.closed)
         lowered = Lowered(self._call, self.in_tree, self._fun, self._lies)
         lowered._placed = self._placed
         lowered._platforms = tuple(lowering_platforms or ("cpu",))

@@ -37,6 +37,7 @@ from ..garbage import settle, uncollected
 from ..primitives import common, keys
 from ..transforms.partial_eval import dce_closed
 from . import array as array_module, donation
+from .captured import warn_of_constants
 from .commitment import commit, results_lie
 from .options import in_force, memory_limit_of
 from .shardings import default_sharding
@@ -202,6 +203,7 @@ def executable(
         for effect in closed.effects:
             if hasattr(effect, "not_lowered"):  # an effect that some transformation takes away
                 raise effect.not_lowered()
+        warn_of_constants(closed)
         arrays = _without_tokens(closed)
         given = donated
         if arrays is not closed:

@@ -4,7 +4,8 @@ The directory is the user's own (mode 0700, owner checked) because what lies in 
 Entries are written
 under a temporary name and renamed, carry a checksum, and anything that does not verify is ignored
 and rewritten.
-`PULLBACK_CACHE_DIR` names another directory, `PULLBACK_CACHE=0` switches the cache off,
+`PULLBACK_CACHE_DIR` or the flag jax_compilation_cache_dir names another directory,
+`PULLBACK_CACHE=0` or the flag jax_enable_compilation_cache switches the cache off,
 `PULLBACK_CACHE_SIZE` bounds it
 (bytes, 512 MiB by default); the least recently used entries go first.
 """
@@ -20,6 +21,7 @@ import threading
 import time
 from functools import lru_cache
 
+from pullback import config
 from pullback.backends.llvm.loader import Image
 from pullback.backends.llvm.target import llvmlite_version
 from pullback.forking import renewed
@@ -29,7 +31,9 @@ try:  # without the cryptography that hashlib brings along
 except ImportError:
     from hashlib import blake2b
 
-__all__ = ["ABI_VERSION", "DiskCache", "Entry", "disk_cache", "image_key", "kernel_key"]
+__all__ = [
+    "ABI_VERSION", "DiskCache", "Entry", "disk_cache", "forget_caches", "image_key", "kernel_key",
+]  # fmt: skip
 
 ABI_VERSION = 2  # of docs/contract.md and of the entries' layout
 _MAGIC = b"PBKIMG03"
@@ -232,14 +236,27 @@ Entry = tuple[DiskCache, str, Image]  # what is to be stored, and under which ke
 _caches: dict[tuple[str, str], DiskCache] = {}
 
 
+def forget_caches() -> None:
+    """What is known of directories is found anew."""
+    _caches.clear()
+
+
+def _asked_directory() -> str:
+    """The directory that the flag jax_compilation_cache_dir names (a part of it, since it must be
+    ours alone), or the environment; empty if neither does. Addresses of stores are no paths."""
+    path = config.compilation_cache_dir.get()
+    if path and "://" not in str(path):
+        return os.path.join(str(path), "pullback")
+    return os.environ.get("PULLBACK_CACHE_DIR", "")
+
+
 def disk_cache() -> DiskCache | None:
-    """The cache that the environment asks for, or None when it is off."""
+    """The cache that flags and the environment ask for, or None when it is off."""
     if os.environ.get("PULLBACK_CACHE", "1").strip().lower() in ("0", "off", "false", "no"):
         return None
-    directory, size = (
-        os.environ.get("PULLBACK_CACHE_DIR", ""),
-        os.environ.get("PULLBACK_CACHE_SIZE", ""),
-    )
+    if not config.enable_compilation_cache.get():
+        return None
+    directory, size = _asked_directory(), os.environ.get("PULLBACK_CACHE_SIZE", "")
     cache = _caches.get((directory, size))
     if cache is None:
         try:

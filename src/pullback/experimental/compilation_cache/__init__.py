@@ -1,0 +1,1 @@
+"""Where compiled code is kept on disk: see `compilation_cache` in here."""
