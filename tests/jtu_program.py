@@ -1,18 +1,31 @@
 """Tests in the form that JAX's own have: run with real JAX, and by `python -m pullback run`."""
 
+import zlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest, parameterized
 from jax import lax
-from jax._src import api, config, core, dtypes, test_util as jtu, tree_util
+from jax._src import api, config, core, dtypes, lax_reference, test_util as jtu, tree_util
 from jax._src.ad_checkpoint import saved_residuals
+from jax._src.internal_test_util import lax_test_util
 from jax._src.interpreters import ad, partial_eval as pe
 from jax._src.lax import lax as lax_internal
 from jax._src.numpy.util import promote_dtypes
 from jax._src.util import merge_lists, partition_list, safe_map, safe_zip, split_list, unzip2
 
 jax.config.parse_flags_with_absl()
+
+# What factories of random arrays give, as checksums of what they gave under real JAX.
+DRAWN = {
+    "default": 2296765846, "small": 3914171299, "positive": 676040591, "nonzero": 2296765846,
+    "not_small": 3598964063, "small_positive": 1390768520, "uniform": 3043561207,
+    "fullrange": 4120024576, "some_inf": 1155486466, "some_nan": 3999828635,
+    "some_inf_and_nan": 1705389578, "some_equal": 1934173787, "some_zero": 1966970691,
+    "bool": 786228514,
+}  # fmt: skip
+KINDS = (np.int8, np.uint16, np.float16, dtypes.bfloat16, np.float32, np.complex64, np.bool_)
 
 
 class ValuesTest(jtu.JaxTestCase):
@@ -35,6 +48,59 @@ class ValuesTest(jtu.JaxTestCase):
                         jtu.rand_some_nan, jtu.rand_fullrange, jtu.rand_some_equal):  # fmt: skip
             x = factory(self.rng())((3, 5), dtype)
             self.assertEqual((x.shape, x.dtype), ((3, 5), np.dtype(dtype)))
+
+    def test_drawn_numbers(self):
+        for name, wanted in DRAWN.items():
+            factory, crc = getattr(jtu, "rand_" + name), 0
+            for dtype in KINDS[: 6 if name == "fullrange" else 7]:
+                for shape in ((), (3, 2), (0,), 4):
+                    x = factory(np.random.RandomState(0))(shape, dtype)
+                    crc = zlib.crc32(np.asarray(x).tobytes(), crc)
+            self.assertEqual(crc, wanted, name)
+        make = jtu.rand_indices_unique_along_axis(np.random.RandomState(0))
+        self.assertEqual(make(5, (2, 3), 0).tolist(), [[2, 0, 1], [-5, 2, -2]])
+        self.assertEqual(
+            jtu.rand_int(np.random.RandomState(3), 5)((4,), np.float32).tolist(), [2, 0, 1, 3]
+        )
+
+    def test_selected_cases(self):
+        found = jtu.sample_product_testcases([{"x": k} for k in range(100)])
+        self.assertEqual([c["x"] for c in found], [83, 53, 70, 45, 44, 39, 22, 80, 10, 0])
+        found = jtu.sample_product_testcases([{"a": 1}, {"a": 2}], b=[3, 4])
+        self.assertEqual([(c["a"], c["b"]) for c in found], [(2, 3), (2, 4), (1, 3), (1, 4)])
+
+    def test_operations_against_references(self):
+        for op, nargs, kinds, rng_factory, tol in lax_test_util.lax_ops()[::4]:
+            rng = rng_factory(self.rng())
+            args = [rng((2, 3), kinds[-1]) for _ in range(nargs)]
+            wanted, limit = getattr(lax_reference, op)(*args), tol or jtu.default_tolerance()
+            self.assertAllClose(wanted, getattr(lax, op)(*args), atol=limit, rtol=limit)
+
+    def test_references(self):
+        x = np.arange(24.0, dtype=np.float32).reshape(2, 3, 4)
+        y = np.ones((2, 3, 3, 2), np.float32)
+        numbers = ((([2], [2])), (([0], [0])))
+        pads = [(1, 2, 1), (-1, 1, 0), (0, -1, 2)]
+        image = np.arange(2 * 3 * 7 * 6.0, dtype=np.float32).reshape(2, 3, 7, 6)
+        window = ((1, 2, 2), (1, 1, 2), "SAME")
+        for name, args in (
+            ("dot_general", (x, x, numbers)), ("pad", (x, np.float32(1), pads)),
+            ("rev", (x, (0, 2))), ("broadcast_in_dim", (x, (5, 2, 3, 4), (1, 2, 3))),
+            ("reshape", (x, (4, 6))), ("slice", (x, (0, 1, 1), (2, 3, 4), (1, 1, 2))),
+            ("clamp", (np.float32(3), x, np.float32(9))), ("top_k", (x, 2)),
+            ("sort_key_val", (x % 3, x, 1)), ("conv", (image, y, (1, 2), "SAME")),
+        ):  # fmt: skip
+            wanted = getattr(lax_reference, name)(*args)
+            self.assertAllClose(wanted, tuple(r) if isinstance(
+                r := getattr(lax, name)(*args), list) else r)  # fmt: skip
+        found = lax.reduce_window(x, np.float32(0), lax.add, *window)
+        wanted = lax_reference.reduce_window(x, np.float32(0), np.add, *window, None)
+        self.assertAllClose(found, wanted)
+
+    @jtu.with_explicit_mesh((1, 1), ("x", "y"))
+    def test_in_a_mesh(self, mesh):
+        self.assertEqual(jax.sharding.get_mesh(), mesh)
+        self.assertEqual(mesh.axis_types, (jax.sharding.AxisType.Explicit,) * 2)
 
     def test_comparisons(self):
         x = {"a": [jnp.ones(3), 2.0], "b": None}

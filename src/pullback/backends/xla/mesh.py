@@ -6,14 +6,15 @@ One process has one device of XLA's, so that an executable's mesh is that device
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...core.avals import AbstractToken, ShapedArray
 from .client import LoadedModule, argument, compile_options
-from .library import ir
+from .library import ir, xla_client
 from .module import module_to_string, to_computation
 
 Index = tuple[slice, ...]
@@ -46,6 +47,26 @@ def op_sharding_to_indices(
         for _ in range(copies):
             found[next(devices)] = index
     return tuple(found)
+
+
+def tiles_of(sizes: Mapping[Any, int], parts: Sequence[Any], ndim: int) -> Any:
+    """XLA's form of a sharding: the sizes of the mesh's named axes, and for each axis of an array
+    the name, or names, that it is divided over."""
+    named = [p if isinstance(p, tuple) else () if p is None else (p,) for p in parts]
+    named += [()] * (ndim - len(named))
+    names = list(sizes)
+    used = [n for part in named for n in part]
+    others = [n for n in names if n not in used]
+    grid = [math.prod(sizes[n] for n in part) for part in named]
+    if math.prod(grid) == 1:
+        return xla_client.HloSharding.replicate()
+    copies = math.prod(sizes[n] for n in others)
+    return xla_client.HloSharding.iota_tile(
+        dims=[*grid, copies] if copies > 1 else grid,
+        reshape_dims=list(sizes.values()),
+        transpose_perm=[names.index(n) for n in (*used, *others)],
+        subgroup_types=[xla_client.OpSharding.Type.REPLICATED] if copies > 1 else [],
+    )
 
 
 def _grid(op_sharding: Any, ndim: int) -> tuple[list[int], int]:

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable, Mapping
+from types import ModuleType
+from typing import Any
 
 _accelerated: dict[str, bool] = {}
+_accelerated_names: set[tuple[str, str]] = set()
 
 
 def register(deprecation_id: str) -> None:
@@ -41,6 +45,35 @@ def warn(
     if is_accelerated(deprecation_id):
         raise error_class(message)
     warnings.warn(message, DeprecationWarning, stacklevel=stacklevel + 1)
+
+
+def accelerate_getattr_deprecation(module: ModuleType, name: str) -> None:
+    """From now on a module does without a deprecated name."""
+    _accelerated_names.add((module.__name__, name))
+
+
+def is_accelerated_attribute(module: ModuleType, name: str) -> bool:
+    """Whether a module does without a deprecated name."""
+    return (module.__name__, name) in _accelerated_names
+
+
+def deprecation_getattr(
+    module: str, deprecations: Mapping[str, tuple[str, Any]]
+) -> Callable[[str], Any]:
+    """A module's `__getattr__`: names with a message and a value warn; without a value, or once
+    they are accelerated, they are an AttributeError.
+    """
+
+    def get(name: str) -> Any:
+        if name not in deprecations:
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        message, value = deprecations[name]
+        if value is None or (module, name) in _accelerated_names:
+            raise AttributeError(message)
+        warnings.warn(message, DeprecationWarning, stacklevel=2)
+        return value
+
+    return get
 
 
 def _check(deprecation_id: str) -> None:

@@ -26,6 +26,66 @@ from ....dtypes import (
 from ....errors import TypePromotionError as TypePromotionError
 
 DType = np.dtype
+bool_, int_, uint, float_, complex_ = np.bool_, np.int64, np.uint64, np.float64, np.complex128
+_jax_types = [*_dtypes.ALL_DTYPES, int, float, complex]
+_jax_dtype_set = {_dtypes.float0, *_dtypes.ALL_DTYPES}
+_bool_types = [np.dtype("bool")]
+_int_types = [d for d in _dtypes.ALL_DTYPES if _dtypes.is_integer(d)]
+_float_types = [d for d in _dtypes.ALL_DTYPES if _dtypes.is_float(d)]
+_float8_dtypes = [d for d in _float_types if d.name.startswith("float8_")]
+_custom_float_dtypes = [d for d in _float_types if d.isbuiltin != 1]
+_intn_dtypes = [d for d in _int_types if d.isbuiltin != 1]
+short_dtype_name, coerce_to_array = _dtypes.short_name, np.asarray
+
+
+def default_int_dtype() -> Any:
+    """The dtype of Python's integers."""
+    return canonicalize_dtype(np.int64)
+
+
+def default_uint_dtype() -> Any:
+    """The unsigned dtype of the width that Python's integers have."""
+    return canonicalize_dtype(np.uint64)
+
+
+def default_float_dtype() -> Any:
+    """The dtype of Python's floats."""
+    return canonicalize_dtype(np.float64)
+
+
+def default_complex_dtype() -> Any:
+    """The dtype of Python's complex numbers."""
+    return canonicalize_dtype(np.complex128)
+
+
+default_types = {
+    "b": lambda: np.dtype("bool"),
+    "i": default_int_dtype,
+    "u": default_uint_dtype,
+    "f": default_float_dtype,
+    "c": default_complex_dtype,
+}
+
+
+def jax_dtype(obj: Any, *, align: bool = False, copy: bool = False) -> Any:
+    """The dtype that something names; None names that of Python's floats."""
+    if obj is None:
+        return default_float_dtype()
+    return obj if is_extended(obj) else np.dtype(obj, align=align, copy=copy)
+
+
+def check_valid_dtype(dtype: Any) -> None:
+    """TypeError for a dtype that arrays cannot have."""
+    if dtype not in _jax_dtype_set:
+        raise TypeError(f"JAX only supports number, bool, and string dtypes, got dtype {dtype}")
+
+
+def safe_to_cast(input_dtype_or_value: Any, output_dtype_or_value: Any) -> bool:
+    """Does promotion with the second give the second's dtype?"""
+    target = dtype(output_dtype_or_value)
+    if is_python_scalar(input_dtype_or_value):
+        return bool(result_type(input_dtype_or_value, target) == target)
+    return bool(promote_types(dtype(input_dtype_or_value), target) == target)
 
 
 def dtype(x: Any) -> Any:  # type: ignore[no-redef]

@@ -1,5 +1,12 @@
-"""`jax._src.pjit`: the primitive of jitted calls."""
+"""`jax._src.pjit`: jitted calls."""
 
-from ....api.jit import jit as pjit  # noqa: F401
+from __future__ import annotations
+
+from ....api import asked, explicit, placement
+from ....api.jit import JitWrapped as JitWrapped, jit as pjit  # noqa: F401
 from ....control.call import jit_p as jit_p
 from ....lax import with_sharding_constraint as with_sharding_constraint
+from ....runtime import layouts
+from .searched import searched
+
+__getattr__ = searched("jax._src.pjit", explicit, placement, layouts, asked)

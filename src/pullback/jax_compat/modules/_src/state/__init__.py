@@ -1,3 +1,8 @@
 """`jax._src.state`: mutable references."""
 
-from .....core.refs import AbstractRef as AbstractRef
+from .types import (
+    AbstractRef as AbstractRef,
+    RefEffect as RefEffect,
+    TransformedRef as TransformedRef,
+    shaped_array_ref as shaped_array_ref,
+)

@@ -2,37 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
-import numpy as np
 from absl.testing import parameterized as parameterized
 
+from .....api.jit import jit as _jit
 from .....test_util import (
     check_grads as check_grads,
     check_jvp as check_jvp,
     check_vjp as check_vjp,
 )
+from .....version import JAX_VERSION
+from .. import dtypes as dtypes_of_jax, test_warning_util as test_warning_util
 from ..public_test_util import (
+    _default_tolerance as _default_tolerance,
     check_close as check_close,
+    default_gradient_tolerance as default_gradient_tolerance,
     default_tolerance as default_tolerance,
+    rand_like as rand_like,
     tolerance as tolerance,
 )
 from ..test_warning_util import ignore_warning as ignore_warning
 from .case import *  # noqa: F403
 from .cases import *  # noqa: F403
 from .counts import *  # noqa: F403
+from .counts import parse_version as parse_version
 from .values import *  # noqa: F403
-
-# How far numerical derivatives lie from ours, by dtype.
-default_gradient_tolerance: dict[Any, float] = {
-    d: {"bfloat16": 1e-1, "float16": 1e-2, "float32": 2e-3, "float64": 1e-5, "complex64": 1e-3,
-        "complex128": 1e-5}.get(d.name, 1e-1)
-    for d in default_tolerance() if d.kind not in "biu" and d.names is None
-}  # fmt: skip
+from .values import (
+    cast_to_shape as _cast_to_shape,  # noqa: F401
+    dims_of as _dims_of_shape,  # noqa: F401
+    format_shape_dtype_string as _format_shape_dtype_string,  # noqa: F401
+)
 
 
-def _never(*_: Any) -> bool:
+def _never(*_: Any, **__: Any) -> bool:
     return False
 
 
@@ -42,6 +45,11 @@ is_device_cuda = is_device_rocm = is_cuda_compute_capability_at_least = _never
 is_cuda_compute_capability_equal = is_cuda_version_at_least = running_in_cloud_tpu_vm = _never
 is_asan = is_msan = is_tsan = is_sanitized = is_gil_disabled = is_test_rbe = _never
 pjrt_c_api_version_at_least = stablehlo_version_at_least = _never
+
+
+# The ways to compile a function that some tests go through.
+JIT_IMPLEMENTATION = (_jit, lambda f, *args, **kwargs: _jit(f, *args, **kwargs))
+cuda_versions = None  # CUDA is not there
 
 
 def is_optimized_build() -> bool:
@@ -63,11 +71,21 @@ def is_sequence(x: Any) -> bool:
     return True
 
 
+def jaxlib_version() -> tuple[int, ...]:
+    """The version that Pullback follows."""
+    return parse_version(JAX_VERSION)
+
+
+def get_cuda_nonportable_max_cluster_size() -> int:
+    """Raises ValueError: there is no CUDA."""
+    raise ValueError("Device is not a GPU of CUDA's")
+
+
+def _dtype(x: Any) -> Any:
+    """The dtype that a value has, or would have as an array."""
+    return x.dtype if hasattr(x, "dtype") else dtypes_of_jax.dtype(x)
+
+
 def get_tpu_version() -> int:
     """Raises ValueError: there is none."""
     raise ValueError("Device is not TPU")
-
-
-def rand_like(rng: Any) -> Callable[[Any], Any]:
-    """Of a generator: random numbers of an array's shape and dtype."""
-    return lambda x: np.asarray(rng.randn(*np.shape(x))).astype(x.dtype)

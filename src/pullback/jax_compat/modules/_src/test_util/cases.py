@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import itertools
 import os
 import random
 import re
@@ -19,8 +18,22 @@ from ..... import config
 from .....runtime.devices import client, devices
 
 _absl: Any = parameterized  # it has no types
-NUM_GENERATED_CASES = int(os.environ.get("JAX_NUM_GENERATED_CASES", "10"))
-SKIP_SLOW_TESTS = os.environ.get("JAX_SKIP_SLOW_TESTS", "0").lower() in ("1", "true", "yes")
+_NAMES = ("1", "true", "yes", "y", "on", "t")
+
+
+class _Setting:
+    """A setting of the tests themselves, from the environment."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+
+NUM_GENERATED_CASES = _Setting(int(os.environ.get("JAX_NUM_GENERATED_CASES", "10")))
+SKIP_SLOW_TESTS = _Setting(os.environ.get("JAX_SKIP_SLOW_TESTS", "0").lower() in _NAMES)
+TEST_NUM_THREADS = _Setting(int(os.environ.get("JAX_TEST_NUM_THREADS", "0")))
+TEST_WITH_PERSISTENT_COMPILATION_CACHE = _Setting(
+    os.environ.get("JAX_TEST_WITH_PERSISTENT_COMPILATION_CACHE", "0").lower() in _NAMES
+)
 kSanitizeNameRE = re.compile(r"[ \"'\[\](){}<>=,._]+")
 
 
@@ -37,18 +50,19 @@ def sample_product_testcases(*args: Any, **kw: Any) -> Iterator[dict[str, Any]]:
     """
     groups = [list(a) for a in args]
     groups += [[{name: value} for value in values] for name, values in kw.items()]
-    total = int(np.prod([len(g) for g in groups], dtype=object))
-    if total <= NUM_GENERATED_CASES:
-        picked: Iterable[Sequence[dict[str, Any]]] = itertools.product(*groups)
-    else:
-        numbers = random.Random(42).sample(range(total), NUM_GENERATED_CASES)
-        sizes = [len(g) for g in groups]
-        picked = [
-            [g[k] for g, k in zip(groups, np.unravel_index(n, sizes), strict=True)]
-            for n in sorted(numbers)
-        ]
-    for parts in picked:
+    sizes = [len(g) for g in groups]
+    total = int(np.prod(sizes, dtype=object))
+    for number in _picked(total, min(NUM_GENERATED_CASES.value, total)):
+        places = np.unravel_index(number, sizes, order="F") if sizes else ()
+        parts = [g[k] for g, k in zip(groups, places, strict=True)]
         yield {k: v for part in parts for k, v in part.items()}
+
+
+def _picked(total: int, count: int) -> list[int]:
+    """Different numbers below `total`, the same ones each time."""
+    if total <= 1_000_000:
+        return [int(k) for k in np.random.RandomState(42).choice(total, count, replace=False)]
+    return random.Random(42).sample(range(total), count)
 
 
 def sample_product(*args: Any, **kw: Any) -> Any:
@@ -65,8 +79,8 @@ def named_cases_from_sampler(gen: Callable[..., Iterable[dict[str, Any]]]) -> It
             options = list(options)
         return options[rng.randint(len(options))] if options else None
 
-    for _ in range(25 * NUM_GENERATED_CASES):
-        if len(seen) >= NUM_GENERATED_CASES:
+    for _ in range(25 * NUM_GENERATED_CASES.value):
+        if len(seen) >= NUM_GENERATED_CASES.value:
             return
         for case in gen(choose):
             name = sanitize_test_name(case["testcase_name"])
@@ -143,13 +157,14 @@ def _where(runs: Callable[[], bool], reason: str) -> Callable[[Any], Any]:
 
 def skip_on_devices(*disabled_devices: str, skip_reason: str | None = None) -> Any:
     """Skips a test on these platforms."""
-    reason = skip_reason or f"not on {', '.join(disabled_devices)}"
+    reason = skip_reason or f"Skipped on devices with tags: {', '.join(disabled_devices)}"
     return _where(lambda: not test_device_matches(disabled_devices), reason)
 
 
 def run_on_devices(*enabled_devices: str, skip_reason: str | None = None) -> Any:
     """Skips a test on other platforms."""
-    reason = skip_reason or f"only on {', '.join(enabled_devices)}"
+    tags = ", ".join(enabled_devices)
+    reason = skip_reason or f"Skipped unless running on devices with tags: {tags}"
     return _where(lambda: test_device_matches(enabled_devices), reason)
 
 
@@ -163,6 +178,11 @@ def skip_on_flag(flag_name: str, skip_value: Any) -> Any:
 def skip_under_pytest(reason: str) -> Any:
     """Skips a test where pytest runs it."""
     return _where(lambda: not is_running_under_pytest(), reason)
+
+
+def runtime_environment() -> str | None:
+    """What runs the tests."""
+    return "pytest" if "pytest" in sys.modules else None
 
 
 def is_running_under_pytest() -> bool:
@@ -192,3 +212,14 @@ def request_cpu_devices(nr_devices: int) -> None:
         config.update("jax_num_cpu_devices", nr_devices)
     if len(devices()) < nr_devices:
         raise unittest.SkipTest(f"{nr_devices} devices cannot be had any more")
+
+
+def pattern_search(patterns: str | Sequence[str], string: str) -> str | None:
+    """The first pattern that a text has a match of."""
+    each = (patterns,) if isinstance(patterns, str) else patterns
+    return next((p for p in each if re.search(p, string)), None)
+
+
+def device_kind_match(device_patterns: str | Sequence[str]) -> str | None:
+    """The first pattern that the kind of the devices has a match of."""
+    return pattern_search(device_patterns, devices()[0].device_kind)

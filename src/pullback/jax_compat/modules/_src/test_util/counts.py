@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import re
@@ -16,6 +17,7 @@ import numpy as np
 
 from ..... import config, monitoring, sharding, tree
 from .....api import jit as jit_module, programs
+from .....api.derivatives import vjp
 from .....api.staging import make_jaxpr
 from .....core.jaxpr import ClosedJaxpr, subjaxprs
 from .....runtime import dispatch, executable
@@ -201,6 +203,12 @@ def assert_dot_preferred_element_type(
             assert found == expected, f"Unexpected preferred_element_type: {expected} != {found}"
 
 
+def fwd_bwd_jaxprs(f: Callable[..., Any], *example_args: Any) -> tuple[Any, Any]:
+    """The programs of a function's value with what its derivative keeps, and of the derivative."""
+    forward, (out, pull) = make_jaxpr(lambda *args: vjp(f, *args), return_shape=True)(*example_args)
+    return forward, make_jaxpr(lambda pull, ct: pull(ct))(pull, out)
+
+
 # ---- meshes
 
 
@@ -213,9 +221,12 @@ def create_mesh(
     """A mesh of the first devices; the test is skipped where there are too few."""
     count = int(np.prod(mesh_shape))
     if len(devices()) < count:
-        raise unittest.SkipTest(f"Test requires {count} global devices.")
+        raise unittest.SkipTest(f"Test requires {count} global devices and found {len(devices())}.")
     grid = np.array(devices()[:count]).reshape(mesh_shape)
     return sharding.Mesh(grid, tuple(axis_names), axis_types=axis_types)
+
+
+MeshSpec = list[tuple[str, int]]
 
 
 @contextlib.contextmanager
@@ -224,6 +235,41 @@ def with_mesh(named_shape: Sequence[tuple[str, int]]) -> Iterator[None]:
     names, sizes = zip(*named_shape, strict=True) if named_shape else ((), ())
     with create_mesh(sizes, names):
         yield
+
+
+def with_mesh_from_kwargs(f: Callable[..., Any]) -> Callable[..., Any]:
+    """A test that runs in the mesh of its argument `mesh`: axes' names and sizes."""
+
+    @functools.wraps(f)
+    def wrapped(*args: Any, **kwargs: Any) -> Any:
+        with with_mesh(kwargs["mesh"]):
+            return f(*args, **kwargs)
+
+    return wrapped
+
+
+def with_explicit_mesh(
+    sizes: Sequence[int],
+    names: Sequence[str],
+    axis_types: Any = None,
+    iota_order: bool = False,
+) -> Any:
+    """A decorator of tests: they run in a mesh, whose axes are explicit, and are given it as
+    `mesh`."""
+    types = axis_types or (sharding.AxisType.Explicit,) * len(names)
+
+    def decorate(test: Callable[..., Any]) -> Callable[..., Any]:
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            mesh = create_mesh(sizes, names, iota_order, axis_types=types)
+            with sharding.set_mesh(mesh):
+                return test(*args, **kwargs, mesh=mesh)
+
+        # Not functools.wraps: pytest would take `mesh` for a fixture.
+        wrapped.__name__, wrapped.__qualname__ = test.__name__, test.__qualname__
+        wrapped.__module__, wrapped.__doc__ = test.__module__, test.__doc__
+        return wrapped
+
+    return decorate
 
 
 # ---- versions

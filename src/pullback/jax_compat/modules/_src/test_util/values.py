@@ -38,7 +38,9 @@ NUMPY_SCALAR_SHAPE, PYTHON_SCALAR_SHAPE = _NumpyScalar(), _PythonScalar()
 
 def dims_of(shape: Any) -> tuple[int, ...]:
     """A shape's sizes: none for the scalars."""
-    return () if isinstance(shape, ScalarShape) else tuple(shape)
+    if isinstance(shape, ScalarShape):
+        return ()
+    return (int(shape),) if np.ndim(shape) == 0 else tuple(shape)
 
 
 def is_valid_shape(shape: Any, dtype: Any) -> bool:
@@ -67,8 +69,6 @@ def dtype_str(dtype: Any) -> str:
 
 def format_shape_dtype_string(shape: Any, dtype: Any) -> str:
     """As in `float32[2,3]`, for names of tests."""
-    if dtype is None:
-        return str(dims_of(shape)).replace(" ", "")
     if isinstance(shape, (list, tuple)) and shape and isinstance(shape[0], (list, tuple)):
         pairs = zip(shape, [dtype] * len(shape), strict=True)
         return ",".join(format_shape_dtype_string(s, d) for s, d in pairs)
@@ -76,8 +76,9 @@ def format_shape_dtype_string(shape: Any, dtype: Any) -> str:
         return dtype_str(dtype)
     if shape is PYTHON_SCALAR_SHAPE:
         return "py" + dtype_str(dtype)
-    dims = shape if isinstance(shape, (list, tuple)) else (shape,)
-    return f"{dtype_str(dtype)}[{','.join(map(str, dims))}]"
+    if not isinstance(shape, (list, tuple)):
+        return f"{dtype_str(dtype)}[{shape},]"
+    return f"{dtype_str(dtype)}[{','.join(map(str, shape))}]"
 
 
 class _Dtypes:
@@ -159,9 +160,9 @@ def num_float_bits(dtype: Any) -> int:
 def to_default_dtype(arr: Any) -> Any:
     """As an array of the dtype that Python's numbers of its kind have."""
     arr = np.asarray(arr)
-    kinds = {"i": int, "u": int, "f": float, "c": complex, "b": bool}
-    kind = kinds.get(arr.dtype.kind)
-    return arr if kind is None else arr.astype(_dtypes.dtype(kind))
+    names = {"i": "int64", "u": "uint64", "f": "float64", "c": "complex128", "b": "bool"}
+    name = names.get(arr.dtype.kind)
+    return arr if name is None else arr.astype(_dtypes.canonicalize_dtype(np.dtype(name)))
 
 
 def with_jax_dtype_defaults(func: Callable[..., Any], use_defaults: bool = True) -> Any:
@@ -190,7 +191,7 @@ def _of(draw: Callable[..., Any], shape: Any, dtype: Any, scale: Any, post: Any)
     """Numbers of a distribution, in the shape and dtype; both parts where it is complex."""
     sizes = dims_of(shape)
     values = np.asarray(scale * np.asarray(draw(*sizes)))
-    if np.dtype(dtype).kind == "u":
+    if np.dtype(dtype).name.startswith("uint"):
         values = np.abs(values)
     if _dtypes.is_complex(np.dtype(dtype)):
         values = values + 1j * np.asarray(scale * np.asarray(draw(*sizes)))
@@ -248,30 +249,37 @@ def rand_fullrange(rng: Random, standardize_nans: bool = False) -> Factory:
 
     def make(shape: Any, dtype: Any) -> Any:
         sizes, kind = dims_of(shape), np.dtype(dtype)
-        if kind == np.bool_:
-            return cast_to_shape(rng.rand(*sizes) < 0.5, shape, dtype)
         count = int(np.prod(sizes, dtype=int)) * kind.itemsize
         values = np.frombuffer(rng.bytes(count), dtype=kind).reshape(sizes)
-        if standardize_nans:
+        if standardize_nans and _dtypes.is_inexact(kind):
             values = np.where(np.isnan(values), np.array(np.nan, kind), values)
         return cast_to_shape(values, shape, dtype)
 
     return make
 
 
-def _some(make: Factory, share: float, rng: Random, specials: Sequence[float]) -> Factory:
-    """With some elements replaced by special values, where the dtype has them."""
+def _some(
+    base: Factory, rng: Random, specials: Sequence[float], both_signs: bool = False
+) -> Factory:
+    """With a tenth of the elements replaced by each special value, where the dtype has them. The
+    places are drawn before the elements are. With `both_signs` half of them are negative, and the
+    parts of complex numbers have them too."""
 
     def with_specials(shape: Any, dtype: Any) -> Any:
-        base = make(shape, dtype)
-        if not _dtypes.is_inexact(np.dtype(dtype)):
-            return base
-        out = np.array(base, dtype=dtype)
-        parts = [out.real, out.imag] if np.iscomplexobj(out) else [out]
-        for part in parts:
-            for value in specials:
-                where = rng.rand(*dims_of(shape)) < share
-                part[...] = np.where(where, np.array(value, part.dtype), part)
+        kind = np.dtype(dtype)
+        if both_signs and _dtypes.is_complex(kind):
+            part = np.zeros((), kind).real.dtype
+            re, im = (np.asarray(with_specials(dims_of(shape), part)) for _ in range(2))
+            with np.errstate(invalid="ignore"):
+                return cast_to_shape(re + np.array(1j, kind) * im, shape, kind)
+        if not _dtypes.is_inexact(kind) or _dtypes.is_complex(kind):
+            return base(shape, dtype)
+        drawn = [rng.rand(*dims_of(shape)) for _ in specials]
+        out = base(dims_of(shape), dtype)
+        for u, value in zip(drawn, specials, strict=True):
+            out = np.where(u < 0.1, np.array(value, kind), out)
+            if both_signs:
+                out = np.where(u < 0.05, np.array(-value, kind), out)
         return cast_to_shape(out, shape, dtype)
 
     return with_specials
@@ -279,17 +287,17 @@ def _some(make: Factory, share: float, rng: Random, specials: Sequence[float]) -
 
 def rand_some_inf(rng: Random) -> Factory:
     """Normal numbers and infinities."""
-    return _some(rand_default(rng), 0.1, rng, (np.inf, -np.inf))
+    return _some(rand_default(rng), rng, (np.inf, -np.inf))
 
 
 def rand_some_nan(rng: Random) -> Factory:
-    """Normal numbers and NaN of both signs."""
-    return _some(rand_default(rng), 0.1, rng, (np.nan, -np.nan))
+    """Normal numbers and NaN."""
+    return _some(rand_default(rng), rng, (np.nan,), both_signs=True)
 
 
 def rand_some_inf_and_nan(rng: Random) -> Factory:
     """Normal numbers, infinities and NaN."""
-    return _some(rand_default(rng), 0.1, rng, (np.inf, -np.inf, np.nan))
+    return _some(rand_default(rng), rng, (np.inf, -np.inf, np.nan))
 
 
 def rand_some_equal(rng: Random) -> Factory:
@@ -311,26 +319,29 @@ def rand_some_zero(rng: Random) -> Factory:
     base = rand_default(rng)
 
     def make(shape: Any, dtype: Any) -> Any:
-        x = np.asarray(base(shape, dtype))
-        return cast_to_shape(
-            np.where(rng.rand(*dims_of(shape)) < 0.5, np.array(0, x.dtype), x), shape, dtype
-        )
+        sizes = dims_of(shape)
+        zeros = rng.rand(*sizes) < 0.5
+        x = np.asarray(base(sizes, dtype))
+        return cast_to_shape(np.where(zeros, np.array(0, x.dtype), x), shape, x.dtype)
 
     return make
 
 
 def rand_int(rng: Random, low: int = 0, high: int | None = None) -> Factory:
-    """Integers from a range; those of the dtype where there is no upper bound."""
+    """Integers from a range: below `low` where it is the only bound, those of the dtype without
+    any."""
 
     def make(shape: Any, dtype: Any) -> Any:
         kind, top = np.dtype(dtype), high
-        if top is None:
+        if top is None and low == 0:
             if kind.kind not in "iu":
                 raise ValueError(
                     "rand_int requires an explicit `high` value for non-integer types."
                 )
             top = np.iinfo(kind).max
-        return rng.randint(low, high=top, size=dims_of(shape), dtype=kind)
+        drawn: Any = kind if kind.kind in "iu" else np.dtype(int)
+        found = rng.randint(low, high=top, size=dims_of(shape), dtype=drawn)
+        return np.asarray(found).astype(kind)
 
     return make
 
@@ -339,22 +350,24 @@ def rand_unique_int(rng: Random, high: int | None = None) -> Factory:
     """Integers that are all different."""
 
     def make(shape: Any, dtype: Any) -> Any:
-        count = int(np.prod(dims_of(shape), dtype=int))
-        values = rng.choice(count if high is None else high, size=count, replace=False)
-        return values.reshape(dims_of(shape)).astype(dtype)
+        sizes = dims_of(shape)
+        count = int(np.prod(sizes, dtype=int))
+        values = np.arange(count if high is None else high, dtype=dtype)
+        return rng.choice(values, size=sizes, replace=False)
 
     return make
 
 
 def rand_indices_unique_along_axis(rng: Random) -> Callable[..., Any]:
-    """Of (dim, shape, axis): indices below `dim` that are all different along an axis."""
+    """Of (dim, shape, axis): indices of an axis of size `dim`, all different along an axis; some
+    count from its end."""
 
     def make(dim: int, shape: Sequence[int], axis: int) -> Any:
         lines = [s for k, s in enumerate(shape) if k != axis % len(shape)]
         count = shape[axis]
         found = [rng.choice(dim, size=count, replace=False) for _ in range(int(np.prod(lines)))]
-        table = np.array(found).reshape(*lines, count)
-        return np.moveaxis(table, -1, axis).astype(np.int32)
+        table = np.moveaxis(np.array(found).reshape(*lines, count), -1, axis)
+        return table - rng.choice([0, dim], size=table.shape)
 
     return make
 
@@ -381,7 +394,7 @@ def complex_plane_sample(dtype: Any, size_re: int = 10, size_im: int | None = No
     return out
 
 
-def strict_promotion_if_dtypes_match(types: Sequence[Any]) -> Any:
+def strict_promotion_if_dtypes_match(dtypes: Sequence[Any]) -> Any:
     """Strict promotion for operands of one dtype, the usual one for others."""
-    alike = all(np.dtype(d) == np.dtype(types[0]) for d in types)
+    alike = all(np.dtype(d) == np.dtype(dtypes[0]) for d in dtypes)
     return config.numpy_dtype_promotion("strict" if alike else "standard")

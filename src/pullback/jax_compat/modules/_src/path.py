@@ -1,0 +1,3 @@
+"""`jax._src.path`: paths of files."""
+
+from pathlib import Path as Path

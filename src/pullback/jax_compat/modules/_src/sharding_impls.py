@@ -1,0 +1,28 @@
+"""`jax._src.sharding_impls`: the kinds of shardings."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from .... import sharding
+from ....backends.xla import contexts
+from ....control import call
+from ....runtime import shardings
+from . import gspmd
+from .searched import searched
+
+
+def is_single_device_sharding(s: Any) -> bool:
+    """Does an array lie on one device?"""
+    return bool(s.num_devices == 1)
+
+
+def array_mapping_to_axis_resources(array_mapping: Any) -> Any:
+    """A mapping of the names of mesh axes to axes of an array, as a PartitionSpec."""
+    parts: list[Any] = [()] * (max(array_mapping.values(), default=-1) + 1)
+    for name, axis in array_mapping.items():
+        parts[axis] = (*parts[axis], name)
+    return sharding.PartitionSpec(*(p[0] if len(p) == 1 else p or None for p in parts))
+
+
+__getattr__ = searched("jax._src.sharding_impls", sharding, shardings, call, contexts, gspmd)

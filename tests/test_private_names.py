@@ -1,0 +1,51 @@
+"""The private names of JAX that its own tests import and use: a table, `data/private_names.txt`, of
+modules and names that are there under real JAX and here."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+
+HERE = Path(__file__).resolve().parent
+TABLE = HERE / "data" / "private_names.txt"
+
+
+def missing() -> list[str]:
+    """The modules and names of the table that are not there."""
+    found = []
+    for line in TABLE.read_text().splitlines():
+        module, _, names = line.partition(":")
+        try:
+            loaded = importlib.import_module(module)
+        except ImportError as error:
+            found.append(f"{module}: {error}")
+            continue
+        found += [f"{module}.{n}" for n in names.split() if not _has(loaded, module, n)]
+    return found
+
+
+def _has(loaded: ModuleType, module: str, name: str) -> bool:
+    try:  # a module within it may not have been imported yet
+        return hasattr(loaded, name) or bool(importlib.import_module(f"{module}.{name}"))
+    except ImportError:
+        return False
+
+
+def test_private_names_are_there() -> None:
+    """In a process of their own: the names are those of `import jax`."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pullback", "run", __file__],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(HERE.parent / "src")},
+    )  # fmt: skip
+    assert done.returncode == 0 and not done.stdout.strip(), done.stdout + done.stderr[-2000:]
+
+
+if __name__ == "__main__":
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        print("\n".join(missing()))
