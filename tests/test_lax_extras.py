@@ -480,3 +480,8 @@ def test_threefry_words_lie_as_in_xla(shape: Any) -> None:
     state = np.uint32([1, 2, 3, 4])
     bits = lambda m: [m.rng_bit_generator(state, shape, dtype, 1) for dtype in ("uint8", "uint32")]
     same(bits, "lax")
+
+
+def test_a_permutation_is_pairs() -> None:
+    with pytest.raises(ValueError, match="pairs"):
+        pb.vmap(lambda x: pb.lax.ppermute(x, "i", [(0, 1, 2)]), axis_name="i")(_SQUARE)

@@ -501,7 +501,12 @@ def ppermute(x: Any, axis_name: Any, perm: Any) -> Any:
     >>> pullback.vmap(f, axis_name='i')(jnp.array([1., 2., 3.]))
     Array([0., 1., 2.], dtype=float32)
     """
-    pairs = tuple((int(s), int(t)) for s, t in perm)
+    try:
+        pairs = tuple((int(s), int(t)) for s, t in perm)
+    except ValueError:
+        raise ValueError(
+            f"ppermute: perm must be pairs (source, destination), got {perm!r}."
+        ) from None
     names = _names(axis_name)
     return tree.tree_map(
         lambda leaf: ppermute_p.bind(varied(leaf, names), axis_name=names, perm=pairs), x
