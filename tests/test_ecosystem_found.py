@@ -611,3 +611,33 @@ def test_keywords_after_a_parameter_that_keeps_its_default(kind):
         return [float(g(5.0, s=4.0)), float(m.grad(lambda x: g(x, s=4.0))(5.0))]
 
     assert of(pullback) == of(jax) == [22.0, 28.0]
+
+
+def test_registry_entries_flatten_one_level() -> None:
+    """As jaxlie reads them: children and static data of a node, and a node of them."""
+
+    def outcome(m: Any, registry: Any) -> list[Any]:
+        class Plain:
+            def __init__(self, x: Any) -> None:
+                self.x = x
+
+        class Keyed(Plain):
+            pass
+
+        m.tree_util.register_pytree_node(Plain, lambda a: ((a.x,), 7), lambda _, c: Plain(*c))
+        key = m.tree_util.GetAttrKey("x")
+        m.tree_util.register_pytree_with_keys(
+            Keyed, lambda a: (((key, a.x),), 8), lambda _, c: Keyed(*c)
+        )
+        found: list[Any] = []
+        for node in ([1, 2], {"b": 1, "a": 2}, (1, 2), None):
+            children, data = registry[type(node)].to_iter(node)
+            found += [list(children), data, registry[type(node)].from_iter(data, children)]
+        for node in (Plain(3), Keyed(3)):
+            children, data = registry[type(node)].to_iter(node)
+            found += [list(children), data, registry[type(node)].from_iter(data, (4,)).x]
+        return found
+
+    want = outcome(jax, importlib.import_module("jax._src.tree_util")._registry)
+    ours_ = importlib.import_module("pullback.jax_compat.modules._src.tree_util")._registry
+    assert outcome(pullback, ours_) == want

@@ -65,20 +65,21 @@ NONE: Node = (NoneType, None, ())
 
 
 class Registration:
-    """How one class flattens. Both functions return an iterable and the node's static data."""
+    """How one class flattens: `to_iter` and `to_pairs` return an iterable and the node's static
+    data, of which `from_iter` makes a node again. Libraries read the registry by these names."""
 
-    __slots__ = ("from_children", "to_children", "to_pairs", "type")
+    __slots__ = ("from_iter", "to_iter", "to_pairs", "type")
 
     def __init__(
         self,
         type_: type,
-        to_children: Callable[[Any], tuple[Iterable[Any], Any]],
-        from_children: Callable[[Any, Any], Any],
+        to_iter: Callable[[Any], tuple[Iterable[Any], Any]],
+        from_iter: Callable[[Any, Any], Any],
         to_pairs: Callable[[Any], tuple[Iterable[tuple[Any, Any]], Any]],
     ) -> None:
         self.type = type_
-        self.to_children = to_children
-        self.from_children = from_children
+        self.to_iter = to_iter
+        self.from_iter = from_iter
         self.to_pairs = to_pairs
 
 
@@ -185,10 +186,10 @@ def _pair(result: Any, cls: type, what: str) -> tuple[tuple[Any, ...], Any]:
 def register(entry: Registration) -> None:
     """Make `entry.type` an interior node everywhere; ValueError when it already is one."""
     cls = entry.type
-    to_children = entry.to_children
+    to_iter = entry.to_iter
 
     def flattener(tree: Any, leaves: list[Any]) -> Node:
-        children, data = _pair(to_children(tree), cls, "children")
+        children, data = _pair(to_iter(tree), cls, "children")
         return (cls, data, _flatten_children(children, leaves))
 
     with _lock:
@@ -321,7 +322,7 @@ def one_level(tree: Any) -> tuple[type, Any, tuple[Any, ...]] | None:
     cls = type(tree)
     entry = _entries.get(cls)
     if entry is not None:
-        children, data = _pair(entry.to_children(tree), cls, "children")
+        children, data = _pair(entry.to_iter(tree), cls, "children")
         return cls, data, children
     if _is_namedtuple(cls):
         return cls, None, tuple(tree)
@@ -444,7 +445,7 @@ def build(cls: type, data: Any, children: list[Any]) -> Any:
         return children
     entry = _entries.get(cls)
     if entry is not None:
-        return entry.from_children(data, tuple(children))
+        return entry.from_iter(data, tuple(children))
     return cls(*children)  # a named tuple
 
 
@@ -913,7 +914,7 @@ class PyTreeRegistry:
         """Children and static data of the root; None for a leaf."""
         entry = _entries.get(type(tree))
         if entry is not None:
-            return entry.to_children(tree)
+            return entry.to_iter(tree)
         return (list(tree), type(tree)) if _is_namedtuple(type(tree)) else None
 
     def flatten_one_level_with_keys(self, tree: Any) -> tuple[Iterable[Any], Any] | None:
