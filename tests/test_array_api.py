@@ -323,13 +323,17 @@ def test_dlpack_of_every_dtype(name: str) -> None:
     x = jnp.asarray([0, 1, 1], name)
     for out in (jnp.from_dlpack(x, copy=False), pullback.dlpack.from_dlpack(x, copy=True)):
         assert out.dtype == x.dtype and out.tolist() == x.tolist()
-    x = jnp.zeros(300, name)  # arrays of a few bytes are copied: cheaper than to own foreign memory
-    assert jnp.from_dlpack(x).unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+    for size in (3, 300):  # `copy=False` promises one memory, however small
+        x = jnp.zeros(size, name)
+        assert jnp.from_dlpack(x).unsafe_buffer_pointer() == x.unsafe_buffer_pointer()
+        copied = jnp.from_dlpack(x, copy=True)
+        assert copied.unsafe_buffer_pointer() != x.unsafe_buffer_pointer()
 
 
 def test_dlpack_says_when_it_must_copy() -> None:
     x = np.arange(6, dtype=np.float32)
     assert jnp.from_dlpack(x, copy=False).tolist() == x.tolist()
+    assert jnp.from_dlpack(x, copy=False).unsafe_buffer_pointer() == x.ctypes.data
     for other in (x[::2], x.reshape(2, 3).T, x.astype(np.float64)):
         with pytest.raises(ValueError, match="requires a copy"):
             jnp.from_dlpack(other, copy=False)

@@ -42,6 +42,31 @@ class Converted:
         return getattr(self.held, name)
 
 
+class Bare:
+    """Stands for an array, and says nothing else."""
+
+    def __init__(self, held: Any) -> None:
+        self.held = held
+
+    def __jax_array__(self) -> Any:
+        return jnp.asarray(self.held)
+
+
+class Exporting:
+    """What NumPy makes arrays of."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray([1.0, 2.0], dtype)
+
+
+def test_objects_that_say_nothing_else() -> None:
+    x = Bare([1.0, 2.0])
+    assert (jnp.ndim(x), jnp.shape(x), jnp.size(x)) == (1, (2,), 2)
+    assert jnp.array([x, [3, 4]]).tolist() == [[1, 2], [3, 4]]
+    assert jnp.array([x, Exporting()]).dtype == jnp.ones(2).dtype
+    assert jnp.delete(jnp.arange(3), Bare([0, 2])).tolist() == [1]
+
+
 def test_a_proxy_of_an_array_answers_itself() -> None:
     x = jnp.arange(3)
     assert (x + Proxy(x)).tolist() == [0, 2, 4]

@@ -105,6 +105,7 @@ WIDE = (
     "sp.stats.gaussian_kde(f4(6)).logpdf(f4(3))",
     "jnp.zeros((), sp.stats.norm.isf(f4(3, lo=0, hi=1)).dtype)",
     "jnp.angle(f4())",
+    "jnp.polyfit(u1(6), f4(6, s=2), 2, rcond=1e-3)",
     "jnp.angle(jnp.float16(2), deg=True)",
     "sp.special.multigammaln(b1(3), 2)",
     "sp.signal.welch(f4(2, 32), nperseg=8, average='median')",

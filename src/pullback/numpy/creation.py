@@ -326,7 +326,10 @@ def _hosted(x: Any) -> Any:
     """`x` with NumPy's arrays in place of others; scalars stay, as NumPy checks that they fit."""
     if isinstance(x, list | tuple):
         return [_hosted(e) for e in x]
-    return np.asarray(unwrap(x)) if hasattr(x, "shape") and not isinstance(x, np.generic) else x
+    x = unwrap(x)
+    if isinstance(x, np.generic) or not (hasattr(x, "shape") or hasattr(x, "__array__")):
+        return x
+    return np.asarray(x)
 
 
 def _sequence_dtype(leaves: list[Any]) -> Any:
@@ -696,7 +699,11 @@ def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> A
     >>> jnp.from_dlpack(np.arange(3, dtype=np.float32))
     Array([0., 1., 2.], dtype=float32)
     """
-    return placed(asarray(view_of(x, copy), copy=copy), device)
+    view = view_of(x, copy)
+    if not copy and dtypes.canonicalize_dtype(view.dtype) == view.dtype:
+        # However small: who exports it may count on one memory.
+        return placed(staged(make_array(view, shared=True), new=True), device)
+    return placed(asarray(view, copy=copy), device)
 
 
 def load(file: Any, *args: Any, **kwargs: Any) -> Any:
@@ -716,7 +723,10 @@ def load(file: Any, *args: Any, **kwargs: Any) -> Any:
         # bfloat16 and its kin are stored by NumPy as raw bytes.
         if out.dtype == np.dtype("V2"):
             out = out.view(dtypes.bfloat16)
-        return asarray(out)
+        try:
+            return asarray(out)
+        except TypeError:  # raw bytes and objects stay NumPy's
+            return out
     return out
 
 

@@ -414,8 +414,7 @@ def delete(
         arr, axis = ravel(arr), 0
     k = canonical_axis(axis, ndim_of(arr))
     n = shape_of(arr)[k]
-    if isinstance(obj, slice):
-        obj = np.arange(n)[obj]
+    obj = np.arange(n)[obj] if isinstance(obj, slice) else unwrap(obj)
     if isinstance(obj, Tracer):
         return _delete_traced(arr, obj, k, assume_unique_indices)
     where = np.asarray(obj)

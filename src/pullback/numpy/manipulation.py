@@ -104,6 +104,7 @@ def _tolerant(name: str, a: Any) -> Any:
             stacklevel=3,
         )
         return np.asarray(a)
+    a = unwrap(a)
     return a if hasattr(a, "shape") else np.asarray(a)
 
 

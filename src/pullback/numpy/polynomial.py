@@ -266,8 +266,7 @@ def polyfit(
     """
     check_arraylike("polyfit", x, y) if w is None else check_arraylike("polyfit", x, y, w)
     deg = operator.index(deg)
-    arrays = [creation.asarray(v) for v in promote_dtypes_inexact(x, y)]
-    x, y = (a + 0.0 for a in arrays)
+    x, y = (creation.asarray(v) + 0.0 for v in (x, y))
     if deg < 0:
         raise ValueError("expected deg >= 0")
     if typeof(x).ndim != 1:

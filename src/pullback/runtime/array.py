@@ -144,12 +144,12 @@ _met: dict[Any, Any] = {}  # the types of NumPy arrays that buffers export, by s
 at_first_array: list[Callable[[], Any]] = []
 
 
-def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
+def make_array(x: Any, aval: Any = None, copy: bool = False, shared: bool = False) -> Any:
     """An ArrayImpl with the values of a NumPy array.
 
     Memory is shared (the array becomes the owner; do not write to it afterwards) if it is
     contiguous, aligned, in native byte order and of the aval's dtype, and `copy` is false; else it
-    is copied. ValueError if the shapes differ.
+    is copied, as small arrays are unless `shared`. ValueError if the shapes differ.
     """
     if type(x) is not _ndarray:
         x = np.asarray(x)
@@ -159,7 +159,8 @@ def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
         if aval is not None:
             flags = x.flags
             if flags.c_contiguous and flags.aligned:
-                return _from_buffer(aval, x, 1 if copy or x.nbytes <= 256 else 0)
+                small = x.nbytes <= 256 and not shared
+                return _from_buffer(aval, x, 1 if copy or small else 0)
         else:
             aval = _intern(_ShapedArray(x.shape, x.dtype))
             if x.dtype.isnative and x.dtype.kind != "V" and x.dtype.num < 256:
@@ -185,8 +186,8 @@ def make_array(x: Any, aval: Any = None, copy: bool = False) -> Any:
         x, copy = np.array(x, order="C", copy=True, subok=False), False
     if dtype.kind == "V" or dtype.num >= 256:  # not exported by the buffer protocol: as bytes
         x = x.reshape(-1).view(np.uint8) if x.size else np.empty(0, np.uint8)
-    # Small arrays are copied always: a block of ours is aligned, recycled and untracked.
-    return _from_buffer(aval, x, 1 if copy or x.nbytes <= 256 else 0)
+    # Small arrays are copied: a block of ours is aligned, recycled and untracked.
+    return _from_buffer(aval, x, 1 if copy or (x.nbytes <= 256 and not shared) else 0)
 
 
 def empty(aval: Any) -> Any:

@@ -23,6 +23,8 @@ def _dot_general(
 ) -> Any:
     (lc, rc), (lb, rb) = dimension_numbers
     out_dtype = preferred_element_type or dtypes.result_type(lhs.dtype, rhs.dtype)
+    if lhs.dtype != rhs.dtype and not dtypes.is_inexact(out_dtype):
+        lhs, rhs = widened(lhs).astype(out_dtype), widened(rhs).astype(out_dtype)
     work = sum_dtype(
         out_dtype, dtypes.result_type(lhs.dtype, rhs.dtype) if lhs.dtype != rhs.dtype else lhs.dtype
     )

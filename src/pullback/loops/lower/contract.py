@@ -88,6 +88,9 @@ def accumulator_type(operand: str, out: str) -> str:
 def _dot_general(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Node:
     x, y = ins
     shape, dtype = outs[0]
+    if x.dtype != y.dtype and part_dtype(dtype) not in FLOATS:
+        # Of two types, none of which the result has: both become integers first, as in XLA.
+        x, y = ins = [to_dtype(g, v, dtype) for v in ins]
     if part_dtype(x.dtype) in FLOATS and part_dtype(dtype) not in FLOATS:
         # Floats that are to give integers are multiplied and summed as floats.
         return to_dtype(g, _dot_general(g, ins, [(shape, x.dtype)], params), dtype)
