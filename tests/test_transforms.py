@@ -889,3 +889,53 @@ def test_names_of_arguments(what: str) -> None:
         ]
         names.append([(i.traced_for, i.func_name, tuple(i.arg_names)) for i in infos])
     assert names[0] == names[1]
+
+
+def _nest(m: Any) -> Any:
+    def call(f: Any, *args: Any) -> Any:
+        f = m.custom_jvp(f)
+        f.defjvp(lambda p, t: (f(*p), sum(t)))
+        return f(*args)
+
+    def outer(x: Any) -> Any:
+        def inner(y: Any) -> Any:
+            q = call(lambda x: y, x) + call(lambda: y)
+            return call(lambda w: call(m.numpy.sin, x) * y, 1.0) + q
+
+        return call(inner, x)
+
+    return outer
+
+
+def _rule_that_closes_over_the_mapped(m: Any) -> Any:
+    def h(z: Any) -> Any:
+        def one(x: Any) -> Any:
+            g = m.custom_jvp(lambda z: z * x)
+            g.defjvp(lambda p, t: (g(*p), 2 * x * t[0]))
+            return g(z)
+
+        return m.vmap(one)(m.numpy.arange(3.0))
+
+    return h
+
+
+def _zero_from_a_rule(m: Any) -> Any:
+    f = m.custom_jvp(lambda x, y: x * y)
+    f.defjvp(lambda p, t: (f(*p), t[1]), symbolic_zeros=True)
+    return m.grad(lambda x: m.vmap(f)(x, x * 0 + 2).sum() + m.vmap(f)(m.numpy.ones(3), x).sum())
+
+
+@pytest.mark.parametrize("jitted", [False, True])
+def test_custom_rules_under_vmap(jitted: bool) -> None:
+    """Their functions and rules may close over what is mapped, and give symbolic zeros."""
+    found = []
+    for m in (J, P):
+        wrap = m.jit if jitted else lambda f: f
+        h = _rule_that_closes_over_the_mapped(m)
+        x = np.arange(1, 4, dtype=np.float32)
+        found.append([
+            wrap(m.vmap(_nest(m)))(x), wrap(m.jacfwd(h))(2.0), wrap(m.jacrev(h))(2.0),
+            wrap(m.vmap(m.jacrev(h)))(x), wrap(_zero_from_a_rule(m))(x),
+        ])  # fmt: skip
+    for expected, got in zip(*found, strict=True):
+        np.testing.assert_allclose(got, expected, rtol=1e-6)

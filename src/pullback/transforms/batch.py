@@ -102,7 +102,9 @@ class BatchTrace(Trace):
         self.axis = axis
 
     def split(self, x: Any) -> tuple[Any, int | None]:
-        if isinstance(x, BatchTracer) and x._trace is self:
+        # A custom function is mapped by a trace of its own, over the same axis: what it closes
+        # over of the values mapped is known there, too.
+        if isinstance(x, BatchTracer) and x._trace.axis is self.axis:  # type: ignore[attr-defined]
             return x.val, x.batch_dim
         return x, None
 
@@ -264,6 +266,8 @@ def matchaxis(size: int, have: int | None, want: int | None, x: Any, lies: Any =
     if have == want:
         return x
     if have is None:
+        if type(x) is SymbolicZero:  # a tangent that a custom rule gives
+            return SymbolicZero(batched_aval(x.aval, want, size, lies))
         return _broadcast_at(x, size, want, lies)  # type: ignore[arg-type]
     if want is None:
         raise ValueError(
