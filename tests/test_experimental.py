@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import math
 from typing import Any
 
@@ -285,3 +286,50 @@ def test_jet_under_transformations() -> None:
         return jet.jet(lambda y: pb.jit(lambda z: z * scale)(y) ** 2, (x,), ([1.0, 0.0],))[1][1]
 
     np.testing.assert_allclose(pb.jit(constant_of_a_program)(x), np.full(2, 2.0), rtol=1e-5)
+
+
+def _placed(package: str) -> list[Any]:
+    """What the modules about placement and notes give: the values, and the class of refusals."""
+    place = importlib.import_module(f"{package}.experimental.compute_on")
+    note = importlib.import_module(f"{package}.experimental.xla_metadata").set_xla_metadata
+    alike = importlib.import_module(f"{package}.experimental.shard_alike").shard_alike
+    np_ = importlib.import_module(f"{package}.numpy")
+    lib = importlib.import_module(package)
+    x, space = np_.arange(4.0), lib.memory.Space.Device
+
+    @place.compute_on("device_host")
+    @lib.jit
+    def tripled(x: Any) -> Any:
+        with note(part="a"), place.compute_on("gpu_stream:1"):
+            return x * 3
+
+    there = place.compute_on2(compute_type="device_host", out_memory_spaces=space)(np_.sin)
+    out = [
+        lib.jit(lambda x: tripled(x) + 1)(x),
+        lib.grad(lambda x: note(there(tripled(x)), key=1).sum())(x),
+        lib.vmap(there)(x),
+        note((x, {"k": 1.0}), a="b"),
+        note(a="b")(lambda x: x + 1)(x),
+        lib.jit(alike)(x, x + 1),
+        lib.grad(lambda x: sum(alike(x, x * 2)).sum())(x),
+    ]
+    found: list[Any] = [np.asarray(leaf) for leaf in lib.tree.leaves(out)]
+    for wrong in (
+        lambda: place.compute_on("nonsense").__enter__(),
+        lambda: place.compute_on(3).__enter__(),
+        lambda: place.compute_on2(np_.sin, compute_type="x", out_memory_spaces=space)(x),
+        lambda: alike(x, x[:2]),
+        lambda: alike((x, x), x),
+    ):
+        with pytest.raises((TypeError, ValueError)) as refused:
+            wrong()
+        found.append(refused.type)
+    return found
+
+
+def test_placement_and_notes_change_nothing() -> None:
+    for ours, jaxs in zip(_placed("pullback"), _placed("jax"), strict=True):
+        if isinstance(jaxs, type):
+            assert ours is jaxs
+        else:
+            np.testing.assert_allclose(ours, jaxs, rtol=1e-6)
