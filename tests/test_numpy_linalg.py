@@ -242,7 +242,7 @@ def test_factorisations_give_jaxs_containers_and_shapes() -> None:
 
 TEXTS = {
     "vector_norm": lambda L, x: L.vector_norm(x),
-    "vector_norm of axes": lambda L, x: L.vector_norm(x, axis=(0, 2), keepdims=True),
+    "vector_norm of axes": lambda L, x: L.vector_norm(x, axis=(2, 0), keepdims=True),
     "vector_norm 3": lambda L, x: L.vector_norm(x, ord=3, keepdims=True),
     "norm 2.5": lambda L, x: L.norm(x[0, 0], ord=2.5),
     "matrix_rank": lambda L, x: L.matrix_rank(x),

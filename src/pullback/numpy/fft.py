@@ -323,12 +323,11 @@ def irfft2(a: Any, s: Any = None, axes: Sequence[int] = (-2, -1), norm: str | No
     return _two_axes("irfft2", lax.FftType.IRFFT, a, s, axes, norm)
 
 
-def _size(n: Any) -> int:
-    """A number of samples, which may be given as a float that is whole."""
+def _size(n: Any) -> Any:
+    """A number of samples; JAX takes floats too."""
     if isinstance(n, (list, tuple)):
         return 1  # refused by name in `_frequencies`
-    whole = isinstance(n, (float, np.floating)) and float(n).is_integer()
-    return int(n) if whole else operator.index(n)
+    return float(n) if isinstance(n, (float, np.floating)) else operator.index(n)
 
 
 def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, places: Any) -> Any:
@@ -361,7 +360,8 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
     count = _size(n)
-    places = np.concatenate([np.arange((count + 1) // 2), np.arange(-(count // 2), 0)])
+    half = count // 2
+    places = (np.arange(count) + half) % count - half if count else np.zeros(0)
     return _frequencies("fftfreq", n, d, dtype, device, places)
 
 
@@ -374,7 +374,8 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     Array([0.        , 0.33333334, 0.6666667 , 1.        ], dtype=float32)
     """
     count = _size(n)
-    return _frequencies("rfftfreq", n, d, dtype, device, np.arange(count // 2 + 1))
+    last = count // 2 if count % 2 == 0 else (count - 1) // 2
+    return _frequencies("rfftfreq", n, d, dtype, device, np.arange(last + 1))
 
 
 def _shift(name: str, x: Any, axes: Any, sign: int) -> Any:

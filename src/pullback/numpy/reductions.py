@@ -169,7 +169,7 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     axes = canonical_axes(axis, ndim)
     if len(set(axes)) != len(axes):
         raise ValueError(f"duplicate value in 'axis': {axis}")
-    return tuple(sorted(axes))
+    return tuple(axes)
 
 
 def _unpromoted(a: Any, promote_integers: bool) -> Any:

@@ -394,7 +394,12 @@ def choice(
         order = _randint(typed, 0, n, shape=shape, dtype=dtypes.default_int())
     else:
         order = _weighted(typed, p, n, shape, draws, replace, mode)
-    return convert_element_type(order, dtypes.default_int()) if whole else take(a, order, axis)
+    if whole:
+        chosen, to = convert_element_type(order, dtypes.default_int()), shape
+    else:
+        chosen = take(a, order, axis)
+        to = (*typeof(a).shape[:axis], *shape, *typeof(a).shape[axis + 1 :])
+    return chosen if p is not None and not replace else reshape(chosen, to)
 
 
 def _weighted(
