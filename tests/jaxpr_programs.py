@@ -494,7 +494,7 @@ add("random.randint of arrays", lambda P: lambda s, a, b: P.random.randint(
     P.random.key(s), (3,), a, b), 3, np.arange(3, dtype=np.uint8), np.uint32(7))  # fmt: skip
 add_random("choice", args=(V,), shape=(2,))
 add_random("choice", args=(V,))
-add_random("choice", args=(5,), p=np.full(5, 0.2, np.float32))
+add_random("choice", args=(V,), p=np.float32([0.2, 0.3, 0.5]))
 add_random("choice", args=(M,), shape=(2,), axis=1)
 add_random("choice", args=(V,), shape=(2,), replace=False)
 add_random("choice", args=(V,), shape=(2,), p=np.float32([0.2, 0.3, 0.5]))

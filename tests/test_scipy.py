@@ -230,6 +230,9 @@ G.update(
         "welch": lambda G: G.welch(s, nperseg=64),
         "csd": lambda G: G.csd(s, s[::-1].copy(), nperseg=64, average="median"),
         "istft": lambda G: G.istft(G.stft(s, nperseg=32)[2], nperseg=32),
+        "istft of integers": lambda G: [
+            G.istft(np.arange(9).reshape(3, 3).astype(d)) for d in ("uint8", "float16")
+        ],
         "spec": lambda G: G.welch(
             s, fs=10.0, nperseg=50, noverlap=10, nfft=64, scaling="spectrum", detrend="linear"
         ),

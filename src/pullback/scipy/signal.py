@@ -637,11 +637,11 @@ def istft(
     if noverlap >= nperseg:
         raise ValueError("noverlap must be less than nperseg.")
     step = nperseg - noverlap
-    real = np.zeros((), typeof(z).dtype).real.dtype
+    pieces = jnp.fft.irfft(z, n=nfft) if input_onesided else jnp.fft.ifft(z, n=nfft)
+    real = np.zeros((), typeof(pieces).dtype).real.dtype
     win, _ = _window(window, nperseg, nperseg, real)
     if typeof(win).shape[0] != nperseg:
         raise ValueError(f"window must have length of {nperseg}")
-    pieces = jnp.fft.irfft(z, n=nfft) if input_onesided else jnp.fft.ifft(z, n=nfft)
     pieces = pieces[..., :nperseg]
     length = nperseg + (count - 1) * step
     places = np.arange(count)[:, None] * step + np.arange(nperseg)[None, :]
