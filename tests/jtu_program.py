@@ -10,10 +10,15 @@ from jax import lax
 from jax._src import api, config, core, dtypes, lax_reference, test_util as jtu, tree_util
 from jax._src.ad_checkpoint import saved_residuals
 from jax._src.internal_test_util import lax_test_util
+from jax._src.internal_test_util.test_harnesses import Harness, RandArg, StaticArg
 from jax._src.interpreters import ad, partial_eval as pe
-from jax._src.lax import lax as lax_internal
+from jax._src.interpreters.remat import remat_transform
+from jax._src.lax import lax as lax_internal, utils as lax_utils
 from jax._src.numpy.util import promote_dtypes
+from jax._src.sharding_impls import GSPMDSharding, parse_flatten_op_sharding
+from jax._src.state import discharge
 from jax._src.util import merge_lists, partition_list, safe_map, safe_zip, split_list, unzip2
+from jax.experimental import primal_tangent_dtype
 
 jax.config.parse_flags_with_absl()
 
@@ -188,6 +193,42 @@ class CountsTest(jtu.JaxTestCase):
     def test_saved_residuals(self):
         found = saved_residuals(lambda x: jnp.sin(jnp.sin(x)), 1.0)
         self.assertTrue(all(isinstance(aval, core.ShapedArray) for aval, _ in found))
+
+    def test_states(self):
+        run = discharge.run_state(lambda ref: ref.__setitem__(..., ref[...] + 1.0))
+        self.assertArraysEqual(run(jnp.zeros(2)), np.ones(2, np.float32))
+        program = jax.make_jaxpr(lambda ref: ref[...] * 2.0)(jax.new_ref(jnp.ones(2)))
+        plain = discharge.discharge_state(program)
+        self.assertEqual([a.str_short() for a in plain.out_avals], ["float32[2]"] * 2)
+
+    def test_harnesses(self):
+        args = [RandArg((2,), np.float32), np.ones(2, np.float32), StaticArg(3)]
+        h = Harness("add [", "x", lambda a, b, c: a + b + c, args, dtype=np.float32, more=1)
+        drawn = h.dyn_args_maker(np.random.RandomState(0))
+        self.assertEqual((str(h), len(drawn), h.params), ("add__x", 2, {"more": 1}))
+        self.assertAllClose(h.dyn_fun(*drawn), drawn[0] + np.float32(4))
+        self.assertAllClose(h.args_maker(np.random.RandomState(0))[0], drawn[0])
+
+    def test_small_functions(self):
+        self.assertEqual(lax_internal.remaining([3, 1, 2, 1], [1]), [3, 2])
+        self.assertEqual(lax_utils.int_dtype_for_shape((2**33,), signed=False), np.uint64)
+        again = remat_transform(None, lambda x, y: jnp.sin(x) * y, 1.0, 2.0)[1]
+        self.assertAllClose(again(3.0, 4.0), jnp.sin(3.0) * 4.0)
+        self.assertEqual(core.stride_dim(10, 3, 2), 4)
+        self.assertTrue(core.definitely_equal_shape((2, 3), (2, 3)))
+        kind = primal_tangent_dtype(np.dtype("int8"), np.dtype("float32"))
+        self.assertEqual(str(kind), "PrimalTangentDType{i8/f32}")
+        self.assertEqual(core.primal_dtype_to_tangent_dtype(kind), np.dtype("float32"))
+
+    def test_shardings_of_xla(self):
+        mesh = jax.make_mesh((1,), ("x",), axis_types=(jax.sharding.AxisType.Auto,))
+        everywhere = GSPMDSharding.get_replicated(jax.devices())
+        self.assertTrue(everywhere.is_fully_replicated)
+        self.assertEqual(everywhere.shard_shape((4, 2)), (4, 2))
+        self.assertTrue(everywhere.is_equivalent_to(jax.NamedSharding(mesh, jax.P("x")), 2))
+        self.assertEqual(
+            parse_flatten_op_sharding(everywhere._to_xla_hlo_sharding(2), mesh), [jax.P()]
+        )
 
     def test_gradients(self):
         jtu.check_grads(jnp.sin, (1.0,), order=2)

@@ -486,7 +486,10 @@ def promote_types(a: Any, b: Any) -> Any:
 
 
 def tangent_dtype(d: Any) -> Any:
-    """The dtype of tangents of arrays of dtype `d`: `d` itself if inexact, else float0."""
+    """The dtype of tangents of arrays of dtype `d`: `d` itself if inexact, else float0. An extended
+    dtype may name another."""
+    if isinstance(d, ExtendedDType):
+        return getattr(d, "tangent_dtype", float0)
     return d if is_inexact(d) else float0
 
 

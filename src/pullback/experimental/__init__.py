@@ -9,7 +9,7 @@ from ..primitives.callback import io_callback as io_callback
 
 __all__ = ["io_callback"]
 
-_LAZY = {"cur_qdd": "hijax"}
+_LAZY = {"cur_qdd": "hijax", "primal_tangent_dtype": "primal_tangent"}
 
 
 def __getattr__(name: str) -> Any:

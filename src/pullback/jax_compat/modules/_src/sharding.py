@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from .... import sharding
+from .... import errors, sharding
 from .searched import searched
 
 
@@ -15,4 +15,4 @@ def common_devices_indices_map(s: Any, global_shape: Sequence[int]) -> Mapping[A
     return out
 
 
-__getattr__ = searched("jax._src.sharding", sharding)
+__getattr__ = searched("jax._src.sharding", sharding, errors)

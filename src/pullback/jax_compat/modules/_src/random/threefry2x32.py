@@ -1,5 +1,6 @@
 """`jax._src.random.threefry2x32`: the Threefry generator's functions on keys as words."""
 
+from .....extend.random import threefry2x32_p as threefry2x32_p
 from .....primitives.rng import (
     threefry_2x32 as threefry_2x32,
     threefry_prng_impl as threefry_prng_impl,

@@ -12,4 +12,6 @@ from .....control.refs import (
 )
 from ..searched import searched
 
+# Values that stay in place while they are used: ours do in a reference.
+pin, unpin = refs.new_ref, refs.freeze
 __getattr__ = searched("jax._src.state.primitives", ref, refs)

@@ -20,6 +20,28 @@ from .....core.refs import (
 )
 
 
+class StateEffect(RefEffect):
+    """An effect on a reference. The effects of our programs do not tell them apart: each equals
+    `RefEffect`."""
+
+    __hash__ = RefEffect.__hash__
+
+    def __init__(self, input_index: Any = None) -> None:
+        self.input_index = input_index
+
+
+class ReadEffect(StateEffect):
+    """A reference is read."""
+
+
+class WriteEffect(StateEffect):
+    """A reference is written."""
+
+
+class AccumEffect(StateEffect):
+    """Something is added to what a reference holds."""
+
+
 def shaped_array_ref(shape: tuple[int, ...], dtype: Any, weak_type: bool = False) -> AbstractRef:
     """The type of references to arrays of a shape and dtype."""
     return AbstractRef(ShapedArray(shape, np.dtype(dtype), weak_type=weak_type))

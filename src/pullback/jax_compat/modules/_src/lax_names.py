@@ -1,0 +1,72 @@
+"""Names of `jax._src.lax.lax` and `jax._src.lax.utils`: small functions that operations share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from .... import lax
+from ....core.avals import typeof
+from ....dtypes import is_extended, python_scalar_dtypes
+from ....primitives.convert import convert_weak
+from ....primitives.shape import full_like
+
+
+def remaining(original: Sequence[Any], *removed_lists: Sequence[Any]) -> list[Any]:
+    """What is in a list and in none of the others, in its order."""
+    removed = {x for one in removed_lists for x in one}
+    return [x for x in original if x not in removed]
+
+
+def _convert_element_type(
+    operand: Any,
+    new_dtype: Any = None,
+    weak_type: bool = False,
+    sharding: Any = None,
+    warn_on_complex_to_real_cast: bool = True,
+) -> Any:
+    return convert_weak(operand, new_dtype, weak_type)
+
+
+def _const(example: Any, val: Any) -> Any:
+    """A number of an array's dtype."""
+    if type(example) in python_scalar_dtypes:
+        return type(example)(val)
+    return np.array(val, typeof(example).dtype)
+
+
+def _zeros(x: Any, *, dtype: Any = None, shape: Any = None) -> Any:
+    return full_like(x, 0, dtype=dtype, shape=shape)
+
+
+def _ones(x: Any, *, dtype: Any = None, shape: Any = None) -> Any:
+    return full_like(x, 1, dtype=dtype, shape=shape)
+
+
+def _isnan(x: Any) -> Any:
+    return lax.ne(x, x)
+
+
+def dtype_to_string(dtype: Any) -> str:
+    """A dtype's name."""
+    return str(dtype.name if is_extended(dtype) else np.dtype(dtype).name)
+
+
+def input_dtype(x: Any, *_: Any, out_dtype: Any = None, **__: Any) -> Any:
+    """The dtype of a result that has its operand's."""
+    return x.dtype if out_dtype is None else out_dtype
+
+
+def int_dtype_for_dim(d: Any, *, signed: bool) -> np.dtype[Any]:
+    """The narrowest of 32 and 64 bits in which places along an axis can be counted."""
+    top = np.iinfo(np.int32 if signed else np.uint32).max
+    wide = not isinstance(d, int) or d > top
+    return np.dtype(("" if signed else "u") + ("int64" if wide else "int32"))
+
+
+def int_dtype_for_shape(shape: Sequence[Any], *, signed: bool) -> np.dtype[Any]:
+    """The narrowest of 32 and 64 bits in which places in an array can be counted."""
+    kinds = [int_dtype_for_dim(d, signed=signed) for d in shape]
+    return max(kinds, key=lambda d: d.itemsize, default=int_dtype_for_dim(0, signed=signed))
