@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.ad_checkpoint
+import jax.export
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from oracle_compare import refused, same
 
 import pullback as pb
 import pullback.ad_checkpoint
+import pullback.export
 import pullback.numpy as pnp
 
 BOTH = [(jax, jnp), (pb, pnp)]
@@ -485,3 +487,18 @@ def test_threefry_words_lie_as_in_xla(shape: Any) -> None:
 def test_a_permutation_is_pairs() -> None:
     with pytest.raises(ValueError, match="pairs"):
         pb.vmap(lambda x: pb.lax.ppermute(x, "i", [(0, 1, 2)]), axis_name="i")(_SQUARE)
+
+
+@pytest.mark.parametrize("x64", [False, True])
+def test_shapes_as_values(x64: bool) -> None:
+    """Known sizes are int32; those with names are whatever they turn out to be."""
+
+    def program(lib: Any) -> Any:
+        with lib.enable_x64(x64):
+            size = lib.ShapeDtypeStruct(lib.export.symbolic_shape("a, 3"), np.float32)
+            value = lib.jit(lambda x: lib.lax.shape_as_value(x.shape))
+            exported = lib.export.export(value)(size)
+            found = exported.call(np.ones((2, 3), np.float32))
+            return found, lib.lax.shape_as_value(()), lib.lax.shape_as_value((2, 3))
+
+    same(program, "", weak=False)

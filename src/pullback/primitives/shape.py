@@ -32,7 +32,8 @@ from .common import (
     size_of,
     zero_of,
 )  # fmt: skip
-from .elementwise import convert_weak, select, sub
+from .dims import dim_as_value_p
+from .elementwise import convert_element_type, convert_weak, select, sub
 from .layout import (
     as_varying,
     broadcast,
@@ -763,15 +764,23 @@ _py_slice = builtins.slice
 
 
 def shape_as_value(shape: Any) -> Any:
-    """A shape as a one-dimensional integer array.
+    """A shape as a one-dimensional integer array: int32, or wider if x64 is on and a size is a
+    symbol or does not fit.
 
     >>> lax.shape_as_value((2, 3))
     Array([2, 3], dtype=int32)
     """
     shape = canonical_shape(shape)
+    fits = all(type(n) is int and n < 2**31 for n in shape)
+    dtype = np.dtype("int32") if fits else dtypes.default_int()
     if not shape:
-        return full((0,), 0, dtypes.default_int())
-    return stack([scalar_constant(n, dtypes.default_int()) for n in shape])
+        return full((0,), 0, dtype)
+    sizes = [scalar_constant(n, dtype) if type(n) is int else _as_value(n, dtype) for n in shape]
+    return stack(sizes)
+
+
+def _as_value(size: Any, dtype: Any) -> Any:
+    return convert_element_type(dim_as_value_p.bind(dim=size), dtype)
 
 
 def dtype(x: Any) -> Any:
