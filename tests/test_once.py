@@ -116,3 +116,14 @@ def test_in_several_calls() -> None:
     d = a.astype(np.float64)
     expected = np.linalg.inv(d).T - np.outer(np.linalg.solve(d.T, d[0]), np.linalg.solve(d, d[0]))
     np.testing.assert_allclose(pb.jit(pb.grad(f))(a, a[0]), expected, rtol=1e-3, atol=1e-5)
+
+
+def test_elements_that_are_picked_again() -> None:
+    """Interpolation reads the left one of two neighbours three times; by one index."""
+    f = pb.vmap(lambda y, x: jnp.interp(x, jnp.linspace(0, 1, 40), y), (0, None))
+    x = np.linspace(-0.1, 1.1, 50, dtype=np.float32)
+    compiled = pipeline.compile_jaxpr(pb.make_jaxpr(f)(X, x), reference_rule)
+    picked = [s for s in compiled.slots if s.role == "temp" and s.dtype == "i32"]
+    assert len(picked) <= 2
+    want = [np.interp(x, np.linspace(0, 1, 40), row) for row in X]
+    np.testing.assert_allclose(pb.jit(f)(X, x), want, atol=1e-4)

@@ -43,7 +43,7 @@ SMALL = 64  # bytes of a literal that is compared
 def once(jaxpr: Any, known: Callable[[str], bool]) -> Any:
     """A program without its repeated costly operations. `known` says of a primitive's name whether
     its results depend on its operands and parameters alone."""
-    costly = [_costly(e) for e in jaxpr.eqns]
+    costly = [_costly(e) or _picks(e) for e in jaxpr.eqns]
     return merged(jaxpr, known, costly) if sum(costly) > 1 else jaxpr
 
 
@@ -71,6 +71,12 @@ def merged(jaxpr: Any, known: Callable[[str], bool], chosen: Sequence[bool]) -> 
                 continue
         eqns.append(e)
     return _without(jaxpr, eqns, instead) if instead else jaxpr
+
+
+def _picks(e: Any) -> bool:
+    """Whether an equation picks elements of rows. To read whole rows again may cost less than to
+    store them."""
+    return bool(e.primitive.name == "gather" and e.params["slice_sizes"][-1:] == (1,))
 
 
 def _costly(e: Any) -> bool:
