@@ -7,8 +7,18 @@ import jax.numpy as jnp
 import numpy as np
 from absl.testing import absltest, parameterized
 from jax import lax
-from jax._src import api, config, core, dtypes, lax_reference, test_util as jtu, tree_util
+from jax._src import (
+    api,
+    config,
+    core,
+    dtypes,
+    jaxpr_util,
+    lax_reference,
+    test_util as jtu,
+    tree_util,
+)
 from jax._src.ad_checkpoint import saved_residuals
+from jax._src.cudnn.scaled_matmul_stablehlo import shape_normalization
 from jax._src.internal_test_util import lax_test_util
 from jax._src.internal_test_util.test_harnesses import Harness, RandArg, StaticArg
 from jax._src.interpreters import ad, partial_eval as pe
@@ -208,6 +218,18 @@ class CountsTest(jtu.JaxTestCase):
         self.assertEqual((str(h), len(drawn), h.params), ("add__x", 2, {"more": 1}))
         self.assertAllClose(h.dyn_fun(*drawn), drawn[0] + np.float32(4))
         self.assertAllClose(h.args_maker(np.random.RandomState(0))[0], drawn[0])
+
+    def test_counted_equations(self):
+        def f(x):
+            return jax.jit(lambda y: lax.sin(y) + lax.sin(lax.sin(y)))(x) * 2
+
+        program = jax.make_jaxpr(f)(jnp.ones(3)).jaxpr
+        counts = {"jit": 1, "mul": 1, "sin": 3, "add": 1}
+        self.assertEqual(jaxpr_util.primitives(program), counts)
+        wanted = {f"{name} :: float32[3]": n for name, n in counts.items()}
+        self.assertEqual(jaxpr_util.primitives_by_shape(program), wanted)
+        rows = shape_normalization(jnp.arange(24.0).reshape(2, 3, 4), ((1,), (0,)))
+        self.assertArraysEqual(rows[0, 1], np.arange(1, 12, 4, dtype=np.float32))
 
     def test_small_functions(self):
         self.assertEqual(lax_internal.remaining([3, 1, 2, 1], [1]), [3, 2])

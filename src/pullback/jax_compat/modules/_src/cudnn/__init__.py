@@ -1,0 +1,1 @@
+"""`jax._src.cudnn`: what JAX has cuDNN compute."""
