@@ -207,10 +207,35 @@ with pb.set_mesh(pb.make_mesh((4, 2), ("a", "b"))):
 """
 
 
+CONSTRAINTS_AND_MESHES_OF_BOTH_TYPES = """
+line = NamedSharding(grid, P("b"))
+asked = pb.make_jaxpr(pb.vmap(lambda r: pb.lax.with_sharding_constraint(r, line),
+                              spmd_axis_name="a"))(np.ones((8, 4)))
+assert asked.eqns[0].params["sharding"].spec == P("a", "b")
+with pytest.raises(ValueError, match="sharding None which is not allowed"):
+    pb.lax.with_sharding_constraint(np.ones(8), None)
+with pytest.raises(ValueError, match="only be used outside of"):
+    pb.jit(lambda x: pb.set_mesh(grid) or x)(1.0)
+assert pb.eval_shape(pb.jit(double, out_shardings=rows), np.ones((8, 4))).sharding == rows
+with pytest.raises(ValueError, match="as many sizes as names"):
+    pb.sharding.AbstractMesh((2,), ("a", "b"))
+both = pb.make_mesh((4, 2), ("a", "b"), (AxisType.Explicit, AxisType.Auto))
+with pb.set_mesh(both):
+    x = pb.device_put(np.ones((8, 4)), P("a", "b"))
+    assert str(pb.typeof(x)) == "float32[8@a,4]"
+    assert pb.jit(lambda v: v.T)(x).sharding.spec == P("b", "a")
+    assert pb.reshard(x, P(None, None)).sharding.spec == P(None, "b")
+for what in [lambda: put.unsafe_buffer_pointer(), lambda: put.__dlpack__()]:
+    with pytest.raises((pb.errors.JaxRuntimeError, BufferError)):
+        what()
+"""
+
+
 def test_eight_devices() -> None:
     program = HEAD + PARTS_AND_THEIR_DEVICES + SHARDINGS_THAT_LAY_ARRAYS_ALIKE + RESHARD
     program += RESULTS_OF_PMAP_LIE_ON_THEIR_DEVICES + SHARD_MAP_SAYS_WHAT_IT_CANNOT_TAKE
     program += WHAT_IS_REFUSED + PROGRAMS_TELL_HOW_VALUES_LIE + EXPORTED_PROGRAMS_KNOW_THEIR_DEVICES
+    program += CONSTRAINTS_AND_MESHES_OF_BOTH_TYPES
     env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
     here = str(Path(pb.__file__).parents[1])
     env["PYTHONPATH"] = os.pathsep.join([here, env.get("PYTHONPATH", "")])

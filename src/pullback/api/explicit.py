@@ -27,7 +27,7 @@ from ..runtime.shardings import (
     PartitionSpec,
     get_abstract_mesh,
     get_mesh,
-    set_mesh,
+    mesh_in_force,
     use_abstract_mesh,
 )
 from .asked import check_fits
@@ -77,8 +77,22 @@ def _resharded(x: Any, wanted: Any) -> Any:
     target = sharding.update(spec=PartitionSpec(*parts))
     check_fits([target], [aval], lambda k: "", "reshard arguments")
     if not isinstance(x, Tracer) and not is_staged():
-        return place(to_array(x, True), target)
+        return place(to_array(x, True), _with_auto(target, x))
     return resharded(x, target)
+
+
+def _with_auto(target: NamedSharding, x: Any) -> NamedSharding:
+    """`target`; over axes that the compiler places an array lies as it did."""
+    auto = set(target.mesh.auto_axes)
+    lies = getattr(x, "_committed", None)
+    if not auto or not isinstance(lies, NamedSharding) or lies.mesh != target.mesh:
+        return target
+    rest = (*lies.spec, *[None] * (len(target.spec) - len(lies.spec)))
+    parts = [
+        (*names_in(p), *(n for n in names_in(q) if n in auto))
+        for p, q in zip(target.spec, rest, strict=True)
+    ]
+    return target.update(spec=PartitionSpec(*parts))
 
 
 def _reshard_now(x: Any, *, dst_sharding: NamedSharding, **params: Any) -> Any:
@@ -169,7 +183,7 @@ def _axes_of_type(mesh: AbstractMesh, axes: Any, kind: AxisType) -> Any:
 
 @contextlib.contextmanager
 def _set(mesh: Mesh, axis_types: Any) -> Any:
-    with set_mesh(Mesh(mesh.devices, mesh.axis_names, axis_types)):
+    with mesh_in_force(Mesh(mesh.devices, mesh.axis_names, axis_types)):
         yield
 
 

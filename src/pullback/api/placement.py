@@ -386,6 +386,11 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     explicit = get_abstract_mesh().are_all_axes_explicit
     made = []
     for leaf, target in zip(leaves, targets, strict=True):
+        if target is None:
+            raise ValueError(
+                "One of with_sharding_constraint arguments got sharding None which is not allowed. "
+                "Please only pass `jax.sharding.Sharding` instances."
+            )
         if isinstance(target, NamedSharding):
             if explicit and target.mesh.are_all_axes_explicit:
                 _check_lies(leaf, target)

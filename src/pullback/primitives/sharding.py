@@ -31,14 +31,21 @@ def _transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
     return [ct if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)]
 
 
-def _batch(args: Any, dims: Any, *, sharding: Any, unconstrained_dims: Any, **params: Any) -> Any:
-    """The compiler decides about the axis of the batch."""
+def _axis_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    return None if dims[0] is None else _batch(args, dims, over=axis.spmd_name, **params)
+
+
+def _batch(
+    args: Any, dims: Any, *, sharding: Any, unconstrained_dims: Any, over: Any = None, **params: Any
+) -> Any:
+    """The axis of the batch lies over the axes of the mesh that `vmap` was told
+    (`spmd_axis_name`); else the compiler decides about it."""
     (x,), (d,) = args, dims
-    free = frozenset({d, *(k + (k >= d) for k in unconstrained_dims)})
+    free = frozenset({*([] if over else [d]), *(k + (k >= d) for k in unconstrained_dims)})
     if hasattr(sharding, "spec"):
         spec = sharding.spec
         parts = [*spec, *([None] * max(0, d - len(spec)))]
-        parts.insert(d, spec.UNCONSTRAINED)
+        parts.insert(d, over or spec.UNCONSTRAINED)
         sharding = type(sharding)(
             sharding.mesh, type(spec)(*parts), memory_kind=sharding.memory_kind
         )
@@ -53,6 +60,7 @@ sharding_constraint_p: Primitive = Primitive(
     jvp=linear_jvp(lambda: sharding_constraint_p),
     transpose=_transpose,
     batch=_batch,
+    axis_batch=_axis_batch,
 )
 
 

@@ -259,6 +259,13 @@ def __dlpack__(
 ) -> Any:
     """A DLPack capsule over the array's memory, which stays pinned as long as the consumer holds
     it."""
+    count = _devices_of(self)
+    if count > 1:
+        raise BufferError(
+            "to_dlpack can only pack a dlpack tensor from an array on a singular device, but an "
+            f"array with a Sharding over {count} devices was provided. Fix: "
+            "x.addressable_shards[k].data is the part of one device."
+        )
     if dl_device is not None and tuple(map(int, dl_device)) != (1, 0):
         raise BufferError(
             f"an array on the CPU cannot be exported to the DLPack device {dl_device}"
@@ -334,7 +341,17 @@ def unsafe_buffer_pointer(self: Any) -> int:
         raise errors.JaxRuntimeError(
             "INVALID_ARGUMENT: Buffer has been deleted or donated: it has no address."
         )
+    if _devices_of(self) > 1:
+        raise errors.JaxRuntimeError(
+            "INVALID_ARGUMENT: UnsafeBufferPointer() is supported only for unsharded arrays."
+        )
     return data_address(self)
+
+
+def _devices_of(self: Any) -> int:
+    """On how many devices an array lies."""
+    lies = self._committed
+    return 1 if lies is None else len(lies.device_set)
 
 
 def copy_to_host_async(self: Any) -> None:

@@ -353,11 +353,14 @@ def _as_typed(sharding: NamedSharding, aval: Any, typed: bool) -> NamedSharding:
     want, have = getattr(aval, "_sharding", None), type_sharding(sharding, ndim)
     if want == have or (want is None and not typed):
         return sharding
-    if want is None:
-        own = set(sharding.mesh.explicit_axes)
-        spec = [None if own.intersection(names_in(p)) else p for p in spec_of(sharding, ndim)]
-        return sharding.update(spec=PartitionSpec(*spec))
-    return sharding.update(spec=want.spec)
+    named = set(sharding.mesh.explicit_axes)
+    said = [None] * ndim if want is None else want.spec
+    parts = [  # what the compiler places stays
+        (*names_in(p), *(n for n in names_in(q) if n not in named))
+        for p, q in zip(said, spec_of(sharding, ndim), strict=True)
+    ]
+    sums = {} if want is None else {"unreduced": want.spec.unreduced, "reduced": want.spec.reduced}
+    return sharding.update(spec=PartitionSpec(*parts, **sums))
 
 
 def commit(outs: Sequence[Any], shardings: Sequence[Sharding]) -> None:

@@ -25,6 +25,7 @@ from ..core.avals import (
     order_of_axes,
     set_unsharded,
 )
+from ..core.build import is_staged
 from ..core.trace import mesh_of_traces, set_mesh_of_traces
 from ..errors import DuplicateSpecError, IndivisibleError
 from .devices import Device, default_device_or_first, devices
@@ -380,6 +381,11 @@ class AbstractMesh(_MeshBase):
             pairs = tuple(axis_sizes)
             axis_names, axis_sizes = tuple(n for n, _ in pairs), tuple(s for _, s in pairs)
         self.axis_names, self.axis_sizes = tuple(axis_names), tuple(axis_sizes)
+        if len(self.axis_names) != len(self.axis_sizes):
+            raise ValueError(
+                f"AbstractMesh takes as many sizes as names, got {self.axis_sizes} and "
+                f"{self.axis_names}."
+            )
         self.axis_types = _types(axis_types, self.axis_names)
         self.abstract_device = abstract_device
 
@@ -490,6 +496,11 @@ class set_mesh:
     def __init__(self, mesh: Mesh) -> None:
         if not isinstance(mesh, Mesh):
             raise ValueError(f"Expected mesh of type `jax.sharding.Mesh`. Got {type(mesh)}")
+        if is_staged():
+            raise ValueError(
+                "`set_mesh` can only be used outside of `jax.jit`. Fix: set the mesh before the "
+                "call, or jax.sharding.use_abstract_mesh inside."
+            )
         self._before = list(_local.chosen)
         _choose([*self._before, mesh])
 
@@ -498,6 +509,17 @@ class set_mesh:
 
     def __exit__(self, *exc: Any) -> None:
         _choose(self._before)
+
+
+@contextlib.contextmanager
+def mesh_in_force(mesh: Mesh) -> Iterator[None]:
+    """`set_mesh` for what this package does while it traces."""
+    before = list(_local.chosen)
+    _choose([*before, mesh])
+    try:
+        yield
+    finally:
+        _choose(before)
 
 
 @contextlib.contextmanager

@@ -267,7 +267,14 @@ def _constraint(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 
 def _resharded(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
-    return [spec_of(eqn.params["dst_sharding"], len(ins[0]))]
+    """As asked over axes of explicit type; what the compiler places stays."""
+    auto, wanted = set(mesh.auto_axes), spec_of(eqn.params["dst_sharding"], len(ins[0]))
+    return [
+        tuple(
+            _joined([*_names(p), *(n for n in _names(q) if n in auto)])
+            for p, q in zip(wanted, ins[0], strict=True)
+        )
+    ]
 
 
 def _of_blocks(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
