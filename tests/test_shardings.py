@@ -225,6 +225,15 @@ with pb.set_mesh(both):
     assert str(pb.typeof(x)) == "float32[8@a,4]"
     assert pb.jit(lambda v: v.T)(x).sharding.spec == P("b", "a")
     assert pb.reshard(x, P(None, None)).sharding.spec == P(None, "b")
+with pb.set_mesh(pb.make_mesh((4, 2), ("a", "b"))) as _:
+    x = pb.device_put(np.ones((8, 4), np.float32), P("a", "b"))
+    assert [str(pb.typeof(row)) for row in x] == ["float32[4]"] * 8
+    ref = pb.new_ref(x)
+    assert pb.jit(lambda r: r[...] * 2)(ref).sharding.spec == P("a", "b")
+    with pytest.raises(ValueError, match="does not match the specs of the input"):
+        pb.shard_map(lambda a: a, in_specs=P("b", "a"), out_specs=P("b", "a"))(x)
+    info = pb.jit(lambda v: v.sum(1)).lower(x).out_info
+    assert info.sharding.spec == P("a") and info.sharding.mesh.devices.size == 8
 for what in [lambda: put.unsafe_buffer_pointer(), lambda: put.__dlpack__()]:
     with pytest.raises((pb.errors.JaxRuntimeError, BufferError)):
         what()

@@ -311,6 +311,7 @@ def shard_map(
         _check_names("in_specs", specs, sizes)
         for x, spec in zip(leaves, specs, strict=True):
             _check_cut("in_specs", typeof(x).shape, spec, sizes)
+            _check_as_it_lies(typeof(x), spec, on, sizes)
         params = {
             "mesh": _shown(on), "check_vma": check_vma, "newly_manual_axes": frozenset(sizes)
         }  # fmt: skip
@@ -520,6 +521,21 @@ def _check_cut(what: str, shape: Any, spec: Any, sizes: dict[Any, int]) -> None:
                 f"shard_map applied to an array of shape {shape}: {what} {spec} cuts an axis of "
                 f"size {n} into {blocks} blocks, which does not divide it evenly."
             )
+
+
+def _check_as_it_lies(aval: Any, spec: Any, mesh: Any, sizes: dict[Any, int]) -> None:
+    """ValueError if an array whose type says how it lies over axes that become manual is cut in
+    another way."""
+    lies = aval._sharding
+    if lies is None or set(mesh.explicit_axes) - set(sizes):
+        return
+    have = [tuple(n for n in p if n in sizes) for p in parts(lies.spec, aval.ndim)]
+    if any(have) and have != parts(spec, aval.ndim):
+        raise ValueError(
+            f"in_specs passed to shard_map: {spec} does not match the specs of the input: "
+            f"{lies.spec} for arg: {aval.str_short()}. `in_specs` is an optional argument so you "
+            "can omit specifying it. Fix: leave it out, or jax.reshard the array first."
+        )
 
 
 def _check_rank(what: str, spec: Any, shape: Any) -> None:

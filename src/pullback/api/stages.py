@@ -18,7 +18,7 @@ from ..runtime.devices import default_device_or_first
 from ..runtime.donation import donation
 from ..runtime.layouts import Format, Layout
 from ..runtime.options import checked, memory_limit_of, threads_of
-from ..runtime.shardings import Sharding, SingleDeviceSharding
+from ..runtime.shardings import Sharding, SingleDeviceSharding, on_devices
 from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct, argument_name
 
@@ -82,7 +82,10 @@ class Stage:
     def out_info(self) -> Any:
         infos = [
             ShapeDtypeStruct(
-                a.shape, a.dtype, weak_type=a.weak_type, sharding=s if known(s) else None
+                a.shape,
+                a.dtype,
+                weak_type=a.weak_type,
+                sharding=s if known(s) else on_devices(getattr(a, "_sharding", None)),
             )
             for a, s in zip(
                 self._call.closed.out_avals, self._call.params["out_shardings"], strict=True

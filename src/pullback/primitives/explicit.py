@@ -114,7 +114,8 @@ _ASKED = frozenset(
 # Whose result types are those of a program, which says them itself.
 _AS_GIVEN = frozenset(
     "jit call closed_call core_call scan while cond custom_jvp_call custom_vjp_call custom_lin "
-    "remat2 checkpoint shard_map custom_linear_solve remat_opt composite while_adjoint".split()
+    "remat2 checkpoint shard_map custom_linear_solve remat_opt composite while_adjoint get swap "
+    "addupdate new_ref freeze empty_ref free_ref".split()
 )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..core.avals import ManualAxisType, ShapedArray, no_manual_axes, typeof
+from ..core.avals import ShapedArray, typeof
 from ..core.explicit import match_varying, varying
 from ..core.trace import checked_axes
 
@@ -21,8 +21,8 @@ def names_of(axis_name: Any) -> frozenset[Any]:
 
 
 def variance(aval: Any) -> frozenset[Any]:
-    manual: ManualAxisType = getattr(aval, "manual_axis_type", no_manual_axes)
-    return manual.varying
+    axes: frozenset[Any] = aval.vma
+    return axes
 
 
 def vary(name: str, avals: Sequence[Any], params: dict[str, Any], outs: list[Any]) -> list[Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from pullback import errors
-from pullback.core.avals import ShapedArray
+from pullback.core.avals import ShapedArray, intern
 from pullback.runtime import capsules, native_layout as L
 from pullback.runtime.array import (
     ArrayImpl,
@@ -24,6 +24,7 @@ from pullback.runtime.array import (
     deleted_error,
     make_array,
     np_view,
+    twin,
     wait,
 )  # fmt: skip
 from pullback.runtime.memory import engine
@@ -164,14 +165,27 @@ def __iter__(self: Any) -> Iterator[Any]:
     shape = self.aval.shape
     if not shape:
         raise TypeError("iteration over a 0-d array")
-    return (self[i] for i in range(shape[0]))
+    own = _on_one(self)
+    return (own[i] for i in range(shape[0]))
 
 
 def __reversed__(self: Any) -> Iterator[Any]:
     shape = self.aval.shape
     if not shape:
         raise TypeError("iteration over a 0-d array")
-    return (self[i] for i in range(shape[0] - 1, -1, -1))
+    own = _on_one(self)
+    return (own[i] for i in range(shape[0] - 1, -1, -1))
+
+
+def _on_one(self: Any) -> Any:
+    """The array, on one device if it lies on several: its rows are to lie on one."""
+    if _devices_of(self) == 1:
+        return self
+    wait(self)
+    own = twin(self)
+    own._committed = None
+    own._aval = intern(self.aval.update(sharding=None, memory_space=None))
+    return own
 
 
 def __setitem__(self: Any, index: Any, value: Any) -> None:
