@@ -98,6 +98,13 @@ left to the compiler|j.sharding.auto_axes(lambda a: n.sort(a, 0), out_sharding=P
 one axis left to it|j.sharding.auto_axes(lambda a: n.cumsum(a, 0), axes='x',
  out_sharding=P('x', 'y'))(A)|
 smap|j.smap(lambda a: a * 2, in_axes=0, out_axes=0, axis_name='x')(A)|
+sums to come, added|T(A)[0] + T(A)[0]|
+sums to come, of a function|n.sin(T(A)[0])|
+sums to come, multiplied|T(A)[0] * T(A)[0]|
+sums to come, over another axis|n.einsum('ij,kj->ik', A, put((4, 4), None, 'y'),
+ out_sharding=P(None, None, unreduced={'x'}))|
+sums to come, gradient|j.grad(lambda a: j.sharding.reshard(T(a)[0], P('x')).sum())(A)|
+sums that were done|j.sharding.reshard(A, P(None, 'y', reduced={'x'}))|
 sums to come|j.sharding.reshard(j.numpy.einsum('ij,kj->ik', A, put((4, 4), None, 'y'),
  out_sharding=P('x', None, unreduced={'y'})), P('x'))|
 """
@@ -128,6 +135,9 @@ def found(j):
             return str(j.eval_shape(f, *args).sharding.spec)
         except Exception as e:
             return type(e).__name__
+    def T(a):  # on each device a part of the sum
+        spec = P("x", None, unreduced={{"y"}})
+        return [n.einsum("ij,kj->ik", a, put((4, 4), None, "y"), out_sharding=spec)]
     def E(a, b):
         return n.add(a, b)
     with j.set_mesh(j.make_mesh((4, 2), ("x", "y"))):
@@ -135,7 +145,7 @@ def found(j):
         keys = j.device_put(j.random.split(j.random.key(0), 8), P("x"))
         for line in '''{CASES.strip()}'''.replace("\\n out", " out").split("|\\n"):
             name, expression = line.rstrip("|").split("|")
-            scope = dict(j=j, n=n, P=P, put=put, B=B, C=C, keys=keys, E=E)
+            scope = dict(j=j, n=n, P=P, put=put, B=B, C=C, keys=keys, E=E, T=T)
             out[name] = said(lambda A: eval(expression, {{**scope, "A": A}}), A)
         for shape, spec, new in {RESHAPES.strip()}:
             out[shape, spec, new] = said(lambda a: n.reshape(a, new), put(shape, *spec))

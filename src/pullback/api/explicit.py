@@ -74,7 +74,7 @@ def _resharded(x: Any, wanted: Any) -> Any:
             f"Got mesh axis_types: {sharding.mesh.axis_types}. Fix: None, or the name of an axis."
         )
     parts = (*sharding.spec, *([None] * (aval.ndim - len(sharding.spec))))
-    target = sharding.update(spec=PartitionSpec(*parts))
+    target = sharding.update(spec=sharding.spec.update(partitions=parts))
     check_fits([target], [aval], lambda k: "", "reshard arguments")
     if not isinstance(x, Tracer) and not is_staged():
         return place(to_array(x, True), _with_auto(target, x))

@@ -429,7 +429,7 @@ def _dot_params(params: dict[str, Any]) -> Iterator[tuple[str, Any]]:
     lists = tuple(tuple(list(map(int, d)) for d in pair) for pair in (contract, batch))
     yield "dimension_numbers", lists
     for k, v in sorted(params.items()):
-        if k != "dimension_numbers" and v is not None:
+        if k not in ("dimension_numbers", "out_sharding") and v is not None:
             yield k, v
 
 

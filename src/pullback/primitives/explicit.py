@@ -77,6 +77,7 @@ def _lying(
     name: str, avals: Any, params: Any, outs: Any, like: Any, asked: Any, several: bool
 ) -> Any:
     rule: Rule = _RULES.get(name, _elementwise_or_whole)
+    _check_sums(name, avals, params, asked)
     if asked is not None and name in _ASKED:
         _check_asked(name, avals, params)
         spec = asked.spec
@@ -97,12 +98,61 @@ def _lying(
 
 def _unreduced(name: str, avals: Sequence[Any], aval: Any) -> Any:
     """Sums that are still to come are still to come after what is linear."""
-    sums = {a._sharding.spec.unreduced for a in avals if a._sharding is not None}
-    sums.discard(frozenset())
-    if not sums or name not in _LINEAR:
+    found = frozenset[Any]().union(*map(_to_come, avals))
+    if not found or name not in _LINEAR | _BILINEAR:
         return aval
-    like = said_by(avals)
-    return typed(aval, like, parts_of(aval), *sums)
+    return typed(aval, said_by(avals), parts_of(aval), found)
+
+
+def _to_come(aval: Any) -> frozenset[Any]:
+    """The mesh axes over which sums of an array are still to come."""
+    lies = aval._sharding
+    return frozenset() if lies is None else lies.spec.unreduced
+
+
+def _done(aval: Any) -> frozenset[Any]:
+    lies = aval._sharding
+    return frozenset() if lies is None else lies.spec.reduced
+
+
+def _check_sums(name: str, avals: Sequence[Any], params: Any, asked: Any) -> None:
+    """ShardingTypeError, or NotImplementedError, if an operation is not one of sums that are still
+    to come."""
+    to_come = list(map(_to_come, avals))
+    if name == "dot_general" and asked is not None and asked.spec.unreduced:
+        (lc, _), _ = params["dimension_numbers"]
+        over = tuple(parts_of(avals[0])[k] for k in lc)
+        if {n for p in over for n in names_in(p)} != asked.spec.unreduced:
+            raise ShardingTypeError(
+                "out_sharding's unreduced axes should be equal to the contracting specs. Got "
+                f"unreduced axes={asked.spec.unreduced} and contracting spec={over}"
+            )
+    if not any(to_come) or name in _LINEAR or name in _ANYHOW:
+        return
+    if name not in _BILINEAR:
+        raise NotImplementedError(
+            f"unreduced rule for {name} is not implemented: the sum over {set(*to_come[:1])} of an "
+            "operand is still to come. Fix: jax.reshard(x, spec) does it first."
+        )
+    if len(to_come) > 1 and all(to_come[:2]):
+        raise ShardingTypeError(
+            f"lhs and rhs to `{name}` cannot be unreduced since {name} is bilinear. Got "
+            f"lhs={to_come[0]}, rhs={to_come[1]}"
+        )
+    here = 0 if to_come[0] else 1
+    if name == "div" and here == 0:
+        return
+    if _done(avals[1 - here]) != to_come[here]:
+        sides = ("LHS", "RHS")
+        raise ShardingTypeError(
+            f"{sides[1 - here]} should be reduced along the same axes {sides[here]} is unreduced "
+            f"on. Got lhs={avals[0].str_short()} and rhs={avals[1].str_short()}"
+        )
+
+
+_BILINEAR = frozenset(("mul", "div", "dot_general"))
+# What moves arrays or names them, and what others say of.
+_ANYHOW = frozenset("reshard device_put sharding_constraint inspect_sharding name".split())
 
 
 _LINEAR = frozenset("add_any add sub neg reshape transpose broadcast_in_dim convert_element_type "

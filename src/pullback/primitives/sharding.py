@@ -68,7 +68,9 @@ def _reshard_transpose(ct: Any, x: Any, *, dst_sharding: Any, **params: Any) -> 
     """Back to where the operand lies."""
     if type(ct) is Zero:
         return [ct]
-    spec = type(dst_sharding.spec)(*parts_of(x.aval))
+    lies = x.aval._sharding  # sums to come are sums that were done, for cotangents
+    come, done = (frozenset(),) * 2 if lies is None else (lies.spec.unreduced, lies.spec.reduced)
+    spec = type(dst_sharding.spec)(*parts_of(x.aval), unreduced=done, reduced=come)
     return [reshard_p.bind(ct, dst_sharding=dst_sharding.update(spec=spec), **params)]
 
 
