@@ -61,6 +61,7 @@ pad|j.lax.pad(A, 0.0, ((0, 0, 0), (0, 2, 0)))|
 pad, odd|j.lax.pad(A, 0.0, ((0, 1, 0), (0, 0, 0)))|
 iota|n.arange(8, out_sharding=P('x'))|
 zeros|n.zeros((8, 4), out_sharding=P('x'))|
+broadcast, odd|j.lax.broadcast_in_dim(C, (3, 8, 4), (1, 2), out_sharding=P('x'))|
 like|n.zeros_like(A)|
 where|n.where(put((8,), 'x', dtype=bool)[:, None], A, 0.0)|
 where, unlike|n.where(True, A, B)|

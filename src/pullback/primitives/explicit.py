@@ -82,6 +82,7 @@ def _lying(
         _check_asked(name, avals, params)
         spec = asked.spec
         rest = (None,) * (len(outs[0].shape) - len(spec))
+        _check_divides(outs[0], (*spec, *rest), asked)
         return [typed(outs[0], asked, (*spec, *rest), spec.unreduced, spec.reduced)]
     found = rule(avals, {**params, "name": name}, outs)
     parts = found if several else [found]

@@ -347,10 +347,13 @@ def _scan(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     consts, carries = eqn.params["num_consts"], eqn.params["num_carry"]
     body = eqn.params["jaxpr"].jaxpr
     given = [s if k < consts + carries else s[1:] for k, s in enumerate(ins)]
+    before = len(_asked.found or ())
     outs = spread(body, given, mesh)
     start, end = given[consts : consts + carries], outs[:carries]
     carry = [_merged(pair, len(pair[0])) for pair in zip(start, end, strict=True)]
     if carry != start:  # what the body makes of it says more
+        if _asked.found is not None:
+            del _asked.found[before:]
         given[consts : consts + carries] = carry
         outs = spread(body, given, mesh)
     return [*carry, *[(None, *s) for s in outs[carries:]]]
