@@ -31,6 +31,7 @@ from ....core.trace import (
     eval_context as eval_context,
 )
 from ....dtypes import is_extended
+from ....errors import ShardingTypeError as ShardingTypeError
 from ....extend.core import Token as Token
 from ....ref import Ref as Ref, new_ref as new_ref
 from ....runtime.dispatch import EvalTrace as EvalTrace
