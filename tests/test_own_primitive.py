@@ -12,6 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+import pullback
+import pullback.extend.core
+
 HERE = Path(__file__).resolve().parent
 ENV = {**os.environ, "JAX_PLATFORMS": "cpu", "PYTHONPATH": str(HERE.parent / "src")}
 
@@ -138,3 +141,17 @@ for weak in (False, True):
 """
     expected, got = both(tmp_path, program)
     assert got == expected
+
+
+def test_a_class_of_primitives_says_that_results_are_several() -> None:
+    """As the tags of kfac_jax do."""
+
+    class Pair(pullback.extend.core.Primitive):
+        multiple_results = True
+
+    pair_p = Pair("test_pair")
+    pair_p.def_abstract_eval(lambda x: [x, x])
+    pair_p.def_impl(lambda x: [x, x + 1])
+    assert [float(y) for y in pair_p.bind(1.0)] == [1.0, 2.0]
+    (eqn,) = pullback.make_jaxpr(pair_p.bind)(1.0).eqns
+    assert [v.aval.shape for v in eqn.outvars] == [(), ()]

@@ -83,7 +83,8 @@ class Primitive:
         **other_rules: Callable[..., Any],
     ) -> None:
         self.name = name
-        self.multiple_results = multiple_results
+        if multiple_results:  # else what the class says, as a library's own may
+            self.multiple_results = True
         self.effectful = effectful
         # What `abstract_eval` gave, where it depends on nothing but types and plain parameters.
         self.known_types: dict[Any, Any] | None = None
