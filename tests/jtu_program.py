@@ -1,5 +1,6 @@
 """Tests in the form that JAX's own have: run with real JAX, and by `python -m pullback run`."""
 
+import gc
 import zlib
 
 import jax
@@ -9,6 +10,7 @@ from absl.testing import absltest, parameterized
 from jax import lax
 from jax._src import (
     api,
+    api_util,
     config,
     core,
     dtypes,
@@ -27,7 +29,15 @@ from jax._src.lax import lax as lax_internal, utils as lax_utils
 from jax._src.numpy.util import promote_dtypes
 from jax._src.sharding_impls import GSPMDSharding, parse_flatten_op_sharding
 from jax._src.state import discharge
-from jax._src.util import merge_lists, partition_list, safe_map, safe_zip, split_list, unzip2
+from jax._src.util import (
+    merge_lists,
+    partition_list,
+    safe_map,
+    safe_zip,
+    split_list,
+    unzip2,
+    weakref_lru_cache,
+)
 from jax.experimental import primal_tangent_dtype
 
 jax.config.parse_flags_with_absl()
@@ -231,7 +241,29 @@ class CountsTest(jtu.JaxTestCase):
         rows = shape_normalization(jnp.arange(24.0).reshape(2, 3, 4), ((1,), (0,)))
         self.assertArraysEqual(rows[0, 1], np.arange(1, 12, 4, dtype=np.float32))
 
+    def test_weak_caches(self):
+        calls = []
+
+        class Key:
+            pass
+
+        cached = weakref_lru_cache(lambda key, b, c=1: calls.append(b) or (b, c), maxsize=3)
+        key = Key()
+        self.assertEqual(
+            [cached(key, 1), cached(key, 1), cached(key, 2, c=3)], [(1, 1)] * 2 + [(2, 3)]
+        )
+        for k in range(5):
+            cached(key, k)
+        found = cached.cache_info()
+        self.assertEqual((found.hits, found.misses, found.currsize), (2, 6, 3))
+        del key
+        gc.collect()
+        self.assertEqual(cached.cache_info().currsize, 0)
+
     def test_small_functions(self):
+        self.assertEqual(api_util._ensure_index_tuple(3), (3,))
+        paths = tree_util.generate_key_paths({"a": [1, 2]})
+        self.assertEqual([tree_util.keystr(p) for p, _ in paths], ["['a'][0]", "['a'][1]"])
         self.assertEqual(lax_internal.remaining([3, 1, 2, 1], [1]), [3, 2])
         self.assertEqual(lax_utils.int_dtype_for_shape((2**33,), signed=False), np.uint64)
         again = remat_transform(None, lambda x, y: jnp.sin(x) * y, 1.0, 2.0)[1]

@@ -246,4 +246,4 @@ def test_tests_in_the_form_of_those_of_jax_pass_here_and_there() -> None:
     program = str(HERE / "jtu_program.py")
     for how in ([program], ["-m", "pullback", "run", program]):
         said = run(*how).stderr
-        assert "Ran 40 tests" in said and "OK (skipped=3)" in said, said[-2000:]
+        assert "Ran 41 tests" in said and "OK (skipped=3)" in said, said[-2000:]

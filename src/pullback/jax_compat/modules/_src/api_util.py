@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import operator
 from collections.abc import Iterable
 from typing import Any
 
@@ -16,6 +17,18 @@ from ....api_util import (
     flatten_fun_nokwargs as flatten_fun_nokwargs,
     rebase_donate_argnums as rebase_donate_argnums,
 )
+
+
+def _ensure_index(x: Any) -> int | tuple[int, ...]:
+    """An index, or several."""
+    return operator.index(x) if hasattr(x, "__index__") else tuple(map(operator.index, x))
+
+
+def _ensure_index_tuple(x: Any) -> tuple[int, ...]:
+    """Several indices, or one in a tuple."""
+    found = _ensure_index(x)
+    return (found,) if isinstance(found, int) else found
+
 
 _EITHER = inspect.Parameter.POSITIONAL_OR_KEYWORD
 

@@ -11,6 +11,7 @@ from ....config import (
     parse_flags_with_absl as parse_flags_with_absl,
     update as update,
 )
+from ....core.trace import trace_context as trace_context
 
 config = _flags
 

@@ -128,6 +128,11 @@ def canonicalize_shape(shape: Any, context: str = "") -> tuple[Any, ...]:
         ) from None
 
 
+def concrete_dim_or_error(val: Any, context: str = "") -> Any:
+    """A size, of a number or of symbols. TypeError for what is none."""
+    return val if is_symbolic_dim(val) else operator.index(val)
+
+
 def typecompat(aval_ref: Any, aval: Any) -> bool:
     """Are two types one, weak types aside?"""
     return bool(typematch(aval_ref, aval))

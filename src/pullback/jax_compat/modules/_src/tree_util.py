@@ -1,5 +1,10 @@
 """`jax._src.tree_util`: what `jax.tree_util` has, and the private names beside it."""
 
+from __future__ import annotations
+
+from typing import Any
+
+from ....tree import leaves_with_path
 from ....tree.engine import _entries as _registry  # noqa: F401
 from ....tree.operations import (
     flatten_one_level as flatten_one_level,
@@ -11,3 +16,8 @@ from ....tree.prefix import (
     prefix_errors as prefix_errors,
 )
 from ....tree_util import *  # noqa: F403
+
+
+def generate_key_paths(tree: Any) -> list[tuple[Any, Any]]:
+    """The leaves of a tree, with their paths."""
+    return list(leaves_with_path(tree))

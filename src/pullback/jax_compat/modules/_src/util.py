@@ -11,6 +11,7 @@ import numpy as np
 
 from ....config import trace_values
 from ....numpy import moveaxis as moveaxis
+from .weak_caches import weakref_lru_cache as weakref_lru_cache
 
 NumpyComplexWarning = np.exceptions.ComplexWarning
 
