@@ -402,7 +402,7 @@ def test_constraints_stand_in_programs() -> None:
     assert list(ours[0].params) == list(theirs[0].params) or set(ours[0].params) == set(
         theirs[0].params
     )
-    mesh = pb.make_mesh((1,), ("i",))
+    mesh = pb.make_mesh((1,), ("i",), axis_types=(pb.sharding.AxisType.Auto,))
     wish = pb.sharding.NamedSharding(mesh, pb.sharding.PartitionSpec("i"))
 
     def loss(x: Any) -> Any:

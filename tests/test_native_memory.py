@@ -3,6 +3,7 @@ all pairs; what `memory_analysis` says about it."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -58,11 +59,14 @@ def test_donation(case: int, n: int) -> None:
     other = np.cos(start)
     want = [np.asarray(v) for v in pullback.tree.leaves(jit(f)(start, other))]
     donating = jit(f, donate_argnums=0)
+    usable = len(want[0]) == n  # else no result has so many elements, and JAX keeps the argument
     for k in range(4):
         x = jnp.array(start)
         address = x.unsafe_buffer_pointer()
-        outs = pullback.tree.leaves(donating(x, jnp.array(other)))
-        assert x.is_deleted()
+        first = not usable and k == 0
+        with pytest.warns(UserWarning, match="donated") if first else contextlib.nullcontext():
+            outs = pullback.tree.leaves(donating(x, jnp.array(other)))
+        assert x.is_deleted() == usable
         for got, value in zip(outs, want, strict=True):
             np.testing.assert_array_equal(np.asarray(got), value, err_msg=str((case, k)))
         if pairs:
@@ -73,7 +77,8 @@ def test_donation(case: int, n: int) -> None:
 
 
 def test_donated_memory_that_others_hold() -> None:
-    """NumPy's memory, a pinned array, an array given twice: values are copied, not overwritten."""
+    """NumPy's memory, a pinned array: values are copied, not overwritten. An array of ours that is
+    another argument, too, is refused."""
     f = jit(lambda x, y: x * 2 + y, donate_argnums=0)
     for _ in range(3):
         mine = np.ones(100, F)
@@ -84,7 +89,9 @@ def test_donated_memory_that_others_hold() -> None:
         np.testing.assert_array_equal(f(x, jnp.array(mine)), np.full(100, 3, F))
         np.testing.assert_array_equal(view, np.ones(100, F))
         y = jnp.array(mine)
-        np.testing.assert_array_equal(f(y, y), np.full(100, 3, F))
+        with pytest.raises(pullback.errors.JaxRuntimeError, match="donate"):
+            f(y, y)  # as in JAX; y is still there
+        np.testing.assert_array_equal(y, np.ones(100, F))
     assert float(jit(lambda x: x + 1, donate_argnums=0)(1.0)) == 2.0
 
 

@@ -26,7 +26,7 @@ from ..primitives import keys
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..records import record
-from .util import check_broadcast, shape_of, unwrap
+from .util import canonical, check_broadcast, shape_of, unwrap
 
 INT32 = np.dtype("int32")
 
@@ -76,7 +76,7 @@ def _entry(e: Any) -> Any:
     """An entry in one of the forms None, Ellipsis, slice, Slice, int, or array (NumPy or
     traced)."""
     if isinstance(e, np.integer):
-        return within_reach([int(e)])[0]
+        return _reachable(e)
     if e is None or e is Ellipsis or isinstance(e, slice) or _is_int(e):
         return int(e) if _is_int(e) else e
     if isinstance(e, bool | np.bool_):
@@ -117,10 +117,6 @@ def _checked(e: Any) -> Any:
     if not (dtypes.is_integer(d) or dtypes.is_bool(d)):
         name = getattr(d, "name", d)
         raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {name}")
-    if isinstance(e, np.ndarray) and e.dtype.itemsize == 8:
-        info = np.iinfo(dtypes.canonicalize_dtype(d))
-        if info.bits == 32 and np.any((e < info.min) | (e > info.max)):
-            return np.clip(e, info.min, info.max).astype(info.dtype)  # out of bounds, as it was
     return e
 
 
@@ -360,6 +356,16 @@ def _index_dtype(values: Sequence[Any]) -> Any:
     """int32, or int64 if an index has 64 bits."""
     wide = any(hasattr(v, "dtype") and dtypes.itemsize_bits(typeof(v).dtype) == 64 for v in values)
     return np.dtype("int64") if wide else INT32
+
+
+def _reachable(e: np.integer[Any]) -> int:
+    """A number of NumPy's as an index. One that the default width does not hold loses its upper
+    bits, as in JAX; where a negative one is left, or was there, it is out of bounds."""
+    info, i = np.iinfo(dtypes.default_int()), int(e)
+    if info.min <= i <= info.max:
+        return i
+    left = int(canonical(e))
+    return info.min if i < 0 or left < 0 else left
 
 
 def within_reach(entries: list[Any]) -> list[Any]:

@@ -245,9 +245,15 @@ def _as_each(avals: Any, params: Any, outs: Any) -> Any:
     return [parts_of(a) for a in avals]
 
 
+def _said_parts(avals: Any) -> list[Parts]:
+    """How arrays lie, without those of which nothing is said (made outside of the mesh, say): these
+    lie as others do."""
+    return [parts_of(a) for a in avals if a._sharding is not None]
+
+
 def _all_alike(avals: Any, params: Any) -> Parts:
-    first = parts_of(avals[0])
-    if any(parts_of(a) != first for a in avals[1:]):
+    first = (_said_parts(avals) or [parts_of(avals[0])])[0]
+    if any(parts != first for parts in _said_parts(avals)):
         said = ", ".join(str(a.sharding) for a in avals)
         raise ShardingTypeError(
             f"All operands should have the same sharding. Got shardings {said}. Fix: jax.reshard "
@@ -258,13 +264,14 @@ def _all_alike(avals: Any, params: Any) -> Parts:
 
 def _select(avals: Any, params: Any, outs: Any) -> Any:
     which, *cases = avals
-    first = parts_of(cases[0])
-    if any(parts_of(c) != first for c in cases):
+    laid = _said_parts(cases)
+    first = laid[0] if laid else parts_of(cases[0])
+    if any(parts != first for parts in laid):
         raise ShardingTypeError(
             f"select cases must have the same shardings, got {[c.sharding for c in cases]}. Fix: "
             "jax.reshard one of them."
         )
-    if which.shape and parts_of(which) != first:
+    if laid and which.shape and parts_of(which) != first:
         raise ShardingTypeError(
             "select `which` must be scalar or have the same sharding as cases, got `which` "
             f"sharding {which.sharding} but case sharding {cases[0].sharding}. Fix: jax.reshard it."

@@ -11,6 +11,7 @@ from .. import errors
 from ..core.jaxpr import ClosedJaxpr
 from ..primitives.keys import physical_aval
 from ..transforms.partial_eval import dce_closed
+from .array import ArrayImpl
 
 
 class Donation:
@@ -91,8 +92,10 @@ def honoured(params: dict[str, Any], args: Sequence[Any]) -> tuple[bool, ...]:
     too, whose values the program needs."""
     found = donation(params["jaxpr"], params["donated_invars"], params["keep_unused"])
     if any(found.taken):
-        gone = {
-            id(x): k for k, (x, taken) in enumerate(zip(args, found.taken, strict=True)) if taken
+        gone = {  # of what is no array of ours, each argument is a copy of its own
+            id(x): k
+            for k, (x, taken) in enumerate(zip(args, found.taken, strict=True))
+            if taken and isinstance(x, ArrayImpl)
         }
         for k, (x, used) in enumerate(zip(args, found.used, strict=True)):
             first = gone.get(id(x), k)
