@@ -502,3 +502,19 @@ def test_shapes_as_values(x64: bool) -> None:
             return found, lib.lax.shape_as_value(()), lib.lax.shape_as_value((2, 3))
 
     same(program, "", weak=False)
+
+
+@pytest.mark.parametrize("name", ["max", "min"])
+def test_extremes_of_complex_numbers_beside_sums(name: str) -> None:
+    """One operation for each operand: complex extremes are none that runs in lanes (a KeyError)."""
+    x = (np.arange(12).reshape(3, 4) % 5 - 1j * np.arange(12).reshape(3, 4)).astype(np.complex64)
+
+    def both(lib: Any) -> Any:
+        def combine(a: Any, b: Any) -> Any:
+            return lib.lax.add(a[0], b[0]), getattr(lib.lax, name)(a[1], b[1])
+
+        start = np.complex64(0), np.complex64(1)
+        return lib.jit(lambda x: lib.lax.reduce((x, x), start, combine, (0,)))(x)
+
+    for ours, jaxs in zip(both(pb), both(jax), strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(jaxs))

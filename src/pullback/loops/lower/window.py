@@ -247,7 +247,9 @@ def _reduce(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> An
     xs, inits = ins[:half], ins[half:]
     dtypes = [x.dtype for x in xs]
     ops = _one_each(params["jaxpr"].jaxpr)
-    if ops is not None:
+    # Complex numbers are ordered by their parts, which no one operator does.
+    ordered = any(op in ("max", "min") and d in COMPLEX for op, d in zip(ops or (), dtypes))
+    if ops is not None and not ordered:
         axes = tuple(sorted(params["dimensions"]))
         sums = [reduce_one(g, op, x, axes) for op, x in zip(ops, xs, strict=True)]
         each = zip(ops, inits, sums, outs, strict=True)
