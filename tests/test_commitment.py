@@ -13,6 +13,8 @@ import pytest
 import pullback as pb
 import pullback.numpy as jnp
 from pullback import lax
+from pullback.core.avals import said
+from pullback.runtime import commitment
 from pullback.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
 P = PartitionSpec
@@ -315,6 +317,15 @@ def test_a_function_is_told_how_its_result_lies(name: str) -> None:
         assert f(P("x")).sharding.spec == P("x", *(None,) * (f(None).ndim - 1))
         with pytest.raises(ValueError, match="foo"):
             f(P("foo"))
+
+
+@pytest.mark.parametrize("name", [*MADE, *FOLLOW])
+def test_the_first_layout_that_is_asked_for_is_followed(name: str) -> None:
+    """As in a process in which nothing has said how arrays lie."""
+    f = (MADE | FOLLOW)[name]
+    said[0] = commitment._named[0] = False
+    with pb.set_mesh(pb.make_mesh((1,), ("x",))):
+        assert f(P("x")).sharding.spec == P("x", *(None,) * (f(None).ndim - 1))
 
 
 @pytest.mark.parametrize("name", [*MADE, *FOLLOW])

@@ -230,8 +230,7 @@ def device_put(
     if plain and writes and leaves:  # what is NumPy's is made an array as in any other place
         writes = not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves)
     if any(t is Space.Host or getattr(t, "memory_kind", "") == "pinned_host" for t in targets):
-        said[0] = True
-        name_shardings()
+        _layouts_are_named()
     if writes or any(isinstance(leaf, Tracer) for leaf in leaves):
         outs = device_put_p.bind(
             *leaves,
@@ -483,6 +482,13 @@ def lay_out(x: Any, name: str, out_sharding: Any, *, follows: bool = False) -> A
     return resharded(x, target)
 
 
+def _layouts_are_named() -> None:
+    """From now on types of results follow what operations say of layouts, and programs are
+    searched for it."""
+    said[0] = True
+    name_shardings()
+
+
 def _for_rank(sharding: NamedSharding, ndim: int) -> NamedSharding:
     spec = sharding.spec
     parts = (*spec, *([None] * ndim))[:ndim]
@@ -491,7 +497,7 @@ def _for_rank(sharding: NamedSharding, ndim: int) -> NamedSharding:
 
 def resharded(x: Any, target: NamedSharding) -> Any:
     """An array that becomes part of a program, laid out anew over axes of explicit type."""
-    name_shardings()
+    _layouts_are_named()
     lies = target.update(mesh=target.mesh.abstract_mesh, memory_kind=None)
     return reshard_p.bind(x, dst_sharding=lies, concrete_mesh=get_mesh())
 
@@ -511,7 +517,7 @@ def _asked(name: str, out_sharding: Any, shape: Any, follows: bool, what: str) -
     if not mesh.explicit_axes or (follows and get_mesh().empty and mesh.size == 1):
         return None
     target = _for_rank(sharding, len(shape))
-    name_shardings()
+    _layouts_are_named()
     return target.update(mesh=mesh.abstract_mesh, memory_kind=None)
 
 
