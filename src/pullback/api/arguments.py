@@ -223,6 +223,17 @@ def argument_name(info: DebugInfo, k: int) -> str:
     return names[k] if names and k < len(names) else f"number {k}"
 
 
+def other_structure(kept: Any, given: Any) -> list[tuple[str, str, str, str]]:
+    """Where the structures of two calls' `(args, kwargs)` differ: for each place what it is called,
+    what was there, what is there now, and why these are not alike."""
+    both = [tree.unflatten(t, range(t.num_leaves)) for t in (kept, given)]
+    return [
+        (where + tree.keystr(path), was, now, why)
+        for where, a, b in zip(("args", "kwargs"), *both, strict=True)
+        for path, was, now, why in tree.equality_errors(a, b)
+    ]
+
+
 def abstractify(x: Any) -> Any:
     """The aval of an array, or of anything that has a shape and a dtype."""
     try:

@@ -26,7 +26,7 @@ from ..runtime.devices import default_backend
 from ..runtime.shardings import NamedSharding, get_mesh
 from ..runtime.stub import JitFunction
 from ..transforms.partial_eval import dce_closed
-from .arguments import ShapeDtypeStruct
+from .arguments import ShapeDtypeStruct, other_structure
 from .derivatives import vjp
 from .jit import jit
 
@@ -266,12 +266,9 @@ class Exported:
 
     def _other_tree(self, in_tree: Any) -> str:
         """What is said of a call with another structure."""
-        kept, given = (tree.unflatten(t, range(t.num_leaves)) for t in (self.in_tree, in_tree))
         lines = [
-            f"   - {where}{tree.keystr(path)} is {have} in the invocation and {want} when "
-            f"exported, so {why}.\n"
-            for where, a, b in zip(("args", "kwargs"), kept, given, strict=True)
-            for path, want, have, why in tree.equality_errors(a, b)
+            f"   - {where} is {have} in the invocation and {want} when exported, so {why}.\n"
+            for where, want, have, why in other_structure(self.in_tree, in_tree)
         ]
         return (
             "The invocation args and kwargs must have the same pytree structure as when the "

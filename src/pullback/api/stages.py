@@ -20,7 +20,7 @@ from ..runtime.layouts import Format, Layout
 from ..runtime.options import checked, memory_limit_of, threads_of
 from ..runtime.shardings import Sharding, SingleDeviceSharding, on_devices
 from ..transforms.partial_eval import dce_closed
-from .arguments import ShapeDtypeStruct, argument_name
+from .arguments import ShapeDtypeStruct, argument_name, other_structure
 
 costs: Any = config.lazy_module("pullback.control.cost")
 modules: Any = config.lazy_module("pullback.backends.xla.module")
@@ -282,12 +282,9 @@ class Compiled(Stage):
 
     def _other_tree(self, in_tree: Any) -> str:
         """What is said of a call with another structure."""
-        kept, given = (tree.unflatten(t, range(t.num_leaves)) for t in (self.in_tree, in_tree))
         lines = [
-            f"    * at {where}{tree.keystr(path)}, compiled for {want} but now given {have}, so "
-            f"{why}"
-            for where, a, b in zip(("args", "kwargs"), kept, given, strict=True)
-            for path, want, have, why in tree.equality_errors(a, b)
+            f"    * at {where}, compiled for {want} but now given {have}, so {why}"
+            for where, want, have, why in other_structure(self.in_tree, in_tree)
         ]
         return (
             "Function compiled with input pytree does not match the input pytree it was called "

@@ -77,37 +77,50 @@ def vmap(
         ]
         size = mapped_size(fun, leaves, dims, axis_size, args, kwargs)
         axis = AxisData(axis_name, size, spmd_axis_name, _lying(leaves, dims))
-        out: dict[str, Any] = {}
-
-        def flat(*xs: Any) -> Any:
-            if leaf is not None:
-                xs = tuple(vmappable.elements(axis, xs, axes))
-            call_args, call_kwargs = tree.unflatten(in_tree, xs)
-            results, out["tree"] = tree.flatten(fun(*call_args, **call_kwargs), is_leaf=leaf)
-            wanted = out["axes"] = tree.flatten_axes("vmap out_axes", out["tree"], out_axes)
-            for x in results:
-                if leaf is None or not leaf(x):
-                    _check_result(x)
-            if leaf is not None:
-                return vmappable.wholes(axis, results, wanted)
-            return results
-
+        flat = _OnLeaves(fun, axis, in_tree, axes, out_axes, leaf)
         with transformed("vmap"):
             outs, found = batch_flat(flat, leaves, dims, axis)
-        final = [
-            x
-            if leaf is not None and leaf(x)
-            else reduce_sum(x, (d,))
-            if sum_match and w is None and d is not None
-            else _place(axis, x, d, w, out["tree"], k)
-            for k, (x, d, w) in enumerate(zip(outs, found, out["axes"], strict=True))
-        ]
-        result = tree.unflatten(out["tree"], final)
+        result = tree.unflatten(flat.out_tree, flat.placed(outs, found, sum_match))
         return _restated("vmap out_axes", 1, result, out_axes, size) if mapped_types else result
 
     about = "Vectorized version of {}: takes arguments with one more axis, over which it maps."
     take_names(fun, about=about)(vmap_f)
     return vmap_f
+
+
+class _OnLeaves:
+    """A mapped function as one of leaves. Once it was called it knows the structure of its results
+    and the axes that are wanted for them."""
+
+    def __init__(
+        self, fun: Callable[..., Any], axis: AxisData, in_tree: Any, axes: Any, out_axes: Any,
+        leaf: Callable[[Any], bool] | None,
+    ) -> None:  # fmt: skip
+        self.fun, self.axis, self.in_tree, self.axes = fun, axis, in_tree, axes
+        self.out_axes, self.leaf = out_axes, leaf
+        self.out_tree: Any = None
+        self.wanted: Any = None
+
+    def __call__(self, *xs: Any) -> Any:
+        leaf = self.leaf
+        if leaf is not None:
+            xs = tuple(vmappable.elements(self.axis, xs, self.axes))
+        args, kwargs = tree.unflatten(self.in_tree, xs)
+        results, self.out_tree = tree.flatten(self.fun(*args, **kwargs), is_leaf=leaf)
+        self.wanted = tree.flatten_axes("vmap out_axes", self.out_tree, self.out_axes)
+        for x in results:
+            if leaf is None or not leaf(x):
+                _check_result(x)
+        return results if leaf is None else vmappable.wholes(self.axis, results, self.wanted)
+
+    def placed(self, outs: Sequence[Any], found: Sequence[Any], sum_match: bool) -> list[Any]:
+        """The results, with their mapped axes where they are wanted."""
+        return [
+            x
+            if self.leaf is not None and self.leaf(x)
+            else _place(self.axis, x, d, w, self.out_tree, k, sum_match)
+            for k, (x, d, w) in enumerate(zip(outs, found, self.wanted, strict=True))
+        ]
 
 
 def _lying(leaves: Sequence[Any], dims: Sequence[int | None]) -> Any:
@@ -252,9 +265,14 @@ def _inconsistent_sizes(
     )
 
 
-def _place(axis: AxisData, x: Any, have: int | None, want: Any, out_tree: Any, k: int) -> Any:
-    """The k-th result, with its mapped axis where it is wanted."""
+def _place(
+    axis: AxisData, x: Any, have: int | None, want: Any, out_tree: Any, k: int, sum_match: bool
+) -> Any:
+    """The k-th result, with its mapped axis where it is wanted; summed over it (`sum_match`) where
+    none is."""
     if want is None:
+        if have is not None and sum_match:
+            return reduce_sum(x, (have,))
         if have is not None:
             fix = "Fix: give that output an axis in out_axes, or reduce over it in the function."
             if axis.name is not None:

@@ -227,15 +227,18 @@ def plain_program(g: Graph, program: Any, dtypes: Sequence[str]) -> bool:
     return all(n.kind in ("pw", "leaf") and not n.shape and n.slot is None for n in graph.nodes)
 
 
-def _one_each(jaxpr: Any) -> list[str] | None:
+def _one_each(jaxpr: Any, dtypes: list[str]) -> list[str] | None:
     """What a combiner does with each pair of its operands, where that is one operation each whose
-    order is free; None if it does anything else."""
+    order is free; None if it does anything else. Complex numbers are ordered by their parts, which
+    no one operator does."""
     half, made = len(jaxpr.invars) // 2, {e.outvars[0]: e for e in jaxpr.eqns}
     ops = []
     for k, out in enumerate(jaxpr.outvars):
         eqn = made.get(out)
         pair = {jaxpr.invars[k], jaxpr.invars[half + k]}
         if eqn is None or eqn.primitive.name not in FREE or {*eqn.invars} != pair:
+            return None
+        if dtypes[k] in COMPLEX and eqn.primitive.name in ("max", "min"):
             return None
         ops.append(eqn.primitive.name)
     return None if jaxpr.constvars else ops
@@ -246,10 +249,8 @@ def _reduce(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> An
     half = len(ins) // 2
     xs, inits = ins[:half], ins[half:]
     dtypes = [x.dtype for x in xs]
-    ops = _one_each(params["jaxpr"].jaxpr)
-    # Complex numbers are ordered by their parts, which no one operator does.
-    ordered = any(op in ("max", "min") and d in COMPLEX for op, d in zip(ops or (), dtypes))
-    if ops is not None and not ordered:
+    ops = _one_each(params["jaxpr"].jaxpr, dtypes)
+    if ops is not None:
         axes = tuple(sorted(params["dimensions"]))
         sums = [reduce_one(g, op, x, axes) for op, x in zip(ops, xs, strict=True)]
         each = zip(ops, inits, sums, outs, strict=True)
