@@ -51,6 +51,58 @@ def test_the_number_of_rows_shows_in_no_bit(n: int) -> None:
     np.testing.assert_allclose(many[1], e / e.sum(-1, keepdims=True), rtol=2e-6)
 
 
+def _short_rows(x: Any) -> Any:
+    m = x.max(-1)
+    e = jnp.exp(x - m[:, None])
+    return jnp.log(e.sum(-1)) + m, x.argmin(-1), (x > 1).any(-1), x.prod(-1), e / e.sum(-1)[:, None]
+
+
+def _with_each_code(
+    function: Any, arguments: Any, monkeypatch: pytest.MonkeyPatch, kinds: Any
+) -> list[Any]:
+    """The results of a function compiled in each of these ways."""
+    monkeypatch.setenv("PULLBACK_CACHE", "0")
+    seen = []
+    for haste in kinds:
+        monkeypatch.setattr(tier, "haste", lambda *_, h=haste, **__: h)
+        compiler._live.clear()
+        compiler._recent.clear()
+        with tier.paused():
+            seen.append(pullback.jit(lambda *a: function(*a))(*arguments))
+    return seen
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32"])
+def test_rows_that_run_side_by_side_compute_the_bits_of_single_rows(
+    dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quick code takes one row after the other; 269 rows leave some that fill no vector."""
+    kinds = [tier.Haste(False, False), tier.Haste(True, True)]
+    for n in (20, 33, 128):
+        with pullback.enable_x64():
+            x = jnp.asarray(np.round(_rows(n, 269) * 4)).astype(dtype)
+            good, quick = _with_each_code(_short_rows, [x], monkeypatch, kinds)
+        for a, b in zip(good, quick, strict=True):
+            assert a.dtype == b.dtype and np.array_equal(_bits(a), _bits(b))
+        wide = np.asarray(x).astype(np.float64)
+        assert np.array_equal(np.asarray(good[1]), wide.argmin(-1))
+        if dtype in ("float32", "float64"):
+            log = np.log(np.exp(wide - wide.max(-1)[:, None]).sum(-1)) + wide.max(-1)
+            np.testing.assert_allclose(good[0], log, rtol=2e-6)
+
+
+def test_short_rows_run_side_by_side() -> None:
+    """Lanes of single rows are not combined one row after the other, and what is computed once a
+    row is computed in lanes: no vector is halved, and none is left for a single number."""
+    x = _rows(20)
+    closed = pullback.make_jaxpr(lambda x: (x * x).sum(-1) - x.max(-1))(x)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    if host_target().masks:
+        text, _ = emit_module(kernel)
+        assert "<4 x float>" not in text and "<8 x float>" not in text
+        assert text.count("fsub <16 x float>") == 1 and "fsub float" not in text
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_extremes_of_rows_propagate_nan(dtype: str) -> None:
     with pullback.enable_x64():
@@ -354,17 +406,12 @@ def test_quick_code_of_long_runs_is_for_several_threads() -> None:
     ],
 )
 def test_threads_and_lanes_change_no_bit_of_quick_code(
-    function: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    function: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("PULLBACK_CACHE", "0")
-    x, seen = _rows(1000, 700), []
     kinds = [tier.Haste(False, False), tier.Haste(True, True), tier.Haste(True, True, True)]
-    for haste in (*kinds, tier.Haste(True, True, alone=True)):
-        monkeypatch.setattr(tier, "haste", lambda *_, h=haste, **__: h)
-        compiler._live.clear()
-        compiler._recent.clear()
-        with tier.paused():
-            seen.append(_bits(pullback.jit(lambda x: function(x))(x)))
+    kinds.append(tier.Haste(True, True, alone=True))
+    results = _with_each_code(function, [_rows(1000, 700)], monkeypatch, kinds)
+    seen = [_bits(result) for result in results]
     assert all(np.array_equal(seen[0], other) for other in seen[1:])
 
 

@@ -218,7 +218,7 @@ class Builder:
     @property
     def repeated(self) -> bool:
         """Whether what is emitted now is inside of a loop whose iterations run one by one."""
-        return any(scope.kind in ("seq", "while") for scope in self.scopes)
+        return any(scope.kind in ("seq", "rows", "while") for scope in self.scopes)
 
     def let(
         self, op: str, args: Sequence[Atom], dtype: str, attrs: tuple[tuple[str, Any], ...] = ()

@@ -33,7 +33,7 @@ __all__ = ["LoopIRError", "check_kernel"]
 
 show: Any = lazy_module("pullback.loops.show")
 
-KINDS = frozenset({"seq", "parallel", "vector", "reduce", "scan", "unroll"})
+KINDS = frozenset({"seq", "parallel", "rows", "vector", "reduce", "scan", "unroll"})
 
 
 class LoopIRError(AssertionError):
@@ -167,7 +167,7 @@ class _Checker:
         combined = s.kind in ("reduce", "scan")
         if combined != (s.combine is not None):
             self.fail(f"a {s.kind} loop {'needs' if combined else 'takes no'} combiner", s)
-        if s.kind in ("parallel", "vector") and s.carry:
+        if s.kind in ("parallel", "rows", "vector") and s.carry:
             self.fail(f"a {s.kind} loop carries nothing", s)
         if combined:
             self.combine(s.combine, types, s)

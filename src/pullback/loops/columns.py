@@ -57,7 +57,7 @@ class _Columns:
             if isinstance(s, Alloc):
                 out.append(_with(s, self.block(s.body)))
                 continue
-            if not isinstance(s, For) or s.kind not in ("seq", "parallel"):
+            if not isinstance(s, For) or s.kind not in ("seq", "parallel", "rows"):
                 out.append(s)
                 continue
             found = self.found(s) if self.trips(s) >= OFTEN else {}

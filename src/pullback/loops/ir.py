@@ -28,10 +28,11 @@
     Region = Region(Var* params, stmt* body, atom* yields)
 
 Loop kinds: 'seq' runs in order; 'parallel' iterations are independent (Update excepted: it is
-privatised or serialised); 'vector' iterations are independent and run in lanes; 'reduce' is a
-vectorisable loop whose carries are combined by `combine` (an op name per carry, or one n-ary Region
-over (acc..., new...)), in the order that docs/contract.md fixes; 'scan' is the inclusive prefix
-form of 'reduce' (carries are readable in the body after their update); 'unroll' is unrolled.
+privatised or serialised), 'rows' are too, and stay on one thread; 'vector' iterations are
+independent and run in lanes; 'reduce' is a vectorisable loop whose carries are combined by
+`combine` (an op name per carry, or one n-ary Region over (acc..., new...)), in the order that
+docs/contract.md fixes; 'scan' is the inclusive prefix form of 'reduce' (carries are readable in the
+body after their update); 'unroll' is unrolled.
 
 dtypes are strings: bool i4 i8 i16 i32 i64 u4 u8 u16 u32 u64 f16 bf16 f32 f64 and the float8/float4
 names of ml_dtypes. Complex numbers do not exist here: lowering splits them in two reals, a complex

@@ -54,7 +54,7 @@ __all__ = ["PARALLEL_WORK", "LoopBuilder", "emit_nest", "open_rows"]
 PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth waking anyone
 SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
-SHORT_ROW, MANY_ROWS = 64, 256
+SHORT_ROW, SHORT_REDUCED, MANY_ROWS = 64, 128, 256
 
 
 class LoopBuilder(Builder):
@@ -208,8 +208,8 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     if narrow or across:
         in_memory = set()  # every element of a row is known where it is read
     extents = [math.prod(rows[a] for a in g) for g in groups]
-    if not lanes:
-        b.literal |= _short(nest, math.prod(rows))
+    short = set() if lanes else _short(nest, math.prod(rows))
+    b.literal |= short
 
     def body(indices: list[Index]) -> None:
         idx: list[Index] = []
@@ -226,7 +226,8 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         rows_at = lambda idx: _emit_rows(b, nest, phases, in_memory, idx, lanes, False)
         emit_turned(b, nest, turned, parallel, rows_at)
     else:
-        open_rows(b, extents, lanes, parallel, body, period, simple, chunk_of_columns(members))
+        chunk = chunk_of_columns(members)
+        open_rows(b, extents, lanes, parallel, body, period, simple, chunk, abreast=bool(short))
     for m in members:
         if m.stored:
             m.ready = True
@@ -258,7 +259,7 @@ def _short(nest: Nest, rows: int) -> set[int]:
     and what a loop costs is more than what a few vectors do."""
     reds = [m.red for m in nest.members if m.kind == "red" and m.red is not None]
     lengths = {math.prod(red.extents) for red in reds}
-    return {n for n in lengths if n <= SHORT_ROW} if rows >= MANY_ROWS else set()
+    return {n for n in lengths if n <= SHORT_REDUCED} if rows >= MANY_ROWS else set()
 
 
 def _narrow(nest: Nest) -> bool:
@@ -333,11 +334,12 @@ def open_rows(
     period: int = 1,
     pieces: bool = False,
     chunk: int = CHUNK,
+    abreast: bool = False,
 ) -> None:
-    """The row loops: the first long one parallel, the last one in lanes if asked. With a period, a
-    lane computes so many neighbours, each by code of its own. With `pieces`, where conditions on
-    an index change, loops may be cut (`body` can be written more than once). Threads take lanes by
-    the `chunk`."""
+    """The row loops: the first long one parallel, the last one in lanes if asked, or of short
+    rows that may run side by side (`abreast`). With a period, a lane computes so many
+    neighbours, each by code of its own. With `pieces`, where conditions on an index change,
+    loops may be cut (`body` can be written more than once). Threads take lanes by the `chunk`."""
     pieces = pieces and worth_pieces(extents, b.repeated)
 
     def descend(level: int, indices: list[Index], parallel: bool) -> None:
@@ -362,6 +364,8 @@ def open_rows(
             _chunked(b, n, chunk, lambda ix: descend(level + 1, [*indices, ix], False), pieces)
             return
         kind = "vector" if lanes and last else "parallel" if parallel and n >= 4 else "seq"
+        if kind == "seq" and abreast and last:
+            kind = "rows"
 
         def run(ix: Index) -> Sequence[Atom]:
             descend(level + 1, [*indices, ix], parallel and kind != "parallel")

@@ -202,6 +202,10 @@ class Loops:
 
     # ---- in lanes
 
+    def rows(self, e: Emitter, s: For, first: Val, last: Val) -> bool:
+        """Whether rows have been emitted side by side; see abreast.py."""
+        return False
+
     def vector(self, e: Emitter, s: For) -> None:
         lo, hi = e.index(s.lo), e.index(s.hi)
         if e.module.alone or not is_unit(s) or not widenable(s.body):
@@ -365,6 +369,8 @@ class Loops:
         def run(inner: Emitter, first: Val, last: Val) -> None:
             if s.kind == "vector" and widenable(s.body):
                 self.vector_range(inner, s, first, last)
+                return
+            if s.kind == "parallel" and self.rows(inner, s, first, last):
                 return
             inner.in_lanes = s.kind == "vector"
             inner.ahead = rows_ahead(s)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pullback.backends.llvm.abreast import rows_abreast, run_abreast
 from pullback.backends.llvm.analysis import body_cost, free_names, has, trip
 from pullback.backends.llvm.build import BITS as TYPE_BITS, FLOATS as FLOAT_TYPES, Val
 from pullback.backends.llvm.convert import literal, register_type
@@ -54,8 +55,18 @@ class AllLoops(Loops):
         self.emit_kind(e, s)
         e.fetching = around
 
+    def rows(self, e: Emitter, s: For, first: Val, last: Val) -> bool:
+        """Whether a loop over short rows has been emitted, some rows side by side."""
+        found = rows_abreast(e, s, _vector_body)
+        if found is not None:
+            run_abreast(self, e, found, first, last)
+        return found is not None
+
     def emit_kind(self, e: Emitter, s: For) -> None:
-        if (
+        if s.kind == "rows":
+            if not self.rows(e, s, e.val(s.lo), e.val(s.hi)):
+                self.serial(e, s)
+        elif (
             s.kind == "parallel"
             and e.lanes == 1
             and not e.parallel
@@ -169,21 +180,36 @@ class AllLoops(Loops):
             e.env[c.out] = v
 
     def reduce_block(self, e: Emitter, s: For, lo: Val, hi: Val) -> list[Val]:
-        """One block: a loop of four vectors, the rest as four masked ones (or through memory)."""
+        """One block: its accumulators' lanes combined."""
         e.hot = True
-        b, lanes = e.b, _reduce_lanes(e, s)
         zero = self.identities(e, s)
         assert zero is not None
+        if e.module.alone and all(z.t != "i1" for z in zero) and e.depth == 1:
+            return self.reduce_alone(e, s, lo, hi, zero, _reduce_lanes(e, s))
+        accs, lanes = self.accumulators(e, s, lo, hi, zero)
+        return self.fold(e, s, accs, lanes)
+
+    def one_vector(self, e: Emitter, s: For) -> list[Val]:
+        """A short reduction up to where the lanes of one vector are left to be combined."""
+        zero = self.identities(e, s)
+        assert zero is not None
+        accs, lanes = self.accumulators(e, s, e.val(s.lo), e.val(s.hi), zero)
+        return self.pairwise(e, s, accs, lanes)
+
+    def accumulators(
+        self, e: Emitter, s: For, lo: Val, hi: Val, zero: list[Val]
+    ) -> tuple[list[Val], int]:
+        """A loop of four vectors, the rest as four masked ones (or through memory); and how many
+        lanes they have."""
+        b, lanes = e.b, _reduce_lanes(e, s)
         step = lanes * ACCUMULATORS
         storable = all(z.t != "i1" for z in zero)
-        if e.module.alone and storable and e.depth == 1:
-            return self.reduce_alone(e, s, lo, hi, zero, lanes)
         masked = maskable(e, s.body) and not lane_by_lane(s)
-        if masked and lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= step:
+        if masked and lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= 2 * step:
             return self.reduce_short(e, s, lo, hi, zero, lanes)
         start = [Val(b, z.t, lanes, b.spread(z, lanes) * ACCUMULATORS) for z in zero]
         if masked and storable and e.module.brief:
-            return self.fold(e, s, self.reduce_in_memory(e, s, lo, hi, start, zero, lanes), lanes)
+            return self.reduce_in_memory(e, s, lo, hi, start, zero, lanes), lanes
         # Where elements cost much, masks cost little, and one copy of the body is less code.
         cheap = not e.module.brief and body_cost(s.body) < MUCH
         all_masked = masked and not cheap and (e.target.masks or e.module.brief)
@@ -217,13 +243,14 @@ class AllLoops(Loops):
             accs = b.if_else(middle < hi, rest, lambda: before)
         elif not masked:
             accs = self.reduce_rest_alone(e, s, middle, hi, accs, zero, lanes)
-        return self.fold(e, s, accs, lanes)
+        return accs, lanes
 
     def reduce_short(
         self, e: Emitter, s: For, lo: Val, hi: Val, zero: list[Val], lanes: int
-    ) -> list[Val]:
-        """A block of a known length that fits into the accumulators, as straight code: those that
-        would hold nothing are left out, and so are halves of lanes."""
+    ) -> tuple[list[Val], int]:
+        """A block of a known length that fits into the accumulators, or fills them twice at most,
+        as straight code: those that would hold nothing are left out, and so are halves of
+        lanes."""
         count = hi.c - lo.c
         while lanes >= 2 * count and lanes > 4:
             lanes //= 2
@@ -236,8 +263,22 @@ class AllLoops(Loops):
         values = self.yielded(e, s.yields)
         if e.mask is not None:
             values = [e.b.select(e.mask, v, z) for v, z in zip(values, zero, strict=True)]
+        if width > ACCUMULATORS:
+            values = self.twice(e, s, values)
         e.lanes, e.width, e.mask = 1, 1, None
-        return self.fold(e, s, values, lanes)
+        return values, lanes
+
+    def twice(self, e: Emitter, s: For, values: list[Val]) -> list[Val]:
+        """Four accumulators, of vectors that come round to some of them once more."""
+        first = [Val(e.b, v.t, v.n, v.regs[:ACCUMULATORS]) for v in values]
+        more = [Val(e.b, v.t, v.n, v.regs[ACCUMULATORS:]) for v in values]
+        e.width = len(more[0].regs)
+        begun = [Val(e.b, v.t, v.n, v.regs[: e.width]) for v in first]
+        added = self.merge(e, s, begun, more)
+        return [
+            Val(e.b, v.t, v.n, a.regs + v.regs[len(a.regs) :])
+            for a, v in zip(added, first, strict=True)
+        ]
 
     def reduce_in_memory(
         self, e: Emitter, s: For, lo: Val, hi: Val, accs: list[Val], zero: list[Val], lanes: int
@@ -369,15 +410,20 @@ class AllLoops(Loops):
 
         return b.if_else(lo < hi, rest, lambda: accs)
 
-    def fold(self, e: Emitter, s: For, accs: list[Val], lanes: int) -> list[Val]:
-        """(0+1)+(2+3), then the lanes by halving."""
+    def pairwise(self, e: Emitter, s: For, accs: list[Val], lanes: int) -> list[Val]:
+        """(0+1)+(2+3): one vector."""
         b, width = e.b, len(accs[0].regs)
         parts = [[Val(b, a.t, lanes, (a.regs[j],)) for a in accs] for j in range(width)]
         e.lanes, e.width = lanes, 1
         while len(parts) > 1:
             pairs = [parts[j : j + 2] for j in range(0, len(parts), 2)]
             parts = [self.merge(e, s, *pair) if len(pair) == 2 else pair[0] for pair in pairs]
-        total = parts[0]
+        e.lanes = 1
+        return parts[0]
+
+    def fold(self, e: Emitter, s: For, accs: list[Val], lanes: int) -> list[Val]:
+        """One vector, whose lanes are combined by halving."""
+        b, total = e.b, self.pairwise(e, s, accs, lanes)
         n = size = lanes  # what is left, in registers of so many lanes: none smaller than x86's
         while n > 1:
             half = n // 2
