@@ -243,7 +243,23 @@ def test_flax_trains_as_under_jax(trained: tuple[dict, dict], model: str) -> Non
 
 def test_tests_in_the_form_of_those_of_jax_pass_here_and_there() -> None:
     """`jax._src.test_util` and the private modules that such tests import."""
-    program = str(HERE / "jtu_program.py")
-    for how in ([program], ["-m", "pullback", "run", program]):
+    _passes("jtu_program.py", "Ran 41 tests", "OK (skipped=3)")
+
+
+def test_modules_that_tests_of_jax_import() -> None:
+    """Rarer public and private modules, in tests that pass with real JAX (half a minute: see below)
+    and here."""
+    _passes("jtu_modules_program.py", "\nOK", jax_too=False)
+
+
+@pytest.mark.slow
+def test_modules_that_tests_of_jax_import_are_as_there() -> None:
+    """The same tests with real JAX."""
+    _passes("jtu_modules_program.py", "\nOK")
+
+
+def _passes(name: str, *wanted: str, jax_too: bool = True) -> None:
+    program = str(HERE / name)
+    for how in ([program], ["-m", "pullback", "run", program])[not jax_too :]:
         said = run(*how).stderr
-        assert "Ran 41 tests" in said and "OK (skipped=3)" in said, said[-2000:]
+        assert all(words in said for words in wanted), said[-2000:]

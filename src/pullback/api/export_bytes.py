@@ -20,11 +20,13 @@ import numpy as np
 from .. import dtypes
 from ..control.call import UNSPECIFIED, UnspecifiedValue, call_params, jit_p
 from ..control.expand import expand
+from ..control.refs import discharge
 from ..core.avals import ShapedArray
 from ..core.dim_text import SymbolicScope, symbolic_shape
 from ..core.dims import DimExpr
 from ..core.jaxpr import ClosedJaxpr, DebugInfo, DropVar, Jaxpr, JaxprEqn, Literal, Var
 from ..core.primitive import Primitive
+from ..core.refs import holds_refs, is_ref_aval
 from ..primitives.keys import KeyDType, PRNGImpl, PRNGKeyArray, find_impl
 from ..runtime.array import ArrayImpl
 from ..runtime.dispatch import to_array
@@ -45,7 +47,7 @@ MAGIC = b"pullback exported 2\n"
 
 def dumps(exported: Exported, vjp_order: int) -> bytes:
     """An exported program as bytes, with so many derivatives."""
-    writer = _Writer()
+    writer = Writer()
     levels = [exported]
     for _ in range(max(int(vjp_order), 0)):
         levels.append(levels[-1].vjp())
@@ -57,9 +59,9 @@ def dumps(exported: Exported, vjp_order: int) -> bytes:
     return MAGIC + zlib.compress(json.dumps(data, separators=(",", ":")).encode())
 
 
-def _fields(e: Exported, writer: _Writer) -> dict[str, Any]:
+def _fields(e: Exported, writer: Writer) -> dict[str, Any]:
     return {
-        "closed": writer.value(expand(e._closed)),
+        "closed": writer.value(without_refs(expand(e._closed))),
         "in_tree": write_tree(e.in_tree.node),
         "out_tree": write_tree(e.out_tree.node),
         "in_avals": writer.value(e.in_avals),
@@ -71,6 +73,16 @@ def _fields(e: Exported, writer: _Writer) -> dict[str, Any]:
         "in_shardings": writer.value(e._in_named_shardings),
         "out_shardings": writer.value(e._out_named_shardings),
     }
+
+
+def without_refs(closed: ClosedJaxpr) -> ClosedJaxpr:
+    """A program that mentions no references of its own: in files they are values."""
+    if any(
+        holds_refs(e.primitive, e.params) or any(is_ref_aval(v.aval) for v in e.outvars)
+        for e in closed.jaxpr.eqns
+    ):
+        return discharge(closed)[0]
+    return closed
 
 
 def loads(blob: Any) -> Exported:
@@ -89,7 +101,7 @@ def loads(blob: Any) -> Exported:
         data = json.loads(zlib.decompress(blob[len(MAGIC) :]))
     except (zlib.error, ValueError) as e:
         raise ValueError(f"deserialize: the bytes are damaged ({e}).") from None
-    reader = _Reader(data)
+    reader = Reader(data)
     following: Exported | None = None
     for fields in reversed(data["levels"]):
         after = following
@@ -119,7 +131,7 @@ def _modules() -> list[tuple[str, Any]]:
     return [(n, m) for n, m in found if n.startswith(("pullback.primitives.", "pullback.control."))]
 
 
-class _Writer:
+class Writer:
     """Values as JSON: what is no number, text or truth is a list that begins with its kind."""
 
     def __init__(self) -> None:
@@ -258,8 +270,8 @@ class _Writer:
         return self.places[id(primitive)]
 
 
-class _Reader:
-    """The inverse of _Writer."""
+class Reader:
+    """The inverse of Writer."""
 
     def __init__(self, data: Any) -> None:
         self.data = data

@@ -73,6 +73,8 @@ def bind_call(
 ) -> list[Any]:
     """Calls a transformed program under the name and options of the call that it came from. `ins`
     and `outs`: the shardings asked for, as far as they are known."""
+    if "marked" in params:
+        return params["marked"].again(jaxpr, args, outs)  # type: ignore[no-any-return]
     wanted = call_params(jaxpr, params["name"], like=params, in_shardings=ins, out_shardings=outs)
     return jit_p.bind(*args, **wanted)  # type: ignore[no-any-return]
 

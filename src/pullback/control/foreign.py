@@ -14,6 +14,7 @@ from ..primitives.builders import batch_size
 from ..primitives.callback import METHODS, batched_operands
 from ..primitives.common import as_array
 from .callbacks import sequentially
+from .expand import register_inline
 
 __all__ = ["FfiEffect", "ffi_call", "ffi_call_p"]
 
@@ -85,6 +86,12 @@ ffi_call_p: Primitive = Primitive(
     multiple_results=True,
     effectful=True,
 )
+# The target `control_dep` of XLA's: one array is to be computed after another. Operations keep
+# their order here, so that nothing is called.
+order_p = Primitive("ffi_call", register=False, multiple_results=True, effectful=True)
+order_p.rules.update(ffi_call_p.rules)
+order_p.def_impl(lambda *arrays, **_: [])
+register_inline(order_p, lambda *arrays, **_: [])
 
 
 class Attribute:
@@ -222,7 +229,8 @@ def ffi_call(
                 "The use of ffi_call attributes requires a custom call API version of at least 4; "
                 f"got api_version={custom_call_api_version}."
             )
-        found = ffi_call_p.bind(
+        primitive = order_p if target_name == "control_dep" else ffi_call_p
+        found = primitive.bind(
             *arrays,
             result_avals=outs,
             vmap_method=vmap_method,

@@ -5,8 +5,7 @@
       in (c,) }
 
 A jaxpr that occurs more than once, or that is long, is written once before the program (`let f =
-{...} in`). The module has two halves: a small layout engine (documents that break where they do not
-fit in 80 columns) and the translation of jaxprs into documents.
+{...} in`). A program becomes a document, which documents.py lays out.
 """
 
 from __future__ import annotations
@@ -20,148 +19,13 @@ import numpy as np
 from .. import dtypes
 from . import source
 from .avals import AbstractValue
+from .documents import Break, Concat, Doc, Group, Nest, Text, join, layout, text
 from .jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var
 
-WIDTH = 80
 # A jaxpr of more equations than this is written before the program, even if it occurs once.
 _LONG = 10
-
-
-# --- documents: text, possible line breaks, groups (flat if they fit) and nests (indent their
-#  breaks) ---
-class Doc:
-    """A piece of text whose layout is not fixed. `flat` is its width on one line."""
-
-    __slots__ = ("flat",)
-    flat: int
-
-
-class Text(Doc):
-    """Text that never breaks; `note` is a comment for the end of its line."""
-
-    __slots__ = ("color", "note", "text")
-
-    def __init__(self, s: str, color: str | None = None, note: str | None = None) -> None:
-        self.text, self.color, self.note = s, color, note
-        self.flat = len(s)
-
-
-class Break(Doc):
-    """A line break, or `text` in a group that is flat."""
-
-    __slots__ = ("text",)
-
-    def __init__(self, s: str = " ") -> None:
-        self.text = s
-        self.flat = len(s)
-
-
-class Concat(Doc):
-    __slots__ = ("docs",)
-
-    def __init__(self, docs: Iterable[Doc]) -> None:
-        self.docs = list(docs)
-        self.flat = sum(d.flat for d in self.docs)
-
-
-class Group(Doc):
-    """Its breaks are all spaces if it fits on the rest of the line, else all new lines."""
-
-    __slots__ = ("doc",)
-
-    def __init__(self, doc: Doc) -> None:
-        self.doc = doc
-        self.flat = doc.flat
-
-
-class Nest(Doc):
-    __slots__ = ("doc", "n")
-
-    def __init__(self, n: int, doc: Doc) -> None:
-        self.n, self.doc = n, doc
-        self.flat = doc.flat
-
-
-def text(s: str, color: str | None = None) -> Doc:
-    return Text(s, color)
-
-
-def join(sep: Doc, docs: Iterable[Doc]) -> Doc:
-    out: list[Doc] = []
-    for d in docs:
-        if out:
-            out.append(sep)
-        out.append(d)
-    return Concat(out)
-
-
-_CODES = {"keyword": ("34", "1"), "type": ("35", None), "note": (None, "2")}
 # A break that is a new line only where the line is already full.
 _fill = Group(Break())
-
-
-class _Lines:
-    """Lines under construction: their text (with colour codes), width, and comments."""
-
-    def __init__(self, use_color: bool) -> None:
-        self.use_color = use_color
-        self.lines: list[list[Any]] = [["", 0, []]]
-        self.state: tuple[str | None, str | None] = (None, None)
-
-    def _codes(self, color: str | None) -> str:
-        want = _CODES[color] if color else (None, None)
-        if not self.use_color or want == self.state:
-            return ""
-        codes = []
-        if want[0] != self.state[0]:
-            codes.append(want[0] or "39")
-        if want[1] != self.state[1]:
-            codes.append(want[1] or "22")
-        self.state = want
-        return f"\x1b[{';'.join(codes)}m"
-
-    def write(self, s: str, color: str | None = None, note: str | None = None) -> None:
-        line = self.lines[-1]
-        line[0] += self._codes(color) + s
-        line[1] += len(s)
-        if note is not None:
-            line[2].append(note)
-
-    def newline(self, indent: int) -> None:
-        self.lines.append([" " * indent, indent, []])
-
-    def finish(self) -> str:
-        column = max(width for _, width, _ in self.lines)
-        out = []
-        for body, width, notes in self.lines:
-            for k, note in enumerate(notes):
-                pad = " " * (column - (width if k == 0 else 0))
-                start, end = ("\x1b[2m", "\x1b[22m") if self.use_color else ("", "")
-                body += ("" if k == 0 else "\n") + f"{pad}{start} # {note}{end}"
-            out.append(body)
-        return "\n".join(out) + (self._codes(None) if self.use_color else "")
-
-
-def layout(doc: Doc, use_color: bool = False) -> str:
-    """The text of a document."""
-    lines = _Lines(use_color)
-    stack: list[tuple[int, bool, Doc]] = [(0, False, doc)]
-    while stack:
-        indent, flat, d = stack.pop()
-        if isinstance(d, Text):
-            lines.write(d.text, d.color, d.note)
-        elif isinstance(d, Break):
-            if flat:
-                lines.write(d.text)
-            else:
-                lines.newline(indent)
-        elif isinstance(d, Concat):
-            stack.extend((indent, flat, x) for x in reversed(d.docs))
-        elif isinstance(d, Nest):
-            stack.append((indent + d.n, flat, d.doc))
-        elif isinstance(d, Group):
-            stack.append((indent, flat or lines.lines[-1][1] + d.flat <= WIDTH, d.doc))
-    return lines.finish()
 
 
 # --- programs ---

@@ -152,7 +152,7 @@ def _checked(name: str, x: Any, aval: Any) -> Any:
     return x.astype(aval.dtype)
 
 
-def _result_avals(shapes: Any) -> tuple[tuple[ShapedArray, ...], Any]:
+def result_avals_of(shapes: Any) -> tuple[tuple[ShapedArray, ...], Any]:
     leaves, structure = tree.flatten(shapes)
     avals = []
     for s in leaves:
@@ -290,7 +290,7 @@ def pure_callback(
     if not callable(callback):
         raise TypeError(f"pure_callback expects a callable, got {callback!r}")
     leaves, in_tree = tree.flatten((args, kwargs))
-    avals, out_tree = _result_avals(result_shape_dtypes)
+    avals, out_tree = result_avals_of(result_shape_dtypes)
     outs = pure_callback_p.bind(
         *leaves,
         callback=FlatCallback(callback, in_tree),
@@ -356,7 +356,7 @@ def io_callback(
     if not callable(callback):
         raise TypeError(f"io_callback expects a callable, got {callback!r}")
     leaves, in_tree = tree.flatten((args, kwargs))
-    avals, out_tree = _result_avals(result_shape_dtypes)
+    avals, out_tree = result_avals_of(result_shape_dtypes)
     outs = io_callback_p.bind(
         *leaves,
         callback=FlatCallback(callback, in_tree),

@@ -1,0 +1,208 @@
+"""Modules that tests of JAX import, in tests of their form: run with real JAX, and by
+`python -m pullback run`."""
+
+import contextlib
+import hashlib
+import importlib.util
+import tempfile
+import traceback
+import unittest
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl.testing import absltest
+from jax._src import (
+    cache_key,
+    compiler,
+    config,
+    error_check,
+    hashable_array,
+    lru_cache,
+    pickle_util,
+    pretty_printer as pp,
+    sourcemap,
+    test_util as jtu,
+    xla_bridge,
+    xla_metadata_lib,
+)
+from jax._src.internal_test_util import lazy_loader_module
+from jax.experimental import (
+    buffer_callback,
+    control_deps,
+    rnn,
+    scheduling_groups,
+    serialize_executable,
+    topologies,
+    xla_metadata,
+)
+
+
+class TextTest(jtu.JaxTestCase):
+    def test_documents(self):
+        inner = pp.nest(2, pp.concat([pp.brk(), pp.text("there"), pp.brk(""), pp.text("!")]))
+        doc = pp.group(pp.concat([pp.text("hello"), inner]))
+        self.assertEqual(doc.format(width=80), "hello there!")
+        self.assertEqual(doc.format(width=8), "hello\n  there\n  !")
+        noted = pp.concat([pp.text("ab", annotation="one"), pp.brk(), pp.text("c", annotation="2")])
+        self.assertEqual(noted.format(annotation_prefix=" ; "), "ab ; one\nc  ; 2")
+        red = pp.color(pp.text("a") + pp.keyword(pp.text("b")), foreground=pp.Color.RED)
+        self.assertEqual(red.format(use_color=True), "\x1b[31ma\x1b[34;1mb\x1b[39;22m")
+        where = []
+        mapped = pp.concat([pp.text("x "), pp.source_map(pp.text("abc"), "s"), pp.brk()])
+        self.assertEqual(pp.group(mapped).format(source_map=where), "x abc ")
+        self.assertEqual(where, [[(2, 5, "s")]])
+
+    def test_source_maps(self):
+        for n in (0, 1, -1, 15, 16, -123456):
+            self.assertEqual(sourcemap.decode_vlq(sourcemap.encode_vlq(n)), n)
+        made = sourcemap.MappingsGenerator()
+        made.new_group()
+        made.new_segment(0, 0, 0, 0)
+        made.new_segment(4, 1, 5, 2)
+        made.new_group()
+        made.new_segment(2, 0, 1, 1)
+        found = sourcemap.SourceMap(3, ["a"], ["text"], [], made.mappings())
+        self.assertIn('"mappings": "AAAA,ICKE;EDJD"', found.to_json())
+        self.assertEqual(sourcemap.SourceMap.from_json(found.to_json()), found)
+
+
+class KeptTest(jtu.JaxTestCase):
+    @unittest.skipUnless(importlib.util.find_spec("filelock"), "needs filelock")
+    def test_bounded_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = lru_cache.LRUCache(folder, max_size=10)
+            self.assertIsNone(kept.get("a"))
+            kept.put("a", b"12345")
+            kept.put("b", b"12345")
+            kept.put("c", b"1")
+            self.assertEqual([kept.get(k) for k in "abc"], [None, b"12345", b"1"])
+            with self.assertWarnsRegex(UserWarning, "exceeds the maximum"):
+                kept.put("d", bytes(11))
+
+    def test_files(self):
+        with tempfile.TemporaryDirectory() as folder:
+            kept = lru_cache.LRUCache(folder, max_size=-1)
+            kept.put("a", b"1")
+            kept.put("a", b"2")
+            self.assertEqual(kept.get("a"), b"1")
+            self.assertRaises(ValueError, kept.get, "")
+
+    def test_values(self):
+        x = np.arange(3)
+        self.assertEqual(pickle_util.loads(pickle_util.dumps((1, "a"))), (1, "a"))
+        self.assertLen({hashable_array.HashableArray(x), hashable_array.HashableArray(x.copy())}, 1)
+        self.assertTrue(callable(lazy_loader_module.lazy_test_submodule.a_function))
+        self.assertRaises(AttributeError, lambda: lazy_loader_module.other)
+        with xla_metadata.set_xla_metadata(a=1), xla_metadata.set_xla_metadata(b=2):
+            self.assertEqual(xla_metadata_lib.current_xla_metadata(), {"a": 1, "b": 2})
+        self.assertIsNone(xla_metadata_lib.current_xla_metadata())
+
+    def test_names_of_programs(self):
+        options = compiler.get_compile_options(num_replicas=1, num_partitions=1)
+        devices, backend = np.array([[jax.devices()[0]]]), xla_bridge.get_backend()
+
+        def key(f, *args):
+            module = jax.jit(f).lower(*args).compiler_ir()
+            return cache_key.get(module, devices, options, backend)
+
+        f, g = lambda x: jax.lax.sin(x), lambda x: jax.lax.sin(x)
+        self.assertNotEqual(key(f, 1.0), key(jnp.cos, 1.0))
+        for whole in (False, True):
+            with config.compilation_cache_include_metadata_in_key(whole):
+                self.assertEqual(key(f, 1.0) != key(g, 1.0), whole)
+        hashes = [hashlib.sha256() for _ in range(2)]
+        for h in hashes:
+            cache_key._hash_platform(h, backend)
+        self.assertEqual(*(h.digest() for h in hashes))
+
+    def test_compiled_functions(self):
+        c = jnp.arange(3.0)
+        compiled = jax.jit(lambda x, y: {"a": x["q"] + y * c}).lower({"q": c}, c).compile()
+        parts = pickle_util.loads(pickle_util.dumps(serialize_executable.serialize(compiled)))
+        again = serialize_executable.deserialize_and_load(*parts)
+        self.assertAllClose(again({"q": c}, c), {"a": c + c * c})
+        self.assertRaises(TypeError, again, {"q": c}, jnp.ones(4))
+
+    def test_devices(self):
+        found = topologies.get_attached_topology()
+        self.assertEqual(found.devices, jax.devices())
+        self.assertRaises(RuntimeError, topologies.get_topology_desc)
+
+
+class NotedTest(jtu.JaxTestCase):
+    def errors_of(self, f, *args):
+        f(*args)
+        try:
+            error_check.raise_if_error()
+        except ValueError as error:
+            return str(error), "".join(traceback.format_tb(error.__traceback__))
+        return None, ""
+
+    def test_errors(self):
+        def positive(x):
+            error_check.set_error_if(x <= 0, "x must be positive")  # this line
+            return x + 1
+
+        def summed(x):
+            return jax.lax.scan(lambda c, a: (c + positive(a), a), 0.0, x)
+
+        for f in (positive, jax.jit(positive), summed, jax.jit(summed)):
+            said, where = self.errors_of(f, jnp.arange(3.0))
+            self.assertEqual(said, "x must be positive")
+            self.assertIn("in positive", where)
+            self.assertIn("this line", where)
+            self.assertIsNone(self.errors_of(f, jnp.ones(3))[0])
+        self.assertRaises(ValueError, jax.jit(error_check.raise_if_error))
+
+    def test_errors_of_exported_functions(self):
+        def positive(x):
+            error_check.set_error_if(x <= 0, "x must be positive")
+            return x + 1
+
+        wrapped = jax.jit(error_check.wrap_for_export(jax.jit(positive)))
+        call = jax.export.export(wrapped)(jnp.float32(1)).call
+        with contextlib.suppress(ImportError):  # JAX's files need flatbuffers
+            call = jax.export.deserialize(
+                jax.export.export(wrapped)(jnp.float32(1)).serialize()
+            ).call
+        said, _ = self.errors_of(jax.jit(error_check.unwrap_from_import(call)), jnp.float32(-3))
+        self.assertIn("x must be positive", said)
+
+    def test_groups(self):
+        f = scheduling_groups.scheduling_group(name="g")(lambda x: jnp.sin(x) * 2)
+        for g, x in ((f, 1.0), (jax.grad(f), 1.0), (jax.vmap(f), jnp.ones(3)), (jax.jit(f), 1.0)):
+            self.assertIn("scheduling_group=g", str(jax.make_jaxpr(g)(x)))
+        self.assertAllClose(jax.jit(jax.grad(f))(1.0), 2 * jnp.cos(1.0))
+        self.assertEqual(jax.jit(control_deps.control_dep)(1.0, 2.0), ())
+
+    def test_results_in_place(self):
+        def doubled(context, out, x):
+            self.assertEqual(context.stage, buffer_callback.ExecutionStage.EXECUTE)
+            self.assertTrue(out.writeable and not x.writeable)
+            np.asarray(out)[...] = 2 * np.asarray(x)
+
+        shape = jax.ShapeDtypeStruct((3,), jnp.float32)
+        f = buffer_callback.buffer_callback(doubled, shape, vmap_method="sequential")
+        for g in (f, jax.jit(f)):
+            self.assertAllClose(g(jnp.ones(3)), 2 * jnp.ones(3))
+        self.assertAllClose(jax.vmap(f)(jnp.ones((2, 3))), 2 * jnp.ones((2, 3)))
+        with self.assertRaisesRegex(ValueError, "do not support JVP"):
+            jax.jvp(f, (jnp.ones(3),), (jnp.ones(3),))
+
+    def test_recurrent_networks(self):
+        sizes = {"input_size": 3, "hidden_size": 4, "num_layers": 2, "bidirectional": True}
+        weights = rnn.init_lstm_weight(jax.random.key(1), **sizes)
+        self.assertEqual(weights.shape, (rnn.get_num_params_in_lstm(**sizes),))
+        x = jax.random.normal(jax.random.key(2), (2, 5, 3))
+        h, c = jax.random.normal(jax.random.key(3), (2, 4, 2, 4))
+        unpacked = rnn.unpack_lstm_weights(weights, **sizes)
+        y, h, c = rnn.lstm_ref(x, h, c, *unpacked, jnp.array([3, 5]), dropout=0.0, **sizes)
+        found = [float(jnp.vdot(a, jnp.cos(jnp.arange(a.size)))) for a in (y, h, c)]
+        self.assertAllClose(found, [0.013783, -0.542905, -1.761992], atol=1e-4, check_dtypes=False)
+        swapped = rnn.swap_lstm_gates(weights, **sizes)
+        self.assertAllClose(swapped[24:36], weights[36:48])  # the output's gate, of rows of 3
+
+
+if __name__ == "__main__":
+    absltest.main(testLoader=jtu.JaxTestLoader())
