@@ -108,6 +108,19 @@ def test_layers_with_weights_of_their_own() -> None:
     assert more_equations < 0.6 * len(plain.equations)  # which has half the layers
 
 
+def test_transposed_products_that_bodies_transpose_again() -> None:
+    # An update of weights by their gradients: transposes of products, cheap to do again.
+    def function(xs: Any, y: Any, carried: Any) -> Any:
+        products = [pnp.dot(x, y) for x in xs]
+        for w in [p.T for p in products]:
+            for k in range(12):
+                carried = pnp.tanh(carried * w + k) - 0.1 * pnp.sin(carried)
+        return carried
+
+    xs = tuple(pnp.asarray(values(3, 4)) for _ in range(4))
+    same_bits(function, xs, pnp.asarray(values(4, 5)), pnp.asarray(values(5, 3)))
+
+
 def test_numbers_of_each_iteration() -> None:
     def floats(x: Any) -> Any:
         for i in range(60):

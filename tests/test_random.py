@@ -188,6 +188,10 @@ DISTRIBUTIONS: dict[str, tuple[Any, float]] = {
     "wald": (lambda R, k: R.wald(k, 2.0, (50,)), 1e-4),
     # Parameters of different ranks.
     "uniform bounds": (lambda R, k: R.uniform(k, (2, 3, 5), minval=-COL, maxval=P5), 2e-6),
+    # Bounds of more axes than the numbers: minval's shape is the result's.
+    "uniform maxval (1, 1)": (lambda R, k: R.uniform(k, (), maxval=np.full((1, 1), 3.0)), 2e-7),
+    "uniform minval (1, 1)": (lambda R, k: R.uniform(k, (), minval=np.full((1, 1), -3.0)), 2e-7),
+    "uniform maxval (1, 2)": (lambda R, k: R.uniform(k, (2,), maxval=P5[None, :2]), 2e-7),
     "randint bounds": (lambda R, k: R.randint(k, (3, 5), np.arange(3)[:, None], I5), 0),
     "truncated bounds": (lambda R, k: R.truncated_normal(k, -COL, P5), 1e-5),
     "weibull_min shapes": (lambda R, k: R.weibull_min(k, COL, 2 * P5), 1e-4),
@@ -233,6 +237,10 @@ def test_mapped() -> None:
         (lambda R: R.uniform(0), TypeError),
         (lambda R: R.uniform(R.key(0), dtype=int), ValueError),
         (lambda R: R.uniform(R.key(0), (2.5,)), TypeError),
+        (lambda R: R.uniform(R.key(0), (), maxval=np.ones(2)), ValueError),
+        (lambda R: R.uniform(R.key(0), (1,), minval=np.ones((1, 1))), TypeError),
+        (lambda R: R.uniform(R.key(0), (2,), minval=np.ones(3), maxval=np.ones(2)), TypeError),
+        (lambda R: R.uniform(R.key(0), (1,), maxval=np.ones((1, 2))), ValueError),
         (lambda R: R.fold_in(R.key(0), -1), OverflowError),
         (lambda R: R.fold_in(R.key(0), [1, 2]), TypeError),
         (lambda R: R.split(R.split(R.key(0), 3)), ValueError),

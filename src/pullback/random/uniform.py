@@ -4,6 +4,7 @@ bits.
 
 from __future__ import annotations
 
+import builtins
 import math
 from collections.abc import Sequence
 from typing import Any
@@ -103,37 +104,39 @@ def _to_rank(x: Any, rank: int) -> Any:
     shape = typeof(x).shape
     missing = rank - len(shape)
     return (
-        broadcast_in_dim(x, (1,) * missing + shape, tuple(range(missing, rank))) if missing else x
+        broadcast_in_dim(x, (1,) * missing + shape, tuple(range(missing, rank)))
+        if missing > 0
+        else x
     )
 
 
-def _check_bound(name: str, bound: tuple[Any, ...], shape: tuple[Any, ...]) -> None:
-    """TypeError unless a bound of uniform numbers broadcasts to their shape; ValueError where the
-    numbers would have to.
+def _together(op: str, name: str, x: Any, y: Any) -> tuple[Any, Any]:
+    """Two operands as NumPy aligns them; numbers stay as they are. TypeError where their lengths
+    differ, ValueError where their ranks do besides; `name` is the bound to look at.
     """
+    one, two = typeof(x).shape, typeof(y).shape
+    if not one or not two or one == two:
+        return x, y
     fix = f"Fix: {name} broadcasts to the shape of the numbers, or vmap over it."
-    if len(bound) > len(shape) > 0 and name == "minval":
-        raise TypeError(
-            "max: arrays must have the same number of dimensions, got "
-            f"{set(map(len, (shape, bound)))}: uniform has {name} of shape {bound} for numbers of "
-            f"shape {shape}. {fix}"
+    pairs = zip(reversed(one), reversed(two), strict=False)
+    if any(1 != n != m != 1 for n, m in pairs):
+        if len(one) == len(two):
+            raise TypeError(
+                f"{op} got incompatible shapes for broadcasting: {one}, {two}: uniform has {name} "
+                f"of the second shape. {fix}"
+            )
+        raise ValueError(
+            f"Incompatible shapes for broadcasting: {one} and {two}: uniform has {name} of the "
+            f"second shape. {fix}"
         )
-    if len(bound) <= len(shape) and any(
-        1 != n != m != 1 for n, m in zip(reversed(bound), reversed(shape), strict=False)
-    ):
-        raise TypeError(
-            f"mul got incompatible shapes for broadcasting: {shape}, {bound}: uniform has {name} "
-            f"of the second shape. {fix}"
-        )
-    result_shape("uniform", shape, np.broadcast_to(np.uint8(0), bound))
+    rank = builtins.max(len(one), len(two))
+    return _to_rank(x, rank), _to_rank(y, rank)
 
 
 @static_jit("shape", "dtype")
 def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
     # Random bits become the mantissa of numbers in [1, 2).
     minval, maxval = as_dtype(minval, dtype), as_dtype(maxval, dtype)
-    for name, bound in (("minval", minval), ("maxval", maxval)):
-        _check_bound(name, typeof(bound).shape, shape)
     minval, maxval = _to_rank(minval, len(shape)), _to_rank(maxval, len(shape))
     mantissa, width = dtypes.finfo(dtype).nmant, dtypes.itemsize_bits(dtype)
     drawn = 8 if mantissa < 8 else width
@@ -146,7 +149,23 @@ def _uniform(key: Any, minval: Any, maxval: Any, shape: Any, dtype: Any) -> Any:
         bitwise_or(shift_right_logical(words, as_uint.type(drawn - mantissa)), one), dtype
     )
     unit = sub(floats, scalar(1, dtype))
-    scaled = rng.contracted_add_p.bind(mul(unit, sub(maxval, minval)), minval)
+    span = sub(*_together("sub", "minval", maxval, minval))
+    scaled = mul(*_together("mul", "maxval", unit, span))
+    scaled = rng.contracted_add_p.bind(*_together("add", "minval", scaled, minval))
+    # As in JAX, minval has the last word about the shape: numbers of shape () get its.
+    low = typeof(minval).shape
+    if len(low) > len(shape) > 0:
+        raise TypeError(
+            "max: arrays must have the same number of dimensions, got "
+            f"{set(map(len, (shape, low)))}: uniform has minval of shape {low} for numbers of "
+            f"shape {shape}. Fix: minval broadcasts to the shape of the numbers, or vmap over it."
+        )
+    if size_of(typeof(scaled).shape) != size_of(shape):
+        raise ValueError(
+            f"uniform parameters of shape {typeof(scaled).shape} do not broadcast to shape "
+            f"{shape}. Fix: minval and maxval broadcast to the shape of the numbers, or vmap over "
+            "them."
+        )
     return max(minval, reshape(scaled, shape))
 
 

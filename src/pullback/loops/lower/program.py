@@ -262,7 +262,8 @@ def turned_products(jaxpr: Any, chains: Mapping[int, Chain]) -> dict[Any, Any]:
     scores of attention: the transpose of x . y is y . x, if nobody else reads it; or a transpose
     of it that leaves the last axis in its place, whose rows are whole. Result of the product ->
     the equation in its place; result of the transpose -> what is left of it, or None. What chains
-    hold is seen to when their bodies are lowered."""
+    hold is seen to when their bodies are lowered; what they are given is read by them, though it
+    may be in no equation: they transpose again what is cheap to have."""
     if not any(e.primitive.name == "transpose" for e in jaxpr.eqns):
         return {}
     products = {
@@ -273,6 +274,8 @@ def turned_products(jaxpr: Any, chains: Mapping[int, Chain]) -> dict[Any, Any]:
     inside = {v for c in chains.values() for e in jaxpr.eqns[c.start : c.end] for v in e.outvars}
     uses = Counter(v for e in jaxpr.eqns for v in e.invars if not hasattr(v, "val"))
     uses.update(v for v in jaxpr.outvars if not hasattr(v, "val"))
+    given = (v for c in chains.values() for o in c.operands if not o.number for v in o.values)
+    uses.update(v for v in given if not hasattr(v, "val"))
     found: dict[Any, Any] = {}
     for e in jaxpr.eqns:
         if e.primitive.name != "transpose" or hasattr(e.invars[0], "val"):
