@@ -17,9 +17,16 @@ from ..runtime.shardings import (
     Sharding,
     SingleDeviceSharding,
     get_mesh,
+    named_mesh,
 )
 
-__all__ = ["check_fits", "checked", "device_sharding", "of_arguments", "of_results"]
+__all__ = ["OfNamedMesh", "check_fits", "checked", "device_sharding", "of_arguments", "of_results"]
+
+
+class OfNamedMesh(PartitionSpec):
+    """A spec that may be about the mesh of `with mesh:`, as those of `pjit` are."""
+
+    __slots__ = ()
 
 
 def _is_leaf(x: Any) -> bool:
@@ -53,14 +60,14 @@ def _resolved(sharding: Any, what: str) -> Any:
     if isinstance(sharding, Format):
         sharding = sharding.sharding
     if isinstance(sharding, PartitionSpec):
-        mesh = get_mesh()
+        mesh = named_mesh() if isinstance(sharding, OfNamedMesh) else get_mesh()
         if mesh.empty:
             raise RuntimeError(
                 "jit requires a non-empty mesh in context if you are passing `PartitionSpec`s to "
                 f"{what}. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively, "
                 f"provide `Sharding`s to {what} and then the mesh context manager is not required."
             )
-        return NamedSharding(mesh, sharding)
+        return NamedSharding(mesh, sharding.update())
     return sharding if isinstance(sharding, Sharding) else UNSPECIFIED
 
 

@@ -30,7 +30,7 @@ from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
 from ..runtime.commitment import results_lie
 from ..runtime.operands import Policy, replaced
-from ..runtime.shardings import get_mesh
+from ..runtime.shardings import default_place, get_mesh
 from .jit import jit
 from .kinds import is_jitted, make_public
 from .recording import Recording
@@ -209,10 +209,11 @@ class EagerFunction:
         """How the results lie: as the arguments say, or as their model does."""
         model = args[0] if self.fun.__name__ in LIKE and args else None
         if isinstance(model, ArrayImpl) and program.out_avals[0].shape == model.aval.shape:
-            if model._committed is not None:
+            if model.committed:
                 return [model._committed]
             if get_mesh().empty:
-                return None
+                where = default_place()
+                return None if where is None else [where]
         return results_lie(program, args)
 
     def _has_values(self, args: Any, kwargs: Any) -> bool:

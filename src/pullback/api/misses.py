@@ -93,7 +93,12 @@ def _of_contexts(now: Any, before: Any) -> Iterator[str]:
     for flag, a, b in zip(config.trace_flags(), now[0], before[0], strict=True):
         if a != b:
             yield f"  * {flag.name} differs: now {a} and before {b}"
-    whats = ("axes in scope", "mesh in force", "axes over which values are checked to vary")
+    whats = (
+        "axes in scope",
+        "mesh in force",
+        "mesh of `with mesh:`",
+        "axes over which values are checked to vary",
+    )
     for what, a, b in zip(whats, now[1:], before[1:], strict=True):
         if a != b:
             yield f"  * {what}: now {a} and before {b}"

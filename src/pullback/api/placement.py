@@ -35,7 +35,7 @@ from ..runtime.shardings import (
     get_mesh,
     named_mesh,
 )
-from .asked import check_fits
+from .asked import check_fits, checked
 
 running: Any = config.lazy_module("pullback.runtime.queue")
 
@@ -253,13 +253,21 @@ def make_array_from_callback(
     >>> pb.make_array_from_callback((2,), sharding, lambda index: np.arange(2.0)[index])
     Array([0., 1.], dtype=float32)
     """
-    target = _sharding(sharding)
-    if target is None:
-        raise TypeError("make_array_from_callback: sharding must be given")
+    target = sharding.sharding if isinstance(sharding, Format) else sharding
+    if not isinstance(target, Sharding):
+        raise TypeError(
+            f"sharding should be an instance of `jax.sharding`. Got {sharding} of type "
+            f"{type(sharding)}. Fix: NamedSharding(mesh, spec)"
+        )
     parts = []
     for device, index in target.devices_indices_map(tuple(shape)).items():
-        part = data_callback(index)
-        part = to_array(part if dtype is None else np.asarray(part, dtype))
+        part = to_array(data_callback(index))
+        if dtype is not None and part.dtype != dtype:
+            raise ValueError(
+                "If `dtype` is provided to `jax.make_array_from_callback`, it must match the dtype "
+                f"of the addressable shards. Got dtype={np.dtype(dtype)} and shard "
+                f"dtype={part.dtype}. Fix: leave it out, or have the callback give that dtype."
+            )
         parts.append(place(part, SingleDeviceSharding(device)))
     return from_shards(shape, target, parts)
 
@@ -296,19 +304,34 @@ def make_array_from_single_device_arrays(
 def make_array_from_process_local_data(
     sharding: Any, local_data: Any, global_shape: Any = None, *, dtype: Any = None
 ) -> Any:
-    """An Array of the data that this process holds; with one process, of all of it.
+    """An Array of the data that this process holds; with one process, of all of it. A pytree of
+    data gives one of Arrays; `sharding` may be a prefix of it, `global_shape` one shape for all.
 
     >>> sharding = pb.sharding.SingleDeviceSharding(pb.devices()[0])
     >>> pb.make_array_from_process_local_data(sharding, np.arange(3))
     Array([0, 1, 2], dtype=int32)
     """
-    data = np.asarray(local_data, dtype)
-    if global_shape is not None and tuple(global_shape) != data.shape:
-        raise ValueError(
-            "make_array_from_process_local_data: with one process the local data must have the "
-            f"global shape {tuple(global_shape)}, got {data.shape}"
-        )
-    return place(to_array(data), sharding)
+    leaves, structure = tree.flatten(local_data)
+    targets = tree.flatten_axes("sharding", structure, sharding)
+    shapes: Any = [None] * len(leaves)
+    if global_shape is not None:
+        shapes = [global_shape] * len(leaves)
+        if leaves and not _is_shape(global_shape):
+            shapes = tree.flatten(global_shape, is_leaf=_is_shape)[0]
+    made = []
+    for leaf, target, shape in zip(leaves, targets, shapes, strict=True):
+        data = np.asarray(leaf, dtype)
+        if shape is not None and tuple(shape) != data.shape:
+            raise ValueError(
+                "make_array_from_process_local_data: with one process the local data must have the "
+                f"global shape {tuple(shape)}, got {data.shape}"
+            )
+        made.append(place(to_array(data), target))
+    return tree.unflatten(structure, made)
+
+
+def _is_shape(x: Any) -> bool:
+    return isinstance(x, tuple) and all(n is None or isinstance(n, int) for n in x)
 
 
 def device_get(x: Any) -> Any:
@@ -377,6 +400,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     Array([0, 2], dtype=int32)
     """
     leaves, structure = tree.flatten(x)
+    checked(shardings, "shardings")
     wanted = tree.map(_constraint, shardings, is_leaf=lambda s: isinstance(s, PartitionSpec))
     targets = tree.flatten_axes("with_sharding_constraint shardings", structure, wanted)
     check_fits(

@@ -33,7 +33,7 @@ from ..core.build import trace_to_jaxpr
 from ..core.jaxpr import convert_constvars
 from ..core.source import take_names
 from ..core.tracebacks import boundary
-from ..errors import DuplicateSpecError
+from ..errors import DuplicateSpecError, IndivisibleError
 from ..primitives.collectives import pcast
 from ..primitives.layout import expand_dims, squeeze
 from ..runtime.commitment import name_shardings
@@ -89,7 +89,6 @@ def pmap(
     static = as_tuple(static_broadcasted_argnums, "static_broadcasted_argnums")
     donated = as_tuple(donate_argnums, "donate_argnums")
 
-    @take_names(fun, ())
     def mapped(*args: Any, **kwargs: Any) -> Any:
         n = len(args)
         fixed = {k % n: args[k] for k in static if -n <= k < n}
@@ -108,6 +107,7 @@ def pmap(
             call, tuple(dynamic), kwargs, (axes, out_axes), axis_name, available[: size or 0]
         )
 
+    mapped.__name__ = "_fun"  # so programs name it
     compiled = jit(mapped, static_argnums=static, donate_argnums=donated)
 
     @take_names(fun, ())
@@ -127,7 +127,7 @@ def pmap(
                 "an axis of one element a device, or axis_size."
             )
         if size is not None and size > len(available):
-            raise ValueError(
+            raise IndivisibleError(
                 f"compiling computation `{getattr(fun, '__name__', fun)}` that requires {size} "
                 f"logical devices, but only {len(available)} devices are available (num_replicas="
                 f"{size}). Fix: vmap instead of pmap, or a shorter mapped axis."

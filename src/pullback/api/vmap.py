@@ -76,7 +76,14 @@ def vmap(
             for k, (x, a) in enumerate(zip(leaves, axes, strict=True))
         ]
         size = mapped_size(fun, leaves, dims, axis_size, args, kwargs)
-        axis = AxisData(axis_name, size, spmd_axis_name, _lying(leaves, dims))
+        lies = _lying(leaves, dims)
+        if lies is not None and spmd_axis_name is not None:
+            raise ValueError(
+                "Only one of spmd_axis_name or arrays sharded on `Explicit` mesh axis type is "
+                f"allowed. Got spmd_axis_name={spmd_axis_name} and arrays sharded on {lies[1]}. "
+                "Fix: leave spmd_axis_name out, the arrays say it."
+            )
+        axis = AxisData(axis_name, size, spmd_axis_name, lies)
         flat = _OnLeaves(fun, axis, in_tree, axes, out_axes, leaf)
         with transformed("vmap"):
             outs, found = batch_flat(flat, leaves, dims, axis)

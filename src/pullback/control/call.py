@@ -14,6 +14,7 @@ from ..core.jaxpr import ClosedJaxpr, JaxprEqn, eval_under
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import use_trace
+from ..primitives.sharding import batch_over, with_batch_axis
 from ..transforms.batch import batch_jaxpr_axes, moveaxis
 from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, forward_residuals, partial_eval_jaxpr
@@ -70,12 +71,20 @@ def bind_call(
     params: dict[str, Any],
     ins: Sequence[Any] | None = None,
     outs: Sequence[Any] | None = None,
+    donated: Sequence[bool] | None = None,
 ) -> list[Any]:
     """Calls a transformed program under the name and options of the call that it came from. `ins`
     and `outs`: the shardings asked for, as far as they are known."""
     if "marked" in params:
         return params["marked"].again(jaxpr, args, outs)  # type: ignore[no-any-return]
-    wanted = call_params(jaxpr, params["name"], like=params, in_shardings=ins, out_shardings=outs)
+    wanted = call_params(
+        jaxpr,
+        params["name"],
+        like=params,
+        in_shardings=ins,
+        out_shardings=outs,
+        donated_invars=donated,
+    )
     return jit_p.bind(*args, **wanted)  # type: ignore[no-any-return]
 
 
@@ -152,7 +161,18 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: ClosedJaxpr, **params: Any
         return None
     found = ["found"] * len(jaxpr.out_avals)  # axes stay where they are, as far as they can
     batched, out_dims = batch_jaxpr_axes(jaxpr, axis, dims, found)
-    return bind_call(batched, vals, params), list(out_dims)
+    ins, outs = params["in_shardings"], params["out_shardings"]
+    wanted = [_batched_sharding(axis, s, d) for s, d in zip(ins, dims, strict=True)]
+    asked = [_batched_sharding(axis, s, d) for s, d in zip(outs, out_dims, strict=True)]
+    result = bind_call(batched, vals, params, wanted, asked, params["donated_invars"])
+    return result, list(out_dims)
+
+
+def _batched_sharding(axis: Any, sharding: Any, dim: int | None) -> Any:
+    """The sharding of a batch of what is asked to lie so."""
+    if dim is None or not hasattr(sharding, "spec"):
+        return sharding
+    return sharding.update(spec=with_batch_axis("jit", sharding.spec, dim, batch_over(axis)))
 
 
 def move_to_front(vals: Sequence[Any], dims: Sequence[int | None]) -> list[Any]:

@@ -32,6 +32,7 @@ from ..primitives.common import const
 from ..primitives.elementwise import div
 from ..primitives.layout import expand_dims, reshape, squeeze, transpose
 from ..primitives.shape import index_in_dim
+from ..primitives.sharding import with_batch_axis
 from ..transforms.batch import AxisData, batch_flat, batched_aval, matchaxis
 from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_jaxpr, forward_residuals, partial_eval_jaxpr
@@ -381,6 +382,8 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> A
         return None
     mesh_axes = _names(axis.spmd_name)
     size = axis.size // math.prod([int(params["mesh"].shape[n]) for n in mesh_axes])
+    for s, d in zip(params["in_specs"], dims, strict=True):
+        _with_axis(s, d, axis.spmd_name)
     inner = AxisData(axis.name, size, None, None)
     avals = []
     for v, d in zip(jaxpr.invars, dims, strict=True):
@@ -409,11 +412,7 @@ def _names(spmd_name: Any) -> tuple[Any, ...]:
 
 def _with_axis(spec: Any, dim: int | None, part: Any) -> Any:
     """A spec with the axis of a batch."""
-    if dim is None:
-        return spec
-    entries = [*spec, *[None] * (dim - len(spec))]
-    entries.insert(dim, part)
-    return type(spec)(*entries)
+    return spec if dim is None else with_batch_axis("shard_map", spec, dim, part)
 
 
 def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:

@@ -291,6 +291,7 @@ class _Context(threading.local):
     trace: Trace | None = None
     axis_env: tuple[tuple[Any, int], ...] = ()
     mesh: Any = None
+    named_mesh: Any = None
     checked: frozenset[Any] = frozenset()
 
 
@@ -398,12 +399,19 @@ def trace_context() -> tuple[Any, ...]:
     """Everything besides a function and its arguments that a trace depends on: part of every cache
     key.
     """
-    return (config.trace_values(), _context.axis_env, _context.mesh, _context.checked)
+    return (
+        config.trace_values(),
+        _context.axis_env,
+        _context.mesh,
+        _context.named_mesh,
+        _context.checked,
+    )
 
 
-def set_mesh_of_traces(mesh: Any) -> None:
-    """What traces of this thread depend on besides: the mesh in force (None: none is)."""
-    _context.mesh = mesh
+def set_mesh_of_traces(mesh: Any, named: Any) -> None:
+    """What traces of this thread depend on besides: the mesh in force (None: none is), and the one
+    whose axes may be `named` besides."""
+    _context.mesh, _context.named_mesh = mesh, named
 
 
 def mesh_of_traces() -> Any:

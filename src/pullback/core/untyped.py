@@ -62,5 +62,5 @@ def _value(name: str, value: Any) -> Any:
         return type(value)(_value("", v) for v in value)
     if name in ("sharding", "out_sharding") and hasattr(value, "mesh"):
         # A layout over a mesh without devices is one of types; others are users' wishes.
-        return value if hasattr(value.mesh, "devices") else None
+        return None if value.mesh is value.mesh.abstract_mesh else value
     return value

@@ -9,12 +9,18 @@ from typing import Any
 from .. import config
 from ..core import effects as fx
 from ..core.avals import ShapedArray
-from ..core.explicit import match_operands, parts_of, rules
+from ..core.explicit import match_operands, names_in, parts_of, rules
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from .layout import linear_jvp
 
-__all__ = ["inspect_sharding_p", "reshard_p", "sharding_constraint_p"]
+__all__ = [
+    "batch_over",
+    "inspect_sharding_p",
+    "reshard_p",
+    "sharding_constraint_p",
+    "with_batch_axis",
+]
 
 # The rules of types that say something of meshes: programs on one device need none.
 _explicit: Any = config.lazy_module("pullback.primitives.explicit")
@@ -31,6 +37,25 @@ def _transpose(ct: Any, x: Any, **params: Any) -> list[Any]:
     return [ct if type(ct) is Zero else sharding_constraint_p.bind(ct, **params)]
 
 
+def with_batch_axis(what: str, spec: Any, dim: int, over: Any, free: Any = None) -> Any:
+    """A spec with the axis of a batch: over the mesh axes `over`, else as `free` says. ValueError
+    if the spec names one of these mesh axes already."""
+    own = {n for part in spec for n in names_in(part)}
+    if own & set(names_in(over)):
+        raise ValueError(
+            f"vmap spmd_axis_name {over} cannot appear in {what} spec, but got spec {spec}. Fix: "
+            "another mesh axis."
+        )
+    parts = [*spec, *([None] * max(0, dim - len(spec)))]
+    parts.insert(dim, over or free)
+    return spec.update(partitions=parts)
+
+
+def batch_over(axis: Any) -> Any:
+    """The mesh axes that a mapped axis lies over: those that `vmap` was told, or of its types."""
+    return axis.spmd_name or (axis.lies[1] if axis.lies else None)
+
+
 def _axis_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
     return None if dims[0] is None else _batch(args, dims, over=axis.spmd_name, **params)
 
@@ -44,11 +69,9 @@ def _batch(
     free = frozenset({*([] if over else [d]), *(k + (k >= d) for k in unconstrained_dims)})
     if hasattr(sharding, "spec"):
         spec = sharding.spec
-        parts = [*spec, *([None] * max(0, d - len(spec)))]
-        parts.insert(d, over or spec.UNCONSTRAINED)
-        sharding = type(sharding)(
-            sharding.mesh, type(spec)(*parts), memory_kind=sharding.memory_kind
-        )
+        what = "with_sharding_constraint"
+        spec = with_batch_axis(what, spec, d, over, spec.UNCONSTRAINED)
+        sharding = sharding.update(spec=spec)
     out = sharding_constraint_p.bind(x, sharding=sharding, unconstrained_dims=free, **params)
     return out, d
 
@@ -74,12 +97,18 @@ def _reshard_transpose(ct: Any, x: Any, *, dst_sharding: Any, **params: Any) -> 
     return [reshard_p.bind(ct, dst_sharding=dst_sharding.update(spec=spec), **params)]
 
 
-def _reshard_batch(args: Any, dims: Any, *, dst_sharding: Any, **params: Any) -> Any:
-    """The axis of the batch lies whole."""
+def _reshard_axis_batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+    """The axis of the batch lies as it did."""
+    if dims[0] is None:
+        return None
+    return _reshard_batch(args, dims, over=batch_over(axis), **params)
+
+
+def _reshard_batch(
+    args: Any, dims: Any, *, dst_sharding: Any, over: Any = None, **params: Any
+) -> Any:
     (x,), (d,) = args, dims
-    parts = [*dst_sharding.spec, *([None] * (x.ndim - 1 - len(dst_sharding.spec)))]
-    parts.insert(d, None)
-    spec = type(dst_sharding.spec)(*parts)
+    spec = with_batch_axis("reshard", dst_sharding.spec, d, over)
     return reshard_p.bind(x, dst_sharding=dst_sharding.update(spec=spec), **params), d
 
 
@@ -90,6 +119,7 @@ reshard_p: Primitive = Primitive(
     jvp=linear_jvp(lambda: reshard_p),
     transpose=_reshard_transpose,
     batch=_reshard_batch,
+    axis_batch=_reshard_axis_batch,
 )
 
 

@@ -140,6 +140,9 @@ def register_array_class(cls: type) -> None:
 
 _met: dict[Any, Any] = {}  # the types of NumPy arrays that buffers export, by shape and dtype
 
+# Says of a new array on which device it lies, while another one than the first is the default.
+place_new: list[Callable[[Any], Any]] = []
+
 # What is done before the first array of NumPy's values is made.
 at_first_array: list[Callable[[], Any]] = []
 
@@ -160,7 +163,8 @@ def make_array(x: Any, aval: Any = None, copy: bool = False, shared: bool = Fals
             flags = x.flags
             if flags.c_contiguous and flags.aligned:
                 small = x.nbytes <= 256 and not shared
-                return _from_buffer(aval, x, 1 if copy or small else 0)
+                made = _from_buffer(aval, x, 1 if copy or small else 0)
+                return made if not place_new else place_new[0](made)
         else:
             aval = _intern(_ShapedArray(x.shape, x.dtype))
             if x.dtype.isnative and x.dtype.kind != "V" and x.dtype.num < 256:
@@ -187,7 +191,8 @@ def make_array(x: Any, aval: Any = None, copy: bool = False, shared: bool = Fals
     if dtype.kind == "V" or dtype.num >= 256:  # not exported by the buffer protocol: as bytes
         x = x.reshape(-1).view(np.uint8) if x.size else np.empty(0, np.uint8)
     # Small arrays are copied: a block of ours is aligned, recycled and untracked.
-    return _from_buffer(aval, x, 1 if copy or (x.nbytes <= 256 and not shared) else 0)
+    made = _from_buffer(aval, x, 1 if copy or (x.nbytes <= 256 and not shared) else 0)
+    return made if not place_new else place_new[0](made)
 
 
 def empty(aval: Any) -> Any:

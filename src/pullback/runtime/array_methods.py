@@ -385,7 +385,8 @@ def copy(self: Any) -> Any:
     False
     """
     out = make_array(np_view(self), self.aval, copy=True)
-    out._committed = self._committed
+    if self.committed:
+        out._committed = self._committed
     return out
 
 
@@ -447,7 +448,7 @@ itemsize = property(
     """,
 )
 committed = property(
-    lambda self: self._committed is not None,
+    lambda self: self._committed is not None and not hasattr(self._committed, "sharding"),
     doc="""Was the array put on a device explicitly?
 
     >>> jnp.zeros(3).committed, pb.device_put(jnp.zeros(3), pb.devices()[0]).committed

@@ -29,6 +29,8 @@ from .shardings import (
     Sharding,
     SingleDeviceSharding,
     Space,
+    Uncommitted,
+    default_place,
     get_abstract_mesh,
     get_mesh,
     interned,
@@ -132,7 +134,7 @@ def held(args: Sequence[Any]) -> list[Sharding | None] | None:
     for k, s in enumerate(found):
         if s is True:  # a key array says so of its words
             found[k] = getattr(getattr(args[k], "_base_array", None), "_committed", None)
-        elif s is False:
+        elif s is False or type(s) is Uncommitted:
             found[k] = None
     return found if any(s is not None for s in found) else None
 
@@ -166,14 +168,14 @@ def lie(
     are on different devices."""
     mesh = get_mesh()
     if given is None and mesh.empty and not _named[0]:
-        return None
+        return _by_default(program)
     asked = [s for s in (*ins, *outs) if isinstance(s, Sharding)]
     flow = _flow(program)
     if flow is not None and flow.inspects:
         _inspect(flow, given, n_args, [*asked, *flow.named], ins, mesh)
     nothing = given is None and not asked and mesh.empty
     if flow is None or (nothing and not flow.named and not flow.hosts):
-        return None
+        return _by_default(program)
     lies = list(given or [None] * n_args)
     for k, s in enumerate(ins):
         if isinstance(s, Sharding):
@@ -182,7 +184,7 @@ def lie(
     check_devices(flow, lies, outs)
     found = _inferred(flow, lies, given, [*asked, *flow.named], mesh)
     if found is None and not flow.hosts:
-        return None
+        return _by_default(program)
     if found is None:
         found = [SingleDeviceSharding(default_device_or_first())] * len(flow.ranks)
     wanted = outs or [UNSPECIFIED] * len(found)
@@ -190,6 +192,13 @@ def lie(
         interned(on_devices(s if isinstance(s, Sharding) else _in_memory(f, v.aval), f))
         for s, f, v in zip(wanted, found, flow.jaxpr.outvars, strict=True)
     ]
+
+
+def _by_default(program: Any) -> list[Any] | None:
+    """Where results lie that nothing is said about; None if on the first device."""
+    where = default_place()
+    flow = None if where is None else _flow(program)
+    return None if flow is None else [where] * len(flow.ranks)
 
 
 def _in_memory(sharding: Sharding, aval: Any) -> Sharding:
@@ -363,12 +372,14 @@ def _as_typed(sharding: NamedSharding, aval: Any, typed: bool) -> NamedSharding:
     return sharding.update(spec=PartitionSpec(*parts, **sums))
 
 
-def commit(outs: Sequence[Any], shardings: Sequence[Sharding]) -> None:
+def commit(outs: Sequence[Any], shardings: Sequence[Any]) -> None:
     """Notes how results lie; their types say it of axes of explicit type."""
     for x, sharding in zip(outs, shardings, strict=True):
         array = getattr(x, "_base_array", x)
         if hasattr(array, "_committed"):  # a token has no place
             array._committed = sharding
+            if type(sharding) is Uncommitted:
+                continue
             aval = x.aval
             said = laid_out(aval, sharding)
             if said is aval:

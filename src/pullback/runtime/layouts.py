@@ -83,6 +83,16 @@ class Format:
                 "Sharding has to be concrete when layout is of type Layout. Fix: Format(layout, "
                 "sharding)."
             )
+        if not (layout is None or layout is Layout.AUTO or isinstance(layout, Layout)):
+            raise TypeError(
+                "Invalid value received for the layout argument. Expected values are `None`, "
+                f"`Layout.AUTO` or an instance of `Layout`. Got {layout} of type {type(layout)}"
+            )
+        if not (sharding is None or hasattr(sharding, "shard_shape")):
+            raise TypeError(
+                "Invalid value received for the sharding argument. Expected values are `None` or "
+                f"an instance of `jax.Sharding`. Got {sharding} of type {type(sharding)}"
+            )
         self.layout, self.sharding = layout, sharding
 
     def __repr__(self) -> str:

@@ -11,14 +11,15 @@ from typing import Any
 
 import numpy as np
 
+from .. import config
 from ..core.avals import typeof as aval_of
 from ..primitives.keys import PRNGKeyArray, wrap_results
 from . import native_layout as L
-from .array import ArrayImpl, deleted_error, make_array, np_view, twin, wait
+from .array import ArrayImpl, deleted_error, make_array, np_view, place_new, twin, wait
 from .commitment import commit, laid_out
-from .devices import Device, default_device_or_first
+from .devices import Device, devices as all_devices
 from .layouts import Format, Layout
-from .shardings import Sharding, SingleDeviceSharding, interned, on_devices
+from .shardings import Sharding, SingleDeviceSharding, default_place, interned, on_devices
 
 __all__ = ["Shard", "place", "sharding_of", "typeof"]
 
@@ -54,7 +55,27 @@ def sharding_of(x: Any) -> Sharding:
     held = getattr(getattr(x, "_base_array", x), "_committed", None)
     if isinstance(held, Sharding):
         return held
-    return SingleDeviceSharding(default_device_or_first())
+    return SingleDeviceSharding(_first_device()) if held is None else held.sharding
+
+
+def _first_device() -> Device:
+    return all_devices()[0]
+
+
+def _place_new(x: Any) -> Any:
+    """A new array, on the default device of this thread."""
+    x._committed = default_place()
+    return x
+
+
+def _default_changed() -> None:
+    """New arrays are told where they lie if that may be another device than the first."""
+    flag = config.default_device
+    given = (flag.value, *(own.get(flag) for own in config.overrides().values()))
+    place_new[:] = [_place_new] if any(d is not None for d in given) else []
+
+
+config.on_change.append(_default_changed)
 
 
 def typeof(x: Any) -> Any:
@@ -95,6 +116,8 @@ def _shards(self: Any) -> list[Shard]:
     _check_there(self)
     sharding = sharding_of(self)
     shape = self.aval.shape
+    if isinstance(self, PRNGKeyArray):
+        return [_shard_of_keys(self, s) for s in _shards(self._base_array)]
     alone = self if len(sharding.device_set) == 1 else None
     shards, copies = [], {}  # type: ignore[var-annotated]
     for device, index in sharding.devices_indices_map(shape).items():
@@ -107,6 +130,13 @@ def _shards(self: Any) -> list[Shard]:
         shards.append(Shard(device, sharding, shape, data, copies.get(key, 0)))
         copies[key] = copies.get(key, 0) + 1
     return shards
+
+
+def _shard_of_keys(keys: Any, words: Shard) -> Shard:
+    """The part of an array of keys whose words are this part."""
+    shape = words.data.shape[: keys.ndim]
+    data = wrap_results([words.data], [keys.aval.update(shape=shape, sharding=None)])[0]
+    return Shard(words.device, keys.sharding, keys.shape, data, words.replica_id)
 
 
 def devices(self: Any) -> set[Device]:
@@ -209,8 +239,6 @@ def _install() -> None:
             setattr(cls, name, property(get, doc=doc))
         for function in (devices, addressable_data, to_device):
             setattr(cls, function.__name__, function)
-    for name, value in {"committed": False, "is_fully_addressable": True}.items():
-        setattr(PRNGKeyArray, name, property(lambda self, value=value: value))  # type: ignore[misc]
 
 
 _install()
@@ -244,6 +272,12 @@ def from_shards(shape: Any, sharding: Sharding, arrays: Any) -> Any:
         whole = from_shards((*shape, *words[0].shape[len(shape) :]), sharding, words)
         return wrap_results([whole], [arrays[0].aval.update(shape=shape)])[0]
     want = sharding.shard_shape(shape)
+    for part in arrays:
+        if part.dtype != arrays[0].dtype:
+            raise ValueError(
+                "Input buffers to `Array` must have matching dtypes. Got "
+                f"{part.dtype}, expected {arrays[0].dtype}. Fix: part.astype(dtype)"
+            )
     whole = np.empty(shape, by_device[next(iter(places))].dtype)
     for device, index in places.items():
         part = np.asarray(by_device[device])

@@ -182,9 +182,15 @@ class PartitionSpec:
 
 def _part(part: Any) -> Any:
     """An entry of a spec: one axis is no tuple of one, and no axis is None."""
-    if isinstance(part, (list, tuple)):
-        return None if not part else part[0] if len(part) == 1 else tuple(part)
-    return part
+    if not isinstance(part, (list, tuple)):
+        return part
+    for name in part:
+        if isinstance(name, (list, tuple)):
+            raise ValueError(
+                "A tuple inside PartitionSpec cannot contain a nested tuple. Got partition: "
+                f"{part} and the nested tuple: {name}. Fix: name the mesh axes in one tuple."
+            )
+    return None if not part else part[0] if len(part) == 1 else tuple(part)
 
 
 def _spec(partitions: Any, unreduced: Any, reduced: Any) -> PartitionSpec:
@@ -264,13 +270,22 @@ def _types(axis_types: Any, names: Sequence[Any]) -> tuple[AxisType, ...]:
     n = len(names)
     if axis_types is None:
         return (AxisType.Auto,) * n
-    types = (axis_types,) * n if isinstance(axis_types, AxisType) else tuple(axis_types)
+    types = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+    if not all(isinstance(t, AxisType) for t in types):
+        raise TypeError(
+            "axis_types passed to Mesh must be of type `jax.sharding.AxisType`. Got "
+            f"{axis_types} of type {tuple(map(type, types))}"
+        )
     if len(types) != n:
         raise ValueError(
             "Number of axis names should match the number of axis_types. Got "
             f"axis_names={tuple(names)} and axis_types={types}"
         )
     return types
+
+
+# Every mesh that is held, by what it is made of.
+_meshes: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
 
 
 class Mesh(_MeshBase):
@@ -282,7 +297,9 @@ class Mesh(_MeshBase):
     Raises ValueError if the number of names is not the number of axes.
     """
 
-    def __init__(self, devices: Any, axis_names: Any, axis_types: Any = None) -> None:
+    devices: Any
+
+    def __new__(cls, devices: Any, axis_names: Any, axis_types: Any = None) -> Mesh:
         if not isinstance(devices, np.ndarray):
             devices = np.array(devices, dtype=object)
         names = (axis_names,) if isinstance(axis_names, str) else tuple(axis_names)
@@ -294,10 +311,28 @@ class Mesh(_MeshBase):
                 f"its second argument (`axis_names`), but got devices.ndim == {devices.ndim} and "
                 f"len(axis_names) == {len(names)}."
             )
-        self.devices, self.axis_names = devices.copy(), names
-        self.devices.flags.writeable = False
-        self.axis_sizes = devices.shape
-        self.axis_types = _types(axis_types, names)
+        types = _types(axis_types, names)
+        # One object for all meshes that are equal, as long as anybody holds it.
+        key = devices.shape, tuple(devices.flat), names, types
+        self = _meshes.get(key)
+        if self is None:
+            self = object.__new__(cls)
+            self.devices, self.axis_names = devices.copy(), names
+            self.devices.flags.writeable = False
+            self.axis_sizes, self.axis_types = devices.shape, types
+            _meshes[key] = self
+        return self
+
+    def __reduce__(self) -> Any:
+        return Mesh, (self.devices, self.axis_names, self.axis_types)
+
+    def update(self, devices: Any = None, axis_names: Any = None, axis_types: Any = None) -> Mesh:
+        """This mesh with some of its fields exchanged."""
+        return Mesh(
+            self.devices if devices is None else devices,
+            self.axis_names if axis_names is None else axis_names,
+            self.axis_types if axis_types is None else axis_types,
+        )
 
     device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
     local_mesh = property(lambda self: self)
@@ -351,11 +386,11 @@ class Mesh(_MeshBase):
             DeprecationWarning,
             stacklevel=2,
         )
-        _local.stack.append(self)
+        _enter(_local.stack, self)
         return self
 
     def __exit__(self, *exc: Any) -> None:
-        _local.stack.pop()
+        _leave(_local.stack)
 
 
 # The last mesh of devices that each abstract mesh was made of.
@@ -372,14 +407,11 @@ class AbstractMesh(_MeshBase):
     def __init__(
         self,
         axis_sizes: Any,
-        axis_names: Any = None,
+        axis_names: Any,
         axis_types: Any = None,
         *,
         abstract_device: Any = None,
     ) -> None:
-        if axis_names is None:
-            pairs = tuple(axis_sizes)
-            axis_names, axis_sizes = tuple(n for n, _ in pairs), tuple(s for _, s in pairs)
         self.axis_names, self.axis_sizes = tuple(axis_names), tuple(axis_sizes)
         if len(self.axis_names) != len(self.axis_sizes):
             raise ValueError(
@@ -390,6 +422,38 @@ class AbstractMesh(_MeshBase):
         self.abstract_device = abstract_device
 
     abstract_mesh = property(lambda self: self)
+    devices = property(lambda self: self._lacks("devices"))
+    device_ids = property(lambda self: self._lacks("device_ids"))
+    local_devices = property(lambda self: self._lacks("local_devices"))
+    is_multi_process = property(lambda self: self._lacks("is_multi_process"))
+
+    def _lacks(self, name: str) -> Any:
+        raise ValueError(
+            f"AbstractMesh does not implement {name}: it has no devices. Fix: a mesh of "
+            "jax.make_mesh."
+        )
+
+    def __enter__(self) -> Any:
+        return self._lacks("__enter__")
+
+    def __exit__(self, *exc: Any) -> None:
+        self._lacks("__exit__")
+
+    def update(
+        self,
+        axis_sizes: Any = None,
+        axis_names: Any = None,
+        axis_types: Any = None,
+        *,
+        abstract_device: Any = None,
+    ) -> AbstractMesh:
+        """This mesh with some of its fields exchanged."""
+        return AbstractMesh(
+            self.axis_sizes if axis_sizes is None else axis_sizes,
+            self.axis_names if axis_names is None else axis_names,
+            self.axis_types if axis_types is None else axis_types,
+            abstract_device=self.abstract_device if abstract_device is None else abstract_device,
+        )
 
     def update_axis_types(self, changes: dict[Any, AxisType]) -> AbstractMesh:
         types = [changes.get(n, t) for n, t in zip(self.axis_names, self.axis_types, strict=True)]
@@ -425,6 +489,8 @@ class _Local(threading.local):
 _local = _Local()
 _chosen: list[Mesh] = []  # one item for each mesh that `set_mesh` has put in force in any thread
 _chosen_by_main: list[Mesh] = []  # those of the main thread
+_entered: list[Any] = []  # the same for `with mesh:` and `use_abstract_mesh`
+_entered_by_main: list[Any] = []
 
 
 def any_mesh_chosen() -> bool:
@@ -432,10 +498,40 @@ def any_mesh_chosen() -> bool:
     return bool(_chosen)
 
 
-def mesh_of_main_thread() -> Mesh | None:
-    """The mesh that `set_mesh` put in force in the main thread, if no other thread has one."""
-    alone = len(_chosen) == len(_chosen_by_main)
-    return _chosen_by_main[-1] if _chosen_by_main and alone else None
+def any_mesh_in_force() -> bool:
+    """Has some thread a mesh in force, of whatever kind?"""
+    return bool(_chosen or _entered)
+
+
+def meshes_of_main_thread() -> tuple[Any, ...] | None:
+    """The meshes in force in the main thread, of each kind, if no other thread has one."""
+    alone = len(_chosen) == len(_chosen_by_main) and len(_entered) == len(_entered_by_main)
+    if not alone or not any_mesh_in_force():
+        return None
+    return (_chosen_by_main[-1] if _chosen_by_main else None, *_entered_by_main)
+
+
+def _enter(stack: list[Any], mesh: Any) -> None:
+    """Puts a mesh in force in this thread, as the last of its kind."""
+    stack.append(mesh)
+    _entered.append(mesh)
+    if threading.current_thread() is threading.main_thread():
+        _entered_by_main.append(mesh)
+    _meshes_changed()
+
+
+def _leave(stack: list[Any]) -> None:
+    """Takes the last mesh of a kind out of force."""
+    mesh = stack.pop()
+    _entered.remove(mesh)
+    if threading.current_thread() is threading.main_thread():
+        _entered_by_main.remove(mesh)
+    _meshes_changed()
+
+
+def _meshes_changed() -> None:
+    set_mesh_of_traces(_mesh_in_force(), _local.stack[-1] if _local.stack else None)
+    config.traces_changed()
 
 
 def _choose(meshes: Sequence[Mesh]) -> None:
@@ -446,8 +542,7 @@ def _choose(meshes: Sequence[Mesh]) -> None:
     _chosen.extend(meshes)
     if threading.current_thread() is threading.main_thread():
         _chosen_by_main[:] = meshes
-    set_mesh_of_traces(_mesh_in_force())
-    config.traces_changed()
+    _meshes_changed()
 
 
 _EMPTY = Mesh(np.empty((), dtype=object), ())
@@ -493,8 +588,8 @@ class set_mesh:
     ('i',)
     """
 
-    def __init__(self, mesh: Mesh) -> None:
-        if not isinstance(mesh, Mesh):
+    def __init__(self, mesh: Mesh | None) -> None:
+        if not isinstance(mesh, Mesh | None):
             raise ValueError(f"Expected mesh of type `jax.sharding.Mesh`. Got {type(mesh)}")
         if is_staged():
             raise ValueError(
@@ -502,7 +597,7 @@ class set_mesh:
                 "call, or jax.sharding.use_abstract_mesh inside."
             )
         self._before = list(_local.chosen)
-        _choose([*self._before, mesh])
+        _choose([] if mesh is None else [*self._before, mesh])
 
     def __enter__(self) -> None:
         return None
@@ -530,13 +625,11 @@ def use_abstract_mesh(mesh: AbstractMesh) -> Iterator[None]:
     ...     pb.sharding.get_abstract_mesh().axis_names
     ('i',)
     """
-    _local.abstract.append(mesh)
-    set_mesh_of_traces(mesh)
+    _enter(_local.abstract, mesh)
     try:
         yield
     finally:
-        _local.abstract.pop()
-        set_mesh_of_traces(_mesh_in_force())
+        _leave(_local.abstract)
 
 
 class Sharding:
@@ -666,10 +759,14 @@ class NamedSharding(Sharding):
         memory_kind: str | None = None,
         _logical_device_ids: Any = None,
     ) -> None:
-        self.mesh, self.spec = (
-            mesh,
-            spec if isinstance(spec, PartitionSpec) else PartitionSpec(*(spec or ())),
-        )
+        self.mesh: Any
+        if spec is None or not isinstance(mesh, _MeshBase):
+            raise TypeError(
+                "NamedSharding takes a mesh and a PartitionSpec. Got "
+                f"{type(mesh).__name__} and {type(spec).__name__}"
+            )
+        spec.partitions  # noqa: B018 - AttributeError for what is no PartitionSpec
+        self.mesh, self.spec = mesh, spec
         abstract = isinstance(mesh, AbstractMesh)
         self.memory_kind = memory_kind if abstract else _memory_kind(memory_kind)
         used: list[Any] = []
@@ -707,6 +804,7 @@ class NamedSharding(Sharding):
         return set(self.mesh.devices.flat)
 
     num_devices = property(lambda self: self.mesh.size)
+    _device_assignment = property(lambda self: tuple(self._blocks(0)))
 
     @property
     def is_fully_replicated(self) -> bool:
@@ -736,6 +834,11 @@ class NamedSharding(Sharding):
             )
 
     def shard_shape(self, global_shape: Sequence[int]) -> tuple[int, ...]:
+        if len(self.spec) > len(global_shape):
+            raise IndexError(
+                f"Sharding {self} names {len(self.spec)} axes, the shape {tuple(global_shape)} has "
+                f"{len(global_shape)}."
+            )
         for k, n in enumerate(global_shape):
             if n % self._divisor(k):
                 raise IndivisibleError(
@@ -830,6 +933,27 @@ def make_single_device_sharding(
 def default_sharding() -> SingleDeviceSharding:
     """The sharding of new arrays."""
     return SingleDeviceSharding(default_device_or_first())
+
+
+class Uncommitted:
+    """Where an array lies that nobody put anywhere: on a device that was the default when it was
+    made, and is not the first one. It stands where committed arrays have their sharding."""
+
+    def __init__(self, device: Device) -> None:
+        self.sharding, self.device_set = SingleDeviceSharding(device), {device}
+
+
+@functools.cache
+def _uncommitted(device: Device) -> Uncommitted:
+    return Uncommitted(device)
+
+
+def default_place() -> Uncommitted | None:
+    """Where new arrays lie; None if on the first device."""
+    if config.default_device.get() is None:
+        return None
+    device = default_device_or_first()
+    return None if device is devices()[0] else _uncommitted(device)
 
 
 def make_mesh(

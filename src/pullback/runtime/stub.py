@@ -43,7 +43,7 @@ from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import alloc_address, engine, free_address
 from pullback.runtime.native import Native
 from pullback.runtime.operands import Policy
-from pullback.runtime.shardings import Mesh, any_mesh_chosen, mesh_of_main_thread
+from pullback.runtime.shardings import any_mesh_in_force, meshes_of_main_thread
 
 __all__ = [
     "Entry", "JitFunction", "add_entry", "add_operator_entry", "add_row_entry", "clear_entries",
@@ -640,11 +640,11 @@ def config_key() -> int:
 
 def native_config() -> int:
     """`config_key()` where no mesh is in force; negative with a mesh."""
-    return -1 if any_mesh_chosen() else config_key()
+    return -1 if any_mesh_in_force() else config_key()
 
 
 @functools.lru_cache(256)
-def _number(process: int, own: frozenset[tuple[config.Flag, Any]], mesh: Mesh | None) -> int:
+def _number(process: int, own: frozenset[tuple[config.Flag, Any]], meshes: Any) -> int:
     """The number of a thread's values: those of the process, which have changed so often, but
     `own`."""
     values = dict(own)
@@ -652,18 +652,18 @@ def _number(process: int, own: frozenset[tuple[config.Flag, Any]], mesh: Mesh | 
     known = all(flag.in_context or flag in _DEBUGGING for flag in values)
     if debugging or config.transfers_guarded() or not known:
         return -1
-    key = (*config.global_trace_values(values), mesh)
+    key = (*config.global_trace_values(values), meshes)
     return _configurations.setdefault(key, len(_configurations))
 
 
 @functools.lru_cache(256)
 def _numbers(
-    process: int, owned: bool, mesh: Mesh | None, *own: tuple[config.Flag, Any]
+    process: int, owned: bool, meshes: Any, *own: tuple[config.Flag, Any]
 ) -> tuple[int, int, bool]:
     """The number of the process's values, that of the thread's that has `own` ones (-1: there is
     none), and whether Python's numbers are wide."""
     shared = _number(process, frozenset(), None)
-    mine = _number(process, frozenset(own), mesh) if owned else -1
+    mine = _number(process, frozenset(own), meshes) if owned else -1
     wide = config.enable_x64.value
     if mine >= 0 and dict(own).get(config.enable_x64, wide) != wide:
         wide, shared = not wide, -1
@@ -687,18 +687,18 @@ def _configure() -> None:
     with _lock:
         set_word(L.CONFIG_KEY, -1)
         set_word(L.OWN_CONFIG, -1)
-        own, mesh = config.overrides(), None
+        own, meshes = config.overrides(), None
         owners: Collection[int] = own
-        if any_mesh_chosen():
-            mesh = mesh_of_main_thread()
+        if any_mesh_in_force():
+            meshes = meshes_of_main_thread()
             owners = {*own, threading.main_thread().ident or 0}
-        if len(owners) > 1 or (mesh is None and any_mesh_chosen()):
+        if len(owners) > 1 or (meshes is None and any_mesh_in_force()):
             set_word(L.OWN_THREAD, 0)
             return
         thread = next(iter(owners), 0)
         set_word(L.OWN_THREAD, thread)
         changed = own[thread].items() if thread in own else ()
-        shared, mine, wide = _numbers(config.process_epoch, thread != 0, mesh, *changed)
+        shared, mine, wide = _numbers(config.process_epoch, thread != 0, meshes, *changed)
         _set_scalars(wide)
         set_word(L.OWN_CONFIG, mine)
         set_word(L.CONFIG_KEY, shared)

@@ -1,0 +1,186 @@
+"""Meshes and what depends on them, on eight devices: each as real JAX has it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import pullback as pb
+
+HEAD = """
+import copy, pickle, warnings
+import numpy as np, pytest, pullback as pb, pullback.numpy as jnp
+from pullback import lax
+from pullback.errors import IndivisibleError, ShardingTypeError
+from pullback.sharding import (
+    AbstractMesh, AxisType, Mesh, NamedSharding, PartitionSpec as P, SingleDeviceSharding,
+)
+warnings.simplefilter("ignore")
+devices = pb.devices()
+auto = lambda shape, names: pb.make_mesh(shape, names, (AxisType.Auto,) * len(names))
+mesh, turned = auto((4, 2), ("x", "y")), auto((2, 4), ("x", "y"))
+explicit = pb.make_mesh((4, 2), ("x", "y"))
+rows, columns, whole = (NamedSharding(mesh, s) for s in (P("x"), P(None, "x"), P()))
+X = np.arange(64, dtype=np.float32).reshape(8, 8)
+put = lambda spec, m=mesh: pb.device_put(X, NamedSharding(m, spec))
+text = lambda f, *args: str(pb.make_jaxpr(f)(*args))
+"""
+
+MESHES = """
+assert auto((4, 2), ("x", "y")) is mesh is pickle.loads(pickle.dumps(mesh)) is copy.copy(mesh)
+assert mesh.update(axis_types=(AxisType.Explicit,) * 2) is explicit != mesh
+for error, wrong in [
+    (ValueError, AxisType.Auto), (TypeError, ("a", "b")), (ValueError, (AxisType.Auto,)),
+]:
+    with pytest.raises(error):
+        pb.make_mesh((4, 2), ("x", "y"), axis_types=wrong)
+plain = AbstractMesh((4, 2), ("x", "y"))
+assert plain.update(axis_sizes=(2, 2)) == AbstractMesh((2, 2), ("x", "y"))
+for wrong in (lambda: plain.devices, lambda: plain.device_ids, lambda: plain.is_multi_process,
+              lambda: plain.local_devices, lambda: plain.__enter__()):
+    with pytest.raises(ValueError, match="does not implement"):
+        wrong()
+for wrong in (lambda: AbstractMesh((("x", 4),)), lambda: NamedSharding(mesh, None),
+              lambda: NamedSharding(None, P())):
+    with pytest.raises(TypeError):
+        wrong()
+with pytest.raises(AttributeError, match="partitions"):
+    NamedSharding(mesh, ("x",))
+with pytest.raises(ValueError, match="nested tuple"):
+    P(("x", ("y",)))
+with pytest.raises(IndexError):
+    NamedSharding(mesh, P("x", "y")).shard_shape((8,))
+with pb.set_mesh(mesh):
+    with pb.set_mesh(None):
+        assert pb.sharding.get_mesh().empty
+    assert pb.sharding.get_mesh() is mesh
+"""
+
+PROGRAMS_DEPEND_ON_THE_MESH_IN_FORCE = """
+f = pb.jit(lambda a: lax.with_sharding_constraint(a * 2, P("x")))
+for m in (mesh, turned, mesh, turned):
+    with m:
+        assert f(X).sharding.mesh is m
+    with pb.set_mesh(m):
+        assert f(X).sharding.mesh is m
+traced = []
+g = pb.jit(lambda a: traced.append(1) or a * 2)
+for _ in range(2):
+    g(X)
+    with mesh:
+        g(X)
+    with pb.sharding.use_abstract_mesh(turned.abstract_mesh):
+        g(X)
+assert len(traced) == 3
+"""
+
+SPECS_OF_THE_MESH_THAT_NAMES_AXES = """
+from pullback.experimental.pjit import pjit
+with mesh:
+    assert pjit(lambda a: a, in_shardings=P(), out_shardings=P("x"))(X).sharding == rows
+    assert pjit(lambda a: a + 1, P("x"), None)(X).sharding.mesh is mesh
+    with pytest.raises(RuntimeError, match="non-empty mesh"):
+        pb.jit(lambda a: a, in_shardings=P("x"))(X)
+with pytest.raises(RuntimeError, match="non-empty mesh"):
+    pjit(lambda a: a, P("x"), None)(X)
+"""
+
+BATCHES_OF_WHAT_IS_ASKED_TO_LIE_SO = """
+double = pb.jit(lambda a: a * 2, in_shardings=rows, out_shardings=rows)
+assert pb.vmap(double)(X).sharding.spec == P(None, "x")
+down = pb.jit(lambda a: a * 2, out_shardings=NamedSharding(mesh, P("y")))
+assert pb.vmap(down, spmd_axis_name="x")(X).sharding.spec == P("x", "y")
+x = jnp.asarray(X)
+pb.vmap(pb.jit(lambda a: a * 2, donate_argnums=0))(x)
+assert x.is_deleted()
+cut = pb.shard_map(lambda a: a * 2, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
+constrained = lambda a: lax.with_sharding_constraint(a, rows)
+for f, v in [(cut, np.ones((4, 8, 2))), (constrained, X), (double, X)]:
+    with pytest.raises(ValueError, match="spmd_axis_name x cannot appear in"):
+        pb.vmap(f, spmd_axis_name="x")(v)
+with pb.set_mesh(explicit):
+    laid = put(P("x"), explicit)
+    moved = pb.vmap(lambda a: pb.reshard(a, P("y")))
+    assert "f32[8@x,8@y] = reshard" in text(moved, laid)
+    with pytest.raises(ValueError, match="Only one of spmd_axis_name"):
+        pb.vmap(lambda a: a, spmd_axis_name="y")(laid)
+"""
+
+PARTS_AND_WHOLES = """
+make = pb.make_array_from_callback
+with pytest.raises(ValueError, match="must match the dtype"):
+    make((8, 8), rows, lambda index: X[index], dtype=jnp.int32)
+with pytest.raises(TypeError, match="should be an instance"):
+    make((8, 8), P("x"), lambda index: X[index])
+parts = [pb.device_put(X[k : k + 1].astype(np.int32 if k else np.float32), d)
+         for k, d in enumerate(devices)]
+line = NamedSharding(auto((8,), ("i",)), P("i"))
+with pytest.raises(ValueError, match="matching dtypes"):
+    pb.make_array_from_single_device_arrays((8, 8), line, parts)
+local = pb.make_array_from_process_local_data(rows, {"a": X, "b": [X]})
+assert local["b"][0].sharding == local["a"].sharding == rows
+with pytest.raises(TypeError, match="leaf specifications"):
+    lax.with_sharding_constraint(X, "x")
+keys = pb.device_put(pb.random.split(pb.random.key(0), 8), rows)
+assert keys.committed and not pb.random.key(0).committed
+assert [s.data.shape for s in keys.addressable_shards] == [(2,)] * 8
+assert str(keys.addressable_shards[0].data.dtype) == "key<fry>"
+"""
+
+PMAP = """
+assert "name=_fun" in text(pb.pmap(lambda a: a * 2), X)
+with pytest.raises(IndivisibleError):
+    pb.pmap(lambda a: a * 2)(np.ones((9, 2)))
+"""
+
+LAYOUTS = """
+from pullback.experimental.layout import Format, Layout
+for wrong in (lambda: Format(Layout((0, 1)), "x"), lambda: Format("x", rows)):
+    with pytest.raises(TypeError, match="Invalid value received for the"):
+        wrong()
+"""
+
+NEW_ARRAYS_LIE_ON_THE_DEFAULT_DEVICE = """
+def places(*arrays):
+    assert not any(a.committed for a in arrays)
+    return [next(iter(a.devices())).id for a in arrays]
+z = jnp.arange(6.0).reshape(2, 3)
+made = lambda: places(
+    jnp.ones(2), jnp.asarray(X), jnp.asarray([1]), jnp.sin(z), z + 1, z[0], jnp.zeros_like(z),
+    pb.random.key(0), pb.jit(lambda a: a * 2)(np.ones(3)), pb.device_put(1), z.copy(),
+    z.at[0].set(1),
+)
+for _ in range(3):  # natively in the end
+    for k in (2, 3):
+        with pb.default_device(devices[k]):
+            assert made() == [k] * 12
+            x = jnp.ones(2)
+            assert (pb.device_put(1, devices[1]) + x).devices() == {devices[1]}
+            assert places(z, pb.device_put(z)) == [0, 0]
+    assert made() == [0] * 12 and places(x, x + 1, jnp.asarray(x)) == [3, 0, 3]
+pb.config.update("jax_default_device", devices[4])
+assert made() == [4] * 12
+pb.config.update("jax_default_device", None)
+assert made() == [0] * 12
+with pb.default_device("gpu"), pytest.raises(RuntimeError, match="gpu"):
+    jnp.ones(2)
+"""
+
+SNIPPETS = {name: text for name, text in globals().items() if name.isupper() and name != "HEAD"}
+
+
+def run(program: str) -> None:
+    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    here = str(Path(pb.__file__).parents[1])
+    env["PYTHONPATH"] = os.pathsep.join([here, env.get("PYTHONPATH", "")])
+    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("half", [0, 1])
+def test_eight_devices(half: int) -> None:
+    run(HEAD + "\n".join(list(SNIPPETS.values())[half::2]))
