@@ -158,13 +158,15 @@ def test_as_jax(program: Callable[[Any, Any, Any], Any]) -> None:
     same(program)
 
 
-def test_vmap_inside_names_the_first_lane() -> None:
+def test_vmap_inside_names_the_last_lane() -> None:
+    """As JAX does, of checks; of positions beyond an array's ends it names the first."""
+
     def f(x: Any) -> Any:
         checkify.check(x > 0, "bad {}", x)
         return x
 
     error, _ = checkify.checkify(pb.vmap(pb.vmap(f)))(pnp.array([[1.0, 2.0], [-1.0, -2.0]]))
-    assert message(error) == "bad -1.0"
+    assert message(error) == "bad -2.0"
 
 
 def test_error_object() -> None:
@@ -221,3 +223,52 @@ def test_places_under_vmap_are_the_users() -> None:
     """Not the library that enters the package's own contexts."""
     error, _ = checkify.checkify(pb.vmap(_divided), errors=checkify.all_checks)(pnp.arange(3.0))
     assert "test_checkify.py" in error.get() and "contextlib" not in error.get()
+
+
+def test_which_of_several_errors_is_told() -> None:
+    """Of several sorts of errors JAX tells the one that stands first in the program, checks of the
+    user's before all others, whenever it happened; of one sort the first that happened.
+    """
+
+    def program(j: Any, n: Any, c: Any) -> list[str]:
+        def nan(x: Any, k: int) -> Any:
+            return n.log(n.float32(k) - x - 0.5)
+
+        def user(x: Any, k: int) -> Any:
+            return c.check(x < k, f"user {k}") or 0.0
+
+        def user_with(x: Any, k: int) -> Any:
+            return c.check(x < k, "user {k} {x}", k=n.int32(k), x=x) or 0.0
+
+        def zero(x: Any, k: int) -> Any:
+            return 1.0 / (x - n.float32(k))
+
+        def beyond(x: Any, k: int) -> Any:
+            return n.arange(3.0)[n.where(x >= k, 9, 0)]
+
+        told = []
+        for steps in [
+            ((nan, 1), (user, 3)),
+            ((user, 3), (user_with, 1)),
+            ((user_with, 2), (user, 1)),
+            ((zero, 3), (nan, 1)),
+            ((beyond, 2), (zero, 1)),
+            ((zero, 1), (beyond, 1), (user, 4)),
+        ]:
+
+            def loop(x: Any, steps: Any = steps) -> Any:
+                body = lambda i, total: total + sum(check(i, k) for check, k in steps)
+                return j.lax.fori_loop(0, 5, body, x)
+
+            told.append(message(j.jit(c.checkify(loop, errors=c.all_checks))(0.0)[0]))
+        lanes = n.array([1, 5, 0, 7])
+        over = j.vmap(lambda x: user_with(x, 4) * nan(x, 9))
+        told.append(message(c.checkify(over, errors=c.all_checks)(lanes)[0]))
+        mapped = j.vmap(c.checkify(lambda x: user_with(x, 4)))(lanes)[0].get()
+        told += [line.split(" (`check`")[0] for line in mapped.splitlines() if "mapped" in line]
+        again = c.checkify(
+            lambda: c.check_error(j.vmap(c.checkify(lambda x: user(x, 4)))(lanes)[0])
+        )
+        return [*told, message(again()[0])]
+
+    same(program)

@@ -207,3 +207,54 @@ def test_sizes_with_names_take_what_jax_takes(name: str) -> None:
         found.append((str(exported.out_avals), np.asarray(exported.call(x))))
     assert found[0][0] == found[1][0]
     np.testing.assert_allclose(found[1][1], found[0][1])
+
+
+def test_the_largest_of_a_symbolic_number() -> None:
+    def outcome(m: Any, what: str, scope: str, *constraints: str) -> Any:
+        shape = m.export.symbolic_shape(scope, constraints=constraints)
+        spec = m.ShapeDtypeStruct(shape, np.float32)
+        try:
+            exported = m.export.export(m.jit(lambda x: LARGEST[what](m, x)))(spec)
+        except Exception as e:
+            return type(e).__name__
+        found = exported.call(np.arange(9, dtype=np.float32))
+        return [str(exported.out_avals), *(np.asarray(y).tolist() for y in jax.tree.leaves(found))]
+
+    for what in LARGEST:
+        for given in (("b",), ("b", "b >= 4"), ("b", "b >= 9")):
+            assert outcome(pb, what, *given) == outcome(jax, what, *given), (what, given)
+
+
+LARGEST: dict[str, Any] = {
+    "half": lambda m, x: m.lax.top_k(x, x.shape[0] // 2),
+    "three": lambda m, x: m.lax.top_k(x, 3),
+    "too many": lambda m, x: m.lax.top_k(x, x.shape[0] + 1),
+    "all but eight": lambda m, x: m.lax.top_k(x, x.shape[0] - 8),
+    "approximately": lambda m, x: m.lax.approx_max_k(x, 3),
+    "gradient": lambda m, x: m.grad(lambda x: m.lax.top_k(x, x.shape[0] // 2)[0].sum())(x),
+    "of a loop": lambda m, x: m.lax.fori_loop(
+        0, 3, lambda i, c: c + m.lax.top_k(x, x.shape[0] // 2)[0].sum(), 0.0
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    "scope", ["a*b, a", "a*b", "2*a+1", "a+b, a", "a+b, a-b", "floordiv(a,2)", "a*a, a", "a*a"]
+)
+def test_sizes_that_arguments_leave_open(scope: str) -> None:
+    def outcome(m: Any) -> str:
+        shape = m.export.symbolic_shape(scope)
+        try:
+            m.export.export(m.jit(lambda x: x))(m.ShapeDtypeStruct(shape, np.float32))
+        except ValueError as e:
+            return str(e).split(" variables")[0]
+        return "exported"
+
+    assert outcome(pb) == outcome(jax)
+
+
+def test_a_size_that_no_argument_has() -> None:
+    (k,) = pb.export.symbolic_shape("k")
+    for f in (lambda x: pb.numpy.ones(k).sum() + x, lambda x: x + k, lambda x: pb.numpy.ones(k)):
+        with pytest.raises(pb.errors.UnexpectedDimVar, match="'k' that is not appearing"):
+            pb.export.export(pb.jit(f))(1.0)

@@ -123,6 +123,47 @@ def test_printed_residuals(capsys: pytest.CaptureFixture[str]) -> None:
     assert program(pb, pnp, pullback.ad_checkpoint) == program(jax, jnp, jax.ad_checkpoint)
 
 
+def test_loops_keep_what_their_backward_pass_reads(capsys: pytest.CaptureFixture[str]) -> None:
+    """As in JAX: zeros that a tangent starts from are made by the backward pass, and what only a
+    tangent of nothing needed is not kept."""
+
+    def program(j: Any, n: Any, module: Any) -> list[Any]:
+        x, w = n.arange(3.0), n.ones((3, 3))
+
+        def rnn(x: Any, w: Any) -> Any:
+            step = lambda h, v: (n.tanh(w @ h + v), h)
+            return j.lax.scan(step, n.ones(3), n.stack([x] * 4))[0].sum()
+
+        def results(x: Any) -> Any:
+            return j.lax.scan(lambda c, v: (n.sin(c * v), n.cos(v)), 1.0, x)[1].sum()
+
+        kept = []
+        for f, args in ((rnn, (x, w)), (results, (x,)), (lambda x: j.nn.logsumexp(x), (x,))):
+            module.print_saved_residuals(f, *args)
+            kept.append(capsys.readouterr().out.splitlines())
+            made = j.make_jaxpr(lambda *a, f=f: j.vjp(f, *a)[1])(*args)
+            kept.append(len(made.jaxpr.outvars))
+        return kept
+
+    assert program(pb, pnp, pullback.ad_checkpoint) == program(jax, jnp, jax.ad_checkpoint)
+
+
+@pytest.mark.parametrize("name", ["reduce_and", "reduce_or", "reduce_xor"])
+def test_bits_of_narrow_integers_reduced(name: str) -> None:
+    """JAX has them of 8 bits and more; those of 4 it stores, and refuses."""
+    x = np.array([[7, 3, 5], [6, 7, 2]])
+    for dtype in ("int8", "uint8"):
+        want, got = (
+            [getattr(m.lax, name)(n.asarray(x, dtype), (k,)) for k in (0, 1)]
+            for m, n in ((jax, jnp), (pb, pnp))
+        )
+        assert [(y.dtype, y.tolist()) for y in want] == [(y.dtype, y.tolist()) for y in got]
+    for dtype in ("int4", "uint4"):
+        for m, n in ((jax, jnp), (pb, pnp)):
+            with pytest.raises(TypeError, match=f"requires operand dtype bool or int, got {dtype}"):
+                getattr(m.lax, name)(n.asarray(x, dtype), (0,))
+
+
 def test_offloading_policies() -> None:
     """There is one memory: what would be offloaded is kept."""
 

@@ -117,6 +117,21 @@ def test_debug_print_and_log(
         pb.debug.print("nothing", 1)
 
 
+def test_debug_print_of_keys(capsys: pytest.CaptureFixture[str]) -> None:
+    """A key outside of programs is shown as one, in a program as the numbers that it is made of."""
+    found = []
+    for m in (jax, pb):
+        keys = m.random.split(m.random.key(3), 2)
+        show = lambda k, m=m: m.debug.print("{} {}", k, 1)
+        show(keys[0])
+        m.vmap(show)(keys)
+        m.grad(lambda x, show=show, k=keys[1]: (show(k), x)[1])(1.0)
+        m.jit(show)(keys)
+        m.effects_barrier()
+        found.append(capsys.readouterr().out)
+    assert found[0] == found[1] and "key<fry>" in found[0]
+
+
 def test_breakpoint_sees_the_values_of_the_program() -> None:
     out = io.StringIO()
 

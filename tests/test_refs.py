@@ -552,3 +552,74 @@ def test_a_reference_is_no_array(name: str) -> None:
         UNREAD[name](pb, pnp, r)
     with pytest.raises(TypeError, match=r"ref\[\.\.\.\]"):
         pnp.asarray(r)
+
+
+INDICES = {
+    "true": True,
+    "number": 1.7,
+    "float array": lambda n: n.array(2.6),
+    "numpy float": np.float32(3),
+    "past the end": 5,
+    "before the start": -6,
+    "part": (slice(None), -9),
+}
+
+
+@pytest.mark.parametrize("name", INDICES)
+def test_numbers_that_are_no_places(name: str) -> None:
+    """As in JAX, numbers that are no integers lose their fraction; a program takes what lies past
+    the ends as the ends, outside of programs what lies past the end is refused."""
+    idx = INDICES[name]
+
+    def outcome(m: Any, n: Any, jit: bool) -> Any:
+        i = idx(n) if callable(idx) else idx
+        x = n.arange(5.0) if not isinstance(i, tuple) else n.arange(6.0).reshape(2, 3)
+
+        def f(x: Any) -> Any:
+            ref = m.new_ref(x)
+            read = ref[i]
+            ref[i] = read + 10.0
+            return read, ref[...]
+
+        try:
+            return [np.asarray(y).tolist() for y in (m.jit(f) if jit else f)(x)]
+        except (ValueError, jax.errors.TracerBoolConversionError) as e:
+            return type(e).__name__
+
+    for jit in (False, True):
+        want, got = outcome(jax, jnp, jit), outcome(pb, pnp, jit)
+        # JAX stops at an array that it makes a tracer of in a program.
+        assert want == got or want == "TracerBoolConversionError"
+
+
+def test_a_traced_number_that_is_no_place() -> None:
+    for m, n in BOTH:
+        take = m.jit(lambda i, m=m, n=n: m.new_ref(n.arange(5.0))[i])
+        assert [float(take(i)) for i in (1.7, True, 2)] == [1, 1, 2]
+
+
+def test_references_that_differentiated_functions_return() -> None:
+    def f(m: Any, x: Any) -> Any:
+        ref = m.new_ref(x * 3)
+        ref[...] = ref[...] ** 2
+        return x * 2, ref
+
+    def read(pair: Any) -> list[float]:
+        return [float(pair[0]), float(pair[1][...])]
+
+    found = []
+    for m, _ in BOTH:
+        out, dot = m.jvp(lambda x, m=m: f(m, x), (2.0,), (1.0,))
+        value, linear = m.linearize(lambda x, m=m: f(m, x), 2.0)
+        primal, _ = m.vjp(lambda x, m=m: f(m, x), 2.0)
+        outer = m.new_ref(3.0)
+        same = m.vjp(lambda x, outer=outer: (x, outer), 2.0)[0][1] is outer
+        found.append([*map(read, (out, dot, value, linear(1.0), linear(2.0), primal)), same])
+    assert found[0] == found[1]
+    # JAX has no cotangent of a reference: here it is that of what the reference holds.
+    back = pb.vjp(lambda x: f(pb, x), 2.0)[1]
+    assert back((1.0, 5.0)) == back((1.0, pb.new_ref(5.0))) == (2 + 5 * 36,)
+    with pytest.raises(ValueError, match=r"got int32\[\], but expected float32\[\]"):
+        back((1.0, 5))
+    with pytest.raises(ValueError, match="cannot be returned"):
+        pb.jvp(pb.jit(lambda x: f(pb, x)), (2.0,), (1.0,))

@@ -237,6 +237,14 @@ class InconclusiveDimensionOperation(Exception):
     """
 
 
+class UnexpectedDimVar(Exception):
+    """A program to be exported has a size with a name that no argument's shape has.
+
+    >>> pb.errors.UnexpectedDimVar.__bases__
+    (<class 'Exception'>,)
+    """
+
+
 class TypePromotionError(ValueError):
     """Two dtypes have no common type under the promotion rules in force.
 

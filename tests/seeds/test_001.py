@@ -49,7 +49,6 @@ def test_export_with_static_k(export, x):
     shows(exported.call(x), TOP3)
 
 
-@pytest.mark.xfail(strict=True, reason="capability: top_k of a symbolic number")
 def test_export_with_an_unbound_symbol(export, x):
     (k,) = export.symbolic_shape("k", constraints=["k <= 10"])
     with refuses(
@@ -58,7 +57,6 @@ def test_export_with_an_unbound_symbol(export, x):
         export.export(jax.jit(my_top_k, static_argnums=0))(k, x)
 
 
-@pytest.mark.xfail(strict=True, reason="capability: top_k of a symbolic number")
 def test_export_with_the_symbol_in_an_empty_argument(export, x):
     (k,) = export.symbolic_shape("k", constraints=["k <= 10"])
     shape = jax.ShapeDtypeStruct((0, k), dtype=np.int32)
@@ -68,7 +66,6 @@ def test_export_with_the_symbol_in_an_empty_argument(export, x):
     shows(exported.call(np.zeros((0, 3), dtype=np.int32), x), TOP3)
 
 
-@pytest.mark.xfail(strict=True, reason="capability: refusing symbols that only squares name")
 def test_export_cannot_solve_a_square(export):
     (a,) = export.symbolic_shape("a")
     with refuses(

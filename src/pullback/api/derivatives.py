@@ -605,7 +605,8 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     n = out["count"]
     program, _ = dce_closed(ClosedJaxpr(jaxpr, residuals), [True] * len(jaxpr.outvars), True)
     in_avals = [typeof(x) for x in leaves]
-    linear = linearized(program, in_tree, in_avals, out["tree"], zeros[:n])
+    refs = [is_ref(x) for x in outs[:n]]
+    linear = linearized(program, in_tree, in_avals, out["tree"], zeros[:n], refs)
     result = tree.unflatten(out["tree"], outs[:n])
     return (
         (result, linear, tree.unflatten(out["aux_tree"], outs[n:])) if has_aux else (result, linear)

@@ -16,7 +16,7 @@ from ..control.call import UNSPECIFIED, call_params, jit_p
 from ..control.custom import custom_vjp
 from ..core.avals import ShapedArray, typeof
 from ..core.build import is_staged
-from ..core.dim_programs import of_sizes, sizes_from
+from ..core.dim_programs import check_names, of_sizes, sizes_from
 from ..core.dims import DimExpr
 from ..core.effects import ordered_effects
 from ..core.jaxpr import ClosedJaxpr
@@ -445,7 +445,7 @@ def export(
         params = traced._call.params
         ins = _asked_or_typed(params["in_shardings"], traced.jaxpr.in_avals, traced._placed)
         outs = _asked_or_typed(params["out_shardings"], traced.jaxpr.out_avals)
-        return Exported(
+        exported = Exported(
             traced.jaxpr,
             traced.in_tree,
             traced.out_tree,
@@ -458,6 +458,8 @@ def export(
             nr_devices=_devices_of(traced.jaxpr.jaxpr, [*ins, *outs, *traced._placed]),
             get_vjp=_vjp_of,
         )
+        check_names(traced.jaxpr, exported._names())
+        return exported
 
     return do_export
 

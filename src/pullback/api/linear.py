@@ -13,7 +13,7 @@ from ..control.common import leaf_place
 from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ..core.naming import fun_source_info
-from ..core.refs import AbstractRef, operations
+from ..core.refs import AbstractRef, is_ref, is_ref_aval, operations
 from ..core.source import transformed
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.tracebacks import boundary
@@ -28,6 +28,9 @@ def as_result(x: Any) -> Any:
     if type(x) is not Zero:
         return x
     aval: Any = x.aval
+    if is_ref_aval(aval):
+        zeros = as_result(Zero(aval.inner_aval))
+        return zeros if aval.dtype == dtypes.float0 else operations["new"](zeros)
     zeros = instantiate_zero(aval)
     return zeros if aval.is_high or aval.dtype == dtypes.float0 else as_array(zeros)
 
@@ -182,6 +185,10 @@ class VJP:
             raise ValueError(self._structure_error(ct))
         for k, (x, aval) in enumerate(zip(leaves, self.static.out_avals, strict=True)):
             have, want = typeof(x), aval.to_ct_aval()
+            if is_ref_aval(want):  # the cotangent of what it holds, in a reference or not
+                want = want.inner_aval
+                if is_ref_aval(have):
+                    leaves[k], have = operations["get"](x, ...), have.inner_aval
             if not want.is_high and want.dtype == dtypes.float0 and have.shape == want.shape:
                 leaves[k] = Zero(want)  # integers have no cotangents: any of the shape will do
             elif not typematch(have, want):
@@ -258,11 +265,12 @@ tree.register_pytree_node(VJP, lambda v: ((v.args_res, v.opaque_residuals), v.st
 
 
 def linearized(
-    program: ClosedJaxpr, in_tree: Any, in_avals: Any, out_tree: Any, zeros: Any
+    program: ClosedJaxpr, in_tree: Any, in_avals: Any, out_tree: Any, zeros: Any, refs: Any
 ) -> Partial:
     """What `linearize` returns: the linear program as a function of trees of tangents. Its
-    arguments are one, the values that the program keeps."""
-    fun = functools.partial(_apply_linear, program.jaxpr, in_tree, in_avals, out_tree, zeros)
+    arguments are one, the values that the program keeps. `refs` says which results are
+    references."""
+    fun = functools.partial(_apply_linear, program.jaxpr, in_tree, in_avals, out_tree, zeros, refs)
     return Partial(fun, list(program.consts))
 
 
@@ -273,6 +281,7 @@ def _apply_linear(
     in_avals: Any,
     out_tree: Any,
     zeros: Any,
+    refs: Sequence[bool],
     residuals: Sequence[Any],
     *tangents: Any,
 ) -> Any:
@@ -296,7 +305,12 @@ def _apply_linear(
     # A derivative that is the same everywhere is a number in the program.
     handed_on = set(map(id, leaves))
     found = iter([y if id(y) in handed_on else as_array(y) for y in outs])
-    return tree.unflatten(out_tree, [next(found) if z is None else as_result(z) for z in zeros])
+    results = [next(found) if z is None else as_result(z) for z in zeros]
+    results = [
+        operations["new"](y) if held and not is_ref(y) else y
+        for y, held in zip(results, refs, strict=True)
+    ]
+    return tree.unflatten(out_tree, results)
 
 
 def transposed(

@@ -139,8 +139,10 @@ def carry_type(x: Any) -> Any:
 
 def check_results(leaves: Sequence[Any], out_tree: Any, fun: Any, name: str) -> None:
     """TypeError, naming the component, if a traced function returned what no array can hold."""
+    differentiated = name in ("jvp", "vjp", "linearize")  # functions that run, and hold no program
     for k, leaf in enumerate(leaves):
-        check_not_returned(leaf, lambda: f"{fun_source_info(fun)} traced for {name}")
+        if not differentiated:
+            check_not_returned(leaf, lambda: f"{fun_source_info(fun)} traced for {name}")
         try:
             typeof(leaf)
         except TypeError:
@@ -148,7 +150,7 @@ def check_results(leaves: Sequence[Any], out_tree: Any, fun: Any, name: str) -> 
             place = f" at output component {path}" if path else ""
             said = f"function {fun_source_info(fun)} traced for {name} returned"
             fix = "Fix: return arrays, numbers, or pytrees of them."
-            if name in ("jvp", "vjp", "linearize"):  # in JAX's words, which differ
+            if differentiated:  # in JAX's words, which differ
                 raise TypeError(
                     f"Argument '{leaf}' of type {type(leaf)} is not a valid JAX type: {said} "
                     f"it{place}. {fix}"

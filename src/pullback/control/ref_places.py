@@ -14,9 +14,10 @@ import numpy as np
 
 from .. import config, dtypes, tree
 from ..core.avals import typeof
+from ..core.build import JaxprTrace
 from ..core.symbolic import Zero, instantiate_zeros
-from ..core.trace import Tracer
-from ..primitives.convert import bitcast_convert_type
+from ..core.trace import Tracer, current_trace
+from ..primitives.convert import bitcast_convert_type, convert_element_type
 from ..primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from ..primitives.layout import reshape, transpose
 
@@ -112,17 +113,35 @@ def _entry(e: Any, axis: int, size: int) -> Any:
     if isinstance(e, RefSlice):
         _check_slice(e, size)
         return e
-    if e is None or isinstance(e, (bool, np.bool_, list)):
+    if e is None or isinstance(e, list):
         return None
     aval = typeof(e)
     if not dtypes.is_integer(aval.dtype):
-        return None
+        if aval.shape or not (dtypes.is_float(aval.dtype) or aval.dtype == np.bool_):
+            return None
+        # As in JAX, a number that is no integer is one that lacks its fraction.
+        e = convert_element_type(e, np.int32) if isinstance(e, Tracer) else int(e)
     if not isinstance(e, Tracer) and aval.shape == ():
-        k = int(e)
-        if not -size <= k < size:
-            raise ValueError(f"Out of bound indexer: idx={k}, dim={size} of axis {axis}.")
-        return np.int32(k % size)
+        return _known(int(e), axis, size)
     return e
+
+
+def _known(k: int, axis: int, size: int) -> Any:
+    """An index that is known. Past the end it is refused; but a program that is being written takes
+    it as it takes one of its operands, and below the start everything is the first element.
+    """
+    if size == 0 or (k >= size and not _being_written()):
+        raise ValueError(f"Out of bound indexer: idx={k}, dim={size} of axis {axis}.")
+    return np.int32(min(max(k + size if k < 0 else k, 0), size - 1))
+
+
+def _being_written() -> bool:
+    trace: Any = current_trace()
+    while trace is not None:
+        if isinstance(trace, JaxprTrace):
+            return True
+        trace = trace.parent_trace
+    return False
 
 
 def _check_slice(s: RefSlice, dim: int) -> None:

@@ -559,6 +559,7 @@ def _view(ref: Any, transform: Any) -> TransformedRef:
 
 
 operations.update(
+    new=new_ref,
     get=get,
     set=set_ref,
     swap=swap,

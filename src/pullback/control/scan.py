@@ -28,7 +28,7 @@ from ..primitives.elementwise import add_jaxvals
 from ..primitives.shape import broadcast, concatenate
 from ..transforms.batch import batch_jaxpr, batched_aval, moveaxis, unbatched_aval
 from ..transforms.jvp import jvp_jaxpr_fixpoint
-from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
+from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr, staged_zeros
 from ..transforms.transpose import backward_pass, holds_acting_on_zeros
 from .call import mentions_axis
 from .common import (
@@ -301,7 +301,7 @@ def _jvp(
     ]
     all_args = [
         *primals,
-        *(instantiate_zeros(t) for t, flag in zip(tangents, nz, strict=True) if flag),
+        *(staged_zeros(t) for t, flag in zip(tangents, nz, strict=True) if flag),
     ]
     result = scan_p.bind(
         *(all_args[k] for k in ins), jaxpr=permute(jvp, ins, outs),

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ..dtypes import default_int
+from ..errors import UnexpectedDimVar
 from .avals import ShapedArray
 from .dims import Atom, DimExpr, bounds, max_dim, min_dim
 from .jaxpr import ClosedJaxpr, Jaxpr, Literal
 
-__all__ = ["dims_of", "of_sizes", "size_of", "sizes_from"]
+__all__ = ["check_names", "dims_of", "of_sizes", "size_of", "sizes_from"]
 
 _OPERATIONS: dict[str, Callable[[Any, Any], Any]] = {
     "floordiv": operator.floordiv,
@@ -121,6 +122,42 @@ class _Sizes:
         return jaxpr.replace(constvars=ends[0], invars=ends[1], outvars=ends[2], eqns=eqns)
 
 
+class _Names(_Sizes):
+    """The names in a program."""
+
+    def __init__(self) -> None:
+        super().__init__({})
+        self.found: set[str] = set()
+
+    def value(self, x: Any) -> Any:
+        if not isinstance(x, DimExpr):
+            return super().value(x)
+        self.found |= dims_of(x)
+        return x
+
+    def aval(self, aval: Any) -> Any:
+        self.found.update(*map(dims_of, getattr(aval, "shape", ())))
+        return aval
+
+
+def check_names(closed: ClosedJaxpr, names: Sequence[str]) -> None:
+    """Raises where the sizes of a program would not follow from its arguments' shapes: for a name
+    that is in none of them, and for what cannot be solved. `names`: what to call the arguments.
+    """
+    shapes = [getattr(a, "shape", ()) for a in closed.in_avals]
+    sizes_from(shapes, shapes, names)
+    walk = _Names()
+    walk.value(closed)
+    bound: set[str] = set().union(*(dims_of(d) for shape in shapes for d in shape))
+    for name in sorted(walk.found - bound):
+        raise UnexpectedDimVar(
+            f"Encountered dimension variable '{name}' that is not appearing in the shapes of the "
+            "function arguments.\nThe following dimension variables are appearing in the shapes of "
+            f"the function arguments: {sorted(bound)}. Fix: pass an argument with an axis of that "
+            f"size; one of shape (0, {name}) takes no memory."
+        )
+
+
 def of_sizes(closed: ClosedJaxpr, sizes: Mapping[str, Any]) -> ClosedJaxpr:
     """The program where the named sizes are these."""
     return _Sizes(sizes).value(closed)  # type: ignore[no-any-return]
@@ -161,10 +198,11 @@ def sizes_from(
         left = [e for e in todo if not _solve(e, found, how, wrong)]
         if len(left) == len(todo):
             unknown = {n for _, want, _ in left for n in dims_of(want)} - set(found)
+            left_over = ", ".join(f"'{want}' for {where}" for where, want, _ in left)
             raise ValueError(
                 f"Cannot solve for values of dimension variables {unknown}: each must follow from "
-                "an equation that is linear in it and in which all others are known. Fix: give an "
-                "argument one axis of that size."
+                "an equation that is linear in it and in which all others are known. Not used: "
+                f"{left_over}. Fix: give an argument one axis of that size."
             )
         todo = left
     for _, want, _ in equations:

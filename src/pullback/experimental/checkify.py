@@ -8,16 +8,18 @@
     error.throw()
 
 A `check` is an operation with an effect. `checkify(f)` traces `f` and runs its program with an
-error state in mutable references: a check that fails, the first one, writes who it was and the
-values for its message; asked to, so do NaNs, divisions by zero and positions out of bounds. The
-references are discharged at once, so that loops and branches carry the state.
+error state in mutable references: a check that fails, the first one of its sort, writes who it was
+and the values for its message; asked to, so do NaNs, divisions by zero and positions out of bounds.
+Of several sorts that failed, the one reported is, as in JAX, the one whose place comes first in the
+program, and checks of the user's before all others. The references are discharged at once, so that
+loops and branches carry the state.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
@@ -145,6 +147,11 @@ class Site:
     avals: tuple[Any, ...]
     source: str
 
+    @property
+    def sort(self) -> tuple[ErrorCategory, tuple[Any, ...]]:
+        """Errors of one sort share their state: the first of them is kept."""
+        return self.kind, self.avals
+
     def text(self, payload: Sequence[Any]) -> str:
         args, kwargs = tree.unflatten(self.args_tree, payload)
         line = self.message.format(*args, **kwargs)
@@ -164,7 +171,8 @@ class Error:
     """What `checkify` found: whether something failed, what, and the values for its message. A
     pytree.
 
-    `get()` is the message, or None; `throw()` raises JaxRuntimeError if there is one.
+    `get()` is the message, or None; of an error under vmap it has a line for each lane that failed.
+    `throw()` raises JaxRuntimeError if there is one.
 
     >>> from pullback.experimental import checkify
     >>> error, out = checkify.checkify(jnp.log, errors=checkify.float_checks)(-1.0)
@@ -177,26 +185,23 @@ class Error:
     ) -> None:
         self._failed, self._code, self._payloads, self._sites = failed, code, payloads, sites
 
-    def _first(self) -> tuple[Site, list[Any], str] | None:
+    def _found(self) -> Iterator[tuple[Site, str]]:
+        """What failed, and its message; of an error under vmap once for each lane that did."""
         failed = np.asarray(self._failed)
-        if not failed.any():
-            return None
-        where = np.unravel_index(int(np.argmax(failed)), failed.shape)
-        site = self._sites[int(np.asarray(self._code)[where])]
-        payload = [as_array(_shown(x)[where]) for x in self._payloads.get(site.avals, ())]
-        mapped = ",".join(map(str, map(int, where)))
-        prefix = f"at mapped index {mapped}: " if where else ""
-        return site, payload, prefix
+        for where in zip(*np.nonzero(failed), strict=True) if failed.ndim else [()] * bool(failed):
+            site = self._sites[int(np.asarray(self._code)[where])]
+            payload = [as_array(_shown(x)[where]) for x in self._payloads.get(site.sort, ())]
+            mapped = ",".join(map(str, map(int, where)))
+            prefix = f"at mapped index {mapped}: " if where else ""
+            yield site, prefix + site.text(payload)
 
     def get(self) -> str | None:
-        """The message of the first error, or None."""
-        found = self._first()
-        return None if found is None else found[2] + found[0].text(found[1])
+        """The message of the error, or None; of an error under vmap a message a lane."""
+        return "\n".join(text for _, text in self._found()) or None
 
     def get_exception(self) -> JaxException | None:
-        """The first error as an exception, or None."""
-        found = self._first()
-        return None if found is None else found[0].kind(found[2] + found[0].text(found[1]))
+        """The error as an exception, or None; of an error under vmap that of the first lane."""
+        return next((site.kind(text) for site, text in self._found()), None)
 
     def throw(self) -> None:
         """Raises JaxRuntimeError if there was an error."""
@@ -228,7 +233,7 @@ def _check_aval(pred: Any, *args: Any, site: Site, debug: bool) -> Any:
 
 def _check_impl(pred: Any, *args: Any, site: Site, debug: bool) -> Any:
     if not debug and not np.asarray(pred).all():
-        error = Error(np.bool_(True), np.int32(0), {site.avals: args}, (site,))
+        error = Error(np.bool_(True), np.int32(0), {site.sort: args}, (site,))
         error.throw()
     return []
 
@@ -332,24 +337,35 @@ def check_error(error: Error) -> None:
     """
     if np.shape(error._failed):
         error = tree.tree_map(lambda x: x.reshape((-1, *x.shape[np.ndim(error._failed) :])), error)
-        lane = lax.argmax(error._failed, 0, np.int32)
+        lane = _last(error._failed)
         error = tree.tree_map(lambda x: lax.dynamic_index_in_dim(x, lane, 0, False), error)
     for k, site in enumerate(error._sites):
         fine = lax.bitwise_not(lax.bitwise_and(error._failed, lax.eq(error._code, np.int32(k))))
-        check_p.bind(fine, *error._payloads.get(site.avals, ()), site=site, debug=False)
+        check_p.bind(fine, *error._payloads.get(site.sort, ()), site=site, debug=False)
+
+
+def _last(failed: Any) -> Any:
+    """Where the last of a vector of booleans is that is true."""
+    n = typeof(failed).shape[0]
+    return lax.sub(np.int32(n - 1), lax.argmax(lax.rev(failed, (0,)), 0, np.int32))
 
 
 # --- functionalising ---
-class _State:
-    """The references that hold an error while a program runs, and the sites met so far."""
+# The rank of a place is its number, of one that is no check of the user's with this added.
+_AUTOMATIC = 1 << 30
 
-    def __init__(self, refs: Sequence[Any], keys: Sequence[Any], sites: list[Site]) -> None:
-        self.refs, self.keys, self.sites = list(refs), list(keys), sites
-        self.failed, self.code, *rest = refs
-        self.payloads, at = {}, 0
-        for avals in keys:
-            self.payloads[avals] = rest[at : at + len(avals)]
-            at += len(avals)
+
+class _State:
+    """The references that hold an error while a program runs, and the sites met so far: for each
+    sort of error whether one failed, its rank, and the values for its message.
+    """
+
+    def __init__(self, refs: Sequence[Any], sorts: Sequence[Any], sites: list[Site]) -> None:
+        self.refs, self.sorts, self.sites = list(refs), list(sorts), sites
+        self.held, at = {}, 0
+        for sort in sorts:
+            self.held[sort] = refs[at : at + 2 + len(sort[1])]
+            at += 2 + len(sort[1])
 
     def record(self, fails: Any, site: Site, payload: Sequence[Any]) -> None:
         """Keeps the error if it is the first. `fails` and the payload may have axes of lanes."""
@@ -360,7 +376,8 @@ class _State:
             flat = lax.reshape(fails, (int(np.prod(lanes)),))
             if not flat.shape[0]:
                 return
-            lane = lax.argmax(flat, 0, np.int32)
+            # As in JAX, of the lanes of a check the last is shown, of positions the first.
+            lane = _last(flat) if site.kind is FailedCheckError else lax.argmax(flat, 0, np.int32)
             fails = lax.reduce_or(flat, (0,))
             payload = [
                 lax.dynamic_index_in_dim(
@@ -368,15 +385,48 @@ class _State:
                 )
                 for x in payload
             ]
-        before = get(self.failed)
+        failed, rank, *values = self.held[site.sort]
+        before = get(failed)
         now = lax.bitwise_and(fails, lax.bitwise_not(before))
-        set_ref(self.failed, ..., lax.bitwise_or(before, fails))
-        code = np.int32(self.sites.index(site))
-        set_ref(self.code, ..., lax.select(now, as_array(code), get(self.code)))
-        for ref, x in zip(self.payloads.get(site.avals, ()), payload, strict=True):
+        set_ref(failed, ..., lax.bitwise_or(before, fails))
+        own = self.sites.index(site) + (0 if site.kind is FailedCheckError else _AUTOMATIC)
+        set_ref(rank, ..., lax.select(now, as_array(np.int32(own)), get(rank)))
+        for ref, x in zip(values, payload, strict=True):
             chosen = lax.broadcast(now, typeof(x).shape)
             value = lax.convert_element_type(x, ref.aval.inner_aval.dtype)
             set_ref(ref, ..., lax.select(chosen, value, get(ref)))
+
+
+def _sorts_of(jaxpr: Any, wanted: frozenset[ErrorCategory]) -> dict[Any, None]:
+    """The sorts of errors that a program may find."""
+    found = {sort: None for sort in _AUTOMATIC_SORTS if sort[0] in wanted}
+
+    def walk(jaxpr: Any) -> None:
+        for eqn in jaxpr.eqns:
+            if eqn.primitive is check_p and eqn.params["site"].kind in wanted:
+                found[eqn.params["site"].sort] = None
+            for inner in jaxprs_in_params(eqn.params):
+                walk(inner)
+
+    walk(jaxpr)
+    return found
+
+
+def _avals_of(sort: Any) -> tuple[Any, ...]:
+    return ShapedArray((), np.dtype(bool)), _INDEX[0], *sort[1]
+
+
+def _first_of(sorts: Sequence[Any], held: Sequence[Any], sites: Sequence[Site]) -> Error:
+    """What was found, of the state that a program left."""
+    values = iter(held)
+    payloads: dict[Any, Any] = {}
+    failed, rank = as_array(np.bool_(False)), as_array(np.int32(2 * _AUTOMATIC - 1))
+    for sort in sorts:
+        fails, own, *payload = [next(values) for _ in _avals_of(sort)]
+        payloads[sort] = tuple(payload)
+        failed = lax.bitwise_or(failed, fails)
+        rank = lax.select(fails, lax.min(own, rank), rank)
+    return Error(failed, lax.rem(rank, np.int32(_AUTOMATIC)), payloads, tuple(sites))
 
 
 class CheckTrace(Trace):
@@ -481,6 +531,7 @@ _NAN_IS_FINE = frozenset(
 )
 _ONE_ARG = tree.flatten(((0,), {}))[1]
 _INDEX = (ShapedArray((), np.dtype("int32")),)
+_AUTOMATIC_SORTS = ((NaNError, ()), (DivisionByZeroError, ()), (OOBError, _INDEX))
 
 
 def _slice_positions(trace: CheckTrace, args: Any, params: Any, where: str) -> None:
@@ -528,7 +579,7 @@ def _checked(trace: CheckTrace, closed: ClosedJaxpr) -> ClosedJaxpr:
     avals = [typeof(r) for r in state.refs]
 
     def fun(*args: Any) -> list[Any]:
-        inner = _State(args[:n], state.keys, state.sites)
+        inner = _State(args[:n], state.sorts, state.sites)
         checking = CheckTrace(current_trace(), inner, errors)
         with use_trace(checking):
             return eval_jaxpr(closed.jaxpr, closed.consts, *args[n:])
@@ -614,17 +665,6 @@ def check_inside(primitive: Primitive, meaning: Callable[..., Any]) -> None:
     _HOLDERS[primitive] = rule
 
 
-def _payload_keys(jaxpr: Any) -> dict[Any, None]:
-    """The types of the values in messages of a program's checks, by site."""
-    found: dict[Any, None] = {}
-    for eqn in jaxpr.eqns:
-        if eqn.primitive is check_p and eqn.params["site"].avals:
-            found[eqn.params["site"].avals] = None
-        for inner in jaxprs_in_params(eqn.params):
-            found.update(_payload_keys(inner))
-    return found
-
-
 def checkify(
     f: Callable[..., Any], errors: frozenset[ErrorCategory] = user_checks
 ) -> Callable[..., tuple[Error, Any]]:
@@ -650,24 +690,18 @@ def checkify(
             return outs
 
         jaxpr, consts = trace_to_jaxpr(flat, [])
-        keys = _payload_keys(jaxpr)
-        if OOBError in wanted:
-            keys[_INDEX] = None
+        sorts = list(_sorts_of(jaxpr, wanted))
         sites: list[Site] = []
-        avals = [ShapedArray((), np.dtype(bool)), _INDEX[0], *(a for key in keys for a in key)]
+        avals = [aval for sort in sorts for aval in _avals_of(sort)]
 
         def run(*cells: RefCell) -> list[Any]:
-            trace = CheckTrace(current_trace(), _State(cells, list(keys), sites), wanted)
+            trace = CheckTrace(current_trace(), _State(cells, sorts, sites), wanted)
             with use_trace(trace):
                 return eval_jaxpr(jaxpr, consts)
 
         zeros = [lax.full(a.shape, 0, a.dtype) for a in avals]
         outs, held = discharge_cells(run, [AbstractRef(a) for a in avals], zeros)
-        payloads, at = {}, 2
-        for key in keys:
-            payloads[key] = tuple(held[at : at + len(key)])
-            at += len(key)
-        error = Error(held[0], held[1], payloads, tuple(sites))
+        error = _first_of(sorts, held, sites)
         return error, tree.unflatten(out_trees[0], outs)
 
     return checked

@@ -414,8 +414,18 @@ def _debug_print_aval(*avals: Any, ordered: bool, **params: Any) -> Any:
     return [], frozenset({ordered_debug_effect if ordered else debug_effect})
 
 
+def _debug_print_now(*args: Any, **params: Any) -> Any:
+    """Outside of programs keys are shown as keys; programs know only the numbers they are made of.
+    All else takes its turn among the programs that run."""
+    if not any(isinstance(x, PRNGKeyArray) for x in args):
+        return NotImplemented
+    print_now(*args, **params)
+    return []
+
+
 debug_print_p: Primitive = Primitive(
     "debug_print",
+    impl=_debug_print_now,
     abstract_eval=_debug_print_aval,
     jvp=_debug_jvp(lambda: debug_print_p),
     transpose=_debug_transpose,

@@ -17,7 +17,7 @@ from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from ..errors import JaxRuntimeError
 from .builders import batch_size
-from .common import as_array, canonical_axis, zero_of
+from .common import as_array, canonical_axis, is_symbolic, zero_of
 from .index import GatherDimensionNumbers, gather
 from .layout import broadcast_in_dim, broadcasted_iota, expand_dims, transpose
 from .shape import slice as slice_
@@ -142,7 +142,7 @@ def _check_k(name: str, operand: Any, k: int, axis: int) -> None:
     if k < 0:
         raise ValueError(f"k argument to {name} must be nonnegative, got {k}")
     n = operand.shape[axis]
-    if type(n) is int and k > n:
+    if k > n:
         raise ValueError(
             f"k argument to {name} must be no larger than size along axis; got k={k} with "
             f"shape={list(operand.shape)} and axis={axis}"
@@ -197,16 +197,17 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     comes first; NaN is the largest.
 
     `operand`: an array of numbers; the indices are int32. Raises ValueError if `k` exceeds the size
-    of the axis.
+    of the axis. `k` may be a size with a name, as `x.shape[0] // 2` where programs are exported.
 
     >>> lax.top_k(jnp.array([3., 9., 5.]), 2)
     [Array([9., 5.], dtype=float32), Array([1, 2], dtype=int32)]
     """
     operand = as_array(operand)
-    if isinstance(k, bool) or not hasattr(k, "__index__"):
+    if isinstance(k, bool) or not (is_symbolic(k) or hasattr(k, "__index__")):
         raise TypeError(f"k argument to top_k must be an integer, got {k!r}")
+    count: Any = k if is_symbolic(k) else operator.index(k)
     return top_k_p.bind(  # type: ignore[no-any-return]
-        operand, k=operator.index(k), axis=canonical_axis(axis, typeof(operand).ndim)
+        operand, k=count, axis=canonical_axis(axis, typeof(operand).ndim)
     )
 
 
@@ -265,7 +266,7 @@ def _approx_aval(
     if not dtypes.is_float(operand.dtype):
         raise ValueError("operand must be a floating type")
     axis = canonical_axis(reduction_dimension, operand.ndim)
-    if type(operand.shape[axis]) is int and operand.shape[axis] < k:
+    if operand.shape[axis] < k:
         raise ValueError(
             f"k must be smaller than the size of reduction_dim {axis}, got k = {k}, size = "
             f"{operand.shape[axis]}"

@@ -12,11 +12,11 @@ from typing import Any
 from .. import dtypes
 from ..core.avals import typeof
 from ..core.jaxpr import Jaxpr
-from ..core.refs import operations, ref_effect
+from ..core.refs import is_ref, operations, ref_effect
 from ..core.symbolic import Zero
 from ..core.trace import check_leaks, current_trace, use_trace
 from .jvp import JVPTrace, JVPTracer
-from .partial_eval import PartialEvalTrace
+from .partial_eval import PartialEvalTrace, without_dead
 
 
 class LinearizeTrace(JVPTrace):
@@ -41,7 +41,7 @@ def linearize_flat(
 
     `tangents out` holds Zero where a result does not depend on the inputs and None where it is the
     next result of the linear program, whose inputs are the tangents of the inputs (those marked
-    non-zero).
+    non-zero). Of references it is the tangent of what they hold.
     """
     pe = PartialEvalTrace(current_trace())
     trace = LinearizeTrace(pe)
@@ -75,8 +75,17 @@ def finish(
                 "internal error in pullback: a primal value depends on tangents; a custom_jvp rule "
                 "must compute its primal output from its primal inputs"
             )
-    tangents_out = [t for _, t in outs]
-    jaxpr, residuals = pe.finish([t for t in tangents_out if type(t) is not Zero])
+    tangents_out = [_value(pe, t) for _, t in outs]
+    # Values that only tangents needed which no result depends on are not kept.
+    jaxpr, residuals = without_dead(*pe.finish([t for t in tangents_out if type(t) is not Zero]))
     if ref_effect in jaxpr.effects:
         jaxpr, residuals = operations["discharge"](jaxpr, residuals)
     return primals_out, [t if type(t) is Zero else None for t in tangents_out], jaxpr, residuals
+
+
+def _value(pe: PartialEvalTrace, tangent: Any) -> Any:
+    """A tangent that is a reference is what the reference holds at the end."""
+    if not is_ref(tangent):
+        return tangent
+    with use_trace(pe):
+        return operations["get"](tangent, ...)

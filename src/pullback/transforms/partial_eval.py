@@ -14,6 +14,7 @@ from typing import Any
 from ..core.build import JaxprTrace, JaxprTracer, close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Var, eval_jaxpr
 from ..core.refs import holds_refs
+from ..core.symbolic import Zero, instantiate_zeros
 from ..core.trace import Trace, Tracer, current_trace, use_trace
 
 
@@ -102,6 +103,17 @@ class PartialEvalTrace(Trace):
         return jaxpr, residuals
 
 
+def staged_zeros(tangent: Any) -> Any:
+    """A tangent, zeros if it is a Zero; under partial evaluation the unknown program makes them, so
+    that they are no residual.
+    """
+    trace = current_trace()
+    if type(tangent) is not Zero or not isinstance(trace, PartialEvalTrace):
+        return instantiate_zeros(tangent)
+    with use_trace(trace.staged):
+        return instantiate_zeros(tangent)
+
+
 def partial_eval_jaxpr(
     closed: ClosedJaxpr, unknown: Sequence[bool], instantiate: bool | Sequence[bool] = False
 ) -> tuple[ClosedJaxpr, ClosedJaxpr, list[bool], int]:
@@ -133,7 +145,7 @@ def partial_eval_jaxpr(
             outs = eval_jaxpr(closed.jaxpr, closed.consts, *args)
         out_unknown = [trace.is_unknown(x) or w for x, w in zip(outs, want, strict=True)]
         unknown_outs = [x for x, uk in zip(outs, out_unknown, strict=True) if uk]
-        jaxpr, residuals = _without_dead(*trace.finish(unknown_outs))
+        jaxpr, residuals = without_dead(*trace.finish(unknown_outs))
         held.update(jaxpr=jaxpr, out_unknown=out_unknown)
         traced = [isinstance(r, Tracer) for r in residuals]
         held.update(
@@ -157,7 +169,7 @@ def partial_eval_jaxpr(
     return result
 
 
-def _without_dead(jaxpr: Jaxpr, consts: list[Any]) -> tuple[Jaxpr, list[Any]]:
+def without_dead(jaxpr: Jaxpr, consts: list[Any]) -> tuple[Jaxpr, list[Any]]:
     """A program and its constants without what its results do not need."""
     jaxpr = dce_jaxpr(jaxpr, [True] * len(jaxpr.outvars), True)[0]
     return _without_unread(jaxpr, consts)

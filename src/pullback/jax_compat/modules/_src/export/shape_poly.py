@@ -13,6 +13,7 @@ from ..searched import searched
 DimSize = int | Any
 PolyShape = tuple[DimSize, ...]
 InconclusiveDimensionOperation = errors.InconclusiveDimensionOperation
+UnexpectedDimVar = errors.UnexpectedDimVar
 is_symbolic_dim = dim_text.is_symbolic_dim
 
 
