@@ -18,15 +18,19 @@ from jax._src import (
     config,
     error_check,
     hashable_array,
+    hijax,
     lru_cache,
     pickle_util,
     pretty_printer as pp,
     sourcemap,
     test_util as jtu,
+    util,
     xla_bridge,
     xla_metadata_lib,
 )
 from jax._src.internal_test_util import lazy_loader_module
+from jax._src.tpu.linalg import qdwh, svd
+from jax._src.tpu.linalg.stack import Stack
 from jax.experimental import (
     buffer_callback,
     control_deps,
@@ -36,6 +40,7 @@ from jax.experimental import (
     topologies,
     xla_metadata,
 )
+from jax.experimental.key_reuse import _core as key_reuse
 
 
 class TextTest(jtu.JaxTestCase):
@@ -128,6 +133,97 @@ class KeptTest(jtu.JaxTestCase):
         found = topologies.get_attached_topology()
         self.assertEqual(found.devices, jax.devices())
         self.assertRaises(RuntimeError, topologies.get_topology_desc)
+
+
+test_words = config.enum_state("jax_test_words", enum_values=["one", "two"], default="one", help="")
+test_number = config.int_state("jax_test_number", default=3, help="")
+
+
+class FlagsTest(jtu.JaxTestCase):
+    def test_flags_of_ones_own(self):
+        self.assertEqual((test_words.value, jax.config.jax_test_words), ("one", "one"))
+        with test_words("two"):
+            self.assertEqual((test_words.value, test_words.get_global()), ("two", "one"))
+        with self.assertRaisesRegex(ValueError, "new enum value must be in"):
+            config.update("jax_test_words", "three")
+        with self.assertRaisesRegex(ValueError, "None or of type int"):
+            config.update("jax_test_number", "x")
+        with self.assertRaisesRegex(TypeError, "bool\\(\\) not supported"):
+            bool(test_number)
+        with self.assertRaisesRegex(Exception, "already defined"):
+            config.bool_state("jax_test_number", default=False, help="")
+
+    def test_small_things(self):
+        nodes = [absltest.mock.Mock(parents=[]) for _ in range(3)]
+        nodes[2].parents, nodes[1].parents = [nodes[0], nodes[1]], [nodes[0]]
+        order = util.toposort([nodes[2]])
+        self.assertLess(order.index(nodes[1]), order.index(nodes[2]))
+        self.assertEqual(util.Hashable(3), util.Hashable(3))
+        self.assertRaises(TypeError, hash, util.Unhashable(3))
+        remembered = util.multi_weakref_lru_cache(lambda *_: object())
+        self.assertIs(remembered(nodes[0], 1), remembered(nodes[0], 1))
+        with jtu.count_events("test")() as count:
+            util.test_event("test")
+        self.assertEqual(count(), 1)
+        with jtu.collect_lowered_jaxprs() as found:
+            jax.jit(lambda x: jnp.sin(x) * 3)(1.0)
+        self.assertIn("sin", str(found[-1][0]))
+        self.assertIn("stablehlo.sine", str(found[-1][1]))
+
+    @unittest.skipUnless(importlib.util.find_spec("mpmath"), "needs mpmath")
+    def test_precise_functions(self):
+        import mpmath
+
+        precise = jtu.numpy_with_mpmath(mpmath, extra_prec_multiplier=1)
+        x = np.array([0.5, np.inf, -1e-30], np.float32)
+        self.assertAllClose(precise.exp(x), np.exp(x))
+        self.assertAllClose(precise.log1p(x), np.log1p(x))
+
+    def test_keys(self):
+        def f(key):
+            key_reuse.assert_unconsumed(key)
+            twin = key[None]
+            key_reuse.consume(key)
+            key_reuse.assert_consumed(twin)
+
+        key = jax.random.key(0)
+        key_reuse.check_key_reuse(f, key)
+        self.assertRaises(AssertionError, key_reuse.check_key_reuse, key_reuse.assert_consumed, key)
+        Sink, Source, Signature = key_reuse.Sink, key_reuse.Source, key_reuse.KeyReuseSignature
+        split = key_reuse.function_type_signature(jax.random.split, key)
+        self.assertEqual(split, Signature(Sink(0), Source(0)))
+        with self.assertRaisesRegex(jax.errors.KeyReuseError, "In jit, argument 0"):
+            key_reuse.check_key_reuse(lambda k: [jax.random.uniform(k) for _ in range(2)], key)
+
+    def test_boxes(self):
+        def doubled(box):
+            box.set(box.get() * 2)
+
+        box = hijax.Box(jnp.float32(3))
+        jax.jit(doubled)(box)
+        self.assertEqual(box.get(), 6)
+        jax.lax.fori_loop(0, 3, lambda i, _: doubled(box), None)
+        self.assertEqual(box.get(), 48)
+
+        def made(x):
+            box = hijax.new_box()
+            box.set((x, x + 1))
+            return box.get()
+
+        self.assertEqual(jax.jit(made)(1.0), (1.0, 2.0))
+        self.assertIn("box_set[treedef=PyTreeDef((*, *))] b a", str(jax.make_jaxpr(made)(1.0)))
+
+    def test_polar_factors(self):
+        a = np.random.RandomState(0).randn(6, 4).astype(np.float32)
+        u, h, _, converged = qdwh.qdwh(jnp.array(a))
+        self.assertTrue(converged)
+        self.assertAllClose(u @ h, a, atol=1e-5)
+        self.assertAllClose(u.T @ u, np.eye(4, dtype=np.float32), atol=1e-5)
+        u, s, vh = svd.svd(jnp.array(a), full_matrices=False)
+        self.assertAllClose((u * s[None]) @ vh, a, atol=1e-5)
+        stack = Stack.create(3, jnp.int32(0)).push(jnp.int32(4)).push(jnp.int32(5))
+        top, stack = stack.pop()
+        self.assertEqual((top, stack.pop()[0]), (5, 4))
 
 
 class NotedTest(jtu.JaxTestCase):

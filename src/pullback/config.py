@@ -735,6 +735,17 @@ def make_user_context(default_value: Any = None) -> UserContext:
     return UserContext(default_value)
 
 
+def define(flag: Flag) -> None:
+    """Adds a flag of a library's. Raises ValueError if there is one of its name."""
+    global _TRACE_FLAGS
+    if flag.name in FLAGS:
+        raise ValueError(f"Config option {flag.name} already defined")
+    FLAGS[flag.name] = flag
+    if flag.in_context:
+        _TRACE_FLAGS = (*_TRACE_FLAGS, flag)
+        _process_changed()
+
+
 epoch = 0
 
 
@@ -825,5 +836,5 @@ def __getattr__(name: str) -> Any:
     if name == "x64_enabled":
         return bool(enable_x64.get())
     if name == "values":
-        return {key: flag.value for key, flag in FLAGS.items()}
+        return {key: flag.get() for key, flag in FLAGS.items()}
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -15,7 +15,7 @@ from typing import Any
 
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.high import AvalQDD, is_high_value, typeof_now, var_type
-from ..core.jaxpr import ClosedJaxpr, closed_without_consts, eval_jaxpr
+from ..core.jaxpr import ClosedJaxpr, Var, closed_without_consts, eval_jaxpr
 from ..core.trace import current_trace, use_trace
 from .call import call_params, closed_call_p, jit_p
 from .common import permute
@@ -57,7 +57,10 @@ class Lowered:
 
     def __init__(self, closed: ClosedJaxpr) -> None:
         jaxpr = closed.jaxpr
-        self.in_types, self.out_types = closed.in_avals, closed.out_avals
+        self.in_types = closed.in_avals
+        self.out_types = [  # in their last states
+            var_type(v, final=True) if isinstance(v, Var) else v.aval for v in jaxpr.outvars
+        ]
         self.finals = [var_type(v, final=True) for v in jaxpr.invars]
         self.widths = [len(t.lo_ty()) if t.is_high else 1 for t in self.in_types]
         self.n_out = sum(len(t.lo_ty()) if t.is_high else 1 for t in self.out_types)
@@ -145,7 +148,7 @@ def _lower_remat(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
 def _check_states(low: Lowered, name: str) -> None:
     """TypeError if a loop's body leaves a value in a state of another type."""
     for before, after in zip(low.in_types, low.finals, strict=True):
-        if before != after:
+        if before != after and before.qdd.normalize() != after.qdd.normalize():
             raise TypeError(
                 f"the body of a {name} changes the type of the state of a value of type "
                 f"{before.aval} from {before.qdd} to {after.qdd}. Fix: give the value a state of "

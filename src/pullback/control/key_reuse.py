@@ -17,6 +17,7 @@ import numpy as np
 
 from ..core.avals import typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, Literal, jaxprs_in_params
+from ..core.primitive import ALL
 from ..errors import KeyReuseError
 from ..primitives.keys import PRNGKeyArray, has_keys, is_key_aval
 
@@ -80,8 +81,16 @@ def _broadcast(ins: Sequence[Cells], p: Any, aval: Any) -> Cells:
     return np.broadcast_to(ins[0].transpose(order).reshape(sizes), aval.shape)
 
 
+def _dynamic_slice(ins: Sequence[Cells], p: Any, aval: Any) -> Cells:
+    """Keys of unknown places, unless they are all there are."""
+    if ins[0].shape == aval.shape:
+        return ins[0]
+    return _fresh(np.full(aval.shape, bool(_used(ins[0]).all())))
+
+
 _MOVES: dict[str, Callable[[Sequence[Cells], Any, Any], Cells]] = {
     "slice": _slice,
+    "dynamic_slice": _dynamic_slice,
     "broadcast_in_dim": _broadcast,
     "transpose": lambda ins, p, _: ins[0].transpose(p["permutation"]),
     "rev": lambda ins, p, _: np.flip(ins[0], p["dimensions"]),
@@ -163,7 +172,8 @@ class _Flow:
                 if cells is not None:
                     self.consume(name, k, cells)
         elif name in _HOLDERS:
-            return _HOLDERS[name](self, params, ins, avals)
+            with _named(name, ins):
+                return _HOLDERS[name](self, params, ins, avals)
         elif name in _MOVES:
             out = _MOVES[name](ins, params, avals[0])
             if name in _REFUSE and out.size and _used(out).all():
@@ -172,9 +182,14 @@ class _Flow:
         elif name not in _READ:
             held = [v for v in params.values() if isinstance(v, ClosedJaxpr | Jaxpr)]
             if len(held) == 1 and len(_jaxpr(held[0]).invars) == len(ins):
-                return self._call(held[0], ins, bool(params.get("differentiated")))
+                with _named(name, ins):
+                    return self._call(held[0], ins, bool(params.get("differentiated")))
+            keyed = [(k, cells) for k, cells in enumerate(ins) if cells is not None]
+            if name not in ALL:  # a library's: whatever it does with its keys
+                for k, cells in keyed:
+                    self.consume(name, k, cells)
             # Keys of unknown places: consumed if all keys were.
-            known = [cell.used for cells in ins if cells is not None for cell in cells.flat]
+            known = [cell.used for _, cells in keyed for cell in cells.flat]
             used = bool(known) and all(known)
         return [_fresh(np.full(a.shape, used)) if is_key_aval(a) else None for a in avals]
 
@@ -184,6 +199,20 @@ class _Flow:
             return self.closed(closed, ins)
         with self.aside():  # what a backward pass computes again, it does not use again
             return self.closed(closed, [None if x is None else _fresh(x != x) for x in ins])
+
+
+@contextmanager
+def _named(name: str, ins: Sequence[Cells]) -> Iterator[None]:
+    """What an operation that holds programs refuses is said of it, if its keys were consumed."""
+    before = [k for k, x in enumerate(ins) if x is not None and _used(x).any()]
+    try:
+        yield
+    except KeyReuseError:
+        if not before:
+            raise
+        raise KeyReuseError(
+            f"In {name}, argument {before[0]} is already consumed. {_FIX}"
+        ) from None
 
 
 def _jaxpr(held: Any) -> Jaxpr:

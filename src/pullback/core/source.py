@@ -14,6 +14,7 @@ from typing import Any
 PACKAGE_DIR = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 # contextlib enters the package's own generators, and no user means it.
 _excluded: list[str] = [PACKAGE_DIR, contextlib.__file__]
+_included: list[str] = []
 # By file: code objects are hashed by all that they hold.
 _internal: set[str] = set()
 _users: set[str] = set()
@@ -30,14 +31,25 @@ def register_exclusion(path: str) -> None:
     _users.clear()
 
 
+def register_inclusion(path: str) -> None:
+    """Frames of files whose path starts with `path` are the user's, whatever is excluded."""
+    _included.append(path)
+    _internal.clear()
+    _users.clear()
+
+
 def is_internal(code: CodeType) -> bool:
     """Does this code belong to the package (or to a registered library)?"""
-    name = code.co_filename
+    return is_internal_file(code.co_filename)
+
+
+def is_internal_file(name: str) -> bool:
+    """Does this file belong to the package (or to a registered library)?"""
     if name in _internal:
         return True
     if name in _users:
         return False
-    internal = any(name.startswith(p) for p in _excluded) or name.startswith("<frozen")
+    internal = name.startswith((*_excluded, "<frozen")) and not name.startswith((*_included,))
     (_internal if internal else _users).add(name)
     return internal
 

@@ -85,7 +85,6 @@ _SOURCES = {
     "_src.extend.random": "extend.random",
     "_src.ffi": "ffi",
     "_src.frozen_dict": "experimental.pallas.specs",
-    "_src.hijax": "experimental.hijax",
     "_src.image": "image",
     "_src.image.scale": "image",
     "_src.interpreters": "interpreters",
@@ -176,7 +175,6 @@ _SOURCES = {
     "_src.scipy.stats": "scipy.stats",
     "_src.shard_alike": "experimental.shard_alike",
     "_src.shard_map": "pullback",
-    "_src.source_info_util": "extend.source_info_util",
     "_src.stages": "stages",
     "_src.state.indexing": "core.refs control.ref_places",
     "_src.third_party": "scipy",
@@ -191,7 +189,7 @@ _SOURCES = {
     "experimental.compute_on": "jax_compat.modules._src.compute_on",
     "experimental.custom_partitioning": "jax_compat.modules._src.custom_partitioning",
     "experimental.key_reuse": "experimental.key_reuse",
-    "experimental.key_reuse._core": "experimental.key_reuse control.key_reuse",
+    "experimental.key_reuse._core": "jax_compat.modules._src.key_reuse",
     "experimental.sparse._base": "experimental.sparse.base",
 }
 _PACKAGES = {path.rpartition(".")[0] for path in _SOURCES} - {"_src"}

@@ -4,15 +4,31 @@ from __future__ import annotations
 
 import functools
 import itertools
+import logging
+import operator
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
-from ....config import trace_values
+from ....config import read, trace_values
 from ....numpy import moveaxis as moveaxis
+from .hashables import (
+    Hashable as Hashable,
+    HashableWrapper as HashableWrapper,
+    StrictABC as StrictABC,
+    StrictABCMeta as StrictABCMeta,
+    Unhashable as Unhashable,
+    fun_qual_name as fun_qual_name,
+    immutable as immutable,
+    multi_weakref_lru_cache as multi_weakref_lru_cache,
+    pprint_bytes as pprint_bytes,
+    subs_list2 as subs_list2,
+    toposort as toposort,
+)
 from .weak_caches import weakref_lru_cache as weakref_lru_cache
 
+logger = logging.getLogger("jax._src.util")
 NumpyComplexWarning = np.exceptions.ComplexWarning
 
 
@@ -285,3 +301,47 @@ class OrderedSet:
 
     def __contains__(self, item: Any) -> bool:
         return item in self._items
+
+
+# What is called with the name of an event and what belongs to it: tests listen here.
+test_event_listener: list[Callable[..., None]] = []
+
+
+def test_event(name: str, *args: Any) -> None:
+    """Tells tests that something happened."""
+    for listener in test_event_listener:
+        listener(name, *args)
+
+
+def distributed_debug_log(*pairs: tuple[str, Any]) -> None:
+    """Logs values by name, if the flag jax_distributed_debug is set."""
+    if read("jax_distributed_debug"):
+        lines = [f"{name}: {value}" for name, value in pairs]
+        logger.warning("%s", "\n".join(["DISTRIBUTED_DEBUG", *lines]))
+
+
+# Functions that remember results, by what for.
+_caches: dict[str, list[Any]] = {}
+
+
+def register_cache(cache: Any, for_what: str) -> None:
+    """Has `clear_all_caches` clear what remembers results."""
+    _caches.setdefault(for_what, []).append(cache)
+
+
+def clear_all_caches() -> None:
+    """Clears what was registered."""
+    for caches in _caches.values():
+        for one in caches:
+            one.cache_clear()
+
+
+def maybe_named_axis(
+    axis: Any, if_pos: Callable[[int], Any], if_named: Callable[[Any], Any]
+) -> Any:
+    """One function's result for the number of an axis, the other's for its name."""
+    try:
+        position = operator.index(axis)
+    except TypeError:
+        return if_named(axis)
+    return if_pos(position)

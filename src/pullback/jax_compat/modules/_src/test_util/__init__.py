@@ -27,6 +27,11 @@ from .case import *  # noqa: F403
 from .cases import *  # noqa: F403
 from .counts import *  # noqa: F403
 from .counts import parse_version as parse_version
+from .events import *  # noqa: F403
+from .precise import (
+    numpy_with_mpmath as numpy_with_mpmath,
+    vectorize_with_mpmath as vectorize_with_mpmath,
+)
 from .values import *  # noqa: F403
 from .values import (
     cast_to_shape as _cast_to_shape,  # noqa: F401
@@ -89,3 +94,23 @@ def _dtype(x: Any) -> Any:
 def get_tpu_version() -> int:
     """Raises ValueError: there is none."""
     raise ValueError("Device is not TPU")
+
+
+class CudaArchSpecificTest:
+    """A base class of tests for GPUs of some kinds: they are skipped."""
+
+    def skip_unless_sm90a(self) -> None:
+        self.skipTest("Only works on GPUs with capability sm90a")  # type: ignore[attr-defined]
+
+    def skip_unless_tcgen05(self) -> None:
+        self.skipTest("Only works on GPUs with capability tcgen05")  # type: ignore[attr-defined]
+
+    skip_unless_tcgen05_int8 = skip_unless_tcgen05
+
+
+def cases_from_gens(*gens: Any) -> Any:
+    """Some of the combinations of what generators choose, each a named case."""
+    sizes = [1, 3, 10]
+    for size in sizes:
+        for k in range(NUM_GENERATED_CASES.value // len(sizes)):  # noqa: F405
+            yield (f"_{size}_{k}", *(gen(size) for gen in gens))
