@@ -144,6 +144,33 @@ for wrong in (lambda: Format(Layout((0, 1)), "x"), lambda: Format("x", rows)):
         wrong()
 """
 
+PROGRAMS_THAT_MOVE = """
+move = lambda to: pb.jit(lambda a: pb.device_put(a * 2, to))
+assert move(rows)(X).sharding == whole and move(rows)(put(P("x"))).sharding == rows
+assert move(NamedSharding(explicit, P("x")))(X).sharding.spec == P("x", None)
+assert move(SingleDeviceSharding(devices[1]))(X).devices() == {devices[1]}
+assert not move(devices[1])(X).committed
+with pytest.raises(ValueError, match="incompatible devices"):
+    move(rows)(pb.device_put(X, devices[1]))
+"""
+
+MESHES_WITHOUT_DEVICES = """
+bare = NamedSharding(mesh.abstract_mesh, P("x"))
+double = lambda a: a * 2
+cut = pb.shard_map(double, mesh=mesh.abstract_mesh, in_specs=P("x"), out_specs=P("x"))
+laid = put(P("x"))
+for wrong in (
+    lambda: pb.device_put(X, bare), lambda: pb.device_put(laid, bare),
+    lambda: pb.jit(double, out_shardings=bare)(X), lambda: pb.jit(double, in_shardings=bare)(X),
+    lambda: lax.with_sharding_constraint(X, bare),
+):
+    with pytest.raises(ValueError):
+        wrong()
+assert not pb.jit(lambda a: lax.with_sharding_constraint(a, bare))(X).committed
+for f in (cut, pb.jit(double, out_shardings=bare), lambda a: lax.with_sharding_constraint(a, bare)):
+    assert f(laid).sharding == rows
+"""
+
 NEW_ARRAYS_LIE_ON_THE_DEFAULT_DEVICE = """
 def places(*arrays):
     assert not any(a.committed for a in arrays)

@@ -33,6 +33,7 @@ from ..runtime.shardings import (
     Space,
     get_abstract_mesh,
     get_mesh,
+    has_devices,
     named_mesh,
 )
 from .asked import check_fits, checked
@@ -161,6 +162,11 @@ def _put_now(leaf: Any, device: Any, semantics: Any) -> Any:
     sharding = _sharding(device)
     if sharding is None:
         return x
+    if not has_devices(sharding) and get_mesh().empty:
+        raise ValueError(
+            "device_put takes shardings with devices, got one over a `jax.sharding.AbstractMesh`: "
+            f"{sharding}. Fix: NamedSharding(mesh, spec) over a mesh of jax.make_mesh."
+        )
     check_fits([sharding], [typeof(x)], lambda k: "", "device_put args")
     return x if x is leaf and getattr(x, "_committed", None) == sharding else place(x, sharding)
 
@@ -229,9 +235,15 @@ def device_put(
         _check_value(leaf)
     if plain and writes and leaves:  # what is NumPy's is made an array as in any other place
         writes = not all(isinstance(leaf, np.ndarray | np.generic) for leaf in leaves)
-    if any(t is Space.Host or getattr(t, "memory_kind", "") == "pinned_host" for t in targets):
+    written = writes or any(isinstance(leaf, Tracer) for leaf in leaves)
+    if any(
+        t is Space.Host
+        or getattr(t, "memory_kind", "") == "pinned_host"
+        or (written and isinstance(t, Sharding))
+        for t in targets
+    ):
         _layouts_are_named()
-    if writes or any(isinstance(leaf, Tracer) for leaf in leaves):
+    if written:
         outs = device_put_p.bind(
             *leaves,
             devices=tuple(targets),
@@ -428,6 +440,11 @@ def _constrained(leaf: Any, target: Sharding | None) -> Any:
     if target is None:
         return leaf
     if not isinstance(leaf, Tracer) and not is_staged():
+        if not has_devices(target) and not isinstance(leaf, ArrayImpl):
+            raise ValueError(
+                "Target sharding contains a `jax.sharding.AbstractMesh` which requires the input "
+                f"passed should be a `jax.Array` on such a mesh. Got {type(leaf)}"
+            )
         return place(to_array(leaf, True), target)
     free = PartitionSpec.UNCONSTRAINED
     name_shardings()

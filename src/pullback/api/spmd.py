@@ -46,6 +46,7 @@ from ..runtime.shardings import (
     NamedSharding,
     PartitionSpec,
     get_abstract_mesh,
+    get_mesh,
     named_mesh,
 )
 from .arguments import as_tuple, check_callable, debug_info
@@ -330,8 +331,9 @@ def shard_map(
 
 def _now(*args: Any, **params: Any) -> list[Any]:
     """The results of a `shard_map` of arrays, laid out as their specs say."""
-    outs, mesh = compute(*args, **params), params["mesh"]
-    if not isinstance(mesh, Mesh):
+    mesh = _mesh_with_devices(params["mesh"], args)
+    outs = compute(*args, **params)
+    if mesh is None:
         return outs
     laid = []
     for x, v, spec in zip(outs, params["jaxpr"].outvars, params["out_specs"], strict=True):
@@ -339,6 +341,15 @@ def _now(*args: Any, **params: Any) -> list[Any]:
         lies = NamedSharding(mesh, spec if said is None else said.spec)
         laid.append(place(x, lies) if hasattr(x, "_committed") else x)
     return laid
+
+
+def _mesh_with_devices(mesh: Any, args: Sequence[Any]) -> Any:
+    """The mesh whose devices compute now, as far as it, the mesh in force or an argument says."""
+    held = [getattr(getattr(x, "_committed", None), "mesh", None) for x in args]
+    for found in (mesh, get_mesh(), *held):
+        if isinstance(found, Mesh) and found.shape_tuple == mesh.shape_tuple:
+            return found
+    return None
 
 
 shard_map_p.def_impl(_now)

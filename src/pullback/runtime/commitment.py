@@ -33,6 +33,7 @@ from .shardings import (
     default_place,
     get_abstract_mesh,
     get_mesh,
+    has_devices,
     interned,
     on_devices,
 )
@@ -98,8 +99,11 @@ def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding]) -> list[int
     for eqn in jaxpr.eqns:
         ins = [read(v) for v in eqn.invars]
         name = eqn.primitive.name
-        if name == "sharding_constraint" and isinstance(eqn.params["sharding"], Sharding):
-            named.append(eqn.params["sharding"])
+        wish = eqn.params["sharding"] if name == "sharding_constraint" else None
+        if isinstance(wish, Sharding) and has_devices(wish):
+            named.append(wish)
+        if name == "device_put":
+            named += [s for s in eqn.params["devices"] if isinstance(s, Sharding)]
         for key in ("dst_sharding", "out_sharding"):
             if isinstance(eqn.params.get(key), Sharding):
                 named.append(eqn.params[key])
@@ -177,6 +181,7 @@ def lie(
     if flow is None or (nothing and not flow.named and not flow.hosts):
         return _by_default(program)
     lies = list(given or [None] * n_args)
+    _check_concrete(asked, [*lies, *flow.named], mesh)
     for k, s in enumerate(ins):
         if isinstance(s, Sharding):
             _check_as_asked(flow, k, lies[k], s)
@@ -192,6 +197,16 @@ def lie(
         interned(on_devices(s if isinstance(s, Sharding) else _in_memory(f, v.aval), f))
         for s, f, v in zip(wanted, found, flow.jaxpr.outvars, strict=True)
     ]
+
+
+def _check_concrete(asked: Sequence[Sharding], others: Sequence[Any], mesh: Mesh) -> None:
+    """ValueError if a call asks for a mesh without devices, and nothing says which they are."""
+    known = [s for s in (*asked, *others) if s is not None and has_devices(s)]
+    if mesh.empty and not known and not all(map(has_devices, asked)):
+        raise ValueError(
+            "Only an AbstractMesh exists in a jitted computation: nothing says which devices it "
+            "means. Fix: jax.set_mesh(mesh), arguments on a mesh, or lower(lowering_platforms=...)."
+        )
 
 
 def _by_default(program: Any) -> list[Any] | None:
@@ -270,7 +285,7 @@ def _placed(
         if isinstance(sharding, Sharding):
             yield lambda: "explicit output sharding", sharding
     for sharding in flow.named:
-        yield lambda: "sharding_constraint inside jit", sharding
+        yield lambda: "device_put or sharding_constraint inside jit", sharding
 
 
 def _argument(flow: Flow, k: int) -> str:

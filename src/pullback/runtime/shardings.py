@@ -909,6 +909,11 @@ def interned(sharding: Any) -> Any:
     return _interned.setdefault(sharding, sharding)
 
 
+def has_devices(sharding: Any) -> bool:
+    """Is it no sharding over an abstract mesh?"""
+    return not isinstance(getattr(sharding, "mesh", None), AbstractMesh)
+
+
 def on_devices(sharding: Any, like: Any = None) -> Any:
     """A sharding over a mesh without devices as one over the mesh in force, or over that of the
     sharding `like`, if it has the same axes."""

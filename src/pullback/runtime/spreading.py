@@ -373,6 +373,7 @@ _RULES: dict[str, _Rule] = {
     "expand_dims": _expanded,
     "reshape": _reshaped,
     "slice": _cut,
+    "device_put": _sorted,
     "dynamic_slice": _dynamic_slice,
     "tile": _tiled,
     "pad": _cut,
