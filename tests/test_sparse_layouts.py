@@ -130,6 +130,38 @@ def test_products_of_sparse_arrays_repeat_axes_of_one() -> None:
             bad()
 
 
+def test_products_of_sparse_arrays_store_what_jaxs_do() -> None:
+    """Elementwise: the pairs that meet, then room for all pairs. Matrix products: each place that
+    any pair has, once and in order, zeros too; batch axes stay such. As JAX 0.10.2 prints them.
+    """
+    m = sparse.BCOO((jnp.array([1.0, 2, 3]), jnp.array([[0, 1], [1, 0], [1, 1]])), shape=(2, 2))
+    n = sparse.BCOO((jnp.array([10.0, 20]), jnp.array([[0, 0], [1, 1]])), shape=(2, 2))
+    for out, data, indices in (
+        (m @ n, [0, 20, 20, 60], [[0, 0], [0, 1], [1, 0], [1, 1]]),
+        (m * n, [60] + [0] * 5, [[1, 1]] + [[2, 2]] * 5),
+    ):
+        np.testing.assert_array_equal(out.data, data)
+        np.testing.assert_array_equal(out.indices, indices)
+    v = sparse.BCOO((jnp.array([1.0, 2]), jnp.array([[1], [0]])), shape=(2,))
+    assert ((v @ v).nse, float((v @ v).todense())) == (1, 5.0)
+    a, b = (sparse.BCOO.fromdense(x, n_batch=1) for x in (X, X * 2))
+    dot = lambda x, y, *batch: sparse.bcoo_dot_general(
+        x, y, dimension_numbers=(((2,), (2,)), (batch, batch))
+    )
+    for out, want, layout in (
+        (dot(a, b, 0), np.einsum("nij,nkj->nik", X, 2 * X), (1, 2, 16)),
+        (dot(a, sparse.BCOO.fromdense(X)), np.einsum("nij,mkj->nimk", X, X), (1, 3, 48)),
+        (dot(sparse.BCOO.fromdense(X), b), np.einsum("nij,mkj->nimk", X, 2 * X), (0, 4, 144)),
+        (
+            a * sparse.BCOO.fromdense(X[0, 0]),
+            X * X[0, 0],
+            (1, 2, a.nse * int((X[0, 0] != 0).sum())),
+        ),
+    ):
+        assert (out.n_batch, out.n_sparse, out.nse) == layout
+        same(out, want)
+
+
 CONVOLUTIONS: tuple[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]], ...] = (
     ((1, 4, 6), (6, 2, 3), {"padding": "SAME", "feature_group_count": 2}),
     ((4, 2, 6), (6, 2, 3), {"padding": "VALID", "batch_group_count": 2}),

@@ -64,19 +64,22 @@ def _segment(
 ) -> Any:  # fmt: skip
     name = f"segment_{kind}"
     data, ids = _array(name, data, 0), _array(name, segment_ids, 1)
-    mode = (
-        lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
-    )
     id_aval, aval = typeof(ids), typeof(data)
+    n = _num_segments(name, ids, num_segments)
+    rest = aval.shape[1:]
+    wanted = (*id_aval.shape, *rest)
+    buckets = None if bucket_size is None else -(-int(wanted[0]) // bucket_size)
     if not dtypes.is_integer(id_aval.dtype):
         raise TypeError(
             "Indexer must have integer or boolean type, got indexer with type "
             f"{id_aval.dtype.name}: segment_ids of {name}"
         )
-    n = _num_segments(name, ids, num_segments)
+    mode = (
+        lax.GatherScatterMode.FILL_OR_DROP if mode is None else lax.GatherScatterMode.from_any(mode)
+    )
     fill = _identity(kind, aval.dtype)
-    rest = aval.shape[1:]
-    wanted = (*id_aval.shape, *rest)
+    if 0 in rest:  # nothing is reduced, whatever the number of elements
+        return lax.full((n, *rest), fill, aval.dtype)
     if aval.shape != wanted:
         if len(wanted) < aval.ndim or any(
             a not in (1, b) for a, b in zip(aval.shape[::-1], wanted[::-1])
@@ -88,10 +91,9 @@ def _segment(
                 "along the leading axis of data"
             )
     updates = data if aval.shape == wanted else _broadcast(data, wanted)
-    if bucket_size is None:
+    if buckets is None:
         operand = lax.full((n, *rest), fill, aval.dtype)
         return _scatter(scatter, operand, [ids], updates, indices_are_sorted, unique_indices, mode)
-    buckets = -(-int(wanted[0]) // bucket_size) if wanted[0] else 0
     operand = lax.full((buckets, n, *rest), fill, aval.dtype)
     if typeof(ids).dtype.itemsize < 4:  # the two indices are concatenated
         ids = lax.convert_element_type(ids, np.int32)

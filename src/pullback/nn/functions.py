@@ -496,8 +496,6 @@ def standardize(
     >>> nn.standardize(jnp.array([1., 2., 3.])).round(3)
     Array([-1.225,  0.   ,  1.225], dtype=float32)
     """
-    if variance is None and algorithm not in ("fast", "stable"):
-        raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")
     check_arraylike("standardize", x)
     x, axis = jnp.asarray(x), static_axes(axis)
     if mean is None:
@@ -506,6 +504,8 @@ def standardize(
         if algorithm == "fast":
             variance = jnp.mean(jnp.square(x), axis, keepdims=True, where=where) - jnp.square(mean)
             variance = jnp.clip(variance, 0)
+        elif algorithm != "stable":
+            raise ValueError(f"Unknown algorithm '{algorithm}'. Expected 'fast' or 'stable'.")
         else:
             variance = jnp.mean(jnp.square(x - mean), axis, keepdims=True, where=where)
     return jnp.subtract(x, jnp.asarray(mean)) * lax.rsqrt(jnp.asarray(variance) + epsilon)

@@ -204,7 +204,6 @@ def variance_scaling(
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
         if out_sharding is not None:
             return lay_out(init(key, shape, dtype), distribution, out_sharding)
-        d = _inexact(dtype)
         fan_in, fan_out = _fans(tuple(shape), in_axis, out_axis, batch_axis)
         choices = {
             "fan_in": fan_in,
@@ -217,7 +216,9 @@ def variance_scaling(
                 f"invalid mode for variance scaling initializer: {mode}. Fix: one of "
                 f"{', '.join(choices)}."
             )
-        variance = jnp.array(scale / choices[mode], dtype=d)
+        ratio = scale / choices[mode]
+        d = _inexact(dtype)
+        variance = jnp.array(ratio, dtype=d)
         if distribution == "normal":
             return random.normal(key, shape, d) * jnp.sqrt(variance)
         if distribution == "uniform":

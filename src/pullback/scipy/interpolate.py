@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import numpy as jnp
+from .. import dtypes, numpy as jnp
 from ..core.avals import typeof
 from ..numpy.util import check_arraylike, promote_dtypes_inexact
 
@@ -27,8 +27,8 @@ class RegularGridInterpolator:
     >>> f(jnp.array([[0.25]]))
     Array([2.5], dtype=float32)
 
-    Raises ValueError for a grid that does not fit its values, NotImplementedError for
-    bounds_error=True.
+    Raises ValueError for a grid or a fill value that does not fit the values,
+    NotImplementedError for bounds_error=True.
     """
 
     def __init__(
@@ -54,6 +54,12 @@ class RegularGridInterpolator:
         if fill_value is not None:
             check_arraylike("RegularGridInterpolator", fill_value)
             fill_value = jnp.asarray(fill_value)
+            kinds = [typeof(x).dtype for x in (fill_value, self.values)]
+            if dtypes.is_complex(kinds[0]) and not dtypes.is_complex(kinds[1]):
+                raise ValueError(
+                    "fill_value must be either 'None' or of a type compatible with values: got "
+                    f"{kinds[0].name} for values of {kinds[1].name}"
+                )
         self.fill_value = fill_value
         self.grid = tuple(jnp.asarray(p) for p in promote_dtypes_inexact(*points))
         for k, p in enumerate(self.grid):

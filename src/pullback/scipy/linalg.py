@@ -97,6 +97,11 @@ def cho_factor(
 
 def _as_columns(b: Any, like: Any) -> tuple[Any, bool]:
     """A vector, or a stack of them, as matrices of one column, and whether it was one."""
+    if not typeof(b).ndim:
+        raise ValueError(
+            f"b of shape () does not have enough dimensions for a matrix of shape "
+            f"{typeof(like).shape}. Fix: a vector or a matrix."
+        )
     shape, m = typeof(b).shape, typeof(like).shape[-1]
     vector = len(shape) == 1 or (len(shape) == typeof(like).ndim - 1 and shape[-1] == m)
     return (b[..., None] if vector else b), vector

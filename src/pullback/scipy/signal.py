@@ -253,7 +253,8 @@ def correlate2d(
         a1, b1 = jnp.flip(a), jnp.conj(b)
         return jnp.flip(_convolve_nd(a1, b1, mode, precision))
     if mode == "valid" and swap and not same:
-        return jnp.flip(_convolve_nd(jnp.flip(a), jnp.conj(b), mode, precision))
+        # The matrices change places: the smaller is the one that is conjugated.
+        return jnp.flip(_convolve_nd(jnp.flip(jnp.conj(a)), b, mode, precision))
     return _convolve_nd(a, jnp.flip(jnp.conj(b)), mode, precision)
 
 
@@ -431,10 +432,11 @@ def _spectrum(
     if onesided and mode == "psd":
         last = None if nfft % 2 else -1
         spectra = spectra.at[..., 1:last].mul(2)
+    of_result = np.zeros((), typeof(spectra).dtype).real.dtype  # no transform has half floats
     frequencies = (
-        jnp.fft.rfftfreq(nfft, 1 / fs, dtype=real)
+        jnp.fft.rfftfreq(nfft, 1 / fs, dtype=of_result)
         if onesided
-        else jnp.fft.fftfreq(nfft, 1 / fs, dtype=real)
+        else jnp.fft.fftfreq(nfft, 1 / fs, dtype=of_result)
     )
     total = typeof(first).shape[-1]
     times = jnp.asarray(np.arange(nperseg / 2, total - nperseg / 2 + 1, step), real) / fs

@@ -123,7 +123,7 @@ class Rotation(NamedTuple):
         if any(a == b for a, b in itertools.pairwise(seq)):
             raise ValueError(f"Expected consecutive axes to be different, got {seq}")
         a = _float(angles)
-        a = jnp.deg2rad(a) if degrees else a
+        a = jnp.asarray(jnp.deg2rad(a) if degrees else a, dtype=typeof(a).dtype)  # not weak
         a = a[..., None] if len(seq) == 1 and typeof(a).ndim <= 1 and typeof(a).shape != (1,) else a
         if typeof(a).shape[-1] != len(seq):
             raise ValueError(
@@ -328,17 +328,16 @@ class Slerp(NamedTuple):
 
     @promotes_freely
     def __call__(self, times: Any) -> Rotation:
-        """The rotations at these times."""
+        """The rotations at these times. After the last one, the turn from the last key time but one
+        begins again, as in JAX.
+        """
         t = _float(times)
         if typeof(t).ndim > 1:
             raise ValueError("`times` must be at most 1-dimensional.")
         single = typeof(t).ndim == 0
         t = jnp.atleast_1d(t)
-        k = jnp.clip(
-            jnp.searchsorted(self.times, t, side="right") - 1,
-            0,
-            typeof(self.timedelta).shape[0] - 1,
-        )
+        # The index counts key times; there is one interval less, where it is clipped.
+        k = jnp.maximum(jnp.searchsorted(self.times, t) - 1, 0)
         fraction = ((t - self.times[k]) / self.timedelta[k]).astype(typeof(self.rotvecs).dtype)
         out = Rotation(self.rotations.quat[k]) * Rotation.from_rotvec(
             self.rotvecs[k] * fraction[:, None]

@@ -6,7 +6,8 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from .... import numpy as jnp
-from .storage import all_sparse, batched, beside, columns_of, full, kept, make, sizes_of, stacked
+from .layout import bcoo_update_layout
+from .storage import all_sparse, batched, columns_of, full, make, sizes_of
 
 if TYPE_CHECKING:
     from .array import BCOO
@@ -24,10 +25,11 @@ def add(a: BCOO, b: BCOO) -> BCOO:
 
 
 def _alike(a: BCOO, b: BCOO) -> tuple[BCOO, BCOO]:
-    """Both in one layout: all axes sparse if theirs differ."""
-    if (a.n_batch, a.n_dense) == (b.n_batch, b.n_dense):
-        return a, b
-    return all_sparse(a), all_sparse(b)
+    """Both in one layout: with the fewer batch axes, and all axes sparse if dense ones differ."""
+    if a.n_dense != b.n_dense:
+        return all_sparse(a), all_sparse(b)
+    n = min(a.n_batch, b.n_batch)
+    return bcoo_update_layout(a, n_batch=n), bcoo_update_layout(b, n_batch=n)
 
 
 def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
@@ -63,7 +65,8 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
 
 
 def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
-    """The product, element by element: stored where both are. Axes of size 1 are repeated.
+    """The product, element by element: stored where both are, with room for every pair of stored
+    elements. Axes of size 1 are repeated.
 
     `lhs`, `rhs`: BCOO arrays of one rank, as is the result. Raises NotImplementedError or
     ValueError for layouts and shapes that do not fit.
@@ -84,8 +87,7 @@ def bcoo_multiply_sparse(lhs: BCOO, rhs: BCOO) -> BCOO:
     (x, i), (y, j) = full(lhs), full(rhs)
     lead = shape[:n]
     x, i, y, j = (jnp.broadcast_to(v, (*lead, *v.shape[n:])) for v in (x, i, y, j))
-    one = functools.partial(_pairs if own != _larger(own, other) else _matched, own, other)
-    data, indices = batched(one, n)(x, i, y, j)
+    data, indices = batched(functools.partial(_pairs, own, other), n)(x, i, y, j)
     return make(data, indices, shape)
 
 
@@ -103,27 +105,18 @@ def _match(own: Any, other: Any, i: Any, j: Any) -> Any:
     return ok
 
 
-def _matched(own: Any, other: Any, x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
-    """Each element of the first times the sum of those of the second that it meets: as a product is
-    linear in each, elements that are stored twice take part twice.
+def _pairs(own: Any, other: Any, x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
+    """The products of pairs that meet, then room for as many as there are pairs: how many meet is
+    not known before, where elements may be stored twice.
     """
     ok = _match(own, other, i, j)
-    wide = ok.reshape(ok.shape + (1,) * (y.ndim - 1))
-    met = jnp.where(wide, y[None], 0).sum(1, dtype=y.dtype)
-    data = x * met
-    inside = (i < jnp.array(own, i.dtype)).all(-1)
-    return jnp.where(beside(inside, data), data, 0), i
-
-
-def _pairs(own: Any, other: Any, x: Any, i: Any, y: Any, j: Any) -> tuple[Any, Any]:
-    """Every pair of elements."""
-    ok = _match(own, other, i, j)
-    sizes = _larger(own, other)
-    columns = [
-        jnp.broadcast_to(q[None] if m == 1 else p[:, None], ok.shape)
-        for p, q, m in zip(columns_of(i), columns_of(j), own, strict=True)
-    ]
-    nse = ok.size
-    data = (x[:, None] * y[None]).reshape((nse, *jnp.broadcast_shapes(x.shape[1:], y.shape[1:])))
-    indices = stacked(columns, i, ok.shape).reshape(nse, len(sizes))
-    return kept(ok.reshape(-1), data, indices, sizes)
+    (pair,) = jnp.nonzero(ok.reshape(-1), size=ok.size, fill_value=ok.size)
+    columns = max(ok.shape[1], 1)
+    p, q = pair // columns, jnp.where(pair < ok.size, pair % columns, ok.shape[1])
+    dtype = jnp.result_type(x, y)
+    data = x.astype(dtype).at[p].get(mode="fill", fill_value=0)
+    data = data * y.astype(dtype).at[q].get(mode="fill", fill_value=0)
+    pad = max((*own, *other), default=0)
+    rows, others = (v.at[k].get(mode="fill", fill_value=0) for v, k in ((i, p), (j, q)))
+    indices = jnp.where((pair < ok.size)[:, None], jnp.maximum(rows, others), pad)
+    return data, indices

@@ -11,9 +11,20 @@ import numpy as np
 from .... import lax, numpy as jnp
 from ..base import JAXSparse
 from ..composed import SparseInfo, composed, info, numbers
-from .order import fitting
+from .order import bcoo_sum_duplicates
 from .shape import bcoo_broadcast_in_dim
-from .storage import all_sparse, batched, columns_of, is_bcoo, make, of_info, parts, scattered
+from .storage import (
+    all_sparse,
+    batched,
+    columns_of,
+    is_bcoo,
+    make,
+    of_info,
+    parts,
+    places,
+    scattered,
+    stacked,
+)
 
 if TYPE_CHECKING:
     from .array import BCOO
@@ -173,29 +184,58 @@ bcoo_spdot_general_p = composed(
 )
 
 
-def _pairs(a: BCOO, b: BCOO, dimension_numbers: Any) -> BCOO:
-    """Every pair of stored elements whose shared indices agree: nse of a times nse of b."""
+def _batches_stay(a: BCOO, b: BCOO, dimension_numbers: Any) -> bool:
+    """May batch axes remain such in the product? Those that are shared are, and those of b that are
+    not do not come after sparse axes of a.
+    """
     (lc, rc), (lb, rb) = dimension_numbers
-    a, b = all_sparse(a), all_sparse(b)
-    shared = tuple(zip((*lc, *lb), (*rc, *rb), strict=True))
-    ok = jnp.ones((a.nse, b.nse), bool)
-    for x, side in ((a, 0), (b, 1)):
-        inside = (x.indices < jnp.array(x.shape, x.indices.dtype)).all(-1)
-        ok &= inside[:, None] if side == 0 else inside[None, :]
-    for i, j in shared:
-        ok &= a.indices[:, None, i] == b.indices[None, :, j]
+    if a.n_dense or b.n_dense:
+        return False
+    inside = all(d < a.n_batch for d in lb) and all(d < b.n_batch for d in rb)
+    summed = all(d >= a.n_batch for d in lc) and all(d >= b.n_batch for d in rc)
+    return inside and summed and (b.n_batch == len(rb) or a.n_sparse == len(lc))
+
+
+def _pairs(a: BCOO, b: BCOO, dimension_numbers: Any) -> BCOO:
+    """Every pair of stored elements, of nothing where their shared indices differ; each place is
+    stored once, in order.
+    """
+    (lc, rc), (lb, rb) = dimension_numbers
     free_a = [d for d in range(a.ndim) if d not in (*lc, *lb)]
     free_b = [d for d in range(b.ndim) if d not in (*rc, *rb)]
-    shape = tuple(a.shape[d] for d in (*lb, *free_a)) + tuple(b.shape[d] for d in free_b)
-    full = ok.shape
-    columns = [jnp.broadcast_to(a.indices[:, None, d], full) for d in (*lb, *free_a)]
-    columns += [jnp.broadcast_to(b.indices[None, :, d], full) for d in free_b]
-    dtype = jnp.result_type(a.data, b.data)
-    data = jnp.where(ok, a.data.astype(dtype)[:, None] * b.data.astype(dtype)[None, :], 0)
-    if not columns:
-        return make(data.reshape(-1), jnp.zeros((data.size, 0), jnp.int32), shape)
-    indices = jnp.where(ok[..., None], jnp.stack(columns, -1), jnp.array(shape, a.indices.dtype))
-    return fitting(make(data.reshape(-1), indices.reshape(-1, len(shape)), shape))
+    shape = (*(a.shape[d] for d in (*lb, *free_a)), *(b.shape[d] for d in free_b))
+    if not _batches_stay(a, b, dimension_numbers):
+        a, b = all_sparse(a), all_sparse(b)
+    n, m = a.n_batch, b.n_batch
+    own_a, own_b = ([d for d in free_a if d < n], [d for d in free_b if d < m])
+    lots = len(lb) if n else 0
+    x, i = _in_lots(a, (*lb[:lots], *own_a), n, len(own_b))
+    y, j = _in_lots(b, (*rb[:lots], *own_b), lots, len(own_a))
+    i, j = i[..., :, None, :], j[..., None, :, :]
+    sizes = [x.shape[k:] for x, k in ((a, n), (b, m))]
+    inside = (i < jnp.array(sizes[0], i.dtype)).all(-1) & (j < jnp.array(sizes[1], j.dtype)).all(-1)
+    ok = inside
+    for p, q in zip((*lc, *lb), (*rc, *rb), strict=True):
+        if p >= n:
+            ok = ok & (i[..., p - n] == j[..., q - m])
+    dtype = jnp.result_type(x, y)
+    data = jnp.where(ok, x.astype(dtype)[..., :, None] * y.astype(dtype)[..., None, :], 0)
+    columns = [i[..., d - n] for d in (*lb, *free_a) if d >= n]
+    columns += [j[..., d - m] for d in free_b if d >= m]
+    pad = jnp.array(shape[len(shape) - len(columns) :], i.dtype)
+    indices = jnp.where(inside[..., None], stacked(columns, i, ok.shape), pad)
+    lead, count = ok.shape[:-2], ok.shape[-2] * ok.shape[-1]
+    every = make(data.reshape(*lead, count), indices.reshape(*lead, count, len(columns)), shape)
+    once = bcoo_sum_duplicates(every, min(count, places(every)), remove_zeros=False)
+    return make(*parts(once), shape)
+
+
+def _in_lots(x: BCOO, order: Sequence[int], at: int, count: int) -> tuple[Any, Any]:
+    """The parts with batch axes in this order, and `count` axes of size 1 put before axis `at`."""
+    ones = tuple(range(at, at + count))
+    last = (x.n_batch, x.n_batch + 1)
+    data, indices = x.data.transpose((*order, last[0])), x.indices.transpose((*order, *last))
+    return jnp.expand_dims(data, ones), jnp.expand_dims(indices, ones)
 
 
 def _to_front(x: Any, axes: Sequence[int]) -> Any:
