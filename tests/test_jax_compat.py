@@ -97,6 +97,31 @@ def test_the_namespace_of_arrays_is_known_by_its_name() -> None:
     )
 
 
+def test_types_say_that_they_are_of_jax() -> None:
+    """Libraries that dispatch on types tell by the first part of the module's name whose they are;
+    the names are JAX's, and Pullback's own again afterwards."""
+    program = (
+        "import jax, jax.numpy as jnp\n"
+        "seen = [jnp.ones(2), jax.random.key(0), jax.jit(jnp.sin), jnp.sin]\n"
+        "note = lambda x: (seen.append(x), x)[1]\n"
+        "for way in (jax.jit, jax.grad, jax.vmap, jax.make_jaxpr):\n"
+        "    way(note)(jnp.ones(3) if way is jax.vmap else 1.0)\n"
+        "jax.jvp(note, (1.0,), (1.0,))\n"
+        "print([type(x).__module__ for x in seen])\n"
+        "print(jax.Array.__module__, jax.core.Tracer.__module__)\n"
+        "try: jax.jit(lambda x: bool(x))(1.0)\n"
+        "except Exception as e: print(type(e).__module__, type(e).__mro__[1].__module__)\n"
+    )
+    ours = "import pullback.jax_compat as c; c.install()\n"
+    after = (
+        "x = jnp.ones(2); import pickle; y = pickle.loads(pickle.dumps((x, seen[1])))\n"
+        "c.uninstall(); import sys; sys.stderr.write(str(type(y[0]).__module__))\n"
+    )
+    here, there = run("-c", ours + program + after), run("-c", program)
+    assert here.stdout == there.stdout
+    assert here.stderr == "pullback.runtime.array"
+
+
 def test_nothing_falls_through_to_an_installed_jax() -> None:
     run(
         "-c",

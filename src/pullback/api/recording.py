@@ -76,6 +76,7 @@ def _converts_masks(jaxpr: Any) -> bool:
 class LazyPair(JVPTracer):
     """A value on the list; asked for its primal or tangent, it has the list done."""
 
+    __module__ = JVPTracer.__module__  # to those who ask what a value's type is, it is one of them
     __slots__ = ("_aval", "_primal", "_tangent", "index")
 
     def __init__(self, trace: Recording, aval: Any, primal: Any, index: int) -> None:

@@ -21,10 +21,12 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from ..config import lazy_module
 from ..version import JAX_VERSION as JAX_VERSION  # what libraries compare with what they need
 
 __all__ = ["install", "is_installed", "uninstall"]
 
+class_names: Any = lazy_module("pullback.jax_compat.class_names")
 
 # Public modules that are Pullback's own, by the first part of their name.
 _OWN = frozenset(
@@ -281,7 +283,9 @@ class _Loader:
             module.__class__ = _StandIn
         else:
             sys.modules[name] = target
-        if name == "jax":  # libraries look in sys.modules, not importing what is there with JAX
+        if name == "jax":
+            class_names.as_in_jax()
+            # Libraries look in sys.modules, not importing what is there with JAX.
             for own in _OWN:
                 if f"pullback.{own}" in sys.modules:
                     importlib.import_module(f"jax.{own}")
@@ -337,6 +341,8 @@ def uninstall() -> None:
     """
     if is_installed():
         sys.meta_path.remove(_finder)
+    if "jax" in sys.modules:
+        class_names.as_in_pullback()
     for name in _KNOWN_BY_NAME & sys.modules.keys():
         own = "pullback" + name.removeprefix("jax")
         if sys.modules[name] is sys.modules.get(own):
