@@ -35,7 +35,10 @@ _own: dict[type, str] = {}  # what those that were renamed are called in Pullbac
 
 
 def _tracers(base: type) -> list[type]:
-    return [base, *(t for c in base.__subclasses__() for t in _tracers(c))]
+    found = [base]
+    for cls in base.__subclasses__():
+        found += _tracers(cls)
+    return found
 
 
 def as_in_jax() -> None:
