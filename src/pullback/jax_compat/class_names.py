@@ -35,10 +35,8 @@ _own: dict[type, str] = {}  # what those that were renamed are called in Pullbac
 
 
 def _tracers(base: type) -> list[type]:
-    found = [base]
-    for cls in base.__subclasses__():
-        found += _tracers(cls)
-    return found
+    below: list[type] = type.__subclasses__(base)
+    return [base, *(t for cls in below for t in _tracers(cls))]
 
 
 def as_in_jax() -> None:
