@@ -2,6 +2,7 @@
 `python -m pullback run`."""
 
 import contextlib
+import gc
 import hashlib
 import importlib.util
 import tempfile
@@ -29,6 +30,7 @@ from jax._src import (
     xla_metadata_lib,
 )
 from jax._src.internal_test_util import lazy_loader_module
+from jax._src.numpy import error as numpy_error
 from jax._src.tpu.linalg import qdwh, svd
 from jax._src.tpu.linalg.stack import Stack
 from jax.experimental import (
@@ -152,6 +154,53 @@ class FlagsTest(jtu.JaxTestCase):
             bool(test_number)
         with self.assertRaisesRegex(Exception, "already defined"):
             config.bool_state("jax_test_number", default=False, help="")
+
+    def test_errors_of_numpys_functions(self):
+        x, at = jnp.arange(3), jnp.array([1, 5])
+        found = {}
+        for what, f in {
+            "nan": lambda: jnp.log(jnp.array([1.0, -1.0])),
+            "divide": lambda: x // x,
+            "oob": lambda: x[at],
+        }.items():
+            for g in (f, jax.jit(f)):
+                g()
+                error_check.raise_if_error()  # nothing is noted without the flag
+                with numpy_error.error_checking_behavior(**{what: "raise"}):
+                    g()
+                    g()
+                with self.assertRaisesRegex(error_check.JaxValueError, " encountered") as caught:
+                    error_check.raise_if_error()
+            found[what] = str(caught.exception)
+        self.assertEqual(found["nan"], "NaN encountered")
+        self.assertEqual(found["divide"], "Division by zero encountered")
+        self.assertIn("Out of bounds encountered", found["oob"])
+
+    def test_flags_act(self):
+        x, f = jnp.arange(3.0), jax.jit(lambda x: x + 1)
+        f(x)
+        with config.no_execution(True):
+            for g in (f, jnp.sin, lambda x: x + 1):
+                with self.assertRaisesRegex(RuntimeError, "no_execution"):
+                    g(x)
+            jax.make_jaxpr(jnp.sin)(x)
+        mesh = jax.sharding.Mesh(jax.devices()[:1], ("x",))
+        with config.disallow_mesh_context_manager(True):
+            self.assertRaisesRegex(RuntimeError, "Mesh context manager", mesh.__enter__)
+        sums = jax.checkpoint(lambda x: jnp.sin(jnp.sin(x)).sum())
+        with config.log_checkpoint_residuals(True), self.assertLogs(level="WARNING") as logs:
+            jax.grad(sums)(x)
+        self.assertIn("saving inputs with shapes:\n  float32[3]", logs.output[0])
+
+        class Held:
+            pass
+
+        with jax.array_garbage_collection_guard("log"), jtu.capture_stderr() as said:
+            held = Held()
+            held.itself, held.array = held, jnp.arange(3.0)
+            del held
+            gc.collect()
+        self.assertIn("deleted by the Python garbage collector", said())
 
     def test_small_things(self):
         nodes = [absltest.mock.Mock(parents=[]) for _ in range(3)]

@@ -238,10 +238,16 @@ def _choice(*allowed: Any) -> Callable[[Any], Any]:
     def parse(value: Any) -> Any:
         value = getattr(value, "value", value)
         if value not in allowed:
-            raise ValueError(f"new enum value must be in {allowed}, got {value!r}")
+            raise ValueError(
+                f"new enum value must be in {list(allowed)}, got {value} of type {type(value)}."
+            )
         return value
 
     return parse
+
+
+def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda value: None if value is None else parse(value)
 
 
 def _optional_int(value: Any) -> Any:
@@ -315,6 +321,55 @@ on_threads: list[Callable[[], None]] = []  # called when a number of threads has
 def _tell_threads() -> None:
     for callback in on_threads:
         callback()
+
+
+noting = False  # has anybody ever asked for errors to be noted while programs run?
+
+
+class _Noting(Flag):
+    # What is done with an error that is found while a program runs: "ignore" or "raise", which
+    # notes it for `raise_if_error`.
+
+    __slots__ = ()
+
+    __doc__ = property(lambda self: _described(self))
+
+    def set_global(self, value: Any) -> None:
+        super().set_global(value)
+        _may_note(self.value)
+
+    def __call__(self, value: Any = "raise") -> Any:
+        _may_note(self.parse(value))
+        return super().__call__(value)
+
+    def on(self) -> bool:
+        return bool(self.get() != "ignore")
+
+
+def _may_note(value: Any) -> None:
+    global noting
+    noting = noting or value != "ignore"
+
+
+class _Guarding(Flag):
+    # Has the garbage collector watched from the first time that it is set.
+
+    __slots__ = ()
+
+    __doc__ = property(lambda self: _described(self))
+
+    def set_global(self, value: Any) -> None:
+        super().set_global(value)
+        if self.value is not None:
+            _garbage.watch()
+
+    def __call__(self, value: Any = "log") -> Any:
+        if self.parse(value) is not None:
+            _garbage.watch()
+        return super().__call__(value)
+
+
+_garbage: Any = lazy_module("pullback.runtime.garbage_guard")
 
 
 class _Disabling(Flag):
@@ -579,6 +634,39 @@ compilation_cache_dir = _flag(
 enable_compilation_cache = _flag(
     "jax_enable_compilation_cache", True, _bool, "keep compiled code on disk"
 )
+
+
+def _noting_flag(what: str, said: str) -> Any:
+    return _flag(
+        f"jax_error_checking_behavior_{what}",
+        "ignore",
+        _choice("ignore", "raise"),
+        f"whether {said} are noted while programs run, for raise_if_error: 'ignore' or 'raise'",
+        True,
+        _Noting,
+    )
+
+
+error_checking_behavior_nan = _noting_flag("nan", "results that are not numbers")
+error_checking_behavior_divide = _noting_flag("divide", "divisors that are 0")
+error_checking_behavior_oob = _noting_flag("oob", "indices out of bounds")
+noting = any(f.value != "ignore" for f in FLAGS.values() if isinstance(f, _Noting))
+no_execution = _flag("jax_no_execution", False, _bool, "refuse to run anything, in a block")
+disallow_mesh_context_manager = _flag(
+    "jax_disallow_mesh_context_manager", False, _bool, "refuse `with mesh:`"
+)
+log_checkpoint_residuals = _flag(
+    "jax_log_checkpoint_residuals", False, _bool, "log what `checkpoint` keeps for derivatives"
+)
+array_garbage_collection_guard = _flag(
+    "jax_array_garbage_collection_guard",
+    None,
+    _optional(_choice("allow", "log", "fatal")),
+    "what happens where the garbage collector frees an array, which was in a cycle of references: "
+    "'allow', 'log', or 'fatal', which ends the process",
+    False,
+    _Guarding,
+)
 captured_constants_warn_bytes = _flag(
     "jax_captured_constants_warn_bytes",
     2_000_000_000,
@@ -590,7 +678,6 @@ captured_constants_warn_bytes = _flag(
 # returned.
 for _name, _default in {
     "jax_allow_f16_reductions": True,
-    "jax_array_garbage_collection_guard": None,
     "jax_auto_pcast": True,
     "jax_backend_target": "",
     "jax_bcoo_cusparse_lowering": False,
@@ -610,7 +697,6 @@ for _name, _default in {
     "jax_disable_bwd_checks": False,
     "jax_disable_most_optimizations": False,
     "jax_disable_vmap_shmap_error": False,
-    "jax_disallow_mesh_context_manager": False,
     "jax_distributed_debug": False,
     "jax_dump_ir_modes": "stablehlo",
     "jax_dump_ir_to": "",
@@ -618,9 +704,6 @@ for _name, _default in {
     "jax_enable_pgle": False,
     "jax_enable_preemption_service": True,
     "jax_enable_recoverability": False,
-    "jax_error_checking_behavior_divide": "ignore",
-    "jax_error_checking_behavior_nan": "ignore",
-    "jax_error_checking_behavior_oob": "ignore",
     "jax_exec_time_optimization_effort": 0.0,
     "jax_experimental_unsafe_xla_runtime_errors": False,
     "jax_export_calling_convention_version": 10,
@@ -629,13 +712,11 @@ for _name, _default in {
     "jax_hlo_source_file_canonicalization_regex": None,
     "jax_include_debug_info_in_dumps": True,
     "jax_include_full_tracebacks_in_locations": True,
-    "jax_log_checkpoint_residuals": False,
     "jax_logging_level": "NOTSET",
     "jax_memory_fitting_effort": 0.0,
     "jax_memory_fitting_level": "O2",
     "jax_mock_gpu_topology": "",
     "jax_mutable_array_checks": True,
-    "jax_no_execution": False,
     "jax_num_generated_cases": 10,
     "jax_optimization_level": "UNKNOWN",
     "jax_persistent_cache_enable_xla_caches": "xla_gpu_per_fusion_autotune_cache_dir",

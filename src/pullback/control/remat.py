@@ -8,7 +8,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import dtypes, tree
+from .. import config, dtypes, tree
 from ..core import effects as fx
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
@@ -35,6 +35,8 @@ from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
 from .call import jit_p, mentions_axis
 from .common import discharging, trace_function
+
+logging: Any = config.lazy_module("logging")
 
 
 class Deprecated:
@@ -222,6 +224,10 @@ def _partial_eval(
     with use_trace(trace.parent_trace):
         outs = eval_jaxpr(known_closed.jaxpr, known_closed.consts, *known_args)
     saved = outs[n_known:]
+    if config.log_checkpoint_residuals.get():
+        triples = zip(closed.jaxpr.invars, used[len(saved_vars) :], unknown, strict=True)
+        kept = [v.aval for v, u, uk in triples if u and not uk]
+        _log_kept(kept, known_closed.jaxpr, n_known)
     used_args = used[len(saved_vars) :]
     operands = saved + [x for x, u in zip(tracers, used_args, strict=True) if u]
     cse = _among(params["prevent_cse"], len(saved), used_args, 0)
@@ -230,6 +236,28 @@ def _partial_eval(
         staged_outs = iter(remat_p.bind(*operands, **params))
     known_outs = iter(outs[:n_known])
     return [next(staged_outs) if u else next(known_outs) for u in out_unknown]
+
+
+def _log_kept(arguments: Sequence[Any], known: Jaxpr, n_known: int) -> None:
+    """Logs which arguments and which values a checkpointed function keeps for its derivative."""
+    made = {v: eqn for eqn in known.eqns for v in eqn.outvars}
+    values = [
+        f"  {v.aval.str_short()} from output of {made[v].primitive.name} from "
+        f"{made[v].source_info.summary()}"
+        for v in known.outvars[n_known:]
+        if isinstance(v, Var) and v in made
+    ]
+    lines = []
+    if arguments:
+        shapes = [f"  {a.str_short()}" for a in arguments]
+        lines += ["remat-decorated function saving inputs with shapes:", *shapes]
+    if values:
+        first = "and saving these intermediates:"
+        if not arguments:
+            first = "remat-decorated function saving these intermediates:"
+        lines += [first, *values]
+    if lines:
+        logging.getLogger("pullback.checkpoint").warning("\n".join(lines))
 
 
 def _unknown_vars(jaxpr: Jaxpr, unknown: Sequence[bool]) -> set[Var]:

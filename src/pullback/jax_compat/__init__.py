@@ -127,7 +127,7 @@ _SOURCES = {
     "_src.numpy.array_creation": "numpy",
     "_src.numpy.array_methods": "runtime.array_methods",
     "_src.numpy.einsum": "numpy",
-    "_src.numpy.error": "numpy.error_checks",
+    "_src.numpy.error": "jax_compat.modules._src.numpy_error",
     "_src.numpy.fft": "numpy.fft",
     "_src.numpy.hijax": "numpy",
     "_src.numpy.index_tricks": "numpy numpy.index_functions",

@@ -5,6 +5,7 @@ divisors that are 0, and of indices out of bounds."""
 from __future__ import annotations
 
 import ast
+import contextlib
 import sys
 import threading
 import traceback
@@ -15,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import tree
+from .. import config, dtypes, lax, tree
 from ..control.refs import new_ref
 from ..core import source
 from ..core.avals import typeof
@@ -225,13 +226,49 @@ class error_checking_context:
 
 
 def note_nan(x: Any) -> None:
-    """Notes results that are not numbers."""
-    set_error_if(x != x, "NaN encountered")
+    """Notes results that are not numbers, if the flag says so."""
+    if config.error_checking_behavior_nan.on() and dtypes.is_float(typeof(x).dtype):
+        set_error_if(lax.ne(x, x), "NaN encountered")
 
 
 def note_zero(x: Any) -> None:
-    """Notes divisors that are 0."""
-    set_error_if(x == 0, "Division by zero encountered")
+    """Notes divisors that are 0, if the flag says so."""
+    if config.error_checking_behavior_divide.on():
+        set_error_if(lax.eq(x, lax.full_like(x, 0)), "Division by zero encountered")
+
+
+def note_outside(indices: Any, sizes: Any) -> None:
+    """Notes indices beyond the ends of axes of these sizes, if the flag says so."""
+    if config.error_checking_behavior_oob.on() and typeof(indices).size:
+        every = tuple(range(typeof(indices).ndim - 1))
+        low, high = lax.reduce_min(indices, every), lax.reduce_max(indices, every)
+        bounds = np.asarray(sizes, typeof(indices).dtype)
+        outside = lax.bitwise_or(lax.lt(low, -bounds), lax.ge(high, bounds))
+        set_error_if(outside, "Out of bounds encountered before calling `lax.gather`")
+
+
+class error_checking_behavior:
+    """A block in which errors are noted, or are not: `all` of them, or those of a category,
+    "ignore" or "raise"."""
+
+    def __init__(
+        self, *, all: Any = None, nan: Any = None, divide: Any = None, oob: Any = None
+    ) -> None:
+        self.flags = [
+            (config.error_checking_behavior_nan, nan or all),
+            (config.error_checking_behavior_divide, divide or all),
+            (config.error_checking_behavior_oob, oob or all),
+        ]
+
+    def __enter__(self) -> error_checking_behavior:
+        self.stack = contextlib.ExitStack()
+        for flag, value in self.flags:
+            if value is not None:
+                self.stack.enter_context(flag(value))
+        return self
+
+    def __exit__(self, *exc: Any) -> None:
+        self.stack.close()
 
 
 __all__ = [

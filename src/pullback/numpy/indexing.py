@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, lax
+from .. import config, dtypes, lax
 from ..control.ref_places import RefSlice
 from ..core.avals import typeof
 from ..core.dims import DimExpr, bounds, max_dim, min_dim
@@ -27,6 +27,8 @@ from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..records import record
 from .util import canonical, check_broadcast, shape_of, unwrap
+
+noting: Any = config.lazy_module("pullback.numpy.error_check")
 
 INT32 = np.dtype("int32")
 
@@ -679,6 +681,9 @@ def _gather(x: Any, p: Plan, mode: Any, fill_value: Any, is_sorted: bool, unique
     numbers = lax.GatherDimensionNumbers(
         offset_dims=p.offset_dims, collapsed_slice_dims=p.collapsed, start_index_map=p.index_map
     )
+    if config.noting:
+        sizes = [typeof(x).shape[k] for k in p.index_map]
+        noting.note_outside(p.indices, sizes)
     out = lax.gather(
         x,
         p.indices,

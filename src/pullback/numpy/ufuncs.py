@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, lax
+from .. import config, dtypes, lax
 from ..api.jit import jit
 from ..config import lazy_module
 from ..control.custom import custom_jvp
@@ -42,6 +42,7 @@ from .util import (
     user_dtype,
 )
 
+noting: Any = lazy_module("pullback.numpy.error_check")
 cumulative: Any = lazy_module("pullback.numpy.cumulative")
 scatter: Any = lazy_module("pullback.numpy.scatter")
 
@@ -54,6 +55,13 @@ _ANY = """
 _PAIRS = """
     `x1`, `x2`: arrays or numbers, promoted to one dtype and broadcast. Raises TypeError if their
     shapes do not fit."""
+
+# Functions whose results that are not numbers are noted under the flag
+# jax_error_checking_behavior_nan.
+_NAN_IS_NOTED = frozenset(
+    "log log1p log2 log10 sin cos tan arcsin arccos arccosh arctanh sqrt add subtract "
+    "true_divide".split()
+)
 
 
 def _documented(doc: str, about: str) -> str:
@@ -69,7 +77,11 @@ def _unary(
     promote: Any = promote_args_inexact,
     named: bool = False,
 ) -> Any:
+    noted = name in _NAN_IS_NOTED
+
     def f(x: Any, /) -> Any:
+        if config.noting and noted:
+            return _noting_nan(op(*promote(name, x)))
         return op(*promote(name, x))
 
     f.__name__ = f.__qualname__ = name
@@ -78,12 +90,24 @@ def _unary(
 
 
 def _binary(name: str, op: Callable[[Any, Any], Any], doc: str, promote: Any = promote_args) -> Any:
+    noted = name in _NAN_IS_NOTED
+
     def f(x1: Any, x2: Any, /) -> Any:
+        if config.noting and noted:
+            x1, x2 = promote(name, x1, x2)
+            if name == "true_divide":
+                noting.note_zero(x2)
+            return _noting_nan(op(x1, x2))
         return op(*promote(name, x1, x2))
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = _documented(doc, _PAIRS)
     return f
+
+
+def _noting_nan(x: Any) -> Any:
+    noting.note_nan(x)
+    return x
 
 
 def _array(name: str, x: Any) -> Any:
@@ -557,6 +581,8 @@ def floor_divide(x1: Any, x2: Any, /) -> Any:
 
 def _floor_divide(x1: Any, x2: Any) -> Any:
     x1, x2 = promote_args_numeric("floor_divide", x1, x2)
+    if config.noting:
+        noting.note_zero(x2)
     dtype = typeof(x1).dtype
     if dtypes.is_unsigned(dtype):
         return lax.div(x1, x2)
@@ -647,6 +673,8 @@ def remainder(x1: Any, x2: Any, /) -> Any:
 
 def _remainder(x1: Any, x2: Any) -> Any:
     x1, x2 = promote_args_numeric("remainder", x1, x2)
+    if config.noting:
+        noting.note_zero(x2)
     dtype = typeof(x1).dtype
     if dtypes.is_integer(dtype):
         # Division by zero has no defined result in machine code.
@@ -657,7 +685,8 @@ def _remainder(x1: Any, x2: Any) -> Any:
     not_zero = lax.ne(r, literal(r, 0))
     differ = lax.ne(lax.lt(r, literal(r, 0)), lax.lt(x2, literal(x2, 0)))
     r = lax.select(lax.bitwise_and(differ, not_zero), lax.add(r, x2), r)
-    return _zero_signed_as(r, x2) if dtypes.is_float(dtype) else r
+    r = _zero_signed_as(r, x2) if dtypes.is_float(dtype) else r
+    return _noting_nan(r) if config.noting else r
 
 
 _remainder.__name__ = "remainder"
@@ -693,7 +722,8 @@ def fmod(x1: Any, x2: Any, /) -> Any:
             literal(x2, 1) if not shape_of(x2) else lax.full_like(x2, 1),
             x2,
         )
-    return lax.rem(*promote_args_numeric("fmod", x1, x2))
+    r = lax.rem(*promote_args_numeric("fmod", x1, x2))
+    return _noting_nan(r) if config.noting else r
 
 
 # --- powers ---
@@ -749,7 +779,7 @@ def _power(x1: Any, x2: Any) -> Any:
 def _power_shapes(x1: Any, x2: Any) -> Any:
     if shape_of(x1) != shape_of(x2) and shape_of(x2) and len(shape_of(x1)) > len(shape_of(x2)):
         x2 = lax.broadcast_to_rank(x2, len(shape_of(x1)))
-    return lax.pow(x1, x2)
+    return _noting_nan(lax.pow(x1, x2)) if config.noting else lax.pow(x1, x2)
 
 
 def _integer_power(x1: Any, x2: Any) -> Any:
@@ -775,7 +805,8 @@ def float_power(x: Any, y: Any, /) -> Any:
     >>> jnp.float_power(2, jnp.array([-1, 3]))
     Array([0.5, 8. ], dtype=float32)
     """
-    return lax.pow(*promote_args_inexact("float_power", x, y))
+    found = lax.pow(*promote_args_inexact("float_power", x, y))
+    return _noting_nan(found) if config.noting else found
 
 
 # --- rounding ---

@@ -296,6 +296,11 @@ def run(
     """Runs an executable on any values of its argument types; checks for NaN and infinity if asked
     to. `ins` and `outs_at`: the shardings that the call asks for.
     """
+    if config.no_execution.get():
+        raise RuntimeError(
+            f"JAX tried to execute function jit({program.name}), but the no_execution config "
+            "option is set"
+        )
     arrays = [x if type(x) is Token else to_array(x) for x in args]
     lie = results_lie(program, arrays, ins, outs_at)
     outs: list[Any] = program(arrays, donated)

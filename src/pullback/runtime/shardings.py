@@ -380,6 +380,11 @@ class Mesh(_MeshBase):
         )
 
     def __enter__(self) -> Mesh:
+        if config.disallow_mesh_context_manager.get():
+            raise RuntimeError(
+                "Mesh context manager is disabled. Fix: with jax.set_mesh(mesh), or unset the flag "
+                "jax_disallow_mesh_context_manager."
+            )
         warnings.warn(
             "`with mesh:` context manager has been deprecated. Please use `with "
             "jax.set_mesh(mesh):` instead.",

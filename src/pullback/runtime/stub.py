@@ -620,6 +620,13 @@ _DEBUGGING = (
     config.debug_key_reuse,
     config.check_tracer_leaks,
     config.enable_checks,
+    config.no_execution,
+)
+
+_NOTING = (
+    config.error_checking_behavior_nan,
+    config.error_checking_behavior_divide,
+    config.error_checking_behavior_oob,
 )
 
 
@@ -650,6 +657,8 @@ def _number(process: int, own: frozenset[tuple[config.Flag, Any]], meshes: Any) 
     values = dict(own)
     debugging = any(values.get(flag, flag.value) for flag in _DEBUGGING)
     known = all(flag.in_context or flag in _DEBUGGING for flag in values)
+    if config.noting:
+        debugging |= any(values.get(flag, flag.value) != "ignore" for flag in _NOTING)
     if debugging or config.transfers_guarded() or not known:
         return -1
     key = (*config.global_trace_values(values), meshes)
