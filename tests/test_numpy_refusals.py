@@ -50,6 +50,12 @@ REFUSED = {
     "complex mean": lambda j, n: j.random.multivariate_normal(
         j.random.key(0), n.ones(2, complex), n.eye(2)
     ),
+    "int of 33 bits beside a float": lambda j, n: n.multiply(2**32, 3.0),
+    "int of 33 bits divided": lambda j, n: n.divide(3, 2**32),
+    "int of 101 bits for a float": lambda j, n: n.sin(2**100),
+    "int of 33 bits as a truth": lambda j, n: n.logical_and(2**32, 1j),
+    "several fills": lambda j, n: n.arange(3).at[n.array([5])].get(mode="fill", fill_value=[1, 2]),
+    "an array of fills": lambda j, n: n.ones(3).at[5:].get(mode="fill", fill_value=np.ones(1)),
     "float segments": lambda j, n: j.ops.segment_sum(n.ones(3), n.array([0, 1, 0]), 2.0),
 }
 
@@ -59,7 +65,20 @@ def test_refused_as_in_jax(name: str) -> None:
     refused(REFUSED[name], BOTH)
 
 
+class Held:
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __jax_array__(self) -> Any:
+        return self.array
+
+
 GIVEN = {
+    "what an object holds is not weak": lambda j, n: n.array(Held(n.asarray(1.0))),
+    "nor as it is": lambda j, n: n.asarray(Held(n.asarray(1))),
+    "complex fill": lambda j, n: n.take(
+        n.ones(3, complex), n.array([1, 5]), mode="fill", fill_value=2j
+    ),
     "unique complex": lambda j, n: n.unique(1j),
     "difference of complex": lambda j, n: n.setdiff1d(1j, n.ones(2)),
     "unique, filled": lambda j, n: n.unique(n.array([1, 1], "uint8"), size=3, fill_value=-7),

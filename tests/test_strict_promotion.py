@@ -79,6 +79,18 @@ def test_what_functions_do_inside_mixes_freely(name: str) -> None:
         np.testing.assert_array_equal(x, y)
 
 
+@pytest.mark.parametrize("how", ("set", "add", "multiply", "max", "power"))
+def test_a_bool_set_in_integers_is_a_number(how: str) -> None:
+    """As JAX takes the literal True, though no array of bools; beside floats it takes neither."""
+    with pb.config.numpy_dtype_promotion("strict"):
+        for at in (0, slice(0, 2), jnp.array([True, False, True])):
+            given = getattr(jnp.arange(3).at[at], how)(True)
+            np.testing.assert_array_equal(given, getattr(jnp.arange(3).at[at], how)(1))
+        for x, value in ((I[0], np.True_), (X, True), (X > 0, 1)):
+            with pytest.raises(ValueError, match="promotion"):
+                getattr(jnp.asarray(x).at[0], how)(value)
+
+
 def test_arguments_do_not_mix() -> None:
     with pb.config.numpy_dtype_promotion("strict"), pytest.raises(ValueError, match="promotion"):
         jnp.add(X, np.int32(1))

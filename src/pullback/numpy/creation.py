@@ -141,6 +141,7 @@ def _user_dtype(dtype: Any, name: str) -> Any:
 def _array(x: Any, dtype: Any, copy: bool) -> Any:
     if hasattr(x, "__jax_array__"):
         x = unwrap(x)
+        dtype = typeof(x).dtype if dtype is None else dtype  # what the object holds is not weak
     if getattr(x, "aval", None) is not None:
         if isinstance(getattr(x, "has_no_value", None), str):  # a sparse array
             raise ValueError(f"setting an array element with a sequence. {x.has_no_value}")

@@ -721,6 +721,10 @@ def take_index(
     """`x[idx]`, with what to do out of bounds: clip (the default), fill, or promise_in_bounds."""
     x = as_array(unwrap(x))
     shape = x.shape
+    if isinstance(fill_value, list | tuple) or (fill_value is not None and shape_of(fill_value)):
+        raise ValueError(
+            f"fill_value argument to indexed get() must be a scalar, got {fill_value!r}"
+        )
     if (
         type(idx) is int
         and mode is None

@@ -66,6 +66,8 @@ def update(
     dropped, or clamped by mode 'clip'.
     """
     x = as_array(unwrap(x))
+    if type(values) is bool and dtypes.is_integer(typeof(x).dtype):
+        values = int(values)  # which strict promotion lets through, as the literal that it is
     y = _as_value(values)
     shape = x.shape
     mask = _traced_mask(idx)

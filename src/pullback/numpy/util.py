@@ -149,13 +149,13 @@ def canonical(x: Any) -> Any:
 
 
 def _convert_number(x: Any, kind: type, dtype: Any, weak: bool) -> Any:
+    if kind is int and not -(2**31) <= x < 2**31:
+        typeof(x)  # OverflowError: programs take no such number, whatever becomes of it
     if not weak:
         if kind is float and -1e30 < x < 1e30 and type(dtype) is _FLOAT32:
             return np.float32(x)
         if kind is not int:
             return converted(canonical(np.asarray(x)), dtype)[()]
-        if not -(2**31) <= x < 2**31:
-            typeof(x)  # OverflowError: programs take no such number, whatever becomes of it
         with np.errstate(all="ignore"):
             return np.asarray(x).astype(dtype)[()]  # integers wrap around, as everywhere else
     if dtypes.is_bool(dtype):

@@ -91,10 +91,12 @@ def _gather(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> No
     pairs = list(zip(d.operand_batching_dims, d.start_indices_batching_dims, strict=True))
     part = part_dtype(dtype)
     fill = params.get("fill_value")
-    other: Any = Const(_typed(default_fill(part) if fill is None else fill, part), part)
+    other: Any
     if dtype in COMPLEX:
         value = complex(float("nan"), float("nan")) if fill is None else complex(fill)
         other = (Const(value.real, part), Const(value.imag, part))
+    else:
+        other = Const(_typed(default_fill(part) if fill is None else fill, part), part)
     if x.size == 0:
         return g.pointwise(shape, dtype, [], lambda b, idx: other, 1.0)
     parts = columns(where)
