@@ -86,6 +86,11 @@ REUSED = {
     "a matrix of keys": both(lambda ks: mapped(ks.reshape(2, 2)[0]), lambda ks: n(ks[1])),
     "transposed keys": both(lambda ks: mapped(ks.reshape(2, 2).T[0]), lambda ks: n(ks[2])),
     "joined keys": both(lambda ks: mapped(jnp.concatenate([ks, ks])), mapped),
+    "used, then stacked": steps(n, lambda k: jnp.stack([k, random.key(1)])),
+    "stacked, then used": steps(lambda k: jnp.stack([k, random.key(1)]), n),
+    "stacked with itself": steps(lambda k: mapped(jnp.stack([k, k]))),
+    "stacked with itself in a program": steps(pullback.jit(lambda k: jnp.stack([k, k]))),
+    "behind a barrier": steps(lambda k: n(lax.optimization_barrier(k)), n),
     "selected keys": steps(lambda k: n(jnp.where(True, k, random.key(1))), n),
     "a branch": steps(lambda k: lax.cond(True, n, lambda k: 0.0, k), n),
     "any branch": steps(lambda k: lax.switch(1, [n, lambda k: 0.0], k), n),
@@ -138,6 +143,10 @@ FINE = {
     "parts": lambda: (lambda a, b: (n(a), n(b)))(*split(key())),
     "iteration": lambda: [n(k) for k in keys()],
     "elements": both(*[lambda ks, i=i: n(ks[i]) for i in range(4)]),
+    "stacked keys": steps(
+        lambda k: (lambda ks: (n(ks[0]), n(ks[1])))(jnp.stack([k, random.key(1)]))
+    ),
+    "stacked with itself, not used": steps(lambda k: jnp.stack([k, k])),
     "slices": both(lambda ks: mapped(ks[:2]), lambda ks: mapped(ks[2:])),
     "elements of a matrix": lambda: (lambda ks: (n(ks[0, 0]), mapped(ks[1]), mapped(ks[0, 1:])))(
         keys((2, 3))

@@ -257,3 +257,27 @@ def test_programs_are_jaxs(name: str) -> None:
         str(P.make_jaxpr(lambda x, P=P: TEXTS[name](P.numpy.linalg, x))(x)) for P in (pullback, jax)
     ]
     assert texts[0] == re.sub(r"np\.int64\((\d+)\)", r"\1", texts[1])
+
+
+M, HALF, STACK = np.ones((2, 3), np.float32), np.ones(3, np.float16), np.ones((2, 2, 2), np.float32)
+NAMED = {
+    "inv": lambda: pullback.numpy.linalg.inv(M),
+    "det": lambda: pullback.numpy.linalg.det(M),
+    "slogdet": lambda: pullback.numpy.linalg.slogdet(M),
+    "solve": lambda: pullback.numpy.linalg.solve(M, M[0]),
+    "lstsq": lambda: pullback.numpy.linalg.lstsq(M, np.ones(5, np.float32)),
+    "lstsq ": lambda: pullback.numpy.linalg.lstsq(STACK, M),
+    "matrix_power": lambda: pullback.numpy.linalg.matrix_power(M, 2),
+    "cholesky": lambda: pullback.numpy.linalg.cholesky(M),
+    "eigh": lambda: pullback.numpy.linalg.eigh(M),
+    "pinv": lambda: pullback.numpy.linalg.pinv(HALF),
+    "expm": lambda: pullback.scipy.linalg.expm(M),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_refusals_name_function_shape_and_dtype(name: str) -> None:
+    with pytest.raises((TypeError, ValueError)) as info:
+        NAMED[name]()
+    assert name.strip() in str(info.value)
+    assert re.search(r"float(32|16)\[[\d,]+\]", str(info.value)), info.value

@@ -56,6 +56,9 @@ REFUSED = {
     "int of 33 bits as a truth": lambda j, n: n.logical_and(2**32, 1j),
     "several fills": lambda j, n: n.arange(3).at[n.array([5])].get(mode="fill", fill_value=[1, 2]),
     "an array of fills": lambda j, n: n.ones(3).at[5:].get(mode="fill", fill_value=np.ones(1)),
+    "None for a vector": lambda j, n: n.vectorize(
+        lambda x, y: x if y is None else x + y, signature="(n),(n)->(n)"
+    )(n.ones(3), None),
     "float segments": lambda j, n: j.ops.segment_sum(n.ones(3), n.array([0, 1, 0]), 2.0),
 }
 
@@ -74,6 +77,9 @@ class Held:
 
 
 GIVEN = {
+    "None for a scalar": lambda j, n: n.vectorize(
+        lambda x, y: x[::-1] if y is None else x + y, signature="(n),()->(n)"
+    )(n.arange(6.0).reshape(2, 3), None),
     "what an object holds is not weak": lambda j, n: n.array(Held(n.asarray(1.0))),
     "nor as it is": lambda j, n: n.asarray(Held(n.asarray(1))),
     "complex fill": lambda j, n: n.take(

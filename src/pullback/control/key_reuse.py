@@ -29,7 +29,11 @@ _CONSUME = frozenset("random_bits random_split random_gamma select_n".split())
 # Those that leave keys as good as they were; the keys they give are new.
 _READ = frozenset("random_fold_in random_clone random_unwrap random_wrap eq ne".split())
 # Those that refuse keys which are all consumed, but consume none.
-_REFUSE = frozenset("slice transpose rev concatenate stack".split())
+_REFUSE = frozenset("slice transpose rev".split())
+# Those that consume keys and give them anew: what they give is to be used in place of what they
+# took.
+_JOINS = frozenset("concatenate stack".split())
+_BARRIER = "optimization_barrier"  # the only one that moves several arrays: each stays itself
 _FIX = "Fix: split the key and use each part once, or clone it."
 
 
@@ -94,8 +98,6 @@ _MOVES: dict[str, Callable[[Sequence[Cells], Any, Any], Cells]] = {
     "broadcast_in_dim": _broadcast,
     "transpose": lambda ins, p, _: ins[0].transpose(p["permutation"]),
     "rev": lambda ins, p, _: np.flip(ins[0], p["dimensions"]),
-    "concatenate": lambda ins, p, _: np.concatenate(ins, p["dimension"]),
-    "stack": lambda ins, p, _: np.stack(ins, p["axis"]),
     **dict.fromkeys(
         ("squeeze", "reshape", "copy", "copy_p", "device_put"),
         lambda ins, p, aval: ins[0].reshape(aval.shape),
@@ -167,10 +169,12 @@ class _Flow:
     ) -> list[Cells]:
         """The cells of an operation's results of these types."""
         used = False
-        if name in _CONSUME:
+        if name in _CONSUME or name in _JOINS:
             for k, cells in enumerate(ins):
                 if cells is not None:
                     self.consume(name, k, cells)
+        elif name == _BARRIER:
+            return list(ins)
         elif name in _HOLDERS:
             with _named(name, ins):
                 return _HOLDERS[name](self, params, ins, avals)
@@ -353,6 +357,9 @@ def watched(primitive: Any, args: Sequence[Any], params: Any) -> Callable[[Seque
             primitive.name, params, ins, avals if primitive.multiple_results else [avals]
         )
     except KeyReuseError:
+        if not before and primitive.name in _JOINS:  # one key twice: refused once it is used
+            outs = [_fresh(np.ones(avals.shape, bool))]
+            return lambda results: _mark(results, outs, True)
         flow.take_back()
         if not before:
             raise
@@ -360,11 +367,12 @@ def watched(primitive: Any, args: Sequence[Any], params: Any) -> Callable[[Seque
         raise KeyReuseError(
             f"Previously-consumed key passed to {what} at index {before[0]}. {_FIX}"
         ) from None
-    copies = primitive.name not in _MOVES or primitive.name in _COPIES
+    moved = primitive.name in _MOVES or primitive.name == _BARRIER
+    copies = not moved or primitive.name in _COPIES
+    return lambda results: _mark(results, outs, copies)
 
-    def after(results: Sequence[Any]) -> None:
-        for x, cells in zip(results, outs, strict=True):
-            if isinstance(x, PRNGKeyArray) and cells is not None:
-                x._cells = _fresh(_used(cells)) if copies else cells
 
-    return after
+def _mark(results: Sequence[Any], outs: Sequence[Cells], copies: bool) -> None:
+    for x, cells in zip(results, outs, strict=True):
+        if isinstance(x, PRNGKeyArray) and cells is not None:
+            x._cells = _fresh(_used(cells)) if copies else cells

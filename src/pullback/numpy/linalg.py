@@ -74,7 +74,10 @@ def _inexact(name: str, *args: Any) -> list[Any]:
 def _square(name: str, a: Any) -> int:
     shape = typeof(a).shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"Argument to {name} must have shape [..., n, n], got {shape}")
+        raise ValueError(
+            f"Argument to {name} must have shape [..., n, n], got {shape} (a: "
+            f"{typeof(a).str_short()})"
+        )
     return int(shape[-1])
 
 
@@ -324,7 +327,10 @@ def inv(a: Any) -> Any:
     (a,) = _inexact("inv", a)
     shape = typeof(a).shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"Argument to inv must have shape [..., n, n], got {shape}.")
+        raise ValueError(
+            f"Argument to inv must have shape [..., n, n], got {shape}. (a: "
+            f"{typeof(a).str_short()})"
+        )
     return _solve(a, manipulation.broadcast_to(ranges.eye(shape[-1], dtype=typeof(a).dtype), shape))
 
 
@@ -560,7 +566,9 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     (a,) = _inexact("pinv", a)
     shape = typeof(a).shape
     if len(shape) < 2:
-        raise ValueError(f"pinv needs matrices, got an array of shape {shape}")
+        raise ValueError(
+            f"pinv needs matrices, got an array of shape {shape} (a: {typeof(a).str_short()})"
+        )
     if a.size == 0:
         return creation.zeros((*shape[:-2], shape[-1], shape[-2]), typeof(a).dtype)
     if rtol is None:
@@ -598,14 +606,21 @@ def lstsq(
 def _least_squares(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> Any:
     a, b = _inexact("lstsq", a, b)
     if typeof(a).ndim != 2:
-        raise TypeError(f"{typeof(a).ndim}-dimensional array given. Array must be two-dimensional")
+        raise TypeError(
+            f"{typeof(a).ndim}-dimensional array given. Array must be two-dimensional: lstsq got a "
+            f"of {typeof(a).str_short()}"
+        )
     if typeof(b).ndim not in (1, 2):
         raise TypeError(
-            f"{typeof(b).ndim}-dimensional array given. Array must be one or two-dimensional"
+            f"{typeof(b).ndim}-dimensional array given. Array must be one or two-dimensional: "
+            f"lstsq got b of {typeof(b).str_short()}"
         )
     m, n = typeof(a).shape
     if typeof(b).shape[0] != m:
-        raise ValueError("Leading dimensions of input arrays must match")
+        raise ValueError(
+            "Leading dimensions of input arrays must match: lstsq got a of "
+            f"{typeof(a).str_short()} and b of {typeof(b).str_short()}"
+        )
     vector = typeof(b).ndim == 1
     b = b[:, None] if vector else b
     dtype = typeof(a).dtype
@@ -658,14 +673,18 @@ def matrix_power(a: Any, n: int) -> Any:
     shape = typeof(a).shape
     if len(shape) < 2:
         raise TypeError(
-            f"{len(shape)}-dimensional array given. Array must be at least two-dimensional"
+            f"{len(shape)}-dimensional array given. Array must be at least two-dimensional: "
+            f"matrix_power got a of {typeof(a).str_short()}"
         )
     if shape[-2] != shape[-1]:
-        raise TypeError("Last 2 dimensions of the array must be square")
+        raise TypeError(
+            "Last 2 dimensions of the array must be square: matrix_power got a of "
+            f"{typeof(a).str_short()}"
+        )
     try:
         n = operator.index(n)
     except TypeError as err:
-        raise TypeError(f"exponent must be an integer, got {n}") from err
+        raise TypeError(f"matrix_power: exponent must be an integer, got {n!r}") from err
     if n == 0:
         return manipulation.broadcast_to(ranges.eye(shape[-2], dtype=typeof(a).dtype), shape)
     if n < 0:

@@ -154,10 +154,17 @@ def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None) ->
         checked = fun
     else:
         core_in, core_out = _parse(signature)
-        if len(core_in) != len(given):
+        if len(core_in) != len(values):
             raise TypeError(
-                f"wrong number of positional arguments: expected {len(core_in)}, got {len(given)}"
+                f"wrong number of positional arguments: expected {len(core_in)}, got {len(values)}"
             )
+        wrong = {k for k in none_at if core_in[k]}
+        if wrong:
+            raise ValueError(
+                f"Cannot pass None at locations {wrong} with signature={signature!r}. Fix: None "
+                "may stand for a scalar, ()."
+            )
+        core_in = [dims for k, dims in enumerate(core_in) if k not in none_at]
     loops, sizes = _sizes(given, core_in)
     if signature is not None:
         checked = _check_outputs(fun, core_out, sizes)

@@ -428,7 +428,7 @@ def eigh(
     """
     x = as_array(x)
     if symmetrize_input:
-        x = symmetrized(x)
+        x = symmetrized("eigh", x)
     v, w = eigh_p.bind(
         x,
         lower=lower,

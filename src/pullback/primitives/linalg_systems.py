@@ -132,12 +132,13 @@ def take_columns(x: Any, order: Any) -> Any:
     return matrix_transpose(take_rows(matrix_transpose(x), order))
 
 
-def symmetrized(x: Any) -> Any:
+def symmetrized(name: str, x: Any) -> Any:
     """The mean of each matrix and its adjoint; integers become floats. A sum of bools is "or"."""
     aval = typeof(x)
     if aval.ndim < 2 or aval.shape[-1] != aval.shape[-2]:
         raise TypeError(
-            f"symmetrize_input needs square matrices, shape (..., n, n), got {aval.shape}"
+            f"symmetrize_input needs square matrices, shape (..., n, n), got {aval.shape} "
+            f"({name} of {aval.str_short()})"
         )
     total = (bitwise_or if aval.dtype == bool else add)(x, adjoint(x))
     if not dtypes.is_inexact(aval.dtype):
@@ -259,7 +260,7 @@ def cholesky(x: Any, *, symmetrize_input: bool = True) -> Any:
     """
     x = as_array(x)
     if symmetrize_input:
-        x = symmetrized(x)
+        x = symmetrized("cholesky", x)
     return triangle(cholesky_p.bind(x))
 
 

@@ -74,6 +74,11 @@ def cholesky(
 @functools.partial(jit, static_argnames=("lower",))
 def _cholesky(a: Any, lower: bool) -> Any:
     (a,) = _from_lists(a)
+    if typeof(a).ndim < 2:
+        raise ValueError(
+            "The input to cholesky must be a square matrix, or a stack of them, got a: "
+            f"{typeof(a).str_short()}"
+        )
     factor = lax_linalg.cholesky(a if lower else _h(a), symmetrize_input=False)
     return factor if lower else _h(factor)
 
@@ -727,7 +732,10 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
     (A,) = _arrays("expm", A)
     shape = typeof(A).shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"Expected A to be a (batched) square matrix, got A.{shape=}.")
+        raise ValueError(
+            f"Expected A to be a (batched) square matrix, got A.{shape=}. (expm, A: "
+            f"{typeof(A).str_short()})"
+        )
     if 0 in shape:
         return A
     if dtypes.itemsize_bits(typeof(A).dtype) < 32:
