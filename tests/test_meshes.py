@@ -171,6 +171,46 @@ for f in (cut, pb.jit(double, out_shardings=bare), lambda a: lax.with_sharding_c
     assert f(laid).sharding == rows
 """
 
+WHAT_COMPILED_PROGRAMS_WERE_MADE_FOR = """
+for example in (put(P("x")), pb.ShapeDtypeStruct((8, 8), jnp.float32, sharding=rows)):
+    compiled = pb.jit(lambda a: a * 2).lower(example).compile()
+    for given in (X, jnp.asarray(X), put(P("x"))):
+        assert compiled(given).sharding == rows
+"""
+
+PROGRAMS_AS_TEXT = """
+head = (
+    'attributes {mhlo.num_partitions = 8 : i32, mhlo.num_replicas = 1 : i32} {'
+    '@sdy.mesh @mesh = <["x"=4, "y"=2]> {stablehlo.mesh = {axes = '
+    '[{name = "x", size = 4 : i64}, {name = "y", size = 2 : i64}]}}'
+    '@func.func public @main(%arg0: tensor<8x8xf32> {sdy.sharding = '
+    '#sdy.sharding<@mesh, [{"x"}, {}]>'
+).replace("@sdy.mesh", chr(10) + "  sdy.mesh").replace("@func", chr(10) + "  func")
+double = lambda a: a * 2
+one, two = '#sdy.sharding<@mesh, [{"x"}, {}]>', 'sdy.sharding_constraint %1 <@mesh, [{"x"}, {}]>'
+for f, x in [(pb.jit(double), put(P("x"))), (pb.jit(double, in_shardings=rows), X)]:
+    told = f.lower(x).as_text()
+    assert head in told and told.count(one) == 1
+same = pb.jit(double, donate_argnums=0, in_shardings=rows, out_shardings=rows).lower(X).as_text()
+assert head + ", tf.aliasing_output = 0 : i32}" in same
+told = pb.jit(double).lower(put(P("x"), explicit)).as_text()
+assert head in told and told.count(one) == 2 and two in told
+assert "num_partitions = 1 " in pb.jit(double).lower(X).as_text()
+"""
+
+ARRAYS_OF_TWO_MESHES = """
+line = pb.make_mesh((8,), ("b",))
+a, b = put(P("x"), explicit), put(P("b"), line)
+for wrong in (lambda: a + b, lambda: pb.jit(jnp.add)(a, b)):
+    with pytest.raises(ValueError, match="Mesh for all inputs should be equal"):
+        wrong()
+with pb.set_mesh(line):
+    for wrong in (lambda: a * 2, lambda: pb.jit(lambda x: x * 2)(a)):
+        with pytest.raises(ValueError, match="should match the aval mesh"):
+            wrong()
+    assert (pb.reshard(a, P("b")) * 2).sharding == b.sharding.update(spec=P("b", None))
+"""
+
 NEW_ARRAYS_LIE_ON_THE_DEFAULT_DEVICE = """
 def places(*arrays):
     assert not any(a.committed for a in arrays)

@@ -20,7 +20,15 @@ from ..runtime.shardings import (
     named_mesh,
 )
 
-__all__ = ["OfNamedMesh", "check_fits", "checked", "device_sharding", "of_arguments", "of_results"]
+__all__ = [
+    "OfNamedMesh",
+    "asked_or_typed",
+    "check_fits",
+    "checked",
+    "device_sharding",
+    "of_arguments",
+    "of_results",
+]
 
 
 class OfNamedMesh(PartitionSpec):
@@ -96,6 +104,17 @@ def of_results(shardings: Any, out_tree: Any, n_leaves: int) -> list[Any]:
         return [UNSPECIFIED] * n_leaves
     found = tree.flatten_axes("pjit out_shardings", out_tree, shardings)
     return [_resolved(s, "out_shardings") for s in found]
+
+
+def asked_or_typed(asked: Any, avals: Any, placed: Any = None) -> list[Any]:
+    """For each argument or result the sharding that was asked for, or that its type says."""
+    given = placed or [None] * len(avals)
+    found = zip(asked, avals, given, strict=True)
+    typed = (getattr(a, "_sharding", None) for a in avals)
+    return [
+        s if isinstance(s, NamedSharding) else p or t
+        for (s, _, p), t in zip(found, typed, strict=True)
+    ]
 
 
 def check_fits(shardings: Sequence[Any], avals: Sequence[Any], names: Any, what: str) -> None:

@@ -21,12 +21,13 @@ from ..core.dims import DimExpr
 from ..core.effects import ordered_effects
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
-from ..runtime.commitment import Flow, held, name_shardings
+from ..runtime.commitment import devices_of, held, name_shardings
 from ..runtime.devices import default_backend
 from ..runtime.shardings import NamedSharding, get_mesh
 from ..runtime.stub import JitFunction
 from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct, other_structure
+from .asked import asked_or_typed
 from .derivatives import vjp
 from .jit import jit
 
@@ -390,21 +391,6 @@ def _vjp_of(exported: Exported) -> Exported:
     )
 
 
-def _asked_or_typed(asked: Any, avals: Any, placed: Any = None) -> list[Any]:
-    """For each argument or result the sharding that was asked for, or that its type says."""
-    given = placed or [None] * len(avals)
-    found = zip(asked, avals, given, strict=True)
-    return [s if isinstance(s, NamedSharding) else p or a._sharding for s, a, p in found]
-
-
-def _devices_of(jaxpr: Any, shardings: Sequence[Any]) -> int:
-    """On how many devices a program runs that names these shardings, and others inside."""
-    for s in (*shardings, *Flow(jaxpr).named):
-        if s is not None:
-            return int(s.mesh.size if isinstance(s, NamedSharding) else s.num_devices)
-    return 1
-
-
 def export(
     fun_jit: Any,
     *,
@@ -443,8 +429,8 @@ def export(
                 "transformation traces. Fix: pass them as arguments, or export outside of it."
             )
         params = traced._call.params
-        ins = _asked_or_typed(params["in_shardings"], traced.jaxpr.in_avals, traced._placed)
-        outs = _asked_or_typed(params["out_shardings"], traced.jaxpr.out_avals)
+        ins = asked_or_typed(params["in_shardings"], traced.jaxpr.in_avals, traced._placed)
+        outs = asked_or_typed(params["out_shardings"], traced.jaxpr.out_avals)
         exported = Exported(
             traced.jaxpr,
             traced.in_tree,
@@ -455,7 +441,7 @@ def export(
             platforms=tuple(platforms or (default_export_platform(),)),
             disabled_safety_checks=disabled_checks,
             shardings=(ins, outs),
-            nr_devices=_devices_of(traced.jaxpr.jaxpr, [*ins, *outs, *traced._placed]),
+            nr_devices=devices_of(traced.jaxpr.jaxpr, [*ins, *outs, *traced._placed]),
             get_vjp=_vjp_of,
         )
         check_names(traced.jaxpr, exported._names())

@@ -13,7 +13,7 @@ from ..core.trace import Tracer
 from ..primitives.sharding import inspect_effect
 from ..runtime import dispatch
 from ..runtime.captured import warn_of_constants
-from ..runtime.commitment import Flow, check_devices, held, lie
+from ..runtime.commitment import Flow, check_devices, devices_of, held, lie
 from ..runtime.devices import default_device_or_first
 from ..runtime.donation import donation
 from ..runtime.layouts import Format, Layout
@@ -21,6 +21,7 @@ from ..runtime.options import checked, memory_limit_of, threads_of
 from ..runtime.shardings import Sharding, SingleDeviceSharding, on_devices
 from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct, argument_name, other_structure
+from .asked import asked_or_typed
 
 costs: Any = config.lazy_module("pullback.control.cost")
 modules: Any = config.lazy_module("pullback.backends.xla.module")
@@ -207,7 +208,14 @@ class Lowered(Stage):
 
     def _stablehlo(self) -> Any:
         call = self._call
-        made = xla_stage.lowered(call.closed, call.params, self.out_tree, self._platforms)
+        closed, params = call.closed, call.params
+        placed = [*[None] * len(call.consts), *self._placed]
+        ins = asked_or_typed(params["in_shardings"], closed.in_avals, placed)
+        outs = asked_or_typed(params["out_shardings"], closed.out_avals)
+        made = xla_stage.lowered(
+            closed, params, self.out_tree, self._platforms, ins, outs,
+            devices_of(closed.jaxpr, [*ins, *outs]),
+        )  # fmt: skip
         return made.module
 
     def cost_analysis(self) -> dict[str, float]:
@@ -256,9 +264,13 @@ class Compiled(Stage):
             raise TypeError(self._other_types(wanted, found))
         if any(_where_put(x) is not None for x in leaves):
             self._check_places(leaves)
-        return tree.unflatten(
-            self.out_tree, jit_p.bind(*self._call.consts, *leaves, **self._call.params)
-        )
+        params = self._call.params
+        if any(p is not None for p in self._placed):
+            # What is put nowhere lies as the arguments that it was compiled for.
+            places = [*[None] * n, *self._placed]
+            asked = zip(params["in_shardings"], places, strict=True)
+            params = {**params, "in_shardings": tuple(s if known(s) else p or s for s, p in asked)}
+        return tree.unflatten(self.out_tree, jit_p.bind(*self._call.consts, *leaves, **params))
 
     def _check_places(self, leaves: Sequence[Any]) -> None:
         """ValueError for arrays that were put elsewhere than the program was compiled for."""

@@ -14,6 +14,7 @@ from typing import Any
 
 from ..core.avals import ShapedArray, host_memory
 from ..core.explicit import Parts, check_legal, names_in, parts_of, said_by, typed, whole
+from ..core.trace import mesh_of_traces
 from ..errors import ShardingTypeError
 from .manual import vary
 
@@ -36,9 +37,32 @@ def apply(primitive: Any, avals: Sequence[Any], params: dict[str, Any], out: Any
         if like is not None:
             like = like.update(mesh=like.mesh.abstract_mesh, memory_kind=None)
     if like is not None:
+        _check_meshes(name, avals)
         outs = _lying(name, avals, params, outs, like, asked, several)
     outs = _in_memory(name, avals, params, vary(name, avals, params, outs))
     return outs if several else outs[0]
+
+
+def _check_meshes(name: str, avals: Sequence[Any]) -> None:
+    """ValueError unless the operands lie on one mesh, and that in force if there is one."""
+    context, first = mesh_of_traces(), None
+    for a in avals:
+        if getattr(a, "_sharding", None) is None:
+            continue
+        mesh = a._sharding.mesh
+        if first is not None and mesh.shape_tuple != first.shape_tuple:
+            raise ValueError(
+                f"Mesh for all inputs should be equal. Got one mesh: {first} and another mesh: "
+                f"{mesh} for {name}. Fix: jax.device_put or jax.reshard one of them."
+            )
+        first = mesh
+    if first is None or context is None or name in _ANYHOW:
+        return
+    if not context.empty and context.shape_tuple != first.shape_tuple:
+        raise ValueError(
+            f"For primitive {name}, context mesh {context} should match the aval mesh {first}. "
+            "Fix: jax.device_put it to a sharding over the mesh of jax.set_mesh."
+        )
 
 
 def _in_memory(name: str, avals: Any, params: Any, outs: list[Any]) -> list[Any]:

@@ -43,6 +43,7 @@ __all__ = [
     "Flow",
     "check_devices",
     "commit",
+    "devices_of",
     "held",
     "lie",
     "name_shardings",
@@ -121,6 +122,14 @@ def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding]) -> list[int
             outs = [_union(ins)] * len(eqn.outvars)
         known.update(zip(eqn.outvars, outs, strict=True))
     return [read(v) for v in jaxpr.outvars]
+
+
+def devices_of(jaxpr: Jaxpr, shardings: Sequence[Any]) -> int:
+    """On how many devices a program runs that names these shardings, and others inside."""
+    for s in (*shardings, *Flow(jaxpr).named):
+        if s is not None:
+            return int(s.mesh.size if isinstance(s, NamedSharding) else s.num_devices)
+    return 1
 
 
 def _flow(program: Any) -> Flow | None:

@@ -14,14 +14,14 @@ from typing import Any
 from ...config import lazy_module
 from ...core import effects as fx, source
 from ...core.build import close_jaxpr, trace_to_jaxpr
-from ...core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal
+from ...core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, jaxprs_in_params
 from ...core.primitive import ALL, Primitive
 from ...core.trace import empty_context
 from ...primitives.keys import lower_keys, lower_keys_in
 from ...transforms.partial_eval import dce_closed
 from .contexts import LoweringRuleContext, ModuleContext, TokenSet
 from .library import func, hlo, ir
-from .sharding import sharding_attr
+from .sharding import lower_with_sharding_in_types, sharding_attr
 from .types import ir_constants, physical, tensor, types_of
 
 Rule = Callable[..., Any]
@@ -125,6 +125,20 @@ def _rules_of(ctx: ModuleContext, prim: Primitive, platform: str) -> Rule:
     )
 
 
+# What lays its result out itself.
+_LAID = frozenset(("device_put", "reshard", "sharding_constraint"))
+
+
+def _as_typed(ctx: LoweringRuleContext, eqn: JaxprEqn, outs: Sequence[Any]) -> list[Any]:
+    """The results of an operation, laid out over axes of explicit type as their types say."""
+    if eqn.primitive.name in _LAID or next(iter(jaxprs_in_params(eqn.params)), None) is not None:
+        return list(outs)
+    return [
+        lower_with_sharding_in_types(ctx, x, v.aval) if isinstance(x, ir.Value) else x
+        for x, v in zip(outs, eqn.outvars, strict=True)
+    ]
+
+
 def jaxpr_subcomp(
     ctx: ModuleContext,
     jaxpr: Jaxpr,
@@ -164,6 +178,8 @@ def jaxpr_subcomp(
                 dim_var_values=dim_var_values, jaxpr_eqn_ctx=eqn.ctx,
             )  # fmt: skip
             outs = _lower_eqn(here, eqn, [read(v) for v in eqn.invars])
+            if any(getattr(v.aval, "_sharding", None) is not None for v in eqn.outvars):
+                outs = _as_typed(here, eqn, outs)
         env.update(zip(eqn.outvars, outs, strict=True))
         if effects:
             tokens = tokens.update_tokens(_tokens_after(here, eqn))

@@ -65,7 +65,8 @@ def lower_jaxpr_to_module(
         all_default_mem_kind=all_default_mem_kind,
     )  # fmt: skip
     donors, aliases = list(donated_args), list(input_output_aliases or [None] * len(in_avals))
-    if input_output_aliases is None and num_partitions == 1:
+    lies, found = arg_shardings or (), result_shardings or ()
+    if input_output_aliases is None and (num_partitions == 1 or {*lies} == {*found} - {None}):
         aliases, donors = _aliases(closed, in_avals, donated_args, num_const_args), []
     with ctx.context, ir.Location.unknown():
         attributes = ctx.module.operation.attributes

@@ -22,6 +22,9 @@ def mesh_symbol(ctx: ModuleContext, mesh: Any) -> str:
         parts = [sdy.MeshAxisAttr.get(str(name), size) for name, size in axes]
         with ir.InsertionPoint.at_block_begin(ctx.module.body), ir.Location.unknown():
             op = sdy.MeshOp("mesh", sdy.MeshAttr.get(parts))
+            sizes = [f'{{name = "{name}", size = {size} : i64}}' for name, size in axes]
+            told = ir.Attribute.parse(f"{{axes = [{', '.join(sizes)}]}}")
+            op.operation.attributes["stablehlo.mesh"] = told
         ctx.symbol_table.insert(op)
         known = ctx.sharding_attr_cache[axes] = op.sym_name.value
     return str(known)

@@ -14,12 +14,20 @@ from .module import prepared
 
 
 def lowered(
-    closed: ClosedJaxpr, params: dict[str, Any], out_tree: Any, platforms: Sequence[str]
+    closed: ClosedJaxpr,
+    params: dict[str, Any],
+    out_tree: Any,
+    platforms: Sequence[str],
+    lies: Sequence[Any] | None = None,
+    results_lie: Sequence[Any] | None = None,
+    devices: int = 1,
 ) -> LoweringResult:
-    """The program of a jitted function as a module; arguments that nobody reads are left out,
-    unless the parameters of the call say otherwise."""
+    """The program of a jitted function as a module for so many devices; arguments that nobody
+    reads are left out, unless the parameters of the call say otherwise. `lies` and `results_lie`:
+    the shardings of arguments and results, or None; those that the call asks for, if not given."""
     keep_unused, donated = bool(params.get("keep_unused")), params["donated_invars"]
-    lies = params["in_shardings"]
+    lies = params["in_shardings"] if lies is None else lies
+    results_lie = params["out_shardings"] if results_lie is None else results_lie
     closed = prepared(closed)
     count = len(closed.in_avals)
     every = [True] * len(closed.jaxpr.outvars)
@@ -33,7 +41,7 @@ def lowered(
         arg_names=[n for n, k in zip(names, kept, strict=True) if k],
         arg_shardings=[s for s, k in zip(lies, kept, strict=True) if k],
         platforms=platforms, result_names=result_names(out_tree),
-        result_shardings=params["out_shardings"],
+        result_shardings=results_lie, num_partitions=devices,
     )  # fmt: skip
 
 
