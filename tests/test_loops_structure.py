@@ -18,6 +18,7 @@ from pullback.backends.reference import RULES
 from pullback.loops import pipeline
 from pullback.loops.canon import called_by, canonical_text, waits
 from pullback.loops.ir import Call, While
+from pullback.loops.run import run_program
 from pullback.loops.show import show_kernel
 from pullback.runtime.executable import ASYNC_SECONDS, reference_rule
 
@@ -750,3 +751,95 @@ def test_elements_that_do_not_meet_are_worth_lanes(n, lanes):
     alone = np.asarray(pb.jit(f)(np.repeat(x[:1], n), np.repeat(g[:, :1], n, 1))[1])
     np.testing.assert_array_equal(xs[:, 0], alone[:, n - 1])
     np.testing.assert_array_equal(xs, f(x, g)[1])
+
+
+def _butterflies(x):
+    n, h = x.shape[0], 1
+    while h < n:
+        pairs = x.reshape(-1, 2, h)
+        x = jnp.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1)
+        h *= 2
+    return x.reshape(n)
+
+
+def test_stacked_rows_are_read_in_pieces():
+    """Which of the stacked arrays an element of a merged axis comes from is known in each piece:
+    no index is divided in lanes."""
+    compiled = program(_butterflies, np.zeros(1 << 13, F32))
+    assert not any("idiv" in show_kernel(k) for k in compiled.kernels)
+    x = np.random.default_rng(2).normal(size=1 << 13).astype(F32)
+    expected = x.astype(np.float64)
+    h = 1
+    while h < len(x):
+        pairs = expected.reshape(-1, 2, h)
+        expected = np.stack([pairs[:, 0] + pairs[:, 1], pairs[:, 0] - pairs[:, 1]], axis=1)
+        h *= 2
+    np.testing.assert_allclose(pb.jit(_butterflies)(x), expected.reshape(-1), rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize("shape", [(60, 70), (5, 333), (130, 64)])
+def test_repeated_rows_are_copied_in_pieces(shape):
+    def f(x):
+        return jnp.repeat(jnp.tile(x, (2, 3)), 2, 0)
+
+    x = np.random.default_rng(3).normal(size=shape).astype(F32)
+    (kernel,) = program(f, x).kernels
+    text = show_kernel(kernel)
+    assert text.count("for vector") == 3
+    assert "irem" not in text[text.index("for vector") :]
+    assert np.array_equal(pb.jit(f)(x), np.repeat(np.tile(x, (2, 3)), 2, 0))
+
+
+@pytest.mark.parametrize(
+    ("shape", "order"), [((300, 260), (1, 0)), ((40, 70, 50), (0, 2, 1)), ((70, 33, 90), (2, 1, 0))]
+)
+def test_complex_numbers_are_transposed_as_a_whole(shape, order):
+    rng = np.random.default_rng(8)
+    x = (rng.normal(size=shape) + 1j * rng.normal(size=shape)).astype(np.complex64)
+    whole = program(lambda x: x.transpose(order), x)
+    assert "call turn_f64(" in show_kernel(whole.kernels[0])
+    assert np.array_equal(run_program(whole, [x])[0], x.transpose(order))
+    assert np.array_equal(pb.jit(lambda x: x.transpose(order))(x), x.transpose(order))
+    (kernel,) = program(lambda x: x.transpose(order) * 2j, x).kernels
+    assert "call turn_" not in show_kernel(kernel)
+    assert np.array_equal(pb.jit(lambda x: x.transpose(order) * 2j)(x), x.transpose(order) * 2j)
+
+
+MOVES = {
+    "transpose": lambda x, m, i: x.transpose(1, 0, 2),
+    "join": lambda x, m, i: jnp.concatenate([x, x[:, ::-1]], 2),
+    "choose": lambda x, m, i: jnp.where(m, x, -2.5),
+    "pad": lambda x, m, i: jnp.pad(x, ((1, 2), (0, 3), (2, 0)), constant_values=1),
+    "gather": lambda x, m, i: x[i],
+    "update": lambda x, m, i: lax.fori_loop(
+        0, 5, lambda k, x: x.at[jnp.asarray(i)[k]].set(x[k]), x
+    ),
+}
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float8_e4m3fn"])
+@pytest.mark.parametrize("name", MOVES)
+def test_narrow_floats_that_are_moved_are_not_computed_with(name, dtype):
+    """They are moved as integers: a NaN keeps its bits, and vectors hold twice as many."""
+    rng = np.random.default_rng(4)
+    x = np.array(jnp.asarray(rng.normal(size=(9, 37, 21)).astype(F32)).astype(dtype))
+    word = np.int16 if x.itemsize == 2 else np.int8
+    x.view(word)[0, :3] = 0x7FA1 if x.itemsize == 2 else 0x7F  # NaN that signals, with a payload
+    m, i = rng.random(x.shape) > 0.5, rng.integers(0, 9, 30).astype(np.int32)
+    compiled = program(MOVES[name], x, m, i)
+    texts = [show_kernel(k) for k in compiled.kernels]
+    assert not any(t in text for text in texts for t in ("bf16[", "f16[", "f8_e4m3fn["))
+    got = np.asarray(pb.jit(MOVES[name])(x, m, i))
+    assert got.dtype == x.dtype
+    expected = np.asarray(MOVES[name](jnp.asarray(x.view(word)), m, i))
+    fill = got.view(word) != expected  # constants have other bits than the integers have
+    edge = np.pad(np.zeros(x.shape, bool), ((1, 2), (0, 3), (2, 0)), constant_values=True)
+    at = {"choose": ~m, "pad": edge}.get(name, np.zeros(got.shape, bool))
+    assert not (fill & ~at).any()
+    assert (got[at].astype(F32) == {"choose": -2.5, "pad": 1.0}.get(name, 0.0)).all()
+
+
+def test_narrow_floats_that_are_computed_with_stay_floats():
+    x = jnp.ones((64, 64), jnp.bfloat16)
+    (kernel,) = program(lambda x: (x.T, x.T + 1)[1], x).kernels
+    assert "bf16[" in show_kernel(kernel)

@@ -20,9 +20,10 @@ from pullback.backends.llvm import compiler, tier
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.target import detect_level, host_target
 from pullback.loops import pipeline
+from pullback.loops.show import show_kernel
 from pullback.runtime.executable import reference_rule
 
-LENGTHS = (3, 5, 8, 10, 16, 17, 20, 33, 48, 64, 65, 100)
+LENGTHS = (3, 5, 8, 10, 12, 16, 17, 20, 33, 48, 64, 65, 100)
 
 
 def _rows(n: int, rows: int = 300, dtype: Any = np.float32) -> Any:
@@ -78,7 +79,7 @@ def test_rows_that_run_side_by_side_compute_the_bits_of_single_rows(
 ) -> None:
     """Quick code takes one row after the other; 269 rows leave some that fill no vector."""
     kinds = [tier.Haste(False, False), tier.Haste(True, True)]
-    for n in (20, 33, 128):
+    for n in (13, 20, 33, 128):
         with pullback.enable_x64():
             x = jnp.asarray(np.round(_rows(n, 269) * 4)).astype(dtype)
             good, quick = _with_each_code(_short_rows, [x], monkeypatch, kinds)
@@ -89,6 +90,44 @@ def test_rows_that_run_side_by_side_compute_the_bits_of_single_rows(
         if dtype in ("float32", "float64"):
             log = np.log(np.exp(wide - wide.max(-1)[:, None]).sum(-1)) + wide.max(-1)
             np.testing.assert_allclose(good[0], log, rtol=2e-6)
+
+
+@pytest.mark.parametrize("n", [9, 12, 16])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int32"])
+def test_short_products_of_rows_are_read_as_they_lie(n: int, dtype: str) -> None:
+    """Not at a stride by lanes across the rows; a few rows give the bits of many."""
+    rng = np.random.default_rng(n)
+    a, v = (rng.normal(size=s).astype(np.float32) * 9 for s in ((90, 11, n), (90, n)))
+
+    def f(a: Any, v: Any) -> Any:
+        return jnp.tanh(jnp.einsum("bij,bj->bi", a, v)), (a * v[:, None]).sum(-1)
+
+    with pullback.enable_x64():
+        a, v = a.astype(dtype), v.astype(dtype)
+        (kernel, *_) = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(a, v), reference_rule).kernels
+        assert "for rows" in show_kernel(kernel)
+        many, few = pullback.jit(f)(a, v), pullback.jit(f)(a[:2], v[:2])
+        for x, y in zip(many, few, strict=True):
+            assert np.array_equal(_bits(x)[:2], _bits(y))
+        wide = np.einsum("bij,bj->bi", a.astype(np.float64), v.astype(np.float64))
+        np.testing.assert_allclose(many[1], wide, rtol=1e-4, atol=1e-3)
+
+
+def test_extremes_over_several_axes_are_combined_once() -> None:
+    """The lanes of a row's accumulators are not combined before the next row."""
+    x = np.random.default_rng(5).normal(size=(23, 5, 71)).astype(np.float32)
+    x[3, 2, 7] = np.nan
+    closed = pullback.make_jaxpr(lambda x: x.max((0, 2)))(x)
+    (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    if host_target().masks:
+        text, _ = emit_module(kernel)
+        assert len(re.findall(r"phi <16 x float>", text)) >= 8  # four in each of two loops
+    for axes in ((0, 2), (0, 1), (1, 2)):
+        for name in ("max", "min"):
+            got = pullback.jit(lambda x, f=name, a=axes: getattr(jnp, f)(x, a))(x)
+            assert np.array_equal(got, getattr(x, name)(axes), equal_nan=True)
+    whole = (x > 0).astype(np.int32)
+    assert np.array_equal(pullback.jit(lambda x: x.sum((0, 2)))(whole), whole.sum((0, 2)))
 
 
 def test_short_rows_run_side_by_side() -> None:
@@ -422,6 +461,29 @@ def test_quick_code_of_what_runs_for_a_moment_has_no_vectors() -> None:
         assert not re.search(r"<\d+ x ", emit_module(kernel, brief=True, alone=True)[0])
     assert not tier.enabled() or tier.haste(1e4, 1e-5, 1e-6, False, statements=20).alone
     assert not tier.haste(1e4, 1e-5, 1e-5, False, statements=20).alone
+
+
+@pytest.mark.parametrize("stride", range(2, 9))
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int32", "bfloat16"])
+def test_neighbours_at_a_stride_are_loaded_as_they_lie(stride: int, dtype: str) -> None:
+    """Whole vectors are loaded once and taken apart, not once for each of the neighbours."""
+    x = np.random.default_rng(stride).integers(0, 50, 1009 * stride)
+
+    def f(x: Any) -> Any:
+        total = x[::stride]
+        for k in range(1, stride):
+            total = total - x[k::stride]
+        return total
+
+    with pullback.enable_x64():
+        a = jnp.asarray(x).astype(dtype)
+        expected = x.reshape(-1, stride)[:, 0] - x.reshape(-1, stride)[:, 1:].sum(-1)
+        if dtype != "bfloat16":  # of which sums are rounded
+            assert np.array_equal(pullback.jit(f)(a), expected.astype(dtype))
+        (kernel,) = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(a), reference_rule).kernels
+    if dtype == "float32" and host_target().masks:
+        text, _ = emit_module(kernel)
+        assert text.count("load <16 x float>") == stride
 
 
 @pytest.mark.parametrize("axis", (0, 1, 2))

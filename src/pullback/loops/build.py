@@ -113,6 +113,17 @@ class Scope:
         return body
 
 
+def _rest_of(whole: Ix, leaf: _Leaf) -> bool:
+    """Whether the remainder of `whole` is this leaf: it is a remainder itself, by a multiple."""
+    if len(whole.terms) != 1 or whole.const or whole.terms[0][1] != 1:
+        return False
+    inner = whole.terms[0][0]
+    return inner.kind == "mod" and inner.by % leaf.by == 0 and inner.base == leaf.base
+
+
+FEW_TURNS = 4  # pieces of a loop, each with one quotient of its variable
+
+
 class Builder:
     """Makes the body of one kernel."""
 
@@ -140,6 +151,7 @@ class Builder:
         self.made: dict[Var, tuple[str, tuple[Atom, ...]]] = {}  # definitions of some atoms
         # Where conditions on a loop's variable change, for those that were asked for.
         self.cuts: dict[_Leaf, set[int]] = {}
+        self.turns: dict[_Leaf, set[int]] = {}  # where a remainder begins anew, if at few places
         self._interned: dict[Any, Ix] = {}
         self._leaves: dict[Any, _Leaf] = {}
 
@@ -602,6 +614,11 @@ class Builder:
                 if total.get(other) == k * leaf.by:
                     del total[leaf], total[other]
                     return leaf.base, k
+            for other in total:
+                whole = other.base if other.kind == "div" and other.by == leaf.by else None
+                if whole is not None and total[other] == k * leaf.by and _rest_of(whole, leaf):
+                    del total[leaf], total[other]
+                    return whole, k
         return None
 
     def div(self, x: Index, n: int) -> Index:
@@ -610,8 +627,8 @@ class Builder:
             return x
         if isinstance(x, int):
             return x // n
-        if 0 <= x.lo and x.hi < n:
-            return 0
+        if 0 <= x.lo and x.lo // n == x.hi // n:
+            return x.lo // n
         outer = [(leaf, c // n) for leaf, c in x.terms if c % n == 0]
         inner = [(leaf, c) for leaf, c in x.terms if c % n]
         rest = self._make(inner, x.const % n)
@@ -641,8 +658,8 @@ class Builder:
             return 0
         if isinstance(x, int):
             return x % n
-        if 0 <= x.lo and x.hi < n:
-            return x
+        if 0 <= x.lo and x.lo // n == x.hi // n:
+            return self.linear([(x, 1), (-(x.lo // n) * n, 1)])
         inner = self._make([(leaf, c) for leaf, c in x.terms if c % n], x.const % n)
         low, high = (inner, inner) if isinstance(inner, int) else (inner.lo, inner.hi)
         if low >= 0 and high < n:
@@ -652,6 +669,8 @@ class Builder:
             leaf = base.terms[0][0]
             if leaf.kind == "mod" and leaf.by % n == 0:
                 return self.mod(leaf.base, n)
+            if leaf.kind == "var" and base.hi < n * FEW_TURNS:
+                self.turns.setdefault(leaf, set()).update(range(n, base.hi + 1, n))
         return self._leaf("mod", None, base, n, base.level, 0, min(n - 1, base.hi))
 
     def unravel(self, x: Index, shape: Sequence[int]) -> tuple[Index, ...]:
@@ -710,6 +729,9 @@ class Builder:
             return FALSE
         if isinstance(x, Ix) and len(x.terms) == 1:
             leaf, c = x.terms[0]
+            if c == 1 and leaf.kind == "div" and low >= x.const:  # of an index that is >= 0
+                n = leaf.by
+                return self.in_range(leaf.base, (lo - x.const) * n, (hi - x.const) * n)
             if c in (1, -1) and leaf.kind == "var":
                 ends = (lo, hi) if c == 1 else (lo - 1, hi - 1)
                 at = {c * (end - x.const) for end in ends}

@@ -47,6 +47,8 @@ def _emitted(b: Builder, extent: int, kind: str, body: Body, lo: Atom | None, hi
 
     b.loop(extent, kind, noted, lo=lo, hi=hi, first=first)
     cuts = b.cuts.pop(found[0].terms[0][0], set()) if found else set()
+    turns = b.turns.pop(found[0].terms[0][0], set()) if found else set()
+    cuts |= turns if kind == "vector" else set()  # elsewhere a remainder costs less than a branch
     return sorted(c for c in cuts if first < c < extent)
 
 

@@ -30,6 +30,7 @@ from pullback.loops.lending import Lender, renamed
 from pullback.loops.looping import Looping, last_uses, resolve
 from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
 from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, spec_of
+from pullback.loops.moved import moved_as_integers
 from pullback.loops.nesting import deep
 from pullback.loops.schedule import LoopBuilder, emit_nest
 from pullback.loops.stacked import share_rows, whole_slot
@@ -534,6 +535,7 @@ class _Assembler:
         body = columns_first(steps_inside(kernel.body, known), known)
         if body is not kernel.body:
             kernel = replaced(kernel, body=body)
+        kernel = moved_as_integers(kernel)
         if "loops" in self.flags:
             print(show.show_kernel(kernel), file=sys.stderr)
         return kernel, keys, dims, scalars

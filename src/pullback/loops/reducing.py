@@ -128,8 +128,9 @@ def _innermost(
     element: Callable[[Index], list[Atom]],
     part: tuple[Atom, Atom] | None = None,
 ) -> list[Atom]:
-    """One loop of n elements into the accumulators, in blocks; in lanes, over all or a part."""
-    if lanes:
+    """One loop of n elements into the accumulators, in blocks; in lanes or in order, over all or a
+    part."""
+    if lanes or any(red.in_order for red, _ in targets):
         carry = _carry(b, accs)
 
         def step(ix: Index) -> list[Atom]:

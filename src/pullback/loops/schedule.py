@@ -54,7 +54,7 @@ __all__ = ["PARALLEL_WORK", "LoopBuilder", "emit_nest", "open_rows"]
 PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth waking anyone
 SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
-SHORT_ROW, SHORT_REDUCED, MANY_ROWS = 64, 128, 256
+SHORT_REDUCED, MANY_ROWS = 128, 64
 
 
 class LoopBuilder(Builder):

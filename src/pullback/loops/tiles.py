@@ -189,7 +189,8 @@ def _pack_reference(panel: int, args: list[Any]) -> None:
 
 def _turn_reference(dtype: str, args: list[Any]) -> None:
     a, b = args[0].reshape(-1), args[5].reshape(-1)
-    if a.itemsize < TURN_TYPES[dtype]:  # words of narrow elements
+    if a.itemsize < TURN_TYPES[dtype]:  # words of narrow elements, complex numbers as a whole
+        b = b if b.itemsize == TURN_TYPES[dtype] else b.view(np.float64)
         a = a.view(b.dtype)
     a0, sa, rows, cols = (int(x) for x in args[1:5])
     b0, sb = int(args[6]), int(args[7])

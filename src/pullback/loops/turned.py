@@ -52,14 +52,31 @@ def turned_reads(nest: Nest) -> Turned | None:
         for node, places in reads:
             axes = tuple(a for a in places if a is not None)
             plain = len(axes) == len(places) and node.shape == tuple(shape[a] for a in axes)
-            turned = plain and k - 1 in axes[:-1] and node.dtype not in COMPLEX
-            turned = turned and is_tile(turn_name(node.dtype))
+            turned = plain and k - 1 in axes[:-1] and is_tile(_name(node.dtype))
+            if node.dtype in COMPLEX and not (len(members) == 1 and _is_only(m, node)):
+                turned = False  # parts are computed with apart
             if turned and not isinstance(node.slot, RegisterSlot):
                 found[node, axes] = None
     inner = {axes[-1] for _, axes in found}
     if len(inner) != 1 or shape[min(inner)] < SHORTEST:
         return None
     return Turned(min(inner), list(found))
+
+
+def _is_only(member: Node, node: Node) -> bool:
+    """Whether a member is nothing but another value, transposed."""
+    return member.permuted is not None and member.permuted[0] is node
+
+
+def _name(dtype: str) -> str:
+    """The function that transposes: complex numbers of eight bytes move as a whole."""
+    return turn_name("f64" if dtype == "c64" else dtype)
+
+
+def _base(b: Builder, node: Node) -> Index:
+    """Where a value begins in its buffer, in elements."""
+    assert node.slot is not None
+    return b.div(node.slot.base(b), 2) if node.dtype in COMPLEX else node.slot.base(b)
 
 
 def places_read(member: Node, nest: Nest) -> list[tuple[Node, tuple[int | None, ...]]] | None:
@@ -100,17 +117,18 @@ def emit_turned(
     transposed goes to its place at once."""
     whole = nest.members[0]
     shape, axis, last = whole.shape, turned.axis, nest.k - 1
-    only = len(nest.members) == 1 and whole.permuted is not None
-    rows = BLOCK_BYTES // (LANES * max(storage_bytes(node.dtype) for node, _ in turned.reads))
+    only = len(nest.members) == 1 and _is_only(whole, turned.reads[0][0])
+    widest = max(8 if n.dtype in COMPLEX else storage_bytes(n.dtype) for n, _ in turned.reads)
+    rows = BLOCK_BYTES // (LANES * widest)
     outer = [a for a in range(last) if a != axis]
 
     def block(idx: dict[int, Index], rb: Index, cb: Index) -> Sequence[Atom]:
         first, start = b.mul(rb, rows), b.mul(cb, LANES)
         height, width = _left(b, shape[axis], first, rows), _left(b, shape[last], start, LANES)
         at = {**idx, axis: first, last: start}
-        if only and whole.permuted[0] is turned.reads[0][0]:
+        if only:
             assert whole.slot is not None
-            place = b.add(b.ravel([at[a] for a in range(last + 1)], shape), whole.slot.base(b))
+            place = b.add(b.ravel([at[a] for a in range(last + 1)], shape), _base(b, whole))
             target = whole.slot.buf(b), place, math.prod(shape[axis + 1 :])
             _turn(b, *turned.reads[0], at, (width, height), target)
             return ()
@@ -169,9 +187,9 @@ def _turn(
     assert node.slot is not None
     source = node.slot.buf(b)
     stride = math.prod(node.shape[axes.index(max(axes)) + 1 :])  # of the nest's last axis
-    where = b.add(b.ravel([at[a] for a in axes], node.shape), node.slot.base(b))
+    where = b.add(b.ravel([at[a] for a in axes], node.shape), _base(b, node))
     args = [source, where, stride, *block, *target]
     given = tuple(x if isinstance(x, (Buf, Const, Var)) else b.atom(x) for x in args)
     b.loaded.update((source, target[0]))
     b.stored.add(target[0])
-    b.emit(Call((), turn_name(node.dtype), given))
+    b.emit(Call((), _name(node.dtype), given))

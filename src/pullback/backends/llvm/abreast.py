@@ -9,7 +9,8 @@ one row after the other, and what is computed once a row runs in lanes across th
 A row of twenty numbers is two vectors, but adding the lanes of one takes a shuffle and an addition
 for each halving, each waiting for the one before. Of G rows together, a halving of two rows fills
 one vector: G - 1 additions in the place of G * log2(G), and none waits. The lanes are halved as
-`fold` halves them, so that results are the same bits.
+`fold` halves them, so that results are the same bits. Where elements are to be added in order of
+their index (`seq` loops of up to 16), the G vectors are transposed, and then added.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
 __all__ = ["Rows", "rows_abreast", "run_abreast"]
 
 LONGEST = 128  # elements of a row
+MOST_IN_ORDER = 16  # elements of a row that are combined in order
 SCRATCH = 1 << 14  # bytes, of all rows that run together
 
 
@@ -46,6 +48,7 @@ class Rows:
     together: int  # rows
     counted: tuple[Let, ...]  # indices, which are counted again for each row
     across: tuple[Stmt, ...]  # of the body, what lanes across rows compute, and the loops
+    ordered: dict[int, For]  # by `id`, loops that combine in order, as reductions
 
 
 def rows_abreast(e: Emitter, s: For, vectors: Any) -> Rows | None:
@@ -53,11 +56,10 @@ def rows_abreast(e: Emitter, s: For, vectors: Any) -> Rows | None:
     lanes."""
     if e.lanes > 1 or e.in_lanes or s.carry or not is_unit(s) or e.module.brief or e.module.alone:
         return None
-    if not e.target.masks:
-        return None
     scratch: list[Buf] = []
     body = _flat(s.body, scratch)
-    loops = [x for x in body if isinstance(x, For)]
+    ordered = {id(x): found for x in body if (found := _in_order(x)) is not None}
+    loops = [ordered.get(id(x), x) for x in body if isinstance(x, For)]
     if not any(x.kind == "reduce" for x in loops):
         return None
     if not all(_short(e, x, vectors) for x in loops):
@@ -66,6 +68,8 @@ def rows_abreast(e: Emitter, s: For, vectors: Any) -> Rows | None:
         return None
     wide = any(_bytes(x) == 8 for x in body)
     together = e.target.lanes(8 if wide else 4)
+    if any(2 * (trip(x.lo, x.hi, x.step) or 0) <= together for x in ordered.values()):
+        return None
     sizes = [_size(buf) for buf in scratch]
     if None in sizes or sum(n or 0 for n in sizes) * together > SCRATCH:
         return None
@@ -75,7 +79,39 @@ def rows_abreast(e: Emitter, s: For, vectors: Any) -> Rows | None:
         return None  # of one number a row, which lanes would have to share
     counted = _counted(s, body)
     across = _across(body, counted, scratch)
-    return Rows(s, body, tuple(scratch), together, counted, across)
+    return Rows(s, body, tuple(scratch), together, counted, across, ordered)
+
+
+def _in_order(s: Stmt) -> For | None:
+    """A loop that combines what its elements are one after the other, as a reduction: its elements
+    are computed without what is carried, and combined by named operations."""
+    if not isinstance(s, For) or s.kind != "seq" or not s.carry or not is_unit(s):
+        return None
+    n, carried = trip(s.lo, s.hi, s.step), {c.var for c in s.carry}
+    if n is None or n > MOST_IN_ORDER:
+        return None
+    body: list[Stmt] = []
+    steps: dict[Atom, Let] = {}
+    for x in s.body:
+        if carried.isdisjoint(free_names([x])[0]):
+            body.append(x)
+        elif isinstance(x, Let):
+            steps[x.out] = x
+        else:
+            return None
+    values: list[Atom] = []
+    combine: list[str] = []
+    for c, y in zip(s.carry, s.yields, strict=True):
+        step = steps.pop(y, None)
+        if step is None or len(step.args) != 2 or step.args[0] is not c.var:
+            return None
+        values.append(step.args[1])
+        combine.append(step.op)
+    if steps or any(v in carried for v in values):
+        return None
+    return For(
+        s.index, s.lo, s.hi, s.step, "reduce", s.carry, tuple(body), tuple(values), tuple(combine)
+    )
 
 
 def _flat(body: Sequence[Stmt], scratch: list[Buf]) -> tuple[Stmt, ...]:
@@ -161,18 +197,26 @@ def _across(
 
 
 def run_abreast(loops: AllLoops, e: Emitter, rows: Rows, first: Val, last: Val) -> None:
-    """The rows from `first` to `last`."""
-    b, size = e.b, rows.together
+    """The rows from `first` to `last`. Without masks, those that fill no vector run alone."""
+    b, size, s = e.b, rows.together, rows.loop
     e.module.straight, e.hot = False, True
     spaces = {buf: b.alloca((_size(buf) or 64) * size) for buf in rows.scratch}
+    middle = last if e.target.masks else last - loops.remainder(e, last - first, size)
 
     def group(i: Val, _: list[Val]) -> list[Val]:
         e.poll()
         _Group(loops, e, rows, i, last, spaces).run()
         return []
 
+    def alone(i: Val, _: list[Val]) -> list[Val]:
+        e.env[s.index] = b.cast("trunc", i, register_type(s.index.dtype))
+        e.statements(s.body)
+        return []
+
     e.depth += 1
-    b.loop(first, last, size, [], group)
+    b.loop(first, middle, size, [], group)
+    if middle is not last:
+        b.loop(middle, last, 1, [], alone)
     e.depth -= 1
 
 
@@ -183,8 +227,11 @@ class _Group:
         self, loops: AllLoops, e: Emitter, rows: Rows, i: Val, last: Val, spaces: dict[Buf, Val]
     ) -> None:
         self.loops, self.e, self.rows, self.i, self.spaces = loops, e, rows, i, spaces
-        self.count = e.b.call("smin", last - i, rows.together)
-        self.mask = tail_mask(e, i, last, rows.together, 1)
+        size, self.mask = rows.together, None
+        self.count = e.b.lit(size, "i64")
+        if e.target.masks:
+            self.count = e.b.call("smin", last - i, size)
+            self.mask = tail_mask(e, i, last, size, 1)
 
     def run(self) -> None:
         e, waiting = self.e, []
@@ -209,6 +256,8 @@ class _Group:
     def each(self, s: For) -> None:
         """A loop of every row, one row after the other; of reductions, the results in lanes."""
         e, b, size = self.e, self.e.b, self.rows.together
+        ordered = self.rows.ordered.get(id(s))
+        s = s if ordered is None else ordered
         env, kept = dict(e.env), {x.out for x in self.rows.counted}
         names, _ = free_names([s])
         slots = []
@@ -232,10 +281,11 @@ class _Group:
             if s.kind == "vector":
                 self.loops.vector(e, s)
                 return []
-            for k, value in enumerate(self.loops.one_vector(e, s)):
+            whole = self.loops.vectors if ordered is not None else self.loops.one_vector
+            for k, value in enumerate(whole(e, s)):
                 if len(sums) == k:
-                    sums.append(b.alloca(size * value.n * _slot_bytes(value.t)))
-                    widths.append(value.n)
+                    widths.append(value.n * len(value.regs))
+                    sums.append(b.alloca(size * widths[k] * _slot_bytes(value.t)))
                 self.put(value, sums[k], g)
             return []
 
@@ -247,7 +297,7 @@ class _Group:
         e.env.clear()
         e.env.update(env)
         if s.kind == "reduce":
-            self.folded(s, sums, widths[0])
+            self.folded(s, sums, widths[0], ordered is not None)
 
     def spilled(self, value: Val) -> Val:
         """Memory that holds the lanes of a value."""
@@ -259,32 +309,64 @@ class _Group:
     def put(self, value: Val, slot: Val, g: Val) -> None:
         b, wide = self.e.b, value.n * _slot_bytes(value.t)
         raw = b.cast("zext", value, "i8") if value.t == "i1" else value
-        place = b.gep(slot, g * wide)
-        b.line(
-            f"store <{raw.n} x {raw.t}> {raw.regs[0]}, ptr {place.regs[0]}, align {min(wide, 64)}"
-        )
+        first = b.gep(slot, g * (wide * len(raw.regs)))
+        for k, reg in enumerate(raw.regs):
+            place = b.gep(first, k * wide).regs[0]
+            b.line(f"store <{raw.n} x {raw.t}> {reg}, ptr {place}, align {min(wide, 64)}")
 
-    def folded(self, s: For, sums: Sequence[Val], width: int) -> None:
+    def folded(self, s: For, sums: Sequence[Val], width: int, in_order: bool) -> None:
         """The lanes of every row's vectors combined, a row to a lane."""
-        e, b, size = self.e, self.e.b, self.rows.together
-        types = [register_type(c.var.dtype) for c in s.carry]
-        vectors = []
-        for g in range(size):
-            row = []
-            for slot, t in zip(sums, types, strict=True):
-                raw, wide = ("i8" if t == "i1" else t), width * _slot_bytes(t)
-                place = b.gep(slot, b.lit(g * wide, "i64"))
-                at = f"ptr {place.regs[0]}, align {min(wide, 64)}"
-                v = Val(b, raw, width, (b.impure_reg(f"load <{width} x {raw}>, {at}"),))
-                row.append(v.ne(0) if t == "i1" else v)
-            vectors.append(row)
+        e, size = self.e, self.rows.together
+        columns = [
+            self.loaded(slot, register_type(c.var.dtype), width, in_order)
+            for slot, c in zip(sums, s.carry, strict=True)
+        ]
         e.mask = self.mask
-        values = _folded(self.loops, e, s, vectors, width)
-        e.lanes = size
-        outs = self.loops.merge(e, s, [e.full(e.val(c.init)) for c in s.carry], values)
+        inits = [e.val(c.init) for c in s.carry]
+        if in_order:
+            e.lanes = size
+            outs = [e.full(v) for v in inits]
+            for k in range(trip(s.lo, s.hi, s.step) or 0):
+                outs = self.loops.merge(e, s, outs, [column[k] for column in columns])
+        else:
+            vectors = [list(row) for row in zip(*columns, strict=True)]
+            values = _folded(self.loops, e, s, vectors, width)
+            e.lanes = size
+            outs = self.loops.merge(e, s, [e.full(v) for v in inits], values)
         e.lanes, e.mask = 1, None
         for c, v in zip(s.carry, outs, strict=True):
             e.env[c.out] = v
+
+    def loaded(self, slot: Val, t: str, width: int, turned: bool) -> list[Val]:
+        """What each row has put in a slot, a vector a row; or turned, a vector an element."""
+        b, size = self.e.b, self.rows.together
+        raw, bits = ("i8" if t == "i1" else t), _slot_bytes(t)
+        part = size if turned else width
+        columns: list[Val] = []
+        for start in range(0, width, part):
+            block = []
+            for g in range(size):
+                place = b.gep(slot, b.lit((g * width + start) * bits, "i64")).regs[0]
+                at = f"ptr {place}, align {min(part * bits, 64)}"
+                v = Val(b, raw, part, (b.impure_reg(f"load <{part} x {raw}>, {at}"),))
+                block.append(v.ne(0) if t == "i1" else v)
+            columns += _transposed(block) if turned else block
+        return columns
+
+
+def _transposed(rows: list[Val]) -> list[Val]:
+    """As many vectors as each has lanes, with element k of vector j in lane j of vector k."""
+    n, step = len(rows), 1
+    while step < n:
+        out = list(rows)
+        for k in range(n):
+            if not k & step:
+                x, y = rows[k], rows[k + step]
+                low = [lane if not lane & step else n + lane - step for lane in range(n)]
+                high = [lane + step if not lane & step else n + lane for lane in range(n)]
+                out[k], out[k + step] = _picked(x, y, low), _picked(x, y, high)
+        rows, step = out, 2 * step
+    return rows
 
 
 def _folded(loops: AllLoops, e: Emitter, s: For, vectors: list[list[Val]], width: int) -> list[Val]:

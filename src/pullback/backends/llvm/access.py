@@ -188,7 +188,7 @@ def _interleaved(b: Builder, t: str, n: int, lanes: list[str]) -> list[str]:
 
 def load_rows(b: Builder, dtype: str, base: Val, at: Lin, stride: int) -> list[Val]:
     """The values of all places from `at` on that lanes, a stride apart, have before the next one:
-    whole vectors are loaded and taken apart, halving the stride each time. A power of two."""
+    whole vectors are loaded and taken apart: of a power of two, halving the stride each time."""
     t, size, n = memory_type(dtype), storage_bytes(dtype), at.n
     vt = f"<{n} x {t}>"
     columns: list[list[str]] = [[] for _ in range(stride)]
@@ -208,8 +208,25 @@ def load_rows(b: Builder, dtype: str, base: Val, at: Lin, stride: int) -> list[V
         for part in range(stride):
             pointer = _vector_pointer(b, base, at.base, (u * stride + part) * n, size).regs[0]
             vectors.append(b.impure_reg(f"load {vt}, ptr {pointer}, align {size}"))
-        split(vectors, 0, 1)
+        if stride & (stride - 1) == 0:
+            split(vectors, 0, 1)
+            continue
+        for first, column in enumerate(columns):
+            column.append(_picked_out(b, vt, vectors, [first + k * stride for k in range(n)]))
     return [from_memory(b, dtype, Val(b, t, n, tuple(column))) for column in columns]
+
+
+def _picked_out(b: Builder, vt: str, vectors: list[str], places: list[int]) -> str:
+    """The elements at these places, in increasing order, of vectors that lie one after another."""
+    n, whole = len(places), vectors[0]
+    for j, vector in enumerate(vectors[1:], 1):
+        picks = []
+        for k, place in enumerate(places):
+            source, at = divmod(place, n)
+            kept = at if j == 1 and source == 0 else k
+            picks.append(n + at if source == j else kept)
+        whole = _shuffled(b, vt, whole, vector, picks)
+    return whole
 
 
 def _shuffled(b: Builder, vt: str, x: str, y: str, picks: list[int]) -> str:

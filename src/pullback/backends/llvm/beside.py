@@ -16,7 +16,7 @@ from pullback.loops.ir import Atom, Const, Let, Load, Store
 __all__ = ["Total", "follows", "read_side_by_side", "side_by_side", "sum_of"]
 
 WRITTEN = range(3, 9)  # elements of a row that is stored whole; of two see `both_parts` in emit.py
-TAKEN_APART = (2, 4, 8)  # and of one that is loaded whole
+TAKEN_APART = range(2, 9)  # and of one that is loaded whole
 
 
 Access = TypeVar("Access", Store, Load)

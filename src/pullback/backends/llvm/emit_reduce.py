@@ -86,6 +86,8 @@ class AllLoops(Loops):
                 self.reduce_in_order(e, s)
         elif s.kind == "scan":
             self.scan(e, s)
+        elif s.kind == "seq" and (inner := _in_any_order(e, s)) is not None:
+            self.reduce_rows(e, s, inner)
         elif s.kind == "unroll" and (trip(s.lo, s.hi, s.step) or 99) <= 64:
             self.unroll(e, s)
         else:
@@ -189,6 +191,12 @@ class AllLoops(Loops):
         accs, lanes = self.accumulators(e, s, lo, hi, zero)
         return self.fold(e, s, accs, lanes)
 
+    def vectors(self, e: Emitter, s: For) -> list[Val]:
+        """The elements of a short reduction as vectors, one behind the other."""
+        zero = self.identities(e, s)
+        assert zero is not None
+        return self.reduce_short(e, s, e.val(s.lo), e.val(s.hi), zero, _reduce_lanes(e, s))[0]
+
     def one_vector(self, e: Emitter, s: For) -> list[Val]:
         """A short reduction up to where the lanes of one vector are left to be combined."""
         zero = self.identities(e, s)
@@ -196,18 +204,48 @@ class AllLoops(Loops):
         accs, lanes = self.accumulators(e, s, e.val(s.lo), e.val(s.hi), zero)
         return self.pairwise(e, s, accs, lanes)
 
+    def reduce_rows(self, e: Emitter, s: For, inner: For) -> None:
+        """A reduction over several axes whose order does not matter: one set of accumulators for
+        all of its rows, combined at the end and not after each row."""
+        b, zero = e.b, self.identities(e, inner)
+        assert zero is not None
+        e.module.straight, e.hot = False, True
+        lanes = _reduce_lanes(e, inner)
+        start = [Val(b, z.t, lanes, b.spread(z, lanes) * ACCUMULATORS) for z in zero]
+
+        def row(i: Val, accs: list[Val]) -> list[Val]:
+            self.enter(e, s, i)
+            e.statements(s.body[:-1])
+            return self.accumulators(e, inner, e.val(inner.lo), e.val(inner.hi), zero, accs)[0]
+
+        e.depth += 2
+        accs = b.loop(e.val(s.lo), e.val(s.hi), e.val(s.step), start, row)
+        e.depth -= 2
+        inits = [e.val(c.init) for c in s.carry]
+        outs = self.merge(e, inner, inits, self.fold(e, inner, accs, lanes))
+        for c, v in zip(s.carry, outs, strict=True):
+            e.env[c.out] = v
+
     def accumulators(
-        self, e: Emitter, s: For, lo: Val, hi: Val, zero: list[Val]
+        self,
+        e: Emitter,
+        s: For,
+        lo: Val,
+        hi: Val,
+        zero: list[Val],
+        begun: list[Val] | None = None,
     ) -> tuple[list[Val], int]:
         """A loop of four vectors, the rest as four masked ones (or through memory); and how many
-        lanes they have."""
+        lanes they have. `begun`: what they hold before."""
         b, lanes = e.b, _reduce_lanes(e, s)
         step = lanes * ACCUMULATORS
         storable = all(z.t != "i1" for z in zero)
         masked = maskable(e, s.body) and not lane_by_lane(s)
-        if masked and lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= 2 * step:
+        short = lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= 2 * step
+        if masked and short and begun is None:
             return self.reduce_short(e, s, lo, hi, zero, lanes)
         start = [Val(b, z.t, lanes, b.spread(z, lanes) * ACCUMULATORS) for z in zero]
+        start = start if begun is None else begun
         if masked and storable and e.module.brief:
             return self.reduce_in_memory(e, s, lo, hi, start, zero, lanes), lanes
         # Where elements cost much, masks cost little, and one copy of the body is less code.
@@ -628,6 +666,28 @@ def _reduce_lanes(e: Emitter, s: For) -> int:
         if c.var.dtype in FLOATS and op in ("add", "mul")
     ]
     return e.target.lanes(max(ordered)) if ordered else lane_count(e, s)
+
+
+def _in_any_order(e: Emitter, s: For) -> For | None:
+    """The inner loop of a reduction over several axes that may be combined in any order, bit for
+    bit, and runs in lanes. None if a loop is not that."""
+    inner = s.body[-1] if s.body else None
+    if e.lanes > 1 or e.in_lanes or e.module.brief or e.module.alone or not s.carry:
+        return None
+    if not isinstance(inner, For) or inner.kind != "reduce" or not is_unit(inner):
+        return None
+    if not all(isinstance(x, (Let, Load)) for x in s.body[:-1]) or not _vector_body(inner):
+        return None
+    if tuple(c.init for c in inner.carry) != tuple(c.var for c in s.carry):
+        return None
+    if tuple(s.yields) != tuple(c.out for c in inner.carry):
+        return None
+    variables, _ = free_names([*s.body[:-1], *inner.body])
+    if any(c.var in variables for c in s.carry):
+        return None
+    pairs = zip(inner.carry, inner.combine or (), strict=True)  # type: ignore[arg-type]
+    free = all(op in ("max", "min") or c.var.dtype not in FLOATS for c, op in pairs)
+    return inner if free and maskable(e, inner.body) and not lane_by_lane(inner) else None
 
 
 def _vector_body(s: For) -> bool:

@@ -75,7 +75,7 @@ def contraction(
         deps,
         own=2.0,
     )
-    return g.reduction(red, [dtype])[0]
+    return g.reduction(red, [dtype], cheap=True)[0]
 
 
 def accumulator_type(operand: str, out: str) -> str:

@@ -263,6 +263,7 @@ class Reduction:
     nodes: list[Node] = made(default_factory=list)
     own: float = 1.0
     own_breaks: frozenset[int] = frozenset()
+    in_order: bool = False  # by index, as unrolled ones: the number of rows decides which it is
 
     @property
     def kept(self) -> tuple[int, ...]:
@@ -420,10 +421,14 @@ class Graph:
             self.hoisted.append(copy)
         return self._turned[key]
 
-    def reduction(self, red: Reduction, dtypes: Sequence[str]) -> list[Node]:
-        """The results of a reduction. A short one is unrolled and counts as pointwise."""
+    def reduction(self, red: Reduction, dtypes: Sequence[str], cheap: bool = False) -> list[Node]:
+        """The results of a reduction. A short one is unrolled and counts as pointwise, unless its
+        rows had better be read as they lie. `cheap`: an element costs next to nothing."""
         shape = tuple(red.shape[k] for k in red.kept)
-        short = red.count <= 16
+        abreast = not callable(red.combine) and len(red.dtypes) == 1
+        abreast = abreast and runs_abreast(red.shape, red.axes, [n for n, _ in red.deps], cheap)
+        short = red.count <= 16 and not abreast
+        red.in_order = abreast and red.count <= 16 and red.combine[0] in ("add", "mul")
         for k, dtype in enumerate(dtypes):
             node = self.add(Node(shape, dtype, "pw" if short else "red"))
             node.red, node.out = red, k
@@ -458,6 +463,43 @@ class Graph:
         if op.effect:
             self.effects.append(op)
         return op.outs
+
+
+# Lanes across rows read at a stride, which they do together up to this one; a row of so many
+# elements fills most of a vector's lanes; and it takes so many rows.
+WIDEST_STRIDE, FILLED, MANY_ROWS = 8, 12, 64
+
+
+def runs_abreast(
+    shape: tuple[int, ...], axes: tuple[int, ...], reads: list[Node], cheap: bool = False
+) -> bool:
+    """Whether short reductions are of rows that lie in memory one behind the other and are read
+    once: they are left to run side by side, each in lanes (backends/llvm/abreast.py)."""
+    last, n = len(shape) - 1, math.prod(shape[a] for a in axes)
+    if not last or axes != (last,):
+        return False
+    if n < FILLED and not (cheap and n > WIDEST_STRIDE):
+        return False
+    space = math.prod(shape)
+    if space < MANY_ROWS * n or shape[last - 1] <= WIDEST_STRIDE:
+        return False
+    return _largest_read(reads) >= space
+
+
+def _largest_read(nodes: list[Node]) -> int:
+    """The size of the largest array in memory, as far as one can tell, that values are made of."""
+    largest, seen = 0, set(nodes)
+    for node in nodes:
+        if node.kind != "pw" or len(seen) > SEEN:
+            largest = max(largest, node.size)
+            continue
+        new = [dep for dep, _ in node.deps if dep not in seen]
+        seen.update(new)
+        nodes += new
+    return largest
+
+
+SEEN = 64  # values that are looked at
 
 
 def _unrolled(red: Reduction, out: int) -> Callable[[Builder, tuple[Index, ...]], Value]:

@@ -11,7 +11,7 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
-from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read
+from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read, runs_abreast
 from pullback.loops.lower.shape import transposed
 from pullback.loops.ops import BITS, FLOATS, INTS, NARROW_FLOATS, identity_of, limits
 
@@ -168,7 +168,9 @@ def _arg(is_max: bool) -> Rule:
         x, (axis,) = ins[0], tuple(params["axes"])
         index = outs[0][1]
         worst = limits(x.dtype)[0 if is_max else 1]
-        if axis == len(x.shape) - 1 and x.shape[axis] > SHORT and index in ("i32", "i64"):
+        last = axis == len(x.shape) - 1
+        long = last and (x.shape[axis] > SHORT or runs_abreast(x.shape, (axis,), [x]))
+        if long and index in ("i32", "i64"):
             return [_first_of_best(g, is_max, x, axis, index)]
 
         def element(b: Builder, idx: tuple[Index, ...]) -> Sequence[Atom]:
