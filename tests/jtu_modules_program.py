@@ -37,6 +37,7 @@ from jax.experimental import (
     buffer_callback,
     control_deps,
     rnn,
+    roofline,
     scheduling_groups,
     serialize_executable,
     topologies,
@@ -334,6 +335,39 @@ class NotedTest(jtu.JaxTestCase):
         self.assertAllClose(jax.vmap(f)(jnp.ones((2, 3))), 2 * jnp.ones((2, 3)))
         with self.assertRaisesRegex(ValueError, "do not support JVP"):
             jax.jvp(f, (jnp.ones(3),), (jnp.ones(3),))
+
+    def test_rooflines(self):
+        x, a, b = jnp.zeros((3, 8)), jnp.zeros((3, 7)), jnp.zeros((7, 5))
+        Result = roofline.RooflineResult
+        image, kernel = jnp.zeros((2, 3, 8, 8)), jnp.zeros((6, 1, 3, 3))
+
+        def convolved(x, k):
+            return jax.lax.conv_general_dilated(x, k, (1, 1), "SAME", feature_group_count=3)
+
+        for f, args, wanted in (
+            (jnp.sin, (x,), (0, 24, 0, 96, 192)),
+            (lambda x: jnp.sin(x) + jnp.cos(x), (x,), (0, 72, 0, 192, 672)),
+            (lambda a, b: jnp.sin(a) @ b, (a, b), (210, 231, 284, 224, 452)),
+            (lambda x: jnp.where(x > 0, x, x).sum(0), (x,), (0, 64, 0, 216, 372)),
+            (convolved, (image, kernel), (0, 11616, 0, 3072, 4824)),
+            (lambda x: x.at[jnp.array([0, 1])].add(1.0), (x,), (0, 22, 0, 168, 244)),
+        ):
+            found = roofline.roofline(f)(*args)[1]
+            names = "flops", "unfused_flops", "hbm_bytes", "peak_hbm_bytes", "unfused_hbm_bytes"
+            self.assertEqual(found, Result(**dict(zip(names, wanted))))
+        axes = jax.sharding.AbstractMesh((4, 2), ("x", "y"))
+        spec, free = jax.P(("x", "y")), jax.P()
+        shape = jax.ShapeDtypeStruct((64, 16), jnp.float32)
+        for f, moved, steps in (
+            (lambda x: jax.lax.psum(x, ("x", "y")), 448, 16),
+            (lambda x: jax.lax.pmax(x, ("x", "y")), 14, 8),
+            (lambda x: jax.lax.all_to_all(x, ("x", "y"), 0, 1, tiled=True), 1024, 3),
+            (lambda x: jax.lax.ppermute(x, ("x", "y"), [(i, 7 - i) for i in range(8)]), 1024, 2),
+        ):
+            whole = free if "psum" in f.__code__.co_names or "pmax" in f.__code__.co_names else spec
+            found = roofline.roofline(f, axes, spec, whole)(shape)[1]
+            self.assertEqual(found.ici_bytes, {"x": moved, "y": moved})
+            self.assertEqual(found.ici_latency, {"x": steps, "y": steps})
 
     def test_recurrent_networks(self):
         sizes = {"input_size": 3, "hidden_size": 4, "num_layers": 2, "bidirectional": True}
