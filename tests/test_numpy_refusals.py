@@ -30,6 +30,7 @@ REFUSED = {
     ),
     "meshgrid of scalars": lambda j, n: n.meshgrid(n.arange(3), 2.0),
     "indices of an int": lambda j, n: n.indices(2),
+    "no constant": lambda j, n: n.pad(n.ones(2), 1, constant_values=((1, None),)),
     "pads that are no pairs": lambda j, n: n.pad(n.ones((2, 3)), ((1,), (2,))),
     "float offset": lambda j, n: n.tri(3, k=1.0),
     "float cuts": lambda j, n: n.split(n.arange(3), [1.0]),

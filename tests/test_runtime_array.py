@@ -7,6 +7,7 @@ import copy
 import ctypes
 import gc
 import math
+import operator
 import os
 import pickle
 import subprocess
@@ -561,3 +562,16 @@ def test_attributes_are_properties_of_the_class() -> None:
     assert isinstance(kind.dtype, property)
     with pytest.raises(AttributeError):
         array.shape = (3, 2)
+
+
+def test_numpy_takes_arrays_for_sequences() -> None:
+    """Of arrays to join, of lengths, of axes: as it takes its own, and as it takes JAX's."""
+    x = pullback.numpy.arange(6.0).reshape(2, 3)
+    np.testing.assert_array_equal(np.concatenate(x), np.arange(6.0))
+    assert np.zeros(pullback.numpy.array([2, 3])).shape == (2, 3)
+    assert np.ones(6).reshape(pullback.numpy.array([3, 2])).shape == (3, 2)
+    assert np.transpose(np.ones((2, 3)), pullback.numpy.array([1, 0])).shape == (3, 2)
+    np.testing.assert_array_equal(np.lexsort(x), [0, 1, 2])
+    np.testing.assert_array_equal(np.choose(np.array([0, 1, 0]), x), [0.0, 4.0, 2.0])
+    assert operator.concat(x, x).tolist() == (x + x).tolist()
+    assert x[-1].tolist() == [3.0, 4.0, 5.0] and type(x).__getitem__(x, (0, 1)) == 1

@@ -116,4 +116,5 @@ def defreducer(prim: Primitive) -> None:
 
 
 register_vmappable = _vmappable.register
+is_vmappable = _vmappable.is_registered
 unregister_vmappable = _vmappable.unregister

@@ -135,8 +135,17 @@ def _pad_constant(a: Any, widths: Any, values: Any) -> Any:
     return a
 
 
+def _has_none(values: Any) -> bool:
+    return values is None or (isinstance(values, list | tuple) and any(map(_has_none, values)))
+
+
 def _constants(values: Any, ndim: int) -> Any:
-    """Constants as a number, or as nested lists of numbers."""
+    """Constants as a number, or as nested lists of numbers. ValueError for None among them."""
+    if _has_none(values):
+        raise ValueError(
+            "None is not a valid value for jnp.array: the constant_values of pad are numbers. Fix: "
+            "write 0 where an axis is not padded."
+        )
     if not isinstance(values, list | tuple) and not shape_of(values):
         return values
     pairs = _pairs(values, ndim, "constant_values")

@@ -87,8 +87,8 @@ _SLOTS = {
     "invert": 27, "lshift": 28,
     "multiply": 29, "negative": 30, "or": 31, "positive": 32, "power": 33, "remainder": 34,
     "rshift": 35, "subtract": 36,
-    "true_divide": 37, "xor": 38, "call": 50, "clear": 51, "dealloc": 52, "descr_get": 54, "doc":
-    56, "richcompare": 67,
+    "true_divide": 37, "xor": 38, "sq_item": 44, "call": 50, "clear": 51, "dealloc": 52,
+    "descr_get": 54, "doc": 56, "richcompare": 67,
     "setattro": 69, "traverse": 71, "members": 72, "getset": 73, "matmul": 75,
 }  # fmt: skip
 _DEFAULT, _HAVE_GC, _NO_NEW, _VECTORCALL, _METHOD_DESCRIPTOR = (
@@ -100,6 +100,19 @@ _DEFAULT, _HAVE_GC, _NO_NEW, _VECTORCALL, _METHOD_DESCRIPTOR = (
 )
 _T_OBJECT, _T_OBJECT_EX, _T_LONGLONG, _T_ULONGLONG, _T_SSIZE, _READONLY = 6, 16, 17, 18, 19, 1
 _FASTCALL, _KEYWORDS = 0x80, 0x02
+
+
+class _Indexed:
+    def __getitem__(self, index: Any) -> Any:
+        return index
+
+
+def _item_of_sequence() -> int:
+    """The slot by which C code gets an item by its number, as classes written in Python fill it:
+    it calls `__getitem__`. NumPy takes for sequences only what has it."""
+    slot = ctypes.pythonapi.PyType_GetSlot
+    slot.restype, slot.argtypes = _P, [ctypes.py_object, ctypes.c_int]
+    return slot(_Indexed, _SLOTS["sq_item"]) or 0
 
 
 def _address(name: str) -> int:
@@ -306,6 +319,7 @@ class Native:
             ("releasebuffer", symbols["pb_array_releasebuffer"]),
             ("members", members), ("getset", getset),
             ("richcompare", symbols["pb_richcompare"]), ("mp_subscript", symbols["pb_subscript"]),
+            ("sq_item", _item_of_sequence()),
         ]  # fmt: skip
         slots += [(name, symbols["pb_op_" + name]) for name in (*L.BINARY[:13], *L.UNARY)]
         flags = _DEFAULT | _HAVE_GC | _NO_NEW
