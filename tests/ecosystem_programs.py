@@ -273,6 +273,57 @@ def run_others():
     }
 
 
+def run_quax():
+    """An array type of one's own, numbers with units, whose operations are rules for primitives;
+    and one that quax brings, a low-rank matrix."""
+    import equinox as eqx
+    import quax
+    from quax.examples import lora
+
+    class Unitful(quax.ArrayValue):
+        array: jax.Array
+        units: dict = eqx.field(static=True)
+
+        def aval(self):
+            return jax.core.ShapedArray(self.array.shape, self.array.dtype)
+
+        def materialise(self):
+            raise ValueError("numbers with units are no plain numbers")
+
+    def joined(a, b, sign):
+        both = {k: a.get(k, 0) + sign * b.get(k, 0) for k in (*a, *b)}
+        return {k: n for k, n in both.items() if n}
+
+    @quax.register(jax.lax.add_p)
+    def _(x: Unitful, y: Unitful, **params):
+        assert x.units == y.units
+        return Unitful(x.array + y.array, x.units)
+
+    @quax.register(jax.lax.mul_p)
+    def _(x: Unitful, y: Unitful, **params):
+        return Unitful(x.array * y.array, joined(x.units, y.units, 1))
+
+    @quax.register(jax.lax.div_p)
+    def _(x: Unitful, y: Unitful, **params):
+        return Unitful(x.array / y.array, joined(x.units, y.units, -1))
+
+    @jax.jit
+    @quax.quaxify
+    def speed(path, time):
+        return (path + path) / time * (time / time)
+
+    metres, seconds = Unitful(jnp.arange(3.0), {"m": 1}), Unitful(jnp.full(3, 4.0), {"s": 1})
+    found = speed(metres, seconds)
+    linear = eqx.nn.Linear(4, 3, key=jax.random.PRNGKey(0))
+    adapted = lora.loraify(linear, rank=2, scale=0.5, key=jax.random.PRNGKey(1))
+    loss = lambda net, x: (jax.vmap(quax.quaxify(net))(x) ** 2).sum()
+    grads = eqx.filter_grad(loss)(adapted, X)
+    return {
+        "units": [found.array, found.units["m"], found.units["s"]],
+        "lora": [loss(adapted, X), *jax.tree.leaves(eqx.filter(grads, eqx.is_inexact_array))],
+    }
+
+
 PROGRAMS = {
     name.removeprefix("run_"): program
     for name, program in list(globals().items())

@@ -22,6 +22,7 @@ NEEDS = {
     "nnx": ["flax", "optax"],
     "numpyro": ["numpyro"],
     "diffrax": ["diffrax", "equinox"],
+    "quax": ["quax", "equinox"],
     "others": ["lineax", "optimistix", "jaxopt", "chex", "einops", "haiku"],
 }
 

@@ -26,6 +26,7 @@ from pullback.extend import core, source_info_util
 from pullback.extend.core import primitives
 from pullback.interpreters import ad, batching, mlir, partial_eval
 
+OF_XLA = {"ifrt_proxy", "annotations"}  # names that mean something of XLA's alone
 MODULES = ("lax", "lax.linalg", "custom_derivatives", "custom_batching", "ad_checkpoint")
 FUNCTIONS = {
     "interpreters.ad": "add_tangents defbilinear defjvp defjvp2 deflinear deflinear2 "
@@ -83,6 +84,42 @@ def test_signatures_of_what_extends(module: str) -> None:
         assert parameters(getattr(ours, name)) == want, name
 
 
+EXTENDING = (
+    "core extend.core extend.backend extend.linear_util extend.random extend.source_info_util "
+    "interpreters.ad interpreters.batching interpreters.mlir interpreters.partial_eval "
+    "interpreters.xla"
+).split()
+# What tracing makes, and users only look at.
+MADE_BY_TRACING = set(
+    "Tracer JVPTrace JVPTracer DynamicJaxprTracer JaxprTracer JaxprEqn Var SourceInfo ShapedArray "
+    "WrappedFun".split()
+)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("module", EXTENDING)
+def test_calls_of_jax_are_calls_here(module: str) -> None:
+    """Functions and classes have JAX's parameters: ours may have defaults where JAX has none, and
+    more parameters that have some."""
+    ours, theirs = (importlib.import_module(f"{root}.{module}") for root in ("pullback", "jax"))
+    for name in {n for n in dir(theirs) if not n.startswith("_")} - MADE_BY_TRACING - OF_XLA:
+        value = getattr(theirs, name)
+        if not (
+            inspect.isfunction(value) or (inspect.isclass(value) and value.__module__[0] == "j")
+        ):
+            continue
+        have = {p[0]: p for p in parameters(getattr(ours, name)) or ()}
+        for wanted in parameters(value) or ():
+            if wanted[0] in ("args", "kwargs"):
+                continue
+            assert wanted[0] in have, (name, wanted)
+            _, kind, default = have.pop(wanted[0])
+            assert kind == wanted[1], (name, wanted)
+            assert default == wanted[2] or wanted[2] == "_empty", (name, wanted, default)
+        more = [p for p in have.values() if p[2] == "_empty" and "VAR" not in p[1]]
+        assert not more, (name, more)
+
+
 @pytest.mark.parametrize("module", ["numpy", "lax", "nn", "random"])
 def test_plain_functions(module: str) -> None:
     """`inspect.isfunction` says what it says of JAX's: libraries look for functions by it. Aliases
@@ -102,12 +139,11 @@ def test_plain_functions(module: str) -> None:
             assert getattr(importlib.import_module(f.__module__), f.__qualname__) is f
 
 
-# Modules all of whose names are there, and the few that mean something of XLA's alone.
+# Modules all of whose names are there.
 WHOLE = (
     "core extend.core extend.backend extend.linear_util extend.random extend.source_info_util "
     "interpreters.ad interpreters.batching interpreters.partial_eval interpreters.xla api_util ad"
 ).split()
-OF_XLA = {"ifrt_proxy", "annotations"}
 
 
 @pytest.mark.parametrize("module", WHOLE)

@@ -393,8 +393,8 @@ def eval_jaxpr(
     return [read(v) for v in jaxpr.outvars]
 
 
-def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
-    """The function that a closed jaxpr is.
+def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: Any) -> Callable[..., list[Any]]:
+    """The function that a closed jaxpr is, of its arguments behind `args`.
 
     >>> from pullback.extend import core
     >>> f = core.jaxpr_as_fun(pb.make_jaxpr(lambda x: x + 1)(1.0))
@@ -402,10 +402,10 @@ def jaxpr_as_fun(closed: ClosedJaxpr) -> Callable[..., list[Any]]:
     [Array(3., dtype=float32, weak_type=True)]
     """
 
-    def fun(*args: Any) -> list[Any]:
-        return eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    def fun(*rest: Any) -> list[Any]:
+        return eval_jaxpr(closed_jaxpr.jaxpr, closed_jaxpr.consts, *args, *rest)
 
-    if (info := closed.jaxpr.debug_info) is not None:
+    if (info := closed_jaxpr.jaxpr.debug_info) is not None:
         fun.func_src_info = info.func_src_info  # type: ignore[attr-defined]
     return fun
 

@@ -42,6 +42,15 @@ class Store:
         return self._set
 
 
+class EqualStore(Store):
+    """Takes a value again that equals the one it holds."""
+
+    def store(self, val: Any) -> None:
+        if self._set and val == self._val:
+            return
+        super().store(val)
+
+
 def wrap_init(f: Callable[..., Any], params: Any = None, *, debug_info: Any = None) -> WrappedFun:
     """A function, ready to be transformed.
 
@@ -85,10 +94,15 @@ def transformation2(
 
 
 def transformation_with_aux2(
-    gen: Callable[..., Any], fun: WrappedFun | None = None, *gen_static_args: Any
+    gen: Callable[..., Any],
+    fun: WrappedFun | None = None,
+    *gen_static_args: Any,
+    use_eq_store: bool = False,
+    unk_names: bool = False,
 ) -> Any:
     """As transformation2; `gen(f, store, *args, *call_args)` leaves a value, which the second
-    result reads.
+    result reads. With `use_eq_store` it may leave equal values several times; with `unk_names` the
+    function that is made says nothing of its arguments' names.
 
     >>> from pullback.extend import linear_util
     >>> @linear_util.transformation_with_aux2
@@ -100,13 +114,17 @@ def transformation_with_aux2(
     (5, 2)
     """
     if fun is None:
-        return _adding(transformation_with_aux2, gen)
-    store = Store()
+        held = {"use_eq_store": use_eq_store, "unk_names": unk_names}
+        return _adding(functools.partial(transformation_with_aux2, **held), gen)
+    store = EqualStore() if use_eq_store else Store()
 
     def transform(call: Any, *call_args: Any, **kwargs: Any) -> Any:
         return gen(call, store, *gen_static_args, *call_args, **kwargs)
 
-    return _wrapped(fun).wrap(transform), lambda: store.val
+    made = _wrapped(fun).wrap(transform)
+    if unk_names:
+        made.debug_info = None
+    return made, lambda: store.val
 
 
 def transformation(

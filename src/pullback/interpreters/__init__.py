@@ -7,7 +7,7 @@ from typing import Any
 
 from ..lax import all_primitives as _all_primitives  # noqa: F401 (the tables have their rules)
 
-_MODULES = frozenset({"ad", "batching", "mlir", "partial_eval", "pxla", "xla"})
+_MODULES = frozenset("ad batching mlir partial_eval pxla traceback_util xla".split())
 
 
 def __getattr__(name: str) -> Any:
