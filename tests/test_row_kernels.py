@@ -113,6 +113,24 @@ def test_short_products_of_rows_are_read_as_they_lie(n: int, dtype: str) -> None
         np.testing.assert_allclose(many[1], wide, rtol=1e-4, atol=1e-3)
 
 
+def test_rows_inside_of_rows_run_side_by_side() -> None:
+    """The scores of a query, of which the weights of the same row are made."""
+    rng = np.random.default_rng(12)
+    q, k = (rng.normal(size=s).astype(np.float32) for s in ((70, 32), (70, 50, 32)))
+
+    def f(q: Any, k: Any) -> Any:
+        s = jnp.einsum("bd,btd->bt", q, k)
+        e = jnp.exp(s - s.max(-1, keepdims=True))
+        return e / e.sum(-1, keepdims=True)
+
+    (kernel,) = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(q, k), reference_rule).kernels
+    assert show_kernel(kernel).count("for rows") == 1
+    s = np.einsum("bd,btd->bt", q.astype(np.float64), k)
+    e = np.exp(s - s.max(-1, keepdims=True))
+    expected = e / e.sum(-1, keepdims=True)
+    np.testing.assert_allclose(pullback.jit(f)(q, k), expected, rtol=1e-4, atol=1e-7)
+
+
 def test_extremes_over_several_axes_are_combined_once() -> None:
     """The lanes of a row's accumulators are not combined before the next row."""
     x = np.random.default_rng(5).normal(size=(23, 5, 71)).astype(np.float32)

@@ -153,6 +153,18 @@ def test_the_largest_by_their_bits():
     assert (bits(values) == bits(x[order])).all()
 
 
+@pytest.mark.parametrize("spread", [1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("k", [100, 300])
+def test_the_largest_of_numbers_near_each_other(spread, k):
+    """The bits of the bound are found until little more than k elements reach it, be they the first
+    or the last ones."""
+    x = (1000 + spread * np.random.default_rng(10).normal(size=30_000)).astype(np.float32)
+    found = pb.jit(lambda x: lax.top_k(x, k))
+    assert (np.asarray(found(x)[1]) == largest(x, k)).all()
+    text = found.lower(x).as_text("loops")
+    assert text.count("<-2147483647:i32]:") == 2  # how many are known to reach what has been found
+
+
 @pytest.mark.parametrize("aggregate", [True, False])
 @pytest.mark.parametrize("f", [lax.approx_max_k, lax.approx_min_k])
 def test_approximate_ones_are_exact(f, aggregate):

@@ -54,7 +54,7 @@ __all__ = ["PARALLEL_WORK", "LoopBuilder", "emit_nest", "open_rows"]
 PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth waking anyone
 SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
-SHORT_REDUCED, MANY_ROWS = 128, 64
+SHORT_REDUCED, MANY_ROWS, FEW_LANES = 128, 64, 64
 
 
 class LoopBuilder(Builder):
@@ -548,7 +548,8 @@ def _emit_phase(
             targets = at_once((*idx, *inner), kept_tail[outer:])
             finish(reduce_loops(b, targets, [], (), lanes))
 
-        _walk(b, kept_tail[:outer], set(range(outer)), "seq", run)
+        short = math.prod(phase.reds[0].extents) in b.literal
+        _walk(b, kept_tail[:outer], set(range(outer)), "rows" if short else "seq", run)
         return
     targets = at_once(idx, kept_tail)
     work = sum(work_of(n) for r in phase.reds for n in r.nodes[:1])

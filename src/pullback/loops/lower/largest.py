@@ -29,6 +29,7 @@ DEALT = 4  # columns for each element that is wanted,
 SPARED = 2  # or so many where a row is not long enough for more
 FEWEST, MOST = 128, 4096  # columns, however few are wanted
 LONG = 256  # elements to a column, of which there may be more then
+SPARE = 6  # columns that may reach the bound besides half of k more than must
 LOOKED_AT = 32  # elements that are looked at together
 PARTS = 8  # of a row that is alone, each of
 PART = 1 << 14  # so many elements at least
@@ -218,7 +219,7 @@ class _Selection:
 
             return self.counted(columns, one)
 
-        return self.nth(reached)
+        return self.nth(reached, self.k // 2 + SPARE)
 
     def counted(self, n: int, test: Callable[[Index], Atom], hi: Atom | None = None) -> Atom:
         """How many of n elements, or of those below `hi`, pass a test."""
@@ -227,17 +228,26 @@ class _Selection:
         one = lambda t: [b.let("convert", (test(t),), "i32")]
         return b.loop(n, "reduce", one, carry, ("add",), hi=hi)[0]
 
-    def nth(self, reached: Callable[[Atom], Atom]) -> Atom:
-        """The largest rank that at least k elements reach, bit by bit."""
+    def nth(self, reached: Callable[[Atom], Atom], spare: int = 0) -> Atom:
+        """The largest rank that at least k elements reach, bit by bit; or a lower one that no more
+        than k and some to spare do, as soon as there is one. Each bit waits for the count before:
+        the last ones are most often not looked at."""
         b, bits = self.b, BITS[self.kind]
-        carry = [(Const(0, self.kind), b.var(self.kind, b.depth + 1, "r"))]
+        first = Const(0, self.kind), Const((1 << 31) - 1, "i32")
+        carry = [(v, b.var(v.dtype, b.depth + 1, "r")) for v in first]
+        least, count = (v for _, v in carry)
 
         def bit(i: Index) -> list[Atom]:
-            place = b.let("convert", (b.atom(b.add(bits - 1, b.mul(i, -1))),), self.kind)
-            more = b.let("shl", (Const(1, self.kind), place), self.kind)
-            larger = b.let("or", (carry[0][1], more), self.kind)
-            enough = b.let("ge", (reached(larger), b.const(self.k, "i32")), "bool")
-            return [b.select(enough, larger, carry[0][1])]
+            def look() -> list[Atom]:
+                place = b.let("convert", (b.atom(b.add(bits - 1, b.mul(i, -1))),), self.kind)
+                more = b.let("shl", (Const(1, self.kind), place), self.kind)
+                larger = b.let("or", (least, more), self.kind)
+                found = reached(larger)
+                enough = b.let("ge", (found, b.const(self.k, "i32")), "bool")
+                return [b.select(enough, larger, least), b.select(enough, found, count)]
+
+            many = b.let("gt", (count, b.const(self.k + spare, "i32")), "bool")
+            return b.branch(many, look, lambda: [least, count])
 
         return b.loop(bits, "seq", bit, carry)[0]
 
