@@ -211,6 +211,50 @@ with pb.set_mesh(line):
     assert (pb.reshard(a, P("b")) * 2).sharding == b.sharding.update(spec=P("b", None))
 """
 
+FUNCTIONS_THAT_SAY_HOW_THEY_ARE_DIVIDED = """
+from pullback.experimental.custom_partitioning import SdyShardingRule, custom_partitioning
+def divided(rule, fun=lambda a: a * 2, **options):
+    told, f = [], custom_partitioning(fun)
+    def partition(m, args, results):
+        args_lie, results_lie = (pb.tree.map(lambda a: a.sharding, t) for t in (args, results))
+        told.append([tuple(s.spec) for s in pb.tree.leaves((args_lie, results_lie))])
+        mine = lambda *a: pb.tree.map(lambda v: v * 3, fun(*a))
+        return m, mine, results_lie, args_lie
+    f.def_partition(partition, sharding_rule=rule, **options)
+    return f, told
+laid, n = put(P("x")), None
+f, told = divided("i j -> i j")
+assert (pb.jit(f)(laid) == X * 6).all() and told == [[("x", n), ("x", n)]]
+g = pb.jit(lambda a: pb.jit(f)(a * 1) + 0)
+for _ in range(3):
+    assert g(laid).sharding == rows
+g(put(P("y")))
+assert told[1:] == [[("x", n), ("x", n)], [("y", n), ("y", n)]]
+assert (pb.jit(f)(X) == X * 2).all() and (f(laid) == X * 2).all() and len(told) == 3
+assert (pb.jit(f, out_shardings=rows)(X) == X * 6).all() and told[3:] == [[("x", n), ("x", n)]]
+twice = pb.jit(lambda a: lax.scan(lambda c, _: (f(c), None), a, None, length=2)[0])
+assert (twice(laid) == X * 36).all() and len(told) == 5
+f, told = divided("i k, k j -> i j", lambda a, b: a @ b)
+out = pb.jit(f)(laid, put(P(None, "y")))
+assert out.sharding.spec == P("x", "y") and (out == 3 * (X @ X)).all()
+assert told == [[("x", n), (n, "y"), ("x", "y")]]
+f, told = divided("... j -> ... j, ...", lambda a: (a, a.sum(1)))
+assert pb.jit(f)(laid)[1].sharding.spec == P("x") and told[0][2] == ("x",)
+assert (pb.grad(lambda a: f(a)[0].sum())(X) == 1).all()
+assert "b:f32[8,8] c:f32[8] = custom_partitioning[" in text(f, X)
+for rule, match in [("i j", "no ->"), ("(i) j -> i j", "at least two"), ("1 -> i", "start with a")]:
+    with pytest.raises(ValueError, match=match):
+        divided(rule)
+with pytest.raises(TypeError):
+    divided(3)
+with pytest.raises(ValueError, match="not used"):
+    divided("i -> i", need_replication_factors=("q",))
+with pytest.raises(ValueError, match="0th operand has rank 3"):
+    pb.jit(divided("i j k -> i j k")[0])(laid)
+with pytest.raises(AttributeError, match="rule is missing"):
+    custom_partitioning(lambda a: a)(X)
+"""
+
 NEW_ARRAYS_LIE_ON_THE_DEFAULT_DEVICE = """
 def places(*arrays):
     assert not any(a.committed for a in arrays)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import config, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
+from ..control.partitioned import holds_partitioned
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
 from ..core.naming import fun_source_info, parameters_of
@@ -471,6 +472,8 @@ def native_entry(
     key: bytes, call: TracedCall, args: Any, kwargs: Any, statics: int | Policy = 0
 ) -> Any:
     """The native entry of calls like this one; None if they cannot be native."""
+    if holds_partitioned(call.closed.jaxpr):
+        return None
     asked = call.params["compiler_options_kvs"]
     limit = options.memory_limit_of(asked)
     params = call.params

@@ -40,6 +40,7 @@ from . import array as array_module, donation
 from .captured import warn_of_constants
 from .commitment import commit, results_lie
 from .options import in_force, memory_limit_of
+from .partitioning import divided
 from .shardings import default_sharding
 
 # Traced values and keys are arrays to users: isinstance(x, Array) holds for them.
@@ -84,6 +85,7 @@ class EvalTrace(Trace):
                 return jit_p.rules["discharge"](tracers, params)
             if params["jaxpr"].jaxpr.is_high:
                 return jit_p.rules["lower"](tracers, params)
+            params = divided(params, tracers)
             donated = params["donated_invars"]
             if True in donated:
                 donated = donation.honoured(params, tracers)

@@ -1,0 +1,60 @@
+"""Calls of functions that say themselves how they are divided over devices: what such a call
+computes is its program; who runs it on a mesh asks its `partition` (runtime/partitioning.py)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, jaxprs_in_params
+from ..core.primitive import Primitive
+from .call import call_params, jit_p
+from .expand import register_inline
+
+__all__ = ["custom_partitioning_p", "holds_partitioned", "struct"]
+
+# What shapes with shardings are told as: the layer of users' functions fills it in.
+struct: list[Any] = []
+
+
+def _as_call(call: ClosedJaxpr) -> dict[str, Any]:
+    return call_params(call, "custom_partitioning")
+
+
+def _run(*args: Any, call: ClosedJaxpr, **params: Any) -> Any:
+    return eval_jaxpr(call.jaxpr, call.consts, *args)
+
+
+def _partial_eval(
+    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
+) -> Any:
+    return jit_p.rule("partial_eval")(trace, unknown, tracers, _as_call(params["call"]))
+
+
+# Derivatives and batches are those of the program: they are not divided as it is.
+custom_partitioning_p = Primitive(
+    "custom_partitioning",
+    multiple_results=True,
+    effectful=True,
+    abstract_eval=lambda *avals, call, **_: (call.out_avals, call.effects),
+    impl=lambda *args, call, **_: jit_p.bind(*args, **_as_call(call)),
+    jvp=lambda ps, ts, call, **_: jit_p.rule("jvp")(ps, ts, **_as_call(call)),
+    transpose=lambda cts, *args, call, **_: jit_p.rule("transpose")(cts, *args, **_as_call(call)),
+    axis_batch=lambda axis, vals, dims, call, **_: jit_p.rule("axis_batch")(
+        axis, vals, dims, **_as_call(call)
+    ),
+    partial_eval=_partial_eval,
+)
+register_inline(custom_partitioning_p, _run)
+
+
+def holds_partitioned(jaxpr: Jaxpr) -> bool:
+    """Is there such a call in a program, or in one that it holds?"""
+    found = jaxpr.derived.get("has partitioned")
+    if found is None:
+        found = jaxpr.derived["has partitioned"] = any(
+            e.primitive is custom_partitioning_p
+            or any(map(holds_partitioned, jaxprs_in_params(e.params)))
+            for e in jaxpr.eqns
+        )
+    return bool(found)
