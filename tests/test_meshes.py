@@ -137,6 +137,11 @@ with pytest.raises(IndivisibleError):
     pb.pmap(lambda a: a * 2)(np.ones((9, 2)))
 """
 
+MEMORIES = """
+host = pb.device_put(X, rows.with_memory_kind("pinned_host"))
+assert host.at[0].set(1).sharding.memory_kind == "pinned_host"
+"""
+
 LAYOUTS = """
 from pullback.experimental.layout import Format, Layout
 for wrong in (lambda: Format(Layout((0, 1)), "x"), lambda: Format("x", rows)):
@@ -253,6 +258,25 @@ with pytest.raises(ValueError, match="0th operand has rank 3"):
     pb.jit(divided("i j k -> i j k")[0])(laid)
 with pytest.raises(AttributeError, match="rule is missing"):
     custom_partitioning(lambda a: a)(X)
+"""
+
+WHAT_IS_GIVEN_AWAY = """
+def gone(x, f=lambda a: a * 2, *rest, **options):
+    pb.jit(f, donate_argnums=0, **options)(x, *rest)
+    return x.is_deleted()
+alone = lambda: jnp.asarray(X)
+for _ in range(3):
+    assert gone(alone()) and gone(put(P("x"))) and gone(put(P("x")), out_shardings=rows)
+    assert not gone(put(P("x")), out_shardings=whole)
+    assert not gone(put(P("x")), out_shardings=NamedSharding(mesh, P("y")))
+    assert not gone(alone(), in_shardings=rows, out_shardings=rows)
+    assert not gone(alone(), lambda a, b: a + b, put(P("x")))
+x = alone()
+pb.pmap(lambda a: a * 2, donate_argnums=0)(x)
+assert not x.is_deleted()
+y = pb.pmap(lambda a: a * 2)(x)
+pb.pmap(lambda a: a * 2, donate_argnums=0)(y)
+assert y.is_deleted()
 """
 
 NEW_ARRAYS_LIE_ON_THE_DEFAULT_DEVICE = """

@@ -25,7 +25,7 @@ from ..runtime import dispatch, operands, options, stub
 from ..runtime.array import at_first_array
 from ..runtime.commitment import name_shardings, results_lie, types_lie
 from ..runtime.devices import local_devices
-from ..runtime.donation import donation
+from ..runtime.donation import donation, on_several
 from ..runtime.operands import Policy
 from ..runtime.shardings import get_mesh
 from . import asked, programs
@@ -478,6 +478,8 @@ def native_entry(
     limit = options.memory_limit_of(asked)
     params = call.params
     donated = donation(call.closed, params["donated_invars"], params["keep_unused"]).taken
+    if True in donated and on_several(params, tree.leaves((args, kwargs))):
+        return None  # what is given away depends on how arguments lie
     program = dispatch.executable(call.closed, donated, limit)
     if not program.nativable or not program.settled():
         return None

@@ -72,6 +72,8 @@ def _in_memory(name: str, avals: Any, params: Any, outs: list[Any]) -> list[Any]
         spaces = [_space_of(d, a) for d, a in zip(params["devices"], avals, strict=True)]
     else:
         arrays = [a for a in avals if getattr(a, "shape", ())] or avals
+        if name.startswith("scatter"):
+            arrays = avals[:1]  # indices and updates go where the array is
         found = [getattr(a, "memory_space", None) for a in arrays]
         for a, space in zip(arrays, found, strict=True):
             if space is not found[0]:

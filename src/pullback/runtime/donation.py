@@ -12,6 +12,8 @@ from ..core.jaxpr import ClosedJaxpr
 from ..primitives.keys import physical_aval
 from ..transforms.partial_eval import dce_closed
 from .array import ArrayImpl
+from .commitment import devices_of
+from .shardings import NamedSharding, Sharding
 
 
 class Donation:
@@ -91,11 +93,15 @@ def honoured(params: dict[str, Any], args: Sequence[Any]) -> tuple[bool, ...]:
     """Which arguments of a call are given away. JaxRuntimeError if one of them is another argument
     too, whose values the program needs."""
     found = donation(params["jaxpr"], params["donated_invars"], params["keep_unused"])
-    if any(found.taken):
+    taken = found.taken
+    if any(taken):
+        if on_several(params, args):
+            pairs = enumerate(zip(args, taken, strict=True))
+            taken = tuple(t and _lies_as_a_result(params, k, x) for k, (x, t) in pairs)
         gone = {  # of what is no array of ours, each argument is a copy of its own
             id(x): k
-            for k, (x, taken) in enumerate(zip(args, found.taken, strict=True))
-            if taken and isinstance(x, ArrayImpl)
+            for k, (x, t) in enumerate(zip(args, taken, strict=True))
+            if t and isinstance(x, ArrayImpl)
         }
         for k, (x, used) in enumerate(zip(args, found.used, strict=True)):
             first = gone.get(id(x), k)
@@ -105,4 +111,31 @@ def honoured(params: dict[str, Any], args: Sequence[Any]) -> tuple[bool, ...]:
                     f"arguments number {min(first, k)} and {max(first, k)} are one array. Fix: "
                     "pass a copy (`x.copy()`), or do not donate it."
                 )
-    return found.taken
+    return taken
+
+
+def on_several(params: dict[str, Any], args: Sequence[Any]) -> bool:
+    """Does a call run on several devices?"""
+    asked = [*params["in_shardings"], *params["out_shardings"]]
+    lies = [*asked, *(getattr(x, "_committed", None) for x in args)]
+    if any(isinstance(s, NamedSharding) and s.mesh.size > 1 for s in lies):
+        return True
+    closed: ClosedJaxpr = params["jaxpr"]
+    count = closed.derived.get("devices")
+    if count is None:
+        count = closed.derived["devices"] = devices_of(closed.jaxpr, ())
+    return bool(count > 1)
+
+
+def _lies_as_a_result(params: dict[str, Any], k: int, x: Any) -> bool:
+    """May a result take the memory of a donated argument, as far as shardings go: it is on several
+    devices, as asked, and some result of its type is not asked to lie otherwise."""
+    lies, closed = getattr(x, "_committed", None), params["jaxpr"]
+    if not isinstance(lies, NamedSharding):
+        return False
+    wanted = zip(closed.out_avals, params["out_shardings"], strict=True)
+    return any(
+        not isinstance(s, Sharding) or s.is_equivalent_to(lies, len(a.shape))
+        for a, s in wanted
+        if _type(a) == _type(closed.in_avals[k])
+    )
