@@ -246,26 +246,33 @@ def run_diffrax():
     }
 
 
-def run_others():
-    """Lineax, optimistix, jaxopt, chex, einops and haiku: a call or two of each."""
-    import chex
-    import einops
-    import haiku as hk
-    import jaxopt
+def run_lineax():
+    """Linear systems, by iterations and by factors; a gradient through one."""
     import lineax as lx
-    import optimistix as optx
 
     matrix = jnp.array([[4.0, 1.0], [1.0, 3.0]])
     operator = lx.MatrixLinearOperator(matrix, lx.positive_semidefinite_tag)
     solved = jax.grad(lambda b: lx.linear_solve(operator, b, lx.CG(1e-5, 1e-5)).value.sum())
+    return {
+        "lineax": solved(jnp.array([1.0, 2.0])),
+        "lu": lx.linear_solve(lx.MatrixLinearOperator(matrix), jnp.ones(2)).value,
+    }
+
+
+def run_others():
+    """Optimistix, jaxopt, chex, einops and haiku: a call or two of each."""
+    import chex
+    import einops
+    import haiku as hk
+    import jaxopt
+    import optimistix as optx
+
     root = optx.root_find(lambda x, a: x**2 - a, optx.Newton(1e-5, 1e-5), jnp.float32(1), 2.0)
     fitted = jaxopt.LBFGS(lambda w: ((w - 3.0) ** 2).sum(), maxiter=20).run(jnp.zeros(2))
     net = hk.transform(lambda x: hk.nets.MLP([8, 2])(x))
     params = net.init(jax.random.PRNGKey(0), X)
     chex.assert_shape(jnp.ones((2, 3)), (2, 3))
     return {
-        "lineax": solved(jnp.array([1.0, 2.0])),
-        "lu": lx.linear_solve(lx.MatrixLinearOperator(matrix), jnp.ones(2)).value,
         "optimistix": root.value,
         "jaxopt": fitted.params,
         "haiku": net.apply(params, None, X)[0],

@@ -23,7 +23,8 @@ NEEDS = {
     "numpyro": ["numpyro"],
     "diffrax": ["diffrax", "equinox"],
     "quax": ["quax", "equinox"],
-    "others": ["lineax", "optimistix", "jaxopt", "chex", "einops", "haiku"],
+    "lineax": ["lineax"],
+    "others": ["optimistix", "jaxopt", "chex", "einops", "haiku"],
 }
 
 

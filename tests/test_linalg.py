@@ -199,6 +199,7 @@ def test_singular_systems() -> None:
         (lax_op("cholesky"), [(2, 3)]),
         (lax_op("triangular_solve"), [(2, 2), (2, 3)]),
         (lax_op("triangular_solve"), [(2, 2), (3, 2, 2)]),
+        (lax_op("triangular_solve", left_side=True), [(2, 4, 4), (4, 3)]),
         (lax_op("householder_product"), [(2, 3), (2,)]),
         (lax_op("tridiagonal_solve"), [(3,), (4,), (3,), (3, 1)]),
         (lax_op("hessenberg"), [(2, 3)]),

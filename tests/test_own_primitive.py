@@ -9,8 +9,12 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.extend.core
 import numpy as np
+import pytest
 
 import pullback
 import pullback.extend.core
@@ -155,3 +159,26 @@ def test_a_class_of_primitives_says_that_results_are_several() -> None:
     assert [float(y) for y in pair_p.bind(1.0)] == [1.0, 2.0]
     (eqn,) = pullback.make_jaxpr(pair_p.bind)(1.0).eqns
     assert [v.aval.shape for v in eqn.outvars] == [(), ()]
+
+
+@pytest.mark.parametrize("define", ["def_abstract_eval", "def_effectful_abstract_eval"])
+def test_parameters_of_equations_can_be_hashed(define: str) -> None:
+    """A list or an array would be in no cache's key; a tracer would be used after its trace."""
+
+    def outcome(m: Any, core: Any, given: Any) -> str:
+        p = core.Primitive("scaled")
+        p.def_impl(lambda x, *, by: np.asarray(x))
+        effects = set() if "effectful" in define else None
+        type_of = lambda x, *, by: x if effects is None else (x, effects)
+        getattr(p, define)(type_of)
+        try:
+            m.make_jaxpr(lambda x: p.bind(x, by=x if given is None else given))(np.ones(2))
+        except TypeError as e:
+            return "hashable" if "hashable" in str(e) else str(e)
+        return "accepted"
+
+    found = [
+        [outcome(m, core, given) for given in ([1], np.ones(2), {}, (1,), ([1],), None)]
+        for m, core in ((jax, jax.extend.core), (pullback, pullback.extend.core))
+    ]
+    assert found[0] == found[1] and found[0].count("hashable") == 4

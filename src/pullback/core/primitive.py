@@ -181,6 +181,7 @@ class Primitive:
 
     def def_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
         def checked(*avals: Any, **params: Any) -> Any:
+            _check_params(self.name, params)
             out = rule(*avals, **params)
             if isinstance(out, (list, tuple)) is not bool(self.multiple_results):
                 raise ValueError(
@@ -194,12 +195,31 @@ class Primitive:
         return rule
 
     def def_effectful_abstract_eval(self, rule: Callable[..., Any]) -> Callable[..., Any]:
-        self.rules["abstract_eval"] = rule
+        def checked(*avals: Any, **params: Any) -> Any:
+            _check_params(self.name, params)
+            return rule(*avals, **params)
+
+        self.rules["abstract_eval"] = checked
         self.effectful, self.known_types = True, None
         return rule
 
     def impl(self, *args: Any, **params: Any) -> Any:
         return self.rule("impl")(*args, **params)
+
+
+def _check_params(name: str, params: dict[str, Any]) -> None:
+    """TypeError for a parameter of a library's primitive that caches of programs cannot hold; JAX
+    lets dicts pass.
+    """
+    for key, value in params.items():
+        try:
+            type(value) is dict or hash(value)
+        except TypeError:
+            raise TypeError(
+                f"parameters of equations must have __hash__ and __eq__ methods; in a call of the "
+                f"primitive {name}, {key} was not hashable: {value!r}. Fix: pass arrays as "
+                "operands, and tuples in place of lists."
+            ) from None
 
 
 def _refuse_references(name: str, avals: Sequence[Any]) -> None:

@@ -282,7 +282,6 @@ def _triangular_aval(
     check_same_dtypes(name, (a, b))
     for k, x in enumerate((a, b)):
         matrix_aval(name, x, position=k)
-    check_batches(name, (a, b), (2, 2))
     if a.shape[-1] != a.shape[-2]:
         raise ValueError(
             f"The first input to triangular_solve must be a square matrix. Got shape {a.shape}."
@@ -291,6 +290,7 @@ def _triangular_aval(
         raise ValueError(
             f"Incompatible shapes for arguments to triangular_solve: {a.shape} and {b.shape}."
         )
+    check_batches(name, (a, b), (2, 2))
     return ShapedArray(b.shape, b.dtype)
 
 
