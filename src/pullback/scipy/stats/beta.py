@@ -25,13 +25,9 @@ def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     x, a, b, loc, scale = strong("beta.logpdf", x, a, b, loc, scale)
     y = (x - loc) / scale
     inside = (y >= 0) & (y <= 1)
-    log = (
-        xlogy(a - 1, jnp.where(inside, y, 0.5))
-        + xlog1py(b - 1, -jnp.where(inside, y, 0.5))
-        - betaln(a, b)
-        - jnp.log(scale)
-    )
-    log = jnp.where(inside, log, -np.inf)
+    held = jnp.where(inside, y, 0.5)
+    log = xlogy(a - 1, held) + xlog1py(b - 1, -held) - betaln(a, b) - jnp.log(scale)
+    log = jnp.where(inside, log, jnp.where(jnp.isnan(y), np.nan, -np.inf))
     return jnp.where((a > 0) & (b > 0) & (scale > 0), log, np.nan)
 
 

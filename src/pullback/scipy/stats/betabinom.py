@@ -26,7 +26,7 @@ def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     inside = (y >= 0) & (y <= n)
     y = jnp.where(inside, y, 0)
     log = -jnp.log1p(n) - betaln(n - y + 1, y + 1) + betaln(y + a, n - y + b) - betaln(a, b)
-    log = jnp.where(inside, log, -np.inf)
+    log = jnp.where(inside, log, jnp.where(jnp.isnan(k), np.nan, -np.inf))
     return jnp.where((n >= 0) & (a > 0) & (b > 0), log, np.nan)
 
 

@@ -26,7 +26,7 @@ def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
     inside = y >= 0
     y = jnp.where(inside, y, 0)
     log = gammaln(y + n) - gammaln(y + 1) - gammaln(n) + xlogy(n, p) + xlog1py(y, -p)
-    return jnp.where(inside, log, -np.inf)
+    return jnp.where(inside, log, jnp.where(jnp.isnan(k), np.nan, -np.inf))
 
 
 def pmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
