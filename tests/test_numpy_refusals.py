@@ -78,6 +78,12 @@ class Held:
 
 
 GIVEN = {
+    "an initial value is of the reduction's dtype": lambda j, n: n.subtract.reduce(
+        n.arange(6).reshape(2, 3), initial=0.5
+    ),
+    "of the dtype that is asked for": lambda j, n: n.subtract.reduce(
+        n.ones(3), dtype="int8", initial=2.5
+    ),
     "None for a scalar": lambda j, n: n.vectorize(
         lambda x, y: x[::-1] if y is None else x + y, signature="(n),()->(n)"
     )(n.arange(6.0).reshape(2, 3), None),

@@ -57,6 +57,8 @@ CALLS: dict[str, Callable[[], Any]] = {
     "polyfit": lambda: jnp.polyfit(LONG[:6], TURNS[[0, 1, 2, 2, 1, 0]], 2),
     "polyfit cov": lambda: jnp.polyfit(LONG[:6], TURNS[[0, 1, 2, 2, 1, 0]], 2, cov=True),
     "histogramdd": lambda: jnp.histogramdd(TURNS, bins=2, density=True),
+    "reduce from a float": lambda: jnp.subtract.reduce(I, axis=1, initial=0.5),
+    "reduce from a number": lambda: jnp.logical_xor.reduce(X, initial=2),
     "compress": lambda: jnp.compress(I[0] > 0, I, axis=1, size=3, fill_value=2.5),
     "geomspace": lambda: jnp.geomspace(np.int8(1), np.float16(3), 3, dtype=np.float32),
     "logspace": lambda: jnp.logspace(np.int8(1), np.float16(3), 3, dtype=np.float32),

@@ -103,7 +103,8 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     """The lower triangular L with a = L L^H (with `upper`, U with a = U^H U); NaN where `a` is not
     positive definite.
 
-    `symmetrize_input`: the mean of `a` and its conjugate transpose is factored.
+    `symmetrize_input`: the mean of `a` and its conjugate transpose is factored; without it the
+    lower triangle says what `a` is, for U too.
 
     >>> pb.numpy.linalg.cholesky(jnp.array([[4., 0.], [0., 9.]]))
     Array([[2., 0.],
@@ -112,7 +113,7 @@ def cholesky(a: Any, *, upper: bool = False, symmetrize_input: bool = True) -> A
     (a,) = _inexact("cholesky", a)
     if typeof(a).ndim < 2:
         raise TypeError(f"cholesky: a must have rank at least 2, got shape={typeof(a).shape}")
-    factor = lax_linalg.cholesky(_h(a) if upper else a, symmetrize_input=symmetrize_input)
+    factor = lax_linalg.cholesky(a, symmetrize_input=symmetrize_input)
     return _h(factor) if upper else factor
 
 

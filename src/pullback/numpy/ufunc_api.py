@@ -199,8 +199,9 @@ class ufunc:
             )
         rest = (*shape_of(a)[:k], *shape_of(a)[k + 1 :])
         if initial is not None and not dtypes.is_inexact(dtype):
-            # As in JAX `dtype` is the operand's: what follows an initial value may be a float.
-            dtype = dtypes.result_type(dtype, typeof(self._call(initial, _unit(a, 1)[0])).dtype)
+            # The initial value is of this dtype, unless, as in JAX, the function gives floats.
+            given = typeof(self._call(*_unit(a, 2))).dtype  # type: ignore[arg-type]
+            dtype = given if dtypes.is_inexact(given) else dtype
         if initial is None:
             start, carry = 1, lax.index_in_dim(a, 0, k, keepdims=False)
         else:
