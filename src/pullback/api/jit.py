@@ -393,9 +393,9 @@ class JitWrapped:
         names = self._said(args, kwargs)[1]
         name = lambda k: name_of_argument(names, k)
         asked.check_fits(ins, closed.in_avals[hoisted:], name, "pjit arguments")
-        leaves = tree.flatten_with_path(tree.unflatten(out_tree, range(n_out)))[0]
-        paths = lambda k: "result" + tree.keystr(leaves[k][0])
-        asked.check_fits(outs, closed.out_avals, paths, "pjit outputs")
+        numbered = lambda: tree.flatten_with_path(tree.unflatten(out_tree, range(n_out)))[0]
+        path = lambda k: "result" + tree.keystr(numbered()[k][0])
+        asked.check_fits(outs, closed.out_avals, path, "pjit outputs")
         name_shardings()
         return {"in_shardings": [UNSPECIFIED] * hoisted + ins, "out_shardings": outs}
 

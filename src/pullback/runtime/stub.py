@@ -132,6 +132,7 @@ def leaf_order(
 
 # --- results ---
 Result = tuple[int, Any]
+_UNKNOWN = object()  # a container of which nothing is known
 
 
 def result_of(
@@ -166,7 +167,11 @@ def result_of_call(
         operands.KeyResult(k, aval) if keys.is_key_aval(aval) else k
         for k, aval in enumerate(out_avals)
     ]
-    return result_of(unflatten(out_tree, leaves), lambda outs: unflatten(out_tree, outs), out_avals)
+    try:
+        pattern = unflatten(out_tree, leaves)
+    except Exception:  # a container of the user's that holds nothing but arrays, say
+        pattern = _UNKNOWN
+    return result_of(pattern, lambda outs: unflatten(out_tree, outs), out_avals)
 
 
 def _program(tree: Any, words: list[int], held: list[Any], depth: int) -> int | None:
