@@ -131,6 +131,27 @@ def test_rows_inside_of_rows_run_side_by_side() -> None:
     np.testing.assert_allclose(pullback.jit(f)(q, k), expected, rtol=1e-4, atol=1e-7)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8"])
+def test_the_last_of_a_row_is_stored_alone(dtype: str) -> None:
+    """A masked store of one lane of narrowed numbers is a store of four bytes for LLVM 22: it wrote
+    over the next row, which another thread had written."""
+    x = jnp.asarray(np.round(_rows(33, 269) * 4)).astype(dtype)
+
+    def f(x: Any) -> Any:
+        m = x.max(-1)
+        return x - m[:, None], (x - m[:, None]).sum(-1)
+
+    (kernel,) = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(x), reference_rule).kernels
+    for brief in (False, True):
+        text, _ = emit_module(kernel, brief=brief)
+        masks = re.findall(r"masked\.store[^\n]*<(i1 [^>]*)>\)", text)
+        assert not any(mask.count("true") == 1 for mask in masks)
+    wide = np.asarray(x).astype(np.float64)
+    expected = np.asarray(jnp.asarray(wide - wide.max(-1)[:, None]).astype(dtype))
+    for _ in range(20):
+        assert np.array_equal(np.asarray(pullback.jit(f)(x)[0]), expected)
+
+
 def test_extremes_over_several_axes_are_combined_once() -> None:
     """The lanes of a row's accumulators are not combined before the next row."""
     x = np.random.default_rng(5).normal(size=(23, 5, 71)).astype(np.float32)
@@ -146,6 +167,27 @@ def test_extremes_over_several_axes_are_combined_once() -> None:
             assert np.array_equal(got, getattr(x, name)(axes), equal_nan=True)
     whole = (x > 0).astype(np.int32)
     assert np.array_equal(pullback.jit(lambda x: x.sum((0, 2)))(whole), whole.sum((0, 2)))
+
+
+@pytest.mark.parametrize("n", [5, 20, 71, 128, 130])
+def test_short_rows_over_several_axes_are_straight_code(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The last of the reduced axes has a known length, if short; of many rows."""
+    x = np.random.default_rng(n).normal(size=(9, 80, n)).astype(np.float32)
+
+    def f(x: Any) -> Any:
+        return x.max((0, 2)), x.min((0, 2)), x.sum((0, 2)), (x > 1).any((0, 2))
+
+    for kernel in pipeline.compile_jaxpr(pullback.make_jaxpr(f)(x), reference_rule).kernels:
+        assert (f"in 0:i64..{n}:i64" in show_kernel(kernel)) is (n <= 128)
+    kinds = [tier.Haste(False, False), tier.Haste(True, True)]
+    good, quick = _with_each_code(f, [x], monkeypatch, kinds)
+    for a, b in zip(good, quick, strict=True):
+        assert np.array_equal(_bits(a), _bits(b))
+    assert np.array_equal(good[0], x.max((0, 2))) and np.array_equal(good[1], x.min((0, 2)))
+    np.testing.assert_allclose(good[2], x.sum((0, 2), dtype=np.float64), rtol=1e-5, atol=1e-4)
+    assert np.array_equal(good[3], (x > 1).any((0, 2)))
 
 
 def test_short_rows_run_side_by_side() -> None:

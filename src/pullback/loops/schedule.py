@@ -259,6 +259,7 @@ def _short(nest: Nest, rows: int) -> set[int]:
     and what a loop costs is more than what a few vectors do."""
     reds = [m.red for m in nest.members if m.kind == "red" and m.red is not None]
     lengths = {math.prod(red.extents) for red in reds}
+    lengths |= {red.extents[-1] for red in reds if len(red.extents) > 1}
     return {n for n in lengths if n <= SHORT_REDUCED} if rows >= MANY_ROWS else set()
 
 

@@ -506,6 +506,19 @@ def store(b: Builder, dtype: str, base: Val, at: Index, value: Val, mask: Val | 
             b.store(element, pointer)
 
 
+def _only_lane(mask: str) -> int | None:
+    """The lane that is on in a literal mask that has one. LLVM 22 makes a scalar store of such a
+    masked store itself, of four bytes where one or two were narrowed from a wider vector: it would
+    write over the elements behind, which may be another thread's or nobody's."""
+    bits = mask.split(",") if mask.startswith("<") else []
+    on = [k for k, bit in enumerate(bits) if "true" in bit]
+    return on[0] if len(on) == 1 else None
+
+
+def _lane(b: Builder, pointer: str, offset: int) -> str:
+    return b.gep(Val(b, "ptr", 1, (pointer,)), b.lit(offset, "i64")).regs[0]
+
+
 def _store_contiguous(
     b: Builder, t: str, size: int, base: Val, at: Lin, raw: Val, mask: Val | None
 ) -> None:
@@ -516,9 +529,12 @@ def _store_contiguous(
         if mask is None:
             b.line(f"store <{at.n} x {t}> {value}, ptr {pointer}, align {size}")
             continue
-        name = _masked(b, "store", t, at.n)
-        m = b.spread(mask, at.n)
-        b.line(
-            f"call void @{name}(<{at.n} x {t}> {value}, ptr {pointer}, i32 {size}, <{at.n} x i1> "
-            f"{m[u % len(m)]})"
-        )
+        masks = b.spread(mask, at.n)
+        m = masks[u % len(masks)]
+        alone = _only_lane(m)
+        if alone is not None:
+            element = b.extract(value, t, at.n, alone)
+            b.line(f"store {t} {element}, ptr {_lane(b, pointer, alone * size)}, align {size}")
+            continue
+        name, vt = _masked(b, "store", t, at.n), f"<{at.n} x {t}>"
+        b.line(f"call void @{name}({vt} {value}, ptr {pointer}, i32 {size}, <{at.n} x i1> {m})")

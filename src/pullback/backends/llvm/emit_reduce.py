@@ -244,6 +244,9 @@ class AllLoops(Loops):
         short = lo.c is not None and hi.c is not None and 0 < hi.c - lo.c <= 2 * step
         if masked and short and begun is None:
             return self.reduce_short(e, s, lo, hi, zero, lanes)
+        if masked and short and begun is not None and 2 * (hi.c - lo.c) > lanes:
+            values = self.reduce_short(e, s, lo, hi, zero, lanes)[0]
+            return self.onto(e, s, begun, values), lanes
         start = [Val(b, z.t, lanes, b.spread(z, lanes) * ACCUMULATORS) for z in zero]
         start = start if begun is None else begun
         if masked and storable and e.module.brief:
@@ -310,12 +313,17 @@ class AllLoops(Loops):
         """Four accumulators, of vectors that come round to some of them once more."""
         first = [Val(e.b, v.t, v.n, v.regs[:ACCUMULATORS]) for v in values]
         more = [Val(e.b, v.t, v.n, v.regs[ACCUMULATORS:]) for v in values]
-        e.width = len(more[0].regs)
-        begun = [Val(e.b, v.t, v.n, v.regs[: e.width]) for v in first]
+        return self.onto(e, s, first, more)
+
+    def onto(self, e: Emitter, s: For, accs: list[Val], more: list[Val]) -> list[Val]:
+        """Accumulators, and onto the first of them as many vectors as there are."""
+        e.lanes, e.width = accs[0].n, len(more[0].regs)
+        begun = [Val(e.b, v.t, v.n, v.regs[: e.width]) for v in accs]
         added = self.merge(e, s, begun, more)
+        e.lanes, e.width = 1, 1
         return [
             Val(e.b, v.t, v.n, a.regs + v.regs[len(a.regs) :])
-            for a, v in zip(added, first, strict=True)
+            for a, v in zip(added, accs, strict=True)
         ]
 
     def reduce_in_memory(
