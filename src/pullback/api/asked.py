@@ -117,25 +117,27 @@ def asked_or_typed(asked: Any, avals: Any, placed: Any = None) -> list[Any]:
     ]
 
 
+def _with_path(name: str) -> str:
+    return f" with pytree key path {name}" if name else ""
+
+
 def check_fits(shardings: Sequence[Any], avals: Sequence[Any], names: Any, what: str) -> None:
     """ValueError if an array cannot lie as asked: too few axes, or one that cannot be divided.
     `names(k)`: what the k-th is called."""
     for k, (sharding, aval) in enumerate(zip(shardings, avals, strict=True)):
         if not isinstance(sharding, Sharding):
             continue
-        name = names(k)
-        where = f" with pytree key path {name}" if name else ""
         rank, need = len(aval.shape), len(getattr(sharding, "spec", ()))
         if need > rank:
             raise ValueError(
-                f"One of {what}{where} is incompatible with its sharding annotation {sharding}: "
-                f"Sharding {sharding} is only valid for values of rank at least {need}, but was "
+                f"One of {what}{_with_path(names(k))} is incompatible with its sharding "
+                f"annotation {sharding}: Sharding {sharding} is only valid for values of rank at least {need}, but was "
                 f"applied to a value of rank {rank}."
             )
         try:
             sharding.shard_shape(aval.shape)
         except ValueError as e:
             raise IndivisibleError(
-                f"One of {what}{where} was given the sharding of {sharding}, which cannot divide "
-                f"it: {e}"
+                f"One of {what}{_with_path(names(k))} was given the sharding of {sharding}, which "
+                f"cannot divide it: {e}"
             ) from None
