@@ -131,8 +131,8 @@ def check_fits(shardings: Sequence[Any], avals: Sequence[Any], names: Any, what:
         if need > rank:
             raise ValueError(
                 f"One of {what}{_with_path(names(k))} is incompatible with its sharding "
-                f"annotation {sharding}: Sharding {sharding} is only valid for values of rank at least {need}, but was "
-                f"applied to a value of rank {rank}."
+                f"annotation {sharding}: Sharding {sharding} is only valid for values of rank at "
+                f"least {need}, but was applied to a value of rank {rank}."
             )
         try:
             sharding.shard_shape(aval.shape)
