@@ -3,8 +3,10 @@
 
 import contextlib
 import gc
+import gzip
 import hashlib
 import importlib.util
+import io
 import tempfile
 import traceback
 import unittest
@@ -17,6 +19,9 @@ from jax._src import (
     cache_key,
     compiler,
     config,
+    core,
+    custom_partitioning_sharding_rule as rules,
+    debugger,
     error_check,
     hashable_array,
     hijax,
@@ -29,8 +34,12 @@ from jax._src import (
     xla_bridge,
     xla_metadata_lib,
 )
+from jax._src.debugger import core as debugger_core
 from jax._src.internal_test_util import lazy_loader_module
+from jax._src.interpreters import mlir
+from jax._src.lib.mlir import ir
 from jax._src.numpy import error as numpy_error
+from jax._src.state import utils as state_utils
 from jax._src.tpu.linalg import qdwh, svd
 from jax._src.tpu.linalg.stack import Stack
 from jax.experimental import (
@@ -44,6 +53,7 @@ from jax.experimental import (
     xla_metadata,
 )
 from jax.experimental.key_reuse import _core as key_reuse
+from jax.tools import jax_to_ir
 
 
 class TextTest(jtu.JaxTestCase):
@@ -60,6 +70,71 @@ class TextTest(jtu.JaxTestCase):
         mapped = pp.concat([pp.text("x "), pp.source_map(pp.text("abc"), "s"), pp.brk()])
         self.assertEqual(pp.group(mapped).format(source_map=where), "x abc ")
         self.assertEqual(where, [[(2, 5, "s")]])
+
+    def test_programs(self):
+        jaxpr = jax.make_jaxpr(lambda x: jnp.sin(x) * 2)(1.0).jaxpr
+        context, settings = core.JaxprPpContext(), core.JaxprPpSettings()
+        said = core.pp_jaxpr(jaxpr, context, settings).format(width=20)
+        self.assertTrue(said.startswith("{ lambda ; a:f32[]. let\n    b:f32[] = sin a"), said)
+        self.assertEqual(str(core.pp_vars(jaxpr.invars, context, print_shapes=True)), "a:f32[]")
+        hoisted = state_utils.hoist_consts_to_refs(
+            jax.make_jaxpr(lambda x: x + np.ones(3))(1.0).jaxpr
+        )
+        self.assertIn("Ref{f32[3]}", str(hoisted))
+        x = jnp.arange(16, dtype=jnp.int32).reshape(4, 4)
+        self.assertEqual(state_utils.bitcast(x, jnp.int16).shape, (8, 4))
+        self.assertArraysEqual(state_utils.bitcast(x, jnp.int16)[::2], x.astype(jnp.int16))
+        self.assertIn("HloModule", jax_to_ir.jax_to_ir(
+            lambda x, y: x + y, [("x", jax_to_ir.parse_shape_str("f32[2]"))],
+            constants={"y": 2.0}, format="HLO")[1])  # fmt: skip
+
+    def test_rules_of_division(self):
+        parse = rules.str_to_sdy_sharding_rule
+        for text, sizes, said in (
+            ("i j, j k -> i k", {}, "SdyShardingRule((('i', 'j'), ('j', 'k')), (('i', 'k'),), {})"),
+            ("(i j) -> i j", {}, "SdyShardingRule(((('i', 'j'),),), (('i', 'j'),), {})"),
+            ("... i -> ... i", {}, "SdyShardingRule((('…0', 'i'),), (('…0', 'i'),), {})"),
+        ):
+            self.assertEqual(str(parse(text, **sizes)), said)
+        for text, why in (
+            ("i j", "There is no ->"), ("i ) -> i", "not balanced"), ("1 -> i", "with a letter"),
+            ("(i) -> i", "at least two factors"), ("i ... -> i", "beginning of a dimension"),
+        ):  # fmt: skip
+            with self.assertRaisesRegex(ValueError, why):
+                parse(text)
+        with mlir.make_ir_context() as context, ir.Location.unknown(context):
+            a, b, c = (ir.RankedTensorType.get(s, ir.F32Type.get()) for s in ((8,), (2, 4), (9,)))
+            rule = rules.sdy_sharding_rule_to_mlir(parse("(i j) -> i j"), [a], [b])
+            self.assertIn("([ij])->([i, j]) {i=2, j=4}", str(rule))
+            with self.assertRaisesRegex(ValueError, "size 9 doesn't match"):
+                rules.sdy_sharding_rule_to_mlir(parse("(i j) -> i j"), [c], [b])
+
+    def test_debugger(self):
+        out = io.StringIO()
+        commands = io.StringIO("p y\npp x\nbt\nnothing\nl\nc\n")
+
+        @jax.jit
+        def f(x):
+            y = x + 1
+            debugger.breakpoint(stdin=commands, stdout=out, backend="cli", num_frames=1)
+            return y
+
+        f(2.0)
+        jax.effects_barrier()
+        said = out.getvalue()
+        self.assertTrue(said.startswith("Entering jdb:\n(jdb) Array(3., dtype=float32"), said)
+        self.assertIn("(jdb) Traceback:\n  File", said)
+        self.assertIn("*** NameError: name 'nothing' is not defined", said)
+        self.assertRegex(said, r"y = x \+ 1\n-> +debugger.breakpoint\(stdin")
+        self.assertTrue(callable(debugger_core.get_debugger("cli")))
+
+    def test_profiles(self):
+        x = jnp.ones((7, 11))
+        said = gzip.decompress(jax.profiler.device_memory_profile())
+        self.assertIn(b"buffer", said)
+        self.assertEqual(jax.profiler.ProfileOptions().python_tracer_level, 1)
+        self.assertRaises(ValueError, jax.profiler.stop_server)
+        del x
 
     def test_source_maps(self):
         for n in (0, 1, -1, 15, 16, -123456):

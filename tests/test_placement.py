@@ -142,7 +142,9 @@ def test_breakpoint_sees_the_values_of_the_program() -> None:
         return y
 
     assert f(3.0) == 6
-    assert "Array(6., dtype=float32" in out.getvalue() and "in f" in out.getvalue()
+    said = out.getvalue()
+    assert said.startswith("Entering jdb:\n(jdb) Array(6., dtype=float32"), said
+    assert "Traceback:\n  File" in said and "pb.debug.breakpoint(stdin" in said, said
 
 
 def test_picture_of_a_sharding(capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,9 @@ import functools
 import inspect
 import itertools
 import linecache
+import pprint
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -183,75 +185,122 @@ def visualize_array_sharding(arr: Any, **kwargs: Any) -> None:
 
 
 # --- breakpoints ---
-class _Place:
-    """A frame of the user's as the debugger shows it: where, and the values of its variables."""
+class DebuggerFrame:
+    # A frame of the user's as the debugger shows it: the function's lines from `start` on, the
+    # place in them (`offset`), and the values of variables.
 
     def __init__(
         self, code: Any, line: int, variables: dict[str, Any], module: dict[str, Any]
     ) -> None:
-        self.code, self.line, self.variables, self.module = code, line, variables, module
+        self.filename, self.lineno = code.co_filename, line
+        self.locals, self.globals = variables, module
+        if code.co_name == "<module>":
+            text = "".join(linecache.getlines(code.co_filename))
+        else:
+            try:
+                text = inspect.getsource(code)
+            except (OSError, TypeError):
+                text = ""
+        self.source = text.split("\n")
+        first = code.co_firstlineno or 1
+        self.offset = line - first if 0 <= line - first < len(self.source) else None
+        self.code_context = linecache.getline(code.co_filename, line)
 
-    def __str__(self) -> str:
-        return f'File "{self.code.co_filename}", line {self.line}, in {self.code.co_name}'
-
-    def listing(self, around: int = 4) -> str:
-        first = max(self.line - around, 1)
-        lines = []
-        for n in range(first, self.line + around + 1):
-            text = linecache.getline(self.code.co_filename, n)
-            if text:
-                lines.append(f"{'->' if n == self.line else '  '} {n:4d} {text.rstrip()}")
+    def listing(self, around: int) -> str:
+        """Where it is, and so many lines around."""
+        lines = [f"> {self.filename}({self.lineno})"]
+        if self.offset is None:
+            lines.append("<no source>")
+        else:
+            first = max(self.offset - around - 1, 0)
+            for k, text in enumerate(self.source[first : self.offset + around + 1], first):
+                lines.append(f"{'->  ' if k == self.offset else '    '}{text}")
         return "\n".join(lines)
 
 
-class _Debugger(cmd.Cmd):
-    """Reads commands at a breakpoint: p EXPR, pp EXPR, l(ist), u(p), d(own), w(here), c(ontinue),
-    q(uit).
-    """
+class CliDebugger(cmd.Cmd):
+    # Reads commands at a breakpoint: p EXPR, pp EXPR, l(ist), u(p), d(own), w(here), c(ontinue),
+    # q(uit). The words are JAX's: programs drive it.
 
-    prompt = "(pullback) "
+    prompt = "(jdb) "
 
-    def __init__(self, places: list[_Place], stdin: Any = None, stdout: Any = None) -> None:
-        super().__init__(stdin=stdin, stdout=stdout)
+    def __init__(
+        self,
+        frames: list[DebuggerFrame],
+        thread_id: int | None = None,
+        stdin: Any = None,
+        stdout: Any = None,
+        completekey: str = "tab",
+    ) -> None:
+        super().__init__(completekey, stdin=stdin, stdout=stdout)
         self.use_rawinput = stdin is None
-        self.places, self.at = places, 0
+        self.frames, self.frame_index, self.thread_id = frames, 0, thread_id
+        self.intro = "Entering jdb:"
+
+    def current_frame(self) -> DebuggerFrame:
+        return self.frames[self.frame_index]
+
+    def evaluate(self, expr: str) -> Any:
+        frame = self.current_frame()
+        return eval(expr, {}, {**frame.globals, **frame.locals})
 
     def _say(self, text: Any) -> None:
         self.stdout.write(f"{text}\n")
 
-    def do_p(self, line: str) -> None:
-        """p EXPR: the value of an expression of this frame's variables."""
-        place = self.places[self.at]
+    def default(self, line: str) -> None:
+        """The value of an expression of this frame's variables."""
         try:
-            self._say(repr(eval(line, {**place.module, **place.variables})))
+            self._say(repr(self.evaluate(line)))
         except Exception as e:
             self._say(f"*** {type(e).__name__}: {e}")
 
-    do_pp = do_p
+    def do_p(self, line: str) -> None:
+        """p EXPR: the value of an expression of this frame's variables."""
+        self.default(line)
+
+    def do_pp(self, line: str) -> None:
+        """pp EXPR: the value, over several lines if it is long."""
+        try:
+            self._say(pprint.pformat(self.evaluate(line)))
+        except Exception as e:
+            self._say(f"*** {type(e).__name__}: {e}")
+
+    def print_context(self, num_lines: int = 2) -> None:
+        self._say(self.current_frame().listing(num_lines))
 
     def do_list(self, line: str) -> None:
         """l(ist): the lines around."""
-        self._say(self.places[self.at].listing())
+        self.print_context(5)
 
     def do_up(self, line: str) -> None:
         """u(p): to the caller."""
-        self._move(1)
+        if self.frame_index == len(self.frames) - 1:
+            self._say("At topmost frame.")
+        else:
+            self.frame_index += 1
+        self.print_context()
 
     def do_down(self, line: str) -> None:
         """d(own): to the called function."""
-        self._move(-1)
-
-    def _move(self, step: int) -> None:
-        if 0 <= self.at + step < len(self.places):
-            self.at += step
-            self._say(self.places[self.at])
+        if self.frame_index == 0:
+            self._say("At bottommost frame.")
         else:
-            self._say("There is no such frame.")
+            self.frame_index -= 1
+        self.print_context()
+
+    def print_backtrace(self) -> None:
+        lines = ["Traceback:"]
+        for frame in reversed(self.frames):
+            lines.append(f'  File "{frame.filename}", line {frame.lineno}')
+            if frame.offset is None:
+                lines.append("    <no source>")
+            else:
+                lines.append(f"    {frame.source[frame.offset].strip()}")
+        self._say("\n".join(lines))
 
     def do_where(self, line: str) -> None:
         """w(here): all frames."""
-        for k, place in enumerate(self.places):
-            self._say(f"{'->' if k == self.at else '  '} {place}")
+        self.print_backtrace()
 
     def do_continue(self, line: str) -> bool:
         """c(ontinue): go on with the program."""
@@ -261,16 +310,51 @@ class _Debugger(cmd.Cmd):
         """q(uit): end the program."""
         raise SystemExit(0)
 
-    def do_EOF(self, line: str) -> bool:
-        """Goes on with the program."""
-        return True
+    def do_EOF(self, line: str) -> None:
+        """Ends the program: nobody gives commands any more."""
+        raise SystemExit(0)
 
-    def emptyline(self) -> bool:
-        return False
+    def run(self) -> None:
+        """Reads commands until the program goes on."""
+        while True:
+            try:
+                return self.cmdloop()
+            except KeyboardInterrupt:
+                self._say("--KeyboardInterrupt--")
 
-    do_l, do_u, do_d, do_w, do_bt, do_c, do_q = (
-        do_list, do_up, do_down, do_where, do_where, do_continue, do_quit,
+    do_l, do_u, do_d, do_w, do_bt, do_c, do_cont, do_q, do_exit = (
+        do_list, do_up, do_down, do_where, do_where, do_continue, do_continue, do_quit, do_quit,
     )  # fmt: skip
+
+
+Debugger = Callable[..., None]
+
+
+def run_debugger(frames: list[DebuggerFrame], thread_id: int | None = None, **kwargs: Any) -> None:
+    # Reads commands from the terminal, or from `stdin`.
+    CliDebugger(frames, thread_id, **kwargs).run()
+
+
+# By name, and how much it is preferred.
+_debuggers: dict[str, tuple[int, Debugger]] = {"cli": (-1, run_debugger)}
+
+
+def register_debugger(name: str, debugger: Debugger, priority: int) -> None:
+    # Lets `breakpoint(backend=name)` call another debugger with the frames.
+    if name in _debuggers:
+        raise ValueError(f"Debugger with name {name!r} is already registered.")
+    _debuggers[name] = priority, debugger
+
+
+def get_debugger(backend: str | None = None) -> Debugger:
+    # The debugger of a name; the most preferred one without.
+    if backend is None:
+        return max(_debuggers.values(), key=lambda found: found[0])[1]
+    if backend not in _debuggers:
+        raise ValueError(
+            f"No debugger backend named {backend!r} is registered. Fix: backend='cli'."
+        )
+    return _debuggers[backend][1]
 
 
 def breakpoint(
@@ -298,10 +382,7 @@ def breakpoint(
     >>> f(1)
     Array(2, dtype=int32, weak_type=True)
     """
-    if backend not in (None, "cli"):
-        raise ValueError(
-            f"No debugger backend named {backend!r} is registered. Fix: backend='cli'."
-        )
+    debugger = get_debugger(backend)
     frames = [
         f
         for f in inspect.stack(context=0)[1:]
@@ -309,16 +390,21 @@ def breakpoint(
     ]
     shots = []
     for info in itertools.islice(frames, num_frames):
-        arrays = {k: v for k, v in info.frame.f_locals.items() if is_valid_value(v)}
+        held = info.frame.f_locals.items()
+        plain = (bool, int, float, complex)
+        arrays = {k: v for k, v in held if is_valid_value(v) and not isinstance(v, plain)}
         others = {k: v for k, v in info.frame.f_locals.items() if k not in arrays}
         shots.append((info.frame.f_code, info.lineno, arrays, others, info.frame.f_globals))
 
+    thread = threading.get_ident()
+    streams = {k: v for k, v in (("stdin", stdin), ("stdout", stdout)) if v is not None}
+
     def stop(values: list[dict[str, Any]]) -> None:
-        places = [
-            _Place(code, line, {**others, **arrays}, module)
+        found = [
+            DebuggerFrame(code, line, {**others, **arrays}, module)
             for (code, line, _, others, module), arrays in zip(shots, values, strict=True)
         ]
-        _Debugger(places, stdin, stdout).cmdloop(f"Entering the debugger:\n{places[0]}")
+        debugger(found, thread, **streams, **kwargs)
 
     debug_callback(stop, [arrays for _, _, arrays, _, _ in shots], ordered=ordered)
     return token

@@ -517,7 +517,7 @@ def _permute(
         for d, n in enumerate(lengths):
             ahead = (to[d] - at[d]) % n
             way = 1 if ahead <= n - ahead else -1
-            for _ in range(min(ahead, n - ahead)):
+            for _hop in range(min(ahead, n - ahead)):
                 following = [*at]
                 following[d] = (at[d] + way) % n
                 link = frozenset([tuple(map(int, at)), tuple(map(int, following))])

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from pullback.loops.interpret import numpy_dtype
+from pullback.config import lazy_module
 from pullback.loops.ir import (
     Alloc,
     Atom,
@@ -37,6 +37,8 @@ from pullback.loops.ops import BITS, NARROW_FLOATS
 from pullback.records import replaced
 
 __all__ = ["moved_as_integers"]
+
+interpret: Any = lazy_module("pullback.loops.interpret")
 
 
 def moved_as_integers(kernel: Kernel) -> Kernel:
@@ -100,7 +102,7 @@ class _Words:
         if isinstance(a, Var):
             return self.var(a)
         word = self.types[a.dtype]
-        bits = np.array(a.value, numpy_dtype(a.dtype)).view(numpy_dtype(word))
+        bits = np.array(a.value, interpret.numpy_dtype(a.dtype)).view(interpret.numpy_dtype(word))
         return Const(int(bits), word)
 
     def var(self, v: Var) -> Var:

@@ -42,6 +42,20 @@ from ..core import (
     gensym as gensym,
     max_dim as max_dim,
 )
+from .pp_names import (
+    JaxprPpContext as JaxprPpContext,
+    JaxprPpSettings as JaxprPpSettings,
+    axis_frame as axis_frame,
+    extend_axis_env_nd as extend_axis_env_nd,
+    pp_eqn as pp_eqn,
+    pp_eqns as pp_eqns,
+    pp_jaxpr as pp_jaxpr,
+    pp_jaxprs as pp_jaxprs,
+    pp_kv_pairs as pp_kv_pairs,
+    pp_vars as pp_vars,
+    replace_jaxpr_effects as replace_jaxpr_effects,
+    reset_trace_state as reset_trace_state,
+)
 from .util import safe_map as safe_map, safe_zip as safe_zip
 
 AxisName = Hashable

@@ -143,3 +143,12 @@ def __getattr__(name: str) -> Any:
         if kind.name == name:
             return kind.type
     raise AttributeError(f"module 'jax._src.dtypes' has no attribute {name!r}")
+
+
+# Python's numbers, which are weakly typed.
+_weak_types: list[type] = [int, float, complex]
+
+
+def can_cast(from_: Any, to: Any, casting: str = "safe") -> bool:
+    """May values of a dtype be converted to another, by NumPy's rules?"""
+    return bool(np.can_cast(np.dtype(from_), np.dtype(to), casting))  # type: ignore[arg-type]

@@ -6,10 +6,13 @@ from typing import Any
 
 from .... import sharding
 from ....backends.xla import contexts
+from ....config import lazy_module
 from ....control import call
 from ....runtime import shardings
 from . import gspmd
 from .searched import searched
+
+named_sharding: Any = lazy_module("pullback.jax_compat.modules._src.named_sharding")
 
 
 def is_single_device_sharding(s: Any) -> bool:
@@ -25,4 +28,6 @@ def array_mapping_to_axis_resources(array_mapping: Any) -> Any:
     return sharding.PartitionSpec(*(p[0] if len(p) == 1 else p or None for p in parts))
 
 
-__getattr__ = searched("jax._src.sharding_impls", sharding, shardings, call, contexts, gspmd)
+__getattr__ = searched(
+    "jax._src.sharding_impls", sharding, shardings, call, contexts, gspmd, named_sharding
+)

@@ -1,0 +1,1 @@
+"""`jax.tools`: programs as files of other formats."""
