@@ -73,7 +73,7 @@ def _with_each_code(
     return seen
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "int32"])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int8", "int32"])
 def test_rows_that_run_side_by_side_compute_the_bits_of_single_rows(
     dtype: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
