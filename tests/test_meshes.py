@@ -105,6 +105,7 @@ for f, v in [(cut, np.ones((4, 8, 2))), (constrained, X), (double, X)]:
 with pb.set_mesh(explicit):
     laid = put(P("x"), explicit)
     moved = pb.vmap(lambda a: pb.reshard(a, P("y")))
+    assert pb.reshard(laid, P("y", None, None)).sharding.spec == P("y", None)
     assert "f32[8@x,8@y] = reshard" in text(moved, laid)
     with pytest.raises(ValueError, match="Only one of spmd_axis_name"):
         pb.vmap(lambda a: a, spmd_axis_name="y")(laid)

@@ -63,6 +63,8 @@ def _resharded(x: Any, wanted: Any) -> Any:
             "NamedSharding."
         )
     sharding, aval = asked_sharding("reshard", wanted), typeof(x)
+    if not any(sharding.spec[aval.ndim :]):  # nothing is asked of axes that are not there
+        sharding = sharding.update(spec=sharding.spec.update(partitions=sharding.spec[: aval.ndim]))
     if len(sharding.spec) > aval.ndim:
         raise ValueError(
             f"reshard: out_shardings {sharding.spec} has {len(sharding.spec)} entries, the array "
