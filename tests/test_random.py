@@ -188,6 +188,12 @@ DISTRIBUTIONS: dict[str, tuple[Any, float]] = {
     "wald": (lambda R, k: R.wald(k, 2.0, (50,)), 1e-4),
     # Parameters of different ranks.
     "uniform bounds": (lambda R, k: R.uniform(k, (2, 3, 5), minval=-COL, maxval=P5), 2e-6),
+    # Batches that are broadcast to the shape.
+    "categorical of one": (lambda R, k: R.categorical(k, P5[None], shape=(3, 4)), 0),
+    "categorical along 1": (
+        lambda R, k: R.categorical(k, np.stack([P5, I5])[..., None], 1, (6, 2, 10)),
+        0,
+    ),
     # Bounds of more axes than the numbers: minval's shape is the result's.
     "uniform maxval (1, 1)": (lambda R, k: R.uniform(k, (), maxval=np.full((1, 1), 3.0)), 2e-7),
     "uniform minval (1, 1)": (lambda R, k: R.uniform(k, (), minval=np.full((1, 1), -3.0)), 2e-7),

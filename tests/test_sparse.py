@@ -6,6 +6,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import jax.experimental.sparse as jsparse
+import jax.numpy as jnumpy
 import numpy as np
 import pytest
 import scipy.sparse
@@ -743,3 +745,26 @@ def test_a_number_of_elements_is_an_integer() -> None:
     for make in (sparse.BCOO.fromdense, sparse.BCSR.fromdense):
         with pytest.raises(TypeError):
             make(jnp.eye(3), nse=2.5)
+
+
+def test_the_functions_keep_stored_zeros_and_the_methods_drop_them() -> None:
+    data = np.array([1.0, 0.0, 2.0, 3.0, -3.0], "f")
+    places = [[0, 2], [0, 1], [0, 2], [1, 1], [1, 1]]
+    rows = np.array([[1.0, -1.0], [0.0, 0.0], [-1.0, 1.0]], "f")
+
+    def found(S: Any, np_: Any) -> Any:
+        m = S.BCOO((np_.asarray(data), np_.asarray(places)), shape=(2, 3))
+        b = S.BCOO((np_.asarray(rows), np_.asarray([[0], [1], [0]])), shape=(2, 2))
+        r = S.BCSR((m.data[:4], m.indices[:4, 1], np_.asarray([0, 3, 4])), shape=(2, 3))
+        for x in (m, b):
+            for nse in (None, 2, 4):
+                yield S.bcoo_sum_duplicates(x, nse=nse)
+                yield x.sum_duplicates(nse=nse)
+                yield x.sum_duplicates(nse=nse, remove_zeros=False)
+        yield S.bcsr_sum_duplicates(r)
+        yield r.sum_duplicates()
+        yield m[:1]
+
+    for ours, theirs in zip(found(sparse, jnp), found(jsparse, jnumpy), strict=True):
+        for x, y in ((ours.data, theirs.data), (ours.indices, theirs.indices)):
+            np.testing.assert_array_equal(np.asarray(x), np.asarray(y))

@@ -480,7 +480,9 @@ def categorical(
         result_shape("categorical", shape, as_array(np.broadcast_to(np.int32(0), batch)))
     if not replace:
         return _without_replacement(typed, logits, axis, shape, lead, mode)
-    noise = gumbel(typed, (*lead, *aval.shape) if lead else aval.shape, aval.dtype, mode)
+    # Each element of the result has noise of its own, also where the batch is broadcast to it.
+    own = shape[len(lead) :]
+    noise = gumbel(typed, (*lead, *own[:axis], aval.shape[axis], *own[axis:]), aval.dtype, mode)
     scores = (
         add(noise, expand_dims(logits, tuple(range(len(lead))))) if lead else add(noise, logits)
     )

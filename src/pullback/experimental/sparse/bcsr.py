@@ -23,10 +23,10 @@ from .bcoo import (
     bcoo_dot_general,
     bcoo_fromdense,
     bcoo_sort_indices,
-    bcoo_sum_duplicates,
 )
 from .bcoo.array import check_batch_axis
 from .bcoo.dot import check_sizes, dense_sums, matmul
+from .bcoo.order import stored_once
 from .bcoo.storage import batched, full, make
 from .composed import SparseInfo, composed, info, numbers
 from .csr import csr_rows
@@ -224,7 +224,7 @@ class BCSR(JAXSparse):
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCSR:
         """The array with each place stored once, in order."""
-        return BCSR.from_bcoo(bcoo_sum_duplicates(self.to_bcoo(), nse, remove_zeros=remove_zeros))
+        return BCSR.from_bcoo(stored_once(self.to_bcoo(), nse, remove_zeros))
 
     def __mul__(self, other: Any) -> Any:
         return BCSR.from_bcoo(self.to_bcoo() * other) if jnp.ndim(other) else super().__mul__(other)
@@ -412,7 +412,7 @@ bcsr_dot_general_p = composed(
 
 
 def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
-    """Each place stored once, in order.
+    """Each place stored once, in order, zeros among them.
 
     `mat`: a BCSR; `nse` (needed under jit): how many places to keep room for.
 
@@ -421,7 +421,7 @@ def bcsr_sum_duplicates(mat: BCSR, nse: int | None = None) -> BCSR:
     >>> sparse.bcsr_sum_duplicates(m).data
     Array([4.], dtype=float32)
     """
-    return mat.sum_duplicates(nse)
+    return mat.sum_duplicates(nse, remove_zeros=False)
 
 
 def bcsr_eliminate_zeros(mat: BCSR, nse: int | None = None) -> BCSR:

@@ -16,7 +16,7 @@ from .dense import bcoo_fromdense, bcoo_todense
 from .dot import matmul
 from .gather import getitem
 from .layout import bcoo_update_layout
-from .order import bcoo_sort_indices, bcoo_sum_duplicates
+from .order import bcoo_sort_indices, bcoo_sum_duplicates, stored_once
 from .shape import bcoo_broadcast_in_dim, bcoo_reduce_sum, bcoo_reshape, bcoo_transpose
 from .storage import Stored, full, is_bcoo, make, split
 
@@ -110,7 +110,7 @@ class BCOO(Stored):
 
     def sum_duplicates(self, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
         """The array with each place stored once, in order."""
-        return bcoo_sum_duplicates(self, nse, remove_zeros=remove_zeros)
+        return stored_once(self, nse, remove_zeros)
 
     def sort_indices(self) -> BCOO:
         """The array with its elements in the order of their indices."""

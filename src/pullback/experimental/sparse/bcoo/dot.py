@@ -226,7 +226,7 @@ def _pairs(a: BCOO, b: BCOO, dimension_numbers: Any) -> BCOO:
     indices = jnp.where(inside[..., None], stacked(columns, i, ok.shape), pad)
     lead, count = ok.shape[:-2], ok.shape[-2] * ok.shape[-1]
     every = make(data.reshape(*lead, count), indices.reshape(*lead, count, len(columns)), shape)
-    once = bcoo_sum_duplicates(every, min(count, places(every)), remove_zeros=False)
+    once = bcoo_sum_duplicates(every, min(count, places(every)))
     return make(*parts(once), shape)
 
 

@@ -45,9 +45,9 @@ def _sorted(data: Any, indices: Any, *, spinfo: SparseInfo) -> tuple[Any, Any]:
 bcoo_sort_indices_p = composed("bcoo_sort_indices", _sorted, ("spinfo",), multiple_results=True)
 
 
-def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = True) -> BCOO:
-    """Each place stored once, in order; `nse` (needed under jit): how many places to keep room
-    for.
+def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None) -> BCOO:
+    """Each place stored once, in order, zeros among them; `nse` (needed under jit): how many places
+    to keep room for.
 
     `mat`: a BCOO, as is the result.
 
@@ -56,15 +56,23 @@ def bcoo_sum_duplicates(mat: BCOO, nse: int | None = None, remove_zeros: bool = 
     >>> sparse.bcoo_sum_duplicates(m).data
     Array([4.], dtype=float32)
     """
+    return stored_once(mat, nse, remove_zeros=False)
+
+
+def stored_once(mat: BCOO, nse: int | None, remove_zeros: bool) -> BCOO:
+    """Each place stored once, in order; without zeros where that is asked for."""
     if nse is None:
         _, counts = _groups(bcoo_sort_indices(mat), remove_zeros)
         if isinstance(counts, Tracer):
-            raise ValueError("bcoo_sum_duplicates: nse must be given under jit. Fix: nse=...")
+            raise ValueError(
+                "bcoo_sum_duplicates: nse must be specified when using the function within jit, "
+                "vmap, and other transformations requiring abstract evaluation. Fix: nse=..."
+            )
         nse = int(jnp.max(counts)) if counts.size else 0
     if remove_zeros:
-        data, indices = bcoo_sum_duplicates_p.bind(*parts(mat), spinfo=info(mat), nse=int(nse))
+        data, indices = _summed(*parts(mat), spinfo=info(mat), nse=int(nse), remove_zeros=True)
     else:
-        data, indices = _summed(*parts(mat), spinfo=info(mat), nse=int(nse), remove_zeros=False)
+        data, indices = bcoo_sum_duplicates_p.bind(*parts(mat), spinfo=info(mat), nse=int(nse))
     out = make(data, indices, mat.shape)
     out.indices_sorted = out.unique_indices = True
     return out
@@ -88,14 +96,14 @@ def _groups(mat: BCOO, remove_zeros: bool) -> tuple[Any, Any]:
         shown, ok = i[order], inside[order]
         new = jnp.ones(i.shape[0], bool).at[1:].set((shown[1:] != shown[:-1]).any(-1)) & ok
         rank = jnp.cumsum(new) - 1
-        where = jnp.where(ok, rank, i.shape[0])
+        where = jnp.where(ok, rank, jnp.iinfo(rank.dtype).max)  # no place has room for those
         return jnp.zeros(i.shape[0], where.dtype).at[order].set(where), new.sum()
 
     return batched(groups, mat.n_batch)(mat.data, mat.indices)  # type: ignore[no-any-return]
 
 
 def _summed(
-    data: Any, indices: Any, *, spinfo: SparseInfo, nse: int, remove_zeros: bool = True
+    data: Any, indices: Any, *, spinfo: SparseInfo, nse: int, remove_zeros: bool = False
 ) -> tuple[Any, Any]:
     mat = bcoo_sort_indices(of_info(data, indices, spinfo))
     group, _ = _groups(mat, remove_zeros)
@@ -128,7 +136,7 @@ def bcoo_eliminate_zeros(mat: BCOO, nse: int | None = None) -> BCOO:
     >>> sparse.bcoo.bcoo_eliminate_zeros(m).nse
     1
     """
-    return bcoo_sum_duplicates(mat, nse)
+    return stored_once(mat, nse, remove_zeros=True)
 
 
 def fitting(mat: BCOO) -> BCOO:
