@@ -5,11 +5,19 @@ from __future__ import annotations
 
 import importlib
 import os
+import pickle
 import subprocess
 import sys
 import warnings
 from pathlib import Path
 from types import ModuleType
+from typing import Any
+
+import jax
+import numpy as np
+
+import pullback
+from pullback.jax_compat.modules._src.literals import TypedNdArray
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "data" / "private_names.txt"
@@ -49,3 +57,24 @@ if __name__ == "__main__":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         print("\n".join(missing()))
+
+
+def test_typed_arrays_stay_typed() -> None:
+    """`TypedNdArray`: NumPy's arrays with a weakness that views, pickles and jnp keep, beside
+    JAX's."""
+
+    def seen(typed: Any, lib: Any) -> list[Any]:
+        made = typed(np.eye(2, dtype=np.float32), lib.core.ShapedArray((2, 2), np.float32, True))
+        plain = typed(np.zeros((0, 2)))
+        return [
+            *(repr(x) for x in (made, made[:1], made.T, plain)),
+            *(str(x.aval) for x in (made, made.copy(), plain)),
+            *(type(x).__name__ for x in (made.T, made + 1, made.val, made[0, 0])),
+            lib.numpy.asarray(made).weak_type,
+            lib.numpy.add(made, np.int8(1)).weak_type,
+        ]
+
+    theirs = importlib.import_module("jax._src.literals").TypedNdArray
+    assert seen(TypedNdArray, pullback) == seen(theirs, jax)
+    weak = TypedNdArray(np.ones(2), pullback.core.ShapedArray((2,), np.float64, True))
+    assert pickle.loads(pickle.dumps(weak)).weak_type  # JAX's have no type after it

@@ -200,7 +200,7 @@ class ufunc:
         rest = (*shape_of(a)[:k], *shape_of(a)[k + 1 :])
         if initial is not None and not dtypes.is_inexact(dtype):
             # The initial value is of this dtype, unless, as in JAX, the function gives floats.
-            given = typeof(self._call(*_unit(a, 2))).dtype  # type: ignore[arg-type]
+            given = typeof(self._call(*_unit(a, 2))).dtype
             dtype = given if dtypes.is_inexact(given) else dtype
         if initial is None:
             start, carry = 1, lax.index_in_dim(a, 0, k, keepdims=False)
