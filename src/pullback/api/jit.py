@@ -393,7 +393,9 @@ class JitWrapped:
         names = self._said(args, kwargs)[1]
         name = lambda k: name_of_argument(names, k)
         asked.check_fits(ins, closed.in_avals[hoisted:], name, "pjit arguments")
-        numbered = lambda: tree.flatten_with_path(tree.unflatten(out_tree, range(n_out)))[0]
+        numbered: Callable[[], Any] = lambda: tree.flatten_with_path(
+            tree.unflatten(out_tree, range(n_out))
+        )[0]
         path = lambda k: "result" + tree.keystr(numbered()[k][0])
         asked.check_fits(outs, closed.out_avals, path, "pjit outputs")
         name_shardings()

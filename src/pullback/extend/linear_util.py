@@ -114,7 +114,7 @@ def transformation_with_aux2(
     (5, 2)
     """
     if fun is None:
-        held = {"use_eq_store": use_eq_store, "unk_names": unk_names}
+        held: Any = {"use_eq_store": use_eq_store, "unk_names": unk_names}
         return _adding(functools.partial(transformation_with_aux2, **held), gen)
     store = EqualStore() if use_eq_store else Store()
 
