@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import importlib.util
 import io
+import logging
 import tempfile
 import traceback
 import unittest
@@ -22,9 +23,11 @@ from jax._src import (
     core,
     custom_partitioning_sharding_rule as rules,
     debugger,
+    earray,
     error_check,
     hashable_array,
     hijax,
+    logging_config,
     lru_cache,
     pickle_util,
     pretty_printer as pp,
@@ -277,6 +280,19 @@ class FlagsTest(jtu.JaxTestCase):
             del held
             gc.collect()
         self.assertIn("deleted by the Python garbage collector", said())
+
+    def test_loggers(self):
+        logger = logging.getLogger("jax._src.of_this_test")
+        before = logger.level
+        logging_config.update_debug_log_modules(logger.name)
+        self.assertTrue(logger.isEnabledFor(logging.DEBUG))
+        logging_config.update_debug_log_modules(None)
+        self.assertEqual((logger.level, logger.handlers), (before, []))
+        with self.assertRaisesRegex(ValueError, "one of the supported"):
+            logging_config.update_logging_level_global("no level")
+        aval = jax.core.ShapedArray((2,), jnp.dtype("float32"))
+        held = earray.EArray(aval, jnp.ones(2))
+        self.assertEqual((held.shape, held.copy().block_until_ready().ndim), ((2,), 1))
 
     def test_small_things(self):
         nodes = [absltest.mock.Mock(parents=[]) for _ in range(3)]

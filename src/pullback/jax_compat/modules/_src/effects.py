@@ -25,6 +25,7 @@ class JaxprInputEffect(Effect):
         return f"{type(self).__name__}({self.input_index})"
 
 
+Effects = frozenset[Effect]
 # Every effect is kept, and every ordered one may be on several devices: nothing is refused.
 partial_eval_kept_effects = effects.EffectTypeSet()
 shardable_ordered_effects = effects.EffectTypeSet()
