@@ -214,6 +214,7 @@ with pb.set_mesh(line):
     for wrong in (lambda: a * 2, lambda: pb.jit(lambda x: x * 2)(a)):
         with pytest.raises(ValueError, match="should match the aval mesh"):
             wrong()
+    assert pb.vjp(jnp.sin, b)[1](X)[0].sharding.spec == P("b", None)
     assert (pb.reshard(a, P("b")) * 2).sharding == b.sharding.update(spec=P("b", None))
 """
 

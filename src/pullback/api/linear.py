@@ -18,6 +18,7 @@ from ..core.source import transformed
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zero
 from ..core.tracebacks import boundary
 from ..primitives.common import as_array
+from ..primitives.sharding import reshard_p
 from ..records import record
 from ..transforms.transpose import backward_pass
 from ..tree import Partial
@@ -33,6 +34,14 @@ def as_result(x: Any) -> Any:
         return zeros if aval.dtype == dtypes.float0 else operations["new"](zeros)
     zeros = instantiate_zero(aval)
     return zeros if aval.is_high or aval.dtype == dtypes.float0 else as_array(zeros)
+
+
+def _lies_nowhere(have: Any, want: Any) -> bool:
+    """Is a value of the type that is wanted, but for the mesh, of which nothing is said?"""
+    lies = getattr(want, "_sharding", None)
+    if lies is None or getattr(have, "_sharding", lies) is not None:
+        return False
+    return bool(typematch(have, want.update(sharding=None)))
 
 
 @record(eq=True)
@@ -191,6 +200,9 @@ class VJP:
                     leaves[k], have = operations["get"](x, ...), have.inner_aval
             if not want.is_high and want.dtype == dtypes.float0 and have.shape == want.shape:
                 leaves[k] = Zero(want)  # integers have no cotangents: any of the shape will do
+            elif _lies_nowhere(have, want):  # it is to lie as the output does
+                lies = want._sharding
+                leaves[k] = reshard_p.bind(x, dst_sharding=lies, concrete_mesh=None)
             elif not typematch(have, want):
                 raise ValueError(
                     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function: got "
