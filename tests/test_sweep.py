@@ -110,6 +110,7 @@ WIDE = (
     "sp.special.multigammaln(b1(3), 2)",
     "sp.signal.welch(f4(2, 32), nperseg=8, average='median')",
     "sp.signal.csd(f4(32), f4(32, s=2), nperseg=8, average='median')",
+    "sp.interpolate.RegularGridInterpolator((jnp.arange(4), jnp.arange(5)), f4(4, 5))(f4(3, 2))",
     "sp.spatial.transform.Slerp.init(jnp.arange(3.), sp.spatial.transform.Rotation.from_rotvec("
     "f4(3, 3)))(jnp.array([0.5, 1.5])).as_quat()",
 )

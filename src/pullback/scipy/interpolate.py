@@ -61,7 +61,7 @@ class RegularGridInterpolator:
                     f"{kinds[0].name} for values of {kinds[1].name}"
                 )
         self.fill_value = fill_value
-        self.grid = tuple(jnp.asarray(p) for p in promote_dtypes_inexact(*points))
+        self.grid = tuple(jnp.asarray(p) for p in points)  # integers add no width to results
         for k, p in enumerate(self.grid):
             if typeof(p).ndim != 1:
                 raise ValueError(f"the points in dimension {k} must be 1-dimensional")

@@ -125,7 +125,7 @@ class Rotation(NamedTuple):
         a = _float(angles)
         a = jnp.asarray(jnp.deg2rad(a) if degrees else a, dtype=typeof(a).dtype)  # not weak
         a = a[..., None] if len(seq) == 1 and typeof(a).ndim <= 1 and typeof(a).shape != (1,) else a
-        if typeof(a).shape[-1] != len(seq):
+        if typeof(a).shape[-1:] != (len(seq),):
             raise ValueError(
                 f"Expected angles to have {len(seq)} columns, got shape {typeof(a).shape}"
             )
