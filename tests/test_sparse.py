@@ -14,6 +14,7 @@ import scipy.sparse
 
 import pullback
 import pullback.numpy as jnp
+from pullback import export
 from pullback.experimental import sparse
 from pullback.experimental.sparse import transform
 from pullback.extend import linear_util
@@ -768,3 +769,16 @@ def test_the_functions_keep_stored_zeros_and_the_methods_drop_them() -> None:
     for ours, theirs in zip(found(sparse, jnp), found(jsparse, jnumpy), strict=True):
         for x, y in ((ours.data, theirs.data), (ours.indices, theirs.indices)):
             np.testing.assert_array_equal(np.asarray(x), np.asarray(y))
+
+
+def test_sizes_with_names() -> None:
+    (n,) = export.symbolic_shape("n")
+    types = [pullback.ShapeDtypeStruct((4,), "float32"), pullback.ShapeDtypeStruct((4, 2), "int32")]
+
+    def shape(function: Callable[..., Any]) -> Any:
+        of = lambda d, i: function(sparse.BCOO((d, i), shape=(n, 3)))
+        return pullback.eval_shape(of, *types).shape
+
+    assert shape(lambda m: m.todense()) == (n, 3) and shape(lambda m: m.T) == (3, n)
+    assert shape(lambda m: m @ jnp.ones((3, 2))) == (n, 2)
+    assert shape(lambda m: sparse.bcoo_multiply_dense(m, jnp.ones((1, 3)))) == (4,)

@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import numpy as jnp
 from ...core.avals import ShapedArray
+from ...primitives.common import is_symbolic
 from ...tree_util import register_pytree_node
 
 
@@ -72,7 +73,7 @@ class JAXSparse:
     )
 
     def __init__(self, args: tuple[Any, ...], *, shape: Sequence[int]) -> None:
-        self.shape = tuple(int(n) for n in shape)
+        self.shape = tuple(n if is_symbolic(n) else int(n) for n in shape)
 
     @property
     def dtype(self) -> Any:
