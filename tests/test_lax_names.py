@@ -91,8 +91,7 @@ EXTENDING = (
 ).split()
 # What tracing makes, and users only look at.
 MADE_BY_TRACING = set(
-    "Tracer JVPTrace JVPTracer DynamicJaxprTracer JaxprTracer JaxprEqn Var SourceInfo ShapedArray "
-    "WrappedFun".split()
+    "JVPTrace JVPTracer DynamicJaxprTracer JaxprTracer SourceInfo ShapedArray WrappedFun".split()
 )
 
 
@@ -540,3 +539,25 @@ def test_exchanges_over_two_mapped_axes(name: str, outer: str) -> None:
     found = found if outer == "i" else found.swapaxes(0, 1)
     np.testing.assert_array_equal(found.reshape(6, *found.shape[2:]), BY_NUMPY[name][1])
     assert slope.shape == x.shape and np.isfinite(slope).all()
+
+
+def test_objects_that_tracing_makes_are_made_as_jax_makes_them() -> None:
+    """Libraries derive their own kinds of traced values, and write programs by hand."""
+
+    class Noted(pb.core.Tracer):
+        def __init__(self, trace: Any, aval: Any, note: str) -> None:
+            super().__init__(trace, aval)
+            self.note = note
+
+    aval = pb.typeof(1.0)
+    noted = Noted(core.current_trace(), aval, "mine")
+    assert noted.aval is aval and noted.shape == () and noted.note == "mine"
+    x = core.Var(aval, initial_qdd="begun", final_qdd=None)
+    assert x.initial_qdd == "begun"
+    info = source_info_util.current()
+    eqn = core.JaxprEqn(
+        invars=[x], outvars=[core.Var(aval)], primitive=lax.neg_p, params={}, effs=set(),
+        source_info=info, ctx=None,
+    )  # fmt: skip
+    assert eqn.effects == set() and eqn.replace(effects={1}).effects == {1}
+    assert eqn.replace(params={"a": 1}).params == {"a": 1}

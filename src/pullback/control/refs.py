@@ -598,7 +598,7 @@ class RefCell(Tracer):
     is read as `weak` as the reference is until something else is written.
     """
 
-    __slots__ = ("aval", "value", "weak")
+    __slots__ = ("value", "weak")
 
     def __init__(self, trace: Trace, aval: Any, value: Any) -> None:
         self._trace = trace

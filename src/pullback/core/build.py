@@ -68,7 +68,7 @@ class JaxprTracer(Tracer):
     ['JaxprTracer']
     """
 
-    __slots__ = ("_var", "aval", "source_info")
+    __slots__ = ("_var", "source_info")
 
     def __init__(self, trace: JaxprTrace, var: Var | Literal, source_info: Any) -> None:
         self._trace = trace

@@ -38,8 +38,10 @@ class Var:
     initial_qdd: Any
     final_qdd: Any
 
-    def __init__(self, aval: Any) -> None:
+    def __init__(self, aval: Any, initial_qdd: Any = None, final_qdd: Any = None) -> None:
         self.aval = aval
+        if initial_qdd is not None or final_qdd is not None:
+            self.initial_qdd, self.final_qdd = initial_qdd, final_qdd
 
     def __repr__(self) -> str:
         return f"Var(id={id(self)}):{self.aval.str_short()}"
@@ -94,17 +96,17 @@ class JaxprEqn:
         outvars: Sequence[Var],
         primitive: Any,
         params: dict[str, Any],
-        effects: Any = fx.no_effects,
+        effs: Any = fx.no_effects,
         source_info: Any = source.unknown,
         ctx: Any = None,
     ) -> None:
         self.invars, self.outvars = list(invars), list(outvars)
         self.primitive, self.params = primitive, params
-        self.effects, self.source_info, self.ctx = effects, source_info, ctx
+        self.effects, self.source_info, self.ctx = effs, source_info, ctx
 
     def replace(self, **changes: Any) -> JaxprEqn:
-        fields = {name: getattr(self, name) for name in self.__slots__}
-        return JaxprEqn(**{**fields, **changes})
+        fields = {name: getattr(self, name) for name in self.__slots__} | changes
+        return JaxprEqn(effs=fields.pop("effects"), **fields)
 
     def __repr__(self) -> str:
         return str(_show.show_eqn(self))

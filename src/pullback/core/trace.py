@@ -146,12 +146,14 @@ class Tracer:
     [True]
     """
 
-    __slots__ = ("__weakref__", "_trace")
+    __slots__ = ("__weakref__", "_trace", "aval")
     __array_priority__ = 1000
     aval: Any
 
-    def __init__(self, trace: Trace) -> None:
+    def __init__(self, trace: Trace, aval: Any = None) -> None:
         self._trace = trace
+        if aval is not None:  # else the subclass has it, or works it out
+            self.aval = aval
 
     def __getattr__(self, name: str) -> Any:
         """What the class of the aval says that its tracers have."""

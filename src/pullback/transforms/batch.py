@@ -42,7 +42,7 @@ class AxisData:
 class BatchTracer(Tracer):
     """A value with a batch axis at `batch_dim`; its aval is without it."""
 
-    __slots__ = ("aval", "batch_dim", "source_info", "val")
+    __slots__ = ("batch_dim", "source_info", "val")
 
     def __init__(self, trace: BatchTrace, val: Any, batch_dim: int) -> None:
         self._trace = trace
