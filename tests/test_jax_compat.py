@@ -122,6 +122,21 @@ def test_types_say_that_they_are_of_jax() -> None:
     assert here.stderr == "pullback.runtime.array"
 
 
+def test_flags_are_read_from_the_command_line() -> None:
+    """By absl, for programs that ask for it: known flags have effect, others are the program's."""
+    program = (
+        "import jax, sys; from absl import flags\n"
+        "jax.config.parse_flags_with_absl()\n"
+        "print(flags.FLAGS.is_parsed(), flags.FLAGS.jax_enable_x64, sys.argv[1:])\n"
+        "print(jax.numpy.arange(2).dtype, jax.config.jax_numpy_rank_promotion)\n"
+    )
+    given = "--jax_enable_x64=true", "--mine=3", "--jax_numpy_rank_promotion=warn", "file"
+    ours = "import pullback.jax_compat as c; c.install()\n"
+    here, there = run("-c", ours + program, *given), run("-c", program, *given)
+    assert here.stdout == there.stdout
+    assert here.stdout.splitlines()[1] == "int64 warn"
+
+
 def test_nothing_falls_through_to_an_installed_jax() -> None:
     run(
         "-c",

@@ -890,11 +890,19 @@ def _known(name: str) -> Flag:
     return FLAGS[name]
 
 
+absl_flags: Any = lazy_module("pullback.absl_flags")
+
+
+def config_with_absl() -> None:
+    """Makes every flag one of absl's, which has effect once the program's flags are read."""
+    absl_flags.define()
+
+
 def parse_flags_with_absl() -> None:
-    """Accepted: flags come from `config.update` and the environment."""
-
-
-config_with_absl = parse_flags_with_absl
+    """Reads the flags on the command line (`--jax_enable_x64=true`), and leaves others to the
+    program. ImportError without absl.
+    """
+    absl_flags.parse()
 
 
 class _Config(ModuleType):
