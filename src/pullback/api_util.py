@@ -45,6 +45,7 @@ def debug_info(
 @lu.transformation_with_aux2
 def flatten_fun(f: Any, store: Any, in_tree: Any, *args_flat: Any) -> Any:
     """A function of a tree (args, kwargs), as one of leaves; the results' tree is left behind.
+    `use_eq_store` and `unk_names` as for `transformation_with_aux2`.
 
     >>> from pullback.extend import linear_util
     >>> f = linear_util.wrap_init(lambda x, *, y: {"sum": x + y})
@@ -62,6 +63,7 @@ def flatten_fun(f: Any, store: Any, in_tree: Any, *args_flat: Any) -> Any:
 @lu.transformation_with_aux2
 def flatten_fun_nokwargs(f: Any, store: Any, in_tree: Any, *args_flat: Any) -> Any:
     """A function of a tuple of trees, as one of leaves; the results' tree is left behind.
+    `use_eq_store` and `unk_names` as for `transformation_with_aux2`.
 
     >>> from pullback.extend import linear_util
     >>> f = linear_util.wrap_init(lambda x, y: x + y["a"])

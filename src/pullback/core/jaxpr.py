@@ -26,7 +26,8 @@ _show: Any = config.lazy_module("pullback.core.show")
 
 
 class Var:
-    """A variable: its identity is the object, its type the aval.
+    """A variable: its identity is the object, its type the aval. Of values that have a state,
+    `initial_qdd` and `final_qdd` are its types when the program begins and ends.
 
     >>> from pullback.extend import core
     >>> core.Var(pb.typeof(1.0)).aval
@@ -48,7 +49,7 @@ class Var:
 
 
 class DropVar(Var):
-    """A result that nobody reads; prints as `_`.
+    """A result that nobody reads; prints as `_`. Made as `Var` is (`initial_qdd`, `final_qdd`).
 
     >>> from pullback.extend import core
     >>> core.DropVar(pb.typeof(1.0))
@@ -80,7 +81,7 @@ class Literal:
 
 
 class JaxprEqn:
-    """One application of a primitive. `source_info` is the user's line.
+    """One application of a primitive. `effs`: its effects; `source_info` is the user's line.
 
     >>> program = pb.make_jaxpr(lambda x: x + 2.0)(1.0)
     >>> equation = program.eqns[0]
@@ -396,7 +397,7 @@ def eval_jaxpr(
 
 
 def jaxpr_as_fun(closed_jaxpr: ClosedJaxpr, *args: Any) -> Callable[..., list[Any]]:
-    """The function that a closed jaxpr is, of its arguments behind `args`.
+    """The function that a `closed_jaxpr` is, of its arguments behind `args`.
 
     >>> from pullback.extend import core
     >>> f = core.jaxpr_as_fun(pb.make_jaxpr(lambda x: x + 1)(1.0))

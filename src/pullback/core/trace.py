@@ -138,7 +138,8 @@ def _refuse_call(tracer: Tracer, name: str, *args: Any) -> Any:
 
 
 class Tracer:
-    """A value under a trace. Upper layers fill in the operators and array methods.
+    """A value under a trace, of the type `aval`. Upper layers fill in the operators and array
+    methods.
 
     >>> kinds = []
     >>> _ = pb.jit(lambda x: kinds.append(isinstance(x, pb.core.Tracer)) or x)(1)

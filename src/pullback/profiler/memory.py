@@ -54,6 +54,7 @@ def _field(number: int, value: int | bytes) -> bytes:
 
 def device_memory_profile(backend: str | None = None) -> bytes:
     """The memory of the arrays that are alive, by their types: a profile that pprof reads.
+    `backend`: a platform's name.
 
     >>> pb.profiler.device_memory_profile()[:2] == bytes([31, 139])
     True
@@ -82,7 +83,7 @@ def device_memory_profile(backend: str | None = None) -> bytes:
 def save_device_memory_profile(
     filename: os.PathLike[str] | str, backend: str | None = None
 ) -> None:
-    """Writes `device_memory_profile` to a file.
+    """Writes `device_memory_profile` of a platform (`backend`) to the file `filename`.
 
     >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
@@ -97,12 +98,11 @@ _server: list[Any] = []
 
 
 def start_server(port: int, requires_backend: bool = True) -> Any:
-    """A server that tools of XLA's ask for recordings. Needs jaxlib (`pip install pullback[xla]`).
-    ValueError if one runs already.
+    """A server at a `port` that tools of XLA's ask for recordings; backends need no start
+    (`requires_backend`). Needs jaxlib (`pip install pullback[xla]`). ValueError if one runs
+    already.
 
-    >>> pb.profiler.start_server(9012) is not None
-    True
-    >>> pb.profiler.stop_server()
+    >>> server = pb.profiler.start_server(9012)  # doctest: +SKIP
     """
     if _server:
         raise ValueError("Only one profiler server can be active at a time.")
@@ -124,7 +124,8 @@ def stop_server() -> None:
 
 
 def register_subprocess(pid: int, port: int) -> Callable[[], None]:
-    """Has recordings of XLA's server ask another process, which has a server at that port, too.
+    """Has recordings of XLA's server ask another process, `pid`, which has a server at that `port`,
+    too.
     Gives the function that ends this. Needs jaxlib. JaxRuntimeError if there is no server.
 
     >>> pb.profiler.register_subprocess.__name__
