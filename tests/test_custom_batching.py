@@ -42,6 +42,13 @@ def call(j: Any, d: Any) -> Any:
     return lambda r, x: d.linear_call(lambda r, x: r * x * 2, lambda r, ct: r * ct * 3, r, x)
 
 
+def cosines(n: Any, b: Any) -> Any:
+    """A sine whose rule is another function's."""
+    f = b.custom_vmap(lambda x: n.sin(x))
+    f.def_vmap(lambda size, in_batched, x: (n.cos(x), in_batched[0]))
+    return f
+
+
 PROGRAMS: dict[str, Callable[..., Any]] = {
     "plain": lambda j, n, b, d, x: [marked(n, b)(1.0, 2.0), j.jit(marked(n, b))(1.0, 2.0)],
     "vmap": lambda j, n, b, d, x: [
@@ -55,6 +62,12 @@ PROGRAMS: dict[str, Callable[..., Any]] = {
         j.jvp(lambda x: marked(n, b)(x, 2.0)["a"], (1.0,), (1.0,)),
         j.vmap(lambda x: j.jvp(lambda x: marked(n, b)(x, 2.0)["a"], (x,), (1.0,)))(x),
         j.jvp(j.vmap(lambda x: marked(n, b)(x, 2.0)["a"]), (x,), (x,)),
+    ],
+    "tangents that are mapped alone": lambda j, n, b, d, x: [
+        j.jacfwd(cosines(n, b))(x),
+        j.vmap(j.jacfwd(cosines(n, b)))(n.stack([x, x + 1])),
+        j.vmap(lambda x, t: j.jvp(marked(n, b), (x, 2.0), (1.0, t)))(x, x + 1),
+        j.vmap(lambda t: j.jvp(lambda y: marked(n, b)(3.0, y), (2.0,), (t,)))(x),
     ],
     "grad of vmap": lambda j, n, b, d, x: j.grad(
         lambda x: j.vmap(lambda x: marked(n, b)(x, 2.0)["a"])(x).sum())(x),

@@ -22,9 +22,11 @@ from ..core.naming import fun_source_info, names_of_arguments
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import use_trace
+from ..primitives.dynamic_slice import dynamic_index_in_dim
 from ..primitives.elementwise import add_jaxvals
+from ..primitives.layout import iota
 from ..primitives.shape import broadcast
-from ..transforms.batch import batch_flat, batch_jaxpr, matchaxis
+from ..transforms.batch import AxisData, batch_flat, batch_jaxpr, matchaxis
 from ..transforms.jvp import jvp_flat, jvp_jaxpr
 from .call import move_to_front
 from .common import check_results
@@ -151,20 +153,51 @@ class _JVPRule:
 
     def __call__(self, size: int, flags: Sequence[bool], args: Sequence[Any]) -> Any:
         n = len(self.nonzeros)
-        primals, given = list(args[:n]), iter(zip(args[n:], flags[n:], strict=True))
-        marks = list(flags[:n])
-        tangents: list[Any] = []
-        for k, nz in enumerate(self.nonzeros):
-            if not nz:
-                tangents.append(Zero.from_primal_value(primals[k]))
-                continue
-            t, mark = next(given)
-            if mark and not marks[k]:  # both are batched if one is
-                primals[k], marks[k] = broadcast(primals[k], (size,)), True
-            elif marks[k] and not mark:
-                t = broadcast(t, (size,))
-            tangents.append(t)
-        out_marks: list[bool] = []
+        of_tangents = iter(flags[n:])
+        moving = [nz and next(of_tangents) for nz in self.nonzeros]
+        each = zip(flags[:n], moving, self.nonzeros, strict=True)
+        if not any(of and (t or not nz) for of, t, nz in each):
+            return self._by_lanes(size, flags, args)
+        marks = [of or t for of, t in zip(flags[:n], moving, strict=True)]
+        return self._pushed(size, marks, *self._both_batched(size, marks, flags, args))
+
+    def _both_batched(
+        self, size: int, marks: Sequence[bool], flags: Sequence[bool], args: Sequence[Any]
+    ) -> tuple[list[Any], list[Any]]:
+        """The primals and the tangents that there are, batched where these marks say so."""
+        n = len(marks)
+        of_tangents = [m for m, nz in zip(marks, self.nonzeros, strict=True) if nz]
+        spread = [
+            broadcast(x, (size,)) if mark and not flag else x
+            for x, mark, flag in zip(args, [*marks, *of_tangents], flags, strict=True)
+        ]
+        return spread[:n], spread[n:]
+
+    def _by_lanes(self, size: int, flags: Sequence[bool], args: Sequence[Any]) -> Any:
+        """No operand is batched together with its tangent. The rule sees none as batched, and what
+        it does is mapped: a result is only batched if what it follows from is."""
+        n = len(self.nonzeros)
+
+        def one(lane: Any, *xs: Any) -> list[Any]:
+            outs, marks = self._pushed(size, [False] * n, xs[:n], xs[n:])
+            return [
+                dynamic_index_in_dim(x, lane, 0, keepdims=False) if mark else x
+                for x, mark in zip(outs, marks, strict=True)
+            ]
+
+        dims = [0, *(0 if flag else None for flag in flags)]
+        outs, found = batch_flat(one, [iota("int32", size), *args], dims, AxisData(None, size))
+        return move_to_front(outs, found), [d is not None for d in found]
+
+    def _pushed(
+        self, size: int, marks: Sequence[bool], primals: Sequence[Any], given: Sequence[Any]
+    ) -> tuple[list[Any], list[bool]]:
+        """The rule's results and their tangents that are not zero, and which are batched."""
+        rest, out_marks = iter(given), list[bool]()
+        tangents = [
+            next(rest) if nz else Zero.from_primal_value(x)
+            for x, nz in zip(primals, self.nonzeros, strict=True)
+        ]
 
         def fun(*xs: Any) -> list[Any]:
             outs, found = self.rule(size, marks, xs)
