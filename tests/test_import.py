@@ -111,6 +111,17 @@ def test_the_compiler_is_loaded_with_the_first_array(array: str) -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
 
 
+def test_programs_are_not_searched_for_what_nobody_uses() -> None:
+    """For primitives that are functions to the compiler, before one of them is used."""
+    code = (
+        "import pullback as pb\n"
+        "from pullback.control import expand\n"
+        "pb.jit(lambda x: x + 1)(1.0)\n"
+        "assert not expand._registered, expand._registered\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
+
+
 def test_the_collector_is_as_it_was(loaded: Any) -> None:
     assert loaded[1] is True
     assert loaded[2] == 0  # nothing more is exempt from collections than before

@@ -15,14 +15,21 @@ from ..core.primitive import Primitive
 from ..core.trace import Trace, current_trace, use_trace
 from ..primitives.convert import convert_weak
 
-# Are there any such primitives? Programs need not be searched before.
+# Those of which a program may hold one. Programs need not be searched before there are any.
 _registered: list[Primitive] = []
 
 
 def register_inline(primitive: Primitive, fun: Callable[..., Any]) -> None:
     """`fun(*args, **params)` is what the primitive means; any backend can compile it."""
     primitive.rules["inline"] = fun
-    _registered.append(primitive)
+    announce(primitive)
+
+
+def announce(primitive: Primitive) -> None:
+    """A primitive that has such a function from the start is used: from now on programs are
+    searched."""
+    if primitive not in _registered:
+        _registered.append(primitive)
 
 
 class ExpandTrace(Trace):

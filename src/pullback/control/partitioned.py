@@ -9,7 +9,6 @@ from typing import Any
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, jaxprs_in_params
 from ..core.primitive import Primitive
 from .call import call_params, jit_p
-from .expand import register_inline
 
 __all__ = ["custom_partitioning_p", "holds_partitioned", "struct"]
 
@@ -44,8 +43,8 @@ custom_partitioning_p = Primitive(
         axis, vals, dims, **_as_call(call)
     ),
     partial_eval=_partial_eval,
+    inline=_run,
 )
-register_inline(custom_partitioning_p, _run)
 
 
 def holds_partitioned(jaxpr: Jaxpr) -> bool:

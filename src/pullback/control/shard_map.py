@@ -39,7 +39,7 @@ from ..transforms.partial_eval import dce_jaxpr, forward_residuals, partial_eval
 from ..transforms.transpose import backward_pass
 from .call import mentions_axis
 from .common import chosen
-from .expand import register_inline
+from .expand import announce
 from .remat import hoist
 
 __all__ = ["bind", "block_type", "inside", "shard_map_p", "sizes_of", "variance_left"]
@@ -447,11 +447,11 @@ shard_map_p: Primitive = Primitive(
     partial_eval=_partial_eval,
     dce=_dce,
     discharge=lambda args, params: compute(*args, **params),
+    inline=lambda *args, **params: compute(*args, **params),
 )
 
 
 def start() -> None:
     """The first `shard_map`: from now on types may say over what values vary."""
     said[0] = True
-    if "inline" not in shard_map_p.rules:
-        register_inline(shard_map_p, compute)
+    announce(shard_map_p)

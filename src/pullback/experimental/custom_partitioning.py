@@ -9,6 +9,7 @@ from typing import Any
 from .. import tree
 from ..api.arguments import ShapeDtypeStruct, as_tuple, check_callable
 from ..control.custom import resolve_kwargs
+from ..control.expand import announce
 from ..control.partitioned import custom_partitioning_p, struct
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
@@ -121,6 +122,7 @@ class custom_partitioning:
             if not isinstance(rule, SdyShardingRule):
                 sizes: Any = self._sizes
                 rule = str_to_sdy_sharding_rule(rule, **sizes)
+        announce(custom_partitioning_p)
         results = custom_partitioning_p.bind(
             *consts,
             *leaves,
