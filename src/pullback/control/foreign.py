@@ -10,10 +10,8 @@ import numpy as np
 from ..core import effects as fx
 from ..core.avals import AbstractToken, ShapedArray, typeof
 from ..core.primitive import No, Primitive
-from ..primitives.builders import batch_size
-from ..primitives.callback import METHODS, batched_operands
+from ..primitives.callback import batch_by_method, check_method
 from ..primitives.common import as_array
-from .callbacks import sequentially
 from .expand import register_inline
 
 __all__ = ["FfiEffect", "ffi_call", "ffi_call_p"]
@@ -46,30 +44,15 @@ def _jvp(primals: Any, tangents: Any, *, target_name: str, **params: Any) -> Any
     )
 
 
-def _batch(args: Any, dims: Any, *, vmap_method: Any, **params: Any) -> Any:
-    if vmap_method is None:
-        raise NotImplementedError(
-            "vmap is only supported for the ffi_call primitive when vmap_method is one of "
-            "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
-            "'legacy_vectorized'. Got vmap_method=None."
-        )
-    same = {"vmap_method": vmap_method, **params}
-    if vmap_method in ("sequential", "sequential_unrolled"):
-        unroll = vmap_method == "sequential_unrolled"
-        return sequentially(ffi_call_p, args, dims, same, unroll)
-    n = batch_size(args, dims)
-    parts = batched_operands(args, dims, vmap_method)
+def _batched_layouts(parts: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
     layouts = [
         _batched_layout(layout, typeof(x).ndim)
         for layout, x in zip(params["input_layouts"], parts, strict=True)
     ]
-    more = {
+    return {
         "input_layouts": tuple(layouts),
         "output_layouts": tuple(_batched_layout(k, len(k) + 1) for k in params["output_layouts"]),
-        "result_avals": tuple(a.update(shape=(n, *a.shape)) for a in params["result_avals"]),
     }
-    outs = ffi_call_p.bind(*parts, **{**same, **more})
-    return outs, [0] * len(outs)
 
 
 def _batched_layout(layout: tuple[int, ...], ndim: int) -> tuple[int, ...]:
@@ -82,7 +65,7 @@ ffi_call_p: Primitive = Primitive(
     abstract_eval=_abstract_eval,
     jvp=_jvp,
     transpose=No.NOT_LINEAR,
-    batch=_batch,
+    batch=batch_by_method(lambda: ffi_call_p, _batched_layouts),
     multiple_results=True,
     effectful=True,
 )
@@ -206,10 +189,7 @@ def ffi_call(
     (Array([[2., 0.],
            [0., 2.]], dtype=float32), Array(0, dtype=int32))
     """
-    if vmap_method not in METHODS:
-        raise ValueError(
-            f"vmap_method must be on of the allowed methods {list(METHODS)}, but got: {vmap_method}"
-        )
+    check_method(vmap_method)
     single = not isinstance(result_shape_dtypes, (list, tuple))
     shapes = [result_shape_dtypes] if single else list(result_shape_dtypes)
     outs = tuple(_result_aval(k, s) for k, s in enumerate(shapes))

@@ -9,14 +9,12 @@ from typing import Any
 import numpy as np
 
 from .. import tree
-from ..control.callbacks import sequentially
 from ..control.expand import register_inline
 from ..core import effects as fx
 from ..core.primitive import No, Primitive
-from ..primitives.builders import batch_size
 from ..primitives.callback import (
-    METHODS,
-    batched_operands,
+    batch_by_method,
+    check_method,
     io_callback,
     pure_callback,
     result_avals_of,
@@ -113,23 +111,6 @@ def _jvp(primals: Any, tangents: Any, **_: Any) -> Any:
     )
 
 
-def _batch(args: Any, dims: Any, *, vmap_method: Any, result_avals: Any, **params: Any) -> Any:
-    same = {"vmap_method": vmap_method, "result_avals": result_avals, **params}
-    if vmap_method is None:
-        raise NotImplementedError(
-            "vmap is only supported for the buffer_callback primitive when vmap_method is one of "
-            "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
-            "'legacy_vectorized'. Got vmap_method=None."
-        )
-    if vmap_method in ("sequential", "sequential_unrolled"):
-        unroll = vmap_method == "sequential_unrolled"
-        return sequentially(buffer_callback_p, args, dims, same, unroll)
-    n = batch_size(args, dims)
-    avals = tuple(a.update(shape=(n, *a.shape)) for a in result_avals)
-    parts = batched_operands(args, dims, vmap_method)
-    return buffer_callback_p.bind(*parts, **{**same, "result_avals": avals}), [0] * len(avals)
-
-
 def _run(
     *args: Any, callback: Any, in_tree: Any, out_tree: Any, result_avals: Any,
     has_side_effect: bool, input_output_aliases: Any, **_: Any,
@@ -158,12 +139,12 @@ def _run(
     return call(filled, list(result_avals), *args)  # type: ignore[no-any-return]
 
 
-buffer_callback_p = Primitive(
+buffer_callback_p: Primitive = Primitive(
     "buffer_callback",
     abstract_eval=_types,
     jvp=_jvp,
     transpose=No.NOT_LINEAR,
-    batch=_batch,
+    batch=batch_by_method(lambda: buffer_callback_p),
     multiple_results=True,
     effectful=True,
     register=False,
@@ -195,10 +176,7 @@ def buffer_callback(
     >>> buffer_callback(doubled, pb.ShapeDtypeStruct((3,), jnp.float32))(jnp.ones(3))
     Array([2., 2., 2.], dtype=float32)
     """
-    if vmap_method not in METHODS:
-        raise ValueError(
-            f"vmap_method must be on of the allowed methods {list(METHODS)}, but got: {vmap_method}"
-        )
+    check_method(vmap_method)
     avals, out_tree = result_avals_of(result_shape_dtypes)
 
     def called(*args: Any, **kwargs: Any) -> Any:

@@ -215,26 +215,47 @@ def _pure_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     )
 
 
-def _pure_batch(args: Any, dims: Any, *, vmap_method: Any, result_avals: Any, **params: Any) -> Any:
-    same = {"vmap_method": vmap_method, "result_avals": result_avals, **params}
-    if vmap_method is None:
-        raise NotImplementedError(
-            "vmap is only supported for the pure_callback primitive when vmap_method is one of "
-            "'sequential', "
-            "'sequential_unrolled', 'expand_dims', 'broadcast_all', or 'legacy_vectorized'. Got "
-            "vmap_method=None."
+def _no_more(parts: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
+    return {}
+
+
+def batch_by_method(
+    get: Callable[[], Primitive],
+    more: Callable[[Sequence[Any], dict[str, Any]], dict[str, Any]] = _no_more,
+) -> Callable[..., Any]:
+    """The batch rule of calls of functions that say themselves how a batch is passed
+    (`vmap_method`). `more(operands, parameters)`: what else changes in a call of a whole batch.
+    """
+
+    def batch(args: Any, dims: Any, **params: Any) -> Any:
+        p, method = get(), params["vmap_method"]
+        if method is None:
+            raise NotImplementedError(
+                f"vmap is only supported for the {p.name} primitive when vmap_method is one of "
+                "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
+                "'legacy_vectorized'. Got vmap_method=None."
+            )
+        if method in ("sequential", "sequential_unrolled"):
+            unroll = method == "sequential_unrolled"
+            return _loops.sequentially(p, args, dims, params, unroll)
+        n, parts = batch_size(args, dims), _batched_operands(args, dims, method)
+        avals = tuple(a.update(shape=(n, *a.shape)) for a in params["result_avals"])
+        changed = {"result_avals": avals, **more(parts, params)}
+        outs = p.bind(*parts, **{**params, **changed})
+        return outs, [0] * len(outs)
+
+    return batch
+
+
+def check_method(vmap_method: Any) -> None:
+    """ValueError for what says of no batch how it is passed."""
+    if vmap_method not in METHODS:
+        raise ValueError(
+            f"vmap_method must be on of the allowed methods {list(METHODS)}, but got: {vmap_method}"
         )
-    if vmap_method in ("sequential", "sequential_unrolled"):
-        unroll = vmap_method == "sequential_unrolled"
-        return _loops.sequentially(pure_callback_p, args, dims, same, unroll)
-    n = batch_size(args, dims)
-    parts = batched_operands(args, dims, vmap_method)
-    avals = tuple(a.update(shape=(n, *a.shape)) for a in result_avals)
-    outs = pure_callback_p.bind(*parts, **{**same, "result_avals": avals})
-    return outs, [0] * len(outs)
 
 
-def batched_operands(args: Any, dims: Any, vmap_method: str) -> list[Any]:
+def _batched_operands(args: Any, dims: Any, vmap_method: str) -> list[Any]:
     """The operands of a call of a whole batch: the batch leads; what has none gets an axis of size
     1, or is repeated, or stays as it is."""
     n = batch_size(args, dims)
@@ -254,12 +275,12 @@ def _repeat(x: Any, n: int) -> Any:
     return x if n == 1 else concatenate([x] * n, 0)
 
 
-pure_callback_p = Primitive(
+pure_callback_p: Primitive = Primitive(
     "pure_callback",
     abstract_eval=_pure_aval,
     jvp=_pure_jvp,
     transpose=No.NOT_LINEAR,
-    batch=_pure_batch,
+    batch=batch_by_method(lambda: pure_callback_p),
     multiple_results=True,
 )
 
@@ -283,10 +304,7 @@ def pure_callback(
     >>> pb.jit(lambda x: pb.pure_callback(double, shape, x))(jnp.ones(3))
     Array([2., 2., 2.], dtype=float32)
     """
-    if vmap_method not in METHODS:
-        raise ValueError(
-            f"vmap_method must be on of the allowed methods {list(METHODS)}, but got: {vmap_method}"
-        )
+    check_method(vmap_method)
     if not callable(callback):
         raise TypeError(f"pure_callback expects a callable, got {callback!r}")
     leaves, in_tree = tree.flatten((args, kwargs))
