@@ -326,8 +326,6 @@ def sdy_sharding_rule_to_mlir(
         for axis, size in zip(reversed(axes), reversed(shape), strict=False):
             if isinstance(axis, str) and not _is_batching(axis):
                 numbers.whole.setdefault(axis, size)
-    for k, (axes, value) in enumerate(zip(rule.operand_mappings, operand_types, strict=True)):
-        numbers.mapping("operand", k, axes, value)
     operands = [
         numbers.mapping("operand", k, axes, value)
         for k, (axes, value) in enumerate(zip(rule.operand_mappings, operand_types, strict=True))

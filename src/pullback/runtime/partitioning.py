@@ -106,7 +106,7 @@ class _Dividing:
         """The results of a call that its `partition` divides, and how they lie."""
         params, avals = eqn.params, [v.aval for v in eqn.outvars]
         if params["partition"] is None:
-            return custom_partitioning_p.bind(*args, **params), specs[:0] + [None] * len(avals)
+            return custom_partitioning_p.bind(*args, **params), [None] * len(avals)
         if params["sharding_rule"] is not None:
             params["sharding_rule"].check([v.aval for v in eqn.invars], avals)
         elif params["infer_sharding_from_operands"] is not None:

@@ -2,4 +2,7 @@
 
 from __future__ import annotations
 
-from . import qdwh as qdwh, stack as stack, svd as svd
+from ......lax import polar
+from . import stack as stack, svd as svd
+
+qdwh = polar

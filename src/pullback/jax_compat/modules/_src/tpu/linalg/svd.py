@@ -6,8 +6,8 @@ from __future__ import annotations
 from typing import Any
 
 from ...... import numpy as jnp
+from ......lax.polar import qdwh
 from ......numpy import linalg
-from .qdwh import qdwh
 
 
 def svd(
