@@ -4,7 +4,7 @@ nothing is traced twice."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core import effects as fx, public
@@ -212,23 +212,28 @@ jit_p = Primitive(
 )
 
 
-def _as_jit(kind: str) -> Any:
-    """The rule of `jit` for a call whose program is the parameter `call_jaxpr`."""
+def rules_of_calls(as_jit: Callable[[dict[str, Any]], dict[str, Any]]) -> dict[str, Any]:
+    """The rules of a call that is differentiated and batched as that of a jitted function is, whose
+    parameters `as_jit` gives for its own."""
 
-    def rule(*args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
-        return jit_p.rule(kind)(*args, **call_params(call_jaxpr, "closed_call"))
+    def of(kind: str) -> Any:
+        return lambda *args, **params: jit_p.rule(kind)(*args, **as_jit(params))
 
-    return rule
+    def partial_eval(
+        trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
+    ) -> Any:
+        return _partial_eval(trace, unknown, tracers, as_jit(params))
+
+    rules = {kind: of(kind) for kind in ("jvp", "transpose", "axis_batch")}
+    return {**rules, "partial_eval": partial_eval}
+
+
+def _as_jit(params: dict[str, Any]) -> dict[str, Any]:
+    return call_params(params["call_jaxpr"], "closed_call")
 
 
 def _bind_as_jit(*args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
     return jit_p.bind(*args, **call_params(call_jaxpr, "closed_call"))
-
-
-def _partial_eval_as_jit(
-    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
-) -> Any:
-    return _partial_eval(trace, unknown, tracers, call_params(params["call_jaxpr"], "closed_call"))
 
 
 class _CallPrimitive(Primitive):
@@ -250,11 +255,8 @@ class _CallPrimitive(Primitive):
                 call_jaxpr.out_avals,
                 call_jaxpr.effects,
             ),
-            jvp=_as_jit("jvp"),
-            transpose=_as_jit("transpose"),
-            axis_batch=_as_jit("axis_batch"),
-            partial_eval=_partial_eval_as_jit,
             impl=_bind_as_jit,
+            **rules_of_calls(_as_jit),
         )
 
     def bind(self, *args: Any, **params: Any) -> Any:

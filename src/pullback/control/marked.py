@@ -9,9 +9,8 @@ from typing import Any
 from .. import config
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
-from ..core.trace import Tracer
 from ..transforms.partial_eval import dce_closed
-from .call import UNSPECIFIED, call_params, jit_p
+from .call import UNSPECIFIED, call_params, jit_p, rules_of_calls
 from .expand import register_inline
 
 spaces: Any = config.lazy_module("pullback.runtime.shardings")
@@ -42,16 +41,9 @@ class MarkedCall(Primitive):
             multiple_results=True,
             effectful=True,
             abstract_eval=self._types,
-            jvp=lambda ps, ts, jaxpr, **meta: jit_p.rule("jvp")(ps, ts, **self._jit(jaxpr, meta)),
-            transpose=lambda cts, *args, jaxpr, **meta: jit_p.rule("transpose")(
-                cts, *args, **self._jit(jaxpr, meta)
-            ),
-            axis_batch=lambda axis, vals, dims, jaxpr, **meta: jit_p.rule("axis_batch")(
-                axis, vals, dims, **self._jit(jaxpr, meta)
-            ),
-            partial_eval=self._partial_eval,
             dce=self._dce,
             impl=self._run,
+            **rules_of_calls(self._jit),
         )
         register_inline(self, self._run)
 
@@ -70,22 +62,16 @@ class MarkedCall(Primitive):
         """The parameters of a transformed call, whose results have `outs` said of them."""
         return meta
 
-    def _jit(self, jaxpr: ClosedJaxpr, meta: dict[str, Any]) -> dict[str, Any]:
+    def _jit(self, own: dict[str, Any]) -> dict[str, Any]:
+        jaxpr, meta = own["jaxpr"], _meta(own)
         params = call_params(jaxpr, self.name, out_shardings=self.outs_of(jaxpr, meta))
         return {**params, "marked": _Mark(self, meta)}
 
     def _run(self, *args: Any, jaxpr: ClosedJaxpr, **meta: Any) -> Any:
         return jit_p.bind(*args, **call_params(jaxpr, self.name))
 
-    def _partial_eval(
-        self, trace: Any, unknown: Sequence[bool], tracers: Sequence[Tracer], params: dict[str, Any]
-    ) -> Any:
-        meta = {k: v for k, v in params.items() if k != "jaxpr"}
-        as_jit = self._jit(params["jaxpr"], meta)
-        return jit_p.rule("partial_eval")(trace, unknown, tracers, as_jit)
-
     def _dce(self, used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
-        meta = {k: v for k, v in eqn.params.items() if k != "jaxpr"}
+        meta = _meta(eqn.params)
         outs = self.outs_of(eqn.params["jaxpr"], meta)
         closed, used_in = dce_closed(eqn.params["jaxpr"], used)
         kept = None if outs is None else [o for o, u in zip(outs, used, strict=True) if u]
@@ -95,6 +81,11 @@ class MarkedCall(Primitive):
             params={"jaxpr": closed, **self.meta_of(meta, closed, kept)},
             effects=closed.effects,
         )
+
+
+def _meta(params: dict[str, Any]) -> dict[str, Any]:
+    """What is said beside the program."""
+    return {k: v for k, v in params.items() if k != "jaxpr"}
 
 
 class Placed(MarkedCall):

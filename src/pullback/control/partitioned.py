@@ -3,12 +3,11 @@ computes is its program; who runs it on a mesh asks its `partition` (runtime/par
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr, jaxprs_in_params
 from ..core.primitive import Primitive
-from .call import call_params, jit_p
+from .call import call_params, jit_p, rules_of_calls
 
 __all__ = ["custom_partitioning_p", "holds_partitioned", "struct"]
 
@@ -24,12 +23,6 @@ def _run(*args: Any, call: ClosedJaxpr, **params: Any) -> Any:
     return eval_jaxpr(call.jaxpr, call.consts, *args)
 
 
-def _partial_eval(
-    trace: Any, unknown: Sequence[bool], tracers: Sequence[Any], params: dict[str, Any]
-) -> Any:
-    return jit_p.rule("partial_eval")(trace, unknown, tracers, _as_call(params["call"]))
-
-
 # Derivatives and batches are those of the program: they are not divided as it is.
 custom_partitioning_p = Primitive(
     "custom_partitioning",
@@ -37,13 +30,8 @@ custom_partitioning_p = Primitive(
     effectful=True,
     abstract_eval=lambda *avals, call, **_: (call.out_avals, call.effects),
     impl=lambda *args, call, **_: jit_p.bind(*args, **_as_call(call)),
-    jvp=lambda ps, ts, call, **_: jit_p.rule("jvp")(ps, ts, **_as_call(call)),
-    transpose=lambda cts, *args, call, **_: jit_p.rule("transpose")(cts, *args, **_as_call(call)),
-    axis_batch=lambda axis, vals, dims, call, **_: jit_p.rule("axis_batch")(
-        axis, vals, dims, **_as_call(call)
-    ),
-    partial_eval=_partial_eval,
     inline=_run,
+    **rules_of_calls(lambda params: _as_call(params["call"])),
 )
 
 

@@ -4,12 +4,9 @@ and orders of nodes."""
 from __future__ import annotations
 
 import functools
-import weakref
 from abc import ABCMeta
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
-
-from ....core.trace import trace_context
 
 
 class HashableWrapper:
@@ -132,59 +129,3 @@ def pprint_bytes(num_bytes: int | float) -> str:
     while size >= 1024 and k < len(units) - 1:
         size, k = size / 1024, k + 1
     return f"{size:.2f}{units[k]}"
-
-
-class _Multi:
-    """A function whose results are remembered as long as all arguments live that can be weakly
-    referred to."""
-
-    def __init__(self, call: Callable[..., Any], maxsize: int, with_context: bool) -> None:
-        functools.update_wrapper(self, call)
-        self._call, self._maxsize, self._with_context = call, maxsize, with_context
-        self._kept: dict[Any, tuple[Any, Any]] = {}
-        self._hits = self._misses = 0
-
-    def _part(self, x: Any, refs: list[Any]) -> Any:
-        if type(x) is tuple:
-            return tuple(self._part(y, refs) for y in x)
-        if not hasattr(type(x), "__weakref__"):
-            return x
-        refs.append(weakref.ref(x))
-        return refs[-1]
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        refs: list[Any] = []
-        named = tuple(sorted(kwargs.items()))
-        context = trace_context() if self._with_context else ()
-        key = self._part(args, refs), self._part(named, refs), context
-        found = self._kept.get(key)
-        if found is not None:
-            self._hits += 1
-            return found[0]
-        self._misses += 1
-        out = self._call(*args, **kwargs)
-        gone = [weakref.ref(r(), functools.partial(self._forget, key)) for r in refs]
-        self._kept[key] = out, gone
-        while len(self._kept) > self._maxsize:
-            self._kept.pop(next(iter(self._kept)))
-        return out
-
-    def _forget(self, key: Any, _: Any) -> None:
-        self._kept.pop(key, None)
-
-    def cache_info(self) -> dict[str, int]:
-        """How often a result was remembered, and how many are."""
-        counts = {"hits": self._hits, "misses": self._misses}
-        return {**counts, "maxsize": self._maxsize, "currsize": len(self._kept)}
-
-    def cache_clear(self) -> None:
-        """Forgets everything."""
-        self._kept.clear()
-        self._hits = self._misses = 0
-
-
-def multi_weakref_lru_cache(
-    call: Callable[..., Any], *, maxsize: int | None = 2048, trace_context_in_key: bool = True
-) -> _Multi:
-    """A function that remembers its results by its arguments, none of which it keeps alive."""
-    return _Multi(call, 1 << 62 if maxsize is None else maxsize, trace_context_in_key)

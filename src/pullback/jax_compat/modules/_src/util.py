@@ -21,12 +21,14 @@ from .hashables import (
     Unhashable as Unhashable,
     fun_qual_name as fun_qual_name,
     immutable as immutable,
-    multi_weakref_lru_cache as multi_weakref_lru_cache,
     pprint_bytes as pprint_bytes,
     subs_list2 as subs_list2,
     toposort as toposort,
 )
-from .weak_caches import weakref_lru_cache as weakref_lru_cache
+from .weak_caches import (
+    multi_weakref_lru_cache as multi_weakref_lru_cache,
+    weakref_lru_cache as weakref_lru_cache,
+)
 
 logger = logging.getLogger("jax._src.util")
 NumpyComplexWarning = np.exceptions.ComplexWarning
