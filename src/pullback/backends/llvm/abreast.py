@@ -24,6 +24,7 @@ from pullback.backends.llvm.build import BITS, Val
 from pullback.backends.llvm.convert import register_type
 from pullback.backends.llvm.emit import Emitter
 from pullback.backends.llvm.emit_loops import is_unit, lane_by_lane, maskable, tail_mask
+from pullback.backends.llvm.shuffles import shuffled, transposed
 from pullback.loops.ir import Alloc, Atom, Buf, For, Let, Load, Stmt, Store, Var
 from pullback.loops.ops import storage_bytes
 from pullback.records import record
@@ -356,17 +357,9 @@ class _Group:
 
 def _transposed(rows: list[Val]) -> list[Val]:
     """As many vectors as each has lanes, with element k of vector j in lane j of vector k."""
-    n, step = len(rows), 1
-    while step < n:
-        out = list(rows)
-        for k in range(n):
-            if not k & step:
-                x, y = rows[k], rows[k + step]
-                low = [lane if not lane & step else n + lane - step for lane in range(n)]
-                high = [lane + step if not lane & step else n + lane for lane in range(n)]
-                out[k], out[k + step] = _picked(x, y, low), _picked(x, y, high)
-        rows, step = out, 2 * step
-    return rows
+    first = rows[0]
+    regs = transposed(first.b, f"<{first.n} x {first.t}>", [row.regs[0] for row in rows])
+    return [Val(first.b, first.t, first.n, (reg,)) for reg in regs]
 
 
 def _folded(loops: AllLoops, e: Emitter, s: For, vectors: list[list[Val]], width: int) -> list[Val]:
@@ -411,9 +404,8 @@ def _joined(x: list[Val], y: list[Val]) -> list[Val]:
 
 
 def _picked(x: Val, y: Val, picks: list[int]) -> Val:
-    vt, where = f"<{x.n} x {x.t}>", ", ".join(f"i32 {k}" for k in picks)
-    text = f"shufflevector {vt} {x.regs[0]}, {vt} {y.regs[0]}, <{len(picks)} x i32> <{where}>"
-    return x.b.impure(text, x.t, len(picks))
+    reg = shuffled(x.b, f"<{x.n} x {x.t}>", x.regs[0], y.regs[0], picks)
+    return Val(x.b, x.t, len(picks), (reg,))
 
 
 def _slot_bytes(t: str) -> int:

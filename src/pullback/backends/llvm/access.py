@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import from_memory, memory_type, to_memory
+from pullback.backends.llvm.shuffles import shuffled
 from pullback.loops.ops import storage_bytes
 
 WIDEST_STRIDE = 8  # elements; lanes further apart are loaded one by one
@@ -104,29 +105,10 @@ def load(b: Builder, dtype: str, base: Val, at: Index, mask: Val | None, other: 
         raw = _load_alternate(b, t, size, base, at)
     elif isinstance(at, Lin) and _is_interleaved(b, at, mask, size):
         raw = _load_interleaved(b, t, size, base, at, mask)
-    elif isinstance(at, Lin) and at.n > 1 and at.stride.c == 2 and mask is None:
-        raw = _load_every_other(b, t, size, base, at)
     else:
         raw = _gather(b, t, size, base, at, mask)
     value = from_memory(b, dtype, raw)
     return value if mask is None or other is None else b.select(mask, value, other)
-
-
-def _load_every_other(b: Builder, t: str, size: int, base: Val, at: Lin) -> Val:
-    """Stride 2, as the parts of complex numbers have: two vectors, of which the second ends with
-    the last element that is wanted, and no later."""
-    n, vt = at.n, f"<{at.n} x {t}>"
-    picks = [2 * k if 2 * k < n else 2 * k + 1 for k in range(n)]
-    where = ", ".join(f"i32 {k}" for k in picks)
-    regs = []
-    for u in range(at.width):
-        halves = []
-        for first in (2 * u * n, 2 * u * n + n - 1):
-            pointer = _vector_pointer(b, base, at.base, first, size).regs[0]
-            halves.append(b.impure_reg(f"load {vt}, ptr {pointer}, align {size}"))
-        text = f"shufflevector {vt} {halves[0]}, {vt} {halves[1]}, <{n} x i32> <{where}>"
-        regs.append(b.impure_reg(text))
-    return Val(b, t, n, tuple(regs))
 
 
 def store_pairs(b: Builder, dtype: str, base: Val, at: Lin, x: Val, y: Val) -> None:
@@ -135,10 +117,9 @@ def store_pairs(b: Builder, dtype: str, base: Val, at: Lin, x: Val, y: Val) -> N
     vt = f"<{n} x {t}>"
     left, right = (b.spread(to_memory(b, dtype, v), n) for v in (x, y))
     for u in range(at.width):
-        pair = f"{vt} {left[u % len(left)]}, {vt} {right[u % len(right)]}"
         for half in (0, 1):
-            picks = [f"i32 {half * n // 2 + k // 2 + (k % 2) * n}" for k in range(n)]
-            value = b.impure_reg(f"shufflevector {pair}, <{n} x i32> <{', '.join(picks)}>")
+            picks = [half * n // 2 + k // 2 + (k % 2) * n for k in range(n)]
+            value = shuffled(b, vt, left[u % len(left)], right[u % len(right)], picks)
             pointer = _vector_pointer(b, base, at.base, (2 * u + half) * n, size).regs[0]
             b.line(f"store {vt} {value}, ptr {pointer}, align {size}")
 
@@ -169,7 +150,7 @@ def _picked(b: Builder, t: str, n: int, lanes: list[str]) -> list[str]:
                 n + row if c == column else (row if column == 1 and c == 0 else k)
                 for k, (row, c) in enumerate(wanted)
             ]
-            whole = _shuffled(b, vt, whole, lanes[column], picks)
+            whole = shuffled(b, vt, whole, lanes[column], picks)
         vectors.append(whole)
     return vectors
 
@@ -180,7 +161,7 @@ def _interleaved(b: Builder, t: str, n: int, lanes: list[str]) -> list[str]:
         return lanes
     even, odd = (_interleaved(b, t, n, lanes[k::2]) for k in (0, 1))
     return [
-        _shuffled(b, f"<{n} x {t}>", x, y, [half * n // 2 + k // 2 + k % 2 * n for k in range(n)])
+        shuffled(b, f"<{n} x {t}>", x, y, [half * n // 2 + k // 2 + k % 2 * n for k in range(n)])
         for x, y in zip(even, odd, strict=True)
         for half in (0, 1)
     ]
@@ -200,7 +181,7 @@ def load_rows(b: Builder, dtype: str, base: Val, at: Lin, stride: int) -> list[V
         for k in (0, 1):
             picks = list(range(k, 2 * n, 2))
             pairs = zip(vectors[::2], vectors[1::2], strict=True)
-            half = [_shuffled(b, vt, x, y, picks) for x, y in pairs]
+            half = [shuffled(b, vt, x, y, picks) for x, y in pairs]
             split(half, first + k * step, 2 * step)
 
     for u in range(at.width):
@@ -225,13 +206,8 @@ def _picked_out(b: Builder, vt: str, vectors: list[str], places: list[int]) -> s
             source, at = divmod(place, n)
             kept = at if j == 1 and source == 0 else k
             picks.append(n + at if source == j else kept)
-        whole = _shuffled(b, vt, whole, vector, picks)
+        whole = shuffled(b, vt, whole, vector, picks)
     return whole
-
-
-def _shuffled(b: Builder, vt: str, x: str, y: str, picks: list[int]) -> str:
-    order = ", ".join(f"i32 {k}" for k in picks)
-    return b.impure_reg(f"shufflevector {vt} {x}, {vt} {y}, <{len(picks)} x i32> <{order}>")
 
 
 def _from_below(at: Lin) -> Lin:
@@ -243,16 +219,13 @@ def _from_below(at: Lin) -> Lin:
 def _turned(b: Builder, v: Val, at: Lin) -> Val:
     """Lanes in the opposite order, over all registers."""
     vt = f"<{v.n} x {v.t}>"
-    picks = ", ".join(f"i32 {k}" for k in reversed(range(v.n)))
+    picks = list(reversed(range(v.n)))
     regs = [v.regs[u % len(v.regs)] for u in range(at.width)]
     return Val(
         b,
         v.t,
         v.n,
-        tuple(
-            b.impure_reg(f"shufflevector {vt} {r}, {vt} poison, <{v.n} x i32> <{picks}>")
-            for r in reversed(regs)
-        ),
+        tuple(shuffled(b, vt, r, "poison", picks) for r in reversed(regs)),
     )
 
 
@@ -261,15 +234,13 @@ def _load_alternate(b: Builder, t: str, size: int, base: Val, at: Lin) -> Val:
     one, and a shuffle."""
     regs, n = [], at.n
     vt = f"<{n} x {t}>"
-    picks = (k if k < n else k + 1 for k in range(0, 2 * n, 2))
-    order = ", ".join(f"i32 {k}" for k in picks)
+    picks = [k if k < n else k + 1 for k in range(0, 2 * n, 2)]
     for u in range(at.width):
         halves = []
         for start in (0, n - 1):
             pointer = _vector_pointer(b, base, at.base, u * 2 * n + start, size).regs[0]
             halves.append(b.impure_reg(f"load {vt}, ptr {pointer}, align {size}"))
-        both = f"{vt} {halves[0]}, {vt} {halves[1]}"
-        regs.append(b.impure_reg(f"shufflevector {both}, <{n} x i32> <{order}>"))
+        regs.append(shuffled(b, vt, halves[0], halves[1], picks))
     return Val(b, t, n, tuple(regs))
 
 
@@ -281,8 +252,7 @@ def _store_alternate(b: Builder, t: str, size: int, base: Val, at: Lin, raw: Val
     for u in range(at.width):
         value = values[u % len(values)]
         for half in range(2):
-            order = ", ".join(f"i32 {(half * n + k) // 2}" for k in range(n))
-            wide = b.impure_reg(f"shufflevector {vt} {value}, {vt} poison, <{n} x i32> <{order}>")
+            wide = shuffled(b, vt, value, "poison", [(half * n + k) // 2 for k in range(n)])
             pointer = _vector_pointer(b, base, at.base, (2 * u + half) * n, size).regs[0]
             b.line(
                 f"call void @{name}({vt} {wide}, ptr {pointer}, i32 {size}, <{n} x i1> <{mask}>)"
@@ -383,10 +353,7 @@ def _load_interleaved(b: Builder, t: str, size: int, base: Val, at: Lin, mask: V
             ]
             if not whole:
                 picks = [j * stride - start if j < end else 0 for j in range(n)]
-            order = ", ".join(f"i32 {p}" for p in picks)
-            first = whole or part
-            text = f"shufflevector {vt} {first}, {vt} {part}, <{n} x i32> <{order}>"
-            whole, filled = b.impure_reg(text), end
+            whole, filled = shuffled(b, vt, whole or part, part, picks), end
         regs.append(whole)
     return Val(b, t, n, tuple(regs))
 
@@ -397,9 +364,7 @@ def _spread_mask(b: Builder, mask: str, n: int, stride: int, start: int) -> str:
     for j in range(n):
         place = start + j
         picks.append(place // stride if place % stride == 0 else n)
-    order = ", ".join(f"i32 {p}" for p in picks)
-    text = f"shufflevector <{n} x i1> {mask}, <{n} x i1> zeroinitializer, <{n} x i32> <{order}>"
-    return b.impure_reg(text)
+    return shuffled(b, f"<{n} x i1>", mask, "zeroinitializer", picks)
 
 
 def by_addresses(b: Builder, size: int, lanes: int) -> bool:

@@ -9,6 +9,7 @@ whatever else is in registers.
 from __future__ import annotations
 
 from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.shuffles import shuffled
 from pullback.backends.llvm.target import Target
 from pullback.loops.tiles import DOTS, TILE_TYPES
 
@@ -156,9 +157,7 @@ class _Dots:
             return (first + second).regs[0]
         parts = []
         for picks in (low, [k + half for k in low]):
-            where = ", ".join(f"i32 {k}" for k in picks)
-            text = f"shufflevector {vt} {x}, {vt} {y}, <{len(low)} x i32> <{where}>"
-            parts.append(Val(b, self.t, len(low), (b.impure_reg(text),)))
+            parts.append(Val(b, self.t, len(low), (shuffled(b, vt, x, y, picks),)))
         return (parts[0] + parts[1]).regs[0]
 
 

@@ -21,6 +21,7 @@ from pullback.backends.llvm.emit_loops import (
     maskable,
     tail_mask,
 )
+from pullback.backends.llvm.shuffles import shuffled
 from pullback.loops.ir import (
     Alloc,
     Call,
@@ -554,9 +555,7 @@ class AllLoops(Loops):
             own = v.regs[0]
             other = own if fill is None else b.spread(fill, lanes)[0]
             picks = [k - by if k >= by else k if fill is None else lanes for k in range(lanes)]
-            vt, where = f"<{lanes} x {v.t}>", ", ".join(f"i32 {k}" for k in picks)
-            text = f"shufflevector {vt} {own}, {vt} {other}, <{lanes} x i32> <{where}>"
-            return b.impure(text, v.t, lanes)
+            return Val(b, v.t, lanes, (shuffled(b, f"<{lanes} x {v.t}>", own, other, picks),))
 
         def prefixes(values: list[Val]) -> list[Val]:
             by = 1

@@ -5,6 +5,7 @@ blocks transposed. What they compute is defined in loops/tiles.py.
 from __future__ import annotations
 
 from pullback.backends.llvm.build import Builder, Val
+from pullback.backends.llvm.shuffles import transposed
 from pullback.backends.llvm.target import Target
 from pullback.loops.tiles import LINE, TILE_TYPES, TURN_TYPES
 
@@ -160,23 +161,7 @@ class Turn:
         for i in range(n):
             p = self.place("a", (r + i) * sa + c).regs[0]
             lines.append(b.impure_reg(f"load {vt}, ptr {p}, align {self.size}"))
-        half = n // 2
-        while half:  # blocks off the diagonal change places, ever smaller ones
-            for i in range(n):
-                if i & half:
-                    continue
-                x, y = lines[i], lines[i + half]
-                low = [k if not k & half else n + k - half for k in range(n)]
-                high = [k + half if not k & half else n + k for k in range(n)]
-                lines[i], lines[i + half] = (
-                    b.impure_reg(
-                        f"shufflevector {vt} {x}, {vt} {y}, <{n} x i32> "
-                        f"<{', '.join(f'i32 {k}' for k in picks)}>"
-                    )
-                    for picks in (low, high)
-                )
-            half //= 2
-        for i, line in enumerate(lines):
+        for i, line in enumerate(transposed(b, vt, lines)):
             p = self.place("b", (c + i) * sb + r).regs[0]
             b.line(f"store {vt} {line}, ptr {p}, align {self.size}")
         return []
