@@ -3,12 +3,7 @@ family of primitives the type of its result or the class of the error, as real J
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import pullback
+import eight_devices
 
 # `A` lies over both axes, `B` and `C` over one; `put` makes others.
 CASES = """
@@ -163,8 +158,4 @@ assert not wrong, "\\n".join(f"{{k}}: {{a}} in JAX, {{b}} here" for k, (a, b) in
 
 
 def test_types_say_how_arrays_lie_as_in_jax() -> None:
-    here = str(Path(pullback.__file__).parents[1])
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    env["PYTHONPATH"] = os.pathsep.join([here, env.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-4000:]
+    eight_devices.run("-c", PROGRAM)

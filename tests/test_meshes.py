@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
+import eight_devices
 import pytest
-
-import pullback as pb
 
 HEAD = """
 import copy, pickle, warnings
@@ -310,14 +304,6 @@ with pb.default_device("gpu"), pytest.raises(RuntimeError, match="gpu"):
 SNIPPETS = {name: text for name, text in globals().items() if name.isupper() and name != "HEAD"}
 
 
-def run(program: str) -> None:
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    here = str(Path(pb.__file__).parents[1])
-    env["PYTHONPATH"] = os.pathsep.join([here, env.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-
-
 @pytest.mark.parametrize("half", [0, 1])
 def test_eight_devices(half: int) -> None:
-    run(HEAD + "\n".join(list(SNIPPETS.values())[half::2]))
+    eight_devices.run("-c", HEAD + "\n".join(list(SNIPPETS.values())[half::2]))

@@ -3,12 +3,7 @@ vary, what it refuses, and values, derivatives and batches."""
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
-import pullback
+import eight_devices
 
 # `sm(function, in_specs, out_specs)`; `x` is of shape (8, 4), the mesh of four times two devices.
 PROGRAMS = """
@@ -120,8 +115,4 @@ for k, v in values.items():
 
 
 def test_programs_and_values_are_jaxs() -> None:
-    here = str(Path(pullback.__file__).parents[1])
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    env["PYTHONPATH"] = os.pathsep.join([here, env.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, "-c", PROGRAM], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr[-6000:]
+    eight_devices.run("-c", PROGRAM)

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import copy
-import os
 import pickle
-import subprocess
-import sys
-from pathlib import Path
 
+import eight_devices
 import pytest
 
 import pullback as pb
@@ -245,8 +242,4 @@ def test_eight_devices() -> None:
     program += RESULTS_OF_PMAP_LIE_ON_THEIR_DEVICES + SHARD_MAP_SAYS_WHAT_IT_CANNOT_TAKE
     program += WHAT_IS_REFUSED + PROGRAMS_TELL_HOW_VALUES_LIE + EXPORTED_PROGRAMS_KNOW_THEIR_DEVICES
     program += CONSTRAINTS_AND_MESHES_OF_BOTH_TYPES
-    env = {**os.environ, "XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
-    here = str(Path(pb.__file__).parents[1])
-    env["PYTHONPATH"] = os.pathsep.join([here, env.get("PYTHONPATH", "")])
-    done = subprocess.run([sys.executable, "-c", program], env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
+    eight_devices.run("-c", program)
