@@ -803,3 +803,29 @@ def test_threads_reach_the_shared_context() -> None:
     finally:
         llvm.set_num_threads(before)
     assert ctypes.c_int64.from_address(word).value == before
+
+
+@pytest.mark.parametrize("order", ["nw", "wn", "nsw", "snw", "wsn"])
+@pytest.mark.parametrize("jitted", [True, False])
+def test_a_result_with_its_arguments_values_has_its_own_type(order: str, jitted: bool) -> None:
+    """Python's number and an array of its weak type are one key: what the program of the one
+    passes on is not of the other's type."""
+    weak = pullback.numpy.asarray(0.5)
+    strong = pullback.numpy.float32(0.5)
+
+    def f(x: Any) -> Any:
+        return pullback.numpy.array(x, dtype=F32)
+
+    calls = pullback.jit(f) if jitted else f
+    for which in order:
+        x = {"n": 0.5, "w": weak, "s": strong}[which]
+        for _ in range(30):
+            out = calls(x)
+            assert out.aval == ShapedArray((), F32), which
+            assert float(out) == 0.5
+    assert weak.weak_type
+
+
+def test_the_native_runtime_is_there() -> None:
+    """Code of it that does not compile would leave every call to Python, with equal results."""
+    assert memory.native_reason in (None, "", "PULLBACK_NATIVE=0"), memory.native_reason

@@ -35,8 +35,13 @@ def _results() -> Fn:
         f.br(f.is_null(f.ld("ptr", source)), "one_next", "share")
         f.at("alias")
         a = only_array(f, f.ld("ptr", f.idx("%objs", where)))
-        f.br(f.is_null(a), "scalar", "aliased")
-        f.at("scalar")  # Python's bool came where an Array of bool did when the entry was made
+        f.br(f.is_null(a), "scalar", "of_array")
+        f.at("of_array")
+        alike = f.cmp("eq", f.ld("ptr", a, L.AVAL), f.ld("ptr", o, 16), "ptr")
+        f.br(alike, "aliased", "scalar")
+        # Python's number came where an Array did when the entry was made, or an Array of its weak
+        # type where the number did: the output's type may be the strong one.
+        f.at("scalar")
         _copied_number(f, o, where, k, bad)
         f.at("aliased")
         f.st("ptr", a, source)
@@ -93,7 +98,7 @@ def _results() -> Fn:
 
 
 def _copied_number(f: Fn, o: str, where: str, k: str, bad: str) -> None:
-    """An output that is an argument, but no Array: one with the value in its leaf's cell."""
+    """An output that is an argument, but no Array of its type: one with the leaf's value."""
     cell = f.ld("ptr", f.idx(f.gep("%objs", DATAS - OBJS), where))
     size = f.ld("i64", o, 8)
     block = f.own("ptr", "pb_alloc_held", f"i64 {size}")
