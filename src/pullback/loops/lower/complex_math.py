@@ -231,8 +231,10 @@ def expm1(b: Builder, x: Pair) -> Pair:
     """exp(re) cos(im) - 1 = expm1(re) cos(im) - 2 sin(im/2)**2."""
     r = _r(b, x)
     half = r.sin(r.mul(0.5, x[1]))
-    re = r.sub(r.mul(r.expm1(x[0]), r.cos(x[1])), r.mul(2.0, r.mul(half, half)))
-    re = r.where(_without_angle(b, x), r.expm1(x[0]), re)
+    less = r.expm1(x[0])
+    re = r.sub(r.mul(less, r.cos(x[1])), r.mul(2.0, r.mul(half, half)))
+    re = r.where(r.test("eq", less, -1.0), r.sub(r.sub(x[1], x[1]), 1.0), re)
+    re = r.where(_without_angle(b, x), less, re)
     return re, exp(b, x)[1]
 
 
@@ -352,6 +354,7 @@ def asin(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
     p, q = _roots(b, x)
     re = r.atan2(x[0], r.sub(r.mul(p[0], q[0]), r.mul(p[1], q[1])))
+    re = r.where(r.test("eq", x[0], 0.0), x[0], re)  # also beside a NaN, as C has it
     im = r.asinh(r.sub(r.mul(p[0], q[1]), r.mul(p[1], q[0])))
     far, u, v, size = _far_away(b, x)
     return (
@@ -364,6 +367,7 @@ def acos(b: Builder, x: Pair) -> Pair:
     r = _r(b, x)
     p, q = _roots(b, x)
     re = r.mul(2.0, r.atan2(p[0], q[0]))
+    re = r.where(r.test("eq", x[0], 0.0), math.pi / 2, re)
     im = r.asinh(r.sub(r.mul(q[0], p[1]), r.mul(q[1], p[0])))
     far, u, v, size = _far_away(b, x)
     return (
@@ -377,6 +381,7 @@ def acosh(b: Builder, x: Pair) -> Pair:
     p, q = sqrt(b, (r.sub(x[0], 1.0), x[1])), sqrt(b, (r.add(x[0], 1.0), x[1]))
     re = r.asinh(r.add(r.mul(p[0], q[0]), r.mul(p[1], q[1])))
     im = r.mul(2.0, r.atan2(p[1], q[0]))
+    im = r.where(r.test("eq", x[0], 0.0), r.copysign(r.c(math.pi / 2), x[1]), im)
     far, u, v, size = _far_away(b, x)
     return (
         r.where(far, size, re),
@@ -409,7 +414,9 @@ def atanh(b: Builder, x: Pair) -> Pair:
     inverse = div(b, (r.c(1.0), r.c(0.0)), (u, v))
     size = r.max(u, r.abs(v))
     re = r.where(far, r.where(r.test("eq", size, math.inf), 0.0, inverse[0]), re)
-    known = r.test("eq", v, v)
+    re = r.where(r.test("eq", u, 0.0), 0.0, re)
+    whole = b.let("and", (r.test("eq", v, v), r.test("eq", u, u)), "bool")
+    known = b.let("or", (whole, r.test("eq", r.abs(v), math.inf)), "bool")
     im = r.where(far, r.where(known, r.copysign(r.c(math.pi / 2), v), math.nan), im)
     im = r.where(r.test("lt", x[0], 0.0), r.neg(im), im)
     return r.copysign(re, x[0]), im
