@@ -13,7 +13,7 @@ import numpy as np
 from . import dtypes, lax
 from .core.avals import typeof
 from .core.trace import Tracer
-from .errors import ConcretizationTypeError
+from .errors import ConcretizationTypeError, NonConcreteBooleanIndexError
 from .primitives.common import as_array
 
 __all__ = ["segment_max", "segment_min", "segment_prod", "segment_sum"]
@@ -58,14 +58,28 @@ def _num_segments(name: str, ids: Any, num_segments: int | None) -> int:
     return n
 
 
+def _chosen(name: str, mask: Any, n: int, bucket_size: int | None) -> Any:
+    """The segments that a mask chooses: booleans are an index, as those of `x.at[mask]`."""
+    if isinstance(mask, Tracer):
+        raise NonConcreteBooleanIndexError(mask)
+    if typeof(mask).shape not in ((), (n,)) or bucket_size is not None:
+        raise IndexError(
+            f"boolean index did not match shape of indexed array: segment_ids of {name} are a mask "
+            f"of shape {typeof(mask).shape} for {n} segments. Fix: segment_ids.astype(int)"
+        )
+    return as_array(np.nonzero(np.broadcast_to(np.asarray(mask), n))[0].astype(np.int32))
+
+
 def _segment(
     kind: str, scatter: Callable[..., Any], data: Any, segment_ids: Any, num_segments: int | None,
     indices_are_sorted: bool, unique_indices: bool, bucket_size: int | None, mode: Any,
 ) -> Any:  # fmt: skip
     name = f"segment_{kind}"
     data, ids = _array(name, data, 0), _array(name, segment_ids, 1)
-    id_aval, aval = typeof(ids), typeof(data)
     n = _num_segments(name, ids, num_segments)
+    if dtypes.is_bool(typeof(ids).dtype):
+        ids = _chosen(name, ids, n, bucket_size)
+    id_aval, aval = typeof(ids), typeof(data)
     rest = aval.shape[1:]
     wanted = (*id_aval.shape, *rest)
     buckets = None if bucket_size is None else -(-int(wanted[0]) // bucket_size)

@@ -202,12 +202,16 @@ def _path(
     if isinstance(optimize, (list, tuple)) and not isinstance(optimize, str):  # type: ignore[unreachable]
         steps = optimize[1:] if optimize and optimize[0] == "einsum_path" else optimize
         return [tuple(operator.index(k) for k in step) for step in steps]
+    if optimize is not None and not isinstance(optimize, bool | str):
+        raise TypeError(
+            f"einsum's optimize must be a bool, a name or a list of steps, got {optimize!r}"
+        )
+    if n < 3:
+        return [tuple(range(n))]  # nothing to search for, whatever the search is called
     if isinstance(optimize, str) and optimize not in _SEARCHES:
         raise KeyError(
             f"Path optimizer '{optimize}' not found, valid options are {', '.join(_SEARCHES)}."
         )
-    if n < 3:
-        return [tuple(range(n))]
     if optimize is False:
         return [(0, 1)] * (n - 1)  # the first two, as they come
     numbers = {s: size if type(size) is int else 64 for s, size in sizes.items()}
@@ -454,10 +458,12 @@ def _contract(
 
 
 def _prepare(
-    subscripts: Any, operands: Sequence[Any]
+    subscripts: Any, operands: Sequence[Any], lists: bool = False
 ) -> tuple[list[str], str, dict[str, Any], list[Any]]:
     if not isinstance(subscripts, str):
         subscripts, operands = _from_lists([subscripts, *operands])
+    if lists:  # of which only the shape is asked
+        operands = [np.asarray(x) if isinstance(x, list | tuple) else x for x in operands]
     check_arraylike("einsum", *operands)
     arrays = [unwrap(x) for x in operands]
     shapes = [typeof(x).shape for x in arrays]
@@ -550,7 +556,7 @@ def einsum_path(
     >>> jnp.einsum_path("ij,jk,kl->il", a, b, c)[0]
     [(0, 1), (0, 1)]
     """
-    terms, out, sizes, arrays = _prepare(subscripts, operands)
+    terms, out, sizes, arrays = _prepare(subscripts, operands, lists=True)
     path = _path(terms, out, sizes, optimize)
     return path, PathInfo(terms, out, path, [typeof(x).shape for x in arrays])
 

@@ -12,7 +12,7 @@ from .. import dtypes, lax
 from ..core.avals import typeof
 from ..primitives.convert import convert_weak
 from . import creation, manipulation, padding, ufuncs
-from .util import canonical_axis, check_arraylike, user_dtype
+from .util import canonical_axis, check_arraylike, inexact, user_dtype
 
 
 def _norm_factor(
@@ -79,11 +79,11 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
         if real_in
         else np.dtype("complex128" if wide else "complex64")
     )
-    if dtype != wanted and (real_in or not axes):
-        a = lax.convert_element_type(a, wanted)  # the transform itself makes numbers complex
     if not axes:
         _norm_factor(norm, (), True, np.dtype(np.float32), name)  # ValueError for an unknown one
-        return convert_weak(a, wanted, False)
+        return convert_weak(a, inexact(dtype) if real_in else wanted, False)
+    if dtype != wanted and real_in:
+        a = lax.convert_element_type(a, wanted)  # the transform itself makes numbers complex
     cut = dict(zip(axes, sizes, strict=True))
     if real_out:
         cut[axes[-1]] = sizes[-1] // 2 + 1

@@ -265,7 +265,7 @@ def _take(
         how = lax.GatherScatterMode.FILL_OR_DROP
         own = typeof(indices).dtype
         if not dtypes.is_unsigned(own):
-            if type(n) is int and n > np.iinfo(own).max:
+            if type(n) is int and n > dtypes.iinfo(own).max:
                 indices = lax.convert_element_type(indices, np.int32)
             negative = lax.lt(indices, literal(indices, 0))
             indices = select_where(negative, lax.add(indices, literal(indices, n)), indices)

@@ -341,7 +341,7 @@ def _counted(i: Any, n: Any, dtype: Any) -> Any:
     own = typeof(i).dtype
     if not dtypes.is_signed(own):
         return i
-    if type(n) is not int or n > np.iinfo(own).max:
+    if type(n) is not int or n > dtypes.iinfo(own).max:
         i = _to_int(i, dtype)
     return _wrap(i, n)
 
@@ -499,11 +499,13 @@ def plan(shape: tuple[Any, ...], entries: list[Any], added: list[int], wrap: boo
         axes.append(_Axis(item, k, full[k]))
         k += 1
     arrays = [a for a in axes if a.axis is not None and not isinstance(a.entry, Slice)]
-    for a in arrays:
-        if type(a.size) is int and a.size == 0 and _is_scalar(a.entry):
-            raise IndexError(f"index is out of bounds for axis {a.axis} with size 0")
     is_advanced = any(not _is_scalar(a.entry) for a in arrays)
-    return _layout(tuple(full), tuple(expanded), axes, arrays, is_advanced, wrap)
+    found = _layout(tuple(full), tuple(expanded), axes, arrays, is_advanced, wrap)
+    if not (is_advanced and found.empty):  # arrays that name no element name none out of bounds
+        for a in arrays:
+            if type(a.size) is int and a.size == 0 and _is_scalar(a.entry):
+                raise IndexError(f"index is out of bounds for axis {a.axis} with size 0")
+    return found
 
 
 def _layout(

@@ -299,7 +299,7 @@ def _boundaries(name: str, n: int, sections: Any, even: bool) -> list[int]:
         for s in inner:
             edges.append(max(s, edges[-1]))
         return [*edges, max(n, edges[-1])]
-    k = operator.index(sections if not hasattr(sections, "item") else sections.item())
+    k = int(sections if not hasattr(sections, "item") else sections.item())  # as NumPy
     if k == 0:
         raise ZeroDivisionError("number of sections must be larger than 0, got 0")
     if k < 0:

@@ -42,13 +42,20 @@ def _accepts(other: Any) -> bool:
     return isinstance(getattr(other, "aval", None), AbstractValue)
 
 
-# Python would repeat a list as often as an integer array says, and find it unequal to any array.
-_REJECTED = (list, tuple, set, dict)
+# Python would repeat a list as often as an integer array says, and find it unequal to any array. To
+# other operators Python itself finds no answer.
+_CONTAINERS = (list, tuple, set, dict)
+_REJECTED: dict[str, tuple[type, ...]] = {
+    "add": (list, tuple),
+    "multiply": (list, tuple),
+    "eq": _CONTAINERS,
+    "ne": _CONTAINERS,
+}
 
 
 def _is_rejected(name: str, x: Any) -> bool:
     """Is it a container without an operator of its own? A subclass may define one."""
-    base = next((t for t in _REJECTED if isinstance(x, t)), None)
+    base = next((t for t in _REJECTED.get(name, ()) if isinstance(x, t)), None)
     if base is None:
         return False
     own = f"__{_MIRRORED.get(name, 'r' + _DUNDER.get(name, name))}__"

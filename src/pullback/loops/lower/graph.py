@@ -509,7 +509,7 @@ def _unrolled(red: Reduction, out: int) -> Callable[[Builder, tuple[Index, ...]]
         key = ("red", red, idx, b.mask)
         memo = b.scopes[level_at(b, idx)].memo
         if key not in memo:
-            accs = None
+            accs = _positive_zeros(red, b) if red.count > 1 else None
             for flat in range(red.count):
                 new = list(red.element(b, red_index(red, idx, b.unravel(flat, red.extents))))
                 accs = new if accs is None else combine_step(b, red, accs, new)
@@ -517,6 +517,17 @@ def _unrolled(red: Reduction, out: int) -> Callable[[Builder, tuple[Index, ...]]
         return memo[key][out]
 
     return at
+
+
+def _positive_zeros(red: Reduction, b: Builder) -> list[Atom] | None:
+    """What sums begin with where -0 and -0 add up to +0, as in loops; None where that is nothing.
+    A single element is no sum."""
+    if callable(red.combine) or set(red.combine) != {"add"}:
+        return None
+    start = list(red.init(b))
+    values = [x.value for x in start if isinstance(x, Const)]
+    positive = [isinstance(v, float) and v == 0 and math.copysign(1, v) > 0 for v in values]
+    return start if len(positive) == len(start) and all(positive) else None
 
 
 def red_index(red: Reduction, kept: Sequence[Index], inner: Sequence[Index]) -> tuple[Index, ...]:
