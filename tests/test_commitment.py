@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
+import eight_devices
 import numpy as np
 import pytest
 
@@ -247,7 +248,44 @@ def test_what_is_like_an_array_lies_as_it_does() -> None:
     x = pb.device_put(jnp.arange(8.0), named("x"))
     for _ in range(3):
         assert spec(jnp.zeros_like(x)) == spec(jnp.full_like(x, 2)) == P("x")
+        assert spec(lax.full_like(x, 2, shape=(4, 2))) == spec(jnp.ones_like(x, shape=())) == P("x")
         assert not jnp.ones_like(jnp.arange(8.0)).committed
+
+
+def test_likenesses_lie_the_same_at_every_call() -> None:
+    """As the model does, if it was put somewhere; else, and where arrays fill it, as what fills."""
+    free = jnp.ones((2, 3))
+    model = pb.device_put(free, pb.devices()[0])
+    weak = pb.device_put(jnp.asarray(2.0), pb.devices()[0])
+    for f in (jnp.full_like, lax.full_like):
+        for given in ({}, {"dtype": "int32"}, {"shape": (2, 3)}, {"shape": (4,)}):
+            for fill in (2, jnp.float32(2), np.array(2.0), weak):
+                for _ in range(4):
+                    assert f(model, fill, **given).committed
+                    assert f(
+                        fill_value=fill, **{"x" if f is lax.full_like else "a": model}
+                    ).committed
+                    assert f(free, fill, **given).committed == (fill is weak)
+        for _ in range(4):
+            assert f(weak, 3).weak_type and not f(weak, 3).committed
+            assert f(weak, 3, dtype="float32").committed
+    for _ in range(4):
+        assert not jnp.full_like(model, jnp.ones(3)).committed
+        assert jnp.full_like(free, model[0]).committed
+        assert jnp.zeros_like(model, shape=(3,)).committed
+
+
+def test_likenesses_on_several_devices_have_their_models_shape() -> None:
+    program = """if True:
+    import numpy as np, pullback as pb, pullback.numpy as jnp
+    from pullback.sharding import Mesh, NamedSharding, PartitionSpec as P
+    lies = NamedSharding(Mesh(np.array(pb.devices()), ("i",)), P("i"))
+    x = pb.device_put(jnp.ones((8, 3)), lies)
+    for _ in range(4):
+        assert pb.lax.full_like(x, 2).sharding == jnp.zeros_like(x, shape=(8, 3)).sharding == lies
+        assert not jnp.full_like(x, 2, shape=(16, 3)).committed
+    """
+    eight_devices.run("-c", program)
 
 
 def test_results_of_shard_map_lie_as_their_specs_say() -> None:

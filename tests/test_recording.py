@@ -279,6 +279,31 @@ def test_sizes_that_depend_on_values(name: str) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-6)
 
 
+TWO: dict[str, Callable[..., Any]] = {
+    "product": lambda x, y: jnp.sum(x * y),
+    "sum": lambda x, y: jnp.sum(x + y),
+    "sine": lambda x, y: jnp.sum(jnp.sin(x) + y),
+    "reversed": lambda x, y: jnp.sum(x[::-1] * y),
+    "jitted": lambda x, y: jnp.sum(squares_and(x, y)),
+}
+squares_and = jit(lambda x, y: x * x + y)
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_gradients_lie_the_same_at_every_call(name: str) -> None:
+    """Where they follow from what was put somewhere, they are there too; jitted they all are."""
+    free = jnp.arange(3.0)
+    put = pullback.device_put(free, pullback.devices()[0])
+    for args in ((put, free), (free, put), (free, free)):
+        first = None
+        for _ in range(N):
+            value, slopes = value_and_grad(TWO[name], (0, 1))(*args)
+            lie = [value.committed, *(d.committed for d in slopes)]
+            first = first or lie
+            assert lie == first
+        assert first is not None and first[0] == any(x is put for x in args)
+
+
 SETS: dict[str, Callable[..., Any]] = {
     "unique": lambda np_, x: np_.unique(x).sum() + x[0],
     "unique with inverse": lambda np_, x: (np_.unique(x, return_inverse=True)[0] ** 2).sum(),

@@ -184,6 +184,19 @@ def test_numpy_operands() -> None:
                 np.testing.assert_allclose(jnp.asarray(a) * b, want, rtol=1e-6)
 
 
+@pytest.mark.parametrize("x", [np.array(1e300), np.array([1.0, -1e300]), np.array([1e300j])])
+def test_numbers_that_become_infinite_are_told_of_at_every_call(x: Any) -> None:
+    """NumPy warns where its arrays are narrowed by the function; native code leaves it to it."""
+    f = jit(lambda x: x + 1)
+    for call in (lambda y: jnp.add(y, 1.0), f, lambda y: jnp.ones(1) + y):
+        for _ in range(14):
+            with pytest.warns(RuntimeWarning, match="overflow encountered in cast"):
+                assert np.isinf(np.asarray(call(x))).any()
+    infinite = np.array([np.inf, -np.inf, np.nan])
+    for _ in range(4):
+        np.testing.assert_array_equal(f(infinite), infinite)
+
+
 def test_numpy_arrays_are_read_at_the_call() -> None:
     """An array changed between two calls gives other results; results never share its memory."""
     f, same = jit(lambda x: x + 1), jit(lambda x: x)

@@ -28,9 +28,8 @@ from ..core.trace import Tracer, current_trace
 from ..primitives.convert import copy_p
 from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
-from ..runtime.commitment import results_lie
+from ..runtime.commitment import like, results_lie
 from ..runtime.operands import Policy, replaced
-from ..runtime.shardings import default_place, get_mesh
 from .jit import jit
 from .kinds import is_jitted, make_public
 from .recording import Recording
@@ -196,7 +195,7 @@ class EagerFunction:
             result,
             statics=self.policy,
             forwards=self.forwards,
-            lie=functools.partial(self._lie, program),
+            lie=functools.partial(self._lie, program, self._model(args, kwargs)),
             in_avals=program.in_avals,
             release_gil=program.releases_gil,
             keep=(program,),
@@ -205,16 +204,18 @@ class EagerFunction:
         if entry is None or not stub.add_entry(self.function, entry):
             raise _Refused
 
-    def _lie(self, program: Any, args: list[Any]) -> Any:
+    def _model(self, args: Any, kwargs: Any) -> Any:
+        """The array that a call's result is made like, if there is one."""
+        if self.fun.__name__ not in LIKE:
+            return None
+        names = self.fun.__code__.co_varnames
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        return None if np.ndim(given.get("fill_value", 0)) else given[names[0]]
+
+    def _lie(self, program: Any, model: Any, args: list[Any]) -> Any:
         """How the results lie: as the arguments say, or as their model does."""
-        model = args[0] if self.fun.__name__ in LIKE and args else None
-        if isinstance(model, ArrayImpl) and program.out_avals[0].shape == model.aval.shape:
-            if model.committed:
-                return [model._committed]
-            if get_mesh().empty:
-                where = default_place()
-                return None if where is None else [where]
-        return results_lie(program, args)
+        where = None if model is None else like(model, program.out_avals[0])
+        return results_lie(program, args) if where is None else [where]
 
     def _has_values(self, args: Any, kwargs: Any) -> bool:
         """Are numbers part of this call's key?"""

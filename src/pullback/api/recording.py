@@ -14,6 +14,7 @@ which this one is a subclass, and the rest of the function goes the ordinary way
 from __future__ import annotations
 
 import enum
+import functools
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from types import EllipsisType
@@ -33,6 +34,8 @@ from ..core.trace import Tracer, base_trace, escaped_tracer_error, trace_state_c
 from ..primitives.convert import convert_element_type_p
 from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
+from ..runtime.commitment import Flow, held
+from ..runtime.shardings import default_place
 from ..transforms.jvp import JVPTracer
 from ..transforms.linearize import LinearizeTrace, finish
 from ..transforms.partial_eval import PartialEvalTrace
@@ -55,10 +58,10 @@ class _Unrecordable(Exception):
 class Operation:
     """An operation on values of certain types: its program, and how its results are arranged."""
 
-    __slots__ = ("avals", "closed", "masks", "single", "tree")
+    __slots__ = ("avals", "closed", "jitted", "masks", "single", "tree")
 
-    def __init__(self, closed: ClosedJaxpr, out_tree: Any) -> None:
-        self.closed, self.tree = closed, out_tree
+    def __init__(self, closed: ClosedJaxpr, out_tree: Any, jitted: bool = False) -> None:
+        self.closed, self.tree, self.jitted = closed, out_tree, jitted
         self.avals = [intern(a) for a in closed.out_avals]
         self.single = tree.treedef_is_leaf(out_tree)
         # Its product with a mask selects; its derivatives, which are other calls, multiply.
@@ -330,7 +333,7 @@ def _program_of(primitive: Any, avals: Sequence[Any], params: dict[str, Any]) ->
         return False
     if closed.effects or not all(_plain(a) for a in (*avals, *closed.out_avals)):
         return False
-    return Operation(closed, tree.structure([0] * len(closed.out_avals)))
+    return Operation(closed, tree.structure([0] * len(closed.out_avals)), primitive is jit_p)
 
 
 def _plain(aval: Any) -> bool:
@@ -452,18 +455,45 @@ def known(trace: Recording, out: Any, compile_: Callable[[Callable[..., Any]], A
     if found + 1 < SEEN:
         return None
 
-    def replay(inputs: Sequence[Any], constants: Sequence[Any]) -> Any:
+    def replay(inputs: Sequence[Any], constants: Sequence[Any], apart: bool = False) -> Any:
         values, rest = list(inputs), iter(constants)
         assert len(values) == n
         for operation, numbers in steps:
             operands = [values[k] if k >= 0 else next(rest) for k in numbers]
             closed = operation.closed
-            if operation.masks:
+            if operation.masks or (apart and operation.jitted):
                 values += jit_p.bind(*operands, **call_params(closed, APART))
             else:
                 values += eval_jaxpr(closed.jaxpr, closed.consts, *operands)
         return values[at]
 
-    program = compile_(replay)
+    program = _Gradient(compile_(replay), compile_(functools.partial(replay, apart=True)))
     _seen[key] = (program, steps)  # the steps keep the operations whose addresses are in the key
     return program
+
+
+class _Gradient:
+    """The compiled program of a list. Where a program's argument is committed so are all its
+    results; those of the list's operations, one by one, only where they follow from it."""
+
+    __slots__ = ("apart", "follows", "program")
+
+    def __init__(self, program: Any, apart: Any) -> None:
+        self.program, self.apart = program, apart  # the latter calls what the list calls
+        self.follows: list[int] | None = None
+
+    def __call__(self, primals: Sequence[Any], constants: Sequence[Any]) -> Any:
+        results = self.program(primals, constants)
+        if results[0]._committed is not None:
+            self._settle(primals, constants, [results[0], *results[1]])
+        return results
+
+    def _settle(self, primals: Any, constants: Any, results: Sequence[Any]) -> None:
+        if self.follows is None:
+            traced = self.apart.trace(primals, constants)
+            self.follows = Flow(traced.jaxpr.jaxpr, apart=True).follows
+        found = held([*primals, *constants]) or ()
+        committed = sum(1 << k for k, s in enumerate(found) if s is not None)
+        for x, follows in zip(results, self.follows, strict=True):
+            if not follows & committed:
+                x._committed = default_place()

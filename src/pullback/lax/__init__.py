@@ -19,7 +19,7 @@ _FAMILIES = frozenset(
     (
         "primitives.contract primitives.convert primitives.cumulative primitives.elementwise "
         "primitives.dynamic_slice primitives.index primitives.layout primitives.maths "
-        "primitives.reductions primitives.shape primitives.sort lax.special"
+        "primitives.reductions primitives.shape primitives.sort lax.likeness lax.special"
     ).split()
 )
 
@@ -392,7 +392,6 @@ if _TYPE_CHECKING:
         dtype as dtype,
         empty as empty,
         full as full,
-        full_like as full_like,
         index_in_dim as index_in_dim,
         pad as pad,
         pad_p as pad_p,
@@ -434,6 +433,7 @@ if _TYPE_CHECKING:
         dynamic_update_index_in_dim as dynamic_update_index_in_dim,
         fft as fft,
     )
+    from .likeness import full_like as full_like
     from .mapping import associative_scan as associative_scan, map as map
     from .scaled import scaled_dot as scaled_dot
     from .special import (
@@ -531,7 +531,7 @@ _late = _LateNames(
             "RandomAlgorithm rng_bit_generator rng_bit_generator_p rng_uniform rng_uniform_p"
         ),
         "..primitives.shape": (
-            "collapse concatenate concatenate_p dtype empty full full_like index_in_dim pad pad_p "
+            "collapse concatenate concatenate_p dtype empty full index_in_dim pad pad_p "
             "shape_as_value slice slice_in_dim slice_p split split_p stack stack_p tile tile_p "
             "unstack unstack_p"
         ),
@@ -545,6 +545,7 @@ _late = _LateNames(
         ),
         "jitted": "dynamic_index_in_dim dynamic_update_index_in_dim fft",
         "linalg": "linalg",
+        "likeness": "full_like",
         "mapping": "associative_scan map",
         "scaled": "scaled_dot",
         "special": "betainc igamma igamma_grad_a igammac random_gamma_grad",
@@ -562,5 +563,6 @@ _late.complete()
 __all__ = [
     _n
     for _n in sorted({*globals(), *_late.where})
-    if not _n.startswith("_") and _n not in ("custom_gradient", "jitted", "mapping", "special")
+    if not _n.startswith("_")
+    and _n not in ("custom_gradient", "jitted", "likeness", "mapping", "special")
 ]

@@ -21,7 +21,6 @@ from ..primitives.dims import dim_as_value_p
 from ..primitives.keys import is_key_dtype
 from ..runtime.array import ArrayImpl, make_array
 from ..runtime.capsules import view_of
-from ..runtime.shardings import Sharding
 from .manipulation import broadcast_to
 from .util import (
     check_arraylike,
@@ -542,8 +541,6 @@ def full(
 
 def _like(name: str, a: Any, fill: Any, dtype: Any, shape: Any, device: Any) -> Any:
     check_like(name, a)
-    if device is None and shape is None and isinstance(getattr(a, "_committed", None), Sharding):
-        device = a.sharding  # it lies as its model does
     shape = None if shape is None else _shape(shape)
     d = user_dtype(dtype, name)
     if not is_arraylike(a) or is_key_dtype(getattr(a, "dtype", None)):

@@ -46,6 +46,7 @@ __all__ = [
     "devices_of",
     "held",
     "lie",
+    "like",
     "name_shardings",
     "results_lie",
     "types_lie",
@@ -54,14 +55,15 @@ __all__ = [
 
 class Flow:
     """What a program says about its results: which arguments it uses, which results are arguments
-    themselves, which follow from which arguments; and the shardings that it names."""
+    themselves, which follow from which arguments; and the shardings that it names. `apart`: of a
+    call inside, each result follows from all that the call uses."""
 
     __slots__ = (
         "arg_ranks", "follows", "forwarded", "hosts", "inspected", "inspects", "jaxpr", "named",
         "ranks", "used",
     )  # fmt: skip
 
-    def __init__(self, jaxpr: Jaxpr) -> None:
+    def __init__(self, jaxpr: Jaxpr, apart: bool = False) -> None:
         self.jaxpr = jaxpr
         place = {v: k for k, v in enumerate(jaxpr.invars)}
         # Does it tell how values in it lie, and for which arguments has it done so?
@@ -70,7 +72,7 @@ class Flow:
         # Are results in the host's memory?
         self.hosts = any(getattr(v.aval, "memory_space", None) is not None for v in jaxpr.outvars)
         self.named: list[Sharding] = []
-        bits = _bits(jaxpr, [1 << k for k in range(len(jaxpr.invars))], self.named)
+        bits = _bits(jaxpr, [1 << k for k in range(len(jaxpr.invars))], self.named, apart)
         self.follows = bits
         self.forwarded = [-1 if type(v) is Literal else place.get(v, -1) for v in jaxpr.outvars]
         touched = 0
@@ -90,7 +92,9 @@ def _union(words: Any) -> int:
     return out
 
 
-def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding]) -> list[int]:
+def _bits(
+    jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding], apart: bool = False
+) -> list[int]:
     """For each result the set of arguments that it follows from, as bits."""
     known: dict[Any, int] = dict(zip(jaxpr.invars, given, strict=True))
 
@@ -116,6 +120,8 @@ def _bits(jaxpr: Jaxpr, given: Sequence[int], named: list[Sharding]) -> list[int
             asked = (*eqn.params["in_shardings"], *eqn.params["out_shardings"])
             named += [s for s in asked if isinstance(s, Sharding)]
             outs = _bits(eqn.params["jaxpr"].jaxpr, ins, named)
+            if apart:
+                outs = [_union(outs)] * len(outs)
         else:
             for inner in jaxprs_in_params(eqn.params):
                 _bits(inner, [0] * len(inner.invars), named)
@@ -394,6 +400,14 @@ def _as_typed(sharding: NamedSharding, aval: Any, typed: bool) -> NamedSharding:
     ]
     sums = {} if want is None else {"unreduced": want.spec.unreduced, "reduced": want.spec.reduced}
     return sharding.update(spec=PartitionSpec(*parts, **sums))
+
+
+def like(model: Any, aval: Any) -> Sharding | None:
+    """How an array of a type lies that is made like another array; None if that says nothing."""
+    where = getattr(model, "_committed", None)
+    if not isinstance(where, Sharding) or aval.weak_type:
+        return None
+    return where if where.num_devices == 1 or aval.shape == model.shape else None
 
 
 def commit(outs: Sequence[Any], shardings: Sequence[Any]) -> None:

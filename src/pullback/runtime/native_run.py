@@ -36,7 +36,8 @@ def _narrowed_bytes(f: Fn, code: str, cell: str) -> str:
 
 def _convert() -> Fn:
     """i64 convert(e, slots, datas, cells, temps): narrows NumPy's arrays into blocks of ours, which
-    go to the slots and to `temps`; 0 when memory is out."""
+    go to the slots and to `temps`; 0 when memory is out, or a number becomes infinite, of which
+    Python's path warns."""
     arguments = "ptr e, ptr slots, ptr datas, ptr cells, ptr temps"
     f = Fn("pb_convert", "i64", arguments, internal=True)
     slots, codes = f.ld("ptr", "%e", L.E_ARG_SLOTS), f.ld("ptr", "%e", L.E_ARG_CODES)
@@ -70,7 +71,14 @@ def _convert() -> Fn:
             target = f.v(f"getelementptr {narrow}, ptr {block}, i64 {j}")
             f.do(f"store {narrow} {x}, ptr {target}")
             f.bump(i, 0, 1)
-            f.go(f"loop{c}")
+            if how != "fptrunc":
+                f.go(f"loop{c}")
+                continue
+            bits = f.op("and", f.v(f"bitcast float {x} to i32"), 2**31 - 1, "i32")
+            f.br(f.cmp("eq", bits, 0xFF << 23, "i32"), f"infinite{c}", f"loop{c}")
+            f.at(f"infinite{c}")
+            exact = f.op("and", f.ld("i64", source), 2**63 - 1)
+            f.br(f.cmp("eq", exact, 0x7FF << 52), f"loop{c}", "failed")
 
     n = f.ld("i64", "%e", L.E_NLEAVES)
     f.loop("clear", n, lambda k: f.st("ptr", "null", f.idx("%temps", k)))
