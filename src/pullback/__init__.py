@@ -196,7 +196,7 @@ _LAZY_NAMES = {
     "pure_callback": "primitives.callback",
     "shard_map": "api.spmd",
     "smap": "api.spmd",
-    "make_mesh": "sharding",
+    "make_mesh": "runtime.meshes",
     "set_mesh": "sharding",
     "P": "sharding",
     "NamedSharding": "sharding",

@@ -11,23 +11,23 @@ from .api.explicit import (
     explicit_axes as explicit_axes,
     reshard as reshard,
 )
+from .core.avals import ManualAxisType as ManualAxisType
+from .runtime.meshes import (
+    AbstractDevice,
+    AbstractMesh,
+    AxisType,
+    Mesh,
+    get_abstract_mesh,
+    get_mesh,
+    set_mesh,
+    use_abstract_mesh,
+)
+from .runtime.partition_spec import PartitionSpec
 from .runtime.shardings import (
-    AbstractDevice as AbstractDevice,
-    AbstractMesh as AbstractMesh,
-    AxisType as AxisType,
-    ManualAxisType as ManualAxisType,
-    Mesh as Mesh,
-    NamedSharding as NamedSharding,
-    PartitionSpec as PartitionSpec,
-    Sharding as Sharding,
-    SingleDeviceSharding as SingleDeviceSharding,
-    get_abstract_mesh as get_abstract_mesh,
-    get_mesh as get_mesh,
-    make_mesh as make_mesh,
-    make_single_device_sharding as make_single_device_sharding,
-    named_mesh as named_mesh,
-    set_mesh as set_mesh,
-    use_abstract_mesh as use_abstract_mesh,
+    NamedSharding,
+    Sharding,
+    SingleDeviceSharding,
+    make_single_device_sharding,
 )
 
 __all__ = [

@@ -17,7 +17,9 @@ from ..core.naming import arg_names, fun_source_info
 from ..core.refs import AbstractRef
 from ..core.trace import Tracer
 from ..runtime.layouts import Format
-from ..runtime.shardings import NamedSharding, PartitionSpec, Sharding, get_mesh
+from ..runtime.meshes import get_mesh
+from ..runtime.partition_spec import PartitionSpec
+from ..runtime.shardings import NamedSharding, Sharding
 from ..runtime.spreading import type_sharding
 
 

@@ -11,14 +11,9 @@ from ..control.call import UNSPECIFIED, UnspecifiedValue
 from ..errors import IndivisibleError
 from ..runtime.devices import Device
 from ..runtime.layouts import Format
-from ..runtime.shardings import (
-    NamedSharding,
-    PartitionSpec,
-    Sharding,
-    SingleDeviceSharding,
-    get_mesh,
-    named_mesh,
-)
+from ..runtime.meshes import get_mesh, named_mesh
+from ..runtime.partition_spec import PartitionSpec
+from ..runtime.shardings import NamedSharding, Sharding, SingleDeviceSharding
 
 __all__ = [
     "OfNamedMesh",

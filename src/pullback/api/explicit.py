@@ -18,18 +18,18 @@ from ..core.explicit import names_in
 from ..core.trace import Tracer
 from ..primitives.sharding import reshard_p
 from ..runtime.dispatch import to_array
-from ..runtime.placement import place, sharding_of
-from ..runtime.shardings import (
+from ..runtime.meshes import (
     AbstractMesh,
     AxisType,
     Mesh,
-    NamedSharding,
-    PartitionSpec,
     get_abstract_mesh,
     get_mesh,
     mesh_in_force,
     use_abstract_mesh,
 )
+from ..runtime.partition_spec import PartitionSpec
+from ..runtime.placement import place, sharding_of
+from ..runtime.shardings import NamedSharding
 from .asked import check_fits
 from .placement import asked_sharding, resharded
 

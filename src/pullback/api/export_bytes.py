@@ -30,14 +30,9 @@ from ..core.refs import holds_refs, is_ref_aval
 from ..primitives.keys import KeyDType, PRNGImpl, PRNGKeyArray, find_impl
 from ..runtime.array import ArrayImpl
 from ..runtime.dispatch import to_array
-from ..runtime.shardings import (
-    AbstractMesh,
-    AxisType,
-    Mesh,
-    NamedSharding,
-    PartitionSpec,
-    Sharding,
-)
+from ..runtime.meshes import AbstractMesh, AxisType, Mesh
+from ..runtime.partition_spec import PartitionSpec
+from ..runtime.shardings import NamedSharding, Sharding
 from .export_trees import read_tree, write_tree
 from .exported import DisabledSafetyCheck, Exported
 

@@ -23,7 +23,8 @@ from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
 from ..runtime.commitment import devices_of, held, name_shardings
 from ..runtime.devices import default_backend
-from ..runtime.shardings import NamedSharding, get_mesh
+from ..runtime.meshes import get_mesh
+from ..runtime.shardings import NamedSharding
 from ..runtime.stub import JitFunction
 from ..transforms.partial_eval import dce_closed
 from .arguments import ShapeDtypeStruct, other_structure

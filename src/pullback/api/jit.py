@@ -26,8 +26,8 @@ from ..runtime.array import at_first_array
 from ..runtime.commitment import name_shardings, results_lie, types_lie
 from ..runtime.devices import local_devices
 from ..runtime.donation import donation, on_several
+from ..runtime.meshes import get_mesh
 from ..runtime.operands import Policy
-from ..runtime.shardings import get_mesh
 from . import asked, programs
 from .arguments import (
     ShapeDtypeStruct,

@@ -23,19 +23,10 @@ from ..runtime.commitment import name_shardings
 from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
 from ..runtime.layouts import Format
+from ..runtime.meshes import AxisType, get_abstract_mesh, get_mesh, named_mesh
+from ..runtime.partition_spec import PartitionSpec
 from ..runtime.placement import from_shards, place, sharding_of
-from ..runtime.shardings import (
-    AxisType,
-    NamedSharding,
-    PartitionSpec,
-    Sharding,
-    SingleDeviceSharding,
-    Space,
-    get_abstract_mesh,
-    get_mesh,
-    has_devices,
-    named_mesh,
-)
+from ..runtime.shardings import NamedSharding, Sharding, SingleDeviceSharding, Space, has_devices
 from .asked import check_fits, checked
 
 running: Any = config.lazy_module("pullback.runtime.queue")

@@ -38,17 +38,10 @@ from ..primitives.collectives import pcast
 from ..primitives.layout import expand_dims, squeeze
 from ..runtime.commitment import name_shardings
 from ..runtime.devices import local_devices
+from ..runtime.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh, get_mesh, named_mesh
+from ..runtime.partition_spec import PartitionSpec
 from ..runtime.placement import place
-from ..runtime.shardings import (
-    AbstractMesh,
-    AxisType,
-    Mesh,
-    NamedSharding,
-    PartitionSpec,
-    get_abstract_mesh,
-    get_mesh,
-    named_mesh,
-)
+from ..runtime.shardings import NamedSharding
 from .arguments import as_tuple, check_callable, debug_info
 from .jit import jit
 from .placement import lying_whole

@@ -15,7 +15,7 @@ from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.trace import Tracer
 from ..errors import UnexpectedTracerError
-from ..runtime.shardings import get_mesh
+from ..runtime.meshes import get_mesh
 from .sharding_rules import (
     BATCHING as BATCHING,
     ArrayMapping as ArrayMapping,

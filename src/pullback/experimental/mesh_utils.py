@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..runtime.devices import devices as all_devices
-from ..sharding import make_mesh
+from ..runtime.meshes import make_mesh
 
 __all__ = ["create_device_mesh", "create_hybrid_device_mesh"]
 

@@ -9,7 +9,7 @@ from .. import tree
 from ..api.asked import OfNamedMesh
 from ..api.jit import jit
 from ..api.placement import with_sharding_constraint as with_sharding_constraint
-from ..runtime.shardings import PartitionSpec
+from ..runtime.partition_spec import PartitionSpec
 
 __all__ = ["pjit", "with_sharding_constraint"]
 

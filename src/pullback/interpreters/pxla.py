@@ -12,7 +12,8 @@ from typing import Any
 from ..backends.xla import mesh as _xla
 from ..backends.xla.mesh import create_compile_options as create_compile_options
 from ..control.call import UNSPECIFIED
-from ..sharding import Mesh as Mesh, PartitionSpec, named_mesh
+from ..runtime.meshes import named_mesh
+from ..sharding import Mesh as Mesh, PartitionSpec
 
 
 class _ThreadResources:

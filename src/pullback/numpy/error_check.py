@@ -22,7 +22,7 @@ from ..core import source
 from ..core.avals import typeof
 from ..core.trace import eval_context, trace_state_clean
 from ..primitives.convert import convert_element_type
-from ..runtime.shardings import AxisType
+from ..runtime.meshes import AxisType
 from .selecting import select_where as where
 
 NO_ERROR = int(np.iinfo(np.uint32).max)

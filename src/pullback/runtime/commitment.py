@@ -22,17 +22,15 @@ from ..core.explicit import names_in
 from ..core.jaxpr import Jaxpr, Literal, jaxprs_in_params
 from ..primitives.sharding import inspect_effect
 from .devices import default_device_or_first
+from .meshes import Mesh, get_abstract_mesh, get_mesh
+from .partition_spec import PartitionSpec
 from .shardings import (
-    Mesh,
     NamedSharding,
-    PartitionSpec,
     Sharding,
     SingleDeviceSharding,
     Space,
     Uncommitted,
     default_place,
-    get_abstract_mesh,
-    get_mesh,
     has_devices,
     interned,
     on_devices,

@@ -14,7 +14,9 @@ from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn, Literal, convert_constvars
 from .commitment import held, name_shardings
-from .shardings import Mesh, NamedSharding, PartitionSpec, Sharding
+from .meshes import Mesh
+from .partition_spec import PartitionSpec
+from .shardings import NamedSharding, Sharding
 from .spreading import equation, spec_of
 
 __all__ = ["divided"]

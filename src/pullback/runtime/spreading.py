@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from ..core.jaxpr import Jaxpr, JaxprEqn, Literal
-from .shardings import NamedSharding, PartitionSpec, Sharding
+from .partition_spec import PartitionSpec
+from .shardings import NamedSharding, Sharding
 
 __all__ = ["Spec", "equation", "spec_of", "spread", "trimmed", "type_sharding"]
 

@@ -41,9 +41,9 @@ from pullback.primitives import keys
 from pullback.runtime import native_layout as L, operands
 from pullback.runtime.array import ArrayImpl
 from pullback.runtime.memory import alloc_address, engine, free_address
+from pullback.runtime.meshes import any_mesh_in_force, meshes_of_main_thread
 from pullback.runtime.native import Native
 from pullback.runtime.operands import Policy
-from pullback.runtime.shardings import any_mesh_in_force, meshes_of_main_thread
 
 __all__ = [
     "Entry", "JitFunction", "add_entry", "add_operator_entry", "add_row_entry", "clear_entries",

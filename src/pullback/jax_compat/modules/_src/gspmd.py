@@ -8,7 +8,7 @@ from typing import Any
 
 from ....backends.xla.mesh import are_hlo_shardings_equal, op_sharding_to_indices, tiles_of
 from ....runtime.devices import Device
-from ....runtime.shardings import _memory_kind
+from ....runtime.shardings import checked_memory_kind
 from ....sharding import Mesh, PartitionSpec, Sharding
 
 
@@ -18,7 +18,7 @@ class GSPMDSharding(Sharding):
     def __init__(
         self, devices: Sequence[Device], op_sharding: Any, *, memory_kind: str | None = None
     ) -> None:
-        self._devices, self.memory_kind = tuple(devices), _memory_kind(memory_kind)
+        self._devices, self.memory_kind = tuple(devices), checked_memory_kind(memory_kind)
         self._hlo_sharding = op_sharding
 
     @classmethod

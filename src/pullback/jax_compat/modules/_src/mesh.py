@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from .... import sharding
-from ....runtime import shardings
-from ....runtime.shardings import AbstractMesh, Mesh, _MeshBase as BaseMesh, named_mesh
+from ....runtime import meshes
+from ....runtime.meshes import AbstractMesh, Mesh, MeshBase as BaseMesh, named_mesh
 from .searched import searched
 
 __all__ = ["EMPTY_ENV", "BaseMesh", "ResourceEnv", "empty_abstract_mesh", "empty_concrete_mesh"]
@@ -38,7 +38,7 @@ EMPTY_ENV = ResourceEnv(empty_concrete_mesh)
 
 def get_concrete_mesh() -> Mesh:
     """The mesh of devices that is in force; an empty one where there is none."""
-    return shardings.get_mesh() if shardings.any_mesh_chosen() else empty_concrete_mesh
+    return meshes.get_mesh() if meshes.any_mesh_chosen() else empty_concrete_mesh
 
 
-__getattr__ = searched("jax._src.mesh", sharding, shardings)
+__getattr__ = searched("jax._src.mesh", sharding, meshes)

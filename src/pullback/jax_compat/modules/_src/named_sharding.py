@@ -8,7 +8,7 @@ from typing import Any
 
 from .... import sharding
 from ....control import call
-from ....runtime import shardings
+from ....runtime import meshes, partition_spec, shardings
 from .searched import searched
 from .sharding_impls import array_mapping_to_axis_resources as array_mapping_to_axis_resources
 
@@ -44,4 +44,4 @@ def get_array_mapping(spec: Any) -> OrderedDict[Any, int]:
     return found
 
 
-__getattr__ = searched("jax._src.named_sharding", sharding, shardings, call)
+__getattr__ = searched("jax._src.named_sharding", sharding, shardings, meshes, partition_spec, call)

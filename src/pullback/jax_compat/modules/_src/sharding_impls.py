@@ -8,7 +8,7 @@ from .... import sharding
 from ....backends.xla import contexts
 from ....config import lazy_module
 from ....control import call
-from ....runtime import shardings
+from ....runtime import meshes, partition_spec, shardings
 from . import gspmd
 from .searched import searched
 
@@ -29,5 +29,13 @@ def array_mapping_to_axis_resources(array_mapping: Any) -> Any:
 
 
 __getattr__ = searched(
-    "jax._src.sharding_impls", sharding, shardings, call, contexts, gspmd, named_sharding
+    "jax._src.sharding_impls",
+    sharding,
+    shardings,
+    meshes,
+    partition_spec,
+    call,
+    contexts,
+    gspmd,
+    named_sharding,
 )
