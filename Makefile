@@ -12,7 +12,7 @@ SEED ?= 0
 DRAWS ?= 20000
 ARGS ?=
 
-.PHONY: help demo test test-all fuzz sweep bench lint format types docs map check-python clean
+.PHONY: help demo test test-all fuzz sweep history bench lint format types docs map check-python clean
 
 help:
 	@echo "make demo       the three demonstrations; pictures in demo_output/"
@@ -20,6 +20,7 @@ help:
 	@echo "make test-all   all of it"
 	@echo "make fuzz       random programs against real JAX (DRAWS=20000 SEED=0)"
 	@echo "make sweep      every function of numpy, scipy, nn against real JAX (ARGS='--x64 --draws 50')"
+	@echo "make history    calls whose answers must not depend on the calls before them (ARGS='--families 400')"
 	@echo "make bench      workloads against real JAX and NumPy (ARGS='--quick --only loops')"
 	@echo "make lint       ruff: rules and format      make format   lets ruff rewrite the files"
 	@echo "make types      mypy, strict, on the package"
@@ -48,6 +49,10 @@ fuzz: check-python
 sweep: check-python
 	@$(SETUP) test
 	$(BIN)/python tests/sweep_run.py --seed $(SEED) $(ARGS)
+
+history: check-python
+	@$(SETUP) test
+	$(BIN)/python tests/history_run.py --seed $(SEED) $(ARGS)
 
 bench: check-python
 	@$(SETUP) bench

@@ -155,11 +155,12 @@ def templates() -> tuple[Template, ...]:
     return tuple(
         Template(path.stem, text)
         for path in sorted(FOLDER.glob("*.txt"))
-        for text in _lines(path.read_text())
+        for text in lines(path.read_text())
     )
 
 
-def _lines(text: str) -> Iterator[str]:
+def lines(text: str) -> Iterator[str]:
+    """The templates in a file's text."""
     for line in text.splitlines():
         line = line.split("  # ")[0].strip()
         if not line or line.startswith("#"):

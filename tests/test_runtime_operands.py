@@ -306,6 +306,12 @@ def test_other_byte_orders() -> None:
     for x in (device_put(big), jit(lambda x: x * 1)(big), jnp.ones(3) * big, jnp.asarray(big)):
         assert x.dtype == np.float32
         np.testing.assert_array_equal(x, [0, 1, 2])
+    for dtype in (">f4", ">f8"):
+        big = np.arange(3, dtype=dtype)
+        assert jnp.result_type(big) == jnp.array(big).dtype == jnp.dot(big, big).dtype == np.float32
+        for _ in range(3):
+            np.testing.assert_array_equal(jnp.multiply(jnp.ones(3), big), [0, 1, 2])
+            assert jnp.dot(big, big) == 5 and jnp.array(big).tolist() == [0, 1, 2]
 
 
 def test_many_arrays_are_put() -> None:

@@ -40,6 +40,7 @@ DESCRIBED = {
 DATA = {
     "tests/data": "Facts that tests compare with.",
     "tests/golden": "Expected texts; `--regenerate` rewrites them.",
+    "tests/history": "Templates of calls, numbers and events of histories.",
     "tests/sweep": "Templates of calls; calls that once differed, with JAX's answers.",
     "tests/numpy_expressions": "Expressions that are evaluated by Pullback and by JAX, one a line.",
 }

@@ -149,7 +149,13 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
             raise TypeError(
                 f"JAX only supports number, bool, and string dtypes, got dtype {d.name}"
             )
+    d = _in_our_order(d)
     return d if config.enable_x64.get() else narrowed(d)
+
+
+def _in_our_order(d: Any) -> Any:
+    """A dtype of NumPy's in the machine's order of bytes, as our arrays are."""
+    return d if not isinstance(d, np.dtype) or d.isnative else d.newbyteorder("=")
 
 
 def narrowed(d: Any) -> Any:
@@ -371,7 +377,7 @@ def _describe(x: Any) -> tuple[Any, bool]:
     scalar = python_scalar_type(x)
     if scalar is not None:
         return python_scalar_dtypes[scalar], True
-    return dtype(x), False
+    return _in_our_order(dtype(x)), False
 
 
 def lattice_result_type(*args: Any) -> tuple[Any, bool]:
