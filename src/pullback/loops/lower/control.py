@@ -8,13 +8,13 @@ library becomes steps of the plan instead (stepwise.py).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import counted_cheaply
-from pullback.loops.ir import Atom, Var
+from pullback.loops.ir import Atom
 from pullback.loops.lower.carries import Carry, separate, settle_turns, take_in_place
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import (
@@ -81,7 +81,7 @@ def _regroup(cells: Sequence[Cell], atoms: Sequence[Atom]) -> None:
         c.value = next(it) if c.parts == 1 else tuple(next(it) for _ in range(c.parts))
 
 
-Held = list[tuple["Cell", Node]]
+Held = list[tuple[Cell, Node]]
 
 
 def outer_leaf(g: Graph, x: Node, held: Held) -> Node:
@@ -119,16 +119,84 @@ def _known(g: Graph, programs: Sequence[Any]) -> bool:
     return any(id(p) in g.options.stepwise for p in programs)
 
 
-def _start_carries(b: Builder, op: Opaque, ins: Sequence[Node], outs: Sequence[int]) -> list[Slot]:
-    """The results' buffers, holding the initial carries."""
-    slots = []
-    for x, o in zip(ins, outs, strict=True):
-        slot = op.outs[o].slot
-        assert slot is not None
-        if o not in op.reused:
-            copy_into(b, x, slot)
-        slots.append(slot)
-    return slots
+class Carries:
+    """The carries of a loop: scalars and small arrays in registers, other arrays in the buffers of
+    the loop's results. The registers of one iteration are a flat list of atoms: the scalars, then
+    the elements of the arrays."""
+
+    def __init__(self, init: Sequence[Node]) -> None:
+        self.init = init
+        self.scalars = [k for k, n in enumerate(init) if in_register(n)]
+        self.cells = [Cell(init[k].dtype) for k in self.scalars]
+        self.arrays: list[int] = []  # in buffers
+        self.small: Sequence[int] = ()  # arrays in registers
+
+    def leaves(self, graph: Graph) -> list[Node]:
+        """The carries as operands of a region's graph."""
+        cells = iter(self.cells)
+        return [
+            next(cells).leaf(graph) if in_register(n) else graph.add(Node(n.shape, n.dtype, "leaf"))
+            for n in self.init
+        ]
+
+    def keep(self, small: Sequence[int]) -> None:
+        """These arrays are in registers."""
+        self.small = small
+        self.arrays = [k for k, n in enumerate(self.init) if not in_register(n) and k not in small]
+
+    def counted(self, which: Iterable[int]) -> list[tuple[Cell, int]]:
+        """Takes out the scalars that are the loop's own index: their cells and numbers."""
+        pairs = list(zip(self.cells, self.scalars, strict=True))
+        self.cells = [c for c, k in pairs if k not in which]
+        self.scalars = [k for _, k in pairs if k not in which]
+        return [(c, k) for c, k in pairs if k in which]
+
+    def start(self, b: Builder) -> list[Atom]:
+        """The registers before the first iteration."""
+        atoms = _flat([read(self.init[k], b, ()) for k in self.scalars])
+        for k in self.small:
+            atoms += elements(b, self.init[k])
+        return atoms
+
+    def buffers(self, b: Builder, op: Opaque) -> list[Slot]:
+        """The results' buffers, holding the initial carries."""
+        slots = []
+        for k in self.arrays:
+            slot = op.outs[k].slot
+            assert slot is not None
+            if k not in op.reused:
+                copy_into(b, self.init[k], slot)
+            slots.append(slot)
+        return slots
+
+    def hold(self, leaves: Sequence[Node], atoms: Sequence[Atom]) -> None:
+        """The carries of an iteration are these."""
+        _regroup(self.cells, atoms)
+        for k, own in self._elements(leaves, atoms):
+            hold(leaves[k], own)
+
+    def store(self, b: Builder, op: Opaque, finals: Sequence[Atom]) -> None:
+        """After the loop: the registers go to the buffers of the results."""
+        _regroup(self.cells, finals)
+        _store_scalars(b, op, self.scalars, self.cells)
+        for k, own in self._elements(op.outs, finals):
+            spill(b, own, op.outs[k])
+
+    def _elements(
+        self, nodes: Sequence[Node], atoms: Sequence[Atom]
+    ) -> Iterator[tuple[int, Sequence[Atom]]]:
+        at = len(atoms) - sum(atoms_of(nodes[k]) for k in self.small)
+        for k in self.small:
+            size = atoms_of(nodes[k])
+            yield k, atoms[at : at + size]
+            at += size
+
+
+def _store_scalars(b: Builder, op: Opaque, where: Sequence[int], cells: Sequence[Cell]) -> None:
+    for k, cell in zip(where, cells, strict=True):
+        out = op.outs[k]
+        assert out.slot is not None
+        store_slot(b, out.slot, (), out.dtype, (), cell.value)
 
 
 @rule("while")
@@ -137,20 +205,73 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
     if _known(g, programs):
         return while_steps(g, ins, outs, params, 0.0)
     nc, nb = params["cond_nconsts"], params["body_nconsts"]
-    cond_consts, body_consts, init = ins[:nc], ins[nc : nc + nb], ins[nc + nb :]
-    cells = [Cell(n.dtype) for n in init if in_register(n)]
+    cond_consts, body_consts = ins[:nc], ins[nc : nc + nb]
+    carries, held = Carries(ins[nc + nb :]), Held()
+    cond, body = _while_bodies(g, params, cond_consts, body_consts, carries, held)
+    for leaf, out in zip(body.leaves[nb:], body.outs, strict=True):
+        separate(leaf, out, body.outs)
+    if _host_if(g, [cond, body], programs):
+        return while_steps(g, ins, outs, params, cond.work + body.work)
+    cond_leaves, body_leaves = cond.leaves[nc:], body.leaves[nb:]
+    tests = Registers(cond.units, [(k, x, x) for k, x in enumerate(cond_leaves) if x.shape])
+    kept = Registers(
+        body.units,
+        [(k, body_leaves[k], body.outs[k]) for k in tests.carries],
+    )
+    carries.keep(kept.carries)
 
-    held: Held = []
+    def emit(b: Builder, op: Opaque) -> None:
+        _hold(b, held)
+        slots, start = carries.buffers(b, op), carries.start(b)
+        for k, slot in zip(carries.arrays, slots, strict=True):
+            cond_leaves[k].slot, cond_leaves[k].ready = slot, True
+        carry = _carry(body, body_leaves, carries, slots)
+        carry.bind(b)
+        give_scratch(b, cond.units, tests.values)
+        give_scratch(b, body.units, kept.values)
 
-    def carried(graph: Graph) -> list[Node]:
-        it = iter(cells)
-        return [
-            next(it).leaf(graph) if in_register(n) else graph.add(Node(n.shape, n.dtype, "leaf"))
-            for n in init
-        ]
+        def test(atoms: list[Atom]) -> Atom:
+            carries.hold(cond_leaves, atoms)
+            with Entered(b):
+                emit_units(b, cond.units, tests.short)
+                return value_at(cond.outs[0], b)
+
+        def step(atoms: list[Atom]) -> list[Atom]:
+            carries.hold(body_leaves, atoms)
+            with Entered(b):
+                return _run_body(b, body, carry, carries.scalars, [], kept)
+
+        # The registers hold the loop's own variables while its regions are written.
+        finals = b.while_loop(start, test, step)
+        settle_turns(b, carry)
+        carries.store(b, op, finals)
+
+    op = Opaque(
+        "while",
+        list(ins),
+        ["scalar" if not n.shape else "once" for n in ins],
+        emit=emit,
+        inplace=tuple((nc + nb + k, k) for k in carries.arrays),
+        work=64 * (body.work + cond.work),
+        seconds=64 * (body.seconds + cond.seconds),
+    )
+    _need_memory(op, [*cond_consts, *body_consts], ins)
+    _ask(op, [cond, body])
+    return g.opaque(op, outs)
+
+
+def _while_bodies(
+    g: Graph,
+    params: dict[str, Any],
+    cond_consts: Sequence[Node],
+    body_consts: Sequence[Node],
+    carries: Carries,
+    held: Held,
+) -> tuple[Body, Body]:
+    """The test and the body of a while loop. The predicate may have axes (from vmap): the loop
+    goes on while any of its lanes holds, and lanes whose own is false keep their carries."""
 
     def any_lane(made: Body) -> list[Node]:
-        """A predicate with axes (from vmap): the loop goes on while any of them holds."""
         pred = made.outs[0]
         return (
             [reduce_one(made.graph, "or", pred, tuple(range(len(pred.shape))))]
@@ -159,8 +280,7 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         )
 
     def frozen(made: Body) -> list[Node]:
-        """Lanes whose predicate is false keep their carries."""
-        gr, old = made.graph, made.leaves[nb:]
+        gr, old = made.graph, made.leaves[len(body_consts) :]
         pred = add_program(
             gr, params["cond_jaxpr"], [*(outer_leaf(gr, n, held) for n in cond_consts), *old]
         )[0]
@@ -170,72 +290,24 @@ def _while(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
     cond = Body(
         g,
         params["cond_jaxpr"],
-        lambda gr: [*(outer_leaf(gr, n, held) for n in cond_consts), *carried(gr)],
+        lambda gr: [*(outer_leaf(gr, n, held) for n in cond_consts), *carries.leaves(gr)],
         any_lane,
     )
     body = Body(
         g,
         params["body_jaxpr"],
-        lambda gr: [*(outer_leaf(gr, n, held) for n in body_consts), *carried(gr)],
+        lambda gr: [*(outer_leaf(gr, n, held) for n in body_consts), *carries.leaves(gr)],
         frozen if batched else None,
     )
-    for leaf, out in zip(body.leaves[nb:], body.outs, strict=True):
-        separate(leaf, out, body.outs)
-    if _host_if(g, [cond, body], programs):
-        return while_steps(g, ins, outs, params, cond.work + body.work)
-    scalars = [k for k, n in enumerate(init) if in_register(n)]
-    cond_leaves, body_leaves = cond.leaves[nc:], body.leaves[nb:]
-    tests = Registers(cond.units, [(k, x, x) for k, x in enumerate(cond_leaves) if x.shape])
-    kept = Registers(
-        body.units,
-        [(k, body_leaves[k], body.outs[k]) for k in tests.carries],
-    )
-    arrays = [k for k, n in enumerate(init) if not in_register(n) and k not in kept.carries]
+    return cond, body
 
-    def emit(b: Builder, op: Opaque) -> None:
-        _hold(b, held)
-        slots = _start_carries(b, op, [init[k] for k in arrays], arrays)
-        start = _flat([read(init[k], b, ()) for k in scalars])
-        for k in kept.carries:
-            start += elements(b, init[k])
-        for k, slot in zip(arrays, slots, strict=True):
-            cond_leaves[k].slot, cond_leaves[k].ready = slot, True
-        carry = Carry(body, [body_leaves[k] for k in arrays], [body.outs[k] for k in arrays], slots)
-        carry.bind(b)
-        give_scratch(b, cond.units, tests.values)
-        give_scratch(b, body.units, kept.values)
 
-        def test(atoms: list[Atom]) -> Atom:
-            _regroup(cells, atoms)
-            _hold_arrays(cond_leaves, kept.carries, atoms)
-            with Entered(b):
-                emit_units(b, cond.units, tests.short)
-                return value_at(cond.outs[0], b)
-
-        def step(atoms: list[Atom]) -> list[Atom]:
-            _regroup(cells, atoms)
-            _hold_arrays(body_leaves, kept.carries, atoms)
-            with Entered(b):
-                return _run_body(b, body, carry, scalars, [], kept)
-
-        # The registers hold the loop's own variables while its regions are written.
-        finals = b.while_loop(start, test, step)
-        settle_turns(b, carry)
-        _store_scalars(b, op, scalars, cells, finals)
-        _spill_arrays(b, op, kept.carries, finals)
-
-    op = Opaque(
-        "while",
-        list(ins),
-        ["scalar" if not n.shape else "once" for n in ins],
-        emit=emit,
-        inplace=tuple((nc + nb + k, k) for k in arrays),
-        work=64 * (body.work + cond.work),
-        seconds=64 * (body.seconds + cond.seconds),
-    )
-    _need_memory(op, [*cond_consts, *body_consts], ins)
-    _ask(op, [cond, body])
-    return g.opaque(op, outs)
+def _carry(
+    body: Body, leaves: Sequence[Node], carries: Carries, slots: Sequence[Slot], again: bool = True
+) -> Carry:
+    """The array carries that are in buffers, from iteration to iteration."""
+    arrays = carries.arrays
+    return Carry(body, [leaves[k] for k in arrays], [body.outs[k] for k in arrays], slots, again)
 
 
 def _need_memory(op: Opaque, nodes: Sequence[Node], ins: Sequence[Node]) -> None:
@@ -274,44 +346,12 @@ def _run_body(
     return results
 
 
-def _hold_arrays(leaves: Sequence[Node], which: Sequence[int], atoms: Sequence[Atom]) -> None:
-    """The last of a loop's variables are the elements of its array carries in registers."""
-    at = len(atoms) - sum(atoms_of(leaves[k]) for k in which)
-    for k in which:
-        size = atoms_of(leaves[k])
-        hold(leaves[k], atoms[at : at + size])
-        at += size
-
-
-def _spill_arrays(b: Builder, op: Opaque, which: Sequence[int], finals: Sequence[Atom]) -> None:
-    """The same, after the loop: to the buffers of its results."""
-    at = len(finals) - sum(atoms_of(op.outs[k]) for k in which)
-    for k in which:
-        size = atoms_of(op.outs[k])
-        spill(b, finals[at : at + size], op.outs[k])
-        at += size
-
-
-def _registers(init: Sequence[Node]) -> list[int]:
-    return [k for k, n in enumerate(init) if in_register(n)]
-
-
 def _know(b: Builder, ix: Index) -> Atom:
     """An index as an atom whose bounds the builder keeps in mind."""
     atom = b.atom(ix)
     if not isinstance(ix, int):
         b.know(atom, ix)
     return atom
-
-
-def _store_scalars(
-    b: Builder, op: Opaque, where: Sequence[int], cells: Sequence[Cell], finals: Sequence[Var]
-) -> None:
-    _regroup(cells, list(finals))
-    for k, cell in zip(where, cells, strict=True):
-        out = op.outs[k]
-        assert out.slot is not None
-        store_slot(b, out.slot, (), out.dtype, (), cell.value)
 
 
 def _counters(
@@ -405,37 +445,21 @@ def _unrolled(
 
 
 def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
-    if params["length"] == 0:  # the body is never run, and need not have a meaning
-        first = params["num_consts"]
-        rows = (
-            g.pointwise(shape, dtype, [], partial(_no_element, dtype), 0.0)
-            for shape, dtype in outs[params["num_carry"] :]
-        )
-        return [*ins[first : first + params["num_carry"]], *rows]
-    if _known(g, [params["jaxpr"]]):
-        return scan_steps(g, ins, outs, params, 0.0)
     length, reverse = params["length"], params["reverse"]
     nk, nc = params["num_consts"], params["num_carry"]
     consts, init, xs = ins[:nk], ins[nk : nk + nc], ins[nk + nc :]
-    cells = [Cell(n.dtype) for n in init if in_register(n)]
+    if length == 0:  # the body is never run, and need not have a meaning
+        return [*init, *_no_rows(g, outs[nc:])]
+    if _known(g, [params["jaxpr"]]):
+        return scan_steps(g, ins, outs, params, 0.0)
+    carries, held = Carries(init), Held()
     place: list[Index] = [0]
-    held: Held = []
-
-    def row(graph: Graph, x: Node) -> Node:
-        return graph.computed_leaf(
-            x.shape[1:], x.dtype, lambda b, idx: read(x, b, (place[0], *idx))
-        )
 
     def leaves(graph: Graph) -> list[Node]:
-        it = iter(cells)
-        carried = [
-            next(it).leaf(graph) if in_register(n) else graph.add(Node(n.shape, n.dtype, "leaf"))
-            for n in init
-        ]
         return [
             *(outer_leaf(graph, n, held) for n in consts),
-            *carried,
-            *(row(graph, x) for x in xs),
+            *carries.leaves(graph),
+            *(_row(graph, x, place) for x in xs),
         ]
 
     body = Body(g, params["jaxpr"], leaves)
@@ -449,67 +473,42 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
         body.units,
         [(k, body.leaves[nk + k], body.outs[k]) for k, n in enumerate(init) if n.shape],
     )
-    arrays = [k for k, n in enumerate(init) if not in_register(n) and k not in kept.carries]
+    carries.keep(kept.carries)
     counters = _counters(params["jaxpr"], init, nk, length)
-    counting = [
-        (cell, init[k].dtype, *counters[k])
-        for cell, k in zip(cells, _registers(init), strict=True)
-        if k in counters
-    ]
-    cells[:] = [c for c, k in zip(cells, _registers(init), strict=True) if k not in counters]
-    scalars = [k for k in _registers(init) if k not in counters]
-    ys = list(range(nc, len(outs)))
+    counting = [(cell, *counters[k]) for cell, k in carries.counted(counters)]
 
     def emit(b: Builder, op: Opaque) -> None:
         _hold(b, held)
-        slots = _start_carries(b, op, [init[k] for k in arrays], arrays)
-        start = _flat([read(init[k], b, ()) for k in scalars])
-        for k in kept.carries:
-            start += elements(b, init[k])
-        carry = Carry(
-            body,
-            [body.leaves[nk + k] for k in arrays],
-            [body.outs[k] for k in arrays],
-            slots,
-            length > 1,
-        )
+        slots, start = carries.buffers(b, op), carries.start(b)
+        carry = _carry(body, body.leaves[nk:], carries, slots, length > 1)
         carry.bind(b)
-        rows = _stacked(body, op, ys, place, kept)
+        rows = _stacked(body, op, range(nc, len(outs)), place, kept)
         give_scratch(b, body.units, kept.values)
-        carries = [(a, b.var(a.dtype, b.depth + 1, "c")) for a in start]
+        registers = [(a, b.var(a.dtype, b.depth + 1, "c")) for a in start]
 
         def step(ix: Index) -> list[Atom]:
             place[0] = b.sub(length - 1, ix) if reverse else ix
-            _regroup(cells, [v for _, v in carries])
-            _hold_arrays(body.leaves[nk:], kept.carries, [v for _, v in carries])
+            carries.hold(body.leaves[nk:], [v for _, v in registers])
             with Entered(b):
                 _know(b, place[0])
-                for cell, dtype, first, by in counting:
-                    cell.value = (
-                        b.let("convert", (_know(b, b.add(b.mul(ix, by), first)),), dtype)
-                        if dtype != "i64"
-                        else _know(b, b.add(b.mul(ix, by), first))
-                    )
-                return _run_body(b, body, carry, scalars, rows, kept)
+                for cell, first, by in counting:
+                    cell.value = _count(b, ix, cell.dtype, first, by)
+                return _run_body(b, body, carry, carries.scalars, rows, kept)
 
-        finals = b.loop(length, "seq", step, carries) if length else list(start)
+        finals = b.loop(length, "seq", step, registers)
         settle_turns(b, carry)
-        _store_scalars(b, op, scalars, cells, finals)  # type: ignore[arg-type]
-        _spill_arrays(b, op, kept.carries, finals)
+        carries.store(b, op, finals)
         for k, (first, by) in counters.items():
             slot = op.outs[k].slot
             assert slot is not None
             store_slot(b, slot, (), init[k].dtype, (), b.const(first + by * length, init[k].dtype))
 
-    modes = [_mode(n) for n in consts]
-    modes += ["scalar" if not n.shape else "once" for n in init]
-    modes += ["buffer" if n.cost > 40 or n.users > 1 or n.kind == "red" else "once" for n in xs]
     op = Opaque(
         "scan",
         list(ins),
-        modes,
+        _scan_modes(consts, init, xs),
         emit=emit,
-        inplace=tuple((nk + k, k) for k in arrays),
+        inplace=tuple((nk + k, k) for k in carries.arrays),
         work=length * body.work,
         seconds=length * body.seconds,
         rows_in=range(nk + nc, len(ins)),
@@ -517,6 +516,32 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
     )
     _ask(op, [body])
     return g.opaque(op, outs)
+
+
+def _no_rows(g: Graph, outs: Outs) -> Iterator[Node]:
+    """The stacked results of no iteration."""
+    return (
+        g.pointwise(shape, dtype, [], partial(_no_element, dtype), 0.0) for shape, dtype in outs
+    )
+
+
+def _row(graph: Graph, x: Node, place: list[Index]) -> Node:
+    """The row of an operand that an iteration takes."""
+    return graph.computed_leaf(x.shape[1:], x.dtype, lambda b, idx: read(x, b, (place[0], *idx)))
+
+
+def _count(b: Builder, ix: Index, dtype: str, first: int, by: int) -> Atom:
+    """A carry that only counts, in iteration `ix`."""
+    value = _know(b, b.add(b.mul(ix, by), first))
+    return value if dtype == "i64" else b.let("convert", (value,), dtype)
+
+
+def _scan_modes(consts: Sequence[Node], init: Sequence[Node], xs: Sequence[Node]) -> list[str]:
+    """How a scan takes its operands."""
+    modes = [_mode(n) for n in consts]
+    modes += ["scalar" if not n.shape else "once" for n in init]
+    modes += ["buffer" if n.cost > 40 or n.users > 1 or n.kind == "red" else "once" for n in xs]
+    return modes
 
 
 def _stacked(
@@ -589,10 +614,7 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         values = choose(0)
         cells = [Cell(outs[k][1]) for k in scalars]
         _regroup(cells, values)
-        for k, cell in zip(scalars, cells, strict=True):
-            out = op.outs[k]
-            assert out.slot is not None
-            store_slot(b, out.slot, (), out.dtype, (), cell.value)
+        _store_scalars(b, op, scalars, cells)
 
     modes = ["scalar", *map(_mode, operands)]
     work, seconds = (max(getattr(body, k) for body in bodies) for k in ("work", "seconds"))
