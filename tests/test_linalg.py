@@ -271,3 +271,11 @@ def test_results_are_weakly_typed_where_every_operand_is(name: str) -> None:
         return [(str(leaf.dtype), leaf.weak_type) for leaf in out]
 
     assert weakness(pb) == weakness(jax)
+
+
+@pytest.mark.parametrize("a,b", [((2, 3, 3), (4, 3, 3)), ((2, 5, 3, 3), (2, 4, 3, 3))])
+def test_triangular_solve_of_unlike_batches(a: tuple[int, ...], b: tuple[int, ...]) -> None:
+    for lib in (jax, pb):
+        for solve in (lib.lax.linalg.triangular_solve, lib.jit(lib.lax.linalg.triangular_solve)):
+            with pytest.raises(ValueError):
+                solve(np.ones(a, "f"), np.ones(b, "f"))

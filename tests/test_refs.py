@@ -307,12 +307,95 @@ def ref_of(j: Any, np_: Any) -> Any:
                 ref_of(j, n)
             ),
         ),
+        (ValueError, "Out of bound slice", lambda j, n: ref_of(j, n)[3:5]),
+        (
+            ValueError,
+            "Out of bound slice",
+            lambda j, n: ref_of(j, n).__setitem__((0, slice(3, 9)), 1),
+        ),
+        (ValueError, ".", lambda j, n: ref_of(j, n)[[0, 1]]),
+        (ValueError, ".", lambda j, n: j.jit(lambda: ref_of(j, n)[[0, 1]])()),
+        (
+            ValueError,
+            "Out of bound indexer",
+            lambda j, n: j.vmap(j.jit(lambda x: j.new_ref(x)[5]))(n.ones((2, 3))),
+        ),
+        (
+            ValueError,
+            "Out of bound indexer",
+            lambda j, n: j.vmap(j.jit(lambda x: j.new_ref(x).__setitem__((0, 3), 1.0)))(
+                n.ones((2, 2, 3))
+            ),
+        ),
+        (
+            ValueError,
+            "[Ee]xpected (a )?cotangent (of )?type",
+            lambda j, n: j.vjp(lambda r: r[...].sum(), ref_of(j, n))[1](1.0),
+        ),
+        (ValueError, ".", lambda j, n: j.grad(lambda r: r[...].sum())(ref_of(j, n))),
+        (
+            ValueError,
+            "`get` must be called on",
+            lambda j, n: j.jvp(lambda r: r[...], (ref_of(j, n),), (n.ones((2, 3)),)),
+        ),
         (TypeError, "unsupported operand", lambda j, n: ref_of(j, n) + 1),
         (TypeError, "argument to new_ref", lambda j, n: j.new_ref([1.0])),
     ],
 )
 def test_errors(error: type[BaseException], match: str, program: Callable[[Any, Any], Any]) -> None:
     raises(error, match, program)
+
+
+PLACES: dict[str, Any] = {
+    "past": np.array([0, 9]), "below": np.array([-1, -9]), "past, beside": (5, np.arange(2)),
+    "below, beside": (np.arange(2), -4), "beside": (-1, np.arange(2)),
+    "two": (np.array([[0], [7]]), np.arange(2)), "sliced": (slice(1, 3), np.array([0, 7])),
+    "number": 3, "lowest": -4, "numbers": (0, -1), "far below": (0, -9),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", ["get", "set", "add"])
+@pytest.mark.parametrize("place", PLACES)
+def test_places_out_of_bounds(place: str, how: str) -> None:
+    """Elements are read at the nearest place. What arrays of positions write past the end is left
+    out, what numbers write goes to the nearest."""
+    idx = PLACES[place]
+    shape = jax.eval_shape(lambda x: jax.new_ref(x)[idx], np.ones((4, 3))).shape
+    value = 100 + np.arange(np.prod(shape), dtype=np.float32).reshape(shape)
+
+    def program(j: Any, np_: Any) -> Any:
+        def f(x: Any) -> Any:
+            ref = j.new_ref(x)
+            if how == "get":
+                return ref[idx]
+            if how == "set":
+                ref[idx] = value
+            else:
+                j.ref.addupdate(ref, idx, value)
+            return ref[...]
+
+        x = np_.arange(12.0).reshape(4, 3)
+        each = np_.stack([x, 2 * x])
+        return f(x), j.jit(f)(x), j.vmap(f)(each), j.vmap(j.jit(f))(each), j.jit(j.vmap(f))(each)
+
+    same(program)
+
+
+def test_numbers_past_the_end_while_programs_are_written() -> None:
+    """They are what they were given as in the program, which clamps them."""
+
+    def program(j: Any, np_: Any) -> Any:
+        def f(x: Any) -> Any:
+            ref = j.new_ref(x)
+            ref[7] = ref[5] * 2 + ref[-8]
+            return ref[...]
+
+        x = np_.arange(1.0, 7.0).reshape(2, 3)
+        return j.jit(f)(x[0]), j.jit(j.vmap(f))(x)
+
+    same(program)
+    texts = [str(j.make_jaxpr(lambda x, j=j: j.new_ref(x)[5])(np.ones(3, "f"))) for j, _ in BOTH]
+    assert texts[0] == texts[1] and "[5]" in texts[0]
 
 
 def test_methods_of_traced_references() -> None:

@@ -442,7 +442,7 @@ def _check_grad_inputs(chosen: Any, holomorphic: bool, allow_int: bool, name: st
 
 def _check_grad_input(x: Any, holomorphic: bool, allow_int: bool, name: str) -> None:
     if is_ref(x):
-        raise TypeError(
+        raise ValueError(
             f"{name} cannot differentiate with respect to a mutable array reference "
             f"({typeof(x)}). Fix: take its value as the argument, and make the reference inside "
             "with new_ref."

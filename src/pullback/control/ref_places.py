@@ -20,6 +20,7 @@ from ..core.trace import Tracer, current_trace
 from ..primitives.convert import bitcast_convert_type, convert_element_type
 from ..primitives.dynamic_slice import dynamic_slice, dynamic_update_slice
 from ..primitives.layout import reshape, transpose
+from ..primitives.shape import broadcast
 
 # How arrays are indexed, from the numpy layer.
 _places: Any = config.lazy_module("pullback.numpy.scatter")
@@ -86,8 +87,14 @@ def ds(start: Any, size: int | None = None, stride: int | None = None) -> RefSli
 
 def entries_of(idx: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     """An index as one integer, integer array or RefSlice an axis; None if it is another kind of
-    index (with masks, new axes, steps backwards).
+    index (with masks, new axes, steps backwards). ValueError for one that leaves the array, and
+    for a list.
     """
+    if isinstance(idx, list):
+        raise ValueError(
+            f"a reference of shape {shape} is indexed by a list: {idx!r}. Fix: ref[jnp.array(idx)] "
+            "for the elements at these positions, or ref[tuple(idx)] for one position an axis."
+        )
     given = idx if isinstance(idx, tuple) else (idx,)
     dots = sum(e is Ellipsis for e in given)
     n = len(given) - dots
@@ -100,15 +107,17 @@ def entries_of(idx: Any, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     flat += full if not dots else []
     if len(flat) != len(shape):
         return None
-    done = [_entry(e, k, n) for k, (e, n) in enumerate(zip(flat, shape, strict=True))]
-    return None if any(e is None for e in done) else tuple(done)
+    done = [_entry(e, n) for e, n in zip(flat, shape, strict=True)]
+    return None if any(e is None for e in done) else tuple(_settled(done, shape))
 
 
-def _entry(e: Any, axis: int, size: int) -> Any:
+def _entry(e: Any, size: int) -> Any:
     if isinstance(e, slice):
         start, stop, step = e.indices(size)
         if step < 1:
             return None
+        if start >= size > 0:
+            raise ValueError(f"Out of bound slice: start={start}, dim={size}.")
         return RefSlice(start, max(0, -(-(stop - start) // step)), step)
     if isinstance(e, RefSlice):
         _check_slice(e, size)
@@ -122,17 +131,32 @@ def _entry(e: Any, axis: int, size: int) -> Any:
         # As in JAX, a number that is no integer is one that lacks its fraction.
         e = convert_element_type(e, np.int32) if isinstance(e, Tracer) else int(e)
     if not isinstance(e, Tracer) and aval.shape == ():
-        return _known(int(e), axis, size)
+        return np.int32(int(e))
     return e
 
 
-def _known(k: int, axis: int, size: int) -> Any:
-    """An index that is known. Past the end it is refused; but a program that is being written takes
-    it as it takes one of its operands, and below the start everything is the first element.
+def _settled(entries: Sequence[Any], shape: tuple[int, ...]) -> Sequence[Any]:
+    """Entries with the numbers among them as what they are: beside arrays of positions, arrays too;
+    else they must lie in the array, except while a program is being written.
     """
-    if size == 0 or (k >= size and not _being_written()):
-        raise ValueError(f"Out of bound indexer: idx={k}, dim={size} of axis {axis}.")
-    return np.int32(min(max(k + size if k < 0 else k, 0), size - 1))
+    around = [typeof(e).shape for e in entries if not isinstance(e, RefSlice)]
+    if any(around):
+        sizes = np.broadcast_shapes(*around)
+        return [broadcast(e, sizes) if type(e) is np.int32 else e for e in entries]
+    if not _being_written():
+        check_known(entries, shape)
+    return entries
+
+
+def check_known(entries: Any, shape: Sequence[int]) -> None:
+    """ValueError for a number past the end of its axis. Below the start everything is the first
+    element.
+    """
+    if type(entries) is Steps:
+        return
+    for axis, (e, size) in enumerate(zip(entries, shape, strict=True)):
+        if isinstance(e, np.integer) and e >= size:
+            raise ValueError(f"Out of bound indexer: idx={int(e)}, dim={size} of axis {axis}.")
 
 
 def _being_written() -> bool:
@@ -165,7 +189,7 @@ def _place(value: Any, entries: Sequence[Any]) -> tuple[Any, list[Any], Any]:
     sizes, starts, rest, moved = list(shape), [0] * len(shape), [], False
     for k, e in enumerate(entries):
         if not isinstance(e, RefSlice):
-            rest.append(e)
+            rest.append(_inside(e, shape[k]))
             continue
         span = (e.size - 1) * e.stride + 1 if e.size else 0
         if type(e.start) is int:
@@ -174,6 +198,18 @@ def _place(value: Any, entries: Sequence[Any]) -> tuple[Any, list[Any], Any]:
             sizes[k], starts[k], moved = span, e.start, True
             rest.append(slice(0, span, e.stride))
     return (dynamic_slice(value, starts, sizes), rest, starts) if moved else (value, rest, None)
+
+
+def _inside(e: Any, size: int) -> Any:
+    """A position that is known, as one that is in the array."""
+    if isinstance(e, Tracer) or typeof(e).shape:
+        return e
+    k = int(e)
+    return np.int32(min(max(k + size if k < 0 else k, 0), size - 1))
+
+
+def _is_array(e: Any) -> bool:
+    return not isinstance(e, RefSlice) and bool(typeof(e).shape)
 
 
 def is_whole(entries: Any, shape: Sequence[int]) -> bool:
@@ -205,7 +241,9 @@ def write(value: Any, entries: Any, new: Any, how: str) -> Any:
     if how == "set" and is_whole(entries, typeof(value).shape):
         return new
     part, rest, starts = _place(value, entries)
-    changed = getattr(_places, f"ref_{how}")(part, tuple(rest), new)
+    # As in JAX, what goes past the end is left out if arrays say where it goes.
+    mode = "drop" if any(map(_is_array, entries)) else "clip"
+    changed = getattr(_places, f"ref_{how}")(part, tuple(rest), new, mode)
     return changed if starts is None else dynamic_update_slice(value, changed, starts)
 
 

@@ -20,7 +20,7 @@ from .. import config, dtypes, tree
 from ..core import show
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
+from ..core.jaxpr import ClosedJaxpr, Jaxpr, Literal, eval_jaxpr, jaxprs_in_params
 from ..core.primitive import Primitive
 from ..core.refs import (
     AbstractRef,
@@ -44,6 +44,7 @@ from .ref_places import (
     RefSlice,
     Steps,
     cast,
+    check_known,
     ds as ds,
     entries_of,
     indexed,
@@ -86,7 +87,7 @@ def _program(kind: str, inner: Any, avals: Sequence[Any], treedef: Any) -> Close
 
 def _check_is_ref(aval: Any, name: str) -> None:
     if not is_ref_aval(aval):
-        raise TypeError(
+        raise ValueError(
             f"{name} must be called on a mutable reference, got a value of type {aval}. Fix: make "
             "one with new_ref."
         )
@@ -179,10 +180,20 @@ def _tangent(kind: str, ref: Any, ref_dot: Any, x_dot: Any) -> None:
         )
 
 
+def _no_transpose(cts: Any, ref: Any, *operands: Any, **params: Any) -> Any:
+    """Own references of a program are gone before it is transposed: this one is an argument."""
+    raise ValueError(
+        f"Expected a cotangent of type {ref.aval} but got one of type {ref.aval.inner_aval}: vjp "
+        "cannot differentiate with respect to a mutable array reference. Fix: take its value as "
+        "the argument, and make the reference inside with new_ref."
+    )
+
+
 def _get_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
     out = get_p.bind(*primals, tree=tree)
     if type(tangents[0]) is Zero:
         return out, Zero(typeof(out).to_tangent_aval())
+    _check_is_ref(typeof(tangents[0]), "`get`")
     return out, get_p.bind(tangents[0], *primals[1:], tree=tree)
 
 
@@ -191,6 +202,7 @@ def _swap_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
     out = swap_p.bind(*primals, tree=tree)
     if type(tangents[0]) is Zero:
         return out, Zero(typeof(out).to_tangent_aval())
+    _check_is_ref(typeof(tangents[0]), "`swap`")
     x_dot = instantiate_zeros(tangents[1])
     return out, swap_p.bind(tangents[0], x_dot, *primals[2:], tree=tree)
 
@@ -199,6 +211,7 @@ def _add_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
     _tangent("an addupdate", primals[0], tangents[0], tangents[1])
     addupdate_p.bind(*primals, tree=tree)
     if type(tangents[1]) is not Zero:
+        _check_is_ref(typeof(tangents[0]), "`addupdate`")
         addupdate_p.bind(tangents[0], tangents[1], *primals[2:], tree=tree)
     return [], []
 
@@ -243,6 +256,7 @@ get_p = Primitive(
     abstract_eval=_get_aval,
     impl=_get_impl,
     jvp=_get_jvp,
+    transpose=_no_transpose,
     axis_batch=_get_batch,
 )
 swap_p = Primitive(
@@ -251,6 +265,7 @@ swap_p = Primitive(
     abstract_eval=_swap_aval,
     impl=_swap_impl,
     jvp=_swap_jvp,
+    transpose=_no_transpose,
     axis_batch=_update_batch("a set/swap", "set"),
 )
 addupdate_p = Primitive(
@@ -260,6 +275,7 @@ addupdate_p = Primitive(
     abstract_eval=_add_aval,
     impl=_add_impl,
     jvp=_add_jvp,
+    transpose=_no_transpose,
     axis_batch=_update_batch("an addupdate", "add"),
 )
 
@@ -346,6 +362,7 @@ def _freeze_jvp(primals: Any, tangents: Any) -> Any:
     out = freeze_p.bind(*primals)
     if type(tangents[0]) is Zero:
         return out, Zero(typeof(out).to_tangent_aval())
+    _check_is_ref(typeof(tangents[0]), "`freeze`")
     return out, freeze_p.bind(tangents[0])
 
 
@@ -355,6 +372,7 @@ freeze_p: Primitive = Primitive(
     abstract_eval=_freeze_aval,
     impl=lambda ref: _read(ref, _own(ref._held())),
     jvp=_freeze_jvp,
+    transpose=_no_transpose,
     batch=lambda args, dims: (freeze_p.bind(*args), dims[0]),
 )
 
@@ -706,6 +724,24 @@ _CELLS: dict[Primitive, Callable[..., Any]] = {
     freeze_p: lambda trace, ref: ref.read(ref.value),
     free_ref_p: lambda trace, ref: [],
 }
+
+
+def check_numbers(jaxpr: Jaxpr) -> None:
+    """ValueError for a number past the end in a program's own references: what writes a program
+    does not check them, its batches do."""
+    own = set()
+    for eqn in jaxpr.eqns:
+        if eqn.primitive in (new_ref_p, empty_ref_p):
+            own.update(eqn.outvars)
+        elif eqn.primitive in (get_p, swap_p, addupdate_p) and eqn.invars[0] in own:
+            atoms = eqn.invars[1:] if eqn.primitive is get_p else eqn.invars[2:]
+            entries = [a.val if isinstance(a, Literal) else None for a in atoms]
+            check_known(unflatten(eqn.params["tree"], entries), eqn.invars[0].aval.shape)
+        for inner in jaxprs_in_params(eqn.params):
+            check_numbers(inner)
+
+
+operations["check_numbers"] = check_numbers
 
 
 def run_discharged(fun: Callable[..., Sequence[Any]], args: Sequence[Any]) -> list[Any]:

@@ -146,8 +146,9 @@ def is_ref(x: Any) -> bool:
 
 class _Operations(dict[str, Callable[..., Any]]):
     """get(ref, index), set(ref, index, value), swap and addupdate like set; views: index(ref,
-    index), reshape, transpose and bitcast; and discharge(jaxpr, consts) for programs whose
-    references are their own. control/refs enters them: few programs need it.
+    index), reshape, transpose and bitcast; check_numbers(jaxpr) before a program is batched; and
+    discharge(jaxpr, consts) for programs whose references are their own. control/refs enters them:
+    few programs need it.
     """
 
     def __missing__(self, name: str) -> Callable[..., Any]:

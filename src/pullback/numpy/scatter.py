@@ -553,18 +553,19 @@ class _IndexUpdateRef:
         )
 
 
-# What references (control/refs) are read and written with: positions out of bounds are clamped.
+# What references (control/refs) are read and written with: positions out of bounds are clamped
+# where elements are read; `mode` says what becomes of those that are written.
 ref_get = take_index
 
 
-def ref_set(x: Any, idx: Any, v: Any) -> Any:
+def ref_set(x: Any, idx: Any, v: Any, mode: str = "drop") -> Any:
     """The value of a reference after x[idx] = v."""
-    return _eager_update(x, idx, v, "set", mode="clip")
+    return _eager_update(x, idx, v, "set", mode=mode)
 
 
-def ref_add(x: Any, idx: Any, v: Any) -> Any:
+def ref_add(x: Any, idx: Any, v: Any, mode: str = "drop") -> Any:
     """The value of a reference after x[idx] += v."""
-    return _eager_update(x, idx, v, "add", mode="clip")
+    return _eager_update(x, idx, v, "add", mode=mode)
 
 
 def _apply_to_keys(places: Any, func: Callable[[Any], Any], mode: Any, wrap: bool) -> Any:

@@ -165,8 +165,11 @@ def smaller(m: Any, n: Any) -> Any:
     return m if m is n or m == n else min_dim(m, n)
 
 
-def check_batches(name: str, avals: Sequence[Any], cores: Sequence[int]) -> None:
-    """The leading axes of all operands must be equal. Raises TypeError."""
+def check_batches(
+    name: str, avals: Sequence[Any], cores: Sequence[int], unlike: type[Exception] = TypeError
+) -> None:
+    """The leading axes of all operands must be equal. Raises TypeError for numbers of axes, and
+    `unlike` for sizes."""
     batches = [a.shape[: a.ndim - c] for a, c in zip(avals, cores)]
     ranks = [len(b) for b in batches]
     if len(set(ranks)) > 1:
@@ -175,7 +178,7 @@ def check_batches(name: str, avals: Sequence[Any], cores: Sequence[int]) -> None
             "batch dimensions for the inputs."
         )
     if any(b != batches[0] for b in batches):
-        raise TypeError(
+        raise unlike(
             f"All inputs to {name} must have the same batch dimensions, but got {batches}."
         )
 
@@ -290,7 +293,7 @@ def _triangular_aval(
         raise ValueError(
             f"Incompatible shapes for arguments to triangular_solve: {a.shape} and {b.shape}."
         )
-    check_batches(name, (a, b), (2, 2))
+    check_batches(name, (a, b), (2, 2), ValueError)
     return ShapedArray(b.shape, b.dtype)
 
 

@@ -11,8 +11,8 @@ from ..core import source
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.explicit import parts_of, typed
-from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
-from ..core.refs import holds_refs
+from ..core.jaxpr import ClosedJaxpr, eval_jaxpr, jaxprs_in_params
+from ..core.refs import holds_refs, operations
 from ..core.symbolic import SymbolicZero, Zero
 from ..core.trace import Trace, Tracer, check_leaks, current_trace, extend_axis_env, use_trace
 from ..primitives.layout import broadcast_in_dim_p, squeeze
@@ -117,6 +117,8 @@ class BatchTrace(Trace):
         self, primitive: Any, tracers: Sequence[Any], params: dict[str, Any]
     ) -> Any:
         if "discharge" in primitive.rules and holds_refs(primitive, params):
+            for jaxpr in jaxprs_in_params(params):
+                operations["check_numbers"](jaxpr)
             with use_trace(self):
                 return primitive.rules["discharge"](tracers, params)
         vals, dims = zip(*map(self.split, tracers), strict=True) if tracers else ((), ())
