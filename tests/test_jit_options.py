@@ -231,6 +231,20 @@ def test_flags_that_do_not_change_programs_trace_nothing() -> None:
             traced(2)
 
 
+@pytest.mark.parametrize(
+    "flag", ["enable_checks", "explain_cache_misses", "log_compiles", "no_tracing"]
+)
+def test_flags_of_the_making_of_programs_leave_calls_native(flag: str) -> None:
+    """Tests of JAX's class run with `enable_checks`, and count the calls that are left to
+    Python."""
+    if not stub.fast_path_open():
+        pytest.skip("about the native call path")
+    with getattr(config, flag)(True):
+        assert stub.fast_path_open()
+    with pb.debug_nans(True):
+        assert not stub.fast_path_open()
+
+
 def test_what_only_a_dead_function_held_is_gone_at_once() -> None:
     x = jnp.ones(10)
     f = (lambda x: lambda: x)(x)

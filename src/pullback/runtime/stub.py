@@ -624,8 +624,15 @@ _DEBUGGING = (
     config.disable_jit,
     config.debug_key_reuse,
     config.check_tracer_leaks,
-    config.enable_checks,
     config.no_execution,
+)
+# What only matters while programs are made: calls of those that are known do not ask.
+_OF_THE_MAKING = (
+    config.enable_checks,
+    config.explain_cache_misses,
+    config.log_compiles,
+    config.no_tracing,
+    config.traceback_filtering,
 )
 
 _NOTING = (
@@ -661,7 +668,8 @@ def _number(process: int, own: frozenset[tuple[config.Flag, Any]], meshes: Any) 
     `own`."""
     values = dict(own)
     debugging = any(values.get(flag, flag.value) for flag in _DEBUGGING)
-    known = all(flag.in_context or flag in _DEBUGGING for flag in values)
+    told = (*_DEBUGGING, *_OF_THE_MAKING)
+    known = all(flag.in_context or flag in told for flag in values)
     if config.noting:
         debugging |= any(values.get(flag, flag.value) != "ignore" for flag in _NOTING)
     if debugging or config.transfers_guarded() or not known:
