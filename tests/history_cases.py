@@ -366,7 +366,7 @@ def answered(
     told += "".join(
         f"\n{w.category.__name__}: {w.message}"
         for w in seen
-        if not (prepared.traced or str(w.message).startswith("Casting "))
+        if not (prepared.traced or re.match("Casting |Following NumPy", str(w.message)))
     )
     told += f" {[k for k, x in enumerate(_flat(made)) if _deleted(x)]}"
     told = told.replace("LazyPair", "JVPTracer")  # the recorded gradient's tracer, the traced one's

@@ -275,6 +275,30 @@ def test_likenesses_lie_the_same_at_every_call() -> None:
         assert jnp.zeros_like(model, shape=(3,)).committed
 
 
+CONSTANT: dict[str, tuple[bool, Callable[[Any], Any]]] = {
+    "nothing and something": (True, lambda x: jnp.concatenate([x[:0], jnp.ones(2)])),
+    "nothing of something": (True, lambda x: x[jnp.zeros(0, int)]),
+    "nothing updated": (False, lambda x: jnp.ones(3).at[x[:0].astype(int)].set(1)),
+    "sum of nothing": (True, lambda x: jnp.sum(x[:0])),
+    "imaginary part": (False, jnp.imag),
+    "finite integers": (False, lambda x: jnp.isfinite(x.astype(int))),
+    "power of zero": (True, lambda x: jnp.power(x, 0)),
+    "split": (True, lambda x: jnp.split(x, 3)[1]),
+}
+
+
+@pytest.mark.parametrize("name", CONSTANT)
+def test_results_that_do_not_depend_on_values_lie_the_same_at_every_call(name: str) -> None:
+    """As in JAX; their programs may do without the argument, and give what is no new array."""
+    committed, f = CONSTANT[name]
+    put = pb.device_put(jnp.arange(3.0), pb.devices()[0])
+    for _ in range(14):
+        assert f(put).committed is committed and not f(jnp.arange(3.0)).committed
+    ones = jnp.ones(2)
+    for _ in range(4):
+        assert jnp.concatenate([put[:0], ones]) is not ones and not ones.committed
+
+
 def test_likenesses_on_several_devices_have_their_models_shape() -> None:
     program = """if True:
     import numpy as np, pullback as pb, pullback.numpy as jnp

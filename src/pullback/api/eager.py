@@ -28,7 +28,7 @@ from ..core.trace import Tracer, current_trace
 from ..primitives.convert import copy_p
 from ..runtime import dispatch, stub
 from ..runtime.array import ArrayImpl
-from ..runtime.commitment import like, results_lie
+from ..runtime.commitment import held, results_lie
 from ..runtime.operands import Policy, replaced
 from .jit import jit
 from .kinds import is_jitted, make_public
@@ -61,8 +61,6 @@ ITSELF = frozenset(
     "view transpose reshape broadcast_to broadcast convert_element_type astype concatenate getitem "
     "T".split()
 )
-# Functions whose results lie as the array does that they are like.
-LIKE = frozenset("zeros_like ones_like empty_like full_like".split())
 # Functions that convert NumPy's numbers to the dtype of their result as NumPy does: programs take
 # them in 32 bits, and their floats saturate.
 EXACT = frozenset("full full_like".split())
@@ -194,8 +192,8 @@ class EagerFunction:
             program.plan_outs,
             result,
             statics=self.policy,
-            forwards=self.forwards,
-            lie=functools.partial(self._lie, program, self._model(args, kwargs)),
+            forwards=_forwarded(closed.jaxpr) if self.forwards else (),
+            lie=functools.partial(self._lie, program, args, kwargs),
             in_avals=program.in_avals,
             release_gil=program.releases_gil,
             keep=(program,),
@@ -204,18 +202,14 @@ class EagerFunction:
         if entry is None or not stub.add_entry(self.function, entry):
             raise _Refused
 
-    def _model(self, args: Any, kwargs: Any) -> Any:
-        """The array that a call's result is made like, if there is one."""
-        if self.fun.__name__ not in LIKE:
+    def _lie(self, program: Any, args: Any, kwargs: Any, operands: list[Any]) -> Any:
+        """How the results lie: as those of the function as it is written. Where that says more than
+        that they are new arrays on the first device, it is asked: its operations may follow from
+        arguments that its program does without."""
+        if held(operands) is None and results_lie(program, operands) is None:
             return None
-        names = self.fun.__code__.co_varnames
-        given = {**dict(zip(names, args, strict=False)), **kwargs}
-        return None if np.ndim(given.get("fill_value", 0)) else given[names[0]]
-
-    def _lie(self, program: Any, model: Any, args: list[Any]) -> Any:
-        """How the results lie: as the arguments say, or as their model does."""
-        where = None if model is None else like(model, program.out_avals[0])
-        return results_lie(program, args) if where is None else [where]
+        results = tree.leaves(self.fun(*args, **kwargs))
+        return [getattr(x, "_base_array", x)._committed for x in results]
 
     def _has_values(self, args: Any, kwargs: Any) -> bool:
         """Are numbers part of this call's key?"""
@@ -251,6 +245,11 @@ class EagerFunction:
         if hoisted or closed.effects:
             raise _Refused
         return closed, out[0]
+
+
+def _forwarded(jaxpr: Any) -> set[int]:
+    """The numbers of the results that are arguments."""
+    return {k for k, v in enumerate(jaxpr.outvars) if v in jaxpr.invars}
 
 
 _made: dict[Any, Any] = {}

@@ -21,6 +21,7 @@ from ..core.avals import typeof
 from ..core.build import is_staged, staged
 from ..core.trace import Tracer
 from ..primitives.common import as_array
+from ..primitives.shape import full_like as filled_like
 from ..runtime.array import Array
 from . import reductions
 from .selecting import LOG10_E, number, select_where
@@ -988,7 +989,7 @@ def imag(val: Any, /) -> Any:
     Array([2., 0.], dtype=float32)
     """
     val = _array("imag", val)
-    return lax.imag(val) if dtypes.is_complex(typeof(val).dtype) else lax.full_like(val, 0)
+    return lax.imag(val) if dtypes.is_complex(typeof(val).dtype) else filled_like(val, 0)
 
 
 def _angle(z: Any, deg: bool = False) -> Any:
@@ -1293,7 +1294,7 @@ def isfinite(x: Any, /) -> Any:
         return lax.is_finite(x)
     if dtypes.is_complex(dtype):
         return lax.bitwise_and(lax.is_finite(lax.real(x)), lax.is_finite(lax.imag(x)))
-    return lax.full_like(x, True, dtype=np.bool_)
+    return filled_like(x, True, dtype=np.bool_)
 
 
 def _infinite(x: Any) -> Any:

@@ -338,7 +338,7 @@ def make_entry(
     if committed is not None:
         entry.keep += committed
         shardings = [
-            0 if kind == L.OUT_ARGUMENT else id(s)
+            0 if s is None or kind == L.OUT_ARGUMENT else id(s)
             for s, (kind, *_) in zip(committed, outs, strict=True)
         ]
         fields[L.E_COMMITTED] = entry.block(shardings)
@@ -369,7 +369,7 @@ def plan_entry(
     *,
     statics: int | Policy = 0,
     donated: Sequence[bool] = (),
-    forwards: bool = False,
+    forwards: Collection[int] = (),
     lie: Callable[[Sequence[Any]], Sequence[Any] | None] | None = None,
     scalar_codes: Sequence[int] = (),
     in_avals: Sequence[Any] = (),
@@ -384,8 +384,8 @@ def plan_entry(
     `ins`: the slots of the program's inputs; `order`: the number of each input's leaf in native
     order (`leaf_order`); `in_avals`: their types (empty: as the leaves are); `consts`: slots and
     Arrays; `outs`: slots and avals of the outputs, in
-    the order of the result's leaves; `forwards`: an argument that is a result is so itself, not as
-    another array over its memory; `lie(arguments)`: the shardings of the outputs, None where
+    the order of the result's leaves; `forwards`: the numbers of those that are an argument itself,
+    not another array over its memory; `lie(arguments)`: the shardings of the outputs, None where
     they are not committed; `donated` and `scalar_codes` (CODE_F32 for a Python float
     whose slot takes a float32, ...) go with `ins`. `threads`: how many threads, whatever is in
     force where the call is. `on_error(pc, code, equation)` must raise;
@@ -415,10 +415,9 @@ def plan_entry(
     for slot, array in consts:
         table[slot] = array._data
     gone = {slot: leaf for slot, leaf, d in zip(ins, order, donated, strict=False) if d}
-    argument = L.OUT_ARGUMENT if forwards else L.OUT_OF_ARGUMENT
     raw = [k for k, (_, code) in enumerate(described) if code == L.CODE_RAW]
     held_as = {k: leaves[k] for k in raw}  # whose memory or cell is of the argument's type
-    rows = _describe_outputs(plan, outs, where, const_at, held_as, set(gone.values()), argument)
+    rows = _describe_outputs(plan, outs, where, const_at, held_as, set(gone.values()), forwards)
     if rows is None:
         return None
     owned = set(plan.owned)
@@ -462,7 +461,7 @@ def _describe_outputs(
     consts: dict[int, Any],
     leaves: dict[int, Any],
     gone: set[int],
-    argument: int,
+    forwards: Collection[int],
 ) -> list[tuple[int, int, int, Any]] | None:
     """The outputs' kinds; None if one is an argument whose memory (`leaves`) holds another type."""
     owned = set(plan.owned)
@@ -484,7 +483,8 @@ def _describe_outputs(
                 return None
             if type(leaf) is ArrayImpl and leaf.aval is not aval:
                 return None
-            rows.append((argument, where[slot], nbytes, aval))
+            kind = L.OUT_ARGUMENT if number in forwards else L.OUT_OF_ARGUMENT
+            rows.append((kind, where[slot], nbytes, aval))
         elif slot in consts:
             if consts[slot].aval is not aval:
                 return None
