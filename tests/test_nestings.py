@@ -26,3 +26,9 @@ def test_nestings(chunk):
 def test_found_past_loops_of_unknown_length(draw):
     """JAX stops at the loop; what lies past it is judged by the same loop of known length."""
     assert not nestings_run.report(1123641, draw)["differs"]
+
+
+def test_found_counts_of_rows():
+    """A loop of one step over rows that another loop makes, with a loop over them in its body: are
+    they computed from indices alone? (They were read, to see, before they were made.)"""
+    assert not nestings_run.report(60001, 66)["differs"]

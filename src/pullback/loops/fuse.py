@@ -188,6 +188,11 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
             node.root = True
 
 
+def _sources(n: Node) -> list[Node]:
+    """What a value is computed from, in the surrounding program too."""
+    return [dep for dep, _ in n.deps] + ([] if n.origin is None else [n.origin])
+
+
 def is_counted(node: Node) -> bool:
     """Whether a value is an index that is computed from indices alone (iota, shifted or clipped):
     where it says what is read, addresses are known, which they would not be from memory."""
@@ -198,8 +203,9 @@ def is_counted(node: Node) -> bool:
         n = stack.pop()
         if n.kind != "pw" or n.red is not None or n.slot is not None or n.at is None:
             return False
-        stack += [dep for dep, _ in n.deps if dep not in seen]
-        seen.update(dep for dep, _ in n.deps)
+        sources = _sources(n)
+        stack += [dep for dep in sources if dep not in seen]
+        seen.update(sources)
     assert node.at is not None
     return Builder().is_counted(node.shape, node.at)
 
@@ -211,8 +217,9 @@ def counted_cheaply(node: Node) -> bool:
     while stack:
         n = stack.pop()
         cost += n.own
-        stack += [dep for dep, _ in n.deps if dep not in seen]
-        seen.update(dep for dep, _ in n.deps)
+        sources = _sources(n)
+        stack += [dep for dep in sources if dep not in seen]
+        seen.update(sources)
         if n.kind != "pw" or cost > CHEAP:
             return False
     return is_counted(node)

@@ -527,7 +527,9 @@ def _no_rows(g: Graph, outs: Outs) -> Iterator[Node]:
 
 def _row(graph: Graph, x: Node, place: list[Index]) -> Node:
     """The row of an operand that an iteration takes."""
-    return graph.computed_leaf(x.shape[1:], x.dtype, lambda b, idx: read(x, b, (place[0], *idx)))
+    return graph.computed_leaf(
+        x.shape[1:], x.dtype, lambda b, idx: read(x, b, (place[0], *idx)), origin=x
+    )
 
 
 def _count(b: Builder, ix: Index, dtype: str, first: int, by: int) -> Atom:

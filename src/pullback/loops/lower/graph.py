@@ -162,6 +162,7 @@ class Node:
         "live",
         "nest",
         "order",
+        "origin",
         "out",
         "out_scratch",
         "own",
@@ -193,6 +194,7 @@ class Node:
         self.shape, self.dtype, self.kind = shape, dtype, kind
         self.at: Callable[[Builder, tuple[Index, ...]], Value] | None = None
         self.deps: list[tuple[Node, Axes]] = []
+        self.origin: Node | None = None  # what a computed leaf reads in the surrounding program
         self.own = 1.0  # cost of an element beyond its operands
         self.cost = 1.0
         self.own_breaks: frozenset[int] = frozenset()
@@ -376,11 +378,15 @@ class Graph:
         return node
 
     def computed_leaf(
-        self, shape: tuple[int, ...], dtype: str, at: Callable[[Builder, tuple[Index, ...]], Value]
+        self,
+        shape: tuple[int, ...],
+        dtype: str,
+        at: Callable[[Builder, tuple[Index, ...]], Value],
+        origin: Node | None = None,
     ) -> Node:
         """A value that the surrounding region provides: a loop carry, a row of a scanned array."""
         node = self.add(Node(shape, dtype, "leaf"))
-        node.at = at
+        node.at, node.origin = at, origin
         return node
 
     def pointwise(
