@@ -1,4 +1,5 @@
-"""Values that are read across their rows: blocks are transposed in registers."""
+"""Values that are read across their rows: blocks are transposed in registers; small matrices by
+lanes across them."""
 
 from __future__ import annotations
 
@@ -10,6 +11,9 @@ import pytest
 
 import pullback as pb
 from pullback import lax, numpy as jnp
+from pullback.loops import pipeline
+from pullback.loops.show import show_kernel
+from pullback.runtime.executable import reference_rule
 
 CASES: list[tuple[str, Callable[..., Any], tuple[int, ...]]] = [
     ("plain", lambda x: x.T, (317, 401)),
@@ -86,3 +90,36 @@ def test_few_elements_are_read_one_by_one() -> None:
     """What is near already needs no function of its own."""
     text = pb.jit(lambda x: x.T + 1).lower(np.ones((50, 60), np.float32)).compile().as_text()
     assert "turn_" not in text
+
+
+SMALL = [
+    ((3, 3), (0, 2, 1)),
+    ((2, 2), (0, 2, 1)),
+    ((4, 4), (0, 2, 1)),
+    ((2, 5), (0, 2, 1)),
+    ((2, 2, 4), (0, 3, 2, 1)),
+    ((2, 3, 2), (0, 2, 1, 3)),
+]
+
+
+@pytest.mark.parametrize(("inner", "axes"), SMALL)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "int8", "float16", "complex64"])
+def test_small_matrices_are_turned_in_lanes_across_them(
+    inner: tuple[int, ...], axes: tuple[int, ...], dtype: str
+) -> None:
+    """Lanes run over the matrices, whose elements have code of their own."""
+
+    def f(x: Any) -> Any:
+        y = jnp.transpose(x, axes)
+        return y * 2 - x if x.shape == y.shape else y * 2 + jnp.ones(y.shape, y.dtype)
+
+    for rows in (1, 15, 16, 17, 65, 1000):
+        x = np.random.default_rng(rows).integers(-9, 9, (rows, *inner)).astype(dtype)
+        y = np.transpose(x, axes)
+        expected = y * 2 - x if x.shape == y.shape else y * 2 + 1
+        with pb.enable_x64():
+            out = np.asarray(pb.jit(f)(x))
+        assert out.dtype == x.dtype and np.array_equal(out, expected.astype(dtype)), rows
+    if dtype == "float32":
+        (kernel,) = pipeline.compile_jaxpr(pb.make_jaxpr(f)(x), reference_rule).kernels
+        assert "for seq" not in show_kernel(kernel)

@@ -34,8 +34,8 @@ from pullback.loops.pieces import worth_pieces
 from pullback.loops.tall import is_tall
 
 __all__ = [
-    "IN_LANES", "Nest", "breaks_of", "counted_cheaply", "grouped", "in_lanes_across", "plan_units",
-    "reduction_breaks", "seconds_of", "work_of",
+    "IN_LANES", "SHORT_ROW", "Nest", "breaks_of", "counted_cheaply", "grouped", "in_lanes_across",
+    "plan_units", "reduction_breaks", "seconds_of", "work_of",
 ]  # fmt: skip
 
 COSTLY = 10.0  # a value cheaper than this is computed anew by each reader

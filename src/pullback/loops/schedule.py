@@ -19,6 +19,7 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import (
+    SHORT_ROW,
     Nest,
     breaks_of,
     grouped,
@@ -55,6 +56,7 @@ PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth w
 SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
 SHORT_REDUCED, MANY_ROWS, FEW_LANES = 128, 64, 64
+SEVERAL_COST = 30.0  # of an element whose code is written for every index of several axes
 
 
 class LoopBuilder(Builder):
@@ -186,8 +188,8 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         members[0].ready = True
         return
     narrow = _narrow(nest)
-    if narrow:  # the last axis is too short for lanes: they run along the one before it
-        nest.k = k = k - 1
+    if narrow:  # the last axes are too short for lanes: they run along the one before them
+        nest.k = k = k - narrow
     rows = members[0].shape[:k]
     broken: set[int] = set()
     for m in members:
@@ -195,7 +197,7 @@ def emit_nest(b: Builder, nest: Nest) -> None:
     groups = grouped(rows, broken.__contains__)
     across = 0 < k < max(len(m.shape) for m in members) and in_lanes_across(members, k)
     lanes = (
-        narrow
+        narrow > 0
         or across
         or (
             bool(k)
@@ -263,28 +265,40 @@ def _short(nest: Nest, rows: int) -> set[int]:
     return {n for n in lengths if n <= SHORT_REDUCED} if rows >= MANY_ROWS else set()
 
 
-def _narrow(nest: Nest) -> bool:
-    """Whether a nest that reduces leading axes, lane by lane, or one of values element by element,
-    has a last axis so short that its indices get accumulators (or code) of their own, and lanes
-    cannot run along it and the one before it as if they were one."""
+def _narrow(nest: Nest) -> int:
+    """How many last axes are so short that each of their indices gets code (or accumulators) of
+    its own, where lanes cannot run along them and those before as if they were one: the last one
+    of a nest that reduces leading axes, lane by lane; one or more of values element by element.
+    0 if none are."""
     k, members = nest.k, nest.members
     if k < 2 or any(len(m.shape) != k for m in members):
-        return False
+        return 0
     shape = members[0].shape
-    short = 1 < shape[-1] <= 8 and shape[-2] >= 16
-    if not short or not any(k - 2 in _row_breaks(m, k) for m in members):
-        return False
+    if not 1 < shape[-1] <= 8 or not any(k - 2 in _row_breaks(m, k) for m in members):
+        return 0
     alike = all(m.kind == "pw" for m in members)
-    return nest.lanes or (alike and (any(map(_joined, members)) or _apart(nest)))
+    if shape[-2] >= 16:
+        apart = alike and (any(map(_joined, members)) or _apart(nest))
+        return 1 if nest.lanes or apart else 0
+    if not alike or sum(m.cost for m in members) > SEVERAL_COST or _apart(nest) is None:
+        return 0
+    count = 2
+    while count < k and math.prod(shape[k - count - 1 :]) <= SHORT_ROW and shape[-count - 1] < 16:
+        count += 1
+    many = count < k and shape[-count - 1] >= 16
+    return count if many and math.prod(shape[k - count :]) <= SHORT_ROW else 0
 
 
-def _apart(nest: Nest) -> bool:
+def _apart(nest: Nest) -> bool | None:
     """Whether values with a short last axis are better computed an index of that axis at a time:
-    all, where none of what they read is as large; else those that fill no vector as they lie."""
+    all, where none of what they read is as large; else those that fill no vector as they lie. None
+    if parts of them are computed each in its own way."""
     whole = nest.members[0]
     found = [places_read(m, nest) for m in nest.members]
     large = [node for reads in found for node, _ in reads or () if node.size == whole.size]
-    return None not in found and (not large or whole.shape[-1] not in (4, 8))
+    if None in found:
+        return None
+    return not large or whole.shape[-1] not in (4, 8)
 
 
 def _joined(m: Node) -> bool:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from pullback.backends.llvm.build import BITS as TYPE_BITS, Builder, Val
 from pullback.backends.llvm.convert import from_memory, memory_type, to_memory
-from pullback.backends.llvm.shuffles import shuffled
+from pullback.backends.llvm.shuffles import shuffled, transposed
 from pullback.loops.ops import storage_bytes
 
 WIDEST_STRIDE = 8  # elements; lanes further apart are loaded one by one
@@ -134,6 +134,10 @@ def store_rows(b: Builder, dtype: str, base: Val, at: Lin, columns: list[Val]) -
     put_together = _interleaved if doubling else _picked
     for u in range(at.width):
         lanes = [r[u % len(r)] for r in regs]
+        if stride > WIDEST_STRIDE and n <= 2 * stride:
+            origin = _vector_pointer(b, base, at.base, u * stride * n, size)
+            _store_turned(b, t, size, origin, n, lanes)
+            continue
         for part, whole in enumerate(put_together(b, t, n, lanes)):
             pointer = _vector_pointer(b, base, at.base, (u * stride + part) * n, size).regs[0]
             b.line(f"store {vt} {whole}, ptr {pointer}, align {size}")
@@ -185,6 +189,12 @@ def load_rows(b: Builder, dtype: str, base: Val, at: Lin, stride: int) -> list[V
             split(half, first + k * step, 2 * step)
 
     for u in range(at.width):
+        if stride > WIDEST_STRIDE:
+            origin = _vector_pointer(b, base, at.base, u * stride * n, size)
+            turned = _load_turned(b, t, size, origin, n, stride)
+            for column, reg in zip(columns, turned, strict=True):
+                column.append(reg)
+            continue
         vectors = []
         for part in range(stride):
             pointer = _vector_pointer(b, base, at.base, (u * stride + part) * n, size).regs[0]
@@ -195,6 +205,47 @@ def load_rows(b: Builder, dtype: str, base: Val, at: Lin, stride: int) -> list[V
         for first, column in enumerate(columns):
             column.append(_picked_out(b, vt, vectors, [first + k * stride for k in range(n)]))
     return [from_memory(b, dtype, Val(b, t, n, tuple(column))) for column in columns]
+
+
+def _load_turned(b: Builder, t: str, size: int, base: Val, n: int, stride: int) -> list[str]:
+    """The columns of n rows of so many elements: blocks of n x n are transposed. Nothing outside of
+    the rows is touched: the last block begins earlier; the last of rows that are shorter than a
+    vector ends where they end, and their lanes are put in place."""
+    vt = f"<{n} x {t}>"
+    columns: list[str] = []
+    while len(columns) < stride:
+        first = max(min(len(columns), stride - n), 0)
+        rows = []
+        for row in range(n):
+            place = row * stride + first
+            start = min(place, n * stride - n)
+            pointer = b.gep(base, b.lit(start * size, "i64")).regs[0]
+            reg = b.impure_reg(f"load {vt}, ptr {pointer}, align {size}")
+            picks = [(k + place - start) % n for k in range(n)]
+            rows.append(reg if place == start else shuffled(b, vt, reg, "poison", picks))
+        columns += transposed(b, vt, rows)[len(columns) - first : stride - first]
+    return columns
+
+
+def _store_turned(b: Builder, t: str, size: int, base: Val, n: int, columns: list[str]) -> None:
+    """n rows of so many elements, of which columns are given: blocks of n x n are transposed. What
+    a vector writes behind its row, the next row's vector overwrites; the last one begins
+    earlier, with the end of the row before. A vector is no longer than two rows."""
+    vt, stride, done = f"<{n} x {t}>", len(columns), 0
+    while done < stride:
+        first = max(min(done, stride - n), 0)
+        block = columns[first : first + n]
+        rows = transposed(b, vt, block + block[:1] * (n - len(block)))
+        for row, reg in enumerate(rows):
+            place = row * stride + first
+            start = min(place, n * stride - n)
+            if place > start:  # the last row, and before it the end of the one before
+                late = place - start
+                picks = [stride - late + k if k < late else n + k - late for k in range(n)]
+                reg = shuffled(b, vt, rows[row - 1], reg, picks)
+            pointer = b.gep(base, b.lit(start * size, "i64")).regs[0]
+            b.line(f"store {vt} {reg}, ptr {pointer}, align {size}")
+        done = first + n
 
 
 def _picked_out(b: Builder, vt: str, vectors: list[str], places: list[int]) -> str:

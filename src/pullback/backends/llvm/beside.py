@@ -15,8 +15,8 @@ from pullback.loops.ir import Atom, Const, Let, Load, Store
 
 __all__ = ["Total", "follows", "read_side_by_side", "side_by_side", "sum_of"]
 
-WRITTEN = range(3, 9)  # elements of a row that is stored whole; of two see `both_parts` in emit.py
-TAKEN_APART = range(2, 9)  # and of one that is loaded whole
+WRITTEN = range(3, 17)  # elements of a row that is stored whole; of two see `both_parts` in emit.py
+TAKEN_APART = range(2, 17)  # and of one that is loaded whole
 
 
 Access = TypeVar("Access", Store, Load)
