@@ -108,6 +108,7 @@ WIDE = (
     "jnp.polyfit(u1(6), f4(6, s=2), 2, rcond=1e-3)",
     "jnp.angle(jnp.float16(2), deg=True)",
     "sp.special.multigammaln(b1(3), 2)",
+    "[i4(3).at[0].divide(2), b1(2).at[0].divide(i1()), i8(3).at[1].divide(2)]",
     "sp.signal.welch(f4(2, 32), nperseg=8, average='median')",
     "sp.signal.csd(f4(32), f4(32, s=2), nperseg=8, average='median')",
     "sp.interpolate.RegularGridInterpolator((jnp.arange(4), jnp.arange(5)), f4(4, 5))(f4(3, 2))",

@@ -167,8 +167,8 @@ def _consumed(e: Any) -> int:
 
 
 def parse(shape: tuple[Any, ...], idx: Any) -> tuple[list[Any], list[int]]:
-    """(entries without Ellipsis, covering every axis; places of the entries that index an added
-    axis of size 1).
+    """(entries that cover every axis, without Ellipsis unless it stands for no axis among arrays;
+    places of the entries that index an added axis of size 1).
     """
     raw = [_entry(e) for e in as_tuple(idx)]
     if sum(e is Ellipsis for e in raw) > 1:
@@ -186,6 +186,8 @@ def parse(shape: tuple[Any, ...], idx: Any) -> tuple[list[Any], list[int]]:
     where = next((k for k, e in enumerate(entries) if e is Ellipsis), None)
     if where is None:
         return entries + fill, added
+    if not fill and any(getattr(e, "shape", ()) for e in entries):
+        return entries, added  # the arrays on its sides stand apart, as NumPy has it
     added = [k if k < where else k + len(fill) - 1 for k in added]
     return entries[:where] + fill + entries[where + 1 :], added
 
@@ -436,6 +438,8 @@ def _dynamic(x: Any, entries: list[Any], shape: tuple[Any, ...], wrap: bool) -> 
     if len(starts) == 1 and wrap:
         positions = [_dynamic_start(starts[0], shape[0], dtype)]
     else:
+        if not wrap:  # below the axis, where windows are moved into it
+            starts = [max(i, 0) if type(i) is int else i for i in starts]
         positions = [_to_int(i, dtype) for i in starts]
         if wrap:
             positions = [_wrap(i, n) for i, n in zip(positions, shape, strict=True)]
@@ -482,15 +486,18 @@ class _Axis:
     size: Any
 
 
-def plan(shape: tuple[Any, ...], entries: list[Any], added: list[int], wrap: bool = True) -> Plan:
-    """Works out the gather (or scatter) of parsed entries on an array of this shape."""
+def plan(
+    shape: tuple[Any, ...], entries: list[Any], added: list[int], wrap: bool, writes: bool
+) -> Plan:
+    """Works out the gather (or scatter, if it `writes`) of parsed entries on an array of this
+    shape."""
     expanded: list[int] = []
     axes: list[_Axis] = []
     full = list(shape)
     k = 0
     for position, e in enumerate(entries):
-        if e is None:
-            axes.append(_Axis(None, None, 1))
+        if e is None or e is Ellipsis:
+            axes.append(_Axis(e, None, 1))
             continue
         if position in added:
             expanded.append(k)
@@ -501,7 +508,8 @@ def plan(shape: tuple[Any, ...], entries: list[Any], added: list[int], wrap: boo
     arrays = [a for a in axes if a.axis is not None and not isinstance(a.entry, Slice)]
     is_advanced = any(not _is_scalar(a.entry) for a in arrays)
     found = _layout(tuple(full), tuple(expanded), axes, arrays, is_advanced, wrap)
-    if not (is_advanced and found.empty):  # arrays that name no element name none out of bounds
+    # Arrays that name no element name none out of bounds, and what lies there is not written.
+    if not (is_advanced and (found.empty or writes)):
         for a in arrays:
             if type(a.size) is int and a.size == 0 and _is_scalar(a.entry):
                 raise IndexError(f"index is out of bounds for axis {a.axis} with size 0")
@@ -541,6 +549,8 @@ def _layout(
         put_advanced()
         _add_arrays(arrays, values, components, collapsed, sizes, dtype, adv_shape, first_batch)
     for position, a in enumerate(axes):
+        if a.entry is Ellipsis:
+            continue
         if a.axis is None:
             result.append(("new", 1))
         elif isinstance(a.entry, Slice):
@@ -754,7 +764,7 @@ def take_index(
         hasattr(e, "shape") or type(e) is int or isinstance(e, Slice) for e in entries
     ):
         return _static(x, entries, shape)
-    p = plan(shape, entries, added, wrap_negative_indices)
+    p = plan(shape, entries, added, wrap_negative_indices, writes=False)
     chosen = lax.GatherScatterMode.PROMISE_IN_BOUNDS if mode is None else mode
     return _gather(
         x, p, chosen, fill_value if mode is not None else None, indices_are_sorted, unique_indices

@@ -6,8 +6,6 @@ import warnings
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from .. import dtypes, lax
 from ..api.eager import eager
 from ..api.placement import freely, lay_out
@@ -21,7 +19,14 @@ from ..primitives.convert import convert_weak
 from ..runtime.operands import Policy
 from .indexing import Plan, as_tuple, gather_mode, parse, plan, take_index, within_reach
 from .selecting import select_where
-from .util import check_arraylike, promote_dtypes, shape_of, to_type, unwrap
+from .util import (
+    check_arraylike,
+    promote_dtypes,
+    promote_dtypes_inexact,
+    shape_of,
+    to_type,
+    unwrap,
+)
 
 _creation: Any = lazy_module("pullback.numpy.creation")  # which is built on this module
 ufuncs: Any = lazy_module("pullback.numpy.ufuncs")
@@ -77,7 +82,7 @@ def update(
         x, y = promote_dtypes(x, y)
         return _restore(_by_mask(x, mask, y, _OPS[how][1]), dtype, weak)
     entries, added = parse(shape, idx)
-    p = plan(shape, within_reach(entries), added, wrap_negative_indices)
+    p = plan(shape, within_reach(entries), added, wrap_negative_indices, writes=True)
     if p.empty:
         return x
     x, y = promote_dtypes(x, y)
@@ -448,11 +453,7 @@ class _IndexUpdateRef:
             mode=mode,
             wrap_negative_indices=wrap_negative_indices,
         )
-        x, factors = promote_dtypes(self.array, factors)
-        if not dtypes.is_inexact(typeof(x).dtype):
-            wide = dtypes.canonicalize_dtype(np.float64)
-            x, factors = to_type(x, wide, False), to_type(factors, wide, False)
-        return lax.div(x, factors)
+        return lax.div(*promote_dtypes_inexact(self.array, factors))
 
     def power(
         self,
@@ -519,7 +520,7 @@ class _IndexUpdateRef:
             full = lax.broadcast_in_dim(mask, x.shape, tuple(range(len(mask.shape))))
             return select_where(full, to_type(func(x), typeof(x).dtype, False), x)
         entries, added = parse(x.shape, self.index)
-        p = plan(x.shape, entries, added, wrap_negative_indices)
+        p = plan(x.shape, entries, added, wrap_negative_indices, writes=True)
         if p.empty:
             return x
         how = lax.GatherScatterMode.FILL_OR_DROP if mode is None else gather_mode(mode)

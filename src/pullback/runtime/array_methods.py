@@ -206,7 +206,7 @@ def __repr__(self: Any) -> str:
         return f"Array([], shape={aval.shape}, {dtype})"
     text = np.array2string(np_view(self), separator=", ", prefix="Array(", suffix=",")
     last = len(text) - text.rfind("\n") - 1  # what precedes a first line is not counted: as JAX
-    fits = last + len(dtype) + 3 <= np.get_printoptions()["linewidth"]
+    fits = last + len(dtype) + 3 < np.get_printoptions()["linewidth"]
     return f"Array({text},{' ' if fits else ' ' * len('Array(')}{dtype})"
 
 
