@@ -15,9 +15,12 @@ from typing import Any
 
 import jax
 import numpy as np
+import pytest
 
 import pullback
 from pullback.jax_compat.modules._src.literals import TypedNdArray
+from pullback.jax_compat.modules._src.sharding_impls import canonicalize_sharding
+from pullback.sharding import AxisType, NamedSharding, PartitionSpec
 
 HERE = Path(__file__).resolve().parent
 TABLE = HERE / "data" / "private_names.txt"
@@ -57,6 +60,21 @@ if __name__ == "__main__":
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         print("\n".join(missing()))
+
+
+def test_asked_shardings_lie_over_abstract_meshes() -> None:
+    """`canonicalize_sharding`, which jaxns calls."""
+    mesh = pullback.make_mesh((1,), ("x",), axis_types=(AxisType.Explicit,))
+    spec = PartitionSpec("x")
+    want = NamedSharding(mesh.abstract_mesh, spec)
+    assert canonicalize_sharding(None, "f") is None
+    assert canonicalize_sharding(NamedSharding(mesh, spec), "f") == want
+    with pullback.set_mesh(mesh):
+        assert canonicalize_sharding(spec, "f") == want
+    with pytest.raises(ValueError, match="not under a mesh context"):
+        canonicalize_sharding(spec, "f")
+    with pytest.raises(TypeError, match="`out_sharding` argument of f only supports"):
+        canonicalize_sharding(3, "f")
 
 
 def test_typed_arrays_stay_typed() -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from .... import sharding
+from ....api.placement import asked_sharding
 from ....backends.xla import contexts
 from ....config import lazy_module
 from ....control import call
@@ -26,6 +27,16 @@ def array_mapping_to_axis_resources(array_mapping: Any) -> Any:
     for name, axis in array_mapping.items():
         parts[axis] = (*parts[axis], name)
     return sharding.PartitionSpec(*(p[0] if len(p) == 1 else p or None for p in parts))
+
+
+def canonicalize_sharding(sharding: Any, api_name: str, check_mesh_consistency: bool = True) -> Any:
+    """The NamedSharding, over the mesh's axes without its devices, that an `out_sharding` of the
+    function `api_name` means; None means none. ValueError for a PartitionSpec outside of a mesh,
+    TypeError for anything else. Axes are looked at whether `check_mesh_consistency` or not."""
+    if sharding is None:
+        return None
+    found = asked_sharding(api_name, sharding)
+    return shardings.NamedSharding(found.mesh.abstract_mesh, found.spec)
 
 
 __getattr__ = searched(
