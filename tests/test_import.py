@@ -104,11 +104,29 @@ assert float(jnp.sum(x)) == 3
 """
 
 
-@pytest.mark.parametrize("array", ["jnp.asarray(np.ones(3))", "jnp.ones(3)", "pb.device_put(3)"])
+@pytest.mark.parametrize(
+    "array", ["jnp.asarray(np.ones(3))", "jnp.ones(3)", "pb.device_put(3) + 0"]
+)
 def test_the_compiler_is_loaded_with_the_first_array(array: str) -> None:
     """Not with the package, nor by tracing; and not as late as the first call, which is timed."""
     code = FIRST_ARRAY.replace("{array}", array)
     subprocess.run([sys.executable, "-c", code], check=True, timeout=240)
+
+
+MOVED = """
+import sys
+import numpy as np
+import pullback as pb
+moved = pb.device_put([np.arange(4.0, dtype=np.float32), 2, np.ones((2, 3), np.int32)])
+assert [x.shape for x in moved] == [(4,), (), (2, 3)] and moved[0].dtype == np.float32
+assert not [m for m in sys.modules if m.startswith("pullback.loops")]
+assert [float(np.asarray(x).sum()) for x in moved] == [6, 2, 6]
+assert float(pb.jit(lambda x, y: (x * y).sum())(*moved[:2])) == 12
+"""
+
+
+def test_arrays_that_are_only_moved_do_not_load_the_compiler() -> None:
+    subprocess.run([sys.executable, "-c", MOVED], check=True, timeout=240)
 
 
 def test_programs_are_not_searched_for_what_nobody_uses() -> None:

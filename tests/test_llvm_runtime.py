@@ -18,8 +18,11 @@ from pullback.backends.llvm import (
     Plan,
     PlanError,
     compile_kernel,
+    compile_kernels,
+    compiler,
     encode,
     kernel_compile_count,
+    link as link_module,
     loader as loader_module,
     run_kernel,
     scalar_word,
@@ -313,6 +316,35 @@ def test_equal_kernels_compile_once(monkeypatch):
     before = kernel_compile_count()
     assert compile_kernel(first) is compile_kernel(second)
     assert kernel_compile_count() == before + 1
+
+
+@pytest.mark.skipif((os.cpu_count() or 1) < 2, reason="native threads compile on others only")
+@pytest.mark.usefixtures("at_rest")
+def test_who_helps_to_compile_leaves_the_desk_to_others(monkeypatch):
+    """LLVM prepares a target machine for its first function: whoever compiles next has that one."""
+    monkeypatch.setenv("PULLBACK_CACHE", "0")
+    numbers = np.random.default_rng().normal(size=(3, 4))
+
+    def several(row):
+        literals = [Const(float(x), "f64") for x in row]
+        compile_kernels(
+            [elementwise([("f64", "sin", (0,)), ("f64", "add", (1, c))], ["f64"], "f64")
+             for c in literals]
+        )  # fmt: skip
+
+    for row in numbers:
+        one = threading.Thread(target=several, args=(row,))
+        one.start()
+        one.join()
+    shop = compiler._shop
+    if shop is None or not shop._threads:
+        pytest.skip("no native threads here")
+    assert len(shop._desks) == shop._threads
+    idle = len(link_module._idle)
+    assert idle
+    double = elementwise([("f64", "mul", (0, Const(float(numbers[0, 0]), "f64")))], ["f64"], "f64")
+    compile_kernel(double)
+    assert len(link_module._idle) == idle
 
 
 def test_disk_cache_survives_and_verifies(tmp_path, monkeypatch):

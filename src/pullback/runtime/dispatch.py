@@ -352,7 +352,7 @@ def host_array(x: Any, explicit: bool = False) -> Any:
     _guard_transfer(aval, explicit)
     if getattr(x, "has_no_value", False):
         raise valueless_error(x)
-    return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval)
+    return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval, moved=explicit)
 
 
 def check_special(outs: Sequence[Any], program: Any) -> None:
@@ -396,7 +396,7 @@ def clear_caches() -> None:
 
 def load_compiler() -> None:
     """Imports the compiler and makes the runtime of what it compiles: with the first array, so that
-    no first call waits for them, nor a program that makes no arrays."""
+    no first call waits for them, nor a program that makes no arrays or only moves them here."""
     with uncollected:
         native.llvm.prepare()
     settle()

@@ -25,7 +25,7 @@ from pullback.forking import Gate, renewed
 
 __all__ = [
     "LEVELS", "CompileError", "assemble", "assembly", "desk", "library_path", "llvm_library",
-    "loaded", "taken",
+    "loaded", "put_back", "taken",
 ]  # fmt: skip
 
 _FILE = {"win32": "llvmlite.dll", "darwin": "libllvmlite.dylib"}.get(sys.platform, "libllvmlite.so")
@@ -184,7 +184,8 @@ class _Compiler:
     ) -> bytes:
         lib = self.lib
         self.modules += 1
-        if self.modules % _MODULES_PER_CONTEXT == 0:
+        if self.modules > _MODULES_PER_CONTEXT:
+            self.modules = 0
             lib.LLVMPY_ContextDispose(self.context)
             self.context = lib.LLVMPY_ContextCreate()
         message = c_void_p()
@@ -223,13 +224,21 @@ LEVELS = (0, 2)  # the code generation levels that we use
 
 def desk() -> tuple[_Compiler, list[int]]:
     """What a native thread needs to compile by itself (see workshop.py): who owns it and makes its
-    target machines; then the addresses of five functions, a context and a zero."""
+    target machines; then the addresses of five functions, a context, and how many modules it has
+    held. Who owns a desk that is left is put back."""
     lib, own = llvm_library(), _compiler()
     names = "ParseAssembly TargetMachineEmitToMemory DisposeModule ContextCreate ContextDispose"
     functions = [
         ctypes.cast(getattr(lib, "LLVMPY_" + name), c_void_p).value or 0 for name in names.split()
     ]
-    return own, [*functions, own.context, 0]
+    return own, [*functions, own.context, own.modules]
+
+
+def put_back(compiler: _Compiler, context: int, modules: int) -> None:
+    """A compiler that a desk was made of is idle again, with the context that native code has left
+    it and the number of modules that this has held."""
+    compiler.context, compiler.modules = context, modules
+    _idle.append(compiler)
 
 
 def taken(text: bytes, buffer: int, message: int) -> bytes:

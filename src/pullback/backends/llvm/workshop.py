@@ -36,7 +36,8 @@ MOST_THREADS = 7
 MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants
 NAP = 0.05  # seconds of waiting in native code between two looks at Python's signals
 DONE = 2
-MACHINES = 8  # words of a desk before its machines
+CONTEXT, MACHINES = 6, 8  # words of a desk before its context and the modules it has held, and
+# before its machines
 
 _TEXT = """
 define internal i64 @now(ptr %desk) nounwind {
@@ -284,21 +285,28 @@ class Workshop(Gate):
         self._address = ctypes.addressof(self._shop)
         self._most = min(os_shim.cpu_count() - 1, MOST_THREADS)
         self._threads = 0
-        self._local = threading.local()
         self._desks: list[tuple[Any, Any]] = []
         self._levels: set[int] = set()  # that all desks have machines for
         self._open: list[Job] = []  # published: their memory must stay until they are done
         self.usable = True
         atexit.register(self._stop, 10.0)
 
-    def _desk(self) -> int:
-        """The address of a new thread's context and machines; with the lock held."""
+    def _desk(self) -> tuple[Any, Any]:
+        """A thread's context and machines, and the block that tells native code of them; with the
+        lock held."""
         owner, words = link.desk()
         block = (c_int64 * 12)(self._address, *words)
         for level in self._levels:
             block[MACHINES + level] = owner.machine(self.target, level)
         self._desks.append((owner, block))
-        return ctypes.addressof(block)
+        return owner, block
+
+    def _leave(self, owner: Any, block: Any) -> None:
+        """A desk that is left: what is compiled next, here or by whoever needs a compiler, has its
+        machines, which have been prepared."""
+        with self._lock:
+            self._desks.remove((owner, block))
+        link.put_back(owner, block[CONTEXT], block[CONTEXT + 1])
 
     def _provide(self, level: int) -> None:
         """Machines of a level for every desk, before there is a job that asks for it."""
@@ -317,7 +325,9 @@ class Workshop(Gate):
             if len(self._open) > 64:
                 self._open = [j for j in self._open if not j.done]
             if self._threads < self._most and waiting >= self._threads:
-                self._threads += os_shim.start_thread(self._serve, self._desk())
+                self._threads += os_shim.start_thread(
+                    self._serve, ctypes.addressof(self._desk()[1])
+                )
             if not self._threads:
                 return False
             self._open.append(job)
@@ -333,18 +343,22 @@ class Workshop(Gate):
         """Returns when all these jobs, which have been published, are done; takes part in the
         work. `each` is called now and then; `other` does some other work, if there is any, when
         there is nothing left to take."""
-        desk = getattr(self._local, "desk", 0)
-        waiting = list(jobs)
-        while waiting := [job for job in waiting if not job.done]:
-            if not self.usable:  # a child of the process that published them
-                raise RuntimeError("internal error in pullback: a compilation was forked")
-            if not desk:
-                with self._lock:
-                    desk = self._local.desk = self._desk()
-            if not self._help(desk) and not (other is not None and other()):
-                self._wait(self._address, ctypes.addressof(waiting[0].block))
-            if each is not None:
-                each()
+        waiting = [job for job in jobs if not job.done]
+        if not waiting:
+            return
+        with self._lock:
+            owner, block = self._desk()
+        desk = ctypes.addressof(block)
+        try:
+            while waiting := [job for job in waiting if not job.done]:
+                if not self.usable:  # a child of the process that published them
+                    raise RuntimeError("internal error in pullback: a compilation was forked")
+                if not self._help(desk) and not (other is not None and other()):
+                    self._wait(self._address, ctypes.addressof(waiting[0].block))
+                if each is not None:
+                    each()
+        finally:
+            self._leave(owner, block)
 
     def _stop(self, patience: float) -> None:
         """Nothing is begun any more, and what has been begun is finished: LLVM must not be at work
