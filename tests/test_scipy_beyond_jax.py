@@ -72,6 +72,12 @@ def test_bessel_edges_and_fixed_orders() -> None:
             near(getattr(special, name)(1.5, X, n), getattr(scipy.special, name)(1.5, X, n), 1e-11)
 
 
+def test_slopes_of_kve_at_its_pole() -> None:
+    for v in (0.5, 1.0, 2.0):
+        for x in (0.0, 1e-300):
+            assert pb.grad(special.kve, 1)(v, x) == -np.inf
+
+
 def test_bessel_refuses() -> None:
     with pytest.raises(ValueError, match="order v is not available"):
         pb.grad(special.jv)(1.0, 2.0)
@@ -146,6 +152,24 @@ def test_quad_refuses() -> None:
         integrate.quad(jnp.exp, 0.0, 1.0, limit=0)
 
 
+def test_limits_and_endless_ranges_of_quad() -> None:
+    assert np.isnan(integrate.quad(lambda x: x * x, np.nan, 2.0)[0])
+    assert np.isnan(integrate.quad(lambda x: jnp.ones_like(x), 0.0, np.nan)[0])
+    for limits in ((np.inf, np.inf), (-np.inf, -np.inf), (2.0, 2.0)):
+        assert integrate.quad(lambda x: jnp.exp(-x * x), *limits)[0] == 0
+    # The tail far out counts, and so does its error.
+    value, error = integrate.quad(lambda x: x**-1.05, 1.0, np.inf, limit=400)
+    near(value, 20.0, 1e-6)
+    value, error = integrate.quad(lambda x: x**-1.05, 1.0, np.inf)
+    assert error > 0.01
+    near(integrate.quad(lambda x: x**-1.5, 1.0, np.inf)[0], 2.0, 1e-9)
+    near(integrate.quad(lambda x: jnp.exp(x), 1.0, -np.inf)[0], -np.e, 1e-9)
+    with pytest.raises(TypeError, match="limit must be an int"):
+        integrate.quad(jnp.exp, 0.0, 1.0, limit=2.5)  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="quad"):
+        integrate.quad(jnp.exp, None, 1.0)
+
+
 def test_integrals_of_samples() -> None:
     rng = np.random.default_rng(0)
     for n in (2, 3, 4, 9):
@@ -194,6 +218,30 @@ def test_differential_equations() -> None:
             bad()
 
 
+def test_times_of_differential_equations() -> None:
+    def decay(y: Any, t: Any) -> Any:
+        return -y
+
+    times = np.array([0.0, 0.0, 1.0, 1.0, 2.0])
+    near(integrate.odeint(decay, 1.0, times), np.exp(-times), 1e-7)
+    near(pb.grad(lambda y: integrate.odeint(decay, y, times)[0])(1.0), 1.0)
+    near(integrate.odeint(decay, 1, np.arange(3)), np.exp(-np.arange(3.0)), 1e-7)
+    few = integrate.odeint(lambda y, t: -50 * y, 1.0, np.arange(3.0), mxstep=2)
+    assert few[0] == 1 and np.isnan(few[1:]).all()
+    with pytest.raises(ValueError, match="increase or decrease"):
+        integrate.odeint(decay, 1.0, np.array([0.0, 1.0, 0.5]))
+    for tolerances in ({"rtol": -1.0}, {"atol": -1.0}, {"rtol": 0.0, "atol": 0.0}):
+        with pytest.raises(ValueError, match="rtol and atol"):
+            integrate.odeint(decay, 1.0, np.arange(3.0), **tolerances)
+        with pytest.raises(ValueError, match="rtol and atol"):
+            integrate.solve_ivp(lambda t, y: -y, (0, 1), [1.0], **tolerances)
+    # Lists, as SciPy's users write them.
+    got = integrate.solve_ivp(lambda t, y: [y[1], -y[0]], (0, 1), [1, 0], t_eval=[0, 0.5, 1])
+    near(got.y[0], np.cos([0, 0.5, 1]), 1e-3)
+    with pytest.raises(ValueError, match="t_eval"):
+        integrate.solve_ivp(lambda t, y: -y, (0, 1), [1.0], t_eval=[0.5, 0.2, 0.7])
+
+
 # --- roots ---
 def line(x: Any, a: Any) -> Any:
     return jnp.cos(x) - a * x
@@ -240,6 +288,31 @@ def test_roots(name: str) -> None:
         return
     second = slope(lambda a: slope(crossing, a, 1e-2), 1.3, 1e-2)
     near(pb.grad(pb.grad(find))(1.3), second, 1e-6)
+
+
+def test_roots_that_are_not_there() -> None:
+    for find in (optimize.brentq, optimize.bisect):
+        with pytest.raises(ValueError, match="must be finite"):
+            find(lambda x: jnp.arctan(x) - 0.1, -np.inf, np.inf)
+    assert not optimize.root_scalar(lambda x: x * x + 1, x0=0.0).converged
+    with pytest.raises(RuntimeError, match="failed to converge"):
+        optimize.newton(lambda x: x * x + 1, 0.0)
+    assert optimize.newton(lambda x: x**3, 0.0) == 0
+    found = optimize.root_scalar(lambda x: x * x - np.array([4.0, -1.0]), x0=np.array([1.0, 0.0]))
+    assert list(np.asarray(found.converged)) == [True, False]
+    with pytest.raises(RuntimeError) as failed:
+        pb.grad(lambda a: optimize.brentq(lambda x: x**3 - a, 0.0, 2.0, maxiter=2))(2.0)
+    assert "Tracer" not in str(failed.value)
+
+
+@pytest.mark.parametrize("method", ("BFGS", "l-bfgs-experimental-do-not-rely-on-this"))
+def test_options_of_minimize(method: str) -> None:
+    def bowl(x: Any) -> Any:
+        return jnp.sum((x - 1) ** 2)
+
+    near(optimize.minimize(bowl, jnp.zeros(2), method=method, options={"maxiter": 9}).x, [1, 1])
+    with pytest.raises(TypeError, match="unknown options"):
+        optimize.minimize(bowl, jnp.zeros(2), method=method, options={"maxiters": 9})
 
 
 def test_systems() -> None:

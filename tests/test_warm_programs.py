@@ -20,7 +20,7 @@ import pullback.numpy as jnp
 from pullback import lax
 from pullback.backends.llvm import aside, compiler
 from pullback.loops import pipeline
-from pullback.loops.fingerprint import equations, fingerprint
+from pullback.loops.fingerprint import equations, fingerprint, source_stamp
 
 SCRIPT = """
 import sys
@@ -319,3 +319,10 @@ def test_a_missing_kernel_means_lowering(monkeypatch: pytest.MonkeyPatch, tmp_pa
         p.unlink()
     again = pb.jit(lambda x, y: f(x, y))(X, X)
     assert all(np.array_equal(a, b) for a, b in zip(first, again, strict=True))
+
+
+def test_programs_are_made_anew_when_what_a_primitive_computes_changes() -> None:
+    """Of incomplete gamma functions it is written in control/special.py."""
+    stamp = source_stamp()
+    for name in ("special.py:", "while_loop.py:", "jvp.py:", "elementwise.py:", "fuse.py:"):
+        assert name in stamp

@@ -6,7 +6,9 @@ Each is a primitive; what it means is a program built on while_loop, which the b
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -38,7 +40,7 @@ from ..primitives.elementwise import (
     sub,
 )
 from ..primitives.layout import broadcast_to
-from ..primitives.maths import exp, lgamma, log1p
+from ..primitives.maths import erfc, exp, lgamma, log1p, rsqrt, sqrt
 from ..primitives.reductions import reduce_or
 from ..primitives.shape import full_like
 from ..transforms.jvp import jvp_flat
@@ -100,6 +102,95 @@ def _fraction(
 
 
 # --- the incomplete gamma function ---
+# Temme, "The asymptotic expansion of the incomplete gamma functions", SIAM Journal on Mathematical
+# Analysis 10 (1979); NIST's Digital Library of Mathematical Functions, 8.12.
+_LARGE = 1e4  # of a: the expansion, which is exact there, instead of loops that grow with sqrt(a)
+_FAR = 0.45  # of eta: further out, exp(-a eta^2 / 2) is 0 for such a
+
+
+def _polynomial(coefficients: Sequence[float], x: Any) -> Any:
+    """Of coefficients, constant first."""
+    out = _c(x, coefficients[-1])
+    for value in reversed(coefficients[:-1]):
+        out = add(mul(out, x), _c(x, value))
+    return out
+
+
+def _stirling(a: Any) -> Any:
+    """lgamma(a + 1) - (a log a - a + log(2 pi a) / 2); exact for a from 10."""
+    terms = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360, 1 / 156)
+    return div(_polynomial(terms, div(_c(a, 1), mul(a, a))), a)
+
+
+def _excess(mu: Any) -> Any:
+    """(mu - log(1 + mu)) / mu^2 for |mu| up to 1/2, smooth at 0: with r = mu / (2 + mu), the
+    logarithm is 2 artanh r."""
+    long = add(mu, _c(mu, 2))
+    r = div(mu, long)
+    odd = _polynomial([1 / (2 * k + 3) for k in range(16)], mul(r, r))
+    return div(sub(_c(mu, 1), div(mul(mul(_c(mu, 2), r), odd), long)), long)
+
+
+def _gamma_front(a: Any, x: Any) -> Any:
+    """x^a e^-x / Gamma(a + 1): from a = 10 on, what nearly cancels is taken together."""
+    ten = ge(a, _c(a, 10))
+    small, large = select(ten, _c(a, 10), a), select(ten, a, _c(a, 10))
+    direct = sub(sub(mul(small, log(x)), x), lgamma(add(small, _c(a, 1))))
+    mu = div(sub(x, large), large)
+    near = lt(abs(mu), _c(mu, 0.5))
+    held = select(near, mu, _c(mu, 0))
+    away = sub(mu, log(select(near, _c(mu, 1), div(x, large))))
+    excess = select(near, mul(mul(held, held), _excess(held)), away)
+    joint = neg(add(mul(large, excess), _stirling(large)))
+    root = select(ten, rsqrt(mul(_c(a, 2 * math.pi), large)), _c(a, 1))
+    return mul(exp(select(ten, joint, direct)), root)
+
+
+@functools.cache
+def _temme() -> list[list[float]]:
+    """Taylor coefficients in eta of c_0 ... c_3: c_0 = 1 / mu - 1 / eta, and c_k = c_(k-1)' / eta +
+    (-1)^k g_k / mu with Stirling's g_k, where eta^2 / 2 = mu - log(1 + mu). The poles cancel."""
+    n = 28
+    # mu = eta (b_0 + b_1 eta + ...), by mu mu' = eta (1 + mu).
+    b = [Fraction(1)]
+    for k in range(1, n + 1):
+        inner = sum(((j + 1) * b[j] * b[k - j] for j in range(1, k)), Fraction(0))
+        b.append((b[k - 1] - inner) / (k + 2))
+    inverse = [Fraction(1)]  # eta / mu
+    for k in range(1, n + 1):
+        inverse.append(-sum((b[j] * inverse[k - j] for j in range(1, k + 1)), Fraction(0)))
+    lines = [inverse[1:]]
+    for g in (Fraction(-1, 12), Fraction(1, 288), Fraction(139, 51840)):
+        slope = [k * c for k, c in enumerate(lines[-1])][1:]
+        # [1 / eta] of both: slope[0] + g inverse[0] = 0.
+        lines.append([s + g * i for s, i in zip(slope[1:], inverse[1:], strict=False)])
+    return [
+        [float(c) for c in line[:size]] for line, size in zip(lines, (20, 14, 9, 4), strict=True)
+    ]
+
+
+def _gamma_expansion(a: Any, x: Any, upper: bool) -> Any:
+    """P(a, x), or Q, for large a: half an erfc, and a series in 1 / a."""
+    mu = div(sub(x, a), a)
+    far = gt(abs(mu), _c(mu, 0.5))
+    held = select(far, _c(mu, 0), mu)
+    # sqrt as a power: smooth where mu is 0.
+    eta = mul(held, exp(mul(_c(mu, 0.5), log(mul(_c(mu, 2), _excess(held))))))
+    far = bitwise_or(far, gt(abs(eta), _c(eta, _FAR)))
+    eta = select(far, select(gt(mu, _c(mu, 0)), _c(mu, 1), _c(mu, -1)), eta)
+    held = select(far, _c(mu, 0), eta)
+    again = div(_c(a, 1), a)
+    series = _c(a, 0)
+    for line in reversed(_temme()):
+        series = add(mul(series, again), _polynomial(line, held))
+    half = mul(_c(a, 0.5), a)
+    rest = mul(mul(exp(neg(mul(half, mul(eta, eta)))), rsqrt(mul(_c(a, 2 * math.pi), a))), series)
+    tail = mul(eta, sqrt(half))
+    if upper:
+        return add(mul(_c(a, 0.5), erfc(tail)), rest)
+    return sub(mul(_c(a, 0.5), erfc(neg(tail))), rest)
+
+
 def _gamma_series(a: Any, x: Any, active: Any) -> Any:
     """P(a, x) = x^a e^-x / Gamma(a + 1) * sum of x^n / ((a + 1) ... (a + n)); for x up to a."""
     eps = _c(x, float(np.finfo(typeof(x).dtype).eps) / 8)
@@ -111,13 +202,13 @@ def _gamma_series(a: Any, x: Any, active: Any) -> Any:
         return (total, term), gt(term, mul(eps, total))
 
     total, _ = _iterate(active, step, (_c(x, 1), _c(x, 1)))
-    return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(add(a, _c(a, 1))))), total)
+    return mul(_gamma_front(a, x), total)
 
 
 def _gamma_fraction(a: Any, x: Any, active: Any, slopes: bool) -> Any:
     """Q(a, x) = 1 - P(a, x) by its continued fraction (Lentz's method); for x above a and 1."""
     h = _fraction(lambda a: _gamma_steps(a, x), a, active, slopes)[3]
-    return mul(exp(sub(sub(mul(a, log(x)), x), lgamma(a))), h)
+    return mul(mul(_gamma_front(a, x), a), h)
 
 
 def _gamma_steps(a: Any, x: Any) -> tuple[Any, _Step]:
@@ -148,18 +239,25 @@ def _gamma_pair(a: Any, x: Any, upper: bool, slopes: bool = False) -> Any:
     """
     one, zero = _c(x, 1), _c(x, 0)
     wrong = bitwise_or(bitwise_or(lt(x, zero), lt(a, zero)), bitwise_or(ne(a, a), ne(x, x)))
+    inf = _c(x, np.inf)
     wrong = bitwise_or(wrong, bitwise_and(eq(a, zero), eq(x, zero)))
-    # All the mass of the distribution of shape 0 is at 0.
-    at_zero, at_inf = eq(x, zero), bitwise_or(eq(x, _c(x, np.inf)), eq(a, zero))
+    wrong = bitwise_or(wrong, bitwise_and(eq(a, inf), eq(x, inf)))
+    # All the mass of the distribution of shape 0 is at 0, that of an infinite one nowhere.
+    at_zero = bitwise_or(eq(x, zero), eq(a, inf))
+    at_inf = bitwise_or(eq(x, inf), eq(a, zero))
     edge = bitwise_or(bitwise_or(wrong, at_zero), at_inf)
     a1, x1 = select(edge, one, a), select(edge, one, x)
-    by_fraction = bitwise_and(gt(x1, one), gt(x1, a1))
-    # Each formula sees harmless operands where the other one is used.
-    a_s, x_s = select(by_fraction, one, a1), select(by_fraction, one, x1)
+    large = ge(a1, _c(a, _LARGE))
+    by_fraction = bitwise_and(bitwise_and(gt(x1, one), gt(x1, a1)), bitwise_not(large))
+    by_series = bitwise_not(bitwise_or(by_fraction, large))
+    # Each formula sees harmless operands where another one is used.
+    a_s, x_s = select(by_series, a1, one), select(by_series, x1, one)
     a_f, x_f = select(by_fraction, a1, one), select(by_fraction, x1, _c(x, 2))
-    p = _gamma_series(a_s, x_s, bitwise_not(by_fraction))
+    a_l, x_l = (select(large, v, _c(v, _LARGE)) for v in (a1, x1))
+    p = _gamma_series(a_s, x_s, by_series)
     q = _gamma_fraction(a_f, x_f, by_fraction, slopes)
     out = select(by_fraction, q if upper else sub(one, q), sub(one, p) if upper else p)
+    out = select(large, _gamma_expansion(a_l, x_l, upper), out)
     out = select(at_zero, one if upper else zero, out)
     out = select(at_inf, zero if upper else one, out)
     return select(wrong, _c(x, np.nan), out)

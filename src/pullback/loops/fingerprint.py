@@ -155,10 +155,12 @@ def equations(program: Any) -> Iterator[JaxprEqn]:
 
 
 def source_stamp() -> str:
-    """Identifies the code that lowers programs: the sizes and times of its files."""
+    """Identifies the code that lowers programs, and what says of a primitive what it computes (the
+    incomplete gamma function is a program of control/special.py): the sizes and times of files."""
     here = os.path.dirname(os.path.abspath(__file__))
+    beside = (os.path.join(here, "..", name) for name in ("primitives", "control", "transforms"))
     parts = []
-    for folder in (here, os.path.join(here, "lower"), os.path.join(here, "..", "primitives")):
+    for folder in (here, os.path.join(here, "lower"), *beside):
         with os.scandir(folder) as listing:
             files = [(e.name, e.stat()) for e in listing if e.name.endswith(".py")]
         parts += [f"{n}:{info.st_size}:{info.st_mtime_ns}" for n, info in sorted(files)]

@@ -238,7 +238,10 @@ def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, m
         squares = lax.square(centered)
     present = lax.convert_element_type(lax.bitwise_not(lax.ne(a, a)), default_int())
     count = reductions.sum_reduce(present, axis, None, keepdims, None, where)
-    n = lax.sub(count, to_type(ddof, typeof(count).dtype, False))
+    kind = typeof(count).dtype
+    if dtypes.is_inexact(dtypes.result_type(ddof)):
+        kind = dtypes.result_type(kind, ddof)  # parts of a degree of freedom count
+    n = lax.sub(to_type(count, kind, False), to_type(ddof, kind, False))
     none = lax.le(n, number(0, typeof(n).dtype))
     total = reductions.sum_reduce(squares, axis, None, keepdims, None, where)
     total = select_where(none, np.nan, total)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import lax, numpy as jnp
+from .. import lax, numpy as jnp, tree
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
@@ -111,6 +111,28 @@ def simpson(y: Any, x: Any = None, *, dx: Any = 1.0, axis: int = -1) -> Any:
 
 
 # --- differential equations ---
+def _inexact(x: Any) -> Any:
+    return jnp.asarray(promote_dtypes_inexact(jnp.asarray(x))[0])
+
+
+def _check_tolerances(name: str, rtol: Any, atol: Any) -> None:
+    if rtol < 0 or atol < 0 or (rtol == 0 and atol == 0):
+        raise ValueError(
+            f"{name}: rtol and atol must not be negative, nor both 0: got rtol={rtol}, atol={atol}"
+        )
+
+
+def _check_monotone(name: str, argument: str, times: Any) -> None:
+    """ValueError for times that go back and forth, if they are known while Python runs."""
+    if isinstance(times, Tracer):
+        return
+    steps = np.diff(np.asarray(times))
+    if np.any(steps > 0) and np.any(steps < 0):
+        raise ValueError(
+            f"{name}: the times {argument} must increase or decrease (they may repeat), got {times}"
+        )
+
+
 def odeint(
     func: Callable[..., Any],
     y0: Any,
@@ -126,20 +148,25 @@ def odeint(
     """The solution of dy/dt = func(y, t, *args), y(t[0]) = y0, at the times t, which increase or
     decrease; with `tfirst`, func(t, y, *args).
 
-    The steps are adaptive (Dormand and Prince's method of order 5). y0: a tree of float arrays; the
-    result has an axis of time before each of its arrays' axes. `hmax` bounds a step, `mxstep` the
-    steps between two times (NaN beyond). Differentiable in reverse mode in y0, t, `args` and what
-    func closes over, by the adjoint equation.
+    The steps are adaptive (Dormand and Prince's method of order 5). y0: a tree of arrays (integers
+    become floats); the result has an axis of time before each of its arrays' axes. Times may be
+    repeated. `hmax` bounds a step, `mxstep` the steps between two times (NaN beyond).
+    Differentiable in reverse mode in y0, t, `args` and what func closes over, by the adjoint
+    equation.
 
     >>> pb.scipy.integrate.odeint(lambda y, t: -y, 1.0, jnp.array([0.0, 1.0]))
     Array([1.        , 0.367879...], dtype=float32)
 
-    Raises TypeError for times or starts that are not floats.
+    Raises TypeError for times that are not a vector of real numbers, ValueError for times that
+    neither increase nor decrease and for negative tolerances.
     """
     args = args if isinstance(args, tuple) else (args,)
-    t = jnp.asarray(t)
+    t = _inexact(t)
     if typeof(t).ndim != 1 or typeof(t).shape[0] < 1:
         raise TypeError(f"odeint: t must be a vector of times, got shape {typeof(t).shape}")
+    _check_tolerances("odeint", rtol, atol)
+    _check_monotone("odeint", "t", t)
+    y0 = tree.map(_inexact, y0)
     # Backwards in time is forwards in -t.
     way = lax.stop_gradient(jnp.where(t[-1] < t[0], -1, 1)).astype(typeof(t).dtype)
 
@@ -193,21 +220,23 @@ def solve_ivp(
     >>> pb.scipy.integrate.solve_ivp(lambda t, y: -y, (0.0, 1.0), jnp.ones(1), rtol=1e-6).y[:, -1]
     Array([0.36787...], dtype=float32)
 
-    Raises ValueError for another method, for y0 that is not a vector, and for times outside.
+    Raises ValueError for another method, for y0 that is not a vector, for times outside or out of
+    order, and for negative tolerances.
     """
     if method != "RK45":
         raise ValueError(f"solve_ivp: unknown method {method!r}. Fix: method='RK45'.")
-    y0 = promote_dtypes_inexact(y0)[0]
-    y0 = jnp.asarray(y0)
+    y0 = _inexact(y0)
     if typeof(y0).ndim != 1:
         raise ValueError(f"solve_ivp: y0 must be a vector, got shape {typeof(y0).shape}")
-    ends = jnp.asarray(promote_dtypes_inexact(jnp.stack([jnp.asarray(x) for x in t_span]))[0])
+    _check_tolerances("solve_ivp", rtol, atol)
+    ends = _inexact(jnp.stack([jnp.asarray(x) for x in t_span]))
     times = ends if t_eval is None else jnp.asarray(t_eval).astype(typeof(ends).dtype)
     if not isinstance(times, Tracer) and not isinstance(ends, Tracer):
         low, high = np.min(np.asarray(ends)), np.max(np.asarray(ends))
         if np.any((np.asarray(times) < low) | (np.asarray(times) > high)):
             raise ValueError(f"solve_ivp: values in t_eval are not within t_span {low}..{high}")
     grid = times if t_eval is None else jnp.concatenate([ends[:1], times, ends[1:]])
+    _check_monotone("solve_ivp", "t_eval", grid)
     ys = odeint(
         fun, y0, grid, args, tfirst=True, rtol=rtol, atol=atol, hmax=max_step, mxstep=max_steps
     )

@@ -715,8 +715,9 @@ def _expm(a: Any, upper_triangular: bool, max_squarings: int) -> Any:
     def square(k: Any, held: Any) -> Any:
         return lax.cond(k < steps, lambda x: _mm(x, x), lambda x: x, held)
 
-    r = fori_loop(0, max_squarings, square, r)
-    return jnp.where(squarings > max_squarings, jnp.nan, r)
+    # Half a squaring beyond `max_squarings` is rounded up for accuracy, and is not too many.
+    r = fori_loop(0, max_squarings + 1, square, r)
+    return jnp.where(jnp.log2(norm / theta[top]) >= max_squarings + 1, jnp.nan, r)
 
 
 @functools.partial(jit, static_argnames=("upper_triangular", "max_squarings"))

@@ -315,6 +315,11 @@ def _lbfgs(
     return OptimizeResults(x, converged, status, f, g, None, calls, calls, _weak(k))
 
 
+def _check_options(options: Mapping[str, Any], known: tuple[str, ...]) -> None:
+    if unknown := sorted(set(options) - set(known)):
+        raise TypeError(f"minimize: unknown options {unknown}: known are {' '.join(known)}")
+
+
 def minimize(
     fun: Callable[..., Any],
     x0: Any,
@@ -327,12 +332,13 @@ def minimize(
     """A local minimum of fun(x, *args) over vectors x, from x0, by "BFGS" (or
     "l-bfgs-experimental-do-not-rely-on-this").
 
-    `options`: gtol, maxiter, norm, line_search_maxiter. fun must return a scalar.
+    `options`: gtol, maxiter, norm, line_search_maxiter (for the other method maxiter, norm, maxcor,
+    ftol, gtol, maxfun, maxls). fun must return a scalar.
 
     >>> pb.scipy.optimize.minimize(lambda x: jnp.sum((x - 1) ** 2), jnp.zeros(2), method="BFGS").x
     Array([1., 1.], dtype=float32)
 
-    Raises TypeError if args is not a tuple, ValueError for another method.
+    Raises TypeError if args is not a tuple and for other options, ValueError for another method.
     """
     options = dict(options or {})
     if not isinstance(args, tuple):
@@ -351,16 +357,17 @@ def minimize(
             "x0.ravel(), and fun reshapes its argument."
         )
     if method.lower() == "bfgs":
-        gtol = options.pop("gtol", 1e-5 if tol is None else tol)
+        _check_options(options, ("gtol", "maxiter", "norm", "line_search_maxiter"))
         return _bfgs(
             fun_of,
             x0,
-            gtol,
+            options.pop("gtol", 1e-5 if tol is None else tol),
             options.pop("maxiter", None),
             options.pop("norm", np.inf),
             options.pop("line_search_maxiter", 10),
         )
     if method.lower() == "l-bfgs-experimental-do-not-rely-on-this":
+        _check_options(options, ("maxiter", "norm", "maxcor", "ftol", "gtol", "maxfun", "maxls"))
         return _lbfgs(
             fun_of,
             x0,

@@ -9,6 +9,7 @@ pieces (Leibniz's rule), and in the limits the function's values there.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ from ..api.vmap import vmap
 from ..control.custom import custom_jvp
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
-from ..numpy.util import promote_dtypes_inexact
+from ..numpy.util import check_arraylike, promote_dtypes_inexact
 
 __all__ = ["quad"]
 
@@ -81,13 +82,14 @@ GAUSS = _symmetric(_odd, 1.0)
 
 class _Pieces(NamedTuple):
     """Pieces of [0, 1], `n` of them: where they begin, how long they are, their integrals and
-    errors."""
+    errors, and which of them rounding no longer divides."""
 
     n: Any
     start: Any
     length: Any
     value: Any
     error: Any
+    narrow: Any
     total: Any
     total_error: Any
     rounding: Any
@@ -133,6 +135,7 @@ def _partition(g: Any, limit: int, epsabs: Any, epsrel: Any, dtype: Any) -> _Pie
         column(one),
         column(value),
         column(error),
+        jnp.zeros(limit, bool),
         value,
         error,
         rounding,
@@ -140,25 +143,25 @@ def _partition(g: Any, limit: int, epsabs: Any, epsrel: Any, dtype: Any) -> _Pie
 
     def running(s: _Pieces) -> Any:
         wanted = jnp.maximum(jnp.maximum(epsabs, epsrel * _size(s.total, axes)), s.rounding)
-        return (s.n < limit) & (s.total_error > wanted) & jnp.isfinite(s.total_error)
+        left = jnp.any(~s.narrow & (s.error > 0))
+        return (s.n < limit) & left & (s.total_error > wanted) & jnp.isfinite(s.total_error)
 
     def body(s: _Pieces) -> _Pieces:
-        k = jnp.argmax(s.error)
+        k = jnp.argmax(jnp.where(s.narrow, -1, s.error))
         half = s.length[k] / 2
         middle = s.start[k] + half
         left, left_error, left_floor = _rule(g, s.start[k], half)
         right, right_error, right_floor = _rule(g, middle, half)
         value = s.value.at[k].set(left).at[s.n].set(right)
-        # A piece that rounding no longer divides is left alone.
         narrow = (middle + half / 2 == middle) | (half < 4 * jnp.finfo(dtype).tiny)
-        error = s.error.at[k].set(jnp.where(narrow, 0, left_error))
-        error = error.at[s.n].set(jnp.where(narrow, 0, right_error))
+        error = s.error.at[k].set(left_error).at[s.n].set(right_error)
         return _Pieces(
             s.n + 1,
             s.start.at[s.n].set(middle),
             s.length.at[k].set(half).at[s.n].set(half),
             value,
             error,
+            s.narrow.at[k].set(narrow).at[s.n].set(narrow),
             jnp.sum(value, axis=0),
             jnp.sum(error),
             jnp.maximum(s.rounding, left_floor + right_floor),
@@ -167,45 +170,41 @@ def _partition(g: Any, limit: int, epsabs: Any, epsrel: Any, dtype: Any) -> _Pie
     return while_loop(running, body, first)  # type: ignore[no-any-return]
 
 
-def _stretched(
-    f: Callable[[Any], Any], a: Any, b: Any
-) -> tuple[Callable[[Any], Any], Callable[[Any], tuple[Any, Any]]]:
-    """(g, places): the integral of f from a to b is that of g from 0 to 1; places(t) is (x, dx/dt).
+def _stretched(f: Callable[[Any], Any], a: Any, b: Any) -> Callable[[Any], Any]:
+    """The g whose integral from 0 to 1 is that of f from a to b.
 
-    Endless ranges by x = a + t / (1 - t) and its like, for limits that are known while Python runs
-    or not: where a limit is infinite, the other form is selected.
+    Endless ranges by x = a + (1 - t) / t and its like, t near 0 being far out, where numbers are
+    dense; for limits that are known while Python runs or not: where a limit is infinite, the other
+    form is selected.
     """
+    low, high = jnp.isinf(a), jnp.isinf(b)
+    a0, b0 = jnp.where(low, 0, a), jnp.where(high, 0, b)
 
-    def places(t: Any) -> tuple[Any, Any]:
-        low, high = jnp.isinf(a), jnp.isinf(b)
-        a0, b0 = jnp.where(low, 0, a), jnp.where(high, 0, b)
-        # Descending ranges are ascending ones with the other sign.
-        finite = a0 + (b0 - a0) * t, b0 - a0
-        rest = 1 - t
-        safe = jnp.where(rest > 0, rest, 1)
-        jump = t / safe
-        up = a0 + jnp.sign(b) * jump, jnp.sign(b) / (safe * safe)
-        other = jnp.where(t > 0, t, 1)
-        fall = (1 - other) / other
-        down = b0 + jnp.sign(a) * fall, -jnp.sign(a) / (other * other)
+    def places(t: Any) -> tuple[Any, Any, Any]:
+        """(x, two factors of dx/dt: their product may overflow where f is 0)."""
+        safe = jnp.where(t > 0, t, 1)
+        far = (1 - safe) / safe
         # Both: x = u / (1 - u^2), u in (-1, 1).
         u = 2 * t - 1
         apart = jnp.where(jnp.abs(u) < 1, (1 - u) * (1 + u), 1)
-        way = jnp.sign(b)
-        both = way * u / apart, way * 2 * (1 + u * u) / (apart * apart)
-        x, scale = (
-            jnp.where(low & high, p, jnp.where(high, q, jnp.where(low, r, s)))
-            for p, q, r, s in zip(both, up, down, finite, strict=True)
+        way = jnp.where(low & high & (a == b), 0, jnp.sign(b))
+        forms = (
+            (way * u / apart, way * 2 * (1 + u * u) / apart, 1 / apart),
+            (a0 + jnp.sign(b) * far, jnp.sign(b) / safe, 1 / safe),
+            (b0 + jnp.sign(a) * far, -jnp.sign(a) / safe, 1 / safe),
+            (a0 + (b0 - a0) * t, b0 - a0, 1),  # descending ranges have the other sign
         )
-        return x, jnp.where(low & high & (a == b), 0, scale)
+        return tuple(
+            jnp.where(low & high, p, jnp.where(high, q, jnp.where(low, r, s)))
+            for p, q, r, s in zip(*forms, strict=True)
+        )
 
     def g(t: Any) -> Any:
-        x, scale = places(t)
-        value = f(x)
+        x, scale, again = places(t)
         # Points at infinity, which rounding can meet, weigh nothing.
-        return jnp.where(jnp.isfinite(x) & (scale != 0), value * scale, 0)
+        return jnp.where(jnp.isinf(x) | (scale == 0), 0, f(x) * scale * again)
 
-    return g, places
+    return g
 
 
 def _integral(f: Callable[..., Any], dtype: Any) -> Any:
@@ -215,7 +214,7 @@ def _integral(f: Callable[..., Any], dtype: Any) -> Any:
     @custom_jvp
     def integral(a: Any, b: Any, pieces: Any, values: Any) -> Any:
         start, length = pieces
-        g, _ = _stretched(lambda x: f(x, *values), a, b)
+        g = _stretched(lambda x: f(x, *values), a, b)
         half = length[:, None] / 2
         t = start[:, None] + half + half * jnp.asarray(POINTS, dtype)
         weights = half * jnp.asarray(WEIGHTS, dtype)
@@ -266,12 +265,17 @@ def quad(
     Raises TypeError for limits that are not real scalars and for func of integers, ValueError for
     a `limit` below 1.
     """
+    check_arraylike("quad", a, b)
     a, b = (jnp.asarray(x) for x in promote_dtypes_inexact(a, b))
     if jnp.iscomplexobj(a) or typeof(a).shape or typeof(b).shape:
         raise TypeError(
             f"quad: the limits must be real scalars, got {typeof(a).str_short()} and "
             f"{typeof(b).str_short()}. Fix: pullback.vmap over several."
         )
+    try:
+        limit = operator.index(limit)
+    except TypeError:
+        raise TypeError(f"quad: limit must be an int, got {limit!r}") from None
     if limit < 1:
         raise ValueError(f"quad: limit must be at least 1, got {limit}")
     dtype = typeof(a).dtype
@@ -287,7 +291,7 @@ def quad(
         raise TypeError(f"quad: func must return floats, got {kind}. Fix: convert with .astype.")
     fixed_a, fixed_b = lax.stop_gradient(a), lax.stop_gradient(b)
     fixed = tuple(lax.stop_gradient(v) for v in values)
-    g, _ = _stretched(lambda x: converted(x, *fixed), fixed_a, fixed_b)
+    g = _stretched(lambda x: converted(x, *fixed), fixed_a, fixed_b)
     pieces = _partition(g, limit, epsabs, epsrel, dtype)
     chosen = (lax.stop_gradient(pieces.start), lax.stop_gradient(pieces.length))
     value = _integral(converted, dtype)(a, b, chosen, values)

@@ -95,9 +95,11 @@ def _report(name: str, full: Any, disp: bool, full_output: bool) -> Any:
     """
     if disp and not full_output and not isinstance(full.converged, Tracer):
         if not np.all(np.asarray(full.converged)):
+            value = full.root
+            shown = "" if isinstance(value, Tracer) else f", value is {value}"
             raise RuntimeError(
                 f"{name}: failed to converge after {np.max(np.asarray(full.iterations))} "
-                f"iterations, value is {full.root}. Fix: another start, more maxiter, or "
+                f"iterations{shown}. Fix: another start, more maxiter, or "
                 "full_output=True to look at it."
             )
     return (full.root, full) if full_output else full.root
@@ -190,7 +192,7 @@ def _between(
 
     def solve(g: Any, x: Any) -> Any:
         fa, fb = g(a), g(b)
-        valid = jnp.sign(fa) * jnp.sign(fb) <= 0
+        valid = (jnp.sign(fa) * jnp.sign(fb) <= 0) & jnp.isfinite(a) & jnp.isfinite(b)
 
         def running(s: _Bracket) -> Any:
             return ~s.done & (s.k < maxiter)
@@ -216,6 +218,8 @@ def _between(
 
     found, (good, steps, calls, valid) = custom_root(value, (a + b) / 2, solve, _divided, True)
     if not isinstance(valid, Tracer) and not np.asarray(valid):
+        if not np.isfinite(np.asarray(a)) or not np.isfinite(np.asarray(b)):
+            raise ValueError(f"{name}: the bounds must be finite, got {a} and {b}")
         raise ValueError(
             f"{name}: f(a) and f(b) must have different signs, got f({a}) = {value(a)} and "
             f"f({b}) = {value(b)}. Fix: bounds on both sides of a root."
@@ -290,22 +294,22 @@ def _iterated(
 
     def solve(g: Any, x: Any) -> Any:
         def running(state: Any) -> Any:
-            k, done, _, _, _ = state
+            k, done = state[:2]
             return (k < maxiter) & ~jnp.all(done)
 
         def body(state: Any) -> Any:
-            k, done, count, x, memory = state
+            k, done, good, count, x, memory = state
             new, memory = step(x, memory)
-            new = jnp.where(done | ~jnp.isfinite(new), x, new)
-            near = jnp.abs(new - x) <= tol + rtol * jnp.abs(new)
-            return k + 1, done | near, count + ~done, new, memory
+            # Where the slope is 0, there is no step: it ends, and has not arrived.
+            lost = ~jnp.isfinite(new)
+            new = jnp.where(done | lost, x, new)
+            near = ~lost & (jnp.abs(new - x) <= tol + rtol * jnp.abs(new))
+            return k + 1, done | near | lost, good | (near & ~done), count + ~done, new, memory
 
         none = jnp.zeros(typeof(x).shape, bool)
-        state = (integer(0), none, jnp.zeros(typeof(x).shape, np.int32), x, memory)
-        _, done, count, x, _ = while_loop(running, body, state)
-        value = g(x)
-        done &= jnp.isfinite(value) & jnp.isfinite(x)
-        return x, (done, count)
+        state = (integer(0), none, none, jnp.zeros(typeof(x).shape, np.int32), x, memory)
+        _, _, good, count, x, _ = while_loop(running, body, state)
+        return x, (good & jnp.isfinite(g(x)) & jnp.isfinite(x), count)
 
     found, (good, steps) = custom_root(f, start, solve, _divided, True)
     return RootResults(found, good, steps, steps + 1)

@@ -301,8 +301,10 @@ def _odeint(
 
         _, carry = lax.while_loop(unfinished, step, (jnp.zeros((), int), carry))
         _, _, t, _, last_t, coeff = carry
-        share = (target - last_t) / (t - last_t)
-        return carry, jnp.polyval(coeff, share.astype(coeff.dtype))
+        # Before the first step, and at times that are repeated there, `coeff` is y0 everywhere.
+        share = (target - last_t) / jnp.where(t == last_t, 1, t - last_t)
+        value = jnp.polyval(coeff, share.astype(coeff.dtype))
+        return carry, jnp.where(t < target, np.nan, value)
 
     f0 = f(y0, ts[0])
     dt = jnp.clip(initial_step_size(f, ts[0], y0, 4, rtol, atol, f0), 0.0, hmax)

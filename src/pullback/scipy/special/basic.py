@@ -19,14 +19,20 @@ def inexact(name: str, *args: Any) -> list[Any]:
     return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
 
 
+def aligned(name: str, *args: Any) -> list[Any]:
+    """As `inexact`; ValueError for several ranks that do not broadcast."""
+    arrays = inexact(name, *args)
+    check_ranks(name, [typeof(x).shape for x in arrays])
+    return arrays
+
+
 def strong(
     name: str, *args: Any, like: tuple[int, ...] = (0,), compared: bool = False
 ) -> list[Any]:
     """As `inexact`, for a formula whose constants take the dtypes of the arguments `like`: beside
     one that is weak and no scalar they are strong, as `numpy.util.literal` says, and then so is
     the result. `compared`: TypeError for complex ones."""
-    arrays = ordered(name, *args) if compared else inexact(name, *args)
-    check_ranks(name, [typeof(x).shape for x in arrays])
+    arrays = ordered(name, *args) if compared else aligned(name, *args)
     if any((aval := typeof(arrays[k])).weak_type and aval.shape for k in like):
         return [to_type(x, typeof(x).dtype, False) for x in arrays]
     return arrays
@@ -39,7 +45,7 @@ def ordered(name: str, *args: Any) -> list[Any]:
 
 def real(name: str, *args: Any, error: type[Exception] = ValueError) -> list[Any]:
     """The arguments as float arrays of one dtype. An error (of JAX's class) for complex ones."""
-    arrays = inexact(name, *args)
+    arrays = aligned(name, *args)
     dtype = typeof(arrays[0]).dtype
     if dtypes.is_complex(dtype):
         raise error(f"{name} does not support complex-valued inputs, got dtype {dtype.name}")

@@ -89,7 +89,14 @@ _kv: Any = _of_order("kv", lambda v, x, _: -(_kv(v - 1, x) + _kv(v + 1, x)) / 2)
 _ive: Any = _of_order(
     "ive", lambda v, x, out: (_ive(v - 1, x) + _ive(v + 1, x)) / 2 - jnp.sign(x) * out
 )
-_kve: Any = _of_order("kve", lambda v, x, out: out - (_kve(v - 1, x) + _kve(v + 1, x)) / 2)
+_kve: Any = _of_order(
+    "kve", lambda v, x, out: _kve_slope(out, (_kve(v - 1, x) + _kve(v + 1, x)) / 2)
+)
+
+
+def _kve_slope(value: Any, fall: Any) -> Any:
+    """value - fall; at 0, where both are infinite, the fall is steeper."""
+    return jnp.where(jnp.isinf(fall), -fall, value - fall)
 
 
 def _operands(name: str, v: Any, x: Any) -> list[Any]:

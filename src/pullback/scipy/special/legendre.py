@@ -83,7 +83,9 @@ def lpmn(m: int, n: int, z: Any) -> tuple[Any, Any]:
     p, dp = jvp(lambda z: _polynomials(n, z), (z,), one)
     w, dw = jvp(lambda z: _powers(n, z), (z,), one)
     # At +-1 the power's slope may be infinite where there is no function (p = 0).
-    return w * p, w * dp + jnp.where(p == 0, 0, dw * p)
+    # Outside of [-1, 1] it has no real values.
+    none = jnp.tri(n + 1, k=-1, dtype=bool)[..., None]
+    return jnp.where(none, 0, w * p), jnp.where(none, 0, w * dp) + jnp.where(p == 0, 0, dw * p)
 
 
 def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
@@ -98,7 +100,10 @@ def lpmn_values(m: int, n: int, z: Any, is_normalized: bool) -> Any:
            [ 0.   , -0.866]], dtype=float32)
     """
     z = _check("lpmn_values", m, n, z)
-    return _normalized(n, z) if is_normalized else _powers(n, z) * _polynomials(n, z)
+    if is_normalized:
+        return _normalized(n, z)
+    none = jnp.tri(n + 1, k=-1, dtype=bool)[..., None]
+    return jnp.where(none, 0, _powers(n, z) * _polynomials(n, z))
 
 
 __all__ = ["lpmn", "lpmn_values"]

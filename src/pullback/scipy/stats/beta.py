@@ -10,6 +10,7 @@ from ... import lax, numpy as jnp
 from ...numpy.util import literal
 from ..special.basic import strong, xlog1py, xlogy
 from ..special.gammas import betainc, betaln
+from .tails import log_probability
 
 
 def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -73,7 +74,7 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> beta.logcdf(0.25, 2., 3.).round(3)
     Array(-1.34, dtype=float32, weak_type=True)
     """
-    return jnp.log(cdf(x, a, b, loc, scale))
+    return log_probability(cdf(x, a, b, loc, scale), sf(x, a, b, loc, scale))
 
 
 def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -87,7 +88,10 @@ def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.738, dtype=float32, weak_type=True)
     """
     x, a, b, loc, scale = strong("beta.sf", x, a, b, loc, scale)
-    return betainc(b, a, 1 - _inside(x, loc, scale))
+    z = _inside(x, loc, scale)
+    near = z < 1e-8  # 1 - z would lose them
+    from_start = 1 - betainc(a, b, jnp.where(near, z, 0.5))
+    return jnp.where(near, from_start, betainc(b, a, 1 - jnp.where(near, 0.5, z)))
 
 
 def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -100,7 +104,7 @@ def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> beta.logsf(0.25, 2., 3.).round(3)
     Array(-0.303, dtype=float32, weak_type=True)
     """
-    return jnp.log(sf(x, a, b, loc, scale))
+    return log_probability(sf(x, a, b, loc, scale), cdf(x, a, b, loc, scale))
 
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

@@ -24,7 +24,7 @@ def logpmf(k: Any, n: Any, p: Any, loc: Any = 0) -> Any:
     k, n, p, loc = inexact("binom.logpmf", k, n, p, loc)
     y = k - loc
     # For a number of trials that is no integer the formula holds up to n + 1, where its pole is.
-    inside = (y >= 0) & (y < n + 1)
+    inside = ~((y < 0) | (y >= n + 1))
     y = jnp.where(inside, y, 0)
     log = gammaln(n + 1) - gammaln(y + 1) - gammaln(n - y + 1) + xlogy(y, p) + xlog1py(n - y, -p)
     return jnp.where(inside, log, -np.inf)

@@ -11,6 +11,7 @@ from ... import lax, numpy as jnp
 from ...numpy.util import literal
 from ..special.basic import strong, xlogy
 from ..special.gammas import gammainc, gammaincc, gammaln
+from .tails import log_probability
 
 
 def logpdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -79,7 +80,7 @@ def logcdf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> chi2.logcdf(0.5, 3.).round(3)
     Array(-2.512, dtype=float32, weak_type=True)
     """
-    return jnp.log(cdf(x, df, loc, scale))
+    return log_probability(cdf(x, df, loc, scale), sf(x, df, loc, scale))
 
 
 def sf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -106,7 +107,7 @@ def logsf(x: Any, df: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> chi2.logsf(0.5, 3.).round(3)
     Array(-0.085, dtype=float32, weak_type=True)
     """
-    return jnp.log(sf(x, df, loc, scale))
+    return log_probability(sf(x, df, loc, scale), cdf(x, df, loc, scale))
 
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

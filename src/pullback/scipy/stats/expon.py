@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
-from ..special.basic import ordered
+from ...nn.functions import log1mexp
+from ..special.basic import aligned, ordered
 
 
 def _minus_z(x: Any, loc: Any, scale: Any) -> Any:
@@ -72,8 +73,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     x, loc, scale = ordered("expon.logcdf", x, loc, scale)
     z = _minus_z(x, loc, scale)
     empty = z == 0
-    log = jnp.log(-jnp.expm1(jnp.where(empty, -1, z)))
-    return jnp.where(empty, -np.inf, log)
+    return jnp.where(empty, -np.inf, log1mexp(jnp.where(empty, 1, -z)))
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -114,7 +114,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> expon.ppf(0.25).round(3)
     Array(0.288, dtype=float32, weak_type=True)
     """
-    q, loc, scale = ordered("expon.ppf", q, loc, scale)
+    q, loc, scale = aligned("expon.ppf", q, loc, scale)
     inside = (q >= 0) & (q <= 1)
     return jnp.where(inside, loc - scale * jnp.log1p(-jnp.where(inside, q, 0)), np.nan)
 

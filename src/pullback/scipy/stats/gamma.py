@@ -10,6 +10,7 @@ from ... import lax, numpy as jnp
 from ...numpy.util import literal
 from ..special.basic import inexact, strong, xlogy
 from ..special.gammas import gammainc, gammaincc, gammaln
+from .tails import log_probability
 
 
 def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -23,7 +24,7 @@ def logpdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-1.193, dtype=float32, weak_type=True)
     """
     x, a, loc, scale = strong("gamma.logpdf", x, a, loc, scale)
-    inside = x >= loc  # a negative scale has no density: NaN from its logarithm
+    inside = ~(x < loc)  # a negative scale has no density: NaN from its logarithm
     y = (x - loc) / scale
     y = jnp.where(inside, y, 1)
     log = xlogy(a - 1, y) - y - (gammaln(a) + jnp.log(scale))
@@ -68,7 +69,7 @@ def logcdf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gamma.logcdf(0.5, 2.).round(3)
     Array(-2.406, dtype=float32, weak_type=True)
     """
-    return jnp.log(cdf(x, a, loc, scale))
+    return log_probability(cdf(x, a, loc, scale), sf(x, a, loc, scale))
 
 
 def sf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -95,7 +96,7 @@ def logsf(x: Any, a: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> gamma.logsf(0.5, 2.).round(3)
     Array(-0.095, dtype=float32, weak_type=True)
     """
-    return jnp.log(sf(x, a, loc, scale))
+    return log_probability(sf(x, a, loc, scale), cdf(x, a, loc, scale))
 
 
 __all__ = ["cdf", "logcdf", "logpdf", "logsf", "pdf", "sf"]

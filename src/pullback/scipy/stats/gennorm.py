@@ -6,7 +6,7 @@ from typing import Any
 
 from ... import numpy as jnp
 from ..special.basic import inexact
-from ..special.gammas import gammainc, gammaln
+from ..special.gammas import gammaincc, gammaln
 
 
 def logpdf(x: Any, beta: Any) -> Any:
@@ -47,7 +47,8 @@ def cdf(x: Any, beta: Any) -> Any:
     Array(0.697, dtype=float32, weak_type=True)
     """
     x, beta = inexact("gennorm.cdf", x, beta)
-    return 0.5 * (1 + jnp.sign(x) * gammainc(1 / beta, jnp.abs(x) ** beta))
+    above = 0.5 * gammaincc(1 / beta, jnp.abs(x) ** beta)
+    return jnp.where(x < 0, above, 1 - above)
 
 
 __all__ = ["cdf", "logpdf", "pdf"]

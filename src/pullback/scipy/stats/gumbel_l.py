@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...nn.functions import log1mexp
 from ..special.basic import ordered
 
 
@@ -63,7 +64,7 @@ def logcdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-0.214, dtype=float32, weak_type=True)
     """
     x, loc, scale = ordered("gumbel_l.logcdf", x, loc, scale)
-    return jnp.where(scale > 0, jnp.log(-jnp.expm1(-jnp.exp((x - loc) / scale))), np.nan)
+    return jnp.where(scale > 0, log1mexp(jnp.exp((x - loc) / scale)), np.nan)
 
 
 def sf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -25,7 +25,7 @@ def logpmf(x: Any, n: Any, p: Any) -> Any:
     """
     (p,) = inexact("multinomial.logpmf", p)
     x, n = jnp.asarray(x), jnp.asarray(n)
-    if not (dtypes.is_integer(typeof(x).dtype) and dtypes.is_integer(typeof(n).dtype)):
+    if not dtypes.is_integer(jnp.result_type(x, n)):
         raise ValueError(
             "x and n must be of integer type; got "
             f"x.dtype={typeof(x).dtype.name}, n.dtype={typeof(n).dtype.name}"

@@ -105,7 +105,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(-0.674, dtype=float32)
     """
     (q,) = inexact("norm.ppf", q)
-    return jnp.asarray(ndtri(q), float) * scale + loc
+    return jnp.asarray(ndtri(q) * scale + loc, float)
 
 
 def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -119,7 +119,7 @@ def isf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     Array(0.674, dtype=float32)
     """
     (q,) = inexact("norm.isf", q)
-    return jnp.asarray(ndtri(1 - q), float) * scale + loc
+    return jnp.asarray(-ndtri(q) * scale + loc, float)
 
 
 __all__ = ["cdf", "isf", "logcdf", "logpdf", "logsf", "pdf", "ppf", "sf"]

@@ -85,6 +85,7 @@ def sf(x: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     x, b, loc, scale = strong("pareto.sf", x, b, loc, scale, compared=True)
     z = (x - loc) / scale
     outside = x < loc + scale
+    z = jnp.where(z < 0, np.nan, z)  # of a negative scale
     return jnp.where(outside, 1, jnp.where(outside, 1, z) ** (-b))
 
 
@@ -114,7 +115,7 @@ def ppf(q: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> pareto.ppf(0.25, 2.).round(3)
     Array(1.155, dtype=float32, weak_type=True)
     """
-    q, b, loc, scale = strong("pareto.ppf", q, b, loc, scale, compared=True)
+    q, b, loc, scale = strong("pareto.ppf", q, b, loc, scale)
     return jnp.where((q >= 0) & (q <= 1), (1 - q) ** (-1 / b) * scale + loc, np.nan)
 
 

@@ -24,7 +24,7 @@ def logpmf(k: Any, mu: Any, loc: Any = 0) -> Any:
     """
     k, mu, loc = inexact("poisson.logpmf", k, mu, loc)
     y = k - loc
-    outside = (y < 0) | (jnp.round(k) != k)
+    outside = (y < 0) | ((jnp.round(k) != k) & (k == k))
     safe = jnp.where(outside, 0, y)
     return jnp.where(outside, -np.inf, xlogy(safe, mu) - gammaln(safe + 1) - mu)
 

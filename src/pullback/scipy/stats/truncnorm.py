@@ -79,7 +79,7 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     missing = _log_mass(y, b) - _log_mass(a, b)
     value = jnp.where(value > -0.1, jnp.log1p(-jnp.exp(missing)), value)
     value = jnp.where(z >= b, 0, jnp.where(z <= a, -np.inf, value))
-    return jnp.where(a >= b, np.nan, value)
+    return jnp.where((a >= b) | jnp.isnan(z), np.nan, value)
 
 
 def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:

@@ -9,7 +9,7 @@ import numpy as np
 from ... import numpy as jnp
 from ...core.avals import typeof
 from ...numpy.util import to_type
-from ..special.basic import ordered
+from ..special.basic import aligned, ordered
 
 
 def logpdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
@@ -52,9 +52,8 @@ def cdf(x: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """
     x, loc, scale = ordered("uniform.cdf", x, loc, scale)
     inside = (x >= loc) & (x <= loc + scale)
-    out = jnp.where(
-        inside, (x - loc) / scale, jnp.where((x >= loc) & (x > loc + scale), 1, 0)
-    )  # of NaN, 0
+    out = jnp.where(inside, (x - loc) / scale, jnp.where((x >= loc) & (x > loc + scale), 1, 0))
+    out = jnp.where(jnp.isnan(x), np.nan, out)
     return to_type(out, typeof(out).dtype, False)
 
 
@@ -68,7 +67,7 @@ def ppf(q: Any, loc: Any = 0, scale: Any = 1) -> Any:
     >>> uniform.ppf(0.25).round(3)
     Array(0.25, dtype=float32, weak_type=True)
     """
-    q, loc, scale = ordered("uniform.ppf", q, loc, scale)
+    q, loc, scale = aligned("uniform.ppf", q, loc, scale)
     return jnp.where(jnp.isnan(q) | (q < 0) | (q > 1), np.nan, loc + scale * q)
 
 

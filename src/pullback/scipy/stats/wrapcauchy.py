@@ -23,7 +23,7 @@ def logpdf(x: Any, c: Any) -> Any:
     """
     x, c = ordered("wrapcauchy.logpdf", x, c)
     log = jnp.log1p(-(c * c)) - math.log(2 * math.pi) - jnp.log1p(c * c - 2 * c * jnp.cos(x))
-    inside = (x >= 0) & (x <= 2 * math.pi)
+    inside = ~((x < 0) | (x > 2 * math.pi))
     return jnp.where((c > 0) & (c < 1), jnp.where(inside, log, -np.inf), np.nan)
 
 
