@@ -5,9 +5,11 @@ rarer ones do: exchanges of unequal parts, sends, select_and_scatter, forward ru
 from __future__ import annotations
 
 import functools
+import gc
 import importlib
 import inspect
 from collections import OrderedDict
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -354,6 +356,18 @@ def test_live_arrays() -> None:
     assert not any(y is x for y in pb.live_arrays())
     with pytest.raises(RuntimeError, match="Unknown backend"):
         pb.live_arrays("gpu")
+
+
+@pytest.mark.usefixtures("few_objects")
+def test_live_arrays_leave_nothing_for_the_next_call() -> None:
+    """Its own frame held the lists of a call, which the next call walked through."""
+    gc.disable()
+    try:
+        pb.live_arrays()
+        frames = [x for x in gc.get_objects() if type(x) is FrameType]
+    finally:
+        gc.enable()
+    assert not any(f.f_code.co_name in ("live_arrays", "_locals") for f in frames)
 
 
 def test_cotangents_into_references() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+import threading
 from types import FrameType
 from typing import Any
 
@@ -29,7 +30,11 @@ def live_arrays(platform: str | None = None) -> list[Any]:
     heap = gc.get_objects()
     seen.update(map(id, heap))
     todo = gc.get_referents(*heap)
-    for frame in sys._current_frames().values():
+    # Not of this function: its frame would hold itself, and the next call walk through its lists.
+    todo += _locals(sys._getframe(1))
+    others = sys._current_frames()
+    others.pop(threading.get_ident(), None)
+    for frame in others.values():
         todo += _locals(frame)
     while todo:
         inner = []
