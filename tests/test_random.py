@@ -248,6 +248,8 @@ def test_mapped() -> None:
         (lambda R: R.uniform(R.key(0), (2,), minval=np.ones(3), maxval=np.ones(2)), TypeError),
         (lambda R: R.uniform(R.key(0), (1,), maxval=np.ones((1, 2))), ValueError),
         (lambda R: R.fold_in(R.key(0), -1), OverflowError),
+        (lambda R: R.fold_in(R.key(0), None), ValueError),
+        (lambda R: R.fold_in(R.key(0), "a"), ValueError),
         (lambda R: R.fold_in(R.key(0), [1, 2]), TypeError),
         (lambda R: R.split(R.split(R.key(0), 3)), ValueError),
         (lambda R: R.choice(R.key(0), 3, (5,), replace=False), ValueError),

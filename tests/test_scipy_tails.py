@@ -162,6 +162,14 @@ def test_counts_of_several_dtypes() -> None:
             m.scipy.stats.multinomial.pmf(m.numpy.ones(3, "uint64"), m.numpy.int32(3), p)
 
 
+def test_relative_entropies_of_counts_and_a_number_are_as_strong_as_in_jax() -> None:
+    counts = np.array([0, 3, 1], "uint8")
+    for name in ("rel_entr", "kl_div"):
+        ours, theirs = (getattr(m.scipy.special, name)(counts, 0.5) for m in (pb, jax))
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5)
+        assert ours.weak_type == theirs.weak_type
+
+
 def test_squarings_of_the_matrix_exponential_are_counted_as_in_jax() -> None:
     a = np.array([[7, 3, 6], [5, 0, 7], [1, 2, 5]], "float32")
     for most in (1, 2, 3):

@@ -420,7 +420,8 @@ def eigh(
     NaN, as in JAX. With the flag `pullback_finite_degenerate_derivatives` equal values (up to
     rounding) do not turn their vectors into one another: derivatives stay finite, and are right
     for functions of the eigenvalues and of the spaces that such vectors span (projections onto
-    them, say), and for functions of singular vectors such as U V^H.
+    them, say), and for functions of singular vectors such as U V^H. Of V f(W) V^H the part between
+    equal values is missing: `scipy.linalg.expm`, `sqrtm` and `funm` are such functions of matrices.
 
     >>> v, w = lax.linalg.eigh(jnp.array([[2., 1.], [1., 2.]]))
     >>> w.round(3)

@@ -149,12 +149,17 @@ def split_list(typed: Any, n: int) -> list[Any]:
 def fold_in(key: Any, data: Any) -> Any:
     """A new key from a key and an integer of 32 bits.
 
-    `key`: a single key; `data`: an integer scalar. Raises ValueError for an array of keys.
+    `key`: a single key; `data`: an integer scalar. Raises ValueError for an array of keys, and for
+    None and text as data.
 
     >>> key = random.key(0)
     >>> random.fold_in(key, 1) == random.fold_in(key, 2)
     Array(False, dtype=bool)
     """
+    if data is None or isinstance(data, str | bytes):
+        raise ValueError(
+            f"fold_in takes an integer, but data is {data!r}, no valid value for an array"
+        )
     # Natively, integers of Python are int32: that a negative one has no place in uint32 is told
     # here.
     if type(data) is int:

@@ -187,7 +187,7 @@ def rel_entr(p: Any, q: Any) -> Any:
     >>> special.rel_entr(jnp.array([0., 2.]), 1.).round(3)
     Array([0.   , 1.386], dtype=float32)
     """
-    p, q = real("rel_entr", p, q)
+    p, q = strong("rel_entr", *real("rel_entr", p, q))
     both = (p > 0) & (q > 0)
     safe_p, safe_q = jnp.where(both, p, 1), jnp.where(both, q, 1)
     return jnp.where(
