@@ -282,11 +282,20 @@ def family(template: Template, seed: int, size: int, names: dict[str, Any]) -> l
         tree = ast.fix_missing_locations(_Changed(rng).visit(tree))
         _keywords(tree, names, rng)
         text = _wrapped(tree, rng)
-        if not LEFT.search(text):
+        if not LEFT.search(text) and _is_expression(text):
             found[flags(rng), text] = None
         if len(found) == size:
             break
     return [*found, *(((), text) for text in rng.sample(EVENTS, size // 4))]
+
+
+def _is_expression(text: str) -> bool:
+    """Whether Python takes it: no keyword stands twice."""
+    try:
+        compile(text, "<call>", "eval")
+    except SyntaxError:
+        return False
+    return True
 
 
 # --- evaluating ---

@@ -102,3 +102,13 @@ def test_no_dtype() -> None:
 def test_objects_that_are_no_arrays(other: Any) -> None:
     with pytest.raises(TypeError):
         jnp.arange(3) + other
+
+
+@pytest.mark.parametrize("flag", [pullback.debug_nans, pullback.enable_checks, pullback.enable_x64])
+def test_results_are_other_arrays_under_any_flag(flag: Any) -> None:
+    """Also where the operator does nothing, and is not compiled."""
+    for x in (jnp.array(True), jnp.arange(3, dtype="uint8"), jnp.arange(3.0)):
+        for value in (False, True, False):
+            with flag(value):
+                assert abs(x) is not x
+                assert x.dtype == bool or (+x) is not x

@@ -27,8 +27,13 @@ def native_operator(
     Operands that are no arrays or Python numbers (tracers, NumPy arrays, foreign objects) go to
     `otherwise` (`fun`, if it is not given) as they are.
     """
-    plainly = otherwise or fun
+    written = otherwise or fun
     jitted = JitWrapped(fun, JitInfo(fun, None, None, None, None, False, False))
+
+    def plainly(*operands: Any) -> Any:
+        out = written(*operands)
+        itself = type(out) is array.ArrayImpl and any(out is x for x in operands)
+        return array.twin(out) if itself else out  # as the compiled operator's result
 
     def slow(*operands: Any) -> Any:
         if (
