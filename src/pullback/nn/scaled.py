@@ -5,12 +5,14 @@ blocks of the contracted axis.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
 from .. import dtypes, lax, numpy as jnp
+from ..api.jit import jit
 from ..control.custom import custom_vjp
 from ..core.avals import typeof
 
@@ -84,6 +86,11 @@ def scaled_matmul(
                 "blocks"
             )
     out = dtypes.canonicalize_dtype(preferred_element_type)
+    return _scaled_matmul(lhs, rhs, lhs_scales, rhs_scales, out)
+
+
+@functools.partial(jit, static_argnames=("out",))
+def _scaled_matmul(lhs: Any, rhs: Any, lhs_scales: Any, rhs_scales: Any, out: Any) -> Any:
     wide = np.promote_types(np.float32, out) if out.kind == "f" else np.dtype(np.float32)
     product = jnp.einsum(
         "bmk,bnk->bmn", _dequantise(lhs, lhs_scales, wide), _dequantise(rhs, rhs_scales, wide)

@@ -15,6 +15,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..api.vmap import vmap
 from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.trace import Tracer
@@ -27,6 +28,7 @@ from .joining import concatenate
 from .manipulation import (
     atleast_1d,
     broadcast_arrays,
+    broadcast_to,
     ravel,
     reshape,
     tile,
@@ -554,9 +556,45 @@ def select(condlist: Sequence[Any], choicelist: Sequence[Any], default: Any = 0)
     return lax.select_n(lax.argmax(table, 0, np.int32), default, *choices)
 
 
+def _piecewise(
+    x: Any, masks: Any, values: Any, args: Any, kw: Any, functions: tuple[Any, ...]
+) -> Any:
+    """Each element of x through the function whose mask is the last that holds there (the last
+    function where none does). `values` are what stands for None among `functions`.
+    """
+    none = lax.full_like(masks[:1], False)
+    which = reductions.argmax(cumulative.cumsum(concatenate([none, masks]), axis=0), axis=0)
+    d = typeof(x).dtype
+
+    def branch(f: Any, place: int) -> Callable[..., Any]:
+        def chosen(element: Any, values: Any) -> Any:
+            y = values[place] if f is None else f(element, *args, **kw)
+            return to_type(y, d, False)
+
+        return chosen
+
+    places = np.cumsum([f is None for f in functions]) - 1
+    branches = [branch(f, int(k)) for f, k in zip(functions, places, strict=True)]
+
+    def element(which: Any, x: Any, values: Any) -> Any:
+        return lax.switch(which, branches, x, values)
+
+    which, x = broadcast_arrays(which, x)
+    values = [v if not shape_of(v) else broadcast_to(v, x.shape) for v in values]
+    for _ in range(x.ndim):
+        element = vmap(element, in_axes=(0, 0, [0 if shape_of(v) else None for v in values]))
+    return element(which, x, values)
+
+
+_piecewise_jit = jit(_piecewise, static_argnames=("functions",))
+
+
 def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> Any:
     """Functions (or values) by condition: of `funclist`, the last whose condition is true; one more
     entry is for elsewhere, else 0.
+
+    A function is called with one element, and with `args` and `kw`. Derivatives are those of the
+    function that is chosen, whatever the others' are.
 
     >>> x = jnp.array([-2.0, 0.0, 3.0])
     >>> jnp.piecewise(x, [x < 0, x > 0], [lambda v: -v, lambda v: v * v, 100.0])
@@ -567,31 +605,22 @@ def piecewise(x: Any, condlist: Any, funclist: Any, *args: Any, **kw: Any) -> An
     if not isinstance(condlist, list | tuple):
         condlist = as_array(unwrap(condlist))
         condlist = indexing.iterate(condlist) if ndim_of(condlist) else [condlist]
-    conditions = [asarray(c) for c in condlist]
+    conditions = [asarray(c, dtype=bool) for c in condlist]
     functions = list(funclist)
     if len(functions) == len(conditions):
-        functions.append(0)
-    elif len(functions) != len(conditions) + 1:
+        functions.insert(0, 0)
+    elif len(functions) == len(conditions) + 1:
+        functions.insert(0, functions.pop())
+    else:
         raise ValueError(
             f"with {len(conditions)} condition(s), either {len(conditions)} or "
             f"{len(conditions) + 1} functions are expected; got {len(functions)}"
         )
-    d = typeof(x).dtype
-
-    def value(f: Any) -> Any:
-        y = f(x, *args, **kw) if callable(f) else f
-        y = to_type(y, d, False)
-        return (
-            lax.broadcast_in_dim(y, shape_of(x), tuple(range(ndim_of(x) - ndim_of(y), ndim_of(x))))
-            if shape_of(y) != shape_of(x)
-            else y
-        )
-
-    out = value(functions[-1])
-    for c, f in zip(conditions, functions, strict=False):
-        mask = c if dtypes.is_bool(typeof(c).dtype) else lax.ne(c, literal(c, 0))
-        out = select_where(mask, value(f), out)
-    return out
+    values = [f for f in functions if not callable(f)]
+    called = tuple(f if callable(f) else None for f in functions)
+    rows = [lax.expand_dims(c, (0,)) for c in broadcast_arrays(*conditions)]
+    masks = concatenate(rows) if rows else np.zeros((0, *x.shape), bool)
+    return _piecewise_jit(x, masks, values, args, kw, functions=called)
 
 
 # --- putting ---

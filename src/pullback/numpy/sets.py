@@ -63,7 +63,7 @@ def _host(*arrays: Any) -> list[np.ndarray[Any, Any]]:
 
 # --- unique ---
 @functools.partial(jit, static_argnames=("axis", "equal_nan"))
-def _sorted_mask(ar: Any, axis: int, equal_nan: bool) -> Any:
+def _unique_sorted_mask(ar: Any, axis: int, equal_nan: bool) -> Any:
     """(the slices along `axis`, sorted; where each is the first of its kind; the permutation)."""
     moved = manipulation.moveaxis(ar, axis, 0)
     n = typeof(moved).shape[0]
@@ -132,7 +132,7 @@ def unique(
     n = typeof(flat).shape[along]
     plain = typeof(flat).ndim == 1 and not (return_index or return_inverse)
     rows, first, order = (
-        _sorted_values(flat, equal_nan) if plain else _sorted_mask(flat, along, equal_nan)
+        _sorted_values(flat, equal_nan) if plain else _unique_sorted_mask(flat, along, equal_nan)
     )
     wanted = (return_index, return_inverse, return_counts)
     inverse_shape = shape if axis is None else (n,)
@@ -419,7 +419,7 @@ def setdiff1d(
         return _select(a, isin(a, b, invert=True), None, fill_value)
     mask = isin(a, b, invert=True)
     if not assume_unique:
-        a, first, _ = _sorted_mask(a, 0, True)
+        a, first, _ = _unique_sorted_mask(a, 0, True)
         mask = first & isin(a, b, invert=True)
     return _like(a, _select(a, mask, size, fill_value))
 
@@ -444,8 +444,8 @@ def setxor1d(
         differs = lax.ne(values[1:], values[:-1])
         alone = joining.concatenate([end, differs]) & joining.concatenate([differs, end])
     else:
-        a_rows, a_first, _ = _sorted_mask(a, 0, True)
-        b_rows, b_first, _ = _sorted_mask(b, 0, True)
+        a_rows, a_first, _ = _unique_sorted_mask(a, 0, True)
+        b_rows, b_first, _ = _unique_sorted_mask(b, 0, True)
         values = joining.concatenate([a_rows, b_rows])
         alone = joining.concatenate([
             a_first & isin(a_rows, b_rows, invert=True),
@@ -498,7 +498,7 @@ def intersect1d(
         none = [lax.full((size,), k, default_int()) for k in (n, m)]
         values = _filled(lax.full_like(a, 0, shape=(size,)), False, fill_value)
         return (values, *none) if return_indices else values
-    rows, new, order = _sorted_mask(a, 0, True)
+    rows, new, order = _unique_sorted_mask(a, 0, True)
     mask = isin(rows, b) & new
     places = index_functions.nonzero(mask, size=size)[0]
     real = ranges.arange(size) < reductions.sum(mask)
@@ -507,7 +507,7 @@ def intersect1d(
     values = _filled(found, real, least if fill_value is None else fill_value)
     if not return_indices:
         return values
-    b_rows, _, b_order = _sorted_mask(b, 0, True)
+    b_rows, _, b_order = _unique_sorted_mask(b, 0, True)
     where_b = b_order[ufuncs_more.clip(sorting.searchsorted(b_rows, found), 0, max(m - 1, 0))]
     return (
         values,

@@ -941,7 +941,18 @@ def around(a: Any, decimals: int = 0, out: None = None) -> Any:
     >>> jnp.around(jnp.array([1.25, 2.678]), 1)
     Array([1.2, 2.7], dtype=float32)
     """
-    return round(a, decimals, out)
+    check_arraylike("around", a)
+    decimals = operator.index(decimals)
+    refuse_out("around", out)
+    return _around_jit(a, decimals)
+
+
+def _around(a: Any, decimals: int) -> Any:
+    return round(a, decimals)
+
+
+_around.__name__ = "around"
+_around_jit = jit(_around, static_argnames=("decimals",))
 
 
 # --- parts of complex numbers ---
