@@ -546,6 +546,24 @@ def test_neighbours_at_a_stride_are_loaded_as_they_lie(stride: int, dtype: str) 
         assert text.count("load <16 x float>") == (stride if stride <= 8 else 16)
 
 
+@pytest.mark.parametrize("stride", [2, 3, 5, 8])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "bool"])
+def test_neighbours_at_a_stride_are_loaded_backwards(stride: int, dtype: str) -> None:
+    """As a picture that is mirrored: vectors are loaded as they lie, and their lanes turned."""
+
+    def f(x: Any) -> Any:
+        return x[2:, ::-1, ::-1][:, :, ::-1], x.reshape(len(x), -1)[:, ::-stride]
+
+    for width in (1, 4, 15, 16, 17, 33, 100):
+        x = np.random.default_rng(width).integers(0, 2, (5, width, stride)).astype(dtype)
+        with pullback.enable_x64():
+            for out, expected in zip(pullback.jit(f)(x), f(x), strict=True):
+                assert np.array_equal(np.asarray(out), expected), width
+    kernels = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(x), reference_rule).kernels
+    if dtype == "float32" and host_target().masks:
+        assert not any("gather" in emit_module(kernel)[0] for kernel in kernels)
+
+
 @pytest.mark.parametrize("stride", [5, 8, 9, 10, 13, 16])
 @pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "int16"])
 def test_neighbours_at_a_stride_are_stored_as_they_lie(stride: int, dtype: str) -> None:

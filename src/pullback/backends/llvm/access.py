@@ -105,6 +105,9 @@ def load(b: Builder, dtype: str, base: Val, at: Index, mask: Val | None, other: 
         raw = _load_alternate(b, t, size, base, at)
     elif isinstance(at, Lin) and _is_interleaved(b, at, mask, size):
         raw = _load_interleaved(b, t, size, base, at, mask)
+    elif isinstance(at, Lin) and _is_interleaved(b, _from_below(at), mask, size):
+        turned = None if mask is None else _turned(b, b.splat(mask, at.n), at)
+        raw = _turned(b, _load_interleaved(b, t, size, base, _from_below(at), turned), at)
     else:
         raw = _gather(b, t, size, base, at, mask)
     value = from_memory(b, dtype, raw)
@@ -263,8 +266,8 @@ def _picked_out(b: Builder, vt: str, vectors: list[str], places: list[int]) -> s
 
 def _from_below(at: Lin) -> Lin:
     """The places of lanes that go down, upwards."""
-    count = at.n * at.width - 1
-    return Lin(at.base - count, at.stride * -1, at.n, at.width)
+    last = at.base + at.stride * (at.n * at.width - 1)
+    return Lin(last, at.stride * -1, at.n, at.width)
 
 
 def _turned(b: Builder, v: Val, at: Lin) -> Val:
