@@ -11,6 +11,8 @@ import pytest
 
 import pullback as pb
 from pullback import lax, numpy as jnp
+from pullback.backends.llvm.compiler import emit_module
+from pullback.backends.llvm.target import host_target
 from pullback.loops import pipeline
 from pullback.loops.show import show_kernel
 from pullback.runtime.executable import reference_rule
@@ -123,3 +125,28 @@ def test_small_matrices_are_turned_in_lanes_across_them(
     if dtype == "float32":
         (kernel,) = pipeline.compile_jaxpr(pb.make_jaxpr(f)(x), reference_rule).kernels
         assert "for seq" not in show_kernel(kernel)
+
+
+@pytest.mark.parametrize("channels", [2, 3, 7])
+@pytest.mark.parametrize("dtype", ["float32", "float64", "uint8", "complex64"])
+def test_channels_go_to_planes_together(channels: int, dtype: str) -> None:
+    """What lies side by side is read once, for all planes."""
+
+    def f(x: Any, y: Any) -> Any:
+        planes = jnp.transpose(x, (0, 3, 1, 2))
+        return planes, planes * 2 + y, x[0, ..., ::-1].T, jnp.flip(planes, 1)
+
+    for shape in ((2, 3, 17), (3, 65, 33), (1, 1023, 9)):
+        r = np.random.default_rng(shape[-1])
+        x = r.integers(0, 9, (*shape, channels)).astype(dtype)
+        y = r.integers(0, 9, (shape[0], channels, *shape[1:])).astype(dtype)
+        planes = np.transpose(x, (0, 3, 1, 2))
+        expected = planes, planes * 2 + y, x[0, ..., ::-1].T, np.flip(planes, 1)
+        with pb.enable_x64():
+            for out, e in zip(pb.jit(f)(x, y), expected, strict=True):
+                assert np.array_equal(np.asarray(out), e), shape
+    if dtype == "float32" and host_target().masks:
+        planes = lambda x: jnp.transpose(x, (0, 3, 1, 2)) + 1
+        closed = pb.make_jaxpr(planes)(np.ones((2, 64, 128, channels), dtype))
+        (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+        assert emit_module(kernel)[0].count("load <16 x float>") == channels

@@ -19,12 +19,10 @@ from typing import Any
 
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import (
-    SHORT_ROW,
     Nest,
     breaks_of,
     grouped,
     in_lanes_across,
-    reduction_breaks,
     work_of,
 )
 from pullback.loops.ir import Atom
@@ -47,8 +45,9 @@ from pullback.loops.reducing import (
     reduce_tall,
     rows_of,
 )
+from pullback.loops.short_axes import narrow_axes, row_breaks, short_inside
 from pullback.loops.tall import CHUNK, chunk_of_columns, is_tall
-from pullback.loops.turned import emit_turned, places_read, turned_reads
+from pullback.loops.turned import emit_turned, turned_reads
 
 __all__ = ["PARALLEL_WORK", "LoopBuilder", "emit_nest", "open_rows"]
 
@@ -56,7 +55,6 @@ PARALLEL_WORK = 150_000.0  # scalar operations, about 20 us: less is not worth w
 SCRATCH_LIMIT = 1 << 20
 LONGEST_PERIOD = 4
 SHORT_REDUCED, MANY_ROWS, FEW_LANES = 128, 64, 64
-SEVERAL_COST = 30.0  # of an element whose code is written for every index of several axes
 
 
 class LoopBuilder(Builder):
@@ -76,15 +74,6 @@ class LoopBuilder(Builder):
         accs = reduce_loops(self, [(red, idx)], [], (), self.scopes[-1].kind == "vector")
         self.restore(inner)
         return red.finish(self, accs)[node.out]
-
-
-def _row_breaks(node: Node, k: int) -> set[int]:
-    """Boundaries below k, in a root's own axes, that its row loops cannot merge."""
-    red = node.red
-    if node.kind != "red" or red is None:
-        return {a for a in breaks_of(node) if a < k - 1}
-    kept, inner = red.kept, reduction_breaks(red)
-    return {j for j in range(k - 1) if kept[j + 1] != kept[j] + 1 or kept[j] in inner}
 
 
 def _tail(node: Node, k: int) -> tuple[int, ...]:
@@ -187,14 +176,17 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         emit_nest(b, _nest_of(nest, before))
         members[0].ready = True
         return
-    narrow = _narrow(nest)
+    narrow = narrow_axes(nest)
     if narrow:  # the last axes are too short for lanes: they run along the one before them
         nest.k = k = k - narrow
     rows = members[0].shape[:k]
     broken: set[int] = set()
     for m in members:
-        broken |= _row_breaks(m, k)
-    groups = grouped(rows, broken.__contains__)
+        broken |= row_breaks(m, k)
+    inner = None if narrow else short_inside(nest)
+    if inner is not None:
+        broken |= {inner - 1, inner}
+    groups = [g for g in grouped(rows, broken.__contains__) if g != [inner]]
     across = 0 < k < max(len(m.shape) for m in members) and in_lanes_across(members, k)
     lanes = (
         narrow > 0
@@ -217,7 +209,9 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         idx: list[Index] = []
         for g, ix in zip(groups, indices, strict=True):
             idx += b.unravel(ix, [rows[a] for a in g])
-        _emit_rows(b, nest, phases, in_memory, tuple(idx), lanes, parallel and not k)
+        for c in range(1 if inner is None else rows[inner]):
+            at = idx if inner is None else [*idx[:inner], c, *idx[inner:]]
+            _emit_rows(b, nest, phases, in_memory, tuple(at), lanes, parallel and not k)
 
     period = max((_period(m) for m in members), default=1) if lanes else 1
     simple = lanes and not any(p.tail or p.reds for p in phases)
@@ -263,59 +257,6 @@ def _short(nest: Nest, rows: int) -> set[int]:
     lengths = {math.prod(red.extents) for red in reds}
     lengths |= {red.extents[-1] for red in reds if len(red.extents) > 1}
     return {n for n in lengths if n <= SHORT_REDUCED} if rows >= MANY_ROWS else set()
-
-
-def _narrow(nest: Nest) -> int:
-    """How many last axes are so short that each of their indices gets code (or accumulators) of
-    its own, where lanes cannot run along them and those before as if they were one: the last one
-    of a nest that reduces leading axes, lane by lane; one or more of values element by element.
-    0 if none are."""
-    k, members = nest.k, nest.members
-    if k < 2 or any(len(m.shape) != k for m in members):
-        return 0
-    shape = members[0].shape
-    if not 1 < shape[-1] <= 8 or not any(k - 2 in _row_breaks(m, k) for m in members):
-        return 0
-    alike = all(m.kind == "pw" for m in members)
-    if shape[-2] >= 16:
-        apart = alike and (any(map(_joined, members)) or _apart(nest))
-        return 1 if nest.lanes or apart else 0
-    if not alike or sum(m.cost for m in members) > SEVERAL_COST or _apart(nest) is None:
-        return 0
-    count = 2
-    while count < k and math.prod(shape[k - count - 1 :]) <= SHORT_ROW and shape[-count - 1] < 16:
-        count += 1
-    many = count < k and shape[-count - 1] >= 16
-    return count if many and math.prod(shape[k - count :]) <= SHORT_ROW else 0
-
-
-def _apart(nest: Nest) -> bool | None:
-    """Whether values with a short last axis are better computed an index of that axis at a time:
-    all, where none of what they read is as large; else those that fill no vector as they lie. None
-    if parts of them are computed each in its own way."""
-    whole = nest.members[0]
-    found = [places_read(m, nest) for m in nest.members]
-    large = [node for reads in found for node, _ in reads or () if node.size == whole.size]
-    if None in found:
-        return None
-    return not large or whole.shape[-1] not in (4, 8)
-
-
-def _joined(m: Node) -> bool:
-    """Whether a value is made of others side by side along its last axis, or of such a value
-    element by element: each index of that axis is computed in its own way."""
-    seen: set[Node] = set()
-    stack = [m]
-    while stack:
-        node = stack.pop()
-        if node in seen or node.kind != "pw" or (node.root and node is not m):
-            continue
-        seen.add(node)
-        if node.parts is not None:
-            return True
-        last = len(node.shape) - 1
-        stack += [dep for dep, axes in node.deps if axes is None or (axes and axes[-1] == last)]
-    return False
 
 
 def _period(m: Node) -> int:
