@@ -470,3 +470,33 @@ def test_code_may_outlive_the_names_of_its_module(monkeypatch):
     code.__del__()
     code._unmap = None
     assert gone == [(8, 16)]
+
+
+def test_what_native_threads_read_is_never_freed():
+    """On a busy machine a thread may run for the first time when the interpreter has ended: it
+    called whatever stood then where its functions had been."""
+    program = """if True:
+        import ctypes, gc
+        import pullback
+        from pullback.backends.llvm import compiler
+        from pullback.backends.llvm.target import host_target
+        from pullback.backends.llvm.workshop import Job
+
+        shop = compiler._workshop(host_target())
+        if shop is None or not shop._most:
+            raise SystemExit(77)
+        job = Job("define i64 @f(i64 %x) {\\n ret i64 %x\\n}\\n", 0)
+        assert shop.publish(job)
+        shop.finish([job])
+        blocks = [shop._shop, shop._ring, *(block for _, block in shop._desks)]
+        read = {ctypes.addressof(block) for block in blocks}
+        sizes = {len(block) for block in blocks}
+        del blocks
+        shop._stop(10.0)
+        shop.__dict__.clear()  # as when the interpreter ends
+        gc.collect()
+        new = [(ctypes.c_int64 * n)() for n in sizes for _ in range(2000)]
+        assert not read & {ctypes.addressof(block) for block in new}
+    """
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.returncode in (0, 77), (done.returncode, done.stderr)

@@ -8,6 +8,7 @@ import ctypes
 import os
 import sys
 from functools import lru_cache
+from typing import Any
 
 __all__ = [
     "address_of",
@@ -78,8 +79,11 @@ def sleep_kind() -> str:
     return "condition" if address_of("pthread_cond_wait") and sys.platform != "win32" else "none"
 
 
-def start_thread(function: int, argument: int) -> bool:
-    """A detached native thread running `function(argument)`; False when the system refuses."""
+def start_thread(function: int, argument: int, *read: Any) -> bool:
+    """A detached native thread running `function(argument)`; False when the system refuses.
+
+    `read`: the blocks that it reads. They are never freed: on a busy machine the thread may run for
+    the first time when the interpreter has ended."""
     lib = libc()
     create, detach = lib.pthread_create, lib.pthread_detach
     create.argtypes = [ctypes.c_void_p] * 4
@@ -87,6 +91,8 @@ def start_thread(function: int, argument: int) -> bool:
     handle = ctypes.c_void_p()
     if create(ctypes.byref(handle), None, function, argument) != 0:
         return False
+    for block in read:
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(block))
     detach(handle)
     return True
 

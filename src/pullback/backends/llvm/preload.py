@@ -83,7 +83,8 @@ class _Preload(Gate):
         calls = [os_shim.address_of(name) for name in ("dlopen", "dlsym", "syscall")]
         self._block = (c_int64 * 8)(0, *calls[:2], at[0], calls[2], *at[1:], 0)
         atexit.register(self._until_mapped)
-        if not all(calls) or not os_shim.start_thread(serve, ctypes.addressof(self._block)):
+        read = self._block, *self._strings
+        if not all(calls) or not os_shim.start_thread(serve, ctypes.addressof(self._block), *read):
             self._block[0] = DONE
 
     def _until_mapped(self) -> None:

@@ -325,8 +325,9 @@ class Workshop(Gate):
             if len(self._open) > 64:
                 self._open = [j for j in self._open if not j.done]
             if self._threads < self._most and waiting >= self._threads:
+                _, block = self._desk()
                 self._threads += os_shim.start_thread(
-                    self._serve, ctypes.addressof(self._desk()[1])
+                    self._serve, ctypes.addressof(block), block, self._shop, self._ring
                 )
             if not self._threads:
                 return False
