@@ -26,6 +26,7 @@ import pullback.numpy as jnp
 from pullback import lax
 from pullback.extend import core, source_info_util
 from pullback.extend.core import primitives
+from pullback.extend.linear_util import WrappedFun
 from pullback.interpreters import ad, batching, mlir, partial_eval
 
 OF_XLA = {"ifrt_proxy", "annotations"}  # names that mean something of XLA's alone
@@ -92,9 +93,7 @@ EXTENDING = (
     "interpreters.xla"
 ).split()
 # What tracing makes, and users only look at.
-MADE_BY_TRACING = set(
-    "JVPTrace JVPTracer DynamicJaxprTracer JaxprTracer SourceInfo ShapedArray WrappedFun".split()
-)
+MADE_BY_TRACING = set("DynamicJaxprTracer JaxprTracer SourceInfo ShapedArray".split())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
@@ -575,3 +574,9 @@ def test_objects_that_tracing_makes_are_made_as_jax_makes_them() -> None:
     )  # fmt: skip
     assert eqn.effects == set() and eqn.replace(effects={1}).effects == {1}
     assert eqn.replace(params={"a": 1}).params == {"a": 1}
+    assert ad.JVPTrace(core.current_trace(), "mine").tag == "mine"
+    twice = WrappedFun(lambda x: x, lambda x: 2 * x, (), (), (), None, None)
+    outer = twice.wrap(lambda f, x: f(x) + 1)
+    assert outer.call_wrapped(3) == 7 and outer.f is twice.f and len(outer.transforms) == 1
+    with_keyword = WrappedFun(lambda x, y: x - y, params=(("y", 2),))
+    assert with_keyword.wrap(lambda f, x: f(10 * x)).call_wrapped(1) == 8

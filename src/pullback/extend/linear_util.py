@@ -58,7 +58,7 @@ def wrap_init(f: Callable[..., Any], params: Any = None, *, debug_info: Any = No
     >>> linear_util.wrap_init(lambda x: x + 1).call_wrapped(2)
     3
     """
-    return WrappedFun(f, (), tuple(sorted((params or {}).items())), debug_info)
+    return WrappedFun(f, params=tuple(sorted((params or {}).items())), debug_info=debug_info)
 
 
 def _wrapped(fun: Any) -> WrappedFun:

@@ -94,9 +94,20 @@ class JVPTrace(Trace):
     >>> _ = pb.jvp(f, (1.0,), (1.0,))
     >>> traces
     ['JVPTrace']
+
+    `tag`: what its maker tells its tracers from others by, the trace itself if it says nothing;
+    nothing here reads it.
     """
 
-    __slots__ = ()
+    __slots__ = ("_tag",)
+
+    def __init__(self, parent_trace: Trace | None = None, tag: Any = None) -> None:
+        super().__init__(parent_trace)
+        self._tag = tag
+
+    @property
+    def tag(self) -> Any:
+        return self if self._tag is None else self._tag
 
     def split(self, x: Any) -> tuple[Any, Any]:
         """(primal, tangent) of any value: what is not this trace's has a zero tangent."""
