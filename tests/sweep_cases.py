@@ -384,6 +384,8 @@ MORE = [
         "value NotImplementedError TypeError ValueError",
         "methods take what functions take",
     ),
+    (r"fft\.i?dctn?\(", "value IndexError ValueError", "axes of no element"),
+    (r"init\.normal\(.*-\d", "TypeError", "negative sizes, which MLIR refuses"),
     (r"from_dlpack\(host", "value", "arrays that may not be written"),
     (r"reshape\(.*\(0, -1\)", "TypeError", "0 does not divide the size"),
     (
