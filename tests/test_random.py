@@ -472,3 +472,28 @@ def test_keys_are_not_compared_with_numbers() -> None:
         assert not key == None and not key == "a"  # noqa: E711
         with pytest.raises(TypeError, match="immutable"):
             P.random.split(key)[0] = key
+
+
+@pytest.mark.parametrize("x64", (False, True))
+def test_weak_probabilities_of_binomial_numbers(x64: bool) -> None:
+    """They count with their whole dtype beside narrower numbers of trials; those do not."""
+    counts, shares = np.array([3, 7, 80], "float32"), np.array([0.3, 0.4, 0.3], "float32")
+    drawn = []
+    for P in (jax, pullback):
+        with P.enable_x64(x64):
+            draw = P.random.binomial
+            key = P.random.key(42)
+            weak = P.numpy.asarray(0.3)
+            drawn.append(
+                [
+                    np.asarray(x)
+                    for x in (
+                        draw(key, counts, 0.3),
+                        draw(key, counts, weak),
+                        draw(key, 10.0, shares),
+                    )
+                ]
+            )
+    for ours, theirs in zip(*drawn, strict=True):
+        assert ours.dtype == theirs.dtype
+        np.testing.assert_array_equal(ours, theirs)

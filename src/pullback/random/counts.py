@@ -18,7 +18,7 @@ from ..control.while_loop import while_loop
 from ..core.avals import typeof
 from ..numpy.index_functions import take
 from ..numpy.selecting import select_where
-from ..numpy.util import check_arraylike, promote_dtypes_inexact
+from ..numpy.util import check_arraylike, promote_dtypes_inexact, to_type
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype
 from ..primitives.convert import convert_element_type
@@ -333,7 +333,9 @@ def binomial(key: Any, n: Any, p: Any, shape: Any = None, dtype: Any = None) -> 
     typed = consume("binomial", key)
     d = float_dtype("binomial", dtype)
     check_arraylike("binomial", n, p)
-    n, p = promote_dtypes_inexact(n, p)
+    # A probability counts with its whole dtype, though it be weak.
+    p = as_array(p)
+    n, p = promote_dtypes_inexact(n, to_type(p, typeof(p).dtype, False))
     return _binomial(typed, n, p, shape=result_shape("binomial", shape, n, p), dtype=d)
 
 
