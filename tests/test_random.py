@@ -497,3 +497,17 @@ def test_weak_probabilities_of_binomial_numbers(x64: bool) -> None:
     for ours, theirs in zip(*drawn, strict=True):
         assert ours.dtype == theirs.dtype
         np.testing.assert_array_equal(ours, theirs)
+
+
+@pytest.mark.parametrize("x64", (False, True))
+def test_normal_vectors_have_the_dtype_of_their_mean_and_covariance(x64: bool) -> None:
+    cov = np.array([[2, 0.5], [0.5, 1]])
+    with jax.enable_x64(x64), pullback.enable_x64(x64):
+        for mean_dtype, cov_dtype in (("f4", "f4"), ("f8", "f4"), ("i4", "f4"), ("i4", "i4")):
+            mean = np.zeros(2, mean_dtype)
+            ours, theirs = (
+                P.random.multivariate_normal(P.random.key(42), mean, cov.astype(cov_dtype) + 1)
+                for P in (pullback, jax)
+            )
+            assert ours.dtype == theirs.dtype
+            np.testing.assert_allclose(ours, theirs, rtol=1e-5)

@@ -57,6 +57,8 @@ def multivariate_normal(
             "dtype argument to `multivariate_normal` must be a float dtype, got "
             f"{typeof(mean).dtype}: mean and cov are real. Fix: draw the parts apart."
         )
+    if dtype is None:
+        d = typeof(mean).dtype
     m, c = typeof(mean), typeof(cov)
     name = "multivariate_normal requires"
     if m.ndim < 1:
