@@ -115,6 +115,22 @@ def test_scatter_replaces_and_applies() -> None:
     same(run(pullback), run(jax))
 
 
+@pytest.mark.parametrize("mode", ["clip", "drop"])
+@pytest.mark.parametrize("k", range(len(GATHERS)))
+def test_scatter_transposed(k: int, mode: str) -> None:
+    """Updates of one target, too: the transpose is that of the derivative."""
+    x, i, u, nums = _scatter_case(k, "float32")
+    dn = numbers(pullback, "Scatter", *nums)
+
+    def f(x: Any, u: Any) -> Any:
+        return pullback.lax.scatter(x, i, u, dn, mode=mode)
+
+    ct = np.random.default_rng(k).normal(size=x.shape).astype(np.float32)
+    found, want = pullback.linear_transpose(f, x, u)(ct), pullback.vjp(f, x, u)[1](ct)
+    for a, b in zip(found, want, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
 AXES = ((0, None, None), (None, 0, None), (None, None, 0), (0, 0, 0), (1, 0, 1), (0, None, 1))
 
 

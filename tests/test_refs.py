@@ -706,3 +706,20 @@ def test_references_that_differentiated_functions_return() -> None:
         back((1.0, 5))
     with pytest.raises(ValueError, match="cannot be returned"):
         pb.jvp(pb.jit(lambda x: f(pb, x)), (2.0,), (1.0,))
+
+
+def test_gradients_through_writes_to_listed_places() -> None:
+    """Of several writes to one place, the one that is read."""
+    x, v, at = pnp.arange(1.0, 5.0), pnp.array([2.0, 3.0, 5.0]), np.array([0, 2, 0])
+
+    def f(x: Any, v: Any) -> Any:
+        r = pb.new_ref(x)
+        r[at] = v
+        return (r[...] ** 2).sum()
+
+    def g(x: Any, v: Any) -> Any:
+        return (x.at[at].set(v) ** 2).sum()
+
+    for transformed in (pb.grad, lambda f, which: pb.jit(pb.grad(f, which))):
+        for which in (0, 1):
+            np.testing.assert_array_equal(transformed(f, which)(x, v), pb.grad(g, which)(x, v))

@@ -532,35 +532,44 @@ def _scatter_jvp_by_owner(
     """Where several updates have one target, values and tangents must come from the same one: each
     update scatters its number, and only the updates whose number survived are added, to what nobody
     wrote."""
-    dn = params["dimension_numbers"]
-    how = {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
-    shape = typeof(updates).shape
-    scattered = [n for d, n in enumerate(shape) if d not in dn.update_window_dims]
-    spread = tuple(1 if d in dn.update_window_dims else n for d, n in enumerate(shape))
-    ids = reshape(iota(np.uint32, size_of(scattered)), spread)
-    ids = add(ids, broadcast_in_dim(np.uint32(1), shape, ()))
-    nobody = broadcast_in_dim(np.uint32(0), typeof(operand).shape, ())
-    owner = scatter(nobody, indices, ids, dn, **how)
-    numbers, sizes = _gather_numbers(dn, typeof(operand), typeof(updates))
-    seen = gather(owner, indices, numbers, sizes)
+    dn, how = params["dimension_numbers"], _how(params)
+    owner, written = _owners(typeof(operand), indices, typeof(updates), params)
 
     def masked(x: Any, u: Any) -> tuple[Any, Any]:
         free = eq(owner, broadcast_in_dim(np.uint32(0), typeof(operand).shape, ()))
         kept_x = select_n(free, full_of(typeof(x).strip_weak_type(), 0), x)
-        return kept_x, select_n(eq(ids, seen), full_of(typeof(u).strip_weak_type(), 0), u)
+        return kept_x, select_n(written(), full_of(typeof(u).strip_weak_type(), 0), u)
 
     kept = [masked(operand, updates), masked(t_operand, t_updates)]
     return tuple(scatter_add(x, indices, u, dn, **how) for x, u in kept)
 
 
+def _how(params: dict[str, Any]) -> dict[str, Any]:
+    return {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
+
+
+def _owners(
+    operand: ShapedArray, indices: Any, updates: ShapedArray, params: dict[str, Any]
+) -> tuple[Any, Callable[[], Any]]:
+    """Which update each element of the result is from, counted from 1 (0: it is the operand's); and
+    a function that says of each update whether it is in the result."""
+    dn, shape = params["dimension_numbers"], updates.shape
+    scattered = [n for d, n in enumerate(shape) if d not in dn.update_window_dims]
+    spread = tuple(1 if d in dn.update_window_dims else n for d, n in enumerate(shape))
+    ids = reshape(iota(np.uint32, size_of(scattered)), spread)
+    ids = add(ids, broadcast_in_dim(np.uint32(1), shape, ()))
+    nobody = broadcast_in_dim(np.uint32(0), operand.shape, ())
+    owner = scatter(nobody, indices, ids, dn, **_how(params))
+    numbers, sizes = _gather_numbers(dn, operand, updates)
+    seen = gather(owner, indices, numbers, sizes)
+    return owner, lambda: eq(ids, seen)
+
+
 def _scatter_transpose(
     ct: Any, operand: Any, indices: Any, updates: Any, **params: Any
 ) -> list[Any]:
-    """With unique indices: the cotangent outside of what was written, and what was written
-    of it.
-    """
-    if not params["unique_indices"]:
-        raise NotImplementedError("scatter transpose is only implemented where unique_indices=True")
+    """The cotangent outside of what was written, and what was written of it: of several updates
+    with one target, that of the one which is in the result."""
     linear = [type(x) is UndefinedPrimal for x in (operand, updates)]
     if type(ct) is Zero:
         return [
@@ -573,7 +582,13 @@ def _scatter_transpose(
         ct_operand = scatter_p.bind(
             ct, indices, full_of(aval.update(dtype=typeof(ct).dtype), 0), **params
         )
-    return [ct_operand, None, _read_written(ct, indices, aval, params) if linear[1] else None]
+    ct_updates = None
+    if linear[1]:
+        ct_updates = _read_written(ct, indices, aval, params)
+        if not params["unique_indices"]:
+            _, written = _owners(typeof(ct), indices, aval, params)
+            ct_updates = select_n(written(), full_of(typeof(ct_updates), 0), ct_updates)
+    return [ct_operand, None, ct_updates]
 
 
 scatter_p: Primitive = Primitive(
