@@ -65,12 +65,20 @@ def recorded() -> dict[str, Answer]:
 def test_found(start: int) -> None:
     chunk = expressions()[start : start + CHUNK]
     ours = names("pullback")
+    answers = ((s, sweep_cases.evaluated(s, ours), recorded()[s]) for s in chunk)
     wrong = failures(
-        ((s, sweep_cases.evaluated(s, ours), recorded()[s]) for s in chunk),
+        (a for a in answers if not is_scipys(*a)),
         tolerance=1e-4,
         scaled=True,
     )
     assert not wrong, wrong
+
+
+def is_scipys(source: str, got: Answer, wanted: Answer) -> bool:
+    """Whether values are SciPy's: JAX's `stats.uniform.cdf` of NaN is 0, and its incomplete gamma
+    functions of infinite shapes are NaN."""
+    of_scipy = source.startswith(tuple(f"sp.{family}." for family in sweep_cases.SCIPYS))
+    return of_scipy and "leaves" in wanted and sweep_cases.as_scipy(source, got, wanted)
 
 
 def test_found_is_what_jax_says(fuzz_seed: int) -> None:
