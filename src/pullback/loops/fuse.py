@@ -15,7 +15,7 @@ is one loop over rows with phases inside, and row-sized values stay in registers
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from pullback.loops.build import Builder
@@ -188,9 +188,15 @@ def _choose_roots(graph: Graph, outputs: Sequence[Node], opaques: Sequence[Opaqu
             node.root = True
 
 
-def _sources(n: Node) -> list[Node]:
-    """What a value is computed from, in the surrounding program too."""
-    return [dep for dep, _ in n.deps] + ([] if n.origin is None else [n.origin])
+def _reached(node: Node) -> Iterator[Node]:
+    """A value and what it is computed from, in the surrounding program too."""
+    stack, seen = [node], {node}
+    while stack:
+        n = stack.pop()
+        yield n
+        sources = [dep for dep, _ in n.deps] + ([] if n.origin is None else [n.origin])
+        stack += [dep for dep in sources if dep not in seen]
+        seen.update(sources)
 
 
 def is_counted(node: Node) -> bool:
@@ -198,14 +204,9 @@ def is_counted(node: Node) -> bool:
     where it says what is read, addresses are known, which they would not be from memory."""
     if node.dtype not in INTS or node.red is not None or node.kind != "pw":
         return False
-    stack, seen = [node], {node}
-    while stack:
-        n = stack.pop()
+    for n in _reached(node):
         if n.kind != "pw" or n.red is not None or n.slot is not None or n.at is None:
             return False
-        sources = _sources(n)
-        stack += [dep for dep in sources if dep not in seen]
-        seen.update(sources)
     assert node.at is not None
     return Builder().is_counted(node.shape, node.at)
 
@@ -213,13 +214,9 @@ def is_counted(node: Node) -> bool:
 def counted_cheaply(node: Node) -> bool:
     """Whether a value is such an index and of little cost: a loop that is given one counts itself,
     and knows what it reads there."""
-    stack, seen, cost = [node], {node}, 0.0
-    while stack:
-        n = stack.pop()
+    cost = 0.0
+    for n in _reached(node):
         cost += n.own
-        sources = _sources(n)
-        stack += [dep for dep in sources if dep not in seen]
-        seen.update(sources)
         if n.kind != "pw" or cost > CHEAP:
             return False
     return is_counted(node)

@@ -449,6 +449,10 @@ scatter_mul_p: Primitive = Primitive(
 )
 
 
+def _how(params: dict[str, Any]) -> dict[str, Any]:
+    return {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
+
+
 def _extreme_jvp(get: Callable[[], Primitive]) -> Callable[..., Any]:
     """The tangent of the extreme is shared evenly among the operand and all updates that
     equal it.
@@ -464,7 +468,7 @@ def _extreme_jvp(get: Callable[[], Primitive]) -> Callable[..., Any]:
         numbers, sizes = _gather_numbers(
             params["dimension_numbers"], typeof(operand), typeof(updates)
         )
-        how = {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
+        how = _how(params)
 
         def read(x: Any) -> Any:
             return gather(x, indices, numbers, sizes)
@@ -544,15 +548,12 @@ def _scatter_jvp_by_owner(
     return tuple(scatter_add(x, indices, u, dn, **how) for x, u in kept)
 
 
-def _how(params: dict[str, Any]) -> dict[str, Any]:
-    return {k: params[k] for k in ("indices_are_sorted", "unique_indices", "mode")}
-
-
 def _owners(
     operand: ShapedArray, indices: Any, updates: ShapedArray, params: dict[str, Any]
 ) -> tuple[Any, Callable[[], Any]]:
     """Which update each element of the result is from, counted from 1 (0: it is the operand's); and
-    a function that says of each update whether it is in the result."""
+    a function that says of each update whether it is in the result (as JAX's programs do, once for
+    each use)."""
     dn, shape = params["dimension_numbers"], updates.shape
     scattered = [n for d, n in enumerate(shape) if d not in dn.update_window_dims]
     spread = tuple(1 if d in dn.update_window_dims else n for d, n in enumerate(shape))

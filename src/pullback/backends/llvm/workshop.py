@@ -36,8 +36,8 @@ MOST_THREADS = 7
 MODULES_PER_CONTEXT = 400  # a context never forgets its types and constants
 NAP = 0.05  # seconds of waiting in native code between two looks at Python's signals
 DONE = 2
-CONTEXT, MACHINES = 6, 8  # words of a desk before its context and the modules it has held, and
-# before its machines
+CONTEXT = 6  # words of a desk before its context, and the number of modules that this has held
+MACHINES = 8  # words before its machines
 
 _TEXT = """
 define internal i64 @now(ptr %desk) nounwind {
