@@ -183,3 +183,53 @@ def test_a_child_knows_nothing_of_its_parents_other_threads(usual: int) -> None:
     finally:
         over.set()
         other.join()
+
+
+_kept: list[Any] = []  # a worker may still be inside one when its test has ended
+
+
+@pytest.mark.skipif(
+    os_shim.sleep_kind() == "none" or not hasattr(os, "sched_getaffinity"), reason="no pool"
+)
+def test_workers_leave_their_callers_cpu(usual: int) -> None:
+    """Told that it runs on its caller's CPU, a worker asks for all others, then for all again."""
+    allowed = os.sched_getaffinity(0)
+    if len(allowed) < 2:
+        pytest.skip("one CPU")
+    shared = min(allowed)
+    asked: list[set[int]] = []
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32)
+    def same() -> int:
+        return shared
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_int32, ctypes.c_size_t, ctypes.c_void_p)
+    def set_affinity(_thread: int, size: int, mask: int) -> int:
+        words = int.from_bytes(ctypes.string_at(mask, size), "little")
+        asked.append({k for k in range(8 * size) if words >> k & 1})
+        return 0
+
+    _kept.extend((same, set_affinity))
+    kernel = _slow_kernel("test_pause")
+
+    @ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_double, ctypes.c_void_p)
+    def pause(_context: int, x: float, result: int) -> int:
+        time.sleep(0.001)
+        ctypes.c_double.from_address(result).value = x
+        return 0
+
+    _kept.append(pause)
+    llvm.set_function("test_pause", ctypes.cast(pause, ctypes.c_void_p).value)
+    functions = [ctypes.c_int64.from_address(llvm.runtime().pool + at) for at in (440, 456)]
+    real = [f.value for f in functions]
+    try:
+        for f, fake in zip(functions, (same, set_affinity), strict=True):
+            f.value = ctypes.cast(fake, ctypes.c_void_p).value or 0
+        with pullback.num_threads(2):
+            llvm.run_kernel(kernel, [np.arange(24.0), np.zeros(24)], [])
+    finally:
+        for f, address in zip(functions, real, strict=True):
+            f.value = address
+    assert len(asked) >= 2
+    assert asked[0] == allowed - {shared}
+    assert asked[1] == allowed
