@@ -100,6 +100,7 @@ def test_parts_of_a_long_row_do_not_show(threads):
 @pytest.mark.parametrize(
     "f",
     [
+        jnp.sort,
         jnp.argsort,
         lambda x: lax.sort((x, x), num_keys=1),
         lambda x: lax.scan(lambda c, r: (c, jnp.sort(r)), 0, x.reshape(4, -1))[1],

@@ -3,9 +3,8 @@ cached like a kernel.
 
 Pool state (libc memory, never freed, because workers outlive the interpreter's shutdown):
   0 chunks left, in the upper half seats left | 64 chunks done | 128 fn, 136 closure, 144 n,
-  152 ctx, 160 the caller's CPU | 192 sequence | 256 sleepers | 320 lock 384 spin cycles |
-  392 syscall | 400 sched_yield | 408 mutex_lock | 416 mutex_unlock | 424 cond_wait |
-  432 cond_broadcast | 440 sched_getcpu | 448 sched_getaffinity | 456 sched_setaffinity
+  152 ctx | 192 sequence | 256 sleepers | 320 lock 384 spin cycles | 392 syscall |
+  400 sched_yield | 408 mutex_lock | 416 mutex_unlock | 424 cond_wait | 432 cond_broadcast
   512 mutex | 640 condition | 704 taken from the top | 768 taken from below
 
 A caller publishes `n` chunks, and a seat for each thread that may help (the context's number of
@@ -15,9 +14,6 @@ worker claims its next chunk before it says that the last one is done: until the
 end, so that what it claims belongs to the same call. The caller takes the first chunks, workers
 the last ones: what one kernel leaves in a core's cache is where the next one reads it. The lock
 makes a nested or concurrent call run its chunks serially.
-
-Some kernels of systems pack threads that wake each other onto one CPU, where both take turns of
-milliseconds. A worker that finds itself on its caller's CPU moves to another one that it may use.
 """
 
 # Longer than other files: one native program, whose state block all parts share.
@@ -118,73 +114,6 @@ run:
 none:
  ret void
 }
-define internal i32 @cpu(ptr %pool) nounwind {
-entry:
- %fp = getelementptr i8, ptr %pool, i64 440
- %f = load ptr, ptr %fp
- %unknown = icmp eq ptr %f, null
- br i1 %unknown, label %none, label %ask
-ask:
- %cpu = call i32 %f()
- ret i32 %cpu
-none:
- ret i32 -1
-}
-define internal void @part(ptr %pool) nounwind {
-entry:
- %mine = call i32 @cpu(ptr %pool)
- %cp = getelementptr i8, ptr %pool, i64 160
- %its = load atomic i32, ptr %cp monotonic, align 4
- %same = icmp eq i32 %mine, %its
- %known = icmp ult i32 %mine, 1024
- %both = and i1 %same, %known
- br i1 %both, label %move, label %out
-move:
- call void @leave_cpu(ptr %pool, i32 %mine)
- br label %out
-out:
- ret void
-}
-define internal void @leave_cpu(ptr %pool, i32 %cpu) nounwind noinline {
-entry:
- %kept = alloca [16 x i64], align 8
- %apart = alloca [16 x i64], align 8
- %gp = getelementptr i8, ptr %pool, i64 448
- %sp = getelementptr i8, ptr %pool, i64 456
- %get = load ptr, ptr %gp
- %set = load ptr, ptr %sp
- %r0 = call i32 %get(i32 0, i64 128, ptr %kept)
- %failed = icmp ne i32 %r0, 0
- br i1 %failed, label %out, label %copy
-copy:
- %k = phi i64 [ 0, %entry ], [ %k1, %copy ]
- %any = phi i64 [ 0, %entry ], [ %any1, %copy ]
- %from = getelementptr i64, ptr %kept, i64 %k
- %to = getelementptr i64, ptr %apart, i64 %k
- %word = load i64, ptr %from
- %wide = zext i32 %cpu to i64
- %at = lshr i64 %wide, 6
- %bit = and i64 %wide, 63
- %one = shl i64 1, %bit
- %here = icmp eq i64 %at, %k
- %drop = select i1 %here, i64 %one, i64 0
- %keep = xor i64 %drop, -1
- %rest = and i64 %word, %keep
- store i64 %rest, ptr %to
- %any1 = or i64 %any, %rest
- %k1 = add i64 %k, 1
- %more = icmp ult i64 %k1, 16
- br i1 %more, label %copy, label %choose
-choose:
- %some = icmp ne i64 %any1, 0
- br i1 %some, label %go, label %out
-go:
- %r1 = call i32 %set(i32 0, i64 128, ptr %apart)
- %r2 = call i32 %set(i32 0, i64 128, ptr %kept)
- br label %out
-out:
- ret void
-}
 define ptr @pb_worker(ptr %pool) nounwind {
 entry:
 {set_fp}
@@ -194,7 +123,6 @@ entry:
  %topp = getelementptr i8, ptr %pool, i64 704
  br label %wait
 wait:
- call void @part(ptr %pool)
  call void @work(ptr %pool, ptr %topp, i64 -1, i64 4294967296)
  %t0 = call i64 @llvm.readcyclecounter()
  %spin = load i64, ptr %spp
@@ -204,7 +132,6 @@ spinning:
  br i1 %more, label %wait, label %still
 still:
  call void @pause(ptr %pool)
- call void @part(ptr %pool)
  %t1 = call i64 @llvm.readcyclecounter()
  %dt = sub i64 %t1, %t0
  %again = icmp ult i64 %dt, %spin
@@ -267,9 +194,6 @@ go:
  store ptr %ctx, ptr %ctxp
  %topp = getelementptr i8, ptr %pool, i64 704
  %lowp = getelementptr i8, ptr %pool, i64 768
- %cpu = call i32 @cpu(ptr %pool)
- %cpup = getelementptr i8, ptr %pool, i64 160
- store atomic i32 %cpu, ptr %cpup monotonic, align 4
  store atomic i64 0, ptr %topp monotonic, align 8
  store atomic i64 0, ptr %lowp monotonic, align 8
  store atomic i64 0, ptr %donep monotonic, align 8

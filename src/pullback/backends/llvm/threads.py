@@ -12,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import os
-import sys
 import threading
 from collections.abc import Callable
 
@@ -120,12 +119,6 @@ class Runtime:
         )
         for k, name in enumerate(names):
             _word(self.pool + 392 + 8 * k).value = os_shim.address_of(name)
-        placing = ("sched_getcpu", "sched_getaffinity", "sched_setaffinity")
-        addresses = [os_shim.address_of(name) for name in placing]
-        if sys.platform == "linux" and all(addresses):
-            for k, address in enumerate(addresses):
-                _word(self.pool + 440 + 8 * k).value = address
-        _word(self.pool + 160).value = -1  # no caller yet
         if self.kind == "condition":
             libc = os_shim.libc()
             libc.pthread_mutex_init(ctypes.c_void_p(self.pool + 512), None)

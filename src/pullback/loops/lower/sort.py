@@ -2,9 +2,9 @@
 
 A few short rows are sorted by counting: an element's place is the number of elements before it.
 Quadratic, but lanes count for many elements at once. Many short rows take a network (network.py),
-bytes the counts of their values (counting.py), longer rows passes over digits (radix.py); one long
-operand outside of loops, and complex keys, a host step. The largest few of a long row are found by
-one pass over it, more of them by largest.py.
+bytes the counts of their values (counting.py), longer rows passes over digits (radix.py); many rows
+of some hundreds outside of loops, and complex keys, a host step. The largest few of a long row are
+found by one pass over it, more of them by largest.py.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ from pullback.loops.lower.statements import box
 from pullback.loops.ops import BITS
 
 SHORT = 64  # rows up to here are counted
-ALONE = 1 << 11  # elements of one operand: of more, NumPy's sort in vectors takes less
+ALONE = 1 << 11  # elements of one operand: of more, in rows up to
+VECTORS = 1 << 10  # so many elements, NumPy's sort in vectors takes less
 AS_INTEGERS = 16  # elements of a row whose keys become integers first
 FEW = 1 << 15  # comparisons that take no longer than calling Python
 INSIDE = 128  # inside a loop, where a row that is alone is as quickly counted as moved by digits
@@ -140,7 +141,8 @@ def _sort(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         op = Opaque("sort", list(ins), ["buffer"], emit=tables, work=2.0 * ins[0].size)
         return g.opaque(op, outs)
     if not counted(g, n, ins[0].size):
-        if n >= 1 << 31 or (len(ins) == 1 and g.parent is None and ins[0].size > ALONE):
+        vectors = len(ins) == 1 and n <= VECTORS and ins[0].size > ALONE
+        if n >= 1 << 31 or (vectors and g.parent is None):
             return NotImplemented
         passes = lambda b, op: sort_rows(b, op, axis, len(keys))
         work = 16.0 * ins[0].size
