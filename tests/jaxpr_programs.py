@@ -547,3 +547,34 @@ for _n in ("cholesky", "cho_factor", "schur"):
 for _n in ("fft", "ifft", "irfft", "fft2", "ifftn", "hfft"):
     add(f"jnp.fft.{_n}", lambda P, n=_n: lambda x: getattr(P.numpy.fft, n)(x), M)
 add("jnp.fft.rfft of more", lambda P: lambda x: P.numpy.fft.rfft(x, n=6), V)
+
+
+# what solves equations holds the programs of the equation and of the solvers
+def _solve(P: Any, symmetric: bool, derived: Callable[..., Any]) -> Callable[[Any], Any]:
+    def half(mv: Any, b: Any) -> Any:
+        return b / 2.0
+
+    def f(a: Any) -> Any:
+        return P.lax.custom_linear_solve(
+            lambda x: a @ x, a[0], half, None if symmetric else half, symmetric=symmetric
+        )
+
+    return derived(f)
+
+
+for _s in (True, False):
+    add(f"solve {_s}", lambda P, s=_s: _solve(P, s, lambda f: f), S)
+    add(f"jvp of solve {_s}", lambda P, s=_s: _solve(P, s, lambda f: lambda x: P.jvp(
+        f, (x,), (x,))), S)  # fmt: skip
+    add(f"grad of solve {_s}", lambda P, s=_s: _solve(P, s, lambda f: P.grad(
+        lambda x: f(x).sum())), S)  # fmt: skip
+
+
+def _root(P: Any) -> Callable[[Any], Any]:
+    return lambda a: P.lax.custom_root(
+        lambda x: x**2 - a, a, lambda f, x: x, lambda g, y: y / g(1.0)
+    )
+
+
+add("root", _root, np.float32(2))
+add("grad of root", lambda P: P.grad(_root(P)), np.float32(2))

@@ -64,6 +64,8 @@ class Converter:
             return self.jaxpr(val)
         if type(val) is tuple and val and all(hasattr(x, "eqns") for x in val):
             return tuple(self.param(name, x) for x in val)
+        if hasattr(val, "_make"):  # a tuple with names
+            return val._make(self.param(name, x) for x in val)
         return val
 
     def jaxpr(self, j: Any) -> Jaxpr:
@@ -75,7 +77,7 @@ class Converter:
                 text = str(e)
                 if e.primitive.name == "convert_element_type":
                     params["sharding"] = None
-                if e.primitive.name.startswith("custom_"):
+                if e.primitive.name in ("custom_jvp_call", "custom_vjp_call"):
                     # These hold functions, whose names are found in JAX's own text.
                     for key, shown in (
                         ("jvp_jaxpr_fun", "jvp"),

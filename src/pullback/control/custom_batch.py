@@ -84,8 +84,9 @@ class custom_vmap(RulesPassedOn):
         leaves, in_tree = tree.flatten(full)
         closed, consts, out_tree = _trace(self.fun, in_tree, leaves, "custom_vmap")
         rule = _FlatRule(self.vmap_rule, name_of(self.fun), in_tree, out_tree, len(consts))
+        operands = tree.treedef_tuple([tree.structure(consts), in_tree])
         outs = custom_vmap_call_p.bind(
-            *consts, *leaves, call=closed, rule=rule, in_tree=in_tree, out_tree=out_tree
+            *consts, *leaves, call=closed, rule=rule, in_tree=operands, out_tree=out_tree
         )
         return tree.unflatten(out_tree, outs)
 
@@ -213,6 +214,13 @@ class _JVPRule:
         return [*outs, *(t for t, _ in kept)], [*out_marks, *(m for _, m in kept)]
 
 
+def _twice(treedef: Any, size: int) -> Any:
+    """The structure of values and their tangents, of which those that are zero are not there."""
+    if size == 2 * treedef.num_leaves:
+        return tree.treedef_tuple([treedef, treedef])
+    return tree.structure((tuple(range(treedef.num_leaves)), *range(treedef.num_leaves, size)))
+
+
 def _vmap_jvp(
     primals: Any, tangents: Any, *, call: ClosedJaxpr, rule: Any, in_tree: Any, out_tree: Any
 ) -> Any:
@@ -228,8 +236,8 @@ def _vmap_jvp(
         *operands,
         call=closed,
         rule=new_rule,
-        in_tree=tree.flatten(tuple(operands))[1],
-        out_tree=tree.flatten([0] * len(closed.out_avals))[1],
+        in_tree=_twice(in_tree, len(operands)),
+        out_tree=_twice(out_tree, len(closed.out_avals)),
     )
     rest = iter(outs[n:])
     return outs[:n], [

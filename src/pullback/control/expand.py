@@ -90,7 +90,7 @@ def _needs(jaxpr: Jaxpr) -> bool:
 
 def _expand_value(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
-        return type(value)(map(_expand_value, value))
+        return getattr(value, "_make", type(value))(map(_expand_value, value))
     if isinstance(value, ClosedJaxpr):
         return expand(value)
     if isinstance(value, Jaxpr) and _needs(value) and not value.constvars:

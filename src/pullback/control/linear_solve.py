@@ -7,128 +7,108 @@ solve.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from .. import tree
 from ..core.avals import typematch, typeof
-from ..core.jaxpr import ClosedJaxpr, Jaxpr, Var, eval_jaxpr
+from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.tracebacks import boundary
 from ..primitives.common import as_array
 from ..primitives.convert import convert_element_type
-from ..primitives.elementwise import neg, sub
+from ..primitives.elementwise import add_jaxvals, neg
 from ..transforms.batch import batch_jaxpr, matchaxis
 from ..transforms.jvp import jvp_flat
+from ..transforms.linearize import linearize_flat
 from ..transforms.transpose import transpose_jaxpr
 from .common import trace_function
 from .custom import custom_jvp
+from .expand import announce
 
 __all__ = ["custom_linear_solve", "custom_linear_solve_p", "custom_root"]
 
 
-class _Programs:
-    """The four programs of a solve; matvec and vecmat share their constants."""
+class _LinearSolveTuple(NamedTuple):
+    """Something for each of the four programs of a solve: the program, or how many constants it
+    has."""
 
-    __slots__ = ("matvec", "solve", "transpose_solve", "vecmat")
+    matvec: Any
+    vecmat: Any
+    solve: Any
+    transpose_solve: Any
 
-    def __init__(self, matvec: Any, vecmat: Any, solve: Any, transpose_solve: Any) -> None:
-        self.matvec, self.vecmat, self.solve, self.transpose_solve = (
-            matvec,
-            vecmat,
-            solve,
-            transpose_solve,
-        )
-
-    def transposed(self) -> _Programs:
-        return _Programs(self.vecmat, self.matvec, self.transpose_solve, self.solve)
-
-    def __repr__(self) -> str:
-        return f"LinearSolveTuple(matvec={self.matvec}, solve={self.solve})"
-
-
-def _call_program(programs: _Programs, lengths: Sequence[int]) -> ClosedJaxpr:
-    """The solve as a program of all operands, for evaluation."""
-    n_mv, n_solve, _ = lengths
-    inner = programs.solve.jaxpr
-    before = [Var(a) for a in programs.matvec.in_avals[:n_mv]]
-    after = (
-        [Var(a) for a in programs.transpose_solve.in_avals[: lengths[2]]]
-        if programs.transpose_solve
-        else []
-    )
-    invars = [*before, *inner.invars[:n_solve], *after, *inner.invars[n_solve:]]
-    new: Jaxpr = inner.replace(invars=invars)
-    return ClosedJaxpr(new, programs.solve.consts)
+    def transpose(self) -> _LinearSolveTuple:
+        return type(self)(self.vecmat, self.matvec, self.transpose_solve, self.solve)
 
 
 def _bind(
-    programs: _Programs, lengths: tuple[int, int, int], num_x: int, args: Sequence[Any]
+    programs: _LinearSolveTuple, lengths: _LinearSolveTuple, args: Sequence[Any]
 ) -> list[Any]:
-    outs: list[Any] = custom_linear_solve_p.bind(
-        *args,
-        const_lengths=lengths,
-        jaxprs=programs,
-        num_x=num_x,
-        call_jaxpr=_call_program(programs, lengths),
-    )
+    announce(custom_linear_solve_p)
+    outs: list[Any] = custom_linear_solve_p.bind(*args, const_lengths=lengths, jaxprs=programs)
     return outs
 
 
-def _split(
+def split_constants(
     args: Sequence[Any], lengths: Sequence[int]
-) -> tuple[list[Any], list[Any], list[Any], list[Any]]:
-    n1, n2, n3 = lengths[0], lengths[0] + lengths[1], sum(lengths)
-    return list(args[:n1]), list(args[n1:n2]), list(args[n2:n3]), list(args[n3:])
+) -> tuple[_LinearSolveTuple, list[Any]]:
+    """The constants of each program, and the right-hand side."""
+    rest = iter(args)
+    consts = _LinearSolveTuple(*(list(itertools.islice(rest, n)) for n in lengths))
+    return consts, list(rest)
 
 
-def _abstract_eval(*avals: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> Any:
-    return call_jaxpr.out_avals
+def _solved(*args: Any, const_lengths: Any, jaxprs: _LinearSolveTuple) -> list[Any]:
+    """What the operation does, for those who compile it."""
+    consts, b = split_constants(args, const_lengths)
+    outs: list[Any] = eval_jaxpr(jaxprs.solve.jaxpr, jaxprs.solve.consts, *consts.solve, *b)
+    return outs
 
 
-def _jvp(
-    primals: Any, tangents: Any, *, const_lengths: Any, jaxprs: _Programs, num_x: int, **params: Any
-) -> Any:
-    outs = _bind(jaxprs, const_lengths, num_x, primals)
-    x = outs[:num_x]
-    mv_consts = list(primals[: const_lengths[0]])
-    mv_tangents = list(tangents[: const_lengths[0]])
-    rhs = list(_split(tangents, const_lengths)[3])
-    if any(type(t) is not Zero for t in mv_tangents):
+def _abstract_eval(*avals: Any, const_lengths: Any, jaxprs: _LinearSolveTuple) -> Any:
+    return jaxprs.solve.out_avals
+
+
+def _jvp(primals: Any, tangents: Any, *, const_lengths: Any, jaxprs: _LinearSolveTuple) -> Any:
+    outs = _bind(jaxprs, const_lengths, primals)
+    dots, rhs = split_constants(tangents, const_lengths)
+    x = outs[: len(rhs)]
+    if any(type(t) is not Zero for t in dots.matvec):
         program = jaxprs.matvec
 
         def matvec_at_x(*consts: Any) -> list[Any]:
             found: list[Any] = eval_jaxpr(program.jaxpr, program.consts, *consts, *x)
             return found
 
-        _, moved = jvp_flat(matvec_at_x, mv_consts, mv_tangents)
+        consts = split_constants(primals, const_lengths)[0]
+        _, moved = jvp_flat(matvec_at_x, consts.matvec, dots.matvec)
         rhs = [
-            b if type(m) is Zero else neg(m) if type(b) is Zero else sub(b, m)
+            b if type(m) is Zero else neg(m) if type(b) is Zero else add_jaxvals(b, neg(m))
             for b, m in zip(rhs, moved, strict=True)
         ]
     zeros = [Zero(typeof(v).to_tangent_aval()) for v in outs]
     if all(type(t) is Zero for t in rhs):
         return outs, zeros
-    consts = primals[: sum(const_lengths)]
-    dots = _bind(jaxprs, const_lengths, num_x, [*consts, *(instantiate_zeros(t) for t in rhs)])
-    return outs, [*dots[:num_x], *zeros[num_x:]]
+    held = primals[: sum(const_lengths)]
+    found = _bind(jaxprs, const_lengths, [*held, *(instantiate_zeros(t) for t in rhs)])
+    return outs, [*found[: len(x)], *zeros[len(x) :]]
 
 
-def _transpose(
-    cts: Any, *args: Any, const_lengths: Any, jaxprs: _Programs, num_x: int, **params: Any
-) -> Any:
+def _transpose(cts: Any, *args: Any, const_lengths: Any, jaxprs: _LinearSolveTuple) -> Any:
     if jaxprs.transpose_solve is None:
         raise TypeError(
             "transpose_solve required for backwards mode automatic differentiation of "
             "custom_linear_solve. "
             "Fix: pass transpose_solve, or symmetric=True."
         )
-    mv, solve, tsolve, b = _split(args, const_lengths)
+    consts, b = split_constants(args, const_lengths)
     avals = [v.aval if type(v) is UndefinedPrimal else typeof(v) for v in b]
-    ct_b = [_of_dtype(instantiate_zeros(ct), a) for ct, a in zip(cts[:num_x], avals, strict=True)]
-    lengths = (const_lengths[0], const_lengths[2], const_lengths[1])
-    found = _bind(jaxprs.transposed(), lengths, num_x, [*mv, *tsolve, *solve, *ct_b])
+    ct_b = [_of_dtype(instantiate_zeros(ct), a) for ct, a in zip(cts[: len(b)], avals, strict=True)]
+    held = itertools.chain(*consts.transpose())
+    found = _bind(jaxprs.transpose(), const_lengths.transpose(), [*held, *ct_b])
     ct = [_of_dtype(x, a) for x, a in zip(found[: len(b)], avals, strict=True)]
     return [None] * sum(const_lengths) + ct
 
@@ -139,14 +119,7 @@ def _of_dtype(x: Any, aval: Any) -> Any:
 
 
 def _batch(
-    axis: Any,
-    vals: Any,
-    dims: Any,
-    *,
-    const_lengths: Any,
-    jaxprs: _Programs,
-    num_x: int,
-    **params: Any,
+    axis: Any, vals: Any, dims: Any, *, const_lengths: Any, jaxprs: _LinearSolveTuple
 ) -> Any:
     if all(d is None for d in dims):
         return None
@@ -156,22 +129,15 @@ def _batch(
         for v, d in zip(vals[:n], dims[:n], strict=True)
     ]
     b = [matchaxis(axis.size, d, 0, v) for v, d in zip(vals[n:], dims[n:], strict=True)]
-    mv, solve, tsolve, _ = _split([d is not None for d in dims], const_lengths)
-
-    def batched(program: Any, consts: Sequence[bool]) -> Any:
-        return (
-            None
-            if program is None
-            else batch_jaxpr(program, axis, [*consts, *(True for _ in b)], True)[0]
+    mapped, _ = split_constants([d is not None for d in dims], const_lengths)
+    every = [True] * len(b)
+    programs = _LinearSolveTuple(
+        *(
+            None if program is None else batch_jaxpr(program, axis, [*consts, *every], True)[0]
+            for program, consts in zip(jaxprs, mapped, strict=True)
         )
-
-    programs = _Programs(
-        batched(jaxprs.matvec, mv),
-        batched(jaxprs.vecmat, mv),
-        batched(jaxprs.solve, solve),
-        batched(jaxprs.transpose_solve, tsolve),
     )
-    outs = _bind(programs, const_lengths, num_x, [*moved, *b])
+    outs = _bind(programs, const_lengths, [*moved, *b])
     return outs, [0] * len(outs)
 
 
@@ -183,6 +149,7 @@ custom_linear_solve_p = Primitive(
     transpose=_transpose,
     axis_batch=_batch,
 )
+custom_linear_solve_p.rules["inline"] = _solved
 
 
 def _same_structure(what: str, like: str, want_tree: Any, have_tree: Any) -> None:
@@ -269,17 +236,19 @@ def custom_linear_solve(
         return program, consts, aux_trees[0]
 
     vecmat = tsolve = None
+    vm_consts: list[Any] = []
     t_consts: list[Any] = []
     solve_program, solve_consts, aux_tree = run("solve", solve, matvec)
     if transpose_solve is not None:
+        vm_consts = mv_consts
         if symmetric:
             vecmat, product = mv, matvec
         else:
             vecmat, product = _transposed(mv, n_mv, mv_consts, treedef)
         tsolve, t_consts, _ = run("transpose_solve", transpose_solve, product)
-    programs = _Programs(mv, vecmat, solve_program, tsolve)
-    lengths = (n_mv, len(solve_consts), len(t_consts))
-    outs = _bind(programs, lengths, len(leaves), [*mv_consts, *solve_consts, *t_consts, *leaves])
+    programs = _LinearSolveTuple(mv, vecmat, solve_program, tsolve)
+    held = _LinearSolveTuple(mv_consts, vm_consts, solve_consts, t_consts)
+    outs = _bind(programs, _LinearSolveTuple(*map(len, held)), [*itertools.chain(*held), *leaves])
     x = tree.unflatten(treedef, outs[: len(leaves)])
     return (x, tree.unflatten(aux_tree, outs[len(leaves) :])) if has_aux else x
 
@@ -343,54 +312,55 @@ def custom_root(
         found: list[Any] = eval_jaxpr(program.jaxpr, program.consts, *values, *tree.leaves(x))
         return found
 
-    def linear(values: Sequence[Any], at: Sequence[Any]) -> Callable[[Any], Any]:
-        """The derivative of f there, a linear function of trees like the guess."""
-
-        def derivative(v: Any) -> Any:
-            tangents = [as_array(t) for t in tree.leaves(v)]
-            _check_tangents(tree.structure(v), tangents, treedef, avals)
-            _, change = jvp_flat(lambda *y: residual(values, list(y)), at, tangents)
-            return tree.unflatten(treedef, [instantiate_zeros(t) for t in change])
-
-        return derivative
-
     def solution(guess: Any) -> Any:
         out = solve(lambda x: tree.unflatten(treedef, residual(consts, x)), guess)
         x, aux = _pair("solve", out) if has_aux else (out, ())
         _same_structure("solve", "initial_guess", treedef, tree.structure(x))
         return x, aux
 
-    # What `solve` closes over, traced values too, becomes an operand that has no derivative.
-    one = tree.structure((initial_guess,))
-    solver, held, solved_tree = trace_function(solution, one, avals, "custom_root")
+    def moved(at: Any, rhs: Any) -> Any:
+        """How far the root goes: the derivative of f there is a linear function of trees."""
+        _, dots, linear, residuals = linearize_flat(
+            lambda *y: residual(consts, list(y)), tree.leaves(at)
+        )
+
+        def derivative(v: Any) -> Any:
+            tangents = [as_array(t) for t in tree.leaves(v)]
+            _check_tangents(tree.structure(v), tangents, treedef, avals)
+            outs = iter(eval_jaxpr(linear, residuals, *tangents))
+            change = [next(outs) if z is None else instantiate_zeros(z) for z in dots]
+            return tree.unflatten(treedef, change)
+
+        dx = tangent_solve(derivative, rhs)
+        _same_structure("tangent_solve", "x", treedef, tree.structure(dx))
+        return dx
+
+    # What `solve` and `tangent_solve` close over, traced values too, becomes operands without
+    # derivatives.
+    one, two = tree.structure((initial_guess,)), tree.structure((initial_guess, initial_guess))
+    solver, s_consts, solved_tree = trace_function(solution, one, avals, "custom_root")
+    mover, m_consts, _ = trace_function(
+        moved, two, [*avals, *(a.to_tangent_aval() for a in program.out_avals)], "custom_root"
+    )
 
     @custom_jvp
-    def root(values: Any, held: Any, guess: Any) -> Any:
-        outs = eval_jaxpr(solver.jaxpr, solver.consts, *held, *tree.leaves(guess))
+    def _custom_root(values: Any, s_consts: Any, m_consts: Any, guess: Any) -> Any:
+        outs = eval_jaxpr(solver.jaxpr, solver.consts, *s_consts, *tree.leaves(guess))
         return tree.unflatten(solved_tree, outs)
 
-    @root.defjvp
-    def root_jvp(primals: Any, tangents: Any) -> Any:
-        values, held, guess = primals
-        x, aux = root(values, held, guess)
+    @_custom_root.defjvp
+    def _root_jvp(primals: Any, tangents: Any) -> Any:
+        values, _, m_consts, _ = primals
+        x, aux = _custom_root(*primals)
         x_leaves = tree.leaves(x)
-        _, moved = jvp_flat(lambda *c: residual(c, x), list(values), list(tangents[0]))
-
-        rhs = tree.unflatten(treedef, [neg(instantiate_zeros(t)) for t in moved])
-        dx = tangent_solve(linear(values, x_leaves), rhs)
-        _same_structure("tangent_solve", "x", tree.structure(x), tree.structure(dx))
+        _, change = jvp_flat(lambda *c: residual(c, x), list(values), list(tangents[0]))
+        rhs = map(instantiate_zeros, change)
+        dx = map(neg, eval_jaxpr(mover.jaxpr, mover.consts, *m_consts, *x_leaves, *rhs))
         zeros = tree.map(lambda v: instantiate_zeros(Zero(typeof(v).to_tangent_aval())), aux)
-        return (x, aux), (dx, zeros)
+        return (x, aux), (tree.unflatten(treedef, list(dx)), zeros)
 
-    x, aux = root(list(consts), list(held), tree.unflatten(treedef, leaves))
-    # What is wrong with `tangent_solve` is found now, not by the first derivative.
-    _, _, dx_tree = trace_function(
-        lambda v: tangent_solve(linear(consts, leaves), v),
-        tree.structure((initial_guess,)),
-        program.out_avals,
-        "custom_root",
-    )
-    _same_structure("tangent_solve", "x", treedef, dx_tree)
+    guess = tree.unflatten(treedef, leaves)
+    x, aux = _custom_root(list(consts), list(s_consts), list(m_consts), guess)
     return (x, aux) if has_aux else x
 
 

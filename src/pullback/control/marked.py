@@ -6,14 +6,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .. import config
+from ..core.avals import Space
 from ..core.jaxpr import ClosedJaxpr, JaxprEqn
 from ..core.primitive import Primitive
 from ..transforms.partial_eval import dce_closed
 from .call import UNSPECIFIED, call_params, jit_p, rules_of_calls
 from .expand import register_inline
-
-spaces: Any = config.lazy_module("pullback.runtime.shardings")
 
 
 class _Mark:
@@ -92,9 +90,8 @@ class Placed(MarkedCall):
     """A call that says in which memories its results lie (`out_spaces`)."""
 
     def out_types(self, jaxpr: ClosedJaxpr, meta: dict[str, Any]) -> list[Any]:
-        device = spaces.Space.Device
         return [
-            a.update(memory_space=None if s is device else s)
+            a.update(memory_space=s)
             for a, s in zip(jaxpr.out_avals, meta["out_spaces"], strict=True)
         ]
 
@@ -103,9 +100,9 @@ class Placed(MarkedCall):
 
     def meta_of(self, meta: dict[str, Any], jaxpr: ClosedJaxpr, outs: Any) -> dict[str, Any]:
         given = meta["out_spaces"] if outs is None else outs
-        known = [spaces.Space.Device if s is UNSPECIFIED else s for s in given]
+        known = [Space.Device if s is UNSPECIFIED else s for s in given]
         rest = len(jaxpr.jaxpr.outvars) - len(known)
-        return {"out_spaces": (*known, *[spaces.Space.Device] * rest)[: len(known) + rest]}
+        return {"out_spaces": (*known, *[Space.Device] * rest)[: len(known) + rest]}
 
 
 xla_metadata_call_p = MarkedCall("xla_metadata_call")

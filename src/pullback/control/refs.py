@@ -440,14 +440,17 @@ def empty_ref(ty: Any, memory_space: Any = None) -> Any:
 
 
 def freeze(ref: Any) -> Any:
-    """The array that a reference holds, when no more will be written.
+    """The array that a reference holds, when no more will be written; an array is itself.
 
     >>> ref = pb.new_ref(jnp.zeros(2))
     >>> ref[0] = 5.0
     >>> pb.freeze(ref)
     Array([5., 0.], dtype=float32)
     """
-    _check_is_ref(_aval_of(ref), "`freeze`")
+    aval = _aval_of(ref)
+    if isinstance(aval, ShapedArray):
+        return ref
+    _check_is_ref(aval, "`freeze`")
     return freeze_p.bind(ref)
 
 

@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import enum
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -138,9 +139,6 @@ class ManualAxisType:
 no_manual_axes = ManualAxisType()
 
 
-# The memory of the host, as types name it: the layer that knows memories says what it is.
-host_memory: list[Any] = [None]
-
 # Has any type said that it lies over axes of a mesh, or that it varies over some?
 said = [False]
 
@@ -153,6 +151,19 @@ def _says_something(sharding: Any) -> bool:
     found = any(p is not None for p in spec) or bool(spec.unreduced or spec.reduced)
     said[0] = found or said[0]
     return found
+
+
+class Space(enum.Enum):
+    """The kinds of memory that `device_put` may name."""
+
+    Device = enum.auto()
+    Host = enum.auto()
+    Any = enum.auto()
+
+    def __repr__(self) -> str:
+        return f"MemorySpace.{self.name}"
+
+    __str__ = __repr__
 
 
 class UnshapedArray(AbstractValue):
@@ -185,11 +196,11 @@ class ShapedArray(UnshapedArray):
     __slots__ = (
         "__weakref__",
         "_hash",
+        "_memory_space",  # None where it is the device's, as it is of nearly all
         "_sharding",
         "buffer_layout",  # set by the runtime: how a buffer of such an array lies
         "dtype",
         "manual_axis_type",
-        "memory_space",
         "shape",
         "weak_type",
     )
@@ -215,8 +226,8 @@ class ShapedArray(UnshapedArray):
         if sharding is not None and not _says_something(sharding):
             self._sharding = None  # equal avals are equal, however their sharding was given
         self.manual_axis_type = manual_axis_type
-        self.memory_space = memory_space
-        if memory_space is not None:
+        self._memory_space = None if memory_space is Space.Device else memory_space
+        if self._memory_space is not None:
             said[0] = True
         self._hash = hash((self.shape, self.dtype, weak_type))
 
@@ -235,6 +246,11 @@ class ShapedArray(UnshapedArray):
     def sharding(self) -> Any:
         """How the axes lie on a mesh. Where nothing was said: on none, an empty mesh's."""
         return unsharded(len(self.shape)) if self._sharding is None else self._sharding
+
+    @property
+    def memory_space(self) -> Any:
+        """The memory that an array is in: the device's where nothing was said."""
+        return Space.Device if self._memory_space is None else self._memory_space
 
     @property
     def vma(self) -> frozenset[Any]:
@@ -257,7 +273,7 @@ class ShapedArray(UnshapedArray):
             and self.weak_type == other.weak_type
             and self._sharding == other._sharding
             and self.manual_axis_type == other.manual_axis_type
-            and self.memory_space == other.memory_space
+            and self._memory_space == other._memory_space
         )
 
     def __hash__(self) -> int:
@@ -270,7 +286,7 @@ class ShapedArray(UnshapedArray):
             "weak_type": self.weak_type,
             "sharding": self._sharding,
             "manual_axis_type": self.manual_axis_type,
-            "memory_space": self.memory_space,
+            "memory_space": self._memory_space,
         }
         fields.update(changes)
         if self._sharding is not None and "sharding" not in changes:
@@ -296,7 +312,7 @@ class ShapedArray(UnshapedArray):
         )
         if self.dtype == dtypes.float0:
             name = "float0"
-        kind = "" if self.memory_space is None else f"<{self.memory_space.name.lower()}>"
+        kind = "" if self._memory_space is None else f"<{self._memory_space.name.lower()}>"
         said = f"{name}{kind}[{','.join(self._axes())}]"
         if self._sharding is None and self.manual_axis_type is no_manual_axes:
             return said
@@ -333,7 +349,7 @@ class ShapedArray(UnshapedArray):
 
     def __reduce__(self) -> Any:
         return _rebuild, (
-            self.shape, self.dtype, self.weak_type, self._sharding, self.memory_space,
+            self.shape, self.dtype, self.weak_type, self._sharding, self._memory_space,
             self.manual_axis_type,
         )  # fmt: skip
 

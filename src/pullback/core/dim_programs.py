@@ -69,6 +69,8 @@ class _Sizes:
             return size_of(x, self.sizes)
         if type(x) in (tuple, list):
             return type(x)(map(self.value, x))
+        if hasattr(x, "_make"):  # a tuple with names
+            return x._make(map(self.value, x))
         if type(x) is dict:
             return {k: self.value(v) for k, v in x.items()}
         if isinstance(x, ClosedJaxpr):

@@ -64,7 +64,7 @@ def laid(primitive: Any, avals: Sequence[Any], params: dict[str, Any], out: Any)
         if type(a) is ShapedArray and (
             a._sharding is not None
             or a.manual_axis_type is not no_manual_axes
-            or a.memory_space is not None
+            or a._memory_space is not None
         ):
             break
     else:

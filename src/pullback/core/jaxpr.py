@@ -330,7 +330,7 @@ def jaxprs_in_params(params: dict[str, Any]) -> Iterator[Jaxpr]:
     1
     """
     for val in params.values():
-        for v in val if type(val) in (tuple, list) else (val,):
+        for v in val if isinstance(val, (tuple, list)) else (val,):
             if isinstance(v, Jaxpr):
                 yield v
             elif isinstance(v, ClosedJaxpr):

@@ -402,7 +402,7 @@ def _shared(jaxpr: Jaxpr) -> dict[Jaxpr, str]:
         below = []
         for e in (e for j in level for e in j.eqns):
             for val in (v for _, v in sorted(e.params.items())):
-                for x in val if type(val) is tuple else (val,):
+                for x in val if isinstance(val, tuple) else (val,):
                     inner = _held(x)
                     if inner is None or counts.get(inner, 0) >= 2:
                         continue

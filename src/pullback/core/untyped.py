@@ -60,6 +60,8 @@ def _value(name: str, value: Any) -> Any:
         return ClosedJaxpr(untyped(value.jaxpr), value.consts)
     if type(value) in (tuple, list):
         return type(value)(_value("", v) for v in value)
+    if hasattr(value, "_make"):  # a tuple with names
+        return value._make(_value("", v) for v in value)
     if name in ("sharding", "out_sharding") and hasattr(value, "mesh"):
         # A layout over a mesh without devices is one of types; others are users' wishes.
         return None if value.mesh is value.mesh.abstract_mesh else value

@@ -420,9 +420,9 @@ def _scan(args: list[Series], params: dict[str, Any]) -> list[Series]:
 
 def _linear_solve(args: list[Series], params: dict[str, Any]) -> list[Series]:
     """A0 x_k = b_k - (A x)_k, where x is known up to k - 1: A may move along the path."""
-    order, n_x = len(args[0]) - 1, params["num_x"]
-    lengths, matvec = params["const_lengths"], params["jaxprs"].matvec
+    order, lengths, matvec = len(args[0]) - 1, params["const_lengths"], params["jaxprs"].matvec
     n = sum(lengths)
+    n_x = len(args) - n
     consts, b = [x[0] for x in args[:n]], args[n:]
     operators = args[: lengths[0]]
     outs = custom_linear_solve_p.bind(*(x[0] for x in args), **params)

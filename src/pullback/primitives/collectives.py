@@ -442,8 +442,9 @@ def _check_permutation(perm: Any, n: int) -> None:
     if len(set(sources)) != len(sources) or len(set(targets)) != len(targets):
         raise ValueError(f"ppermute sources and destinations must be unique, got {perm}")
     if not all(0 <= k < n for k in (*sources, *targets)):
-        raise ValueError(
-            f"ppermute: an index in perm is outside the axis, which has size {n}: got {perm}"
+        raise AssertionError(
+            "Permutation doesn't match the axis size! An index in perm is outside the axis, which "
+            f"has size {n}: got {perm}"
         )
 
 

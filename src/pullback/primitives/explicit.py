@@ -12,7 +12,7 @@ import enum
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from ..core.avals import ShapedArray, host_memory
+from ..core.avals import ShapedArray, Space
 from ..core.explicit import Parts, check_legal, names_in, parts_of, said_by, typed, whole
 from ..core.trace import mesh_of_traces
 from ..errors import ShardingTypeError
@@ -74,7 +74,7 @@ def _in_memory(name: str, avals: Any, params: Any, outs: list[Any]) -> list[Any]
         arrays = [a for a in avals if getattr(a, "shape", ())] or avals
         if name.startswith("scatter"):
             arrays = avals[:1]  # indices and updates go where the array is
-        found = [getattr(a, "memory_space", None) for a in arrays]
+        found = [getattr(a, "memory_space", Space.Device) for a in arrays]
         for a, space in zip(arrays, found, strict=True):
             if space is not found[0]:
                 raise ValueError(
@@ -82,7 +82,7 @@ def _in_memory(name: str, avals: Any, params: Any, outs: list[Any]) -> list[Any]
                     f"operand with type: {arrays[0].str_short()} and another operand with type: "
                     f"{a.str_short()}. Fix: jax.device_put(x, jax.memory.Space.Device)"
                 )
-        spaces = [found[0] if found else None] * len(outs)
+        spaces = [found[0] if found else Space.Device] * len(outs)
     return [
         o.update(memory_space=s) if isinstance(o, ShapedArray) and o.memory_space is not s else o
         for o, s in zip(outs, spaces, strict=True)
@@ -90,13 +90,13 @@ def _in_memory(name: str, avals: Any, params: Any, outs: list[Any]) -> list[Any]
 
 
 def _space_of(device: Any, aval: Any) -> Any:
-    """The memory that a `device_put` moves to; None is that of the device."""
+    """The memory that a `device_put` moves to."""
     if isinstance(device, enum.Enum):
-        return None if device.name == "Device" else device
+        return device
     kind = getattr(device, "memory_kind", None)
     if kind is None and device is None:
         return aval.memory_space
-    return host_memory[0] if kind == "pinned_host" else None
+    return Space.Host if kind == "pinned_host" else Space.Device
 
 
 def _lying(

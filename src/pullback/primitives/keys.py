@@ -468,6 +468,8 @@ def _lower_param(val: Any) -> Any:
         return lower_keys_in(val)
     if type(val) is tuple:
         return tuple(_lower_param(v) for v in val)
+    if hasattr(val, "_make"):  # a tuple with names
+        return val._make(_lower_param(v) for v in val)
     return physical_aval(val) if is_key_aval(val) else val
 
 

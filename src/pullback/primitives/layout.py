@@ -6,7 +6,6 @@ The base of the families: the rules of all others broadcast, transpose and sum.
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ import numpy as np
 
 from .. import config, dtypes
 from ..core import symbolic
-from ..core.avals import ShapedArray, typeof
+from ..core.avals import ShapedArray, Space, typeof
 from ..core.build import staged
 from ..core.explicit import match_varying, parts_of, said, said_by
 from ..core.primitive import No, Primitive
@@ -615,16 +614,6 @@ iota_p: Primitive = Primitive(
 iota_p.remember_types()
 
 
-class MemorySpace(enum.Enum):
-    """Where an array lives. There is one kind of memory here; programs name it as JAX's do."""
-
-    Device = 0
-    Host = 1
-
-    def __repr__(self) -> str:
-        return str(self)
-
-
 empty2_p: Primitive = Primitive(
     "empty2",
     abstract_eval=lambda *, dtype, memory_space: ShapedArray((), dtype),
@@ -638,7 +627,7 @@ def empty(aval: Any) -> Any:
     """An array of a type whose values nobody reads (they are zeros)."""
     if dtypes.is_extended(aval.dtype) or aval.dtype == dtypes.float0:
         return symbolic.instantiate_zero(aval)
-    one = empty2_p.bind(dtype=aval.dtype, memory_space=MemorySpace.Device)
+    one = empty2_p.bind(dtype=aval.dtype, memory_space=Space.Device)
     return broadcast_in_dim(one, aval.shape, ()) if aval.shape else one
 
 

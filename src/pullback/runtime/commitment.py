@@ -68,7 +68,7 @@ class Flow:
         self.inspects = inspect_effect in jaxpr.effects
         self.inspected: set[Any] = set()
         # Are results in the host's memory?
-        self.hosts = any(getattr(v.aval, "memory_space", None) is not None for v in jaxpr.outvars)
+        self.hosts = any(getattr(v.aval, "_memory_space", None) is not None for v in jaxpr.outvars)
         self.named: list[Sharding] = []
         bits = _bits(jaxpr, [1 << k for k in range(len(jaxpr.invars))], self.named, apart)
         self.follows = bits
@@ -430,7 +430,7 @@ def commit(outs: Sequence[Any], shardings: Sequence[Any]) -> None:
 def laid_out(aval: Any, sharding: Sharding) -> Any:
     """The type of an array that lies so."""
     lies = type_sharding(sharding, len(aval.shape))
-    space = Space.Host if sharding.memory_kind == "pinned_host" else None
+    space = Space.Host if sharding.memory_kind == "pinned_host" else Space.Device
     if lies == aval._sharding and space is aval.memory_space:
         return aval
     return intern(aval.update(sharding=lies, memory_space=space))

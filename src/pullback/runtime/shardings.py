@@ -6,7 +6,6 @@ transformations keep what is written here.
 
 from __future__ import annotations
 
-import enum
 import functools
 import weakref
 from collections.abc import Sequence
@@ -15,27 +14,11 @@ from typing import Any
 import numpy as np
 
 from .. import config
-from ..core.avals import host_memory, set_unsharded
+from ..core.avals import Space as Space, set_unsharded
 from ..errors import DuplicateSpecError, IndivisibleError
 from .devices import Device, default_device_or_first, devices
 from .meshes import AbstractMesh, Mesh, MeshBase, concrete_mesh, get_abstract_mesh, get_mesh
 from .partition_spec import PartitionSpec, axes_of
-
-
-class Space(enum.Enum):
-    """The kinds of memory that `device_put` may name."""
-
-    Device = enum.auto()
-    Host = enum.auto()
-    Any = enum.auto()
-
-    def __repr__(self) -> str:
-        return f"MemorySpace.{self.name}"
-
-    __str__ = __repr__
-
-
-host_memory[0] = Space.Host
 
 
 class Sharding:

@@ -12,7 +12,7 @@ import numpy as np
 from ...control.call import jit_p
 from ...control.cond import cond_p
 from ...control.custom import custom_jvp_call_p, custom_vjp_call_p
-from ...control.linear_solve import custom_linear_solve_p
+from ...control.linear_solve import custom_linear_solve_p, split_constants
 from ...control.remat import name_p, remat_p
 from ...control.scan import scan_p
 from ...control.special import FUNCTIONS, program
@@ -39,6 +39,10 @@ def control_rules(evaluate: Evaluate) -> dict[Primitive, Callable[..., Any]]:
 
     def custom(*args: Any, call_jaxpr: ClosedJaxpr, **params: Any) -> list[Any]:
         return closed(call_jaxpr, args)
+
+    def solve(*args: Any, const_lengths: Any, jaxprs: Any) -> list[Any]:
+        consts, b = split_constants(args, const_lengths)
+        return closed(jaxprs.solve, [*consts.solve, *b])
 
     def cond(index: Any, *args: Any, branches: Sequence[ClosedJaxpr], **params: Any) -> list[Any]:
         return closed(branches[min(max(int(index), 0), len(branches) - 1)], args)
@@ -90,7 +94,7 @@ def control_rules(evaluate: Evaluate) -> dict[Primitive, Callable[..., Any]]:
         remat_p: remat,
         custom_jvp_call_p: custom,
         custom_vjp_call_p: custom,
-        custom_linear_solve_p: custom,
+        custom_linear_solve_p: solve,
         cond_p: cond,
         while_p: while_loop,
         scan_p: scan,

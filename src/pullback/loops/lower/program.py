@@ -47,7 +47,6 @@ CALLS = {
     "composite": "jaxpr",
     "linear_call": "callee",
     "remat_opt": "fwd_jaxpr",
-    "custom_linear_solve": "call_jaxpr",
     "xla_call": "call_jaxpr",
 }
 

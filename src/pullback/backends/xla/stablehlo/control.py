@@ -41,7 +41,6 @@ _CALLS = {
     "custom_vjp_call": ("call_jaxpr", False),
     "custom_vmap_call": ("call", False),
     "linear_call": ("callee", False),
-    "custom_linear_solve": ("call_jaxpr", False),
 }
 
 
