@@ -43,6 +43,7 @@ __all__ = ["AllLoops"]
 
 BLOCK = 4096
 ACCUMULATORS = 4
+SIDE_BY_SIDE = 8  # vectors of a prefix of one carry: the steps of each wait for each other
 MUCH = 10.0  # scalar operations of an element beside which a mask is cheap
 
 
@@ -544,18 +545,22 @@ class AllLoops(Loops):
         early: Sequence[Stmt],
         late: Sequence[Stmt],
     ) -> tuple[Val, list[Val]]:
-        """A prefix of whole vectors: each one's own prefixes in log2(lanes) steps, then what came
-        before it is combined with all of them. Returns where it ends, and the carries there."""
+        """A prefix of whole vectors, some at a time: each one's own prefixes in log2(lanes) steps,
+        then what came before it is combined with all of them. Returns where it ends, and the
+        carries there."""
         b, lanes = e.b, lane_count(e, s)
         middle = hi - self.remainder(e, hi - lo, lanes)
         zero = self.identities(e, s)
 
         def shifted(v: Val, by: int, fill: Val | None) -> Val:
             """Lane k has what lane k - by had; the first ones have `fill`, or what they had."""
-            own = v.regs[0]
-            other = own if fill is None else b.spread(fill, lanes)[0]
+            vt = f"<{lanes} x {v.t}>"
             picks = [k - by if k >= by else k if fill is None else lanes for k in range(lanes)]
-            return Val(b, v.t, lanes, (shuffled(b, f"<{lanes} x {v.t}>", own, other, picks),))
+            regs = []
+            for own in v.regs:
+                other = own if fill is None else b.spread(fill, lanes)[0]
+                regs.append(shuffled(b, vt, own, other, picks))
+            return Val(b, v.t, lanes, tuple(regs))
 
         def prefixes(values: list[Val]) -> list[Val]:
             by = 1
@@ -571,24 +576,35 @@ class AllLoops(Loops):
                 by *= 2
             return values
 
-        def main(i: Val, accs: list[Val]) -> list[Val]:
+        def last(v: Val, reg: str) -> Val:
+            end = b.extract(reg, v.t, lanes, lanes - 1)
+            return b.splat(Val(b, v.t, 1, (end,)), lanes)
+
+        def run(i: Val, accs: list[Val], width: int) -> list[Val]:
             e.poll()
-            e.lanes, e.width, e.mask = lanes, 1, None
+            e.lanes, e.width, e.mask = lanes, width, None
             self.bind_lanes(e, s, i)
             e.statements(early)
-            values = prefixes(self.yielded(e, s.yields))
-            e.bind_carries(s.carry, self.merge(e, s, accs, values))
+            values = prefixes([e.full(v) for v in self.yielded(e, s.yields)])
+            e.width, before = 1, []
+            for k in range(width):
+                before.append(accs)
+                accs = self.merge(e, s, accs, [last(v, v.regs[k]) for v in values])
+            e.width = width
+            sides = [tuple(v.regs[0] for v in c) for c in zip(*before, strict=True)]
+            wide = [Val(b, v.t, lanes, regs) for v, regs in zip(values, sides, strict=True)]
+            e.bind_carries(s.carry, self.merge(e, s, wide, values))
             e.statements(late)
-            last = [
-                b.splat(Val(b, v.t, 1, (b.extract(v.regs[0], v.t, lanes, lanes - 1),)), lanes)
-                for v in values
-            ]
-            accs = self.merge(e, s, accs, last)
             e.lanes, e.width = 1, 1
             return accs
 
         wide = [Val(b, v.t, lanes, b.spread(v, lanes)) for v in inits]
-        accs = b.loop(lo, middle, lanes, wide, main)
+        width = 1 if e.module.brief else max(1, SIDE_BY_SIDE >> (len(s.carry) - 1))
+        if width > 1:
+            many = hi - self.remainder(e, hi - lo, lanes * width)
+            wide = b.loop(lo, many, lanes * width, wide, lambda i, accs: run(i, accs, width))
+            lo = many
+        accs = b.loop(lo, middle, lanes, wide, lambda i, accs: run(i, accs, 1))
         firsts = [Val(b, v.t, 1, (b.extract(v.regs[0], v.t, lanes, 0),)) for v in accs]
         return middle, firsts
 
