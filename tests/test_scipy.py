@@ -517,3 +517,27 @@ def test_programs_of_densities_are_jaxs(name):
         for P in (pullback, jax)
     )
     assert ours == theirs
+
+
+def test_functions_that_jax_jits_are_calls_in_jaxprs():
+    """One equation each, with JAX's names; `pdf` and `pmf` are what is made of them."""
+
+    def names(lib, stats, linalg):
+        x = np.ones((3, 3), np.float32)
+        functions = [
+            lambda: stats.truncnorm.logpdf(x, -1.0, 2.0),
+            lambda: stats.truncnorm.pdf(x, -1.0, 2.0),
+            lambda: stats.truncnorm.sf(x, -1.0, 2.0),
+            lambda: stats.truncnorm.logcdf(x, -1.0, 2.0),
+            lambda: stats.betabinom.pmf(x, 3, 1.0, 2.0),
+            lambda: stats.poisson.entropy(x),
+            lambda: linalg.svd(x),
+            lambda: linalg.solve(x, x),
+            lambda: linalg.solve(x, x, assume_a="pos"),
+            lambda: lib.numpy.polyfit(x[0], x[0], 1),
+        ]
+        calls = [[e for e in lib.make_jaxpr(f)().jaxpr.eqns] for f in functions]
+        return [[e.params["name"] for e in eqns if e.primitive.name == "jit"] for eqns in calls]
+
+    ours = names(pullback, pullback.scipy.stats, pullback.scipy.linalg)
+    assert ours == names(jax, jax.scipy.stats, jax.scipy.linalg)

@@ -210,7 +210,6 @@ def poly(seq_of_zeros: Any) -> Any:
     return out
 
 
-@functools.partial(jit, static_argnames=("full", "cov", "deg", "has_w"))
 def _polyfit(
     x: Any, y: Any, deg: int, rcond: Any, full: bool, w: Any, cov: Any, has_w: bool
 ) -> Any:
@@ -241,6 +240,10 @@ def _polyfit(
     if typeof(y).ndim == 1:
         return c, base * factor
     return c, base[:, :, None] * (factor if isinstance(factor, int) else factor[None, None, :])
+
+
+_polyfit.__name__ = "polyfit"
+_polyfit_jit = jit(_polyfit, static_argnames=("full", "cov", "deg", "has_w"))
 
 
 def polyfit(
@@ -286,7 +289,7 @@ def polyfit(
             raise TypeError("expected a 1-d array for weights")
         if typeof(w).shape[0] != typeof(y).shape[0]:
             raise TypeError("expected w and y to have the same length")
-    return _polyfit(
+    return _polyfit_jit(
         x, y, deg, rcond, full, creation.zeros(0) if w is None else w, cov, w is not None
     )
 

@@ -303,6 +303,14 @@ def solve_triangular(
     return _solve_triangular(a, b, trans, lower, unit_diagonal)
 
 
+@functools.partial(jit, static_argnames=("assume_a", "lower"))
+def _solve(a: Any, b: Any, *, assume_a: str, lower: bool) -> Any:
+    if assume_a != "pos":
+        return np_linalg.solve(a, b)
+    a, b = _arrays("solve", a, b)
+    return cho_solve(cho_factor(a, lower=lower), b)
+
+
 def solve(
     a: Any,
     b: Any,
@@ -329,10 +337,8 @@ def solve(
         raise ValueError(
             f"Expected assume_a to be one of ['gen', 'sym', 'her', 'pos']; got {assume_a!r}"
         )
-    if assume_a != "pos":
-        return np_linalg.solve(a, b)
-    a, b = _arrays("solve", a, b)
-    return cho_solve(cho_factor(a, lower=lower), b)
+    a, b = _from_lists(a, b)
+    return _solve(a, b, assume_a=assume_a, lower=lower)
 
 
 def inv(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
@@ -363,6 +369,12 @@ def det(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> Any:
 
 
 # --- spectra ---
+@functools.partial(jit, static_argnames=("full_matrices", "compute_uv"))
+def _svd(a: Any, *, full_matrices: bool, compute_uv: bool) -> Any:
+    out = np_linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(out) if compute_uv else out
+
+
 def svd(
     a: Any,
     full_matrices: bool = True,
@@ -380,8 +392,7 @@ def svd(
     Array([4., 3.], dtype=float32)
     """
     (a,) = _from_lists(a)
-    out = np_linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
-    return tuple(out) if compute_uv else out
+    return _svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
 
 
 @functools.partial(jit, static_argnames=("lower", "eigvals_only"))

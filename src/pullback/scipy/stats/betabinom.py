@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...api.jit import jit
 from ..special.basic import strong
 from ..special.gammas import betaln
 
 
+@jit
 def logpmf(k: Any, n: Any, a: Any, b: Any, loc: Any = 0) -> Any:
     """The logarithm of the probability of k.
 

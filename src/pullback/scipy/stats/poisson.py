@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...api.jit import jit
 from ..special.basic import inexact, strong, xlogy
 from ..special.gammas import gammaincc, gammaln
 
@@ -57,6 +58,7 @@ def cdf(k: Any, mu: Any, loc: Any = 0) -> Any:
     return jnp.where(y < 0, 0, gammaincc(jnp.floor(1 + jnp.maximum(y, 0)), mu))
 
 
+@jit
 def entropy(mu: Any, loc: Any = 0) -> Any:
     """The entropy, in nats.
 

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import numpy as jnp
+from ...api.jit import jit
 from ...nn.functions import log1mexp
 from ..special.basic import inexact, log_ndtr
 from . import norm
@@ -30,6 +31,7 @@ def _log_mass(a: Any, b: Any) -> Any:
     return jnp.where(left, in_left, jnp.where(right, in_right, middle))
 
 
+@jit
 def logpdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the density at x.
 
@@ -60,6 +62,7 @@ def pdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return jnp.exp(logpdf(x, a, b, loc, scale))
 
 
+@jit
 def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the probability of a value up to x.
 
@@ -82,6 +85,7 @@ def logcdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return jnp.where((a >= b) | jnp.isnan(z), np.nan, value)
 
 
+@jit
 def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value up to x.
 
@@ -95,6 +99,7 @@ def cdf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return jnp.exp(logcdf(x, a, b, loc, scale))
 
 
+@jit
 def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The logarithm of the probability of a value above x.
 
@@ -109,6 +114,7 @@ def logsf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     return logcdf(-x, -b, -a, -loc, scale)
 
 
+@jit
 def sf(x: Any, a: Any, b: Any, loc: Any = 0, scale: Any = 1) -> Any:
     """The probability of a value above x.
 
