@@ -536,7 +536,7 @@ def test_functions_that_jax_jits_are_calls_in_jaxprs():
             lambda: linalg.solve(x, x, assume_a="pos"),
             lambda: lib.numpy.polyfit(x[0], x[0], 1),
         ]
-        calls = [[e for e in lib.make_jaxpr(f)().jaxpr.eqns] for f in functions]
+        calls = [list(lib.make_jaxpr(f)().jaxpr.eqns) for f in functions]
         return [[e.params["name"] for e in eqns if e.primitive.name == "jit"] for eqns in calls]
 
     ours = names(pullback, pullback.scipy.stats, pullback.scipy.linalg)
