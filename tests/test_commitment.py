@@ -31,7 +31,7 @@ def named(*parts: Any) -> NamedSharding:
 
 def spec(x: Any) -> Any:
     s = x.sharding
-    assert x.committed is isinstance(x._committed, pb.sharding.Sharding)
+    assert x.committed is isinstance(x._lies_on, pb.sharding.Sharding)
     return s.spec if isinstance(s, NamedSharding) else s
 
 

@@ -269,7 +269,7 @@ def test_external_pending_committed_and_deleted_operands() -> None:
     gone.delete()
     assert is_slow(f(a, gone))
     placed = full(1)
-    placed._committed = object()  # where it was put is part of the key: results lie there too
+    placed._lies_on = object()  # where it was put is part of the key: results lie there too
     assert is_slow(f(a, placed))
     add(f, a, placed)
     assert values(f(a, placed)) == [2.0] * N and values(f(a, b)) == [3.0] * N

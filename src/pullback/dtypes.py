@@ -71,6 +71,7 @@ _COMPLEX = (np.dtype("complex64"), np.dtype("complex128"))
 
 ALL_DTYPES = (_BOOL, *_SMALL_INTS, *_UINTS, *_INTS, *_NARROW_FLOATS, *_FLOATS, *_COMPLEX)
 _BY_NAME = {d.name: d for d in ALL_DTYPES}
+_KNOWN = frozenset({*ALL_DTYPES, float0})
 _SHORT = {"bool": "bool", "bfloat16": "bf16"}
 for _d in ALL_DTYPES:
     _n = _d.name
@@ -144,11 +145,8 @@ def canonicalize_dtype(dtype: Any, allow_extended_dtype: bool = False) -> Any:
         if not allow_extended_dtype:
             raise ValueError(f"canonicalize_dtype called on extended dtype: {d.name}")
         return d
-    if d.kind not in "biufcV" or (d.kind == "V" and d != float0 and d.name not in _BY_NAME):
-        if d.name not in _BY_NAME:
-            raise TypeError(
-                f"JAX only supports number, bool, and string dtypes, got dtype {d.name}"
-            )
+    if d not in _KNOWN and _in_our_order(d) not in _KNOWN:
+        raise TypeError(f"JAX only supports number, bool, and string dtypes, got dtype {d.name}")
     d = _in_our_order(d)
     return d if config.enable_x64.get() else narrowed(d)
 
@@ -377,7 +375,13 @@ def _describe(x: Any) -> tuple[Any, bool]:
     scalar = python_scalar_type(x)
     if scalar is not None:
         return python_scalar_dtypes[scalar], True
-    return _in_our_order(dtype(x)), False
+    d = _in_our_order(dtype(x))
+    if d not in _KNOWN and not isinstance(d, ExtendedDType):
+        raise TypeError(
+            f"JAX only supports number, bool, and string dtypes, got dtype {d.name}. "
+            "Only arrays of numeric types are supported by JAX."
+        )
+    return d, False
 
 
 def lattice_result_type(*args: Any) -> tuple[Any, bool]:

@@ -209,7 +209,7 @@ class EagerFunction:
         if held(operands) is None and results_lie(program, operands) is None:
             return None
         results = tree.leaves(self.fun(*args, **kwargs))
-        return [getattr(x, "_base_array", x)._committed for x in results]
+        return [getattr(x, "_base_array", x)._lies_on for x in results]
 
     def _has_values(self, args: Any, kwargs: Any) -> bool:
         """Are numbers part of this call's key?"""

@@ -86,7 +86,7 @@ def _resharded(x: Any, wanted: Any) -> Any:
 def _with_auto(target: NamedSharding, x: Any) -> NamedSharding:
     """`target`; over axes that the compiler places an array lies as it did."""
     auto = set(target.mesh.auto_axes)
-    lies = getattr(x, "_committed", None)
+    lies = getattr(x, "_lies_on", None)
     if not auto or not isinstance(lies, NamedSharding) or lies.mesh != target.mesh:
         return target
     rest = (*lies.spec, *[None] * (len(target.spec) - len(lies.spec)))
@@ -211,7 +211,7 @@ def _retyped(x: Tracer) -> Any:
 def _moved_one(mesh: Mesh, x: Any) -> Any:
     if isinstance(x, Tracer):
         return _retyped(x)
-    if getattr(x, "_committed", None) is None:
+    if getattr(x, "_lies_on", None) is None:
         return x
     lies = sharding_of(x)
     if not isinstance(lies, NamedSharding) or lies.mesh == mesh:

@@ -68,7 +68,7 @@ def native_getitem(fun: Callable[..., Any]) -> Callable[..., Any]:
             and type(out) is array.ArrayImpl
             and not a.aval.weak_type
         ):
-            stub.add_row_entry(a.aval, typeof(out), a._committed, out._committed)
+            stub.add_row_entry(a.aval, typeof(out), a._lies_on, out._lies_on)
         return out
 
     slow.__name__ = "getitem"

@@ -159,7 +159,7 @@ def _put_now(leaf: Any, device: Any, semantics: Any) -> Any:
             f"{sharding}. Fix: NamedSharding(mesh, spec) over a mesh of jax.make_mesh."
         )
     check_fits([sharding], [typeof(x)], lambda k: "", "device_put args")
-    return x if x is leaf and getattr(x, "_committed", None) == sharding else place(x, sharding)
+    return x if x is leaf and getattr(x, "_lies_on", None) == sharding else place(x, sharding)
 
 
 def _check_value(leaf: Any) -> None:
@@ -562,8 +562,8 @@ def freely(out_sharding: Any, *operands: Any) -> Any:
 def lying_whole(x: Any) -> Any:
     """An array on every device of its mesh."""
     known = type(x) is ArrayImpl and not is_staged()
-    if known and isinstance(x._committed, NamedSharding):
-        return place(x, x._committed.update(spec=PartitionSpec(*[None] * x.ndim)))
+    if known and isinstance(x._lies_on, NamedSharding):
+        return place(x, x._lies_on.update(spec=PartitionSpec(*[None] * x.ndim)))
     lies = typeof(x)._sharding if hasattr(x, "aval") else None
     if lies is None:
         return x

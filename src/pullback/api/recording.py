@@ -484,7 +484,7 @@ class _Gradient:
 
     def __call__(self, primals: Sequence[Any], constants: Sequence[Any]) -> Any:
         results = self.program(primals, constants)
-        if results[0]._committed is not None:
+        if results[0]._lies_on is not None:
             self._settle(primals, constants, [results[0], *results[1]])
         return results
 
@@ -496,4 +496,4 @@ class _Gradient:
         committed = sum(1 << k for k, s in enumerate(found) if s is not None)
         for x, follows in zip(results, self.follows, strict=True):
             if not follows & committed:
-                x._committed = default_place()
+                x._lies_on = default_place()

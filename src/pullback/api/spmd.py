@@ -332,13 +332,13 @@ def _now(*args: Any, **params: Any) -> list[Any]:
     for x, v, spec in zip(outs, params["jaxpr"].outvars, params["out_specs"], strict=True):
         said = whole_type(v.aval, spec, params)._sharding  # of axes that are not manual, too
         lies = NamedSharding(mesh, spec if said is None else said.spec)
-        laid.append(place(x, lies) if hasattr(x, "_committed") else x)
+        laid.append(place(x, lies) if hasattr(x, "_lies_on") else x)
     return laid
 
 
 def _mesh_with_devices(mesh: Any, args: Sequence[Any]) -> Any:
     """The mesh whose devices compute now, as far as it, the mesh in force or an argument says."""
-    held = [getattr(getattr(x, "_committed", None), "mesh", None) for x in args]
+    held = [getattr(getattr(x, "_lies_on", None), "mesh", None) for x in args]
     for found in (mesh, get_mesh(), *held):
         if isinstance(found, Mesh) and found.shape_tuple == mesh.shape_tuple:
             return found

@@ -422,15 +422,13 @@ def _numpy_aval(x: Any) -> ShapedArray:
 
 def _checked_numpy_aval(x: Any) -> ShapedArray:
     d = x.dtype
-    if d.kind in "OSUMm" or (
-        d.kind == "V" and d != dtypes.float0 and d.name not in dtypes._BY_NAME
-    ):
+    if not d.isnative:  # arrays of ours are in the machine's order of bytes
+        d = d.newbyteorder("=")
+    if d not in dtypes._KNOWN:  # text, dates, floats of 128 bits
         raise JAXTypeError(
             f"Value {x!r} with dtype {d} is not a valid JAX array type. Only arrays of numeric "
             "types are supported by JAX. Fix: convert it to numbers, x.astype(float)."
         )
-    if not d.isnative:  # arrays of ours are in the machine's order of bytes
-        d = d.newbyteorder("=")
     return ShapedArray(x.shape, dtypes.canonicalize_dtype(d))
 
 

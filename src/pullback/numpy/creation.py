@@ -150,8 +150,8 @@ def _array(x: Any, dtype: Any, copy: bool) -> Any:
     if kind in (bool, int, float, complex):
         return _of_number(x, kind, dtype)
     if isinstance(x, np.ndarray | np.generic):
-        if kind is not np.ndarray and np.ma.is_masked(x):
-            typeof(x)  # ValueError: one that masks nothing is its numbers
+        if kind is not np.ndarray and not copy and dtype is None and np.ma.is_masked(x):
+            typeof(x)  # ValueError: a copy is of the numbers, masked ones too, as NumPy's is
         return _of_numpy(x, dtype, copy)
     if x is None:
         raise ValueError("None is not a valid value for jnp.array")
@@ -362,9 +362,9 @@ def _of_foreign(x: Any, dtype: Any, copy: bool) -> Any:
     if isinstance(x, str | bytes) and dtype is not None and not dtypes.is_extended(dtype):
         values = np.array(x).astype(dtype)  # numbers are read from text, as NumPy does
         return make_array(values, ShapedArray((), dtype))
-    if isinstance(x, bytes | bytearray):
+    if isinstance(x, bytes):
         raise TypeError(
-            f"Value {str(x)!r} with dtype {np.asarray(bytes(x)).dtype} is not a valid JAX array "
+            f"Value {str(x)!r} with dtype {np.asarray(x).dtype} is not a valid JAX array "
             "type. Only arrays of numeric types are "
             "supported by JAX. Fix: jnp.frombuffer(x, dtype='uint8')."
         )

@@ -45,6 +45,27 @@ class Slice:
 
 
 # --- parsing ---
+def sequence_error(idx: Sequence[Any]) -> TypeError:
+    """The error for a list where an index should be: of numbers it stands for an array, otherwise
+    for a tuple of entries."""
+    entries = any(
+        e is None or e is Ellipsis or isinstance(e, Sequence | slice) or getattr(e, "ndim", 0)
+        for e in idx
+    )
+    kind = "tuple" if entries else "array"
+    return TypeError(
+        "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
+        f"`arr[{kind}(seq)]` instead of `arr[seq]`. See "
+        "https://github.com/jax-ml/jax/issues/4564 for more information."
+    )
+
+
+def fits_mask(mask: Sequence[Any], axes: Sequence[Any]) -> bool:
+    """Whether a mask of a shape selects from axes of these lengths. One that has no elements in
+    some axis selects nothing whatever the length of that axis, as in NumPy."""
+    return len(mask) == len(axes) and all(m in (0, n) for m, n in zip(mask, axes, strict=True))
+
+
 def as_tuple(idx: Any) -> tuple[Any, ...]:
     """An index as a tuple of entries. Raises TypeError for what arrays cannot be indexed with."""
     if isinstance(idx, tuple):
@@ -55,16 +76,12 @@ def as_tuple(idx: Any) -> tuple[Any, ...]:
             and not isinstance(idx, str | bytes)
             and not hasattr(idx, "aval")
         ):
-            raise TypeError(
-                "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
-                "`arr[array(seq)]` instead of "
-                "`arr[seq]`. See https://github.com/jax-ml/jax/issues/4564 for more information."
-            )
+            raise sequence_error(idx)
         entries = (idx,)
     for e in entries:
         if isinstance(e, str):
             raise TypeError(
-                f"JAX does not support string indexing; got idx={idx!r}. "
+                f"JAX does not support string indexing; got idx={e!r}. "
                 "Fix: keep named fields in a dict of arrays."
             )
     return entries
@@ -143,9 +160,7 @@ def _expand_masks(entries: Sequence[Any], shape: tuple[Any, ...]) -> tuple[list[
                 out.append(np.zeros(int(mask), np.int32))
                 continue
             expected = shape[axis : axis + mask.ndim]
-            if len(expected) != mask.ndim or any(
-                m not in (n,) for m, n in zip(mask.shape, expected, strict=True)
-            ):
+            if not fits_mask(mask.shape, expected):
                 raise IndexError(
                     f"boolean index did not match shape of indexed array in index {position}: got "
                     f"{mask.shape}, expected {list(expected)}"

@@ -25,6 +25,7 @@ from .util import (
     canonical_axis,
     check_arraylike,
     check_broadcast,
+    concrete,
     dtype_of,
     literal,
     ndim_of,
@@ -285,14 +286,11 @@ def block(arrays: Any) -> Any:
 
 # --- splitting ---
 def _boundaries(name: str, n: int, sections: Any, even: bool) -> list[int]:
-    if isinstance(sections, Tracer):
-        raise ConcretizationTypeError(sections, f"in jax.numpy.{name} argument 1")
+    what = f"in jax.numpy.{name} argument 1"
+    sections = concrete(sections, what)
     if isinstance(sections, list | tuple) or (hasattr(sections, "shape") and shape_of(sections)):
-        if any(
-            isinstance(s, Tracer) for s in (sections if isinstance(sections, list | tuple) else ())
-        ):
-            bad = next(s for s in sections if isinstance(s, Tracer))
-            raise ConcretizationTypeError(bad, f"in jax.numpy.{name} argument 1")
+        if isinstance(sections, list | tuple):
+            sections = [concrete(s, what) for s in sections]
         inner = [operator.index(s) for s in np.asarray(sections).tolist()]
         inner = [min(max(s + n if s < 0 else s, 0), n) for s in inner]
         edges = [0]

@@ -27,6 +27,7 @@ from .util import (
     canonical_axis,
     check_arraylike,
     dtype_of,
+    is_arraylike,
     literal,
     ndim_of,
     shape_of,
@@ -96,15 +97,14 @@ def size(a: Any, axis: Any = None) -> Any:
 
 
 def _tolerant(name: str, a: Any) -> Any:
-    if isinstance(a, list | tuple):
+    a = unwrap(a)
+    if not (is_arraylike(a) or isinstance(a, str | bytes) or hasattr(a, "shape")):
         warnings.warn(
             f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0. In a "
             "future JAX release this will be an error.",
             DeprecationWarning,
             stacklevel=3,
         )
-        return np.asarray(a)
-    a = unwrap(a)
     return a if hasattr(a, "shape") else np.asarray(a)
 
 

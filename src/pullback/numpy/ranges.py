@@ -23,6 +23,7 @@ from .selecting import LOG10_E, number, select_where
 from .util import (
     canonical_axis,
     check_arraylike,
+    concrete,
     default_float,
     default_int,
     inexact,
@@ -63,12 +64,16 @@ def arange(
         return lay_out(arange(start, stop, step, dtype), "jnp.arange", out_sharding)
     if device is not None:
         return device_put(arange(start, stop, step, dtype), device)
+    if stop is None:  # where a range ends has no derivative, unlike its elements
+        start = concrete(start, "It arose in the jnp.arange argument 'stop'")
     for k, (name, x) in enumerate((("start", start), ("stop", stop), ("step", step))):
         if x is None and k:
             continue
         if isinstance(x, Tracer):
-            shown = "stop" if stop is None and k == 0 else name
-            raise ConcretizationTypeError(x, f"It arose in the jnp.arange argument '{shown}'")
+            if name == "stop" and x.is_concrete():
+                stop = x = concrete(x, "")
+            else:
+                raise ConcretizationTypeError(x, f"It arose in the jnp.arange argument '{name}'")
         try:
             check_arraylike("arange", x)
         except TypeError:

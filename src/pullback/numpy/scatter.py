@@ -17,7 +17,7 @@ from ..errors import NonConcreteBooleanIndexError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..runtime.operands import Policy
-from .indexing import Plan, as_tuple, gather_mode, parse, plan, take_index, within_reach
+from .indexing import Plan, as_tuple, fits_mask, gather_mode, parse, plan, take_index, within_reach
 from .selecting import select_where
 from .util import (
     check_arraylike,
@@ -181,11 +181,13 @@ def _by_mask(x: Any, mask: Any, y: Any, op: Callable[[Any, Any], Any]) -> Any:
     selects.
     """
     shape, k = shape_of(x), len(shape_of(mask))
-    if shape_of(mask) != shape[:k]:
+    if not fits_mask(shape_of(mask), shape[:k]):
         raise IndexError(
             f"boolean index did not match shape of indexed array in index 0: got {shape_of(mask)}, "
             f"expected {list(shape[:k])}"
         )
+    if shape_of(mask) != shape[:k]:  # it has no elements
+        return x
     rest = shape[k:]
     if len(shape_of(y)) > len(rest) and any(
         n != 1 for n in shape_of(y)[: len(shape_of(y)) - len(rest)]

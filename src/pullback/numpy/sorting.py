@@ -12,6 +12,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.vmap import vmap
 from ..core.avals import typeof
+from ..primitives.common import requested_dtype
 from ..primitives.layout import iota_like
 from . import creation, index_functions, joining, manipulation, reductions, ufuncs
 from .selecting import number
@@ -286,6 +287,9 @@ def searchsorted(
         a = a[sorter]
     n = typeof(a).shape[0]
     dtype = index_dtype(n)
+    if type(n) is int and n > np.iinfo(dtype).max:
+        requested_dtype(np.int64, "searchsorted")  # which warns
+        raise OverflowError(f"Python integer {n} out of bounds for {dtype.name}")
     if n == 0:
         return creation.zeros(typeof(v).shape, dtype)
     if method == "sort":

@@ -115,8 +115,8 @@ def is_concrete(x: Any) -> bool:
 
 def concrete(x: Any, what: str) -> Any:
     """`x`, which must not be traced; ConcretizationTypeError saying what needs it."""
-    if isinstance(x, Tracer):
-        x = x.settled()
+    while isinstance(x, Tracer) and x.is_concrete():  # a size has no derivative to be lost
+        x = x.primal
     if isinstance(x, Tracer):
         raise ConcretizationTypeError(x, what)
     return x

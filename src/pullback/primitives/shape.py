@@ -719,7 +719,10 @@ def full_like(
         raise TypeError(
             f"full must be called with scalar fill_value, got fill_value.shape {value.shape}."
         )
-    want = requested_dtype(x_dtype if dtype is None else dtype, "full_like")
+    if dtype is None:  # nobody asked for the width of an array of NumPy's
+        want = x_dtype if dtypes.is_extended(x_dtype) else dtypes.canonicalize_dtype(x_dtype)
+    else:
+        want = requested_dtype(dtype, "full_like")
     to_shape = x_shape if shape is None else canonical_shape(shape)
     if dtypes.is_extended(want) and value.dtype != want:
         return key_filler[0](to_shape, fill_value, want)

@@ -183,7 +183,7 @@ def _on_one(self: Any) -> Any:
         return self
     wait(self)
     own = twin(self)
-    own._committed = None
+    own._lies_on = None
     own._aval = intern(self.aval.update(sharding=None, memory_space=None))
     return own
 
@@ -364,7 +364,7 @@ def unsafe_buffer_pointer(self: Any) -> int:
 
 def _devices_of(self: Any) -> int:
     """On how many devices an array lies."""
-    lies = self._committed
+    lies = self._lies_on
     return 1 if lies is None else len(lies.device_set)
 
 
@@ -386,7 +386,7 @@ def copy(self: Any) -> Any:
     """
     out = make_array(np_view(self), self.aval, copy=True)
     if self.committed:
-        out._committed = self._committed
+        out._lies_on = self._lies_on
     return out
 
 
@@ -448,13 +448,14 @@ itemsize = property(
     """,
 )
 committed = property(
-    lambda self: self._committed is not None and not hasattr(self._committed, "sharding"),
+    lambda self: self._lies_on is not None and not hasattr(self._lies_on, "sharding"),
     doc="""Was the array put on a device explicitly?
 
     >>> jnp.zeros(3).committed, pb.device_put(jnp.zeros(3), pb.devices()[0]).committed
     (False, True)
     """,
 )
+_committed = property(committed.fget, doc="As `committed`.")
 is_fully_addressable = property(
     lambda self: True,
     doc="""Is every element in this process? Always true here.
@@ -477,7 +478,7 @@ def _install() -> None:
     for function in _INSTALLED:
         function.__qualname__ = f"ArrayImpl.{function.__name__}"
         setattr(ArrayImpl, function.__name__, function)
-    for name in ("nbytes", "itemsize", "committed", "is_fully_addressable"):
+    for name in ("nbytes", "itemsize", "committed", "_committed", "is_fully_addressable"):
         setattr(ArrayImpl, name, globals()[name])
     ArrayImpl.delete = lambda self: delete(self)
     ArrayImpl.delete.__doc__ = """Gives the memory back; the array cannot be used afterwards.

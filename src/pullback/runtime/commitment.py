@@ -147,10 +147,10 @@ def _flow(program: Any) -> Flow | None:
 
 def held(args: Sequence[Any]) -> list[Sharding | None] | None:
     """The shardings that arguments are committed to; None if none is."""
-    found = [getattr(x, "_committed", None) for x in args]
+    found = [getattr(x, "_lies_on", None) for x in args]
     for k, s in enumerate(found):
         if s is True:  # a key array says so of its words
-            found[k] = getattr(getattr(args[k], "_base_array", None), "_committed", None)
+            found[k] = getattr(getattr(args[k], "_base_array", None), "_lies_on", None)
         elif s is False or type(s) is Uncommitted:
             found[k] = None
     return found if any(s is not None for s in found) else None
@@ -402,7 +402,7 @@ def _as_typed(sharding: NamedSharding, aval: Any, typed: bool) -> NamedSharding:
 
 def like(model: Any, aval: Any) -> Sharding | None:
     """How an array of a type lies that is made like another array; None if that says nothing."""
-    where = getattr(model, "_committed", None)
+    where = getattr(model, "_lies_on", None)
     if not isinstance(where, Sharding) or aval.weak_type:
         return None
     return where if where.num_devices == 1 or aval.shape == model.shape else None
@@ -412,8 +412,8 @@ def commit(outs: Sequence[Any], shardings: Sequence[Any]) -> None:
     """Notes how results lie; their types say it of axes of explicit type."""
     for x, sharding in zip(outs, shardings, strict=True):
         array = getattr(x, "_base_array", x)
-        if hasattr(array, "_committed"):  # a token has no place
-            array._committed = sharding
+        if hasattr(array, "_lies_on"):  # a token has no place
+            array._lies_on = sharding
             if type(sharding) is Uncommitted:
                 continue
             aval = x.aval

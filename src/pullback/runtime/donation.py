@@ -117,7 +117,7 @@ def honoured(params: dict[str, Any], args: Sequence[Any]) -> tuple[bool, ...]:
 def on_several(params: dict[str, Any], args: Sequence[Any]) -> bool:
     """Does a call run on several devices?"""
     asked = [*params["in_shardings"], *params["out_shardings"]]
-    lies = [*asked, *(getattr(x, "_committed", None) for x in args)]
+    lies = [*asked, *(getattr(x, "_lies_on", None) for x in args)]
     if any(isinstance(s, NamedSharding) and s.mesh.size > 1 for s in lies):
         return True
     closed: ClosedJaxpr = params["jaxpr"]
@@ -130,7 +130,7 @@ def on_several(params: dict[str, Any], args: Sequence[Any]) -> bool:
 def _lies_as_a_result(params: dict[str, Any], k: int, x: Any) -> bool:
     """May a result take the memory of a donated argument, as far as shardings go: it is on several
     devices, as asked, and some result of its type is not asked to lie otherwise."""
-    lies, closed = getattr(x, "_committed", None), params["jaxpr"]
+    lies, closed = getattr(x, "_lies_on", None), params["jaxpr"]
     if not isinstance(lies, NamedSharding):
         return False
     wanted = zip(closed.out_avals, params["out_shardings"], strict=True)

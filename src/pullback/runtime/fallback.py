@@ -85,13 +85,21 @@ class ArrayImpl:
     """An array. Made by `pullback.runtime.array.make_array` and friends."""
 
     __slots__ = (
-        "__dict__", "__weakref__", "_capacity", "_committed", "_data", "_event", "_npy_value",
-        "_owner", "_pins", "_state",
+        "__dict__",
+        "__weakref__",
+        "_capacity",
+        "_data",
+        "_event",
+        "_lies_on",
+        "_npy_value",
+        "_owner",
+        "_pins",
+        "_state",
         "aval",
     )  # fmt: skip
     __hash__ = None  # type: ignore[assignment]
     _capacity: int
-    _committed: Any
+    _lies_on: Any
     _data: int
     _event: Any
     _npy_value: Any
@@ -218,7 +226,7 @@ JitFunction.__name__ = JitFunction.__qualname__ = "PjitFunction"  # what librari
 def _make(aval: Any, data: int, nbytes: int, owner: Any = None, state: int = L.READY) -> ArrayImpl:
     a: ArrayImpl = object.__new__(ArrayImpl)
     a._state, a._data, a._capacity, a.aval, a._owner, a._pins = state, data, nbytes, aval, owner, 0
-    a._event = a._committed = a._npy_value = None
+    a._event = a._lies_on = a._npy_value = None
     return a
 
 
@@ -275,7 +283,7 @@ def twin(array: Any) -> ArrayImpl:
     if a._state & 3:
         return a
     other = _make(a.aval, a._data, a._capacity, a._owner or Pin(a), L.EXTERNAL)
-    other._committed = a._committed
+    other._lies_on = a._lies_on
     return other
 
 

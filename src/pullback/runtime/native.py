@@ -301,7 +301,7 @@ class Native:
             (b"_owner", _T_OBJECT, L.OWNER, _READONLY, None),
             (b"_pins", _T_LONGLONG, L.PINS, _READONLY, None),
             (b"_event", _T_OBJECT, L.EVENT, 0, None),
-            (b"_committed", _T_OBJECT, L.COMMITTED, 0, None),
+            (b"_lies_on", _T_OBJECT, L.COMMITTED, 0, None),
             (b"_npy_value", _T_OBJECT, L.NPY_VALUE, 0, None),
             (b"__weaklistoffset__", _T_SSIZE, L.WEAKREFS, _READONLY, None),
             (b"__dictoffset__", _T_SSIZE, L.DICT, _READONLY, None),

@@ -199,8 +199,8 @@ def _walk(x: Any, mode: int, leaves: list[Any], held: list[Any]) -> None:
     if kind is ArrayImpl:
         leaves.append(x)
         held.append(x.aval)
-        if x._committed is not None:
-            held.append(x._committed)
+        if x._lies_on is not None:
+            held.append(x._lies_on)
     elif kind in _NUMBERS:
         (held if mode & L.BY_VALUE else leaves).append(x)
     elif kind is tuple or kind is list:

@@ -52,7 +52,7 @@ class Shard:
 
 def sharding_of(x: Any) -> Sharding:
     """The sharding that an array was put with, or that of the default device."""
-    held = getattr(getattr(x, "_base_array", x), "_committed", None)
+    held = getattr(getattr(x, "_base_array", x), "_lies_on", None)
     if isinstance(held, Sharding):
         return held
     return SingleDeviceSharding(_first_device()) if held is None else held.sharding
@@ -64,7 +64,7 @@ def _first_device() -> Device:
 
 def _place_new(x: Any) -> Any:
     """A new array, on the default device of this thread."""
-    x._committed = default_place()
+    x._lies_on = default_place()
     return x
 
 

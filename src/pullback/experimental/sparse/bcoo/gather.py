@@ -10,6 +10,7 @@ import numpy as np
 from .... import dtypes, lax, numpy as jnp
 from ....core.trace import Tracer
 from ....errors import NonConcreteBooleanIndexError
+from ....numpy.indexing import fits_mask, sequence_error
 from .order import fitting
 from .shape import (
     bcoo_broadcast_in_dim,
@@ -185,10 +186,7 @@ def _without_masks(mat: BCOO, keys: list[Any]) -> list[Any]:
     axis = 0
     for k in keys:
         if isinstance(k, list):
-            raise TypeError(
-                "Using a non-tuple sequence for multidimensional indexing is not allowed; use "
-                f"`arr[array(seq)]` instead of `arr[seq]`; got {k}"
-            )
+            raise sequence_error(k)
         if isinstance(k, str):
             raise TypeError(f"JAX does not support string indexing; got idx={k!r}")
         if k is None or k is Ellipsis or isinstance(k, slice):
@@ -201,7 +199,7 @@ def _without_masks(mat: BCOO, keys: list[Any]) -> list[Any]:
                 raise NonConcreteBooleanIndexError(k)
             found = np.nonzero(np.asarray(k))
             here = mat.shape[axis : axis + len(found)]
-            if jnp.shape(k) != here:
+            if not fits_mask(jnp.shape(k), here):
                 raise IndexError(
                     f"boolean index did not match shape of indexed array in index {axis}: got "
                     f"{jnp.shape(k)}, expected {list(here)}"

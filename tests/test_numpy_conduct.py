@@ -1,0 +1,107 @@
+"""How numpy's functions behave where JAX's own tests ask: each call beside real JAX in values,
+types, classes and words of errors, and classes of warnings."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from oracle_compare import leaves
+
+import pullback as pb
+import pullback.numpy as pnp
+
+BOTH = [(jax, jnp), (pb, pnp)]
+MASKED = np.ma.array([1, 2], mask=[True, False])
+
+# What calls give, or raise.
+CALLS = {
+    "mask of no rows": lambda j, n: n.ones((3, 4))[np.empty((0,), bool)],
+    "mask of no columns": lambda j, n: n.ones((3, 4, 5))[np.empty((3, 0), bool)],
+    "mask of no rows, set": lambda j, n: n.ones((2, 3)).at[0, np.empty((0,), bool)].set(2.0),
+    "mask of no rows but other columns": lambda j, n: n.ones((3, 4))[np.empty((0, 3), bool)],
+    "masked array": lambda j, n: n.array(MASKED),
+    "masked array of another dtype": lambda j, n: n.asarray(MASKED, dtype=float),
+    "masked array, not copied": lambda j, n: n.asarray(MASKED),
+    "bytearray": lambda j, n: n.array(bytearray(b"\x2a\xf3"), ndmin=2),
+    "bytearray as floats": lambda j, n: n.asarray(bytearray(b"ab"), dtype=float),
+    "NumPy's own width is not asked for": lambda j, n: n.zeros_like(np.arange(3)),
+    "nor of a number": lambda j, n: n.full_like(np.float64(1), 2),
+    "nor by lax": lambda j, n: j.lax.full_like(np.uint64(3), 2, shape=(2,)),
+    "another width is": lambda j, n: n.zeros_like(np.arange(3), dtype="int64"),
+    "128 bits": lambda j, n: n.array(np.longdouble(2)),
+    "128 bits, moved": lambda j, n: j.device_put(np.ones(2, np.longdouble)),
+    "128 bits, traced": lambda j, n: j.jit(lambda x: x)(np.longdouble(2)),
+    "256 bits asked for": lambda j, n: n.zeros(2, "complex256"),
+    "128 bits asked for": lambda j, n: n.array([1, 2], dtype="longdouble"),
+    "128 bits, the type of": lambda j, n: n.result_type(np.longdouble(2)),
+    "shape of None": lambda j, n: n.shape(None),
+    "ndim of a dict": lambda j, n: n.ndim({}),
+    "a differentiated number of sections": lambda j, n: j.jvp(
+        lambda k: n.split(n.zeros((12, 2)), k), (2.0,), (1.0,)
+    ),
+    "a differentiated place to split at": lambda j, n: j.jvp(
+        lambda k: n.split(n.zeros((12, 2)), (1, k.astype(int))), (2.0,), (1.0,)
+    ),
+    "a differentiated end": lambda j, n: j.jvp(n.arange, (3.0,), (1.0,)),
+    "a differentiated end, after a start": lambda j, n: j.jvp(
+        lambda k: n.arange(0.0, k), (3.0,), (1.0,)
+    ),
+    "put somewhere": lambda j, n: j.device_put(n.ones(2), j.devices()[0])._committed,
+    "lying anywhere": lambda j, n: n.ones(2)._committed,
+    "more elements than int32 counts": lambda j, n: j.eval_shape(
+        n.searchsorted, j.ShapeDtypeStruct((2**31,), "float32"), 1.0
+    ),
+}
+
+
+def outcome(call: Any, j: Any, n: Any) -> tuple[Any, Any, list[str]]:
+    """(leaves, None) or (None, error), and the classes of what was warned of."""
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        try:
+            result, error = leaves(call(j, n)), None
+        except Exception as e:
+            result, error = None, e
+    return result, error, sorted({w.category.__name__ for w in warned})
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_as_in_jax(name: str) -> None:
+    (want, error, warned), (got, raised, said) = (outcome(CALLS[name], j, n) for j, n in BOTH)
+    assert said == warned
+    if error is not None:
+        assert type(error).__name__ in {c.__name__ for c in type(raised).__mro__}, (error, raised)
+        return
+    assert raised is None, raised
+    for a, b in zip(want, got, strict=True):
+        if isinstance(a, bool | int | str):
+            assert a == b
+            continue
+        assert (b.dtype, b.shape, getattr(b, "weak_type", None)) == (
+            a.dtype, a.shape, getattr(a, "weak_type", None)
+        )  # fmt: skip
+        np.testing.assert_allclose(b, a, rtol=1e-5)
+
+
+# Calls whose errors JAX's tests know by words.
+SAYING = {
+    r"allowed; use `arr\[tuple\(seq\)\]`": lambda j, n: n.ones((3, 2))[[0, None]],
+    r"not allowed; use `arr\[tuple\(seq\)\]`": lambda j, n: n.ones((3, 2)).at[[0, [0, 1]]].set(0),
+    r"not allowed; use `arr\[array\(seq\)\]`": lambda j, n: n.ones((3, 2))[[0, np.array(1)]],
+    "string indexing; got idx='abc'": lambda j, n: n.ones((2, 3))[:, "abc"],
+    "only supports number, bool, and string dtypes": lambda j, n: n.arange(3, dtype="float128"),
+    "Python integer 2147483648 out of bounds for int32": CALLS["more elements than int32 counts"],
+}
+
+
+@pytest.mark.parametrize("words", SAYING)
+def test_words_of_errors(words: str) -> None:
+    for j, n in BOTH:
+        _, error, _ = outcome(SAYING[words], j, n)
+        assert re.search(words, str(error)), error
