@@ -85,6 +85,101 @@ def _() -> Any:
     return structures(f)
 
 
+def _closing(kind: str, over: str) -> Any:
+    """A function with a derivative of its own that closes over what is differentiated."""
+
+    def f(x: Any) -> Any:
+        if kind == "jvp":
+            g = jax.custom_jvp(lambda y: x * y if over == "value" else 3.0 * y)
+            g.defjvp(lambda p, t: (3.0 * p[0], t[0] * (x if over == "rule" else 5.0)))
+        else:
+            g = jax.custom_vjp(lambda y: x * y)
+            g.defvjp(lambda y: (x * y, None), lambda _, ct: (ct * 5.0,))
+        return g(1.0 if over == "value" else x)
+
+    return f
+
+
+for _kind, _over in (("jvp", "value"), ("jvp", "rule"), ("vjp", "value"), ("vjp", "rule")):
+
+    @ask(f"custom_{_kind} closes over a differentiated value: {_over}")
+    def _(kind: str = _kind, over: str = _over) -> Any:
+        f = _closing(kind, over)
+        return (
+            fault(lambda: jax.jvp(f, (2.0,), (1.0,)), "unexpected tracer") if kind == "jvp" else "",
+            fault(lambda: jax.linearize(f, 2.0)[1](1.0), "unexpected tracer")[:20],
+            fault(lambda: jax.vmap(f)(jnp.ones(2)), "none")[:8],
+        )
+
+
+@ask("zeros of other shapes from a bwd rule")
+def _() -> Any:
+    f = jax.custom_vjp(lambda x, y, z: (x, y, z))
+    f.defvjp(
+        lambda x, y, z: (f(x.value, y.value, z.value), None),
+        lambda _, g: (g[1], g[0], g[2]),
+        symbolic_zeros=True,
+    )
+    ones = [jnp.ones(k) for k in (1, 2, 3)]
+    return fault(
+        lambda: jax.grad(lambda *xs: f(*xs)[2].sum())(*ones), "Consider just returning a None here"
+    )
+
+
+@ask("arguments of custom functions by name")
+def _() -> Any:
+    def f(x: Any, y: Any, *, z: Any = None) -> Any:
+        return x * y
+
+    out = []
+    for make in (jax.custom_jvp, jax.custom_vjp, jax.custom_batching.custom_vmap):
+        g: Any = make(f)
+        for rule in ("defjvp", "defvjp", "def_vmap"):
+            if hasattr(g, rule):
+                getattr(g, rule)(*[lambda *a: None] * (2 if rule == "defvjp" else 1))
+        kind = make.__name__
+        out += [
+            fault(
+                lambda g=g: g(0.5),
+                rf"to the {kind}-decorated function f(.*)\nmissing a required argument: 'y'",
+            ),
+            fault(
+                lambda g=g: g(0.5, 0.1, z=1.0),
+                rf"to the {kind}-decorated function f(.*)\n"
+                "The following keyword arguments could not be resolved to positions: z",
+            ),
+        ]
+    return out
+
+
+@ask("types of a jvp rule's results")
+def _() -> Any:
+    f = jax.custom_jvp(lambda x: x)
+    f.defjvp(lambda p, t: (p[0], jnp.reshape(t[0], (1,))))
+    said = "but got:\n  primal .* with tangent .*1], expecting tangent .*32\\[\\]"
+    return fault(lambda: jax.jvp(f, (1.0,), (1.0,)), said)
+
+
+@ask("the primal result of a jvp rule in a loop")
+def _() -> Any:
+    f = jax.custom_jvp(lambda x: x)
+    f.defjvp(lambda p, t: (jnp.zeros((3, *p[0].shape)), t[0]))
+
+    def loop(x: Any) -> Any:
+        return jax.lax.scan(lambda c, _: (f(c), None), x, None, length=1)[0]
+
+    said = "shapes/dtypes of:\n    float32\\[3\\]\nwhile the custom_jvp-decorated function"
+    return fault(lambda: jax.jvp(loop, (jnp.float32(1),), (jnp.float32(1),)), said)
+
+
+@ask("arguments of a converted closure")
+def _() -> Any:
+    _, pull = jax.vjp(lambda x, z: z * x, 2.0, 3.0)
+    pure, aux = jax.closure_convert(pull, 2.0)
+    pure(2.0, *aux)
+    return fault(lambda: pure(2.0, aux), "The inputs to the closure produced by closure_convert")
+
+
 if __name__ == "__main__":
     warnings.simplefilter("ignore")
     for name, question in QUESTIONS.items():

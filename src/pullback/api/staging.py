@@ -174,7 +174,8 @@ def closure_convert(
         flat, args_tree = tree.flatten(tuple(args))
         if args_tree != in_tree:
             raise TypeError(
-                f"the converted function takes arguments of structure {in_tree}, got {args_tree}"
+                "The inputs to the closure produced by closure_convert must have the same Pytree "
+                f"structure as the example arguments: it takes {in_tree}, got {args_tree}."
             )
         values = [next(given) if h else c for c, h in zip(consts, is_hoisted, strict=True)]
         return tree.unflatten(out["tree"], eval_jaxpr(jaxpr, values, *flat))

@@ -75,19 +75,24 @@ def resolve_kwargs(
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
         raise TypeError(
-            f"The input arguments to the {kind}-decorated function {name_of(fun)} could not be "
-            f"resolved to positional-only arguments. Binding failed with the error:\n{error}. "
+            f"{_unresolved(kind, fun)}. Binding failed with the error:\n{error}. "
             f"Fix: call {name_of(fun)}{signature}."
         ) from None
     # Defaults first: `bound.args` ends where the first argument is missing.
     bound.apply_defaults()
     if named := sorted(bound.kwargs.keys() & kwargs.keys()):
         raise TypeError(
-            f"keyword arguments {named} could not be resolved to positions for the "
-            f"function {name_of(fun)} with custom derivatives. "
-            "Fix: make them ordinary parameters."
+            f"{_unresolved(kind, fun)}.\nThe following keyword arguments could not be resolved to "
+            f"positions: {', '.join(named)}. Fix: make them ordinary parameters."
         )
     return bound.args
+
+
+def _unresolved(kind: str, fun: Any) -> str:
+    return (
+        f"The input arguments to the {kind}-decorated function {name_of(fun)} could not be "
+        "resolved to positional-only arguments"
+    )
 
 
 def _positions(fun: Any, argnums: Any, argnames: Any) -> tuple[int, ...]:
@@ -277,6 +282,7 @@ class custom_jvp(_CustomDerivative):
             rest = tree.unflatten(in_tree, given[first:])
             outs, held.out_tree = tree.flatten(fun(*_assemble(static_of(given), rest, n)))
             check_results(outs, held.out_tree, fun, "jvp")
+            held.out_avals = [typeof(x) for x in outs]
             return outs
 
         def flat_jvp(*flat: Any) -> list[Any]:
@@ -333,6 +339,10 @@ def _traced_parts(static: dict[int, Any]) -> tuple[list[Tracer], Any]:
     return [leaves[k] for k in at], static_of
 
 
+def _shape_and_dtype(aval: Any) -> tuple[Any, Any]:
+    return getattr(aval, "shape", None), getattr(aval, "dtype", None)
+
+
 def _check_jvp_result(pair: Any, rule: str, fun: str, held: _Trees) -> list[Any]:
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         raise TypeError(
@@ -358,19 +368,36 @@ def _check_jvp_result(pair: Any, rule: str, fun: str, held: _Trees) -> list[Any]
             f"    {out_tree}\nwhile the custom_jvp-decorated function {fun} had output "
             f"container/pytree structure:\n    {held.out_tree}."
         )
-    held.out_tree = out_tree
-    for k, (x, t) in enumerate(zip(outs, dots, strict=True)):
-        want, have = (
-            typeof(x).to_tangent_aval(),
-            t.aval if isinstance(t, SymbolicZero) else typeof(t),
+    have = [typeof(x) for x in outs]
+    pairs = zip(have, held.out_avals, strict=True) if held.out_tree is not None else ()
+    if any(_shape_and_dtype(a) != _shape_and_dtype(b) for a, b in pairs):
+        shown = (
+            tree.unflatten(out_tree, [a.str_short() for a in avals])
+            for avals in (have, held.out_avals)
         )
-        if not typematch(want, have):
-            raise TypeError(
-                "Custom JVP rule must produce primal and tangent outputs with corresponding shapes "
-                "and dtypes. "
-                f"Expected {want.str_short()} (tangent type of {typeof(x).str_short()}) but got "
-                f"{have.str_short()}{leaf_place(out_tree, k, 'the output')}. Fix it in {rule}."
+        rules, functions = (str(x).replace("'", "") for x in shown)
+        raise TypeError(
+            f"Custom JVP rule {rule} for function {fun} must produce a pair (list or tuple of "
+            "length two) where the first element represents the primal output (equal in value to "
+            f"the output of the custom_jvp-decorated function {fun}, and in particular with leaves "
+            "of the same shape/dtype), but instead the JVP rule output's first element had "
+            f"shapes/dtypes of:\n    {rules}\nwhile the custom_jvp-decorated function {fun} had "
+            f"output shapes/dtypes of:\n    {functions}"
+        )
+    held.out_tree, held.out_avals = out_tree, have
+    wrong = []
+    for k, (aval, t) in enumerate(zip(have, dots, strict=True)):
+        want, given = aval.to_tangent_aval(), t.aval if isinstance(t, SymbolicZero) else typeof(t)
+        if not typematch(want, given):
+            wrong.append(
+                f"  primal {aval.str_short()} with tangent {given.str_short()}, expecting tangent "
+                f"{want.str_short()}{leaf_place(out_tree, k, 'the output')}"
             )
+    if wrong:
+        raise TypeError(
+            "Custom JVP rule must produce primal and tangent outputs with corresponding shapes "
+            "and dtypes, but got:\n" + "\n".join(wrong) + f"\nFix it in {rule}."
+        )
     return [*outs, *dots]
 
 
@@ -685,6 +712,15 @@ class _FlatVJP:
         """The cotangent that the rule gave for an argument. Its shape must be the argument's; its
         dtype need not be, as in JAX: what computes with it says so where it does not fit."""
         want = aval.to_ct_aval()
+        if isinstance(ct, SymbolicZero) and _shape_and_dtype(ct.aval) != _shape_and_dtype(want):
+            raise ValueError(
+                "Custom VJP bwd rule produced a SymbolicZero with a shape/dtype that does not "
+                "match the corresponding input tangent shape/dtype: at "
+                f"{leaf_names(self.in_tree, 'output')[k]} the SymbolicZero had shape/dtype "
+                f"{ct.aval.str_short()} while the corresponding input had shape/dtype "
+                f"{want.str_short()}. Consider just returning a None here instead of a "
+                "SymbolicZero object."
+            )
         if ct is None or isinstance(ct, (SymbolicZero, Zero)):
             return Zero(want)
         have = typeof(ct)

@@ -14,7 +14,14 @@ from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
 from ..core.refs import holds_refs
 from ..core.symbolic import SymbolicZero, Zero, instantiate_zeros
-from ..core.trace import Trace, Tracer, check_leaks, current_trace, use_trace
+from ..core.trace import (
+    Trace,
+    Tracer,
+    check_leaks,
+    current_trace,
+    escaped_tracer_error,
+    use_trace,
+)
 
 
 class JVPTracer(Tracer):
@@ -144,12 +151,14 @@ class JVPTrace(Trace):
         parent: Any = self.parent_trace
         if all(type(t) is Zero for t in tangents):
             with use_trace(parent):
-                return parent.process_custom_jvp_call(
-                    primitive, fun, jvp, primals, symbolic_zeros=symbolic_zeros
+                return self._not_own(
+                    parent.process_custom_jvp_call(
+                        primitive, fun, jvp, primals, symbolic_zeros=symbolic_zeros
+                    )
                 )
         with use_trace(parent):
             ins = [_symbolic(t) if symbolic_zeros else instantiate_zeros(t) for t in tangents]
-            outs = jvp(*primals, *ins)
+            outs = self._not_own(jvp(*primals, *ins))
         half = len(outs) // 2
         return self.pair_all(outs[:half], [_unsymbolic(t) for t in outs[half:]])
 
@@ -168,19 +177,34 @@ class JVPTrace(Trace):
         parent: Any = self.parent_trace
         if all(type(t) is Zero for t in tangents):
             with use_trace(parent):
-                return parent.process_custom_vjp_call(
-                    primitive,
-                    fun,
-                    fwd,
-                    bwd,
-                    primals,
-                    out_trees=out_trees,
-                    symbolic_zeros=symbolic_zeros,
+                return self._not_own(
+                    parent.process_custom_vjp_call(
+                        primitive,
+                        fun,
+                        fwd,
+                        bwd,
+                        primals,
+                        out_trees=out_trees,
+                        symbolic_zeros=symbolic_zeros,
+                    )
                 )
         linear_call = primitive.rules["linear_call"]
         with use_trace(parent):
             outs, tangents_out = linear_call(fwd, bwd, primals, tangents, out_trees, symbolic_zeros)
-        return self.pair_all(outs, tangents_out)
+        return self.pair_all(self._not_own(outs), tangents_out)
+
+    def _not_own(self, outs: Sequence[Any]) -> Sequence[Any]:
+        """What a function with a derivative of its own has given. UnexpectedTracerError if it
+        closes over what is differentiated here: that derivative would be lost without a word."""
+        for out in outs:
+            x = out
+            while isinstance(x, Tracer):  # it may be within one of a trace between
+                if x._trace is self:
+                    raise escaped_tracer_error(
+                        x, "A function with a derivative of its own closes over it. "
+                    )
+                x = getattr(x, "val", None) if not isinstance(x, JVPTracer) else x.primal
+        return outs
 
 
 def _symbolic(t: Any) -> Any:
