@@ -17,7 +17,7 @@ from pullback.backends.llvm.analysis import has, walk
 from pullback.backends.reference import RULES
 from pullback.loops import pipeline
 from pullback.loops.canon import called_by, canonical_text, waits
-from pullback.loops.ir import Call, While
+from pullback.loops.ir import Call, For, Store, While
 from pullback.loops.run import run_program
 from pullback.loops.show import show_kernel
 from pullback.runtime.executable import ASYNC_SECONDS, reference_rule
@@ -649,6 +649,33 @@ def test_what_reductions_of_different_axes_read_is_computed_in_each():
     x = np.zeros((100, 100), F32)
     costly = program(lambda x: [e.sum(k) for e in [jnp.exp(x)] for k in (0, 1)], x)
     assert largest_temporary(costly) == x.nbytes
+
+
+def test_what_a_few_sums_a_row_read_is_stored_while_they_run():
+    def energy(p):
+        d = p[:, None] - p[None]
+        return jnp.log1p((d * d).sum(-1)).sum()
+
+    first = program(pb.grad(energy), np.zeros((123, 3), F32)).kernels[0]
+    (sums,) = (s for s in walk(first.body) if isinstance(s, For) and s.kind == "reduce")
+    assert len(sums.carry) == 3
+    assert has(sums.body, Store)
+
+
+@pytest.mark.parametrize("other", [3, 2])
+def test_sums_of_few_numbers_a_row_meet_others_of_the_same_values(other):
+    """Of rows alone, and of another few numbers a row."""
+    rng = np.random.default_rng(5)
+    x, y, z = (rng.normal(size=s).astype(F32) for s in ((40, 50), (40, 50, 3), (40, 50, other)))
+
+    def f(x, y, z):
+        e = jnp.exp(x)
+        return e, e.sum(1), (e[..., None] * y).sum(1), (e[..., None] * z).sum(1), (e * x).sum(1)
+
+    e = np.exp(x.astype(np.float64))
+    few = [(e[..., None] * t).sum(1) for t in (y, z)]
+    for got, want in zip(pb.jit(f)(x, y, z), (e, e.sum(1), *few, (e * x).sum(1)), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-4, atol=1e-4)
 
 
 def escape(c):

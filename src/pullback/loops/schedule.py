@@ -102,9 +102,10 @@ def _phases(nest: Nest) -> tuple[list[_Phase], set[Node]]:
             simple = len(m.shape) == k
             tail = red.extents
             trailing = simple and red.kept == tuple(range(k))
+            few = not (simple or lanes) and _keeps_few(red, k)
             edges = _operand_edges(red)
         else:
-            tail, simple, trailing, edges = _tail(m, k), True, True, m.roots
+            tail, simple, trailing, few, edges = _tail(m, k), True, True, False, m.roots
         depth = 0
         same: list[tuple[Node, bool]] = []
         for dep, axes in edges:
@@ -114,7 +115,7 @@ def _phases(nest: Nest) -> tuple[list[_Phase], set[Node]]:
             joined = (
                 dep.kind == "pw"
                 and identical
-                and trailing
+                and (trailing or few)
                 and _tail(dep, k) == tail
                 and len(dep.shape) == k + len(tail)
             )
@@ -125,6 +126,12 @@ def _phases(nest: Nest) -> tuple[list[_Phase], set[Node]]:
         key: Any = (depth, tail, True) if simple and (trailing or lanes) else (depth, tail, red)
         if red is not None and not simple:
             key = (depth, tail, red.kept, red.shape)
+        home = (depth, tail, True)
+        others = {(r.kept, r.shape) for r in found[home].reds} if home in found else set()
+        if few and red is not None and others <= {(red.kept, red.shape)}:
+            key = home if any(j and keys[dep] == home for dep, j in same) else key
+        elif key == home and red is not None and others - {(red.kept, red.shape)}:
+            key = (depth, tail, red.kept)
         keys[m] = key
         for dep, joined in same:
             if _tail(dep, k) and not (joined and keys[dep] == key):
@@ -137,6 +144,12 @@ def _phases(nest: Nest) -> tuple[list[_Phase], set[Node]]:
     return sorted(
         found.values(), key=lambda p: min(level[m] for m in _members(p) if m in level)
     ), in_memory
+
+
+def _keeps_few(red: Reduction, k: int) -> bool:
+    """Whether a reduction keeps, besides k axes of rows, only axes behind the reduced ones that are
+    so short that each index has accumulators of its own."""
+    return red.kept[:k] == tuple(range(k)) and len(red.kept) == k + red.small_tail
 
 
 def _members(p: _Phase) -> list[Node]:
@@ -222,7 +235,7 @@ def emit_nest(b: Builder, nest: Nest) -> None:
         rows_at = lambda idx: _emit_rows(b, nest, phases, in_memory, idx, lanes, False)
         emit_turned(b, nest, turned, parallel, rows_at)
     else:
-        chunk = chunk_of_columns(members)
+        chunk = chunk_of_columns(members, extents[-1] if extents else 1)
         open_rows(b, extents, lanes, parallel, body, period, simple, chunk, abreast=bool(short))
     for m in members:
         if m.stored:

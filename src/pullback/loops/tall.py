@@ -32,9 +32,9 @@ def is_tall(reds: Sequence[Reduction], rows: int) -> bool:
     )
 
 
-def chunk_of_columns(members: Sequence[Node]) -> int:
-    """How many columns a thread is given at once: fewer where each is long, but no narrow strips of
-    a wide array."""
+def chunk_of_columns(members: Sequence[Node], columns: int) -> int:
+    """How many of the columns a thread is given at once: fewer where each is long, but no narrow
+    strips of a wide array."""
     most = max((m.red.count for m in members if m.kind == "red" and m.red is not None), default=1)
-    chunk = max(-(-TASK // max(1, most)), members[0].size // TASKS)
+    chunk = max(-(-TASK // max(1, most)), columns // TASKS)
     return min(CHUNK, -(-chunk // NARROWEST) * NARROWEST)
