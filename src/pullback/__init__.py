@@ -76,8 +76,10 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
         process_index as process_index,
         process_indices as process_indices,
     )
+    from .runtime.dispatch import load_compiler as _load_compiler
     from .runtime.placement import typeof as typeof
 
+    _load_compiler()
     _settle()
 
 if TYPE_CHECKING:

@@ -22,13 +22,12 @@ from ..core.source import names_of
 from ..core.trace import Tracer, trace_context
 from ..core.tracebacks import boundary, filter_traceback
 from ..runtime import dispatch, operands, options, stub
-from ..runtime.array import at_first_array
 from ..runtime.commitment import name_shardings, results_lie, types_lie
 from ..runtime.devices import local_devices
 from ..runtime.donation import donation, on_several
 from ..runtime.meshes import get_mesh
 from ..runtime.operands import Policy
-from . import asked, programs
+from . import asked, programs, stages
 from .arguments import (
     ShapeDtypeStruct,
     as_names,
@@ -40,9 +39,6 @@ from .arguments import (
 
 if TYPE_CHECKING:
     from .stages import Lowered, Traced
-
-stages: Any = config.lazy_module("pullback.api.stages")
-at_first_array.append(lambda: stages.Traced)
 
 
 class NotSpecified:

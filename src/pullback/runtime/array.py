@@ -143,19 +143,13 @@ _met: dict[Any, Any] = {}  # the types of NumPy arrays that buffers export, by s
 # Says of a new array on which device it lies, while another one than the first is the default.
 place_new: list[Callable[[Any], Any]] = []
 
-# What is done before the first array of NumPy's values is made, but for those that are only moved.
-at_first_array: list[Callable[[], Any]] = []
 
-
-def make_array(
-    x: Any, aval: Any = None, copy: bool = False, shared: bool = False, moved: bool = False
-) -> Any:
+def make_array(x: Any, aval: Any = None, copy: bool = False, shared: bool = False) -> Any:
     """An ArrayImpl with the values of a NumPy array.
 
     Memory is shared (the array becomes the owner; do not write to it afterwards) if it is
     contiguous, aligned, in native byte order and of the aval's dtype, and `copy` is false; else it
-    is copied, as small arrays are unless `shared`. What the user only asks to be `moved` here does
-    not load the compiler. ValueError if the shapes differ.
+    is copied, as small arrays are unless `shared`. ValueError if the shapes differ.
     """
     if type(x) is not _ndarray:
         x = np.asarray(x)
@@ -174,8 +168,6 @@ def make_array(
                 if len(_met) >= 4096:
                     _met.clear()
                 _met[key] = aval
-    while at_first_array and not moved:
-        at_first_array.pop()()
     if type(aval) is _ShapedArray:
         aval = _intern(aval)
     dtype = aval.dtype

@@ -33,7 +33,6 @@ from ..core.trace import (
     use_trace,
     valueless_error,
 )
-from ..garbage import settle, uncollected
 from ..primitives import common, keys
 from ..transforms.partial_eval import dce_closed
 from . import array as array_module, donation
@@ -352,7 +351,7 @@ def host_array(x: Any, explicit: bool = False) -> Any:
     _guard_transfer(aval, explicit)
     if getattr(x, "has_no_value", False):
         raise valueless_error(x)
-    return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval, moved=explicit)
+    return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval)
 
 
 def check_special(outs: Sequence[Any], program: Any) -> None:
@@ -395,11 +394,9 @@ def clear_caches() -> None:
 
 
 def load_compiler() -> None:
-    """Imports the compiler and makes the runtime of what it compiles: with the first array, so that
-    no first call waits for them, nor a program that makes no arrays or only moves them here."""
-    with uncollected:
-        native.llvm.prepare()
-    settle()
+    """Imports the compiler and makes the runtime of what it compiles: with the package, so that no
+    first call waits for them."""
+    native.llvm.prepare()
 
 
 def compile_native(
@@ -410,6 +407,5 @@ def compile_native(
 
 
 interface.register_backend("native", compile_native, default=True)
-array_module.at_first_array.append(load_compiler)
 common.array_maker[0] = to_array
 install_base(EvalTrace())

@@ -16,8 +16,17 @@ from pullback.loops.chains import Chain, chains_of
 from pullback.loops.invariant import invariants_first
 from pullback.loops.lower import (  # noqa: F401  (their rules enter themselves)
     contract,
+    control,
+    conv,
+    cumulative,
+    fft,
+    index,
+    linalg,
     reduce,
+    rng,
     shape,
+    sort,
+    window,
 )
 from pullback.loops.lower.elementwise import RULES, literal, zipped
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, ir_dtype, no_value
@@ -52,28 +61,9 @@ CALLS = {
 
 # Modules of rules that few programs need: imported when a program has a primitive of theirs.
 LATE = {
-    "control": "while scan cond",
-    "conv": "conv_general_dilated",
-    "cumulative": "cumsum cumprod cummax cummin cumlogsumexp",
-    "fft": "fft",
-    "index": (
-        "gather dynamic_slice dynamic_update_slice scatter scatter-add scatter_add scatter-mul "
-        "scatter_mul scatter-min scatter_min scatter-max scatter_max scatter-sub scatter_sub"
-    ),
-    "linalg": (
-        "cholesky triangular_solve lu lu_pivots_to_permutation cholesky_update tridiagonal_solve "
-        "symmetric_product geqrf householder_product ormqr qr eigh eig svd schur hessenberg "
-        "tridiagonal"
-    ),
-    "rng": "threefry2x32 fused_multiply_add",
-    "sort": "sort top_k approx_top_k",
     "special": (
         "igamma igammac igamma_grad_a regularized_incomplete_beta special_derivative "
         "select_and_scatter"
-    ),
-    "window": (
-        "reduce_window_sum reduce_window_max reduce_window_min reduce reduce_window "
-        "select_and_scatter_add select_and_gather_add"
     ),
 }
 _LATE = {name: module for module, names in LATE.items() for name in names.split()}
