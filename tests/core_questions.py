@@ -155,9 +155,14 @@ def _() -> Any:
 @ask("types of a jvp rule's results")
 def _() -> Any:
     f = jax.custom_jvp(lambda x: x)
-    f.defjvp(lambda p, t: (p[0], jnp.reshape(t[0], (1,))))
-    said = "but got:\n  primal .* with tangent .*1], expecting tangent .*32\\[\\]"
-    return fault(lambda: jax.jvp(f, (1.0,), (1.0,)), said)
+    out = []
+    for zeros, said in (
+        (True, r"but got:\n  primal .* with tangent .*1\], expecting tangent .*32\[\]"),
+        (False, r"Expected float32\[\] \(tangent type of float32\[\]\) but got float32\[1\]"),
+    ):
+        f.defjvp(lambda p, t: (p[0], jnp.reshape(t[0], (1,))), symbolic_zeros=zeros)
+        out.append(fault(lambda: jax.jvp(f, (1.0,), (1.0,)), said))
+    return out
 
 
 @ask("the primal result of a jvp rule in a loop")
