@@ -156,11 +156,17 @@ def _() -> Any:
 def _() -> Any:
     f = jax.custom_jvp(lambda x: x)
     out = []
-    for zeros, said in (
-        (True, r"but got:\n  primal .* with tangent .*1\], expecting tangent .*32\[\]"),
-        (False, r"Expected float32\[\] \(tangent type of float32\[\]\) but got float32\[1\]"),
+    for rule, said in (
+        (
+            lambda p, t: ((p[0], p[0]), (t[0], jnp.reshape(t[0], (1,)))),
+            r"but got:\n  primal .* with tangent .*1\], expecting tangent .*32\[\]",
+        ),
+        (
+            lambda p, t: (p[0], jnp.reshape(t[0], (1,))),
+            r"Expected float32\[\] \(tangent type of float32\[\]\) but got float32\[1\]",
+        ),
     ):
-        f.defjvp(lambda p, t: (p[0], jnp.reshape(t[0], (1,))), symbolic_zeros=zeros)
+        f.defjvp(rule)
         out.append(fault(lambda: jax.jvp(f, (1.0,), (1.0,)), said))
     return out
 

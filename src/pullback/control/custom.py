@@ -291,7 +291,7 @@ class custom_jvp(_CustomDerivative):
             primals, tangents = (tree.unflatten(in_tree, x[first:]) for x in (given, parts))
             fixed = static_of(given)
             pair = rule(*(fixed[k] for k in sorted(fixed)), primals, tangents)
-            return _check_jvp_result(pair, name_of(rule), name_of(fun), held, self.symbolic_zeros)
+            return _check_jvp_result(pair, name_of(rule), name_of(fun), held)
 
         flat_fun.__wrapped__ = fun  # type: ignore[attr-defined]
         flat_fun.leaf_names = _leaf_names(fun, in_tree, static, n, first)  # type: ignore[attr-defined]
@@ -343,10 +343,9 @@ def _shape_and_dtype(aval: Any) -> tuple[Any, Any]:
     return getattr(aval, "shape", None), getattr(aval, "dtype", None)
 
 
-def _mismatches(wrong: Sequence[Any], symbolic_zeros: bool) -> str:
-    """Which tangents do not have the types of their primals'; JAX lists them for rules that see
-    zeros."""
-    if not symbolic_zeros:
+def _mismatches(wrong: Sequence[Any], alone: bool) -> str:
+    """Which tangents do not have the types of their primals."""
+    if alone:
         aval, want, given, place = wrong[0]
         return (
             f". Expected {want.str_short()} (tangent type of {aval.str_short()}) but got "
@@ -360,9 +359,7 @@ def _mismatches(wrong: Sequence[Any], symbolic_zeros: bool) -> str:
     return f", but got:{''.join(lines)}."
 
 
-def _check_jvp_result(
-    pair: Any, rule: str, fun: str, held: _Trees, symbolic_zeros: bool
-) -> list[Any]:
+def _check_jvp_result(pair: Any, rule: str, fun: str, held: _Trees) -> list[Any]:
     if not isinstance(pair, (list, tuple)) or len(pair) != 2:
         raise TypeError(
             f"Custom JVP rule {rule} for function {fun} must produce a pair (list or tuple of "
@@ -412,7 +409,7 @@ def _check_jvp_result(
     if wrong:
         raise TypeError(
             "Custom JVP rule must produce primal and tangent outputs with corresponding shapes "
-            f"and dtypes{_mismatches(wrong, symbolic_zeros)} Fix it in {rule}."
+            f"and dtypes{_mismatches(wrong, len(dots) == 1)} Fix it in {rule}."
         )
     return [*outs, *dots]
 
