@@ -48,7 +48,38 @@ sm(lambda a: lax.fori_loop(0, 3, lambda i, c: c + a, n.zeros((2, 4))), P('x'), P
 sm(lambda a: lax.while_loop(lambda c: c.sum() < 1, lambda c: c + a, n.zeros((2, 4))), P('x'), P())
 sm(lambda a: lax.cond(True, lambda v: v, lambda v: n.zeros(v.shape), a), P('x'), P('x'))
 j.shard_map(lambda a: a, mesh=m, in_specs=P('x', 'y'), out_specs=P('x'), axis_names={'x'})
+j.shard_map(lambda a: a, mesh=m.abstract_mesh, in_specs=P('x'), out_specs=P('x'))
+sm(lambda a: j.shard_map(lambda b: b, mesh=m, in_specs=P('x'), out_specs=P('x'))(a), P('x'), P('x'))
+sm(lambda a: (a, 3), P('x'), (P('x'), None))
+sm(lambda a: a, P('x', 'x'), P('x'))
+j.shard_map(lambda a: a, mesh=m, in_specs=P('x'), out_specs=P('x'), axis_names={'w'})
 """
+
+# Parts of the messages, as JAX has them.
+SAID = {
+    "sm(lambda a: a, ([P('x')],), P('x'))": ["shard_map in_specs[0]"],
+    "sm(lambda a: {'hi': [3.0]}, P('x'), {'hi': P('x')})": [
+        "function '<lambda>'", "out_specs['hi'] is P('x',)", "which has length 1",
+        "<lambda>(*args)['hi'][0] has shape float32[]", "which has rank 0 (and 0 < 1)",
+    ],
+    "lambda x: sm(lambda a: a, P(None), P())(3.0)": [
+        "in_specs is P(None,)", "the passed args[0]", "consider using an in_specs entry of `P()`",
+    ],
+    "lambda x: sm(lambda a, b: a, (P('x'), {'k': P(('x', 'y'))}), P('x'))(x, {'k': n.ones(9)})": [
+        "args[1]['k'] of shape float32[9], where args[1] is bound to <lambda>'s parameter 'b', "
+        "corresponds to in_specs[1]['k'] of value P(('x', 'y'),), which maps array axis 0 (of size "
+        "9) to mesh axes ('x', 'y') (of total size 8), but 8 does not evenly divide 9",
+    ],
+    "lambda x: j.shard_map(lambda a: a, mesh=q.abstract_mesh, "
+    "in_specs=P('q'), out_specs=P('q'))(x)": [
+        "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing "
+        "`AbstractMesh` to the mesh argument.",
+    ],
+    "lambda x: j.shard_map(lambda a: a, mesh=q.abstract_mesh, "
+    "in_specs=P('q'), out_specs=P('q'))(sm(lambda a: a, P('x'), P('x'))(x))": [
+        "Mesh shape of the input", "does not match the mesh shape passed to shard_map",
+    ],
+}  # fmt: skip
 
 VALUES = """
 sm(j.grad(lambda a: (a**2).sum()), P('x'), P('x'))
@@ -64,6 +95,9 @@ lambda x: j.grad(lambda x: sm(lambda a: n.sin(a.sum())[None], P('x'), P('x'))(x)
 lambda x: j.grad(lambda b: sm(lambda a, b: lax.psum((a * b).sum(), 'x'), (P('x'), P()), P(),
  check_vma=False)(x, b))(x[0])
 lambda x: j.vmap(sm(lambda a: a * 2 + lax.axis_index('x'), P('x'), P('x')), spmd_axis_name='y')(x)
+lambda x: j.vmap(j.grad(sm(lambda a: n.sin(a.sum()), P('x'), P(), check_vma=False)),
+ spmd_axis_name='y')(x.T)
+lambda x: j.vmap(j.grad(sm(lambda a: 2 * a.sum(), P(), P(), check_vma=False)), spmd_axis_name='y')(x)
 """
 
 PROGRAM = f"""
@@ -74,13 +108,14 @@ import jax, numpy as np, pullback
 def lines(text):
     return text.strip().replace("\\n ", " ").splitlines()
 
+told = {{}}
 def found(j):
     P, n, lax = j.P, j.numpy, j.lax
     m = j.make_mesh((4, 2), ("x", "y"), axis_types=(j.sharding.AxisType.Auto,) * 2)
     def sm(f, i, o, **options):
         return j.shard_map(f, mesh=m, in_specs=i, out_specs=o, **options)
     x, scope = n.arange(32.0).reshape(8, 4) / 30, dict(j=j, P=P, n=n, np=np, lax=lax, m=m, sm=sm)
-    scope["x"] = x
+    scope["x"], scope["q"] = x, j.make_mesh((2,), ("q",), axis_types=(j.sharding.AxisType.Auto,))
     def text(line):  # the order of a set of names is a matter of chance
         program = str(j.make_jaxpr(eval(line, scope))(x))
         return program.replace("frozenset({{'y', 'x'}})", "frozenset({{'x', 'y'}})")
@@ -91,6 +126,12 @@ def found(j):
             out[line] = "no error"
         except Exception as e:
             out[line] = type(e).__name__
+    for line in {SAID!r}:
+        try:
+            eval(line, scope)(x)
+            out[line] = "no error"
+        except Exception as e:
+            told[line, j.__name__] = str(e)
     values = {{line: np.asarray(j.jit(eval(line, scope))(x)) for line in lines('''{VALUES}''')}}
     place = lambda a: lax.with_sharding_constraint(a * 2, P(None, "y"))
     mixed = j.shard_map(place, mesh=m, in_specs=P("x"), out_specs=P("x"), axis_names={{"x"}})
@@ -103,12 +144,26 @@ def found(j):
     sm(lambda a: seen.append([str(j.typeof(a)), str(j.sharding.get_abstract_mesh()),
                               str(j.typeof(a).manual_axis_type)]) or a, P("x"), P("x"))(x)
     out["inside"] = seen
+    explicit = j.make_mesh((1, 4, 2), ("z", "x", "y"), axis_types=(j.sharding.AxisType.Explicit,) * 3)
+    rows = j.device_put(x, j.NamedSharding(explicit, P(("z", "x"), "y")))
+    each = j.shard_map(lambda a: a * 2, mesh=explicit, in_specs=P("y"), out_specs=P("y"))
+    out["mapped over an explicit axis"] = str(j.jit(j.vmap(each))(rows).sharding.spec)
+    try:
+        named = j.shard_map(lambda a: a, mesh=explicit, in_specs=P("y"), out_specs=P("y"),
+                            axis_names={{"x", "y"}})
+        j.jit(j.vmap(named))(rows)
+    except ValueError as e:
+        out["an axis taken"] = str(e).split("axis_names")[0]
     return out, values
 
 (expected, values), (got, own) = found(jax), found(pullback)
 wrong = {{k: (v, got[k]) for k, v in expected.items() if got[k] != v}}
 said = (f"{{k}}:\\n{{a}}\\nin JAX, here\\n{{b}}" for k, (a, b) in wrong.items())
 assert not wrong, "\\n".join(said)
+for line, parts in {SAID!r}.items():
+    for who in ("jax", "pullback"):
+        for part in parts:
+            assert part in told[line, who], (line, who, part, told[line, who])
 for k, v in values.items():
     np.testing.assert_allclose(own[k], v, rtol=1e-5, atol=1e-6, err_msg=k)
 """

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import inspect
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
@@ -21,7 +20,6 @@ from ..control.shard_map import (
     freed,
     inside,
     names_of,
-    parts,
     shard_map_p,
     sizes_of,
     start,
@@ -30,21 +28,25 @@ from ..control.shard_map import (
 )
 from ..core.avals import typeof
 from ..core.build import trace_to_jaxpr
+from ..core.explicit import names_in
 from ..core.jaxpr import convert_constvars
 from ..core.source import take_names
+from ..core.trace import current_trace
 from ..core.tracebacks import boundary
-from ..errors import DuplicateSpecError, IndivisibleError
+from ..errors import IndivisibleError
 from ..primitives.collectives import pcast
 from ..primitives.layout import expand_dims, squeeze
 from ..runtime.commitment import name_shardings
 from ..runtime.devices import local_devices
-from ..runtime.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh, get_mesh, named_mesh
+from ..runtime.meshes import AbstractMesh, Mesh, get_abstract_mesh, get_mesh, named_mesh
 from ..runtime.partition_spec import PartitionSpec
 from ..runtime.placement import place
 from ..runtime.shardings import NamedSharding
+from ..transforms.batch import axes_around
 from .arguments import as_tuple, check_callable, debug_info
 from .jit import jit
 from .placement import lying_whole
+from .shard_specs import Specs, check_explicit, spec_of
 from .vmap import canonical_mapped, mapped_size
 
 
@@ -289,28 +291,32 @@ def shard_map(
             axis_names=axis_names,
             check_vma=check_vma,
         )
-    check_callable(f)
+    if not callable(f):
+        raise TypeError(
+            "shard_map requires a callable for its first argument, but got "
+            f"{f} of type {type(f)}."
+        )
     start()
 
     @take_names(f, ())
     def sharded(*args: Any) -> Any:
         on, sizes = _mesh_in_use(mesh, axis_names)
         leaves, in_tree = tree.flatten(args)
+        wholes = [typeof(x) for x in leaves]
         if in_specs is Infer:
-            _check_explicit(on, sizes)
-            specs = [_spec_of(x, sizes) for x in leaves]
+            check_explicit(on, sizes)
+            given = tree.unflatten(in_tree, [spec_of(x, sizes) for x in leaves])
         else:
             given = tuple(in_specs) if type(in_specs) is list else in_specs
-            specs = _specs("in_specs", in_tree, given)
-        _check_names("in_specs", specs, sizes)
-        for x, spec in zip(leaves, specs, strict=True):
-            _check_cut("in_specs", typeof(x).shape, spec, sizes)
-            _check_as_it_lies(typeof(x), spec, on, sizes)
+        found = Specs("in_specs", f, in_tree, given, on, sizes)
+        found.check_cut(wholes)
+        found.check_lying(wholes)
+        specs = found.each
         params = {
             "mesh": _shown(on), "check_vma": check_vma, "newly_manual_axes": frozenset(sizes)
         }  # fmt: skip
         body = _Body(f, in_tree, out_specs, params)
-        avals = [block_type(typeof(x), s, params) for x, s in zip(leaves, specs, strict=True)]
+        avals = [block_type(a, s, params) for a, s in zip(wholes, specs, strict=True)]
         with inside(params):
             jaxpr, consts = trace_to_jaxpr(body, avals, debug_info("shard_map", f, args, {}))
         specs = [PartitionSpec()] * len(consts) + specs
@@ -337,12 +343,28 @@ def _now(*args: Any, **params: Any) -> list[Any]:
 
 
 def _mesh_with_devices(mesh: Any, args: Sequence[Any]) -> Any:
-    """The mesh whose devices compute now, as far as it, the mesh in force or an argument says."""
-    held = [getattr(getattr(x, "_lies_on", None), "mesh", None) for x in args]
-    for found in (mesh, get_mesh(), *held):
+    """The mesh whose devices compute now, as far as it, the mesh in force or an argument says.
+    ValueError if nothing says it, or an argument lies over another mesh."""
+    if isinstance(mesh, Mesh):
+        return mesh
+    arrays = [x for x in args if hasattr(x, "_lies_on")]
+    held = [getattr(x._lies_on, "mesh", None) for x in arrays]
+    for x, other in zip(arrays, held, strict=True):
+        if isinstance(other, Mesh) and other.shape_tuple != mesh.shape_tuple:
+            raise ValueError(
+                f"Mesh shape of the input {other.shape_tuple} does not match the mesh shape passed "
+                f"to shard_map {mesh.shape_tuple} for shape {typeof(x).str_short()}. Fix: "
+                "jax.device_put it over that mesh."
+            )
+    for found in (get_mesh(), *held):
         if isinstance(found, Mesh) and found.shape_tuple == mesh.shape_tuple:
             return found
-    return None
+    if mesh.manual_axes:  # in the body of another one, which knows
+        return None
+    raise ValueError(
+        "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing "
+        "`AbstractMesh` to the mesh argument."
+    )
 
 
 shard_map_p.def_impl(_now)
@@ -365,11 +387,12 @@ class _Body:
 
     def __call__(self, *xs: Any) -> list[Any]:
         outs, self.tree = tree.flatten(self.fun(*tree.unflatten(self.in_tree, xs)))
-        self.specs = _specs("out_specs", self.tree, self.out_specs)
-        _check_names("out_specs", self.specs, sizes_of(self.params))
+        mesh, sizes = self.params["mesh"], sizes_of(self.params)
+        said = Specs("out_specs", self.fun, self.tree, self.out_specs, mesh, sizes)
+        self.specs = said.each
         made = []
-        for x, spec in zip(outs, self.specs, strict=True):
-            _check_rank("out_specs", spec, typeof(x).shape)
+        for k, (x, spec) in enumerate(zip(outs, self.specs, strict=True)):
+            said.check_rank(k, typeof(x))
             made.append(self._result(x, spec) if self.params["check_vma"] else x)
         return made
 
@@ -419,6 +442,7 @@ def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: An
 def _mesh_in_use(mesh: Any, axis_names: Any) -> tuple[Any, dict[Any, int]]:
     """The mesh, and its axes that become manual and their sizes, in the mesh's order."""
     context = get_abstract_mesh()
+    mapped = {n for axis in axes_around(current_trace()) if axis.lies for n in names_in(axis.lies[1])}
     found: Any = mesh
     if found is None:
         found = named_mesh() if context.empty or not context.manual_axes else context
@@ -441,111 +465,15 @@ def _mesh_in_use(mesh: Any, axis_names: Any) -> tuple[Any, dict[Any, int]]:
         )
     known = found if context.empty else context
     wanted = set(axis_names) or set(found.axis_names) - set(known.manual_axes)
-    missing = wanted - set(found.axis_names)
+    missing = (wanted - set(found.axis_names)) | (set(axis_names) & mapped)
+    if not wanted:
+        raise ValueError(
+            f"The context mesh {context} should match the mesh passed to shard_map {found}: all "
+            "its axes are manual already. Fix: call the function without shard_map."
+        )
     if missing:
-        raise ValueError(f"axis_names {missing} are not axes of the mesh {found.axis_names}.")
+        raise ValueError(
+            f"jax.shard_map requires axis_names={frozenset(axis_names)} to be a subset of "
+            f"mesh.axis_names={frozenset(found.axis_names) - mapped}."
+        )
     return found, {name: int(found.shape[name]) for name in found.axis_names if name in wanted}
-
-
-def _check_explicit(mesh: Any, names: Iterable[Any]) -> None:
-    """TypeError unless arguments say how they lie on these axes."""
-    found = mesh
-    kinds = dict(zip(found.axis_names, found.axis_types, strict=True))
-    if any(kinds[n] is not AxisType.Explicit for n in names):
-        raise TypeError(
-            "shard_map in_specs argument must be a pytree of `jax.sharding.PartitionSpec` "
-            f"instances, but it was `None` when axis_names={frozenset(names)} are of type "
-            f"{', '.join(str(kinds[n]) for n in names)}. Fix: give in_specs."
-        )
-
-
-def _is_spec(x: Any) -> bool:
-    return isinstance(x, PartitionSpec) or x is None
-
-
-def _specs(what: str, treedef: Any, prefix: Any) -> list[Any]:
-    """A spec for each leaf, from a pytree prefix of them."""
-    if _is_spec(prefix):
-        return [prefix or PartitionSpec()] * treedef.num_leaves
-    wrong = [s for s in tree.leaves(prefix, is_leaf=_is_spec) if not _is_spec(s)]
-    if wrong:
-        raise TypeError(
-            f"shard_map {what} argument must be a pytree of `jax.sharding.PartitionSpec` "
-            f"instances, but:\n\n  {what} is or has {wrong[0]!r} of type "
-            f"{type(wrong[0]).__name__}, which is not a `jax.sharding.PartitionSpec`. Fix: P(...)"
-        )
-    holder = tree.unflatten(treedef, range(treedef.num_leaves))
-    found: list[Any] = []
-    try:
-        tree.tree_map(
-            lambda s, part: found.extend([s or PartitionSpec()] * len(tree.flatten(part)[0])),
-            prefix,
-            holder,
-            is_leaf=_is_spec,
-        )
-    except ValueError as e:
-        raise ValueError(
-            f"shard_map {what} is not a pytree prefix of what it describes: {prefix} for {holder}. "
-            f"{e}"
-        ) from None
-    return found
-
-
-def _spec_of(x: Any, sizes: dict[Any, int]) -> PartitionSpec:
-    """How an argument lies over the axes that become manual."""
-    found = parts(typeof(x).sharding.spec, typeof(x).ndim)
-    return PartitionSpec(*[tuple(n for n in names if n in sizes) for names in found])
-
-
-def _check_names(what: str, specs: Sequence[Any], sizes: dict[Any, int]) -> None:
-    """ValueError if a spec names what is no axis of the mesh, DuplicateSpecError if it names one
-    twice."""
-    for spec in specs:
-        names = [n for part in parts(spec, len(spec)) for n in part]
-        for name in names:
-            if name not in sizes:
-                raise ValueError(
-                    f"shard_map {what} argument must refer to an axis marked as manual "
-                    f"({list(sizes)}), but {what} refers to {name!r} in {spec}."
-                )
-            if names.count(name) > 1:
-                raise DuplicateSpecError(
-                    f"shard_map {what} {spec} has duplicate entries for `{name}`: an axis of the "
-                    "mesh can cut one axis of an array."
-                )
-
-
-def _check_cut(what: str, shape: Any, spec: Any, sizes: dict[Any, int]) -> None:
-    """ValueError if an array cannot be cut into the blocks that its spec says."""
-    _check_rank(what, spec, shape)
-    for n, names in zip(shape, parts(spec, len(shape)), strict=True):
-        blocks = math.prod([sizes[name] for name in names])
-        if n % blocks:
-            raise ValueError(
-                f"shard_map applied to an array of shape {shape}: {what} {spec} cuts an axis of "
-                f"size {n} into {blocks} blocks, which does not divide it evenly."
-            )
-
-
-def _check_as_it_lies(aval: Any, spec: Any, mesh: Any, sizes: dict[Any, int]) -> None:
-    """ValueError if an array whose type says how it lies over axes that become manual is cut in
-    another way."""
-    lies = aval._sharding
-    if lies is None or set(mesh.explicit_axes) - set(sizes):
-        return
-    have = [tuple(n for n in p if n in sizes) for p in parts(lies.spec, aval.ndim)]
-    if any(have) and have != parts(spec, aval.ndim):
-        raise ValueError(
-            f"in_specs passed to shard_map: {spec} does not match the specs of the input: "
-            f"{lies.spec} for arg: {aval.str_short()}. `in_specs` is an optional argument so you "
-            "can omit specifying it. Fix: leave it out, or jax.reshard the array first."
-        )
-
-
-def _check_rank(what: str, spec: Any, shape: Any) -> None:
-    if len(spec) > len(shape):
-        raise ValueError(
-            f"shard_map was given an entry of {what} which is too long to be compatible with its "
-            f"array: {spec} has length {len(spec)}, but the array has shape {shape}, which has "
-            f"rank {len(shape)}. Fix: one entry an axis; add an axis to scalars with x[None]."
-        )

@@ -24,7 +24,7 @@ from ..core.jaxpr import (
 )
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
-from ..core.trace import manual_axes, mesh_of_traces, use_trace
+from ..core.trace import current_trace, manual_axes, mesh_of_traces, use_trace
 from ..core.untyped import untyped
 from ..dtypes import float0
 from ..primitives.collectives import psum_p, pvary
@@ -32,8 +32,8 @@ from ..primitives.common import const
 from ..primitives.elementwise import div
 from ..primitives.layout import expand_dims, reshape, squeeze, transpose
 from ..primitives.shape import index_in_dim
-from ..primitives.sharding import with_batch_axis
-from ..transforms.batch import AxisData, batch_flat, batched_aval, matchaxis
+from ..primitives.sharding import batch_over, with_batch_axis
+from ..transforms.batch import AxisData, axes_around, batch_flat, batched_aval, matchaxis
 from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_jaxpr, forward_residuals, partial_eval_jaxpr
 from ..transforms.transpose import backward_pass
@@ -231,9 +231,14 @@ def _retraced(fun: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[J
     return convert_constvars(jaxpr), list(consts)
 
 
-def _residual_spec(aval: Any, params: dict[str, Any]) -> Any:
+def _taken(trace: Any) -> frozenset[Any]:
+    """The axes of the mesh that mapped axes around will lie over."""
+    return frozenset(n for axis in axes_around(trace) for n in names_in(batch_over(axis)))
+
+
+def _residual_spec(aval: Any, params: dict[str, Any], taken: frozenset[Any]) -> Any:
     """How what is kept for the backward pass is joined: along its first axis."""
-    own = params["newly_manual_axes"]
+    own = params["newly_manual_axes"] - taken
     names = [n for n in params["mesh"].axis_names if n in own]
     if params["check_vma"]:
         names = [n for n in names if n in aval.vma]
@@ -249,7 +254,8 @@ def _partial_eval(trace: Any, unknown: Sequence[bool], tracers: Any, params: dic
     known, where = forward_residuals(known, n_res)
     n_known = len(out_unknown) - sum(out_unknown)
     res_avals = known.out_avals[n_known:]
-    specs = [_residual_spec(a, params) for a in res_avals]
+    taken = _taken(trace)
+    specs = [_residual_spec(a, params, taken) for a in res_avals]
     flat = [not a.shape and len(s) > 0 for a, s in zip(res_avals, specs, strict=True)]
 
     def known_fun(*xs: Any) -> list[Any]:
@@ -308,9 +314,10 @@ def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
     linear = [type(x) is UndefinedPrimal for x in args]
     live = [type(ct) is not Zero for ct in cts]
     zeros: list[bool] = []
+    taken = _taken(current_trace())
 
     def left(spec: Any) -> tuple[Any, ...]:
-        return tuple(n for n in sizes if n not in names_of(spec))
+        return tuple(n for n in sizes if n not in names_of(spec) and n not in taken)
 
     def backward(*xs: Any) -> list[Any]:
         rest = iter(xs)
@@ -380,14 +387,16 @@ def _as_operand(ct: Any, aval: Any, left: tuple[Any, ...], params: dict[str, Any
 def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> Any:
     if all(d is None for d in dims) and not mentions_axis(jaxpr.effects, axis.name):
         return None
-    mesh_axes = _names(axis.spmd_name)
+    mesh_axes, lies = names_in(batch_over(axis)), None
+    if not params["newly_manual_axes"].issuperset(mesh_axes) and axis.lies:
+        mesh_axes, lies = (), axis.lies  # over axes that the program leaves as they are
     size = axis.size // math.prod([int(params["mesh"].shape[n]) for n in mesh_axes])
-    for s, d in zip(params["in_specs"], dims, strict=True):
-        _with_axis(s, d, axis.spmd_name)
+    part = None if not mesh_axes else mesh_axes[0] if len(mesh_axes) == 1 else mesh_axes
+    ins = [_with_axis(s, d, part) for s, d in zip(params["in_specs"], dims, strict=True)]
     inner = AxisData(axis.name, size, None, None)
     avals = []
     for v, d in zip(jaxpr.invars, dims, strict=True):
-        aval = batched_aval(v.aval, d, size)
+        aval = batched_aval(v.aval, d, size, lies)
         if d is not None and mesh_axes and params["check_vma"]:
             aval = aval.update(manual_axis_type=varying(aval.vma | set(mesh_axes)))
         avals.append(aval)
@@ -399,15 +408,9 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> A
         return outs
 
     body, consts = _retraced(fun, avals, params)
-    part = None if not mesh_axes else mesh_axes[0] if len(mesh_axes) == 1 else mesh_axes
-    ins = [_with_axis(s, d, part) for s, d in zip(params["in_specs"], dims, strict=True)]
     outs = [_with_axis(s, d, part) for s, d in zip(params["out_specs"], found, strict=True)]
     results = bind([*consts, *vals], body, params, [*[_whole(params)] * len(consts), *ins], outs)
     return results, found
-
-
-def _names(spmd_name: Any) -> tuple[Any, ...]:
-    return () if spmd_name is None else names_in(spmd_name)
 
 
 def _with_axis(spec: Any, dim: int | None, part: Any) -> Any:

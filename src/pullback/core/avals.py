@@ -253,6 +253,11 @@ class ShapedArray(UnshapedArray):
         return Space.Device if self._memory_space is None else self._memory_space
 
     @property
+    def mat(self) -> ManualAxisType:
+        """`manual_axis_type`, by its short name."""
+        return self.manual_axis_type
+
+    @property
     def vma(self) -> frozenset[Any]:
         """The manual axes over which a value varies."""
         return self.manual_axis_type.varying  # type: ignore[no-any-return]

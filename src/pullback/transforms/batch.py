@@ -4,7 +4,7 @@ carries through; and the batched jaxpr.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..core import source
@@ -90,6 +90,14 @@ def batched_aval(aval: Any, dim: int | None, size: int, lies: Any = None) -> Any
         parts = parts_of(aval)
         return typed(aval.update(shape=new), like, (*parts[:dim], part, *parts[dim:]))
     return aval.update(shape=new)
+
+
+def axes_around(trace: Any) -> Iterator[AxisData]:
+    """The mapped axes of a trace and of those that it passes operations on to."""
+    while trace is not None:
+        if isinstance(trace, BatchTrace):
+            yield trace.axis
+        trace = trace.parent_trace
 
 
 class BatchTrace(Trace):
