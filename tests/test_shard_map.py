@@ -97,7 +97,8 @@ lambda x: j.grad(lambda b: sm(lambda a, b: lax.psum((a * b).sum(), 'x'), (P('x')
 lambda x: j.vmap(sm(lambda a: a * 2 + lax.axis_index('x'), P('x'), P('x')), spmd_axis_name='y')(x)
 lambda x: j.vmap(j.grad(sm(lambda a: n.sin(a.sum()), P('x'), P(), check_vma=False)),
  spmd_axis_name='y')(x.T)
-lambda x: j.vmap(j.grad(sm(lambda a: 2 * a.sum(), P(), P(), check_vma=False)), spmd_axis_name='y')(x)
+lambda x: j.vmap(j.grad(sm(lambda a: 2 * a.sum(), P(), P(), check_vma=False)),
+ spmd_axis_name='y')(x)
 """
 
 PROGRAM = f"""
@@ -144,7 +145,8 @@ def found(j):
     sm(lambda a: seen.append([str(j.typeof(a)), str(j.sharding.get_abstract_mesh()),
                               str(j.typeof(a).manual_axis_type)]) or a, P("x"), P("x"))(x)
     out["inside"] = seen
-    explicit = j.make_mesh((1, 4, 2), ("z", "x", "y"), axis_types=(j.sharding.AxisType.Explicit,) * 3)
+    kinds = (j.sharding.AxisType.Explicit,) * 3
+    explicit = j.make_mesh((1, 4, 2), ("z", "x", "y"), axis_types=kinds)
     rows = j.device_put(x, j.NamedSharding(explicit, P(("z", "x"), "y")))
     each = j.shard_map(lambda a: a * 2, mesh=explicit, in_specs=P("y"), out_specs=P("y"))
     out["mapped over an explicit axis"] = str(j.jit(j.vmap(each))(rows).sharding.spec)

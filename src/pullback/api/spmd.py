@@ -293,8 +293,7 @@ def shard_map(
         )
     if not callable(f):
         raise TypeError(
-            "shard_map requires a callable for its first argument, but got "
-            f"{f} of type {type(f)}."
+            f"shard_map requires a callable for its first argument, but got {f} of type {type(f)}."
         )
     start()
 
@@ -442,7 +441,8 @@ def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: An
 def _mesh_in_use(mesh: Any, axis_names: Any) -> tuple[Any, dict[Any, int]]:
     """The mesh, and its axes that become manual and their sizes, in the mesh's order."""
     context = get_abstract_mesh()
-    mapped = {n for axis in axes_around(current_trace()) if axis.lies for n in names_in(axis.lies[1])}
+    around = [axis.lies[1] for axis in axes_around(current_trace()) if axis.lies]
+    mapped = {n for part in around for n in names_in(part)}
     found: Any = mesh
     if found is None:
         found = named_mesh() if context.empty or not context.manual_axes else context

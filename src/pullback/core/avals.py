@@ -255,7 +255,7 @@ class ShapedArray(UnshapedArray):
     @property
     def mat(self) -> ManualAxisType:
         """`manual_axis_type`, by its short name."""
-        return self.manual_axis_type
+        return self.manual_axis_type  # type: ignore[no-any-return]
 
     @property
     def vma(self) -> frozenset[Any]:
