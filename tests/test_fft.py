@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.loops import pipeline
+from pullback.loops.show import show_kernel
+from pullback.runtime.executable import reference_rule
 
 RNG = np.random.default_rng(3)
 SHAPES = {"FFT": (2, 3, 4), "IFFT": (2, 3, 4), "RFFT": (2, 3, 4), "IRFFT": (2, 3, 3)}
@@ -196,3 +199,12 @@ def test_frequencies_of_floats() -> None:
     for n in (4.0, np.float32(5), 0.0, 1.5, 2.5, 4.9, -3.0):
         for name in ("fftfreq", "rfftfreq"):
             close(*(getattr(f, name)(n) for f in (pb.numpy.fft, jnp.fft)))
+
+
+def test_frequencies_of_real_rows_are_read_side_by_side() -> None:
+    """Both operands of a frequency, k and n - k, are addresses without a clamp."""
+    x = RNG.normal(size=(50, 256)).astype("f")
+    closed = pb.make_jaxpr(lambda x: pb.numpy.abs(pb.numpy.fft.rfft(x)))(x)
+    kernels = pipeline.compile_jaxpr(closed, reference_rule).kernels
+    assert "clamp" not in "".join(map(show_kernel, kernels))
+    close(pb.jit(lambda x: pb.numpy.abs(pb.numpy.fft.rfft(x)))(x), jnp.abs(jnp.fft.rfft(x)))

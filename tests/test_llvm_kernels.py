@@ -730,3 +730,30 @@ def test_bytes_are_permuted_and_bits_counted_by_instructions_where_there_are_som
     assert ("avx512vpopcntdq" in best.features) == counts
     if best.level in ("avx2", "avx512"):
         assert "vbmi" not in llvm_target.target_for("avx2").features
+
+
+def test_what_fills_no_vector_of_strided_loads_is_computed_in_lanes(isa):
+    """Where there is much arithmetic: fifteen single logarithms take what many vectors do."""
+    n, m, i = var("n"), var("m"), var("i")
+    a, o = Buf("a", "f32", (m,), "in"), Buf("o", "f32", (n,), "out")
+    at, x, y, z = var("at"), var("x", "f32"), var("y", "f32"), var("z", "f32")
+    body = (
+        Let(at, "mul", (i, i64(2))),
+        Load(x, a, (at,)),
+        Let(y, "log", (x,)),
+        Let(z, "log", (y,)),
+        Store(o, (i,), z),
+    )
+    kernel = Kernel("logs", (a, o), (n, m), (), (loop(i, n, "vector", *body),))
+    for count in (0, 1, 5, 15, 16, 31, 127):
+        x0 = np.random.default_rng(count).uniform(2, 9, 2 * count + 1).astype(np.float32)
+        out, whole = np.zeros(count, np.float32), np.zeros(count + 64, np.float32)
+        run_kernel(kernel, [x0, out], [count, len(x0)], (), isa)
+        padded = np.full(2 * (count + 64), 5, np.float32)
+        padded[: len(x0)] = x0
+        run_kernel(kernel, [padded, whole], [count + 64, len(padded)], (), isa)
+        np.testing.assert_array_equal(out, whole[:count])
+        np.testing.assert_allclose(out, np.log(np.log(x0[::2][:count])), rtol=1e-5, atol=1e-6)
+    if isa.masks:
+        text, _ = emit_module(kernel, isa)
+        assert not re.search(r"(fmul|fma\.f32|fadd) float ", text)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from pullback import lax, numpy as jnp
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.reference import eval_jaxpr_numpy
 from pullback.loops import pipeline
+from pullback.loops.show import show_kernel
 from pullback.runtime.executable import NativeExecutable, reference_rule
 
 F = np.float32
@@ -350,3 +352,17 @@ def test_extremes_of_many_updates_are_found_without_branches(op, order):
     (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
     text, _ = emit_module(kernel)
     assert f"@llvm.s{op}.v4i32" in text and f"@llvm.s{op}.i32" not in text
+
+
+@pytest.mark.parametrize("count", [40_000, 70_000, 100_000, 170_000, 250_000, 400_000])
+def test_blocks_of_updates_are_shared_equally(count: int) -> None:
+    """As many blocks as two or four threads take in equal numbers."""
+    i = np.random.default_rng(count).integers(0, 128, count).astype(np.int32)
+    f = lambda i: jnp.zeros(128, jnp.int32).at[i].add(1)
+    (kernel,) = pipeline.compile_jaxpr(pullback.make_jaxpr(f)(i), reference_rule).kernels
+    blocks = [
+        int(n) for n in re.findall(r"for parallel \S+ in 0:i64\.\.(\d+):", show_kernel(kernel))
+    ]
+    assert all(n in (1, 2, 4, 8) for n in blocks), blocks
+    assert bool(blocks) == (count > 2 * 32768)
+    np.testing.assert_array_equal(pullback.jit(f)(i), np.bincount(i, minlength=128))

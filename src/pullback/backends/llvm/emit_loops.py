@@ -283,7 +283,11 @@ class Loops:
         if not (brief and scattered and _arithmetic(s.body) < BRIEFLY):
             middle = hi - self.remainder(e, hi - lo, lanes * width)
             self.lane_loop(e, s, lo, middle, lanes, width, None)
-        if rest_masked and (not scattered or (inner and not scattered_inside(s))):
+        if inner:
+            rest_masked = rest_masked and not (scattered and scattered_inside(s))
+        elif scattered:  # addresses lane by lane cost less than much arithmetic one by one
+            rest_masked = rest_masked and not (brief or cost < HEAVY or has(s.body, Update))
+        if rest_masked:
             self.rest_in_lanes(e, s, middle, hi, lanes, width if inner else 1)
             return
         if inner and width > 1 and not brief:

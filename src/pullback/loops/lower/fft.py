@@ -623,6 +623,13 @@ def _either(b: Builder, x: Atom, y: Atom) -> Atom:
     return b.let("or", (x, y), "bool")
 
 
+def _place(b: Builder, p: Atom, x: Index, y: Index, most: int) -> Index:
+    """x or y, 0 .. most; as it stands where p is known, so that lanes read side by side."""
+    if isinstance(p, Const):
+        return x if p.value else y
+    return b.to_index(b.select(p, b.atom(x), b.atom(y)), 0, most)
+
+
 def _complex(b: Builder, value: Any) -> Pair:
     return value if isinstance(value, tuple) else (value, Const(0.0, value.dtype))
 
@@ -685,10 +692,9 @@ def _real_axis(g: Graph, x: Node, dtype: str) -> Node:
         # the odd entries; frequency k is even + root^k odd.
         *before, k = idx
         zero, end = b.in_range(k, 0, 1), b.in_range(k, h, h + 1)
-        here = b.select(end, b.dim(0), b.atom(k))
-        mirror = b.select(_either(b, zero, end), b.dim(0), b.atom(b.sub(h, k)))
-        x1 = read(z, b, (*before, b.to_index(here, 0, h - 1)))
-        x2 = read(z, b, (*before, b.to_index(mirror, 0, h - 1)))
+        here = _place(b, end, 0, k, h - 1)
+        mirror = _place(b, _either(b, zero, end), 0, b.sub(h, k), h - 1)
+        x1, x2 = read(z, b, (*before, here)), read(z, b, (*before, mirror))
         x2 = (x2[0], b.let("neg", (x2[1],), x2[1].dtype))
         even = _times(b, cm.add(b, x1, x2), 0.5)
         odd = _turned(b, _times(b, cm.sub(b, x1, x2), 0.5), -1)
@@ -717,8 +723,7 @@ def _real_inverse(g: Graph, x: Node, n: int, dtype: str, scale: float) -> Node:
 
         def whole(b: Builder, before: Any, i: Index, _: Any) -> Pair:
             low = b.in_range(i, 0, h + 1)
-            k = b.select(low, b.atom(i), b.atom(b.sub(n, i)))
-            re, im = freq(b, before, b.to_index(k, 0, h))
+            re, im = freq(b, before, _place(b, low, i, b.sub(n, i), h))
             im = b.select(low, im, b.let("neg", (im,), part))
             alone = b.in_range(i, 0, 1)
             if n % 2 == 0:

@@ -615,7 +615,7 @@ def _whole_vectors(count: int) -> list[int]:
 WRITTEN = 64  # elements of an update that is written out
 RANGES = 32  # parts that the rows of an array are cut in whose updates are in order, at most
 BLOCKS = 8  # parts of many updates that are combined apart from each other, at most
-EACH = 1 << 15  # updates in such a part, at least
+EACH = 1 << 15  # updates in such a part, about
 
 
 MANY = 256  # updates from which on an array of extremes is worth being made integers
@@ -629,10 +629,11 @@ LINE = 16  # elements that threads should not share
 
 def _blocks(x: Node, updates: Node, combine: str | None) -> int:
     """In how many parts many updates of few elements are cut; the number depends on sizes only,
-    and with it the bits."""
+    and with it the bits. A power of two: of three parts, one of two threads would do two."""
     if combine is None or x.dtype in COMPLEX:
         return 1
-    return min(BLOCKS, updates.size // max(EACH, 4 * x.size))
+    worth = updates.size // max(EACH, 4 * x.size)
+    return min(BLOCKS, 1 << (worth - 1).bit_length()) if worth > 1 else 1
 
 
 def _strips(wide: int, updates: Node) -> int:
