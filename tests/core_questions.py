@@ -4,6 +4,7 @@ prints an answer a line; test_core_questions.py runs it on JAX and on Pullback.
 
 from __future__ import annotations
 
+import gc
 import re
 import warnings
 from collections.abc import Callable
@@ -189,6 +190,85 @@ def _() -> Any:
     pure, aux = jax.closure_convert(pull, 2.0)
     pure(2.0, *aux)
     return fault(lambda: pure(2.0, aux), "The inputs to the closure produced by closure_convert")
+
+
+# ---- programs that break the grammar, garbage
+
+
+def _checked(jaxpr: Any) -> str:
+    from jax._src import core
+
+    try:
+        core.check_jaxpr(jaxpr)
+    except core.JaxprTypeError as e:
+        lines = [x for x in str(e).split("\n") if "from source" not in x]
+        return "|".join(re.sub(r"id=\d+", "id=", x) for x in lines[:8])
+    return "no fault"
+
+
+def _with(jaxpr: Any, primitive: str, **changes: Callable[[Any], Any]) -> Any:
+    """A program in which the equations of one primitive are changed."""
+    return jaxpr.replace(
+        eqns=[
+            e.replace(**{k: f(e) for k, f in changes.items()})
+            if e.primitive.name == primitive
+            else e
+            for e in jaxpr.eqns
+        ]
+    )
+
+
+@ask("faults of programs")
+def _() -> Any:
+    add = jax.make_jaxpr(lambda x: jnp.sin(jnp.cos(x)))(1.0).jaxpr
+    call = jax.make_jaxpr(jax.jit(lambda x, y: x + 1))(1.0, 2.0).jaxpr
+    cond = jax.make_jaxpr(lambda p, x: jax.lax.cond(p, jnp.sin, jnp.cos, x))(True, 1.0).jaxpr
+    two = jax.make_jaxpr(lambda x: (x, x))(1.0)
+    prints = jax.make_jaxpr(lambda x: jax.debug.print("{}", x))(1.0).jaxpr
+    return [
+        _checked(add),
+        _checked(add.replace(eqns=add.eqns[1:])),
+        _checked(add.replace(eqns=[*add.eqns, *add.eqns])),
+        _checked(_with(call, "jit", invars=lambda _: [])),
+        _checked(_with(cond, "cond", invars=lambda e: e.invars[:1])),
+        _checked(_with(cond, "cond", invars=lambda e: [cond.invars[1], cond.invars[1]]))[:70],
+        _checked(
+            _with(
+                cond,
+                "cond",
+                params=lambda e: {**e.params, "branches": (e.params["branches"][0], two)},
+            )
+        ),
+        _checked(prints.replace(effects=set()))[:50],
+    ]
+
+
+@ask("a variable of another type")
+def _() -> Any:
+    jaxpr = jax.make_jaxpr(lambda x: jnp.sin(x) + jnp.cos(x))(jnp.float32(1)).jaxpr
+    jaxpr.eqns[0].outvars[0].aval = jax.core.ShapedArray((2, 3), np.dtype("float32"))
+    return _checked(jaxpr)
+
+
+@ask("transformations leave nothing to the collector")
+def _() -> Any:
+    def f(x: Any) -> Any:
+        return x.sum()
+
+    x, jitted, out = jnp.zeros([]), jax.jit(f), []
+    for run in (
+        lambda: jax.linearize(f, x),
+        lambda: jax.vjp(f, x)[1](1.0),
+        lambda: jax.grad(f)(x),
+        lambda: jax.jvp(f, (x,), (x,)),
+        lambda: jitted(x),
+    ):
+        for _ in range(4):  # until it is compiled
+            run()
+        gc.collect()
+        run()
+        out.append(gc.collect())
+    return out
 
 
 if __name__ == "__main__":

@@ -348,7 +348,7 @@ def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
     operations.
     """
     if "inline calls" in jaxpr.derived:
-        return jaxpr.derived["inline calls"]  # type: ignore[no-any-return]
+        return jaxpr.derived["inline calls"] or jaxpr
     result = jaxpr
     if any(e.primitive is jit_p for e in jaxpr.eqns):
         eqns: list[JaxprEqn] = []
@@ -368,7 +368,7 @@ def inline_calls(jaxpr: Jaxpr) -> Jaxpr:
             eqns += body.eqns
             env.update(zip(eqn.outvars, body.outvars, strict=True))
         result = jaxpr.replace(eqns=eqns, outvars=[sub(v) for v in jaxpr.outvars])
-    jaxpr.derived["inline calls"] = result
+    jaxpr.derived["inline calls"] = None if result is jaxpr else result  # it never holds itself
     return result
 
 

@@ -373,17 +373,17 @@ param_rules["custom_vjp_call"] = _custom_vjp_params
 
 def _adopt_jit(eqn: JaxprEqn, context: Context) -> None:
     """The inside of a jit calls its arguments and results as the outside does, unless its text
-    stands before the program.
+    stands before the program. What does not fit is shown too: the checker of programs shows it.
     """
     jaxpr = eqn.params["jaxpr"].jaxpr
     if jaxpr in context.jaxpr_names:
         return
-    for inner, outer in zip(jaxpr.invars, eqn.invars, strict=True):
+    for inner, outer in zip(jaxpr.invars, eqn.invars, strict=False):
         if isinstance(outer, Var) and context.var_name(outer) not in {
             context.var_names.get(v) for v in jaxpr.invars
         }:
             context.suggest(inner, context.var_name(outer))
-    for inner, outer in zip(jaxpr.outvars, eqn.outvars, strict=True):
+    for inner, outer in zip(jaxpr.outvars, eqn.outvars, strict=False):
         if isinstance(inner, Var):
             context.suggest(inner, context.var_name(outer))
 

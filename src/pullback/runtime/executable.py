@@ -91,6 +91,13 @@ def reference_rule(eqn: Any) -> Callable[..., list[Any]]:
     return call
 
 
+@functools.lru_cache(None)
+def _words(n: int) -> Any:
+    """The type of blocks of so many words. Made anew each time it would be garbage of the kind that
+    only the collector finds."""
+    return ctypes.c_int64 * n
+
+
 class _Contexts(threading.local):
     def __init__(self) -> None:
         self.free: list[llvm.Context] = []
@@ -297,7 +304,7 @@ class NativeExecutable:
             arrays = self._with_bytes(arrays)
         if self._given:
             arrays = self._overwritable(arrays, donated)
-        slots = (ctypes.c_int64 * self.plan.slot_words)()
+        slots = _words(self.plan.slot_words)()
         held: dict[int, Any] = {}
         for slot, x in zip(self.program.ins, arrays, strict=True):
             held[slot] = x

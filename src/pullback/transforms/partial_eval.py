@@ -236,7 +236,8 @@ def dce_jaxpr(
     )
     key = ("dce", tuple(used_outputs), tuple(keep_in))
     if key in jaxpr.derived:
-        return jaxpr.derived[key]  # type: ignore[no-any-return]
+        smaller, used_in = jaxpr.derived[key]
+        return (jaxpr if smaller is None else smaller), used_in
     outvars = [v for v, used in zip(jaxpr.outvars, used_outputs, strict=True) if used]
     live = {v for v in outvars if isinstance(v, Var)}
     eqns: list[JaxprEqn] = []
@@ -257,15 +258,13 @@ def dce_jaxpr(
     eqns.reverse()
     whole = all(used_outputs) and all(used_in) and len(eqns) == len(jaxpr.eqns)
     if whole and all(a is b for a, b in zip(eqns, jaxpr.eqns, strict=True)):
-        result = jaxpr, used_in  # the same object keeps what was derived from it
-    else:
-        effects = frozenset().union(*(e.effects for e in eqns)) if eqns else frozenset()
-        result = (
-            jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns, effects=effects),
-            used_in,
-        )
-    jaxpr.derived[key] = result
-    return result
+        # The same object keeps what was derived from it; it does not hold itself.
+        jaxpr.derived[key] = None, used_in
+        return jaxpr, used_in
+    effects = frozenset().union(*(e.effects for e in eqns)) if eqns else frozenset()
+    smaller = jaxpr.replace(invars=invars, outvars=outvars, eqns=eqns, effects=effects)
+    jaxpr.derived[key] = smaller, used_in
+    return smaller, used_in
 
 
 def _unchanged(old: JaxprEqn, new: JaxprEqn) -> bool:
