@@ -80,6 +80,14 @@ REUSED = {
     "a slice and the whole": both(lambda ks: n(ks[0]), mapped),
     "the whole and a slice": both(mapped, lambda ks: ks[0]),
     "slices that overlap": both(lambda ks: mapped(ks[:2]), lambda ks: mapped(ks[1:])),
+    "a slice, twice": both(lambda ks: ks[0], lambda ks: ks[0]),
+    "a slice, then the whole": both(lambda ks: ks[0], mapped),
+    "a slice that nobody uses, in a program": both(pullback.jit(lambda ks: (ks[0], mapped(ks)))),
+    "written among others": steps(lambda k: keys().at[0].set(k), n),
+    "used, then written": steps(n, lambda k: keys().at[0].set(k)),
+    "written by dynamic_update_slice": steps(
+        pullback.jit(lambda k: lax.dynamic_update_slice(keys(), k[None], (0,))), n
+    ),
     "an element from the end": both(lambda ks: n(ks[-1]), lambda ks: n(ks[3])),
     "slices in a program": both(pullback.jit(lambda ks: n(ks[0]) + n(ks[0]))),
     "a slice that a program used": both(pullback.jit(lambda ks: n(ks[0])), lambda ks: n(ks[0])),
@@ -148,6 +156,7 @@ FINE = {
     ),
     "stacked with itself, not used": steps(lambda k: jnp.stack([k, k])),
     "slices": both(lambda ks: mapped(ks[:2]), lambda ks: mapped(ks[2:])),
+    "keys written among others": steps(lambda k: mapped(keys().at[0].set(k))),
     "elements of a matrix": lambda: (lambda ks: (n(ks[0, 0]), mapped(ks[1]), mapped(ks[0, 1:])))(
         keys((2, 3))
     ),

@@ -1,9 +1,9 @@
 """Is a key used twice? What the flag jax_debug_key_reuse has checked.
 
 Each key of a key array has a cell, which says whether the key was consumed: random bits were drawn
-from it, or it was split. Slices share the cells of what they are cut from, so that a key is known
-wherever it goes. Operations are followed before they run, programs and their loops and branches
-equation by equation; a loop's body consumes what each of its iterations would.
+from it, it was split, or it was cut out of its array. What moves keys hands on their cells, so that
+a key is known wherever it goes. Operations are followed before they run, programs and their loops
+and branches equation by equation; a loop's body consumes what each of its iterations would.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ _CONSUME = frozenset("random_bits random_split random_gamma select_n".split())
 # Those that leave keys as good as they were; the keys they give are new.
 _READ = frozenset("random_fold_in random_clone random_unwrap random_wrap eq ne".split())
 # Those that refuse keys which are all consumed, but consume none.
-_REFUSE = frozenset("slice transpose rev".split())
+_REFUSE = frozenset("transpose rev".split())
+# Those that write keys into others: which argument they write. It is consumed, and stands in the
+# result.
+_WRITES = {"dynamic_update_slice": 1, "scatter": 2}
 # Those that consume keys and give them anew: what they give is to be used in place of what they
 # took.
 _JOINS = frozenset("concatenate stack".split())
@@ -70,13 +73,14 @@ def cells_of(x: Any) -> Cells:
     return x._cells
 
 
-# --- operations that move keys: the same cells elsewhere ---
-def _slice(ins: Sequence[Cells], p: Any, _: Any) -> Cells:
-    steps = p["strides"] or (1,) * ins[0].ndim
+def _cut(cells: Cells, p: Any) -> Cells:
+    """The cells of a slice."""
+    steps = p["strides"] or (1,) * cells.ndim
     at = zip(p["start_indices"], p["limit_indices"], steps, strict=True)
-    return ins[0][(*(slice(*bounds) for bounds in at), ...)]
+    return cells[(*(slice(*bounds) for bounds in at), ...)]
 
 
+# --- operations that move keys: the same cells elsewhere ---
 def _broadcast(ins: Sequence[Cells], p: Any, aval: Any) -> Cells:
     sizes, dims = [1] * aval.ndim, p["broadcast_dimensions"]
     for n, d in zip(ins[0].shape, dims, strict=True):
@@ -93,7 +97,6 @@ def _dynamic_slice(ins: Sequence[Cells], p: Any, aval: Any) -> Cells:
 
 
 _MOVES: dict[str, Callable[[Sequence[Cells], Any, Any], Cells]] = {
-    "slice": _slice,
     "dynamic_slice": _dynamic_slice,
     "broadcast_in_dim": _broadcast,
     "transpose": lambda ins, p, _: ins[0].transpose(p["permutation"]),
@@ -173,6 +176,11 @@ class _Flow:
             for k, cells in enumerate(ins):
                 if cells is not None:
                     self.consume(name, k, cells)
+        elif name == "slice":
+            self.consume(name, 0, _cut(ins[0], params))
+        elif name in _WRITES:
+            self.consume(name, _WRITES[name], ins[_WRITES[name]])
+            return [ins[0]]
         elif name == _BARRIER:
             return list(ins)
         elif name in _HOLDERS:

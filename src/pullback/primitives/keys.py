@@ -275,12 +275,9 @@ class PRNGKeyArray:
 
     def __getitem__(self, index: Any) -> Any:
         base = self._base_array
-        if (
-            type(index) is int
-            and trace_state_clean()
-            and not isinstance(base, Tracer)
-            and not config.debug_key_reuse.get()
-        ):
+        if config.debug_key_reuse.get():  # in one slice, which consumes no other keys
+            return advanced_getitem[0](self, index)
+        if type(index) is int and trace_state_clean() and not isinstance(base, Tracer):
             if self.shape and -self.shape[0] <= index < self.shape[0]:
                 return PRNGKeyArray(self._impl, base[index])
         simple = _simple_index(self, index)
