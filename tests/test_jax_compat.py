@@ -292,6 +292,17 @@ def test_modules_that_tests_of_jax_import() -> None:
     _passes("jtu_modules_program.py", "\nOK", jax_too=False)
 
 
+def test_private_names_of_random_scipy_and_small_modules() -> None:
+    """Here; with real JAX it takes half a minute: see below."""
+    _passes("jtu_names_program.py", "\nOK", jax_too=False)
+
+
+@pytest.mark.slow
+def test_private_names_of_random_scipy_and_small_modules_are_as_there() -> None:
+    """The same tests with real JAX."""
+    _passes("jtu_names_program.py", "\nOK")
+
+
 @pytest.mark.slow
 def test_modules_that_tests_of_jax_import_are_as_there() -> None:
     """The same tests with real JAX."""

@@ -23,6 +23,8 @@ LAYERS = (
         "records",
         "removed",
         "formatting",
+        "logging_config",
+        "monitoring",
         "compile_log",
     ),
     ("dtypes", "tree", "tree_util"),

@@ -13,12 +13,13 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from pullback import config
+from pullback import config, monitoring
 from pullback.formatting import duration, table
 from pullback.records import record
 
 __all__ = [
-    "CompileReport", "KernelEntry", "ProgramEntry", "Progress", "explain_compile", "note", "say",
+    "CompileReport", "KernelEntry", "ProgramEntry", "Progress", "explain_compile", "note",
+    "note_trace",
 ]  # fmt: skip
 
 KEPT = 256  # programs
@@ -67,24 +68,45 @@ _programs: deque[ProgramEntry] = deque(maxlen=KEPT)
 logging: Any = config.lazy_module("logging")
 
 
+# Who says what is traced, begun and done. Where Pullback stands for JAX, they are JAX's.
+LOGGERS = dict.fromkeys(("traced", "begun", "done"), "pullback.compile")
+
+
+def note_trace(name: str, seconds: float) -> None:
+    """A function has been traced."""
+    _tell("jaxpr_trace", name, seconds)
+    _say("traced", lambda: f"Finished tracing {name} for jit", seconds)
+
+
 def note(entry: ProgramEntry) -> None:
     """A program has been compiled."""
     _programs.append(entry)
     name = f"jit({entry.name})"
-    say(lambda: f"Compiling {name}, {entry.equations} equations, {len(entry.kernels)} kernels.")
-    say(lambda: f"Finished lowering of jaxpr to loops of {name}", entry.lower_seconds)
+    size = f"{entry.equations} equations, {len(entry.kernels)} kernels"
+    _say("begun", lambda: f"Compiling {name}, {size}.")
+    _tell("jaxpr_to_mlir_module", name, entry.lower_seconds)
+    _say("done", lambda: f"Finished lowering of jaxpr to loops of {name}", entry.lower_seconds)
+    _tell("backend_compile", name, entry.compile_seconds)
     # What tools look for in the logs of programs written for JAX.
-    say(lambda: f"Finished XLA compilation of {name}", entry.compile_seconds)
+    _say("done", lambda: f"Finished XLA compilation of {name}", entry.compile_seconds)
 
 
-def say(what: Callable[[], str], seconds: float | None = None) -> None:
+def _tell(stage: str, name: str, seconds: float) -> None:
+    """Who listens hears of a stage that ends now, under the names that JAX has for them."""
+    event, end = f"/jax/core/compile/{stage}_duration", time.time()
+    monitoring.record_scalar(event, end - seconds, fun_name=name)
+    monitoring.record_event_duration_secs(event, seconds, fun_name=name)
+    monitoring.record_event_time_span(event, end - seconds, end, fun_name=name)
+
+
+def _say(what_is: str, what: Callable[[], str], seconds: float | None = None) -> None:
     """A line in the log of what is traced and compiled: a warning if the flag `log_compiles` is
     set, else for those who debug."""
     warn = config.log_compiles.get()
     if not warn and "logging" not in sys.modules:
         return
     level = logging.WARNING if warn else logging.DEBUG
-    logger = logging.getLogger("pullback.compile")
+    logger = logging.getLogger(LOGGERS[what_is])
     if logger.isEnabledFor(level):
         took = "" if seconds is None else f" in {seconds:.6f} sec"
         logger.log(level, f"{what()}{took}")

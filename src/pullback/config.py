@@ -234,6 +234,9 @@ def _same(value: Any) -> Any:
     return value
 
 
+logging_config: Any = lazy_module("pullback.logging_config")
+
+
 def _choice(*allowed: Any) -> Callable[[Any], Any]:
     def parse(value: Any) -> Any:
         value = getattr(value, "value", value)
@@ -244,6 +247,14 @@ def _choice(*allowed: Any) -> Callable[[Any], Any]:
         return value
 
     return parse
+
+
+def _string(value: Any) -> str:
+    if not isinstance(value, str):
+        raise TypeError(
+            f"new string config value must be of type str, got {value} of type {type(value)}."
+        )
+    return value
 
 
 def _optional(parse: Callable[[Any], Any]) -> Callable[[Any], Any]:
@@ -381,6 +392,29 @@ class _Disabling(Flag):
 
     def __call__(self, disable: Any = True) -> Any:
         return super().__call__(disable)
+
+
+class _Logging(Flag):
+    # A flag that loggers follow.
+
+    __slots__ = ()
+
+    __doc__ = property(lambda self: _described(self))
+
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
+        if self.value != self.default:  # by the environment
+            self._follow()
+
+    def set_global(self, value: Any) -> None:
+        super().set_global(value)
+        self._follow()
+
+    def _follow(self) -> None:
+        if self.name == "jax_logging_level":
+            logging_config.update_logging_level_global(self.value)
+        else:
+            logging_config.update_debug_log_modules(self.value)
 
 
 def _flag(
@@ -588,6 +622,20 @@ num_threads = _flag(
     kind=_Threads,
 )
 log_compiles = _flag("jax_log_compiles", False, _bool, "say what is compiled and how long it takes")
+_flag(
+    "jax_debug_log_modules",
+    "",
+    _string,
+    "names between commas of loggers that tell all on the standard error",
+    kind=_Logging,
+)
+_flag(
+    "jax_logging_level",
+    "NOTSET",
+    _choice(None, "NOTSET", "DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL"),
+    "from which level loggers tell",
+    kind=_Logging,
+)
 explain_cache_misses = _flag(
     "jax_explain_cache_misses", False, _bool, "say why a function is traced again"
 )
@@ -693,7 +741,6 @@ for _name, _default in {
     "jax_cpu_collectives_implementation": "gloo",
     "jax_cuda_visible_devices": "all",
     "jax_custom_vjp3": False,
-    "jax_debug_log_modules": "",
     "jax_disable_bwd_checks": False,
     "jax_disable_most_optimizations": False,
     "jax_disable_vmap_shmap_error": False,
@@ -712,7 +759,6 @@ for _name, _default in {
     "jax_hlo_source_file_canonicalization_regex": None,
     "jax_include_debug_info_in_dumps": True,
     "jax_include_full_tracebacks_in_locations": True,
-    "jax_logging_level": "NOTSET",
     "jax_memory_fitting_effort": 0.0,
     "jax_memory_fitting_level": "O2",
     "jax_mock_gpu_topology": "",

@@ -327,10 +327,11 @@ def _lub(nodes: frozenset[Any]) -> Any:
     if len(least) == 1:
         return least[0]
     names = ", ".join(sorted(repr(_node_name(n)) for n in nodes))
-    if any(n in _SMALL_INTS for n in nodes):
-        why = "integers of 4 bits and fewer do not promote implicitly"
-    elif any(n in _NARROW_FLOATS for n in nodes):
-        why = "floats of 8 bits and fewer do not promote implicitly"
+    narrow = [_bits_of(n) for n in nodes if n in _NARROW_FLOATS]
+    if narrow:
+        why = f"{min(narrow)}-bit floats do not support implicit promotion"
+    elif any(n in _SMALL_INTS for n in nodes):
+        why = "1-bit, 2-bit and 4-bit integers do not support implicit promotion"
     else:
         why = "the promotion lattice has no type above both"
     raise TypePromotionError(

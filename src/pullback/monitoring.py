@@ -18,6 +18,12 @@ def _tell(kind: str, *args: Any, **metadata: Any) -> None:
         listener(*args, **metadata)
 
 
+def _forget(kind: str, callback: Callable[..., None]) -> None:
+    if callback not in _listeners[kind]:
+        raise AssertionError(f"{callback!r} was not registered, or is no longer")
+    _listeners[kind].remove(callback)
+
+
 def record_event(event: str, **metadata: Any) -> None:
     """Tells the listeners that something happened.
 
@@ -125,7 +131,7 @@ def register_scalar_listener(callback: Callable[..., None]) -> None:
 
 
 def unregister_event_listener(callback: Callable[..., None]) -> None:
-    """`callback` hears of no further events. Raises ValueError if it was not registered.
+    """`callback` hears of no further events. AssertionError if it was not registered.
 
     >>> from pullback import monitoring
     >>> listener = lambda event, **_: print("heard", event)
@@ -133,11 +139,11 @@ def unregister_event_listener(callback: Callable[..., None]) -> None:
     >>> monitoring.unregister_event_listener(listener)
     >>> monitoring.record_event("/demo/started")
     """
-    _listeners["event"].remove(callback)
+    _forget("event", callback)
 
 
 def unregister_event_duration_listener(callback: Callable[..., None]) -> None:
-    """`callback` hears of no further durations. Raises ValueError if it was not registered.
+    """`callback` hears of no further durations. AssertionError if it was not registered.
 
     >>> from pullback import monitoring
     >>> listener = lambda event, seconds, **_: print(event, seconds)
@@ -145,11 +151,11 @@ def unregister_event_duration_listener(callback: Callable[..., None]) -> None:
     >>> monitoring.unregister_event_duration_listener(listener)
     >>> monitoring.record_event_duration_secs("/demo/load", 1.5)
     """
-    _listeners["duration"].remove(callback)
+    _forget("duration", callback)
 
 
 def unregister_event_time_span_listener(callback: Callable[..., None]) -> None:
-    """`callback` hears of no further time spans. Raises ValueError if it was not registered.
+    """`callback` hears of no further time spans. AssertionError if it was not registered.
 
     >>> from pullback import monitoring
     >>> listener = lambda event, start, end, **_: print(event, end)
@@ -157,11 +163,11 @@ def unregister_event_time_span_listener(callback: Callable[..., None]) -> None:
     >>> monitoring.unregister_event_time_span_listener(listener)
     >>> monitoring.record_event_time_span("/demo/load", 1.0, 2.5)
     """
-    _listeners["span"].remove(callback)
+    _forget("span", callback)
 
 
 def unregister_scalar_listener(callback: Callable[..., None]) -> None:
-    """`callback` hears of no further numbers. Raises ValueError if it was not registered.
+    """`callback` hears of no further numbers. AssertionError if it was not registered.
 
     >>> from pullback import monitoring
     >>> listener = lambda event, value, **_: print(event, value)
@@ -169,7 +175,7 @@ def unregister_scalar_listener(callback: Callable[..., None]) -> None:
     >>> monitoring.unregister_scalar_listener(listener)
     >>> monitoring.record_scalar("/demo/loss", 0.25)
     """
-    _listeners["scalar"].remove(callback)
+    _forget("scalar", callback)
 
 
 def clear_event_listeners() -> None:

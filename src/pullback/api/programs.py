@@ -150,7 +150,7 @@ def trace(
         jaxpr, consts = trace_to_jaxpr(flat_function(call, in_tree, out, "jit"), avals, info)
     info.set_names(info.arg_names, lambda: result_names(out["tree"]))
     program = Program(jaxpr, consts, out["tree"], time.perf_counter() - start)
-    compile_log.say(lambda: f"Finished tracing {info.func_name} for jit", program.seconds)
+    compile_log.note_trace(info.func_name, program.seconds)
     if config.debug_key_reuse.get():
         check_program(program.parts[0])
     return program

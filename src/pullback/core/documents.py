@@ -3,8 +3,9 @@ printed with it (show.py)."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 WIDTH = 80
 # Foreground, background and intensity as the numbers of ANSI codes; None is the terminal's own.
@@ -16,6 +17,20 @@ COLORS: dict[str | None, State] = {
     "keyword": ("34", None, "1"),
     "type": ("35", None, None),
 }
+
+
+class Link(NamedTuple):
+    """An element `a` of HTML: a place's name, and another place."""
+
+    anchor: str | None
+    href: str | None
+
+
+class OutputFormat(enum.Enum):
+    """What colours become: ANSI codes in plain text, or elements of HTML."""
+
+    TEXT = 0
+    HTML = 1
 
 
 class Doc:
@@ -31,14 +46,21 @@ class Doc:
         use_color: bool | None = None,
         annotation_prefix: str = " # ",
         source_map: list[Any] | None = None,
+        output_format: OutputFormat = OutputFormat.TEXT,
+        separable_lines: bool = False,
     ) -> str:
         """The text. `source_map` is given, for each line, what `Sourced` documents cover: (first
-        column, column after the last, source)."""
-        lines = _Lines(bool(use_color))
+        column, column after the last, source). With `separable_lines` colours end with each line
+        and begin anew on the next.
+        """
+        lines = _Lines()
         _layout(self, lines, width)
+        write = _Html if output_format is OutputFormat.HTML else _Ansi
+        written = write(bool(use_color), source_map is not None)
+        out = written.lines(lines.lines, annotation_prefix, separable_lines)
         if source_map is not None:
-            source_map += lines.sources()
-        return lines.finish(annotation_prefix)
+            source_map += written.spans
+        return out
 
     def __add__(self, other: Any) -> Doc:
         return Concat([self, other]) if isinstance(other, Doc) else NotImplemented
@@ -51,17 +73,23 @@ class Doc:
 
 
 class Text(Doc):
-    """Text that never breaks; `note` is a comment for the end of its line."""
+    """Text that never breaks; `note` is a comment for the end of its line, `link` what HTML has
+    around it: its anchor's name, and what it refers to."""
 
-    __slots__ = ("color", "note", "text")
+    __slots__ = ("color", "link", "note", "text")
 
-    def __init__(self, s: str, color: str | None = None, note: str | None = None) -> None:
-        self.text, self.color, self.note = s, color, note
+    def __init__(
+        self, s: str, color: str | None = None, note: str | None = None, link: Link | None = None
+    ) -> None:
+        self.text, self.color, self.note, self.link = s, color, note, link
         self.flat = len(s)
 
     def __repr__(self) -> str:
-        note = "" if self.note is None else f', annotation="{self.note}"'
-        return f'text("{self.text}"{note})'
+        names = {"annotation": self.note}
+        if self.link is not None:
+            names |= self.link._asdict()
+        said = "".join(f', {k}="{v}"' for k, v in names.items() if v is not None)
+        return f'text("{self.text}"{said})'
 
 
 class Break(Doc):
@@ -158,62 +186,125 @@ def join(sep: Doc, docs: Iterable[Doc]) -> Doc:
 
 
 class _Line:
-    __slots__ = ("body", "notes", "spans", "width")
+    """A line: pieces (text, colours, source, link) and comments. `width` is that of the text."""
+
+    __slots__ = ("notes", "pieces", "width")
 
     def __init__(self, indent: int) -> None:
-        self.body, self.width = " " * indent, indent
+        self.pieces: list[tuple[str, State | None, Any, Link | None]] = []
         self.notes: list[str] = []
-        self.spans: list[tuple[int, int, Any]] = []
+        self.width = indent
+        if indent:
+            self.pieces.append((" " * indent, None, None, None))
 
 
 class _Lines:
-    """Lines under construction: their text (with colour codes), width, comments and sources."""
+    """Lines under construction."""
 
-    def __init__(self, use_color: bool) -> None:
-        self.use_color = use_color
+    def __init__(self) -> None:
         self.lines = [_Line(0)]
-        self.state = _PLAIN
 
-    def codes(self, want: State) -> str:
+    def write(
+        self, s: str, state: State, note: str | None, source: Any, link: Link | None = None
+    ) -> None:
+        line = self.lines[-1]
+        if s:
+            line.pieces.append((s, state, source, link))
+            line.width += len(s)
+        if note is not None:
+            line.notes.append(note)
+
+
+class _Ansi:
+    """Writes lines, with ANSI codes for colours. `spans` are, line by line, the columns of what
+    was written for each source; colours do not cross their ends."""
+
+    def __init__(self, use_color: bool, sources: bool) -> None:
+        self.use_color, self.sources = use_color, sources
+        self.state = _PLAIN
+        self.spans: list[list[tuple[int, int, Any]]] = []
+
+    def change(self, want: State) -> str:
         """What brings the terminal to a state."""
-        if not self.use_color or want == self.state:
-            return ""
         codes = [
             new or reset
             for new, old, reset in zip(want, self.state, _RESETS, strict=True)
             if new != old
         ]
-        self.state = want
         return f"\x1b[{';'.join(codes)}m"
 
-    def write(self, s: str, state: State, note: str | None, source: Any) -> None:
-        line = self.lines[-1]
-        if s:
-            line.body += self.codes(state) + s
-        if source is not None and s:
-            spans, end = line.spans, line.width + len(s)
-            if spans and spans[-1][2] is source and spans[-1][1] == line.width:
-                spans[-1] = (spans[-1][0], end, source)
-            else:
-                spans.append((line.width, end, source))
-        line.width += len(s)
-        if note is not None:
-            line.notes.append(note)
+    def piece(self, s: str, link: Link | None) -> str:
+        return s
 
-    def sources(self) -> list[list[Any]]:
-        return [line.spans for line in self.lines]
+    def dim(self, s: str) -> str:
+        """A comment."""
+        return f"\x1b[2m{s}\x1b[22m"
 
-    def finish(self, prefix: str) -> str:
-        column = max(line.width for line in self.lines)
-        start, end = ("\x1b[2m", "\x1b[22m") if self.use_color else ("", "")
+    def to(self, want: State) -> str:
+        # A colour that resets is none.
+        want = tuple(  # type: ignore[assignment]
+            None if c == reset else c for c, reset in zip(want, _RESETS, strict=True)
+        )
+        if not self.use_color or want == self.state:
+            return ""
+        change, self.state = self.change(want), want
+        return change
+
+    def lines(self, lines: list[_Line], prefix: str, separable: bool) -> str:
+        column = max(line.width for line in lines)
         out = []
-        for line in self.lines:
-            body = line.body
+        for line in lines:
+            body = self.line(line)
+            if line.notes or separable or line is lines[-1]:
+                body += self.to(_PLAIN)
             for k, note in enumerate(line.notes):
-                pad = " " * (column - (line.width if k == 0 else 0))
-                body += ("" if k == 0 else "\n") + f"{pad}{start}{prefix}{note}{end}"
+                said = " " * (column - (line.width if k == 0 else 0)) + prefix
+                said = self.piece(said + note, None)
+                body += ("" if k == 0 else "\n") + (self.dim(said) if self.use_color else said)
             out.append(body)
-        return "\n".join(out) + self.codes(_PLAIN)
+        return "\n".join(out)
+
+    def line(self, line: _Line) -> str:
+        body, spans = "", []
+        at, start = None, 0
+        for s, state, source, link in line.pieces:
+            if self.sources and source is not at:
+                body += self.to(_PLAIN)
+                if at is not None:
+                    spans.append((start, len(body), at))
+                at, start = source, len(body)
+            if state is not None:
+                body += self.to(state)
+            body += self.piece(s, link)
+        if at is not None:
+            body += self.to(_PLAIN)
+            spans.append((start, len(body), at))
+        self.spans.append(spans)
+        return body
+
+
+_ESCAPES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;", '"': "&quot;", "'": "&apos;"})
+
+
+class _Html(_Ansi):
+    """Writes lines, with elements `span` for colours."""
+
+    def change(self, want: State) -> str:
+        kinds = zip(("fg", "bg", "intensity"), want, strict=True)
+        classes = " ".join(f"ansi-{kind}-{c}" for kind, c in kinds if c is not None)
+        close = "" if self.state == _PLAIN else "</span>"
+        return close + (f'<span class="{classes}">' if classes else "")
+
+    def piece(self, s: str, link: Link | None) -> str:
+        s = s.translate(_ESCAPES)
+        if link is None:
+            return s
+        anchor = "" if link.anchor is None else f' id="{link.anchor.translate(_ESCAPES)}"'
+        href = "" if link.href is None else f' href="{link.href.translate(_ESCAPES)}"'
+        return f"<a{anchor}{href}>{s}</a>"
+
+    def dim(self, s: str) -> str:
+        return f'<span class="ansi-intensity-2">{s}</span>'
 
 
 def _within(inner: State, outer: State) -> State:
@@ -225,7 +316,7 @@ def _layout(doc: Doc, lines: _Lines, width: int) -> None:
     while stack:
         indent, flat, state, made_of, d = stack.pop()
         if isinstance(d, Text):
-            lines.write(d.text, COLORS[d.color] if d.color else state, d.note, made_of)
+            lines.write(d.text, COLORS[d.color] if d.color else state, d.note, made_of, d.link)
         elif isinstance(d, Break):
             if flat:
                 lines.write(d.text, state, None, made_of)

@@ -70,6 +70,11 @@ class SourceInfo:
         self.code, self.lasti, self.name_stack = code, lasti, name_stack
 
     @property
+    def traceback(self) -> SourceInfo:
+        """What `user_frame` and `summarize` take: only the user's frame is kept of a traceback."""
+        return self
+
+    @property
     def file(self) -> str:
         return self.code.co_filename if self.code else "<unknown>"
 

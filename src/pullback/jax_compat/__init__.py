@@ -21,6 +21,7 @@ from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
+from .. import compile_log
 from ..config import lazy_module
 from ..version import JAX_VERSION as JAX_VERSION  # what libraries compare with what they need
 
@@ -155,26 +156,22 @@ _SOURCES = {
     "_src.partition_spec": "sharding",
     "_src.pmap": "api.spmd pullback",
     "_src.profiler": "profiler",
-    "_src.random.core": "random extend.random",
     "_src.random.prng": "primitives.keys primitives.rng extend.random",
     "_src.random.rbg": "primitives.keys extend.random",
+    "_src.random.stateful_rng": "experimental.random",
     "_src.ref": "ref",
-    "_src.scipy": "scipy",
     "_src.scipy.cluster": "scipy.cluster",
     "_src.scipy.cluster.vq": "scipy.cluster.vq",
     "_src.scipy.linalg": "scipy.linalg",
-    "_src.scipy.optimize": "scipy.optimize",
     "_src.scipy.optimize._lbfgs": "scipy.optimize",
     "_src.scipy.optimize.bfgs": "scipy.optimize",
-    "_src.scipy.optimize.line_search": "scipy.optimize",
     "_src.scipy.optimize.minimize": "scipy.optimize",
     "_src.scipy.signal": "scipy.signal",
-    "_src.scipy.sparse": "scipy.sparse",
-    "_src.scipy.sparse.linalg": "scipy.sparse.linalg",
     "_src.scipy.spatial": "scipy.spatial",
     "_src.scipy.spatial.transform": "scipy.spatial.transform",
     "_src.scipy.special": "scipy.special",
     "_src.scipy.stats": "scipy.stats",
+    "_src.scipy.stats._core": "scipy.stats",
     "_src.shard_alike": "experimental.shard_alike",
     "_src.shard_map": "pullback",
     "_src.stages": "stages",
@@ -200,6 +197,12 @@ _PACKAGES = {path.rpartition(".")[0] for path in _SOURCES} - {"_src"}
 # Modules of Pullback that are called as JAX calls them while they stand for it: libraries of the
 # array API tell by its name whose namespace they hold.
 _KNOWN_BY_NAME = frozenset({"jax.numpy"})
+# Who says in JAX what is traced and compiled.
+_LOGGERS = {
+    "traced": "jax._src.dispatch",
+    "begun": "jax._src.interpreters.pxla",
+    "done": "jax._src.dispatch",
+}
 
 
 def target_name(fullname: str) -> str | None:
@@ -335,6 +338,7 @@ def install() -> None:
             "or run the program with `python -m pullback run script.py`."
         )
     sys.meta_path.insert(0, _finder)
+    compile_log.LOGGERS.update(_LOGGERS)
 
 
 def uninstall() -> None:
@@ -343,6 +347,7 @@ def uninstall() -> None:
     """
     if is_installed():
         sys.meta_path.remove(_finder)
+        compile_log.LOGGERS.update(dict.fromkeys(_LOGGERS, "pullback.compile"))
     if "jax" in sys.modules:
         class_names.as_in_pullback()
     for name in _KNOWN_BY_NAME & sys.modules.keys():

@@ -84,14 +84,21 @@ def _interpolate(a: Any, fa: Any, da: Any, b: Any, fb: Any, db: Any) -> Any:
     return jnp.where(good, jnp.clip(x, low, high), a + 0.5 * width)
 
 
-def _line_search(
-    evaluate: Any, x: Any, p: Any, f0: Any, g0: Any, first: Any, limit: int
+def _wolfe_search(
+    evaluate: Any,
+    x: Any,
+    p: Any,
+    f0: Any,
+    g0: Any,
+    first: Any,
+    limit: int,
+    c1: float = 1e-4,
+    c2: float = 0.9,
 ) -> _Search:
     """A step that satisfies the strong Wolfe conditions (Nocedal and Wright, algorithms 3.5 and
-    3.6).
+    3.6), if `limit` evaluations find one.
     """
     slope = jnp.dot(g0, p, precision=_dot)
-    c1, c2 = 1e-4, 0.9
     zero = jnp.zeros_like(f0)
 
     def running(s: _Search) -> Any:
@@ -133,11 +140,17 @@ def _line_search(
         f0,
         g0,
     )
-    found = while_loop(running, body, start)
-    # Out of steps: the best lower end is still a decrease.
+    return while_loop(running, body, start)  # type: ignore[no-any-return]
+
+
+def _line_search(
+    evaluate: Any, x: Any, p: Any, f0: Any, g0: Any, first: Any, limit: int
+) -> _Search:
+    """As `_wolfe_search`; out of steps, the best lower end is still a decrease."""
+    found = _wolfe_search(evaluate, x, p, f0, g0, first, limit)
     usable = ~found.done & (found.low > 0)
     f, g = evaluate(x + found.low * p)
-    return found._replace(  # type: ignore[no-any-return]
+    return found._replace(
         done=found.done | usable,
         step=jnp.where(found.done, found.step, found.low),
         f=jnp.where(found.done, found.f, f),

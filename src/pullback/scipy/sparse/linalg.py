@@ -237,6 +237,22 @@ def _flatten_like(b: Any) -> tuple[Callable[[Any], Any], Callable[[Any], Any]]:
     return ravel, unravel
 
 
+def _orthogonal(basis: Any, w: Any) -> tuple[Any, Any, Any]:
+    """What is left of a vector without its parts along the rows of `basis`, of length 1, or 0 if
+    nothing is; those parts; and the length that it had, or 0."""
+    before = jnp.linalg.norm(w)
+    parts = jnp.zeros(typeof(basis).shape[0], typeof(w).dtype)
+    for _ in range(2):
+        # Gram-Schmidt twice is enough for orthogonality to working precision.
+        part = _dot(jnp.conj(basis), w)
+        w = w - _dot(part, basis)
+        parts = parts + part
+    size = jnp.linalg.norm(w)
+    fresh = size > float(jnp.finfo(typeof(w).dtype).eps) * before
+    w = jnp.where(fresh, w / jnp.where(fresh, size, 1).astype(typeof(w).dtype), 0)
+    return w, parts, jnp.where(fresh, size, 0).astype(typeof(w).dtype)
+
+
 def _gmres_cycle(
     matvec: Any, precondition: Any, b: Any, x: Any, restart: int, limit: Any
 ) -> tuple[Any, Any]:
@@ -249,23 +265,11 @@ def _gmres_cycle(
     safe = jnp.where(beta == 0, 1, beta)
     basis = jnp.zeros((restart + 1, n), typeof(b).dtype).at[0].set(r / safe.astype(typeof(b).dtype))
     h = jnp.zeros((restart + 1, restart), typeof(b).dtype)
-    eps = float(jnp.finfo(typeof(b).dtype).eps)
 
     def grow(k: Any, held: Any) -> Any:
         basis, h = held
-        w = precondition(matvec(basis[k]))
-        before = jnp.linalg.norm(w)
-        column = jnp.zeros(restart + 1, typeof(b).dtype)
-        for _ in range(2):
-            # Gram-Schmidt twice is enough for orthogonality to working precision.
-            part = _dot(jnp.conj(basis), w)
-            w = w - _dot(part, basis)
-            column = column + part
-        size = jnp.linalg.norm(w)
-        fresh = size > eps * before
-        w = jnp.where(fresh, w / jnp.where(fresh, size, 1).astype(typeof(w).dtype), 0)
-        column = column.at[k + 1].set(jnp.where(fresh, size, 0).astype(typeof(b).dtype))
-        return basis.at[k + 1].set(w), h.at[:, k].set(column)
+        w, column, size = _orthogonal(basis, precondition(matvec(basis[k])))
+        return basis.at[k + 1].set(w), h.at[:, k].set(column.at[k + 1].set(size))
 
     basis, h = lax.fori_loop(0, restart, grow, (basis, h))
     rhs = jnp.zeros(restart + 1, typeof(b).dtype).at[0].set(beta.astype(typeof(b).dtype))

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .... import dtypes as _dtypes
+from .... import config, dtypes as _dtypes
 from ....dtypes import *  # noqa: F403
 from ....dtypes import (
     ExtendedDType as ExtendedDType,
@@ -17,6 +17,7 @@ from ....dtypes import (
     float0 as float0,
     iinfo as iinfo,
     is_extended as is_extended,
+    is_weakly_typed as is_weakly_typed,
     issubdtype as issubdtype,
     prng_key as prng_key,
     promote_types as promote_types,
@@ -24,10 +25,11 @@ from ....dtypes import (
     scalar_type_of as scalar_type_of,
 )
 from ....errors import TypePromotionError as TypePromotionError
+from ....primitives.common import requested_dtype
 
 DType = np.dtype
 bool_, int_, uint, float_, complex_ = np.bool_, np.int64, np.uint64, np.float64, np.complex128
-_jax_types = [*_dtypes.ALL_DTYPES, int, float, complex]
+_jax_types = list(_dtypes.ALL_DTYPES)
 _jax_dtype_set = {_dtypes.float0, *_dtypes.ALL_DTYPES}
 _bool_types = [np.dtype("bool")]
 _int_types = [d for d in _dtypes.ALL_DTYPES if _dtypes.is_integer(d)]
@@ -135,6 +137,48 @@ def to_numeric_dtype(dtype: Any) -> Any:
     """int32 for bools; any other dtype itself."""
     d = _dtypes.dtype(dtype)
     return np.dtype("int32") if d == np.bool_ else d
+
+
+class InvalidInputException(TypeError):
+    """A value that is no array, where one was expected."""
+
+
+def _dtype_and_weaktype(value: Any) -> tuple[Any, bool]:
+    """The dtype of a value, or the one that is named, and whether it is weak."""
+    if isinstance(value, type) and value in _dtypes.python_scalar_dtypes:
+        return dtype(value(0)), value is not bool
+    return dtype(value), is_weakly_typed(value)
+
+
+def _jax_type(dtype: Any, weak_type: bool) -> Any:
+    """A dtype, or the type of Python's numbers that a weak one is as good as."""
+    if not weak_type or dtype == np.bool_:
+        return dtype
+    return complex if _dtypes.is_complex(dtype) else int if _dtypes.is_integer(dtype) else float
+
+
+def _least_upper_bound(jax_numpy_dtype_promotion: str, x64: bool, *nodes: Any) -> Any:
+    """The least type above some, each a dtype or one of Python's numbers. TypePromotionError if
+    there is none.
+    """
+    with config.numpy_dtype_promotion(jax_numpy_dtype_promotion), config.enable_x64(x64):
+        return _jax_type(*_dtypes.join_types([_weak(n) for n in nodes]))
+
+
+def _weak(node: Any) -> tuple[Any, bool]:
+    if isinstance(node, type) and node in _dtypes.python_scalar_dtypes:
+        return _dtypes.python_scalar_dtypes[node], True
+    return np.dtype(node), False
+
+
+def check_and_canonicalize_user_dtype(dtype: Any, fun_name: str | None = None) -> Any:
+    """The dtype that a user asked a function for, canonical; warns when 64 bits were asked for that
+    there are not. ValueError for None, TypeError for what arrays cannot hold.
+    """
+    return requested_dtype(dtype, fun_name or "dtype")
+
+
+python_scalar_types = {bool, int, float, complex}
 
 
 def __getattr__(name: str) -> Any:

@@ -15,7 +15,9 @@ from ....core.documents import (
     Concat,
     Doc as Doc,
     Group,
+    Link,
     Nest,
+    OutputFormat as OutputFormat,
     Sourced,
     Text,
     join as join,
@@ -63,10 +65,12 @@ def nil() -> Doc:
 def text(
     text: str, annotation: str | None = None, anchor: str | None = None, href: str | None = None
 ) -> Doc:
-    """Text that never breaks, with a comment for the end of its line."""
+    """Text that never breaks, with a comment for the end of its line; in HTML it is the anchor of a
+    name, and refers to another."""
     if not isinstance(text, str):
         raise TypeError(f"text() takes a str, not {type(text).__name__}")
-    return Text(text, None, annotation)
+    link = None if anchor is None and href is None else Link(anchor, href)
+    return Text(text, None, annotation, link)
 
 
 def concat(children: Iterable[Doc]) -> Doc:

@@ -1,0 +1,271 @@
+"""Private names that tests of JAX import, of random, scipy, dtypes and small modules, in tests of
+their form: run with real JAX, and by `python -m pullback run`."""
+
+import contextlib
+import io
+import logging
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from absl.testing import absltest
+from jax import lax, monitoring
+from jax._src import (
+    dtypes,
+    monitoring as private_monitoring,
+    pretty_printer as pp,
+    source_info_util,
+    test_util as jtu,
+)
+from jax._src.cudnn.fused_attention_stablehlo import AttentionLayout, MaskType, check_cudnn_version
+from jax._src.random import philox2x32, philox4x32, stateful_rng, threefry4x32
+from jax._src.random.core import (
+    _check_prng_key,
+    _safe_int_to_float,
+    default_prng_impl,
+    resolve_prng_impl,
+)
+from jax._src.scipy.optimize.line_search import line_search
+from jax._src.scipy.sparse.linalg import _kth_arnoldi_iteration
+
+
+def of(doc, **how):
+    return doc.format(output_format=pp.OutputFormat.HTML, **how)
+
+
+class TextTest(jtu.JaxTestCase):
+    def test_html(self):
+        let = pp.concat([pp.keyword(pp.text("let")), pp.type_annotation(pp.text(" x<"))])
+        self.assertEqual(of(let, use_color=False), "let x&lt;")
+        self.assertEqual(
+            of(let, use_color=True),
+            '<span class="ansi-fg-34 ansi-intensity-1">let</span>'
+            '<span class="ansi-fg-35"> x&lt;</span>',
+        )
+        self.assertEqual(of(pp.text("x", anchor="A", href="#B")), '<a id="A" href="#B">x</a>')
+        self.assertEqual(repr(pp.text("x", href="#B")), 'text("x", href="#B")')
+
+    def test_colours_and_lines(self):
+        red = pp.color(pp.text("a") + pp.brk() + pp.text("bcd"), foreground=pp.Color.RED)
+        self.assertEqual(red.format(width=0, use_color=True), "\x1b[31ma\nbcd\x1b[39m")
+        self.assertEqual(
+            red.format(width=0, use_color=True, separable_lines=True),
+            "\x1b[31ma\x1b[39m\n\x1b[31mbcd\x1b[39m",
+        )
+        noted = pp.text("a", annotation="n1") + pp.brk() + pp.text("bcd", annotation="n2")
+        self.assertEqual(
+            pp.color(noted, foreground=pp.Color.RED).format(use_color=True),
+            "\x1b[31ma\x1b[39m\x1b[2m   # n1\x1b[22m\n\x1b[31mbcd\x1b[39m\x1b[2m # n2\x1b[22m",
+        )
+        plain = pp.color(pp.text("x"), foreground=pp.Color.RESET, intensity=pp.Intensity.NORMAL)
+        self.assertEqual(plain.format(use_color=True), "x")
+
+    def test_sources_of_coloured_text(self):
+        inner = pp.source_map(pp.text("q") + pp.brk() + pp.text("r"), 1)
+        doc = pp.color(pp.text("p") + inner + pp.text("s"), foreground=pp.Color.RED)
+        where = []
+        said = doc.format(use_color=True, source_map=where)
+        self.assertEqual(where, [[(11, 22, 1)], [(0, 11, 1)]])
+        self.assertEqual(said.splitlines()[0][11:22], "\x1b[31mq\x1b[39m")
+
+
+class HeardTest(jtu.JaxTestCase):
+    def tearDown(self):
+        monitoring.clear_event_listeners()
+        super().tearDown()
+
+    def test_stages_of_compilation(self):
+        heard, numbers, spans = [], [], []
+        monitoring.register_event_duration_secs_listener(
+            lambda event, seconds, **kw: heard.append((event, seconds >= 0, kw["fun_name"]))
+        )
+        monitoring.register_scalar_listener(lambda event, value, **_: numbers.append(event))
+        monitoring.register_event_time_span_listener(lambda event, a, b, **_: spans.append(a <= b))
+
+        @jax.jit
+        def f(x):
+            return x * 3 + 1
+
+        f(1.5), f(2.5)
+        self.assertEqual(heard, [
+            ("/jax/core/compile/jaxpr_trace_duration", True, "f"),
+            ("/jax/core/compile/jaxpr_to_mlir_module_duration", True, "jit(f)"),
+            ("/jax/core/compile/backend_compile_duration", True, "jit(f)"),
+        ])  # fmt: skip
+        self.assertEqual(numbers, [event for event, *_ in heard])
+        self.assertEqual(spans, [True] * 3)
+
+    def test_who_was_not_registered(self):
+        def nobody(*args, **kwargs):
+            pass
+
+        for forget in (
+            private_monitoring.unregister_event_duration_listener,
+            private_monitoring.unregister_event_listener,
+            private_monitoring.unregister_scalar_listener,
+            private_monitoring.unregister_event_time_span_listener,
+        ):
+            with self.assertRaises(AssertionError):
+                forget(nobody)
+
+    def logged(self):
+        out = io.StringIO()
+        handler = logging.StreamHandler(out)
+        logger = logging.getLogger("jax")
+        logger.addHandler(handler)
+        try:
+            with contextlib.redirect_stderr(io.StringIO()):
+                jax.jit(lambda x: x + 1)(1)
+        finally:
+            logger.removeHandler(handler)
+        return out.getvalue()
+
+    def test_logs_of_modules(self):
+        self.assertEqual(self.logged(), "")
+        try:
+            jax.config.update("jax_debug_log_modules", "jax")
+            said = self.logged()
+            self.assertIn("Finished tracing <lambda> for jit in", said)
+            self.assertIn("Compiling jit(<lambda>)", said)
+            self.assertIn("Finished XLA compilation of jit(<lambda>) in", said)
+            jax.config.update("jax_debug_log_modules", "jax._src.dispatch,jax._src.compiler")
+            said = self.logged()
+            self.assertIn("Finished tracing <lambda> for jit in", said)
+            self.assertNotIn("Compiling jit(<lambda>)", said)
+        finally:
+            jax.config.update("jax_debug_log_modules", "")
+        self.assertEqual(self.logged(), "")
+        with self.assertRaisesRegex(TypeError, "new string config value must be of type str"):
+            jax.config.update("jax_debug_log_modules", None)
+
+    def test_level_of_logs(self):
+        try:
+            jax.config.update("jax_logging_level", "DEBUG")
+            self.assertIn("Finished tracing", self.logged())
+        finally:
+            jax.config.update("jax_logging_level", "NOTSET")
+        self.assertEqual(self.logged(), "")
+        with self.assertRaisesRegex(ValueError, "new enum value must be None or|in"):
+            jax.config.update("jax_logging_level", "LOUD")
+
+    def test_sources_of_equations(self):
+        def g(x):
+            return lax.add(lax.mul(x, 2), 4)
+
+        for eqn in jax.make_jaxpr(g)(2).eqns:
+            frame = source_info_util.user_frame(eqn.source_info.traceback)
+            self.assertEqual(frame.start_line, g.__code__.co_firstlineno + 1)
+            self.assertEqual(frame.file_name, __file__)
+
+
+class NamesTest(jtu.JaxTestCase):
+    def test_fractions(self):
+        pairs = [(0, 0), (0, 1), (0, 2**24 + 1), (0, 2**32 - 1), (1, 0), (1, 1), (2**31, 0),
+                 (2**32 - 1, 2**32 - 1), (2**20, 12345), (0, 3)]  # fmt: skip
+        got = _safe_int_to_float(jnp.array(pairs, jnp.uint32).T, jnp.float32)
+        want = []
+        for high, low in pairs:
+            n = high * 2**32 + low
+            cut = max(n.bit_length() - 24, 0)
+            want.append(np.float32(((n >> cut) << cut) * 2.0**-64 if n else 2.0**-65))
+        self.assertArraysEqual(got, np.array(want))
+        with self.assertRaisesRegex(RuntimeError, "only works for u32 -> f32"):
+            _safe_int_to_float(jnp.ones(2, jnp.int32), jnp.float32)
+
+    def test_generators(self):
+        key, raw = _check_prng_key("here", jax.random.key(3))
+        self.assertFalse(raw)
+        self.assertEqual(key.shape, ())
+        self.assertEqual(resolve_prng_impl(None), default_prng_impl())
+        self.assertEqual(resolve_prng_impl("philox2x32"), philox2x32.philox2x32_prng_impl)
+        for module, name in (
+            (philox2x32, "philox2x32"), (philox4x32, "philox4x32"), (threefry4x32, "threefry4x32"),
+        ):  # fmt: skip
+            with jax.default_prng_impl(name):
+                key = jax.random.key(7)
+            words = getattr(module, f"{name}_seed")(jnp.int32(7))
+            self.assertArraysEqual(words, jax.random.key_data(key))
+            self.assertArraysEqual(
+                getattr(module, f"{name}_random_bits")(words, 32, (5,)),
+                jax.random.bits(key, (5,)),
+            )
+            self.assertArraysEqual(
+                getattr(module, f"{name}_split")(words, (2,)),
+                jax.random.key_data(jax.random.split(key)),
+            )
+            self.assertArraysEqual(
+                getattr(module, f"{name}_fold_in")(words, jnp.uint32(9)),
+                jax.random.key_data(jax.random.fold_in(key, 9)),
+            )
+        self.assertIsNotNone(stateful_rng.StatefulPRNG)
+
+    def test_attention_by_cudnn(self):
+        self.assertEqual(
+            [m.name for m in MaskType],
+            ["NO_MASK", "PADDING", "CAUSAL", "PADDING_CAUSAL", "ALIBI"],
+        )
+        self.assertEqual(AttentionLayout["BNTH"].value, 1)
+        with self.assertRaisesRegex(RuntimeError, "cuDNN is not detected"):
+            check_cudnn_version()
+
+    def test_types(self):
+        self.assertTrue(all(isinstance(d, np.dtype) for d in dtypes._jax_types))
+        for kind in ("bool", "uint8", "int32", "bfloat16", "float32", "complex64"):
+            d = jnp.dtype(kind)
+            self.assertEqual(dtypes._jax_type(*dtypes._dtype_and_weaktype(d)), d)
+        for weak in dtypes._weak_types:
+            self.assertIs(dtypes._jax_type(*dtypes._dtype_and_weaktype(weak)), weak)
+            self.assertIs(dtypes._jax_type(*dtypes._dtype_and_weaktype(weak(0))), weak)
+        self.assertIs(dtypes._jax_type(jnp.dtype("bfloat16"), True), float)
+        least = dtypes._least_upper_bound
+        self.assertEqual(least("standard", False, np.dtype("int8"), np.dtype("uint8")), np.int16)
+        self.assertEqual(least("standard", True, int, np.dtype("uint8")), np.uint8)
+        with self.assertRaisesRegex(dtypes.TypePromotionError, "dtype_promotion=strict"):
+            least("strict", True, np.dtype("int8"), np.dtype("uint8"))
+        check = dtypes.check_and_canonicalize_user_dtype
+        self.assertEqual(check(int, "here"), dtypes.default_int_dtype())
+        with self.assertRaises(ValueError):
+            check(None)
+        with self.assertRaisesRegex(TypeError, "only supports number, bool, and string dtypes"):
+            check(object)
+        self.assertTrue(issubclass(dtypes.InvalidInputException, TypeError))
+
+    @jax.numpy_dtype_promotion("standard")
+    def test_types_that_do_not_promote(self):
+        for a, b, why in (
+            ("float8_e4m3fn", "float32", "8-bit floats do not support implicit promotion"),
+            ("float4_e2m1fn", "float32", "4-bit floats do not support implicit promotion"),
+            ("int4", "int32", "4-bit integers do not support implicit promotion"),
+            ("int2", "int4", "4-bit integers do not support implicit promotion"),
+            ("int4", "float8_e5m2", "8-bit floats do not support implicit promotion"),
+        ):
+            with self.assertRaisesRegex(dtypes.TypePromotionError, why):
+                jnp.promote_types(a, b)
+
+    def test_searches_on_lines(self):
+        def square(x):
+            return jnp.dot(x, x)
+
+        p = jnp.array([1.0, 0.0])
+        found = line_search(square, -60 * p, p, c2=0.5)
+        self.assertFalse(found.failed)
+        self.assertGreaterEqual(found.a_k, 30.0)
+        self.assertLess(found.f_k, 30.0**2)
+        self.assertTrue(line_search(square, -60 * p, p, c2=0.5, maxiter=5).failed)
+        known = line_search(square, p, -p, old_fval=square(p), gfk=jax.grad(square)(p))
+        self.assertEqual(known.a_k, 1.0)
+        self.assertEqual(known.f_k, 0.0)
+
+    def test_steps_of_gmres(self):
+        n = 5
+        A = jnp.asarray(self.rng().randn(n, n), jnp.float32)
+        V = jnp.zeros((n, n + 1)).at[:, 0].set(1 / np.sqrt(n))
+        H = jnp.eye(n, n + 1)
+        product = jax.tree_util.Partial(lambda x: A @ x)
+        for k in range(n):
+            V, H, _ = _kth_arnoldi_iteration(k, product, lambda x: x, V, H)
+        self.assertAllClose(V[:, :n].T @ A @ V[:, :n], H.T[:n], atol=1e-4, rtol=1e-4)
+
+
+if __name__ == "__main__":
+    absltest.main(testLoader=jtu.JaxTestLoader())
