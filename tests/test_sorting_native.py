@@ -125,6 +125,7 @@ def largest(x, k, sign=1):
         ((5000,), 33),
         ((3, 3000), 40),
         ((200_001,), 200),
+        ((50_001,), 10),
         ((2, 3000), 5),
         ((500,), 129),
         ((3, 90), 4),
@@ -176,6 +177,15 @@ def test_approximate_ones_are_exact(f, aggregate):
     order = largest(x, values.shape[1], 1 if f is lax.approx_max_k else -1)
     assert (np.asarray(places) == order).all()
     assert (np.asarray(values) == np.take_along_axis(x, order, -1)).all()
+
+
+@pytest.mark.parametrize("turn", [1, -1])
+@pytest.mark.parametrize(("shape", "k"), [((40_000,), 7), ((3, 1000), 10), ((5, 7000), 1)])
+def test_the_largest_of_rows_in_order(shape, k, turn):
+    x = np.sort(numbers(shape, np.int32, 8), -1)[..., ::turn]
+    values, places = pb.jit(lambda x: lax.top_k(x, k))(x)
+    assert (np.asarray(places) == largest(x, k)).all()
+    assert (np.asarray(values) == np.take_along_axis(x, largest(x, k), -1)).all()
 
 
 def test_the_largest_inside_loops():

@@ -4,12 +4,11 @@ A few short rows are sorted by counting: an element's place is the number of ele
 Quadratic, but lanes count for many elements at once. Many short rows take a network (network.py),
 bytes the counts of their values (counting.py), longer rows passes over digits (radix.py); many rows
 of some hundreds outside of loops, and complex keys, a host step. The largest few of a long row are
-found by one pass over it, more of them by largest.py.
+found by few.py, more of them by largest.py.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -17,6 +16,7 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower.counting import countable, sort_by_counts
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
+from pullback.loops.lower.few import BOUNDED, scannable, scanned
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
 from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.largest import largest_of, selectable
@@ -33,13 +33,7 @@ FEW = 1 << 15  # comparisons that take no longer than calling Python
 INSIDE = 128  # inside a loop, where a row that is alone is as quickly counted as moved by digits
 SCANNED = 32  # rows longer than this are scanned for their largest elements,
 KEPT = 128  # if so many are wanted at most
-LOOKED_AT = 64  # elements that are looked at together
 NETWORK, SEVERAL = 128, 16  # many rows up to here are sorted whole where several are wanted
-BOUNDED = 32  # so many are wanted at most where a bound is found first,
-TIMES = 4  # in rows so many times longer than what the bound is found among,
-GLANCED = 16  # and then so many elements are looked at together
-PARTS = 8  # of a row that is alone, each of
-PART = 1 << 14  # so many elements at least
 
 
 def counted(g: Graph, n: int, size: int) -> bool:
@@ -201,7 +195,7 @@ def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         return largest_of(g, x, axis, k, outs)
     few = k <= BOUNDED or not selectable(n, k)
     if SCANNED < n and k <= min(KEPT, n) and scannable(x.dtype) and few:
-        return _scanned(g, x, axis, k, outs)
+        return scanned(g, x, axis, k, outs)
     if not counted(g, n, x.size):
         return largest_of(g, x, axis, k, outs)
     rows = (*x.shape[:axis], *x.shape[axis + 1 :])
@@ -222,298 +216,3 @@ def _top_k(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any
         box(b, (*rows, n), one, "vector", {len(rows) - 1}, cost=4.0 * n)
 
     return g.opaque(Opaque("top_k", [x], ["buffer"], emit=emit, work=4.0 * x.size * n), outs)
-
-
-# --- the largest few of long rows ---
-#
-# An element is one word: its rank, in the order of top_k, above the complement of its place, so
-# that words order as results do and no two are equal. The largest words so far are kept in order.
-# Most elements are below all of them, which is found out for many at once.
-#
-# In a row of some hundreds a block would often have one that is larger than those so far. There a
-# bound comes first: elements are dealt to columns like cards, lanes find every column's maximum,
-# and the k-th largest maximum is exceeded by hardly more than the k elements that are wanted.
-
-
-def scannable(dtype: str) -> bool:
-    """Whether an element's rank takes half a word."""
-    return dtype not in COMPLEX and (dtype == "bool" or BITS[dtype] <= 32)
-
-
-def _rank(b: Builder, value: Atom) -> Atom:
-    """An i32 that orders as top_k does."""
-    if value.dtype == "u32":
-        return b.let("xor", (b.let("bitcast", (value,), "i32"), Const(-(1 << 31), "i32")), "i32")
-    rank = ordered_bits(b, value)
-    return rank if rank.dtype == "i32" else b.let("convert", (rank,), "i32")
-
-
-LOW = (1 << 32) - 1
-LEAST = Const(-(1 << 63), "i64")
-
-
-class _Kept:
-    """The largest words so far, in descending order, after one that is larger than all."""
-
-    def __init__(self, b: Builder, k: int, least: Atom = LEAST) -> None:
-        self.b, self.k = b, k
-        self.words, self.other = (b.scratch("i64", k + 1) for _ in range(2))
-
-        def clear(t: Index) -> Sequence[Atom]:
-            b.store(self.words, b.atom(t), least)
-            return ()
-
-        b.loop(k + 1, "vector", clear)
-        b.store(self.words, b.dim(0), Const((1 << 63) - 1, "i64"))
-
-    def last(self) -> Atom:
-        """What a word must exceed to be kept."""
-        with Pinned(self.b):
-            return self.b.load(self.words, self.b.dim(self.k))
-
-    def offer(self, word: Atom) -> None:
-        b = self.b
-        b.branch(b.let("gt", (word, self.last()), "bool"), lambda: self._insert(word), list)
-
-    def _insert(self, word: Atom) -> list[Atom]:
-        b = self.b
-
-        def shift(t: Index) -> Sequence[Atom]:
-            with Pinned(b):
-                here, above = (b.load(self.words, b.atom(b.add(t, d))) for d in (1, 0))
-            stays = b.let("ge", (here, word), "bool")
-            fits = b.let("ge", (above, word), "bool")
-            moved = b.select(stays, here, b.select(fits, word, above))
-            b.store(self.other, b.atom(b.add(t, 1)), moved)
-            return ()
-
-        def back(t: Index) -> Sequence[Atom]:
-            place = b.atom(b.add(t, 1))
-            with Pinned(b):
-                b.store(self.words, place, b.load(self.other, place))
-            return ()
-
-        b.loop(self.k, "vector", shift)
-        b.loop(self.k, "vector", back)
-        return []
-
-
-def _scanned(g: Graph, x: Node, axis: int, k: int, outs: Outs) -> Any:
-    rows = (*x.shape[:axis], *x.shape[axis + 1 :])
-    n = x.shape[axis]
-    parts = min(PARTS, n // PART) if math.prod(rows) == 1 and not g.repeats else 1
-
-    def emit(b: Builder, op: Opaque) -> None:
-        scan = _Scan(b, x, axis, k)
-        targets = list(zip(op.outs, (x.dtype, outs[1][1]), strict=True))
-        if parts > 1:
-            scan.in_parts(tuple(0 for _ in rows), parts, targets)
-        else:
-            box(b, rows, lambda row: scan.whole(row, targets), "seq", cost=2.0 * n)
-
-    return g.opaque(Opaque("top_k", [x], ["buffer"], emit=emit, work=2.0 * x.size), outs)
-
-
-Targets = Sequence[tuple[Node, str]]
-
-
-class _Scan:
-    """The statements that find the k largest elements of rows."""
-
-    def __init__(self, b: Builder, x: Node, axis: int, k: int) -> None:
-        self.b, self.x, self.axis, self.k, self.n = b, x, axis, k, x.shape[axis]
-
-    def whole(self, row: tuple[Index, ...], targets: Targets) -> None:
-        columns = 16
-        while columns < 3 * self.k:
-            columns *= 2
-        if self.k <= BOUNDED and self.n >= TIMES * columns:
-            kept = _Kept(self.b, self.k, self.high(self.bound(row, columns)))
-            self.glance(row, kept)
-        else:
-            kept = _Kept(self.b, self.k)
-            self.scan(row, 0, self.n, kept)
-        self.write(row, kept, targets)
-
-    def bound(self, row: tuple[Index, ...], columns: int) -> Atom:
-        """The k-th largest rank of the columns' maxima: at least k elements are not below it."""
-        b, rows = self.b, self.n // columns
-        least, maxima = Const(-(1 << 31), "i32"), b.scratch("i32", columns)
-
-        def maximum(t: Index) -> Sequence[Atom]:
-            carry = [(least, b.var("i32", b.depth + 1, "m"))]
-
-            def element(r: Index) -> list[Atom]:
-                rank = self.rank(row, b.add(b.mul(r, columns), t))
-                return [b.let("max", (carry[0][1], rank), "i32")]
-
-            b.store(maxima, b.atom(t), b.loop(rows, "seq", element, carry)[0])
-            return ()
-
-        def rest(t: Index) -> Sequence[Atom]:
-            with Pinned(b):
-                so_far = b.load(maxima, b.atom(t))
-            rank = self.rank(row, b.add(t, rows * columns))
-            b.store(maxima, b.atom(t), b.let("max", (so_far, rank), "i32"))
-            return ()
-
-        b.loop(columns, "vector", maximum)
-        if self.n % columns:
-            b.loop(self.n % columns, "vector", rest)
-        return self.nth(maxima, columns)
-
-    def nth(self, maxima: Buf, count: int) -> Atom:
-        """The k-th largest of so many integers: the least that fewer than k exceed."""
-        b, found = self.b, self.b.scratch("i32", count)
-
-        def one(t: Index) -> Sequence[Atom]:
-            with Pinned(b):
-                mine = b.load(maxima, b.atom(t))
-            carry = [(Const(0, "i32"), b.var("i32", b.depth + 1, "r"))]
-
-            def larger(u: Index) -> list[Atom]:
-                with Pinned(b):
-                    other = b.load(maxima, b.atom(u))
-                more = b.let("convert", (b.let("gt", (other, mine), "bool"),), "i32")
-                return [b.let("add", (carry[0][1], more), "i32")]
-
-            above = b.loop(count, "seq", larger, carry)[0]
-            few = b.let("lt", (above, Const(self.k, "i32")), "bool")
-            b.store(found, b.atom(t), b.select(few, mine, Const((1 << 31) - 1, "i32")))
-            return ()
-
-        def least(t: Index) -> list[Atom]:
-            with Pinned(b):
-                return [b.load(found, b.atom(t))]
-
-        b.loop(count, "vector", one)
-        carry = [(Const((1 << 31) - 1, "i32"), b.var("i32", b.depth + 1, "m"))]
-        return b.loop(count, "reduce", least, carry, ("min",))[0]
-
-    def glance(self, row: tuple[Index, ...], kept: _Kept) -> None:
-        """Offers all elements, most of which are below what is kept already."""
-        b, last = self.b, self.n - self.n % GLANCED
-
-        def offer(i: Index) -> Sequence[Atom]:
-            kept.offer(self.word(row, i))
-            return ()
-
-        def block(c: Index) -> Sequence[Atom]:
-            start = b.mul(c, GLANCED)
-            enough = b.let("shr_arith", (kept.last(), Const(32, "i64")), "i64")
-            bound = b.let("convert", (enough,), "i32")
-            carry = [(Const(False, "bool"), b.var("bool", b.depth + 1, "m"))]
-
-            def reaches(t: Index) -> list[Atom]:
-                return [b.let("ge", (self.rank(row, b.add(start, t)), bound), "bool")]
-
-            (some,) = b.loop(GLANCED, "reduce", reaches, carry, ("or",))
-
-            def look() -> list[Atom]:
-                b.loop(GLANCED, "seq", lambda t: offer(b.add(start, t)))
-                return []
-
-            b.branch(some, look, list)
-            return ()
-
-        b.loop(last // GLANCED, "seq", block)
-        if self.n > last:
-            b.loop(self.n - last, "seq", lambda t: offer(b.add(t, last)))
-
-    def in_parts(self, row: tuple[Index, ...], parts: int, targets: Targets) -> None:
-        """The largest of each part, in parallel, then the largest of those."""
-        b, k, each = self.b, self.k, -(-self.n // parts)
-        found = b.scratch("i64", parts * k)
-
-        def part(p: Index) -> Sequence[Atom]:
-            kept = _Kept(b, k)
-            self.scan(row, b.mul(p, each), each, kept)
-
-            def keep(t: Index) -> Sequence[Atom]:
-                with Pinned(b):
-                    word = b.load(kept.words, b.atom(b.add(t, 1)))
-                b.store(found, b.atom(b.add(b.mul(p, k), t)), word)
-                return ()
-
-            b.loop(k, "vector", keep)
-            return ()
-
-        b.loop(parts, "parallel", part)
-        kept = _Kept(b, k)
-
-        def merge(i: Index) -> Sequence[Atom]:
-            with Pinned(b):
-                kept.offer(b.load(found, b.atom(i)))
-            return ()
-
-        b.loop(parts * k, "seq", merge)
-        self.write(row, kept, targets)
-
-    def rank(self, row: tuple[Index, ...], i: Index) -> Atom:
-        return _rank(self.b, read(self.x, self.b, (*row[: self.axis], i, *row[self.axis :])))
-
-    def word(self, row: tuple[Index, ...], i: Index) -> Atom:
-        low = self.b.let("xor", (self.b.atom(i), Const(LOW, "i64")), "i64")
-        return self.b.let("or", (self.high(self.rank(row, i)), low), "i64")
-
-    def high(self, rank: Atom) -> Atom:
-        wide = self.b.let("convert", (rank,), "i64")
-        return self.b.let("shl", (wide, Const(32, "i64")), "i64")
-
-    def scan(self, row: tuple[Index, ...], low: Index, count: int, kept: _Kept) -> None:
-        """Offers `count` elements from `low` on, block after block."""
-        b = self.b
-        blocks = -(-count // LOOKED_AT)
-        stride = _coprime(blocks)
-
-        def block(c: Index) -> Sequence[Atom]:
-            # Not from the first to the last: every element of an ascending row would be kept.
-            spot = b.mod(b.mul(c, stride), blocks) if blocks > 2 else c
-            lo = b.atom(b.add(low, b.mul(spot, LOOKED_AT)))
-            hi = b.let("add", (lo, b.dim(LOOKED_AT)), "i64")
-            for end in (b.atom(b.add(low, count)), b.dim(self.n)):
-                hi = b.let("min", (hi, end), "i64")
-            carry = [(Const(-(1 << 31), "i32"), b.var("i32", b.depth + 1, "m"))]
-            element = lambda i: [self.rank(row, i)]
-            (top,) = b.loop(self.n, "reduce", element, carry, ("max",), lo=lo, hi=hi)
-            best = b.let("or", (self.high(top), Const(LOW, "i64")), "i64")
-
-            def look() -> list[Atom]:
-                def one(i: Index) -> Sequence[Atom]:
-                    kept.offer(self.word(row, i))
-                    return ()
-
-                b.loop(self.n, "seq", one, lo=lo, hi=hi)
-                return []
-
-            b.branch(b.let("gt", (best, kept.last()), "bool"), look, list)
-            return ()
-
-        b.loop(blocks, "seq", block)
-
-    def write(self, row: tuple[Index, ...], kept: _Kept, targets: Targets) -> None:
-        """Values and their places, from the words."""
-        b = self.b
-
-        def one(t: Index) -> Sequence[Atom]:
-            with Pinned(b):
-                word = b.load(kept.words, b.atom(b.add(t, 1)))
-            low = b.let("and", (word, Const(LOW, "i64")), "i64")
-            place = b.leaf_of(b.let("xor", (low, Const(LOW, "i64")), "i64"), 0, self.n - 1)
-            source = (*row[: self.axis], place, *row[self.axis :])
-            target = (*row[: self.axis], t, *row[self.axis :])
-            (values, dtype), (places, index) = targets
-            assert values.slot is not None and places.slot is not None
-            shape = values.shape
-            store_slot(b, values.slot, shape, dtype, target, read(self.x, b, source))
-            store_slot(
-                b, places.slot, shape, index, target, scalar_convert(b, b.atom(place), index)
-            )
-            return ()
-
-        b.loop(self.k, "vector", one)
-
-
-def _coprime(n: int) -> int:
-    """A stride through n blocks that meets all of them, near ones far apart in time."""
-    return next(s for s in range(max(1, int(0.618 * n)), n + 2) if math.gcd(s, n) == 1)
