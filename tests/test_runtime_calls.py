@@ -829,3 +829,27 @@ def test_a_result_with_its_arguments_values_has_its_own_type(order: str, jitted:
 def test_the_native_runtime_is_there() -> None:
     """Code of it that does not compile would leave every call to Python, with equal results."""
     assert memory.native_reason in (None, "", "PULLBACK_NATIVE=0"), memory.native_reason
+
+
+def test_a_result_and_the_same_value_of_another_type() -> None:
+    """Two results of one value share memory, whose values are still to come when they are made: a
+    copy would be of what stood there before."""
+
+    def f(x: Any) -> Any:
+        y = pullback.numpy.cos(x)
+        return y, pullback.lax.convert_element_type(y, "float32"), y
+
+    def written(ref: Any, x: Any) -> Any:
+        y = pullback.numpy.cos(x)
+        ref[...] = y
+        return y
+
+    for x in (1.0, pullback.numpy.broadcast_to(1.0, (5,))):
+        for _ in range(3):
+            outs = pullback.jit(f)(x)
+            assert [out.weak_type for out in outs] == [True, False, True]
+            for out in outs:
+                np.testing.assert_allclose(out, np.cos(np.asarray(x, "f")), rtol=1e-6)
+        ref = pullback.new_ref(pullback.numpy.zeros_like(x))
+        pullback.jit(written)(ref, x)
+        np.testing.assert_allclose(ref[...], np.cos(np.asarray(x, "f")), rtol=1e-6)

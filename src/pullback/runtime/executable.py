@@ -389,11 +389,11 @@ class NativeExecutable:
 
     def _share(self, x: Any, aval: Any) -> Any:
         """An output that is an input, a constant or another output: the same memory, as an array
-        of its own."""
-        if x.aval is aval:
-            return array_module.twin(x)
-        view = np.asarray(array_module.np_view(x))
-        return array_module.make_array(view.reshape(aval.shape), aval)
+        of its own, whose type may be another. Another output's values are still to come."""
+        own = array_module.twin(x)
+        if x.aval is not aval:
+            own._aval = aval
+        return own
 
     def _run(self, slots: Any, job: Job | None) -> None:
         job = job or queue().current()
