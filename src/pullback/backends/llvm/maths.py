@@ -277,14 +277,25 @@ def _log1p_small_f32(b: Builder, x: Val) -> Val:
 
 
 def log(b: Builder, x: Val) -> Val:
+    """Vectors of ordinary numbers go without what others need."""
     s = SHAPES[x.t]
-    tiny = x < s.least
     up = float(s.mantissa + 2)
-    e, m = log_split(b, b.select(tiny, x * 2.0**up, x))
-    total = _log_sum_f32 if x.t == "float" else _log_sum
-    result = total(b, b.select(tiny, e - up, e), m)
-    odd = b.select(x.eq(0.0), -INF, b.select(x.eq(INF), INF, NAN, like=x.t), like=x.t)
-    return b.select((x > 0.0) & (x < INF), result, odd)
+    odd = b.any_lane(~((x >= s.least) & (x < INF)))
+
+    def raised() -> list[Val]:
+        tiny = x < s.least
+        return [b.select(tiny, x * 2.0**up, x), b.select(tiny, up, 0.0, like=x.t)]
+
+    usual, less = b.if_else(odd, raised, lambda: [x, b.lit(0.0, x.t)])
+    e, m = log_split(b, usual)
+    result = (_log_sum_f32 if x.t == "float" else _log_sum)(b, e - less, m)
+
+    def special() -> list[Val]:
+        rest = b.select(x.eq(INF), INF, NAN, like=x.t)
+        rest = b.select(x.eq(0.0), -INF, rest, like=x.t)
+        return [b.select((x > 0.0) & (x < INF), result, rest)]
+
+    return b.if_else(odd, special, lambda: [result])[0]
 
 
 def log1p(b: Builder, x: Val) -> Val:

@@ -56,12 +56,19 @@ def _log_scaled(b: Builder, x: Val, y: Val, about: Val) -> Val:
 
 def pow_(b: Builder, x: Val, y: Val) -> Val:
     """Through f64, whose base-2 logarithm has all the bits that a result below 2**128 needs; exact
-    for powers of two."""
-    a = b.fabs(x)
-    tiny = a < 2.0**-126
-    usual = b.select((a > 0.0) & (a < INF), b.select(tiny, a * 2.0**24, a), 1.0)
-    e, m = _exponent_of(b, usual)
-    e = b.select(tiny, e - 24, e)
+    for powers of two. Vectors of ordinary numbers go without the others' rules."""
+    odd = b.any_lane(~((x >= 2.0**-126) & (x < INF) & (b.fabs(y) < INF)))
+    none = b.lit(0, "i32")
+
+    def usual() -> list[Val]:
+        a = b.fabs(x)
+        tiny = a < 2.0**-126
+        inside = b.select((a > 0.0) & (a < INF), b.select(tiny, a * 2.0**24, a), 1.0)
+        return [inside, b.select(tiny, b.lit(24, "i32"), none)]
+
+    base, less = b.if_else(odd, usual, lambda: [x, none])
+    e, m = _exponent_of(b, base)
+    e = e - less
     l = _log_float(b, b.cast("fpext", m, "double"), b.lit(1.0, "double"))
     l = b.fma(l, K.LOG2E[0], b.cast("sitofp", e, "double"))
     t = b.cast("fpext", y, "double") * l
@@ -70,7 +77,8 @@ def pow_(b: Builder, x: Val, y: Val) -> Val:
     r = (t - n) * K.LN2[0]
     power = b.fma(r * r, horner(b, r, K.EXP_F32), r) + 1.0
     value = b.cast("fptrunc", power * pow2(b, k, SHAPES["double"]), "float")
-    return pow_specials(b, x, y, a, value)
+    special = lambda: [pow_specials(b, x, y, b.fabs(x), value)]
+    return b.if_else(odd, special, lambda: [value])[0]
 
 
 def pow_wide(b: Builder, x: Val, y: Val) -> Val:
