@@ -3,6 +3,7 @@ types, classes and words of errors, and classes of warnings."""
 
 from __future__ import annotations
 
+import copy
 import re
 import warnings
 from typing import Any
@@ -52,6 +53,34 @@ CALLS = {
     "a differentiated end, after a start": lambda j, n: j.jvp(
         lambda k: n.arange(0.0, k), (3.0,), (1.0,)
     ),
+    "bits of a number in another half": lambda j, n: n.ones((), "bfloat16").view("float16"),
+    "and back, in a program": lambda j, n: j.jit(lambda x: x.view("bfloat16"))(
+        n.ones((), "float16")
+    ),
+    "products that pick, beyond the end": lambda j, n: n.take_along_axis(
+        n.arange(12.0).reshape(3, 4), np.array([[1, 9], [0, -1], [-9, 2]]), 1, mode="one_hot"
+    ),
+    "products that pick, among rows": lambda j, n: n.take_along_axis(
+        n.arange(12).reshape(3, 4), np.array([[1, 0, 2, 2]], "uint8"), 0, mode="one_hot"
+    ),
+    "products that pick, in take": lambda j, n: n.take(n.ones(2), n.array([0]), mode="one_hot"),
+    "covariance in integers": lambda j, n: n.cov(n.arange(5), dtype=int),
+    "correlation in integers": lambda j, n: n.corrcoef(n.arange(5), n.arange(5), dtype="int8"),
+    "64 bits of a type": lambda j, n: str(
+        j.eval_shape(lambda x: x, j.ShapeDtypeStruct((2,), "int64"))
+    ),
+    "64 bits of a type, in a program": lambda j, n: str(
+        j.make_jaxpr(n.dot)(*[j.ShapeDtypeStruct((5,), "float64")] * 2)
+    ),
+    "64 bits of a type, compiled": lambda j, n: str(
+        j.jit(n.sin).lower(j.ShapeDtypeStruct((5,), "float64")).compile().out_info
+    ),
+    "a range from 0": lambda j, n: str(j.make_jaxpr(lambda: n.arange(0, 5))()),
+    "a range of floats from 0": lambda j, n: str(j.make_jaxpr(lambda: n.arange(0, 5.0))()),
+    "a range from 0 by steps": lambda j, n: str(j.make_jaxpr(lambda: n.arange(0, 5, 1))()),
+    "negative sizes": lambda j, n: n.broadcast_shapes((-1,), (2,)),
+    "a copied tracer": lambda j, n: str(j.make_jaxpr(copy.copy)(n.ones(2))),
+    "a deeply copied tracer": lambda j, n: str(j.make_jaxpr(copy.deepcopy)(n.ones(2))),
     "put somewhere": lambda j, n: j.device_put(n.ones(2), j.devices()[0])._committed,
     "lying anywhere": lambda j, n: n.ones(2)._committed,
     "more elements than int32 counts": lambda j, n: j.eval_shape(
@@ -95,6 +124,8 @@ SAYING = {
     r"not allowed; use `arr\[tuple\(seq\)\]`": lambda j, n: n.ones((3, 2)).at[[0, [0, 1]]].set(0),
     r"not allowed; use `arr\[array\(seq\)\]`": lambda j, n: n.ones((3, 2))[[0, np.array(1)]],
     "string indexing; got idx='abc'": lambda j, n: n.ones((2, 3))[:, "abc"],
+    "rot90 requires its first argument to have ndim at least two": lambda j, n: n.rot90(n.ones(2)),
+    "cov: dtype must be a subclass of float or complex": CALLS["covariance in integers"],
     "only supports number, bool, and string dtypes": lambda j, n: n.arange(3, dtype="float128"),
     "Python integer 2147483648 out of bounds for int32": CALLS["more elements than int32 counts"],
 }

@@ -208,8 +208,9 @@ def _placed(sharding: Any, shape: tuple[Any, ...]) -> tuple[Any, Any]:
 
 def _type_of_struct(x: ShapeDtypeStruct) -> Any:
     lies = None if x.sharding is None else type_sharding(x.sharding, len(x.shape))
+    d = x.dtype if dtypes.is_extended(x.dtype) else dtypes.canonicalize_dtype(x.dtype)
     aval = ShapedArray(
-        x.shape, x.dtype, x.weak_type, sharding=lies,
+        x.shape, d, x.weak_type, sharding=lies,
         manual_axis_type=x.manual_axis_type or no_manual_axes,
     )  # fmt: skip
     return AbstractRef(aval) if x.is_ref else aval

@@ -260,12 +260,6 @@ class Tracer:
     def copy_to_host_async(self) -> None:
         return None
 
-    def __copy__(self) -> Tracer:
-        return self
-
-    def __deepcopy__(self, memo: Any) -> Tracer:
-        return self
-
     def __reduce__(self) -> Any:
         raise errors.ConcretizationTypeError(self, "A traced array was pickled.")
 

@@ -44,7 +44,7 @@ interpret: Any = lazy_module("pullback.loops.interpret")
 def moved_as_integers(kernel: Kernel) -> Kernel:
     """The same kernel; of each narrow type of floats with which nothing is computed, integers."""
     types = {p.dtype for p in kernel.params if p.dtype in NARROW_FLOATS and BITS[p.dtype] >= 8}
-    made = {s for s in kernel.body if type(s) is Let and s.out.dtype in types and _alone(s)}
+    made = {s for s in kernel.body if type(s) is Let and s.out.dtype in types and _alone(s, types)}
     if types:
         types -= set(_computed([s for s in kernel.body if s not in made]))
     if not types:
@@ -61,9 +61,9 @@ def moved_as_integers(kernel: Kernel) -> Kernel:
     return replaced(kernel, params=params, body=tuple(body))
 
 
-def _alone(s: Let) -> bool:
-    """Whether a number is made of none of its type: a constant, converted before the loops."""
-    return all(a.dtype != s.out.dtype for a in s.args)
+def _alone(s: Let, types: set[str]) -> bool:
+    """Whether a number is made of none of these types: a constant, converted before the loops."""
+    return all(a.dtype not in types for a in s.args)
 
 
 def _computed(stmts: Sequence[Stmt]) -> Iterator[str]:

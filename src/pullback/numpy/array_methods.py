@@ -16,8 +16,10 @@ from ..api.eager import methods
 from ..api.placement import device_put
 from ..api.recording import LazyPair
 from ..config import lazy_module
+from ..core.avals import ShapedArray
 from ..core.refs import RefIndexer, is_ref_aval, operations
 from ..core.trace import Tracer
+from ..primitives.convert import copy_p
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import ArrayImpl
 from . import (
@@ -469,12 +471,18 @@ def _install_views() -> None:
         setattr(Tracer, name, property(getter, doc=PROPERTY_DOCS[name]))
 
 
+def _copied(self: Any, memo: Any = None) -> Any:
+    """What the module `copy` makes of a traced array: a copy in the program too."""
+    return copy_p.bind(self) if isinstance(self.aval, ShapedArray) else self
+
+
 def install_all() -> None:
     """Methods and operators on tracers and on arrays."""
     for name, getter in FACTS.items():
         setattr(Tracer, name, property(getter, doc=f"`{name}` of the aval."))
     install(Tracer)
     _install_views()
+    Tracer.__copy__ = Tracer.__deepcopy__ = _copied  # type: ignore[method-assign]
     install(ArrayImpl, native=True)
     install(LazyPair, native=True)
     _install_on_keys()

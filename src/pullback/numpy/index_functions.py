@@ -29,6 +29,7 @@ from .manipulation import (
     atleast_1d,
     broadcast_arrays,
     broadcast_to,
+    moveaxis,
     ravel,
     reshape,
     tile,
@@ -249,7 +250,7 @@ def _take(
             if mode == "wrap"
             else "indices must have an integer type"
         )
-    if mode in ("drop", "promise_in_bounds"):
+    if mode in ("drop", "promise_in_bounds", "one_hot"):
         raise ValueError(
             f"Invalid mode {mode!r} for np.take. Fix: mode='fill', 'clip' or 'wrap'; or "
             "x.at[indices].get(mode=...)."
@@ -329,9 +330,26 @@ def _take_along_axis(
     if wrap:
         negative = lax.lt(indices, literal(indices, 0))
         indices = lax.select(negative, lax.add(indices, literal(indices, n)), indices)
-    if how == lax.GatherScatterMode.FILL_OR_DROP and fill_value is None:
-        fill_value = None
+    if how == lax.GatherScatterMode.ONE_HOT:
+        return _picked_along(arr, indices, k)
     return _gather_along(arr, indices, k, shape, own, how, fill_value)
+
+
+def _picked_along(arr: Any, indices: Any, k: int) -> Any:
+    """Elements along axis k as products with rows that are 1 at one place: 0 for places beyond."""
+    around = lax.broadcast_shapes(*(tuple(np.delete(shape_of(x), k)) for x in (arr, indices)))
+    n, own = shape_of(arr)[k], shape_of(indices)[k]
+    arr = broadcast_to(arr, (*around[:k], n, *around[k:]))
+    indices = broadcast_to(indices, (*around[:k], own, *around[k:]))
+    places = lax.broadcasted_iota(typeof(indices).dtype, (*(1,) * ndim_of(arr), n), ndim_of(arr))
+    hot = ufuncs.equal(lax.expand_dims(indices, (ndim_of(arr),)), places)
+    others = [j for j in range(ndim_of(arr)) if j != k]
+    d = typeof(arr).dtype
+    out = lax.dot_general(
+        hot, arr, (([ndim_of(arr)], [k]), (others, others)),
+        precision=lax.Precision.HIGHEST if dtypes.is_inexact(d) else None, preferred_element_type=d,
+    )  # fmt: skip
+    return moveaxis(out, -1, k)
 
 
 def _gather_along(

@@ -568,6 +568,11 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
     plane: tuple[int, ...] = tuple(axes)
     if len(plane) != 2:
         raise ValueError(f"rot90: axes must be two axes, got {plane}")
+    if ndim_of(m) < 2:
+        raise ValueError(
+            "rot90 requires its first argument to have ndim at least two, but got first argument "
+            f"of shape {shape_of(m)}, which has ndim {ndim_of(m)}"
+        )
     return _rot90_jit(m, k=k if isinstance(k, float) else operator.index(k), axes=plane)
 
 

@@ -103,6 +103,8 @@ def arange(
     by = values[-1] if step is not None else 1
     n = max(0, math.ceil(_exact_div(hi - lo, by)))
     out = lax.iota(d, n)
+    if step is None and lo == 0:
+        return out
     if step is not None:
         out = lax.mul(number(by, d), out)
     return lax.add(number(lo, d), out)

@@ -587,7 +587,14 @@ def cov(
     check_arraylike("cov", m) if y is None else check_arraylike("cov", m, y)
     if ddof is not None and operator.index(ddof) != ddof:
         raise ValueError("ddof must be integer")
+    _check_inexact("cov", dtype)
     return _cov_jit(m, y, fweights, aweights, rowvar=rowvar, bias=bias, ddof=ddof, dtype=dtype)
+
+
+def _check_inexact(name: str, dtype: Any) -> None:
+    """ValueError for a dtype of integers asked for covariances."""
+    if dtype is not None and not dtypes.is_inexact(dtypes.dtype(dtype)):
+        raise ValueError(f"{name}: dtype must be a subclass of float or complex; got {dtype=}")
 
 
 def _corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> Any:
@@ -622,6 +629,7 @@ def corrcoef(x: Any, y: Any = None, rowvar: bool = True, dtype: Any = None) -> A
            [0.982, 1.   ]], dtype=float32)
     """
     check_arraylike("corrcoef", x) if y is None else check_arraylike("corrcoef", x, y)
+    _check_inexact("corrcoef", dtype)
     return _corrcoef_jit(x, y, rowvar=rowvar, dtype=dtype)
 
 

@@ -306,6 +306,12 @@ def broadcast_shapes(*shapes: Any) -> tuple[Any, ...]:
     shapes = tuple(canonical_shape(s) for s in shapes)
     if not shapes:
         return ()
+    for s in shapes:
+        if any(not is_symbolic(n) and n < 0 for n in s):
+            raise TypeError(
+                "Only non-negative indices are allowed when broadcasting static shapes, but got "
+                f"shape {s}."
+            )
     if len({*shapes}) == 1:
         return tuple(shapes[0])
     rank = max(map(len, shapes))

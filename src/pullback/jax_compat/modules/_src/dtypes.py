@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from .... import config, dtypes as _dtypes
+from ....core.dims import DimExpr
 from ....dtypes import *  # noqa: F403
 from ....dtypes import (
     ExtendedDType as ExtendedDType,
@@ -31,6 +32,7 @@ DType = np.dtype
 bool_, int_, uint, float_, complex_ = np.bool_, np.int64, np.uint64, np.float64, np.complex128
 _jax_types = list(_dtypes.ALL_DTYPES)
 _jax_dtype_set = {_dtypes.float0, *_dtypes.ALL_DTYPES}
+python_scalar_types_to_dtypes = {**_dtypes.python_scalar_dtypes, DimExpr: np.dtype("int64")}
 _bool_types = [np.dtype("bool")]
 _int_types = [d for d in _dtypes.ALL_DTYPES if _dtypes.is_integer(d)]
 _float_types = [d for d in _dtypes.ALL_DTYPES if _dtypes.is_float(d)]
