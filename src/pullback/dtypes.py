@@ -393,6 +393,8 @@ def lattice_result_type(*args: Any) -> tuple[Any, bool]:
             (_NARROWED.get(d, d), weak) if isinstance(d, np.dtype) else (d, weak)
             for d, weak in described
         ]
+        d, weak = join_types(described)
+        return _NARROWED.get(d, d), weak
     return join_types(described)
 
 

@@ -211,7 +211,7 @@ def target_name(fullname: str) -> str | None:
         return _MODULES + ".jax"
     path = fullname.split(".", 1)[1]
     curated = f"{_MODULES}.{path}"
-    if _exists(curated):
+    if path != "jax" and _exists(curated):  # that one is `jax` itself
         return curated
     if path in _SOURCES:
         several = path in _PACKAGES or " " in _SOURCES[path]

@@ -482,7 +482,8 @@ def install_all() -> None:
         setattr(Tracer, name, property(getter, doc=f"`{name}` of the aval."))
     install(Tracer)
     _install_views()
-    Tracer.__copy__ = Tracer.__deepcopy__ = _copied  # type: ignore[method-assign]
+    for name in ("__copy__", "__deepcopy__"):
+        setattr(Tracer, name, _copied)
     install(ArrayImpl, native=True)
     install(LazyPair, native=True)
     _install_on_keys()

@@ -323,12 +323,20 @@ def _export(a: Any) -> Any:
         raise
     if dtype.num >= _NO_FORMAT and dtype.num != _HALF:
         raise BufferError(
-            f"arrays of {dtype.name} have no format in Python's buffer protocol; use "
-            "numpy.asarray(x) or x.view(...)"
+            f"Buffers of type {_xla_name(dtype)} are not supported by the Python buffer protocol: "
+            f"it has no format for {dtype.name}. Fix: numpy.asarray(x) or x.view(...)."
         )
     if type(aval) is _ShapedArray and view.size and not hasattr(aval, "buffer_layout"):
         aval.buffer_layout = _buffer_layout(view)  # the next such array needs no NumPy view
     return view
+
+
+def _xla_name(dtype: np.dtype[Any]) -> str:
+    """What XLA calls a narrow dtype: BF16, S4, U4, F8E4M3FN."""
+    for start, letter in (("bfloat", "BF"), ("float", "F"), ("uint", "U"), ("int", "S")):
+        if dtype.name.startswith(start):
+            return letter + dtype.name.removeprefix(start).replace("_", "").upper()
+    return dtype.name
 
 
 def _buffer_layout(view: np.ndarray[Any, Any]) -> bytes:

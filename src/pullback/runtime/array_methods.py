@@ -165,7 +165,7 @@ def __iter__(self: Any) -> Iterator[Any]:
     shape = self.aval.shape
     if not shape:
         raise TypeError("iteration over a 0-d array")
-    own = _on_one(self)
+    own = self if self.is_fully_replicated else _on_one(self)
     return (own[i] for i in range(shape[0]))
 
 
@@ -173,8 +173,7 @@ def __reversed__(self: Any) -> Iterator[Any]:
     shape = self.aval.shape
     if not shape:
         raise TypeError("iteration over a 0-d array")
-    own = _on_one(self)
-    return (own[i] for i in range(shape[0] - 1, -1, -1))
+    return (self[i] for i in range(shape[0] - 1, -1, -1))
 
 
 def _on_one(self: Any) -> Any:

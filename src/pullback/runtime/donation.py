@@ -131,6 +131,10 @@ def _lies_as_a_result(params: dict[str, Any], k: int, x: Any) -> bool:
     """May a result take the memory of a donated argument, as far as shardings go: it is on several
     devices, as asked, and some result of its type is not asked to lie otherwise."""
     lies, closed = getattr(x, "_lies_on", None), params["jaxpr"]
+    if lies is None:  # copied to several devices, the first copy is the argument itself
+        lies = params["in_shardings"][k]
+        if not (isinstance(lies, NamedSharding) and lies.is_fully_replicated):
+            return False
     if not isinstance(lies, NamedSharding):
         return False
     wanted = zip(closed.out_avals, params["out_shardings"], strict=True)

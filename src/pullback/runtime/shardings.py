@@ -228,7 +228,9 @@ class NamedSharding(Sharding):
                 raise IndivisibleError(
                     f"Sharding {self} implies that array axis {k} is partitioned "
                     f"{self._divisor(k)} times, but the dimension size is {n} (full shape: "
-                    f"{tuple(global_shape)})"
+                    f"{tuple(global_shape)}, per-dimension tiling factors: "
+                    f"{[self._divisor(j) for j in range(len(global_shape))]} should evenly divide "
+                    "the shape)"
                 )
         return tuple(n // self._divisor(k) for k, n in enumerate(global_shape))
 
