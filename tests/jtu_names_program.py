@@ -27,6 +27,8 @@ from jax._src.random.core import (
 )
 from jax._src.scipy.optimize.line_search import line_search
 from jax._src.scipy.sparse.linalg import _kth_arnoldi_iteration
+from jax.experimental import sparse
+from jax.experimental.sparse import bcoo, bcsr, coo, csr, util
 
 
 def of(doc, **how):
@@ -265,6 +267,75 @@ class NamesTest(jtu.JaxTestCase):
         for k in range(n):
             V, H, _ = _kth_arnoldi_iteration(k, product, lambda x: x, V, H)
         self.assertAllClose(V[:, :n].T @ A @ V[:, :n], H.T[:n], atol=1e-4, rtol=1e-4)
+
+
+class SparseTest(jtu.JaxTestCase):
+    """Operations on the parts of sparse arrays."""
+
+    def matrix(self, *shape):
+        x = self.rng().randint(1, 9, shape).astype(np.float32)
+        return x * (self.rng().rand(*shape) < 0.5)
+
+    def test_matrices(self):
+        x, v = self.matrix(4, 5), np.arange(5.0, dtype=np.float32)
+        nse = int(util._count_stored_elements(x))
+        self.assertEqual(nse, np.count_nonzero(x))
+        data, row, col = parts = coo._coo_fromdense(x, nse=nse, index_dtype=jnp.int32)
+        info = coo.COOInfo(shape=x.shape, rows_sorted=True)
+        self.assertArraysEqual(coo._coo_todense(*parts, spinfo=info), x)
+        self.assertAllClose(coo._coo_matvec(*parts, v, spinfo=info), x @ v)
+        u = np.ones(4, np.float32)
+        self.assertAllClose(coo._coo_matvec(*parts, u, spinfo=info, transpose=True), x.T @ u)
+        B = np.stack([v, v * v], 1)
+        self.assertAllClose(coo._coo_matmat(*parts, B, spinfo=info), x @ B)
+        self.assertArraysEqual(util._coo_extract(row, col, x), data)
+        data, indices, indptr = rows = csr._csr_fromdense(x, nse=nse, index_dtype=jnp.int32)
+        self.assertArraysEqual(csr._csr_todense(*rows, shape=x.shape), x)
+        self.assertAllClose(csr._csr_matvec(*rows, v, shape=x.shape), x @ v)
+        self.assertAllClose(csr._csr_matmat(*rows, B, shape=x.shape), x @ B)
+        self.assertArraysEqual(util._csr_to_coo(indices, indptr)[0], row)
+        self.assertArraysEqual(util._csr_extract(indices, indptr, x), data)
+        by_data = jax.jacrev(lambda d: csr._csr_matvec(d, indices, indptr, v, shape=x.shape))(data)
+        self.assertEqual(by_data.shape, (4, nse))
+
+    def test_arrays(self):
+        x = self.matrix(3, 4, 5)
+        for n_batch, n_dense in ((0, 0), (1, 0), (0, 1), (1, 1)):
+            nse = int(util._count_stored_elements(x, n_batch=n_batch, n_dense=n_dense))
+            stored = sparse.BCOO.fromdense(x, n_batch=n_batch, n_dense=n_dense)
+            self.assertEqual(nse, stored.nse)
+            data, indices = bcoo._bcoo_fromdense(x, nse=nse, n_batch=n_batch, n_dense=n_dense)
+            self.assertArraysEqual(data, stored.data)
+            info = util.SparseInfo(x.shape)
+            self.assertArraysEqual(bcoo._bcoo_todense(data, indices, spinfo=info), x)
+            self.assertArraysEqual(bcoo._bcoo_extract(indices, x), data)
+            self.assertEqual(bcoo._validate_bcoo(data, indices, x.shape).n_dense, n_dense)
+            if n_dense:
+                continue
+            dims = (((2,), (0,)), ((), ()))
+            product = bcoo._bcoo_dot_general(
+                data, indices, np.ones((5, 2), np.float32), dimension_numbers=dims,
+                preferred_element_type=None, lhs_spinfo=info,
+            )  # fmt: skip
+            self.assertAllClose(product, x @ np.ones((5, 2), np.float32))
+        twice = jnp.array([[0], [5], [0], [3]])
+        self.assertArraysEqual(
+            bcoo._bcoo_extract(twice, jnp.arange(1, 7), assume_unique=False),
+            jnp.array([1, 6, 0, 4]),
+        )
+        rows = bcsr._bcsr_fromdense(x[0], nse=20)
+        self.assertArraysEqual(bcsr._bcsr_todense(*rows, spinfo=util.SparseInfo((4, 5))), x[0])
+        shape = util._dot_general_validated_shape((2, 3), (3, 4), (((1,), (0,)), ((), ())))
+        self.assertEqual(shape, (2, 4))
+        with self.assertRaisesRegex(TypeError, "contracting dimensions to have the same shape"):
+            util._dot_general_validated_shape((2, 3), (4, 4), (((1,), (0,)), ((), ())))
+
+    def test_texts_of_traced_arrays(self):
+        x = sparse.BCOO.fromdense(jnp.arange(5, dtype="float32"))
+        self.assertEqual(repr(x), "BCOO(float32[5], nse=4)")
+        said = []
+        jax.jit(lambda m: said.append(repr(m)))(x)
+        self.assertEqual(said, ["DynamicJaxprTracer[BCOO(float32[5], nse=4)]"])
 
 
 if __name__ == "__main__":

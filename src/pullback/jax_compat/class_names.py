@@ -1,5 +1,6 @@
-"""The modules that classes say they are of while Pullback stands for JAX: libraries that dispatch
-on an array's type (autoray, opt_einsum) tell by the first part of its module's name whose it is.
+"""The modules that classes say they are of, and names that they have, while Pullback stands for
+JAX: libraries that dispatch on an array's type (autoray, opt_einsum) tell by the first part of its
+module's name whose it is.
 
 Only what is never pickled by its class's name: arrays and keys are rebuilt by functions, tracers
 are not pickled at all, and errors are found under both names.
@@ -8,6 +9,7 @@ are not pickled at all, and errors are found under both names.
 from __future__ import annotations
 
 from .. import errors
+from ..core.build import JaxprTracer
 from ..core.trace import Tracer
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import Array, ArrayImpl
@@ -31,7 +33,8 @@ _OF_TRACERS = {
     "pullback.transforms.jvp": "jax._src.interpreters.ad",
     "pullback.transforms.batch": "jax._src.interpreters.batching",
 }
-_own: dict[type, str] = {}  # what those that were renamed are called in Pullback
+_NAMES: dict[type, str] = {JaxprTracer: "DynamicJaxprTracer"}  # where JAX has another one
+_own: dict[type, tuple[str, str]] = {}  # what those that were renamed are called in Pullback
 
 
 def _tracers(base: type) -> list[type]:
@@ -49,12 +52,12 @@ def as_in_jax() -> None:
 
 def _rename(cls: type, name: str | None) -> None:
     if name is not None and cls not in _own:
-        _own[cls] = cls.__module__
-        cls.__module__ = name
+        _own[cls] = cls.__module__, cls.__name__
+        cls.__module__, cls.__name__ = name, _NAMES.get(cls, cls.__name__)
 
 
 def as_in_pullback() -> None:
     """They say again where they are."""
     while _own:
-        cls, name = _own.popitem()
-        cls.__module__ = name
+        cls, names = _own.popitem()
+        cls.__module__, cls.__name__ = names

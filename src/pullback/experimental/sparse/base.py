@@ -8,6 +8,7 @@ from typing import Any
 
 from ... import numpy as jnp
 from ...core.avals import ShapedArray
+from ...core.trace import Tracer
 from ...primitives.common import is_symbolic
 from ...tree_util import register_pytree_node
 
@@ -111,7 +112,9 @@ class JAXSparse:
         except (AttributeError, IndexError):  # of leaves that are no arrays
             return f"{name}(<invalid>)"
         extra = self._repr_extra()
-        return f"{name}({dtype}[{shape}], nse={nse}{extra})"
+        said = f"{name}({dtype}[{shape}], nse={nse}{extra})"
+        traced = next((x for x in vars(self).values() if isinstance(x, Tracer)), None)
+        return said if traced is None else f"{type(traced).__name__}[{said}]"
 
     def _repr_extra(self) -> str:
         return ""

@@ -490,3 +490,23 @@ def _whole(mat: BCSR, axis: int, size: int) -> BCSR:
 
 
 mapped_types[BCSR] = (_element, _whole)
+
+
+# --- the same on the parts of arrays ---
+def _bcsr_fromdense(
+    mat: Any, *, nse: int, n_batch: int = 0, n_dense: int = 0, index_dtype: Any = jnp.int32
+) -> tuple[Any, Any, Any]:
+    """The parts of a dense array."""
+    out = bcsr_fromdense(mat, nse=nse, n_batch=n_batch, n_dense=n_dense, index_dtype=index_dtype)
+    return out.data, out.indices, out.indptr
+
+
+def _bcsr_todense(data: Any, indices: Any, indptr: Any, *, spinfo: SparseInfo) -> Any:
+    """The dense array of these parts."""
+    return bcsr_todense_p.bind(*map(jnp.asarray, (data, indices, indptr)), spinfo=spinfo)
+
+
+def _bcsr_to_bcoo(indices: Any, indptr: Any, *, shape: Sequence[int]) -> Any:
+    """The indices of a BCOO array of this shape, of those of a BCSR."""
+    data = jnp.zeros(indices.shape)
+    return _of_info(data, indices, indptr, SparseInfo(tuple(shape))).to_bcoo().indices

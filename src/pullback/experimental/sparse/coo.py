@@ -6,6 +6,7 @@ sum into the rows, compiled as one loop.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -250,3 +251,34 @@ def coo_matmat(mat: COO, B: Any, *, transpose: bool = False) -> Any:
     return coo_matmat_p.bind(
         mat.data, mat.row, mat.col, B, spinfo=mat._info, transpose=bool(transpose)
     )
+
+
+# --- the same on the parts of matrices ---
+def _coo_fromdense(mat: Any, *, nse: int, index_dtype: Any = np.int32) -> tuple[Any, Any, Any]:
+    """The parts of a matrix that is dense."""
+    return tuple(
+        coo_fromdense_p.bind(jnp.asarray(mat), nse=operator.index(nse), index_dtype=index_dtype)
+    )
+
+
+def _coo_todense(data: Any, row: Any, col: Any, *, spinfo: COOInfo) -> Any:
+    """The dense matrix of these parts."""
+    return coo_todense_p.bind(data, row, col, spinfo=spinfo)
+
+
+def _coo_matvec(
+    data: Any, row: Any, col: Any, v: Any, *, spinfo: COOInfo, transpose: bool = False
+) -> Any:
+    """The product of the matrix of these parts, or its transpose, and a vector."""
+    return coo_matvec(_of_parts(data, row, col, spinfo), v, transpose)
+
+
+def _coo_matmat(
+    data: Any, row: Any, col: Any, B: Any, *, spinfo: COOInfo, transpose: bool = False
+) -> Any:
+    """The product of the matrix of these parts, or its transpose, and a dense one."""
+    return coo_matmat(_of_parts(data, row, col, spinfo), B, transpose=transpose)
+
+
+def _of_parts(data: Any, row: Any, col: Any, spinfo: COOInfo) -> COO:
+    return COO.tree_unflatten(spinfo._asdict(), (data, row, col))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -226,3 +227,35 @@ def csr_matmat(mat: CSR, B: Any, *, transpose: bool = False) -> Any:
     return csr_matmat_p.bind(
         mat.data, mat.indices, mat.indptr, B, shape=mat.shape, transpose=bool(transpose)
     )
+
+
+# --- the same on the parts of matrices ---
+def _csr_fromdense(mat: Any, *, nse: int, index_dtype: Any = np.int32) -> tuple[Any, Any, Any]:
+    """The parts of a matrix that is dense."""
+    return tuple(
+        csr_fromdense_p.bind(jnp.asarray(mat), nse=operator.index(nse), index_dtype=index_dtype)
+    )
+
+
+def _csr_todense(data: Any, indices: Any, indptr: Any, *, shape: Sequence[int]) -> Any:
+    """The dense matrix of these parts."""
+    return csr_todense(_of_parts(data, indices, indptr, shape))
+
+
+def _csr_matvec(
+    data: Any, indices: Any, indptr: Any, v: Any, *, shape: Sequence[int], transpose: bool = False
+) -> Any:
+    """The product of the matrix of these parts, or its transpose, and a vector."""
+    return csr_matvec(_of_parts(data, indices, indptr, shape), v, transpose)
+
+
+def _csr_matmat(
+    data: Any, indices: Any, indptr: Any, B: Any, *, shape: Sequence[int], transpose: bool = False
+) -> Any:
+    """The product of the matrix of these parts, or its transpose, and a dense one."""
+    return csr_matmat(_of_parts(data, indices, indptr, shape), B, transpose=transpose)
+
+
+def _of_parts(data: Any, indices: Any, indptr: Any, shape: Sequence[int]) -> CSR:
+    parts = (data, indices, indptr)
+    return CSR.tree_unflatten({"shape": tuple(shape)}, parts)  # type: ignore[no-any-return]

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from ... import numpy as jnp
+from ...api.arguments import ShapeDtypeStruct
+from ...api.staging import eval_shape
 from ...api.vmap import vmap
-from ...lax import DotDimensionNumbers as DotDimensionNumbers
+from ...lax import DotDimensionNumbers as DotDimensionNumbers, dot_general
 from .base import CuSparseEfficiencyWarning, SparseEfficiencyError, SparseEfficiencyWarning
 from .composed import SparseInfo
 
@@ -58,6 +61,37 @@ def nfold_vmap(
     for _ in range(N):
         fun = mapping(fun, in_axes=in_axes)
     return fun
+
+
+def _count_stored_elements(mat: Any, n_batch: int = 0, n_dense: int = 0) -> Any:
+    """How many elements a BCOO form of a dense array stores: those of the fullest batch."""
+    mat = jnp.asarray(mat)
+    mask = (mat != 0).any(axis=tuple(range(mat.ndim - n_dense, mat.ndim)))
+    return mask.sum(axis=tuple(range(n_batch, mask.ndim)), dtype=jnp.int32).max(initial=0)
+
+
+def _coo_extract(row: Any, col: Any, mat: Any) -> Any:
+    """The elements of a dense matrix at places."""
+    return mat[row, col]
+
+
+def _csr_to_coo(indices: Any, indptr: Any) -> tuple[Any, Any]:
+    """Rows and columns of elements that are listed by rows."""
+    return jnp.cumsum(jnp.zeros_like(indices).at[indptr].add(1)) - 1, indices
+
+
+def _csr_extract(indices: Any, indptr: Any, mat: Any) -> Any:
+    """The elements of a dense matrix at places that are listed by rows."""
+    return _coo_extract(*_csr_to_coo(indices, indptr), mat)
+
+
+def _dot_general_validated_shape(
+    lhs_shape: Shape, rhs_shape: Shape, dimension_numbers: DotDimensionNumbers
+) -> Shape:
+    """The shape of a product of arrays of these shapes. TypeError if they do not fit."""
+    lhs, rhs = (ShapeDtypeStruct(shape, "float32") for shape in (lhs_shape, rhs_shape))
+    product = partial(dot_general, dimension_numbers=dimension_numbers)
+    return tuple(eval_shape(product, lhs, rhs).shape)
 
 
 __all__ = [

@@ -25,6 +25,17 @@ from .arithmetic import (
     bcoo_multiply_sparse,
 )
 from .array import BCOO
+from .buffers import (
+    _bcoo_dot_general as _bcoo_dot_general,
+    _bcoo_extract as _bcoo_extract,
+    _bcoo_fromdense as _bcoo_fromdense,
+    _bcoo_multiply_dense as _bcoo_multiply_dense,
+    _bcoo_multiply_sparse as _bcoo_multiply_sparse,
+    _bcoo_rdot_general as _bcoo_rdot_general,
+    _bcoo_sum_duplicates as _bcoo_sum_duplicates,
+    _bcoo_todense as _bcoo_todense,
+    _bcoo_transpose as _bcoo_transpose,
+)
 from .convolution import (
     bcoo_conv_general_dilated,
 )
@@ -68,7 +79,7 @@ from .shape import (
     bcoo_transpose,
     bcoo_transpose_p,
 )
-from .storage import BCOOProperties, Buffer
+from .storage import BCOOProperties, Buffer, _validate_bcoo as _validate_bcoo
 
 # What NVIDIA's library of sparse products takes: for programs that ask before they call it.
 CUSPARSE_DATA_DTYPES = [np.float32, np.float64, np.complex64, np.complex128]

@@ -162,9 +162,9 @@ def _take_arrays(mat: BCOO, keys: list[Any]) -> tuple[BCOO, list[Any]]:
     """Index arrays are done, and integers beside them; the other keys are left. What they index is
     where they stand if they stand together, else in front, as in NumPy.
     """
-    if not any(jnp.ndim(k) for k in keys):
-        return mat, keys
     places = [at for at, k in enumerate(keys) if not (k is None or isinstance(k, slice))]
+    if not any(jnp.ndim(keys[at]) for at in places):
+        return mat, keys
     axes = tuple(sum(k is not None for k in keys[:at]) for at in places)
     arrays = jnp.broadcast_arrays(*(jnp.asarray(keys[at]) for at in places))
     n = arrays[0].ndim
