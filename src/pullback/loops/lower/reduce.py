@@ -12,7 +12,7 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Reduction, read, runs_abreast
-from pullback.loops.lower.shape import transposed
+from pullback.loops.lower.shape import merged_axes, reshape, transposed
 from pullback.loops.ops import BITS, FLOATS, INTS, NARROW_FLOATS, identity_of, limits
 
 SHORT = 16  # elements of a reduction that is unrolled
@@ -36,6 +36,8 @@ def reduce_one(g: Graph, op: str, x: Node, axes: tuple[int, ...], dtype: str | N
     """x reduced over axes by a named combiner, in its own dtype or another."""
     if x.permuted is not None and axes:
         return _as_it_lies(g, op, x, axes, dtype)
+    if (found := _axis_by_axis(g, op, x, axes, dtype)) is not None:
+        return found
     if x.dtype in COMPLEX:
         return _reduce_complex(g, op, x, axes)
     acc = accumulator(x.dtype) if op in ("add", "mul") else x.dtype
@@ -70,6 +72,20 @@ def _as_it_lies(
     found = reduce_one(g, op, inner, tuple(perm[a] for a in axes), dtype)
     order = [sorted(kept).index(a) for a in kept]
     return found if order == sorted(order) else transposed(g, found, order)
+
+
+def _axis_by_axis(
+    g: Graph, op: str, x: Node, axes: tuple[int, ...], dtype: str | None
+) -> Node | None:
+    """A computed value whose axes are merged, reduced down columns before they are: the same
+    elements in the same order, and no index is divided."""
+    inner, last = x.reshaped, len(x.shape) - 1
+    if inner is None or inner.kind != "pw" or inner.root or last in axes or not axes:
+        return None
+    if (parts := merged_axes(inner.shape, x.shape)) is None or inner.shape[-1] < SHORT:
+        return None
+    found = reduce_one(g, op, inner, tuple(k for a in axes for k in parts[a]), dtype)
+    return reshape(g, found, tuple(n for a, n in enumerate(x.shape) if a not in axes))
 
 
 def _reduce_real(g: Graph, op: str, x: Node, axes: tuple[int, ...], acc: str, dtype: str) -> Node:

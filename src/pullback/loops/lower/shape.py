@@ -14,7 +14,7 @@ from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, part_dtype, read
 from pullback.loops.ops import INTS, limits
 
-__all__ = ["around", "broadcast", "masked_read", "merges", "reshape", "sliced"]
+__all__ = ["around", "broadcast", "masked_read", "merged_axes", "merges", "reshape", "sliced"]
 
 
 def around(axes: Sequence[int], rank: int) -> frozenset[int]:
@@ -97,6 +97,14 @@ def reshape(g: Graph, x: Node, shape: tuple[int, ...]) -> Node:
 def merges(old: Sequence[int], new: Sequence[int]) -> bool:
     """Whether a reshape makes one axis of several, so that its index must be divided."""
     return any(len(o) > 1 and n for o, n in _groups(old, new))
+
+
+def merged_axes(old: Sequence[int], new: Sequence[int]) -> list[list[int]] | None:
+    """The axes that each axis of a reshape is made of, if it merges some and does nothing else."""
+    groups = _groups(old, new)
+    if not any(len(o) > 1 for o, _ in groups) or any(len(n) != 1 for _, n in groups):
+        return None
+    return [o for o, _ in groups]
 
 
 def _groups(old: Sequence[int], new: Sequence[int]) -> list[tuple[list[int], list[int]]]:
