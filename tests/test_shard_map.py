@@ -53,6 +53,8 @@ sm(lambda a: j.shard_map(lambda b: b, mesh=m, in_specs=P('x'), out_specs=P('x'))
 sm(lambda a: (a, 3), P('x'), (P('x'), None))
 sm(lambda a: a, P('x', 'x'), P('x'))
 j.shard_map(lambda a: a, mesh=m, in_specs=P('x'), out_specs=P('x'), axis_names={'w'})
+sm(lambda a: a, P(unreduced={'x'}), P())
+sm(lambda a: lax.pcast(a, {'x'}, to='varying'), P(), P('x'))
 """
 
 # Parts of the messages, as JAX has them.
@@ -97,6 +99,9 @@ lambda x: j.grad(lambda b: sm(lambda a, b: lax.psum((a * b).sum(), 'x'), (P('x')
 lambda x: j.vmap(sm(lambda a: a * 2 + lax.axis_index('x'), P('x'), P('x')), spmd_axis_name='y')(x)
 lambda x: j.vmap(j.grad(sm(lambda a: n.sin(a.sum()), P('x'), P(), check_vma=False)),
  spmd_axis_name='y')(x.T)
+sm(lambda a: n.searchsorted(n.sort(a[0]), a[1]), P(None, 'x'), P('x'))
+sm(lambda a: j.vmap(lambda v: j.random.choice(j.random.key(3), n.arange(4), p=v))(a), P('x'),
+ P('x'))
 lambda x: j.vmap(j.grad(sm(lambda a: 2 * a.sum(), P(), P(), check_vma=False)),
  spmd_axis_name='y')(x)
 """
@@ -145,6 +150,22 @@ def found(j):
     sm(lambda a: seen.append([str(j.typeof(a)), str(j.sharding.get_abstract_mesh()),
                               str(j.typeof(a).manual_axis_type)]) or a, P("x"), P("x"))(x)
     out["inside"] = seen
+    made = []
+    def types(a):
+        y = j.eval_shape(n.sin, a)
+        made.extend([y.manual_axis_type.varying, j.typeof(lax.full_like(y, 1)).mat.varying,
+                     j.eval_shape(j.jit(n.sin), a).manual_axis_type.varying])
+        return a
+    sm(types, P("x"), P("x"))(x)
+    out["types only"] = str(made)
+    @j.custom_vjp
+    def total(a):
+        return lax.psum(a, "x")
+    total.defvjp(lambda a: (total(a), None), lambda _, g: (lax.psum(g, "x"),))
+    try:
+        j.grad(lambda v: sm(lambda a: total(total(a)), P("x"), P())(v).sum())(x)
+    except ValueError as e:
+        out["a cotangent that does not vary"] = "so the manual axis types do not match" in str(e)
     kinds = (j.sharding.AxisType.Explicit,) * 3
     explicit = j.make_mesh((1, 4, 2), ("z", "x", "y"), axis_types=kinds)
     rows = j.device_put(x, j.NamedSharding(explicit, P(("z", "x"), "y")))

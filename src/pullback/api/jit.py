@@ -432,7 +432,11 @@ class JitWrapped:
             call.out_tree,
             [
                 ShapeDtypeStruct(
-                    a.shape, a.dtype, weak_type=a.weak_type, sharding=s if stages.known(s) else t
+                    a.shape,
+                    a.dtype,
+                    weak_type=a.weak_type,
+                    sharding=s if stages.known(s) else t,
+                    manual_axis_type=a.manual_axis_type or None,
                 )
                 for a, s, t in zip(call.closed.out_avals, asked, inferred, strict=True)
             ],

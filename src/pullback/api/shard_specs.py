@@ -28,6 +28,11 @@ def _is_spec_or_none(x: Any) -> bool:
     return isinstance(x, PartitionSpec) or x is None
 
 
+def _spec(x: Any) -> PartitionSpec:
+    # A spec of no entries is falsy, and may still say something.
+    return PartitionSpec() if x is None else x
+
+
 class Specs:
     """What `in_specs` (or `out_specs`) says of each leaf of a structure.
 
@@ -50,7 +55,7 @@ class Specs:
     def _spread(self) -> list[PartitionSpec]:
         if self.is_leaf(self.prefix):
             self._owners = [0] * self.treedef.num_leaves
-            return [self.prefix or PartitionSpec()] * self.treedef.num_leaves
+            return [_spec(self.prefix)] * self.treedef.num_leaves
         for path, spec in self._entries():
             if not _is_spec_or_none(spec):
                 raise TypeError(
@@ -66,7 +71,7 @@ class Specs:
 
         def extend(spec: Any, part: Any) -> None:
             count, k = len(tree.leaves(part)), next(number)
-            found.extend([spec or PartitionSpec()] * count)
+            found.extend([_spec(spec)] * count)
             self._owners.extend([k] * count)
 
         tree.tree_map(extend, self.prefix, whole, is_leaf=self.is_leaf)
@@ -99,6 +104,7 @@ class Specs:
         """ValueError if a spec names what is no axis of the mesh, DuplicateSpecError if it names
         one twice."""
         for spec in self.each:
+            self._check_sums(spec)
             names = [n for part in parts(spec, len(spec)) for n in part]
             for name in names:
                 if name not in self.sizes:
@@ -111,6 +117,23 @@ class Specs:
                         f"shard_map {self.what} {spec} has duplicate entries for `{name}`: an axis "
                         "of the mesh can map to at most one positional dimension of an array."
                     )
+
+    def _check_sums(self, spec: PartitionSpec) -> None:
+        """Sums that are still to come are said of axes of explicit type alone."""
+        for kind in ("unreduced", "reduced"):
+            if not getattr(spec, kind):
+                continue
+            if set(self.mesh.axis_names) != set(self.sizes):
+                raise NotImplementedError(
+                    f"unreduced/reduced can only be passed to {self.what} when shard_map is in "
+                    f"full manual mode. Got mesh axis names {self.mesh.axis_names}, manual_axes: "
+                    f"{frozenset(self.sizes)}, specs: {spec}. Fix: leave out axis_names."
+                )
+            if any(t is AxisType.Auto for t in self.mesh.axis_types):
+                raise ValueError(
+                    f"{kind} in {self.what} {spec} can only be used when the mesh passed to "
+                    f"shard_map contains axis names all of type `Explicit`. Got mesh {self.mesh}"
+                )
 
     def check_rank(self, k: int, aval: Any) -> None:
         """ValueError if the spec of leaf k has more entries than the leaf has axes."""

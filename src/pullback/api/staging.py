@@ -89,7 +89,13 @@ def eval_shape(fun: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return tree.unflatten(
         program.out_tree,
         [
-            ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type, sharding=s)
+            ShapeDtypeStruct(
+                v.aval.shape,
+                v.aval.dtype,
+                weak_type=v.aval.weak_type,
+                sharding=s,
+                manual_axis_type=v.aval.manual_axis_type or None,
+            )
             for v, s in zip(jaxpr.outvars, types_lie(jaxpr), strict=True)
         ],
     )

@@ -16,6 +16,7 @@ from ..config import lazy_module
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typematch, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
+from ..core.explicit import match_varying, said
 from ..core.high import is_high_value
 from ..core.jaxpr import (
     ClosedJaxpr,
@@ -245,6 +246,29 @@ def promote_weak_carry(
     return new, changed
 
 
+def matched_carry(
+    body: Any, leaves: Sequence[Any], in_avals: Sequence[Any], out_avals: Sequence[Any]
+) -> tuple[list[Any], bool]:
+    """An initial carry as strong as the body makes it and, in loops of this library's own functions
+    (users say it themselves, with `lax.pcast`), varying over as much. Returns the new leaves and
+    whether any changed."""
+    new, changed = promote_weak_carry(leaves, in_avals, out_avals)
+    if not (said[0] and _is_of_library(body)):
+        return new, changed
+    for k, (a, b) in enumerate(zip(in_avals, out_avals, strict=True)):
+        more = getattr(b, "vma", frozenset()) - getattr(a, "vma", frozenset())
+        if more:
+            new[k], changed = match_varying[0](new[k], more), True
+    return new, changed
+
+
+def _is_of_library(fun: Any) -> bool:
+    """Is it (or what it stands for) a function of this package?"""
+    while (inner := getattr(fun, "__wrapped__", getattr(fun, "func", fun))) is not fun:
+        fun = inner
+    return str(getattr(fun, "__module__", "")).startswith("pullback.")
+
+
 def leaf_names(treedef: Any, root: str) -> list[str]:
     """`root['a'][0]` for each leaf of a tree."""
     holder = tree.unflatten(treedef, range(treedef.num_leaves))
@@ -308,6 +332,12 @@ def check_carry(
         for part, a, b in bad[:1]
         if a.dtype != b.dtype
     ]
+    fixes += [
+        f" Fix: `jax.lax.pcast(..., {tuple(sorted(b.vma - a.vma, key=str))}, to='varying')` of the "
+        f"initial carry component {part}."
+        for part, a, b in bad
+        if getattr(b, "vma", frozenset()) - getattr(a, "vma", frozenset())
+    ]
     raise TypeError(
         f"{name} body function carry input and carry output must have equal types, but they "
         "differ:\n\n"
@@ -348,4 +378,6 @@ def _mismatch(a: Any, b: Any) -> str:
         parts.append("the dtypes do not match")
     if a.shape != b.shape:
         parts.append("the shapes do not match")
+    if getattr(a, "vma", None) != getattr(b, "vma", None):
+        parts.append("the varying manual axes do not match")
     return " and ".join(parts)

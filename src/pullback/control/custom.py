@@ -747,6 +747,14 @@ class _FlatVJP:
                 f"input of type {want.str_short()}, so the shapes do not match. Fix it in "
                 f"{name_of(self.owner.bwd)}."
             )
+        if getattr(have, "vma", None) != getattr(want, "vma", None):
+            raise ValueError(
+                "Custom VJP bwd rule must produce an output with the same type as the args tuple "
+                f"of the primal function, but at {leaf_names(self.in_tree, 'output')[k]} "
+                f"the bwd rule produced an output of type {have.str_short()} corresponding to an "
+                f"input of type {want.str_short()}, so the manual axis types do not match. Fix: "
+                f"lax.pcast(..., to='varying') or lax.psum in {name_of(self.owner.bwd)}."
+            )
         return ct
 
 

@@ -40,8 +40,8 @@ from .common import (
     check_mapped_carry,
     chosen,
     discharging,
+    matched_carry,
     permute,
-    promote_weak_carry,
     trace_function,
 )
 
@@ -90,8 +90,8 @@ def scan(
         n_carry = carry_tree.num_leaves
         if n_carry != len(init_leaves):
             break
-        init_leaves, changed = promote_weak_carry(
-            init_leaves, carry_avals, closed.out_avals[:n_carry]
+        init_leaves, changed = matched_carry(
+            f, init_leaves, carry_avals, closed.out_avals[:n_carry]
         )
         if not changed:
             break

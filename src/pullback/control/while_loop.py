@@ -37,8 +37,8 @@ from .common import (
     check_mapped_carry,
     chosen,
     discharging,
+    matched_carry,
     permute,
-    promote_weak_carry,
     stands_for,
     trace_function,
     widen_cond,
@@ -81,7 +81,7 @@ def while_loop(
         body, body_consts, out_tree = trace_function(body_fun, in_tree, avals, "while_body")
         if len(body.out_avals) != len(leaves):
             break
-        leaves, changed = promote_weak_carry(leaves, avals, body.out_avals)
+        leaves, changed = matched_carry(body_fun, leaves, avals, body.out_avals)
         if not changed:
             break
     cond, cond_consts, cond_tree = trace_function(cond_fun, in_tree, avals, "while_cond")

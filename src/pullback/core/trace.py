@@ -439,14 +439,15 @@ def manual_axes(
         _context.checked, _context.mesh = before, mesh_before
 
 
-def axis_size(name: Any) -> int:
-    """The size of a named axis; NameError if no enclosing transformation binds it."""
+def axis_size(name: Any, caller: str = "") -> int:
+    """The size of a named axis; NameError, for `caller`, if no enclosing transformation binds
+    it."""
     for n, size in reversed(_context.axis_env):
         if n == name:
             return int(size)
     raise NameError(
-        f"Found an unbound axis name: {name}. Fix: run the function under "
-        f"`vmap(f, axis_name={name!r})` or a map that names that axis."
+        f"Found an unbound axis name: {name}. To fix this, please call {caller or 'it'} under "
+        f"`jax.shard_map`, or run the function under `vmap(f, axis_name={name!r})`."
     )
 
 

@@ -92,7 +92,7 @@ def _reducer_aval(name: str) -> Callable[..., Any]:
         check_dtype(name, x.dtype, (NUMBER, "bool"))
         for n in axes:
             if not isinstance(n, int):
-                _axis_size(n)
+                _axis_size(n, name)
         positional = [n for n in axes if isinstance(n, int)]
         shape = tuple(m for k, m in enumerate(x.shape) if k not in positional)
         return ShapedArray(shape, x.dtype, x.weak_type), _effects(axes)
@@ -1014,7 +1014,12 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
     Array([0, 1], dtype=int32)
     """
     if to not in ("varying", "unreduced", "reduced"):
-        raise ValueError(f"pcast: `to` must be 'varying', 'unreduced' or 'reduced', got {to!r}")
+        raise ValueError(
+            f"pcast: Got unexpected `to` value {to!r}. Allowed `to` values are: 'unreduced', "
+            "'reduced', 'varying'"
+        )
+    if not isinstance(axis_name, (tuple, str)):
+        raise TypeError(f"pcast: axis_name={axis_name} must be a tuple or a str. Got {axis_name}")
     axis_size(axis_name)
     names = _names(axis_name)
     if to != "varying" or not checked_axes().issuperset(names):

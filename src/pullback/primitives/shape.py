@@ -709,7 +709,8 @@ def full_like(
     if sharding is not None:
         return _with_sharding(full_like(x, fill_value, dtype, shape), sharding)
     x = 0 if type(x) is int else x  # of any size
-    known = typeof(x) if not hasattr(x, "shape") or hasattr(x, "aval") else None
+    says = hasattr(x, "aval") or getattr(x, "manual_axis_type", None) is not None
+    known = typeof(x) if says or not hasattr(x, "shape") else None
     x_shape = x.shape if known is None else known.shape
     x_dtype = x.dtype if known is None else known.dtype
     weak = dtype is None and (dtypes.is_weakly_typed(x) if known is None else known.weak_type)
