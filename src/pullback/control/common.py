@@ -256,7 +256,7 @@ def matched_carry(
     if not (said[0] and _is_of_library(body)):
         return new, changed
     for k, (a, b) in enumerate(zip(in_avals, out_avals, strict=True)):
-        more = getattr(b, "vma", frozenset()) - getattr(a, "vma", frozenset())
+        more: frozenset[Any] = getattr(b, "vma", frozenset()) - getattr(a, "vma", frozenset())
         if more:
             new[k], changed = match_varying[0](new[k], more), True
     return new, changed
