@@ -192,6 +192,51 @@ def _() -> Any:
     return fault(lambda: pure(2.0, aux), "The inputs to the closure produced by closure_convert")
 
 
+@ask("references that come out or come twice")
+def _() -> Any:
+    twice = r"only one reference to a mutable array may be passed"
+
+    def custom(fun: Any, fwd: Any) -> Any:
+        f = jax.custom_vjp(fun)
+        f.defvjp(fwd, lambda _, g: (g, None))
+        return f
+
+    out = custom(lambda x, ref: ref, lambda x, ref: (x, None))
+    new = custom(lambda x, ref: x, lambda x, ref: (x, jax.new_ref(0.0)))
+    a = jax.new_ref(jnp.zeros((3, 3)))
+    before = jax.config.jax_mutable_array_checks
+    jax.config.update("jax_mutable_array_checks", True)
+    found = [
+        fault(lambda: out(1.0, jax.new_ref(0.0)), "custom_vjp primal function"),
+        fault(lambda: jax.jit(out)(1.0, jax.new_ref(0.0)), "custom_vjp primal function"),
+        fault(lambda: jax.vjp(new, 1.0, jax.new_ref(0.0)), "custom_vjp fwd function"),
+        fault(lambda: jax.vmap(lambda r, s: r[...])(a, a), twice),
+    ]
+    jax.config.update("jax_mutable_array_checks", before)
+    return found
+
+
+@ask("freed references in programs")
+def _() -> Any:
+    def f(x: Any) -> Any:
+        ref = jax.new_ref(x)
+        jax.free_ref(ref)
+        return ref[...]
+
+    return fault(lambda: jax.jit(f)(1.0))
+
+
+@ask("what says nothing of a cotangent")
+def _() -> Any:
+    total = jax.new_ref(jnp.zeros(4))
+
+    def run() -> Any:
+        _, pull = jax.vjp(jax.jit(lambda x, i: x[i] ** 2), jnp.arange(4.0), 2)
+        pull.with_refs(total, object())(1.0)
+
+    return "+=" in str(jax.make_jaxpr(run)())
+
+
 # ---- programs that break the grammar, garbage
 
 

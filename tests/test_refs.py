@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import importlib
 import pickle
 from collections.abc import Callable
 from typing import Any
@@ -723,3 +724,69 @@ def test_gradients_through_writes_to_listed_places() -> None:
     for transformed in (pb.grad, lambda f, which: pb.jit(pb.grad(f, which))):
         for which in (0, 1):
             np.testing.assert_array_equal(transformed(f, which)(x, v), pb.grad(g, which)(x, v))
+
+
+def stashing(wrap: Callable[[Any, Callable[..., Any]], Callable[..., Any]]) -> Any:
+    """What a backward pass writes to a reference, through what stands around the function."""
+
+    def program(j: Any, np_: Any) -> Any:
+        @j.custom_vjp
+        def stash(ref: Any, x: Any) -> Any:
+            return x
+
+        def bwd(ref: Any, g: Any) -> Any:
+            ref[...] = g
+            return None, g
+
+        stash.defvjp(lambda ref, x: (x, ref), bwd)
+
+        def f(ref: Any, x: Any) -> Any:
+            return np_.sin(stash(ref, np_.sin(x)))
+
+        ref = j.new_ref(np_.float32(0.0))
+        grad = j.grad(wrap(j, f), 1)(ref, np_.float32(1.0))
+        return grad, ref[...]
+
+    return program
+
+
+STASHING: dict[str, Callable[[Any, Any], Any]] = {
+    "jit": lambda j, f: j.jit(f),
+    "checkpoint": lambda j, f: j.checkpoint(f),
+    "jit of checkpoint": lambda j, f: j.jit(j.checkpoint(f)),
+    "scan": lambda j, f: (
+        lambda ref, x: j.lax.scan(lambda c, _: (f(ref, c), c), x, None, length=3)[0]
+    ),
+    "scan backwards": lambda j, f: j.jit(
+        lambda ref, x: j.lax.scan(
+            lambda c, y: (f(ref, c), c + y), x, j.numpy.ones(2), reverse=True
+        )[1].sum()
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STASHING)
+def test_backward_passes_write_references_within(name: str) -> None:
+    same(stashing(STASHING[name]))
+
+
+def test_references_of_lowered_functions() -> None:
+    """A function that stands for a primitive has references of its own."""
+
+    def program(j: Any, np_: Any) -> Any:
+        core, mlir = (
+            importlib.import_module(f"{j.__name__}.{name}")
+            for name in ("extend.core", "interpreters.mlir")
+        )
+        p = core.Primitive("twice_in_place")
+        p.def_abstract_eval(lambda a: a)
+
+        def lowered(x: Any) -> Any:
+            ref = j.new_ref(x)
+            ref[...] += ref[...]
+            return j.freeze(ref)
+
+        mlir.register_lowering(p, mlir.lower_fun(lowered, multiple_results=False))
+        return j.jit(lambda x: p.bind(x))(np_.float32(3.0))
+
+    same(program)

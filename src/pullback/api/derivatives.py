@@ -16,7 +16,8 @@ from ..control.common import check_results, leaf_place
 from ..core.avals import ShapedArray, typeof
 from ..core.build import array_of, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr
-from ..core.refs import is_ref
+from ..core.naming import fun_source_info
+from ..core.refs import is_ref, ref_places
 from ..core.source import take_names, transformed
 from ..core.symbolic import Zero
 from ..core.trace import current_trace, use_trace
@@ -31,7 +32,7 @@ from ..transforms.jvp import JVPTrace, jvp_flat
 from ..transforms.linearize import linearize_flat
 from ..transforms.partial_eval import dce_closed
 from . import recording
-from .arguments import abstractify, check_callable
+from .arguments import abstractify, check_callable, debug_info
 from .jit import jit
 from .linear import VJP, VJPStatic, as_result, linearized, places, transposed
 from .placement import laid_anew
@@ -99,6 +100,11 @@ def _vjp(
     leaves, in_tree = tree.flatten(primals)
     for x in leaves:
         _check_input(x, "vjp")
+    ref_places(
+        leaves,
+        lambda: f"{fun_source_info(fun)} for vjp",
+        lambda: debug_info("vjp", fun, primals, {}).arg_names,
+    )
     given, leaves = leaves, [_as_operand(x) for x in leaves]
     out: dict[str, Any] = {}
     flat = _flat(fun, in_tree, out, "vjp", has_aux)

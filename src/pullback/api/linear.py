@@ -234,7 +234,11 @@ class VJP:
                 "ad.GradValue() or ad.DontWant() for every array among the arguments."
             )
         for k, x in enumerate(wishes):
-            if not isinstance(x, (GradValue, DontWant)) and not isinstance(typeof(x), AbstractRef):
+            if type(x) is object:  # what says nothing, as in JAX
+                wishes[k] = GradValue()
+            elif not isinstance(x, (GradValue, DontWant)) and not isinstance(
+                typeof(x), AbstractRef
+            ):
                 raise TypeError(
                     f"with_refs takes references, ad.GradValue() and ad.DontWant(); leaf {k} is "
                     f"{x} of type {type(x)}."

@@ -8,6 +8,8 @@ from typing import Any
 from .. import tree
 from ..core.avals import typeof
 from ..core.explicit import parts_of, said, said_by
+from ..core.naming import fun_source_info
+from ..core.refs import ref_places
 from ..core.source import take_names, transformed
 from ..core.tracebacks import boundary
 from ..primitives.shape import reduce_sum
@@ -75,6 +77,11 @@ def vmap(
             None if leaf is not None and leaf(x) else canonical_mapped(fun, k, x, a, args, kwargs)
             for k, (x, a) in enumerate(zip(leaves, axes, strict=True))
         ]
+        ref_places(
+            leaves,
+            lambda: f"{fun_source_info(fun)} for vmap",
+            lambda: debug_info("vmap", fun, args, kwargs).arg_names,
+        )
         size = mapped_size(fun, leaves, dims, axis_size, args, kwargs)
         lies = _lying(leaves, dims)
         if lies is not None and spmd_axis_name is not None:

@@ -143,7 +143,7 @@ def check_results(leaves: Sequence[Any], out_tree: Any, fun: Any, name: str) -> 
     differentiated = name in ("jvp", "vjp", "linearize")  # functions that run, and hold no program
     for k, leaf in enumerate(leaves):
         if not differentiated:
-            check_not_returned(leaf, lambda: f"{fun_source_info(fun)} traced for {name}")
+            check_not_returned(leaf, lambda: f"function {fun_source_info(fun)} traced for {name}")
         try:
             typeof(leaf)
         except TypeError:

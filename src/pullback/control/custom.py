@@ -28,6 +28,7 @@ from ..core.jaxpr import (
 )
 from ..core.naming import fun_source_info, names_of_arguments
 from ..core.primitive import Primitive
+from ..core.refs import check_not_returned, is_ref, ref_identity
 from ..core.symbolic import SymbolicZero, UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer, current_trace, use_trace
 from ..core.tracebacks import boundary
@@ -588,6 +589,8 @@ class _FlatVJP:
         def run(*flat: Any) -> list[Any]:
             outs, self.held.out_tree = tree.flatten(owner.fun(*self._args(flat)))
             self.held.out_avals = [typeof(x) for x in outs]
+            for x in outs:
+                check_not_returned(x, lambda: f"custom_vjp primal function {name_of(owner.fun)}")
             return outs
 
         run.leaf_names = _leaf_names(owner.fun, in_tree, static, n)  # type: ignore[attr-defined]
@@ -623,6 +626,10 @@ class _FlatVJP:
                 for x, p in zip(arrays_of(flat[::2]), flat[1::2], strict=True)
             ]
         pair = owner.fwd(*self._args(flat))  # type: ignore[misc]
+        own = {ref_identity(x) for x in tree.leaves(flat) if is_ref(x)}
+        for x in tree.leaves(pair):
+            if is_ref(x) and ref_identity(x) not in own:
+                check_not_returned(x, lambda: f"custom_vjp fwd function {name_of(owner.fwd)}")
         fun, fwd = name_of(owner.fun), name_of(owner.fwd)
         if not isinstance(pair, (list, tuple)) or len(pair) != 2:
             raise TypeError(

@@ -13,6 +13,8 @@ from typing import Any
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, closed_without_consts, eval_jaxpr
 from ..core.refs import is_ref, is_ref_aval, ref_identity
+from ..core.symbolic import Zero, instantiate_zeros
+from ..primitives.shape import index_in_dim, stack
 from .call import closed_call_p
 from .common import permute
 from .cond import cond_p
@@ -149,3 +151,40 @@ def discharge_closed_call(args: Sequence[Any], params: dict[str, Any]) -> list[A
     n = len(closed.jaxpr.outvars)
     _write_back([args[k] for k in written], outs[n:])
     return outs[:n]  # type: ignore[no-any-return]
+
+
+def taken_apart(primitive: Any, args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    """What an operation that holds programs does, as its single operations: where it is
+    differentiated and a backward pass of its own writes a reference, that reference is an operand
+    of those alone. A loop is its steps."""
+    if primitive is scan_p:
+        return _steps(args, params)
+    inner = params.get("jaxpr", params.get("call_jaxpr"))
+    if inner is None:
+        raise NotImplementedError(
+            f"a function whose backward pass is given a reference cannot be differentiated within "
+            f"{primitive}. Fix: call it outside, or in a scan."
+        )
+    closed = inner if isinstance(inner, ClosedJaxpr) else closed_without_consts(inner)
+    outs: list[Any] = eval_jaxpr(closed.jaxpr, closed.consts, *args)
+    return outs
+
+
+def _steps(args: Sequence[Any], params: dict[str, Any]) -> list[Any]:
+    closed: ClosedJaxpr = params["jaxpr"]
+    n_consts, n_carry, length = params["num_consts"], params["num_carry"], params["length"]
+    end = n_consts + n_carry
+    _refuse(closed.in_avals[n_consts:], "the carry of such a loop, or scanned over")
+    consts, carry, xs = args[:n_consts], list(args[n_consts:end]), args[end:]
+    rows: dict[int, list[Any]] = {}
+    for k in reversed(range(length)) if params["reverse"] else range(length):
+        row = [index_in_dim(x, k, 0, keepdims=False) for x in xs]
+        outs = eval_jaxpr(closed.jaxpr, closed.consts, *consts, *carry, *row)
+        carry, rows[k] = outs[:n_carry], outs[n_carry:]
+    ys = [
+        stack([rows[k][i] for k in range(length)])
+        if length
+        else instantiate_zeros(Zero(a.update(shape=(0, *a.shape))))
+        for i, a in enumerate(closed.out_avals[n_carry:])
+    ]
+    return [*carry, *ys]

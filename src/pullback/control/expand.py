@@ -12,6 +12,7 @@ from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.high import held_programs
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, closed_without_consts, eval_jaxpr, jaxprs_in_params
 from ..core.primitive import Primitive
+from ..core.refs import operations, ref_effect
 from ..core.trace import Trace, current_trace, use_trace
 from ..primitives.convert import convert_weak
 
@@ -122,5 +123,7 @@ def expand(closed: ClosedJaxpr) -> ClosedJaxpr:
             return list(map(_as_typed, outs, closed.out_avals))
 
         jaxpr, consts = trace_to_jaxpr(fun, closed.in_avals, closed.jaxpr.debug_info)
+        if ref_effect in jaxpr.effects:  # a function has references of its own
+            jaxpr, consts = operations["discharge"](jaxpr, consts)
         found = closed.derived["expanded"] = close_jaxpr(jaxpr, consts)[0]
     return found

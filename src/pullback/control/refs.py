@@ -26,6 +26,7 @@ from ..core.refs import (
     AbstractRef,
     Ref,
     TransformedRef,
+    freed_error,
     holds_refs,
     is_ref,
     is_ref_aval,
@@ -39,6 +40,7 @@ from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.shape import broadcast
 from ..transforms.batch import batch_flat, matchaxis
 from .call import call_params, jit_p
+from .common import discharging
 from .ref_places import (
     Indexer,
     RefSlice,
@@ -625,6 +627,16 @@ class RefCell(Tracer):
         self._trace = trace
         self.aval, self.value, self.weak = aval, value, aval.weak_type
 
+    def free(self) -> list[Any]:
+        self.held()
+        self.value = None
+        return []
+
+    def held(self) -> Any:
+        if self.value is None:
+            raise freed_error(self.aval)
+        return self.value
+
     def read(self, value: Any) -> Any:
         return convert_weak(value, None, True) if self.weak else value
 
@@ -694,18 +706,18 @@ class DischargeTrace(Trace):
 
 
 def _cell_get(trace: Any, ref: Any, *idx: Any, tree: Any) -> Any:
-    return ref.read(read(ref.value, unflatten(tree, idx)))
+    return ref.read(read(ref.held(), unflatten(tree, idx)))
 
 
 def _cell_swap(trace: Any, ref: Any, new: Any, *idx: Any, tree: Any) -> Any:
     entries = unflatten(tree, idx)
-    old = ref.read(read(ref.value, entries))
-    ref.write(write(ref.value, entries, new, "set"))
+    old = ref.read(read(ref.held(), entries))
+    ref.write(write(ref.held(), entries, new, "set"))
     return old
 
 
 def _cell_add(trace: Any, ref: Any, x: Any, *idx: Any, tree: Any) -> Any:
-    ref.write(write(ref.value, unflatten(tree, idx), x, "add"))
+    ref.write(write(ref.held(), unflatten(tree, idx), x, "add"))
     return []
 
 
@@ -724,8 +736,8 @@ _CELLS: dict[Primitive, Callable[..., Any]] = {
     empty_ref_p: lambda trace, *, ty, memory_space: RefCell(
         trace, AbstractRef(ty, memory_space), instantiate_zeros(Zero(ty))
     ),
-    freeze_p: lambda trace, ref: ref.read(ref.value),
-    free_ref_p: lambda trace, ref: [],
+    freeze_p: lambda trace, ref: ref.read(ref.held()),
+    free_ref_p: lambda trace, ref: ref.free(),
 }
 
 
@@ -814,6 +826,7 @@ def discharge_linear(jaxpr: Jaxpr, consts: Sequence[Any]) -> tuple[Jaxpr, list[A
 
 
 operations["discharge"] = discharge_linear
+operations["taken_apart"] = lambda *args: discharging.taken_apart(*args)
 
 
 def values_of(args: Sequence[Any]) -> list[Any]:

@@ -144,11 +144,20 @@ def is_ref(x: Any) -> bool:
     return isinstance(x, Tracer) and type(x.aval) is AbstractRef
 
 
+def freed_error(aval: Any) -> ValueError:
+    """What every use of a freed or frozen reference raises."""
+    return ValueError(
+        f"the reference of type {aval} was freed. Fix: read it before free_ref, or make a new one "
+        "with new_ref."
+    )
+
+
 class _Operations(dict[str, Callable[..., Any]]):
     """get(ref, index), set(ref, index, value), swap and addupdate like set; views: index(ref,
-    index), reshape, transpose and bitcast; check_numbers(jaxpr) before a program is batched; and
-    discharge(jaxpr, consts) for programs whose references are their own. control/refs enters them:
-    few programs need it.
+    index), reshape, transpose and bitcast; check_numbers(jaxpr) before a program is batched;
+    discharge(jaxpr, consts) for programs whose references are their own; taken_apart(primitive,
+    args, params) for calls that are differentiated and write references in the backward pass.
+    control/refs enters them: few programs need it.
     """
 
     def __missing__(self, name: str) -> Callable[..., Any]:
@@ -188,10 +197,7 @@ class Ref(metaclass=_RefMeta):
     def _held(self) -> Any:
         """The array; ValueError if the reference was frozen or freed."""
         if self._value is None:
-            raise ValueError(
-                f"the reference of type {self._aval} was freed. Fix: read it before free_ref, or "
-                "make a new one with new_ref."
-            )
+            raise freed_error(self._aval)
         return self._value
 
     def unsafe_buffer_pointer(self) -> Any:
@@ -347,11 +353,30 @@ def holds_refs(primitive: Any, params: dict[str, Any]) -> bool:
     )
 
 
+def writes_late(params: dict[str, Any]) -> bool:
+    """Does an operation hold a call of a function with its own backward pass that is given a
+    reference? The backward pass may write it: it must be the reference itself, not its value."""
+    return any(map(_writes_late, jaxprs_in_params(params)))
+
+
+def _writes_late(jaxpr: Any) -> bool:
+    found = jaxpr.derived.get("writes late")
+    if found is None:
+        found = jaxpr.derived["writes late"] = any(
+            writes_late(e.params)
+            or (
+                e.primitive.name == "custom_vjp_call" and any(is_ref_aval(v.aval) for v in e.invars)
+            )
+            for e in jaxpr.eqns
+        )
+    return bool(found)
+
+
 def check_not_returned(x: Any, what: Callable[[], str]) -> None:
-    """ValueError if a traced function returns a reference."""
+    """ValueError if a function that is traced, as `what` says, returns a reference."""
     if is_ref(x):
         raise ValueError(
-            f"function {what()} returned a mutable array reference of type {x.aval}, but mutable "
+            f"{what()} returned a mutable array reference of type {x.aval}, but mutable "
             "array references cannot be returned. Fix: return its value, ref[...]; a reference "
             "that the function is given is changed in place, and need not be returned."
         )

@@ -12,7 +12,7 @@ from .. import dtypes
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, eval_jaxpr
-from ..core.refs import holds_refs
+from ..core.refs import holds_refs, operations, writes_late
 from ..core.symbolic import SymbolicZero, Zero, instantiate_zeros
 from ..core.trace import (
     Trace,
@@ -134,6 +134,8 @@ class JVPTrace(Trace):
         rules = primitive.rules
         if "discharge" in rules and holds_refs(primitive, params):
             with use_trace(self):
+                if writes_late(params):
+                    return operations["taken_apart"](primitive, tracers, params)
                 return rules["discharge"](tracers, params)
         primals, tangents = zip(*map(self.split, tracers), strict=True) if tracers else ((), ())
         with use_trace(self.parent_trace):  # type: ignore[arg-type]
