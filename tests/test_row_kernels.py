@@ -16,7 +16,7 @@ import pytest
 import pullback
 import pullback.numpy as jnp
 from pullback import lax
-from pullback.backends.llvm import compiler, tier
+from pullback.backends.llvm import compiler, target, tier
 from pullback.backends.llvm.compiler import emit_module
 from pullback.backends.llvm.target import detect_level, host_target
 from pullback.loops import pipeline
@@ -700,3 +700,31 @@ def test_hundreds_of_arrays_joined_in_a_loop() -> None:
     begun = time.perf_counter()
     pullback.jit(lambda rows: jnp.stack(rows))([np.ones(7, "float32")] * 1000)
     assert time.perf_counter() - begun < 12  # it was 22 s, of 2000 rows 108 s
+
+
+def _cofactors(x: Any) -> Any:
+    (a, b, c), (d, e, f), (g, h, i) = (tuple(x[:, k, m] for m in range(3)) for k in range(3))
+    rows = [[e * i - f * h, c * h - b * i, b * f - c * e],
+            [f * g - d * i, a * i - c * g, c * d - a * f],
+            [d * h - e * g, b * g - a * h, a * e - b * d]]  # fmt: skip
+    det = a * rows[0][0] + b * rows[1][0] + c * rows[2][0]
+    return jnp.stack([jnp.stack(row, -1) for row in rows], -2) / det[:, None, None]
+
+
+@pytest.mark.parametrize(("function", "n"), [(_cofactors, 3), (jnp.linalg.qr, 4)])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_quick_code_of_small_matrices_leaves_shuffles_to_good_code(
+    function: Any, n: int, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """LLVM takes a tenth of a millisecond for each: lanes are loaded by their addresses."""
+    kinds = [tier.Haste(False, False), tier.Haste(True, True)]
+    with pullback.enable_x64():
+        x = jnp.asarray(_rows(517, n * n).reshape(517, n, n)).astype(dtype)
+        seen = _with_each_code(function, [x], monkeypatch, kinds)
+        good, quick = ([_bits(y) for y in pullback.tree.leaves(result)] for result in seen)
+        assert all(np.array_equal(a, b) for a, b in zip(good, quick, strict=True))
+        closed = pullback.make_jaxpr(function)(x)
+        kernels = pipeline.compile_jaxpr(closed, reference_rule).kernels
+        if target.host_target().masks:
+            texts = [emit_module(kernel, brief=True)[0] for kernel in kernels]
+            assert sum(text.count(" = shufflevector ") for text in texts) < 8

@@ -377,6 +377,8 @@ def _is_interleaved(b: Builder, at: Lin, mask: Val | None, size: int) -> bool:
     stride = at.stride.c
     if stride is None or not 2 <= stride <= WIDEST_STRIDE or at.n < 4 or at.n < stride:
         return False
+    if scattered_briefly(b, size, at.n):
+        return False
     return mask is None or (b.target.masks and size >= 4 and mask.n == at.n)
 
 
@@ -423,7 +425,17 @@ def _spread_mask(b: Builder, mask: str, n: int, stride: int, start: int) -> str:
 
 def by_addresses(b: Builder, size: int, lanes: int) -> bool:
     """Whether lanes anywhere in memory are loaded and stored by one instruction."""
-    return b.target.gathers and size in (4, 8) and lanes in (2, 4, 8, 16)
+    return (b.target.gathers and _by_one(size, lanes)) or scattered_briefly(b, size, lanes)
+
+
+def scattered_briefly(b: Builder, size: int, lanes: int) -> bool:
+    """Whether lanes at a stride are loaded and stored by their addresses, fast or not, because LLVM
+    has less to do: a shuffle of vectors takes it a tenth of a millisecond."""
+    return b.brief and b.target.masks and _by_one(size, lanes)
+
+
+def _by_one(size: int, lanes: int) -> bool:
+    return size in (4, 8) and lanes in (2, 4, 8, 16)
 
 
 def _addresses(

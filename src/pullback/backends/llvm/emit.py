@@ -23,6 +23,7 @@ from pullback.backends.llvm.access import (
     load_rows,
     materialise,
     offset,
+    scattered_briefly,
     store,
     store_pairs,
     store_rows,
@@ -261,7 +262,13 @@ class Emitter:
         """Stores to neighbouring places: as vectors of memory, where they fill the stride."""
         first = group[0]
         base, at = self.place(first.buf, first.index)
-        if not isinstance(at, Lin) or at.n == 1 or at.stride.c != len(group):
+        size = storage_bytes(first.buf.dtype)
+        if (
+            not isinstance(at, Lin)
+            or at.n == 1
+            or at.stride.c != len(group)
+            or scattered_briefly(self.b, size, at.n)
+        ):
             for s in group:
                 self.statement(s)
             return
@@ -273,7 +280,8 @@ class Emitter:
         of memory are taken apart. Which were done."""
         if group:
             base, at = self.place(s.buf, s.index)
-            if isinstance(at, Lin) and at.n >= 4 and at.stride.c == len(group):
+            brief = scattered_briefly(self.b, storage_bytes(s.buf.dtype), at.n)
+            if isinstance(at, Lin) and at.n >= 4 and at.stride.c == len(group) and not brief:
                 begin = Lin(at.base - group.index(s), at.stride, at.n, at.width)
                 values = load_rows(self.b, s.buf.dtype, base, begin, len(group))
                 self.env.update(zip((one.out for one in group), values, strict=True))
