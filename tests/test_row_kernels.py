@@ -728,3 +728,18 @@ def test_quick_code_of_small_matrices_leaves_shuffles_to_good_code(
         if target.host_target().masks:
             texts = [emit_module(kernel, brief=True)[0] for kernel in kernels]
             assert sum(text.count(" = shufflevector ") for text in texts) < 8
+
+
+@pytest.mark.parametrize("n", [97, 255])
+def test_quick_code_of_transforms_takes_lanes_by_their_addresses(
+    n: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of unknown strides as well, and under a mask: one loop does for full and other vectors."""
+    kinds = [tier.Haste(False, False), tier.Haste(True, True)]
+    x = jnp.asarray(_rows(n, 37) + 1j * _rows(n, 37)[::-1])
+    good, quick = _with_each_code(jnp.fft.fft, [x], monkeypatch, kinds)
+    assert np.array_equal(_bits(good), _bits(quick))
+    kernels = pipeline.compile_jaxpr(pullback.make_jaxpr(jnp.fft.fft)(x), reference_rule).kernels
+    if target.host_target().masks:
+        texts = [emit_module(kernel, brief=True)[0] for kernel in kernels]
+        assert not any(" = extractelement " in text for text in texts)

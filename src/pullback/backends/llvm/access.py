@@ -467,12 +467,19 @@ def _has_addresses(at: Index) -> bool:
     return at.n > 1 and at.stride.c is not None and 0 < abs(at.stride.c) < 1 << 24
 
 
+def _known(b: Builder, at: Index, size: int) -> Index:
+    """Places of lanes: those at a stride that is not known as they are, if that is less code."""
+    if isinstance(at, Val) or _has_addresses(at) or not scattered_briefly(b, size, at.n):
+        return at
+    return materialise(b, at)
+
+
 def _suffix(t: str) -> str:
     return {"float": "f32", "double": "f64"}.get(t, t)
 
 
 def _gather(b: Builder, t: str, size: int, base: Val, at: Index, mask: Val | None) -> Val:
-    regs = []
+    at, regs = _known(b, at, size), []
     if _has_addresses(at) and by_addresses(b, size, at.n):
         name = f"llvm.masked.gather.v{at.n}{_suffix(t)}.v{at.n}p0"
         vt, pt, mt = f"<{at.n} x {t}>", f"<{at.n} x ptr>", f"<{at.n} x i1>"
@@ -522,7 +529,7 @@ def store(b: Builder, dtype: str, base: Val, at: Index, value: Val, mask: Val | 
         zero = b.lit(0, "i64")
         assert isinstance(at, Val)
         at = Lin(at, zero, n, width)
-    values = b.spread(raw, n)
+    at, values = _known(b, at, size), b.spread(raw, n)
     if _has_addresses(at) and at.n == n and by_addresses(b, size, n):
         name = f"llvm.masked.scatter.v{n}{_suffix(t)}.v{n}p0"
         vt, pt, mt = f"<{n} x {t}>", f"<{n} x ptr>", f"<{n} x i1>"

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from pullback.backends.llvm.access import Lin
+from pullback.backends.llvm.access import Lin, scattered_briefly
 from pullback.backends.llvm.ahead import rows_ahead
 from pullback.backends.llvm.analysis import (
     body_cost,
@@ -257,7 +257,7 @@ class Loops:
             width = 1
         elif inner and cost >= MUCH_AROUND:
             width = 2 if _light_inside(s.body) and e.target.registers >= 32 else 1
-        scattered = lane_by_lane(s)
+        scattered = lane_by_lane(s) and not _by_addresses(e, s, lanes)
         if inner or has(s.body, If) or cost >= HEAVY:
             e.module.straight = False
         count = hi.c - lo.c if hi.c is not None and lo.c is not None else 0
@@ -647,7 +647,16 @@ def scattered_inside(s: For) -> bool:
     return any(id(x) in inside for x in _scattered(s))
 
 
-def _scattered(s: For) -> Iterator[Stmt]:
+def _by_addresses(e: Emitter, s: For, lanes: int) -> bool:
+    """Whether quick code takes scattered lanes by their addresses, under a mask as well: then one
+    loop does for all iterations. Where there is little to compute, lanes do not help."""
+    return _arithmetic(s.body) >= BRIEFLY and all(
+        not isinstance(x, Update) and scattered_briefly(e.b, storage_bytes(x.buf.dtype), lanes)
+        for x in _scattered(s)
+    )
+
+
+def _scattered(s: For) -> Iterator[Load | Store | Update]:
     """The statements that do."""
     linear: dict[object, int | None] = {s.index: 1}  # stride by the index; None: not linear
 
@@ -679,10 +688,9 @@ def _scattered(s: For) -> Iterator[Stmt]:
                 linear[carry.var] = linear[carry.out] = None
         elif isinstance(stmt, If):
             linear.update((o, None) for o in stmt.outs)
-        strided = isinstance(stmt, (Load, Store)) and (
-            _offset_stride(stmt, stride) not in (0, 1, -1)
-        )
-        if isinstance(stmt, Update) or strided:
+        if isinstance(stmt, Update):
+            yield stmt
+        elif isinstance(stmt, (Load, Store)) and _offset_stride(stmt, stride) not in (0, 1, -1):
             yield stmt
 
 
