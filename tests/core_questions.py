@@ -4,6 +4,7 @@ prints an answer a line; test_core_questions.py runs it on JAX and on Pullback.
 
 from __future__ import annotations
 
+import functools
 import gc
 import re
 import warnings
@@ -235,6 +236,69 @@ def _() -> Any:
         pull.with_refs(total, object())(1.0)
 
     return "+=" in str(jax.make_jaxpr(run)())
+
+
+# ---- control flow, effects, callbacks
+
+
+@ask("what cond, switch and while refuse")
+def _() -> Any:
+    lax, one = jax.lax, [lambda _: 2.0, lambda _: 3.0]
+    return [
+        fault(lambda: lax.cond(lambda x: True, *one, 1.0), "Pred type must be either boolean or"),
+        fault(lambda: lax.cond("foo", *one, 1.0), "Pred must be a scalar, got foo of type <class"),
+        fault(lambda: lax.cond((1.0, 1.0), *one, 1.0), r"Pred must be a scalar, got \(1.0, 1.0\)"),
+        fault(lambda: lax.switch(lambda x: True, one, 1.0), "Index type must be an integer, got <"),
+        fault(lambda: lax.switch("foo", one, 1.0), "Index type must be an integer, got foo"),
+        fault(lambda: lax.switch((1.0, 1.0), one, 1.0), r"Branch index must be scalar, got \(1"),
+        fault(
+            lambda: lax.while_loop(lambda c: np.float32(1), lambda c: c, np.float32(0)),
+            r"output type\(s\) \[ShapedArray\(float32\[\]\)\]",
+        ),
+    ]
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+@ask("what callbacks return")
+def _() -> Any:
+    shape = jax.ShapeDtypeStruct
+    out = []
+    for value, type_ in (
+        (np.ones(3, "f"), shape((), "float32")),
+        (3, shape((), "float32")),
+        (True, shape((), "float32")),
+        (np.float16(1), shape((), "float32")),
+        (3.0, shape((), "float32")),
+        ((1.0, 1.0), shape((), "float32")),
+        ((1.0, np.ones(2)), (shape((), "float32"), shape((), "float32"))),
+    ):
+        for call in (jax.pure_callback, jax.experimental.io_callback):
+            said = r"Incorrect output \w+ for return value #\d: Expected: |Mismatched number of"
+            run = jax.jit(functools.partial(call, functools.partial(_same, value), type_))
+            out.append(fault(run, said))
+    return out
+
+
+@ask("effects that nobody lowers")
+def _() -> Any:
+    from jax._src import core, effects
+
+    class Strange(effects.Effect):
+        pass
+
+    p = core.Primitive("strange")
+    p.multiple_results = True
+    p.def_effectful_abstract_eval(lambda: ([], {Strange()}))
+
+    @jax.jit
+    def f(x: Any) -> Any:
+        p.bind()
+        return x + 1.0
+
+    return fault(lambda: f.lower(2.0), "Cannot lower jaxpr with effects")
 
 
 # ---- programs that break the grammar, garbage

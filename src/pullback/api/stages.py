@@ -8,6 +8,7 @@ from typing import Any
 from .. import config, tree
 from ..control.call import jit_p
 from ..core.avals import typematch, typeof
+from ..core.effects import check_lowerable
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
 from ..primitives.sharding import inspect_effect
@@ -143,6 +144,7 @@ class Traced(Stage):
     def lower(self, *, lowering_platforms: Sequence[str] | None = None, **options: Any) -> Lowered:
         """The program on its way to a compiler; `lowering_platforms` are those for which
         `as_text()` writes it as StableHLO."""
+        check_lowerable(self._call.closed.effects)
         params, n = self._call.params, len(self._call.consts)
         placed = [
             asked if known(asked) else given

@@ -127,7 +127,9 @@ def _pred_aval(pred: Any) -> Any:
     except TypeError:
         if pred is None:
             raise TypeError("cond predicate is None. Fix: pass a boolean.") from None
-        raise TypeError(f"Pred must be a scalar, got {pred} of type {type(pred)}") from None
+        if isinstance(pred, str) or np.ndim(pred):
+            raise TypeError(f"Pred must be a scalar, got {pred} of type {type(pred)}") from None
+        raise TypeError(f"Pred type must be either boolean or number, got {pred}") from None
     if aval.shape != ():
         raise TypeError(
             f"Pred must be a scalar, got {pred} of shape {aval.shape}. Fix: reduce it with .any() "
@@ -164,6 +166,10 @@ def switch(
     try:
         aval = typeof(index)
     except TypeError:
+        if isinstance(index, (tuple, list)):
+            raise TypeError(
+                f"Branch index must be scalar, got {index} of shape {np.shape(index)}."
+            ) from None
         raise TypeError(
             f"Index type must be an integer, got {index}. Fix: pass an integer scalar."
         ) from None

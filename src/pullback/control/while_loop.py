@@ -160,8 +160,8 @@ def _check_cond(cond: ClosedJaxpr, cond_tree: Any) -> None:
     aval = cond.out_avals[0]
     if aval.shape != () or aval.dtype != np.dtype(bool):
         raise TypeError(
-            f"cond_fun must return a boolean scalar, but got output type(s) [{aval}]. Fix: return "
-            "a comparison, such as `x > 0`."
+            f"cond_fun must return a boolean scalar, but got output type(s) [{aval!r}]. Fix: "
+            "return a comparison, such as `x > 0`."
         )
 
 

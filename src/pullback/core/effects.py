@@ -84,3 +84,13 @@ for _set in (
     vmap_allowed_effects,
 ):
     _set.add_type(NamedAxisEffect)
+
+
+def check_lowerable(effects: Any) -> None:
+    """ValueError if no compiler knows what to do about one of a program's effects."""
+    unknown = lowerable_effects.filter_not_in(effects)
+    if unknown:
+        raise ValueError(
+            f"Cannot lower jaxpr with effects: {set(unknown)}. "
+            "Fix: effects.lowerable_effects.add_type(the effect's class)."
+        )

@@ -131,23 +131,23 @@ def call_python(
     outs = [] if outs is None else list(outs)
     if len(outs) != len(avals):
         raise JaxRuntimeError(
-            f"{name}: the callback returned {len(outs)} arrays, result_shape_dtypes promises "
-            f"{len(avals)}."
+            f"{name}: Mismatched number of outputs from callback. Expected: {len(avals)}, Actual: "
+            f"{len(outs)}. Fix: return what result_shape_dtypes says."
         )
-    return [_checked(name, x, a) for x, a in zip(outs, avals, strict=True)]
+    return [_checked(name, k, x, a) for k, (x, a) in enumerate(zip(outs, avals, strict=True))]
 
 
-def _checked(name: str, x: Any, aval: Any) -> Any:
+def _checked(name: str, k: int, x: Any, aval: Any) -> Any:
     x = np.asarray(x)
     if x.shape != aval.shape:
         raise JaxRuntimeError(
-            f"{name}: the callback returned an array of shape {x.shape}, result_shape_dtypes "
-            f"promises {aval.shape}."
+            f"{name}: Incorrect output shape for return value #{k}: Expected: {aval.shape}, "
+            f"Actual: {x.shape}. Fix: return what result_shape_dtypes says."
         )
-    if x.dtype != aval.dtype and not np.can_cast(x.dtype, aval.dtype, "same_kind"):
+    if x.dtype != aval.dtype and dtypes.canonicalize_dtype(x.dtype) != aval.dtype:
         raise JaxRuntimeError(
-            f"{name}: the callback returned an array of dtype {x.dtype}, result_shape_dtypes "
-            f"promises {aval.dtype}."
+            f"{name}: Incorrect output dtype for return value #{k}: Expected: {aval.dtype}, "
+            f"Actual: {x.dtype}. Fix: return np.asarray(value, '{aval.dtype}')."
         )
     return x.astype(aval.dtype)
 

@@ -127,12 +127,7 @@ class NativeExecutable:
     def __init__(
         self, closed: ClosedJaxpr, donated: Sequence[bool] = (), limit: int | None = None
     ) -> None:
-        unknown = fx.lowerable_effects.filter_not_in(closed.effects)
-        if unknown:
-            raise ValueError(
-                f"Cannot lower jaxpr with effects: {set(unknown)}. "
-                "Fix: effects.lowerable_effects.add_type(the effect's class)."
-            )
+        fx.check_lowerable(closed.effects)
         info = closed.jaxpr.debug_info
         self.name = (
             info.func_name
