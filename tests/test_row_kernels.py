@@ -35,6 +35,20 @@ def _bits(x: Any) -> Any:
     return x.view(f"u{x.dtype.itemsize}")
 
 
+@pytest.mark.parametrize(
+    ("f", "whole"), [(jnp.exp, 1), (lambda x: jnp.exp(x).sum(), 4), (lambda x: x + 1, 0)]
+)
+def test_only_the_rest_of_costly_loops_is_masked(f: Callable[[Any], Any], whole: int) -> None:
+    """Memory takes the time of others, and they are one copy of the body."""
+    (kernel,) = pipeline.compile_jaxpr(
+        pullback.make_jaxpr(f)(np.zeros(1000, np.float32)), reference_rule
+    ).kernels
+    text, _ = emit_module(kernel)
+    if host_target().masks:
+        assert len(re.findall(r"= load <\d+ x float>", text)) == whole
+        assert "@llvm.masked.load" in text
+
+
 @pytest.mark.parametrize("n", LENGTHS)
 def test_the_number_of_rows_shows_in_no_bit(n: int) -> None:
     x = _rows(n)

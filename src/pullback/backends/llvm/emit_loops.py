@@ -273,6 +273,10 @@ class Loops:
                 self.lane_loop(e, s, lo, hi, lanes, width, None)
                 return
         if e.target.masks and not scattered and (brief or not inner):
+            if MASKED <= cost and width == 1 and not brief:
+                middle = hi - self.remainder(e, hi - lo, lanes)
+                self.lane_loop(e, s, lo, middle, lanes, width, None)
+                lo = middle
             self.masked_lanes(e, s, lo, hi, lanes, width)
             return
         e.module.straight = e.module.straight and e.target.masks
@@ -517,6 +521,8 @@ class Loops:
 
 
 UNROLLED = 4  # iterations of a loop of updates in one turn
+MASKED = 10.0  # arithmetic of an iteration beside which masks take time, and memory does not; if it
+# is so much that some vectors run abreast, one copy with masks is better than two
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
 MUCH_AROUND = 40.0  # arithmetic of an iteration that holds a loop, beyond which registers are few
 CHAIN = 32  # integer operations one after the other, beyond what the next iteration's can hide

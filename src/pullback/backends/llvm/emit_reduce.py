@@ -44,7 +44,8 @@ __all__ = ["AllLoops"]
 BLOCK = 4096
 ACCUMULATORS = 4
 SIDE_BY_SIDE = 8  # vectors of a prefix of one carry: the steps of each wait for each other
-MUCH = 10.0  # scalar operations of an element beside which a mask is cheap
+MUCH = 10.0  # scalar operations of an element: of less, memory takes the time, and is asked ahead
+VERY_MUCH = 100.0  # of which a masked copy would be much code: the rest goes through memory
 
 
 class AllLoops(Loops):
@@ -253,9 +254,9 @@ class AllLoops(Loops):
         start = start if begun is None else begun
         if masked and storable and e.module.brief:
             return self.reduce_in_memory(e, s, lo, hi, start, zero, lanes), lanes
-        # Where elements cost much, masks cost little, and one copy of the body is less code.
-        cheap = not e.module.brief and body_cost(s.body) < MUCH
-        all_masked = masked and not cheap and (e.target.masks or e.module.brief)
+        cost = body_cost(s.body)
+        cheap = not e.module.brief and cost < MUCH
+        all_masked = masked and not cheap and (e.module.brief or (e.target.masks and not storable))
         middle = hi if all_masked else hi - self.remainder(e, hi - lo, step)
 
         def part(i: Val, accs: list[Val], mask: bool) -> list[Val]:
@@ -279,7 +280,7 @@ class AllLoops(Loops):
             before = accs
 
             def rest() -> list[Val]:
-                if cheap or not storable:
+                if cheap or not storable or (e.target.masks and cost < VERY_MUCH):
                     return part(middle, before, True)
                 return self.reduce_in_memory(e, s, middle, hi, before, zero, lanes)
 
