@@ -158,6 +158,20 @@ def found(j):
         return a
     sm(types, P("x"), P("x"))(x)
     out["types only"] = str(made)
+    def turned(a):  # what is the same on all devices may be looked at, unless it is traced
+        return a if lax.psum(a, ("x", "y")).sum() < 0 else -2 * a
+    for name, look in (
+        ("at once", lambda: sm(turned, P("x", "y"), P("x", "y"))(x)),
+        ("its derivative", lambda: j.grad(lambda v: sm(turned, P("x"), P("x"))(v).sum())(x)),
+        ("traced", lambda: j.jit(sm(turned, P("x", "y"), P("x", "y")))(x)),
+        ("what varies", lambda: sm(lambda a: a if a.sum() < 0 else -a, P("x"), P("x"))(x)),
+        ("said wrongly", lambda: sm(turned, P("x", "y"), P("x"))(x)),
+    ):
+        try:
+            seen = look()
+            out["looked at " + name] = str(np.round(np.asarray(seen, float), 3).tolist()), str(seen.sharding.spec)
+        except Exception as e:
+            out["looked at " + name] = type(e).__name__
     @j.custom_vjp
     def total(a):
         return lax.psum(a, "x")

@@ -20,6 +20,7 @@ from ..control.shard_map import (
     freed,
     inside,
     names_of,
+    on_blocks,
     shard_map_p,
     sizes_of,
     start,
@@ -27,13 +28,13 @@ from ..control.shard_map import (
     whole_type,
 )
 from ..core.avals import typeof
-from ..core.build import trace_to_jaxpr
+from ..core.build import is_staged, trace_to_jaxpr
 from ..core.explicit import names_in
 from ..core.jaxpr import convert_constvars
 from ..core.source import take_names
 from ..core.trace import current_trace
 from ..core.tracebacks import boundary
-from ..errors import IndivisibleError
+from ..errors import ConcretizationTypeError, IndivisibleError
 from ..primitives.collectives import pcast
 from ..primitives.layout import expand_dims, squeeze
 from ..runtime.commitment import name_shardings
@@ -316,8 +317,14 @@ def shard_map(
         }  # fmt: skip
         body = _Body(f, in_tree, out_specs, params)
         avals = [block_type(a, s, params) for a, s in zip(wholes, specs, strict=True)]
-        with inside(params):
-            jaxpr, consts = trace_to_jaxpr(body, avals, debug_info("shard_map", f, args, {}))
+        try:
+            with inside(params):
+                jaxpr, consts = trace_to_jaxpr(body, avals, debug_info("shard_map", f, args, {}))
+        except ConcretizationTypeError:
+            if is_staged():
+                raise
+            outs = body.at_once(leaves, specs)
+            return tree.unflatten(body.tree, outs)
         specs = [PartitionSpec()] * len(consts) + specs
         if isinstance(on, Mesh):
             name_shardings()
@@ -333,12 +340,18 @@ def _now(*args: Any, **params: Any) -> list[Any]:
     outs = compute(*args, **params)
     if mesh is None:
         return outs
-    laid = []
-    for x, v, spec in zip(outs, params["jaxpr"].outvars, params["out_specs"], strict=True):
+    specs = []
+    for v, spec in zip(params["jaxpr"].outvars, params["out_specs"], strict=True):
         said = whole_type(v.aval, spec, params)._sharding  # of axes that are not manual, too
-        lies = NamedSharding(mesh, spec if said is None else said.spec)
-        laid.append(place(x, lies) if hasattr(x, "_lies_on") else x)
-    return laid
+        specs.append(spec if said is None else said.spec)
+    return _laid(outs, specs, mesh)
+
+
+def _laid(outs: Sequence[Any], specs: Sequence[Any], mesh: Any) -> list[Any]:
+    return [
+        place(x, NamedSharding(mesh, spec)) if hasattr(x, "_lies_on") else x
+        for x, spec in zip(outs, specs, strict=True)
+    ]
 
 
 def _mesh_with_devices(mesh: Any, args: Sequence[Any]) -> Any:
@@ -385,36 +398,55 @@ class _Body:
         self.specs: list[Any] = []
 
     def __call__(self, *xs: Any) -> list[Any]:
+        outs = self._run(xs)
+        if not self.params["check_vma"]:
+            return outs
+        return [self._result(x, spec) for x, spec in zip(outs, self.specs, strict=True)]
+
+    def _run(self, xs: Any) -> list[Any]:
         outs, self.tree = tree.flatten(self.fun(*tree.unflatten(self.in_tree, xs)))
         mesh, sizes = self.params["mesh"], sizes_of(self.params)
         said = Specs("out_specs", self.fun, self.tree, self.out_specs, mesh, sizes)
-        self.specs = said.each
-        made = []
-        for k, (x, spec) in enumerate(zip(outs, self.specs, strict=True)):
+        self.specs[:] = said.each
+        for k, x in enumerate(outs):
             said.check_rank(k, typeof(x))
-            made.append(self._result(x, spec) if self.params["check_vma"] else x)
-        return made
+        return outs
+
+    def at_once(self, leaves: Sequence[Any], in_specs: Sequence[Any]) -> list[Any]:
+        """The results for arrays, of a function that looks at values: it may look at those that are
+        the same on all devices."""
+        mesh = _mesh_with_devices(self.params["mesh"], leaves)
+
+        def refuse(k: int, axis: Any) -> None:
+            self._refuse(self.specs[k], (axis,))
+
+        outs = on_blocks(
+            lambda *xs: self._run(xs), leaves, in_specs, self.specs, self.params,
+            refuse if self.params["check_vma"] else None,
+        )  # fmt: skip
+        return outs if mesh is None else _laid(outs, self.specs, mesh)
+
+    def _refuse(self, spec: Any, more: Any) -> None:
+        """ValueError: a result varies over more than its spec says."""
+        mesh, name = self.params["mesh"], getattr(self.fun, "__name__", str(self.fun))
+        over = ",".join(str(n) for n in mesh.axis_names if n in more)
+        raise ValueError(
+            f"shard_map applied to the function {name!r} was given out_specs which require "
+            "replication which can't be statically inferred given the mesh:\n\nThe mesh given "
+            f"has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
+            f"out_specs is {spec}, which says that the value does not vary over {{{over}}}, "
+            "but it was inferred to be possibly varying over it.\n\nFix: reduce it (lax.psum), "
+            "name the axis in out_specs, or pass check_vma=False if it does not vary."
+        )
 
     def _result(self, x: Any, spec: Any) -> Any:
         """A result that varies over what its spec says. ValueError if it varies over more."""
         more = variance_left(typeof(x), spec, self.params)
         if more:
-            mesh, name = self.params["mesh"], getattr(self.fun, "__name__", str(self.fun))
-            over = ",".join(str(n) for n in mesh.axis_names if n in more)
-            raise ValueError(
-                f"shard_map applied to the function {name!r} was given out_specs which require "
-                "replication which can't be statically inferred given the mesh:\n\nThe mesh given "
-                f"has shape {mesh.axis_sizes} with corresponding axis names {mesh.axis_names}.\n\n"
-                f"out_specs is {spec}, which says that the value does not vary over {{{over}}}, "
-                "but it was inferred to be possibly varying over it.\n\nFix: reduce it (lax.psum), "
-                "name the axis in out_specs, or pass check_vma=False if it does not vary."
-            )
+            self._refuse(spec, more)
         missing = names_of(spec) - typeof(x).vma
-        return (
-            pcast(x, tuple(n for n in sizes_of(self.params) if n in missing), to="varying")
-            if (missing)
-            else x
-        )
+        over = tuple(n for n in sizes_of(self.params) if n in missing)
+        return pcast(x, over, to="varying") if over else x
 
 
 def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: Any) -> Any:

@@ -148,15 +148,21 @@ def _join(x: Any, spec: Any, sizes: dict[Any, int]) -> Any:
 # --- what is computed ---
 def compute(*args: Any, jaxpr: Jaxpr, in_specs: Any, out_specs: Any, **params: Any) -> list[Any]:
     """The program on all blocks at once, as a batch."""
-    sizes, body = sizes_of(params), untyped(jaxpr)
+    body = untyped(jaxpr)
+    return on_blocks(lambda *xs: eval_jaxpr(body, (), *xs), args, in_specs, out_specs, params)
 
-    def run(*xs: Any) -> list[Any]:
-        return eval_jaxpr(body, (), *xs)
 
+def on_blocks(
+    run: Any, args: Any, in_specs: Any, out_specs: Any, params: Any, refuse: Any = None
+) -> list[Any]:
+    """A function of blocks on all blocks at once, as a batch. `run` may fill `out_specs`;
+    `refuse(k, axis)` is called where result k varies over an axis although its spec says that it
+    does not."""
+    sizes = sizes_of(params)
     mapped = run
     for axis, size in reversed(list(sizes.items())):
         in_axes = [0 if axis in names_of(s) else None for s in in_specs]
-        mapped = _mapped(mapped, axis, size, in_axes, out_specs)
+        mapped = _mapped(mapped, axis, size, in_axes, out_specs, refuse)
     blocks = [_cut(freed[0](x), s, sizes) for x, s in zip(args, in_specs, strict=True)]
     with manual_axes((), False):
         outs = mapped(*blocks)
@@ -168,15 +174,18 @@ def compute(*args: Any, jaxpr: Jaxpr, in_specs: Any, out_specs: Any, **params: A
 freed: list[Any] = [lambda x: x]
 
 
-def _mapped(run: Any, axis: Any, size: int, in_axes: list[Any], out_specs: Any) -> Any:
+def _mapped(run: Any, axis: Any, size: int, in_axes: list[Any], out_specs: Any, refuse: Any) -> Any:
     def call(*xs: Any) -> list[Any]:
         outs, dims = batch_flat(run, xs, in_axes, AxisData(axis, size))
         done = []
-        for x, d, spec in zip(outs, dims, out_specs, strict=True):
+        for k, (x, d, spec) in enumerate(zip(outs, dims, out_specs, strict=True)):
             if axis in names_of(spec):
                 done.append(matchaxis(size, d, 0, x))
-            else:  # the same on all devices, or that of the first
-                done.append(x if d is None else index_in_dim(x, 0, d, keepdims=False))
+                continue
+            if d is not None and refuse is not None:
+                refuse(k, axis)
+            # The same on all devices, or that of the first.
+            done.append(x if d is None else index_in_dim(x, 0, d, keepdims=False))
         return done
 
     return call

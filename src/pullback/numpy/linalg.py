@@ -19,6 +19,7 @@ from ..api.jit import jit
 from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..primitives import linalg as lax_linalg
+from ..primitives.manual import vary_alike
 from . import (
     creation,
     index_functions,
@@ -269,6 +270,7 @@ def _solve(a: Any, b: Any) -> Any:
     batch = manipulation.broadcast_shapes(typeof(a).shape[:-2], typeof(b).shape[:-2])
     a = manipulation.broadcast_to(a, (*batch, *typeof(a).shape[-2:]))
     b = manipulation.broadcast_to(b, (*batch, *typeof(b).shape[-2:]))
+    a, b = vary_alike(a, b)
     # The factors count as constants: how x depends on `a` follows from the equation.
     lu, _, permutation = lax_linalg.lu(lax.stop_gradient(a))
     return lax.custom_linear_solve(

@@ -12,7 +12,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.explicit import match_varying, varying
 from ..core.trace import checked_axes
 
-__all__ = ["alike", "vary"]
+__all__ = ["alike", "vary", "vary_alike"]
 
 
 def names_of(axis_name: Any) -> frozenset[Any]:
@@ -57,13 +57,15 @@ _APART = frozenset(
 
 def alike(primitive: Any, tracers: Sequence[Any]) -> Sequence[Any]:
     """The operands, made to vary over the same axes."""
-    if primitive.name in _APART or len(tracers) < 2:
-        return tracers
-    found = [variance(typeof(x)) for x in tracers]
+    return tracers if primitive.name in _APART or len(tracers) < 2 else vary_alike(*tracers)
+
+
+def vary_alike(*xs: Any) -> Sequence[Any]:
+    """Values, made to vary over the same axes: all over which one of them does."""
+    found = [variance(typeof(x)) for x in xs]
     axes = found[0].union(*found[1:])
     if all(f == axes for f in found):
-        return tracers
+        return xs
     return [
-        x if f == axes else match_varying[0](x, axes - f)
-        for x, f in zip(tracers, found, strict=True)
+        x if f == axes else match_varying[0](x, axes - f) for x, f in zip(xs, found, strict=True)
     ]
