@@ -301,6 +301,48 @@ def _() -> Any:
     return fault(lambda: f.lower(2.0), "Cannot lower jaxpr with effects")
 
 
+@ask("tangents of integers do not compute")
+def _() -> Any:
+    x, said = jax.grad(lambda x: x + 0.0, allow_int=True)(1), "float0s do not support any operation"
+    return [
+        fault(lambda: x + jnp.zeros(()), said),
+        fault(lambda: jax.lax.add(x, jnp.zeros(())), said),
+        fault(lambda: jnp.sin(x), said),
+        fault(lambda: jax.lax.sin(x), said),
+    ]
+
+
+@ask("what debug.print does not use")
+def _() -> Any:
+    return [
+        fault(lambda: jax.debug.print("{x}", 3, x=1), r"Unused positional arguments to .*: \[3\]"),
+        fault(lambda: jax.debug.print("{x}", x=1, y=2), r"Unused keyword arguments to .*: \['y'\]"),
+    ]
+
+
+@ask("leaked traces")
+def _() -> Any:
+    kept: list[Any] = []
+
+    def keep(x: Any) -> Any:
+        kept.append(x)
+        return x
+
+    with jax.checking_leaks():
+        return [
+            re.sub(r"\(.*| at .*", "", str(e).split(".")[0])
+            for e in (_error(lambda: jax.jit(keep)(3)), _error(lambda: jax.vmap(keep)(jnp.ones(3))))
+        ]
+
+
+def _error(f: Callable[[], Any]) -> Exception:
+    try:
+        f()
+    except Exception as e:
+        return e
+    raise AssertionError
+
+
 # ---- programs that break the grammar, garbage
 
 

@@ -9,7 +9,7 @@ are not pickled at all, and errors are found under both names.
 from __future__ import annotations
 
 from .. import errors
-from ..core.build import JaxprTracer
+from ..core.build import JaxprTrace, JaxprTracer
 from ..core.trace import Tracer
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import Array, ArrayImpl
@@ -23,6 +23,7 @@ _ERRORS = {
 _OF = {
     Array: "jax",
     ArrayImpl: "jaxlib._jax",
+    JaxprTrace: "jax._src.interpreters.partial_eval",
     JitFunction: "jaxlib._jax",
     PRNGKeyArray: "jax._src.random.prng",
     **dict.fromkeys(_ERRORS, "jax.errors"),
@@ -33,7 +34,8 @@ _OF_TRACERS = {
     "pullback.transforms.jvp": "jax._src.interpreters.ad",
     "pullback.transforms.batch": "jax._src.interpreters.batching",
 }
-_NAMES: dict[type, str] = {JaxprTracer: "DynamicJaxprTracer"}  # where JAX has another one
+# where JAX has another one
+_NAMES: dict[type, str] = {JaxprTrace: "DynamicJaxprTrace", JaxprTracer: "DynamicJaxprTracer"}
 _own: dict[type, tuple[str, str]] = {}  # what those that were renamed are called in Pullback
 
 

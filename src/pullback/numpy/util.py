@@ -19,7 +19,7 @@ from ..core.dims import DimExpr
 from ..core.explicit import parts_of, said, said_by
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, TypePromotionError
-from ..primitives.common import as_array, axis_error, requested_dtype
+from ..primitives.common import FLOAT0, as_array, axis_error, requested_dtype
 from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.elementwise import real
 from ..primitives.layout import broadcast_in_dim_p, broadcast_to, broadcast_to_rank, converted
@@ -293,11 +293,7 @@ def _promoted(name: str, promote: Callable[..., list[Any]], args: Any) -> list[A
     except (TypeError, TypePromotionError, ValueError):  # float0 is in no table of dtypes
         found = [dtype_of(x) for x in args]
         if dtypes.float0 in found:
-            raise TypeError(
-                f"Called {name} with a float0 array. float0s, the tangents of integers, do not "
-                "support any operations by design. Fix: leave them out, or take zeros of the "
-                "integers' shape and of a dtype of your choice."
-            ) from None
+            raise TypeError(f"Called {name} with a float0 array. {FLOAT0}") from None
         if not any(map(dtypes.is_extended, found)):
             raise
     names = ", ".join(map(str, found))

@@ -493,14 +493,14 @@ def debug_callback(
 
 class _Formatter(string.Formatter):
     def check_unused_args(self, used_args: Any, args: Any, kwargs: Any) -> None:
-        unused = [k for k in range(len(args)) if k not in used_args] + [
-            k for k in kwargs if k not in used_args
-        ]
-        if unused:
-            raise ValueError(
-                f"Unused arguments to `jax.debug.print`: {unused}. Passing `fmt` that is an "
-                "f-string? Use placeholders."
-            )
+        values = [x for k, x in enumerate(args) if k not in used_args]
+        names = [k for k in kwargs if k not in used_args]
+        for kind, unused in (("positional", values), ("keyword", names)):
+            if unused:
+                raise ValueError(
+                    f"Unused {kind} arguments to `jax.debug.print`: {unused}. Passing `fmt` that "
+                    "is an f-string? Use placeholders."
+                )
 
 
 _formatter = _Formatter()
@@ -528,7 +528,7 @@ def debug_print(
         )
     placeholders = any(field is not None for _, field, _, _ in string.Formatter().parse(fmt))
     if not skip_format_check:
-        _formatter.vformat(fmt, [_Any() for _ in args], {k: _Any() for k in kwargs})
+        _formatter.vformat(fmt, [_Any(x) for x in args], {k: _Any(x) for k, x in kwargs.items()})
     leaves, in_tree = tree.flatten((args, kwargs))
     dynamic, static = _split_static(leaves)
     options = np.get_printoptions()
@@ -554,7 +554,13 @@ def _record() -> Any:
 
 
 class _Any:
-    """Formats in any way."""
+    """Formats in any way; shows what it stands for."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+
+    def __repr__(self) -> str:
+        return repr(self._value)
 
     def __format__(self, spec: str) -> str:
         return ""

@@ -82,10 +82,18 @@ def accepts(dtype: Any, kinds: tuple[str, ...]) -> bool:
     return any(_IS[k](dtype) for k in kinds)
 
 
+FLOAT0 = (
+    "float0s do not support any operations by design: they are the tangents of integers. Fix: "
+    "leave them out, or take zeros of the integers' shape and of a dtype of your choice."
+)
+
+
 def check_dtype(name: str, dtype: Any, kinds: tuple[str, ...], position: int | None = None) -> None:
     """Raises TypeError unless the dtype is of one of the kinds."""
     if not accepts(dtype, kinds):
         at = "" if position is None else f" at position {position}"
+        if dtype == dtypes.float0:
+            raise TypeError(f"Called {name} with a float0{at or ' array'}. {FLOAT0}")
         raise TypeError(
             f"{name} does not accept dtype {_dtype_name(dtype)}{at}. "
             f"Accepted dtypes{at} are subtypes of {', '.join(k for k in kinds if k != EXTENDED)}."
