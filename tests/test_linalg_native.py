@@ -315,3 +315,12 @@ def test_qdwh(dtype: str) -> None:
     for wrong in (np.ones((2, 3), "f"), np.ones(3, "f"), np.ones((3, 3), "i")):
         with pytest.raises(ValueError, match=r"qdwh|M >= N"):
             LINALG.qdwh(wrong)
+
+
+def test_small_matrices_in_lanes_are_known_to_be_quick() -> None:
+    """A thousand take tens of microseconds, not hundreds: good code of the first run, which would
+    take LLVM tens of milliseconds, is not worth it."""
+    x = np.eye(4, dtype=np.float32)[None].repeat(1000, 0)
+    for f in (pb.numpy.linalg.cholesky, pb.numpy.linalg.qr, lax.linalg.lu):
+        program = pipeline.compile_jaxpr(pb.make_jaxpr(f)(x), rule_of)
+        assert 1e-6 < program.seconds < 1e-4

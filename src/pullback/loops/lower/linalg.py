@@ -43,6 +43,7 @@ ZERO, ONE = Const(0, "i32"), Const(1, "i32")
 # Seconds of a call of the library, and of an entry of the matrix, in methods that iterate and in
 # others; and of an operation.
 ITERATIVE, DIRECT, LIBRARY = (5e-6, 4e-8), (1e-6, 2e-9), 2e-11
+LANES = 5e-11  # of an operation of methods in lanes
 
 
 def _stack_op(
@@ -81,7 +82,7 @@ def _lanes_op(
     emit: Callable[[Builder, Opaque], None],
 ) -> list[Node]:
     """An operation on small matrices in lanes. `work` is that of all of them."""
-    op = Opaque(name, list(ins), ["once"] * len(ins), emit=emit, work=work)
+    op = Opaque(name, list(ins), ["once"] * len(ins), emit=emit, work=work, seconds=LANES * work)
     return g.opaque(op, outs)
 
 
