@@ -136,3 +136,21 @@ def test_comparisons_of_converted_booleans():
         else:
             assert b.made[found] == ("not", (p,))
             assert b.let("not", (found,), "bool") is p
+
+
+@pytest.mark.parametrize("square", [lambda x: x * x, lambda x: x**2, lambda x: x**-4])
+def test_sums_of_squares_begin_with_the_first(square):
+    """0.0 + y is y for what is not -0.0."""
+    x = np.array(
+        [[-0.0, -0.0, -0.0], [0.0, -0.0, 1.5], [np.nan, 1, 2], [np.inf, -1, 0]], np.float32
+    )
+    f = lambda x: square(x).sum(-1)
+    text = "\n".join(show_kernel(k) for k in program(f, x).kernels)
+    assert "add 0.0" not in text
+    np.testing.assert_array_equal(pb.jit(f)(x), jax.jit(f)(x))
+
+
+def test_sums_of_negative_zeros_are_zero():
+    x = np.full((4, 3), -0.0, np.float32)
+    for f in (lambda x: x.sum(-1), lambda x: (x * abs(x)).sum(-1)):
+        assert not np.signbit(pb.jit(f)(x)).any()

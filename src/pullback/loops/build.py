@@ -258,7 +258,7 @@ class Builder:
             if found is None:
                 self.count += 1
                 found = Var(f"v{self.count}", dtype)
-                if is_known(op, args):
+                if is_known(op, args, attrs):
                     self.made[found] = op, tuple(args)
                 self.levels[found] = level
                 scope.stmts.append(Let(found, op, tuple(args), attrs))

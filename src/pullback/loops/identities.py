@@ -1,13 +1,15 @@
-"""Identities of integers and booleans: operations on values of known making, as simpler ones."""
+"""Identities, of integers and booleans mostly: operations on values of known making, as simpler
+ones."""
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from pullback.loops.ir import Atom, Const, Var
-from pullback.loops.ops import BITS, BOOL, INTS, SIGNED
+from pullback.loops.ops import BITS, BOOL, FLOATS, INTS, SIGNED
 
 __all__ = ["Simpler", "is_known", "simpler"]
 
@@ -19,14 +21,23 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")
 }
 _OF_LITERALS = {**_COMPARED, "and": operator.and_, "or": operator.or_}
-_ASKED = frozenset((*_COMPARED, "convert", "sign", "and", "or", "not", "select"))
+_ASKED = frozenset((*_COMPARED, "convert", "sign", "and", "or", "not", "select", "add"))
 _KEPT = frozenset(("convert", "not", "lt", "ne", "sign", "rem", "div", "sub", "add"))
 _WHOLE = frozenset((*INTS, *BOOL))
 
 
-def is_known(op: str, args: Sequence[Atom]) -> bool:
+def is_known(op: str, args: Sequence[Atom], attrs: Sequence[tuple[str, Any]] = ()) -> bool:
     """Whether the definition of a value is of use to `simpler`."""
+    if args[0].dtype in FLOATS:
+        return _is_square(op, args, attrs)
     return op in _KEPT and args[0].dtype in _WHOLE
+
+
+def _is_square(op: str, args: Sequence[Atom], attrs: Sequence[tuple[str, Any]]) -> bool:
+    """Whether a float is an even power, which is no negative zero."""
+    if op == "mul":
+        return args[0] == args[1]
+    return op == "integer_pow" and dict(attrs)["y"] % 2 == 0
 
 
 def simpler(op: str, args: tuple[Atom, ...], dtype: str, made: Made) -> Simpler | None:
@@ -38,6 +49,8 @@ def simpler(op: str, args: tuple[Atom, ...], dtype: str, made: Made) -> Simpler 
     if op not in _ASKED:
         return None
     x = args[0]
+    if op == "add":
+        return _beside_zero(x, args[1], made) if x.dtype in FLOATS else None
     if op == "select":
         return _select(args[0], args[1], args[2], made)
     if x.dtype not in _WHOLE:
@@ -51,6 +64,12 @@ def simpler(op: str, args: tuple[Atom, ...], dtype: str, made: Made) -> Simpler 
     if x.dtype == "bool":
         return _of_booleans(op, args, made)
     return _comparison(op, x, args[1], made) if op in _COMPARED else None
+
+
+def _beside_zero(x: Atom, y: Atom, made: Made) -> Atom | None:
+    """0.0 + y is y, unless that is -0.0: sums of squares begin so."""
+    begins = isinstance(x, Const) and x.value == 0 and math.copysign(1.0, x.value) > 0
+    return y if begins and isinstance(y, Var) and y in made else None
 
 
 def _definition(x: Atom, op: str, made: Made) -> tuple[Atom, ...] | None:
