@@ -20,6 +20,36 @@ import pullback.numpy as pnp
 BOTH = [(jax, jnp), (pb, pnp)]
 MASKED = np.ma.array([1, 2], mask=[True, False])
 
+
+class Held:
+    """What knows its array, and NumPy nothing of it."""
+
+    def __init__(self, array: Any) -> None:
+        self.array = array
+
+    def __jax_array__(self) -> Any:
+        return self.array
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        raise AssertionError("NumPy is not to be asked")
+
+
+for library in (jax, pb):
+    library.tree_util.register_pytree_node(
+        Held, lambda h: ((h.array,), None), lambda _, c: Held(*c)
+    )
+
+
+class Told:
+    """What has a shape and a dtype, and no array yet."""
+
+    shape = (2, 3)
+    dtype = np.dtype("float32")
+
+    def __jax_array__(self) -> Any:
+        raise AssertionError("no array is needed")
+
+
 # What calls give, or raise.
 CALLS = {
     "mask of no rows": lambda j, n: n.ones((3, 4))[np.empty((0,), bool)],
@@ -75,6 +105,38 @@ CALLS = {
     "64 bits of a type, compiled": lambda j, n: str(
         j.jit(n.sin).lower(j.ShapeDtypeStruct((5,), "float64")).compile().out_info
     ),
+    "running products of bytes": lambda j, n: n.cumulative_prod(n.arange(1, 4, dtype="int8")),
+    "running products of bytes, in a program": lambda j, n: str(
+        j.make_jaxpr(lambda x: n.cumulative_prod(x, include_initial=True))(np.ones(3, "int8"))
+    ),
+    "ufuncs of one function": lambda j, n: (
+        n.frompyfunc(n.sin, 1, 1) == n.frompyfunc(n.sin, 1, 1),
+        hash(n.frompyfunc(n.sin, 1, 1)) == hash(n.frompyfunc(n.sin, 1, 1)),
+        n.frompyfunc(n.sin, 1, 1) == n.frompyfunc(n.cos, 1, 1),
+    ),
+    "places of one operand": lambda j, n: n.frompyfunc(n.sin, 1, 1).reduceat(n.ones(3), [0]),
+    "positions beyond the axes, ignored": lambda j, n: n.ravel_multi_index(
+        (n.array([0, 5, -7], "int8"), n.array([0, 9, 1], "int8")), dims=(2, 3), mode="ignore"
+    ),
+    "positions, ignored, of another order": lambda j, n: n.ravel_multi_index(
+        (n.array([0, 5, -7]), n.array([0, 9, 1])), (2, 3), mode="ignore", order="F", dtype="int16"
+    ),
+    "condition numbers of no matrices": lambda j, n: n.linalg.cond(np.zeros((0, 2, 2), "float32")),
+    "unique of nothing, filled with several": lambda j, n: n.unique(
+        np.zeros((0, 2), "float32"), axis=0, size=2, fill_value=np.array([9, 8])
+    ),
+    "remainder of held arrays": lambda j, n: n.fmod(Held(n.arange(3.0)), Held(n.array(2.0))),
+    "differences before held arrays": lambda j, n: n.ediff1d(
+        n.arange(3.0), to_end=Held(n.ones(2)), to_begin=Held(n.array(7.0))
+    ),
+    "places in a held array": lambda j, n: n.searchsorted(Held(n.arange(3.0)), Held(n.ones(2))),
+    "zeros of a held array": lambda j, n: n.trim_zeros(Held(n.arange(3))),
+    "histogram of held arrays": lambda j, n: n.histogram2d(
+        Held(n.arange(3.0)), Held(n.arange(3.0)), 2
+    ),
+    "likeness of a type": lambda j, n: (n.zeros_like(Told()), n.full_like(Told(), 3)),
+    "size of a type": lambda j, n: (n.shape(Told()), n.size(Told())),
+    "kind of a type": lambda j, n: (n.iscomplexobj(Told()), n.isrealobj(Told())),
     "a range from 0": lambda j, n: str(j.make_jaxpr(lambda: n.arange(0, 5))()),
     "a range of floats from 0": lambda j, n: str(j.make_jaxpr(lambda: n.arange(0, 5.0))()),
     "a range from 0 by steps": lambda j, n: str(j.make_jaxpr(lambda: n.arange(0, 5, 1))()),
@@ -118,8 +180,52 @@ def test_as_in_jax(name: str) -> None:
         np.testing.assert_allclose(b, a, rtol=1e-5)
 
 
+def ranks(mode: str, call: Any) -> Any:
+    """`call`, where the flag says what becomes of operands of several ranks."""
+
+    def run(j: Any, n: Any) -> Any:
+        with j.numpy_rank_promotion(mode):
+            return call(j, n)
+
+    return run
+
+
+def dot(n: Any) -> Any:
+    return n.vectorize(n.dot, signature="(n),(n)->()")
+
+
 # Calls whose errors JAX's tests know by words.
 SAYING = {
+    r"does not support multiple axes. Please use jax.numpy.fft.fftn. Got axis = \[1, 1\]": (
+        lambda j, n: n.fft.fft(n.ones((2, 3)), axis=[1, 1])
+    ),
+    "jax.numpy.fft.hfft does not support multiple axes": lambda j, n: n.fft.hfft(
+        n.ones((2, 3)), axis=[1, 1]
+    ),
+    r"jax.numpy.fft.fft2 only supports 2 axes. Got axes = \[0\]": lambda j, n: n.fft.fft2(
+        n.ones((2, 3)), axes=[0]
+    ),
+    r"n argument of jax.numpy.fft.fftfreq only takes an int. Got n = \[0, 1\]": (
+        lambda j, n: n.fft.fftfreq([0, 1])
+    ),
+    r"d argument of jax.numpy.fft.rfftfreq only takes a single value. Got d = \[0, 1\]": (
+        lambda j, n: n.fft.rfftfreq(4, [0, 1])
+    ),
+    r"on vectorized function with excluded=frozenset\(\) and signature='\(n\),\(n\)->\(\)'": (
+        lambda j, n: dot(n)(n.ones(3))
+    ),
+    r"core dimension 'n': 4 vs 3 on vectorized function": lambda j, n: dot(n)(n.ones(3), n.ones(4)),
+    r"core dimensions \('n',\) on vectorized function with": lambda j, n: dot(n)(1.0, n.ones(4)),
+    r"operands with shapes \[\(2, 3\), \(3,\)\] require rank promotion": ranks(
+        "raise", lambda j, n: n.vectorize(n.add)(n.ones((2, 3)), n.ones(3))
+    ),
+    r"for add on shapes \(2,\) \(1, 2\) and with the config option": ranks(
+        "raise", lambda j, n: n.ones(2) + n.ones((1, 2))
+    ),
+    "for p=1, array must be square; got arr.shape=": lambda j, n: n.linalg.cond(n.ones((2, 3)), 1),
+    "tensorinv is only possible when": lambda j, n: n.linalg.tensorinv(n.ones((2, 3)), 1),
+    "method='bogus' is not implemented": lambda j, n: n.isin(n.ones(2), n.ones(2), method="bogus"),
+    "0d array is only supported if the itemsize is": lambda j, n: n.ones(()).view("int8"),
     r"allowed; use `arr\[tuple\(seq\)\]`": lambda j, n: n.ones((3, 2))[[0, None]],
     r"not allowed; use `arr\[tuple\(seq\)\]`": lambda j, n: n.ones((3, 2)).at[[0, [0, 1]]].set(0),
     r"not allowed; use `arr\[array\(seq\)\]`": lambda j, n: n.ones((3, 2))[[0, np.array(1)]],

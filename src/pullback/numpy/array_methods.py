@@ -165,8 +165,8 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
         raise TypeError("view: PRNG keys have no bits of their own. Fix: random.key_data(key).")
     if not self.ndim and dtypes.itemsize_bits(self.dtype) != dtypes.itemsize_bits(wanted):
         raise ValueError(
-            "view: cannot change the size of the dtype of a 0-d array. Fix: reshape it to (1,) "
-            "first."
+            "view() of a 0d array is only supported if the itemsize is unchanged. Fix: reshape it "
+            "to (1,) first."
         )
     x = _plain(self)
     if dtypes.is_bool(wanted):

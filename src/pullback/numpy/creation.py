@@ -543,10 +543,18 @@ def _like(name: str, a: Any, fill: Any, dtype: Any, shape: Any, device: Any) -> 
     check_like(name, a)
     shape = None if shape is None else _shape(shape)
     d = user_dtype(dtype, name)
-    if not is_arraylike(a) or is_key_dtype(getattr(a, "dtype", None)):
+    if _tells(a) or is_key_dtype(getattr(a, "dtype", None)):
         d = a.dtype if d is None else d
         return placed(lax.full(a.shape if shape is None else shape, fill, d), device, filled=True)
     return placed(lax.full_like(unwrap(a), fill, d, shape), device, filled=True)
+
+
+def _tells(a: Any) -> bool:
+    """Has it a shape and a dtype without being an array? Then it need not be made one."""
+    return not is_arraylike(a) or (
+        hasattr(a, "__jax_array__") and hasattr(a, "shape") and hasattr(a, "dtype")
+        and not hasattr(a, "aval")
+    )  # fmt: skip
 
 
 def check_like(name: str, a: Any) -> None:

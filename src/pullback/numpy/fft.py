@@ -50,7 +50,7 @@ def _transform(name: str, kind: lax.FftType, a: Any, s: Any, axes: Any, norm: st
     if s is not None:
         s = tuple(operator.index(n) for n in s)
         if any(n <= 0 for n in s):
-            raise ValueError(f"Shape should be positive. jnp.fft.{name} was given s={s}.")
+            raise ValueError(f"Shape should be positive. jax.numpy.fft.{name} was given s={s}.")
     if s is not None and axes is not None and len(s) != len(axes):
         raise ValueError("Shape and axes have different lengths.")
     given = axes
@@ -171,14 +171,18 @@ def irfftn(
     return _transform("irfftn", lax.FftType.IRFFT, a, s, axes, norm)
 
 
+def _check_one(name: str, axis: Any) -> None:
+    if isinstance(axis, (tuple, list)):
+        raise ValueError(
+            f"jax.numpy.fft.{name} does not support multiple axes. Please use jax.numpy.fft.{name}n"
+            f". Got axis = {axis!r}."
+        )
+
+
 def _one_axis(
     name: str, kind: lax.FftType, a: Any, n: int | None, axis: int, norm: str | None
 ) -> Any:
-    if isinstance(axis, (tuple, list)):  # type: ignore[unreachable]
-        raise ValueError(
-            f"jnp.fft.{name} does not support multiple axes. Please use jnp.fft.{name}n. Got axis "
-            f"= {axis!r}."
-        )
+    _check_one(name, axis)
     axes = None if axis is None else (axis,)  # None: all of them, or the last, cut to n
     return _transform(name, kind, a, None if n is None else (n,), axes, norm)
 
@@ -245,6 +249,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     Array([ 8., -2.,  0., -2.], dtype=float32)
     """
     check_arraylike("jnp.fft.hfft", a)
+    _check_one("hfft", axis)
     return _one_axis("irfft", lax.FftType.IRFFT, ufuncs.conj(a), n, axis, _opposite(norm))
 
 
@@ -257,6 +262,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     Array([0., 2., 4.], dtype=float32)
     """
     a = creation.asarray(a)
+    _check_one("ihfft", axis)
     out = _one_axis("rfft", lax.FftType.RFFT, a, n, axis, None)
     size = typeof(a).shape[axis] if n is None else n
     real = np.zeros((), typeof(out).dtype).real.dtype
@@ -270,7 +276,7 @@ def _two_axes(
     name: str, kind: lax.FftType, a: Any, s: Any, axes: Sequence[int], norm: str | None
 ) -> Any:
     if len(axes) != 2:
-        raise ValueError(f"jnp.fft.{name} only supports 2 axes. Got axes = {axes!r}.")
+        raise ValueError(f"jax.numpy.fft.{name} only supports 2 axes. Got axes = {axes!r}.")
     return _transform(name, kind, a, s, axes, norm)
 
 
@@ -332,15 +338,17 @@ def _size(n: Any) -> Any:
 
 def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, places: Any) -> Any:
     if isinstance(n, (list, tuple)):
-        raise ValueError(f"The n argument of jnp.fft.{name} only takes an int. Got n = {list(n)}.")
+        raise ValueError(
+            f"The n argument of jax.numpy.fft.{name} only takes an int. Got n = {list(n)}."
+        )
     if isinstance(d, (list, tuple)):
         raise ValueError(
-            f"The d argument of jnp.fft.{name} only takes a single value. Got d = {list(d)}."
+            f"The d argument of jax.numpy.fft.{name} only takes a single value. Got d = {list(d)}."
         )
     if d is None:
-        raise TypeError(f"The d argument of jnp.fft.{name} must be a number, got None.")
+        raise TypeError(f"The d argument of jax.numpy.fft.{name} must be a number, got None.")
     if dtypes.is_complex(dtypes.result_type(d)):
-        raise TypeError(f"The d argument of jnp.fft.{name} must be real, got {d!r}.")
+        raise TypeError(f"The d argument of jax.numpy.fft.{name} must be real, got {d!r}.")
     kind = dtypes.default_float() if dtype is None else user_dtype(dtype, "arange")
     if name == "rfftfreq" and not dtypes.is_inexact(kind):
         if dtypes.is_bool(kind):

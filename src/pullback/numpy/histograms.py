@@ -174,15 +174,12 @@ def histogram2d(
     if n not in (1, 2):
         edges = creation.asarray(bins)
         bins = [edges, edges]
-    sample = (
-        joining.stack([creation.asarray(x), creation.asarray(y)], axis=1)
-        if np.shape(x) == np.shape(y)
-        else None
-    )
-    if sample is None:
+    x, y = creation.asarray(x), creation.asarray(y)
+    if x.shape != y.shape:
         raise ValueError(
-            f"histogram2d: x and y must have the same shape, got {np.shape(x)} and {np.shape(y)}"
+            f"histogram2d: x and y must have the same shape, got {x.shape} and {y.shape}"
         )
+    sample = joining.stack([x, y], axis=1)
     counts, edges_ = histogramdd(sample, bins, range, weights, density)
     return counts, edges_[0], edges_[1]
 

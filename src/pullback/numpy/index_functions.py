@@ -976,7 +976,7 @@ def ravel_multi_index(
     dtype: Any = None,
 ) -> Any:
     """The flat position of positions along each axis. `mode` 'raise' (not under jit), 'wrap' or
-    'clip' for what is out of range.
+    'clip' for what is out of range; 'ignore' computes as if nothing were.
 
     >>> jnp.ravel_multi_index((jnp.array([0, 1]), jnp.array([2, 1])), (2, 3))
     Array([2, 4], dtype=int32)
@@ -995,11 +995,13 @@ def ravel_multi_index(
         kinds = [typeof(p).dtype.name for p in parts]
         error = TypeError if "bool" in kinds else ValueError
         raise error(f"ravel_multi_index: only int indices permitted, got {kinds}")
-    if mode not in ("raise", "clip", "wrap"):
-        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', or 'clip'")
+    if mode not in ("raise", "clip", "wrap", "ignore"):
+        raise ValueError(f"invalid mode={mode!r}. Expected 'raise', 'wrap', 'clip', or 'ignore'.")
     done = []
     for p, n in zip(parts, sizes, strict=True):
-        if mode == "raise":
+        if mode == "ignore":
+            done.append(p)
+        elif mode == "raise":
             if isinstance(p, Tracer):
                 raise ConcretizationTypeError(
                     p,

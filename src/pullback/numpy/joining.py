@@ -567,6 +567,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Any:
     if isinstance(filt, Tracer):
         raise ConcretizationTypeError(filt, "Error arose in the `filt` argument of trim_zeros()")
     check_arraylike("trim_zeros", filt)
+    filt = unwrap(filt)
     if not trim:
         return as_array(unwrap(filt))
     values = np.asarray(filt)

@@ -762,7 +762,7 @@ def cond(x: Any, p: Any = None) -> Any:
         raise ValueError(
             f"jnp.linalg.cond: input array must be at least 2D; got arr.shape={typeof(arr).shape}"
         )
-    if arr.size == 0:
+    if 0 in typeof(arr).shape[-2:]:
         raise ValueError(
             f"jnp.linalg.cond: input array must not be empty; got arr.shape={typeof(arr).shape}"
         )
@@ -770,7 +770,11 @@ def cond(x: Any, p: Any = None) -> Any:
         s = svd(arr, compute_uv=False)
         return s[..., -1] / s[..., 0] if p == -2 else s[..., 0] / s[..., -1]
     (arr,) = _inexact("cond", arr)
-    _square("cond", arr)
+    rows, columns = typeof(arr).shape[-2:]
+    if rows != columns:
+        raise ValueError(
+            f"jnp.linalg.cond: for {p=}, array must be square; got arr.shape={typeof(arr).shape}"
+        )
     r = norm(arr, ord=p, axis=(-2, -1)) * norm(inv(arr), ord=p, axis=(-2, -1))
     # Singular, not NaN: infinite.
     unknown = ufuncs.isnan(r) & ~reductions.any(ufuncs.isnan(arr), axis=(-2, -1))
@@ -798,8 +802,8 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     n, m = (int(np.prod(s, dtype=np.int64)) for s in (rows, columns))
     if n != m:
         raise ValueError(
-            "product of trailing dimensions must match product of leading dimensions. Got "
-            f"arr.shape={shape}, ind={ind}."
+            "tensorinv is only possible when the product of the first `ind` dimensions equals "
+            f"that of the remaining dimensions. got arr.shape={shape} with ind={ind}."
         )
     return manipulation.reshape(inv(manipulation.reshape(arr, (n, m))), (*columns, *rows))
 

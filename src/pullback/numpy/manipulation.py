@@ -97,7 +97,8 @@ def size(a: Any, axis: Any = None) -> Any:
 
 
 def _tolerant(name: str, a: Any) -> Any:
-    a = unwrap(a)
+    if not hasattr(a, "shape"):
+        a = unwrap(a)
     if not (is_arraylike(a) or isinstance(a, str | bytes) or hasattr(a, "shape")):
         warnings.warn(
             f"{name} requires ndarray or scalar arguments, got {type(a)} at position 0. In a "
@@ -119,6 +120,9 @@ def iscomplexobj(x: Any) -> bool:
     scalar_type = getattr(x, "dtype", None) if isinstance(x, type) else None
     if isinstance(scalar_type, np.dtype):  # jnp.float32
         return bool(dtypes.is_complex(scalar_type))
+    own = getattr(x, "dtype", None)
+    if isinstance(own, np.dtype) and own.kind != "O":
+        return bool(dtypes.is_complex(own))
     try:
         return bool(dtypes.is_complex(typeof(x).dtype))
     except OverflowError:  # an integer beyond every dtype

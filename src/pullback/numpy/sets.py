@@ -185,7 +185,7 @@ def _some_unique(
     else:
         nothing = creation.zeros((0,), default_int())  # the fill has no index, and no count
         fill = 0 if fill_value is None else fill_value
-        values = lax.full_like(rows, fill, shape=(size, *typeof(rows).shape[1:]))
+        values = creation.full((size, *typeof(rows).shape[1:]), fill, dtype)
     if padded and fill_value is not None and n:
         real = ranges.arange(size) < reductions.sum(first)
         real = lax.expand_dims(real, tuple(range(1, typeof(values).ndim)))
@@ -321,8 +321,8 @@ def isin(
     check_arraylike("isin", element, test_elements)
     if method not in ("auto", "compare_all", "binary_search", "sort"):
         raise ValueError(
-            f"isin: invalid method='{method}'. Expected 'auto', 'compare_all', 'binary_search', or "
-            "'sort'."
+            f"method={method!r} is not implemented; options are 'compare_all', 'binary_search', "
+            "'sort', and 'auto'"
         )
     a, b = (creation.asarray(x) for x in promote_dtypes(element, test_elements))
     shape = typeof(a).shape

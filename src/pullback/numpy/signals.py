@@ -282,11 +282,11 @@ def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
     )
     if to_begin is not None:
         out = concatenate(
-            [ravel(lax.convert_element_type(as_array(to_begin), typeof(arr).dtype)), out]
+            [ravel(lax.convert_element_type(as_array(unwrap(to_begin)), typeof(arr).dtype)), out]
         )
     if to_end is not None:
         out = concatenate(
-            [out, ravel(lax.convert_element_type(as_array(to_end), typeof(arr).dtype))]
+            [out, ravel(lax.convert_element_type(as_array(unwrap(to_end)), typeof(arr).dtype))]
         )
     return out
 

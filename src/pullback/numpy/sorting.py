@@ -280,9 +280,9 @@ def searchsorted(
             f"method={method!r} is an invalid value for keyword 'method'. Expected 'sort', 'scan', "
             "'scan_unrolled', or 'compare_all'."
         )
-    if np.ndim(a) != 1:
-        raise ValueError("a should be 1-dimensional")
     a, v = (creation.asarray(x) for x in promote_dtypes(a, v))
+    if a.ndim != 1:
+        raise ValueError("a should be 1-dimensional")
     if sorter is not None:
         a = a[sorter]
     n = typeof(a).shape[0]

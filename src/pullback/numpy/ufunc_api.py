@@ -84,12 +84,10 @@ class ufunc:
         return hash((ufunc, self.__name__, self._func))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, ufunc) and (self._func, self.__name__, self.nin, self.nout) == (
-            other._func,
-            other.__name__,
-            other.nin,
-            other.nout,
-        )
+        return isinstance(other, ufunc) and self._parts() == other._parts()
+
+    def _parts(self) -> tuple[Any, ...]:
+        return self._func, self.__name__, self.nin, self.nout, self.identity
 
     def __get__(self, obj: Any, objtype: Any = None) -> ufunc:
         return self
@@ -324,8 +322,8 @@ class ufunc:
         """Reductions over the slices that start at `indices`; where the next index is not larger,
         the element itself.
         """
-        check_arraylike(f"{self.__name__}.reduceat", a, indices)
         self._needs_binary("reduceat")
+        check_arraylike(f"{self.__name__}.reduceat", a, indices)
         if out is not None:
             raise NotImplementedError(
                 f"out argument of {self.__name__}.reduceat(). Fix: use the returned array."
@@ -445,19 +443,33 @@ def frompyfunc(func: Callable[..., Any], /, nin: int, nout: int, *, identity: An
     >>> jnp.frompyfunc(lambda x, y: x + 2 * y, 2, 1)(jnp.arange(3), 1)
     Array([2, 3, 4], dtype=int32)
     """
+    elementwise = _Elementwise(func)
+    return ufunc(elementwise, nin, nout, identity=identity, name=elementwise.__name__)
 
-    def elementwise(*args: Any) -> Any:
-        check_arraylike(getattr(func, "__name__", "ufunc"), *args)
+
+class _Elementwise:
+    """A function of scalars as one of arrays; equal to others of the same function, as the ufuncs
+    made of them are."""
+
+    def __init__(self, func: Callable[..., Any]) -> None:
+        self.func = func
+        self.__name__ = getattr(func, "__name__", "frompyfunc")
+        self.__doc__ = func.__doc__
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Elementwise) and self.func == other.func
+
+    def __hash__(self) -> int:
+        return hash((_Elementwise, self.func))
+
+    def __call__(self, *args: Any) -> Any:
+        check_arraylike(getattr(self.func, "__name__", "ufunc"), *args)
         shape = lax.broadcast_shapes(*(shape_of(x) for x in args))
         flat = [
             lax.broadcast_in_dim(x, shape, tuple(range(len(shape) - ndim_of(x), len(shape))))
             for x in args
         ]
-        call: Any = func
+        call: Any = self.func
         for _ in shape:
             call = vmap(call)
         return call(*flat)
-
-    elementwise.__name__ = getattr(func, "__name__", "frompyfunc")
-    elementwise.__doc__ = func.__doc__
-    return ufunc(elementwise, nin, nout, identity=identity, name=elementwise.__name__)

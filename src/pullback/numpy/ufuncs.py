@@ -717,6 +717,7 @@ def fmod(x1: Any, x2: Any, /) -> Any:
     Array([ 1, -1], dtype=int32)
     """
     check_arraylike("fmod", x1, x2)
+    x1, x2 = unwrap(x1), unwrap(x2)
     if dtypes.is_integer(dtypes.result_type(x1, x2)):
         x2 = select_where(
             lax.eq(x2, literal(x2, 0)),

@@ -270,7 +270,7 @@ def check_rank_promotion(name: str, shapes: Sequence[tuple[Any, ...]]) -> None:
     mode = config.numpy_rank_promotion.get()
     if mode == "allow":
         return
-    text = ", ".join(map(str, (s for s in shapes if s)))
+    text = " ".join(map(str, (s for s in shapes if s)))
     said = (
         f"Operands could not be broadcast together for {name} on shapes {text} and with the config "
         "option "

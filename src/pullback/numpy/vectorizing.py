@@ -6,17 +6,17 @@ from __future__ import annotations
 
 import functools
 import re
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import lax
+from .. import config, lax
 from ..api.vmap import vmap
 from ..primitives.common import as_array
 from .creation import asarray
 from .util import (
     canonical_axis,
     check_arraylike,
-    check_rank_promotion,
     ndim_of,
     shape_of,
     unwrap,
@@ -45,32 +45,32 @@ def _side(text: str) -> list[tuple[str, ...]]:
 
 
 def _sizes(
-    args: Sequence[Any], core: Sequence[tuple[str, ...]]
+    args: Sequence[Any], core: Sequence[tuple[str, ...]], which: str
 ) -> tuple[list[tuple[Any, ...]], dict[str, Any]]:
     """The loop shape of each argument, and the size of each named axis. Raises ValueError if they
     disagree.
     """
     sizes: dict[str, Any] = {}
     loops = []
-    for k, (a, names) in enumerate(zip(args, core, strict=True)):
+    for a, names in zip(args, core, strict=True):
         shape = shape_of(a)
         if len(shape) < len(names):
             raise ValueError(
                 f"input with shape {shape} does not have enough dimensions for all core dimensions "
-                f"{names} on vectorized function (argument {k})"
+                f"{names} {which}"
             )
         own = shape[len(shape) - len(names) :]
         for name, n in zip(names, own, strict=True):
             if sizes.setdefault(name, n) != n:
                 raise ValueError(
-                    f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}"
+                    f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]} {which}"
                 )
         loops.append(shape[: len(shape) - len(names)])
     return loops, sizes
 
 
 def _check_outputs(
-    fun: Callable[..., Any], core_out: Sequence[tuple[str, ...]], sizes: dict[str, Any]
+    fun: Callable[..., Any], core_out: Sequence[tuple[str, ...]], sizes: dict[str, Any], which: str
 ) -> Callable[..., Any]:
     @functools.wraps(fun)
     def checked(*args: Any) -> Any:
@@ -78,20 +78,24 @@ def _check_outputs(
         parts = out if isinstance(out, tuple) else (out,)
         if len(core_out) > 1 and not isinstance(out, tuple):
             raise TypeError(
-                f"output must be a tuple when multiple outputs are expected, got: {out!r}"
+                f"output must be a tuple when multiple outputs are expected, got: {out!r}\n{which}"
             )
         if len(parts) != len(core_out):
             raise TypeError(
-                f"wrong number of output arguments: expected {len(core_out)}, got {len(parts)}"
+                f"wrong number of output arguments: expected {len(core_out)}, got {len(parts)} "
+                f"{which}"
             )
         for x, names in zip(parts, core_out, strict=True):
             shape = shape_of(x)
             if len(shape) != len(names):
-                raise ValueError(f"output shape {shape} does not match core dimensions {names}")
+                raise ValueError(
+                    f"output shape {shape} does not match core dimensions {names} {which}"
+                )
             for name, n in zip(names, shape, strict=True):
                 if sizes.setdefault(name, n) != n:
                     raise ValueError(
-                        f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]}"
+                        f"inconsistent size for core dimension {name!r}: {n} vs {sizes[name]} "
+                        f"{which}"
                     )
         return out
 
@@ -134,12 +138,13 @@ def vectorize(pyfunc: Any, *, excluded: Any = frozenset(), signature: str | None
             return pyfunc(*full, **dict(zip(labels, xs[n_positional:], strict=True)), **fixed_kw)
 
         call.__name__ = getattr(pyfunc, "__name__", "vectorized")
-        return _apply(call, [*dynamic, *named.values()], signature)
+        which = f"on vectorized function with excluded={frozenset(excluded)!r} and {signature=}"
+        return _apply(call, [*dynamic, *named.values()], signature, which)
 
     return wrapped
 
 
-def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None) -> Any:
+def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None, which: str) -> Any:
     none_at = [k for k, v in enumerate(values) if v is None]
     given = [asarray(v) for v in values if v is not None]  # lists too, as NumPy's takes them
     if none_at:
@@ -156,7 +161,8 @@ def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None) ->
         core_in, core_out = _parse(signature)
         if len(core_in) != len(values):
             raise TypeError(
-                f"wrong number of positional arguments: expected {len(core_in)}, got {len(values)}"
+                f"wrong number of positional arguments: expected {len(core_in)}, got {len(values)} "
+                f"{which}"
             )
         wrong = {k for k in none_at if core_in[k]}
         if wrong:
@@ -165,15 +171,29 @@ def _apply(fun: Callable[..., Any], values: list[Any], signature: str | None) ->
                 "may stand for a scalar, ()."
             )
         core_in = [dims for k, dims in enumerate(core_in) if k not in none_at]
-    loops, sizes = _sizes(given, core_in)
+    loops, sizes = _sizes(given, core_in, which)
     if signature is not None:
-        checked = _check_outputs(fun, core_out, sizes)
+        checked = _check_outputs(fun, core_out, sizes, which)
     if len({len(s) for s in map(shape_of, given) if s}) > 1:
-        name = getattr(fun, "__name__", "function")
-        how = f" of signature {signature}" if signature else ""
-        check_rank_promotion(f"vectorized {name}{how}", [shape_of(a) for a in given])
+        _check_ranks([shape_of(a) for a in given], signature)
     target = lax.broadcast_shapes(*loops) if loops else ()
     return _mapped(checked, given, loops, target)
+
+
+def _check_ranks(shapes: list[Any], signature: str | None) -> None:
+    """Says, or warns, that arguments of several ranks are aligned, where the flag asks for it."""
+    mode = config.numpy_rank_promotion.get()
+    if mode == "allow":
+        return
+    said = (
+        f"operands with shapes {shapes} require rank promotion for jnp.vectorize function with "
+        f"signature {signature}. Set the jax_numpy_rank_promotion config option to 'allow' to "
+        "disable this message; for more information, see "
+        "https://docs.jax.dev/en/latest/rank_promotion_warning.html."
+    )
+    if mode == "raise":
+        raise ValueError(said)
+    warnings.warn(said, stacklevel=4)
 
 
 def _mapped(
