@@ -20,6 +20,7 @@ import pytest
 import pullback
 from pullback.jax_compat.modules._src.literals import TypedNdArray
 from pullback.jax_compat.modules._src.sharding_impls import canonicalize_sharding
+from pullback.numpy.util import promote_dtypes_complex
 from pullback.sharding import AxisType, NamedSharding, PartitionSpec
 
 HERE = Path(__file__).resolve().parent
@@ -75,6 +76,29 @@ def test_asked_shardings_lie_over_abstract_meshes() -> None:
         canonicalize_sharding(spec, "f")
     with pytest.raises(TypeError, match="`out_sharding` argument of f only supports"):
         canonicalize_sharding(3, "f")
+
+
+def test_operands_promoted_to_complex() -> None:
+    """`promote_dtypes_complex`, which s2fft calls, beside JAX's."""
+
+    def seen(lib: Any, promote: Any) -> list[Any]:
+        np_ = lib.numpy
+        operands = (
+            (1,),
+            (True,),
+            (True, 1),
+            (1.0, np_.ones(2, np.int8)),
+            (np_.ones(2, np.float16),),
+            (np_.ones(2, np.int32), np_.ones(2, np.complex64)),
+        )
+        made = [promote(*xs) for xs in operands]
+        with lib.enable_x64(True):
+            operands = ((1,), (np.int64(3),), (np.ones(2),), (np_.ones(2, np.float32), 2j))
+            made += [promote(*xs) for xs in operands]
+        return [(x.dtype, x.weak_type, np.asarray(x).tolist()) for xs in made for x in xs]
+
+    theirs = importlib.import_module("jax._src.numpy.util").promote_dtypes_complex
+    assert seen(pullback, promote_dtypes_complex) == seen(jax, theirs)
 
 
 def test_typed_arrays_stay_typed() -> None:

@@ -29,7 +29,7 @@ from . import (
     sorting,
     ufuncs,
 )
-from .util import check_arraylike, ndim_of, promote_dtypes, promote_dtypes_inexact
+from .util import as_complex, check_arraylike, ndim_of, promote_dtypes, promote_dtypes_inexact
 
 
 @functools.partial(jit, static_argnames=("unroll",))
@@ -298,18 +298,10 @@ def polyfit(
 def _companion_roots(p: Any) -> Any:
     n = typeof(p).shape[0]
     if n < 2:
-        return creation.zeros((0,), _complex(typeof(p).dtype))
+        return creation.zeros((0,), as_complex(typeof(p).dtype))
     matrix = products.diag(creation.ones((n - 2,), typeof(p).dtype), -1)
     matrix = matrix.at[0, :].set(-p[1:] / p[0])
     return linalg.eigvals(matrix)
-
-
-def _complex(dtype: Any) -> Any:
-    return (
-        np.dtype("complex128")
-        if dtype in (np.dtype("float64"), np.dtype("complex128"))
-        else np.dtype("complex64")
-    )
 
 
 @jit
@@ -342,7 +334,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
         raise ValueError("Input must be a rank-1 array.")
     n = typeof(p).shape[0]
     if n < 2:
-        return creation.zeros((0,), _complex(typeof(p).dtype))
+        return creation.zeros((0,), as_complex(typeof(p).dtype))
     if not strip_zeros:
         return _roots_padded(p)
     if isinstance(p, Tracer):
@@ -355,7 +347,7 @@ def roots(p: Any, *, strip_zeros: bool = True) -> Any:
     host = np.asarray(p)
     held = np.flatnonzero(host)
     if not held.size:
-        return creation.zeros((0,), _complex(typeof(p).dtype))
+        return creation.zeros((0,), as_complex(typeof(p).dtype))
     return _companion_roots(creation.asarray(host[held[0] :]))
 
 

@@ -223,6 +223,21 @@ def promote_dtypes_inexact(*args: Any) -> list[Any]:
     return [to_type(x, inexact(dtype), weak) for x in args]
 
 
+def as_complex(dtype: Any) -> Any:
+    """The complex dtype that holds the numbers of a floating or complex one."""
+    wide = dtype in (np.dtype("float64"), np.dtype("complex128"))
+    return np.dtype("complex128" if wide else "complex64")
+
+
+def promote_dtypes_complex(*args: Any) -> list[Any]:
+    """As `promote_dtypes_inexact`, with floats promoted to complex numbers."""
+    args = tuple(unwrap(x) for x in args)
+    dtype, weak = dtypes.result_type(*args, return_weak_type_flag=True)
+    weak = weak and not dtypes.is_bool(dtype)
+    mention(args)
+    return [as_array(to_type(x, as_complex(inexact(dtype)), weak)) for x in args]
+
+
 def promote_dtypes_numeric(*args: Any) -> list[Any]:
     """As `promote_dtypes`, with bools promoted to int32 (under x64 too)."""
     args = tuple(unwrap(x) for x in args)
