@@ -28,7 +28,7 @@ from pullback.loops.fuse import Nest, plan_units, seconds_of
 from pullback.loops.ir import Kernel
 from pullback.loops.lending import Lender, renamed
 from pullback.loops.looping import Looping, last_uses, resolve
-from pullback.loops.lower.graph import Graph, Node, Opaque, Slot
+from pullback.loops.lower.graph import Graph, Node, Opaque, Slot, beside
 from pullback.loops.lower.program import Spec, add_jaxpr, constant, own_copies, spec_of
 from pullback.loops.moved import moved_as_integers
 from pullback.loops.nesting import deep
@@ -442,9 +442,7 @@ class _Assembler:
             old, new = op.ins[i].slot, op.outs[o].slot
             if old is None or new is None or old not in dying or old.bytes != new.bytes:
                 continue
-            others = Opaque("", [n for k, n in enumerate(op.ins) if k != i], [])
-            # One element is written after everything has been read.
-            if op.updates != 1 and any(n.slot is old for n in buffers.reads_of(others)):
+            if any(n.slot is old for n in buffers.reads_of(beside(op, i))):
                 continue
             if old.role == new.role == self.ledger.table[old.number].role == "temp":
                 new.alias, new.number = old, old.number

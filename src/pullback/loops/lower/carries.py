@@ -12,13 +12,20 @@ from pullback.loops import rewrite
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import Nest
 from pullback.loops.ir import Atom, Buf
-from pullback.loops.lower.graph import Node, Opaque, RegisterSlot, Slot, part_dtype
+from pullback.loops.lower.graph import Node, Opaque, RegisterSlot, Slot, beside, part_dtype
 from pullback.loops.lower.pairs import TURNED_FROM, take_turns
 from pullback.loops.lower.regions import Body, Entered, RowSlot
 from pullback.loops.lower.registers import reads, unit_reads
 from pullback.loops.lower.statements import copy_into
 
-__all__ = ["Carry", "separate", "settle_turns", "take_in_place"]
+__all__ = [
+    "Carry",
+    "kept_buffers",
+    "make_in_place",
+    "separate",
+    "settle_turns",
+    "take_in_place",
+]
 
 LITTLE = 16  # a result that is so many times smaller than the carry that it reads
 
@@ -132,17 +139,40 @@ def _update_chain(
         before = op.ins[pair]
         if last.get(before, -1) != op.index:
             return []
-        # One element is written after everything that decides it has been read.
-        if op.updates != 1 and before in unit_reads(_beside(op, pair)):
+        if before in unit_reads(beside(op, pair)):
             return []
         chain.append((op, node.out))
         node = before
     return chain if chain and sum(o is out for o in body.outs) == 1 else []
 
 
-def _beside(op: Opaque, pair: int) -> Opaque:
-    """An operation's operands without the one that it updates."""
-    return Opaque("", [n for k, n in enumerate(op.ins) if k != pair], [])
+def kept_buffers(bodies: Sequence[Body], arrays: Sequence[int]) -> dict[int, int]:
+    """Of the array results of branches, by number, the operand in whose buffer every branch can
+    make it, or that it passes on: else each branch would copy what it changes little of."""
+    last = [_last_readers(body) for body in bodies]
+    found: dict[int, int] = {}
+
+    def in_place(leaf: int, out: int) -> bool:
+        pairs = ((body, body.leaves[leaf], body.outs[out]) for body in bodies)
+        return all(
+            x.kind == "leaf" and (x is y or bool(_update_chain(body, x, y, then)))
+            for (body, x, y), then in zip(pairs, last, strict=True)
+        )
+
+    for k in arrays:
+        same = (j for j in range(len(bodies[0].leaves)) if j not in found.values())
+        j = next((j for j in same if in_place(j, k)), None)
+        if j is not None:
+            found[k] = j
+    return found
+
+
+def make_in_place(body: Body, leaf: Node, out: Node, slot: Slot) -> None:
+    """A branch's result is made in its operand's buffer."""
+    leaf.slot = slot
+    for op, k in _update_chain(body, leaf, out, _last_readers(body)):
+        op.outs[k].slot = slot
+        op.reused.add(k)
 
 
 def separate(leaf: Node, out: Node, outs: Sequence[Node], repeats: bool = True) -> None:

@@ -15,7 +15,14 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.fuse import counted_cheaply
 from pullback.loops.ir import Atom
-from pullback.loops.lower.carries import Carry, separate, settle_turns, take_in_place
+from pullback.loops.lower.carries import (
+    Carry,
+    kept_buffers,
+    make_in_place,
+    separate,
+    settle_turns,
+    take_in_place,
+)
 from pullback.loops.lower.elementwise import Outs, rule
 from pullback.loops.lower.graph import (
     COMPLEX,
@@ -587,6 +594,7 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
         return cond_steps(g, ins, outs, params, max(body.work for body in bodies))
     scalars = [k for k, (shape, _) in enumerate(outs) if not shape]
     arrays = [k for k, (shape, _) in enumerate(outs) if shape]
+    kept = kept_buffers(bodies, arrays)
 
     def emit(b: Builder, op: Opaque) -> None:
         _hold(b, held)
@@ -596,7 +604,7 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
             def run() -> list[Atom]:
                 body = bodies[k]
                 with Entered(b):
-                    copies = _branch_slots(body, op, arrays)
+                    copies = _branch_slots(body, op, arrays, kept)
                     give_scratch(b, body.units)
                     emit_units(b, body.units)
                     for node, slot in copies:
@@ -620,18 +628,32 @@ def _cond(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
 
     modes = ["scalar", *map(_mode, operands)]
     work, seconds = (max(getattr(body, k) for body in bodies) for k in ("work", "seconds"))
-    op = Opaque("cond", list(ins), modes, emit=emit, work=work, seconds=seconds)
+    op = Opaque(
+        "cond",
+        list(ins),
+        modes,
+        emit=emit,
+        inplace=tuple((1 + j, k) for k, j in kept.items()),
+        numbers_first=True,
+        work=work,
+        seconds=seconds,
+    )
     _ask(op, bodies)
     return g.opaque(op, outs)
 
 
-def _branch_slots(body: Body, op: Opaque, arrays: Sequence[int]) -> list[tuple[Node, Slot]]:
-    """A branch makes its arrays in the results' buffers where it can; the rest is copied."""
+def _branch_slots(
+    body: Body, op: Opaque, arrays: Sequence[int], kept: dict[int, int]
+) -> list[tuple[Node, Slot]]:
+    """A branch makes its arrays in the results' buffers where it can; the rest is copied. What was
+    given the buffer of an operand is changed there."""
     copies = []
     for k in arrays:
         node, slot = body.outs[k], op.outs[k].slot
         assert slot is not None
-        if node.slot is None and node.kind in ("pw", "red", "opq"):
+        if k in op.reused:
+            make_in_place(body, body.leaves[kept[k]], node, slot)
+        elif node.slot is None and node.kind in ("pw", "red", "opq"):
             node.slot = slot
         else:
             copies.append((node, slot))

@@ -323,6 +323,7 @@ class Opaque:
     work: float = 0.0
     seconds: float = 0.0  # how long it takes; 0: as its work says
     updates: int = 0  # how many elements it writes in place, for those that write few
+    numbers_first: bool = False  # operands that are numbers are read before anything is written
     fixed: Callable[[], bool] | None = None  # whether it writes the same places each time
     across: bool = False  # it reads its operand's buffer, and writes one that is equal elsewhere
     equation: int = -1
@@ -345,6 +346,14 @@ class Opaque:
     # Which of its operands a loop reads, which of its results it writes, a row a step.
     rows_in: range = range(0)
     rows_out: range = range(0)
+
+
+def beside(op: Opaque, k: int) -> Opaque:
+    """The operands that are read while operand k is updated: none where one element is written,
+    after all that decides it has been read."""
+    late = [] if op.updates == 1 else op.ins
+    ins = [n for i, n in enumerate(late) if i != k and (n.shape or not op.numbers_first)]
+    return Opaque("", ins, [])
 
 
 class Graph:
