@@ -11,6 +11,7 @@ import numpy as np
 from absl.testing import absltest
 from jax import lax, monitoring
 from jax._src import (
+    deprecations,
     dtypes,
     monitoring as private_monitoring,
     pretty_printer as pp,
@@ -231,6 +232,12 @@ class NamesTest(jtu.JaxTestCase):
         with self.assertRaisesRegex(TypeError, "only supports number, bool, and string dtypes"):
             check(object)
         self.assertTrue(issubclass(dtypes.InvalidInputException, TypeError))
+
+    def test_what_is_deprecated(self):
+        name = "jax-nn-one-hot-float-input"
+        self.assertFalse(deprecations.is_accelerated(name))
+        with self.assertDeprecationWarnsOrRaises(name, "one_hot input should be integer-typed"):
+            jax.nn.one_hot(jnp.ones(2), 3)
 
     @jax.numpy_dtype_promotion("standard")
     def test_types_that_do_not_promote(self):

@@ -75,6 +75,14 @@ def test_attention(kwargs):
     same(_attention(**kwargs), "nn", 1e-4)
 
 
+@pytest.mark.parametrize("x", [[1.0, 0.0], 2.0, np.float32(1)], ids=str)
+def test_indices_of_one_hot_are_integers(x):
+    for nn in (jax.nn, pullback.nn):
+        with pytest.warns(DeprecationWarning, match="one_hot input should be integer-typed"):
+            out = nn.one_hot(x, 3)
+        np.testing.assert_array_equal(out, np.eye(3)[np.asarray(x, int)])
+
+
 def test_namespace():
     import pullback.nn
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import operator
+import warnings
 from typing import Any
 
 import numpy as np
@@ -551,4 +552,11 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
         )
     dtype = dtypes.default_float() if dtype is None else user_dtype(dtype, "astype")
     x = jnp.asarray(x)
+    if not dtypes.is_integer(x.dtype):
+        warnings.warn(
+            f"jax.nn.one_hot input should be integer-typed; got dtype={x.dtype}. Fix: "
+            "x.astype(int).",
+            DeprecationWarning,
+            stacklevel=2,
+        )
     return _one_hot(x, operator.index(num_classes), dtype=dtype, axis=axis)

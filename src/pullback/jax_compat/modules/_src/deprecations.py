@@ -7,7 +7,17 @@ from collections.abc import Callable, Mapping
 from types import ModuleType
 from typing import Any
 
-_accelerated: dict[str, bool] = {}
+_accelerated: dict[str, bool] = dict.fromkeys(
+    [
+        "jax-array-numpy-dtype",
+        "jax-array-positional-args",
+        "jax-nn-one-hot-float-input",
+        "jax-numpy-astype-complex-to-real",
+        "jax-pallas-call-mgpu",
+        "jax-pallas-mgpu-shapes-types",
+    ],
+    False,
+)
 _accelerated_names: set[tuple[str, str]] = set()
 
 
