@@ -4,6 +4,7 @@ their form: run with real JAX, and by `python -m pullback run`."""
 import contextlib
 import io
 import logging
+import pickle
 
 import jax
 import jax.numpy as jnp
@@ -19,17 +20,46 @@ from jax._src import (
     test_util as jtu,
 )
 from jax._src.cudnn.fused_attention_stablehlo import AttentionLayout, MaskType, check_cudnn_version
-from jax._src.random import philox2x32, philox4x32, stateful_rng, threefry4x32
+from jax._src.lax import lax as lax_internal
+from jax._src.random import philox2x32, philox4x32, prng, stateful_rng, threefry4x32
 from jax._src.random.core import (
     _check_prng_key,
     _safe_int_to_float,
     default_prng_impl,
     resolve_prng_impl,
 )
+from jax._src.random.threefry2x32 import (
+    threefry_fold_in,
+    threefry_random_bits,
+    threefry_seed,
+    threefry_split,
+)
 from jax._src.scipy.optimize.line_search import line_search
 from jax._src.scipy.sparse.linalg import _kth_arnoldi_iteration
 from jax.experimental import sparse
 from jax.experimental.sparse import bcoo, bcsr, coo, csr, util
+
+
+def pair_seed(seed):
+    return jnp.stack([threefry_seed(seed), threefry_seed(seed + 1)])
+
+
+def pair_split(key, shape):
+    return jnp.stack([threefry_split(k, shape) for k in key], len(shape))
+
+
+def pair_bits(key, width, shape):
+    return threefry_random_bits(key[0], width, shape)
+
+
+def pair_fold_in(key, data):
+    return jnp.stack([threefry_fold_in(k, data) for k in key])
+
+
+PAIRS = prng.PRNGImpl(
+    key_shape=(2, 2), seed=pair_seed, split=pair_split, random_bits=pair_bits,
+    fold_in=pair_fold_in, tag="pair",
+)  # fmt: skip
 
 
 def of(doc, **how):
@@ -202,6 +232,47 @@ class NamesTest(jtu.JaxTestCase):
             )
         self.assertIsNotNone(stateful_rng.StatefulPRNG)
 
+    def test_keys_of_several_axes(self):
+        """A generator of one's own, whose keys are pairs of Threefry keys."""
+        key = prng.random_seed(73, impl=PAIRS)
+        self.assertEqual(key.shape, ())
+        self.assertEqual(key.dtype.name, "key<pair>")
+        words = np.array([[0, 73], [0, 74]], np.uint32)
+        self.assertArraysEqual(jax.random.key_data(key), words)
+        self.assertEqual(repr(key), f"Array((), dtype=key<pair>) overlaying:\n{words}")
+        keys = jax.random.split(key, 6)
+        self.assertEqual(jax.random.key_data(keys).shape, (6, 2, 2))
+        bits = jax.random.bits(jax.random.key(73), (3,))
+        self.assertArraysEqual(jax.random.bits(key, (3,)), bits)
+        self.assertArraysEqual(jax.jit(lambda k: jax.random.bits(k, (3,)))(key), bits)
+        one = jnp.stack([jax.random.bits(k) for k in keys])
+        self.assertArraysEqual(jax.vmap(jax.random.bits)(keys), one)
+        nested = jax.vmap(jax.vmap(jax.random.fold_in), in_axes=(0, 1))(
+            keys.reshape(2, 3), jnp.arange(6).reshape(3, 2)
+        )
+        self.assertEqual(nested.shape, (2, 3))
+        self.assertArraysEqual(
+            jax.random.key_data(nested[1, 2]), jax.random.key_data(jax.random.fold_in(keys[5], 5))
+        )
+        for same in (
+            jnp.where(True, key, key), keys.at[2].set(key)[2], jnp.stack([keys[1], key])[1],
+            jax.lax.cond(True, lambda k: k, lambda k: k, key), jnp.broadcast_to(key, (3,))[2],
+            jax.random.wrap_key_data(words, impl=PAIRS), pickle.loads(pickle.dumps(key)),
+        ):  # fmt: skip
+            self.assertArraysEqual(jax.random.key_data(same), words)
+        with self.assertRaisesRegex(TypeError, r"key_data.shape to end with \(2, 2\)"):
+            jax.random.wrap_key_data(words[:1], impl=PAIRS)
+
+    def test_keys_are_no_numbers(self):
+        key = jax.random.key(0)
+        for way in (lambda k: k + 47, jax.jit(lambda k: k + 47)):
+            with self.assertRaisesRegex(TypeError, r"add does not accept dtypes key<.*>, int.*"):
+                way(key)
+        with self.assertRaisesRegex(TypeError, r"power does not accept dtypes int.*, key<.*>"):
+            2**key
+        with self.assertRaisesRegex(TypeError, r"less does not accept dtypes key<.*>, int.*"):
+            key < 3  # noqa: B015
+
     def test_attention_by_cudnn(self):
         self.assertEqual(
             [m.name for m in MaskType],
@@ -250,6 +321,18 @@ class NamesTest(jtu.JaxTestCase):
         ):
             with self.assertRaisesRegex(dtypes.TypePromotionError, why):
                 jnp.promote_types(a, b)
+
+    def test_diagonals(self):
+        f32, i32 = np.dtype("float32"), np.dtype("int32")
+        for offset in (-1, 0, 2):
+            eye = lax_internal._eye(f32, (2, 3), offset)
+            self.assertArraysEqual(eye, np.eye(2, 3, offset, dtype=f32))
+            tri = lax_internal._tri(f32, (2, 3), offset)
+            self.assertArraysEqual(tri, np.tri(2, 3, offset, dtype=f32))
+        delta = lax_internal._delta(i32, (2, 3, 2), (0, 2))
+        self.assertArraysEqual(delta, np.eye(2, dtype=i32)[:, None] * np.ones((2, 3, 2), i32))
+        all_three = lax_internal._delta(i32, (2, 2, 2), (0, 1, 2))
+        self.assertEqual(np.flatnonzero(all_three).tolist(), [0, 7])
 
     def test_searches_on_lines(self):
         def square(x):

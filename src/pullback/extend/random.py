@@ -41,7 +41,6 @@ def define_prng_impl(
 
     `seed(integer) -> key`, `split(key, shape) -> keys`, `random_bits(key, bit_width, shape) ->
     bits` and `fold_in(key, integer) -> key` work on keys as uint32 arrays of shape `key_shape`.
-    Raises ValueError unless `key_shape` has one axis.
 
     >>> from pullback.extend.random import define_prng_impl
     >>> def split(key, shape):

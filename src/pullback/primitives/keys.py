@@ -1,13 +1,14 @@
 """PRNG keys as array elements: implementations, key dtypes, key arrays, and the lowering of
 programs on keys to programs on uint32.
 
-A key array of shape `s` is stored as a base array of uint32, of shape `s + key_shape`. An operation
-that only moves elements acts on the base array as it acts on a batch whose batch axis comes last,
-so its batch rule is its rule for keys.
+A key array of shape `s` is stored as a base array of uint32, of shape `s + (words of a key,)`. An
+operation that only moves elements acts on the base array as it acts on a batch whose batch axis
+comes last, so its batch rule is its rule for keys.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -49,16 +50,25 @@ class PRNGImpl:
         tag: str = "?",
         batched: bool = False,
     ) -> None:
-        if len(key_shape) != 1:
-            raise ValueError(f"key_shape must have one axis, got {key_shape}")
         self.key_shape, self.name, self.tag, self.batched = tuple(key_shape), name, tag, batched
         self.seed, self.split, self.random_bits, self.fold_in = seed, split, random_bits, fold_in
+
+    @property
+    def words(self) -> int:
+        """How many words a key has."""
+        return math.prod(self.key_shape)
 
     def __hash__(self) -> int:
         return hash(self.tag)
 
     def __str__(self) -> str:
         return self.tag
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """A registered one is found again by its name; others are copied."""
+        if prngs.get(self.name) is self:
+            return find_impl, (self.name,)
+        return super().__reduce_ex__(protocol)
 
     def __repr__(self) -> str:
         functions = ", ".join(
@@ -119,11 +129,11 @@ class KeyDType(dtypes.ExtendedDType):
 
     @property
     def itemsize(self) -> int:
-        return int(np.prod(self.impl.key_shape)) * 4
+        return self.impl.words * 4
 
     @property
     def physical(self) -> tuple[tuple[int, ...], np.dtype[Any]]:
-        return self.impl.key_shape, np.dtype("uint32")
+        return (self.impl.words,), np.dtype("uint32")
 
     def __eq__(self, other: object) -> bool:
         return type(other) is KeyDType and self.impl is other.impl
@@ -227,7 +237,7 @@ class PRNGKeyArray:
         return PRNGKeyArray(self._impl, self._base_array.copy())
 
     def __reduce__(self) -> Any:
-        return _rebuild, (self._impl.name, np.asarray(self._base_array))
+        return _rebuild, (self._impl, np.asarray(self._base_array))
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         raise TypeError(
@@ -308,10 +318,41 @@ class PRNGKeyArray:
     def __repr__(self) -> str:
         return (
             f"Array({self.shape}, dtype={self.dtype.name}) "
-            f"overlaying:\n{np.asarray(self._base_array)}"
+            f"overlaying:\n{np.reshape(self._base_array, (*self.shape, *self._impl.key_shape))}"
         )
 
     __str__ = __repr__
+
+
+# What operators of numbers are called as functions, which keys are no arguments of.
+_OPERATORS = {
+    "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "true_divide",
+    "floordiv": "floor_divide", "mod": "remainder", "divmod": "divmod", "pow": "power",
+    "matmul": "matmul", "and": "bitwise_and", "or": "bitwise_or", "xor": "bitwise_xor",
+    "lshift": "left_shift", "rshift": "right_shift",
+}  # fmt: skip
+_COMPARISONS = {"lt": "less", "le": "less_equal", "gt": "greater", "ge": "greater_equal"}
+
+
+def _refusing(function: str, reflected: bool) -> Callable[[Any, Any], Any]:
+    def operator(self: Any, other: Any) -> Any:
+        try:
+            types = [self.dtype.name, typeof(other).dtype.name]
+        except (AttributeError, TypeError):
+            return NotImplemented
+        first, second = reversed(types) if reflected else types
+        raise TypeError(
+            f"{function} does not accept dtypes {first}, {second}. Fix: random.key_data(keys) are "
+            "words."
+        )
+
+    return operator
+
+
+for _name, _function in (_OPERATORS | _COMPARISONS).items():
+    setattr(PRNGKeyArray, f"__{_name}__", _refusing(_function, False))
+for _name, _function in _OPERATORS.items():
+    setattr(PRNGKeyArray, f"__r{_name}__", _refusing(_function, True))
 
 
 def _fill_in(sizes: Sequence[Any], total: int) -> tuple[int, ...]:

@@ -190,7 +190,7 @@ def _seed_physical(avals: Any, seeds: Any, *, impl: PRNGImpl) -> Any:
             f"PRNG key seed must be an integer; got {avals[0].str_short()}. Fix: convert it, "
             "such as seed.astype('int32')."
         )
-    return _over(impl, impl.seed, (seeds,), (0,))
+    return _over(impl, lambda seed: _stored(impl, impl.seed(seed)), (seeds,), (0,))
 
 
 def random_split(keys: Any, shape: Any) -> Any:
@@ -217,8 +217,8 @@ def random_wrap(base: Any, *, impl: Any) -> Any:
 
 
 def _keys_of_number(shape: tuple[Any, ...], value: Any, dtype: Any) -> Any:
-    words, unsigned = dtype.physical
-    return random_wrap(full((*shape, *words), value, unsigned), impl=dtype.impl)
+    words = full((*shape, *dtype.impl.key_shape), value, dtype.physical[1])
+    return random_wrap(words, impl=dtype.impl)
 
 
 key_filler[0] = _keys_of_number
@@ -664,27 +664,51 @@ def _over(impl: PRNGImpl, f: Callable[..., Any], args: Sequence[Any], cores: Seq
     return reshape(joined, (*lead, *typeof(joined).shape[1:]))
 
 
+# The words of a key are stored along one axis, whatever shape its generator knows them by.
+def _stored(impl: PRNGImpl, words: Any) -> Any:
+    lead = typeof(words).shape[: typeof(words).ndim - len(impl.key_shape)]
+    return words if len(impl.key_shape) == 1 else reshape(words, (*lead, impl.words))
+
+
+def _as_known(impl: PRNGImpl, base: Any) -> Any:
+    if len(impl.key_shape) == 1:
+        return base
+    return reshape(base, (*typeof(base).shape[:-1], *impl.key_shape))
+
+
 def _bits_physical(avals: Any, base: Any, *, bit_width: int, shape: Any) -> Any:
     impl = avals[0].dtype.impl
-    return _over(impl, lambda key: impl.random_bits(key, bit_width, shape), (base,), (1,))
+
+    def bits(key: Any) -> Any:
+        return impl.random_bits(_as_known(impl, key), bit_width, shape)
+
+    return _over(impl, bits, (base,), (1,))
 
 
 def _split_physical(avals: Any, base: Any, *, shape: Any) -> Any:
     impl = avals[0].dtype.impl
-    return _over(impl, lambda key: impl.split(key, shape), (base,), (1,))
+
+    def split(key: Any) -> Any:
+        return _stored(impl, impl.split(_as_known(impl, key), shape))
+
+    return _over(impl, split, (base,), (1,))
 
 
 def _fold_in_physical(avals: Any, base: Any, data: Any) -> Any:
     impl = avals[0].dtype.impl
-    return _over(impl, impl.fold_in, (base, data), (1, 0))
+
+    def fold_in(key: Any, data: Any) -> Any:
+        return _stored(impl, impl.fold_in(_as_known(impl, key), data))
+
+    return _over(impl, fold_in, (base, data), (1, 0))
 
 
 physical_rules[random_bits_p] = _bits_physical
 physical_rules[random_split_p] = _split_physical
 physical_rules[random_fold_in_p] = _fold_in_physical
 physical_rules[random_seed_p] = _seed_physical
-physical_rules[random_wrap_p] = lambda avals, base, *, impl: base
-physical_rules[random_unwrap_p] = lambda avals, base: base
+physical_rules[random_wrap_p] = lambda avals, base, *, impl: _stored(impl, base)
+physical_rules[random_unwrap_p] = lambda avals, base: _as_known(avals[0].dtype.impl, base)
 physical_rules[random_clone_p] = lambda avals, base: base
 
 

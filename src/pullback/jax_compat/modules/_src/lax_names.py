@@ -45,6 +45,32 @@ def _ones(x: Any, *, dtype: Any = None, shape: Any = None) -> Any:
     return full_like(x, 1, dtype=dtype, shape=shape)
 
 
+def _delta(dtype: Any, shape: Sequence[int], axes: Sequence[int]) -> Any:
+    """One where the places along some axes are equal, else zero."""
+    first, *others = (lax.broadcasted_iota(np.int32, shape, a) for a in axes)
+    equal = lax.full(shape, True)
+    for place in others:
+        equal = lax.bitwise_and(equal, lax.eq(first, place))
+    return lax.convert_element_type(equal, dtype)
+
+
+def _eye(dtype: Any, shape: Sequence[int], offset: int = 0) -> Any:
+    """One on a diagonal of the first two axes, else zero."""
+    row, column = _rows_and_columns(shape, offset)
+    return lax.convert_element_type(lax.eq(row, column), dtype)
+
+
+def _tri(dtype: Any, shape: Sequence[int], offset: int) -> Any:
+    """One on and below a diagonal of the first two axes, else zero."""
+    row, column = _rows_and_columns(shape, offset)
+    return lax.convert_element_type(lax.ge(row, column), dtype)
+
+
+def _rows_and_columns(shape: Sequence[int], offset: int) -> tuple[Any, Any]:
+    row, column = (lax.broadcasted_iota(np.int32, shape, a) for a in (0, 1))
+    return lax.add(row, lax.full_like(row, offset)), column
+
+
 def _isnan(x: Any) -> Any:
     return lax.ne(x, x)
 
