@@ -30,9 +30,8 @@ from pullback.loops.ops import BITS
 __all__ = ["BOUNDED", "scannable", "scanned"]
 
 LOOKED_AT = 64  # elements that are looked at together
-BOUNDED = 32  # so many are wanted at most where a bound is found first,
-TIMES = 4  # in rows so many times longer than what the bound is found among,
-SPARSE = 512  # to an element that is wanted, so that most blocks have none,
+BOUNDED = 32  # so many are wanted at most where a bound is found first
+SPARSE = 512  # elements to one that is wanted, so that most blocks have none,
 GLANCED = 16  # or else so many elements are looked at together,
 TOGETHER = 4  # of which so many in an iteration
 COUNTED = 64  # so many elements at most are ordered by counting what is larger
@@ -132,7 +131,7 @@ class _Scan:
 
     def whole(self, row: tuple[Index, ...], targets: Targets) -> None:
         b, columns = self.b, self.columns()
-        if self.k > BOUNDED or self.n < TIMES * columns:
+        if self.k > BOUNDED or self.n < (columns if self.k > 1 else LOOKED_AT):
             kept = _Kept(b, self.k)
             self.scan(row, kept)
             self.write(row, kept.words, 1, targets)
