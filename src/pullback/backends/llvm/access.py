@@ -469,7 +469,9 @@ def _has_addresses(at: Index) -> bool:
 
 def _known(b: Builder, at: Index, size: int) -> Index:
     """Places of lanes: those at a stride that is not known as they are, if that is less code."""
-    if isinstance(at, Val) or _has_addresses(at) or not scattered_briefly(b, size, at.n):
+    if isinstance(at, Val) or _has_addresses(at) or at.stride.c == 0:
+        return at
+    if not scattered_briefly(b, size, at.n):
         return at
     return materialise(b, at)
 
