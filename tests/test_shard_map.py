@@ -55,6 +55,13 @@ sm(lambda a: a, P('x', 'x'), P('x'))
 j.shard_map(lambda a: a, mesh=m, in_specs=P('x'), out_specs=P('x'), axis_names={'w'})
 sm(lambda a: a, P(unreduced={'x'}), P())
 sm(lambda a: lax.pcast(a, {'x'}, to='varying'), P(), P('x'))
+sm(lambda a: lax.with_sharding_constraint(a, j.NamedSharding(m, P(None, 'x'))), P('x'), P('x'))
+j.shard_map(lambda a: j.shard_map(lambda b: b * 2, mesh=m, in_specs=P('y'), out_specs=P('y'),
+ axis_names={'y'})(a), mesh=m, in_specs=P('x'), out_specs=P('x'), axis_names={'x'})
+lambda x: sm(lambda *_: None, (None, P('x')), None)(object(), x[:3])
+lambda x: sm(lambda *_: None, (None, P('x')), None)(object(), x[0, 0])
+lambda x: j.vmap(lambda a: sm(lambda a, b: a + lax.all_gather(b, 'x'), (P(), P('x')), P(),
+ check_vma=False)(a, x), spmd_axis_name='x')(x)
 """
 
 # Parts of the messages, as JAX has them.
@@ -71,6 +78,17 @@ SAID = {
         "args[1]['k'] of shape float32[9], where args[1] is bound to <lambda>'s parameter 'b', "
         "corresponds to in_specs[1]['k'] of value P(('x', 'y'),), which maps array axis 0 (of size "
         "9) to mesh axes ('x', 'y') (of total size 8), but 8 does not evenly divide 9",
+    ],
+    "lambda x: sm(lambda a, b: lax.cond(True, lambda a, b: a, lambda a, b: b, a, b), "
+    "(P('x'), P('y')), P())(x[:4], x[:2])": [
+        "so the manual axis types do not match", "('y',), to='varying')` to the output of ",
+    ],
+    "sm(lambda a: lax.scan(lambda c, _: ((c[1], c[0]), ()), (a, n.ones((2, 4))), (), length=2)[0], "
+    "P('x'), P('x'))": [
+        "This might be fixed by applying `jax.lax.pcast(..., ('x',), to='varying')`",
+    ],
+    "lambda x: j.vmap(sm(n.sin, P('x'), P('x')), spmd_axis_name='x')(x)": [
+        "vmap spmd_axis_name cannot appear in shard_map in_specs",
     ],
     "lambda x: j.shard_map(lambda a: a, mesh=q.abstract_mesh, "
     "in_specs=P('q'), out_specs=P('q'))(x)": [
@@ -169,7 +187,8 @@ def found(j):
     ):
         try:
             seen = look()
-            out["looked at " + name] = str(np.round(np.asarray(seen, float), 3).tolist()), str(seen.sharding.spec)
+            numbers = np.round(np.asarray(seen, float), 3).tolist()
+            out["looked at " + name] = str(numbers), str(seen.sharding.spec)
         except Exception as e:
             out["looked at " + name] = type(e).__name__
     @j.custom_vjp
@@ -191,6 +210,15 @@ def found(j):
         j.jit(j.vmap(named))(rows)
     except ValueError as e:
         out["an axis taken"] = str(e).split("axis_names")[0]
+    anything = object()
+    taken = lambda o, pair, a: a * 2 + (o is anything and pair[1] is anything)
+    given = sm(taken, (None, None, P("x")), P("x"))(anything, (3, anything), x)
+    out["objects"] = str(np.round(np.asarray(given, float), 3).tolist())
+    with j.set_mesh(explicit):
+        twice = lambda a: j.smap(lambda a: a * a, in_axes=0, out_axes=0, axis_name="y")(a)
+        once = j.smap(twice, out_axes=0, axis_name="x")
+        put = j.device_put(x, P("x", "y"))
+        out["maps in maps"] = str(once(put).sharding.spec), str(j.jit(once)(put).sharding.spec)
     return out, values
 
 (expected, values), (got, own) = found(jax), found(pullback)

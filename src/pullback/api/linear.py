@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import dtypes, tree
-from ..control.common import leaf_place
+from ..control.common import leaf_place, pcast_hint, varies_more
 from ..core.avals import typematch, typeof
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, eval_jaxpr
 from ..core.naming import fun_source_info
@@ -314,8 +314,12 @@ def _apply_linear(
                 "linearized function called on tangent values inconsistent with the original "
                 "primal values:\n"
                 f"Got tangent aval {typeof(t).str_short()} for primal aval {aval.str_short()} "
-                f"but expected {want.str_short()}. Fix: tangents must have the primals' shapes "
-                f"and dtypes{leaf_place(in_tree, k, 'the arguments')}."
+                f"but expected {want.str_short()}."
+                + pcast_hint(
+                    [(varies_more(typeof(t), want), "the primal value passed to linearize")]
+                )
+                + " Fix: tangents must have the primals' shapes and dtypes"
+                f"{leaf_place(in_tree, k, 'the arguments')}."
             )
     outs = eval_jaxpr(jaxpr, residuals, *leaves)
     # A derivative that is the same everywhere is a number in the program.

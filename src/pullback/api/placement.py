@@ -24,7 +24,7 @@ from ..runtime.devices import Device, default_backend
 from ..runtime.dispatch import to_array
 from ..runtime.layouts import Format
 from ..runtime.meshes import AxisType, get_abstract_mesh, get_mesh, named_mesh
-from ..runtime.partition_spec import PartitionSpec
+from ..runtime.partition_spec import PartitionSpec, axes_of
 from ..runtime.placement import from_shards, place, sharding_of
 from ..runtime.shardings import NamedSharding, Sharding, SingleDeviceSharding, Space, has_devices
 from .asked import check_fits, checked
@@ -418,6 +418,7 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
                 "Please only pass `jax.sharding.Sharding` instances."
             )
         if isinstance(target, NamedSharding):
+            _check_not_manual(target)
             if explicit and target.mesh.are_all_axes_explicit:
                 _check_lies(leaf, target)
                 made.append(leaf)
@@ -425,6 +426,18 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
             _check_auto(target)
         made.append(_constrained(leaf, target))
     return tree.unflatten(structure, made)
+
+
+def _check_not_manual(target: NamedSharding) -> None:
+    """ValueError for an axis that a `shard_map` around has cut arrays by."""
+    taken = set(get_abstract_mesh().manual_axes)
+    named = [n for part in target.spec for n in axes_of(part) if n in taken]
+    if named:
+        raise ValueError(
+            f"pspec {target.spec} contains a manual axes {tuple(named)} of mesh which is not "
+            "allowed. If you are using a with_sharding_constraint under a shard_map, only use the "
+            "mesh axis in PartitionSpec which are not manual."
+        )
 
 
 def _constrained(leaf: Any, target: Sharding | None) -> Any:

@@ -28,15 +28,11 @@ def _is_spec_or_none(x: Any) -> bool:
     return isinstance(x, PartitionSpec) or x is None
 
 
-def _spec(x: Any) -> PartitionSpec:
-    # A spec of no entries is falsy, and may still say something.
-    return PartitionSpec() if x is None else x
-
-
 class Specs:
     """What `in_specs` (or `out_specs`) says of each leaf of a structure.
 
-    `each` has a spec for each leaf. TypeError for what is no spec, ValueError for what is no prefix
+    `each` has a spec for each leaf; it is None for an argument that the function has as it is, an
+    array or any other object. TypeError for what is no spec, ValueError for what is no prefix
     of the structure, or names an axis that is not one of `sizes`.
     """
 
@@ -46,16 +42,16 @@ class Specs:
         self.what, self.treedef, self.prefix = what, treedef, prefix
         self.fun, self.mesh, self.sizes = fun, mesh, sizes
         self.name = getattr(fun, "__name__", str(fun))
-        # Every device has whole what an argument's None stands for; a result's is a structure.
+        # An argument's None stands for what is no array of the program; a result's is a structure.
         self.is_leaf = _is_spec_or_none if what == "in_specs" else _is_spec
         self._owners: list[int] = []
         self.each = self._spread()
         self._check_names()
 
-    def _spread(self) -> list[PartitionSpec]:
+    def _spread(self) -> list[PartitionSpec | None]:
         if self.is_leaf(self.prefix):
             self._owners = [0] * self.treedef.num_leaves
-            return [_spec(self.prefix)] * self.treedef.num_leaves
+            return [self.prefix] * self.treedef.num_leaves
         for path, spec in self._entries():
             if not _is_spec_or_none(spec):
                 raise TypeError(
@@ -66,12 +62,12 @@ class Specs:
         whole = tree.unflatten(self.treedef, range(self.treedef.num_leaves))
         for make in prefix_errors(self.prefix, whole, self.is_leaf):
             raise make(f"shard_map {self.what}") from None
-        found: list[PartitionSpec] = []
+        found: list[PartitionSpec | None] = []
         number = iter(range(self.treedef.num_leaves + 1))
 
         def extend(spec: Any, part: Any) -> None:
             count, k = len(tree.leaves(part)), next(number)
-            found.extend([_spec(spec)] * count)
+            found.extend([spec] * count)
             self._owners.extend([k] * count)
 
         tree.tree_map(extend, self.prefix, whole, is_leaf=self.is_leaf)
@@ -104,6 +100,8 @@ class Specs:
         """ValueError if a spec names what is no axis of the mesh, DuplicateSpecError if it names
         one twice."""
         for spec in self.each:
+            if spec is None:
+                continue
             self._check_sums(spec)
             names = [n for part in parts(spec, len(spec)) for n in part]
             for name in names:
@@ -138,7 +136,7 @@ class Specs:
     def check_rank(self, k: int, aval: Any) -> None:
         """ValueError if the spec of leaf k has more entries than the leaf has axes."""
         spec, shape = self.each[k], aval.shape
-        if len(spec) <= len(shape):
+        if spec is None or len(spec) <= len(shape):
             return
         side = "input" if self.what == "in_specs" else "output"
         scalar = (
@@ -158,9 +156,10 @@ class Specs:
 
     def check_cut(self, avals: Sequence[Any]) -> None:
         """ValueError if arrays cannot be cut into the blocks that their specs say."""
-        for k, aval in enumerate(avals):
+        cut = [(k, aval) for k, aval in enumerate(avals) if self.each[k] is not None]
+        for k, aval in cut:
             self.check_rank(k, aval)
-        uneven = [text for k, aval in enumerate(avals) for text in self._uneven(k, aval)]
+        uneven = [text for k, aval in cut for text in self._uneven(k, aval)]
         if not uneven:
             return
         told = "\n\n".join(uneven if len(uneven) == 1 else [f"* {text}" for text in uneven])
@@ -198,7 +197,7 @@ class Specs:
             return
         for aval, spec in zip(avals, self.each, strict=True):
             lies = getattr(aval, "_sharding", None)
-            if lies is None:
+            if lies is None or spec is None:
                 continue
             have = [tuple(n for n in p if n in self.sizes) for p in parts(lies.spec, aval.ndim)]
             if any(have) and have != parts(spec, aval.ndim):

@@ -39,7 +39,7 @@ from ..primitives.collectives import pcast
 from ..primitives.layout import expand_dims, squeeze
 from ..runtime.commitment import name_shardings
 from ..runtime.devices import local_devices
-from ..runtime.meshes import AbstractMesh, Mesh, get_abstract_mesh, get_mesh, named_mesh
+from ..runtime.meshes import AbstractMesh, AxisType, Mesh, get_abstract_mesh, get_mesh, named_mesh
 from ..runtime.partition_spec import PartitionSpec
 from ..runtime.placement import place
 from ..runtime.shardings import NamedSharding
@@ -252,6 +252,7 @@ class _Infer:
 
 
 Infer = _Infer()
+_CUT = object()  # stands for an argument's block
 
 
 def shard_map(
@@ -301,22 +302,25 @@ def shard_map(
     @take_names(f, ())
     def sharded(*args: Any) -> Any:
         on, sizes = _mesh_in_use(mesh, axis_names)
-        leaves, in_tree = tree.flatten(args)
-        wholes = [typeof(x) for x in leaves]
+        values, in_tree = tree.flatten(args)
         if in_specs is Infer:
             check_explicit(on, sizes)
-            given = tree.unflatten(in_tree, [spec_of(x, sizes) for x in leaves])
+            given = tree.unflatten(in_tree, [spec_of(x, sizes) for x in values])
         else:
             given = tuple(in_specs) if type(in_specs) is list else in_specs
         found = Specs("in_specs", f, in_tree, given, on, sizes)
+        wholes = [None if s is None else typeof(x) for x, s in zip(values, found.each, strict=True)]
         found.check_cut(wholes)
         found.check_lying(wholes)
-        specs = found.each
+        held = [x if s is None else _CUT for x, s in zip(values, found.each, strict=True)]
+        leaves = [x for x, h in zip(values, held, strict=True) if h is _CUT]
+        specs = [s for s in found.each if s is not None]
         params = {
             "mesh": _shown(on), "check_vma": check_vma, "newly_manual_axes": frozenset(sizes)
         }  # fmt: skip
-        body = _Body(f, in_tree, out_specs, params)
-        avals = [block_type(a, s, params) for a, s in zip(wholes, specs, strict=True)]
+        body = _Body(f, in_tree, held, out_specs, params)
+        cut = [a for a in wholes if a is not None]
+        avals = [block_type(a, s, params) for a, s in zip(cut, specs, strict=True)]
         try:
             with inside(params):
                 jaxpr, consts = trace_to_jaxpr(body, avals, debug_info("shard_map", f, args, {}))
@@ -359,6 +363,8 @@ def _mesh_with_devices(mesh: Any, args: Sequence[Any]) -> Any:
     ValueError if nothing says it, or an argument lies over another mesh."""
     if isinstance(mesh, Mesh):
         return mesh
+    if mesh.manual_axes:  # in the body of another one, which lays out what comes out of it
+        return None
     arrays = [x for x in args if hasattr(x, "_lies_on")]
     held = [getattr(x._lies_on, "mesh", None) for x in arrays]
     for x, other in zip(arrays, held, strict=True):
@@ -371,8 +377,6 @@ def _mesh_with_devices(mesh: Any, args: Sequence[Any]) -> Any:
     for found in (get_mesh(), *held):
         if isinstance(found, Mesh) and found.shape_tuple == mesh.shape_tuple:
             return found
-    if mesh.manual_axes:  # in the body of another one, which knows
-        return None
     raise ValueError(
         "Please pass `jax.Array`s with a `NamedSharding` as input to `shard_map` when passing "
         "`AbstractMesh` to the mesh argument."
@@ -392,8 +396,11 @@ def _shown(mesh: Any) -> Any:
 class _Body:
     """The program of one device, as it is traced: a function of flat blocks."""
 
-    def __init__(self, fun: Any, in_tree: Any, out_specs: Any, params: dict[str, Any]) -> None:
+    def __init__(
+        self, fun: Any, in_tree: Any, held: list[Any], out_specs: Any, params: dict[str, Any]
+    ) -> None:
         self.fun, self.in_tree, self.out_specs, self.params = fun, in_tree, out_specs, params
+        self.held = held  # the leaves of the arguments: objects as they are, _CUT for a block
         self.tree: Any = None
         self.specs: list[Any] = []
 
@@ -404,7 +411,9 @@ class _Body:
         return [self._result(x, spec) for x, spec in zip(outs, self.specs, strict=True)]
 
     def _run(self, xs: Any) -> list[Any]:
-        outs, self.tree = tree.flatten(self.fun(*tree.unflatten(self.in_tree, xs)))
+        blocks = iter(xs)
+        own = [next(blocks) if x is _CUT else x for x in self.held]
+        outs, self.tree = tree.flatten(self.fun(*tree.unflatten(self.in_tree, own)))
         mesh, sizes = self.params["mesh"], sizes_of(self.params)
         said = Specs("out_specs", self.fun, self.tree, self.out_specs, mesh, sizes)
         self.specs[:] = said.each
@@ -466,6 +475,13 @@ def smap(f: Any = None, /, *, in_axes: Any = Infer, out_axes: Any, axis_name: An
     def specs(axes: Any) -> Any:
         return tree.tree_map(spec, axes, is_leaf=lambda a: a is None)
 
+    if in_axes is Infer:
+        kinds = dict(zip((mesh := named_mesh()).axis_names, mesh.axis_types, strict=True))
+        if kinds.get(axis_name, AxisType.Explicit) is not AxisType.Explicit:
+            raise TypeError(
+                f"in_axes was not specified when axis_name={frozenset((axis_name,))} was of type "
+                f"{kinds[axis_name]}. Fix: give in_axes."
+            )
     ins = in_axes if in_axes is Infer else specs(in_axes)
     return shard_map(f, in_specs=ins, out_specs=specs(out_axes), axis_names={axis_name})
 
@@ -490,7 +506,11 @@ def _mesh_in_use(mesh: Any, axis_names: Any) -> tuple[Any, dict[Any, int]]:
             "The context mesh cannot be empty. Fix: pass mesh=, or use jax.set_mesh(mesh) to enter "
             "into a mesh context."
         )
-    if not context.empty and context.shape_tuple != found.shape_tuple:
+    alike = context.empty or (
+        context.shape_tuple == found.shape_tuple
+        and (not context.manual_axes or context.axis_types == found.axis_types)
+    )
+    if not alike:
         raise ValueError(
             f"The context mesh {context} should match the mesh passed to shard_map {found}. Fix: "
             "leave out mesh=, or call it under that mesh."

@@ -256,7 +256,7 @@ def matched_carry(
     if not (said[0] and _is_of_library(body)):
         return new, changed
     for k, (a, b) in enumerate(zip(in_avals, out_avals, strict=True)):
-        more: frozenset[Any] = getattr(b, "vma", frozenset()) - getattr(a, "vma", frozenset())
+        more = varies_more(b, a)
         if more:
             new[k], changed = match_varying[0](new[k], more), True
     return new, changed
@@ -332,12 +332,8 @@ def check_carry(
         for part, a, b in bad[:1]
         if a.dtype != b.dtype
     ]
-    fixes += [
-        f" Fix: `jax.lax.pcast(..., {tuple(sorted(b.vma - a.vma, key=str))}, to='varying')` of the "
-        f"initial carry component {part}."
-        for part, a, b in bad
-        if getattr(b, "vma", frozenset()) - getattr(a, "vma", frozenset())
-    ]
+    initial = [(varies_more(b, a), f"the initial carry component {part}") for part, a, b in bad]
+    fixes.append(pcast_hint(initial))
     raise TypeError(
         f"{name} body function carry input and carry output must have equal types, but they "
         "differ:\n\n"
@@ -379,5 +375,23 @@ def _mismatch(a: Any, b: Any) -> str:
     if a.shape != b.shape:
         parts.append("the shapes do not match")
     if getattr(a, "vma", None) != getattr(b, "vma", None):
-        parts.append("the varying manual axes do not match")
+        parts.append("the manual axis types do not match")
     return " and ".join(parts)
+
+
+def pcast_hint(wanted: Sequence[tuple[Any, str]]) -> str:
+    """How values are made to vary alike: of each, the axes that it lacks and what it is. Nothing
+    where none lacks any."""
+    steps = [
+        f"applying `jax.lax.pcast(..., {tuple(sorted(axes, key=str))}, to='varying')` to {what}"
+        for axes, what in wanted
+        if axes
+    ]
+    if len(steps) < 2:
+        return "".join(f" This might be fixed by {step}." for step in steps)
+    return "\n\nThis might be fixed by:\n" + "\n".join(f"  * {step}" for step in steps)
+
+
+def varies_more(a: Any, b: Any) -> Any:
+    """The manual axes that a value of type b varies over and one of type a does not."""
+    return getattr(a, "vma", frozenset()) - getattr(b, "vma", frozenset())

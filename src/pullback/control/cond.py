@@ -39,7 +39,9 @@ from .common import (
     check_effects,
     discharging,
     leaf_names,
+    pcast_hint,
     trace_function,
+    varies_more,
 )
 
 # What `operand` is when it is not given: None is an operand.
@@ -280,6 +282,7 @@ def _check_equal(name: str, pair: Any) -> None:
                 for w, d in (
                     ("the dtypes do not match", x.dtype != y.dtype),
                     ("the shapes do not match", x.shape != y.shape),
+                    ("the manual axis types do not match", varies_more(x, y) or varies_more(y, x)),
                 )
                 if d
             )
@@ -289,6 +292,10 @@ def _check_equal(name: str, pair: Any) -> None:
         raise TypeError(
             f"{name} branches must have equal output types but they differ.\n\n{heads}"
             + "\n".join(lines)
+            + pcast_hint(
+                [(varies_more(y, x), f"the output of {name_a}") for _, x, y in bad]
+                + [(varies_more(x, y), f"the output of {name_b}") for _, x, y in bad]
+            )
             + revise
             + "all output types match."
         )

@@ -11,6 +11,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
+from .. import config
 from ..core.avals import said, typeof
 from ..core.build import trace_to_jaxpr
 from ..core.effects import NamedAxisEffect
@@ -401,6 +402,8 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> A
         mesh_axes, lies = (), axis.lies  # over axes that the program leaves as they are
     size = axis.size // math.prod([int(params["mesh"].shape[n]) for n in mesh_axes])
     part = None if not mesh_axes else mesh_axes[0] if len(mesh_axes) == 1 else mesh_axes
+    if axis.spmd_name is not None:
+        _check_unnamed(params, set(mesh_axes))
     ins = [_with_axis(s, d, part) for s, d in zip(params["in_specs"], dims, strict=True)]
     inner = AxisData(axis.name, size, None, None)
     avals = []
@@ -420,6 +423,17 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> A
     outs = [_with_axis(s, d, part) for s, d in zip(params["out_specs"], found, strict=True)]
     results = bind([*consts, *vals], body, params, [*[_whole(params)] * len(consts), *ins], outs)
     return results, found
+
+
+def _check_unnamed(params: dict[str, Any], over: set[Any]) -> None:
+    """ValueError if a spec names an axis that a mapped axis will lie over."""
+    for side in ("in_specs", "out_specs"):
+        named = over.intersection(n for spec in params[side] for n in names_of(spec))
+        if named and not config.FLAGS["jax_disable_vmap_shmap_error"].get():
+            raise ValueError(
+                f"vmap spmd_axis_name cannot appear in shard_map {side}: {sorted(named, key=str)} "
+                f"in {params[side]}. Fix: another mesh axis."
+            )
 
 
 def _with_axis(spec: Any, dim: int | None, part: Any) -> Any:
