@@ -343,6 +343,32 @@ def _error(f: Callable[[], Any]) -> Exception:
     raise AssertionError
 
 
+# ---- symbolic sizes
+
+
+@ask("symbolic sizes")
+def _() -> Any:
+    from jax import export
+
+    shape = export.symbolic_shape
+    (a,) = shape("a")
+    mixed = jax.ShapeDtypeStruct((a,), np.dtype("float32"))
+    wide = export.export(jax.jit(lambda x: jnp.pad(x, (1, x.shape[0]))))(mixed)
+    return [
+        [str(shape(text)) for text in ("1 + a + -1", "((a))", "a * -2", "(a, 3)")],
+        fault(lambda: shape("..."), "in dimension 0: spec contains ... but no 'like' shape"),
+        fault(lambda: a > 1, "comparison 'a' > '1' is inconclusive"),
+        fault(lambda: a <= 5, "comparison 'a' <= '5' is inconclusive"),
+        fault(lambda: a < 5, "comparison 'a' < '5' is inconclusive"),
+        (a >= 1, a > 0, a + 1 > a, 0 < a, a <= a, a < a),
+        jax.core.max_dim(a, 3) if hasattr(jax.core, "max_dim") else "max(a, 3)",
+        fault(
+            lambda: jax.eval_shape(lambda x: jnp.split(x, 2), mixed), "does not result in an equal"
+        ),
+        (wide.out_avals, wide.call(np.ones(3, "f"))),
+    ]
+
+
 # ---- programs that break the grammar, garbage
 
 

@@ -45,30 +45,25 @@ class _Parser:
 
     def shape(self, like: Sequence[Any] | None) -> tuple[Any, ...]:
         sizes: list[Any] = []
-        closing = self.peek() == "("
-        if closing:
+        closing = 0
+        while self.peek() == "(":
             self.next()
+            closing += 1
         while self.peek() not in ("", ")"):
             if self.peek() == "...":
                 self.next()
-                if like is None:
-                    raise ValueError(
-                        f"symbolic shape {self.text!r} has '...' but no `like` to fill it from"
-                    )
+                like = self.filled(like, len(sizes))
                 sizes += like[len(sizes) :]
             elif self.peek() == "_":
                 self.next()
-                if like is None:
-                    raise ValueError(
-                        f"symbolic shape {self.text!r} has '_' but no `like` to fill it from"
-                    )
+                like = self.filled(like, len(sizes))
                 sizes.append(like[len(sizes)])
             else:
                 sizes.append(self.sum())
             if self.peek() != ",":
                 break
             self.next()
-        if closing:
+        for _ in range(closing):
             self.expect(")")
         if self.peek() or self.text[self.at :].strip():
             raise ValueError(
@@ -83,6 +78,14 @@ class _Parser:
                         f"different size {d} for known dimension; like={tuple(like)}"
                     )
         return tuple(sizes)
+
+    def filled(self, like: Sequence[Any] | None, k: int) -> Sequence[Any]:
+        if like is None:
+            raise ValueError(
+                f"syntax error in symbolic shape {self.text!r} in dimension {k}: spec contains ... "
+                "but no 'like' shape was given. Fix: pass like=array.shape."
+            )
+        return like
 
     def expression(self) -> Any:
         found = self.sum()
@@ -119,6 +122,8 @@ class _Parser:
         token = self.next()
         if token.isdigit():
             return int(token)
+        if token == "-":
+            return -self.factor()
         if token in ("floordiv", "mod", "max", "min"):
             self.expect("(")
             a = self.sum()

@@ -207,28 +207,31 @@ class DimExpr:
 
     # --- order: decided by bounds, or not at all ---
     def __ge__(self, other: Any) -> bool:
-        if not _is_dim(other):
-            return NotImplemented
-        low, high = bounds(self - other)
-        if low >= 0 or _promised(self - other):
-            return True
-        if high < 0 or _promised(other - self - 1):
-            return False
-        raise InconclusiveDimensionOperation(
-            f"Symbolic dimension comparison '{self}' >= '{other}' is inconclusive: it holds for "
-            "some sizes and not for others. "
-            f"Fix: promise it, symbolic_shape(..., constraints=['{self} >= {other}']), or avoid "
-            "the comparison."
-        )
+        return self._is(">=", other, 0) if _is_dim(other) else NotImplemented
 
     def __gt__(self, other: Any) -> bool:
-        return self >= other + 1 if _is_dim(other) else NotImplemented
+        return self._is(">", other, 1) if _is_dim(other) else NotImplemented
 
     def __le__(self, other: Any) -> bool:
-        return bool(-self >= -other) if _is_dim(other) else NotImplemented
+        return self._is("<=", other, 0) if _is_dim(other) else NotImplemented
 
     def __lt__(self, other: Any) -> bool:
-        return self <= other - 1 if _is_dim(other) else NotImplemented
+        return self._is("<", other, 1) if _is_dim(other) else NotImplemented
+
+    def _is(self, sign: str, other: Any, least: int) -> bool:
+        """Is the difference at least so much?"""
+        difference = (self - other if sign[0] == ">" else other - self) - least
+        low, high = bounds(difference)
+        if low >= 0 or _promised(difference):
+            return True
+        if high < 0 or _promised(-difference - 1):
+            return False
+        bound = other + least if sign[0] == ">" else other - least
+        raise InconclusiveDimensionOperation(
+            f"Symbolic dimension comparison '{self}' {sign} '{other}' is inconclusive: it holds "
+            "for some sizes and not for others. Fix: promise it, symbolic_shape(..., "
+            f"constraints=['{self} {sign[0]}= {bound}']), or avoid the comparison."
+        )
 
     def __bool__(self) -> bool:
         low, high = bounds(self)

@@ -13,7 +13,7 @@ from ..errors import (
     InconclusiveDimensionOperation as InconclusiveDimensionOperation,
     JaxprTypeError as JaxprTypeError,
 )
-from . import effects as _effects
+from . import dims as _dims, effects as _effects
 from .avals import (
     _TYPEOF,
     AbstractToken as AbstractToken,
@@ -124,7 +124,7 @@ def max_dim(d1: Any, d2: Any) -> Any:
     >>> pb.core.max_dim(3, 5)
     5
     """
-    return max(d1, d2)
+    return _dims.max_dim(d1, d2)
 
 
 def min_dim(d1: Any, d2: Any) -> Any:
@@ -133,7 +133,7 @@ def min_dim(d1: Any, d2: Any) -> Any:
     >>> pb.core.min_dim(3, 5)
     3
     """
-    return min(d1, d2)
+    return _dims.min_dim(d1, d2)
 
 
 def is_constant_dim(d: Any) -> bool:

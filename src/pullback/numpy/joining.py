@@ -303,7 +303,7 @@ def _boundaries(name: str, n: int, sections: Any, even: bool) -> list[int]:
     if k < 0:
         raise ValueError(f"number of sections must be larger than 0, got {k}")
     part, rest = divmod(n, k)
-    if even and rest:
+    if even and (isinstance(rest, DimExpr) or rest):
         raise ValueError(
             f"array split does not result in an equal division: rest is {rest}. "
             "Fix: use jnp.array_split for parts of unequal size."

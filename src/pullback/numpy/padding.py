@@ -11,6 +11,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
+from ..core.dims import DimExpr
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array
@@ -84,11 +85,12 @@ def _widths(pad_width: Any, ndim: int) -> tuple[tuple[int, int], ...]:
     for w in _flat(pad_width):
         if isinstance(w, Tracer):
             raise ConcretizationTypeError(w, "jnp.pad: the widths must be static.")
+    if any(isinstance(w, DimExpr) for w in _flat(pad_width)):
+        return tuple((low, high) for low, high in _traced_pairs(pad_width, ndim, "pad_width"))
     pairs = _pairs(pad_width, ndim, "pad_width")
     if pairs.size and pairs.dtype.kind not in "iu":
         raise TypeError("`pad_width` must be of integral type.")
-    out = tuple((operator.index(a), operator.index(b)) for a, b in pairs.tolist())
-    return out
+    return tuple((operator.index(a), operator.index(b)) for a, b in pairs.tolist())
 
 
 def _edge(a: Any, k: int, low: int, high: int) -> list[Any]:
@@ -124,7 +126,7 @@ def _pad_constant(a: Any, widths: Any, values: Any) -> Any:
     """`values`: a number, or a pair of numbers for each axis."""
     d, weak = typeof(a).dtype, typeof(a).weak_type
     if not isinstance(values, list):
-        config = [(int(low), int(high), 0) for low, high in widths]
+        config = [(low, high, 0) for low, high in widths]
         return lax.pad(a, to_type(values, d, weak), config)
     for k, (low, high) in enumerate(widths):
         nothing = [(0, 0, 0)] * ndim_of(a)
