@@ -396,7 +396,7 @@ def clear_caches() -> None:
 def load_compiler() -> None:
     """Imports the compiler and makes the runtime of what it compiles: with the package, so that no
     first call waits for them."""
-    native.llvm.prepare()
+    native.prepare()
 
 
 def compile_native(

@@ -121,6 +121,15 @@ def _context() -> Iterator[llvm.Context]:
         _contexts.free.append(ctx)
 
 
+def prepare() -> None:
+    """Makes what runs programs, so that no first call waits for it. Where that fails, who needs it
+    meets the error."""
+    llvm.prepare()
+    with contextlib.suppress(Exception):
+        for release_gil in (False, True):
+            driver.functions(release_gil)
+
+
 class NativeExecutable:
     """A compiled program: call it with Arrays of its argument types."""
 

@@ -27,6 +27,7 @@ import os
 import struct
 import sys
 import threading
+from array import array
 from collections.abc import Callable, Collection, Sequence
 from types import FunctionType
 from typing import Any
@@ -232,9 +233,9 @@ class Entry:
 
     def block(self, words: Sequence[int]) -> int:
         """The address of words that live as long as the entry."""
-        data = (ctypes.c_int64 * max(1, len(words)))(*[_signed(w) for w in words])
+        data = array("q", [_signed(w) for w in words] or [0])
         self.keep.append(data)
-        return ctypes.addressof(data)
+        return data.buffer_info()[0]
 
     def finish(self, fields: dict[int, int]) -> Entry:
         """Packs the native part."""
@@ -412,8 +413,8 @@ def plan_entry(
         )
     table = [0] * plan.slot_words
     const_at = dict(consts)
-    for slot, array in consts:
-        table[slot] = array._data
+    for slot, constant in consts:
+        table[slot] = constant._data
     gone = {slot: leaf for slot, leaf, d in zip(ins, order, donated, strict=False) if d}
     raw = [k for k, (_, code) in enumerate(described) if code == L.CODE_RAW]
     held_as = {k: leaves[k] for k in raw}  # whose memory or cell is of the argument's type

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ctypes
 import operator
 import struct
+from array import array
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -42,7 +43,7 @@ from pullback.loops.plan import (
 ml_dtypes = lazy_module("ml_dtypes")
 logging: Any = lazy_module("logging")
 
-__all__ = ["ERRORS", "Plan", "PlanError", "encode", "scalar_word"]
+__all__ = ["ERRORS", "Plan", "PlanError", "encode", "functions", "scalar_word"]
 
 RET, KERNEL, ALLOC, FREE, COPY, SWAP, JUMP, JUMP_IF_NOT, HOST = range(9)
 ERRORS = {
@@ -125,15 +126,17 @@ class Plan:
         return 2 * self.slots
 
     def _words(self, values: Sequence[int]) -> int:
-        words = [v - (1 << 64) if v >> 63 > 0 else v for v in values]
-        if any(not -(1 << 63) <= v < 1 << 63 for v in words):
+        """The address of a block of words. Not of a type of ctypes: each length would be another
+        one, which takes 20 us to make."""
+        try:
+            block = array("q", [v - (1 << 64) if v >> 63 > 0 else v for v in values] or [0])
+        except OverflowError:
             largest = max(map(abs, values))
-            raise errors.OutOfMemoryError.allocating(largest, ", more than 64 bits can count")
-        array = (ctypes.c_int64 * max(1, len(words))).from_buffer_copy(
-            struct.pack(f"<{len(words)}q", *words) if words else bytes(8)
-        )
-        self.keep.append(array)
-        return ctypes.addressof(array)
+            raise errors.OutOfMemoryError.allocating(
+                largest, ", more than 64 bits can count"
+            ) from None
+        self.keep.append(block)
+        return block.buffer_info()[0]
 
     def _add(self, *words: int, equation: int = -1) -> int:
         self.steps.append([*words, *[0] * (7 - len(words)), equation])
@@ -259,7 +262,7 @@ class Plan:
         Raises PlanError when a step failed or the context was cancelled; what the plan
         allocated has been freed.
         """
-        drive, cleanup = _functions(release_gil)
+        drive, cleanup = functions(release_gil)
         pc = 0
         while True:
             status = drive(self.head, slots, ctx.address, pc)
@@ -283,7 +286,8 @@ class Plan:
 _prototypes: dict[bool, tuple[Any, Any]] = {}
 
 
-def _functions(release_gil: bool) -> tuple[Any, Any]:
+def functions(release_gil: bool) -> tuple[Any, Any]:
+    """What runs a plan, and what frees when it ends early."""
     found = _prototypes.get(release_gil)
     if found is None:
         make = ctypes.CFUNCTYPE if release_gil else ctypes.PYFUNCTYPE
