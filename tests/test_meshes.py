@@ -94,7 +94,7 @@ assert x.is_deleted()
 cut = pb.shard_map(lambda a: a * 2, mesh=mesh, in_specs=P("x"), out_specs=P("x"))
 constrained = lambda a: lax.with_sharding_constraint(a, rows)
 for f, v in [(cut, np.ones((4, 8, 2))), (constrained, X), (double, X)]:
-    with pytest.raises(ValueError, match="spmd_axis_name cannot appear in"):
+    with pytest.raises(ValueError, match="spmd_axis_name (x )?cannot appear in"):
         pb.vmap(f, spmd_axis_name="x")(v)
 with pb.set_mesh(explicit):
     laid = put(P("x"), explicit)
