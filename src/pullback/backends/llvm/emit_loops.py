@@ -290,7 +290,8 @@ class Loops:
         if inner:
             rest_masked = rest_masked and not (scattered and scattered_inside(s))
         elif scattered:  # addresses lane by lane cost less than much arithmetic one by one
-            rest_masked = rest_masked and not (brief or cost < HEAVY or has(s.body, Update))
+            much = max(HEAVY, LANE_BY_LANE * sum(1 for _ in _scattered(s)))
+            rest_masked = rest_masked and not (brief or cost < much or has(s.body, Update))
         if rest_masked:
             self.rest_in_lanes(e, s, middle, hi, lanes, width if inner else 1)
             return
@@ -524,6 +525,7 @@ UNROLLED = 4  # iterations of a loop of updates in one turn
 MASKED = 10.0  # arithmetic of an iteration beside which masks take time, and memory does not; if it
 # is so much that some vectors run abreast, one copy with masks is better than two
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
+LANE_BY_LANE = 2.0  # arithmetic that is worth taking one place lane by lane, where it is much
 MUCH_AROUND = 40.0  # arithmetic of an iteration that holds a loop, beyond which registers are few
 CHAIN = 32  # integer operations one after the other, beyond what the next iteration's can hide
 BRIEFLY = 10.0  # arithmetic of an iteration that quick code does element by element
