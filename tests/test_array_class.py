@@ -60,6 +60,7 @@ assert given.is_deleted()
 made.delete()
 assert made._arrays is None
 refused("Array has been deleted", made._check_if_deleted, RuntimeError)
+refused("called on deleted or donated buffer", made.on_device_size_in_bytes, RuntimeError)
 assert not hasattr(jax, "jax")
 assert dtypes.lattice_result_type("bool", float) == (np.dtype("float32"), True)
 """

@@ -151,6 +151,19 @@ CALLS = {
 }
 
 
+def wide(call: Any) -> Any:
+    """`call` with 64-bit types."""
+
+    def run(j: Any, n: Any) -> Any:
+        with j.enable_x64(True):
+            return call(j, n)
+
+    return run
+
+
+CALLS["order of one key, wide"] = wide(lambda j, n: n.lexsort((n.array(1),)))
+
+
 def outcome(call: Any, j: Any, n: Any) -> tuple[Any, Any, list[str]]:
     """(leaves, None) or (None, error), and the classes of what was warned of."""
     with warnings.catch_warnings(record=True) as warned:

@@ -135,7 +135,7 @@ def lexsort(keys: Any, axis: int = -1) -> Any:
         raise ValueError("all keys need to be the same shape")
     shape = shapes.pop()
     if not shape:
-        return creation.array(0, dtype=np.int32)
+        return creation.array(0, dtype=default_int())
     axis = canonical_axis(axis, len(shape))
     places = iota_like(keys[0], default_int(), axis)
     return lax.sort((*keys[::-1], places), dimension=axis, num_keys=len(keys))[-1]

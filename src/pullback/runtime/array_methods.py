@@ -417,6 +417,10 @@ def on_device_size_in_bytes(self: Any) -> int:
     >>> jnp.zeros(3).on_device_size_in_bytes()
     12
     """
+    if self._state == L.DELETED:
+        raise errors.JaxRuntimeError(
+            "INVALID_ARGUMENT: GetOnDeviceSizeInBytes() called on deleted or donated buffer"
+        )
     return int(self.nbytes)
 
 
