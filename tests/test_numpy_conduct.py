@@ -164,6 +164,21 @@ def wide(call: Any) -> Any:
 CALLS["order of one key, wide"] = wide(lambda j, n: n.lexsort((n.array(1),)))
 
 
+for _k in (2**33, -(2**33), 2**31 - 1):
+    CALLS[f"diagonal {_k}, wide"] = wide(
+        lambda j, n, k=_k: (n.tri(3, k=k), n.eye(3, k=np.int64(k)))
+    )
+    CALLS[f"diagonal {_k}, traced"] = wide(
+        lambda j, n, k=_k: j.jit(lambda k: (n.tri(3, k=k), n.eye(3, k=k)))(k)
+    )
+    CALLS[f"triangles of {_k}, wide"] = wide(
+        lambda j, n, k=_k: (n.tril(n.ones((3, 3)), k), n.triu(n.ones((3, 3)), k))
+    )
+CALLS["a triangle as a program, wide"] = wide(
+    lambda j, n: str(j.make_jaxpr(lambda x, k: (n.tril(x, 1), n.eye(2, k=k)))(np.ones((2, 2)), 1))
+)
+
+
 def outcome(call: Any, j: Any, n: Any) -> tuple[Any, Any, list[str]]:
     """(leaves, None) or (None, error), and the classes of what was warned of."""
     with warnings.catch_warnings(record=True) as warned:

@@ -350,8 +350,9 @@ def eye(N: Any, M: Any = None, k: Any = 0, dtype: Any = None, *, device: Any = N
     check_arraylike("eye", k)
     if dtypes.is_float(dtypes.result_type(k)):
         raise ValueError(f"k must be a scalar integer; got {k}")
-    if isinstance(k, int) and not -(2**31) <= k < 2**31:
-        k = 2**31 - 1  # as every diagonal beyond the matrix: empty
+    most = np.iinfo(default_int()).max
+    if isinstance(k, int) and not -most <= k <= most:
+        k = most  # as every diagonal beyond the matrix: empty
     out = lax.convert_element_type(_diagonal_mask(shape, k), d)
     return out if device is None else device_put(out, device)
 
@@ -366,9 +367,9 @@ def _matrix_shape(N: Any, M: Any, name: str) -> tuple[Any, ...]:
 
 
 def _diagonal_mask(shape: tuple[Any, ...], k: Any) -> Any:
-    rows = lax.broadcasted_iota(np.int32, shape, 0)
-    columns = lax.broadcasted_iota(np.int32, shape, 1)
-    return lax.eq(lax.add(rows, to_type(k, np.dtype("int32"), False)), columns)
+    rows = lax.broadcasted_iota(default_int(), shape, 0)
+    columns = lax.broadcasted_iota(default_int(), shape, 1)
+    return lax.eq(lax.add(rows, to_type(k, default_int(), False)), columns)
 
 
 def identity(n: Any, dtype: Any = None) -> Any:
@@ -385,9 +386,9 @@ def identity(n: Any, dtype: Any = None) -> Any:
 
 def _below(shape: tuple[Any, ...], k: Any) -> Any:
     """True at and below the k-th diagonal."""
-    rows = lax.broadcasted_iota(np.int32, shape, 0)
-    shifted = lax.add(rows, to_type(k, np.dtype("int32"), False))
-    return lax.ge(shifted, lax.broadcasted_iota(np.int32, shape, 1))
+    rows = lax.broadcasted_iota(default_int(), shape, 0)
+    shifted = lax.add(rows, to_type(k, default_int(), False))
+    return lax.ge(shifted, lax.broadcasted_iota(default_int(), shape, 1))
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:
