@@ -888,3 +888,27 @@ def test_merged_axes_are_reduced_down_columns_before_they_are_merged(name):
     three = np.kron(a, b).reshape(30, 24, 20, 40)[:, :, :, :3].reshape(720, 60)
     g = lambda a, b: (a[:, None, :, None] * b[:, None, :3][None]).reshape(720, 60).sum(0)
     np.testing.assert_allclose(pb.jit(g)(a, b), three.sum(0), rtol=1e-3, atol=1e-3)
+
+
+def test_rows_that_a_step_reads_more_than_once_are_computed_before_the_loop():
+    """Features of linear attention: a number at a time in each of a step's loops else."""
+    rng = np.random.default_rng(6)
+    q, k, v = (rng.normal(size=(50, 24)).astype(F32) for _ in range(3))
+
+    def f(q, k, v):
+        def step(state, row):
+            q, k, v = row
+            state = state + jnp.outer(k, v)
+            return state, q @ state
+
+        xs = jnp.exp(jnp.tanh(q)), jnp.exp(jnp.tanh(k)), v
+        return lax.scan(step, jnp.zeros((24, 24)), xs)[1]
+
+    texts = [show_kernel(k) for k in program(f, q, k, v).kernels]
+    (loop,) = (text for text in texts if "kernel scan" in text)
+    assert "exp" not in loop and "tanh" not in loop
+    q64, k64 = (np.exp(np.tanh(x.astype(np.float64))) for x in (q, k))
+    state = np.cumsum(k64[:, :, None] * v[:, None], axis=0)
+    np.testing.assert_allclose(pb.jit(f)(q, k, v), np.einsum("ti,tij->tj", q64, state), rtol=1e-4)
+    once = lambda x: lax.scan(lambda c, r: (c + r, c[:3]), jnp.zeros(24), jnp.exp(x))[1]
+    assert largest_temporary(program(once, q)) < q.nbytes

@@ -513,7 +513,7 @@ def _scan_once(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) ->
     op = Opaque(
         "scan",
         list(ins),
-        _scan_modes(consts, init, xs),
+        _scan_modes(consts, init, xs, body, body.leaves[nk + nc :]),
         emit=emit,
         inplace=tuple((nk + k, k) for k in carries.arrays),
         work=length * body.work,
@@ -545,12 +545,36 @@ def _count(b: Builder, ix: Index, dtype: str, first: int, by: int) -> Atom:
     return value if dtype == "i64" else b.let("convert", (value,), dtype)
 
 
-def _scan_modes(consts: Sequence[Node], init: Sequence[Node], xs: Sequence[Node]) -> list[str]:
-    """How a scan takes its operands."""
+def _scan_modes(
+    consts: Sequence[Node],
+    init: Sequence[Node],
+    xs: Sequence[Node],
+    body: Body,
+    rows: Sequence[Node],
+) -> list[str]:
+    """How a scan takes its operands. Stacked ones are computed where their rows are read: if that
+    is in one place and once, or costs little."""
     modes = [_mode(n) for n in consts]
     modes += ["scalar" if not n.shape else "once" for n in init]
-    modes += ["buffer" if n.cost > 40 or n.users > 1 or n.kind == "red" else "once" for n in xs]
+    for x, row in zip(xs, rows, strict=True):
+        again = x.kind == "pw" and row.shape and _read_again(body, row)
+        modes.append("buffer" if x.kind == "red" else "many" if again else "once")
     return modes
+
+
+def _read_again(body: Body, row: Node) -> bool:
+    """Whether a step reads a row's elements more than once: in several places, as factors of a
+    product, or stretched along other axes."""
+    if row.users > 1 or row.reuse > 1:
+        return True
+    forms = {row}
+    for node in body.graph.nodes:
+        if node.live and any(dep in forms for dep, _ in node.deps):
+            if node.size > row.size:
+                return True
+            if not node.root:
+                forms.add(node)
+    return False
 
 
 def _stacked(
