@@ -302,6 +302,8 @@ def _boundaries(name: str, n: int, sections: Any, even: bool) -> list[int]:
         raise ZeroDivisionError("number of sections must be larger than 0, got 0")
     if k < 0:
         raise ValueError(f"number of sections must be larger than 0, got {k}")
+    part: Any
+    rest: Any  # symbolic, if the size is
     part, rest = divmod(n, k)
     if even and (isinstance(rest, DimExpr) or rest):
         raise ValueError(
