@@ -20,6 +20,7 @@ from oracle_compare import same
 
 import pullback
 import pullback.scipy
+from pullback.experimental.sparse import BCOO
 
 XS = np.array([-3.7, -2, -1.2, -0.5, 0.1, 0.3, 0.5, 0.9, 1, 1.7, 2.5, 5, 12, 60], "float32")
 U = np.linspace(0, 1, 11).astype("float32")
@@ -252,6 +253,32 @@ def test_signal(name):
 def test_map_coordinates(mode, order):
     points = [np.linspace(-3, 9, 9), np.linspace(-4, 10, 9)]
     same(lambda n: n.map_coordinates(x, points, order, mode, 1.0), "scipy.ndimage", 1e-4)
+
+
+@pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])
+def test_operators_of_solvers(name):
+    """Functions, arrays and sparse arrays; the solution is as weak as JAX's."""
+    ours, theirs = (getattr(m.scipy.sparse.linalg, name) for m in (pullback, jax))
+    for A, b in ((lambda x: x, 1.0), (lambda x: x * np.float32(2), 1.0), (np.eye(2), np.ones(2))):
+        got, want = ours(A, b)[0], theirs(A, b)[0]
+        assert got.aval.weak_type == want.aval.weak_type
+        np.testing.assert_allclose(got, want, atol=1e-6)
+    wrong = [(A, TypeError) for A in (None, [[1.0]], "a", 2.0)]
+    for A, error in [*wrong, (np.zeros((1, 2)), ValueError)]:
+        for solve in (ours, theirs):
+            with pytest.raises(error, match="linear operator must be"):
+                solve(A, np.ones(1))
+    m = BCOO.fromdense(np.diag([2.0, 4.0]).astype("float32"))
+    np.testing.assert_allclose(ours(m, np.ones(2))[0], [0.5, 0.25], rtol=1e-6)
+
+
+def test_kernel_densities_are_of_real_points():
+    for stats in (pullback.scipy.stats, jax.scipy.stats):
+        with pytest.raises(NotImplementedError, match="does not support complex data"):
+            stats.gaussian_kde(np.ones((2, 5)) + 1j)
+        density = stats.gaussian_kde(np.arange(10.0).reshape(2, 5) ** 1.5)
+        with pytest.raises(NotImplementedError, match="does not support complex coordinates"):
+            density(np.ones((2, 2)) + 1j)
 
 
 @pytest.mark.parametrize("name", ["cg", "bicgstab", "gmres"])

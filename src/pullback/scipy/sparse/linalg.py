@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, lax, numpy as jnp, tree
+from ...api.staging import make_jaxpr
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
+from ...numpy.util import is_arraylike, to_type
 
 __all__ = ["bicgstab", "cg", "gmres"]
 
@@ -53,12 +55,22 @@ def _scale(c: Any, x: Any) -> Any:
 def _operator(A: Any) -> Callable[[Any], Any]:
     if callable(A):
         return A  # type: ignore[no-any-return]
-    matrix = jnp.asarray(A)
-    if typeof(matrix).ndim != 2 or typeof(matrix).shape[0] != typeof(matrix).shape[1]:
-        raise ValueError(
-            f"linear operator must be a square matrix, but has shape: {typeof(matrix).shape}"
-        )
-    return functools.partial(_dot, matrix)
+    sparse = hasattr(A, "todense") and hasattr(A, "__matmul__")
+    if not (sparse or (is_arraylike(A) and not isinstance(A, bool | int | float | np.generic))):
+        raise TypeError(f"linear operator must be either a function or ndarray: {A}")
+    if len(A.shape) != 2 or A.shape[0] != A.shape[1]:
+        raise ValueError(f"linear operator must be a square matrix, but has shape: {A.shape}")
+    return (lambda v: A @ v) if sparse else functools.partial(_dot, jnp.asarray(A))
+
+
+def _as_weak_as(A: Any, b: Any, x0: Any) -> Callable[[Any], Any]:
+    """What makes a solution weakly typed if all that it is computed from is."""
+    given = tree.leaves((b, b if x0 is None else x0))
+    if not callable(A) or not all(typeof(v).weak_type for v in given):
+        return lambda x: x
+    outs = make_jaxpr(A)(b).out_avals
+    weak = all(out.weak_type for out in outs)
+    return lambda x: tree.map(lambda v: to_type(v, typeof(v).dtype, weak), x)
 
 
 def _prepare(A: Any, b: Any, x0: Any, maxiter: int | None, M: Any) -> Any:
@@ -213,7 +225,8 @@ def bicgstab(
     >>> bicgstab(jnp.array([[2., 1.], [0., 4.]]), jnp.array([4., 8.]))[0].round(3)
     Array([1., 2.], dtype=float32)
     """
-    return _isolve(_bicgstab_solve, A, b, x0, tol, atol, maxiter, M, False)
+    x, _ = _isolve(_bicgstab_solve, A, b, x0, tol, atol, maxiter, M, False)
+    return _as_weak_as(A, b, x0)(x), None
 
 
 # --- GMRES ---
@@ -305,6 +318,7 @@ def gmres(
         raise ValueError(
             f"invalid solve_method {solve_method}, must be either 'incremental' or 'batched'"
         )
+    weakly = _as_weak_as(A, b, x0)
     product, b, x0, maxiter, precondition = _prepare(A, b, x0, maxiter, M)
     size = sum(int(np.prod(typeof(v).shape, dtype=np.int64)) for v in tree.leaves(b))
     restart = min(restart, size)
@@ -335,4 +349,4 @@ def gmres(
 
     x = lax.custom_linear_solve(product, b, solve=run, transpose_solve=run)
     failed = jnp.isnan(_norm(x))
-    return x, jnp.where(failed, -1, 0)
+    return weakly(x), jnp.where(failed, -1, 0)

@@ -31,6 +31,8 @@ class gaussian_kde:
     """
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None) -> None:
+        if jnp.iscomplexobj(dataset):
+            raise NotImplementedError("gaussian_kde does not support complex data")
         if weights is None:
             (points,) = inexact("gaussian_kde", jnp.asarray(dataset))
         else:
@@ -93,7 +95,7 @@ class gaussian_kde:
     def _points(self, points: Any) -> Any:
         points = jnp.atleast_2d(jnp.asarray(points))
         if jnp.issubdtype(lax.dtype(points), jnp.complexfloating):
-            raise ValueError("gaussian_kde does not support complex data")
+            raise NotImplementedError("gaussian_kde does not support complex coordinates")
         d, m = typeof(points).shape
         if d != self.d:
             if d == 1 and m == self.d:
