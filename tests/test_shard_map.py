@@ -219,6 +219,36 @@ def found(j):
         once = j.smap(twice, out_axes=0, axis_name="x")
         put = j.device_put(x, P("x", "y"))
         out["maps in maps"] = str(once(put).sharding.spec), str(j.jit(once)(put).sharding.spec)
+    both = j.make_mesh((4, 2), ("x", "y"), axis_types=kinds[:2])
+    ones, rest = n.ones((2, 8)) + n.arange(8), n.arange(24.0).reshape(8, 3)
+    with j.set_mesh(both):
+        left, right = j.device_put(ones, P(None, "x")), j.device_put(rest, P("x", None))
+        later = lambda a, b: n.einsum("ab,bc->ac", a, b, out_sharding=P(unreduced={{"x"}}))
+        still = P(unreduced={{"x"}})
+        summed = j.shard_map(lambda a: lax.psum(a, "x"), in_specs=still, out_specs=P())
+        parts = j.shard_map(lambda a: lax.psum_scatter(a, "x", scatter_dimension=1, tiled=True),
+                            in_specs=P(unreduced={{"x"}}), out_specs=P(None, "x"))
+        kept = j.shard_map(lambda a, b: lax.pcast(a @ b, "x", to="unreduced"),
+                           in_specs=(P(None, "x"), P("x", None)), out_specs=P(unreduced={{"x"}}))
+        gathered = j.shard_map(lambda a: lax.all_gather(a, "x", tiled=True, to="reduced"),
+                               in_specs=P("x", None), out_specs=P(None, None, reduced={{"x"}}))
+        marked = j.shard_map(lambda a: lax.pcast(a, "x", to="reduced"), in_specs=P(),
+                           out_specs=P(reduced={{"x"}}))
+        wide = j.device_put(n.ones((2, 4)), P())
+        sums = dict(
+            summed=(lambda a, b: n.sin(summed(later(a, b)) / 99).sum(), left, right),
+            parts=(lambda a, b: n.sin(parts(later(a, b)) / 99).sum(), left,
+                   j.device_put(n.arange(32.0).reshape(8, 4), P("x", None))),
+            kept=(lambda a, b: n.sin(j.sharding.reshard(kept(a, b), P()) / 99).sum(), left, right),
+            gathered=(lambda a, b: n.sin((a @ gathered(b)) / 99).sum(),
+                      j.device_put(n.ones((8, 8)) + n.arange(8), P("x", None)), right),
+            marked=(lambda a, b: n.sin((marked(a) @ b) / 9).sum(), wide,
+                  j.device_put(n.arange(32.0).reshape(4, 8), P(None, "x"))),
+        )
+        for name, (f, *args) in sums.items():
+            found = j.jit(j.value_and_grad(f, (0, 1)))(*args)
+            values.update({{(name, k): np.asarray(v) for k, v in enumerate(j.tree.leaves(found))}})
+            out["spec of " + name] = str([g.sharding.spec for g in found[1]])
     return out, values
 
 (expected, values), (got, own) = found(jax), found(pullback)

@@ -200,7 +200,8 @@ class Specs:
             if lies is None or spec is None:
                 continue
             have = [tuple(n for n in p if n in self.sizes) for p in parts(lies.spec, aval.ndim)]
-            if any(have) and have != parts(spec, aval.ndim):
+            differs = any(have) and have != parts(spec, aval.ndim)
+            if differs or lies.spec.unreduced & set(self.sizes) != spec.unreduced:
                 raise ValueError(
                     f"in_specs passed to shard_map: {spec} does not match the specs of the input: "
                     f"{lies.spec} for arg: {aval.str_short()}. `in_specs` is an optional argument "
@@ -231,5 +232,8 @@ def check_explicit(mesh: Any, names: Any) -> None:
 
 def spec_of(x: Any, sizes: dict[Any, int]) -> PartitionSpec:
     """How an argument lies over the axes that become manual."""
-    found = parts(typeof(x).sharding.spec, typeof(x).ndim)
-    return PartitionSpec(*[tuple(n for n in names if n in sizes) for names in found])
+    lies = typeof(x).sharding.spec
+    cut = [tuple(n for n in names if n in sizes) for names in parts(lies, typeof(x).ndim)]
+    sums = (frozenset(n for n in names if n in sizes) for names in (lies.unreduced, lies.reduced))
+    unreduced, reduced = sums
+    return PartitionSpec(*cut, unreduced=unreduced, reduced=reduced)

@@ -453,6 +453,12 @@ class _Body:
         more = variance_left(typeof(x), spec, self.params)
         if more:
             self._refuse(spec, more)
+        if spec.unreduced - typeof(x).vma:
+            raise ValueError(
+                f"out_specs passed to shard_map: {spec} says that sums over {set(spec.unreduced)} "
+                f"are still to come, but the value of type {typeof(x).str_short()} is the same "
+                "there. Fix: leave out unreduced."
+            )
         missing = names_of(spec) - typeof(x).vma
         over = tuple(n for n in sizes_of(self.params) if n in missing)
         return pcast(x, over, to="varying") if over else x

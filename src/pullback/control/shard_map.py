@@ -30,9 +30,9 @@ from ..core.untyped import untyped
 from ..dtypes import float0
 from ..primitives.collectives import psum_p, pvary
 from ..primitives.common import const
-from ..primitives.elementwise import div
-from ..primitives.layout import expand_dims, reshape, squeeze, transpose
-from ..primitives.shape import index_in_dim
+from ..primitives.elementwise import div, mul
+from ..primitives.layout import expand_dims, reduce_sum, reshape, squeeze, transpose
+from ..primitives.shape import index_in_dim, pad
 from ..primitives.sharding import batch_over, with_batch_axis
 from ..transforms.batch import AxisData, axes_around, batch_flat, batched_aval, matchaxis
 from ..transforms.jvp import jvp_jaxpr
@@ -55,6 +55,18 @@ def parts(spec: Any, ndim: int) -> list[tuple[Any, ...]]:
 
 def names_of(spec: Any) -> frozenset[Any]:
     return frozenset(n for part in spec for n in names_in(part))
+
+
+def held_by(spec: Any) -> frozenset[Any]:
+    """The mesh axes over which devices hold different values: parts of an array, or of a sum that
+    is still to come."""
+    unreduced: frozenset[Any] = spec.unreduced
+    return names_of(spec) | unreduced
+
+
+def _summed(spec: Any) -> Any:
+    """The spec of the cotangent of what has this one: every device has that of a sum whole."""
+    return spec.update(unreduced=frozenset()) if spec.unreduced else spec
 
 
 def sizes_of(params: dict[str, Any]) -> dict[Any, int]:
@@ -85,8 +97,8 @@ def block_type(aval: Any, spec: Any, params: dict[str, Any]) -> Any:
     if aval._sharding is not None:
         left = [tuple(n for n in names_in(p) if n not in own) for p in parts_of(aval)]
         out = typed(out, aval._sharding, tuple([p or None for p in left]))
-    if params["check_vma"] and names_of(spec):
-        out = out.update(manual_axis_type=varying(aval.vma | names_of(spec)))
+    if params["check_vma"] and held_by(spec):
+        out = out.update(manual_axis_type=varying(aval.vma | held_by(spec)))
     return out
 
 
@@ -104,15 +116,27 @@ def whole_type(aval: Any, spec: Any, params: dict[str, Any]) -> Any:
         (*(n for n in names if n in explicit), *names_in(p))
         for names, p in zip(cut, parts_of(aval), strict=True)
     ]
-    if any(lying):
-        spec_type = type(spec)
-        like = aval.sharding.update(mesh=mesh, spec=spec_type())
-        return typed(out, like, tuple([p or None for p in lying]))
+    if any(lying) or spec.unreduced or spec.reduced:
+        like = aval.sharding.update(mesh=mesh, spec=type(spec)())
+        return typed(out, like, tuple([p or None for p in lying]), spec.unreduced, spec.reduced)
     return out
 
 
 def _cut(x: Any, spec: Any, sizes: dict[Any, int]) -> Any:
-    """An array with an axis for each name in its spec in front, in the mesh's order."""
+    """An array with an axis for each name in its spec in front, in the mesh's order. Of a sum that
+    is still to come, the first device has all."""
+    own = [name for name in sizes if name in names_of(spec)]
+    x = _cut_by_names(x, spec, sizes)
+    for name in [name for name in sizes if name in spec.unreduced]:
+        at = sum(list(sizes).index(n) < list(sizes).index(name) for n in own)
+        own.append(name)
+        x = expand_dims(x, (at,))
+        edges = [(0, sizes[name] - 1 if k == at else 0, 0) for k in range(typeof(x).ndim)]
+        x = pad(x, const(x, 0), edges)
+    return x
+
+
+def _cut_by_names(x: Any, spec: Any, sizes: dict[Any, int]) -> Any:
     shape = typeof(x).shape
     split: list[int] = []
     place: dict[Any, int] = {}
@@ -162,7 +186,7 @@ def on_blocks(
     sizes = sizes_of(params)
     mapped = run
     for axis, size in reversed(list(sizes.items())):
-        in_axes = [0 if axis in names_of(s) else None for s in in_specs]
+        in_axes = [0 if axis in held_by(s) else None for s in in_specs]
         mapped = _mapped(mapped, axis, size, in_axes, out_specs, refuse)
     blocks = [_cut(freed[0](x), s, sizes) for x, s in zip(args, in_specs, strict=True)]
     with manual_axes((), False):
@@ -182,6 +206,9 @@ def _mapped(run: Any, axis: Any, size: int, in_axes: list[Any], out_specs: Any, 
         for k, (x, d, spec) in enumerate(zip(outs, dims, out_specs, strict=True)):
             if axis in names_of(spec):
                 done.append(matchaxis(size, d, 0, x))
+                continue
+            if axis in spec.unreduced:
+                done.append(mul(x, const(x, size)) if d is None else reduce_sum(x, (d,)))
                 continue
             if d is not None and refuse is not None:
                 refuse(k, axis)
@@ -320,7 +347,8 @@ def _partial_eval(trace: Any, unknown: Sequence[bool], tracers: Any, params: dic
 def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
     """Without checks nothing says what is the same on all devices: a result that is the same has a
     part of its cotangent on each; the cotangent of an operand that each has whole is the sum."""
-    ins, outs, sizes = params["in_specs"], params["out_specs"], sizes_of(params)
+    ins, outs = (tuple(map(_summed, params[side])) for side in ("in_specs", "out_specs"))
+    sizes = sizes_of(params)
     linear = [type(x) is UndefinedPrimal for x in args]
     live = [type(ct) is not Zero for ct in cts]
     zeros: list[bool] = []
@@ -458,7 +486,7 @@ def _dce(used: Sequence[bool], eqn: JaxprEqn) -> JaxprEqn | None:
 
 def variance_left(aval: Any, spec: Any, params: dict[str, Any]) -> frozenset[Any]:
     """The axes over which a result varies although its spec says that it does not."""
-    more: frozenset[Any] = (aval.vma & params["newly_manual_axes"]) - names_of(spec)
+    more: frozenset[Any] = (aval.vma & params["newly_manual_axes"]) - held_by(spec)
     return more
 
 

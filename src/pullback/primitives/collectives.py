@@ -649,7 +649,7 @@ def all_gather(
     `x`: a pytree of arrays, of one shape on every instance; NameError if nothing binds the axis.
     With `axis_index_groups` only the instances of a group exchange values. `to`: in a `shard_map`,
     whether the type of the result says that it varies ("varying") or is the same on all instances
-    ("invarying"); ValueError for another word.
+    ("invarying", "reduced"); ValueError for another word.
 
     >>> f = lambda x: lax.all_gather(x, 'i')
     >>> pullback.vmap(f, axis_name='i')(jnp.array([1, 2]))
@@ -673,7 +673,7 @@ def all_gather(
             "all_gather_dimension": canonical_axis(axis, ndim if tiled else ndim + 1),
             "axis_name": names, "axis_size": size, "tiled": bool(tiled),
         }  # fmt: skip
-        if to == "invarying" and groups is None and checked_axes().issuperset(names):
+        if to != "varying" and groups is None and checked_axes().issuperset(names):
             return all_gather_invariant_p.bind(varied(leaf, names), **params)
         return all_gather_p.bind(varied(leaf, names), axis_index_groups=groups, **params)
 
@@ -1022,9 +1022,20 @@ def pcast(x: Any, axis_name: Any, *, to: str) -> Any:
         raise TypeError(f"pcast: axis_name={axis_name} must be a tuple or a str. Got {axis_name}")
     axis_size(axis_name)
     names = _names(axis_name)
-    if to != "varying" or not checked_axes().issuperset(names):
+    if not checked_axes().issuperset(names):
         return x
-    return tree.tree_map(lambda leaf: _made_to_vary(leaf, names), x)
+    if to == "varying":
+        return tree.tree_map(lambda leaf: _made_to_vary(leaf, names), x)
+    # What is added up later varies until then; what has been added up is the same everywhere.
+    for leaf in tree.leaves(x):
+        varies = typeof(leaf).vma.intersection(names)
+        if (to == "unreduced" and len(varies) < len(names)) or (to == "reduced" and varies):
+            state = "varying" if varies else "invarying"
+            raise ValueError(
+                f"Unsupported pcast from={state}, to={to!r}: {typeof(leaf).str_short()} over "
+                f"{names}."
+            )
+    return x
 
 
 def _made_to_vary(x: Any, names: tuple[Any, ...]) -> Any:
