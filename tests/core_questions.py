@@ -369,6 +369,14 @@ def _() -> Any:
     ]
 
 
+@ask("flags by their names")
+def _() -> Any:
+    from jax._src import config
+
+    with jax.default_matmul_precision("tensorfloat32"):
+        return config._read("jax_default_matmul_precision"), config._read("jax_enable_x64")
+
+
 # ---- programs that break the grammar, garbage
 
 

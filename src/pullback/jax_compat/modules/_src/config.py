@@ -151,7 +151,12 @@ def _truth(value: Any) -> Any:
     return _flags._bool(value) if value is not None else value
 
 
-def _read(check: Callable[[Any], Any], parse: Callable[[str], Any]) -> Callable[[Any], Any]:
+def _read(name: str) -> Any:
+    """The value of a flag that is in force."""
+    return _flags.FLAGS[name].get()
+
+
+def _reading(check: Callable[[Any], Any], parse: Callable[[str], Any]) -> Callable[[Any], Any]:
     """A check of values that come as text from the environment, too."""
 
     def checked(value: Any) -> Any:
