@@ -757,3 +757,13 @@ def test_quick_code_of_transforms_takes_lanes_by_their_addresses(
     if target.host_target().masks:
         texts = [emit_module(kernel, brief=True)[0] for kernel in kernels]
         assert not any(" = extractelement " in text for text in texts)
+
+
+def test_lanes_that_store_to_one_place_under_a_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stride of nothing is not one that is taken by addresses."""
+    kinds = [tier.Haste(False, False), tier.Haste(True, True)]
+    with pullback.enable_x64():
+        x = jnp.asarray(_rows(40, 3, np.float64))
+        good, quick = _with_each_code(lambda x: pullback.lax.top_k(x, 1), [x], monkeypatch, kinds)
+    assert all(np.array_equal(a, b) for a, b in zip(good, quick, strict=True))
+    assert np.array_equal(good[0][:, 0], np.asarray(x).max(1))
