@@ -272,6 +272,25 @@ def test_operators_of_solvers(name):
     np.testing.assert_allclose(ours(m, np.ones(2))[0], [0.5, 0.25], rtol=1e-6)
 
 
+def test_an_interpolator_is_a_pytree():
+    grid, values = (np.arange(3.0), np.arange(4.0)), np.arange(12.0).reshape(3, 4)
+    at = np.array([[0.5, 1.2], [5.0, 0.0]])
+    for m in (pullback, jax):
+        f = m.scipy.interpolate.RegularGridInterpolator(grid, values, fill_value=7.0)
+        assert [np.shape(x) for x in m.tree.leaves(f)] == [(3,), (4,), (3, 4), ()]
+        got = m.jit(lambda f, x: f(x))(f, at)
+        np.testing.assert_allclose(got, [3.2, 7.0], rtol=1e-6)
+        by_values = m.grad(lambda f: f(at).sum(), allow_int=True)(f).values
+        np.testing.assert_allclose(np.sum(by_values), 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["dctn", "idctn"])
+def test_axes_of_transforms_are_named_once(name):
+    for m in (pullback, jax):
+        with pytest.raises(ValueError, match="repeated axis"):
+            getattr(m.scipy.fft, name)(np.ones((3, 4)), axes=(0, 0))
+
+
 def test_kernel_densities_are_of_real_points():
     for stats in (pullback.scipy.stats, jax.scipy.stats):
         with pytest.raises(NotImplementedError, match="does not support complex data"):

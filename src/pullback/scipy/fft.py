@@ -142,6 +142,8 @@ def _many(x: Any, one: Any, s: Any, axes: Any, norm: str | None) -> Any:
     if axes is None:
         axes = range(ndim) if s is None else range(ndim - len(s), ndim)
     places = [canonical_axis(a, ndim) for a in axes]
+    if len(set(places)) < len(places):
+        raise ValueError(f"repeated axis: {axes}. Fix: name each axis once.")
     if s is not None and len(s) > ndim:
         raise ValueError(f"jax.scipy.fft: s={s} has {len(s)} sizes for an array of {ndim} axes")
     if s is not None and any(operator.index(n) <= 0 for n in s):

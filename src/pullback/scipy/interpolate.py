@@ -8,13 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .. import dtypes, numpy as jnp
+from .. import dtypes, numpy as jnp, tree_util
 from ..core.avals import typeof
 from ..numpy.util import check_arraylike, promote_dtypes_inexact
 
 __all__ = ["RegularGridInterpolator"]
 
 
+@tree_util.register_pytree_node_class
 class RegularGridInterpolator:
     """A function of points on a regular grid: `points` has the coordinates along each axis,
     `values` their values.
@@ -70,6 +71,18 @@ class RegularGridInterpolator:
                     f"there are {typeof(p).shape[0]} points and {typeof(self.values).shape[k]} "
                     f"values in dimension {k}"
                 )
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        return (self.grid, self.values, self.fill_value), (self.method, self.bounds_error)
+
+    @classmethod
+    def tree_unflatten(
+        cls, aux_data: tuple[Any, ...], children: tuple[Any, ...]
+    ) -> RegularGridInterpolator:
+        out = object.__new__(cls)
+        out.method, out.bounds_error = aux_data
+        out.grid, out.values, out.fill_value = children
+        return out
 
     def __call__(self, xi: Any, method: str | None = None) -> Any:
         """The values at the points xi (..., number of axes), or a tuple of coordinate arrays.
