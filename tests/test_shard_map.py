@@ -203,6 +203,11 @@ def found(j):
     explicit = j.make_mesh((1, 4, 2), ("z", "x", "y"), axis_types=kinds)
     rows = j.device_put(x, j.NamedSharding(explicit, P(("z", "x"), "y")))
     each = j.shard_map(lambda a: a * 2, mesh=explicit, in_specs=P("y"), out_specs=P("y"))
+    lying = []
+    part = j.shard_map(lambda a: lying.append(j.typeof(a).sharding) or a, mesh=explicit,
+                       in_specs=P("x"), out_specs=P("x"), axis_names={{"x"}})
+    j.jit(part)(j.device_put(x, j.NamedSharding(explicit, P("x", "y"))))
+    out["types inside"] = [(str(s.mesh.axis_types), str(s.spec)) for s in lying]
     out["mapped over an explicit axis"] = str(j.jit(j.vmap(each))(rows).sharding.spec)
     try:
         named = j.shard_map(lambda a: a, mesh=explicit, in_specs=P("y"), out_specs=P("y"),

@@ -77,13 +77,17 @@ def sizes_of(params: dict[str, Any]) -> dict[Any, int]:
 
 def inside(params: dict[str, Any]) -> Any:
     """A context in which the program of one device is traced."""
+    return manual_axes(list(sizes_of(params).items()), params["check_vma"], _mesh_inside(params))
+
+
+def _mesh_inside(params: dict[str, Any]) -> Any:
+    """The mesh as the program of one device sees it."""
     mesh, own = params["mesh"].abstract_mesh, params["newly_manual_axes"]
     before = mesh_of_traces()
     if before is not None and before.shape_tuple == mesh.shape_tuple:
         mesh = before  # some of its axes may be manual already
     kind = type(mesh.axis_types[0]).Manual
-    mesh = mesh.update_axis_types(dict.fromkeys(own, kind))
-    return manual_axes(list(sizes_of(params).items()), params["check_vma"], mesh)
+    return mesh.update_axis_types(dict.fromkeys(own, kind))
 
 
 def block_type(aval: Any, spec: Any, params: dict[str, Any]) -> Any:
@@ -96,7 +100,8 @@ def block_type(aval: Any, spec: Any, params: dict[str, Any]) -> Any:
     out, own = aval.update(shape=shape), params["newly_manual_axes"]
     if aval._sharding is not None:
         left = [tuple(n for n in names_in(p) if n not in own) for p in parts_of(aval)]
-        out = typed(out, aval._sharding, tuple([p or None for p in left]))
+        like = aval._sharding.update(mesh=_mesh_inside(params), spec=type(spec)())
+        out = typed(out, like, tuple([p or None for p in left]))
     if params["check_vma"] and held_by(spec):
         out = out.update(manual_axis_type=varying(aval.vma | held_by(spec)))
     return out
