@@ -208,3 +208,20 @@ def test_frequencies_of_real_rows_are_read_side_by_side() -> None:
     kernels = pipeline.compile_jaxpr(closed, reference_rule).kernels
     assert "clamp" not in "".join(map(show_kernel, kernels))
     close(pb.jit(lambda x: pb.numpy.abs(pb.numpy.fft.rfft(x)))(x), jnp.abs(jnp.fft.rfft(x)))
+
+
+def test_masks_of_frequencies_select() -> None:
+    """Frequencies are counted within the program, so that a mask of them is none of its constants:
+    what has no value at frequency 0 is left out, as the reciprocal sums of Ewald do."""
+
+    def f(m: Any, name: str, r: Any) -> Any:
+        k = getattr(m.numpy.fft, name)(6, 0.5) ** 2
+        return m.numpy.sum((k != 0) * (m.numpy.exp(-k) / k) * r)
+
+    for name in ("fftfreq", "rfftfreq"):
+        want = jax.jit(lambda r, name=name: f(jax, name, r))(2.0)
+        got = pb.jit(lambda r, name=name: f(pb, name, r))(2.0)
+        assert np.isfinite(want)
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+        program = pb.make_jaxpr(lambda r, name=name: f(pb, name, r))(2.0)
+        assert not program.consts

@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..core.avals import typeof
 from ..primitives.convert import convert_weak
-from . import creation, manipulation, padding, ufuncs
+from . import creation, manipulation, padding, ranges, ufuncs
 from .util import canonical_axis, check_arraylike, inexact, user_dtype
 
 
@@ -336,7 +336,10 @@ def _size(n: Any) -> Any:
     return float(n) if isinstance(n, (float, np.floating)) else operator.index(n)
 
 
-def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, places: Any) -> Any:
+def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, size: Any, half: Any) -> Any:
+    """Frequencies in the order of a transform's results, of which the first `size - half` are not
+    negative. The places are counted by the program: as its constants they would make masks of
+    them constants too, which products do not select by (docs/numerics.md)."""
     if isinstance(n, (list, tuple)):
         raise ValueError(
             f"The n argument of jax.numpy.fft.{name} only takes an int. Got n = {list(n)}."
@@ -356,7 +359,12 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, places: Any
         # Its quotients are floats, those of fftfreq are cut off.
         kind = dtypes.canonicalize_dtype(np.float64 if kind.itemsize == 8 else np.float32)
     wide = kind if dtypes.is_inexact(kind) else dtypes.default_float()
-    out = creation.asarray(places, wide) / creation.asarray(creation.asarray(d) * n, wide)
+    if dtypes.is_complex(wide):
+        wide = np.dtype("float64" if wide.itemsize == 16 else "float32")
+    places = ranges.arange(size, dtype=wide)
+    if half is not None:
+        places = ufuncs.remainder(places + half, n) - half
+    out = places / creation.asarray(d * n, wide)
     return creation.astype(out, kind, device=device)
 
 
@@ -368,9 +376,7 @@ def fftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> A
     Array([ 0.  ,  0.25, -0.5 , -0.25], dtype=float32)
     """
     count = _size(n)
-    half = count // 2
-    places = (np.arange(count) + half) % count - half if count else np.zeros(0)
-    return _frequencies("fftfreq", n, d, dtype, device, places)
+    return _frequencies("fftfreq", n, d, dtype, device, count, count // 2)
 
 
 def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> Any:
@@ -383,7 +389,7 @@ def rfftfreq(n: int, d: Any = 1.0, *, dtype: Any = None, device: Any = None) -> 
     """
     count = _size(n)
     last = count // 2 if count % 2 == 0 else (count - 1) // 2
-    return _frequencies("rfftfreq", n, d, dtype, device, np.arange(last + 1))
+    return _frequencies("rfftfreq", n, d, dtype, device, last + 1, None)
 
 
 def _shift(name: str, x: Any, axes: Any, sign: int) -> Any:
