@@ -7,6 +7,7 @@ lanes, pairwise, halving.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeGuard
 
 from pullback.backends.llvm.abreast import rows_abreast, run_abreast
 from pullback.backends.llvm.analysis import body_cost, free_names, has, trip
@@ -473,6 +474,11 @@ class AllLoops(Loops):
     def fold(self, e: Emitter, s: For, accs: list[Val], lanes: int) -> list[Val]:
         """One vector, whose lanes are combined by halving."""
         b, total = e.b, self.pairwise(e, s, accs, lanes)
+        if all(v.t == "i1" for v in total) and _any_or_all(s.combine):
+            e.lanes, e.width = 1, 1
+            pairs = list(zip(s.combine, total, strict=True))
+            some = [b.any_lane(v if op == "or" else ~v) for op, v in pairs]
+            return [v if op == "or" else ~v for (op, _), v in zip(pairs, some, strict=True)]
         n = size = lanes  # what is left, in registers of so many lanes: none smaller than x86's
         while n > 1:
             half = n // 2
@@ -666,6 +672,10 @@ class AllLoops(Loops):
 def _whole(lo: Val, hi: Val, step: int) -> bool:
     """Whether it is known that steps leave no rest."""
     return lo.c is not None and hi.c is not None and (hi.c - lo.c) % step == 0
+
+
+def _any_or_all(combine: object) -> TypeGuard[tuple[str, ...]]:
+    return isinstance(combine, tuple) and set(combine) <= {"or", "and"}
 
 
 def _region_inputs(s: For) -> list[object]:
