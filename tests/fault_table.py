@@ -485,7 +485,7 @@ jnp.ones(3) << 1  # fault
 jnp.max(jnp.ones((0,)))  # fault
 === linalg of a vector
 jnp.linalg.inv(jnp.ones(3))  # fault
-=== key arithmetic | Key | @python
+=== key arithmetic | key<fry> | @python
 jax.random.key(0) + 1  # fault
 === key as numbers | key
 jnp.sin(jax.random.key(0))  # fault

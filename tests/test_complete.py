@@ -213,6 +213,7 @@ class Recorder:
     def listen(self, monkeypatch: pytest.MonkeyPatch, names: dict[Primitive, str]) -> None:
         groups = {"jvp": "jvp", "transpose": "transpose", "fancy_transpose": "transpose"}
         groups |= {"batch": "batch", "axis_batch": "batch"}
+        groups["inline"] = "lowering"  # what is lowered in its place
         for p, name in names.items():
             for kind, group in groups.items():
                 rule = p.rules.get(kind)

@@ -113,7 +113,8 @@ def test_memory_analysis() -> None:
     assert plain.alias_size_in_bytes == 0
     assert plain.temp_size_in_bytes < 10_000
     sorts = jit(lambda x: jnp.sort(jnp.sin(x).reshape(-1))[::2]).lower(x).compile()
-    assert x.nbytes <= sorts.memory_analysis().temp_size_in_bytes <= 2 * x.nbytes
+    # Digits go to and fro between two buffers of words of eight bytes.
+    assert x.nbytes <= sorts.memory_analysis().temp_size_in_bytes <= 4.1 * x.nbytes
 
 
 def test_scratch_is_counted() -> None:

@@ -105,10 +105,6 @@ CALLS = {
     "64 bits of a type, compiled": lambda j, n: str(
         j.jit(n.sin).lower(j.ShapeDtypeStruct((5,), "float64")).compile().out_info
     ),
-    "running products of bytes": lambda j, n: n.cumulative_prod(n.arange(1, 4, dtype="int8")),
-    "running products of bytes, in a program": lambda j, n: str(
-        j.make_jaxpr(lambda x: n.cumulative_prod(x, include_initial=True))(np.ones(3, "int8"))
-    ),
     "ufuncs of one function": lambda j, n: (
         n.frompyfunc(n.sin, 1, 1) == n.frompyfunc(n.sin, 1, 1),
         hash(n.frompyfunc(n.sin, 1, 1)) == hash(n.frompyfunc(n.sin, 1, 1)),

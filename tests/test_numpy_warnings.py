@@ -37,7 +37,7 @@ def test_dtypes_that_are_not_available(dtype: Any) -> None:
         lambda: jnp.zeros(2, dtype), lambda: jnp.array([1], dtype), lambda: x.astype(dtype),
         lambda: jnp.asarray(1, dtype), lambda: jnp.sum(x, dtype=dtype),
         lambda: jnp.linspace(0, 1, 3, dtype=dtype), lambda: jnp.fft.fftfreq(4, dtype=dtype),
-        lambda: pullback.nn.one_hot(x, 5, dtype=dtype), lambda: pullback.lax.full((2,), 1, dtype),
+        lambda: pullback.nn.one_hot(1, 5, dtype=dtype), lambda: pullback.lax.full((2,), 1, dtype),
     ):  # fmt: skip
         assert _said(f) == {("UserWarning",)}
     for f in (lambda: jnp.zeros(2, float), lambda: jnp.asarray(X, jnp.float32)):

@@ -486,13 +486,12 @@ def promote_types(a: Any, b: Any) -> Any:
     """The least dtype above both, as `jax.numpy.promote_types`: 64-bit types that are given stay,
     whatever the flag for x64.
     """
-    described = [_describe(x if x in (int, float, complex) else dtype(x)) for x in (a, b)]
-    try:
-        result = join_types(described)[0]
-    except KeyError as e:
-        raise ValueError(
-            f"dtype={e.args[0]!r} is not a valid dtype for JAX type promotion."
-        ) from None
+    named = [x if x in (int, float, complex) else dtype(x) for x in (a, b)]
+    for d in named:
+        if isinstance(d, np.dtype) and _in_our_order(d) not in _KNOWN:
+            raise ValueError(f"dtype={d!r} is not a valid dtype for JAX type promotion.")
+    described = list(map(_describe, named))
+    result = join_types(described)[0]
     # An unsigned and a signed integer of 32 bits meet in 64, which is 32 while x64 is off.
     made = is_integer(result) and all(result != d for d, _ in described)
     return canonicalize_dtype(result) if made else result

@@ -186,6 +186,8 @@ def _some_unique(
         nothing = creation.zeros((0,), default_int())  # the fill has no index, and no count
         fill = 0 if fill_value is None else fill_value
         values = creation.full((size, *typeof(rows).shape[1:]), fill, dtype)
+        if typeof(rows).weak_type:
+            values = convert_weak(values, None, True)
     if padded and fill_value is not None and n:
         real = ranges.arange(size) < reductions.sum(first)
         real = lax.expand_dims(real, tuple(range(1, typeof(values).ndim)))

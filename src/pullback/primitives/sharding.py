@@ -137,7 +137,8 @@ class InspectEffect(fx.Effect):
 
 inspect_effect = InspectEffect()
 for _allowed in (
-    fx.control_flow_allowed_effects, fx.remat_allowed_effects, fx.custom_derivatives_allowed_effects
+    fx.control_flow_allowed_effects, fx.remat_allowed_effects,
+    fx.custom_derivatives_allowed_effects, fx.lowerable_effects,
 ):  # fmt: skip
     _allowed.add_type(InspectEffect)
 
