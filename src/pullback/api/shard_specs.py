@@ -78,23 +78,24 @@ class Specs:
         found, _ = tree.flatten_with_path(self.prefix, is_leaf=self.is_leaf)
         return [(tree.keystr(path), spec) for path, spec in found]
 
-    def _said(self, k: int) -> str:
-        """The place of the spec of leaf k, and the spec."""
-        return f"{self.what}{self._entries()[self._owners[k]][0]} is {self.each[k]}"
+    def _spec_place(self, k: int) -> str:
+        """The place of the spec of leaf k."""
+        return f"{self.what}{self._entries()[self._owners[k]][0]}"
 
-    def _place(self, k: int) -> str:
-        """The place of leaf k: among the arguments, or in the result."""
+    def _place(self, k: int) -> tuple[str, str]:
+        """The place of leaf k, among the arguments or in the result; and the parameter that has the
+        argument."""
         whole = tree.unflatten(self.treedef, range(self.treedef.num_leaves))
         path = tree.flatten_with_path(whole)[0][k][0]
         if self.what == "out_specs":
-            return f"{self.name}(*args){tree.keystr(path)}"
+            return f"{self.name}(*args){tree.keystr(path)}", ""
         names, n = _parameters(self.fun), path[0].idx
         bound = (
             f", where args[{n}] is bound to {self.name}'s parameter {names[n]!r}"
             if n < len(names)
             else ""
         )
-        return f"the passed args{tree.keystr(path)}{bound}"
+        return f"the passed args{tree.keystr(path)}", bound
 
     def _check_names(self) -> None:
         """ValueError if a spec names what is no axis of the mesh, DuplicateSpecError if it names
@@ -149,9 +150,10 @@ class Specs:
         raise ValueError(
             f"shard_map applied to the function {self.name!r} was given an {self.what} entry which "
             f"is too long to be compatible with the corresponding {side} value from the "
-            f"function:\n\n{self._said(k)} which has length {len(spec)}, but {self._place(k)} has "
-            f"shape {aval.str_short()}, which has rank {len(shape)} (and {len(shape)} < "
-            f"{len(spec)})\n\nFix: one entry an axis; add an axis to scalars with x[None].{scalar}"
+            f"function:\n\n{self._spec_place(k)} is {spec} which has length {len(spec)}, but "
+            f"{''.join(self._place(k))} has shape {aval.str_short()}, which has rank {len(shape)} "
+            f"(and {len(shape)} < {len(spec)})\n\nFix: one entry an axis; add an axis to scalars "
+            f"with x[None].{scalar}"
         )
 
     def check_cut(self, avals: Sequence[Any]) -> None:
@@ -182,12 +184,11 @@ class Specs:
                     if len(names) == 1
                     else f"mesh axes {names} (of total size {blocks})"
                 )
-                where, _, bound = self._place(k).partition(",")
-                bound = f",{bound}," if bound else ""
+                where, bound = self._place(k)
                 yield (
-                    f"{where} of shape {aval.str_short()}{bound} corresponds to "
-                    f"{self._said(k).replace(' is ', ' of value ', 1)}, which maps array axis "
-                    f"{axis} (of size {n}) to {over}, but {blocks} does not evenly divide {n}"
+                    f"{where} of shape {aval.str_short()}{bound and bound + ','} corresponds to "
+                    f"{self._spec_place(k)} of value {self.each[k]}, which maps array axis {axis} "
+                    f"(of size {n}) to {over}, but {blocks} does not evenly divide {n}"
                 )
 
     def check_lying(self, avals: Sequence[Any]) -> None:

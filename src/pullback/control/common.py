@@ -26,7 +26,7 @@ from ..core.jaxpr import (
     convert_constvars,
     eval_jaxpr,
 )
-from ..core.naming import fun_source_info, names_of_arguments, result_names
+from ..core.naming import fun_source_info, names_of_arguments, result_names, unwrapped
 from ..core.refs import check_not_closed_over, check_not_returned, ref_places
 from ..core.trace import Tracer, trace_context
 from ..primitives.elementwise import convert_element_type
@@ -264,9 +264,7 @@ def matched_carry(
 
 def _is_of_library(fun: Any) -> bool:
     """Is it (or what it stands for) a function of this package?"""
-    while (inner := getattr(fun, "__wrapped__", getattr(fun, "func", fun))) is not fun:
-        fun = inner
-    return str(getattr(fun, "__module__", "")).startswith("pullback.")
+    return str(getattr(unwrapped(fun), "__module__", "")).startswith("pullback.")
 
 
 def leaf_names(treedef: Any, root: str) -> list[str]:
@@ -323,7 +321,7 @@ def check_carry(
     lines = [
         f"The input carry {'' if part == root else 'component '}{part} has type {a.str_short()} "
         f"but the corresponding output carry component has type {b.str_short()}, so "
-        f"{_mismatch(a, b)}."
+        f"{mismatch(a, b)}."
         for part, a, b in bad
     ]
     fixes = [
@@ -362,13 +360,14 @@ def check_mapped_carry(name: str, ins: Sequence[Any], outs: Sequence[Any]) -> No
             raise TypeError(
                 f"{name} body function carry input and carry output must have equal types, but "
                 f"under vmap the input carry component {k} has type {a.str_short()} and the output "
-                f"carry component {b.str_short()}, so {_mismatch(a, b)}. Fix: a function in the "
+                f"carry component {b.str_short()}, so {mismatch(a, b)}. Fix: a function in the "
                 "body has a batching rule of its own (custom_vmap) that returns another type than "
                 "the function, or says wrongly what is batched."
             )
 
 
-def _mismatch(a: Any, b: Any) -> str:
+def mismatch(a: Any, b: Any) -> str:
+    """In what two types differ."""
     parts = []
     if a.dtype != b.dtype:
         parts.append("the dtypes do not match")

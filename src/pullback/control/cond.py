@@ -39,6 +39,7 @@ from .common import (
     check_effects,
     discharging,
     leaf_names,
+    mismatch,
     pcast_hint,
     trace_function,
     varies_more,
@@ -276,17 +277,7 @@ def _check_equal(name: str, pair: Any) -> None:
         lines = [
             f"The output of {name_a}{' at path ' + paths[k] if paths[k] else ''} has type "
             f"{x.str_short()} but the corresponding output of "
-            f"{name_b} has type {y.str_short()}, so "
-            + " and ".join(
-                w
-                for w, d in (
-                    ("the dtypes do not match", x.dtype != y.dtype),
-                    ("the shapes do not match", x.shape != y.shape),
-                    ("the manual axis types do not match", varies_more(x, y) or varies_more(y, x)),
-                )
-                if d
-            )
-            + "."
+            f"{name_b} has type {y.str_short()}, so {mismatch(x, y)}."
             for k, x, y in bad
         ]
         raise TypeError(

@@ -746,21 +746,19 @@ class _FlatVJP:
         have = typeof(ct)
         if getattr(want, "dtype", None) == dtypes.float0:
             return Zero(want)
+        why = ""
         if getattr(have, "shape", None) != getattr(want, "shape", None):
-            raise ValueError(
-                "Custom VJP bwd rule must produce an output with the same type as the args tuple "
-                f"of the primal function, but at {leaf_names(self.in_tree, 'output')[k]} "
-                f"the bwd rule produced an output of type {have.str_short()} corresponding to an "
-                f"input of type {want.str_short()}, so the shapes do not match. Fix it in "
-                f"{name_of(self.owner.bwd)}."
+            why = "the shapes do not match. Fix it"
+        elif getattr(have, "vma", None) != getattr(want, "vma", None):
+            why = (
+                "the manual axis types do not match. Fix: lax.pcast(..., to='varying') or lax.psum"
             )
-        if getattr(have, "vma", None) != getattr(want, "vma", None):
+        if why:
             raise ValueError(
                 "Custom VJP bwd rule must produce an output with the same type as the args tuple "
                 f"of the primal function, but at {leaf_names(self.in_tree, 'output')[k]} "
                 f"the bwd rule produced an output of type {have.str_short()} corresponding to an "
-                f"input of type {want.str_short()}, so the manual axis types do not match. Fix: "
-                f"lax.pcast(..., to='varying') or lax.psum in {name_of(self.owner.bwd)}."
+                f"input of type {want.str_short()}, so {why} in {name_of(self.owner.bwd)}."
             )
         return ct
 

@@ -434,7 +434,7 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> A
     if not params["newly_manual_axes"].issuperset(mesh_axes) and axis.lies:
         mesh_axes, lies = (), axis.lies  # over axes that the program leaves as they are
     size = axis.size // math.prod([int(params["mesh"].shape[n]) for n in mesh_axes])
-    part = None if not mesh_axes else mesh_axes[0] if len(mesh_axes) == 1 else mesh_axes
+    part = mesh_axes or None
     if axis.spmd_name is not None:
         _check_unnamed(params, set(mesh_axes))
     ins = [_with_axis(s, d, part) for s, d in zip(params["in_specs"], dims, strict=True)]

@@ -10,10 +10,16 @@ from typing import Any
 from .. import tree
 
 
-def fun_source_info(fun: Any) -> str:
-    """`name at file:line` of a Python function."""
+def unwrapped(fun: Any) -> Any:
+    """The Python function that others wrap, fix arguments of, or stand for."""
     while (inner := getattr(fun, "__wrapped__", getattr(fun, "func", fun))) is not fun:
         fun = inner
+    return fun
+
+
+def fun_source_info(fun: Any) -> str:
+    """`name at file:line` of a Python function."""
+    fun = unwrapped(fun)
     if (info := getattr(fun, "func_src_info", None)) is not None:  # the function of a program
         return str(info)
     code = getattr(fun, "__code__", None)
