@@ -1,0 +1,56 @@
+"""What functions of matrices share: arguments as arrays, stacks of matrices and vectors, adjoints,
+products of full precision.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from ... import lax, numpy as jnp
+from ...api.vmap import vmap
+from ...core.avals import typeof
+from ...numpy.util import check_arraylike, promote_dtypes_inexact
+
+
+def arrays(name: str, *args: Any) -> list[Any]:
+    check_arraylike(name, *args)
+    return [jnp.asarray(x) for x in promote_dtypes_inexact(*args)]
+
+
+def from_lists(*args: Any) -> list[Any]:
+    """The same for functions that take nested lists of numbers, too. ValueError for None."""
+    return promote_dtypes_inexact(*(jnp.asarray(x) for x in args))
+
+
+def in_stacks(fun: Callable[..., Any], *args: Any) -> Any:
+    """A function of matrices, of stacks of them that broadcast."""
+    batch = jnp.broadcast_shapes(*(typeof(x).shape[:-2] for x in args))
+    args = tuple(jnp.broadcast_to(x, (*batch, *typeof(x).shape[-2:])) for x in args)
+    for _ in batch:
+        fun = vmap(fun)
+    return fun(*args)
+
+
+def adjoint(a: Any) -> Any:
+    return jnp.conj(jnp.swapaxes(a, -1, -2))
+
+
+def mm(a: Any, b: Any) -> Any:
+    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
+
+
+def square_size(name: str, a: Any) -> int:
+    shape = typeof(a).shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ValueError(f"{name}: expected a square matrix, got shape {shape}")
+    return int(shape[-1])
+
+
+def along_last(fun: Callable[..., Any], *args: Any) -> Any:
+    """Applies a function of vectors along the last axes, the other axes broadcast."""
+    batch = jnp.broadcast_shapes(*(typeof(a).shape[:-1] for a in args))
+    args = tuple(jnp.broadcast_to(a, (*batch, typeof(a).shape[-1])) for a in args)
+    for _ in batch:
+        fun = vmap(fun)
+    return fun(*args)

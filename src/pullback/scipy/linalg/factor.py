@@ -1,0 +1,437 @@
+"""Factorisations: Cholesky, LU, QR, Schur, Hessenberg, polar; singular values and eigenvalues."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ... import dtypes, numpy as jnp
+from ...api.jit import jit
+from ...core.avals import typeof
+from ...numpy import linalg as np_linalg
+from ...primitives import linalg as lax_linalg
+from .common import adjoint, arrays, from_lists, in_stacks, mm, square_size
+
+
+def cholesky(
+    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """The upper triangular U with a = U^H U (with `lower`, the lower triangular L with a = L L^H).
+
+    >>> pb.scipy.linalg.cholesky(jnp.array([[4.]]))
+    Array([[2.]], dtype=float32)
+    """
+    return _cholesky(a, lower)
+
+
+@functools.partial(jit, static_argnames=("lower",))
+def _cholesky(a: Any, lower: bool) -> Any:
+    (a,) = from_lists(a)
+    if typeof(a).ndim < 2:
+        raise ValueError(
+            "The input to cholesky must be a square matrix, or a stack of them, got a: "
+            f"{typeof(a).str_short()}"
+        )
+    factor = lax_linalg.cholesky(a if lower else adjoint(a), symmetrize_input=False)
+    return factor if lower else adjoint(factor)
+
+
+def cho_factor(
+    a: Any, lower: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> tuple[Any, bool]:
+    """(the Cholesky factor, lower), as `cho_solve` takes it.
+
+    `a`: (..., n, n), Hermitian positive definite; the triangle of the factor that is not wanted is
+    not zeroed. NaN where `a` is not positive definite. As `scipy.linalg.cho_factor`.
+
+    >>> from pullback.scipy import linalg
+    >>> factor, lower = linalg.cho_factor(jnp.array([[4., 2.], [2., 5.]]), lower=True)
+    >>> jnp.tril(factor)
+    Array([[2., 0.],
+           [1., 2.]], dtype=float32)
+    """
+    return cholesky(a, lower=lower), lower
+
+
+@functools.partial(jit, static_argnames=("overwrite_a", "check_finite"))
+def lu_factor(a: Any, overwrite_a: bool = False, check_finite: bool = True) -> tuple[Any, Any]:
+    """(L below the diagonal and U on and above it, pivots), as `lu_solve` takes them.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.lu_factor`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.lu_factor(jnp.array([[1., 2.], [4., 4.]]))
+    (Array([[4.  , 4.  ],
+           [0.25, 1.  ]], dtype=float32), Array([1, 1], dtype=int32))
+    """
+    (a,) = from_lists(a)
+    lu, pivots, _ = lax_linalg.lu(a)
+    return lu, pivots
+
+
+@functools.partial(jit, static_argnames=("permute_l", "overwrite_a", "check_finite"))
+def lu(
+    a: Any, permute_l: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """(P, L, U) with a = P L U; with `permute_l`, (P L, U).
+
+    `a`: (..., m, n), any numbers. As `scipy.linalg.lu`.
+
+    >>> from pullback.scipy import linalg
+    >>> p, l, u = linalg.lu(jnp.array([[1., 2.], [4., 4.]]))
+    >>> l, u
+    (Array([[1.  , 0.  ],
+           [0.25, 1.  ]], dtype=float32), Array([[4., 4.],
+           [0., 1.]], dtype=float32))
+    """
+    (a,) = from_lists(a)
+    packed, _, permutation = lax_linalg.lu(a)
+    dtype = typeof(packed).dtype
+    m, n = typeof(a).shape[-2:]
+    p = jnp.asarray(
+        permutation[..., None, :] == jnp.arange(m, dtype=typeof(permutation).dtype)[:, None],
+        dtype=np.zeros((), dtype).real.dtype,
+    )
+    k = min(m, n)
+    lower = jnp.tril(packed, -1)[..., :, :k] + jnp.eye(m, k, dtype=dtype)
+    upper = jnp.triu(packed)[..., :k, :]
+    return (mm(p.astype(dtype), lower), upper) if permute_l else (p, lower, upper)
+
+
+@functools.partial(jit, static_argnames=("full_matrices", "compute_uv"))
+def _svd(a: Any, *, full_matrices: bool, compute_uv: bool) -> Any:
+    out = np_linalg.svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
+    return tuple(out) if compute_uv else out
+
+
+def svd(
+    a: Any,
+    full_matrices: bool = True,
+    compute_uv: bool = True,
+    overwrite_a: bool = False,
+    check_finite: bool = True,
+    lapack_driver: str = "gesdd",
+) -> Any:
+    """(U, S, Vh) with a = U diag(S) Vh, S descending; S alone without `compute_uv`.
+
+    `a`: (..., m, n), any numbers; S is real, (..., min(m, n)). As `scipy.linalg.svd`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.svd(jnp.array([[3., 0.], [0., 4.]]), compute_uv=False)
+    Array([4., 3.], dtype=float32)
+    """
+    (a,) = from_lists(a)
+    return _svd(a, full_matrices=full_matrices, compute_uv=compute_uv)
+
+
+@functools.partial(jit, static_argnames=("lower", "eigvals_only"))
+def _eigh(a: Any, b: Any, lower: bool, eigvals_only: bool) -> Any:
+    (a,) = from_lists(a)
+    v, w = lax_linalg.eigh(a, lower=lower)
+    return w if eigvals_only else (w, v)
+
+
+def eigh(
+    a: Any,
+    b: Any = None,
+    lower: bool = True,
+    eigvals_only: bool = False,
+    overwrite_a: bool = False,
+    overwrite_b: bool = False,
+    turbo: bool = True,
+    eigvals: None = None,
+    type: int = 1,
+    check_finite: bool = True,
+) -> Any:
+    """(eigenvalues ascending, eigenvectors as columns) of a Hermitian matrix; eigenvalues alone
+    with `eigvals_only`.
+
+    Raises NotImplementedError for `b`, `eigvals` and another `type`.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.eigh`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.eigh(jnp.array([[2., 1.], [1., 2.]]), eigvals_only=True).round(3)
+    Array([1., 3.], dtype=float32)
+    """
+    if b is not None:
+        raise NotImplementedError("Only the b=None case of eigh is implemented")
+    if type != 1:
+        raise NotImplementedError("Only the type=1 case of eigh is implemented.")
+    if eigvals is not None:
+        raise NotImplementedError("Only the eigvals=None case of eigh is implemented.")
+    return _eigh(a, b, lower, eigvals_only)
+
+
+@functools.partial(jit, static_argnames=("mode", "pivoting"))
+def _qr(a: Any, mode: str, pivoting: bool) -> Any:
+    (a,) = from_lists(a)
+    if pivoting:
+        q, r, p = lax_linalg.qr(a, pivoting=True, full_matrices=mode != "economic")
+        return (r, p) if mode == "r" else (q, r, p)
+    q, r = lax_linalg.qr(a, full_matrices=mode != "economic")
+    return (r,) if mode == "r" else (q, r)
+
+
+def qr(
+    a: Any,
+    overwrite_a: bool = False,
+    lwork: Any = None,
+    mode: str = "full",
+    pivoting: bool = False,
+    check_finite: bool = True,
+) -> Any:
+    """(Q, R) with a = Q R: all of Q ("full"), its first columns ("economic"), or (R,) ("r"); with
+    `pivoting` also the permutation.
+
+    Raises ValueError for another mode.
+
+    `a`: (..., m, n), any numbers. As `scipy.linalg.qr`.
+
+    >>> from pullback.scipy import linalg
+    >>> q, r = linalg.qr(jnp.array([[3., 1.], [4., 2.]]))
+    >>> jnp.abs(r).round(3)
+    Array([[5. , 2.2],
+           [0. , 0.4]], dtype=float32)
+    """
+    if mode not in ("full", "r", "economic"):
+        raise ValueError(f"Unsupported QR decomposition mode '{mode}'")
+    return _qr(a, mode, pivoting)
+
+
+def schur(a: Any, output: str = "real") -> tuple[Any, Any]:
+    """(T, Z) with a = Z T Z^H, T upper triangular ("complex") or with 2x2 blocks ("real").
+
+    Raises ValueError for another output.
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.schur`.
+
+    >>> from pullback.scipy import linalg
+    >>> t, z = linalg.schur(jnp.array([[1., 2.], [0., 3.]]))
+    >>> t
+    Array([[1., 2.],
+           [0., 3.]], dtype=float32)
+    """
+    if output not in ("real", "complex"):
+        raise ValueError(
+            f"Expected 'output' to be either 'real' or 'complex', got output={output}."
+        )
+    return _schur(a, output)  # type: ignore[no-any-return]
+
+
+@functools.partial(jit, static_argnames=("output",))
+def _schur(a: Any, output: str) -> Any:
+    (a,) = arrays("schur", a)
+    if output == "complex" and not dtypes.is_complex(typeof(a).dtype):
+        a = a.astype(np.complex128 if typeof(a).dtype == np.float64 else np.complex64)
+    return lax_linalg.schur(a)
+
+
+def hessenberg(
+    a: Any, *, calc_q: bool = False, overwrite_a: bool = False, check_finite: bool = True
+) -> Any:
+    """The Hessenberg form H of a = Q H Q^H; with `calc_q`, (H, Q).
+
+    `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
+    matrices are square. As `scipy.linalg.hessenberg`.
+
+    >>> from pullback.scipy import linalg
+    >>> h = linalg.hessenberg(jnp.array([[1., 2., 3.], [4., 5., 6.], [7., 8., 10.]]))
+    >>> h[2, 0]
+    Array(0., dtype=float32)
+    """
+    (a,) = arrays("hessenberg", a)
+    n = square_size("hessenberg", a)
+    if 0 in typeof(a).shape:
+        return (a, a) if calc_q else a
+    packed, taus = lax_linalg.hessenberg(a)
+    h = jnp.triu(packed, -1)
+    if not calc_q:
+        return h
+    if n < 2:
+        return h, jnp.broadcast_to(jnp.eye(n, dtype=typeof(a).dtype), typeof(a).shape)
+    inner = lax_linalg.householder_product(packed[..., 1:, :-1], taus)
+    q = jnp.zeros(typeof(a).shape, typeof(a).dtype).at[..., 0, 0].set(1).at[..., 1:, 1:].set(inner)
+    return h, q
+
+
+@functools.partial(jit, static_argnames=("check_finite",))
+def rsf2csf(T: Any, Z: Any, check_finite: bool = True) -> tuple[Any, Any]:
+    """The complex Schur form (T, Z) of a real one: 2x2 blocks are rotated to triangular ones.
+
+    `T`, `Z`: (..., n, n), as `schur` gives them; the results are complex. As
+    `scipy.linalg.rsf2csf`.
+
+    >>> from pullback.scipy import linalg
+    >>> t, z = linalg.rsf2csf(*linalg.schur(jnp.array([[0., 1.], [-1., 0.]])))
+    >>> jnp.abs(jnp.diag(t)).round(3)
+    Array([1., 1.], dtype=float32)
+    """
+    T, Z = from_lists(T, Z)
+    for name, x in (("T", T), ("Z", Z)):
+        shape = typeof(x).shape
+        if len(shape) < 2 or shape[-2] != shape[-1]:
+            raise ValueError(f"Input '{name}' must be square. Its shape is {shape}.")
+    if typeof(Z).shape[-1] != typeof(T).shape[-1]:
+        raise ValueError(
+            f"Input array shapes must match: Z: {typeof(Z).shape} vs. T: {typeof(T).shape}. "
+            "Fix: T, Z = schur(a)."
+        )
+    kind = (
+        np.complex128
+        if typeof(T).dtype in (np.dtype("float64"), np.dtype("complex128"))
+        else np.complex64
+    )
+    t, z = in_stacks(_triangular_form, T.astype(kind), Z.astype(kind))
+    return t, z
+
+
+def _triangular_form(T: Any, Z: Any) -> tuple[Any, Any]:
+    n, kind = typeof(T).shape[-1], typeof(T).dtype
+    eps = float(np.finfo(kind).eps)
+    for m in range(n - 1, 0, -1):
+        block = T[m - 1 : m + 1, m - 1 : m + 1]
+        significant = jnp.abs(T[m, m - 1]) > eps * (jnp.abs(T[m - 1, m - 1]) + jnp.abs(T[m, m]))
+        half_trace, determinant = (
+            (block[0, 0] + block[1, 1]) / 2,
+            block[0, 0] * block[1, 1] - block[0, 1] * block[1, 0],
+        )
+        root = jnp.sqrt(half_trace * half_trace - determinant)
+        mu = half_trace + root - block[1, 1]
+        r = jnp.sqrt(jnp.abs(mu) ** 2 + jnp.abs(T[m, m - 1]) ** 2)
+        r = jnp.where(r == 0, 1, r)
+        c, s = mu / r, T[m, m - 1] / r
+        g = jnp.stack([jnp.stack([jnp.conj(c), s]), jnp.stack([-s, c])]).astype(kind)
+        t = T.at[m - 1 : m + 1, :].set(mm(g, T[m - 1 : m + 1, :]))
+        t = t.at[:, m - 1 : m + 1].set(mm(t[:, m - 1 : m + 1], adjoint(g)))
+        z = Z.at[:, m - 1 : m + 1].set(mm(Z[:, m - 1 : m + 1], adjoint(g)))
+        T, Z = jnp.where(significant, t, T), jnp.where(significant, z, Z)
+        T = T.at[m, m - 1].set(0)
+    return jnp.triu(T), Z
+
+
+@functools.partial(jit, static_argnames=("eigvals_only", "select", "select_range", "tol"))
+def eigh_tridiagonal(
+    d: Any,
+    e: Any,
+    *,
+    eigvals_only: bool = False,
+    select: str = "a",
+    select_range: tuple[float, float] | None = None,
+    tol: float | None = None,
+    key: Any = None,
+) -> Any:
+    """The eigenvalues (ascending), and eigenvectors, of a symmetric tridiagonal matrix with
+    diagonal `d` and off-diagonal `e`.
+
+    `select`: "a" for all, "i" for those whose positions are in select_range. Raises ValueError for
+    other choices.
+
+    `d`: (n,), `e`: (n - 1,), real. As `scipy.linalg.eigh_tridiagonal`.
+
+    >>> from pullback.scipy import linalg
+    >>> linalg.eigh_tridiagonal(jnp.array([2., 2.]), jnp.array([1.]), eigvals_only=True).round(3)
+    Array([1., 3.], dtype=float32)
+    """
+    d, e = jnp.asarray(d), jnp.asarray(e)
+    if select not in ("a", "i", "v"):
+        raise ValueError("Unknown value for select.")
+    if select == "v":
+        raise NotImplementedError(
+            "eigh_tridiagonal: select='v' has a result whose size depends on values. Fix: "
+            "select='i' or 'a'."
+        )
+    kind = jnp.result_type(d, e)
+    n = typeof(d).shape[0]
+    matrix = jnp.diag(d.astype(kind)) + (jnp.diag(e, 1) + jnp.diag(jnp.conj(e), -1) if n > 1 else 0)
+    v, w = lax_linalg.eigh(matrix.astype(kind))
+    if select == "i":
+        if select_range is None or select_range[0] > select_range[1]:
+            raise ValueError("Got invalid select_range: it must be (first, last) positions.")
+        first, last = int(select_range[0]), int(select_range[1])
+        w, v = w[first : last + 1], v[:, first : last + 1]
+    return w if eigvals_only else (w, v)
+
+
+@functools.partial(jit, static_argnames=("side", "method", "eps", "max_iterations"))
+def polar(
+    a: Any,
+    side: str = "right",
+    *,
+    method: str = "qdwh",
+    eps: float | None = None,
+    max_iterations: int | None = None,
+) -> tuple[Any, Any]:
+    """(U, P) with a = U P ("right") or P U ("left"), U with orthonormal columns (or rows), P
+    positive semidefinite.
+
+    Raises ValueError for another side or method.
+
+    `a`: (..., m, n), float or complex. As `scipy.linalg.polar`.
+
+    >>> from pullback.scipy import linalg
+    >>> u, p = linalg.polar(jnp.array([[0., -2.], [2., 0.]]))
+    >>> u.round(3), p.round(3)
+    (Array([[-0., -1.],
+           [ 1.,  0.]], dtype=float32), Array([[2., 0.],
+           [0., 2.]], dtype=float32))
+    """
+    (a,) = from_lists(a)
+    if typeof(a).ndim < 2:
+        raise ValueError("The input `a` must be a 2-D array, or a stack of them.")
+    if side not in ("right", "left"):
+        raise ValueError("The argument `side` must be either 'right' or 'left'.")
+    if method not in ("qdwh", "svd"):
+        raise ValueError(f"Unknown polar decomposition method {method}.")
+    w, s, vh = np_linalg.svd(a, full_matrices=False)
+    s = s.astype(typeof(a).dtype)[..., None, :]
+    u = mm(w, vh)
+    p = mm(adjoint(vh) * s, vh) if side == "right" else mm(w * s, adjoint(w))
+    return u, p
+
+
+def qr_multiply(
+    a: Any,
+    c: Any,
+    mode: str = "right",
+    pivoting: bool = False,
+    conjugate: bool = False,
+    overwrite_a: bool = False,
+    overwrite_c: bool = False,
+) -> Any:
+    """(c Q, R), or (Q c, R) for mode "left", of the QR factorisation of `a`; with `pivoting` also
+    the permutation.
+
+    `a`: (m, n), `c`: a vector, or a matrix with m columns (rows, for mode "left"). As
+    `scipy.linalg.qr_multiply`.
+
+    >>> from pullback.scipy import linalg
+    >>> a = jnp.array([[3., 1.], [4., 2.]])
+    >>> cq, r = linalg.qr_multiply(a, jnp.eye(2))
+    >>> jnp.allclose(cq @ r, a, atol=1e-5)
+    Array(True, dtype=bool)
+    """
+    if mode not in ("right", "left"):
+        raise ValueError(f"Unsupported mode '{mode}'; must be 'left' or 'right'.")
+    a, c = arrays("qr_multiply", a, c)
+    vector = typeof(c).ndim == 1
+    matrix = (c[None, :] if mode == "right" else c[:, None]) if vector else c
+    m, n = typeof(a).shape
+    rows = typeof(matrix).shape[0 if mode == "left" else 1]
+    if rows not in ((m,) if mode == "right" else (m, min(m, n))):
+        raise ValueError(
+            f"qr_multiply: c of shape {typeof(c).shape} does not fit Q of a, whose shape is "
+            f"{typeof(a).shape}, for mode={mode!r}"
+        )
+    out = qr(
+        a, mode="economic" if mode == "right" or rows == min(m, n) else "full", pivoting=pivoting
+    )
+    q = jnp.conj(out[0]) if conjugate else out[0]
+    r = out[1][: min(m, n)]
+    product = mm(matrix, q) if mode == "right" else mm(q, matrix)
+    return (product.ravel() if vector else product, r, *out[2:])
