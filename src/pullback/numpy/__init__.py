@@ -40,8 +40,48 @@ e, euler_gamma, inf, nan, pi, newaxis = _np.e, _np.euler_gamma, _np.inf, _np.nan
 
 if _TYPE_CHECKING:
     from . import fft as fft, linalg as linalg
+    from .arithmetic import (
+        abs as abs,
+        absolute as absolute,
+        divide as divide,
+        divmod as divmod,
+        float_power as float_power,
+        floor_divide as floor_divide,
+        fmod as fmod,
+        mod as mod,
+        nextafter as nextafter,
+        positive as positive,
+        pow as pow,
+        power as power,
+        remainder as remainder,
+        sign as sign,
+        square as square,
+        true_divide as true_divide,
+    )
     from .array_api_info import (
         ArrayNamespaceInfo as __array_namespace_info__,  # noqa: F401
+    )
+    from .comparison import (
+        equal as equal,
+        greater as greater,
+        greater_equal as greater_equal,
+        isfinite as isfinite,
+        isinf as isinf,
+        isnan as isnan,
+        isneginf as isneginf,
+        isposinf as isposinf,
+        less as less,
+        less_equal as less_equal,
+        not_equal as not_equal,
+    )
+    from .complex_parts import (
+        angle as angle,
+        conj as conj,
+        conjugate as conjugate,
+        imag as imag,
+        iscomplex as iscomplex,
+        isreal as isreal,
+        real as real,
     )
     from .creation import (
         array as array,
@@ -75,6 +115,43 @@ if _TYPE_CHECKING:
     from .einsums import (
         einsum as einsum,
         einsum_path as einsum_path,
+    )
+    from .elementary import (
+        acos as acos,
+        acosh as acosh,
+        arccos as arccos,
+        arccosh as arccosh,
+        arcsin as arcsin,
+        arcsinh as arcsinh,
+        arctan as arctan,
+        arctan2 as arctan2,
+        arctanh as arctanh,
+        asin as asin,
+        asinh as asinh,
+        atan as atan,
+        atan2 as atan2,
+        atanh as atanh,
+        cbrt as cbrt,
+        cos as cos,
+        cosh as cosh,
+        deg2rad as deg2rad,
+        degrees as degrees,
+        exp as exp,
+        exp2 as exp2,
+        expm1 as expm1,
+        fabs as fabs,
+        log as log,
+        log1p as log1p,
+        log2 as log2,
+        log10 as log10,
+        rad2deg as rad2deg,
+        radians as radians,
+        reciprocal as reciprocal,
+        sin as sin,
+        sinh as sinh,
+        sqrt as sqrt,
+        tan as tan,
+        tanh as tanh,
     )
     from .histograms import (
         bincount as bincount,
@@ -133,6 +210,17 @@ if _TYPE_CHECKING:
         unstack as unstack,
         vsplit as vsplit,
         vstack as vstack,
+    )
+    from .logic import (
+        bitwise_count as bitwise_count,
+        bitwise_invert as bitwise_invert,
+        bitwise_left_shift as bitwise_left_shift,
+        bitwise_not as bitwise_not,
+        bitwise_right_shift as bitwise_right_shift,
+        invert as invert,
+        left_shift as left_shift,
+        logical_not as logical_not,
+        right_shift as right_shift,
     )
     from .manipulation import (
         atleast_1d as atleast_1d,
@@ -254,6 +342,14 @@ if _TYPE_CHECKING:
         sum as sum,
         var as var,
     )
+    from .rounding import (
+        around as around,
+        ceil as ceil,
+        floor as floor,
+        rint as rint,
+        round as round,
+        trunc as trunc,
+    )
     from .scalar_types import (
         ComplexWarning as ComplexWarning,
         bfloat16 as bfloat16,
@@ -355,104 +451,20 @@ if _TYPE_CHECKING:
     )
     from .ufunc_api import frompyfunc as frompyfunc, ufunc as ufunc
     from .ufuncs import (
-        abs as abs,
-        absolute as absolute,
-        acos as acos,
-        acosh as acosh,
         add as add,
-        angle as angle,
-        arccos as arccos,
-        arccosh as arccosh,
-        arcsin as arcsin,
-        arcsinh as arcsinh,
-        arctan as arctan,
-        arctan2 as arctan2,
-        arctanh as arctanh,
-        around as around,
-        asin as asin,
-        asinh as asinh,
-        atan as atan,
-        atan2 as atan2,
-        atanh as atanh,
         bitwise_and as bitwise_and,
-        bitwise_count as bitwise_count,
-        bitwise_invert as bitwise_invert,
-        bitwise_left_shift as bitwise_left_shift,
-        bitwise_not as bitwise_not,
         bitwise_or as bitwise_or,
-        bitwise_right_shift as bitwise_right_shift,
         bitwise_xor as bitwise_xor,
-        cbrt as cbrt,
-        ceil as ceil,
-        conj as conj,
-        conjugate as conjugate,
-        cos as cos,
-        cosh as cosh,
-        deg2rad as deg2rad,
-        degrees as degrees,
-        divide as divide,
-        divmod as divmod,
-        equal as equal,
-        exp as exp,
-        exp2 as exp2,
-        expm1 as expm1,
-        fabs as fabs,
-        float_power as float_power,
-        floor as floor,
-        floor_divide as floor_divide,
-        fmod as fmod,
-        greater as greater,
-        greater_equal as greater_equal,
-        imag as imag,
-        invert as invert,
-        iscomplex as iscomplex,
-        isfinite as isfinite,
-        isinf as isinf,
-        isnan as isnan,
-        isneginf as isneginf,
-        isposinf as isposinf,
-        isreal as isreal,
-        left_shift as left_shift,
-        less as less,
-        less_equal as less_equal,
-        log as log,
-        log1p as log1p,
-        log2 as log2,
-        log10 as log10,
         logaddexp as logaddexp,
         logaddexp2 as logaddexp2,
         logical_and as logical_and,
-        logical_not as logical_not,
         logical_or as logical_or,
         logical_xor as logical_xor,
         maximum as maximum,
         minimum as minimum,
-        mod as mod,
         multiply as multiply,
         negative as negative,
-        nextafter as nextafter,
-        not_equal as not_equal,
-        positive as positive,
-        pow as pow,
-        power as power,
-        rad2deg as rad2deg,
-        radians as radians,
-        real as real,
-        reciprocal as reciprocal,
-        remainder as remainder,
-        right_shift as right_shift,
-        rint as rint,
-        round as round,
-        sign as sign,
-        sin as sin,
-        sinh as sinh,
-        sqrt as sqrt,
-        square as square,
         subtract as subtract,
-        tan as tan,
-        tanh as tanh,
-        true_divide as true_divide,
-        trunc as trunc,
     )
     from .ufuncs_more import (
         allclose as allclose,
@@ -494,13 +506,27 @@ def _made(name: str, value: _Any) -> _Any:
 _late = _LateNames(
     __name__,
     {
+        "arithmetic": (
+            "abs absolute divide divmod float_power floor_divide fmod mod nextafter positive "
+            "pow power remainder sign square true_divide"
+        ),
         "array_api_info": "__array_namespace_info__=ArrayNamespaceInfo",
+        "comparison": (
+            "equal greater greater_equal isfinite isinf isnan isneginf isposinf less less_equal "
+            "not_equal"
+        ),
+        "complex_parts": "angle conj conjugate imag iscomplex isreal real",
         "creation": (
             "array asarray astype copy empty empty_like from_dlpack frombuffer fromfile fromiter "
             "fromstring full full_like isscalar load ones ones_like zeros zeros_like"
         ),
         "cumulative": "cumprod cumsum cumulative_prod cumulative_sum nancumprod nancumsum",
         "einsums": "einsum einsum_path",
+        "elementary": (
+            "acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan "
+            "atan2 atanh cbrt cos cosh deg2rad degrees exp exp2 expm1 fabs log log10 log1p log2 "
+            "rad2deg radians reciprocal sin sinh sqrt tan tanh"
+        ),
         "fft": "fft",
         "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
         "index_functions": (
@@ -514,6 +540,10 @@ _late = _LateNames(
             "hstack insert split stack trim_zeros unstack vsplit vstack"
         ),
         "linalg": "linalg",
+        "logic": (
+            "bitwise_count bitwise_invert bitwise_left_shift bitwise_not bitwise_right_shift "
+            "invert left_shift logical_not right_shift"
+        ),
         "manipulation": (
             "atleast_1d atleast_2d atleast_3d broadcast_arrays broadcast_shapes broadcast_to "
             "expand_dims flip fliplr flipud iscomplexobj isrealobj matrix_transpose moveaxis ndim "
@@ -541,6 +571,7 @@ _late = _LateNames(
             "all amax amin any argmax argmin average count_nonzero max mean min prod ptp std sum "
             "var"
         ),
+        "rounding": "around ceil floor rint round trunc",
         "scalar_types": (
             "ComplexWarning bfloat16 bool=bool_ bool_ can_cast cdouble character complex128 "
             "complex64 complex_ complexfloating csingle double dtype finfo flexible float16 "
@@ -564,16 +595,8 @@ _late = _LateNames(
         ),
         "ufunc_api": "frompyfunc ufunc",
         "ufuncs": (
-            "abs absolute acos acosh add angle arccos arccosh arcsin arcsinh arctan arctan2 "
-            "arctanh around asin asinh atan atan2 atanh bitwise_and bitwise_count bitwise_invert "
-            "bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor cbrt ceil "
-            "conj conjugate cos cosh deg2rad degrees divide divmod equal exp exp2 expm1 fabs "
-            "float_power floor floor_divide fmod greater greater_equal imag invert iscomplex "
-            "isfinite isinf isnan isneginf isposinf isreal left_shift less less_equal log log10 "
-            "log1p log2 logaddexp logaddexp2 logical_and logical_not logical_or logical_xor "
-            "maximum minimum mod multiply negative nextafter not_equal positive pow power rad2deg "
-            "radians real reciprocal remainder right_shift rint round sign sin sinh sqrt square "
-            "subtract tan tanh true_divide trunc"
+            "add bitwise_and bitwise_or bitwise_xor logaddexp logaddexp2 logical_and logical_or "
+            "logical_xor maximum minimum multiply negative subtract"
         ),
         "ufuncs_more": (
             "allclose array_equal array_equiv clip copysign fmax fmin frexp gcd heaviside hypot "
@@ -605,9 +628,10 @@ __all__ = [
         "annotations",
         "iterable",
         *(
-            "array_api_info array_methods creation cumulative einsums histograms index_functions "
-            "indexing joining manipulation nan_reductions operators padding polynomial products "
-            "quantiles ranges reductions scalar_types scatter selecting sets signals sorting "
+            "arithmetic array_api_info array_methods comparison complex_parts creation "
+            "cumulative einsums elementary histograms index_functions indexing joining logic "
+            "manipulation nan_reductions operators padding polynomial products quantiles ranges "
+            "reductions rounding scalar_types scatter selecting sets signals sorting tables "
             "ufunc_api ufuncs ufuncs_more util vectorizing"
         ).split(),
     )

@@ -23,12 +23,13 @@ from ..primitives.convert import copy_p
 from ..primitives.keys import PRNGKeyArray
 from ..runtime.array import ArrayImpl
 from . import (
+    complex_parts,
     creation,
     manipulation,
     operators,
     products,
     reductions,
-    ufuncs,
+    rounding,
 )
 from .util import static_axes, user_dtype
 
@@ -243,8 +244,8 @@ METHODS: dict[str, Callable[..., Any]] = {
     "astype": astype,
     "byteswap": byteswap,
     "clip": clip,
-    "conj": ufuncs.conj,
-    "conjugate": ufuncs.conjugate,
+    "conj": complex_parts.conj,
+    "conjugate": complex_parts.conjugate,
     "copy": copy,
     "diagonal": products.diagonal,
     "dot": dot,
@@ -257,7 +258,7 @@ METHODS: dict[str, Callable[..., Any]] = {
     "ravel": manipulation.ravel,
     "repeat": manipulation.repeat,
     "reshape": reshape,
-    "round": ufuncs.round,
+    "round": rounding.round,
     "squeeze": manipulation.squeeze,
     "std": reductions.std,
     "sum": reductions.sum,
@@ -329,8 +330,8 @@ def _swapped(self: Any) -> Any:
 PROPERTIES: dict[str, Callable[[Any], Any]] = {
     "T": _swapped,
     "mT": lambda self: manipulation.matrix_transpose(self),
-    "real": lambda self: ufuncs.real(self),
-    "imag": lambda self: ufuncs.imag(self),
+    "real": lambda self: complex_parts.real(self),
+    "imag": lambda self: complex_parts.imag(self),
     "at": lambda self: _scatter._IndexUpdateHelper(self),
     "flat": _flat,
 }

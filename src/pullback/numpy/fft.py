@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..core.avals import typeof
 from ..primitives.convert import convert_weak
-from . import creation, manipulation, padding, ranges, ufuncs
+from . import arithmetic, complex_parts, creation, elementary, manipulation, padding, ranges
 from .util import canonical_axis, check_arraylike, inexact, user_dtype
 
 
@@ -27,7 +27,7 @@ def _norm_factor(
         return None
     n = creation.asarray(np.prod(np.asarray(sizes, np.float64)), dtype=dtype)
     if norm == "ortho":
-        return 1 / ufuncs.sqrt(n) if forward else ufuncs.sqrt(n)
+        return 1 / elementary.sqrt(n) if forward else elementary.sqrt(n)
     return 1 / n if forward else n
 
 
@@ -250,7 +250,7 @@ def hfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) 
     """
     check_arraylike("jnp.fft.hfft", a)
     _check_one("hfft", axis)
-    return _one_axis("irfft", lax.FftType.IRFFT, ufuncs.conj(a), n, axis, _opposite(norm))
+    return _one_axis("irfft", lax.FftType.IRFFT, complex_parts.conj(a), n, axis, _opposite(norm))
 
 
 def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None) -> Any:
@@ -268,7 +268,7 @@ def ihfft(a: Any, n: int | None = None, axis: int = -1, norm: str | None = None)
     real = np.zeros((), typeof(out).dtype).real.dtype
     factor = _norm_factor(norm, (size,), False, real, "ihfft")
     # The last scale is a complex number, as in JAX: the conjugates of zeros become positive.
-    out = ufuncs.conj(_scaled(out, factor))
+    out = complex_parts.conj(_scaled(out, factor))
     return _scaled(out, 1 / creation.asarray(size, dtype=real))
 
 
@@ -363,7 +363,7 @@ def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, size: Any, 
         wide = np.dtype("float64" if wide.itemsize == 16 else "float32")
     places = ranges.arange(size, dtype=wide)
     if half is not None:
-        places = ufuncs.remainder(places + half, n) - half
+        places = arithmetic.remainder(places + half, n) - half
     out = places / creation.asarray(d * n, wide)
     return creation.astype(out, kind, device=device)
 

@@ -16,13 +16,12 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.vmap import vmap
-from ..config import lazy_module
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, canonical_shape
 from ..primitives.convert import convert_weak
-from . import cumulative, indexing, reductions, scatter
+from . import arithmetic, comparison, cumulative, indexing, reductions, scatter
 from .creation import array, asarray, full
 from .joining import concatenate
 from .manipulation import (
@@ -52,8 +51,6 @@ from .util import (
     unwrap,
     user_dtype,
 )
-
-ufuncs: Any = lazy_module("pullback.numpy.ufuncs")
 
 
 def _count(shape: Sequence[Any]) -> Any:
@@ -342,7 +339,7 @@ def _picked_along(arr: Any, indices: Any, k: int) -> Any:
     arr = broadcast_to(arr, (*around[:k], n, *around[k:]))
     indices = broadcast_to(indices, (*around[:k], own, *around[k:]))
     places = lax.broadcasted_iota(typeof(indices).dtype, (*(1,) * ndim_of(arr), n), ndim_of(arr))
-    hot = ufuncs.equal(lax.expand_dims(indices, (ndim_of(arr),)), places)
+    hot = comparison.equal(lax.expand_dims(indices, (ndim_of(arr),)), places)
     others = [j for j in range(ndim_of(arr)) if j != k]
     d = typeof(arr).dtype
     out = lax.dot_general(
@@ -671,12 +668,12 @@ def unravel_index(indices: Any, shape: Any) -> tuple[Any, ...]:
         rest = lax.convert_element_type(rest, np.dtype("int32"))
     positions = []
     for n in reversed(sizes):
-        rest, position = ufuncs.divmod(rest, n)
+        rest, position = arithmetic.divmod(rest, n)
         positions.append(position)
     if not sizes:
         return ()
-    over = ufuncs.greater(rest, 0)
-    under = False if dtypes.is_unsigned(typeof(rest).dtype) else ufuncs.less(rest, -1)
+    over = comparison.greater(rest, 0)
+    under = False if dtypes.is_unsigned(typeof(rest).dtype) else comparison.less(rest, -1)
     clamped = (
         select_where(over, n - 1, select_where(under, 0, i))
         for n, i in zip(sizes, reversed(positions), strict=True)

@@ -21,7 +21,11 @@ from ..core.avals import typeof
 from ..primitives import linalg as lax_linalg
 from ..primitives.manual import vary_alike
 from . import (
+    arithmetic,
+    comparison,
+    complex_parts,
     creation,
+    elementary,
     index_functions,
     manipulation,
     products,
@@ -29,7 +33,6 @@ from . import (
     reductions,
     scalar_types,
     sorting,
-    ufuncs,
 )
 from .einsums import einsum
 from .util import (
@@ -87,7 +90,7 @@ def _t(a: Any) -> Any:
 
 
 def _h(a: Any) -> Any:
-    return ufuncs.conj(_t(a)) if dtypes.is_complex(typeof(a).dtype) else _t(a)
+    return complex_parts.conj(_t(a)) if dtypes.is_complex(typeof(a).dtype) else _t(a)
 
 
 def _mm(a: Any, b: Any) -> Any:
@@ -126,13 +129,15 @@ def _svd(
             a, full_matrices=full_matrices, compute_uv=compute_uv, subset_by_index=subset_by_index
         )
     w, v = eigh(a)
-    size = ufuncs.abs(w)
+    size = arithmetic.abs(w)
     order = sorting.argsort(size, axis=-1, descending=True)
     s = index_functions.take_along_axis(size, order, axis=-1)
     if not compute_uv:
         return s
     v = index_functions.take_along_axis(v, order[..., None, :], axis=-1)
-    sign = index_functions.take_along_axis(ufuncs.sign(w), order, axis=-1).astype(typeof(v).dtype)
+    sign = index_functions.take_along_axis(arithmetic.sign(w), order, axis=-1).astype(
+        typeof(v).dtype
+    )
     return v, s, _h(v * sign[..., None, :])
 
 
@@ -371,10 +376,10 @@ def _det(a: Any) -> Any:
     product = reductions.prod(diagonal, axis=-1)
     # A product of many factors may leave the range of the dtype on the way to a result inside it:
     # then the size is found through logarithms, whose sum is less exact.
-    size = ufuncs.abs(diagonal)
-    inside = (ufuncs.abs(product) > 0) & ufuncs.isfinite(product)
+    size = arithmetic.abs(diagonal)
+    inside = (arithmetic.abs(product) > 0) & comparison.isfinite(product)
     units = diagonal / index_functions.where(size == 0, 1, size).astype(typeof(a).dtype)
-    by_logs = ufuncs.exp(reductions.sum(ufuncs.log(size), axis=-1)).astype(typeof(a).dtype)
+    by_logs = elementary.exp(reductions.sum(elementary.log(size), axis=-1)).astype(typeof(a).dtype)
     by_logs = by_logs * reductions.prod(units, axis=-1)
     singular = reductions.any(diagonal == 0, axis=-1)
     other = index_functions.where(singular, 0, by_logs)
@@ -403,7 +408,9 @@ def _cofactors_by_svd(a: Any) -> Any:
     others = index_functions.where(ranges.eye(n, dtype=bool), 1, s[..., None, :])
     products = reductions.prod(others, axis=-1).astype(typeof(a).dtype)
     sign = _det(u) * _det(vh)
-    return sign[..., None, None] * _mm(ufuncs.conj(u) * products[..., None, :], ufuncs.conj(vh))
+    return sign[..., None, None] * _mm(
+        complex_parts.conj(u) * products[..., None, :], complex_parts.conj(vh)
+    )
 
 
 @jit
@@ -453,10 +460,10 @@ def _slogdet(a: Any) -> Any:
         odd = odd + reductions.count_nonzero(diagonal < 0, axis=-1)
         sign = creation.ones((), typeof(a).dtype)
     else:
-        sign = reductions.prod(diagonal / ufuncs.abs(diagonal), axis=-1)
+        sign = reductions.prod(diagonal / arithmetic.abs(diagonal), axis=-1)
     sign = sign * (1 - 2 * (odd % 2)).astype(typeof(a).dtype)
     zero = reductions.any(diagonal == 0, axis=-1)
-    logdet = reductions.sum(ufuncs.log(ufuncs.abs(diagonal)), axis=-1)
+    logdet = reductions.sum(elementary.log(arithmetic.abs(diagonal)), axis=-1)
     return index_functions.where(
         zero, creation.zeros((), typeof(a).dtype), sign
     ), index_functions.where(zero, -np.inf, logdet)
@@ -476,19 +483,21 @@ def _slogdet_qr(a: Any) -> Any:
     diagonal = _diagonal(reflectors)
     taus = taus[..., : typeof(a).shape[-1]]
     norms = (
-        reductions.sum(ufuncs.abs(ranges.tril(reflectors, -1)) ** 2, axis=-2)[
+        reductions.sum(arithmetic.abs(ranges.tril(reflectors, -1)) ** 2, axis=-2)[
             ..., : typeof(taus).shape[-1]
         ]
         + 1
     )
     each = index_functions.where(taus == 0, 1, 1 - taus * norms.astype(typeof(taus).dtype))
     phase = (
-        diagonal / ufuncs.abs(diagonal)
+        diagonal / arithmetic.abs(diagonal)
         if dtypes.is_complex(typeof(a).dtype)
-        else ufuncs.sign(diagonal)
+        else arithmetic.sign(diagonal)
     )
-    sign = reductions.prod(phase, axis=-1) * reductions.prod(each / ufuncs.abs(each), axis=-1)
-    return sign.astype(typeof(a).dtype), reductions.sum(ufuncs.log(ufuncs.abs(diagonal)), axis=-1)
+    sign = reductions.prod(phase, axis=-1) * reductions.prod(each / arithmetic.abs(each), axis=-1)
+    return sign.astype(typeof(a).dtype), reductions.sum(
+        elementary.log(arithmetic.abs(diagonal)), axis=-1
+    )
 
 
 @_slogdet.defjvp
@@ -777,7 +786,7 @@ def cond(x: Any, p: Any = None) -> Any:
         )
     r = norm(arr, ord=p, axis=(-2, -1)) * norm(inv(arr), ord=p, axis=(-2, -1))
     # Singular, not NaN: infinite.
-    unknown = ufuncs.isnan(r) & ~reductions.any(ufuncs.isnan(arr), axis=(-2, -1))
+    unknown = comparison.isnan(r) & ~reductions.any(comparison.isnan(arr), axis=(-2, -1))
     return index_functions.where(unknown, np.inf, r)
 
 
@@ -857,7 +866,9 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
     ndim = typeof(x).ndim
     if axis is None:
         if ord is None:
-            return ufuncs.sqrt(reductions.sum(ufuncs.real(x * ufuncs.conj(x)), keepdims=keepdims))
+            return elementary.sqrt(
+                reductions.sum(complex_parts.real(x * complex_parts.conj(x)), keepdims=keepdims)
+            )
         axis = tuple(range(ndim))
     axes = canonical_axes(axis, ndim)
     if len(axes) != len(set(axes)):
@@ -874,37 +885,41 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 def _vector_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     if ord is None or (not isinstance(ord, str) and ord == 2):
-        return ufuncs.sqrt(
-            reductions.sum(ufuncs.real(x * ufuncs.conj(x)), axis=axis, keepdims=keepdims)
+        return elementary.sqrt(
+            reductions.sum(
+                complex_parts.real(x * complex_parts.conj(x)), axis=axis, keepdims=keepdims
+            )
         )
     if isinstance(ord, str):
         raise ValueError(f"Invalid order '{ord}' for vector norm.")
     if ord == np.inf:
-        return reductions.max(ufuncs.abs(x), axis=axis, keepdims=keepdims, initial=0)
+        return reductions.max(arithmetic.abs(x), axis=axis, keepdims=keepdims, initial=0)
     if ord == -np.inf:
-        return reductions.min(ufuncs.abs(x), axis=axis, keepdims=keepdims)
+        return reductions.min(arithmetic.abs(x), axis=axis, keepdims=keepdims)
     if ord == 0:
         real = np.zeros((), typeof(x).dtype).real.dtype
         return reductions.sum(x != 0, dtype=real, axis=axis, keepdims=keepdims)
     if ord == 1:
-        return reductions.sum(ufuncs.abs(x), axis=axis, keepdims=keepdims)
-    size = ufuncs.abs(x)
+        return reductions.sum(arithmetic.abs(x), axis=axis, keepdims=keepdims)
+    size = arithmetic.abs(x)
     dtype = typeof(size).dtype
     total = reductions.sum(size ** creation.asarray(ord, dtype), axis=axis, keepdims=keepdims)
-    return ufuncs.power(total, creation.asarray(1.0 / ord, dtype))
+    return arithmetic.power(total, creation.asarray(1.0 / ord, dtype))
 
 
 def _matrix_norm(x: Any, ord: Any, axis: tuple[int, ...], keepdims: bool) -> Any:
     row, column = axis
     if ord is None or ord in ("f", "fro"):
-        return ufuncs.sqrt(
-            reductions.sum(ufuncs.real(x * ufuncs.conj(x)), axis=axis, keepdims=keepdims)
+        return elementary.sqrt(
+            reductions.sum(
+                complex_parts.real(x * complex_parts.conj(x)), axis=axis, keepdims=keepdims
+            )
         )
     if ord in (1, -1, np.inf, -np.inf) and not isinstance(ord, str):
         inner, outer = (row, column) if ord in (1, -1) else (column, row)
         if not keepdims and outer > inner:
             outer -= 1
-        sums = reductions.sum(ufuncs.abs(x), axis=inner, keepdims=keepdims)
+        sums = reductions.sum(arithmetic.abs(x), axis=inner, keepdims=keepdims)
         return (
             reductions.max(sums, axis=outer, keepdims=keepdims, initial=0)
             if ord in (1, np.inf)
@@ -932,7 +947,7 @@ def vector_norm(x: Any, /, *, axis: Any = None, keepdims: bool = False, ord: Any
     ndim = typeof(x).ndim
     if not dtypes.is_inexact(typeof(x).dtype):
         if not isinstance(ord, str) and ord in (1, np.inf, -np.inf):  # exact: whole numbers
-            size, keep = ufuncs.abs(x), {"axis": axis, "keepdims": keepdims}
+            size, keep = arithmetic.abs(x), {"axis": axis, "keepdims": keepdims}
             if ord == 1:
                 return reductions.sum(size, **keep)
             return (reductions.max if ord > 0 else reductions.min)(size, **keep)

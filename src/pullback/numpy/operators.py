@@ -17,7 +17,7 @@ from ..core.avals import AbstractValue, high_types, typeof
 from ..core.trace import Tracer
 from ..runtime.array import ArrayImpl, set_operator
 from ..runtime.operands import Policy
-from . import indexing, ufuncs
+from . import arithmetic, comparison, indexing, logic, rounding
 from .products import matmul
 from .util import promote_args_numeric
 
@@ -97,31 +97,31 @@ def _deferring(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any]
 
 
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "add": ufuncs._add2,
-    "subtract": ufuncs._subtract2,
-    "multiply": ufuncs._multiply2,
-    "true_divide": ufuncs.true_divide,
-    "floor_divide": ufuncs.floor_divide,
-    "remainder": ufuncs.remainder,
-    "power": ufuncs.power,
+    "add": arithmetic.add_pair,
+    "subtract": arithmetic.subtract_pair,
+    "multiply": arithmetic.multiply_pair,
+    "true_divide": arithmetic.true_divide,
+    "floor_divide": arithmetic.floor_divide,
+    "remainder": arithmetic.remainder,
+    "power": arithmetic.power,
     "matmul": matmul,
-    "lshift": ufuncs.left_shift,
-    "rshift": ufuncs.right_shift,
-    "and": ufuncs._bitwise_and2,
-    "or": ufuncs._bitwise_or2,
-    "xor": ufuncs._bitwise_xor2,
-    "lt": ufuncs.less,
-    "le": ufuncs.less_equal,
-    "eq": ufuncs.equal,
-    "ne": ufuncs.not_equal,
-    "gt": ufuncs.greater,
-    "ge": ufuncs.greater_equal,
+    "lshift": logic.left_shift,
+    "rshift": logic.right_shift,
+    "and": logic.bitwise_and_pair,
+    "or": logic.bitwise_or_pair,
+    "xor": logic.bitwise_xor_pair,
+    "lt": comparison.less,
+    "le": comparison.less_equal,
+    "eq": comparison.equal,
+    "ne": comparison.not_equal,
+    "gt": comparison.greater,
+    "ge": comparison.greater_equal,
 }
 UNARY: dict[str, Callable[[Any], Any]] = {
-    "negative": ufuncs._negative1,
-    "positive": ufuncs.positive,
-    "absolute": ufuncs.absolute,
-    "invert": ufuncs.invert,
+    "negative": arithmetic.negative_one,
+    "positive": arithmetic.positive,
+    "absolute": arithmetic.absolute,
+    "invert": logic.invert,
 }
 _DUNDER = {
     "add": "add",
@@ -150,15 +150,15 @@ _UNARY_DUNDER = {"negative": "neg", "positive": "pos", "absolute": "abs", "inver
 
 
 def _divmod(self: Any, other: Any) -> Any:
-    return ufuncs.divmod(self, other) if _accepts(other) else NotImplemented
+    return arithmetic.divmod(self, other) if _accepts(other) else NotImplemented
 
 
 def _rdivmod(self: Any, other: Any) -> Any:
-    return ufuncs.divmod(other, self) if _accepts(other) else NotImplemented
+    return arithmetic.divmod(other, self) if _accepts(other) else NotImplemented
 
 
 def _round(self: Any, ndigits: int | None = None) -> Any:
-    out = ufuncs.round(self, ndigits or 0)
+    out = rounding.round(self, ndigits or 0)
     # As Python's round: without a number of digits the result is an integer.
     return lax.convert_element_type(out, int) if ndigits is None else out
 
@@ -242,7 +242,7 @@ def install_native() -> None:
         set_operator(name, native_operator(name, fun, _deferring_lazily(name)))
     # A Python integer is a static power: part of the program, not one of its operands. So is the
     # integer that an array holds alone, whose value is looked at in each call.
-    entered = native_operator("power", ufuncs.power, _deferring_lazily("power"))
+    entered = native_operator("power", arithmetic.power, _deferring_lazily("power"))
     lazily = _lazy("power")
 
     def power(x: Any, y: Any) -> Any:

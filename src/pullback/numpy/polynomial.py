@@ -15,8 +15,10 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from . import (
+    arithmetic,
     creation,
     cumulative,
+    elementary,
     index_functions,
     joining,
     linalg,
@@ -27,7 +29,6 @@ from . import (
     scalar_types,
     signals,
     sorting,
-    ufuncs,
 )
 from .util import as_complex, check_arraylike, ndim_of, promote_dtypes, promote_dtypes_inexact
 
@@ -218,7 +219,7 @@ def _polyfit(
     if has_w:
         lhs = lhs * w[:, None]
         rhs = rhs * (w[:, None] if typeof(rhs).ndim == 2 else w)
-    scale = ufuncs.sqrt((lhs * lhs).sum(axis=0))
+    scale = elementary.sqrt((lhs * lhs).sum(axis=0))
     lhs = lhs / scale[None, :]
     c, resids, rank, s = linalg.lstsq(lhs, rhs, rcond)
     c = (c.T / (scale if typeof(c).ndim == 1 else scale[None, :])).T
@@ -375,7 +376,7 @@ def bartlett(M: int) -> Any:
     Array([0., 1., 0.], dtype=float32)
     """
     M = _count(M)
-    return _window(M, lambda n: 1 - ufuncs.abs(2 * n + 1 - M) / (M - 1))
+    return _window(M, lambda n: 1 - arithmetic.abs(2 * n + 1 - M) / (M - 1))
 
 
 def blackman(M: int) -> Any:
@@ -389,8 +390,8 @@ def blackman(M: int) -> Any:
         M,
         lambda n: (
             0.42
-            - 0.5 * ufuncs.cos(2 * np.pi * n / (M - 1))
-            + 0.08 * ufuncs.cos(4 * np.pi * n / (M - 1))
+            - 0.5 * elementary.cos(2 * np.pi * n / (M - 1))
+            + 0.08 * elementary.cos(4 * np.pi * n / (M - 1))
         ),
     )
 
@@ -402,7 +403,7 @@ def hamming(M: int) -> Any:
     Array([0.08, 0.54, 1.  , 0.54, 0.08], dtype=float32)
     """
     M = _count(M)
-    return _window(M, lambda n: 0.54 - 0.46 * ufuncs.cos(2 * np.pi * n / (M - 1)))
+    return _window(M, lambda n: 0.54 - 0.46 * elementary.cos(2 * np.pi * n / (M - 1)))
 
 
 def hanning(M: int) -> Any:
@@ -412,7 +413,7 @@ def hanning(M: int) -> Any:
     Array([0. , 0.5, 1. , 0.5, 0. ], dtype=float32)
     """
     M = _count(M)
-    return _window(M, lambda n: 0.5 * (1 - ufuncs.cos(2 * np.pi * n / (M - 1))))
+    return _window(M, lambda n: 0.5 * (1 - elementary.cos(2 * np.pi * n / (M - 1))))
 
 
 def kaiser(M: int, beta: Any) -> Any:
@@ -426,14 +427,14 @@ def kaiser(M: int, beta: Any) -> Any:
     return _window(
         M,
         lambda n: (
-            _i0(beta * ufuncs.sqrt(1 - ((n - middle) / middle) ** 2))
+            _i0(beta * elementary.sqrt(1 - ((n - middle) / middle) ** 2))
             / _i0(creation.asarray(creation.asarray(beta), dtypes.default_float()))
         ),
     )
 
 
 def _i0(x: Any) -> Any:
-    return ufuncs.exp(ufuncs.abs(x)) * lax.bessel_i0e(x)
+    return elementary.exp(arithmetic.abs(x)) * lax.bessel_i0e(x)
 
 
 __all__ = [

@@ -17,6 +17,7 @@ from ..errors import NonConcreteBooleanIndexError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak
 from ..runtime.operands import Policy
+from . import arithmetic
 from .indexing import Plan, as_tuple, fits_mask, gather_mode, parse, plan, take_index, within_reach
 from .selecting import select_where
 from .util import (
@@ -29,7 +30,6 @@ from .util import (
 )
 
 _creation: Any = lazy_module("pullback.numpy.creation")  # which is built on this module
-ufuncs: Any = lazy_module("pullback.numpy.ufuncs")
 
 
 def _ops() -> dict[str, tuple[Callable[..., Any], Callable[[Any, Any], Any]]]:
@@ -489,7 +489,7 @@ class _IndexUpdateRef:
             mode=mode,
             wrap_negative_indices=wrap_negative_indices,
         )
-        return ufuncs.power(self.array, exponents)
+        return arithmetic.power(self.array, exponents)
 
     def apply(
         self,

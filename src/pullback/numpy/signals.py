@@ -15,12 +15,13 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..primitives.common import as_array, is_symbolic
 from . import cumulative, indexing, reductions
+from .arithmetic import mod, true_divide
 from .joining import concatenate
 from .manipulation import atleast_2d, flip, moveaxis, ravel, transpose
 from .products import dot
 from .selecting import number, select_where
 from .sorting import argsort, searchsorted
-from .ufuncs import add, mod, multiply, subtract, true_divide
+from .ufuncs import add, multiply, subtract
 from .ufuncs_more import clip_jit
 from .util import (
     canonical_axes,

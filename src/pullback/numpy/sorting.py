@@ -14,7 +14,15 @@ from ..api.vmap import vmap
 from ..core.avals import typeof
 from ..primitives.common import requested_dtype
 from ..primitives.layout import iota_like
-from . import creation, index_functions, joining, manipulation, reductions, ufuncs
+from . import (
+    arithmetic,
+    comparison,
+    creation,
+    index_functions,
+    joining,
+    manipulation,
+    reductions,
+)
 from .selecting import number
 from .util import (
     canonical_axis,
@@ -194,7 +202,7 @@ def _before(a: Any, b: Any, equal: bool) -> Any:
     greatest and equals itself.
     """
     if dtypes.is_complex(typeof(a).dtype):
-        return ufuncs.less_equal(a, b) if equal else ufuncs.less(a, b)
+        return comparison.less_equal(a, b) if equal else comparison.less(a, b)
     return (lax.le_to_p if equal else lax.lt_to_p).bind(_canonical(a), _canonical(b))
 
 
@@ -215,7 +223,7 @@ def _searchsorted_scan_impl(a: Any, v: Any, side: str, dtype: Any, unroll: bool)
 
     def halve(state: Any, _: Any) -> Any:
         low, high = state
-        middle = lax.add(low, ufuncs.floor_divide(lax.sub(high, low), 2))
+        middle = lax.add(low, arithmetic.floor_divide(lax.sub(high, low), 2))
         left = _before(v, a[middle], side == "left")
         return (lax.select(left, low, middle), lax.select(left, middle, high)), ()
 
@@ -231,7 +239,7 @@ def _searchsorted_compare_all_impl(a: Any, v: Any, side: str, dtype: Any) -> Any
     a = lax.expand_dims(_canonical(a), tuple(range(1, typeof(v).ndim)))
     compare = (lax.lt_to_p, lax.le_to_p)[side != "left"].bind
     if dtypes.is_complex(typeof(a).dtype):
-        compare = ufuncs.less if side == "left" else ufuncs.less_equal
+        compare = comparison.less if side == "left" else comparison.less_equal
     return reductions.sum(compare(a, v).astype(dtype), axis=0, dtype=dtype)
 
 

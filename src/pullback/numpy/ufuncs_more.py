@@ -15,8 +15,10 @@ from ..control.custom import custom_jvp
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from . import creation, reductions
+from .comparison import equal, greater, isinf, isnan, less
+from .elementary import exp2
 from .selecting import select_where
-from .ufuncs import equal, exp2, greater, isinf, isnan, less, maximum, minimum
+from .ufuncs import maximum, minimum
 from .util import (
     check_arraylike,
     dtype_of,

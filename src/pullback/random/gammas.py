@@ -23,7 +23,7 @@ from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from ..lax.mapping import map as lax_map
 from ..lax.special import random_gamma_grad
-from ..numpy.ufuncs import power
+from ..numpy.arithmetic import power
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_shape, size_of, zero_of
 from ..primitives.convert import convert_weak, stop_gradient
