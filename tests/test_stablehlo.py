@@ -46,6 +46,7 @@ text("x.at[0].set(1.0)")
 text("x.at[jnp.array([0, 5])].add(1.0, mode='drop')")
 text("jax.vmap(lambda r: jnp.where(r > 0, r, 0.0))(x)")
 text("jax.lax.conv(x[None, None], y[None, None], (1, 1), 'SAME')")
+text("jax.lax.conv((x * 1j)[None, None], (y + 1j)[None, None], (1, 1), 'SAME')")
 text("jnp.fft.rfft(x)")
 text("jax.lax.top_k(x, 2)")
 text("jnp.pad(x, 1)")
@@ -405,19 +406,77 @@ DEVICES: dict[str, Callable[..., Any]] = {
 OWN = ("custom_call", "stablehlo.cholesky", "triangular_solve")
 
 
+def _svd(shape: tuple[int, ...], algorithm: str | None, **options: Any) -> Callable[..., Any]:
+    def call(linalg: Any, x: Any) -> Any:
+        wide = jnp_of(linalg).zeros(shape, x.dtype) + x.reshape(-1)[0]
+        kind = algorithm and getattr(linalg.SvdAlgorithm, algorithm)
+        return linalg.svd(wide, algorithm=kind, **options)
+
+    return call
+
+
+def jnp_of(linalg: Any) -> Any:
+    return pb.numpy if linalg is pb.lax.linalg else jax.numpy
+
+
+# What CUDA's and ROCm's libraries have, and XLA's compiler for TPUs has not.
+GPUS: dict[str, Callable[..., Any]] = {
+    "qr pivoting": lambda linalg, x: linalg.qr(x, pivoting=True, full_matrices=False),
+    "ormqr": lambda linalg, x: linalg.ormqr(x, x[..., 0], x, left=False, transpose=True),
+    "eig": lambda linalg, x: linalg.eig(x),
+    "eig complex": lambda linalg, x: linalg.eig(
+        x * np.complex64(1j), implementation=linalg.EigImplementation.LAPACK
+    ),
+    "eigh jacobi": lambda linalg, x: linalg.eigh(
+        x, symmetrize_input=False, implementation=linalg.EighImplementation.JACOBI
+    ),
+    "tridiagonal": lambda linalg, x: linalg.tridiagonal(x),
+    "tridiagonal_solve": lambda linalg, x: linalg.tridiagonal_solve(x[0], x[0], x[0], x),
+    "tridiagonal_solve perturbed": lambda linalg, x: linalg.tridiagonal_solve(
+        x[0], x[0], x[0], x, perturb_singular=True
+    ),
+    "svd": _svd((2, 4, 3), None),
+    "svd wide": _svd((3, 4), "JACOBI", full_matrices=False),
+    "svd tall": _svd((40, 36), None, full_matrices=False),
+    "svd values": _svd((3, 4), None, compute_uv=False),
+    "svd large": _svd((3, 1025), None),
+    "svd qr": _svd((2, 4, 3), "QR", full_matrices=False),
+    "svd qr wide": _svd((2, 3, 4), "QR"),
+    "svd qr values": _svd((2, 3, 4), "QR", compute_uv=False),
+    "svd polar": _svd((2, 3, 4), "POLAR", full_matrices=False),
+    "svd parts": _svd((2, 3, 4), "DIVIDE_AND_CONQUER"),
+}
+
+
+def _calls(m: Any, fun: Callable[..., Any], shape: tuple[int, ...], platform: str) -> Any:
+    """The calls of libraries of a platform in a program of a square matrix, or the error."""
+    f = m.jit(lambda x: fun(m.lax.linalg, x))
+    traced = f.trace(np.ones(shape, np.float32))
+    try:
+        made = traced.lower(lowering_platforms=(platform,))
+    except NotImplementedError as e:
+        return type(e)
+    text = made.as_text(*(("stablehlo",) if m is pb else ()))
+    lines = [x for x in text.splitlines() if any(k in x for k in OWN)]
+    lines = [re.sub(r", sdy.sharding_rule = .*?custom>", "", x.strip()) for x in lines]
+    lines = [re.sub(r"%[\w#:]+", "%", x) for x in lines]
+    return [x for x in lines if "pivots_to_permutation" not in x]
+
+
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])
 @pytest.mark.parametrize("name", DEVICES)
 def test_linear_algebra_of_devices(name: str, platform: str) -> None:
     """The calls of their libraries are JAX's; the permutation of `lu` we compute ourselves."""
+    fun, shape = DEVICES[name], (5, 3, 3)
+    assert _calls(pb, fun, shape, platform) == _calls(jax, fun, shape, platform)
 
-    def calls(m: Any, *dialect: str) -> list[str]:
-        f = m.jit(lambda x: DEVICES[name](m.lax.linalg, x))
-        made = f.trace(np.ones((5, 3, 3), np.float32)).lower(lowering_platforms=(platform,))
-        lines = [x for x in made.as_text(*dialect).splitlines() if any(k in x for k in OWN)]
-        lines = [re.sub(r", sdy.sharding_rule = .*?custom>", "", x.strip()) for x in lines]
-        return [x for x in lines if "pivots_to_permutation" not in x]
 
-    assert calls(pb, "stablehlo") == calls(jax)
+@pytest.mark.parametrize("platform", ["cuda", "rocm"])
+@pytest.mark.parametrize("name", GPUS)
+def test_linear_algebra_of_gpus(name: str, platform: str) -> None:
+    """Decompositions that GPUs' solvers have, sparse solvers and hybrids with the host too."""
+    want = _calls(jax, GPUS[name], (3, 3), platform)
+    assert want and _calls(pb, GPUS[name], (3, 3), platform) == want
 
 
 def test_what_stablehlo_has_is_right() -> None:

@@ -110,3 +110,16 @@ def test_refusals_of_structs_are_jaxs(name: str) -> None:
         WRONG[name](jax)
     with pytest.raises(theirs.type, match=re.escape(str(theirs.value).split(" or ")[0][:60])):
         WRONG[name](pb)
+
+
+def test_platforms_are_known_when_lowered() -> None:
+    """What a platform does not have is an error of `lower`, not of the text."""
+    traced = pb.jit(lambda x: x + 1).trace(np.zeros(3, np.float32))
+    assert "func.func" in traced.lower(lowering_platforms=()).as_text()
+    lowered = traced.lower(lowering_platforms=("cuda",))
+    assert lowered.compiler_ir() is lowered.compiler_ir()
+    with pytest.raises(RuntimeError, match=r"'gpu'.*'cuda'"):
+        traced.lower(lowering_platforms=("gpu",))
+    schur = pb.jit(pb.lax.linalg.schur).trace(np.eye(3, dtype=np.float32))
+    with pytest.raises(NotImplementedError, match="'schur' not found for platform cuda"):
+        schur.lower(lowering_platforms=("cuda",))

@@ -279,6 +279,13 @@ def composites(x: Any) -> Any:
 
 
 @program
+def complex_values(x: Any) -> Any:
+    turned = lax.complex(jnp.zeros_like(x), x)
+    real = lax.convert_element_type(turned, bool)  # the real part tells, as of any other type
+    return real, lax.conv(turned[None, None], (turned + 1)[None, None], (1, 1), "SAME")
+
+
+@program
 def pure_calls_of_python(x: Any) -> Any:
     return pb.pure_callback(np.sin, x, x)
 

@@ -158,6 +158,13 @@ class Traced(Stage):
         lowered = Lowered(self._call, self.in_tree, self._fun, self._lies)
         lowered._placed = self._placed
         lowered._platforms = tuple(lowering_platforms or ("cpu",))
+        if "gpu" in lowered._platforms:
+            raise RuntimeError(
+                "Unknown backend: 'gpu' requested, but no platforms that are instances of gpu are "
+                "present. Platforms present are: cpu. Fix: lowering_platforms=('cuda',)."
+            )
+        if lowered._platforms != ("cpu",):
+            lowered._stablehlo()  # what a platform does not have is an error here
         return lowered
 
 
@@ -170,6 +177,7 @@ class Lowered(Stage):
     """
 
     _platforms: tuple[str, ...] = ("cpu",)
+    _module: Any = None
 
     @property
     def out_info(self) -> Any:
@@ -209,6 +217,11 @@ class Lowered(Stage):
         return _compiled(self._call)
 
     def _stablehlo(self) -> Any:
+        if self._module is None:
+            self._module = self._made()
+        return self._module
+
+    def _made(self) -> Any:
         call = self._call
         closed, params = call.closed, call.params
         placed = [*[None] * len(call.consts), *self._placed]

@@ -22,8 +22,6 @@ def _convert_element_type(
     (aval,) = ctx.avals_in
     dtype = aval.dtype
     if dtypes.is_complex(dtype) and not dtypes.is_complex(new_dtype):
-        if dtypes.is_bool(new_dtype):  # either part tells
-            return [compare(x, full(0, aval), "NE", dtype)]
         x, dtype = hlo.real(x), np.zeros((), dtype).real.dtype
     if dtypes.is_bool(new_dtype) and not dtypes.is_bool(dtype):
         return [compare(x, full(0, aval_of(aval.shape, dtype)), "NE", dtype)]

@@ -88,17 +88,20 @@ def custom_call(
     batch: int,
     attributes: dict[str, Any],
     in_place: Sequence[tuple[int, int]] = (),
+    *,
+    by_rows: bool = False,
 ) -> list[Any]:
-    """A call of a function of jaxlib's on matrices that it wants column by column. `in_place` are
-    pairs (result, operand) that share memory."""
+    """A call of a function of jaxlib's on matrices that it wants column by column, or row by row.
+    `in_place` are pairs (result, operand) that share memory."""
+    places = _rows if by_rows else _columns
     aliases = [
         hlo.OutputOperandAlias.get([out] if len(outs) > 1 else [], operand, [])
         for out, operand in in_place
     ]
     op = hlo.CustomCallOp(
         [type_of(a) for a in outs], list(values), call_target_name=ir.StringAttr.get(target),
-        backend_config=ir.StringAttr.get(""), operand_layouts=_columns(avals, batch),
-        result_layouts=_columns(outs, batch), output_operand_aliases=ir.ArrayAttr.get(aliases),
+        backend_config=ir.StringAttr.get(""), operand_layouts=places(avals, batch),
+        result_layouts=places(outs, batch), output_operand_aliases=ir.ArrayAttr.get(aliases),
     )  # fmt: skip
     op.operation.attributes["mhlo.backend_config"] = ir.DictAttr.get(attributes)
     count = {"num_batch_dims": ir.StringAttr.get(str(batch))}
@@ -111,10 +114,16 @@ def _columns(avals: Sequence[Any], batch: int) -> Any:
     orders = []
     for a in avals:
         rank = len(a.shape)
-        inner = (
-            list(range(batch, rank)) if rank - batch == 2 else list(range(rank - 1, batch - 1, -1))
-        )
-        orders.append(layout(rank, [*inner, *range(batch - 1, -1, -1)]))
+        if rank - batch != 2:
+            orders.append(layout(rank))
+        else:
+            orders.append(layout(rank, [batch, batch + 1, *range(batch - 1, -1, -1)]))
+    return ir.ArrayAttr.get(orders)
+
+
+def _rows(avals: Sequence[Any], batch: int) -> Any:
+    """Layouts in which the rows of matrices lie together."""
+    orders = [layout(len(a.shape), range(len(a.shape) - 1, -1, -1)) for a in avals]
     return ir.ArrayAttr.get(orders)
 
 
@@ -352,18 +361,25 @@ def _svd(
     outs = [aval, values, u, vt, run.info]
     name = "gesvd" if algorithm is f.SvdAlgorithm.QR else "gesdd"
     _, *found, info = run(name, [x], [aval], outs, {"mode": letter(mode)}, in_place=[(0, 0)])
-    wanted = 3 if compute_uv else 1
-    found = run.checked(found[:wanted], [values, u, vt][:wanted], info, "EQ")
-    if subset_by_index is None or tuple(subset_by_index) == (0, k):
+    avals = [values, u, vt] if compute_uv else [values]
+    found = run.checked(found[: len(avals)], avals, info, "EQ")
+    return _singular_subset(found, avals, subset_by_index, k)
+
+
+def _singular_subset(
+    found: list[Any], avals: Sequence[Any], subset: tuple[int, int] | None, size: int
+) -> list[Any]:
+    """Singular values, and vectors if there are any, of the indices that are wanted."""
+    if subset is None or tuple(subset) == (0, size):
         return found
-    found[0] = _columns_of(found[0], values.shape, subset_by_index)
-    if compute_uv:
-        found[1] = _columns_of(found[1], u.shape, subset_by_index)
-        low, high = subset_by_index
-        zeros, ones = [0] * len(vt.shape), [1] * len(vt.shape)
-        start = [*zeros[:-2], low, 0]
-        found[2] = hlo.slice(found[2], ints(start), ints([*run.batch, high, n]), ints(ones))
-    return found
+    low, high = subset
+    kept = [_columns_of(x, a.shape, (low, high)) for x, a in zip(found[:2], avals[:2], strict=True)]
+    if len(found) == 1:
+        return kept
+    shape = avals[2].shape
+    start = [*[0] * (len(shape) - 2), low, 0]
+    stop = [*shape[:-2], high, shape[-1]]
+    return [*kept, hlo.slice(found[2], ints(start), ints(stop), ints([1] * len(shape)))]
 
 
 @rule("schur")
