@@ -296,6 +296,8 @@ LIBRARY_CASES: dict[str, Callable[[Any, Any, Any], Any]] = {
         x > 0, io, lambda c: c, x))(m.np.arange(3.0)),
     "vmap scan": lambda m, io, debug: m.lib.vmap(lambda x: m.lax.scan(
         lambda c, _: (io(c) + 1, None), x, None, length=2)[0])(m.np.arange(2.0)),
+    "linear transpose": lambda m, io, debug: m.lib.linear_transpose(
+        lambda x: m.lib.pure_callback(np.sin, x, x), m.np.ones(()))(1.0),
     "debug grad": lambda m, io, debug: m.lib.grad(debug)(1.0),
     "debug vmap": lambda m, io, debug: m.lib.vmap(debug)(m.np.arange(3.0)),
     "debug grad of scan": lambda m, io, debug: m.lib.grad(lambda x: m.lax.scan(
@@ -322,6 +324,21 @@ def test_callbacks_as_in_jax(case: str, ordered: bool) -> None:
         except Exception as error:
             results.append(type(error).__name__)
     assert results[0] == results[1]
+
+
+@pytest.mark.parametrize("name", ["io_callback", "pure_callback"])
+def test_failing_callbacks_are_in_the_log(name: str, caplog: pytest.LogCaptureFixture) -> None:
+    """Who waits for no result finds there what went wrong."""
+
+    def fail(x: Any) -> Any:
+        raise RuntimeError("Ooops")
+
+    call = {"io_callback": io_callback, "pure_callback": pullback.pure_callback}[name]
+    with pytest.raises(pullback.errors.JaxRuntimeError):
+        pullback.jit(lambda x: call(fail, x, x))(0.0).block_until_ready()
+    (record,) = caplog.records
+    assert record.name == "pullback.callback" and record.levelname == "ERROR"
+    assert f"jax.{name} failed" in caplog.text and "Ooops" in caplog.text
 
 
 def test_an_eager_debug_callback_raises_what_it_raised() -> None:

@@ -19,6 +19,7 @@ import pullback
 import pullback.lax
 import pullback.numpy
 import pullback.random
+from pullback.core.tracebacks import JaxStackTraceBeforeTransformation
 
 FILE = "user_program.py"
 FIX = re.compile(
@@ -108,6 +109,12 @@ def _forward(m: Any) -> Any:
     return m.jvp(f, (1.0,), (1.0,))
 
 
+def _wrong_backwards(m):
+    f = m.custom_vjp(lambda x: x)
+    f.defvjp(lambda x: (x, None), lambda _, ct: (_wrong(ct),))
+    return f
+
+
 _FAILING: dict[str, Any] = {
     "jit and vmap": _nested,
     "cond": lambda m: m.lax.cond(True, _wrong, lambda: (), *()),
@@ -121,6 +128,7 @@ _FAILING: dict[str, Any] = {
     "linearize": lambda m: m.linearize(_wrong, 1.0),
     "lower": lambda m: m.jit(_wrong).lower(1.0),
     "no array": lambda m: m.jit(lambda x: x)(object()),
+    "backward rule": lambda m: m.grad(_wrong_backwards(m))(1.0),
 }
 
 
@@ -140,6 +148,35 @@ def test_frames_that_are_left(name: str, mode: str) -> None:
         removed = any("For simplicity" in n for n in getattr(error, "__notes__", ()))
         seen.append((shown, type(error.__cause__).__name__, removed))
     assert seen[0] == seen[1]
+
+
+def test_errors_of_transformed_operations_say_where_they_were_written() -> None:
+    with pullback.debug_nans(True), pytest.raises(FloatingPointError) as caught:
+        pullback.grad(pullback.numpy.linalg.norm)(np.zeros((3, 3), np.float32))
+    cause = caught.value.__cause__
+    assert isinstance(cause, JaxStackTraceBeforeTransformation) and __file__ in str(cause)
+
+
+def test_nans_that_an_operation_did_not_make() -> None:
+    """They came in an input, or are literals: the message says so, as JAX's does."""
+    with pullback.debug_nans(True):
+        for f, x, whence in (
+            (lambda x: x * 3.0, np.nan, "input"),
+            (lambda x: (pullback.numpy.nan, x + 2), 3, "literal"),
+        ):
+            said = f"the de-optimized function did not .*{whence}"
+            with pytest.raises(FloatingPointError, match=said):
+                pullback.jit(f)(x)
+
+
+def test_nans_of_sharded_computations() -> None:
+    sharded = pullback.shard_map(
+        lambda x: 0.0 / x, mesh=pullback.make_mesh((1,), ("x",)),
+        in_specs=pullback.P("x"), out_specs=pullback.P("x"),
+    )  # fmt: skip
+    said = r"Invalid value \(nan\) encountered in sharded computation"
+    with pullback.debug_nans(True), pytest.raises(FloatingPointError, match=said):
+        sharded(np.zeros(1))
 
 
 def test_internal_faults_keep_their_frames() -> None:

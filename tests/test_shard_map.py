@@ -271,3 +271,38 @@ for k, v in values.items():
 
 def test_programs_and_values_are_jaxs() -> None:
     eight_devices.run("-c", PROGRAM)
+
+
+CALLS = """
+import pullback
+import jax.experimental, pullback.experimental
+seen = []
+said = {}
+for j in (jax, pullback):
+    mesh = j.make_mesh((8,), ("x",), axis_types=(j.sharding.AxisType.Auto,))
+    P = j.sharding.PartitionSpec
+    io = j.experimental.io_callback
+    def note(*xs):
+        seen.append([int(x[0]) for x in xs])
+    for name, call in {
+        "ordered": lambda x: (io(note, None, x, ordered=True), io(note, None, x + 8, ordered=True)),
+        "without operands": lambda x: io(note, None),
+        "with a constant": lambda x: io(note, None, j.numpy.arange(3)),
+        "debug": lambda x: j.debug.callback(note),
+    }.items():
+        def body(x):
+            call(x)
+            return x
+        run = j.jit(j.shard_map(body, mesh=mesh, in_specs=P("x"), out_specs=P("x")))
+        run(j.numpy.arange(8)).block_until_ready()
+        j.effects_barrier()
+        said.setdefault(name, []).append(sorted(seen))
+        seen.clear()
+for name, (theirs, ours) in said.items():
+    assert theirs == ours and len(ours) in (8, 16), (name, theirs, ours)
+"""
+
+
+def test_each_device_calls_python() -> None:
+    """Ordered callbacks, too, and those without operands that are cut."""
+    eight_devices.run("-c", "import jax\n" + CALLS)

@@ -281,8 +281,11 @@ def test_registration_errors():
         pass
 
     tree_util.register_pytree_node(Bad, lambda b: 1, lambda aux, c: Bad())
-    with pytest.raises(ValueError, match="must return a pair"):
-        tree.flatten(Bad())
+    for ask in (tree.flatten, tree.leaves, tree_util.flatten_one_level):
+        with pytest.raises(
+            ValueError, match=r"should return a \(children, aux_data\) tuple, got 1"
+        ):
+            ask(Bad())
 
 
 def test_registering_a_declared_leaf_type():

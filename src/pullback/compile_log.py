@@ -68,8 +68,13 @@ _programs: deque[ProgramEntry] = deque(maxlen=KEPT)
 logging: Any = config.lazy_module("logging")
 
 
-# Who says what is traced, begun and done. Where Pullback stands for JAX, they are JAX's.
-LOGGERS = dict.fromkeys(("traced", "begun", "done"), "pullback.compile")
+# Who says what is traced, begun and done, and which callbacks failed. Where Pullback stands for
+# JAX, they are JAX's.
+OWN_LOGGERS = {
+    **dict.fromkeys(("traced", "begun", "done"), "pullback.compile"),
+    "callback": "pullback.callback",
+}
+LOGGERS = dict(OWN_LOGGERS)
 
 
 def note_trace(name: str, seconds: float) -> None:

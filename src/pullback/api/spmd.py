@@ -341,7 +341,12 @@ def shard_map(
 def _now(*args: Any, **params: Any) -> list[Any]:
     """The results of a `shard_map` of arrays, laid out as their specs say."""
     mesh = _mesh_with_devices(params["mesh"], args)
-    outs = compute(*args, **params)
+    try:
+        outs = compute(*args, **params)
+    except FloatingPointError as fault:
+        what = "nan" if "(nan)" in str(fault) else "inf"
+        fault.args = (f"Invalid value ({what}) encountered in sharded computation: {fault}",)
+        raise
     if mesh is None:
         return outs
     specs = []

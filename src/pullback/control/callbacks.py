@@ -6,15 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..core.primitive import Primitive
-from ..primitives.builders import batch_size
 from ..primitives.layout import move_batch_front
 from .scan import scan
 
 
 def sequentially(
-    p: Primitive, args: Sequence[Any], dims: Sequence[Any], params: dict[str, Any], unroll: bool
+    p: Primitive,
+    args: Sequence[Any],
+    dims: Sequence[Any],
+    n: int,
+    params: dict[str, Any],
+    unroll: bool = False,
 ) -> tuple[list[Any], list[int]]:
-    """The batch rule of a callback that takes one element at a time: a scan."""
+    """The batch rule of a callback that takes one of `n` elements at a time: a scan."""
     mapped = [move_batch_front(x, d) for x, d in zip(args, dims, strict=True) if d is not None]
 
     def body(_: tuple[()], parts: Sequence[Any]) -> tuple[tuple[()], list[Any]]:
@@ -22,5 +26,5 @@ def sequentially(
         operands = [x if d is None else next(rest) for x, d in zip(args, dims, strict=True)]
         return (), p.bind(*operands, **params)
 
-    outs = scan(body, (), mapped, length=batch_size(args, dims), unroll=unroll or 1)[1]
+    outs = scan(body, (), mapped, length=n, unroll=unroll or 1)[1]
     return list(outs), [0] * len(outs)

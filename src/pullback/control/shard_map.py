@@ -206,7 +206,7 @@ freed: list[Any] = [lambda x: x]
 
 def _mapped(run: Any, axis: Any, size: int, in_axes: list[Any], out_specs: Any, refuse: Any) -> Any:
     def call(*xs: Any) -> list[Any]:
-        outs, dims = batch_flat(run, xs, in_axes, AxisData(axis, size))
+        outs, dims = batch_flat(run, xs, in_axes, AxisData(axis, size, devices=True))
         done = []
         for k, (x, d, spec) in enumerate(zip(outs, dims, out_specs, strict=True)):
             if axis in names_of(spec):

@@ -20,6 +20,7 @@ from . import effects as fx, source
 from .avals import typeof
 from .high import var_type
 from .trace import Trace, use_trace
+from .tracebacks import replaying
 
 # The printer knows the classes below; it is loaded when a program is printed.
 _show: Any = config.lazy_module("pullback.core.show")
@@ -384,7 +385,7 @@ def eval_jaxpr(
     for eqn in jaxpr.eqns:
         operands = [read(v) for v in eqn.invars]
         params = eqn.primitive.get_bind_params(eqn.params)
-        with source.using(eqn.source_info if propagate_source_info else None):
+        with replaying(eqn.source_info if propagate_source_info else None):
             out = eqn.primitive.bind(*operands, **params)
         if eqn.primitive.multiple_results:
             env.update(zip(eqn.outvars, out, strict=True))

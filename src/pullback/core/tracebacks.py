@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any, TypeVar
 
 from .. import config
-from .source import is_internal
+from .source import SourceInfo, is_internal, using
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,6 +24,45 @@ _REMOVED = (
 class UnfilteredStackTrace(Exception):
     """The cause of an error whose traceback has lost its internal frames, under
     `traceback_filtering="remove_frames"`: says and has all of them."""
+
+
+class JaxStackTraceBeforeTransformation(Exception):
+    """The cause of an error of a transformed operation: says where the user wrote it."""
+
+
+def has_user_context(error: BaseException) -> bool:
+    """Does an error say where the operation was written that failed?"""
+    at: BaseException | None = error
+    while at is not None:
+        if isinstance(at, JaxStackTraceBeforeTransformation):
+            return True
+        at = at.__cause__
+    return False
+
+
+class replaying(using):
+    """`using`, where operations are computed or transposed that were traced before: their errors
+    say where they were written, which no frame does any more."""
+
+    __slots__ = ()
+
+    def __exit__(self, *raised: Any) -> None:
+        super().__exit__(*raised)
+        error = raised[1]
+        if isinstance(error, Exception) and self.info and not has_user_context(error):
+            _say_where(error, self.info)
+
+
+def _say_where(error: Exception, info: SourceInfo) -> None:
+    if info.code is None:
+        return
+    place = JaxStackTraceBeforeTransformation(
+        f"{type(error).__name__}: {error}\n\nThe operation that failed, once transformed, was "
+        f"written at {info.summary()}."
+    )
+    place.__cause__, place.__context__ = error.__cause__, error.__context__
+    place.__suppress_context__ = error.__suppress_context__
+    error.__cause__ = place
 
 
 def boundary(fun: F) -> F:

@@ -197,11 +197,12 @@ _PACKAGES = {path.rpartition(".")[0] for path in _SOURCES} - {"_src"}
 # Modules of Pullback that are called as JAX calls them while they stand for it: libraries of the
 # array API tell by its name whose namespace they hold.
 _KNOWN_BY_NAME = frozenset({"jax.numpy"})
-# Who says in JAX what is traced and compiled.
+# Who says in JAX what is traced and compiled, and which callbacks failed.
 _LOGGERS = {
     "traced": "jax._src.dispatch",
     "begun": "jax._src.interpreters.pxla",
     "done": "jax._src.dispatch",
+    "callback": "jax._src.callback",
 }
 
 
@@ -347,7 +348,7 @@ def uninstall() -> None:
     """
     if is_installed():
         sys.meta_path.remove(_finder)
-        compile_log.LOGGERS.update(dict.fromkeys(_LOGGERS, "pullback.compile"))
+        compile_log.LOGGERS.update(compile_log.OWN_LOGGERS)
     if "jax" in sys.modules:
         class_names.as_in_pullback()
     for name in _KNOWN_BY_NAME & sys.modules.keys():

@@ -15,9 +15,10 @@ from typing import Any
 import numpy as np
 
 from .. import config, dtypes, tree
+from ..compile_log import LOGGERS
 from ..core import effects as fx
 from ..core.avals import ShapedArray, is_valid_value, typeof
-from ..core.primitive import No, Primitive
+from ..core.primitive import Primitive
 from ..core.source import current as current_source
 from ..core.symbolic import Zero
 from ..core.trace import empty_context
@@ -127,6 +128,8 @@ def call_python(
         with empty_context():
             outs = callback(*(array_maker[0](x) for x in arrays))
     except Exception as e:
+        # Who waits for results sees the error; who doesn't, as of effects, finds it in the log.
+        logging.getLogger(LOGGERS["callback"]).exception("jax.%s failed", name)
         raise JaxRuntimeError(f"{name} failed: {type(e).__name__}: {e}") from e
     outs = [] if outs is None else list(outs)
     if len(outs) != len(avals):
@@ -171,10 +174,9 @@ def result_avals_of(shapes: Any) -> tuple[tuple[ShapedArray, ...], Any]:
 
 
 def _one_by_one(
-    p: Primitive, args: Any, dims: Any, params: dict[str, Any]
+    p: Primitive, args: Any, dims: Any, n: int, params: dict[str, Any]
 ) -> tuple[list[Any], list[int]]:
-    """Calls a callback for each element of a batch."""
-    n = batch_size(args, dims)
+    """Calls a callback for each of the `n` elements of a batch."""
     args = [x if d is None else move_batch_front(x, d) for x, d in zip(args, dims, strict=True)]
     rows = []
     for k in range(n):
@@ -215,6 +217,13 @@ def _pure_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     )
 
 
+def _pure_transpose(cts: Any, *args: Any, **params: Any) -> Any:
+    raise ValueError(
+        "Pure callbacks do not support transpose. Please use `jax.custom_vjp` to use callbacks "
+        "while taking gradients."
+    )
+
+
 def _no_more(parts: Sequence[Any], params: dict[str, Any]) -> dict[str, Any]:
     return {}
 
@@ -237,7 +246,7 @@ def batch_by_method(
             )
         if method in ("sequential", "sequential_unrolled"):
             unroll = method == "sequential_unrolled"
-            return _loops.sequentially(p, args, dims, params, unroll)
+            return _loops.sequentially(p, args, dims, batch_size(args, dims), params, unroll)
         n, parts = batch_size(args, dims), _batched_operands(args, dims, method)
         avals = tuple(a.update(shape=(n, *a.shape)) for a in params["result_avals"])
         changed = {"result_avals": avals, **more(parts, params)}
@@ -279,7 +288,7 @@ pure_callback_p: Primitive = Primitive(
     "pure_callback",
     abstract_eval=_pure_aval,
     jvp=_pure_jvp,
-    transpose=No.NOT_LINEAR,
+    transpose=_pure_transpose,
     batch=batch_by_method(lambda: pure_callback_p),
     multiple_results=True,
 )
@@ -332,10 +341,19 @@ def _io_transpose(cts: Any, *args: Any, **params: Any) -> Any:
     raise ValueError("IO callbacks do not support transpose.")
 
 
-def _io_batch(args: Any, dims: Any, *, ordered: bool, **params: Any) -> Any:
-    if ordered:
+def _called_for_none(axis: Any, dims: Sequence[Any]) -> bool:
+    """Is a callback called once for a whole axis? No operand is mapped, and the elements of the
+    axis are not devices, each of which calls."""
+    return not axis.devices and all(d is None for d in dims)
+
+
+def _io_batch(axis: Any, args: Any, dims: Any, *, ordered: bool, **params: Any) -> Any:
+    if _called_for_none(axis, dims):
+        return None
+    if ordered and not axis.devices:
         raise ValueError("Cannot `vmap` ordered IO callback.")
-    return _loops.sequentially(io_callback_p, args, dims, {"ordered": ordered, **params}, False)
+    params["ordered"] = ordered
+    return _loops.sequentially(io_callback_p, args, dims, axis.size, params)
 
 
 io_callback_p = Primitive(
@@ -343,7 +361,7 @@ io_callback_p = Primitive(
     abstract_eval=_io_aval,
     jvp=_io_jvp,
     transpose=_io_transpose,
-    batch=_io_batch,
+    axis_batch=_io_batch,
     multiple_results=True,
     effectful=True,
 )
@@ -398,8 +416,10 @@ def _debug_transpose(cts: Any, *args: Any, **params: Any) -> Any:
 
 
 def _debug_batch(get: Callable[[], Primitive]) -> Callable[..., Any]:
-    def batch(args: Any, dims: Any, **params: Any) -> Any:
-        return _one_by_one(get(), args, dims, params)
+    def batch(axis: Any, args: Any, dims: Any, **params: Any) -> Any:
+        if _called_for_none(axis, dims):
+            return None
+        return _one_by_one(get(), args, dims, axis.size, params)
 
     return batch
 
@@ -422,7 +442,7 @@ debug_callback_p: Primitive = Primitive(
     abstract_eval=_debug_callback_aval,
     jvp=_debug_jvp(lambda: debug_callback_p),
     transpose=_debug_transpose,
-    batch=_debug_batch(lambda: debug_callback_p),
+    axis_batch=_debug_batch(lambda: debug_callback_p),
     multiple_results=True,
     effectful=True,
 )
@@ -447,7 +467,7 @@ debug_print_p: Primitive = Primitive(
     abstract_eval=_debug_print_aval,
     jvp=_debug_jvp(lambda: debug_print_p),
     transpose=_debug_transpose,
-    batch=_debug_batch(lambda: debug_print_p),
+    axis_batch=_debug_batch(lambda: debug_print_p),
     multiple_results=True,
     effectful=True,
 )

@@ -97,7 +97,8 @@ class EvalTrace(Trace):
                         return run(program, tracers, donated, *asked)
                 return run(program, tracers, donated, *asked)
             except FloatingPointError as fault:
-                raise _first_fault(params["jaxpr"], tracers, donated) or fault from None
+                found = _explained(params["jaxpr"], tracers, donated, fault)
+                raise found from found.__cause__
         if "discharge" in primitive.rules and holds_refs(primitive, params):
             return primitive.rules["discharge"](tracers, params)
         if high_types and any(j.is_high for j, _ in held_programs(primitive, params)):
@@ -354,16 +355,16 @@ def host_array(x: Any, explicit: bool = False) -> Any:
     return array_module.make_array(np.asarray(x, dtype=aval.dtype), aval)
 
 
+_SPECIAL = (("nan", config.debug_nans, np.isnan), ("inf", config.debug_infs, np.isinf))
+
+
 def check_special(outs: Sequence[Any], program: Any) -> None:
     """FloatingPointError if a result has a NaN (or an infinity) and the flag for it is set."""
     for x in outs:
         if not dtypes.is_inexact(x.dtype):
             continue
         values = np.asarray(x)
-        for name, flag, bad in (
-            ("nan", config.debug_nans, np.isnan),
-            ("inf", config.debug_infs, np.isinf),
-        ):
+        for name, flag, bad in _SPECIAL:
             if flag.get() and bool(bad(values).any()):
                 raise FloatingPointError(
                     f"invalid value ({name}) encountered in {program.name} at "
@@ -373,19 +374,32 @@ def check_special(outs: Sequence[Any], program: Any) -> None:
                 )
 
 
-def _first_fault(
-    closed: ClosedJaxpr, args: Sequence[Any], donated: Sequence[bool]
-) -> FloatingPointError | None:
+def _special(x: Any) -> bool:
+    """Has a value what the flags look for?"""
+    if not dtypes.is_inexact(typeof(x).dtype):
+        return False
+    values = np.asarray(x)
+    return any(flag.get() and bool(bad(values).any()) for _, flag, bad in _SPECIAL)
+
+
+def _explained(
+    closed: ClosedJaxpr, args: Sequence[Any], donated: Sequence[bool], fault: FloatingPointError
+) -> FloatingPointError:
     """The error of the first operation of a program whose result is not finite: it is run again,
-    operation by operation. None if none has one, or it cannot be run twice.
-    """
+    operation by operation, unless it cannot be run twice."""
     if any(donated) or closed.effects:
-        return None
+        return fault
     try:
         eval_jaxpr(closed.jaxpr, closed.consts, *args)
-    except FloatingPointError as fault:
-        return fault
-    return None
+    except FloatingPointError as first:
+        if any(map(_special, args)):
+            first.args = (f"{first} {_NOT_MADE} came in an input.)",)
+        return first
+    fault.args = (f"{fault} {_NOT_MADE} is a literal or an input that it returns.)",)
+    return fault
+
+
+_NOT_MADE = "(Run by itself, the de-optimized function did not make it: it"
 
 
 def clear_caches() -> None:

@@ -22,12 +22,15 @@ not_mapped = None
 
 
 class AxisData:
-    """The mapped axis: its name (None if it has none), size, and how spmd programs name it."""
+    """The mapped axis: its name (None if it has none), size, how spmd programs name it, and whether
+    its elements are the devices of a mesh, each of which runs the program (`shard_map`)."""
 
-    __slots__ = ("lies", "name", "size", "spmd_name")
+    __slots__ = ("devices", "lies", "name", "size", "spmd_name")
 
-    def __init__(self, name: Any, size: int, spmd_name: Any = None, lies: Any = None) -> None:
-        self.name, self.size, self.spmd_name = name, size, spmd_name
+    def __init__(
+        self, name: Any, size: int, spmd_name: Any = None, lies: Any = None, devices: bool = False
+    ) -> None:
+        self.name, self.size, self.spmd_name, self.devices = name, size, spmd_name, devices
         # How the mapped axes lie over mesh axes of explicit type: (a sharding over the mesh, an
         # entry of a spec).
         self.lies = lies
@@ -36,7 +39,7 @@ class AxisData:
         return f"AxisData(name={self.name}, size={self.size}, spmd_name={self.spmd_name})"
 
     def key(self) -> tuple[Any, ...]:
-        return (self.name, self.size, self.spmd_name, self.lies)
+        return (self.name, self.size, self.spmd_name, self.lies, self.devices)
 
 
 class BatchTracer(Tracer):

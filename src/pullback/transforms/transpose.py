@@ -8,12 +8,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from .. import dtypes
-from ..core import source
 from ..core.avals import ShapedArray, typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.jaxpr import ClosedJaxpr, Jaxpr, JaxprEqn, Literal, Var, subjaxprs
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import current_trace
+from ..core.tracebacks import replaying
 from ..primitives.elementwise import add_jaxvals
 
 
@@ -59,7 +59,7 @@ def backward_pass(
             Zero(v.aval.to_ct_aval()) if ct is None else ct
             for v, ct in zip(eqn.outvars, outs, strict=True)
         ]
-        with source.using(eqn.source_info):
+        with replaying(eqn.source_info):
             for v, ct in zip(eqn.invars, _transpose_eqn(eqn, full, env, linear), strict=True):
                 write(v, ct)
     return [
@@ -123,7 +123,7 @@ def _forward(jaxpr: Jaxpr, env: dict[Var, Any], linear: set[Var]) -> list[JaxprE
             continue
         operands = [v.val if isinstance(v, Literal) else env[v] for v in eqn.invars]
         params = eqn.primitive.get_bind_params(eqn.params)
-        with source.using(eqn.source_info):
+        with replaying(eqn.source_info):
             out = eqn.primitive.bind(*operands, **params)
         env.update(zip(eqn.outvars, out if eqn.primitive.multiple_results else [out], strict=True))
     return rest

@@ -169,8 +169,8 @@ def _pair(result: Any, cls: type, what: str) -> tuple[tuple[Any, ...], Any]:
     """Check what a user's flatten function returned; the children as a tuple."""
     if type(result) is not tuple or len(result) != 2:
         raise ValueError(
-            f"the flatten function registered for {cls.__name__} must return a pair "
-            f"({what}, aux_data), got {result!r}"
+            "The to_iterable function for a custom PyTree node should return a "
+            f"({what}, aux_data) tuple, got {result!r}: that of {cls.__name__}."
         )
     try:
         return tuple(result[0]), result[1]
@@ -178,8 +178,9 @@ def _pair(result: Any, cls: type, what: str) -> tuple[tuple[Any, ...], Any]:
         if isinstance(result[0], Iterable):
             raise
         raise ValueError(
-            f"the flatten function registered for {cls.__name__} must return a pair "
-            f"({what}, aux_data) with iterable {what}, got {result!r}"
+            "The to_iterable function for a custom PyTree node should return a "
+            f"({what}, aux_data) tuple where '{what}' is iterable, got {result!r}: that of "
+            f"{cls.__name__}."
         ) from err
 
 
@@ -914,7 +915,8 @@ class PyTreeRegistry:
         """Children and static data of the root; None for a leaf."""
         entry = _entries.get(type(tree))
         if entry is not None:
-            return entry.to_iter(tree)
+            children, data = _pair(entry.to_iter(tree), entry.type, "children")
+            return list(children), data
         return (list(tree), type(tree)) if _is_namedtuple(type(tree)) else None
 
     def flatten_one_level_with_keys(self, tree: Any) -> tuple[Iterable[Any], Any] | None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 from ....api import placement
-from ....api.placement import effects_barrier as wait_for_tokens  # noqa: F401
+from ....api.placement import effects_barrier as wait_for_tokens
 from ....interpreters import xla
 from ....runtime import dispatch
 from .core import jaxprs_in_params
@@ -27,4 +28,18 @@ def jaxpr_has_primitive(jaxpr: Any, prim_name: str) -> bool:
     )
 
 
+class RuntimeTokenSet:
+    """What effects of programs that still run are waited for by."""
+
+    def block_until_ready(self) -> None:
+        """Waits for all effects."""
+        wait_for_tokens()
+
+    def clear(self) -> None:
+        """Waits for none that came before, nor says what failed in them."""
+        with contextlib.suppress(Exception):
+            wait_for_tokens()
+
+
+runtime_tokens = RuntimeTokenSet()
 __getattr__ = searched("jax._src.dispatch", placement, dispatch, xla)

@@ -8,6 +8,10 @@ from types import CodeType
 from typing import Any, NamedTuple
 
 from ....core import source as _source
+from ....core.tracebacks import (
+    JaxStackTraceBeforeTransformation as JaxStackTraceBeforeTransformation,
+    has_user_context as has_user_context,
+)
 from ....extend import source_info_util as _public
 from ....extend.source_info_util import *  # noqa: F403
 from ....extend.source_info_util import (
@@ -30,10 +34,6 @@ class Frame(NamedTuple):
     start_column: int
     end_line: int
     end_column: int
-
-
-class JaxStackTraceBeforeTransformation(Exception):
-    """Where the operation was written whose transformed form failed."""
 
 
 class Scope(NamedTuple):
@@ -100,16 +100,6 @@ def user_frames(traceback: Any) -> Iterator[Frame]:
 def user_frame(traceback: Any) -> Frame | None:
     """The innermost frame of a user's, if there is one."""
     return next(user_frames(traceback), None)
-
-
-def has_user_context(e: BaseException) -> bool:
-    """Does an error say where the operation was written that failed?"""
-    at: BaseException | None = e
-    while at is not None:
-        if isinstance(at, JaxStackTraceBeforeTransformation):
-            return True
-        at = at.__cause__
-    return False
 
 
 __getattr__ = searched("jax._src.source_info_util", _public)

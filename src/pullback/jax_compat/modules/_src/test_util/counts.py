@@ -60,9 +60,13 @@ def count_jit_compilation_cache_miss() -> Any:
     return _counted(executable.NativeExecutable, "__init__")
 
 
+def count_primitive_compiles() -> Any:
+    """How many operations outside of functions are compiled in the block."""
+    return _counted(dispatch, "one_equation")
+
+
 count_aot_jit_cpp_cache_miss = count_pjit_cpp_cache_miss
 count_jit_and_pmap_lowerings = count_jit_compilation_cache_miss
-count_primitive_compiles = count_jit_compilation_cache_miss
 count_compilation_after_persistent_cache_miss = count_jit_compilation_cache_miss
 
 
