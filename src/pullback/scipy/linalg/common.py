@@ -1,13 +1,11 @@
-"""What functions of matrices share: arguments as arrays, stacks of matrices and vectors, adjoints,
-products of full precision.
-"""
+"""What functions of matrices share: arguments as arrays, stacks of matrices and of vectors."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
 
-from ... import lax, numpy as jnp
+from ... import numpy as jnp
 from ...api.vmap import vmap
 from ...core.avals import typeof
 from ...numpy.util import check_arraylike, promote_dtypes_inexact
@@ -30,21 +28,6 @@ def in_stacks(fun: Callable[..., Any], *args: Any) -> Any:
     for _ in batch:
         fun = vmap(fun)
     return fun(*args)
-
-
-def adjoint(a: Any) -> Any:
-    return jnp.conj(jnp.swapaxes(a, -1, -2))
-
-
-def mm(a: Any, b: Any) -> Any:
-    return jnp.matmul(a, b, precision=lax.Precision.HIGHEST)
-
-
-def square_size(name: str, a: Any) -> int:
-    shape = typeof(a).shape
-    if len(shape) < 2 or shape[-1] != shape[-2]:
-        raise ValueError(f"{name}: expected a square matrix, got shape {shape}")
-    return int(shape[-1])
 
 
 def along_last(fun: Callable[..., Any], *args: Any) -> Any:

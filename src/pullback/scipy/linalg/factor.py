@@ -11,8 +11,9 @@ from ... import dtypes, numpy as jnp
 from ...api.jit import jit
 from ...core.avals import typeof
 from ...numpy import linalg as np_linalg
+from ...numpy.linalg.common import adjoint, mm, square_size
 from ...primitives import linalg as lax_linalg
-from .common import adjoint, arrays, from_lists, in_stacks, mm, square_size
+from .common import arrays, from_lists, in_stacks
 
 
 def cholesky(

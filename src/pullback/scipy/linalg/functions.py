@@ -16,7 +16,8 @@ from ...api.vmap import vmap
 from ...control.while_loop import fori_loop
 from ...core.avals import typeof
 from ...numpy import linalg as np_linalg
-from .common import adjoint, arrays, mm
+from ...numpy.linalg.common import adjoint, mm
+from .common import arrays
 from .factor import schur
 from .systems import solve_triangular
 
