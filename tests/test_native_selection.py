@@ -183,15 +183,21 @@ def largest(x: Any, k: int) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32", "uint32", "int8", "bool"])
 @pytest.mark.parametrize(
-    ("shape", "k"), [((5, 33), 33), ((3, 1000), 10), ((3, 259), 17), ((70_000,), 100)]
-)
-@pytest.mark.parametrize("arranged", ["random", "ascending", "equal"])
+    ("shape", "k"),
+    [
+        ((5, 33), 33), ((3, 1000), 10), ((3, 259), 17), ((3, 65), 5), ((70_000,), 100),
+        ((70_000,), 32), ((150_001,), 10),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("arranged", ["random", "ascending", "equal", "in columns"])
 def test_top_k(dtype: str, shape: tuple[int, ...], k: int, arranged: str) -> None:
     x = data(*shape) * 50
     if dtype == "float32" and arranged == "random":
         x[..., 3], x[..., 7], x[..., 9] = np.nan, -np.nan, np.inf
     if arranged == "ascending":
         x = np.sort(x)
+    if arranged == "in columns":  # far more than k reach what any columns' maxima tell
+        x[..., ::16], x[..., 5::16] = np.abs(x[..., ::16]) + 90, np.abs(x[..., 5::16]) + 90
     if dtype == "uint32":
         x = (np.abs(x) % 100 * 4e7).astype(np.uint32)
     x = np.asarray(jnp.asarray(x).astype(getattr(jnp, dtype if dtype != "bool" else "bool_")))
@@ -201,6 +207,18 @@ def test_top_k(dtype: str, shape: tuple[int, ...], k: int, arranged: str) -> Non
     want = largest(x, k)
     np.testing.assert_array_equal(places, want[1])
     np.testing.assert_array_equal(np.asarray(values).astype(np.float64), want[0].astype(np.float64))
+
+
+def test_top_k_is_little_code() -> None:
+    """Its first call takes no longer than looking at the row a few times allows: loops over columns
+    and blocks have literal lengths, a row that is alone is not cut among threads if it is short."""
+    for shape in ((100_000,), (1000, 1000)):
+        closed = pullback.make_jaxpr(lambda x: lax.top_k(x, 10)[0])(data(*shape))
+        (kernel,) = pipeline.compile_jaxpr(closed, reference_rule).kernels
+        shown = show_kernel(kernel)
+        assert shown.count("for ") <= 18 and "vector %i" in shown
+        assert "0:i64..32:i64" in shown and shown.count("parallel") == len(shape) - 1
+        assert shown.count(" = @in0[") == 4  # columns, blocks, what is found, and what is written
 
 
 def test_top_k_inside_a_loop() -> None:

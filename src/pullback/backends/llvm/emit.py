@@ -125,6 +125,7 @@ class Emitter:
         self.depth = 0  # loops around
         self.parallel = False  # inside an outlined function or a loop that must stay serial
         self.heap: list[tuple[Val, Val]] = []  # scratch from ctx.alloc, innermost last
+        self.exits: dict[tuple[Any, ...], str] = {}  # ways out of the function after errors
         self.ctx = Val(self.b, "ptr", 1, ("%ctx",))
         self.hot = False  # has loops of its own, not outlined ones
         self.ready: set[Buf] = set()  # scratch that was taken before the loop whose body has it
@@ -551,9 +552,16 @@ class Emitter:
     # ---- errors
 
     def fail_if(self, cond: Val, code: int, equation: int | None = None) -> None:
-        """Leaves the function with an error when a scalar condition holds."""
-        b = self.b
-        bad, fine = b.label(), b.label()
+        """Leaves the function with an error when a scalar condition holds. Where the same scratch
+        is to be freed before, by the same way."""
+        b, fine = self.b, self.b.label()
+        way = (code, equation, *(pointer.regs[0] for pointer, _ in self.heap))
+        bad = self.exits.get(way)
+        if bad is not None:
+            b.branch_if(cond, bad, fine)
+            b.at(fine)
+            return
+        bad = self.exits[way] = b.label()
         b.push(False)
         b.branch_if(cond, bad, fine)
         b.at(bad)

@@ -5,8 +5,8 @@ words order as results do and no two are equal.
 
 A bound comes first: elements are dealt to columns like cards, lanes find every column's maximum,
 and the k-th largest maximum is exceeded by hardly more than the k elements that are wanted. What
-reaches it is collected; the place of each of these in the order is the number of larger ones. A
-long row that is alone is cut into parts, each with a bound of its own.
+reaches it is collected, of equal ones no more than k; the place of each of these in the order is
+the number of larger ones. A long row that is alone is cut into parts, each with a bound of its own.
 
 Where more is wanted, or rows are not long enough for a bound, the largest words so far are kept in
 order: most elements are below all of them, which is found out for many at once.
@@ -18,7 +18,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from pullback.loops.build import Builder, Index
+from pullback.loops.build import Builder, Index, i64
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower.elementwise import Outs, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
@@ -34,9 +34,10 @@ BOUNDED = 32  # so many are wanted at most where a bound is found first
 SPARSE = 512  # elements to one that is wanted, so that most blocks have none,
 GLANCED = 16  # or else so many elements are looked at together,
 TOGETHER = 4  # of which so many in an iteration
-COUNTED = 64  # so many elements at most are ordered by counting what is larger
+COUNTED = 64  # so many words at a time are ordered by counting what is larger,
+LANES = 8  # for so many of them side by side
 PARTS = 8  # of a row that is alone, each of
-PART = 1 << 14  # so many elements at least
+PART = 1 << 16  # so many elements at least
 
 
 def scannable(dtype: str) -> bool:
@@ -53,7 +54,7 @@ def _rank(b: Builder, value: Atom) -> Atom:
 
 
 LOW = (1 << 32) - 1
-LEAST = Const(-(1 << 63), "i64")
+LEAST, NONE = Const(-(1 << 63), "i64"), i64(0)
 
 
 class _Kept:
@@ -113,6 +114,13 @@ def scanned(g: Graph, x: Node, axis: int, k: int, outs: Outs) -> Any:
         targets = list(zip(op.outs, (x.dtype, outs[1][1]), strict=True))
         if parts > 1:
             scan.in_parts(tuple(0 for _ in rows), parts, targets)
+        elif math.prod(rows) == 1:  # in a loop of its own, or threads would share its columns
+
+            def alone(_: Index) -> Sequence[Atom]:
+                scan.whole(tuple(0 for _ in rows), targets)
+                return ()
+
+            b.loop(1, "seq", alone, hi=i64(1))
         else:
             box(b, rows, lambda row: scan.whole(row, targets), "seq", cost=2.0 * n)
 
@@ -128,29 +136,54 @@ class _Scan:
     def __init__(self, b: Builder, x: Node, axis: int, k: int) -> None:
         self.b, self.x, self.axis, self.k, self.n = b, x, axis, k, x.shape[axis]
         self.size = LOOKED_AT if self.n >= SPARSE * k else GLANCED  # of a block
+        self.blocks = -(-self.n // self.size)
+        # Loops over these are whole vectors, with no code for what is left, and their scratch is on
+        # the stack.
+        b.literal |= {self.size, self.columns(), COUNTED, COUNTED - k, k + 1}
 
     def whole(self, row: tuple[Index, ...], targets: Targets) -> None:
-        b, columns = self.b, self.columns()
-        if self.k > BOUNDED or self.n < (columns if self.k > 1 else LOOKED_AT):
-            kept = _Kept(b, self.k)
+        if self.k > BOUNDED or self.n < max(self.columns(), self.size):
+            kept = _Kept(self.b, self.k)
             self.scan(row, kept)
             self.write(row, kept.words, 1, targets)
             return
-        bound = self.bound(row, 0, self.n // columns, self.n % columns)
-        found = b.scratch("i64", self.n)
-        count = self.collect(row, 0, self.n // self.size, bound, found, rest=self.n % self.size)
+        self.room()
+        end = self.collect(row, 0, self.bound(row, 0, self.n), self.blocks)
+        self.take(0, end, NONE)
+        self.write(row, self.words, 0, targets)
 
-        def one_by_one() -> list[Atom]:
-            kept = _Kept(b, self.k, self.high(bound))
-            self.offer_all(row, kept, found, 0, count)
-            self.write(row, kept.words, 1, targets)
-            return []
+    def in_parts(self, row: tuple[Index, ...], parts: int, targets: Targets) -> None:
+        """What reaches the bounds of the parts, in parallel; then the largest of that."""
+        b, blocks = self.b, self.blocks
+        many = -(-blocks // parts)  # the last part may have fewer
+        each = many * self.size
+        self.room()
+        ends = b.scratch("i64", parts)
 
-        def by_counting() -> list[Atom]:
-            self.order(row, found, count, targets)
-            return []
+        def part(p: Index) -> Sequence[Atom]:
+            low = b.mul(p, each)
+            bound = self.bound(row, low, self.n - (parts - 1) * each)
+            left = b.let("sub", (b.dim(blocks), b.atom(b.mul(p, many))), "i64")
+            hi = b.let("min", (left, b.dim(many)), "i64")
+            b.store(ends, b.atom(p), self.collect(row, low, bound, many, hi))
+            return ()
 
-        b.branch(b.let("le", (count, Const(COUNTED, "i64")), "bool"), by_counting, one_by_one)
+        have = [(NONE, b.var("i64", b.depth + 1, "h"))]
+
+        def merge(p: Index) -> list[Atom]:
+            with Pinned(b):
+                end = b.load(ends, b.atom(p))
+            return [self.take(b.mul(p, each), end, have[0][1])]
+
+        b.loop(parts, "parallel", part)
+        b.loop(parts, "seq", merge, have)
+        self.write(row, self.words, 0, targets)
+
+    def room(self) -> None:
+        """For the words that reach the bound, and for the first k of them in order."""
+        b = self.b
+        self.found = b.scratch("i64", self.n + LANES)
+        self.words, self.places = b.scratch("i64", self.k + 1), b.scratch("i64", COUNTED)
 
     def columns(self) -> int:
         """What a bound is found among."""
@@ -159,9 +192,9 @@ class _Scan:
             columns *= 2
         return columns
 
-    def bound(self, row: tuple[Index, ...], low: Index, rows: int, rest: int) -> Atom:
-        """The k-th largest rank of the columns' maxima, of so many rows and a rest from `low` on:
-        at least k elements are not below it."""
+    def bound(self, row: tuple[Index, ...], low: Index, n: int) -> Atom:
+        """The k-th largest rank of the columns' maxima, of whole rows of them among n elements from
+        `low` on: at least k elements are not below it."""
         b, columns = self.b, self.columns()
         least, maxima = Const(-(1 << 31), "i32"), b.scratch("i32", columns)
 
@@ -172,19 +205,10 @@ class _Scan:
                 rank = self.rank(row, b.add(low, b.add(b.mul(r, columns), t)))
                 return [b.let("max", (carry[0][1], rank), "i32")]
 
-            b.store(maxima, b.atom(t), b.loop(rows, "seq", element, carry)[0])
-            return ()
-
-        def more(t: Index) -> Sequence[Atom]:
-            with Pinned(b):
-                so_far = b.load(maxima, b.atom(t))
-            rank = self.rank(row, b.add(low, b.add(t, rows * columns)))
-            b.store(maxima, b.atom(t), b.let("max", (so_far, rank), "i32"))
+            b.store(maxima, b.atom(t), b.loop(n // columns, "seq", element, carry)[0])
             return ()
 
         b.loop(columns, "vector", maximum)
-        if rest:
-            b.loop(rest, "vector", more)
         return self.nth(maxima, columns)
 
     def nth(self, maxima: Buf, count: int) -> Atom:
@@ -216,193 +240,145 @@ class _Scan:
         return b.loop(count, "reduce", least, carry, ("min",))[0]
 
     def collect(
-        self,
-        row: tuple[Index, ...],
-        low: Index,
-        blocks: int,
-        bound: Atom,
-        found: Buf,
-        hi: Atom | None = None,
-        rest: int = 0,
+        self, row: tuple[Index, ...], low: Index, bound: Atom, blocks: int, hi: Atom | None = None
     ) -> Atom:
-        """The places of the elements that reach the bound, of so many blocks (or up to `hi`) and a
-        rest from `low` on; they lie in `found` from `low` on. Where they end."""
+        """The words that reach the bound, in the order of their places, of so many blocks (or up to
+        `hi`) from `low` on; they lie in `found` from `low` on. Where they end."""
         b, size = self.b, self.size
-        listed = b.scratch("i64", max(1, blocks))
-        count = [(Const(0, "i64"), b.var("i64", b.depth + 1, "c"))]
+        listed, lifted = b.scratch("i64", blocks), self.lifted(bound)
+        count = [(NONE, b.var("i64", b.depth + 1, "c"))]
 
         def glance(c: Index) -> list[Atom]:
-            """Notes a block that has any, written over by the next one if it has none."""
-            first, at = b.add(low, b.mul(c, size)), count[0][1]
+            """Notes a block that has any, written over by the next one if it has none. Behind k of
+            them no equal one is wanted."""
+            start, at = b.atom(b.add(low, b.mul(c, size))), count[0][1]
+            first, least = self.first(start), b.select(self.enough(at), lifted, bound)
             carry = [(Const(False, "bool"), b.var("bool", b.depth + 1, "m"))]
 
             def reaches(t: Index) -> list[Atom]:
-                return [b.let("ge", (self.rank(row, b.add(first, t)), bound), "bool")]
+                return [b.let("ge", (self.rank(row, b.add(first, t)), least), "bool")]
 
             (some,) = b.loop(size, "reduce", reaches, carry, ("or",))
-            b.store(listed, at, b.atom(first))
+            b.store(listed, at, start)
             return [b.let("add", (at, b.let("convert", (some,), "i64")), "i64")]
 
         many = b.loop(blocks, "seq", glance, count, hi=hi)[0]
         end = [(b.atom(low), b.var("i64", b.depth + 1, "c"))]
+        equal = self.high(bound)
+        above = b.let("or", (equal, Const(LOW, "i64")), "i64")
 
         def look(j: Index) -> list[Atom]:
             with Pinned(b):
-                first = b.load(listed, b.atom(j))
-            start = b.leaf_of(first, 0, self.n - size)
-            return [self.append(row, start, size, bound, found, end[0][1])]
+                start = b.load(listed, b.atom(j))
+            at = end[0][1]
+            so_far = b.let("sub", (at, b.atom(low)), "i64")
+            return [self.append(row, start, b.select(self.enough(so_far), above, equal), at)]
 
-        at: Atom = b.loop(blocks, "seq", look, end, hi=many)[0]
-        return self.append(row, b.add(low, blocks * size), rest, bound, found, at) if rest else at
+        return b.loop(blocks, "seq", look, end, hi=many)[0]
 
-    def append(
-        self, row: tuple[Index, ...], first: Index, n: int, bound: Atom, found: Buf, at: Atom
-    ) -> Atom:
-        """Those of n elements. Each is written, and the next one over it unless it reaches the
-        bound: nothing that a processor would have to guess."""
-        b, ranks = self.b, self.b.scratch("i32", n)
-        step = math.gcd(n, TOGETHER)
+    def first(self, start: Atom) -> Index:
+        """Where a block is read: the last one ends with the row, and begins in the one before."""
+        last = self.n - self.size
+        if self.n % self.size:
+            start = self.b.let("min", (start, self.b.dim(last)), "i64")
+        return self.b.leaf_of(start, 0, last)
+
+    def enough(self, count: Atom) -> Atom:
+        return self.b.let("ge", (count, self.b.dim(self.k)), "bool")
+
+    def lifted(self, bound: Atom) -> Atom:
+        """What exceeds a rank; the largest rank itself."""
+        more = self.b.let("add", (bound, Const(1, "i32")), "i32")
+        return self.b.let("max", (bound, more), "i32")
+
+    def append(self, row: tuple[Index, ...], start: Atom, bound: Atom, at: Atom) -> Atom:
+        """The words of a block that exceed one. Each is written, and the next one over it unless it
+        does: nothing that a processor would have to guess."""
+        b, size, words = self.b, self.size, self.b.scratch("i64", self.size)
+        first = self.first(start)
         end = [(at, b.var("i64", b.depth + 1, "c"))]
 
-        def rank(t: Index) -> Sequence[Atom]:
-            b.store(ranks, b.atom(t), self.rank(row, b.add(first, t)))
+        def word(t: Index) -> Sequence[Atom]:
+            i = b.add(first, t)
+            mine = self.word(i, self.rank(row, i))
+            if self.n % size:
+                mine = b.select(b.let("lt", (b.atom(i), start), "bool"), LEAST, mine)
+            b.store(words, b.atom(t), mine)
             return ()
 
         def some(t: Index) -> list[Atom]:
             spot: Atom = end[0][1]
-            for k in range(step):
-                i = b.add(t, k)
+            for k in range(TOGETHER):
                 with Pinned(b):
-                    more = b.let("ge", (b.load(ranks, b.atom(i)), bound), "bool")
-                b.store(found, spot, b.atom(b.add(first, i)))
-                spot = b.let("add", (spot, b.let("convert", (more,), "i64")), "i64")
+                    mine = b.load(words, b.atom(b.add(t, k)))
+                b.store(self.found, spot, mine)
+                more = b.let("convert", (b.let("gt", (mine, bound), "bool"),), "i64")
+                spot = b.let("add", (spot, more), "i64")
             return [spot]
 
-        b.loop(n, "vector", rank)
-        return b.loop(n, "seq", some, end, step=step)[0]
+        b.loop(size, "vector", word)
+        return b.loop(size, "seq", some, end, step=TOGETHER)[0]
 
-    def offer_all(
-        self, row: tuple[Index, ...], kept: _Kept, found: Buf, low: Index, count: Atom
-    ) -> None:
-        b = self.b
+    def take(self, low: Index, end: Atom, have: Atom) -> Atom:
+        """The first k of what was found from `low` to `end` and of `have` words that were in order
+        before; how many these are. Some are ordered at a time, those in order lie before them."""
+        b, k = self.b, self.k
+        room = COUNTED - k
+        kept = [(have, b.var("i64", b.depth + 1, "h"))]
 
-        def offer(t: Index) -> Sequence[Atom]:
-            kept.offer(self.word_of(row, found, b.add(low, t)))
-            return ()
+        def some(s: Index) -> list[Atom]:
+            had = kept[0][1]
+            first = b.let("sub", (b.atom(s), had), "i64")
+            last = b.let("min", (end, b.atom(b.add(s, room))), "i64")
 
-        b.loop(self.n, "seq", offer, hi=count)
+            def before(t: Index) -> Sequence[Atom]:
+                with Pinned(b):
+                    word = b.load(self.words, b.atom(t))
+                b.store(self.found, b.let("add", (first, b.atom(t)), "i64"), word)
+                return ()
 
-    def order(self, row: tuple[Index, ...], found: Buf, count: Atom, targets: Targets) -> None:
+            b.loop(k, "seq", before, hi=had)
+            self.order(first, b.let("sub", (last, first), "i64"))
+            return [b.dim(k)]
+
+        return b.loop(self.n, "seq", some, kept, lo=b.atom(low), hi=end, step=room)[0]
+
+    def order(self, first: Atom, count: Atom) -> None:
         """The first k of a few words, each at the place that the number of larger ones says;
         the others behind them, over each other."""
-        b = self.b
-        places, unordered = (b.scratch("i64", COUNTED) for _ in range(2))
-        words = b.scratch("i64", self.k + 1)
-
-        def word(t: Index) -> Sequence[Atom]:
-            b.store(unordered, b.atom(t), self.word_of(row, found, t))
-            return ()
+        b, places = self.b, self.places
 
         def word_at(t: Index) -> Atom:
             with Pinned(b):
-                return b.load(unordered, b.atom(t))
+                return b.load(self.found, b.let("add", (first, b.atom(t)), "i64"))
 
         def one(t: Index) -> Sequence[Atom]:
             mine = word_at(t)
-            carry = [(Const(0, "i64"), b.var("i64", b.depth + 1, "r"))]
+            carry = [(NONE, b.var("i64", b.depth + 1, "r"))]
 
             def larger(u: Index) -> list[Atom]:
                 more = b.let("convert", (b.let("gt", (word_at(u), mine), "bool"),), "i64")
                 return [b.let("add", (carry[0][1], more), "i64")]
 
-            place = b.loop(self.n, "seq", larger, carry, hi=count)[0]
+            place = b.loop(COUNTED, "seq", larger, carry, hi=count)[0]
             b.store(places, b.atom(t), b.let("min", (place, b.dim(self.k)), "i64"))
+            return ()
+
+        def vector(s: Index) -> Sequence[Atom]:
+            b.loop(LANES, "vector", lambda t: one(b.add(s, t)))
             return ()
 
         def move(t: Index) -> Sequence[Atom]:
             with Pinned(b):
                 place = b.load(places, b.atom(t))
-            b.store(words, place, word_at(t))
+            b.store(self.words, place, word_at(t))
             return ()
 
-        b.loop(COUNTED, "vector", word, hi=count)
-        b.loop(COUNTED, "vector", one, hi=count)
+        b.loop(COUNTED, "seq", vector, hi=count, step=LANES)
         b.loop(COUNTED, "seq", move, hi=count)
-        self.write(row, words, 0, targets)
-
-    def in_parts(self, row: tuple[Index, ...], parts: int, targets: Targets) -> None:
-        """What reaches the bounds of the parts, in parallel; then the largest of that."""
-        b, k, columns = self.b, self.k, self.columns()
-        blocks = self.n // self.size
-        many = -(-blocks // parts)  # the last part may have fewer
-        each = many * self.size
-        found = b.scratch("i64", self.n)
-        counts, bounds = b.scratch("i64", parts), b.scratch("i32", parts)
-
-        def part(p: Index) -> Sequence[Atom]:
-            low = b.mul(p, each)
-            bound = self.bound(row, low, (self.n - (parts - 1) * each) // columns, 0)
-            left = b.let("sub", (b.dim(blocks), b.atom(b.mul(p, many))), "i64")
-            hi = b.let("min", (left, b.dim(many)), "i64")
-            end = self.collect(row, low, many, bound, found, hi)
-            count = b.let("sub", (end, b.atom(low)), "i64")
-
-            def fewer() -> list[Atom]:
-                kept = _Kept(b, k, self.high(bound))
-                self.offer_all(row, kept, found, low, count)
-
-                def keep(t: Index) -> Sequence[Atom]:
-                    with Pinned(b):
-                        word = b.load(kept.words, b.atom(b.add(t, 1)))
-                    b.store(found, b.atom(b.add(low, t)), self.place_in(word))
-                    return ()
-
-                b.loop(k, "vector", keep)
-                return [b.dim(k)]
-
-            most = b.let("gt", (count, Const(COUNTED, "i64")), "bool")
-            b.store(counts, b.atom(p), b.branch(most, fewer, lambda: [count])[0])
-            b.store(bounds, b.atom(p), bound)
-            return ()
-
-        b.loop(parts, "parallel", part)
-        kept = _Kept(b, k, self.high(self.largest_of(bounds, parts)))
-
-        def merge(p: Index) -> Sequence[Atom]:
-            with Pinned(b):
-                count = b.load(counts, b.atom(p))
-            self.offer_all(row, kept, found, b.mul(p, each), count)
-            return ()
-
-        def rest(t: Index) -> Sequence[Atom]:
-            i = b.add(t, blocks * self.size)
-            kept.offer(self.word(i, self.rank(row, i)))
-            return ()
-
-        b.loop(parts, "seq", merge)
-        if self.n % self.size:
-            b.loop(self.n % self.size, "seq", rest)
-        self.write(row, kept.words, 1, targets)
-
-    def largest_of(self, bounds: Buf, parts: int) -> Atom:
-        b = self.b
-        carry = [(Const(-(1 << 31), "i32"), b.var("i32", b.depth + 1, "m"))]
-
-        def one(p: Index) -> list[Atom]:
-            with Pinned(b):
-                return [b.let("max", (carry[0][1], b.load(bounds, b.atom(p))), "i32")]
-
-        return b.loop(parts, "seq", one, carry)[0]
 
     def rank(self, row: tuple[Index, ...], i: Index) -> Atom:
         return _rank(self.b, read(self.x, self.b, (*row[: self.axis], i, *row[self.axis :])))
-
-    def word_of(self, row: tuple[Index, ...], found: Buf, t: Index) -> Atom:
-        """The word of element t of those that were found."""
-        with Pinned(self.b):
-            place = self.b.load(found, self.b.atom(t))
-        i = self.b.leaf_of(place, 0, self.n - 1)
-        return self.word(i, self.rank(row, i))
 
     def place_in(self, word: Atom) -> Atom:
         low = self.b.let("and", (word, Const(LOW, "i64")), "i64")
@@ -464,7 +440,7 @@ class _Scan:
             store_slot(b, place_slot, shape, index, target, number)
             return ()
 
-        b.loop(self.k, "vector", one)
+        b.loop(self.k, "seq", one)
 
 
 def _coprime(n: int) -> int:
