@@ -61,6 +61,7 @@ if _TYPE_CHECKING:
     from .array_api_info import (
         ArrayNamespaceInfo as __array_namespace_info__,  # noqa: F401
     )
+    from .choosing import choose as choose, piecewise as piecewise, select as select, where as where
     from .comparison import (
         equal as equal,
         greater as greater,
@@ -160,37 +161,19 @@ if _TYPE_CHECKING:
         histogram_bin_edges as histogram_bin_edges,
         histogramdd as histogramdd,
     )
-    from .index_functions import (
-        argwhere as argwhere,
-        c_ as c_,
-        choose as choose,
-        compress as compress,
+    from .index_sets import (
         diag_indices as diag_indices,
         diag_indices_from as diag_indices_from,
-        extract as extract,
-        fill_diagonal as fill_diagonal,
-        flatnonzero as flatnonzero,
-        index_exp as index_exp,
         ix_ as ix_,
         mask_indices as mask_indices,
-        nonzero as nonzero,
-        piecewise as piecewise,
-        place as place,
-        put as put,
-        put_along_axis as put_along_axis,
-        r_ as r_,
         ravel_multi_index as ravel_multi_index,
-        s_ as s_,
-        select as select,
-        take as take,
-        take_along_axis as take_along_axis,
         tril_indices as tril_indices,
         tril_indices_from as tril_indices_from,
         triu_indices as triu_indices,
         triu_indices_from as triu_indices_from,
         unravel_index as unravel_index,
-        where as where,
     )
+    from .index_tricks import c_ as c_, index_exp as index_exp, r_ as r_, s_ as s_
     from .joining import (
         append as append,
         array_split as array_split,
@@ -264,6 +247,7 @@ if _TYPE_CHECKING:
         nansum as nansum,
         nanvar as nanvar,
     )
+    from .nonzeros import argwhere as argwhere, flatnonzero as flatnonzero, nonzero as nonzero
     from .padding import pad as pad
     from .polynomial import (
         bartlett as bartlett,
@@ -298,6 +282,12 @@ if _TYPE_CHECKING:
         vdot as vdot,
         vecdot as vecdot,
         vecmat as vecmat,
+    )
+    from .putting import (
+        fill_diagonal as fill_diagonal,
+        place as place,
+        put as put,
+        put_along_axis as put_along_axis,
     )
     from .quantiles import (
         median as median,
@@ -449,6 +439,12 @@ if _TYPE_CHECKING:
         sort as sort,
         sort_complex as sort_complex,
     )
+    from .taking import (
+        compress as compress,
+        extract as extract,
+        take as take,
+        take_along_axis as take_along_axis,
+    )
     from .ufunc_api import frompyfunc as frompyfunc, ufunc as ufunc
     from .ufuncs import (
         add as add,
@@ -511,6 +507,7 @@ _late = _LateNames(
             "pow power remainder sign square true_divide"
         ),
         "array_api_info": "__array_namespace_info__=ArrayNamespaceInfo",
+        "choosing": "choose piecewise select where",
         "comparison": (
             "equal greater greater_equal isfinite isinf isnan isneginf isposinf less less_equal "
             "not_equal"
@@ -529,12 +526,11 @@ _late = _LateNames(
         ),
         "fft": "fft",
         "histograms": "bincount histogram histogram2d histogram_bin_edges histogramdd",
-        "index_functions": (
-            "argwhere c_ choose compress diag_indices diag_indices_from extract fill_diagonal "
-            "flatnonzero index_exp ix_ mask_indices nonzero piecewise place put put_along_axis r_ "
-            "ravel_multi_index s_ select take take_along_axis tril_indices tril_indices_from "
-            "triu_indices triu_indices_from unravel_index where"
+        "index_sets": (
+            "diag_indices diag_indices_from ix_ mask_indices ravel_multi_index tril_indices "
+            "tril_indices_from triu_indices triu_indices_from unravel_index"
         ),
+        "index_tricks": "c_ index_exp r_ s_",
         "joining": (
             "append array_split block column_stack concat concatenate delete dsplit dstack hsplit "
             "hstack insert split stack trim_zeros unstack vsplit vstack"
@@ -553,6 +549,7 @@ _late = _LateNames(
         "nan_reductions": (
             "nanargmax nanargmin nanmax nanmean nanmin nanprod nanstd nansum nanvar"
         ),
+        "nonzeros": "argwhere flatnonzero nonzero",
         "padding": "pad",
         "polynomial": (
             "bartlett blackman hamming hanning kaiser poly polyadd polyder polydiv polyfit "
@@ -562,6 +559,7 @@ _late = _LateNames(
             "cross diag diagflat diagonal dot inner kron matmul matvec outer tensordot trace vdot "
             "vecdot vecmat"
         ),
+        "putting": "fill_diagonal place put put_along_axis",
         "quantiles": "median nanmedian nanpercentile nanquantile percentile quantile",
         "ranges": (
             "arange eye fromfunction geomspace identity indices linspace logspace meshgrid mgrid "
@@ -593,6 +591,7 @@ _late = _LateNames(
         "sorting": (
             "argpartition argsort digitize lexsort partition searchsorted sort sort_complex"
         ),
+        "taking": "compress extract take take_along_axis",
         "ufunc_api": "frompyfunc ufunc",
         "ufuncs": (
             "add bitwise_and bitwise_or bitwise_xor logaddexp logaddexp2 logical_and logical_or "
@@ -628,11 +627,11 @@ __all__ = [
         "annotations",
         "iterable",
         *(
-            "arithmetic array_api_info array_methods comparison complex_parts creation "
-            "cumulative einsums elementary histograms index_functions indexing joining logic "
-            "manipulation nan_reductions operators padding polynomial products quantiles ranges "
-            "reductions rounding scalar_types scatter selecting sets signals sorting tables "
-            "ufunc_api ufuncs ufuncs_more util vectorizing"
+            "arithmetic array_api_info array_methods choosing comparison complex_parts creation "
+            "cumulative einsums elementary histograms index_sets index_tricks indexing joining "
+            "logic manipulation nan_reductions nonzeros operators padding polynomial products "
+            "putting quantiles ranges reductions rounding scalar_types scatter selecting sets "
+            "signals sorting tables taking ufunc_api ufuncs ufuncs_more util vectorizing"
         ).split(),
     )
 ]

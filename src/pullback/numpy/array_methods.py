@@ -33,7 +33,7 @@ from . import (
 )
 from .util import static_axes, user_dtype
 
-_index_functions: Any = lazy_module("pullback.numpy.index_functions")
+_taking: Any = lazy_module("pullback.numpy.taking")
 _scatter: Any = lazy_module("pullback.numpy.scatter")
 _ufuncs_more: Any = lazy_module("pullback.numpy.ufuncs_more")
 
@@ -287,9 +287,7 @@ def compress(
     >>> jnp.array([10, 20, 30]).compress(jnp.array([True, False, True]))
     Array([10, 30], dtype=int32)
     """
-    return _index_functions.compress(
-        condition, self, axis, size=size, fill_value=fill_value, out=out
-    )
+    return _taking.compress(condition, self, axis, size=size, fill_value=fill_value, out=out)
 
 
 METHODS["compress"] = compress
@@ -298,13 +296,13 @@ METHODS["compress"] = compress
 LATE_METHODS = {
     "argpartition": "sorting",
     "argsort": "sorting",
-    "choose": "index_functions",
+    "choose": "choosing",
     "cumprod": "cumulative",
     "cumsum": "cumulative",
-    "nonzero": "index_functions",
+    "nonzero": "nonzeros",
     "searchsorted": "sorting",
     "sort": "sorting",
-    "take": "index_functions",
+    "take": "taking",
 }
 
 

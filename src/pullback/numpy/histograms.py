@@ -13,8 +13,9 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from . import (
+    choosing,
     creation,
-    index_functions,
+    index_sets,
     joining,
     manipulation,
     ranges,
@@ -90,8 +91,8 @@ def _range(a: Any, bounds: Any) -> tuple[Any, Any]:
     if len(bounds) != 2:
         raise ValueError(f"`range` must be either None or a sequence of scalars, got {bounds}")
     ends = creation.asarray(bounds, dtype=typeof(a).dtype)
-    low = index_functions.where(reductions.ptp(ends) == 0, ends[0] - 0.5, ends[0])
-    return low, index_functions.where(reductions.ptp(ends) == 0, ends[1] + 0.5, ends[1])
+    low = choosing.where(reductions.ptp(ends) == 0, ends[0] - 0.5, ends[0])
+    return low, choosing.where(reductions.ptp(ends) == 0, ends[1] + 0.5, ends[1])
 
 
 def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any = None) -> Any:
@@ -142,7 +143,7 @@ def histogram(
     edges = histogram_bin_edges(array, bins, range, each)
     array, each = manipulation.ravel(array), manipulation.ravel(each)
     place = sorting.searchsorted(edges, array, side="right")
-    place = index_functions.where(array == edges[-1], len(edges) - 1, place)
+    place = choosing.where(array == edges[-1], len(edges) - 1, place)
     counts = creation.zeros(len(edges), typeof(each).dtype).at[place].add(each, mode="drop")[1:]
     if density:
         widths = signals.diff(edges)
@@ -227,9 +228,9 @@ def histogramdd(
         edge = histogram_bin_edges(column, bin_k, None if range is None else range[k], weights)
         place = sorting.searchsorted(edge, column, side="right")
         edges.append(edge)
-        places.append(index_functions.where(column == edge[-1], place - 1, place))
+        places.append(choosing.where(column == edge[-1], place - 1, place))
     sizes = tuple(len(e) + 1 for e in edges)
-    flat = index_functions.ravel_multi_index(tuple(places), sizes, mode="clip")
+    flat = index_sets.ravel_multi_index(tuple(places), sizes, mode="clip")
     counts = bincount(flat, weights, length=int(np.prod(sizes, dtype=np.int64)))
     counts = manipulation.reshape(counts, sizes)[(slice(1, -1),) * d]
     if density:

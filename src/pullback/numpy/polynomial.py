@@ -16,10 +16,10 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from . import (
     arithmetic,
+    choosing,
     creation,
     cumulative,
     elementary,
-    index_functions,
     joining,
     linalg,
     manipulation,
@@ -316,7 +316,7 @@ def _roots_padded(p: Any) -> Any:
     # The roll appended as many roots 0 as there were leading zeros: zeros go last.
     found = found[sorting.argsort(found == 0)]
     nothing = complex(np.nan, np.nan)
-    return index_functions.where(ranges.arange(n - 1) < n - 1 - leading, found, nothing)
+    return choosing.where(ranges.arange(n - 1) < n - 1 - leading, found, nothing)
 
 
 def roots(p: Any, *, strip_zeros: bool = True) -> Any:

@@ -16,15 +16,17 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.convert import convert_weak, stop_gradient
 from . import (
+    choosing,
     creation,
     cumulative,
-    index_functions,
     joining,
     manipulation,
+    nonzeros,
     ranges,
     reductions,
     signals,
     sorting,
+    taking,
     ufuncs_more,
 )
 from .sorting import lexsort
@@ -180,7 +182,7 @@ def _some_unique(
             "specified"
         )
     if n:
-        places = index_functions.nonzero(first, size=size)[0]
+        places = nonzeros.nonzero(first, size=size)[0]
         values = rows[places]
     else:
         nothing = creation.zeros((0,), default_int())  # the fill has no index, and no count
@@ -191,7 +193,7 @@ def _some_unique(
     if padded and fill_value is not None and n:
         real = ranges.arange(size) < reductions.sum(first)
         real = lax.expand_dims(real, tuple(range(1, typeof(values).ndim)))
-        values = index_functions.where(real, values, _filler(fill_value, dtype))
+        values = choosing.where(real, values, _filler(fill_value, dtype))
     results = [manipulation.moveaxis(values, 0, along)]
     if wanted[0]:
         results.append(order[places] if n else nothing)
@@ -204,7 +206,7 @@ def _some_unique(
         results.append(nothing)
     elif wanted[2]:
         starts = (
-            index_functions.nonzero(first, size=size + 1, fill_value=n)[0]
+            nonzeros.nonzero(first, size=size + 1, fill_value=n)[0]
             if padded
             else joining.append(places, default_int().type(n))
         )
@@ -300,7 +302,7 @@ def _in1d(a: Any, b: Any, invert: bool) -> Any:
 def _in_sorted(a: Any, b: Any, invert: bool) -> Any:
     table = sorting.sort(b)
     place = sorting.searchsorted(table, a)
-    found = index_functions.take(table, place, mode="clip") == a
+    found = taking.take(table, place, mode="clip") == a
     return ~found if invert else found
 
 
@@ -361,7 +363,7 @@ def _filled(values: Any, real: Any, fill_value: Any) -> Any:
     """
     if fill_value is None:
         return values
-    return index_functions.where(real, values, fill_value)
+    return choosing.where(real, values, fill_value)
 
 
 def _like(values: Any, found: Any) -> Any:
@@ -375,11 +377,11 @@ def _select(values: Any, mask: Any, size: int | None, fill_value: Any) -> Any:
     """The values under a mask: all of them, or `size` of them, padded with fill_value."""
     if size is None:
         return _like(values, np.asarray(values)[np.asarray(mask)])
-    places = index_functions.nonzero(mask, size=size)[0]
+    places = nonzeros.nonzero(mask, size=size)[0]
     real = ranges.arange(size) < reductions.sum(mask)
     fill = _filler(0 if fill_value is None else fill_value, typeof(values).dtype)
     return (
-        index_functions.where(real, values[places], fill)
+        choosing.where(real, values[places], fill)
         if typeof(values).shape[0]
         else creation.full((size,), fill, typeof(values).dtype)
     )
@@ -502,10 +504,10 @@ def intersect1d(
         return (values, *none) if return_indices else values
     rows, new, order = _unique_sorted_mask(a, 0, True)
     mask = isin(rows, b) & new
-    places = index_functions.nonzero(mask, size=size)[0]
+    places = nonzeros.nonzero(mask, size=size)[0]
     real = ranges.arange(size) < reductions.sum(mask)
     found = rows[places]
-    least = index_functions.where(real[0], found[0], literal(found, 0))
+    least = choosing.where(real[0], found[0], literal(found, 0))
     values = _filled(found, real, least if fill_value is None else fill_value)
     if not return_indices:
         return values
@@ -513,8 +515,8 @@ def intersect1d(
     where_b = b_order[ufuncs_more.clip(sorting.searchsorted(b_rows, found), 0, max(m - 1, 0))]
     return (
         values,
-        index_functions.where(real, order[places], n),
-        index_functions.where(real, where_b, m),
+        choosing.where(real, order[places], n),
+        choosing.where(real, where_b, m),
     )
 
 

@@ -16,9 +16,9 @@ from ..primitives.common import requested_dtype
 from ..primitives.layout import iota_like
 from . import (
     arithmetic,
+    choosing,
     comparison,
     creation,
-    index_functions,
     joining,
     manipulation,
     reductions,
@@ -329,7 +329,7 @@ def digitize(x: Any, bins: Any, right: bool = False, *, method: str | None = Non
     rises = edges[-1] >= edges[0]
     up = searchsorted(edges, x, side=side, method=how)
     down = n - searchsorted(edges[::-1], x, side=side, method=how)
-    return index_functions.where(rises, up, down)
+    return choosing.where(rises, up, down)
 
 
 __all__ = [

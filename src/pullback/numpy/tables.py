@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -54,6 +55,7 @@ def unary(
         return op(*promote(name, x))
 
     f.__name__ = f.__qualname__ = name
+    f.__module__ = _asking_module()
     f.__doc__ = documented(doc, OF_FLOATS if promote is promote_args_inexact else OF_ANY)
     return jit(f) if named else f
 
@@ -70,8 +72,14 @@ def binary(name: str, op: Callable[[Any, Any], Any], doc: str, promote: Any = pr
         return op(*promote(name, x1, x2))
 
     f.__name__ = f.__qualname__ = name
+    f.__module__ = _asking_module()
     f.__doc__ = documented(doc, OF_PAIRS)
     return f
+
+
+def _asking_module() -> str:
+    """The module that is having a function made: pickles look for it there."""
+    return str(sys._getframe(2).f_globals["__name__"])
 
 
 def noting_nan(x: Any) -> Any:

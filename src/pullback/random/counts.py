@@ -16,8 +16,8 @@ from ..api.placement import lay_out
 from ..control.scan import scan
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
-from ..numpy.index_functions import take
 from ..numpy.selecting import select_where
+from ..numpy.taking import take
 from ..numpy.util import check_arraylike, promote_dtypes_inexact, to_type
 from ..primitives import rng
 from ..primitives.common import as_array, canonical_axis, canonical_shape, requested_dtype

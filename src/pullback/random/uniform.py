@@ -15,9 +15,9 @@ from .. import config, dtypes
 from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..numpy.cumulative import cumsum
-from ..numpy.index_functions import take
 from ..numpy.selecting import select_where
 from ..numpy.sorting import searchsorted
+from ..numpy.taking import take
 from ..numpy.ufuncs_more import clip_jit
 from ..numpy.util import literal
 from ..primitives import rng

@@ -14,11 +14,11 @@ from ...core.avals import typeof
 from ...primitives import linalg as lax_linalg
 from .. import (
     arithmetic,
+    choosing,
     comparison,
     complex_parts,
     creation,
     elementary,
-    index_functions,
     products,
     ranges,
     reductions,
@@ -62,18 +62,18 @@ def _det_small(a: Any) -> Any:
 def _det(a: Any) -> Any:
     lu, pivots, _ = lax_linalg.lu(a)
     diagonal = diagonal_of(lu)
-    sign = index_functions.where(_parity(pivots) % 2 == 1, -1, 1).astype(typeof(a).dtype)
+    sign = choosing.where(_parity(pivots) % 2 == 1, -1, 1).astype(typeof(a).dtype)
     product = reductions.prod(diagonal, axis=-1)
     # A product of many factors may leave the range of the dtype on the way to a result inside it:
     # then the size is found through logarithms, whose sum is less exact.
     size = arithmetic.abs(diagonal)
     inside = (arithmetic.abs(product) > 0) & comparison.isfinite(product)
-    units = diagonal / index_functions.where(size == 0, 1, size).astype(typeof(a).dtype)
+    units = diagonal / choosing.where(size == 0, 1, size).astype(typeof(a).dtype)
     by_logs = elementary.exp(reductions.sum(elementary.log(size), axis=-1)).astype(typeof(a).dtype)
     by_logs = by_logs * reductions.prod(units, axis=-1)
     singular = reductions.any(diagonal == 0, axis=-1)
-    other = index_functions.where(singular, 0, by_logs)
-    return sign * index_functions.where(inside, product, other)
+    other = choosing.where(singular, 0, by_logs)
+    return sign * choosing.where(inside, product, other)
 
 
 @_det.defjvp
@@ -85,17 +85,17 @@ def _det_jvp(primals: Any, tangents: Any) -> Any:
     out = _det(a)
     n = typeof(a).shape[-1]
     regular = (out != 0)[..., None, None]
-    safe = index_functions.where(regular, a, ranges.eye(n, dtype=typeof(a).dtype))
+    safe = choosing.where(regular, a, ranges.eye(n, dtype=typeof(a).dtype))
     cofactors = transposed(inv(safe)) * out[..., None, None]
     singular = _cofactors_by_svd(lax.stop_gradient(a))
-    cofactors = index_functions.where(regular, cofactors, singular)
+    cofactors = choosing.where(regular, cofactors, singular)
     return out, reductions.sum(cofactors * da, axis=(-2, -1))
 
 
 def _cofactors_by_svd(a: Any) -> Any:
     u, s, vh = lax_linalg.svd(a, full_matrices=False)
     n = typeof(a).shape[-1]
-    others = index_functions.where(ranges.eye(n, dtype=bool), 1, s[..., None, :])
+    others = choosing.where(ranges.eye(n, dtype=bool), 1, s[..., None, :])
     products = reductions.prod(others, axis=-1).astype(typeof(a).dtype)
     sign = _det(u) * _det(vh)
     return sign[..., None, None] * mm(
@@ -154,9 +154,9 @@ def _slogdet(a: Any) -> Any:
     sign = sign * (1 - 2 * (odd % 2)).astype(typeof(a).dtype)
     zero = reductions.any(diagonal == 0, axis=-1)
     logdet = reductions.sum(elementary.log(arithmetic.abs(diagonal)), axis=-1)
-    return index_functions.where(
-        zero, creation.zeros((), typeof(a).dtype), sign
-    ), index_functions.where(zero, -np.inf, logdet)
+    return choosing.where(zero, creation.zeros((), typeof(a).dtype), sign), choosing.where(
+        zero, -np.inf, logdet
+    )
 
 
 def _slogdet_tangent(a: Any, da: Any, sign: Any, logdet: Any) -> Any:
@@ -178,7 +178,7 @@ def _slogdet_qr(a: Any) -> Any:
         ]
         + 1
     )
-    each = index_functions.where(taus == 0, 1, 1 - taus * norms.astype(typeof(taus).dtype))
+    each = choosing.where(taus == 0, 1, 1 - taus * norms.astype(typeof(taus).dtype))
     phase = (
         diagonal / arithmetic.abs(diagonal)
         if dtypes.is_complex(typeof(a).dtype)

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...api.jit import jit
 from ...core.avals import typeof
 from ...primitives import linalg as lax_linalg
-from .. import arithmetic, index_functions, sorting
+from .. import arithmetic, sorting, taking
 from .common import adjoint, inexact, transposed
 
 
@@ -62,13 +62,11 @@ def _svd(
     w, v = eigh(a)
     size = arithmetic.abs(w)
     order = sorting.argsort(size, axis=-1, descending=True)
-    s = index_functions.take_along_axis(size, order, axis=-1)
+    s = taking.take_along_axis(size, order, axis=-1)
     if not compute_uv:
         return s
-    v = index_functions.take_along_axis(v, order[..., None, :], axis=-1)
-    sign = index_functions.take_along_axis(arithmetic.sign(w), order, axis=-1).astype(
-        typeof(v).dtype
-    )
+    v = taking.take_along_axis(v, order[..., None, :], axis=-1)
+    sign = taking.take_along_axis(arithmetic.sign(w), order, axis=-1).astype(typeof(v).dtype)
     return v, s, adjoint(v * sign[..., None, :])
 
 

@@ -11,7 +11,7 @@ from ... import dtypes
 from ...api.jit import jit
 from ...control.custom import custom_jvp
 from ...core.avals import typeof
-from .. import creation, index_functions, reductions, scalar_types
+from .. import choosing, creation, reductions, scalar_types
 from ..util import check_arraylike, promotes_freely
 from .common import adjoint, inexact, mm
 from .factor import svd
@@ -52,7 +52,7 @@ def matrix_rank(M: Any, rtol: Any = None, *, hermitian: bool = False, tol: Any =
 def _pinv_fixed(a: Any, rtol: Any) -> Any:
     u, s, vh = svd(a, full_matrices=False)
     limit = creation.asarray(rtol)[..., None] * s[..., 0:1]
-    s = index_functions.where(s > limit, s, np.inf).astype(typeof(u).dtype)
+    s = choosing.where(s > limit, s, np.inf).astype(typeof(u).dtype)
     return mm(adjoint(vh), adjoint(u) / s[..., None])
 
 
@@ -96,7 +96,7 @@ def pinv(a: Any, rtol: Any = None, hermitian: bool = False, *, rcond: Any = None
     if hermitian:
         u, s, vh = svd(a, full_matrices=False, hermitian=True)
         limit = creation.asarray(rtol, real)[..., None] * s[..., 0:1]
-        s = index_functions.where(s > limit, s, np.inf).astype(typeof(u).dtype)
+        s = choosing.where(s > limit, s, np.inf).astype(typeof(u).dtype)
         return mm(adjoint(vh), adjoint(u) / s[..., None])
     return _pinv_fixed(a, creation.asarray(rtol, real))
 
@@ -153,15 +153,13 @@ def _least_squares(a: Any, b: Any, rcond: Any, numpy_resid: bool) -> Any:
         rcond = (
             (max(m, n) * float(scalar_types.finfo(dtype).eps))
             if rcond is None
-            else index_functions.where(
-                creation.asarray(rcond) < 0, scalar_types.finfo(dtype).eps, rcond
-            )
+            else choosing.where(creation.asarray(rcond) < 0, scalar_types.finfo(dtype).eps, rcond)
         )
         u, s, vt = svd(a, full_matrices=False)
         mask = (s > 0) & (s >= creation.asarray(rcond, typeof(s).dtype) * s[0])
         rank = mask.sum()
-        safe = index_functions.where(mask, s, 1).astype(dtype)
-        s_inv = index_functions.where(mask, 1 / safe, 0)[:, None]
+        safe = choosing.where(mask, s, 1).astype(dtype)
+        s_inv = choosing.where(mask, 1 / safe, 0)[:, None]
         x = mm(adjoint(vt), s_inv * mm(adjoint(u), b))
     if numpy_resid and (int(rank) < n or m <= n):
         resid = creation.asarray([])

@@ -12,11 +12,11 @@ from ...api.jit import jit
 from ...core.avals import typeof
 from .. import (
     arithmetic,
+    choosing,
     comparison,
     complex_parts,
     creation,
     elementary,
-    index_functions,
     manipulation,
     reductions,
 )
@@ -58,7 +58,7 @@ def cond(x: Any, p: Any = None) -> Any:
     r = norm(arr, ord=p, axis=(-2, -1)) * norm(inv(arr), ord=p, axis=(-2, -1))
     # Singular, not NaN: infinite.
     unknown = comparison.isnan(r) & ~reductions.any(comparison.isnan(arr), axis=(-2, -1))
-    return index_functions.where(unknown, np.inf, r)
+    return choosing.where(unknown, np.inf, r)
 
 
 @functools.partial(jit, static_argnames=("ord", "axis", "keepdims"))
