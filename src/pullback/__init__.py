@@ -58,11 +58,9 @@ with _uncollected:  # an import makes many objects, hardly any of which is garba
         named_scope as named_scope,
     )
     from .api.vmap import vmap as vmap
-    from .control.custom import (
-        custom_gradient as custom_gradient,
-        custom_jvp as custom_jvp,
-        custom_vjp as custom_vjp,
-    )
+    from .control.custom_gradient import custom_gradient as custom_gradient
+    from .control.custom_jvp import custom_jvp as custom_jvp
+    from .control.custom_vjp import custom_vjp as custom_vjp
     from .core.build import trace_count as trace_count
     from .core.refs import Ref as Ref
     from .dtypes import float0 as float0

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from .. import tree
-from ..control.custom import custom_jvp
+from ..control.custom_jvp import custom_jvp
 from ..core.avals import typeof
 from ..core.build import close_jaxpr, trace_to_jaxpr
 from ..core.trace import Tracer, current_trace

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import config, dtypes, tree
 from ..control.call import UNSPECIFIED, call_params, jit_p
-from ..control.custom import custom_vjp
+from ..control.custom_vjp import custom_vjp
 from ..core.avals import ShapedArray, typeof
 from ..core.build import is_staged
 from ..core.dim_programs import check_names, of_sizes, sizes_from

@@ -20,7 +20,8 @@ from ..core.trace import current_trace, use_trace
 from .call import call_params, closed_call_p, jit_p
 from .common import permute
 from .cond import cond_p
-from .custom import custom_jvp_call_p, custom_vjp_call_p
+from .custom_jvp import custom_jvp_call_p
+from .custom_vjp import custom_vjp_call_p
 from .expand import ExpandTrace
 from .remat import hoist, remat_p
 from .scan import scan_p, stacked

@@ -25,7 +25,7 @@ from ..transforms.jvp import jvp_flat
 from ..transforms.linearize import linearize_flat
 from ..transforms.transpose import transpose_jaxpr
 from .common import trace_function
-from .custom import custom_jvp
+from .custom_jvp import custom_jvp
 from .expand import announce
 
 __all__ = ["custom_linear_solve", "custom_linear_solve_p", "custom_root"]

@@ -32,7 +32,7 @@ from ..transforms.batch import batch_jaxpr, matchaxis
 from ..transforms.jvp import jvp_flat, jvp_jaxpr_fixpoint
 from .call import mentions_axis, move_to_front
 from .common import chosen, permute, widen_cond
-from .custom import custom_lin_p
+from .custom_vjp import custom_lin_p
 from .expand import register_inline
 from .while_lanes import masked
 from .while_reverse import adjoint_of_loop, check_effects, split_loop

@@ -11,7 +11,7 @@ from ..api.placement import (
     with_sharding_constraint as with_sharding_constraint,
 )
 from ..config import LateNames as _LateNames
-from ..control.custom import custom_gradient as custom_gradient
+from ..control.custom_gradient import custom_gradient as custom_gradient
 
 # The functions of arrays are native when they are called outside of transformations: those of these
 # modules.

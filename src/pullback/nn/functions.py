@@ -11,7 +11,7 @@ import numpy as np
 
 from .. import config, dtypes, lax, numpy as jnp
 from ..api.jit import jit
-from ..control.custom import custom_jvp
+from ..control.custom_jvp import custom_jvp
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError

@@ -13,7 +13,7 @@ import numpy as np
 
 from .. import dtypes, lax, numpy as jnp
 from ..api.jit import jit
-from ..control.custom import custom_vjp
+from ..control.custom_vjp import custom_vjp
 from ..core.avals import typeof
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..config import lazy_module
-from ..control.custom import custom_jvp
+from ..control.custom_jvp import custom_jvp
 from ..core.avals import typeof
 from . import reductions
 from .arithmetic import add_pair, multiply_pair, negative_one, subtract_pair

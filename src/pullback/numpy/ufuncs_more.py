@@ -11,7 +11,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.derivatives import jvp
 from ..api.jit import jit
-from ..control.custom import custom_jvp
+from ..control.custom_jvp import custom_jvp
 from ..core.avals import typeof
 from ..primitives.common import as_array
 from . import creation, reductions

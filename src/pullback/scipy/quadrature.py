@@ -19,7 +19,7 @@ from .. import lax, numpy as jnp
 from ..api.derivatives import jvp
 from ..api.staging import closure_convert
 from ..api.vmap import vmap
-from ..control.custom import custom_jvp
+from ..control.custom_jvp import custom_jvp
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
 from ..numpy.util import check_arraylike, promote_dtypes_inexact

@@ -20,7 +20,7 @@ from ..api.derivatives import vjp
 from ..api.jit import jit
 from ..api.staging import closure_convert
 from ..api.vmap import vmap
-from ..control.custom import custom_vjp
+from ..control.custom_vjp import custom_vjp
 from ..core.avals import is_valid_value
 from ..flatten_util import ravel_pytree
 from ..numpy.util import promotes_freely

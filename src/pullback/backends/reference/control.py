@@ -11,7 +11,8 @@ import numpy as np
 
 from ...control.call import jit_p
 from ...control.cond import cond_p
-from ...control.custom import custom_jvp_call_p, custom_vjp_call_p
+from ...control.custom_jvp import custom_jvp_call_p
+from ...control.custom_vjp import custom_vjp_call_p
 from ...control.linear_solve import custom_linear_solve_p, split_constants
 from ...control.remat import name_p, remat_p
 from ...control.scan import scan_p

@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import dtypes, lax
 from ...api.jit import jit
-from ...control.custom import custom_jvp
+from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
 from ...primitives import linalg as lax_linalg
 from .. import (

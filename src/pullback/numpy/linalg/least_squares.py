@@ -9,7 +9,7 @@ import numpy as np
 
 from ... import dtypes
 from ...api.jit import jit
-from ...control.custom import custom_jvp
+from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
 from .. import choosing, creation, reductions, scalar_types
 from ..util import check_arraylike, promotes_freely

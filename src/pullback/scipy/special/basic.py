@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ... import dtypes, lax, numpy as jnp
-from ...control.custom import custom_jvp
+from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
 from ...nn import functions as nn
 from ...numpy.util import check_arraylike, check_ranks, promote_dtypes_inexact, to_type

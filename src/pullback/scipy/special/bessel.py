@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import lax, numpy as jnp
 from ...api.jit import jit
-from ...control.custom import custom_jvp
+from ...control.custom_jvp import custom_jvp
 from ...control.scan import scan
 from ...core.avals import typeof
 from ...numpy.util import promotes_freely

@@ -18,7 +18,7 @@ import numpy as np
 
 from ... import dtypes, numpy as jnp
 from ...config import lazy_module
-from ...control.custom import custom_jvp
+from ...control.custom_jvp import custom_jvp
 from ...core.avals import ShapedArray, typeof
 from ...core.symbolic import SymbolicZero, Zero
 from ...primitives.callback import pure_callback

@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
-from ...control.custom import custom_jvp
+from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
 from ...numpy.util import check_arraylike, promotes_freely
 from ...primitives.convert import convert_weak

@@ -8,7 +8,7 @@ import numpy as np
 
 from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
-from ...control.custom import custom_jvp
+from ...control.custom_jvp import custom_jvp
 from ...control.scan import scan
 from ...control.while_loop import while_loop
 from ...core.avals import typeof

@@ -11,7 +11,7 @@ import numpy as np
 
 from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
-from ...control.custom import custom_jvp
+from ...control.custom_jvp import custom_jvp
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
 from ...numpy.util import check_arraylike, default_float, promotes_freely, to_type

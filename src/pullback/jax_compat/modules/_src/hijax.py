@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from .... import tree
-from ....control.custom import custom_vjp
+from ....control.custom_vjp import custom_vjp
 from ....core import effects as _fx
 from ....core.avals import typeof
 from ....core.high import AvalQDD, cur_qdd
