@@ -309,6 +309,19 @@ def test_modules_that_tests_of_jax_import_are_as_there() -> None:
     _passes("jtu_modules_program.py", "\nOK")
 
 
+def test_what_tests_of_jax_ask_of_arrays_and_shardings() -> None:
+    """On eight devices: the same program prints the same lines in JAX and here."""
+    program = str(HERE / "array_program.py")
+    eight = {"XLA_FLAGS": "--xla_force_host_platform_device_count=8"}
+    env = {**os.environ, **eight, "PYTHONPATH": str(HERE.parent / "src")}
+    theirs, ours = (
+        subprocess.run([sys.executable, *how, program], capture_output=True, text=True, env=env)
+        for how in ((), ("-m", "pullback", "run"))
+    )
+    assert theirs.returncode == 0, theirs.stderr[-3000:]
+    assert ours.stdout.splitlines() == theirs.stdout.splitlines(), ours.stderr[-3000:]
+
+
 def _passes(name: str, *wanted: str, jax_too: bool = True) -> None:
     program = str(HERE / name)
     for how in ([program], ["-m", "pullback", "run", program])[not jax_too :]:

@@ -15,6 +15,7 @@ from ..core.build import is_staged, staged
 from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from ..core.trace import Tracer
+from ..errors import UnexpectedTracerError
 from ..primitives.common import layers, zero_of
 from ..primitives.keys import PRNGKeyArray
 from ..primitives.sharding import reshard_p, sharding_constraint_p
@@ -264,7 +265,13 @@ def make_array_from_callback(
         )
     parts = []
     for device, index in target.devices_indices_map(tuple(shape)).items():
-        part = to_array(data_callback(index))
+        part = data_callback(index)
+        if isinstance(part, Tracer):
+            raise UnexpectedTracerError(
+                "jax.make_array_from_callback cannot be called within a traced context. Fix: make "
+                "the array outside of the traced function."
+            )
+        part = to_array(part)
         if dtype is not None and part.dtype != dtype:
             raise ValueError(
                 "If `dtype` is provided to `jax.make_array_from_callback`, it must match the dtype "
@@ -290,16 +297,34 @@ def make_array_from_single_device_arrays(
             "jax.make_array_from_single_device_arrays `arrays` argument must be a list or tuple, "
             f"but got {type(arrays)}."
         )
+    traced = {type(part) for part in arrays if isinstance(part, Tracer)}
+    if traced:
+        raise ValueError(
+            "jax.make_array_from_single_device_arrays requires a list of concrete arrays as input, "
+            f"but got types {traced}. Fix: make the array outside of the traced function."
+        )
+    if not arrays and dtype is None:
+        raise ValueError(
+            "If the Array has no addressable shards, `dtype` must be provided via the `dtype` "
+            "argument to `jax.make_array_from_single_device_arrays`."
+        )
     for part in arrays:
         if not isinstance(part, ArrayImpl | PRNGKeyArray):
             raise TypeError(
                 f"Unsupported type for elements in `arrays`: {type(part)}. Fix: "
                 "jax.device_put(part, device)"
             )
+        if (count := len(part.sharding.device_set)) > 1:
+            raise ValueError(
+                "When making an array from single-device arrays the input arrays must have one "
+                f"shard each. An argument array had {count} shard(s). Fix: [s.data for s in "
+                "part.addressable_shards]"
+            )
         if dtype is not None and part.dtype != dtype:
             raise ValueError(
-                "make_array_from_single_device_arrays: `dtype` must be that of the parts. Got "
-                f"dtype={np.dtype(dtype)} and a part of dtype {part.dtype}. Fix: leave it out."
+                "If `dtype` is provided to `jax.make_array_from_single_device_arrays`, it must "
+                f"match the dtype of the addressable shards. Got dtype={np.dtype(dtype)} and shard "
+                f"dtype={part.dtype}. Fix: leave it out."
             )
     return from_shards(shape, sharding, arrays)
 

@@ -402,7 +402,9 @@ def _layout_of_all(args: Sequence[Any], shape: Any) -> Any:
         for k, (n, part) in enumerate(zip(aval.shape, parts_of(aval), strict=True), start):
             if n == shape[k] and parts[k] is None:
                 parts[k] = part
-    return found.update(spec=found.spec.update(partitions=parts, unreduced=(), reduced=()))
+    return found.update(
+        spec=found.spec.update(partitions=parts, unreduced=frozenset(), reduced=frozenset())
+    )
 
 
 def _broadcast_lying(x: Any, shape: Any, lies: Any) -> Any:

@@ -183,8 +183,8 @@ def _update_transpose(ct: Any, operand: Any, update: Any, *starts: Any) -> list[
 def _update_batch(args: Any, dims: Any) -> Any:
     operand, update, *starts = args
     ndim = typeof(update).ndim - (dims[1] is not None)
-    if not ndim:
-        return update, dims[1]
+    if not ndim:  # as strong as the operand
+        return convert_element_type(update, typeof(update).dtype), dims[1]
     indices, sd = _joined_starts(starts, dims[2:])
     axes = tuple(range(ndim))
     return scatter_p.rules["batch"](

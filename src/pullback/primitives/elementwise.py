@@ -424,8 +424,8 @@ def _select_n_batch(args: Any, dims: Any) -> Any:
     size = batch_size(args, dims)
     if w_dim is None and not w.ndim:
         return select_n_p.bind(which, *(full_batch(c, d, size) for c, d in zip(cases, c_dims))), 0
-    cases = [full_batch(c, d, size) for c, d in zip(cases, c_dims)]
     which = full_batch(which, w_dim, size)
+    cases = [full_batch(c, d, size) for c, d in zip(cases, c_dims)]
     shape = typeof(cases[0]).shape
     if typeof(which).ndim != len(shape):
         which = broadcast_in_dim(which, shape, (0,))

@@ -9,6 +9,7 @@ classes are JAX's.
 from __future__ import annotations
 
 import enum
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -412,7 +413,7 @@ def platform(self: Any) -> str:
 
 
 def on_device_size_in_bytes(self: Any) -> int:
-    """Bytes that the values take.
+    """Bytes that the values take, on all devices together.
 
     >>> jnp.zeros(3).on_device_size_in_bytes()
     12
@@ -421,7 +422,11 @@ def on_device_size_in_bytes(self: Any) -> int:
         raise errors.JaxRuntimeError(
             "INVALID_ARGUMENT: GetOnDeviceSizeInBytes() called on deleted or donated buffer"
         )
-    return int(self.nbytes)
+    sharding = self.sharding
+    size, parts = int(self.nbytes), math.prod(self.shape)
+    if sharding.num_devices == 1 or not parts:
+        return size
+    return int(size // parts * math.prod(sharding.shard_shape(self.shape)) * sharding.num_devices)
 
 
 def __hex__(self: Any) -> str:

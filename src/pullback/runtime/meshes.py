@@ -78,6 +78,9 @@ class MeshBase:
     auto_axes = property(lambda self: self._of_type(AxisType.Auto))
     explicit_axes = property(lambda self: self._of_type(AxisType.Explicit))
     manual_axes = property(lambda self: self._of_type(AxisType.Manual))
+    _name_to_type = property(lambda self: dict(zip(self.axis_names, self.axis_types, strict=True)))
+    _any_axis_manual = property(lambda self: AxisType.Manual in self.axis_types)
+    _any_axis_explicit = property(lambda self: AxisType.Explicit in self.axis_types)
     are_all_axes_auto = property(lambda self: all(t is AxisType.Auto for t in self.axis_types))
     are_all_axes_explicit = property(
         lambda self: bool(self.axis_types) and all(t is AxisType.Explicit for t in self.axis_types)
@@ -87,14 +90,14 @@ class MeshBase:
     )
 
 
-def _types(axis_types: Any, names: Sequence[Any]) -> tuple[AxisType, ...]:
+def _types(axis_types: Any, names: Sequence[Any], of: str = "Mesh") -> tuple[AxisType, ...]:
     n = len(names)
     if axis_types is None:
         return (AxisType.Auto,) * n
-    types = (axis_types,) if isinstance(axis_types, AxisType) else tuple(axis_types)
+    types = tuple(axis_types) if isinstance(axis_types, (list, tuple)) else (axis_types,)
     if not all(isinstance(t, AxisType) for t in types):
         raise TypeError(
-            "axis_types passed to Mesh must be of type `jax.sharding.AxisType`. Got "
+            f"axis_types passed to {of} must be of type `jax.sharding.AxisType`. Got "
             f"{axis_types} of type {tuple(map(type, types))}"
         )
     if len(types) != n:
@@ -156,6 +159,11 @@ class Mesh(MeshBase):
         )
 
     device_ids = property(lambda self: np.vectorize(lambda d: d.id, otypes=[int])(self.devices))
+    # What libraries and tests of JAX read that is not public.
+    _flat_devices_tuple = property(lambda self: tuple(self.devices.flat))
+    _flat_devices_set = property(lambda self: set(self.devices.flat))
+    _local_devices_set = property(lambda self: set(self.devices.flat))
+    _internal_device_list = property(lambda self: tuple(self.devices.flat))
     local_mesh = property(lambda self: self)
     local_devices = property(lambda self: list(self.devices.flat))
     is_multi_process = property(lambda self: False)
@@ -244,7 +252,7 @@ class AbstractMesh(MeshBase):
                 f"AbstractMesh takes as many sizes as names, got {self.axis_sizes} and "
                 f"{self.axis_names}."
             )
-        self.axis_types = _types(axis_types, self.axis_names)
+        self.axis_types = _types(axis_types, self.axis_names, "AbstractMesh")
         self.abstract_device = abstract_device
 
     abstract_mesh = property(lambda self: self)

@@ -29,8 +29,13 @@ class PartitionSpec:
     ) -> None:
         put = object.__setattr__
         put(self, "_partitions", tuple(map(_part, partitions)))
-        put(self, "_unreduced", frozenset(unreduced) if unreduced else frozenset())
-        put(self, "_reduced", frozenset(reduced) if reduced else frozenset())
+        for name, given in (("unreduced", unreduced), ("reduced", reduced)):
+            if not isinstance(given, (set, frozenset)):
+                raise TypeError(
+                    f"{name} argument of PartitionSpec should of type `frozenset` or `set`. Got "
+                    f"type {given}"
+                )
+            put(self, f"_{name}", frozenset(given))
         if unreduced or reduced:
             self._check_sums(unreduced, reduced)
 
@@ -41,11 +46,6 @@ class PartitionSpec:
     def _check_sums(self, unreduced: Any, reduced: Any) -> None:
         own = {n for part in self._partitions for n in axes_of(part)}
         for name, given in (("unreduced", unreduced), ("reduced", reduced)):
-            if not isinstance(given, (set, frozenset)):
-                raise TypeError(
-                    f"{name} argument of PartitionSpec should of type `frozenset` or `set`. Got "
-                    f"type {given}"
-                )
             if None in given:
                 raise ValueError(
                     f"{name} cannot contain None. All elements in {name} should refer to the mesh "
@@ -99,13 +99,24 @@ class PartitionSpec:
                 (*self, *other), self._unreduced | other.unreduced, self._reduced | other.reduced
             )
         if isinstance(other, tuple):
+            self._check_joins(other, "__add__")
             return _spec((*self, *other), self._unreduced, self._reduced)
         return NotImplemented
 
     def __radd__(self, other: Any) -> PartitionSpec:
         if not isinstance(other, tuple):
             return NotImplemented
+        self._check_joins(other, "__radd__")
         return _spec((*other, *self), self._unreduced, self._reduced)
+
+    def _check_joins(self, other: Any, method: str) -> None:
+        """TypeError for a tuple beside sums that are still to come: it may name their axes."""
+        for name in ("unreduced", "reduced"):
+            if getattr(self, name):
+                raise TypeError(
+                    f"other {other} cannot be of instance `tuple` when self {self} has {name} in "
+                    f"`{method}` of PartitionSpec. Fix: PartitionSpec{other}"
+                )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PartitionSpec) and (

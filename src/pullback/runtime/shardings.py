@@ -77,6 +77,18 @@ class Sharding:
         """This sharding in another kind of memory."""
         return self
 
+    # What libraries hand to XLA, and to its partitioner.
+    def _to_xla_hlo_sharding(self, num_dimensions: int) -> Any:
+        return _xla_mesh.tiles_of({}, (), num_dimensions)
+
+    def _to_sdy_sharding(self, num_dimensions: int) -> Any:
+        return _xla_sharding.as_array(None, (), num_dimensions)
+
+    _internal_device_list = property(lambda self: self._device_assignment)
+
+
+_xla_mesh: Any = config.lazy_module("pullback.backends.xla.mesh")
+_xla_sharding: Any = config.lazy_module("pullback.backends.xla.sharding")
 
 _MEMORY_KINDS = ("device", "pinned_host", "unpinned_host")
 
@@ -153,6 +165,11 @@ class NamedSharding(Sharding):
         self.mesh, self.spec = mesh, spec
         abstract = isinstance(mesh, AbstractMesh)
         self.memory_kind = memory_kind if abstract else checked_memory_kind(memory_kind)
+        if abstract and memory_kind not in (None, *_MEMORY_KINDS):
+            raise ValueError(
+                f"Got invalid memory kind: {memory_kind}. Valid memory kinds are: "
+                f"{', '.join(_MEMORY_KINDS)}"
+            )
         used: list[Any] = []
         for part in self.spec:
             if part is None or part is PartitionSpec.UNCONSTRAINED:
@@ -175,6 +192,11 @@ class NamedSharding(Sharding):
     def _check_sums(self) -> None:
         for kind in ("unreduced", "reduced"):
             names = getattr(self.spec, kind)
+            if lost := names.difference(self.mesh.axis_names):
+                raise ValueError(
+                    f"{kind.capitalize()} axes {', '.join(map(str, lost))} is not found in "
+                    f"mesh.axis_names={tuple(self.mesh.axis_names)}. Got pspec={self.spec}"
+                )
             if names - set(self.mesh.explicit_axes):
                 raise ValueError(
                     f"{kind.capitalize()} axes can only refer to mesh axes that is of type "
@@ -264,6 +286,13 @@ class NamedSharding(Sharding):
         }
 
     addressable_devices_indices_map = devices_indices_map
+
+    def _to_xla_hlo_sharding(self, num_dimensions: int) -> Any:
+        spec, sizes = self.spec, dict(self.mesh.shape)
+        return _xla_mesh.tiles_of(sizes, tuple(spec), num_dimensions, spec.unreduced)
+
+    def _to_sdy_sharding(self, num_dimensions: int) -> Any:
+        return _xla_sharding.as_array(self.mesh, self.spec, num_dimensions)
 
     def update(self, **changes: Any) -> NamedSharding:
         fields = {"mesh": self.mesh, "spec": self.spec, "memory_kind": self.memory_kind, **changes}

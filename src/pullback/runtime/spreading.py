@@ -182,6 +182,9 @@ def _taken(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
 
 
 def _dynamic_slice(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
+    """Like `slice` where the starts are known, otherwise axes that are cut are whole."""
+    if all(type(start) is Literal for start in eqn.invars[1:]):
+        return [ins[0]]
     old, new = eqn.invars[0].aval.shape, eqn.outvars[0].aval.shape
     pairs = zip(ins[0], old, new, strict=True)
     return [tuple(p if n == m else None for p, n, m in pairs)]
@@ -248,7 +251,7 @@ def _joined(parts: Sequence[Any]) -> Any:
 def _cut(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
     """Parts of an array: an axis that is whole stays as it is; one that is cut, too, where the rest
     can be divided."""
-    return [ins[0]]
+    return [ins[0]] * len(eqn.outvars)
 
 
 def _stacked(eqn: JaxprEqn, ins: Any, mesh: Any) -> list[Spec | None]:
@@ -374,6 +377,7 @@ _RULES: dict[str, _Rule] = {
     "expand_dims": _expanded,
     "reshape": _reshaped,
     "slice": _cut,
+    "split": _cut,
     "device_put": _sorted,
     "dynamic_slice": _dynamic_slice,
     "tile": _tiled,

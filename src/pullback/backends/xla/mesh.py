@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -49,23 +49,36 @@ def op_sharding_to_indices(
     return tuple(found)
 
 
-def tiles_of(sizes: Mapping[Any, int], parts: Sequence[Any], ndim: int) -> Any:
-    """XLA's form of a sharding: the sizes of the mesh's named axes, and for each axis of an array
-    the name, or names, that it is divided over."""
-    named = [p if isinstance(p, tuple) else () if p is None else (p,) for p in parts]
+def tiles_of(
+    sizes: Mapping[Any, int],
+    parts: Sequence[Any],
+    ndim: int,
+    unreduced: Collection[Any] = frozenset(),
+) -> Any:
+    """XLA's form of a sharding: the sizes of the mesh's named axes, for each axis of an array the
+    name, or names, that it is divided over, and those over which sums are still to come."""
+    named = [p if isinstance(p, tuple) else (p,) if p in sizes else () for p in parts]
     named += [()] * (ndim - len(named))
     names = list(sizes)
     used = [n for part in named for n in part]
-    others = [n for n in names if n not in used]
     grid = [math.prod(sizes[n] for n in part) for part in named]
-    if math.prod(grid) == 1:
+    if math.prod(grid) == 1 and not unreduced:
         return xla_client.HloSharding.replicate()
-    copies = math.prod(sizes[n] for n in others)
+    kinds = xla_client.OpSharding.Type
+    order, groups = list(used), []
+    for kind, members in (
+        (kinds.UNREDUCED, [n for n in names if n in unreduced]),
+        (kinds.REPLICATED, [n for n in names if n not in used and n not in unreduced]),
+    ):
+        order += members
+        if (copies := math.prod(sizes[n] for n in members)) > 1:
+            grid.append(copies)
+            groups.append(kind)
     return xla_client.HloSharding.iota_tile(
-        dims=[*grid, copies] if copies > 1 else grid,
+        dims=grid,
         reshape_dims=list(sizes.values()),
-        transpose_perm=[names.index(n) for n in (*used, *others)],
-        subgroup_types=[xla_client.OpSharding.Type.REPLICATED] if copies > 1 else [],
+        transpose_perm=[names.index(n) for n in order],
+        subgroup_types=groups,
     )
 
 

@@ -2,11 +2,63 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import dataclasses
+from collections.abc import Collection, Sequence
 from typing import Any
 
 from .contexts import ModuleContext
 from .library import ir, sdy
+
+
+@dataclasses.dataclass(frozen=True, repr=False)
+class SdyDim:
+    """The names of axes that an array's axis is divided over, as Shardy has them; `is_open`: it may
+    be divided over more."""
+
+    axes: tuple[Any, ...]
+    is_open: bool
+
+    def __repr__(self) -> str:
+        names = ", ".join([*map(repr, self.axes), *["?"] * self.is_open])
+        return f"{{{names}}}"
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, repr=False)
+class SdyArray:
+    """A sharding, as Shardy has it."""
+
+    mesh_shape: tuple[tuple[Any, int], ...] | None
+    dim_shardings: tuple[SdyDim, ...]
+    logical_device_ids: tuple[int, ...] | None = None
+    replicated_axes: Collection[Any] = frozenset()
+    unreduced_axes: frozenset[Any] = frozenset()
+
+    def __repr__(self) -> str:
+        more = "".join(
+            f", {name}={value}"
+            for name, value in (
+                ("device_ids", self.logical_device_ids),
+                ("replicated_axes", self.replicated_axes),
+            )
+            if value
+        )
+        return f"SdyArray({list(self.dim_shardings)}{more})"
+
+
+def as_array(mesh: Any, spec: Any, ndim: int) -> SdyArray:
+    """A spec over a mesh (None for no mesh) for an array of `ndim` axes."""
+    parts = [*spec, *[None] * (ndim - len(spec))]
+    names = [] if mesh is None else list(mesh.axis_names)
+    dims = [
+        SdyDim(tuple(p) if isinstance(p, tuple) else (p,) if p in names else (),
+               not isinstance(p, tuple) and p is not None and p not in names)
+        for p in parts
+    ]  # fmt: skip
+    return SdyArray(
+        mesh_shape=None if mesh is None else mesh.shape_tuple,
+        dim_shardings=tuple(dims),
+        unreduced_axes=getattr(spec, "unreduced", frozenset()),
+    )
 
 
 def is_named(sharding: Any) -> bool:

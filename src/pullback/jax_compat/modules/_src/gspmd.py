@@ -6,10 +6,12 @@ import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from ....backends.xla.library import xla_client
 from ....backends.xla.mesh import are_hlo_shardings_equal, op_sharding_to_indices, tiles_of
+from ....backends.xla.sharding import as_array
 from ....runtime.devices import Device
 from ....runtime.shardings import checked_memory_kind
-from ....sharding import Mesh, PartitionSpec, Sharding
+from ....sharding import AbstractMesh, PartitionSpec, Sharding
 
 
 class GSPMDSharding(Sharding):
@@ -19,6 +21,8 @@ class GSPMDSharding(Sharding):
         self, devices: Sequence[Device], op_sharding: Any, *, memory_kind: str | None = None
     ) -> None:
         self._devices, self.memory_kind = tuple(devices), checked_memory_kind(memory_kind)
+        if isinstance(op_sharding, xla_client.OpSharding):
+            op_sharding = xla_client.HloSharding.from_proto(op_sharding)
         self._hlo_sharding = op_sharding
 
     @classmethod
@@ -64,6 +68,15 @@ class GSPMDSharding(Sharding):
     def _to_xla_hlo_sharding(self, num_dimensions: int) -> Any:
         return self._hlo_sharding
 
+    def _to_sdy_sharding(self, num_dimensions: int) -> Any:
+        if self.is_fully_replicated:
+            return as_array(AbstractMesh((), ()), (), num_dimensions)
+        sizes = self._hlo_sharding.get_axis_sizes()
+        names = tuple(f"_axis_{k}" for k in range(len(sizes)))
+        mesh = AbstractMesh(tuple(sizes), names)
+        (spec,) = parse_flatten_op_sharding(self._hlo_sharding, mesh)
+        return as_array(mesh, spec, num_dimensions)
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, GSPMDSharding)
@@ -80,7 +93,7 @@ class GSPMDSharding(Sharding):
         return f"GSPMDSharding({self._hlo_sharding!r}{kind})"
 
 
-def parse_flatten_op_sharding(hlo_sharding: Any, mesh: Mesh) -> Sequence[PartitionSpec]:
+def parse_flatten_op_sharding(hlo_sharding: Any, mesh: Any) -> Sequence[PartitionSpec]:
     """The spec over a mesh that XLA's sharding is. Raises ValueError if no spec is."""
     if hlo_sharding.is_replicated():
         return [PartitionSpec()]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from .... import lax
+from .... import lax, numpy as jnp
 
 
 def all_gather_invariant(x: Any, axis_name: Any, *, axis: int = 0, tiled: bool = False) -> Any:
@@ -36,3 +36,17 @@ def unreduced_psum_scatter(
 ) -> Any:  # fmt: skip
     """The sum that was still to come, each device keeping its part."""
     return lax.psum_scatter(x, axis_name, scatter_dimension=scatter_dimension, tiled=tiled)
+
+
+def pargmax(x: Any, axis_name: Any) -> Any:
+    """Where along a named axis the largest values are: the first of equals."""
+    return _first_where(x == lax.pmax(x, axis_name), axis_name)
+
+
+def pargmin(x: Any, axis_name: Any) -> Any:
+    """Where along a named axis the smallest values are: the first of equals."""
+    return _first_where(x == lax.pmin(x, axis_name), axis_name)
+
+
+def _first_where(here: Any, axis_name: Any) -> Any:
+    return lax.pmin(jnp.where(here, lax.axis_index(axis_name), lax.axis_size(axis_name)), axis_name)
