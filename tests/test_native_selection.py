@@ -172,6 +172,46 @@ def test_gathers_and_scatters_by_places(mode: str, dtype: Any) -> None:
         np.testing.assert_array_equal(got, expected)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.complex64])
+@pytest.mark.parametrize(("count", "outside"), [(90, 3), (3_000, 0), (100_003, 3)])
+def test_the_last_update_of_a_place_stays(dtype: Any, count: int, outside: int) -> None:
+    """However many lanes and threads there are. Beside it, sums and extremes of booleans."""
+    x, v = (data(70) * 9).astype(dtype), (data(count) * 9).astype(dtype)
+    i = RANDOM.integers(-70, 70 + outside, count).astype(np.int32)
+    inside = i < 70
+    want = x.copy()
+    want[i[inside]] = v[inside]
+    np.testing.assert_array_equal(pullback.jit(lambda x, i, v: x.at[i].set(v))(x, i, v), want)
+    if dtype is np.bool_:
+        for name, f in (("max", np.logical_or), ("min", np.logical_and)):
+            want = x.copy()
+            f.at(want, i[inside], v[inside])
+            put = pullback.jit(lambda x, i, v, name=name: getattr(x.at[i], name)(v))
+            np.testing.assert_array_equal(put(x, i, v), want)
+
+
+def test_counted_places_are_written_in_lanes() -> None:
+    """Those that cannot meet; others are written one after the other, the last one stays."""
+
+    def text(f: Any, *arguments: Any) -> str:
+        closed = pullback.make_jaxpr(f)(*arguments)
+        return "".join(
+            show_kernel(k) for k in pipeline.compile_jaxpr(closed, reference_rule).kernels
+        )
+
+    x, v = data(3000), data(900)
+    apart = lambda x, v: x.at[3 * jnp.arange(900) + 1].set(v)
+    assert "alloc" not in text(apart, x, v) and "for seq" not in text(apart, x, v)
+    meet = lambda x, v: x.at[jnp.arange(900) // 2].set(v)
+    assert "for seq" in text(meet, x, v)
+    want = x.copy()
+    want[1:2701:3] = v
+    np.testing.assert_array_equal(pullback.jit(apart)(x, v), want)
+    want = x.copy()
+    want[:450] = v[1::2]
+    np.testing.assert_array_equal(pullback.jit(meet)(x, v), want)
+
+
 def largest(x: Any, k: int) -> tuple[Any, Any]:
     """top_k by its definition: by the bits of floats, equal ones in order."""
     bits = x.astype(np.float32).view(np.int32) if x.dtype.kind in "fV" else x.astype(np.int64)

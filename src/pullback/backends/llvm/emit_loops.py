@@ -410,9 +410,10 @@ class Loops:
             return float(hint)
         speed = 1.0 / max(1, lane_count(e, s) // 2) if s.kind == "vector" else 1.0
         best: float | Val = body_cost(s.body) * speed
-        for inner in _inner_loops(s.body):
+        body = _unwrapped(s.body)
+        for inner in _inner_loops(body):
             if trip(inner.lo, inner.hi, inner.step) is None:
-                count = self.iterations(e, s.body, inner)
+                count = self.iterations(e, body, inner)
                 if count is not None:
                     weight = max(
                         1, int(body_cost(inner.body) * (0.2 if inner.kind != "seq" else 1.0))
@@ -424,6 +425,14 @@ class Loops:
     def iterations(self, e: Emitter, body: Sequence[Stmt], inner: For) -> Val | None:
         """How many iterations a loop in a body has, where that is known outside of the body: as
         the difference of its bounds, or as the size of the chunk that it walks."""
+        count = self.extent(e, body, inner)
+        step = inner.step
+        if count is None or step == Const(1, "i64") or not (type(step) is Const or step in e.env):
+            return count
+        return e.b.binary("udiv", count, e.index(step))  # type: ignore[arg-type]
+
+    def extent(self, e: Emitter, body: Sequence[Stmt], inner: For) -> Val | None:
+        """What the bounds of such a loop differ by."""
         ends = [inner.lo, inner.hi]
         if all(isinstance(a, Const) or a in e.env for a in ends):
             lo, hi = (e.index(a) for a in ends)
@@ -546,6 +555,14 @@ def _light_inside(body: Sequence[Stmt]) -> bool:
     them, where more vectors side by side hide how long each operation takes."""
     inner = _inner_loops(body)
     return all(body_cost(walk(x.body)) <= FEW and not has(x.body, For) for x in inner)
+
+
+def _unwrapped(body: Sequence[Stmt]) -> list[Stmt]:
+    """The statements of a body and those for which it takes scratch."""
+    found: list[Stmt] = []
+    for s in body:
+        found += _unwrapped(s.body) if isinstance(s, Alloc) else [s]
+    return found
 
 
 def _inner_loops(body: Sequence[Stmt]) -> list[For]:

@@ -28,7 +28,19 @@ from pullback.loops.lower.graph import (
 )
 from pullback.loops.lower.shape import around, masked_read
 from pullback.loops.lower.statements import box, copy_into
-from pullback.loops.ops import identity_of, limits
+from pullback.loops.lower.updates import (
+    AHEAD,
+    KEYS,
+    Ahead,
+    Pinned,
+    by_blocks,
+    in_runs,
+    in_turn,
+    injective,
+    key_of,
+    value_of,
+)
+from pullback.loops.ops import limits
 from pullback.loops.schedule import PARALLEL_WORK
 
 
@@ -245,6 +257,8 @@ class _Scatter:
         self.combine, self.x, self.updates = combine, x, updates
         self.parts = columns(where)
         self.clip = mode_name(params["mode"]) == "clip"
+        if x.dtype == "bool" and combine in LOGICAL:
+            self.combine = combine = LOGICAL[combine]
         dropped = {*d.inserted_window_dims, *d.operand_batching_dims}
         self.window_axes = tuple(d.update_window_dims)
         self.batch_axes = [k for k in range(len(updates.shape)) if k not in set(self.window_axes)]
@@ -263,7 +277,8 @@ class _Scatter:
         self.broken = apart(self.window_shape, [x.shape[k] for k in self.window])
         self.blocks = _blocks(x, updates, combine)
         self.across = False
-        self.keys = combine in ("min", "max") and x.dtype in KEYS
+        self.keys = combine in ("min", "max", "and", "or") and x.dtype in KEYS
+        self.unique = bool(params.get("unique_indices"))
         rank, last = len(x.shape), len(updates.shape)
         behind = len(self.window)
         self.flat = (  # whether neighbours of an update are neighbours in memory, on both sides
@@ -321,7 +336,7 @@ class _Scatter:
         elif self.by_range:
             self.by_ranges(b, slot)
         elif self.blocks > 1:
-            _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, self.rows, 0)
+            by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, self.rows, 0)
         elif (strips := 1 if self.broken else _strips(self.wide, self.updates)) > 1:
             self.strips(b, slot, strips)
         else:
@@ -372,25 +387,72 @@ class _Scatter:
             self.cell(b, slot, spot, none, *self.start(b, spot), self.count == 1)
 
         def item(i: Index) -> tuple[Atom, Atom]:
-            spot = b.unravel(i, self.batch_shape)
-            first, inside = self.start(b, spot)
-            place = b.atom(b.ravel(first, self.x.shape))
-            value = self.value(b, spot, none)
-            value = _key(b, value, self.combine) if self.keys else value
-            return b.select(inside, place, b.dim(self.x.size)), value
+            place, value = self.item(b, i)
+            return place, key_of(b, value, self.combine) if self.keys else value
 
         def block(b: Builder, low: Atom, high: Atom, row: Slot) -> None:
             assert self.combine is not None
-            visit = _in_runs if self.long else _in_turn
+            visit = in_runs if self.long else in_turn
             visit(b, self.combine, item, row.dtype, self.count, (low, high), row)
 
         kind = KEYS.get(self.x.dtype) if self.keys else None
         if self.blocks > 1 and not together:
-            _by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, block, 1, kind)
+            by_blocks(b, self.combine, slot, self.x, self.count, self.blocks, block, 1, kind)
         elif kind is not None and self.count >= max(MANY, self.x.size) and not together:
             self.by_keys(b, slot, kind, block)
-        else:
+        elif not self.collide() or together:
             box(b, self.batch_shape, one, "vector", parallel=False)
+        elif self.combine is None and self.count >= MANY and self.x.dtype not in COMPLEX:
+            self.in_order(b, slot)
+        else:
+            box(b, self.batch_shape, one, "vector" if self.combine else "seq", parallel=False)
+
+    def item(self, b: Builder, i: Index) -> tuple[Atom, Any]:
+        """The place and the value of update i; a place behind the last one if it is outside."""
+        spot = b.unravel(i, self.batch_shape)
+        first, inside = self.start(b, spot)
+        place = b.select(inside, b.atom(b.ravel(first, self.x.shape)), b.dim(self.x.size))
+        return place, self.value(b, spot, tuple(0 for _ in self.window_shape))
+
+    def collide(self) -> bool:
+        """Whether two updates may go to one place, as far as is known: the last one is to stay,
+        and lanes and threads have no order."""
+        if self.unique or self.count == 1:
+            return False
+        if self.pairs or not all(_literal_index(part) for part, _ in self.parts):
+            return True
+        b = Builder()
+        spot: list[Index] = []
+        for n in self.batch_shape:
+            b.open("seq")
+            spot.append(b.loop_index(0, max(0, n - 1)))
+        place = b.ravel(self.start(b, tuple(spot))[0], self.x.shape)
+        return not injective(place, spot)
+
+    def in_order(self, b: Builder, slot: Slot) -> None:
+        """Many single elements are written, the last one at a place stays. Their places and values
+        are found in lanes, a stretch at a time."""
+        size, dtype = self.x.size, self.x.dtype
+        ahead = Ahead(b, dtype, size)
+
+        def put(k: Index) -> None:
+            place, value = ahead.update(k)
+            store_slot(b, slot, (size,), dtype, (b.leaf_of(place, 0, size - 1),), value)
+
+        def write(length: Atom) -> None:
+            inside = b.let("lt", (ahead.furthest(length), b.dim(size)), "bool")
+            count = b.branch(inside, lambda: [length], lambda: [ahead.inside(length)])[0]
+            rest = b.let("and", (count, i64(-TOGETHER)), "i64")
+            for step, lo, hi in ((TOGETHER, i64(0), rest), (1, rest, count)):
+
+                def some(k: Index, step: int = step) -> Sequence[Atom]:
+                    for j in range(step):
+                        put(b.add(k, j))
+                    return ()
+
+                b.loop(AHEAD, "seq", some, lo=lo, hi=hi, step=step)
+
+        ahead.visit(lambda i: self.item(b, i), self.count, (i64(0), b.dim(self.count)), write)
 
     def by_keys(
         self,
@@ -409,13 +471,13 @@ class _Scatter:
         def enter(i: Index) -> Sequence[Atom]:
             with Pinned(b):
                 value = load_slot(b, slot, (size,), dtype, (i,))
-            store_slot(b, own, own.shape, kind, (i,), _key(b, value, self.combine))
+            store_slot(b, own, own.shape, kind, (i,), key_of(b, value, self.combine))
             return ()
 
         def leave(i: Index) -> Sequence[Atom]:
             with Pinned(b):
                 key = load_slot(b, own, own.shape, kind, (i,))
-            store_slot(b, slot, (size,), dtype, (i,), _unkey(b, key, dtype))
+            store_slot(b, slot, (size,), dtype, (i,), value_of(b, key, dtype))
             return ()
 
         b.loop(size, "vector", enter)
@@ -620,10 +682,9 @@ EACH = 1 << 15  # updates in such a part, about
 
 MANY = 256  # updates from which on an array of extremes is worth being made integers
 LONG = 128  # updates of one element in a row, from which on they are combined in a register
-STRETCH = 64  # of them at a time
-KEYS = {"f32": "i32", "f64": "i64"}  # integers in place of floats that are compared
+LOGICAL = {"min": "and", "max": "or"}
 NEAR = 1 << 19  # elements of an array that stays in a core's cache
-AHEAD = 512  # updates whose places are found before they are made
+TOGETHER = 4  # updates of an iteration
 LINE = 16  # elements that threads should not share
 
 
@@ -642,224 +703,6 @@ def _strips(wide: int, updates: Node) -> int:
     if 4.0 * updates.size < PARALLEL_WORK:
         return 1
     return min(BLOCKS, wide // (4 * LINE))
-
-
-def _by_blocks(
-    b: Builder,
-    combine: str | None,
-    slot: Slot,
-    x: Node,
-    count: int,
-    blocks: int,
-    visit: Callable[[Builder, Atom, Atom, Slot], None],
-    spare: int,
-    kind: str | None = None,
-) -> None:
-    """Each block of updates is combined in a row of its own, with `spare` elements for those that
-    are outside; the rows are combined in order. A `kind` is the type of keys that stand for
-    elements in the rows."""
-    assert combine is not None
-    dtype = kind or x.dtype
-    rows = Slot(dtype, (blocks, x.size), "temp")
-    b.bound[rows] = b.scratch(dtype, rows.size)
-    each = -(-count // blocks)
-    direct = not spare and kind is None  # the first block needs no row
-
-    def bounds(k: Index) -> tuple[Atom, Atom]:
-        low = b.atom(b.mul(k, each))
-        return low, b.let("min", (b.let("add", (low, b.dim(each)), "i64"), b.dim(count)), "i64")
-
-    def apart(k: Index) -> None:
-        own = Slot(dtype, (x.size + spare,), "temp")
-        b.bound[own] = b.scratch(dtype, own.size)
-
-        def clear(i: Index) -> Sequence[Atom]:
-            start: Atom = identity_of(combine, x.dtype)
-            start = start if kind is None else _key(b, start, combine)
-            store_slot(b, own, own.shape, dtype, (i,), start)
-            return ()
-
-        def keep(i: Index) -> Sequence[Atom]:
-            with Pinned(b):
-                value = load_slot(b, own, own.shape, dtype, (i,))
-            store_slot(b, rows, rows.shape, dtype, (k, i), value)
-            return ()
-
-        b.loop(x.size + spare, "vector", clear)
-        visit(b, *bounds(k), own)
-        b.loop(x.size, "vector", keep)
-
-    def block(k: Index) -> Sequence[Atom]:
-        def here() -> list[Atom]:
-            visit(b, *bounds(k), slot)
-            return []
-
-        def there() -> list[Atom]:
-            apart(k)
-            return []
-
-        if direct:
-            b.branch(b.in_range(k, 0, 1), here, there)
-        else:
-            apart(k)
-        return ()
-
-    b.loop(blocks, "parallel", block)
-
-    def add(i: Index) -> Sequence[Atom]:
-        total = b.var(x.dtype, b.depth + 1, "a")
-
-        def one(k: Index) -> Sequence[Atom]:
-            more = load_slot(b, rows, rows.shape, dtype, (k, i))
-            more = more if kind is None else _unkey(b, more, x.dtype)
-            return [b.let(combine, (total, more), x.dtype)]
-
-        start = load_slot(b, slot, (x.size,), x.dtype, (i,))
-        first = int(direct)
-        (out,) = b.loop(blocks, "seq", one, [(start, total)], lo=i64(first), first=first)
-        store_slot(b, slot, (x.size,), x.dtype, (i,), out)
-        return ()
-
-    with Pinned(b):
-        b.loop(x.size, "vector", add)
-
-
-def _key(b: Builder, value: Atom, combine: str | None) -> Atom:
-    """An integer that orders floats as the numbers are, the negative zero below the other one, and
-    NaN where it is what an extreme gives. An extreme of integers takes a third of the time."""
-    kind = KEYS[value.dtype]
-    low, high = limits(kind)
-    bits = b.let("bitcast", (value,), kind)
-    sign = b.let("shr_arith", (bits, Const(31 if kind == "i32" else 63, kind)), kind)
-    key = b.let("xor", (bits, b.let("and", (sign, Const(high, kind)), kind)), kind)
-    nan = b.let("ne", (value, value), "bool")
-    return b.select(nan, Const(high if combine == "max" else low, kind), key)
-
-
-def _unkey(b: Builder, key: Atom, dtype: str) -> Atom:
-    """The float of a key: the same steps lead back."""
-    kind = KEYS[dtype]
-    sign = b.let("shr_arith", (key, Const(31 if kind == "i32" else 63, kind)), kind)
-    flip = b.let("and", (sign, Const(limits(kind)[1], kind)), kind)
-    return b.let("bitcast", (b.let("xor", (key, flip), kind),), dtype)
-
-
-Bounds = tuple[Atom, Atom]
-Item = Callable[[Index], tuple[Atom, Atom]]
-
-
-def _in_turn(
-    b: Builder, combine: str, item: Item, dtype: str, count: int, bounds: Bounds, row: Slot
-) -> None:
-    """Single elements are updated in order. Their places and values are found beforehand, a stretch
-    at a time: lanes do that, and what is left for every element is short."""
-    narrow = "i32" if row.size < 1 << 31 else "i64"
-    places, values = Slot(narrow, (AHEAD,), "temp"), Slot(dtype, (AHEAD,), "temp")
-    for slot in (places, values):
-        b.bound[slot] = b.scratch(slot.dtype, AHEAD)
-
-    def stretch(c: Index) -> Sequence[Atom]:
-        lo = b.let("add", (bounds[0], b.atom(b.mul(c, AHEAD))), "i64")
-        hi = b.let("min", (b.let("add", (lo, b.dim(AHEAD)), "i64"), bounds[1]), "i64")
-        length = b.let("sub", (hi, lo), "i64")
-
-        def find(i: Index) -> Sequence[Atom]:
-            place, value = item(i)
-            place = place if narrow == "i64" else b.let("convert", (place,), "i32")
-            at = b.let("sub", (b.atom(i), lo), "i64")
-            b.store(places.buf(b), at, place)
-            b.store(values.buf(b), at, value)
-            return ()
-
-        def update(k: Index) -> Sequence[Atom]:
-            place = load_slot(b, places, places.shape, narrow, (k,))
-            place = place if narrow == "i64" else b.let("convert", (place,), "i64")
-            value = load_slot(b, values, values.shape, dtype, (k,))
-            b.update(row.buf(b), place, value, combine)
-            return ()
-
-        b.loop(count, "vector", find, lo=lo, hi=hi)
-        b.loop(AHEAD, "vector", update, hi=length)
-        return ()
-
-    turns = b.let("add", (b.let("sub", (bounds[1], bounds[0]), "i64"), b.dim(AHEAD - 1)), "i64")
-    b.loop(-(-count // AHEAD), "seq", stretch, hi=b.let("div", (turns, b.dim(AHEAD)), "i64"))
-
-
-def _in_runs(
-    b: Builder, combine: str, item: Item, dtype: str, count: int, bounds: Bounds, row: Slot
-) -> None:
-    """The same where long runs of updates go to one element: a run is combined in a register, as
-    memory that was just written takes longer to come back than the arithmetic; and stretches that
-    lie within a run are combined in lanes."""
-    narrow = "i32" if row.size < 1 << 31 else "i64"
-
-    def place_of(place: Atom) -> Atom:
-        return place if narrow == "i64" else b.let("convert", (place,), "i32")
-
-    def put(place: Atom, value: Atom) -> None:
-        wide = place if narrow == "i64" else b.let("convert", (place,), "i64")
-        b.update(row.buf(b), wide, value, combine)
-
-    def carried(start: Sequence[Atom]) -> list[tuple[Atom, Any]]:
-        return [(a, b.var(a.dtype, b.depth + 1, "a")) for a in start]
-
-    def step(i: Index, place_now: Atom, total: Atom) -> list[Atom]:
-        where, value = item(i)
-        place = place_of(where)
-
-        def flush() -> list[Atom]:
-            put(place_now, total)
-            return [value]
-
-        same = b.let("eq", (place, place_now), "bool")
-        new = b.branch(same, lambda: [b.let(combine, (total, value), dtype)], flush)
-        return [place, *new]
-
-    def stretch(c: Index, place_now: Atom, total: Atom) -> list[Atom]:
-        lo = b.let("add", (bounds[0], b.atom(b.mul(c, STRETCH))), "i64")
-        hi = b.let("min", (b.let("add", (lo, b.dim(STRETCH)), "i64"), bounds[1]), "i64")
-        ends = [
-            Const(sign * ((1 << (31 if narrow == "i32" else 63)) - 1), narrow) for sign in (1, -1)
-        ]
-        place = lambda i: [place_of(item(i)[0])] * 2
-        low, high = b.loop(count, "reduce", place, carried(ends), ("min", "max"), lo=lo, hi=hi)
-        within = b.both(
-            b.let("eq", (low, place_now), "bool"), b.let("eq", (high, place_now), "bool")
-        )
-
-        def together() -> list[Atom]:
-            start = carried([identity_of(combine, dtype)])
-            value = lambda i: [item(i)[1]]
-            (more,) = b.loop(count, "reduce", value, start, (combine,), lo=lo, hi=hi)
-            return [place_now, b.let(combine, (total, more), dtype)]
-
-        def apart() -> list[Atom]:
-            carry = carried([place_now, total])
-            one = lambda i: step(i, carry[0][1], carry[1][1])
-            return list(b.loop(count, "seq", one, carry, lo=lo, hi=hi))
-
-        return b.branch(within, together, apart)
-
-    carry = carried([place_of(b.dim(row.size - 1)), identity_of(combine, dtype)])
-    length = b.let("sub", (bounds[1], bounds[0]), "i64")
-    turns = b.let("add", (length, b.dim(STRETCH - 1)), "i64")
-    turns = b.let("div", (turns, b.dim(STRETCH)), "i64")
-    one = lambda c: stretch(c, carry[0][1], carry[1][1])
-    put(*b.loop(-(-count // STRETCH), "seq", one, carry, hi=turns))
-
-
-class Pinned:
-    """Loads stay where they are asked for: what they read is written in between."""
-
-    def __init__(self, b: Builder) -> None:
-        self.b = b
-
-    def __enter__(self) -> None:
-        self.saved, self.b.region_level = self.b.region_level, self.b.depth
-
-    def __exit__(self, *_: Any) -> None:
-        self.b.region_level = self.saved
 
 
 def _write(
