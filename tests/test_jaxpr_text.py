@@ -163,6 +163,41 @@ def test_numbers_are_shown_as_they_were_written() -> None:
     assert seen(_pullback()) == seen(jax)
 
 
+# Programs that count, and where the width of integers and levels shows.
+WIDE = {
+    "sums of bools": lambda m, x: m.numpy.sum(x > 0) + m.numpy.prod(x > 0),
+    "sums of bools as floats": lambda m, x: m.numpy.sum(x > 0, dtype="float32"),
+    "count_nonzero": lambda m, x: m.numpy.count_nonzero(x, axis=0),
+    "mean of bools": lambda m, x: m.numpy.mean(x > 0, where=x < 1),
+    "var where": lambda m, x: m.numpy.var(x, where=x < 1),
+    "nanmean": lambda m, x: m.numpy.nanmean(x),
+    "nanvar": lambda m, x: m.numpy.nanvar(x),
+    "quantile": lambda m, x: m.numpy.quantile(x, 0.3, axis=1),
+    "quantile nearest": lambda m, x: m.numpy.quantile(x, 0.3, axis=1, method="nearest"),
+    "nanmedian": lambda m, x: m.numpy.nanmedian(x),
+    "median of bools": lambda m, x: m.numpy.median(x > 0),
+    "frexp": lambda m, x: m.numpy.frexp(x),
+    "ldexp": lambda m, x: m.numpy.ldexp(x, 3),
+    "trace": lambda m, x: m.numpy.trace(x),
+    "tril": lambda m, x: m.numpy.tril(x),
+    "eye": lambda m, x: m.numpy.eye(3, k=m.numpy.int32(1)),
+    "tri": lambda m, x: m.numpy.tri(3, k=m.numpy.int8(1)),
+    "cholesky": lambda m, x: m.lax.linalg.cholesky(x),
+    "dynamic_slice": lambda m, x: m.lax.dynamic_slice(x, (1, 0), (1, 2)),
+    "dynamic_update_slice": lambda m, x: m.lax.dynamic_update_slice(x, x[:1], (-1, 0)),
+}
+
+
+@pytest.mark.parametrize("dtype", ("float32", "float64"))
+@pytest.mark.parametrize("name", WIDE)
+def test_tracing_with_64_bit_types(name: str, dtype: str) -> None:
+    def seen(m: Any) -> str:
+        with m.enable_x64(True):
+            return canonical(str(m.make_jaxpr(lambda x: WIDE[name](m, x))(np.ones((3, 3), dtype))))
+
+    assert seen(_pullback()) == seen(jax)
+
+
 def test_options() -> None:
     """`pretty_print` without shapes, with sources, and with name stacks."""
     x = Var(ShapedArray((3,), np.dtype("float32")))

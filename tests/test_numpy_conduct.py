@@ -170,6 +170,15 @@ for _k in (2**33, -(2**33), 2**31 - 1):
     CALLS[f"triangles of {_k}, wide"] = wide(
         lambda j, n, k=_k: (n.tril(n.ones((3, 3)), k), n.triu(n.ones((3, 3)), k))
     )
+    CALLS[f"the {_k}-th diagonal, wide"] = wide(
+        lambda j, n, k=_k: (n.diagonal(n.ones((3, 3)), k), n.trace(n.ones((3, 3)), k))
+    )
+for _level in (1 - 1e-12, np.float32(0.25), np.array([0.1, 0.7])):
+    CALLS[f"ranks of {_level!r}, wide"] = wide(
+        lambda j, n, q=_level: [
+            f(n.arange(6, dtype="float32"), q, method="lower") for f in (n.quantile, n.nanquantile)
+        ]
+    )
 CALLS["a triangle as a program, wide"] = wide(
     lambda j, n: str(j.make_jaxpr(lambda x, k: (n.tril(x, 1), n.eye(2, k=k)))(np.ones((2, 2)), 1))
 )

@@ -14,7 +14,6 @@ from . import reductions
 from .selecting import number, select_where
 from .util import (
     check_arraylike,
-    default_int,
     dtype_of,
     inexact,
     refuse_out,
@@ -191,7 +190,7 @@ def _mean(
     if dtypes.is_bool(own) or dtypes.is_integer(own):
         return reductions.mean(a, axis, dtype, None, keepdims, where=where)
     result = user_dtype(dtype, "nanmean") if dtype is not None else inexact(own)
-    present = lax.convert_element_type(lax.bitwise_not(lax.ne(a, a)), default_int())
+    present = lax.bitwise_not(lax.ne(a, a))
     count = reductions.sum_reduce(present, axis, result, keepdims, None, where)
     total = nansum(a, axis, dtype, None, keepdims, None, where)
     return lax.div(total, count)
@@ -236,7 +235,7 @@ def _var(a: Any, axis: Any, dtype: Any, ddof: Any, keepdims: bool, where: Any, m
         squares = lax.real(lax.mul(centered, lax.conj(centered)))
     else:
         squares = lax.square(centered)
-    present = lax.convert_element_type(lax.bitwise_not(lax.ne(a, a)), default_int())
+    present = lax.bitwise_not(lax.ne(a, a))
     count = reductions.sum_reduce(present, axis, None, keepdims, None, where)
     kind = typeof(count).dtype
     if dtypes.is_inexact(dtypes.result_type(ddof)):

@@ -20,6 +20,7 @@ from .selecting import select_where
 from .util import (
     canonical_axis,
     check_arraylike,
+    default_int,
     ndim_of,
     promote_args,
     promote_dtypes,
@@ -454,6 +455,8 @@ def _diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     moved = moveaxis(a, (axis1, axis2), (-2, -1))
     rows, columns = shape_of(moved)[-2:]
     n = max(0, min(rows + min(offset, 0), columns - max(offset, 0)))
+    most = np.iinfo(np.int32).max
+    offset = max(-most, min(offset, most))  # what lies farther is as empty
     i, j = lax.iota(np.int32, n), lax.iota(np.int32, n)
     i = lax.sub(i, np.int32(offset)) if offset < 0 else i
     j = lax.add(j, np.int32(offset)) if offset > 0 else j
@@ -553,11 +556,9 @@ def _trace(a: Any, offset: Any = 0, axis1: int = 0, axis2: int = 1, dtype: Any =
         else as_array(a)
     )
     shape = shape_of(moved)[-2:]
-    rows, columns = (
-        lax.broadcasted_iota(np.int32, shape, 0),
-        lax.broadcasted_iota(np.int32, shape, 1),
-    )
-    mask = lax.eq(lax.add(rows, to_type(offset, np.dtype("int32"), False)), columns)
+    kind = default_int()
+    rows, columns = lax.broadcasted_iota(kind, shape, 0), lax.broadcasted_iota(kind, shape, 1)
+    mask = lax.eq(lax.add(rows, to_type(offset, kind, False)), columns)
     kept = select_where(mask, moved, lax.full_like(moved, 0))
     return reductions.sum_reduce(kept, (-2, -1), dtype)
 

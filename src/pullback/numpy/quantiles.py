@@ -16,6 +16,7 @@ from .selecting import number, select_where
 from .util import (
     canonical_axes,
     check_arraylike,
+    default_int,
     dtype_of,
     literal,
     ndim_of,
@@ -63,24 +64,28 @@ def _quantile(
     a: Any, q: Any, axis: Any, method: str, keepdims: bool, squash_nans: bool, weights: Any
 ) -> Any:
     (a,) = promote_dtypes_inexact(a)
-    wide, q = promotes_freely(promote_dtypes_inexact)(a, q)  # levels are of any float type
-    d = typeof(wide).dtype  # of the ranks; the result has the values' own dtype
+    (q,) = promote_dtypes_inexact(q)  # a level of Python's has the default width
+    # Ranks of narrow or half precision would be off for long axes.
+    d = promotes_freely(dtypes.promote_types)(dtype_of(a), dtype_of(q))
     if dtypes.is_complex(d):
         raise ValueError(
             "quantile does not support complex input, as the operation is poorly defined."
         )
-    if method == "inverted_cdf" and weights is None:
-        weights = lax.full_like(wide, 1)
-    a = wide if weights is not None else a
-    a, q = to_type(as_array(a), typeof(a).dtype, False), to_type(q, d, False)
+    q = q if dtype_of(q) == d else to_type(q, d, False)
+    alike = method == "inverted_cdf" and weights is None
+    if alike:
+        weights = lax.full_like(a, 1, dtype=d)
+    a = as_array(a)
+    own = typeof(a).dtype
+    a = to_type(a, d if alike else own, False)
     if ndim_of(q) > 1:
         raise ValueError(f"q must be have rank <= 1, got shape {shape_of(q)}")
-    # Half-precision ranks would be off for long axes.
     scalar = not ndim_of(a)
     a, k, back = _one_axis(a, axis, keepdims)
     n = shape_of(a)[k]
     if weights is not None:
         out = _weighted(a, q, k, weights, method, squash_nans)
+        out = to_type(out, own, False) if alike else out
     else:
         out = _nan_ranks(a, q, k, n, method) if squash_nans else _ranks(a, q, k, n, method)
     if keepdims:
@@ -97,14 +102,12 @@ def _ranks(a: Any, q: Any, k: int, n: int, method: str) -> Any:
     # One NaN makes the whole slice NaN.
     lost = reductions.any_reduce(lax.ne(a, a), k, None, True)
     a = lax.sort(select_where(lost, np.nan, a), dimension=k)
-    top = number(n - 1, d)
-    at = lax.mul(q, top)
-    low, high = lax.floor(at), lax.ceil(at)
-    high_weight = lax.sub(at, low)
-    low_weight = lax.sub(number(1, d), high_weight)
-    low = lax.convert_element_type(lax.clamp(number(0, d), low, top), np.int32)
-    high = lax.convert_element_type(lax.clamp(number(0, d), high, top), np.int32)
-    low_value, high_value = (_row(a, i, k) for i in (low, high))
+    places, low_weight, high_weight = _places(
+        q,
+        lambda: lax.sub(number(n, d), number(1, d)),
+        lambda x, top: lax.clamp(number(0, d), x, top),
+    )
+    low_value, high_value = (_row(a, i, k) for i in places)
     rest = ndim_of(a) - 1
     if ndim_of(q) == 1:
         shape = shape_of(low_value)
@@ -112,6 +115,20 @@ def _ranks(a: Any, q: Any, k: int, n: int, method: str) -> Any:
             lax.broadcast_in_dim(w, shape, (0,)) if rest else w for w in (low_weight, high_weight)
         )
     return _interpolate(method, low_value, high_value, low_weight, high_weight)
+
+
+def _places(q: Any, top: Any, bounded: Any) -> tuple[tuple[Any, Any], Any, Any]:
+    """(positions of the elements before and after the ranks, the weight of either); `top()` is the
+    last rank, `bounded` keeps ranks up to it.
+    """
+    at = lax.mul(q, top())
+    low, high = lax.floor(at), lax.ceil(at)
+    high_weight = lax.sub(at, low)
+    low_weight = lax.sub(lax.full_like(high_weight, 1, shape=()), high_weight)
+    low, high = bounded(low, top()), bounded(high, top())
+    kind = default_int()
+    places = lax.convert_element_type(low, kind), lax.convert_element_type(high, kind)
+    return places, low_weight, high_weight
 
 
 def _row(a: Any, i: Any, k: int) -> Any:
@@ -130,8 +147,9 @@ def _row(a: Any, i: Any, k: int) -> Any:
 def _interpolate(method: str, low: Any, high: Any, low_weight: Any, high_weight: Any) -> Any:
     if method == "linear":
         d, wide = typeof(low).dtype, typeof(low_weight).dtype
-        low, high = to_type(low, wide, False), to_type(high, wide, False)
-        return to_type(lax.add(lax.mul(low, low_weight), lax.mul(high, high_weight)), d, False)
+        below = lax.mul(to_type(low, wide, False), low_weight)
+        above = lax.mul(to_type(high, wide, False), high_weight)
+        return to_type(lax.add(below, above), d, False)
     if method == "lower":
         return low
     if method == "higher":
@@ -152,28 +170,26 @@ def _nan_ranks(a: Any, q: Any, k: int, n: int, method: str) -> Any:
     d = typeof(q).dtype
     # NaN is sorted to the end; each slice has its own number of values.
     a = lax.sort(select_where(lax.ne(a, a), np.nan, a), dimension=k)
-    present = lax.convert_element_type(lax.bitwise_not(lax.ne(a, a)), np.int32)
+    present = lax.bitwise_not(lax.ne(a, a))
     counts = reductions.sum_reduce(present, k, d)
     lead = ndim_of(q)
     shape = (*shape_of(q), *shape_of(counts))
     wide_counts = lax.broadcast_in_dim(counts, shape, tuple(range(lead, len(shape))))
     wide_q = lax.broadcast_in_dim(q, shape, tuple(range(lead)))
-    top = lax.sub(wide_counts, lax.full_like(wide_counts, 1))
-    at = lax.mul(wide_q, top)
-    low, high = lax.floor(at), lax.ceil(at)
-    high_weight = lax.sub(at, low)
-    low_weight = lax.sub(lax.full_like(high_weight, 1), high_weight)
-    zero = lax.full_like(low, 0)
-    low = lax.convert_element_type(lax.max(zero, lax.min(low, top)), np.int32)
-    high = lax.convert_element_type(lax.max(zero, lax.min(high, top)), np.int32)
+    places, low_weight, high_weight = _places(
+        wide_q,
+        lambda: lax.sub(wide_counts, number(1, d)),
+        lambda x, top: lax.max(number(0, d), lax.min(x, top)),
+    )
     grid: list[Any] = [
-        lax.broadcasted_iota(np.int32, shape, lead + j) for j in range(len(shape) - lead)
+        lax.broadcasted_iota(default_int(), shape, lead + j) for j in range(len(shape) - lead)
     ]
 
     def pick(i: Any) -> Any:
         return indexing.take_index(a, (*grid[:k], i, *grid[k:]))
 
-    return _interpolate(method, pick(low), pick(high), low_weight, high_weight)
+    low, high = map(pick, places)
+    return _interpolate(method, low, high, low_weight, high_weight)
 
 
 def _weighted(a: Any, q: Any, k: int, weights: Any, method: str, squash_nans: bool) -> Any:

@@ -367,9 +367,15 @@ def _matrix_shape(N: Any, M: Any, name: str) -> tuple[Any, ...]:
 
 
 def _diagonal_mask(shape: tuple[Any, ...], k: Any) -> Any:
-    rows = lax.broadcasted_iota(default_int(), shape, 0)
-    columns = lax.broadcasted_iota(default_int(), shape, 1)
-    return lax.eq(lax.add(rows, to_type(k, default_int(), False)), columns)
+    kind = _offset_type(k)
+    rows = lax.broadcasted_iota(kind, shape, 0)
+    columns = lax.broadcasted_iota(kind, shape, 1)
+    return lax.eq(lax.add(rows, to_type(k, kind, False)), columns)
+
+
+def _offset_type(k: Any) -> Any:
+    """The integers that rows and columns are counted in: an array `k`'s own, of 32 bits or more."""
+    return default_int() if type(k) is int else np.result_type(typeof(k).dtype, np.int32)
 
 
 def identity(n: Any, dtype: Any = None) -> Any:
@@ -386,9 +392,9 @@ def identity(n: Any, dtype: Any = None) -> Any:
 
 def _below(shape: tuple[Any, ...], k: Any) -> Any:
     """True at and below the k-th diagonal."""
-    rows = lax.broadcasted_iota(default_int(), shape, 0)
-    shifted = lax.add(rows, to_type(k, default_int(), False))
-    return lax.ge(shifted, lax.broadcasted_iota(default_int(), shape, 1))
+    kind = _offset_type(k)
+    shifted = lax.add(lax.broadcasted_iota(kind, shape, 0), to_type(k, kind, False))
+    return lax.ge(shifted, lax.broadcasted_iota(kind, shape, 1))
 
 
 def tri(N: int, M: int | None = None, k: int = 0, dtype: Any = None) -> Any:

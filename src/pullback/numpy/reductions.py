@@ -172,9 +172,9 @@ def _axes(axis: Any, ndim: int) -> tuple[int, ...]:
     return tuple(axes)
 
 
-def _unpromoted(a: Any, promote_integers: bool) -> Any:
-    """Truth values are counted in 32 bits where integers keep their width; else None."""
-    return np.int32 if not promote_integers and dtypes.is_bool(dtype_of(a)) else None
+def _counted(a: Any) -> Any:
+    """What sums and products are made of: bools are numbers of 32 bits, whatever the result."""
+    return to_type(unwrap(a), np.dtype("int32"), False) if dtypes.is_bool(dtype_of(a)) else a
 
 
 def _dtypes(
@@ -269,12 +269,12 @@ def sum_reduce(
     """`sum` without `out`."""
     check_arraylike("sum", a)
     return _reduction(
-        a,
+        _counted(a),
         "sum",
         lax.reduce_sum,
         lambda d: number(0, d),
         axis=axis,
-        dtype=_unpromoted(a, promote_integers) if dtype is None else dtype,
+        dtype=dtype,
         keepdims=keepdims,
         initial=initial,
         where=where,
@@ -321,12 +321,12 @@ def prod_reduce(
     """`prod` without `out`."""
     check_arraylike("prod", a)
     return _reduction(
-        a,
+        _counted(a),
         "prod",
         lax.reduce_prod,
         lambda d: number(1, d),
         axis=axis,
-        dtype=_unpromoted(a, promote_integers) if dtype is None else dtype,
+        dtype=dtype,
         keepdims=keepdims,
         initial=initial,
         where=where,
@@ -588,8 +588,7 @@ def _count(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
         axes = tuple(range(len(shape) - ndim_of(where), len(shape)))
         check_broadcast([shape_of(where), shape])
         mask = lax.broadcast_in_dim(where, shape, axes)
-    ones = lax.convert_element_type(mask, default_int())
-    return sum_reduce(ones, axis, dtype, keepdims)
+    return sum_reduce(mask, axis, dtype, keepdims)
 
 
 def mean(
@@ -622,8 +621,6 @@ def _mean(a: Any, axis: Any, dtype: Any, keepdims: bool, where: Any) -> Any:
     own = dtype_of(a)
     if dtype is None:
         result = inexact(own)
-        if dtypes.is_bool(own):
-            a = to_type(unwrap(a), default_int(), False)
     else:
         result = user_dtype(dtype, "mean")
     compute = result

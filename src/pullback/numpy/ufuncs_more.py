@@ -343,21 +343,22 @@ def _frexp_parts(x: Any) -> tuple[Any, Any]:
     # Subnormal numbers are scaled up first.
     small = lax.lt(lax.abs(x), literal(x, info.smallest_normal))
     y = select_where(small, lax.mul(x, literal(x, 2.0**mantissa_bits)), x)
-    shift = select_where(small, np.int32(-mantissa_bits), np.int32(0))
+    counter = np.int64 if word_type is np.int64 else np.int32
+    shift = select_where(small, counter(-mantissa_bits), counter(0))
     word = lax.bitcast_convert_type(y, word_type)
     mask = 2**exponent_bits - 1
     field = lax.bitwise_and(
         lax.shift_right_arithmetic(word, word_type(mantissa_bits)), word_type(mask)
     )
     exponent = lax.add(lax.sub(field, word_type(bias)), word_type(1))
-    exponent = lax.add(shift, lax.convert_element_type(exponent, np.int32))
+    exponent = lax.add(shift, lax.convert_element_type(exponent, counter))
     cleared = lax.bitwise_and(word, word_type(~(mask << mantissa_bits)))
     mantissa = lax.bitcast_convert_type(
         lax.bitwise_or(cleared, word_type((bias - 1) << mantissa_bits)), dtype
     )
     as_it_is = lax.bitwise_or(lax.bitwise_or(isinf(x), lax.ne(x, x)), lax.eq(x, literal(x, 0)))
-    exponent_out = select_where(as_it_is, lax.full_like(exponent, 0), exponent)
-    return select_where(as_it_is, x, mantissa), exponent_out
+    exponent = select_where(as_it_is, lax.full_like(exponent, 0), exponent)
+    return select_where(as_it_is, x, mantissa), lax.convert_element_type(exponent, np.int32)
 
 
 _frexp_parts.__name__ = "_frexp"

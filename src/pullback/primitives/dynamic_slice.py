@@ -264,7 +264,7 @@ def _index_dtype(parts: Sequence[Any]) -> Any:
     for p in parts:
         if not isinstance(p, int):
             return typeof(p).dtype
-    return dtypes.default_int() if any(abs(p) >= 2**31 for p in parts) else np.dtype("int32")
+    return dtypes.default_int()
 
 
 def _as_index(p: Any, dtype: Any) -> Any:

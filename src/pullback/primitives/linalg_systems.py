@@ -67,10 +67,8 @@ def matmul(a: Any, b: Any) -> Any:
 
 
 def _rows_and_columns(shape: Sequence[Any], k: int) -> tuple[Any, Any]:
-    core = tuple(shape[-2:])
-    return add(broadcasted_iota(np.int32, core, 0), np.int32(k)), broadcasted_iota(
-        np.int32, core, 1
-    )
+    core, kind = tuple(shape[-2:]), dtypes.default_int()
+    return add(broadcasted_iota(kind, core, 0), kind.type(k)), broadcasted_iota(kind, core, 1)
 
 
 def triangle(x: Any, k: int = 0, upper: bool = False) -> Any:
