@@ -22,6 +22,7 @@ from pullback.backends.llvm.target import (
     multiplies_bytes,
     target_for,
 )
+from pullback.loops.lower.product import task_rows
 from pullback.loops.tiles import TILE_NAMES, panel_width, parse_tile, tile_reference
 
 ORDER = ["sse2", "avx2", "avx512"]
@@ -323,3 +324,11 @@ def test_turn_transposes(name: str, level: str, brief: bool) -> None:
         raw = [a.ctypes.data, *args[1:], got.ctypes.data, 3, rows + 2]
         assert function(None, *raw) == 0
         np.testing.assert_array_equal(got, want)
+
+
+@pytest.mark.parametrize("m", [512, 700, 1000, 1024, 1500, 2000])
+def test_rows_are_shared_out_evenly(m: int) -> None:
+    rows = task_rows(m, 2)
+    tasks = [min(rows, m - first) for first in range(0, m, rows)]
+    halves = sum(tasks[::2]), sum(tasks[1::2])  # as two threads take them in turn
+    assert len(tasks) == 8 and max(halves) <= 1.03 * m / 2
