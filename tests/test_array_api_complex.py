@@ -36,7 +36,7 @@ RULES = {
     "N,m:N,N N,N:N,N",
     "exp": "0,0:1,0 f,+i:N,N f,N:N,N +i,0:+i,0 -i,f:0cis +i,m:icis -i,+i:u0,u0 +i,+i:ui,N "
     "-i,N:u0,u0 +i,N:ui,N N,0:N,0 N,m:N,N N,N:N,N",
-    "expm1": "0,0:u0,0 f,+i:N,N f,N:N,N +i,0:+i,0 -i,f:-1+0cis +i,m:icis -i,+i:-1,u0 +i,+i:ui,N "
+    "expm1": "0,0:0,0 f,+i:N,N f,N:N,N +i,0:+i,0 -i,f:-1+0cis +i,m:icis -i,+i:-1,u0 +i,+i:ui,N "
     "-i,N:-1,u0 +i,N:ui,N N,0:N,0 N,m:N,N N,N:N,N",
     "log": "n0,0:-i,pi p0,0:-i,0 f,+i:+i,pi/2 f,N:N,N -i,p:+i,pi +i,p:+i,0 -i,+i:+i,3*pi/4 "
     "+i,+i:+i,pi/4 i,N:+i,N N,f:N,N N,+i:+i,N N,N:N,N",

@@ -228,14 +228,14 @@ def log1p(b: Builder, x: Pair) -> Pair:
 
 
 def expm1(b: Builder, x: Pair) -> Pair:
-    """exp(re) cos(im) - 1 = expm1(re) cos(im) - 2 sin(im/2)**2."""
+    """exp(re) cos(im) - 1 = expm1(re) cos(im) - 2 sin(im/2)**2; a real part of 0 is +0."""
     r = _r(b, x)
     half = r.sin(r.mul(0.5, x[1]))
     less = r.expm1(x[0])
     re = r.sub(r.mul(less, r.cos(x[1])), r.mul(2.0, r.mul(half, half)))
     re = r.where(r.test("eq", less, -1.0), r.sub(r.sub(x[1], x[1]), 1.0), re)
     re = r.where(_without_angle(b, x), less, re)
-    return re, exp(b, x)[1]
+    return r.add(re, 0.0), exp(b, x)[1]
 
 
 def sqrt(b: Builder, x: Pair) -> Pair:
