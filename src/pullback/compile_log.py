@@ -104,11 +104,23 @@ def _tell(stage: str, name: str, seconds: float) -> None:
     monitoring.record_event_time_span(event, end - seconds, end, fun_name=name)
 
 
+def _heard(name: str) -> bool:
+    """Whether a line for those who debug may have readers: nobody has imported `logging`, or asked
+    for a logger of that name or above it and told the root to be so talkative, in most processes.
+    (A logger is not made to be asked: that takes as long as a small pass of the compiler.)"""
+    logging = sys.modules.get("logging")
+    if logging is None:
+        return False
+    known, parts = logging.root.manager.loggerDict, name.split(".")
+    named = any(".".join(parts[: k + 1]) in known for k in range(len(parts)))
+    return named or bool(logging.root.level <= logging.DEBUG)
+
+
 def _say(what_is: str, what: Callable[[], str], seconds: float | None = None) -> None:
     """A line in the log of what is traced and compiled: a warning if the flag `log_compiles` is
     set, else for those who debug."""
     warn = config.log_compiles.get()
-    if not warn and "logging" not in sys.modules:
+    if not warn and not _heard(LOGGERS[what_is]):
         return
     level = logging.WARNING if warn else logging.DEBUG
     logger = logging.getLogger(LOGGERS[what_is])

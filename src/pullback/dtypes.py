@@ -291,6 +291,14 @@ def _bits_of(d: Any) -> int:
     return int(d.itemsize * 8)
 
 
+# What numbers without a width leave the types as they are that they meet.
+_KINDS: dict[Any, int] = {
+    **dict.fromkeys((*_SMALL_INTS, *_UINTS, *_INTS, "i"), 1),
+    **dict.fromkeys((*_NARROW_FLOATS, *_FLOATS, "f"), 2),
+    **dict.fromkeys((*_COMPLEX, "c"), 3),
+}
+
+
 # --- the lattice: each type's immediate superiors; a string is a weak type (int, float or complex
 #  of no width) ---
 @functools.lru_cache(maxsize=1)
@@ -430,6 +438,12 @@ def join_types(described: list[tuple[Any, bool]]) -> tuple[Any, bool]:
                 "Fix: convert explicitly with x.astype(...), or set "
                 "jax_numpy_dtype_promotion=standard."
             )
+    strong = {d for d, weak in described if not weak}
+    if len(strong) == 1:  # a type with a width, and numbers without one
+        (d,) = strong
+        kind = _KINDS.get(d, -1)
+        if all(not weak or _KINDS.get(_node(x, True), 0) <= kind for x, weak in described):
+            return d, False  # as the lattice says, whose table is made when it is asked for
     result = _lub(frozenset(_node(d, w) for d, w in described))
     if isinstance(result, str):
         # Only weak types and bools, or 64-bit integers of both signs: a type of no width, so of the

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import os
 import sys
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -227,7 +226,9 @@ class _Assembler:
         self.work = sum(_work(u) for u in units)
         each = [seconds_of(u) for u in units]
         self.seconds = sum(each)
-        self.repeats = Counter(each)  # what takes equally long is taken to be done by one kernel
+        self.repeats: dict[float, int] = {}  # what takes equally long is done by one kernel
+        for s in each:
+            self.repeats[s] = self.repeats.get(s, 0) + 1
         self.costs: list[float] = []
         # The seconds of the loop of steps that is being written, and how often its body runs.
         self.budget, self.scale = self.seconds, 1.0
@@ -365,7 +366,7 @@ class _Assembler:
         # Inside a loop of steps what equal units take in all is not known; how often it runs is.
         looping = self.prelude is not None
         each = [seconds_of(u, looping) for u in units]
-        own = sum(s * self.scale if looping else s * max(1, self.repeats[s]) for s in each)
+        own = sum(s * self.scale if looping else s * max(1, self.repeats.get(s, 1)) for s in each)
         number = self._intern(kernel, own)
         equation = _equation(units[0])
         self.steps.append(plan.KernelStep(number, bufs, tuple(dims), tuple(scalars), equation))

@@ -18,6 +18,8 @@ from ..backends import interface, llvm
 from ..backends.llvm import driver, programs, tier
 from ..backends.llvm.aside import aside
 from ..backends.llvm.cache import disk_cache
+from ..backends.llvm.compiler import Compilation, foresee_llvm, tiles_of
+from ..backends.llvm.threads import Context
 from ..core import effects as fx
 from ..core.avals import ShapedArray
 from ..core.jaxpr import ClosedJaxpr
@@ -100,19 +102,19 @@ def _words(n: int) -> Any:
 
 class _Contexts(threading.local):
     def __init__(self) -> None:
-        self.free: list[llvm.Context] = []
+        self.free: list[Context] = []
 
 
 _contexts = _Contexts()
 
 
 @contextlib.contextmanager
-def _context() -> Iterator[llvm.Context]:
+def _context() -> Iterator[Context]:
     """A context block of this thread; nested runs get another."""
     ctx = (
         _contexts.free.pop()
         if _contexts.free
-        else llvm.Context(memory.alloc_address, memory.free_address)
+        else Context(memory.alloc_address, memory.free_address)
     )
     ctx.reset()
     try:
@@ -204,7 +206,7 @@ class NativeExecutable:
             lowered = time.perf_counter()
         else:
             if key is not None:
-                llvm.foresee_llvm()
+                foresee_llvm()
             compilation, lowered = self._made(closed, donated)
             entries, tiles = compilation.entries(), compilation.tile_entries()
             cache = disk_cache()
@@ -244,13 +246,13 @@ class NativeExecutable:
             )
         return fitted
 
-    def _made(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> tuple[llvm.Compilation, float]:
+    def _made(self, closed: ClosedJaxpr, donated: Sequence[bool]) -> tuple[Compilation, float]:
         """Lowers and compiles; the compilation, and when it had nothing more to wait for than
         LLVM."""
-        compilation = llvm.Compilation()
+        compilation = Compilation()
 
         def ready(kernel: Kernel, cost: pipeline.Cost, alone: bool = False) -> None:
-            what = bool(llvm.tiles_of(kernel)), statements(kernel)
+            what = bool(tiles_of(kernel)), statements(kernel)
             compilation.add(kernel, tier.haste(cost.work, cost.seconds, cost.own, *what), alone)
             progress.tell(f"{len(compilation.orders)} kernels so far")
 

@@ -32,8 +32,8 @@ __all__ = ["Haste", "enabled", "haste", "paused", "ran", "settled", "watch"]
 QUICK_PROGRAM, QUICK_KERNEL = 4e-3, 1e-3
 # What good code of a kernel takes more than quick code, seconds a statement, and what a run of
 # quick code loses beside good code, in runs of that.
-GOOD_STATEMENT, LOST = 6e-5, 2.0
-OUTSIDE_TILES = 0.2
+GOOD_STATEMENT, LOST = 1e-4, 2.0
+OUTSIDE_TILES = 0.02
 # Quick code without lanes takes LLVM half the time, about 30 us a statement less, and runs ten to
 # twenty times as long: ten runs of what takes good code so many seconds a statement still gain. Of
 # few statements there is nothing to gain.
