@@ -637,9 +637,10 @@ def test_numbers_side_by_side_are_loaded_as_vectors(isa, width, dtype):
 
 
 @pytest.mark.parametrize("kept", [1, 12])
-def test_chains_of_integers_run_four_abreast(isa, kept):
+def test_chains_of_integers_run_many_abreast(isa, kept):
     """Where each operation waits for the one before, as in random bits, two vectors leave units
-    idle. Not where many values would have to stay in registers."""
+    idle: four go side by side, or eight and, of what is left, two. Not where many values would have
+    to stay in registers."""
     n, i, rounds = var("n"), var("i"), 24
     a, o = Buf("a", "u32", (n,), "in"), Buf("o", "u32", (n,), "out")
     values = [var("v0", "u32")]
@@ -656,13 +657,13 @@ def test_chains_of_integers_run_four_abreast(isa, kept):
         then("xor", values[-1], old)
     body.append(Store(o, (i,), values[-1]))
     kernel = Kernel("chain", (a, o), (n,), (), (loop(i, n, "vector", *body),))
-    for count in (0, 5, 64, 1000):
+    for count in (0, 5, 64, 128, 185, 200, 1000):
         x = np.random.default_rng(count).integers(0, 2**32, count, np.uint32)
         check(kernel, [x, np.zeros_like(x)], [count], isa)
     if isa.registers >= 32:
         text, _ = emit_module(kernel, isa)
         abreast = len(re.findall(r" = add <\d+ x i32> ", text)) // rounds
-        assert abreast == (4 if kept == 1 else 2)
+        assert abreast == (2 if kept > 1 else 8 + 2 if isa.masks else 4)
         brief, _ = emit_module(kernel, isa, brief=True)
         assert len(re.findall(r" = add <\d+ x i32> ", brief)) == rounds  # which runs but once
 

@@ -14,6 +14,7 @@ import pytest
 import pullback
 import pullback.lax
 import pullback.random
+from pullback.backends.llvm import compiler, tier
 from pullback.backends.llvm.target import host_target
 from pullback.extend.random import threefry2x32_p
 
@@ -447,6 +448,39 @@ def test_arguments_mean_what_they_mean_to_jax(name: str) -> None:
         got = f(pullback.random, pullback.numpy)
         assert (got.dtype, got.weak_type) == (want.dtype, want.weak_type)
         np.testing.assert_allclose(np.asarray(got, float), np.asarray(want, float), rtol=2e-2)
+
+
+@pytest.mark.parametrize("rows", [0, 3])
+def test_bits_of_an_element_depend_on_its_place_alone(
+    rows: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many vectors are computed side by side, and whatever is left for the last ones: in
+    good code, which computes many."""
+    monkeypatch.setenv("PULLBACK_CACHE", "0")
+    monkeypatch.setattr(tier, "haste", lambda *_, **__: tier.Haste(False, False))
+    compiler._live.clear()
+    compiler._recent.clear()
+    key = pullback.random.split(pullback.random.key(5), rows) if rows else pullback.random.key(5)
+    draw = pullback.vmap(pullback.random.bits, (0, None)) if rows else pullback.random.bits
+    words = np.atleast_2d(pullback.random.key_data(key))
+    places = np.broadcast_to(np.arange(700, dtype=np.uint32), (len(words), 700))
+    with np.errstate(over="ignore"):
+        a, b = cipher(words[:, :1], words[:, 1:], np.zeros_like(places), places)
+    want = (a ^ b).reshape(*words.shape[: bool(rows)], 700)
+    for n in (1, 15, 16, 17, 32, 33, 63, 64, 65, 127, 128, 129, 191, 192, 193, 256, 257, 700):
+        np.testing.assert_array_equal(draw(key, (n,)), want[..., :n])
+
+
+def cipher(k0: Any, k1: Any, x0: Any, x1: Any) -> tuple[Any, Any]:
+    """Threefry-2x32 with 20 rounds, in NumPy."""
+    keys = (k0, k1, k0 ^ k1 ^ np.uint32(0x1BD11BDA))
+    x0, x1 = x0 + k0, x1 + k1
+    for r in range(5):
+        for n in ((13, 15, 26, 6), (17, 29, 16, 24))[r % 2]:
+            x0 = x0 + x1
+            x1 = (x1 << np.uint32(n) | x1 >> np.uint32(32 - n)) ^ x0
+        x0, x1 = x0 + keys[(r + 1) % 3], x1 + keys[(r + 2) % 3] + np.uint32(r + 1)
+    return x0, x1
 
 
 def test_bits_beyond_positions_of_32_bits() -> None:

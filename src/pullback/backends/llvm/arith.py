@@ -273,7 +273,7 @@ def _shr_arith(b: Builder, dtype: str, x: Val, y: Val) -> Val:
 def _rotl(b: Builder, dtype: str, x: Val, y: Val) -> Val:
     bits = BITS[dtype]
     if bits >= 8:
-        return b.call("fshl", x, x, y)
+        return b.abreast(b.call("fshl", x, x, y))
     value = x & ((1 << bits) - 1)
     amount = y & (bits - 1)
     return (value << amount) | (value >> (bits - amount))

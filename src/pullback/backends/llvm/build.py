@@ -67,6 +67,9 @@ def _argument(block: str, k: int, t: str) -> str:
     )
 
 
+MANY_REGISTERS = 8  # of one value, whose chains LLVM would untangle
+
+
 class Val:
     """A typed SSA value; `c` is its Python value when it is a literal."""
 
@@ -523,6 +526,24 @@ class Builder:
             if n > 1
             else reg
         )
+
+    def abreast(self, x: Val) -> Val:
+        """x, of whose registers each is known to be computed before any is used. LLVM's scheduler
+        believes that many chains side by side take more registers than there are, and puts one
+        after the other; a processor that looks some hundred operations ahead then waits."""
+        count = len(x.regs)
+        if count < MANY_REGISTERS or x.n == 1 or not self.target.masks:
+            return x
+        one = self.ty(x.t, x.n)
+        types = "{ " + ", ".join([one] * count) + " }"
+        places = ",".join(["=v"] * count + [str(k) for k in range(count)])  # results as they came
+        args = ", ".join(f"{one} {r}" for r in x.regs)
+        all_of_them = self._place(f'call {types} asm "", "{places}"({args})', x.regs, False)
+        regs = (
+            self._place(f"extractvalue {types} {all_of_them}, {k}", (all_of_them,), False)
+            for k in range(count)
+        )
+        return Val(self, x.t, x.n, tuple(regs))
 
     def any_lane(self, mask: Val) -> Val:
         """Whether any lane of any register is set."""

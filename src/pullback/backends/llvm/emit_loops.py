@@ -31,6 +31,7 @@ from pullback.backends.llvm.build import Val
 from pullback.backends.llvm.convert import register_type
 from pullback.backends.llvm.emit import FUNCTION_ATTRIBUTES, Emitter
 from pullback.backends.llvm.table import TABLE, function_offset
+from pullback.backends.llvm.target import Target
 from pullback.loops.ir import (
     Alloc,
     Atom,
@@ -252,7 +253,7 @@ class Loops:
         brief = e.module.brief
         width = 4 if inner else 1
         if not inner and cost >= 40 and e.target.registers >= 32 and not brief:
-            width = vectors_abreast(s.body, e.target.registers)
+            width = vectors_abreast(s.body, e.target)
         if has(s.body, While) or (inner and brief):
             width = 1
         elif inner and cost >= MUCH_AROUND:
@@ -277,6 +278,9 @@ class Loops:
                 middle = hi - self.remainder(e, hi - lo, lanes)
                 self.lane_loop(e, s, lo, middle, lanes, width, None)
                 lo = middle
+            if width == MOST_ABREAST:
+                self.many_then_two(e, s, lo, hi, lanes)
+                return
             self.masked_lanes(e, s, lo, hi, lanes, width)
             return
         e.module.straight = e.module.straight and e.target.masks
@@ -320,6 +324,16 @@ class Loops:
             self.masked_lanes(e, s, lo, together, lanes, width)
             lo = together
         self.masked_lanes(e, s, lo, hi, lanes, 1)
+
+    def many_then_two(self, e: Emitter, s: For, lo: Val, hi: Val, lanes: int) -> None:
+        """All of a loop under masks, as many vectors together as there may be; what would fill less
+        than half of the last turn, two at a time: many loops are short, such as a few numbers for
+        each of many keys."""
+        turn = lanes * MOST_ABREAST
+        rest = self.remainder(e, hi - lo, turn)
+        middle = hi - e.b.select(rest > turn // 2, 0, rest, like="i64")
+        self.masked_lanes(e, s, lo, middle, lanes, MOST_ABREAST)
+        self.masked_lanes(e, s, middle, hi, lanes, 2)
 
     def remainder(self, e: Emitter, n: Val, step: int) -> Val:
         positive = e.b.call("smax", n, 0)
@@ -536,18 +550,22 @@ MASKED = 10.0  # arithmetic of an iteration beside which masks take time, and me
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
 LANE_BY_LANE = 2.0  # arithmetic that is worth taking one place lane by lane, where it is much
 MUCH_AROUND = 40.0  # arithmetic of an iteration that holds a loop, beyond which registers are few
+MOST_ABREAST = 8  # vectors that a loop computes side by side
 CHAIN = 32  # integer operations one after the other, beyond what the next iteration's can hide
 BRIEFLY = 10.0  # arithmetic of an iteration that quick code does element by element
 FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
 
 
-def vectors_abreast(body: Sequence[Stmt], registers: int) -> int:
-    """How many vectors a loop of much arithmetic computes side by side: two; four where most of it
+def vectors_abreast(body: Sequence[Stmt], target: Target) -> int:
+    """How many vectors a loop of much arithmetic computes side by side: two; more where most of it
     is one chain of integers, as random bits are. Such operations take a cycle or two, and there
-    are units for three or four at a time: two chains leave half of them idle."""
+    are units for three or four at a time: two chains leave half of them idle, and where wide
+    vectors take two cycles, so do four."""
     stmts = tuple(walk(body))
     chained = integer_chain(stmts) >= CHAIN
-    return 4 if chained and 4 * values_alive(stmts) <= registers else 2
+    if not chained or 4 * values_alive(stmts) > target.registers:
+        return 2
+    return MOST_ABREAST if target.masks else 4
 
 
 def _light_inside(body: Sequence[Stmt]) -> bool:

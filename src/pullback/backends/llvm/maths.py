@@ -269,8 +269,9 @@ def _log_sum_f32(b: Builder, e: Val, m: Val) -> Val:
 
 
 def _log1p_small_f32(b: Builder, x: Val) -> Val:
-    """log(1 + x) for |x| < sqrt(2) - 1. What is tiny is its own result: its powers underflow."""
-    y = b.select(b.fabs(x) < 2.0**-30, 0.0, x, like=x.t)
+    """log(1 + x) for |x| < sqrt(2) - 1. What is tiny is its own result, with its sign if it is
+    zero: its powers underflow."""
+    y = b.select(b.fabs(x) < 2.0**-30, -0.0, x, like=x.t)
     z = y * y
     ratio = horner(b, y, _LOG1P_P) / horner(b, y, _LOG1P_Q)
     return x + b.fma(z, -0.5, (y * z) * ratio)
@@ -299,26 +300,28 @@ def log(b: Builder, x: Val) -> Val:
 
 
 def log1p(b: Builder, x: Val) -> Val:
-    """log of u = 1 + x; in float64 corrected by what the addition lost."""
-    return log1p_anywhere(b, x, log1p_inside(b, x))
+    """log of u = 1 + x; in float64 corrected by what the addition lost. Vectors of finite numbers
+    above -1 go without what others need."""
+    odd = b.any_lane(~((x > -1.0) & (x < INF)))
+    inside = log1p_inside(b, x)
+    return b.if_else(odd, lambda: [log1p_anywhere(b, x, inside)], lambda: [inside])[0]
 
 
 def log1p_inside(b: Builder, x: Val) -> Val:
-    """log1p of a finite x above -1; a zero may lose its sign."""
+    """log1p of a finite x above -1."""
     u = x + 1.0
     e, m = log_split(b, u)
     if x.t == "float":
         small = b.fabs(x) < math.sqrt(2) - 1
         return b.select(small, _log1p_small_f32(b, x), _log_sum_f32(b, e, m))
     lost = b.select(x < 1.0, x - (u - 1.0), 1.0 - (u - x)) / u
-    return _log_sum(b, e, m, lost)
+    return b.select(x.eq(0.0), x, _log_sum(b, e, m, lost))
 
 
 def log1p_anywhere(b: Builder, x: Val, inside: Val) -> Val:
     """log1p of any x, given what log1p_inside makes of it."""
     odd = b.select(x.eq(-1.0), -INF, b.select(x.eq(INF), INF, NAN, like=x.t), like=x.t)
-    result = b.select((x > -1.0) & (x < INF), inside, odd)
-    return b.select(x.eq(0.0), x, result)
+    return b.select((x > -1.0) & (x < INF), inside, odd)
 
 
 # ---- exact products, powers

@@ -393,8 +393,18 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
 }
 
 
+TOGETHER = 4  # vectors that a function computes side by side: their numbers fit into registers
+
+
 def emit(b: Builder, op: str, args: Sequence[Val]) -> Val:
     """A function by its operator name."""
-    if args[0].t == "float" and op in maths_float.FUNCTIONS:
-        return maths_float.FUNCTIONS[op](b, *args)
-    return FUNCTIONS[op](b, *args)
+    f = (maths_float.FUNCTIONS if args[0].t == "float" else FUNCTIONS).get(op) or FUNCTIONS[op]
+    count = max(len(a.regs) for a in args)
+    if count <= TOGETHER:
+        return f(b, *args)
+    parts = [
+        f(b, *(Val(b, a.t, a.n, a.regs[k : k + TOGETHER] if len(a.regs) > 1 else a.regs, a.c)
+               for a in args))
+        for k in range(0, count, TOGETHER)
+    ]  # fmt: skip
+    return Val(b, parts[0].t, parts[0].n, tuple(r for part in parts for r in part.regs))
