@@ -2,6 +2,9 @@
 collective is an operation along it.
 """
 
+# Longer than other files: sums gather, gathers are transposed to scattered sums, and exchanges end
+# in sums, so that no part stands without the others.
+
 from __future__ import annotations
 
 import functools
