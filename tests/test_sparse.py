@@ -782,3 +782,23 @@ def test_sizes_with_names() -> None:
     assert shape(lambda m: m.todense()) == (n, 3) and shape(lambda m: m.T) == (3, n)
     assert shape(lambda m: m @ jnp.ones((3, 2))) == (n, 2)
     assert shape(lambda m: sparse.bcoo_multiply_dense(m, jnp.ones((1, 3)))) == (4,)
+
+
+def test_sums_with_dense_arrays_that_are_larger() -> None:
+    """A sparse array is broadcast to the shape of the dense one, never the other way."""
+    values = np.arange(6, dtype=np.float32).reshape(2, 3)
+
+    def found(S: Any, np_: Any) -> Any:
+        dense = np_.asarray(values)
+        row, vector = S.BCOO.fromdense(dense[1:]), S.BCOO.fromdense(dense[1])
+        both = S.sparsify(lambda x, y: x + y)
+        return row + dense, dense + vector, row + dense[None], both(row, dense)
+
+    for ours, theirs in zip(found(sparse, jnp), found(jsparse, jnumpy), strict=True):
+        np.testing.assert_array_equal(np.asarray(ours), np.asarray(theirs))
+    m = sparse.BCOO.fromdense(jnp.asarray(values))
+    for y, shape in ((1.0, r"\(\)"), (jnp.ones(3), r"\(3,\)")):
+        with pytest.raises(NotImplementedError, match=rf"X.shape=\(2, 3\), Y.shape={shape}"):
+            m + y
+    with pytest.raises(NotImplementedError, match="a BCOO and a BCSR"):
+        m + sparse.BCSR.fromdense(jnp.asarray(values))

@@ -47,7 +47,10 @@ def get_topology_desc(
     RuntimeError: ...
     """
     if platform == "cpu":
-        raise NotImplementedError("topology not implemented for cpu")
+        raise NotImplementedError(
+            "topology not implemented for cpu. Fix: get_attached_topology() gives the devices that "
+            "are there."
+        )
     raise RuntimeError(
         f"the platform {platform or 'tpu'} is not there, and cannot describe the machine "
         f"{topology_name!r}. Fix: get_attached_topology() gives the devices that are there."

@@ -156,7 +156,9 @@ def view(self: Any, dtype: Any = None, type: None = None) -> Any:
     Array([1065353216], dtype=int32)
     """
     if type is not None:
-        raise NotImplementedError("`type` argument of array.view() is not supported.")
+        raise NotImplementedError(
+            "`type` argument of array.view() is not supported. Fix: array.view(dtype)."
+        )
     if dtype is None:
         return self
     wanted = user_dtype(dtype, "view")

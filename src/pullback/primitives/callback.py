@@ -242,7 +242,8 @@ def batch_by_method(
             raise NotImplementedError(
                 f"vmap is only supported for the {p.name} primitive when vmap_method is one of "
                 "'sequential', 'sequential_unrolled', 'expand_dims', 'broadcast_all', or "
-                "'legacy_vectorized'. Got vmap_method=None."
+                "'legacy_vectorized'. Got vmap_method=None. Fix: "
+                "pure_callback(..., vmap_method='sequential')."
             )
         if method in ("sequential", "sequential_unrolled"):
             unroll = method == "sequential_unrolled"

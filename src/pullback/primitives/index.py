@@ -412,7 +412,8 @@ def _scatter_mul_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     if type(t_updates) is not Zero:
         if not params["unique_indices"]:
             raise NotImplementedError(
-                "scatter_mul gradients are only implemented if `unique_indices=True`"
+                "scatter_mul gradients are only implemented if `unique_indices=True`. Fix: say so, "
+                "if no place is named twice: x.at[indices].multiply(y, unique_indices=True)."
             )
         spread = scatter_add(
             full_of(typeof(operand).to_tangent_aval(), 0),
@@ -518,7 +519,10 @@ def _scatter_jvp(primals: Any, tangents: Any, **params: Any) -> Any:
     operand, indices, updates = primals
     t_operand, _, t_updates = tangents
     if params["update_jaxpr"] is not None:
-        raise NotImplementedError("scatter_apply JVP not implemented")
+        raise NotImplementedError(
+            "scatter_apply JVP not implemented: x.at[indices].apply(func) cannot be "
+            "differentiated. Fix: x.at[indices].set(func(x[indices]))."
+        )
     if type(t_operand) is Zero and type(t_updates) is Zero:
         out = scatter_p.bind(*primals, **params)
         return out, zero_of(out)

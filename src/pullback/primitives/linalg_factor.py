@@ -384,7 +384,10 @@ def _eigh_jvp(primals: Any, tangents: Any, *, subset_by_index: Any, **params: An
     # A V = V W; V^H dA V has dW on its diagonal, and (w_j - w_i) (V^H dV)_ij off it.
     (a,), (da,) = primals, tangents
     if subset_by_index is not None and tuple(subset_by_index) != (0, typeof(a).shape[-1]):
-        raise NotImplementedError("Derivatives not defined for partial eigen decomposition.")
+        raise NotImplementedError(
+            "Derivatives not defined for partial eigen decomposition. Fix: eigh without "
+            f"subset_by_index={subset_by_index}, and take the part of its results."
+        )
     v, w = eigh_p.bind(a, subset_by_index=subset_by_index, **params)
     inner = matmul(matmul(adjoint(v), da), v)
     dv = matmul(v, mul(_inverse_gaps(w, typeof(inner).dtype), inner))
@@ -604,7 +607,9 @@ def _svd_jvp(
     square = m is n or m == n
     if compute_uv and full_matrices and not square:
         raise NotImplementedError(
-            "Singular value decomposition JVP not implemented for full matrices"
+            "Singular value decomposition JVP not implemented for full matrices: the columns that "
+            f"complete a basis, of svd of {typeof(a).str_short()}, are any. Fix: "
+            "full_matrices=False."
         )
     s, u, vt = svd_p.bind(
         a,
@@ -749,7 +754,10 @@ def schur(
            [0., 3.]], dtype=float32)
     """
     if sort_eig_vals:
-        raise NotImplementedError("The sort feature of LAPACK's gees routine is not implemented.")
+        raise NotImplementedError(
+            "The sort feature of LAPACK's gees routine is not implemented. Fix: "
+            "schur(x, sort_eig_vals=False)."
+        )
     return list(
         schur_p.bind(
             as_array(x),

@@ -169,7 +169,7 @@ def addressable_data(self: Any, index: int) -> Any:
 def to_device(self: Any, device: Any, *, stream: Any = None) -> Any:
     """The array on another device, or with another sharding."""
     if stream is not None:
-        raise NotImplementedError("stream argument of array.to_device()")
+        raise NotImplementedError("stream argument of array.to_device(). Fix: leave it out.")
     return place(self, device if isinstance(device, Sharding) else SingleDeviceSharding(device))
 
 

@@ -20,7 +20,9 @@ __all__ = ["dct", "dctn", "idct", "idctn"]
 def _checked(name: str, x: Any, type: int, norm: str | None) -> Any:
     if type != 2:
         raise NotImplementedError(
-            f"Only DCT type 2 is implemented, got type={type} in jax.scipy.fft.{name}."
+            f"Only DCT type 2 is implemented, got type={type} in "
+            f"jax.scipy.fft.{name}. Fix: scipy.fft.{name}(x, type={type}) on the host, or write it "
+            "with jnp.fft.fft."
         )
     if norm not in (None, "backward", "ortho"):
         raise ValueError(

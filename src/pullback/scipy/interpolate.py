@@ -44,7 +44,10 @@ class RegularGridInterpolator:
             raise ValueError(f"method {method!r} is not defined")
         self.method, self.bounds_error = method, bounds_error
         if bounds_error:
-            raise NotImplementedError("`bounds_error` takes no effect under JIT")
+            raise NotImplementedError(
+                "RegularGridInterpolator: `bounds_error` takes no effect under JIT. Fix: "
+                "bounds_error=False; points outside then get fill_value."
+            )
         check_arraylike("RegularGridInterpolator", values, *points)
         if len(points) > np.ndim(values):
             raise ValueError(

@@ -87,7 +87,10 @@ def map_coordinates(
             f"supported modes are {set(_EDGES)}."
         )
     if order not in (0, 1):
-        raise NotImplementedError("jax.scipy.ndimage.map_coordinates currently requires order<=1")
+        raise NotImplementedError(
+            f"jax.scipy.ndimage.map_coordinates currently requires order<=1, got order={order}. "
+            "Fix: order=1 interpolates linearly, order=0 takes the nearest element."
+        )
     weights_of = _nearest if order == 0 else _linear
     edge = _EDGES[mode]
     per_axis = []

@@ -197,7 +197,10 @@ def _two_dimensional(
     name: str, in1: Any, in2: Any, boundary: str, fillvalue: Any
 ) -> tuple[Any, Any]:
     if boundary != "fill" or fillvalue != 0:
-        raise NotImplementedError(f"{name}() only supports boundary='fill', fillvalue=0")
+        raise NotImplementedError(
+            f"{name}() only supports boundary='fill', fillvalue=0, got boundary={boundary!r}, "
+            f"fillvalue={fillvalue!r}. Fix: jnp.pad in1 as wanted, and mode='valid'."
+        )
     if np.ndim(in1) != 2 or np.ndim(in2) != 2:
         raise ValueError(f"{name}() only supports 2-dimensional inputs.")
     check_arraylike(name, in1, in2)
@@ -275,7 +278,10 @@ def detrend(
     Array([-2., -1.,  3.], dtype=float32)
     """
     if overwrite_data is not None:
-        raise NotImplementedError("overwrite_data argument not implemented.")
+        raise NotImplementedError(
+            "detrend: overwrite_data argument not implemented. Fix: leave it out; arrays do "
+            "not change."
+        )
     if type not in ("constant", "linear"):
         raise ValueError("Trend type must be 'linear' or 'constant'.")
     check_arraylike("detrend", data)

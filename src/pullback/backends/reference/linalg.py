@@ -293,8 +293,8 @@ def eigh(
 ) -> Any:
     if algorithm is f.EighImplementation.QDWH:
         raise NotImplementedError(
-            "QDWH implementation is only supported on TPU. Fix: leave `implementation` out, or use "
-            "QR."
+            "QDWH implementation is only supported on TPU. Fix: eigh without `implementation`, or "
+            "with QR."
         )
     if algorithm is f.EighImplementation.JACOBI:
         raise NotImplementedError(

@@ -161,7 +161,10 @@ class BCSR(JAXSparse):
     def from_bcoo(cls, arr: BCOO) -> BCSR:
         """The array by rows, its elements sorted."""
         if arr.n_sparse != 2:
-            raise NotImplementedError(f"BCSR.from_bcoo requires n_sparse=2; got {arr.n_sparse}")
+            raise NotImplementedError(
+                f"BCSR.from_bcoo requires n_sparse=2; got {arr.n_sparse}. Fix: "
+                "arr.update_layout(n_batch=..., n_dense=...)."
+            )
         arr = arr if arr.indices_sorted else bcoo_sort_indices(arr)
         data, indices = full(arr)
         rows = arr.shape[arr.n_batch]
@@ -180,7 +183,11 @@ class BCSR(JAXSparse):
     ) -> BCSR:
         """The array of a SciPy sparse matrix."""
         if n_dense or n_batch:
-            raise NotImplementedError("BCSR from scipy.sparse has neither batch nor dense axes")
+            raise NotImplementedError(
+                "BCSR from scipy.sparse has neither batch nor dense axes, got "
+                f"n_batch={n_batch}, n_dense={n_dense}. Fix: "
+                "BCSR.fromdense(a, n_batch=..., n_dense=...)."
+            )
         mat = mat.tocsr()
         dtype = index_dtype or np.int32
         parts = (mat.data, mat.indices.astype(dtype), mat.indptr.astype(dtype))

@@ -84,7 +84,10 @@ def times(matrix: Any, other: Any, matvec: Any, matmat: Any) -> Any:
         return matvec(matrix, other)
     if other.ndim == 2:
         return matmat(matrix, other)
-    raise NotImplementedError(f"matmul with object of shape {other.shape}")
+    raise NotImplementedError(
+        f"matmul with object of shape {other.shape}. Fix: a vector or a matrix, or a BCOO "
+        "on the left."
+    )
 
 
 @register
@@ -174,7 +177,7 @@ class COO(JAXSparse):
 
     def transpose(self, axes: Sequence[int] | None = None) -> COO:
         if axes is not None and tuple(axes) != (1, 0):
-            raise NotImplementedError(f"COO.transpose of axes {axes}")
+            raise NotImplementedError(f"COO.transpose of axes {axes}. Fix: leave them out.")
         return COO(
             (self.data, self.col, self.row),
             shape=self.shape[::-1],

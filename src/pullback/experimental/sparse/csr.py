@@ -122,7 +122,7 @@ class CSR(_Compressed):
 
     def transpose(self, axes: Sequence[int] | None = None) -> CSC:
         if axes is not None and tuple(axes) != (1, 0):
-            raise NotImplementedError(f"CSR.transpose of axes {axes}")
+            raise NotImplementedError(f"CSR.transpose of axes {axes}. Fix: leave them out.")
         return CSC((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
     def __matmul__(self, other: Any) -> Any:
@@ -152,7 +152,7 @@ class CSC(_Compressed):
 
     def transpose(self, axes: Sequence[int] | None = None) -> CSR:
         if axes is not None and tuple(axes) != (1, 0):
-            raise NotImplementedError(f"CSC.transpose of axes {axes}")
+            raise NotImplementedError(f"CSC.transpose of axes {axes}. Fix: leave them out.")
         return CSR((self.data, self.indices, self.indptr), shape=self.shape[::-1])
 
     def __matmul__(self, other: Any) -> Any:

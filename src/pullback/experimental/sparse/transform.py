@@ -33,6 +33,7 @@ from .bcoo import (
     bcoo_squeeze,
     bcoo_transpose,
 )
+from .bcoo.arithmetic import add_dense
 from .bcsr import BCSR, bcsr_broadcast_in_dim, bcsr_concatenate
 from .spvalues import (
     SparsifyEnv,
@@ -83,14 +84,7 @@ def _add(x: Any, y: Any, **_: Any) -> Any:
         same = x.indices is y.indices and x.data.shape == y.data.shape
         return x._with_data(x.data + y.data) if same else x + y
     dense, sparse = (y, x) if isinstance(x, BCOO) else (x, y)
-    if jnp.shape(dense) != sparse.shape:
-        raise NotImplementedError(
-            "Addition between a sparse array X and a dense array Y is not implemented when the "
-            "output shape is larger than Y.shape. This is to prevent silent densification of a "
-            f"large sparse array; got X.shape={sparse.shape}, Y.shape={jnp.shape(dense)}. Fix: "
-            "convert X with todense()."
-        )
-    return dense + sparse.todense()
+    return add_dense(sparse, dense)
 
 
 @_rule("sub")
@@ -111,14 +105,20 @@ def _mul(x: Any, y: Any, **_: Any) -> Any:
 @_rule("div")
 def _div(x: Any, y: Any, **_: Any) -> Any:
     if isinstance(y, BCOO):
-        raise NotImplementedError("sparsify: division by a sparse array")
+        raise NotImplementedError(
+            "sparsify: division by a sparse array, which is zero almost everywhere. Fix: call "
+            "todense() before it."
+        )
     return x._with_data(bcoo_multiply_dense(x, 1 / y))
 
 
 @_rule("integer_pow")
 def _integer_pow(x: Any, *, y: int) -> Any:
     if y < 1:
-        raise NotImplementedError("sparsify: integer_pow with a power below 1 of a sparse array")
+        raise NotImplementedError(
+            f"sparsify: integer_pow with the power {y}, which is below 1, of a sparse array. Fix: "
+            "call todense() before it."
+        )
     x = x if y == 1 else _unique(x)
     return x._with_data(lax.integer_pow(x.data, y))
 

@@ -160,11 +160,20 @@ def eigh(
     Array([1., 3.], dtype=float32)
     """
     if b is not None:
-        raise NotImplementedError("Only the b=None case of eigh is implemented")
+        raise NotImplementedError(
+            "Only the b=None case of eigh is implemented. Fix: with l = cholesky(b, lower=True), "
+            "eigh of l^-1 a l^-H (two times solve_triangular) has the same eigenvalues."
+        )
     if type != 1:
-        raise NotImplementedError("Only the type=1 case of eigh is implemented.")
+        raise NotImplementedError(
+            f"Only the type=1 case of eigh is implemented. It was given type={type}. Fix: leave it "
+            "out; types differ with b alone."
+        )
     if eigvals is not None:
-        raise NotImplementedError("Only the eigvals=None case of eigh is implemented.")
+        raise NotImplementedError(
+            "Only the eigvals=None case of eigh is implemented. Fix: w, v = eigh(a), then "
+            "w[low : high + 1] and v[:, low : high + 1]."
+        )
     return _eigh(a, b, lower, eigvals_only)
 
 

@@ -262,6 +262,9 @@ def sqrtm(A: Any, blocksize: int = 1) -> Any:
            [0., 3.]], dtype=float32)
     """
     if blocksize > 1:
-        raise NotImplementedError("Blocked version is not implemented yet.")
+        raise NotImplementedError(
+            f"Blocked version is not implemented yet. sqrtm was given blocksize={blocksize}. Fix: "
+            "leave it out; the result is the same."
+        )
     (A,) = arrays("sqrtm", A)
     return _sqrtm(A)

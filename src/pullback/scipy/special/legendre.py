@@ -16,7 +16,8 @@ def _check(name: str, m: int, n: int, z: Any) -> Any:
         raise ValueError(f"{name}: z must be a 1D array, got shape {z.shape}.")
     if m != n:
         raise NotImplementedError(
-            f"Computations for m!=n are not yet supported. {name} was given {m} and {n}."
+            f"Computations for m!=n are not yet supported. {name} was given {m} and "
+            f"{n}. Fix: {name}(n, n, z), and take the orders up to m."
         )
     (z,) = promote_args_inexact(name, z)
     return z

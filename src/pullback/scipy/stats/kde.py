@@ -32,7 +32,10 @@ class gaussian_kde:
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None) -> None:
         if jnp.iscomplexobj(dataset):
-            raise NotImplementedError("gaussian_kde does not support complex data")
+            raise NotImplementedError(
+                "gaussian_kde does not support complex data. Fix: "
+                "jnp.stack([dataset.real, dataset.imag]) has two real coordinates a point."
+            )
         if weights is None:
             (points,) = inexact("gaussian_kde", jnp.asarray(dataset))
         else:
@@ -95,7 +98,10 @@ class gaussian_kde:
     def _points(self, points: Any) -> Any:
         points = jnp.atleast_2d(jnp.asarray(points))
         if jnp.issubdtype(lax.dtype(points), jnp.complexfloating):
-            raise NotImplementedError("gaussian_kde does not support complex coordinates")
+            raise NotImplementedError(
+                "gaussian_kde does not support complex coordinates. Fix: "
+                "jnp.stack([points.real, points.imag])."
+            )
         d, m = typeof(points).shape
         if d != self.d:
             if d == 1 and m == self.d:
@@ -175,8 +181,14 @@ class gaussian_kde:
 
     def set_bandwidth(self, bw_method: Any = None) -> None:
         """Not possible: make a new gaussian_kde."""
-        raise NotImplementedError("dynamically changing the bandwidth method is not supported")
+        raise NotImplementedError(
+            "gaussian_kde.set_bandwidth: dynamically changing the bandwidth method is not "
+            "supported. Fix: gaussian_kde(dataset, bw_method)."
+        )
 
     def integrate_box(self, low_bounds: Any, high_bounds: Any, maxpts: Any = None) -> Any:
         """Only in one dimension: integrate_box_1d."""
-        raise NotImplementedError("only 1D box integrations are supported; use `integrate_box_1d`")
+        raise NotImplementedError(
+            "gaussian_kde.integrate_box: only 1D box integrations are supported; use "
+            "`integrate_box_1d`"
+        )

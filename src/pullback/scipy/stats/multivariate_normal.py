@@ -25,7 +25,10 @@ def logpdf(x: Any, mean: Any, cov: Any, allow_singular: None = None) -> Any:
     Array(-1.838, dtype=float32)
     """
     if allow_singular is not None:
-        raise NotImplementedError("allow_singular argument of multivariate_normal.logpdf")
+        raise NotImplementedError(
+            "allow_singular argument of multivariate_normal.logpdf. Fix: leave it out, or add a "
+            "small multiple of the identity to cov."
+        )
     x, mean, cov = inexact("multivariate_normal.logpdf", x, mean, cov)
     if not typeof(mean).shape:
         return -0.5 * jnp.square(x - mean) / cov - 0.5 * (math.log(2 * math.pi) + jnp.log(cov))

@@ -30,7 +30,8 @@ def _policy(name: str, nan_policy: str, allowed: tuple[str, ...] = ("propagate",
     if nan_policy not in allowed:
         # JAX says of sem that it supports no others, of mode that it has none yet.
         raise (NotImplementedError if allowed == ("propagate",) else ValueError)(
-            f"{name}: Logic for `nan_policy` of {nan_policy} is not implemented"
+            f"{name}: Logic for `nan_policy` of {nan_policy} is not implemented. Fix: "
+            "nan_policy='propagate', or take the NaNs out first."
         )
 
 

@@ -178,7 +178,10 @@ def _eigh_gpu(
 
 def _whole(subset: Any, size: int) -> None:
     if subset is not None and tuple(subset) != (0, size):
-        raise NotImplementedError("subset_by_index not supported on this platform")
+        raise NotImplementedError(
+            f"eigh: subset_by_index not supported on this platform, got {subset}. Fix: leave it "
+            "out, and take the part of the results."
+        )
 
 
 @rule("ormqr", *_GPUS)

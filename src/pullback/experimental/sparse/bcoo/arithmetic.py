@@ -6,6 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from .... import numpy as jnp
+from .dense import bcoo_todense
 from .layout import bcoo_update_layout
 from .storage import all_sparse, batched, columns_of, full, make, sizes_of
 
@@ -16,12 +17,27 @@ if TYPE_CHECKING:
 def add(a: BCOO, b: BCOO) -> BCOO:
     """The elements of both, in one list."""
     if a.shape != b.shape:
-        raise NotImplementedError(f"addition of sparse arrays of shapes {a.shape} and {b.shape}")
+        raise NotImplementedError(
+            f"Addition between sparse matrices of different shapes: {a.shape} and {b.shape}. Fix: "
+            "bcoo_broadcast_in_dim gives one the shape of the other."
+        )
     a, b = _alike(a, b)
     dtype, n = jnp.result_type(a.data, b.data), a.n_batch
     (x, i), (y, j) = full(a), full(b)
     data = jnp.concatenate([x.astype(dtype), y.astype(dtype)], n)
     return make(data, jnp.concatenate([i, j], n), a.shape)
+
+
+def add_dense(m: BCOO, x: Any) -> Any:
+    """The dense sum with a dense array whose shape it has."""
+    if jnp.broadcast_shapes(m.shape, jnp.shape(x)) != jnp.shape(x):
+        raise NotImplementedError(
+            "Addition between a sparse array X and a dense array Y is not implemented when the "
+            "output shape is larger than Y.shape. This is to prevent silent densification of a "
+            f"large sparse array; got X.shape={m.shape}, Y.shape={jnp.shape(x)}. Fix: "
+            "X.todense() + Y."
+        )
+    return bcoo_todense(m) + jnp.asarray(x)
 
 
 def _alike(a: BCOO, b: BCOO) -> tuple[BCOO, BCOO]:
@@ -46,7 +62,7 @@ def bcoo_multiply_dense(sp_mat: BCOO, v: Any) -> Any:
     if jnp.broadcast_shapes(v.shape, sp_mat.shape) != sp_mat.shape:
         raise NotImplementedError(
             f"product of a sparse array of shape {sp_mat.shape} with a dense one of shape "
-            f"{v.shape}, which is larger"
+            f"{v.shape}, which is larger. Fix: bcoo_broadcast_in_dim the sparse one, or todense()."
         )
     if not v.ndim:
         return sp_mat.data * v

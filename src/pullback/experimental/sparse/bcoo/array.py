@@ -11,7 +11,7 @@ import numpy as np
 from .... import numpy as jnp
 from ....api.vmap import mapped_types
 from ..base import JAXSparse, register
-from .arithmetic import add, bcoo_multiply_dense, bcoo_multiply_sparse
+from .arithmetic import add, add_dense, bcoo_multiply_dense, bcoo_multiply_sparse
 from .dense import bcoo_fromdense, bcoo_todense
 from .dot import matmul
 from .gather import getitem
@@ -56,7 +56,10 @@ class BCOO(Stored):
     ) -> BCOO:
         """The array of a SciPy sparse matrix."""
         if n_dense or n_batch:
-            raise NotImplementedError("BCOO from scipy.sparse has neither batch nor dense axes")
+            raise NotImplementedError(
+                "BCOO from scipy.sparse has neither batch nor dense axes, got "
+                f"n_batch={n_batch}, n_dense={n_dense}. Fix: m.update_layout(...) of the result."
+            )
         coo = mat.tocoo()
         indices = np.stack([coo.row, coo.col], 1).astype(index_dtype or np.int32)
         return cls((coo.data, indices), shape=mat.shape)
@@ -153,20 +156,19 @@ class BCOO(Stored):
 
     def __truediv__(self, other: Any) -> Any:
         if isinstance(other, JAXSparse):
-            raise NotImplementedError("division by a sparse array, which is zero almost everywhere")
+            raise NotImplementedError(
+                "division by a sparse array, which is zero almost everywhere. Fix: x / m.todense()."
+            )
         return self * (1 / jnp.asarray(other)) if jnp.ndim(other) else super().__truediv__(other)
 
     def __add__(self, other: Any) -> Any:
         if is_bcoo(other):
             return add(self, other)
-        if not isinstance(other, JAXSparse) and jnp.shape(other) == self.shape:
-            return bcoo_todense(self) + jnp.asarray(other)
-        raise NotImplementedError(
-            "Addition between a sparse array X and a dense array Y is not implemented when the "
-            "output shape is larger than Y.shape. This is to prevent silent densification of a "
-            f"large sparse array; got X.shape={self.shape}, Y.shape={jnp.shape(other)}. Fix: "
-            "m.todense() + x."
-        )
+        if isinstance(other, JAXSparse):
+            raise NotImplementedError(
+                f"Addition between a BCOO and a {type(other).__name__}. Fix: make both BCOO arrays."
+            )
+        return add_dense(self, other)
 
     __radd__ = __add__
 
