@@ -285,6 +285,16 @@ def test_operands_are_computed_where_they_are_packed():
     assert temporaries(compiled) == 0
 
 
+def test_costly_rows_of_few_numbers_are_computed_before_they_are_packed():
+    """In full vectors; packing goes row by row. Cheap ones are not stored."""
+    for cost, kernels in ((lambda np_, x: np_.exp(np_.sin(x)), 2), (lambda np_, x: x + 1, 1)):
+        for n, count in ((4, kernels), (64, 1)):
+            x, w = numbers(3000, n), numbers(n, n)
+            f = lambda np_, x, w, cost=cost: cost(np_, x) @ w
+            assert len(program(lambda x, w, f=f: f(jnp, x, w), x, w).kernels) == count
+            same(lambda _, np_, x, w, f=f: f(np_, x, w), x, w)
+
+
 NHWC, NCHW = ("NHWC", "HWIO", "NHWC"), ("NCHW", "OIHW", "NCHW")
 CONVOLUTIONS = {
     "same": ((2, 9, 10, 6), (3, 3, 6, 8), NHWC, {"padding": "SAME"}),

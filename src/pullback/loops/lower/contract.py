@@ -403,10 +403,22 @@ def _blocked_dot(
         work /= PER_WORD[x.dtype]
     else:
         g.options.foresee(kind, work)
-    modes = ["buffer" if n.kind in ("opq", "red", "leaf") else "once" for n in (x, y)]
+    modes = [_how_read(n, free, depth) for n, free in ((x, xs[1]), (y, ys[2]))]
     op = Opaque("dot", [x, y], modes, emit=emit, work=work)
     op.joins = True
     return g.opaque(op, [(shape, dtype)])[0]
+
+
+SHORT = 16  # contracted elements that are few beside the lanes of a vector
+
+
+def _how_read(x: Node, free: tuple[int, ...], depth: int) -> str:
+    """How blocks take the elements of an operand. They are copied along the contracted index if its
+    elements are neighbours: where these are few, what costs something is computed beforehand, in
+    full vectors."""
+    if x.kind in ("opq", "red", "leaf"):
+        return "buffer"
+    return "many" if depth < SHORT and _neighbours(x) not in free else "once"
 
 
 def _in_words(p: Product, dtype: str, x: InPlace | None, y: InPlace | None) -> None:
