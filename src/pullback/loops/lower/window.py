@@ -4,7 +4,7 @@ windows' selected elements."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from pullback.loops.build import FALSE, TRUE, Builder, Index
@@ -24,9 +24,10 @@ from pullback.loops.lower.program_hook import add_program
 from pullback.loops.lower.reduce import accumulator, reduce_one
 from pullback.loops.lower.shape import masked_read
 from pullback.loops.lower.statements import box
-from pullback.loops.ops import FLOATS, identity_of
+from pullback.loops.ops import FLOATS, INTS, identity_of
 
 FREE = frozenset(("add", "mul", "max", "min", "and", "or", "xor"))  # in any order, in lanes
+REPEATED = frozenset(("max", "min", "and", "or"))  # an element may be taken twice
 
 
 def window_place(
@@ -175,18 +176,108 @@ def _stretched_sum(
     return g.reduction(red, [dtype])
 
 
+LONG = 32  # places of a window along an axis that are read one by one
+STORED = 3.0  # places that take as long as storing an element and reading it again
+
+Step = tuple[int, int]  # places, and how far apart
+
+
+def _steps_along(n: int, again: bool) -> list[Step]:
+    """A window of n places along an axis as windows of windows: each of so many places of the one
+    before, which lie apart as far as that reaches. `again`: places may be read twice."""
+    steps: list[Step] = []
+    reach = 1
+    while n > LONG * reach:
+        left = n // reach
+        count = next((c for c in range(8, 1, -1) if left % c == 0), 0) if not again else 8
+        if not count:
+            return [*steps, (left, reach)]
+        steps.append((count, reach))
+        reach *= count
+    count = n // reach
+    steps += [(count, reach)] if count > 1 else []
+    return steps if count * reach == n else [*steps, (2, n - count * reach)]
+
+
+def _in_steps(
+    g: Graph,
+    x: Node,
+    shape: tuple[int, ...],
+    params: dict[str, Any],
+    op: str,
+    acc: str,
+    first: Atom,
+) -> list[Node] | None:
+    """A reduction over windows as reductions along one axis after the other, long windows as
+    windows of windows: 11 x 11 places are 22, and 1000 are 33. None where that is not less."""
+    rank, dtype = len(shape), x.dtype
+    dims, strides, _, base, _ = _config(params, rank)
+    if max(base, default=1) > 1 or 0 in (*shape, *x.shape):
+        return None
+    # Axes that leave fewer windows than elements come first, then those of neighbours.
+    axes = sorted((k for k in range(rank) if dims[k] > 1), key=lambda k: (-strides[k], -k))
+    todo: list[tuple[tuple[int, ...], dict[str, Any]]] = []
+    now, cost = x.shape, 0.0
+    for k in axes:
+        for length, count, how in _steps_of(params, k, shape, op):
+            now = (*now[:k], length, *now[k + 1 :])
+            todo.append((now, how))
+            cost += math.prod(now) * (count + STORED)
+    if len(todo) < 2 or 1.5 * cost > math.prod(shape) * (math.prod(dims) + STORED) or now != shape:
+        return None
+    for k, (after, how) in enumerate(todo):
+        kind = acc if k < len(todo) - 1 else dtype
+        (x,) = windowed(g, [x], after, how, [acc], lambda b: (first,), (op,), [kind])
+    return [x]
+
+
+def _steps_of(
+    params: dict[str, Any], k: int, shape: tuple[int, ...], op: str
+) -> Iterator[tuple[int, int, dict[str, Any]]]:
+    """The steps along axis k: how long it is afterwards, how many places each window has, and the
+    parameters."""
+    rank = len(shape)
+    dims, strides, lows, _, dilation = _config(params, rank)
+
+    def only(value: Any, other: Any) -> tuple[Any, ...]:
+        return tuple(value if i == k else other for i in range(rank))
+
+    steps = _steps_along(dims[k], op in REPEATED)
+    seen, low = 1, lows[k]
+    for j, (count, apart) in enumerate(steps):
+        last = j == len(steps) - 1
+        seen += (count - 1) * apart
+        length = (shape[k] - 1) * strides[k] + 1 + (dims[k] - seen) * dilation[k]
+        how = {
+            "window_dimensions": only(count, 1), "padding": only((low, 0), (0, 0)),
+            "window_strides": only(strides[k] if last else 1, 1),
+            "window_dilation": only(apart * dilation[k], 1),
+        }  # fmt: skip
+        yield shape[k] if last else length, count, how
+        low = 0
+
+
+def _over_windows(
+    g: Graph, op: str, x: Node, shape: tuple[int, ...], params: dict[str, Any]
+) -> list[Node]:
+    """A reduction whose order is free, over windows; what is outside does not count."""
+    acc = accumulator(x.dtype) if op == "add" else x.dtype
+    first = Const(0.0, acc) if op == "add" and acc[0] == "f" else identity_of(op, acc)
+    if op == "add":
+        gradual = _stretched_sum(g, x, shape, params, acc)
+        if gradual is not None:
+            return gradual
+    steps = _in_steps(g, x, shape, params, op, acc, first)
+    if steps is not None:
+        return steps
+    return windowed(g, [x], shape, params, [acc], lambda b: (first,), (op,), [x.dtype])
+
+
 def _simple(op: str) -> Rule:
     def lower(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) -> Any:
-        x, dtype = ins[0], ins[0].dtype
-        if dtype in COMPLEX:
+        if ins[0].dtype in COMPLEX:
             return NotImplemented
-        acc = accumulator(dtype) if op == "add" else dtype
-        first = Const(0.0, acc) if op == "add" and acc[0] == "f" else identity_of(op, acc)
-        if op == "add":
-            gradual = _stretched_sum(g, x, outs[0][0], params, acc)
-            if gradual is not None:
-                return gradual
-        return windowed(g, [x], outs[0][0], params, [acc], lambda b: (first,), (op,), [dtype])
+        return _over_windows(g, op, ins[0], outs[0][0], params)
 
     return lower
 
@@ -305,6 +396,17 @@ def _reduce_window(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]
     half = len(ins) // 2
     xs, inits = ins[:half], ins[half:]
     dtypes = [x.dtype for x in xs]
+    ops = _one_each(params["jaxpr"], dtypes)
+    if ops is not None and all(
+        op in REPEATED or d in INTS for op, d in zip(ops, dtypes, strict=True)
+    ):
+        found = [
+            _over_windows(g, op, x, o[0], params) for op, x, o in zip(ops, xs, outs, strict=True)
+        ]
+        return [
+            RULES[op](g, [init, *windows], [out], {})
+            for op, init, windows, out in zip(ops, inits, found, outs, strict=True)
+        ]
     if not plain_program(g, params["jaxpr"], dtypes):
         return NotImplemented
     combine, shape, rank = program_combiner(g, params["jaxpr"]), outs[0][0], len(outs[0][0])
