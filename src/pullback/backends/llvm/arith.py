@@ -340,6 +340,8 @@ def _division_by_one(b: Builder, op: str, signed: bool, x: Val, y: Val) -> Val:
     """The same where all lanes have one divisor: what is odd about it is asked once, before the
     loop, and so is its reciprocal computed. INT_MIN / -1 is -INT_MIN, which wraps."""
     zero, minus = y.eq(0), y.eq(-1)
+    if not signed and TYPE_BITS[x.t] == 32 and b.target.level != "neon":
+        return _words_by_one(b, op, x, y, zero)
     odd = zero | minus if signed else zero
     divisor = b.select(odd, 1, y, like=y.t)
     q = _quotient(b, signed, x, divisor)
@@ -348,6 +350,28 @@ def _division_by_one(b: Builder, op: str, signed: bool, x: Val, y: Val) -> Val:
         return b.select(zero, -1, q, like=x.t)
     rest = x - q * divisor  # 0 where the divisor is -1
     return b.select(zero, x, rest, like=x.t)
+
+
+def _words_by_one(b: Builder, op: str, x: Val, y: Val, zero: Val) -> Val:
+    """The same for unsigned words, by the high half of a product with m = (2**32 - 1) // y: it is
+    the quotient or one less, as 2**32 / y is m + 1 at most and x is below 2**32. So the rest is the
+    lesser of two, one of which wraps if it is the wrong one; of zero it is x, whatever m is."""
+    m = b.binary("udiv", b.lit(-1, "i32"), b.select(zero, 1, y, like="i32"))
+    q = _high_words(b, x, m)
+    rest = x - q * y
+    less = rest - y
+    if op == "rem":
+        return b.call("umin", rest, less)
+    q = b.select(b.compare("ge", rest, y, unsigned=True), q + 1, q)
+    return b.select(zero, -1, q, like="i32")
+
+
+def _high_words(b: Builder, x: Val, m: Val) -> Val:
+    """The high words of the products of words with one word: those in even and those in odd places
+    by themselves, as processors multiply."""
+    pairs, factor = b.regrouped(x, "i64", x.n // 2), b.cast("zext", m, "i64")
+    even, odd = (pairs & 0xFFFFFFFF) * factor, (pairs >> 32) * factor
+    return b.regrouped((even >> 32) | (odd & -(1 << 32)), "i32", x.n)
 
 
 def _is_power(y: Val) -> bool:

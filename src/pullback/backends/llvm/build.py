@@ -413,6 +413,12 @@ class Builder:
     def bitcast(self, x: Val, t: str) -> Val:
         return self.cast("bitcast", x, t)
 
+    def regrouped(self, x: Val, t: str, n: int) -> Val:
+        """The same registers as n lanes of another type."""
+        one, other = self.ty(x.t, x.n), self.ty(t, n)
+        regs = (self._place(f"bitcast {one} {r} to {other}", (r,), False) for r in x.regs)
+        return Val(self, t, n, tuple(regs))
+
     def call(self, name: str, *args: Operand, t: str = "", flags: str = "", like: str = "") -> Val:
         """An overloaded intrinsic on the operands' common type."""
         vals = self.coerce(args, like)
