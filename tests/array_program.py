@@ -10,6 +10,7 @@ from jax import lax
 from jax._src import array, test_util as jtu
 from jax._src.lib import xla_client as xc
 from jax._src.named_sharding import SdyArray, SdyDim
+from jax._src.pjit import pjit
 from jax._src.sharding_impls import GSPMDSharding
 from jax.sharding import AbstractMesh, AxisType, NamedSharding, PartitionSpec as P
 
@@ -66,6 +67,33 @@ replicated = jax.device_put(np.arange(16.0), NamedSharding(mesh, P()))
 for x in (a, replicated):
     print(x.on_device_size_in_bytes(), x.addressable_shards[0].data.on_device_size_in_bytes())
 
+
+# `pjit` under `with mesh:`, where None means whole
+def described(x):
+    return type(x.sharding).__name__, str(getattr(x.sharding, "spec", None)), x._committed
+
+
+with jtu.create_mesh((2,), ("x",)) as two:
+    for name, kwargs in {
+        "in": {"in_shardings": P("x")},
+        "in, out None": {"in_shardings": P("x"), "out_shardings": None},
+        "out": {"in_shardings": None, "out_shardings": P("x")},
+        "both None": {"in_shardings": None, "out_shardings": None},
+    }.items():
+        print(name, described(pjit(lambda x: x * 2, **kwargs)(np.ones(8))))
+    uneven = pjit(lambda x: jnp.pad(lax.with_sharding_constraint(x[:3], P("x")), [[0, 1]]))
+    print(np.asarray(uneven(np.arange(4.0))))
+
+
+@two
+def decorated():
+    return described(pjit(lambda x: x, in_shardings=P("x"), out_shardings=None)(jnp.arange(8)))
+
+
+print(decorated())
+compiled = jax.jit(lambda x: x * 2).lower(1.0).compile()
+print(len(compiled._executable.in_avals))
+
 # what is refused
 shape = (8, 2)
 over_two = NamedSharding(jtu.create_mesh((2,), ("x",)), P("x"))
@@ -87,6 +115,14 @@ for name, call in {
     "lost": lambda: NamedSharding(auto, P("x", unreduced={"a"})),
     "not explicit": lambda: NamedSharding(auto, P("x", unreduced={"y"})),
     "type of axes": lambda: AbstractMesh((2,), ("x",), axis_types=("explicit",)),
+    "no mesh": lambda: pjit(lambda x: x, in_shardings=P("x"))(np.ones(8)),
+    "no mesh to lie on": lambda: lax.with_sharding_constraint(np.ones(8), P("x")),
+    "unconstrained": lambda: jax.jit(
+        lambda x: x, out_shardings=NamedSharding(mesh, P(P.UNCONSTRAINED))
+    )(np.ones(8)),
+    "device and backend": lambda: jax.jit(lambda x: x, device=devices[0], backend="cpu"),
+    "device and shardings": lambda: jax.jit(lambda x: x, device=devices[0], in_shardings=one),
+    "static and donated": lambda: jax.jit(lambda x: x, static_argnums=0, donate_argnums=0),
     "memory": lambda: NamedSharding(AbstractMesh((2,), ("x",)), P(), memory_kind="weird"),
 }.items():
     refused(name, call)

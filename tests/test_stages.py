@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import pullback as pb
+from pullback.experimental.serialize_executable import serialize
 
 X = np.arange(3, dtype=np.float32)
 
@@ -123,3 +124,14 @@ def test_platforms_are_known_when_lowered() -> None:
     schur = pb.jit(pb.lax.linalg.schur).trace(np.eye(3, dtype=np.float32))
     with pytest.raises(NotImplementedError, match="'schur' not found for platform cuda"):
         schur.lower(lowering_platforms=("cuda",))
+
+
+def test_what_holds_a_reference_is_not_serialized() -> None:
+    cell = pb.new_ref(0)
+
+    def count(x):
+        cell[...] += x
+
+    compiled = pb.jit(count).lower(1).compile()
+    with pytest.raises(ValueError, match="can't serialize with a closed-over mutable array ref"):
+        serialize(compiled)

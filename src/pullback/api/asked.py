@@ -32,6 +32,13 @@ class OfNamedMesh(PartitionSpec):
     __slots__ = ()
 
 
+class WholeOnNamedMesh(OfNamedMesh):
+    """None, as `pjit` takes it: whole on each device of the mesh of `with mesh:`, if one is in
+    force."""
+
+    __slots__ = ()
+
+
 def _is_leaf(x: Any) -> bool:
     return isinstance(x, PartitionSpec | Sharding | Format | UnspecifiedValue)
 
@@ -63,14 +70,23 @@ def _resolved(sharding: Any, what: str) -> Any:
     if isinstance(sharding, Format):
         sharding = sharding.sharding
     if isinstance(sharding, PartitionSpec):
-        mesh = named_mesh() if isinstance(sharding, OfNamedMesh) else get_mesh()
+        named = isinstance(sharding, OfNamedMesh)
+        mesh = named_mesh() if named else get_mesh()
+        if isinstance(sharding, WholeOnNamedMesh) and (mesh.empty or mesh is get_mesh()):
+            return UNSPECIFIED
         if mesh.empty:
             raise RuntimeError(
-                "jit requires a non-empty mesh in context if you are passing `PartitionSpec`s to "
-                f"{what}. You can define a context mesh via `jax.set_mesh(mesh)`. Alternatively, "
-                f"provide `Sharding`s to {what} and then the mesh context manager is not required."
+                f"{'pjit' if named else 'jit'} requires a non-empty mesh in context if you are "
+                f"passing `PartitionSpec`s to {what}. You can define a context mesh via "
+                f"`jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to {what} and then the "
+                "mesh context manager is not required."
             )
         return NamedSharding(mesh, sharding.update())
+    if PartitionSpec.UNCONSTRAINED in getattr(sharding, "spec", ()):
+        raise ValueError(
+            f"Unconstrained dims are not allowed when passed to {what}: {sharding}. Fix: None, or "
+            "lax.with_sharding_constraint in the function."
+        )
     return sharding if isinstance(sharding, Sharding) else UNSPECIFIED
 
 
@@ -116,9 +132,12 @@ def _with_path(name: str) -> str:
     return f" with pytree key path {name}" if name else ""
 
 
-def check_fits(shardings: Sequence[Any], avals: Sequence[Any], names: Any, what: str) -> None:
+def check_fits(
+    shardings: Sequence[Any], avals: Sequence[Any], names: Any, what: str,
+    uneven: Sequence[bool] = (),
+) -> None:  # fmt: skip
     """ValueError if an array cannot lie as asked: too few axes, or one that cannot be divided.
-    `names(k)`: what the k-th is called."""
+    `names(k)`: what the k-th is called. `uneven`: which need not be divided evenly."""
     for k, (sharding, aval) in enumerate(zip(shardings, avals, strict=True)):
         if not isinstance(sharding, Sharding):
             continue
@@ -129,6 +148,8 @@ def check_fits(shardings: Sequence[Any], avals: Sequence[Any], names: Any, what:
                 f"annotation {sharding}: Sharding {sharding} is only valid for values of rank at "
                 f"least {need}, but was applied to a value of rank {rank}."
             )
+        if uneven and uneven[k]:
+            continue
         try:
             sharding.shard_shape(aval.shape)
         except ValueError as e:

@@ -12,7 +12,7 @@ from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 from .. import config, tree
-from ..control.call import UNSPECIFIED, call_params, jit_p
+from ..control.call import UNSPECIFIED, UnspecifiedValue, call_params, jit_p
 from ..control.partitioned import holds_partitioned
 from ..core.high import is_high_value
 from ..core.jaxpr import ClosedJaxpr
@@ -87,13 +87,13 @@ class JitInfo:
         self.donate_argnums, self.donate_argnames = self._complete(
             fun, nums, names, donate_argnums, donate_argnames, "donate"
         )
-        by_name = static_argnames is not None and donate_argnames is not None
-        for kind in ("argnames", "argnums") if by_name else ("argnums", "argnames"):
+        for kind, what in (("argnames", "names"), ("argnums", "numbers")):
             both = set(getattr(self, f"static_{kind}")) & set(getattr(self, f"donate_{kind}"))
             if both:
                 raise ValueError(
-                    f"static_{kind} and donate_{kind} cannot intersect, but both name "
-                    f"{sorted(both)}. Fix: donate arrays only; static arguments have no memory."
+                    f"static_{kind} and donate_{kind} cannot intersect. Argument "
+                    f"{what} {both} appear in both static_{kind} and donate_{kind}. Fix: donate "
+                    "arrays only; static arguments have no memory."
                 )
         self.keep_unused, self.inline = keep_unused, inline
 
@@ -606,6 +606,11 @@ def jit(
     if isinstance(fun, NotSpecified):
         return functools.partial(jit, **given)
     check_callable(fun)
+    if device is not None and backend is not None:
+        raise ValueError(
+            f"can't specify both a device and a backend for jit, got device={device} and "
+            f"{backend=}."
+        )
     if device is not None or backend is not None:
         warnings.warn(
             "backend and device argument on jit is deprecated. You can use `jax.device_put(..., "
@@ -614,8 +619,14 @@ def jit(
             DeprecationWarning,
             stacklevel=2,
         )
+        for name, asked_for in (("in", in_shardings), ("out", out_shardings)):
+            if not (asked_for is None or isinstance(asked_for, UnspecifiedValue)):
+                raise ValueError(
+                    f"If backend or device is specified on jit, then {name}_shardings should not "
+                    "be specified."
+                )
         chosen = device if device is not None else local_devices(backend=backend)[0]
-        out_shardings = out_shardings or asked.device_sharding(chosen)
+        out_shardings = asked.device_sharding(chosen)
     info = JitInfo(
         fun, static_argnums, static_argnames, donate_argnums, donate_argnames, keep_unused, inline,
         in_shardings, out_shardings, compiler_options,

@@ -420,7 +420,8 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     """The arrays of a pytree, laid out as asked. A traced value on one device is as asked already.
 
     `shardings` is a Sharding, a PartitionSpec for the mesh in force, or a pytree prefix of them.
-    RuntimeError for a PartitionSpec without a mesh, ValueError for a shape that cannot be divided.
+    RuntimeError for a PartitionSpec without a mesh, ValueError for an array whose shape cannot be
+    divided; a traced value lies whole along such an axis.
 
     >>> mesh = pullback.sharding.Mesh(pullback.devices()[:1], ('i',))
     >>> sharding = pullback.sharding.NamedSharding(mesh, pullback.sharding.PartitionSpec('i'))
@@ -431,9 +432,11 @@ def with_sharding_constraint(x: Any, shardings: Any) -> Any:
     checked(shardings, "shardings")
     wanted = tree.map(_constraint, shardings, is_leaf=lambda s: isinstance(s, PartitionSpec))
     targets = tree.flatten_axes("with_sharding_constraint shardings", structure, wanted)
+    traced = [isinstance(leaf, Tracer) or is_staged() for leaf in leaves]
     check_fits(
-        targets, list(map(typeof, leaves)), lambda k: "", "with_sharding_constraint arguments"
-    )
+        targets, list(map(typeof, leaves)), lambda k: "", "with_sharding_constraint arguments",
+        uneven=traced,
+    )  # fmt: skip
     explicit = get_abstract_mesh().are_all_axes_explicit
     made = []
     for leaf, target in zip(leaves, targets, strict=True):
@@ -525,8 +528,10 @@ def _constraint(sharding: Any) -> Sharding | None:
     mesh = _context_mesh()
     if mesh.empty:
         raise RuntimeError(
-            "with_sharding_constraint requires a non-empty mesh if you are passing "
-            "`PartitionSpec`s: Fix: pass a NamedSharding, or call it under `with mesh:`."
+            "with_sharding_constraint requires a non-empty mesh in context if you are passing "
+            "`PartitionSpec`s to shardings. You can define a context mesh via "
+            "`jax.set_mesh(mesh)`. Alternatively, provide `Sharding`s to shardings and then the "
+            "mesh context manager is not required."
         )
     return NamedSharding(mesh, sharding)
 

@@ -9,7 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..control.expand import expand
+from ..core.avals import typeof
 from ..core.jaxpr import ClosedJaxpr
+from ..core.refs import is_ref_aval
 from ..runtime.dispatch import executable
 from ..runtime.shardings import SingleDeviceSharding
 from .export_bytes import Reader, Writer, without_refs
@@ -40,8 +42,12 @@ def _unpack(data: bytes) -> tuple[Reader, Any]:
 
 def dump_compiled(compiled: Compiled) -> bytes:
     """A compiled function as bytes. NotImplementedError if it calls Python; ValueError if it has
-    operations that are not of this package."""
+    operations that are not of this package, or holds references."""
     writer, call = Writer(), compiled._call
+    if any(is_ref_aval(typeof(x)) for x in call.consts):
+        raise ValueError(
+            "can't serialize with a closed-over mutable array ref. Fix: pass it as an argument."
+        )
     return _pack(
         writer,
         closed=writer.value(without_refs(expand(call.closed))),

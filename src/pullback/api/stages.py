@@ -12,6 +12,7 @@ from ..core.effects import check_lowerable
 from ..core.jaxpr import ClosedJaxpr
 from ..core.trace import Tracer
 from ..primitives.sharding import inspect_effect
+from ..records import record
 from ..runtime import dispatch
 from ..runtime.captured import warn_of_constants
 from ..runtime.commitment import Flow, check_devices, devices_of, held, lie
@@ -121,6 +122,20 @@ class Stage:
         lambda self: tuple(k for k, d in enumerate(self._call.params["donated_invars"]) if d)
     )
 
+    # What tests of JAX read that is not public: a program without the constants that JAX hands to
+    # programs as arguments, which ours hold.
+    _inner = property(
+        lambda self: _Inner(list(self._call.closed.in_avals[len(self._call.consts) :]))
+    )
+
+
+@record
+class _Inner:
+    """What a program takes."""
+
+    in_avals: list[Any]
+    const_args: tuple[Any, ...] = ()
+
 
 class Traced(Stage):
     """A traced function: `.jaxpr`, `.out_info`, `.lower()`.
@@ -178,6 +193,7 @@ class Lowered(Stage):
 
     _platforms: tuple[str, ...] = ("cpu",)
     _module: Any = None
+    _lowering = property(lambda self: self._inner)
 
     @property
     def out_info(self) -> Any:
@@ -261,6 +277,8 @@ class Compiled(Stage):
     >>> compiled(jnp.arange(3.0))
     Array([1., 2., 3.], dtype=float32)
     """
+
+    _params = _executable = property(lambda self: self._inner)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, in_tree = tree.flatten((args, kwargs))

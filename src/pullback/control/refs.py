@@ -212,9 +212,9 @@ def _swap_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
 def _add_jvp(primals: Any, tangents: Any, *, tree: Any) -> Any:
     _tangent("an addupdate", primals[0], tangents[0], tangents[1])
     addupdate_p.bind(*primals, tree=tree)
-    if type(tangents[1]) is not Zero:
+    if type(tangents[0]) is not Zero:
         _check_is_ref(typeof(tangents[0]), "`addupdate`")
-        addupdate_p.bind(tangents[0], tangents[1], *primals[2:], tree=tree)
+        addupdate_p.bind(tangents[0], instantiate_zeros(tangents[1]), *primals[2:], tree=tree)
     return [], []
 
 

@@ -74,6 +74,11 @@ class JaxprTracer(Tracer):
         self._trace = trace
         self._var, self.aval, self.source_info = var, var.aval, source_info
 
+    @property
+    def _debug_info(self) -> DebugInfo | None:
+        """What is being traced, as tests of JAX read it."""
+        return self._trace.debug_info  # type: ignore[attr-defined, no-any-return]
+
     def _origin_msg(self) -> str:
         trace: JaxprTrace = self._trace  # type: ignore[assignment]
         info = trace.debug_info

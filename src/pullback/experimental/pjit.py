@@ -6,9 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from .. import tree
-from ..api.asked import OfNamedMesh
+from ..api.asked import OfNamedMesh, WholeOnNamedMesh
 from ..api.jit import jit
 from ..api.placement import with_sharding_constraint as with_sharding_constraint
+from ..control.call import UNSPECIFIED
 from ..runtime.partition_spec import PartitionSpec
 
 __all__ = ["pjit", "with_sharding_constraint"]
@@ -16,8 +17,8 @@ __all__ = ["pjit", "with_sharding_constraint"]
 
 def pjit(
     fun: Callable[..., Any],
-    in_shardings: Any = None,
-    out_shardings: Any = None,
+    in_shardings: Any = UNSPECIFIED,
+    out_shardings: Any = UNSPECIFIED,
     static_argnums: int | Sequence[int] | None = None,
     static_argnames: str | Sequence[str] | None = None,
     donate_argnums: int | Sequence[int] | None = None,
@@ -28,7 +29,8 @@ def pjit(
     inline: bool = False,
     compiler_options: dict[str, Any] | None = None,
 ) -> Any:
-    """`jit`, under `with mesh:` as well as under `set_mesh`.
+    """`jit`, under `with mesh:` as well as under `set_mesh`. Under the former a sharding None means
+    whole on each device.
 
     >>> from pullback.experimental.pjit import pjit
     >>> with pb.set_mesh(pb.make_mesh((1,), ("i",))):
@@ -52,9 +54,11 @@ def pjit(
 
 
 def _named(shardings: Any) -> Any:
-    """The same pytree, whose specs may be about the mesh of `with mesh:`."""
+    """The same pytree, whose specs may be about the mesh of `with mesh:`, and so is None."""
 
     def named(spec: Any) -> Any:
+        if spec is None:
+            return WholeOnNamedMesh()
         if not isinstance(spec, PartitionSpec):
             return spec
         return OfNamedMesh(*spec, unreduced=spec.unreduced, reduced=spec.reduced)

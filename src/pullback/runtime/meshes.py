@@ -112,7 +112,7 @@ def _types(axis_types: Any, names: Sequence[Any], of: str = "Mesh") -> tuple[Axi
 _meshes: weakref.WeakValueDictionary[Any, Mesh] = weakref.WeakValueDictionary()
 
 
-class Mesh(MeshBase):
+class Mesh(MeshBase, contextlib.ContextDecorator):
     """An array of devices with named axes.
 
     >>> pb.sharding.Mesh(np.array(pb.devices()), ("x",))

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ....api import asked, explicit, placement
-from ....api.jit import JitWrapped as JitWrapped, jit as pjit  # noqa: F401
+from ....api.jit import JitWrapped as JitWrapped
 from ....control.call import jit_p as jit_p
+from ....experimental.pjit import pjit as pjit
 from ....lax import with_sharding_constraint as with_sharding_constraint
 from ....runtime import layouts
 from ....runtime.dispatch import executable as _pjit_lower  # noqa: F401
