@@ -173,6 +173,27 @@ for _k in (2**33, -(2**33), 2**31 - 1):
     CALLS[f"the {_k}-th diagonal, wide"] = wide(
         lambda j, n, k=_k: (n.diagonal(n.ones((3, 3)), k), n.trace(n.ones((3, 3)), k))
     )
+
+
+def left_wide(call: Any) -> Any:
+    """`call` without 64-bit types, on a float64 array and int64 positions that were made with
+    them."""
+
+    def run(j: Any, n: Any) -> Any:
+        with j.enable_x64(True):
+            x, i = n.arange(3.0), n.array([0, 0, 1])
+        with j.enable_x64(False), warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # JAX's: of a dtype "explicitly requested" by nobody
+            return call(j, x, i)
+
+    return run
+
+
+CALLS["wide positions, left wide"] = left_wide(lambda j, x, i: (x[i], x[:, None][i, :]))
+CALLS["wide positions set, left wide"] = left_wide(lambda j, x, i: x.at[i].set(2))
+CALLS["wide segments, left wide"] = left_wide(lambda j, x, i: j.ops.segment_sum(x, i, 2))
+CALLS["a wide sum, left wide"] = left_wide(lambda j, x, i: (x.sum(), i.sum()))
+
 for _level in (1 - 1e-12, np.float32(0.25), np.array([0.1, 0.7])):
     CALLS[f"ranks of {_level!r}, wide"] = wide(
         lambda j, n, q=_level: [

@@ -25,8 +25,9 @@ def _array(name: str, x: Any, position: int) -> Any:
             f"{name} requires ndarray or scalar arguments, got {type(x)} at position {position}. "
             "Fix: use jnp.asarray(...)."
         )
-    typeof(x)
-    return as_array(x)
+    d = typeof(x).dtype
+    held = dtypes.canonicalize_dtype(d)  # of 64 bits, from where those were on
+    return as_array(x) if d == held else lax.convert_element_type(x, held)
 
 
 def _identity(kind: str, dtype: Any) -> Any:

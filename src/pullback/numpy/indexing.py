@@ -120,7 +120,14 @@ def _entry(e: Any) -> Any:
             )
         d = type(e).__name__ if isinstance(e, str | bytes) else np.asarray(e).dtype
         raise TypeError(f"Indexer must have integer or boolean type, got indexer with type {d}")
-    return _checked(e)
+    return _held(_checked(e))
+
+
+def _held(e: Any) -> Any:
+    """Positions of 64 bits, made where those were on, are of 32 where they are off."""
+    if e.dtype.itemsize < 8 or (d := typeof(e).dtype) == (held := dtypes.canonicalize_dtype(d)):
+        return e
+    return lax.convert_element_type(e, held)
 
 
 def _leaves(e: Any) -> list[Any]:

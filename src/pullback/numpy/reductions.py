@@ -203,6 +203,7 @@ def _dtypes(
 
 def _promoted(d: Any) -> Any:
     """The dtype of sums: bools and short integers take the default width."""
+    d = dtypes.canonicalize_dtype(d)  # of 64 bits, from where those were on
     if dtypes.is_bool(d):
         return default_int()
     wide = default_int()

@@ -150,12 +150,19 @@ def matrix_aval(
 ) -> None:
     """Checks the dtype and shape of a stack of matrices. Raises TypeError or ValueError."""
     check_dtype(name, x.dtype, kinds, position)
-    if x.ndim < 2:
-        raise TypeError(
-            f"Input {position} to {name} must have rank at least 2, but got shape={x.shape}"
-        )
+    check_ranks(name, (x,), (2,), position)
     if square and x.shape[-1] != x.shape[-2]:
         raise ValueError(f"The input to {name} must be a square matrix. Got shape {x.shape}.")
+
+
+def check_ranks(name: str, avals: Sequence[Any], least: Sequence[int], first: int = 0) -> None:
+    """Raises TypeError if an operand has fewer axes than it needs."""
+    for k, (x, rank) in enumerate(zip(avals, least, strict=True)):
+        if x.ndim < rank:
+            raise TypeError(
+                f"Input {first + k} to {name} must have rank at least {rank}, but got "
+                f"shape={x.shape}"
+            )
 
 
 def smaller(m: Any, n: Any) -> Any:
@@ -578,7 +585,8 @@ def _cholesky_update_aval(r: Any, w: Any) -> ShapedArray:
     check_dtype(name, r.dtype, (FLOAT,), 0)
     check_dtype(name, w.dtype, (FLOAT,), 1)
     check_same_dtypes(name, (r, w))
-    if r.ndim < 2 or w.ndim < 1 or r.shape[-1] != r.shape[-2] or r.shape[-1] != w.shape[-1]:
+    check_ranks(name, (r, w), (2, 1))
+    if r.shape[-1] != r.shape[-2] or r.shape[-1] != w.shape[-1]:
         raise ValueError(
             "Rank-1 update to Cholesky decomposition takes a square matrix and a vector of the "
             "same size as input. "
@@ -615,7 +623,8 @@ def _symmetric_product_aval(a: Any, c: Any, *, alpha: Any, beta: Any) -> ShapedA
     check_dtype(name, a.dtype, (FLOAT,), 0)
     check_dtype(name, c.dtype, (FLOAT,), 1)
     check_same_dtypes(name, (a, c))
-    if a.ndim < 2 or c.ndim < 2 or a.shape[-2] != c.shape[-1] or c.shape[-1] != c.shape[-2]:
+    check_ranks(name, (a, c), (2, 2))
+    if a.shape[-2] != c.shape[-1] or c.shape[-1] != c.shape[-2]:
         raise ValueError(
             "symmetric_update expects a rectangular matrix of shape (m, n) and a square matrix of "
             "shape (n, n). "
@@ -667,11 +676,7 @@ def _tridiagonal_aval(dl: Any, d: Any, du: Any, b: Any, *, perturb_singular: boo
     for k, x in enumerate(avals):
         check_dtype(name, x.dtype, INEXACT, k)
     check_same_dtypes(name, avals)
-    for k, (x, least) in enumerate(zip(avals, (1, 1, 1, 2))):
-        if x.ndim < least:
-            raise TypeError(
-                f"Input {k} to {name} must have rank at least {least}, but got shape={x.shape}"
-            )
+    check_ranks(name, avals, (1, 1, 1, 2))
     if dl.shape != d.shape or d.shape != du.shape:
         raise TypeError(
             "tridiagonal_solve requires that all diagonal arguments have the same shape."

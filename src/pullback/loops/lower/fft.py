@@ -66,13 +66,18 @@ def halves(n: int) -> tuple[int, int]:
     return n // best, best
 
 
+# A quarter of a turn: with more digits than double precision has, where the machine has them, so
+# that roots are rounded once. Their errors add up over the stages of a transform.
+_QUARTER = np.longdouble("1.57079632679489661923132169163975144")
+
+
 def _roots(order: int, powers: Any, sign: int) -> Any:
     """exp(sign 2 pi i powers / order), exact at quarter turns and as symmetric as the circle: each
     is an angle of at most an eighth of a turn, mirrored and turned. What should cancel does."""
     quarter, rest = np.divmod(4 * (powers % order), order)  # rest / order: part of a quarter
     upper = 2 * rest > order
-    angle = (np.pi / 2) * (np.where(upper, order - rest, rest) / order)
-    one, other = np.cos(angle), np.sin(angle)
+    angle = _QUARTER * np.where(upper, order - rest, rest) / order
+    one, other = (f(angle).astype(np.float64) for f in (np.cos, np.sin))
     root = np.where(upper, other, one) + sign * 1j * np.where(upper, one, other)
     return root * np.array([1, sign * 1j, -1, -sign * 1j])[quarter]
 
@@ -178,15 +183,15 @@ def butterfly(b: Builder, a: list[Pair], sign: int) -> list[Pair]:
     first = a[0]
     for s in sums:
         first = cm.add(b, first, s)
-    out = [first] * r
+    out, roots = [first] * r, _roots(r, np.arange(r), 1).tolist()
     for k in range(1, half + 1):
         whole = a[0]
-        total = _times(b, gaps[0], math.sin(2 * math.pi * k / r))
+        total = _times(b, gaps[0], roots[k].imag)
         for j in range(1, half + 1):
-            angle = 2 * math.pi * (j * k % r) / r
-            whole = _more(b, whole, sums[j - 1], math.cos(angle))
+            root = roots[j * k % r]
+            whole = _more(b, whole, sums[j - 1], root.real)
             if j > 1:
-                total = _more(b, total, gaps[j - 1], math.sin(angle))
+                total = _more(b, total, gaps[j - 1], root.imag)
         turned = _turned(b, total, sign)
         out[k], out[r - k] = cm.add(b, whole, turned), cm.sub(b, whole, turned)
     return out

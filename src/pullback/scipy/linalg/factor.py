@@ -11,7 +11,7 @@ from ... import dtypes, numpy as jnp
 from ...api.jit import jit
 from ...core.avals import typeof
 from ...numpy import linalg as np_linalg
-from ...numpy.linalg.common import adjoint, mm, square_size
+from ...numpy.linalg.common import adjoint, mm
 from ...primitives import linalg as lax_linalg
 from .common import arrays, from_lists, in_stacks
 
@@ -248,7 +248,7 @@ def hessenberg(
     """The Hessenberg form H of a = Q H Q^H; with `calc_q`, (H, Q).
 
     `a`: (..., n, n), any numbers (integers are converted to float). Raises ValueError unless the
-    matrices are square. As `scipy.linalg.hessenberg`.
+    matrices are square, TypeError for vectors. As `scipy.linalg.hessenberg`.
 
     >>> from pullback.scipy import linalg
     >>> h = linalg.hessenberg(jnp.array([[1., 2., 3.], [4., 5., 6.], [7., 8., 10.]]))
@@ -256,10 +256,10 @@ def hessenberg(
     Array(0., dtype=float32)
     """
     (a,) = arrays("hessenberg", a)
-    n = square_size("hessenberg", a)
     if 0 in typeof(a).shape:
         return (a, a) if calc_q else a
     packed, taus = lax_linalg.hessenberg(a)
+    n = typeof(a).shape[-1]
     h = jnp.triu(packed, -1)
     if not calc_q:
         return h
