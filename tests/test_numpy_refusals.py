@@ -113,6 +113,35 @@ GIVEN = {
 }
 
 
+NO_INTEGERS = {
+    "axis must be an integer, got 'a'": lambda j, n: n.argmin(n.ones(3), axis="a"),
+    "axis must be an integer, got 1.5": lambda j, n: j.nn.log_softmax(n.ones(3), axis=1.5),
+    r"axis must be an integer, got float32\[\]": lambda j, n: n.size(n.ones(3), axis=n.ones(3)),
+    "axis must be an integer, got None": lambda j, n: j.lax.cumsum(n.ones(3), axis=None),
+    "the axes must be a sequence of integers, got 1.5": (
+        lambda j, n: j.lax.reduce_max(n.ones(3), 1.5)
+    ),
+    "dimensions must be a sequence": lambda j, n: j.lax.expand_dims(n.ones(3), None),
+    "reps must be a sequence of integers, got -1": lambda j, n: j.lax.tile(n.ones(3), -1),
+    "exponent_bits must be an integer": lambda j, n: j.lax.reduce_precision(n.ones(3), (7, 7), 0),
+    "num_classes must be an integer": lambda j, n: j.nn.one_hot(n.arange(3), "abc"),
+    "offset must be an integer": lambda j, n: n.diagonal(n.ones((3, 3)), "a"),
+    "polyadd: .* got a scalar at position 0": lambda j, n: n.polyadd(99, n.ones(3)),
+    "Input 1 to ormqr must have rank at least 1": (
+        lambda j, n: j.lax.linalg.ormqr(n.eye(3), 1.5, n.eye(3))
+    ),
+}
+
+
+@pytest.mark.parametrize("text", NO_INTEGERS)
+def test_what_is_no_integer_is_named(text: str) -> None:
+    """Of JAX's class; the message says which argument, and what was given."""
+    with pytest.raises(Exception) as wanted:
+        NO_INTEGERS[text](jax, jnp)
+    with pytest.raises(wanted.type, match=text):
+        NO_INTEGERS[text](pb, pnp)
+
+
 @pytest.mark.parametrize("name", GIVEN)
 def test_given_as_in_jax(name: str) -> None:
     with warnings.catch_warnings():

@@ -17,6 +17,7 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..numpy.reductions import axes_size, split_axes
 from ..numpy.util import check_arraylike, promote_args_inexact, static_axes, user_dtype
+from ..primitives.common import as_int
 
 _static_axis = functools.partial(jit, static_argnames=("axis",))
 
@@ -559,4 +560,4 @@ def one_hot(x: Any, num_classes: int, *, dtype: Any = None, axis: Any = -1) -> A
             DeprecationWarning,
             stacklevel=2,
         )
-    return _one_hot(x, operator.index(num_classes), dtype=dtype, axis=axis)
+    return _one_hot(x, as_int(num_classes, "num_classes"), dtype=dtype, axis=axis)

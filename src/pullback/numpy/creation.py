@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 import warnings
 from itertools import chain
 from typing import Any
@@ -15,7 +14,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.build import array_of, staged
 from ..core.dims import DimExpr
 from ..core.trace import Tracer
-from ..primitives.common import as_array, canonical_shape
+from ..primitives.common import as_array, as_int, canonical_shape
 from ..primitives.convert import convert_weak, copy_p, warn_of_real_parts
 from ..primitives.dims import dim_as_value_p
 from ..primitives.keys import is_key_dtype
@@ -453,7 +452,7 @@ def _shape(shape: Any) -> tuple[Any, ...]:
         and not isinstance(shape, Tracer)
         and hasattr(shape, "__index__")
     ):
-        shape = operator.index(shape)
+        shape = as_int(shape, "shape")
     return canonical_shape(shape)
 
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..core.avals import typeof
+from ..primitives.common import as_int
 from ..primitives.convert import convert_weak
 from . import arithmetic, complex_parts, creation, elementary, manipulation, padding, ranges
 from .util import canonical_axis, check_arraylike, inexact, user_dtype
@@ -333,7 +334,7 @@ def _size(n: Any) -> Any:
     """A number of samples; JAX takes floats too."""
     if isinstance(n, (list, tuple)):
         return 1  # refused by name in `_frequencies`
-    return float(n) if isinstance(n, (float, np.floating)) else operator.index(n)
+    return float(n) if isinstance(n, (float, np.floating)) else as_int(n, "n")
 
 
 def _frequencies(name: str, n: Any, d: Any, dtype: Any, device: Any, size: Any, half: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,6 +11,7 @@ from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
+from ..primitives.common import as_int
 from . import (
     choosing,
     creation,
@@ -59,7 +59,7 @@ def bincount(
         )
     if typeof(array).ndim != 1:
         raise ValueError("only 1-dimensional input supported.")
-    minlength = operator.index(minlength)
+    minlength = as_int(minlength, "minlength")
     if length is None:
         if isinstance(x, Tracer):
             raise ConcretizationTypeError(
@@ -70,7 +70,7 @@ def bincount(
         host = np.asarray(array)
         length = max(minlength, int(host.max()) + 1 if host.size else 0)
     else:
-        length = operator.index(length)
+        length = as_int(length, "length")
     if weights is None:
         values: Any = np.array(1, default_int())
     else:
@@ -114,7 +114,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     edges = creation.asarray(bins)
     if typeof(edges).ndim == 1:
         return edges.astype(typeof(array).dtype)
-    count = operator.index(bins) if not hasattr(bins, "aval") else int(bins)
+    count = as_int(bins, "bins") if not hasattr(bins, "aval") else int(bins)
     low, high = _range(array, range)
     return ranges.linspace(low, high, count + 1, dtype=typeof(array).dtype)
 

@@ -12,7 +12,7 @@ from .. import dtypes, lax
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..primitives.common import as_array, canonical_shape
+from ..primitives.common import as_array, as_int, canonical_shape
 from . import arithmetic, comparison, indexing
 from .creation import array
 from .manipulation import broadcast_arrays
@@ -72,7 +72,7 @@ def diag_indices(n: int, ndim: int = 2) -> tuple[Any, ...]:
     >>> jnp.arange(9).reshape(3, 3)[jnp.diag_indices(3)]
     Array([0, 4, 8], dtype=int32)
     """
-    n, ndim = operator.index(n), operator.index(ndim)
+    n, ndim = as_int(n, "n"), as_int(ndim, "ndim")
     if n < 0:
         raise ValueError(f"n argument to diag_indices must be nonnegative, got {n}")
     if ndim < 0:
@@ -124,7 +124,7 @@ def triu_indices(n: int, k: int = 0, m: int | None = None) -> tuple[Any, Any]:
 
 
 def _tri(name: str, n: int, m: int | None, k: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
-    rows, columns = operator.index(n), operator.index(n if m is None else m)
+    rows, columns = as_int(n, "n"), operator.index(n if m is None else m)
     if rows < 0 or columns < 0:
         raise TypeError(f"{name}: sizes must be nonnegative, got n={n} and m={m}")
     return np.tri(rows, columns, k, dtype=bool)

@@ -23,7 +23,7 @@ from ..core.dims import DimExpr, bounds, max_dim, min_dim
 from ..core.trace import Tracer, trace_state_clean
 from ..errors import NonConcreteBooleanIndexError
 from ..primitives import keys
-from ..primitives.common import as_array
+from ..primitives.common import as_array, as_int
 from ..primitives.convert import convert_weak
 from ..records import record
 from .util import canonical, check_broadcast, shape_of, unwrap
@@ -112,7 +112,7 @@ def _entry(e: Any) -> Any:
     e = unwrap(e)
     if not hasattr(e, "dtype") or not hasattr(e, "shape"):
         if hasattr(e, "__index__"):
-            return operator.index(e)
+            return as_int(e, "e")
         if not isinstance(e, float | complex | str | bytes):
             raise IndexError(
                 "only integers, slices (`:`), ellipsis (`...`), newaxis (`None`) and integer or "

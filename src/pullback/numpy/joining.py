@@ -5,7 +5,6 @@ trim_zeros.
 from __future__ import annotations
 
 import itertools
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..core.avals import typeof
 from ..core.dims import DimExpr
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..primitives.common import as_array
+from ..primitives.common import as_array, as_int
 from . import indexing, scatter
 from .creation import asarray
 from .manipulation import atleast_1d, atleast_2d, atleast_3d, moveaxis, ravel, transpose
@@ -291,7 +290,7 @@ def _boundaries(name: str, n: int, sections: Any, even: bool) -> list[int]:
     if isinstance(sections, list | tuple) or (hasattr(sections, "shape") and shape_of(sections)):
         if isinstance(sections, list | tuple):
             sections = [concrete(s, what) for s in sections]
-        inner = [operator.index(s) for s in np.asarray(sections).tolist()]
+        inner = [as_int(s, f"a section of {name}") for s in np.asarray(sections).tolist()]
         inner = [min(max(s + n if s < 0 else s, 0), n) for s in inner]
         edges = [0]
         for s in inner:

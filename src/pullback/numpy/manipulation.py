@@ -19,7 +19,7 @@ from ..core.dims import DimExpr
 from ..core.explicit import parts_of, said
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
-from ..primitives.common import as_array, canonical_shape
+from ..primitives.common import as_array, as_int, canonical_shape, int_tuple
 from ..primitives.layout import converted
 from . import indexing
 from .util import (
@@ -303,7 +303,7 @@ def _axes_list(axis: Any) -> tuple[int, ...]:
     try:
         return (operator.index(axis),)
     except TypeError:
-        return tuple(map(operator.index, axis))
+        return int_tuple(axis)
 
 
 def _rollaxis(a: Any, axis: int, start: int = 0) -> Any:
@@ -577,7 +577,7 @@ def rot90(m: Any, k: int = 1, axes: tuple[int, int] = (0, 1)) -> Any:
             "rot90 requires its first argument to have ndim at least two, but got first argument "
             f"of shape {shape_of(m)}, which has ndim {ndim_of(m)}"
         )
-    return _rot90_jit(m, k=k if isinstance(k, float) else operator.index(k), axes=plane)
+    return _rot90_jit(m, k=k if isinstance(k, float) else as_int(k, "k"), axes=plane)
 
 
 def _roll_static(a: Any, shift: tuple[int, ...], axis: tuple[int, ...]) -> Any:
@@ -755,7 +755,7 @@ def _repeat_counts(a: Any, repeats: Any, k: int, total: int | None) -> Any:
             raise ValueError("repeat: repeats must not be negative")
         total = int(counts.sum())
     else:
-        total = operator.index(total)
+        total = as_int(total, "total")
     if n == 0 or total == 0:
         return lax.full((*shape_of(a)[:k], total, *shape_of(a)[k + 1 :]), 0, typeof(a).dtype)
     # Place a 1 where each run starts; the running sum is the index of the element that is repeated

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..primitives.common import as_array, size_of
+from ..primitives.common import as_array, as_int, size_of
 from . import cumulative, reductions, scatter
 from .creation import full
 from .manipulation import atleast_1d, ravel, transpose
@@ -57,7 +56,7 @@ def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple
         if fill_value is None:
             return tuple(as_array(w.astype(default_int())) for w in np.nonzero(np.asarray(a)))
         size = int(np.count_nonzero(np.asarray(a)))  # nothing is filled, but its type counts
-    return _nonzero_sized(a, operator.index(size), fill_value)
+    return _nonzero_sized(a, as_int(size, "size"), fill_value)
 
 
 def _nonzero_sized(a: Any, size: int, fill_value: Any) -> tuple[Any, ...]:

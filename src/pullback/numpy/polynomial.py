@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ..control.scan import scan
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
+from ..primitives.common import as_int
 from . import (
     arithmetic,
     choosing,
@@ -70,6 +70,12 @@ def polyadd(a1: Any, a2: Any) -> Any:
     """
     check_arraylike("polyadd", a1, a2)
     a1, a2 = (creation.asarray(v) for v in promote_dtypes(a1, a2))
+    for position, a in enumerate((a1, a2)):
+        if not typeof(a).ndim:
+            raise IndexError(
+                "polyadd: a polynomial is an array of coefficients, got a scalar at position "
+                f"{position}. Fix: jnp.atleast_1d(p)."
+            )
     if typeof(a2).shape[0] > typeof(a1).shape[0]:
         a1, a2 = a2, a1
     n, m = typeof(a1).shape[0], typeof(a2).shape[0]
@@ -142,7 +148,7 @@ def polyder(p: Any, m: int = 1) -> Any:
     """
     check_arraylike("polyder", p)
     _check_axes("polyder", p)
-    m = operator.index(m)
+    m = as_int(m, "m")
     (p,) = (creation.asarray(v) for v in promote_dtypes_inexact(p))
     if m < 0:
         raise ValueError("Order of derivative must be positive")
@@ -165,7 +171,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Any:
     >>> jnp.polyint(jnp.array([3, 2, 1]))
     Array([1., 1., 1., 0.], dtype=float32)
     """
-    m = operator.index(m)
+    m = as_int(m, "m")
     k = 0 if k is None else k
     check_arraylike("polyint", p, k)
     _check_axes("polyint", p)
@@ -269,7 +275,7 @@ def polyfit(
     Array([2., 1.], dtype=float32)
     """
     check_arraylike("polyfit", x, y) if w is None else check_arraylike("polyfit", x, y, w)
-    deg = operator.index(deg)
+    deg = as_int(deg, "deg")
     x, y = (creation.asarray(v) + 0.0 for v in (x, y))
     if deg < 0:
         raise ValueError("expected deg >= 0")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,7 +11,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.placement import freely, lay_out
 from ..core.avals import typeof
-from ..primitives.common import as_array
+from ..primitives.common import as_array, as_int
 from ..primitives.convert import convert_weak
 from . import indexing, reductions
 from .manipulation import moveaxis, ravel
@@ -163,7 +162,7 @@ def matmul(
 
 def _contracted(axes: Any, na: int, nb: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     if isinstance(axes, int | np.integer):
-        k = operator.index(axes)
+        k = as_int(axes, "axes")
         if k > min(na, nb):
             raise TypeError(
                 f"Number of tensordot axes (axes {k}) exceeds input ranks ({na} and {nb})"
@@ -492,7 +491,7 @@ def diagonal(a: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
 
 
 def _nonzero(**kwargs: Any) -> dict[str, Any]:
-    return {k: operator.index(v) for k, v in kwargs.items() if v != 0}
+    return {k: as_int(v, k) for k, v in kwargs.items() if v != 0}
 
 
 def _diag(v: Any, k: int) -> Any:
@@ -527,7 +526,7 @@ def diag(v: Any, k: int = 0) -> Any:
     Array([1, 4], dtype=int32)
     """
     check_arraylike("diag", v)
-    return _diag_jit(v, k=operator.index(k))
+    return _diag_jit(v, k=as_int(k, "k"))
 
 
 def diagflat(v: Any, k: int = 0) -> Any:
@@ -582,7 +581,7 @@ def trace(
     """
     refuse_out("trace", out)
     check_arraylike("trace", a)
-    return _trace_jit(a, offset=operator.index(offset), axis1=axis1, axis2=axis2, dtype=dtype)
+    return _trace_jit(a, offset=as_int(offset, "offset"), axis1=axis1, axis2=axis2, dtype=dtype)
 
 
 __all__: Sequence[str] = [

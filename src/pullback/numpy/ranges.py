@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..core.avals import typeof
 from ..core.dims import DimExpr, max_dim
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..primitives.common import as_array, canonical_shape, canonical_size
+from ..primitives.common import as_array, as_int, canonical_shape, canonical_size
 from ..primitives.convert import convert_weak
 from .selecting import LOG10_E, number, select_where
 from .util import (
@@ -230,7 +229,7 @@ def linspace(
         endpoint=endpoint,
         retstep=retstep,
         dtype=user_dtype(dtype, "linspace"),
-        axis=operator.index(axis),
+        axis=as_int(axis, "axis"),
         device=device,
     )
 
@@ -282,7 +281,7 @@ def logspace(
         num=_count(num, "logspace"),
         endpoint=endpoint,
         dtype=user_dtype(dtype, "logspace"),
-        axis=operator.index(axis),
+        axis=as_int(axis, "axis"),
     )
 
 
@@ -329,7 +328,7 @@ def geomspace(
         num=_count(num, "geomspace"),
         endpoint=endpoint,
         dtype=user_dtype(dtype, "geomspace"),
-        axis=operator.index(axis),
+        axis=as_int(axis, "axis"),
     )
 
 
@@ -433,7 +432,7 @@ def _triangle(name: str, lower: bool, doc: str) -> Any:
 
     def f(m: Any, k: int = 0) -> Any:
         check_arraylike(name, m)
-        return call(m, k=operator.index(k))
+        return call(m, k=as_int(k, "k"))
 
     f.__name__ = f.__qualname__ = name
     f.__doc__ = doc
@@ -505,7 +504,7 @@ def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
            [9, 3, 1]], dtype=int32)
     """
     check_arraylike("vander", x)
-    return _vander_jit(x, N=N if N is None else operator.index(N), increasing=increasing)
+    return _vander_jit(x, N=N if N is None else as_int(N, "N"), increasing=increasing)
 
 
 # --- grids ---

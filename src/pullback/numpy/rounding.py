@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
-from ..primitives.common import as_array
+from ..primitives.common import as_array, as_int
 from .elementary import by_parts
 from .selecting import select_where
 from .tables import OF_ANY, documented, one_array
@@ -137,7 +136,7 @@ def round(a: Any, decimals: int = 0, out: None = None) -> Any:
     Array([0.5, 1.5, 2.2], dtype=float32)
     """
     check_arraylike("round", a)
-    decimals = operator.index(decimals)
+    decimals = as_int(decimals, "decimals")
     refuse_out("round", out)
     return _round_jit(a, decimals, None)
 
@@ -151,7 +150,7 @@ def around(a: Any, decimals: int = 0, out: None = None) -> Any:
     Array([1.2, 2.7], dtype=float32)
     """
     check_arraylike("around", a)
-    decimals = operator.index(decimals)
+    decimals = as_int(decimals, "decimals")
     refuse_out("around", out)
     return _around_jit(a, decimals)
 

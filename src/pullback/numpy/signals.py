@@ -4,7 +4,6 @@ covariance; packed bits.
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -13,7 +12,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
-from ..primitives.common import as_array, is_symbolic
+from ..primitives.common import as_array, as_int, is_symbolic
 from . import cumulative, indexing, reductions
 from .arithmetic import mod, true_divide
 from .joining import concatenate
@@ -273,7 +272,7 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     check_arraylike("diff", a)
     extra = {k: v for k, v in (("prepend", prepend), ("append", append)) if v is not None}
     check_arraylike("diff", *extra.values())
-    return _diff_jit(a, n=operator.index(n), axis=axis, **extra)
+    return _diff_jit(a, n=as_int(n, "n"), axis=axis, **extra)
 
 
 def _ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> Any:
@@ -586,7 +585,7 @@ def cov(
            [-2.,  4.]], dtype=float32)
     """
     check_arraylike("cov", m) if y is None else check_arraylike("cov", m, y)
-    if ddof is not None and operator.index(ddof) != ddof:
+    if ddof is not None and as_int(ddof, "ddof") != ddof:
         raise ValueError("ddof must be integer")
     _check_inexact("cov", dtype)
     return _cov_jit(m, y, fweights, aweights, rowvar=rowvar, bias=bias, ddof=ddof, dtype=dtype)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.vmap import vmap
 from ..core.avals import typeof
-from ..primitives.common import requested_dtype
+from ..primitives.common import as_int, requested_dtype
 from ..primitives.layout import iota_like
 from . import (
     arithmetic,
@@ -158,7 +157,7 @@ def _partition_axis(name: str, a: Any, kth: int, axis: int) -> tuple[Any, int, i
         )
     axis = canonical_axis(axis, typeof(x).ndim)
     n = typeof(x).shape[axis]
-    kth = operator.index(kth)
+    kth = as_int(kth, "kth")
     if not -n <= kth < n:
         raise ValueError(f"index {kth} is out of bounds for array of dimension {n}")
     return x, axis, kth % n

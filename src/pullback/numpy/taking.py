@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
-from ..primitives.common import as_array, size_of
+from ..primitives.common import as_array, as_int, size_of
 from ..primitives.convert import convert_weak
 from . import comparison, indexing
 from .manipulation import broadcast_to, moveaxis, ravel
@@ -61,7 +60,7 @@ def take(
     return _take_jit(
         a,
         indices,
-        axis=None if axis is None else operator.index(axis),
+        axis=None if axis is None else as_int(axis, "axis"),
         mode=mode,
         unique_indices=unique_indices,
         indices_are_sorted=indices_are_sorted,

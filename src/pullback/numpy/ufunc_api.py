@@ -18,6 +18,7 @@ from ..api.jit import jit
 from ..api.vmap import vmap
 from ..config import lazy_module
 from ..core.avals import typeof
+from ..primitives.common import as_int
 from ..runtime.operands import Policy
 from . import indexing
 from .util import (
@@ -69,7 +70,7 @@ class ufunc:
     ) -> None:
         self.__name__ = name or getattr(func, "__name__", "ufunc")
         self.__doc__ = func.__doc__
-        self.nin, self.nout = operator.index(nin), operator.index(nout)
+        self.nin, self.nout = as_int(nin, "nin"), as_int(nout, "nout")
         self.nargs = operator.index(nargs if nargs is not None else nin)
         self.identity = identity
         self._func, self._call = func, call or func

@@ -19,7 +19,7 @@ from ..core.dims import DimExpr
 from ..core.explicit import parts_of, said, said_by
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, TypePromotionError
-from ..primitives.common import FLOAT0, as_array, axis_error, requested_dtype
+from ..primitives.common import FLOAT0, as_array, as_int, axis_error, requested_dtype
 from ..primitives.convert import convert_element_type, convert_weak
 from ..primitives.elementwise import real
 from ..primitives.layout import broadcast_in_dim_p, broadcast_to, broadcast_to_rank, converted
@@ -421,7 +421,7 @@ def canonical_axis(axis: Any, ndim: int, what: str = "axis") -> int:
         raise ConcretizationTypeError(
             axis, f"The problem arose with the `{what}` argument, which must be static."
         )
-    k = operator.index(axis)
+    k = as_int(axis, what)
     if not -ndim <= k < ndim:
         raise axis_error(k, ndim)
     return k % ndim if ndim else k
@@ -445,7 +445,8 @@ def static_axes(axis: Any) -> Any:
     try:
         return operator.index(axis)
     except TypeError:
-        return tuple(map(static_axes, axis)) if isinstance(axis, Iterable) else axis
+        several = isinstance(axis, Iterable) and getattr(axis, "ndim", None) != 0
+        return tuple(map(static_axes, axis)) if several else axis
 
 
 def user_dtype(dtype: Any, name: str) -> Any:

@@ -308,7 +308,34 @@ def canonical_size(n: Any) -> Any:
         return n
     if isinstance(n, Tracer):
         raise TypeError(f"a size must be a concrete integer, got {n}")
-    return operator.index(n)
+    return as_int(n, "a size")
+
+
+def as_int(x: Any, what: str) -> int:
+    """An integer of Python or NumPy as an int. TypeError that says what else was given, and for
+    what; of a traced value, what it says itself."""
+    try:
+        return operator.index(x)
+    except TypeError as error:
+        if type(error) is not TypeError:
+            raise
+        raise TypeError(
+            f"{str(error).rstrip('.')}: {what} must be an integer, got {_given(x)}."
+        ) from None
+
+
+def as_sequence(x: Any, what: str) -> Any:
+    """What holds several values, as it is. TypeError for what holds none."""
+    if hasattr(type(x), "__iter__") and getattr(x, "ndim", None) != 0:
+        return x
+    raise TypeError(
+        f"{type(x).__name__!r} object is not iterable: {what} must be a sequence of integers, got "
+        f"{_given(x)}. Fix: a tuple."
+    )
+
+
+def _given(x: Any) -> str:
+    return f"{x.dtype}{list(x.shape)}" if hasattr(x, "shape") else repr(x)
 
 
 def is_symbolic(n: Any) -> bool:
@@ -333,7 +360,7 @@ def axis_error(axis: int, ndim: int) -> errors.AxisError:
 
 def canonical_axis(axis: Any, ndim: int) -> int:
     """A negative axis counted from the end. Raises ValueError out of bounds."""
-    k: int = operator.index(axis)
+    k = as_int(axis, "axis")
     if not -ndim <= k < ndim:
         raise axis_error(k, ndim)
     return k + ndim if k < 0 else k
@@ -341,7 +368,7 @@ def canonical_axis(axis: Any, ndim: int) -> int:
 
 def int_tuple(values: Any) -> tuple[int, ...]:
     """A sequence of axes as a tuple of ints."""
-    return tuple(operator.index(v) for v in values)
+    return tuple(as_int(v, "an axis") for v in as_sequence(values, "the axes"))
 
 
 def size_of(shape: Sequence[Any]) -> Any:

@@ -4,7 +4,6 @@ stop_gradient, optimization_barrier.
 
 from __future__ import annotations
 
-import operator
 import warnings
 from collections.abc import Sequence
 from typing import Any
@@ -20,7 +19,7 @@ from ..core.primitive import No, Primitive
 from ..core.symbolic import UndefinedPrimal, Zero
 from ..core.trace import Tracer
 from .builders import full_batch, jvp_of
-from .common import FLOAT, as_array, check_dtype, requested_dtype, zero_of
+from .common import FLOAT, as_array, as_int, check_dtype, requested_dtype, zero_of
 from .layout import is_python_scalar, linear_jvp, scalar_constant
 
 
@@ -283,8 +282,8 @@ def reduce_precision(operand: Any, exponent_bits: int, mantissa_bits: int) -> An
     """
     return reduce_precision_p.bind(
         operand,
-        exponent_bits=operator.index(exponent_bits),
-        mantissa_bits=operator.index(mantissa_bits),
+        exponent_bits=as_int(exponent_bits, "exponent_bits"),
+        mantissa_bits=as_int(mantissa_bits, "mantissa_bits"),
     )
 
 

@@ -166,7 +166,12 @@ cumlogsumexp_p = _running("cumlogsumexp", _logsumexp, computable=_has_start)
 def _whole(axis: Any) -> int:
     """An axis as lax takes them, whole floats too; TypeError for what is no number, ValueError for
     a text that names none."""
-    return int(axis)
+    try:
+        return int(axis)
+    except (TypeError, ValueError) as error:
+        if type(error) not in (TypeError, ValueError):
+            raise  # of traced values, which says more
+        raise type(error)(f"{error}: axis must be an integer, got {axis!r}.") from None
 
 
 def cumsum(operand: Any, axis: int = 0, reverse: bool = False) -> Any:

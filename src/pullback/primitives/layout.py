@@ -25,6 +25,7 @@ from .common import (
     INT,
     NUMBER,
     as_array,
+    as_sequence,
     asked_layout,
     canonical_axis,
     canonical_shape,
@@ -345,7 +346,7 @@ def expand_dims(array: Any, dimensions: Sequence[int]) -> Any:
     >>> lax.expand_dims(jnp.ones(3), (0, 2)).shape
     (1, 3, 1)
     """
-    if not len(dimensions):
+    if not len(as_sequence(dimensions, "dimensions")):
         return staged(as_array(array))
     shape = typeof(array).shape
     ndim = len(shape) + len(dimensions)

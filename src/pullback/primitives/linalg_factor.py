@@ -192,6 +192,8 @@ def _ormqr_aval(a: Any, taus: Any, c: Any, *, left: bool, transpose: bool) -> Sh
     for k, x in enumerate((a, taus, c)):
         if k != 1:
             matrix_aval("ormqr", x, position=k)
+        elif not x.ndim:
+            raise TypeError(f"Input 1 to ormqr must have rank at least 1, but got shape={x.shape}")
     check_same_dtypes("ormqr", (a, taus, c))
     check_batches("ormqr", (a, taus, c), (2, 1, 2))
     *_, m, n = a.shape

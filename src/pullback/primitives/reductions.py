@@ -4,7 +4,6 @@ adjoint, in `layout`.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +12,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from .builders import add_jaxvals
-from .common import ANY, BOOL, FLOAT, INT, NUMBER, accepts, check_dtype, int_tuple, zero_of
+from .common import ANY, BOOL, FLOAT, INT, NUMBER, accepts, as_int, check_dtype, int_tuple, zero_of
 from .elementwise import convert_element_type, div, eq, mul
 from .layout import full_of, reduce_sum, reduced_aval, reduction_batch, reshape
 from .shape import concatenate, slice_in_dim, squeeze
@@ -277,7 +276,7 @@ def argmax(operand: Any, axis: int, index_dtype: Any) -> Any:
     Array(1, dtype=int32)
     """
     d = dtypes.canonicalize_dtype(index_dtype)
-    return argmax_p.bind(operand, axes=(operator.index(axis),), index_dtype=d)
+    return argmax_p.bind(operand, axes=(as_int(axis, "axis"),), index_dtype=d)
 
 
 def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
@@ -291,4 +290,4 @@ def argmin(operand: Any, axis: int, index_dtype: Any) -> Any:
     Array(0, dtype=int32)
     """
     d = dtypes.canonicalize_dtype(index_dtype)
-    return argmin_p.bind(operand, axes=(operator.index(axis),), index_dtype=d)
+    return argmin_p.bind(operand, axes=(as_int(axis, "axis"),), index_dtype=d)

@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 import builtins
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,6 +17,8 @@ from ..core.primitive import Primitive
 from ..core.symbolic import UndefinedPrimal, Zero, instantiate_zeros
 from .builders import batch_size, full_batch
 from .common import (
+    as_int,
+    as_sequence,
     axis_error,
     canonical_axis,
     canonical_shape,
@@ -207,7 +208,7 @@ def slice_in_dim(
     if type(limit) is int and limit < 0:
         limit = limit + n
     starts, limits, strides = [0] * len(shape), list(shape), [1] * len(shape)
-    starts[axis], limits[axis], strides[axis] = start, limit, operator.index(stride)
+    starts[axis], limits[axis], strides[axis] = start, limit, as_int(stride, "stride")
     return slice(operand, starts, limits, strides)
 
 
@@ -222,7 +223,7 @@ def index_in_dim(operand: Any, index: int, axis: int = 0, keepdims: bool = True)
     """
     shape = typeof(operand).shape
     axis = canonical_axis(axis, len(shape))
-    index, n = operator.index(index), shape[axis]
+    index, n = as_int(index, "index"), shape[axis]
     if type(n) is int and not -n <= index < n:
         raise IndexError(f"index {index} is out of bounds for axis {axis} with size {n}")
     at = index + n if index < 0 else index
@@ -419,7 +420,7 @@ def concatenate(operands: Any, dimension: int) -> Any:
         and 0 <= dimension < operands[0].aval.ndim
     ):
         return operands[0]
-    dimension = operator.index(dimension)
+    dimension = as_int(dimension, "dimension")
     if len(operands) > _MANY and not is_staged():
         _concatenate_aval(*map(typeof, operands), dimension=dimension)  # what is wrong with all
         return _joined_in_groups(operands, dimension)
@@ -494,7 +495,7 @@ def split(operand: Any, sizes: Sequence[int], axis: int = 0) -> Any:
     >>> lax.split(jnp.arange(5), (2, 3))
     [Array([0, 1], dtype=int32), Array([2, 3, 4], dtype=int32)]
     """
-    sizes = tuple(map(canonical_size, sizes))
+    sizes = tuple(map(canonical_size, as_sequence(sizes, "sizes")))
     return split_p.bind(operand, sizes=sizes, axis=canonical_axis(axis, typeof(operand).ndim))
 
 
@@ -630,7 +631,7 @@ def tile(operand: Any, reps: Sequence[int]) -> Any:
     >>> lax.tile(jnp.array([1, 2]), (2,))
     Array([1, 2, 1, 2], dtype=int32)
     """
-    return tile_p.bind(operand, reps=tuple(map(canonical_size, reps)))
+    return tile_p.bind(operand, reps=tuple(map(canonical_size, as_sequence(reps, "reps"))))
 
 
 # --- constants ---

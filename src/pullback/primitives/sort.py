@@ -5,7 +5,6 @@ the permutation.
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,7 +16,7 @@ from ..core.primitive import No, Primitive
 from ..core.symbolic import Zero
 from ..errors import JaxRuntimeError
 from .builders import batch_size
-from .common import as_array, canonical_axis, is_symbolic, zero_of
+from .common import as_array, as_int, canonical_axis, is_symbolic, zero_of
 from .index import GatherDimensionNumbers, gather
 from .layout import broadcast_in_dim, broadcasted_iota, expand_dims, transpose
 from .shape import slice as slice_
@@ -205,7 +204,7 @@ def top_k(operand: Any, k: int, *, axis: int = -1) -> list[Any]:
     operand = as_array(operand)
     if isinstance(k, bool) or not (is_symbolic(k) or hasattr(k, "__index__")):
         raise TypeError(f"k argument to top_k must be an integer, got {k!r}")
-    count: Any = k if is_symbolic(k) else operator.index(k)
+    count: Any = k if is_symbolic(k) else as_int(k, "k")
     return top_k_p.bind(  # type: ignore[no-any-return]
         operand, k=count, axis=canonical_axis(axis, typeof(operand).ndim)
     )

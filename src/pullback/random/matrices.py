@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 from .. import dtypes
@@ -12,7 +11,7 @@ from ..numpy import linalg as np_linalg
 from ..numpy.einsums import einsum
 from ..numpy.products import diagonal
 from ..numpy.util import promote_dtypes_inexact
-from ..primitives.common import canonical_shape
+from ..primitives.common import as_int, canonical_shape
 from ..primitives.elementwise import add, mul, sign
 from ..primitives.layout import broadcast_in_dim, broadcast_shapes, transpose
 from ..primitives.maths import sqrt
@@ -132,8 +131,8 @@ def orthogonal(
         return lay_out(orthogonal(key, n, shape, dtype, m), "orthogonal", out_sharding)
     typed = consume("orthogonal", key)
     d = _normal_dtype(dtype)
-    n = operator.index(n)
-    m = n if m is None else operator.index(m)
+    n = as_int(n, "n")
+    m = n if m is None else as_int(m, "m")
     if n < 0 or m < 0:
         raise ValueError(f"orthogonal: negative dimensions are not allowed, got n={n} and m={m}")
     return _orthogonal(typed, n=n, m=m, shape=canonical_shape(shape), dtype=d)

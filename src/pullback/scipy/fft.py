@@ -13,6 +13,7 @@ import numpy as np
 from .. import dtypes, lax, numpy as jnp
 from ..core.avals import typeof
 from ..numpy.util import canonical_axis, promote_args_inexact, promotes_freely, static_axes
+from ..primitives.common import as_int
 
 __all__ = ["dct", "dctn", "idct", "idctn"]
 
@@ -113,7 +114,7 @@ def dct(
     """
     x = _checked("dct", x, type, norm)
     axis = canonical_axis(axis, typeof(x).ndim)
-    if n is not None and operator.index(n) <= 0:
+    if n is not None and as_int(n, "n") <= 0:
         raise ValueError(f"jax.scipy.fft.dct: invalid number of data points n={n}")
     return _dct(_sized(x, axis, n), axis, norm)
 
@@ -133,7 +134,7 @@ def idct(
     """
     x = _checked("idct", x, type, norm)
     axis = canonical_axis(axis, typeof(x).ndim)
-    if n is not None and operator.index(n) <= 0:
+    if n is not None and as_int(n, "n") <= 0:
         raise ValueError(f"jax.scipy.fft.idct: invalid number of data points n={n}")
     return _idct(_sized(x, axis, n), axis, norm)
 

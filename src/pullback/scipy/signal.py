@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,6 +19,7 @@ from ..numpy.util import (
     promote_dtypes_inexact,
     promotes_freely,
 )
+from ..primitives.common import as_int
 
 host_signal = lazy_module("scipy.signal")
 
@@ -634,7 +634,7 @@ def istft(
     z = jnp.moveaxis(z, (t_axis, f_axis), (-2, -1))
     count, bins = typeof(z).shape[-2:]
     default = 2 * (bins - 1) if input_onesided else bins
-    nperseg = default if nperseg is None else operator.index(nperseg)
+    nperseg = default if nperseg is None else as_int(nperseg, "nperseg")
     if nperseg < 1:
         raise ValueError("nperseg must be a positive integer")
     if nfft is None:

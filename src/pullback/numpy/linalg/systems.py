@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ from ... import lax
 from ...api.jit import jit
 from ...core.avals import typeof
 from ...primitives import linalg as lax_linalg
+from ...primitives.common import as_int
 from ...primitives.manual import vary_alike
 from .. import creation, manipulation, ranges
 from ..util import canonical_axes, check_arraylike
@@ -103,7 +103,7 @@ def tensorinv(a: Any, ind: int = 2) -> Any:
     """
     check_arraylike("jnp.linalg.tensorinv", a)
     arr = creation.asarray(a)
-    ind = operator.index(ind)
+    ind = as_int(ind, "ind")
     if ind <= 0:
         raise ValueError(f"ind must be a positive integer; got ind={ind}")
     shape = typeof(arr).shape

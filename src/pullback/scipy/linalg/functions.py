@@ -17,6 +17,7 @@ from ...control.while_loop import fori_loop
 from ...core.avals import typeof
 from ...numpy import linalg as np_linalg
 from ...numpy.linalg.common import adjoint, mm
+from ...primitives.common import as_int
 from .common import arrays
 from .factor import schur
 from .systems import solve_triangular
@@ -150,7 +151,9 @@ def expm(A: Any, *, upper_triangular: bool = False, max_squarings: int = 16) -> 
         out = expm(wide, upper_triangular=upper_triangular, max_squarings=max_squarings)
         return out.astype(typeof(A).dtype)
     run = functools.partial(
-        _expm, upper_triangular=upper_triangular, max_squarings=operator.index(max_squarings)
+        _expm,
+        upper_triangular=upper_triangular,
+        max_squarings=as_int(max_squarings, "max_squarings"),
     )
     for _ in range(len(shape) - 2):
         run = vmap(run)  # type: ignore[assignment]

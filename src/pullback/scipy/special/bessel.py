@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import operator
 from typing import Any
 
 from ... import lax, numpy as jnp
@@ -12,6 +11,7 @@ from ...control.custom_jvp import custom_jvp
 from ...control.scan import scan
 from ...core.avals import typeof
 from ...numpy.util import promotes_freely
+from ...primitives.common import as_int
 from .basic import real
 
 
@@ -128,8 +128,8 @@ def bessel_jn(z: Any, *, v: int, n_iter: int = 50) -> Any:
     """
     z = jnp.asarray(z)
     (z,) = real("bessel_jn", z, error=TypeError)
-    v = operator.index(v)
-    n_iter = operator.index(n_iter)
+    v = as_int(v, "v")
+    n_iter = as_int(n_iter, "n_iter")
     if v < 0:
         raise ValueError(f"Argument v must be non-negative, but got v={v}")
     if v > n_iter:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import operator
 from fractions import Fraction
 from typing import Any
 
@@ -14,6 +13,7 @@ from ...api.jit import jit
 from ...control.custom_jvp import custom_jvp
 from ...core.avals import typeof
 from ...numpy.util import check_arraylike, promotes_freely
+from ...primitives.common import as_int
 from ...primitives.convert import convert_weak
 from .basic import horner, inexact, real
 
@@ -389,7 +389,7 @@ def bernoulli(n: int) -> Any:
     >>> special.bernoulli(4).round(4)
     Array([ 1.    , -0.5   ,  0.1667,  0.    , -0.0333], dtype=float32)
     """
-    n = operator.index(n)
+    n = as_int(n, "n")
     if n < 0:
         raise ValueError("n must be a non-negative integer.")
     numbers = np.array([float(b) for b in _bernoulli_numbers(n)])
