@@ -474,6 +474,23 @@ def test_factorisations_take_lists(name):
         ours(None, *extra)
 
 
+def test_sizes_of_known_matrices():
+    """Whole floats where JAX takes them; what is no size is refused, where 2 rows were made."""
+    ours, theirs = pullback.scipy.linalg, jax.scipy.linalg
+    for name in ("invhilbert", "helmert", "pascal", "invpascal"):
+        for n in (2.0, np.float32(3), 2):
+            np.testing.assert_allclose(
+                getattr(ours, name)(n), getattr(theirs, name)(n), rtol=1e-5, atol=1e-6
+            )
+        with pytest.raises(TypeError, match=r"n must be an integer, got 1\.5"):
+            getattr(ours, name)(1.5)
+    for n in (1.5, 2.0, -1):
+        with pytest.raises(TypeError):
+            theirs.hilbert(n)
+        with pytest.raises(TypeError, match=f"got {n}"):
+            ours.hilbert(n)
+
+
 def test_functions_of_stacks_of_matrices():
     linalg = pullback.scipy.linalg
     stack = np.array([[[2, 1.0], [-1.5, 3]], [[1, 0.5], [0.2, 4]]], np.float32)

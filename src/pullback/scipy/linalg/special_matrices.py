@@ -12,6 +12,7 @@ from ... import dtypes, lax, numpy as jnp
 from ...api.jit import jit
 from ...core.avals import typeof
 from ...numpy.util import check_arraylike, promote_dtypes
+from ...primitives.common import as_int
 from .common import along_last, arrays
 
 
@@ -301,6 +302,12 @@ def hadamard(n: int, dtype: Any = int) -> Any:
     return jnp.asarray(h, dtype=dtypes.canonicalize_dtype(dtype))
 
 
+def _whole(n: Any) -> int:
+    """A size: an integer, or a float without fraction. TypeError for others."""
+    whole = isinstance(n, float | np.floating) and float(n).is_integer()
+    return int(n) if whole else int(as_int(n, "n"))
+
+
 @functools.partial(jit, static_argnames=("n", "full"))
 def helmert(n: int, full: bool = False) -> Any:
     """The Helmert matrix of size n; without `full`, without its first row.
@@ -312,6 +319,7 @@ def helmert(n: int, full: bool = False) -> Any:
     Array([[ 0.707, -0.707,  0.   ],
            [ 0.408,  0.408, -0.816]], dtype=float32)
     """
+    n = _whole(n)
     if n < 1:
         raise ValueError(f"n must be a positive integer; got {n}")
     h = np.tril(np.ones((n, n)), -1) - np.diag(np.arange(n))
@@ -332,6 +340,9 @@ def hilbert(n: int) -> Any:
     Array([[1.   , 0.5  ],
            [0.5  , 0.333]], dtype=float32)
     """
+    n = as_int(n, "n")
+    if n < 0:
+        raise TypeError(f"hilbert: n must be nonnegative, got {n}.")
     k = np.arange(n)
     return jnp.asarray(1.0 / (k[:, None] + k[None, :] + 1), dtype=dtypes.default_float())
 
@@ -358,7 +369,7 @@ def invhilbert(n: int) -> Any:
             * math.comb(s, i) ** 2
         )
 
-    n = max(n, 0)
+    n = max(_whole(n), 0)
     return jnp.asarray(
         np.array([[float(entry(i, j)) for j in range(n)] for i in range(n)]).reshape(n, n),
         dtype=dtypes.default_float(),
@@ -366,7 +377,7 @@ def invhilbert(n: int) -> Any:
 
 
 def _pascal(n: int, kind: str | None, sign: int) -> Any:
-    kind, n = "symmetric" if kind is None else kind, max(n, 0)
+    kind, n = "symmetric" if kind is None else kind, max(_whole(n), 0)
     if kind not in ("symmetric", "lower", "upper"):
         raise ValueError(f"Expected kind to be on of: 'symmetric', 'lower', 'upper'.\nGot {kind=}")
     lower = np.array(
