@@ -72,6 +72,27 @@ def test_a_proxy_of_an_array_answers_itself() -> None:
     assert (x + Proxy(x)).tolist() == [0, 2, 4]
 
 
+class Forwarding:
+    """Operators of its own, any other double-underscored name, and an error for the rest."""
+
+    def __rmul__(self, other: Any) -> str:
+        return f"{type(other).__name__} times it"
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            return lambda *args, **kwargs: NotImplemented
+        raise NotImplementedError(name)
+
+
+def test_an_object_that_forwards_names_answers_itself() -> None:
+    """What its `__jax_array__` gives is no array: its own operator is asked (jaxquantum)."""
+    x = jnp.arange(3)
+    assert x * Forwarding() == jax.numpy.arange(3) * Forwarding()
+    assert pullback.jit(lambda x: [x * Forwarding()] and x)(x).tolist() == [0, 1, 2]
+    with pytest.raises(TypeError, match="unsupported operand"):
+        x - Forwarding()
+
+
 def uses(x: Any, held: Any) -> Any:
     w = Converted(held)
     total = jnp.asarray(w).sum() - jnp.array(w, "float32").sum()

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from .. import api_util as api_util  # libraries take it from here
 from ..extend import linear_util as lu
 from ..flatten_util import ravel_pytree
 from ..scipy.runge_kutta import (

@@ -12,6 +12,7 @@ libraries' guards rely on it.
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import importlib.machinery
@@ -95,7 +96,7 @@ _SOURCES = {
     "_src.interpreters.ad": "interpreters.ad primitives.layout",
     "_src.interpreters.batching": "interpreters.batching",
     "_src.interpreters.mlir": "interpreters.mlir",
-    "_src.interpreters.partial_eval": "interpreters.partial_eval core.build",
+    "_src.interpreters.partial_eval": "interpreters.partial_eval core.build core.public",
     "_src.interpreters.pxla": "interpreters.pxla",
     "_src.interpreters.remat": "jax_compat.modules._src.remat_names",
     "_src.interpreters.xla": "interpreters.xla",
@@ -136,14 +137,14 @@ _SOURCES = {
     "_src.numpy.lax_numpy": "numpy",
     "_src.numpy.linalg": "numpy.linalg numpy.linalg.determinants",
     "_src.numpy.polynomial": "numpy numpy.polynomial",
-    "_src.numpy.reductions": "numpy",
+    "_src.numpy.reductions": "numpy jax_compat.modules._src.numpy_names",
     "_src.numpy.scalar_types": "numpy numpy.scalar_types",
     "_src.numpy.setops": "numpy numpy.sets",
     "_src.numpy.sorting": "numpy",
     "_src.numpy.tensor_contractions": "numpy",
     "_src.numpy.ufunc_api": "numpy numpy.ufunc_api",
     "_src.numpy.ufuncs": "numpy",
-    "_src.numpy.util": "numpy.util",
+    "_src.numpy.util": "numpy.util jax_compat.modules._src.numpy_names",
     "_src.numpy.vectorize": "numpy",
     "_src.numpy.window_functions": "numpy",
     "_src.ops": "ops",
@@ -193,6 +194,7 @@ _SOURCES = {
     "experimental.key_reuse._core": "jax_compat.modules._src.key_reuse",
     "experimental.sparse._base": "experimental.sparse.base",
 }
+_COMMONS = "pullback.jax_compat.modules._src.commons"  # what private modules take from each other
 _PACKAGES = {path.rpartition(".")[0] for path in _SOURCES} - {"_src"}
 # Modules of Pullback that are called as JAX calls them while they stand for it: libraries of the
 # array API tell by its name whose namespace they hold.
@@ -215,7 +217,7 @@ def target_name(fullname: str) -> str | None:
     if path != "jax" and _exists(curated):  # that one is `jax` itself
         return curated
     if path in _SOURCES:
-        several = path in _PACKAGES or " " in _SOURCES[path]
+        several = path.startswith("_src.") or path in _PACKAGES or " " in _SOURCES[path]
         return fullname if several else _own(_SOURCES[path])
     own = f"pullback.{path}"
     if path.split(".")[0] in _OWN and _exists(own):
@@ -237,16 +239,43 @@ def _own(name: str) -> str:
 
 
 def _of_private(module: str, name: str) -> Any:
-    """A name of a private module that is several of ours, or a package: a module in it that nobody
-    has imported yet, or what one of ours has."""
+    """A name of a private module: a module in it that nobody has imported yet, what one of ours
+    has, or what they all know."""
     path = module.removeprefix("jax.")
     if not name.startswith("__"):
         if f"{path}.{name}" in _SOURCES:
             return importlib.import_module(f"{module}.{name}")
-        for source in map(importlib.import_module, map(_own, _SOURCES[path].split())):
+        for source in _sources(path):
             if hasattr(source, name):
                 return getattr(source, name)
     raise AttributeError(f"module {module!r} has no attribute {name!r}")
+
+
+def _sources(path: str) -> list[ModuleType]:
+    names = [*map(_own, _SOURCES[path].split()), _COMMONS]
+    return list(map(importlib.import_module, names))
+
+
+def _add_commons(module: ModuleType) -> None:
+    """Has a curated module know what all private modules know, after its own names."""
+    own = module.__dict__.get("__getattr__")
+
+    def get(name: str) -> Any:
+        if own is not None:
+            with contextlib.suppress(AttributeError):
+                return own(name)
+        if not name.startswith("__") and hasattr(
+            commons := importlib.import_module(_COMMONS), name
+        ):
+            return getattr(commons, name)
+        raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+
+    module.__dict__.update(__getattr__=get, _knows_commons=True)
+
+
+def _names_of_private(module: str) -> list[str]:
+    """What `dir` says of a private module: the names of ours, not what all know."""
+    return sorted({n for m in _sources(module.removeprefix("jax."))[:-1] for n in dir(m)})
 
 
 class _StandIn(ModuleType):
@@ -279,10 +308,13 @@ class _Loader:
         name = module.__name__
         if name == self.target:
             module.__getattr__ = functools.partial(_of_private, name)  # type: ignore[method-assign]
+            module.__dir__ = functools.partial(_names_of_private, name)  # type: ignore[method-assign]
             return
         target = importlib.import_module(self.target)
         if self.target.startswith(_MODULES + ".") or name in _KNOWN_BY_NAME:
             target.__name__ = name
+        if self.target.startswith(_MODULES + "._src.") and not hasattr(target, "_knows_commons"):
+            _add_commons(target)
         if module.__spec__ is not None and module.__spec__.loader_state is not None:
             # `importlib.util.LazyLoader` has handed `module` out and lets none take its place.
             module.__dict__["_stands_for"] = target

@@ -140,9 +140,11 @@ def truncated_normal(
     return init
 
 
-def _fans(shape: Sequence[int], in_axis: Any, out_axis: Any, batch_axis: Any) -> tuple[Any, Any]:
+def _compute_fans(
+    shape: Sequence[int], in_axis: Any = -2, out_axis: Any = -1, batch_axis: Any = ()
+) -> tuple[Any, Any]:
     """How many inputs an output has, and outputs an input: the other axes (such as a kernel's
-    window) multiply both.
+    window) multiply both. Libraries import it.
     """
     if len(shape) <= 1 and in_axis == -2:
         raise ValueError(
@@ -204,7 +206,7 @@ def variance_scaling(
     def init(key: Any, shape: Any, dtype: Any = default, out_sharding: Any = None) -> Any:
         if out_sharding is not None:
             return lay_out(init(key, shape, dtype), distribution, out_sharding)
-        fan_in, fan_out = _fans(tuple(shape), in_axis, out_axis, batch_axis)
+        fan_in, fan_out = _compute_fans(tuple(shape), in_axis, out_axis, batch_axis)
         choices = {
             "fan_in": fan_in,
             "fan_out": fan_out,

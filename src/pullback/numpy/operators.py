@@ -24,22 +24,23 @@ from .util import promote_args_numeric
 _ACCEPTED: tuple[type, ...] = (int, float, complex, np.generic, np.ndarray)
 
 
-def _accepts(other: Any) -> bool:
-    """Can an operator take this operand? Lists, strings and None cannot; objects with their own
-    reflected operator go first.
+def _operand(other: Any) -> Any:
+    """An operand as operators take it: the array that its `__jax_array__` gives if it has one, or
+    NotImplemented. Lists, strings and None are none; objects with their own reflected operator go
+    first.
     """
     kind = type(other)
     if kind in (int, float, bool, complex) or kind is ArrayImpl:
-        return True
+        return other
     if isinstance(other, Tracer):  # those of high-level types have operators of their own
-        return not _is_high(other)
+        return NotImplemented if _is_high(other) else other
     if isinstance(other, _ACCEPTED):
-        return True
+        return other
     if hasattr(other, "__jax_array__"):  # asked first: proxies of arrays may forward an aval too
-        return True
+        return _operand(other.__jax_array__())
     if getattr(other, "__array_ufunc__", True) is None:  # NumPy's sign of operators of their own
-        return False
-    return isinstance(getattr(other, "aval", None), AbstractValue)
+        return NotImplemented
+    return other if isinstance(getattr(other, "aval", None), AbstractValue) else NotImplemented
 
 
 # Python would repeat a list as often as an integer array says, and find it unequal to any array. To
@@ -89,9 +90,10 @@ def _defer(name: str, x: Any, y: Any) -> Any:
 
 def _deferring(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def operator(x: Any, y: Any) -> Any:
-        if not _accepts(y) or not _accepts(x):
+        left, right = _operand(x), _operand(y)
+        if left is NotImplemented or right is NotImplemented:
             return _defer(name, x, y)
-        return fun(x, y)
+        return fun(left, right)
 
     return operator
 
@@ -150,11 +152,13 @@ _UNARY_DUNDER = {"negative": "neg", "positive": "pos", "absolute": "abs", "inver
 
 
 def _divmod(self: Any, other: Any) -> Any:
-    return arithmetic.divmod(self, other) if _accepts(other) else NotImplemented
+    known = _operand(other)
+    return arithmetic.divmod(self, known) if known is not NotImplemented else NotImplemented
 
 
 def _rdivmod(self: Any, other: Any) -> Any:
-    return arithmetic.divmod(other, self) if _accepts(other) else NotImplemented
+    known = _operand(other)
+    return arithmetic.divmod(known, self) if known is not NotImplemented else NotImplemented
 
 
 def _round(self: Any, ndigits: int | None = None) -> Any:
@@ -182,18 +186,20 @@ def _contains(self: Any, other: Any) -> Any:
 
 def _reflected(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if not _accepts(other) or _is_high(self):
+        known = _operand(other)
+        if known is NotImplemented or _is_high(self):
             return _defer(name, other, self)
-        return fun(other, self)
+        return fun(known, self)
 
     return method
 
 
 def _direct(name: str, fun: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     def method(self: Any, other: Any) -> Any:
-        if not _accepts(other) or _is_high(self):
+        known = _operand(other)
+        if known is NotImplemented or _is_high(self):
             return _defer(name, self, other)
-        return fun(self, other)
+        return fun(self, known)
 
     return method
 

@@ -48,10 +48,10 @@ def is_arraylike(x: Any) -> bool:
     """
     if type(x) in _SIMPLE or isinstance(x, (np.ndarray, np.generic, *PYTHON_SCALARS)):
         return True
+    if hasattr(x, "__jax_array__"):  # asked first: proxies of arrays may forward any name
+        return True
     aval = getattr(x, "aval", None)
-    if aval is not None:
-        return not getattr(aval, "is_reference", False)
-    return hasattr(x, "__jax_array__")
+    return aval is not None and not getattr(aval, "is_reference", False)
 
 
 def check_arraylike(name: str, *args: Any, none_ok: bool = False) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pullback
 
-from ....api.derivatives import _std_basis as _std_basis
+from ....api.derivatives import _check_scalar as _check_scalar, _std_basis as _std_basis
 
 
 def __getattr__(name: str) -> Any:
