@@ -912,3 +912,21 @@ def test_rows_that_a_step_reads_more_than_once_are_computed_before_the_loop():
     np.testing.assert_allclose(pb.jit(f)(q, k, v), np.einsum("ti,tij->tj", q64, state), rtol=1e-4)
     once = lambda x: lax.scan(lambda c, r: (c + r, c[:3]), jnp.zeros(24), jnp.exp(x))[1]
     assert largest_temporary(program(once, q)) < q.nbytes
+
+
+def test_short_nests_of_a_loop_stay_on_one_thread():
+    """What a step computes on one thread and the next nest reads on another comes from the other's
+    cache: arithmetic of a few microseconds is not shared out inside of loops. Gathers are."""
+
+    def parts(step, n):
+        x = np.zeros(n, F32)
+        loop = lambda x: lax.scan(lambda x, _: (step(x), None), x, length=20)[0]
+        return [show_kernel(k).count("for parallel") for k in program(loop, x).kernels]
+
+    blur = lambda x: 0.5 * x + 0.3 * jnp.roll(x, 1) + 0.2 * jnp.exp(x)
+    assert parts(blur, 12_000) == [0]
+    assert parts(blur, 60_000) == [1]
+    places = np.random.default_rng(0).integers(0, 50_000, 50_000).astype(np.int32)
+    assert parts(lambda x: x[places] * 0.5, 50_000) == [1]
+    once = program(lambda x: 0.5 * x + 0.2 * jnp.cos(x), np.zeros(12_000, F32))
+    assert [show_kernel(k).count("for parallel") for k in once.kernels] == [1]
