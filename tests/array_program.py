@@ -2,12 +2,14 @@
 `python -m pullback run`; the printed lines are compared."""
 
 import math
+from functools import partial
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 from jax._src import array, test_util as jtu
+from jax._src.lax import parallel
 from jax._src.lib import xla_client as xc
 from jax._src.named_sharding import SdyArray, SdyDim
 from jax._src.pjit import pjit
@@ -93,6 +95,11 @@ def decorated():
 print(decorated())
 compiled = jax.jit(lambda x: x * 2).lower(1.0).compile()
 print(len(compiled._executable.in_avals))
+
+print(jax.vmap(lambda x: lax.dynamic_update_slice(x, 7, []))(jnp.arange(3)).weak_type)
+for where in (parallel.pargmax, parallel.pargmin):
+    rows = jnp.array([[3, 1, 3], [2, 5, 2], [2, 0, 9]])
+    print(jax.vmap(partial(where, axis_name="i"), in_axes=1, out_axes=None, axis_name="i")(rows))
 
 # what is refused
 shape = (8, 2)

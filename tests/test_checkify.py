@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import eight_devices
 import jax
 import jax.numpy as jnp
 import pytest
@@ -272,3 +273,45 @@ def test_which_of_several_errors_is_told() -> None:
         return [*told, message(again()[0])]
 
     same(program)
+
+
+ON_DEVICES = """
+import jax, pullback, jax.experimental.checkify, pullback.experimental.checkify
+told = []
+for j in (jax, pullback):
+    c, n, P = j.experimental.checkify, j.numpy, j.sharding.PartitionSpec
+    mesh = j.make_mesh((8,), ("x",), axis_types=(j.sharding.AxisType.Auto,))
+
+    def positive(x):
+        c.check(n.all(x > 0), "must be positive: {x}", x=x[0])
+        return x
+
+    def cut(f, ins=P("x"), outs=P("x"), **kwargs):
+        return j.shard_map(f, mesh=mesh, in_specs=ins, out_specs=outs, **kwargs)
+
+    a = n.arange(16.0) - 5
+    for f, x in (
+        (cut(positive), a),
+        (cut(positive), a + 10),
+        (cut(n.log), a),
+        (cut(lambda x: j.lax.psum(n.log(x), "x"), outs=P()), a),
+        (cut(positive, P(), P()), a),
+        (cut(lambda x: 1 / x), a),
+        (j.jit(cut(j.jit(positive))), a),
+        (j.vmap(cut(positive)), n.stack([a + 10, a])),
+        (j.pmap(n.log), a.reshape(8, 2)),
+    ):
+        for jit in (lambda f: f, j.jit):
+            error, out = jit(c.checkify(f, errors=c.float_checks | c.user_checks))(x)
+            line = (error.get() or "").splitlines()[:1]
+            told.append((line and line[0].split(" at /")[0], out.tolist().__repr__()))
+half = len(told) // 2
+for theirs, ours in zip(told[:half], told[half:], strict=True):
+    assert theirs == ours, (theirs, ours)
+assert sum("mapped index" in str(line) for line, _ in told) > half
+"""
+
+
+def test_checks_in_blocks() -> None:
+    """Of the devices of a shard_map the first one that failed is named, as in JAX."""
+    eight_devices.run("-c", ON_DEVICES)

@@ -43,7 +43,7 @@ from .common import chosen
 from .expand import announce
 from .remat import hoist
 
-__all__ = ["bind", "block_type", "inside", "shard_map_p", "sizes_of", "variance_left"]
+__all__ = ["bind", "block_type", "inside", "retraced", "shard_map_p", "sizes_of", "variance_left"]
 
 
 # --- blocks and wholes ---
@@ -266,7 +266,7 @@ def _jvp(primals: Any, tangents: Any, *, jaxpr: Jaxpr, **params: Any) -> Any:
     ]
 
 
-def _retraced(fun: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Jaxpr, list[Any]]:
+def retraced(fun: Any, avals: Sequence[Any], params: dict[str, Any]) -> tuple[Jaxpr, list[Any]]:
     """The program of a function of blocks, and its constants, which come first."""
     with inside(params):
         jaxpr, consts = trace_to_jaxpr(fun, avals)
@@ -314,7 +314,7 @@ def _partial_eval(trace: Any, unknown: Sequence[bool], tracers: Any, params: dic
 
     known_args = [x for x, uk in zip(tracers, unknown, strict=True) if not uk]
     whole = _whole(params)
-    body, consts = _retraced(known_fun, known.in_avals, params)
+    body, consts = retraced(known_fun, known.in_avals, params)
     known_ins = chosen(ins, [not uk for uk in unknown])
     known_outs = chosen(outs, [not uk for uk in out_unknown])
     with use_trace(trace.parent_trace):
@@ -329,7 +329,7 @@ def _partial_eval(trace: Any, unknown: Sequence[bool], tracers: Any, params: dic
         a.update(shape=(1,)) if f else a
         for a, f in zip(staged.in_avals, [*to_flatten, *[False] * sum(unknown)], strict=True)
     ]
-    body, consts = _retraced(staged_fun, avals, params)
+    body, consts = retraced(staged_fun, avals, params)
     operands = [sources[kind][k] for kind, k in where]
     with use_trace(trace.staged):
         staged_outs = iter(
@@ -389,7 +389,7 @@ def _transpose(cts: Any, *args: Any, jaxpr: Jaxpr, **params: Any) -> Any:
     ]
     avals = [v.aval for v, lin in zip(jaxpr.invars, linear, strict=True) if not lin]
     avals += [v.aval.to_ct_aval() for v, alive in zip(jaxpr.outvars, live, strict=True) if alive]
-    body, consts = _retraced(backward, avals, params)
+    body, consts = retraced(backward, avals, params)
     own = chosen(ins, linear)
     results = iter(
         bind(
@@ -452,7 +452,7 @@ def _batch(axis: Any, vals: Any, dims: Any, *, jaxpr: Jaxpr, **params: Any) -> A
         found[:] = out_dims
         return outs
 
-    body, consts = _retraced(fun, avals, params)
+    body, consts = retraced(fun, avals, params)
     outs = [_with_axis(s, d, part) for s, d in zip(params["out_specs"], found, strict=True)]
     results = bind([*consts, *vals], body, params, [*[_whole(params)] * len(consts), *ins], outs)
     return results, found

@@ -25,11 +25,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .. import dtypes, lax, tree
+from ..control import shard_map
 from ..control.call import call_params, jit_p
 from ..control.cond import cond_p
 from ..control.refs import RefCell, discharge_cells, get, set_ref
 from ..control.remat import remat_p
 from ..control.scan import scan_p
+from ..control.shard_map import shard_map_p
 from ..control.while_loop import one_predicate, while_p
 from ..core import effects as fx
 from ..core.avals import ShapedArray, typeof
@@ -39,7 +41,9 @@ from ..core.primitive import Primitive
 from ..core.refs import AbstractRef
 from ..core.source import current as current_source
 from ..core.trace import Trace, current_trace, use_trace
+from ..core.untyped import untyped
 from ..primitives.common import as_array
+from ..runtime.partition_spec import PartitionSpec
 from ..transforms.batch import matchaxis
 
 __all__ = [
@@ -139,24 +143,28 @@ for _set in (
 
 @dataclasses.dataclass(frozen=True)
 class Site:
-    """Where an error can come from: its kind, its message, and the types of what goes into it."""
+    """Where an error can come from: its kind, its message, and the types of what goes into it.
+    `mapped`: in how many `shard_map`s it is, whose devices that failed go into the message, too."""
 
     kind: ErrorCategory
     message: str
     args_tree: Any
     avals: tuple[Any, ...]
     source: str
+    mapped: int = 0
 
     @property
     def sort(self) -> tuple[ErrorCategory, tuple[Any, ...]]:
         """Errors of one sort share their state: the first of them is kept."""
-        return self.kind, self.avals
+        return self.kind, (*_INDEX * self.mapped, *self.avals)
 
     def text(self, payload: Sequence[Any]) -> str:
+        devices, payload = payload[: self.mapped], payload[self.mapped :]
         args, kwargs = tree.unflatten(self.args_tree, payload)
         line = self.message.format(*args, **kwargs)
         failed = " (`check` failed)" if self.kind is FailedCheckError else ""
-        return f"{line}{failed}\nat {self.source}"
+        where = ",".join(str(int(d)) for d in devices)
+        return f"{where and f'at mapped index {where}: '}{line}{failed}\nat {self.source}"
 
 
 _NO_ARGS = tree.flatten(((), {}))[1]
@@ -399,16 +407,20 @@ class _State:
 
 def _sorts_of(jaxpr: Any, wanted: frozenset[ErrorCategory]) -> dict[Any, None]:
     """The sorts of errors that a program may find."""
-    found = {sort: None for sort in _AUTOMATIC_SORTS if sort[0] in wanted}
+    found: dict[Any, None] = {}
 
-    def walk(jaxpr: Any) -> None:
+    def walk(jaxpr: Any, mapped: int) -> None:
+        for kind, avals in _AUTOMATIC_SORTS:
+            if kind in wanted:
+                found[kind, (*_INDEX * mapped, *avals)] = None
         for eqn in jaxpr.eqns:
             if eqn.primitive is check_p and eqn.params["site"].kind in wanted:
-                found[eqn.params["site"].sort] = None
+                site = eqn.params["site"]
+                found[dataclasses.replace(site, mapped=site.mapped + mapped).sort] = None
             for inner in jaxprs_in_params(eqn.params):
-                walk(inner)
+                walk(inner, mapped + (eqn.primitive is shard_map_p))
 
-    walk(jaxpr)
+    walk(jaxpr, 0)
     return found
 
 
@@ -646,12 +658,59 @@ def _check_while(trace: CheckTrace, args: Any, params: Any) -> Any:
     return outs
 
 
+def _check_shard_map(trace: CheckTrace, args: Any, params: Any) -> Any:
+    """Each device has a state of its own; that of the first one that failed is kept."""
+    sorts, sites = list(_sorts_of(params["jaxpr"], trace.errors)), list[Site]()
+    avals, body = [a for sort in sorts for a in _avals_of(sort)], untyped(params["jaxpr"])
+
+    def fun(*blocks: Any) -> list[Any]:
+        def run(*cells: RefCell) -> list[Any]:
+            checking = CheckTrace(current_trace(), _State(cells, sorts, sites), trace.errors)
+            with use_trace(checking):
+                return eval_jaxpr(body, (), *blocks)
+
+        zeros = [lax.full(a.shape, 0, a.dtype) for a in avals]
+        outs, held = discharge_cells(run, [AbstractRef(a) for a in avals], zeros)
+        return [*outs, *(lax.expand_dims(x, (0,)) for x in held)]
+
+    params = {**params, "check_vma": False}  # states may vary over any axis
+    jaxpr, consts = shard_map.retraced(fun, [v.aval for v in body.invars], params)
+    none, names = PartitionSpec(), PartitionSpec(tuple(shard_map.sizes_of(params)))
+    outs = shard_map.bind(
+        [*consts, *args], jaxpr, params, [*[none] * len(consts), *params["in_specs"]],
+        [*params["out_specs"], *[names] * len(avals)],
+    )  # fmt: skip
+    n = len(params["out_specs"])
+    _record_first_device(trace.state, sorts, sites, outs[n:])
+    return outs[:n]
+
+
+def _record_first_device(
+    state: _State, sorts: Sequence[Any], sites: Sequence[Site], held: Sequence[Any]
+) -> None:
+    """Keeps the error of the first device that has one of a sort. `held`: the states of all."""
+    values = iter(held)
+    for sort in sorts:
+        fails, rank, *payload = [next(values) for _ in _avals_of(sort)]
+        device = lax.argmax(fails, 0, np.int32)
+        failed, own, *shown = [
+            lax.dynamic_index_in_dim(x, device, 0, False) for x in (fails, rank, *payload)
+        ]
+        own = lax.rem(own, as_array(np.int32(_AUTOMATIC)))
+        for k, site in enumerate(sites):
+            if site.sort == sort:
+                here = lax.bitwise_and(failed, lax.eq(own, as_array(np.int32(k))))
+                outer = dataclasses.replace(site, mapped=site.mapped + 1)
+                state.record(here, outer, [device, *shown])
+
+
 _HOLDERS: dict[Primitive, Callable[..., Any]] = {
     jit_p: _check_jit,
     remat_p: _check_remat,
     scan_p: _check_scan,
     cond_p: _check_cond,
     while_p: _check_while,
+    shard_map_p: _check_shard_map,
 }
 
 
