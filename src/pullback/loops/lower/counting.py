@@ -13,8 +13,8 @@ from pullback.loops.build import Builder, Index, i64
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import scalar_convert
 from pullback.loops.lower.graph import Node, Opaque, read, store_slot
-from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.statements import box
+from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import BITS, INTS, SIGNED
 
 __all__ = ["countable", "sort_by_counts"]

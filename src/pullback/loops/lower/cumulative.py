@@ -12,9 +12,9 @@ from pullback.loops.ir import Atom, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.elementwise import RULES, Outs, Rule, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, part_dtype, read, store_slot
-from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.reduce import accumulator
 from pullback.loops.lower.statements import box
+from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import identity_of
 
 BLOCK = 1 << 15  # elements of a long row that one thread takes at a time

@@ -16,7 +16,7 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.graph import Node, store_slot
-from pullback.loops.lower.lapack import Pinned, Where
+from pullback.loops.lower.lapack import Where
 from pullback.loops.lower.small import (
     TINY,
     Entry,
@@ -28,6 +28,7 @@ from pullback.loops.lower.small import (
     reflector,
     stack_of,
 )
+from pullback.loops.lower.updates import Pinned
 
 __all__ = ["eigh", "singular_values"]
 

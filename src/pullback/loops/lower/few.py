@@ -22,9 +22,9 @@ from pullback.loops.build import Builder, Index, i64
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower.elementwise import Outs, scalar_convert
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
-from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.radix import ordered_bits
 from pullback.loops.lower.statements import box
+from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import BITS
 
 __all__ = ["BOUNDED", "scannable", "scanned"]

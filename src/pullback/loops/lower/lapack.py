@@ -19,6 +19,7 @@ from pullback.loops import libraries
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Call, Const, Var
 from pullback.loops.lower.graph import COMPLEX, Node, Slot, part_dtype, read
+from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import FLOATS
 
 __all__ = [
@@ -51,19 +52,6 @@ LWORK = "lwork"  # and that size
 
 Value = Any  # an Atom, or a pair of them for complex
 Where = tuple[Index, ...]
-
-
-class Pinned:
-    """Loads stay where they are asked for: what they read is written in between."""
-
-    def __init__(self, b: Builder) -> None:
-        self.b = b
-
-    def __enter__(self) -> None:
-        self.saved, self.b.region_level = self.b.region_level, self.b.depth
-
-    def __exit__(self, *_: Any) -> None:
-        self.b.region_level = self.saved
 
 
 def stacked(

@@ -17,9 +17,9 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import RULES, Outs, scalar_convert
 from pullback.loops.lower.graph import Graph, Node, Opaque, read, store_slot
-from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.radix import ordered_bits
 from pullback.loops.lower.statements import box
+from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import BITS, FLOATS, SIGNED
 
 __all__ = ["columns_for", "largest_of", "selectable"]

@@ -16,8 +16,8 @@ from typing import Any
 from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.graph import Node, Opaque, read
-from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.radix import LOW, Row, key_bits, signed_key, value_of
+from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import BITS, FLOATS, storage_bytes
 from pullback.loops.schedule import PARALLEL_WORK
 

@@ -18,8 +18,8 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Const
 from pullback.loops.lower.elementwise import scalar_convert
 from pullback.loops.lower.graph import Node, Opaque, read, store_slot
-from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.statements import box
+from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import BITS, FLOATS, SIGNED, storage_bytes
 
 __all__ = ["ordered_bits", "sort_rows"]

@@ -15,8 +15,9 @@ from pullback.loops.build import Builder, Index
 from pullback.loops.ir import Atom, Buf, Const
 from pullback.loops.lower import complex_math as cm
 from pullback.loops.lower.graph import COMPLEX, Node, part_dtype, store_slot
-from pullback.loops.lower.lapack import Pinned, Where, each, room, width_of
+from pullback.loops.lower.lapack import Where, each, room, width_of
 from pullback.loops.lower.statements import box
+from pullback.loops.lower.updates import Pinned
 
 __all__ = [
     "TINY", "Entry", "Field", "Run", "as_i32", "cholesky", "fill", "in_lanes", "lu", "qr",

@@ -18,11 +18,11 @@ from pullback.loops.lower.counting import countable, sort_by_counts
 from pullback.loops.lower.elementwise import Outs, rule, scalar_convert
 from pullback.loops.lower.few import BOUNDED, scannable, scanned
 from pullback.loops.lower.graph import COMPLEX, Graph, Node, Opaque, read, store_slot
-from pullback.loops.lower.index import Pinned
 from pullback.loops.lower.largest import largest_of, selectable
 from pullback.loops.lower.network import comparisons, sort_lanes, suits
 from pullback.loops.lower.radix import ordered_bits, signed_key, sort_rows
 from pullback.loops.lower.statements import box
+from pullback.loops.lower.updates import Pinned
 from pullback.loops.ops import BITS
 
 SHORT = 64  # rows up to here are counted
