@@ -21,7 +21,8 @@ _COMPARED: dict[str, Callable[[Any, Any], Any]] = {
     name: getattr(operator, name) for name in ("lt", "le", "gt", "ge", "eq", "ne")
 }
 _OF_LITERALS = {**_COMPARED, "and": operator.and_, "or": operator.or_}
-_ASKED = frozenset((*_COMPARED, "convert", "sign", "and", "or", "not", "select", "add"))
+_TOTAL = frozenset(("lt_total", "le_total", "eq_total"))  # one zero, one NaN
+_ASKED = frozenset((*_COMPARED, *_TOTAL, "convert", "sign", "and", "or", "not", "select", "add"))
 _KEPT = frozenset(("convert", "not", "lt", "ne", "sign", "rem", "div", "sub", "add"))
 _WHOLE = frozenset((*INTS, *BOOL))
 
@@ -29,7 +30,9 @@ _WHOLE = frozenset((*INTS, *BOOL))
 def is_known(op: str, args: Sequence[Atom], attrs: Sequence[tuple[str, Any]] = ()) -> bool:
     """Whether the definition of a value is of use to `simpler`."""
     if args[0].dtype in FLOATS:
-        return _is_square(op, args, attrs)
+        return op in ("eq", "ne") or _is_square(op, args, attrs)
+    if op == "select" and args[1].dtype in FLOATS:
+        return isinstance(args[1], Const)
     return op in _KEPT and args[0].dtype in _WHOLE
 
 
@@ -53,6 +56,9 @@ def simpler(op: str, args: tuple[Atom, ...], dtype: str, made: Made) -> Simpler 
         return _beside_zero(x, args[1], made) if x.dtype in FLOATS else None
     if op == "select":
         return _select(args[0], args[1], args[2], made)
+    if op in _TOTAL:
+        plain = tuple(_plain(v, made) for v in args)
+        return (op, plain, dtype) if plain != args else None
     if x.dtype not in _WHOLE:
         return None
     if op == "convert":
@@ -66,10 +72,25 @@ def simpler(op: str, args: tuple[Atom, ...], dtype: str, made: Made) -> Simpler 
     return _comparison(op, x, args[1], made) if op in _COMPARED else None
 
 
+def _plain(x: Atom, made: Made) -> Atom:
+    """What a float was before its zeros, or NaNs, were made one: an order in which these are equal
+    needs none of that."""
+    chosen = _definition(x, "select", made)
+    if chosen is None:
+        return x
+    test, literal, other = chosen
+    assert isinstance(literal, Const)
+    source, value = _plain(other, made), float(literal.value)
+    bad = value != value
+    asked = ("ne", (source, source)) if bad else ("eq", (source, Const(0.0, x.dtype)))
+    return source if (bad or value == 0) and made.get(test) == asked else x
+
+
 def _beside_zero(x: Atom, y: Atom, made: Made) -> Atom | None:
     """0.0 + y is y, unless that is -0.0: sums of squares begin so."""
     begins = isinstance(x, Const) and x.value == 0 and math.copysign(1.0, x.value) > 0
-    return y if begins and isinstance(y, Var) and y in made else None
+    square = isinstance(y, Var) and y in made and made[y][0] != "select"
+    return y if begins and square else None
 
 
 def _definition(x: Atom, op: str, made: Made) -> tuple[Atom, ...] | None:
