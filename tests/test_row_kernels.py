@@ -36,10 +36,11 @@ def _bits(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("f", "whole"), [(jnp.exp, 1), (lambda x: jnp.exp(x).sum(), 4), (lambda x: x + 1, 0)]
+    ("f", "whole"), [(jnp.exp, 4), (lambda x: jnp.exp(x).sum(), 4), (lambda x: x + 1, 0)]
 )
 def test_only_the_rest_of_costly_loops_is_masked(f: Callable[[Any], Any], whole: int) -> None:
-    """Memory takes the time of others, and they are one copy of the body."""
+    """Four vectors go side by side without a mask. Memory takes the time of other loops, and they
+    are one copy of the body."""
     (kernel,) = pipeline.compile_jaxpr(
         pullback.make_jaxpr(f)(np.zeros(1000, np.float32)), reference_rule
     ).kernels

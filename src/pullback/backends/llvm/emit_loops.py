@@ -252,8 +252,8 @@ class Loops:
         cost = body_cost(x for x in walk(s.body) if isinstance(x, Let))
         brief = e.module.brief
         width = 4 if inner else 1
-        if not inner and cost >= 40 and e.target.registers >= 32 and not brief:
-            width = vectors_abreast(s.body, e.target)
+        if not inner and not brief:
+            width = vectors_abreast(s.body, cost, e.target)
         if has(s.body, While) or (inner and brief):
             width = 1
         elif inner and cost >= MUCH_AROUND:
@@ -274,13 +274,13 @@ class Loops:
                 self.lane_loop(e, s, lo, hi, lanes, width, None)
                 return
         if e.target.masks and not scattered and (brief or not inner):
-            if MASKED <= cost and width == 1 and not brief:
-                middle = hi - self.remainder(e, hi - lo, lanes)
-                self.lane_loop(e, s, lo, middle, lanes, width, None)
-                lo = middle
             if width == MOST_ABREAST:
                 self.many_then_two(e, s, lo, hi, lanes)
                 return
+            if MASKED <= cost and not brief:
+                middle = hi - self.remainder(e, hi - lo, lanes * width)
+                self.lane_loop(e, s, lo, middle, lanes, width, None)
+                lo, width = middle, 1
             self.masked_lanes(e, s, lo, hi, lanes, width)
             return
         e.module.straight = e.module.straight and e.target.masks
@@ -545,25 +545,31 @@ class Loops:
 
 
 UNROLLED = 4  # iterations of a loop of updates in one turn
-MASKED = 10.0  # arithmetic of an iteration beside which masks take time, and memory does not; if it
-# is so much that some vectors run abreast, one copy with masks is better than two
+MASKED = 10.0  # arithmetic of an iteration beside which masks take time, and memory does not
 HEAVY = 24.0  # arithmetic of an iteration that is worth LLVM's scheduling and registers
 LANE_BY_LANE = 2.0  # arithmetic that is worth taking one place lane by lane, where it is much
 MUCH_AROUND = 40.0  # arithmetic of an iteration that holds a loop, beyond which registers are few
+PAIRED = 40.0  # arithmetic of an iteration that is worth a second vector, whatever the machine
 MOST_ABREAST = 8  # vectors that a loop computes side by side
 CHAIN = 32  # integer operations one after the other, beyond what the next iteration's can hide
 BRIEFLY = 10.0  # arithmetic of an iteration that quick code does element by element
 FEW = 14.0  # arithmetic of an iteration, beyond which lanes are worth taking apart
 
 
-def vectors_abreast(body: Sequence[Stmt], target: Target) -> int:
-    """How many vectors a loop of much arithmetic computes side by side: two; more where most of it
-    is one chain of integers, as random bits are. Such operations take a cycle or two, and there
-    are units for three or four at a time: two chains leave half of them idle, and where wide
-    vectors take two cycles, so do four."""
+def vectors_abreast(body: Sequence[Stmt], cost: float, target: Target) -> int:
+    """How many vectors a loop computes side by side where registers are many. What follows from
+    each other within one vector has to wait; wide vectors take twice as long on some processors,
+    and little of the next iterations is in sight if an iteration is long. Of chains of integers,
+    as random bits are, there may be more, as they need few registers; fewer where many values are
+    kept, and where there are branches that lanes may all leave out."""
+    if target.registers < 32 or cost < (MASKED if target.masks else PAIRED):
+        return 1
+    if has(body, If):
+        return 2 if cost >= PAIRED else 1
     stmts = tuple(walk(body))
-    chained = integer_chain(stmts) >= CHAIN
-    if not chained or 4 * values_alive(stmts) > target.registers:
+    if integer_chain(stmts) < CHAIN:
+        return 4 if target.masks else 2
+    if 4 * values_alive(stmts) > target.registers:
         return 2
     return MOST_ABREAST if target.masks else 4
 

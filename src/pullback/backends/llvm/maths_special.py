@@ -394,17 +394,18 @@ FUNCTIONS: dict[str, Callable[..., Val]] = {
 
 
 TOGETHER = 4  # vectors that a function computes side by side: their numbers fit into registers
+_OF_MANY = {"log1p": 2}  # functions that have two polynomials and a logarithm side by side
 
 
 def emit(b: Builder, op: str, args: Sequence[Val]) -> Val:
     """A function by its operator name."""
     f = (maths_float.FUNCTIONS if args[0].t == "float" else FUNCTIONS).get(op) or FUNCTIONS[op]
-    count = max(len(a.regs) for a in args)
-    if count <= TOGETHER:
+    count, most = max(len(a.regs) for a in args), _OF_MANY.get(op, TOGETHER)
+    if count <= most:
         return f(b, *args)
-    parts = [
-        f(b, *(Val(b, a.t, a.n, a.regs[k : k + TOGETHER] if len(a.regs) > 1 else a.regs, a.c)
-               for a in args))
-        for k in range(0, count, TOGETHER)
-    ]  # fmt: skip
+
+    def some(a: Val, k: int) -> Val:
+        return a if len(a.regs) == 1 else Val(b, a.t, a.n, a.regs[k : k + most])
+
+    parts = [f(b, *(some(a, k) for a in args)) for k in range(0, count, most)]
     return Val(b, parts[0].t, parts[0].n, tuple(r for part in parts for r in part.regs))
