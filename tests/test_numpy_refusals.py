@@ -60,6 +60,7 @@ REFUSED = {
     "None for a vector": lambda j, n: n.vectorize(
         lambda x, y: x if y is None else x + y, signature="(n),(n)->(n)"
     )(n.ones(3), None),
+    "complex chance": lambda j, n: j.random.geometric(j.random.key(0), n.array([0.5 + 1j])),
     "float segments": lambda j, n: j.ops.segment_sum(n.ones(3), n.array([0, 1, 0]), 2.0),
 }
 
@@ -78,6 +79,12 @@ class Held:
 
 
 GIVEN = {
+    "complex shape parameter": lambda j, n: j.random.weibull_min(
+        j.random.key(0), 2.0, n.array([1 + 1j])
+    ),
+    "int of 34 bits for a float": lambda j, n: j.scipy.special.gammaln(2**33),
+    "int of 34 bits beside floats": lambda j, n: j.scipy.special.rel_entr(n.ones(2), 2**33),
+    "int of 34 bits for a draw": lambda j, n: j.scipy.stats.norm.logpdf(2**33),
     "an initial value is of the reduction's dtype": lambda j, n: n.subtract.reduce(
         n.arange(6).reshape(2, 3), initial=0.5
     ),

@@ -312,9 +312,9 @@ def promoted(x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def reciprocal(p: Any) -> Any:
-    """1 / p, in p's own dtype if it is a float."""
+    """1 / p, in p's own dtype if it is inexact."""
     p = as_array(p)
-    if not dtypes.is_float(typeof(p).dtype):
+    if not dtypes.is_inexact(typeof(p).dtype):
         p = convert_weak(p, dtypes.default_float(), typeof(p).weak_type)
     aval = typeof(p)
     weak = aval.weak_type and aval.dtype == dtypes.default_float()

@@ -424,6 +424,11 @@ def geometric(
     typed = consume("geometric", key)
     d = _count_dtype("geometric", dtype)
     p = as_array(p)
+    if dtypes.is_complex(typeof(p).dtype):
+        raise ValueError(
+            f"geometric: p must be real, got {typeof(p).str_short()}. Fix: p.real, "
+            "if that is meant."
+        )
     if not dtypes.is_float(typeof(p).dtype):
         p = convert_element_type(p, dtypes.default_float())
     return _geometric(typed, p, shape=result_shape("geometric", shape, p), dtype=d)
