@@ -38,6 +38,7 @@ LARGEST = 13  # prime factor whose butterfly is written out
 WIDE = 127  # prime factor whose butterfly is loops
 MATRIX = 32  # transforms of contiguous entries, from this length on, are taken as matrices
 LONG = 8192  # and from this length on their columns and rows are operations of their own
+SHARED = 400_000.0  # work of transforms, 5 to 10 us, from which on threads share them
 
 Pair = tuple[Atom, Atom]
 Load = Callable[[Builder, Index, Index, Index], Pair]  # (builder, outer, entry, inner)
@@ -311,9 +312,10 @@ def _stage(
 
 def transforms(
     b: Builder, n: int, dtype: str, outer: int, inner: int, sign: int, table: Node | None,
-    load: Load, store: Store, kind: str = "parallel",
+    load: Load, store: Store, shared: bool = True,
 ) -> None:  # fmt: skip
-    """outer * inner transforms of length n, in lanes along `inner` where it is long enough."""
+    """outer * inner transforms of length n, in lanes along `inner` where it is long enough;
+    `shared` among threads where that is worth it."""
     most = LANES[part_dtype(dtype)]
     along = inner >= 4 or outer == 1
     count = inner if along else outer * inner
@@ -336,7 +338,8 @@ def transforms(
             )
         return ()
 
-    b.loop(groups * blocks, kind, block)
+    wide = shared and _work(n, outer * inner) > SHARED
+    b.loop(groups * blocks, "parallel" if wide else "seq", block)
 
 
 def _spot(
@@ -591,11 +594,12 @@ def _as_matrix(
 
                     first = lambda b, _, i, k: columns(b, o, i, k)
                     last = lambda b, _, i, k, v: put(b, o, i, k, v)
-                    transforms(b, n1, dtype, 1, n2, sign, tables[0], first, keep, "seq")
-                    transforms(b, n2, dtype, 1, kept, sign, tables[1], again, last, "seq")
+                    transforms(b, n1, dtype, 1, n2, sign, tables[0], first, keep, False)
+                    transforms(b, n2, dtype, 1, kept, sign, tables[1], again, last, False)
                 return ()
 
-            b.loop(outer, "parallel", row)
+            wide = _work(n1 * n2, outer) > SHARED
+            b.loop(outer, "parallel" if wide else "seq", row)
 
         op = Opaque("fft", [x], ["once"], emit=emit, work=_work(n1 * n2, outer))
         return g.opaque(op, [out])[0]
