@@ -12,6 +12,7 @@ import numpy as np
 
 from .. import dtypes, lax
 from ..api.jit import jit
+from ..api.vmap import vmap
 from ..core.avals import typeof
 from ..core.dims import DimExpr
 from ..core.trace import Tracer
@@ -71,8 +72,8 @@ def concatenate(arrays: Any, axis: int | None = 0, dtype: Any = None) -> Any:
     >>> jnp.concatenate([jnp.zeros(2), jnp.ones(1)])
     Array([0., 0., 1.], dtype=float32)
     """
-    if _is_array(arrays) and shape_of(arrays) and axis is not None and dtype is None:
-        return _concatenate_parts(as_array(arrays), axis)
+    if _is_array(arrays) and shape_of(arrays) and axis is not None:
+        return _concatenate_parts(asarray(arrays, dtype), axis)
     parts = _sequence("concatenate", arrays)
     if not parts:
         raise ValueError(
@@ -98,9 +99,10 @@ def _concatenate_parts(a: Any, axis: int) -> Any:
     if n < 2:
         raise ValueError("Zero-dimensional arrays cannot be concatenated.")
     k = canonical_axis(axis, n - 1)
-    moved = moveaxis(a, 0, k)
-    own = shape_of(moved)
-    return lax.reshape(moved, (*own[:k], own[k] * own[k + 1], *own[k + 2 :]))
+    order = (*range(1, k + 1), 0, *range(k + 1, n))
+    own = [shape_of(a)[i] for i in order]
+    sizes = (*own[:k], own[k] * own[k + 1], *own[k + 2 :])
+    return lax.reshape(a, sizes, dimensions=order if k else None)
 
 
 def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
@@ -154,11 +156,20 @@ def stack(arrays: Any, axis: int = 0, out: None = None, dtype: Any = None) -> An
     return lax.stack(parts, k)
 
 
+def _grown(name: str, tup: Any, grow: Any) -> Any:
+    """Each of some arrays with more axes: a list, or an array for the rows of one array."""
+    if _is_array(tup) and shape_of(tup) and shape_of(tup)[0] != 0:
+        return vmap(grow)(as_array(tup))
+    return [grow(p) for p in _sequence(name, tup)]
+
+
+def _ndim_of_first(parts: Any) -> int:
+    return ndim_of(parts[0]) if isinstance(parts, list) else ndim_of(parts) - 1
+
+
 def _stacked(name: str, grow: Any, axis: Any, doc: str) -> Any:
     def f(tup: Any, dtype: Any = None) -> Any:
-        parts = _sequence(name, tup)
-        grown = grow(*parts)
-        grown = grown if isinstance(grown, list) else [grown]
+        grown = _grown(name, tup, grow)
         k = axis(grown) if callable(axis) else axis
         return concatenate(grown, k, dtype)
 
@@ -167,13 +178,9 @@ def _stacked(name: str, grow: Any, axis: Any, doc: str) -> Any:
     return f
 
 
-def _each(grow: Any) -> Any:
-    return lambda *parts: [grow(p) for p in parts]
-
-
 vstack = _stacked(
     "vstack",
-    _each(atleast_2d),
+    atleast_2d,
     0,
     """Arrays one below another.
 
@@ -186,8 +193,8 @@ vstack = _stacked(
 )
 hstack = _stacked(
     "hstack",
-    _each(atleast_1d),
-    lambda parts: 0 if ndim_of(parts[0]) == 1 else 1,
+    atleast_1d,
+    lambda parts: 0 if _ndim_of_first(parts) == 1 else 1,
     """Arrays side by side.
 
     Along the first axis for one-dimensional arrays, along the second otherwise.
@@ -198,7 +205,7 @@ hstack = _stacked(
 )
 dstack = _stacked(
     "dstack",
-    _each(atleast_3d),
+    atleast_3d,
     2,
     """Arrays one behind another, along the third axis.
 
@@ -219,10 +226,11 @@ def column_stack(tup: Any) -> Any:
     Array([[1, 3],
            [2, 4]], dtype=int32)
     """
-    columns = [
-        transpose(atleast_2d(a)) if ndim_of(a) < 2 else a for a in _sequence("column_stack", tup)
-    ]
-    return concatenate(columns, 1)
+
+    def column(a: Any) -> Any:
+        return transpose(atleast_2d(a)) if ndim_of(a) < 2 else a
+
+    return concatenate(_grown("column_stack", tup, column), 1)
 
 
 def _append(arr: Any, values: Any, axis: Any = None) -> Any:

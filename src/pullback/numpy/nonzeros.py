@@ -12,7 +12,7 @@ from ..core.avals import typeof
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, as_int, size_of
-from . import cumulative, reductions, scatter
+from . import arithmetic, cumulative, joining, reductions, scatter
 from .creation import full
 from .manipulation import atleast_1d, ravel, transpose
 from .selecting import select_where
@@ -21,7 +21,6 @@ from .util import (
     default_int,
     literal,
     ndim_of,
-    promote_dtypes,
     shape_of,
     to_type,
     unwrap,
@@ -66,13 +65,15 @@ def _nonzero_sized(a: Any, size: int, fill_value: Any) -> tuple[Any, ...]:
         return tuple(lax.full((size,), 0, default_int()) for _ in shape)
     # The running count of hits says into which place each falls; counting the elements before
     # each place gives its position.
-    places = _clip_jit(cumulative.cumsum(mask), 0)
-    found = cumulative.cumsum(scatter.update(lax.full((size,), 0, default_int()), places, 1, "add"))
+    hits = cumulative.cumsum(mask)
+    empty = lax.full((size,), 0, default_int())
+    found = cumulative.cumsum(scatter.update(empty, _clip_jit(hits, 0), 1, "add"))
     out = []
     stride = size_of(shape)
     for n in shape:
         stride //= n
-        out.append(_remainder(_floor_div(found, stride), n))
+        rows = arithmetic.floor_divide(found, np.array(stride, default_int()))
+        out.append(arithmetic.remainder(rows, n))
     if fill_value is None:
         return tuple(out)
     fills = fill_value if isinstance(fill_value, tuple) else (fill_value,) * len(shape)
@@ -82,8 +83,7 @@ def _nonzero_sized(a: Any, size: int, fill_value: Any) -> tuple[Any, ...]:
             "nonzero: fill_value must be a scalar or a tuple of length "
             f"{len(shape)}; got {fill_value}"
         )
-    total = reductions.sum_reduce(mask)
-    missing = lax.ge(lax.iota(default_int(), size), lax.broadcast_in_dim(total, (size,), ()))
+    missing = lax.ge(lax.iota(default_int(), size), reductions.sum_reduce(mask))
     return tuple(select_where(missing, f, x) for f, x in zip(fills, out, strict=True))
 
 
@@ -94,14 +94,6 @@ def _clip_low(a: Any, low: Any) -> Any:
 _clip_low.__name__ = "clip"
 
 _clip_jit = jit(_clip_low)
-
-
-def _floor_div(x: Any, n: int) -> Any:
-    return lax.div(x, lax.full_like(x, n))
-
-
-def _remainder(x: Any, n: int) -> Any:
-    return lax.rem(x, lax.full_like(x, max(n, 1)))
 
 
 def flatnonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
@@ -128,5 +120,4 @@ def argwhere(a: Any, *, size: int | None = None, fill_value: Any = None) -> Any:
     found = nonzero(atleast_1d(a), size=size, fill_value=fill_value)
     if not ndim_of(a):
         return full((shape_of(found[0])[0], 0), 0, default_int())
-    rows = promote_dtypes(*(lax.expand_dims(f, (0,)) for f in found))
-    return transpose(lax.concatenate(rows, 0))
+    return transpose(joining.vstack(found))

@@ -541,6 +541,29 @@ def any_reduce(
     )
 
 
+def logical_xor_reduce(
+    a: Any,
+    axis: Any = None,
+    dtype: Any = None,
+    keepdims: bool = False,
+    initial: Any = None,
+    where: Any = None,
+) -> Any:
+    """Whether an odd number of elements is not 0."""
+    return _reduction(
+        a,
+        "logical_xor",
+        lax.reduce_xor,
+        lambda d: np.bool_(False),
+        axis=axis,
+        keepdims=keepdims,
+        where=where,
+        to_bool=True,
+        initial=initial,
+        combine=lax.bitwise_xor,
+    )
+
+
 def _bitwise(name: str, op: Any, start: int, combine: Any) -> Any:
     def reduce(
         a: Any,

@@ -117,7 +117,8 @@ def sort_complex(a: Any) -> Any:
     Array([1.-1.j, 1.+1.j, 2.+0.j], dtype=complex64)
     """
     check_arraylike("sort_complex", a)
-    x = sort(a)
+    x, axis = _whole(creation.asarray(a), -1)
+    x = lax.sort(x, dimension=axis, is_stable=True)
     (inexact,) = promote_dtypes_inexact(x)  # integers become the default float first
     return lax.convert_element_type(inexact, dtypes.result_type(inexact, np.complex64))
 
@@ -172,7 +173,7 @@ def partition(a: Any, kth: int, axis: int = -1) -> Any:
     Array([1, 2, 9, 5], dtype=int32)
     """
     x, axis, kth = _partition_axis("partition", a, kth, axis)
-    ordered = sort(x, axis=axis)
+    ordered = lax.sort(x, dimension=axis, is_stable=True)
     low, high = _cut(ordered, kth + 1, axis)
     return lax.concatenate((low, lax.rev(high, (axis,))), axis)
 
@@ -191,8 +192,10 @@ def argpartition(a: Any, kth: int, axis: int = -1) -> Any:
     Array([3, 1, 0, 2], dtype=int32)
     """
     x, axis, kth = _partition_axis("argpartition", a, kth, axis)
-    low, high = _cut(argsort(x, axis=axis, dtype=np.int32), kth + 1, axis)
-    return lax.concatenate((low, sort(high, axis=axis)), axis)
+    places = iota_like(x, np.dtype(np.int32), axis)
+    _, order = lax.sort((x, places), dimension=axis, is_stable=True, num_keys=1)
+    low, high = _cut(order, kth + 1, axis)
+    return lax.concatenate((low, lax.sort(high, dimension=axis, is_stable=True)), axis)
 
 
 # --- search ---

@@ -13,7 +13,7 @@ from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, as_int, size_of
 from ..primitives.convert import convert_weak
-from . import comparison, indexing
+from . import arithmetic, comparison, indexing
 from .manipulation import broadcast_to, moveaxis, ravel
 from .nonzeros import nonzero
 from .selecting import select_where
@@ -100,9 +100,7 @@ def _take(
             "The 'raise' mode to jnp.take is not supported. Fix: use mode='fill', 'clip' or 'wrap'."
         )
     if mode == "wrap":
-        size = lax.full_like(indices, n)
-        r = lax.rem(indices, size)
-        indices = lax.select(lax.lt(r, lax.full_like(r, 0)), lax.add(r, size), r)
+        indices = arithmetic.remainder(indices, literal(indices, n))
         how: Any = lax.GatherScatterMode.PROMISE_IN_BOUNDS
     elif mode in ("fill", None):
         how = lax.GatherScatterMode.FILL_OR_DROP

@@ -15,10 +15,12 @@ import numpy as np
 from .. import config, dtypes, lax
 from ..api.eager import eager
 from ..api.jit import jit
+from ..api.staging import eval_shape
 from ..api.vmap import vmap
 from ..config import lazy_module
 from ..core.avals import typeof
 from ..primitives.common import as_int
+from ..primitives.dynamic_slice import dynamic_index_in_dim, dynamic_update_index_in_dim
 from ..runtime.operands import Policy
 from . import indexing
 from .util import (
@@ -173,7 +175,7 @@ class ufunc:
         if initial is None:
             initial = self.identity
         shape = shape_of(a)
-        dtype = user_dtype(dtype, self.__name__) or typeof(self._call(*_unit(a, 2))).dtype  # type: ignore[arg-type]
+        dtype = user_dtype(dtype, self.__name__) or self._dtype(*_unit(a, 2))  # type: ignore[arg-type]
         if axis is None:
             a = lax.reshape(a, (int(np.prod(shape)),))
             where = (
@@ -199,7 +201,7 @@ class ufunc:
         rest = (*shape_of(a)[:k], *shape_of(a)[k + 1 :])
         if initial is not None and not dtypes.is_inexact(dtype):
             # The initial value is of this dtype, unless, as in JAX, the function gives floats.
-            given = typeof(self._call(*_unit(a, 2))).dtype
+            given = self._dtype(*_unit(a, 2))
             dtype = given if dtypes.is_inexact(given) else dtype
         if initial is None:
             start, carry = 1, lax.index_in_dim(a, 0, k, keepdims=False)
@@ -217,14 +219,18 @@ class ufunc:
 
         def step(i: Any, value: Any) -> Any:
             new = to_type(
-                self._call(value, lax.dynamic_index_in_dim(a, i, k, keepdims=False)), dtype, False
+                self._call(value, dynamic_index_in_dim(a, i, k, keepdims=False)), dtype, False
             )
             if mask is None:
                 return new
-            return lax.select(lax.dynamic_index_in_dim(mask, i, k, keepdims=False), new, value)
+            return lax.select(dynamic_index_in_dim(mask, i, k, keepdims=False), new, value)
 
         result = lax.fori_loop(start, n, step, carry) if n > start else carry
         return lax.reshape(result, kept) if keepdims else result
+
+    def _dtype(self, *units: Any) -> Any:
+        """The dtype of the function's results, without computing any."""
+        return eval_shape(self._call, *units).dtype
 
     # --- accumulate ---
     def accumulate(self, a: Any, axis: Any = 0, dtype: Any = None, out: None = None) -> Any:
@@ -245,7 +251,7 @@ class ufunc:
 
     def _accumulate(self, a: Any, axis: Any, dtype: Any) -> Any:
         k = canonical_axis(axis, ndim_of(a))
-        dtype = user_dtype(dtype, self.__name__) or typeof(self._call(*_unit(a, 2))).dtype  # type: ignore[arg-type]
+        dtype = user_dtype(dtype, self.__name__) or self._dtype(*_unit(a, 2))  # type: ignore[arg-type]
         a = to_type(a, dtype, False)
         n = shape_of(a)[k]
         if n == 0:
@@ -253,9 +259,8 @@ class ufunc:
         first = lax.index_in_dim(a, 0, k, keepdims=False)
 
         def step(value: Any, i: Any) -> Any:
-            new = to_type(
-                self._call(value, lax.dynamic_index_in_dim(a, i, k, keepdims=False)), dtype, False
-            )
+            one = dynamic_index_in_dim(a, i, k, keepdims=False)
+            new = to_type(self._call(value, one), dtype, False)
             return new, new
 
         _, rest = (
@@ -296,7 +301,7 @@ class ufunc:
         units = _unit(a, 1)
         if self.nin == 2:
             units.append(_unit(b, 1)[0] if ndim_of(b) else b)
-        dtype = typeof(self._call(*units)).dtype
+        dtype = self._dtype(*units)
         a = to_type(a, dtype, False)
         shape = shape_of(indexing.take_index(a, indices))
         order = lax.reshape(lax.iota(np.int32, int(np.prod(a.shape))), a.shape)
@@ -308,11 +313,11 @@ class ufunc:
             others.append(lax.reshape(b, (int(np.prod(shape)),)))
 
         def step(k: Any, flat: Any) -> Any:
-            i = lax.dynamic_index_in_dim(where, k, 0, keepdims=False)
-            old = lax.dynamic_index_in_dim(flat, i, 0, False)
-            new = self._call(old, *[lax.dynamic_index_in_dim(x, k, 0, False) for x in others])
+            i = dynamic_index_in_dim(where, k, 0, keepdims=False)
+            old = dynamic_index_in_dim(flat, i, 0, False)
+            new = self._call(old, *[dynamic_index_in_dim(x, k, 0, False) for x in others])
             kept = lax.select(lax.ge(i, np.int32(0)), to_type(new, dtype, False), old)
-            return lax.dynamic_update_index_in_dim(flat, kept, i, 0)
+            return dynamic_update_index_in_dim(flat, kept, i, 0)
 
         flat = lax.fori_loop(0, int(np.prod(shape)), step, lax.reshape(a, (int(np.prod(a.shape)),)))
         return lax.reshape(flat, a.shape)
@@ -348,7 +353,7 @@ class ufunc:
             )
         k = canonical_axis(axis, ndim_of(a))
         # As in JAX the operand's dtype is the result's, whatever `dtype` says.
-        given, dtype = typeof(self._call(*_unit(a, 2))).dtype, typeof(a).dtype
+        given, dtype = self._dtype(*_unit(a, 2)), typeof(a).dtype
         if dtypes.is_inexact(given) and not dtypes.is_inexact(dtype):
             raise TypeError(
                 f"{self.__name__}.reduceat of {dtype.name} gives {given.name}, which the result "
@@ -366,7 +371,7 @@ class ufunc:
         lo, hi = lax.reshape(starts, tuple(shape)), lax.reshape(ends, tuple(shape))
 
         def step(i: Any, value: Any) -> Any:
-            new = self._call(value, lax.dynamic_index_in_dim(a, i, k, keepdims=True))
+            new = self._call(value, dynamic_index_in_dim(a, i, k, keepdims=True))
             inside = lax.bitwise_and(
                 lax.gt(lax.full_like(lo, i), lo), lax.lt(lax.full_like(hi, i), hi)
             )

@@ -201,7 +201,15 @@ logical_or = ufunc(
     reduce=_reduce_by(_of_truth_values(reductions.any_reduce)),
 )
 
-logical_xor = ufunc(logical_xor_pair, 2, 1, name="logical_xor", nargs=2, identity=False)
+logical_xor = ufunc(
+    logical_xor_pair,
+    2,
+    1,
+    name="logical_xor",
+    nargs=2,
+    identity=False,
+    reduce=_reduce_by(_of_truth_values(reductions.logical_xor_reduce)),
+)
 
 
 def _wrap_angle(x: Any) -> Any:

@@ -67,7 +67,8 @@ def _dct(x: Any, axis: int, norm: str | None) -> Any:
     n, ndim = typeof(x).shape[axis], typeof(x).ndim
     head = (slice(None),) * axis
     order = jnp.concatenate(
-        [x[(*head, slice(None, None, 2))], jnp.flip(x[(*head, slice(1, None, 2))], axis)], axis=axis
+        [x[(*head, slice(None, None, 2))], lax.rev(x[(*head, slice(1, None, 2))], (axis,))],
+        axis=axis,
     )
     spectrum = jnp.fft.fft(order, axis=axis)
     out = 2 * (spectrum * _along(_phases(n, -1, typeof(x).dtype), axis, ndim)).real
@@ -87,14 +88,14 @@ def _idct(x: Any, axis: int, norm: str | None) -> Any:
         factor[0] = math.sqrt(4 * n)
         x = x * _along(jnp.asarray(factor, dtype=typeof(x).dtype), axis, ndim)
     head = (slice(None),) * axis
-    mirrored = jnp.flip(x[(*head, slice(1, None))], axis)
+    mirrored = lax.rev(x[(*head, slice(1, None))], (axis,))
     mirrored = jnp.concatenate([jnp.zeros_like(x[(*head, slice(0, 1))]), mirrored], axis=axis)
     spectrum = 0.5 * (x - 1j * mirrored) * _along(_phases(n, 1, typeof(x).dtype), axis, ndim)
     order = jnp.fft.ifft(spectrum, axis=axis).real.astype(typeof(x).dtype)
     places = np.empty(n, np.int64)
     places[::2] = np.arange((n + 1) // 2)
     places[1::2] = np.arange(n - 1, (n + 1) // 2 - 1, -1)
-    return jnp.take(order, places, axis=axis)
+    return order.at[(*head, places)].get(mode="promise_in_bounds")
 
 
 @promotes_freely
