@@ -93,6 +93,49 @@ def test_an_object_that_forwards_names_answers_itself() -> None:
         x - Forwarding()
 
 
+@pullback.tree_util.register_pytree_node_class
+class Variable:
+    """A leaf's box, as Flax has them: a pytree that stands for what it holds and forwards names."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def __jax_array__(self) -> Any:
+        return self.value
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.asarray(self.value, dtype)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name == "value":
+            raise AttributeError(name)
+        return getattr(self.value, name)
+
+    def tree_flatten(self) -> tuple[Any, Any]:
+        return (self.value,), None
+
+    @classmethod
+    def tree_unflatten(cls, _: Any, leaves: Any) -> Variable:
+        return cls(*leaves)
+
+
+def test_boxes_that_are_pytrees_reach_the_bodies_of_functions() -> None:
+    """They arrive there holding tracers, which no `__array__` can give."""
+    x = jnp.arange(9.0).reshape(3, 3)
+    for call in (jnp.trace, jnp.around, lambda v: pullback.ops.segment_sum(v, np.array([0, 0, 1]))):
+        assert call(Variable(x)).tolist() == call(x).tolist()
+        assert pullback.jit(call)(Variable(x)).tolist() == call(x).tolist()
+
+
+def test_private_methods_that_libraries_call() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    ours, theirs = jnp.asarray(x), jax.numpy.asarray(x)
+    for call in (lambda a: a._split((1, 3), 1), lambda a: a._unstack(), lambda a: a._unstack(1)):
+        want = [v.tolist() for v in call(theirs)]
+        assert [v.tolist() for v in call(ours)] == want
+        assert [v.tolist() for v in pullback.jit(call)(ours)] == want
+
+
 def uses(x: Any, held: Any) -> Any:
     w = Converted(held)
     total = jnp.asarray(w).sum() - jnp.array(w, "float32").sum()

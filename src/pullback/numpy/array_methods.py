@@ -403,6 +403,17 @@ def _method(fun: Callable[..., Any]) -> Callable[..., Any]:
     return method
 
 
+# Libraries call these two, as JAX has them.
+def _split(self: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+    """`jnp.split` of it."""
+    return importlib.import_module(".joining", __package__).split(self, indices_or_sections, axis)
+
+
+def _unstack(self: Any, axis: int = 0) -> tuple[Any, ...]:
+    """`jnp.unstack` of it."""
+    return importlib.import_module(".joining", __package__).unstack(self, axis=axis)
+
+
 def install(cls: Any, keep: frozenset[str] = frozenset(), native: bool = False) -> None:
     """Gives a class the methods and properties of arrays, but for those in `keep`, which it has of
     its own. `native`: the methods are eager functions.
@@ -417,7 +428,7 @@ def install(cls: Any, keep: frozenset[str] = frozenset(), native: bool = False) 
     for name, getter in getters.items():
         if name not in keep:
             setattr(cls, name, property(getter, doc=PROPERTY_DOCS[name]))
-    for fun in (__array_namespace__, __array_module__):
+    for fun in (__array_namespace__, __array_module__, _split, _unstack):
         setattr(cls, fun.__name__, fun)
 
 

@@ -71,9 +71,11 @@ NUM = (INT, FLOAT, COMPLEX)
 
 def as_array(x: Any) -> Any:
     """`x` if it is an array or a tracer, else the array of it."""
-    if isinstance(x, Tracer) or (hasattr(x, "aval") and not hasattr(x, "__jax_array__")):
+    if isinstance(x, Tracer):
         return x
-    return array_of(x, array_maker[0])
+    if hasattr(x, "__jax_array__"):  # asked first: proxies of arrays may forward any name
+        return as_array(x.__jax_array__())
+    return x if hasattr(x, "aval") else array_of(x, array_maker[0])
 
 
 @functools.lru_cache(maxsize=4096)
