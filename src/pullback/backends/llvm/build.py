@@ -490,6 +490,10 @@ class Builder:
         form = f"call {{R}} @{full}({{T}} {{0}}, {{T}} {{1}}, {rest}{rounding})"
         return self.pure(form, (x, y), x.t)
 
+    def scales(self, x: Val) -> bool:
+        """Whether the machine has `scalef` for so many lanes."""
+        return self.target.masks and (x.n == 1 or x.n * BITS[x.t] in (128, 256, 512))
+
     def scalef(self, x: Val, n: Val) -> Val | None:
         """x * 2**n for a whole n, rounded once; None where the machine has it not."""
         lanes = max(x.n, n.n)

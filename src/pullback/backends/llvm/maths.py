@@ -180,7 +180,10 @@ def nothing_below(b: Builder, bound: float, x: Val, value: Val) -> Val:
 
 def exp(b: Builder, x: Val) -> Val:
     parts = _exp_parts_f32 if x.t == "float" else _exp_parts
-    p, k, n = parts(b, clamp(b, x, *_EXP_RANGE[x.t]))
+    low, high = _EXP_RANGE[x.t]
+    # Below, a zero is scaled, by whatever power: one instruction makes a zero of it for any.
+    y = b.select(x > high, high, x, like=x.t) if b.scales(x) else clamp(b, x, low, high)
+    p, k, n = parts(b, y)
     return scale_by(b, nothing_below(b, EXP_ZERO[x.t], x, p + 1.0), k, n)
 
 
