@@ -789,6 +789,32 @@ def _butterflies(x):
     return x.reshape(n)
 
 
+def test_what_is_stacked_to_be_reduced_is_not_stored():
+    """Each value is read where it is; one that is asked for as well is stored, once."""
+    x = np.random.default_rng(3).standard_normal((50, 70)).astype(np.float32)
+    choose = lambda x: jnp.select([x < -1, x < 0, x < 1], [x * 2, x * 3, x * 4], 0.0)
+    cases = [
+        (choose, np.select([x < -1, x < 0, x < 1], [x * 2, x * 3, x * 4], 0)),
+        (
+            lambda x: jnp.stack([x, jnp.sin(x), x * x]).max(0),
+            np.stack([x, np.sin(x), x * x]).max(0),
+        ),
+        (lambda x: jnp.stack([x, -x, x * x], 1).sum(1), x * x),
+        (lambda x: jnp.argmin(jnp.stack([x, -x, 0 * x]), 0), np.stack([x, -x, 0 * x]).argmin(0)),
+    ]
+    for f, want in cases:
+        compiled = program(f, x)
+        assert len(compiled.kernels) == 1 and not largest_temporary(compiled)
+        np.testing.assert_allclose(pb.jit(f)(x), want, rtol=1e-5, atol=1e-6)
+    both = lambda x: (lambda s: (s, s.sum(0), s.mean(0)))(jnp.stack([x, jnp.exp(x)]))
+    whole, total, mean = pb.jit(both)(x)
+    np.testing.assert_allclose(whole, np.stack([x, np.exp(x)]), rtol=1e-5)
+    np.testing.assert_allclose(total, x + np.exp(x), rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(mean, (x + np.exp(x)) / 2, rtol=1e-5, atol=1e-6)
+    steps = lambda x: lax.scan(lambda c, r: (c, jnp.stack([r, c, -r]).max(0)), x[0], x)[1]
+    np.testing.assert_array_equal(pb.jit(steps)(x), np.maximum(np.abs(x), x[0]))
+
+
 def test_stacked_rows_are_read_in_pieces():
     """Which of the stacked arrays an element of a merged axis comes from is known in each piece:
     no index is divided in lanes."""

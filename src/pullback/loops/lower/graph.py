@@ -182,6 +182,7 @@ class Node:
         "slot",
         "source",
         "spread",
+        "stacked",
         "stored",
         "summed",
         "truth",
@@ -221,6 +222,9 @@ class Node:
         self.widened: Node | None = None  # the integers, where they in a wider dtype are all it is
         self.summed: Any = None  # (value, axes), of whose integers it is the sum
         self.parts: Sequence[Node] | None = None  # what it joins along its last axis
+        self.stacked: Any = (
+            None  # (values, axis), each of which is one element of it along the axis
+        )
         self.padded: Any = None  # (value, configuration, filling), where that is all a value is
 
     @property

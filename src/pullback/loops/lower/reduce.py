@@ -4,7 +4,7 @@ combiner of its own."""
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from pullback.loops.build import Builder, Index
@@ -94,17 +94,34 @@ def _reduce_real(g: Graph, op: str, x: Node, axes: tuple[int, ...], acc: str, dt
         lanes = reduce_one(g, op, x, tuple(a for a in axes if a < end), acc)
         rank = len(lanes.shape)
         return reduce_one(g, op, lanes, tuple(range(rank - len(x.shape) + end, rank)), dtype)
+    element, deps = _elements(x, axes)
     red = Reduction(
         x.shape,
         axes,
         (acc,),
-        lambda b, idx: (scalar_convert(b, read(x, b, idx), acc),),
+        lambda b, idx: (scalar_convert(b, element(b, idx), acc),),
         lambda b: (Const(0.0, acc) if op == "add" and acc[0] == "f" else identity_of(op, acc),),
         (op,),
         lambda b, accs: (scalar_convert(b, accs[0], dtype),),
-        [(x, None)],
+        deps,
     )
     return g.reduction(red, [dtype])[0]
+
+
+def _elements(x: Node, axes: tuple[int, ...]) -> tuple[Callable[..., Any], list[Any]]:
+    """How a reduction reads its operand, and what that is. Of a few values that were stacked to be
+    reduced, each is read where it is: the reduction is unrolled, and they are not joined."""
+    parts, axis = x.stacked or ((), 0)
+    if axes != (axis,) or axis == len(x.shape) - 1 or not 0 < len(parts) <= SHORT:
+        return (lambda b, idx: read(x, b, idx)), [(x, None)]
+
+    def element(b: Builder, idx: tuple[Index, ...]) -> Any:
+        k = idx[axis]
+        assert isinstance(k, int)
+        return read(parts[k], b, (*idx[:axis], 0, *idx[axis + 1 :]))
+
+    own = tuple(None if k == axis else k for k in range(len(x.shape)))
+    return element, [(part, own) for part in parts]
 
 
 def _short_end(shape: tuple[int, ...], axes: tuple[int, ...]) -> int:
@@ -189,8 +206,10 @@ def _arg(is_max: bool) -> Rule:
         if long and index in ("i32", "i64"):
             return [_first_of_best(g, is_max, x, axis, index)]
 
+        value, deps = _elements(x, (axis,))
+
         def element(b: Builder, idx: tuple[Index, ...]) -> Sequence[Atom]:
-            return read(x, b, idx), scalar_convert(b, b.atom(idx[axis]), index)
+            return value(b, idx), scalar_convert(b, b.atom(idx[axis]), index)
 
         def combine(b: Builder, old: list[Atom], new: list[Atom]) -> list[Atom]:
             """The better value, NaN best of all, the first index among equals: the old one, as
@@ -217,7 +236,7 @@ def _arg(is_max: bool) -> Rule:
             lambda b: start,
             combine,
             finish,
-            [(x, None)],
+            deps,
             own=4.0,
         )
         return g.reduction(red, [index])

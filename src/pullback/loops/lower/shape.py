@@ -429,6 +429,8 @@ def _concatenate(g: Graph, ins: list[Node], outs: Outs, params: dict[str, Any]) 
     )
     if axis == len(shape) - 1:
         node.parts = parts
+    if len(parts) == shape[axis]:
+        node.stacked = parts, axis
     return node
 
 
