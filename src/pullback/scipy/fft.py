@@ -140,7 +140,8 @@ def idct(
     return _idct(_sized(x, axis, n), axis, norm)
 
 
-def _many(x: Any, one: Any, s: Any, axes: Any, norm: str | None) -> Any:
+def _many(name: str, given: Any, type: int, one: Any, s: Any, axes: Any, norm: str | None) -> Any:
+    x = _checked(name, given, type, norm)
     ndim = typeof(x).ndim
     axes, s = ((v,) if isinstance(v, int) else v for v in map(static_axes, (axes, s)))
     if axes is None:
@@ -152,6 +153,8 @@ def _many(x: Any, one: Any, s: Any, axes: Any, norm: str | None) -> Any:
         raise ValueError(f"jax.scipy.fft: s={s} has {len(s)} sizes for an array of {ndim} axes")
     if s is not None and any(operator.index(n) <= 0 for n in s):
         raise ValueError(f"jax.scipy.fft: invalid number of data points in s={s}")
+    if not places:  # not even converted
+        return jnp.asarray(given)
     # Sizes without an axis, and axes without a size, are as if not given.
     sizes = () if s is None else map(operator.index, s)
     for axis, n in itertools.zip_longest(places, itertools.islice(sizes, len(places))):
@@ -177,7 +180,7 @@ def dctn(
     Array([[16.,  0.],
            [ 0.,  0.]], dtype=float32)
     """
-    return _many(_checked("dctn", x, type, norm), _dct, s, axes, norm)
+    return _many("dctn", x, type, _dct, s, axes, norm)
 
 
 @promotes_freely
@@ -198,4 +201,4 @@ def idctn(
     Array([[1., 1.],
            [1., 1.]], dtype=float32)
     """
-    return _many(_checked("idctn", x, type, norm), _idct, s, axes, norm)
+    return _many("idctn", x, type, _idct, s, axes, norm)

@@ -445,7 +445,7 @@ def _spectrum(
         else jnp.fft.fftfreq(nfft, 1 / fs, dtype=of_result)
     )
     total = typeof(first).shape[-1]
-    times = jnp.asarray(np.arange(nperseg / 2, total - nperseg / 2 + 1, step), real) / fs
+    times = jnp.asarray(np.arange(nperseg / 2, total - nperseg / 2 + 1, step), of_result) / fs
     if boundary is not None:
         times = times - (nperseg / 2) / fs
     if same and mode == "psd":
@@ -538,10 +538,12 @@ def csd(
     f, _, p = _spectrum(
         x, y, fs, window, nperseg, noverlap, nfft, detrend, return_onesided, scaling, axis, "psd"
     )
-    if average == "mean":
+    n = typeof(p).shape[-1]
+    if n == 1:
+        out = p[..., 0]
+    elif average == "mean":
         out = jnp.mean(p, axis=-1)
     elif average == "median":
-        n = typeof(p).shape[-1]
         even = 2 * np.arange(1, (n - 1) // 2 + 1, dtype=np.float64)
         bias = float(1 + np.sum(1 / (even + 1) - 1 / even))
         if dtypes.is_complex(typeof(p).dtype):

@@ -417,8 +417,8 @@ def qr_multiply(
     """(c Q, R), or (Q c, R) for mode "left", of the QR factorisation of `a`; with `pivoting` also
     the permutation.
 
-    `a`: (m, n), `c`: a vector, or a matrix with m columns (rows, for mode "left"). As
-    `scipy.linalg.qr_multiply`.
+    `a`: (..., m, n), `c`: a vector, or matrices with m columns (rows, for mode "left"); stacks
+    are broadcast. As `scipy.linalg.qr_multiply`.
 
     >>> from pullback.scipy import linalg
     >>> a = jnp.array([[3., 1.], [4., 2.]])
@@ -431,17 +431,19 @@ def qr_multiply(
     a, c = arrays("qr_multiply", a, c)
     vector = typeof(c).ndim == 1
     matrix = (c[None, :] if mode == "right" else c[:, None]) if vector else c
-    m, n = typeof(a).shape
-    rows = typeof(matrix).shape[0 if mode == "left" else 1]
+    *batch, m, n = typeof(a).shape
+    rows = typeof(matrix).shape[-2 if mode == "left" else -1]
     if rows not in ((m,) if mode == "right" else (m, min(m, n))):
         raise ValueError(
             f"qr_multiply: c of shape {typeof(c).shape} does not fit Q of a, whose shape is "
             f"{typeof(a).shape}, for mode={mode!r}"
         )
+    stack = jnp.broadcast_shapes(tuple(batch), typeof(matrix).shape[:-2])
+    a, matrix = (jnp.broadcast_to(x, (*stack, *typeof(x).shape[-2:])) for x in (a, matrix))
     out = qr(
         a, mode="economic" if mode == "right" or rows == min(m, n) else "full", pivoting=pivoting
     )
     q = jnp.conj(out[0]) if conjugate else out[0]
-    r = out[1][: min(m, n)]
+    r = out[1][..., : min(m, n), :]
     product = mm(matrix, q) if mode == "right" else mm(q, matrix)
     return (product.ravel() if vector else product, r, *out[2:])
