@@ -383,8 +383,8 @@ def _linear_call(
     n_res = out_trees().num_residuals
     outs, res = results[: len(results) - n_res], results[len(results) - n_res :]
     tangent_avals = [typeof(x).to_tangent_aval() for x in outs]
-    real_out = [_has_tangent(a) for a in tangent_avals]
-    keep = [type(t) is not Zero and _has_tangent(typeof(t)) for t in tangents]
+    real_out = [has_tangent(a) for a in tangent_avals]
+    keep = [type(t) is not Zero and has_tangent(typeof(t)) for t in tangents]
     ins = [t for t, k in zip(tangents, keep, strict=True) if k]
     dots = iter(
         custom_lin_p.bind(
@@ -401,7 +401,7 @@ def _linear_call(
     ]
 
 
-def _has_tangent(aval: Any) -> bool:
+def has_tangent(aval: Any) -> bool:
     return getattr(aval, "dtype", None) != dtypes.float0
 
 
@@ -416,13 +416,13 @@ class _Backward:
 
     def real_avals(self) -> list[Any]:
         """The types of the outputs' tangents, of those that have one."""
-        return [a for a in self.out_avals if _has_tangent(a)]
+        return [a for a in self.out_avals if has_tangent(a)]
 
     def __call__(self, res: Sequence[Any], cts: Sequence[Any], symbolic_zeros: bool) -> list[Any]:
         rest = iter(cts)
         full = []
         for a in self.out_avals:
-            ct = next(rest) if _has_tangent(a) else Zero(a)
+            ct = next(rest) if has_tangent(a) else Zero(a)
             if type(ct) is Zero:
                 ct = SymbolicZero(ct.aval) if symbolic_zeros else instantiate_zeros(ct)
             full.append(ct)

@@ -41,7 +41,7 @@ from ..primitives.elementwise import (
 )
 from ..primitives.layout import broadcast_to
 from ..primitives.maths import erfc, exp, lgamma, log1p, rsqrt, sqrt
-from ..primitives.reductions import reduce_or
+from ..primitives.reductions import any_true
 from ..primitives.shape import full_like
 from ..transforms.jvp import jvp_flat
 from .while_loop import while_loop
@@ -54,10 +54,6 @@ def _c(x: Any, value: float) -> Any:
     return full_like(x, value)
 
 
-def _any(mask: Any) -> Any:
-    return reduce_or(mask, tuple(range(typeof(mask).ndim)))
-
-
 def _iterate(active: Any, step: Callable[[Any, Any], tuple[Any, Any]], state: Any) -> Any:
     """Repeats `state, more = step(k, state)` elementwise where `active`, until nothing is (k = 1,
     2, ...).
@@ -65,7 +61,7 @@ def _iterate(active: Any, step: Callable[[Any, Any], tuple[Any, Any]], state: An
 
     def running(loop: Any) -> Any:
         k, mask, _ = loop
-        return bitwise_and(lt(k, _c(k, _MAX_STEPS)), _any(mask))
+        return bitwise_and(lt(k, _c(k, _MAX_STEPS)), any_true(mask))
 
     def body(loop: Any) -> Any:
         k, mask, held = loop

@@ -12,8 +12,9 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from .. import dtypes, tree
+from .. import tree
 from ..api.vmap import vmap
+from ..control.custom_vjp import has_tangent
 from ..control.expand import register_inline
 from ..core.avals import typeof
 from ..core.build import trace_to_jaxpr
@@ -407,11 +408,7 @@ def _jvp(primals: Any, tangents: Any, *, _prim: VJPHiPrimitive) -> Any:
     n = len(_prim.out_avals_flat)
     dots = iter(found[n:])
     zeros = [a.to_tangent_aval() for a in _prim.out_avals_flat]
-    return found[:n], [next(dots) if _differentiable(a) else Zero(a) for a in zeros]
-
-
-def _differentiable(tangent_aval: Any) -> bool:
-    return getattr(tangent_aval, "dtype", None) != dtypes.float0
+    return found[:n], [next(dots) if has_tangent(a) else Zero(a) for a in zeros]
 
 
 def _transpose(cts: Any, *leaves: Any, _prim: VJPHiPrimitive) -> Any:
@@ -437,7 +434,7 @@ register_inline(call_p, _expand_checked)
 # --- an operation with its tangents ---
 def _jvp_types(*avals: Any, _prim: VJPHiPrimitive, nonzeros: Any) -> list[Any]:
     dots = [a.to_tangent_aval() for a in _prim.out_avals_flat]
-    return [*_prim.out_avals_flat, *filter(_differentiable, dots)]
+    return [*_prim.out_avals_flat, *filter(has_tangent, dots)]
 
 
 def _jvp_expand(*flat: Any, _prim: VJPHiPrimitive, nonzeros: Any) -> list[Any]:
@@ -458,7 +455,7 @@ def _jvp_expand(*flat: Any, _prim: VJPHiPrimitive, nonzeros: Any) -> list[Any]:
     dots = _leaves_like(_prim, "jvp", pair[1], _prim.out_tree, avals)
     return [
         *outs,
-        *(instantiate_zeros(t) for t, a in zip(dots, avals, strict=True) if _differentiable(a)),
+        *(instantiate_zeros(t) for t, a in zip(dots, avals, strict=True) if has_tangent(a)),
     ]
 
 
@@ -493,7 +490,7 @@ def _jvp_batch(axis: Any, flat: Any, dims: Any, *, _prim: VJPHiPrimitive, nonzer
     )  # fmt: skip
     dims_out = _spread(out_dim, _prim.out_aval)
     avals = [a.to_tangent_aval() for a in _prim.out_avals_flat]
-    dot_dims = [d for d, a in zip(dims_out, avals, strict=True) if _differentiable(a)]
+    dot_dims = [d for d, a in zip(dims_out, avals, strict=True) if has_tangent(a)]
     return outs, [*dims_out, *dot_dims]
 
 
@@ -557,7 +554,7 @@ jvp_call_p.rules["jvp"] = _jvp_of_jvp
 
 # --- what is linear in the tangents ---
 def _linear_types(*avals: Any, _prim: VJPHiPrimitive, **params: Any) -> list[Any]:
-    return list(filter(_differentiable, (a.to_tangent_aval() for a in _prim.out_avals_flat)))
+    return list(filter(has_tangent, (a.to_tangent_aval() for a in _prim.out_avals_flat)))
 
 
 def _split_linear(flat: Sequence[Any], residuals: Any) -> tuple[Any, Sequence[Any]]:
@@ -576,7 +573,7 @@ def _linear_expand(*flat: Any, _prim: VJPHiPrimitive, nonzeros: Any, residuals: 
     dot = _prim.linearized(res, *_args_of(_prim, tangents))
     avals = [a.to_tangent_aval() for a in _prim.out_avals_flat]
     dots = _leaves_like(_prim, "linearized", dot, _prim.out_tree, avals)
-    return [instantiate_zeros(t) for t, a in zip(dots, avals, strict=True) if _differentiable(a)]
+    return [instantiate_zeros(t) for t, a in zip(dots, avals, strict=True) if has_tangent(a)]
 
 
 def _linear_transpose(
@@ -593,7 +590,7 @@ def _linear_transpose(
         return none + backward_pass(jaxpr, consts, tangents, cts)
     rest = iter(cts)
     avals = [a.to_ct_aval() for a in _prim.out_avals_flat]
-    full = [next(rest) if _differentiable(a) else Zero(a) for a in avals]
+    full = [next(rest) if has_tangent(a) else Zero(a) for a in avals]
     accums = [
         (Accumulator if nz else NullAccumulator)(a.to_ct_aval())
         for nz, a in zip(nonzeros, _prim.in_avals_flat, strict=True)

@@ -15,10 +15,11 @@ from ..core.trace import Tracer
 from ..primitives.common import as_array
 from ..runtime.array import Array
 from .selecting import number, select_where
-from .tables import binary, noting, noting_nan, one_array, unary
+from .tables import binary, noting, noting_nan, unary
 from .util import (
     check_arraylike,
     literal,
+    one_array,
     promote_args,
     promote_args_inexact,
     promote_args_numeric,

@@ -406,12 +406,16 @@ def _method(fun: Callable[..., Any]) -> Callable[..., Any]:
 # Libraries call these two, as JAX has them.
 def _split(self: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """`jnp.split` of it."""
-    return importlib.import_module(".joining", __package__).split(self, indices_or_sections, axis)
+    return importlib.import_module(".joining", __package__).split(  # type: ignore[no-any-return]
+        self, indices_or_sections, axis
+    )
 
 
 def _unstack(self: Any, axis: int = 0) -> tuple[Any, ...]:
     """`jnp.unstack` of it."""
-    return importlib.import_module(".joining", __package__).unstack(self, axis=axis)
+    return importlib.import_module(".joining", __package__).unstack(  # type: ignore[no-any-return]
+        self, axis=axis
+    )
 
 
 def install(cls: Any, keep: frozenset[str] = frozenset(), native: bool = False) -> None:

@@ -12,8 +12,8 @@ from ..api.jit import jit
 from ..core.avals import typeof
 from ..primitives.shape import full_like as filled_like
 from .selecting import number
-from .tables import OF_ANY, OF_PAIRS, binary, documented, one_array
-from .util import promote_args
+from .tables import OF_ANY, OF_PAIRS, binary, documented
+from .util import one_array, promote_args
 
 
 def _ordering(name: str, op: Callable[[Any, Any], Any], doc: str) -> Any:

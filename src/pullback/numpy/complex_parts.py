@@ -10,8 +10,7 @@ from ..core.avals import typeof
 from ..core.build import staged
 from ..primitives.shape import full_like as filled_like
 from .elementary import rad2deg
-from .tables import one_array
-from .util import check_arraylike, literal, ndim_of, promote_dtypes_inexact, to_type
+from .util import check_arraylike, literal, ndim_of, one_array, promote_dtypes_inexact, to_type
 
 
 def conjugate(x: Any, /) -> Any:

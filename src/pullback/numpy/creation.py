@@ -14,6 +14,7 @@ from ..core.avals import ShapedArray, typeof
 from ..core.build import array_of, staged
 from ..core.dims import DimExpr
 from ..core.trace import Tracer
+from ..dtypes import default_float
 from ..primitives.common import as_array, as_int, canonical_shape
 from ..primitives.convert import convert_weak, copy_p, warn_of_real_parts
 from ..primitives.dims import dim_as_value_p
@@ -23,7 +24,6 @@ from ..runtime.capsules import view_of
 from .manipulation import broadcast_to
 from .util import (
     check_arraylike,
-    default_float,
     is_arraylike,
     ndim_of,
     real_where_asked,

@@ -9,12 +9,12 @@ import numpy as np
 from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
+from ..dtypes import default_int
 from ..primitives.common import as_array
 from .selecting import number, select_where
 from .util import (
     canonical_axis,
     check_arraylike,
-    default_int,
     ndim_of,
     refuse_out,
     shape_of,

@@ -10,6 +10,7 @@ from .. import dtypes
 from ..api.placement import lay_out
 from ..core.avals import typeof
 from ..core.trace import Tracer
+from ..dtypes import default_int
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_int
 from . import (
@@ -24,7 +25,7 @@ from . import (
     sorting,
     ufuncs_more,
 )
-from .util import check_arraylike, default_int, promote_dtypes_inexact
+from .util import check_arraylike, promote_dtypes_inexact
 
 
 def bincount(

@@ -11,6 +11,7 @@ import numpy as np
 from .. import dtypes, lax
 from ..core.avals import typeof
 from ..core.trace import Tracer
+from ..dtypes import default_int
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, as_int, canonical_shape
 from . import arithmetic, comparison, indexing
@@ -20,7 +21,6 @@ from .nonzeros import nonzero
 from .selecting import number, select_where
 from .util import (
     check_arraylike,
-    default_int,
     is_arraylike,
     literal,
     ndim_of,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from ..core.dims import DimExpr
 from ..core.explicit import parts_of, said
 from ..core.trace import Tracer
 from ..errors import ConcretizationTypeError, InconclusiveDimensionOperation
-from ..primitives.common import as_array, as_int, canonical_shape, int_tuple
+from ..primitives.common import as_array, as_int, canonical_shape, int_tuple, size_of
 from ..primitives.layout import converted
 from . import indexing
 from .util import (
@@ -30,6 +30,7 @@ from .util import (
     is_arraylike,
     literal,
     ndim_of,
+    one_array,
     shape_of,
     static_axes,
     to_type,
@@ -38,18 +39,6 @@ from .util import (
 
 cumulative: Any = lazy_module("pullback.numpy.cumulative")
 scatter: Any = lazy_module("pullback.numpy.scatter")
-
-
-def _arr(name: str, a: Any) -> Any:
-    check_arraylike(name, a)
-    return as_array(unwrap(a))
-
-
-def _size(shape: Sequence[Any]) -> Any:
-    total: Any = 1
-    for n in shape:
-        total = total * n
-    return total
 
 
 # --- what arrays are ---
@@ -93,7 +82,7 @@ def size(a: Any, axis: Any = None) -> Any:
     axes = canonical_axes(axis, len(s))
     if len({*axes}) < len(axes):
         raise ValueError(f"repeated axis: {axis}")
-    return _size([s[k] for k in axes])
+    return size_of([s[k] for k in axes])
 
 
 def _tolerant(name: str, a: Any) -> Any:
@@ -151,8 +140,8 @@ def _new_shape(old: tuple[Any, ...], new: Any) -> tuple[Any, ...]:
         return sizes
     if len(unknown) > 1:
         raise TypeError(f"can only specify one unknown axis size with a `-1` value, got {sizes}")
-    known = _size([n for k, n in enumerate(sizes) if k != unknown[0]])
-    total = _size(old)
+    known = size_of([n for k, n in enumerate(sizes) if k != unknown[0]])
+    total = size_of(old)
     if type(known) is int and type(total) is int:
         if (known == 0 and total) or (known and total % known):
             raise TypeError(
@@ -188,7 +177,7 @@ def reshape(
     if out_sharding is not None and order != "C":
         (a,) = freely(out_sharding, a)
         return lay_out(reshape(a, shape, order, copy=copy), "reshape", out_sharding, follows=True)
-    a = _arr("reshape", a)
+    a = one_array("reshape", a)
     new = _new_shape(shape_of(a), shape)
     if order == "C":
         out = lax.reshape(a, new, out_sharding=out_sharding)
@@ -214,8 +203,8 @@ def ravel(a: Any, order: str = "C", *, out_sharding: Any = None) -> Any:
         return reshape(a, (-1,), order, out_sharding=out_sharding)
     if order == "K":
         raise NotImplementedError("Ravel not implemented for order='K'. Fix: use order='C'.")
-    a = _arr("ravel", a)
-    return staged(reshape(a, (_size(shape_of(a)),), order))
+    a = one_array("ravel", a)
+    return staged(reshape(a, (size_of(shape_of(a)),), order))
 
 
 def transpose(a: Any, axes: Any = None) -> Any:
@@ -226,7 +215,7 @@ def transpose(a: Any, axes: Any = None) -> Any:
     >>> jnp.transpose(jnp.zeros((2, 3, 4)), (1, 0, 2)).shape
     (3, 2, 4)
     """
-    a = _arr("transpose", a)
+    a = one_array("transpose", a)
     n = ndim_of(a)
     order = tuple(range(n))[::-1] if axes is None else tuple(canonical_axis(k, n) for k in axes)
     return lax.transpose(a, order)
@@ -240,7 +229,7 @@ def permute_dims(a: Any, /, axes: Any) -> Any:
     >>> jnp.permute_dims(jnp.zeros((2, 3, 4)), (2, 0, 1)).shape
     (4, 2, 3)
     """
-    return lax.transpose(_arr("permute_dims", a), tuple(axes))
+    return lax.transpose(one_array("permute_dims", a), tuple(axes))
 
 
 def matrix_transpose(x: Any, /) -> Any:
@@ -251,7 +240,7 @@ def matrix_transpose(x: Any, /) -> Any:
     >>> jnp.matrix_transpose(jnp.zeros((5, 2, 3))).shape
     (5, 3, 2)
     """
-    x = _arr("matrix_transpose", x)
+    x = one_array("matrix_transpose", x)
     n = ndim_of(x)
     if n < 2:
         raise ValueError(f"x must be at least two-dimensional for matrix_transpose; got ndim={n}")
@@ -268,7 +257,7 @@ def swapaxes(a: Any, axis1: int, axis2: int) -> Any:
     >>> jnp.swapaxes(jnp.zeros((2, 3, 4)), 0, -1).shape
     (4, 3, 2)
     """
-    a = _arr("swapaxes", a)
+    a = one_array("swapaxes", a)
     order = list(range(ndim_of(a)))
     i, j = canonical_axis(axis1, len(order)), canonical_axis(axis2, len(order))
     order[i], order[j] = order[j], order[i]
@@ -285,7 +274,7 @@ def moveaxis(a: Any, source: Any, destination: Any) -> Any:
     >>> jnp.moveaxis(jnp.zeros((2, 3, 4)), 0, -1).shape
     (3, 4, 2)
     """
-    a = _arr("moveaxis", a)
+    a = one_array("moveaxis", a)
     n = ndim_of(a)
     sources = tuple(canonical_axis(k, n) for k in _axes_list(source))
     targets = tuple(canonical_axis(k, n) for k in _axes_list(destination))
@@ -340,7 +329,7 @@ def expand_dims(a: Any, axis: Any) -> Any:
     >>> jnp.expand_dims(jnp.zeros((2, 3)), (0, -1)).shape
     (1, 2, 3, 1)
     """
-    return lax.expand_dims(_arr("expand_dims", a), _axes_list(axis))
+    return lax.expand_dims(one_array("expand_dims", a), _axes_list(axis))
 
 
 def squeeze(a: Any, axis: Any = None) -> Any:
@@ -351,7 +340,7 @@ def squeeze(a: Any, axis: Any = None) -> Any:
     >>> jnp.squeeze(jnp.zeros((1, 3, 1))).shape, jnp.squeeze(jnp.zeros((1, 3, 1)), 0).shape
     ((3,), (3, 1))
     """
-    a = _arr("squeeze", a)
+    a = one_array("squeeze", a)
     if axis is None:
         axes = tuple(k for k, n in enumerate(shape_of(a)) if type(n) is int and n == 1)
     else:
@@ -439,11 +428,11 @@ def broadcast_to(array: Any, shape: Any, *, out_sharding: Any = None) -> Any:
            [1, 2]], dtype=int32)
     """
     if out_sharding is not None:
-        array = _arr("broadcast_to", array)
+        array = one_array("broadcast_to", array)
         target, ndim = canonical_shape(shape), ndim_of(array)
         last = tuple(range(len(target) - ndim, len(target)))
         return lax.broadcast_in_dim(array, target, last, out_sharding=out_sharding)
-    array = _arr("broadcast_to", array)
+    array = one_array("broadcast_to", array)
     target = canonical_shape(shape)
     own = shape_of(array)
     if own == target:
@@ -672,7 +661,7 @@ def tile(A: Any, reps: Any) -> Any:
     Array([[1, 2, 1, 2],
            [1, 2, 1, 2]], dtype=int32)
     """
-    A = _arr("tile", A)
+    A = one_array("tile", A)
     if hasattr(reps, "ndim") and not isinstance(reps, Tracer):
         reps = np.asarray(reps).tolist()  # of 0 axes too
     times = tuple(reps) if isinstance(reps, Iterable) else (reps,)
@@ -770,7 +759,7 @@ def _repeat_counts(a: Any, repeats: Any, k: int, total: int | None) -> Any:
 
 def _resize(a: Any, new_shape: Any) -> Any:
     flat = ravel(a)
-    n, total = shape_of(flat)[0], _size(new_shape)
+    n, total = shape_of(flat)[0], size_of(new_shape)
     if n == 0 or total == 0:
         return lax.full_like(a, 0, shape=new_shape)
     copies = -(-total // n)

@@ -15,6 +15,7 @@ from .selecting import number, select_where
 from .util import (
     check_arraylike,
     dtype_of,
+    given,
     inexact,
     refuse_out,
     static_axes,
@@ -80,10 +81,6 @@ _max = _jitted("nanmax", reductions.max_reduce, lambda d: number(-np.inf, d), Tr
 _min = _jitted("nanmin", reductions.min_reduce, lambda d: number(np.inf, d), True)
 
 
-def _given(**kwargs: Any) -> dict[str, Any]:
-    return {k: v for k, v in kwargs.items() if v is not None}
-
-
 def nansum(
     a: Any,
     axis: Any = None,
@@ -107,7 +104,7 @@ def nansum(
         axis=static_axes(axis),
         dtype=dtype,
         keepdims=keepdims,
-        **_given(initial=initial, where=where),
+        **given(initial=initial, where=where),
     )
 
 
@@ -134,7 +131,7 @@ def nanprod(
         axis=static_axes(axis),
         dtype=dtype,
         keepdims=keepdims,
-        **_given(initial=initial, where=where),
+        **given(initial=initial, where=where),
     )
 
 
@@ -155,9 +152,7 @@ def nanmax(
     """
     refuse_out("nanmax", out)
     check_arraylike("nanmax", a)
-    return _max(
-        a, axis=static_axes(axis), keepdims=keepdims, **_given(initial=initial, where=where)
-    )
+    return _max(a, axis=static_axes(axis), keepdims=keepdims, **given(initial=initial, where=where))
 
 
 def nanmin(
@@ -177,9 +172,7 @@ def nanmin(
     """
     refuse_out("nanmin", out)
     check_arraylike("nanmin", a)
-    return _min(
-        a, axis=static_axes(axis), keepdims=keepdims, **_given(initial=initial, where=where)
-    )
+    return _min(a, axis=static_axes(axis), keepdims=keepdims, **given(initial=initial, where=where))
 
 
 def _mean(
@@ -218,7 +211,7 @@ def nanmean(
     refuse_out("nanmean", out)
     check_arraylike("nanmean", a)
     return _mean_jit(
-        a, axis=static_axes(axis), dtype=dtype, keepdims=keepdims, **_given(where=where)
+        a, axis=static_axes(axis), dtype=dtype, keepdims=keepdims, **given(where=where)
     )
 
 
@@ -284,7 +277,7 @@ def _nanstd(
             dtype=dtype,
             ddof=ddof,
             keepdims=keepdims,
-            **_given(where=where, mean=mean),
+            **given(where=where, mean=mean),
         )
     )
 
@@ -320,7 +313,7 @@ def nanvar(
         dtype=dtype,
         keepdims=keepdims,
         **more,
-        **_given(where=where, mean=mean),
+        **given(where=where, mean=mean),
     )
 
 
@@ -350,7 +343,7 @@ def nanstd(
         dtype=dtype,
         keepdims=keepdims,
         **more,
-        **_given(where=where, mean=mean),
+        **given(where=where, mean=mean),
     )
 
 

@@ -10,21 +10,14 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
+from ..dtypes import default_int
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, as_int, size_of
 from . import arithmetic, cumulative, joining, reductions, scatter
 from .creation import full
 from .manipulation import atleast_1d, ravel, transpose
 from .selecting import select_where
-from .util import (
-    check_arraylike,
-    default_int,
-    literal,
-    ndim_of,
-    shape_of,
-    to_type,
-    unwrap,
-)
+from .util import check_arraylike, literal, ndim_of, shape_of, to_type, unwrap
 
 
 def nonzero(a: Any, *, size: int | None = None, fill_value: Any = None) -> tuple[Any, ...]:

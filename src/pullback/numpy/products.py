@@ -11,6 +11,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.placement import freely, lay_out
 from ..core.avals import typeof
+from ..dtypes import default_int
 from ..primitives.common import as_array, as_int
 from ..primitives.convert import convert_weak
 from . import indexing, reductions
@@ -19,7 +20,6 @@ from .selecting import select_where
 from .util import (
     canonical_axis,
     check_arraylike,
-    default_int,
     ndim_of,
     promote_args,
     promote_dtypes,

@@ -10,13 +10,13 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.placement import asked_sharding
 from ..core.avals import typeof
+from ..dtypes import default_int
 from ..primitives.common import as_array
 from . import cumulative, indexing, reductions
 from .selecting import number, select_where
 from .util import (
     canonical_axes,
     check_arraylike,
-    default_int,
     dtype_of,
     literal,
     ndim_of,

@@ -15,6 +15,7 @@ from ..api.vmap import vmap
 from ..core.avals import typeof
 from ..core.dims import DimExpr, max_dim
 from ..core.trace import Tracer
+from ..dtypes import default_float, default_int
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, as_int, canonical_shape, canonical_size
 from ..primitives.convert import convert_weak
@@ -23,8 +24,6 @@ from .util import (
     canonical_axis,
     check_arraylike,
     concrete,
-    default_float,
-    default_int,
     inexact,
     literal,
     ndim_of,

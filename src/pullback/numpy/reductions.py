@@ -14,6 +14,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
+from ..dtypes import default_int
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array
 from ..primitives.convert import convert_weak, warn_of_real_parts
@@ -23,7 +24,6 @@ from .util import (
     canonical_axis,
     check_arraylike,
     check_broadcast,
-    default_int,
     dtype_of,
     inexact,
     literal,

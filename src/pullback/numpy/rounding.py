@@ -13,8 +13,8 @@ from ..core.avals import typeof
 from ..primitives.common import as_array, as_int
 from .elementary import by_parts
 from .selecting import select_where
-from .tables import OF_ANY, documented, one_array
-from .util import check_arraylike, dtype_of, literal, refuse_out, to_type, unwrap
+from .tables import OF_ANY, documented
+from .util import check_arraylike, dtype_of, literal, one_array, refuse_out, to_type, unwrap
 
 
 def _rounding(name: str, op: Callable[[Any], Any], doc: str) -> Any:

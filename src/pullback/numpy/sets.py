@@ -13,6 +13,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
+from ..dtypes import default_int
 from ..errors import ConcretizationTypeError
 from ..primitives.convert import convert_weak, stop_gradient
 from . import (
@@ -30,14 +31,7 @@ from . import (
     ufuncs_more,
 )
 from .sorting import lexsort
-from .util import (
-    canonical_axis,
-    check_arraylike,
-    default_int,
-    literal,
-    promote_dtypes,
-    to_type,
-)
+from .util import canonical_axis, check_arraylike, literal, promote_dtypes, to_type
 
 
 def _value(x: Any) -> Any:

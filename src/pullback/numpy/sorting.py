@@ -11,6 +11,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..api.vmap import vmap
 from ..core.avals import typeof
+from ..dtypes import default_int
 from ..primitives.common import as_int, requested_dtype
 from ..primitives.layout import iota_like
 from . import (
@@ -26,7 +27,6 @@ from .selecting import number
 from .util import (
     canonical_axis,
     check_arraylike,
-    default_int,
     index_dtype,
     promote_dtypes,
     promote_dtypes_inexact,

@@ -9,8 +9,7 @@ from typing import Any
 from .. import config
 from ..api.jit import jit
 from ..config import lazy_module
-from ..primitives.common import as_array
-from .util import check_arraylike, promote_args, promote_args_inexact, unwrap
+from .util import promote_args, promote_args_inexact
 
 noting: Any = lazy_module("pullback.numpy.error_check")
 
@@ -85,8 +84,3 @@ def _asking_module() -> str:
 def noting_nan(x: Any) -> Any:
     noting.note_nan(x)
     return x
-
-
-def one_array(name: str, x: Any) -> Any:
-    check_arraylike(name, x)
-    return as_array(unwrap(x))

@@ -10,6 +10,7 @@ from .. import dtypes, lax
 from ..api.jit import jit
 from ..core.avals import typeof
 from ..core.trace import Tracer
+from ..dtypes import default_int
 from ..errors import ConcretizationTypeError
 from ..primitives.common import as_array, as_int, size_of
 from ..primitives.convert import convert_weak
@@ -20,7 +21,6 @@ from .selecting import select_where
 from .util import (
     canonical_axis,
     check_arraylike,
-    default_int,
     dtype_of,
     literal,
     ndim_of,

@@ -22,6 +22,7 @@ from .ufuncs import maximum, minimum
 from .util import (
     check_arraylike,
     dtype_of,
+    given,
     is_arraylike,
     literal,
     promote_args,
@@ -224,8 +225,8 @@ def _nan_to_num(
     dtype = typeof(x).dtype
     if dtypes.is_complex(dtype):
         return lax.complex(
-            _nan_to_num_jit(lax.real(x), nan=nan, **_given(posinf=posinf, neginf=neginf)),
-            _nan_to_num_jit(lax.imag(x), nan=nan, **_given(posinf=posinf, neginf=neginf)),
+            _nan_to_num_jit(lax.real(x), nan=nan, **given(posinf=posinf, neginf=neginf)),
+            _nan_to_num_jit(lax.imag(x), nan=nan, **given(posinf=posinf, neginf=neginf)),
         )
     if not dtypes.is_float(dtype):
         return x
@@ -235,10 +236,6 @@ def _nan_to_num(
     out = select_where(lax.ne(x, x), to_type(nan, dtype, False), x)
     out = select_where(lax.eq(out, literal(out, np.inf)), to_type(posinf, dtype, False), out)
     return select_where(lax.eq(out, literal(out, -np.inf)), to_type(neginf, dtype, False), out)
-
-
-def _given(**kwargs: Any) -> dict[str, Any]:
-    return {k: v for k, v in kwargs.items() if v is not None}
 
 
 _nan_to_num.__name__ = "nan_to_num"
@@ -254,7 +251,7 @@ def nan_to_num(
     Array([ 0., 99.,  2.], dtype=float32)
     """
     check_arraylike("nan_to_num", x)
-    kwargs = _given(posinf=posinf, neginf=neginf)
+    kwargs = given(posinf=posinf, neginf=neginf)
     if not (type(nan) is float and nan == 0.0):
         kwargs["nan"] = nan
     return _nan_to_num_jit(x, **kwargs)

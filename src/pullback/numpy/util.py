@@ -85,6 +85,12 @@ def unwrap(x: Any) -> Any:
     return x
 
 
+def one_array(name: str, x: Any) -> Any:
+    """An argument, checked, as an array."""
+    check_arraylike(name, x)
+    return as_array(unwrap(x))
+
+
 def shape_of(x: Any) -> tuple[Any, ...]:
     """The shape of any array-like."""
     if type(x) in _SIMPLE:
@@ -492,14 +498,6 @@ def concrete_or_none(x: Any) -> np.ndarray[Any, Any] | None:
     return None if isinstance(x, Tracer) else np.asarray(x)
 
 
-def default_int() -> Any:
-    return dtypes.canonicalize_dtype(np.int64)
-
-
-def default_float() -> Any:
-    return dtypes.canonicalize_dtype(np.float64)
-
-
 def index_dtype(size: Any) -> Any:
     """The integer dtype of indices into an axis of this size: 64 bits only where 32 do not
     reach.
@@ -519,3 +517,8 @@ def literal(like: Any, value: Any) -> Any:
     if not aval.weak_type or aval.shape:
         return np.asarray(value).astype(aval.dtype)[()]
     return to_type(value.item() if isinstance(value, np.generic) else value, aval.dtype, True)
+
+
+def given(**kwargs: Any) -> dict[str, Any]:
+    """The keyword arguments that are not None."""
+    return {k: v for k, v in kwargs.items() if v is not None}

@@ -33,6 +33,7 @@ from .exchange_steps import (
     scatter_in_turn,
 )
 from .layout import (
+    as_two_axes,
     expand_dims,
     full_as,
     iota,
@@ -596,11 +597,6 @@ def _joined(x: Any, axis: int) -> Any:
     return reshape(x, (*shape[:axis], shape[axis] * shape[axis + 1], *shape[axis + 2 :]))
 
 
-def _parted(x: Any, axis: int, n: int) -> Any:
-    shape = typeof(x).shape
-    return reshape(x, (*shape[:axis], n, shape[axis] // n, *shape[axis + 1 :]))
-
-
 all_gather_p: Primitive = Primitive(
     "all_gather",
     abstract_eval=_all_gather_aval,
@@ -745,7 +741,7 @@ def _reduce_scatter_batch(
     if _several(axis_name):
         return scatter_in_turn(reduce_scatter_p, axis, (x, d), axis_name, scatter_dimension, tiled)
     total = mul(const(x, axis.size), x) if d is None else reduce_sum(x, (d,))
-    return (_parted(total, scatter_dimension, axis.size) if tiled else total), scatter_dimension
+    return (as_two_axes(total, scatter_dimension, axis.size) if tiled else total), scatter_dimension
 
 
 reduce_scatter_p: Primitive = Primitive(
@@ -854,7 +850,7 @@ def _all_to_all_batch(
         return all_to_all_in_turn(all_to_all_p, axis, (x, d), *where)
     # (sender, ..., split, ...) -> (receiver, sender, ...), then the sender joins the concatenated
     # axis.
-    x = _parted(full_batch(x, d, axis.size), split_axis + 1, axis.size)
+    x = as_two_axes(full_batch(x, d, axis.size), split_axis + 1, axis.size)
     x = _moved(x, split_axis + 1, 0)
     return _joined(_moved(x, 1, concat_axis + 1), concat_axis + 1), 0
 

@@ -33,7 +33,7 @@ from .common import (
 from .contract import canonicalize_precision, dot_general
 from .convert import convert_element_type, convert_weak
 from .elementwise import add, eq
-from .layout import broadcast, broadcasted_iota, reshape, rev, transpose
+from .layout import as_two_axes, broadcast, broadcasted_iota, reshape, rev, transpose
 
 __all__ = [
     "ConvDimensionNumbers",
@@ -470,7 +470,7 @@ def _transpose_lhs(ct: Any, aval: Any, w: Any, params: dict[str, Any]) -> Any:
     sizes = _sizes(aval.shape, typeof(w).shape, typeof(ct).shape, params)
     both = max(groups, batch_groups)
     if both > 1:
-        w = _merge_axis(_split_axis(w, out_i, both), out_i, in_i + (in_i > out_i))
+        w = _merge_axis(as_two_axes(w, out_i, both), out_i, in_i + (in_i > out_i))
     padding = []
     for (n, k, m), (low, _) in zip(sizes, params["padding"]):
         start = k - low - 1
@@ -494,7 +494,7 @@ def _transpose_lhs(ct: Any, aval: Any, w: Any, params: dict[str, Any]) -> Any:
     if batch_groups > 1:
         # Features are (group, feature); the group belongs to the batch.
         n, c = specs.lhs_spec[:2]
-        out = _merge_axis(_split_axis(out, c, batch_groups), c, n + (n > c))
+        out = _merge_axis(as_two_axes(out, c, batch_groups), c, n + (n > c))
     return out
 
 
@@ -528,10 +528,6 @@ def _transpose_rhs(ct: Any, x: Any, aval: Any, params: dict[str, Any]) -> Any:
 
 
 # --- batches ---
-def _split_axis(x: Any, axis: int, n: int) -> Any:
-    """Axis of size n * m as two, of sizes n and m."""
-    shape = typeof(x).shape
-    return reshape(x, (*shape[:axis], n, shape[axis] // n, *shape[axis + 1 :]))
 
 
 def _merge_axis(x: Any, source: int, target: int) -> Any:
@@ -564,12 +560,12 @@ def _conv_batch(args: Any, dims: Any, **params: Any) -> Any:
         w = _merge_axis(w, dw, _without(specs.rhs_spec[0], dw))
         name = "batch_group_count" if batch_groups > 1 else "feature_group_count"
         out = conv_general_dilated_p.bind(x, w, **{**params, name: params[name] * size})
-        return _split_axis(out, out_c, size), out_c
+        return as_two_axes(out, out_c, size), out_c
     if dx is not None:
         size = typeof(x).shape[dx]
         n = _without(specs.lhs_spec[0], dx)
         if batch_groups > 1:
-            x = _split_axis(x, n, batch_groups)
+            x = as_two_axes(x, n, batch_groups)
             inner, moved = n + 1, dx + (dx > n)
             x = _merge_axis(x, moved, inner)
             n = n - (moved < n)
@@ -577,20 +573,20 @@ def _conv_batch(args: Any, dims: Any, **params: Any) -> Any:
         else:
             x = _merge_axis(x, dx, n)
         out = conv_general_dilated_p.bind(x, w, **params)
-        return _split_axis(out, out_n, size), out_n
+        return as_two_axes(out, out_n, size), out_n
     size = typeof(w).shape[dw]
     o = _without(specs.rhs_spec[0], dw)
     both = max(groups, batch_groups)
     if both == 1:
         out = conv_general_dilated_p.bind(x, _merge_axis(w, dw, o), **params)
-        return _split_axis(out, out_c, size), out_c
+        return as_two_axes(out, out_c, size), out_c
     # Features must stay ordered by group first: (group, batch, feature).
-    w = _split_axis(w, o, both)
+    w = as_two_axes(w, o, both)
     moved = dw + (dw > o)
     w = _merge_axis(w, moved, o + 1)
     o = o - (moved < o)
     out = conv_general_dilated_p.bind(x, _merge_axis(w, o, o + 1), **params)
-    out = _split_axis(_split_axis(out, out_c, both), out_c + 1, size)
+    out = as_two_axes(as_two_axes(out, out_c, both), out_c + 1, size)
     return _merge_axis(out, out_c, out_c + 2), out_c
 
 

@@ -502,6 +502,12 @@ def reshape(
     )
 
 
+def as_two_axes(x: Any, axis: int, n: int) -> Any:
+    """Axis of size n * m as two, of sizes n and m."""
+    shape = typeof(x).shape
+    return reshape(x, (*shape[:axis], n, shape[axis] // n, *shape[axis + 1 :]))
+
+
 # --- transpose ---
 def _inverse(permutation: Sequence[int]) -> tuple[int, ...]:
     out = [0] * len(permutation)

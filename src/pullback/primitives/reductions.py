@@ -207,6 +207,11 @@ def reduce_or(operand: Any, axes: Sequence[int]) -> Any:
     return reduce_or_p.bind(operand, axes=int_tuple(axes))
 
 
+def any_true(mask: Any) -> Any:
+    """Is any element true?"""
+    return reduce_or(mask, tuple(range(typeof(mask).ndim)))
+
+
 def reduce_xor(operand: Any, axes: Sequence[int]) -> Any:
     """The parity over `axes`, of bools or of the bits of integers.
 

@@ -331,6 +331,11 @@ def spread(x: Any, shape: Sequence[Any]) -> Any:
     return broadcast_in_dim(x, shape, tuple(range(first, len(shape))))
 
 
+def spread_array(x: Any, shape: Sequence[Any]) -> Any:
+    """As `spread`; a number stays one."""
+    return spread(x, shape) if typeof(x).ndim else x
+
+
 def scalar(value: Any, dtype: Any) -> Any:
     """A number of a dtype, as a literal."""
     return np.asarray(value).astype(dtype)[()]

@@ -9,7 +9,6 @@ import numpy as np
 
 from .. import dtypes
 from ..api.placement import lay_out
-from ..core.avals import typeof
 from ..numpy.linalg import norm
 from ..numpy.ufuncs_more import clip_jit
 from ..primitives.common import as_array, canonical_shape
@@ -42,6 +41,7 @@ from .base import (
     scalar,
     split_list,
     spread,
+    spread_array,
     static_jit,
 )
 from .uniform import _rademacher, _uniform, requested_dtype  # type: ignore[attr-defined]
@@ -126,11 +126,7 @@ def _truncated_normal(key: Any, lower: Any, upper: Any, shape: Any, dtype: Any) 
     # Rounding must not reach the bounds.
     low = nextafter(stop_gradient(lower), scalar(np.inf, dtype))
     high = nextafter(stop_gradient(upper), scalar(-np.inf, dtype))
-    return clip_jit(out, _like(low, shape), _like(high, shape))
-
-
-def _like(x: Any, shape: Any) -> Any:
-    return spread(x, shape) if typeof(x).ndim else x
+    return clip_jit(out, spread_array(low, shape), spread_array(high, shape))
 
 
 def exponential(key: Any, shape: Any = (), dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -242,7 +238,7 @@ def pareto(
 @static_jit("shape", "dtype")
 def _pareto(key: Any, b: Any, shape: Any, dtype: Any) -> Any:
     b = as_dtype(b, dtype)
-    return exp(div(_exponential(key, shape=shape, dtype=dtype), _like(b, shape)))
+    return exp(div(_exponential(key, shape=shape, dtype=dtype), spread_array(b, shape)))
 
 
 def rayleigh(
@@ -378,7 +374,7 @@ def lognormal(
     d = _normal_dtype(dtype)
     check_safe("lognormal", d, as_array(sigma))
     shape = result_shape("lognormal", shape, as_array(sigma))
-    scaled = mul(normal(key, shape, d), _like(as_dtype(sigma, d), shape))
+    scaled = mul(normal(key, shape, d), spread_array(as_dtype(sigma, d), shape))
     return exp(scaled)
 
 

@@ -49,7 +49,7 @@ from ..primitives.elementwise import (
 )  # fmt: skip
 from ..primitives.layout import broadcast_in_dim, transpose
 from ..primitives.maths import lgamma, log1p, sqrt
-from ..primitives.reductions import reduce_or
+from ..primitives.reductions import any_true
 from .base import consume, float_dtype, result_shape, scalar, split_list, spread, static_jit
 from .uniform import _uniform
 
@@ -63,10 +63,6 @@ def _where(test: Any, x: Any, y: Any) -> Any:
     shape = typeof(test).shape
     x, y = (v if typeof(v).shape == shape else _full(v, shape) for v in (x, y))
     return select_n(test, y, x)
-
-
-def _any(test: Any) -> Any:
-    return reduce_or(test, tuple(range(typeof(test).ndim)))
 
 
 def _below(count: Any, dtype: Any, limit: Any) -> Any:
@@ -133,7 +129,7 @@ def _poisson_knuth(key: Any, lam: Any, shape: Any, dtype: Any) -> Any:
 
     def more(state: Any) -> Any:
         rounds, _, _, log_product = state
-        return bitwise_and(_any(gt(log_product, neg(lam))), _below(rounds, dtype, limit))
+        return bitwise_and(any_true(gt(log_product, neg(lam))), _below(rounds, dtype, limit))
 
     def step(state: Any) -> Any:
         rounds, k, key, log_product = state
@@ -160,7 +156,7 @@ def _poisson_rejection(key: Any, lam: Any, shape: Any, dtype: Any) -> Any:
 
     def more(state: Any) -> Any:
         rounds, _, accepted, _ = state
-        return bitwise_and(_any(bitwise_not(accepted)), _below(rounds, dtype, limit))
+        return bitwise_and(any_true(bitwise_not(accepted)), _below(rounds, dtype, limit))
 
     def step(state: Any) -> Any:
         rounds, found, accepted, key = state
@@ -217,7 +213,7 @@ def _binomial_inversion(key: Any, n: Any, p: Any, shape: Any, dtype: Any) -> Any
 
     def more(state: Any) -> Any:
         rounds, _, total, _ = state
-        return bitwise_and(_any(le(total, n)), _below(rounds, dtype, limit))
+        return bitwise_and(any_true(le(total, n)), _below(rounds, dtype, limit))
 
     def step(state: Any) -> Any:
         rounds, found, total, key = state
@@ -250,7 +246,7 @@ def _binomial_rejection(key: Any, n: Any, p: Any, shape: Any, dtype: Any) -> Any
 
     def more(state: Any) -> Any:
         rounds, _, accepted, _ = state
-        return bitwise_and(_any(bitwise_not(accepted)), _below(rounds, dtype, limit))
+        return bitwise_and(any_true(bitwise_not(accepted)), _below(rounds, dtype, limit))
 
     def log_ratio(k: Any) -> Any:
         """log of the probability of k over that of the mode."""

@@ -65,6 +65,7 @@ from .base import (
     scalar,
     split_list,
     spread,
+    spread_array,
     static_jit,
 )
 from .continuous import _exponential, _normal
@@ -407,14 +408,10 @@ def f(
 def _f(key: Any, dfnum: Any, dfden: Any, shape: Any, dtype: Any) -> Any:
     dfden, dfnum = as_dtype(dfden, dtype), as_dtype(dfnum, dtype)
     key_den, key_num = split_list(key, 2)
-    dfden, dfnum = _to_shape(dfden, shape), _to_shape(dfnum, shape)
+    dfden, dfnum = spread_array(dfden, shape), spread_array(dfnum, shape)
     top = _chisquare(key_num, dfnum, shape=shape, dtype=dtype)
     bottom = _chisquare(key_den, dfden, shape=shape, dtype=dtype)
     return div(div(top, dfnum), div(bottom, dfden))
-
-
-def _to_shape(x: Any, shape: Any) -> Any:
-    return spread(x, shape) if typeof(x).ndim else x
 
 
 def t(key: Any, df: Any, shape: Any = None, dtype: Any = None, *, out_sharding: Any = None) -> Any:
@@ -443,7 +440,7 @@ def _t(key: Any, df: Any, shape: Any, dtype: Any) -> Any:
     n = _normal(key_n, shape=shape, dtype=dtype)
     half = div(df, scalar(2, dtype))
     g = _gamma(key_g, half, shape=shape, dtype=dtype, log_space=False)
-    return mul(n, sqrt(div(_to_shape(half, shape), g)))
+    return mul(n, sqrt(div(spread_array(half, shape), g)))
 
 
 # --- powers of gamma numbers ---

@@ -53,6 +53,7 @@ from .base import (
     scalar,
     split_list,
     spread,
+    spread_array,
     static_jit,
 )
 
@@ -272,14 +273,10 @@ def bernoulli(
 def _bernoulli(key: Any, p: Any, shape: Any, mode: str) -> Any:
     d = typeof(p).dtype
     if mode == "low":
-        return lt(_uniform(key, 0.0, 1.0, shape=shape, dtype=d), _spread_array(p, shape))
+        return lt(_uniform(key, 0.0, 1.0, shape=shape, dtype=d), spread_array(p, shape))
     coarse, fine = _halves(_uniform(key, 0.0, 1.0, shape=(2, *shape), dtype=d))
     eps = scalar(2.0 ** -dtypes.finfo(d).nmant, d)
-    return lt(mul(fine, eps), sub(_spread_array(p, shape), coarse))
-
-
-def _spread_array(x: Any, shape: Any) -> Any:
-    return spread(x, shape) if typeof(x).ndim else x
+    return lt(mul(fine, eps), sub(spread_array(p, shape), coarse))
 
 
 def _halves(x: Any) -> Any:

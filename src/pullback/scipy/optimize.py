@@ -11,7 +11,8 @@ from .. import lax, numpy as jnp
 from ..api.derivatives import value_and_grad
 from ..control.while_loop import while_loop
 from ..core.avals import typeof
-from ..numpy.util import default_int, to_type
+from ..dtypes import default_int
+from ..numpy.util import to_type
 from .roots import RootResults, bisect, brentq, newton, root_scalar
 from .systems import RootSolution, fixed_point, root
 

@@ -14,7 +14,8 @@ from ...api.jit import jit
 from ...control.custom_jvp import custom_jvp
 from ...control.while_loop import while_loop
 from ...core.avals import typeof
-from ...numpy.util import check_arraylike, default_float, promotes_freely, to_type
+from ...dtypes import default_float
+from ...numpy.util import check_arraylike, promotes_freely, to_type
 from .basic import _ndtr, horner, inexact, real
 
 _STEPS = 500
