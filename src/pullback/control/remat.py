@@ -33,6 +33,7 @@ from ..transforms.batch import batch_jaxpr, moveaxis
 from ..transforms.jvp import jvp_jaxpr
 from ..transforms.partial_eval import dce_closed, partial_eval_jaxpr
 from ..transforms.transpose import transpose_jaxpr
+from . import remat_inside
 from .call import jit_p, mentions_axis
 from .common import discharging, trace_function
 
@@ -209,13 +210,12 @@ def _partial_eval(
             "Fix: move the effect out of the checkpointed function."
         )
     jaxpr = params["jaxpr"]
-    closed = closed_without_consts(jaxpr if params["policy"] is None else inline_calls(jaxpr))
+    closed = _seen_by(params["policy"], closed_without_consts(jaxpr), unknown)
     out_unknown = partial_eval_jaxpr(closed, unknown)[2]
     n_known = len(out_unknown) - sum(out_unknown)
-    saved_vars = _by_first_use(
-        _saved(closed.jaxpr, unknown, params["policy"]), closed.jaxpr, unknown
-    )
-    known_closed, recompute = _split_saved(closed, unknown, out_unknown, saved_vars)
+    kept, inside = _saved(closed.jaxpr, unknown, params["policy"])
+    saved_vars = _by_first_use(kept, closed.jaxpr, unknown)
+    known_closed, recompute = _split_saved(closed, unknown, out_unknown, saved_vars, inside)
     staged, used = dce_closed(recompute, [True] * len(recompute.jaxpr.outvars))
     # What the policy keeps but nothing reads is not computed: its derivative may not exist.
     wanted = [True] * n_known + used[: len(saved_vars)]
@@ -268,18 +268,38 @@ def _unknown_vars(jaxpr: Jaxpr, unknown: Sequence[bool]) -> set[Var]:
     return found
 
 
-def _saved(jaxpr: Jaxpr, unknown: Sequence[bool], policy: Any) -> list[Var]:
-    """The known variables that the policy keeps."""
+def _seen_by(policy: Any, closed: ClosedJaxpr, unknown: Sequence[bool]) -> ClosedJaxpr:
+    """The program whose operations a policy is asked for: calls are what they call, and loops and
+    branches are known or unknown as a whole."""
     if policy is None:
-        return []
-    depends = _unknown_vars(jaxpr, unknown)
+        return closed
+    jaxpr = inline_calls(closed.jaxpr)
+    closed = closed_without_consts(jaxpr)
+    if not remat_inside.holds_loops(jaxpr):
+        return closed
+    parts = remat_inside.apart(closed, unknown)
+    return closed if parts.consts else closed_without_consts(inline_calls(parts.jaxpr))
+
+
+def _saved(
+    jaxpr: Jaxpr, unknown: Sequence[bool], policy: Any
+) -> tuple[list[Var], dict[int, remat_inside.Kept]]:
+    """The known variables that the policy keeps, and the equations inside of which it keeps some,
+    by their places."""
+    inside: dict[int, remat_inside.Kept] = {}
     kept: list[Var] = []
-    for eqn in jaxpr.eqns:
-        if not any(v in depends for v in eqn.outvars) and policy(
-            eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params
-        ):
+    if policy is None:
+        return kept, inside
+    depends = _unknown_vars(jaxpr, unknown)
+    for k, eqn in enumerate(jaxpr.eqns):
+        if any(v in depends for v in eqn.outvars):
+            continue
+        if policy(eqn.primitive, *(v.aval for v in eqn.invars), **eqn.params):
             kept += eqn.outvars
-    return kept
+        elif (found := remat_inside.kept_inside(eqn, policy, inline_calls)) is not None:
+            inside[k] = found
+            kept += found.saved
+    return kept, inside
 
 
 def _by_first_use(saved: Sequence[Var], jaxpr: Jaxpr, unknown: Sequence[bool]) -> list[Var]:
@@ -292,13 +312,19 @@ def _by_first_use(saved: Sequence[Var], jaxpr: Jaxpr, unknown: Sequence[bool]) -
 
 
 def _split_saved(
-    closed: ClosedJaxpr, unknown: Sequence[bool], out_unknown: Sequence[bool], saved: Sequence[Var]
+    closed: ClosedJaxpr,
+    unknown: Sequence[bool],
+    out_unknown: Sequence[bool],
+    saved: Sequence[Var],
+    inside: dict[int, remat_inside.Kept],
 ) -> tuple[ClosedJaxpr, ClosedJaxpr]:
     """(known arguments -> known results, saved) and (saved, all arguments -> unknown results)."""
     jaxpr = closed.jaxpr
     known_outs = [v for v, u in zip(jaxpr.outvars, out_unknown, strict=True) if not u]
+    forward = [inside[k].forward if k in inside else e for k, e in enumerate(jaxpr.eqns)]
     known = partial_eval_jaxpr(
-        ClosedJaxpr(jaxpr.replace(outvars=[*known_outs, *saved]), closed.consts), unknown
+        ClosedJaxpr(jaxpr.replace(eqns=forward, outvars=[*known_outs, *saved]), closed.consts),
+        unknown,
     )[0]
     n = len(known_outs) + len(saved)
     known = ClosedJaxpr(known.jaxpr.replace(outvars=known.jaxpr.outvars[:n]), known.consts)
@@ -307,7 +333,8 @@ def _split_saved(
     def sub(v: Any) -> Any:
         return stand_ins.get(v, v) if isinstance(v, Var) else v
 
-    eqns = [e.replace(invars=[sub(v) for v in e.invars]) for e in jaxpr.eqns]
+    later = [inside[k].again if k in inside else e for k, e in enumerate(jaxpr.eqns)]
+    eqns = [e.replace(invars=[sub(v) for v in e.invars]) for e in later]
     outvars = [sub(v) for v, u in zip(jaxpr.outvars, out_unknown, strict=True) if u]
     again = jaxpr.replace(invars=[*stand_ins.values(), *jaxpr.invars], eqns=eqns, outvars=outvars)
     return known, ClosedJaxpr(again, closed.consts)
